@@ -1,0 +1,37 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * PERTURB: w += sum of k * perturbation(z(seed)), in place.
+ */
+#ifndef TFLM_ZO_OPS_CORE_ZO_PERTURB_H_
+#define TFLM_ZO_OPS_CORE_ZO_PERTURB_H_
+
+#include "zo_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Adds the perturbations of `count` terms to a tensor's weights.
+ *
+ *   tensor        weights, size and stream are used; nothing else
+ *   distribution  see zo_types.h
+ *   terms         [count], count in 1..ZO_MAX_QUERIES, k in {-2, -1, +1}
+ *
+ * Every weight is changed by addition modulo 256, so the operation is exactly
+ * reversible for every weight, seed and distribution: after +1, -2, +1 of one
+ * seed each weight is what it was. No intermediate value wraps as long as the
+ * terms in force sum to at most one perturbation and the distribution's reach
+ * is within the head-room (zo_command_check sees to the latter).
+ *
+ * Two terms restore one query and set up the next in a single pass.
+ *
+ * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_DISTRIBUTION, ZO_ERROR_FACTOR,
+ * ZO_ERROR_QUERIES; the weights are untouched then. */
+zo_status zo_perturb_s8(const zo_tensor *tensor, zo_distribution distribution,
+                        const zo_perturb_term *terms, uint32_t count);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TFLM_ZO_OPS_CORE_ZO_PERTURB_H_ */

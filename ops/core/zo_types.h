@@ -1,0 +1,110 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * Types shared by every function of the op pack's core.
+ *
+ * The core is C99, uses integers only, allocates nothing, has no global state
+ * and calls nothing but memcpy/memset. The same sources serve the desktop
+ * library and the firmware, which is what makes a training run bit-exact
+ * across them.
+ */
+#ifndef TFLM_ZO_OPS_CORE_ZO_TYPES_H_
+#define TFLM_ZO_OPS_CORE_ZO_TYPES_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Status of every fallible function. Anything but ZO_OK means that nothing
+ * was written: arguments are checked before the first weight is touched. */
+typedef enum zo_status {
+  ZO_OK = 0,
+  ZO_ERROR_ARGUMENT = 1,     /* null pointer, zero size, inconsistent shape */
+  ZO_ERROR_COMMAND = 2,      /* zo_command has no magic or a wrong length */
+  ZO_ERROR_OPCODE = 3,       /* unknown instruction */
+  ZO_ERROR_ORDER = 4,        /* instructions not in RESTORE..PERTURB order */
+  ZO_ERROR_BLOCK = 5,        /* block number outside the model */
+  ZO_ERROR_DISTRIBUTION = 6, /* unknown distribution or parameter */
+  ZO_ERROR_HEAD_ROOM = 7,    /* perturbation larger than the head-room */
+  ZO_ERROR_QUERIES = 8,      /* more seeds than the model was built for */
+  ZO_ERROR_COEFFICIENT = 9,  /* sum of |coefficients| would overflow */
+  ZO_ERROR_FACTOR = 10,      /* perturbation factor k not allowed */
+  ZO_ERROR_CAPACITY = 11,    /* command does not fit its buffer */
+  ZO_ERROR_LABEL = 12,       /* label outside [0, classes) */
+  ZO_ERROR_OPTIONS = 13,     /* custom options malformed or too new */
+} zo_status;
+
+/* One line of English for a status; never null. In a file of its own, so that
+ * firmware which does not call it does not pay for the text. */
+const char *zo_status_text(zo_status status);
+
+/* Family of the random direction z. Values are part of the file format. */
+typedef enum zo_distribution_kind {
+  /* z = +1 or -1, one random bit per weight; perturbation = mu * z. */
+  ZO_RADEMACHER = 0,
+  /* z = 0 with probability p_zero / 256, else uniform on -mu..mu; two random
+   * bytes per weight; perturbation = z. (ElasticZO-INT8, Alg. 2 line 16.) */
+  ZO_SPARSE_UNIFORM = 1,
+  /* z = an int8 normal quantile in units of 3.5 / 127 standard deviations, one
+   * random byte per weight; perturbation = round(z * mu / 2^12), half away from
+   * zero: mu is the perturbation of z = 1 in units of 2^-12 LSB, that is
+   * round(epsilon * 3.5 / 127 * 2^12) for a standard deviation of epsilon LSB.
+   * (QZO-FF, z_max = 3.5.) */
+  ZO_GAUSSIAN = 2,
+} zo_distribution_kind;
+
+/* Distribution of a perturbation. Chosen per instruction, not per model, so a
+ * schedule (ElasticZO's p_zero) needs no other model. */
+typedef struct zo_distribution {
+  uint8_t kind;   /* zo_distribution_kind */
+  uint8_t p_zero; /* ZO_SPARSE_UNIFORM: zero probability in 1/256, else 0 */
+  uint16_t mu;    /* RADEMACHER, SPARSE_UNIFORM: 1..127 LSB; GAUSSIAN: 1..65535 */
+} zo_distribution;
+
+/* One term of a perturbation, k in {-2, -1, +1}. */
+typedef struct zo_perturb_term {
+  uint32_t seed;
+  int32_t k;
+} zo_perturb_term;
+
+/* One query of an update step: the weight moves by coefficient * z(seed).
+ * Unit of the coefficient: 2^-16 LSB per unit of z. */
+typedef struct zo_query {
+  uint32_t seed;
+  int32_t coefficient;
+} zo_query;
+
+/* Fraction bits of an update coefficient. */
+#define ZO_COEFFICIENT_BITS 16
+/* Largest number of queries in one step: bounds stack use (4 bytes each). */
+#define ZO_MAX_QUERIES 32
+/* Weights after which the random stream of a (seed, tensor) pair restarts from
+ * a state of its own, so that any block can be regenerated alone. */
+#define ZO_STREAM_BLOCK 1024
+
+/* One trainable tensor as the arithmetic sees it. The caller owns everything.
+ *
+ * Weights lie in the order TFLite stores them: [out, h, w, in] for CONV_2D,
+ * [1, h, w, out] for DEPTHWISE_CONV_2D, [out, in] for FULLY_CONNECTED. The
+ * channel of weight i is (i / inner) % channels: inner = size / channels for
+ * the first and the last, 1 for the depthwise one. */
+typedef struct zo_tensor {
+  int8_t *weights;  /* [size], every value within +-limit between steps */
+  int8_t *fraction; /* [size] or null: units of 2^-8 LSB, value in -128..127;
+                       null selects the 8-bit update */
+  const int32_t *multiplier; /* [channels] or null (= 1): Q31 factor of the
+                                step, 0..2^31-1, per output channel */
+  uint32_t size;
+  uint32_t channels; /* >= 1, read only where multiplier is given */
+  uint32_t inner;    /* >= 1, read only where multiplier is given */
+  uint32_t stream;   /* number of the tensor in the model: its random stream */
+  int32_t limit;     /* 127 - head-room: the update clips to +-limit */
+} zo_tensor;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TFLM_ZO_OPS_CORE_ZO_TYPES_H_ */
