@@ -1,0 +1,529 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds small int8 .tflite models from nothing but the generated flatbuffers schema.
+
+Written apart from ``tflm_zo.converters`` on purpose: the models that test the editable model must not be made
+by it. Weights are random; scales are chosen from the root mean square of each activation, so that int8 values
+spread over their range and few of them saturate.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import flatbuffers
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+Padding = schema.Padding
+Activation = schema.ActivationFunctionType
+
+_VERSIONS = {
+    schema.BuiltinOperator.CONV_2D: 3,
+    schema.BuiltinOperator.DEPTHWISE_CONV_2D: 3,
+    schema.BuiltinOperator.FULLY_CONNECTED: 4,
+    schema.BuiltinOperator.AVERAGE_POOL_2D: 2,
+    schema.BuiltinOperator.MAX_POOL_2D: 2,
+    schema.BuiltinOperator.SOFTMAX: 2,
+    schema.BuiltinOperator.LOGISTIC: 2,
+    schema.BuiltinOperator.ADD: 2,
+    schema.BuiltinOperator.MUL: 2,
+    schema.BuiltinOperator.CONCATENATION: 2,
+    schema.BuiltinOperator.PAD: 2,
+    schema.BuiltinOperator.MEAN: 2,
+    schema.BuiltinOperator.DEQUANTIZE: 2,
+}
+
+
+class _AlignedBufferT(schema.BufferT):
+    """A buffer whose data starts at a multiple of 16 bytes, as TFLM and XNNPACK expect."""
+
+    def Pack(self, builder: flatbuffers.Builder) -> int:  # noqa: N802
+        data = None
+        if self.data is not None and len(self.data):
+            raw = bytes(self.data)
+            builder.StartVector(1, len(raw), 16)
+            builder.head -= len(raw)
+            builder.Bytes[builder.head : builder.head + len(raw)] = raw
+            data = builder.EndVector()
+        schema.BufferStart(builder)
+        if data is not None:
+            schema.BufferAddData(builder, data)
+        return int(schema.BufferEnd(builder))
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """A tensor of the graph: its index, shape, quantization and the rms of its real values."""
+
+    index: int
+    shape: tuple[int, ...]
+    scale: float
+    zero_point: int
+    rms: float
+
+
+class GraphBuilder:
+    """Collects tensors and operators of one subgraph; ``build`` returns the bytes of the model.
+
+    Args:
+        seed: seed of the random weights; equal seeds give equal models.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+        self._tensors: list[schema.TensorT] = []
+        self._buffers: list[bytes] = [b""]
+        self._operators: list[schema.OperatorT] = []
+        self._codes: list[tuple[int, str | None]] = []
+        self._inputs: list[int] = []
+        self._names: dict[str, int] = {}
+
+    # --- Tensors -----------------------------------------------------------------------------------------
+
+    def _unique(self, name: str) -> str:
+        count = self._names.get(name, 0)
+        self._names[name] = count + 1
+        return name if count == 0 else f"{name}_{count}"
+
+    def buffer(self, data: bytes) -> int:
+        """Adds a buffer and returns its index; empty data is buffer 0."""
+        if not data:
+            return 0
+        self._buffers.append(data)
+        return len(self._buffers) - 1
+
+    def tensor(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: int,
+        *,
+        data: bytes = b"",
+        buffer: int | None = None,
+        scales: Sequence[float] = (),
+        zero_points: Sequence[int] | None = None,
+        axis: int = 0,
+    ) -> int:
+        """Adds a tensor and returns its index.
+
+        ``buffer`` names an existing buffer (to share it) instead of ``data``.
+        """
+        t = schema.TensorT()
+        t.name = self._unique(name)
+        t.shape = np.asarray(shape, np.int32)
+        t.type = dtype
+        t.buffer = self.buffer(data) if buffer is None else buffer
+        t.hasRank = True
+        if len(scales):
+            q = schema.QuantizationParametersT()
+            q.scale = np.asarray(scales, np.float32)
+            points = [0] * len(scales) if zero_points is None else zero_points
+            q.zeroPoint = np.asarray(points, np.int64)
+            q.quantizedDimension = axis
+            t.quantization = q
+        self._tensors.append(t)
+        return len(self._tensors) - 1
+
+    def value(self, name: str, shape: Sequence[int], scale: float, zero_point: int, rms: float) -> Value:
+        """Adds an int8 activation."""
+        index = self.tensor(name, shape, schema.TensorType.INT8, scales=[scale], zero_points=[zero_point])
+        # float32 is what the file stores, and what consumers compute with.
+        return Value(index, tuple(shape), float(np.float32(scale)), zero_point, rms)
+
+    def input(self, name: str, shape: Sequence[int], scale: float = 1 / 64, zero_point: int = 3) -> Value:
+        """Adds a graph input; uniformly random int8 data has rms of about 74 LSB."""
+        x = self.value(name, shape, scale, zero_point, 74 * scale)
+        self._inputs.append(x.index)
+        return x
+
+    def float_input(self, name: str, shape: Sequence[int]) -> int:
+        index = self.tensor(name, shape, schema.TensorType.FLOAT32)
+        self._inputs.append(index)
+        return index
+
+    # --- Operators ---------------------------------------------------------------------------------------
+
+    def operator(
+        self,
+        code: int,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        options_type: int = 0,
+        options: object | None = None,
+        custom_code: str | None = None,
+    ) -> None:
+        """Adds an operator; -1 in ``inputs`` is an absent optional input."""
+        key = (code, custom_code)
+        if key not in self._codes:
+            self._codes.append(key)
+        op = schema.OperatorT()
+        op.opcodeIndex = self._codes.index(key)
+        op.inputs = np.asarray(inputs, np.int32)
+        op.outputs = np.asarray(outputs, np.int32)
+        op.builtinOptionsType = options_type
+        op.builtinOptions = options
+        self._operators.append(op)
+
+    def _activated(self, name: str, shape: Sequence[int], rms: float, activation: int) -> Value:
+        # 3 standard deviations fit; a ReLU's output only has the positive half.
+        if activation == Activation.NONE:
+            return self.value(name, shape, 3 * rms / 127, int(self.rng.integers(-12, 13)), rms)
+        return self.value(name, shape, 3 * rms / 255, -128, rms / math.sqrt(2))
+
+    def weights(
+        self, name: str, shape: Sequence[int], *, channels_axis: int, per_channel: bool, scale: float
+    ) -> tuple[int, np.ndarray, float]:
+        """Adds an int8 filter; returns its index, scales per channel (or one) and rms of its real values.
+
+        Channels differ in their largest value: every third reaches 127, others 126, 125 or less, so that
+        head-room needs some of them requantized and others not.
+        """
+        channels = shape[channels_axis]
+        peaks = np.array([(127, 125, 60)[c % 3] if c % 5 else 126 for c in range(channels)])
+        q = self.rng.uniform(-1, 1, tuple(shape))
+        moved = np.moveaxis(q, channels_axis, 0).reshape(channels, -1)
+        moved = np.round(moved / np.abs(moved).max(axis=1, keepdims=True) * peaks[:, None])
+        data = np.moveaxis(
+            moved.reshape(channels, *np.delete(np.array(shape), channels_axis)), 0, channels_axis
+        )
+        if per_channel:
+            scales = (scale * 127 / peaks).astype(np.float32)
+            real = moved * scales[:, None]
+        else:
+            scales = np.array([scale], np.float32)
+            real = moved * scales[0]
+        index = self.tensor(
+            name,
+            shape,
+            schema.TensorType.INT8,
+            data=data.astype(np.int8).tobytes(),
+            scales=scales.tolist(),
+            axis=channels_axis if per_channel else 0,
+        )
+        return index, scales, float(np.sqrt(np.mean(real**2)))
+
+    def bias(self, name: str, channels: int, scales: np.ndarray, rms: float) -> int:
+        """Adds an int32 bias of scale input * filter, of about a third of the output's rms."""
+        real = self.rng.normal(0, rms / 3, channels)
+        data = np.round(real / scales.astype(np.float64)).astype(np.int32)
+        return self.tensor(
+            name, [channels], schema.TensorType.INT32, data=data.tobytes(), scales=scales.tolist()
+        )
+
+    def _weighted(
+        self, x: Value, name: str, shape: Sequence[int], axis: int, fan_in: int, bias: bool, per_channel: bool
+    ) -> tuple[list[int], float]:
+        # A filter scale for an output rms of about 1: uniform weights have an rms of 127 / sqrt(3) LSB.
+        scale = 1 / (math.sqrt(fan_in) * x.rms * 127 / math.sqrt(3))
+        filter_index, scales, weight_rms = self.weights(
+            f"{name}/filter", shape, channels_axis=axis, per_channel=per_channel, scale=scale
+        )
+        rms = math.sqrt(fan_in) * x.rms * weight_rms
+        bias_index = -1
+        if bias:
+            product = (np.float32(x.scale) * scales).astype(np.float32)
+            bias_index = self.bias(f"{name}/bias", shape[axis], product, rms)
+        return [x.index, filter_index, bias_index], rms
+
+    def conv(
+        self,
+        x: Value,
+        name: str,
+        channels: int,
+        kernel: tuple[int, int] = (3, 3),
+        stride: int = 1,
+        padding: int = Padding.SAME,
+        activation: int = Activation.RELU,
+        bias: bool = True,
+        per_channel: bool = True,
+    ) -> Value:
+        batch, height, width, depth = x.shape
+        inputs, rms = self._weighted(
+            x, name, [channels, *kernel, depth], 0, kernel[0] * kernel[1] * depth, bias, per_channel
+        )
+        out_h, out_w = self._window(height, width, kernel, stride, padding)
+        y = self._activated(name, [batch, out_h, out_w, channels], rms, activation)
+        options = schema.Conv2DOptionsT()
+        options.padding = padding
+        options.strideH = options.strideW = stride
+        options.fusedActivationFunction = activation
+        self.operator(
+            schema.BuiltinOperator.CONV_2D, inputs, [y.index], schema.BuiltinOptions.Conv2DOptions, options
+        )
+        return y
+
+    def depthwise(
+        self,
+        x: Value,
+        name: str,
+        kernel: tuple[int, int] = (3, 3),
+        stride: int = 1,
+        padding: int = Padding.SAME,
+        activation: int = Activation.RELU,
+        bias: bool = True,
+        per_channel: bool = True,
+        multiplier: int = 1,
+    ) -> Value:
+        batch, height, width, depth = x.shape
+        channels = depth * multiplier
+        inputs, rms = self._weighted(
+            x, name, [1, *kernel, channels], 3, kernel[0] * kernel[1], bias, per_channel
+        )
+        out_h, out_w = self._window(height, width, kernel, stride, padding)
+        y = self._activated(name, [batch, out_h, out_w, channels], rms, activation)
+        options = schema.DepthwiseConv2DOptionsT()
+        options.padding = padding
+        options.strideH = options.strideW = stride
+        options.depthMultiplier = multiplier
+        options.fusedActivationFunction = activation
+        self.operator(
+            schema.BuiltinOperator.DEPTHWISE_CONV_2D,
+            inputs,
+            [y.index],
+            schema.BuiltinOptions.DepthwiseConv2DOptions,
+            options,
+        )
+        return y
+
+    @staticmethod
+    def _window(
+        height: int, width: int, kernel: tuple[int, int], stride: int, padding: int
+    ) -> tuple[int, int]:
+        if padding == Padding.SAME:
+            return -(-height // stride), -(-width // stride)
+        return (height - kernel[0]) // stride + 1, (width - kernel[1]) // stride + 1
+
+    def dense(
+        self,
+        x: Value,
+        name: str,
+        units: int,
+        activation: int = Activation.RELU,
+        bias: bool = True,
+        per_channel: bool = True,
+    ) -> Value:
+        """FULLY_CONNECTED; a 4-D input is flattened by the operator itself, as TFLite allows."""
+        fan_in = math.prod(x.shape[1:])
+        inputs, rms = self._weighted(x, name, [units, fan_in], 0, fan_in, bias, per_channel)
+        y = self._activated(name, [x.shape[0], units], rms, activation)
+        options = schema.FullyConnectedOptionsT()
+        options.fusedActivationFunction = activation
+        self.operator(
+            schema.BuiltinOperator.FULLY_CONNECTED,
+            inputs,
+            [y.index],
+            schema.BuiltinOptions.FullyConnectedOptions,
+            options,
+        )
+        return y
+
+    def pool(self, x: Value, name: str, size: int = 2, average: bool = False) -> Value:
+        batch, height, width, depth = x.shape
+        y = self.value(name, [batch, height // size, width // size, depth], x.scale, x.zero_point, x.rms)
+        options = schema.Pool2DOptionsT()
+        options.padding = Padding.VALID
+        options.strideH = options.strideW = options.filterHeight = options.filterWidth = size
+        code = schema.BuiltinOperator.AVERAGE_POOL_2D if average else schema.BuiltinOperator.MAX_POOL_2D
+        self.operator(code, [x.index], [y.index], schema.BuiltinOptions.Pool2DOptions, options)
+        return y
+
+    def reshape(self, x: Value, name: str, shape: Sequence[int], options: bool = True) -> Value:
+        """RESHAPE with its shape as a constant tensor and, if ``options``, as an option as well."""
+        y = self.value(name, shape, x.scale, x.zero_point, x.rms)
+        target = self.tensor(
+            f"{name}/shape",
+            [len(shape)],
+            schema.TensorType.INT32,
+            data=np.asarray(shape, np.int32).tobytes(),
+        )
+        built = None
+        if options:
+            built = schema.ReshapeOptionsT()
+            built.newShape = np.asarray(shape, np.int32)
+        self.operator(
+            schema.BuiltinOperator.RESHAPE,
+            [x.index, target],
+            [y.index],
+            schema.BuiltinOptions.ReshapeOptions if options else 0,
+            built,
+        )
+        return y
+
+    def flatten(self, x: Value, name: str, options: bool = True) -> Value:
+        return self.reshape(x, name, [x.shape[0], math.prod(x.shape[1:])], options)
+
+    def add(self, a: Value, b: Value, name: str, activation: int = Activation.RELU) -> Value:
+        y = self._activated(name, a.shape, math.hypot(a.rms, b.rms), activation)
+        options = schema.AddOptionsT()
+        options.fusedActivationFunction = activation
+        self.operator(
+            schema.BuiltinOperator.ADD,
+            [a.index, b.index],
+            [y.index],
+            schema.BuiltinOptions.AddOptions,
+            options,
+        )
+        return y
+
+    def concat(self, values: Sequence[Value], name: str, axis: int) -> Value:
+        shape = list(values[0].shape)
+        shape[axis] = sum(v.shape[axis] for v in values)
+        # int8 CONCATENATION in TFLM wants the quantization of its inputs; the caller sees to that.
+        first = values[0]
+        y = self.value(name, shape, first.scale, first.zero_point, first.rms)
+        options = schema.ConcatenationOptionsT()
+        options.axis = axis
+        self.operator(
+            schema.BuiltinOperator.CONCATENATION,
+            [v.index for v in values],
+            [y.index],
+            schema.BuiltinOptions.ConcatenationOptions,
+            options,
+        )
+        return y
+
+    def requantize(self, x: Value, name: str, scale: float, zero_point: int) -> Value:
+        y = self.value(name, x.shape, scale, zero_point, x.rms)
+        self.operator(
+            schema.BuiltinOperator.QUANTIZE,
+            [x.index],
+            [y.index],
+            schema.BuiltinOptions.QuantizeOptions,
+            schema.QuantizeOptionsT(),
+        )
+        return y
+
+    def quantize(
+        self, x: int, name: str, shape: Sequence[int], scale: float = 1 / 64, zero_point: int = 3
+    ) -> Value:
+        """QUANTIZE of a float graph input."""
+        y = self.value(name, shape, scale, zero_point, 74 * scale)
+        self.operator(
+            schema.BuiltinOperator.QUANTIZE,
+            [x],
+            [y.index],
+            schema.BuiltinOptions.QuantizeOptions,
+            schema.QuantizeOptionsT(),
+        )
+        return y
+
+    def dequantize(self, x: Value, name: str) -> int:
+        index = self.tensor(name, x.shape, schema.TensorType.FLOAT32)
+        self.operator(
+            schema.BuiltinOperator.DEQUANTIZE,
+            [x.index],
+            [index],
+            schema.BuiltinOptions.DequantizeOptions,
+            schema.DequantizeOptionsT(),
+        )
+        return index
+
+    def softmax(self, x: Value, name: str, beta: float = 1.0) -> Value:
+        y = self.value(name, x.shape, 1 / 256, -128, 0.5)
+        options = schema.SoftmaxOptionsT()
+        options.beta = beta
+        self.operator(
+            schema.BuiltinOperator.SOFTMAX,
+            [x.index],
+            [y.index],
+            schema.BuiltinOptions.SoftmaxOptions,
+            options,
+        )
+        return y
+
+    def logistic(self, x: Value, name: str) -> Value:
+        y = self.value(name, x.shape, 1 / 256, -128, 0.5)
+        self.operator(schema.BuiltinOperator.LOGISTIC, [x.index], [y.index])
+        return y
+
+    def mean(self, x: Value, name: str, axes: Sequence[int], keep_dims: bool = False) -> Value:
+        """MEAN over ``axes``."""
+        shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keep_dims or i not in axes]
+        y = self.value(name, shape, x.scale, x.zero_point, x.rms)
+        constant = self.tensor(
+            f"{name}/axes",
+            [len(axes)],
+            schema.TensorType.INT32,
+            data=np.asarray(axes, np.int32).tobytes(),
+        )
+        options = schema.ReducerOptionsT()
+        options.keepDims = keep_dims
+        self.operator(
+            schema.BuiltinOperator.MEAN,
+            [x.index, constant],
+            [y.index],
+            schema.BuiltinOptions.ReducerOptions,
+            options,
+        )
+        return y
+
+    # --- The model ---------------------------------------------------------------------------------------
+
+    def build(
+        self,
+        outputs: Sequence[Value | int],
+        *,
+        signature: str | None = None,
+        metadata: dict[str, bytes] | None = None,
+        description: str = "tflm_zo test model",
+    ) -> bytes:
+        """Returns the model's bytes.
+
+        Args:
+            outputs: the graph's outputs.
+            signature: key of a signature over all inputs and outputs (their names are ``in_<i>`` and
+                ``out_<i>``), or None for a model without signatures.
+            metadata: extra metadata entries.
+        """
+        indices = [o if isinstance(o, int) else o.index for o in outputs]
+        graph = schema.SubGraphT()
+        graph.name = "main"
+        graph.tensors = self._tensors
+        graph.operators = self._operators
+        graph.inputs = np.asarray(self._inputs, np.int32)
+        graph.outputs = np.asarray(indices, np.int32)
+
+        model = schema.ModelT()
+        model.version = 3
+        model.description = description
+        model.subgraphs = [graph]
+        model.operatorCodes = []
+        for code, custom in self._codes:
+            c = schema.OperatorCodeT()
+            c.builtinCode = code
+            c.deprecatedBuiltinCode = min(127, code)
+            c.version = _VERSIONS.get(code, 1)
+            c.customCode = custom
+            model.operatorCodes.append(c)
+        if metadata:
+            model.metadata = []
+            for name, data in metadata.items():
+                entry = schema.MetadataT()
+                entry.name = name
+                entry.buffer = self.buffer(data)
+                model.metadata.append(entry)
+        if signature is not None:
+            entry = schema.SignatureDefT()
+            entry.signatureKey = signature
+            entry.subgraphIndex = 0
+            entry.inputs = [self._map(f"in_{i}", t) for i, t in enumerate(self._inputs)]
+            entry.outputs = [self._map(f"out_{i}", t) for i, t in enumerate(indices)]
+            model.signatureDefs = [entry]
+        model.buffers = []
+        for data in self._buffers:
+            b = _AlignedBufferT()
+            b.data = data or None
+            model.buffers.append(b)
+
+        builder = flatbuffers.Builder(1024)
+        builder.Finish(model.Pack(builder), b"TFL3")
+        return bytes(builder.Output())
+
+    @staticmethod
+    def _map(name: str, index: int) -> schema.TensorMapT:
+        entry = schema.TensorMapT()
+        entry.name = name
+        entry.tensorIndex = index
+        return entry

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small int8 networks with random weights. Each function returns the bytes of a .tflite model, batch 1."""
+
+from __future__ import annotations
+
+from .graph_builder import Activation, GraphBuilder, Padding
+
+
+def lenet5(seed: int = 1, signature: str | None = "serving_default") -> bytes:
+    """LeNet-5 on 28 x 28 x 1: two convolutions with max pooling, three dense layers, softmax over 10."""
+    g = GraphBuilder(seed)
+    x = g.input("image", [1, 28, 28, 1])
+    x = g.conv(x, "conv1", 6, (5, 5), padding=Padding.SAME)
+    x = g.pool(x, "pool1")
+    x = g.conv(x, "conv2", 16, (5, 5), padding=Padding.VALID)
+    x = g.pool(x, "pool2")
+    x = g.flatten(x, "flatten")
+    x = g.dense(x, "fc1", 120)
+    x = g.dense(x, "fc2", 84)
+    x = g.dense(x, "fc3", 10, Activation.NONE)
+    return g.build(
+        [g.softmax(x, "softmax")], signature=signature, metadata={"min_runtime_version": b"1.14.0"}
+    )
+
+
+def small_cnn(seed: int = 2) -> bytes:
+    """One convolution, pooling and one dense layer on 8 x 8 x 1, logits of 4 classes, no softmax, no
+    signature: small enough for exhaustive tests."""
+    g = GraphBuilder(seed)
+    x = g.input("image", [1, 8, 8, 1])
+    x = g.conv(x, "conv", 4)
+    x = g.pool(x, "pool")
+    x = g.flatten(x, "flatten", options=False)
+    return g.build([g.dense(x, "fc", 4, Activation.NONE)])
+
+
+def depthwise_separable(seed: int = 3) -> bytes:
+    """Depthwise-separable network on 12 x 12 x 2 (a keyword spotter in small), softmax over 5."""
+    g = GraphBuilder(seed)
+    x = g.input("features", [1, 12, 12, 2])
+    x = g.conv(x, "conv", 8, (3, 3), stride=2)
+    for i in range(2):
+        x = g.depthwise(x, f"block{i}/depthwise", activation=Activation.RELU6)
+        x = g.conv(x, f"block{i}/pointwise", 8, (1, 1))
+    x = g.pool(x, "average", 6, average=True)
+    x = g.flatten(x, "flatten")
+    x = g.dense(x, "fc", 5, Activation.NONE, per_channel=False)
+    return g.build([g.softmax(x, "softmax")], signature="serving_default")
+
+
+def depth_multiplier(seed: int = 4) -> bytes:
+    """Depthwise convolution with a multiplier of 3, valid padding and stride 2; MEAN over the image."""
+    g = GraphBuilder(seed)
+    x = g.input("image", [1, 9, 9, 2])
+    x = g.depthwise(x, "depthwise", stride=2, padding=Padding.VALID, multiplier=3)
+    x = g.mean(x, "mean", [1, 2])
+    return g.build([g.dense(x, "fc", 3, Activation.NONE)])
+
+
+def residual(seed: int = 5) -> bytes:
+    """Residual network on 8 x 8 x 3: two blocks with ADD, one of them with a projection; softmax over 6."""
+    g = GraphBuilder(seed)
+    x = g.input("image", [1, 8, 8, 3])
+    x = g.conv(x, "stem", 8)
+    y = g.conv(x, "block0/conv0", 8)
+    y = g.conv(y, "block0/conv1", 8, activation=Activation.NONE)
+    x = g.add(x, y, "block0/add")
+    y = g.conv(x, "block1/conv0", 12, stride=2)
+    y = g.conv(y, "block1/conv1", 12, activation=Activation.NONE)
+    x = g.conv(x, "block1/projection", 12, (1, 1), stride=2, activation=Activation.NONE)
+    x = g.add(x, y, "block1/add")
+    x = g.pool(x, "average", 4, average=True)
+    x = g.flatten(x, "flatten")
+    x = g.dense(x, "fc", 6, Activation.NONE)
+    return g.build([g.softmax(x, "softmax")], signature="serving_default")
+
+
+def dense_per_tensor(seed: int = 6) -> bytes:
+    """Per-tensor quantized dense layers, the second and third without a bias; logits of 5 classes."""
+    g = GraphBuilder(seed)
+    x = g.input("features", [1, 20])
+    x = g.dense(x, "fc1", 16, per_channel=False)
+    x = g.dense(x, "fc2", 12, per_channel=False, bias=False)
+    return g.build([g.dense(x, "fc3", 5, Activation.NONE, per_channel=False, bias=False)])
+
+
+def two_inputs(seed: int = 7) -> bytes:
+    """An image and a feature vector, the latter read late in the graph; softmax over 4."""
+    g = GraphBuilder(seed)
+    image = g.input("image", [1, 8, 8, 1])
+    features = g.input("features", [1, 10], 1 / 32, -5)
+    x = g.conv(image, "conv", 4, stride=2)
+    x = g.flatten(x, "flatten")
+    x = g.dense(x, "fc_image", 8, Activation.NONE)
+    y = g.dense(features, "fc_features", 8, Activation.NONE)
+    y = g.requantize(y, "match", x.scale, x.zero_point)
+    x = g.concat([x, y], "concat", 1)
+    x = g.dense(x, "fc", 4, Activation.NONE)
+    return g.build([g.softmax(x, "softmax")], signature="serving_default")
+
+
+def autoencoder(seed: int = 8) -> bytes:
+    """Dense autoencoder, 24 inputs, 4 in the middle; output shaped like the input."""
+    g = GraphBuilder(seed)
+    x = g.input("window", [1, 24])
+    x = g.dense(x, "encoder1", 12, per_channel=False)
+    x = g.dense(x, "encoder2", 4, per_channel=False)
+    x = g.dense(x, "decoder1", 12, per_channel=False)
+    return g.build([g.dense(x, "decoder2", 24, Activation.NONE, per_channel=False)], signature="encode")
+
+
+def logistic_head(seed: int = 9) -> bytes:
+    """Three independent sigmoid outputs."""
+    g = GraphBuilder(seed)
+    x = g.input("features", [1, 6, 6, 2])
+    x = g.conv(x, "conv", 4)
+    x = g.dense(x, "fc", 3, Activation.NONE)
+    return g.build([g.logistic(x, "probability")])
+
+
+def dense_after_4d(seed: int = 10) -> bytes:
+    """A FULLY_CONNECTED straight after a 4-D tensor; softmax with beta 2 over 4."""
+    g = GraphBuilder(seed)
+    x = g.input("image", [1, 6, 6, 1])
+    x = g.conv(x, "conv", 4, stride=2)
+    x = g.dense(x, "fc1", 8)
+    x = g.dense(x, "fc2", 4, Activation.NONE)
+    return g.build([g.softmax(x, "softmax", beta=2.0)])
+
+
+def float_edges(seed: int = 11) -> bytes:
+    """float32 input and output around an int8 network: QUANTIZE first, SOFTMAX and DEQUANTIZE last."""
+    g = GraphBuilder(seed)
+    x = g.quantize(g.float_input("input", [1, 16]), "input_int8", [1, 16])
+    x = g.dense(x, "fc1", 12)
+    x = g.dense(x, "fc2", 5, Activation.NONE)
+    return g.build([g.dequantize(g.softmax(x, "softmax"), "output")], signature="serving_default")
+
+
+def two_outputs(seed: int = 12) -> bytes:
+    """A classifier (softmax over 4) and a detector (one sigmoid) on a common trunk."""
+    g = GraphBuilder(seed)
+    x = g.input("image", [1, 6, 6, 1])
+    x = g.conv(x, "trunk", 4, stride=2)
+    x = g.flatten(x, "flatten")
+    a = g.softmax(g.dense(x, "class", 4, Activation.NONE), "softmax")
+    b = g.logistic(g.dense(x, "detect", 1, Activation.NONE), "sigmoid")
+    return g.build([a, b], signature="serving_default")
