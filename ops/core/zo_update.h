@@ -57,6 +57,9 @@ zo_status zo_replay_s8(const zo_tensor *tensor, zo_distribution distribution,
                        const zo_query *queries, uint32_t count, uint32_t steps,
                        uint32_t *saturated);
 
+/* The checks of one step's queries alone. */
+zo_status zo_step_check(zo_distribution distribution, const zo_query *queries, uint32_t count);
+
 #ifdef __cplusplus
 }
 #endif

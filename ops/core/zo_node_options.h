@@ -1,0 +1,16 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+/* Little-endian fields of custom options, which a flatbuffer does not align. */
+#ifndef TFLM_ZO_OPS_CORE_ZO_NODE_OPTIONS_H_
+#define TFLM_ZO_OPS_CORE_ZO_NODE_OPTIONS_H_
+
+#include <stdint.h>
+
+static inline uint32_t zo_read_u16(const uint8_t *bytes) {
+  return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8;
+}
+
+static inline uint32_t zo_read_u32(const uint8_t *bytes) {
+  return zo_read_u16(bytes) | zo_read_u16(bytes + 2) << 16;
+}
+
+#endif /* TFLM_ZO_OPS_CORE_ZO_NODE_OPTIONS_H_ */

@@ -1,0 +1,90 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "zo_perturb.h"
+
+#include "zo_draw.h"
+#include "zo_swar.h"
+
+static void add_one(int8_t *weight, int32_t delta) {
+  /* Conversion to int8_t is the modulo-256 addition that makes perturbation reversible; it is
+   * implementation-defined in C99 and two's complement on every compiler TFLite supports. */
+  *weight = (int8_t)(uint8_t)((uint32_t)(uint8_t)*weight + (uint32_t)delta);
+}
+
+static void perturb_rademacher(int8_t *weights, uint32_t count, uint32_t state, int32_t delta) {
+  uint32_t i = 0;
+#if ZO_SWAR
+  const uint32_t delta4 = ((uint32_t)delta & 0xFFu) * UINT32_C(0x01010101);
+  for (; i + 32u <= count; i += 32u) {
+    state = zo_stream_next(state);
+    for (uint32_t j = 0; j < 32u; j += 4u) {
+      int8_t *at = weights + i + j;
+      zo_store4(at, zo_add4(zo_load4(at), zo_signed4(delta4, state >> j)));
+    }
+  }
+#endif
+  while (i < count) {
+    state = zo_stream_next(state);
+    const uint32_t end = count - i < 32u ? count - i : 32u;
+    for (uint32_t j = 0; j < end; ++j) {
+      add_one(weights + i + j, delta * zo_draw_rademacher(state, j));
+    }
+    i += end;
+  }
+}
+
+static void perturb_gaussian(int8_t *weights, uint32_t count, uint32_t state, uint32_t mu,
+                             int32_t k) {
+  for (uint32_t i = 0; i < count; ++i) {
+    if (i % 4u == 0) state = zo_stream_next(state);
+    add_one(weights + i, k * zo_gaussian_perturbation(zo_draw_gaussian(state, i % 4u), mu));
+  }
+}
+
+static void perturb_sparse_uniform(int8_t *weights, uint32_t count, uint32_t state,
+                                   zo_distribution distribution, int32_t k) {
+  for (uint32_t i = 0; i < count; ++i) {
+    if (i % 2u == 0) state = zo_stream_next(state);
+    add_one(weights + i, k * zo_draw_sparse_uniform(state, i % 2u, distribution.mu,
+                                                    distribution.p_zero));
+  }
+}
+
+void zo_perturb_block_s8(int8_t *weights, uint32_t count, uint32_t state,
+                         zo_distribution distribution, int32_t k) {
+  switch (distribution.kind) {
+    case ZO_RADEMACHER:
+      perturb_rademacher(weights, count, state, k * (int32_t)distribution.mu);
+      break;
+    case ZO_GAUSSIAN:
+      perturb_gaussian(weights, count, state, distribution.mu, k);
+      break;
+    default:
+      perturb_sparse_uniform(weights, count, state, distribution, k);
+      break;
+  }
+}
+
+zo_status zo_perturb_s8(const zo_tensor *tensor, zo_distribution distribution,
+                        const zo_perturb_term *terms, uint32_t count) {
+  if (tensor == NULL || tensor->weights == NULL || tensor->size == 0 || terms == NULL ||
+      count == 0) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  if (count > ZO_MAX_QUERIES) return ZO_ERROR_QUERIES;
+  const zo_status status = zo_distribution_check(distribution);
+  if (status != ZO_OK) return status;
+  for (uint32_t t = 0; t < count; ++t) {
+    if (!zo_factor_allowed(terms[t].k)) return ZO_ERROR_FACTOR;
+  }
+
+  for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
+    const uint32_t left = tensor->size - begin;
+    const uint32_t size = left < ZO_STREAM_BLOCK ? left : ZO_STREAM_BLOCK;
+    for (uint32_t t = 0; t < count; ++t) {
+      const uint32_t key = zo_stream_key(terms[t].seed, tensor->stream);
+      zo_perturb_block_s8(tensor->weights + begin, size,
+                          zo_stream_state(key, begin / ZO_STREAM_BLOCK), distribution, terms[t].k);
+    }
+  }
+  return ZO_OK;
+}

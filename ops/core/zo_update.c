@@ -1,0 +1,180 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "zo_update.h"
+
+#include "zo_draw.h"
+#include "zo_fixed_point.h"
+#include "zo_perturb.h"
+
+/* Weights whose steps are accumulated together: one word of Rademacher signs. */
+#define CHUNK 32u
+
+/* Sum over queries of |coefficient| * max |z|: keeps every accumulator in int32_t with room for
+ * the rounding terms. */
+#define COEFFICIENT_SUM_MAX (INT64_C(1) << 30)
+
+/* The random streams of one block of weights, one per query. */
+typedef struct block_streams {
+  uint32_t state[ZO_MAX_QUERIES];
+  uint32_t rounding;
+} block_streams;
+
+static void accumulate_rademacher(int32_t *steps, uint32_t count, uint32_t *state,
+                                  int32_t coefficient) {
+  const uint32_t word = *state = zo_stream_next(*state);
+  if (count == CHUNK) { /* constant bound: unrolled and vectorized */
+    for (uint32_t j = 0; j < CHUNK; ++j) steps[j] += coefficient * zo_draw_rademacher(word, j);
+  } else {
+    for (uint32_t j = 0; j < count; ++j) steps[j] += coefficient * zo_draw_rademacher(word, j);
+  }
+}
+
+static void accumulate_bytes(int32_t *steps, uint32_t count, uint32_t *state, int32_t coefficient,
+                             zo_distribution distribution) {
+  const uint32_t per_word = zo_weights_per_word(distribution);
+  uint32_t word = *state;
+  for (uint32_t j = 0; j < count; ++j) {
+    if (j % per_word == 0) word = zo_stream_next(word);
+    steps[j] += coefficient * zo_draw(distribution, word, j % per_word);
+  }
+  *state = word;
+}
+
+static void scale_steps(int32_t *steps, uint32_t count, const zo_tensor *tensor, uint32_t index) {
+  for (uint32_t j = 0; j < count; ++j) {
+    const uint32_t channel = ((index + j) / tensor->inner) % tensor->channels;
+    const int64_t product = (int64_t)steps[j] * tensor->multiplier[channel];
+    steps[j] = (int32_t)zo_floor_shift64(product + (INT64_C(1) << 30), 31);
+  }
+}
+
+static uint32_t apply_steps_8(int8_t *weights, const int32_t *steps, uint32_t count, int32_t limit,
+                              uint32_t *rounding) {
+  uint32_t saturated = 0;
+  uint32_t word = *rounding;
+  for (uint32_t j = 0; j < count; ++j) {
+    if (j % 4u == 0) word = zo_stream_next(word);
+    const uint32_t turn = 8u * (j % 4u);
+    const uint32_t random = ((word >> turn) | (word << ((32u - turn) & 31u))) & 0xFFFFu;
+    const int32_t moved =
+        weights[j] + zo_floor_shift(steps[j] + (int32_t)random, ZO_COEFFICIENT_BITS);
+    const int32_t clipped = zo_clamp(moved, -limit, limit);
+    saturated += (uint32_t)(clipped != moved);
+    weights[j] = (int8_t)clipped;
+  }
+  *rounding = word;
+  return saturated;
+}
+
+static uint32_t apply_steps_16(int8_t *weights, int8_t *fraction, const int32_t *steps,
+                               uint32_t count, int32_t limit) {
+  uint32_t saturated = 0;
+  for (uint32_t j = 0; j < count; ++j) {
+    const int32_t moved =
+        256 * weights[j] + fraction[j] + zo_floor_shift(steps[j] + 128, ZO_COEFFICIENT_BITS - 8);
+    const int32_t clipped = zo_clamp(moved, -256 * limit, 256 * limit);
+    const int32_t whole = zo_floor_shift(clipped + 128, 8);
+    saturated += (uint32_t)(clipped != moved);
+    weights[j] = (int8_t)whole;
+    fraction[j] = (int8_t)(clipped - 256 * whole);
+  }
+  return saturated;
+}
+
+/* One step on weights [begin, begin + count) of one stream block. Returns the clipped weights. */
+static uint32_t update_block(const zo_tensor *tensor, uint32_t begin, uint32_t count,
+                             zo_distribution distribution, const zo_query *queries,
+                             uint32_t query_count) {
+  const uint32_t block = begin / ZO_STREAM_BLOCK;
+  block_streams streams;
+  for (uint32_t q = 0; q < query_count; ++q) {
+    streams.state[q] = zo_stream_state(zo_stream_key(queries[q].seed, tensor->stream), block);
+  }
+  streams.rounding = zo_stream_state(
+      zo_stream_key(queries[0].seed, tensor->stream | ZO_ROUNDING_STREAM), block);
+
+  uint32_t saturated = 0;
+  for (uint32_t i = 0; i < count; i += CHUNK) {
+    const uint32_t size = count - i < CHUNK ? count - i : CHUNK;
+    int32_t steps[CHUNK] = {0};
+    for (uint32_t q = 0; q < query_count; ++q) {
+      if (distribution.kind == ZO_RADEMACHER) {
+        accumulate_rademacher(steps, size, &streams.state[q], queries[q].coefficient);
+      } else {
+        accumulate_bytes(steps, size, &streams.state[q], queries[q].coefficient, distribution);
+      }
+    }
+    if (tensor->multiplier != NULL) scale_steps(steps, size, tensor, begin + i);
+    int8_t *weights = tensor->weights + begin + i;
+    if (tensor->fraction != NULL) {
+      saturated +=
+          apply_steps_16(weights, tensor->fraction + begin + i, steps, size, tensor->limit);
+    } else {
+      saturated += apply_steps_8(weights, steps, size, tensor->limit, &streams.rounding);
+    }
+  }
+  return saturated;
+}
+
+zo_status zo_step_check(zo_distribution distribution, const zo_query *queries, uint32_t count) {
+  if (queries == NULL || count == 0) return ZO_ERROR_ARGUMENT;
+  if (count > ZO_MAX_QUERIES) return ZO_ERROR_QUERIES;
+  const zo_status status = zo_distribution_check(distribution);
+  if (status != ZO_OK) return status;
+  int64_t sum = 0;
+  for (uint32_t q = 0; q < count; ++q) {
+    const int64_t coefficient = queries[q].coefficient;
+    sum += coefficient < 0 ? -coefficient : coefficient;
+  }
+  return sum * zo_distribution_z_max(distribution) <= COEFFICIENT_SUM_MAX ? ZO_OK
+                                                                          : ZO_ERROR_COEFFICIENT;
+}
+
+static int tensor_is_valid(const zo_tensor *tensor) {
+  return tensor != NULL && tensor->weights != NULL && tensor->size > 0 && tensor->limit >= 1 &&
+         tensor->limit <= 127 &&
+         (tensor->multiplier == NULL || (tensor->channels > 0 && tensor->inner > 0));
+}
+
+zo_status zo_update_s8(const zo_tensor *tensor, zo_distribution distribution, int32_t restore_k,
+                       const zo_query *queries, uint32_t count, uint32_t *saturated) {
+  if (!tensor_is_valid(tensor)) return ZO_ERROR_ARGUMENT;
+  if (restore_k < -1 || restore_k > 1) return ZO_ERROR_FACTOR;
+  const zo_status status = zo_step_check(distribution, queries, count);
+  if (status != ZO_OK) return status;
+
+  uint32_t clipped = 0;
+  for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
+    const uint32_t left = tensor->size - begin;
+    const uint32_t size = left < ZO_STREAM_BLOCK ? left : ZO_STREAM_BLOCK;
+    if (restore_k != 0) {
+      const uint32_t key = zo_stream_key(queries[count - 1u].seed, tensor->stream);
+      zo_perturb_block_s8(tensor->weights + begin, size,
+                          zo_stream_state(key, begin / ZO_STREAM_BLOCK), distribution, restore_k);
+    }
+    clipped += update_block(tensor, begin, size, distribution, queries, count);
+  }
+  if (saturated != NULL) *saturated += clipped;
+  return ZO_OK;
+}
+
+zo_status zo_replay_s8(const zo_tensor *tensor, zo_distribution distribution,
+                       const zo_query *queries, uint32_t count, uint32_t steps,
+                       uint32_t *saturated) {
+  if (!tensor_is_valid(tensor) || queries == NULL || steps == 0) return ZO_ERROR_ARGUMENT;
+  for (uint32_t t = 0; t < steps; ++t) {
+    const zo_status status = zo_step_check(distribution, queries + (size_t)t * count, count);
+    if (status != ZO_OK) return status;
+  }
+
+  uint32_t clipped = 0;
+  for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
+    const uint32_t left = tensor->size - begin;
+    const uint32_t size = left < ZO_STREAM_BLOCK ? left : ZO_STREAM_BLOCK;
+    for (uint32_t t = 0; t < steps; ++t) {
+      clipped +=
+          update_block(tensor, begin, size, distribution, queries + (size_t)t * count, count);
+    }
+  }
+  if (saturated != NULL) *saturated += clipped;
+  return ZO_OK;
+}

@@ -1,0 +1,212 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "zo_checksum.h"
+#include "zo_node.h"
+#include "zo_node_options.h"
+
+/* Node inputs. */
+enum { kCommand = 0, kState = 1, kFirstTensor = 2 };
+/* Node outputs, as a zo_buffer_source counts them. */
+enum { kStatus = -1 };
+/* Words of zo_state. */
+enum { kStateMagic = 0, kStateSteps = 1, kStateSaturated = 2 };
+
+/* Layout of the options. */
+enum {
+  kOptionVersion = 0,
+  kOptionFlags = 1,
+  kOptionHeadRoom = 2,
+  kOptionMaxQueries = 3,
+  kOptionTensors = 4,
+  kOptionBlocks = 6,
+  kOptionHeaderBytes = 8,
+  kOptionTensorBytes = 12,
+};
+
+typedef struct weight_node {
+  const uint8_t *options;
+  uint32_t flags;
+  uint32_t tensors;
+  zo_limits limits;
+  zo_buffer_source source;
+  void *context;
+} weight_node;
+
+/* One trainable tensor of the node. */
+typedef struct weight_slot {
+  zo_tensor tensor;
+  const int8_t *initial;
+  uint32_t block;
+} weight_slot;
+
+static zo_status read_options(const uint8_t *options, size_t length, weight_node *node) {
+  if (options == NULL || length < kOptionHeaderBytes ||
+      options[kOptionVersion] != ZO_OPTIONS_VERSION) {
+    return ZO_ERROR_OPTIONS;
+  }
+  node->options = options;
+  node->flags = options[kOptionFlags];
+  node->limits.head_room = options[kOptionHeadRoom];
+  node->limits.max_queries = options[kOptionMaxQueries];
+  node->tensors = zo_read_u16(options + kOptionTensors);
+  node->limits.blocks = zo_read_u16(options + kOptionBlocks);
+  const int valid =
+      node->limits.head_room <= 126u && node->limits.max_queries >= 1u &&
+      node->limits.max_queries <= ZO_MAX_QUERIES && node->tensors >= 1u &&
+      length == kOptionHeaderBytes + (size_t)kOptionTensorBytes * node->tensors;
+  return valid ? ZO_OK : ZO_ERROR_OPTIONS;
+}
+
+static zo_buffer input(const weight_node *node, int32_t index) {
+  return node->source(node->context, index);
+}
+
+static weight_slot read_slot(const weight_node *node, uint32_t number, int *consistent) {
+  const uint8_t *entry =
+      node->options + kOptionHeaderBytes + (size_t)kOptionTensorBytes * number;
+  const int32_t has_fraction = (node->flags & ZO_OPTION_FRACTION) != 0u;
+  const int32_t has_multiplier = (node->flags & ZO_OPTION_MULTIPLIER) != 0u;
+  int32_t at = kFirstTensor + (int32_t)number * (2 + has_fraction + has_multiplier);
+
+  const zo_buffer weights = input(node, at++);
+  const zo_buffer initial = input(node, at++);
+  zo_buffer fraction = {NULL, weights.bytes};
+  zo_buffer multiplier = {NULL, 0};
+  if (has_fraction) fraction = input(node, at++);
+  if (has_multiplier) multiplier = input(node, at++);
+
+  weight_slot slot;
+  slot.tensor.weights = (int8_t *)weights.data;
+  slot.tensor.fraction = (int8_t *)fraction.data;
+  slot.tensor.multiplier = (const int32_t *)multiplier.data;
+  slot.tensor.size = weights.bytes;
+  slot.tensor.stream = zo_read_u16(entry);
+  slot.tensor.channels = zo_read_u32(entry + 4);
+  slot.tensor.inner = zo_read_u32(entry + 8);
+  slot.tensor.limit = 127 - (int32_t)node->limits.head_room;
+  slot.initial = (const int8_t *)initial.data;
+  slot.block = zo_read_u16(entry + 2);
+  *consistent = weights.bytes > 0u && initial.bytes == weights.bytes &&
+                fraction.bytes == weights.bytes && slot.tensor.channels > 0u &&
+                slot.tensor.inner > 0u && slot.block < node->limits.blocks &&
+                (multiplier.bytes == 0u ||
+                 multiplier.bytes == sizeof(int32_t) * (uint64_t)slot.tensor.channels);
+  return slot;
+}
+
+zo_status zo_weight_node_check(const uint8_t *options, size_t length, zo_buffer_source source,
+                               void *context) {
+  weight_node node;
+  const zo_status status = read_options(options, length, &node);
+  if (status != ZO_OK) return status;
+  if (source == NULL) return ZO_ERROR_ARGUMENT;
+  node.source = source;
+  node.context = context;
+  if (input(&node, kCommand).bytes < sizeof(int32_t) * ZO_COMMAND_HEADER_WORDS ||
+      input(&node, kState).bytes != sizeof(int32_t) * ZO_STATE_WORDS) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  for (uint32_t t = 0; t < node.tensors; ++t) {
+    int consistent;
+    (void)read_slot(&node, t, &consistent);
+    if (!consistent) return ZO_ERROR_ARGUMENT;
+  }
+  return ZO_OK;
+}
+
+/* Copies every tensor's initial weights in, as a RESTORE of all blocks does. */
+static zo_status initialize(const weight_node *node, int32_t *state) {
+  int32_t words[ZO_COMMAND_HEADER_WORDS + ZO_INSTRUCTION_HEADER_WORDS];
+  zo_command_writer writer;
+  zo_status status = zo_command_begin(&writer, words, sizeof words / sizeof words[0], 0);
+  if (status == ZO_OK) status = zo_command_restore(&writer, ZO_ALL_BLOCKS);
+  for (uint32_t t = 0; status == ZO_OK && t < node->tensors; ++t) {
+    int consistent;
+    const weight_slot slot = read_slot(node, t, &consistent);
+    status = zo_command_execute(words, ZO_OP_RESTORE, &slot.tensor, slot.block, slot.initial, NULL);
+  }
+  if (status == ZO_OK) {
+    state[kStateMagic] = ZO_STATE_MAGIC;
+    state[kStateSteps] = 0;
+  }
+  return status;
+}
+
+static void publish(const weight_node *node, zo_directory *directory) {
+  directory->count = node->tensors;
+  for (uint32_t t = 0; t < node->tensors && t < directory->capacity; ++t) {
+    int consistent;
+    const weight_slot slot = read_slot(node, t, &consistent);
+    zo_directory_entry *entry = &directory->entries[t];
+    entry->weights = slot.tensor.weights;
+    entry->fraction = slot.tensor.fraction;
+    entry->size = slot.tensor.size;
+    entry->stream = slot.tensor.stream;
+  }
+}
+
+static zo_status execute(const weight_node *node, const int32_t *words, zo_opcode opcode,
+                         uint32_t *saturated) {
+  for (uint32_t t = 0; t < node->tensors; ++t) {
+    int consistent;
+    const weight_slot slot = read_slot(node, t, &consistent);
+    const zo_status status =
+        zo_command_execute(words, opcode, &slot.tensor, slot.block, slot.initial, saturated);
+    if (status != ZO_OK) return status;
+  }
+  return ZO_OK;
+}
+
+static uint32_t checksum(const weight_node *node) {
+  uint32_t sum = 0;
+  for (uint32_t t = 0; t < node->tensors; ++t) {
+    int consistent;
+    const weight_slot slot = read_slot(node, t, &consistent);
+    sum += zo_checksum(&slot.tensor);
+  }
+  return sum;
+}
+
+zo_status zo_weight_node_run(zo_opcode opcode, const uint8_t *options, size_t length,
+                             zo_buffer_source source, void *context, zo_directory *directory) {
+  weight_node node;
+  zo_status status = read_options(options, length, &node);
+  if (status != ZO_OK) return status;
+  node.source = source;
+  node.context = context;
+
+  const zo_buffer command = input(&node, kCommand);
+  const int32_t *words = (const int32_t *)command.data;
+  int32_t *state = (int32_t *)input(&node, kState).data;
+  if (state == NULL) return ZO_ERROR_ARGUMENT;
+  /* Every op checks the whole command: the first one must not act on what a later one refuses. */
+  status = zo_command_check(words, command.bytes / (uint32_t)sizeof(int32_t), &node.limits);
+  if (status != ZO_OK) return status;
+
+  if ((node.flags & ZO_OPTION_FIRST) != 0u) {
+    state[kStateSaturated] = 0;
+    if (state[kStateMagic] != ZO_STATE_MAGIC) {
+      status = initialize(&node, state);
+    }
+    if (status == ZO_OK) status = execute(&node, words, ZO_OP_RESTORE, NULL);
+    if (status != ZO_OK) return status;
+    if (directory != NULL) publish(&node, directory);
+  }
+
+  uint32_t saturated = 0;
+  status = execute(&node, words, opcode, &saturated);
+  if (status != ZO_OK) return status;
+  state[kStateSaturated] = (int32_t)((uint32_t)state[kStateSaturated] + saturated);
+  state[kStateSteps] = (int32_t)((uint32_t)state[kStateSteps] + zo_command_steps(words, opcode));
+
+  if ((node.flags & ZO_OPTION_LAST) != 0u) {
+    int32_t *report = (int32_t *)source(context, kStatus).data;
+    if (report != NULL) {
+      const int wanted = (zo_command_flags(words) & ZO_FLAG_CHECKSUM) != 0u;
+      report[0] = words[0];
+      report[1] = state[kStateSteps];
+      report[2] = state[kStateSaturated];
+      report[3] = wanted ? (int32_t)checksum(&node) : 0;
+    }
+  }
+  return ZO_OK;
+}
