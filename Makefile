@@ -1,0 +1,96 @@
+# make demo    one training step, from nothing
+# make test    every test (under ten minutes); `make test-slow` adds the long ones
+# make lint    formatting, style and types
+# make bench   the figures in README
+#
+# PYTHON is the interpreter that environments are made from, VENV the environment that is made and used.
+
+PYTHON ?= python3
+VENV ?= .venv
+TFLITE_RUNTIME_VENV ?= .venv-tflite-runtime
+JOBS ?= 2
+PYTEST_ARGS ?=
+EXAMPLE ?= examples/one_step/one_step.py
+
+PY := $(VENV)/bin/python
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find ops -type f)
+C_SOURCES := $(shell find ops tests/ops examples -name '*.[ch]' -o -name '*.cc' 2>/dev/null)
+PYTHON_SOURCES := $(wildcard tflm_zo converters tests examples benchmarks)
+
+.PHONY: all demo test test-main test-slow test-tflite-runtime test-c lint format bench clean
+all: test
+
+# --- environments ---------------------------------------------------------------------------------------
+# Editable installs: Python sources are used from here, the library is built again when its sources change.
+
+$(PY):
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-demo: $(BUILD_INPUTS) | $(PY)
+	$(PY) $(PIP_INSTALL) -e '.[keras]'
+	touch $@
+
+$(VENV)/.installed: $(BUILD_INPUTS) | $(PY)
+	$(PY) $(PIP_INSTALL) -e '.[all]'
+	touch $@ $(VENV)/.installed-demo
+
+$(TFLITE_RUNTIME_VENV)/.installed: $(BUILD_INPUTS)
+	test -x $(TFLITE_RUNTIME_VENV)/bin/python || $(PYTHON) -m venv $(TFLITE_RUNTIME_VENV)
+	$(TFLITE_RUNTIME_VENV)/bin/python $(PIP_INSTALL) -e '.[tflite-runtime]' pytest hypothesis
+	touch $@
+
+# --- what people run ------------------------------------------------------------------------------------
+
+demo: $(VENV)/.installed-demo
+	$(PY) $(EXAMPLE)
+
+# The main suite comes last, so that its summary is the last thing on the screen.
+test: test-tflite-runtime test-main
+
+test-main: $(VENV)/.installed
+	$(PY) -m pytest -n $(JOBS) -m 'not slow and not tflite_runtime' $(PYTEST_ARGS)
+
+test-slow: $(VENV)/.installed
+	$(PY) -m pytest -n $(JOBS) -m 'slow and not tflite_runtime' $(PYTEST_ARGS)
+
+# tflite-runtime's last release is for CPython 3.11 at most and for NumPy 1.
+ifeq ($(shell $(PYTHON) -c 'import sys; print(sys.version_info[:2] in ((3, 10), (3, 11)))'),True)
+test-tflite-runtime: $(TFLITE_RUNTIME_VENV)/.installed
+	$(TFLITE_RUNTIME_VENV)/bin/python -m pytest -m tflite_runtime $(PYTEST_ARGS); \
+	status=$$?; test $$status -ne 5 || { echo 'WARNING: no test is marked tflite_runtime'; status=0; }; \
+	exit $$status
+else
+test-tflite-runtime:
+	@echo '*** SKIPPED: tests of tflite-runtime. It has no release for this Python; they need CPython 3.10'
+	@echo '*** or 3.11: make test PYTHON=python3.11'
+endif
+
+# The C core's own tests, without Python, under the address and undefined-behaviour sanitizers.
+test-c:
+	cmake -S . -B build/c-tests -DCMAKE_BUILD_TYPE=Debug -DZO_BUILD_TESTS=ON -DZO_WERROR=ON \
+	  -DZO_SANITIZE=address,undefined
+	cmake --build build/c-tests --parallel $(JOBS)
+	cd build/c-tests && ctest --output-on-failure
+
+# Types are checked in the layout that is installed: converters inside tflm_zo.
+lint: $(VENV)/.installed
+	$(PY) -m ruff check $(PYTHON_SOURCES)
+	$(PY) -m ruff format --check $(PYTHON_SOURCES)
+	rm -rf build/typecheck && mkdir -p build/typecheck
+	cp -R tflm_zo build/typecheck/tflm_zo
+	cp -R converters build/typecheck/tflm_zo/converters
+	cd build/typecheck && $(abspath $(PY)) -m mypy --strict --config-file ../../pyproject.toml -p tflm_zo
+	$(VENV)/bin/clang-format --dry-run -Werror $(C_SOURCES)
+
+format: $(VENV)/.installed
+	$(PY) -m ruff check --fix $(PYTHON_SOURCES)
+	$(PY) -m ruff format $(PYTHON_SOURCES)
+	$(VENV)/bin/clang-format -i $(C_SOURCES)
+
+bench: $(VENV)/.installed
+	$(PY) benchmarks/run.py
+
+clean:
+	rm -rf build dist .venv .venv-tflite-runtime .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
