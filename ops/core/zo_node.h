@@ -86,8 +86,12 @@ typedef zo_buffer (*zo_buffer_source)(void *context, int32_t index);
 
 /* Where the trainable tensors live in memory, for whoever owns the runtime and
  * wants to read or write them (a runtime's API may not reach variable tensors,
- * TFLM's does not). Filled by the ops that have ZO_OPTION_FIRST at each invoke;
- * tensors beyond the capacity are counted, not stored. */
+ * TFLM's does not). Filled by the op that has ZO_OPTION_FIRST at each invoke;
+ * tensors beyond the capacity are counted, not stored. The owner sets magic,
+ * capacity and entries. On a device, a zo_directory is what TFLM's
+ * SetMicroExternalContext takes; the magic tells it from other payloads. */
+#define ZO_DIRECTORY_MAGIC UINT32_C(0x5A4F4449)
+
 typedef struct zo_directory_entry {
   int8_t *weights;
   int8_t *fraction;
@@ -96,6 +100,7 @@ typedef struct zo_directory_entry {
 } zo_directory_entry;
 
 typedef struct zo_directory {
+  uint32_t magic;
   uint32_t capacity;
   uint32_t count;
   zo_directory_entry *entries;

@@ -1,0 +1,209 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * The custom ops as an external delegate, for LiteRT, TensorFlow and tflite-runtime.
+ *
+ * A desktop runtime offers no way to add custom ops from a shared library, but any of them loads
+ * a delegate from one. This one claims the nodes whose custom name starts with TFLM_ZO_ and runs
+ * them through ops/core/zo_node.h.
+ *
+ *   interpreter = Interpreter(model, experimental_delegates=[load_delegate(library, options)])
+ *
+ * Options:
+ *   directory  address of a zo_directory, decimal; filled at each invoke (optional)
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../abi/tflite_c_api.h"
+#include "../core/zo_node.h"
+#include "zo_delegate.h"
+
+#define CUSTOM_NAME_PREFIX "TFLM_ZO_"
+
+/* The custom ops. */
+static const struct {
+  const char *name;
+  int opcode; /* zo_opcode of a weight op, 0 for the loss */
+} kOps[] = {
+    {CUSTOM_NAME_PREFIX "SEED_REPLAY", ZO_OP_REPLAY},
+    {CUSTOM_NAME_PREFIX "UPDATE", ZO_OP_UPDATE},
+    {CUSTOM_NAME_PREFIX "PERTURB", ZO_OP_PERTURB},
+    {CUSTOM_NAME_PREFIX "LOSS", 0},
+};
+
+/* One node of the graph that a delegate kernel stands for. */
+typedef struct node_view {
+  const char *name;
+  int opcode;
+  const uint8_t *options;
+  size_t options_length;
+  const TfLiteIntArray *inputs;
+  const TfLiteIntArray *outputs;
+} node_view;
+
+typedef struct kernel {
+  zo_directory *directory;
+  int count;
+  node_view nodes[];
+} kernel;
+
+/* What a zo_buffer_source needs to find a node's tensors. */
+typedef struct tensor_source {
+  const TfLiteContext *context;
+  const node_view *node;
+} tensor_source;
+
+static zo_buffer find_buffer(void *context, int32_t index) {
+  const tensor_source *source = (const tensor_source *)context;
+  const TfLiteIntArray *list = index >= 0 ? source->node->inputs : source->node->outputs;
+  const int32_t at = index >= 0 ? index : -1 - index;
+  zo_buffer buffer = {NULL, 0};
+  if (at < list->size && list->data[at] != kTfLiteOptionalTensor) {
+    const TfLiteTensor *tensor = &source->context->tensors[list->data[at]];
+    buffer.data = tensor->data;
+    buffer.bytes = (uint32_t)tensor->bytes;
+  }
+  return buffer;
+}
+
+static TfLiteStatus report(TfLiteContext *context, const node_view *node, zo_status status) {
+  if (status == ZO_OK) return kTfLiteOk;
+  context->ReportError(context, "%s: %s", node->name, zo_status_text(status));
+  return kTfLiteError;
+}
+
+static void *kernel_init(TfLiteContext *context, const char *buffer, size_t length) {
+  (void)length;
+  const TfLiteDelegateParams *params = (const TfLiteDelegateParams *)(const void *)buffer;
+  const TfLiteIntArray *replaced = params->nodes_to_replace;
+  kernel *self = calloc(1, sizeof(kernel) + (size_t)replaced->size * sizeof(node_view));
+  if (self == NULL) return NULL;
+  self->directory = (zo_directory *)params->delegate->data_;
+  for (int i = 0; i < replaced->size; ++i) {
+    TfLiteNode *node;
+    TfLiteRegistration *registration;
+    if (context->GetNodeAndRegistration(context, replaced->data[i], &node, &registration) !=
+        kTfLiteOk) {
+      free(self);
+      return NULL;
+    }
+    for (size_t op = 0; op < sizeof kOps / sizeof kOps[0]; ++op) {
+      if (strcmp(registration->custom_name, kOps[op].name) != 0) continue;
+      node_view *view = &self->nodes[self->count++];
+      view->name = kOps[op].name;
+      view->opcode = kOps[op].opcode;
+      view->options = (const uint8_t *)node->custom_initial_data;
+      view->options_length = (size_t)node->custom_initial_data_size;
+      view->inputs = node->inputs;
+      view->outputs = node->outputs;
+    }
+  }
+  return self;
+}
+
+static void kernel_free(TfLiteContext *context, void *buffer) {
+  (void)context;
+  free(buffer);
+}
+
+static TfLiteStatus kernel_prepare(TfLiteContext *context, TfLiteNode *node) {
+  const kernel *self = (const kernel *)node->user_data;
+  if (self == NULL) return kTfLiteError;
+  for (int i = 0; i < self->count; ++i) {
+    const node_view *view = &self->nodes[i];
+    tensor_source source = {context, view};
+    const zo_status status =
+        view->opcode != 0
+            ? zo_weight_node_check(view->options, view->options_length, find_buffer, &source)
+            : zo_loss_node_check(view->options, view->options_length, find_buffer, &source);
+    if (status != ZO_OK) return report(context, view, status);
+  }
+  return kTfLiteOk;
+}
+
+static TfLiteStatus kernel_invoke(TfLiteContext *context, TfLiteNode *node) {
+  const kernel *self = (const kernel *)node->user_data;
+  for (int i = 0; i < self->count; ++i) {
+    const node_view *view = &self->nodes[i];
+    tensor_source source = {context, view};
+    const zo_status status =
+        view->opcode != 0
+            ? zo_weight_node_run((zo_opcode)view->opcode, view->options, view->options_length,
+                                 find_buffer, &source, self->directory)
+            : zo_loss_node_run(view->options, view->options_length, find_buffer, &source);
+    if (status != ZO_OK) return report(context, view, status);
+  }
+  return kTfLiteOk;
+}
+
+static bool is_ours(const TfLiteRegistration *registration) {
+  return registration->custom_name != NULL &&
+         strncmp(registration->custom_name, CUSTOM_NAME_PREFIX, strlen(CUSTOM_NAME_PREFIX)) == 0;
+}
+
+static bool is_known(const char *name) {
+  for (size_t op = 0; op < sizeof kOps / sizeof kOps[0]; ++op) {
+    if (strcmp(name, kOps[op].name) == 0) return true;
+  }
+  return false;
+}
+
+static TfLiteStatus delegate_prepare(TfLiteContext *context, TfLiteDelegate *delegate) {
+  TfLiteIntArray *plan;
+  if (context->GetExecutionPlan(context, &plan) != kTfLiteOk) return kTfLiteError;
+  TfLiteIntArray *claimed = malloc(sizeof(TfLiteIntArray) + (size_t)plan->size * sizeof(int));
+  if (claimed == NULL) return kTfLiteError;
+  claimed->size = 0;
+
+  TfLiteStatus status = kTfLiteOk;
+  for (int i = 0; i < plan->size && status == kTfLiteOk; ++i) {
+    TfLiteNode *node;
+    TfLiteRegistration *registration;
+    status = context->GetNodeAndRegistration(context, plan->data[i], &node, &registration);
+    if (status != kTfLiteOk || !is_ours(registration)) continue;
+    if (!is_known(registration->custom_name)) {
+      context->ReportError(context, "%s: not in this op pack; install a newer tflm_zo",
+                           registration->custom_name);
+      status = kTfLiteError;
+      continue;
+    }
+    claimed->data[claimed->size++] = plan->data[i];
+  }
+
+  if (status == kTfLiteOk && claimed->size > 0) {
+    TfLiteRegistration registration;
+    memset(&registration, 0, sizeof registration);
+    registration.init = kernel_init;
+    registration.free = kernel_free;
+    registration.prepare = kernel_prepare;
+    registration.invoke = kernel_invoke;
+    registration.custom_name = "TflmZoDelegate";
+    registration.version = 1;
+    status = context->ReplaceNodeSubsetsWithDelegateKernels(context, registration, claimed, delegate);
+  }
+  free(claimed);
+  return status;
+}
+
+TfLiteDelegate *tflite_plugin_create_delegate(const char *const *keys, const char *const *values,
+                                              size_t count, void (*report_error)(const char *)) {
+  zo_directory *directory = NULL;
+  for (size_t i = 0; i < count; ++i) {
+    if (strcmp(keys[i], "directory") != 0) {
+      if (report_error != NULL) report_error("tflm_zo delegate: unknown option (known: directory)");
+      return NULL;
+    }
+    directory = (zo_directory *)(uintptr_t)strtoull(values[i], NULL, 10);
+  }
+  TfLiteDelegate *delegate = calloc(1, sizeof *delegate);
+  if (delegate == NULL) return NULL;
+  delegate->data_ = directory;
+  delegate->Prepare = delegate_prepare;
+  /* Without this flag the runtime prepares the graph before the delegate is applied, and stops at
+   * the custom ops it cannot resolve. */
+  delegate->flags = kTfLiteDelegateFlagsAllowDynamicTensors;
+  return delegate;
+}
+
+void tflite_plugin_destroy_delegate(TfLiteDelegate *delegate) { free(delegate); }

@@ -1,0 +1,123 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * Glue between TensorFlow Lite Micro and ops/core/zo_node.h. Compiled against a TFLM checkout for
+ * firmware, and against ops/abi/tflm for TFLM's Python package; TFLM is reached through its kernel
+ * helpers alone, so that the layout of its structs does not matter here.
+ */
+#include "zo_ops.h"
+
+#include <cstddef>
+#include <cstdint>
+
+#include "../core/zo_node.h"
+#include "tensorflow/lite/micro/kernels/kernel_util.h"
+#include "tensorflow/lite/micro/micro_log.h"
+
+namespace tflite {
+namespace {
+
+struct TensorSource {
+  const TfLiteContext *context;
+  const TfLiteNode *node;
+};
+
+// Bytes of the types that our ops' tensors have.
+uint32_t TypeBytes(TfLiteType type) {
+  switch (type) {
+    case kTfLiteInt8:
+      return 1;
+    case kTfLiteInt32:
+      return 4;
+    default:
+      return 0;  // fails the size checks of zo_node.h
+  }
+}
+
+uint32_t TensorBytes(const TfLiteEvalTensor *tensor) {
+  uint32_t bytes = TypeBytes(tensor->type);
+  for (int i = 0; i < tensor->dims->size; ++i) {
+    bytes *= static_cast<uint32_t>(tensor->dims->data[i]);
+  }
+  return bytes;
+}
+
+zo_buffer FindBuffer(void *context, int32_t index) {
+  const TensorSource *source = static_cast<const TensorSource *>(context);
+  const TfLiteNode *node = source->node;
+  TfLiteEvalTensor *tensor = nullptr;
+  if (index >= 0) {
+    tensor = micro::GetMutableEvalInput(source->context, node, index);
+  } else if (-1 - index < node->outputs->size) {
+    tensor = micro::GetEvalOutput(source->context, node, -1 - index);
+  }
+  if (tensor == nullptr) return zo_buffer{nullptr, 0};
+  return zo_buffer{micro::GetTensorData<void>(tensor), TensorBytes(tensor)};
+}
+
+const uint8_t *Options(const TfLiteNode *node) {
+  return static_cast<const uint8_t *>(node->custom_initial_data);
+}
+
+size_t OptionsLength(const TfLiteNode *node) {
+  return static_cast<size_t>(node->custom_initial_data_size);
+}
+
+TfLiteStatus Report(const char *op, zo_status status) {
+  if (status == ZO_OK) return kTfLiteOk;
+  MicroPrintf("TFLM_ZO_%s: %s", op, zo_status_text(status));
+  return kTfLiteError;
+}
+
+// The op's user data is the directory of weights itself: the arena holds nothing of ours.
+void *WeightInit(TfLiteContext *context, const char *, size_t) {
+  zo_directory *directory =
+      static_cast<zo_directory *>(GetMicroContext(context)->external_context());
+  return directory != nullptr && directory->magic == ZO_DIRECTORY_MAGIC ? directory : nullptr;
+}
+
+TfLiteStatus WeightPrepare(TfLiteContext *context, TfLiteNode *node) {
+  TensorSource source = {context, node};
+  return Report("WEIGHTS",
+                zo_weight_node_check(Options(node), OptionsLength(node), FindBuffer, &source));
+}
+
+template <zo_opcode opcode>
+TfLiteStatus WeightInvoke(TfLiteContext *context, TfLiteNode *node) {
+  constexpr const char *kName = opcode == ZO_OP_REPLAY   ? "SEED_REPLAY"
+                                : opcode == ZO_OP_UPDATE ? "UPDATE"
+                                                         : "PERTURB";
+  TensorSource source = {context, node};
+  return Report(kName, zo_weight_node_run(opcode, Options(node), OptionsLength(node), FindBuffer,
+                                          &source, static_cast<zo_directory *>(node->user_data)));
+}
+
+TfLiteStatus LossPrepare(TfLiteContext *context, TfLiteNode *node) {
+  TensorSource source = {context, node};
+  return Report("LOSS",
+                zo_loss_node_check(Options(node), OptionsLength(node), FindBuffer, &source));
+}
+
+TfLiteStatus LossInvoke(TfLiteContext *context, TfLiteNode *node) {
+  TensorSource source = {context, node};
+  return Report("LOSS", zo_loss_node_run(Options(node), OptionsLength(node), FindBuffer, &source));
+}
+
+}  // namespace
+
+TFLMRegistration Register_ZO_SEED_REPLAY() {
+  return micro::RegisterOp(WeightInit, WeightPrepare, WeightInvoke<ZO_OP_REPLAY>);
+}
+
+TFLMRegistration Register_ZO_UPDATE() {
+  return micro::RegisterOp(WeightInit, WeightPrepare, WeightInvoke<ZO_OP_UPDATE>);
+}
+
+TFLMRegistration Register_ZO_PERTURB() {
+  return micro::RegisterOp(WeightInit, WeightPrepare, WeightInvoke<ZO_OP_PERTURB>);
+}
+
+TFLMRegistration Register_ZO_LOSS() {
+  return micro::RegisterOp(nullptr, LossPrepare, LossInvoke);
+}
+
+}  // namespace tflite

@@ -1,0 +1,42 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * The custom ops for TensorFlow Lite Micro.
+ *
+ *   static tflite::MicroMutableOpResolver<N> resolver;
+ *   tflite::AddZoOps(&resolver);  // 4 ops
+ *
+ * No arena, no scratch buffers, no static data. To reach the weights, give the interpreter a
+ * zo_directory (ops/core/zo_node.h) before AllocateTensors:
+ * interpreter.SetMicroExternalContext(&directory). Other payloads are ignored.
+ */
+#ifndef TFLM_ZO_OPS_TFLM_ZO_OPS_H_
+#define TFLM_ZO_OPS_TFLM_ZO_OPS_H_
+
+#include "tensorflow/lite/micro/micro_common.h"
+
+namespace tflite {
+
+TFLMRegistration Register_ZO_SEED_REPLAY();
+TFLMRegistration Register_ZO_UPDATE();
+TFLMRegistration Register_ZO_PERTURB();
+TFLMRegistration Register_ZO_LOSS();
+
+/* Adds every op to a MicroMutableOpResolver (or anything with its AddCustom). */
+template <typename Resolver>
+TfLiteStatus AddZoOps(Resolver *resolver) {
+  const TFLMRegistration replay = Register_ZO_SEED_REPLAY();
+  const TFLMRegistration update = Register_ZO_UPDATE();
+  const TFLMRegistration perturb = Register_ZO_PERTURB();
+  const TFLMRegistration loss = Register_ZO_LOSS();
+  if (resolver->AddCustom("TFLM_ZO_SEED_REPLAY", &replay) != kTfLiteOk ||
+      resolver->AddCustom("TFLM_ZO_UPDATE", &update) != kTfLiteOk ||
+      resolver->AddCustom("TFLM_ZO_PERTURB", &perturb) != kTfLiteOk ||
+      resolver->AddCustom("TFLM_ZO_LOSS", &loss) != kTfLiteOk) {
+    return kTfLiteError;
+  }
+  return kTfLiteOk;
+}
+
+}  // namespace tflite
+
+#endif  // TFLM_ZO_OPS_TFLM_ZO_OPS_H_
