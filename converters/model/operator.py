@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An operator of a subgraph."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import Any
+
+from .operator_code import OperatorCode
+from .schema import schema
+from .tensor import Tensor
+
+
+@dataclasses.dataclass(eq=False)
+class Operator:
+    """An operator; compared by identity.
+
+    Attributes:
+        code: what it does.
+        inputs: tensors, None for an optional input that is absent.
+        outputs: tensors.
+        intermediates: tensors of some recurrent kernels, or None where the file has no such list.
+        custom_options: bytes of a custom operator's options, or None.
+        raw: the generated object, for what is not modelled; its ``builtinOptions`` are the options.
+    """
+
+    code: OperatorCode
+    inputs: list[Tensor | None]
+    outputs: list[Tensor]
+    intermediates: list[Tensor | None] | None = None
+    custom_options: bytes | None = None
+    raw: Any = dataclasses.field(default_factory=schema.OperatorT)
+
+    @property
+    def builtin(self) -> int:
+        """The ``BuiltinOperator``."""
+        return self.code.builtin
+
+    @property
+    def options(self) -> Any:
+        """Options of a builtin operator: a generated object to read and write, or None."""
+        return self.raw.builtinOptions
+
+    @property
+    def label(self) -> str:
+        """How messages call it: kind and name of its first output."""
+        return f"{self.code.name} «{self.outputs[0].name}»" if self.outputs else self.code.name
+
+    def input(self, index: int) -> Tensor | None:
+        """Input ``index``; None where it is absent or beyond the end."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def replace_input(self, old: Tensor, new: Tensor) -> None:
+        """Makes every use of ``old`` one of ``new``."""
+        self.inputs = [new if t is old else t for t in self.inputs]
+
+    def copy(self, tensors: dict[Tensor, Tensor]) -> Operator:
+        """A copy that names ``tensors[t]`` wherever this one names t."""
+        return dataclasses.replace(
+            self,
+            inputs=[None if t is None else tensors[t] for t in self.inputs],
+            outputs=[tensors[t] for t in self.outputs],
+            intermediates=None
+            if self.intermediates is None
+            else [None if t is None else tensors[t] for t in self.intermediates],
+            raw=copy.deepcopy(self.raw),
+        )

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which kernel an operator calls."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from .schema import OPERATOR_NAMES, BuiltinOperator
+
+
+@dataclasses.dataclass(eq=False)
+class OperatorCode:
+    """Operator code; equal codes become one entry of the file.
+
+    Attributes:
+        builtin: a ``BuiltinOperator`` (CUSTOM for custom operators).
+        version: kernel version, as the file says.
+        custom: name of a custom operator, else None.
+    """
+
+    builtin: int
+    version: int = 1
+    custom: str | None = None
+
+    @classmethod
+    def of_custom(cls, name: str) -> OperatorCode:
+        """Code of a custom operator."""
+        return cls(BuiltinOperator.CUSTOM, 1, name)
+
+    @property
+    def name(self) -> str:
+        """Name for messages, e.g. ``CONV_2D`` or the custom operator's own."""
+        if self.builtin == BuiltinOperator.CUSTOM:
+            return self.custom or "CUSTOM"
+        return OPERATOR_NAMES.get(self.builtin, str(self.builtin))

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quantization parameters of a tensor."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .schema import schema
+
+
+@dataclasses.dataclass(eq=False)
+class Quantization:
+    """Affine quantization, real = scale * (stored - zero point).
+
+    Attributes:
+        scales: float32 [channels], [1] for the whole tensor, or [0] where the table holds no parameters.
+        zero_points: int64, as many as scales (older files: as they were).
+        axis: dimension of the channels; meaningless where there is one scale.
+        raw: the generated object, for what is not modelled (min, max, details).
+    """
+
+    scales: npt.NDArray[np.float32]
+    zero_points: npt.NDArray[np.int64]
+    axis: int = 0
+    raw: Any = dataclasses.field(default_factory=schema.QuantizationParametersT)
+
+    @classmethod
+    def per_tensor(cls, scale: float, zero_point: int) -> Quantization:
+        """One scale and one zero point."""
+        return cls(np.array([scale], np.float32), np.array([zero_point], np.int64))
+
+    @property
+    def is_per_channel(self) -> bool:
+        """Whether there is more than one scale."""
+        return len(self.scales) > 1
+
+    @property
+    def scale(self) -> float:
+        """The scale of a per-tensor quantization (the first one otherwise), as the float32 it is."""
+        return float(self.scales[0])
+
+    @property
+    def zero_point(self) -> int:
+        """The zero point that belongs to ``scale``; 0 where none is stored."""
+        return int(self.zero_points[0]) if len(self.zero_points) else 0

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A subgraph: operators in execution order."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from .operator import Operator
+from .schema import schema
+from .tensor import Tensor
+
+
+@dataclasses.dataclass(eq=False)
+class Subgraph:
+    """A subgraph; compared by identity.
+
+    Attributes:
+        name: its name, possibly empty.
+        tensors: its tensors in the order of the file; tensors that operators, inputs or outputs name but
+            that are missing here are appended when the model is written.
+        inputs: what the caller feeds.
+        outputs: what the caller reads.
+        operators: in execution order.
+        raw: the generated object, for what is not modelled.
+    """
+
+    name: str = ""
+    tensors: list[Tensor] = dataclasses.field(default_factory=list)
+    inputs: list[Tensor] = dataclasses.field(default_factory=list)
+    outputs: list[Tensor] = dataclasses.field(default_factory=list)
+    operators: list[Operator] = dataclasses.field(default_factory=list)
+    raw: Any = dataclasses.field(default_factory=schema.SubGraphT)
+
+    def all_tensors(self) -> Iterator[Tensor]:
+        """Every tensor once: the listed ones, then those only named, in execution order."""
+        seen: set[Tensor] = set()
+        for tensor in self._mentions():
+            if tensor is not None and tensor not in seen:
+                seen.add(tensor)
+                yield tensor
+
+    def _mentions(self) -> Iterator[Tensor | None]:
+        yield from self.tensors
+        yield from self.inputs
+        for op in self.operators:
+            yield from op.inputs
+            yield from op.outputs
+            yield from op.intermediates or ()
+        yield from self.outputs
+
+    def producers(self) -> dict[Tensor, Operator]:
+        """Which operator computes a tensor; constants, variables and inputs are missing."""
+        return {t: op for op in self.operators for t in op.outputs}
+
+    def consumers(self) -> dict[Tensor, list[Operator]]:
+        """Which operators read a tensor, in execution order; unread tensors are missing."""
+        result: dict[Tensor, list[Operator]] = {}
+        for op in self.operators:
+            for tensor in dict.fromkeys(op.inputs):
+                if tensor is not None:
+                    result.setdefault(tensor, []).append(op)
+        return result
