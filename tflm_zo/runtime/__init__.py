@@ -1,0 +1,67 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Runtimes: the interpreters that a ZO model runs in, behind one interface.
+
+``litert``          LiteRT, optimized kernels: fast.
+``litert-ref``      LiteRT, reference kernels: equals TFLM.
+``tflite-runtime``  tflite-runtime 2.14.0, reference kernels.
+``tflm``            TensorFlow Lite Micro on the desktop: exact.
+
+    runtime = tflm_zo.runtime.load("model.zo.tflite", "litert-ref")
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..converters import Model
+from .errors import InvokeError, ModelError, RuntimeUnavailableError
+from .litert import LiteRTReferenceRuntime, LiteRTRuntime
+from .runtime import Runtime, Status
+from .tflite_runtime import TfliteRuntime
+from .tflm import TflmRuntime
+
+__all__ = [
+    "RUNTIMES",
+    "InvokeError",
+    "ModelError",
+    "Runtime",
+    "RuntimeUnavailableError",
+    "Status",
+    "available",
+    "load",
+]
+
+RUNTIMES: dict[str, type[Runtime]] = {
+    runtime.name: runtime
+    for runtime in (LiteRTRuntime, LiteRTReferenceRuntime, TfliteRuntime, TflmRuntime)
+}
+"""The runtimes by name."""
+
+
+def load(model: Model | bytes | str | os.PathLike[str], runtime: str = "litert") -> Runtime:
+    """Loads a ZO model into a runtime.
+
+    Args:
+        model: what `tflm_zo.inject` returned, or its bytes, or the path of its file.
+        runtime: a name of `RUNTIMES`.
+
+    Raises:
+        ValueError: no such runtime (the message lists them).
+        RuntimeUnavailableError: it is not installed (the message says what installs it).
+        ModelError: not a ZO model.
+    """
+    if runtime not in RUNTIMES:
+        raise ValueError(f"no runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
+    return RUNTIMES[runtime](model)
+
+
+def available() -> list[str]:
+    """Names of the runtimes that can be imported here."""
+    names = []
+    for name, runtime in RUNTIMES.items():
+        try:
+            runtime._import()
+        except RuntimeUnavailableError:
+            continue
+        names.append(name)
+    return names

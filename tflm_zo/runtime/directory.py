@@ -1,0 +1,73 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Where a segment's trainable tensors live in the memory of a runtime.
+
+No runtime's API reaches variable tensors everywhere (TFLM's does not at all), so the op pack publishes their
+addresses in a ``zo_directory`` that we own (``ops/core/zo_node.h``), at every invoke.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Directory"]
+
+_MAGIC = 0x5A4F4449
+
+
+class _Entry(ctypes.Structure):
+    _fields_ = [
+        ("weights", ctypes.c_void_p),
+        ("fraction", ctypes.c_void_p),
+        ("size", ctypes.c_uint32),
+        ("stream", ctypes.c_uint32),
+    ]
+
+
+class _Header(ctypes.Structure):
+    _fields_ = [
+        ("magic", ctypes.c_uint32),
+        ("capacity", ctypes.c_uint32),
+        ("count", ctypes.c_uint32),
+        ("entries", ctypes.POINTER(_Entry)),
+    ]
+
+
+def _view(address: int, size: int) -> NDArray[np.int8]:
+    return np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(ctypes.c_int8)), (size,))
+
+
+class Directory:
+    """The addresses of up to `capacity` tensors.
+
+    The views below alias the runtime's memory: they are valid while the interpreter that filled the directory
+    lives and is not reallocated.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._entries = (_Entry * capacity)()
+        self._header = _Header(
+            _MAGIC, capacity, 0, ctypes.cast(self._entries, ctypes.POINTER(_Entry))
+        )
+
+    @property
+    def address(self) -> int:
+        """Address of the ``zo_directory``, for the op pack."""
+        return ctypes.addressof(self._header)
+
+    def find(self, stream: int) -> tuple[NDArray[np.int8], NDArray[np.int8] | None]:
+        """Views of the weights and (16-bit update) the fractions of one tensor, int8 [size].
+
+        Args:
+            stream: number of the tensor in the model.
+
+        Raises:
+            KeyError: the tensor was not published: no invoke yet, or not in this segment.
+        """
+        for entry in self._entries[: self._header.count]:
+            if entry.stream == stream and entry.weights:
+                fraction = _view(entry.fraction, entry.size) if entry.fraction else None
+                return _view(entry.weights, entry.size), fraction
+        raise KeyError(stream)

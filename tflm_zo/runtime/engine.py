@@ -1,0 +1,40 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What a runtime has to provide: one segment of a ZO model in one interpreter."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Engine"]
+
+
+class Engine(ABC):
+    """One standalone, single-subgraph model in one interpreter."""
+
+    @abstractmethod
+    def set_input(self, index: int, value: NDArray[Any]) -> None:
+        """Copies `value`, of the input's shape and dtype, into input `index`."""
+
+    @abstractmethod
+    def get_output(self, index: int) -> NDArray[Any]:
+        """A copy of output `index`."""
+
+    @abstractmethod
+    def invoke(self) -> None:
+        """Runs the model once.
+
+        Raises:
+            InvokeError: an operator failed.
+        """
+
+    @abstractmethod
+    def input_details(self, index: int) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
+        """Shape, dtype, scale and zero point (0.0 and 0 if not quantized) of input `index`."""
+
+    @abstractmethod
+    def output_details(self, index: int) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
+        """The same of output `index`."""

@@ -1,0 +1,117 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""LiteRT (``ai-edge-litert``), and what it shares with its ancestors.
+
+The custom ops come from an external delegate, the same shared library for LiteRT, TensorFlow's interpreter and
+tflite-runtime. XNNPACK, the default delegate, stays off: it packs constant weights when the model is loaded and
+rounds differently from TFLM.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import native
+from .directory import Directory
+from .engine import Engine
+from .errors import InvokeError, RuntimeUnavailableError
+from .runtime import Runtime
+
+__all__ = ["LiteRTReferenceRuntime", "LiteRTRuntime", "InterpreterEngine"]
+
+
+class InterpreterEngine(Engine):
+    """A segment in the Python interpreter of LiteRT, TensorFlow or tflite-runtime, one thread.
+
+    Args:
+        module: the module that has `Interpreter`, `load_delegate` and `OpResolverType`.
+        model: a standalone single-subgraph model.
+        directory: filled by the op pack at each invoke.
+        reference: use the reference kernels instead of the optimized ones.
+    """
+
+    def __init__(
+        self, module: ModuleType, model: bytes, directory: Directory, *, reference: bool
+    ) -> None:
+        kernels = module.OpResolverType
+        delegate = module.load_delegate(
+            str(native.library_path()), {"directory": str(directory.address)}
+        )
+        self._interpreter = module.Interpreter(
+            model_content=model,
+            num_threads=1,
+            experimental_op_resolver_type=(
+                kernels.BUILTIN_REF if reference else kernels.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+            ),
+            experimental_delegates=[delegate],
+        )
+        self._directory = directory  # the delegate writes to it as long as the interpreter lives
+        self._interpreter.allocate_tensors()
+        self._inputs = self._interpreter.get_input_details()
+        self._outputs = self._interpreter.get_output_details()
+
+    def set_input(self, index: int, value: NDArray[Any]) -> None:
+        self._interpreter.set_tensor(self._inputs[index]["index"], value)
+
+    def get_output(self, index: int) -> NDArray[Any]:
+        value: NDArray[Any] = self._interpreter.get_tensor(self._outputs[index]["index"])
+        return value
+
+    def invoke(self) -> None:
+        try:
+            self._interpreter.invoke()
+        except RuntimeError as error:
+            raise InvokeError(str(error)) from error
+
+    def input_details(self, index: int) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
+        return _details(self._inputs[index])
+
+    def output_details(self, index: int) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
+        return _details(self._outputs[index])
+
+
+def _details(details: dict[str, Any]) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
+    scale, zero_point = details["quantization"]
+    return (
+        tuple(int(size) for size in details["shape"]),
+        np.dtype(details["dtype"]),
+        float(scale),
+        int(zero_point),
+    )
+
+
+class LiteRTRuntime(Runtime):
+    """LiteRT with its optimized kernels: the fast mode.
+
+    Not promised to equal TFLM bit for bit: some of the optimized kernels (ADD) round differently.
+    """
+
+    name = "litert"
+    _module = "ai_edge_litert.interpreter"
+    _install = "pip install ai-edge-litert"
+    _reference = False
+
+    @classmethod
+    def _import(cls) -> ModuleType:
+        try:
+            return importlib.import_module(cls._module)
+        except ImportError as error:
+            raise RuntimeUnavailableError(
+                f"runtime {cls.name!r} needs {cls._module.split('.')[0]}, which does not import ({error}); "
+                f"install it with: {cls._install}"
+            ) from error
+
+    def _open(self, model: bytes, directory: Directory) -> Engine:
+        return InterpreterEngine(self._import(), model, directory, reference=self._reference)
+
+
+class LiteRTReferenceRuntime(LiteRTRuntime):
+    """LiteRT with its reference kernels, which match TFLM's bit for bit on all the models we measured but for
+    per-tensor FULLY_CONNECTED layers."""
+
+    name = "litert-ref"
+    _reference = True

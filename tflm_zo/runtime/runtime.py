@@ -1,0 +1,410 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""One interface to a ZO model, whatever runs it."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import native
+from ..converters import ConversionError, Model, ZoMetadata, extract_segment, load_model, read_metadata
+from ..native import Command
+from .directory import Directory
+from .engine import Engine
+from .errors import ModelError
+
+__all__ = ["Runtime", "Status"]
+
+
+@dataclass(frozen=True)
+class Status:
+    """Diagnostics of the last invoke (``zo_status``).
+
+    Attributes:
+        steps: steps applied since the weights were initialized, replayed ones included.
+        saturated: weights that the last invoke clipped to the head-room.
+        checksum: checksum of all trainable weights and fractions after the last invoke's weight ops, where the
+            command asked for it, else 0; does not depend on how the model is cut.
+    """
+
+    steps: int
+    saturated: int
+    checksum: int
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """One segment in its interpreter; numbers are input and output indices, -1 for none."""
+
+    engine: Engine
+    directory: Directory
+    inputs: dict[int, int]  # original input -> input of the segment
+    outputs: dict[int, int]  # original output -> output of the segment
+    boundary_input: int
+    boundary_output: int
+    label: int
+    command: int
+    loss: int
+    status: int
+
+
+class Runtime(ABC):
+    """A ZO model loaded into a runtime, ready to infer and to train.
+
+    The weights live in the interpreter and persist from invoke to invoke; they start as the model's initial
+    ones. An object is not thread-safe; different objects are independent of each other.
+
+    Args:
+        model: what `tflm_zo.inject` returned, or its bytes, or the path of its file.
+
+    Raises:
+        RuntimeUnavailableError: the runtime is not installed; the message says what installs it.
+        ModelError: not a ZO model.
+    """
+
+    name: ClassVar[str]
+    """The name `tflm_zo.runtime.load` knows it by."""
+
+    def __init__(self, model: Model | bytes | str | os.PathLike[str]) -> None:
+        self._import()  # an absent runtime is reported before anything about the model
+        try:
+            loaded = model if isinstance(model, Model) else load_model(model)
+            self._metadata = read_metadata(loaded)
+        except ConversionError as error:
+            raise ModelError(str(error)) from error
+        self._segments = [self._open_segment(loaded, k) for k in range(len(self._metadata.segments))]
+        self._check_segments()
+
+        self._inputs: dict[int, NDArray[Any]] = {}
+        self._labels: NDArray[Any] | None = None
+        self._boundaries: dict[int, NDArray[Any]] = {}
+        self._input_details = {
+            original: segment.engine.input_details(index)
+            for segment in self._segments
+            for original, index in segment.inputs.items()
+        }
+        self.set_inputs(*(np.zeros(d[0], d[1]) for _, d in sorted(self._input_details.items())))
+        self.invoke()  # the op pack copies the initial weights in and publishes where they are
+        self._views = {
+            tensor.name: self._segments[tensor.segment].directory.find(tensor.stream)
+            for tensor in self._metadata.trainable
+        }
+
+    # --- what a concrete runtime provides ---------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def _import(cls) -> ModuleType:
+        """The runtime's module; RuntimeUnavailableError where it is not installed."""
+
+    @abstractmethod
+    def _open(self, model: bytes, directory: Directory) -> Engine:
+        """Loads a standalone segment; its op pack must fill `directory`."""
+
+    # --- construction -------------------------------------------------------------------------------------
+
+    def _open_segment(self, model: Model, k: int) -> _Segment:
+        description = self._metadata.segments[k]
+        directory = Directory(len(self._metadata.trainable))
+        engine = self._open(extract_segment(model, k).to_bytes(), directory)
+
+        def find(ports: Any, role: str) -> int:
+            return next((i for i, port in enumerate(ports) if port.role == role), -1)
+
+        return _Segment(
+            engine=engine,
+            directory=directory,
+            inputs={p.index: i for i, p in enumerate(description.inputs) if p.role == "input"},
+            outputs={p.index: i for i, p in enumerate(description.outputs) if p.role == "output"},
+            boundary_input=find(description.inputs, "boundary"),
+            boundary_output=find(description.outputs, "boundary"),
+            label=find(description.inputs, "label"),
+            command=find(description.inputs, "command"),
+            loss=find(description.outputs, "loss"),
+            status=find(description.outputs, "status"),
+        )
+
+    def _check_segments(self) -> None:
+        last = self._segments[-1]
+        if last.loss < 0 or last.label < 0:
+            raise ModelError("the last segment has no zo_loss or no zo_label: inject the model again")
+
+    # --- description ----------------------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> ZoMetadata:
+        """What the rewriter recorded: trainable tensors, blocks, head-room, loss, segments."""
+        return self._metadata
+
+    @property
+    def batch(self) -> int:
+        """Samples per invoke."""
+        return self._metadata.batch
+
+    @property
+    def segment_count(self) -> int:
+        """Number of segments; 1 for a model that was not cut."""
+        return len(self._segments)
+
+    # --- data -----------------------------------------------------------------------------------------------
+
+    def set_inputs(self, *arrays: NDArray[Any]) -> None:
+        """Sets the original inputs, in the model's order; they stay until set again.
+
+        Args:
+            arrays: one per input, [batch, ...]. Of the input's own dtype (int8): taken as it is. Floating
+                point for an int8 input: quantized with the input's scale and zero point, rounding half to
+                even, clipped to -128..127.
+
+        Raises:
+            ValueError: wrong number, shape or dtype, or NaN; nothing is changed.
+        """
+        if len(arrays) != len(self._input_details):
+            raise ValueError(f"expected {len(self._input_details)} inputs, got {len(arrays)}")
+        self._inputs = {i: self._as_input(i, array) for i, array in enumerate(arrays)}
+
+    def _as_input(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
+        shape, dtype, scale, zero_point = self._input_details[index]
+        value = np.asarray(array)
+        if value.shape != shape:
+            raise ValueError(f"input {index}: expected shape {list(shape)}, got {list(value.shape)}")
+        if value.dtype == dtype:
+            return np.ascontiguousarray(value)
+        if value.dtype.kind == "f" and dtype == np.int8 and scale > 0:
+            if np.isnan(value).any():
+                raise ValueError(f"input {index}: contains NaN")
+            return np.clip(np.rint(value / scale) + zero_point, -128, 127).astype(np.int8)
+        raise ValueError(f"input {index}: expected {dtype} (or floating point), got {value.dtype}")
+
+    def set_labels(self, labels: NDArray[Any]) -> None:
+        """Sets the labels; they stay until set again.
+
+        Args:
+            labels: cross-entropy: integers [batch], class indices, -1 for an unlabelled sample.
+                Binary cross-entropy: integers [batch, outputs] (or [batch] for one output), 0, 1 or -1.
+                Mean squared error: the target like the output, int8 or floating point.
+
+        Raises:
+            ValueError: wrong shape, dtype or range; nothing is changed.
+        """
+        last = self._segments[-1]
+        shape, dtype, scale, zero_point = last.engine.input_details(last.label)
+        value = np.asarray(labels)
+        if dtype == np.int8:
+            self._labels = self._as_target(value, shape, scale, zero_point)
+            return
+        if value.dtype.kind not in "iu":
+            raise ValueError(f"labels: expected integers, got {value.dtype}")
+        if value.size != int(np.prod(shape)) or value.shape[:1] != shape[:1]:
+            raise ValueError(f"labels: expected shape {list(shape)}, got {list(value.shape)}")
+        loss = self._metadata.loss
+        classes = loss.elements if loss.kind == "cross_entropy" else 2
+        wrong = value[(value < -1) | (value >= classes)]
+        if wrong.size:
+            raise ValueError(f"labels: expected 0..{classes - 1} (-1: unlabelled), got {wrong.flat[0]}")
+        self._labels = np.ascontiguousarray(value.reshape(shape), np.int32)
+
+    @staticmethod
+    def _as_target(
+        value: NDArray[Any], shape: tuple[int, ...], scale: float, zero_point: int
+    ) -> NDArray[np.int8]:
+        if value.shape != shape:
+            raise ValueError(f"labels: expected targets of shape {list(shape)}, got {list(value.shape)}")
+        if value.dtype == np.int8:
+            return np.ascontiguousarray(value)
+        if value.dtype.kind != "f" or np.isnan(value).any():
+            raise ValueError(f"labels: expected int8 or finite floating point, got {value.dtype}")
+        return np.clip(np.rint(value / scale) + zero_point, -128, 127).astype(np.int8)
+
+    # --- running --------------------------------------------------------------------------------------------
+
+    def command(self, *, loss: bool = True, checksum: bool = False) -> Command:
+        """A new, empty command of the size that the model takes."""
+        return Command(self._metadata.command_words, loss=loss, checksum=checksum)
+
+    def invoke(
+        self,
+        command: Command | NDArray[np.int32] | None = None,
+        *,
+        start: int = 0,
+        boundary: NDArray[Any] | None = None,
+    ) -> None:
+        """Runs the model once, or its suffix from segment `start` on.
+
+        The command's instructions are executed before the forward pass, by the segments that run: those before
+        `start` keep their weights as they are.
+
+        Args:
+            command: what the weight ops do; None for a plain inference without losses.
+            start: first segment to run.
+            boundary: input activation of segment `start`, int8 [batch, ...]; by default what the last run
+                through the segment before left.
+
+        Raises:
+            NativeError: the model does not allow the command; weights and outputs are as they were.
+            ValueError: no labels although the command asks for losses, or a bad `start` or `boundary`.
+            InvokeError: the interpreter failed.
+        """
+        words = self._words(command)
+        if words[0] & 1 and self._labels is None:
+            raise ValueError("the command asks for losses: set_labels first")
+        activation = self._start_activation(start, boundary)
+
+        for k in range(start, len(self._segments)):
+            segment = self._segments[k]
+            for original, index in segment.inputs.items():
+                segment.engine.set_input(index, self._inputs[original])
+            if segment.boundary_input >= 0 and activation is not None:
+                segment.engine.set_input(segment.boundary_input, activation)
+            if segment.label >= 0 and self._labels is not None:
+                segment.engine.set_input(segment.label, self._labels)
+            if segment.command >= 0:
+                segment.engine.set_input(segment.command, words)
+            segment.engine.invoke()
+            if segment.boundary_output >= 0:
+                activation = segment.engine.get_output(segment.boundary_output)
+                self._boundaries[k + 1] = activation
+
+    def _words(self, command: Command | NDArray[np.int32] | None) -> NDArray[np.int32]:
+        capacity = self._metadata.command_words
+        if command is None:
+            return np.zeros(capacity, np.int32)
+        words = command.words if isinstance(command, Command) else np.asarray(command)
+        if words.dtype != np.int32 or words.shape != (capacity,):
+            raise ValueError(
+                f"command: expected int32 [{capacity}], got {words.dtype} {list(words.shape)}; "
+                "Runtime.command() makes one of the right size"
+            )
+        native.command_check(
+            words,
+            head_room=self._metadata.head_room,
+            max_queries=self._metadata.max_queries,
+            blocks=len(self._metadata.blocks),
+        )
+        return words
+
+    def _start_activation(self, start: int, boundary: NDArray[Any] | None) -> NDArray[Any] | None:
+        if not 0 <= start < len(self._segments):
+            raise ValueError(f"start: the model has segments 0..{len(self._segments) - 1}, got {start}")
+        if start == 0:
+            if boundary is not None:
+                raise ValueError("boundary: segment 0 has none; it reads the inputs")
+            return None
+        segment = self._segments[start]
+        shape, dtype, _, _ = segment.engine.input_details(segment.boundary_input)
+        if boundary is None:
+            if start not in self._boundaries:
+                raise ValueError(f"boundary: segment {start - 1} has not run yet, so it must be given")
+            return self._boundaries[start]
+        value = np.asarray(boundary)
+        if value.shape != shape or value.dtype != dtype:
+            raise ValueError(
+                f"boundary: expected {dtype} {list(shape)}, got {value.dtype} {list(value.shape)}"
+            )
+        return np.ascontiguousarray(value)
+
+    # --- results --------------------------------------------------------------------------------------------
+
+    def boundary(self, k: int) -> NDArray[Any]:
+        """The activation that enters segment k >= 1, from the last run through segment k - 1."""
+        if k not in self._boundaries:
+            raise ValueError(f"segment {k} has no boundary, or segment {k - 1} has not run yet")
+        return self._boundaries[k]
+
+    def outputs(self) -> list[NDArray[Any]]:
+        """Copies of the original outputs, in the model's order, in the model's own dtypes."""
+        values = {
+            original: segment.engine.get_output(index)
+            for segment in self._segments
+            for original, index in segment.outputs.items()
+        }
+        return [values[i] for i in sorted(values)]
+
+    def output_details(self, index: int = 0) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
+        """Shape, dtype, scale and zero point of an original output."""
+        for segment in self._segments:
+            if index in segment.outputs:
+                return segment.engine.output_details(segment.outputs[index])
+        raise ValueError(f"the model has no output {index}")
+
+    def losses(self) -> NDArray[np.int32]:
+        """Losses of the last invoke, int32 [batch], unit 2^-16 (zeros where none were asked for)."""
+        last = self._segments[-1]
+        value: NDArray[np.int32] = last.engine.get_output(last.loss)
+        return value
+
+    def status(self) -> Status:
+        """Diagnostics of the last invoke, over all segments."""
+        words = [s.engine.get_output(s.status) for s in self._segments if s.status >= 0]
+        table = np.array(words, np.int32).astype(np.int64).reshape(-1, 4)
+        return Status(
+            steps=int(table[:, 1].max(initial=0)),
+            saturated=int(table[:, 2].sum()),
+            checksum=int(table[:, 3].sum()) & 0xFFFFFFFF,
+        )
+
+    # --- weights ----------------------------------------------------------------------------------------------
+
+    def read_weights(self) -> dict[str, NDArray[np.int8]]:
+        """Copies of the trainable weights, int8 in their own shapes, by tensor name."""
+        return {
+            tensor.name: self._views[tensor.name][0].reshape(tensor.shape).copy()
+            for tensor in self._metadata.trainable
+        }
+
+    def read_fractions(self) -> dict[str, NDArray[np.int8]]:
+        """The same for the fractions, unit 2^-8 LSB; empty for a model with the 8-bit update."""
+        views = {tensor: self._views[tensor.name][1] for tensor in self._metadata.trainable}
+        return {
+            tensor.name: view.reshape(tensor.shape).copy()
+            for tensor, view in views.items()
+            if view is not None
+        }
+
+    def write_weights(
+        self,
+        weights: Mapping[str, NDArray[np.int8]],
+        fractions: Mapping[str, NDArray[np.int8]] | None = None,
+    ) -> None:
+        """Replaces trainable weights; tensors that are not named keep theirs.
+
+        Args:
+            weights: int8 arrays by tensor name, within +-(127 - head-room).
+            fractions: the same for fractions; a tensor whose weights are written and whose fraction is not
+                named gets fraction 0.
+
+        Raises:
+            ValueError: an unknown name, a wrong shape, dtype or range; nothing is changed.
+        """
+        limit = 127 - self._metadata.head_room
+        tensors = {tensor.name: tensor for tensor in self._metadata.trainable}
+        given = dict(fractions or {})
+        for kind, arrays in (("weights", weights), ("fractions", given)):
+            for name, array in arrays.items():
+                if name not in tensors:
+                    raise ValueError(f"{kind}: no trainable tensor {name!r}; there are {sorted(tensors)}")
+                if array.dtype != np.int8 or array.size != tensors[name].size:
+                    raise ValueError(
+                        f"{kind}: {name}: expected int8 {list(tensors[name].shape)}, "
+                        f"got {array.dtype} {list(array.shape)}"
+                    )
+                if kind == "fractions" and self._views[name][1] is None:
+                    raise ValueError("fractions: the model has the 8-bit update and keeps none")
+                if kind == "weights" and np.abs(array.astype(np.int16)).max() > limit:
+                    raise ValueError(f"weights: {name}: expected values within +-{limit}")
+        for name, array in weights.items():
+            view, fraction = self._views[name]
+            view[:] = array.reshape(-1)
+            if fraction is not None and name not in given:
+                fraction[:] = 0
+        for name, array in given.items():
+            fraction = self._views[name][1]
+            if fraction is not None:
+                fraction[:] = array.reshape(-1)

@@ -1,0 +1,106 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""TensorFlow Lite Micro on the desktop (the ``tflite-micro`` package): the exact mode.
+
+Runs the very kernels of TFLM's reference build. Its interpreter runs subgraph 0 of a model only, so every
+segment is a model of its own there, as it is on a device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import native
+from ..converters import Model, load_model
+from .directory import Directory
+from .engine import Engine
+from .errors import InvokeError, RuntimeUnavailableError
+from .runtime import Runtime
+
+__all__ = ["TflmRuntime"]
+
+_REGISTERER = "TFLM_ZO_Register"
+_ALIGNMENT = 16
+
+
+def arena_upper_bound(model: Model) -> int:
+    """Arena bytes that always suffice for a single-subgraph model on a 64-bit host.
+
+    Every activation and variable at once, as if the planner never reused memory, plus a generous allowance
+    for the structs and the scratch buffers of kernels.
+    """
+    graph = model.subgraphs[0]
+    activations = sum(
+        tensor.nbytes + _ALIGNMENT for tensor in graph.tensors if not tensor.is_constant
+    )
+    return 65536 + 2 * activations + 256 * len(graph.tensors) + 1024 * len(graph.operators)
+
+
+class TflmEngine(Engine):
+    """A segment in TFLM's Python interpreter."""
+
+    def __init__(self, module: ModuleType, model: bytes, directory: Directory) -> None:
+        self._directory = directory  # the ops write to it as long as the interpreter lives
+        hand_over = native.library().zo_tflm_set_external_context
+        hand_over.argtypes, hand_over.restype = [ctypes.c_void_p], None
+        hand_over(directory.address)
+        try:
+            self._interpreter = module.Interpreter.from_bytes(
+                model, [_REGISTERER], arena_size=arena_upper_bound(load_model(model))
+            )
+        finally:
+            hand_over(None)
+
+    def set_input(self, index: int, value: NDArray[Any]) -> None:
+        self._interpreter.set_input(value, index)
+
+    def get_output(self, index: int) -> NDArray[Any]:
+        value: NDArray[Any] = self._interpreter.get_output(index)
+        return value
+
+    def invoke(self) -> None:
+        try:
+            self._interpreter.invoke()
+        except RuntimeError as error:
+            raise InvokeError(f"{error} TFLM wrote the reason to stderr") from error
+
+    def input_details(self, index: int) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
+        return _details(self._interpreter.get_input_details(index))
+
+    def output_details(self, index: int) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
+        return _details(self._interpreter.get_output_details(index))
+
+
+def _details(details: dict[str, Any]) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
+    quantization = details["quantization_parameters"]
+    scales, zero_points = quantization["scales"], quantization["zero_points"]
+    return (
+        tuple(int(size) for size in details["shape"]),
+        np.dtype(details["dtype"]),
+        float(scales[0]) if len(scales) else 0.0,
+        int(zero_points[0]) if len(zero_points) else 0,
+    )
+
+
+class TflmRuntime(Runtime):
+    """TFLM with its reference kernels."""
+
+    name = "tflm"
+
+    @classmethod
+    def _import(cls) -> ModuleType:
+        try:
+            from tflite_micro import runtime
+        except ImportError as error:
+            raise RuntimeUnavailableError(
+                f"runtime 'tflm' needs the tflite-micro package, which does not import ({error}); "
+                "install it with: pip install 'tflm_zo[tflm]'"
+            ) from error
+        return runtime  # type: ignore[no-any-return]
+
+    def _open(self, model: bytes, directory: Directory) -> Engine:
+        return TflmEngine(self._import(), model, directory)
