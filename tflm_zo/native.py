@@ -445,7 +445,9 @@ def _make_tensor(
     if multiplier is not None:
         tensor.multiplier = _array("multiplier", multiplier, np.int32)
         if multiplier.size != channels:
-            raise ValueError(f"multiplier: expected one element per channel ({channels}), got {multiplier.size}")
+            raise ValueError(
+                f"multiplier: expected one element per channel ({channels}), got {multiplier.size}"
+            )
         if multiplier.size and multiplier.min() < 0:
             raise ValueError("multiplier: expected Q31 factors in 0..2^31-1")
         if inner < 1 or channels < 1 or weights.size % (channels * inner):
@@ -854,9 +856,7 @@ class Command:
         )
         return self
 
-    def perturb(
-        self, seed_k_pairs: Queries, distribution: Distribution, block: int | None = None
-    ) -> Command:
+    def perturb(self, seed_k_pairs: Queries, distribution: Distribution, block: int | None = None) -> Command:
         """Adds perturbations, see `perturb`."""
         terms = _pairs("seed_k_pairs", seed_k_pairs, "k")
         _call(

@@ -1,0 +1,7 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The same examples in every run: a failure in a pull request is that pull request's."""
+
+from hypothesis import settings
+
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=150)
+settings.load_profile("repeatable")

@@ -1,0 +1,180 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Perturbation in place, and that it can be undone exactly."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracle import weights as oracle
+from oracle.draws import EXAMPLES, core, distributions, seeds, sizes, streams
+from tflm_zo import native
+from tflm_zo.native import Distribution, NativeError, Status
+
+factors = st.sampled_from([-2, -1, 1])
+term_lists = st.lists(st.tuples(seeds, factors), min_size=1, max_size=4)
+
+
+def random_weights(size, seed=0):
+    return np.random.default_rng(seed).integers(-128, 128, size).astype(np.int8)
+
+
+@given(distributions, term_lists, streams, sizes)
+def test_is_the_oracles(dist, terms, stream, size):
+    weights = random_weights(size, size)
+    expected = oracle.perturb(weights, terms, dist, stream)
+    native.perturb(weights, terms, core(dist), stream)
+    assert np.array_equal(weights, expected)
+
+
+@given(distributions, seeds, streams, sizes)
+def test_plus_minus_plus_restores(dist, seed, stream, size):
+    weights = random_weights(size, size)
+    before = weights.copy()
+    for k in (1, -2, 1):
+        native.perturb(weights, [(seed, k)], core(dist), stream)
+    assert np.array_equal(weights, before)
+
+
+@given(distributions, term_lists, streams, sizes)
+def test_one_pass_of_several_terms_is_one_pass_each(dist, terms, stream, size):
+    weights = random_weights(size, size)
+    one_by_one = weights.copy()
+    native.perturb(weights, terms, core(dist), stream)
+    for term in terms:
+        native.perturb(one_by_one, [term], core(dist), stream)
+    assert np.array_equal(weights, one_by_one)
+
+
+@pytest.mark.parametrize("dist", EXAMPLES)
+def test_a_million_cases_are_restored(dist):
+    """1,002,000 (seed, tensor number) pairs in all; weights include every int8 value, -128 and 127 too."""
+    rng = np.random.default_rng(dist.kind)
+    cases = 334_000
+    # Structures are made once: a case is three calls of the C function and one comparison of memory.
+    weights = random_weights(47, dist.kind)
+    buffer = (ctypes.c_char * 47).from_buffer(weights)
+    tensor = native._make_tensor(weights, None, None, 1, 1, 0, 127)
+    reference, distribution = ctypes.byref(tensor), core(dist)._c
+    terms = [np.array([(0, k)], native.QUERY_DTYPE) for k in (1, -2, 1)]
+    plus, minus, again = (ctypes.c_uint32.from_buffer(term) for term in terms)
+    addresses = [term.ctypes.data for term in terms]
+    function = native.library().zo_perturb_s8
+    all_seeds = rng.integers(0, 2**32, cases, dtype=np.uint32).tolist()
+    all_streams = rng.integers(0, 2**32, cases, dtype=np.uint32).tolist()
+
+    unchanged = failures = 0
+    for i in range(cases):
+        if i % 8 == 0:
+            weights[:] = rng.integers(-128, 128, 47)
+            before = buffer.raw
+        tensor.stream = all_streams[i]
+        plus.value = minus.value = again.value = all_seeds[i]
+        failures += function(reference, distribution, addresses[0], 1)
+        unchanged += buffer.raw == before
+        failures += function(reference, distribution, addresses[1], 1)
+        failures += function(reference, distribution, addresses[2], 1)
+        assert buffer.raw == before, (all_seeds[i], all_streams[i])
+    assert failures == 0
+    assert unchanged == 0  # the perturbation did perturb
+
+
+def test_every_weight_value():
+    """Every int8 value, at every position of a word, survives every factor."""
+    weights = np.repeat(np.arange(-128, 128).astype(np.int8), 33)
+    before = weights.copy()
+    for dist in (
+        Distribution.rademacher(127),
+        Distribution.sparse_uniform(127, 0.5),
+        Distribution.gaussian(580.0),
+    ):
+        for k in (1, -2, 1):
+            native.perturb(weights, [(99, k)], dist)
+        assert np.array_equal(weights, before)
+
+
+def test_stays_within_head_room():
+    """From ±(127 - reach) no perturbation wraps."""
+    for dist in EXAMPLES:
+        edge = 127 - core(dist).reach
+        for sign in (-1, 1):
+            weights = np.full(5000, sign * edge, np.int8)
+            native.perturb(weights, [(3, 1)], core(dist))
+            assert np.abs(weights.astype(int) - sign * edge).max() <= core(dist).reach
+            native.perturb(weights, [(3, -2)], core(dist))
+            assert np.abs(weights.astype(int) - sign * edge).max() <= core(dist).reach
+
+
+@pytest.mark.parametrize(
+    ("terms", "status"),
+    [
+        ([], Status.ARGUMENT),
+        ([(1, 0)], Status.FACTOR),
+        ([(1, 1), (2, 2)], Status.FACTOR),
+        ([(1, -3)], Status.FACTOR),
+        ([(1, 1)] * 33, Status.QUERIES),
+    ],
+)
+def test_errors_leave_weights_alone(terms, status):
+    weights = random_weights(100)
+    before = weights.copy()
+    with pytest.raises(NativeError) as error:
+        native.perturb(weights, terms, Distribution.rademacher(2))
+    assert error.value.status is status
+    assert error.value.text in str(error.value)
+    assert np.array_equal(weights, before)
+
+
+def test_empty_tensor():
+    with pytest.raises(NativeError) as error:
+        native.perturb(np.zeros(0, np.int8), [(1, 1)], Distribution.rademacher(2))
+    assert error.value.status is Status.ARGUMENT
+
+
+@pytest.mark.parametrize(
+    "raw", [(0, 0, 0), (0, 0, 128), (0, 1, 1), (1, 0, 0), (1, 0, 128), (2, 0, 0), (2, 1, 5), (3, 0, 1)]
+)
+def test_bad_distributions(raw):
+    weights = random_weights(100)
+    before = weights.copy()
+    tensor = native._make_tensor(weights, None, None, 1, 1, 0, 127)
+    terms = np.array([(1, 1)], native.QUERY_DTYPE)
+    status = native.library().zo_perturb_s8(
+        ctypes.byref(tensor), native._Distribution(*raw), terms.ctypes.data, 1
+    )
+    assert status == Status.DISTRIBUTION
+    assert np.array_equal(weights, before)
+
+
+@pytest.mark.parametrize(
+    ("weights", "error", "message"),
+    [
+        ([1, 2], TypeError, "weights: expected a NumPy array of int8, got list"),
+        (np.zeros(4, np.uint8), TypeError, "weights: expected dtype int8, got uint8"),
+        (np.zeros(8, np.int8)[::2], ValueError, "weights: expected a C-contiguous array"),
+        (np.broadcast_to(np.int8(1), (1,)), ValueError, "weights: expected a writable array"),
+    ],
+)
+def test_arrays(weights, error, message):
+    with pytest.raises(error, match=message):
+        native.perturb(weights, [(1, 1)], Distribution.rademacher(2))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "error", "message"),
+    [
+        ([(2**32, 1)], ValueError, "expected seeds in 0..2"),
+        ([(-1, 1)], ValueError, "expected seeds in 0..2"),
+        ([(1, 2**31)], ValueError, "expected each k in"),
+        ([(1.5, 1)], TypeError, "expected pairs of integers"),
+        ([(1, 2, 3)], ValueError, "expected pairs"),
+        ([2**70], ValueError, "expected pairs"),
+    ],
+)
+def test_pairs(pairs, error, message):
+    with pytest.raises(error, match=message):
+        native.perturb(np.zeros(4, np.int8), pairs, Distribution.rademacher(2))

@@ -1,0 +1,42 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Losses in float64 (zo_loss.h). Logits are int8, labels may be -1."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def cross_entropy(logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float) -> NDArray[np.float64]:
+    x = scale * logits.astype(np.float64)
+    largest = x.max(axis=1, keepdims=True)
+    log_sum = np.log(np.exp(x - largest).sum(axis=1)) + largest[:, 0]
+    loss = log_sum - np.take_along_axis(x, np.maximum(labels, 0)[:, None], axis=1)[:, 0]
+    return np.where(labels < 0, 0.0, loss)
+
+
+def cross_entropy_error(
+    logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float
+) -> NDArray[np.float64]:
+    x = scale * logits.astype(np.float64)
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    error = e / e.sum(axis=1, keepdims=True)
+    error[np.arange(len(labels)), np.maximum(labels, 0)] -= 1.0
+    error[labels < 0] = 0.0
+    return error
+
+
+def binary_cross_entropy(
+    logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float, zero_point: int
+) -> NDArray[np.float64]:
+    x = scale * (logits.astype(np.float64) - zero_point)
+    # -log sigmoid(x) for label 1, -log(1 - sigmoid(x)) for label 0
+    loss = np.logaddexp(0.0, np.where(labels == 1, -x, x))
+    return np.where(labels < 0, 0.0, loss).sum(axis=1)
+
+
+def mean_squared_error(
+    outputs: NDArray[np.int8], targets: NDArray[np.int8], scale: float
+) -> NDArray[np.float64]:
+    difference = scale * (outputs.astype(np.float64) - targets)
+    return (difference**2).mean(axis=1)

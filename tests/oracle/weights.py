@@ -1,0 +1,70 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What happens to weights: perturb, update, replay, checksum (zo_perturb.h, zo_update.h, zo_checksum.h).
+
+Functions return new arrays; weights are int8 arrays of one dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import scalar
+from .stream import Dist, direction, perturbation, rounding
+
+Int8: TypeAlias = NDArray[np.int8]
+Pairs: TypeAlias = Sequence[tuple[int, int]]
+
+
+def perturb(weights: Int8, terms: Pairs, dist: Dist, stream: int) -> Int8:
+    total = weights.astype(np.int64)
+    for seed, k in terms:
+        total += k * perturbation(dist, direction(dist, seed, stream, weights.size))
+    return ((total + 128) % 256 - 128).astype(np.int8)
+
+
+def update(
+    weights: Int8,
+    fraction: Int8 | None,
+    multiplier: NDArray[np.int32] | None,
+    channels: int,
+    inner: int,
+    stream: int,
+    limit: int,
+    dist: Dist,
+    queries: Pairs,
+    restore_k: int = 0,
+) -> tuple[Int8, Int8 | None, int]:
+    """New weights, new fraction, number of clipped weights."""
+    size = weights.size
+    if restore_k:
+        weights = perturb(weights, [(queries[-1][0], restore_k)], dist, stream)
+    delta = np.zeros(size, np.int64)
+    for seed, coefficient in queries:
+        delta += coefficient * direction(dist, seed, stream, size)
+    if multiplier is not None:
+        channel = np.arange(size) // inner % channels
+        delta = (delta * multiplier.astype(np.int64)[channel] + 2**30) // 2**31
+    wide = weights.astype(np.int64)
+    if fraction is None:
+        moved = wide + (delta + rounding(queries[0][0], stream, size)) // 2**16
+        clipped = np.clip(moved, -limit, limit)
+        return clipped.astype(np.int8), None, int((clipped != moved).sum())
+    moved = 256 * wide + fraction + (delta + 128) // 2**8
+    clipped = np.clip(moved, -256 * limit, 256 * limit)
+    whole = (clipped + 128) // 256
+    return (
+        whole.astype(np.int8),
+        (clipped - 256 * whole).astype(np.int8),
+        int((clipped != moved).sum()),
+    )
+
+
+def checksum(weights: Int8, fraction: Int8 | None, stream: int) -> int:
+    value = 2166136261 ^ stream
+    for byte in weights.tobytes() + (b"" if fraction is None else fraction.tobytes()):
+        value = (value ^ byte) * 16777619 & 0xFFFFFFFF
+    return scalar.fmix(value)
