@@ -13,12 +13,12 @@ static void add_one(int8_t *weight, int32_t delta) {
 static void perturb_rademacher(int8_t *weights, uint32_t count, uint32_t state, int32_t delta) {
   uint32_t i = 0;
 #if ZO_SWAR
-  const uint32_t delta4 = ((uint32_t)delta & 0xFFu) * UINT32_C(0x01010101);
+  const zo_lanes lanes = ((zo_lanes)(uint32_t)delta & 0xFFu) * ZO_ONES;
   for (; i + 32u <= count; i += 32u) {
     state = zo_stream_next(state);
-    for (uint32_t j = 0; j < 32u; j += 4u) {
+    for (uint32_t j = 0; j < 32u; j += ZO_LANES) {
       int8_t *at = weights + i + j;
-      zo_store4(at, zo_add4(zo_load4(at), zo_signed4(delta4, state >> j)));
+      zo_store_lanes(at, zo_add_lanes(zo_load_lanes(at), zo_signed_lanes(lanes, state >> j)));
     }
   }
 #endif
