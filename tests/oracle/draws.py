@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from tflm_zo import native
 
@@ -25,3 +29,62 @@ EXAMPLES = [Dist(0, 2), Dist(1, 5, 100), Dist(2, 300)]
 
 def core(dist: Dist) -> native.Distribution:
     return native.Distribution(native.DistributionKind(dist.kind), dist.mu, dist.p_zero)
+
+
+@dataclass
+class Step:
+    """Arguments of an update."""
+
+    dist: Dist
+    size: int
+    channels: int
+    inner: int
+    multiplier: NDArray[np.int32] | None
+    wide: bool
+    stream: int
+    limit: int
+    queries: list[tuple[int, int]]
+    restore_k: int
+
+    def arrays(self) -> tuple[NDArray[np.int8], NDArray[np.int8] | None]:
+        """Weights within the limit, and a fraction where the update is the 16-bit one."""
+        rng = np.random.default_rng(self.size + self.limit)
+        total = rng.integers(-256 * self.limit, 256 * self.limit + 1, self.size)
+        whole = (total + 128) // 256
+        fraction = (total - 256 * whole).astype(np.int8)
+        return whole.astype(np.int8), fraction if self.wide else None
+
+
+any_restore = st.sampled_from([-1, 0, 1])
+
+
+@st.composite
+def steps(draw, restore_k=any_restore, max_queries: int = 5) -> Step:
+    """Any update that the core accepts, of small and of the largest coefficients."""
+    dist, count = draw(distributions), draw(st.integers(1, max_queries))
+    largest = 2**30 // (dist.z_max * count)
+    coefficient = st.one_of(
+        st.integers(-min(largest, 200_000), min(largest, 200_000)), st.integers(-largest, largest)
+    )
+    queries = draw(st.lists(st.tuples(seeds, coefficient), min_size=count, max_size=count))
+    multiplier, channels, inner = None, 1, 1
+    if draw(st.booleans()):
+        channels = draw(st.integers(1, 40))
+        inner = draw(st.sampled_from([1, 1, 2, 7, 25]))
+        size = channels * inner * draw(st.integers(1, 3000 // (channels * inner)))
+        bits = st.one_of(st.sampled_from([0, 1, 2**30, 2**31 - 1]), st.integers(0, 2**31 - 1))
+        multiplier = np.array(draw(st.lists(bits, min_size=channels, max_size=channels)), np.int32)
+    else:
+        size = draw(sizes)
+    return Step(
+        dist,
+        size,
+        channels,
+        inner,
+        multiplier,
+        draw(st.booleans()),
+        draw(streams),
+        draw(st.integers(1, 127)),
+        queries,
+        draw(restore_k),
+    )

@@ -1,0 +1,125 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Replaying recorded steps in one walk over the weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracle import weights as oracle
+from oracle.draws import EXAMPLES, core, seeds, steps
+from tflm_zo import native
+from tflm_zo.native import QUERY_DTYPE, Distribution, NativeError, Status
+
+
+def random_steps(count, queries, scale, seed=0):
+    rng = np.random.default_rng(seed)
+    table = np.zeros((count, queries), QUERY_DTYPE)
+    table["seed"] = rng.integers(0, 2**32, table.shape)
+    table["coefficient"] = rng.integers(-scale, scale + 1, table.shape)
+    return table
+
+
+def pairs(step):
+    return [(int(s), int(c)) for s, c in step]
+
+
+@pytest.mark.parametrize("queries", [1, 2, 3, 8, 32])
+@pytest.mark.parametrize("with_multiplier", [False, True])
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("dist", EXAMPLES)
+def test_a_thousand_steps_are_a_thousand_updates(dist, wide, with_multiplier, queries):
+    rng = np.random.default_rng(1)
+    size, limit, stream = 1024 + 77 * 4, 120, 6
+    channels, inner = 4, 111
+    multiplier = rng.integers(0, 2**31, channels).astype(np.int32) if with_multiplier else None
+    shape = (multiplier, channels, inner, stream, limit, core(dist))
+    weights = rng.integers(-limit, limit + 1, size).astype(np.int8)
+    fraction = np.zeros(size, np.int8) if wide else None
+    weights_2, fraction_2 = weights.copy(), None if fraction is None else fraction.copy()
+    table = random_steps(1000, queries, 60_000 // queries)
+
+    saturated = native.replay(weights, fraction, *shape, table)
+    assert saturated == sum(native.update(weights_2, fraction_2, *shape, step) for step in table)
+    assert saturated > 0
+    assert np.array_equal(weights, weights_2)
+    assert fraction is None or np.array_equal(fraction, fraction_2)
+
+
+@given(steps(restore_k=st.just(0), max_queries=3), seeds, st.integers(1, 6))
+def test_is_the_oracles(step, seed, count):
+    weights, fraction = step.arrays()
+    shape = (step.multiplier, step.channels, step.inner, step.stream, step.limit)
+    recorded = [[((s + seed * t) % 2**32, c) for s, c in step.queries] for t in range(count)]
+    expected, expected_fraction, expected_saturated = weights, fraction, 0
+    for queries in recorded:
+        expected, expected_fraction, clipped = oracle.update(
+            expected, expected_fraction, *shape, step.dist, queries
+        )
+        expected_saturated += clipped
+    assert native.replay(weights, fraction, *shape, core(step.dist), recorded) == expected_saturated
+    assert np.array_equal(weights, expected)
+    assert fraction is None or np.array_equal(fraction, expected_fraction)
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        (("coefficient", 2**31 - 1), Status.COEFFICIENT),
+        (None, Status.QUERIES),
+    ],
+)
+def test_errors_in_the_last_step_leave_weights_alone(change, status):
+    table = random_steps(50, 2 if change else 33, 1000)
+    if change:
+        table[49, 1][change[0]] = change[1]
+    weights, fraction = np.arange(-60, 60).astype(np.int8), np.zeros(120, np.int8)
+    before = weights.copy()
+    with pytest.raises(NativeError) as error:
+        native.replay(weights, fraction, None, 1, 1, 0, 125, Distribution.rademacher(), table)
+    assert error.value.status is status
+    assert np.array_equal(weights, before)
+    assert not fraction.any()
+
+
+@pytest.mark.parametrize("recorded", [[], [[]], np.zeros((0, 3), QUERY_DTYPE)])
+def test_no_steps(recorded):
+    with pytest.raises(NativeError) as error:
+        native.replay(np.zeros(9, np.int8), None, None, 1, 1, 0, 125, Distribution.rademacher(), recorded)
+    assert error.value.status is Status.ARGUMENT
+
+
+def test_steps_of_different_lengths():
+    with pytest.raises(ValueError, match=r"expected equally many queries in each step, got \[1, 2\]"):
+        native.replay(
+            np.zeros(9, np.int8),
+            None,
+            None,
+            1,
+            1,
+            0,
+            125,
+            Distribution.rademacher(),
+            [[(1, 1)], [(1, 1), (2, 2)]],
+        )
+
+
+@given(st.integers(1, 3000), st.integers(0, 65535), st.booleans())
+def test_checksum(size, stream, wide):
+    rng = np.random.default_rng(size)
+    weights = rng.integers(-128, 128, size).astype(np.int8)
+    fraction = rng.integers(-128, 128, size).astype(np.int8) if wide else None
+    assert native.checksum(weights, fraction, stream) == oracle.checksum(weights, fraction, stream)
+
+
+def test_checksum_tells_differences():
+    weights = np.zeros(1000, np.int8)
+    seen = {native.checksum(weights), native.checksum(weights, stream=1000)}
+    seen.add(native.checksum(weights, fraction=np.zeros(1000, np.int8)))
+    for i in range(1000):
+        weights[i] = 1
+        seen.add(native.checksum(weights))
+        weights[i] = 0
+    assert len(seen) == 1003

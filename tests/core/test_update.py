@@ -1,0 +1,223 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""One optimization step: the 8-bit and the 16-bit update."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracle import weights as oracle
+from oracle.draws import EXAMPLES, Step, core, steps
+from tflm_zo import native
+from tflm_zo.native import Distribution, NativeError, Status
+
+RADEMACHER = Distribution.rademacher(1)
+
+
+def random_queries(rng, count, largest):
+    coefficients = rng.integers(-largest, largest + 1, count)
+    return [(int(s), int(c)) for s, c in zip(rng.integers(0, 2**32, count), coefficients, strict=True)]
+
+
+def run(step: Step, weights, fraction):
+    return native.update(
+        weights,
+        fraction,
+        step.multiplier,
+        step.channels,
+        step.inner,
+        step.stream,
+        step.limit,
+        core(step.dist),
+        step.queries,
+        step.restore_k,
+    )
+
+
+@given(steps())
+def test_is_the_oracles(step):
+    weights, fraction = step.arrays()
+    expected_weights, expected_fraction, expected_saturated = oracle.update(
+        weights,
+        fraction,
+        step.multiplier,
+        step.channels,
+        step.inner,
+        step.stream,
+        step.limit,
+        step.dist,
+        step.queries,
+        step.restore_k,
+    )
+    saturated = run(step, weights, fraction)
+    assert np.array_equal(weights, expected_weights)
+    assert fraction is None or np.array_equal(fraction, expected_fraction)
+    assert saturated == expected_saturated
+
+
+@given(steps())
+def test_never_leaves_the_limit(step):
+    weights, fraction = step.arrays()
+    run(step, weights, fraction)
+    wide = weights.astype(int) * 256 + (0 if fraction is None else fraction.astype(int))
+    assert np.abs(wide).max() <= step.limit * 256
+
+
+@given(steps(restore_k=st.sampled_from([-1, 1])))
+def test_restoring_in_the_same_pass(step):
+    """restore_k is a perturbation by the last query's seed, then the step."""
+    weights, fraction = step.arrays()
+    two_weights, two_fraction = step.arrays()
+    saturated = run(step, weights, fraction)
+    native.perturb(two_weights, [(step.queries[-1][0], step.restore_k)], core(step.dist), step.stream)
+    step.restore_k = 0
+    assert run(step, two_weights, two_fraction) == saturated
+    assert np.array_equal(weights, two_weights)
+    assert fraction is None or np.array_equal(fraction, two_fraction)
+
+
+@pytest.mark.parametrize("dist", EXAMPLES)
+@pytest.mark.parametrize("wide", [False, True])
+def test_many_queries_in_one_pass(dist, wide):
+    """32 queries, the most there can be, on a tensor with odd edges."""
+    rng = np.random.default_rng(5)
+    size, limit = 3 * 1024 + 17, 120
+    queries = random_queries(rng, 32, 50_000)
+    weights = rng.integers(-limit, limit + 1, size).astype(np.int8)
+    fraction = np.zeros(size, np.int8) if wide else None
+    expected = oracle.update(weights, fraction, None, 1, 1, 3, limit, dist, queries)
+    saturated = native.update(weights, fraction, None, 1, 1, 3, limit, core(dist), queries)
+    assert np.array_equal(weights, expected[0])
+    assert fraction is None or np.array_equal(fraction, expected[1])
+    assert saturated == expected[2]
+
+
+def test_depthwise_channels():
+    """With inner = 1 the channel is the fastest index: a multiplier of 0 freezes every fourth weight."""
+    weights = np.zeros((1, 5, 5, 4), np.int8)
+    multiplier = np.array([2**31 - 1, 0, 2**30, 2**31 - 1], np.int32)
+    native.update(weights, None, multiplier, 4, 1, 0, 127, RADEMACHER, [(1, 20 << 16)])
+    magnitude = np.abs(weights.astype(int))
+    assert (magnitude[..., 1] == 0).all()
+    assert (magnitude[..., 2] == 10).all()
+    assert ((magnitude[..., [0, 3]] == 20) | (magnitude[..., [0, 3]] == 19)).all()
+
+
+def test_dense_channels():
+    weights = np.zeros((3, 100), np.int8)
+    multiplier = np.array([0, 2**30, 2**29], np.int32)
+    native.update(weights, None, multiplier, 3, 100, 0, 127, RADEMACHER, [(1, 20 << 16)])
+    assert [np.unique(np.abs(row)).tolist() for row in weights.astype(int)] == [[0], [10], [5]]
+
+
+@pytest.mark.parametrize("lsb", [0.001, 0.3, 0.5, 0.999, 2.25, -0.3, -1.75])
+def test_stochastic_rounding_is_unbiased(lsb):
+    """The mean step is the exact one, for weights that go up and for those that go down."""
+    n, coefficient = 1_000_000, round(lsb * 65536)
+    exact = coefficient / 65536
+    z = native.direction(RADEMACHER, 11, 4, n)
+    weights = np.zeros(n, np.int8)
+    native.update(weights, None, None, 1, 1, 4, 125, RADEMACHER, [(11, coefficient)])
+    part = exact - np.floor(exact)
+    for sign in (-1, 1):
+        moves = weights[z == sign].astype(float) * sign
+        bound = 5 * (part * (1 - part) / moves.size) ** 0.5 + 1e-12
+        assert abs(moves.mean() - exact) < bound
+        assert np.isin(moves, [np.floor(exact), np.ceil(exact)]).all()
+
+
+def test_stochastic_rounding_of_one_weight_over_seeds():
+    """Each of 64 weights is unbiased on its own, over seeds."""
+    n, total = 20_000, np.zeros(64)
+    for seed in range(n):
+        weights = np.zeros(64, np.int8)
+        native.update(weights, None, None, 1, 1, 0, 125, RADEMACHER, [(seed, 16384)])
+        total += weights * native.direction(RADEMACHER, seed, 0, 64)
+    assert np.abs(total / n - 0.25).max() < 5 * (0.25 * 0.75 / n) ** 0.5
+
+
+def test_sixteen_bits_lose_nothing():
+    """Steps of 1/256 LSB add up exactly, and their negatives undo them."""
+    rng = np.random.default_rng(0)
+    weights = rng.integers(-60, 61, 2000).astype(np.int8)
+    fraction = rng.integers(-128, 128, 2000).astype(np.int8)
+    start = weights.astype(int) * 256 + fraction
+    queries = [(seed, 256 * c) for seed, c in random_queries(rng, 50, 200)]
+    total = sum(c // 256 * native.direction(RADEMACHER, s, 9, 2000).astype(int) for s, c in queries)
+    for query in queries:
+        assert native.update(weights, fraction, None, 1, 1, 9, 125, RADEMACHER, [query]) == 0
+    assert np.array_equal(weights.astype(int) * 256 + fraction, start + total)
+    for seed, c in reversed(queries):
+        native.update(weights, fraction, None, 1, 1, 9, 125, RADEMACHER, [(seed, -c)])
+    assert np.array_equal(weights.astype(int) * 256 + fraction, start)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_saturated_weights_are_counted(wide):
+    weights = np.full(3000, 125, np.int8)
+    fraction = np.zeros(3000, np.int8) if wide else None
+    up = int((native.direction(RADEMACHER, 6, 0, 3000) == 1).sum())
+    assert native.update(weights, fraction, None, 1, 1, 0, 125, RADEMACHER, [(6, 65536)]) == up
+    assert (weights == 125).sum() == up
+    assert (weights == 124).sum() == 3000 - up
+
+
+@pytest.mark.parametrize("dist", EXAMPLES)
+def test_coefficients_that_would_overflow_are_refused(dist):
+    largest = 2**30 // dist.z_max
+    weights, fraction = np.zeros(100, np.int8), np.zeros(100, np.int8)
+    native.update(weights.copy(), fraction.copy(), None, 1, 1, 0, 125, core(dist), [(1, largest)])
+    native.update(
+        weights.copy(), None, None, 1, 1, 0, 125, core(dist), [(1, -largest // 2), (2, largest // 2)]
+    )
+    for queries in ([(1, largest + 1)], [(1, -(2**31))], [(1, largest), (2, 1)], [(1, 2**31 - 1)] * 32):
+        with pytest.raises(NativeError) as error:
+            native.update(weights, fraction, None, 1, 1, 0, 125, core(dist), queries)
+        assert error.value.status is Status.COEFFICIENT
+    assert not weights.any()
+    assert not fraction.any()
+
+
+@pytest.mark.parametrize(
+    ("queries", "restore_k", "limit", "status"),
+    [
+        ([], 0, 125, Status.ARGUMENT),
+        ([(1, 1)] * 33, 0, 125, Status.QUERIES),
+        ([(1, 1)], 2, 125, Status.FACTOR),
+        ([(1, 1)], -2, 125, Status.FACTOR),
+        ([(1, 1)], 0, 0, Status.ARGUMENT),
+        ([(1, 1)], 0, 128, Status.ARGUMENT),
+        ([(1, 1)], 0, -5, Status.ARGUMENT),
+    ],
+)
+def test_errors_leave_weights_alone(queries, restore_k, limit, status):
+    weights, fraction = np.arange(-50, 50).astype(np.int8), np.arange(100).astype(np.int8)
+    before = weights.copy(), fraction.copy()
+    with pytest.raises(NativeError) as error:
+        native.update(weights, fraction, None, 1, 1, 0, limit, RADEMACHER, queries, restore_k)
+    assert error.value.status is status
+    assert np.array_equal(weights, before[0])
+    assert np.array_equal(fraction, before[1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"fraction": np.zeros(5, np.int8)}, ValueError, "fraction: expected 6 elements like weights, got 5"),
+        ({"fraction": np.zeros(6, np.int16)}, TypeError, "fraction: expected dtype int8, got int16"),
+        ({"multiplier": np.zeros(3, np.int32)}, ValueError, "multiplier: expected one element per channel"),
+        ({"multiplier": np.full(2, -1, np.int32)}, ValueError, "multiplier: expected Q31 factors"),
+        ({"multiplier": np.ones(2, np.int64)}, TypeError, "multiplier: expected dtype int32"),
+        ({"multiplier": np.ones(2, np.int32), "inner": 4}, ValueError, "expected their product"),
+        ({"stream": -1}, ValueError, "stream: expected 0..4294967295, got -1"),
+        ({"limit": 1.5}, TypeError, "limit: expected an integer, got float"),
+    ],
+)
+def test_arguments(changes, error, message):
+    arguments = {"fraction": None, "multiplier": None, "channels": 2, "inner": 3, "stream": 0, "limit": 127}
+    with pytest.raises(error, match=message):
+        native.update(
+            np.zeros(6, np.int8), **{**arguments, **changes}, distribution=RADEMACHER, queries=[(1, 1)]
+        )
