@@ -2,6 +2,36 @@
 """The rewriter: turns int8 .tflite models into models that train themselves with forward passes only."""
 
 from .errors import ConversionError
+from .inject import inject
+from .metadata import (
+    ZoLoss,
+    ZoMetadata,
+    ZoOriginal,
+    ZoPort,
+    ZoSegment,
+    ZoTrainable,
+    read_metadata,
+)
 from .model import Model, load_model
+from .passes.cut_segments import possible_cuts
+from .rebatch import set_batch
+from .segments import extract_segment
+from .settings import InjectSettings
 
-__all__ = ["ConversionError", "Model", "load_model"]
+__all__ = [
+    "ConversionError",
+    "InjectSettings",
+    "Model",
+    "ZoLoss",
+    "ZoMetadata",
+    "ZoOriginal",
+    "ZoPort",
+    "ZoSegment",
+    "ZoTrainable",
+    "extract_segment",
+    "inject",
+    "load_model",
+    "possible_cuts",
+    "read_metadata",
+    "set_batch",
+]

@@ -47,6 +47,13 @@ class Model:
         """The first metadata entry of that name."""
         return next((m for m in self.metadata or () if m.name == name), None)
 
+    def referenced_buffers(self) -> set[Buffer]:
+        """The buffers that tensors or metadata refer to."""
+        used = {t.buffer for graph in self.subgraphs for t in graph.all_tensors()}
+        used.update(m.buffer for m in self.metadata or ())
+        used.update(self.metadata_buffers or ())
+        return used
+
     def copy(self) -> Model:
         """A model that shares nothing with this one that could be changed."""
         return copy.deepcopy(self)

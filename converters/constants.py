@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names and numbers of the graph contract that the passes and the metadata share with ops/core."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Custom operators of this package.
+OP_PREFIX: Final = "TFLM_ZO_"
+SEED_REPLAY: Final = "TFLM_ZO_SEED_REPLAY"
+UPDATE: Final = "TFLM_ZO_UPDATE"
+PERTURB: Final = "TFLM_ZO_PERTURB"
+LOSS: Final = "TFLM_ZO_LOSS"
+
+#: Name of the metadata entry.
+METADATA_NAME: Final = "tflm_zo"
+
+COMMAND: Final = "zo_command"
+LABEL: Final = "zo_label"
+LOSS_OUTPUT: Final = "zo_loss"
+STATUS: Final = "zo_status"
+STATE: Final = "zo_state"
+BOUNDARY: Final = "boundary"
+
+STATE_WORDS: Final = 4
+STATUS_WORDS: Final = 4
+
+
+def segment_key(number: int) -> str:
+    """Signature key and subgraph name of a segment."""
+    return f"segment_{number}"

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an int8 model to a ZO model."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+from .errors import ConversionError
+from .model import Model, load_model
+from .passes import PASSES, Plan
+from .settings import InjectSettings
+
+
+def inject(
+    model: Model | str | os.PathLike[str] | bytes,
+    settings: InjectSettings | None = None,
+    **overrides: Any,
+) -> Model:
+    """Makes an int8 model trainable.
+
+    Args:
+        model: the model, its path, or its bytes; it is not changed.
+        settings: how it is to train; None: the defaults of ``InjectSettings``.
+        **overrides: single settings that differ, e.g. ``batch=32``.
+
+    Returns:
+        The ZO model that ARCHITECTURE.md describes. ``to_bytes`` or ``save`` writes it.
+
+    Raises:
+        ConversionError: the model or the settings cannot be used; the message names what and says why.
+        OSError: the file cannot be read.
+
+    Example:
+        >>> inject("model.tflite", trainable="last:2", batch=16).save("model_zo.tflite")  # doctest: +SKIP
+    """
+    chosen = InjectSettings() if settings is None else settings
+    if overrides:
+        known = {f.name for f in dataclasses.fields(InjectSettings)}
+        unknown = sorted(set(overrides) - known)
+        if unknown:
+            raise ConversionError(f"unknown setting «{unknown[0]}»; there are: {', '.join(sorted(known))}")
+        chosen = dataclasses.replace(chosen, **overrides)
+    result = model.copy() if isinstance(model, Model) else load_model(model)
+    before = result.referenced_buffers()
+    plan = Plan()
+    for apply in PASSES:
+        apply(result, chosen, plan)
+    # What requantization replaced would only take up flash; buffers that nothing used in the original stay.
+    after = result.referenced_buffers()
+    result.buffers = [b for i, b in enumerate(result.buffers) if i == 0 or b not in before or b in after]
+    return result

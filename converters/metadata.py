@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a ZO model says about itself: the metadata entry ``tflm_zo``, UTF-8 JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any, Final
+
+from .constants import METADATA_NAME
+from .errors import ConversionError
+from .model import Model
+
+#: Version of the metadata; readers refuse others.
+METADATA_VERSION: Final = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class ZoLoss:
+    """The loss.
+
+    Attributes:
+        kind: "cross_entropy", "binary_cross_entropy" or "mse".
+        elements: values per sample (classes, outputs).
+        scale: real value of one LSB of what the loss reads; softmax's beta is part of it.
+        zero_point: of what the loss reads.
+    """
+
+    kind: str
+    elements: int
+    scale: float
+    zero_point: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ZoTrainable:
+    """A trainable filter.
+
+    Attributes:
+        name: name of the filter tensor, as in the original.
+        operator: e.g. "CONV_2D".
+        layer: short name of the layer, unique in the model.
+        stream: number in execution order over the whole model: selects the random stream.
+        block: index into the blocks.
+        segment: index into the segments.
+        shape: shape of the filter.
+        size: number of weights.
+        channels: output channels.
+        inner: consecutive weights of one channel (the channel of weight i is i // inner % channels).
+        requantized_channels: scales that head-room changed.
+    """
+
+    name: str
+    operator: str
+    layer: str
+    stream: int
+    block: int
+    segment: int
+    shape: tuple[int, ...]
+    size: int
+    channels: int
+    inner: int
+    requantized_channels: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ZoPort:
+    """An input or output of a segment, in the order of its subgraph.
+
+    Attributes:
+        role: "boundary", "input", "label", "command"; "output", "boundary", "loss", "status".
+        name: signature name for roles "input" and "output", else None.
+        index: number of the original input or output for these roles, else None.
+    """
+
+    role: str
+    name: str | None = None
+    index: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ZoSegment:
+    """A segment: subgraph of the same number."""
+
+    inputs: tuple[ZoPort, ...]
+    outputs: tuple[ZoPort, ...]
+
+    def input_index(self, role: str) -> int | None:
+        """Number of the first input of that role, or None."""
+        return next((i for i, p in enumerate(self.inputs) if p.role == role), None)
+
+    def output_index(self, role: str) -> int | None:
+        """Number of the first output of that role, or None."""
+        return next((i for i, p in enumerate(self.outputs) if p.role == role), None)
+
+
+@dataclasses.dataclass(frozen=True)
+class ZoOriginal:
+    """Names of the original model's inputs and outputs, made unique."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class ZoMetadata:
+    """All of it; see ARCHITECTURE.md for the JSON.
+
+    Attributes:
+        head_room: largest perturbation, LSB.
+        update_bits: 8 or 16.
+        max_queries: seeds in one UPDATE.
+        command_words: int32 words of ``zo_command``.
+        batch: samples per invoke.
+        replay: whether SEED_REPLAY is part of the model.
+        loss: None where the model has none.
+        blocks: names of the blocks.
+        trainable: in order of their streams.
+        segments: in execution order.
+        original: the model before.
+        version: format of the metadata.
+    """
+
+    head_room: int
+    update_bits: int
+    max_queries: int
+    command_words: int
+    batch: int
+    replay: bool
+    loss: ZoLoss | None
+    blocks: tuple[str, ...]
+    trainable: tuple[ZoTrainable, ...]
+    segments: tuple[ZoSegment, ...]
+    original: ZoOriginal
+    version: int = METADATA_VERSION
+
+    def to_json(self) -> str:
+        """The metadata as JSON text, deterministic."""
+        content = {"version": self.version, **dataclasses.asdict(self)}
+        for segment in content["segments"]:
+            for side in ("inputs", "outputs"):
+                segment[side] = [
+                    {key: value for key, value in port.items() if value is not None} for port in segment[side]
+                ]
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> ZoMetadata:
+        """Reads JSON text; unknown keys are ignored.
+
+        Raises:
+            ConversionError: it is malformed or of another version.
+        """
+        try:
+            content = json.loads(text)
+            version = content["version"]
+            if version != METADATA_VERSION:
+                raise ConversionError(
+                    f"metadata of this ZO model has version {version}, not {METADATA_VERSION}; "
+                    "inject the original model again or update tflm_zo"
+                )
+            loss = content["loss"]
+            original = content["original"]
+            return cls(
+                head_room=int(content["head_room"]),
+                update_bits=int(content["update_bits"]),
+                max_queries=int(content["max_queries"]),
+                command_words=int(content["command_words"]),
+                batch=int(content["batch"]),
+                replay=bool(content.get("replay", True)),
+                loss=None if loss is None else _build(ZoLoss, loss),
+                blocks=tuple(content["blocks"]),
+                trainable=tuple(
+                    _build(ZoTrainable, t | {"shape": tuple(t["shape"])}) for t in content["trainable"]
+                ),
+                segments=tuple(
+                    ZoSegment(
+                        tuple(_build(ZoPort, p) for p in s["inputs"]),
+                        tuple(_build(ZoPort, p) for p in s["outputs"]),
+                    )
+                    for s in content["segments"]
+                ),
+                original=ZoOriginal(tuple(original["inputs"]), tuple(original["outputs"])),
+            )
+        except ConversionError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError) as e:
+            raise ConversionError(f"metadata «{METADATA_NAME}» of the model is damaged: {e}") from e
+
+
+def _build(cls: Any, content: dict[str, Any]) -> Any:
+    """An instance from the keys that it knows."""
+    return cls(**{f.name: content[f.name] for f in dataclasses.fields(cls) if f.name in content})
+
+
+def read_metadata(model: Model) -> ZoMetadata:
+    """What a ZO model says about itself.
+
+    Raises:
+        ConversionError: it is no ZO model, or its metadata is damaged or of another version.
+    """
+    entry = model.find_metadata(METADATA_NAME)
+    if entry is None:
+        raise ConversionError("this is no ZO model (it has no metadata «tflm_zo»); inject it first")
+    return ZoMetadata.from_json(entry.buffer.data)

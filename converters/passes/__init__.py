@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rewriting passes, one per file, in the order in which ``inject`` applies them.
+
+A pass is a function ``(model, settings, plan) -> None``: it changes the model in place, reads the settings,
+and leaves in the plan what later passes need. It raises ConversionError where it cannot do its part;
+``inject`` works on a copy, so nothing is left half-done.
+"""
+
+from typing import Final, Protocol
+
+from ..model import Model
+from ..settings import InjectSettings
+from .check_supported import check_supported
+from .cut_segments import cut_segments
+from .find_loss import find_loss
+from .insert_loss import insert_loss
+from .insert_weight_operators import insert_weight_operators
+from .make_trainable import make_trainable
+from .name_ports import name_ports
+from .name_signatures import name_signatures
+from .plan import Plan
+from .reserve_head_room import reserve_head_room
+from .select_trainable import select_trainable
+from .set_batch import set_batch
+from .write_metadata import write_metadata
+
+
+class Pass(Protocol):
+    """The signature of every pass."""
+
+    def __call__(self, model: Model, settings: InjectSettings, plan: Plan) -> None:
+        """Does the pass's part."""
+
+
+PASSES: Final[tuple[Pass, ...]] = (
+    check_supported,
+    name_ports,
+    set_batch,
+    find_loss,
+    select_trainable,
+    reserve_head_room,
+    cut_segments,
+    make_trainable,
+    insert_weight_operators,
+    insert_loss,
+    name_signatures,
+    write_metadata,
+)
+
+__all__ = ["PASSES", "Pass", "Plan"]

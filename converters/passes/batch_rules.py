@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a larger batch means for each operator.
+
+A tensor is *batched* if its first axis counts samples. Every rule takes an operator with at least one batched
+input whose shapes are still those of the old batch, checks that samples stay apart and in axis 0, and says
+which of the outputs are batched (all, unless noted); constants that hold the batch size are rewritten. The
+caller then sets axis 0 of the batched outputs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ConversionError
+from ..model import Operator, Subgraph, Tensor
+from ..model.schema import BuiltinOperator as B
+
+
+@dataclasses.dataclass(eq=False)
+class Rebatching:
+    """State of one change of the batch size.
+
+    Attributes:
+        graph: the subgraph.
+        old: batch size that the shapes have before, 1 unless it equals ``new``.
+        new: batch size to set.
+        batched: tensors known to be batched.
+        old_shapes: shapes from before the change.
+    """
+
+    graph: Subgraph
+    old: int
+    new: int
+    batched: set[Tensor] = dataclasses.field(default_factory=set)
+    old_shapes: dict[Tensor, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+
+    def refuse(self, op: Operator, reason: str) -> NoReturn:
+        """Raises ConversionError for an operator that a batch cannot pass."""
+        raise ConversionError(f"{op.label}: {reason}, so the batch size cannot be changed to {self.new}")
+
+    def shape(self, tensor: Tensor) -> tuple[int, ...]:
+        """The tensor's shape at the old batch size."""
+        return self.old_shapes.get(tensor, tensor.shape)
+
+    def constant(self, op: Operator, index: int, what: str) -> npt.NDArray[Any]:
+        """Data of a constant input, flattened copy."""
+        tensor = op.input(index)
+        if tensor is None or not tensor.is_constant:
+            self.refuse(op, f"its {what} is not a constant")
+        return np.array(tensor.numpy()).reshape(-1)
+
+    def set_constant(self, op: Operator, index: int, values: npt.NDArray[Any]) -> None:
+        """Changes a constant input for this operator alone."""
+        tensor = op.inputs[index]
+        assert tensor is not None
+        readers = [o for o in self.graph.operators if tensor in o.inputs]
+        if readers != [op] or tensor in self.graph.outputs or op.inputs.count(tensor) > 1:
+            own = tensor.copy()
+            self.graph.tensors.append(own)
+            op.inputs[index] = own
+            tensor = own
+        tensor.set_data(values.astype(tensor.numpy().dtype).reshape(tensor.shape))
+
+    def require_batched(self, op: Operator, index: int = 0) -> Tensor:
+        """Data input ``index``, which must be batched."""
+        tensor = op.input(index)
+        if tensor is None or tensor not in self.batched:
+            self.refuse(op, "a constant takes the place of its data")
+        return tensor
+
+
+Rule = Callable[[Rebatching, Operator], None]
+
+
+def _per_sample(r: Rebatching, op: Operator) -> None:
+    """Each sample by itself; the shape of a sample changes or not."""
+    r.require_batched(op)
+
+
+def _image(r: Rebatching, op: Operator) -> None:
+    data = r.require_batched(op)
+    if len(r.shape(data)) != 4:
+        r.refuse(op, f"its input has {len(r.shape(data))} dimensions instead of 4")
+
+
+def _last_axis(r: Rebatching, op: Operator) -> None:
+    data = r.require_batched(op)
+    if len(r.shape(data)) < 2:
+        r.refuse(op, "it works along the only axis, which is the batch")
+
+
+def _elementwise(r: Rebatching, op: Operator) -> None:
+    rank = len(op.outputs[0].shape)
+    for tensor in op.inputs:
+        if tensor is None:
+            continue
+        shape = r.shape(tensor)
+        if tensor in r.batched and len(shape) != rank:
+            r.refuse(op, f"it broadcasts the batch axis of «{tensor.name}» against another axis")
+        if tensor not in r.batched and (len(shape) > rank or (len(shape) == rank and shape[0] != 1)):
+            r.refuse(op, f"operand «{tensor.name}» of shape {list(shape)} has an axis where the batch is")
+
+
+def _fully_connected(r: Rebatching, op: Operator) -> None:
+    data, weights = r.require_batched(op), op.input(1)
+    assert weights is not None
+    if weights in r.batched:
+        r.refuse(op, "its filter depends on the sample")
+    shape, depth = r.shape(data), weights.shape[-1]
+    if op.options is not None and op.options.keepNumDims:
+        if len(shape) < 2 or shape[-1] != depth:
+            r.refuse(op, f"its input of shape {list(shape)} does not end in {depth} values")
+    elif math.prod(shape[1:]) != depth:
+        r.refuse(
+            op,
+            f"it flattens an input of shape {list(shape)} to rows of {depth} values, which merges the batch "
+            "with another axis",
+        )
+
+
+def _reshape(r: Rebatching, op: Operator) -> None:
+    data, out = r.require_batched(op), op.outputs[0]
+    if not out.shape or out.shape[0] != r.old or math.prod(out.shape[1:]) != math.prod(r.shape(data)[1:]):
+        r.refuse(
+            op, f"it merges the batch axis into another one ({list(r.shape(data))} to {list(out.shape)})"
+        )
+    target = [r.new, *out.shape[1:]]
+    shape = op.input(1)
+    if shape is not None and shape.is_constant:
+        values = r.constant(op, 1, "shape")
+        if len(values) != len(target):
+            r.refuse(op, "its shape and its output disagree")
+        r.set_constant(op, 1, np.array(target))
+    if op.options is not None and op.options.newShape is not None and len(op.options.newShape):
+        op.options.newShape = np.array(target, np.int32)
+
+
+def _axis(value: int, rank: int) -> int:
+    return value + rank if value < 0 else value
+
+
+def _squeeze(r: Rebatching, op: Operator) -> None:
+    data = r.require_batched(op)
+    dims = [] if op.options is None or op.options.squeezeDims is None else list(op.options.squeezeDims)
+    # An empty list means every axis of size 1, the batch among them.
+    if r.old == 1 and (not dims or any(_axis(int(d), len(r.shape(data))) == 0 for d in dims)):
+        r.refuse(op, "it removes the batch axis")
+
+
+def _expand_dims(r: Rebatching, op: Operator) -> None:
+    data = r.require_batched(op)
+    if any(_axis(int(a), len(r.shape(data)) + 1) == 0 for a in r.constant(op, 1, "axis")):
+        r.refuse(op, "it inserts an axis before the batch")
+
+
+def _concatenation(r: Rebatching, op: Operator) -> None:
+    for tensor in op.inputs:
+        if tensor not in r.batched:
+            r.refuse(op, f"operand «{tensor.name if tensor else ''}» is the same for every sample")
+    if _axis(0 if op.options is None else op.options.axis, len(op.outputs[0].shape)) == 0:
+        r.refuse(op, "it concatenates along the batch axis")
+
+
+def _pack(r: Rebatching, op: Operator) -> None:
+    if any(t not in r.batched for t in op.inputs):
+        r.refuse(op, "an operand is the same for every sample")
+    if _axis(0 if op.options is None else op.options.axis, len(op.outputs[0].shape)) == 0:
+        r.refuse(op, "it stacks tensors before the batch axis")
+
+
+def _unpack(r: Rebatching, op: Operator) -> None:
+    data = r.require_batched(op)
+    if _axis(0 if op.options is None else op.options.axis, len(r.shape(data))) == 0:
+        r.refuse(op, "it takes the batch apart")
+
+
+def _split(r: Rebatching, op: Operator) -> None:
+    data = r.require_batched(op, 1)
+    if any(_axis(int(a), len(r.shape(data))) == 0 for a in r.constant(op, 0, "axis")):
+        r.refuse(op, "it splits the batch")
+
+
+def _split_v(r: Rebatching, op: Operator) -> None:
+    data = r.require_batched(op)
+    if any(_axis(int(a), len(r.shape(data))) == 0 for a in r.constant(op, 2, "axis")):
+        r.refuse(op, "it splits the batch")
+
+
+def _reduce(r: Rebatching, op: Operator) -> None:
+    data = r.require_batched(op)
+    if any(_axis(int(a), len(r.shape(data))) == 0 for a in r.constant(op, 1, "list of axes")):
+        r.refuse(op, "it reduces over the batch axis")
+
+
+def _pad(r: Rebatching, op: Operator) -> None:
+    r.require_batched(op)
+    if np.any(r.constant(op, 1, "padding")[:2]):
+        r.refuse(op, "it pads the batch axis")
+
+
+def _transpose(r: Rebatching, op: Operator) -> None:
+    r.require_batched(op)
+    order = r.constant(op, 1, "permutation")
+    if not len(order) or order[0] != 0:
+        r.refuse(op, "it moves the batch axis")
+
+
+def _slice(r: Rebatching, op: Operator) -> None:
+    r.require_batched(op)
+    begin, size = r.constant(op, 1, "begin"), r.constant(op, 2, "size")
+    if not len(begin) or not len(size) or begin[0] != 0 or size[0] not in (-1, r.old):
+        r.refuse(op, "it takes part of the batch")
+    if size[0] != -1:
+        size[0] = r.new
+        r.set_constant(op, 2, size)
+
+
+def _strided_slice(r: Rebatching, op: Operator) -> None:
+    r.require_batched(op)
+    begin, end = r.constant(op, 1, "begin"), r.constant(op, 2, "end")
+    strides, options = r.constant(op, 3, "strides"), op.options
+    if options is None or not len(begin) or not len(end) or not len(strides):
+        r.refuse(op, "its parameters are missing")
+    if (options.ellipsisMask | options.newAxisMask | options.shrinkAxisMask) & 1:
+        r.refuse(op, "it removes, inserts or skips the batch axis")
+    whole = (options.beginMask & 1 or begin[0] == 0) and (options.endMask & 1 or end[0] >= r.old)
+    if not whole or strides[0] != 1:
+        r.refuse(op, "it takes part of the batch")
+    if not options.endMask & 1:
+        end[0] = r.new
+        r.set_constant(op, 2, end)
+
+
+def _transpose_conv(r: Rebatching, op: Operator) -> None:
+    r.require_batched(op, 2)
+    shape = r.constant(op, 0, "output shape")
+    if len(shape) != 4:
+        r.refuse(op, "its output shape does not have 4 dimensions")
+    shape[0] = r.new
+    r.set_constant(op, 0, shape)
+
+
+def _arg(r: Rebatching, op: Operator) -> None:
+    data = r.require_batched(op)
+    if any(_axis(int(a), len(r.shape(data))) == 0 for a in r.constant(op, 1, "axis")):
+        r.refuse(op, "it compares samples with each other")
+
+
+def _batch_matmul(r: Rebatching, op: Operator) -> None:
+    for tensor in op.inputs:
+        if tensor is not None and (tensor not in r.batched or len(r.shape(tensor)) < 3):
+            r.refuse(op, f"operand «{tensor.name}» has no batch axis of its own")
+
+
+def _space_batch(r: Rebatching, op: Operator) -> None:
+    r.refuse(op, "it moves values between the batch axis and the image")
+
+
+def _shape_operator(r: Rebatching, op: Operator) -> None:
+    """Gives the batch size as a value: its output is right by itself and not batched."""
+
+
+RULES: Final[dict[int, Rule]] = {
+    **dict.fromkeys(
+        (
+            B.ABS,
+            B.DEQUANTIZE,
+            B.HARD_SWISH,
+            B.LEAKY_RELU,
+            B.LOGISTIC,
+            B.QUANTIZE,
+            B.RELU,
+            B.RELU6,
+            B.TANH,
+        ),
+        _per_sample,
+    ),
+    **dict.fromkeys(
+        (
+            B.AVERAGE_POOL_2D,
+            B.CONV_2D,
+            B.DEPTHWISE_CONV_2D,
+            B.DEPTH_TO_SPACE,
+            B.MAX_POOL_2D,
+            B.RESIZE_BILINEAR,
+            B.RESIZE_NEAREST_NEIGHBOR,
+            B.SPACE_TO_DEPTH,
+        ),
+        _image,
+    ),
+    **dict.fromkeys((B.L2_NORMALIZATION, B.LOG_SOFTMAX, B.SOFTMAX), _last_axis),
+    **dict.fromkeys((B.ADD, B.MAXIMUM, B.MINIMUM, B.MUL, B.PRELU, B.SQUARED_DIFFERENCE, B.SUB), _elementwise),
+    **dict.fromkeys((B.MEAN, B.REDUCE_MAX, B.SUM), _reduce),
+    **dict.fromkeys((B.PAD, B.PADV2, B.MIRROR_PAD), _pad),
+    **dict.fromkeys((B.ARG_MAX, B.ARG_MIN), _arg),
+    **dict.fromkeys((B.BATCH_TO_SPACE_ND, B.SPACE_TO_BATCH_ND), _space_batch),
+    B.BATCH_MATMUL: _batch_matmul,
+    B.CONCATENATION: _concatenation,
+    B.EXPAND_DIMS: _expand_dims,
+    B.FULLY_CONNECTED: _fully_connected,
+    B.PACK: _pack,
+    B.RESHAPE: _reshape,
+    B.SHAPE: _shape_operator,
+    B.SLICE: _slice,
+    B.SPLIT: _split,
+    B.SPLIT_V: _split_v,
+    B.SQUEEZE: _squeeze,
+    B.STRIDED_SLICE: _strided_slice,
+    B.TRANSPOSE: _transpose,
+    B.TRANSPOSE_CONV: _transpose_conv,
+    B.UNPACK: _unpack,
+}
+
+#: Operators whose outputs are not batched although their input is.
+UNBATCHED_OUTPUT: Final = (B.SHAPE,)

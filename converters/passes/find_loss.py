@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds the int8 tensor that the loss reads, and the kind of loss."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..errors import ConversionError
+from ..model import Model, Operator, Subgraph, Tensor
+from ..model.schema import BuiltinOperator, TensorType
+from ..settings import InjectSettings
+from .plan import Loss, Plan
+
+# Range of the logits' scale that zo_logit_scale takes.
+_SMALLEST_SCALE: Final = 2.0**-20
+_LARGEST_SCALE: Final = 64.0
+# Range of zo_mean_squared_error_s8.
+_LARGEST_ELEMENTS: Final = 2**20
+
+_CONVERSIONS: Final = (BuiltinOperator.QUANTIZE, BuiltinOperator.DEQUANTIZE)
+_SQUASHING: Final = {
+    BuiltinOperator.SOFTMAX: "cross_entropy",
+    BuiltinOperator.LOGISTIC: "binary_cross_entropy",
+}
+
+
+def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
+    """Fills ``plan.loss``.
+
+    Cross-entropies read the logits: the walk goes back from the output over QUANTIZE, DEQUANTIZE and a
+    SOFTMAX (whose beta goes into the scale) or LOGISTIC. The mean squared error reads the output itself
+    as int8.
+
+    Raises:
+        ConversionError: no such output, the kind cannot be told or does not fit the output, or the scale is
+            outside the range of the loss operator.
+    """
+    if settings.loss == "none":
+        return
+    graph = model.subgraphs[0]
+    output = choose_output(graph, settings.loss_output)
+    logits, squashing = logits_of(graph, output)
+    kind = settings.loss if settings.loss != "auto" else _kind(graph, output, squashing)
+    natural = _SQUASHING.get(squashing.builtin) if squashing is not None else None
+    if squashing is not None and kind != "mse" and kind != natural:
+        raise ConversionError(f"loss «{kind}» does not fit {squashing.label}, choose «{natural}» or «mse»")
+    tensor = _over_conversions(graph, output) if kind == "mse" else logits
+    if tensor.type != TensorType.INT8 or tensor.quantization is None or tensor.is_constant:
+        raise ConversionError(
+            f"output «{output.name}»: there is no int8 tensor for the loss behind it («{tensor.name}» is "
+            f"{tensor.type_name}); choose another one with loss_output"
+        )
+    if not tensor.shape or tensor.shape[0] != settings.batch or not tensor.size:
+        raise ConversionError(
+            f"output «{output.name}»: «{tensor.name}» of shape {list(tensor.shape)} does not begin with the "
+            f"batch size {settings.batch}"
+        )
+    scale = tensor.quantization.scale
+    if kind == "cross_entropy" and squashing is not None:
+        scale *= float(squashing.options.beta) if squashing.options is not None else 0.0
+    plan.loss = Loss(kind, tensor, tensor.size // settings.batch, scale, tensor.quantization.zero_point)
+    _check(plan.loss, output)
+
+
+def choose_output(graph: Subgraph, wanted: int | str | None) -> Tensor:
+    """The output that the loss belongs to.
+
+    Raises:
+        ConversionError: there is no such output; the message lists them.
+    """
+    names = ", ".join(f"{i} «{t.name}»" for i, t in enumerate(graph.outputs))
+    if isinstance(wanted, str):
+        found = [t for t in graph.outputs if t.name == wanted]
+        if len(found) != 1:
+            raise ConversionError(
+                f"loss_output: {len(found)} outputs are called «{wanted}»; there are: {names}"
+            )
+        return found[0]
+    index = 0 if wanted is None else wanted
+    if index >= len(graph.outputs):
+        raise ConversionError(f"loss_output: there is no output {index}; there are: {names}")
+    return graph.outputs[index]
+
+
+def logits_of(graph: Subgraph, output: Tensor) -> tuple[Tensor, Operator | None]:
+    """The tensor behind an output and its conversions, and behind the SOFTMAX or LOGISTIC in between, if any;
+    and that operator.
+    """
+    tensor = _over_conversions(graph, output)
+    op = graph.producers().get(tensor)
+    if op is None or op.builtin not in _SQUASHING or op.inputs[0] is None:
+        return _over_conversions(graph, output, through_int8=True), None
+    return _over_conversions(graph, op.inputs[0], through_int8=True), op
+
+
+def _over_conversions(graph: Subgraph, tensor: Tensor, through_int8: bool = False) -> Tensor:
+    """Walks back over QUANTIZE and DEQUANTIZE to the int8 tensor nearest to ``tensor``; with
+    ``through_int8`` over requantizations as well, to what a layer computed.
+    """
+    producers = graph.producers()
+    while (op := producers.get(tensor)) is not None and op.builtin in _CONVERSIONS:
+        source = op.inputs[0]
+        if source is None or (tensor.type == TensorType.INT8 and _is_float(source)):
+            break
+        if tensor.type == TensorType.INT8 and not through_int8 and not _squashed(producers, source):
+            break
+        tensor = source
+    return tensor
+
+
+def _is_float(tensor: Tensor) -> bool:
+    return bool(tensor.type == TensorType.FLOAT32)
+
+
+def _squashed(producers: dict[Tensor, Operator], tensor: Tensor) -> bool:
+    """Whether a SOFTMAX or LOGISTIC computes the tensor, perhaps with requantizations after it."""
+    while (op := producers.get(tensor)) is not None:
+        if op.builtin in _SQUASHING:
+            return True
+        if op.builtin not in _CONVERSIONS or op.inputs[0] is None:
+            return False
+        tensor = op.inputs[0]
+    return False
+
+
+def _kind(graph: Subgraph, output: Tensor, squashing: Operator | None) -> str:
+    if squashing is not None:
+        return _SQUASHING[squashing.builtin]
+    if any(output.shape == tensor.shape for tensor in graph.inputs):
+        return "mse"
+    if len(output.shape) == 2 and output.shape[1] >= 2:
+        return "cross_entropy"
+    raise ConversionError(
+        f"output «{output.name}» of shape {list(output.shape)} does not tell the loss; choose loss="
+        "«cross_entropy», «binary_cross_entropy» or «mse»"
+    )
+
+
+def _check(loss: Loss, output: Tensor) -> None:
+    if loss.kind == "cross_entropy" and (loss.elements < 2 or loss.tensor.shape[-1] != loss.elements):
+        raise ConversionError(
+            f"cross-entropy needs one vector of at least two logits per sample; «{loss.tensor.name}» has "
+            f"shape {list(loss.tensor.shape)}"
+        )
+    if loss.elements > _LARGEST_ELEMENTS:
+        raise ConversionError(f"output «{output.name}» has {loss.elements} values, at most 2^20 are possible")
+    if loss.kind != "mse" and not _SMALLEST_SCALE <= loss.scale <= _LARGEST_SCALE:
+        raise ConversionError(
+            f"logits «{loss.tensor.name}» have scale {loss.scale:g}, possible are 2^-20 to 64"
+        )

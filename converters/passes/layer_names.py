@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Short names for layers, from the names that converters give to tensors."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Final
+
+from ..model import Operator
+
+# Names that converters give to constants that lost theirs.
+_ANONYMOUS: Final = re.compile(r"^((arith|tfl|tf|std|mhlo)\.\w+|\w*const(ant)?)[_\d]*$", re.IGNORECASE)
+
+# What an operator appends to the name of its layer; the first that occurs says which of several fused names
+# («conv/Relu;bn/FusedBatchNorm;conv/Conv2D») is the layer's.
+_SUFFIXES: Final = {
+    "CONV_2D": ("Conv2D", "convolution"),
+    "DEPTHWISE_CONV_2D": ("depthwise", "DepthwiseConv2dNative", "convolution"),
+    "FULLY_CONNECTED": ("MatMul", "Tensordot"),
+}
+
+# Path components that say nothing about the layer.
+_NOISE: Final = re.compile(
+    r"^(Conv2D|convolution|MatMul|Tensordot|filter|kernel|weights?|BiasAdd|Add|ReadVariableOp|resource|"
+    r"Relu6?|Reshape|FusedBatchNormV\d)[_\d]*$"
+)
+
+
+def _path(op: Operator) -> list[str]:
+    """Components of the layer's name, outermost first; at least one."""
+    weights = op.inputs[1]
+    assert weights is not None
+    name = weights.name if weights.name and not _ANONYMOUS.match(weights.name) else op.outputs[0].name
+    parts = [p for p in name.split(";") if p]
+    for suffix in _SUFFIXES.get(op.code.name, ()):
+        named = [p for p in parts if re.search(rf"/{suffix}\d*$", p)]
+        if named:
+            # «depthwise» is a layer's own name as well; only as an appendix to one is it dropped.
+            path = named[0].split("/")[:-1]
+            if path and (suffix != "depthwise" or "depthwise" in path[-1] or "dw" in path[-1]):
+                return path
+            parts = named
+            break
+    path = [c for c in (parts[0] if parts else "").split("/") if c]
+    while len(path) > 1 and _NOISE.match(path[-1]):
+        path.pop()
+    return path or [op.code.name.lower()]
+
+
+def layer_names(operators: list[Operator]) -> list[str]:
+    """A short name for each operator with a filter: the last part of its path, as many parts as it takes to
+    tell it from the others, or a number in the end.
+    """
+    paths = [_path(op) for op in operators]
+    depth = [1] * len(paths)
+    while True:
+        names = ["/".join(p[-d:]) for p, d in zip(paths, depth, strict=True)]
+        counts = Counter(names)
+        longer = [i for i, n in enumerate(names) if counts[n] > 1 and depth[i] < len(paths[i])]
+        if not longer:
+            break
+        for i in longer:
+            depth[i] += 1
+    taken: set[str] = set()
+    unique = []
+    for name in names:
+        candidate, number = name, 1
+        while candidate in taken or (candidate != name and candidate in counts):
+            number += 1
+            candidate = f"{name}_{number}"
+        taken.add(candidate)
+        unique.append(candidate)
+    return unique

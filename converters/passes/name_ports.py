@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chooses unique names for the original inputs and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from .. import constants
+from ..model import Model, Tensor
+from ..settings import InjectSettings
+from .plan import Plan
+
+_RESERVED: Final = frozenset(
+    (constants.BOUNDARY, constants.LABEL, constants.COMMAND, constants.LOSS_OUTPUT, constants.STATUS)
+)
+
+
+def name_ports(model: Model, settings: InjectSettings, plan: Plan) -> None:
+    """Fills ``plan.inputs`` and ``plan.outputs`` with the tensors' names.
+
+    Where one is empty, reserved or used twice on its side, which a signature cannot express, it gets a
+    number.
+    """
+    graph = model.subgraphs[0]
+    plan.inputs = _unique(graph.inputs, "input")
+    plan.outputs = _unique(graph.outputs, "output")
+
+
+def _unique(tensors: Iterable[Tensor], fallback: str) -> list[str]:
+    taken = set(_RESERVED)
+    names = []
+    for tensor in tensors:
+        # Names go into JSON: what is no UTF-8 cannot be kept there.
+        base = tensor.name.encode("utf-8", "replace").decode() or fallback
+        name, number = base, 1
+        while name in taken:
+            name, number = f"{base}_{number}", number + 1
+        taken.add(name)
+        names.append(name)
+    return names

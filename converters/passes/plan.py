@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the passes have decided so far."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from ..model import Operator, Subgraph, Tensor
+
+Role = Literal["boundary", "input", "label", "command", "output", "loss", "status"]
+
+
+@dataclasses.dataclass(eq=False)
+class Trainable:
+    """A filter that becomes trainable.
+
+    Attributes:
+        tensor: the filter, as the original graph has it (later: its constant initial value).
+        operators: who reads it, in execution order; more than one where layers share their weights.
+        layer: short name, unique in the model.
+        stream: number in execution order.
+        block: number of its block.
+        segment: number of its segment.
+        requantized: scales that reserving head-room changed.
+        variable: the variable tensor that takes its place.
+        fraction: the variable tensor of the fractions, 16-bit update only.
+        multiplier: constant factors of the update step, if any.
+    """
+
+    tensor: Tensor
+    operators: list[Operator]
+    layer: str
+    stream: int = 0
+    block: int = 0
+    segment: int = 0
+    requantized: int = 0
+    variable: Tensor | None = None
+    fraction: Tensor | None = None
+    multiplier: Tensor | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the filter tensor in the original model."""
+        return (self.variable or self.tensor).name
+
+    @property
+    def axis(self) -> int:
+        """Dimension of the output channels: last for a depthwise filter, else first."""
+        return 3 if self.operators[0].code.name == "DEPTHWISE_CONV_2D" else 0
+
+    @property
+    def channels(self) -> int:
+        """Number of output channels."""
+        return self.tensor.shape[self.axis]
+
+    @property
+    def inner(self) -> int:
+        """Consecutive weights of one channel, see zo_tensor."""
+        return 1 if self.axis == 3 else self.tensor.size // self.channels
+
+
+@dataclasses.dataclass(eq=False)
+class Loss:
+    """The loss.
+
+    Attributes:
+        kind: "cross_entropy", "binary_cross_entropy" or "mse".
+        tensor: the int8 tensor it reads.
+        elements: values per sample.
+        scale: of the tensor, times softmax's beta for the cross-entropy.
+        zero_point: of the tensor.
+    """
+
+    kind: str
+    tensor: Tensor
+    elements: int
+    scale: float
+    zero_point: int
+
+
+@dataclasses.dataclass(eq=False)
+class Port:
+    """An input or output of a segment: role, tensor, signature name, and which original one it is."""
+
+    role: Role
+    tensor: Tensor
+    name: str
+    index: int | None = None
+
+
+@dataclasses.dataclass(eq=False)
+class Segment:
+    """A segment: its subgraph, and its inputs and outputs in the subgraph's order."""
+
+    subgraph: Subgraph
+    inputs: list[Port] = dataclasses.field(default_factory=list)
+    outputs: list[Port] = dataclasses.field(default_factory=list)
+
+    def port(self, role: Role) -> Tensor | None:
+        """The tensor of the first input or output of that role."""
+        return next((p.tensor for p in [*self.inputs, *self.outputs] if p.role == role), None)
+
+
+@dataclasses.dataclass(eq=False)
+class Plan:
+    """Decisions of earlier passes, for later ones and for the metadata.
+
+    Attributes:
+        inputs: names of the original inputs, made unique.
+        outputs: names of the original outputs, made unique.
+        trainable: in execution order, over the whole model.
+        blocks: their names; ``Trainable.block`` is an index here.
+        loss: None where there is none.
+        segments: at least one once the model has been cut.
+    """
+
+    inputs: list[str] = dataclasses.field(default_factory=list)
+    outputs: list[str] = dataclasses.field(default_factory=list)
+    trainable: list[Trainable] = dataclasses.field(default_factory=list)
+    blocks: list[str] = dataclasses.field(default_factory=list)
+    loss: Loss | None = None
+    segments: list[Segment] = dataclasses.field(default_factory=list)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes room for perturbations in the int8 range of trainable weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ConversionError
+from ..model import Model, Operator, Subgraph
+from ..settings import InjectSettings
+from .plan import Plan, Trainable
+
+_INT32 = np.iinfo(np.int32)
+
+
+def reserve_head_room(model: Model, settings: InjectSettings, plan: Plan) -> None:
+    """Requantizes trainable filters so that every weight is within +-(127 - head_room).
+
+    Where the largest |weight| of a channel (of the tensor, where it has one scale) exceeds that, the scale
+    grows by largest / (127 - head_room), weights are rounded anew from their real values, and the bias, whose
+    scale is input scale * filter scale, with them. All other channels, and everything for a head-room of 0,
+    keep every byte. Buffers that are changed are replaced, never edited.
+    """
+    if settings.head_room == 0:
+        return
+    for trainable in plan.trainable:
+        _requantize(model.subgraphs[0], trainable, 127 - settings.head_room)
+
+
+def _requantize(graph: Subgraph, trainable: Trainable, limit: int) -> None:
+    tensor, quantization = trainable.tensor, trainable.tensor.quantization
+    assert quantization is not None  # check_supported
+    channels_first = np.moveaxis(tensor.numpy(), trainable.axis, 0).astype(np.float64)
+    largest = np.abs(channels_first.reshape(trainable.channels, -1)).max(axis=1)
+    if not quantization.is_per_channel:
+        largest = largest.max(keepdims=True)
+    changed = largest > limit
+    trainable.requantized = int(np.count_nonzero(changed))
+    if not trainable.requantized:
+        return
+
+    old = quantization.scales.astype(np.float64)
+    scales = quantization.scales.copy()
+    scales[changed] = (old * largest / limit)[changed].astype(np.float32)
+    # What a weight or a bias is multiplied by: exactly 1 where nothing changes. From the float32 scales that
+    # the file stores, so that real values are as close as they can be.
+    ratio = np.broadcast_to(old / scales.astype(np.float64), trainable.channels)
+
+    weights = np.rint(channels_first * ratio.reshape(-1, *[1] * (channels_first.ndim - 1)))
+    weights = np.moveaxis(np.clip(weights, -limit, limit), 0, trainable.axis)
+    tensor.set_data(np.ascontiguousarray(weights, np.int8))
+    quantization.scales = scales
+    for op in trainable.operators:
+        _rescale_bias(graph, op, scales, ratio, np.broadcast_to(changed, trainable.channels))
+
+
+def _rescale_bias(
+    graph: Subgraph,
+    op: Operator,
+    scales: npt.NDArray[np.float32],
+    ratio: npt.NDArray[np.float64],
+    changed: npt.NDArray[np.bool_],
+) -> None:
+    data, bias = op.input(0), op.input(2)
+    if bias is None:
+        return
+    if not bias.is_constant:
+        raise ConversionError(
+            f"{op.label}: bias «{bias.name}» is not a constant, so its filter cannot be requantized; "
+            "leave this layer out of the trainable ones or use head_room=0"
+        )
+    assert data is not None and data.quantization is not None
+    # Another layer's bias keeps the scale of that layer.
+    if sum(o.inputs.count(bias) for o in graph.operators) > 1 or bias in graph.outputs:
+        own = bias.copy()
+        graph.tensors.append(own)
+        op.inputs[2] = own
+        bias = own
+    # Kernels take the bias in units of input scale * filter scale, whatever its own table says.
+    values = np.rint(bias.numpy().astype(np.float64) * ratio.reshape(bias.shape))
+    bias.set_data(np.clip(values, _INT32.min, _INT32.max).astype(np.int32))
+    if bias.quantization is None or not len(bias.quantization.scales):
+        return
+    product = (np.float32(data.quantization.scale) * scales).astype(np.float32)
+    if len(bias.quantization.scales) == len(product):
+        kept = bias.quantization.scales
+        bias.quantization.scales = np.where(changed[: len(product)], product, kept).astype(np.float32)
+    else:
+        bias.quantization.scales = product
+        bias.quantization.zero_points = np.zeros(len(product), np.int64)
+        bias.quantization.axis = 0

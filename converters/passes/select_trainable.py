@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chooses the trainable filters and their blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+
+from ..errors import ConversionError
+from ..model import Model, Operator, Subgraph, Tensor
+from ..settings import InjectSettings
+from .kernels import FILTER_OPERATORS
+from .layer_names import layer_names
+from .plan import Plan, Trainable
+
+
+def select_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
+    """Fills ``plan.trainable`` and ``plan.blocks`` from ``settings.trainable`` and ``settings.blocks``.
+
+    Candidates are the constant int8 filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED. Layers that
+    read the same filter tensor stay tied: the filter is one trainable tensor.
+
+    Raises:
+        ConversionError: a name or pattern fits no layer (the message lists them), a layer is in two blocks,
+            or a filter is read as something else than a filter as well.
+    """
+    if settings.trainable == "none":
+        if settings.blocks:
+            raise ConversionError('blocks were given, but trainable is "none"')
+        return
+    candidates = _candidates(model.subgraphs[0])
+    if not candidates:
+        raise ConversionError(
+            "the model has no layer to train: no CONV_2D, DEPTHWISE_CONV_2D or FULLY_CONNECTED with a "
+            "constant int8 filter"
+        )
+    block_of = _explicit_blocks(candidates, settings)
+    chosen = _choose(candidates, block_of, settings.trainable)
+    for candidate in chosen:
+        _check_readers(candidate, model.subgraphs[0])
+    if len({c.tensor.name for c in chosen}) < len(chosen):
+        names = [c.tensor.name for c in chosen]
+        twice = next(n for n in names if names.count(n) > 1)
+        raise ConversionError(f"two trainable filters are called «{twice}»; give them different names")
+
+    numbers: dict[str, int] = {}
+    for stream, candidate in enumerate(chosen):
+        name = block_of.get(candidate, candidate.layer)
+        candidate.stream = stream
+        candidate.block = numbers.setdefault(name, len(numbers))
+    plan.trainable = chosen
+    plan.blocks = list(numbers)
+
+
+def _candidates(graph: Subgraph) -> list[Trainable]:
+    found: dict[Tensor, list[Operator]] = {}
+    for op in graph.operators:
+        weights = op.input(1)
+        if op.builtin in FILTER_OPERATORS and weights is not None and weights.is_constant:
+            found.setdefault(weights, []).append(op)
+    names = layer_names([operators[0] for operators in found.values()])
+    return [
+        Trainable(tensor, operators, layer)
+        for (tensor, operators), layer in zip(found.items(), names, strict=True)
+    ]
+
+
+def _matches(candidate: Trainable, pattern: str) -> bool:
+    names = [candidate.layer, candidate.tensor.name, *(op.outputs[0].name for op in candidate.operators)]
+    return any(name == pattern or fnmatchcase(name, pattern) for name in names)
+
+
+def _unknown(what: str, pattern: str, names: Iterable[str]) -> ConversionError:
+    return ConversionError(f"{what} «{pattern}» fits no layer; there are: {', '.join(names)}")
+
+
+def _explicit_blocks(candidates: Sequence[Trainable], settings: InjectSettings) -> dict[Trainable, str]:
+    block_of: dict[Trainable, str] = {}
+    for name, patterns in (settings.blocks or {}).items():
+        for pattern in patterns:
+            found = [c for c in candidates if _matches(c, pattern)]
+            if not found:
+                raise _unknown(f"block «{name}»: pattern", pattern, (c.layer for c in candidates))
+            for candidate in found:
+                if block_of.setdefault(candidate, name) != name:
+                    raise ConversionError(
+                        f"layer «{candidate.layer}» is in two blocks, «{block_of[candidate]}» and «{name}»"
+                    )
+    for candidate in candidates:
+        if candidate not in block_of and candidate.layer in (settings.blocks or {}):
+            raise ConversionError(
+                f"block «{candidate.layer}» has the name of a layer that is not in it; call it otherwise"
+            )
+    return block_of
+
+
+def _choose(
+    candidates: list[Trainable], block_of: dict[Trainable, str], wanted: str | Sequence[str]
+) -> list[Trainable]:
+    if wanted == "all":
+        return candidates
+    if isinstance(wanted, str) and wanted.startswith("last:"):
+        count = int(wanted[len("last:") :])
+        if count > len(candidates):
+            raise ConversionError(f"«{wanted}»: the model has only {len(candidates)} layers to train")
+        return candidates[-count:]
+    chosen: set[Trainable] = set()
+    for pattern in (wanted,) if isinstance(wanted, str) else wanted:
+        found = [
+            c
+            for c in candidates
+            if _matches(c, pattern) or (c in block_of and fnmatchcase(block_of[c], pattern))
+        ]
+        if not found:
+            names = [*(c.layer for c in candidates), *dict.fromkeys(block_of.values())]
+            raise _unknown("trainable:", pattern, names)
+        chosen.update(found)
+    return [c for c in candidates if c in chosen]
+
+
+def _check_readers(candidate: Trainable, graph: Subgraph) -> None:
+    tensor, kinds = candidate.tensor, {op.builtin for op in candidate.operators}
+    for op in graph.operators:
+        if tensor in op.inputs and (op not in candidate.operators or op.inputs.count(tensor) > 1):
+            raise ConversionError(
+                f"filter «{tensor.name}» cannot be trained: {op.label} reads it too, as something else"
+            )
+    if tensor in graph.outputs or tensor in graph.inputs:
+        raise ConversionError(
+            f"filter «{tensor.name}» cannot be trained: it is an input or output of the model"
+        )
+    if len(kinds) > 1:
+        raise ConversionError(f"filter «{tensor.name}» cannot be trained: operators of two kinds read it")

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes what the passes decided into the model's metadata."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..constants import METADATA_NAME
+from ..metadata import ZoLoss, ZoMetadata, ZoOriginal, ZoPort, ZoSegment, ZoTrainable
+from ..model import Buffer, Metadata, Model
+from ..settings import InjectSettings
+from .plan import Plan, Port
+
+# TFLM reads an arena offset per tensor number from it; there are other tensors now, and with the old numbers
+# they would overlap.
+_STALE: Final = "OfflineMemoryAllocation"
+
+
+def write_metadata(model: Model, settings: InjectSettings, plan: Plan) -> None:
+    """Adds the entry ``tflm_zo``; other entries are kept, except for a memory plan of the old tensors."""
+    loss = plan.loss
+    metadata = ZoMetadata(
+        head_room=settings.head_room,
+        update_bits=settings.update_bits,
+        max_queries=settings.max_queries,
+        command_words=settings.words,
+        batch=settings.batch,
+        replay=settings.replay,
+        loss=None if loss is None else ZoLoss(loss.kind, loss.elements, loss.scale, loss.zero_point),
+        blocks=tuple(plan.blocks),
+        trainable=tuple(
+            ZoTrainable(
+                name=t.name,
+                operator=t.operators[0].code.name,
+                layer=t.layer,
+                stream=t.stream,
+                block=t.block,
+                segment=t.segment,
+                shape=t.tensor.shape,
+                size=t.tensor.size,
+                channels=t.channels,
+                inner=t.inner,
+                requantized_channels=t.requantized,
+            )
+            for t in plan.trainable
+        ),
+        segments=tuple(
+            ZoSegment(tuple(_port(p) for p in s.inputs), tuple(_port(p) for p in s.outputs))
+            for s in plan.segments
+        ),
+        original=ZoOriginal(tuple(plan.inputs), tuple(plan.outputs)),
+    )
+    entries = [m for m in model.metadata or () if m.name != _STALE]
+    entries.append(Metadata(METADATA_NAME, Buffer(metadata.to_json().encode("utf-8", "surrogateescape"))))
+    model.metadata = entries
+
+
+def _port(port: Port) -> ZoPort:
+    if port.role in ("input", "output"):
+        return ZoPort(port.role, port.name, port.index)
+    return ZoPort(port.role)

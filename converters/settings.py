@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the rewriter is asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import ConversionError
+
+#: Largest number of seeds in one UPDATE, PERTURB or step of a REPLAY (ZO_MAX_QUERIES).
+MAX_QUERIES: Final = 32
+#: Fewest bits of magnitude and sign that head-room may leave a weight: 127 - h >= 15 is 5 bits.
+SMALLEST_LIMIT: Final = 15
+
+LOSS_KINDS: Final = ("auto", "cross_entropy", "binary_cross_entropy", "mse", "none")
+
+# Words of a command, see ops/core/zo_command.h.
+_HEADER_WORDS: Final = 2
+_INSTRUCTION_WORDS: Final = 4
+_ITEM_WORDS: Final = 2
+_PERTURB_TERMS: Final = 2
+
+
+def _strings(value: str | Sequence[str], what: str) -> tuple[str, ...]:
+    items = (value,) if isinstance(value, str) else tuple(value)
+    if any(not isinstance(item, str) or not item for item in items):
+        raise ConversionError(f"{what} takes names, not {value!r}")
+    return items
+
+
+def _integer(value: Any, what: str, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+        raise ConversionError(f"{what} must be an integer from {low} to {high}, not {value!r}")
+
+
+@dataclasses.dataclass(frozen=True)
+class InjectSettings:
+    """How a model is to train. Checked when constructed.
+
+    Attributes:
+        trainable: which filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED become trainable: "all",
+            "last:N" (the last N in execution order), "none", or one or several names or glob patterns that
+            are compared with layer names, filter tensor names, operator output names and block names.
+        blocks: name of a block to name(s) or pattern(s) of its layers. A command addresses one block or all
+            of them. Layers that no block names are blocks of their own; None: every layer is.
+        head_room: largest perturbation of a weight, LSB, 0 to 112. Weights stay within +-(127 - head_room).
+        update_bits: 16 (each weight has a fraction byte, nothing is lost to rounding) or 8 (stochastic
+            rounding, no extra memory).
+        max_queries: seeds in one UPDATE or one step of a replay, 1 to 32.
+        batch: samples per invoke, at least 1. The model's own batch size must be 1 or this.
+        loss: "auto" (from the model's tail), "cross_entropy", "binary_cross_entropy", "mse", or "none" (no
+            loss operator: for looking at segments).
+        loss_output: which output the loss belongs to, by index or tensor name; None: the first one.
+        cuts: names of the tensors between segments, in any order; see ``possible_cuts``.
+        command_words: capacity of ``zo_command`` in int32 words; None: enough for an UPDATE of
+            ``max_queries`` seeds and a PERTURB of two terms. A replay of n steps of Q queries takes
+            6 + 2 n Q words.
+        multipliers: filter tensor name to int32 [channels], Q31 factors 0..2^31-1 of the update step per
+            output channel (e.g. learning rates); None: no such factors. Layers that are missing keep a
+            factor of 1 - 2^-31.
+        replay: whether SEED_REPLAY is part of the model.
+
+    Raises:
+        ConversionError: a value is outside its range.
+    """
+
+    trainable: str | Sequence[str] = "all"
+    blocks: Mapping[str, str | Sequence[str]] | None = None
+    head_room: int = 2
+    update_bits: int = 16
+    max_queries: int = 8
+    batch: int = 1
+    loss: str = "auto"
+    loss_output: int | str | None = None
+    cuts: Sequence[str] = ()
+    command_words: int | None = None
+    multipliers: Mapping[str, npt.NDArray[np.int32]] | None = None
+    replay: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.trainable, str):
+            object.__setattr__(self, "trainable", _strings(self.trainable, "trainable"))
+        if self.trainable == "" or self.trainable == ():
+            raise ConversionError('trainable names no layer; "none" makes a model without trainable layers')
+        if isinstance(self.trainable, str) and self.trainable.startswith("last:"):
+            count = self.trainable[len("last:") :]
+            if not count.isascii() or not count.isdigit() or int(count) < 1:
+                raise ConversionError(f'"last:N" takes a number of layers from 1 on, not {self.trainable!r}')
+        if self.blocks is not None:
+            blocks = {name: _strings(patterns, f"block {name}") for name, patterns in self.blocks.items()}
+            if not blocks or not all(blocks.values()) or any(not n or not isinstance(n, str) for n in blocks):
+                raise ConversionError("blocks take a name and at least one layer each")
+            object.__setattr__(self, "blocks", blocks)
+        _integer(self.head_room, "head_room", 0, 127)
+        if 127 - self.head_room < SMALLEST_LIMIT:
+            raise ConversionError(
+                f"head_room {self.head_room} leaves weights of +-{127 - self.head_room}, fewer than 5 bits; "
+                f"use at most {127 - SMALLEST_LIMIT}"
+            )
+        if self.update_bits not in (8, 16):
+            raise ConversionError(f"update_bits must be 8 or 16, not {self.update_bits!r}")
+        _integer(self.max_queries, "max_queries", 1, MAX_QUERIES)
+        _integer(self.batch, "batch", 1, 2**20)
+        if self.loss not in LOSS_KINDS:
+            raise ConversionError(f"loss must be one of {', '.join(LOSS_KINDS)}, not {self.loss!r}")
+        if self.loss_output is not None and not isinstance(self.loss_output, str):
+            _integer(self.loss_output, "loss_output", 0, 2**16)
+        object.__setattr__(self, "cuts", _strings(self.cuts, "cuts"))
+        if self.command_words is not None:
+            _integer(self.command_words, "command_words", self.smallest_command, 2**24)
+        if self.multipliers is not None:
+            object.__setattr__(self, "multipliers", dict(self.multipliers))
+
+    @property
+    def smallest_command(self) -> int:
+        """Words of a command with an UPDATE of ``max_queries`` seeds and a PERTURB of two terms."""
+        update = _INSTRUCTION_WORDS + _ITEM_WORDS * self.max_queries
+        return _HEADER_WORDS + update + _INSTRUCTION_WORDS + _ITEM_WORDS * _PERTURB_TERMS
+
+    @property
+    def words(self) -> int:
+        """Capacity of ``zo_command``, int32 words."""
+        return self.smallest_command if self.command_words is None else self.command_words
