@@ -1,0 +1,292 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Fixed-point losses against float64. The bound is 1e-3; `pytest -s` prints what was measured."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracle import losses as oracle
+from tflm_zo import native
+from tflm_zo.native import LogitScale, NativeError, Status
+
+BOUND = 1e-3
+UNIT = 2.0**-16
+
+# classes -> vectors: more than a million in all.
+VECTORS = {
+    2: 320_000,
+    3: 200_000,
+    5: 160_000,
+    10: 200_000,
+    12: 80_000,
+    35: 40_000,
+    100: 60_000,
+    257: 30_000,
+    1000: 20_000,
+}
+SCALES = [2.0**-e for e in range(9)] + [0.0041, 0.0173, 0.0627, 0.1, 0.1234, 0.2718, 0.6667, 0.9]
+
+
+def logit_batches():
+    """(logits, labels, scale): every class count with every scale, wide and narrow ranges of logits."""
+    rng = np.random.default_rng(1)
+    for classes, total in VECTORS.items():
+        for part, scale in enumerate(SCALES):
+            count = -(-total // len(SCALES))
+            width = (256, 40, 8)[part % 3]
+            low = rng.integers(-128, 129 - width, (count, 1))
+            logits = (low + rng.integers(0, width, (count, classes))).astype(np.int8)
+            yield logits, rng.integers(0, classes, count).astype(np.int32), scale
+
+
+def test_a_million_random_vectors():
+    worst, vectors, differences = 0.0, 0, 0
+    for logits, labels, scale in logit_batches():
+        fixed = native.cross_entropy(logits, labels, scale)
+        exact = oracle.cross_entropy(logits, labels, scale)
+        assert fixed.min() >= 0
+        worst = max(worst, float(np.abs(fixed * UNIT - exact).max()))
+        vectors += len(labels)
+        # What training uses: the sign of the difference of two losses.
+        difference = np.diff(exact)
+        clear = np.abs(difference) > 2e-3
+        differences += int(clear.sum())
+        assert (np.sign(np.diff(fixed.astype(np.int64)))[clear] == np.sign(difference)[clear]).all()
+    print(f"\ncross-entropy: {vectors} vectors, largest error {worst:.2e}; {differences} differences")
+    assert vectors >= 1_000_000
+    assert worst < BOUND
+
+
+def test_every_two_way_vector():
+    """Two classes depend on one difference: every one, both labels, many scales; and with many ties."""
+    logits = np.stack([np.full(256, 127), 127 - np.arange(256)], axis=1).astype(np.int8)
+    logits = np.concatenate([logits, logits[:, ::-1]])
+    worst = 0.0
+    for scale in np.geomspace(2.0**-8, 1.0, 200):
+        for label in (0, 1):
+            labels = np.full(512, label, np.int32)
+            fixed = native.cross_entropy(logits, labels, float(scale)) * UNIT
+            exact = oracle.cross_entropy(logits, labels, float(scale))
+            worst = max(worst, float(np.abs(fixed - exact).max()))
+    print(f"\ncross-entropy, every pair: largest error {worst:.2e}")
+    assert worst < BOUND
+
+
+def adversarial(classes):
+    rows = [np.full(classes, v) for v in (-128, -1, 0, 127)]  # all equal
+    for hot in (0, classes // 2, classes - 1):
+        for high, low in ((127, -128), (-127, -128), (1, 0)):
+            row = np.full(classes, low)
+            row[hot] = high  # one-hot
+            rows.append(row)
+            row = np.full(classes, high)
+            row[hot] = low  # one-cold
+            rows.append(row)
+    for gap in (1, 2, 100, 255):
+        row = np.full(classes, 127 - gap)
+        row[[0, -1]] = 127  # a tie of two
+        rows.append(row)
+    ramp = np.linspace(-128, 127, classes).round()
+    return np.array([*rows, ramp, ramp[::-1]]).astype(np.int8)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10, 63, 64, 65, 1000, 2000])
+def test_adversarial_vectors(classes):
+    logits = adversarial(classes)
+    worst = 0.0
+    for scale in (2.0**-20, 2.0**-12, *SCALES, 3.7, 16.0, 64.0):
+        for label in {0, 1, classes // 2, classes - 1}:
+            labels = np.full(len(logits), label, np.int32)
+            fixed = native.cross_entropy(logits, labels, scale) * UNIT
+            worst = max(worst, float(np.abs(fixed - oracle.cross_entropy(logits, labels, scale)).max()))
+    print(f"\ncross-entropy, {classes} classes, adversarial: largest error {worst:.2e}")
+    assert worst < BOUND
+
+
+def test_shifting_all_logits_changes_nothing():
+    logits = np.random.default_rng(2).integers(-100, 100, (500, 7)).astype(np.int8)
+    labels = np.arange(500, dtype=np.int32) % 7
+    losses = native.cross_entropy(logits, labels, 0.11)
+    for shift in (-28, 1, 27):
+        assert np.array_equal(native.cross_entropy((logits + shift).astype(np.int8), labels, 0.11), losses)
+
+
+def test_error_vector():
+    worst = worst_sum = 0.0
+    for logits, labels, scale in logit_batches():
+        logits, labels = logits[:2000], labels[:2000].copy()
+        labels[::17] = -1
+        errors = native.cross_entropy_error(logits, labels, scale)
+        exact = oracle.cross_entropy_error(logits, labels, scale)
+        worst = max(worst, float(np.abs(errors * 2.0**-15 - exact).max()))
+        worst_sum = max(
+            worst_sum, float(np.abs(errors.sum(axis=1, dtype=int)).max() * 2.0**-15 / logits.shape[1])
+        )
+        assert (errors[labels < 0] == 0).all()
+    print(f"\nerror vector: largest error {worst:.2e}, of its mean over classes {worst_sum:.2e}")
+    assert worst < 2.0**-14
+
+
+def test_error_vector_saturates():
+    logits = np.array([[127, -128], [-128, 127]], np.int8)
+    errors = native.cross_entropy_error(logits, np.zeros(2, np.int32), 1.0)
+    assert errors.tolist() == [[0, 0], [-32767, 32767]]
+
+
+def test_binary_cross_entropy():
+    rng = np.random.default_rng(3)
+    worst = vectors = 0
+    for scale in SCALES:
+        for outputs in (1, 2, 10):
+            zero_point = int(rng.integers(-128, 128))
+            logits = rng.integers(-128, 128, (2000, outputs)).astype(np.int8)
+            labels = rng.integers(-1, 2, (2000, outputs)).astype(np.int32)
+            fixed = native.binary_cross_entropy(logits, labels, scale, zero_point) * UNIT
+            exact = oracle.binary_cross_entropy(logits, labels, scale, zero_point)
+            worst = max(worst, float((np.abs(fixed - exact) / outputs).max()))
+            vectors += 2000
+    print(f"\nbinary cross-entropy: {vectors} vectors, largest error per output {worst:.2e}")
+    assert worst < BOUND
+
+
+@pytest.mark.parametrize("label", [0, 1])
+@pytest.mark.parametrize("zero_point", [-128, -5, 0, 127])
+def test_binary_cross_entropy_of_every_logit(zero_point, label):
+    logits = np.arange(-128, 128).astype(np.int8)[:, None]
+    labels = np.full((256, 1), label, np.int32)
+    for scale in (*SCALES, 64.0):
+        fixed = native.binary_cross_entropy(logits, labels, scale, zero_point) * UNIT
+        exact = oracle.binary_cross_entropy(logits, labels, scale, zero_point)
+        assert np.abs(fixed - exact).max() < BOUND
+
+
+@given(
+    st.integers(1, 700),
+    st.floats(2.0**-10, 4.0),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([256, 20, 1]),
+)
+def test_mean_squared_error(elements, scale, seed, width):
+    rng = np.random.default_rng(seed)
+    outputs = rng.integers(-128, -128 + width, (4, elements)).astype(np.int8)
+    targets = rng.integers(-128, 128, (4, elements)).astype(np.int8)
+    exact = oracle.mean_squared_error(outputs, targets, scale)
+    fixed = native.mean_squared_error(outputs, targets, scale)
+    saturated = exact >= 32768 - UNIT
+    assert (fixed[saturated] == 2**31 - 1).all()
+    error = np.abs(fixed * UNIT - exact)[~saturated]
+    assert (error <= UNIT + exact[~saturated] * 2.0**-29).all()
+
+
+def test_mean_squared_error_of_the_largest_tensor():
+    outputs = np.full((1, 2**20), 127, np.int8)
+    targets = np.full((1, 2**20), -128, np.int8)
+    for scale in (2.0**-10, 0.37, 0.7):
+        fixed = native.mean_squared_error(outputs, targets, scale)[0] * UNIT
+        assert fixed == pytest.approx((255 * scale) ** 2, rel=1e-6, abs=UNIT)
+    assert native.mean_squared_error(outputs, targets, 1.0)[0] == 2**31 - 1
+    assert native.mean_squared_error(outputs, outputs, 1.0)[0] == 0
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf"), 1e9, 1e-30])
+def test_mean_squared_error_scale(scale):
+    outputs = np.zeros((1, 4), np.int8)
+    if scale == -1.0:
+        assert native.mean_squared_error(outputs, outputs, scale)[0] == 0  # only its square matters
+        return
+    with pytest.raises(ValueError, match="scale: "):
+        native.mean_squared_error(outputs, outputs, scale)
+
+
+def test_unlabelled_samples_have_no_loss():
+    logits = np.random.default_rng(4).integers(-128, 128, (6, 5)).astype(np.int8)
+    labels = np.array([0, -1, 2, -1, 4, -1], np.int32)
+    losses = native.cross_entropy(logits, labels, 0.1)
+    assert (losses[1::2] == 0).all()
+    assert (losses[::2] > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("function", "limit", "element", "bad"),
+    [
+        ("zo_cross_entropy_s8", (), np.int32, [5, -2, 2**31 - 1, -(2**31)]),
+        ("zo_cross_entropy_error_s8", (), np.int16, [5, -2, 2**31 - 1, -(2**31)]),
+        ("zo_binary_cross_entropy_s8", (0,), np.int32, [2, -2, 2**31 - 1, -(2**31)]),
+    ],
+)
+def test_bad_labels_leave_the_output_alone(function, limit, element, bad):
+    """Even when it is the last of many samples that has one."""
+    logits = np.zeros((50, 5), np.int8)
+    binary = function == "zo_binary_cross_entropy_s8"
+    for value in bad:
+        labels = np.zeros((50, 5) if binary else 50, np.int32)
+        labels.reshape(-1)[-1] = value
+        result = np.full((50, 5), 77, element)
+        arguments = (*limit, LogitScale.of(0.1)._c, labels.ctypes.data, result.ctypes.data)
+        status = getattr(native.library(), function)(logits.ctypes.data, 50, 5, *arguments)
+        assert status == Status.LABEL
+        assert (result == 77).all()
+
+
+def test_bad_label_is_an_error_with_a_name():
+    with pytest.raises(NativeError, match="label") as error:
+        native.cross_entropy(np.zeros((2, 3), np.int8), np.array([0, 3], np.int32), 0.1)
+    assert error.value.status is Status.LABEL
+
+
+@pytest.mark.parametrize("raw", [(0, 0), (15, 15), (2**31, 2**30 + 1), (100, 1000)])
+def test_bad_scales(raw):
+    logits, labels, losses = np.zeros((1, 2), np.int8), np.zeros(1, np.int32), np.full(1, 77, np.int32)
+    scale = native._LogitScale(*raw)
+    address = logits.ctypes.data
+    status = native.library().zo_cross_entropy_s8(
+        address, 1, 2, scale, labels.ctypes.data, losses.ctypes.data
+    )
+    assert status == Status.ARGUMENT
+    assert losses[0] == 77
+
+
+def test_null_pointers():
+    scale = LogitScale.of(0.1)._c
+    array = (ctypes.c_int32 * 8)()
+    address = ctypes.addressof(array)
+    for arguments in ((None, 1, 2, scale, address, address), (address, 1, 2, scale, None, address)):
+        assert native.library().zo_cross_entropy_s8(*arguments) == Status.ARGUMENT
+    assert native.library().zo_cross_entropy_s8(address, 0, 2, scale, address, address) == Status.ARGUMENT
+    assert native.library().zo_cross_entropy_s8(address, 1, 1, scale, address, address) == Status.ARGUMENT
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda x, y: native.cross_entropy(x.astype(np.float32), y, 0.1),
+            TypeError,
+            "logits: expected dtype int8",
+        ),
+        (
+            lambda x, y: native.cross_entropy(x, y.astype(np.int64), 0.1),
+            TypeError,
+            "labels: expected dtype int32",
+        ),
+        (lambda x, y: native.cross_entropy(x, y[:2], 0.1), ValueError, "labels: expected 3 elements, got 2"),
+        (lambda x, y: native.cross_entropy(x[0], y, 0.1), ValueError, "logits: expected shape"),
+        (lambda x, y: native.cross_entropy(x[:, :1].copy(), y, 0.1), ValueError, "n >= 2"),
+        (lambda x, y: native.cross_entropy(x, y, 65.0), ValueError, "scale: expected 2.-20 to 64, got 65.0"),
+        (lambda x, y: native.cross_entropy(x, y, float("nan")), ValueError, "scale: expected"),
+        (
+            lambda x, y: native.binary_cross_entropy(x, y, 0.1),
+            ValueError,
+            "labels: expected 12 elements, got 3",
+        ),
+        (lambda x, y: native.mean_squared_error(x, x[:2], 0.1), ValueError, "targets: expected shape"),
+    ],
+)
+def test_arguments(call, error, message):
+    with pytest.raises(error, match=message):
+        call(np.zeros((3, 4), np.int8), np.zeros(3, np.int32))
