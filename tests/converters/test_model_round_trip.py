@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The editable model: what is read is written again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flatbuffers
+import numpy as np
+import pytest
+from ai_edge_litert import schema_py_generated as schema
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models import MODELS, GraphBuilder, lenet5, small_cnn
+from models.running import random_inputs, run
+
+from tflm_zo.converters import ConversionError, Model, load_model
+from tflm_zo.converters.model import Buffer, Metadata
+
+NAMES = st.sampled_from(sorted(MODELS))
+
+
+def generated(data: bytes) -> Any:
+    """The file through the generated code, apart from the reader under test."""
+    return schema.ModelT.InitFromPackedBuf(data, 0)
+
+
+def plain(value: Any) -> Any:
+    """A generated object as comparable dictionaries and lists."""
+    if isinstance(value, np.ndarray):
+        return (str(value.dtype), value.tolist())
+    if isinstance(value, list):
+        return [plain(v) for v in value]
+    if hasattr(value, "__dict__"):
+        return {k: plain(v) for k, v in vars(value).items()}
+    return value
+
+
+def test_round_trip_keeps_every_field(built: bytes) -> None:
+    written = load_model(built).to_bytes()
+    assert plain(generated(written)) == plain(generated(built))
+
+
+def test_round_trip_keeps_every_field_of_real_models(real_model: bytes) -> None:
+    written = load_model(real_model).to_bytes()
+    assert plain(generated(written)) == plain(generated(real_model))
+    inputs = random_inputs(real_model)
+    for a, b in zip(run(real_model, inputs), run(written, inputs), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@settings(max_examples=20, deadline=None)
+@given(name=NAMES, seed=st.integers(0, 2**32 - 1))
+def test_round_trip_runs_identically(name: str, seed: int) -> None:
+    data = MODELS[name](seed=seed)  # type: ignore[call-arg]
+    model = load_model(data)
+    written = model.to_bytes()
+    again = load_model(written)
+    for graph, other in zip(model.subgraphs, again.subgraphs, strict=True):
+        for a, b in zip(graph.tensors, other.tensors, strict=True):
+            assert (a.name, a.shape, a.type, a.buffer.data) == (b.name, b.shape, b.type, b.buffer.data)
+    inputs = random_inputs(data, seed)
+    for a, b in zip(run(data, inputs), run(written, inputs), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_writing_is_deterministic(built: bytes) -> None:
+    assert load_model(built).to_bytes() == load_model(built).to_bytes()
+    model = load_model(built)
+    assert model.to_bytes() == model.copy().to_bytes() == model.to_bytes()
+
+
+def test_buffers_are_aligned(built: bytes) -> None:
+    model = load_model(built)
+    model.metadata = [*(model.metadata or []), Metadata("odd", Buffer(b"x" * 13))]
+    data = model.to_bytes()
+    root = schema.Model.GetRootAs(data, 0)
+    for i in range(root.BuffersLength()):
+        buffer = root.Buffers(i)
+        if not buffer.DataIsNone():
+            offset = buffer._tab.Offset(4)
+            assert buffer._tab.Vector(offset) % 16 == 0, i
+
+
+def test_unknown_metadata_and_unused_buffers_are_kept() -> None:
+    g = GraphBuilder()
+    g.buffer(b"nobody asks for this")
+    x = g.dense(g.input("x", [1, 4]), "fc", 3)
+    model = load_model(g.build([x], metadata={"someone's": b"\x00\xff\x01", "other": b"z"}))
+    again = load_model(model.to_bytes())
+    assert [(m.name, m.buffer.data) for m in again.metadata or ()] == [
+        ("someone's", b"\x00\xff\x01"),
+        ("other", b"z"),
+    ]
+    assert b"nobody asks for this" in [b.data for b in again.buffers]
+
+
+def test_operator_codes_beyond_127_and_duplicates() -> None:
+    raw = generated(small_cnn())
+    for code in raw.operatorCodes:
+        code.builtinCode = 0  # as old files have them: only the deprecated field
+    raw.operatorCodes.append(raw.operatorCodes[0])
+    raw.operatorCodes[-1].version = raw.operatorCodes[0].version
+    raw.subgraphs[0].operators[0].opcodeIndex = len(raw.operatorCodes) - 1
+    new = schema.OperatorCodeT()
+    new.builtinCode, new.deprecatedBuiltinCode = schema.BuiltinOperator.BROADCAST_TO, 127
+    raw.operatorCodes.append(new)
+    codes = generated(load_model(pack(raw)).to_bytes()).operatorCodes
+    pairs = [(c.builtinCode, c.deprecatedBuiltinCode) for c in codes]
+    assert len(pairs) == len(set(pairs))
+    assert (schema.BuiltinOperator.BROADCAST_TO, 127) in pairs
+    assert all(old == min(127, builtin) for builtin, old in pairs)
+
+
+def pack(raw: Any) -> bytes:
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(raw.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
+def test_fields_that_are_not_modelled_are_kept() -> None:
+    raw = generated(small_cnn())
+    graph = raw.subgraphs[0]
+    graph.debugMetadataIndex = 7
+    graph.tensors[0].shapeSignature = np.array([-1, 8, 8, 1], np.int32)
+    variant = schema.VariantSubTypeT()
+    variant.shape, variant.type, variant.hasRank = np.array([2], np.int32), schema.TensorType.INT8, True
+    graph.tensors[0].variantTensors = [variant]
+    graph.operators[0].mutatingVariableInputs = np.array([False, True, False])
+    graph.operators[0].intermediates = np.array([0, -1], np.int32)
+    graph.operators[0].builtinOptions2Type = schema.BuiltinOptions2.DilateOptions
+    graph.operators[0].builtinOptions2 = schema.DilateOptionsT()
+    graph.tensors[1].quantization.min = np.array([-1.5], np.float32)
+    graph.tensors[1].quantization.max = np.array([1.5], np.float32)
+    raw.metadataBuffer = np.array([2, 1], np.int32)
+    data = pack(raw)
+    assert plain(generated(load_model(data).to_bytes())) == plain(generated(data))
+
+
+def test_names_that_are_no_utf8_are_kept() -> None:
+    raw = generated(small_cnn())
+    raw.subgraphs[0].tensors[0].name = b"caf\xe9"
+    data = load_model(pack(raw)).to_bytes()
+    assert generated(data).subgraphs[0].tensors[0].name == b"caf\xe9"
+
+
+def test_set_data_leaves_other_users_of_a_buffer_alone() -> None:
+    model = load_model(small_cnn())
+    tensor = next(t for t in model.subgraphs[0].tensors if t.name == "conv/filter")
+    other = tensor.copy()
+    assert other.buffer is tensor.buffer
+    before = tensor.buffer.data
+    tensor.set_data(np.zeros_like(tensor.numpy()))
+    assert other.buffer.data == before
+    assert not tensor.numpy().any()
+    with pytest.raises(ConversionError, match="conv/filter"):
+        tensor.set_data(np.zeros((1, 2), np.int8))
+
+
+def test_save_refuses_to_replace_and_leaves_nothing_half_written(tmp_path: Any) -> None:
+    model = load_model(lenet5())
+    path = tmp_path / "model.tflite"
+    assert model.save(path) == path
+    with pytest.raises(FileExistsError, match=r"model\.tflite exists"):
+        model.save(path)
+    small = load_model(small_cnn())
+    small.save(str(path), force=True)
+    assert path.read_bytes() == small.to_bytes()
+    broken = Model(buffers=[Buffer(b"not empty")])
+    with pytest.raises(ConversionError, match="buffer 0"):
+        broken.save(path, force=True)
+    assert path.read_bytes() == small.to_bytes()
+    assert [p.name for p in tmp_path.iterdir()] == ["model.tflite"]
+
+
+def test_load_from_path(tmp_path: Any) -> None:
+    path = tmp_path / "m.tflite"
+    path.write_bytes(small_cnn())
+    assert load_model(path).to_bytes() == load_model(str(path)).to_bytes()
+    with pytest.raises(FileNotFoundError):
+        load_model(tmp_path / "absent.tflite")

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Damaged and unsupported files: one clear exception, whatever the damage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import flatbuffers
+import numpy as np
+import pytest
+from ai_edge_litert import schema_py_generated as schema
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from models import MODELS, residual, small_cnn, two_inputs
+
+from tflm_zo.converters import ConversionError, extract_segment, inject, load_model, possible_cuts, set_batch
+
+SMALL = [small_cnn(), MODELS["float_edges"](), two_inputs()]
+
+
+def edited(change: Callable[[Any], None], data: bytes = SMALL[0]) -> bytes:
+    raw = schema.ModelT.InitFromPackedBuf(data, 0)
+    change(raw)
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(raw.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
+def use(data: bytes) -> None:
+    """Everything that can be done with a model; whatever fails must fail as ConversionError."""
+    try:
+        model = load_model(data)
+    except ConversionError as e:
+        assert "\n" not in str(e)
+        return
+    load_model(model.to_bytes())
+    for function in (
+        inject,
+        lambda m: inject(m, batch=2, trainable="last:1", loss="mse"),
+        lambda m: set_batch(m, 3),
+        lambda m: inject(m, cuts=possible_cuts(m)[:2], loss="none"),
+        lambda m: extract_segment(m, 0),
+    ):
+        try:
+            function(model).to_bytes()
+        except ConversionError as e:
+            assert "\n" not in str(e)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "too short"),
+        (b"\x1c\0\0\0TFL2" + bytes(64), "not a .tflite model"),
+        (b"PK\3\4" + bytes(100), "not a .tflite model"),
+        (b"\xff\xff\xff\x7fTFL3" + bytes(64), "offset"),
+        (b"\x08\0\0\0TFL3" + bytes(64), "malformed|version"),
+    ],
+)
+def test_not_a_model(data: bytes, message: str) -> None:
+    with pytest.raises(ConversionError, match=message):
+        load_model(data)
+
+
+def test_schema_version() -> None:
+    def change(raw: Any) -> None:
+        raw.version = 4
+
+    with pytest.raises(ConversionError, match="schema version 4"):
+        load_model(edited(change))
+
+
+def test_external_data() -> None:
+    def buffer(raw: Any) -> None:
+        raw.buffers[2].offset, raw.buffers[2].size = 4096, 16
+
+    def options(raw: Any) -> None:
+        raw.subgraphs[0].operators[0].largeCustomOptionsOffset = 100
+
+    changes = [buffer, options]
+    if hasattr(schema.TensorT(), "externalBuffer"):
+
+        def tensor(raw: Any) -> None:
+            raw.subgraphs[0].tensors[0].externalBuffer = 1
+
+        changes.append(tensor)
+    for change in changes:
+        with pytest.raises(ConversionError, match="outside the flatbuffer"):
+            load_model(edited(change))
+
+
+def test_inconsistent_indices_and_sizes() -> None:
+    def tensor(raw: Any) -> None:
+        raw.subgraphs[0].operators[0].inputs = np.array([99, 1, 2], np.int32)
+
+    def code(raw: Any) -> None:
+        raw.subgraphs[0].operators[0].opcodeIndex = 99
+
+    def buffer(raw: Any) -> None:
+        raw.subgraphs[0].tensors[0].buffer = 99
+
+    def size(raw: Any) -> None:
+        raw.subgraphs[0].tensors[1].shape = np.array([4, 3, 3, 2], np.int32)
+
+    def negative(raw: Any) -> None:
+        raw.subgraphs[0].tensors[0].shape = np.array([1, -8, 8, 1], np.int32)
+
+    def zero(raw: Any) -> None:
+        raw.buffers[0].data = np.ones(4, np.uint8)
+
+    for change, message in [
+        (tensor, "no tensor 99"),
+        (code, "no operator code 99"),
+        (buffer, "no buffer 99"),
+        (size, "conv/filter"),
+        (negative, "image"),
+        (zero, "buffer 0"),
+    ]:
+        with pytest.raises(ConversionError, match=message):
+            load_model(edited(change))
+
+
+def add_field(data: bytes, find: Callable[[Any], Any], slots: int) -> bytes:
+    """Gives a table of the file a vtable with a field beyond those of the schema, as a newer one would."""
+    root = schema.Model.GetRootAs(data, 0)
+    table = find(root)._tab
+    position = table.Pos
+    vtable = position - int.from_bytes(data[position : position + 4], "little", signed=True)
+    length = int.from_bytes(data[vtable : vtable + 2], "little")
+    old = [data[vtable + i : vtable + i + 2] for i in range(4, length, 2)]
+    entries = old + [b"\0\0"] * (slots - len(old)) + [b"\x04\0"]
+    new = (4 + 2 * len(entries)).to_bytes(2, "little") + data[vtable + 2 : vtable + 4] + b"".join(entries)
+    # The new vtable goes to the end of the file; offsets to vtables are signed.
+    end = len(data) + len(data) % 2
+    result = bytearray(data) + bytearray(end - len(data)) + new
+    result[position : position + 4] = (position - end).to_bytes(4, "little", signed=True)
+    return bytes(result)
+
+
+@pytest.mark.parametrize(
+    ("name", "find", "slots"),
+    [
+        ("Model", lambda m: m, 10),
+        ("SubGraph", lambda m: m.Subgraphs(0), 6),
+        ("Tensor", lambda m: m.Subgraphs(0).Tensors(0), 11),
+        ("Operator", lambda m: m.Subgraphs(0).Operators(0), 14),
+        ("Buffer", lambda m: m.Buffers(1), 3),
+        ("QuantizationParameters", lambda m: m.Subgraphs(0).Tensors(0).Quantization(), 7),
+        ("OperatorCode", lambda m: m.OperatorCodes(0), 4),
+    ],
+)
+def test_newer_schema(name: str, find: Callable[[Any], Any], slots: int) -> None:
+    with pytest.raises(ConversionError, match=f"newer schema: {name} has a field"):
+        load_model(add_field(SMALL[0], find, slots))
+
+
+def test_every_truncation() -> None:
+    data = SMALL[0]
+    for length in [*range(0, 64), *range(64, len(data), 7)]:
+        use(data[:length])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    model=st.sampled_from(SMALL),
+    flips=st.lists(st.tuples(st.integers(0, 2**20), st.integers(1, 255)), min_size=1, max_size=4),
+)
+@example(model=SMALL[0], flips=[(4, 1)])
+def test_byte_flips(model: bytes, flips: list[tuple[int, int]]) -> None:
+    data = bytearray(model)
+    for position, mask in flips:
+        data[position % len(data)] ^= mask
+    use(bytes(data))
+
+
+@settings(max_examples=150, deadline=None)
+@given(position=st.integers(0, 2**20), value=st.sampled_from([0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF]))
+def test_damaged_words(position: int, value: int) -> None:
+    data = bytearray(residual())
+    at = position % (len(data) - 4) & ~3
+    data[at : at + 4] = value.to_bytes(4, "little")
+    use(bytes(data))
