@@ -68,7 +68,7 @@ endif
 
 # The C core's own tests, without Python, under the address and undefined-behaviour sanitizers.
 test-c:
-	cmake -S . -B build/c-tests -DCMAKE_BUILD_TYPE=Debug -DZO_BUILD_TESTS=ON -DZO_WERROR=ON \
+	cmake -S . -B build/c-tests -DCMAKE_BUILD_TYPE=RelWithDebInfo -DZO_BUILD_TESTS=ON -DZO_WERROR=ON \
 	  -DZO_SANITIZE=address,undefined
 	cmake --build build/c-tests --parallel $(JOBS)
 	cd build/c-tests && ctest --output-on-failure

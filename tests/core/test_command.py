@@ -286,7 +286,7 @@ def test_execution(calls, size, block, wide):
                 )
                 expected_saturated += clipped
 
-    saturated, last = ctypes.c_uint32(0), initial.ctypes.data
+    saturated = ctypes.c_uint32(0)
     for opcode in (RESTORE, REPLAY, UPDATE, PERTURB):
         status = native.library().zo_command_execute(
             words.ctypes.data,

@@ -1,0 +1,950 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests of the C core without any runtime, to be run under the address and undefined-behaviour
+ * sanitizers: every function, edge sizes, weights at odd addresses, nodes over fake tensors, damaged
+ * commands and options. Every buffer is allocated at its exact size, so that a read or write past its
+ * end is seen. What the results should be is tested from Python (tests/core) against an oracle; here
+ * functions are checked against each other.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "zo_checksum.h"
+#include "zo_command.h"
+#include "zo_loss.h"
+#include "zo_node.h"
+#include "zo_perturb.h"
+#include "zo_stream.h"
+#include "zo_update.h"
+
+static unsigned long checks;
+
+#define CHECK(condition)                                                       \
+  do {                                                                         \
+    ++checks;                                                                  \
+    if (!(condition)) {                                                        \
+      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);  \
+      exit(1);                                                                 \
+    }                                                                          \
+  } while (0)
+
+/* --- random numbers and buffers ------------------------------------------ */
+
+static uint64_t random_state = UINT64_C(0x9E3779B97F4A7C15);
+
+static uint32_t random_u32(void) { /* splitmix64 */
+  uint64_t z = (random_state += UINT64_C(0x9E3779B97F4A7C15));
+  z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+  z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
+  return (uint32_t)(z >> 32);
+}
+
+static uint32_t random_below(uint32_t bound) { return random_u32() % bound; }
+
+static int32_t random_between(int32_t low, int32_t high) {
+  return (int32_t)((uint32_t)low + random_below((uint32_t)high - (uint32_t)low + 1u));
+}
+
+static void *allocate(size_t bytes) {
+  void *memory = malloc(bytes);
+  if (memory == NULL) abort();
+  return memory;
+}
+
+/* int8 values that end where their memory ends and start `shift` bytes after its start. */
+typedef struct block {
+  char *memory;
+  int8_t *at;
+  uint32_t size;
+} block;
+
+static block make_block(uint32_t size, uint32_t shift, int32_t limit) {
+  block b;
+  b.memory = (char *)allocate(size + shift);
+  b.at = (int8_t *)(b.memory + shift);
+  b.size = size;
+  for (uint32_t i = 0; i < size; ++i) b.at[i] = (int8_t)random_between(-limit, limit);
+  return b;
+}
+
+static block copy_block(const block *from, uint32_t shift) {
+  block b = make_block(from->size, shift, 0);
+  memcpy(b.at, from->at, from->size);
+  return b;
+}
+
+static int same(const block *a, const block *b) { return memcmp(a->at, b->at, a->size) == 0; }
+
+static zo_tensor tensor_of(const block *weights, const block *fraction, uint32_t stream) {
+  zo_tensor tensor;
+  memset(&tensor, 0, sizeof tensor);
+  tensor.weights = weights->at;
+  tensor.fraction = fraction != NULL ? fraction->at : NULL;
+  tensor.size = weights->size;
+  tensor.channels = 1;
+  tensor.inner = 1;
+  tensor.stream = stream;
+  tensor.limit = 120;
+  return tensor;
+}
+
+static const uint32_t sizes[] = {1,   2,   3,   4,   31,   32,   33,   63,   64,  65,
+                                 127, 999, 1023, 1024, 1025, 1056, 2047, 2048, 3000};
+#define SIZES (sizeof sizes / sizeof sizes[0])
+
+static const zo_distribution distributions[] = {
+    {ZO_RADEMACHER, 0, 1},     {ZO_RADEMACHER, 0, 127},     {ZO_SPARSE_UNIFORM, 0, 1},
+    {ZO_SPARSE_UNIFORM, 255, 7}, {ZO_SPARSE_UNIFORM, 100, 127}, {ZO_GAUSSIAN, 0, 1},
+    {ZO_GAUSSIAN, 0, 300},     {ZO_GAUSSIAN, 0, 65535},
+};
+#define DISTRIBUTIONS (sizeof distributions / sizeof distributions[0])
+
+static const zo_distribution bad_distributions[] = {
+    {ZO_RADEMACHER, 0, 0},       {ZO_RADEMACHER, 0, 128},       {ZO_RADEMACHER, 1, 1},
+    {ZO_SPARSE_UNIFORM, 0, 0}, {ZO_SPARSE_UNIFORM, 0, 128}, {ZO_GAUSSIAN, 0, 0},
+    {ZO_GAUSSIAN, 1, 1},       {3, 0, 1},                   {255, 255, 65535},
+};
+#define BAD_DISTRIBUTIONS (sizeof bad_distributions / sizeof bad_distributions[0])
+
+/* --- stream and perturbation ---------------------------------------------- */
+
+static void test_stream(void) {
+  for (int status = -3; status < 20; ++status) {
+    CHECK(zo_status_text((zo_status)status) != NULL);
+    CHECK(strlen(zo_status_text((zo_status)status)) > 0);
+  }
+  CHECK(zo_query_seed(1, 2, 3) == zo_query_seed(1, 2, 3));
+  CHECK(zo_query_seed(1, 2, 3) != zo_query_seed(1, 3, 3));
+  CHECK(zo_stream_next(1) == UINT32_C(270369)); /* 1 ^ 1<<13, ^ >>17, ^ <<5 */
+  for (uint32_t i = 1; i < 128; ++i) {
+    CHECK(zo_gaussian_quantiles[i] >= zo_gaussian_quantiles[i - 1]);
+  }
+  /* The one key that mixes to zero. */
+  CHECK(zo_stream_state(zo_fmix(UINT32_C(0x6A09E667)), 0) == UINT32_C(0x6C8E9CF5));
+
+  for (size_t d = 0; d < DISTRIBUTIONS; ++d) {
+    const zo_distribution distribution = distributions[d];
+    CHECK(zo_distribution_check(distribution) == ZO_OK);
+    CHECK(zo_distribution_reach(distribution) >= 0);
+    for (size_t s = 0; s < SIZES; ++s) {
+      block z = make_block(sizes[s], 3, 0), later = make_block(sizes[s], 1, 0);
+      CHECK(zo_direction(distribution, 5, 6, 0, sizes[s], z.at) == ZO_OK);
+      for (uint32_t i = 0; i < z.size; ++i) {
+        CHECK(abs(z.at[i]) <= zo_distribution_z_max(distribution));
+      }
+      CHECK(zo_direction(distribution, 5, 6, UINT32_C(0xFFFFFC00), 7 < sizes[s] ? 7 : 1, later.at) ==
+            ZO_OK);
+      free(z.memory);
+      free(later.memory);
+    }
+  }
+  int8_t one;
+  CHECK(zo_direction(distributions[0], 1, 1, 1, 1, &one) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_direction(distributions[0], 1, 1, 0, 1, NULL) == ZO_ERROR_ARGUMENT);
+  for (size_t d = 0; d < BAD_DISTRIBUTIONS; ++d) {
+    CHECK(zo_distribution_check(bad_distributions[d]) == ZO_ERROR_DISTRIBUTION);
+    CHECK(zo_direction(bad_distributions[d], 1, 1, 0, 1, &one) == ZO_ERROR_DISTRIBUTION);
+  }
+}
+
+static void test_perturb(void) {
+  for (size_t s = 0; s < SIZES; ++s) {
+    for (size_t d = 0; d < DISTRIBUTIONS; ++d) {
+      for (uint32_t shift = 0; shift < 4; ++shift) {
+        block weights = make_block(sizes[s], shift, 127), before = copy_block(&weights, 0);
+        block aligned = copy_block(&weights, 0);
+        const zo_tensor tensor = tensor_of(&weights, NULL, random_u32());
+        zo_tensor other = tensor;
+        other.weights = aligned.at;
+
+        zo_perturb_term terms[ZO_MAX_QUERIES];
+        for (uint32_t t = 0; t < ZO_MAX_QUERIES; ++t) {
+          terms[t].seed = random_u32();
+          terms[t].k = t % 3 == 0 ? 1 : (t % 3 == 1 ? -1 : -2);
+        }
+        CHECK(zo_perturb_s8(&tensor, distributions[d], terms, ZO_MAX_QUERIES) == ZO_OK);
+        for (uint32_t t = ZO_MAX_QUERIES; t-- > 0;) {
+          CHECK(zo_perturb_s8(&other, distributions[d], terms + t, 1) == ZO_OK);
+        }
+        CHECK(same(&weights, &aligned)); /* address and order do not matter */
+
+        memcpy(weights.at, before.at, weights.size);
+        zo_perturb_term walk[3] = {{terms[0].seed, 1}, {terms[0].seed, -2}, {terms[0].seed, 1}};
+        for (int t = 0; t < 3; ++t) {
+          CHECK(zo_perturb_s8(&tensor, distributions[d], walk + t, 1) == ZO_OK);
+        }
+        CHECK(same(&weights, &before));
+        CHECK(zo_perturb_s8(&tensor, distributions[d], walk, 3) == ZO_OK);
+        CHECK(same(&weights, &before));
+        free(weights.memory);
+        free(before.memory);
+        free(aligned.memory);
+      }
+    }
+  }
+
+  block weights = make_block(50, 1, 127), before = copy_block(&weights, 0);
+  const zo_tensor tensor = tensor_of(&weights, NULL, 0);
+  zo_tensor broken = tensor;
+  zo_perturb_term term = {1, 1}, many[ZO_MAX_QUERIES + 1];
+  for (uint32_t t = 0; t <= ZO_MAX_QUERIES; ++t) many[t] = term;
+  CHECK(zo_perturb_s8(NULL, distributions[0], &term, 1) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_perturb_s8(&tensor, distributions[0], NULL, 1) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_perturb_s8(&tensor, distributions[0], &term, 0) == ZO_ERROR_ARGUMENT);
+  broken.size = 0;
+  CHECK(zo_perturb_s8(&broken, distributions[0], &term, 1) == ZO_ERROR_ARGUMENT);
+  broken = tensor;
+  broken.weights = NULL;
+  CHECK(zo_perturb_s8(&broken, distributions[0], &term, 1) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_perturb_s8(&tensor, distributions[0], many, ZO_MAX_QUERIES + 1) == ZO_ERROR_QUERIES);
+  for (int32_t k = -5; k < 6; ++k) {
+    many[7].k = k;
+    const int allowed = k == 1 || k == -1 || k == -2;
+    if (!allowed) {
+      CHECK(zo_perturb_s8(&tensor, distributions[0], many, 8) == ZO_ERROR_FACTOR);
+    }
+  }
+  for (size_t d = 0; d < BAD_DISTRIBUTIONS; ++d) {
+    CHECK(zo_perturb_s8(&tensor, bad_distributions[d], &term, 1) == ZO_ERROR_DISTRIBUTION);
+  }
+  CHECK(same(&weights, &before));
+  free(weights.memory);
+  free(before.memory);
+}
+
+static void test_a_million_restores(void) {
+  block weights = make_block(41, 1, 127), before = copy_block(&weights, 0);
+  zo_tensor tensor = tensor_of(&weights, NULL, 0);
+  for (uint32_t i = 0; i < 1000000; ++i) {
+    const zo_distribution distribution = distributions[i % DISTRIBUTIONS];
+    const uint32_t seed = random_u32();
+    tensor.stream = random_u32();
+    zo_perturb_term terms[3] = {{seed, 1}, {seed, -2}, {seed, 1}};
+    (void)zo_perturb_s8(&tensor, distribution, terms, 1);
+    (void)zo_perturb_s8(&tensor, distribution, terms + 1, 2);
+    CHECK(same(&weights, &before));
+  }
+  free(weights.memory);
+  free(before.memory);
+}
+
+/* --- update and replay ----------------------------------------------------- */
+
+static void random_queries(zo_query *queries, uint32_t count, int32_t largest) {
+  for (uint32_t q = 0; q < count; ++q) {
+    queries[q].seed = random_u32();
+    queries[q].coefficient = random_between(-largest, largest);
+  }
+}
+
+static void update_once(uint32_t size, zo_distribution distribution, uint32_t mode, uint32_t shift) {
+  const int wide = (mode & 1u) != 0, scaled = (mode & 2u) != 0;
+  block weights = make_block(size, shift, 118), fraction = make_block(size, 3 - shift, 100);
+  zo_tensor tensor = tensor_of(&weights, wide ? &fraction : NULL, random_below(65536));
+  int32_t *multiplier = NULL;
+  if (scaled) {
+    tensor.channels = 1 + random_below(size < 9 ? size : 9);
+    tensor.inner = mode & 4u ? 1 : 1 + random_below(30);
+    multiplier = (int32_t *)allocate(sizeof(int32_t) * tensor.channels);
+    for (uint32_t c = 0; c < tensor.channels; ++c) {
+      multiplier[c] = (int32_t)(random_u32() >> 1);
+    }
+    tensor.multiplier = multiplier;
+  }
+  block weights_2 = copy_block(&weights, 0), fraction_2 = copy_block(&fraction, 1);
+  zo_tensor tensor_2 = tensor;
+  tensor_2.weights = weights_2.at;
+  if (wide) tensor_2.fraction = fraction_2.at;
+
+  /* A replay is its updates one by one. */
+  enum { kSteps = 7 };
+  const uint32_t count = 1 + random_below(ZO_MAX_QUERIES);
+  const int32_t z_max = zo_distribution_z_max(distribution);
+  zo_query *queries = (zo_query *)allocate(sizeof(zo_query) * count * kSteps);
+  random_queries(queries, count * kSteps, (INT32_C(1) << 30) / z_max / (int32_t)count);
+  if (mode & 8u) random_queries(queries, count * kSteps, 20000);
+  uint32_t saturated = 5, saturated_2 = 5;
+  CHECK(zo_replay_s8(&tensor, distribution, queries, count, kSteps, &saturated) == ZO_OK);
+  for (uint32_t t = 0; t < kSteps; ++t) {
+    CHECK(zo_update_s8(&tensor_2, distribution, 0, queries + t * count, count, &saturated_2) ==
+          ZO_OK);
+  }
+  CHECK(same(&weights, &weights_2));
+  CHECK(!wide || same(&fraction, &fraction_2));
+  CHECK(saturated == saturated_2);
+  for (uint32_t i = 0; i < size; ++i) CHECK(abs(weights.at[i]) <= tensor.limit);
+
+  /* restore_k is a perturbation, then the step. */
+  const zo_perturb_term undo = {queries[count - 1].seed, -1};
+  CHECK(zo_update_s8(&tensor, distribution, -1, queries, count, NULL) == ZO_OK);
+  CHECK(zo_perturb_s8(&tensor_2, distribution, &undo, 1) == ZO_OK);
+  CHECK(zo_update_s8(&tensor_2, distribution, 0, queries, count, NULL) == ZO_OK);
+  CHECK(same(&weights, &weights_2));
+  CHECK(!wide || same(&fraction, &fraction_2));
+  CHECK(zo_checksum(&tensor) == zo_checksum(&tensor_2));
+  weights.at[size - 1] ^= 1;
+  CHECK(zo_checksum(&tensor) != zo_checksum(&tensor_2));
+
+  free(queries);
+  free(multiplier);
+  free(weights.memory);
+  free(fraction.memory);
+  free(weights_2.memory);
+  free(fraction_2.memory);
+}
+
+static void test_update(void) {
+  for (size_t s = 0; s < SIZES; ++s) {
+    for (size_t d = 0; d < DISTRIBUTIONS; ++d) {
+      for (uint32_t mode = 0; mode < 16; ++mode) {
+        update_once(sizes[s], distributions[d], mode, (mode + (uint32_t)s) % 4);
+      }
+    }
+  }
+}
+
+static void test_update_errors(void) {
+  block weights = make_block(70, 1, 100), fraction = make_block(70, 2, 100);
+  block before = copy_block(&weights, 0), fraction_before = copy_block(&fraction, 0);
+  const zo_tensor tensor = tensor_of(&weights, &fraction, 0);
+  zo_query queries[2 * (ZO_MAX_QUERIES + 1)];
+  random_queries(queries, 2 * (ZO_MAX_QUERIES + 1), 1000);
+  const zo_distribution d = distributions[0];
+  uint32_t saturated = 9;
+
+  zo_tensor bad[7];
+  for (int i = 0; i < 7; ++i) bad[i] = tensor;
+  int32_t multiplier = 1;
+  bad[0].weights = NULL;
+  bad[1].size = 0;
+  bad[2].limit = 0;
+  bad[3].limit = 128;
+  bad[4].multiplier = &multiplier;
+  bad[4].channels = 0;
+  bad[5].multiplier = &multiplier;
+  bad[5].inner = 0;
+  bad[6].limit = INT32_MIN;
+  for (int i = 0; i < 7; ++i) {
+    CHECK(zo_update_s8(&bad[i], d, 0, queries, 1, &saturated) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_replay_s8(&bad[i], d, queries, 1, 1, &saturated) == ZO_ERROR_ARGUMENT);
+  }
+  CHECK(zo_update_s8(NULL, d, 0, queries, 1, &saturated) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_update_s8(&tensor, d, 0, NULL, 1, &saturated) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_update_s8(&tensor, d, 0, queries, 0, &saturated) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_update_s8(&tensor, d, 2, queries, 1, &saturated) == ZO_ERROR_FACTOR);
+  CHECK(zo_update_s8(&tensor, d, INT32_MIN, queries, 1, &saturated) == ZO_ERROR_FACTOR);
+  CHECK(zo_update_s8(&tensor, d, 0, queries, ZO_MAX_QUERIES + 1, &saturated) == ZO_ERROR_QUERIES);
+  CHECK(zo_replay_s8(NULL, d, queries, 1, 1, &saturated) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_replay_s8(&tensor, d, NULL, 1, 1, &saturated) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_replay_s8(&tensor, d, queries, 0, 1, &saturated) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_replay_s8(&tensor, d, queries, 1, 0, &saturated) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_replay_s8(&tensor, d, queries, ZO_MAX_QUERIES + 1, 2, &saturated) == ZO_ERROR_QUERIES);
+  for (size_t i = 0; i < BAD_DISTRIBUTIONS; ++i) {
+    CHECK(zo_update_s8(&tensor, bad_distributions[i], 0, queries, 1, &saturated) ==
+          ZO_ERROR_DISTRIBUTION);
+  }
+  queries[5].coefficient = INT32_MIN;
+  CHECK(zo_update_s8(&tensor, d, 0, queries, 6, &saturated) == ZO_ERROR_COEFFICIENT);
+  CHECK(zo_replay_s8(&tensor, d, queries, 2, 3, &saturated) == ZO_ERROR_COEFFICIENT);
+  CHECK(saturated == 9 && same(&weights, &before) && same(&fraction, &fraction_before));
+  free(weights.memory);
+  free(fraction.memory);
+  free(before.memory);
+  free(fraction_before.memory);
+}
+
+/* --- losses ------------------------------------------------------------------ */
+
+static zo_logit_scale scale_of(double scale) {
+  zo_logit_scale result;
+  result.scale_log2e = (uint32_t)(scale * 1.4426950408889634 * 16777216.0 + 0.5);
+  result.scale = (uint32_t)(scale * 16777216.0 + 0.5);
+  return result;
+}
+
+static void test_losses(void) {
+  static const uint32_t classes[] = {2, 3, 10, 64, 65, 1000};
+  static const double scales[] = {9.5367431640625e-07, 0.00390625, 0.1, 1.0, 64.0};
+  for (size_t c = 0; c < sizeof classes / sizeof classes[0]; ++c) {
+    for (size_t s = 0; s < sizeof scales / sizeof scales[0]; ++s) {
+      const uint32_t samples = 5, n = classes[c];
+      const zo_logit_scale scale = scale_of(scales[s]);
+      block logits = make_block(samples * n, 1, 127), targets = make_block(samples * n, 3, 127);
+      int32_t *labels = (int32_t *)allocate(sizeof(int32_t) * samples);
+      int32_t *binary = (int32_t *)allocate(sizeof(int32_t) * samples * n);
+      int32_t *losses = (int32_t *)allocate(sizeof(int32_t) * samples);
+      int16_t *errors = (int16_t *)allocate(sizeof(int16_t) * samples * n);
+      memset(logits.at, s % 2 ? 127 : -128, n); /* one sample with all logits equal */
+      for (uint32_t i = 0; i < samples; ++i) labels[i] = random_between(-1, (int32_t)n - 1);
+      for (uint32_t i = 0; i < samples * n; ++i) binary[i] = random_between(-1, 1);
+
+      CHECK(zo_cross_entropy_s8(logits.at, samples, n, scale, labels, losses) == ZO_OK);
+      for (uint32_t i = 0; i < samples; ++i) CHECK(losses[i] >= 0 && (labels[i] >= 0 || !losses[i]));
+      CHECK(zo_cross_entropy_error_s8(logits.at, samples, n, scale, labels, errors) == ZO_OK);
+      CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, -128, scale, binary, losses) == ZO_OK);
+      CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, 127, scale, binary, losses) == ZO_OK);
+      CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, INT32_MAX, 0, losses) ==
+            ZO_OK);
+      CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, INT32_C(1) << 30, 62,
+                                     losses) == ZO_OK);
+
+      labels[samples - 1] = (int32_t)n;
+      losses[0] = 77;
+      errors[0] = 77;
+      CHECK(zo_cross_entropy_s8(logits.at, samples, n, scale, labels, losses) == ZO_ERROR_LABEL);
+      CHECK(zo_cross_entropy_error_s8(logits.at, samples, n, scale, labels, errors) ==
+            ZO_ERROR_LABEL);
+      binary[samples * n - 1] = 2;
+      CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, 0, scale, binary, losses) ==
+            ZO_ERROR_LABEL);
+      binary[samples * n - 1] = 0;
+      CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, 128, scale, binary, losses) ==
+            ZO_ERROR_ARGUMENT);
+      CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, 1, 0, losses) ==
+            ZO_ERROR_ARGUMENT);
+      CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, INT32_MAX, 63, losses) ==
+            ZO_ERROR_ARGUMENT);
+      CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, INT32_MAX, -1, losses) ==
+            ZO_ERROR_ARGUMENT);
+      CHECK(zo_mean_squared_error_s8(logits.at, NULL, samples, n, INT32_MAX, 0, losses) ==
+            ZO_ERROR_ARGUMENT);
+      CHECK(zo_cross_entropy_s8(NULL, samples, n, scale, labels, losses) == ZO_ERROR_ARGUMENT);
+      const zo_logit_scale none = {0, 0};
+      labels[samples - 1] = 0;
+      CHECK(zo_cross_entropy_s8(logits.at, samples, n, none, labels, losses) == ZO_ERROR_ARGUMENT);
+      CHECK(losses[0] == 77 && errors[0] == 77);
+      free(logits.memory);
+      free(targets.memory);
+      free(labels);
+      free(binary);
+      free(losses);
+      free(errors);
+    }
+  }
+
+  enum { kElements = 1 << 20 };
+  block most = make_block(kElements, 0, 0), least = make_block(kElements, 0, 0);
+  memset(most.at, 127, kElements);
+  memset(least.at, -128, kElements);
+  int32_t loss = 0;
+  CHECK(zo_mean_squared_error_s8(most.at, least.at, 1, kElements, INT32_MAX, 0, &loss) == ZO_OK);
+  CHECK(loss == INT32_MAX);
+  CHECK(zo_mean_squared_error_s8(most.at, least.at, 1, kElements, INT32_C(1) << 30, 50, &loss) ==
+        ZO_OK);
+  CHECK(loss == 65025); /* 255^2 2^20 2^30 / 2^50 */
+  free(most.memory);
+  free(least.memory);
+}
+
+/* --- commands ------------------------------------------------------------------ */
+
+enum { kCapacity = 64 };
+
+static const zo_limits limits = {6, 5, 3};
+
+/* Appends random instructions in order; returns a copy of exactly the words in use. */
+static int32_t *random_command(uint32_t *length, uint32_t flags) {
+  int32_t words[kCapacity];
+  zo_command_writer writer;
+  CHECK(zo_command_begin(&writer, words, kCapacity, flags) == ZO_OK);
+  static const zo_distribution small[] = {
+      {ZO_RADEMACHER, 0, 3}, {ZO_SPARSE_UNIFORM, 90, 6}, {ZO_GAUSSIAN, 0, 200}};
+  for (int opcode = 1; opcode <= 4; ++opcode) {
+    for (uint32_t repeat = random_below(3); repeat > 0; --repeat) {
+      const uint32_t block_number = random_below(2) ? ZO_ALL_BLOCKS : random_below(limits.blocks);
+      const zo_distribution distribution = small[random_below(3)];
+      zo_query queries[10];
+      zo_perturb_term terms[5];
+      random_queries(queries, 10, 50000);
+      for (int t = 0; t < 5; ++t) {
+        terms[t].seed = random_u32();
+        terms[t].k = t % 2 ? 1 : -2;
+      }
+      const uint32_t count = 1 + random_below(limits.max_queries);
+      zo_status status;
+      if (opcode == ZO_OP_RESTORE) {
+        status = zo_command_restore(&writer, block_number);
+      } else if (opcode == ZO_OP_REPLAY) {
+        status = zo_command_replay(&writer, block_number, distribution, queries, count,
+                                   count <= 3 ? 3 : 2);
+      } else if (opcode == ZO_OP_UPDATE) {
+        status = zo_command_update(&writer, block_number, distribution, random_between(-1, 1),
+                                   queries, count);
+      } else {
+        status = zo_command_perturb(&writer, block_number, distribution, terms, count);
+      }
+      CHECK(status == ZO_OK || status == ZO_ERROR_CAPACITY);
+    }
+  }
+  int32_t *exact = (int32_t *)allocate(sizeof(int32_t) * writer.length);
+  memcpy(exact, words, sizeof(int32_t) * writer.length);
+  *length = writer.length;
+  return exact;
+}
+
+static void test_commands(void) {
+  unsigned accepted = 0;
+  for (int round = 0; round < 3000; ++round) {
+    uint32_t length;
+    int32_t *words = random_command(&length, (uint32_t)round % 4u);
+    CHECK(zo_command_check(words, length, &limits) == ZO_OK);
+    CHECK(zo_command_flags(words) == (uint32_t)round % 4u);
+
+    block weights = make_block(sizes[(unsigned)round % SIZES], (uint32_t)round % 4u, 120);
+    block fraction = make_block(weights.size, 1, 100), initial = make_block(weights.size, 1, 120);
+    const zo_tensor tensor = tensor_of(&weights, round % 2 ? &fraction : NULL, 4);
+    uint32_t saturated = 0;
+    for (int opcode = ZO_OP_RESTORE; opcode <= ZO_OP_PERTURB; ++opcode) {
+      (void)zo_command_steps(words, (zo_opcode)opcode);
+      CHECK(zo_command_execute(words, (zo_opcode)opcode, &tensor, (uint32_t)round % 3u, initial.at,
+                               &saturated) == ZO_OK);
+    }
+
+    /* Damaged: refused or executed, never beyond its memory. */
+    for (int damage = 0; damage < 10; ++damage) {
+      const uint32_t at = random_below(length);
+      const int32_t old = words[at];
+      static const int32_t odd[] = {0, 1, -1, 5, 6, INT32_MAX, INT32_MIN, 1 << 24, 3 << 24, 4 << 24};
+      words[at] = random_below(2) ? odd[random_below(10)] : (int32_t)random_u32();
+      if (zo_command_check(words, length, &limits) == ZO_OK) {
+        ++accepted;
+        for (int opcode = ZO_OP_RESTORE; opcode <= ZO_OP_PERTURB; ++opcode) {
+          CHECK(zo_command_execute(words, (zo_opcode)opcode, &tensor, 1, initial.at, &saturated) ==
+                ZO_OK);
+        }
+      }
+      words[at] = old;
+    }
+    for (uint32_t cut = 2; cut < length; ++cut) {
+      CHECK(zo_command_check(words, cut, &limits) == ZO_ERROR_COMMAND);
+    }
+    free(words);
+    free(weights.memory);
+    free(fraction.memory);
+    free(initial.memory);
+  }
+  CHECK(accepted > 100);
+
+  int32_t words[8];
+  zo_command_writer writer;
+  CHECK(zo_command_begin(NULL, words, 8, 0) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_command_begin(&writer, NULL, 8, 0) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_command_begin(&writer, words, 8, 4) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_command_begin(&writer, words, 1, 0) == ZO_ERROR_CAPACITY);
+  CHECK(zo_command_begin(&writer, words, 8, 0) == ZO_OK);
+  CHECK(zo_command_restore(NULL, 0) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_command_restore(&writer, UINT32_C(0xFFFFFF)) == ZO_ERROR_BLOCK);
+  CHECK(zo_command_update(&writer, 0, distributions[0], 0, NULL, 1) == ZO_ERROR_ARGUMENT);
+  zo_query queries[2] = {{1, 1}, {2, 2}};
+  CHECK(zo_command_update(&writer, 0, distributions[0], 0, queries, 2) == ZO_ERROR_CAPACITY);
+  CHECK(zo_command_replay(&writer, 0, distributions[0], queries, 2, UINT32_MAX) ==
+        ZO_ERROR_CAPACITY);
+  CHECK(zo_command_update(&writer, 0, distributions[0], 0, queries, UINT32_MAX) ==
+        ZO_ERROR_CAPACITY);
+  CHECK(writer.length == 2 && words[1] == 0);
+  CHECK(zo_command_check(words, 8, NULL) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_command_check(NULL, 8, &limits) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_command_check(words, 1, &limits) == ZO_ERROR_ARGUMENT);
+}
+
+/* --- nodes ------------------------------------------------------------------------ */
+
+enum { kMaxTensors = 4, kMaxInputs = 2 + 4 * kMaxTensors };
+
+typedef struct graph {
+  zo_buffer inputs[kMaxInputs];
+  int32_t input_count;
+  zo_buffer outputs[1];
+  uint8_t *options; /* exact size, odd address */
+  size_t options_bytes;
+  char *options_memory;
+} graph;
+
+static zo_buffer graph_source(void *context, int32_t index) {
+  const graph *g = (const graph *)context;
+  const zo_buffer nothing = {NULL, 0};
+  if (index >= 0) return index < g->input_count ? g->inputs[index] : nothing;
+  return index == -1 ? g->outputs[0] : nothing;
+}
+
+static void put_u16(uint8_t *at, uint32_t value) {
+  at[0] = (uint8_t)value;
+  at[1] = (uint8_t)(value >> 8);
+}
+
+static void put_u32(uint8_t *at, uint32_t value) {
+  put_u16(at, value & 0xFFFFu);
+  put_u16(at + 2, value >> 16);
+}
+
+static void set_options(graph *g, size_t bytes) {
+  g->options_memory = (char *)allocate(bytes + 1);
+  g->options = (uint8_t *)g->options_memory + 1;
+  g->options_bytes = bytes;
+  memset(g->options, 0, bytes);
+}
+
+static zo_buffer buffer_of(void *data, size_t bytes) {
+  zo_buffer buffer;
+  buffer.data = data;
+  buffer.bytes = (uint32_t)bytes;
+  return buffer;
+}
+
+/* A segment: three weight ops over the same tensors. */
+typedef struct segment {
+  graph ops[3]; /* replay, update, perturb */
+  block weights[kMaxTensors], initial[kMaxTensors], fraction[kMaxTensors];
+  int32_t *multiplier[kMaxTensors];
+  int32_t *command, *state, *status;
+  uint32_t tensors, words;
+} segment;
+
+static const zo_opcode op_order[3] = {ZO_OP_REPLAY, ZO_OP_UPDATE, ZO_OP_PERTURB};
+
+static void make_segment(segment *s, uint32_t tensors, uint32_t words, uint32_t flags) {
+  memset(s, 0, sizeof *s);
+  s->tensors = tensors;
+  s->words = words;
+  s->command = (int32_t *)allocate(sizeof(int32_t) * words);
+  s->state = (int32_t *)allocate(sizeof(int32_t) * ZO_STATE_WORDS);
+  s->status = (int32_t *)allocate(sizeof(int32_t) * ZO_STATUS_WORDS);
+  memset(s->command, 0, sizeof(int32_t) * words);
+  memset(s->state, 0, sizeof(int32_t) * ZO_STATE_WORDS);
+  memset(s->status, 0x55, sizeof(int32_t) * ZO_STATUS_WORDS);
+  for (uint32_t t = 0; t < tensors; ++t) {
+    const uint32_t size = sizes[(t * 5 + tensors) % SIZES];
+    s->weights[t] = make_block(size, t, 0); /* zero, as a runtime leaves a variable */
+    s->initial[t] = make_block(size, 1, 121);
+    s->fraction[t] = make_block(size, 2, 0);
+    s->multiplier[t] = (int32_t *)allocate(sizeof(int32_t) * 2);
+    s->multiplier[t][0] = INT32_MAX;
+    s->multiplier[t][1] = INT32_C(1) << 29;
+  }
+  for (int op = 0; op < 3; ++op) {
+    graph *g = &s->ops[op];
+    set_options(g, 8 + 12 * tensors);
+    g->options[0] = ZO_OPTIONS_VERSION;
+    g->options[1] =
+        (uint8_t)(flags | (op == 0 ? ZO_OPTION_FIRST : 0u) | (op == 2 ? ZO_OPTION_LAST : 0u));
+    g->options[2] = (uint8_t)limits.head_room;
+    g->options[3] = (uint8_t)limits.max_queries;
+    put_u16(g->options + 4, tensors);
+    put_u16(g->options + 6, limits.blocks);
+    g->inputs[g->input_count++] = buffer_of(s->command, sizeof(int32_t) * words);
+    g->inputs[g->input_count++] = buffer_of(s->state, sizeof(int32_t) * ZO_STATE_WORDS);
+    for (uint32_t t = 0; t < tensors; ++t) {
+      uint8_t *entry = g->options + 8 + 12 * t;
+      put_u16(entry, 10 + t);                /* stream */
+      put_u16(entry + 2, t % limits.blocks); /* block */
+      put_u32(entry + 4, 2);                 /* channels */
+      put_u32(entry + 8, 3);                 /* inner */
+      g->inputs[g->input_count++] = buffer_of(s->weights[t].at, s->weights[t].size);
+      g->inputs[g->input_count++] = buffer_of(s->initial[t].at, s->initial[t].size);
+      if (flags & ZO_OPTION_FRACTION) {
+        g->inputs[g->input_count++] = buffer_of(s->fraction[t].at, s->fraction[t].size);
+      }
+      if (flags & ZO_OPTION_MULTIPLIER) {
+        g->inputs[g->input_count++] = buffer_of(s->multiplier[t], sizeof(int32_t) * 2);
+      }
+    }
+    if (op == 2) g->outputs[0] = buffer_of(s->status, sizeof(int32_t) * ZO_STATUS_WORDS);
+  }
+}
+
+static void free_segment(segment *s) {
+  for (uint32_t t = 0; t < s->tensors; ++t) {
+    free(s->weights[t].memory);
+    free(s->initial[t].memory);
+    free(s->fraction[t].memory);
+    free(s->multiplier[t]);
+  }
+  for (int op = 0; op < 3; ++op) free(s->ops[op].options_memory);
+  free(s->command);
+  free(s->state);
+  free(s->status);
+}
+
+static zo_status invoke(segment *s, zo_directory *directory) {
+  for (int op = 0; op < 3; ++op) {
+    graph *g = &s->ops[op];
+    const zo_status status = zo_weight_node_run(op_order[op], g->options, g->options_bytes,
+                                                graph_source, g, directory);
+    if (status != ZO_OK) return status;
+  }
+  return ZO_OK;
+}
+
+static zo_tensor segment_tensor(const segment *s, uint32_t t, uint32_t flags) {
+  zo_tensor tensor =
+      tensor_of(&s->weights[t], flags & ZO_OPTION_FRACTION ? &s->fraction[t] : NULL, 10 + t);
+  tensor.limit = 127 - (int32_t)limits.head_room;
+  tensor.channels = 2;
+  tensor.inner = 3;
+  if (flags & ZO_OPTION_MULTIPLIER) tensor.multiplier = s->multiplier[t];
+  return tensor;
+}
+
+static uint32_t segment_checksum(const segment *s, uint32_t flags) {
+  uint32_t sum = 0;
+  for (uint32_t t = 0; t < s->tensors; ++t) {
+    const zo_tensor tensor = segment_tensor(s, t, flags);
+    sum += zo_checksum(&tensor);
+  }
+  return sum;
+}
+
+static int is_initial(const segment *s) {
+  for (uint32_t t = 0; t < s->tensors; ++t) {
+    if (!same(&s->weights[t], &s->initial[t])) return 0;
+  }
+  return 1;
+}
+
+static void reset_by_runtime(segment *s) {
+  memset(s->state, 0, sizeof(int32_t) * ZO_STATE_WORDS);
+  for (uint32_t t = 0; t < s->tensors; ++t) {
+    memset(s->weights[t].at, 0, s->weights[t].size);
+    memset(s->fraction[t].at, 0, s->fraction[t].size);
+  }
+}
+
+static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
+  segment s;
+  make_segment(&s, tensors, kCapacity, flags);
+  for (int op = 0; op < 3; ++op) {
+    graph *g = &s.ops[op];
+    CHECK(zo_weight_node_check(g->options, g->options_bytes, graph_source, g) == ZO_OK);
+  }
+
+  /* A plain inference initializes the weights and counts nothing. */
+  zo_directory_entry entries[2];
+  zo_directory directory = {ZO_DIRECTORY_MAGIC, 2, 0, entries};
+  CHECK(invoke(&s, &directory) == ZO_OK);
+  CHECK(is_initial(&s));
+  CHECK(s.state[0] == ZO_STATE_MAGIC);
+  CHECK(s.status[0] == 0 && s.status[1] == 0 && s.status[2] == 0 && s.status[3] == 0);
+  CHECK(directory.count == tensors);
+  CHECK(entries[0].weights == s.weights[0].at && entries[0].size == s.weights[0].size);
+  CHECK(entries[0].stream == 10);
+  CHECK(entries[0].fraction == (flags & ZO_OPTION_FRACTION ? s.fraction[0].at : NULL));
+
+  /* An update, with the checksum, of all blocks and then of one. */
+  const zo_distribution distribution = {ZO_RADEMACHER, 0, 2};
+  const zo_query query = {99, 400000};
+  const zo_perturb_term plus = {77, 1}, minus = {77, -1};
+  zo_command_writer writer;
+  CHECK(zo_command_begin(&writer, s.command, s.words, ZO_FLAG_CHECKSUM) == ZO_OK);
+  CHECK(zo_command_update(&writer, ZO_ALL_BLOCKS, distribution, 0, &query, 1) == ZO_OK);
+  CHECK(invoke(&s, NULL) == ZO_OK);
+  CHECK(s.status[0] == s.command[0] && s.status[1] == 1);
+  CHECK((uint32_t)s.status[3] == segment_checksum(&s, flags));
+  for (uint32_t t = 0; t < tensors; ++t) {
+    block expected = copy_block(&s.initial[t], 0), fraction = make_block(expected.size, 0, 0);
+    zo_tensor tensor = segment_tensor(&s, t, flags);
+    tensor.weights = expected.at;
+    if (tensor.fraction != NULL) tensor.fraction = fraction.at;
+    CHECK(zo_update_s8(&tensor, distribution, 0, &query, 1, NULL) == ZO_OK);
+    CHECK(same(&s.weights[t], &expected));
+    CHECK(tensor.fraction == NULL || same(&s.fraction[t], &fraction));
+    free(expected.memory);
+    free(fraction.memory);
+  }
+
+  /* Perturbed, then back. */
+  const uint32_t before = segment_checksum(&s, flags);
+  CHECK(zo_command_begin(&writer, s.command, s.words, ZO_FLAG_LOSS) == ZO_OK);
+  CHECK(zo_command_perturb(&writer, ZO_ALL_BLOCKS, distribution, &plus, 1) == ZO_OK);
+  CHECK(invoke(&s, NULL) == ZO_OK);
+  CHECK(segment_checksum(&s, flags) != before && s.status[3] == 0);
+  CHECK(zo_command_begin(&writer, s.command, s.words, 0) == ZO_OK);
+  CHECK(zo_command_perturb(&writer, ZO_ALL_BLOCKS, distribution, &minus, 1) == ZO_OK);
+  CHECK(invoke(&s, NULL) == ZO_OK);
+  CHECK(segment_checksum(&s, flags) == before);
+
+  /* One block only. */
+  CHECK(zo_command_begin(&writer, s.command, s.words, 0) == ZO_OK);
+  CHECK(zo_command_restore(&writer, 0) == ZO_OK);
+  CHECK(invoke(&s, NULL) == ZO_OK);
+  CHECK(same(&s.weights[0], &s.initial[0]));
+  CHECK(tensors == 1 || s.weights[1].size < 20 || !same(&s.weights[1], &s.initial[1]));
+
+  /* What is wrong in the last instruction stops the first. */
+  const uint32_t now = segment_checksum(&s, flags);
+  const zo_distribution too_large = {ZO_RADEMACHER, 0, 7};
+  CHECK(zo_command_begin(&writer, s.command, s.words, 0) == ZO_OK);
+  CHECK(zo_command_restore(&writer, ZO_ALL_BLOCKS) == ZO_OK);
+  CHECK(zo_command_update(&writer, ZO_ALL_BLOCKS, distribution, 0, &query, 1) == ZO_OK);
+  CHECK(zo_command_perturb(&writer, ZO_ALL_BLOCKS, too_large, &plus, 1) == ZO_OK);
+  CHECK(invoke(&s, NULL) == ZO_ERROR_HEAD_ROOM);
+  CHECK(segment_checksum(&s, flags) == now);
+
+  /* The runtime resets the variables: the initial weights come back by themselves. */
+  reset_by_runtime(&s);
+  memset(s.command, 0, sizeof(int32_t) * s.words);
+  s.ops[2].outputs[0].data = NULL; /* nobody reads the status */
+  CHECK(invoke(&s, NULL) == ZO_OK);
+  CHECK(is_initial(&s) && s.state[1] == 0);
+
+  /* Random commands, some damaged. */
+  for (int round = 0; round < 300; ++round) {
+    uint32_t length;
+    int32_t *words = random_command(&length, (uint32_t)round % 4u);
+    memcpy(s.command, words, sizeof(int32_t) * length);
+    if (round % 3 == 0) s.command[random_below(length)] = (int32_t)random_u32();
+    const uint32_t sum = segment_checksum(&s, flags);
+    if (invoke(&s, NULL) != ZO_OK) CHECK(segment_checksum(&s, flags) == sum);
+    free(words);
+  }
+
+  /* Damaged options and tensors are refused, or harmless. */
+  for (int op = 0; op < 3; ++op) {
+    graph *g = &s.ops[op];
+    CHECK(zo_weight_node_check(NULL, 100, graph_source, g) == ZO_ERROR_OPTIONS);
+    CHECK(zo_weight_node_check(g->options, g->options_bytes, NULL, g) == ZO_ERROR_ARGUMENT);
+    for (size_t cut = 0; cut < g->options_bytes; ++cut) {
+      char *copy = (char *)allocate(cut > 0 ? cut : 1);
+      memcpy(copy, g->options, cut);
+      CHECK(zo_weight_node_check((uint8_t *)copy, cut, graph_source, g) == ZO_ERROR_OPTIONS);
+      CHECK(zo_weight_node_run(op_order[op], (uint8_t *)copy, cut, graph_source, g, NULL) ==
+            ZO_ERROR_OPTIONS);
+      free(copy);
+    }
+    for (int round = 0; round < 2000; ++round) {
+      const size_t at = random_below((uint32_t)g->options_bytes);
+      const uint8_t old = g->options[at];
+      g->options[at] = (uint8_t)random_u32();
+      if (zo_weight_node_check(g->options, g->options_bytes, graph_source, g) == ZO_OK) {
+        (void)zo_weight_node_run(op_order[op], g->options, g->options_bytes, graph_source, g, NULL);
+      }
+      g->options[at] = old;
+    }
+    for (int32_t i = 0; i < g->input_count; ++i) {
+      const uint32_t old = g->inputs[i].bytes;
+      g->inputs[i].bytes = i == 0 ? 4 : old + 1;
+      CHECK(zo_weight_node_check(g->options, g->options_bytes, graph_source, g) ==
+            ZO_ERROR_ARGUMENT);
+      g->inputs[i].bytes = old;
+    }
+    const int32_t count = g->input_count;
+    g->input_count = count - 1;
+    const zo_status status =
+        zo_weight_node_check(g->options, g->options_bytes, graph_source, g);
+    CHECK(status == ZO_ERROR_ARGUMENT || flags & ZO_OPTION_MULTIPLIER);
+    g->input_count = count;
+  }
+  free_segment(&s);
+}
+
+static zo_status loss_node(graph *g) {
+  const zo_status status = zo_loss_node_check(g->options, g->options_bytes, graph_source, g);
+  return status != ZO_OK
+             ? status
+             : zo_loss_node_run(g->options, g->options_bytes, graph_source, g);
+}
+
+static void test_loss_nodes(void) {
+  enum { kSamples = 3, kElements = 7 };
+  static const size_t label_bytes[3] = {4 * kSamples, 4 * kSamples * kElements,
+                                        kSamples * kElements};
+  const zo_logit_scale scale = scale_of(0.1);
+  for (uint32_t kind = 0; kind < 3; ++kind) {
+    graph g;
+    memset(&g, 0, sizeof g);
+    set_options(&g, 20);
+    g.options[0] = ZO_OPTIONS_VERSION;
+    g.options[1] = (uint8_t)kind;
+    put_u32(g.options + 4, kElements);
+    put_u32(g.options + 8, kind == 1 ? (uint32_t)-5 : 0);
+    put_u32(g.options + 12, kind == 2 ? UINT32_C(1) << 30 : scale.scale_log2e);
+    put_u32(g.options + 16, kind == 2 ? 25 : scale.scale);
+    block logits = make_block(kSamples * kElements, 0, 127);
+    int32_t *flags = (int32_t *)allocate(4), *losses = (int32_t *)allocate(4 * kSamples);
+    int32_t expected[kSamples];
+    void *label = allocate(label_bytes[kind]);
+    memset(label, 0, label_bytes[kind]);
+    g.inputs[0] = buffer_of(logits.at, logits.size);
+    g.inputs[1] = buffer_of(label, label_bytes[kind]);
+    g.inputs[2] = buffer_of(flags, 4);
+    g.input_count = 3;
+    g.outputs[0] = buffer_of(losses, 4 * kSamples);
+
+    *flags = (int32_t)(ZO_COMMAND_MAGIC | ZO_FLAG_LOSS);
+    CHECK(loss_node(&g) == ZO_OK);
+    zo_status status;
+    if (kind == 0) {
+      status = zo_cross_entropy_s8(logits.at, kSamples, kElements, scale, (int32_t *)label, expected);
+    } else if (kind == 1) {
+      status = zo_binary_cross_entropy_s8(logits.at, kSamples, kElements, -5, scale,
+                                          (int32_t *)label, expected);
+    } else {
+      status = zo_mean_squared_error_s8(logits.at, (int8_t *)label, kSamples, kElements,
+                                        INT32_C(1) << 30, 25, expected);
+    }
+    CHECK(status == ZO_OK && memcmp(losses, expected, sizeof expected) == 0);
+
+    *flags = 0; /* a plain inference: zeros, whatever the label */
+    memset(label, 0x7F, label_bytes[kind]);
+    CHECK(loss_node(&g) == ZO_OK);
+    CHECK(losses[0] == 0 && losses[kSamples - 1] == 0);
+    *flags = (int32_t)(ZO_COMMAND_MAGIC | ZO_FLAG_LOSS);
+    losses[0] = 77;
+    CHECK(loss_node(&g) == (kind == 2 ? ZO_OK : ZO_ERROR_LABEL));
+    CHECK(kind == 2 || losses[0] == 77);
+
+    g.outputs[0].data = NULL; /* nobody reads the losses */
+    CHECK(loss_node(&g) == ZO_OK);
+    g.outputs[0].data = losses;
+
+    for (int32_t i = 0; i < 3; ++i) {
+      const zo_buffer old = g.inputs[i];
+      g.inputs[i].bytes = i == 2 ? 0 : old.bytes - 1;
+      CHECK(loss_node(&g) == ZO_ERROR_ARGUMENT);
+      g.inputs[i] = old;
+    }
+    g.outputs[0].bytes -= 4;
+    CHECK(loss_node(&g) == ZO_ERROR_ARGUMENT);
+    g.outputs[0].bytes += 4;
+    for (size_t cut = 0; cut < 20; ++cut) {
+      char *copy = (char *)allocate(cut > 0 ? cut : 1);
+      memcpy(copy, g.options, cut);
+      CHECK(zo_loss_node_check((uint8_t *)copy, cut, graph_source, &g) == ZO_ERROR_OPTIONS);
+      free(copy);
+    }
+    memset(label, 0, label_bytes[kind]);
+    for (int round = 0; round < 3000; ++round) {
+      const size_t at = random_below(20);
+      const uint8_t old = g.options[at];
+      g.options[at] = (uint8_t)random_u32();
+      (void)loss_node(&g);
+      g.options[at] = old;
+    }
+    CHECK(zo_loss_node_check(NULL, 20, graph_source, &g) == ZO_ERROR_OPTIONS);
+    CHECK(zo_loss_node_check(g.options, 20, NULL, &g) == ZO_ERROR_ARGUMENT);
+    free(logits.memory);
+    free(flags);
+    free(losses);
+    free(label);
+    free(g.options_memory);
+  }
+}
+
+int main(void) {
+  test_stream();
+  test_perturb();
+  test_a_million_restores();
+  test_update();
+  test_update_errors();
+  test_losses();
+  test_commands();
+  for (uint32_t tensors = 1; tensors <= kMaxTensors; ++tensors) {
+    for (uint32_t mode = 0; mode < 4; ++mode) {
+      test_weight_nodes(tensors, mode * ZO_OPTION_FRACTION);
+    }
+  }
+  test_loss_nodes();
+  printf("core_test: %lu checks passed\n", checks);
+  return 0;
+}

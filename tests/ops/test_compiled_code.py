@@ -1,0 +1,128 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What the C core compiles to: integers only, no state, no calls but memcpy and memset.
+
+The proof on the host is the compiler's own: with -mgeneral-regs-only, GCC refuses any floating-point
+arithmetic. For Cortex-M, object files are searched for floating-point instructions and library calls.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+CORE = Path(__file__).resolve().parents[2] / "ops" / "core"
+SOURCES = sorted(CORE.glob("*.c"))
+STRICT = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror"]
+ARM = "arm-none-eabi-"
+
+needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="NO GCC: the C core was not inspected")
+needs_arm = pytest.mark.skipif(
+    shutil.which(ARM + "gcc") is None,
+    reason=f"NO {ARM}gcc: what the C core compiles to for Cortex-M was not inspected",
+)
+
+CORES = {
+    "cortex-m0plus": ["-mcpu=cortex-m0plus", "-mthumb"],
+    "cortex-m3": ["-mcpu=cortex-m3", "-mthumb"],
+    "cortex-m4": ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"],
+    "cortex-m7": ["-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-d16"],
+    "cortex-m55": ["-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=soft"],
+}
+
+# The compiler's own integer helpers: division and, on the smallest core, 64-bit arithmetic.
+INTEGER_HELPERS = re.compile(
+    r"__aeabi_(u?idiv(mod)?|u?ldivmod|lmul|llsl|llsr|lasr|u?lcmp|mem(cpy|set|clr)[48]?)"
+    r"|__gnu_thumb1_case_\w+"
+)
+
+
+def run(*command):
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, f"{' '.join(map(str, command))}\n{result.stdout}{result.stderr}"
+    return result.stdout
+
+
+def compile_core(compiler, folder, *flags):
+    objects = []
+    for source in SOURCES:
+        target = folder / (source.stem + ".o")
+        run(compiler, *STRICT, *flags, "-c", source, "-o", target)
+        objects.append(target)
+    return objects
+
+
+def symbols(nm, objects):
+    """(type, name) of every symbol; U is undefined."""
+    lines = run(nm, "-A", *objects).splitlines()
+    return {tuple(line.rsplit(maxsplit=2)[-2:]) for line in lines}
+
+
+def foreign(nm, objects):
+    """Names that the objects need from elsewhere."""
+    every = symbols(nm, objects)
+    defined = {name for kind, name in every if kind != "U"}
+    return {name for kind, name in every if kind == "U"} - defined
+
+
+def assert_no_state(nm, objects):
+    """No writable data, initialized or not, and nothing that runs before main."""
+    assert not {(kind, name) for kind, name in symbols(nm, objects) if kind in "dDbBCsSgG"}
+
+
+def assert_public_names(nm, objects):
+    names = {name for kind, name in symbols(nm, objects) if kind.isupper() and kind != "U"}
+    assert names
+    assert {name for name in names if not name.startswith("zo_")} == set()
+
+
+@needs_gcc
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="no such option on this machine")
+@pytest.mark.parametrize("level", ["-O0", "-O3", "-Os"])
+def test_host_uses_general_registers_only(tmp_path, level):
+    objects = compile_core("gcc", tmp_path, level, "-mgeneral-regs-only")
+    assert foreign("nm", objects) <= {"memcpy", "memset"}
+    assert_no_state("nm", objects)
+    assert_public_names("nm", objects)
+
+
+@needs_gcc
+def test_the_host_check_would_notice(tmp_path):
+    source = tmp_path / "uses_float.c"
+    source.write_text("float half(float x);\nfloat half(float x) { return x / 2; }\n")
+    result = subprocess.run(
+        ["gcc", "-mgeneral-regs-only", "-c", source, "-o", tmp_path / "x.o"], capture_output=True
+    )
+    assert result.returncode != 0
+
+
+@needs_arm
+@pytest.mark.parametrize("level", ["-O2", "-Os"])
+@pytest.mark.parametrize("core", CORES)
+def test_cortex_m(tmp_path, core, level):
+    objects = compile_core(ARM + "gcc", tmp_path, level, "-ffreestanding", *CORES[core])
+    nm = ARM + "nm"
+    called = foreign(nm, objects)
+    assert {name for name in called if not INTEGER_HELPERS.fullmatch(name)} <= {"memcpy", "memset"}
+    assert_no_state(nm, objects)
+    assert_public_names(nm, objects)
+    # Mnemonics of the floating-point (and vector) extension begin with v.
+    code = run(ARM + "objdump", "-d", "--no-show-raw-insn", *objects)
+    assert re.findall(r"^\s*[0-9a-f]+:\s+(v\w+)", code, re.MULTILINE) == []
+    sizes = run(ARM + "size", "-t", *objects).splitlines()
+    print(f"\n{core} {level}: {sizes[-1].split()[0]} bytes of code and tables; calls {sorted(called)}")
+
+
+@needs_arm
+def test_the_cortex_m_check_would_notice(tmp_path):
+    source = tmp_path / "uses_float.c"
+    source.write_text("float half(float x);\nfloat half(float x) { return x / 3; }\n")
+    soft, hard = tmp_path / "soft.o", tmp_path / "hard.o"
+    run(ARM + "gcc", *CORES["cortex-m0plus"], "-O2", "-c", source, "-o", soft)
+    assert not INTEGER_HELPERS.fullmatch(foreign(ARM + "nm", [soft]).pop())
+    run(ARM + "gcc", *CORES["cortex-m4"], "-O2", "-ffreestanding", "-c", source, "-o", hard)
+    assert re.search(r"^\s*[0-9a-f]+:\s+v\w+", run(ARM + "objdump", "-d", "--no-show-raw-insn", hard), re.M)

@@ -1,0 +1,68 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The shared library as it is installed: what it exports, what it needs, what it carries."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tflm_zo import native
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at an ELF file"),
+    pytest.mark.skipif(
+        shutil.which("readelf") is None, reason="NO BINUTILS: the shared library was not inspected"
+    ),
+]
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def path():
+    return str(native.library_path())
+
+
+@pytest.fixture(scope="module")
+def exports(path):
+    return {line.split()[-1] for line in run("nm", "-D", "--defined-only", path).splitlines()}
+
+
+def test_exports_nothing_else(exports):
+    prefixes = ("zo_", "tflite_plugin_", "TFLM_ZO_")
+    assert {name for name in exports if not name.startswith(prefixes)} == set()
+
+
+def test_exports_what_runtimes_look_up(exports):
+    delegate = {"tflite_plugin_create_delegate", "tflite_plugin_destroy_delegate"}
+    assert delegate | {"TFLM_ZO_Register"} <= exports
+
+
+def test_exports_what_the_bindings_call(exports):
+    assert set(native._PROTOTYPES) <= exports
+
+
+def test_needs_only_the_c_library(path):
+    lines = run("readelf", "-d", path).splitlines()
+    needed = {line.split("[")[1].rstrip("]") for line in lines if "(NEEDED)" in line}
+    assert needed <= {"libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+
+
+def test_needs_no_runtime_symbols(path):
+    """A delegate is loaded into runtimes that export none."""
+    undefined = run("nm", "-D", "--undefined-only", path).split()
+    names = {name.split("@")[0] for name in undefined if len(name) > 1}
+    tflite = {name for name in names if "tflite" in name.lower() or name.startswith("_Z")}
+    assert tflite == set()
+
+
+def test_is_small(path):
+    """Tens of kilobytes: what the desktop runs is what fits a microcontroller."""
+    text = int(run("size", path).splitlines()[1].split()[0])
+    print(f"\n{text} bytes of code")
+    assert text < 100_000
