@@ -1,10 +1,10 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
  * Tests of the C core without any runtime, to be run under the address and undefined-behaviour
- * sanitizers: every function, edge sizes, weights at odd addresses, nodes over fake tensors, damaged
- * commands and options. Every buffer is allocated at its exact size, so that a read or write past its
- * end is seen. What the results should be is tested from Python (tests/core) against an oracle; here
- * functions are checked against each other.
+ * sanitizers: every function, edge sizes, weights at odd addresses, nodes over fake tensors,
+ * damaged commands and options. Every buffer is allocated at its exact size, so that a read or
+ * write past its end is seen. What the results should be is tested from Python (tests/core) against
+ * an oracle; here functions are checked against each other.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,13 +21,13 @@
 
 static unsigned long checks;
 
-#define CHECK(condition)                                                       \
-  do {                                                                         \
-    ++checks;                                                                  \
-    if (!(condition)) {                                                        \
-      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);  \
-      exit(1);                                                                 \
-    }                                                                          \
+#define CHECK(condition)                                                      \
+  do {                                                                        \
+    ++checks;                                                                 \
+    if (!(condition)) {                                                       \
+      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
+      exit(1);                                                                \
+    }                                                                         \
   } while (0)
 
 /* --- random numbers and buffers ------------------------------------------ */
@@ -47,37 +47,37 @@ static int32_t random_between(int32_t low, int32_t high) {
   return (int32_t)((uint32_t)low + random_below((uint32_t)high - (uint32_t)low + 1u));
 }
 
-static void *allocate(size_t bytes) {
-  void *memory = malloc(bytes);
+static void* allocate(size_t bytes) {
+  void* memory = malloc(bytes);
   if (memory == NULL) abort();
   return memory;
 }
 
 /* int8 values that end where their memory ends and start `shift` bytes after its start. */
 typedef struct block {
-  char *memory;
-  int8_t *at;
+  char* memory;
+  int8_t* at;
   uint32_t size;
 } block;
 
 static block make_block(uint32_t size, uint32_t shift, int32_t limit) {
   block b;
-  b.memory = (char *)allocate(size + shift);
-  b.at = (int8_t *)(b.memory + shift);
+  b.memory = (char*)allocate(size + shift);
+  b.at = (int8_t*)(b.memory + shift);
   b.size = size;
   for (uint32_t i = 0; i < size; ++i) b.at[i] = (int8_t)random_between(-limit, limit);
   return b;
 }
 
-static block copy_block(const block *from, uint32_t shift) {
+static block copy_block(const block* from, uint32_t shift) {
   block b = make_block(from->size, shift, 0);
   memcpy(b.at, from->at, from->size);
   return b;
 }
 
-static int same(const block *a, const block *b) { return memcmp(a->at, b->at, a->size) == 0; }
+static int same(const block* a, const block* b) { return memcmp(a->at, b->at, a->size) == 0; }
 
-static zo_tensor tensor_of(const block *weights, const block *fraction, uint32_t stream) {
+static zo_tensor tensor_of(const block* weights, const block* fraction, uint32_t stream) {
   zo_tensor tensor;
   memset(&tensor, 0, sizeof tensor);
   tensor.weights = weights->at;
@@ -90,21 +90,23 @@ static zo_tensor tensor_of(const block *weights, const block *fraction, uint32_t
   return tensor;
 }
 
-static const uint32_t sizes[] = {1,   2,   3,   4,   31,   32,   33,   63,   64,  65,
+static const uint32_t sizes[] = {1,   2,   3,    4,    31,   32,   33,   63,   64,  65,
                                  127, 999, 1023, 1024, 1025, 1056, 2047, 2048, 3000};
 #define SIZES (sizeof sizes / sizeof sizes[0])
 
 static const zo_distribution distributions[] = {
-    {ZO_RADEMACHER, 0, 1},     {ZO_RADEMACHER, 0, 127},     {ZO_SPARSE_UNIFORM, 0, 1},
+    {ZO_RADEMACHER, 0, 1},       {ZO_RADEMACHER, 0, 127},       {ZO_SPARSE_UNIFORM, 0, 1},
     {ZO_SPARSE_UNIFORM, 255, 7}, {ZO_SPARSE_UNIFORM, 100, 127}, {ZO_GAUSSIAN, 0, 1},
-    {ZO_GAUSSIAN, 0, 300},     {ZO_GAUSSIAN, 0, 65535},
+    {ZO_GAUSSIAN, 0, 300},       {ZO_GAUSSIAN, 0, 65535},
 };
 #define DISTRIBUTIONS (sizeof distributions / sizeof distributions[0])
 
 static const zo_distribution bad_distributions[] = {
-    {ZO_RADEMACHER, 0, 0},       {ZO_RADEMACHER, 0, 128},       {ZO_RADEMACHER, 1, 1},
-    {ZO_SPARSE_UNIFORM, 0, 0}, {ZO_SPARSE_UNIFORM, 0, 128}, {ZO_GAUSSIAN, 0, 0},
-    {ZO_GAUSSIAN, 1, 1},       {3, 0, 1},                   {255, 255, 65535},
+    {ZO_RADEMACHER, 0, 0},       {ZO_RADEMACHER, 0, 128},
+    {ZO_RADEMACHER, 1, 1},       {ZO_SPARSE_UNIFORM, 0, 0},
+    {ZO_SPARSE_UNIFORM, 0, 128}, {ZO_GAUSSIAN, 0, 0},
+    {ZO_GAUSSIAN, 1, 1},         {3, 0, 1},
+    {255, 255, 65535},
 };
 #define BAD_DISTRIBUTIONS (sizeof bad_distributions / sizeof bad_distributions[0])
 
@@ -134,8 +136,8 @@ static void test_stream(void) {
       for (uint32_t i = 0; i < z.size; ++i) {
         CHECK(abs(z.at[i]) <= zo_distribution_z_max(distribution));
       }
-      CHECK(zo_direction(distribution, 5, 6, UINT32_C(0xFFFFFC00), 7 < sizes[s] ? 7 : 1, later.at) ==
-            ZO_OK);
+      CHECK(zo_direction(distribution, 5, 6, UINT32_C(0xFFFFFC00), 7 < sizes[s] ? 7 : 1,
+                         later.at) == ZO_OK);
       free(z.memory);
       free(later.memory);
     }
@@ -232,22 +234,23 @@ static void test_a_million_restores(void) {
 
 /* --- update and replay ----------------------------------------------------- */
 
-static void random_queries(zo_query *queries, uint32_t count, int32_t largest) {
+static void random_queries(zo_query* queries, uint32_t count, int32_t largest) {
   for (uint32_t q = 0; q < count; ++q) {
     queries[q].seed = random_u32();
     queries[q].coefficient = random_between(-largest, largest);
   }
 }
 
-static void update_once(uint32_t size, zo_distribution distribution, uint32_t mode, uint32_t shift) {
+static void update_once(uint32_t size, zo_distribution distribution, uint32_t mode,
+                        uint32_t shift) {
   const int wide = (mode & 1u) != 0, scaled = (mode & 2u) != 0;
   block weights = make_block(size, shift, 118), fraction = make_block(size, 3 - shift, 100);
   zo_tensor tensor = tensor_of(&weights, wide ? &fraction : NULL, random_below(65536));
-  int32_t *multiplier = NULL;
+  int32_t* multiplier = NULL;
   if (scaled) {
     tensor.channels = 1 + random_below(size < 9 ? size : 9);
     tensor.inner = mode & 4u ? 1 : 1 + random_below(30);
-    multiplier = (int32_t *)allocate(sizeof(int32_t) * tensor.channels);
+    multiplier = (int32_t*)allocate(sizeof(int32_t) * tensor.channels);
     for (uint32_t c = 0; c < tensor.channels; ++c) {
       multiplier[c] = (int32_t)(random_u32() >> 1);
     }
@@ -262,7 +265,7 @@ static void update_once(uint32_t size, zo_distribution distribution, uint32_t mo
   enum { kSteps = 7 };
   const uint32_t count = 1 + random_below(ZO_MAX_QUERIES);
   const int32_t z_max = zo_distribution_z_max(distribution);
-  zo_query *queries = (zo_query *)allocate(sizeof(zo_query) * count * kSteps);
+  zo_query* queries = (zo_query*)allocate(sizeof(zo_query) * count * kSteps);
   random_queries(queries, count * kSteps, (INT32_C(1) << 30) / z_max / (int32_t)count);
   if (mode & 8u) random_queries(queries, count * kSteps, 20000);
   uint32_t saturated = 5, saturated_2 = 5;
@@ -372,18 +375,20 @@ static void test_losses(void) {
       const uint32_t samples = 5, n = classes[c];
       const zo_logit_scale scale = scale_of(scales[s]);
       block logits = make_block(samples * n, 1, 127), targets = make_block(samples * n, 3, 127);
-      int32_t *labels = (int32_t *)allocate(sizeof(int32_t) * samples);
-      int32_t *binary = (int32_t *)allocate(sizeof(int32_t) * samples * n);
-      int32_t *losses = (int32_t *)allocate(sizeof(int32_t) * samples);
-      int16_t *errors = (int16_t *)allocate(sizeof(int16_t) * samples * n);
+      int32_t* labels = (int32_t*)allocate(sizeof(int32_t) * samples);
+      int32_t* binary = (int32_t*)allocate(sizeof(int32_t) * samples * n);
+      int32_t* losses = (int32_t*)allocate(sizeof(int32_t) * samples);
+      int16_t* errors = (int16_t*)allocate(sizeof(int16_t) * samples * n);
       memset(logits.at, s % 2 ? 127 : -128, n); /* one sample with all logits equal */
       for (uint32_t i = 0; i < samples; ++i) labels[i] = random_between(-1, (int32_t)n - 1);
       for (uint32_t i = 0; i < samples * n; ++i) binary[i] = random_between(-1, 1);
 
       CHECK(zo_cross_entropy_s8(logits.at, samples, n, scale, labels, losses) == ZO_OK);
-      for (uint32_t i = 0; i < samples; ++i) CHECK(losses[i] >= 0 && (labels[i] >= 0 || !losses[i]));
+      for (uint32_t i = 0; i < samples; ++i)
+        CHECK(losses[i] >= 0 && (labels[i] >= 0 || !losses[i]));
       CHECK(zo_cross_entropy_error_s8(logits.at, samples, n, scale, labels, errors) == ZO_OK);
-      CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, -128, scale, binary, losses) == ZO_OK);
+      CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, -128, scale, binary, losses) ==
+            ZO_OK);
       CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, 127, scale, binary, losses) == ZO_OK);
       CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, INT32_MAX, 0, losses) ==
             ZO_OK);
@@ -445,7 +450,7 @@ enum { kCapacity = 64 };
 static const zo_limits limits = {6, 5, 3};
 
 /* Appends random instructions in order; returns a copy of exactly the words in use. */
-static int32_t *random_command(uint32_t *length, uint32_t flags) {
+static int32_t* random_command(uint32_t* length, uint32_t flags) {
   int32_t words[kCapacity];
   zo_command_writer writer;
   CHECK(zo_command_begin(&writer, words, kCapacity, flags) == ZO_OK);
@@ -478,7 +483,7 @@ static int32_t *random_command(uint32_t *length, uint32_t flags) {
       CHECK(status == ZO_OK || status == ZO_ERROR_CAPACITY);
     }
   }
-  int32_t *exact = (int32_t *)allocate(sizeof(int32_t) * writer.length);
+  int32_t* exact = (int32_t*)allocate(sizeof(int32_t) * writer.length);
   memcpy(exact, words, sizeof(int32_t) * writer.length);
   *length = writer.length;
   return exact;
@@ -488,7 +493,7 @@ static void test_commands(void) {
   unsigned accepted = 0;
   for (int round = 0; round < 3000; ++round) {
     uint32_t length;
-    int32_t *words = random_command(&length, (uint32_t)round % 4u);
+    int32_t* words = random_command(&length, (uint32_t)round % 4u);
     CHECK(zo_command_check(words, length, &limits) == ZO_OK);
     CHECK(zo_command_flags(words) == (uint32_t)round % 4u);
 
@@ -506,7 +511,8 @@ static void test_commands(void) {
     for (int damage = 0; damage < 10; ++damage) {
       const uint32_t at = random_below(length);
       const int32_t old = words[at];
-      static const int32_t odd[] = {0, 1, -1, 5, 6, INT32_MAX, INT32_MIN, 1 << 24, 3 << 24, 4 << 24};
+      static const int32_t odd[] = {0,         1,         -1,      5,       6,
+                                    INT32_MAX, INT32_MIN, 1 << 24, 3 << 24, 4 << 24};
       words[at] = random_below(2) ? odd[random_below(10)] : (int32_t)random_u32();
       if (zo_command_check(words, length, &limits) == ZO_OK) {
         ++accepted;
@@ -557,36 +563,36 @@ typedef struct graph {
   zo_buffer inputs[kMaxInputs];
   int32_t input_count;
   zo_buffer outputs[1];
-  uint8_t *options; /* exact size, odd address */
+  uint8_t* options; /* exact size, odd address */
   size_t options_bytes;
-  char *options_memory;
+  char* options_memory;
 } graph;
 
-static zo_buffer graph_source(void *context, int32_t index) {
-  const graph *g = (const graph *)context;
+static zo_buffer graph_source(void* context, int32_t index) {
+  const graph* g = (const graph*)context;
   const zo_buffer nothing = {NULL, 0};
   if (index >= 0) return index < g->input_count ? g->inputs[index] : nothing;
   return index == -1 ? g->outputs[0] : nothing;
 }
 
-static void put_u16(uint8_t *at, uint32_t value) {
+static void put_u16(uint8_t* at, uint32_t value) {
   at[0] = (uint8_t)value;
   at[1] = (uint8_t)(value >> 8);
 }
 
-static void put_u32(uint8_t *at, uint32_t value) {
+static void put_u32(uint8_t* at, uint32_t value) {
   put_u16(at, value & 0xFFFFu);
   put_u16(at + 2, value >> 16);
 }
 
-static void set_options(graph *g, size_t bytes) {
-  g->options_memory = (char *)allocate(bytes + 1);
-  g->options = (uint8_t *)g->options_memory + 1;
+static void set_options(graph* g, size_t bytes) {
+  g->options_memory = (char*)allocate(bytes + 1);
+  g->options = (uint8_t*)g->options_memory + 1;
   g->options_bytes = bytes;
   memset(g->options, 0, bytes);
 }
 
-static zo_buffer buffer_of(void *data, size_t bytes) {
+static zo_buffer buffer_of(void* data, size_t bytes) {
   zo_buffer buffer;
   buffer.data = data;
   buffer.bytes = (uint32_t)bytes;
@@ -597,20 +603,20 @@ static zo_buffer buffer_of(void *data, size_t bytes) {
 typedef struct segment {
   graph ops[3]; /* replay, update, perturb */
   block weights[kMaxTensors], initial[kMaxTensors], fraction[kMaxTensors];
-  int32_t *multiplier[kMaxTensors];
+  int32_t* multiplier[kMaxTensors];
   int32_t *command, *state, *status;
   uint32_t tensors, words;
 } segment;
 
 static const zo_opcode op_order[3] = {ZO_OP_REPLAY, ZO_OP_UPDATE, ZO_OP_PERTURB};
 
-static void make_segment(segment *s, uint32_t tensors, uint32_t words, uint32_t flags) {
+static void make_segment(segment* s, uint32_t tensors, uint32_t words, uint32_t flags) {
   memset(s, 0, sizeof *s);
   s->tensors = tensors;
   s->words = words;
-  s->command = (int32_t *)allocate(sizeof(int32_t) * words);
-  s->state = (int32_t *)allocate(sizeof(int32_t) * ZO_STATE_WORDS);
-  s->status = (int32_t *)allocate(sizeof(int32_t) * ZO_STATUS_WORDS);
+  s->command = (int32_t*)allocate(sizeof(int32_t) * words);
+  s->state = (int32_t*)allocate(sizeof(int32_t) * ZO_STATE_WORDS);
+  s->status = (int32_t*)allocate(sizeof(int32_t) * ZO_STATUS_WORDS);
   memset(s->command, 0, sizeof(int32_t) * words);
   memset(s->state, 0, sizeof(int32_t) * ZO_STATE_WORDS);
   memset(s->status, 0x55, sizeof(int32_t) * ZO_STATUS_WORDS);
@@ -619,12 +625,12 @@ static void make_segment(segment *s, uint32_t tensors, uint32_t words, uint32_t 
     s->weights[t] = make_block(size, t, 0); /* zero, as a runtime leaves a variable */
     s->initial[t] = make_block(size, 1, 121);
     s->fraction[t] = make_block(size, 2, 0);
-    s->multiplier[t] = (int32_t *)allocate(sizeof(int32_t) * 2);
+    s->multiplier[t] = (int32_t*)allocate(sizeof(int32_t) * 2);
     s->multiplier[t][0] = INT32_MAX;
     s->multiplier[t][1] = INT32_C(1) << 29;
   }
   for (int op = 0; op < 3; ++op) {
-    graph *g = &s->ops[op];
+    graph* g = &s->ops[op];
     set_options(g, 8 + 12 * tensors);
     g->options[0] = ZO_OPTIONS_VERSION;
     g->options[1] =
@@ -636,7 +642,7 @@ static void make_segment(segment *s, uint32_t tensors, uint32_t words, uint32_t 
     g->inputs[g->input_count++] = buffer_of(s->command, sizeof(int32_t) * words);
     g->inputs[g->input_count++] = buffer_of(s->state, sizeof(int32_t) * ZO_STATE_WORDS);
     for (uint32_t t = 0; t < tensors; ++t) {
-      uint8_t *entry = g->options + 8 + 12 * t;
+      uint8_t* entry = g->options + 8 + 12 * t;
       put_u16(entry, 10 + t);                /* stream */
       put_u16(entry + 2, t % limits.blocks); /* block */
       put_u32(entry + 4, 2);                 /* channels */
@@ -654,7 +660,7 @@ static void make_segment(segment *s, uint32_t tensors, uint32_t words, uint32_t 
   }
 }
 
-static void free_segment(segment *s) {
+static void free_segment(segment* s) {
   for (uint32_t t = 0; t < s->tensors; ++t) {
     free(s->weights[t].memory);
     free(s->initial[t].memory);
@@ -667,17 +673,17 @@ static void free_segment(segment *s) {
   free(s->status);
 }
 
-static zo_status invoke(segment *s, zo_directory *directory) {
+static zo_status invoke(segment* s, zo_directory* directory) {
   for (int op = 0; op < 3; ++op) {
-    graph *g = &s->ops[op];
-    const zo_status status = zo_weight_node_run(op_order[op], g->options, g->options_bytes,
-                                                graph_source, g, directory);
+    graph* g = &s->ops[op];
+    const zo_status status =
+        zo_weight_node_run(op_order[op], g->options, g->options_bytes, graph_source, g, directory);
     if (status != ZO_OK) return status;
   }
   return ZO_OK;
 }
 
-static zo_tensor segment_tensor(const segment *s, uint32_t t, uint32_t flags) {
+static zo_tensor segment_tensor(const segment* s, uint32_t t, uint32_t flags) {
   zo_tensor tensor =
       tensor_of(&s->weights[t], flags & ZO_OPTION_FRACTION ? &s->fraction[t] : NULL, 10 + t);
   tensor.limit = 127 - (int32_t)limits.head_room;
@@ -687,7 +693,7 @@ static zo_tensor segment_tensor(const segment *s, uint32_t t, uint32_t flags) {
   return tensor;
 }
 
-static uint32_t segment_checksum(const segment *s, uint32_t flags) {
+static uint32_t segment_checksum(const segment* s, uint32_t flags) {
   uint32_t sum = 0;
   for (uint32_t t = 0; t < s->tensors; ++t) {
     const zo_tensor tensor = segment_tensor(s, t, flags);
@@ -696,14 +702,14 @@ static uint32_t segment_checksum(const segment *s, uint32_t flags) {
   return sum;
 }
 
-static int is_initial(const segment *s) {
+static int is_initial(const segment* s) {
   for (uint32_t t = 0; t < s->tensors; ++t) {
     if (!same(&s->weights[t], &s->initial[t])) return 0;
   }
   return 1;
 }
 
-static void reset_by_runtime(segment *s) {
+static void reset_by_runtime(segment* s) {
   memset(s->state, 0, sizeof(int32_t) * ZO_STATE_WORDS);
   for (uint32_t t = 0; t < s->tensors; ++t) {
     memset(s->weights[t].at, 0, s->weights[t].size);
@@ -715,7 +721,7 @@ static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
   segment s;
   make_segment(&s, tensors, kCapacity, flags);
   for (int op = 0; op < 3; ++op) {
-    graph *g = &s.ops[op];
+    graph* g = &s.ops[op];
     CHECK(zo_weight_node_check(g->options, g->options_bytes, graph_source, g) == ZO_OK);
   }
 
@@ -791,7 +797,7 @@ static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
   /* Random commands, some damaged. */
   for (int round = 0; round < 300; ++round) {
     uint32_t length;
-    int32_t *words = random_command(&length, (uint32_t)round % 4u);
+    int32_t* words = random_command(&length, (uint32_t)round % 4u);
     memcpy(s.command, words, sizeof(int32_t) * length);
     if (round % 3 == 0) s.command[random_below(length)] = (int32_t)random_u32();
     const uint32_t sum = segment_checksum(&s, flags);
@@ -801,14 +807,14 @@ static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
 
   /* Damaged options and tensors are refused, or harmless. */
   for (int op = 0; op < 3; ++op) {
-    graph *g = &s.ops[op];
+    graph* g = &s.ops[op];
     CHECK(zo_weight_node_check(NULL, 100, graph_source, g) == ZO_ERROR_OPTIONS);
     CHECK(zo_weight_node_check(g->options, g->options_bytes, NULL, g) == ZO_ERROR_ARGUMENT);
     for (size_t cut = 0; cut < g->options_bytes; ++cut) {
-      char *copy = (char *)allocate(cut > 0 ? cut : 1);
+      char* copy = (char*)allocate(cut > 0 ? cut : 1);
       memcpy(copy, g->options, cut);
-      CHECK(zo_weight_node_check((uint8_t *)copy, cut, graph_source, g) == ZO_ERROR_OPTIONS);
-      CHECK(zo_weight_node_run(op_order[op], (uint8_t *)copy, cut, graph_source, g, NULL) ==
+      CHECK(zo_weight_node_check((uint8_t*)copy, cut, graph_source, g) == ZO_ERROR_OPTIONS);
+      CHECK(zo_weight_node_run(op_order[op], (uint8_t*)copy, cut, graph_source, g, NULL) ==
             ZO_ERROR_OPTIONS);
       free(copy);
     }
@@ -830,19 +836,16 @@ static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
     }
     const int32_t count = g->input_count;
     g->input_count = count - 1;
-    const zo_status status =
-        zo_weight_node_check(g->options, g->options_bytes, graph_source, g);
+    const zo_status status = zo_weight_node_check(g->options, g->options_bytes, graph_source, g);
     CHECK(status == ZO_ERROR_ARGUMENT || flags & ZO_OPTION_MULTIPLIER);
     g->input_count = count;
   }
   free_segment(&s);
 }
 
-static zo_status loss_node(graph *g) {
+static zo_status loss_node(graph* g) {
   const zo_status status = zo_loss_node_check(g->options, g->options_bytes, graph_source, g);
-  return status != ZO_OK
-             ? status
-             : zo_loss_node_run(g->options, g->options_bytes, graph_source, g);
+  return status != ZO_OK ? status : zo_loss_node_run(g->options, g->options_bytes, graph_source, g);
 }
 
 static void test_loss_nodes(void) {
@@ -861,9 +864,9 @@ static void test_loss_nodes(void) {
     put_u32(g.options + 12, kind == 2 ? UINT32_C(1) << 30 : scale.scale_log2e);
     put_u32(g.options + 16, kind == 2 ? 25 : scale.scale);
     block logits = make_block(kSamples * kElements, 0, 127);
-    int32_t *flags = (int32_t *)allocate(4), *losses = (int32_t *)allocate(4 * kSamples);
+    int32_t *flags = (int32_t*)allocate(4), *losses = (int32_t*)allocate(4 * kSamples);
     int32_t expected[kSamples];
-    void *label = allocate(label_bytes[kind]);
+    void* label = allocate(label_bytes[kind]);
     memset(label, 0, label_bytes[kind]);
     g.inputs[0] = buffer_of(logits.at, logits.size);
     g.inputs[1] = buffer_of(label, label_bytes[kind]);
@@ -875,12 +878,13 @@ static void test_loss_nodes(void) {
     CHECK(loss_node(&g) == ZO_OK);
     zo_status status;
     if (kind == 0) {
-      status = zo_cross_entropy_s8(logits.at, kSamples, kElements, scale, (int32_t *)label, expected);
+      status =
+          zo_cross_entropy_s8(logits.at, kSamples, kElements, scale, (int32_t*)label, expected);
     } else if (kind == 1) {
       status = zo_binary_cross_entropy_s8(logits.at, kSamples, kElements, -5, scale,
-                                          (int32_t *)label, expected);
+                                          (int32_t*)label, expected);
     } else {
-      status = zo_mean_squared_error_s8(logits.at, (int8_t *)label, kSamples, kElements,
+      status = zo_mean_squared_error_s8(logits.at, (int8_t*)label, kSamples, kElements,
                                         INT32_C(1) << 30, 25, expected);
     }
     CHECK(status == ZO_OK && memcmp(losses, expected, sizeof expected) == 0);
@@ -908,9 +912,9 @@ static void test_loss_nodes(void) {
     CHECK(loss_node(&g) == ZO_ERROR_ARGUMENT);
     g.outputs[0].bytes += 4;
     for (size_t cut = 0; cut < 20; ++cut) {
-      char *copy = (char *)allocate(cut > 0 ? cut : 1);
+      char* copy = (char*)allocate(cut > 0 ? cut : 1);
       memcpy(copy, g.options, cut);
-      CHECK(zo_loss_node_check((uint8_t *)copy, cut, graph_source, &g) == ZO_ERROR_OPTIONS);
+      CHECK(zo_loss_node_check((uint8_t*)copy, cut, graph_source, &g) == ZO_ERROR_OPTIONS);
       free(copy);
     }
     memset(label, 0, label_bytes[kind]);
