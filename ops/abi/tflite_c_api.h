@@ -24,6 +24,15 @@ typedef struct TfLiteIntArray {
   int data[];
 } TfLiteIntArray;
 
+typedef struct TfLiteFloatArray {
+  int size;
+  float data[];
+} TfLiteFloatArray;
+
+typedef enum TfLiteType { kTfLiteInt32 = 2, kTfLiteInt8 = 9 } TfLiteType;
+
+enum { kTfLiteBuiltinFullyConnected = 9 };
+
 typedef struct TfLiteQuantizationParams {
   float scale;
   int32_t zero_point;
@@ -33,6 +42,27 @@ typedef struct TfLiteQuantization {
   int type;
   void *params;
 } TfLiteQuantization;
+
+enum { kTfLiteAffineQuantization = 1 };
+
+/* TfLiteQuantization.params where its type is kTfLiteAffineQuantization. */
+typedef struct TfLiteAffineQuantization {
+  TfLiteFloatArray *scale;
+  TfLiteIntArray *zero_point;
+  int32_t quantized_dimension;
+} TfLiteAffineQuantization;
+
+typedef enum TfLiteFusedActivation {
+  kTfLiteActNone = 0,
+  kTfLiteActRelu = 1,
+  kTfLiteActReluN1To1 = 2,
+  kTfLiteActRelu6 = 3,
+} TfLiteFusedActivation;
+
+typedef struct TfLiteFullyConnectedParams {
+  TfLiteFusedActivation activation;
+  int weights_format;
+} TfLiteFullyConnectedParams;
 
 typedef struct TfLiteTensor {
   int type;

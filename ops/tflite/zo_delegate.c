@@ -10,6 +10,8 @@
  *
  * Options:
  *   directory  address of a zo_directory, decimal; filled at each invoke (optional)
+ *   exact      1: also computes int8 FULLY_CONNECTED, bit for bit as TFLM does, which neither of
+ *              LiteRT's own kernels does (zo_fully_connected.h); 0, the default: leaves it alone
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +20,7 @@
 #include "../abi/tflite_c_api.h"
 #include "../core/zo_node.h"
 #include "zo_delegate.h"
+#include "zo_fully_connected.h"
 
 #define CUSTOM_NAME_PREFIX "TFLM_ZO_"
 
@@ -32,6 +35,13 @@ static const struct {
     {CUSTOM_NAME_PREFIX "LOSS", 0},
 };
 
+/* Settings of a delegate: its data_. */
+typedef struct settings {
+  TfLiteDelegate delegate; /* first, so that freeing it frees the settings */
+  zo_directory *directory;
+  bool exact;
+} settings;
+
 /* One node of the graph that a delegate kernel stands for. */
 typedef struct node_view {
   const char *name;
@@ -40,6 +50,8 @@ typedef struct node_view {
   size_t options_length;
   const TfLiteIntArray *inputs;
   const TfLiteIntArray *outputs;
+  const TfLiteFullyConnectedParams *fully_connected_params; /* null for a custom op */
+  zo_fully_connected *fully_connected;                      /* made by prepare */
 } node_view;
 
 typedef struct kernel {
@@ -73,51 +85,85 @@ static TfLiteStatus report(TfLiteContext *context, const node_view *node, zo_sta
   return kTfLiteError;
 }
 
+static bool is_custom(const TfLiteRegistration *registration) {
+  return registration->custom_name != NULL &&
+         strncmp(registration->custom_name, CUSTOM_NAME_PREFIX, strlen(CUSTOM_NAME_PREFIX)) == 0;
+}
+
+/* Index into kOps, or -1. */
+static int find_op(const char *name) {
+  for (int op = 0; op < (int)(sizeof kOps / sizeof kOps[0]); ++op) {
+    if (strcmp(name, kOps[op].name) == 0) return op;
+  }
+  return -1;
+}
+
+static void set_view(node_view *view, const TfLiteNode *node,
+                     const TfLiteRegistration *registration) {
+  view->inputs = node->inputs;
+  view->outputs = node->outputs;
+  if (is_custom(registration)) {
+    const int op = find_op(registration->custom_name);
+    view->name = kOps[op].name;
+    view->opcode = kOps[op].opcode;
+    view->options = (const uint8_t *)node->custom_initial_data;
+    view->options_length = (size_t)node->custom_initial_data_size;
+  } else {
+    view->name = "FULLY_CONNECTED";
+    view->fully_connected_params = (const TfLiteFullyConnectedParams *)node->builtin_data;
+  }
+}
+
+static void kernel_free(TfLiteContext *context, void *buffer) {
+  (void)context;
+  kernel *self = (kernel *)buffer;
+  if (self == NULL) return;
+  for (int i = 0; i < self->count; ++i) {
+    zo_fully_connected_free(self->nodes[i].fully_connected, NULL);
+  }
+  free(self);
+}
+
 static void *kernel_init(TfLiteContext *context, const char *buffer, size_t length) {
   (void)length;
   const TfLiteDelegateParams *params = (const TfLiteDelegateParams *)(const void *)buffer;
   const TfLiteIntArray *replaced = params->nodes_to_replace;
   kernel *self = calloc(1, sizeof(kernel) + (size_t)replaced->size * sizeof(node_view));
   if (self == NULL) return NULL;
-  self->directory = (zo_directory *)params->delegate->data_;
+  self->directory = ((const settings *)params->delegate->data_)->directory;
   for (int i = 0; i < replaced->size; ++i) {
     TfLiteNode *node;
     TfLiteRegistration *registration;
     if (context->GetNodeAndRegistration(context, replaced->data[i], &node, &registration) !=
         kTfLiteOk) {
-      free(self);
+      kernel_free(context, self);
       return NULL;
     }
-    for (size_t op = 0; op < sizeof kOps / sizeof kOps[0]; ++op) {
-      if (strcmp(registration->custom_name, kOps[op].name) != 0) continue;
-      node_view *view = &self->nodes[self->count++];
-      view->name = kOps[op].name;
-      view->opcode = kOps[op].opcode;
-      view->options = (const uint8_t *)node->custom_initial_data;
-      view->options_length = (size_t)node->custom_initial_data_size;
-      view->inputs = node->inputs;
-      view->outputs = node->outputs;
-    }
+    set_view(&self->nodes[self->count++], node, registration);
   }
   return self;
 }
 
-static void kernel_free(TfLiteContext *context, void *buffer) {
-  (void)context;
-  free(buffer);
+static TfLiteStatus prepare_view(TfLiteContext *context, node_view *view) {
+  if (view->fully_connected_params != NULL) {
+    zo_fully_connected_free(view->fully_connected, context);
+    view->fully_connected = zo_fully_connected_create(context, view->inputs, view->outputs,
+                                                      view->fully_connected_params);
+    return report(context, view, view->fully_connected != NULL ? ZO_OK : ZO_ERROR_ARGUMENT);
+  }
+  tensor_source source = {context, view};
+  return report(
+      context, view,
+      view->opcode != 0
+          ? zo_weight_node_check(view->options, view->options_length, find_buffer, &source)
+          : zo_loss_node_check(view->options, view->options_length, find_buffer, &source));
 }
 
 static TfLiteStatus kernel_prepare(TfLiteContext *context, TfLiteNode *node) {
-  const kernel *self = (const kernel *)node->user_data;
+  kernel *self = (kernel *)node->user_data;
   if (self == NULL) return kTfLiteError;
   for (int i = 0; i < self->count; ++i) {
-    const node_view *view = &self->nodes[i];
-    tensor_source source = {context, view};
-    const zo_status status =
-        view->opcode != 0
-            ? zo_weight_node_check(view->options, view->options_length, find_buffer, &source)
-            : zo_loss_node_check(view->options, view->options_length, find_buffer, &source);
-    if (status != ZO_OK) return report(context, view, status);
+    if (prepare_view(context, &self->nodes[i]) != kTfLiteOk) return kTfLiteError;
   }
   return kTfLiteOk;
 }
@@ -126,6 +172,10 @@ static TfLiteStatus kernel_invoke(TfLiteContext *context, TfLiteNode *node) {
   const kernel *self = (const kernel *)node->user_data;
   for (int i = 0; i < self->count; ++i) {
     const node_view *view = &self->nodes[i];
+    if (view->fully_connected != NULL) {
+      zo_fully_connected_run(view->fully_connected, context);
+      continue;
+    }
     tensor_source source = {context, view};
     const zo_status status =
         view->opcode != 0
@@ -137,16 +187,11 @@ static TfLiteStatus kernel_invoke(TfLiteContext *context, TfLiteNode *node) {
   return kTfLiteOk;
 }
 
-static bool is_ours(const TfLiteRegistration *registration) {
-  return registration->custom_name != NULL &&
-         strncmp(registration->custom_name, CUSTOM_NAME_PREFIX, strlen(CUSTOM_NAME_PREFIX)) == 0;
-}
-
-static bool is_known(const char *name) {
-  for (size_t op = 0; op < sizeof kOps / sizeof kOps[0]; ++op) {
-    if (strcmp(name, kOps[op].name) == 0) return true;
-  }
-  return false;
+static bool is_claimed(const settings *self, const TfLiteContext *context, const TfLiteNode *node,
+                       const TfLiteRegistration *registration) {
+  if (is_custom(registration)) return true;
+  return self->exact && registration->builtin_code == kTfLiteBuiltinFullyConnected &&
+         zo_fully_connected_supports(context, node);
 }
 
 static TfLiteStatus delegate_prepare(TfLiteContext *context, TfLiteDelegate *delegate) {
@@ -161,8 +206,11 @@ static TfLiteStatus delegate_prepare(TfLiteContext *context, TfLiteDelegate *del
     TfLiteNode *node;
     TfLiteRegistration *registration;
     status = context->GetNodeAndRegistration(context, plan->data[i], &node, &registration);
-    if (status != kTfLiteOk || !is_ours(registration)) continue;
-    if (!is_known(registration->custom_name)) {
+    if (status != kTfLiteOk ||
+        !is_claimed((const settings *)delegate->data_, context, node, registration)) {
+      continue;
+    }
+    if (is_custom(registration) && find_op(registration->custom_name) < 0) {
       context->ReportError(context, "%s: not in this op pack; install a newer tflm_zo",
                            registration->custom_name);
       status = kTfLiteError;
@@ -188,22 +236,27 @@ static TfLiteStatus delegate_prepare(TfLiteContext *context, TfLiteDelegate *del
 
 TfLiteDelegate *tflite_plugin_create_delegate(const char *const *keys, const char *const *values,
                                               size_t count, void (*report_error)(const char *)) {
-  zo_directory *directory = NULL;
+  settings *self = calloc(1, sizeof *self);
+  if (self == NULL) return NULL;
   for (size_t i = 0; i < count; ++i) {
-    if (strcmp(keys[i], "directory") != 0) {
-      if (report_error != NULL) report_error("tflm_zo delegate: unknown option (known: directory)");
+    if (strcmp(keys[i], "directory") == 0) {
+      self->directory = (zo_directory *)(uintptr_t)strtoull(values[i], NULL, 10);
+    } else if (strcmp(keys[i], "exact") == 0) {
+      self->exact = strcmp(values[i], "1") == 0;
+    } else {
+      if (report_error != NULL) {
+        report_error("tflm_zo delegate: unknown option (known: directory, exact)");
+      }
+      free(self);
       return NULL;
     }
-    directory = (zo_directory *)(uintptr_t)strtoull(values[i], NULL, 10);
   }
-  TfLiteDelegate *delegate = calloc(1, sizeof *delegate);
-  if (delegate == NULL) return NULL;
-  delegate->data_ = directory;
-  delegate->Prepare = delegate_prepare;
+  self->delegate.data_ = self;
+  self->delegate.Prepare = delegate_prepare;
   /* Without this flag the runtime prepares the graph before the delegate is applied, and stops at
    * the custom ops it cannot resolve. */
-  delegate->flags = kTfLiteDelegateFlagsAllowDynamicTensors;
-  return delegate;
+  self->delegate.flags = kTfLiteDelegateFlagsAllowDynamicTensors;
+  return &self->delegate;
 }
 
 void tflite_plugin_destroy_delegate(TfLiteDelegate *delegate) { free(delegate); }

@@ -31,21 +31,24 @@ class InterpreterEngine(Engine):
         module: the module that has `Interpreter`, `load_delegate` and `OpResolverType`.
         model: a standalone single-subgraph model.
         directory: filled by the op pack at each invoke.
-        reference: use the reference kernels instead of the optimized ones.
+        exact: compute what TFLM computes: the reference kernels instead of the optimized ones, but for
+            FULLY_CONNECTED, where the op pack has TFLM's arithmetic (LiteRT's reference kernel requantizes in
+            float).
     """
 
     def __init__(
-        self, module: ModuleType, model: bytes, directory: Directory, *, reference: bool
+        self, module: ModuleType, model: bytes, directory: Directory, *, exact: bool
     ) -> None:
         kernels = module.OpResolverType
         delegate = module.load_delegate(
-            str(native.library_path()), {"directory": str(directory.address)}
+            str(native.library_path()),
+            {"directory": str(directory.address), "exact": str(int(exact))},
         )
         self._interpreter = module.Interpreter(
             model_content=model,
             num_threads=1,
             experimental_op_resolver_type=(
-                kernels.BUILTIN_REF if reference else kernels.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+                kernels.BUILTIN_REF if exact else kernels.BUILTIN_WITHOUT_DEFAULT_DELEGATES
             ),
             experimental_delegates=[delegate],
         )
@@ -93,7 +96,7 @@ class LiteRTRuntime(Runtime):
     name = "litert"
     _module = "ai_edge_litert.interpreter"
     _install = "pip install ai-edge-litert"
-    _reference = False
+    _exact = False
 
     @classmethod
     def _import(cls) -> ModuleType:
@@ -106,12 +109,12 @@ class LiteRTRuntime(Runtime):
             ) from error
 
     def _open(self, model: bytes, directory: Directory) -> Engine:
-        return InterpreterEngine(self._import(), model, directory, reference=self._reference)
+        return InterpreterEngine(self._import(), model, directory, exact=self._exact)
 
 
 class LiteRTReferenceRuntime(LiteRTRuntime):
-    """LiteRT with its reference kernels, which match TFLM's bit for bit on all the models we measured but for
-    per-tensor FULLY_CONNECTED layers."""
+    """LiteRT computing bit for bit what TFLM computes: its reference kernels, and the op pack's own for
+    FULLY_CONNECTED."""
 
     name = "litert-ref"
-    _reference = True
+    _exact = True

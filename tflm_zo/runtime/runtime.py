@@ -41,18 +41,18 @@ class Status:
 
 @dataclass(frozen=True)
 class _Segment:
-    """One segment in its interpreter; numbers are input and output indices, -1 for none."""
+    """One segment in its interpreter; numbers are indices of its inputs and outputs, None where it has none."""
 
     engine: Engine
     directory: Directory
     inputs: dict[int, int]  # original input -> input of the segment
     outputs: dict[int, int]  # original output -> output of the segment
-    boundary_input: int
-    boundary_output: int
-    label: int
-    command: int
-    loss: int
-    status: int
+    boundary_input: int | None
+    boundary_output: int | None
+    label: int | None
+    command: int | None
+    loss: int | None
+    status: int | None
 
 
 class Runtime(ABC):
@@ -80,7 +80,6 @@ class Runtime(ABC):
         except ConversionError as error:
             raise ModelError(str(error)) from error
         self._segments = [self._open_segment(loaded, k) for k in range(len(self._metadata.segments))]
-        self._check_segments()
 
         self._inputs: dict[int, NDArray[Any]] = {}
         self._labels: NDArray[Any] | None = None
@@ -115,26 +114,19 @@ class Runtime(ABC):
         directory = Directory(len(self._metadata.trainable))
         engine = self._open(extract_segment(model, k).to_bytes(), directory)
 
-        def find(ports: Any, role: str) -> int:
-            return next((i for i, port in enumerate(ports) if port.role == role), -1)
-
+        inputs, outputs = description.inputs, description.outputs
         return _Segment(
             engine=engine,
             directory=directory,
-            inputs={p.index: i for i, p in enumerate(description.inputs) if p.role == "input"},
-            outputs={p.index: i for i, p in enumerate(description.outputs) if p.role == "output"},
-            boundary_input=find(description.inputs, "boundary"),
-            boundary_output=find(description.outputs, "boundary"),
-            label=find(description.inputs, "label"),
-            command=find(description.inputs, "command"),
-            loss=find(description.outputs, "loss"),
-            status=find(description.outputs, "status"),
+            inputs={p.index: i for i, p in enumerate(inputs) if p.role == "input" and p.index is not None},
+            outputs={p.index: i for i, p in enumerate(outputs) if p.role == "output" and p.index is not None},
+            boundary_input=description.input_index("boundary"),
+            boundary_output=description.output_index("boundary"),
+            label=description.input_index("label"),
+            command=description.input_index("command"),
+            loss=description.output_index("loss"),
+            status=description.output_index("status"),
         )
-
-    def _check_segments(self) -> None:
-        last = self._segments[-1]
-        if last.loss < 0 or last.label < 0:
-            raise ModelError("the last segment has no zo_loss or no zo_label: inject the model again")
 
     # --- description ----------------------------------------------------------------------------------------
 
@@ -194,7 +186,9 @@ class Runtime(ABC):
         Raises:
             ValueError: wrong shape, dtype or range; nothing is changed.
         """
-        last = self._segments[-1]
+        last, loss = self._segments[-1], self._metadata.loss
+        if last.label is None or loss is None:
+            raise ValueError("labels: the model has no loss")
         shape, dtype, scale, zero_point = last.engine.input_details(last.label)
         value = np.asarray(labels)
         if dtype == np.int8:
@@ -204,7 +198,6 @@ class Runtime(ABC):
             raise ValueError(f"labels: expected integers, got {value.dtype}")
         if value.size != int(np.prod(shape)) or value.shape[:1] != shape[:1]:
             raise ValueError(f"labels: expected shape {list(shape)}, got {list(value.shape)}")
-        loss = self._metadata.loss
         classes = loss.elements if loss.kind == "cross_entropy" else 2
         wrong = value[(value < -1) | (value >= classes)]
         if wrong.size:
@@ -253,7 +246,7 @@ class Runtime(ABC):
             InvokeError: the interpreter failed.
         """
         words = self._words(command)
-        if words[0] & 1 and self._labels is None:
+        if words[0] & 1 and self._labels is None and self._metadata.loss is not None:
             raise ValueError("the command asks for losses: set_labels first")
         activation = self._start_activation(start, boundary)
 
@@ -261,14 +254,14 @@ class Runtime(ABC):
             segment = self._segments[k]
             for original, index in segment.inputs.items():
                 segment.engine.set_input(index, self._inputs[original])
-            if segment.boundary_input >= 0 and activation is not None:
+            if segment.boundary_input is not None and activation is not None:
                 segment.engine.set_input(segment.boundary_input, activation)
-            if segment.label >= 0 and self._labels is not None:
+            if segment.label is not None and self._labels is not None:
                 segment.engine.set_input(segment.label, self._labels)
-            if segment.command >= 0:
+            if segment.command is not None:
                 segment.engine.set_input(segment.command, words)
             segment.engine.invoke()
-            if segment.boundary_output >= 0:
+            if segment.boundary_output is not None:
                 activation = segment.engine.get_output(segment.boundary_output)
                 self._boundaries[k + 1] = activation
 
@@ -298,6 +291,7 @@ class Runtime(ABC):
                 raise ValueError("boundary: segment 0 has none; it reads the inputs")
             return None
         segment = self._segments[start]
+        assert segment.boundary_input is not None  # every segment but the first has one
         shape, dtype, _, _ = segment.engine.input_details(segment.boundary_input)
         if boundary is None:
             if start not in self._boundaries:
@@ -327,6 +321,12 @@ class Runtime(ABC):
         }
         return [values[i] for i in sorted(values)]
 
+    def input_details(self, index: int = 0) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
+        """Shape, dtype, scale and zero point of an original input."""
+        if index not in self._input_details:
+            raise ValueError(f"the model has no input {index}")
+        return self._input_details[index]
+
     def output_details(self, index: int = 0) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
         """Shape, dtype, scale and zero point of an original output."""
         for segment in self._segments:
@@ -337,13 +337,15 @@ class Runtime(ABC):
     def losses(self) -> NDArray[np.int32]:
         """Losses of the last invoke, int32 [batch], unit 2^-16 (zeros where none were asked for)."""
         last = self._segments[-1]
+        if last.loss is None:
+            raise ValueError("the model has no loss")
         value: NDArray[np.int32] = last.engine.get_output(last.loss)
         return value
 
     def status(self) -> Status:
         """Diagnostics of the last invoke, over all segments."""
-        words = [s.engine.get_output(s.status) for s in self._segments if s.status >= 0]
-        table = np.array(words, np.int32).astype(np.int64).reshape(-1, 4)
+        words = [s.engine.get_output(s.status) for s in self._segments if s.status is not None]
+        table = np.array(words, np.int64).reshape(-1, 4)
         return Status(
             steps=int(table[:, 1].max(initial=0)),
             saturated=int(table[:, 2].sum()),

@@ -9,9 +9,9 @@ __all__ = ["TfliteRuntime"]
 
 
 class TfliteRuntime(LiteRTRuntime):
-    """tflite-runtime with its reference kernels, which compute what LiteRT's and TFLM's do."""
+    """tflite-runtime computing bit for bit what TFLM computes, as `LiteRTReferenceRuntime` does."""
 
     name = "tflite-runtime"
     _module = "tflite_runtime.interpreter"
     _install = "pip install 'tflm_zo[tflite-runtime]' (an environment of its own: it needs NumPy 1)"
-    _reference = True
+    _exact = True

@@ -24,20 +24,17 @@ from .runtime import Runtime
 __all__ = ["TflmRuntime"]
 
 _REGISTERER = "TFLM_ZO_Register"
-_ALIGNMENT = 16
 
 
 def arena_upper_bound(model: Model) -> int:
     """Arena bytes that always suffice for a single-subgraph model on a 64-bit host.
 
-    Every activation and variable at once, as if the planner never reused memory, plus a generous allowance
-    for the structs and the scratch buffers of kernels.
+    Every activation and variable at once with four bytes an element, as if the planner never reused memory,
+    plus a generous allowance for the structs and the scratch buffers of kernels.
     """
     graph = model.subgraphs[0]
-    activations = sum(
-        tensor.nbytes + _ALIGNMENT for tensor in graph.tensors if not tensor.is_constant
-    )
-    return 65536 + 2 * activations + 256 * len(graph.tensors) + 1024 * len(graph.operators)
+    elements = sum(tensor.size for tensor in graph.tensors if not tensor.is_constant)
+    return 65536 + 8 * elements + 256 * len(graph.tensors) + 1024 * len(graph.operators)
 
 
 class TflmEngine(Engine):

@@ -1,0 +1,205 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What the weight ops cost: time in LiteRT, memory in TFLM.
+
+    python benchmarks/invoke_overhead.py lenet5.tflite kws_ref_model.tflite …
+
+For each int8 model, all weights trainable:
+
+* time: one invoke with a perturbation of every weight (Rademacher, +-2 LSB) against an invoke of the plain
+  model, same runtime (LiteRT, one thread, no delegate but ours), same kernels, same batch. The two alternate in
+  one process; the ratio is the median over rounds of (fastest ZO invoke / fastest plain invoke) of the round,
+  which other load on the machine disturbs least.
+* memory: TFLM's arena (its recording allocator, batch 1, 64-bit structs) of the ZO model against the original's
+  plus the trainable bytes.
+
+The four MLPerf Tiny models are in github.com/mlcommons/tiny, benchmark/training/*/trained_models; without
+arguments the LeNet-5 of the tests, with random weights, is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter, OpResolverType, load_delegate
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from tflm_zo import Command, Distribution, inject, native
+from tflm_zo.converters import Model, load_model, read_metadata, set_batch
+from tflm_zo.runtime.tflm import arena_upper_bound
+
+HEAD_ROOM = 2
+
+
+def interpreter(model: bytes, *, custom_ops: bool) -> Any:
+    delegates = [load_delegate(str(native.library_path()))] if custom_ops else []
+    made = Interpreter(
+        model_content=model,
+        num_threads=1,
+        experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+        experimental_delegates=delegates,
+    )
+    made.allocate_tensors()
+    rng = np.random.default_rng(0)
+    for details in made.get_input_details():
+        if details["name"].startswith("zo_"):
+            continue
+        shape, dtype = details["shape"], details["dtype"]
+        made.set_tensor(details["index"], rng.integers(-100, 100, shape).astype(dtype))
+    return made
+
+
+def fastest(run: Callable[[int], None], repeats: int) -> float:
+    """Seconds of the fastest of `repeats` calls."""
+    best = float("inf")
+    for i in range(repeats):
+        begin = time.perf_counter()
+        run(i)
+        best = min(best, time.perf_counter() - begin)
+    return best
+
+
+def measure_time(model: Model, batch: int, rounds: int) -> dict[str, float]:
+    """Microseconds per invoke: plain, ZO without a command, ZO with a perturbation; and ratios to plain."""
+    rebatched = set_batch(model, batch)
+    plain = interpreter(rebatched.to_bytes(), custom_ops=False)
+    zo = inject(model, trainable="all", head_room=HEAD_ROOM, batch=batch, update_bits=8)
+    trained = interpreter(zo.to_bytes(), custom_ops=True)
+    port = next(d["index"] for d in trained.get_input_details() if d["name"] == "zo_command")
+    words = read_metadata(zo).command_words
+    z = Distribution.rademacher(HEAD_ROOM)
+    idle = np.zeros(words, np.int32)
+    perturb = [Command(words, loss=False).perturb([(1, k)], z).words for k in (1, -1)]
+
+    def run_plain(_: int) -> None:
+        plain.invoke()
+
+    def run_idle(_: int) -> None:
+        trained.invoke()
+
+    def run_perturb(i: int) -> None:
+        trained.set_tensor(port, perturb[i % 2])
+        trained.invoke()
+
+    trained.set_tensor(port, idle)
+    once = max(fastest(run_plain, 3), 1e-6)
+    repeats = max(4, min(200, int(0.02 / once)))
+    repeats += repeats % 2  # a perturbation is undone by the next one
+    seconds: dict[str, list[float]] = {"plain": [], "idle": [], "perturb": []}
+    for _ in range(rounds):
+        seconds["plain"].append(fastest(run_plain, repeats))
+        trained.set_tensor(port, idle)
+        seconds["idle"].append(fastest(run_idle, repeats))
+        seconds["perturb"].append(fastest(run_perturb, repeats))
+    ratio = [p / q for p, q in zip(seconds["perturb"], seconds["plain"], strict=True)]
+    share = [
+        (p - i) / q for p, i, q in zip(seconds["perturb"], seconds["idle"], seconds["plain"], strict=True)
+    ]
+    return {
+        **{f"{name}_us": statistics.median(values) * 1e6 for name, values in seconds.items()},
+        "ratio": statistics.median(ratio),
+        "perturb_share": statistics.median(share),
+    }
+
+
+def arena_bytes(model: Model, *, custom_ops: bool) -> int:
+    """Arena that TFLM uses, by its own recording allocator."""
+    from tflite_micro import runtime
+
+    native.library()
+    registerers = ["TFLM_ZO_Register"] if custom_ops else []
+    made = runtime.Interpreter.from_bytes(model.to_bytes(), registerers, arena_size=arena_upper_bound(model))
+    sys.stderr.flush()
+    sys.stdout.flush()
+    saved = os.dup(1), os.dup(2)
+    with tempfile.TemporaryFile() as report:
+        os.dup2(report.fileno(), 1)
+        os.dup2(report.fileno(), 2)
+        try:
+            made.print_allocations()
+        finally:
+            os.dup2(saved[0], 1)
+            os.dup2(saved[1], 2)
+        report.seek(0)
+        text = report.read().decode()
+    found = re.search(r"Arena allocation total (\d+) bytes", text)
+    if found is None:
+        raise RuntimeError(f"TFLM's report has no total:\n{text}")
+    return int(found.group(1))
+
+
+def measure_memory(model: Model) -> dict[str, int]:
+    original = arena_bytes(model, custom_ops=False)
+    zo = inject(model, trainable="all", head_room=HEAD_ROOM, update_bits=8)
+    trainable = sum(t.size for t in read_metadata(zo).trainable)
+    total = arena_bytes(zo, custom_ops=True)
+    return {
+        "arena_original": original,
+        "trainable": trainable,
+        "arena_zo": total,
+        "overhead": total - original - trainable,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", nargs="*", type=Path, help="int8 .tflite files")
+    parser.add_argument("--batch", type=int, default=8, help="samples per invoke of the timing")
+    parser.add_argument("--rounds", type=int, default=21, help="rounds of the timing")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    arguments = parser.parse_args()
+
+    if arguments.models:
+        models = {path.stem: load_model(path) for path in arguments.models}
+    else:
+        sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+        from models import MODELS
+
+        models = {"lenet5 (random weights)": load_model(MODELS["lenet5"]())}
+
+    results = {}
+    console = Console(stderr=True)
+    for name, model in track(models.items(), "measuring", console=console):
+        results[name] = {**measure_time(model, arguments.batch, arguments.rounds), **measure_memory(model)}
+    if arguments.json:
+        print(json.dumps({"batch": arguments.batch, "models": results}, indent=2))
+        return
+
+    table = Table(title=f"LiteRT, batch {arguments.batch}, all weights trainable and perturbed")
+    for column in ("model", "weights", "plain µs", "ZO idle µs", "ZO perturb µs", "ratio", "perturbation"):
+        table.add_column(column, justify="left" if column == "model" else "right")
+    for name, r in results.items():
+        table.add_row(
+            name,
+            f"{r['trainable']:,}",
+            f"{r['plain_us']:.0f}",
+            f"{r['idle_us']:.0f}",
+            f"{r['perturb_us']:.0f}",
+            f"{r['ratio']:.3f}",
+            f"{100 * r['perturb_share']:.1f} %",
+        )
+    Console().print(table)
+    table = Table(title="TFLM arena, batch 1, 8-bit update, bytes")
+    for column in ("model", "original", "trainable", "ZO", "overhead"):
+        table.add_column(column, justify="left" if column == "model" else "right")
+    for name, r in results.items():
+        table.add_row(name, *(f"{r[k]:,}" for k in ("arena_original", "trainable", "arena_zo", "overhead")))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

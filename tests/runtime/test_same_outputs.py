@@ -1,0 +1,155 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A ZO model that does not perturb computes what the original computes, bit for bit, however it is cut."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from interpreters import RUNTIMES, random_inputs, require, run_plain
+from models import MODELS
+from real_models import REAL_MODELS
+
+from tflm_zo import inject, load_model, native
+from tflm_zo.converters import possible_cuts, read_metadata, set_batch
+from tflm_zo.converters.model.schema import DTYPES
+from tflm_zo.runtime import Runtime, load
+
+ALL_MODELS = [pytest.param(make, id=name) for name, make in MODELS.items()] + REAL_MODELS
+
+
+def _inputs(runtime: Runtime, seed: int) -> list[Any]:
+    count = len(runtime._input_details)
+    return random_inputs([runtime.input_details(i) for i in range(count)], seed)
+
+
+def _assert_equal(actual: list[Any], expected: list[Any]) -> None:
+    assert len(actual) == len(expected)
+    for a, e in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(a, e)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("update_bits", [8, 16])
+@pytest.mark.parametrize("name", RUNTIMES)
+@pytest.mark.parametrize("make", ALL_MODELS)
+def test_whole_model(make: Any, name: str, update_bits: int, batch: int) -> None:
+    require(name)
+    original = make()
+    runtime = load(
+        inject(original, trainable="all", head_room=0, batch=batch, update_bits=update_bits), name
+    )
+    plain = set_batch(load_model(original), batch).to_bytes()
+    for seed in range(3):
+        inputs = _inputs(runtime, seed)
+        runtime.set_inputs(*inputs)
+        runtime.invoke()
+        outputs = runtime.outputs()
+        _assert_equal(outputs, run_plain(plain, name, inputs))
+        assert any(np.unique(o).size > 1 for o in outputs), "constant outputs prove nothing"
+
+
+@pytest.mark.parametrize("make", ALL_MODELS)
+def test_whole_model_with_bare_reference_kernels(make: Any) -> None:
+    """The delegate without its FULLY_CONNECTED changes nothing: LiteRT's kernels see the same tensors."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType, load_delegate
+
+    original = make()
+    zo = inject(original, trainable="all", head_room=0)
+    interpreter = Interpreter(
+        model_content=zo.to_bytes(),
+        experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+        experimental_delegates=[load_delegate(str(native.library_path()))],
+    )
+    interpreter.allocate_tensors()
+    ports = zip(read_metadata(zo).segments[0].inputs, interpreter.get_input_details(), strict=True)
+    inputs = []
+    for port, details in ports:
+        value = np.zeros(details["shape"], details["dtype"])
+        if port.role == "input":
+            value = random_inputs([(details["shape"], details["dtype"])], 1)[0]
+            inputs.append(value)
+        interpreter.set_tensor(details["index"], value)
+    interpreter.invoke()
+    expected = run_plain(original, "litert-builtin-ref", inputs)
+    details = interpreter.get_output_details()[: len(expected)]
+    _assert_equal([interpreter.get_tensor(d["index"]) for d in details], expected)
+
+
+@pytest.mark.parametrize("make", ALL_MODELS)
+def test_exact_mode_computes_what_tflm_computes(make: Any) -> None:
+    """Every int8 activation of the model, on many samples, in litert-ref and in TFLM."""
+    require("tflm")
+    model = set_batch(load_model(make()), 16)
+    graph = model.subgraphs[0]
+    graph.outputs = [tensor for op in graph.operators for tensor in op.outputs]
+    model.signatures = None
+    inputs = random_inputs([(t.shape, DTYPES[t.type]) for t in graph.inputs], 5)
+    exact, tflm = (run_plain(model.to_bytes(), name, inputs) for name in ("litert-ref", "tflm"))
+    for tensor, a, b in zip(graph.outputs, exact, tflm, strict=True):
+        np.testing.assert_array_equal(a, b, err_msg=tensor.name)
+
+
+def _cuts(model: bytes, segments: int, limit: int) -> list[tuple[str, ...]]:
+    """All ways to cut into so many segments, thinned out evenly where there are more than the limit."""
+    ways = list(combinations(possible_cuts(load_model(model)), segments - 1))
+    step = max(1, len(ways) // limit)
+    return ways[::step]
+
+
+def _check_cuts(make: Any, name: str, limit: int) -> None:
+    original = make()
+    whole = load(inject(original, trainable="all", head_room=0), name)
+    inputs = _inputs(whole, 0)
+    others = _inputs(whole, 1)
+    expected = run_plain(original, name, inputs)
+    checked = 0
+    for segments in (2, 3, 4):
+        for cuts in _cuts(original, segments, limit):
+            runtime = load(inject(original, trainable="all", head_room=0, cuts=cuts), name)
+            assert runtime.segment_count == segments
+            runtime.set_inputs(*inputs)
+            runtime.invoke()
+            _assert_equal(runtime.outputs(), expected)
+            boundaries = [runtime.boundary(k) for k in range(1, segments)]
+
+            # Another run in between, then only the suffix, from each boundary.
+            runtime.set_inputs(*others)
+            runtime.invoke()
+            runtime.set_inputs(*inputs)
+            for k in range(1, segments):
+                runtime.invoke(start=k, boundary=boundaries[k - 1])
+                late = {i for s in runtime._segments[k:] for i in s.outputs}
+                for i in late:
+                    np.testing.assert_array_equal(runtime.outputs()[i], expected[i])
+            checked += 1
+    if checked == 0:
+        pytest.skip("the model has no single-tensor boundary")
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+@pytest.mark.parametrize("make", ALL_MODELS)
+def test_cut_into_segments(make: Any, name: str) -> None:
+    require(name)
+    _check_cuts(make, name, limit=8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNTIMES)
+@pytest.mark.parametrize("make", ALL_MODELS)
+def test_cut_in_every_way(make: Any, name: str) -> None:
+    require(name)
+    _check_cuts(make, name, limit=10**9)
+
+
+@pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in MODELS.items()])
+def test_checksum_does_not_depend_on_cuts(make: Any) -> None:
+    original = make()
+    sums = set()
+    for cuts in [(), *[(cut,) for cut in possible_cuts(load_model(original))]]:
+        runtime = load(inject(original, trainable="all", head_room=2, cuts=cuts), "litert-ref")
+        runtime.invoke(runtime.command(loss=False, checksum=True))
+        sums.add(runtime.status().checksum)
+    assert len(sums) == 1

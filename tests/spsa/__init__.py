@@ -1,0 +1,68 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A minimal SPSA control loop: what drives a ZO model in the tests, by one command per invoke."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflm_zo import Distribution, native
+from tflm_zo.runtime import Runtime
+
+__all__ = ["spsa_commands"]
+
+
+def spsa_commands(
+    runtime: Runtime,
+    *,
+    steps: int,
+    queries: int,
+    learning_rate: float,
+    seed: int,
+    distribution: Distribution | None = None,
+    record: list[list[tuple[int, int]]] | None = None,
+) -> Iterator[NDArray[np.int32]]:
+    """Antithetic SPSA on the inputs and labels that are set; yields after every invoke, with its command.
+
+    Two invokes per query and nothing else: restoring one query and perturbing for the next share a pass, and
+    the update of a step rides on the first invoke of the next one. The last invoke only updates.
+
+        c_q = -learning_rate * (L(w + z) - L(w - z)) / 2 / queries      in LSB per unit of z
+
+    Args:
+        runtime: the model.
+        steps: number of steps.
+        queries: seeds per step.
+        learning_rate: LSB per nat.
+        seed: of the run.
+        distribution: default Rademacher of the model's whole head-room.
+        record: the (seed, coefficient) pairs of each step are appended to it.
+    """
+    z = distribution or Distribution.rademacher(runtime.metadata.head_room)
+    pending: list[tuple[int, int]] = []
+    for step in range(steps):
+        seeds = [native.query_seed(seed, step, q) for q in range(queries)]
+        done: list[tuple[int, int]] = []
+        for q, query_seed in enumerate(seeds):
+            command = runtime.command(checksum=True)
+            if pending and q == 0:
+                command.update(pending, z, restore_k=1)
+            terms = [(seeds[q - 1], 1)] if q > 0 else []
+            command.perturb([*terms, (query_seed, 1)], z)
+            runtime.invoke(command)
+            yield command.words
+            plus = int(runtime.losses().sum())
+            command = runtime.command(checksum=True).perturb([(query_seed, -2)], z)
+            runtime.invoke(command)
+            yield command.words
+            minus = int(runtime.losses().sum())
+            gain = learning_rate / (2 * queries * runtime.batch)
+            done.append((query_seed, round(-gain * (plus - minus))))  # both have 16 fraction bits
+        pending = done
+        if record is not None:
+            record.append(done)
+    command = runtime.command(checksum=True).update(pending, z, restore_k=1)
+    runtime.invoke(command)
+    yield command.words
