@@ -7,6 +7,7 @@ import copy
 import dataclasses
 from typing import Any
 
+from ..errors import ConversionError
 from .operator_code import OperatorCode
 from .schema import schema
 from .tensor import Tensor
@@ -41,6 +42,20 @@ class Operator:
     def options(self) -> Any:
         """Options of a builtin operator: a generated object to read and write, or None."""
         return self.raw.builtinOptions
+
+    def option(self, name: str, default: Any) -> Any:
+        """One field of the builtin options; the default where the operator has none or the field is absent.
+
+        Raises:
+            ConversionError: the options are those of another operator.
+        """
+        options = self.raw.builtinOptions
+        if options is None:
+            return default
+        if not hasattr(options, name):
+            raise ConversionError(f"{self.label}: has options of another operator; the file is damaged")
+        value = getattr(options, name)
+        return default if value is None else value
 
     @property
     def label(self) -> str:

@@ -113,7 +113,7 @@ def _fully_connected(r: Rebatching, op: Operator) -> None:
     if weights in r.batched:
         r.refuse(op, "its filter depends on the sample")
     shape, depth = r.shape(data), weights.shape[-1]
-    if op.options is not None and op.options.keepNumDims:
+    if op.option("keepNumDims", False):
         if len(shape) < 2 or shape[-1] != depth:
             r.refuse(op, f"its input of shape {list(shape)} does not end in {depth} values")
     elif math.prod(shape[1:]) != depth:
@@ -137,7 +137,7 @@ def _reshape(r: Rebatching, op: Operator) -> None:
         if len(values) != len(target):
             r.refuse(op, "its shape and its output disagree")
         r.set_constant(op, 1, np.array(target))
-    if op.options is not None and op.options.newShape is not None and len(op.options.newShape):
+    if len(op.option("newShape", ())):
         op.options.newShape = np.array(target, np.int32)
 
 
@@ -147,7 +147,7 @@ def _axis(value: int, rank: int) -> int:
 
 def _squeeze(r: Rebatching, op: Operator) -> None:
     data = r.require_batched(op)
-    dims = [] if op.options is None or op.options.squeezeDims is None else list(op.options.squeezeDims)
+    dims = list(op.option("squeezeDims", ()))
     # An empty list means every axis of size 1, the batch among them.
     if r.old == 1 and (not dims or any(_axis(int(d), len(r.shape(data))) == 0 for d in dims)):
         r.refuse(op, "it removes the batch axis")
@@ -163,20 +163,20 @@ def _concatenation(r: Rebatching, op: Operator) -> None:
     for tensor in op.inputs:
         if tensor not in r.batched:
             r.refuse(op, f"operand «{tensor.name if tensor else ''}» is the same for every sample")
-    if _axis(0 if op.options is None else op.options.axis, len(op.outputs[0].shape)) == 0:
+    if _axis(op.option("axis", 0), len(op.outputs[0].shape)) == 0:
         r.refuse(op, "it concatenates along the batch axis")
 
 
 def _pack(r: Rebatching, op: Operator) -> None:
     if any(t not in r.batched for t in op.inputs):
         r.refuse(op, "an operand is the same for every sample")
-    if _axis(0 if op.options is None else op.options.axis, len(op.outputs[0].shape)) == 0:
+    if _axis(op.option("axis", 0), len(op.outputs[0].shape)) == 0:
         r.refuse(op, "it stacks tensors before the batch axis")
 
 
 def _unpack(r: Rebatching, op: Operator) -> None:
     data = r.require_batched(op)
-    if _axis(0 if op.options is None else op.options.axis, len(r.shape(data))) == 0:
+    if _axis(op.option("axis", 0), len(r.shape(data))) == 0:
         r.refuse(op, "it takes the batch apart")
 
 
@@ -224,15 +224,16 @@ def _slice(r: Rebatching, op: Operator) -> None:
 def _strided_slice(r: Rebatching, op: Operator) -> None:
     r.require_batched(op)
     begin, end = r.constant(op, 1, "begin"), r.constant(op, 2, "end")
-    strides, options = r.constant(op, 3, "strides"), op.options
-    if options is None or not len(begin) or not len(end) or not len(strides):
+    strides = r.constant(op, 3, "strides")
+    if not len(begin) or not len(end) or not len(strides):
         r.refuse(op, "its parameters are missing")
-    if (options.ellipsisMask | options.newAxisMask | options.shrinkAxisMask) & 1:
+    if any(op.option(mask, 0) & 1 for mask in ("ellipsisMask", "newAxisMask", "shrinkAxisMask")):
         r.refuse(op, "it removes, inserts or skips the batch axis")
-    whole = (options.beginMask & 1 or begin[0] == 0) and (options.endMask & 1 or end[0] >= r.old)
+    open_begin, open_end = op.option("beginMask", 0) & 1, op.option("endMask", 0) & 1
+    whole = (open_begin or begin[0] == 0) and (open_end or end[0] >= r.old)
     if not whole or strides[0] != 1:
         r.refuse(op, "it takes part of the batch")
-    if not options.endMask & 1:
+    if not open_end:
         end[0] = r.new
         r.set_constant(op, 2, end)
 

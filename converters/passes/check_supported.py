@@ -12,10 +12,8 @@ from ..errors import ConversionError
 from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator, TensorType
 from ..settings import InjectSettings
-from .kernels import CONTROL_FLOW, CONVERSIONS, FILTER_OPERATORS, INT8_KERNELS, INTEGER_KERNELS
+from .kernels import ARITY, CONTROL_FLOW, CONVERSIONS, FILTER_OPERATORS, check_arity
 from .plan import Plan
-
-_ARITY: Final = INT8_KERNELS | CONVERSIONS | INTEGER_KERNELS
 
 _FLOATS: Final = (TensorType.FLOAT16, TensorType.FLOAT32, TensorType.FLOAT64)
 
@@ -67,11 +65,9 @@ def _refuse(op: Operator, reason: str) -> NoReturn:
 def _check_operator(op: Operator) -> None:
     if op.builtin == BuiltinOperator.CUSTOM:
         _refuse(op, f"custom operator «{op.code.name}» is unknown, the model cannot be trained through it")
-    if op.builtin not in _ARITY:
+    if op.builtin not in ARITY:
         _refuse(op, "TFLM has no stateless int8 kernel for it, the model cannot be trained through it")
-    low, high = _ARITY[op.builtin]
-    if not low <= len(op.inputs) <= high or any(t is None for t in op.inputs[:low]) or not op.outputs:
-        _refuse(op, f"takes {low} to {high} inputs and gives at least one output; the file is damaged")
+    check_arity(op)
     for tensor in [*op.inputs, *op.outputs]:
         if tensor is not None:
             _check_tensor(op, tensor)

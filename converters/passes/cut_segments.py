@@ -112,9 +112,8 @@ def _ordered_cuts(graph: Subgraph, names: Sequence[str], logits: Tensor | None) 
     if len({cut.boundary for cut in cuts}) < len(cuts):
         raise ConversionError("a tensor is named twice in cuts")
     cuts.sort(key=lambda cut: len(cut.after), reverse=True)
-    producers = graph.producers()
     for cut, following in itertools.pairwise(cuts):
-        if producers[following.boundary] not in cut.after:
+        if not following.after < cut.after:
             raise ConversionError(
                 f"cuts «{cut.boundary.name}» and «{following.boundary.name}» exclude each other: they lie on "
                 "different branches"

@@ -57,7 +57,7 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
         )
     scale = tensor.quantization.scale
     if kind == "cross_entropy" and squashing is not None:
-        scale *= float(squashing.options.beta) if squashing.options is not None else 0.0
+        scale *= float(squashing.option("beta", 0.0))
     plan.loss = Loss(kind, tensor, tensor.size // settings.batch, scale, tensor.quantization.zero_point)
     _check(plan.loss, output)
 

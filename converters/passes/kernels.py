@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..errors import ConversionError
+from ..model import Operator
 from ..model.schema import BuiltinOperator as B
 
 #: Operators whose activations are int8 and that carry no state from one invoke to the next. Zeroth-order
@@ -69,7 +71,19 @@ INTEGER_KERNELS: Final[dict[int, tuple[int, int]]] = {
     B.SHAPE: (1, 1),
 }
 
+#: Every operator that a model may have.
+ARITY: Final = INT8_KERNELS | CONVERSIONS | INTEGER_KERNELS
+
 #: Operators with a filter that can be trained.
 FILTER_OPERATORS: Final = (B.CONV_2D, B.DEPTHWISE_CONV_2D, B.FULLY_CONNECTED)
 
 CONTROL_FLOW: Final = (B.IF, B.WHILE, B.CALL, B.CALL_ONCE)
+
+
+def check_arity(op: Operator) -> None:
+    """Raises ConversionError where an operator of the tables above lacks inputs or outputs."""
+    low, high = ARITY[op.builtin]
+    if not low <= len(op.inputs) <= high or any(t is None for t in op.inputs[:low]) or not op.outputs:
+        raise ConversionError(
+            f"{op.label}: takes {low} to {high} inputs and gives at least one output; the file is damaged"
+        )

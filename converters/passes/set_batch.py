@@ -7,6 +7,7 @@ from ..errors import ConversionError
 from ..model import Model, Subgraph
 from ..settings import InjectSettings
 from .batch_rules import RULES, UNBATCHED_OUTPUT, Rebatching
+from .kernels import check_arity
 from .plan import Plan
 
 
@@ -53,6 +54,7 @@ def _rewrite(state: Rebatching) -> None:
         rule = RULES.get(op.builtin)
         if rule is None:
             state.refuse(op, "nothing is known of what it does to the batch axis")
+        check_arity(op)
         rule(state, op)
         if op.builtin in UNBATCHED_OUTPUT:
             continue

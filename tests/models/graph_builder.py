@@ -477,7 +477,7 @@ class GraphBuilder:
                 ``out_<i>``), or None for a model without signatures.
             metadata: extra metadata entries.
         """
-        indices = [o if isinstance(o, int) else o.index for o in outputs]
+        indices = [o.index if isinstance(o, Value) else int(o) for o in outputs]
         graph = schema.SubGraphT()
         graph.name = "main"
         graph.tensors = self._tensors

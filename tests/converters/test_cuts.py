@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segments run one after another compute what the whole model computes."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from tflm_zo.converters import (
+    ConversionError,
+    Model,
+    extract_segment,
+    inject,
+    load_model,
+    possible_cuts,
+    read_metadata,
+    set_batch,
+)
+
+from models import MODELS, lenet5, residual, small_cnn, two_inputs, two_outputs
+from models.running import random_inputs, run
+
+SMALL = ["small_cnn", "dense_per_tensor", "depth_multiplier", "logistic_head", "dense_after_4d",
+         "autoencoder", "float_edges", "two_inputs", "two_outputs", "residual"]  # fmt: skip
+
+
+def run_chained(model: Model, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """Runs a cut model without custom operators, segment by segment."""
+    metadata = read_metadata(model)
+    outputs: dict[int, np.ndarray] = {}
+    boundary = None
+    for k, segment in enumerate(metadata.segments):
+        fed = []
+        for port in segment.inputs:
+            if port.role == "boundary":
+                assert boundary is not None
+                fed.append(boundary)
+            else:
+                assert port.index is not None
+                fed.append(inputs[port.index])
+        values = run(extract_segment(model, k).to_bytes(), fed)
+        for port, value in zip(segment.outputs, values, strict=True):
+            if port.role == "boundary":
+                boundary = value
+            else:
+                assert port.index is not None
+                outputs[port.index] = value
+    return [outputs[i] for i in range(len(outputs))]
+
+
+def check(data: bytes, cuts: list[str], batch: int = 1) -> None:
+    model = load_model(inject(data, trainable="none", loss="none", cuts=cuts, batch=batch).to_bytes())
+    assert len(model.subgraphs) == len(cuts) + 1
+    whole = set_batch(load_model(data), batch).to_bytes()
+    inputs = random_inputs(whole)
+    for a, b in zip(run_chained(model, inputs), run(whole, inputs), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def combinable(model: Model, cuts: tuple[str, ...]) -> bool:
+    try:
+        inject(model, trainable="none", loss="none", cuts=cuts)
+    except ConversionError as e:
+        assert "different branches" in str(e)
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_all_cuts_into_two_to_four_segments(name: str) -> None:
+    data = MODELS[name]()
+    model = load_model(data)
+    names = possible_cuts(model)
+    assert names
+    seen = 0
+    for count in (1, 2, 3):
+        for cuts in itertools.combinations(names, count):
+            if combinable(model, cuts):
+                check(data, list(cuts))
+                seen += 1
+    assert seen >= len(names)
+
+
+def test_all_cuts_of_lenet5() -> None:
+    names = possible_cuts(load_model(lenet5()))
+    assert names == ["conv1", "pool1", "conv2", "pool2", "flatten", "fc1", "fc2", "fc3"]
+    check(lenet5(), list(reversed(names)), batch=2)
+
+
+def test_real_models(real_model: bytes) -> None:
+    names = possible_cuts(load_model(real_model))
+    for cuts in [names, *([name] for name in names[::3])]:
+        check(real_model, cuts, batch=2)
+        model = load_model(inject(real_model, cuts=cuts, batch=2).to_bytes())
+        assert len(model.subgraphs) == len(cuts) + 1
+
+
+def test_residual_connections_cannot_be_cut() -> None:
+    model = load_model(residual())
+    assert possible_cuts(model) == ["stem", "block0/add", "block1/add", "average", "flatten", "fc"]
+    with pytest.raises(ConversionError, match="these tensors cross it: «block0/conv0», «stem»") as e:
+        inject(model, cuts=["block0/conv0"])
+    assert "block0/conv1" not in str(e.value)
+    with pytest.raises(ConversionError, match="«block1/conv1», «block0/add»"):
+        inject(model, cuts=["block1/conv1"])
+
+
+def test_what_cannot_be_a_boundary() -> None:
+    for name, message in [
+        ("image", "is an input"),
+        ("softmax", "is an output"),
+        ("conv1/filter", "is a constant"),
+        ("conv3", "0 tensors are called so"),
+    ]:
+        with pytest.raises(ConversionError, match=f"«{name}».*{message}"):
+            inject(lenet5(), cuts=[name])
+    with pytest.raises(ConversionError, match="twice"):
+        inject(lenet5(), cuts=["fc1", "fc1"])
+    model = load_model(lenet5())
+    model.subgraphs[0].operators[0].outputs[0].name = "pool1"
+    with pytest.raises(ConversionError, match="2 tensors are called so"):
+        inject(model, cuts=["pool1"])
+    assert "pool1" not in possible_cuts(model)
+
+
+def test_branches_exclude_each_other() -> None:
+    assert {"fc_image", "match"} < set(possible_cuts(load_model(two_inputs())))
+    with pytest.raises(ConversionError, match="different branches"):
+        inject(two_inputs(), cuts=["fc_image", "match"])
+
+
+def test_loss_lies_behind_every_cut() -> None:
+    model = load_model(two_outputs())
+    # Behind «detect» there is only its sigmoid; the class logits stay before it.
+    assert "detect" in possible_cuts(model, loss_output="sigmoid")
+    assert "detect" not in possible_cuts(model)
+    with pytest.raises(ConversionError, match="«detect».*cross it"):
+        inject(model, cuts=["detect"])
+    segments = read_metadata(inject(model, cuts=["detect"], loss_output=1)).segments
+    assert [(p.role, p.name, p.index) for p in segments[0].outputs] == [
+        ("output", "softmax", 0),
+        ("boundary", None, None),
+        ("status", None, None),
+    ]
+
+
+def test_segments_of_a_zo_model() -> None:
+    zo = inject(lenet5(), cuts=["fc1", "pool1"], batch=3)
+    entry = zo.find_metadata("tflm_zo")
+    assert entry is not None
+    model = load_model(zo.to_bytes())
+    metadata = read_metadata(model)
+    assert [g.name for g in model.subgraphs] == ["segment_0", "segment_1", "segment_2"]
+    assert [s.key for s in model.signatures or ()] == ["segment_0", "segment_1", "segment_2"]
+    roles = [([p.role for p in s.inputs], [p.role for p in s.outputs]) for s in metadata.segments]
+    assert roles == [
+        (["input", "command"], ["boundary", "status"]),
+        (["boundary", "command"], ["boundary", "status"]),
+        (["boundary", "label", "command"], ["output", "loss", "status"]),
+    ]
+    for graph, segment, signature in zip(
+        model.subgraphs, metadata.segments, model.signatures or (), strict=True
+    ):
+        assert len(graph.inputs) == len(segment.inputs)
+        assert len(graph.outputs) == len(segment.outputs)
+        assert [t for _, t in signature.inputs] == graph.inputs
+        assert [t for _, t in signature.outputs] == graph.outputs
+    assert [t for t, _ in (model.signatures or [])[1].inputs] == ["boundary", "zo_command"]
+    assert [t.segment for t in metadata.trainable] == [0, 1, 1, 2, 2]
+    assert [t.stream for t in metadata.trainable] == list(range(5))
+    # Nothing is stored twice: the constants of the segments add up to those of the whole.
+    whole = inject(lenet5(), batch=3)
+    constants = sum(len(b.data) for b in whole.referenced_buffers()) - len(
+        whole.find_metadata("tflm_zo").buffer.data  # type: ignore[union-attr]
+    )
+    assert sum(len(b.data) for b in zo.referenced_buffers()) - len(entry.buffer.data) == constants
+
+
+def test_streams_do_not_depend_on_cuts() -> None:
+    whole, cut = (read_metadata(inject(lenet5(), cuts=cuts)) for cuts in ((), ("conv2", "fc2")))
+    for a, b in zip(whole.trainable, cut.trainable, strict=True):
+        assert (a.name, a.stream, a.block) == (b.name, b.stream, b.block)
+    assert whole.blocks == cut.blocks
+
+
+def test_last_segment_without_trainable_layers_has_a_command_for_the_loss() -> None:
+    model = inject(small_cnn(), cuts=["pool"], trainable="conv")
+    first, last = read_metadata(model).segments
+    assert [p.role for p in last.inputs] == ["boundary", "label", "command"]
+    assert [p.role for p in last.outputs] == ["output", "loss"]
+    loss = model.subgraphs[1].operators[-1]
+    assert loss.inputs[2] is model.subgraphs[1].inputs[2]
+    assert [p.role for p in first.outputs] == ["boundary", "status"]
+
+
+def test_segments_without_trainable_layers_have_no_custom_operator() -> None:
+    model = inject(lenet5(), cuts=["flatten"], trainable="fc*")
+    assert all(not op.code.name.startswith("TFLM_ZO") for op in model.subgraphs[0].operators)
+    data = extract_segment(model, 0).to_bytes()
+    (boundary,) = run(data, random_inputs(data))
+    assert boundary.shape == (1, 400)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requantization against float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tflm_zo.converters import inject, load_model, read_metadata
+from tflm_zo.converters.model import Model, Operator, Tensor
+
+from models import MODELS, GraphBuilder
+from models.graph_builder import Activation
+
+
+def channel_scales(tensor: Tensor, axis: int) -> np.ndarray:
+    assert tensor.quantization is not None
+    shape = [1] * len(tensor.shape)
+    shape[axis] = -1
+    scales = tensor.quantization.scales.astype(np.float64)
+    return np.broadcast_to(scales, tensor.shape[axis]).reshape(shape)
+
+
+def filters(model: Model) -> list[Operator]:
+    kinds = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+    return [op for op in model.subgraphs[0].operators if op.code.name in kinds]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    name=st.sampled_from(sorted(set(MODELS) - {"lenet5"})),
+    seed=st.integers(0, 2**31),
+    head_room=st.integers(1, 112),
+)
+def test_weights_and_biases_against_float64(name: str, seed: int, head_room: int) -> None:
+    data = MODELS[name](seed=seed)  # type: ignore[call-arg]
+    old_model, new_model = load_model(data), load_model(inject(data, head_room=head_room).to_bytes())
+    initial = {t.name: t for t in new_model.subgraphs[0].tensors}
+    limit = 127 - head_room
+    for old, new, info in zip(
+        filters(old_model), filters(new_model), read_metadata(new_model).trainable, strict=True
+    ):
+        x, w, b = old.input(0), old.input(1), old.input(2)
+        v, c = initial[f"{info.name}/zo_initial"], new.input(2)
+        assert x is not None and w is not None and x.quantization is not None
+        axis = 3 if old.code.name == "DEPTHWISE_CONV_2D" else 0
+        s_old, s_new = channel_scales(w, axis), channel_scales(v, axis)
+        q_old, q_new = w.numpy().astype(np.float64), v.numpy().astype(np.float64)
+        assert np.abs(q_new).max() <= limit
+        # Every weight is the nearest to its real value on the new grid.
+        assert np.abs(q_new * s_new - q_old * s_old).max() <= (s_new * 0.5000001).max()
+        assert np.abs(q_new - q_old * s_old / s_new).max() <= 0.500001
+
+        per_channel = np.moveaxis(np.abs(q_old), axis, 0).reshape(info.channels, -1).max(axis=1)
+        largest = per_channel if len(w.quantization.scales) > 1 else per_channel.max(keepdims=True)  # type: ignore[union-attr]
+        changed = largest > limit
+        assert info.requantized_channels == changed.sum()
+        expected = np.where(
+            changed, s_old.ravel()[: len(changed)] * largest / limit, s_old.ravel()[: len(changed)]
+        )
+        np.testing.assert_array_equal(
+            v.quantization.scales,  # type: ignore[union-attr]
+            expected.astype(np.float32),
+        )
+        untouched = ~np.broadcast_to(changed, info.channels)
+        np.testing.assert_array_equal(
+            np.moveaxis(q_new, axis, 0)[untouched], np.moveaxis(q_old, axis, 0)[untouched]
+        )
+        if b is None:
+            assert c is None
+            continue
+        assert c is not None and b.quantization is not None and c.quantization is not None
+        real_old = b.numpy() * (x.quantization.scale * s_old.ravel())
+        unit = x.quantization.scale * s_new.ravel()
+        assert np.abs(c.numpy() * unit - real_old).max() <= (0.5001 * unit).max()
+        np.testing.assert_array_equal(c.numpy()[untouched], b.numpy()[untouched])
+        np.testing.assert_allclose(np.broadcast_to(c.quantization.scales, info.channels), unit, rtol=1e-6)
+
+
+def test_no_head_room_keeps_every_byte(built: bytes) -> None:
+    old, new = load_model(built), inject(built, head_room=0)
+    for a, b in zip(filters(old), filters(new), strict=True):
+        assert a.inputs[1] is not None and b.inputs[1] is not None
+        initial = next(t for t in new.subgraphs[0].tensors if t.name == f"{b.inputs[1].name}/zo_initial")
+        assert initial.buffer.data == a.inputs[1].buffer.data
+    assert not any(t.requantized_channels for t in read_metadata(new).trainable)
+
+
+def shared_model(share_tensor: bool) -> bytes:
+    """Two layers whose filters share a buffer and whose biases share a buffer, or even the tensor."""
+    g = GraphBuilder(3)
+    x = g.input("x", [1, 8])
+    y = g.dense(x, "a", 8, Activation.NONE)
+    y = g.requantize(y, "same", x.scale, x.zero_point)
+    z = g.dense(y, "b", 8, Activation.NONE)
+    first, second = g._operators[0], g._operators[2]
+    for i in (1, 2):
+        a, b = g._tensors[first.inputs[i]], g._tensors[second.inputs[i]]
+        b.buffer, b.quantization = a.buffer, a.quantization
+    if share_tensor:
+        second.inputs[2] = first.inputs[2]
+    return g.build([z])
+
+
+@pytest.mark.parametrize("share_tensor", [False, True])
+def test_shared_buffers_and_biases(share_tensor: bool) -> None:
+    data = shared_model(share_tensor)
+    old = load_model(data)
+    # Only the first layer is trainable: the other one keeps filter, bias and their scales.
+    new = load_model(inject(data, trainable="a", head_room=40, loss="mse").to_bytes())
+    before, after = filters(old)[1], filters(new)[1]
+    for i in (1, 2):
+        a, b = before.inputs[i], after.inputs[i]
+        assert a is not None and b is not None and a.quantization is not None and b.quantization is not None
+        assert a.buffer.data == b.buffer.data
+        np.testing.assert_array_equal(a.quantization.scales, b.quantization.scales)
+    bias, kept = filters(new)[0].inputs[2], after.inputs[2]
+    assert bias is not None and kept is not None
+    assert bias.buffer.data != kept.buffer.data
+
+
+def test_bias_with_one_scale_for_per_channel_filter() -> None:
+    g = GraphBuilder(5)
+    y = g.dense(g.input("x", [1, 8]), "a", 6, Activation.NONE)
+    bias = g._tensors[g._operators[0].inputs[2]]
+    bias.quantization.scale = bias.quantization.scale[:1]
+    bias.quantization.zeroPoint = bias.quantization.zeroPoint[:1]
+    new = filters(inject(g.build([y]), head_room=60))[0].inputs[2]
+    assert new is not None and new.quantization is not None
+    assert len(new.quantization.scales) == 6

@@ -1,0 +1,452 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ZO model, field by field against the contract of ARCHITECTURE.md and ops/core/zo_node.h."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from tflm_zo.converters import (
+    ConversionError,
+    InjectSettings,
+    Model,
+    ZoMetadata,
+    extract_segment,
+    inject,
+    load_model,
+    read_metadata,
+)
+from tflm_zo.converters.model import Operator, Tensor
+
+from models import MODELS, GraphBuilder, lenet5, small_cnn, two_outputs
+from models.graph_builder import Activation
+
+WEIGHT_OPS = ["TFLM_ZO_SEED_REPLAY", "TFLM_ZO_UPDATE", "TFLM_ZO_PERTURB"]
+
+
+def reload(model: Model) -> Model:
+    return load_model(model.to_bytes())
+
+
+def kinds(model: Model, k: int = 0) -> list[str]:
+    return [op.code.name for op in model.subgraphs[k].operators]
+
+
+def find(model: Model, name: str, k: int = 0) -> Tensor:
+    found = [t for t in model.subgraphs[k].all_tensors() if t.name == name]
+    assert len(found) == 1, name
+    return found[0]
+
+
+def operator(model: Model, kind: str, k: int = 0) -> Operator:
+    return next(op for op in model.subgraphs[k].operators if op.code.name == kind)
+
+
+def test_graph_of_every_model(built: bytes) -> None:
+    original = load_model(built)
+    model = reload(inject(built, batch=4))
+    graph, metadata = model.subgraphs[0], read_metadata(model)
+    plain_kinds = kinds(original)
+    assert kinds(model) == [*WEIGHT_OPS, *plain_kinds, "TFLM_ZO_LOSS"]
+    assert [t.name for t in graph.inputs] == [
+        *(t.name for t in original.subgraphs[0].inputs),
+        "zo_label",
+        "zo_command",
+    ]
+    assert [t.name for t in graph.outputs] == [
+        *(t.name for t in original.subgraphs[0].outputs),
+        "zo_loss",
+        "zo_status",
+    ]
+    assert graph.outputs[-2].shape == (4,)
+    assert graph.outputs[-1].shape == (4,)
+    assert graph.inputs[-1].shape == (metadata.command_words,) == (2 + 4 + 2 * 8 + 4 + 4,)
+
+    weights = [op.inputs[1] for op in graph.operators if op.code.name.endswith(("CONV_2D", "CONNECTED"))]
+    assert [t.name for t in weights if t] == [t.name for t in metadata.trainable]
+    assert [t.stream for t in metadata.trainable] == list(range(len(weights)))
+    state = find(model, "zo_state")
+    assert state.is_variable
+    assert state.shape == (4,)
+    expected: list[Tensor | None] = [graph.inputs[-1], state]
+    for tensor in weights:
+        assert tensor is not None
+        initial, fraction = (
+            find(model, f"{tensor.name}/zo_initial"),
+            find(model, f"{tensor.name}/zo_fraction"),
+        )
+        assert tensor.is_variable
+        assert fraction.is_variable
+        assert not initial.is_variable
+        assert tensor.buffer is fraction.buffer is state.buffer is model.empty_buffer
+        assert tensor.shape == fraction.shape == initial.shape
+        assert initial.quantization is not None
+        assert tensor.quantization is not None
+        np.testing.assert_array_equal(tensor.quantization.scales, initial.quantization.scales)
+        assert tensor.quantization.axis == initial.quantization.axis
+        expected += [tensor, initial, fraction]
+    for i, op in enumerate(graph.operators[:3]):
+        assert op.inputs == expected
+        assert op.outputs == ([graph.outputs[-1]] if i == 2 else [])
+        assert op.custom_options is not None
+        header = struct.unpack_from("<BBBBHH", op.custom_options)
+        flags = 4 | (1 if i == 0 else 0) | (2 if i == 2 else 0)
+        assert header == (1, flags, 2, 8, len(weights), len(metadata.blocks))
+        assert len(op.custom_options) == 8 + 12 * len(weights)
+        for k, t in enumerate(metadata.trainable):
+            entry = struct.unpack_from("<HHII", op.custom_options, 8 + 12 * k)
+            assert entry == (t.stream, t.block, t.channels, t.inner)
+    loss = graph.operators[-1]
+    assert loss.inputs[1:] == [graph.inputs[-2], graph.outputs[-1]]
+
+
+def test_untouched_parts_are_as_before(built: bytes) -> None:
+    original, model = load_model(built), reload(inject(built, head_room=0))
+    before = {t.name: t for t in original.subgraphs[0].tensors}
+    after = {t.name.removesuffix("/zo_initial"): t for t in model.subgraphs[0].tensors if not t.is_variable}
+    for name, tensor in before.items():
+        other = after[name]
+        assert (tensor.shape, tensor.type, tensor.buffer.data) == (other.shape, other.type, other.buffer.data)
+        if tensor.quantization is not None:
+            assert other.quantization is not None
+            np.testing.assert_array_equal(tensor.quantization.scales, other.quantization.scales)
+            np.testing.assert_array_equal(tensor.quantization.zero_points, other.quantization.zero_points)
+    for entry in original.metadata or ():
+        kept = model.find_metadata(entry.name)
+        assert kept is not None
+        assert kept.buffer.data == entry.buffer.data
+    keys = [s.key for s in original.signatures or ()]
+    assert [s.key for s in model.signatures or ()] == [*keys, "segment_0"]
+    for old, new in zip(original.signatures or (), model.signatures or (), strict=False):
+        assert [(n, t.name) for n, t in old.inputs] == [(n, t.name) for n, t in new.inputs]
+        assert [(n, t.name) for n, t in old.outputs] == [(n, t.name) for n, t in new.outputs]
+
+
+def test_injecting_changes_no_argument_and_stores_no_weight_twice(built: bytes) -> None:
+    model = load_model(built)
+    before = model.to_bytes()
+    zo = reload(inject(model, batch=2, head_room=20))
+    assert model.to_bytes() == before
+    weights = sum(t.size for t in read_metadata(zo).trainable)
+    stored = sum(len(b.data) for b in zo.buffers)
+    entry = zo.find_metadata("tflm_zo")
+    assert entry is not None
+    assert stored - len(entry.buffer.data) <= sum(len(b.data) for b in model.buffers) + 64
+    assert weights < stored
+
+
+def test_signature_of_the_segment() -> None:
+    model = reload(inject(lenet5()))
+    signature = (model.signatures or [])[-1]
+    assert signature.key == "segment_0"
+    assert [n for n, _ in signature.inputs] == ["image", "zo_label", "zo_command"]
+    assert [n for n, _ in signature.outputs] == ["softmax", "zo_loss", "zo_status"]
+
+
+def test_metadata_of_lenet5() -> None:
+    metadata = read_metadata(reload(inject(lenet5(), batch=8, head_room=4, update_bits=8, max_queries=3)))
+    assert (metadata.version, metadata.batch, metadata.head_room) == (1, 8, 4)
+    assert (metadata.update_bits, metadata.max_queries, metadata.command_words) == (8, 3, 20)
+    assert metadata.blocks == ("conv1", "conv2", "fc1", "fc2", "fc3")
+    first = metadata.trainable[0]
+    assert (first.name, first.operator, first.shape) == ("conv1/filter", "CONV_2D", (6, 5, 5, 1))
+    assert (first.size, first.channels, first.inner) == (150, 6, 25)
+    assert metadata.loss is not None
+    assert (metadata.loss.kind, metadata.loss.elements) == ("cross_entropy", 10)
+    assert [p.role for p in metadata.segments[0].inputs] == ["input", "label", "command"]
+    assert [p.role for p in metadata.segments[0].outputs] == ["output", "loss", "status"]
+    assert metadata.original.inputs == ("image",)
+    assert ZoMetadata.from_json(metadata.to_json()) == metadata
+
+
+def test_depthwise_channels() -> None:
+    metadata = read_metadata(inject(MODELS["depth_multiplier"]()))
+    first = metadata.trainable[0]
+    assert (first.operator, first.shape, first.channels, first.inner) == (
+        "DEPTHWISE_CONV_2D",
+        (1, 3, 3, 6),
+        6,
+        1,
+    )
+
+
+def test_damaged_metadata() -> None:
+    model = inject(small_cnn())
+    entry = model.find_metadata("tflm_zo")
+    assert entry is not None
+    text = entry.buffer.data
+    for damaged in (b"", b"{", b"[]", b'{"version":1}', b"\xff\xfe", text.replace(b'"size"', b'"sIze"')):
+        entry.buffer.data = damaged
+        with pytest.raises(ConversionError, match="damaged"):
+            read_metadata(model)
+    entry.buffer.data = text.replace(b'"version":1', b'"version":2')
+    with pytest.raises(ConversionError, match="version 2"):
+        read_metadata(model)
+    with pytest.raises(ConversionError, match="no ZO model"):
+        read_metadata(load_model(small_cnn()))
+
+
+def test_without_replay_update_comes_first() -> None:
+    model = inject(small_cnn(), replay=False)
+    assert kinds(model)[:2] == WEIGHT_OPS[1:]
+    flags = [op.custom_options[1] for op in model.subgraphs[0].operators[:2] if op.custom_options]
+    assert flags == [1 | 4, 2 | 4]
+
+
+def test_eight_bit_update_has_no_fractions() -> None:
+    model = inject(small_cnn(), update_bits=8)
+    assert not [t for t in model.subgraphs[0].tensors if t.name.endswith("zo_fraction")]
+    op = operator(model, "TFLM_ZO_UPDATE")
+    assert len(op.inputs) == 2 + 2 * 2
+    assert op.custom_options is not None
+    assert op.custom_options[1] == 0
+
+
+def test_multipliers() -> None:
+    factors = np.array([1, 2, 3, 4], np.int32)
+    model = reload(inject(small_cnn(), multipliers={"conv/filter": factors}))
+    np.testing.assert_array_equal(find(model, "conv/filter/zo_multiplier").numpy(), factors)
+    assert (find(model, "fc/filter/zo_multiplier").numpy() == 2**31 - 1).all()
+    op = operator(model, "TFLM_ZO_UPDATE")
+    assert len(op.inputs) == 2 + 2 * 4
+    assert op.inputs[5] is find(model, "conv/filter/zo_multiplier")
+    assert op.custom_options is not None
+    assert op.custom_options[1] == 4 | 8
+    for bad, message in [
+        ({"conv": factors}, "there are: conv/filter, fc/filter"),
+        ({"conv/filter": factors[:3]}, r"int32 \[4\]"),
+        ({"conv/filter": factors.astype(np.int64)}, "int64"),
+        ({"conv/filter": -factors}, "negative"),
+    ]:
+        with pytest.raises(ConversionError, match=message):
+            inject(small_cnn(), multipliers=bad)
+
+
+# --- Selection ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("trainable", "layers"),
+    [
+        ("all", ["conv1", "conv2", "fc1", "fc2", "fc3"]),
+        ("last:2", ["fc2", "fc3"]),
+        ("conv*", ["conv1", "conv2"]),
+        (["fc3", "conv1"], ["conv1", "fc3"]),
+        ("fc1/filter", ["fc1"]),
+    ],
+)
+def test_selection(trainable: Any, layers: list[str]) -> None:
+    model = inject(lenet5(), trainable=trainable)
+    metadata = read_metadata(model)
+    assert [t.layer for t in metadata.trainable] == layers
+    assert [t.stream for t in metadata.trainable] == list(range(len(layers)))
+    assert sum(t.is_variable for t in model.subgraphs[0].tensors) == 2 * len(layers) + 1
+
+
+def test_blocks() -> None:
+    metadata = read_metadata(inject(lenet5(), blocks={"head": ["fc2", "fc3"], "features": "conv*"}))
+    assert metadata.blocks == ("features", "fc1", "head")
+    assert [t.block for t in metadata.trainable] == [0, 0, 1, 2, 2]
+    only = read_metadata(inject(lenet5(), blocks={"head": ["fc2", "fc3"]}, trainable="head"))
+    assert only.blocks == ("head",)
+    assert [t.layer for t in only.trainable] == ["fc2", "fc3"]
+
+
+def test_selection_errors() -> None:
+    for overrides, message in [
+        ({"trainable": "conv9"}, "«conv9» fits no layer; there are: conv1, conv2, fc1, fc2, fc3"),
+        ({"trainable": "last:6"}, "only 5 layers"),
+        ({"blocks": {"a": "conv9"}}, "block «a».*there are: conv1"),
+        ({"blocks": {"a": "conv1", "b": "conv*"}}, "two blocks"),
+        ({"blocks": {"fc1": "conv1"}}, "«fc1» has the name of a layer"),
+    ]:
+        with pytest.raises(ConversionError, match=message):
+            inject(lenet5(), **overrides)
+
+
+def test_tied_filter_is_one_trainable_tensor() -> None:
+    g = GraphBuilder()
+    x = g.input("x", [1, 6], 1 / 64, 0)
+    y = g.dense(x, "a", 6)
+    z = g.dense(y, "b", 6, Activation.NONE)
+    tied = g._operators[0].inputs[1]
+    g._operators[1].inputs = np.array([y.index, tied, -1], np.int32)
+    model = inject(g.build([z]), loss="mse", head_room=30)
+    assert [t.name for t in read_metadata(model).trainable] == ["a/filter"]
+    readers = [op for op in model.subgraphs[0].operators if op.code.name == "FULLY_CONNECTED"]
+    assert readers[0].inputs[1] is readers[1].inputs[1]
+    with pytest.raises(ConversionError, match="a/filter.*shared by layers of different segments"):
+        inject(g.build([z]), loss="mse", cuts=["a"])
+
+
+def test_layer_names_of_converters() -> None:
+    g = GraphBuilder()
+    x = g.input("x", [1, 6, 6, 1])
+    x = g.conv(x, "net/conv2d/Relu;net/bn/FusedBatchNormV3;net/conv2d/Conv2D", 2)
+    x = g.depthwise(x, "net/depthwise_conv2d/depthwise")
+    x = g.dense(x, "net/dense/MatMul;net/dense/BiasAdd", 4)
+    data = g.build([g.dense(x, "arith.constant7", 3)])
+    model = load_model(data)
+    for op in model.subgraphs[0].operators:
+        weights = op.inputs[1]
+        assert weights is not None
+        weights.name = "arith.constant3" if "conv2d/Relu" in weights.name else weights.name[:-7]
+    names = [t.layer for t in read_metadata(inject(model)).trainable]
+    assert names[:3] == ["conv2d", "depthwise_conv2d", "dense"]
+    assert len(set(names)) == 4
+
+
+# --- Loss ------------------------------------------------------------------------------------------
+
+
+def loss_fields(model: Model) -> tuple[str, int, int, int, int, int, str]:
+    op = model.subgraphs[-1].operators[-1]
+    assert op.custom_options is not None
+    version, kind, zero, elements, zero_point, first, second = struct.unpack("<BBHIiII", op.custom_options)
+    assert (version, zero) == (1, 0)
+    logits = op.inputs[0]
+    assert logits is not None
+    return logits.name, kind, elements, zero_point, first, second, op.code.name
+
+
+def scale_of(model: Model, name: str) -> tuple[float, int]:
+    quantization = find(model, name).quantization
+    assert quantization is not None
+    return quantization.scale, quantization.zero_point
+
+
+@pytest.mark.parametrize(
+    ("name", "logits", "beta"),
+    [("lenet5", "fc3", 1), ("dense_after_4d", "fc2", 2), ("float_edges", "fc2", 1), ("small_cnn", "fc", 1)],
+)
+def test_cross_entropy(name: str, logits: str, beta: float) -> None:
+    model = inject(MODELS[name]())
+    found, kind, _, zero_point, first, second, _ = loss_fields(model)
+    assert (found, kind, zero_point) == (logits, 0, 0)
+    scale = scale_of(model, logits)[0] * beta
+    assert first == round(scale * np.log2(np.e) * 2**24)
+    assert second == round(scale * 2**24)
+    assert find(model, "zo_label").shape == (1,)
+
+
+def test_binary_cross_entropy() -> None:
+    model = inject(MODELS["logistic_head"](), batch=2)
+    found, kind, elements, zero_point, _, second, _ = loss_fields(model)
+    scale, zero = scale_of(model, "fc")
+    assert (found, kind, elements, zero_point, second) == ("fc", 1, 3, zero, round(scale * 2**24))
+    label = find(model, "zo_label")
+    assert (label.shape, label.type_name) == ((2, 3), "INT32")
+
+
+def test_mean_squared_error() -> None:
+    model = inject(MODELS["autoencoder"](), batch=3)
+    found, kind, elements, zero_point, multiplier, shift, _ = loss_fields(model)
+    scale, zero = scale_of(model, "decoder2")
+    assert (found, kind, elements, zero_point) == ("decoder2", 2, 24, 0)
+    assert 2**30 <= multiplier < 2**31
+    assert 0 <= shift <= 62
+    assert multiplier * 2.0**-shift == pytest.approx(scale**2 / 24 * 2**16, rel=2**-30)
+    label = find(model, "zo_label")
+    assert (label.shape, label.type_name) == ((3, 24), "INT8")
+    assert scale_of(model, "zo_label") == (scale, zero)
+
+
+def test_mean_squared_error_of_a_sigmoid_reads_the_output() -> None:
+    model = inject(MODELS["logistic_head"](), loss="mse")
+    assert loss_fields(model)[0] == "probability"
+
+
+def test_loss_output() -> None:
+    assert loss_fields(inject(two_outputs()))[:2] == ("class", 0)
+    assert loss_fields(inject(two_outputs(), loss_output=1))[:2] == ("detect", 1)
+    assert loss_fields(inject(two_outputs(), loss_output="sigmoid"))[:2] == ("detect", 1)
+    for wrong in (2, "sigmoids"):
+        with pytest.raises(ConversionError, match="0 «softmax», 1 «sigmoid»"):
+            inject(two_outputs(), loss_output=wrong)
+
+
+def test_loss_errors() -> None:
+    g = GraphBuilder()
+    x = g.conv(g.input("x", [1, 4, 4, 1]), "c", 3, activation=Activation.NONE)
+    image = g.build([x])
+    with pytest.raises(ConversionError, match="choose loss"):
+        inject(image)
+    with pytest.raises(ConversionError, match="one vector of at least two"):
+        inject(image, loss="cross_entropy")
+    assert loss_fields(inject(image, loss="mse"))[2] == 48
+    with pytest.raises(ConversionError, match="SOFTMAX «softmax»"):
+        inject(lenet5(), loss="binary_cross_entropy")
+    with pytest.raises(ConversionError, match="LOGISTIC «probability»"):
+        inject(MODELS["logistic_head"](), loss="cross_entropy")
+
+
+# --- Settings ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"head_room": 113}, "fewer than 5 bits"),
+        ({"head_room": -1}, "head_room"),
+        ({"head_room": 2.0}, "head_room"),
+        ({"update_bits": 4}, "update_bits"),
+        ({"max_queries": 0}, "max_queries"),
+        ({"max_queries": 33}, "max_queries"),
+        ({"batch": 0}, "batch"),
+        ({"batch": True}, "batch"),
+        ({"loss": "hinge"}, "loss must be"),
+        ({"loss_output": -1}, "loss_output"),
+        ({"command_words": 29}, "command_words must be an integer from 30"),
+        ({"trainable": ""}, "trainable"),
+        ({"trainable": ()}, "trainable"),
+        ({"trainable": "last:0"}, "last:N"),
+        ({"trainable": "last:x"}, "last:N"),
+        ({"trainable": [1]}, "trainable"),
+        ({"blocks": {}}, "blocks"),
+        ({"blocks": {"a": ()}}, "blocks"),
+        ({"cuts": [3]}, "cuts"),
+    ],
+)
+def test_settings_are_checked_when_constructed(overrides: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConversionError, match=message):
+        InjectSettings(**overrides)
+
+
+def test_largest_head_room() -> None:
+    model = inject(small_cnn(), head_room=112)
+    for t in read_metadata(model).trainable:
+        assert np.abs(find(model, f"{t.name}/zo_initial").numpy().astype(int)).max() <= 15
+
+
+def test_overrides() -> None:
+    settings = InjectSettings(batch=2)
+    metadata = read_metadata(inject(small_cnn(), settings, command_words=1000))
+    assert (metadata.batch, metadata.command_words) == (2, 1000)
+    with pytest.raises(ConversionError, match="unknown setting «heads»; there are: batch"):
+        inject(small_cnn(), heads=2)
+
+
+def test_extracted_segment_has_its_own_buffers_only(built: bytes) -> None:
+    model = inject(built)
+    before = model.to_bytes()
+    alone = reload(extract_segment(model, 0))
+    assert model.to_bytes() == before
+    assert len(alone.subgraphs) == 1
+    assert set(alone.buffers) <= alone.referenced_buffers()
+    assert alone.metadata is None
+    for bad in (1, -1):
+        with pytest.raises(ConversionError, match="no segment"):
+            extract_segment(model, bad)
+
+
+def test_real_models(real_model: bytes) -> None:
+    model = reload(inject(real_model, batch=2, head_room=8))
+    metadata = read_metadata(model)
+    for t in metadata.trainable:
+        weights = find(model, f"{t.name}/zo_initial").numpy()
+        assert np.abs(weights.astype(int)).max() <= 119
+    filters = [op for op in load_model(real_model).subgraphs[0].operators if len(op.inputs) == 3]
+    assert len(metadata.trainable) == len(filters)
+    assert len(set(metadata.blocks)) == len(filters)

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models that cannot be trained: refused by name, and nothing is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ai_edge_litert import schema_py_generated as schema
+from tflm_zo.converters import ConversionError, Model, inject, load_model
+from tflm_zo.converters.model import Metadata, Operator, OperatorCode, Subgraph, Tensor
+
+from models import GraphBuilder, small_cnn, two_inputs
+from models.graph_builder import Activation
+
+TensorType = schema.TensorType
+BuiltinOperator = schema.BuiltinOperator
+
+
+def tensor(model: Model, name: str) -> Tensor:
+    return next(t for t in model.subgraphs[0].all_tensors() if t.name == name)
+
+
+def float_model(model: Model) -> None:
+    for t in model.subgraphs[0].tensors:
+        t.type, t.quantization = TensorType.FLOAT32, None
+        if t.is_constant and "shape" not in t.name:
+            t.buffer = type(t.buffer)(bytes(4 * t.size))
+
+
+def dynamic_range(model: Model) -> None:
+    for name in ("image", "conv"):
+        tensor(model, name).type = TensorType.FLOAT32
+
+
+def float16_weights(model: Model) -> None:
+    graph = model.subgraphs[0]
+    half = Tensor("half", (4, 9), TensorType.FLOAT16, type(model.buffers[0])(bytes(72)))
+    full = Tensor("full", (4, 9), TensorType.FLOAT32, model.empty_buffer)
+    graph.operators.insert(0, Operator(OperatorCode(BuiltinOperator.DEQUANTIZE), [half], [full]))
+
+
+def int16_activations(model: Model) -> None:
+    tensor(model, "pool").type = TensorType.INT16
+
+
+def uint8(model: Model) -> None:
+    tensor(model, "pool").type = TensorType.UINT8
+
+
+def int4(model: Model) -> None:
+    tensor(model, "fc/filter").type = TensorType.INT4
+
+
+def sparse(model: Model) -> None:
+    tensor(model, "fc/filter").raw.sparsity = schema.SparsityParametersT()
+
+
+def variable(model: Model) -> None:
+    tensor(model, "pool").is_variable = True
+
+
+def metadata(model: Model) -> None:
+    model.metadata = [Metadata("tflm_zo", model.empty_buffer)]
+
+
+def own_operator(model: Model) -> None:
+    model.subgraphs[0].operators[0].code = OperatorCode.of_custom("TFLM_ZO_LOSS")
+
+
+def custom(model: Model) -> None:
+    model.subgraphs[0].operators[1].code = OperatorCode.of_custom("MyOp")
+
+
+def unsupported(model: Model) -> None:
+    model.subgraphs[0].operators[1].code = OperatorCode(BuiltinOperator.SVDF)
+
+
+def control_flow(model: Model) -> None:
+    model.subgraphs[0].operators[1].code = OperatorCode(BuiltinOperator.WHILE)
+
+
+def subgraphs(model: Model) -> None:
+    model.subgraphs.append(Subgraph("second"))
+
+
+def no_scale(model: Model) -> None:
+    tensor(model, "pool").quantization = None
+
+
+def zero_point(model: Model) -> None:
+    quantization = tensor(model, "conv/filter").quantization
+    assert quantization is not None
+    quantization.zero_points[0] = 3
+
+
+def nan_scale(model: Model) -> None:
+    quantization = tensor(model, "conv/filter").quantization
+    assert quantization is not None
+    quantization.scales[1] = np.nan
+
+
+def channel_axis(model: Model) -> None:
+    quantization = tensor(model, "conv/filter").quantization
+    assert quantization is not None
+    quantization.axis = 3
+
+
+def order(model: Model) -> None:
+    model.subgraphs[0].operators.reverse()
+
+
+def no_operators(model: Model) -> None:
+    model.subgraphs[0].operators.clear()
+
+
+def no_filter(model: Model) -> None:
+    model.subgraphs[0].operators[0].inputs[1] = None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (float_model, "CONV_2D «conv».*FLOAT32.*full int8"),
+        (dynamic_range, "CONV_2D «conv».*«image» is FLOAT32.*dynamic-range"),
+        (float16_weights, "«half»"),
+        (int16_activations, "MAX_POOL_2D «pool».*INT16"),
+        (uint8, "«pool».*UINT8.*old quantization"),
+        (int4, "«fc/filter» is INT4"),
+        (sparse, "«fc/filter» is sparse"),
+        (variable, "«pool» is a variable"),
+        (metadata, "is a ZO model already"),
+        (own_operator, "is a ZO model already"),
+        (custom, "«pool».*custom operator «MyOp»"),
+        (unsupported, "SVDF «pool».*cannot be trained through it"),
+        (control_flow, "WHILE «pool».*control flow"),
+        (subgraphs, "2 subgraphs"),
+        (no_scale, "«pool» has no"),
+        (zero_point, "«conv/filter» has a zero point"),
+        (nan_scale, "«conv/filter» has a quantization scale"),
+        (channel_axis, "«conv/filter» is not quantized per output channel"),
+        (order, "is not computed before it is read"),
+        (no_operators, "no operators"),
+        (no_filter, "CONV_2D «conv»"),
+    ],
+)
+def test_refused_by_name_without_a_file(
+    change: Callable[[Model], None], message: str, tmp_path: Path
+) -> None:
+    model = load_model(small_cnn())
+    change(model)
+    with pytest.raises(ConversionError) as e:
+        inject(model).save(tmp_path / "zo.tflite")
+    assert re.search(message, str(e.value)), e.value
+    assert "\n" not in str(e.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_injected_models_are_refused() -> None:
+    zo = inject(small_cnn())
+    with pytest.raises(ConversionError, match="already"):
+        inject(zo)
+    zo.metadata = None
+    with pytest.raises(ConversionError, match="already"):
+        inject(zo.to_bytes())
+
+
+def test_nothing_to_train() -> None:
+    g = GraphBuilder()
+    data = g.build([g.softmax(g.input("x", [1, 4]), "softmax")])
+    with pytest.raises(ConversionError, match="no layer to train"):
+        inject(data)
+
+
+def test_other_batch_size() -> None:
+    g = GraphBuilder()
+    data = g.build([g.dense(g.input("x", [3, 8]), "fc", 4, Activation.NONE)])
+    with pytest.raises(ConversionError, match="«x».*batch size must be 1 or 2"):
+        inject(data, batch=2)
+    inject(data, batch=3)
+    model = load_model(two_inputs())
+    tensor(model, "features").shape = (4, 10)
+    with pytest.raises(ConversionError, match="differ in batch size"):
+        inject(model, batch=4)
+
+
+def test_filter_that_is_read_as_something_else() -> None:
+    g = GraphBuilder()
+    x = g.input("x", [1, 8])
+    y = g.dense(x, "fc", 8, Activation.NONE)
+    data = g.build([y, g._operators[0].inputs[1]])
+    with pytest.raises(ConversionError, match="fc/filter.*input or output"):
+        inject(data, loss="mse")
+
+
+def test_bias_that_is_no_constant() -> None:
+    def build(head_room: int) -> Any:
+        g = GraphBuilder()
+        x = g.input("x", [1, 8])
+        b = g.tensor("late_bias", [8], TensorType.INT32, scales=[0.01])
+        g._inputs.append(b)
+        y = g.dense(x, "fc", 8, Activation.NONE)
+        g._operators[0].inputs[2] = b
+        model = load_model(g.build([y]))
+        model.subgraphs[0].inputs[1].shape = (1, 8)
+        return inject(model, loss="mse", head_room=head_room)
+
+    with pytest.raises(ConversionError, match="«late_bias» is not a constant"):
+        build(40)
+    build(0)
+
+
+def test_stale_memory_plan_is_dropped() -> None:
+    model = load_model(small_cnn())
+    model.metadata = [
+        Metadata("OfflineMemoryAllocation", model.empty_buffer),
+        Metadata("x", model.empty_buffer),
+    ]
+    assert [m.name for m in inject(model).metadata or ()] == ["x", "tflm_zo"]
