@@ -86,7 +86,7 @@ def _check_tensor(op: Operator, tensor: Tensor) -> None:
         _refuse(op, f"tensor «{tensor.name}» is sparse, which is not supported; convert the model densely")
     if tensor.is_variable:
         _refuse(op, f"tensor «{tensor.name}» is a variable; models with state cannot be trained")
-    if tensor.type in (TensorType.INT4, TensorType.UINT4, getattr(TensorType, "INT2", -1)):
+    if tensor.type_name in ("INT4", "UINT4", "INT2"):
         _refuse(op, f"tensor «{tensor.name}» is {tensor.type_name}; only int8 weights can be trained")
     if tensor.quantization is not None:
         # Unused parameters come with scale 0 or none at all.

@@ -49,9 +49,10 @@ def cut_segments(model: Model, settings: InjectSettings, plan: Plan) -> None:
 
 
 def possible_cuts(model: Model, loss_output: int | str | None = None) -> list[str]:
-    """Names of all tensors at which the model can be cut, in execution order.
+    """Names of the tensors at which the model can be cut, in execution order, in any combination.
 
-    Any of them by itself; together, those that do not lie on different branches of the model.
+    Where branches meet that begin at different inputs, cuts on one exclude cuts on the other: this names
+    those on the branch that is executed first, though ``cuts`` takes the others as well.
 
     Args:
         model: a plain model; it is not changed.
@@ -64,14 +65,15 @@ def possible_cuts(model: Model, loss_output: int | str | None = None) -> list[st
         raise ConversionError("the model has no outputs")
     logits, _ = logits_of(graph, choose_output(graph, loss_output))
     names = [t.name for t in graph.all_tensors()]
-    result = []
+    cuts: list[_Cut] = []
     for op in graph.operators:
         for tensor in op.outputs:
             if names.count(tensor.name) == 1 and _unfit(graph, tensor) is None:
                 cut = _cut_at(graph, tensor, logits)
-                if cut.after and not cut.crossing:
-                    result.append(tensor.name)
-    return result
+                combines = all(cut.after < c.after or c.after < cut.after for c in cuts)
+                if cut.after and not cut.crossing and combines:
+                    cuts.append(cut)
+    return [cut.boundary.name for cut in cuts]
 
 
 def _unfit(graph: Subgraph, tensor: Tensor) -> str | None:

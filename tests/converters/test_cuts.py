@@ -58,28 +58,15 @@ def check(data: bytes, cuts: list[str], batch: int = 1) -> None:
         np.testing.assert_array_equal(a, b)
 
 
-def combinable(model: Model, cuts: tuple[str, ...]) -> bool:
-    try:
-        inject(model, trainable="none", loss="none", cuts=cuts)
-    except ConversionError as e:
-        assert "different branches" in str(e)
-        return False
-    return True
-
-
 @pytest.mark.parametrize("name", SMALL)
 def test_all_cuts_into_two_to_four_segments(name: str) -> None:
     data = MODELS[name]()
     model = load_model(data)
     names = possible_cuts(model)
     assert names
-    seen = 0
     for count in (1, 2, 3):
         for cuts in itertools.combinations(names, count):
-            if combinable(model, cuts):
-                check(data, list(cuts))
-                seen += 1
-    assert seen >= len(names)
+            check(data, list(cuts))
 
 
 def test_all_cuts_of_lenet5() -> None:
@@ -125,7 +112,10 @@ def test_what_cannot_be_a_boundary() -> None:
 
 
 def test_branches_exclude_each_other() -> None:
-    assert {"fc_image", "match"} < set(possible_cuts(load_model(two_inputs())))
+    names = possible_cuts(load_model(two_inputs()))
+    assert names == ["conv", "flatten", "fc_image", "concat", "fc"]
+    # The other branch is as good, only not together with the first.
+    check(two_inputs(), ["fc_features", "match", "concat"], batch=2)
     with pytest.raises(ConversionError, match="different branches"):
         inject(two_inputs(), cuts=["fc_image", "match"])
 
