@@ -11,6 +11,12 @@ extern void _start(void);
 void Reset_Handler(void);
 void Fault_Handler(void);
 
+/* newlib calls these around the constructors; crti.o, which has them, is not linked. */
+void _init(void);
+void _fini(void);
+void _init(void) {}
+void _fini(void) {}
+
 void Reset_Handler(void) {
   volatile uint32_t *const cpacr = (volatile uint32_t *)0xE000ED88u;
   *cpacr |= 0xFu << 20;

@@ -17,7 +17,9 @@ import os
 import shutil
 import subprocess
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -30,6 +32,7 @@ REPOSITORY = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 TFLM_DIR = os.environ.get("TFLM_DIR")
 BATCH = 1
+_objects = TemporaryDirectory(prefix="zo_op_pack_")
 
 
 @dataclass(frozen=True)
@@ -70,40 +73,46 @@ def _run(command: list[str | Path], **kwargs: object) -> str:
     return str(done.stdout)
 
 
-def _build(target: Target, library: Path, folder: Path) -> Path:
+def _flags(target: Target) -> list[str]:
+    # The defines are those of TFLM's Makefile for BUILD_TYPE=release.
+    defines = ["-DTF_LITE_STATIC_MEMORY", "-DTF_LITE_STRIP_ERROR_STRINGS"]
+    return [*target.flags, "-O2", *defines, "-ffunction-sections", "-fdata-sections"]
+
+
+def _compile_cc(target: Target, source: Path, folder: Path) -> Path:
     assert TFLM_DIR is not None
     downloads = Path(TFLM_DIR) / "tensorflow/lite/micro/tools/make/downloads"
-    includes = [
-        f"-I{path}"
-        for path in (
-            folder,
-            REPOSITORY,
-            TFLM_DIR,
-            downloads / "flatbuffers/include",
-            downloads / "gemmlowp",
-            downloads / "ruy",
-        )
-    ]
-    common = [*target.flags, "-O2", "-DTF_LITE_STATIC_MEMORY", "-ffunction-sections", "-fdata-sections"]
-    c_sources = sorted((REPOSITORY / "ops/core").glob("*.c"))
-    cc_sources = [REPOSITORY / "ops/tflm/zo_ops.cc", HERE / "harness.cc"]
+    paths = [folder, REPOSITORY, TFLM_DIR, *(downloads / d for d in ("flatbuffers/include", "gemmlowp", "ruy"))]
+    options = ["-std=c++17", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"]
+    compiled = folder / f"{source.name}.o"
+    includes = [f"-I{path}" for path in paths]
+    _run([target.compiler + "g++", *_flags(target), *options, *includes, "-c", source, "-o", compiled])
+    return compiled
+
+
+@lru_cache
+def _op_pack(target: Target) -> list[Path]:
+    """Objects of the op pack, as a firmware compiles them."""
+    folder = Path(_objects.name) / target.library
+    folder.mkdir()
+    sources = sorted((REPOSITORY / "ops/core").glob("*.c"))
     if target.board:
-        c_sources.append(HERE / "startup.c")
+        sources.append(HERE / "startup.c")
+    strict = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
     objects = []
-    for source in c_sources:
+    for source in sources:
         objects.append(folder / f"{source.name}.o")
-        strict = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
-        _run([target.compiler + "gcc", *common, *strict, "-c", source, "-o", objects[-1]])
-    for source in cc_sources:
-        objects.append(folder / f"{source.name}.o")
-        options = ["-std=c++17", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"]
-        _run([target.compiler + "g++", *common, *options, *includes, "-c", source, "-o", objects[-1]])
+        _run([target.compiler + "gcc", *_flags(target), *strict, "-c", source, "-o", objects[-1]])
+    return [*objects, _compile_cc(target, REPOSITORY / "ops/tflm/zo_ops.cc", folder)]
+
+
+def _build(target: Target, library: Path, folder: Path) -> Path:
+    objects = [*_op_pack(target), _compile_cc(target, HERE / "harness.cc", folder)]
     program = folder / "program"
     link: list[str | Path] = [target.compiler + "g++", *target.flags, *objects, library, "-Wl,--gc-sections"]
     if target.board:
-        link += ["-T", HERE / "cortex_m.ld", "-specs=rdimon.specs", "-nostartfiles"]
         crt = _run([target.compiler + "gcc", *target.flags, "-print-file-name=rdimon-crt0.o"]).strip()
-        link.append(crt)
+        link += ["-T", HERE / "cortex_m.ld", "-specs=rdimon.specs", "-nostartfiles", crt]
     _run([*link, "-lm", "-o", program])
     return program
 
