@@ -89,7 +89,7 @@ format: $(VENV)/.installed
 	$(VENV)/bin/clang-format -i $(C_SOURCES)
 
 bench: $(VENV)/.installed
-	$(PY) benchmarks/run.py
+	set -e; for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(PY) $$benchmark; done
 
 clean:
 	rm -rf build dist .venv .venv-tflite-runtime .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -189,7 +189,8 @@ BAD_COMMANDS = {
     ),
     "factor 2": (oracle.command([oracle.perturb([(1, 2)], DIST)]), Status.FACTOR),
     "factor 0": (oracle.command([oracle.perturb([(1, 1), (1, 0)], DIST)]), Status.FACTOR),
-    "restore_k": (oracle.command([oracle.update([(1, 1)], DIST, 2)]), Status.FACTOR),
+    "restore_k 2": (oracle.command([oracle.update([(1, 1)], DIST, 2)]), Status.FACTOR),
+    "restore_k -2": (oracle.command([oracle.update([(1, 1)], DIST, -2)]), Status.FACTOR),
 }
 
 
