@@ -1,42 +1,25 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "zo_perturb.h"
 
+#include "zo_add_signs.h"
 #include "zo_draw.h"
-#include "zo_swar.h"
 
-static void add_one(int8_t *weight, int32_t delta) {
-  /* Conversion to int8_t is the modulo-256 addition that makes perturbation reversible; it is
-   * implementation-defined in C99 and two's complement on every compiler TFLite supports. */
-  *weight = (int8_t)(uint8_t)((uint32_t)(uint8_t)*weight + (uint32_t)delta);
-}
-
+/* `delta` is not 0 modulo 256. */
 static void perturb_rademacher(int8_t *weights, uint32_t count, uint32_t state, int32_t delta) {
   uint32_t i = 0;
-#if ZO_SWAR
-  const zo_lanes lanes = ((zo_lanes)(uint32_t)delta & 0xFFu) * ZO_ONES;
   for (; i + 32u <= count; i += 32u) {
     state = zo_stream_next(state);
-    for (uint32_t j = 0; j < 32u; j += ZO_LANES) {
-      int8_t *at = weights + i + j;
-      zo_store_lanes(at, zo_add_lanes(zo_load_lanes(at), zo_signed_lanes(lanes, state >> j)));
-    }
+    zo_add_32_signs(weights + i, state, delta);
   }
-#endif
-  while (i < count) {
-    state = zo_stream_next(state);
-    const uint32_t end = count - i < 32u ? count - i : 32u;
-    for (uint32_t j = 0; j < end; ++j) {
-      add_one(weights + i + j, delta * zo_draw_rademacher(state, j));
-    }
-    i += end;
-  }
+  if (i < count) zo_add_signs(weights + i, count - i, zo_stream_next(state), delta);
 }
 
 static void perturb_gaussian(int8_t *weights, uint32_t count, uint32_t state, uint32_t mu,
                              int32_t k) {
   for (uint32_t i = 0; i < count; ++i) {
     if (i % 4u == 0) state = zo_stream_next(state);
-    add_one(weights + i, k * zo_gaussian_perturbation(zo_draw_gaussian(state, i % 4u), mu));
+    const int32_t z = zo_draw_gaussian(state, i % 4u);
+    weights[i] = zo_add_modulo(weights[i], k * zo_gaussian_perturbation(z, mu));
   }
 }
 
@@ -44,8 +27,8 @@ static void perturb_sparse_uniform(int8_t *weights, uint32_t count, uint32_t sta
                                    zo_distribution distribution, int32_t k) {
   for (uint32_t i = 0; i < count; ++i) {
     if (i % 2u == 0) state = zo_stream_next(state);
-    add_one(weights + i, k * zo_draw_sparse_uniform(state, i % 2u, distribution.mu,
-                                                    distribution.p_zero));
+    const int32_t z = zo_draw_sparse_uniform(state, i % 2u, distribution.mu, distribution.p_zero);
+    weights[i] = zo_add_modulo(weights[i], k * z);
   }
 }
 
