@@ -262,8 +262,8 @@ def test_execution(calls, size, block, wide):
     """Opcode by opcode, as the graph runs them: the oracle's functions one after the other."""
     rng = np.random.default_rng(size)
     limit, stream = 122, 9
-    w = rng.integers(-limit, limit + 1, size).astype(np.int8)
-    f = np.zeros(size, np.int8) if wide else None
+    w = rng.integers(-limit + 1, limit, size).astype(np.int8)
+    f = rng.integers(-128, 128, size).astype(np.int8) if wide else None
     initial = rng.integers(-limit, limit + 1, size).astype(np.int8)
     words = np.array(encoded(calls), np.int32)
 
