@@ -2,6 +2,7 @@
 """The rewriter: turns int8 .tflite models into models that train themselves with forward passes only."""
 
 from .errors import ConversionError
+from .initial_weights import initial_weights
 from .inject import inject
 from .metadata import (
     ZoLoss,
@@ -29,6 +30,7 @@ __all__ = [
     "ZoSegment",
     "ZoTrainable",
     "extract_segment",
+    "initial_weights",
     "inject",
     "load_model",
     "possible_cuts",

@@ -20,6 +20,8 @@ LABEL: Final = "zo_label"
 LOSS_OUTPUT: Final = "zo_loss"
 STATUS: Final = "zo_status"
 STATE: Final = "zo_state"
+INITIAL: Final = "zo_initial"
+FRACTION: Final = "zo_fraction"
 BOUNDARY: Final = "boundary"
 
 STATE_WORDS: Final = 4

@@ -51,10 +51,13 @@ def insert_weight_operators(model: Model, settings: InjectSettings, plan: Plan) 
         graph.tensors += [state, status]
         segment.outputs.append(Port("status", status, constants.STATUS))
 
-        inputs: list[Tensor | None] = [command, state]
+        inputs: list[Tensor | None] = [command, state, segment.initial]
+        if segment.fraction is not None:
+            inputs.append(segment.fraction)
         for t in trainable:
-            inputs += [t.variable, t.tensor]
-            inputs += [x for x in (t.fraction, t.multiplier) if x is not None]
+            inputs.append(t.variable)
+            if t.multiplier is not None:
+                inputs.append(t.multiplier)
         operators = []
         for i, name in enumerate(names):
             first, last = i == 0, i == len(names) - 1

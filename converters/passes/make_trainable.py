@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from .. import constants
 from ..errors import ConversionError
 from ..model import Buffer, Model, Tensor
 from ..model.schema import TensorType
@@ -21,9 +22,10 @@ _NEUTRAL: Final = 2**31 - 1
 def make_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Gives the operators of each trainable filter a variable tensor instead.
 
-    The variable takes name, shape and quantization of the filter and no data (runtimes refuse, or silently
-    misuse, data of a variable); the filter stays as the constant ``<name>/zo_initial``. Adds
-    ``<name>/zo_fraction`` for the 16-bit update and ``<name>/zo_multiplier`` on request.
+    The variable takes name, shape, quantization and place of the filter, and no data (runtimes refuse, or
+    silently misuse, data of a variable). The initial weights of a segment lie one after the other in one
+    constant, ``zo_initial``, and so do the fractions of the 16-bit update in one variable, ``zo_fraction``:
+    every tensor costs TFLM's arena a struct. Adds ``<name>/zo_multiplier`` on request.
 
     Raises:
         ConversionError: a multiplier names no trainable filter, or has a wrong shape, type or range.
@@ -37,32 +39,32 @@ def make_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
             )
     for trainable in plan.trainable:
         graph = plan.segments[trainable.segment].subgraph
-        initial, name = trainable.tensor, trainable.tensor.name
-        variable = initial.copy()
+        variable = trainable.tensor.copy()
         variable.is_variable = True
         variable.buffer = model.empty_buffer
         trainable.variable = variable
-        initial.name = f"{name}/zo_initial"
         for op in trainable.operators:
-            op.replace_input(initial, variable)
-        added = [variable]
-        if settings.update_bits == 16:
-            trainable.fraction = Tensor(
-                f"{name}/zo_fraction",
-                initial.shape,
-                TensorType.INT8,
-                model.empty_buffer,
-                # Kernels do not look at it; the unit is 2^-8 LSB of the weight.
-                is_variable=True,
-            )
-            added.append(trainable.fraction)
+            op.replace_input(trainable.tensor, variable)
+        at = graph.tensors.index(trainable.tensor)
+        graph.tensors[at] = variable
         if settings.multipliers is not None:
+            name = trainable.name
             values = multipliers.get(name, np.full(trainable.channels, _NEUTRAL, np.int32))
             trainable.multiplier = _multiplier(trainable, name, values)
-            added.append(trainable.multiplier)
-        # Next to the filter, so that a look at the file shows what belongs together.
-        at = graph.tensors.index(initial) + 1
-        graph.tensors[at:at] = added
+            graph.tensors.insert(at + 1, trainable.multiplier)
+    for k, segment in enumerate(plan.segments):
+        filters = [t.tensor for t in plan.trainable if t.segment == k]
+        if not filters:
+            continue
+        shape = (sum(t.size for t in filters),)
+        data = Buffer(b"".join(t.numpy().tobytes() for t in filters))
+        segment.initial = Tensor(constants.INITIAL, shape, TensorType.INT8, data)
+        segment.subgraph.tensors.append(segment.initial)
+        if settings.update_bits == 16:
+            segment.fraction = Tensor(
+                constants.FRACTION, shape, TensorType.INT8, model.empty_buffer, is_variable=True
+            )
+            segment.subgraph.tensors.append(segment.fraction)
 
 
 def _multiplier(trainable: Trainable, name: str, values: npt.NDArray[Any]) -> Tensor:

@@ -16,7 +16,7 @@ class Trainable:
     """A filter that becomes trainable.
 
     Attributes:
-        tensor: the filter, as the original graph has it (later: its constant initial value).
+        tensor: the filter, as the original graph has it.
         operators: who reads it, in execution order; more than one where layers share their weights.
         layer: short name, unique in the model.
         stream: number in execution order.
@@ -24,7 +24,6 @@ class Trainable:
         segment: number of its segment.
         requantized: scales that reserving head-room changed.
         variable: the variable tensor that takes its place.
-        fraction: the variable tensor of the fractions, 16-bit update only.
         multiplier: constant factors of the update step, if any.
     """
 
@@ -36,7 +35,6 @@ class Trainable:
     segment: int = 0
     requantized: int = 0
     variable: Tensor | None = None
-    fraction: Tensor | None = None
     multiplier: Tensor | None = None
 
     @property
@@ -91,11 +89,21 @@ class Port:
 
 @dataclasses.dataclass(eq=False)
 class Segment:
-    """A segment: its subgraph, and its inputs and outputs in the subgraph's order."""
+    """A segment.
+
+    Attributes:
+        subgraph: its operators and tensors.
+        inputs: in the subgraph's order.
+        outputs: in the subgraph's order.
+        initial: the constant initial weights of its trainable tensors, one after the other; None without any.
+        fraction: the variable fractions in the same order, 16-bit update only.
+    """
 
     subgraph: Subgraph
     inputs: list[Port] = dataclasses.field(default_factory=list)
     outputs: list[Port] = dataclasses.field(default_factory=list)
+    initial: Tensor | None = None
+    fraction: Tensor | None = None
 
     def port(self, role: Role) -> Tensor | None:
         """The tensor of the first input or output of that role."""

@@ -13,11 +13,13 @@
  *                          zeroes it together with the weights (allocation,
  *                          reset), so that the first op to run after that
  *                          copies the initial weights in.
+ *            2 zo_initial  int8 [weights of the segment], constant: the initial
+ *                          weights of its tensors one after the other
+ *            3 zo_fraction int8, variable, same size and order
+ *                          (ZO_OPTION_FRACTION only)
  *            then, for each trainable tensor,
  *              weights     int8, variable
- *              initial     int8, constant, same size
- *              fraction    int8, variable, same size   (ZO_OPTION_FRACTION)
- *              multiplier  int32 [channels], constant  (ZO_OPTION_MULTIPLIER)
+ *              multiplier  int32 [channels], constant (ZO_OPTION_MULTIPLIER only)
  *   outputs  0 zo_status   int32 [4], only where ZO_OPTION_LAST is set:
  *                          {word 0 of the command, steps applied since the
  *                          weights were initialized, weights clipped in this

@@ -4,7 +4,7 @@
 #include "zo_node_options.h"
 
 /* Node inputs. */
-enum { kCommand = 0, kState = 1, kFirstTensor = 2 };
+enum { kCommand = 0, kState = 1, kInitial = 2, kFraction = 3 };
 /* Node outputs, as a zo_buffer_source counts them. */
 enum { kStatus = -1 };
 /* Words of zo_state. */
@@ -31,12 +31,21 @@ typedef struct weight_node {
   void *context;
 } weight_node;
 
-/* One trainable tensor of the node. */
-typedef struct weight_slot {
+/* Walks the trainable tensors of a node: the first `next_tensor` enters tensor 0. */
+typedef struct weight_cursor {
+  const weight_node *node;
+  zo_buffer initial;  /* of the segment */
+  zo_buffer fraction; /* of the segment; null without */
+  uint32_t number;    /* of the tensor that comes next */
+  uint32_t offset;    /* weights before it */
+  int32_t input;      /* its first node input */
+  int consistent;     /* sizes and options agree so far */
+
+  /* The tensor entered last. */
   zo_tensor tensor;
-  const int8_t *initial;
+  const int8_t *tensor_initial;
   uint32_t block;
-} weight_slot;
+} weight_cursor;
 
 static zo_status read_options(const uint8_t *options, size_t length, weight_node *node) {
   if (options == NULL || length < kOptionHeaderBytes ||
@@ -60,37 +69,54 @@ static zo_buffer input(const weight_node *node, int32_t index) {
   return node->source(node->context, index);
 }
 
-static weight_slot read_slot(const weight_node *node, uint32_t number, int *consistent) {
+static weight_cursor first_tensor(const weight_node *node) {
+  const int has_fraction = (node->flags & ZO_OPTION_FRACTION) != 0u;
+  weight_cursor cursor;
+  cursor.node = node;
+  cursor.initial = input(node, kInitial);
+  cursor.fraction.data = NULL;
+  cursor.fraction.bytes = cursor.initial.bytes;
+  if (has_fraction) cursor.fraction = input(node, kFraction);
+  cursor.number = 0;
+  cursor.offset = 0;
+  cursor.input = has_fraction ? kFraction + 1 : kInitial + 1;
+  cursor.consistent = cursor.fraction.bytes == cursor.initial.bytes;
+  return cursor;
+}
+
+/* Enters the next tensor; 0 after the last one. */
+static int next_tensor(weight_cursor *cursor) {
+  const weight_node *node = cursor->node;
+  if (cursor->number == node->tensors) return 0;
   const uint8_t *entry =
-      node->options + kOptionHeaderBytes + (size_t)kOptionTensorBytes * number;
-  const int32_t has_fraction = (node->flags & ZO_OPTION_FRACTION) != 0u;
-  const int32_t has_multiplier = (node->flags & ZO_OPTION_MULTIPLIER) != 0u;
-  int32_t at = kFirstTensor + (int32_t)number * (2 + has_fraction + has_multiplier);
-
-  const zo_buffer weights = input(node, at++);
-  const zo_buffer initial = input(node, at++);
-  zo_buffer fraction = {NULL, weights.bytes};
+      node->options + kOptionHeaderBytes + (size_t)kOptionTensorBytes * cursor->number++;
+  const zo_buffer weights = input(node, cursor->input++);
   zo_buffer multiplier = {NULL, 0};
-  if (has_fraction) fraction = input(node, at++);
-  if (has_multiplier) multiplier = input(node, at++);
+  if ((node->flags & ZO_OPTION_MULTIPLIER) != 0u) multiplier = input(node, cursor->input++);
 
-  weight_slot slot;
-  slot.tensor.weights = (int8_t *)weights.data;
-  slot.tensor.fraction = (int8_t *)fraction.data;
-  slot.tensor.multiplier = (const int32_t *)multiplier.data;
-  slot.tensor.size = weights.bytes;
-  slot.tensor.stream = zo_read_u16(entry);
-  slot.tensor.channels = zo_read_u32(entry + 4);
-  slot.tensor.inner = zo_read_u32(entry + 8);
-  slot.tensor.limit = 127 - (int32_t)node->limits.head_room;
-  slot.initial = (const int8_t *)initial.data;
-  slot.block = zo_read_u16(entry + 2);
-  *consistent = weights.bytes > 0u && initial.bytes == weights.bytes &&
-                fraction.bytes == weights.bytes && slot.tensor.channels > 0u &&
-                slot.tensor.inner > 0u && slot.block < node->limits.blocks &&
-                (multiplier.bytes == 0u ||
-                 multiplier.bytes == sizeof(int32_t) * (uint64_t)slot.tensor.channels);
-  return slot;
+  zo_tensor *tensor = &cursor->tensor;
+  tensor->weights = (int8_t *)weights.data;
+  tensor->multiplier = (const int32_t *)multiplier.data;
+  tensor->size = weights.bytes;
+  tensor->stream = zo_read_u16(entry);
+  tensor->channels = zo_read_u32(entry + 4);
+  tensor->inner = zo_read_u32(entry + 8);
+  tensor->limit = 127 - (int32_t)node->limits.head_room;
+  /* Null at Prepare, when only sizes count; null plus an offset would be undefined. */
+  const int8_t *initial = (const int8_t *)cursor->initial.data;
+  int8_t *fraction = (int8_t *)cursor->fraction.data;
+  cursor->tensor_initial = initial != NULL ? initial + cursor->offset : NULL;
+  tensor->fraction = fraction != NULL ? fraction + cursor->offset : NULL;
+  cursor->block = zo_read_u16(entry + 2);
+
+  cursor->consistent = cursor->consistent && weights.bytes > 0u &&
+                       weights.bytes <= cursor->initial.bytes - cursor->offset &&
+                       tensor->channels > 0u && tensor->inner > 0u &&
+                       cursor->block < node->limits.blocks &&
+                       (multiplier.bytes == 0u ||
+                        multiplier.bytes == sizeof(int32_t) * (uint64_t)tensor->channels);
+  cursor->offset += weights.bytes;
+  return 1;
 }
 
 zo_status zo_weight_node_check(const uint8_t *options, size_t length, zo_buffer_source source,
@@ -105,12 +131,10 @@ zo_status zo_weight_node_check(const uint8_t *options, size_t length, zo_buffer_
       input(&node, kState).bytes != sizeof(int32_t) * ZO_STATE_WORDS) {
     return ZO_ERROR_ARGUMENT;
   }
-  for (uint32_t t = 0; t < node.tensors; ++t) {
-    int consistent;
-    (void)read_slot(&node, t, &consistent);
-    if (!consistent) return ZO_ERROR_ARGUMENT;
+  weight_cursor cursor = first_tensor(&node);
+  while (cursor.consistent && next_tensor(&cursor)) {
   }
-  return ZO_OK;
+  return cursor.consistent && cursor.offset == cursor.initial.bytes ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
 /* Copies every tensor's initial weights in, as a RESTORE of all blocks does. */
@@ -119,10 +143,10 @@ static zo_status initialize(const weight_node *node, int32_t *state) {
   zo_command_writer writer;
   zo_status status = zo_command_begin(&writer, words, sizeof words / sizeof words[0], 0);
   if (status == ZO_OK) status = zo_command_restore(&writer, ZO_ALL_BLOCKS);
-  for (uint32_t t = 0; status == ZO_OK && t < node->tensors; ++t) {
-    int consistent;
-    const weight_slot slot = read_slot(node, t, &consistent);
-    status = zo_command_execute(words, ZO_OP_RESTORE, &slot.tensor, slot.block, slot.initial, NULL);
+  weight_cursor cursor = first_tensor(node);
+  while (status == ZO_OK && next_tensor(&cursor)) {
+    status = zo_command_execute(words, ZO_OP_RESTORE, &cursor.tensor, cursor.block,
+                                cursor.tensor_initial, NULL);
   }
   if (status == ZO_OK) {
     state[kStateMagic] = ZO_STATE_MAGIC;
@@ -133,24 +157,22 @@ static zo_status initialize(const weight_node *node, int32_t *state) {
 
 static void publish(const weight_node *node, zo_directory *directory) {
   directory->count = node->tensors;
-  for (uint32_t t = 0; t < node->tensors && t < directory->capacity; ++t) {
-    int consistent;
-    const weight_slot slot = read_slot(node, t, &consistent);
+  weight_cursor cursor = first_tensor(node);
+  for (uint32_t t = 0; t < directory->capacity && next_tensor(&cursor); ++t) {
     zo_directory_entry *entry = &directory->entries[t];
-    entry->weights = slot.tensor.weights;
-    entry->fraction = slot.tensor.fraction;
-    entry->size = slot.tensor.size;
-    entry->stream = slot.tensor.stream;
+    entry->weights = cursor.tensor.weights;
+    entry->fraction = cursor.tensor.fraction;
+    entry->size = cursor.tensor.size;
+    entry->stream = cursor.tensor.stream;
   }
 }
 
 static zo_status execute(const weight_node *node, const int32_t *words, zo_opcode opcode,
                          uint32_t *saturated) {
-  for (uint32_t t = 0; t < node->tensors; ++t) {
-    int consistent;
-    const weight_slot slot = read_slot(node, t, &consistent);
-    const zo_status status =
-        zo_command_execute(words, opcode, &slot.tensor, slot.block, slot.initial, saturated);
+  weight_cursor cursor = first_tensor(node);
+  while (next_tensor(&cursor)) {
+    const zo_status status = zo_command_execute(words, opcode, &cursor.tensor, cursor.block,
+                                                cursor.tensor_initial, saturated);
     if (status != ZO_OK) return status;
   }
   return ZO_OK;
@@ -158,11 +180,8 @@ static zo_status execute(const weight_node *node, const int32_t *words, zo_opcod
 
 static uint32_t checksum(const weight_node *node) {
   uint32_t sum = 0;
-  for (uint32_t t = 0; t < node->tensors; ++t) {
-    int consistent;
-    const weight_slot slot = read_slot(node, t, &consistent);
-    sum += zo_checksum(&slot.tensor);
-  }
+  weight_cursor cursor = first_tensor(node);
+  while (next_tensor(&cursor)) sum += zo_checksum(&cursor.tensor);
   return sum;
 }
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tflm_zo.converters import inject, load_model, read_metadata
+from tflm_zo.converters import initial_weights, inject, load_model, read_metadata
 from tflm_zo.converters.model import Model, Operator, Tensor
 
 from models import MODELS, GraphBuilder
@@ -36,17 +36,17 @@ def filters(model: Model) -> list[Operator]:
 def test_weights_and_biases_against_float64(name: str, seed: int, head_room: int) -> None:
     data = MODELS[name](seed=seed)  # type: ignore[call-arg]
     old_model, new_model = load_model(data), load_model(inject(data, head_room=head_room).to_bytes())
-    initial = {t.name: t for t in new_model.subgraphs[0].tensors}
+    initial = initial_weights(new_model)
     limit = 127 - head_room
     for old, new, info in zip(
         filters(old_model), filters(new_model), read_metadata(new_model).trainable, strict=True
     ):
         x, w, b = old.input(0), old.input(1), old.input(2)
-        v, c = initial[f"{info.name}/zo_initial"], new.input(2)
+        v, c = new.input(1), new.input(2)
         assert x is not None and w is not None and x.quantization is not None
         axis = 3 if old.code.name == "DEPTHWISE_CONV_2D" else 0
         s_old, s_new = channel_scales(w, axis), channel_scales(v, axis)
-        q_old, q_new = w.numpy().astype(np.float64), v.numpy().astype(np.float64)
+        q_old, q_new = w.numpy().astype(np.float64), initial[info.name].astype(np.float64)
         assert np.abs(q_new).max() <= limit
         # Every weight is the nearest to its real value on the new grid.
         assert np.abs(q_new * s_new - q_old * s_old).max() <= (s_new * 0.5000001).max()
@@ -82,8 +82,7 @@ def test_no_head_room_keeps_every_byte(built: bytes) -> None:
     old, new = load_model(built), inject(built, head_room=0)
     for a, b in zip(filters(old), filters(new), strict=True):
         assert a.inputs[1] is not None and b.inputs[1] is not None
-        initial = next(t for t in new.subgraphs[0].tensors if t.name == f"{b.inputs[1].name}/zo_initial")
-        assert initial.buffer.data == a.inputs[1].buffer.data
+        assert initial_weights(new)[b.inputs[1].name].tobytes() == a.inputs[1].buffer.data
     assert not any(t.requantized_channels for t in read_metadata(new).trainable)
 
 

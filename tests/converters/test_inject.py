@@ -14,6 +14,7 @@ from tflm_zo.converters import (
     Model,
     ZoMetadata,
     extract_segment,
+    initial_weights,
     inject,
     load_model,
     read_metadata,
@@ -70,23 +71,25 @@ def test_graph_of_every_model(built: bytes) -> None:
     state = find(model, "zo_state")
     assert state.is_variable
     assert state.shape == (4,)
-    expected: list[Tensor | None] = [graph.inputs[-1], state]
-    for tensor in weights:
+    initial, fraction = find(model, "zo_initial"), find(model, "zo_fraction")
+    assert fraction.is_variable
+    assert not initial.is_variable
+    assert initial.shape == fraction.shape == (sum(t.size for t in metadata.trainable),)
+    assert state.buffer is fraction.buffer is model.empty_buffer
+    starts = initial_weights(model)
+    filters = {t.name: t for t in load_model(built).subgraphs[0].tensors}
+    for tensor, info in zip(weights, metadata.trainable, strict=True):
         assert tensor is not None
-        initial, fraction = (
-            find(model, f"{tensor.name}/zo_initial"),
-            find(model, f"{tensor.name}/zo_fraction"),
-        )
+        old = filters[tensor.name]
         assert tensor.is_variable
-        assert fraction.is_variable
-        assert not initial.is_variable
-        assert tensor.buffer is fraction.buffer is state.buffer is model.empty_buffer
-        assert tensor.shape == fraction.shape == initial.shape
-        assert initial.quantization is not None
-        assert tensor.quantization is not None
-        np.testing.assert_array_equal(tensor.quantization.scales, initial.quantization.scales)
-        assert tensor.quantization.axis == initial.quantization.axis
-        expected += [tensor, initial, fraction]
+        assert tensor.buffer is model.empty_buffer
+        assert tensor.shape == old.shape == info.shape
+        assert tensor.quantization is not None and old.quantization is not None
+        assert tensor.quantization.axis == old.quantization.axis
+        assert starts[tensor.name].shape == tensor.shape
+    flat = np.concatenate([starts[t.name].reshape(-1) for t in metadata.trainable])
+    np.testing.assert_array_equal(initial.numpy(), flat)
+    expected: list[Tensor | None] = [graph.inputs[-1], state, initial, fraction, *weights]
     for i, op in enumerate(graph.operators[:3]):
         assert op.inputs == expected
         assert op.outputs == ([graph.outputs[-1]] if i == 2 else [])
@@ -105,10 +108,12 @@ def test_graph_of_every_model(built: bytes) -> None:
 def test_untouched_parts_are_as_before(built: bytes) -> None:
     original, model = load_model(built), reload(inject(built, head_room=0))
     before = {t.name: t for t in original.subgraphs[0].tensors}
-    after = {t.name.removesuffix("/zo_initial"): t for t in model.subgraphs[0].tensors if not t.is_variable}
+    after = {t.name: t for t in model.subgraphs[0].tensors}
+    starts = initial_weights(model)
     for name, tensor in before.items():
         other = after[name]
-        assert (tensor.shape, tensor.type, tensor.buffer.data) == (other.shape, other.type, other.buffer.data)
+        data = starts[name].tobytes() if other.is_variable else other.buffer.data
+        assert (tensor.shape, tensor.type, tensor.buffer.data) == (other.shape, other.type, data)
         if tensor.quantization is not None:
             assert other.quantization is not None
             np.testing.assert_array_equal(tensor.quantization.scales, other.quantization.scales)
@@ -199,7 +204,7 @@ def test_eight_bit_update_has_no_fractions() -> None:
     model = inject(small_cnn(), update_bits=8)
     assert not [t for t in model.subgraphs[0].tensors if t.name.endswith("zo_fraction")]
     op = operator(model, "TFLM_ZO_UPDATE")
-    assert len(op.inputs) == 2 + 2 * 2
+    assert len(op.inputs) == 3 + 2
     assert op.custom_options is not None
     assert op.custom_options[1] == 0
 
@@ -210,7 +215,7 @@ def test_multipliers() -> None:
     np.testing.assert_array_equal(find(model, "conv/filter/zo_multiplier").numpy(), factors)
     assert (find(model, "fc/filter/zo_multiplier").numpy() == 2**31 - 1).all()
     op = operator(model, "TFLM_ZO_UPDATE")
-    assert len(op.inputs) == 2 + 2 * 4
+    assert len(op.inputs) == 4 + 2 * 2
     assert op.inputs[5] is find(model, "conv/filter/zo_multiplier")
     assert op.custom_options is not None
     assert op.custom_options[1] == 4 | 8
@@ -242,7 +247,7 @@ def test_selection(trainable: Any, layers: list[str]) -> None:
     metadata = read_metadata(model)
     assert [t.layer for t in metadata.trainable] == layers
     assert [t.stream for t in metadata.trainable] == list(range(len(layers)))
-    assert sum(t.is_variable for t in model.subgraphs[0].tensors) == 2 * len(layers) + 1
+    assert sum(t.is_variable for t in model.subgraphs[0].tensors) == len(layers) + 2  # zo_fraction, zo_state
 
 
 def test_blocks() -> None:
@@ -416,8 +421,8 @@ def test_settings_are_checked_when_constructed(overrides: dict[str, Any], messag
 
 def test_largest_head_room() -> None:
     model = inject(small_cnn(), head_room=112)
-    for t in read_metadata(model).trainable:
-        assert np.abs(find(model, f"{t.name}/zo_initial").numpy().astype(int)).max() <= 15
+    for weights in initial_weights(model).values():
+        assert np.abs(weights.astype(int)).max() <= 15
 
 
 def test_overrides() -> None:
@@ -444,8 +449,7 @@ def test_extracted_segment_has_its_own_buffers_only(built: bytes) -> None:
 def test_real_models(real_model: bytes) -> None:
     model = reload(inject(real_model, batch=2, head_room=8))
     metadata = read_metadata(model)
-    for t in metadata.trainable:
-        weights = find(model, f"{t.name}/zo_initial").numpy()
+    for weights in initial_weights(model).values():
         assert np.abs(weights.astype(int)).max() <= 119
     filters = [op for op in load_model(real_model).subgraphs[0].operators if len(op.inputs) == 3]
     assert len(metadata.trainable) == len(filters)

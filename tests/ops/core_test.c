@@ -75,6 +75,15 @@ static block copy_block(const block* from, uint32_t shift) {
   return b;
 }
 
+/* A part of a block, which keeps the memory. */
+static block part_of(const block* whole, uint32_t offset, uint32_t size) {
+  block b;
+  b.memory = NULL;
+  b.at = whole->at + offset;
+  b.size = size;
+  return b;
+}
+
 static int same(const block* a, const block* b) { return memcmp(a->at, b->at, a->size) == 0; }
 
 static zo_tensor tensor_of(const block* weights, const block* fraction, uint32_t stream) {
@@ -602,7 +611,9 @@ static zo_buffer buffer_of(void* data, size_t bytes) {
 /* A segment: three weight ops over the same tensors. */
 typedef struct segment {
   graph ops[3]; /* replay, update, perturb */
-  block weights[kMaxTensors], initial[kMaxTensors], fraction[kMaxTensors];
+  block weights[kMaxTensors];
+  block all_initial, all_fraction;                    /* of the segment */
+  block initial[kMaxTensors], fraction[kMaxTensors]; /* parts of them */
   int32_t* multiplier[kMaxTensors];
   int32_t *command, *state, *status;
   uint32_t tensors, words;
@@ -620,11 +631,17 @@ static void make_segment(segment* s, uint32_t tensors, uint32_t words, uint32_t 
   memset(s->command, 0, sizeof(int32_t) * words);
   memset(s->state, 0, sizeof(int32_t) * ZO_STATE_WORDS);
   memset(s->status, 0x55, sizeof(int32_t) * ZO_STATUS_WORDS);
+  uint32_t total = 0;
+  for (uint32_t t = 0; t < tensors; ++t) total += sizes[(t * 5 + tensors) % SIZES];
+  s->all_initial = make_block(total, 1, 121);
+  s->all_fraction = make_block(total, 2, 0);
+  uint32_t offset = 0;
   for (uint32_t t = 0; t < tensors; ++t) {
     const uint32_t size = sizes[(t * 5 + tensors) % SIZES];
     s->weights[t] = make_block(size, t, 0); /* zero, as a runtime leaves a variable */
-    s->initial[t] = make_block(size, 1, 121);
-    s->fraction[t] = make_block(size, 2, 0);
+    s->initial[t] = part_of(&s->all_initial, offset, size);
+    s->fraction[t] = part_of(&s->all_fraction, offset, size);
+    offset += size;
     s->multiplier[t] = (int32_t*)allocate(sizeof(int32_t) * 2);
     s->multiplier[t][0] = INT32_MAX;
     s->multiplier[t][1] = INT32_C(1) << 29;
@@ -641,6 +658,10 @@ static void make_segment(segment* s, uint32_t tensors, uint32_t words, uint32_t 
     put_u16(g->options + 6, limits.blocks);
     g->inputs[g->input_count++] = buffer_of(s->command, sizeof(int32_t) * words);
     g->inputs[g->input_count++] = buffer_of(s->state, sizeof(int32_t) * ZO_STATE_WORDS);
+    g->inputs[g->input_count++] = buffer_of(s->all_initial.at, s->all_initial.size);
+    if (flags & ZO_OPTION_FRACTION) {
+      g->inputs[g->input_count++] = buffer_of(s->all_fraction.at, s->all_fraction.size);
+    }
     for (uint32_t t = 0; t < tensors; ++t) {
       uint8_t* entry = g->options + 8 + 12 * t;
       put_u16(entry, 10 + t);                /* stream */
@@ -648,10 +669,6 @@ static void make_segment(segment* s, uint32_t tensors, uint32_t words, uint32_t 
       put_u32(entry + 4, 2);                 /* channels */
       put_u32(entry + 8, 3);                 /* inner */
       g->inputs[g->input_count++] = buffer_of(s->weights[t].at, s->weights[t].size);
-      g->inputs[g->input_count++] = buffer_of(s->initial[t].at, s->initial[t].size);
-      if (flags & ZO_OPTION_FRACTION) {
-        g->inputs[g->input_count++] = buffer_of(s->fraction[t].at, s->fraction[t].size);
-      }
       if (flags & ZO_OPTION_MULTIPLIER) {
         g->inputs[g->input_count++] = buffer_of(s->multiplier[t], sizeof(int32_t) * 2);
       }
@@ -663,10 +680,10 @@ static void make_segment(segment* s, uint32_t tensors, uint32_t words, uint32_t 
 static void free_segment(segment* s) {
   for (uint32_t t = 0; t < s->tensors; ++t) {
     free(s->weights[t].memory);
-    free(s->initial[t].memory);
-    free(s->fraction[t].memory);
     free(s->multiplier[t]);
   }
+  free(s->all_initial.memory);
+  free(s->all_fraction.memory);
   for (int op = 0; op < 3; ++op) free(s->ops[op].options_memory);
   free(s->command);
   free(s->state);
