@@ -91,6 +91,18 @@ def test_host_uses_general_registers_only(tmp_path, level):
 
 
 @needs_gcc
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="knows the mnemonics of x86-64 only")
+def test_host_as_it_ships(tmp_path):
+    """With the host's vector instructions: those for integers."""
+    objects = compile_core("gcc", tmp_path, "-O3", "-fPIC")
+    assert foreign("nm", objects) - {"_GLOBAL_OFFSET_TABLE_"} <= {"memcpy", "memset"}
+    assert_no_state("nm", objects)
+    code = run("objdump", "-d", "--no-show-raw-insn", *objects)
+    floating = r"v?(?:add|sub|mul|div|sqrt|min|max|rcp|round|u?comi|cmp\w*)[sp][sd]|v?cvt\w+|f\w+"
+    assert re.findall(rf"^\s*[0-9a-f]+:\s+({floating})\s", code, re.MULTILINE) == []
+
+
+@needs_gcc
 def test_the_host_check_would_notice(tmp_path):
     source = tmp_path / "uses_float.c"
     source.write_text("float half(float x);\nfloat half(float x) { return x / 2; }\n")

@@ -23,10 +23,25 @@ def run(command):
     return result.stdout
 
 
-def test_under_sanitizers(tmp_path):
-    program = tmp_path / "core_test"
-    flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g"]
+# Perturbation has one implementation per instruction set (zo_add_signs.h).
+PATHS = {"host": [], "portable": ["-DZO_PORTABLE"], "plain": ["-DZO_PORTABLE", "-U__BYTE_ORDER__"]}
+
+
+def build(folder, name, *flags):
     warnings = ["-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-pedantic", "-Werror"]
     sources = [ROOT / "tests" / "ops" / "core_test.c", *sorted(CORE.glob("*.c"))]
-    run([CC, "-std=c99", "-O2", *flags, *warnings, f"-I{CORE}", *sources, "-o", program])
-    print(run([program]))
+    run([CC, "-std=c99", "-O2", *flags, *warnings, f"-I{CORE}", *sources, "-o", folder / name])
+    return folder / name
+
+
+def test_under_sanitizers_with_the_same_bits_on_every_path(tmp_path):
+    sanitizers = [
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=all",
+        "-fno-omit-frame-pointer",
+        "-g",
+    ]
+    results = {name: run([build(tmp_path, name, *sanitizers, *flags)]) for name, flags in PATHS.items()}
+    print(results["host"])
+    digests = {name: result.rsplit(maxsplit=1)[-1] for name, result in results.items()}
+    assert len(set(digests.values())) == 1, digests
