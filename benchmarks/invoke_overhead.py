@@ -6,11 +6,11 @@
 For each int8 model, all weights trainable:
 
 * time: one invoke with a perturbation of every weight (Rademacher, +-2 LSB) against an invoke of the plain
-  model, same runtime (LiteRT, one thread, no delegate but ours), same kernels, same batch. The two alternate in
-  one process; the ratio is the median over rounds of (fastest ZO invoke / fastest plain invoke) of the round,
-  which other load on the machine disturbs least.
-* memory: TFLM's arena (its recording allocator, batch 1, 64-bit structs) of the ZO model against the original's
-  plus the trainable bytes.
+  model, same runtime (LiteRT, one thread, no delegate but ours), same kernels, same batch. The two alternate
+  in one process; the ratio is the median over rounds of (fastest ZO invoke / fastest plain invoke) of the
+  round, which other load on the machine disturbs least.
+* memory: TFLM's arena (its recording allocator, batch 1, 64-bit structs) of the ZO model against the
+  original's plus the trainable bytes.
 
 The four MLPerf Tiny models are in github.com/mlcommons/tiny, benchmark/training/*/trained_models; without
 arguments the LeNet-5 of the tests, with random weights, is measured.
@@ -35,9 +35,9 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType, load_delegat
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from tflm_zo.converters import Model, load_model, read_metadata, set_batch
 
 from tflm_zo import Command, Distribution, inject, native
-from tflm_zo.converters import Model, load_model, read_metadata, set_batch
 from tflm_zo.runtime.tflm import arena_upper_bound
 
 HEAD_ROOM = 2

@@ -45,13 +45,15 @@ def random_inputs(shapes_and_dtypes: list[tuple[Any, ...]], seed: int) -> list[N
 def run_plain(model: bytes, name: str, inputs: list[NDArray[Any]]) -> list[NDArray[Any]]:
     """Outputs of a model without custom ops, with the kernels of the runtime `name`.
 
-    Those are the runtime's own, without default delegates; in the exact modes of LiteRT and tflite-runtime also
-    the op pack's FULLY_CONNECTED. "litert-builtin-ref" is LiteRT's reference kernels and nothing else.
+    Those are the runtime's own, without default delegates; in the exact modes of LiteRT and tflite-runtime
+    also the op pack's FULLY_CONNECTED. "litert-builtin-ref" is LiteRT's reference kernels and nothing else.
     """
     return _PLAIN[name](model, inputs)
 
 
-def _tflite(module: str, resolver: str, exact: bool = False) -> Callable[[bytes, list[NDArray[Any]]], list[NDArray[Any]]]:
+def _tflite(
+    module: str, resolver: str, exact: bool = False
+) -> Callable[[bytes, list[NDArray[Any]]], list[NDArray[Any]]]:
     def run(model: bytes, inputs: list[NDArray[Any]]) -> list[NDArray[Any]]:
         imported = importlib.import_module(module)
         interpreter = imported.Interpreter(
@@ -73,8 +75,8 @@ def _tflite(module: str, resolver: str, exact: bool = False) -> Callable[[bytes,
 
 def _tflm(model: bytes, inputs: list[NDArray[Any]]) -> list[NDArray[Any]]:
     from tflite_micro import runtime
-
     from tflm_zo.converters import load_model
+
     from tflm_zo.runtime.tflm import arena_upper_bound
 
     loaded = load_model(model)

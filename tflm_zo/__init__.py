@@ -7,8 +7,8 @@
     model.save("model.zo.tflite")
     runtime = tflm_zo.runtime.load("model.zo.tflite", "litert-ref")
 
-`converters` rewrites models, `runtime` runs them, `native` is the op pack's arithmetic. ARCHITECTURE.md has the
-contract between them.
+`converters` rewrites models, `runtime` runs them, `native` is the op pack's arithmetic. ARCHITECTURE.md has
+the contract between them.
 """
 
 from __future__ import annotations

@@ -31,7 +31,12 @@ def main() -> None:
 
     # 1. The rewriter turns the int8 model into one whose weights the graph itself can change.
     model = tflm_zo.inject(
-        arguments.model or small_cnn(), trainable="all", batch=8, head_room=2, update_bits=16, max_queries=QUERIES
+        arguments.model or small_cnn(),
+        trainable="all",
+        batch=8,
+        head_room=2,
+        update_bits=16,
+        max_queries=QUERIES,
     )
     runtime = tflm_zo.runtime.load(model, arguments.runtime)
     print(f"{sum(t.size for t in runtime.metadata.trainable):,} trainable weights in {arguments.runtime}")

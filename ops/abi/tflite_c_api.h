@@ -40,15 +40,15 @@ typedef struct TfLiteQuantizationParams {
 
 typedef struct TfLiteQuantization {
   int type;
-  void *params;
+  void* params;
 } TfLiteQuantization;
 
 enum { kTfLiteAffineQuantization = 1 };
 
 /* TfLiteQuantization.params where its type is kTfLiteAffineQuantization. */
 typedef struct TfLiteAffineQuantization {
-  TfLiteFloatArray *scale;
-  TfLiteIntArray *zero_point;
+  TfLiteFloatArray* scale;
+  TfLiteIntArray* zero_point;
   int32_t quantized_dimension;
 } TfLiteAffineQuantization;
 
@@ -66,72 +66,72 @@ typedef struct TfLiteFullyConnectedParams {
 
 typedef struct TfLiteTensor {
   int type;
-  void *data;
-  TfLiteIntArray *dims;
+  void* data;
+  TfLiteIntArray* dims;
   TfLiteQuantizationParams params;
   int allocation_type;
   size_t bytes;
-  const void *allocation;
-  const char *name;
-  struct TfLiteDelegate *delegate;
+  const void* allocation;
+  const char* name;
+  struct TfLiteDelegate* delegate;
   int buffer_handle;
   bool data_is_stale;
   bool is_variable;
   TfLiteQuantization quantization;
-  void *sparsity;
-  const TfLiteIntArray *dims_signature;
+  void* sparsity;
+  const TfLiteIntArray* dims_signature;
 } TfLiteTensor;
 
 typedef struct TfLiteNode {
-  TfLiteIntArray *inputs;
-  TfLiteIntArray *outputs;
-  TfLiteIntArray *intermediates;
-  TfLiteIntArray *temporaries;
-  void *user_data;
-  void *builtin_data;
-  const void *custom_initial_data;
+  TfLiteIntArray* inputs;
+  TfLiteIntArray* outputs;
+  TfLiteIntArray* intermediates;
+  TfLiteIntArray* temporaries;
+  void* user_data;
+  void* builtin_data;
+  const void* custom_initial_data;
   int custom_initial_data_size;
 } TfLiteNode;
 
 struct TfLiteContext;
 
 typedef struct TfLiteRegistration {
-  void *(*init)(struct TfLiteContext *context, const char *buffer, size_t length);
-  void (*free)(struct TfLiteContext *context, void *buffer);
-  TfLiteStatus (*prepare)(struct TfLiteContext *context, TfLiteNode *node);
-  TfLiteStatus (*invoke)(struct TfLiteContext *context, TfLiteNode *node);
-  const char *(*profiling_string)(const struct TfLiteContext *context, const TfLiteNode *node);
+  void* (*init)(struct TfLiteContext* context, const char* buffer, size_t length);
+  void (*free)(struct TfLiteContext* context, void* buffer);
+  TfLiteStatus (*prepare)(struct TfLiteContext* context, TfLiteNode* node);
+  TfLiteStatus (*invoke)(struct TfLiteContext* context, TfLiteNode* node);
+  const char* (*profiling_string)(const struct TfLiteContext* context, const TfLiteNode* node);
   int32_t builtin_code;
-  const char *custom_name;
+  const char* custom_name;
   int version;
-  void *registration_external;
-  void *async_kernel;
+  void* registration_external;
+  void* async_kernel;
   uint64_t inplace_operator;
 } TfLiteRegistration;
 
 typedef struct TfLiteDelegateParams {
-  struct TfLiteDelegate *delegate;
-  TfLiteIntArray *nodes_to_replace;
-  TfLiteIntArray *input_tensors;
-  TfLiteIntArray *output_tensors;
+  struct TfLiteDelegate* delegate;
+  TfLiteIntArray* nodes_to_replace;
+  TfLiteIntArray* input_tensors;
+  TfLiteIntArray* output_tensors;
 } TfLiteDelegateParams;
 
 typedef struct TfLiteContext {
   size_t tensors_size;
-  TfLiteStatus (*GetExecutionPlan)(struct TfLiteContext *context, TfLiteIntArray **execution_plan);
-  TfLiteTensor *tensors;
-  void *impl_;
-  TfLiteStatus (*ResizeTensor)(struct TfLiteContext *context, TfLiteTensor *tensor,
-                               TfLiteIntArray *new_size);
-  void (*ReportError)(struct TfLiteContext *context, const char *message, ...);
-  TfLiteStatus (*AddTensors)(struct TfLiteContext *context, int tensors_to_add,
-                             int *first_new_tensor_index);
-  TfLiteStatus (*GetNodeAndRegistration)(struct TfLiteContext *context, int node_index,
-                                         TfLiteNode **node, TfLiteRegistration **registration);
-  TfLiteStatus (*ReplaceNodeSubsetsWithDelegateKernels)(struct TfLiteContext *context,
+  TfLiteStatus (*GetExecutionPlan)(struct TfLiteContext* context, TfLiteIntArray** execution_plan);
+  TfLiteTensor* tensors;
+  void* impl_;
+  TfLiteStatus (*ResizeTensor)(struct TfLiteContext* context, TfLiteTensor* tensor,
+                               TfLiteIntArray* new_size);
+  void (*ReportError)(struct TfLiteContext* context, const char* message, ...);
+  TfLiteStatus (*AddTensors)(struct TfLiteContext* context, int tensors_to_add,
+                             int* first_new_tensor_index);
+  TfLiteStatus (*GetNodeAndRegistration)(struct TfLiteContext* context, int node_index,
+                                         TfLiteNode** node, TfLiteRegistration** registration);
+  TfLiteStatus (*ReplaceNodeSubsetsWithDelegateKernels)(struct TfLiteContext* context,
                                                         TfLiteRegistration registration,
-                                                        const TfLiteIntArray *nodes_to_replace,
-                                                        struct TfLiteDelegate *delegate);
+                                                        const TfLiteIntArray* nodes_to_replace,
+                                                        struct TfLiteDelegate* delegate);
 } TfLiteContext;
 
 typedef enum TfLiteDelegateFlags {
@@ -139,13 +139,13 @@ typedef enum TfLiteDelegateFlags {
 } TfLiteDelegateFlags;
 
 typedef struct TfLiteDelegate {
-  void *data_;
-  TfLiteStatus (*Prepare)(TfLiteContext *context, struct TfLiteDelegate *delegate);
-  void *CopyFromBufferHandle;
-  void *CopyToBufferHandle;
-  void *FreeBufferHandle;
+  void* data_;
+  TfLiteStatus (*Prepare)(TfLiteContext* context, struct TfLiteDelegate* delegate);
+  void* CopyFromBufferHandle;
+  void* CopyToBufferHandle;
+  void* FreeBufferHandle;
   int64_t flags;
-  void *opaque_delegate_builder;
+  void* opaque_delegate_builder;
 } TfLiteDelegate;
 
 #endif /* TFLM_ZO_OPS_ABI_TFLITE_C_API_H_ */

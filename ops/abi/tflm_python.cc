@@ -16,11 +16,11 @@ constexpr unsigned kCapacity = 200;
 constexpr int32_t kBuiltinCustom = 32;  // BuiltinOperator_CUSTOM
 
 struct PythonOpsResolver {
-  void *vtable;
+  void* vtable;
   TFLMRegistration registrations[kCapacity];
   unsigned length;
 
-  TfLiteStatus AddCustom(const char *name, const TFLMRegistration *registration) {
+  TfLiteStatus AddCustom(const char* name, const TFLMRegistration* registration) {
     if (length >= kCapacity) return kTfLiteError;
     registrations[length] = *registration;
     registrations[length].builtin_code = kBuiltinCustom;
@@ -30,20 +30,20 @@ struct PythonOpsResolver {
   }
 };
 
-thread_local void *external_context = nullptr;
+thread_local void* external_context = nullptr;
 
 }  // namespace
 
 extern "C" {
 
 // Called by the package's interpreter.
-bool TFLM_ZO_Register(PythonOpsResolver *resolver) {
+bool TFLM_ZO_Register(PythonOpsResolver* resolver) {
   return tflite::AddZoOps(resolver) == kTfLiteOk;
 }
 
 // Directory for the interpreters that this thread creates from now on; null for none.
-void zo_tflm_set_external_context(void *context) { external_context = context; }
+void zo_tflm_set_external_context(void* context) { external_context = context; }
 
-void *zo_tflm_external_context(void) { return external_context; }
+void* zo_tflm_external_context(void) { return external_context; }
 
 }  // extern "C"

@@ -24,7 +24,7 @@ static inline int8_t zo_add_modulo(int8_t weight, int32_t delta) {
 }
 
 /* Any number of weights up to 32, one at a time. */
-static inline void zo_add_signs(int8_t *weights, uint32_t count, uint32_t word, int32_t delta) {
+static inline void zo_add_signs(int8_t* weights, uint32_t count, uint32_t word, int32_t delta) {
   for (uint32_t j = 0; j < count; ++j) {
     weights[j] = zo_add_modulo(weights[j], delta * zo_draw_rademacher(word, j));
   }
@@ -41,14 +41,14 @@ static inline __m128i zo_bits_to_mask(__m128i bytes) {
   return _mm_cmpeq_epi8(_mm_and_si128(bytes, own), own);
 }
 
-static inline void zo_add_16_signs(int8_t *weights, __m128i bytes, __m128i delta) {
+static inline void zo_add_16_signs(int8_t* weights, __m128i bytes, __m128i delta) {
   const __m128i mask = zo_bits_to_mask(bytes);
   const __m128i signed_delta = _mm_sub_epi8(_mm_xor_si128(delta, mask), mask);
-  __m128i *at = (__m128i *)(void *)weights;
+  __m128i* at = (__m128i*)(void*)weights;
   _mm_storeu_si128(at, _mm_add_epi8(_mm_loadu_si128(at), signed_delta));
 }
 
-static inline void zo_add_32_signs(int8_t *weights, uint32_t word, int32_t delta) {
+static inline void zo_add_32_signs(int8_t* weights, uint32_t word, int32_t delta) {
   const __m128i deltas = _mm_set1_epi8((char)delta);
   __m128i bytes = _mm_cvtsi32_si128((int)word);
   bytes = _mm_unpacklo_epi8(bytes, bytes);
@@ -87,7 +87,7 @@ static inline zo_lanes zo_spread_bits(uint32_t bits) {
 #endif
 }
 
-static inline void zo_add_32_signs(int8_t *weights, uint32_t word, int32_t delta) {
+static inline void zo_add_32_signs(int8_t* weights, uint32_t word, int32_t delta) {
   const zo_lanes deltas = ((zo_lanes)(uint32_t)delta & 0xFFu) * ZO_ONES;
   for (uint32_t j = 0; j < 32u; j += (uint32_t)sizeof(zo_lanes)) {
     zo_lanes packed;
@@ -101,7 +101,7 @@ static inline void zo_add_32_signs(int8_t *weights, uint32_t word, int32_t delta
 
 #else
 
-static inline void zo_add_32_signs(int8_t *weights, uint32_t word, int32_t delta) {
+static inline void zo_add_32_signs(int8_t* weights, uint32_t word, int32_t delta) {
   zo_add_signs(weights, 32u, word, delta);
 }
 

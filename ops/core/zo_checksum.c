@@ -3,7 +3,7 @@
 
 #include "zo_stream.h"
 
-static uint32_t fnv1a(uint32_t hash, const int8_t *bytes, uint32_t count) {
+static uint32_t fnv1a(uint32_t hash, const int8_t* bytes, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     hash ^= (uint32_t)(uint8_t)bytes[i];
     hash *= UINT32_C(16777619);
@@ -11,7 +11,7 @@ static uint32_t fnv1a(uint32_t hash, const int8_t *bytes, uint32_t count) {
   return hash;
 }
 
-uint32_t zo_checksum(const zo_tensor *tensor) {
+uint32_t zo_checksum(const zo_tensor* tensor) {
   uint32_t hash = fnv1a(UINT32_C(2166136261) ^ tensor->stream, tensor->weights, tensor->size);
   if (tensor->fraction != NULL) hash = fnv1a(hash, tensor->fraction, tensor->size);
   return zo_fmix(hash);

@@ -15,7 +15,7 @@ extern "C" {
  * fraction's bytes where there is one, started from 2166136261 ^ stream).
  * The checksum of a model is the sum of its tensors' modulo 2^32, so it does
  * not depend on how the model is cut into segments. */
-uint32_t zo_checksum(const zo_tensor *tensor);
+uint32_t zo_checksum(const zo_tensor* tensor);
 
 #ifdef __cplusplus
 }

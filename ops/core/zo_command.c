@@ -14,7 +14,7 @@ typedef struct instruction {
   uint32_t count;
   zo_distribution distribution;
   int32_t argument;
-  const int32_t *items;
+  const int32_t* items;
   uint32_t words; /* header included */
 } instruction;
 
@@ -25,14 +25,15 @@ static uint32_t encode_distribution(zo_distribution distribution) {
 
 /* Words of the items, or a number no command can hold where the product overflows. */
 static uint32_t item_words(uint32_t opcode, uint32_t count, int32_t argument) {
-  const uint64_t per_item =
-      opcode == ZO_OP_RESTORE ? 0u : (opcode == ZO_OP_REPLAY ? 2u * (uint64_t)(uint32_t)argument : 2u);
+  const uint64_t per_item = opcode == ZO_OP_RESTORE
+                                ? 0u
+                                : (opcode == ZO_OP_REPLAY ? 2u * (uint64_t)(uint32_t)argument : 2u);
   const uint64_t words = per_item * count;
   return words < UINT32_MAX / 8u ? (uint32_t)words : UINT32_MAX / 8u;
 }
 
 /* Decodes the instruction at words[at]; the header must lie within the command. */
-static instruction decode(const int32_t *words, uint32_t at) {
+static instruction decode(const int32_t* words, uint32_t at) {
   const uint32_t head = (uint32_t)words[at];
   const uint32_t distribution = (uint32_t)words[at + 2u];
   instruction in;
@@ -49,25 +50,27 @@ static instruction decode(const int32_t *words, uint32_t at) {
 }
 
 /* The items are pairs of int32 words, which is exactly what these structs are. */
-static const zo_query *as_queries(const int32_t *items) { return (const zo_query *)(const void *)items; }
-static const zo_perturb_term *as_terms(const int32_t *items) {
-  return (const zo_perturb_term *)(const void *)items;
+static const zo_query* as_queries(const int32_t* items) {
+  return (const zo_query*)(const void*)items;
+}
+static const zo_perturb_term* as_terms(const int32_t* items) {
+  return (const zo_perturb_term*)(const void*)items;
 }
 
-static uint32_t command_end(const int32_t *words) {
+static uint32_t command_end(const int32_t* words) {
   return words[0] == 0 ? 0u : ZO_COMMAND_HEADER_WORDS + (uint32_t)words[1];
 }
 
 /* --- Checking ------------------------------------------------------------ */
 
-static zo_status check_perturbation(zo_distribution distribution, const zo_limits *limits) {
+static zo_status check_perturbation(zo_distribution distribution, const zo_limits* limits) {
   const zo_status status = zo_distribution_check(distribution);
   if (status != ZO_OK) return status;
   return zo_distribution_reach(distribution) <= (int32_t)limits->head_room ? ZO_OK
                                                                            : ZO_ERROR_HEAD_ROOM;
 }
 
-static zo_status check_instruction(const instruction *in, const zo_limits *limits) {
+static zo_status check_instruction(const instruction* in, const zo_limits* limits) {
   if (in->selector > limits->blocks) return ZO_ERROR_BLOCK;
   switch (in->opcode) {
     case ZO_OP_RESTORE:
@@ -78,8 +81,8 @@ static zo_status check_instruction(const instruction *in, const zo_limits *limit
       if (in->count == 0) return ZO_ERROR_COMMAND;
       const uint32_t queries = (uint32_t)in->argument;
       for (uint32_t step = 0; step < in->count; ++step) {
-        const zo_status status = zo_step_check(in->distribution,
-                                               as_queries(in->items) + (size_t)step * queries, queries);
+        const zo_status status = zo_step_check(
+            in->distribution, as_queries(in->items) + (size_t)step * queries, queries);
         if (status != ZO_OK) return status;
       }
       return ZO_OK;
@@ -105,7 +108,7 @@ static zo_status check_instruction(const instruction *in, const zo_limits *limit
   }
 }
 
-zo_status zo_command_check(const int32_t *words, uint32_t capacity, const zo_limits *limits) {
+zo_status zo_command_check(const int32_t* words, uint32_t capacity, const zo_limits* limits) {
   if (words == NULL || limits == NULL || capacity < ZO_COMMAND_HEADER_WORDS) {
     return ZO_ERROR_ARGUMENT;
   }
@@ -133,11 +136,11 @@ zo_status zo_command_check(const int32_t *words, uint32_t capacity, const zo_lim
   return ZO_OK;
 }
 
-uint32_t zo_command_flags(const int32_t *words) {
+uint32_t zo_command_flags(const int32_t* words) {
   return (uint32_t)words[0] & (ZO_FLAG_LOSS | ZO_FLAG_CHECKSUM);
 }
 
-uint32_t zo_command_steps(const int32_t *words, zo_opcode opcode) {
+uint32_t zo_command_steps(const int32_t* words, zo_opcode opcode) {
   uint32_t steps = 0;
   const uint32_t end = command_end(words);
   for (uint32_t at = ZO_COMMAND_HEADER_WORDS; at < end;) {
@@ -152,8 +155,8 @@ uint32_t zo_command_steps(const int32_t *words, zo_opcode opcode) {
 
 /* --- Executing ------------------------------------------------------------ */
 
-static zo_status execute(const instruction *in, const zo_tensor *tensor, const int8_t *initial,
-                         uint32_t *saturated) {
+static zo_status execute(const instruction* in, const zo_tensor* tensor, const int8_t* initial,
+                         uint32_t* saturated) {
   switch (in->opcode) {
     case ZO_OP_RESTORE:
       if (initial == NULL) return ZO_ERROR_ARGUMENT;
@@ -171,8 +174,8 @@ static zo_status execute(const instruction *in, const zo_tensor *tensor, const i
   }
 }
 
-zo_status zo_command_execute(const int32_t *words, zo_opcode opcode, const zo_tensor *tensor,
-                             uint32_t block, const int8_t *initial, uint32_t *saturated) {
+zo_status zo_command_execute(const int32_t* words, zo_opcode opcode, const zo_tensor* tensor,
+                             uint32_t block, const int8_t* initial, uint32_t* saturated) {
   const uint32_t end = command_end(words);
   for (uint32_t at = ZO_COMMAND_HEADER_WORDS; at < end;) {
     const instruction in = decode(words, at);
@@ -187,7 +190,7 @@ zo_status zo_command_execute(const int32_t *words, zo_opcode opcode, const zo_te
 
 /* --- Writing -------------------------------------------------------------- */
 
-zo_status zo_command_begin(zo_command_writer *writer, int32_t *words, uint32_t capacity,
+zo_status zo_command_begin(zo_command_writer* writer, int32_t* words, uint32_t capacity,
                            uint32_t flags) {
   if (writer == NULL || words == NULL || (flags & ~(ZO_FLAG_LOSS | ZO_FLAG_CHECKSUM)) != 0u) {
     return ZO_ERROR_ARGUMENT;
@@ -201,8 +204,8 @@ zo_status zo_command_begin(zo_command_writer *writer, int32_t *words, uint32_t c
   return ZO_OK;
 }
 
-static zo_status append(zo_command_writer *writer, zo_opcode opcode, uint32_t block, uint32_t count,
-                        zo_distribution distribution, int32_t argument, const void *items) {
+static zo_status append(zo_command_writer* writer, zo_opcode opcode, uint32_t block, uint32_t count,
+                        zo_distribution distribution, int32_t argument, const void* items) {
   if (writer == NULL || writer->words == NULL) return ZO_ERROR_ARGUMENT;
   if (block != ZO_ALL_BLOCKS && block >= UINT32_C(0x00FFFFFF)) return ZO_ERROR_BLOCK;
   const uint32_t payload = item_words(opcode, count, argument);
@@ -211,7 +214,7 @@ static zo_status append(zo_command_writer *writer, zo_opcode opcode, uint32_t bl
   if (room < ZO_INSTRUCTION_HEADER_WORDS || payload > room - ZO_INSTRUCTION_HEADER_WORDS) {
     return ZO_ERROR_CAPACITY;
   }
-  int32_t *at = writer->words + writer->length;
+  int32_t* at = writer->words + writer->length;
   const uint32_t selector = block == ZO_ALL_BLOCKS ? 0u : block + 1u;
   at[0] = (int32_t)((uint32_t)opcode << 24 | selector);
   at[1] = (int32_t)count;
@@ -223,23 +226,24 @@ static zo_status append(zo_command_writer *writer, zo_opcode opcode, uint32_t bl
   return ZO_OK;
 }
 
-zo_status zo_command_restore(zo_command_writer *writer, uint32_t block) {
+zo_status zo_command_restore(zo_command_writer* writer, uint32_t block) {
   const zo_distribution none = {0, 0, 0};
   return append(writer, ZO_OP_RESTORE, block, 0, none, 0, NULL);
 }
 
-zo_status zo_command_replay(zo_command_writer *writer, uint32_t block, zo_distribution distribution,
-                            const zo_query *queries, uint32_t count, uint32_t steps) {
+zo_status zo_command_replay(zo_command_writer* writer, uint32_t block, zo_distribution distribution,
+                            const zo_query* queries, uint32_t count, uint32_t steps) {
   if (count == 0 || count > ZO_MAX_QUERIES) return ZO_ERROR_QUERIES;
   return append(writer, ZO_OP_REPLAY, block, steps, distribution, (int32_t)count, queries);
 }
 
-zo_status zo_command_update(zo_command_writer *writer, uint32_t block, zo_distribution distribution,
-                            int32_t restore_k, const zo_query *queries, uint32_t count) {
+zo_status zo_command_update(zo_command_writer* writer, uint32_t block, zo_distribution distribution,
+                            int32_t restore_k, const zo_query* queries, uint32_t count) {
   return append(writer, ZO_OP_UPDATE, block, count, distribution, restore_k, queries);
 }
 
-zo_status zo_command_perturb(zo_command_writer *writer, uint32_t block, zo_distribution distribution,
-                             const zo_perturb_term *terms, uint32_t count) {
+zo_status zo_command_perturb(zo_command_writer* writer, uint32_t block,
+                             zo_distribution distribution, const zo_perturb_term* terms,
+                             uint32_t count) {
   return append(writer, ZO_OP_PERTURB, block, count, distribution, 0, terms);
 }

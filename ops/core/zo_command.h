@@ -51,7 +51,7 @@ typedef enum zo_opcode {
 /* --- Writing a command ------------------------------------------------- */
 
 typedef struct zo_command_writer {
-  int32_t *words; /* caller's buffer: zo_command's data, or a copy of it */
+  int32_t* words; /* caller's buffer: zo_command's data, or a copy of it */
   uint32_t capacity;
   uint32_t length;
 } zo_command_writer;
@@ -59,18 +59,16 @@ typedef struct zo_command_writer {
 /* Starts a command without instructions. Every function below returns
  * ZO_ERROR_CAPACITY, and leaves the command as it was, where it does not fit.
  * `block` is a block number or ZO_ALL_BLOCKS. */
-zo_status zo_command_begin(zo_command_writer *writer, int32_t *words,
-                           uint32_t capacity, uint32_t flags);
-zo_status zo_command_restore(zo_command_writer *writer, uint32_t block);
-zo_status zo_command_replay(zo_command_writer *writer, uint32_t block,
-                            zo_distribution distribution, const zo_query *queries,
-                            uint32_t count, uint32_t steps);
-zo_status zo_command_update(zo_command_writer *writer, uint32_t block,
-                            zo_distribution distribution, int32_t restore_k,
-                            const zo_query *queries, uint32_t count);
-zo_status zo_command_perturb(zo_command_writer *writer, uint32_t block,
-                             zo_distribution distribution,
-                             const zo_perturb_term *terms, uint32_t count);
+zo_status zo_command_begin(zo_command_writer* writer, int32_t* words, uint32_t capacity,
+                           uint32_t flags);
+zo_status zo_command_restore(zo_command_writer* writer, uint32_t block);
+zo_status zo_command_replay(zo_command_writer* writer, uint32_t block, zo_distribution distribution,
+                            const zo_query* queries, uint32_t count, uint32_t steps);
+zo_status zo_command_update(zo_command_writer* writer, uint32_t block, zo_distribution distribution,
+                            int32_t restore_k, const zo_query* queries, uint32_t count);
+zo_status zo_command_perturb(zo_command_writer* writer, uint32_t block,
+                             zo_distribution distribution, const zo_perturb_term* terms,
+                             uint32_t count);
 
 /* --- Executing a command ------------------------------------------------ */
 
@@ -82,23 +80,21 @@ typedef struct zo_limits {
 } zo_limits;
 
 /* Checks a whole command. `words` need not be aligned beyond int32. */
-zo_status zo_command_check(const int32_t *words, uint32_t capacity,
-                           const zo_limits *limits);
+zo_status zo_command_check(const int32_t* words, uint32_t capacity, const zo_limits* limits);
 
 /* Flags of a checked command; 0 where there is none. */
-uint32_t zo_command_flags(const int32_t *words);
+uint32_t zo_command_flags(const int32_t* words);
 
 /* Steps that the instructions of `opcode` (REPLAY, UPDATE) apply. */
-uint32_t zo_command_steps(const int32_t *words, zo_opcode opcode);
+uint32_t zo_command_steps(const int32_t* words, zo_opcode opcode);
 
 /* Runs the instructions of one opcode that select `block` on one tensor.
  *
  *   words    a command that passed zo_command_check with the model's limits
  *   initial  int8 [tensor->size], the weights RESTORE copies; else may be null
  *   saturated  number of clipped weights is added to it */
-zo_status zo_command_execute(const int32_t *words, zo_opcode opcode,
-                             const zo_tensor *tensor, uint32_t block,
-                             const int8_t *initial, uint32_t *saturated);
+zo_status zo_command_execute(const int32_t* words, zo_opcode opcode, const zo_tensor* tensor,
+                             uint32_t block, const int8_t* initial, uint32_t* saturated);
 
 #ifdef __cplusplus
 }

@@ -26,7 +26,7 @@ static int32_t log_loss(uint64_t sum, uint32_t distance, zo_logit_scale scale) {
   return (int32_t)((log_sum + (uint64_t)distance * scale.scale + 128u) >> 8);
 }
 
-static int32_t maximum(const int8_t *logits, uint32_t classes) {
+static int32_t maximum(const int8_t* logits, uint32_t classes) {
   int32_t largest = logits[0];
   for (uint32_t j = 1; j < classes; ++j) largest = logits[j] > largest ? logits[j] : largest;
   return largest;
@@ -38,7 +38,7 @@ static uint32_t exponential(int32_t logit, int32_t largest, zo_logit_scale scale
   return distance > limit ? 0u : zo_exp2_negative(distance * scale.scale_log2e);
 }
 
-static uint64_t sum_of_exponentials(const int8_t *logits, uint32_t classes, int32_t largest,
+static uint64_t sum_of_exponentials(const int8_t* logits, uint32_t classes, int32_t largest,
                                     zo_logit_scale scale) {
   const uint32_t limit = reach(scale);
   uint64_t sum = 0;
@@ -46,8 +46,8 @@ static uint64_t sum_of_exponentials(const int8_t *logits, uint32_t classes, int3
   return sum;
 }
 
-static zo_status check(const int8_t *logits, uint32_t samples, uint32_t classes,
-                       zo_logit_scale scale, const int32_t *labels, const void *result) {
+static zo_status check(const int8_t* logits, uint32_t samples, uint32_t classes,
+                       zo_logit_scale scale, const int32_t* labels, const void* result) {
   if (logits == NULL || labels == NULL || result == NULL || samples == 0 || classes < 2 ||
       !scale_is_valid(scale)) {
     return ZO_ERROR_ARGUMENT;
@@ -58,8 +58,8 @@ static zo_status check(const int8_t *logits, uint32_t samples, uint32_t classes,
   return ZO_OK;
 }
 
-zo_status zo_cross_entropy_s8(const int8_t *logits, uint32_t samples, uint32_t classes,
-                              zo_logit_scale scale, const int32_t *labels, int32_t *losses) {
+zo_status zo_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t classes,
+                              zo_logit_scale scale, const int32_t* labels, int32_t* losses) {
   const zo_status status = check(logits, samples, classes, scale, labels, losses);
   if (status != ZO_OK) return status;
   for (uint32_t i = 0; i < samples; ++i, logits += classes) {
@@ -74,8 +74,8 @@ zo_status zo_cross_entropy_s8(const int8_t *logits, uint32_t samples, uint32_t c
   return ZO_OK;
 }
 
-zo_status zo_cross_entropy_error_s8(const int8_t *logits, uint32_t samples, uint32_t classes,
-                                    zo_logit_scale scale, const int32_t *labels, int16_t *errors) {
+zo_status zo_cross_entropy_error_s8(const int8_t* logits, uint32_t samples, uint32_t classes,
+                                    zo_logit_scale scale, const int32_t* labels, int16_t* errors) {
   const zo_status status = check(logits, samples, classes, scale, labels, errors);
   if (status != ZO_OK) return status;
   const uint32_t limit = reach(scale);
@@ -91,15 +91,16 @@ zo_status zo_cross_entropy_error_s8(const int8_t *logits, uint32_t samples, uint
       const uint32_t part = shift < 32u ? term >> shift : 0u;
       const int32_t probability = (int32_t)(((part << 15) + divisor / 2u) / divisor);
       const int32_t target = labels[i] == (int32_t)j ? 32768 : 0;
-      errors[j] = labels[i] < 0 ? (int16_t)0 : (int16_t)zo_clamp(probability - target, -32767, 32767);
+      errors[j] =
+          labels[i] < 0 ? (int16_t)0 : (int16_t)zo_clamp(probability - target, -32767, 32767);
     }
   }
   return ZO_OK;
 }
 
-zo_status zo_binary_cross_entropy_s8(const int8_t *logits, uint32_t samples, uint32_t outputs,
+zo_status zo_binary_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t outputs,
                                      int32_t zero_point, zo_logit_scale scale,
-                                     const int32_t *labels, int32_t *losses) {
+                                     const int32_t* labels, int32_t* losses) {
   if (logits == NULL || labels == NULL || losses == NULL || samples == 0 || outputs == 0 ||
       zero_point < -128 || zero_point > 127 || !scale_is_valid(scale)) {
     return ZO_ERROR_ARGUMENT;

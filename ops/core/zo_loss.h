@@ -35,9 +35,8 @@ typedef struct zo_logit_scale {
  * logit vector (about 1e-4; tests/test_loss.py measures it).
  *
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_LABEL; losses are untouched then. */
-zo_status zo_cross_entropy_s8(const int8_t *logits, uint32_t samples,
-                              uint32_t classes, zo_logit_scale scale,
-                              const int32_t *labels, int32_t *losses);
+zo_status zo_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t classes,
+                              zo_logit_scale scale, const int32_t* labels, int32_t* losses);
 
 /* d loss / d (s z_j) = softmax_j - 1{j = label}, for a head trained by its
  * exact gradient.
@@ -46,9 +45,8 @@ zo_status zo_cross_entropy_s8(const int8_t *logits, uint32_t samples,
  *           0 for an unlabelled sample
  *
  * Same contract and errors as zo_cross_entropy_s8. */
-zo_status zo_cross_entropy_error_s8(const int8_t *logits, uint32_t samples,
-                                    uint32_t classes, zo_logit_scale scale,
-                                    const int32_t *labels, int16_t *errors);
+zo_status zo_cross_entropy_error_s8(const int8_t* logits, uint32_t samples, uint32_t classes,
+                                    zo_logit_scale scale, const int32_t* labels, int16_t* errors);
 
 /* Sum over outputs of the sigmoid cross-entropy of each sample,
  *   loss = sum_j ln(1 + exp(-|x_j|)) + (x_j on the wrong side ? |x_j| : 0),
@@ -57,10 +55,9 @@ zo_status zo_cross_entropy_error_s8(const int8_t *logits, uint32_t samples,
  *   logits   int8 [samples, outputs]
  *   labels   int32 [samples, outputs], 0 or 1, or -1 for an unlabelled output
  *   losses   int32 [samples] */
-zo_status zo_binary_cross_entropy_s8(const int8_t *logits, uint32_t samples,
-                                     uint32_t outputs, int32_t zero_point,
-                                     zo_logit_scale scale, const int32_t *labels,
-                                     int32_t *losses);
+zo_status zo_binary_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t outputs,
+                                     int32_t zero_point, zo_logit_scale scale,
+                                     const int32_t* labels, int32_t* losses);
 
 /* Mean squared error of each sample, output and target quantized alike,
  *   loss = s^2 / elements * sum_j (z_j - t_j)^2.
@@ -69,10 +66,9 @@ zo_status zo_binary_cross_entropy_s8(const int8_t *logits, uint32_t samples,
  *   multiplier, shift s^2 / elements * 2^16 = multiplier * 2^-shift,
  *                     multiplier in 2^30..2^31-1, shift in 0..62
  *   losses            int32 [samples], saturated to INT32_MAX */
-zo_status zo_mean_squared_error_s8(const int8_t *outputs, const int8_t *targets,
-                                   uint32_t samples, uint32_t elements,
-                                   int32_t multiplier, int32_t shift,
-                                   int32_t *losses);
+zo_status zo_mean_squared_error_s8(const int8_t* outputs, const int8_t* targets, uint32_t samples,
+                                   uint32_t elements, int32_t multiplier, int32_t shift,
+                                   int32_t* losses);
 
 #ifdef __cplusplus
 }

@@ -31,7 +31,7 @@ typedef struct loss_node {
   zo_buffer loss;
 } loss_node;
 
-static uint64_t label_bytes(const loss_node *node) {
+static uint64_t label_bytes(const loss_node* node) {
   switch (node->kind) {
     case ZO_LOSS_CROSS_ENTROPY:
       return sizeof(int32_t) * (uint64_t)node->samples;
@@ -42,8 +42,8 @@ static uint64_t label_bytes(const loss_node *node) {
   }
 }
 
-static zo_status read_node(const uint8_t *options, size_t length, zo_buffer_source source,
-                           void *context, loss_node *node) {
+static zo_status read_node(const uint8_t* options, size_t length, zo_buffer_source source,
+                           void* context, loss_node* node) {
   if (options == NULL || length != kOptionBytes || options[kOptionVersion] != ZO_OPTIONS_VERSION ||
       options[kOptionKind] > ZO_LOSS_MEAN_SQUARED_ERROR ||
       zo_read_u32(options + kOptionElements) == 0u) {
@@ -64,39 +64,39 @@ static zo_status read_node(const uint8_t *options, size_t length, zo_buffer_sour
   return consistent ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
-zo_status zo_loss_node_check(const uint8_t *options, size_t length, zo_buffer_source source,
-                             void *context) {
+zo_status zo_loss_node_check(const uint8_t* options, size_t length, zo_buffer_source source,
+                             void* context) {
   loss_node node;
   return read_node(options, length, source, context, &node);
 }
 
-zo_status zo_loss_node_run(const uint8_t *options, size_t length, zo_buffer_source source,
-                           void *context) {
+zo_status zo_loss_node_run(const uint8_t* options, size_t length, zo_buffer_source source,
+                           void* context) {
   loss_node node;
   const zo_status status = read_node(options, length, source, context, &node);
   if (status != ZO_OK) return status;
   if (node.loss.data == NULL) return ZO_OK; /* nobody reads the losses */
-  int32_t *losses = (int32_t *)node.loss.data;
+  int32_t* losses = (int32_t*)node.loss.data;
   if (node.flags.data == NULL) return ZO_ERROR_ARGUMENT;
-  if ((zo_command_flags((const int32_t *)node.flags.data) & ZO_FLAG_LOSS) == 0u) {
+  if ((zo_command_flags((const int32_t*)node.flags.data) & ZO_FLAG_LOSS) == 0u) {
     memset(losses, 0, node.loss.bytes);
     return ZO_OK;
   }
 
-  const int8_t *logits = (const int8_t *)node.logits.data;
+  const int8_t* logits = (const int8_t*)node.logits.data;
   const uint32_t first = zo_read_u32(options + kOptionScaleLog2e);
   const uint32_t second = zo_read_u32(options + kOptionScale);
   const zo_logit_scale scale = {first, second};
   switch (node.kind) {
     case ZO_LOSS_CROSS_ENTROPY:
       return zo_cross_entropy_s8(logits, node.samples, node.elements, scale,
-                                 (const int32_t *)node.label.data, losses);
+                                 (const int32_t*)node.label.data, losses);
     case ZO_LOSS_BINARY_CROSS_ENTROPY:
       return zo_binary_cross_entropy_s8(logits, node.samples, node.elements,
                                         (int32_t)zo_read_u32(options + kOptionZeroPoint), scale,
-                                        (const int32_t *)node.label.data, losses);
+                                        (const int32_t*)node.label.data, losses);
     default:
-      return zo_mean_squared_error_s8(logits, (const int8_t *)node.label.data, node.samples,
+      return zo_mean_squared_error_s8(logits, (const int8_t*)node.label.data, node.samples,
                                       node.elements, (int32_t)first, (int32_t)second, losses);
   }
 }

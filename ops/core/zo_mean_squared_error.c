@@ -3,7 +3,7 @@
 
 #define ELEMENTS_MAX (UINT32_C(1) << 20)
 
-static uint64_t sum_of_squares(const int8_t *outputs, const int8_t *targets, uint32_t elements) {
+static uint64_t sum_of_squares(const int8_t* outputs, const int8_t* targets, uint32_t elements) {
   uint64_t sum = 0;
   for (uint32_t j = 0; j < elements; ++j) {
     const int32_t difference = outputs[j] - targets[j];
@@ -25,9 +25,9 @@ static int32_t scaled(uint64_t sum, int32_t multiplier, int32_t shift) {
   return loss < (uint64_t)INT32_MAX ? (int32_t)loss : INT32_MAX;
 }
 
-zo_status zo_mean_squared_error_s8(const int8_t *outputs, const int8_t *targets, uint32_t samples,
+zo_status zo_mean_squared_error_s8(const int8_t* outputs, const int8_t* targets, uint32_t samples,
                                    uint32_t elements, int32_t multiplier, int32_t shift,
-                                   int32_t *losses) {
+                                   int32_t* losses) {
   if (outputs == NULL || targets == NULL || losses == NULL || samples == 0 || elements == 0 ||
       elements > ELEMENTS_MAX || multiplier < (INT32_C(1) << 30) || shift < 0 || shift > 62) {
     return ZO_ERROR_ARGUMENT;

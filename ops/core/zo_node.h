@@ -78,13 +78,13 @@ typedef enum zo_loss_kind {
 /* A tensor as an adapter hands it over. data is null for an absent optional
  * tensor and for an output nothing reads. */
 typedef struct zo_buffer {
-  void *data;
+  void* data;
   uint32_t bytes;
 } zo_buffer;
 
 /* Returns the node's input i (output -1 - i for negative arguments: -1 is
  * output 0). Out of range: {NULL, 0}. */
-typedef zo_buffer (*zo_buffer_source)(void *context, int32_t index);
+typedef zo_buffer (*zo_buffer_source)(void* context, int32_t index);
 
 /* Where the trainable tensors live in memory, for whoever owns the runtime and
  * wants to read or write them (a runtime's API may not reach variable tensors,
@@ -95,8 +95,8 @@ typedef zo_buffer (*zo_buffer_source)(void *context, int32_t index);
 #define ZO_DIRECTORY_MAGIC UINT32_C(0x5A4F4449)
 
 typedef struct zo_directory_entry {
-  int8_t *weights;
-  int8_t *fraction;
+  int8_t* weights;
+  int8_t* fraction;
   uint32_t size;
   uint32_t stream;
 } zo_directory_entry;
@@ -105,25 +105,24 @@ typedef struct zo_directory {
   uint32_t magic;
   uint32_t capacity;
   uint32_t count;
-  zo_directory_entry *entries;
+  zo_directory_entry* entries;
 } zo_directory;
 
 /* Checks a weight op's options and the sizes of its tensors. For Prepare: data
  * pointers may be null, sizes may not. */
-zo_status zo_weight_node_check(const uint8_t *options, size_t length,
-                               zo_buffer_source source, void *context);
+zo_status zo_weight_node_check(const uint8_t* options, size_t length, zo_buffer_source source,
+                               void* context);
 
 /* Runs a weight op. `opcode` is REPLAY, UPDATE or PERTURB; `directory` may be
  * null. */
-zo_status zo_weight_node_run(zo_opcode opcode, const uint8_t *options,
-                             size_t length, zo_buffer_source source,
-                             void *context, zo_directory *directory);
+zo_status zo_weight_node_run(zo_opcode opcode, const uint8_t* options, size_t length,
+                             zo_buffer_source source, void* context, zo_directory* directory);
 
 /* The same for TFLM_ZO_LOSS. */
-zo_status zo_loss_node_check(const uint8_t *options, size_t length,
-                             zo_buffer_source source, void *context);
-zo_status zo_loss_node_run(const uint8_t *options, size_t length,
-                           zo_buffer_source source, void *context);
+zo_status zo_loss_node_check(const uint8_t* options, size_t length, zo_buffer_source source,
+                             void* context);
+zo_status zo_loss_node_run(const uint8_t* options, size_t length, zo_buffer_source source,
+                           void* context);
 
 #ifdef __cplusplus
 }

@@ -5,11 +5,11 @@
 
 #include <stdint.h>
 
-static inline uint32_t zo_read_u16(const uint8_t *bytes) {
+static inline uint32_t zo_read_u16(const uint8_t* bytes) {
   return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8;
 }
 
-static inline uint32_t zo_read_u32(const uint8_t *bytes) {
+static inline uint32_t zo_read_u32(const uint8_t* bytes) {
   return zo_read_u16(bytes) | zo_read_u16(bytes + 2) << 16;
 }
 

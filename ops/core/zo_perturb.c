@@ -5,7 +5,7 @@
 #include "zo_draw.h"
 
 /* `delta` is not 0 modulo 256. */
-static void perturb_rademacher(int8_t *weights, uint32_t count, uint32_t state, int32_t delta) {
+static void perturb_rademacher(int8_t* weights, uint32_t count, uint32_t state, int32_t delta) {
   uint32_t i = 0;
   for (; i + 32u <= count; i += 32u) {
     state = zo_stream_next(state);
@@ -14,7 +14,7 @@ static void perturb_rademacher(int8_t *weights, uint32_t count, uint32_t state, 
   if (i < count) zo_add_signs(weights + i, count - i, zo_stream_next(state), delta);
 }
 
-static void perturb_gaussian(int8_t *weights, uint32_t count, uint32_t state, uint32_t mu,
+static void perturb_gaussian(int8_t* weights, uint32_t count, uint32_t state, uint32_t mu,
                              int32_t k) {
   for (uint32_t i = 0; i < count; ++i) {
     if (i % 4u == 0) state = zo_stream_next(state);
@@ -23,7 +23,7 @@ static void perturb_gaussian(int8_t *weights, uint32_t count, uint32_t state, ui
   }
 }
 
-static void perturb_sparse_uniform(int8_t *weights, uint32_t count, uint32_t state,
+static void perturb_sparse_uniform(int8_t* weights, uint32_t count, uint32_t state,
                                    zo_distribution distribution, int32_t k) {
   for (uint32_t i = 0; i < count; ++i) {
     if (i % 2u == 0) state = zo_stream_next(state);
@@ -32,7 +32,7 @@ static void perturb_sparse_uniform(int8_t *weights, uint32_t count, uint32_t sta
   }
 }
 
-void zo_perturb_block_s8(int8_t *weights, uint32_t count, uint32_t state,
+void zo_perturb_block_s8(int8_t* weights, uint32_t count, uint32_t state,
                          zo_distribution distribution, int32_t k) {
   switch (distribution.kind) {
     case ZO_RADEMACHER:
@@ -47,8 +47,8 @@ void zo_perturb_block_s8(int8_t *weights, uint32_t count, uint32_t state,
   }
 }
 
-zo_status zo_perturb_s8(const zo_tensor *tensor, zo_distribution distribution,
-                        const zo_perturb_term *terms, uint32_t count) {
+zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
+                        const zo_perturb_term* terms, uint32_t count) {
   if (tensor == NULL || tensor->weights == NULL || tensor->size == 0 || terms == NULL ||
       count == 0) {
     return ZO_ERROR_ARGUMENT;

@@ -27,12 +27,12 @@ extern "C" {
  *
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_DISTRIBUTION, ZO_ERROR_FACTOR,
  * ZO_ERROR_QUERIES; the weights are untouched then. */
-zo_status zo_perturb_s8(const zo_tensor *tensor, zo_distribution distribution,
-                        const zo_perturb_term *terms, uint32_t count);
+zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
+                        const zo_perturb_term* terms, uint32_t count);
 
 /* The same for at most one stream block, one term, unchecked: `state` is the
  * block's zo_stream_state. The unit that optimized kernels replace. */
-void zo_perturb_block_s8(int8_t *weights, uint32_t count, uint32_t state,
+void zo_perturb_block_s8(int8_t* weights, uint32_t count, uint32_t state,
                          zo_distribution distribution, int32_t k);
 
 /* Perturbation factors that SPSA and one-sided estimators use. */

@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "zo_types.h"
 
-const char *zo_status_text(zo_status status) {
+const char* zo_status_text(zo_status status) {
   switch (status) {
     case ZO_OK:
       return "ok";

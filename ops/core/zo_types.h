@@ -38,7 +38,7 @@ typedef enum zo_status {
 
 /* One line of English for a status; never null. In a file of its own, so that
  * firmware which does not call it does not pay for the text. */
-const char *zo_status_text(zo_status status);
+const char* zo_status_text(zo_status status);
 
 /* Family of the random direction z. Values are part of the file format. */
 typedef enum zo_distribution_kind {
@@ -91,10 +91,10 @@ typedef struct zo_query {
  * channel of weight i is (i / inner) % channels: inner = size / channels for
  * the first and the last, 1 for the depthwise one. */
 typedef struct zo_tensor {
-  int8_t *weights;  /* [size], every value within +-limit between steps */
-  int8_t *fraction; /* [size] or null: units of 2^-8 LSB, value in -128..127;
-                       null selects the 8-bit update */
-  const int32_t *multiplier; /* [channels] or null (= 1): Q31 factor of the
+  int8_t* weights;           /* [size], every value within +-limit between steps */
+  int8_t* fraction;          /* [size] or null: units of 2^-8 LSB, value in -128..127;
+                                null selects the 8-bit update */
+  const int32_t* multiplier; /* [channels] or null (= 1): Q31 factor of the
                                 step, 0..2^31-1, per output channel */
   uint32_t size;
   uint32_t channels; /* >= 1, read only where multiplier is given */

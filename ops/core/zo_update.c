@@ -18,7 +18,7 @@ typedef struct block_streams {
   uint32_t rounding;
 } block_streams;
 
-static void accumulate_rademacher(int32_t *steps, uint32_t count, uint32_t *state,
+static void accumulate_rademacher(int32_t* steps, uint32_t count, uint32_t* state,
                                   int32_t coefficient) {
   const uint32_t word = *state = zo_stream_next(*state);
   if (count == CHUNK) { /* constant bound: unrolled and vectorized */
@@ -28,7 +28,7 @@ static void accumulate_rademacher(int32_t *steps, uint32_t count, uint32_t *stat
   }
 }
 
-static void accumulate_bytes(int32_t *steps, uint32_t count, uint32_t *state, int32_t coefficient,
+static void accumulate_bytes(int32_t* steps, uint32_t count, uint32_t* state, int32_t coefficient,
                              zo_distribution distribution) {
   const uint32_t per_word = zo_weights_per_word(distribution);
   uint32_t word = *state;
@@ -39,7 +39,7 @@ static void accumulate_bytes(int32_t *steps, uint32_t count, uint32_t *state, in
   *state = word;
 }
 
-static void scale_steps(int32_t *steps, uint32_t count, const zo_tensor *tensor, uint32_t index) {
+static void scale_steps(int32_t* steps, uint32_t count, const zo_tensor* tensor, uint32_t index) {
   for (uint32_t j = 0; j < count; ++j) {
     const uint32_t channel = ((index + j) / tensor->inner) % tensor->channels;
     const int64_t product = (int64_t)steps[j] * tensor->multiplier[channel];
@@ -47,8 +47,8 @@ static void scale_steps(int32_t *steps, uint32_t count, const zo_tensor *tensor,
   }
 }
 
-static uint32_t apply_steps_8(int8_t *weights, const int32_t *steps, uint32_t count, int32_t limit,
-                              uint32_t *rounding) {
+static uint32_t apply_steps_8(int8_t* weights, const int32_t* steps, uint32_t count, int32_t limit,
+                              uint32_t* rounding) {
   uint32_t saturated = 0;
   uint32_t word = *rounding;
   for (uint32_t j = 0; j < count; ++j) {
@@ -65,7 +65,7 @@ static uint32_t apply_steps_8(int8_t *weights, const int32_t *steps, uint32_t co
   return saturated;
 }
 
-static uint32_t apply_steps_16(int8_t *weights, int8_t *fraction, const int32_t *steps,
+static uint32_t apply_steps_16(int8_t* weights, int8_t* fraction, const int32_t* steps,
                                uint32_t count, int32_t limit) {
   uint32_t saturated = 0;
   for (uint32_t j = 0; j < count; ++j) {
@@ -81,16 +81,16 @@ static uint32_t apply_steps_16(int8_t *weights, int8_t *fraction, const int32_t 
 }
 
 /* One step on weights [begin, begin + count) of one stream block. Returns the clipped weights. */
-static uint32_t update_block(const zo_tensor *tensor, uint32_t begin, uint32_t count,
-                             zo_distribution distribution, const zo_query *queries,
+static uint32_t update_block(const zo_tensor* tensor, uint32_t begin, uint32_t count,
+                             zo_distribution distribution, const zo_query* queries,
                              uint32_t query_count) {
   const uint32_t block = begin / ZO_STREAM_BLOCK;
   block_streams streams;
   for (uint32_t q = 0; q < query_count; ++q) {
     streams.state[q] = zo_stream_state(zo_stream_key(queries[q].seed, tensor->stream), block);
   }
-  streams.rounding = zo_stream_state(
-      zo_stream_key(queries[0].seed, tensor->stream | ZO_ROUNDING_STREAM), block);
+  streams.rounding =
+      zo_stream_state(zo_stream_key(queries[0].seed, tensor->stream | ZO_ROUNDING_STREAM), block);
 
   uint32_t saturated = 0;
   for (uint32_t i = 0; i < count; i += CHUNK) {
@@ -104,7 +104,7 @@ static uint32_t update_block(const zo_tensor *tensor, uint32_t begin, uint32_t c
       }
     }
     if (tensor->multiplier != NULL) scale_steps(steps, size, tensor, begin + i);
-    int8_t *weights = tensor->weights + begin + i;
+    int8_t* weights = tensor->weights + begin + i;
     if (tensor->fraction != NULL) {
       saturated +=
           apply_steps_16(weights, tensor->fraction + begin + i, steps, size, tensor->limit);
@@ -115,7 +115,7 @@ static uint32_t update_block(const zo_tensor *tensor, uint32_t begin, uint32_t c
   return saturated;
 }
 
-zo_status zo_step_check(zo_distribution distribution, const zo_query *queries, uint32_t count) {
+zo_status zo_step_check(zo_distribution distribution, const zo_query* queries, uint32_t count) {
   if (queries == NULL || count == 0) return ZO_ERROR_ARGUMENT;
   if (count > ZO_MAX_QUERIES) return ZO_ERROR_QUERIES;
   const zo_status status = zo_distribution_check(distribution);
@@ -129,14 +129,14 @@ zo_status zo_step_check(zo_distribution distribution, const zo_query *queries, u
                                                                           : ZO_ERROR_COEFFICIENT;
 }
 
-static int tensor_is_valid(const zo_tensor *tensor) {
+static int tensor_is_valid(const zo_tensor* tensor) {
   return tensor != NULL && tensor->weights != NULL && tensor->size > 0 && tensor->limit >= 1 &&
          tensor->limit <= 127 &&
          (tensor->multiplier == NULL || (tensor->channels > 0 && tensor->inner > 0));
 }
 
-zo_status zo_update_s8(const zo_tensor *tensor, zo_distribution distribution, int32_t restore_k,
-                       const zo_query *queries, uint32_t count, uint32_t *saturated) {
+zo_status zo_update_s8(const zo_tensor* tensor, zo_distribution distribution, int32_t restore_k,
+                       const zo_query* queries, uint32_t count, uint32_t* saturated) {
   if (!tensor_is_valid(tensor)) return ZO_ERROR_ARGUMENT;
   if (restore_k < -1 || restore_k > 1) return ZO_ERROR_FACTOR;
   const zo_status status = zo_step_check(distribution, queries, count);
@@ -157,9 +157,9 @@ zo_status zo_update_s8(const zo_tensor *tensor, zo_distribution distribution, in
   return ZO_OK;
 }
 
-zo_status zo_replay_s8(const zo_tensor *tensor, zo_distribution distribution,
-                       const zo_query *queries, uint32_t count, uint32_t steps,
-                       uint32_t *saturated) {
+zo_status zo_replay_s8(const zo_tensor* tensor, zo_distribution distribution,
+                       const zo_query* queries, uint32_t count, uint32_t steps,
+                       uint32_t* saturated) {
   if (!tensor_is_valid(tensor) || queries == NULL || steps == 0) return ZO_ERROR_ARGUMENT;
   for (uint32_t t = 0; t < steps; ++t) {
     const zo_status status = zo_step_check(distribution, queries + (size_t)t * count, count);

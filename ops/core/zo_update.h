@@ -45,20 +45,19 @@ extern "C" {
  *
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_DISTRIBUTION, ZO_ERROR_FACTOR,
  * ZO_ERROR_QUERIES, ZO_ERROR_COEFFICIENT; the weights are untouched then. */
-zo_status zo_update_s8(const zo_tensor *tensor, zo_distribution distribution,
-                       int32_t restore_k, const zo_query *queries, uint32_t count,
-                       uint32_t *saturated);
+zo_status zo_update_s8(const zo_tensor* tensor, zo_distribution distribution, int32_t restore_k,
+                       const zo_query* queries, uint32_t count, uint32_t* saturated);
 
 /* SEED_REPLAY: `steps` recorded steps of `count` queries each, queries of step
  * t at queries[t * count]. Bit-identical to the same zo_update_s8 calls one by
  * one (restore_k = 0), but walks the weights once, a block at a time, so that
  * a block stays in cache over all steps. Same contract otherwise. */
-zo_status zo_replay_s8(const zo_tensor *tensor, zo_distribution distribution,
-                       const zo_query *queries, uint32_t count, uint32_t steps,
-                       uint32_t *saturated);
+zo_status zo_replay_s8(const zo_tensor* tensor, zo_distribution distribution,
+                       const zo_query* queries, uint32_t count, uint32_t steps,
+                       uint32_t* saturated);
 
 /* The checks of one step's queries alone. */
-zo_status zo_step_check(zo_distribution distribution, const zo_query *queries, uint32_t count);
+zo_status zo_step_check(zo_distribution distribution, const zo_query* queries, uint32_t count);
 
 #ifdef __cplusplus
 }

@@ -23,17 +23,17 @@ enum {
 };
 
 typedef struct weight_node {
-  const uint8_t *options;
+  const uint8_t* options;
   uint32_t flags;
   uint32_t tensors;
   zo_limits limits;
   zo_buffer_source source;
-  void *context;
+  void* context;
 } weight_node;
 
 /* Walks the trainable tensors of a node: the first `next_tensor` enters tensor 0. */
 typedef struct weight_cursor {
-  const weight_node *node;
+  const weight_node* node;
   zo_buffer initial;  /* of the segment */
   zo_buffer fraction; /* of the segment; null without */
   uint32_t number;    /* of the tensor that comes next */
@@ -43,11 +43,11 @@ typedef struct weight_cursor {
 
   /* The tensor entered last. */
   zo_tensor tensor;
-  const int8_t *tensor_initial;
+  const int8_t* tensor_initial;
   uint32_t block;
 } weight_cursor;
 
-static zo_status read_options(const uint8_t *options, size_t length, weight_node *node) {
+static zo_status read_options(const uint8_t* options, size_t length, weight_node* node) {
   if (options == NULL || length < kOptionHeaderBytes ||
       options[kOptionVersion] != ZO_OPTIONS_VERSION) {
     return ZO_ERROR_OPTIONS;
@@ -58,18 +58,17 @@ static zo_status read_options(const uint8_t *options, size_t length, weight_node
   node->limits.max_queries = options[kOptionMaxQueries];
   node->tensors = zo_read_u16(options + kOptionTensors);
   node->limits.blocks = zo_read_u16(options + kOptionBlocks);
-  const int valid =
-      node->limits.head_room <= 126u && node->limits.max_queries >= 1u &&
-      node->limits.max_queries <= ZO_MAX_QUERIES && node->tensors >= 1u &&
-      length == kOptionHeaderBytes + (size_t)kOptionTensorBytes * node->tensors;
+  const int valid = node->limits.head_room <= 126u && node->limits.max_queries >= 1u &&
+                    node->limits.max_queries <= ZO_MAX_QUERIES && node->tensors >= 1u &&
+                    length == kOptionHeaderBytes + (size_t)kOptionTensorBytes * node->tensors;
   return valid ? ZO_OK : ZO_ERROR_OPTIONS;
 }
 
-static zo_buffer input(const weight_node *node, int32_t index) {
+static zo_buffer input(const weight_node* node, int32_t index) {
   return node->source(node->context, index);
 }
 
-static weight_cursor first_tensor(const weight_node *node) {
+static weight_cursor first_tensor(const weight_node* node) {
   const int has_fraction = (node->flags & ZO_OPTION_FRACTION) != 0u;
   weight_cursor cursor;
   cursor.node = node;
@@ -85,42 +84,41 @@ static weight_cursor first_tensor(const weight_node *node) {
 }
 
 /* Enters the next tensor; 0 after the last one. */
-static int next_tensor(weight_cursor *cursor) {
-  const weight_node *node = cursor->node;
+static int next_tensor(weight_cursor* cursor) {
+  const weight_node* node = cursor->node;
   if (cursor->number == node->tensors) return 0;
-  const uint8_t *entry =
+  const uint8_t* entry =
       node->options + kOptionHeaderBytes + (size_t)kOptionTensorBytes * cursor->number++;
   const zo_buffer weights = input(node, cursor->input++);
   zo_buffer multiplier = {NULL, 0};
   if ((node->flags & ZO_OPTION_MULTIPLIER) != 0u) multiplier = input(node, cursor->input++);
 
-  zo_tensor *tensor = &cursor->tensor;
-  tensor->weights = (int8_t *)weights.data;
-  tensor->multiplier = (const int32_t *)multiplier.data;
+  zo_tensor* tensor = &cursor->tensor;
+  tensor->weights = (int8_t*)weights.data;
+  tensor->multiplier = (const int32_t*)multiplier.data;
   tensor->size = weights.bytes;
   tensor->stream = zo_read_u16(entry);
   tensor->channels = zo_read_u32(entry + 4);
   tensor->inner = zo_read_u32(entry + 8);
   tensor->limit = 127 - (int32_t)node->limits.head_room;
   /* Null at Prepare, when only sizes count; null plus an offset would be undefined. */
-  const int8_t *initial = (const int8_t *)cursor->initial.data;
-  int8_t *fraction = (int8_t *)cursor->fraction.data;
+  const int8_t* initial = (const int8_t*)cursor->initial.data;
+  int8_t* fraction = (int8_t*)cursor->fraction.data;
   cursor->tensor_initial = initial != NULL ? initial + cursor->offset : NULL;
   tensor->fraction = fraction != NULL ? fraction + cursor->offset : NULL;
   cursor->block = zo_read_u16(entry + 2);
 
-  cursor->consistent = cursor->consistent && weights.bytes > 0u &&
-                       weights.bytes <= cursor->initial.bytes - cursor->offset &&
-                       tensor->channels > 0u && tensor->inner > 0u &&
-                       cursor->block < node->limits.blocks &&
-                       (multiplier.bytes == 0u ||
-                        multiplier.bytes == sizeof(int32_t) * (uint64_t)tensor->channels);
+  cursor->consistent =
+      cursor->consistent && weights.bytes > 0u &&
+      weights.bytes <= cursor->initial.bytes - cursor->offset && tensor->channels > 0u &&
+      tensor->inner > 0u && cursor->block < node->limits.blocks &&
+      (multiplier.bytes == 0u || multiplier.bytes == sizeof(int32_t) * (uint64_t)tensor->channels);
   cursor->offset += weights.bytes;
   return 1;
 }
 
-zo_status zo_weight_node_check(const uint8_t *options, size_t length, zo_buffer_source source,
-                               void *context) {
+zo_status zo_weight_node_check(const uint8_t* options, size_t length, zo_buffer_source source,
+                               void* context) {
   weight_node node;
   const zo_status status = read_options(options, length, &node);
   if (status != ZO_OK) return status;
@@ -138,7 +136,7 @@ zo_status zo_weight_node_check(const uint8_t *options, size_t length, zo_buffer_
 }
 
 /* Copies every tensor's initial weights in, as a RESTORE of all blocks does. */
-static zo_status initialize(const weight_node *node, int32_t *state) {
+static zo_status initialize(const weight_node* node, int32_t* state) {
   int32_t words[ZO_COMMAND_HEADER_WORDS + ZO_INSTRUCTION_HEADER_WORDS];
   zo_command_writer writer;
   zo_status status = zo_command_begin(&writer, words, sizeof words / sizeof words[0], 0);
@@ -155,11 +153,11 @@ static zo_status initialize(const weight_node *node, int32_t *state) {
   return status;
 }
 
-static void publish(const weight_node *node, zo_directory *directory) {
+static void publish(const weight_node* node, zo_directory* directory) {
   directory->count = node->tensors;
   weight_cursor cursor = first_tensor(node);
   for (uint32_t t = 0; t < directory->capacity && next_tensor(&cursor); ++t) {
-    zo_directory_entry *entry = &directory->entries[t];
+    zo_directory_entry* entry = &directory->entries[t];
     entry->weights = cursor.tensor.weights;
     entry->fraction = cursor.tensor.fraction;
     entry->size = cursor.tensor.size;
@@ -167,8 +165,8 @@ static void publish(const weight_node *node, zo_directory *directory) {
   }
 }
 
-static zo_status execute(const weight_node *node, const int32_t *words, zo_opcode opcode,
-                         uint32_t *saturated) {
+static zo_status execute(const weight_node* node, const int32_t* words, zo_opcode opcode,
+                         uint32_t* saturated) {
   weight_cursor cursor = first_tensor(node);
   while (next_tensor(&cursor)) {
     const zo_status status = zo_command_execute(words, opcode, &cursor.tensor, cursor.block,
@@ -178,15 +176,15 @@ static zo_status execute(const weight_node *node, const int32_t *words, zo_opcod
   return ZO_OK;
 }
 
-static uint32_t checksum(const weight_node *node) {
+static uint32_t checksum(const weight_node* node) {
   uint32_t sum = 0;
   weight_cursor cursor = first_tensor(node);
   while (next_tensor(&cursor)) sum += zo_checksum(&cursor.tensor);
   return sum;
 }
 
-zo_status zo_weight_node_run(zo_opcode opcode, const uint8_t *options, size_t length,
-                             zo_buffer_source source, void *context, zo_directory *directory) {
+zo_status zo_weight_node_run(zo_opcode opcode, const uint8_t* options, size_t length,
+                             zo_buffer_source source, void* context, zo_directory* directory) {
   weight_node node;
   zo_status status = read_options(options, length, &node);
   if (status != ZO_OK) return status;
@@ -194,8 +192,8 @@ zo_status zo_weight_node_run(zo_opcode opcode, const uint8_t *options, size_t le
   node.context = context;
 
   const zo_buffer command = input(&node, kCommand);
-  const int32_t *words = (const int32_t *)command.data;
-  int32_t *state = (int32_t *)input(&node, kState).data;
+  const int32_t* words = (const int32_t*)command.data;
+  int32_t* state = (int32_t*)input(&node, kState).data;
   if (state == NULL) return ZO_ERROR_ARGUMENT;
   /* Every op checks the whole command: the first one must not act on what a later one refuses. */
   status = zo_command_check(words, command.bytes / (uint32_t)sizeof(int32_t), &node.limits);
@@ -218,7 +216,7 @@ zo_status zo_weight_node_run(zo_opcode opcode, const uint8_t *options, size_t le
   state[kStateSteps] = (int32_t)((uint32_t)state[kStateSteps] + zo_command_steps(words, opcode));
 
   if ((node.flags & ZO_OPTION_LAST) != 0u) {
-    int32_t *report = (int32_t *)source(context, kStatus).data;
+    int32_t* report = (int32_t*)source(context, kStatus).data;
     if (report != NULL) {
       const int wanted = (zo_command_flags(words) & ZO_FLAG_CHECKSUM) != 0u;
       report[0] = words[0];

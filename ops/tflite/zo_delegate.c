@@ -13,20 +13,21 @@
  *   exact      1: also computes int8 FULLY_CONNECTED, bit for bit as TFLM does, which neither of
  *              LiteRT's own kernels does (zo_fully_connected.h); 0, the default: leaves it alone
  */
+#include "zo_delegate.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../abi/tflite_c_api.h"
 #include "../core/zo_node.h"
-#include "zo_delegate.h"
 #include "zo_fully_connected.h"
 
 #define CUSTOM_NAME_PREFIX "TFLM_ZO_"
 
 /* The custom ops. */
 static const struct {
-  const char *name;
+  const char* name;
   int opcode; /* zo_opcode of a weight op, 0 for the loss */
 } kOps[] = {
     {CUSTOM_NAME_PREFIX "SEED_REPLAY", ZO_OP_REPLAY},
@@ -38,85 +39,85 @@ static const struct {
 /* Settings of a delegate: its data_. */
 typedef struct settings {
   TfLiteDelegate delegate; /* first, so that freeing it frees the settings */
-  zo_directory *directory;
+  zo_directory* directory;
   bool exact;
 } settings;
 
 /* One node of the graph that a delegate kernel stands for. */
 typedef struct node_view {
-  const char *name;
+  const char* name;
   int opcode;
-  const uint8_t *options;
+  const uint8_t* options;
   size_t options_length;
-  const TfLiteIntArray *inputs;
-  const TfLiteIntArray *outputs;
-  const TfLiteFullyConnectedParams *fully_connected_params; /* null for a custom op */
-  zo_fully_connected *fully_connected;                      /* made by prepare */
+  const TfLiteIntArray* inputs;
+  const TfLiteIntArray* outputs;
+  const TfLiteFullyConnectedParams* fully_connected_params; /* null for a custom op */
+  zo_fully_connected* fully_connected;                      /* made by prepare */
 } node_view;
 
 typedef struct kernel {
-  zo_directory *directory;
+  zo_directory* directory;
   int count;
   node_view nodes[];
 } kernel;
 
 /* What a zo_buffer_source needs to find a node's tensors. */
 typedef struct tensor_source {
-  const TfLiteContext *context;
-  const node_view *node;
+  const TfLiteContext* context;
+  const node_view* node;
 } tensor_source;
 
-static zo_buffer find_buffer(void *context, int32_t index) {
-  const tensor_source *source = (const tensor_source *)context;
-  const TfLiteIntArray *list = index >= 0 ? source->node->inputs : source->node->outputs;
+static zo_buffer find_buffer(void* context, int32_t index) {
+  const tensor_source* source = (const tensor_source*)context;
+  const TfLiteIntArray* list = index >= 0 ? source->node->inputs : source->node->outputs;
   const int32_t at = index >= 0 ? index : -1 - index;
   zo_buffer buffer = {NULL, 0};
   if (at < list->size && list->data[at] != kTfLiteOptionalTensor) {
-    const TfLiteTensor *tensor = &source->context->tensors[list->data[at]];
+    const TfLiteTensor* tensor = &source->context->tensors[list->data[at]];
     buffer.data = tensor->data;
     buffer.bytes = (uint32_t)tensor->bytes;
   }
   return buffer;
 }
 
-static TfLiteStatus report(TfLiteContext *context, const node_view *node, zo_status status) {
+static TfLiteStatus report(TfLiteContext* context, const node_view* node, zo_status status) {
   if (status == ZO_OK) return kTfLiteOk;
   context->ReportError(context, "%s: %s", node->name, zo_status_text(status));
   return kTfLiteError;
 }
 
-static bool is_custom(const TfLiteRegistration *registration) {
+static bool is_custom(const TfLiteRegistration* registration) {
   return registration->custom_name != NULL &&
          strncmp(registration->custom_name, CUSTOM_NAME_PREFIX, strlen(CUSTOM_NAME_PREFIX)) == 0;
 }
 
 /* Index into kOps, or -1. */
-static int find_op(const char *name) {
+static int find_op(const char* name) {
   for (int op = 0; op < (int)(sizeof kOps / sizeof kOps[0]); ++op) {
     if (strcmp(name, kOps[op].name) == 0) return op;
   }
   return -1;
 }
 
-static void set_view(node_view *view, const TfLiteNode *node,
-                     const TfLiteRegistration *registration) {
+static void set_view(node_view* view, const TfLiteNode* node,
+                     const TfLiteRegistration* registration) {
   view->inputs = node->inputs;
   view->outputs = node->outputs;
   if (is_custom(registration)) {
     const int op = find_op(registration->custom_name);
     view->name = kOps[op].name;
     view->opcode = kOps[op].opcode;
-    view->options = (const uint8_t *)node->custom_initial_data;
+    view->options = (const uint8_t*)node->custom_initial_data;
     view->options_length = (size_t)node->custom_initial_data_size;
   } else {
     view->name = "FULLY_CONNECTED";
-    view->fully_connected_params = (const TfLiteFullyConnectedParams *)node->builtin_data;
+    view->fully_connected_params = (const TfLiteFullyConnectedParams*)node->builtin_data;
   }
 }
 
-static void kernel_free(TfLiteContext *context, void *buffer) {
+static void kernel_free(TfLiteContext* context, void* buffer) {
   (void)context;
-  kernel *self = (kernel *)buffer;
+  kernel* self = (kernel*)buffer;
   if (self == NULL) return;
   for (int i = 0; i < self->count; ++i) {
     zo_fully_connected_free(self->nodes[i].fully_connected, NULL);
@@ -124,16 +125,16 @@ static void kernel_free(TfLiteContext *context, void *buffer) {
   free(self);
 }
 
-static void *kernel_init(TfLiteContext *context, const char *buffer, size_t length) {
+static void* kernel_init(TfLiteContext* context, const char* buffer, size_t length) {
   (void)length;
-  const TfLiteDelegateParams *params = (const TfLiteDelegateParams *)(const void *)buffer;
-  const TfLiteIntArray *replaced = params->nodes_to_replace;
-  kernel *self = calloc(1, sizeof(kernel) + (size_t)replaced->size * sizeof(node_view));
+  const TfLiteDelegateParams* params = (const TfLiteDelegateParams*)(const void*)buffer;
+  const TfLiteIntArray* replaced = params->nodes_to_replace;
+  kernel* self = calloc(1, sizeof(kernel) + (size_t)replaced->size * sizeof(node_view));
   if (self == NULL) return NULL;
-  self->directory = ((const settings *)params->delegate->data_)->directory;
+  self->directory = ((const settings*)params->delegate->data_)->directory;
   for (int i = 0; i < replaced->size; ++i) {
-    TfLiteNode *node;
-    TfLiteRegistration *registration;
+    TfLiteNode* node;
+    TfLiteRegistration* registration;
     if (context->GetNodeAndRegistration(context, replaced->data[i], &node, &registration) !=
         kTfLiteOk) {
       kernel_free(context, self);
@@ -144,7 +145,7 @@ static void *kernel_init(TfLiteContext *context, const char *buffer, size_t leng
   return self;
 }
 
-static TfLiteStatus prepare_view(TfLiteContext *context, node_view *view) {
+static TfLiteStatus prepare_view(TfLiteContext* context, node_view* view) {
   if (view->fully_connected_params != NULL) {
     zo_fully_connected_free(view->fully_connected, context);
     view->fully_connected = zo_fully_connected_create(context, view->inputs, view->outputs,
@@ -159,8 +160,8 @@ static TfLiteStatus prepare_view(TfLiteContext *context, node_view *view) {
           : zo_loss_node_check(view->options, view->options_length, find_buffer, &source));
 }
 
-static TfLiteStatus kernel_prepare(TfLiteContext *context, TfLiteNode *node) {
-  kernel *self = (kernel *)node->user_data;
+static TfLiteStatus kernel_prepare(TfLiteContext* context, TfLiteNode* node) {
+  kernel* self = (kernel*)node->user_data;
   if (self == NULL) return kTfLiteError;
   for (int i = 0; i < self->count; ++i) {
     if (prepare_view(context, &self->nodes[i]) != kTfLiteOk) return kTfLiteError;
@@ -168,10 +169,10 @@ static TfLiteStatus kernel_prepare(TfLiteContext *context, TfLiteNode *node) {
   return kTfLiteOk;
 }
 
-static TfLiteStatus kernel_invoke(TfLiteContext *context, TfLiteNode *node) {
-  const kernel *self = (const kernel *)node->user_data;
+static TfLiteStatus kernel_invoke(TfLiteContext* context, TfLiteNode* node) {
+  const kernel* self = (const kernel*)node->user_data;
   for (int i = 0; i < self->count; ++i) {
-    const node_view *view = &self->nodes[i];
+    const node_view* view = &self->nodes[i];
     if (view->fully_connected != NULL) {
       zo_fully_connected_run(view->fully_connected, context);
       continue;
@@ -187,27 +188,27 @@ static TfLiteStatus kernel_invoke(TfLiteContext *context, TfLiteNode *node) {
   return kTfLiteOk;
 }
 
-static bool is_claimed(const settings *self, const TfLiteContext *context, const TfLiteNode *node,
-                       const TfLiteRegistration *registration) {
+static bool is_claimed(const settings* self, const TfLiteContext* context, const TfLiteNode* node,
+                       const TfLiteRegistration* registration) {
   if (is_custom(registration)) return true;
   return self->exact && registration->builtin_code == kTfLiteBuiltinFullyConnected &&
          zo_fully_connected_supports(context, node);
 }
 
-static TfLiteStatus delegate_prepare(TfLiteContext *context, TfLiteDelegate *delegate) {
-  TfLiteIntArray *plan;
+static TfLiteStatus delegate_prepare(TfLiteContext* context, TfLiteDelegate* delegate) {
+  TfLiteIntArray* plan;
   if (context->GetExecutionPlan(context, &plan) != kTfLiteOk) return kTfLiteError;
-  TfLiteIntArray *claimed = malloc(sizeof(TfLiteIntArray) + (size_t)plan->size * sizeof(int));
+  TfLiteIntArray* claimed = malloc(sizeof(TfLiteIntArray) + (size_t)plan->size * sizeof(int));
   if (claimed == NULL) return kTfLiteError;
   claimed->size = 0;
 
   TfLiteStatus status = kTfLiteOk;
   for (int i = 0; i < plan->size && status == kTfLiteOk; ++i) {
-    TfLiteNode *node;
-    TfLiteRegistration *registration;
+    TfLiteNode* node;
+    TfLiteRegistration* registration;
     status = context->GetNodeAndRegistration(context, plan->data[i], &node, &registration);
     if (status != kTfLiteOk ||
-        !is_claimed((const settings *)delegate->data_, context, node, registration)) {
+        !is_claimed((const settings*)delegate->data_, context, node, registration)) {
       continue;
     }
     if (is_custom(registration) && find_op(registration->custom_name) < 0) {
@@ -228,19 +229,20 @@ static TfLiteStatus delegate_prepare(TfLiteContext *context, TfLiteDelegate *del
     registration.invoke = kernel_invoke;
     registration.custom_name = "TflmZoDelegate";
     registration.version = 1;
-    status = context->ReplaceNodeSubsetsWithDelegateKernels(context, registration, claimed, delegate);
+    status =
+        context->ReplaceNodeSubsetsWithDelegateKernels(context, registration, claimed, delegate);
   }
   free(claimed);
   return status;
 }
 
-TfLiteDelegate *tflite_plugin_create_delegate(const char *const *keys, const char *const *values,
-                                              size_t count, void (*report_error)(const char *)) {
-  settings *self = calloc(1, sizeof *self);
+TfLiteDelegate* tflite_plugin_create_delegate(const char* const* keys, const char* const* values,
+                                              size_t count, void (*report_error)(const char*)) {
+  settings* self = calloc(1, sizeof *self);
   if (self == NULL) return NULL;
   for (size_t i = 0; i < count; ++i) {
     if (strcmp(keys[i], "directory") == 0) {
-      self->directory = (zo_directory *)(uintptr_t)strtoull(values[i], NULL, 10);
+      self->directory = (zo_directory*)(uintptr_t)strtoull(values[i], NULL, 10);
     } else if (strcmp(keys[i], "exact") == 0) {
       self->exact = strcmp(values[i], "1") == 0;
     } else {
@@ -259,4 +261,4 @@ TfLiteDelegate *tflite_plugin_create_delegate(const char *const *keys, const cha
   return &self->delegate;
 }
 
-void tflite_plugin_destroy_delegate(TfLiteDelegate *delegate) { free(delegate); }
+void tflite_plugin_destroy_delegate(TfLiteDelegate* delegate) { free(delegate); }

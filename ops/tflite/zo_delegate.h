@@ -10,10 +10,10 @@
 struct TfLiteDelegate;
 
 /* Returns null, after reporting why, where an option is unknown. */
-struct TfLiteDelegate *tflite_plugin_create_delegate(const char *const *keys,
-                                                     const char *const *values, size_t count,
-                                                     void (*report_error)(const char *));
+struct TfLiteDelegate* tflite_plugin_create_delegate(const char* const* keys,
+                                                     const char* const* values, size_t count,
+                                                     void (*report_error)(const char*));
 
-void tflite_plugin_destroy_delegate(struct TfLiteDelegate *delegate);
+void tflite_plugin_destroy_delegate(struct TfLiteDelegate* delegate);
 
 #endif /* TFLM_ZO_OPS_TFLITE_ZO_DELEGATE_H_ */

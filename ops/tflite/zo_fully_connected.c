@@ -20,29 +20,29 @@ struct zo_fully_connected {
   int32_t scales; /* 1 or units */
   /* Output memory for where the runtime allocates none: a tensor that only nodes of the same
    * delegate kernel read is that kernel's own business. */
-  int8_t *scratch;
+  int8_t* scratch;
   fixed_multiplier multipliers[];
 };
 
-static int input_at(const TfLiteIntArray *list, int index) {
+static int input_at(const TfLiteIntArray* list, int index) {
   return index < list->size ? list->data[index] : kTfLiteOptionalTensor;
 }
 
-static const TfLiteAffineQuantization *affine(const TfLiteTensor *tensor) {
+static const TfLiteAffineQuantization* affine(const TfLiteTensor* tensor) {
   return tensor->quantization.type == kTfLiteAffineQuantization
-             ? (const TfLiteAffineQuantization *)tensor->quantization.params
+             ? (const TfLiteAffineQuantization*)tensor->quantization.params
              : NULL;
 }
 
-bool zo_fully_connected_supports(const TfLiteContext *context, const TfLiteNode *node) {
-  const TfLiteFullyConnectedParams *params = (const TfLiteFullyConnectedParams *)node->builtin_data;
+bool zo_fully_connected_supports(const TfLiteContext* context, const TfLiteNode* node) {
+  const TfLiteFullyConnectedParams* params = (const TfLiteFullyConnectedParams*)node->builtin_data;
   if (params == NULL || params->weights_format != 0 || (int)params->activation < kTfLiteActNone ||
       (int)params->activation > kTfLiteActRelu6 || node->inputs->size < 2 ||
       node->outputs->size != 1) {
     return false;
   }
   const int bias = input_at(node->inputs, kBias);
-  const TfLiteTensor *weights = &context->tensors[node->inputs->data[kWeights]];
+  const TfLiteTensor* weights = &context->tensors[node->inputs->data[kWeights]];
   return context->tensors[node->inputs->data[kInput]].type == kTfLiteInt8 &&
          weights->type == kTfLiteInt8 && weights->dims->size == 2 && affine(weights) != NULL &&
          context->tensors[node->outputs->data[0]].type == kTfLiteInt8 &&
@@ -79,12 +79,12 @@ static int32_t multiply(int32_t x, fixed_multiplier multiplier) {
   return (high >> right) + ((high & mask) > threshold ? 1 : 0);
 }
 
-static int32_t quantize(float value, const TfLiteTensor *tensor) {
+static int32_t quantize(float value, const TfLiteTensor* tensor) {
   return tensor->params.zero_point + (int32_t)roundf(value / tensor->params.scale);
 }
 
-static void set_clamp(zo_fully_connected *self, TfLiteFusedActivation activation,
-                      const TfLiteTensor *output) {
+static void set_clamp(zo_fully_connected* self, TfLiteFusedActivation activation,
+                      const TfLiteTensor* output) {
   self->output_min = INT8_MIN;
   self->output_max = INT8_MAX;
   if (activation == kTfLiteActNone) return;
@@ -95,9 +95,9 @@ static void set_clamp(zo_fully_connected *self, TfLiteFusedActivation activation
   if (high < self->output_max) self->output_max = high;
 }
 
-static void set_multipliers(zo_fully_connected *self, const TfLiteTensor *input,
-                            const TfLiteTensor *weights, const TfLiteTensor *output) {
-  const TfLiteFloatArray *scales = affine(weights)->scale;
+static void set_multipliers(zo_fully_connected* self, const TfLiteTensor* input,
+                            const TfLiteTensor* weights, const TfLiteTensor* output) {
+  const TfLiteFloatArray* scales = affine(weights)->scale;
   if (self->scales == 1) {
     /* The product of a single scale is rounded to float first, in TFLM as here. */
     const float product = input->params.scale * weights->params.scale;
@@ -110,13 +110,13 @@ static void set_multipliers(zo_fully_connected *self, const TfLiteTensor *input,
   }
 }
 
-zo_fully_connected *zo_fully_connected_create(const TfLiteContext *context,
-                                              const TfLiteIntArray *inputs,
-                                              const TfLiteIntArray *outputs,
-                                              const TfLiteFullyConnectedParams *params) {
-  const TfLiteTensor *input = &context->tensors[inputs->data[kInput]];
-  const TfLiteTensor *weights = &context->tensors[inputs->data[kWeights]];
-  const TfLiteTensor *output = &context->tensors[outputs->data[0]];
+zo_fully_connected* zo_fully_connected_create(const TfLiteContext* context,
+                                              const TfLiteIntArray* inputs,
+                                              const TfLiteIntArray* outputs,
+                                              const TfLiteFullyConnectedParams* params) {
+  const TfLiteTensor* input = &context->tensors[inputs->data[kInput]];
+  const TfLiteTensor* weights = &context->tensors[inputs->data[kWeights]];
+  const TfLiteTensor* output = &context->tensors[outputs->data[0]];
   const int32_t units = weights->dims->data[0];
   const int32_t depth = weights->dims->data[1];
   const int32_t scales = affine(weights)->scale->size;
@@ -125,7 +125,7 @@ zo_fully_connected *zo_fully_connected_create(const TfLiteContext *context,
       (scales != 1 && scales != units)) {
     return NULL;
   }
-  zo_fully_connected *self = calloc(1, sizeof *self + (size_t)scales * sizeof(fixed_multiplier));
+  zo_fully_connected* self = calloc(1, sizeof *self + (size_t)scales * sizeof(fixed_multiplier));
   if (self == NULL) return NULL;
   self->scratch = malloc(output->bytes);
   if (self->scratch == NULL) {
@@ -149,7 +149,7 @@ zo_fully_connected *zo_fully_connected_create(const TfLiteContext *context,
 }
 
 /* sum_i (x_i + a) (w_i + b), in the form that compilers vectorize. */
-static int32_t dot_product(const int8_t *x, const int8_t *w, int32_t depth, int32_t a, int32_t b) {
+static int32_t dot_product(const int8_t* x, const int8_t* w, int32_t depth, int32_t a, int32_t b) {
   int32_t products = 0, x_sum = 0, w_sum = 0;
   for (int32_t i = 0; i < depth; ++i) {
     products += (int16_t)x[i] * (int16_t)w[i];
@@ -161,15 +161,15 @@ static int32_t dot_product(const int8_t *x, const int8_t *w, int32_t depth, int3
   return products + a * w_sum + b * x_sum + depth * a * b;
 }
 
-void zo_fully_connected_run(const zo_fully_connected *self, TfLiteContext *context) {
-  const int8_t *x = (const int8_t *)context->tensors[self->input].data;
-  const int8_t *weights = (const int8_t *)context->tensors[self->weights].data;
-  const int32_t *bias = self->bias == kTfLiteOptionalTensor
+void zo_fully_connected_run(const zo_fully_connected* self, TfLiteContext* context) {
+  const int8_t* x = (const int8_t*)context->tensors[self->input].data;
+  const int8_t* weights = (const int8_t*)context->tensors[self->weights].data;
+  const int32_t* bias = self->bias == kTfLiteOptionalTensor
                             ? NULL
-                            : (const int32_t *)context->tensors[self->bias].data;
-  TfLiteTensor *output = &context->tensors[self->output];
+                            : (const int32_t*)context->tensors[self->bias].data;
+  TfLiteTensor* output = &context->tensors[self->output];
   if (output->data == NULL) output->data = self->scratch;
-  int8_t *y = (int8_t *)output->data;
+  int8_t* y = (int8_t*)output->data;
   for (int32_t sample = 0; sample < self->samples; ++sample, x += self->depth) {
     for (int32_t unit = 0; unit < self->units; ++unit) {
       int32_t sum = dot_product(x, weights + (size_t)unit * (size_t)self->depth, self->depth,
@@ -184,7 +184,7 @@ void zo_fully_connected_run(const zo_fully_connected *self, TfLiteContext *conte
   }
 }
 
-void zo_fully_connected_free(zo_fully_connected *self, TfLiteContext *context) {
+void zo_fully_connected_free(zo_fully_connected* self, TfLiteContext* context) {
   if (self == NULL) return;
   if (context != NULL && context->tensors[self->output].data == self->scratch) {
     context->tensors[self->output].data = NULL;

@@ -15,18 +15,18 @@ typedef struct zo_fully_connected zo_fully_connected;
 
 /* Whether this kernel computes the node: all int8, default weights layout, a fused activation
  * that clamps. */
-bool zo_fully_connected_supports(const TfLiteContext *context, const TfLiteNode *node);
+bool zo_fully_connected_supports(const TfLiteContext* context, const TfLiteNode* node);
 
 /* Shapes, multipliers and clamps of a node that is supported; null where a shape does not fit or
  * memory is short. Tensors are those of `context`, found again at each run. */
-zo_fully_connected *zo_fully_connected_create(const TfLiteContext *context,
-                                              const TfLiteIntArray *inputs,
-                                              const TfLiteIntArray *outputs,
-                                              const TfLiteFullyConnectedParams *params);
+zo_fully_connected* zo_fully_connected_create(const TfLiteContext* context,
+                                              const TfLiteIntArray* inputs,
+                                              const TfLiteIntArray* outputs,
+                                              const TfLiteFullyConnectedParams* params);
 
-void zo_fully_connected_run(const zo_fully_connected *self, TfLiteContext *context);
+void zo_fully_connected_run(const zo_fully_connected* self, TfLiteContext* context);
 
 /* `context` is null where the tensors are gone already. */
-void zo_fully_connected_free(zo_fully_connected *self, TfLiteContext *context);
+void zo_fully_connected_free(zo_fully_connected* self, TfLiteContext* context);
 
 #endif /* TFLM_ZO_OPS_TFLITE_ZO_FULLY_CONNECTED_H_ */

@@ -17,8 +17,8 @@ namespace tflite {
 namespace {
 
 struct TensorSource {
-  const TfLiteContext *context;
-  const TfLiteNode *node;
+  const TfLiteContext* context;
+  const TfLiteNode* node;
 };
 
 // Bytes of the types that our ops' tensors have.
@@ -33,7 +33,7 @@ uint32_t TypeBytes(TfLiteType type) {
   }
 }
 
-uint32_t TensorBytes(const TfLiteEvalTensor *tensor) {
+uint32_t TensorBytes(const TfLiteEvalTensor* tensor) {
   uint32_t bytes = TypeBytes(tensor->type);
   for (int i = 0; i < tensor->dims->size; ++i) {
     bytes *= static_cast<uint32_t>(tensor->dims->data[i]);
@@ -41,10 +41,10 @@ uint32_t TensorBytes(const TfLiteEvalTensor *tensor) {
   return bytes;
 }
 
-zo_buffer FindBuffer(void *context, int32_t index) {
-  const TensorSource *source = static_cast<const TensorSource *>(context);
-  const TfLiteNode *node = source->node;
-  TfLiteEvalTensor *tensor = nullptr;
+zo_buffer FindBuffer(void* context, int32_t index) {
+  const TensorSource* source = static_cast<const TensorSource*>(context);
+  const TfLiteNode* node = source->node;
+  TfLiteEvalTensor* tensor = nullptr;
   if (index >= 0) {
     tensor = micro::GetMutableEvalInput(source->context, node, index);
   } else if (-1 - index < node->outputs->size) {
@@ -54,50 +54,50 @@ zo_buffer FindBuffer(void *context, int32_t index) {
   return zo_buffer{micro::GetTensorData<void>(tensor), TensorBytes(tensor)};
 }
 
-const uint8_t *Options(const TfLiteNode *node) {
-  return static_cast<const uint8_t *>(node->custom_initial_data);
+const uint8_t* Options(const TfLiteNode* node) {
+  return static_cast<const uint8_t*>(node->custom_initial_data);
 }
 
-size_t OptionsLength(const TfLiteNode *node) {
+size_t OptionsLength(const TfLiteNode* node) {
   return static_cast<size_t>(node->custom_initial_data_size);
 }
 
-TfLiteStatus Report(const char *op, zo_status status) {
+TfLiteStatus Report(const char* op, zo_status status) {
   if (status == ZO_OK) return kTfLiteOk;
   MicroPrintf("TFLM_ZO_%s: %s", op, zo_status_text(status));
   return kTfLiteError;
 }
 
 // The op's user data is the directory of weights itself: the arena holds nothing of ours.
-void *WeightInit(TfLiteContext *context, const char *, size_t) {
-  zo_directory *directory =
-      static_cast<zo_directory *>(GetMicroContext(context)->external_context());
+void* WeightInit(TfLiteContext* context, const char*, size_t) {
+  zo_directory* directory =
+      static_cast<zo_directory*>(GetMicroContext(context)->external_context());
   return directory != nullptr && directory->magic == ZO_DIRECTORY_MAGIC ? directory : nullptr;
 }
 
-TfLiteStatus WeightPrepare(TfLiteContext *context, TfLiteNode *node) {
+TfLiteStatus WeightPrepare(TfLiteContext* context, TfLiteNode* node) {
   TensorSource source = {context, node};
   return Report("WEIGHTS",
                 zo_weight_node_check(Options(node), OptionsLength(node), FindBuffer, &source));
 }
 
 template <zo_opcode opcode>
-TfLiteStatus WeightInvoke(TfLiteContext *context, TfLiteNode *node) {
-  constexpr const char *kName = opcode == ZO_OP_REPLAY   ? "SEED_REPLAY"
+TfLiteStatus WeightInvoke(TfLiteContext* context, TfLiteNode* node) {
+  constexpr const char* kName = opcode == ZO_OP_REPLAY   ? "SEED_REPLAY"
                                 : opcode == ZO_OP_UPDATE ? "UPDATE"
                                                          : "PERTURB";
   TensorSource source = {context, node};
   return Report(kName, zo_weight_node_run(opcode, Options(node), OptionsLength(node), FindBuffer,
-                                          &source, static_cast<zo_directory *>(node->user_data)));
+                                          &source, static_cast<zo_directory*>(node->user_data)));
 }
 
-TfLiteStatus LossPrepare(TfLiteContext *context, TfLiteNode *node) {
+TfLiteStatus LossPrepare(TfLiteContext* context, TfLiteNode* node) {
   TensorSource source = {context, node};
   return Report("LOSS",
                 zo_loss_node_check(Options(node), OptionsLength(node), FindBuffer, &source));
 }
 
-TfLiteStatus LossInvoke(TfLiteContext *context, TfLiteNode *node) {
+TfLiteStatus LossInvoke(TfLiteContext* context, TfLiteNode* node) {
   TensorSource source = {context, node};
   return Report("LOSS", zo_loss_node_run(Options(node), OptionsLength(node), FindBuffer, &source));
 }
@@ -116,8 +116,6 @@ TFLMRegistration Register_ZO_PERTURB() {
   return micro::RegisterOp(WeightInit, WeightPrepare, WeightInvoke<ZO_OP_PERTURB>);
 }
 
-TFLMRegistration Register_ZO_LOSS() {
-  return micro::RegisterOp(nullptr, LossPrepare, LossInvoke);
-}
+TFLMRegistration Register_ZO_LOSS() { return micro::RegisterOp(nullptr, LossPrepare, LossInvoke); }
 
 }  // namespace tflite

@@ -23,7 +23,7 @@ TFLMRegistration Register_ZO_LOSS();
 
 /* Adds every op to a MicroMutableOpResolver (or anything with its AddCustom). */
 template <typename Resolver>
-TfLiteStatus AddZoOps(Resolver *resolver) {
+TfLiteStatus AddZoOps(Resolver* resolver) {
   const TFLMRegistration replay = Register_ZO_SEED_REPLAY();
   const TFLMRegistration update = Register_ZO_UPDATE();
   const TFLMRegistration perturb = Register_ZO_PERTURB();

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tflm_zo.converters import Model, set_batch
+
 from interpreters import RUNTIMES, require, run_plain
 from models import MODELS
-
 from tflm_zo import Distribution, inject, load_model, native
-from tflm_zo.converters import Model, set_batch
 from tflm_zo.runtime import Runtime, load
 
 

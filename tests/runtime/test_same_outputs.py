@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tflm_zo.converters import possible_cuts, read_metadata, set_batch
+from tflm_zo.converters.model.schema import DTYPES
+
 from interpreters import RUNTIMES, random_inputs, require, run_plain
 from models import MODELS
 from real_models import REAL_MODELS
-
 from tflm_zo import inject, load_model, native
-from tflm_zo.converters import possible_cuts, read_metadata, set_batch
-from tflm_zo.converters.model.schema import DTYPES
 from tflm_zo.runtime import Runtime, load
 
 ALL_MODELS = [pytest.param(make, id=name) for name, make in MODELS.items()] + REAL_MODELS
@@ -38,9 +38,7 @@ def _assert_equal(actual: list[Any], expected: list[Any]) -> None:
 def test_whole_model(make: Any, name: str, update_bits: int, batch: int) -> None:
     require(name)
     original = make()
-    runtime = load(
-        inject(original, trainable="all", head_room=0, batch=batch, update_bits=update_bits), name
-    )
+    runtime = load(inject(original, trainable="all", head_room=0, batch=batch, update_bits=update_bits), name)
     plain = set_batch(load_model(original), batch).to_bytes()
     for seed in range(3):
         inputs = _inputs(runtime, seed)

@@ -6,14 +6,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import oracle
 import pytest
+
+import oracle
 from interpreters import EXACT_RUNTIMES, require
 from models import MODELS
 from oracle import weights as oracle_weights
 from oracle.stream import Dist
 from spsa import spsa_commands
-
 from tflm_zo import Distribution, inject
 from tflm_zo.runtime import Runtime, load
 
@@ -121,7 +121,9 @@ def test_1000_steps_replayed_in_one_invoke(name: str, update_bits: int) -> None:
 
 
 @pytest.mark.parametrize("name", EXACT_RUNTIMES)
-@pytest.mark.parametrize("model", ["depthwise_separable", "residual", "autoencoder", "logistic_head", "two_inputs"])
+@pytest.mark.parametrize(
+    "model", ["depthwise_separable", "residual", "autoencoder", "logistic_head", "two_inputs"]
+)
 def test_other_architectures_and_losses(name: str, model: str) -> None:
     """One step on each kind of layer and loss: every exact runtime as litert-ref."""
     require(name)
@@ -149,8 +151,9 @@ def test_other_architectures_and_losses(name: str, model: str) -> None:
 def test_layer_by_layer_with_suffix_runs() -> None:
     """Blocks and segments together: perturbing one layer and re-running from it equals a full run."""
     model = MODELS["lenet5"]()
-    from tflm_zo import load_model
     from tflm_zo.converters import possible_cuts
+
+    from tflm_zo import load_model
 
     cut = possible_cuts(load_model(model))[-2]
     runtime = load(inject(model, trainable="all", head_room=2, cuts=(cut,)), "litert-ref")

@@ -47,7 +47,7 @@ int Run() {
     for (int b = 0; b < kBatch; ++b) {
       std::printf(" %ld", static_cast<long>(interpreter.output(1)->data.i32[b]));
     }
-    const int32_t *status = interpreter.output(2)->data.i32;
+    const int32_t* status = interpreter.output(2)->data.i32;
     std::printf(" | %ld %ld %lu\n", static_cast<long>(status[1]), static_cast<long>(status[2]),
                 static_cast<unsigned long>(static_cast<uint32_t>(status[3])));
   }
@@ -55,7 +55,7 @@ int Run() {
 
   // A command that the model does not allow: an error, and not one weight changes.
   const uint32_t before = entries[0].size > 0 ? static_cast<uint8_t>(entries[0].weights[0]) : 0;
-  int32_t *command = interpreter.input(2)->data.i32;
+  int32_t* command = interpreter.input(2)->data.i32;
   std::memcpy(interpreter.input(0)->data.int8, kInput, sizeof kInput);
   std::memcpy(command, kCommands[0], sizeof kCommands[0]);
   command[2] = 0x7F000000;

@@ -18,7 +18,7 @@ void _init(void) {}
 void _fini(void) {}
 
 void Reset_Handler(void) {
-  volatile uint32_t *const cpacr = (volatile uint32_t *)0xE000ED88u;
+  volatile uint32_t* const cpacr = (volatile uint32_t*)0xE000ED88u;
   *cpacr |= 0xFu << 20;
   __asm volatile("dsb\n isb");
   _start();
@@ -31,7 +31,7 @@ void Fault_Handler(void) {
   }
 }
 
-__attribute__((section(".vectors"), used)) const void *const vectors[16] = {
-    __stack_top,          (void *)Reset_Handler, (void *)Fault_Handler, (void *)Fault_Handler,
-    (void *)Fault_Handler, (void *)Fault_Handler, (void *)Fault_Handler,
+__attribute__((section(".vectors"), used)) const void* const vectors[16] = {
+    __stack_top,          (void*)Reset_Handler, (void*)Fault_Handler, (void*)Fault_Handler,
+    (void*)Fault_Handler, (void*)Fault_Handler, (void*)Fault_Handler,
 };

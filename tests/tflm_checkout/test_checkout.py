@@ -7,8 +7,8 @@ Set TFLM_DIR to a checkout in which TFLM's own Makefile has built libtensorflow-
     make -f … TARGET=cortex_m_generic TARGET_ARCH=cortex-m3 BUILD_TYPE=release microlite
     make -f … TARGET=cortex_m_generic TARGET_ARCH=cortex-m55 OPTIMIZED_KERNEL_DIR=cmsis_nn … microlite
 
-Each library that is there is tested: the same source as on the desktop is compiled against TFLM's headers, and
-a training run of the desktop is repeated, loss by loss and checksum by checksum.
+Each library that is there is tested: the same source as on the desktop is compiled against TFLM's headers,
+and a training run of the desktop is repeated, loss by loss and checksum by checksum.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from models import MODELS
-from spsa import spsa_commands
 
 import tflm_zo
+from models import MODELS
+from spsa import spsa_commands
 
 REPOSITORY = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -82,7 +82,12 @@ def _flags(target: Target) -> list[str]:
 def _compile_cc(target: Target, source: Path, folder: Path) -> Path:
     assert TFLM_DIR is not None
     downloads = Path(TFLM_DIR) / "tensorflow/lite/micro/tools/make/downloads"
-    paths = [folder, REPOSITORY, TFLM_DIR, *(downloads / d for d in ("flatbuffers/include", "gemmlowp", "ruy"))]
+    paths = [
+        folder,
+        REPOSITORY,
+        TFLM_DIR,
+        *(downloads / d for d in ("flatbuffers/include", "gemmlowp", "ruy")),
+    ]
     options = ["-std=c++17", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"]
     compiled = folder / f"{source.name}.o"
     includes = [f"-I{path}" for path in paths]

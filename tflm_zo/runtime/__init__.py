@@ -32,8 +32,7 @@ __all__ = [
 ]
 
 RUNTIMES: dict[str, type[Runtime]] = {
-    runtime.name: runtime
-    for runtime in (LiteRTRuntime, LiteRTReferenceRuntime, TfliteRuntime, TflmRuntime)
+    runtime.name: runtime for runtime in (LiteRTRuntime, LiteRTReferenceRuntime, TfliteRuntime, TflmRuntime)
 }
 """The runtimes by name."""
 

@@ -48,9 +48,7 @@ class Directory:
 
     def __init__(self, capacity: int) -> None:
         self._entries = (_Entry * capacity)()
-        self._header = _Header(
-            _MAGIC, capacity, 0, ctypes.cast(self._entries, ctypes.POINTER(_Entry))
-        )
+        self._header = _Header(_MAGIC, capacity, 0, ctypes.cast(self._entries, ctypes.POINTER(_Entry)))
 
     @property
     def address(self) -> int:

@@ -1,9 +1,9 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """LiteRT (``ai-edge-litert``), and what it shares with its ancestors.
 
-The custom ops come from an external delegate, the same shared library for LiteRT, TensorFlow's interpreter and
-tflite-runtime. XNNPACK, the default delegate, stays off: it packs constant weights when the model is loaded and
-rounds differently from TFLM.
+The custom ops come from an external delegate, the same shared library for LiteRT, TensorFlow's interpreter
+and tflite-runtime. XNNPACK, the default delegate, stays off: it packs constant weights when the model is
+loaded and rounds differently from TFLM.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .engine import Engine
 from .errors import InvokeError, RuntimeUnavailableError
 from .runtime import Runtime
 
-__all__ = ["LiteRTReferenceRuntime", "LiteRTRuntime", "InterpreterEngine"]
+__all__ = ["LiteRTReferenceRuntime", "LiteRTRuntime"]
 
 
 class InterpreterEngine(Engine):
@@ -36,9 +36,7 @@ class InterpreterEngine(Engine):
             float).
     """
 
-    def __init__(
-        self, module: ModuleType, model: bytes, directory: Directory, *, exact: bool
-    ) -> None:
+    def __init__(self, module: ModuleType, model: bytes, directory: Directory, *, exact: bool) -> None:
         kernels = module.OpResolverType
         delegate = module.load_delegate(
             str(native.library_path()),
@@ -114,7 +112,8 @@ class LiteRTRuntime(Runtime):
 
 class LiteRTReferenceRuntime(LiteRTRuntime):
     """LiteRT computing bit for bit what TFLM computes: its reference kernels, and the op pack's own for
-    FULLY_CONNECTED."""
+    FULLY_CONNECTED.
+    """
 
     name = "litert-ref"
     _exact = True

@@ -30,8 +30,8 @@ class Status:
     Attributes:
         steps: steps applied since the weights were initialized, replayed ones included.
         saturated: weights that the last invoke clipped to the head-room.
-        checksum: checksum of all trainable weights and fractions after the last invoke's weight ops, where the
-            command asked for it, else 0; does not depend on how the model is cut.
+        checksum: checksum of all trainable weights and fractions after the last invoke's weight ops, where
+            the command asked for it, else 0; does not depend on how the model is cut.
     """
 
     steps: int
@@ -39,9 +39,15 @@ class Status:
     checksum: int
 
 
+def _quantize(value: NDArray[Any], scale: float, zero_point: int) -> NDArray[np.int8]:
+    """round(value / scale) + zero point, half to even, clipped."""
+    levels: NDArray[Any] = np.clip(np.rint(value / scale) + zero_point, -128, 127)
+    return levels.astype(np.int8)
+
+
 @dataclass(frozen=True)
 class _Segment:
-    """One segment in its interpreter; numbers are indices of its inputs and outputs, None where it has none."""
+    """One segment in its interpreter; numbers index its inputs and outputs, None where it has none."""
 
     engine: Engine
     directory: Directory
@@ -96,7 +102,7 @@ class Runtime(ABC):
             for tensor in self._metadata.trainable
         }
 
-    # --- what a concrete runtime provides ---------------------------------------------------------------
+    # --- what a concrete runtime provides -------------------------------------------------------------------
 
     @classmethod
     @abstractmethod
@@ -107,7 +113,7 @@ class Runtime(ABC):
     def _open(self, model: bytes, directory: Directory) -> Engine:
         """Loads a standalone segment; its op pack must fill `directory`."""
 
-    # --- construction -------------------------------------------------------------------------------------
+    # --- construction ---------------------------------------------------------------------------------------
 
     def _open_segment(self, model: Model, k: int) -> _Segment:
         description = self._metadata.segments[k]
@@ -172,7 +178,7 @@ class Runtime(ABC):
         if value.dtype.kind == "f" and dtype == np.int8 and scale > 0:
             if np.isnan(value).any():
                 raise ValueError(f"input {index}: contains NaN")
-            return np.clip(np.rint(value / scale) + zero_point, -128, 127).astype(np.int8)
+            return _quantize(value, scale, zero_point)
         raise ValueError(f"input {index}: expected {dtype} (or floating point), got {value.dtype}")
 
     def set_labels(self, labels: NDArray[Any]) -> None:
@@ -214,7 +220,7 @@ class Runtime(ABC):
             return np.ascontiguousarray(value)
         if value.dtype.kind != "f" or np.isnan(value).any():
             raise ValueError(f"labels: expected int8 or finite floating point, got {value.dtype}")
-        return np.clip(np.rint(value / scale) + zero_point, -128, 127).astype(np.int8)
+        return _quantize(value, scale, zero_point)
 
     # --- running --------------------------------------------------------------------------------------------
 
@@ -231,8 +237,8 @@ class Runtime(ABC):
     ) -> None:
         """Runs the model once, or its suffix from segment `start` on.
 
-        The command's instructions are executed before the forward pass, by the segments that run: those before
-        `start` keep their weights as they are.
+        The command's instructions are executed before the forward pass, by the segments that run: those
+        before `start` keep their weights as they are.
 
         Args:
             command: what the weight ops do; None for a plain inference without losses.
@@ -352,7 +358,7 @@ class Runtime(ABC):
             checksum=int(table[:, 3].sum()) & 0xFFFFFFFF,
         )
 
-    # --- weights ----------------------------------------------------------------------------------------------
+    # --- weights --------------------------------------------------------------------------------------------
 
     def read_weights(self) -> dict[str, NDArray[np.int8]]:
         """Copies of the trainable weights, int8 in their own shapes, by tensor name."""

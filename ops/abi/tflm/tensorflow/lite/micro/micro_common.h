@@ -23,59 +23,59 @@ struct TfLiteIntArray {
 };
 
 union TfLitePtrUnion {
-  char *raw;
-  void *data;
+  char* raw;
+  void* data;
 };
 
 struct TfLiteEvalTensor {
   TfLitePtrUnion data;
-  TfLiteIntArray *dims;
+  TfLiteIntArray* dims;
   TfLiteType type;
 };
 
 struct TfLiteNode {
-  TfLiteIntArray *inputs;
-  TfLiteIntArray *outputs;
-  TfLiteIntArray *intermediates;
-  void *user_data;
-  void *builtin_data;
-  const void *custom_initial_data;
+  TfLiteIntArray* inputs;
+  TfLiteIntArray* outputs;
+  TfLiteIntArray* intermediates;
+  void* user_data;
+  void* builtin_data;
+  const void* custom_initial_data;
   int custom_initial_data_size;
 };
 
 struct TfLiteContext {
   size_t tensors_size;
-  void *GetExecutionPlan;
-  void *tensors;
-  void *impl_;
-  void *ResizeTensor;
-  void *ReportError;
-  void *AddTensors;
-  void *GetNodeAndRegistration;
-  void *ReplaceNodeSubsetsWithDelegateKernels;
+  void* GetExecutionPlan;
+  void* tensors;
+  void* impl_;
+  void* ResizeTensor;
+  void* ReportError;
+  void* AddTensors;
+  void* GetNodeAndRegistration;
+  void* ReplaceNodeSubsetsWithDelegateKernels;
   int recommended_num_threads;
-  void *GetExternalContext;
-  void *SetExternalContext;
+  void* GetExternalContext;
+  void* SetExternalContext;
   bool allow_fp32_relax_to_fp16;
-  void *profiler;
-  void *AllocatePersistentBuffer;
-  void *AllocateBufferForEval;
-  void *RequestScratchBufferInArena;
-  void *GetScratchBuffer;
-  void *ResizeTensorExplicit;
-  void *PreviewDelegatePartitioning;
-  void *GetTensor;
-  TfLiteEvalTensor *(*GetEvalTensor)(const TfLiteContext *context, int tensor_index);
+  void* profiler;
+  void* AllocatePersistentBuffer;
+  void* AllocateBufferForEval;
+  void* RequestScratchBufferInArena;
+  void* GetScratchBuffer;
+  void* ResizeTensorExplicit;
+  void* PreviewDelegatePartitioning;
+  void* GetTensor;
+  TfLiteEvalTensor* (*GetEvalTensor)(const TfLiteContext* context, int tensor_index);
 };
 
 struct TFLMRegistration {
-  void *(*init)(TfLiteContext *context, const char *buffer, size_t length);
-  void (*free)(TfLiteContext *context, void *buffer);
-  TfLiteStatus (*prepare)(TfLiteContext *context, TfLiteNode *node);
-  TfLiteStatus (*invoke)(TfLiteContext *context, TfLiteNode *node);
-  void (*reset)(TfLiteContext *context, void *buffer);
+  void* (*init)(TfLiteContext* context, const char* buffer, size_t length);
+  void (*free)(TfLiteContext* context, void* buffer);
+  TfLiteStatus (*prepare)(TfLiteContext* context, TfLiteNode* node);
+  TfLiteStatus (*invoke)(TfLiteContext* context, TfLiteNode* node);
+  void (*reset)(TfLiteContext* context, void* buffer);
   int32_t builtin_code;
-  const char *custom_name;
+  const char* custom_name;
 };
 
 #endif  // TFLM_ZO_OPS_ABI_TFLM_MICRO_COMMON_H_

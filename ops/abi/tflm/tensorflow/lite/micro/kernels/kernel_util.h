@@ -9,44 +9,44 @@
 
 // The directory that interpreters created by this thread publish their weights in. TFLM's Python
 // package has no call for SetMicroExternalContext, which is where firmware hands it over.
-extern "C" void *zo_tflm_external_context(void);
+extern "C" void* zo_tflm_external_context(void);
 
 namespace tflite {
 
 class MicroContext {
  public:
-  void *external_context() { return zo_tflm_external_context(); }
+  void* external_context() { return zo_tflm_external_context(); }
 };
 
 // No member of the real MicroContext is reached, so any object will do.
-inline MicroContext *GetMicroContext(const TfLiteContext *) {
+inline MicroContext* GetMicroContext(const TfLiteContext*) {
   static MicroContext context;
   return &context;
 }
 
 namespace micro {
 
-inline TfLiteEvalTensor *GetMutableEvalInput(const TfLiteContext *context, const TfLiteNode *node,
+inline TfLiteEvalTensor* GetMutableEvalInput(const TfLiteContext* context, const TfLiteNode* node,
                                              int index) {
   if (index < 0 || index >= node->inputs->size) return nullptr;
   const int tensor = node->inputs->data[index];
   return tensor == kTfLiteOptionalTensor ? nullptr : context->GetEvalTensor(context, tensor);
 }
 
-inline TfLiteEvalTensor *GetEvalOutput(const TfLiteContext *context, const TfLiteNode *node,
+inline TfLiteEvalTensor* GetEvalOutput(const TfLiteContext* context, const TfLiteNode* node,
                                        int index) {
   return context->GetEvalTensor(context, node->outputs->data[index]);
 }
 
 template <typename T>
-T *GetTensorData(TfLiteEvalTensor *tensor) {
-  return reinterpret_cast<T *>(tensor->data.raw);
+T* GetTensorData(TfLiteEvalTensor* tensor) {
+  return reinterpret_cast<T*>(tensor->data.raw);
 }
 
 inline TFLMRegistration RegisterOp(
-    void *(*init)(TfLiteContext *context, const char *buffer, size_t length),
-    TfLiteStatus (*prepare)(TfLiteContext *context, TfLiteNode *node),
-    TfLiteStatus (*invoke)(TfLiteContext *context, TfLiteNode *node)) {
+    void* (*init)(TfLiteContext* context, const char* buffer, size_t length),
+    TfLiteStatus (*prepare)(TfLiteContext* context, TfLiteNode* node),
+    TfLiteStatus (*invoke)(TfLiteContext* context, TfLiteNode* node)) {
   return {init, nullptr, prepare, invoke, nullptr, 0, nullptr};
 }
 

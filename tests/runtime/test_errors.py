@@ -1,0 +1,246 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Bad input: a clear error, and nothing changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tflm_zo
+from interpreters import RUNTIMES, require
+from models import MODELS
+from tflm_zo import ConversionError, Distribution, NativeError, inject
+from tflm_zo.native import Status
+from tflm_zo.runtime import InvokeError, ModelError, Runtime, RuntimeUnavailableError, load
+
+Z = Distribution.rademacher(2)
+
+
+def _runtime(name: str = "litert-ref", **settings: Any) -> Runtime:
+    require(name)
+    runtime = load(inject(MODELS["small_cnn"](), head_room=2, batch=2, max_queries=3, **settings), name)
+    rng = np.random.default_rng(0)
+    shape, dtype, _, _ = runtime.input_details()
+    runtime.set_inputs(rng.integers(-128, 128, shape).astype(dtype))
+    runtime.set_labels(np.array([0, 3]))
+    return runtime
+
+
+def _state(runtime: Runtime) -> list[bytes]:
+    return [a.tobytes() for d in (runtime.read_weights(), runtime.read_fractions()) for a in d.values()]
+
+
+def _damage(words: Any, **changes: int) -> Any:
+    copy = words.copy()
+    for key, value in changes.items():
+        copy[int(key[1:])] = value
+    return copy
+
+
+def bad_commands(runtime: Runtime) -> list[tuple[Any, Status]]:
+    """Commands that the model does not allow, each with a good update before what is wrong."""
+    update = runtime.command().update([(1, 70000)], Z)
+    end = update.length
+    good = runtime.command().update([(1, 70000)], Z).perturb([(2, 1)], Z).words
+    return [
+        (_damage(good, _0=0x12340000), Status.COMMAND),
+        (_damage(good, _0=0x5A4F0008), Status.COMMAND),
+        (_damage(good, _1=1000), Status.COMMAND),
+        (_damage(good, _1=-1), Status.COMMAND),
+        (_damage(good, **{f"_{end}": 0x7F000000}), Status.OPCODE),
+        (_damage(good, **{f"_{end}": 0x02000000, f"_{end + 3}": 1}), Status.ORDER),
+        (_damage(good, **{f"_{end}": 0x04000009}), Status.BLOCK),
+        (_damage(good, **{f"_{end + 2}": 0x07000001}), Status.DISTRIBUTION),
+        (_damage(good, **{f"_{end + 2}": 3}), Status.HEAD_ROOM),
+        (_damage(good, **{f"_{end + 1}": 4}), Status.COMMAND),
+        (_damage(good, **{f"_{end + 5}": 2}), Status.FACTOR),
+        (_damage(good, _7=2**31 - 1), Status.COEFFICIENT),
+        (runtime.command().update([(s, 1) for s in range(4)], Z).words, Status.QUERIES),
+    ]
+
+
+def test_command_that_the_model_does_not_allow() -> None:
+    runtime = _runtime()
+    runtime.invoke(runtime.command().update([(1, 70000)], Z))
+    before, outputs = _state(runtime), runtime.outputs()[0].tobytes()
+    for words, status in bad_commands(runtime):
+        with pytest.raises(NativeError) as error:
+            runtime.invoke(words)
+        assert error.value.status == status
+        assert _state(runtime) == before
+        assert runtime.outputs()[0].tobytes() == outputs
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_the_op_itself_refuses_too(name: str) -> None:
+    """Whoever drives the graph without our Python gets the op's error, and untouched weights."""
+    runtime = _runtime(name)
+    runtime.invoke(runtime.command().update([(1, 70000)], Z))
+    before = _state(runtime)
+    segment = runtime._segments[0]
+    assert segment.command is not None
+    for words, status in bad_commands(runtime):
+        for original, index in segment.inputs.items():
+            segment.engine.set_input(index, runtime._inputs[original])
+        segment.engine.set_input(segment.command, words)
+        with pytest.raises(InvokeError) as error:
+            segment.engine.invoke()
+        if name != "tflm":  # TFLM writes the reason to stderr
+            assert tflm_zo.native.status_text(status) in str(error.value)
+            assert "TFLM_ZO_" in str(error.value)
+        assert _state(runtime) == before
+    runtime.invoke(runtime.command().perturb([(1, 1)], Z))  # and the interpreter still works
+    assert _state(runtime) != before
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_label_out_of_range(name: str) -> None:
+    runtime = _runtime(name)
+    with pytest.raises(ValueError, match=r"expected 0\.\.3 .*got 4"):
+        runtime.set_labels(np.array([0, 4]))
+    with pytest.raises(ValueError, match="got -2"):
+        runtime.set_labels(np.array([-2, 0]))
+    # Past our Python, the op refuses.
+    segment = runtime._segments[0]
+    assert segment.label is not None and segment.command is not None
+    for original, index in segment.inputs.items():
+        segment.engine.set_input(index, runtime._inputs[original])
+    segment.engine.set_input(segment.label, np.array([0, 4], np.int32))
+    segment.engine.set_input(segment.command, runtime.command().words)
+    with pytest.raises(InvokeError):
+        segment.engine.invoke()
+
+
+def test_unlabelled_sample_has_no_loss() -> None:
+    runtime = _runtime()
+    runtime.set_labels(np.array([-1, 2]))
+    runtime.invoke(runtime.command())
+    losses = runtime.losses()
+    assert losses[0] == 0 and losses[1] > 0
+
+
+def test_inputs() -> None:
+    runtime = _runtime()
+    good = np.zeros((2, 8, 8, 1), np.int8)
+    before = runtime._inputs[0]
+    for arguments, message in [
+        ((), "expected 1 inputs, got 0"),
+        ((good, good), "expected 1 inputs, got 2"),
+        ((good[:1],), r"expected shape \[2, 8, 8, 1\], got \[1, 8, 8, 1\]"),
+        ((good.astype(np.int32),), "expected int8 .*got int32"),
+        ((np.full(good.shape, np.nan),), "NaN"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            runtime.set_inputs(*arguments)
+        assert runtime._inputs[0] is before
+
+
+def test_floating_point_inputs_are_quantized() -> None:
+    runtime = _runtime()
+    _, _, scale, zero_point = runtime.input_details()
+    q = np.random.default_rng(0).integers(-128, 128, (2, 8, 8, 1)).astype(np.int8)
+    runtime.set_inputs((q.astype(np.float64) - zero_point) * scale)
+    np.testing.assert_array_equal(runtime._inputs[0], q)
+    runtime.set_inputs(np.full((2, 8, 8, 1), 1e9, np.float32))
+    assert (runtime._inputs[0] == 127).all()
+
+
+def test_losses_need_labels() -> None:
+    require("litert-ref")
+    runtime = load(inject(MODELS["small_cnn"]()), "litert-ref")
+    with pytest.raises(ValueError, match="set_labels first"):
+        runtime.invoke(runtime.command())
+
+
+def test_start_and_boundary() -> None:
+    model = inject(MODELS["small_cnn"](), cuts=("pool",))
+    runtime = load(model, "litert-ref")
+    runtime.invoke()
+    boundary = runtime.boundary(1)
+    for arguments, message in [
+        ({"start": 2}, r"segments 0\.\.1, got 2"),
+        ({"start": -1}, r"segments 0\.\.1, got -1"),
+        ({"start": 0, "boundary": boundary}, "segment 0 has none"),
+        ({"start": 1, "boundary": boundary[:, :1]}, "boundary: expected int8"),
+        ({"start": 1, "boundary": boundary.astype(np.int16)}, "boundary: expected int8 .*got int16"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            runtime.invoke(**arguments)
+    with pytest.raises(ValueError, match="no boundary"):
+        runtime.boundary(2)
+
+
+def test_command_of_another_size() -> None:
+    runtime = _runtime()
+    with pytest.raises(ValueError, match=r"Runtime\.command\(\) makes one of the right size"):
+        runtime.invoke(np.zeros(5, np.int32))
+
+
+def test_seed_list_longer_than_the_command() -> None:
+    runtime = _runtime()
+    with pytest.raises(NativeError) as error:
+        runtime.command().replay([[(1, 1)]] * 1000, Z)
+    assert error.value.status == Status.CAPACITY
+
+
+def test_write_weights() -> None:
+    runtime = _runtime(update_bits=8)
+    before = _state(runtime)
+    name = runtime.metadata.trainable[0].name
+    value = runtime.read_weights()[name]
+    for weights, fractions, message in [
+        ({"nothing": value}, None, "no trainable tensor 'nothing'; there are"),
+        ({name: value[:1]}, None, "expected int8"),
+        ({name: value.astype(np.int16)}, None, "got int16"),
+        ({name: np.full(value.shape, 126, np.int8)}, None, r"within \+-125"),
+        ({name: np.full(value.shape, -128, np.int8)}, None, r"within \+-125"),
+        ({}, {name: value}, "8-bit update"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            runtime.write_weights(weights, fractions)
+        assert _state(runtime) == before
+
+
+def test_not_a_zo_model(tmp_path: Any) -> None:
+    with pytest.raises(ModelError, match="inject it first"):
+        load(MODELS["small_cnn"](), "litert")
+    with pytest.raises(ModelError):
+        load(b"not a model", "litert")
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "missing.tflite", "litert")
+
+
+def test_unknown_runtime() -> None:
+    with pytest.raises(ValueError, match="there are litert, litert-ref, tflite-runtime, tflm"):
+        load(MODELS["small_cnn"](), "onnx")
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "hint"),
+    [
+        ("litert", "ai_edge_litert.interpreter", "pip install ai-edge-litert"),
+        ("tflite-runtime", "tflite_runtime.interpreter", r"tflm_zo\[tflite-runtime\]"),
+        ("tflm", "tflite_micro", r"tflm_zo\[tflm\]"),
+    ],
+)
+def test_runtime_that_is_not_installed(
+    name: str, module: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, module, None)
+    assert name not in tflm_zo.runtime.available()
+    with pytest.raises(RuntimeUnavailableError, match=hint):
+        load(inject(MODELS["small_cnn"]()), name)
+
+
+def test_already_injected() -> None:
+    with pytest.raises(ConversionError, match="already"):
+        inject(inject(MODELS["small_cnn"]()))
+
+
+def test_unknown_delegate_option() -> None:
+    from ai_edge_litert.interpreter import load_delegate
+
+    with pytest.raises(ValueError, match=r"unknown option \(known: directory, exact\)"):
+        load_delegate(str(tflm_zo.native.library_path()), {"speed": "9"})
