@@ -57,7 +57,7 @@ test-slow: $(VENV)/.installed
 # tflite-runtime's last release is for CPython 3.11 at most and for NumPy 1.
 ifeq ($(shell $(PYTHON) -c 'import sys; print(sys.version_info[:2] in ((3, 10), (3, 11)))'),True)
 test-tflite-runtime: $(TFLITE_RUNTIME_VENV)/.installed
-	$(TFLITE_RUNTIME_VENV)/bin/python -m pytest -m tflite_runtime $(PYTEST_ARGS); \
+	$(TFLITE_RUNTIME_VENV)/bin/python -m pytest -m 'tflite_runtime and not slow' $(PYTEST_ARGS); \
 	status=$$?; test $$status -ne 5 || { echo 'WARNING: no test is marked tflite_runtime'; status=0; }; \
 	exit $$status
 else

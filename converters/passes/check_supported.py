@@ -50,6 +50,18 @@ def check_supported(model: Model, settings: InjectSettings, plan: Plan) -> None:
     for op in graph.operators:
         _check_operator(op)
     _check_flow(graph)
+    _check_signatures(model, graph)
+
+
+def _check_signatures(model: Model, graph: Subgraph) -> None:
+    for signature in model.signatures or ():
+        for ports, tensors in ((signature.inputs, graph.inputs), (signature.outputs, graph.outputs)):
+            for name, tensor in ports:
+                if tensor not in tensors:
+                    raise ConversionError(
+                        f"signature «{signature.key}» gives the name «{name}» to tensor «{tensor.name}», which "
+                        "is no input or output of the model; convert the model again"
+                    )
 
 
 def _check_not_injected(model: Model) -> None:

@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* Checksum of one tensor: fmix(FNV-1a-32 over the weights' bytes, then the
- * fraction's bytes where there is one, started from 2166136261 ^ stream).
+ * fraction's bytes where there is one, started from fmix(2166136261 ^ stream)).
  * The checksum of a model is the sum of its tensors' modulo 2^32, so it does
  * not depend on how the model is cut into segments. */
 uint32_t zo_checksum(const zo_tensor* tensor);

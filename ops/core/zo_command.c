@@ -74,7 +74,9 @@ static zo_status check_instruction(const instruction* in, const zo_limits* limit
   if (in->selector > limits->blocks) return ZO_ERROR_BLOCK;
   switch (in->opcode) {
     case ZO_OP_RESTORE:
-      return in->count == 0 ? ZO_OK : ZO_ERROR_COMMAND;
+      return in->count == 0 && encode_distribution(in->distribution) == 0u && in->argument == 0
+                 ? ZO_OK
+                 : ZO_ERROR_COMMAND;
 
     case ZO_OP_REPLAY: {
       if (in->argument < 1 || (uint32_t)in->argument > limits->max_queries) return ZO_ERROR_QUERIES;
@@ -100,6 +102,7 @@ static zo_status check_instruction(const instruction* in, const zo_limits* limit
 
     default: { /* ZO_OP_PERTURB */
       if (in->count < 1 || in->count > limits->max_queries) return ZO_ERROR_QUERIES;
+      if (in->argument != 0) return ZO_ERROR_COMMAND;
       for (uint32_t t = 0; t < in->count; ++t) {
         if (!zo_factor_allowed(as_terms(in->items)[t].k)) return ZO_ERROR_FACTOR;
       }
@@ -138,6 +141,16 @@ zo_status zo_command_check(const int32_t* words, uint32_t capacity, const zo_lim
 
 uint32_t zo_command_flags(const int32_t* words) {
   return (uint32_t)words[0] & (ZO_FLAG_LOSS | ZO_FLAG_CHECKSUM);
+}
+
+int zo_command_restores_all(const int32_t* words) {
+  const uint32_t end = command_end(words);
+  for (uint32_t at = ZO_COMMAND_HEADER_WORDS; at < end;) {
+    const instruction in = decode(words, at);
+    if (in.opcode == ZO_OP_RESTORE && in.selector == 0u) return 1;
+    at += in.words;
+  }
+  return 0;
 }
 
 uint32_t zo_command_steps(const int32_t* words, zo_opcode opcode) {

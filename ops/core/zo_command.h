@@ -16,7 +16,7 @@
  *
  *   opcode        n         argument   items
  *   1 RESTORE     0         0          none: the weights become the initial
- *                                      ones, fractions 0
+ *                                      ones, fractions 0; distribution 0
  *   2 REPLAY      steps     Q          steps * Q * (seed, coefficient)
  *   3 UPDATE      queries   restore k  n * (seed, coefficient)
  *   4 PERTURB     terms     0          n * (seed, k)
@@ -84,6 +84,9 @@ zo_status zo_command_check(const int32_t* words, uint32_t capacity, const zo_lim
 
 /* Flags of a checked command; 0 where there is none. */
 uint32_t zo_command_flags(const int32_t* words);
+
+/* Whether the command restores every block. */
+int zo_command_restores_all(const int32_t* words);
 
 /* Steps that the instructions of `opcode` (REPLAY, UPDATE) apply. */
 uint32_t zo_command_steps(const int32_t* words, zo_opcode opcode);

@@ -22,8 +22,8 @@
  *              multiplier  int32 [channels], constant (ZO_OPTION_MULTIPLIER only)
  *   outputs  0 zo_status   int32 [4], only where ZO_OPTION_LAST is set:
  *                          {word 0 of the command, steps applied since the
- *                          weights were initialized, weights clipped in this
- *                          invoke, checksum or 0}; may be absent (null)
+ *                          weights were initialized or all restored, weights
+ *                          clipped in this invoke, checksum or 0}; may be absent (null)
  *   options  bytes, little-endian, no alignment:
  *            0  u8   1 (version)
  *            1  u8   flags ZO_OPTION_*

@@ -205,6 +205,7 @@ zo_status zo_weight_node_run(zo_opcode opcode, const uint8_t* options, size_t le
       status = initialize(&node, state);
     }
     if (status == ZO_OK) status = execute(&node, words, ZO_OP_RESTORE, NULL);
+    if (status == ZO_OK && zo_command_restores_all(words)) state[kStateSteps] = 0;
     if (status != ZO_OK) return status;
     if (directory != NULL) publish(&node, directory);
   }

@@ -67,14 +67,14 @@ def acceptable(words: Sequence[int], head_room: int, max_queries: int, blocks: i
         if size > len(body):
             return False
         if opcode == RESTORE:
-            if n:
+            if n or distribution or argument:
                 return False
         else:
             dist = Dist(distribution >> 24, distribution & 0xFFFF, distribution >> 16 & 0xFF)
             if not dist.valid or not 1 <= queries <= max_queries or steps < 1:
                 return False
             seconds = body[5:size:2]
-            if opcode == PERTURB and not set(seconds) <= {-2, -1, 1}:
+            if opcode == PERTURB and (argument or not set(seconds) <= {-2, -1, 1}):
                 return False
             if opcode == UPDATE and signed(argument) not in (-1, 0, 1):
                 return False

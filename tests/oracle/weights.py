@@ -64,7 +64,7 @@ def update(
 
 
 def checksum(weights: Int8, fraction: Int8 | None, stream: int) -> int:
-    value = 2166136261 ^ stream
+    value = scalar.fmix(2166136261 ^ stream)
     for byte in weights.tobytes() + (b"" if fraction is None else fraction.tobytes()):
         value = (value ^ byte) * 16777619 & 0xFFFFFFFF
     return scalar.fmix(value)

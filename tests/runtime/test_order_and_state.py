@@ -73,7 +73,11 @@ def test_restore_brings_the_initial_weights_back(name: str) -> None:
     z = Distribution.rademacher(2)
     runtime.invoke(runtime.command(loss=False).update([(1, 90000)], z))
     assert any((runtime.read_weights()[n] != initial[n]).any() for n in initial)
+    assert runtime.status().steps == 1
+    runtime.invoke(runtime.command(loss=False).restore(block=0))
+    assert runtime.status().steps == 1
     runtime.invoke(runtime.command(loss=False).restore())
+    assert runtime.status().steps == 0
     for name_, value in runtime.read_weights().items():
         np.testing.assert_array_equal(value, initial[name_])
     for value in runtime.read_fractions().values():

@@ -28,7 +28,7 @@ class Status:
     """Diagnostics of the last invoke (``zo_status``).
 
     Attributes:
-        steps: steps applied since the weights were initialized, replayed ones included.
+        steps: steps applied since the weights were initialized or all restored, replayed ones included.
         saturated: weights that the last invoke clipped to the head-room.
         checksum: checksum of all trainable weights and fractions after the last invoke's weight ops, where
             the command asked for it, else 0; does not depend on how the model is cut.
