@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from models import MODELS
 
 README = Path(__file__).parents[1] / "README.md"

@@ -59,8 +59,8 @@ def _check_signatures(model: Model, graph: Subgraph) -> None:
             for name, tensor in ports:
                 if tensor not in tensors:
                     raise ConversionError(
-                        f"signature «{signature.key}» gives the name «{name}» to tensor «{tensor.name}», which "
-                        "is no input or output of the model; convert the model again"
+                        f"signature «{signature.key}» gives the name «{name}» to tensor «{tensor.name}», "
+                        "which is no input or output of the model; convert the model again"
                     )
 
 

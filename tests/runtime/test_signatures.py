@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from interpreters import require
 from models import MODELS
-
 from tflm_zo import Distribution, inject, native
 from tflm_zo.runtime import load
 
