@@ -15,7 +15,7 @@ EXAMPLE ?= examples/one_step/one_step.py
 PY := $(VENV)/bin/python
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find ops -type f)
-C_SOURCES := $(shell find ops tests/ops examples -name '*.[ch]' -o -name '*.cc' 2>/dev/null)
+C_SOURCES := $(shell find ops tests examples -name '*.[ch]' -o -name '*.cc' 2>/dev/null)
 PYTHON_SOURCES := $(wildcard tflm_zo converters tests examples benchmarks)
 
 .PHONY: all demo test test-main test-slow test-tflite-runtime test-c lint format bench clean

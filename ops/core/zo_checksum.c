@@ -12,7 +12,8 @@ static uint32_t fnv1a(uint32_t hash, const int8_t* bytes, uint32_t count) {
 }
 
 uint32_t zo_checksum(const zo_tensor* tensor) {
-  uint32_t hash = fnv1a(zo_fmix(UINT32_C(2166136261) ^ tensor->stream), tensor->weights, tensor->size);
+  uint32_t hash =
+      fnv1a(zo_fmix(UINT32_C(2166136261) ^ tensor->stream), tensor->weights, tensor->size);
   if (tensor->fraction != NULL) hash = fnv1a(hash, tensor->fraction, tensor->size);
   return zo_fmix(hash);
 }
