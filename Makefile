@@ -28,7 +28,7 @@ $(PY):
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed-demo: $(BUILD_INPUTS) | $(PY)
-	$(PY) $(PIP_INSTALL) -e '.[keras]'
+	$(PY) $(PIP_INSTALL) -e '.[tflm]'
 	touch $@
 
 $(VENV)/.installed: $(BUILD_INPUTS) | $(PY)

@@ -1,9 +1,9 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""One zeroth-order training step by hand: inject, perturb, compare losses, update, replay.
+"""Zeroth-order training by hand: inject, perturb, compare losses, update, replay; the same bits in two runtimes.
 
-    python examples/one_step/one_step.py [MODEL.tflite] [--runtime litert-ref]
+    python examples/one_step/one_step.py [MODEL.tflite] [--runtime litert-ref --runtime tflm]
 
-Any full-int8 classifier will do; without one, a small CNN is made up on the spot.
+Any full-int8 classifier will do; without one, the tests' small CNN with random weights is used.
 """
 
 from __future__ import annotations
@@ -15,73 +15,59 @@ from pathlib import Path
 import numpy as np
 
 import tflm_zo
-from tflm_zo import Distribution
+from tflm_zo import Distribution, Model
 from tflm_zo.native import query_seed
 
-QUERIES, STEPS, LEARNING_RATE = 4, 40, 50.0
+QUERIES, STEPS, BATCH, LEARNING_RATE = 4, 40, 8, 50.0
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("model", nargs="?", type=Path, help="a full-int8 classifier (.tflite)")
-    parser.add_argument("--runtime", default="litert-ref", help=", ".join(tflm_zo.runtime.RUNTIMES))
-    arguments = parser.parse_args()
+def train(model: Model, runtime_name: str) -> int:
+    """Trains on one batch, prints the loss, replays the run from its log; returns the weights' checksum."""
+    runtime = tflm_zo.runtime.load(model, runtime_name)
+    weights = sum(tensor.size for tensor in runtime.metadata.trainable)
+    print(f"{runtime_name}: {weights:,} trainable weights, {BATCH} samples")
 
-    # 1. The rewriter turns the int8 model into one whose weights the graph itself can change.
-    model = tflm_zo.inject(
-        arguments.model or small_cnn(),
-        trainable="all",
-        batch=8,
-        head_room=2,
-        update_bits=16,
-        max_queries=QUERIES,
-    )
-    runtime = tflm_zo.runtime.load(model, arguments.runtime)
-    print(f"{sum(t.size for t in runtime.metadata.trainable):,} trainable weights in {arguments.runtime}")
-
-    # 2. A batch: random pixels and labels, which is enough to see a loss fall.
+    # A batch: random pixels and labels, which is enough to see a loss fall.
     rng = np.random.default_rng(0)
     shape, dtype, _, _ = runtime.input_details()
     runtime.set_inputs(rng.integers(-128, 128, shape).astype(dtype))
-    runtime.set_labels(rng.integers(0, runtime.metadata.loss.elements, runtime.batch))
+    runtime.set_labels(rng.integers(0, runtime.output_details()[0][-1], BATCH))
 
-    # 3. SPSA: two invokes per query, and nothing else. What one invoke does to the weights before its forward
-    #    pass is in its command; the update of a step rides on the first invoke of the next.
+    # SPSA: two invokes per query, and nothing else. What an invoke does to the weights before its forward pass
+    # is in its command; the update of a step rides on the first invoke of the next one.
     z = Distribution.rademacher(2)  # every weight moves by +2 or -2 LSB
+    gain = LEARNING_RATE / (2 * QUERIES * BATCH)
     log: list[list[tuple[int, int]]] = []
     for step in range(STEPS):
+        seeds = [query_seed(run_seed=42, step=step, query=q) for q in range(QUERIES)]
         queries = []
-        command = runtime.command()
-        if log:
-            command.update(log[-1], z, restore_k=1)
-        for q in range(QUERIES):
-            seed = query_seed(run_seed=42, step=step, query=q)
-            runtime.invoke(command.perturb([(seed, +1)], z))
-            plus = runtime.losses().sum()
-            runtime.invoke(runtime.command().perturb([(seed, -2)], z))
-            minus = runtime.losses().sum()
-            gain = LEARNING_RATE / (2 * QUERIES * runtime.batch)
-            queries.append((seed, int(-gain * (plus - minus))))
-            # The perturbation is undone by the next command: by its update, or here.
+        for q, seed in enumerate(seeds):
             command = runtime.command()
-            if q + 1 < QUERIES:
-                command.perturb([(seed, +1)], z)
+            if q == 0 and log:
+                command.update(log[-1], z, restore_k=1)  # undoes the last perturbation on the way
+            undo = [(seeds[q - 1], +1)] if q > 0 else []
+            runtime.invoke(command.perturb([*undo, (seed, +1)], z))
+            plus = int(runtime.losses().sum())
+            runtime.invoke(runtime.command().perturb([(seed, -2)], z))
+            minus = int(runtime.losses().sum())
+            queries.append((seed, round(-gain * (plus - minus))))
         log.append(queries)
-        if step % 5 == 0:
-            print(f"step {step:3d}: loss {(plus + minus) / 2 / runtime.batch / 65536:.4f}")
+        if step % 10 == 0:
+            print(f"  step {step:3d}: loss {(plus + minus) / 2 / BATCH / 65536:.4f}")
     runtime.invoke(runtime.command(checksum=True).update(log[-1], z, restore_k=1))
-    print(f"step {STEPS:3d}: loss {runtime.losses().mean() / 65536:.4f}, {runtime.status()}")
-
-    # 4. The log of seeds and coefficients is all of the training: replayed from the initial weights, it gives
-    #    the trained ones, bit for bit.
     trained = runtime.status().checksum
+    print(f"  step {STEPS:3d}: loss {runtime.losses().mean() / 65536:.4f}, checksum {trained:#010x}")
+
+    # The log of seeds and coefficients is all of the training: replayed from the initial weights, it gives the
+    # trained ones, bit for bit.
     runtime.invoke(runtime.command().restore())
     for queries in log:
         runtime.invoke(runtime.command(loss=False, checksum=True).replay([queries], z))
-    assert runtime.status().checksum == trained
-    print(f"replayed {len(log)} steps of {8 * QUERIES} bytes: checksum {trained:#010x} again")
+    replayed = runtime.status().checksum
+    print(f"  replayed from {STEPS * QUERIES * 8} bytes: checksum {replayed:#010x}")
+    if replayed != trained:
+        raise SystemExit("the replay differs from the training")
+    return trained
 
 
 def small_cnn() -> bytes:
@@ -90,6 +76,31 @@ def small_cnn() -> bytes:
     from models import MODELS
 
     return MODELS["small_cnn"]()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", nargs="?", type=Path, help="a full-int8 classifier (.tflite)")
+    parser.add_argument(
+        "--runtime",
+        action="append",
+        choices=list(tflm_zo.runtime.RUNTIMES),
+        help="may be repeated; default: litert-ref and, where it is installed, tflm",
+    )
+    arguments = parser.parse_args()
+    default = [name for name in ("litert-ref", "tflm") if name in tflm_zo.runtime.available()]
+    names = arguments.runtime or default
+
+    # The rewriter turns the int8 model into one whose weights the graph itself can change.
+    model = tflm_zo.inject(
+        arguments.model or small_cnn(), trainable="all", batch=BATCH, head_room=2, max_queries=QUERIES
+    )
+    checksums = {name: train(model, name) for name in names}
+    if len(checksums) > 1:
+        same = len(set(checksums.values())) == 1
+        print(f"the weights are {'identical' if same else 'DIFFERENT'} in {' and '.join(checksums)}")
 
 
 if __name__ == "__main__":
