@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Zeroth-order training by hand: inject, perturb, compare losses, update, replay; the same bits in two runtimes.
+"""Zeroth-order training by hand: inject, perturb, compare losses, update, replay; one graph, two runtimes.
 
     python examples/one_step/one_step.py [MODEL.tflite] [--runtime litert-ref --runtime tflm]
 
@@ -33,8 +33,8 @@ def train(model: Model, runtime_name: str) -> int:
     runtime.set_inputs(rng.integers(-128, 128, shape).astype(dtype))
     runtime.set_labels(rng.integers(0, runtime.output_details()[0][-1], BATCH))
 
-    # SPSA: two invokes per query, and nothing else. What an invoke does to the weights before its forward pass
-    # is in its command; the update of a step rides on the first invoke of the next one.
+    # SPSA: two invokes per query, and nothing else. What an invoke does to the weights before its forward
+    # pass is in its command; the update of a step rides on the first invoke of the next one.
     z = Distribution.rademacher(2)  # every weight moves by +2 or -2 LSB
     gain = LEARNING_RATE / (2 * QUERIES * BATCH)
     log: list[list[tuple[int, int]]] = []
@@ -58,8 +58,8 @@ def train(model: Model, runtime_name: str) -> int:
     trained = runtime.status().checksum
     print(f"  step {STEPS:3d}: loss {runtime.losses().mean() / 65536:.4f}, checksum {trained:#010x}")
 
-    # The log of seeds and coefficients is all of the training: replayed from the initial weights, it gives the
-    # trained ones, bit for bit.
+    # The log of seeds and coefficients is all of the training: replayed from the initial weights, it gives
+    # the trained ones, bit for bit.
     runtime.invoke(runtime.command().restore())
     for queries in log:
         runtime.invoke(runtime.command(loss=False, checksum=True).replay([queries], z))
