@@ -1,0 +1,408 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "zo_control.h"
+
+#include <string.h>
+
+#include "zo_command.h"
+#include "zo_fixed_point.h"
+#include "zo_stream.h"
+#include "zo_update.h"
+
+/* Units of z per standard deviation of the Gaussian table: 127 / 3.5. */
+#define GAUSSIAN_UNITS 36
+
+/* Weight of a new d^2 in the running mean: 2^-5. */
+#define MEAN_SQUARE_SHIFT 5
+
+/* Sum of |coefficient| * max |z| that zo_update_s8 accepts. */
+#define COEFFICIENT_SUM_MAX (INT64_C(1) << 30)
+
+/* 1 as a number with 16 fraction bits. */
+#define ONE (UINT32_C(1) << 16)
+
+/* Largest |d| that is told from larger ones, unit 2^-16: keeps products in int64_t. */
+#define DIFFERENCE_MAX (INT64_C(1) << 30)
+
+/* --- Arithmetic ----------------------------------------------------------- */
+
+/* numerator / denominator, half away from zero; denominator > 0. */
+static int64_t divide(int64_t numerator, int64_t denominator) {
+  const int64_t half = denominator / 2;
+  return numerator >= 0 ? (numerator + half) / denominator : -((-numerator + half) / denominator);
+}
+
+/* floor(sqrt(value)). */
+static uint32_t square_root(uint64_t value) {
+  uint64_t root = 0;
+  for (uint64_t bit = UINT64_C(1) << 62; bit != 0u; bit >>= 2) {
+    if (value >= root + bit) {
+      value -= root + bit;
+      root = (root >> 1) + bit;
+    } else {
+      root >>= 1;
+    }
+  }
+  return (uint32_t)root;
+}
+
+static int64_t clamp64(int64_t value, int64_t limit) {
+  return value < -limit ? -limit : (value > limit ? limit : value);
+}
+
+/* round(2^16 * (1 + cos(pi * i / 16)) / 2) */
+static const uint32_t half_cosine[17] = {65536, 64906, 63042, 60014, 55938, 50973,
+                                         45308, 39161, 32768, 26375, 20228, 14563,
+                                         9598,  5522,  2494,  630,   0};
+
+/* (1 + cos(pi * done / whole)) / 2, unit 2^-16. */
+static uint32_t cosine(uint32_t done, uint32_t whole) {
+  const uint64_t at = ((uint64_t)done << 20) / whole; /* 16 intervals of 2^16 */
+  const uint32_t index = (uint32_t)(at >> 16);
+  if (index >= 16u) return 0;
+  const uint32_t slope = half_cosine[index] - half_cosine[index + 1u];
+  return half_cosine[index] - (uint32_t)((slope * (uint64_t)(at & 0xFFFFu)) >> 16);
+}
+
+/* --- Settings --------------------------------------------------------------- */
+
+static zo_status check(const zo_control_settings* s) {
+  const zo_status status = zo_distribution_check(s->distribution);
+  if (status != ZO_OK) return status;
+  if (s->queries < 1u || s->queries > ZO_MAX_QUERIES) return ZO_ERROR_QUERIES;
+  const int valid = s->steps >= 1u && s->samples >= 1u && s->batch >= 1u && s->parts >= 1u &&
+                    (uint64_t)s->batch * s->parts <= UINT32_MAX / s->steps &&
+                    s->estimator <= ZO_ONE_SIDED && s->rule <= ZO_STEP_SIGN &&
+                    s->schedule <= ZO_SCHEDULE_STEP && s->rate >= 1u &&
+                    s->rate < (UINT32_C(1) << 31) && s->final_rate <= s->rate &&
+                    (s->schedule != ZO_SCHEDULE_STEP || (s->decay_steps >= 1u && s->decay <= ONE));
+  return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
+}
+
+static uint32_t scheduled_rate(const zo_control_settings* s, uint32_t step) {
+  const uint32_t last = s->steps > 1u ? s->steps - 1u : 1u;
+  const uint32_t done = step < last ? step : last;
+  const uint64_t range = s->rate - s->final_rate;
+  switch (s->schedule) {
+    case ZO_SCHEDULE_LINEAR:
+      return s->final_rate + (uint32_t)(range * (last - done) / last);
+    case ZO_SCHEDULE_COSINE:
+      return s->final_rate + (uint32_t)((range * cosine(done, last)) >> 16);
+    case ZO_SCHEDULE_STEP: {
+      uint64_t rate = s->rate;
+      for (uint32_t t = s->decay_steps; t <= step && rate > s->final_rate; t += s->decay_steps) {
+        rate = (rate * s->decay) >> 16;
+        if (UINT32_MAX - t < s->decay_steps) break;
+      }
+      return rate > s->final_rate ? (uint32_t)rate : s->final_rate;
+    }
+    default:
+      return s->rate;
+  }
+}
+
+uint32_t zo_control_rate(const zo_control_settings* s, uint32_t step) {
+  uint64_t rate = scheduled_rate(s, step);
+  if (step < s->warmup_steps) rate = rate * (step + 1u) / s->warmup_steps;
+  if (s->gradient_norm > 0u) {
+    const uint64_t evaluations = (uint64_t)s->batch * s->parts * s->queries;
+    /* Both factors below 2^32: the product fits where the rate is below 2^31. */
+    const uint64_t shifted = evaluations < UINT32_MAX ? evaluations : UINT32_MAX;
+    rate = rate * shifted / (shifted + s->gradient_norm - 1u);
+  }
+  return (uint32_t)rate;
+}
+
+uint32_t zo_control_words(const zo_control_settings* s) {
+  /* An update and a perturbation of two terms. */
+  return ZO_COMMAND_HEADER_WORDS + ZO_INSTRUCTION_HEADER_WORDS + 2u * s->queries +
+         ZO_INSTRUCTION_HEADER_WORDS + 4u;
+}
+
+zo_status zo_control_init(zo_control* control, const zo_control_settings* settings,
+                          const uint8_t* block_segments) {
+  if (control == NULL || settings == NULL) return ZO_ERROR_ARGUMENT;
+  const zo_status status = check(settings);
+  if (status != ZO_OK) return status;
+  memset(control, 0, sizeof *control);
+  control->settings = *settings;
+  control->block_segments = block_segments;
+  return ZO_OK;
+}
+
+zo_status zo_control_resume(zo_control* control, uint32_t step, int64_t mean_square) {
+  if (control == NULL || step > control->settings.steps || mean_square < 0) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  const zo_control_settings settings = control->settings;
+  const zo_status status = zo_control_init(control, &settings, control->block_segments);
+  control->step = step;
+  control->mean_square = mean_square;
+  return status;
+}
+
+/* --- What to do next -------------------------------------------------------- */
+
+static uint32_t block_of(const zo_control* control, uint32_t step) {
+  return control->settings.blocks > 0u ? step % control->settings.blocks : ZO_ALL_BLOCKS;
+}
+
+static uint32_t segment_of(const zo_control* control, uint32_t step) {
+  return control->settings.blocks > 0u && control->block_segments != NULL
+             ? control->block_segments[step % control->settings.blocks]
+             : 0u;
+}
+
+static uint32_t seed_of(const zo_control* control, uint32_t query) {
+  return zo_query_seed(control->settings.run_seed, control->step, query);
+}
+
+/* k that undoes the perturbation which the last evaluation of a query leaves. */
+static int32_t undo(const zo_control* control) {
+  return control->settings.estimator == ZO_ANTITHETIC ? 1 : -1;
+}
+
+static int evaluates_base(const zo_control* control) {
+  return control->settings.estimator == ZO_ONE_SIDED && control->based == 0u;
+}
+
+static zo_status write_pending(const zo_control* control, zo_command_writer* writer) {
+  if (control->pending == 0u) return ZO_OK;
+  return zo_command_update(writer, block_of(control, control->step - 1u),
+                           control->settings.distribution, undo(control), control->queries,
+                           control->settings.queries);
+}
+
+/* The perturbation that an evaluation starts with. */
+static zo_status write_perturbation(const zo_control* control, zo_command_writer* writer) {
+  if (evaluates_base(control)) return ZO_OK;
+  zo_perturb_term terms[2];
+  uint32_t count = 0;
+  if (control->phase == 1u) {
+    terms[count].seed = seed_of(control, control->query);
+    terms[count++].k = -2;
+  } else {
+    if (control->query > 0u) {
+      terms[count].seed = seed_of(control, control->query - 1u);
+      terms[count++].k = undo(control);
+    }
+    terms[count].seed = seed_of(control, control->query);
+    terms[count++].k = 1;
+  }
+  return zo_command_perturb(writer, block_of(control, control->step),
+                            control->settings.distribution, terms, count);
+}
+
+static int is_first_invoke(const zo_control* control) {
+  return control->query == 0u && control->phase == 0u && control->part == 0u &&
+         (control->settings.estimator == ZO_ANTITHETIC || control->based == 0u);
+}
+
+zo_status zo_control_next(zo_control* control, int32_t* words, uint32_t capacity,
+                          zo_request* request) {
+  if (control == NULL || words == NULL || request == NULL) return ZO_ERROR_ARGUMENT;
+  const zo_control_settings* s = &control->settings;
+  request->action = ZO_ACTION_DONE;
+  request->step = control->step;
+  request->first_sample = 0;
+  request->start_segment = 0;
+  if (control->step == s->steps) return ZO_OK;
+
+  zo_command_writer writer;
+  zo_status status = zo_command_begin(&writer, words, capacity, ZO_FLAG_LOSS);
+  if (status == ZO_OK && is_first_invoke(control)) status = write_pending(control, &writer);
+  if (status == ZO_OK && control->part == 0u) status = write_perturbation(control, &writer);
+  if (status != ZO_OK) return status;
+  memset(words + writer.length, 0, (capacity - writer.length) * sizeof(int32_t));
+
+  request->action = ZO_ACTION_INVOKE;
+  request->first_sample = (control->step * s->parts + control->part) * s->batch;
+  /* The prefix of a block keeps weights and, in a minibatch of one part, inputs within a step. */
+  if (!is_first_invoke(control) && s->parts == 1u) {
+    request->start_segment = segment_of(control, control->step);
+  }
+  return ZO_OK;
+}
+
+zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capacity,
+                            uint32_t* pending) {
+  if (control == NULL || words == NULL || pending == NULL) return ZO_ERROR_ARGUMENT;
+  if (control->step < control->settings.steps && !is_first_invoke(control)) return ZO_ERROR_ORDER;
+  zo_command_writer writer;
+  zo_status status = zo_command_begin(&writer, words, capacity, ZO_FLAG_CHECKSUM);
+  if (status == ZO_OK) status = write_pending(control, &writer);
+  if (status != ZO_OK) return status;
+  memset(words + writer.length, 0, (capacity - writer.length) * sizeof(int32_t));
+  *pending = control->pending;
+  control->pending = 0;
+  return ZO_OK;
+}
+
+/* --- What came back --------------------------------------------------------- */
+
+/* d as the mean over the minibatch. */
+static int64_t mean_difference(const zo_control* control, uint32_t query) {
+  const int64_t minibatch = (int64_t)control->settings.batch * control->settings.parts;
+  return clamp64(divide(control->difference[query], minibatch), DIFFERENCE_MAX);
+}
+
+/* -rate * d / (2 mu Q) or -rate * d / (mu Q): rate and d have 16 fraction bits, like c. */
+static int64_t gradient_coefficient(const zo_control* control, int64_t d, uint32_t rate) {
+  const zo_control_settings* s = &control->settings;
+  if (s->clip > 0u) d = clamp64(d, s->clip);
+  const int64_t sides = s->estimator == ZO_ANTITHETIC ? 2 : 1;
+  const int64_t product = divide(-d * (int64_t)rate, ONE);
+  switch (s->distribution.kind) {
+    case ZO_RADEMACHER:
+      return divide(product, sides * s->distribution.mu * s->queries);
+    case ZO_GAUSSIAN:
+      /* mu: LSB per unit of z, unit 2^-12; a standard deviation is GAUSSIAN_UNITS of them, and
+       * the coefficient counts per unit. */
+      return divide(product * 4096, sides * s->distribution.mu * s->queries *
+                                        (int64_t)(GAUSSIAN_UNITS * GAUSSIAN_UNITS));
+    default:
+      return divide(product, sides * s->queries);
+  }
+}
+
+static int64_t unit_of_z(const zo_control_settings* s) {
+  return s->distribution.kind == ZO_GAUSSIAN ? GAUSSIAN_UNITS : 1;
+}
+
+/* -rate * d / rms / Q. */
+static int64_t normalized_coefficient(const zo_control* control, int64_t d, uint32_t rate) {
+  const zo_control_settings* s = &control->settings;
+  const uint32_t rms = square_root((uint64_t)control->mean_square);
+  if (rms == 0u) return 0;
+  int64_t ratio = divide(d * ONE, rms);
+  if (s->clip > 0u) ratio = clamp64(ratio, s->clip);
+  return divide(divide(-ratio * (int64_t)rate, ONE), (int64_t)s->queries * unit_of_z(s));
+}
+
+static int64_t sign_coefficient(const zo_control* control, int64_t d, uint32_t rate) {
+  const zo_control_settings* s = &control->settings;
+  const int64_t size = divide((int64_t)rate, (int64_t)s->queries * unit_of_z(s));
+  return d > 0 ? -size : (d < 0 ? size : 0);
+}
+
+/* Running mean of d^2 over the queries of all steps. */
+static void track(zo_control* control) {
+  for (uint32_t q = 0; q < control->settings.queries; ++q) {
+    const int64_t d = mean_difference(control, q);
+    const int64_t square = d * d;
+    control->mean_square =
+        control->mean_square == 0
+            ? square
+            : control->mean_square +
+                  zo_floor_shift64(square - control->mean_square, MEAN_SQUARE_SHIFT);
+  }
+}
+
+static void finish_step(zo_control* control, zo_report* report) {
+  const zo_control_settings* s = &control->settings;
+  const uint32_t rate = zo_control_rate(s, control->step);
+  const int64_t limit =
+      COEFFICIENT_SUM_MAX / ((int64_t)s->queries * zo_distribution_z_max(s->distribution));
+  track(control);
+  for (uint32_t q = 0; q < s->queries; ++q) {
+    const int64_t d = mean_difference(control, q);
+    int64_t c;
+    if (s->rule == ZO_STEP_GRADIENT) {
+      c = gradient_coefficient(control, d, rate);
+    } else if (s->rule == ZO_STEP_NORMALIZED) {
+      c = normalized_coefficient(control, d, rate);
+    } else {
+      c = sign_coefficient(control, d, rate);
+    }
+    control->queries[q].seed = seed_of(control, q);
+    control->queries[q].coefficient = (int32_t)clamp64(c, limit);
+  }
+  const int64_t evaluations =
+      s->estimator == ZO_ANTITHETIC ? 2 * (int64_t)s->queries : (int64_t)s->queries + 1;
+  report->step_done = 1;
+  report->step = control->step;
+  report->rate = rate;
+  report->mean_loss = (int32_t)divide(control->total, evaluations * (int64_t)s->batch * s->parts);
+  control->step += 1u;
+  control->query = 0;
+  control->phase = 0;
+  control->based = 0;
+  control->total = 0;
+  control->pending = 1;
+}
+
+/* An evaluation (all parts of one side of a query, or of the base) is complete. */
+static void finish_evaluation(zo_control* control, zo_report* report) {
+  const zo_control_settings* s = &control->settings;
+  if (evaluates_base(control)) {
+    control->base = control->plus;
+    control->based = 1;
+    control->plus = 0;
+    return;
+  }
+  if (s->estimator == ZO_ANTITHETIC && control->phase == 0u) {
+    control->phase = 1;
+    return;
+  }
+  control->difference[control->query] =
+      control->plus - (s->estimator == ZO_ANTITHETIC ? control->minus : control->base);
+  control->plus = 0;
+  control->minus = 0;
+  control->phase = 0;
+  control->query += 1u;
+  if (control->query == s->queries) finish_step(control, report);
+}
+
+zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t count,
+                            zo_report* report) {
+  if (control == NULL || losses == NULL || report == NULL || count != control->settings.batch ||
+      control->step == control->settings.steps) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  memset(report, 0, sizeof *report);
+  int64_t sum = 0;
+  for (uint32_t i = 0; i < count; ++i) sum += losses[i];
+  control->total += sum;
+  if (control->phase == 0u) {
+    control->plus += sum;
+  } else {
+    control->minus += sum;
+  }
+  /* What was pending was applied by the first invoke of the step. */
+  control->pending = 0;
+  control->part += 1u;
+  if (control->part == control->settings.parts) {
+    control->part = 0;
+    finish_evaluation(control, report);
+  }
+  return ZO_OK;
+}
+
+/* --- Samples ---------------------------------------------------------------- */
+
+/* One pass of a keyed permutation of 0..2^(2 half_bits) - 1. */
+static uint32_t feistel(uint32_t value, uint32_t half_bits, uint32_t key) {
+  const uint32_t mask = (UINT32_C(1) << half_bits) - 1u;
+  uint32_t left = value >> half_bits;
+  uint32_t right = value & mask;
+  for (uint32_t round = 0; round < 4u; ++round) {
+    const uint32_t mixed = zo_fmix(key + UINT32_C(0x9E3779B9) * round + right) & mask;
+    const uint32_t next = left ^ mixed;
+    left = right;
+    right = next;
+  }
+  return left << half_bits | right;
+}
+
+uint32_t zo_control_sample(const zo_control* control, uint32_t position) {
+  const uint32_t samples = control->settings.samples;
+  const uint32_t epoch = position / samples;
+  const uint32_t key = zo_fmix(control->settings.run_seed ^ zo_fmix(UINT32_C(0x3C6EF372) + epoch));
+  uint32_t half_bits = 1;
+  while (half_bits < 16u && (UINT32_C(1) << (2u * half_bits)) < samples) ++half_bits;
+  /* Walks the cycle until it is back inside: the permutation restricted to 0..samples - 1. */
+  uint32_t value = position % samples;
+  do {
+    value = feistel(value, half_bits, key);
+  } while (value >= samples);
+  return value;
+}

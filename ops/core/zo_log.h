@@ -1,0 +1,71 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * The seed log (.zolog): a complete, append-only checkpoint of a weight-perturbation run. Base
+ * model + log = trained weights, since every direction comes from a seed.
+ *
+ * All fields little-endian. Header, ZO_LOG_HEADER_BYTES:
+ *
+ *   0    8   magic 5A 4F 4C 4F 47 0D 0A 1A ("ZOLOG", and what text transfers break)
+ *   8    u16 version, 1
+ *   10   u16 bytes of the header
+ *   12   u16 bytes of a record
+ *   14   u16 queries per step
+ *   16   16  fingerprint of the base model: the first 16 bytes of its file's SHA-256
+ *   32   u32 run_seed, steps, samples, batch, parts, queries, estimator, rule, distribution
+ *            (kind << 24 | p_zero << 16 | mu), rate, final_rate, schedule, warmup_steps, decay,
+ *            decay_steps, clip, gradient_norm, blocks (zo_control_settings)
+ *   104  20  0
+ *   124  u32 CRC-32 (IEEE 802.3) of bytes 0..123
+ *
+ * then one record for each whole step, zo_log_record_bytes(queries) = 20 + 4 queries:
+ *
+ *   0    u32 step, counted from 0
+ *   4    i32 mean loss of the step, unit 2^-16
+ *   8    i64 mean_square after the step: what the control unit needs to go on
+ *   16   i32 coefficients [queries]
+ *   end  u32 CRC-32 of the record before it
+ *
+ * The seed of query q of step t is zo_query_seed(run_seed, t, q). A step is in the log when its
+ * record is whole: whatever follows the last whole record is an interrupted write and is cut off.
+ */
+#ifndef TFLM_ZO_OPS_CORE_ZO_LOG_H_
+#define TFLM_ZO_OPS_CORE_ZO_LOG_H_
+
+#include "zo_control.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ZO_LOG_HEADER_BYTES 128
+#define ZO_LOG_FINGERPRINT_BYTES 16
+
+typedef struct zo_log_record {
+  uint32_t step;
+  int32_t mean_loss;
+  int64_t mean_square;
+  int32_t coefficients[ZO_MAX_QUERIES];
+} zo_log_record;
+
+uint32_t zo_log_record_bytes(uint32_t queries);
+
+/* bytes: [ZO_LOG_HEADER_BYTES]. */
+void zo_log_write_header(const zo_control_settings* settings, const uint8_t* fingerprint,
+                         uint8_t* bytes);
+
+/* Errors: ZO_ERROR_OPTIONS where it is no header of this version or the checksum is wrong. */
+zo_status zo_log_read_header(const uint8_t* bytes, zo_control_settings* settings,
+                             uint8_t* fingerprint);
+
+/* The record of the step that control has just finished (report.step_done).
+ * bytes: [zo_log_record_bytes(settings.queries)]. */
+void zo_log_write_record(const zo_control* control, int32_t mean_loss, uint8_t* bytes);
+
+/* Errors: ZO_ERROR_OPTIONS where the checksum is wrong. */
+zo_status zo_log_read_record(const uint8_t* bytes, uint32_t queries, zo_log_record* record);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TFLM_ZO_OPS_CORE_ZO_LOG_H_ */
