@@ -1,0 +1,21 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Training: settings, the control unit, the trainer and what watches it."""
+
+from __future__ import annotations
+
+from .callbacks import Callback, CSVLogger, EarlyStopping, ProgressBar
+from .history import History
+from .settings import SettingsError, TrainSettings
+from .trainer import Trainer, replay_log
+
+__all__ = [
+    "CSVLogger",
+    "Callback",
+    "EarlyStopping",
+    "History",
+    "ProgressBar",
+    "SettingsError",
+    "TrainSettings",
+    "Trainer",
+    "replay_log",
+]

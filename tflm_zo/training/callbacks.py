@@ -1,0 +1,135 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What may watch a run, and stop it."""
+
+from __future__ import annotations
+
+import csv
+import os
+import time
+from typing import TYPE_CHECKING, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from .trainer import Trainer
+
+__all__ = ["CSVLogger", "Callback", "EarlyStopping", "ProgressBar"]
+
+
+class Callback:
+    """Base class; every method does nothing. `trainer.stop_training = True` ends the run after the step."""
+
+    def on_train_begin(self, trainer: Trainer, steps: int) -> None:
+        """Before the first step; `steps` of the whole run."""
+
+    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
+        """After each step, with "loss" and "rate"."""
+
+    def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
+        """After each epoch, with what the history gets."""
+
+    def on_train_end(self, trainer: Trainer) -> None:
+        """After the last step, also of an interrupted run."""
+
+
+class CSVLogger(Callback):
+    """Writes one line per epoch: epoch, and the history's values.
+
+    Args:
+        path: of the file; replaced.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = path
+        self._file: TextIO | None = None
+        self._writer: csv.DictWriter[str] | None = None
+
+    def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
+        """Writes the line, before the first one the header."""
+        if self._writer is None:
+            self._file = open(self._path, "w", newline="", encoding="utf-8")
+            self._writer = csv.DictWriter(self._file, ["epoch", *logs])
+            self._writer.writeheader()
+        assert self._file is not None
+        self._writer.writerow({"epoch": epoch, **logs})
+        self._file.flush()
+
+    def on_train_end(self, trainer: Trainer) -> None:
+        """Closes the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file, self._writer = None, None
+
+
+class EarlyStopping(Callback):
+    """Stops where a value has not improved for `patience` epochs.
+
+    Args:
+        monitor: "val_loss", "loss" (lower is better) or "val_accuracy" (higher is better).
+        patience: epochs, >= 1.
+        min_delta: smallest change that counts.
+    """
+
+    def __init__(self, monitor: str = "val_loss", patience: int = 5, min_delta: float = 0.0) -> None:
+        if patience < 1:
+            raise ValueError(f"patience: expected at least 1, got {patience}")
+        self._monitor, self._patience, self._min_delta = monitor, patience, min_delta
+        self._best, self._waited = float("-inf"), 0
+
+    def on_train_begin(self, trainer: Trainer, steps: int) -> None:
+        """Forgets the last run."""
+        self._best, self._waited = float("-inf"), 0
+
+    def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
+        """Counts."""
+        if self._monitor not in logs:
+            raise ValueError(f"monitor: no {self._monitor!r}; there are {', '.join(logs)}")
+        value = logs[self._monitor] if self._monitor.endswith("accuracy") else -logs[self._monitor]
+        if value > self._best + self._min_delta:
+            self._best, self._waited = value, 0
+        else:
+            self._waited += 1
+            trainer.stop_training = trainer.stop_training or self._waited >= self._patience
+
+
+class ProgressBar(Callback):
+    """A live bar: step, loss, validation accuracy, forwards per second, time left.
+
+    Args:
+        console: where to draw; default stderr.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._progress = Progress(
+            TextColumn("step {task.completed:>6.0f}/{task.total:.0f}"),
+            BarColumn(),
+            TextColumn("loss {task.fields[loss]:.4f}"),
+            TextColumn("{task.fields[accuracy]}"),
+            TextColumn("{task.fields[speed]:,.0f} forwards/s"),
+            TimeRemainingColumn(),
+            console=console or Console(stderr=True),
+        )
+
+    def on_train_begin(self, trainer: Trainer, steps: int) -> None:
+        """Starts to draw."""
+        self._begin, self._forwards, self._loss = time.perf_counter(), trainer.forwards, 0.0
+        self._task = self._progress.add_task(
+            "", total=steps, completed=trainer.step, loss=0.0, accuracy="", speed=0.0
+        )
+        self._progress.start()
+
+    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
+        """Moves on."""
+        self._loss = logs["loss"] if self._loss == 0.0 else 0.95 * self._loss + 0.05 * logs["loss"]
+        speed = (trainer.forwards - self._forwards) / (time.perf_counter() - self._begin + 1e-9)
+        self._progress.update(self._task, completed=step + 1, loss=self._loss, speed=speed)
+
+    def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
+        """Shows the validation."""
+        if "val_accuracy" in logs:
+            self._progress.update(self._task, accuracy=f"val {100 * logs['val_accuracy']:.1f} %")
+
+    def on_train_end(self, trainer: Trainer) -> None:
+        """Leaves the last state on the screen."""
+        self._progress.stop()

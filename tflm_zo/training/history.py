@@ -1,0 +1,29 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What a run recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["History"]
+
+
+@dataclass
+class History:
+    """Like Keras' History: `history` maps a name to its values.
+
+    Attributes:
+        history: per epoch: "loss" (mean training loss, nats), "rate", and, with validation data,
+            "val_loss" and "val_accuracy" (classifiers only).
+        steps: per step: mean loss, nats.
+        forwards: forward passes of training (samples), validation not included.
+    """
+
+    history: dict[str, list[float]] = field(default_factory=dict)
+    steps: list[float] = field(default_factory=list)
+    forwards: int = 0
+
+    def append(self, **values: float) -> None:
+        """Adds one epoch's values."""
+        for name, value in values.items():
+            self.history.setdefault(name, []).append(value)

@@ -1,0 +1,144 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""How a run trains, in units people think in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..control import CSettings
+from ..native import MAX_QUERIES, Distribution
+
+__all__ = ["ESTIMATORS", "RULES", "SCHEDULES", "SettingsError", "TrainSettings"]
+
+ESTIMATORS: Final = ("antithetic", "one-sided")
+RULES: Final = ("gradient", "normalized", "sign")
+SCHEDULES: Final = ("constant", "linear", "cosine", "step")
+SCOPES: Final = ("model", "blocks")
+
+
+def _q16(value: float) -> int:
+    return round(value * 65536)
+
+
+class SettingsError(ValueError):
+    """A setting is out of range; the message says what is possible."""
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """Settings of a weight-perturbation run.
+
+    Each query draws a direction z from a seed and compares losses of the minibatch:
+
+        antithetic   d = L(w + z) - L(w - z)      SPSA; two forwards
+        one-sided    d = L(w + z) - L(w)          RGE (Poor Man's Training, eq. 8); one forward, and one
+                                                  more per step
+
+    and a step moves the weights once, by the sum over its queries of c z, with
+
+        gradient     c = -rate d / (2 mu Q)       (one-sided: -rate d / (mu Q)); rate: LSB^2 per nat
+        normalized   c = -rate d / rms(d) / Q     rms: running over about 32 queries; rate: LSB
+        sign         c = -rate sign(d) / Q        sign-m-SPSA (QZO-FF, Alg. 1); rate: LSB
+
+    where LSB counts per standard deviation of z (per unit of z for sparse uniform).
+
+    Attributes:
+        estimator: "antithetic" or "one-sided".
+        rule: "gradient", "normalized" or "sign".
+        distribution: of the perturbation; its reach must be within the model's head-room.
+        queries: Q, 1..32.
+        batch_size: samples of a minibatch, a multiple of the model's batch.
+        rate: at the first step, > 0.
+        final_rate: at the last step, 0..rate.
+        schedule: "constant", "linear", "cosine" (both from rate to final_rate) or "step".
+        warmup_steps: the rate rises linearly over so many first steps.
+        decay: "step" schedule: factor, 0..1.
+        decay_steps: "step" schedule: every so many steps, >= 1.
+        clip: of |d| in nats ("gradient") or of |d| / rms(d) ("normalized"); 0 for none.
+        gradient_norm: multiplies the rate by N Q / (N Q + d - 1), N the minibatch, d the trainable weights
+            (Poor Man's Training, sec. 3.1.2).
+        scope: "model": every step moves every trainable weight; "blocks": step t moves block t modulo the
+            number of blocks, and queries re-run the network from its segment on.
+        seed: of directions, rounding and the order of samples, 0..2^32-1.
+
+    Raises:
+        SettingsError: at construction.
+    """
+
+    estimator: str = "antithetic"
+    rule: str = "normalized"
+    distribution: Distribution = field(default_factory=lambda: Distribution.rademacher(2))
+    queries: int = 1
+    batch_size: int = 64
+    rate: float = 0.5
+    final_rate: float = 0.0
+    schedule: str = "linear"
+    warmup_steps: int = 0
+    decay: float = 0.5
+    decay_steps: int = 1000
+    clip: float = 3.0
+    gradient_norm: bool = False
+    scope: str = "model"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Checks every range."""
+        for name, choices in (
+            ("estimator", ESTIMATORS),
+            ("rule", RULES),
+            ("schedule", SCHEDULES),
+            ("scope", SCOPES),
+        ):
+            if getattr(self, name) not in choices:
+                raise SettingsError(f"{name}: no {getattr(self, name)!r}; there are {', '.join(choices)}")
+        for name, low, high in (
+            ("queries", 1, MAX_QUERIES),
+            ("batch_size", 1, 2**20),
+            ("warmup_steps", 0, 2**31),
+            ("decay_steps", 1, 2**31),
+            ("seed", 0, 2**32 - 1),
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, int) or not low <= value <= high:
+                raise SettingsError(f"{name}: expected an integer in {low}..{high}, got {value!r}")
+        for name, lower, upper in (
+            ("rate", 2.0**-16, 2.0**14),
+            ("final_rate", 0.0, self.rate),
+            ("decay", 0.0, 1.0),
+            ("clip", 0.0, 2.0**14),
+        ):
+            value = getattr(self, name)
+            if not lower <= value <= upper:
+                raise SettingsError(f"{name}: expected {lower:g}..{upper:g}, got {value!r}")
+
+    def as_integers(self, *, steps: int, samples: int, batch: int, weights: int, blocks: int) -> CSettings:
+        """The settings as the control unit takes them.
+
+        Args:
+            steps: of the whole run.
+            samples: in the training set.
+            batch: of the model.
+            weights: trainable ones.
+            blocks: of the model.
+        """
+        return CSettings(
+            run_seed=self.seed,
+            steps=steps,
+            samples=samples,
+            batch=batch,
+            parts=self.batch_size // batch,
+            queries=self.queries,
+            estimator=ESTIMATORS.index(self.estimator),
+            rule=RULES.index(self.rule),
+            distribution=self.distribution._c,
+            rate=max(1, _q16(self.rate)),
+            final_rate=_q16(self.final_rate),
+            schedule=SCHEDULES.index(self.schedule),
+            warmup_steps=self.warmup_steps,
+            decay=_q16(self.decay),
+            decay_steps=self.decay_steps,
+            clip=_q16(self.clip),
+            gradient_norm=weights if self.gradient_norm else 0,
+            blocks=blocks if self.scope == "blocks" else 0,
+        )
