@@ -18,13 +18,29 @@ typedef struct block_streams {
   uint32_t rounding;
 } block_streams;
 
+/* One bit of a word per weight, as a table, so that the loop below has no shift by its counter:
+ * vector units without such shifts (SSE2, MVE has none either) can run it. */
+static const uint32_t own_bit[CHUNK] = {
+    UINT32_C(1) << 0,  UINT32_C(1) << 1,  UINT32_C(1) << 2,  UINT32_C(1) << 3,  UINT32_C(1) << 4,
+    UINT32_C(1) << 5,  UINT32_C(1) << 6,  UINT32_C(1) << 7,  UINT32_C(1) << 8,  UINT32_C(1) << 9,
+    UINT32_C(1) << 10, UINT32_C(1) << 11, UINT32_C(1) << 12, UINT32_C(1) << 13, UINT32_C(1) << 14,
+    UINT32_C(1) << 15, UINT32_C(1) << 16, UINT32_C(1) << 17, UINT32_C(1) << 18, UINT32_C(1) << 19,
+    UINT32_C(1) << 20, UINT32_C(1) << 21, UINT32_C(1) << 22, UINT32_C(1) << 23, UINT32_C(1) << 24,
+    UINT32_C(1) << 25, UINT32_C(1) << 26, UINT32_C(1) << 27, UINT32_C(1) << 28, UINT32_C(1) << 29,
+    UINT32_C(1) << 30, UINT32_C(1) << 31};
+
 static void accumulate_rademacher(int32_t* steps, uint32_t count, uint32_t* state,
                                   int32_t coefficient) {
   const uint32_t word = *state = zo_stream_next(*state);
+  const int32_t opposite = -coefficient;
   if (count == CHUNK) { /* constant bound: unrolled and vectorized */
-    for (uint32_t j = 0; j < CHUNK; ++j) steps[j] += coefficient * zo_draw_rademacher(word, j);
+    for (uint32_t j = 0; j < CHUNK; ++j) {
+      steps[j] += (word & own_bit[j]) != 0u ? opposite : coefficient;
+    }
   } else {
-    for (uint32_t j = 0; j < count; ++j) steps[j] += coefficient * zo_draw_rademacher(word, j);
+    for (uint32_t j = 0; j < count; ++j) {
+      steps[j] += (word & own_bit[j]) != 0u ? opposite : coefficient;
+    }
   }
 }
 
@@ -47,26 +63,44 @@ static void scale_steps(int32_t* steps, uint32_t count, const zo_tensor* tensor,
   }
 }
 
-static uint32_t apply_steps_8(int8_t* weights, const int32_t* steps, uint32_t count, int32_t limit,
-                              uint32_t* rounding) {
-  uint32_t saturated = 0;
+/* The rounding terms of a chunk: four overlapping half-words of each word of the stream. */
+static void draw_rounding(int32_t* random, uint32_t* rounding) {
   uint32_t word = *rounding;
+  for (uint32_t j = 0; j < CHUNK; j += 4u) {
+    word = zo_stream_next(word);
+    random[j] = (int32_t)(word & 0xFFFFu);
+    random[j + 1u] = (int32_t)(word >> 8 & 0xFFFFu);
+    random[j + 2u] = (int32_t)(word >> 16);
+    random[j + 3u] = (int32_t)((word >> 24 | word << 8) & 0xFFFFu);
+  }
+  *rounding = word;
+}
+
+/* Inlined into a call with constant `count` for whole chunks, where it vectorizes. */
+static inline uint32_t round_steps_8(int8_t* restrict weights, const int32_t* restrict steps,
+                                     const int32_t* restrict random, uint32_t count,
+                                     int32_t limit) {
+  uint32_t saturated = 0;
   for (uint32_t j = 0; j < count; ++j) {
-    if (j % 4u == 0) word = zo_stream_next(word);
-    const uint32_t turn = 8u * (j % 4u);
-    const uint32_t random = ((word >> turn) | (word << ((32u - turn) & 31u))) & 0xFFFFu;
-    const int32_t moved =
-        weights[j] + zo_floor_shift(steps[j] + (int32_t)random, ZO_COEFFICIENT_BITS);
+    const int32_t moved = weights[j] + zo_floor_shift(steps[j] + random[j], ZO_COEFFICIENT_BITS);
     const int32_t clipped = zo_clamp(moved, -limit, limit);
     saturated += (uint32_t)(clipped != moved);
     weights[j] = (int8_t)clipped;
   }
-  *rounding = word;
   return saturated;
 }
 
-static uint32_t apply_steps_16(int8_t* weights, int8_t* fraction, const int32_t* steps,
-                               uint32_t count, int32_t limit) {
+static uint32_t apply_steps_8(int8_t* weights, const int32_t* steps, uint32_t count, int32_t limit,
+                              uint32_t* rounding) {
+  int32_t random[CHUNK];
+  draw_rounding(random, rounding);
+  return count == CHUNK ? round_steps_8(weights, steps, random, CHUNK, limit)
+                        : round_steps_8(weights, steps, random, count, limit);
+}
+
+static inline uint32_t round_steps_16(int8_t* restrict weights, int8_t* restrict fraction,
+                                      const int32_t* restrict steps, uint32_t count,
+                                      int32_t limit) {
   uint32_t saturated = 0;
   for (uint32_t j = 0; j < count; ++j) {
     const int32_t moved =
@@ -78,6 +112,12 @@ static uint32_t apply_steps_16(int8_t* weights, int8_t* fraction, const int32_t*
     fraction[j] = (int8_t)(clipped - 256 * whole);
   }
   return saturated;
+}
+
+static uint32_t apply_steps_16(int8_t* weights, int8_t* fraction, const int32_t* steps,
+                               uint32_t count, int32_t limit) {
+  return count == CHUNK ? round_steps_16(weights, fraction, steps, CHUNK, limit)
+                        : round_steps_16(weights, fraction, steps, count, limit);
 }
 
 /* One step on weights [begin, begin + count) of one stream block. Returns the clipped weights. */
