@@ -2,6 +2,7 @@
 """The rewriter: turns int8 .tflite models into models that train themselves with forward passes only."""
 
 from .errors import ConversionError
+from .export import export_model
 from .initial_weights import initial_weights
 from .inject import inject
 from .metadata import (
@@ -29,6 +30,7 @@ __all__ = [
     "ZoPort",
     "ZoSegment",
     "ZoTrainable",
+    "export_model",
     "extract_segment",
     "initial_weights",
     "inject",

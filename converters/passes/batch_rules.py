@@ -28,7 +28,7 @@ class Rebatching:
 
     Attributes:
         graph: the subgraph.
-        old: batch size that the shapes have before, 1 unless it equals ``new``.
+        old: batch size that the shapes have before.
         new: batch size to set.
         batched: tensors known to be batched.
         old_shapes: shapes from before the change.
@@ -149,7 +149,7 @@ def _squeeze(r: Rebatching, op: Operator) -> None:
     data = r.require_batched(op)
     dims = list(op.option("squeezeDims", ()))
     # An empty list means every axis of size 1, the batch among them.
-    if r.old == 1 and (not dims or any(_axis(int(d), len(r.shape(data))) == 0 for d in dims)):
+    if 1 in (r.old, r.new) and (not dims or any(_axis(int(d), len(r.shape(data))) == 0 for d in dims)):
         r.refuse(op, "it removes the batch axis")
 
 

@@ -24,12 +24,19 @@ def set_batch(model: Model, settings: InjectSettings, plan: Plan) -> None:
     rewrite_batch(model.subgraphs[0], settings.batch)
 
 
-def rewrite_batch(graph: Subgraph, batch: int) -> None:
-    """See ``set_batch``; on failure the subgraph is left half-rewritten, so callers work on a copy."""
+def rewrite_batch(graph: Subgraph, batch: int, old: int = 1) -> None:
+    """See ``set_batch``; on failure the subgraph is left half-rewritten, so callers work on a copy.
+
+    Args:
+        graph: the subgraph.
+        batch: batch size to set.
+        old: batch size that it has, unless it has ``batch`` already.
+    """
     for tensor in graph.inputs:
-        if not tensor.shape or tensor.shape[0] not in (1, batch):
+        if not tensor.shape or tensor.shape[0] not in (old, batch):
             raise ConversionError(
-                f"input «{tensor.name}» has shape {list(tensor.shape)}: its batch size must be 1 or {batch}"
+                f"input «{tensor.name}» has shape {list(tensor.shape)}: its batch size must be {old} "
+                f"or {batch}"
             )
     sizes = {tensor.shape[0] for tensor in graph.inputs}
     if sizes != {batch}:

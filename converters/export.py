@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a ZO model and weights back to a plain int8 model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from .constants import METADATA_NAME, OP_PREFIX, segment_key
+from .errors import ConversionError
+from .initial_weights import initial_weights
+from .metadata import ZoMetadata, ZoPort, read_metadata
+from .model import Model, Signature, Subgraph, Tensor, load_model
+from .passes.set_batch import rewrite_batch
+
+# What a joined model gets: the names of the original subgraph and signatures are not kept in a cut one.
+_SUBGRAPH: Final = "main"
+_SIGNATURE: Final = "serving_default"
+# Roles of ports that are not part of the ZO machinery.
+_KEPT: Final = ("input", "output", "boundary")
+
+
+def export_model(
+    zo_model: Model | str | os.PathLike[str] | bytes,
+    weights: Mapping[str, npt.NDArray[np.int8]] | None = None,
+    *,
+    batch: int | None = None,
+) -> Model:
+    """A plain int8 model that computes what the ZO model computes with these weights, bit for bit.
+
+    Filters are constants again and nothing of the ZO machinery is left. The segments of a cut model are
+    joined into one subgraph.
+
+    Args:
+        zo_model: the model, its path, or its bytes; it is not changed.
+        weights: int8 arrays by filter tensor name, e.g. ``Runtime.read_weights()``; filters that are not
+            named keep their initial weights. None: all do.
+        batch: samples per invoke; None: as in the ZO model.
+
+    Returns:
+        A model with the original inputs, outputs and signatures. An original's signatures are lost where the
+        ZO model is cut: it then has one, ``serving_default``, with the names of the original inputs and
+        outputs.
+
+    Raises:
+        ConversionError: it is no ZO model or its graph does not fit its metadata; a name, shape or type of
+            ``weights`` is wrong; or the batch size cannot be changed.
+        OSError: the file cannot be read.
+
+    Example:
+        >>> export_model(zo, runtime.read_weights(), batch=1).save("trained.tflite")  # doctest: +SKIP
+    """
+    model = zo_model.copy() if isinstance(zo_model, Model) else load_model(zo_model)
+    metadata = read_metadata(model)
+    values = initial_weights(model)
+    values.update(_checked(metadata, weights or {}))
+    if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
+        raise ConversionError(f"batch must be an integer from 1 on, not {batch!r}")
+    before = model.referenced_buffers()
+
+    for t in metadata.trainable:
+        _make_constant(model.subgraphs[t.segment], t.name, values[t.name])
+    joined = _Joined(metadata)
+    for k, graph in enumerate(model.subgraphs):
+        joined.add(k, graph)
+    _replace_graphs(model, metadata, joined)
+    if batch is not None and batch != metadata.batch:
+        rewrite_batch(model.subgraphs[0], batch, metadata.batch)
+
+    model.metadata = [m for m in model.metadata or () if m.name != METADATA_NAME] or None
+    model.operator_codes = [c for c in model.operator_codes if not c.name.startswith(OP_PREFIX)]
+    after = model.referenced_buffers()
+    model.buffers = [b for i, b in enumerate(model.buffers) if i == 0 or b not in before or b in after]
+    return model
+
+
+def _checked(
+    metadata: ZoMetadata, weights: Mapping[str, npt.NDArray[np.int8]]
+) -> dict[str, npt.NDArray[np.int8]]:
+    shapes = {t.name: t.shape for t in metadata.trainable}
+    result = {}
+    for name, given in weights.items():
+        if name not in shapes:
+            raise ConversionError(
+                f"weights: «{name}» is no trainable filter tensor; there are: {', '.join(shapes)}"
+            )
+        array: npt.NDArray[Any] = np.asarray(given)
+        if array.dtype != np.int8 or array.shape != shapes[name]:
+            raise ConversionError(
+                f"weights: «{name}» needs int8 {list(shapes[name])}, not {array.dtype} {list(array.shape)}"
+            )
+        result[name] = array
+    return result
+
+
+def _make_constant(graph: Subgraph, name: str, values: npt.NDArray[np.int8]) -> None:
+    found = [t for t in graph.all_tensors() if t.name == name and t.is_variable]
+    if len(found) != 1:
+        raise ConversionError(
+            f"the model has {len(found)} variables «{name}», which its metadata describes; "
+            "inject the original model again"
+        )
+    found[0].is_variable = False
+    found[0].set_data(values)
+
+
+class _Joined:
+    """The one subgraph of the plain model, made from the segments in execution order.
+
+    A tensor of a segment stands for one of an earlier segment where both are the same original input, the
+    same constant, or the boundary between them.
+    """
+
+    def __init__(self, metadata: ZoMetadata) -> None:
+        self.metadata = metadata
+        self.graph = Subgraph(_SUBGRAPH)
+        self.inputs: dict[int, Tensor] = {}
+        self.outputs: dict[int, Tensor] = {}
+        self.boundary: Tensor | None = None
+        self.constants: dict[Any, Tensor] = {}
+
+    def add(self, number: int, graph: Subgraph) -> None:
+        """Appends a segment without its ZO operators and what only they mention."""
+        if number >= len(self.metadata.segments):
+            raise ConversionError(f"the model has a subgraph {number}, which its metadata does not describe")
+        segment = self.metadata.segments[number]
+        ports = [*self._pairs(segment.inputs, graph.inputs), *self._pairs(segment.outputs, graph.outputs)]
+        removed = [op for op in graph.operators if op.code.name.startswith(OP_PREFIX)]
+        kept = [op for op in graph.operators if op not in removed]
+        stays = {t for op in kept for t in [*op.inputs, *op.outputs, *(op.intermediates or ())]}
+        stays |= {t for port, t in ports if port.role in _KEPT}
+        leaves = {t for op in removed for t in [*op.inputs, *op.outputs]}
+        leaves |= {t for port, t in ports if port.role not in _KEPT}
+
+        own: dict[Tensor, Tensor] = {}
+        for port, tensor in self._pairs(segment.inputs, graph.inputs):
+            if port.role == "boundary":
+                if self.boundary is None:
+                    raise ConversionError(f"segment {number} has no segment before it that feeds it")
+                own[tensor] = self.boundary
+            elif port.role == "input" and port.index is not None:
+                own[tensor] = self.inputs.setdefault(port.index, tensor)
+        for tensor in graph.all_tensors():
+            if tensor in own or (tensor in leaves and tensor not in stays):
+                continue
+            own[tensor] = tensor
+            if tensor.is_constant and number:
+                own[tensor] = self.constants.get(self._key(tensor), tensor)
+        known = set(self.graph.tensors)
+        self.graph.tensors += [t for t in dict.fromkeys(own.values()) if t not in known]
+        for tensor in self.graph.tensors:
+            if tensor.is_constant:
+                self.constants.setdefault(self._key(tensor), tensor)
+        self.graph.operators += [op.copy(own) for op in kept]
+        for port, tensor in self._pairs(segment.outputs, graph.outputs):
+            if port.role == "boundary":
+                self.boundary = own[tensor]
+            elif port.role == "output" and port.index is not None:
+                self.outputs[port.index] = own[tensor]
+
+    @staticmethod
+    def _pairs(ports: tuple[ZoPort, ...], tensors: list[Tensor]) -> list[tuple[ZoPort, Tensor]]:
+        if len(ports) != len(tensors):
+            raise ConversionError(
+                f"a segment has {len(tensors)} inputs or outputs, its metadata describes {len(ports)}"
+            )
+        return list(zip(ports, tensors, strict=True))
+
+    @staticmethod
+    def _key(tensor: Tensor) -> Any:
+        return tensor.name, tensor.buffer, tensor.shape, tensor.type
+
+
+def _replace_graphs(model: Model, metadata: ZoMetadata, joined: _Joined) -> None:
+    original = metadata.original
+    for kind, names, found in (
+        ("input", original.inputs, joined.inputs),
+        ("output", original.outputs, joined.outputs),
+    ):
+        missing = [name for i, name in enumerate(names) if i not in found]
+        if missing:
+            raise ConversionError(f"the model has lost its {kind} «{missing[0]}»; inject the original again")
+    graph = joined.graph
+    graph.inputs = [joined.inputs[i] for i in range(len(original.inputs))]
+    graph.outputs = [joined.outputs[i] for i in range(len(original.outputs))]
+    if len(metadata.segments) > 1:
+        inputs = list(zip(original.inputs, graph.inputs, strict=True))
+        outputs = list(zip(original.outputs, graph.outputs, strict=True))
+        model.signatures = [Signature(_SIGNATURE, graph, inputs, outputs)]
+    else:
+        # The subgraph stays the object it was: the original signatures belong to it.
+        whole = model.subgraphs[0]
+        whole.tensors, whole.operators = graph.tensors, graph.operators
+        whole.inputs, whole.outputs = graph.inputs, graph.outputs
+        graph = whole
+        kept = [s for s in model.signatures or () if s.key != segment_key(0)]
+        model.signatures = kept or None
+    model.subgraphs = [graph]
