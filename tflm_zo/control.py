@@ -121,7 +121,7 @@ def _library() -> Any:
         "zo_control_next": (ctypes.c_int, [control, pointer, _u32, ctypes.POINTER(_Request)]),
         "zo_control_report": (ctypes.c_int, [control, pointer, _u32, ctypes.POINTER(_Report)]),
         "zo_control_settle": (ctypes.c_int, [control, pointer, _u32, ctypes.POINTER(_u32)]),
-        "zo_control_sample": (_u32, [control, _u32]),
+        "zo_control_samples": (None, [control, _u32, _u32, pointer]),
         "zo_control_words": (_u32, [settings]),
         "zo_control_rate": (_u32, [settings, _u32]),
     }
@@ -238,11 +238,11 @@ class Control:
         )
         return self._words if pending.value else None
 
-    def samples(self, first: int) -> list[int]:
-        """Numbers of the training samples of an invoke."""
-        sample = _library().zo_control_sample
-        control = ctypes.byref(self._control)
-        return [sample(control, first + i) for i in range(self.settings.batch)]
+    def samples(self, first: int) -> NDArray[np.uint32]:
+        """Numbers of the training samples of an invoke, uint32 [batch]."""
+        numbers = np.empty(self.settings.batch, np.uint32)
+        _library().zo_control_samples(ctypes.byref(self._control), first, numbers.size, numbers.ctypes.data)
+        return numbers
 
     def rate(self, step: int) -> float:
         """Rate of a step."""

@@ -406,3 +406,8 @@ uint32_t zo_control_sample(const zo_control* control, uint32_t position) {
   } while (value >= samples);
   return value;
 }
+
+void zo_control_samples(const zo_control* control, uint32_t first, uint32_t count,
+                        uint32_t* samples) {
+  for (uint32_t i = 0; i < count; ++i) samples[i] = zo_control_sample(control, first + i);
+}

@@ -152,6 +152,10 @@ zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capaci
  * visits every sample once, in an order of its own that takes no memory (a Feistel permutation). */
 uint32_t zo_control_sample(const zo_control* control, uint32_t position);
 
+/* The same for `count` positions from `first` on. */
+void zo_control_samples(const zo_control* control, uint32_t first, uint32_t count,
+                        uint32_t* samples);
+
 /* Words that a command of this run takes at most. */
 uint32_t zo_control_words(const zo_control_settings* settings);
 

@@ -98,7 +98,7 @@ def test_the_op_itself_refuses_too(name: str) -> None:
 @pytest.mark.parametrize("name", RUNTIMES)
 def test_label_out_of_range(name: str) -> None:
     runtime = _runtime(name)
-    with pytest.raises(ValueError, match=r"expected 0\.\.3 .*got 4"):
+    with pytest.raises(ValueError, match=r"expected labels 0\.\.3 .*got 4"):
         runtime.set_labels(np.array([0, 4]))
     with pytest.raises(ValueError, match="got -2"):
         runtime.set_labels(np.array([-2, 0]))

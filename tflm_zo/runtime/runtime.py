@@ -166,20 +166,37 @@ class Runtime(ABC):
         """
         if len(arrays) != len(self._input_details):
             raise ValueError(f"expected {len(self._input_details)} inputs, got {len(arrays)}")
-        self._inputs = {i: self._as_input(i, array) for i, array in enumerate(arrays)}
+        for i, array in enumerate(arrays):
+            shape = self._input_details[i][0]
+            if np.shape(array) != shape:
+                raise ValueError(f"input {i}: expected shape {list(shape)}, got {list(np.shape(array))}")
+        self._inputs = {i: self.prepare_input(array, i) for i, array in enumerate(arrays)}
 
-    def _as_input(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
+    def prepare_input(self, array: NDArray[Any], index: int = 0, name: str | None = None) -> NDArray[Any]:
+        """Any number of samples for an input, as the model takes them; see `set_inputs`.
+
+        Args:
+            array: [samples, ...].
+            index: of the input.
+            name: what messages call it.
+
+        Raises:
+            ValueError: wrong shape or dtype, NaN or infinity, no samples.
+        """
         shape, dtype, scale, zero_point = self._input_details[index]
-        value = np.asarray(array)
-        if value.shape != shape:
-            raise ValueError(f"input {index}: expected shape {list(shape)}, got {list(value.shape)}")
+        name, value = name or f"input {index}", np.asarray(array)
+        if value.shape[1:] != shape[1:] or value.ndim != len(shape):
+            expected = ", ".join(map(str, shape[1:]))
+            raise ValueError(f"{name}: expected shape [samples, {expected}], got {list(value.shape)}")
+        if len(value) == 0:
+            raise ValueError(f"{name}: no samples")
         if value.dtype == dtype:
             return np.ascontiguousarray(value)
         if value.dtype.kind == "f" and dtype == np.int8 and scale > 0:
             if np.isnan(value).any():
-                raise ValueError(f"input {index}: contains NaN")
+                raise ValueError(f"{name}: contains NaN")
             return _quantize(value, scale, zero_point)
-        raise ValueError(f"input {index}: expected {dtype} (or floating point), got {value.dtype}")
+        raise ValueError(f"{name}: expected {dtype} (or floating point), got {value.dtype}")
 
     def set_labels(self, labels: NDArray[Any]) -> None:
         """Sets the labels; they stay until set again.
@@ -192,35 +209,54 @@ class Runtime(ABC):
         Raises:
             ValueError: wrong shape, dtype or range; nothing is changed.
         """
+        prepared = self.prepare_labels(labels)
+        if len(prepared) != self.batch:
+            raise ValueError(f"labels: expected {self.batch} (the model's batch), got {len(prepared)}")
+        self._labels = prepared
+
+    def prepare_labels(self, labels: NDArray[Any], name: str = "labels") -> NDArray[Any]:
+        """Labels of any number of samples, as the model takes them; see `set_labels`.
+
+        Args:
+            labels: [samples, ...].
+            name: what messages call them.
+
+        Raises:
+            ValueError: wrong shape, dtype or range, or a model without a loss.
+        """
         last, loss = self._segments[-1], self._metadata.loss
         if last.label is None or loss is None:
-            raise ValueError("labels: the model has no loss")
+            raise ValueError(f"{name}: the model has no loss")
         shape, dtype, scale, zero_point = last.engine.input_details(last.label)
         value = np.asarray(labels)
+        wanted = f"[{', '.join(['samples', *map(str, shape[1:])])}]"
+        single = loss.kind == "binary_cross_entropy" and loss.elements == 1 and value.ndim == 1
+        if not single and (value.ndim != len(shape) or value.shape[1:] != shape[1:]):
+            raise ValueError(f"{name}: expected shape {wanted}, got {list(value.shape)}")
         if dtype == np.int8:
-            self._labels = self._as_target(value, shape, scale, zero_point)
-            return
+            if value.dtype == np.int8:
+                return np.ascontiguousarray(value)
+            if value.dtype.kind != "f" or np.isnan(value).any():
+                raise ValueError(f"{name}: expected int8 or finite floating point, got {value.dtype}")
+            return _quantize(value, scale, zero_point)
         if value.dtype.kind not in "iu":
-            raise ValueError(f"labels: expected integers, got {value.dtype}")
-        if value.size != int(np.prod(shape)) or value.shape[:1] != shape[:1]:
-            raise ValueError(f"labels: expected shape {list(shape)}, got {list(value.shape)}")
+            raise ValueError(f"{name}: expected integers, got {value.dtype}")
         classes = loss.elements if loss.kind == "cross_entropy" else 2
         wrong = value[(value < -1) | (value >= classes)]
         if wrong.size:
-            raise ValueError(f"labels: expected 0..{classes - 1} (-1: unlabelled), got {wrong.flat[0]}")
-        self._labels = np.ascontiguousarray(value.reshape(shape), np.int32)
+            raise ValueError(
+                f"{name}: expected labels 0..{classes - 1} (-1: unlabelled), got {wrong.flat[0]}"
+            )
+        return np.ascontiguousarray(value.reshape(len(value), *shape[1:]), np.int32)
 
-    @staticmethod
-    def _as_target(
-        value: NDArray[Any], shape: tuple[int, ...], scale: float, zero_point: int
-    ) -> NDArray[np.int8]:
-        if value.shape != shape:
-            raise ValueError(f"labels: expected targets of shape {list(shape)}, got {list(value.shape)}")
-        if value.dtype == np.int8:
-            return np.ascontiguousarray(value)
-        if value.dtype.kind != "f" or np.isnan(value).any():
-            raise ValueError(f"labels: expected int8 or finite floating point, got {value.dtype}")
-        return _quantize(value, scale, zero_point)
+    def feed(self, inputs: list[NDArray[Any]], labels: NDArray[Any] | None) -> None:
+        """Sets inputs and labels of one batch without looking at them.
+
+        For loops over a data set that `prepare_input` and `prepare_labels` have seen as a whole.
+        """
+        self._inputs = dict(enumerate(inputs))
+        if labels is not None:
+            self._labels = labels
 
     # --- running --------------------------------------------------------------------------------------------
 
@@ -234,6 +270,7 @@ class Runtime(ABC):
         *,
         start: int = 0,
         boundary: NDArray[Any] | None = None,
+        checked: bool = False,
     ) -> None:
         """Runs the model once, or its suffix from segment `start` on.
 
@@ -245,13 +282,15 @@ class Runtime(ABC):
             start: first segment to run.
             boundary: input activation of segment `start`, int8 [batch, ...]; by default what the last run
                 through the segment before left.
+            checked: the command comes from the control unit, whose commands fit the model; the ops check it
+                all the same.
 
         Raises:
             NativeError: the model does not allow the command; weights and outputs are as they were.
             ValueError: no labels although the command asks for losses, or a bad `start` or `boundary`.
             InvokeError: the interpreter failed.
         """
-        words = self._words(command)
+        words = command if checked and isinstance(command, np.ndarray) else self._words(command)
         if words[0] & 1 and self._labels is None and self._metadata.loss is not None:
             raise ValueError("the command asks for losses: set_labels first")
         activation = self._start_activation(start, boundary)

@@ -121,32 +121,12 @@ class Trainer:
 
     def _prepare(self, x: NDArray[Any], y: NDArray[Any] | None) -> tuple[NDArray[Any], NDArray[Any] | None]:
         """The data as the model takes it; everything wrong is said before the first step."""
-        shape, dtype, scale, zero_point = self.runtime.input_details()
-        x = np.asarray(x)
-        if len(x) == 0:
-            raise ValueError("x: no samples")
-        if x.shape[1:] != shape[1:]:
-            expected = ", ".join(map(str, shape[1:]))
-            raise ValueError(f"x: expected shape [samples, {expected}], got {list(x.shape)}")
-        if x.dtype != dtype:
-            if x.dtype.kind != "f" or dtype != np.int8:
-                raise ValueError(f"x: expected {dtype} or floating point, got {x.dtype}")
-            if not np.isfinite(x).all():
-                raise ValueError("x: contains NaN or infinity")
-            x = np.clip(np.rint(x / scale) + zero_point, -128, 127).astype(np.int8)
+        x = self.runtime.prepare_input(x, name="x")
         if y is None:
             return x, None
-        y = np.asarray(y)
+        y = self.runtime.prepare_labels(y, name="y")
         if len(y) != len(x):
             raise ValueError(f"y: expected {len(x)} labels like samples, got {len(y)}")
-        loss = self.runtime.metadata.loss
-        assert loss is not None
-        if loss.kind == "cross_entropy":
-            if y.dtype.kind not in "iu" or y.ndim != 1:
-                raise ValueError(f"y: expected integers [samples], got {y.dtype} {list(y.shape)}")
-            if y.min() < 0 or y.max() >= loss.elements:
-                wrong = y[(y < 0) | (y >= loss.elements)][0]
-                raise ValueError(f"y: expected labels 0..{loss.elements - 1}, got {wrong}")
         return x, y
 
     # --- training -------------------------------------------------------------------------------------------
@@ -267,10 +247,9 @@ class Trainer:
         while (request := control.next()) is not None:
             if request.first_sample != fed:
                 chosen = control.samples(request.first_sample)
-                runtime.set_inputs(x[chosen])
-                runtime.set_labels(y[chosen])
+                runtime.feed([x[chosen]], y[chosen])
                 fed = request.first_sample
-            runtime.invoke(request.words, start=request.start_segment)
+            runtime.invoke(request.words, start=request.start_segment, checked=True)
             self.forwards += runtime.batch
             report = control.report(runtime.losses())
             if report is None:
@@ -323,8 +302,7 @@ class Trainer:
         loss = self.runtime.metadata.loss
         classifies = loss is not None and loss.kind == "cross_entropy"
         for inputs, labels, used in self._batches(x, y):
-            self.runtime.set_inputs(inputs)
-            self.runtime.set_labels(labels)
+            self.runtime.feed([inputs], labels)
             self.runtime.invoke(self.runtime.command())
             losses += float(self.runtime.losses()[:used].sum()) / 65536
             if classifies:
@@ -344,7 +322,7 @@ class Trainer:
         prepared, _ = self._prepare(x, None)
         outputs = []
         for inputs, _, used in self._batches(prepared, None):
-            self.runtime.set_inputs(inputs)
+            self.runtime.feed([inputs], None)
             self.runtime.invoke()
             outputs.append(self.runtime.outputs()[0][:used])
         return np.concatenate(outputs)
