@@ -7,6 +7,7 @@ from .callbacks import Callback, CSVLogger, EarlyStopping, ProgressBar
 from .history import History
 from .settings import SettingsError, TrainSettings
 from .trainer import Trainer, replay_log
+from .verify import RuntimeRun, compare_runtimes
 
 __all__ = [
     "CSVLogger",
@@ -14,8 +15,10 @@ __all__ = [
     "EarlyStopping",
     "History",
     "ProgressBar",
+    "RuntimeRun",
     "SettingsError",
     "TrainSettings",
     "Trainer",
+    "compare_runtimes",
     "replay_log",
 ]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .. import native
 from ..control import Control
-from ..converters import Model, initial_weights, load_model
+from ..converters import Model, export_model, initial_weights, load_model, read_metadata
 from ..runtime import load
 from ..seedlog import LogError, LogWriter, SeedLog, fingerprint
 from .callbacks import Callback
@@ -37,8 +37,6 @@ def replay_log(model: Model, log: SeedLog) -> tuple[Weights, Weights]:
     Raises:
         LogError: the log is of another model.
     """
-    from ..converters import read_metadata
-
     log.check_model(model)
     metadata = read_metadata(model)
     weights = initial_weights(model)
@@ -326,3 +324,7 @@ class Trainer:
             self.runtime.invoke()
             outputs.append(self.runtime.outputs()[0][:used])
         return np.concatenate(outputs)
+
+    def export(self) -> Model:
+        """The plain int8 model with the weights as they are now: no custom op, any runtime runs it."""
+        return export_model(self._model, self.runtime.read_weights())

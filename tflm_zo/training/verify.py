@@ -1,0 +1,91 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Whether runtimes train to the same bits."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import native
+from ..converters import Model
+from .settings import TrainSettings
+from .trainer import Trainer
+
+__all__ = ["RuntimeRun", "compare_runtimes"]
+
+
+@dataclass(frozen=True)
+class RuntimeRun:
+    """A run in one runtime.
+
+    Attributes:
+        runtime: its name.
+        losses: mean loss of each step, nats.
+        checksum: of the final weights.
+        log: the seed log's bytes.
+        exported: the exported model's bytes.
+    """
+
+    runtime: str
+    losses: list[float]
+    checksum: int
+    log: bytes
+    exported: bytes
+
+    def equals(self, other: RuntimeRun) -> bool:
+        """Whether every bit agrees: losses, log, weights and exported model."""
+        return (
+            self.losses == other.losses
+            and self.checksum == other.checksum
+            and self.log == other.log
+            and self.exported == other.exported
+        )
+
+    def first_difference(self, other: RuntimeRun) -> int | None:
+        """The first step whose loss differs, or None."""
+        pairs = zip(self.losses, other.losses, strict=True)
+        return next((step for step, (a, b) in enumerate(pairs) if a != b), None)
+
+
+def compare_runtimes(
+    model: Model,
+    x: NDArray[Any],
+    y: NDArray[Any],
+    *,
+    runtimes: list[str],
+    settings: TrainSettings | None = None,
+    steps: int = 20,
+) -> list[RuntimeRun]:
+    """Trains the same steps in each runtime.
+
+    Args:
+        model: a ZO model.
+        x: samples.
+        y: labels.
+        runtimes: names; each must be installed.
+        settings: of the runs.
+        steps: number of steps.
+    """
+    runs = []
+    for name in runtimes:
+        trainer = Trainer(model, settings, runtime=name)
+        with tempfile.TemporaryDirectory() as folder:
+            log = Path(folder) / "run.zolog"
+            history = trainer.fit(x, y, steps=steps, log=log)
+            data = log.read_bytes()
+        weights, fractions = trainer.runtime.read_weights(), trainer.runtime.read_fractions()
+        checksum = sum(
+            native.checksum(weights[t.name], fractions.get(t.name), t.stream)
+            for t in trainer.runtime.metadata.trainable
+        )
+        runs.append(
+            RuntimeRun(
+                name, history.steps, int(np.uint32(checksum % 2**32)), data, trainer.export().to_bytes()
+            )
+        )
+    return runs
