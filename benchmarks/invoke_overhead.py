@@ -20,11 +20,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import re
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +35,7 @@ from rich.table import Table
 from tflm_zo.converters import Model, load_model, read_metadata, set_batch
 
 from tflm_zo import Command, Distribution, inject, native
-from tflm_zo.runtime.tflm import arena_upper_bound
+from tflm_zo.runtime.arena import arena_bytes
 
 HEAD_ROOM = 2
 
@@ -114,37 +111,11 @@ def measure_time(model: Model, batch: int, rounds: int) -> dict[str, float]:
     }
 
 
-def arena_bytes(model: Model, *, custom_ops: bool) -> int:
-    """Arena that TFLM uses, by its own recording allocator."""
-    from tflite_micro import runtime
-
-    native.library()
-    registerers = ["TFLM_ZO_Register"] if custom_ops else []
-    made = runtime.Interpreter.from_bytes(model.to_bytes(), registerers, arena_size=arena_upper_bound(model))
-    sys.stderr.flush()
-    sys.stdout.flush()
-    saved = os.dup(1), os.dup(2)
-    with tempfile.TemporaryFile() as report:
-        os.dup2(report.fileno(), 1)
-        os.dup2(report.fileno(), 2)
-        try:
-            made.print_allocations()
-        finally:
-            os.dup2(saved[0], 1)
-            os.dup2(saved[1], 2)
-        report.seek(0)
-        text = report.read().decode()
-    found = re.search(r"Arena allocation total (\d+) bytes", text)
-    if found is None:
-        raise RuntimeError(f"TFLM's report has no total:\n{text}")
-    return int(found.group(1))
-
-
 def measure_memory(model: Model) -> dict[str, int]:
-    original = arena_bytes(model, custom_ops=False)
+    original = arena_bytes(model)
     zo = inject(model, trainable="all", head_room=HEAD_ROOM, update_bits=8)
     trainable = sum(t.size for t in read_metadata(zo).trainable)
-    total = arena_bytes(zo, custom_ops=True)
+    total = arena_bytes(zo)
     return {
         "arena_original": original,
         "trainable": trainable,

@@ -23,7 +23,7 @@ from .runtime import Runtime
 
 __all__ = ["TflmRuntime"]
 
-_REGISTERER = "TFLM_ZO_Register"
+REGISTERER = "TFLM_ZO_Register"
 
 
 def arena_upper_bound(model: Model) -> int:
@@ -47,7 +47,7 @@ class TflmEngine(Engine):
         hand_over(directory.address)
         try:
             self._interpreter = module.Interpreter.from_bytes(
-                model, [_REGISTERER], arena_size=arena_upper_bound(load_model(model))
+                model, [REGISTERER], arena_size=arena_upper_bound(load_model(model))
             )
         finally:
             hand_over(None)

@@ -71,7 +71,7 @@ class TrainSettings:
     distribution: Distribution = field(default_factory=lambda: Distribution.rademacher(2))
     queries: int = 1
     batch_size: int = 64
-    rate: float = 0.5
+    rate: float = 2.0
     final_rate: float = 0.0
     schedule: str = "linear"
     warmup_steps: int = 0
