@@ -49,18 +49,22 @@ static int64_t clamp64(int64_t value, int64_t limit) {
   return value < -limit ? -limit : (value > limit ? limit : value);
 }
 
-/* round(2^16 * (1 + cos(pi * i / 16)) / 2) */
-static const uint32_t half_cosine[17] = {65536, 64906, 63042, 60014, 55938, 50973,
-                                         45308, 39161, 32768, 26375, 20228, 14563,
-                                         9598,  5522,  2494,  630,   0};
+/* round(2^16 * (1 + cos(pi * i / 32)) / 2), i <= 16: the other half is the same upside down. */
+static const uint32_t half_cosine[17] = {65536, 65378, 64906, 64125, 63042, 61667,
+                                         60014, 58098, 55938, 53556, 50973, 48215,
+                                         45308, 42280, 39161, 35980, 32768};
 
-/* (1 + cos(pi * done / whole)) / 2, unit 2^-16. */
+static uint32_t cosine_point(uint32_t i) {
+  return i <= 16u ? half_cosine[i] : ONE - half_cosine[32u - i];
+}
+
+/* (1 + cos(pi * done / whole)) / 2, unit 2^-16; within 2^-10. */
 static uint32_t cosine(uint32_t done, uint32_t whole) {
-  const uint64_t at = ((uint64_t)done << 20) / whole; /* 16 intervals of 2^16 */
+  const uint64_t at = ((uint64_t)done << 21) / whole; /* 32 intervals of 2^16 */
   const uint32_t index = (uint32_t)(at >> 16);
-  if (index >= 16u) return 0;
-  const uint32_t slope = half_cosine[index] - half_cosine[index + 1u];
-  return half_cosine[index] - (uint32_t)((slope * (uint64_t)(at & 0xFFFFu)) >> 16);
+  if (index >= 32u) return 0;
+  const uint32_t slope = cosine_point(index) - cosine_point(index + 1u);
+  return cosine_point(index) - (uint32_t)((slope * (uint64_t)(at & 0xFFFFu)) >> 16);
 }
 
 /* --- Settings --------------------------------------------------------------- */
@@ -89,6 +93,7 @@ static uint32_t scheduled_rate(const zo_control_settings* s, uint32_t step) {
       return s->final_rate + (uint32_t)((range * cosine(done, last)) >> 16);
     case ZO_SCHEDULE_STEP: {
       uint64_t rate = s->rate;
+      if (s->decay == ONE) return s->rate; /* the loop would not end before the step */
       for (uint32_t t = s->decay_steps; t <= step && rate > s->final_rate; t += s->decay_steps) {
         rate = (rate * s->decay) >> 16;
         if (UINT32_MAX - t < s->decay_steps) break;
