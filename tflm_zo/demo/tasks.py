@@ -1,0 +1,106 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Data of the demo: a classification task and a shift that it does not survive."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["TASKS", "Task"]
+
+DEGREES = 45
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task: what the network was made for, and what it meets once it is deployed.
+
+    Attributes:
+        title: one line.
+        build: makes the untrained Keras model.
+        epochs: of pre-training.
+        pretrain: (x, y) of the old domain.
+        upright: (x, y) of the old domain, test.
+        adapt: (x, y) of the new domain, for training on the device.
+        test: (x, y) of the new domain, test.
+        steps: of adaptation.
+    """
+
+    title: str
+    build: Callable[[], Any]
+    epochs: int
+    pretrain: tuple[NDArray[Any], NDArray[Any]]
+    upright: tuple[NDArray[Any], NDArray[Any]]
+    adapt: tuple[NDArray[Any], NDArray[Any]]
+    test: tuple[NDArray[Any], NDArray[Any]]
+    steps: int
+
+
+def _rotated(x: NDArray[Any]) -> NDArray[Any]:
+    """Counter-clockwise, on [samples, height, width, channels]."""
+    from scipy.ndimage import rotate
+
+    turned: NDArray[Any] = rotate(x, DEGREES, axes=(2, 1), reshape=False, order=1)
+    return turned.astype(np.float32)
+
+
+def digits() -> Task:
+    """scikit-learn's bundled 8 x 8 digits: 900 to pre-train, 500 to adapt, 397 to test."""
+    from sklearn.datasets import load_digits
+
+    from ..keras_models import digits_cnn
+
+    data = load_digits()
+    order = np.random.default_rng(0).permutation(len(data.target))
+    x = (data.images[order, ..., None] / 16).astype(np.float32)
+    y = data.target[order].astype(np.int32)
+    turned = _rotated(x)
+    return Task(
+        title=f"scikit-learn's digits, rotated by {DEGREES} degrees",
+        build=digits_cnn,
+        epochs=40,
+        pretrain=(x[:900], y[:900]),
+        upright=(x[1400:], y[1400:]),
+        adapt=(turned[900:1400], y[900:1400]),
+        test=(turned[1400:], y[1400:]),
+        steps=3000,
+    )
+
+
+def mnist() -> Task:
+    """MNIST: mnist10k.npz in the folder TFLM_ZO_DATA, or Keras' own loader; 7,000 / 1,000 / 1,000."""
+    from ..keras_models import lenet5
+
+    folder = os.environ.get("TFLM_ZO_DATA")
+    path = Path(folder) / "mnist10k.npz" if folder else None
+    if path is not None and path.is_file():
+        with np.load(path) as data:
+            images, labels = data["x"], data["y"]
+    else:
+        import keras
+
+        _, (images, labels) = keras.datasets.mnist.load_data()
+    order = np.random.default_rng(0).permutation(len(labels))
+    x = (images[order, ..., None] / 255).astype(np.float32)
+    y = labels[order].astype(np.int32)
+    turned = _rotated(x[8000:])
+    return Task(
+        title=f"MNIST, rotated by {DEGREES} degrees",
+        build=lenet5,
+        epochs=5,
+        pretrain=(x[:7000], y[:7000]),
+        upright=(x[9000:], y[9000:]),
+        adapt=(turned[:1000], y[8000:9000]),
+        test=(turned[1000:2000], y[9000:]),
+        steps=800,
+    )
+
+
+TASKS: dict[str, Callable[[], Task]] = {"digits": digits, "mnist": mnist}
+"""The tasks by name."""
