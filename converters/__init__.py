@@ -5,6 +5,7 @@ from .errors import ConversionError
 from .export import export_model
 from .initial_weights import initial_weights
 from .inject import inject
+from .keras import ConversionReport, ConversionResult, convert
 from .metadata import (
     ZoLoss,
     ZoMetadata,
@@ -22,6 +23,8 @@ from .settings import InjectSettings
 
 __all__ = [
     "ConversionError",
+    "ConversionReport",
+    "ConversionResult",
     "InjectSettings",
     "Model",
     "ZoLoss",
@@ -30,6 +33,7 @@ __all__ = [
     "ZoPort",
     "ZoSegment",
     "ZoTrainable",
+    "convert",
     "export_model",
     "extract_segment",
     "initial_weights",

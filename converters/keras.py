@@ -1,0 +1,555 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a Keras model to a full-int8 model. The only module that needs TensorFlow, once it is used."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import ConversionError
+from .model import Model, Operator, Tensor, load_model
+from .model.schema import BuiltinOperator, TensorType
+from .passes.check_supported import check_supported
+from .passes.plan import Plan
+from .rebatch import set_batch
+from .settings import InjectSettings
+from .widen_activations import widen_activations
+
+Array = npt.NDArray[Any]
+
+_FEW: Final = 50
+_SAVED_MODEL: Final = "saved_model.pb"
+_ENDPOINT: Final = "serving_default"
+_EDGES: Final = (BuiltinOperator.QUANTIZE, BuiltinOperator.DEQUANTIZE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Port:
+    """An input or output: real value = scale * (int8 value - zero_point)."""
+
+    name: str
+    shape: tuple[int, ...]
+    scale: float
+    zero_point: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ConversionReport:
+    """What came out.
+
+    Attributes:
+        inputs: in the order of the Keras model.
+        outputs: likewise.
+        operators: kinds of the operators in execution order, e.g. "CONV_2D".
+        float_accuracy: of the first output of the Keras model on the labelled representative data; None
+            without labels.
+        int8_accuracy: the same of the int8 model (LiteRT's kernels, without delegates).
+        warnings: one line each.
+    """
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    operators: tuple[str, ...]
+    float_accuracy: float | None
+    int8_accuracy: float | None
+    warnings: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class ConversionResult:
+    """A converted model and what is to be said about it."""
+
+    model: Model
+    report: ConversionReport
+
+    def save(self, path: str | os.PathLike[str], force: bool = False) -> Path:
+        """Writes the model; see ``Model.save``."""
+        return self.model.save(path, force)
+
+
+def convert(
+    model: Any,
+    representative: Any,
+    *,
+    batch: int = 1,
+    per_channel_dense: bool = True,
+    activation_head_room: float = 0.0,
+    labels: npt.ArrayLike | None = None,
+) -> ConversionResult:
+    """Converts a Keras model to int8: weights, activations, inputs and outputs.
+
+    The result is deterministic. A softmax at the end stays an operator of its own, so that a loss can read
+    the logits before it.
+
+    Args:
+        model: a Keras 3 model, or the path of a ``.keras`` or ``.h5`` file or of a SavedModel folder (its
+            signature ``serving_default``, inputs and outputs in the order of their names). It is not changed.
+        representative: typical inputs, which calibrate the ranges of activations: an array [samples, ...]
+            (a list or tuple of arrays for several inputs, in the model's order), the path of a ``.npy`` file
+            or of an ``.npz`` file (``x``, or the names of the inputs; ``y``: labels), or an iterable of
+            samples or batches, arrays (for several inputs: lists of arrays). A few hundred samples do.
+        batch: samples per invoke.
+        per_channel_dense: quantize Dense layers per output channel; False: per tensor.
+        activation_head_room: fraction by which the calibrated ranges of activations are widened, so that a
+            model that drifts in training does not saturate; see ``widen_activations``.
+        labels: integers [samples], class indices of the representative data; for the report's accuracies.
+
+    Raises:
+        ConversionError: TensorFlow is not installed; the model cannot be read or converted, or an operator
+            has no int8 kernel (the message names it); or the data do not fit.
+        OSError: a file cannot be read.
+
+    Example:
+        >>> convert("model.keras", x_train[:300]).save("model.tflite")  # doctest: +SKIP
+    """
+    with _silence():
+        tf, keras = _tensorflow()
+        fixed = _with_fixed_batch(keras, _load(keras, model))
+    data, found = _samples(representative, fixed.inputs)
+    labels = found if labels is None else np.asarray(labels)
+    if labels is not None and (labels.shape != data[0].shape[:1] or labels.dtype.kind not in "iu"):
+        raise ConversionError(
+            f"labels: expected integers [{len(data[0])}], got {labels.dtype} {list(labels.shape)}"
+        )
+    result = load_model(_run_converter(tf, fixed, data, per_channel_dense))
+    layers = _layer_names(fixed.source)
+    _check_int8(result, layers)
+    _order_and_name(result, [t.name for t in fixed.inputs], layers)
+    widen_activations(result, activation_head_room)
+    # Whatever the editor left over is not worth flash.
+    used = result.referenced_buffers()
+    result.buffers = [b for i, b in enumerate(result.buffers) if i == 0 or b in used]
+    int8 = None if labels is None else accuracy(result, data, labels)
+    if batch != 1:
+        result = set_batch(result, batch)
+    graph = result.subgraphs[0]
+    report = ConversionReport(
+        inputs=tuple(_port(t) for t in graph.inputs),
+        outputs=tuple(_port(t) for t in graph.outputs),
+        operators=tuple(op.code.name for op in graph.operators),
+        float_accuracy=None if labels is None else _float_accuracy(tf, fixed, data, labels, result),
+        int8_accuracy=int8,
+        warnings=tuple(_warnings(fixed, result, len(data[0]))),
+    )
+    return ConversionResult(result, report)
+
+
+def accuracy(model: Model, inputs: Array | Sequence[Array], labels: npt.ArrayLike) -> float:
+    """Accuracy of the first output of an int8 model on real-valued inputs, in LiteRT without delegates.
+
+    Args:
+        model: an int8 model of batch size 1.
+        inputs: [samples, ...], one array per input.
+        labels: integers [samples].
+    """
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    arrays = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+    if any(t.shape[:1] != (1,) for t in model.subgraphs[0].inputs):
+        raise ConversionError("accuracy takes a model of batch size 1")
+    interpreter = Interpreter(
+        model_content=model.to_bytes(),
+        num_threads=1,
+        experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+    )
+    interpreter.allocate_tensors()
+    ports = interpreter.get_input_details()
+    output = interpreter.get_output_details()[0]
+    scale, zero_point = output["quantization"]
+    values = []
+    for i in range(len(arrays[0])):
+        for details, array in zip(ports, arrays, strict=True):
+            s, z = details["quantization"]
+            levels = np.clip(np.rint(array[i : i + 1] / s) + z, -128, 127)
+            interpreter.set_tensor(details["index"], levels.astype(np.int8))
+        interpreter.invoke()
+        values.append((interpreter.get_tensor(output["index"])[0].astype(np.float64) - zero_point) * scale)
+    return _score(np.array(values), np.asarray(labels), model)
+
+
+def _score(values: Array, labels: Array, model: Model) -> float:
+    """Share of right answers; a single output is a probability after LOGISTIC, else a logit."""
+    rows = values.reshape(len(labels), -1)
+    if rows.shape[1] > 1:
+        return float(np.mean(rows.argmax(1) == labels))
+    graph = model.subgraphs[0]
+    producer = graph.producers().get(graph.outputs[0])
+    threshold = 0.5 if producer is not None and producer.builtin == BuiltinOperator.LOGISTIC else 0.0
+    return float(np.mean((rows[:, 0] > threshold) == labels))
+
+
+# --- TensorFlow ---------------------------------------------------------------------------------------------
+
+
+def _tensorflow() -> tuple[Any, Any]:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    try:
+        import keras
+        import tensorflow as tf
+    except ImportError as e:
+        raise ConversionError(
+            f"converting Keras models needs TensorFlow ({e}): pip install 'tflm_zo[keras]'"
+        ) from e
+    if keras.backend.backend() != "tensorflow":
+        raise ConversionError(
+            f"Keras runs on {keras.backend.backend()}; set KERAS_BACKEND=tensorflow before it is imported"
+        )
+    return tf, keras
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Swallows what TensorFlow's C++ and Python code print, on the file descriptors themselves."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    with tempfile.TemporaryFile() as sink:
+        saved = {}
+        for number in (1, 2):
+            with contextlib.suppress(OSError):
+                saved[number] = os.dup(number)
+                os.dup2(sink.fileno(), number)
+        try:
+            import warnings
+
+            with (
+                warnings.catch_warnings(),
+                open(os.devnull, "w") as null,
+                contextlib.redirect_stdout(null),
+                contextlib.redirect_stderr(null),
+            ):
+                warnings.simplefilter("ignore")
+                yield
+        finally:
+            for number, copy in saved.items():
+                os.dup2(copy, number)
+                os.close(copy)
+
+
+@dataclasses.dataclass(frozen=True)
+class _FixedModel:
+    """A functional model of batch size 1 around the user's."""
+
+    source: Any
+    model: Any
+    inputs: list[Any]
+
+
+def _load(keras: Any, model: Any) -> Any:
+    if not isinstance(model, str | os.PathLike):
+        if not isinstance(model, keras.Model):
+            raise ConversionError(f"expected a Keras model or a path, got {type(model).__name__}")
+        return model
+    path = Path(model)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no {path}")
+    try:
+        if path.is_dir() and (path / _SAVED_MODEL).exists():
+            return _saved_model_layer(keras, path)
+        return keras.models.load_model(path, compile=False)
+    except Exception as e:
+        raise ConversionError(f"{path} cannot be read as a Keras model: {_first_line(e)}") from e
+
+
+def _saved_model_layer(keras: Any, path: Path) -> Any:
+    class SavedModel(keras.layers.TFSMLayer):  # type: ignore[misc]
+        """Calls the signature by the names of its inputs, in the order of the alphabet."""
+
+        def call(self, inputs: Any) -> Any:
+            values = inputs if isinstance(inputs, list) else [inputs]
+            names = sorted(self.call_endpoint_fn.structured_input_signature[1])
+            outputs = self.call_endpoint_fn(**dict(zip(names, values, strict=True)))
+            return [outputs[name] for name in sorted(outputs)]
+
+    return SavedModel(str(path), call_endpoint=_ENDPOINT)
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _with_fixed_batch(keras: Any, model: Any) -> _FixedModel:
+    if isinstance(model, keras.Model):
+        specs = [(t.name, tuple(t.shape), str(t.dtype)) for t in getattr(model, "inputs", None) or ()]
+        name = model.name
+    else:
+        # A SavedModel: its inputs are named by the signature.
+        _, by_name = model.call_endpoint_fn.structured_input_signature
+        specs = [(n, tuple(s.shape), s.dtype.name) for n, s in sorted(by_name.items())]
+        name = "saved_model"
+    if not specs:
+        raise ConversionError("the model does not know its inputs; build it with keras.Input or call it once")
+    for input_name, shape, dtype in specs:
+        if dtype != "float32":
+            raise ConversionError(f"input «{input_name}» is {dtype}; only float32 inputs become int8")
+        if len(shape) < 1 or any(n is None for n in shape[1:]):
+            raise ConversionError(
+                f"input «{input_name}» has shape {list(shape)}; all sizes but the batch must be fixed"
+            )
+        if shape[0] not in (None, 1):
+            raise ConversionError(f"input «{input_name}» has a fixed batch size of {shape[0]}, not 1")
+    inputs = [keras.Input(batch_shape=(1, *shape[1:]), name=name) for name, shape, _ in specs]
+    if isinstance(model, keras.Model):
+        # What the model takes: one tensor, a list, or a dictionary.
+        structure = getattr(model, "_inputs_struct", None)
+        if isinstance(structure, dict):
+            by_tensor = {id(t): x for t, x in zip(model.inputs, inputs, strict=True)}
+            outputs = model({k: by_tensor[id(t)] for k, t in structure.items()}, training=False)
+        else:
+            outputs = model(inputs if len(inputs) > 1 else inputs[0], training=False)
+    else:
+        outputs = model(inputs if len(inputs) > 1 else inputs[0])
+    outputs = list(outputs.values()) if isinstance(outputs, dict) else outputs
+    return _FixedModel(model, keras.Model(inputs, outputs, name=f"fixed_{name}"), inputs)
+
+
+def _run_converter(tf: Any, fixed: _FixedModel, data: list[Array], per_channel_dense: bool) -> bytes:
+    names = [t.name for t in fixed.inputs]
+    try:
+        with _silence():
+            converter = tf.lite.TFLiteConverter.from_keras_model(fixed.model)
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+            converter.representative_dataset = lambda: (
+                {n: x[i : i + 1] for n, x in zip(names, data, strict=True)} for i in range(len(data[0]))
+            )
+            converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+            converter.inference_input_type = converter.inference_output_type = tf.int8
+            converter._experimental_disable_per_channel_quantization_for_dense_layers = not per_channel_dense
+            return bytes(converter.convert())
+    except Exception as e:
+        raise ConversionError(_explain(str(e), _layer_names(fixed.source)) or _first_line(e)) from e
+
+
+def _explain(message: str, layers: Sequence[str]) -> str | None:
+    """One line from the converter's exception: which operators of which layers TFLite does not have."""
+    operators = re.search(r"^(?:TF Select|Custom) ops: (.+)$", message, re.MULTILINE)
+    if operators is None:
+        return None
+    names = operators.group(1).strip()
+    first = names.split(",")[0]
+    place = re.search(rf'fused\["{re.escape(first)}:", "([^"@]+)', message)
+    layer = _layer_of(place.group(1), layers) if place else None
+    where = f"layer «{layer}»: " if layer else ""
+    return f"{where}TFLite has no int8 kernel for {names}; replace it by operators that it has"
+
+
+# --- names --------------------------------------------------------------------------------------------------
+
+
+def _layer_names(model: Any) -> list[str]:
+    """Names of all layers, those of nested models included."""
+    flatten = getattr(model, "_flatten_layers", None)
+    if flatten is None:
+        return []
+    return [layer.name for layer in flatten(include_self=False, recursive=True)]
+
+
+def _layer_at(path: Sequence[str], layers: Sequence[str]) -> tuple[int, str] | None:
+    """Where in a path the innermost layer stands, and its name; Keras numbers scopes to make them unique."""
+    for i in range(len(path) - 1, -1, -1):
+        if path[i] in layers:
+            return i, path[i]
+        shortened = re.sub(r"_\d+$", "", path[i])
+        if shortened != path[i] and shortened in layers:
+            return i, shortened
+    return None
+
+
+def _layer_of(name: str, layers: Sequence[str]) -> str | None:
+    for part in name.split(";"):
+        found = _layer_at(part.split("/"), layers)
+        if found:
+            return found[1]
+    return None
+
+
+def _shorten(name: str, layers: Sequence[str]) -> str:
+    """«m_1/functional_1_1/conv_1/convolution» becomes «conv/convolution»."""
+    parts = []
+    for part in name.split(";"):
+        path = part.split("/")
+        found = _layer_at(path, layers)
+        parts.append("/".join([found[1], *path[found[0] + 1 :]]) if found else part)
+    return ";".join(parts)
+
+
+def _order_and_name(model: Model, inputs: list[str], layers: Sequence[str]) -> None:
+    """Inputs and outputs in the order of the Keras model; names without the converter's scopes."""
+    graph = model.subgraphs[0]
+    signature = next((s for s in model.signatures or () if s.subgraph is graph), None)
+    names: dict[Tensor, str] = {}
+    if signature is not None:
+        fed = dict(signature.inputs)
+        if set(fed) == set(inputs) and len(fed) == len(graph.inputs):
+            graph.inputs = [fed[name] for name in inputs]
+            signature.inputs = [(name, fed[name]) for name in inputs]
+        read = [t for _, t in signature.outputs]
+        if set(read) == set(graph.outputs) and len(read) == len(graph.outputs):
+            graph.outputs = read
+        names.update({t: n for n, t in [*signature.outputs, *signature.inputs]})
+    taken: set[str] = set()
+    # Inputs and outputs choose first.
+    for tensor in [*names, *(t for t in graph.all_tensors() if t not in names)]:
+        base = names.get(tensor) or _shorten(tensor.name, layers)
+        name, number = base, 1
+        while name in taken:
+            name, number = f"{base}_{number}", number + 1
+        taken.add(name)
+        tensor.name = name
+
+
+def _check_int8(model: Model, layers: Sequence[str]) -> None:
+    graph = model.subgraphs[0]
+    floats = (TensorType.FLOAT16, TensorType.FLOAT32, TensorType.FLOAT64, TensorType.COMPLEX64)
+
+    def is_float(op: Operator) -> bool:
+        return any(t is not None and t.type in floats for t in [*op.inputs, *op.outputs])
+
+    culprits = [op for op in graph.operators if is_float(op) and op.builtin not in _EDGES]
+    culprits += [op for op in graph.operators if is_float(op)]
+    if not culprits:
+        return
+    op = culprits[0]
+    name = op.outputs[0].name if op.outputs else ""
+    layer = _layer_of(name, layers)
+    raise ConversionError(
+        f"layer «{layer or name}»: {op.code.name} stays float, TFLite has no int8 kernel for it; "
+        "replace it by operators that have one"
+    )
+
+
+# --- data ---------------------------------------------------------------------------------------------------
+
+
+def _samples(source: Any, inputs: list[Any]) -> tuple[list[Array], Array | None]:
+    """One float32 array [samples, ...] per input, checked; and labels where the file has some."""
+    labels = None
+    if isinstance(source, str | os.PathLike):
+        source, labels = _read(Path(source), [t.name for t in inputs])
+    if isinstance(source, np.ndarray):
+        arrays = [source]
+    elif (
+        isinstance(source, list | tuple)
+        and len(inputs) > 1
+        and len(source) == len(inputs)
+        and all(isinstance(a, np.ndarray) for a in source)
+    ):
+        arrays = list(source)
+    elif isinstance(source, Iterable):
+        arrays = _collect(source, inputs)
+    else:
+        raise ConversionError(f"representative data: cannot use {type(source).__name__}")
+    if len(arrays) != len(inputs):
+        raise ConversionError(f"representative data: expected {len(inputs)} inputs, got {len(arrays)}")
+    return [_checked(a, t, len(arrays[0])) for a, t in zip(arrays, inputs, strict=True)], labels
+
+
+def _read(path: Path, names: list[str]) -> tuple[Any, Array | None]:
+    if not path.exists():
+        raise FileNotFoundError(f"there is no {path}")
+    try:
+        content = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as e:
+        raise ConversionError(f"{path} is no .npy or .npz file: {_first_line(e)}") from e
+    if isinstance(content, np.ndarray):
+        return content, None
+    with content:
+        keys = ["x"] if len(names) == 1 and "x" in content.files else names
+        missing = [k for k in keys if k not in content.files]
+        if missing:
+            raise ConversionError(
+                f"{path} has no array «{'x' if len(names) == 1 else missing[0]}»; "
+                f"there are: {', '.join(content.files)}"
+            )
+        labels = content["y"] if "y" in content.files and "y" not in keys else None
+        arrays = [content[k] for k in keys]
+    return (arrays[0] if len(arrays) == 1 else arrays), labels
+
+
+def _collect(source: Iterable[Any], inputs: list[Any]) -> list[Array]:
+    columns: list[list[Array]] = [[] for _ in inputs]
+    for item in source:
+        if len(inputs) > 1 or (isinstance(item, list | tuple) and len(item) == 1):
+            values = list(item)
+        else:
+            # (input, label), as data sets have it.
+            values = [item[0]] if isinstance(item, tuple) and len(item) == 2 else [item]
+        if len(values) != len(inputs):
+            raise ConversionError(f"representative data: expected {len(inputs)} inputs, got {len(values)}")
+        for column, value, tensor in zip(columns, values, inputs, strict=True):
+            array = np.asarray(value)
+            # A sample without its batch axis.
+            column.append(array[None] if array.ndim == len(tensor.shape) - 1 else array)
+            if column[-1].shape[1:] != tuple(tensor.shape[1:]):
+                _refuse_shape(tensor, array)
+    if not columns[0]:
+        raise ConversionError("representative data: there are no samples")
+    return [np.concatenate(c) for c in columns]
+
+
+def _refuse_shape(tensor: Any, array: Array) -> None:
+    expected = ", ".join(["samples", *(str(n) for n in tensor.shape[1:])])
+    raise ConversionError(
+        f"representative data of input «{tensor.name}»: expected shape [{expected}], got {list(array.shape)}"
+    )
+
+
+def _checked(array: Array, tensor: Any, samples: int) -> Array:
+    if array.dtype.kind not in "fiub":
+        raise ConversionError(f"representative data of input «{tensor.name}»: {array.dtype} are no numbers")
+    if array.ndim < 1 or array.shape[1:] != tuple(tensor.shape[1:]):
+        _refuse_shape(tensor, array)
+    if not len(array):
+        raise ConversionError("representative data: there are no samples")
+    if len(array) != samples:
+        raise ConversionError(
+            f"representative data of input «{tensor.name}»: expected {samples} samples, got {len(array)}"
+        )
+    values = array.astype(np.float32)
+    if not np.isfinite(values).all():
+        raise ConversionError(f"representative data of input «{tensor.name}»: NaN or infinity among them")
+    return values
+
+
+# --- report -------------------------------------------------------------------------------------------------
+
+
+def _port(tensor: Tensor) -> Port:
+    quantization = tensor.quantization
+    assert quantization is not None  # _check_int8 found no float
+    return Port(tensor.name, tensor.shape, quantization.scale, quantization.zero_point)
+
+
+def _float_accuracy(tf: Any, fixed: _FixedModel, data: list[Array], labels: Array, model: Model) -> float:
+    with _silence():
+        run = tf.function(lambda *x: fixed.model(list(x) if len(x) > 1 else x[0], training=False))
+        values = []
+        for i in range(len(data[0])):
+            result = run(*(tf.constant(x[i : i + 1]) for x in data))
+            values.append(np.asarray(result[0] if isinstance(result, list | tuple) else result)[0])
+    return _score(np.array(values), labels, model)
+
+
+def _warnings(fixed: _FixedModel, model: Model, samples: int) -> Iterator[str]:
+    if samples < _FEW:
+        yield f"only {samples} representative samples: the ranges of activations may be too narrow"
+    graph = model.subgraphs[0]
+    last = (getattr(fixed.source, "layers", None) or [None])[-1]
+    activation = getattr(getattr(last, "activation", None), "__name__", "")
+    producer = graph.producers().get(graph.outputs[-1])
+    if activation == "softmax" and (producer is None or producer.builtin != BuiltinOperator.SOFTMAX):
+        yield "the softmax at the end is no operator of its own: a loss cannot read the logits"
+    try:
+        check_supported(model, InjectSettings(), Plan())
+    except ConversionError as e:
+        yield f"the model cannot be trained with tflm_zo: {e}"

@@ -1,0 +1,32 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A depthwise-separable CNN for keyword spotting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def ds_cnn(input_shape: tuple[int, int, int] = (49, 10, 1), classes: int = 12) -> Any:
+    """MLPerf Tiny's keyword spotter: 22,016 weights for 49 x 10 features and 12 classes, batch norm folded.
+
+    A 10 x 4 convolution of 64 filters with stride 2, four depthwise-separable blocks of 64 filters, average
+    pooling over the image, and one dense layer. Source: github.com/mlcommons/tiny (keyword spotting), after
+    Zhang et al., Hello Edge, 2017. Its dropout, which does nothing in inference, is left out.
+    """
+    from keras import Input, Model, layers
+
+    def block(x: Any, name: str) -> Any:
+        x = layers.BatchNormalization(name=f"{name}_bn")(x)
+        return layers.ReLU(name=f"{name}_relu")(x)
+
+    inputs = Input(input_shape, name="features")
+    x = layers.Conv2D(64, (10, 4), strides=2, padding="same", name="conv")(inputs)
+    x = block(x, "conv")
+    for i in range(1, 5):
+        x = layers.DepthwiseConv2D(3, padding="same", name=f"dw{i}")(x)
+        x = block(x, f"dw{i}")
+        x = layers.Conv2D(64, 1, name=f"pw{i}")(x)
+        x = block(x, f"pw{i}")
+    x = layers.AveragePooling2D((x.shape[1], x.shape[2]), name="average")(x)
+    x = layers.Flatten(name="flatten")(x)
+    return Model(inputs, layers.Dense(classes, activation="softmax", name="fc")(x), name="ds_cnn")
