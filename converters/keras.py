@@ -288,7 +288,7 @@ def _with_fixed_batch(keras: Any, model: Any) -> _FixedModel:
         specs = [(n, tuple(s.shape), s.dtype.name) for n, s in sorted(by_name.items())]
         name = "saved_model"
     if not specs:
-        raise ConversionError("the model does not know its inputs; build it with keras.Input or call it once")
+        raise ConversionError("the model does not know its inputs; build it from keras.Input")
     for input_name, shape, dtype in specs:
         if dtype != "float32":
             raise ConversionError(f"input «{input_name}» is {dtype}; only float32 inputs become int8")
@@ -298,6 +298,13 @@ def _with_fixed_batch(keras: Any, model: Any) -> _FixedModel:
             )
         if shape[0] not in (None, 1):
             raise ConversionError(f"input «{input_name}» has a fixed batch size of {shape[0]}, not 1")
+    for layer in _layers(model):
+        # The converter crashes on some of these.
+        if isinstance(layer, keras.layers.RNN) and not layer.unroll:
+            raise ConversionError(
+                f"layer «{layer.name}»: recurrent layers become loops, which have no int8 form; "
+                "use unroll=True"
+            )
     inputs = [keras.Input(batch_shape=(1, *shape[1:]), name=name) for name, shape, _ in specs]
     if isinstance(model, keras.Model):
         # What the model takes: one tensor, a list, or a dictionary.
@@ -346,12 +353,14 @@ def _explain(message: str, layers: Sequence[str]) -> str | None:
 # --- names --------------------------------------------------------------------------------------------------
 
 
-def _layer_names(model: Any) -> list[str]:
-    """Names of all layers, those of nested models included."""
+def _layers(model: Any) -> list[Any]:
+    """All layers, those of nested models included."""
     flatten = getattr(model, "_flatten_layers", None)
-    if flatten is None:
-        return []
-    return [layer.name for layer in flatten(include_self=False, recursive=True)]
+    return [] if flatten is None else list(flatten(include_self=False, recursive=True))
+
+
+def _layer_names(model: Any) -> list[str]:
+    return [layer.name for layer in _layers(model)]
 
 
 def _layer_at(path: Sequence[str], layers: Sequence[str]) -> tuple[int, str] | None:

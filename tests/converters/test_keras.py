@@ -22,7 +22,7 @@ from tflm_zo.converters import (
 
 from interpreters import random_inputs, run_plain
 from tflm_zo import keras_models
-from tflm_zo.runtime import load
+from tflm_zo.runtime import available, load
 
 keras = pytest.importorskip("keras")
 tf = pytest.importorskip("tensorflow")
@@ -64,7 +64,7 @@ def check_full_int8(result: ConversionResult) -> Model:
 
 
 def check_trainable(result: ConversionResult) -> None:
-    """Injected, it computes what it computes by itself."""
+    """Injected, it computes what it computes by itself, and in TFLM."""
     plain = result.model.to_bytes()
     runtime = load(inject(result.model, head_room=0), "litert-ref")
     count = len(result.model.subgraphs[0].inputs)
@@ -72,8 +72,9 @@ def check_trainable(result: ConversionResult) -> None:
     runtime.set_inputs(*inputs)
     runtime.invoke()
     outputs = runtime.outputs()
-    for a, b in zip(outputs, run_plain(plain, "litert-ref", inputs), strict=True):
-        np.testing.assert_array_equal(a, b)
+    for name in {"litert-ref", "tflm"} & set(available()):
+        for a, b in zip(outputs, run_plain(plain, name, inputs), strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize(
@@ -354,12 +355,15 @@ def test_wrong_models(tmp_path: Path) -> None:
     pooled = layers.GlobalAveragePooling2D()(inputs)
     integers = keras.Input((4,), dtype="int32", name="tokens")
     embedded = layers.Flatten()(layers.Embedding(5, 3)(integers))
+    series = keras.Input((8, 4))
+    recurrent = layers.Dense(2)(layers.LSTM(3, name="memory")(series))
     for model, message in [
         (tmp_path / "text.keras", "cannot be read as a Keras model"),
         (3, "expected a Keras model or a path, got int"),
         (keras.Sequential([layers.Dense(3)]), "does not know its inputs"),
         (keras.Model(inputs, pooled), r"«image» has shape \[None, None, 8, 1\]"),
         (keras.Model(integers, embedded), "«tokens» is int32"),
+        (keras.Model(series, recurrent), "layer «memory»: recurrent"),
     ]:
         with pytest.raises(ConversionError, match=message):
             convert(model, x)
