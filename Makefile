@@ -1,4 +1,4 @@
-# make demo    one training step, from nothing
+# make demo    the main job on real data, from nothing
 # make test    every test (under ten minutes); `make test-slow` adds the long ones
 # make lint    formatting, style and types
 # make bench   the figures in README
@@ -10,7 +10,6 @@ VENV ?= .venv
 TFLITE_RUNTIME_VENV ?= .venv-tflite-runtime
 JOBS ?= 2
 PYTEST_ARGS ?=
-EXAMPLE ?= examples/one_step/one_step.py
 
 PY := $(VENV)/bin/python
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
@@ -28,7 +27,7 @@ $(PY):
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed-demo: $(BUILD_INPUTS) | $(PY)
-	$(PY) $(PIP_INSTALL) -e '.[tflm]'
+	$(PY) $(PIP_INSTALL) -e '.[demo]'
 	touch $@
 
 $(VENV)/.installed: $(BUILD_INPUTS) | $(PY)
@@ -43,7 +42,7 @@ $(TFLITE_RUNTIME_VENV)/.installed: $(BUILD_INPUTS)
 # --- what people run ------------------------------------------------------------------------------------
 
 demo: $(VENV)/.installed-demo
-	$(PY) $(EXAMPLE)
+	$(PY) -m tflm_zo.demo
 
 # The main suite comes last, so that its summary is the last thing on the screen.
 test: test-tflite-runtime test-main

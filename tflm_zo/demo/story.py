@@ -117,7 +117,8 @@ def run_demo(
     trained = trainer.runtime.read_weights()
     replayed = all(np.array_equal(weights[name], trained[name]) for name in trained)
 
-    identical, arenas = None, (None, None)
+    identical: bool | None = None
+    arenas: tuple[int, int] | tuple[None, None] = (None, None)
     if "tflm" in available():
         arenas = (arena_bytes(plain), arena_bytes(inject(plain, head_room=2, update_bits=16)))
         if exact:

@@ -101,6 +101,10 @@ class ProgressBar(Callback):
     """
 
     def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True)
+
+    def on_train_begin(self, trainer: Trainer, steps: int) -> None:
+        """Starts to draw."""
         self._progress = Progress(
             TextColumn("step {task.completed:>6.0f}/{task.total:.0f}"),
             BarColumn(),
@@ -108,11 +112,8 @@ class ProgressBar(Callback):
             TextColumn("{task.fields[accuracy]}"),
             TextColumn("{task.fields[speed]:,.0f} forwards/s"),
             TimeRemainingColumn(),
-            console=console or Console(stderr=True),
+            console=self._console,
         )
-
-    def on_train_begin(self, trainer: Trainer, steps: int) -> None:
-        """Starts to draw."""
         self._begin, self._forwards, self._loss = time.perf_counter(), trainer.forwards, 0.0
         self._task = self._progress.add_task(
             "", total=steps, completed=trainer.step, loss=0.0, accuracy="", speed=0.0
