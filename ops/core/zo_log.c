@@ -100,7 +100,8 @@ zo_status zo_log_read_header(const uint8_t* bytes, zo_control_settings* settings
   settings->clip = words[15];
   settings->gradient_norm = words[16];
   settings->blocks = words[17];
-  if (zo_read_u16(bytes + kQueries) != settings->queries ||
+  if (settings->queries < 1u || settings->queries > ZO_MAX_QUERIES ||
+      zo_read_u16(bytes + kQueries) != settings->queries ||
       zo_read_u16(bytes + kRecordBytes) != zo_log_record_bytes(settings->queries)) {
     return ZO_ERROR_OPTIONS;
   }
