@@ -1,0 +1,193 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The control unit (zo_control.h): order and words of the commands exactly, real-valued formulas in float64.
+
+The specification leaves the rounding of coefficients to the core, so coefficients are checked against the
+formulas within what rounding can do, and those of the core go into the next command.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tflm_zo import native
+
+from . import command
+from .stream import Dist
+
+ONE = 65536
+GRADIENT, NORMALIZED, SIGN = 0, 1, 2
+CONSTANT, LINEAR, COSINE, STEP = 0, 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Settings:
+    """zo_control_settings."""
+
+    run_seed: int = 1
+    steps: int = 3
+    samples: int = 10
+    batch: int = 2
+    parts: int = 1
+    queries: int = 1
+    one_sided: bool = False
+    rule: int = GRADIENT
+    dist: Dist = Dist(0, 2)
+    rate: int = ONE
+    final_rate: int = 0
+    schedule: int = CONSTANT
+    warmup_steps: int = 0
+    decay: int = ONE // 2
+    decay_steps: int = 1
+    clip: int = 0
+    gradient_norm: int = 0
+    segments: tuple[int, ...] = ()  # of the blocks; none: the whole model moves
+
+    @property
+    def minibatch(self) -> int:
+        return self.batch * self.parts
+
+    @property
+    def evaluations(self) -> int:
+        return self.queries + 1 if self.one_sided else 2 * self.queries
+
+    @property
+    def unit(self) -> float:
+        """Units of z per standard deviation (zo_types.h) or 1."""
+        return 127 / 3.5 if self.dist.kind == 2 else 1.0
+
+
+def rate(s: Settings, step: int) -> float:
+    """Rate of a step, unit 2^-16, before any rounding."""
+    at = min(1.0, step / max(1, s.steps - 1))
+    value = float(s.rate)
+    if s.schedule == LINEAR:
+        value = s.rate + (s.final_rate - s.rate) * at
+    elif s.schedule == COSINE:
+        value = s.final_rate + (s.rate - s.final_rate) * (1 + math.cos(math.pi * at)) / 2
+    elif s.schedule == STEP:
+        value = max(float(s.final_rate), s.rate * (s.decay / ONE) ** (step // s.decay_steps))
+    if step < s.warmup_steps:
+        value *= (step + 1) / s.warmup_steps
+    if s.gradient_norm:
+        n = s.minibatch * s.queries
+        value *= n / (n + s.gradient_norm - 1)
+    return value
+
+
+def coefficient(s: Settings, d: float, step_rate: float, rms: float) -> tuple[float, float]:
+    """The coefficient of a mean loss difference, and how far rounding may move it. All units 2^-16."""
+    r, mu, one_percent = step_rate / ONE, s.dist.mu, 0.0
+    if s.rule == GRADIENT:
+        if s.clip:
+            d = max(-s.clip, min(s.clip, d))
+        sides = 1 if s.one_sided else 2
+        # Moves per unit of z by rate / mu / sides / Q, where mu is a standard deviation of the perturbation.
+        scale = {0: 1 / mu, 1: 1.0, 2: 4096 / mu / s.unit**2}[s.dist.kind] * r / sides / s.queries
+        c = -d * scale
+        slack = 0.5 * scale + {0: 1 / mu, 1: 1.0, 2: 4096 / mu / 1296}[s.dist.kind] + 1
+        one_percent = 2.0
+    elif s.rule == NORMALIZED:
+        ratio = d / rms * ONE
+        if s.clip:
+            ratio = max(-s.clip, min(s.clip, ratio))
+        c = -ratio * r / s.queries / s.unit
+        slack = abs(c) * 1.1 / rms + (1 + 0.5 * ONE / rms) * r / s.queries / s.unit + 2
+        one_percent = 1.0
+    else:
+        c = -math.copysign(step_rate, d) / s.queries / s.unit if d else 0.0
+        slack, one_percent = 1.0, 1.0
+    if s.dist.kind == 2:  # the core takes 36 units to a standard deviation, not 36.29
+        slack += abs(c) * one_percent / 100
+    limit = 2**30 / s.queries / s.dist.z_max
+    return max(-limit, min(limit, c)), slack
+
+
+@dataclass
+class Invoke:
+    """What the control unit should ask for."""
+
+    words: list[int]
+    step: int
+    first_sample: int
+    start_segment: int
+    k: int  # perturbation of the query in progress that the weights carry during the forward pass
+    seed: int
+    block: int | None
+    applied: list[tuple[int, int]] | None  # the step that this command applies
+    applied_block: int | None
+
+
+class Control:
+    """The order of things. `finish` takes the coefficients of a finished step."""
+
+    def __init__(self, settings: Settings, step: int = 0) -> None:
+        self.settings, self.step = settings, step
+        self.pending: list[tuple[int, int]] | None = None
+
+    def block(self, step: int) -> int | None:
+        return step % len(self.settings.segments) if self.settings.segments else None
+
+    def seed(self, query: int) -> int:
+        return native.query_seed(self.settings.run_seed, self.step, query)
+
+    def settle(self) -> list[int] | None:
+        if self.pending is None:
+            return None
+        undo = -1 if self.settings.one_sided else 1
+        words = command.update(self.pending, self.settings.dist, undo, self.block(self.step - 1))
+        self.pending = None
+        return command.command([words], loss=False, checksum=True)
+
+    def invokes(self) -> list[Invoke]:
+        """The whole step's, in order."""
+        s, block = self.settings, self.block(self.step)
+        # (perturbation terms, factor in force, query) of each evaluation of the loss
+        evaluations: list[tuple[list[tuple[int, int]], int, int]] = []
+        if s.one_sided:
+            evaluations.append(([], 0, 0))
+        for q in range(s.queries):
+            before = [(self.seed(q - 1), -1 if s.one_sided else 1)] if q else []
+            evaluations.append(([*before, (self.seed(q), 1)], 1, q))
+            if not s.one_sided:
+                evaluations.append(([(self.seed(q), -2)], -1, q))
+        result = []
+        for e, (terms, k, q) in enumerate(evaluations):
+            for part in range(s.parts):
+                body: list[list[int]] = []
+                applied = None
+                if e == 0 and part == 0 and self.pending is not None:
+                    applied = self.pending
+                    undo = -1 if s.one_sided else 1
+                    body.append(command.update(applied, s.dist, undo, self.block(self.step - 1)))
+                if part == 0 and terms:
+                    body.append(command.perturb(terms, s.dist, block))
+                suffix = e > 0 and s.parts == 1 and block is not None
+                result.append(
+                    Invoke(
+                        command.command(body),
+                        self.step,
+                        (self.step * s.parts + part) * s.batch,
+                        s.segments[block] if suffix and block is not None else 0,
+                        k,
+                        self.seed(q),
+                        block,
+                        applied,
+                        self.block(self.step - 1) if applied else None,
+                    )
+                )
+        return result
+
+    def differences(self, losses: Sequence[Sequence[int]]) -> list[int]:
+        """d of each query as the sum over the minibatch; losses by invoke."""
+        p = self.settings.parts
+        sums = [sum(map(sum, losses[i : i + p])) for i in range(0, len(losses), p)]
+        if self.settings.one_sided:
+            return [plus - sums[0] for plus in sums[1:]]
+        return [plus - minus for plus, minus in zip(sums[::2], sums[1::2], strict=True)]
+
+    def finish(self, coefficients: Sequence[int]) -> None:
+        seeds = [self.seed(q) for q in range(self.settings.queries)]
+        self.pending = list(zip(seeds, coefficients, strict=True))
+        self.step += 1

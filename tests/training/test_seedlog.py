@@ -1,0 +1,218 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The seed log: its bytes as zo_log.h has them, and what is left of a damaged one."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tflm_zo.converters import load_model
+
+from models import MODELS
+from tflm_zo import inject, native
+from tflm_zo.control import Control, CSettings
+from tflm_zo.native import Distribution
+from tflm_zo.seedlog import LogError, LogWriter, SeedLog, fingerprint
+
+MARK = bytes(range(100, 116))
+SETTINGS = (0xFFFFFFFE, 9, 11, 2, 1, 3, 1, 2, None, 65536, 7, 1, 2, 3, 4, 5, 6, 0)
+
+
+def integers(**changes) -> CSettings:
+    distribution = Distribution.sparse_uniform(5, 0.25)._c
+    s = CSettings(*(distribution if value is None else value for value in SETTINGS))
+    for name, value in changes.items():
+        setattr(s, name, value)
+    return s
+
+
+def write(path, steps, resume=None, start=0, **changes):
+    """A log of so many steps; returns what each record must hold."""
+    control = Control(integers(**changes), 100, [])
+    if start:
+        control.resume(start, SeedLog.read(path).mean_squares[-1])
+    writer = LogWriter(path, control, MARK, resume)
+    rng, records = np.random.default_rng(start), []
+    while len(records) < steps:
+        control.next()
+        if control.report(rng.integers(-(2**31), 2**31, control.settings.batch).astype(np.int32)):
+            writer.append()
+            square = control._control.mean_square
+            records.append((control.step - 1, control.mean_loss, square, *control.coefficients))
+    writer.close()
+    return records
+
+
+def record_bytes(record):
+    body = struct.pack(f"<Iiq{len(record) - 3}i", *record)
+    return body + struct.pack("<I", zlib.crc32(body))
+
+
+def header_bytes(queries=3, settings=SETTINGS):
+    words = [1 << 24 | 64 << 16 | 5 if value is None else value for value in settings]
+    body = b"ZOLOG\r\n\x1a" + struct.pack("<4H", 1, 128, 20 + 4 * queries, queries) + MARK
+    body += struct.pack("<18I", *words) + bytes(20)
+    assert len(body) == 124
+    return body + struct.pack("<I", zlib.crc32(body))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run.zolog"
+
+
+def test_bytes(path):
+    records = write(path, 9)
+    assert path.read_bytes() == header_bytes() + b"".join(map(record_bytes, records))
+    log = SeedLog.read(path)
+    assert log.settings.as_bytes() == integers().as_bytes()
+    assert log.fingerprint == MARK
+    assert log.distribution == Distribution.sparse_uniform(5, 0.25)
+    assert (log.losses * 65536).tolist() == [r[1] for r in records]
+    assert log.mean_squares.tolist() == [r[2] for r in records]
+    assert log.steps["coefficient"].tolist() == [list(r[3:]) for r in records]
+    assert log.steps["seed"].tolist() == [
+        [native.query_seed(0xFFFFFFFE, t, q) for q in range(3)] for t in range(9)
+    ]
+    assert (log.whole_bytes, log.torn_bytes) == (128 + 9 * 32, 0)
+
+
+@pytest.mark.parametrize("queries", [1, 32])
+def test_sizes(path, queries):
+    words = [queries if i == 5 else value for i, value in enumerate(SETTINGS)]
+    records = write(path, 4, queries=queries)
+    expected = header_bytes(queries, words) + b"".join(map(record_bytes, records))
+    assert path.read_bytes() == expected
+    assert SeedLog.read(path).steps.shape == (4, queries)
+
+
+def test_truncated_everywhere(path):
+    records = write(path, 5)
+    data = path.read_bytes()
+    for length in range(len(data)):
+        path.write_bytes(data[:length])
+        if length < 128:
+            with pytest.raises(LogError):
+                SeedLog.read(path)
+            continue
+        log = SeedLog.read(path)
+        whole = (length - 128) // 32
+        assert log.steps["coefficient"].tolist() == [list(r[3:]) for r in records[:whole]]
+        assert (log.whole_bytes, log.torn_bytes) == (128 + 32 * whole, (length - 128) % 32)
+
+
+def test_a_flipped_bit_anywhere(path):
+    records = write(path, 3)
+    data = path.read_bytes()
+    for at in range(len(data)):
+        for bit in (0, 7):
+            damaged = bytearray(data)
+            damaged[at] ^= 1 << bit
+            path.write_bytes(damaged)
+            if at < 128:
+                with pytest.raises(LogError, match="header is damaged"):
+                    SeedLog.read(path)
+                continue
+            log = SeedLog.read(path)
+            whole = (at - 128) // 32
+            assert log.steps["coefficient"].tolist() == [list(r[3:]) for r in records[:whole]]
+            assert log.torn_bytes == 32 * (3 - whole)
+
+
+@given(st.binary(max_size=400), st.booleans())
+@settings(max_examples=100)
+def test_garbage(tmp_path_factory, tail, header):
+    path = tmp_path_factory.mktemp("log") / "x"
+    path.write_bytes((header_bytes() if header else b"") + tail)
+    if header:
+        log = SeedLog.read(path)
+        assert (len(log.steps), log.torn_bytes) == (0, len(tail))
+    else:
+        with pytest.raises(LogError):
+            SeedLog.read(path)
+
+
+def test_records_out_of_order_are_not_of_this_run(path):
+    a, b, c = write(path, 3)
+    path.write_bytes(header_bytes() + record_bytes(a) + record_bytes(c) + record_bytes(b))
+    assert len(SeedLog.read(path).steps) == 1
+
+
+@pytest.mark.parametrize(
+    "at, value", [(8, 2), (10, 130), (12, 36), (14, 4)], ids=["version", "header", "record", "queries"]
+)
+def test_other_formats(path, at, value):
+    """With a correct checksum."""
+    data = bytearray(header_bytes())
+    struct.pack_into("<H", data, at, value)
+    struct.pack_into("<I", data, 124, zlib.crc32(data[:124]))
+    path.write_bytes(data)
+    with pytest.raises(LogError):
+        SeedLog.read(path)
+
+
+@pytest.mark.parametrize("queries", [0, 33, 1000, 16000])
+def test_impossible_queries(path, queries):
+    """A header that checks out but that no run can have written."""
+    words = [queries if i == 5 else value for i, value in enumerate(SETTINGS)]
+    path.write_bytes(header_bytes(queries, words) + bytes(4 * queries + 1000))
+    with pytest.raises(LogError):
+        SeedLog.read(path)
+
+
+@pytest.mark.parametrize("torn", [0, 1, 31])
+def test_resume_cuts_the_torn_record_off(path, torn):
+    whole = write(path, 9)
+    data = path.read_bytes()
+    path.write_bytes(data[: 128 + 4 * 32 + torn])
+    log = SeedLog.read(path)
+    assert len(log.steps) == 4
+    more = write(path, 5, resume=log.whole_bytes, start=4)
+    assert path.read_bytes() == data[: 128 + 4 * 32] + b"".join(map(record_bytes, more))
+    assert [r[0] for r in whole[4:]] == [r[0] for r in more]
+
+
+def test_keep(path):
+    control = Control(integers(), 100, [])
+    writer = LogWriter(path, control, MARK)
+    sizes = [path.stat().st_size]
+    for _ in range(3):
+        while True:
+            control.next()
+            if control.report(np.zeros(2, np.int32)):
+                break
+        writer.append()
+        sizes.append(path.stat().st_size)
+    assert sizes == [128, 160, 192, 224]  # each record is with the operating system at once
+    writer.keep(5)
+    assert path.stat().st_size == 224
+    writer.keep(1)
+    writer.close()
+    writer.close()
+    assert len(SeedLog.read(path).steps) == 1
+
+
+def test_an_existing_log_is_not_overwritten(path):
+    write(path, 2)
+    data = path.read_bytes()
+    with pytest.raises(FileExistsError):
+        write(path, 2)
+    assert path.read_bytes() == data
+
+
+def test_fingerprint():
+    model = inject(MODELS["small_cnn"]())
+    data = model.to_bytes()
+    assert fingerprint(model) == fingerprint(data) == fingerprint(load_model(data))
+    assert len(fingerprint(data)) == 16
+    assert fingerprint(inject(MODELS["small_cnn"](), update_bits=8)) != fingerprint(data)
+
+
+def test_another_models_log(path):
+    write(path, 1)
+    with pytest.raises(LogError, match="another model"):
+        SeedLog.read(path).check_model(inject(MODELS["small_cnn"]()))
