@@ -32,6 +32,8 @@ def rewrite_batch(graph: Subgraph, batch: int, old: int = 1) -> None:
         batch: batch size to set.
         old: batch size that it has, unless it has ``batch`` already.
     """
+    if not graph.inputs:
+        raise ConversionError("the model has no inputs, so it has no batch size")
     for tensor in graph.inputs:
         if not tensor.shape or tensor.shape[0] not in (old, batch):
             raise ConversionError(

@@ -179,6 +179,13 @@ def test_other_batch_size(name: str) -> None:
                 np.testing.assert_array_equal(a[i : i + batch], b)
 
 
+def test_batch_size_of_a_model_without_inputs() -> None:
+    model = load_model(small_cnn())
+    model.subgraphs[0].inputs = []
+    with pytest.raises(ConversionError, match="no inputs"):
+        set_batch(model, 2)
+
+
 def test_arguments_are_not_changed_and_some_weights_may_be_missing() -> None:
     zo = inject(lenet5())
     before = zo.to_bytes()
