@@ -20,14 +20,15 @@ def test_python_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     Path("model.tflite").write_bytes(MODELS["lenet5"]())
     rng = np.random.default_rng(0)
     names: dict[str, Any] = {
-        "x": rng.integers(-128, 128, (8, 28, 28, 1)).astype(np.int8),
-        "y": rng.integers(0, 10, 8),
+        "x": rng.integers(-128, 128, (32, 28, 28, 1)).astype(np.int8),
+        "y": rng.integers(0, 10, 32),
     }
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for block in blocks:
         exec(compile(block, str(README), "exec"), names)
     assert names["plus"] != names["minus"]
+    assert Path("adapted.tflite").is_file()
 
 
 def test_files_it_links_to_exist() -> None:
