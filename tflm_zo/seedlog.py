@@ -196,6 +196,13 @@ class LogWriter:
         _library().zo_log_write_record(self._control.address, self._control.mean_loss, self._record)
         self._write(self._record.raw)
 
+    def keep(self, steps: int) -> None:
+        """Cuts off what follows so many whole steps of the run."""
+        size = HEADER_BYTES + steps * len(self._record)
+        if os.fstat(self._file.fileno()).st_size > size:
+            self._file.truncate(size)
+            self._file.seek(size)
+
     def close(self) -> None:
         """Brings the log to the disk and closes it."""
         if not self._file.closed:

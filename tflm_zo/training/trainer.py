@@ -114,6 +114,7 @@ class Trainer:
         self.stop_training = False
         self.forwards = 0
         self.step = 0
+        self._control: Control | None = None  # of the run in progress
 
     # --- data -----------------------------------------------------------------------------------------------
 
@@ -187,20 +188,24 @@ class Trainer:
         )
         writer = self._start(control, log, resume)
         history = History()
+        forwards = self.forwards
         self.stop_training = False
         self.step = control.step
         for callback in callbacks:
             callback.on_train_begin(self, total)
         try:
             self._run(control, x, labels, validation, per_epoch, callbacks, writer, history)
-        except KeyboardInterrupt:
-            self._return_to_last_step(control)
+        except BaseException as error:
+            self._return_to_last_step(control, writer)
+            if not isinstance(error, KeyboardInterrupt):
+                raise
         finally:
+            self._control = None
             if writer is not None:
                 writer.close()
             for callback in callbacks:
                 callback.on_train_end(self)
-        history.forwards = self.forwards
+        history.forwards = self.forwards - forwards
         return history
 
     def _start(self, control: Control, log: str | os.PathLike[str] | None, resume: bool) -> LogWriter | None:
@@ -240,6 +245,7 @@ class Trainer:
         history: History,
     ) -> None:
         runtime = self.runtime
+        self._control = control
         fed = -1
         epoch_losses: list[float] = []
         while (request := control.next()) is not None:
@@ -279,8 +285,15 @@ class Trainer:
         if words is not None:
             self.runtime.invoke(words)
 
-    def _return_to_last_step(self, control: Control) -> None:
+    def _settle_run(self) -> None:
+        """Before a callback uses the model between steps: applies the step that rides on the next invoke."""
+        if self._control is not None:
+            self._settle(self._control)
+
+    def _return_to_last_step(self, control: Control, writer: LogWriter | None) -> None:
         """Whatever was under way: the weights of the last whole step, from the record of the run."""
+        if writer is not None:  # the interruption may have come between the log's record and ours
+            writer.keep(len(self._done))
         log = SeedLog.from_steps(control.settings, self._mark, self._done)
         self.runtime.write_weights(*replay_log(self._model, log))
 
@@ -313,11 +326,13 @@ class Trainer:
         """Mean loss (nats) and, for classifiers, accuracy."""
         prepared, labels = self._prepare(x, y)
         assert labels is not None
+        self._settle_run()
         return self._evaluate(prepared, labels)
 
     def predict(self, x: NDArray[Any]) -> NDArray[Any]:
         """The first output of every sample, in the model's own dtype, [samples, ...]."""
         prepared, _ = self._prepare(x, None)
+        self._settle_run()
         outputs = []
         for inputs, _, used in self._batches(prepared, None):
             self.runtime.feed([inputs], None)
@@ -327,4 +342,5 @@ class Trainer:
 
     def export(self) -> Model:
         """The plain int8 model with the weights as they are now: no custom op, any runtime runs it."""
+        self._settle_run()
         return export_model(self._model, self.runtime.read_weights())
