@@ -1,0 +1,571 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The trainer: the same bits everywhere, after every interruption, and from the log alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from tflm_zo.converters import Model
+
+from interpreters import require
+from models import MODELS
+from tflm_zo import inject, native
+from tflm_zo.native import Distribution
+from tflm_zo.seedlog import LogError, SeedLog
+from tflm_zo.training import (
+    Callback,
+    CSVLogger,
+    EarlyStopping,
+    ProgressBar,
+    SettingsError,
+    Trainer,
+    TrainSettings,
+    replay_log,
+)
+
+RNG = np.random.default_rng(3)
+X = RNG.integers(-128, 128, (24, 8, 8, 1)).astype(np.int8)
+Y = RNG.integers(0, 4, 24)
+STEPS = 17
+SETTINGS = TrainSettings(batch_size=8, queries=2, seed=9)
+
+MODEL_SETTINGS: dict[str, dict[str, Any]] = {
+    "8": {"update_bits": 8},
+    "16": {"update_bits": 16},
+    "cut": {"update_bits": 16, "cuts": ("pool",)},
+}
+
+
+def zo_model(name: str = "16", **more: Any) -> Model:
+    return inject(MODELS["small_cnn"](), **{"batch": 4, "max_queries": 4, **MODEL_SETTINGS[name], **more})
+
+
+def same(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    return a.keys() == b.keys() and all(np.array_equal(a[k], b[k]) for k in a)
+
+
+def state(trainer: Trainer) -> tuple[dict[str, Any], dict[str, Any]]:
+    return trainer.runtime.read_weights(), trainer.runtime.read_fractions()
+
+
+def equal(a: Any, b: Any) -> bool:
+    return same(a[0], b[0]) and same(a[1], b[1])
+
+
+def is_replay(trainer: Trainer, model: Model, log: Any) -> bool:
+    return equal(state(trainer), replay_log(model, SeedLog.read(log)))
+
+
+class At(Callback):
+    """Does something after a step."""
+
+    def __init__(self, step: int, action: Any) -> None:
+        self.step, self.action = step, action
+
+    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
+        if step == self.step:
+            self.action(trainer)
+
+
+def stop(trainer: Trainer) -> None:
+    trainer.stop_training = True
+
+
+def interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+RUNS = {
+    "8 bit": ("8", TrainSettings(batch_size=8, queries=2)),
+    "16 bit": ("16", TrainSettings(batch_size=8, queries=2)),
+    "one-sided": ("16", TrainSettings(batch_size=4, queries=3, estimator="one-sided", rule="sign", rate=0.5)),
+    "one-sided, 8 bit": ("8", TrainSettings(batch_size=12, estimator="one-sided", schedule="cosine")),
+    "gradient": ("16", TrainSettings(batch_size=8, rule="gradient", rate=30.0, clip=0.5)),
+    "blocks, suffix": ("cut", TrainSettings(batch_size=4, queries=2, scope="blocks")),
+    "blocks, parts": ("cut", TrainSettings(batch_size=8, queries=2, scope="blocks", estimator="one-sided")),
+    "sparse": ("8", TrainSettings(batch_size=8, distribution=Distribution.sparse_uniform(2, 0.3))),
+    "sparse, 16 bit": ("16", TrainSettings(batch_size=8, distribution=Distribution.sparse_uniform(2))),
+    "gaussian": ("16", TrainSettings(batch_size=8, distribution=Distribution.gaussian(0.6))),
+    "gaussian, 8 bit": ("8", TrainSettings(batch_size=8, distribution=Distribution.gaussian(0.6))),
+}
+
+
+# --- the same bits ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_same_in_tflm_and_from_the_log(name, tmp_path):
+    kind, settings = RUNS[name]
+    model = zo_model(kind)
+    results = []
+    for runtime in ("litert-ref", "tflm"):
+        require(runtime)
+        trainer = Trainer(model, settings, runtime)
+        log = tmp_path / runtime
+        history = trainer.fit(X, Y, steps=40, log=log)
+        assert is_replay(trainer, model, log)
+        forwards = settings.queries + 1 if settings.estimator == "one-sided" else 2 * settings.queries
+        assert history.forwards == trainer.forwards == 40 * forwards * settings.batch_size
+        results.append((state(trainer), log.read_bytes(), history.steps))
+    assert equal(results[0][0], results[1][0])
+    assert results[0][1:] == results[1][1:]
+    assert len(results[0][2]) == 40
+    assert not same(results[0][0][0], replay_log(model, SeedLog.from_steps(*_empty(log)))[0])
+
+
+def _empty(log):
+    whole = SeedLog.read(log)
+    return whole.settings, whole.fingerprint, []
+
+
+def test_suffixes_are_what_whole_passes_are(tmp_path):
+    """A cut model's block runs, which skip the prefix, and the uncut model's, which do not."""
+    settings = TrainSettings(batch_size=4, queries=2, scope="blocks")
+    a, b = Trainer(zo_model("cut"), settings, "litert-ref"), Trainer(zo_model("16"), settings, "litert-ref")
+    losses = [t.fit(X, Y, steps=40).steps for t in (a, b)]
+    assert losses[0] == losses[1]
+    assert equal(state(a), state(b))
+
+
+def test_a_second_fit_starts_again():
+    trainer = Trainer(zo_model(), SETTINGS)
+    first, weights = trainer.fit(X, Y, steps=5), state(trainer)
+    second = trainer.fit(X, Y, steps=5)
+    assert first.steps == second.steps and equal(weights, state(trainer))
+    assert first.forwards == second.forwards == 5 * 4 * 8
+    assert trainer.forwards == 2 * 5 * 4 * 8
+
+
+def test_validation_and_evaluation_do_not_change_the_run():
+    model = zo_model()
+    plain = Trainer(model, SETTINGS)
+    expected = plain.fit(X, Y, steps=STEPS)
+    watched = Trainer(model, SETTINGS)
+    actual = watched.fit(X, Y, steps=STEPS, validation_data=(X[:7], Y[:7]))
+    assert actual.steps == expected.steps and equal(state(watched), state(plain))
+    assert actual.forwards == expected.forwards
+    assert len(actual.history["val_loss"]) == len(actual.history["loss"]) == 6
+    final = watched.evaluate(X[:7], Y[:7])
+    assert final == {"loss": actual.history["val_loss"][-1], "accuracy": actual.history["val_accuracy"][-1]}
+
+    # A callback may look at the model after any step, and sees that step's weights.
+    seen: list[Any] = []
+
+    class Look(Callback):
+        def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
+            seen.append((trainer.evaluate(X, Y), trainer.predict(X).tolist(), state(trainer)))
+            trainer.export()
+
+    looked = Trainer(model, SETTINGS)
+    assert looked.fit(X, Y, steps=STEPS, callbacks=[Look()]).steps == expected.steps
+    assert equal(state(looked), state(plain))
+    for t in (0, 4, STEPS - 1):
+        part = Trainer(model, SETTINGS)
+        part.fit(X, Y, steps=STEPS, callbacks=[At(t, stop)])
+        assert seen[t][:2] == (part.evaluate(X, Y), part.predict(X).tolist())
+        assert equal(seen[t][2], state(part))
+
+
+# --- interruptions ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """Log and weights of each run of INTERRUPTED."""
+    results = {}
+    for kind, settings in INTERRUPTED.items():
+        trainer = Trainer(zo_model(kind), settings)
+        log = tmp_path_factory.mktemp("whole") / "log"
+        trainer.fit(X, Y, steps=STEPS, log=log)
+        results[kind] = (log.read_bytes(), state(trainer))
+    return results
+
+
+INTERRUPTED = {
+    "8": TrainSettings(batch_size=8, queries=2, estimator="one-sided"),
+    "16": SETTINGS,
+    "cut": TrainSettings(batch_size=4, queries=2, scope="blocks"),
+}
+
+
+def check_and_resume(kind, log, uninterrupted, trainer):
+    """The weights are those of the log, which has whole steps only; going on ends where it should."""
+    model = zo_model(kind)
+    whole, weights = uninterrupted[kind]
+    read = SeedLog.read(log)
+    assert read.torn_bytes == 0
+    assert whole.startswith(log.read_bytes())
+    assert is_replay(trainer, model, log)
+    again = Trainer(model, INTERRUPTED[kind])
+    again.fit(X, Y, steps=STEPS, log=log, resume=True)
+    assert log.read_bytes() == whole
+    assert equal(state(again), weights)
+    return len(read.steps)
+
+
+@pytest.mark.parametrize("kind", INTERRUPTED)
+@pytest.mark.parametrize("step", [0, 2, 3, 8, STEPS - 1])
+@pytest.mark.parametrize("action", [stop, interrupt])
+def test_stopped_by_a_callback(kind, step, action, tmp_path, uninterrupted):
+    trainer = Trainer(zo_model(kind), INTERRUPTED[kind])
+    trainer.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(step, action)])
+    assert check_and_resume(kind, tmp_path / "log", uninterrupted, trainer) == step + 1
+
+
+@pytest.mark.parametrize("kind", INTERRUPTED)
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("place", ["invoke", "report", "append", "settle"])
+def test_interrupted_anywhere(kind, when, place, tmp_path, uninterrupted, monkeypatch):
+    """Ctrl-C at random calls of what a run consists of."""
+    from tflm_zo.control import Control
+    from tflm_zo.seedlog import LogWriter
+
+    rng = np.random.default_rng([len(place), when == "after", len(kind)])
+    for round_ in range(4):
+        trainer = Trainer(zo_model(kind), INTERRUPTED[kind])
+        calls = int(rng.integers(1, {"invoke": 60, "report": 60, "append": STEPS, "settle": 4}[place]))
+        owner, name = {
+            "invoke": (type(trainer.runtime), "invoke"),
+            "report": (Control, "report"),
+            "append": (LogWriter, "append"),
+            "settle": (Control, "settle"),
+        }[place]
+        original = getattr(owner, name)
+        left = [calls]
+
+        def patched(*args: Any, original=original, left=left, **kwargs: Any) -> Any:
+            left[0] -= 1
+            if left[0] == 0 and when == "before":
+                raise KeyboardInterrupt
+            result = original(*args, **kwargs)
+            if left[0] == 0:
+                raise KeyboardInterrupt
+            return result
+
+        log = tmp_path / f"log{round_}"
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, patched)
+            try:
+                trainer.fit(X, Y, steps=STEPS, log=log)
+            except KeyboardInterrupt:
+                assert place == "invoke" and calls == 1  # before the first step
+                continue
+        assert left[0] <= 0
+        check_and_resume(kind, log, uninterrupted, trainer)
+
+
+def test_an_error_of_a_callback_leaves_the_last_steps_weights(tmp_path, uninterrupted):
+    def fail(trainer: Trainer) -> None:
+        raise RuntimeError("disk full")
+
+    ended: list[int] = []
+
+    class End(Callback):
+        def on_train_end(self, trainer: Trainer) -> None:
+            ended.append(trainer.step)
+
+    trainer = Trainer(zo_model(), SETTINGS)
+    with pytest.raises(RuntimeError, match="disk full"):
+        trainer.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(4, fail), End()])
+    assert ended == [5]
+    assert check_and_resume("16", tmp_path / "log", uninterrupted, trainer) == 5
+
+
+CHILD = """
+import sys
+import numpy as np
+from tflm_zo.training import Trainer, TrainSettings
+folder, resume = sys.argv[1], sys.argv[2] == "resume"
+data = np.load(folder + "/data.npz")
+trainer = Trainer(folder + "/model.tflite", TrainSettings(batch_size=8, queries=2, seed=9))
+trainer.fit(data["x"], data["y"], steps=STEPS, log=folder + "/log", resume=resume)
+np.savez(folder + "/final.npz", **trainer.runtime.read_weights())
+"""
+
+
+def kill_and_resume(folder, kills, steps):
+    model = zo_model()
+    model.save(folder / "model.tflite")
+    np.savez(folder / "data.npz", x=X, y=Y)
+    rng, log = np.random.default_rng(kills), folder / "log"
+    marks = sorted(int(v) for v in rng.integers(1, steps, kills))
+    lost = 0
+    for i, mark in enumerate([*marks, None]):
+        command = [sys.executable, "-c", CHILD.replace("STEPS", str(steps)), str(folder)]
+        before = len(SeedLog.read(log).steps) if i else 0
+        child = subprocess.Popen([*command, "resume" if i else "new"], stdout=subprocess.DEVNULL)
+        if mark is None:
+            assert child.wait(timeout=120) == 0
+            break
+        deadline = time.monotonic() + 60
+        while not (log.exists() and log.stat().st_size >= 128 + 28 * max(mark, before + 1)):
+            assert child.poll() is None or log.stat().st_size == 128 + 28 * steps, "the child failed"
+            assert time.monotonic() < deadline
+            time.sleep(0.0005)
+        time.sleep(float(rng.random()) * 0.003)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        lost += child.returncode == -signal.SIGKILL
+    trainer = Trainer(model, SETTINGS)
+    trainer.fit(X, Y, steps=steps, log=folder / "whole")
+    assert log.read_bytes() == (folder / "whole").read_bytes()
+    assert is_replay(trainer, model, log)
+    with np.load(folder / "final.npz") as final:
+        assert same(dict(final), trainer.runtime.read_weights())
+    return lost
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+def test_killed(tmp_path):
+    assert kill_and_resume(tmp_path, 5, 4000) >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+def test_killed_20_times(tmp_path):
+    assert kill_and_resume(tmp_path, 20, 20000) >= 15
+
+
+def test_a_torn_record_is_cut_off(tmp_path, uninterrupted):
+    trainer = Trainer(zo_model(), SETTINGS)
+    trainer.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(6, stop)])
+    whole, weights = uninterrupted["16"]
+    for torn in (1, 13, 27):
+        (tmp_path / "log").write_bytes(whole[: 128 + 7 * 28 + torn])
+        trainer.fit(X, Y, steps=STEPS, log=tmp_path / "log", resume=True)
+        assert (tmp_path / "log").read_bytes() == whole
+        assert equal(state(trainer), weights)
+
+
+def test_resume_of_what_is_not_this_run(tmp_path):
+    log = tmp_path / "log"
+    trainer = Trainer(zo_model(), SETTINGS)
+    with pytest.raises(FileNotFoundError):
+        trainer.fit(X, Y, steps=STEPS, log=log, resume=True)
+    with pytest.raises(ValueError, match="resume: needs a log"):
+        trainer.fit(X, Y, steps=STEPS, resume=True)
+    trainer.fit(X, Y, steps=STEPS, log=log, callbacks=[At(3, stop)])
+    data = log.read_bytes()
+    other = Trainer(zo_model(), TrainSettings(batch_size=8, queries=2, seed=10))
+    with pytest.raises(LogError, match="other settings"):
+        other.fit(X, Y, steps=STEPS, log=log, resume=True)
+    with pytest.raises(LogError, match="other settings, data or number of steps"):
+        trainer.fit(X, Y, steps=STEPS + 1, log=log, resume=True)
+    with pytest.raises(LogError, match="other settings, data"):
+        trainer.fit(X[1:], Y[1:], steps=STEPS, log=log, resume=True)
+    with pytest.raises(LogError, match="another model"):
+        Trainer(zo_model("8"), SETTINGS).fit(X, Y, steps=STEPS, log=log, resume=True)
+    with pytest.raises(LogError, match="another model"):
+        replay_log(zo_model("8"), SeedLog.read(log))
+    with pytest.raises(FileExistsError):
+        trainer.fit(X, Y, steps=STEPS, log=log)
+    assert log.read_bytes() == data
+
+
+def test_multipliers_are_replayed(tmp_path):
+    base = zo_model()
+    tensor = Trainer(base, SETTINGS).runtime.metadata.trainable[0]
+    factors = np.linspace(0, 2**31 - 1, tensor.channels).astype(np.int32)
+    model = zo_model(multipliers={tensor.name: factors})
+    trainer = Trainer(model, SETTINGS)
+    trainer.fit(X, Y, steps=30, log=tmp_path / "log")
+    assert is_replay(trainer, model, tmp_path / "log")
+
+
+# --- wrong data and settings --------------------------------------------------------------------------------
+
+NAN = X.astype(np.float32)
+NAN[3, 1, 1, 0] = np.nan
+BAD_DATA = {
+    "no samples": ((X[:0], Y[:0]), r"x: .*no samples"),
+    "wrong shape": ((X[:, :7], Y), r"expected shape \[.*, 8, 8, 1\], got \[24, 7, 8, 1\]"),
+    "NaN": ((NAN, Y), "NaN"),
+    "integers of another width": ((X.astype(np.int32), Y), "got int32"),
+    "label too large": ((X, np.where(np.arange(24) == 5, 4, Y)), r"0\.\.3.*got 4"),
+    "label -2": ((X, np.where(np.arange(24) == 5, -2, Y)), r"0\.\.3.*got -2"),
+    "float labels": ((X, Y.astype(float)), "expected integers.*float64"),
+    "one-hot labels": ((X, np.eye(4, dtype=int)[Y]), r"got.*\[24, 4\]"),
+    "lengths": ((X, Y[:-1]), "expected 24 labels.*got 23"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_DATA)
+@pytest.mark.parametrize("where", ["training", "validation"])
+def test_bad_data(name, where, tmp_path):
+    data, message = BAD_DATA[name]
+    trainer = Trainer(zo_model(), SETTINGS)
+    before = state(trainer)
+    training, validation = (data, None) if where == "training" else ((X, Y), data)
+    with pytest.raises(ValueError, match=message):
+        trainer.fit(*training, steps=3, validation_data=validation, log=tmp_path / "log")
+    with pytest.raises(ValueError, match=message):
+        trainer.evaluate(*data)
+    assert equal(before, state(trainer))
+    assert trainer.forwards == 0 and not (tmp_path / "log").exists()
+
+
+def test_no_steps():
+    with pytest.raises(ValueError, match="steps: expected at least 1, got 0"):
+        Trainer(zo_model(), SETTINGS).fit(X, Y, epochs=0)
+
+
+BAD_SETTINGS = [
+    ({"estimator": "central"}, "estimator: no 'central'; there are antithetic, one-sided"),
+    ({"rule": "adam"}, "rule: no 'adam'"),
+    ({"schedule": "exp"}, "schedule: no 'exp'"),
+    ({"scope": "layers"}, "scope: no 'layers'"),
+    ({"queries": 0}, r"queries: expected an integer in 1..32, got 0"),
+    ({"queries": 33}, "queries"),
+    ({"queries": 1.5}, "queries"),
+    ({"batch_size": 0}, "batch_size"),
+    ({"seed": -1}, "seed"),
+    ({"seed": 2**32}, "seed"),
+    ({"rate": 0.0}, "rate"),
+    ({"rate": float("nan")}, "rate"),
+    ({"rate": float("inf")}, "rate"),
+    ({"rate": 1.0, "final_rate": 1.5}, "final_rate: expected 0..1, got 1.5"),
+    ({"final_rate": -1.0}, "final_rate"),
+    ({"decay": 1.5}, "decay"),
+    ({"decay_steps": 0}, "decay_steps"),
+    ({"clip": -1.0}, "clip"),
+    ({"warmup_steps": -1}, "warmup_steps"),
+]
+
+
+@pytest.mark.parametrize(
+    "changes, message", BAD_SETTINGS, ids=lambda v: "-".join(v) if isinstance(v, dict) else ""
+)
+def test_bad_settings(changes, message):
+    with pytest.raises(SettingsError, match=message):
+        TrainSettings(**changes)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"distribution": Distribution.rademacher(3)}, "up to 3 LSB, the model's head-room is 2"),
+        ({"batch_size": 6}, "batch_size: expected a multiple of the model's batch 4, got 6"),
+        ({"queries": 5}, "queries: the model was injected with max_queries=4, got 5"),
+    ],
+)
+def test_settings_that_the_model_does_not_fit(changes, message):
+    with pytest.raises(SettingsError, match=message):
+        Trainer(zo_model(), TrainSettings(**{"batch_size": 8, **changes}))
+
+
+def test_models_that_cannot_be_trained():
+    for changes in ({"trainable": "none"}, {"loss": "none"}):
+        with pytest.raises(SettingsError, match="no trainable tensors or no loss"):
+            Trainer(zo_model(**changes), SETTINGS)
+
+
+# --- learning -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind, changes",
+    [
+        ("16", {}),
+        ("8", {}),
+        ("16", {"estimator": "one-sided"}),
+        ("16", {"distribution": Distribution.gaussian(0.6)}),
+        ("16", {"distribution": Distribution.sparse_uniform(2, 0.33)}),
+        ("cut", {"scope": "blocks"}),
+        ("16", {"schedule": "cosine", "warmup_steps": 20}),
+    ],
+    ids=str,
+)
+def test_learns(kind, changes):
+    settings = TrainSettings(**{"batch_size": 8, "queries": 4, "rate": 2.0, **changes})
+    trainer = Trainer(zo_model(kind), settings)
+    before = trainer.evaluate(X[:8], Y[:8])["loss"]
+    history = trainer.fit(X[:8], Y[:8], steps=400)
+    after = trainer.evaluate(X[:8], Y[:8])
+    print(f"{before:.3f} -> {after}")
+    assert after["loss"] < before / 3
+    assert np.mean(history.steps[-20:]) < np.mean(history.steps[:5]) / 2
+
+
+# --- callbacks ----------------------------------------------------------------------------------------------
+
+
+def test_csv(tmp_path):
+    trainer = Trainer(zo_model(), SETTINGS)
+    history = trainer.fit(X, Y, epochs=3, validation_data=(X, Y), callbacks=[CSVLogger(tmp_path / "log.csv")])
+    with open(tmp_path / "log.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row.pop("epoch") for row in rows] == ["0", "1", "2"]
+    for i, row in enumerate(rows):
+        assert {k: float(v) for k, v in row.items()} == {k: v[i] for k, v in history.history.items()}
+    assert history.history["loss"] == pytest.approx(np.mean(np.reshape(history.steps, (3, 3)), 1).tolist())
+
+
+def test_early_stopping():
+    trainer = Trainer(zo_model(), SETTINGS)
+    stopping = EarlyStopping("loss", patience=2, min_delta=100.0)
+    for _ in range(2):  # it forgets the run before
+        history = trainer.fit(X, Y, epochs=10, callbacks=[stopping])
+        assert len(history.history["loss"]) == 3
+    with pytest.raises(ValueError, match="no 'val_accuracy'; there are loss, rate"):
+        trainer.fit(X, Y, epochs=2, callbacks=[EarlyStopping("val_accuracy")])
+    with pytest.raises(ValueError, match="patience"):
+        EarlyStopping(patience=0)
+
+
+def test_progress_bar():
+    text = io.StringIO()
+    bar = ProgressBar(Console(file=text, force_terminal=True, width=120))
+    trainer = Trainer(zo_model(), SETTINGS)
+    trainer.fit(X, Y, epochs=2, validation_data=(X, Y), callbacks=[bar])
+    output = text.getvalue()
+    assert "forwards/s" in output and "/6" in output and "val " in output
+
+
+def test_what_callbacks_are_told():
+    calls: list[Any] = []
+
+    class Tell(Callback):
+        def on_train_begin(self, trainer: Trainer, steps: int) -> None:
+            calls.append(("begin", steps))
+
+        def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
+            calls.append(("step", step, trainer.step, sorted(logs)))
+
+        def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
+            calls.append(("epoch", epoch, sorted(logs)))
+
+        def on_train_end(self, trainer: Trainer) -> None:
+            calls.append(("end",))
+
+    Trainer(zo_model(), SETTINGS).fit(X[:16], Y[:16], steps=3, callbacks=[Tell()])
+    assert calls == [
+        ("begin", 3),
+        ("step", 0, 1, ["loss", "rate"]),
+        ("step", 1, 2, ["loss", "rate"]),
+        ("epoch", 0, ["loss", "rate"]),
+        ("step", 2, 3, ["loss", "rate"]),
+        ("epoch", 1, ["loss", "rate"]),
+        ("end",),
+    ]
+
+
+def test_checksum_of_the_device_is_the_replays(tmp_path):
+    model = zo_model()
+    trainer = Trainer(model, SETTINGS, "litert-ref")
+    trainer.fit(X, Y, steps=9, log=tmp_path / "log")
+    weights, fractions = replay_log(model, SeedLog.read(tmp_path / "log"))
+    total = sum(
+        native.checksum(weights[t.name], fractions.get(t.name), t.stream)
+        for t in trainer.runtime.metadata.trainable
+    )
+    trainer.runtime.invoke(trainer.runtime.command(loss=False, checksum=True))
+    assert trainer.runtime.status().checksum == total % 2**32
