@@ -13,6 +13,8 @@
 
 #include "zo_checksum.h"
 #include "zo_command.h"
+#include "zo_control.h"
+#include "zo_log.h"
 #include "zo_loss.h"
 #include "zo_node.h"
 #include "zo_perturb.h"
@@ -957,6 +959,156 @@ static void test_loss_nodes(void) {
   }
 }
 
+/* --- control unit and seed log -------------------------------------------- */
+
+static uint32_t random_bits(uint32_t most) { /* of every magnitude */
+  return random_u32() >> (32u - 1u - random_below(most));
+}
+
+static zo_control_settings random_settings(void) {
+  zo_control_settings s;
+  memset(&s, 0, sizeof s);
+  s.run_seed = random_u32();
+  s.steps = 1u + random_below(6);
+  s.samples = 1u + random_bits(random_below(4) == 0 ? 32 : 6) / 2u;
+  s.batch = 1u + random_below(4);
+  s.parts = 1u + random_below(3);
+  s.queries = random_below(4) == 0 ? ZO_MAX_QUERIES : 1u + random_below(4);
+  s.estimator = random_below(2);
+  s.rule = random_below(3);
+  s.distribution = distributions[random_below(DISTRIBUTIONS)];
+  s.rate = random_below(3) == 0 ? UINT32_C(0x7FFFFFFF) : random_bits(31) | 1u;
+  s.final_rate = random_below(2) == 0 ? 0u : s.rate;
+  s.schedule = random_below(4);
+  s.warmup_steps = random_below(2) == 0 ? 0u : random_bits(32);
+  s.decay = random_below(65537);
+  s.decay_steps = 1u + random_below(3);
+  s.clip = random_below(2) == 0 ? 0u : random_bits(32);
+  s.gradient_norm = random_below(2) == 0 ? 0u : random_bits(32);
+  s.blocks = random_below(3);
+  return s;
+}
+
+static int32_t random_loss(int kind) {
+  static const int32_t extremes[] = {INT32_MAX, INT32_MIN, INT32_MIN + 1, -1, 0, 1};
+  if (kind == 0) return extremes[random_below(6)];
+  if (kind == 1) return random_between(0, 20 << 16);
+  /* The largest difference, always of one sign: twice INT32_MAX after a step of small ones. */
+  return kind == 2 ? INT32_MAX : (int32_t)random_u32();
+}
+
+static void test_control(void) {
+  const uint8_t segments[] = {3, 1, 2};
+  for (int round = 0; round < 3000; ++round) {
+    const zo_control_settings s = random_settings();
+    const zo_limits allowed = {127u, s.queries, s.blocks > 0u ? s.blocks : 1u};
+    const int small = zo_distribution_reach(s.distribution) <= 127;
+    const uint32_t capacity = zo_control_words(&s);
+    int32_t* words = (int32_t*)allocate(4u * capacity);
+    int32_t* losses = (int32_t*)allocate(4u * s.batch);
+    const uint32_t bytes = zo_log_record_bytes(s.queries);
+    uint8_t* record = (uint8_t*)allocate(bytes);
+    zo_control c;
+    CHECK(zo_control_init(&c, &s, random_below(4) == 0 ? NULL : segments) == ZO_OK);
+    if (random_below(4) == 0) {
+      const int64_t squares[] = {0, 1, 31, INT64_C(1) << 60, INT64_MAX};
+      CHECK(zo_control_resume(&c, random_below(s.steps), squares[random_below(5)]) == ZO_OK);
+    }
+    const uint32_t first = c.step;
+    uint32_t invokes = 0, done = 0, pending;
+    zo_request request;
+    zo_report report;
+    while (zo_control_next(&c, words, capacity, &request) == ZO_OK &&
+           request.action == ZO_ACTION_INVOKE) {
+      const zo_control before = c;
+      zo_request other;
+      CHECK(zo_control_next(&c, words, 1, &other) == ZO_ERROR_CAPACITY);
+      CHECK(memcmp(&c, &before, sizeof c) == 0);
+      CHECK(zo_control_next(&c, words, capacity, &request) == ZO_OK); /* as often as one likes */
+      CHECK(memcmp(&c, &before, sizeof c) == 0);
+      if (small) CHECK(zo_command_check(words, capacity, &allowed) == ZO_OK);
+      for (uint32_t i = 0; i < capacity; ++i) digest = digest * 31u + (uint32_t)words[i];
+      CHECK(request.start_segment <= 3u);
+      const int kind = (int)random_below(4);
+      for (uint32_t i = 0; i < s.batch; ++i) {
+        CHECK(zo_control_sample(&c, request.first_sample + i) < s.samples);
+        losses[i] = random_loss(kind);
+      }
+      CHECK(zo_control_report(&c, losses, s.batch + 1u, &report) == ZO_ERROR_ARGUMENT);
+      CHECK(memcmp(&c, &before, sizeof c) == 0);
+      CHECK(zo_control_report(&c, losses, s.batch, &report) == ZO_OK);
+      ++invokes;
+      if (!report.step_done) continue;
+      ++done;
+      CHECK(report.step + 1u == c.step && report.rate <= s.rate);
+      CHECK(c.mean_square >= 0);
+      CHECK(zo_step_check(s.distribution, c.queries, s.queries) == ZO_OK);
+      zo_log_write_record(&c, report.mean_loss, record);
+      zo_log_record back;
+      CHECK(zo_log_read_record(record, s.queries, &back) == ZO_OK);
+      CHECK(back.step == report.step && back.mean_loss == report.mean_loss);
+      CHECK(back.mean_square == c.mean_square);
+      for (uint32_t q = 0; q < s.queries; ++q) {
+        CHECK(back.coefficients[q] == c.queries[q].coefficient);
+      }
+      record[random_below(bytes)] ^= (uint8_t)(1u << random_below(8));
+      CHECK(zo_log_read_record(record, s.queries, &back) == ZO_ERROR_OPTIONS);
+      if (random_below(3) == 0) {
+        CHECK(zo_control_settle(&c, words, capacity, &pending) == ZO_OK && pending == 1u);
+        if (small) CHECK(zo_command_check(words, capacity, &allowed) == ZO_OK);
+        CHECK(zo_control_settle(&c, words, capacity, &pending) == ZO_OK && pending == 0u);
+        CHECK(words[1] == 0);
+      }
+    }
+    CHECK(request.action == ZO_ACTION_DONE && c.step == s.steps && done == s.steps - first);
+    CHECK(invokes ==
+          done * s.parts * (s.estimator == ZO_ANTITHETIC ? 2u * s.queries : s.queries + 1u));
+    CHECK(zo_control_report(&c, losses, s.batch, &report) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_control_settle(&c, words, capacity, &pending) == ZO_OK);
+    (void)zo_control_rate(&s, UINT32_MAX);
+    (void)zo_control_sample(&c, UINT32_MAX);
+    free(words);
+    free(losses);
+    free(record);
+  }
+  /* The longest run and the largest numbers. */
+  zo_control_settings s = random_settings();
+  s.steps = UINT32_MAX;
+  s.batch = s.parts = 1;
+  s.samples = UINT32_MAX;
+  s.rate = INT32_MAX;
+  s.gradient_norm = s.warmup_steps = s.clip = UINT32_MAX;
+  s.decay = 65536;
+  s.decay_steps = 1;
+  for (s.schedule = 0; s.schedule < 4u; ++s.schedule) {
+    for (s.final_rate = 0; s.final_rate < 2u; ++s.final_rate) {
+      zo_control c;
+      CHECK(zo_control_init(&c, &s, NULL) == ZO_OK);
+      CHECK(zo_control_rate(&s, 0) <= s.rate && zo_control_rate(&s, UINT32_MAX) <= s.rate);
+      CHECK(zo_control_sample(&c, UINT32_MAX - 1u) < s.samples);
+    }
+  }
+}
+
+static void test_log_header(void) {
+  uint8_t* bytes = (uint8_t*)allocate(ZO_LOG_HEADER_BYTES);
+  uint8_t mark[ZO_LOG_FINGERPRINT_BYTES], back[ZO_LOG_FINGERPRINT_BYTES];
+  for (int round = 0; round < 1000; ++round) {
+    const zo_control_settings s = random_settings();
+    zo_control_settings read;
+    for (size_t i = 0; i < sizeof mark; ++i) mark[i] = (uint8_t)random_u32();
+    zo_log_write_header(&s, mark, bytes);
+    CHECK(zo_log_read_header(bytes, &read, back) == ZO_OK);
+    CHECK(memcmp(&s, &read, sizeof s) == 0 && memcmp(mark, back, sizeof mark) == 0);
+    bytes[random_below(ZO_LOG_HEADER_BYTES)] ^= (uint8_t)(1u << random_below(8));
+    CHECK(zo_log_read_header(bytes, &read, back) == ZO_ERROR_OPTIONS);
+  }
+  zo_log_record record;
+  CHECK(zo_log_read_record(bytes, 0, &record) == ZO_ERROR_QUERIES);
+  CHECK(zo_log_read_record(bytes, ZO_MAX_QUERIES + 1, &record) == ZO_ERROR_QUERIES);
+  free(bytes);
+}
+
 int main(void) {
   test_stream();
   test_perturb();
@@ -971,6 +1123,8 @@ int main(void) {
     }
   }
   test_loss_nodes();
+  test_control();
+  test_log_header();
   printf("core_test: %lu checks passed, digest %08" PRIx32 "\n", checks, digest);
   return 0;
 }
