@@ -418,6 +418,12 @@ def test_no_steps():
         Trainer(zo_model(), SETTINGS).fit(X, Y, epochs=0)
 
 
+@pytest.mark.parametrize("steps", [2**29, 2**32 + 5])
+def test_more_steps_than_32_bits_count(steps):
+    with pytest.raises(ValueError, match=f"steps: expected 536870911 at most, got {steps}"):
+        Trainer(zo_model(), SETTINGS).fit(X, Y, steps=steps)
+
+
 BAD_SETTINGS = [
     ({"estimator": "central"}, "estimator: no 'central'; there are antithetic, one-sided"),
     ({"rule": "adam"}, "rule: no 'adam'"),
@@ -426,6 +432,8 @@ BAD_SETTINGS = [
     ({"queries": 0}, r"queries: expected an integer in 1..32, got 0"),
     ({"queries": 33}, "queries"),
     ({"queries": 1.5}, "queries"),
+    ({"queries": True}, "queries"),
+    ({"rate": "1"}, "rate: expected .*, got '1'"),
     ({"batch_size": 0}, "batch_size"),
     ({"seed": -1}, "seed"),
     ({"seed": 2**32}, "seed"),

@@ -100,7 +100,7 @@ class TrainSettings:
             ("seed", 0, 2**32 - 1),
         ):
             value = getattr(self, name)
-            if not isinstance(value, int) or not low <= value <= high:
+            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
                 raise SettingsError(f"{name}: expected an integer in {low}..{high}, got {value!r}")
         for name, lower, upper in (
             ("rate", 2.0**-16, 2.0**14),
@@ -109,7 +109,7 @@ class TrainSettings:
             ("clip", 0.0, 2.0**14),
         ):
             value = getattr(self, name)
-            if not lower <= value <= upper:
+            if not isinstance(value, (int, float)) or not lower <= value <= upper:
                 raise SettingsError(f"{name}: expected {lower:g}..{upper:g}, got {value!r}")
 
     def as_integers(self, *, steps: int, samples: int, batch: int, weights: int, blocks: int) -> CSettings:

@@ -172,6 +172,9 @@ class Trainer:
         total = steps if steps is not None else epochs * per_epoch
         if total < 1:
             raise ValueError(f"steps: expected at least 1, got {total}")
+        longest = (2**32 - 1) // self.settings.batch_size  # positions in the order of samples are 32 bits
+        if total > longest:
+            raise ValueError(f"steps: expected {longest} at most, got {total}")
         segments = [0] * len(metadata.blocks)
         for t in reversed(metadata.trainable):
             segments[t.block] = t.segment
