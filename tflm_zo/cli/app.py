@@ -1,0 +1,64 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The application: finds the commands and runs them."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+from . import commands
+from .failures import one_line_errors, show_tracebacks
+
+__all__ = ["app", "main"]
+
+# The order of --help, that of a model's life; commands that are not named here come after.
+_ORDER = ("demo", "convert", "inspect", "inject", "train", "evaluate", "replay", "verify", "export")
+
+app = typer.Typer(
+    name="tflm-zo",
+    help="Training on microcontrollers with forward passes only: int8 .tflite models that infer and train.",
+    epilog="Example: tflm-zo inject model.tflite -o model.zo.tflite --batch 8",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tflm-zo {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _global_options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    show_tracebacks(debug)
+
+
+def _command_modules() -> Iterator[tuple[str, ModuleType]]:
+    names = [module.name for module in pkgutil.iter_modules(commands.__path__)]
+    for name in sorted(names, key=lambda n: (_ORDER.index(n) if n in _ORDER else len(_ORDER), n)):
+        yield name, importlib.import_module(f"{commands.__name__}.{name}")
+
+
+for _name, _module in _command_modules():
+    app.command(_name.replace("_", "-"), epilog=f"Example: {_module.EXAMPLE}")(
+        one_line_errors(getattr(_module, _name))
+    )
+
+
+def main() -> None:
+    """Entry point of ``tflm-zo``."""
+    app()

@@ -1,0 +1,24 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+r"""The commands: one file each, found by its name.
+
+To add a command ``frobnicate``, add ``frobnicate.py`` (an underscore becomes a dash) with
+
+* ``EXAMPLE``, a command line, which ``--help`` shows;
+* a function of the name of the file, whose docstring is the help and whose parameters are typer's:
+
+    EXAMPLE = "tflm-zo frobnicate model.tflite -o report.json"
+
+    def frobnicate(
+        model: ModelFile, output: OutputReport = None, force: Force = False, as_json: Json = False
+    ) -> None:
+        \"\"\"What it does, one line.\"\"\"
+        check_output(output, force=force)                   # before the work
+        result = {"model": str(model)}                      # what --json prints
+        write_report(output, result, force=force)
+        show(result, as_json=as_json, render=lambda console: console.print(...))
+
+Bad input raises ValueError or OSError (or what the package raises anyway): ``failures`` makes one line and
+exit code 1 of it. Warnings are ``warnings.warn(…)`` (a UserWarning) or ``failures.warn``. Models and other files
+are written with ``output_file.write_output``. What is slow to import is imported in the function.
+``app`` has the order in which ``--help`` lists them; tests/cli/test_app.py tests what all have in common.
+"""

@@ -1,0 +1,79 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""``tflm-zo convert``."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from ..failures import warn
+from ..options import Force, Json, OutputModel
+from ..output_file import check_output, write_output
+from ..results import show, table
+
+EXAMPLE = "tflm-zo convert model.keras train.npz -o model.tflite"
+
+
+def convert(
+    model: Annotated[
+        Path,
+        typer.Argument(metavar="MODEL", help="A .keras or .h5 file, or a SavedModel.", show_default=False),
+    ],
+    representative: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA",
+            help=".npz (x, or the inputs' names; y: labels) or .npy file of typical inputs.",
+            show_default=False,
+        ),
+    ],
+    output: OutputModel,
+    batch: Annotated[int, typer.Option(help="Samples per invoke.")] = 1,
+    per_channel_dense: Annotated[bool, typer.Option(help="Quantize Dense layers per output channel.")] = True,
+    activation_head_room: Annotated[
+        float, typer.Option(help="Fraction by which the ranges of activations are widened.")
+    ] = 0.0,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Convert a Keras model to full int8 (needs TensorFlow)."""
+    from ...converters.keras import convert as convert_model
+
+    check_output(output, force=force)
+    for path in (model, representative):
+        if not path.exists():
+            raise FileNotFoundError(f"{path}: no such file")
+    converted = convert_model(
+        str(model),
+        str(representative),
+        batch=batch,
+        per_channel_dense=per_channel_dense,
+        activation_head_room=activation_head_room,
+    )
+    data = converted.model.to_bytes()
+    write_output(output, data, force=force)
+    report = dataclasses.asdict(converted.report)
+    result: dict[str, Any] = {"output": str(output), "bytes": len(data), **report}
+    for message in converted.report.warnings:
+        warn(message)
+    show(result, as_json=as_json, render=lambda console: _render(console, result))
+
+
+def _render(console: Console, result: dict[str, Any]) -> None:
+    rows = [
+        [kind, port["name"], "x".join(map(str, port["shape"])), f"{port['scale']:g}", port["zero_point"]]
+        for kind in ("inputs", "outputs")
+        for port in result[kind]
+    ]
+    console.print(table("Inputs and outputs", ["", "name", "shape", "scale", "zero point"], rows))
+    if result["float_accuracy"] is not None:
+        console.print(
+            f"accuracy here: float {result['float_accuracy']:.2%}, int8 {result['int8_accuracy']:.2%}"
+        )
+    console.print(
+        f"{result['output']}: {result['bytes']:,} bytes, {len(result['operators'])} operators", markup=False
+    )

@@ -1,0 +1,65 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""``tflm-zo export``."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from ...converters import export_model
+from ...data import DataError
+from ..options import Force, Json, OutputModel, ZoModelFile
+from ..output_file import check_output, write_output
+from ..results import show
+
+EXAMPLE = "tflm-zo export model.zo.tflite -o trained.tflite --weights weights.npz --batch 1"
+
+
+def export(
+    model: ZoModelFile,
+    output: OutputModel,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help=".npz file: int8 weights by filter name; default: the initial ones."
+        ),
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Samples per invoke; default: as in the ZO model.")
+    ] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write a ZO model back as a plain int8 model without custom operators."""
+    check_output(output, force=force)
+    given = {} if weights is None else _read_weights(weights)
+    data = export_model(model, given, batch=batch).to_bytes()
+    write_output(output, data, force=force)
+    result = {"output": str(output), "bytes": len(data), "weights": sorted(given)}
+    show(
+        result,
+        as_json=as_json,
+        render=lambda console: console.print(
+            f"{output}: {len(data):,} bytes, {len(given)} filter(s) from {weights or 'the model alone'}",
+            markup=False,
+        ),
+    )
+
+
+def _read_weights(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        content = np.load(path, allow_pickle=False)
+        if isinstance(content, np.ndarray):
+            raise DataError(f"{path}: is one array; expected an .npz file with an array per filter")
+        with content:
+            return {name: content[name] for name in content.files}
+    except DataError:
+        raise
+    except (ValueError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as e:
+        raise DataError(f"{path}: no .npz file of numbers, or damaged") from e

@@ -1,0 +1,124 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""``tflm-zo inject``."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from ...converters import ConversionError, ZoMetadata, load_model, read_metadata
+from ...converters import inject as inject_model
+from ...converters.settings import LOSS_KINDS
+from ..options import Force, Json, ModelFile, OutputModel
+from ..output_file import check_output, write_output
+from ..results import show, table
+
+EXAMPLE = "tflm-zo inject model.tflite -o model.zo.tflite --trainable last:2 --batch 8"
+
+_KEYWORDS = ("all", "none")
+
+
+def inject(
+    model: ModelFile,
+    output: OutputModel,
+    trainable: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trainable",
+            metavar="WHICH",
+            help="all (default), last:N, none, or names or glob patterns of layers; may be repeated.",
+        ),
+    ] = None,
+    block: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=PATTERN,…", help="Layers that a command addresses as one; repeatable."),
+    ] = None,
+    head_room: Annotated[int, typer.Option(help="Largest perturbation of a weight, LSB.")] = 2,
+    update_bits: Annotated[int, typer.Option(help="16: a fraction byte per weight; 8: none.")] = 16,
+    max_queries: Annotated[int, typer.Option(help="Seeds in one update.")] = 8,
+    batch: Annotated[int, typer.Option(help="Samples per invoke.")] = 1,
+    loss: Annotated[str, typer.Option(help=f"One of {', '.join(LOSS_KINDS)}.")] = "auto",
+    loss_output: Annotated[
+        str | None, typer.Option(metavar="OUTPUT", help="Index or name of the output the loss belongs to.")
+    ] = None,
+    cut: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TENSOR", help="Cut here; repeatable. inspect --cuts lists the choice."),
+    ] = None,
+    command_words: Annotated[
+        int | None, typer.Option(help="Capacity of a command, int32 words; more for long replays.")
+    ] = None,
+    replay: Annotated[bool, typer.Option(help="Include the op that replays a seed log.")] = True,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Make an int8 model trainable: from a plain .tflite to a ZO model."""
+    check_output(output, force=force)
+    which: str | list[str] = "all" if not trainable else trainable[0] if len(trainable) == 1 else trainable
+    if isinstance(which, list) and any(w in _KEYWORDS or w.startswith("last:") for w in which):
+        raise ConversionError("--trainable all, none and last:N cannot be combined with others")
+    source = load_model(model)
+    zo = inject_model(
+        source,
+        trainable=which,
+        blocks=_blocks(block or []),
+        head_room=head_room,
+        update_bits=update_bits,
+        max_queries=max_queries,
+        batch=batch,
+        loss=loss,
+        loss_output=int(loss_output) if loss_output and loss_output.isdecimal() else loss_output,
+        cuts=tuple(cut or ()),
+        command_words=command_words,
+        replay=replay,
+    )
+    data = zo.to_bytes()
+    write_output(output, data, force=force)
+
+    metadata = read_metadata(zo)
+    result: dict[str, Any] = {
+        "output": str(output),
+        "bytes": len(data),
+        "original_bytes": model.stat().st_size,
+        "batch": metadata.batch,
+        "loss": None if metadata.loss is None else dataclasses.asdict(metadata.loss),
+        "trainable_weights": sum(t.size for t in metadata.trainable),
+        "trainable": [dataclasses.asdict(t) for t in metadata.trainable],
+        "blocks": list(metadata.blocks),
+        "segments": len(metadata.segments),
+    }
+    show(result, as_json=as_json, render=lambda console: _render(console, metadata, result))
+
+
+def _blocks(given: list[str]) -> dict[str, list[str]] | None:
+    blocks: dict[str, list[str]] = {}
+    for item in given:
+        name, equals, patterns = item.partition("=")
+        parts = [part.strip() for part in patterns.split(",")]
+        if not equals or not name or not all(parts):
+            raise ConversionError(f"--block takes NAME=PATTERN,…, not {item!r}")
+        if name in blocks:
+            raise ConversionError(f"--block: «{name}» is given twice")
+        blocks[name] = parts
+    return blocks or None
+
+
+def _render(console: Console, metadata: ZoMetadata, result: dict[str, Any]) -> None:
+    rows = [
+        [t.layer, t.operator, "x".join(map(str, t.shape)), t.size, metadata.blocks[t.block], t.segment]
+        for t in metadata.trainable
+    ]
+    console.print(
+        table("Trainable filters", ["layer", "operator", "shape", "weights", "block", "segment"], rows)
+    )
+    loss = "no loss" if metadata.loss is None else f"{metadata.loss.kind} over {metadata.loss.elements}"
+    console.print(
+        f"{result['trainable_weights']:,} weights, {len(metadata.blocks)} block(s), "
+        f"{result['segments']} segment(s), batch {metadata.batch}, {loss}"
+    )
+    console.print(
+        f"{result['output']}: {result['bytes']:,} bytes (was {result['original_bytes']:,})", markup=False
+    )

@@ -1,0 +1,155 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""``tflm-zo inspect``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from ...converters import ConversionError, Model, load_model, possible_cuts, read_metadata
+from ...converters.constants import METADATA_NAME
+from ...converters.model import Operator, Tensor
+from ..operator_costs import filter_of, macs
+from ..options import Force, Json, ModelFile, OutputReport
+from ..output_file import check_output
+from ..results import show, table, write_report
+
+EXAMPLE = "tflm-zo inspect model.tflite --cuts"
+
+
+def inspect(
+    model: ModelFile,
+    cuts: Annotated[bool, typer.Option("--cuts", help="List the tensors at which inject can cut.")] = False,
+    output: OutputReport = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Show what a model reads, computes and writes; of a ZO model also how it trains."""
+    check_output(output, force=force)
+    loaded = load_model(model)
+    zo = loaded.find_metadata(METADATA_NAME) is not None
+    if cuts and zo:
+        raise ConversionError(
+            "cuts are chosen when a model is injected; give the model that this was made from"
+        )
+    operators = [_operator(k, op) for k, graph in enumerate(loaded.subgraphs) for op in graph.operators]
+    result: dict[str, Any] = {
+        "model": str(model),
+        "bytes": model.stat().st_size,
+        "kind": "zo" if zo else "plain",
+        "inputs": _ports(loaded, "inputs"),
+        "outputs": _ports(loaded, "outputs"),
+        "operators": operators,
+        "weights": _distinct_weights(loaded),
+        "macs": sum(op["macs"] for op in operators),
+        "zo": json.loads(read_metadata(loaded).to_json()) if zo else None,
+        "cuts": possible_cuts(loaded) if cuts else None,
+    }
+    write_report(output, result, force=force)
+    show(result, as_json=as_json, render=lambda console: _render(console, result))
+
+
+def _ports(model: Model, side: str) -> list[dict[str, Any]]:
+    return [
+        {"segment": k, **_port(tensor)}
+        for k, graph in enumerate(model.subgraphs)
+        for tensor in getattr(graph, side)
+    ]
+
+
+def _port(tensor: Tensor) -> dict[str, Any]:
+    quantization = tensor.quantization
+    quantized = quantization is not None and len(quantization.scales) > 0
+    return {
+        "name": tensor.name,
+        "type": tensor.type_name,
+        "shape": list(tensor.shape),
+        "scale": quantization.scale if quantization is not None and quantized else None,
+        "zero_point": quantization.zero_point if quantization is not None and quantized else None,
+    }
+
+
+def _operator(segment: int, op: Operator) -> dict[str, Any]:
+    tensor = filter_of(op)
+    return {
+        "segment": segment,
+        "operator": op.code.name,
+        "output": op.outputs[0].name if op.outputs else None,
+        "shape": list(op.outputs[0].shape) if op.outputs else None,
+        "weights": 0 if tensor is None else tensor.size,
+        "trainable": tensor is not None and tensor.is_variable,
+        "macs": macs(op),
+    }
+
+
+def _distinct_weights(model: Model) -> int:
+    """Weights of all filters, those that several operators share counted once."""
+    filters = {filter_of(op) for graph in model.subgraphs for op in graph.operators}
+    return sum(tensor.size for tensor in filters if tensor is not None)
+
+
+def _shape(shape: list[int] | None) -> str:
+    return "" if shape is None else "x".join(map(str, shape))
+
+
+def _render(console: Console, result: dict[str, Any]) -> None:
+    kind = "ZO model" if result["kind"] == "zo" else "plain model"
+    console.print(
+        f"{result['model']}: {kind}, {result['bytes']:,} bytes, {result['weights']:,} weights, "
+        f"{result['macs']:,} MACs",
+        markup=False,
+    )
+    rows = [
+        [side, p["segment"], p["name"], p["type"], _shape(p["shape"]), *_quantization(p)]
+        for side in ("inputs", "outputs")
+        for p in result[side]
+    ]
+    columns = ["", "segment", "name", "type", "shape", "scale", "zero point", "range"]
+    console.print(table("Inputs and outputs", columns, rows))
+    rows = [
+        [
+            op["segment"],
+            op["operator"] + (" (trainable)" if op["trainable"] else ""),
+            op["output"] or "",
+            _shape(op["shape"]),
+            op["weights"],
+            op["macs"],
+        ]
+        for op in result["operators"]
+    ]
+    console.print(table("Operators", ["segment", "operator", "output", "shape", "weights", "MACs"], rows))
+    if result["zo"] is not None:
+        _render_training(console, result["zo"])
+    if result["cuts"] is not None:
+        console.print("Possible cuts, in any combination:" if result["cuts"] else "No possible cuts.")
+        for name in result["cuts"]:
+            console.print(f"  {name}", markup=False)
+
+
+def _quantization(port: dict[str, Any]) -> list[str]:
+    scale, zero_point = port["scale"], port["zero_point"]
+    if scale is None:
+        return ["", "", ""]
+    bounds = ""
+    if port["type"] == "INT8":
+        bounds = f"{(-128 - zero_point) * scale:.4g} .. {(127 - zero_point) * scale:.4g}"
+    return [f"{scale:g}", str(zero_point), bounds]
+
+
+def _render_training(console: Console, zo: dict[str, Any]) -> None:
+    rows = [
+        [t["layer"], t["operator"], _shape(t["shape"]), t["size"], zo["blocks"][t["block"]], t["segment"]]
+        for t in zo["trainable"]
+    ]
+    columns = ["layer", "operator", "shape", "weights", "block", "segment"]
+    console.print(table("Trainable filters", columns, rows))
+    loss = zo["loss"]
+    console.print(
+        f"batch {zo['batch']}, head-room {zo['head_room']} LSB, {zo['update_bits']}-bit update, "
+        f"up to {zo['max_queries']} queries, commands of {zo['command_words']} words, "
+        f"{'with' if zo['replay'] else 'without'} replay, "
+        + ("no loss" if loss is None else f"{loss['kind']} over {loss['elements']}")
+    )

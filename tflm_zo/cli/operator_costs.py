@@ -1,0 +1,39 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Weights and multiply-accumulates of an operator, from its shapes."""
+
+from __future__ import annotations
+
+import math
+
+from ..converters.model import Operator, Tensor
+from ..converters.model.schema import BuiltinOperator as B
+
+__all__ = ["filter_of", "macs"]
+
+_FILTER_INPUT = {B.CONV_2D: 1, B.DEPTHWISE_CONV_2D: 1, B.FULLY_CONNECTED: 1, B.TRANSPOSE_CONV: 1}
+
+
+def filter_of(op: Operator) -> Tensor | None:
+    """The filter: a constant, or a variable in a ZO model; None where the operator has none."""
+    tensor = op.input(_FILTER_INPUT[op.builtin]) if op.builtin in _FILTER_INPUT else None
+    return tensor if tensor is not None and (tensor.is_constant or tensor.is_variable) else None
+
+
+def macs(op: Operator) -> int:
+    """Multiply-accumulates of one invoke, batch included; 0 for what does not multiply matrices."""
+    first, second = op.input(0), op.input(1)
+    if first is None or second is None or not op.outputs:
+        return 0
+    outputs, shape = op.outputs[0].size, second.shape
+    if op.builtin == B.CONV_2D:  # filter [out, height, width, in / groups]
+        return outputs * math.prod(shape[1:])
+    if op.builtin == B.DEPTHWISE_CONV_2D:  # filter [1, height, width, out]
+        return outputs * math.prod(shape[1:3])
+    if op.builtin == B.FULLY_CONNECTED:  # filter [out, in]
+        return outputs * shape[-1]
+    if op.builtin == B.TRANSPOSE_CONV:  # filter [out, height, width, in]; inputs: shape, filter, activation
+        activation = op.input(2)
+        return 0 if activation is None else activation.size * math.prod(shape[:3])
+    if op.builtin == B.BATCH_MATMUL:
+        return outputs * first.shape[-2 if op.option("adjX", False) else -1]
+    return 0

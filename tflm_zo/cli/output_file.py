@@ -1,0 +1,44 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Files that appear whole or not at all and replace nothing unasked."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..converters.model.writer import save_bytes
+
+__all__ = ["check_output", "write_output"]
+
+
+def check_output(path: Path | None, *, force: bool) -> None:
+    """Raises OSError where a file could not be written: called before the work begins.
+
+    Raises:
+        FileExistsError: there is one already, and ``force`` is not set.
+        OSError: its folder does not exist or cannot be written to, or ``path`` is a folder.
+    """
+    if path is None:
+        return
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name a file")
+    if path.exists() and not force:
+        raise FileExistsError(f"{path} exists; choose another name or replace it with --force")
+    if not path.parent.is_dir():
+        raise NotADirectoryError(f"{path}: the folder {path.parent} does not exist")
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"{path}: the folder {path.parent} cannot be written to")
+
+
+def write_output(path: Path, data: bytes, *, force: bool) -> None:
+    """Writes a file, whole or not at all.
+
+    Raises:
+        OSError: as for ``check_output``, or e.g. the disk is full; what was there is as it was.
+    """
+    check_output(path, force=force)
+    try:
+        save_bytes(data, path, force)
+    except OSError as error:
+        # Name the file that was asked for, not the temporary one.
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error

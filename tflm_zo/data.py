@@ -1,0 +1,230 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Data sets: files with samples ``x`` and labels ``y``, and how samples become what a model reads.
+
+data = load_data("digits.npz")
+shape, dtype, scale, zero_point = runtime.input_details()
+x = quantize(check_samples(data.x, shape), scale, zero_point, dtype)
+y = check_labels(data.y, runtime.metadata.loss)
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from .converters import ZoLoss
+
+__all__ = ["Data", "DataError", "DataWarning", "check_labels", "check_samples", "load_data", "quantize"]
+
+_KINDS = "floating point, uint8 (0..255 for 0..1) or int8 (quantized already)"
+
+
+class DataError(ValueError):
+    """The data cannot be used; the message is one line that says why."""
+
+
+class DataWarning(UserWarning):
+    """The data can be used, but are probably not what the model was trained on."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Samples and labels.
+
+    Attributes:
+        x: [samples, ...], floating point, uint8 or int8.
+        y: [samples, ...], or None where the file has none.
+    """
+
+    x: NDArray[Any]
+    y: NDArray[Any] | None
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+def load_data(path: str | os.PathLike[str], *, labels: bool = True) -> Data:
+    """Reads samples and labels.
+
+    Args:
+        path: an ``.npz`` file with ``x`` and ``y``, or an ``.npy`` file with x alone.
+        labels: whether there must be labels; False: they may be missing.
+
+    Raises:
+        DataError: the file cannot be read, or what is in it cannot be used.
+    """
+    path = Path(path)
+    arrays = _read(path)
+    if "x" not in arrays:
+        raise DataError(f"{path}: no array «x»; there are: {', '.join(arrays) or 'none'}")
+    if labels and "y" not in arrays:
+        raise DataError(f"{path}: no labels (array «y»); there are: {', '.join(arrays)}")
+    x, y = arrays["x"], arrays.get("y")
+    _check_values(f"{path}: x", x)
+    if x.dtype.kind != "f" and x.dtype not in (np.uint8, np.int8):
+        raise DataError(f"{path}: x is {x.dtype}; expected {_KINDS}")
+    if y is not None:
+        if y.shape[:1] != x.shape[:1]:
+            raise DataError(f"{path}: x has {len(x)} samples, y has {len(y) if y.ndim else 1} labels")
+        _check_values(f"{path}: y", y)
+    return Data(x, y)
+
+
+def _read(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        content = np.load(path, allow_pickle=False)
+        if isinstance(content, np.ndarray):
+            return {"x": content}
+        with content:
+            # An array that is neither x nor y may be anything; its name is all that is of interest.
+            return {name: content[name] if name in ("x", "y") else np.empty(0) for name in content.files}
+    except OSError as e:
+        raise DataError(f"{path}: cannot be read: {e.strerror or e}") from e
+    except MemoryError as e:
+        raise DataError(f"{path}: does not fit into memory") from e
+    except (ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as e:
+        raise DataError(f"{path}: no .npz or .npy file of numbers, or damaged") from e
+
+
+def _check_values(what: str, array: NDArray[Any]) -> None:
+    if array.dtype.kind not in "fiub":
+        raise DataError(f"{what} is {array.dtype}, not numbers")
+    if array.ndim == 0:
+        raise DataError(f"{what} is a single number, not an array of samples")
+    if array.size == 0:
+        raise DataError(f"{what} is empty (shape {list(array.shape)})")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise DataError(f"{what} contains NaN or infinity")
+
+
+def check_samples(x: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Samples in the shape of a model's input.
+
+    Args:
+        x: [samples, ...].
+        shape: shape of the input, [batch, ...].
+
+    Returns:
+        ``x`` shaped [samples, *shape[1:]]; only dimensions of size 1 may be missing or too many.
+
+    Raises:
+        DataError: the shapes differ.
+    """
+    wanted = tuple(shape[1:])
+    if [n for n in x.shape[1:] if n != 1] != [n for n in wanted if n != 1]:
+        raise DataError(f"x: expected samples of shape {list(wanted)}, got {list(x.shape[1:])}")
+    return x.reshape(len(x), *wanted)
+
+
+def check_labels(y: NDArray[Any] | None, loss: ZoLoss | None) -> NDArray[Any]:
+    """Labels that a model's loss takes.
+
+    Args:
+        y: labels as they were loaded.
+        loss: the model's loss.
+
+    Returns:
+        Cross-entropy: int32 [samples]. Binary cross-entropy: int32 [samples, outputs]. Mean squared error:
+        ``y`` itself.
+
+    Raises:
+        DataError: the model has no loss; no labels; wrong shape, type or range.
+    """
+    if loss is None:
+        raise DataError("the model has no loss, so labels are of no use to it")
+    if y is None:
+        raise DataError("no labels (array «y»)")
+    if loss.kind == "mse":
+        if y.size != len(y) * loss.elements:
+            raise DataError(f"y: expected {loss.elements} values per sample, got shape {list(y.shape)}")
+        if y.dtype.kind != "f" and y.dtype != np.int8:
+            raise DataError(f"y is {y.dtype}; targets are floating point or int8")
+        return y
+    if y.dtype.kind not in "iub":
+        raise DataError(f"y is {y.dtype}; labels are integers")
+    binary = loss.kind == "binary_cross_entropy"
+    classes, values = (2, loss.elements) if binary else (loss.elements, 1)
+    if y.size != len(y) * values:
+        hint = "; one-hot labels: y.argmax(1)" if not binary and y.size == len(y) * classes else ""
+        raise DataError(f"y: expected {values} label(s) per sample, got shape {list(y.shape)}{hint}")
+    signed = y.astype(np.int64)
+    wrong = signed[(signed < -1) | (signed >= classes)]
+    if wrong.size:
+        raise DataError(
+            f"y: label {wrong.flat[0]} is out of range: expected 0..{classes - 1} (-1: unlabelled)"
+        )
+    return signed.astype(np.int32).reshape((len(y), values) if binary else (len(y),))
+
+
+def quantize(x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = np.int8) -> NDArray[Any]:
+    """Samples as a model's input reads them.
+
+    Args:
+        x: floating point in the units that the model was trained on; uint8: 0..255 stand for 0..1; int8:
+            quantized already, taken as it is.
+        scale: of the model's input: real value = scale * (level - zero_point).
+        zero_point: likewise.
+        dtype: of the model's input: int8, or floating point for a model that quantizes by itself.
+
+    Raises:
+        DataError: values of a type that cannot be fed.
+
+    Warns:
+        DataWarning: the range of ``x`` does not fit the input's.
+    """
+    dtype = np.dtype(dtype)
+    if x.dtype.kind != "f" and x.dtype not in (np.uint8, np.int8):
+        raise DataError(f"x is {x.dtype}; expected {_KINDS}")
+    if dtype.kind == "f":
+        if x.dtype == np.int8:
+            raise DataError("x is int8, but the model's input is floating point")
+        return x.astype(dtype) / 255 if x.dtype == np.uint8 else x.astype(dtype)
+    if dtype != np.int8 or not scale > 0:
+        raise DataError(f"the model's input is {dtype} with scale {scale:g}; only quantized int8 can be fed")
+    if x.dtype == np.int8:
+        if x.size and int(x.max()) - int(x.min()) < 16:
+            _warn("x (int8) uses less than 1/16 of the input's range")
+        return x
+
+    low, high = (-128 - zero_point) * scale, (127 - zero_point) * scale
+    if x.dtype == np.uint8:
+        if abs(low) > 0.25 or abs(high - 1) > 0.25:
+            _warn(
+                f"uint8 samples stand for 0..1, but the model's input covers {low:.3g}..{high:.3g}; "
+                "give floating point in the units that it was trained on"
+            )
+        # 256 possible values: quantized once each.
+        table = _levels(np.arange(256) / 255, scale, zero_point)
+        return table[x]
+    if x.size:
+        _warn_implausible(x, low, high)
+    return _levels(x, scale, zero_point)
+
+
+def _levels(x: NDArray[Any], scale: float, zero_point: int) -> NDArray[np.int8]:
+    levels: NDArray[Any] = np.clip(np.rint(x.astype(np.float64) / scale) + zero_point, -128, 127)
+    return levels.astype(np.int8)
+
+
+def _warn_implausible(x: NDArray[Any], low: float, high: float) -> None:
+    smallest, largest, span = float(x.min()), float(x.max()), high - low
+    covers = (
+        f"x goes from {smallest:.3g} to {largest:.3g}, but the model's input covers {low:.3g}..{high:.3g}"
+    )
+    outside = float(np.mean((x < low) | (x > high)))
+    if smallest < low - span or largest > high + span or outside > 0.1:
+        _warn(f"{covers}: {outside:.0%} of the values are clipped")
+    elif largest - smallest < span / 16:
+        _warn(f"{covers}: less than 1/16 of it is used")
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, DataWarning, stacklevel=3)
