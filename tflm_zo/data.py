@@ -202,8 +202,7 @@ def quantize(x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = 
                 "give floating point in the units that it was trained on"
             )
         # 256 possible values: quantized once each.
-        table = _levels(np.arange(256) / 255, scale, zero_point)
-        return table[x]
+        return np.asarray(_levels(np.arange(256) / 255, scale, zero_point)[x])
     if x.size:
         _warn_implausible(x, low, high)
     return _levels(x, scale, zero_point)

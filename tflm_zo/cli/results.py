@@ -17,6 +17,9 @@ from .output_file import write_output
 
 __all__ = ["show", "table", "write_report"]
 
+# Of tables in files and pipes.
+_WIDTH = 140
+
 
 def show(result: Mapping[str, Any], *, as_json: bool, render: Callable[[Console], None]) -> None:
     """Prints the result on stdout.
@@ -29,7 +32,10 @@ def show(result: Mapping[str, Any], *, as_json: bool, render: Callable[[Console]
     if as_json:
         typer.echo(_as_json(result))
     else:
-        render(Console(highlight=False, soft_wrap=True))
+        console = Console(highlight=False, soft_wrap=True)
+        if not console.is_terminal:
+            console.width = _WIDTH
+        render(console)
 
 
 def write_report(path: Path | None, result: Mapping[str, Any], *, force: bool) -> None:

@@ -48,12 +48,8 @@ def evaluate(
     zo = _as_zo(load_model(model), loss)
     loaded = runtimes.load(zo, runtime)
     x, y = _samples_and_labels(loaded, data)
-    result: dict[str, Any] = {
-        "model": str(model),
-        "data": str(data),
-        "runtime": runtime,
-        **_run(loaded, x, y),
-    }
+    names = {"model": str(model), "data": str(data), "runtime": runtime}
+    result: dict[str, Any] = {**names, **_run(loaded, x, y)}
     write_report(output, result, force=force)
     show(result, as_json=as_json, render=lambda console: _render(console, result))
 

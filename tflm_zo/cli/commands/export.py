@@ -26,13 +26,9 @@ def export(
     output: OutputModel,
     weights: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help=".npz file: int8 weights by filter name; default: the initial ones."
-        ),
+        typer.Option(metavar="FILE", help=".npz file: int8 weights by filter name; default: initial ones."),
     ] = None,
-    batch: Annotated[
-        int | None, typer.Option(help="Samples per invoke; default: as in the ZO model.")
-    ] = None,
+    batch: Annotated[int | None, typer.Option(help="Samples per invoke; default: the ZO model's.")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:

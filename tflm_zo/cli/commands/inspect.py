@@ -32,9 +32,7 @@ def inspect(
     loaded = load_model(model)
     zo = loaded.find_metadata(METADATA_NAME) is not None
     if cuts and zo:
-        raise ConversionError(
-            "cuts are chosen when a model is injected; give the model that this was made from"
-        )
+        raise ConversionError("--cuts takes a plain model: the one that this ZO model was made from")
     operators = [_operator(k, op) for k, graph in enumerate(loaded.subgraphs) for op in graph.operators]
     result: dict[str, Any] = {
         "model": str(model),
