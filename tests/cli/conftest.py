@@ -1,0 +1,52 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from models import MODELS
+from tflm_zo.cli import app
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Runs ``tflm-zo ARGUMENTS`` in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    return lambda *arguments: CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+@pytest.fixture
+def model_file(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a model of ``MODELS`` to a file."""
+
+    def write(name: str = "small_cnn") -> Path:
+        path = tmp_path / f"{name}.tflite"
+        path.write_bytes(MODELS[name]())
+        return path
+
+    return write
+
+
+@pytest.fixture
+def data_file(tmp_path: Path) -> Callable[..., Path]:
+    """Writes arrays to an .npz file."""
+
+    def write(name: str = "data.npz", **arrays: Any) -> Path:
+        path = tmp_path / name
+        np.savez(path, **arrays)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def samples() -> tuple[Any, Any]:
+    """x and y for ``small_cnn``: 45 samples, so that the last batch is incomplete."""
+    rng = np.random.default_rng(3)
+    return rng.uniform(-1.9, 1.9, (45, 8, 8, 1)).astype(np.float32), rng.integers(0, 4, 45)

@@ -1,0 +1,186 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What all commands have in common."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import inspect
+import os
+import pkgutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tflm_zo
+from tflm_zo.cli import commands
+
+COMMANDS = [m.name for m in pkgutil.iter_modules(commands.__path__)]
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"tflm_zo.cli.commands.{name}")
+
+
+def test_version(cli: Any) -> None:
+    result = cli("--version")
+    assert (result.exit_code, result.stdout) == (0, f"tflm-zo {tflm_zo.__version__}\n")
+
+
+def test_entry_point_is_installed() -> None:
+    from importlib.metadata import entry_points
+
+    (point,) = entry_points(group="console_scripts", name="tflm-zo")
+    assert point.value == "tflm_zo.cli:main"
+
+
+def test_help_lists_the_commands(cli: Any) -> None:
+    result = cli("--help")
+    assert result.exit_code == 0
+    for name in COMMANDS:
+        assert name.replace("_", "-") in result.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_shows_an_example(cli: Any, name: str) -> None:
+    result = cli(name.replace("_", "-"), "--help")
+    assert result.exit_code == 0
+    example = _module(name).EXAMPLE
+    assert example.startswith(f"tflm-zo {name.replace('_', '-')} ")
+    assert f"Example: {example}" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize("name", ["convert", "evaluate", "export", "inject", "inspect"])
+def test_common_options(name: str) -> None:
+    parameters = inspect.signature(getattr(_module(name), name)).parameters
+    assert {"output", "force", "as_json"} <= set(parameters)
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["inject"], ["inspect", "a", "--nonsense"]])
+def test_wrong_usage_is_exit_code_2(cli: Any, arguments: list[str]) -> None:
+    result = cli(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+
+
+def test_error_is_one_line_on_stderr(cli: Any) -> None:
+    result = cli("inspect", "absent.tflite")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr == "error: absent.tflite: No such file or directory\n"
+
+
+def test_debug_shows_the_traceback(cli: Any) -> None:
+    result = cli("--debug", "inspect", "absent.tflite")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Traceback")
+    assert result.stderr.endswith("error: absent.tflite: No such file or directory\n")
+    assert "Traceback" not in cli("inspect", "absent.tflite").stderr
+
+
+def test_interruption(cli: Any, model_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_module("inspect"), "load_model", interrupt)
+    result = cli("inspect", model_file())
+    assert result.exit_code == 130
+    assert result.stderr == "interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("exception", "said"),
+    [
+        (AssertionError("what"), "error: internal error: AssertionError: what; --debug shows where\n"),
+        (MemoryError(), "error: out of memory\n"),
+        (ValueError("two\nlines [bold]"), "error: two lines [bold]\n"),
+        (ImportError("absent"), "error: absent\n"),
+    ],
+)
+def test_exceptions(
+    cli: Any, model_file: Any, monkeypatch: pytest.MonkeyPatch, exception: Exception, said: str
+) -> None:
+    def fail(*_: Any) -> None:
+        raise exception
+
+    monkeypatch.setattr(_module("inspect"), "load_model", fail)
+    result = cli("inspect", model_file())
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", said)
+
+
+# --- output files -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["inject", "export", "inspect", "evaluate"])
+def writing(request: Any, cli: Any, model_file: Any, data_file: Any, samples: Any, tmp_path: Path) -> Any:
+    """Runs each command that writes a file, to the path given."""
+    model = model_file()
+    arguments: list[Any] = [model]
+    if request.param == "export":
+        assert cli("inject", model, "-o", tmp_path / "made.zo.tflite").exit_code == 0
+        arguments = [tmp_path / "made.zo.tflite"]
+    if request.param == "evaluate":
+        arguments.append(data_file(x=samples[0], y=samples[1]))
+    return lambda output, *more: cli(request.param, *arguments, "-o", output, *more)
+
+
+def test_output_is_not_overwritten_unasked(writing: Any, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    output.write_bytes(b"precious")
+    result = writing(output)
+    assert result.exit_code == 1
+    assert result.stderr == f"error: {output} exists; choose another name or replace it with --force\n"
+    assert output.read_bytes() == b"precious"
+    assert writing(output, "--force").exit_code == 0
+    assert output.read_bytes() != b"precious"
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_full_disk(writing: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exists: bool) -> None:
+    output = tmp_path / "out"
+    if exists:
+        output.write_bytes(b"precious")
+    before = sorted(tmp_path.iterdir())
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    result = writing(output, "--force")
+    assert result.exit_code == 1
+    assert result.stderr.endswith(f"error: {output}: No space left on device\n")
+    assert sorted(tmp_path.iterdir()) == before
+    assert not exists or output.read_bytes() == b"precious"
+
+
+def test_unwritable_outputs(writing: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = writing(tmp_path / "absent" / "out")
+    assert absent.exit_code == 1
+    assert "does not exist" in absent.stderr
+    folder = writing(tmp_path, "--force")
+    assert folder.exit_code == 1
+    assert "is a folder" in folder.stderr
+    # Tests may run as root, whom permissions do not stop.
+    monkeypatch.setattr(os, "access", lambda _, mode, **__: mode != os.W_OK)
+    forbidden = writing(tmp_path / "out")
+    assert forbidden.exit_code == 1
+    assert "cannot be written to" in forbidden.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_damaged_models_are_refused(cli: Any, tmp_path: Path, model_file: Any, data_file: Any) -> None:
+    text = tmp_path / "text.tflite"
+    text.write_text("this is no model at all")
+    cut = tmp_path / "cut.tflite"
+    cut.write_bytes(model_file().read_bytes()[:2000])
+    data = data_file(x=np.zeros((1, 1), np.float32), y=np.zeros(1, int))
+    for path in (text, cut):
+        for command in (["inspect", path], ["inject", path, "-o", "o"], ["evaluate", path, data]):
+            result = cli(*command)
+            assert result.exit_code == 1
+            assert result.stdout == ""
+            assert result.stderr.startswith("error: ")
+            assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "o").exists()

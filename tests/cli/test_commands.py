@@ -1,0 +1,400 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What each command does, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from tflm_zo.converters import load_model, read_metadata
+
+import tflm_zo
+from interpreters import require, run_plain
+from models import MODELS
+
+
+def _json(result: Any) -> Any:
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+# --- inject -------------------------------------------------------------------------------------------------
+
+
+def test_inject(cli: Any, model_file: Any, tmp_path: Path) -> None:
+    model, output = model_file("lenet5"), tmp_path / "out.zo.tflite"
+    result = cli("inject", model, "-o", output)
+    assert result.exit_code == 0
+    for said in ("conv1", "48,000", "61,470 weights, 5 block(s), 1 segment(s), batch 1", str(output)):
+        assert said in result.stdout
+    assert output.read_bytes() == tflm_zo.inject(model).to_bytes()
+
+
+def test_inject_with_every_option(cli: Any, model_file: Any, tmp_path: Path) -> None:
+    output = tmp_path / "out.zo.tflite"
+    options = [
+        *("--trainable", "conv*", "--trainable", "fc3", "--block", "body=conv1,conv2", "--head-room", 4),
+        *("--update-bits", 8, "--max-queries", 3, "--batch", 2, "--loss", "cross_entropy"),
+        *("--loss-output", "softmax", "--cut", "pool1", "--cut", "fc1", "--command-words", 99, "--no-replay"),
+    ]
+    result = _json(cli("inject", model_file("lenet5"), "-o", output, *options, "--json"))
+    metadata = read_metadata(load_model(output))
+    assert metadata.blocks == ("body", "fc3") == tuple(result["blocks"])
+    assert (metadata.head_room, metadata.update_bits, metadata.max_queries) == (4, 8, 3)
+    assert (metadata.batch, metadata.command_words, metadata.replay) == (2, 99, False)
+    assert len(metadata.segments) == 3 == result["segments"]
+    assert [t["layer"] for t in result["trainable"]] == ["conv1", "conv2", "fc3"]
+    assert result["trainable_weights"] == 150 + 2400 + 840
+    assert result["bytes"] == output.stat().st_size
+    assert result["loss"]["kind"] == "cross_entropy"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--trainable", "nowhere"], "nowhere"),
+        (["--trainable", "all", "--trainable", "fc"], "cannot be combined"),
+        (["--block", "body"], "NAME=PATTERN"),
+        (["--block", "b=conv", "--block", "b=fc"], "given twice"),
+        (["--cut", "nowhere"], "nowhere"),
+        (["--head-room", "113"], "head_room"),
+        (["--loss", "hinge"], "loss must be one of"),
+        (["--loss-output", "7"], "there is no output 7"),
+        (["--batch", "0"], "batch must be"),
+    ],
+)
+def test_inject_refuses(cli: Any, model_file: Any, tmp_path: Path, options: list[str], said: str) -> None:
+    result = cli("inject", model_file(), "-o", tmp_path / "o", *options)
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "o").exists()
+
+
+# --- inspect ------------------------------------------------------------------------------------------------
+
+
+def test_inspect_plain(cli: Any, model_file: Any) -> None:
+    model = model_file("lenet5")
+    result = cli("inspect", model, "--cuts")
+    assert result.exit_code == 0
+    for said in ("plain model", "61,470 weights", "416,520 MACs", "CONV_2D", "pool2", "Possible cuts"):
+        assert said in result.stdout
+    content = _json(cli("inspect", model, "--cuts", "--json"))
+    assert content["kind"] == "plain"
+    assert content["inputs"][0]["shape"] == [1, 28, 28, 1]
+    assert (content["inputs"][0]["scale"], content["inputs"][0]["zero_point"]) == (1 / 64, 3)
+    assert "pool1" in content["cuts"]
+    costs = {op["output"]: (op["weights"], op["macs"]) for op in content["operators"]}
+    assert costs["conv2"] == (2400, 10 * 10 * 16 * 150)
+    assert costs["pool1"] == (0, 0)
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_inspect_any_model(cli: Any, model_file: Any, tmp_path: Path, name: str) -> None:
+    plain = _json(cli("inspect", model_file(name), "--json"))
+    assert cli("inject", model_file(name), "-o", "out.zo.tflite", "--batch", 3).exit_code == 0
+    zo = _json(cli("inspect", "out.zo.tflite", "--json"))
+    assert cli("inspect", "out.zo.tflite").exit_code == 0
+    assert zo["macs"] == 3 * plain["macs"] > 0
+    assert zo["weights"] == plain["weights"] > 0
+    assert not any(op["trainable"] for op in plain["operators"])
+    assert sum(op["weights"] for op in zo["operators"] if op["trainable"]) == plain["weights"]
+    assert zo["zo"]["batch"] == 3
+
+
+def test_inspect_depthwise_macs(cli: Any, model_file: Any) -> None:
+    content = _json(cli("inspect", model_file("depth_multiplier"), "--json"))
+    (op,) = [op for op in content["operators"] if op["operator"] == "DEPTHWISE_CONV_2D"]
+    assert op["macs"] == 4 * 4 * 6 * 9  # 9 x 9 x 2, valid, stride 2, multiplier 3
+
+
+def test_inspect_writes_the_json(cli: Any, model_file: Any, tmp_path: Path) -> None:
+    result = cli("inspect", model_file(), "-o", tmp_path / "report.json", "--json")
+    assert json.loads((tmp_path / "report.json").read_text()) == _json(result)
+
+
+def test_inspect_cuts_of_a_zo_model(cli: Any, model_file: Any) -> None:
+    assert cli("inject", model_file(), "-o", "out.zo.tflite").exit_code == 0
+    result = cli("inspect", "out.zo.tflite", "--cuts")
+    assert result.exit_code == 1
+    assert "--cuts takes a plain model" in result.stderr
+
+
+# --- evaluate -----------------------------------------------------------------------------------------------
+
+
+def _expected(name: str, x: Any, y: Any, runtime: str) -> tuple[float, float]:
+    """Accuracy and mean cross-entropy of logits, one sample at a time, in float64."""
+    model = MODELS[name]()
+    graph = load_model(model).subgraphs[0]
+    entry, exit_ = graph.inputs[0].quantization, graph.outputs[0].quantization
+    assert entry is not None and exit_ is not None
+    right, losses = 0, []
+    for sample, label in zip(x, y, strict=True):
+        levels = np.clip(np.rint(sample / entry.scale) + entry.zero_point, -128, 127).astype(np.int8)
+        (output,) = run_plain(model, runtime, [levels[None]])
+        logits = (output[0].astype(np.float64) - exit_.zero_point) * exit_.scale
+        right += int(logits.argmax() == label)
+        losses.append(np.log(np.exp(logits).sum()) - logits[label])
+    return right / len(y), float(np.mean(losses))
+
+
+@pytest.mark.parametrize("runtime", ["litert", "litert-ref", "tflm"])
+def test_evaluate(cli: Any, model_file: Any, data_file: Any, samples: Any, runtime: str) -> None:
+    require(runtime)
+    x, y = samples
+    data = data_file(x=x, y=y)
+    accuracy, loss = _expected("small_cnn", x, y, runtime)
+    plain = _json(cli("evaluate", model_file(), data, "--runtime", runtime, "--json"))
+    assert (plain["samples"], plain["labelled"], plain["batch"]) == (45, 45, 32)
+    assert plain["accuracy"] == pytest.approx(accuracy)
+    assert plain["loss"] == pytest.approx(loss, abs=1e-3)
+
+    injected = cli("inject", model_file(), "-o", "o.zo.tflite", "--batch", 7, "--head-room", 0)
+    assert injected.exit_code == 0
+    zo = _json(cli("evaluate", "o.zo.tflite", data, "--runtime", runtime, "--json", "-o", "r.json"))
+    assert zo["batch"] == 7
+    assert (zo["accuracy"], zo["loss"]) == pytest.approx((plain["accuracy"], plain["loss"]))
+    assert json.loads(Path("r.json").read_text()) == zo
+
+    text = cli("evaluate", model_file(), data, "--runtime", runtime)
+    assert f"accuracy {accuracy:.2%}, cross_entropy {plain['loss']:.4f}" in text.stdout
+
+
+def test_evaluate_leaves_out_the_unlabelled(cli: Any, model_file: Any, data_file: Any, samples: Any) -> None:
+    x, y = samples
+    some = _json(cli("evaluate", model_file(), data_file("a.npz", x=x[:20], y=y[:20]), "--json"))
+    y = np.where(np.arange(45) < 20, y, -1)
+    rest = _json(cli("evaluate", model_file(), data_file("b.npz", x=x, y=y), "--json"))
+    assert (rest["samples"], rest["labelled"]) == (45, 20)
+    assert (rest["accuracy"], rest["loss"]) == pytest.approx((some["accuracy"], some["loss"]))
+
+
+def test_evaluate_autoencoder_without_labels(cli: Any, model_file: Any, data_file: Any) -> None:
+    x = np.random.default_rng(0).uniform(-1.9, 1.9, (5, 24)).astype(np.float32)
+    data = data_file(x=x)
+    result = _json(cli("evaluate", model_file("autoencoder"), data, "--json"))
+    assert result["loss_kind"] == "mse"
+    assert result["accuracy"] is None
+    assert result["loss"] > 0
+    same = _json(cli("evaluate", model_file("autoencoder"), data_file("b.npz", x=x, y=x), "--json"))
+    assert same["loss"] == pytest.approx(result["loss"])
+
+
+def test_evaluate_binary(cli: Any, model_file: Any, data_file: Any) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-1.9, 1.9, (9, 6, 6, 2)).astype(np.float32)
+    model = MODELS["logistic_head"]()
+    entry = load_model(model).subgraphs[0].inputs[0].quantization
+    assert entry is not None
+    levels = np.clip(np.rint(x / entry.scale) + entry.zero_point, -128, 127).astype(np.int8)
+    guesses = np.array([run_plain(model, "litert", [v[None]])[0][0] > 0 for v in levels]).astype(int)
+    result = _json(cli("evaluate", model_file("logistic_head"), data_file(x=x, y=guesses), "--json"))
+    assert result["loss_kind"] == "binary_cross_entropy"
+    assert result["accuracy"] == 1.0
+    guesses[0, 0] ^= 1
+    result = _json(cli("evaluate", model_file("logistic_head"), data_file(x=x, y=guesses), "--json"))
+    assert result["accuracy"] == pytest.approx(1 - 1 / 27)
+
+
+@pytest.mark.parametrize("name", ["float_edges", "two_outputs"])
+def test_evaluate_other_edges(cli: Any, model_file: Any, data_file: Any, name: str) -> None:
+    shape = load_model(MODELS[name]()).subgraphs[0].inputs[0].shape[1:]
+    x = np.random.default_rng(1).uniform(-1, 1, (4, *shape)).astype(np.float32)
+    result = _json(cli("evaluate", model_file(name), data_file(x=x, y=np.arange(4)), "--json"))
+    assert 0 <= result["accuracy"] <= 1
+
+
+def test_warning_goes_to_stderr(cli: Any, model_file: Any, data_file: Any, samples: Any) -> None:
+    result = cli("evaluate", model_file(), data_file(x=samples[0] * 100, y=samples[1]), "--json")
+    assert _json(result)["samples"] == 45
+    assert result.stderr.startswith("warning: x goes from ")
+    assert result.stderr.count("\n") == 1
+
+
+_X = np.zeros((6, 8, 8, 1), np.float32) + np.linspace(-1, 1, 8, dtype=np.float32)[:, None]
+_Y = np.zeros(6, int)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"x": _X}, "no labels (array «y»); there are: x"),
+        ({"images": _X, "y": _Y}, "no array «x»; there are: images, y"),
+        ({"x": _X, "y": _Y + 4}, "label 4 is out of range: expected 0..3"),
+        ({"x": _X, "y": _Y - 2}, "label -2 is out of range"),
+        ({"x": _X, "y": _Y[:5]}, "x has 6 samples, y has 5 labels"),
+        ({"x": _X, "y": np.eye(4)[_Y]}, "labels are integers"),
+        ({"x": _X, "y": np.eye(4, dtype=int)[_Y]}, "y.argmax(1)"),
+        ({"x": _X, "y": _Y - 1}, "no sample has a label"),
+        ({"x": _X[:, :7], "y": _Y}, "expected samples of shape [8, 8, 1], got [7, 8, 1]"),
+        ({"x": _X[:0], "y": _Y[:0]}, "x is empty"),
+        ({"x": _X * np.nan, "y": _Y}, "NaN or infinity"),
+        ({"x": _X * np.inf, "y": _Y}, "NaN or infinity"),
+        ({"x": _X.astype(np.int32), "y": _Y}, "x is int32; expected floating point, uint8"),
+        ({"x": np.array(["a"] * 6), "y": _Y}, "not numbers"),
+        ({"x": np.array([None] * 6), "y": _Y}, "damaged"),
+    ],
+)
+def test_evaluate_refuses_data(cli: Any, model_file: Any, data_file: Any, arrays: Any, said: str) -> None:
+    result = cli("evaluate", model_file(), data_file(**arrays), "-o", "r.json")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not Path("r.json").exists()
+
+
+def test_evaluate_refuses_files(cli: Any, model_file: Any, data_file: Any, tmp_path: Path) -> None:
+    (tmp_path / "text.npz").write_text("no archive")
+    whole = data_file(x=_X, y=_Y).read_bytes()
+    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    np.save(tmp_path / "x.npy", _X)
+    for name, said in [
+        ("absent.npz", "cannot be read: No such file"),
+        ("text.npz", "damaged"),
+        ("cut.npz", "damaged"),
+        ("x.npy", "no labels"),
+        (".", "cannot be read"),
+    ]:
+        result = cli("evaluate", model_file(), tmp_path / name)
+        assert result.exit_code == 1
+        assert said in result.stderr
+
+
+def test_evaluate_unknown_or_absent_runtime(
+    cli: Any, model_file: Any, data_file: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = data_file(x=_X, y=_Y)
+    result = cli("evaluate", model_file(), data, "--runtime", "magic")
+    assert result.exit_code == 1
+    for name in tflm_zo.runtime.RUNTIMES:
+        assert name in result.stderr
+    monkeypatch.setitem(sys.modules, "tflite_runtime", None)
+    result = cli("evaluate", model_file(), data, "--runtime", "tflite-runtime")
+    assert result.exit_code == 1
+    assert "pip install" in result.stderr
+
+
+def test_evaluate_refuses_models(cli: Any, model_file: Any, data_file: Any) -> None:
+    data = data_file(x=_X, y=_Y)
+    assert "has 2 inputs" in cli("evaluate", model_file("two_inputs"), data).stderr
+    assert "--loss must be one of" in cli("evaluate", model_file(), data, "--loss", "none").stderr
+    assert cli("inject", model_file(), "-o", "o.zo.tflite", "--loss", "none").exit_code == 0
+    assert "has no loss" in cli("evaluate", "o.zo.tflite", data).stderr
+    assert "its own loss" in cli("evaluate", "o.zo.tflite", data, "--loss", "mse").stderr
+
+
+# --- export -------------------------------------------------------------------------------------------------
+
+
+def test_export(cli: Any, model_file: Any, tmp_path: Path) -> None:
+    assert cli("inject", model_file(), "-o", "o.zo.tflite", "--batch", 4, "--head-room", 0).exit_code == 0
+    result = cli("export", "o.zo.tflite", "-o", "plain.tflite", "--batch", 1)
+    assert result.exit_code == 0
+    assert "plain.tflite: " in result.stdout
+    x = np.random.default_rng(0).integers(-128, 128, (1, 8, 8, 1)).astype(np.int8)
+    (before,) = run_plain(MODELS["small_cnn"](), "litert", [x])
+    (after,) = run_plain(Path("plain.tflite").read_bytes(), "litert", [x])
+    np.testing.assert_array_equal(before, after)
+
+    weights = {
+        name: w // 2 for name, w in tflm_zo.converters.initial_weights(load_model("o.zo.tflite")).items()
+    }
+    np.savez("weights.npz", **weights)
+    content = _json(
+        cli("export", "o.zo.tflite", "-o", "half.tflite", "--weights", "weights.npz", "--batch", 1, "--json")
+    )
+    assert content["weights"] == sorted(weights)
+    assert content["bytes"] == Path("half.tflite").stat().st_size
+    constants = {t.name: t for t in load_model("half.tflite").subgraphs[0].tensors if t.is_constant}
+    for name, value in weights.items():
+        np.testing.assert_array_equal(constants[name].numpy(), value)
+
+
+def test_export_refuses(cli: Any, model_file: Any, data_file: Any, tmp_path: Path) -> None:
+    assert cli("inject", model_file(), "-o", "o.zo.tflite").exit_code == 0
+    (tmp_path / "text.npz").write_text("no archive")
+    np.save("one.npy", np.zeros(3))
+    for arguments, said in [
+        (["o.zo.tflite", "--weights", "absent.npz"], "absent.npz: No such file"),
+        (["o.zo.tflite", "--weights", "text.npz"], "damaged"),
+        (["o.zo.tflite", "--weights", "one.npy"], "one array"),
+        (["o.zo.tflite", "--weights", data_file("w.npz", nowhere=np.zeros(3, np.int8))], "nowhere"),
+        (["o.zo.tflite", "--batch", "0"], "batch must be"),
+        ([model_file()], "no ZO model"),
+    ]:
+        result = cli("export", *arguments, "-o", "plain.tflite")
+        assert result.exit_code == 1
+        assert said in result.stderr
+        assert result.stderr.count("\n") == 1
+        assert not Path("plain.tflite").exists()
+
+
+# --- convert ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def converter(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Stands in for TensorFlow's converter; what it was given is in the dictionary."""
+    from tflm_zo.converters import ConversionReport, ConversionResult
+    from tflm_zo.converters import keras as module
+
+    given: dict[str, Any] = {}
+
+    def convert(model: Any, representative: Any, **options: Any) -> ConversionResult:
+        given.update(options, model=model, representative=representative)
+        port = SimpleNamespace(name="image", shape=(1, 8, 8, 1), scale=0.5, zero_point=3)
+        ports = (module.Port(**vars(port)),)
+        report = ConversionReport(ports, ports, ("CONV_2D",), 0.75, 0.5, ("few samples",))
+        return ConversionResult(load_model(MODELS["small_cnn"]()), report)
+
+    monkeypatch.setattr(module, "convert", convert)
+    return given
+
+
+def test_convert(cli: Any, converter: dict[str, Any], tmp_path: Path) -> None:
+    Path("model.keras").touch()
+    Path("train.npz").touch()
+    options = ["--batch", 2, "--no-per-channel-dense", "--activation-head-room", 0.25]
+    result = cli("convert", "model.keras", "train.npz", "-o", "model.tflite", *options, "--json")
+    content = _json(result)
+    assert converter == {
+        "model": "model.keras",
+        "representative": "train.npz",
+        "batch": 2,
+        "per_channel_dense": False,
+        "activation_head_room": 0.25,
+    }
+    assert load_model("model.tflite").subgraphs
+    assert (content["float_accuracy"], content["int8_accuracy"]) == (0.75, 0.5)
+    assert content["warnings"] == ["few samples"]
+    assert result.stderr == "warning: few samples\n"
+    text = cli("convert", "model.keras", "train.npz", "-o", "model.tflite", "--force")
+    assert "float 75.00%, int8 50.00%" in text.stdout
+
+
+def test_convert_refuses(cli: Any, converter: dict[str, Any], tmp_path: Path) -> None:
+    result = cli("convert", "absent.keras", "train.npz", "-o", "model.tflite")
+    assert (result.exit_code, result.stderr) == (1, "error: absent.keras: no such file\n")
+    Path("model.tflite").touch()
+    result = cli("convert", "absent.keras", "train.npz", "-o", "model.tflite")
+    assert "exists" in result.stderr
+    assert converter == {}
+
+
+def test_convert_with_tensorflow(cli: Any, data_file: Any) -> None:
+    keras = pytest.importorskip("keras", reason="TensorFlow is not installed")
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3, activation="softmax")])
+    model.save("model.keras")
+    rng = np.random.default_rng(0)
+    data = data_file(x=rng.normal(size=(60, 6)).astype(np.float32), y=rng.integers(0, 3, 60))
+    content = _json(cli("convert", "model.keras", data, "-o", "model.tflite", "--json"))
+    assert content["int8_accuracy"] is not None
+    assert _json(cli("evaluate", "model.tflite", data, "--json"))["samples"] == 60

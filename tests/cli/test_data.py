@@ -1,0 +1,94 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Data files and quantization (refusals are tested through ``evaluate``)."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tflm_zo.converters import ZoLoss
+
+from tflm_zo.data import DataError, DataWarning, check_labels, check_samples, load_data, quantize
+
+_PIXELS = (1 / 255, -128)
+
+
+def test_load(tmp_path: Path) -> None:
+    x, y = np.ones((3, 2), np.float32), np.arange(3)
+    np.savez(tmp_path / "a.npz", x=x, y=y, other=np.array([None]))
+    data = load_data(tmp_path / "a.npz")
+    np.testing.assert_array_equal(data.x, x)
+    np.testing.assert_array_equal(data.y, y)
+    assert len(data) == 3
+    np.save(tmp_path / "x.npy", x)
+    assert load_data(tmp_path / "x.npy", labels=False).y is None
+    with pytest.raises(DataError, match="no labels"):
+        load_data(tmp_path / "x.npy")
+
+
+def test_shapes_may_differ_in_ones() -> None:
+    assert check_samples(np.zeros((5, 4, 3)), (2, 4, 3, 1)).shape == (5, 4, 3, 1)
+    with pytest.raises(DataError, match="expected samples of shape \\[3, 4\\], got \\[4, 3\\]"):
+        check_samples(np.zeros((5, 4, 3)), (2, 3, 4))
+
+
+def test_quantize_without_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pixels = np.arange(256, dtype=np.uint8)
+        np.testing.assert_array_equal(quantize(pixels, *_PIXELS), np.arange(-128, 128))
+        np.testing.assert_array_equal(quantize(pixels / 255, *_PIXELS), np.arange(-128, 128))
+        levels = np.arange(-128, 128).astype(np.int8)
+        assert quantize(levels, *_PIXELS) is levels
+        np.testing.assert_array_equal(quantize(pixels, 0.0, 0, np.float32), np.float32(pixels) / 255)
+        np.testing.assert_array_equal(quantize(np.array([0.5, 1.5, -30.0, 30.0]), 1.0, 0), [0, 2, -30, 30])
+
+
+@pytest.mark.parametrize(
+    ("x", "scale", "zero_point", "said"),
+    [
+        (np.array([0.0, 255.0]), *_PIXELS, "are clipped"),
+        (np.linspace(-1, 1, 100), *_PIXELS, "are clipped"),
+        (np.array([0.0, 1.0]), 1.0, -128, "less than 1/16"),
+        (np.array([0, 255], np.uint8), 1.0, -128, "uint8"),
+        (np.array([0, 255], np.uint8), 1 / 64, 3, "uint8"),
+        (np.array([1, 5], np.int8), *_PIXELS, "less than 1/16"),
+    ],
+)
+def test_implausible_ranges(x: Any, scale: float, zero_point: int, said: str) -> None:
+    with pytest.warns(DataWarning, match=said):
+        assert quantize(x, scale, zero_point).dtype == np.int8
+
+
+@pytest.mark.parametrize(
+    ("x", "dtype", "said"),
+    [
+        (np.zeros(3, np.int16), np.int8, "x is int16"),
+        (np.zeros(3, np.int8), np.float32, "floating point"),
+        (np.zeros(3), np.int16, "only quantized int8"),
+    ],
+)
+def test_quantize_refuses(x: Any, dtype: Any, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        quantize(x, 1.0, 0, dtype)
+
+
+def test_labels() -> None:
+    classes = ZoLoss("cross_entropy", 3, 1.0, 0)
+    assert check_labels(np.array([[0], [2], [-1]], np.int64), classes).tolist() == [0, 2, -1]
+    binary = ZoLoss("binary_cross_entropy", 2, 1.0, 0)
+    assert check_labels(np.array([[True, False]]), binary).tolist() == [[1, 0]]
+    for y, loss, said in [
+        (np.array([3]), classes, "0..2"),
+        (np.array([2**40]), classes, "0..2"),
+        (np.array([[2, 0]]), binary, "0..1"),
+        (None, classes, "no labels"),
+        (np.array([0]), None, "no loss"),
+        (np.zeros((2, 3)), ZoLoss("mse", 4, 1.0, 0), "4 values"),
+        (np.zeros((2, 4), int), ZoLoss("mse", 4, 1.0, 0), "int64"),
+    ]:
+        with pytest.raises(DataError, match=said):
+            check_labels(y, loss)
