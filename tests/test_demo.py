@@ -10,7 +10,6 @@ from tflm_zo.converters import load_model
 
 from interpreters import require
 from tflm_zo.demo import run_demo
-from tflm_zo.demo.__main__ import main
 
 
 def test_story(tmp_path: Path) -> None:
@@ -35,10 +34,3 @@ def test_story(tmp_path: Path) -> None:
 def test_unknown_dataset(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there are digits, mnist"):
         run_demo(tmp_path, dataset="cifar")
-
-
-def test_help(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["demo", "--help"])
-    with pytest.raises(SystemExit):
-        main()
-    assert "--dataset" in capsys.readouterr().out

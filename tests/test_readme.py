@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from interpreters import require
 from models import MODELS
+from tflm_zo.cli.app import app
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -29,6 +33,25 @@ def test_python_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         exec(compile(block, str(README), "exec"), names)
     assert names["plus"] != names["minus"]
     assert Path("adapted.tflite").is_file()
+
+
+def test_command_line_walk_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keras = pytest.importorskip("keras", reason="TensorFlow is not installed")
+    require("tflm")
+    monkeypatch.chdir(tmp_path)
+    from tflm_zo.keras_models import digits_cnn
+
+    keras.utils.set_random_seed(0)
+    digits_cnn().save("model.keras")
+    rng = np.random.default_rng(0)
+    for name in ("calibration", "adapt", "test"):
+        x = rng.random((48, 8, 8, 1)).astype(np.float32)
+        np.savez(f"{name}.npz", x=x, y=rng.integers(0, 10, 48))
+    (block,) = re.findall(r"```sh\n(tflm-zo convert.*?)```", README.read_text(), re.DOTALL)
+    for line in block.strip().splitlines():
+        done = CliRunner().invoke(app, shlex.split(line)[1:])
+        assert done.exit_code == 0, f"{line}\n{done.output}"
+    assert Path("again.tflite").read_bytes() == Path("adapted.tflite").read_bytes()
 
 
 def test_files_it_links_to_exist() -> None:

@@ -1,0 +1,78 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""``tflm-zo verify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ... import runtime as runtimes
+from ...converters import load_model, read_metadata
+from ...training import TrainSettings, compare_runtimes
+from ..options import Force, Json, OutputReport, ZoModelFile
+from ..output_file import check_output
+from ..progress import progress
+from ..results import show, table, write_report
+from ..training_data import load_training_data
+
+EXAMPLE = "tflm-zo verify model.zo.tflite data.npz --steps 20"
+
+
+def verify(
+    model: ZoModelFile,
+    data: Annotated[Path, typer.Argument(metavar="DATA", help=".npz file with x and y.", show_default=False)],
+    steps: Annotated[int, typer.Option(help="Training steps in each runtime.")] = 20,
+    runtime: Annotated[
+        list[str] | None,
+        typer.Option(help="May be repeated; default: every installed exact one.", show_default=False),
+    ] = None,
+    output: OutputReport = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Train the same steps in several runtimes and compare losses, logs and weights bit by bit.
+
+    Exit code 1 where an exact runtime differs from the first one.
+    """
+    check_output(output, force=force)
+    zo = load_model(model)
+    batch = read_metadata(zo).batch
+    names = runtime or [n for n in runtimes.available() if n != "litert"]
+    x, y = load_training_data(zo, data)
+    settings = TrainSettings(batch_size=batch)
+    runs = []
+    for name in progress(names, len(names), "training"):
+        runs += compare_runtimes(zo, x, y, runtimes=[name], settings=settings, steps=steps)
+    rows: list[dict[str, Any]] = [
+        {
+            "runtime": run.runtime,
+            "checksum": f"{run.checksum:#010x}",
+            "final_loss": run.losses[-1],
+            "identical": run.equals(runs[0]),
+            "first_difference": run.first_difference(runs[0]),
+        }
+        for run in runs
+    ]
+    result = {
+        "model": str(model),
+        "steps": steps,
+        "runs": rows,
+        "identical": all(r["identical"] for r in rows),
+    }
+    write_report(output, result, force=force)
+    columns = ("runtime", "weight checksum", "last loss", f"as in {runs[0].runtime}")
+    cells = [
+        (
+            r["runtime"],
+            r["checksum"],
+            f"{r['final_loss']:.6f}",
+            "identical" if r["identical"] else "DIFFERENT",
+        )
+        for r in rows
+    ]
+    title = f"{steps} training steps"
+    show(result, as_json=as_json, render=lambda console: console.print(table(title, columns, cells)))
+    if not same:
+        raise typer.Exit(1)
