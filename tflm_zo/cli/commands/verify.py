@@ -74,5 +74,5 @@ def verify(
     ]
     title = f"{steps} training steps"
     show(result, as_json=as_json, render=lambda console: console.print(table(title, columns, cells)))
-    if not same:
+    if not result["identical"]:
         raise typer.Exit(1)
