@@ -19,6 +19,9 @@ SMALLEST_LIMIT: Final = 15
 
 LOSS_KINDS: Final = ("auto", "cross_entropy", "binary_cross_entropy", "mse", "none")
 
+#: Multipliers (s_min / s)^2 per channel, see ``quantization_aware``.
+QUANTIZATION_AWARE: Final = "quantization-aware"
+
 # Words of a command, see ops/core/zo_command.h.
 _HEADER_WORDS: Final = 2
 _INSTRUCTION_WORDS: Final = 4
@@ -62,7 +65,9 @@ class InjectSettings:
             6 + 2 n Q words.
         multipliers: filter tensor name to int32 [channels], Q31 factors 0..2^31-1 of the update step per
             output channel (e.g. learning rates); None: no such factors. Layers that are missing keep a
-            factor of 1 - 2^-31.
+            factor of 1 - 2^-31. "quantization-aware": (s_min / s)^2 from the channels' scales, which makes
+            steps of the same real size of what would be steps of the same number of LSB; see
+            ``quantization_aware_multipliers``.
         replay: whether SEED_REPLAY is part of the model.
 
     Raises:
@@ -79,7 +84,7 @@ class InjectSettings:
     loss_output: int | str | None = None
     cuts: Sequence[str] = ()
     command_words: int | None = None
-    multipliers: Mapping[str, npt.NDArray[np.int32]] | None = None
+    multipliers: Mapping[str, npt.NDArray[np.int32]] | str | None = None
     replay: bool = True
 
     def __post_init__(self) -> None:
@@ -113,7 +118,13 @@ class InjectSettings:
         object.__setattr__(self, "cuts", _strings(self.cuts, "cuts"))
         if self.command_words is not None:
             _integer(self.command_words, "command_words", self.smallest_command, 2**24)
-        if self.multipliers is not None:
+        if isinstance(self.multipliers, str):
+            if self.multipliers != QUANTIZATION_AWARE:
+                raise ConversionError(
+                    f"multipliers are {QUANTIZATION_AWARE!r} or factors by filter tensor name, "
+                    f"not {self.multipliers!r}"
+                )
+        elif self.multipliers is not None:
             object.__setattr__(self, "multipliers", dict(self.multipliers))
 
     @property

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,9 @@ from .. import constants
 from ..errors import ConversionError
 from ..model import Buffer, Model, Tensor
 from ..model.schema import TensorType
-from ..settings import InjectSettings
+from ..quantization_aware import NEUTRAL, quantization_aware_multipliers
+from ..settings import QUANTIZATION_AWARE, InjectSettings
 from .plan import Plan, Trainable
-
-_NEUTRAL: Final = 2**31 - 1
 
 
 def make_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
@@ -30,7 +29,7 @@ def make_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
     Raises:
         ConversionError: a multiplier names no trainable filter, or has a wrong shape, type or range.
     """
-    multipliers = dict(settings.multipliers or {})
+    multipliers = _multipliers(settings, plan)
     known = [t.name for t in plan.trainable]
     for name in multipliers:
         if name not in known:
@@ -49,7 +48,7 @@ def make_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
         graph.tensors[at] = variable
         if settings.multipliers is not None:
             name = trainable.name
-            values = multipliers.get(name, np.full(trainable.channels, _NEUTRAL, np.int32))
+            values = multipliers.get(name, np.full(trainable.channels, NEUTRAL, np.int32))
             trainable.multiplier = _multiplier(trainable, name, values)
             graph.tensors.insert(at + 1, trainable.multiplier)
     for k, segment in enumerate(plan.segments):
@@ -65,6 +64,20 @@ def make_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
                 constants.FRACTION, shape, TensorType.INT8, model.empty_buffer, is_variable=True
             )
             segment.subgraph.tensors.append(segment.fraction)
+
+
+def _multipliers(settings: InjectSettings, plan: Plan) -> dict[str, npt.NDArray[np.int32]]:
+    """By filter tensor name; what is missing is neutral."""
+    if settings.multipliers != QUANTIZATION_AWARE:
+        assert not isinstance(settings.multipliers, str)  # checked by the settings
+        return dict(settings.multipliers or {})
+    filters = []
+    for t in plan.trainable:
+        assert t.tensor.quantization is not None  # check_supported
+        scales = np.broadcast_to(t.tensor.quantization.scales, t.channels)
+        filters.append((scales, np.moveaxis(t.tensor.numpy(), t.axis, 0)))
+    factors = quantization_aware_multipliers(filters)
+    return {t.name: f for t, f in zip(plan.trainable, factors, strict=True)}
 
 
 def _multiplier(trainable: Trainable, name: str, values: npt.NDArray[Any]) -> Tensor:

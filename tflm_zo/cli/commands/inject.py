@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ...converters import ConversionError, ZoMetadata, load_model, read_metadata
 from ...converters import inject as inject_model
-from ...converters.settings import LOSS_KINDS
+from ...converters.settings import LOSS_KINDS, QUANTIZATION_AWARE
 from ..options import Force, Json, ModelFile, OutputModel
 from ..output_file import check_output, write_output
 from ..results import show, table
@@ -52,6 +52,13 @@ def inject(
         int | None, typer.Option(help="Capacity of a command, int32 words; more for long replays.")
     ] = None,
     replay: Annotated[bool, typer.Option(help="Include the op that replays a seed log.")] = True,
+    multipliers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND",
+            help=f"{QUANTIZATION_AWARE}: steps scaled by 1/s² per channel, s its quantization scale.",
+        ),
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -74,6 +81,7 @@ def inject(
         cuts=tuple(cut or ()),
         command_words=command_words,
         replay=replay,
+        multipliers=multipliers,
     )
     data = zo.to_bytes()
     write_output(output, data, force=force)

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Learning rates that undo what quantization does to gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+#: Largest Q31 factor of an update step; stands for 1.
+NEUTRAL: Final = 2**31 - 1
+
+
+def quantization_aware_multipliers(
+    filters: Sequence[tuple[npt.NDArray[np.float32], npt.NDArray[np.int8]]],
+) -> list[npt.NDArray[np.int32]]:
+    """Factors (s_min / s)^2 per output channel, which make steps on integers steps on real weights.
+
+    A weight of integer value q stands for w = s q. One step of gradient descent on w with rate eta,
+
+        w <- w - eta dL/dw,   with   dL/dq = s dL/dw,   is   q <- q - (eta / s^2) dL/dq
+
+    (Poor Man's Training, sec. 3.1.1: the learning rate of a layer scaled by 1 / s^2). A multiplier is at most
+    1, so 1 / s^2 is taken relative to the finest channel: eta = rate * s_min^2, with the rate of the
+    "gradient" rule in LSB^2 per nat, reaches every weight with the same real step.
+
+    Args:
+        filters: of each trainable filter the scales, float32 [channels], and the weights, int8 with the
+            channels first. A channel of zeros has a scale that means nothing, and is not counted as finest.
+
+    Returns:
+        Q31 factors of each filter, int32 [channels].
+    """
+    finest = min(
+        (
+            float(scale)
+            for scales, weights in filters
+            for scale, channel in zip(scales, weights, strict=True)
+            if channel.any()
+        ),
+        default=1.0,
+    )
+    return [
+        np.minimum(np.rint(2.0**31 * (finest / scales.astype(np.float64)) ** 2), NEUTRAL).astype(np.int32)
+        for scales, _ in filters
+    ]
