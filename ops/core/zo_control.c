@@ -8,8 +8,9 @@
 #include "zo_stream.h"
 #include "zo_update.h"
 
-/* Units of z per standard deviation of the Gaussian table: 127 / 3.5. */
-#define GAUSSIAN_UNITS 36
+/* Units of z per standard deviation of the Gaussian table: 127 / 3.5 = 254 / 7. */
+#define GAUSSIAN_UNITS_NUMERATOR 254
+#define GAUSSIAN_UNITS_DENOMINATOR 7
 
 /* Weight of a new d^2 in the running mean: 2^-5. */
 #define MEAN_SQUARE_SHIFT 5
@@ -255,22 +256,25 @@ static int64_t gradient_coefficient(const zo_control* control, int64_t d, uint32
   const zo_control_settings* s = &control->settings;
   if (s->clip > 0u) d = clamp64(d, s->clip);
   const int64_t sides = s->estimator == ZO_ANTITHETIC ? 2 : 1;
-  const int64_t product = divide(-d * (int64_t)rate, ONE);
+  const int64_t product = divide(-d * (int64_t)rate, ONE); /* <= 2^45 */
+  const int64_t up = GAUSSIAN_UNITS_DENOMINATOR * GAUSSIAN_UNITS_DENOMINATOR;
+  const int64_t down = GAUSSIAN_UNITS_NUMERATOR * GAUSSIAN_UNITS_NUMERATOR;
   switch (s->distribution.kind) {
     case ZO_RADEMACHER:
       return divide(product, sides * s->distribution.mu * s->queries);
     case ZO_GAUSSIAN:
-      /* mu: LSB per unit of z, unit 2^-12; a standard deviation is GAUSSIAN_UNITS of them, and
-       * the coefficient counts per unit. */
-      return divide(product * 4096, sides * s->distribution.mu * s->queries *
-                                        (int64_t)(GAUSSIAN_UNITS * GAUSSIAN_UNITS));
+      /* mu: LSB per unit of z, unit 2^-12. With u units to a standard deviation the perturbation
+       * is mu u, and a coefficient per unit of z is 1 / u of one per standard deviation. */
+      return divide(product * 4096 * up, sides * s->distribution.mu * s->queries * down);
     default:
       return divide(product, sides * s->queries);
   }
 }
 
-static int64_t unit_of_z(const zo_control_settings* s) {
-  return s->distribution.kind == ZO_GAUSSIAN ? GAUSSIAN_UNITS : 1;
+/* size LSB per standard deviation of z, shared by the queries, per unit of z. */
+static int64_t share(const zo_control_settings* s, int64_t size) {
+  if (s->distribution.kind != ZO_GAUSSIAN) return divide(size, s->queries);
+  return divide(size * GAUSSIAN_UNITS_DENOMINATOR, (int64_t)s->queries * GAUSSIAN_UNITS_NUMERATOR);
 }
 
 /* -rate * d / rms / Q. */
@@ -280,12 +284,11 @@ static int64_t normalized_coefficient(const zo_control* control, int64_t d, uint
   if (rms == 0u) return 0;
   int64_t ratio = divide(d * ONE, rms);
   if (s->clip > 0u) ratio = clamp64(ratio, s->clip);
-  return divide(divide(-ratio * (int64_t)rate, ONE), (int64_t)s->queries * unit_of_z(s));
+  return share(s, divide(-ratio * (int64_t)rate, ONE));
 }
 
 static int64_t sign_coefficient(const zo_control* control, int64_t d, uint32_t rate) {
-  const zo_control_settings* s = &control->settings;
-  const int64_t size = divide((int64_t)rate, (int64_t)s->queries * unit_of_z(s));
+  const int64_t size = share(&control->settings, rate);
   return d > 0 ? -size : (d < 0 ? size : 0);
 }
 

@@ -19,7 +19,15 @@
  * zo_control_settle gives the command that applies what is pending; it changes no later bit.
  *
  * Every decision is made from the settings and the reported losses in integer arithmetic, so a
- * run is the same wherever the losses are the same.
+ * run is the same wherever the losses are the same:
+ *
+ *   d       difference of the sums of losses over the minibatch, divided by the minibatch: unit
+ *           2^-16 nat, half away from zero, at most 2^30 either way
+ *   rms(d)  floor of the square root of a running mean of d^2: the first d^2, then
+ *           mean += floor((d^2 - mean) / 32) for each query, before the step's coefficients
+ *   c       as zo_step_rule says, each division half away from zero, first the clip, then the
+ *           rate, then the number of queries; at most 2^30 / (Q max |z|) either way, which is
+ *           what zo_update_s8 takes
  */
 #ifndef TFLM_ZO_OPS_CORE_ZO_CONTROL_H_
 #define TFLM_ZO_OPS_CORE_ZO_CONTROL_H_

@@ -78,7 +78,7 @@ def rate(s: Settings, step: int) -> float:
 
 def coefficient(s: Settings, d: float, step_rate: float, rms: float) -> tuple[float, float]:
     """The coefficient of a mean loss difference, and how far rounding may move it. All units 2^-16."""
-    r, mu, one_percent = step_rate / ONE, s.dist.mu, 0.0
+    r, mu = step_rate / ONE, s.dist.mu
     if s.rule == GRADIENT:
         if s.clip:
             d = max(-s.clip, min(s.clip, d))
@@ -86,20 +86,16 @@ def coefficient(s: Settings, d: float, step_rate: float, rms: float) -> tuple[fl
         # Moves per unit of z by rate / mu / sides / Q, where mu is a standard deviation of the perturbation.
         scale = {0: 1 / mu, 1: 1.0, 2: 4096 / mu / s.unit**2}[s.dist.kind] * r / sides / s.queries
         c = -d * scale
-        slack = 0.5 * scale + {0: 1 / mu, 1: 1.0, 2: 4096 / mu / 1296}[s.dist.kind] + 1
-        one_percent = 2.0
+        slack = 0.5 * scale + {0: 1 / mu, 1: 1.0, 2: 4096 / mu / s.unit**2}[s.dist.kind] + 1
     elif s.rule == NORMALIZED:
         ratio = d / rms * ONE
         if s.clip:
             ratio = max(-s.clip, min(s.clip, ratio))
         c = -ratio * r / s.queries / s.unit
         slack = abs(c) * 1.1 / rms + (1 + 0.5 * ONE / rms) * r / s.queries / s.unit + 2
-        one_percent = 1.0
     else:
         c = -math.copysign(step_rate, d) / s.queries / s.unit if d else 0.0
-        slack, one_percent = 1.0, 1.0
-    if s.dist.kind == 2:  # the core takes 36 units to a standard deviation, not 36.29
-        slack += abs(c) * one_percent / 100
+        slack = 1.0
     limit = 2**30 / s.queries / s.dist.z_max
     return max(-limit, min(limit, c)), slack
 
