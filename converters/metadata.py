@@ -24,12 +24,18 @@ class ZoLoss:
         elements: values per sample (classes, outputs).
         scale: real value of one LSB of what the loss reads; softmax's beta is part of it.
         zero_point: of what the loss reads.
+        output: number of the original output that the loss belongs to. The loss of a classifier reads the
+            logits before a SOFTMAX or LOGISTIC; the output that people see stays the probabilities.
+        squashed: whether a SOFTMAX or LOGISTIC lies between what the loss reads and that output.
     """
 
     kind: str
     elements: int
     scale: float
     zero_point: int
+    # Metadata written before these keys existed do not have them.
+    output: int = 0
+    squashed: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,6 +167,10 @@ class ZoMetadata:
                 )
             loss = content["loss"]
             original = content["original"]
+            if loss is not None:
+                output = loss.setdefault("output", 0)
+                if type(output) is not int or not 0 <= output < len(original["outputs"]):
+                    raise ValueError(f"the loss belongs to output {output!r}, which the model does not have")
             return cls(
                 head_room=int(content["head_room"]),
                 update_bits=int(content["update_bits"]),

@@ -38,7 +38,8 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
     if settings.loss == "none":
         return
     graph = model.subgraphs[0]
-    output = choose_output(graph, settings.loss_output)
+    index = output_number(graph, settings.loss_output)
+    output = graph.outputs[index]
     logits, squashing = logits_of(graph, output)
     kind = settings.loss if settings.loss != "auto" else _kind(graph, output, squashing)
     natural = _SQUASHING.get(squashing.builtin) if squashing is not None else None
@@ -58,19 +59,32 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
     scale = tensor.quantization.scale
     if kind == "cross_entropy" and squashing is not None:
         scale *= float(squashing.option("beta", 0.0))
-    plan.loss = Loss(kind, tensor, tensor.size // settings.batch, scale, tensor.quantization.zero_point)
+    plan.loss = Loss(
+        kind=kind,
+        tensor=tensor,
+        elements=tensor.size // settings.batch,
+        scale=scale,
+        zero_point=tensor.quantization.zero_point,
+        output=index,
+        squashed=squashing is not None and kind != "mse",
+    )
     _check(plan.loss, output)
 
 
 def choose_output(graph: Subgraph, wanted: int | str | None) -> Tensor:
-    """The output that the loss belongs to.
+    """The output that the loss belongs to; raises as ``output_number``."""
+    return graph.outputs[output_number(graph, wanted)]
+
+
+def output_number(graph: Subgraph, wanted: int | str | None) -> int:
+    """Number of the output that the loss belongs to.
 
     Raises:
         ConversionError: there is no such output; the message lists them.
     """
     names = ", ".join(f"{i} «{t.name}»" for i, t in enumerate(graph.outputs))
     if isinstance(wanted, str):
-        found = [t for t in graph.outputs if t.name == wanted]
+        found = [i for i, t in enumerate(graph.outputs) if t.name == wanted]
         if len(found) != 1:
             raise ConversionError(
                 f"loss_output: {len(found)} outputs are called «{wanted}»; there are: {names}"
@@ -79,7 +93,7 @@ def choose_output(graph: Subgraph, wanted: int | str | None) -> Tensor:
     index = 0 if wanted is None else wanted
     if index >= len(graph.outputs):
         raise ConversionError(f"loss_output: there is no output {index}; there are: {names}")
-    return graph.outputs[index]
+    return index
 
 
 def logits_of(graph: Subgraph, output: Tensor) -> tuple[Tensor, Operator | None]:

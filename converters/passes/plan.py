@@ -68,6 +68,8 @@ class Loss:
         elements: values per sample.
         scale: of the tensor, times softmax's beta for the cross-entropy.
         zero_point: of the tensor.
+        output: number of the output that it belongs to.
+        squashed: whether a SOFTMAX or LOGISTIC lies between the tensor and that output.
     """
 
     kind: str
@@ -75,6 +77,8 @@ class Loss:
     elements: int
     scale: float
     zero_point: int
+    output: int
+    squashed: bool
 
 
 @dataclasses.dataclass(eq=False)

@@ -26,7 +26,9 @@ def write_metadata(model: Model, settings: InjectSettings, plan: Plan) -> None:
         command_words=settings.words,
         batch=settings.batch,
         replay=settings.replay,
-        loss=None if loss is None else ZoLoss(loss.kind, loss.elements, loss.scale, loss.zero_point),
+        loss=None
+        if loss is None
+        else ZoLoss(loss.kind, loss.elements, loss.scale, loss.zero_point, loss.output, loss.squashed),
         blocks=tuple(plan.blocks),
         trainable=tuple(
             ZoTrainable(
