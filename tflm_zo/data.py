@@ -1,7 +1,7 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Data sets: files with samples ``x`` and labels ``y``, and how samples become what a model reads.
 
-data = load_data("digits.npz")
+data = load_data("digits.npz", inputs=runtime.metadata.original.inputs)
 shape, dtype, scale, zero_point = runtime.input_details()
 x = quantize(check_samples(data.x, shape), scale, zero_point, dtype)
 y = check_labels(data.y, runtime.metadata.loss)
@@ -13,6 +13,7 @@ import os
 import warnings
 import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,52 +41,82 @@ class Data:
     """Samples and labels.
 
     Attributes:
-        x: [samples, ...], floating point, uint8 or int8.
+        inputs: in the order of the model's inputs, [samples, ...] each, floating point, uint8 or int8.
         y: [samples, ...], or None where the file has none.
     """
 
-    x: NDArray[Any]
+    inputs: tuple[NDArray[Any], ...]
     y: NDArray[Any] | None
+
+    @property
+    def x(self) -> NDArray[Any]:
+        """Of the first input."""
+        return self.inputs[0]
 
     def __len__(self) -> int:
         return len(self.x)
 
 
-def load_data(path: str | os.PathLike[str], *, labels: bool = True) -> Data:
+def load_data(path: str | os.PathLike[str], *, labels: bool = True, inputs: Sequence[str] = ("x",)) -> Data:
     """Reads samples and labels.
 
     Args:
-        path: an ``.npz`` file with ``x`` and ``y``, or an ``.npy`` file with x alone.
+        path: an ``.npz`` file with the samples and ``y``, or an ``.npy`` file with the samples alone. The
+            samples of a model with one input are ``x`` or called as the input; those of a model with several
+            inputs are called as the inputs, or ``x0``, ``x1``, … in their order.
         labels: whether there must be labels; False: they may be missing.
+        inputs: names of the model's inputs.
 
     Raises:
         DataError: the file cannot be read, or what is in it cannot be used.
     """
     path = Path(path)
-    arrays = _read(path)
-    if "x" not in arrays:
-        raise DataError(f"{path}: no array «x»; there are: {', '.join(arrays) or 'none'}")
+    arrays = _read(path, inputs)
+    names = _names(path, arrays, inputs)
     if labels and "y" not in arrays:
         raise DataError(f"{path}: no labels (array «y»); there are: {', '.join(arrays)}")
-    x, y = arrays["x"], arrays.get("y")
-    _check_values(f"{path}: x", x)
-    if x.dtype.kind != "f" and x.dtype not in (np.uint8, np.int8):
-        raise DataError(f"{path}: x is {x.dtype}; expected {_KINDS}")
+    first, y = arrays[names[0]], arrays.get("y")
+    for name in names:
+        x = arrays[name]
+        _check_values(f"{path}: {name}", x)
+        if x.dtype.kind != "f" and x.dtype not in (np.uint8, np.int8):
+            raise DataError(f"{path}: {name} is {x.dtype}; expected {_KINDS}")
+        if len(x) != len(first):
+            raise DataError(f"{path}: {names[0]} has {len(first)} samples, {name} has {len(x)}")
     if y is not None:
-        if y.shape[:1] != x.shape[:1]:
-            raise DataError(f"{path}: x has {len(x)} samples, y has {len(y) if y.ndim else 1} labels")
+        if y.shape[:1] != first.shape[:1]:
+            raise DataError(
+                f"{path}: {names[0]} has {len(first)} samples, y has {len(y) if y.ndim else 1} labels"
+            )
         _check_values(f"{path}: y", y)
-    return Data(x, y)
+    return Data(tuple(arrays[name] for name in names), y)
 
 
-def _read(path: Path) -> dict[str, NDArray[Any]]:
+def _names(path: Path, arrays: dict[str, NDArray[Any]], inputs: Sequence[str]) -> list[str]:
+    """Names of the inputs' arrays in the file."""
+    numbered = [f"x{i}" for i in range(len(inputs))]
+    choices = [["x"], list(inputs)] if len(inputs) == 1 else [list(inputs), numbered]
+    for names in choices:
+        if all(name in arrays for name in names):
+            return names
+    there = f"there are: {', '.join(arrays) or 'none'}"
+    if len(inputs) == 1:
+        raise DataError(f"{path}: no array «x»; {there}")
+    raise DataError(
+        f"{path}: the model has {len(inputs)} inputs; expected arrays {', '.join(inputs)} "
+        f"(or {', '.join(numbered)}); {there}"
+    )
+
+
+def _read(path: Path, inputs: Sequence[str]) -> dict[str, NDArray[Any]]:
+    used = {"x", "y", *inputs, *(f"x{i}" for i in range(len(inputs)))}
     try:
         content = np.load(path, allow_pickle=False)
         if isinstance(content, np.ndarray):
             return {"x": content}
         with content:
-            # An array that is neither x nor y may be anything; its name is all that is of interest.
-            return {name: content[name] if name in ("x", "y") else np.empty(0) for name in content.files}
+            # Another array may be anything; its name is all that is of interest.
+            return {name: content[name] if name in used else np.empty(0) for name in content.files}
     except OSError as e:
         raise DataError(f"{path}: cannot be read: {e.strerror or e}") from e
     except MemoryError as e:
@@ -105,12 +136,13 @@ def _check_values(what: str, array: NDArray[Any]) -> None:
         raise DataError(f"{what} contains NaN or infinity")
 
 
-def check_samples(x: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+def check_samples(x: NDArray[Any], shape: tuple[int, ...], name: str = "x") -> NDArray[Any]:
     """Samples in the shape of a model's input.
 
     Args:
         x: [samples, ...].
         shape: shape of the input, [batch, ...].
+        name: what messages call it.
 
     Returns:
         ``x`` shaped [samples, *shape[1:]]; only dimensions of size 1 may be missing or too many.
@@ -120,7 +152,7 @@ def check_samples(x: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """
     wanted = tuple(shape[1:])
     if [n for n in x.shape[1:] if n != 1] != [n for n in wanted if n != 1]:
-        raise DataError(f"x: expected samples of shape {list(wanted)}, got {list(x.shape[1:])}")
+        raise DataError(f"{name}: expected samples of shape {list(wanted)}, got {list(x.shape[1:])}")
     return x.reshape(len(x), *wanted)
 
 
@@ -164,7 +196,9 @@ def check_labels(y: NDArray[Any] | None, loss: ZoLoss | None) -> NDArray[Any]:
     return signed.astype(np.int32).reshape((len(y), values) if binary else (len(y),))
 
 
-def quantize(x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = np.int8) -> NDArray[Any]:
+def quantize(
+    x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = np.int8, name: str = "x"
+) -> NDArray[Any]:
     """Samples as a model's input reads them.
 
     Args:
@@ -173,6 +207,7 @@ def quantize(x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = 
         scale: of the model's input: real value = scale * (level - zero_point).
         zero_point: likewise.
         dtype: of the model's input: int8, or floating point for a model that quantizes by itself.
+        name: what messages call it.
 
     Raises:
         DataError: values of a type that cannot be fed.
@@ -182,41 +217,60 @@ def quantize(x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = 
     """
     dtype = np.dtype(dtype)
     if x.dtype.kind != "f" and x.dtype not in (np.uint8, np.int8):
-        raise DataError(f"x is {x.dtype}; expected {_KINDS}")
+        raise DataError(f"{name} is {x.dtype}; expected {_KINDS}")
     if dtype.kind == "f":
         if x.dtype == np.int8:
-            raise DataError("x is int8, but the model's input is floating point")
+            raise DataError(f"{name} is int8, but the model's input is floating point")
         return x.astype(dtype) / 255 if x.dtype == np.uint8 else x.astype(dtype)
     if dtype != np.int8 or not scale > 0:
         raise DataError(f"the model's input is {dtype} with scale {scale:g}; only quantized int8 can be fed")
     if x.dtype == np.int8:
         if x.size and int(x.max()) - int(x.min()) < 16:
-            _warn("x (int8) uses less than 1/16 of the input's range")
+            _warn(f"{name} (int8) uses less than 1/16 of the input's range")
         return x
 
     low, high = (-128 - zero_point) * scale, (127 - zero_point) * scale
     if x.dtype == np.uint8:
         if abs(low) > 0.25 or abs(high - 1) > 0.25:
             _warn(
-                f"uint8 samples stand for 0..1, but the model's input covers {low:.3g}..{high:.3g}; "
+                f"{name}: uint8 samples stand for 0..1, but the model's input covers {low:.3g}..{high:.3g}; "
                 "give floating point in the units that it was trained on"
             )
         # 256 possible values: quantized once each.
-        return np.asarray(_levels(np.arange(256) / 255, scale, zero_point)[x])
+        return np.asarray(to_levels(np.arange(256) / 255, scale, zero_point)[x])
     if x.size:
-        _warn_implausible(x, low, high)
-    return _levels(x, scale, zero_point)
+        _warn_implausible(x, low, high, name)
+    return to_levels(x, scale, zero_point)
 
 
-def _levels(x: NDArray[Any], scale: float, zero_point: int) -> NDArray[np.int8]:
-    levels: NDArray[Any] = np.clip(np.rint(x.astype(np.float64) / scale) + zero_point, -128, 127)
-    return levels.astype(np.int8)
+def to_levels(x: NDArray[Any], scale: float, zero_point: int) -> NDArray[np.int8]:
+    """round(x / scale) + zero point, half to even, clipped to -128..127; computed in float64.
+
+    Args:
+        x: floating point, without NaN.
+        scale: > 0.
+        zero_point: -128..127.
+    """
+    levels = np.empty(x.shape, np.int8)
+    rows = max(1, 2**20 // max(1, x[:1].size))  # a large data set in float64 at once would not fit
+    for at in range(0, len(x), rows):
+        part = np.rint(x[at : at + rows].astype(np.float64) / scale) + zero_point
+        levels[at : at + rows] = np.clip(part, -128, 127)
+    return levels
 
 
-def _warn_implausible(x: NDArray[Any], low: float, high: float) -> None:
+def to_real(x: NDArray[Any], scale: float, zero_point: int) -> NDArray[Any]:
+    """Real values: of int8 levels scale * (level - zero point), of uint8 0..1, floating point as it is."""
+    if x.dtype == np.int8:
+        return (x.astype(np.float64) - zero_point) * scale
+    return x / 255 if x.dtype == np.uint8 else x
+
+
+def _warn_implausible(x: NDArray[Any], low: float, high: float, name: str) -> None:
     smallest, largest, span = float(x.min()), float(x.max()), high - low
     covers = (
-        f"x goes from {smallest:.3g} to {largest:.3g}, but the model's input covers {low:.3g}..{high:.3g}"
+        f"{name} goes from {smallest:.3g} to {largest:.3g}, "
+        f"but the model's input covers {low:.3g}..{high:.3g}"
     )
     outside = float(np.mean((x < low) | (x > high)))
     if smallest < low - span or largest > high + span or outside > 0.1:

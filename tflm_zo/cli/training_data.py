@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Data files as the trainer takes them."""
+"""Data files as the trainer takes them: for every command that reads one."""
 
 from __future__ import annotations
 
@@ -8,28 +8,39 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..converters import Model
-from ..data import DataError, check_labels, check_samples, load_data, quantize
-from ..runtime import Runtime, load
+from ..data import DataError, check_labels, check_samples, load_data, quantize, to_real
+from ..runtime import Runtime
 
-__all__ = ["load_training_data", "samples_and_labels"]
+__all__ = ["load_samples"]
 
 
-def samples_and_labels(runtime: Runtime, path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Samples and labels of a data file, quantized and checked for the model.
+def load_samples(runtime: Runtime, path: Path) -> tuple[list[NDArray[Any]], NDArray[Any]]:
+    """Samples of every input and labels of a data file, quantized and checked for the model.
+
+    A model with one input, a mean squared error and data without y is taken for an autoencoder: its target
+    is x.
+
+    Returns:
+        x and y as the runtime takes them, which is also what `Trainer.fit` and `compare_runtimes` take.
 
     Raises:
         DataError: they do not fit; the message says what was expected.
     """
-    names = runtime.metadata.original.inputs
-    if len(names) != 1:
-        raise DataError(f"the model has {len(names)} inputs ({', '.join(names)}); a data file feeds one")
-    shape, dtype, scale, zero_point = runtime.input_details()
-    data = load_data(path)
-    x = quantize(check_samples(data.x, shape), scale, zero_point, dtype)
-    return x, check_labels(data.y, runtime.metadata.loss)
-
-
-def load_training_data(model: Model, path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The same where no runtime is loaded yet."""
-    return samples_and_labels(load(model, "litert"), path)
+    loss, names = runtime.metadata.loss, runtime.metadata.original.inputs
+    if loss is None:
+        raise DataError("the model has no loss, so there is nothing to measure; inject it with one")
+    data = load_data(path, labels=loss.kind != "mse" or len(names) > 1, inputs=names)
+    inputs, targets = [], data.y
+    for i, (name, x) in enumerate(zip(names, data.inputs, strict=True)):
+        shape, dtype, scale, zero_point = runtime.input_details(i)
+        called = "x" if len(names) == 1 else name
+        shaped = check_samples(x, shape, called)
+        inputs.append(runtime.prepare_input(quantize(shaped, scale, zero_point, dtype, called), i, called))
+        if targets is None:
+            targets = to_real(shaped, scale, zero_point)
+    y = check_labels(targets, loss)
+    if loss.kind == "mse":
+        y = y.reshape(len(y), *runtime.label_details()[0][1:])
+    elif not (y >= 0).any():
+        raise DataError(f"{path}: y: no sample has a label (all are -1)")
+    return inputs, runtime.prepare_labels(y, "y")

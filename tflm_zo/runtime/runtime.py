@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from .. import native
 from ..converters import ConversionError, Model, ZoMetadata, extract_segment, load_model, read_metadata
+from ..data import to_levels
 from ..native import Command
 from .directory import Directory
 from .engine import Engine
@@ -37,12 +38,6 @@ class Status:
     steps: int
     saturated: int
     checksum: int
-
-
-def _quantize(value: NDArray[Any], scale: float, zero_point: int) -> NDArray[np.int8]:
-    """round(value / scale) + zero point, half to even, clipped."""
-    levels: NDArray[Any] = np.clip(np.rint(value / scale) + zero_point, -128, 127)
-    return levels.astype(np.int8)
 
 
 @dataclass(frozen=True)
@@ -162,7 +157,7 @@ class Runtime(ABC):
                 even, clipped to -128..127.
 
         Raises:
-            ValueError: wrong number, shape or dtype, or NaN; nothing is changed.
+            ValueError: wrong number, shape or dtype, NaN or infinity; nothing is changed.
         """
         if len(arrays) != len(self._input_details):
             raise ValueError(f"expected {len(self._input_details)} inputs, got {len(arrays)}")
@@ -190,12 +185,12 @@ class Runtime(ABC):
             raise ValueError(f"{name}: expected shape [samples, {expected}], got {list(value.shape)}")
         if len(value) == 0:
             raise ValueError(f"{name}: no samples")
+        if value.dtype.kind == "f" and not np.isfinite(value).all():
+            raise ValueError(f"{name}: contains NaN or infinity")
         if value.dtype == dtype:
             return np.ascontiguousarray(value)
         if value.dtype.kind == "f" and dtype == np.int8 and scale > 0:
-            if np.isnan(value).any():
-                raise ValueError(f"{name}: contains NaN")
-            return _quantize(value, scale, zero_point)
+            return to_levels(value, scale, zero_point)
         raise ValueError(f"{name}: expected {dtype} (or floating point), got {value.dtype}")
 
     def set_labels(self, labels: NDArray[Any]) -> None:
@@ -236,9 +231,9 @@ class Runtime(ABC):
         if dtype == np.int8:
             if value.dtype == np.int8:
                 return np.ascontiguousarray(value)
-            if value.dtype.kind != "f" or np.isnan(value).any():
+            if value.dtype.kind != "f" or not np.isfinite(value).all():
                 raise ValueError(f"{name}: expected int8 or finite floating point, got {value.dtype}")
-            return _quantize(value, scale, zero_point)
+            return to_levels(value, scale, zero_point)
         if value.dtype.kind not in "iu":
             raise ValueError(f"{name}: expected integers, got {value.dtype}")
         classes = loss.elements if loss.kind == "cross_entropy" else 2
@@ -371,6 +366,13 @@ class Runtime(ABC):
         if index not in self._input_details:
             raise ValueError(f"the model has no input {index}")
         return self._input_details[index]
+
+    def label_details(self) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
+        """Shape, dtype, scale and zero point of ``zo_label``."""
+        last = self._segments[-1]
+        if last.label is None:
+            raise ValueError("the model has no loss")
+        return last.engine.input_details(last.label)
 
     def output_details(self, index: int = 0) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
         """Shape, dtype, scale and zero point of an original output."""

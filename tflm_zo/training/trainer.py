@@ -16,7 +16,9 @@ from ..converters import Model, export_model, initial_weights, load_model, read_
 from ..runtime import load
 from ..seedlog import LogError, LogWriter, SeedLog, fingerprint
 from .callbacks import Callback
+from .evaluation import check_labelled, evaluate, predict
 from .history import History
+from .samples import Samples, prepare_labels, prepare_samples
 from .settings import SettingsError, TrainSettings
 
 __all__ = ["Trainer", "replay_log"]
@@ -68,7 +70,7 @@ class Trainer:
     """Trains a ZO model by weight perturbation in a runtime.
 
     Args:
-        model: a ZO model, its bytes or path; cross-entropy losses (classifiers).
+        model: a ZO model with a loss, its bytes or path.
         settings: how; default `TrainSettings()`.
         runtime: name of the runtime.
 
@@ -118,26 +120,25 @@ class Trainer:
 
     # --- data -----------------------------------------------------------------------------------------------
 
-    def _prepare(self, x: NDArray[Any], y: NDArray[Any] | None) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    def _prepare(self, x: Samples, y: NDArray[Any] | None) -> tuple[list[NDArray[Any]], NDArray[Any]]:
         """The data as the model takes it; everything wrong is said before the first step."""
-        x = self.runtime.prepare_input(x, name="x")
-        if y is None:
-            return x, None
-        y = self.runtime.prepare_labels(y, name="y")
-        if len(y) != len(x):
-            raise ValueError(f"y: expected {len(x)} labels like samples, got {len(y)}")
-        return x, y
+        inputs = prepare_samples(self.runtime, x)
+        labels = prepare_labels(self.runtime, x, y, len(inputs[0]))
+        loss = self.runtime.metadata.loss
+        assert loss is not None
+        check_labelled(labels, loss.kind)
+        return inputs, labels
 
     # --- training -------------------------------------------------------------------------------------------
 
     def fit(
         self,
-        x: NDArray[Any],
-        y: NDArray[Any],
+        x: Samples,
+        y: NDArray[Any] | None = None,
         *,
         epochs: int = 1,
         steps: int | None = None,
-        validation_data: tuple[NDArray[Any], NDArray[Any]] | None = None,
+        validation_data: tuple[Samples, NDArray[Any] | None] | None = None,
         callbacks: Sequence[Callback] = (),
         log: str | os.PathLike[str] | None = None,
         resume: bool = False,
@@ -145,8 +146,11 @@ class Trainer:
         """Trains, from the weights that the model starts with.
 
         Args:
-            x: samples, [samples, ...], int8 as the model's input or floating point in its units.
-            y: labels, integers [samples].
+            x: samples, [samples, ...], int8 as the model's input or floating point in its units; for several
+                inputs a list of such arrays, or a dictionary by input name.
+            y: cross-entropy: integers [samples], classes; binary cross-entropy: 0 and 1 [samples, outputs];
+                -1: unlabelled. Mean squared error: targets shaped like the output, int8 as it or floating
+                point in its units; None: x (an autoencoder).
             epochs: passes over the samples.
             steps: number of steps instead.
             validation_data: (x, y), evaluated after each epoch.
@@ -164,11 +168,10 @@ class Trainer:
             LogError: the log is of another model or run.
             FileExistsError: the log exists.
         """
-        x, labels = self._prepare(x, y)
-        assert labels is not None
+        inputs, labels = self._prepare(x, y)
         validation = None if validation_data is None else self._prepare(*validation_data)
         metadata = self.runtime.metadata
-        per_epoch = -(-len(x) // self.settings.batch_size)
+        per_epoch = -(-len(labels) // self.settings.batch_size)
         total = steps if steps is not None else epochs * per_epoch
         if total < 1:
             raise ValueError(f"steps: expected at least 1, got {total}")
@@ -181,7 +184,7 @@ class Trainer:
         control = Control(
             self.settings.as_integers(
                 steps=total,
-                samples=len(x),
+                samples=len(labels),
                 batch=metadata.batch,
                 weights=sum(t.size for t in metadata.trainable),
                 blocks=len(metadata.blocks),
@@ -197,7 +200,7 @@ class Trainer:
         for callback in callbacks:
             callback.on_train_begin(self, total)
         try:
-            self._run(control, x, labels, validation, per_epoch, callbacks, writer, history)
+            self._run(control, inputs, labels, validation, per_epoch, callbacks, writer, history)
         except BaseException as error:
             self._return_to_last_step(control, writer)
             if not isinstance(error, KeyboardInterrupt):
@@ -239,9 +242,9 @@ class Trainer:
     def _run(
         self,
         control: Control,
-        x: NDArray[Any],
+        x: list[NDArray[Any]],
         y: NDArray[Any],
-        validation: Any,
+        validation: tuple[list[NDArray[Any]], NDArray[Any]] | None,
         per_epoch: int,
         callbacks: Sequence[Callback],
         writer: LogWriter | None,
@@ -254,7 +257,7 @@ class Trainer:
         while (request := control.next()) is not None:
             if request.first_sample != fed:
                 chosen = control.samples(request.first_sample)
-                runtime.feed([x[chosen]], y[chosen])
+                runtime.feed([values[chosen] for values in x], y[chosen])
                 fed = request.first_sample
             runtime.invoke(request.words, start=request.start_segment, checked=True)
             self.forwards += runtime.batch
@@ -274,7 +277,7 @@ class Trainer:
                 fed = -1
                 logs = {"loss": float(np.mean(epoch_losses)), "rate": report.rate}
                 if validation is not None:
-                    logs |= {f"val_{k}": v for k, v in self._evaluate(*validation).items()}
+                    logs |= {f"val_{k}": v for k, v in evaluate(runtime, *validation).values().items()}
                 epoch_losses.clear()
                 history.append(**logs)
                 for callback in callbacks:
@@ -302,46 +305,28 @@ class Trainer:
 
     # --- using ----------------------------------------------------------------------------------------------
 
-    def _batches(self, x: NDArray[Any], y: NDArray[Any] | None) -> Any:
-        """Whole batches; the last one is padded with its first sample."""
-        batch = self.runtime.batch
-        for at in range(0, len(x), batch):
-            chosen = np.arange(at, at + batch)
-            used = min(batch, len(x) - at)
-            chosen[used:] = at
-            yield x[chosen], None if y is None else y[chosen], used
+    def evaluate(self, x: Samples, y: NDArray[Any] | None = None) -> dict[str, float]:
+        """Mean "loss" of the labelled samples and, unless it is the mean squared error, "accuracy" (0..1).
 
-    def _evaluate(self, x: NDArray[Any], y: NDArray[Any]) -> dict[str, float]:
-        losses, right = 0.0, 0
-        loss = self.runtime.metadata.loss
-        classifies = loss is not None and loss.kind == "cross_entropy"
-        for inputs, labels, used in self._batches(x, y):
-            self.runtime.feed([inputs], labels)
-            self.runtime.invoke(self.runtime.command())
-            losses += float(self.runtime.losses()[:used].sum()) / 65536
-            if classifies:
-                guesses = self.runtime.outputs()[0].reshape(len(labels), -1).argmax(1)
-                right += int((guesses == labels)[:used].sum())
-        result = {"loss": losses / len(x)}
-        return result | ({"accuracy": right / len(x)} if classifies else {})
+        Args:
+            x: as for `fit`.
+            y: as for `fit`.
 
-    def evaluate(self, x: NDArray[Any], y: NDArray[Any]) -> dict[str, float]:
-        """Mean loss (nats) and, for classifiers, accuracy."""
-        prepared, labels = self._prepare(x, y)
-        assert labels is not None
+        Raises:
+            ValueError: wrong data, or no label at all.
+        """
+        inputs, labels = self._prepare(x, y)
         self._settle_run()
-        return self._evaluate(prepared, labels)
+        return evaluate(self.runtime, inputs, labels).values()
 
-    def predict(self, x: NDArray[Any]) -> NDArray[Any]:
-        """The first output of every sample, in the model's own dtype, [samples, ...]."""
-        prepared, _ = self._prepare(x, None)
+    def predict(self, x: Samples) -> NDArray[Any]:
+        """The output that the loss belongs to, of every sample, in the model's own dtype, [samples, ...].
+
+        A classifier's loss reads the logits, but this is the model's output: probabilities behind a SOFTMAX.
+        """
+        inputs = prepare_samples(self.runtime, x)
         self._settle_run()
-        outputs = []
-        for inputs, _, used in self._batches(prepared, None):
-            self.runtime.feed([inputs], None)
-            self.runtime.invoke()
-            outputs.append(self.runtime.outputs()[0][:used])
-        return np.concatenate(outputs)
+        return predict(self.runtime, inputs)
 
     def export(self) -> Model:
         """The plain int8 model with the weights as they are now: no custom op, any runtime runs it."""

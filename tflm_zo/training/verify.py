@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from .. import native
 from ..converters import Model
+from .samples import Samples
 from .settings import TrainSettings
 from .trainer import Trainer
 
@@ -54,8 +55,8 @@ class RuntimeRun:
 
 def compare_runtimes(
     model: Model,
-    x: NDArray[Any],
-    y: NDArray[Any],
+    x: Samples,
+    y: NDArray[Any] | None,
     *,
     runtimes: list[str],
     settings: TrainSettings | None = None,
@@ -65,8 +66,8 @@ def compare_runtimes(
 
     Args:
         model: a ZO model.
-        x: samples.
-        y: labels.
+        x: samples, as for `Trainer.fit`.
+        y: labels, likewise.
         runtimes: names; each must be installed.
         settings: of the runs.
         steps: number of steps.

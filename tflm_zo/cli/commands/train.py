@@ -14,7 +14,7 @@ from ...training import Callback, CSVLogger, ProgressBar, Trainer, TrainSettings
 from ..options import Force, Json, OutputModel, RuntimeName, ZoModelFile
 from ..output_file import check_output, write_output
 from ..results import show
-from ..training_data import samples_and_labels
+from ..training_data import load_samples
 
 EXAMPLE = "tflm-zo train model.zo.tflite adapt.npz -o adapted.tflite --epochs 20 --validation test.npz"
 
@@ -71,8 +71,8 @@ def train(
         seed=seed,
     )
     trainer = Trainer(load_model(model), settings, runtime=runtime)
-    x, y = samples_and_labels(trainer.runtime, data)
-    held_out = None if validation is None else samples_and_labels(trainer.runtime, validation)
+    x, y = load_samples(trainer.runtime, data)
+    held_out = None if validation is None else load_samples(trainer.runtime, validation)
     if not resume:
         log.unlink(missing_ok=True)
     callbacks: list[Callback] = [] if csv is None else [CSVLogger(csv)]

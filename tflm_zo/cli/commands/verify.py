@@ -15,7 +15,7 @@ from ..options import Force, Json, OutputReport, ZoModelFile
 from ..output_file import check_output
 from ..progress import progress
 from ..results import show, table, write_report
-from ..training_data import load_training_data
+from ..training_data import load_samples
 
 EXAMPLE = "tflm-zo verify model.zo.tflite data.npz --steps 20"
 
@@ -40,7 +40,7 @@ def verify(
     zo = load_model(model)
     batch = read_metadata(zo).batch
     names = runtime or [n for n in runtimes.available() if n != "litert"]
-    x, y = load_training_data(zo, data)
+    x, y = load_samples(runtimes.load(zo, names[0]), data)
     settings = TrainSettings(batch_size=batch)
     runs = []
     for name in progress(names, len(names), "training"):

@@ -1,0 +1,130 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A loaded model over a data set: mean loss, accuracy, outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data import to_real
+from ..runtime import Runtime
+
+__all__ = ["Evaluation", "check_labelled", "evaluate", "predict"]
+
+Watch = Callable[[Sequence[int]], Iterable[int]]
+"""Passes the numbers of the batches on, one by one: the place for a progress bar."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation found.
+
+    Attributes:
+        samples: all of them.
+        labelled: samples with a label, the ones that count.
+        loss: mean over the labelled samples: nats (cross-entropies) or the output's unit squared (mse).
+        accuracy: 0..1: right classes, or right 0/1 outputs; None for the mean squared error.
+    """
+
+    samples: int
+    labelled: int
+    loss: float
+    accuracy: float | None
+
+    def values(self) -> dict[str, float]:
+        """For a history: "loss" and, where there is one, "accuracy"."""
+        accuracy = {} if self.accuracy is None else {"accuracy": self.accuracy}
+        return {"loss": self.loss, **accuracy}
+
+
+def _batches(samples: int, batch: int, watch: Watch | None) -> Iterator[tuple[NDArray[np.intp], int]]:
+    """Numbers of the samples of each whole batch, the last one padded with its first; how many count."""
+    starts = range(0, samples, batch)
+    for at in starts if watch is None else watch(starts):
+        rows = np.arange(at, at + batch)
+        used = min(batch, samples - at)
+        rows[used:] = at
+        yield rows, used
+
+
+def check_labelled(labels: NDArray[Any], kind: str) -> None:
+    """Raises ValueError where no sample has a label.
+
+    Args:
+        labels: as `Runtime.prepare_labels` returns them.
+        kind: of the loss.
+    """
+    if kind != "mse" and not (labels >= 0).any():
+        raise ValueError("y: no sample has a label (all are -1)")
+
+
+def evaluate(
+    runtime: Runtime, inputs: list[NDArray[Any]], labels: NDArray[Any], watch: Watch | None = None
+) -> Evaluation:
+    """Mean loss and accuracy of the model with the weights that it has.
+
+    Args:
+        runtime: a model with a loss; its inputs and labels are others afterwards.
+        inputs: as `Runtime.prepare_input` returns them, [samples, ...] each, one per input.
+        labels: as `Runtime.prepare_labels` returns them.
+        watch: for a progress bar.
+
+    Raises:
+        ValueError: no sample has a label.
+    """
+    loss = runtime.metadata.loss
+    assert loss is not None  # prepare_labels has refused such a model
+    check_labelled(labels, loss.kind)
+    total, right, command = 0, 0, runtime.command()
+    for rows, used in _batches(len(labels), runtime.batch, watch):
+        runtime.feed([x[rows] for x in inputs], labels[rows])
+        runtime.invoke(command)
+        total += int(runtime.losses()[:used].sum(dtype=np.int64))
+        if loss.kind != "mse":
+            # A guess is never -1: what has no label is never right.
+            right += int((_guesses(runtime) == labels[rows])[:used].sum())
+    counts = 0 if loss.kind == "mse" else int((labels >= 0).sum())
+    labelled = len(labels) if loss.kind == "mse" else int((labels.reshape(len(labels), -1) >= 0).any(1).sum())
+    return Evaluation(
+        samples=len(labels),
+        labelled=labelled,
+        loss=total / 65536 / labelled,
+        accuracy=right / counts if counts else None,
+    )
+
+
+def _guesses(runtime: Runtime) -> NDArray[Any]:
+    """Classes [batch], or 0 and 1 [batch, outputs], from the output that the loss belongs to."""
+    loss = runtime.metadata.loss
+    assert loss is not None
+    output = runtime.outputs()[loss.output]
+    output = output.reshape(len(output), -1)
+    if loss.kind == "cross_entropy":
+        return np.asarray(output.argmax(1))
+    _, _, scale, zero_point = runtime.output_details(loss.output)
+    return np.asarray(to_real(output, scale, zero_point) > (0.5 if loss.squashed else 0.0))
+
+
+def predict(runtime: Runtime, inputs: list[NDArray[Any]], watch: Watch | None = None) -> NDArray[Any]:
+    """The output that the loss belongs to (without a loss the first one), of every sample.
+
+    Args:
+        runtime: a loaded model; its inputs are others afterwards.
+        inputs: as `Runtime.prepare_input` returns them, [samples, ...] each, one per input.
+        watch: for a progress bar.
+
+    Returns:
+        In the model's own dtype, [samples, ...].
+    """
+    loss = runtime.metadata.loss
+    index = 0 if loss is None else loss.output
+    outputs = []
+    for rows, used in _batches(len(inputs[0]), runtime.batch, watch):
+        runtime.feed([x[rows] for x in inputs], None)
+        runtime.invoke()
+        outputs.append(runtime.outputs()[index][:used])
+    return np.concatenate(outputs)
