@@ -1,0 +1,146 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Training by each kind of loss: it goes down the gradient, which a float64 model of one layer computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tflm_zo.converters import export_model, initial_weights
+from tflm_zo.converters.model.schema import BuiltinOperator
+
+from models import MODELS, GraphBuilder
+from models.graph_builder import Activation
+from oracle.stream import Dist, direction
+from tflm_zo import inject
+from tflm_zo.native import Distribution
+from tflm_zo.seedlog import SeedLog
+from tflm_zo.training import Trainer, TrainSettings
+
+SAMPLES, INPUTS, OUTPUTS = 16, 24, 5
+KINDS = ("cross_entropy", "binary_cross_entropy", "mse")
+
+
+def one_layer() -> bytes:
+    g = GraphBuilder(30)
+    x = g.input("features", [1, INPUTS])
+    return g.build([g.dense(x, "fc", OUTPUTS, Activation.NONE, per_channel=False)])
+
+
+class Layer:
+    """The layer in float64."""
+
+    def __init__(self, zo: Any) -> None:
+        graph = export_model(zo).subgraphs[0]
+        (op,) = [op for op in graph.operators if op.builtin == BuiltinOperator.FULLY_CONNECTED]
+        entry, self.filter, bias = op.inputs
+        self.entry, self.exit = entry.quantization, op.outputs[0].quantization
+        self.scale = self.filter.quantization.scale
+        self.bias = bias.numpy().reshape(-1) * bias.quantization.scale
+
+    def gradient(self, kind: str, x: Any, y: Any, weights: Any) -> Any:
+        """Of the mean loss with respect to the weights in LSB, [OUTPUTS, INPUTS]."""
+        inputs = (x.astype(np.float64) - self.entry.zero_point) * self.entry.scale
+        outputs = inputs @ (weights.astype(np.float64) * self.scale).T + self.bias
+        if kind == "cross_entropy":
+            e = np.exp(outputs - outputs.max(1, keepdims=True))
+            error = e / e.sum(1, keepdims=True) - np.eye(OUTPUTS)[y]
+        elif kind == "binary_cross_entropy":
+            error = np.where(y < 0, 0.0, 1 / (1 + np.exp(-outputs)) - y)
+        else:
+            error = 2 * (outputs - y) / OUTPUTS
+        return error.T @ inputs / len(x) * self.scale
+
+    def targets(self, kind: str, rng: Any) -> Any:
+        if kind == "cross_entropy":
+            return rng.integers(0, OUTPUTS, SAMPLES)
+        if kind == "binary_cross_entropy":
+            return rng.integers(-1, 2, (SAMPLES, OUTPUTS))
+        return rng.uniform(-100, 100, (SAMPLES, OUTPUTS)) * self.exit.scale
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_differences_are_the_gradient_along_the_direction(kind: str, tmp_path: Any) -> None:
+    """d = L(w + mu z) - L(w - mu z) = 2 mu <g, z>, for every query of every step."""
+    mu = 4  # large, since the outputs are rounded to 8 bits
+    zo = inject(one_layer(), batch=8, loss=kind, head_room=mu, max_queries=32)
+    layer = Layer(zo)
+    rng = np.random.default_rng(4)
+    x = rng.integers(-128, 128, (SAMPLES, INPUTS)).astype(np.int8)
+    y = layer.targets(kind, rng)
+    rate, steps, queries = 500.0, 6, 32
+    settings = TrainSettings(
+        batch_size=SAMPLES,
+        rule="gradient",
+        rate=rate,
+        final_rate=rate,
+        clip=0,
+        queries=queries,
+        distribution=Distribution.rademacher(mu),
+        seed=5,
+    )
+    trainer = Trainer(zo, settings, "litert-ref")
+    log = tmp_path / "log"
+    differences, slopes, moved = [], [], []
+    weights = initial_weights(zo)
+    for step in range(steps):
+        trainer.fit(x, y, steps=step + 1, log=log)
+        record = SeedLog.read(log)
+        log.unlink()
+        # The rate is constant, so the first steps of a longer run are those of a shorter one.
+        before, weights = weights, trainer.runtime.read_weights()
+        (name,) = weights
+        gradient = layer.gradient(kind, x, y, before[name].reshape(OUTPUTS, INPUTS))
+        moved.append(np.sum(gradient * (weights[name].astype(int) - before[name]).reshape(OUTPUTS, INPUTS)))
+        for seed, coefficient in record.steps[step]:
+            z = direction(Dist(0, mu), int(seed), 0, OUTPUTS * INPUTS).reshape(OUTPUTS, INPUTS)
+            slopes.append(2 * mu * np.sum(gradient * z))
+            differences.append(-int(coefficient) / 65536 * 2 * mu * queries / rate)
+    measured, expected = np.array(differences), np.array(slopes)
+    assert len(measured) == steps * queries
+    large = np.abs(expected) > np.median(np.abs(expected))
+    assert (np.sign(measured[large]) == np.sign(expected[large])).all()
+    assert np.corrcoef(measured, expected)[0, 1] > 0.98
+    assert np.polyfit(expected, measured, 1)[0] == pytest.approx(1, abs=0.06)
+    assert max(moved) < 0  # every step goes down
+
+
+@pytest.mark.parametrize(
+    "name, changes, factor",
+    [
+        ("logistic_head", {}, 0.5),
+        ("two_outputs", {"loss_output": 1}, 0.3),
+        ("two_outputs", {"loss_output": 0}, 0.5),
+        ("autoencoder", {}, 0.6),
+        ("small_cnn", {"loss": "mse"}, 0.3),
+        ("two_inputs", {}, 0.3),
+        ("float_edges", {}, 0.5),
+    ],
+)
+@pytest.mark.parametrize("update_bits", [8, 16])
+def test_loss_falls(name: str, changes: Any, factor: float, update_bits: int) -> None:
+    zo = inject(MODELS[name](), batch=8, update_bits=update_bits, **changes)
+    trainer = Trainer(zo, TrainSettings(batch_size=8, queries=4, seed=1))
+    runtime, rng = trainer.runtime, np.random.default_rng(6)
+    x = []
+    for i in range(len(runtime.metadata.original.inputs)):
+        shape, dtype, _, _ = runtime.input_details(i)
+        x.append(rng.integers(-128, 128, shape) if dtype == np.int8 else rng.normal(0, 1, shape))
+        x[i] = x[i].astype(dtype)
+    loss = runtime.metadata.loss
+    assert loss is not None
+    y: Any = None
+    if loss.kind == "cross_entropy":
+        y = rng.integers(0, loss.elements, 8)
+    elif loss.kind == "binary_cross_entropy":
+        y = rng.integers(0, 2, (8, loss.elements))
+    elif name != "autoencoder":
+        y = rng.uniform(-60, 60, (8, loss.elements)) * runtime.label_details()[2]
+    before = trainer.evaluate(x, y)
+    history = trainer.fit(x, y, steps=400)
+    after = trainer.evaluate(x, y)
+    assert after["loss"] < factor * before["loss"]
+    assert np.mean(history.steps[-20:]) < np.mean(history.steps[:5])
+    if loss.kind != "mse":
+        assert after["accuracy"] >= before["accuracy"]
