@@ -10,6 +10,8 @@ import ctypes
 import hashlib
 import io
 import os
+import secrets
+import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,14 +25,23 @@ from .control import Control, CSettings
 from .converters import Model
 from .native import MAX_QUERIES, QUERY_DTYPE, Distribution, DistributionKind
 
-__all__ = ["LogError", "LogWriter", "SeedLog", "fingerprint"]
+__all__ = ["IncompleteHeaderError", "LogError", "LogWarning", "LogWriter", "SeedLog", "fingerprint"]
 
 HEADER_BYTES = 128
 FINGERPRINT_BYTES = 16
+MAGIC = b"ZOLOG\r\n\x1a"
 
 
 class LogError(ValueError):
     """The log is damaged, or of another model or run."""
+
+
+class IncompleteHeaderError(LogError):
+    """The log ends within its header: the run was killed before its first step, and nothing is lost."""
+
+
+class LogWarning(UserWarning):
+    """A run goes on from less than was asked for."""
 
 
 class _Record(ctypes.Structure):
@@ -91,10 +102,13 @@ class SeedLog:
         """Reads a log up to its last whole record.
 
         Raises:
+            IncompleteHeaderError: the file is the beginning of a log's header.
             LogError: no log, or a damaged header.
             OSError: the file cannot be read.
         """
         data = Path(path).read_bytes()
+        if len(data) < HEADER_BYTES and data[: len(MAGIC)] == MAGIC[: len(data)]:
+            raise IncompleteHeaderError(f"{path} ends within its header: there is no step in it")
         settings, mark = CSettings(), ctypes.create_string_buffer(FINGERPRINT_BYTES)
         if len(data) < HEADER_BYTES or _library().zo_log_read_header(data, ctypes.byref(settings), mark):
             raise LogError(f"{path} is no seed log of this version, or its header is damaged")
@@ -129,6 +143,25 @@ class SeedLog:
         none = np.zeros(len(coefficients))
         return cls(settings, mark, none, none.astype(np.int64), _with_seeds(settings, coefficients), 0, 0)
 
+    def first(self, steps: int) -> SeedLog:
+        """The log as it was after so many steps.
+
+        Raises:
+            LogError: the log has fewer.
+        """
+        if not 0 <= steps <= len(self.steps):
+            raise LogError(f"steps: the log has {len(self.steps)} whole steps, got {steps}")
+        size = int(_library().zo_log_record_bytes(self.settings.queries))
+        return SeedLog(
+            self.settings,
+            self.fingerprint,
+            self.losses[:steps],
+            self.mean_squares[:steps],
+            self.steps[:steps],
+            HEADER_BYTES + steps * size,
+            0,
+        )
+
     @property
     def distribution(self) -> Distribution:
         """Of the perturbation."""
@@ -158,43 +191,104 @@ def _with_seeds(settings: CSettings, coefficients: list[list[int]]) -> NDArray[n
 
 
 class LogWriter:
-    """Appends records, each flushed to the operating system before the run goes on.
+    """Appends records, each with one write to the operating system before the run goes on.
+
+    A killed program therefore loses no whole step. A power failure loses what the operating system had not
+    brought to the disk yet: at most the steps of the last `sync_every` seconds. What it leaves behind is a
+    log up to some whole step, since every record has a checksum.
 
     Args:
         path: of the log.
         control: of the run; its settings go into the header.
         mark: fingerprint of the model.
-        resume: whole bytes to keep of an existing log, which are followed by the next record; None starts a
-            new log, which must not exist.
+        resume: whole bytes to keep of an existing log, which are followed by the next record (0: it is
+            written anew, header and all); None starts a new log.
+        replace: whether a new log may replace an existing one.
+        sync_every: seconds after which the log is brought to the disk; 0: after each step; None: only at the
+            end.
+
+    Raises:
+        FileExistsError: a new log exists.
+        OSError: it cannot be written, e.g. the disk is full; a new log is then not left behind.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], control: Control, mark: bytes, resume: int | None = None
+        self,
+        path: str | os.PathLike[str],
+        control: Control,
+        mark: bytes,
+        resume: int | None = None,
+        *,
+        replace: bool = False,
+        sync_every: float | None = 1.0,
     ) -> None:
-        self._control = control
+        self._control, self._path, self._sync_every = control, os.fspath(path), sync_every
         size = int(_library().zo_log_record_bytes(control.settings.queries))
         self._record = ctypes.create_string_buffer(size)
-        self._file: io.FileIO
-        if resume is None:
-            header = ctypes.create_string_buffer(HEADER_BYTES)
-            settings = control.settings
-            _library().zo_log_write_header(ctypes.byref(settings), mark, header)
-            self._file = io.FileIO(os.fspath(path), "x")
-            self._write(header.raw)
-        else:
-            self._file = io.FileIO(os.fspath(path), "r+")
-            self._file.truncate(resume)
-            self._file.seek(resume)
+        # What is replaced stays until its successor is on the disk.
+        replace = replace and resume is None and os.path.exists(path)
+        beginning = Path(path).with_name(f".{Path(path).name}.{secrets.token_hex(8)}.part")
+        file = beginning if replace else Path(path)
+        self._file = io.FileIO(file, "x" if resume is None else "r+")
+        try:
+            self._whole = self._file.seek(resume or 0)
+            self._file.truncate()
+            if not resume:
+                header = ctypes.create_string_buffer(HEADER_BYTES)
+                settings = control.settings
+                _library().zo_log_write_header(ctypes.byref(settings), mark, header)
+                self._write(header.raw)
+                self._sync()
+            if replace:
+                os.replace(file, path)
+            _sync_folder(Path(path).parent)
+        except BaseException:
+            self._file.close()
+            if resume is None:
+                file.unlink(missing_ok=True)
+            raise
+        self._synced = time.monotonic()
 
     def _write(self, data: bytes) -> None:
-        written = 0
-        while written < len(data):
-            written += self._file.write(data[written:]) or 0
+        """Appends all of it or nothing."""
+        try:
+            written = self._file.write(data) or 0
+            while written < len(data):  # a disk that is almost full takes a part
+                written += self._file.write(data[written:]) or 0
+        except OSError as error:
+            self._file.truncate(self._whole)
+            self._file.seek(self._whole)
+            raise self._failure(error) from error
+        self._whole += len(data)
+
+    def _sync(self) -> None:
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: OSError) -> OSError:
+        what = error.strerror or str(error)
+        if self._whole > HEADER_BYTES:
+            what += "; the log keeps the whole steps before, and the run can be resumed from it"
+        return OSError(error.errno, what, self._path)
 
     def append(self) -> None:
-        """Writes the step that the control unit has just finished."""
+        """Writes the step that the control unit has just finished.
+
+        Raises:
+            OSError: e.g. the disk is full; the log ends with the step before, or, where the disk failed to
+                keep what was written already, with this one.
+        """
         _library().zo_log_write_record(self._control.address, self._control.mean_loss, self._record)
         self._write(self._record.raw)
+        if self._sync_every is not None and time.monotonic() - self._synced >= self._sync_every:
+            self._sync()
+            self._synced = time.monotonic()
+
+    def whole(self, steps: int) -> bytes:
+        """The log's bytes up to so many whole steps."""
+        return Path(self._path).read_bytes()[: HEADER_BYTES + steps * len(self._record)]
 
     def keep(self, steps: int) -> None:
         """Cuts off what follows so many whole steps of the run."""
@@ -202,9 +296,26 @@ class LogWriter:
         if os.fstat(self._file.fileno()).st_size > size:
             self._file.truncate(size)
             self._file.seek(size)
+            self._whole = size
 
     def close(self) -> None:
         """Brings the log to the disk and closes it."""
         if not self._file.closed:
-            os.fsync(self._file.fileno())
-            self._file.close()
+            try:
+                self._sync()
+            finally:
+                self._file.close()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Brings a new file's name to the disk, where the system can."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass  # some file systems have no such thing
+    finally:
+        os.close(handle)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from .callbacks import Callback, CSVLogger, EarlyStopping, ProgressBar
+from .checkpoint import Checkpoint
 from .history import History
 from .settings import SettingsError, TrainSettings
 from .trainer import Trainer, replay_log
@@ -12,6 +13,7 @@ from .verify import RuntimeRun, compare_runtimes
 __all__ = [
     "CSVLogger",
     "Callback",
+    "Checkpoint",
     "EarlyStopping",
     "History",
     "ProgressBar",

@@ -37,20 +37,33 @@ class CSVLogger(Callback):
     """Writes one line per epoch: epoch, and the history's values.
 
     Args:
-        path: of the file; replaced.
+        path: of the file; replaced, except that a resumed run keeps the lines of the epochs before.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = path
         self._file: TextIO | None = None
         self._writer: csv.DictWriter[str] | None = None
+        self._before: list[dict[str, str]] = []
+
+    def on_train_begin(self, trainer: Trainer, steps: int) -> None:
+        """Reads what a resumed run keeps."""
+        self._before = []
+        if trainer.step and os.path.exists(self._path):
+            epochs = trainer.step // trainer.steps_per_epoch
+            with open(self._path, newline="", encoding="utf-8") as file:
+                rows = list(csv.DictReader(file))
+            # The last line may be cut short.
+            whole = [row for row in rows if None not in row.values() and row["epoch"].isdecimal()]
+            self._before = [row for row in whole if int(row["epoch"]) < epochs]
 
     def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
         """Writes the line, before the first one the header."""
         if self._writer is None:
             self._file = open(self._path, "w", newline="", encoding="utf-8")
-            self._writer = csv.DictWriter(self._file, ["epoch", *logs])
+            self._writer = csv.DictWriter(self._file, ["epoch", *logs], extrasaction="ignore")
             self._writer.writeheader()
+            self._writer.writerows(self._before)
         assert self._file is not None
         self._writer.writerow({"epoch": epoch, **logs})
         self._file.flush()

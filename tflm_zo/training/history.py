@@ -14,14 +14,16 @@ class History:
 
     Attributes:
         history: per epoch: "loss" (mean training loss, nats), "rate", and, with validation data,
-            "val_loss" and "val_accuracy" (classifiers only).
+            "val_loss" and "val_accuracy" (not for the mean squared error).
         steps: per step: mean loss, nats.
         forwards: forward passes of training (samples), validation not included.
+        seconds: of the run, validation and callbacks included.
     """
 
     history: dict[str, list[float]] = field(default_factory=dict)
     steps: list[float] = field(default_factory=list)
     forwards: int = 0
+    seconds: float = 0.0
 
     def append(self, **values: float) -> None:
         """Adds one epoch's values."""

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +16,9 @@ from numpy.typing import NDArray
 from .. import native
 from ..control import Control
 from ..converters import Model, export_model, initial_weights, load_model, read_metadata
+from ..converters.model.writer import save_bytes
 from ..runtime import load
-from ..seedlog import LogError, LogWriter, SeedLog, fingerprint
+from ..seedlog import IncompleteHeaderError, LogError, LogWarning, LogWriter, SeedLog, fingerprint
 from .callbacks import Callback
 from .evaluation import check_labelled, evaluate, predict
 from .history import History
@@ -79,6 +83,10 @@ class Trainer:
         runtime: the loaded model.
         stop_training: set by callbacks to end a run after the step.
         forwards: samples passed through the network by training.
+        step: whole steps of the run, those before it was resumed included.
+        steps_per_epoch: of the run.
+        log: path of the run's seed log, if it has one.
+        interrupted: whether Ctrl-C ended the run.
 
     Raises:
         SettingsError: settings that the model does not fit.
@@ -116,7 +124,15 @@ class Trainer:
         self.stop_training = False
         self.forwards = 0
         self.step = 0
-        self._control: Control | None = None  # of the run in progress
+        self.steps_per_epoch = 0
+        self.log: Path | None = None
+        self.interrupted = False
+        # Of the run in progress.
+        self._control: Control | None = None
+        self._writer: LogWriter | None = None
+        self._validation: tuple[list[NDArray[Any]], NDArray[Any]] | None = None
+        self._done: list[list[int]] = []  # coefficients of the whole steps
+        self._epoch_losses: list[float] = []
 
     # --- data -----------------------------------------------------------------------------------------------
 
@@ -142,6 +158,8 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
         log: str | os.PathLike[str] | None = None,
         resume: bool = False,
+        replace: bool = False,
+        sync_every: float | None = 1.0,
     ) -> History:
         """Trains, from the weights that the model starts with.
 
@@ -155,9 +173,13 @@ class Trainer:
             steps: number of steps instead.
             validation_data: (x, y), evaluated after each epoch.
             callbacks: told of every step and epoch.
-            log: seed log to write; must not exist unless `resume`.
+            log: seed log to write; must not exist unless `resume` or `replace`.
             resume: go on from the log, which must be of the same model and settings; the run ends with the
-                same weights as one that was never interrupted.
+                same weights as one that was never interrupted. Without a log, or where the run was killed
+                before the log's header was whole, it starts from the beginning, with a LogWarning.
+            replace: start anew although the log exists; it stays until everything else has been checked.
+            sync_every: seconds after which the log is brought to the disk: what a power failure can cost. 0:
+                after each step; None: only at the end. A killed program loses no whole step in any case.
 
         Returns:
             The history, also of a run that Ctrl-C or a callback ended: the weights are then those of the last
@@ -165,9 +187,12 @@ class Trainer:
 
         Raises:
             ValueError: wrong data; nothing has been trained.
-            LogError: the log is of another model or run.
+            LogError: the log is of another model or run, or it is none.
             FileExistsError: the log exists.
+            OSError: the log cannot be written, e.g. the disk is full. Log and weights are then those of the
+                last whole step, and the run can be resumed.
         """
+        begin = time.perf_counter()
         inputs, labels = self._prepare(x, y)
         validation = None if validation_data is None else self._prepare(*validation_data)
         metadata = self.runtime.metadata
@@ -192,51 +217,93 @@ class Trainer:
             metadata.command_words,
             segments,
         )
-        writer = self._start(control, log, resume)
-        history = History()
-        forwards = self.forwards
-        self.stop_training = False
+        self.steps_per_epoch = per_epoch
+        open_log = self._start(control, log, resume, replace, sync_every)
+        self.log = None if log is None else Path(log)
+        self.stop_training = self.interrupted = False
         self.step = control.step
-        for callback in callbacks:
-            callback.on_train_begin(self, total)
+        self._control, self._validation = control, validation
+        history, forwards = History(), self.forwards
+        begun: list[Callback] = []
         try:
-            self._run(control, inputs, labels, validation, per_epoch, callbacks, writer, history)
+            # A new log is made, and an old one replaced, when the callbacks have nothing against it.
+            if control.step:
+                self._writer = open_log()
+            for callback in callbacks:
+                begun.append(callback)
+                callback.on_train_begin(self, total)
+            self._writer = self._writer or open_log()
+            self._run(control, inputs, labels, callbacks, history)
         except BaseException as error:
-            self._return_to_last_step(control, writer)
+            self._return_to_last_step()
             if not isinstance(error, KeyboardInterrupt):
                 raise
+            self.interrupted = True
         finally:
-            self._control = None
-            if writer is not None:
-                writer.close()
-            for callback in callbacks:
-                callback.on_train_end(self)
+            writer, self._control, self._writer, self._validation = self._writer, None, None, None
+            try:
+                if writer is not None:
+                    writer.close()
+            finally:
+                for callback in begun:
+                    callback.on_train_end(self)
         history.forwards = self.forwards - forwards
+        history.seconds = time.perf_counter() - begin
         return history
 
-    def _start(self, control: Control, log: str | os.PathLike[str] | None, resume: bool) -> LogWriter | None:
-        self._done: list[list[int]] = []  # coefficients of the whole steps
+    def _start(
+        self,
+        control: Control,
+        log: str | os.PathLike[str] | None,
+        resume: bool,
+        replace: bool,
+        sync_every: float | None,
+    ) -> Callable[[], LogWriter | None]:
+        """Sets weights and control unit to where the run begins; returns what opens its log."""
         if log is None:
             if resume:
                 raise ValueError("resume: needs a log to go on from")
             self._reset()
-            return None
+            return lambda: None
+
+        def opened(at: int | None) -> Callable[[], LogWriter | None]:
+            return lambda: LogWriter(
+                log, control, self._mark, resume=at, replace=replace, sync_every=sync_every
+            )
+
         if not resume:
-            writer = LogWriter(log, control, self._mark)
+            if os.path.exists(log) and not replace:
+                raise FileExistsError(f"{log} exists; choose another name, or resume from it or replace it")
             self._reset()
-            return writer
-        old = SeedLog.read(log)
+            return opened(None)
+        try:
+            old = SeedLog.read(log)
+        except FileNotFoundError:
+            warnings.warn(f"{log}: no such log; training from the beginning", LogWarning, stacklevel=3)
+            self._reset()
+            return opened(None)
+        except IncompleteHeaderError as error:
+            warnings.warn(f"{error}; training from the beginning", LogWarning, stacklevel=3)
+            self._reset()
+            return opened(0)
         old.check_model(self._model)
         if old.settings.as_bytes() != control.settings.as_bytes():
             raise LogError("the log is of a run with other settings, data or number of steps")
         weights, fractions = replay_log(self._model, old)
+        self._reset()
         self.runtime.write_weights(weights, fractions)
         self._done = old.steps["coefficient"].tolist()
         if len(old.steps):
             control.resume(len(old.steps), int(old.mean_squares[-1]))
-        return LogWriter(log, control, self._mark, resume=old.whole_bytes)
+            # Of the epoch that was cut short.
+            self._epoch_losses = old.losses[
+                len(old.steps) // self.steps_per_epoch * self.steps_per_epoch :
+            ].tolist()
+        return opened(old.whole_bytes)
 
     def _reset(self) -> None:
+        """The weights that the model starts with."""
+        self._done, self._epoch_losses = [], []
         self.runtime.invoke(self.runtime.command(loss=False).restore())
 
     def _run(
@@ -244,16 +311,16 @@ class Trainer:
         control: Control,
         x: list[NDArray[Any]],
         y: NDArray[Any],
-        validation: tuple[list[NDArray[Any]], NDArray[Any]] | None,
-        per_epoch: int,
         callbacks: Sequence[Callback],
-        writer: LogWriter | None,
         history: History,
     ) -> None:
-        runtime = self.runtime
-        self._control = control
+        runtime, writer, per_epoch, losses = (
+            self.runtime,
+            self._writer,
+            self.steps_per_epoch,
+            self._epoch_losses,
+        )
         fed = -1
-        epoch_losses: list[float] = []
         while (request := control.next()) is not None:
             if request.first_sample != fed:
                 chosen = control.samples(request.first_sample)
@@ -269,16 +336,16 @@ class Trainer:
             self._done.append(control.coefficients)
             self.step = control.step
             history.steps.append(report.loss)
-            epoch_losses.append(report.loss)
+            losses.append(report.loss)
             for callback in callbacks:
                 callback.on_step_end(self, report.step, {"loss": report.loss, "rate": report.rate})
             if control.step % per_epoch == 0 or control.step == control.settings.steps:
                 self._settle(control)
                 fed = -1
-                logs = {"loss": float(np.mean(epoch_losses)), "rate": report.rate}
-                if validation is not None:
-                    logs |= {f"val_{k}": v for k, v in evaluate(runtime, *validation).values().items()}
-                epoch_losses.clear()
+                logs = {"loss": float(np.mean(losses)), "rate": report.rate}
+                if self._validation is not None:
+                    logs |= self.validate()
+                losses.clear()
                 history.append(**logs)
                 for callback in callbacks:
                     callback.on_epoch_end(self, (control.step - 1) // per_epoch, logs)
@@ -296,12 +363,65 @@ class Trainer:
         if self._control is not None:
             self._settle(self._control)
 
-    def _return_to_last_step(self, control: Control, writer: LogWriter | None) -> None:
+    def validate(self) -> dict[str, float]:
+        """For callbacks: "val_loss" and "val_accuracy" on the run's validation data, with the weights as they
+        are.
+
+        Raises:
+            ValueError: no run is in progress, or it has no validation data.
+        """
+        if self._validation is None:
+            raise ValueError("there are no validation data: give fit validation_data")
+        self._settle_run()
+        return {f"val_{k}": v for k, v in evaluate(self.runtime, *self._validation).values().items()}
+
+    def validate_at(self, steps: int) -> dict[str, float]:
+        """For callbacks, before a run's first step: `validate` with the weights after so many steps."""
+        weights, fractions = self.runtime.read_weights(), self.runtime.read_fractions()
+        self.runtime.write_weights(*replay_log(self._model, self._log().first(steps)))
+        try:
+            return self.validate()
+        finally:
+            self.runtime.write_weights(weights, fractions)
+
+    def has_run(self, log: SeedLog) -> bool:
+        """For callbacks: whether the log's steps are the first ones of the run in progress."""
+        own = self._log()
+        return (
+            log.fingerprint == own.fingerprint
+            and log.settings.as_bytes() == own.settings.as_bytes()
+            and len(log.steps) <= len(own.steps)
+            and bool((log.steps == own.steps[: len(log.steps)]).all())
+        )
+
+    def _log(self) -> SeedLog:
+        """The run in progress so far."""
+        assert self._control is not None
+        return SeedLog.from_steps(self._control.settings, self._mark, self._done)
+
+    def save_log(self, path: str | os.PathLike[str]) -> None:
+        """For callbacks: copies the seed log up to the last whole step, whole or not at all.
+
+        Args:
+            path: of the copy; replaced. It is a log like any other: it can be replayed and resumed from.
+
+        Raises:
+            ValueError: no run is in progress, or it has no log.
+            OSError: it cannot be written; what was there is as it was.
+        """
+        if self._writer is None:
+            raise ValueError("there is no seed log to copy: give fit a log")
+        try:
+            save_bytes(self._writer.whole(len(self._done)), Path(path), True)
+        except OSError as error:
+            # Name the file that was asked for, not the temporary one.
+            raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+
+    def _return_to_last_step(self) -> None:
         """Whatever was under way: the weights of the last whole step, from the record of the run."""
-        if writer is not None:  # the interruption may have come between the log's record and ours
-            writer.keep(len(self._done))
-        log = SeedLog.from_steps(control.settings, self._mark, self._done)
-        self.runtime.write_weights(*replay_log(self._model, log))
+        if self._writer is not None:  # the interruption may have come between the log's record and ours
+            self._writer.keep(len(self._done))
+        self.runtime.write_weights(*replay_log(self._model, self._log()))
 
     # --- using ----------------------------------------------------------------------------------------------
 

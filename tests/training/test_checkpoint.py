@@ -1,0 +1,208 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Checkpoints: what is kept, that weights come back from it, and that an interruption changes nothing."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models import MODELS
+from tflm_zo import inject
+from tflm_zo.seedlog import LogError, SeedLog
+from tflm_zo.training import Callback, Checkpoint, CSVLogger, Trainer, TrainSettings, replay_log
+
+RNG = np.random.default_rng(3)
+X = RNG.integers(-128, 128, (20, 8, 8, 1)).astype(np.int8)
+Y = RNG.integers(0, 4, 20)
+VALIDATION = (RNG.integers(-128, 128, (9, 8, 8, 1)).astype(np.int8), RNG.integers(0, 4, 9))
+EPOCHS, PER_EPOCH = 8, 3  # an epoch's last step is of samples of the next one, too
+SETTINGS = TrainSettings(batch_size=8, queries=2, seed=5, rate=6.0)
+MODEL = inject(MODELS["small_cnn"](), batch=4)
+
+
+def fit(log: Path | None, *callbacks: Callback, **more: Any) -> Any:
+    trainer = Trainer(MODEL, SETTINGS)
+    options = {"epochs": EPOCHS, "validation_data": VALIDATION, "callbacks": callbacks, "log": log} | more
+    return trainer.fit(X, Y, **options).history
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[str, list[float]]]:
+    """Log and history of the run."""
+    log = tmp_path_factory.mktemp("whole") / "log"
+    history = fit(log)
+    return log.read_bytes(), history
+
+
+def steps_of(path: Path, whole: bytes) -> int:
+    """Steps of a checkpoint, which is a beginning of the log."""
+    assert whole.startswith(path.read_bytes())
+    log = SeedLog.read(path)
+    assert log.torn_bytes == 0
+    return len(log.steps)
+
+
+class Stop(Callback):
+    def __init__(self, step: int, error: type[BaseException] | None = None) -> None:
+        self.step, self.error = step, error
+
+    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
+        if step == self.step:
+            if self.error is not None:
+                raise self.error
+            trainer.stop_training = True
+
+
+@pytest.mark.parametrize("every", [1, 3, 5])
+def test_every(every: int, run: Any, tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    class Look(Callback):
+        def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
+            there = (tmp_path / "kept").exists()
+            seen.append(steps_of(tmp_path / "kept", run[0]) if there else 0)
+
+    fit(tmp_path / "log", Checkpoint(tmp_path / "kept", every=every), Look())
+    assert seen == [(epoch + 1) // every * every * PER_EPOCH for epoch in range(EPOCHS)]
+
+
+@pytest.mark.parametrize("monitor", ["val_accuracy", "val_loss"])
+def test_best(monitor: str, run: Any, tmp_path: Path) -> None:
+    """The checkpoint's weights have the best value of all epochs, the first of equals."""
+    history = fit(tmp_path / "log", Checkpoint(tmp_path / "best", best=monitor))
+    assert history == run[1]
+    values = np.array(history[monitor]) * (1 if monitor == "val_accuracy" else -1)
+    best = int(values.argmax())
+    assert 0 < best < EPOCHS - 1, "the run shows nothing"
+    assert steps_of(tmp_path / "best", run[0]) == (best + 1) * PER_EPOCH
+    trainer = Trainer(MODEL, SETTINGS)
+    trainer.runtime.write_weights(*replay_log(MODEL, SeedLog.read(tmp_path / "best")))
+    assert trainer.evaluate(*VALIDATION)[monitor[4:]] == history[monitor][best]
+
+
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt])
+@pytest.mark.parametrize("best", ["val_accuracy", "val_loss", None])
+@pytest.mark.parametrize("step", [1, 2, 5, 6, 10, 14, 17, 22, 23])
+def test_interruptions_change_nothing(
+    step: int, best: str | None, error: Any, run: Any, tmp_path: Path
+) -> None:
+    """Stopped after any step, after an epoch's last one before or after its checkpoint."""
+    fit(tmp_path / "once.log", Checkpoint(tmp_path / "once", best=best, every=2))
+    expected = (tmp_path / "once").read_bytes()
+    fit(tmp_path / "log", Checkpoint(tmp_path / "kept", best=best, every=2), Stop(step, error))
+    fit(tmp_path / "log", Checkpoint(tmp_path / "kept", best=best, every=2), resume=True)
+    assert (tmp_path / "kept").read_bytes() == expected
+    assert (tmp_path / "log").read_bytes() == run[0]
+
+
+def test_a_run_goes_on_from_a_checkpoint(run: Any, tmp_path: Path) -> None:
+    fit(tmp_path / "log", Checkpoint(tmp_path / "kept", every=5))
+    assert steps_of(tmp_path / "kept", run[0]) == 5 * PER_EPOCH
+    history = fit(tmp_path / "kept", resume=True)
+    assert (tmp_path / "kept").read_bytes() == run[0]
+    assert history == {name: values[5:] for name, values in run[1].items()}
+
+
+@pytest.mark.parametrize("step", [1, 4, 5, 9])
+def test_the_history_of_a_resumed_run_is_the_rest(step: int, run: Any, tmp_path: Path) -> None:
+    """Means over an epoch that was cut short are those of the whole epoch, and a .csv has every line."""
+    fit(tmp_path / "once.log", CSVLogger(tmp_path / "once.csv"))
+    fit(tmp_path / "log", CSVLogger(tmp_path / "a.csv"), Stop(step, KeyboardInterrupt))
+    with open(tmp_path / "a.csv", "a") as file:
+        file.write("7,0.25")  # the trace of an interrupted write
+    rest = fit(tmp_path / "log", CSVLogger(tmp_path / "a.csv"), resume=True)
+    # An epoch whose last step was the interrupted one has not been told of, and is not told of later.
+    done = (step + 1) // PER_EPOCH
+    assert rest == {name: values[done:] for name, values in run[1].items()}
+    rows = [list(csv.reader(open(tmp_path / f"{name}.csv", newline=""))) for name in ("once", "a")]
+    told = [row for row in rows[0] if row[0] != str((step + 1) / PER_EPOCH - 1).removesuffix(".0")]
+    assert rows[1] == told
+
+
+def test_refusals(run: Any, tmp_path: Path) -> None:
+    kept, log = tmp_path / "kept", tmp_path / "log"
+    for arguments, message in (
+        ({"every": 0}, "every: expected at least 1, got 0"),
+        ({"best": "loss"}, "best: no 'loss'; there are val_accuracy, val_loss"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Checkpoint(kept, **arguments)
+    with pytest.raises(ValueError, match="give fit a log"):
+        fit(None, Checkpoint(kept))
+    with pytest.raises(ValueError, match="give fit validation_data"):
+        fit(log, Checkpoint(kept, best="val_loss"), validation_data=None)
+    # Nothing has been trained, so no log is left that would be in the way of the next try.
+    assert not list(tmp_path.iterdir())
+
+    kept.write_bytes(b"precious")
+    with pytest.raises(FileExistsError, match="kept exists"):
+        fit(log, Checkpoint(kept))
+    assert kept.read_bytes() == b"precious" and not log.exists()
+    log.write_bytes(b"old")
+    with pytest.raises(FileExistsError, match="kept exists"):
+        fit(log, Checkpoint(kept), replace=True)
+    assert log.read_bytes() == b"old"
+    fit(log, Checkpoint(kept, replace=True), replace=True)
+    assert kept.read_bytes() == log.read_bytes() == run[0]
+
+    other = tmp_path / "other"
+    Trainer(MODEL, SETTINGS).fit(X, Y, epochs=2, log=other)
+    log.write_bytes(run[0][: 128 + 28 * 7])
+    for wrong in (
+        other.read_bytes(),
+        run[0],
+        b"none at all",
+    ):  # another run; steps that this one has not done
+        kept.write_bytes(wrong)
+        with pytest.raises(LogError, match="no checkpoint of this run|no seed log"):
+            fit(log, Checkpoint(kept, best="val_loss"), resume=True)
+        assert kept.read_bytes() == wrong and log.read_bytes() == run[0][: 128 + 28 * 7]
+
+
+def test_accuracy_of_a_regression(tmp_path: Path) -> None:
+    trainer = Trainer(inject(MODELS["autoencoder"](), batch=4), TrainSettings(batch_size=4))
+    x = RNG.integers(-128, 128, (8, 24)).astype(np.int8)
+    with pytest.raises(ValueError, match="best: no 'val_accuracy'; there are val_loss"):
+        trainer.fit(
+            x,
+            validation_data=(x, None),
+            callbacks=[Checkpoint(tmp_path / "kept", best="val_accuracy")],
+            log=tmp_path / "log",
+        )
+    assert not list(tmp_path.iterdir())
+    trainer.fit(
+        x,
+        validation_data=(x, None),
+        callbacks=[Checkpoint(tmp_path / "kept", best="val_loss")],
+        log=tmp_path / "log",
+    )
+    assert (tmp_path / "kept").read_bytes() == (tmp_path / "log").read_bytes()
+
+
+def test_full_disk(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkpoint before stays, the log is whole, and the run goes on when there is room."""
+    log, kept, calls = tmp_path / "log", tmp_path / "kept", [0]
+    real = os.replace
+
+    def replace(a: Any, b: Any) -> None:
+        calls[0] += 1
+        if calls[0] == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(a))
+        real(a, b)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", replace)
+        with pytest.raises(OSError, match="No space left on device") as failure:
+            fit(log, Checkpoint(kept), sync_every=None)
+    assert failure.value.filename == str(kept)
+    assert steps_of(kept, run[0]) == 2 * PER_EPOCH
+    assert steps_of(log, run[0]) == 3 * PER_EPOCH
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "log"]
+    fit(log, Checkpoint(kept), resume=True)
+    assert kept.read_bytes() == log.read_bytes() == run[0]

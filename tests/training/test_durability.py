@@ -1,0 +1,280 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The log when disks are full, headers are cut short and the power fails."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models import MODELS
+from tflm_zo import inject, seedlog
+from tflm_zo.seedlog import LogError, LogWarning, SeedLog
+from tflm_zo.training import Trainer, TrainSettings, replay_log
+
+RNG = np.random.default_rng(3)
+X = RNG.integers(-128, 128, (24, 8, 8, 1)).astype(np.int8)
+Y = RNG.integers(0, 4, 24)
+STEPS, HEADER, RECORD = 9, 128, 28
+SETTINGS = TrainSettings(batch_size=8, queries=2, seed=9)
+MODEL = inject(MODELS["small_cnn"](), batch=4)
+
+
+def train(log: Path, **more: Any) -> Trainer:
+    trainer = Trainer(MODEL, SETTINGS)
+    trainer.fit(X, Y, steps=STEPS, log=log, **more)
+    return trainer
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The log of an uninterrupted run."""
+    log = tmp_path_factory.mktemp("whole") / "log"
+    train(log)
+    data = log.read_bytes()
+    assert len(data) == HEADER + STEPS * RECORD
+    return data
+
+
+class Disk:
+    """A disk with so many bytes left for the log; a write that does not fit takes what does, as write(2)."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, free: int) -> None:
+        disk = self
+        self.free = free
+
+        class File(io.FileIO):
+            def write(self, data: Any) -> int:
+                if not disk.free:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                taken = super().write(data[: disk.free])
+                disk.free -= taken
+                return taken
+
+        monkeypatch.setattr(seedlog.io, "FileIO", File)
+
+
+# --- a full disk --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("free", [HEADER, HEADER + 1, HEADER + RECORD - 1, HEADER + 4 * RECORD + 13])
+def test_full_disk(free: int, whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "log"
+    trainer = Trainer(MODEL, SETTINGS)
+    steps = (free - HEADER) // RECORD
+    with monkeypatch.context() as patch:
+        Disk(patch, free)
+        with pytest.raises(OSError, match="No space left on device") as failure:
+            trainer.fit(X, Y, steps=STEPS, log=log)
+    assert failure.value.filename == str(log)
+    assert ("resumed" in failure.value.strerror) == (steps > 0)
+    assert log.read_bytes() == whole[: HEADER + steps * RECORD]
+    weights, fractions = replay_log(MODEL, SeedLog.read(log))
+    for name, value in trainer.runtime.read_weights().items():
+        np.testing.assert_array_equal(value, weights[name])
+    for name, value in trainer.runtime.read_fractions().items():
+        np.testing.assert_array_equal(value, fractions[name])
+    train(log, resume=True)
+    assert log.read_bytes() == whole
+
+
+def test_full_again_and_again(whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time there is room for one record and a half."""
+    log, times = tmp_path / "log", 0
+    disk = Disk(monkeypatch, HEADER + RECORD)
+    while True:
+        try:
+            train(log, resume=log.exists())
+            break
+        except OSError:
+            times += 1
+            assert log.read_bytes() == whole[: HEADER + times * RECORD]
+            disk.free = RECORD * 3 // 2
+    assert times == STEPS - 1
+    assert log.read_bytes() == whole
+
+
+@pytest.mark.parametrize("free", [0, 1, HEADER - 1])
+@pytest.mark.parametrize("exists", [False, True])
+def test_full_before_the_first_step(
+    free: int, exists: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No log is left behind; one that was to be replaced stays."""
+    log = tmp_path / "log"
+    if exists:
+        log.write_bytes(b"precious")
+    Disk(monkeypatch, free)
+    with pytest.raises(OSError, match="No space left on device: '"):
+        train(log, replace=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["log"] * exists
+    assert not exists or log.read_bytes() == b"precious"
+
+
+def test_a_disk_that_fails_to_sync(whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a file system says only afterwards that it is full: what is in the log is whole all the same."""
+    log, calls = tmp_path / "log", [0]
+    real = os.fsync
+
+    def fsync(handle: int) -> None:
+        calls[0] += 1
+        if calls[0] > 6:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        with pytest.raises(OSError, match="No space left") as failure:
+            train(log, sync_every=0)
+    assert failure.value.filename == str(log)
+    data = log.read_bytes()
+    assert whole.startswith(data) and 0 < (len(data) - HEADER) // RECORD < STEPS
+    assert (len(data) - HEADER) % RECORD == 0
+    train(log, resume=True)
+    assert log.read_bytes() == whole
+
+
+# --- the power fails ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "every, expected",
+    # The header, its folder, and the end are synced in any case.
+    [(0, STEPS), (1.0, 2), (2.0, 1), (None, 0), (100.0, 0)],
+)
+def test_how_often_the_log_is_brought_to_the_disk(
+    every: float | None, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps take 0.3 s here: 2.7 s in all."""
+    now, calls = [1000.0], [0]
+    real_append, real_fsync = seedlog.LogWriter.append, os.fsync
+
+    def append(self: Any) -> None:
+        now[0] += 0.3
+        real_append(self)
+
+    def fsync(handle: int) -> None:
+        calls[0] += 1
+        real_fsync(handle)
+
+    monkeypatch.setattr(seedlog.LogWriter, "append", append)
+    monkeypatch.setattr(seedlog.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(os, "fsync", fsync)
+    train(tmp_path / "log", sync_every=every)
+    assert calls[0] - 3 == expected
+
+
+def test_a_record_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    class File(io.FileIO):
+        def write(self, data: Any) -> int:
+            sizes.append(len(data))
+            return super().write(data)
+
+    monkeypatch.setattr(seedlog.io, "FileIO", File)
+    train(tmp_path / "log")
+    assert sizes == [HEADER] + [RECORD] * STEPS
+
+
+@pytest.mark.parametrize("damage", ["zeros", "hole", "other bytes"])
+def test_what_a_power_failure_leaves(damage: str, whole: bytes, tmp_path: Path) -> None:
+    """Blocks that never reached the disk read as zeros or as what was there before; the log ends there."""
+    log, at = tmp_path / "log", HEADER + 4 * RECORD + 9
+    data = bytearray(whole)
+    if damage == "zeros":
+        data[at:] = bytes(len(data) - at)
+    elif damage == "hole":
+        data[at : at + RECORD] = bytes(RECORD)
+    else:
+        data[at:] = np.random.default_rng(0).bytes(len(data) - at)
+    log.write_bytes(data)
+    assert len(SeedLog.read(log).steps) == 4
+    train(log, resume=True)
+    assert log.read_bytes() == whole
+
+
+# --- a log without a whole header ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [None, 0, 1, 7, 8, 9, 100, HEADER - 1])
+def test_killed_before_the_header_is_whole(length: int | None, whole: bytes, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    if length is not None:
+        log.write_bytes(whole[:length])
+    said = "no such log" if length is None else "ends within its header"
+    with pytest.warns(LogWarning, match=f"{said}.*; training from the beginning"):
+        train(log, resume=True)
+    assert log.read_bytes() == whole
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train(log, resume=True)  # a finished run
+    assert log.read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"x", b"ZOLOG\n", bytes(8), b"a letter that is dear to somebody", bytes(HEADER), b"\xff" * 500],
+    ids=["x", "another line end", "zeros", "short", "zero header", "long"],
+)
+def test_what_is_no_log_is_refused(content: bytes, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(content)
+    with pytest.raises(LogError, match="is no seed log of this version, or its header is damaged"):
+        train(log, resume=True)
+    assert log.read_bytes() == content
+
+
+def test_a_damaged_header_is_refused(whole: bytes, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    for at in (0, 8, 40, HEADER - 1):
+        data = bytearray(whole)
+        data[at] ^= 16
+        log.write_bytes(data)
+        with pytest.raises(LogError, match="header is damaged"):
+            train(log, resume=True)
+        assert log.read_bytes() == data
+
+
+# --- replacing ----------------------------------------------------------------------------------------------
+
+
+def test_replace(whole: bytes, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"old")
+    with pytest.raises(FileExistsError, match="choose another name, or resume from it or replace it"):
+        train(log)
+    with pytest.raises(ValueError, match="steps"):
+        Trainer(MODEL, SETTINGS).fit(X, Y, steps=0, log=log, replace=True)
+    assert log.read_bytes() == b"old"
+    train(log, replace=True)
+    assert log.read_bytes() == whole
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+    train(tmp_path / "other", replace=True)
+    assert (tmp_path / "other").read_bytes() == whole
+
+
+def test_first_steps(whole: bytes, tmp_path: Path) -> None:
+    """The log after n steps is that of a run that was cut short."""
+    (tmp_path / "log").write_bytes(whole)
+    log = SeedLog.read(tmp_path / "log")
+    for steps in (0, 1, 5, STEPS):
+        (tmp_path / "cut").write_bytes(whole[: HEADER + steps * RECORD])
+        cut, first = SeedLog.read(tmp_path / "cut"), log.first(steps)
+        assert first.settings.as_bytes() == cut.settings.as_bytes()
+        assert (first.fingerprint, first.whole_bytes, first.torn_bytes) == (
+            cut.fingerprint,
+            cut.whole_bytes,
+            cut.torn_bytes,
+        )
+        for a, b in ((first.steps, cut.steps), (first.losses, cut.losses)):
+            np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(first.mean_squares, cut.mean_squares)
+    for steps in (-1, STEPS + 1):
+        with pytest.raises(LogError, match=f"the log has 9 whole steps, got {steps}"):
+            log.first(steps)
