@@ -1,12 +1,13 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "zo_update.h"
 
+#include "zo_apply_steps.h"
 #include "zo_draw.h"
 #include "zo_fixed_point.h"
 #include "zo_perturb.h"
 
 /* Weights whose steps are accumulated together: one word of Rademacher signs. */
-#define CHUNK 32u
+#define CHUNK ZO_STEPS_CHUNK
 
 /* Sum over queries of |coefficient| * max |z|: keeps every accumulator in int32_t with room for
  * the rounding terms. */
@@ -63,63 +64,6 @@ static void scale_steps(int32_t* steps, uint32_t count, const zo_tensor* tensor,
   }
 }
 
-/* The rounding terms of a chunk: four overlapping half-words of each word of the stream. */
-static void draw_rounding(int32_t* random, uint32_t* rounding) {
-  uint32_t word = *rounding;
-  for (uint32_t j = 0; j < CHUNK; j += 4u) {
-    word = zo_stream_next(word);
-    random[j] = (int32_t)(word & 0xFFFFu);
-    random[j + 1u] = (int32_t)(word >> 8 & 0xFFFFu);
-    random[j + 2u] = (int32_t)(word >> 16);
-    random[j + 3u] = (int32_t)((word >> 24 | word << 8) & 0xFFFFu);
-  }
-  *rounding = word;
-}
-
-/* Inlined into a call with constant `count` for whole chunks, where it vectorizes. */
-static inline uint32_t round_steps_8(int8_t* restrict weights, const int32_t* restrict steps,
-                                     const int32_t* restrict random, uint32_t count,
-                                     int32_t limit) {
-  uint32_t saturated = 0;
-  for (uint32_t j = 0; j < count; ++j) {
-    const int32_t moved = weights[j] + zo_floor_shift(steps[j] + random[j], ZO_COEFFICIENT_BITS);
-    const int32_t clipped = zo_clamp(moved, -limit, limit);
-    saturated += (uint32_t)(clipped != moved);
-    weights[j] = (int8_t)clipped;
-  }
-  return saturated;
-}
-
-static uint32_t apply_steps_8(int8_t* weights, const int32_t* steps, uint32_t count, int32_t limit,
-                              uint32_t* rounding) {
-  int32_t random[CHUNK];
-  draw_rounding(random, rounding);
-  return count == CHUNK ? round_steps_8(weights, steps, random, CHUNK, limit)
-                        : round_steps_8(weights, steps, random, count, limit);
-}
-
-static inline uint32_t round_steps_16(int8_t* restrict weights, int8_t* restrict fraction,
-                                      const int32_t* restrict steps, uint32_t count,
-                                      int32_t limit) {
-  uint32_t saturated = 0;
-  for (uint32_t j = 0; j < count; ++j) {
-    const int32_t moved =
-        256 * weights[j] + fraction[j] + zo_floor_shift(steps[j] + 128, ZO_COEFFICIENT_BITS - 8);
-    const int32_t clipped = zo_clamp(moved, -256 * limit, 256 * limit);
-    const int32_t whole = zo_floor_shift(clipped + 128, 8);
-    saturated += (uint32_t)(clipped != moved);
-    weights[j] = (int8_t)whole;
-    fraction[j] = (int8_t)(clipped - 256 * whole);
-  }
-  return saturated;
-}
-
-static uint32_t apply_steps_16(int8_t* weights, int8_t* fraction, const int32_t* steps,
-                               uint32_t count, int32_t limit) {
-  return count == CHUNK ? round_steps_16(weights, fraction, steps, CHUNK, limit)
-                        : round_steps_16(weights, fraction, steps, count, limit);
-}
-
 /* One step on weights [begin, begin + count) of one stream block. Returns the clipped weights. */
 static uint32_t update_block(const zo_tensor* tensor, uint32_t begin, uint32_t count,
                              zo_distribution distribution, const zo_query* queries,
@@ -147,9 +91,9 @@ static uint32_t update_block(const zo_tensor* tensor, uint32_t begin, uint32_t c
     int8_t* weights = tensor->weights + begin + i;
     if (tensor->fraction != NULL) {
       saturated +=
-          apply_steps_16(weights, tensor->fraction + begin + i, steps, size, tensor->limit);
+          zo_apply_steps_16(weights, tensor->fraction + begin + i, steps, size, tensor->limit);
     } else {
-      saturated += apply_steps_8(weights, steps, size, tensor->limit, &streams.rounding);
+      saturated += zo_apply_steps_8(weights, steps, size, tensor->limit, &streams.rounding);
     }
   }
   return saturated;

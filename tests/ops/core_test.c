@@ -17,6 +17,8 @@
 #include "zo_log.h"
 #include "zo_loss.h"
 #include "zo_node.h"
+#include "zo_node_layer.h"
+#include "zo_node_update.h"
 #include "zo_perturb.h"
 #include "zo_stream.h"
 #include "zo_update.h"
@@ -1109,6 +1111,119 @@ static void test_log_header(void) {
   free(bytes);
 }
 
+/* --- nodes ------------------------------------------------------------------ */
+
+static zo_node_layer random_layer(void) {
+  zo_node_layer l;
+  memset(&l, 0, sizeof l);
+  l.form = random_below(3);
+  l.k_h = 1 + random_below(3);
+  l.k_w = 1 + random_below(3);
+  l.stride_h = 1 + random_below(2);
+  l.stride_w = 1 + random_below(2);
+  l.dilation_h = 1 + random_below(2);
+  l.dilation_w = 1 + random_below(2);
+  l.pad_top = random_below(l.k_h);
+  l.pad_left = random_below(l.k_w);
+  l.in_h = 1 + random_below(9);
+  l.in_w = 1 + random_below(9);
+  l.in_c = 1 + random_below(70);
+  l.out_h = 1 + random_below(6);
+  l.out_w = 1 + random_below(6);
+  l.out_c = 1 + random_below(9);
+  l.pool_h = 1 + random_below(3);
+  l.pool_w = 1 + random_below(3);
+  l.pool_stride_h = 1 + random_below(2);
+  l.pool_stride_w = 1 + random_below(2);
+  l.node_h = l.form == ZO_NODES_PLAIN ? l.out_h : 1;
+  l.node_w = l.form == ZO_NODES_PLAIN ? l.out_w : 1;
+  if (l.form == ZO_NODES_MAX_POOL) {
+    l.node_h = (l.out_h - 1) / l.pool_stride_h + 1;
+    l.node_w = (l.out_w - 1) / l.pool_stride_w + 1;
+  }
+  l.input_zero_point = random_between(-128, 127);
+  l.low = random_below(2) ? -129 : random_between(-129, 0);
+  l.high = random_below(2) ? 128 : random_between(1, 128);
+  return l;
+}
+
+/* Everything that may be done with a layer, in buffers of exact size. */
+static void test_node_layer(const zo_node_layer* layer) {
+  const uint32_t samples = 1 + random_below(3), queries = 1 + random_below(ZO_MAX_QUERIES);
+  const uint32_t nodes = zo_node_count(layer), row = zo_node_scratch_values(layer);
+  block outputs = make_block(samples * layer->out_h * layer->out_w * layer->out_c, 1, 127);
+  block y = make_block(samples * nodes, 3, 127), moved = make_block(samples * nodes, 0, 0);
+  block inputs = make_block(samples * zo_node_input_bytes(layer), 1, 127);
+  block weights = make_block(row * layer->out_c, 1, 125), fraction = copy_block(&weights, 0);
+  const uint32_t route_bytes = samples * zo_node_route_bytes(layer);
+  uint8_t* routes = (uint8_t*)allocate(route_bytes);
+  int32_t* scratch = (int32_t*)allocate(sizeof(int32_t) * row);
+  int32_t* differences = (int32_t*)allocate(sizeof(int32_t) * queries * samples);
+  int16_t* errors = (int16_t*)allocate(sizeof(int16_t) * samples * nodes);
+  uint32_t seeds[ZO_MAX_QUERIES];
+  for (uint32_t i = 0; i < queries; ++i) seeds[i] = random_u32();
+  for (uint32_t i = 0; i < queries * samples; ++i) differences[i] = (int32_t)random_u32();
+  for (uint32_t i = 0; i < samples * nodes; ++i) errors[i] = (int16_t)random_u32();
+
+  CHECK(zo_route_nodes_s8(layer, samples, outputs.at, routes) == ZO_OK);
+  CHECK(zo_perturb_nodes_s8(layer, samples, 5, y.at, 9, random_between(-127, 127), moved.at) ==
+        ZO_OK);
+  zo_tensor tensor = tensor_of(&weights, &fraction, 2);
+  tensor.limit = 125;
+  zo_node_evidence evidence;
+  memset(&evidence, 0, sizeof evidence);
+  evidence.samples = samples;
+  evidence.queries = queries;
+  evidence.inputs = inputs.at;
+  evidence.routes = routes;
+  evidence.differences = differences;
+  evidence.seeds = seeds;
+  zo_node_step step;
+  memset(&step, 0, sizeof step);
+  step.rate = random_u32() >> 1;
+  step.clip = 1 + random_below(1u << 24);
+  for (int round = 0; round < 4; ++round) {
+    uint32_t saturated = 0;
+    CHECK(zo_node_update_s8(layer, &tensor, &evidence, &step, scratch, &saturated) == ZO_OK);
+    CHECK(saturated <= tensor.size);
+    for (uint32_t i = 0; i < tensor.size; ++i) {
+      CHECK(weights.at[i] >= -125 && weights.at[i] <= 125);
+      digest = digest * 31u + (uint8_t)weights.at[i];
+    }
+    if (round == 1) tensor.fraction = NULL;
+    if (round == 2) evidence.errors = errors;
+    /* Routes that no outputs lead to must not lead out of the buffers. */
+    for (uint32_t i = 0; i < route_bytes; ++i) routes[i] = (uint8_t)random_u32();
+  }
+  free(outputs.memory);
+  free(y.memory);
+  free(moved.memory);
+  free(inputs.memory);
+  free(weights.memory);
+  free(fraction.memory);
+  free(routes);
+  free(scratch);
+  free(differences);
+  free(errors);
+}
+
+static void test_nodes(void) {
+  for (int round = 0; round < 500; ++round) {
+    zo_node_layer layer = random_layer();
+    CHECK(zo_node_layer_check(&layer) == ZO_OK);
+    test_node_layer(&layer);
+    /* Any field may be damaged: refused, or harmless. Large sizes are not run. */
+    uint32_t* field = (uint32_t*)&layer + random_below(sizeof layer / sizeof(uint32_t));
+    *field = random_below(2) ? random_below(6) : random_u32();
+    if (zo_node_layer_check(&layer) == ZO_OK && (uint64_t)zo_node_input_bytes(&layer) *
+                                                        layer.out_h * layer.out_w * layer.out_c *
+                                                        zo_node_scratch_values(&layer) <
+                                                    (UINT64_C(1) << 32)) {
+      test_node_layer(&layer);
+    }
+  }
+}
+
 int main(void) {
   test_stream();
   test_perturb();
@@ -1125,6 +1240,7 @@ int main(void) {
   test_loss_nodes();
   test_control();
   test_log_header();
+  test_nodes();
   printf("core_test: %lu checks passed, digest %08" PRIx32 "\n", checks, digest);
   return 0;
 }

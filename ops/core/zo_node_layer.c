@@ -1,0 +1,169 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "zo_node_layer.h"
+
+#include <string.h>
+
+#include "zo_fixed_point.h"
+#include "zo_sign_reader.h"
+
+/* Bounds that keep every product of sizes in 32 bits. */
+#define SIDE_MAX UINT32_C(4096)
+#define CHANNELS_MAX UINT32_C(65536)
+#define BYTES_MAX (UINT64_C(1) << 30)
+
+static int in_range(uint32_t value, uint32_t low, uint32_t high) {
+  return value >= low && value <= high;
+}
+
+static int is_clamped(const zo_node_layer* layer, int32_t value) {
+  return value <= layer->low || value >= layer->high;
+}
+
+/* Every window holds at least one output. */
+static int pooling_fits(uint32_t nodes, uint32_t window, uint32_t stride, uint32_t pad,
+                        uint32_t outputs) {
+  return in_range(window, 1, 254) && in_range(stride, 1, SIDE_MAX) && pad < window &&
+         (uint64_t)(nodes - 1u) * stride < (uint64_t)outputs + pad;
+}
+
+zo_status zo_node_layer_check(const zo_node_layer* l) {
+  if (l == NULL || l->form > ZO_NODES_MEAN) return ZO_ERROR_ARGUMENT;
+  const uint32_t sides[] = {l->in_h,     l->in_w,     l->k_h,        l->k_w,
+                            l->stride_h, l->stride_w, l->dilation_h, l->dilation_w,
+                            l->out_h,    l->out_w,    l->node_h,     l->node_w};
+  for (uint32_t i = 0; i < sizeof sides / sizeof sides[0]; ++i) {
+    if (!in_range(sides[i], 1, SIDE_MAX)) return ZO_ERROR_ARGUMENT;
+  }
+  int valid = in_range(l->in_c, 1, CHANNELS_MAX) && in_range(l->out_c, 1, CHANNELS_MAX) &&
+              l->pad_top < SIDE_MAX && l->pad_left < SIDE_MAX &&
+              (uint64_t)l->in_h * l->in_w * l->in_c <= BYTES_MAX &&
+              (uint64_t)l->out_h * l->out_w * l->out_c <= BYTES_MAX &&
+              (uint64_t)l->k_h * l->k_w * l->in_c <= BYTES_MAX && l->input_zero_point >= -128 &&
+              l->input_zero_point <= 127 && l->low >= -129 && l->low <= 127 && l->high >= -128 &&
+              l->high <= 128;
+  if (l->form == ZO_NODES_PLAIN) {
+    valid = valid && l->node_h == l->out_h && l->node_w == l->out_w;
+  } else if (l->form == ZO_NODES_MEAN) {
+    valid = valid && l->node_h == 1u && l->node_w == 1u;
+  } else {
+    valid = valid &&
+            pooling_fits(l->node_h, l->pool_h, l->pool_stride_h, l->pool_pad_top, l->out_h) &&
+            pooling_fits(l->node_w, l->pool_w, l->pool_stride_w, l->pool_pad_left, l->out_w) &&
+            l->pool_h * l->pool_w <= 254u;
+  }
+  return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
+}
+
+uint32_t zo_node_count(const zo_node_layer* layer) {
+  return layer->node_h * layer->node_w * layer->out_c;
+}
+
+uint32_t zo_node_input_bytes(const zo_node_layer* layer) {
+  return layer->in_h * layer->in_w * layer->in_c;
+}
+
+uint32_t zo_node_route_bytes(const zo_node_layer* layer) {
+  return layer->form == ZO_NODES_MEAN ? layer->out_c * ((layer->out_h * layer->out_w + 7u) / 8u)
+                                      : zo_node_count(layer);
+}
+
+static void route_plain(const zo_node_layer* layer, const int8_t* outputs, uint8_t* route) {
+  const uint32_t count = zo_node_count(layer);
+  for (uint32_t i = 0; i < count; ++i) {
+    route[i] = is_clamped(layer, outputs[i]) ? ZO_ROUTE_CLAMPED : 0u;
+  }
+}
+
+/* The largest output of the window of node (h, w) in a channel, and its number. */
+static uint8_t route_window(const zo_node_layer* l, const int8_t* outputs, uint32_t h, uint32_t w,
+                            uint32_t channel) {
+  int32_t largest = -129;
+  uint32_t at = 0;
+  for (uint32_t i = 0; i < l->pool_h; ++i) {
+    /* Above the image: wraps to a row far below it. */
+    const uint32_t row = h * l->pool_stride_h + i - l->pool_pad_top;
+    if (row >= l->out_h) continue;
+    for (uint32_t j = 0; j < l->pool_w; ++j) {
+      const uint32_t column = w * l->pool_stride_w + j - l->pool_pad_left;
+      if (column >= l->out_w) continue;
+      const int32_t value = outputs[(row * l->out_w + column) * l->out_c + channel];
+      if (value > largest) {
+        largest = value;
+        at = i * l->pool_w + j;
+      }
+    }
+  }
+  return is_clamped(l, largest) ? (uint8_t)ZO_ROUTE_CLAMPED : (uint8_t)at;
+}
+
+static void route_max_pool(const zo_node_layer* layer, const int8_t* outputs, uint8_t* route) {
+  for (uint32_t h = 0; h < layer->node_h; ++h) {
+    for (uint32_t w = 0; w < layer->node_w; ++w) {
+      for (uint32_t c = 0; c < layer->out_c; ++c) {
+        *route++ = route_window(layer, outputs, h, w, c);
+      }
+    }
+  }
+}
+
+static void route_mean(const zo_node_layer* layer, const int8_t* outputs, uint8_t* route) {
+  const uint32_t positions = layer->out_h * layer->out_w;
+  const uint32_t bytes = (positions + 7u) / 8u;
+  memset(route, 0, (size_t)bytes * layer->out_c);
+  for (uint32_t p = 0; p < positions; ++p) {
+    for (uint32_t c = 0; c < layer->out_c; ++c) {
+      if (!is_clamped(layer, *outputs++)) {
+        uint8_t* byte = &route[c * bytes + p / 8u];
+        *byte = (uint8_t)(*byte | 1u << (p % 8u));
+      }
+    }
+  }
+}
+
+zo_status zo_route_nodes_s8(const zo_node_layer* layer, uint32_t samples, const int8_t* outputs,
+                            uint8_t* routes) {
+  if (outputs == NULL || routes == NULL) return ZO_ERROR_ARGUMENT;
+  const zo_status status = zo_node_layer_check(layer);
+  if (status != ZO_OK) return status;
+  const size_t stride = (size_t)layer->out_h * layer->out_w * layer->out_c;
+  const size_t bytes = zo_node_route_bytes(layer);
+  for (uint32_t i = 0; i < samples; ++i) {
+    if (layer->form == ZO_NODES_PLAIN) {
+      route_plain(layer, outputs + i * stride, routes + i * bytes);
+    } else if (layer->form == ZO_NODES_MAX_POOL) {
+      route_max_pool(layer, outputs + i * stride, routes + i * bytes);
+    } else {
+      route_mean(layer, outputs + i * stride, routes + i * bytes);
+    }
+  }
+  return ZO_OK;
+}
+
+zo_status zo_perturb_nodes_s8(const zo_node_layer* layer, uint32_t samples, uint32_t first_sample,
+                              const int8_t* nodes, uint32_t seed, int32_t k, int8_t* perturbed) {
+  if (nodes == NULL || perturbed == NULL) return ZO_ERROR_ARGUMENT;
+  if (k < -127 || k > 127) return ZO_ERROR_FACTOR;
+  const zo_status status = zo_node_layer_check(layer);
+  if (status != ZO_OK) return status;
+  const uint32_t channels = layer->out_c;
+  const uint32_t positions = layer->node_h * layer->node_w;
+  /* A mean of outputs is not clamped where single outputs are. */
+  const int may_be_clamped = layer->form != ZO_NODES_MEAN;
+  const int32_t low = may_be_clamped && layer->low > -128 ? layer->low : -128;
+  const int32_t high = may_be_clamped && layer->high < 127 ? layer->high : 127;
+  for (uint32_t i = 0; i < samples; ++i) {
+    zo_sign_reader signs = zo_sign_reader_at(seed, ZO_NODE_STREAM + first_sample + i, 0);
+    const int8_t* from = nodes + (size_t)i * positions * channels;
+    int8_t* to = perturbed + (size_t)i * positions * channels;
+    for (uint32_t c = 0; c < channels; ++c) {
+      for (uint32_t p = 0; p < positions; ++p) {
+        const size_t at = (size_t)p * channels + c;
+        const int32_t value = from[at];
+        const int32_t moved = zo_sign_reader_next(&signs) != 0u ? value - k : value + k;
+        to[at] = may_be_clamped && is_clamped(layer, value) ? (int8_t)value
+                                                            : (int8_t)zo_clamp(moved, low, high);
+      }
+    }
+  }
+  return ZO_OK;
+}

@@ -1,0 +1,303 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "zo_node_update.h"
+
+#include <string.h>
+
+#include "zo_apply_steps.h"
+#include "zo_fixed_point.h"
+#include "zo_sign_reader.h"
+
+/* Nodes whose errors are formed together. */
+#define CHUNK 32u
+
+/* Keeps sums over ZO_MAX_QUERIES differences in int32_t. */
+#define DIFFERENCE_MAX (INT32_C(1) << 25)
+#define ERROR_MAX INT64_C(32767)
+
+/* G is squared in units of 2^8 and never beyond 2^21 of them: a million squares fit 64 bits. */
+#define SQUARE_SHIFT 8u
+#define SQUARE_MAX (INT32_C(1) << 21)
+
+/* Weight of a new square in the running mean: 2^-5. */
+#define MEAN_SQUARE_SHIFT 5u
+
+typedef struct update {
+  const zo_node_layer* layer;
+  const zo_node_evidence* evidence;
+  uint32_t positions; /* nodes of a channel */
+  uint32_t shift;     /* of errors */
+  uint32_t row;       /* weights of an output channel */
+} update;
+
+uint32_t zo_node_scratch_values(const zo_node_layer* layer) {
+  return layer->k_h * layer->k_w * layer->in_c;
+}
+
+/* --- Errors ------------------------------------------------------------------ */
+
+static int32_t clipped_difference(const zo_node_evidence* evidence, uint32_t query,
+                                  uint32_t sample) {
+  return zo_clamp(evidence->differences[(size_t)query * evidence->samples + sample],
+                  -DIFFERENCE_MAX, DIFFERENCE_MAX);
+}
+
+/* Largest |e| that there may be. */
+static int64_t largest_error(const update* u) {
+  const zo_node_evidence* evidence = u->evidence;
+  int64_t largest = 0;
+  for (uint32_t b = 0; b < evidence->samples; ++b) {
+    if (evidence->errors != NULL) {
+      const uint32_t nodes = zo_node_count(u->layer);
+      for (uint32_t i = 0; i < nodes; ++i) {
+        const int32_t e = evidence->errors[(size_t)b * nodes + i];
+        if (e > largest || -e > largest) largest = e < 0 ? -e : e;
+      }
+    } else {
+      int64_t sum = 0;
+      for (uint32_t q = 0; q < evidence->queries; ++q) {
+        const int32_t d = clipped_difference(evidence, q, b);
+        sum += d < 0 ? -d : d;
+      }
+      if (sum > largest) largest = sum;
+    }
+  }
+  return largest;
+}
+
+/* How far errors are shifted, or 32 where no shift would do. */
+static uint32_t error_shift(const update* u) {
+  const zo_node_layer* layer = u->layer;
+  const int64_t credited =
+      layer->form == ZO_NODES_MEAN ? (int64_t)layer->out_h * layer->out_w : (int64_t)u->positions;
+  int64_t limit = INT32_MAX / ((int64_t)u->evidence->samples * 255 * credited);
+  if (limit > ERROR_MAX) limit = ERROR_MAX;
+  if (limit == 0) return 32;
+  int64_t largest = largest_error(u);
+  uint32_t shift = 0;
+  while (largest > limit) { /* rounded up: half up may reach it */
+    ++shift;
+    largest = (largest + 1) >> 1;
+  }
+  return shift;
+}
+
+static int32_t shifted(int32_t value, uint32_t shift) {
+  return shift == 0u ? value : zo_floor_shift(value + (INT32_C(1) << (shift - 1u)), shift);
+}
+
+/* Errors of nodes [first, first + count) of a channel in one sample, count <= CHUNK. */
+static void form_errors(const update* u, uint32_t sample, uint32_t channel, uint32_t first,
+                        uint32_t count, int32_t* errors) {
+  const zo_node_evidence* evidence = u->evidence;
+  if (evidence->errors != NULL) {
+    const uint32_t channels = u->layer->out_c;
+    const int16_t* from = evidence->errors + (size_t)sample * u->positions * channels + channel;
+    for (uint32_t j = 0; j < count; ++j) {
+      errors[j] = shifted(from[(size_t)(first + j) * channels], u->shift);
+    }
+    return;
+  }
+  memset(errors, 0, count * sizeof errors[0]);
+  for (uint32_t q = 0; q < evidence->queries; ++q) {
+    zo_sign_reader signs = zo_sign_reader_at(evidence->seeds[q], ZO_NODE_STREAM + sample,
+                                             channel * u->positions + first);
+    const int32_t d = clipped_difference(evidence, q, sample);
+    for (uint32_t j = 0; j < count; ++j) {
+      errors[j] += zo_sign_reader_next(&signs) != 0u ? -d : d;
+    }
+  }
+  for (uint32_t j = 0; j < count; ++j) errors[j] = shifted(errors[j], u->shift);
+}
+
+/* --- Gradient of one output channel -------------------------------------------- */
+
+/* gradient += error * (input - zero_point). */
+static void add_product(int32_t* restrict gradient, const int8_t* restrict input, uint32_t count,
+                        int32_t zero_point, int32_t error) {
+  for (uint32_t j = 0; j < count; ++j) gradient[j] += error * (input[j] - zero_point);
+}
+
+/* Credits the output at (h, w): the part of its receptive field that is inside the image. */
+static void credit_output(const zo_node_layer* l, const int8_t* inputs, uint32_t h, uint32_t w,
+                          int32_t error, int32_t* gradient) {
+  for (uint32_t i = 0; i < l->k_h; ++i) {
+    /* Outside on the upper side: wraps to a row far below the image. */
+    const uint32_t row = h * l->stride_h + i * l->dilation_h - l->pad_top;
+    if (row >= l->in_h) continue;
+    for (uint32_t j = 0; j < l->k_w; ++j) {
+      const uint32_t column = w * l->stride_w + j * l->dilation_w - l->pad_left;
+      if (column >= l->in_w) continue;
+      add_product(gradient + (size_t)(i * l->k_w + j) * l->in_c,
+                  inputs + ((size_t)row * l->in_w + column) * l->in_c, l->in_c, l->input_zero_point,
+                  error);
+    }
+  }
+}
+
+static void credit_mean(const update* u, const int8_t* inputs, const uint8_t* route,
+                        uint32_t channel, int32_t error, int32_t* gradient) {
+  const zo_node_layer* layer = u->layer;
+  const uint32_t outputs = layer->out_h * layer->out_w;
+  const uint8_t* bits = route + (size_t)channel * ((outputs + 7u) / 8u);
+  for (uint32_t p = 0; p < outputs; ++p) {
+    if (((uint32_t)bits[p / 8u] >> (p % 8u) & 1u) != 0u) {
+      credit_output(layer, inputs, p / layer->out_w, p % layer->out_w, error, gradient);
+    }
+  }
+}
+
+static void credit_node(const update* u, const int8_t* inputs, const uint8_t* route, uint32_t node,
+                        uint32_t channel, int32_t error, int32_t* gradient) {
+  const zo_node_layer* layer = u->layer;
+  if (layer->form == ZO_NODES_MEAN) {
+    credit_mean(u, inputs, route, channel, error, gradient);
+    return;
+  }
+  const uint32_t to = route == NULL ? 0u : route[(size_t)node * layer->out_c + channel];
+  if (to == ZO_ROUTE_CLAMPED) return;
+  uint32_t h = node / layer->node_w;
+  uint32_t w = node % layer->node_w;
+  if (layer->form == ZO_NODES_MAX_POOL) {
+    h = h * layer->pool_stride_h + to / layer->pool_w - layer->pool_pad_top;
+    w = w * layer->pool_stride_w + to % layer->pool_w - layer->pool_pad_left;
+    if (h >= layer->out_h || w >= layer->out_w) return; /* no route of this layer */
+  }
+  credit_output(layer, inputs, h, w, error, gradient);
+}
+
+static void form_gradient(const update* u, uint32_t channel, int32_t* gradient) {
+  const zo_node_evidence* evidence = u->evidence;
+  const size_t input_bytes = zo_node_input_bytes(u->layer);
+  const size_t route_bytes = zo_node_route_bytes(u->layer);
+  memset(gradient, 0, u->row * sizeof gradient[0]);
+  for (uint32_t b = 0; b < evidence->samples; ++b) {
+    const int8_t* inputs = evidence->inputs + b * input_bytes;
+    const uint8_t* route = evidence->routes == NULL ? NULL : evidence->routes + b * route_bytes;
+    for (uint32_t first = 0; first < u->positions; first += CHUNK) {
+      const uint32_t left = u->positions - first;
+      const uint32_t count = left < CHUNK ? left : CHUNK;
+      int32_t errors[CHUNK];
+      form_errors(u, b, channel, first, count, errors);
+      for (uint32_t j = 0; j < count; ++j) {
+        if (errors[j] != 0) {
+          credit_node(u, inputs, route, first + j, channel, errors[j], gradient);
+        }
+      }
+    }
+  }
+}
+
+/* --- Step ---------------------------------------------------------------------- */
+
+static uint64_t sum_of_squares(const int32_t* gradient, uint32_t count) {
+  uint64_t sum = 0;
+  for (uint32_t j = 0; j < count; ++j) {
+    const int64_t g = zo_clamp(zo_floor_shift(gradient[j], SQUARE_SHIFT), -SQUARE_MAX, SQUARE_MAX);
+    sum += (uint64_t)(g * g);
+  }
+  return sum;
+}
+
+/* Mean over the layer of G^2 in the unit of errors before their shift. */
+static zo_scale mean_square(const update* u, uint64_t sum) {
+  const zo_scale total = zo_scale_of(sum, (int32_t)(2u * (SQUARE_SHIFT + u->shift)));
+  return zo_scale_ratio(total, zo_scale_of((uint64_t)u->row * u->layer->out_c, 0));
+}
+
+/* round(-gradient * factor), within +-clip. */
+static int32_t step_of(int32_t gradient, zo_scale factor, int32_t clip) {
+  const int64_t product = -(int64_t)gradient * (int64_t)factor.mantissa; /* < 2^63 */
+  if (factor.exponent >= 0) return product == 0 ? 0 : (product > 0 ? clip : -clip);
+  const uint32_t bits = (uint32_t)-factor.exponent;
+  if (bits > 62u) return 0;
+  /* Halved first: the half that rounds has room then. */
+  const int64_t rounded = zo_floor_shift64(zo_floor_shift64(product, bits - 1u) + 1, 1);
+  return rounded > clip ? clip : (rounded < -clip ? -clip : (int32_t)rounded);
+}
+
+static uint32_t apply_row(const update* u, const zo_tensor* tensor, uint32_t channel,
+                          const zo_node_step* step, zo_scale factor, const int32_t* gradient) {
+  const size_t begin = (size_t)channel * u->row;
+  uint32_t rounding =
+      zo_stream_state(zo_stream_key(step->seed, tensor->stream | ZO_ROUNDING_STREAM), channel);
+  uint32_t saturated = 0;
+  for (uint32_t i = 0; i < u->row; i += ZO_STEPS_CHUNK) {
+    const uint32_t left = u->row - i;
+    const uint32_t count = left < ZO_STEPS_CHUNK ? left : ZO_STEPS_CHUNK;
+    int32_t steps[ZO_STEPS_CHUNK];
+    for (uint32_t j = 0; j < count; ++j) {
+      steps[j] = step_of(gradient[i + j], factor, (int32_t)step->clip);
+      if (tensor->multiplier != NULL) {
+        const int64_t product = (int64_t)steps[j] * tensor->multiplier[channel];
+        steps[j] = (int32_t)zo_floor_shift64(product + (INT64_C(1) << 30), 31);
+      }
+    }
+    int8_t* weights = tensor->weights + begin + i;
+    if (tensor->fraction != NULL) {
+      saturated +=
+          zo_apply_steps_16(weights, tensor->fraction + begin + i, steps, count, tensor->limit);
+    } else {
+      saturated += zo_apply_steps_8(weights, steps, count, tensor->limit, &rounding);
+    }
+  }
+  return saturated;
+}
+
+static zo_status check(const zo_node_layer* layer, const zo_tensor* tensor,
+                       const zo_node_evidence* evidence, const zo_node_step* step) {
+  const zo_status status = zo_node_layer_check(layer);
+  if (status != ZO_OK) return status;
+  if (tensor == NULL || evidence == NULL || step == NULL) return ZO_ERROR_ARGUMENT;
+  const int zeroth_order = evidence->errors == NULL;
+  if (zeroth_order && (evidence->queries < 1u || evidence->queries > ZO_MAX_QUERIES)) {
+    return ZO_ERROR_QUERIES;
+  }
+  const int valid =
+      tensor->weights != NULL && tensor->limit >= 1 && tensor->limit <= 127 &&
+      tensor->size == (uint64_t)zo_node_scratch_values(layer) * layer->out_c &&
+      tensor->size <= UINT32_C(1) << 20 && evidence->samples > 0u && evidence->inputs != NULL &&
+      (evidence->routes != NULL || layer->form == ZO_NODES_PLAIN) &&
+      (!zeroth_order || (evidence->differences != NULL && evidence->seeds != NULL)) &&
+      step->rate < UINT32_C(1) << 31 && step->clip >= 1u && step->clip <= UINT32_C(1) << 24;
+  return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
+}
+
+zo_status zo_node_update_s8(const zo_node_layer* layer, const zo_tensor* tensor,
+                            const zo_node_evidence* evidence, zo_node_step* step, int32_t* scratch,
+                            uint32_t* saturated) {
+  const zo_status status = check(layer, tensor, evidence, step);
+  if (status != ZO_OK) return status;
+  if (scratch == NULL) return ZO_ERROR_ARGUMENT;
+  update u;
+  u.layer = layer;
+  u.evidence = evidence;
+  u.positions = layer->node_h * layer->node_w;
+  u.row = zo_node_scratch_values(layer);
+  u.shift = error_shift(&u);
+  if (u.shift > 31u) return ZO_ERROR_ARGUMENT;
+
+  if (step->mean_square.mantissa == 0u) {
+    uint64_t sum = 0;
+    for (uint32_t c = 0; c < layer->out_c; ++c) {
+      form_gradient(&u, c, scratch);
+      sum += sum_of_squares(scratch, u.row);
+    }
+    step->mean_square = mean_square(&u, sum);
+    if (step->mean_square.mantissa == 0u) return ZO_OK;
+  }
+  /* G is in units of 2^shift. */
+  zo_scale unit = zo_scale_root(step->mean_square);
+  unit.exponent -= (int32_t)u.shift;
+  const zo_scale factor = zo_scale_ratio(zo_scale_of(step->rate, 0), unit);
+
+  uint32_t clipped = 0;
+  uint64_t sum = 0;
+  for (uint32_t c = 0; c < layer->out_c; ++c) {
+    form_gradient(&u, c, scratch);
+    sum += sum_of_squares(scratch, u.row);
+    clipped += apply_row(&u, tensor, c, step, factor, scratch);
+  }
+  step->mean_square = zo_scale_blend(step->mean_square, mean_square(&u, sum), MEAN_SQUARE_SHIFT);
+  if (saturated != NULL) *saturated += clipped;
+  return ZO_OK;
+}

@@ -1,0 +1,296 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Node perturbation: routes, perturbed nodes and updates of any geometry against oracle.nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracle import nodes as oracle
+from tflm_zo.native import NativeError
+from tflm_zo.nodes import NodeForm, NodeLayer, NodeState, perturb_nodes, route_nodes, update_from_nodes
+
+ONE = 65536
+
+
+@st.composite
+def layers(draw):
+    """Any small convolution, with padding, strides, dilation, and any form of nodes."""
+    small = st.integers(1, 3)
+    kernel = draw(st.tuples(small, small))
+    stride, dilation = draw(st.tuples(small, small)), draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
+    pad = tuple(draw(st.integers(0, (k - 1) * d)) for k, d in zip(kernel, dilation, strict=True))
+    outputs = draw(st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(1, 4)))
+    # Large enough for all outputs but for what padding adds at the end.
+    inputs = tuple(
+        max(1, (o - 1) * s + (k - 1) * d + 1 - p - draw(st.integers(0, (k - 1) * d)))
+        for o, s, k, d, p in zip(outputs[:2], stride, kernel, dilation, pad, strict=True)
+    )
+    form = draw(st.sampled_from([oracle.PLAIN, oracle.MAX_POOL, oracle.MEAN]))
+    extra = {}
+    nodes = outputs[:2]
+    if form == oracle.MEAN:
+        nodes = (1, 1)
+    elif form == oracle.MAX_POOL:
+        window, pool_stride = draw(st.tuples(small, small)), draw(st.tuples(small, small))
+        pool_pad = tuple(draw(st.integers(0, w - 1)) for w in window)
+        nodes = tuple(
+            draw(st.integers(1, (o + p - 1) // s + 1))
+            for o, p, s in zip(outputs[:2], pool_pad, pool_stride, strict=True)
+        )
+        extra = {"pool": window, "pool_stride": pool_stride, "pool_pad": pool_pad}
+    low = draw(st.sampled_from([-129, -128, -128, -100, 0]))
+    return oracle.Layer(
+        form,
+        (*inputs, draw(st.integers(1, 5))),
+        kernel,
+        stride,
+        dilation,
+        pad,
+        outputs,
+        nodes,
+        zero_point=draw(st.integers(-128, 127)),
+        low=low,
+        high=draw(st.sampled_from([128, 128, 127, 60])),
+        **extra,
+    )
+
+
+def native(layer: oracle.Layer) -> NodeLayer:
+    pairs = {
+        "k": layer.kernel,
+        "stride": layer.stride,
+        "dilation": layer.dilation,
+        "out": layer.outputs,
+        "node": layer.nodes,
+        "pool": layer.pool,
+        "pool_stride": layer.pool_stride,
+        "in": layer.inputs,
+    }
+    sizes = {f"{name}_{side}": pair[i] for name, pair in pairs.items() for i, side in enumerate("hw")}
+    return NodeLayer(
+        in_c=layer.inputs[2],
+        out_c=layer.outputs[2],
+        form=NodeForm(layer.form),
+        pad_top=layer.pad[0],
+        pad_left=layer.pad[1],
+        pool_pad_top=layer.pool_pad[0],
+        pool_pad_left=layer.pool_pad[1],
+        input_zero_point=layer.zero_point,
+        low=layer.low,
+        high=layer.high,
+        **sizes,
+    )
+
+
+def outputs_of(layer: oracle.Layer, samples: int, rng: np.random.Generator) -> np.ndarray:
+    """With many clamped ones and many ties."""
+    values = rng.integers(-128, 128, (samples, *layer.outputs))
+    coarse = rng.integers(0, 2) * 31 + 1
+    return np.clip(values // coarse * coarse, -128, 127).astype(np.int8)
+
+
+@given(layers(), st.integers(0, 2**32 - 1))
+def test_routes(layer, seed):
+    outputs = outputs_of(layer, 3, np.random.default_rng(seed))
+    found = route_nodes(native(layer), outputs)
+    for b in range(3):
+        np.testing.assert_array_equal(found[b], oracle.route(layer, outputs[b].astype(np.int64)))
+
+
+@given(layers(), st.integers(0, 2**32 - 1), st.integers(-127, 127), st.integers(0, 1000))
+def test_perturbed_nodes(layer, seed, k, first):
+    rng = np.random.default_rng(seed)
+    shape = (2, layer.positions, layer.outputs[2])
+    nodes = rng.integers(-128, 128, shape).astype(np.int8)
+    found = perturb_nodes(native(layer), nodes, seed, k, first)
+    for b in range(2):
+        expected = oracle.perturb(layer, nodes[b].astype(np.int64), seed, first + b, k)
+        np.testing.assert_array_equal(found[b], expected)
+
+
+def test_nodes_of_many_blocks():
+    """More nodes than a block of the stream has, and channels that begin anywhere in a word."""
+    layer = oracle.Layer(oracle.PLAIN, (9, 9, 1), (1, 1), (1, 1), (1, 1), (0, 0), (9, 9, 37), (9, 9))
+    nodes = np.zeros((1, 81, 37), np.int8)
+    found = perturb_nodes(native(layer), nodes, 5, 1, 7)
+    np.testing.assert_array_equal(found[0], oracle.signs(layer, 5, 7))
+
+
+@settings(max_examples=150)
+@given(
+    layers(),
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 5),
+    st.integers(0, 3),
+    st.booleans(),
+    st.sampled_from([1, 1000, ONE, 8 * ONE]),
+    st.sampled_from([100, 4 * ONE, 2**24]),
+    st.integers(1, 26),
+)
+def test_update(layer, seed, samples, queries, fractions, rate, clip, bits):
+    """Three steps: the gradient exactly, the running RMS and the step in float64, then rounding and clip."""
+    rng = np.random.default_rng(seed)
+    shape = (layer.outputs[2], *layer.kernel, layer.inputs[2])
+    weights = rng.integers(-125, 126, shape).astype(np.int8)
+    fraction = rng.integers(-128, 128, shape).astype(np.int8) if fractions else None
+    c_layer, state, mean = native(layer), NodeState(), 0.0
+    for t in range(3):
+        inputs = rng.integers(-128, 128, (samples, *layer.inputs)).astype(np.int8)
+        outputs = outputs_of(layer, samples, rng)
+        seeds = rng.integers(0, 2**32, queries, dtype=np.uint32)
+        evidence: dict[str, np.ndarray] = {}
+        differences = given_errors = None
+        if queries:
+            differences = rng.integers(-(2**bits), 2**bits + 1, (queries, samples)).astype(np.int32)
+            evidence = {"differences": differences, "seeds": seeds}
+        else:
+            given_errors = rng.integers(-32768, 32768, (samples, layer.positions, shape[0])).astype(np.int16)
+            evidence = {"errors": given_errors}
+        e, shift = oracle.errors(
+            layer,
+            None if differences is None else differences.astype(np.int64),
+            [int(s) for s in seeds],
+            given_errors,
+            samples,
+        )
+        g = oracle.gradient(layer, e, inputs.astype(np.int64), outputs.astype(np.int64))
+        now = oracle.mean_square(g, shift)
+        mean = now if mean == 0.0 else mean
+        before = weights.astype(np.int64) * 256 + (0 if fraction is None else fraction)
+        clipped = update_from_nodes(
+            c_layer,
+            state,
+            weights,
+            fraction,
+            None,
+            3,
+            125,
+            inputs,
+            route_nodes(c_layer, outputs),
+            rate=rate,
+            clip=clip,
+            seed=1000 + t,
+            **evidence,
+        )
+        assert np.isclose(state.mantissa * 2.0**state.exponent, mean + (now - mean) / 32, rtol=1e-7)
+        if mean == 0.0:
+            unmoved = weights.astype(np.int64) * 256 + (0 if fraction is None else fraction)
+            np.testing.assert_array_equal(before, unmoved)
+            continue
+        exact = oracle.step(g, shift, mean, rate, clip)
+        slack = 1 + np.abs(exact) * 1e-6
+        mean += (now - mean) / 32
+        if fraction is not None:
+            after = weights.astype(np.int64) * 256 + fraction
+            low, high = ((exact + sign * slack) / 256 for sign in (-1, 1))
+            low, high = (
+                np.clip(before + v, -125 * 256, 125 * 256)
+                for v in (np.floor(low + 0.5), np.floor(high + 0.5))
+            )
+            assert (after >= low).all()
+            assert (after <= high).all()
+            assert clipped <= int(
+                (np.abs(before + (exact + np.sign(exact) * slack) / 256) >= 125 * 256 - 1).sum()
+            )
+        else:
+            r = oracle.rounding_terms(1000 + t, 3, g[0].size, shape[0]).reshape(shape)
+            low, high = (
+                np.clip(before // 256 + np.floor((exact + sign * slack + r) / ONE), -125, 125)
+                for sign in (-1, 1)
+            )
+            assert (weights >= low).all()
+            assert (weights <= high).all()
+
+
+def test_the_estimate_is_the_gradient():
+    """A linear layer, a quadratic loss per sample: over many queries the step is along the gradient."""
+    rng = np.random.default_rng(3)
+    layer = NodeLayer(in_c=12, out_c=8, input_zero_point=-7)
+    samples, queries = 16, 32
+    inputs = rng.integers(-128, 128, (samples, 12)).astype(np.int8)
+    weights = np.zeros((8, 12), np.int8)
+    fraction = np.zeros((8, 12), np.int8)
+    targets = rng.normal(0, 40, (samples, 8))
+    y = rng.integers(-60, 60, (samples, 8)).astype(np.int8)
+
+    def loss(nodes):
+        return ((nodes - targets) ** 2).mean(1)
+
+    seeds = np.arange(queries, dtype=np.uint32)
+    differences = np.array(
+        [
+            (loss(perturb_nodes(layer, y, int(s), 2)) - loss(perturb_nodes(layer, y, int(s), -2))) * ONE
+            for s in seeds
+        ]
+    ).astype(np.int32)
+    update_from_nodes(
+        layer,
+        NodeState(),
+        weights,
+        fraction,
+        None,
+        0,
+        125,
+        inputs,
+        None,
+        rate=10 * ONE,
+        clip=2**24,
+        seed=0,
+        differences=differences,
+        seeds=seeds,
+    )
+    moved = weights + fraction / 256
+    exact = -2 * (y - targets).T @ (inputs.astype(float) + 7)
+    cosine = (moved * exact).sum() / np.linalg.norm(moved) / np.linalg.norm(exact)
+    assert cosine > 0.9
+    assert np.isclose(np.sqrt((moved**2).mean()), 10, rtol=0.01)
+
+
+BAD = {
+    "no outputs": {"out_c": 0},
+    "no such form": {"form": 3},
+    "nodes that do not fit": {"node_h": 2, "node_w": 1},
+    "window too large": {"form": 1, "node_h": 1, "node_w": 1, "pool_h": 16, "pool_w": 16},
+    "nodes behind the outputs": {"form": 1, "node_h": 3, "node_w": 1, "out_h": 2},
+    "zero point": {"input_zero_point": 128},
+}
+
+
+@pytest.mark.parametrize("change", BAD.values(), ids=BAD.keys())
+def test_bad_layers(change):
+    with pytest.raises(NativeError):
+        NodeLayer(**{"in_c": 4, "out_c": 2, **change})
+
+
+def test_bad_updates_change_nothing():
+    layer = NodeLayer(in_c=4, out_c=2)
+    weights = np.ones((2, 4), np.int8)
+    good = {
+        "inputs": np.ones((3, 4), np.int8),
+        "routes": np.zeros((3, 2), np.uint8),
+        "rate": ONE,
+        "clip": ONE,
+        "seed": 0,
+        "differences": np.ones((1, 3), np.int32),
+        "seeds": np.zeros(1, np.uint32),
+    }
+    bad = [
+        ({"inputs": np.ones((3, 5), np.int8)}, ValueError),
+        ({"routes": np.zeros((2, 2), np.uint8)}, ValueError),
+        ({"differences": np.ones((2, 3), np.int32)}, ValueError),
+        ({"differences": None}, ValueError),
+        ({"differences": None, "errors": np.zeros((3, 3), np.int16)}, ValueError),
+        ({"clip": 0}, NativeError),
+        ({"rate": 2**31}, NativeError),
+        ({"weights": np.ones((2, 5), np.int8)}, NativeError),
+    ]
+    for change, error in bad:
+        arguments = {**good, **change}
+        state, target = NodeState(), arguments.pop("weights", weights)
+        with pytest.raises(error):
+            update_from_nodes(layer, state, target, None, None, 0, 125, **arguments)
+        assert (target == 1).all()
+        assert state == NodeState()
