@@ -121,7 +121,7 @@ def _library() -> Any:
         "zo_control_next": (ctypes.c_int, [control, pointer, _u32, ctypes.POINTER(_Request)]),
         "zo_control_report": (ctypes.c_int, [control, pointer, _u32, ctypes.POINTER(_Report)]),
         "zo_control_settle": (ctypes.c_int, [control, pointer, _u32, ctypes.POINTER(_u32)]),
-        "zo_control_samples": (None, [control, _u32, _u32, pointer]),
+        "zo_samples_at": (None, [settings, _u32, _u32, pointer]),
         "zo_control_words": (_u32, [settings]),
         "zo_control_rate": (_u32, [settings, _u32]),
     }
@@ -241,7 +241,8 @@ class Control:
     def samples(self, first: int) -> NDArray[np.uint32]:
         """Numbers of the training samples of an invoke, uint32 [batch]."""
         numbers = np.empty(self.settings.batch, np.uint32)
-        _library().zo_control_samples(ctypes.byref(self._control), first, numbers.size, numbers.ctypes.data)
+        settings = ctypes.byref(self._control.settings)
+        _library().zo_samples_at(settings, first, numbers.size, numbers.ctypes.data)
         return numbers
 
     def rate(self, step: int) -> float:

@@ -70,7 +70,8 @@ static uint32_t cosine(uint32_t done, uint32_t whole) {
 
 /* --- Settings --------------------------------------------------------------- */
 
-static zo_status check(const zo_control_settings* s) {
+zo_status zo_control_settings_check(const zo_control_settings* s) {
+  if (s == NULL) return ZO_ERROR_ARGUMENT;
   const zo_status status = zo_distribution_check(s->distribution);
   if (status != ZO_OK) return status;
   if (s->queries < 1u || s->queries > ZO_MAX_QUERIES) return ZO_ERROR_QUERIES;
@@ -127,7 +128,7 @@ uint32_t zo_control_words(const zo_control_settings* s) {
 zo_status zo_control_init(zo_control* control, const zo_control_settings* settings,
                           const uint8_t* block_segments) {
   if (control == NULL || settings == NULL) return ZO_ERROR_ARGUMENT;
-  const zo_status status = check(settings);
+  const zo_status status = zo_control_settings_check(settings);
   if (status != ZO_OK) return status;
   memset(control, 0, sizeof *control);
   control->settings = *settings;
@@ -401,10 +402,10 @@ static uint32_t feistel(uint32_t value, uint32_t half_bits, uint32_t key) {
   return left << half_bits | right;
 }
 
-uint32_t zo_control_sample(const zo_control* control, uint32_t position) {
-  const uint32_t samples = control->settings.samples;
+uint32_t zo_sample_at(const zo_control_settings* settings, uint32_t position) {
+  const uint32_t samples = settings->samples;
   const uint32_t epoch = position / samples;
-  const uint32_t key = zo_fmix(control->settings.run_seed ^ zo_fmix(UINT32_C(0x3C6EF372) + epoch));
+  const uint32_t key = zo_fmix(settings->run_seed ^ zo_fmix(UINT32_C(0x3C6EF372) + epoch));
   uint32_t half_bits = 1;
   while (half_bits < 16u && (UINT32_C(1) << (2u * half_bits)) < samples) ++half_bits;
   /* Walks the cycle until it is back inside: the permutation restricted to 0..samples - 1. */
@@ -415,7 +416,7 @@ uint32_t zo_control_sample(const zo_control* control, uint32_t position) {
   return value;
 }
 
-void zo_control_samples(const zo_control* control, uint32_t first, uint32_t count,
-                        uint32_t* samples) {
-  for (uint32_t i = 0; i < count; ++i) samples[i] = zo_control_sample(control, first + i);
+void zo_samples_at(const zo_control_settings* settings, uint32_t first, uint32_t count,
+                   uint32_t* samples) {
+  for (uint32_t i = 0; i < count; ++i) samples[i] = zo_sample_at(settings, first + i);
 }

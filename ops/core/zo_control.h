@@ -7,7 +7,7 @@
  *   zo_control_init(&control, &settings);
  *   while (zo_control_next(&control, words, capacity, &request) == ZO_OK &&
  *          request.action == ZO_ACTION_INVOKE) {
- *     feed samples zo_control_sample(&control, request.first_sample + i), i < batch;
+ *     feed samples zo_sample_at(&settings, request.first_sample + i), i < batch;
  *     copy words to zo_command; run from segment request.start_segment;
  *     zo_control_report(&control, losses, batch, &report);
  *     if (report.step_done) append report's record to the seed log;
@@ -99,7 +99,7 @@ typedef enum zo_action {
 typedef struct zo_request {
   uint32_t action;
   uint32_t step;
-  uint32_t first_sample;  /* position of the first sample; see zo_control_sample */
+  uint32_t first_sample;  /* position of the first sample; see zo_sample_at */
   uint32_t start_segment; /* segments before it need not run: their inputs and weights are those
                              of the invoke before */
 } zo_request;
@@ -158,11 +158,14 @@ zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capaci
 
 /* Number of the training sample at a position: position / samples is the epoch, and every epoch
  * visits every sample once, in an order of its own that takes no memory (a Feistel permutation). */
-uint32_t zo_control_sample(const zo_control* control, uint32_t position);
+uint32_t zo_sample_at(const zo_control_settings* settings, uint32_t position);
 
 /* The same for `count` positions from `first` on. */
-void zo_control_samples(const zo_control* control, uint32_t first, uint32_t count,
-                        uint32_t* samples);
+void zo_samples_at(const zo_control_settings* settings, uint32_t first, uint32_t count,
+                   uint32_t* samples);
+
+/* The checks of zo_control_init. */
+zo_status zo_control_settings_check(const zo_control_settings* settings);
 
 /* Words that a command of this run takes at most. */
 uint32_t zo_control_words(const zo_control_settings* settings);

@@ -287,10 +287,11 @@ def test_every_epoch_is_a_permutation(samples, seed):
 
 def test_one_sample_by_one_is_the_same():
     control = make(Settings(samples=37, batch=5, steps=100))
-    one = native.library().zo_control_sample
+    one = native.library().zo_sample_at
     one.restype, one.argtypes = ctypes.c_uint32, [ctypes.c_void_p, ctypes.c_uint32]
     whole = make(Settings(samples=37, batch=500, steps=1)).samples(0)
-    assert [one(control.address, p) for p in range(500)] == whole.tolist()
+    settings = ctypes.addressof(control.settings)
+    assert [one(settings, p) for p in range(500)] == whole.tolist()
 
 
 @pytest.mark.parametrize("samples", [8, 10, 64, 100])

@@ -1,0 +1,236 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "zo_node_run.h"
+
+#include <string.h>
+
+#include "zo_stream.h"
+
+/* Added to a step's number for the seeds of its nodes, task by task. */
+#define TASK_SEEDS ZO_MAX_QUERIES
+
+static uint32_t minibatch(const zo_node_run* run) {
+  return run->settings.common.batch * run->settings.common.parts;
+}
+
+static int is_active(const zo_node_run* run, uint32_t task) {
+  return run->step % run->tasks[task].period == 0u;
+}
+
+static uint32_t seed_of(const zo_node_run* run, uint32_t task, uint32_t query) {
+  return zo_query_seed(run->settings.common.run_seed, run->step, task * TASK_SEEDS + query);
+}
+
+/* First task from `task` on that is active and, where asked for, has queries. */
+static uint32_t next_task(const zo_node_run* run, uint32_t task, int with_queries) {
+  while (task < run->settings.tasks &&
+         (!is_active(run, task) || (with_queries && run->tasks[task].queries == 0u))) {
+    ++task;
+  }
+  return task;
+}
+
+static zo_status check_task(const zo_node_task* task) {
+  const zo_status status = zo_node_layer_check(&task->layer);
+  if (status != ZO_OK) return status;
+  if (task->queries > ZO_MAX_QUERIES) return ZO_ERROR_QUERIES;
+  const int exact = task->queries == 0u;
+  const int valid = task->mu >= 1u && task->mu <= 127u && task->period >= 1u &&
+                    task->rate < UINT32_C(1) << 24 && task->inputs != NULL &&
+                    task->routes != NULL && task->nodes != NULL &&
+                    (exact ? task->errors != NULL && task->layer.form == ZO_NODES_PLAIN
+                           : task->differences != NULL);
+  return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
+}
+
+zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings,
+                           zo_node_task* tasks) {
+  if (run == NULL || settings == NULL || tasks == NULL || settings->tasks < 1u ||
+      settings->tasks > ZO_NODE_TASKS_MAX || settings->common.clip < 1u ||
+      settings->common.clip > UINT32_C(1) << 24) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  zo_status status = zo_control_settings_check(&settings->common);
+  uint32_t periods = 0;
+  for (uint32_t t = 0; status == ZO_OK && t < settings->tasks; ++t) {
+    status = check_task(&tasks[t]);
+    if (tasks[t].period == 1u) ++periods;
+  }
+  if (status != ZO_OK) return status;
+  if (periods == 0u) return ZO_ERROR_ARGUMENT; /* some step would have nothing to do */
+  memset(run, 0, sizeof *run);
+  run->settings = *settings;
+  run->tasks = tasks;
+  run->stage = ZO_NODE_FORWARD;
+  for (uint32_t t = 0; t < settings->tasks; ++t) {
+    tasks[t].mean_square.mantissa = 0;
+    tasks[t].mean_square.exponent = 0;
+  }
+  return ZO_OK;
+}
+
+zo_status zo_node_run_resume(zo_node_run* run, uint32_t step) {
+  if (run == NULL || step > run->settings.common.steps) return ZO_ERROR_ARGUMENT;
+  run->step = step;
+  run->part = run->task = run->query = run->side = 0;
+  run->total = 0;
+  run->stage = ZO_NODE_FORWARD;
+  return ZO_OK;
+}
+
+zo_status zo_node_run_next(const zo_node_run* run, zo_node_request* request) {
+  if (run == NULL || request == NULL) return ZO_ERROR_ARGUMENT;
+  const zo_control_settings* s = &run->settings.common;
+  memset(request, 0, sizeof *request);
+  request->step = run->step;
+  if (run->step == s->steps) return ZO_OK;
+  request->action = run->stage;
+  request->first_sample = run->step * minibatch(run) + run->part * s->batch;
+  request->task = run->task;
+  request->start_segment = run->stage == ZO_NODE_QUERY ? run->tasks[run->task].start_segment
+                                                       : run->settings.first_segment;
+  return ZO_OK;
+}
+
+int zo_node_run_is_active(const zo_node_run* run, uint32_t task) {
+  return run != NULL && task < run->settings.tasks && is_active(run, task);
+}
+
+/* The task to capture for, or null. */
+static zo_node_task* capturing(zo_node_run* run, uint32_t task) {
+  return zo_node_run_is_active(run, task) && run->stage == ZO_NODE_FORWARD ? &run->tasks[task]
+                                                                           : NULL;
+}
+
+static void keep_inputs(const zo_node_run* run, const zo_node_task* task, const int8_t* inputs) {
+  const size_t bytes = (size_t)run->settings.common.batch * zo_node_input_bytes(&task->layer);
+  memcpy(task->inputs + run->part * bytes, inputs, bytes);
+}
+
+zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inputs,
+                              const int8_t* outputs, const int8_t* nodes) {
+  zo_node_task* t = capturing(run, task);
+  if (t == NULL || inputs == NULL || outputs == NULL || nodes == NULL || t->queries == 0u) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  const uint32_t batch = run->settings.common.batch;
+  const size_t routes = (size_t)batch * zo_node_route_bytes(&t->layer);
+  const zo_status status =
+      zo_route_nodes_s8(&t->layer, batch, outputs, t->routes + run->part * routes);
+  if (status != ZO_OK) return status;
+  keep_inputs(run, t, inputs);
+  memcpy(t->nodes, nodes, (size_t)batch * zo_node_count(&t->layer));
+  return ZO_OK;
+}
+
+zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t* inputs,
+                                   const int8_t* logits, zo_logit_scale scale,
+                                   const int32_t* labels) {
+  zo_node_task* t = capturing(run, task);
+  if (t == NULL || inputs == NULL || logits == NULL || t->queries != 0u) return ZO_ERROR_ARGUMENT;
+  const uint32_t batch = run->settings.common.batch;
+  const uint32_t nodes = zo_node_count(&t->layer);
+  const zo_status status = zo_cross_entropy_error_s8(logits, batch, nodes, scale, labels,
+                                                     t->errors + (size_t)run->part * batch * nodes);
+  if (status != ZO_OK) return status;
+  keep_inputs(run, t, inputs);
+  memset(t->routes + (size_t)run->part * batch * nodes, 0, (size_t)batch * nodes);
+  return ZO_OK;
+}
+
+zo_status zo_node_run_perturb(const zo_node_run* run, int8_t* nodes) {
+  if (run == NULL || run->stage != ZO_NODE_QUERY) return ZO_ERROR_ARGUMENT;
+  const zo_node_task* t = &run->tasks[run->task];
+  const int32_t mu = (int32_t)t->mu;
+  const uint32_t batch = run->settings.common.batch;
+  return zo_perturb_nodes_s8(&t->layer, batch, run->part * batch, t->nodes,
+                             seed_of(run, run->task, run->query), run->side == 0u ? mu : -mu,
+                             nodes);
+}
+
+/* Enters the first query from `task` on, or what follows the part's last one. */
+static void enter_queries(zo_node_run* run, uint32_t task) {
+  run->query = run->side = 0;
+  run->task = next_task(run, task, 1);
+  run->stage = ZO_NODE_QUERY;
+  if (run->task < run->settings.tasks) return;
+  run->part += 1u;
+  run->task = 0;
+  run->stage = ZO_NODE_FORWARD;
+  if (run->part < run->settings.common.parts) return;
+  run->part = 0;
+  run->task = next_task(run, 0, 0);
+  run->stage = ZO_NODE_UPDATE;
+}
+
+zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t count,
+                             zo_report* report) {
+  if (run == NULL || losses == NULL || report == NULL || count != run->settings.common.batch ||
+      run->stage == ZO_NODE_UPDATE || run->step == run->settings.common.steps) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  memset(report, 0, sizeof *report);
+  if (run->stage == ZO_NODE_FORWARD) {
+    for (uint32_t i = 0; i < count; ++i) run->total += losses[i];
+    enter_queries(run, 0);
+    return ZO_OK;
+  }
+  zo_node_task* t = &run->tasks[run->task];
+  int32_t* differences =
+      t->differences + (size_t)run->query * minibatch(run) + (size_t)run->part * count;
+  for (uint32_t i = 0; i < count; ++i) {
+    /* Losses are not negative: the difference fits. */
+    differences[i] = run->side == 0u ? losses[i] : differences[i] - losses[i];
+  }
+  if (run->side == 0u) {
+    run->side = 1;
+  } else if (run->query + 1u < t->queries) {
+    run->side = 0;
+    run->query += 1u;
+  } else {
+    enter_queries(run, run->task + 1u);
+  }
+  return ZO_OK;
+}
+
+static void finish_step(zo_node_run* run, zo_report* report) {
+  const int64_t samples = (int64_t)minibatch(run);
+  report->step_done = 1;
+  report->step = run->step;
+  report->rate = zo_control_rate(&run->settings.common, run->step);
+  report->mean_loss = (int32_t)((run->total + samples / 2) / samples);
+  run->step += 1u;
+  run->total = 0;
+  run->task = 0;
+  run->stage = ZO_NODE_FORWARD;
+}
+
+zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensor, int32_t* scratch,
+                             uint32_t* saturated, zo_report* report) {
+  if (run == NULL || report == NULL || run->stage != ZO_NODE_UPDATE) return ZO_ERROR_ARGUMENT;
+  zo_node_task* t = &run->tasks[run->task];
+  uint32_t seeds[ZO_MAX_QUERIES];
+  for (uint32_t q = 0; q < t->queries; ++q) seeds[q] = seed_of(run, run->task, q);
+  zo_node_evidence evidence;
+  memset(&evidence, 0, sizeof evidence);
+  evidence.samples = minibatch(run);
+  evidence.queries = t->queries;
+  evidence.inputs = t->inputs;
+  evidence.routes = t->routes;
+  evidence.differences = t->differences;
+  evidence.seeds = seeds;
+  evidence.errors = t->queries == 0u ? t->errors : NULL;
+  zo_node_step step;
+  const uint64_t rate = (uint64_t)zo_control_rate(&run->settings.common, run->step) * t->rate >> 16;
+  step.rate = rate < INT32_MAX ? (uint32_t)rate : INT32_MAX;
+  step.clip = run->settings.common.clip;
+  step.seed = seed_of(run, run->task, ZO_MAX_QUERIES - 1u);
+  step.mean_square = t->mean_square;
+  const zo_status status =
+      zo_node_update_s8(&t->layer, tensor, &evidence, &step, scratch, saturated);
+  if (status != ZO_OK) return status;
+  t->mean_square = step.mean_square;
+  memset(report, 0, sizeof *report);
+  run->task = next_task(run, run->task + 1u, 0);
+  if (run->task == run->settings.tasks) finish_step(run, report);
+  return ZO_OK;
+}
