@@ -9,12 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tflm_zo.converters import export_model
 from typer.testing import CliRunner
 
 from interpreters import require
 from models import MODELS
 from tflm_zo import inject
 from tflm_zo.cli.app import app
+from tflm_zo.native import Distribution
+from tflm_zo.seedlog import SeedLog
+from tflm_zo.training import TrainSettings
 
 
 @pytest.fixture
@@ -46,6 +50,104 @@ def test_train_and_replay(files: Path) -> None:
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["steps"] == 12
     assert (files / "a.tflite").read_bytes() == (files / "b.tflite").read_bytes()
+
+
+def test_json_has_every_figure(files: Path) -> None:
+    done = run(
+        files, *TRAIN, "-o", "@a.tflite", "--validation", "@d.npz", "--queries", "3", "--checkpoint", "@c"
+    )
+    result = json.loads(done.stdout)
+    history = result.pop("history")
+    assert history.keys() == {"loss", "rate", "val_loss", "val_accuracy"}
+    assert [len(values) for values in history.values()] == [6] * 4  # 12 steps, 2 to an epoch
+    assert result.pop("seconds") > 0
+    assert result.pop("forwards_per_second") > 0
+    assert result == {
+        "output": str(files / "a.tflite"),
+        "log": str(files / "a.zolog"),
+        "checkpoint": str(files / "c"),
+        "runtime": "litert",
+        "samples": 32,
+        "trainable_weights": 36 + 256,
+        "steps": 12,
+        "interrupted": False,
+        "forwards": 12 * 2 * 3 * 16,
+        "evaluated_on": str(files / "d.npz"),
+        "loss": history["val_loss"][-1],
+        "accuracy": history["val_accuracy"][-1],
+    }
+    measured = run(files, "evaluate", "@a.tflite", "@d.npz", "--json")
+    assert json.loads(measured.stdout)["loss"] == pytest.approx(result["loss"])
+    text = run(files, *TRAIN[:-1], "-o", "@b.tflite")
+    for said in ("accuracy ", "12 steps; in this run 384 forward passes in ", "b.tflite: trained model"):
+        assert said in text.stdout
+    assert "forwards/s" in text.stderr
+
+
+EVERY_OPTION = (
+    *("--distribution", "sparse-uniform:2:0.5", "--schedule", "step", "--decay", "0.25"),
+    *("--decay-steps", "4", "--clip", "1.5", "--estimator", "one-sided", "--rule", "sign", "--queries", "2"),
+    *("--rate", "1.5", "--final-rate", "0.25", "--warmup-steps", "3", "--scope", "blocks", "--seed", "77"),
+)
+
+
+def test_every_option_reaches_the_run(files: Path) -> None:
+    """The log's header has the settings."""
+    assert run(files, *TRAIN, "-o", "@a.tflite", *EVERY_OPTION).exit_code == 0
+    actual = SeedLog.read(files / "a.zolog").settings
+    expected = TrainSettings(
+        distribution=Distribution.sparse_uniform(2, 0.5),
+        schedule="step",
+        decay=0.25,
+        decay_steps=4,
+        clip=1.5,
+        estimator="one-sided",
+        rule="sign",
+        queries=2,
+        rate=1.5,
+        final_rate=0.25,
+        warmup_steps=3,
+        scope="blocks",
+        seed=77,
+        batch_size=16,
+    ).as_integers(steps=12, samples=32, batch=8, weights=292, blocks=2)
+    assert actual.as_bytes() == expected.as_bytes()
+
+
+@pytest.mark.parametrize("options", [(), EVERY_OPTION], ids=["default", "every option"])
+def test_same_bits_in_tflm(options: tuple[str, ...], files: Path) -> None:
+    require("tflm")
+    written = []
+    for runtime in ("litert-ref", "tflm"):
+        done = run(files, *TRAIN, "-o", f"@{runtime}.tflite", "--runtime", runtime, *options)
+        assert done.exit_code == 0, done.output
+        written.append([(files / f"{runtime}{suffix}").read_bytes() for suffix in (".tflite", ".zolog")])
+    assert written[0] == written[1]
+
+
+def test_checkpoints(files: Path) -> None:
+    """The best epoch's weights come back from the checkpoint, and a run goes on from it."""
+    arguments = (*TRAIN, "--rate", "6", "--validation", "@d.npz", "--best")
+    done = run(files, *arguments, "-o", "@a.tflite", "--checkpoint", "@best.zolog")
+    assert done.exit_code == 0, done.output
+    accuracies = json.loads(done.stdout)["history"]["val_accuracy"]
+    steps = 2 * (int(np.argmax(accuracies)) + 1)
+    made = run(files, "replay", "@m.zo.tflite", "@best.zolog", "-o", "@best.tflite", "--json")
+    assert json.loads(made.stdout)["steps"] == steps
+    found = json.loads(run(files, "evaluate", "@best.tflite", "@d.npz", "--json").stdout)
+    assert found["accuracy"] == max(accuracies)
+
+    made = run(files, "replay", "@m.zo.tflite", "@a.zolog", "-o", "@part.tflite", "--steps", str(steps))
+    assert f"after {steps} of the run's 12 steps" in made.stdout
+    assert (files / "part.tflite").read_bytes() == (files / "best.tflite").read_bytes()
+    none = run(files, "replay", "@m.zo.tflite", "@a.zolog", "-o", "@none.tflite", "--steps", "0")
+    assert none.exit_code == 0
+    assert (files / "none.tflite").read_bytes() == export_model(files / "m.zo.tflite").to_bytes()
+
+    again = run(files, *arguments[:-1], "-o", "@b.tflite", "--log", "@best.zolog", "--resume")
+    assert again.exit_code == 0, again.output
+    assert (files / "best.zolog").read_bytes() == (files / "a.zolog").read_bytes()
+    assert (files / "b.tflite").read_bytes() == (files / "a.tflite").read_bytes()
 
 
 def test_resume_gives_the_same_bits(files: Path) -> None:
@@ -83,7 +185,6 @@ def test_verify(files: Path) -> None:
         (("--runtime", "onnx"), "no runtime 'onnx'"),
         (("--batch-size", "12"), "multiple of the model's batch 8"),
         (("--queries", "20"), "max_queries=8"),
-        (("--resume",), "No such file"),
     ],
 )
 def test_bad_settings_write_nothing(files: Path, arguments: tuple[str, ...], message: str) -> None:

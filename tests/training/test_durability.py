@@ -169,6 +169,13 @@ def test_how_often_the_log_is_brought_to_the_disk(
     assert calls[0] - 3 == expected
 
 
+@pytest.mark.parametrize("every", [-1.0, float("nan")])
+def test_sync_every_is_checked(every: float, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="sync_every: expected seconds from 0 on, got"):
+        train(tmp_path / "log", sync_every=every)
+    assert not (tmp_path / "log").exists()
+
+
 def test_a_record_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
 

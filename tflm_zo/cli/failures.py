@@ -1,7 +1,7 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Exceptions become one line on stderr and an exit code.
 
-0: done. 1: bad input or failed work. 2: wrong usage (typer's own). 130: interrupted.
+0: done. 1: bad input or failed work. 2: wrong usage (typer's own). 130: interrupted (Ctrl-C).
 """
 
 from __future__ import annotations

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..converters.model.writer import save_bytes
 
-__all__ = ["check_output", "write_output"]
+__all__ = ["check_different", "check_output", "write_output"]
 
 
 def check_output(path: Path | None, *, force: bool) -> None:
@@ -28,6 +29,22 @@ def check_output(path: Path | None, *, force: bool) -> None:
         raise NotADirectoryError(f"{path}: the folder {path.parent} does not exist")
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(f"{path}: the folder {path.parent} cannot be written to")
+
+
+def check_different(reads: Mapping[str, Path | None], writes: Mapping[str, Path | None]) -> None:
+    """Raises ValueError where a file would be written that is read, or by two options.
+
+    Args:
+        reads: files by what names them on the command line.
+        writes: likewise.
+    """
+    taken = {os.path.realpath(path): name for name, path in reads.items() if path is not None}
+    for name, path in writes.items():
+        if path is None:
+            continue
+        other = taken.setdefault(os.path.realpath(path), name)
+        if other != name:
+            raise ValueError(f"{name} and {other} are the same file, {path}; choose another name")
 
 
 def write_output(path: Path, data: bytes, *, force: bool) -> None:

@@ -203,6 +203,8 @@ class Trainer:
         longest = (2**32 - 1) // self.settings.batch_size  # positions in the order of samples are 32 bits
         if total > longest:
             raise ValueError(f"steps: expected {longest} at most, got {total}")
+        if sync_every is not None and not sync_every >= 0:
+            raise ValueError(f"sync_every: expected seconds from 0 on, got {sync_every}")
         segments = [0] * len(metadata.blocks)
         for t in reversed(metadata.trainable):
             segments[t.block] = t.segment

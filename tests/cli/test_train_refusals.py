@@ -1,0 +1,322 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Whatever is wrong with a training run's input: one line, exit code 1, and nothing written or replaced."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from models import MODELS
+from tflm_zo import inject, seedlog
+from tflm_zo.cli.app import app
+from tflm_zo.runtime import RUNTIMES
+from tflm_zo.training.settings import ESTIMATORS, RULES, SCHEDULES, SCOPES
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.integers(-128, 128, (32, 8, 8, 1)).astype(np.int8), RNG.integers(0, 4, 32)
+STEPS, HEADER, RECORD = 6, 128, 24
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Models, data and a finished run, by file name."""
+    folder = tmp_path_factory.mktemp("base")
+    inject(MODELS["small_cnn"](), batch=8).save(folder / "m.zo.tflite")
+    inject(MODELS["small_cnn"](), batch=4).save(folder / "other.zo.tflite")
+    inject(MODELS["autoencoder"](), batch=8).save(folder / "ae.zo.tflite")
+    np.savez(folder / "d.npz", x=X, y=Y)
+    done = CliRunner().invoke(app, list(map(str, _train(folder, "-o", folder / "run.tflite"))))
+    assert done.exit_code == 0, done.output
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def _train(folder: Path, *more: Any, data: str = "d.npz", model: str = "m.zo.tflite") -> list[Any]:
+    return ["train", folder / model, folder / data, "--batch-size", 16, "--steps", STEPS, *more]
+
+
+@pytest.fixture
+def files(base: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, content in base.items():
+        (tmp_path / name).write_bytes(content)
+    return tmp_path
+
+
+def refused(folder: Path, *arguments: Any, said: str, last: bool = False) -> None:
+    """The command fails as it should, and the folder is as it was.
+
+    `last`: a progress bar was on the screen before.
+    """
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert done.exit_code == 1, done.output
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert lines[-1].startswith("error: ") and said in lines[-1], done.stderr
+    assert last or len(lines) == 1, done.stderr
+    assert "Traceback" not in done.stderr and "internal error" not in done.stderr
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+NAN = X.astype(np.float32) / 64
+NAN[3, 2, 1, 0] = np.nan
+ONE = np.arange(32) == 5
+BAD_DATA: dict[str, tuple[dict[str, Any], str]] = {
+    "no labels": ({"x": X}, "no labels (array «y»); there are: x"),
+    "no samples": ({"y": Y}, "no array «x»; there are: y"),
+    "label too large": ({"x": X, "y": np.where(ONE, 4, Y)}, "label 4 is out of range: expected 0..3"),
+    "label -2": ({"x": X, "y": np.where(ONE, -2, Y)}, "label -2 is out of range"),
+    "all unlabelled": ({"x": X, "y": np.full(32, -1)}, "no sample has a label"),
+    "float labels": ({"x": X, "y": Y / 2}, "labels are integers"),
+    "one-hot": ({"x": X, "y": np.eye(4, dtype=int)[Y]}, "expected 1 label(s) per sample, got shape [32, 4]"),
+    "shape": ({"x": X[:, :7], "y": Y}, "expected samples of shape [8, 8, 1], got [7, 8, 1]"),
+    "lengths": ({"x": X, "y": Y[1:]}, "x has 32 samples, y has 31 labels"),
+    "empty": ({"x": X[:0], "y": Y[:0]}, "x is empty (shape [0, 8, 8, 1])"),
+    "NaN": ({"x": NAN, "y": Y}, "x contains NaN or infinity"),
+    "infinity": ({"x": np.where(NAN != NAN, np.inf, NAN), "y": Y}, "x contains NaN or infinity"),
+    "integers": ({"x": X.astype(np.int32), "y": Y}, "x is int32; expected floating point, uint8"),
+    "text": ({"x": np.array(["a"] * 32), "y": Y}, "not numbers"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_DATA)
+@pytest.mark.parametrize("where", ["train", "validation", "verify"])
+def test_data(name: str, where: str, files: Path) -> None:
+    arrays, said = BAD_DATA[name]
+    np.savez(files / "bad.npz", **arrays)
+    if where == "verify":
+        command = ["verify", files / "m.zo.tflite", files / "bad.npz", "-o", files / "new.json"]
+    elif where == "train":
+        command = _train(files, "-o", files / "new.tflite", data="bad.npz")
+    else:
+        command = _train(files, "-o", files / "new.tflite", "--validation", files / "bad.npz")
+    refused(files, *command, said=said)
+
+
+@pytest.mark.parametrize(
+    ("y", "said"),
+    [
+        (np.zeros((32, 23), np.float32), "expected 24 values per sample, got shape [32, 23]"),
+        (np.zeros((32, 24), np.int64), "y is int64; targets are floating point or int8"),
+        (np.full((32, 24), np.nan), "y contains NaN or infinity"),
+    ],
+)
+def test_targets(y: Any, said: str, files: Path) -> None:
+    np.savez(files / "bad.npz", x=RNG.uniform(-1, 1, (32, 24)), y=y)
+    command = _train(files, "-o", files / "new.tflite", data="bad.npz", model="ae.zo.tflite")
+    refused(files, *command, said=said)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"), [("absent.npz", "absent.npz: cannot be read: No such file"), ("m.zo.tflite", "damaged")]
+)
+def test_files_that_are_no_data(data: str, said: str, files: Path) -> None:
+    refused(files, *_train(files, "-o", files / "new.tflite", data=data), said=said)
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [("absent.tflite", "absent.tflite: No such file"), ("d.npz", "error: "), ("run.tflite", "no ZO model")],
+)
+def test_files_that_are_no_zo_model(model: str, said: str, files: Path) -> None:
+    refused(files, *_train(files, "-o", files / "new.tflite", model=model), said=said)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "choices"),
+    [
+        ("--runtime", "onnx", tuple(RUNTIMES)),
+        ("--estimator", "central", ESTIMATORS),
+        ("--rule", "adam", RULES),
+        ("--schedule", "exponential", SCHEDULES),
+        ("--scope", "layers", SCOPES),
+        ("--distribution", "cauchy:2", ("rademacher", "sparse-uniform", "gaussian")),
+    ],
+)
+def test_unknown_names_list_what_there_is(
+    option: str, value: str, choices: tuple[str, ...], files: Path
+) -> None:
+    for choice in choices:
+        refused(files, *_train(files, "-o", files / "new.tflite", option, value), said=choice)
+    refused(files, *_train(files, "-o", files / "new.tflite", option, value), said=f"'{value}'; there are ")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--distribution", "rademacher"), "no 'rademacher'; there are rademacher:LSB"),
+        (("--distribution", "rademacher:0"), "mu"),
+        (("--distribution", "rademacher:a"), "distribution 'rademacher:a'"),
+        (("--distribution", "gaussian:-1"), "std_lsb: expected"),
+        (("--distribution", "rademacher:3"), "up to 3 LSB, the model's head-room is 2"),
+        (("--rate", "nan"), "rate: expected"),
+        (("--clip", "-1"), "clip: expected"),
+        (("--decay", "2"), "decay: expected 0..1"),
+        (("--steps", "0"), "steps: expected at least 1, got 0"),
+        (("--sync-every", "-1"), "sync_every: expected seconds from 0 on"),
+        (("--best",), "--best needs --checkpoint"),
+        (("--best", "--checkpoint", "c.zolog"), "--best needs --checkpoint"),
+        (("--log", "m.zo.tflite", "--force"), "--log and MODEL are the same file"),
+        (("--log", "new.tflite"), "--log and -o are the same file"),
+        (("--csv", "./d.npz", "--force"), "--csv and DATA are the same file"),
+        (("--checkpoint", "new.zolog"), "--checkpoint and --log are the same file"),
+        (("--csv", "absent/h.csv"), "the folder absent does not exist"),
+        (("--log", "absent/a.zolog"), "the folder absent does not exist"),
+        (("--checkpoint", "absent/a.zolog"), "the folder absent does not exist"),
+        (("--checkpoint", "run.zolog"), "run.zolog exists"),
+        (("--log", "run.zolog"), "run.zolog exists"),
+        (("--csv", "run.zolog"), "run.zolog exists"),
+    ],
+)
+def test_options(options: tuple[str, ...], said: str, files: Path) -> None:
+    refused(files, *_train(files, "-o", files / "new.tflite", *options), said=said)
+
+
+def test_unwritable_folder(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests may run as root, whom permissions do not stop."""
+    real = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode, **more: mode != os.W_OK and real(path, mode, **more))
+    refused(files, *_train(files, "-o", files / "new.tflite"), said="cannot be written to")
+    refused(
+        files,
+        *("replay", files / "m.zo.tflite", files / "run.zolog", "-o", files / "new.tflite"),
+        said="cannot be written to",
+    )
+
+
+def test_force_replaces_a_log_only_once_all_is_well(files: Path) -> None:
+    """--force and bad settings or data: the old log is still there."""
+    for bad in (("--steps", 0), ("--rate", -1), ("--queries", 20), ("--validation", "absent.npz")):
+        refused(files, *_train(files, "-o", files / "run.tflite", "--force", *bad), said="error: ")
+
+
+# --- logs ---------------------------------------------------------------------------------------------------
+
+
+def _logs(base: dict[str, bytes]) -> dict[str, tuple[bytes, str]]:
+    whole = base["run.zolog"]
+    assert len(whole) == HEADER + STEPS * RECORD
+    return {
+        "foreign": (b"my diary\n" * 30, "is no seed log of this version"),
+        "short and foreign": (b"my diary", "is no seed log of this version"),
+        "damaged header": (whole[:60] + b"\xff" + whole[61:], "its header is damaged"),
+        "an empty file": (b"", "ends within its header: there is no step in it"),
+        "half a header": (whole[:64], "ends within its header: there is no step in it"),
+    }
+
+
+@pytest.mark.parametrize("name", ["foreign", "short and foreign", "damaged header"])
+def test_what_is_no_log_is_not_resumed(name: str, files: Path, base: dict[str, bytes]) -> None:
+    content, said = _logs(base)[name]
+    (files / "new.zolog").write_bytes(content)
+    refused(files, *_train(files, "-o", files / "new.tflite", "--resume"), said=said)
+
+
+@pytest.mark.parametrize("name", _logs({"run.zolog": bytes(HEADER + STEPS * RECORD)}))
+def test_what_is_no_log_is_not_replayed(name: str, files: Path, base: dict[str, bytes]) -> None:
+    content, said = _logs(base)[name]
+    (files / "new.zolog").write_bytes(content)
+    command = ("replay", files / "m.zo.tflite", files / "new.zolog", "-o", files / "new.tflite")
+    refused(files, *command, said=said)
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_resume_without_a_step_begins(exists: bool, files: Path, base: dict[str, bytes]) -> None:
+    """Killed before the log was there or before its header was whole: a warning, and the same bits."""
+    if exists:
+        (files / "new.zolog").write_bytes(base["run.zolog"][:77])
+    arguments = _train(files, "-o", files / "new.tflite", "--resume")
+    done = CliRunner().invoke(app, list(map(str, arguments)))
+    assert done.exit_code == 0
+    assert "training from the beginning" in done.stderr.splitlines()[0]
+    assert done.stderr.startswith("warning: ")
+    assert (files / "new.zolog").read_bytes() == base["run.zolog"]
+    assert (files / "new.tflite").read_bytes() == base["run.tflite"]
+
+
+def test_logs_of_other_runs(files: Path) -> None:
+    out = ("-o", files / "new.tflite")
+    resume = (*out, "--resume", "--log", files / "run.zolog")
+    said = "of another model"
+    refused(files, *_train(files, *resume, model="other.zo.tflite"), said=said)
+    refused(files, "replay", files / "other.zo.tflite", files / "run.zolog", *out, said=said)
+    said = "other settings, data or number of steps"
+    for change in (("--seed", 5), ("--steps", STEPS + 1), ("--rate", 1.5)):
+        refused(files, *_train(files, *resume, *change), said=said)
+    np.savez(files / "d.npz", x=X[1:], y=Y[1:])
+    refused(files, *_train(files, *resume), said=said)
+
+
+def test_steps_that_a_log_does_not_have(files: Path) -> None:
+    command = ("replay", files / "m.zo.tflite", files / "run.zolog", "-o", files / "new.tflite", "--steps")
+    for steps in (-1, STEPS + 1):
+        refused(files, *command, steps, said=f"the log has {STEPS} whole steps, got {steps}")
+    refused(files, *command[:4], files / "run.zolog", "--force", said="-o and LOG are the same file")
+
+
+# --- full disks ---------------------------------------------------------------------------------------------
+
+
+def test_full_disk_while_the_model_is_written(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is not lost: its log is whole, and replay makes the model of it."""
+    real = os.fsync
+    calls = [0]
+
+    def fsync(handle: int) -> None:
+        calls[0] += 1
+        if calls[0] > 3:  # the log's beginning, its folder, its end
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(handle)
+
+    arguments = [str(a) for a in _train(files, "-o", files / "new.tflite")]
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"error: {files / 'new.tflite'}: No space left on device; nothing is lost: "
+        f"tflm-zo replay makes the model of {files / 'new.zolog'}"
+    )
+    assert not (files / "new.tflite").exists()
+    assert (files / "new.zolog").read_bytes() == (files / "run.zolog").read_bytes()
+    command = ("replay", files / "m.zo.tflite", files / "new.zolog", "-o", files / "new.tflite")
+    assert CliRunner().invoke(app, list(map(str, command))).exit_code == 0
+    assert (files / "new.tflite").read_bytes() == (files / "run.tflite").read_bytes()
+    assert not list(files.glob(".*"))
+
+
+@pytest.mark.parametrize("steps", [-1, 0, 1, 4])
+def test_full_disk_while_the_log_is_written(
+    steps: int, files: Path, base: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Room for so many steps and a half: one line, whole steps only, and --resume ends with the same bits."""
+    free = [HEADER + steps * RECORD + RECORD // 2]
+
+    class File(seedlog.io.FileIO):
+        def write(self, data: Any) -> int:
+            if not free[0]:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            taken = super().write(data[: free[0]])
+            free[0] -= taken
+            return taken
+
+    arguments = [str(a) for a in _train(files, "-o", files / "new.tflite")]
+    with monkeypatch.context() as patch:
+        patch.setattr(seedlog.io, "FileIO", File)
+        if steps < 0:
+            refused(files, *arguments, said="new.zolog: No space left on device", last=True)
+        else:
+            done = CliRunner().invoke(app, arguments)
+            assert done.exit_code == 1
+            assert f"{files / 'new.zolog'}: No space left on device" in done.stderr.splitlines()[-1]
+            assert (files / "new.zolog").read_bytes() == base["run.zolog"][: HEADER + steps * RECORD]
+    assert not (files / "new.tflite").exists()
+    assert CliRunner().invoke(app, [*arguments, "--resume"]).exit_code == 0
+    assert (files / "new.zolog").read_bytes() == base["run.zolog"]
+    assert (files / "new.tflite").read_bytes() == base["run.tflite"]
