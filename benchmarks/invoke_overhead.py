@@ -21,23 +21,19 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType, load_delegate
+from harness import HEAD_ROOM, add_models_argument, chosen_models, progress
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
-from tflm_zo.converters import Model, load_model, read_metadata, set_batch
+from tflm_zo.converters import Model, read_metadata, set_batch
 
 from tflm_zo import Command, Distribution, inject, native
 from tflm_zo.runtime.arena import arena_bytes
-
-HEAD_ROOM = 2
 
 
 def interpreter(model: bytes, *, custom_ops: bool) -> Any:
@@ -68,7 +64,7 @@ def fastest(run: Callable[[int], None], repeats: int) -> float:
     return best
 
 
-def measure_time(model: Model, batch: int, rounds: int) -> dict[str, float]:
+def measure_time(model: Model, batch: int, rounds: int, advance: Callable[[int], None]) -> dict[str, float]:
     """Microseconds per invoke: plain, ZO without a command, ZO with a perturbation; and ratios to plain."""
     rebatched = set_batch(model, batch)
     plain = interpreter(rebatched.to_bytes(), custom_ops=False)
@@ -100,6 +96,7 @@ def measure_time(model: Model, batch: int, rounds: int) -> dict[str, float]:
         trained.set_tensor(port, idle)
         seconds["idle"].append(fastest(run_idle, repeats))
         seconds["perturb"].append(fastest(run_perturb, repeats))
+        advance(1)
     ratio = [p / q for p, q in zip(seconds["perturb"], seconds["plain"], strict=True)]
     share = [
         (p - i) / q for p, i, q in zip(seconds["perturb"], seconds["idle"], seconds["plain"], strict=True)
@@ -128,24 +125,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("models", nargs="*", type=Path, help="int8 .tflite files")
+    add_models_argument(parser, "int8 models")
     parser.add_argument("--batch", type=int, default=8, help="samples per invoke of the timing")
     parser.add_argument("--rounds", type=int, default=21, help="rounds of the timing")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     arguments = parser.parse_args()
 
-    if arguments.models:
-        models = {path.stem: load_model(path) for path in arguments.models}
-    else:
-        sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-        from models import MODELS
-
-        models = {"lenet5 (random weights)": load_model(MODELS["lenet5"]())}
-
+    models = chosen_models(arguments.models)
     results = {}
-    console = Console(stderr=True)
-    for name, model in track(models.items(), "measuring", console=console):
-        results[name] = {**measure_time(model, arguments.batch, arguments.rounds), **measure_memory(model)}
+    with progress("measuring", len(models) * arguments.rounds) as advance:
+        for name, model in models.items():
+            timing = measure_time(model, arguments.batch, arguments.rounds, advance)
+            results[name] = {**timing, **measure_memory(model)}
     if arguments.json:
         print(json.dumps({"batch": arguments.batch, "models": results}, indent=2))
         return

@@ -1,16 +1,19 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""How near training comes to the forward passes it consists of, and how fast its log is replayed.
+"""How near training comes to the forward passes it consists of, and how far it is from a simulation in NumPy.
 
     python benchmarks/training_throughput.py lenet5.tflite kws_ref_model.tflite …
 
-For each int8 classifier, all weights trainable, random data:
+For each int8 classifier, all weights trainable, random data, in samples per second that pass forward through
+the network:
 
-* samples per second of `Trainer.fit` (LiteRT, optimized kernels, one thread; antithetic SPSA, minibatch 64,
-  16-bit update, seed log on disk) against the bare forward passes of the plain model in the same runtime with
-  the same kernels and batch. The two alternate in one process; the ratio is the median over rounds.
-* the time to replay the log's steps against the time to train them.
+* training: `Trainer.fit` (LiteRT, optimized kernels, one thread; antithetic SPSA, minibatch 64, 16-bit
+  update, seed log on disk);
+* forwards: the plain model alone in the same runtime with the same kernels and batch;
+* simulation: the same step on the same int8 network, interpreted in NumPy (see numpy_simulation/), one BLAS
+  thread, with whichever of 8, 16, 32 or 64 samples per forward pass is fastest there.
 
-Without arguments the LeNet-5 of the tests, with random weights, is measured.
+The three alternate in one process; figures and ratios are medians over rounds. Without arguments the LeNet-5
+of the tests, with random weights, is measured.
 """
 
 from __future__ import annotations
@@ -18,28 +21,29 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from harness import HEAD_ROOM, add_models_argument, chosen_models, progress, random_data, trainable_model
+from numpy_simulation import Network, Simulation
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
-from tflm_zo.converters import Model, load_model, set_batch
+from tflm_zo.converters import Model, export_model, set_batch
+from threadpoolctl import threadpool_limits
 
-from tflm_zo import inject
-from tflm_zo.seedlog import SeedLog
-from tflm_zo.training import Trainer, TrainSettings, replay_log
+from tflm_zo.training import Trainer, TrainSettings
 
 MINIBATCH = 64
+SIMULATION_BATCHES = (8, 16, 32, 64)
 
 
-def bare_forwards(model: Model, batch: int, x: np.ndarray[Any, Any], seconds: float) -> float:
-    """Samples per second of the plain model."""
+def bare_forwards(model: Model, batch: int, x: np.ndarray[Any, Any]) -> Callable[[], int]:
+    """An invoke of the plain model; returns its samples."""
     interpreter = Interpreter(
         model_content=set_batch(model, batch).to_bytes(),
         num_threads=1,
@@ -47,46 +51,69 @@ def bare_forwards(model: Model, batch: int, x: np.ndarray[Any, Any], seconds: fl
     )
     interpreter.allocate_tensors()
     interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x[:batch])
-    interpreter.invoke()
-    done, begin = 0, time.perf_counter()
-    while time.perf_counter() - begin < seconds:
+
+    def forward() -> int:
         interpreter.invoke()
-        done += batch
-    return done / (time.perf_counter() - begin)
+        return batch
+
+    return forward
 
 
-def measure(model: Model, batch: int, rounds: int, seconds: float) -> dict[str, float]:
-    zo = inject(model, trainable="all", head_room=2, batch=batch, update_bits=16)
-    settings = TrainSettings(batch_size=MINIBATCH, queries=1)
-    trainer = Trainer(zo, settings, runtime="litert")
-    shape, dtype, _, _ = trainer.runtime.input_details()
+def simulated_steps(
+    model: Model, batch: int, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]
+) -> Callable[[], int]:
+    """A training step in NumPy; returns the samples that it passes forward."""
+    simulation = Simulation(Network(model), head_room=HEAD_ROOM, batch=batch)
     rng = np.random.default_rng(0)
-    x = rng.integers(-128, 128, (512, *shape[1:])).astype(dtype)
-    loss = trainer.runtime.metadata.loss
-    assert loss is not None
-    y = rng.integers(0, loss.elements, len(x))
 
-    speed = bare_forwards(model, batch, x, seconds)
-    steps = max(1, round(seconds * speed / (2 * MINIBATCH)))
-    ratios, replays = [], []
+    def step() -> int:
+        chosen = rng.integers(0, len(x), MINIBATCH)
+        simulation.step(x[chosen], y[chosen])
+        return 2 * MINIBATCH
+
+    return step
+
+
+def samples_per_second(run: Callable[[], int], seconds: float) -> float:
+    """Speed of repeated calls that return how many samples they took."""
+    done, begin = 0, time.perf_counter()
+    end = begin
+    while end - begin < seconds:
+        done += run()
+        end = time.perf_counter()
+    return done / (end - begin)
+
+
+def measure(
+    model: Model, batch: int, rounds: int, seconds: float, advance: Callable[[int], None]
+) -> dict[str, float]:
+    zo = trainable_model(model, batch)
+    trainer = Trainer(zo, TrainSettings(batch_size=MINIBATCH, queries=1), runtime="litert")
+    x, y = random_data(trainer.runtime, 512)
+    bare = bare_forwards(model, batch, x)
+    plain = export_model(zo)
+    simulations = [simulated_steps(plain, n, x, y) for n in SIMULATION_BATCHES]
+    speeds = [samples_per_second(s, seconds / 4) for s in simulations]
+    simulation = simulations[int(np.argmax(speeds))]
+
+    steps = max(1, round(seconds * samples_per_second(bare, seconds) / (2 * MINIBATCH)))
+    forwards, training, simulated = [], [], []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
-            log = Path(folder) / "run.zolog"
-            bare = bare_forwards(model, batch, x, seconds)
+            forwards.append(samples_per_second(bare, seconds))
             begin = time.perf_counter()
-            trainer.fit(x, y, steps=steps, log=log)
-            training = time.perf_counter() - begin
-            ratios.append(steps * 2 * MINIBATCH / training / bare)
-            read = SeedLog.read(log)
-            begin = time.perf_counter()
-            replay_log(zo, read)
-            replays.append(training / (time.perf_counter() - begin))
+            trainer.fit(x, y, steps=steps, log=Path(folder) / "run.zolog")
+            training.append(steps * 2 * MINIBATCH / (time.perf_counter() - begin))
+            simulated.append(samples_per_second(simulation, seconds))
+        advance(1)
     return {
         "weights": sum(t.size for t in trainer.runtime.metadata.trainable),
-        "bare_samples_per_s": speed,
-        "ratio": statistics.median(ratios),
-        "steps": steps,
-        "replay_speedup": statistics.median(replays),
+        "bare_samples_per_s": statistics.median(forwards),
+        "training_samples_per_s": statistics.median(training),
+        "simulation_samples_per_s": statistics.median(simulated),
+        "simulation_batch": SIMULATION_BATCHES[int(np.argmax(speeds))],
+        "ratio": statistics.median(t / f for t, f in zip(training, forwards, strict=True)),
+        "speedup_over_simulation": statistics.median(t / s for t, s in zip(training, simulated, strict=True)),
     }
 
 
@@ -94,36 +121,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("models", nargs="*", type=Path, help="int8 classifiers (.tflite)")
-    parser.add_argument("--batch", type=int, default=32, help="samples per invoke")
+    add_models_argument(parser, "int8 classifiers")
+    parser.add_argument("--batch", type=int, default=32, help="samples per invoke of LiteRT")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()
 
-    if arguments.models:
-        models = {path.stem: load_model(path) for path in arguments.models}
-    else:
-        sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-        from models import MODELS
-
-        models = {"lenet5 (random weights)": load_model(MODELS["lenet5"]())}
+    models = chosen_models(arguments.models)
     results = {}
-    for name, model in track(models.items(), "measuring", console=Console(stderr=True)):
-        results[name] = measure(model, arguments.batch, arguments.rounds, arguments.seconds)
+    with (
+        threadpool_limits(1, user_api="blas"),
+        progress("measuring", len(models) * arguments.rounds) as advance,
+    ):
+        for name, model in models.items():
+            results[name] = measure(model, arguments.batch, arguments.rounds, arguments.seconds, advance)
     if arguments.json:
         print(json.dumps({"batch": arguments.batch, "models": results}, indent=2))
         return
-    table = Table(title=f"Training against its forward passes, LiteRT, batch {arguments.batch}")
-    for column in ("model", "weights", "forwards/s", "training / forwards", "replay speed-up"):
+    table = Table(title=f"Samples per second, LiteRT (batch {arguments.batch}) and NumPy, one thread each")
+    columns = ("model", "weights", "forwards", "training", "of forwards", "NumPy", "training / NumPy")
+    for column in columns:
         table.add_column(column, justify="left" if column == "model" else "right")
     for name, r in results.items():
         table.add_row(
             name,
             f"{r['weights']:,}",
             f"{r['bare_samples_per_s']:,.0f}",
+            f"{r['training_samples_per_s']:,.0f}",
             f"{r['ratio']:.3f}",
-            f"{r['replay_speedup']:.0f}x ({r['steps']} steps)",
+            f"{r['simulation_samples_per_s']:,.0f}",
+            f"{r['speedup_over_simulation']:.1f}x",
         )
     Console().print(table)
 

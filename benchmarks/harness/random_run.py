@@ -1,0 +1,37 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A training run whose data and direction do not matter: its speed is what is measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tflm_zo.converters import Model
+
+from tflm_zo import inject
+from tflm_zo.runtime import Runtime
+
+__all__ = ["HEAD_ROOM", "random_data", "trainable_model"]
+
+HEAD_ROOM = 2
+
+
+def trainable_model(model: Model, batch: int) -> Model:
+    """The ZO model with all weights trainable, 16-bit update.
+
+    Args:
+        model: a plain int8 model.
+        batch: samples per invoke.
+    """
+    return inject(model, trainable="all", head_room=HEAD_ROOM, batch=batch, update_bits=16)
+
+
+def random_data(runtime: Runtime, samples: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Samples [samples, ...] over the input's whole range and labels [samples], the same in every run."""
+    shape, dtype, _, _ = runtime.input_details()
+    rng = np.random.default_rng(0)
+    x = rng.integers(-128, 128, (samples, *shape[1:])).astype(dtype)
+    loss = runtime.metadata.loss
+    assert loss is not None
+    return x, rng.integers(0, loss.elements, samples)
