@@ -9,6 +9,7 @@ from .keras import ConversionReport, ConversionResult, convert
 from .metadata import (
     ZoLoss,
     ZoMetadata,
+    ZoNodes,
     ZoOriginal,
     ZoPort,
     ZoSegment,
@@ -29,6 +30,7 @@ __all__ = [
     "Model",
     "ZoLoss",
     "ZoMetadata",
+    "ZoNodes",
     "ZoOriginal",
     "ZoPort",
     "ZoSegment",

@@ -70,6 +70,31 @@ class ZoTrainable:
 
 
 @dataclasses.dataclass(frozen=True)
+class ZoNodes:
+    """A layer that carries nodes, see ops/core/zo_node_layer.h.
+
+    Attributes:
+        trainable: number of its filter.
+        form: "plain", "max_pool" or "mean".
+        input_segment: its input is the boundary that enters this segment; 0: original input 0.
+        output_segment: its output, before any pooling, enters this segment.
+        node_segment: its nodes enter this segment: the first one of the suffix that queries re-run.
+        count: nodes per sample.
+        head: whether the nodes are what the loss reads.
+        geometry: the fields of ``zo_node_layer`` but the form.
+    """
+
+    trainable: int
+    form: str
+    input_segment: int
+    output_segment: int
+    node_segment: int
+    count: int
+    head: bool
+    geometry: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
 class ZoPort:
     """An input or output of a segment, in the order of its subgraph.
 
@@ -124,6 +149,7 @@ class ZoMetadata:
         trainable: in order of their streams.
         segments: in execution order.
         original: the model before.
+        nodes: layers that carry nodes, in execution order.
         version: format of the metadata.
     """
 
@@ -138,6 +164,7 @@ class ZoMetadata:
     trainable: tuple[ZoTrainable, ...]
     segments: tuple[ZoSegment, ...]
     original: ZoOriginal
+    nodes: tuple[ZoNodes, ...] = ()
     version: int = METADATA_VERSION
 
     def to_json(self) -> str:
@@ -191,6 +218,7 @@ class ZoMetadata:
                     for s in content["segments"]
                 ),
                 original=ZoOriginal(tuple(original["inputs"]), tuple(original["outputs"])),
+                nodes=tuple(_build(ZoNodes, n) for n in content.get("nodes", ())),
             )
         except ConversionError:
             raise

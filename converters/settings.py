@@ -60,6 +60,8 @@ class InjectSettings:
             loss operator: for looking at segments).
         loss_output: which output the loss belongs to, by index or tensor name; None: the first one.
         cuts: names of the tensors between segments, in any order; see ``possible_cuts``.
+        nodes: layers that carry nodes for node perturbation: "auto" (those with fewer nodes than weights), or
+            names or glob patterns of trainable layers; (): none. The model is cut around them.
         command_words: capacity of ``zo_command`` in int32 words; None: enough for an UPDATE of
             ``max_queries`` seeds and a PERTURB of two terms. A replay of n steps of Q queries takes
             6 + 2 n Q words.
@@ -83,6 +85,7 @@ class InjectSettings:
     loss: str = "auto"
     loss_output: int | str | None = None
     cuts: Sequence[str] = ()
+    nodes: str | Sequence[str] = ()
     command_words: int | None = None
     multipliers: Mapping[str, npt.NDArray[np.int32]] | str | None = None
     replay: bool = True
@@ -116,6 +119,8 @@ class InjectSettings:
         if self.loss_output is not None and not isinstance(self.loss_output, str):
             _integer(self.loss_output, "loss_output", 0, 2**16)
         object.__setattr__(self, "cuts", _strings(self.cuts, "cuts"))
+        if self.nodes != "auto":
+            object.__setattr__(self, "nodes", _strings(self.nodes, "nodes"))
         if self.command_words is not None:
             _integer(self.command_words, "command_words", self.smallest_command, 2**24)
         if isinstance(self.multipliers, str):

@@ -19,6 +19,7 @@ from .make_trainable import make_trainable
 from .name_ports import name_ports
 from .name_signatures import name_signatures
 from .plan import Plan
+from .plan_nodes import plan_nodes
 from .reserve_head_room import reserve_head_room
 from .select_trainable import select_trainable
 from .set_batch import set_batch
@@ -39,6 +40,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     find_loss,
     select_trainable,
     reserve_head_room,
+    plan_nodes,
     cut_segments,
     make_trainable,
     insert_weight_operators,

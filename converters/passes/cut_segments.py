@@ -36,8 +36,9 @@ def cut_segments(model: Model, settings: InjectSettings, plan: Plan) -> None:
             cross it (the message lists them).
     """
     graph = model.subgraphs[0]
-    if settings.cuts:
-        cuts = _ordered_cuts(graph, settings.cuts, None if plan.loss is None else plan.loss.tensor)
+    if plan.cuts:
+        cuts = _ordered_cuts(graph, plan.cuts, None if plan.loss is None else plan.loss.tensor)
+        plan.boundaries = [cut.boundary for cut in cuts]
         _cut(model, plan, cuts)
         return
     segment = Segment(graph)
@@ -89,6 +90,19 @@ def _unfit(graph: Subgraph, tensor: Tensor) -> str | None:
     if tensor.type != TensorType.INT8:
         return f"is {tensor.type_name}, boundaries are int8 activations"
     return None
+
+
+def cut_reason(graph: Subgraph, tensor: Tensor, logits: Tensor | None) -> str | None:
+    """Why the graph cannot be cut at a tensor alone; None where it can."""
+    if [t.name for t in graph.all_tensors()].count(tensor.name) > 1:
+        return "several tensors have this name"
+    reason = _unfit(graph, tensor)
+    if reason is not None:
+        return f"it {reason}"
+    cut = _cut_at(graph, tensor, logits)
+    if cut.crossing:
+        return "these would cross too: " + ", ".join(f"«{t.name}»" for t in cut.crossing)
+    return None if cut.after else "nothing reads it"
 
 
 def _ordered_cuts(graph: Subgraph, names: Sequence[str], logits: Tensor | None) -> list[_Cut]:

@@ -82,6 +82,31 @@ class Loss:
 
 
 @dataclasses.dataclass(eq=False)
+class NodeLayer:
+    """A layer that is trained by perturbing its nodes, see ops/core/zo_node_layer.h.
+
+    Attributes:
+        trainable: its filter.
+        form: what lies between the layer and its nodes: "plain", "max_pool" or "mean".
+        geometry: the fields of ``zo_node_layer`` but the form.
+        input: the activation that it reads, as the uncut graph has it.
+        output: what it computes.
+        nodes: what is perturbed.
+        count: nodes per sample.
+        is_head: whether the loss reads its nodes.
+    """
+
+    trainable: Trainable
+    form: str
+    geometry: dict[str, int]
+    input: Tensor
+    output: Tensor
+    nodes: Tensor
+    count: int
+    is_head: bool
+
+
+@dataclasses.dataclass(eq=False)
 class Port:
     """An input or output of a segment: role, tensor, signature name, and which original one it is."""
 
@@ -124,6 +149,9 @@ class Plan:
         trainable: in execution order, over the whole model.
         blocks: their names; ``Trainable.block`` is an index here.
         loss: None where there is none.
+        cuts: names of the tensors where the model is cut.
+        nodes: layers that carry nodes, in execution order.
+        boundaries: tensors of the uncut graph that lie between the segments, in order.
         segments: at least one once the model has been cut.
     """
 
@@ -132,4 +160,7 @@ class Plan:
     trainable: list[Trainable] = dataclasses.field(default_factory=list)
     blocks: list[str] = dataclasses.field(default_factory=list)
     loss: Loss | None = None
+    cuts: list[str] = dataclasses.field(default_factory=list)
+    nodes: list[NodeLayer] = dataclasses.field(default_factory=list)
+    boundaries: list[Tensor] = dataclasses.field(default_factory=list)
     segments: list[Segment] = dataclasses.field(default_factory=list)

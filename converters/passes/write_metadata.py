@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Final
 
 from ..constants import METADATA_NAME
-from ..metadata import ZoLoss, ZoMetadata, ZoOriginal, ZoPort, ZoSegment, ZoTrainable
-from ..model import Buffer, Metadata, Model
+from ..metadata import ZoLoss, ZoMetadata, ZoNodes, ZoOriginal, ZoPort, ZoSegment, ZoTrainable
+from ..model import Buffer, Metadata, Model, Tensor
 from ..settings import InjectSettings
-from .plan import Plan, Port
+from .plan import NodeLayer, Plan, Port
 
 # TFLM reads an arena offset per tensor number from it; there are other tensors now, and with the old numbers
 # they would overlap.
@@ -51,10 +51,27 @@ def write_metadata(model: Model, settings: InjectSettings, plan: Plan) -> None:
             for s in plan.segments
         ),
         original=ZoOriginal(tuple(plan.inputs), tuple(plan.outputs)),
+        nodes=tuple(_nodes(n, plan) for n in plan.nodes),
     )
     entries = [m for m in model.metadata or () if m.name != _STALE]
     entries.append(Metadata(METADATA_NAME, Buffer(metadata.to_json().encode("utf-8", "surrogateescape"))))
     model.metadata = entries
+
+
+def _nodes(layer: NodeLayer, plan: Plan) -> ZoNodes:
+    def entered(tensor: Tensor) -> int:
+        return plan.boundaries.index(tensor) + 1 if tensor in plan.boundaries else 0
+
+    return ZoNodes(
+        trainable=plan.trainable.index(layer.trainable),
+        form=layer.form,
+        input_segment=entered(layer.input),
+        output_segment=entered(layer.output),
+        node_segment=entered(layer.nodes),
+        count=layer.count,
+        head=layer.is_head,
+        geometry=layer.geometry,
+    )
 
 
 def _port(port: Port) -> ZoPort:

@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds the layers that can be trained by node perturbation, and where the model is cut for them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Final
+
+from ..errors import ConversionError
+from ..model import Model, Operator, Subgraph, Tensor
+from ..model.schema import BuiltinOperator as B
+from ..model.schema import TensorType
+from ..settings import InjectSettings
+from .cut_segments import cut_reason
+from .plan import NodeLayer, Plan, Trainable
+
+# Enumerations of the TFLite schema.
+_SAME: Final = 0
+_NONE, _RELU, _RELU_N1_TO_1, _RELU6 = 0, 1, 2, 3
+
+# Operators that leave the bytes of a tensor as they are.
+_SAME_BYTES: Final = (B.RESHAPE, B.SQUEEZE, B.EXPAND_DIMS)
+
+_LARGEST_WINDOW: Final = 254
+_LARGEST_FILTER: Final = 2**20
+
+
+class _UnfitError(Exception):
+    """Why a layer carries no nodes."""
+
+
+def plan_nodes(model: Model, settings: InjectSettings, plan: Plan) -> None:
+    """Fills ``plan.nodes`` and adds to ``plan.cuts`` what they need.
+
+    A layer that carries nodes has its input, its output and its nodes (the output, or what a pooling makes of
+    it) at boundaries, so that a run can keep them and re-run the network from the nodes on.
+
+    With "auto", the trainable layers for which that is possible and that have fewer nodes than weights: the
+    variance of an estimate grows with the number of what is perturbed (Poor Man's Training, sec. 3.2).
+
+    Raises:
+        ConversionError: a pattern fits no layer, or the layer that it names cannot carry nodes (the message
+            says why, and which layers can).
+    """
+    plan.cuts = list(settings.cuts)
+    if settings.nodes == ():
+        return
+    if plan.loss is None:
+        raise ConversionError("nodes need a loss: losses of single samples are what they are judged by")
+    graph = model.subgraphs[0]
+    layers: dict[Trainable, NodeLayer] = {}
+    reasons: dict[Trainable, str] = {}
+    for trainable in plan.trainable:
+        try:
+            layers[trainable] = _node_layer(graph, trainable, plan)
+        except _UnfitError as unfit:
+            reasons[trainable] = str(unfit)
+    chosen = _choose(settings.nodes, plan.trainable, layers, reasons)
+    plan.nodes = [layers[t] for t in plan.trainable if t in chosen]
+    needed = [t for n in plan.nodes for t in (n.input, n.output, n.nodes) if t not in graph.inputs]
+    plan.cuts += [name for name in dict.fromkeys(t.name for t in needed) if name not in plan.cuts]
+
+
+def _choose(
+    wanted: str | Sequence[str],
+    trainable: Sequence[Trainable],
+    layers: dict[Trainable, NodeLayer],
+    reasons: dict[Trainable, str],
+) -> set[Trainable]:
+    possible = ", ".join(t.layer for t in layers) or "none"
+    if wanted == "auto":
+        found = {t for t, n in layers.items() if n.count < t.tensor.size}
+        if not found:
+            why = "; ".join(f"«{t.layer}» {reason}" for t, reason in reasons.items())
+            raise ConversionError(
+                "no trainable layer can carry fewer nodes than it has weights"
+                + (f": {why}" if why else f" (possible with more nodes: {possible})")
+            )
+        return found
+    chosen: set[Trainable] = set()
+    for pattern in (wanted,) if isinstance(wanted, str) else wanted:
+        found = {t for t in trainable if t.layer == pattern or fnmatchcase(t.layer, pattern)}
+        if not found:
+            names = ", ".join(t.layer for t in trainable)
+            raise ConversionError(f"nodes: «{pattern}» fits no trainable layer; there are: {names}")
+        for t in found:
+            if t not in layers:
+                raise ConversionError(
+                    f"nodes: layer «{t.layer}» cannot carry any: {reasons[t]}; possible: {possible}"
+                )
+        chosen |= found
+    return chosen
+
+
+def _node_layer(graph: Subgraph, trainable: Trainable, plan: Plan) -> NodeLayer:
+    if len(trainable.operators) > 1:
+        raise _UnfitError("shares its filter with another layer")
+    op = trainable.operators[0]
+    if op.builtin == B.CONV_2D:
+        geometry = _convolution(op)
+    elif op.builtin == B.FULLY_CONNECTED:
+        geometry = _dense(op)
+    else:
+        raise _UnfitError(f"is a {op.code.name}; possible are CONV_2D and FULLY_CONNECTED")
+    source, output = op.inputs[0], op.outputs[0]
+    assert source is not None and source.quantization is not None
+    if trainable.tensor.size > _LARGEST_FILTER:
+        raise _UnfitError(f"has {trainable.tensor.size} weights, at most 2^20 are possible")
+    geometry["input_zero_point"] = source.quantization.zero_point
+    geometry["low"], geometry["high"] = _clamps(op, output)
+    form, nodes = _nodes_of(graph, output, geometry)
+    layer = NodeLayer(
+        trainable=trainable,
+        form=form,
+        geometry=geometry,
+        input=_same_bytes(graph, source),
+        output=output,
+        nodes=nodes,
+        count=geometry["node_h"] * geometry["node_w"] * geometry["out_c"],
+        is_head=plan.loss is not None and nodes is plan.loss.tensor,
+    )
+    logits = None if plan.loss is None else plan.loss.tensor
+    for what, tensor in (("input", layer.input), ("output", layer.output), ("nodes", layer.nodes)):
+        reason = None if tensor in graph.inputs else cut_reason(graph, tensor, logits)
+        if reason is not None:
+            raise _UnfitError(f"has its {what} «{tensor.name}» where the model cannot be cut: {reason}")
+    return layer
+
+
+def _same_bytes(graph: Subgraph, tensor: Tensor) -> Tensor:
+    """The tensor before reshapes: fewer cuts where layers follow each other."""
+    producers = graph.producers()
+    while (op := producers.get(tensor)) is not None and op.builtin in _SAME_BYTES:
+        source = op.inputs[0]
+        if source is None or source.type != TensorType.INT8 or source.size != tensor.size:
+            break
+        tensor = source
+    return tensor
+
+
+def _convolution(op: Operator) -> dict[str, int]:
+    source, weights, output = op.inputs[0], op.inputs[1], op.outputs[0]
+    assert source is not None and weights is not None
+    if len(source.shape) != 4 or len(weights.shape) != 4 or len(output.shape) != 4:
+        raise _UnfitError("is no convolution of images")
+    if weights.shape[3] != source.shape[3]:
+        raise _UnfitError("is a grouped convolution")
+    result = {
+        "in_c": source.shape[3],
+        "out_c": output.shape[3],
+    }
+    for side, axis in (("h", 1), ("w", 2)):
+        stride = int(op.option("strideH" if side == "h" else "strideW", 1))
+        dilation = int(op.option("dilationHFactor" if side == "h" else "dilationWFactor", 1))
+        size, out, kernel = source.shape[axis], output.shape[axis], weights.shape[axis]
+        result |= {
+            f"in_{side}": size,
+            f"out_{side}": out,
+            f"k_{side}": kernel,
+            f"stride_{side}": stride,
+            f"dilation_{side}": dilation,
+            "pad_top" if side == "h" else "pad_left": _padding(op, size, out, kernel, stride, dilation),
+        }
+    return result
+
+
+def _padding(op: Operator, size: int, out: int, kernel: int, stride: int, dilation: int = 1) -> int:
+    """Zeros before the first value of an axis."""
+    if op.option("padding", _SAME) != _SAME:
+        return 0
+    return max((out - 1) * stride + (kernel - 1) * dilation + 1 - size, 0) // 2
+
+
+def _dense(op: Operator) -> dict[str, int]:
+    source, weights, output = op.inputs[0], op.inputs[1], op.outputs[0]
+    assert source is not None and weights is not None
+    units, depth = weights.shape
+    positions = math.prod(output.shape[1:]) // units
+    return {
+        "in_h": 1,
+        "in_w": positions,
+        "in_c": depth,
+        "out_h": 1,
+        "out_w": positions,
+        "out_c": units,
+        "k_h": 1,
+        "k_w": 1,
+        "stride_h": 1,
+        "stride_w": 1,
+        "dilation_h": 1,
+        "dilation_w": 1,
+        "pad_top": 0,
+        "pad_left": 0,
+    }
+
+
+def _clamps(op: Operator, output: Tensor) -> tuple[int, int]:
+    """Where the fused activation clamps: outputs <= low and >= high do."""
+    assert output.quantization is not None
+    scale, zero_point = output.quantization.scale, output.quantization.zero_point
+    activation = int(op.option("fusedActivationFunction", _NONE))
+
+    def level(real: float) -> int:
+        return min(127, max(-128, zero_point + round(real / scale)))
+
+    if activation == _NONE:
+        return -129, 128
+    if activation == _RELU:
+        return level(0.0), 128
+    if activation == _RELU6:
+        return level(0.0), level(6.0)
+    if activation == _RELU_N1_TO_1:
+        return level(-1.0), level(1.0)
+    raise _UnfitError(f"has the fused activation {activation}, whose clamps are not known")
+
+
+def _nodes_of(graph: Subgraph, output: Tensor, geometry: dict[str, int]) -> tuple[str, Tensor]:
+    """Form and tensor of the nodes: behind a pooling where there is one, because they are fewer."""
+    height, width = geometry["out_h"], geometry["out_w"]
+    readers = graph.consumers().get(output, [])
+    pooling = readers[0] if len(readers) == 1 and output not in graph.outputs else None
+    geometry |= {"node_h": height, "node_w": width}
+    if pooling is None or len(output.shape) != 4 or height * width == 1:
+        return "plain", output
+    pooled = pooling.outputs[0]
+    if _is_global_mean(pooling, output):
+        geometry |= {"node_h": 1, "node_w": 1}
+        return "mean", pooled
+    if pooling.builtin != B.MAX_POOL_2D or pooling.option("fusedActivationFunction", _NONE) != _NONE:
+        return "plain", output
+    window = {}
+    for side, axis in (("h", 1), ("w", 2)):
+        stride = int(pooling.option("strideH" if side == "h" else "strideW", 1))
+        size = int(pooling.option("filterHeight" if side == "h" else "filterWidth", 1))
+        pad = _padding(pooling, output.shape[axis], pooled.shape[axis], size, stride)
+        window |= {
+            f"node_{side}": pooled.shape[axis],
+            f"pool_{side}": size,
+            f"pool_stride_{side}": stride,
+            "pool_pad_top" if side == "h" else "pool_pad_left": pad,
+        }
+    if window["pool_h"] * window["pool_w"] > _LARGEST_WINDOW:
+        return "plain", output
+    geometry |= window
+    return "max_pool", pooled
+
+
+def _is_global_mean(op: Operator, source: Tensor) -> bool:
+    if op.builtin == B.AVERAGE_POOL_2D:
+        window = (int(op.option("filterHeight", 0)), int(op.option("filterWidth", 0)))
+        return (
+            op.option("fusedActivationFunction", _NONE) == _NONE
+            and window == source.shape[1:3]
+            and op.outputs[0].shape[1:3] == (1, 1)
+        )
+    axes = op.input(1)
+    return (
+        op.builtin == B.MEAN
+        and axes is not None
+        and axes.is_constant
+        and sorted(int(a) % 4 for a in axes.numpy().reshape(-1)) == [1, 2]
+    )

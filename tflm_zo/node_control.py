@@ -1,0 +1,317 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The control unit of node perturbation (``ops/core/zo_node_run.h``), from Python.
+
+Nothing is decided here: the state machine is the one that firmware runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import native
+from .control import CSettings, StepReport, _Report
+from .native import LogitScale, NativeError
+from .nodes import NodeLayer, NodeState, _Layer, _Scale
+
+__all__ = ["NodeAction", "NodeControl", "NodeRequest", "NodeTask"]
+
+_u32, _i64, _ptr = ctypes.c_uint32, ctypes.c_int64, ctypes.c_void_p
+
+
+class _Task(ctypes.Structure):
+    _fields_ = [
+        ("layer", _Layer),
+        ("start_segment", _u32),
+        ("queries", _u32),
+        ("mu", _u32),
+        ("rate", _u32),
+        ("period", _u32),
+        ("inputs", _ptr),
+        ("routes", _ptr),
+        ("nodes", _ptr),
+        ("differences", _ptr),
+        ("errors", _ptr),
+        ("mean_square", _Scale),
+    ]
+
+
+class _Settings(ctypes.Structure):
+    _fields_ = [("common", CSettings), ("tasks", _u32), ("first_segment", _u32)]
+
+
+class _Run(ctypes.Structure):
+    _fields_ = [
+        ("settings", _Settings),
+        ("tasks", ctypes.POINTER(_Task)),
+        ("step", _u32),
+        ("part", _u32),
+        ("stage", _u32),
+        ("task", _u32),
+        ("query", _u32),
+        ("side", _u32),
+        ("total", _i64),
+    ]
+
+
+class _Request(ctypes.Structure):
+    _fields_ = [
+        ("action", _u32),
+        ("step", _u32),
+        ("task", _u32),
+        ("start_segment", _u32),
+        ("first_sample", _u32),
+    ]
+
+
+@lru_cache(maxsize=1)
+def _library() -> Any:
+    library, run, report = native.library(), ctypes.POINTER(_Run), ctypes.POINTER(_Report)
+    prototypes: dict[str, list[Any]] = {
+        "zo_samples_at": [ctypes.POINTER(CSettings), _u32, _u32, _ptr],
+        "zo_node_run_init": [run, ctypes.POINTER(_Settings), ctypes.POINTER(_Task)],
+        "zo_node_run_resume": [run, _u32],
+        "zo_node_run_next": [run, ctypes.POINTER(_Request)],
+        "zo_node_run_is_active": [run, _u32],
+        "zo_node_run_capture": [run, _u32, _ptr, _ptr, _ptr],
+        "zo_node_run_capture_head": [run, _u32, _ptr, _ptr, native._LogitScale, _ptr],
+        "zo_node_run_perturb": [run, _ptr],
+        "zo_node_run_report": [run, _ptr, _u32, report],
+        "zo_node_run_update": [run, ctypes.POINTER(native._Tensor), _ptr, ctypes.POINTER(_u32), report],
+    }
+    for name, arguments in prototypes.items():
+        function = getattr(library, name)
+        function.restype = None if name == "zo_samples_at" else ctypes.c_int
+        function.argtypes = arguments
+    return library
+
+
+def _call(name: str, *arguments: object) -> None:
+    status: int = getattr(_library(), name)(*arguments)
+    if status != 0:
+        raise NativeError(name, status)
+
+
+class NodeAction(IntEnum):
+    """What to do next (``zo_node_action``)."""
+
+    DONE = 0
+    FORWARD = 1
+    QUERY = 2
+    UPDATE = 3
+
+
+@dataclass(frozen=True)
+class NodeTask:
+    """One layer that a run trains.
+
+    Attributes:
+        layer: its geometry.
+        start_segment: first segment that reads the nodes.
+        queries: perturbations per sample and step, 1..32; 0: an exact head.
+        mu: perturbation of a node, LSB.
+        rate: factor of the run's rate, unit 2^-16.
+        period: takes part in every period-th step.
+    """
+
+    layer: NodeLayer
+    start_segment: int
+    queries: int
+    mu: int = 2
+    rate: int = 65536
+    period: int = 1
+
+
+@dataclass(frozen=True)
+class NodeRequest:
+    """What to do next.
+
+    Attributes:
+        action: the kind.
+        step: number of the step.
+        task: QUERY and UPDATE: number of the task.
+        start_segment: FORWARD and QUERY: first segment to run.
+        first_sample: position of the part's first sample, see `NodeControl.samples`.
+    """
+
+    action: NodeAction
+    step: int
+    task: int
+    start_segment: int
+    first_sample: int
+
+
+class NodeControl:
+    """A run's state machine, with its buffers.
+
+    Args:
+        settings: of the run; ``clip`` is the largest step of a weight, unit 2^-16 LSB.
+        first_segment: where a forward pass begins.
+        tasks: the layers, at least one with period 1.
+
+    Raises:
+        NativeError: settings out of range.
+    """
+
+    def __init__(self, settings: CSettings, first_segment: int, tasks: Sequence[NodeTask]) -> None:
+        self._samples = int(settings.batch) * int(settings.parts)
+        self._batch = int(settings.batch)
+        self.tasks = tuple(tasks)
+        self._tasks = (_Task * max(1, len(tasks)))()
+        self._buffers: list[NDArray[Any]] = []
+        for c, task in zip(self._tasks, tasks, strict=False):
+            self._fill(c, task)
+        self._run, self._request, self._report = _Run(), _Request(), _Report()
+        whole = _Settings(settings, len(tasks), first_segment)
+        _call("zo_node_run_init", ctypes.byref(self._run), ctypes.byref(whole), self._tasks)
+        largest = max(t.layer.k_h * t.layer.k_w * t.layer.in_c for t in tasks)
+        self._scratch = np.empty(largest, np.int32)
+
+    def _fill(self, c: _Task, task: NodeTask) -> None:
+        layer, samples = task.layer, self._samples
+
+        def buffer(shape: tuple[int, ...], dtype: type[np.generic]) -> int:
+            array = np.zeros(shape, dtype)
+            self._buffers.append(array)
+            return int(array.ctypes.data)
+
+        c.layer, c.start_segment, c.queries = layer._c, task.start_segment, task.queries
+        c.mu, c.rate, c.period = task.mu, task.rate, task.period
+        c.inputs = buffer((samples, layer.input_bytes), np.int8)
+        c.routes = buffer((samples, layer.route_bytes), np.uint8)
+        c.nodes = buffer((self._batch, layer.nodes), np.int8)
+        if task.queries:
+            c.differences = buffer((task.queries, samples), np.int32)
+        else:
+            c.errors = buffer((samples, layer.nodes), np.int16)
+
+    @property
+    def buffer_bytes(self) -> int:
+        """What a device keeps besides the arena: pairs, nodes, differences, scratch."""
+        return sum(b.nbytes for b in self._buffers) + self._scratch.nbytes
+
+    @property
+    def settings(self) -> CSettings:
+        """The run's settings."""
+        settings: CSettings = self._run.settings.common
+        return settings
+
+    @property
+    def step(self) -> int:
+        """Steps finished."""
+        return int(self._run.step)
+
+    @property
+    def states(self) -> list[NodeState]:
+        """The running means of the tasks: with step and weights, all that a run has to remember."""
+        return [NodeState(t.mean_square.mantissa, t.mean_square.exponent) for t in self._tasks]
+
+    def resume(self, step: int, states: Sequence[NodeState]) -> None:
+        """Goes on after so many whole steps."""
+        _call("zo_node_run_resume", ctypes.byref(self._run), step)
+        for task, state in zip(self._tasks, states, strict=True):
+            task.mean_square = _Scale(state.mantissa, state.exponent)
+
+    def next(self) -> NodeRequest:
+        """What to do next."""
+        r = self._request
+        _call("zo_node_run_next", ctypes.byref(self._run), ctypes.byref(r))
+        return NodeRequest(NodeAction(r.action), r.step, r.task, r.start_segment, r.first_sample)
+
+    def is_active(self, task: int) -> bool:
+        """Whether a task takes part in the step in progress."""
+        return bool(_library().zo_node_run_is_active(ctypes.byref(self._run), task))
+
+    def samples(self, first: int) -> NDArray[np.uint32]:
+        """Numbers of the training samples of an invoke, uint32 [batch]."""
+        numbers = np.empty(self._batch, np.uint32)
+        settings = ctypes.byref(self._run.settings.common)
+        _library().zo_samples_at(settings, first, numbers.size, numbers.ctypes.data)
+        return numbers
+
+    def _batch_of(self, name: str, array: NDArray[Any], size: int) -> int:
+        if array.size != self._batch * size:
+            raise ValueError(f"{name}: expected {self._batch} x {size} values, got {list(array.shape)}")
+        return native._array(name, array, np.int8)
+
+    def capture(
+        self, task: int, inputs: NDArray[np.int8], outputs: NDArray[np.int8], nodes: NDArray[np.int8]
+    ) -> None:
+        """Keeps what the update and the queries need of a forward pass, int8 [batch, ...] each."""
+        layer = self.tasks[task].layer
+        _call(
+            "zo_node_run_capture",
+            ctypes.byref(self._run),
+            task,
+            self._batch_of("inputs", inputs, layer.input_bytes),
+            self._batch_of("outputs", outputs, layer.out_h * layer.out_w * layer.out_c),
+            self._batch_of("nodes", nodes, layer.nodes),
+        )
+
+    def capture_head(
+        self,
+        task: int,
+        inputs: NDArray[np.int8],
+        logits: NDArray[np.int8],
+        scale: LogitScale,
+        labels: NDArray[np.int32],
+    ) -> None:
+        """The same for an exact head: its errors are softmax - one-hot of the logits."""
+        layer = self.tasks[task].layer
+        _call(
+            "zo_node_run_capture_head",
+            ctypes.byref(self._run),
+            task,
+            self._batch_of("inputs", inputs, layer.input_bytes),
+            self._batch_of("logits", logits, layer.nodes),
+            scale._c,
+            native._array("labels", labels, np.int32),
+        )
+
+    def perturb(self, nodes: NDArray[np.int8]) -> None:
+        """Writes the perturbed nodes of the query in progress, int8 [batch, ...]."""
+        size = self.tasks[self._request.task].layer.nodes
+        self._batch_of("nodes", nodes, size)
+        _call("zo_node_run_perturb", ctypes.byref(self._run), nodes.ctypes.data)
+
+    def report(self, losses: NDArray[np.int32]) -> None:
+        """Takes the losses of a forward pass or query, int32 [batch]."""
+        _call(
+            "zo_node_run_report",
+            ctypes.byref(self._run),
+            losses.ctypes.data,
+            losses.size,
+            ctypes.byref(self._report),
+        )
+
+    def update(
+        self,
+        weights: NDArray[np.int8],
+        fraction: NDArray[np.int8] | None,
+        multiplier: NDArray[np.int32] | None,
+        stream: int,
+        limit: int,
+    ) -> StepReport | None:
+        """Moves the weights of the task in progress; the step's report where that finished it."""
+        layer = self.tasks[self._request.task].layer
+        tensor = native._make_tensor(
+            weights, fraction, multiplier, layer.out_c, weights.size // layer.out_c, stream, limit
+        )
+        _call(
+            "zo_node_run_update",
+            ctypes.byref(self._run),
+            ctypes.byref(tensor),
+            self._scratch.ctypes.data,
+            None,
+            ctypes.byref(self._report),
+        )
+        if not self._report.step_done:
+            return None
+        return StepReport(self._report.step, self._report.mean_loss / 65536, self._report.rate / 65536)
