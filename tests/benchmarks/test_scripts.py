@@ -1,0 +1,61 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The timing benchmarks run from the repository root and print JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import chosen_models
+
+from interpreters import require
+from models import MODELS
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(script: str, *arguments: object) -> Any:
+    command = [sys.executable, f"benchmarks/{script}.py", *map(str, arguments), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["models"]["small"]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "small.tflite"
+    path.write_bytes(MODELS["small_cnn"]())
+    return path
+
+
+def test_training_throughput(model: Path) -> None:
+    pytest.importorskip("threadpoolctl")
+    result = run("training_throughput", model, "--rounds", 1, "--seconds", 0.05, "--batch", 8)
+    speeds = [result[f"{of}_samples_per_s"] for of in ("bare", "training", "simulation")]
+    assert min(speeds) > 0
+    assert result["ratio"] == pytest.approx(speeds[1] / speeds[0])
+    assert result["speedup_over_simulation"] == pytest.approx(speeds[1] / speeds[2])
+
+
+def test_replay(model: Path) -> None:
+    results = run("replay", model, "--steps", 30, "--minibatches", 4, 16, "--batch", 8, "--rounds", 1)
+    assert list(results) == ["4", "16"]
+    for result in results.values():
+        assert result["steps"] == 30
+        assert result["log_bytes"] == 128 + 30 * 24  # header and records of one query
+        assert result["speedup"] == pytest.approx(result["training_s"] / result["replay_s"])
+
+
+def test_invoke_overhead(model: Path) -> None:
+    require("tflm")
+    result = run("invoke_overhead", model, "--rounds", 1)
+    assert result["ratio"] == pytest.approx(result["perturb_us"] / result["plain_us"])
+
+
+def test_models_without_downloads() -> None:
+    """What the benchmarks measure without arguments."""
+    assert list(chosen_models([])) == ["lenet5 (random weights)"]
