@@ -1,9 +1,9 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "zo_little_endian.h"
 #include "zo_loss.h"
 #include "zo_node.h"
-#include "zo_node_options.h"
 
 /* Node inputs. */
 enum { kLogits = 0, kLabel = 1, kFlags = 2 };

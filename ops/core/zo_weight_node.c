@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "zo_checksum.h"
+#include "zo_little_endian.h"
 #include "zo_node.h"
-#include "zo_node_options.h"
 
 /* Node inputs. */
 enum { kCommand = 0, kState = 1, kInitial = 2, kFraction = 3 };

@@ -1,5 +1,5 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-/* Little-endian fields of custom options, which a flatbuffer does not align. */
+/* Little-endian fields without alignment: custom options in a flatbuffer, files. */
 #ifndef TFLM_ZO_OPS_CORE_ZO_NODE_OPTIONS_H_
 #define TFLM_ZO_OPS_CORE_ZO_NODE_OPTIONS_H_
 
@@ -11,6 +11,16 @@ static inline uint32_t zo_read_u16(const uint8_t* bytes) {
 
 static inline uint32_t zo_read_u32(const uint8_t* bytes) {
   return zo_read_u16(bytes) | zo_read_u16(bytes + 2) << 16;
+}
+
+static inline void zo_write_u16(uint8_t* bytes, uint32_t value) {
+  bytes[0] = (uint8_t)value;
+  bytes[1] = (uint8_t)(value >> 8);
+}
+
+static inline void zo_write_u32(uint8_t* bytes, uint32_t value) {
+  zo_write_u16(bytes, value & 0xFFFFu);
+  zo_write_u16(bytes + 2, value >> 16);
 }
 
 #endif /* TFLM_ZO_OPS_CORE_ZO_NODE_OPTIONS_H_ */

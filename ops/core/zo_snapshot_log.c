@@ -1,0 +1,128 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "zo_snapshot_log.h"
+
+#include <string.h>
+
+#include "zo_crc32.h"
+#include "zo_little_endian.h"
+#include "zo_log_fields.h"
+
+enum {
+  kVersion = 8,
+  kHeaderBytes = 10,
+  kRecordBytes = 12,
+  kTasks = 14,
+  kFingerprint = 16,
+  kSettings = 32,
+  kFirstSegment = 104,
+  kInterval = 108,
+  kWeightBytes = 112,
+  kDataChecksum = 116,
+  kTaskEntries = 156,
+  kTaskBytes = 16,
+};
+
+enum { kNumber = 0, kStep = 4, kMeanSquares = 12, kMeanSquareBytes = 8 };
+
+uint32_t zo_snapshot_header_bytes(uint32_t tasks) { return kTaskEntries + kTaskBytes * tasks + 4u; }
+
+uint32_t zo_snapshot_bytes(uint32_t tasks, uint32_t weight_bytes) {
+  return kMeanSquares + kMeanSquareBytes * tasks + weight_bytes + 4u;
+}
+
+void zo_snapshot_write_header(const zo_snapshot_header* header, const zo_node_settings* settings,
+                              const zo_snapshot_task* tasks, uint8_t* bytes) {
+  const uint32_t size = zo_snapshot_header_bytes(settings->tasks);
+  memset(bytes, 0, size);
+  zo_log_write_magic(bytes);
+  zo_write_u16(bytes + kVersion, 2);
+  zo_write_u16(bytes + kHeaderBytes, size);
+  zo_write_u16(bytes + kRecordBytes, ZO_SNAPSHOT_RECORD_BYTES);
+  zo_write_u16(bytes + kTasks, settings->tasks);
+  memcpy(bytes + kFingerprint, header->fingerprint, sizeof header->fingerprint);
+  zo_log_write_settings(&settings->common, bytes + kSettings);
+  zo_write_u32(bytes + kFirstSegment, settings->first_segment);
+  zo_write_u32(bytes + kInterval, header->interval);
+  zo_write_u32(bytes + kWeightBytes, header->weight_bytes);
+  zo_write_u32(bytes + kDataChecksum, header->data_checksum);
+  for (uint32_t t = 0; t < settings->tasks; ++t) {
+    uint8_t* entry = bytes + kTaskEntries + kTaskBytes * t;
+    zo_write_u32(entry, tasks[t].tensor);
+    zo_write_u32(entry + 4, tasks[t].queries);
+    zo_write_u32(entry + 8, tasks[t].mu << 16 | (tasks[t].period & 0xFFFFu));
+    zo_write_u32(entry + 12, tasks[t].rate);
+  }
+  zo_write_u32(bytes + size - 4u, zo_crc32(0, bytes, size - 4u));
+}
+
+zo_status zo_snapshot_read_header(const uint8_t* bytes, uint32_t count, zo_snapshot_header* header,
+                                  zo_node_settings* settings, zo_snapshot_task* tasks) {
+  if (count < kTaskEntries || !zo_log_has_magic(bytes) || zo_read_u16(bytes + kVersion) != 2u) {
+    return ZO_ERROR_OPTIONS;
+  }
+  const uint32_t number = zo_read_u16(bytes + kTasks);
+  const uint32_t size = zo_snapshot_header_bytes(number);
+  if (number < 1u || number > ZO_NODE_TASKS_MAX || zo_read_u16(bytes + kHeaderBytes) != size ||
+      zo_read_u16(bytes + kRecordBytes) != ZO_SNAPSHOT_RECORD_BYTES || count < size ||
+      zo_read_u32(bytes + size - 4u) != zo_crc32(0, bytes, size - 4u)) {
+    return ZO_ERROR_OPTIONS;
+  }
+  memcpy(header->fingerprint, bytes + kFingerprint, sizeof header->fingerprint);
+  header->interval = zo_read_u32(bytes + kInterval);
+  header->weight_bytes = zo_read_u32(bytes + kWeightBytes);
+  header->data_checksum = zo_read_u32(bytes + kDataChecksum);
+  memset(settings, 0, sizeof *settings);
+  zo_log_read_settings(bytes + kSettings, &settings->common);
+  settings->first_segment = zo_read_u32(bytes + kFirstSegment);
+  settings->tasks = number;
+  for (uint32_t t = 0; t < number; ++t) {
+    const uint8_t* entry = bytes + kTaskEntries + kTaskBytes * t;
+    const uint32_t packed = zo_read_u32(entry + 8);
+    tasks[t].tensor = zo_read_u32(entry);
+    tasks[t].queries = zo_read_u32(entry + 4);
+    tasks[t].mu = packed >> 16;
+    tasks[t].period = packed & 0xFFFFu;
+    tasks[t].rate = zo_read_u32(entry + 12);
+  }
+  return ZO_OK;
+}
+
+void zo_snapshot_write_head(const zo_node_run* run, uint32_t number, uint8_t* bytes) {
+  memset(bytes, 0, kMeanSquares);
+  zo_write_u32(bytes + kNumber, number);
+  zo_write_u32(bytes + kStep, run->step);
+  for (uint32_t t = 0; t < run->settings.tasks; ++t) {
+    uint8_t* entry = bytes + kMeanSquares + kMeanSquareBytes * t;
+    zo_write_u32(entry, run->tasks[t].mean_square.mantissa);
+    zo_write_u32(entry + 4, (uint32_t)run->tasks[t].mean_square.exponent);
+  }
+}
+
+zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t tasks, uint32_t weight_bytes,
+                           uint32_t* number, uint32_t* step, zo_scale* mean_squares) {
+  const uint32_t end = zo_snapshot_bytes(tasks, weight_bytes) - 4u;
+  if (zo_read_u32(bytes + kNumber) == 0u || zo_read_u32(bytes + end) != zo_crc32(0, bytes, end)) {
+    return ZO_ERROR_OPTIONS;
+  }
+  *number = zo_read_u32(bytes + kNumber);
+  *step = zo_read_u32(bytes + kStep);
+  for (uint32_t t = 0; t < tasks; ++t) {
+    const uint8_t* entry = bytes + kMeanSquares + kMeanSquareBytes * t;
+    mean_squares[t].mantissa = zo_read_u32(entry);
+    mean_squares[t].exponent = (int32_t)zo_read_u32(entry + 4);
+  }
+  return ZO_OK;
+}
+
+void zo_snapshot_write_record(uint32_t step, int32_t mean_loss, uint8_t* bytes) {
+  zo_write_u32(bytes, step);
+  zo_write_u32(bytes + 4, (uint32_t)mean_loss);
+  zo_write_u32(bytes + 8, zo_crc32(0, bytes, 8));
+}
+
+zo_status zo_snapshot_read_record(const uint8_t* bytes, uint32_t* step, int32_t* mean_loss) {
+  if (zo_read_u32(bytes + 8) != zo_crc32(0, bytes, 8)) return ZO_ERROR_OPTIONS;
+  *step = zo_read_u32(bytes);
+  *mean_loss = (int32_t)zo_read_u32(bytes + 4);
+  return ZO_OK;
+}

@@ -1,0 +1,101 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * The log of a run whose updates depend on data (zo_node_run.h): seeds alone do not repeat it, so
+ * it carries snapshots of the weights. A resumed run starts from the last whole snapshot and, with
+ * the same data, ends with the same bits, log included.
+ *
+ * All fields little-endian. Header, zo_snapshot_header_bytes(tasks) = 160 + 16 tasks:
+ *
+ *   0    8   magic, as in zo_log.h
+ *   8    u16 version, 2
+ *   10   u16 bytes of the header
+ *   12   u16 bytes of a record, 12
+ *   14   u16 tasks
+ *   16   16  fingerprint of the base model: the first 16 bytes of its file's SHA-256
+ *   32   72  zo_control_settings, as in zo_log.h
+ *   104  u32 first_segment
+ *   108  u32 steps between snapshots
+ *   112  u32 bytes of a snapshot's weights
+ *   116  u32 CRC-32 of the training samples and labels, as the model reads them
+ *   120  36  0
+ *   156  16 for each task: u32 number of its trainable tensor, u32 queries, u32 mu << 16 | period,
+ *            u32 rate
+ *   end  u32 CRC-32 of the header before it
+ *
+ * then two slots of zo_snapshot_bytes(tasks, weight bytes) = 12 + 8 tasks + weight bytes + 4:
+ *
+ *   0    u32 number of the snapshot, counted from 1; 0: none yet
+ *   4    u32 steps done
+ *   8    u32 0
+ *   12   8 for each task: u32 mantissa, i32 exponent of its mean_square
+ *        int8 weights, then fractions (16-bit update), of the tasks' tensors in order
+ *   end  u32 CRC-32 of the slot before it
+ *
+ * Snapshot n goes into slot (n - 1) % 2: the one before stays whole until this one is. After the
+ * slots one record of 12 bytes for each whole step, step s at 12 s:
+ *
+ *   0    u32 step, counted from 0
+ *   4    i32 mean loss of the step, unperturbed, unit 2^-16
+ *   8    u32 CRC-32 of the record before it
+ */
+#ifndef TFLM_ZO_OPS_CORE_ZO_SNAPSHOT_LOG_H_
+#define TFLM_ZO_OPS_CORE_ZO_SNAPSHOT_LOG_H_
+
+#include "zo_node_run.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ZO_SNAPSHOT_RECORD_BYTES 12
+#define ZO_SNAPSHOT_FINGERPRINT_BYTES 16
+
+/* Fields of the header that are not in zo_node_settings. */
+typedef struct zo_snapshot_header {
+  uint8_t fingerprint[ZO_SNAPSHOT_FINGERPRINT_BYTES];
+  uint32_t interval;
+  uint32_t weight_bytes;
+  uint32_t data_checksum;
+} zo_snapshot_header;
+
+/* What a task's entry in the header says. */
+typedef struct zo_snapshot_task {
+  uint32_t tensor;
+  uint32_t queries;
+  uint32_t mu;
+  uint32_t period;
+  uint32_t rate;
+} zo_snapshot_task;
+
+uint32_t zo_snapshot_header_bytes(uint32_t tasks);
+uint32_t zo_snapshot_bytes(uint32_t tasks, uint32_t weight_bytes);
+
+/* bytes: [zo_snapshot_header_bytes(settings->tasks)]. */
+void zo_snapshot_write_header(const zo_snapshot_header* header, const zo_node_settings* settings,
+                              const zo_snapshot_task* tasks, uint8_t* bytes);
+
+/* Reads `count` bytes; `tasks` holds ZO_NODE_TASKS_MAX.
+ * Errors: ZO_ERROR_OPTIONS: no header of this version, damaged, or not whole. */
+zo_status zo_snapshot_read_header(const uint8_t* bytes, uint32_t count, zo_snapshot_header* header,
+                                  zo_node_settings* settings, zo_snapshot_task* tasks);
+
+/* The beginning of a slot, 12 + 8 tasks bytes; weights and the checksum are the writer's, piece by
+ * piece, with zo_crc32. */
+void zo_snapshot_write_head(const zo_node_run* run, uint32_t number, uint8_t* bytes);
+
+/* Checks a whole slot and reads its beginning.
+ * Errors: ZO_ERROR_OPTIONS: empty or damaged. */
+zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t tasks, uint32_t weight_bytes,
+                           uint32_t* number, uint32_t* step, zo_scale* mean_squares);
+
+/* bytes: [ZO_SNAPSHOT_RECORD_BYTES]. */
+void zo_snapshot_write_record(uint32_t step, int32_t mean_loss, uint8_t* bytes);
+
+/* Errors: ZO_ERROR_OPTIONS where the checksum is wrong. */
+zo_status zo_snapshot_read_record(const uint8_t* bytes, uint32_t* step, int32_t* mean_loss);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TFLM_ZO_OPS_CORE_ZO_SNAPSHOT_LOG_H_ */
