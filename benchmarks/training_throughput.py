@@ -12,8 +12,9 @@ the network:
 * simulation: the same step on the same int8 network, interpreted in NumPy (see numpy_simulation/), one BLAS
   thread, with whichever of 8, 16, 32 or 64 samples per forward pass is fastest there.
 
-The three alternate in one process; figures and ratios are medians over rounds. Without arguments the LeNet-5
-of the tests, with random weights, is measured.
+The three alternate in one process; figures and ratios are medians over rounds. Seconds are processor time:
+one thread does all the work, so on an idle machine they are those of the clock, and other load does not
+count. Without arguments the LeNet-5 of the tests, with random weights, is measured.
 """
 
 from __future__ import annotations
@@ -76,11 +77,11 @@ def simulated_steps(
 
 def samples_per_second(run: Callable[[], int], seconds: float) -> float:
     """Speed of repeated calls that return how many samples they took."""
-    done, begin = 0, time.perf_counter()
+    done, begin = 0, time.process_time()
     end = begin
     while end - begin < seconds:
         done += run()
-        end = time.perf_counter()
+        end = time.process_time()
     return done / (end - begin)
 
 
@@ -101,9 +102,9 @@ def measure(
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
             forwards.append(samples_per_second(bare, seconds))
-            begin = time.perf_counter()
+            begin = time.process_time()
             trainer.fit(x, y, steps=steps, log=Path(folder) / "run.zolog")
-            training.append(steps * 2 * MINIBATCH / (time.perf_counter() - begin))
+            training.append(steps * 2 * MINIBATCH / (time.process_time() - begin))
             simulated.append(samples_per_second(simulation, seconds))
         advance(1)
     return {
