@@ -16,6 +16,7 @@ from interpreters import require
 from models import MODELS
 from tflm_zo import inject
 from tflm_zo.cli.app import app
+from tflm_zo.control import Control
 from tflm_zo.native import Distribution
 from tflm_zo.seedlog import SeedLog
 from tflm_zo.training import TrainSettings
@@ -175,6 +176,19 @@ def test_verify(files: Path) -> None:
     result = json.loads(done.stdout)
     assert result["identical"]
     assert {r["runtime"] for r in result["runs"]} >= {"litert-ref", "tflm"}
+
+
+def test_verify_interrupted(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No verdict on runs that were cut short."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Control, "report", interrupt)
+    done = run(files, "verify", "@m.zo.tflite", "@d.npz", "-o", "@r.json")
+    assert (done.exit_code, done.stdout) == (130, "")
+    assert done.stderr.endswith("interrupted\n")
+    assert not (files / "r.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,9 @@ def compare_runtimes(
         runtimes: names; each must be installed.
         settings: of the runs.
         steps: number of steps.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C.
     """
     runs = []
     for name in runtimes:
@@ -79,6 +82,8 @@ def compare_runtimes(
             log = Path(folder) / "run.zolog"
             history = trainer.fit(x, y, steps=steps, log=log)
             data = log.read_bytes()
+        if trainer.interrupted:  # runs of different lengths have nothing to say
+            raise KeyboardInterrupt
         weights, fractions = trainer.runtime.read_weights(), trainer.runtime.read_fractions()
         checksum = sum(
             native.checksum(weights[t.name], fractions.get(t.name), t.stream)

@@ -18,7 +18,13 @@ EXAMPLE = "tflm-zo demo --dataset digits"
 
 
 def demo(
-    dataset: Annotated[str, typer.Option(help="digits, or mnist (TFLM_ZO_DATA, Keras' loader).")] = "digits",
+    dataset: Annotated[
+        str,
+        typer.Option(
+            help="digits; mnist (from the folder TFLM_ZO_DATA, or Keras' loader); "
+            "or fsdd, spoken digits (from TFLM_ZO_DATA)."
+        ),
+    ] = "digits",
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="FOLDER", help="For the files; made if need be.")
     ] = Path("demo_output"),

@@ -80,8 +80,8 @@ def train(
     """Train a ZO model with forward passes and write the trained plain int8 model.
 
     Ctrl-C ends the run after the last whole step: log and model are written, the exit code is 130, and
-    --resume goes on to the same bits as a run that was never interrupted. So it does after a kill, which loses
-    no whole step, and after a power failure, which loses the last second (--sync-every).
+    --resume goes on to the same bits as a run that was never interrupted. So it does after a kill, which
+    loses no whole step, and after a power failure, which loses the last second (--sync-every).
 
     A checkpoint is a seed log, too: replay makes a model of it.
     """
