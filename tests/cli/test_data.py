@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 from tflm_zo.converters import ZoLoss
 
-from tflm_zo.data import DataError, DataWarning, check_labels, check_samples, load_data, quantize
+from tflm_zo.data import (
+    DataError,
+    DataWarning,
+    check_labels,
+    check_samples,
+    load_data,
+    quantize,
+    to_levels,
+    to_real,
+)
 
 _PIXELS = (1 / 255, -128)
 
@@ -33,6 +42,25 @@ def test_shapes_may_differ_in_ones() -> None:
     assert check_samples(np.zeros((5, 4, 3)), (2, 4, 3, 1)).shape == (5, 4, 3, 1)
     with pytest.raises(DataError, match="expected samples of shape \\[3, 4\\], got \\[4, 3\\]"):
         check_samples(np.zeros((5, 4, 3)), (2, 3, 4))
+
+
+def test_levels_do_not_depend_on_the_width_of_the_samples() -> None:
+    """float32 samples are divided in float64, in whatever portions: in float32 some fall on the other side."""
+    scale, rng = 0.0392, np.random.default_rng(0)
+    ties = rng.integers(-64, 64, (1100, 1000)) + 0.5 + rng.uniform(-1e-6, 1e-6, (1100, 1000))
+    x = np.float32(ties * scale)
+    expected = np.clip(np.rint(x.astype(np.float64) / scale) - 5, -128, 127)
+    assert (np.rint(x / np.float32(scale)) - 5 != expected).any()
+    np.testing.assert_array_equal(to_levels(x, scale, -5), expected)
+    np.testing.assert_array_equal(to_levels(x.astype(np.float64), scale, -5), expected)
+
+
+def test_real_values() -> None:
+    levels = np.arange(-128, 128).astype(np.int8)
+    np.testing.assert_array_equal(to_levels(to_real(levels, 0.3, 7), 0.3, 7), levels)
+    np.testing.assert_allclose(to_real(np.array([0, 51, 255], np.uint8), 9.0, 9), [0, 0.2, 1])
+    floats = np.array([0.5, -3.0], np.float32)
+    assert to_real(floats, 9.0, 9) is floats
 
 
 def test_quantize_without_warning() -> None:

@@ -131,6 +131,7 @@ def test_inputs() -> None:
         ((good[:1],), r"expected shape \[2, 8, 8, 1\], got \[1, 8, 8, 1\]"),
         ((good.astype(np.int32),), "expected int8 .*got int32"),
         ((np.full(good.shape, np.nan),), "NaN"),
+        ((np.full(good.shape, -np.inf),), "NaN or infinity"),
     ]:
         with pytest.raises(ValueError, match=message):
             runtime.set_inputs(*arguments)
@@ -145,6 +146,22 @@ def test_floating_point_inputs_are_quantized() -> None:
     np.testing.assert_array_equal(runtime._inputs[0], q)
     runtime.set_inputs(np.full((2, 8, 8, 1), 1e9, np.float32))
     assert (runtime._inputs[0] == 127).all()
+
+
+def test_labels_are_described() -> None:
+    for name, shape, dtype in (
+        ("small_cnn", (2,), np.int32),
+        ("logistic_head", (2, 3), np.int32),
+        ("autoencoder", (2, 24), np.int8),
+    ):
+        runtime = load(inject(MODELS[name](), batch=2), "litert")
+        assert runtime.label_details()[:2] == (shape, dtype)
+    assert runtime.label_details() == runtime.output_details()
+    for wrong in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="finite"):
+            runtime.set_labels(np.full((2, 24), wrong))
+    with pytest.raises(ValueError, match="no loss"):
+        load(inject(MODELS["small_cnn"](), loss="none"), "litert").label_details()
 
 
 def test_losses_need_labels() -> None:
