@@ -45,7 +45,7 @@ def test_shapes_may_differ_in_ones() -> None:
 
 
 def test_levels_do_not_depend_on_the_width_of_the_samples() -> None:
-    """float32 samples are divided in float64, in whatever portions: in float32 some fall on the other side."""
+    """float32 samples are divided in float64, in portions: in float32 some fall on the other side."""
     scale, rng = 0.0392, np.random.default_rng(0)
     ties = rng.integers(-64, 64, (1100, 1000)) + 0.5 + rng.uniform(-1e-6, 1e-6, (1100, 1000))
     x = np.float32(ties * scale)
