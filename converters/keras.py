@@ -112,7 +112,7 @@ def convert(
     Example:
         >>> convert("model.keras", x_train[:300]).save("model.tflite")  # doctest: +SKIP
     """
-    with _silence():
+    with quiet():
         tf, keras = _tensorflow()
         fixed = _with_fixed_batch(keras, _load(keras, model))
     data, found = _samples(representative, fixed.inputs)
@@ -208,8 +208,11 @@ def _tensorflow() -> tuple[Any, Any]:
 
 
 @contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Swallows what TensorFlow's C++ and Python code print, on the file descriptors themselves."""
+def quiet() -> Iterator[None]:
+    """Swallows what TensorFlow's C++ and Python code print, on the file descriptors themselves.
+
+    Warnings are ignored likewise; exceptions pass.
+    """
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
@@ -323,7 +326,7 @@ def _with_fixed_batch(keras: Any, model: Any) -> _FixedModel:
 def _run_converter(tf: Any, fixed: _FixedModel, data: list[Array], per_channel_dense: bool) -> bytes:
     names = [t.name for t in fixed.inputs]
     try:
-        with _silence():
+        with quiet():
             converter = tf.lite.TFLiteConverter.from_keras_model(fixed.model)
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
             converter.representative_dataset = lambda: (
@@ -540,7 +543,7 @@ def _port(tensor: Tensor) -> Port:
 
 
 def _float_accuracy(tf: Any, fixed: _FixedModel, data: list[Array], labels: Array, model: Model) -> float:
-    with _silence():
+    with quiet():
         run = tf.function(lambda *x: fixed.model(list(x) if len(x) > 1 else x[0], training=False))
         values = []
         for i in range(len(data[0])):

@@ -96,11 +96,12 @@ def run_demo(
     zo = inject(plain, trainable="all", batch=BATCH, head_room=2, update_bits=16)
     zo_path = zo.save(folder / f"{dataset}.zo.tflite", force=True)
 
-    settings = TrainSettings(seed=seed)
+    settings = TrainSettings(seed=seed, rate=task.rate)
     trainer = Trainer(zo, settings, runtime="litert-ref")
     upright, before = trainer.evaluate(*task.upright), trainer.evaluate(*task.test)
     say(
-        f"int8: {100 * upright['accuracy']:.1f} % upright, {100 * before['accuracy']:.1f} % rotated; adapting"
+        f"int8: {100 * upright['accuracy']:.1f} % {task.old}, "
+        f"{100 * before['accuracy']:.1f} % {task.new}; adapting"
     )
     log_path = folder / f"{dataset}.zolog"
     log_path.unlink(missing_ok=True)
@@ -148,14 +149,16 @@ def run_demo(
 
 
 def _pretrained(task: Any, seed: int) -> Model:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import keras
-
-    from ..converters.keras import convert
+    from ..converters.keras import convert, quiet
     from ..keras_models import pretrain
 
-    keras.utils.set_random_seed(seed)
-    model = task.build()
+    # TensorFlow has much to say when it is imported and first used.
+    with quiet():
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        import keras
+
+        keras.utils.set_random_seed(seed)
+        model = task.build()
     x, y = task.pretrain
     pretrain(model, x, y, epochs=task.epochs, seed=seed)
     return convert(model, x[:300]).model

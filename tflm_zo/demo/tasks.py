@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .spoken_digits import read_spoken_digits
+
 __all__ = ["TASKS", "Task"]
 
 DEGREES = 45
@@ -26,13 +28,18 @@ class Task:
         build: makes the untrained Keras model.
         epochs: of pre-training.
         pretrain: (x, y) of the old domain.
+        old: what the old domain is, in a word or two.
+        new: likewise the new one.
         upright: (x, y) of the old domain, test.
         adapt: (x, y) of the new domain, for training on the device.
         test: (x, y) of the new domain, test.
         steps: of adaptation.
+        rate: of adaptation, LSB at the first step.
     """
 
     title: str
+    old: str
+    new: str
     build: Callable[[], Any]
     epochs: int
     pretrain: tuple[NDArray[Any], NDArray[Any]]
@@ -40,6 +47,7 @@ class Task:
     adapt: tuple[NDArray[Any], NDArray[Any]]
     test: tuple[NDArray[Any], NDArray[Any]]
     steps: int
+    rate: float = 2.0
 
 
 def _rotated(x: NDArray[Any]) -> NDArray[Any]:
@@ -63,6 +71,8 @@ def digits() -> Task:
     turned = _rotated(x)
     return Task(
         title=f"scikit-learn's digits, rotated by {DEGREES} degrees",
+        old="upright",
+        new="rotated",
         build=digits_cnn,
         epochs=40,
         pretrain=(x[:900], y[:900]),
@@ -92,6 +102,8 @@ def mnist() -> Task:
     turned = _rotated(x[8000:])
     return Task(
         title=f"MNIST, rotated by {DEGREES} degrees",
+        old="upright",
+        new="rotated",
         build=lenet5,
         epochs=5,
         pretrain=(x[:7000], y[:7000]),
@@ -102,5 +114,53 @@ def mnist() -> Task:
     )
 
 
-TASKS: dict[str, Callable[[], Task]] = {"digits": digits, "mnist": mnist}
+def fsdd(speaker: str | None = None) -> Task:
+    """Spoken digits of five speakers; then a sixth one comes: fsdd.npz in the folder TFLM_ZO_DATA.
+
+    Of the five, takes 5 and up pre-train and takes 0-4 test. Of the sixth, 128 utterances drawn from takes
+    0-19 adapt and takes 20 and up test.
+
+    Args:
+        speaker: name of the sixth; default: the file's last one.
+    """
+    from ..features import log_mel
+    from ..keras_models import ds_cnn
+
+    recordings = read_spoken_digits()
+    x = np.concatenate(
+        [log_mel(recordings.signal[i : i + 250]) for i in range(0, len(recordings.signal), 250)]
+    )[..., None]
+    y, take = recordings.digit, recordings.take
+    names = recordings.speakers
+    sixth = names[-1] if speaker is None else speaker
+    if sixth not in names:
+        raise ValueError(f"no speaker {sixth!r}; there are {', '.join(names)}")
+    is_new = recordings.speaker == names.index(sixth)
+    random = np.random.default_rng(0)
+    candidates = np.flatnonzero(is_new & (take < 20))
+    parts = {
+        # In random order: its beginning calibrates the quantization.
+        "pretrain": random.permutation(np.flatnonzero(~is_new & (take >= 5))),
+        "upright": np.flatnonzero(~is_new & (take < 5)),
+        "adapt": np.random.default_rng(0).choice(candidates, min(128, len(candidates)), replace=False),
+        "test": np.flatnonzero(is_new & (take >= 20)),
+    }
+    for name, part in parts.items():
+        if not len(part):
+            raise ValueError(f"the spoken digits hold no utterance for {name!r}: too few speakers or takes")
+    return Task(
+        title=f"spoken digits, a speaker never heard before ({sixth})",
+        old=f"on {len(names) - 1} known speakers",
+        new="on the new one",
+        # 49 frames of 20 mel bands.
+        build=lambda: ds_cnn((*x.shape[1:3], 1), classes=10, filters=24, blocks=3, stride=(4, 2)),
+        epochs=20,
+        **{name: (x[part], y[part]) for name, part in parts.items()},
+        # Chosen on those of takes 0-19 of other speakers that did not adapt.
+        steps=600,
+        rate=0.7,
+    )
+
+
+TASKS: dict[str, Callable[[], Task]] = {"digits": digits, "mnist": mnist, "fsdd": fsdd}
 """The tasks by name."""

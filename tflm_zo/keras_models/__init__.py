@@ -11,6 +11,7 @@ from .ds_cnn import ds_cnn
 from .lenet5 import lenet5
 from .mobilenet_v1 import mobilenet_v1
 from .pretrain import pretrain
+from .range_regularization import narrow_activations
 from .resnet8 import resnet8
 
-__all__ = ["digits_cnn", "ds_cnn", "lenet5", "mobilenet_v1", "pretrain", "resnet8"]
+__all__ = ["digits_cnn", "ds_cnn", "lenet5", "mobilenet_v1", "narrow_activations", "pretrain", "resnet8"]

@@ -6,12 +6,26 @@ from __future__ import annotations
 from typing import Any
 
 
-def ds_cnn(input_shape: tuple[int, int, int] = (49, 10, 1), classes: int = 12) -> Any:
+def ds_cnn(
+    input_shape: tuple[int, int, int] = (49, 10, 1),
+    classes: int = 12,
+    *,
+    filters: int = 64,
+    blocks: int = 4,
+    stride: tuple[int, int] = (2, 2),
+) -> Any:
     """MLPerf Tiny's keyword spotter: 22,016 weights for 49 x 10 features and 12 classes, batch norm folded.
 
     A 10 x 4 convolution of 64 filters with stride 2, four depthwise-separable blocks of 64 filters, average
     pooling over the image, and one dense layer. Source: github.com/mlcommons/tiny (keyword spotting), after
     Zhang et al., Hello Edge, 2017. Its dropout, which does nothing in inference, is left out.
+
+    Args:
+        input_shape: frames, bands and channels of the features.
+        classes: outputs of the softmax.
+        filters: of every convolution.
+        blocks: depthwise-separable ones.
+        stride: of the first convolution, over frames and bands.
     """
     from keras import Input, Model, layers
 
@@ -20,12 +34,12 @@ def ds_cnn(input_shape: tuple[int, int, int] = (49, 10, 1), classes: int = 12) -
         return layers.ReLU(name=f"{name}_relu")(x)
 
     inputs = Input(input_shape, name="features")
-    x = layers.Conv2D(64, (10, 4), strides=2, padding="same", name="conv")(inputs)
+    x = layers.Conv2D(filters, (10, 4), strides=stride, padding="same", name="conv")(inputs)
     x = block(x, "conv")
-    for i in range(1, 5):
+    for i in range(1, blocks + 1):
         x = layers.DepthwiseConv2D(3, padding="same", name=f"dw{i}")(x)
         x = block(x, f"dw{i}")
-        x = layers.Conv2D(64, 1, name=f"pw{i}")(x)
+        x = layers.Conv2D(filters, 1, name=f"pw{i}")(x)
         x = block(x, f"pw{i}")
     x = layers.AveragePooling2D((x.shape[1], x.shape[2]), name="average")(x)
     x = layers.Flatten(name="flatten")(x)

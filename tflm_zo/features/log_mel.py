@@ -1,0 +1,119 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Log-mel spectrograms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["log_mel", "mel_filters"]
+
+
+def log_mel(
+    signal: NDArray[Any],
+    *,
+    sample_rate: int = 8000,
+    frame_ms: float = 32.0,
+    hop_ms: float = 20.0,
+    n_mels: int = 20,
+    low_hz: float = 60.0,
+    high_hz: float | None = None,
+    top_db: float = 60.0,
+) -> NDArray[np.float32]:
+    """Log-mel spectrograms from 0 (silence) to 1 (the loudest cell of the recording).
+
+    Frames without padding at the ends, a periodic Hann window, the power spectrum of an FFT over the next
+    power of two, triangular mel filters, decibels. They are relative to the recording's own loudest cell and
+    end at ``top_db`` below it, so that loudness does not matter, int8 covers a fixed range evenly, and
+    silence is the zero with which convolutions pad.
+
+    Args:
+        signal: [..., samples], integers or floating point in any unit.
+        sample_rate: Hz.
+        frame_ms: of a frame, milliseconds.
+        hop_ms: from one frame's start to the next one's.
+        n_mels: number of mel bands.
+        low_hz: lower edge of the first band.
+        high_hz: upper edge of the last one; default: half of the sample rate.
+        top_db: the floor, > 0, in decibels below the loudest cell.
+
+    Returns:
+        [..., frames, n_mels], frames = 1 + (samples - frame) // hop with both in samples. A recording of
+        nothing but zeros gives zeros.
+
+    Raises:
+        ValueError: NaN or infinity in the signal, a signal shorter than a frame, or a parameter that makes
+            no sense.
+    """
+    frame, hop = (round(sample_rate * ms / 1000) for ms in (frame_ms, hop_ms))
+    if frame < 2 or hop < 1:
+        raise ValueError(
+            f"frame_ms, hop_ms: expected at least 2 samples and 1 at {sample_rate} Hz, "
+            f"got {frame_ms:g} ms and {hop_ms:g} ms"
+        )
+    if not top_db > 0:
+        raise ValueError(f"top_db: expected more than 0, got {top_db!r}")
+    values = np.asarray(signal)
+    if values.dtype.kind not in "iuf" or values.ndim < 1:
+        raise ValueError(f"signal: expected numbers [..., samples], got {values.dtype} {list(values.shape)}")
+    if values.shape[-1] < frame:
+        raise ValueError(f"signal: expected at least a frame of {frame} samples, got {values.shape[-1]}")
+    values = values.astype(np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError("signal: NaN or infinity among the samples")
+    fft_size = 1 << (frame - 1).bit_length()
+    filters = mel_filters(
+        sample_rate=sample_rate, fft_size=fft_size, n_mels=n_mels, low_hz=low_hz, high_hz=high_hz
+    )
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(frame) / frame)
+    frames = np.lib.stride_tricks.sliding_window_view(values, frame, axis=-1)[..., ::hop, :]
+    power = np.abs(np.fft.rfft(frames * window, fft_size)) ** 2 @ filters
+    loudest = power.max(axis=(-2, -1), keepdims=True)
+    # Silence is nowhere louder than its floor.
+    relative = np.divide(power, loudest, out=np.zeros_like(power), where=loudest > 0)
+    decibels = 10 * np.log10(np.maximum(relative, 10 ** (-top_db / 10)))
+    return np.asarray(np.clip(1 + decibels / top_db, 0, 1), np.float32)
+
+
+def mel_filters(
+    *, sample_rate: int, fft_size: int, n_mels: int, low_hz: float, high_hz: float | None = None
+) -> NDArray[np.float64]:
+    """Triangles of height 1, evenly spaced on the mel scale, m = 2595 log10(1 + f / 700 Hz).
+
+    Args:
+        sample_rate: Hz.
+        fft_size: points of the FFT.
+        n_mels: number of triangles, >= 1; each begins at the peak of the one before.
+        low_hz: where the first one begins.
+        high_hz: where the last one ends; default: half of the sample rate.
+
+    Returns:
+        [fft_size // 2 + 1, n_mels], to multiply power spectra with from the right.
+
+    Raises:
+        ValueError: edges that are not 0 <= low < high <= half of the sample rate, or more bands than the FFT
+            tells apart.
+    """
+    high = sample_rate / 2 if high_hz is None else high_hz
+    if not 0 <= low_hz < high <= sample_rate / 2:
+        raise ValueError(
+            f"low_hz, high_hz: expected 0 <= low < high <= {sample_rate / 2:g} Hz, "
+            f"got {low_hz:g} and {high:g}"
+        )
+    if n_mels < 1:
+        raise ValueError(f"n_mels: expected at least 1, got {n_mels}")
+    low_mel, high_mel = (2595 * np.log10(1 + f / 700) for f in (low_hz, high))
+    edges = 700 * (10 ** (np.linspace(low_mel, high_mel, n_mels + 2) / 2595) - 1)
+    bins = np.fft.rfftfreq(fft_size, 1 / sample_rate)[:, None]
+    rising = (bins - edges[:-2]) / (edges[1:-1] - edges[:-2])
+    falling = (edges[2:] - bins) / (edges[2:] - edges[1:-1])
+    filters: NDArray[np.float64] = np.maximum(0, np.minimum(rising, falling))
+    empty = np.flatnonzero(filters.sum(0) == 0)
+    if len(empty):
+        raise ValueError(
+            f"n_mels: band {empty[0]} holds no bin of an FFT over {fft_size} points; "
+            f"choose fewer bands than {n_mels} or a longer frame"
+        )
+    return filters
