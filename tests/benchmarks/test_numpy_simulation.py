@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from harness import random_data
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from numpy_simulation import Network, Simulation, UnsupportedError
 from numpy_simulation.fixed_point import Clamp, Multiplier
-from numpy_simulation.layers import Pool
+from numpy_simulation.layers import Dense, Pool
 from numpy_simulation.windows import Windows
-from tflm_zo.converters import Model, export_model, load_model, read_metadata, set_batch
+from tflm_zo.converters import Model, export_model, load_model, set_batch
 
 from interpreters import random_inputs, require, run_plain
 from models import MODELS, GraphBuilder
@@ -128,6 +129,14 @@ def test_requantization_rounds_twice(factor: float, values: list[int]) -> None:
     assert applied.tolist() == expected
 
 
+def test_sums_beyond_float32_are_exact() -> None:
+    depth = 2001
+    x, weights = np.full((1, depth), 127, np.int8), np.full((1, depth), 127, np.int8)
+    exact = depth * 127 * 127  # odd and above 2^24
+    layer = Dense(0, np.array([5 - exact]), Multiplier([1.0]), Clamp(0, -128, 127), (1,))
+    assert layer([x], weights).tolist() == [[5]]
+
+
 @pytest.mark.parametrize("average", [False, True])
 def test_pool_with_padding(average: bool) -> None:
     x = np.random.default_rng(0).integers(-128, 128, (2, 5, 6, 3)).astype(np.int8)
@@ -147,17 +156,21 @@ def test_pool_with_padding(average: bool) -> None:
 Weights = dict[str, NDArray[np.int8]]
 
 
+def random_run(
+    name: str, settings: TrainSettings | None = None
+) -> tuple[Trainer, NDArray[np.int8], NDArray[np.int64]]:
+    """A trainer with exact kernels, and a minibatch of 24."""
+    zo = inject(MODELS[name](), batch=8, head_room=2, update_bits=16)
+    trainer = Trainer(zo, settings or TrainSettings(), runtime="litert-ref")
+    x, y = random_data(trainer.runtime, 24)
+    return trainer, x, y
+
+
 def train_both(tmp_path: Any, name: str, steps: int, **settings: Any) -> tuple[Trainer, Simulation, Any, Any]:
     """The trainer and the simulation on the same minibatch and directions; coefficients of each."""
-    zo = inject(MODELS[name](), batch=8, head_room=2, update_bits=16)
     chosen = TrainSettings(batch_size=24, schedule="constant", seed=11, **settings)
-    trainer = Trainer(zo, chosen, runtime="litert-ref")
-    metadata = read_metadata(zo)
-    assert metadata.loss is not None
-    shape = trainer.runtime.input_details()[0][1:]
-    rng = np.random.default_rng(2)
-    x = rng.integers(-128, 128, (24, *shape)).astype(np.int8)
-    y = rng.integers(0, metadata.loss.elements, 24)
+    trainer, x, y = random_run(name, chosen)
+    zo, metadata = trainer._model, trainer.runtime.metadata
     trainer.fit(x, y, steps=steps, log=tmp_path / "run.zolog")
     recorded = SeedLog.read(tmp_path / "run.zolog").steps["coefficient"][:, 0].tolist()
 
@@ -181,8 +194,8 @@ def train_both(tmp_path: Any, name: str, steps: int, **settings: Any) -> tuple[T
 @pytest.mark.parametrize("name", ["small_cnn", "depthwise_separable", "residual"])
 def test_steps_are_the_trainers(tmp_path: Any, name: str) -> None:
     """With a tight clip every coefficient is ± clip * rate, whatever the losses' rounding: all is exact."""
-    trainer, simulation, recorded, coefficients = train_both(tmp_path, name, 20, rate=2.0**13, clip=2.0**-12)
-    assert {abs(c) for c in recorded} == {2 * 2**16} and len(set(recorded)) == 2
+    trainer, simulation, recorded, coefficients = train_both(tmp_path, name, 20, rate=8204.5, clip=2.0**-12)
+    assert {abs(c) for c in recorded} == {2 * 2**16 + 200} and len(set(recorded)) == 2
     assert coefficients == recorded
     before = export_model(trainer._model).subgraphs[0].tensors
     for t in (t for t in before if t.name in simulation.weights):
@@ -194,6 +207,14 @@ def test_steps_are_the_trainers(tmp_path: Any, name: str) -> None:
         assert mine.keys() == theirs.keys()
         for key, value in mine.items():
             np.testing.assert_array_equal(value, theirs[key])
+
+
+@pytest.mark.parametrize("name", ["small_cnn", "dense_after_4d"])
+def test_loss_is_the_trainers(name: str) -> None:
+    """Of a network without SOFTMAX, and of one whose SOFTMAX has a beta of 2."""
+    trainer, x, y = random_run(name)
+    simulation = Simulation(Network(export_model(trainer._model)), batch=10)
+    assert simulation.loss(x, y) == pytest.approx(trainer.evaluate(x, y)["loss"], abs=1e-3)
 
 
 def test_coefficients_are_the_trainers(tmp_path: Any) -> None:
