@@ -15,7 +15,8 @@ import pytest
 
 from models import MODELS
 from tflm_zo import inject, seedlog
-from tflm_zo.seedlog import LogError, LogWarning, SeedLog
+from tflm_zo.control import Control
+from tflm_zo.seedlog import LogError, LogWarning, LogWriter, SeedLog
 from tflm_zo.training import Trainer, TrainSettings, replay_log
 
 RNG = np.random.default_rng(3)
@@ -82,6 +83,25 @@ def test_full_disk(free: int, whole: bytes, tmp_path: Path, monkeypatch: pytest.
         np.testing.assert_array_equal(value, fractions[name])
     train(log, resume=True)
     assert log.read_bytes() == whole
+
+
+def test_the_log_alone_ends_with_a_whole_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever else writes one: a record that does not fit leaves nothing of itself."""
+    control = Control(SETTINGS.as_integers(steps=5, samples=8, batch=4, weights=9, blocks=1), 100, [0])
+    Disk(monkeypatch, HEADER + 2 * RECORD - 1)
+    writer = LogWriter(tmp_path / "log", control, bytes(16))
+    for full in (False, True):
+        while control.next() and not control.report(np.zeros(4, np.int32)):
+            pass
+        if full:
+            with pytest.raises(OSError, match="No space left"):
+                writer.append()
+        else:
+            writer.append()
+        assert (tmp_path / "log").stat().st_size == HEADER + RECORD
+    writer.close()
+    log = SeedLog.read(tmp_path / "log")
+    assert (len(log.steps), log.torn_bytes) == (1, 0)
 
 
 def test_full_again_and_again(whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
