@@ -10,7 +10,8 @@ the network:
   update, seed log on disk);
 * forwards: the plain model alone in the same runtime with the same kernels and batch;
 * simulation: the same step on the same int8 network, interpreted in NumPy (see numpy_simulation/), one BLAS
-  thread, with whichever of 8, 16, 32 or 64 samples per forward pass is fastest there.
+  thread, with whichever of 8, 16, 32 or 64 samples per forward pass is fastest there; left out where the
+  model has an operator that it does not know.
 
 The three alternate in one process; figures and ratios are medians over rounds. Seconds are processor time:
 one thread does all the work, so on an idle machine they are those of the clock, and other load does not
@@ -31,7 +32,7 @@ from typing import Any
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from harness import HEAD_ROOM, add_models_argument, chosen_models, progress, random_data, trainable_model
-from numpy_simulation import Network, Simulation
+from numpy_simulation import Network, Simulation, UnsupportedError
 from rich.console import Console
 from rich.table import Table
 from tflm_zo.converters import Model, export_model, set_batch
@@ -85,6 +86,17 @@ def samples_per_second(run: Callable[[], int], seconds: float) -> float:
     return done / (end - begin)
 
 
+def fastest_simulation(
+    model: Model, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], seconds: float
+) -> Callable[[], int] | None:
+    """A step with the number of samples per forward pass that suits the machine; None: not simulated."""
+    try:
+        steps = [simulated_steps(model, batch, x, y) for batch in SIMULATION_BATCHES]
+    except UnsupportedError:
+        return None
+    return max(steps, key=lambda step: samples_per_second(step, seconds))
+
+
 def measure(
     model: Model, batch: int, rounds: int, seconds: float, advance: Callable[[int], None]
 ) -> dict[str, float]:
@@ -92,11 +104,7 @@ def measure(
     trainer = Trainer(zo, TrainSettings(batch_size=MINIBATCH, queries=1), runtime="litert")
     x, y = random_data(trainer.runtime, 512)
     bare = bare_forwards(model, batch, x)
-    plain = export_model(zo)
-    simulations = [simulated_steps(plain, n, x, y) for n in SIMULATION_BATCHES]
-    speeds = [samples_per_second(s, seconds / 4) for s in simulations]
-    simulation = simulations[int(np.argmax(speeds))]
-
+    simulation = fastest_simulation(export_model(zo), x, y, seconds / 4)
     steps = max(1, round(seconds * samples_per_second(bare, seconds) / (2 * MINIBATCH)))
     forwards, training, simulated = [], [], []
     for _ in range(rounds):
@@ -105,17 +113,20 @@ def measure(
             begin = time.process_time()
             trainer.fit(x, y, steps=steps, log=Path(folder) / "run.zolog")
             training.append(steps * 2 * MINIBATCH / (time.process_time() - begin))
-            simulated.append(samples_per_second(simulation, seconds))
+            if simulation is not None:
+                simulated.append(samples_per_second(simulation, seconds))
         advance(1)
-    return {
+    result = {
         "weights": sum(t.size for t in trainer.runtime.metadata.trainable),
         "bare_samples_per_s": statistics.median(forwards),
         "training_samples_per_s": statistics.median(training),
-        "simulation_samples_per_s": statistics.median(simulated),
-        "simulation_batch": SIMULATION_BATCHES[int(np.argmax(speeds))],
         "ratio": statistics.median(t / f for t, f in zip(training, forwards, strict=True)),
-        "speedup_over_simulation": statistics.median(t / s for t, s in zip(training, simulated, strict=True)),
     }
+    if simulated:
+        speedup = statistics.median(t / s for t, s in zip(training, simulated, strict=True))
+        result["simulation_samples_per_s"] = statistics.median(simulated)
+        result["speedup_over_simulation"] = speedup
+    return result
 
 
 def main() -> None:
@@ -151,8 +162,8 @@ def main() -> None:
             f"{r['bare_samples_per_s']:,.0f}",
             f"{r['training_samples_per_s']:,.0f}",
             f"{r['ratio']:.3f}",
-            f"{r['simulation_samples_per_s']:,.0f}",
-            f"{r['speedup_over_simulation']:.1f}x",
+            f"{r['simulation_samples_per_s']:,.0f}" if "simulation_samples_per_s" in r else "–",
+            f"{r['speedup_over_simulation']:.1f}x" if "speedup_over_simulation" in r else "–",
         )
     Console().print(table)
 

@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tflm_zo.converters import Model, load_model
+from tflm_zo.converters import ConversionError, Model, load_model
 
 __all__ = ["add_models_argument", "chosen_models"]
 
@@ -28,12 +28,18 @@ def chosen_models(paths: list[Path]) -> dict[str, Model]:
     """The models by name; without paths the LeNet-5 of the tests, with random weights.
 
     Raises:
-        ConversionError: a file is no model.
-        OSError: a file cannot be read.
+        SystemExit: with one line that says which file cannot be read, or is no model.
     """
     if paths:
-        return {path.stem: load_model(path) for path in paths}
+        return {path.stem: _load(path) for path in paths}
     sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
     from models import MODELS
 
     return {"lenet5 (random weights)": load_model(MODELS["lenet5"]())}
+
+
+def _load(path: Path) -> Model:
+    try:
+        return load_model(path)
+    except (ConversionError, OSError) as error:
+        raise SystemExit(f"{path}: {error}") from None

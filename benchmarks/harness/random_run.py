@@ -28,10 +28,15 @@ def trainable_model(model: Model, batch: int) -> Model:
 
 
 def random_data(runtime: Runtime, samples: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Samples [samples, ...] over the input's whole range and labels [samples], the same in every run."""
+    """Samples [samples, ...] over the input's whole range and labels [samples], the same in every run.
+
+    Raises:
+        SystemExit: the model is no classifier.
+    """
     shape, dtype, _, _ = runtime.input_details()
     rng = np.random.default_rng(0)
     x = rng.integers(-128, 128, (samples, *shape[1:])).astype(dtype)
     loss = runtime.metadata.loss
-    assert loss is not None
+    if loss is None or loss.kind != "cross_entropy":
+        raise SystemExit(f"expected a classifier, got a model with loss {loss.kind if loss else None}")
     return x, rng.integers(0, loss.elements, samples)

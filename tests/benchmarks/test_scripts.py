@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import chosen_models
+from harness import chosen_models, random_data
 
 from interpreters import require
 from models import MODELS
+from tflm_zo import inject
+from tflm_zo.runtime import load
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,6 +58,29 @@ def test_invoke_overhead(model: Path) -> None:
     assert result["ratio"] == pytest.approx(result["perturb_us"] / result["plain_us"])
 
 
+def test_training_throughput_of_what_is_not_simulated(tmp_path: Path) -> None:
+    pytest.importorskip("threadpoolctl")
+    path = tmp_path / "small.tflite"
+    path.write_bytes(MODELS["depth_multiplier"]())
+    result = run("training_throughput", path, "--rounds", 1, "--seconds", 0.05, "--batch", 8)
+    assert result["ratio"] > 0 and "speedup_over_simulation" not in result
+
+
 def test_models_without_downloads() -> None:
     """What the benchmarks measure without arguments."""
     assert list(chosen_models([])) == ["lenet5 (random weights)"]
+
+
+def test_no_model(tmp_path: Path) -> None:
+    path = tmp_path / "text.tflite"
+    path.write_text("this is not a model")
+    with pytest.raises(SystemExit, match=r"text.tflite: not a .tflite model"):
+        chosen_models([path])
+    with pytest.raises(SystemExit, match=r"missing.tflite: .*No such file"):
+        chosen_models([tmp_path / "missing.tflite"])
+
+
+def test_no_classifier() -> None:
+    runtime = load(inject(MODELS["autoencoder"]()), "litert")
+    with pytest.raises(SystemExit, match="expected a classifier, got a model with loss mse"):
+        random_data(runtime, 4)
