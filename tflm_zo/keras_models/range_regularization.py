@@ -1,0 +1,101 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Pre-training that keeps the ranges of activations narrow."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+__all__ = ["narrow_activations"]
+
+# Activation functions whose outputs have no bound of their own.
+_UNBOUNDED: Final = (
+    "celu",
+    "elu",
+    "gelu",
+    "hard_silu",
+    "leaky_relu",
+    "mish",
+    "relu",
+    "selu",
+    "silu",
+    "softplus",
+)
+_UNBOUNDED_LAYERS: Final = ("ELU", "LeakyReLU", "PReLU", "ReLU")
+
+
+@contextlib.contextmanager
+def narrow_activations(
+    model: Any, weight: float = 0.01, layers: Sequence[str] | None = None
+) -> Iterator[list[str]]:
+    """Within the block, ``model.fit`` also pays for the largest activation of each hidden layer.
+
+    The loss grows by ``weight`` * max |activation| of the batch, summed over the layers; everything else of
+    the pre-training is the caller's own. Networks trained so adapt better by forward passes
+    (``benchmarks/pretraining`` has the figures).
+
+    Args:
+        model: a Keras model, compiled or not; after the block it is what it was but for its weights.
+        weight: in units of the loss per unit of activation, > 0.
+        layers: names of the layers whose outputs count; default: those that end in an activation function
+            without a bound, such as ReLU.
+
+    Yields:
+        The names of the layers.
+
+    Raises:
+        ValueError: a weight that is not positive, or no such layer; the model is as it was.
+
+    Example:
+        >>> with narrow_activations(model):  # doctest: +SKIP
+        ...     model.fit(x, y, epochs=5)
+    """
+    import keras
+
+    if not math.isfinite(weight) or weight <= 0:
+        raise ValueError(f"weight: expected a number above 0, got {weight!r}")
+    every = list(model._flatten_layers(include_self=False, recursive=True))
+    if layers is None:
+        chosen = [layer for layer in every if _is_unbounded(layer)]
+        if not chosen:
+            raise ValueError("the model has no layer with an unbounded activation function; name layers")
+    else:
+        named = {layer.name: layer for layer in every}
+        unknown = [name for name in layers if name not in named]
+        if unknown:
+            raise ValueError(f"no layer «{unknown[0]}»; there are: {', '.join(named)}")
+        chosen = [named[name] for name in layers]
+
+    def penalty(own: Any) -> Any:
+        def regularizer(x: Any) -> Any:
+            # Keras divides what a regularizer returns by the number of samples.
+            samples = keras.ops.cast(keras.ops.shape(x)[0], x.dtype)
+            value = weight * keras.ops.max(keras.ops.abs(x)) * samples
+            return value if own is None else value + own(x)
+
+        return regularizer
+
+    before = [layer.activity_regularizer for layer in chosen]
+    try:
+        for layer, own in zip(chosen, before, strict=True):
+            layer.activity_regularizer = penalty(own)
+        _trace_again(model)
+        yield [layer.name for layer in chosen]
+    finally:
+        for layer, own in zip(chosen, before, strict=True):
+            layer.activity_regularizer = own
+        _trace_again(model)
+
+
+def _is_unbounded(layer: Any) -> bool:
+    function = getattr(layer, "activation", None)
+    if function is not None:
+        return getattr(function, "__name__", "") in _UNBOUNDED
+    return type(layer).__name__ in _UNBOUNDED_LAYERS and getattr(layer, "max_value", None) is None
+
+
+def _trace_again(model: Any) -> None:
+    """Drops the compiled functions that `fit` and `evaluate` keep from call to call."""
+    model.train_function = model.test_function = None
