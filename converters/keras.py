@@ -9,7 +9,8 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -95,14 +96,16 @@ def convert(
         model: a Keras 3 model, or the path of a ``.keras`` or ``.h5`` file or of a SavedModel folder (its
             signature ``serving_default``, inputs and outputs in the order of their names). It is not changed.
         representative: typical inputs, which calibrate the ranges of activations: an array [samples, ...]
-            (a list or tuple of arrays for several inputs, in the model's order), the path of a ``.npy`` file
-            or of an ``.npz`` file (``x``, or the names of the inputs; ``y``: labels), or an iterable of
-            samples or batches, arrays (for several inputs: lists of arrays). A few hundred samples do.
+            (for several inputs a list or tuple of arrays in the model's order, or a dictionary by their
+            names), the path of a ``.npy`` file or of an ``.npz`` file (``x``, or the names of the inputs;
+            ``y``: labels), or an iterable of samples or batches, arrays (for several inputs: lists or
+            dictionaries of arrays). A few hundred samples do.
         batch: samples per invoke.
         per_channel_dense: quantize Dense layers per output channel; False: per tensor.
         activation_head_room: fraction by which the calibrated ranges of activations are widened, so that a
             model that drifts in training does not saturate; see ``widen_activations``.
         labels: integers [samples], class indices of the representative data; for the report's accuracies.
+            (Of a model with several outputs: of the first one.)
 
     Raises:
         ConversionError: TensorFlow is not installed; the model cannot be read or converted, or an operator
@@ -116,15 +119,19 @@ def convert(
         tf, keras = _tensorflow()
         fixed = _with_fixed_batch(keras, _load(keras, model))
     data, found = _samples(representative, fixed.inputs)
-    labels = found if labels is None else np.asarray(labels)
-    if labels is not None and (labels.shape != data[0].shape[:1] or labels.dtype.kind not in "iu"):
-        raise ConversionError(
-            f"labels: expected integers [{len(data[0])}], got {labels.dtype} {list(labels.shape)}"
-        )
+    wrong = None
+    if labels is not None or found is not None:
+        shape = fixed.model.outputs[0].shape
+        wrong = _wrong_labels(np.asarray(found if labels is None else labels), len(data[0]), shape)
+    if labels is not None and wrong:
+        raise ConversionError(wrong)
+    # A file's y may be the targets of a regression.
+    labels = None if wrong else found if labels is None else np.asarray(labels)
     result = load_model(_run_converter(tf, fixed, data, per_channel_dense))
     layers = _layer_names(fixed.source)
     _check_int8(result, layers)
-    _order_and_name(result, [t.name for t in fixed.inputs], layers)
+    _order_and_name(result, [t.name for t in fixed.inputs], fixed.outputs, layers)
+    _check_ports(result)
     widen_activations(result, activation_head_room)
     # Whatever the editor left over is not worth flash.
     used = result.referenced_buffers()
@@ -139,7 +146,10 @@ def convert(
         operators=tuple(op.code.name for op in graph.operators),
         float_accuracy=None if labels is None else _float_accuracy(tf, fixed, data, labels, result),
         int8_accuracy=int8,
-        warnings=tuple(_warnings(fixed, result, len(data[0]))),
+        warnings=(
+            *_warnings(fixed, result, data),
+            *([f"accuracy not measured: {wrong}"] if wrong else ()),
+        ),
     )
     return ConversionResult(result, report)
 
@@ -246,6 +256,7 @@ class _FixedModel:
     source: Any
     model: Any
     inputs: list[Any]
+    outputs: list[str]  # names for the signature
 
 
 def _load(keras: Any, model: Any) -> Any:
@@ -259,9 +270,26 @@ def _load(keras: Any, model: Any) -> Any:
     try:
         if path.is_dir() and (path / _SAVED_MODEL).exists():
             return _saved_model_layer(keras, path)
+        if path.is_dir() or path.suffix not in (".keras", ".h5", ".hdf5"):
+            raise ConversionError(
+                f"{path}: expected a .keras or .h5 file or a SavedModel folder, with {_SAVED_MODEL} in it"
+            )
         return keras.models.load_model(path, compile=False)
+    except ConversionError:
+        raise
     except Exception as e:
-        raise ConversionError(f"{path} cannot be read as a Keras model: {_first_line(e)}") from e
+        raise ConversionError(f"{path} cannot be read as a Keras model: {_why_unreadable(e)}") from e
+
+
+def _why_unreadable(error: Exception) -> str:
+    text = str(error)
+    if unknown := re.search(r"Could not locate class '(\w+)'", text):
+        return f"its class «{unknown.group(1)}» is not registered here; convert the model object instead"
+    if there := re.search(r"Available endpoints for this SavedModel: \[(.*?)\]", text):
+        return f"it has no signature {_ENDPOINT}, but {there.group(1) or 'none'}"
+    if "Lambda" in text and "safe_mode" in text:
+        return "its Lambda layer holds Python code, which is not run; convert the model object instead"
+    return _first_line(error)
 
 
 def _saved_model_layer(keras: Any, path: Path) -> Any:
@@ -291,7 +319,10 @@ def _with_fixed_batch(keras: Any, model: Any) -> _FixedModel:
         specs = [(n, tuple(s.shape), s.dtype.name) for n, s in sorted(by_name.items())]
         name = "saved_model"
     if not specs:
-        raise ConversionError("the model does not know its inputs; build it from keras.Input")
+        raise ConversionError(
+            "the model does not know its inputs; build it from keras.Input, or put x = keras.Input(shape) "
+            "before it: keras.Model(x, model(x))"
+        )
     for input_name, shape, dtype in specs:
         if dtype != "float32":
             raise ConversionError(f"input «{input_name}» is {dtype}; only float32 inputs become int8")
@@ -302,13 +333,27 @@ def _with_fixed_batch(keras: Any, model: Any) -> _FixedModel:
         if shape[0] not in (None, 1):
             raise ConversionError(f"input «{input_name}» has a fixed batch size of {shape[0]}, not 1")
     for layer in _layers(model):
+        is_input = isinstance(layer, keras.layers.InputLayer)
+        if not is_input and getattr(layer, "compute_dtype", None) in ("float16", "bfloat16", "float64"):
+            raise ConversionError(
+                f"layer «{layer.name}» computes in {layer.compute_dtype}; build the model with the dtype "
+                "policy float32 and load the weights into it"
+            )
         # The converter crashes on some of these.
         if isinstance(layer, keras.layers.RNN) and not layer.unroll:
             raise ConversionError(
                 f"layer «{layer.name}»: recurrent layers become loops, which have no int8 form; "
                 "use unroll=True"
             )
+    try:
+        return _rebuilt(keras, model, specs, name)
+    except Exception as e:
+        raise ConversionError(f"the model cannot be called with one sample: {_first_line(e)}") from e
+
+
+def _rebuilt(keras: Any, model: Any, specs: list[tuple[str, tuple[Any, ...], str]], name: str) -> _FixedModel:
     inputs = [keras.Input(batch_shape=(1, *shape[1:]), name=name) for name, shape, _ in specs]
+    named: list[str] | None = None
     if isinstance(model, keras.Model):
         # What the model takes: one tensor, a list, or a dictionary.
         structure = getattr(model, "_inputs_struct", None)
@@ -319,8 +364,13 @@ def _with_fixed_batch(keras: Any, model: Any) -> _FixedModel:
             outputs = model(inputs if len(inputs) > 1 else inputs[0], training=False)
     else:
         outputs = model(inputs if len(inputs) > 1 else inputs[0])
-    outputs = list(outputs.values()) if isinstance(outputs, dict) else outputs
-    return _FixedModel(model, keras.Model(inputs, outputs, name=f"fixed_{name}"), inputs)
+        named = sorted(model.call_endpoint_fn.structured_outputs)
+    if isinstance(outputs, dict):
+        named, outputs = list(outputs), list(outputs.values())
+    fixed = keras.Model(inputs, outputs, name=f"fixed_{name}")
+    if named is None or len(named) != len(fixed.outputs):
+        named = [f"output_{i}" for i in range(len(fixed.outputs))]
+    return _FixedModel(model, fixed, inputs, named)
 
 
 def _run_converter(tf: Any, fixed: _FixedModel, data: list[Array], per_channel_dense: bool) -> bytes:
@@ -395,7 +445,7 @@ def _shorten(name: str, layers: Sequence[str]) -> str:
     return ";".join(parts)
 
 
-def _order_and_name(model: Model, inputs: list[str], layers: Sequence[str]) -> None:
+def _order_and_name(model: Model, inputs: list[str], outputs: list[str], layers: Sequence[str]) -> None:
     """Inputs and outputs in the order of the Keras model; names without the converter's scopes."""
     graph = model.subgraphs[0]
     signature = next((s for s in model.signatures or () if s.subgraph is graph), None)
@@ -405,7 +455,11 @@ def _order_and_name(model: Model, inputs: list[str], layers: Sequence[str]) -> N
         if set(fed) == set(inputs) and len(fed) == len(graph.inputs):
             graph.inputs = [fed[name] for name in inputs]
             signature.inputs = [(name, fed[name]) for name in inputs]
+        # The converter calls them output_0, output_1, … and sorts by the alphabet.
+        signature.outputs = sorted(signature.outputs, key=lambda item: (len(item[0]), item[0]))
         read = [t for _, t in signature.outputs]
+        if len(outputs) == len(read):
+            signature.outputs = list(zip(outputs, read, strict=True))
         if set(read) == set(graph.outputs) and len(read) == len(graph.outputs):
             graph.outputs = read
         names.update({t: n for n, t in [*signature.outputs, *signature.inputs]})
@@ -440,6 +494,20 @@ def _check_int8(model: Model, layers: Sequence[str]) -> None:
     )
 
 
+def _check_ports(model: Model) -> None:
+    """Every input and output is int8 and has a scale."""
+    graph = model.subgraphs[0]
+    read = {t for op in graph.operators for t in op.inputs}
+    for kind, tensors in (("input", graph.inputs), ("output", graph.outputs)):
+        for tensor in tensors:
+            if kind == "input" and tensor not in read:
+                raise ConversionError(f"input «{tensor.name}»: no output depends on it; leave it out")
+            if tensor.type != TensorType.INT8:
+                raise ConversionError(f"{kind} «{tensor.name}» is {tensor.type_name}; only int8 can be one")
+            if tensor.quantization is None or not len(tensor.quantization.scales):
+                raise ConversionError(f"{kind} «{tensor.name}» has no scale; leave it out")
+
+
 # --- data ---------------------------------------------------------------------------------------------------
 
 
@@ -448,6 +516,9 @@ def _samples(source: Any, inputs: list[Any]) -> tuple[list[Array], Array | None]
     labels = None
     if isinstance(source, str | os.PathLike):
         source, labels = _read(Path(source), [t.name for t in inputs])
+    if isinstance(source, Mapping):
+        source = [np.asarray(a) for a in _by_name(source, [t.name for t in inputs], "the dictionary")]
+        source = source if len(inputs) > 1 else source[0]
     if isinstance(source, np.ndarray):
         arrays = [source]
     elif (
@@ -469,29 +540,43 @@ def _samples(source: Any, inputs: list[Any]) -> tuple[list[Array], Array | None]
 def _read(path: Path, names: list[str]) -> tuple[Any, Array | None]:
     if not path.exists():
         raise FileNotFoundError(f"there is no {path}")
+    if path.is_dir():
+        raise ConversionError(f"{path} is a folder; name a .npy or .npz file")
     try:
         content = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as e:
+    except (ValueError, EOFError, zipfile.BadZipFile) as e:
         raise ConversionError(f"{path} is no .npy or .npz file: {_first_line(e)}") from e
     if isinstance(content, np.ndarray):
         return content, None
     with content:
-        keys = ["x"] if len(names) == 1 and "x" in content.files else names
-        missing = [k for k in keys if k not in content.files]
-        if missing:
-            raise ConversionError(
-                f"{path} has no array «{'x' if len(names) == 1 else missing[0]}»; "
-                f"there are: {', '.join(content.files)}"
-            )
-        labels = content["y"] if "y" in content.files and "y" not in keys else None
-        arrays = [content[k] for k in keys]
+        try:
+            arrays = _by_name(content, names, str(path))
+            labels = content["y"] if "y" in content.files and "y" not in names else None
+        except (ValueError, EOFError, zipfile.BadZipFile) as e:
+            if isinstance(e, ConversionError):
+                raise
+            raise ConversionError(f"{path} cannot be read: {_first_line(e)}") from e
     return (arrays[0] if len(arrays) == 1 else arrays), labels
+
+
+def _by_name(source: Mapping[str, Any], names: list[str], where: str) -> list[Any]:
+    keys = ["x"] if len(names) == 1 and "x" in source else names
+    missing = [k for k in keys if k not in source]
+    if missing:
+        raise ConversionError(
+            f"{where} has no array «{'x' if len(names) == 1 else missing[0]}»; "
+            f"there are: {', '.join(map(str, source))}"
+        )
+    return [source[k] for k in keys]
 
 
 def _collect(source: Iterable[Any], inputs: list[Any]) -> list[Array]:
     columns: list[list[Array]] = [[] for _ in inputs]
     for item in source:
-        if len(inputs) > 1 or (isinstance(item, list | tuple) and len(item) == 1):
+        values: list[Any]
+        if isinstance(item, Mapping):
+            values = _by_name(item, [t.name for t in inputs], "representative data: a sample")
+        elif len(inputs) > 1 or (isinstance(item, list | tuple) and len(item) == 1):
             values = list(item)
         else:
             # (input, label), as data sets have it.
@@ -527,10 +612,23 @@ def _checked(array: Array, tensor: Any, samples: int) -> Array:
         raise ConversionError(
             f"representative data of input «{tensor.name}»: expected {samples} samples, got {len(array)}"
         )
-    values = array.astype(np.float32)
+    with np.errstate(over="ignore"):
+        values = array.astype(np.float32)
     if not np.isfinite(values).all():
         raise ConversionError(f"representative data of input «{tensor.name}»: NaN or infinity among them")
     return values
+
+
+def _wrong_labels(labels: Array, samples: int, shape: Sequence[int | None]) -> str | None:
+    """What is wrong with labels for an output of this shape."""
+    if labels.shape != (samples,) or labels.dtype.kind not in "iu":
+        return f"labels: expected integers [{samples}], got {labels.dtype} {list(labels.shape)}"
+    sizes = [n for n in shape[1:] if n is not None]
+    classes = max(2, int(np.prod(sizes)))
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= classes:
+        return f"labels: expected classes 0..{classes - 1}, got {low}..{high}"
+    return None
 
 
 # --- report -------------------------------------------------------------------------------------------------
@@ -552,9 +650,17 @@ def _float_accuracy(tf: Any, fixed: _FixedModel, data: list[Array], labels: Arra
     return _score(np.array(values), labels, model)
 
 
-def _warnings(fixed: _FixedModel, model: Model, samples: int) -> Iterator[str]:
+def _warnings(fixed: _FixedModel, model: Model, data: list[Array]) -> Iterator[str]:
+    samples = len(data[0])
     if samples < _FEW:
-        yield f"only {samples} representative samples: the ranges of activations may be too narrow"
+        plural = "" if samples == 1 else "s"
+        yield f"only {samples} representative sample{plural}: the ranges of activations may be too narrow"
+    for tensor, values in zip(fixed.inputs, data, strict=True):
+        if values.size and values.min() == values.max():
+            yield (
+                f"representative data of input «{tensor.name}»: every value is {values.flat[0]:g}, "
+                "which tells no range"
+            )
     graph = model.subgraphs[0]
     last = (getattr(fixed.source, "layers", None) or [None])[-1]
     activation = getattr(getattr(last, "activation", None), "__name__", "")

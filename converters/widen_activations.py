@@ -42,7 +42,7 @@ def widen_activations(model: Model, fraction: float) -> None:
         model: an int8 model with one subgraph, changed in place.
         fraction: at least 0; 0.25 costs a third of a bit of resolution.
     """
-    if not np.isfinite(fraction) or not 0 <= fraction <= 7:
+    if not isinstance(fraction, int | float | np.floating) or not 0 <= fraction <= 7:
         raise ConversionError(f"head-room of activations must be from 0 to 7, not {fraction!r}")
     if fraction == 0:
         return

@@ -204,6 +204,17 @@ class NodeControl:
         return settings
 
     @property
+    def c_settings(self) -> _Settings:
+        """``zo_node_settings``."""
+        settings: _Settings = self._run.settings
+        return settings
+
+    @property
+    def c_run(self) -> _Run:
+        """``zo_node_run``."""
+        return self._run
+
+    @property
     def step(self) -> int:
         """Steps finished."""
         return int(self._run.step)

@@ -557,9 +557,9 @@ def test_what_callbacks_are_told():
         ("begin", 3),
         ("step", 0, 1, ["loss", "rate"]),
         ("step", 1, 2, ["loss", "rate"]),
-        ("epoch", 0, ["loss", "rate"]),
+        ("epoch", 0, ["equivalents", "loss", "rate"]),
         ("step", 2, 3, ["loss", "rate"]),
-        ("epoch", 1, ["loss", "rate"]),
+        ("epoch", 1, ["equivalents", "loss", "rate"]),
         ("end",),
     ]
 

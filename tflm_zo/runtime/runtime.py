@@ -264,6 +264,7 @@ class Runtime(ABC):
         command: Command | NDArray[np.int32] | None = None,
         *,
         start: int = 0,
+        stop: int | None = None,
         boundary: NDArray[Any] | None = None,
         checked: bool = False,
     ) -> None:
@@ -275,6 +276,8 @@ class Runtime(ABC):
         Args:
             command: what the weight ops do; None for a plain inference without losses.
             start: first segment to run.
+            stop: segment before which the run ends; None: it runs to the end. What enters it can be read with
+                `boundary`.
             boundary: input activation of segment `start`, int8 [batch, ...]; by default what the last run
                 through the segment before left.
             checked: the command comes from the control unit, whose commands fit the model; the ops check it
@@ -290,7 +293,9 @@ class Runtime(ABC):
             raise ValueError("the command asks for losses: set_labels first")
         activation = self._start_activation(start, boundary)
 
-        for k in range(start, len(self._segments)):
+        if stop is not None and not start < stop <= len(self._segments):
+            raise ValueError(f"stop: expected {start + 1}..{len(self._segments)}, got {stop}")
+        for k in range(start, len(self._segments) if stop is None else stop):
             segment = self._segments[k]
             for original, index in segment.inputs.items():
                 segment.engine.set_input(index, self._inputs[original])
@@ -400,6 +405,17 @@ class Runtime(ABC):
         )
 
     # --- weights --------------------------------------------------------------------------------------------
+
+    def weight_views(self, name: str) -> tuple[NDArray[np.int8], NDArray[np.int8] | None]:
+        """A trainable tensor's weights and, with the 16-bit update, fractions where the interpreter has them:
+        int8 [size], to be read and written between invokes.
+
+        Raises:
+            ValueError: no such tensor.
+        """
+        if name not in self._views:
+            raise ValueError(f"no trainable tensor {name!r}; there are {sorted(self._views)}")
+        return self._views[name]
 
     def read_weights(self) -> dict[str, NDArray[np.int8]]:
         """Copies of the trainable weights, int8 in their own shapes, by tensor name."""

@@ -6,9 +6,11 @@ from __future__ import annotations
 from .callbacks import Callback, CSVLogger, EarlyStopping, ProgressBar
 from .checkpoint import Checkpoint
 from .history import History
+from .node_settings import NodeSettings
 from .settings import SettingsError, TrainSettings
-from .trainer import Trainer, replay_log
+from .trainer import Trainer
 from .verify import RuntimeRun, compare_runtimes
+from .weight_run import replay_log
 
 __all__ = [
     "CSVLogger",
@@ -16,6 +18,7 @@ __all__ = [
     "Checkpoint",
     "EarlyStopping",
     "History",
+    "NodeSettings",
     "ProgressBar",
     "RuntimeRun",
     "SettingsError",

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..seedlog import LogError, SeedLog
+from ..seedlog import LogError
 from .callbacks import Callback
 
 if TYPE_CHECKING:
@@ -69,12 +69,12 @@ class Checkpoint(Callback):
             raise ValueError(f"best: no {self._monitor!r}; there are {', '.join(possible)}")
         kept = 0
         if there and trainer.step:
-            old = SeedLog.read(self._path)
-            kept = len(old.steps)
-            if not trainer.has_run(old):
-                raise LogError(f"{self._path} is no checkpoint of this run; choose another name")
+            try:
+                kept, values = trainer.validate_at(self._path)
+            except LogError as error:
+                raise LogError(f"{self._path} is no checkpoint of this run; choose another name") from error
             if self._monitor is not None:
-                self._score = self._sign(trainer.validate_at(kept)[self._monitor])
+                self._score = self._sign(values[self._monitor])
         # The run may have been killed after an epoch's last step and before its checkpoint.
         epochs, within = divmod(trainer.step, trainer.steps_per_epoch)
         if trainer.step > kept and not within and not epochs % self._every:

@@ -13,16 +13,20 @@ class History:
     """Like Keras' History: `history` maps a name to its values.
 
     Attributes:
-        history: per epoch: "loss" (mean training loss, nats), "rate", and, with validation data,
-            "val_loss" and "val_accuracy" (not for the mean squared error).
+        history: per epoch: "loss" (mean training loss, nats), "rate", "equivalents" (forward equivalents of
+            the run until then) and, with validation data, "val_loss" and "val_accuracy" (not for the mean
+            squared error).
         steps: per step: mean loss, nats.
-        forwards: forward passes of training (samples), validation not included.
+        forwards: samples passed through the network by training, whole or from some layer on; validation not
+            included.
+        equivalents: the same in forward equivalents, see `Trainer`.
         seconds: of the run, validation and callbacks included.
     """
 
     history: dict[str, list[float]] = field(default_factory=dict)
     steps: list[float] = field(default_factory=list)
     forwards: int = 0
+    equivalents: float = 0.0
     seconds: float = 0.0
 
     def append(self, **values: float) -> None:

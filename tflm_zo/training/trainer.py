@@ -13,79 +13,44 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import native
-from ..control import Control
-from ..converters import Model, export_model, initial_weights, load_model, read_metadata
+from ..converters import Model, export_model, load_model
 from ..converters.model.writer import save_bytes
 from ..runtime import load
-from ..seedlog import IncompleteHeaderError, LogError, LogWarning, LogWriter, SeedLog, fingerprint
+from ..seedlog import IncompleteHeaderError, LogWarning
 from .callbacks import Callback
+from .costs import Costs, NodeCosts, WeightCosts
 from .evaluation import check_labelled, evaluate, predict
 from .history import History
+from .node_run import NodeRun
+from .node_settings import NodeSettings
+from .run import Run
 from .samples import Samples, prepare_labels, prepare_samples
 from .settings import SettingsError, TrainSettings
+from .weight_run import WeightRun
 
-__all__ = ["Trainer", "replay_log"]
-
-Weights = dict[str, NDArray[np.int8]]
-
-
-def replay_log(model: Model, log: SeedLog) -> tuple[Weights, Weights]:
-    """The weights that a run has led to, from the base model and its log alone, without a forward pass.
-
-    Args:
-        model: the ZO model that the log was recorded on.
-        log: what `SeedLog.read` returned.
-
-    Returns:
-        Weights and (16-bit update) fractions by tensor name, int8 in the tensors' shapes.
-
-    Raises:
-        LogError: the log is of another model.
-    """
-    log.check_model(model)
-    metadata = read_metadata(model)
-    weights = initial_weights(model)
-    fractions: Weights = {}
-    factors = {t.name: t for g in model.subgraphs for t in g.tensors if t.name.endswith("/zo_multiplier")}
-    for t in metadata.trainable:
-        values = weights[t.name]
-        fraction = np.zeros(t.shape, np.int8) if metadata.update_bits == 16 else None
-        factor = factors.get(f"{t.name}/zo_multiplier")
-        steps = log.steps_of_block(t.block)
-        if len(steps):
-            native.replay(
-                values,
-                fraction,
-                None if factor is None else factor.numpy().copy(),
-                t.channels,
-                t.inner,
-                t.stream,
-                127 - metadata.head_room,
-                log.distribution,
-                steps,
-            )
-        if fraction is not None:
-            fractions[t.name] = fraction
-    return weights, fractions
+__all__ = ["Trainer"]
 
 
 class Trainer:
-    """Trains a ZO model by weight perturbation in a runtime.
+    """Trains a ZO model in a runtime, with forward passes only.
 
     Args:
         model: a ZO model with a loss, its bytes or path.
-        settings: how; default `TrainSettings()`.
+        settings: how, and by which algorithm: `NodeSettings` (node perturbation, for a model that was
+            injected with nodes) or `TrainSettings` (weight perturbation). Default: the defaults of the one
+            that the model is for.
         runtime: name of the runtime.
 
     Attributes:
         settings: of the runs.
         runtime: the loaded model.
         stop_training: set by callbacks to end a run after the step.
-        forwards: samples passed through the network by training.
+        forwards: samples passed through the network by training, whole or from some layer on.
+        equivalents: what whole steps have cost in forward equivalents: multiply-accumulates, those of updates
+            included, divided by those of one sample's whole forward pass.
         step: whole steps of the run, those before it was resumed included.
         steps_per_epoch: of the run.
-        log: path of the run's seed log, if it has one.
+        log: path of the run's log, if it has one.
         interrupted: whether Ctrl-C ended the run.
 
     Raises:
@@ -95,44 +60,33 @@ class Trainer:
     def __init__(
         self,
         model: Model | bytes | str | os.PathLike[str],
-        settings: TrainSettings | None = None,
+        settings: TrainSettings | NodeSettings | None = None,
         runtime: str = "litert",
     ) -> None:
-        self.settings = settings or TrainSettings()
         self.runtime = load(model, runtime)
         self._model = model if isinstance(model, Model) else load_model(model)
-        self._mark = fingerprint(self._model)
         metadata = self.runtime.metadata
         if not metadata.trainable or metadata.loss is None:
             raise SettingsError("the model has no trainable tensors or no loss: inject it again")
-        reach = self.settings.distribution.reach
-        if reach > metadata.head_room:
-            raise SettingsError(
-                f"distribution: moves a weight by up to {reach} LSB, the model's head-room is "
-                f"{metadata.head_room}; inject with head_room={reach}"
-            )
+        self.settings = settings or (NodeSettings() if metadata.nodes else TrainSettings())
         if self.settings.batch_size % metadata.batch:
             raise SettingsError(
                 f"batch_size: expected a multiple of the model's batch {metadata.batch}, "
                 f"got {self.settings.batch_size}"
             )
-        if self.settings.queries > metadata.max_queries:
-            raise SettingsError(
-                f"queries: the model was injected with max_queries={metadata.max_queries}, "
-                f"got {self.settings.queries}"
-            )
+        if isinstance(self.settings, NodeSettings):
+            NodeRun.check(self.settings, metadata)
+        else:
+            WeightRun.check(self.settings, metadata)
         self.stop_training = False
-        self.forwards = 0
+        self.forwards, self.equivalents = 0, 0.0
         self.step = 0
         self.steps_per_epoch = 0
         self.log: Path | None = None
         self.interrupted = False
         # Of the run in progress.
-        self._control: Control | None = None
-        self._writer: LogWriter | None = None
+        self._run: Run | None = None
         self._validation: tuple[list[NDArray[Any]], NDArray[Any]] | None = None
-        self._done: list[list[int]] = []  # coefficients of the whole steps
-        self._epoch_losses: list[float] = []
 
     # --- data -----------------------------------------------------------------------------------------------
 
@@ -154,6 +108,7 @@ class Trainer:
         *,
         epochs: int = 1,
         steps: int | None = None,
+        budget: float | None = None,
         validation_data: tuple[Samples, NDArray[Any] | None] | None = None,
         callbacks: Sequence[Callback] = (),
         log: str | os.PathLike[str] | None = None,
@@ -171,6 +126,7 @@ class Trainer:
                 point in its units; None: x (an autoencoder).
             epochs: passes over the samples.
             steps: number of steps instead.
+            budget: as many steps as so many forward equivalents are good for instead.
             validation_data: (x, y), evaluated after each epoch.
             callbacks: told of every step and epoch.
             log: seed log to write; must not exist unless `resume` or `replace`.
@@ -195,9 +151,12 @@ class Trainer:
         begin = time.perf_counter()
         inputs, labels = self._prepare(x, y)
         validation = None if validation_data is None else self._prepare(*validation_data)
-        metadata = self.runtime.metadata
         per_epoch = -(-len(labels) // self.settings.batch_size)
+        if steps is not None and budget is not None:
+            raise ValueError("steps, budget: give one of them")
         total = steps if steps is not None else epochs * per_epoch
+        if budget is not None:
+            total = self._affordable(budget, len(labels))
         if total < 1:
             raise ValueError(f"steps: expected at least 1, got {total}")
         longest = (2**32 - 1) // self.settings.batch_size  # positions in the order of samples are 32 bits
@@ -205,165 +164,128 @@ class Trainer:
             raise ValueError(f"steps: expected {longest} at most, got {total}")
         if sync_every is not None and not sync_every >= 0:
             raise ValueError(f"sync_every: expected seconds from 0 on, got {sync_every}")
-        segments = [0] * len(metadata.blocks)
-        for t in reversed(metadata.trainable):
-            segments[t.block] = t.segment
-        control = Control(
-            self.settings.as_integers(
-                steps=total,
-                samples=len(labels),
-                batch=metadata.batch,
-                weights=sum(t.size for t in metadata.trainable),
-                blocks=len(metadata.blocks),
-            ),
-            metadata.command_words,
-            segments,
-        )
+        run = self._make_run(total, inputs, labels)
         self.steps_per_epoch = per_epoch
-        open_log = self._start(control, log, resume, replace, sync_every)
+        open_log = self._start(run, log, resume, replace, sync_every)
         self.log = None if log is None else Path(log)
         self.stop_training = self.interrupted = False
-        self.step = control.step
-        self._control, self._validation = control, validation
-        history, forwards = History(), self.forwards
+        self.step = run.step
+        self._run, self._validation = run, validation
+        history, forwards, equivalents = History(), self.forwards, self.equivalents
+        self._base = forwards, equivalents - run.equivalents
         begun: list[Callback] = []
         try:
             # A new log is made, and an old one replaced, when the callbacks have nothing against it.
-            if control.step:
-                self._writer = open_log()
+            if run.step:
+                open_log()
             for callback in callbacks:
                 begun.append(callback)
                 callback.on_train_begin(self, total)
-            self._writer = self._writer or open_log()
-            self._run(control, inputs, labels, callbacks, history)
+            if not run.has_log:
+                open_log()
+            self._loop(run, callbacks, history)
         except BaseException as error:
-            self._return_to_last_step()
+            run.roll_back()
+            self._count(run)
             if not isinstance(error, KeyboardInterrupt):
                 raise
             self.interrupted = True
         finally:
-            writer, self._control, self._writer, self._validation = self._writer, None, None, None
+            self._run, self._validation = None, None
             try:
-                if writer is not None:
-                    writer.close()
+                run.close_log()
             finally:
                 for callback in begun:
                     callback.on_train_end(self)
         history.forwards = self.forwards - forwards
+        history.equivalents = self.equivalents - equivalents
         history.seconds = time.perf_counter() - begin
         return history
 
+    def _affordable(self, budget: float, samples: int) -> int:
+        """Steps that a budget is good for, at least one."""
+        metadata, costs = self.runtime.metadata, Costs(self._model, self.runtime.metadata)
+        if isinstance(self.settings, NodeSettings):
+            nodes = NodeCosts(costs, self.settings, metadata)
+            total, least = nodes.steps(budget, samples), nodes.until(1, samples)
+        else:
+            weights = WeightCosts(costs, self.settings, metadata)
+            total, least = weights.steps(budget), weights.until(1)
+        if total < 1:
+            raise ValueError(f"budget: one step takes {least:.0f} forward equivalents, got {budget:g}")
+        return total
+
+    def _make_run(self, total: int, inputs: list[NDArray[Any]], labels: NDArray[Any]) -> Run:
+        if isinstance(self.settings, NodeSettings):
+            return NodeRun(self.runtime, self._model, self.settings, total, inputs, labels)
+        return WeightRun(self.runtime, self._model, self.settings, total, inputs, labels)
+
     def _start(
         self,
-        control: Control,
+        run: Run,
         log: str | os.PathLike[str] | None,
         resume: bool,
         replace: bool,
         sync_every: float | None,
-    ) -> Callable[[], LogWriter | None]:
+    ) -> Callable[[], None]:
         """Sets weights and control unit to where the run begins; returns what opens its log."""
         if log is None:
             if resume:
                 raise ValueError("resume: needs a log to go on from")
-            self._reset()
+            run.begin()
             return lambda: None
+        path = Path(log)
 
-        def opened(at: int | None) -> Callable[[], LogWriter | None]:
-            return lambda: LogWriter(
-                log, control, self._mark, resume=at, replace=replace, sync_every=sync_every
-            )
+        def opened(kept: int | None) -> Callable[[], None]:
+            return lambda: run.open_log(path, kept, replace=replace, sync_every=sync_every)
 
         if not resume:
-            if os.path.exists(log) and not replace:
+            if path.exists() and not replace:
                 raise FileExistsError(f"{log} exists; choose another name, or resume from it or replace it")
-            self._reset()
+            run.begin()
             return opened(None)
         try:
-            old = SeedLog.read(log)
+            return opened(run.resume(path))
         except FileNotFoundError:
             warnings.warn(f"{log}: no such log; training from the beginning", LogWarning, stacklevel=3)
-            self._reset()
+            run.begin()
             return opened(None)
         except IncompleteHeaderError as error:
             warnings.warn(f"{error}; training from the beginning", LogWarning, stacklevel=3)
-            self._reset()
+            run.begin()
             return opened(0)
-        old.check_model(self._model)
-        if old.settings.as_bytes() != control.settings.as_bytes():
-            raise LogError("the log is of a run with other settings, data or number of steps")
-        weights, fractions = replay_log(self._model, old)
-        self._reset()
-        self.runtime.write_weights(weights, fractions)
-        self._done = old.steps["coefficient"].tolist()
-        if len(old.steps):
-            control.resume(len(old.steps), int(old.mean_squares[-1]))
-            # Of the epoch that was cut short.
-            self._epoch_losses = old.losses[
-                len(old.steps) // self.steps_per_epoch * self.steps_per_epoch :
-            ].tolist()
-        return opened(old.whole_bytes)
 
-    def _reset(self) -> None:
-        """The weights that the model starts with."""
-        self._done, self._epoch_losses = [], []
-        self.runtime.invoke(self.runtime.command(loss=False).restore())
+    def _count(self, run: Run) -> None:
+        self.forwards, self.equivalents = self._base[0] + run.forwards, self._base[1] + run.equivalents
+        self.step = run.step
 
-    def _run(
-        self,
-        control: Control,
-        x: list[NDArray[Any]],
-        y: NDArray[Any],
-        callbacks: Sequence[Callback],
-        history: History,
-    ) -> None:
-        runtime, writer, per_epoch, losses = (
-            self.runtime,
-            self._writer,
-            self.steps_per_epoch,
-            self._epoch_losses,
-        )
-        fed = -1
-        while (request := control.next()) is not None:
-            if request.first_sample != fed:
-                chosen = control.samples(request.first_sample)
-                runtime.feed([values[chosen] for values in x], y[chosen])
-                fed = request.first_sample
-            runtime.invoke(request.words, start=request.start_segment, checked=True)
-            self.forwards += runtime.batch
-            report = control.report(runtime.losses())
-            if report is None:
-                continue
-            if writer is not None:
-                writer.append()
-            self._done.append(control.coefficients)
-            self.step = control.step
+    def _loop(self, run: Run, callbacks: Sequence[Callback], history: History) -> None:
+        per_epoch = self.steps_per_epoch
+        while run.step < run.total:
+            report = run.advance()
+            self._count(run)
             history.steps.append(report.loss)
-            losses.append(report.loss)
             for callback in callbacks:
                 callback.on_step_end(self, report.step, {"loss": report.loss, "rate": report.rate})
-            if control.step % per_epoch == 0 or control.step == control.settings.steps:
-                self._settle(control)
-                fed = -1
-                logs = {"loss": float(np.mean(losses)), "rate": report.rate}
+            if run.step % per_epoch == 0 or run.step == run.total:
+                run.settle()
+                epoch = (run.step - 1) // per_epoch
+                # Also of an epoch that was cut short and resumed.
+                logs = {"loss": float(np.mean(run.losses[epoch * per_epoch :])), "rate": report.rate}
+                logs["equivalents"] = run.equivalents
                 if self._validation is not None:
                     logs |= self.validate()
-                losses.clear()
                 history.append(**logs)
                 for callback in callbacks:
-                    callback.on_epoch_end(self, (control.step - 1) // per_epoch, logs)
+                    callback.on_epoch_end(self, epoch, logs)
             if self.stop_training:
                 break
-        self._settle(control)
-
-    def _settle(self, control: Control) -> None:
-        words = control.settle()
-        if words is not None:
-            self.runtime.invoke(words)
+        run.settle()
 
     def _settle_run(self) -> None:
         """Before a callback uses the model between steps: applies the step that rides on the next invoke."""
-        if self._control is not None:
-            self._settle(self._control)
+        if self._run is not None:
+            self._run.settle()
 
     def validate(self) -> dict[str, float]:
         """For callbacks: "val_loss" and "val_accuracy" on the run's validation data, with the weights as they
@@ -377,29 +299,24 @@ class Trainer:
         self._settle_run()
         return {f"val_{k}": v for k, v in evaluate(self.runtime, *self._validation).values().items()}
 
-    def validate_at(self, steps: int) -> dict[str, float]:
-        """For callbacks, before a run's first step: `validate` with the weights after so many steps."""
-        weights, fractions = self.runtime.read_weights(), self.runtime.read_fractions()
-        self.runtime.write_weights(*replay_log(self._model, self._log().first(steps)))
-        try:
-            return self.validate()
-        finally:
-            self.runtime.write_weights(weights, fractions)
+    def validate_at(self, log: str | os.PathLike[str]) -> tuple[int, dict[str, float]]:
+        """For callbacks, before a run's first step: an earlier state of it, from a copy of its log.
 
-    def has_run(self, log: SeedLog) -> bool:
-        """For callbacks: whether the log's steps are the first ones of the run in progress."""
-        own = self._log()
-        return (
-            log.fingerprint == own.fingerprint
-            and log.settings.as_bytes() == own.settings.as_bytes()
-            and len(log.steps) <= len(own.steps)
-            and bool((log.steps == own.steps[: len(log.steps)]).all())
-        )
+        Returns:
+            The steps that the copy has, and `validate` with the weights after them (empty without validation
+            data).
 
-    def _log(self) -> SeedLog:
-        """The run in progress so far."""
-        assert self._control is not None
-        return SeedLog.from_steps(self._control.settings, self._mark, self._done)
+        Raises:
+            LogError: it is not a log of this run.
+        """
+        assert self._run is not None
+
+        def measure() -> dict[str, float]:
+            if self._validation is None:
+                return {}
+            return {f"val_{k}": v for k, v in evaluate(self.runtime, *self._validation).values().items()}
+
+        return self._run.at_checkpoint(Path(log), measure)
 
     def save_log(self, path: str | os.PathLike[str]) -> None:
         """For callbacks: copies the seed log up to the last whole step, whole or not at all.
@@ -411,19 +328,13 @@ class Trainer:
             ValueError: no run is in progress, or it has no log.
             OSError: it cannot be written; what was there is as it was.
         """
-        if self._writer is None:
-            raise ValueError("there is no seed log to copy: give fit a log")
+        if self._run is None:
+            raise ValueError("no run is in progress, so there is no log to copy")
         try:
-            save_bytes(self._writer.whole(len(self._done)), Path(path), True)
+            save_bytes(self._run.log_bytes(), Path(path), True)
         except OSError as error:
             # Name the file that was asked for, not the temporary one.
             raise OSError(error.errno, error.strerror or str(error), str(path)) from error
-
-    def _return_to_last_step(self) -> None:
-        """Whatever was under way: the weights of the last whole step, from the record of the run."""
-        if self._writer is not None:  # the interruption may have come between the log's record and ours
-            self._writer.keep(len(self._done))
-        self.runtime.write_weights(*replay_log(self._model, self._log()))
 
     # --- using ----------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from .. import native
 from ..converters import Model
+from .node_settings import NodeSettings
 from .samples import Samples
 from .settings import TrainSettings
 from .trainer import Trainer
@@ -59,7 +60,7 @@ def compare_runtimes(
     y: NDArray[Any] | None,
     *,
     runtimes: list[str],
-    settings: TrainSettings | None = None,
+    settings: TrainSettings | NodeSettings | None = None,
     steps: int = 20,
 ) -> list[RuntimeRun]:
     """Trains the same steps in each runtime.

@@ -12,7 +12,7 @@ from rich.console import Console
 from ...converters import ConversionError, Model, load_model, possible_cuts, read_metadata
 from ...converters.constants import METADATA_NAME
 from ...converters.model import Operator, Tensor
-from ..operator_costs import filter_of, macs
+from ...converters.operator_costs import filter_of, macs
 from ..options import Force, Json, ModelFile, OutputReport
 from ..output_file import check_output
 from ..results import show, table, write_report

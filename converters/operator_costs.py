@@ -1,12 +1,12 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+# SPDX-License-Identifier: Apache-2.0
 """Weights and multiply-accumulates of an operator, from its shapes."""
 
 from __future__ import annotations
 
 import math
 
-from ..converters.model import Operator, Tensor
-from ..converters.model.schema import BuiltinOperator as B
+from .model import Operator, Tensor
+from .model.schema import BuiltinOperator as B
 
 __all__ = ["filter_of", "macs"]
 

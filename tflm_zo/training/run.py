@@ -1,0 +1,108 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What the trainer needs of an algorithm: one run over training data, step by step."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+
+from ..control import StepReport
+
+__all__ = ["Run"]
+
+
+class Run(ABC):
+    """One run in a runtime, from the weights that the model starts with or from a log.
+
+    Attributes:
+        total: steps of the whole run.
+        forwards: samples that were passed through the network, whole or from some segment on.
+        losses: mean loss of each whole step, nats, those before it was resumed included.
+    """
+
+    total: int
+    forwards: int
+    losses: list[float]
+
+    @property
+    @abstractmethod
+    def step(self) -> int:
+        """Whole steps done."""
+
+    @property
+    @abstractmethod
+    def equivalents(self) -> float:
+        """What the whole steps done, those before it was resumed included, cost in forward equivalents:
+        multiply-accumulates that are executed, those of updates included, divided by those of one sample's
+        whole forward pass.
+        """
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Sets the weights that the model starts with."""
+
+    @abstractmethod
+    def resume(self, log: Path) -> int | None:
+        """Sets weights and state to what a log leads to.
+
+        Returns:
+            For `open_log`: how much of the log is kept.
+
+        Raises:
+            IncompleteHeaderError: there is no step in it.
+            LogError: it is of another model or run.
+        """
+
+    @abstractmethod
+    def open_log(self, log: Path, kept: int | None, *, replace: bool, sync_every: float | None) -> None:
+        """Opens the log for the steps to come.
+
+        Args:
+            log: its path.
+            kept: what `resume` returned; None: a new log, 0: written anew.
+            replace: whether a new log may replace an existing one.
+            sync_every: seconds after which it is brought to the disk; 0: each step; None: at the end.
+        """
+
+    @property
+    @abstractmethod
+    def has_log(self) -> bool:
+        """Whether a log is open."""
+
+    @abstractmethod
+    def advance(self) -> StepReport:
+        """Does one step and writes it to the log."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Makes the runtime's weights those after the last whole step."""
+
+    @abstractmethod
+    def roll_back(self) -> None:
+        """After an interruption anywhere: weights and log of the last whole step."""
+
+    @abstractmethod
+    def close_log(self) -> None:
+        """Brings the log to the disk and closes it."""
+
+    @abstractmethod
+    def log_bytes(self) -> bytes:
+        """The log up to the last whole step, from which the run can be resumed and its weights rebuilt."""
+
+    @abstractmethod
+    def at_checkpoint(
+        self, log: Path, measure: Callable[[], dict[str, float]]
+    ) -> tuple[int, dict[str, float]]:
+        """What `measure` gives with the weights of an earlier state of this run.
+
+        Args:
+            log: its log.
+            measure: evaluates the runtime.
+
+        Returns:
+            Its step, and the result.
+
+        Raises:
+            LogError: the log is not of this run.
+        """
