@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -15,14 +16,19 @@ from tflm_zo.converters import (
     ConversionResult,
     Model,
     convert,
+    initial_weights,
     inject,
     load_model,
     read_metadata,
 )
+from typer.testing import CliRunner
 
 from interpreters import random_inputs, run_plain
 from tflm_zo import keras_models
+from tflm_zo.cli import app
 from tflm_zo.runtime import available, load
+from tflm_zo.seedlog import SeedLog
+from tflm_zo.training import Trainer, TrainSettings, replay_log
 
 keras = pytest.importorskip("keras")
 tf = pytest.importorskip("tensorflow")
@@ -77,6 +83,19 @@ def check_trainable(result: ConversionResult) -> None:
             np.testing.assert_array_equal(a, b)
 
 
+def check_training_step(result: ConversionResult, x: np.ndarray, log: Path) -> None:
+    """One step moves weights of every layer, and the log alone says where to."""
+    zo = inject(result.model, head_room=2)
+    trainer = Trainer(zo, TrainSettings(batch_size=2, rate=4.0), runtime="litert-ref")
+    history = trainer.fit(x[:2], np.array([0, 1]), steps=1, log=log)
+    assert history.forwards == 4
+    before, after = initial_weights(zo), trainer.runtime.read_weights()
+    replayed, _ = replay_log(zo, SeedLog.read(log))
+    for name, values in after.items():
+        np.testing.assert_array_equal(replayed[name], values)
+        assert (before[name] != values).any()
+
+
 @pytest.mark.parametrize(
     ("name", "parameters", "weights"),
     [
@@ -87,7 +106,7 @@ def check_trainable(result: ConversionResult) -> None:
         ("resnet8", 78_666, 77_360),
     ],
 )
-def test_reference_models(name: str, parameters: int, weights: int) -> None:
+def test_reference_models(name: str, parameters: int, weights: int, tmp_path: Path) -> None:
     model = getattr(keras_models, name)()
     assert model.count_params() == parameters
     x = data(*model.input_shape[1:])
@@ -102,6 +121,7 @@ def test_reference_models(name: str, parameters: int, weights: int) -> None:
     names = {layer.name for layer in model.layers}
     assert all(t.layer in names for t in metadata.trainable)
     check_trainable(result)
+    check_training_step(result, x, tmp_path / "run.zolog")
 
 
 @pytest.mark.parametrize(
@@ -359,8 +379,9 @@ def test_wrong_models(tmp_path: Path) -> None:
     recurrent = layers.Dense(2)(layers.LSTM(3, name="memory")(series))
     for model, message in [
         (tmp_path / "text.keras", "cannot be read as a Keras model"),
+        (tmp_path, "expected a .keras or .h5 file or a SavedModel folder"),
         (3, "expected a Keras model or a path, got int"),
-        (keras.Sequential([layers.Dense(3)]), "does not know its inputs"),
+        (keras.Sequential([layers.Dense(3)]), r"does not know its inputs; .* keras.Model\(x, model\(x\)\)"),
         (keras.Model(inputs, pooled), r"«image» has shape \[None, None, 8, 1\]"),
         (keras.Model(integers, embedded), "«tokens» is int32"),
         (keras.Model(series, recurrent), "layer «memory»: recurrent"),
@@ -369,6 +390,207 @@ def test_wrong_models(tmp_path: Path) -> None:
             convert(model, x)
     with pytest.raises(FileNotFoundError):
         convert(tmp_path / "missing.keras", x)
+
+
+class Doubled(layers.Layer):  # type: ignore[misc]
+    """Not registered with Keras."""
+
+    def call(self, x: Any) -> Any:
+        return 2 * x
+
+
+def test_model_files_that_need_code(tmp_path: Path) -> None:
+    for layer, message in (
+        (Doubled(), "class «Doubled» is not registered here; convert the model object"),
+        (layers.Lambda(lambda x: 2 * x), "Lambda layer holds Python code"),
+    ):
+        inputs = keras.Input((8,))
+        model = keras.Model(inputs, layers.Dense(3)(layer(inputs)))
+        model.save(tmp_path / "m.keras")
+        with pytest.raises(ConversionError, match=message):
+            convert(tmp_path / "m.keras", data(8))
+        check_full_int8(convert(model, data(8)))
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_reduced_precision_is_refused(policy: str) -> None:
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        model = small()
+    finally:
+        keras.config.set_dtype_policy(before)
+    with pytest.raises(ConversionError, match=rf"layer «conv» computes in {policy[6:]}; .* policy float32"):
+        convert(model, data(8, 8, 1))
+
+
+class Subclassed(keras.Model):  # type: ignore[misc]
+    """Knows no input shape until it is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = small(None)
+
+    def call(self, x: Any) -> Any:
+        return keras.ops.softmax(self.inner(x))
+
+
+def test_subclassed_model() -> None:
+    model, x = Subclassed(), data(8, 8, 1)
+    model(x[:1])
+    with pytest.raises(ConversionError, match="does not know its inputs"):
+        convert(model, x)
+    # What the message says to do.
+    inputs = keras.Input((8, 8, 1), name="image")
+    result = convert(keras.Model(inputs, model(inputs)), x)
+    check_full_int8(result)
+    assert result.report.operators[-1] == "SOFTMAX"
+    check_trainable(result)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda: layers.Softmax(),
+        lambda: layers.Activation("softmax"),
+        lambda: keras.ops.softmax,
+        lambda: keras.activations.softmax,
+    ],
+    ids=["layer", "activation", "ops", "function"],
+)
+def test_softmax_however_it_is_written(end: Any) -> None:
+    """It is an operator of its own, whose input are the logits."""
+    logits = small(None)
+    model = keras.Model(logits.input, end()(logits.output))
+    result = convert(model, data(8, 8, 1))
+    check_full_int8(result)
+    assert result.report.operators[-2:] == ("FULLY_CONNECTED", "SOFTMAX")
+    assert result.report.warnings == ()
+    assert read_metadata(inject(result.model)).loss is not None
+
+
+def test_nested_models() -> None:
+    inner = keras.Sequential([layers.Conv2D(3, 3, name="inside"), layers.ReLU()], name="block")
+    outer = keras.Sequential([keras.Input((8, 8, 1), name="image"), inner, layers.Flatten()])
+    outer.add(keras.Sequential([layers.Dense(4, activation="softmax", name="fc")]))
+    result = convert(outer, data(8, 8, 1))
+    check_full_int8(result)
+    assert {t.layer for t in read_metadata(inject(result.model)).trainable} == {"inside", "fc"}
+    check_trainable(result)
+
+
+def test_dictionaries() -> None:
+    a, b = keras.Input((3,), name="a"), keras.Input((2,), name="b")
+    ends = {"y": layers.Dense(2)(a), "x": layers.Dense(4)(layers.concatenate([a, b]))}
+    model = keras.Model({"a": a, "b": b}, ends)
+    x = {"b": data(2), "a": data(3)}
+    result = convert(model, x, labels=np.arange(60) % 2)
+    check_full_int8(result)
+    assert [(p.name, p.shape) for p in result.report.inputs] == [("a", (1, 3)), ("b", (1, 2))]
+    assert [(p.name, p.shape) for p in result.report.outputs] == [("y", (1, 2)), ("x", (1, 4))]
+    for same in ([x["a"], x["b"]], [{"a": x["a"][i], "b": x["b"][i]} for i in range(60)]):
+        assert convert(model, same).model.to_bytes() == result.model.to_bytes()
+    with pytest.raises(ConversionError, match="the dictionary has no array «b»; there are: a"):
+        convert(model, {"a": x["a"]})
+
+
+def test_a_dozen_outputs_stay_in_order() -> None:
+    inputs = keras.Input((8,))
+    result = convert(keras.Model(inputs, [layers.Dense(k + 1)(inputs) for k in range(12)]), data(8))
+    assert [p.shape for p in result.report.outputs] == [(1, k + 1) for k in range(12)]
+    (signature,) = result.model.signatures or ()
+    assert [(n, t.shape) for n, t in signature.outputs] == [(f"output_{k}", (1, k + 1)) for k in range(12)]
+
+
+def test_saved_model_keeps_the_names_of_its_signature(tmp_path: Path) -> None:
+    class Module(tf.Module):  # type: ignore[misc]
+        weights = tf.constant(np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32))
+
+        @tf.function(input_signature=[tf.TensorSpec((None, 8), tf.float32, name="window")])  # type: ignore[untyped-decorator]
+        def run(self, window: Any) -> dict[str, Any]:
+            logits = tf.matmul(window, self.weights)
+            return {"probabilities": tf.nn.softmax(logits), "logits": logits}
+
+    module = Module()
+    tf.saved_model.save(module, tmp_path / "a", signatures={"serving_default": module.run})
+    result = convert(tmp_path / "a", data(8))
+    check_full_int8(result)
+    (signature,) = result.model.signatures or ()
+    assert [n for n, _ in signature.inputs] == ["window"]
+    assert [n for n, _ in signature.outputs] == ["logits", "probabilities"]
+    x = np.full((1, 8), 50, np.int8)
+    logits, probabilities = run_plain(result.model.to_bytes(), "litert-ref", [x])
+    # 1/256 per step from -128, whatever the logits are.
+    assert probabilities.astype(int).sum() == pytest.approx(256 - 4 * 128, abs=3)
+    assert logits.argmax() == probabilities.argmax()
+    tf.saved_model.save(module, tmp_path / "b", signatures={"other": module.run})
+    with pytest.raises(ConversionError, match="no signature serving_default, but 'other'"):
+        convert(tmp_path / "b", data(8))
+
+
+def test_inputs_and_outputs_that_cannot_be() -> None:
+    a, b = keras.Input((8,), name="a"), keras.Input((4,), name="b")
+    with pytest.raises(ConversionError, match="input «b»: no output depends on it"):
+        convert(keras.Model([a, b], layers.Dense(3)(a)), [data(8), data(4)])
+    with pytest.raises(ConversionError, match="the model cannot be called with one sample: "):
+        convert(keras.Model(a, a), data(8))
+
+
+def test_labels_out_of_range() -> None:
+    for labels, message in ((np.full(60, 4), r"classes 0\.\.3, got 4\.\.4"), (np.full(60, -1), "got -1..-1")):
+        with pytest.raises(ConversionError, match=message):
+            convert(small(), data(8, 8, 1), labels=labels)
+    with pytest.raises(ConversionError, match=r"classes 0\.\.1, got 2\.\.2"):
+        convert(small("sigmoid", 1), data(8, 8, 1), labels=np.full(60, 2))
+
+
+def test_targets_that_are_no_classes(tmp_path: Path) -> None:
+    """A file's y may be what a regression learns: the model is converted, and its accuracy is not known."""
+    np.savez(tmp_path / "x.npz", x=data(8, 8, 1), y=np.linspace(0, 1, 60))
+    report = convert(small(None, 1), tmp_path / "x.npz").report
+    assert report.float_accuracy is None and report.int8_accuracy is None
+    assert report.warnings == ("accuracy not measured: labels: expected integers [60], got float64 [60]",)
+
+
+def test_data_without_a_range_are_warned_about() -> None:
+    (warning,) = convert(small(), np.zeros((60, 8, 8, 1))).report.warnings
+    assert warning == "representative data of input «image»: every value is 0, which tells no range"
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """Standard output is JSON and nothing else; a failure is one line and leaves no file."""
+    small().save(tmp_path / "good.keras")
+    inputs = keras.Input((8, 8, 1))
+    norm = layers.LayerNormalization(name="norm")(inputs)
+    keras.Model(inputs, layers.Dense(4)(layers.Flatten()(norm))).save(tmp_path / "bad.keras")
+    x, spoiled = data(8, 8, 1), data(8, 8, 1)
+    spoiled[3, 2, 1, 0] = np.nan
+    np.savez(tmp_path / "x.npz", x=x, y=np.arange(60) % 4)
+    np.savez(tmp_path / "nan.npz", x=spoiled)
+
+    def arguments(model: str, source: str) -> list[str]:
+        files = [str(tmp_path / name) for name in (model, source)]
+        return ["convert", *files, "-o", str(tmp_path / "out" / "m.tflite"), "--json"]
+
+    (tmp_path / "out").mkdir()
+    for model, source, message in (
+        ("bad.keras", "x.npz", "error: layer «norm»: "),
+        ("good.keras", "nan.npz", "error: representative data of input «image»: NaN"),
+        ("x.npz", "x.npz", "expected a .keras or .h5 file"),
+    ):
+        failed = CliRunner().invoke(app, arguments(model, source))
+        assert failed.exit_code == 1 and failed.stdout == ""
+        (line,) = failed.stderr.splitlines()
+        assert message in line
+        assert not list((tmp_path / "out").iterdir())
+    # A process of its own, so that what TensorFlow's C++ code prints would show.
+    command = [sys.executable, "-c", "from tflm_zo.cli import app; app()", *arguments("good.keras", "x.npz")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == ""
+    report = json.loads(done.stdout)
+    assert report["operators"][-1] == "SOFTMAX" and report["int8_accuracy"] is not None
+    (written,) = load_model(tmp_path / "out" / "m.tflite").subgraphs[0].inputs
+    assert (written.name, written.type_name) == ("image", "INT8")
 
 
 def test_few_samples_are_warned_about() -> None:
