@@ -230,7 +230,7 @@ def _nodes_of(graph: Subgraph, output: Tensor, geometry: dict[str, int]) -> tupl
         return "mean", pooled
     if pooling.builtin != B.MAX_POOL_2D or pooling.option("fusedActivationFunction", _NONE) != _NONE:
         return "plain", output
-    window = {}
+    window: dict[str, int] = {}
     for side, axis in (("h", 1), ("w", 2)):
         stride = int(pooling.option("strideH" if side == "h" else "strideW", 1))
         size = int(pooling.option("filterHeight" if side == "h" else "filterWidth", 1))
