@@ -489,8 +489,8 @@ def _check_int8(model: Model, layers: Sequence[str]) -> None:
     name = op.outputs[0].name if op.outputs else ""
     layer = _layer_of(name, layers)
     raise ConversionError(
-        f"layer «{layer or name}»: {op.code.name} stays float, TFLite has no int8 kernel for it; "
-        "replace it by operators that have one"
+        f"layer «{layer or name}»: {op.code.name} stays float, TFLite's converter has no int8 form for it "
+        "here; replace it by operators that have one"
     )
 
 
