@@ -5,6 +5,7 @@
 #include "zo_draw.h"
 #include "zo_fixed_point.h"
 #include "zo_perturb.h"
+#include "zo_replay_block.h"
 
 /* Weights whose steps are accumulated together: one word of Rademacher signs. */
 #define CHUNK ZO_STEPS_CHUNK
@@ -150,10 +151,16 @@ zo_status zo_replay_s8(const zo_tensor* tensor, zo_distribution distribution,
     if (status != ZO_OK) return status;
   }
 
+  const int is_common = distribution.kind == ZO_RADEMACHER && count == 1u &&
+                        tensor->fraction != NULL && tensor->multiplier == NULL;
   uint32_t clipped = 0;
   for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
     const uint32_t left = tensor->size - begin;
     const uint32_t size = left < ZO_STREAM_BLOCK ? left : ZO_STREAM_BLOCK;
+    if (is_common && zo_replay_block_fits(tensor, begin, size)) {
+      clipped += zo_replay_block(tensor, begin, size, queries, steps);
+      continue;
+    }
     for (uint32_t t = 0; t < steps; ++t) {
       clipped +=
           update_block(tensor, begin, size, distribution, queries + (size_t)t * count, count);

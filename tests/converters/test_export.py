@@ -231,3 +231,9 @@ def test_graphs_that_do_not_fit_their_metadata(damage: str) -> None:
         entry.buffer.data = entry.buffer.data.replace(b'"inputs":["image"]', b'"inputs":["image","more"]')
     with pytest.raises(ConversionError, match="which its metadata|its metadata describes|has lost its input"):
         export_model(zo)
+
+
+@pytest.mark.parametrize("settings", [{}, {"batch": 4, "update_bits": 8}])
+def test_the_same_file_from_memory_and_from_a_file(built: bytes, settings: dict[str, Any]) -> None:
+    zo = inject(built, **settings)
+    assert export_model(zo).to_bytes() == export_model(zo.to_bytes()).to_bytes()

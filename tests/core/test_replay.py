@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from oracle import weights as oracle
 from oracle.draws import EXAMPLES, core, seeds, steps
+from oracle.stream import Dist
 from tflm_zo import native
 from tflm_zo.native import QUERY_DTYPE, Distribution, NativeError, Status
 
@@ -62,6 +63,31 @@ def test_is_the_oracles(step, seed, count):
     assert native.replay(weights, fraction, *shape, core(step.dist), recorded) == expected_saturated
     assert np.array_equal(weights, expected)
     assert fraction is None or np.array_equal(fraction, expected_fraction)
+
+
+@pytest.mark.parametrize("size", [1, 31, 32, 33, 1023, 1024, 1025, 2080])
+@pytest.mark.parametrize("largest", [200, 2**15, 2**24, 2**30])
+@pytest.mark.parametrize("outside", [False, True])
+def test_one_query_steps_of_any_size(size, largest, outside):
+    """The common case has a path of its own: steps from none to the whole range, weights outside the limit."""
+    rng = np.random.default_rng(size)
+    limit = 100
+    weights = rng.integers(-limit, limit + 1, size).astype(np.int8)
+    fraction = np.where(np.abs(weights) < limit, rng.integers(-128, 128, size), 0).astype(np.int8)
+    if outside:
+        weights[size // 2] = 127
+    table = random_steps(20, 1, largest, seed=largest)
+    table["coefficient"][::5] = rng.choice([-largest, 0, 127, 128, -128, -129, largest], (4, 1))
+    expected, expected_fraction, saturated = weights.copy(), fraction.copy(), 0
+    for step in table:
+        expected, expected_fraction, clipped = oracle.update(
+            expected, expected_fraction, None, 1, 1, 9, limit, Dist(0, 1), pairs(step)
+        )
+        saturated += clipped
+    found = native.replay(weights, fraction, None, 1, 1, 9, limit, Distribution.rademacher(), table)
+    assert found == saturated
+    assert np.array_equal(weights, expected)
+    assert np.array_equal(fraction, expected_fraction)
 
 
 @pytest.mark.parametrize(
