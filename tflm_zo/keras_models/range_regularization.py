@@ -33,8 +33,9 @@ def narrow_activations(
     """Within the block, ``model.fit`` also pays for the largest activation of each hidden layer.
 
     The loss grows by ``weight`` * max |activation| of the batch, summed over the layers; everything else of
-    the pre-training is the caller's own. Networks trained so adapt better by forward passes
-    (``benchmarks/pretraining`` has the figures).
+    the pre-training is the caller's own. Networks trained so adapt better by forward passes: by 2.3 ± 0.8
+    points (LeNet-5, rotated MNIST) and 4.2 ± 0.8 points (the demo's digits), ``benchmarks/pretraining``.
+    Try ``CategoricalCrossentropy(label_smoothing=0.1)`` first, which gained 4.4 ± 0.6 and 2.9 ± 1.4 there.
 
     Args:
         model: a Keras model, compiled or not; after the block it is what it was but for its weights.
