@@ -69,7 +69,7 @@ def possible_cuts(model: Model, loss_output: int | str | None = None) -> list[st
     cuts: list[_Cut] = []
     for op in graph.operators:
         for tensor in op.outputs:
-            if names.count(tensor.name) == 1 and _unfit(graph, tensor) is None:
+            if names.count(tensor.name) == 1 and _unfit(graph, tensor, logits) is None:
                 cut = _cut_at(graph, tensor, logits)
                 combines = all(cut.after < c.after or c.after < cut.after for c in cuts)
                 if cut.after and not cut.crossing and combines:
@@ -77,11 +77,11 @@ def possible_cuts(model: Model, loss_output: int | str | None = None) -> list[st
     return [cut.boundary.name for cut in cuts]
 
 
-def _unfit(graph: Subgraph, tensor: Tensor) -> str | None:
+def _unfit(graph: Subgraph, tensor: Tensor, logits: Tensor | None) -> str | None:
     """Why a tensor cannot be a boundary, from its own looks."""
     if tensor in graph.inputs:
         return "is an input of the model"
-    if tensor in graph.outputs:
+    if tensor in graph.outputs and tensor is not logits:
         return "is an output of the model"
     if tensor.is_constant:
         return "is a constant"
@@ -93,16 +93,36 @@ def _unfit(graph: Subgraph, tensor: Tensor) -> str | None:
 
 
 def cut_reason(graph: Subgraph, tensor: Tensor, logits: Tensor | None) -> str | None:
-    """Why the graph cannot be cut at a tensor alone; None where it can."""
+    """Why the graph cannot be cut at a tensor alone; None where it can.
+
+    Behind what the loss reads there may be nothing but the loss itself.
+    """
     if [t.name for t in graph.all_tensors()].count(tensor.name) > 1:
         return "several tensors have this name"
-    reason = _unfit(graph, tensor)
+    reason = _unfit(graph, tensor, logits)
     if reason is not None:
         return f"it {reason}"
     cut = _cut_at(graph, tensor, logits)
     if cut.crossing:
         return "these would cross too: " + ", ".join(f"«{t.name}»" for t in cut.crossing)
-    return None if cut.after else "nothing reads it"
+    return None if cut.after or tensor is logits else "nothing reads it"
+
+
+def excluding_cuts(
+    graph: Subgraph, tensors: Sequence[Tensor], logits: Tensor | None
+) -> tuple[Tensor, Tensor] | None:
+    """Two of several tensors, each of which the graph can be cut at, that exclude each other because they lie
+    on different branches; None where there are none.
+    """
+    cuts = [_cut_at(graph, tensor, logits) for tensor in dict.fromkeys(tensors)]
+    return _different_branches(sorted(cuts, key=lambda cut: len(cut.after), reverse=True))
+
+
+def _different_branches(cuts: Sequence[_Cut]) -> tuple[Tensor, Tensor] | None:
+    for cut, following in itertools.pairwise(cuts):
+        if not following.after < cut.after:
+            return cut.boundary, following.boundary
+    return None
 
 
 def _ordered_cuts(graph: Subgraph, names: Sequence[str], logits: Tensor | None) -> list[_Cut]:
@@ -113,7 +133,7 @@ def _ordered_cuts(graph: Subgraph, names: Sequence[str], logits: Tensor | None) 
             raise ConversionError(
                 f"cut «{name}»: {len(found)} tensors are called so; possible_cuts lists the choice"
             )
-        reason = _unfit(graph, found[0])
+        reason = _unfit(graph, found[0], logits)
         if reason is not None:
             raise ConversionError(f"cut «{name}» is not possible: the tensor {reason}")
         cut = _cut_at(graph, found[0], logits)
@@ -122,18 +142,18 @@ def _ordered_cuts(graph: Subgraph, names: Sequence[str], logits: Tensor | None) 
             raise ConversionError(
                 f"cut «{name}» is not possible: these tensors cross it: {crossing}; a boundary is one tensor"
             )
-        if not cut.after:
+        if not cut.after and found[0] is not logits:
             raise ConversionError(f"cut «{name}» is not possible: nothing reads the tensor")
         cuts.append(cut)
     if len({cut.boundary for cut in cuts}) < len(cuts):
         raise ConversionError("a tensor is named twice in cuts")
     cuts.sort(key=lambda cut: len(cut.after), reverse=True)
-    for cut, following in itertools.pairwise(cuts):
-        if not following.after < cut.after:
-            raise ConversionError(
-                f"cuts «{cut.boundary.name}» and «{following.boundary.name}» exclude each other: they lie on "
-                "different branches"
-            )
+    excluding = _different_branches(cuts)
+    if excluding is not None:
+        raise ConversionError(
+            f"cuts «{excluding[0].name}» and «{excluding[1].name}» exclude each other: they lie on different "
+            "branches"
+        )
     return cuts
 
 

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
+import numpy as np
+
 from ..errors import ConversionError
 from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
 from ..model.schema import TensorType
 from ..settings import InjectSettings
-from .cut_segments import cut_reason
+from .cut_segments import cut_reason, excluding_cuts
 from .plan import NodeLayer, Plan, Trainable
 
 # Enumerations of the TFLite schema.
@@ -38,11 +40,12 @@ def plan_nodes(model: Model, settings: InjectSettings, plan: Plan) -> None:
     it) at boundaries, so that a run can keep them and re-run the network from the nodes on.
 
     With "auto", the trainable layers for which that is possible and that have fewer nodes than weights: the
-    variance of an estimate grows with the number of what is perturbed (Poor Man's Training, sec. 3.2).
+    variance of an estimate grows with the number of what is perturbed (Poor Man's Training, sec. 3.2). Where
+    they lie on different branches, those on the branch that is executed last.
 
     Raises:
         ConversionError: a pattern fits no layer, or the layer that it names cannot carry nodes (the message
-            says why, and which layers can).
+            says why, and which layers can), or two lie on different branches.
     """
     plan.cuts = list(settings.cuts)
     if settings.nodes == ():
@@ -58,9 +61,35 @@ def plan_nodes(model: Model, settings: InjectSettings, plan: Plan) -> None:
         except _UnfitError as unfit:
             reasons[trainable] = str(unfit)
     chosen = _choose(settings.nodes, plan.trainable, layers, reasons)
-    plan.nodes = [layers[t] for t in plan.trainable if t in chosen]
-    needed = [t for n in plan.nodes for t in (n.input, n.output, n.nodes) if t not in graph.inputs]
+    ordered = [layers[t] for t in plan.trainable if t in chosen]
+    logits = plan.loss.tensor
+    plan.nodes = _combining(graph, ordered, logits) if settings.nodes == "auto" else ordered
+    needed = _boundaries(graph, plan.nodes)
+    excluding = excluding_cuts(graph, needed, logits)
+    if excluding is not None:
+        first, second = (
+            next(n.trainable.layer for n in plan.nodes if tensor in (n.input, n.output, n.nodes))
+            for tensor in excluding
+        )
+        raise ConversionError(
+            f"nodes: layers «{first}» and «{second}» lie on different branches, only one of which can carry "
+            "nodes"
+        )
     plan.cuts += [name for name in dict.fromkeys(t.name for t in needed) if name not in plan.cuts]
+
+
+def _boundaries(graph: Subgraph, nodes: Sequence[NodeLayer]) -> list[Tensor]:
+    """Where the model is cut for layers that carry nodes."""
+    return [t for n in nodes for t in (n.input, n.output, n.nodes) if t not in graph.inputs]
+
+
+def _combining(graph: Subgraph, nodes: Sequence[NodeLayer], logits: Tensor) -> list[NodeLayer]:
+    """The layers that do not lie on another branch than a later one of them."""
+    kept: list[NodeLayer] = []
+    for layer in reversed(nodes):
+        if excluding_cuts(graph, _boundaries(graph, [layer, *kept]), logits) is None:
+            kept.insert(0, layer)
+    return kept
 
 
 def _choose(
@@ -111,11 +140,16 @@ def _node_layer(graph: Subgraph, trainable: Trainable, plan: Plan) -> NodeLayer:
     geometry["input_zero_point"] = source.quantization.zero_point
     geometry["low"], geometry["high"] = _clamps(op, output)
     form, nodes = _nodes_of(graph, output, geometry)
+    before = _same_bytes(graph, source)
+    if before in graph.inputs[1:]:
+        raise _UnfitError(
+            f"reads the input «{before.name}»; of the model's inputs only the first is possible"
+        )
     layer = NodeLayer(
         trainable=trainable,
         form=form,
         geometry=geometry,
-        input=_same_bytes(graph, source),
+        input=before,
         output=output,
         nodes=nodes,
         count=geometry["node_h"] * geometry["node_w"] * geometry["out_c"],
@@ -203,7 +237,9 @@ def _clamps(op: Operator, output: Tensor) -> tuple[int, int]:
     activation = int(op.option("fusedActivationFunction", _NONE))
 
     def level(real: float) -> int:
-        return min(127, max(-128, zero_point + round(real / scale)))
+        # As TFLite's kernels: a float32 quotient, half away from zero.
+        quotient = float(np.float32(real) / np.float32(scale))
+        return min(127, max(-128, zero_point + int(math.copysign(math.floor(abs(quotient) + 0.5), quotient))))
 
     if activation == _NONE:
         return -129, 128

@@ -1,0 +1,470 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers that carry nodes: geometry against a forward pass in float64, boundaries, refusals."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from ai_edge_litert import schema_py_generated as schema
+from ai_edge_litert.interpreter import Interpreter, OpResolverType, load_delegate
+from tflm_zo.converters import (
+    ConversionError,
+    Model,
+    ZoNodes,
+    export_model,
+    inject,
+    load_model,
+    read_metadata,
+    set_batch,
+)
+
+from models import MODELS, GraphBuilder, lenet5, residual, small_cnn, two_inputs, two_outputs
+from models.graph_builder import Activation, Padding, Value
+from models.running import random_inputs, run
+from tflm_zo import native
+from tflm_zo.nodes import NodeForm, NodeLayer, route_nodes
+from tflm_zo.runtime import Runtime, load
+
+Pair = tuple[int, int]
+Array = np.ndarray[Any, Any]
+BATCH = 3
+
+
+# --- graphs -------------------------------------------------------------------------------------------------
+
+
+def sizes(x: Value, kernel: Pair, stride: Pair, dilation: Pair, padding: int) -> Pair:
+    """Outputs of a window, as TFLite defines them."""
+    if padding == Padding.SAME:
+        found = [-(-n // s) for n, s in zip(x.shape[1:3], stride, strict=True)]
+    else:
+        spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+        found = [(n - e) // s + 1 for n, e, s in zip(x.shape[1:3], spans, stride, strict=True)]
+    return found[0], found[1]
+
+
+def conv(
+    g: GraphBuilder,
+    x: Value,
+    name: str,
+    channels: int = 4,
+    kernel: Pair = (3, 3),
+    stride: Pair = (1, 1),
+    dilation: Pair = (1, 1),
+    padding: int = Padding.SAME,
+    activation: int = Activation.RELU,
+    rms: float = 1.0,
+) -> Value:
+    """A convolution with sides of their own, whose outputs have about this rms."""
+    x = dataclasses.replace(x, rms=x.rms / rms)
+    fan_in = kernel[0] * kernel[1] * x.shape[3]
+    inputs, _ = g._weighted(x, name, [channels, *kernel, x.shape[3]], 0, fan_in, True, True)
+    shape = [x.shape[0], *sizes(x, kernel, stride, dilation, padding), channels]
+    y = g.value(name, shape, 6 * rms / 255, int(g.rng.integers(-100, -20)), rms)
+    options = schema.Conv2DOptionsT()
+    options.padding, options.fusedActivationFunction = padding, activation
+    options.strideH, options.strideW = stride
+    options.dilationHFactor, options.dilationWFactor = dilation
+    g.operator(
+        schema.BuiltinOperator.CONV_2D, inputs, [y.index], schema.BuiltinOptions.Conv2DOptions, options
+    )
+    return y
+
+
+def pool(
+    g: GraphBuilder,
+    x: Value,
+    name: str,
+    window: Pair,
+    stride: Pair,
+    padding: int = Padding.SAME,
+    activation: int = Activation.NONE,
+    average: bool = False,
+) -> Value:
+    shape = [x.shape[0], *sizes(x, window, stride, (1, 1), padding), x.shape[3]]
+    y = g.value(name, shape, x.scale, x.zero_point, x.rms)
+    options = schema.Pool2DOptionsT()
+    options.padding, options.fusedActivationFunction = padding, activation
+    options.filterHeight, options.filterWidth = window
+    options.strideH, options.strideW = stride
+    code = schema.BuiltinOperator.AVERAGE_POOL_2D if average else schema.BuiltinOperator.MAX_POOL_2D
+    g.operator(code, [x.index], [y.index], schema.BuiltinOptions.Pool2DOptions, options)
+    return y
+
+
+def head(g: GraphBuilder, x: Value, softmax: bool = True) -> bytes:
+    x = g.dense(x, "fc", 3, Activation.NONE)
+    return g.build([g.softmax(x, "softmax") if softmax else x])
+
+
+def convolution(**options: Any) -> Callable[[], bytes]:
+    def build() -> bytes:
+        g = GraphBuilder(21)
+        return head(g, conv(g, g.input("image", [1, 11, 8, 3]), "conv", **options))
+
+    return build
+
+
+def pooled(
+    window: Pair, stride: Pair, padding: int = Padding.SAME, activation: int = Activation.RELU
+) -> Callable[[], bytes]:
+    def build() -> bytes:
+        g = GraphBuilder(22)
+        image = g.input("image", [1, 11, 10, 2])
+        x = conv(g, image, "conv", padding=Padding.VALID, activation=activation, rms=4.0)
+        return head(g, pool(g, x, "pool", window, stride, padding))
+
+    return build
+
+
+def global_mean(operator: bool, keep: bool = False) -> bytes:
+    g = GraphBuilder(23)
+    x = conv(g, g.input("image", [1, 9, 7, 2]), "conv", stride=(2, 1))
+    if operator:
+        return head(g, g.mean(x, "mean", [1, 2], keep))
+    return head(g, pool(g, x, "mean", (5, 7), (5, 7), Padding.VALID, average=True))
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A model, the layers that carry nodes there, and forms of their nodes in order."""
+
+    build: Callable[[], bytes]
+    nodes: str = "*"
+    forms: tuple[str, ...] = ("plain", "plain")
+
+
+CASES = {
+    "SAME": Case(convolution()),
+    "VALID": Case(convolution(padding=Padding.VALID)),
+    "stride": Case(convolution(stride=(2, 3))),
+    "stride, padding before the image": Case(convolution(kernel=(5, 4), stride=(2, 3))),
+    "window of even size": Case(convolution(kernel=(2, 4))),
+    "VALID, stride": Case(convolution(stride=(3, 2), kernel=(2, 3), padding=Padding.VALID)),
+    "dilation": Case(convolution(dilation=(2, 3))),
+    "VALID, dilation": Case(convolution(dilation=(3, 2), padding=Padding.VALID)),
+    "1 x 1": Case(convolution(kernel=(1, 1), stride=(2, 1))),
+    "no activation": Case(convolution(activation=Activation.NONE)),
+    "RELU6": Case(convolution(activation=Activation.RELU6, rms=4.0)),
+    "RELU_N1_TO_1": Case(convolution(activation=Activation.RELU_N1_TO_1)),
+    "max pool": Case(pooled((2, 2), (2, 2)), forms=("max_pool", "plain")),
+    "max pool, VALID": Case(pooled((3, 2), (2, 2), Padding.VALID), forms=("max_pool", "plain")),
+    "max pool, padding": Case(pooled((3, 3), (2, 2)), forms=("max_pool", "plain")),
+    "max pool, padding before the image": Case(pooled((4, 5), (3, 1)), forms=("max_pool", "plain")),
+    "max pool, no activation": Case(
+        pooled((2, 3), (2, 2), activation=Activation.NONE), forms=("max_pool", "plain")
+    ),
+    "max pool, RELU6": Case(pooled((2, 3), (2, 2), activation=Activation.RELU6), forms=("max_pool", "plain")),
+    "global AVERAGE_POOL_2D": Case(lambda: global_mean(False), forms=("mean", "plain")),
+    "MEAN": Case(lambda: global_mean(True), forms=("mean", "plain")),
+    "MEAN, dimensions kept": Case(lambda: global_mean(True, True), forms=("mean", "plain")),
+    "LeNet": Case(lenet5, forms=("max_pool", "max_pool", "plain", "plain", "plain")),
+    "DS-CNN": Case(MODELS["depthwise_separable"], "auto", ("mean", "plain")),
+    "no softmax": Case(small_cnn, forms=("max_pool", "plain")),
+    "residual": Case(residual, "auto", ("plain",)),
+    "dense layers": Case(MODELS["dense_per_tensor"], forms=("plain",) * 3),
+    "dense after 4D": Case(MODELS["dense_after_4d"], forms=("plain",) * 3),
+    "autoencoder": Case(MODELS["autoencoder"], forms=("plain",) * 4),
+    "sigmoid": Case(MODELS["logistic_head"], forms=("plain",) * 2),
+    "float edges": Case(MODELS["float_edges"], forms=("plain",) * 2),
+    "two inputs": Case(two_inputs, "auto", ("plain",) * 2),
+    "two outputs": Case(two_outputs, "auto", ("plain",)),
+    "logits of MEAN": Case(MODELS["depth_multiplier"], "auto", ("plain",)),
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request: pytest.FixtureRequest) -> Case:
+    return CASES[request.param]
+
+
+# --- the layer in float64 -----------------------------------------------------------------------------------
+
+
+def forward(g: dict[str, int], source: Array, op: Any, low: int, high: int) -> Array:
+    """The layer's int8 output from its int8 input, with the geometry, in real numbers until the end.
+
+    Args:
+        g: geometry.
+        source: [samples, in_h, in_w, in_c].
+        op: the operator, for weights, bias and scales.
+        low: least output.
+        high: largest output.
+    """
+    weights, bias = op.inputs[1], op.input(2)
+    w = weights.numpy().reshape(g["out_c"], g["k_h"], g["k_w"], g["in_c"]).astype(np.float64)
+    w = w * np.broadcast_to(np.array(weights.quantization.scales), g["out_c"]).reshape(-1, 1, 1, 1)
+    real = (source.astype(np.float64) - g["input_zero_point"]) * op.inputs[0].quantization.scale
+    y = np.zeros((len(source), g["out_h"], g["out_w"], g["out_c"]))
+    if bias is not None:
+        y += bias.numpy() * np.array(bias.quantization.scales)
+    for h, w_, i, j in itertools.product(*(range(g[k]) for k in ("out_h", "out_w", "k_h", "k_w"))):
+        row = h * g["stride_h"] + i * g["dilation_h"] - g["pad_top"]
+        column = w_ * g["stride_w"] + j * g["dilation_w"] - g["pad_left"]
+        if 0 <= row < g["in_h"] and 0 <= column < g["in_w"]:
+            y[:, h, w_] += real[:, row, column] @ w[:, i, j].T
+    output = op.outputs[0].quantization
+    return np.clip(np.floor(y / output.scale + 0.5) + output.zero_point, low, high)
+
+
+def operator_of(model: Model, filter_name: str) -> Any:
+    graph = model.subgraphs[0]
+    return next(op for op in graph.operators if len(op.inputs) > 1 and op.inputs[1].name == filter_name)
+
+
+def native_layer(nodes: ZoNodes) -> NodeLayer:
+    forms = {"plain": NodeForm.PLAIN, "max_pool": NodeForm.MAX_POOL, "mean": NodeForm.MEAN}
+    return NodeLayer(form=forms[nodes.form], **nodes.geometry)
+
+
+def run_zo(model: Model, inputs: list[Array]) -> Runtime:
+    runtime = load(model, "litert-ref")
+    runtime.set_inputs(*inputs)
+    runtime.invoke()
+    return runtime
+
+
+def activations(runtime: Runtime, nodes: ZoNodes, inputs: list[Array]) -> Iterator[Array]:
+    """Input, output and nodes of a layer."""
+    for segment in (nodes.input_segment, nodes.output_segment, nodes.node_segment):
+        yield inputs[0] if segment == 0 else runtime.boundary(segment)
+
+
+def test_geometry(case: Case) -> None:
+    data = case.build()
+    plain = load_model(data)
+    model = inject(data, nodes=case.nodes, head_room=0, batch=BATCH)
+    metadata = read_metadata(model)
+    assert tuple(n.form for n in metadata.nodes) == case.forms
+    whole = set_batch(load_model(data), BATCH).to_bytes()
+    inputs = random_inputs(whole, 5)
+    runtime = run_zo(model, inputs)
+    for nodes in metadata.nodes:
+        g = nodes.geometry
+        source, output, node = activations(runtime, nodes, inputs)
+        source = source.reshape(BATCH, g["in_h"], g["in_w"], g["in_c"])
+        output = output.reshape(BATCH, g["out_h"], g["out_w"], g["out_c"])
+        node = node.reshape(BATCH, g["node_h"], g["node_w"], g["out_c"])
+        assert node[0].size == nodes.count
+        op = operator_of(plain, metadata.trainable[nodes.trainable].name)
+        expected = forward(g, source, op, max(-128, g["low"]), min(127, g["high"]))
+        assert np.abs(output - expected).max() <= 1
+        assert (output == expected).mean() > 0.95
+        # The clamps are neither too wide nor too narrow.
+        activation = op.option("fusedActivationFunction", 0)
+        assert (g["low"] == -129) == (activation == Activation.NONE)
+        if g["low"] > -129:
+            assert (output.min() == g["low"]) and (output <= g["low"]).mean() > 0.02
+        if activation in (Activation.RELU6, Activation.RELU_N1_TO_1):
+            assert output.max() == g["high"] < 128
+        else:
+            assert g["high"] == 128
+        check_nodes(native_layer(nodes), output, node)
+
+
+def check_nodes(layer: NodeLayer, output: Array, node: Array) -> None:
+    """The routes lead from each node to the output that it is, or to all that it is the mean of."""
+    routes = route_nodes(layer, np.ascontiguousarray(output))
+    if layer.form == NodeForm.MEAN:
+        means = output.astype(np.float64).mean((1, 2), keepdims=True)
+        assert np.abs(node - means).max() <= 1
+        return
+    routes = routes.reshape(node.shape)
+    clamped = (node <= layer.low) | (node >= layer.high)
+    np.testing.assert_array_equal(routes == 255, clamped)
+    b, h, w, c = np.nonzero(~clamped)
+    to = routes[~clamped].astype(np.int64)
+    if layer.form == NodeForm.MAX_POOL:
+        h = h * layer.pool_stride_h + to // layer.pool_w - layer.pool_pad_top
+        w = w * layer.pool_stride_w + to % layer.pool_w - layer.pool_pad_left
+    np.testing.assert_array_equal(output[b, h, w, c], node[~clamped])
+
+
+def test_padding_before_the_image_is_tested() -> None:
+    """The cases have what they are named after."""
+
+    def geometry(name: str) -> dict[str, int]:
+        return read_metadata(inject(CASES[name].build(), nodes="conv")).nodes[0].geometry
+
+    g = geometry("stride, padding before the image")
+    assert (g["pad_top"], g["pad_left"]) == (2, 1)
+    g = geometry("max pool, padding before the image")
+    assert (g["pool_pad_top"], g["pool_pad_left"]) == (0, 2)
+    g = geometry("max pool, padding")
+    assert (g["pool_pad_top"], g["pool_pad_left"]) == (1, 0)
+
+
+def test_outputs_are_those_of_the_uncut_model(case: Case) -> None:
+    data = case.build()
+    model = load_model(inject(data, nodes=case.nodes, head_room=0, batch=BATCH).to_bytes())
+    whole = set_batch(load_model(data), BATCH).to_bytes()
+    inputs = random_inputs(whole, 6)
+    uncut = run_zo(inject(data, head_room=0, batch=BATCH), inputs)
+    cut = run_zo(model, inputs)
+    for a, b in zip(cut.outputs(), uncut.outputs(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    labels = np.zeros(*cut.label_details()[:2])
+    for runtime in (cut, uncut):
+        runtime.set_labels(labels)
+        runtime.invoke(runtime.command())
+    np.testing.assert_array_equal(cut.losses(), uncut.losses())
+    # Joined again, it is a model without cuts.
+    for a, b in zip(run(export_model(model).to_bytes(), inputs), run(whole, inputs), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+# --- which layers -------------------------------------------------------------------------------------------
+
+
+def layers(model: Model) -> list[str]:
+    metadata = read_metadata(model)
+    return [metadata.trainable[n.trainable].layer for n in metadata.nodes]
+
+
+def test_auto_takes_layers_with_fewer_nodes_than_weights() -> None:
+    metadata = read_metadata(inject(lenet5(), nodes="auto"))
+    assert [metadata.trainable[n.trainable].layer for n in metadata.nodes] == ["conv2", "fc1", "fc2", "fc3"]
+    assert [n.count for n in metadata.nodes] == [400, 120, 84, 10]
+    assert [n.head for n in metadata.nodes] == [False, False, False, True]
+
+
+def test_names_and_patterns() -> None:
+    assert layers(inject(lenet5(), nodes="fc1")) == ["fc1"]
+    assert layers(inject(lenet5(), nodes=("fc3", "conv?"))) == ["conv1", "conv2", "fc3"]
+    assert layers(inject(lenet5(), nodes="auto", trainable="last:2")) == ["fc2", "fc3"]
+    assert layers(inject(lenet5(), cuts=("flatten", "fc1"), nodes="fc1")) == ["fc1"]
+    assert len(read_metadata(inject(lenet5(), cuts=("flatten", "fc1"), nodes="fc1")).segments) == 4
+    assert read_metadata(inject(lenet5())).nodes == ()
+
+
+def shared_filter() -> bytes:
+    g = GraphBuilder(24)
+    x = g.conv(g.input("image", [1, 6, 6, 3]), "first", 3)
+    x = g.conv(x, "second", 3)
+    for op in g._operators:
+        op.inputs[1] = g._operators[0].inputs[1]
+    return head(g, x)
+
+
+def branches() -> bytes:
+    """Two dense layers side by side that read the same input."""
+    g = GraphBuilder(25)
+    x = g.input("features", [1, 30])
+    a, b = (g.dense(x, name, 4, Activation.NONE) for name in ("left", "right"))
+    x = g.concat([a, g.requantize(b, "match", a.scale, a.zero_point)], "concat", 1)
+    return head(g, x)
+
+
+POSSIBLE = "conv, block0/pointwise, block1/pointwise, fc"
+REFUSALS = {
+    "depthwise": (
+        "depthwise_separable",
+        "block0/depthwise",
+        r"«block0/depthwise» cannot carry any: is a DEPTHWISE_CONV_2D; possible are CONV_2D and "
+        rf"FULLY_CONNECTED; possible: {POSSIBLE}",
+    ),
+    "residual": (
+        "residual",
+        "block0/conv0",
+        "«block0/conv0» cannot carry any: has its output «block0/conv0» where the model cannot be cut: these "
+        "would cross too: «stem»; possible: stem, fc",
+    ),
+    "end of a residual branch": ("residual", "block0/conv1", "has its input «block0/conv0» where.*«stem»"),
+    "projection": ("residual", "projection", "has its output.*these would cross too: «block0/add»"),
+    "another output": ("two_outputs", "detect", "has its output «detect».*would cross too: «flatten»"),
+    "second input": (
+        "two_inputs",
+        "fc_features",
+        "reads the input «features»; of the model's inputs only the first is possible; possible: conv, "
+        "fc_image, fc",
+    ),
+    "unknown": ("lenet5", "fc9", "«fc9» fits no trainable layer; there are: conv1, conv2, fc1, fc2, fc3"),
+    "empty": ("lenet5", "", "nodes takes names"),
+    "shared filter": (shared_filter, "first", "«first» cannot carry any: shares its filter.*possible: fc$"),
+    "branches": (branches, "*", "«left» and «right» lie on different branches, only one of which"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refusals(name: str) -> None:
+    build, nodes, message = REFUSALS[name]
+    with pytest.raises(ConversionError, match=message):
+        inject(build() if callable(build) else MODELS[build](), nodes=nodes)
+
+
+def test_other_refusals() -> None:
+    with pytest.raises(ConversionError, match="nodes need a loss: losses of single samples"):
+        inject(lenet5(), nodes="auto", loss="none")
+    with pytest.raises(ConversionError, match="«conv1» fits no trainable layer; there are: fc2, fc3"):
+        inject(lenet5(), nodes="conv1", trainable="last:2")
+    with pytest.raises(
+        ConversionError,
+        match=r"no trainable layer can.*\(possible with more nodes: conv1\)",
+    ):
+        inject(lenet5(), nodes="auto", trainable="conv1")
+    with pytest.raises(ConversionError, match="no trainable layer can.*: «depthwise» is a DEPTHWISE_CONV_2D"):
+        inject(MODELS["depth_multiplier"](), nodes="auto", trainable="depthwise")
+
+
+def test_auto_takes_one_of_two_branches() -> None:
+    assert layers(inject(branches(), nodes="auto")) == ["right", "fc"]
+    assert layers(inject(branches(), nodes=("left", "fc"))) == ["left", "fc"]
+
+
+# --- logits that are the model's output ---------------------------------------------------------------------
+
+
+def test_a_cut_at_the_logits_leaves_the_loss_alone_behind_it() -> None:
+    model = load_model(inject(small_cnn(), nodes="fc", batch=2).to_bytes())
+    segments = read_metadata(model).segments
+    assert [[p.role for p in s.inputs] for s in segments[1:]] == [
+        ["boundary", "command"],
+        ["boundary", "label", "command"],
+    ]
+    assert [[p.role for p in s.outputs] for s in segments[1:]] == [
+        ["output", "boundary", "status"],
+        ["loss"],
+    ]
+    assert [op.code.name for op in model.subgraphs[2].operators] == ["TFLM_ZO_LOSS"]
+    with pytest.raises(ConversionError, match="«fc».*is an output of the model"):
+        inject(small_cnn(), cuts=("fc",), loss="none")
+    with pytest.raises(ConversionError, match="«softmax».*is an output of the model"):
+        inject(lenet5(), cuts=("softmax",))
+
+
+def test_logits_that_are_an_output_beside_the_probabilities() -> None:
+    g = GraphBuilder(26)
+    x = g.dense(g.input("features", [1, 12]), "fc", 4, Activation.NONE)
+    model = inject(g.build([g.softmax(x, "softmax"), x]), nodes="fc", batch=2)
+    assert [[(p.role, p.index) for p in s.outputs] for s in read_metadata(model).segments] == [
+        [("output", 1), ("boundary", None), ("status", None)],
+        [("output", 0), ("loss", None)],
+    ]
+
+
+def test_signatures_of_a_model_that_is_cut_at_its_output() -> None:
+    """The output and the boundary are one tensor under two names, in the file's own signatures too."""
+    model = inject(small_cnn(), nodes="fc", head_room=0)
+    runtime = load(model, "litert-ref")
+    interpreter = Interpreter(
+        model_content=model.to_bytes(),
+        experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+        experimental_delegates=[load_delegate(str(native.library_path()), {"exact": "1"})],
+    )
+    runners = [interpreter.get_signature_runner(f"segment_{k}") for k in range(3)]
+    (x,), label = random_inputs(small_cnn(), 7), np.array([2], np.int32)
+    command = runtime.command()
+    runtime.set_inputs(x)
+    runtime.set_labels(label)
+    runtime.invoke(command)
+    first = runners[0](image=x, zo_command=command.words)
+    second = runners[1](boundary=first["boundary"], zo_command=command.words)
+    third = runners[2](boundary=second["boundary"], zo_label=label, zo_command=command.words)
+    np.testing.assert_array_equal(second["fc"], second["boundary"])
+    np.testing.assert_array_equal(second["fc"], runtime.outputs()[0])
+    np.testing.assert_array_equal(third["zo_loss"], runtime.losses())
