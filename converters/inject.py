@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import dataclasses
+import glob
 import os
 from typing import Any
 
 from .errors import ConversionError
 from .model import Model, load_model
 from .passes import PASSES, Plan
-from .settings import InjectSettings
+from .passes.plan_nodes import plan_nodes
+from .settings import NODES, InjectSettings
 
 
 def inject(
@@ -43,6 +45,8 @@ def inject(
             raise ConversionError(f"unknown setting «{unknown[0]}»; there are: {', '.join(sorted(known))}")
         chosen = dataclasses.replace(chosen, **overrides)
     result = model.copy() if isinstance(model, Model) else load_model(model)
+    if chosen.trainable == NODES:
+        chosen = dataclasses.replace(chosen, trainable=_node_layers(result, chosen))
     before = result.referenced_buffers()
     plan = Plan()
     for apply in PASSES:
@@ -51,3 +55,12 @@ def inject(
     after = result.referenced_buffers()
     result.buffers = [b for i, b in enumerate(result.buffers) if i == 0 or b not in before or b in after]
     return result
+
+
+def _node_layers(model: Model, settings: InjectSettings) -> list[str]:
+    """Patterns of the layers that would carry nodes if all were trainable."""
+    probe, plan = model.copy(), Plan()
+    wanted = dataclasses.replace(settings, trainable="all")
+    for apply in PASSES[: PASSES.index(plan_nodes) + 1]:
+        apply(probe, wanted, plan)
+    return [glob.escape(n.trainable.layer) for n in plan.nodes]

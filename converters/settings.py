@@ -23,6 +23,9 @@ LOSS_KINDS: Final = ("auto", "cross_entropy", "binary_cross_entropy", "mse", "no
 QUANTIZATION_AWARE: Final = "quantization-aware"
 
 # Words of a command, see ops/core/zo_command.h.
+#: ``trainable``: the layers that carry nodes.
+NODES: Final = "nodes"
+
 _HEADER_WORDS: Final = 2
 _INSTRUCTION_WORDS: Final = 4
 _ITEM_WORDS: Final = 2
@@ -47,8 +50,9 @@ class InjectSettings:
 
     Attributes:
         trainable: which filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED become trainable: "all",
-            "last:N" (the last N in execution order), "none", or one or several names or glob patterns that
-            are compared with layer names, filter tensor names, operator output names and block names.
+            "last:N" (the last N in execution order), "nodes" (those that carry nodes, which saves the others'
+            RAM), "none", or one or several names or glob patterns that are compared with layer names, filter
+            tensor names, operator output names and block names.
         blocks: name of a block to name(s) or pattern(s) of its layers. A command addresses one block or all
             of them. Layers that no block names are blocks of their own; None: every layer is.
         head_room: largest perturbation of a weight, LSB, 0 to 112. Weights stay within +-(127 - head_room).
@@ -121,6 +125,8 @@ class InjectSettings:
         object.__setattr__(self, "cuts", _strings(self.cuts, "cuts"))
         if self.nodes != "auto":
             object.__setattr__(self, "nodes", _strings(self.nodes, "nodes"))
+        if self.trainable == NODES and not self.nodes:
+            raise ConversionError(f'trainable "{NODES}" means the layers that carry nodes, but nodes names none')
         if self.command_words is not None:
             _integer(self.command_words, "command_words", self.smallest_command, 2**24)
         if isinstance(self.multipliers, str):
