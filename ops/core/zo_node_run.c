@@ -35,8 +35,8 @@ static zo_status check_task(const zo_node_task* task) {
   if (task->queries > ZO_MAX_QUERIES) return ZO_ERROR_QUERIES;
   const int exact = task->queries == 0u;
   const int valid = task->mu >= 1u && task->mu <= 127u && task->period >= 1u &&
-                    task->rate < UINT32_C(1) << 24 && task->inputs != NULL &&
-                    task->routes != NULL && task->nodes != NULL &&
+                    task->period <= ZO_NODE_PERIOD_MAX && task->rate < UINT32_C(1) << 24 &&
+                    task->inputs != NULL && task->routes != NULL && task->nodes != NULL &&
                     (exact ? task->errors != NULL && task->layer.form == ZO_NODES_PLAIN
                            : task->differences != NULL);
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
@@ -49,7 +49,12 @@ zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings,
       settings->common.clip > UINT32_C(1) << 24) {
     return ZO_ERROR_ARGUMENT;
   }
-  zo_status status = zo_control_settings_check(&settings->common);
+  const zo_control_settings* common = &settings->common;
+  zo_status status = zo_control_settings_check(common);
+  if (status == ZO_OK && (common->estimator != 0u || common->rule != 0u ||
+                          common->gradient_norm != 0u || common->blocks != 0u)) {
+    return ZO_ERROR_ARGUMENT;
+  }
   uint32_t periods = 0;
   for (uint32_t t = 0; status == ZO_OK && t < settings->tasks; ++t) {
     status = check_task(&tasks[t]);
@@ -97,8 +102,10 @@ int zo_node_run_is_active(const zo_node_run* run, uint32_t task) {
 
 /* The task to capture for, or null. */
 static zo_node_task* capturing(zo_node_run* run, uint32_t task) {
-  return zo_node_run_is_active(run, task) && run->stage == ZO_NODE_FORWARD ? &run->tasks[task]
-                                                                           : NULL;
+  return zo_node_run_is_active(run, task) && run->stage == ZO_NODE_FORWARD &&
+                 run->step < run->settings.common.steps
+             ? &run->tasks[task]
+             : NULL;
 }
 
 static void keep_inputs(const zo_node_run* run, const zo_node_task* task, const int8_t* inputs) {

@@ -18,7 +18,8 @@
  *       case ZO_NODE_QUERY:    zo_node_run_perturb(&run, input of request.start_segment);
  *                              run from there with losses;
  *                              zo_node_run_report(&run, losses, batch, &report);       break;
- *       case ZO_NODE_UPDATE:   zo_node_run_update(&run, tensor of request.task, scratch, &report);
+ *       case ZO_NODE_UPDATE:   zo_node_run_update(&run, tensor of request.task, scratch, NULL,
+ *                                                 &report);                             break;
  *       case ZO_NODE_DONE:     return;
  *     }
  *     if (report.step_done) append report's record to the log;
@@ -49,8 +50,8 @@ typedef struct zo_node_task {
   uint32_t start_segment; /* first segment that reads the nodes */
   uint32_t queries;       /* 1..ZO_MAX_QUERIES; 0: an exact head, see capture_head */
   uint32_t mu;            /* perturbation of a node, 1..127 LSB */
-  uint32_t rate;          /* factor of the run's rate, unit 2^-16 */
-  uint32_t period;        /* the task takes part in every period-th step, >= 1 */
+  uint32_t rate;          /* factor of the run's rate, unit 2^-16, < 2^24 */
+  uint32_t period;        /* the task takes part in every period-th step, 1..ZO_NODE_PERIOD_MAX */
   int8_t* inputs;         /* [minibatch, zo_node_input_bytes] */
   uint8_t* routes;        /* [minibatch, zo_node_route_bytes] */
   int8_t* nodes;          /* [batch, zo_node_count] */
@@ -70,6 +71,7 @@ typedef struct zo_node_settings {
 } zo_node_settings;
 
 #define ZO_NODE_TASKS_MAX 64
+#define ZO_NODE_PERIOD_MAX 65535u
 
 typedef enum zo_node_action {
   ZO_NODE_DONE = 0,
@@ -99,7 +101,8 @@ typedef struct zo_node_run {
   int64_t total; /* sum of the step's unperturbed losses */
 } zo_node_run;
 
-/* Checks the settings and sets the state before the first step; the caller keeps `tasks`.
+/* Checks the settings and sets the state before the first step; the caller keeps `tasks`, one of
+ * which at least has period 1.
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_QUERIES, ZO_ERROR_DISTRIBUTION. */
 zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings, zo_node_task* tasks);
 

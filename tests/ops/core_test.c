@@ -14,12 +14,15 @@
 #include "zo_checksum.h"
 #include "zo_command.h"
 #include "zo_control.h"
+#include "zo_crc32.h"
 #include "zo_log.h"
 #include "zo_loss.h"
 #include "zo_node.h"
 #include "zo_node_layer.h"
+#include "zo_node_run.h"
 #include "zo_node_update.h"
 #include "zo_perturb.h"
+#include "zo_snapshot_log.h"
 #include "zo_stream.h"
 #include "zo_update.h"
 
@@ -1224,6 +1227,340 @@ static void test_nodes(void) {
   }
 }
 
+/* --- a run of node perturbation ----------------------------------------------- */
+
+enum { kMostTasks = 3 };
+
+/* A run with buffers of exact size. What the interpreter would compute is random. */
+typedef struct node_run {
+  zo_node_settings settings;
+  zo_node_task tasks[kMostTasks];
+  block weights[kMostTasks], fractions[kMostTasks];
+  block inputs[kMostTasks], outputs[kMostTasks], nodes[kMostTasks];
+  int32_t* scratch;
+} node_run;
+
+static void make_node_task(node_run* r, uint32_t t) {
+  const zo_control_settings* s = &r->settings.common;
+  zo_node_task* task = &r->tasks[t];
+  memset(task, 0, sizeof *task);
+  task->layer = random_layer();
+  zo_node_layer* l = &task->layer;
+  task->queries = random_below(4);
+  if (task->queries == 0u && (l->form != ZO_NODES_PLAIN || zo_node_count(l) < 2u)) {
+    task->queries = random_below(8) == 0u ? ZO_MAX_QUERIES : 1u;
+  }
+  task->mu = random_below(3) == 0u ? 127u : 1u + random_below(4);
+  task->period = t == 0u ? 1u : 1u + random_below(3);
+  task->rate = random_below(2) == 0u ? 65536u : random_below(1u << 24);
+  task->start_segment = random_below(5);
+  const uint32_t whole = s->batch * s->parts, count = zo_node_count(l);
+  task->inputs = (int8_t*)allocate((size_t)whole * zo_node_input_bytes(l));
+  task->routes = (uint8_t*)allocate((size_t)whole * zo_node_route_bytes(l));
+  task->nodes = (int8_t*)allocate((size_t)s->batch * count);
+  if (task->queries == 0u) {
+    task->errors = (int16_t*)allocate(sizeof(int16_t) * whole * count);
+  } else {
+    task->differences = (int32_t*)allocate(sizeof(int32_t) * task->queries * whole);
+  }
+  r->weights[t] = make_block(zo_node_scratch_values(l) * l->out_c, 1, 120);
+  r->fractions[t] = copy_block(&r->weights[t], 3);
+  r->inputs[t] = make_block(s->batch * zo_node_input_bytes(l), 1, 127);
+  r->outputs[t] = make_block(s->batch * l->out_h * l->out_w * l->out_c, 0, 127);
+  r->nodes[t] = make_block(s->batch * count, 1, 127);
+}
+
+static void make_node_run(node_run* r) {
+  memset(r, 0, sizeof *r);
+  zo_control_settings* s = &r->settings.common;
+  s->run_seed = random_u32();
+  s->steps = 1 + random_below(4);
+  s->samples = 1 + random_below(9);
+  s->batch = 1 + random_below(3);
+  s->parts = 1 + random_below(3);
+  s->queries = 1;
+  s->distribution.mu = 1;
+  s->rate = 1 + (random_u32() >> (1 + random_below(31)));
+  s->schedule = random_below(4);
+  s->decay = random_below(65537);
+  s->decay_steps = 1 + random_below(3);
+  s->warmup_steps = random_below(3);
+  s->clip = 1 + random_below(1u << 24);
+  r->settings.first_segment = random_below(3);
+  r->settings.tasks = 1 + random_below(kMostTasks);
+  uint32_t row = 0;
+  for (uint32_t t = 0; t < r->settings.tasks; ++t) {
+    make_node_task(r, t);
+    const uint32_t values = zo_node_scratch_values(&r->tasks[t].layer);
+    if (values > row) row = values;
+  }
+  r->scratch = (int32_t*)allocate(sizeof(int32_t) * row);
+}
+
+static void free_node_run(node_run* r) {
+  for (uint32_t t = 0; t < r->settings.tasks; ++t) {
+    free(r->tasks[t].inputs);
+    free(r->tasks[t].routes);
+    free(r->tasks[t].nodes);
+    free(r->tasks[t].differences);
+    free(r->tasks[t].errors);
+    free(r->weights[t].memory);
+    free(r->fractions[t].memory);
+    free(r->inputs[t].memory);
+    free(r->outputs[t].memory);
+    free(r->nodes[t].memory);
+  }
+  free(r->scratch);
+}
+
+static void fill(block* b, int32_t limit) {
+  for (uint32_t i = 0; i < b->size; ++i) b->at[i] = (int8_t)random_between(-limit, limit);
+}
+
+static zo_tensor task_tensor(const node_run* r, uint32_t t) {
+  zo_tensor tensor = tensor_of(&r->weights[t], t == 1u ? NULL : &r->fractions[t], t);
+  tensor.channels = r->tasks[t].layer.out_c;
+  tensor.inner = zo_node_scratch_values(&r->tasks[t].layer);
+  return tensor;
+}
+
+/* One request as an interpreter would answer it. Every call that does not fit is tried before, and
+ * must leave the state alone. */
+static zo_report answer(node_run* r, zo_node_run* run, const zo_node_request* request) {
+  const zo_control_settings* s = &r->settings.common;
+  const zo_node_run before = *run;
+  const zo_logit_scale scale = scale_of(0.1);
+  zo_report report;
+  memset(&report, 0, sizeof report);
+  int32_t* losses = (int32_t*)allocate(sizeof(int32_t) * s->batch);
+  int32_t* labels = (int32_t*)allocate(sizeof(int32_t) * s->batch);
+  for (uint32_t i = 0; i < s->batch; ++i) {
+    losses[i] = (int32_t)(random_u32() >> (1u + random_below(31)));
+    labels[i] = random_between(-1, 1);
+    CHECK(zo_sample_at(s, request->first_sample + i) < s->samples);
+  }
+  for (uint32_t t = 0; t < r->settings.tasks; ++t) {
+    block *x = &r->inputs[t], *y = &r->outputs[t], *n = &r->nodes[t];
+    const int exact = r->tasks[t].queries == 0u, active = zo_node_run_is_active(run, t);
+    CHECK(active == (run->step % r->tasks[t].period == 0u));
+    const int expected = request->action == ZO_NODE_FORWARD && active;
+    fill(x, 127);
+    fill(y, 127);
+    fill(n, 127);
+    CHECK((zo_node_run_capture(run, t, x->at, y->at, n->at) == ZO_OK) == (expected && !exact));
+    CHECK((zo_node_run_capture_head(run, t, x->at, n->at, scale, labels) == ZO_OK) ==
+          (expected && exact));
+    CHECK(zo_node_run_capture(run, t, NULL, y->at, n->at) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_node_run_capture_head(run, t, x->at, NULL, scale, labels) == ZO_ERROR_ARGUMENT);
+    if (expected && exact) {
+      labels[0] = -2;
+      CHECK(zo_node_run_capture_head(run, t, x->at, n->at, scale, labels) == ZO_ERROR_LABEL);
+      labels[0] = 0;
+    }
+  }
+  CHECK(zo_node_run_capture(run, r->settings.tasks, r->inputs[0].at, r->outputs[0].at,
+                            r->nodes[0].at) == ZO_ERROR_ARGUMENT);
+  const zo_tensor tensor = task_tensor(r, request->task);
+  if (request->action != ZO_NODE_QUERY) {
+    CHECK(zo_node_run_perturb(run, r->nodes[0].at) == ZO_ERROR_ARGUMENT);
+  }
+  if (request->action != ZO_NODE_UPDATE) {
+    CHECK(zo_node_run_update(run, &tensor, r->scratch, NULL, &report) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_node_run_report(run, losses, s->batch + 1u, &report) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_node_run_report(run, NULL, s->batch, &report) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_node_run_report(run, losses, s->batch, NULL) == ZO_ERROR_ARGUMENT);
+  } else {
+    CHECK(zo_node_run_report(run, losses, s->batch, &report) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_node_run_update(run, &tensor, NULL, NULL, &report) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_node_run_update(run, NULL, r->scratch, NULL, &report) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_node_run_update(run, &tensor, r->scratch, NULL, NULL) == ZO_ERROR_ARGUMENT);
+  }
+  CHECK(memcmp(run, &before, sizeof before) == 0);
+  if (request->action == ZO_NODE_QUERY) {
+    CHECK(zo_node_run_perturb(run, NULL) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_node_run_perturb(run, r->nodes[request->task].at) == ZO_OK);
+  }
+  if (request->action == ZO_NODE_UPDATE) {
+    uint32_t saturated = 0;
+    CHECK(zo_node_run_update(run, &tensor, r->scratch, &saturated, &report) == ZO_OK);
+    CHECK(saturated <= tensor.size);
+    for (uint32_t i = 0; i < tensor.size; ++i) digest = digest * 31u + (uint8_t)tensor.weights[i];
+  } else {
+    CHECK(zo_node_run_report(run, losses, s->batch, &report) == ZO_OK && report.step_done == 0u);
+  }
+  free(losses);
+  free(labels);
+  return report;
+}
+
+/* Header, slot and record of a log hold what is put in, and no damage goes unseen. */
+static void test_snapshot_log(const node_run* r, const zo_node_run* run) {
+  const uint32_t tasks = r->settings.tasks, weight_bytes = 1 + random_below(50);
+  zo_snapshot_header header, header_back;
+  zo_snapshot_task entries[kMostTasks], entries_back[ZO_NODE_TASKS_MAX];
+  zo_node_settings back;
+  zo_scale squares[kMostTasks];
+  for (size_t i = 0; i < sizeof header.fingerprint; ++i) {
+    header.fingerprint[i] = (uint8_t)random_u32();
+  }
+  header.interval = random_u32();
+  header.weight_bytes = weight_bytes;
+  header.data_checksum = random_u32();
+  for (uint32_t t = 0; t < tasks; ++t) {
+    entries[t].tensor = random_u32();
+    entries[t].queries = r->tasks[t].queries;
+    entries[t].mu = r->tasks[t].mu;
+    entries[t].period = r->tasks[t].period;
+    entries[t].rate = r->tasks[t].rate;
+  }
+  const uint32_t size = zo_snapshot_header_bytes(tasks);
+  uint8_t* bytes = (uint8_t*)allocate(size);
+  zo_snapshot_write_header(&header, &r->settings, entries, bytes);
+  CHECK(zo_snapshot_read_header(bytes, size, &header_back, &back, entries_back) == ZO_OK);
+  CHECK(memcmp(&header, &header_back, sizeof header) == 0);
+  CHECK(memcmp(&r->settings, &back, sizeof back) == 0);
+  CHECK(memcmp(entries, entries_back, sizeof entries[0] * tasks) == 0);
+  for (uint32_t cut = 0; cut < size; cut += 1 + random_below(40)) {
+    uint8_t* part = (uint8_t*)allocate(cut + 1u);
+    memcpy(part, bytes, cut);
+    CHECK(zo_snapshot_read_header(part, cut, &header_back, &back, entries_back) ==
+          ZO_ERROR_OPTIONS);
+    free(part);
+  }
+  bytes[random_below(size)] ^= (uint8_t)(1u << random_below(8));
+  CHECK(zo_snapshot_read_header(bytes, size, &header_back, &back, entries_back) ==
+        ZO_ERROR_OPTIONS);
+  free(bytes);
+
+  const uint32_t slot_bytes = zo_snapshot_bytes(tasks, weight_bytes);
+  uint8_t* slot = (uint8_t*)allocate(slot_bytes);
+  memset(slot, 0, slot_bytes);
+  uint32_t number = 0, step = 0;
+  CHECK(zo_snapshot_read(slot, tasks, weight_bytes, &number, &step, squares) == ZO_ERROR_OPTIONS);
+  zo_snapshot_write_head(run, 7, slot);
+  const uint32_t sum = zo_crc32(0, slot, slot_bytes - 4u);
+  for (uint32_t i = 0; i < 4u; ++i) slot[slot_bytes - 4u + i] = (uint8_t)(sum >> (8u * i));
+  CHECK(zo_snapshot_read(slot, tasks, weight_bytes, &number, &step, squares) == ZO_OK);
+  CHECK(number == 7u && step == run->step);
+  for (uint32_t t = 0; t < tasks; ++t) {
+    CHECK(memcmp(&squares[t], &r->tasks[t].mean_square, sizeof squares[t]) == 0);
+  }
+  slot[random_below(slot_bytes)] ^= (uint8_t)(1u << random_below(8));
+  CHECK(zo_snapshot_read(slot, tasks, weight_bytes, &number, &step, squares) == ZO_ERROR_OPTIONS);
+  free(slot);
+
+  uint8_t* record = (uint8_t*)allocate(ZO_SNAPSHOT_RECORD_BYTES);
+  const int32_t loss = (int32_t)random_u32();
+  int32_t loss_back = 0;
+  zo_snapshot_write_record(number, loss, record);
+  CHECK(zo_snapshot_read_record(record, &step, &loss_back) == ZO_OK);
+  CHECK(step == number && loss_back == loss);
+  record[random_below(ZO_SNAPSHOT_RECORD_BYTES)] ^= (uint8_t)(1u << random_below(8));
+  CHECK(zo_snapshot_read_record(record, &step, &loss_back) == ZO_ERROR_OPTIONS);
+  free(record);
+}
+
+static void test_node_run_errors(node_run* r) {
+  zo_node_run run;
+  const node_run good = *r;
+  zo_control_settings* s = &r->settings.common;
+  zo_node_task* t = &r->tasks[0];
+#define REFUSED(change, status)                                        \
+  do {                                                                 \
+    change;                                                            \
+    CHECK(zo_node_run_init(&run, &r->settings, r->tasks) == (status)); \
+    *r = good;                                                         \
+  } while (0)
+  REFUSED(r->settings.tasks = 0, ZO_ERROR_ARGUMENT);
+  REFUSED(r->settings.tasks = ZO_NODE_TASKS_MAX + 1, ZO_ERROR_ARGUMENT);
+  REFUSED(s->clip = 0, ZO_ERROR_ARGUMENT);
+  REFUSED(s->clip = (1u << 24) + 1u, ZO_ERROR_ARGUMENT);
+  REFUSED(s->steps = 0, ZO_ERROR_ARGUMENT);
+  REFUSED(s->samples = 0, ZO_ERROR_ARGUMENT);
+  REFUSED(s->batch = 0, ZO_ERROR_ARGUMENT);
+  REFUSED(s->parts = 0, ZO_ERROR_ARGUMENT);
+  REFUSED(s->rate = 0, ZO_ERROR_ARGUMENT);
+  REFUSED(s->estimator = 1, ZO_ERROR_ARGUMENT);
+  REFUSED(s->rule = 1, ZO_ERROR_ARGUMENT);
+  REFUSED(s->gradient_norm = 1, ZO_ERROR_ARGUMENT);
+  REFUSED(s->blocks = 1, ZO_ERROR_ARGUMENT);
+  REFUSED(s->queries = 0, ZO_ERROR_QUERIES);
+  REFUSED(s->distribution.mu = 0, ZO_ERROR_DISTRIBUTION);
+  REFUSED(t->layer.out_c = 0, ZO_ERROR_ARGUMENT);
+  REFUSED(t->queries = ZO_MAX_QUERIES + 1u, ZO_ERROR_QUERIES);
+  REFUSED(t->mu = 0, ZO_ERROR_ARGUMENT);
+  REFUSED(t->mu = 128, ZO_ERROR_ARGUMENT);
+  REFUSED(t->period = 0, ZO_ERROR_ARGUMENT);
+  REFUSED(t->period = 65536, ZO_ERROR_ARGUMENT);
+  REFUSED(t->period = 2; r->settings.tasks = 1, ZO_ERROR_ARGUMENT);
+  REFUSED(t->rate = 1u << 24, ZO_ERROR_ARGUMENT);
+  REFUSED(t->inputs = NULL, ZO_ERROR_ARGUMENT);
+  REFUSED(t->routes = NULL, ZO_ERROR_ARGUMENT);
+  REFUSED(t->nodes = NULL, ZO_ERROR_ARGUMENT);
+  REFUSED(t->differences = NULL; t->queries = 1, ZO_ERROR_ARGUMENT);
+  REFUSED(t->errors = NULL; t->queries = 0, ZO_ERROR_ARGUMENT);
+#undef REFUSED
+  zo_node_request request;
+  CHECK(zo_node_run_init(NULL, &r->settings, r->tasks) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_node_run_init(&run, NULL, r->tasks) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_node_run_init(&run, &r->settings, NULL) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_node_run_init(&run, &r->settings, r->tasks) == ZO_OK);
+  CHECK(zo_node_run_resume(NULL, 0) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_node_run_resume(&run, s->steps + 1u) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_node_run_next(NULL, &request) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_node_run_next(&run, NULL) == ZO_ERROR_ARGUMENT);
+  CHECK(!zo_node_run_is_active(NULL, 0) && !zo_node_run_is_active(&run, r->settings.tasks));
+}
+
+static void test_node_run(void) {
+  for (int round = 0; round < 200; ++round) {
+    node_run r;
+    make_node_run(&r);
+    const zo_control_settings* s = &r.settings.common;
+    zo_node_run run;
+    CHECK(zo_node_run_init(&run, &r.settings, r.tasks) == ZO_OK);
+    const uint32_t first = random_below(3) == 0 ? random_below(s->steps + 1u) : 0;
+    CHECK(zo_node_run_resume(&run, first) == ZO_OK);
+    uint32_t counts[4] = {0, 0, 0, 0}, expected[4] = {0, 0, 0, 0};
+    for (uint32_t step = first; step < s->steps; ++step) {
+      expected[ZO_NODE_FORWARD] += s->parts;
+      for (uint32_t t = 0; t < r.settings.tasks; ++t) {
+        if (step % r.tasks[t].period != 0u) continue;
+        expected[ZO_NODE_QUERY] += 2u * s->parts * r.tasks[t].queries;
+        expected[ZO_NODE_UPDATE] += 1u;
+      }
+    }
+    zo_node_request request, again;
+    uint32_t done = first;
+    while (zo_node_run_next(&run, &request) == ZO_OK && request.action != ZO_NODE_DONE) {
+      CHECK(zo_node_run_next(&run, &again) == ZO_OK); /* as often as one likes */
+      CHECK(memcmp(&request, &again, sizeof request) == 0);
+      CHECK(request.action <= ZO_NODE_UPDATE && request.step == done);
+      ++counts[request.action];
+      const zo_report report = answer(&r, &run, &request);
+      if (report.step_done == 0u) continue;
+      CHECK(report.step == done && report.rate <= s->rate && report.mean_loss >= 0);
+      ++done;
+      test_snapshot_log(&r, &run);
+    }
+    CHECK(request.action == ZO_NODE_DONE && done == s->steps && run.step == s->steps);
+    CHECK(memcmp(counts, expected, sizeof counts) == 0);
+    /* Nothing goes on after the end. */
+    zo_report report;
+    int32_t* losses = (int32_t*)allocate(sizeof(int32_t) * s->batch);
+    memset(losses, 0, sizeof(int32_t) * s->batch);
+    const zo_tensor tensor = task_tensor(&r, 0);
+    CHECK(zo_node_run_report(&run, losses, s->batch, &report) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_node_run_update(&run, &tensor, r.scratch, NULL, &report) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_node_run_perturb(&run, r.nodes[0].at) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_node_run_capture(&run, 0, r.inputs[0].at, r.outputs[0].at, r.nodes[0].at) ==
+          ZO_ERROR_ARGUMENT);
+    free(losses);
+    test_node_run_errors(&r);
+    free_node_run(&r);
+  }
+}
+
 int main(void) {
   test_stream();
   test_perturb();
@@ -1241,6 +1578,7 @@ int main(void) {
   test_control();
   test_log_header();
   test_nodes();
+  test_node_run();
   printf("core_test: %lu checks passed, digest %08" PRIx32 "\n", checks, digest);
   return 0;
 }
