@@ -18,6 +18,7 @@ from tflm_zo.demo import DemoResult, run_demo
 from tflm_zo.demo.memory import backpropagation_bytes
 from tflm_zo.demo.spoken_digits import read_spoken_digits
 from tflm_zo.demo.tasks import fsdd
+from tflm_zo.training import Callback, Trainer
 
 
 def check_story(result: DemoResult, said: list[str]) -> None:
@@ -43,6 +44,20 @@ def test_story(tmp_path: Path) -> None:
     assert result.after > result.before + 0.15  # 300 of 3,000 steps
     assert result.forwards == 300 * 2 * 64
     check_story(result, said)
+
+
+def test_interrupted(tmp_path: Path) -> None:
+    """Ctrl-C ends the demo, not just its training."""
+    pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+
+    class Interrupt(Callback):
+        def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_demo(tmp_path, steps=3, callbacks=(Interrupt(),))
+    assert not list(tmp_path.glob("*.adapted.tflite"))
 
 
 def test_unknown_dataset(tmp_path: Path) -> None:

@@ -82,6 +82,10 @@ def run_demo(
         say: told what happens.
         callbacks: of the adaptation.
         exact: repeat the run in TFLM.
+
+    Raises:
+        ValueError: no such dataset.
+        KeyboardInterrupt: Ctrl-C.
     """
     if dataset not in TASKS:
         raise ValueError(f"no dataset {dataset!r}; there are {', '.join(TASKS)}")
@@ -109,6 +113,8 @@ def run_demo(
     total = steps or task.steps
     history = trainer.fit(*task.adapt, steps=total, log=log_path, callbacks=callbacks)
     seconds = time.perf_counter() - begin
+    if trainer.interrupted:  # half a story has no end
+        raise KeyboardInterrupt
     after = trainer.evaluate(*task.test)
     exported = trainer.export()
     exported_path = exported.save(folder / f"{dataset}.adapted.tflite", force=True)
@@ -178,6 +184,8 @@ def _repeat_in_tflm(
     path.unlink(missing_ok=True)
     try:
         trainer.fit(*data, steps=steps, log=path, callbacks=callbacks)
+        if trainer.interrupted:
+            raise KeyboardInterrupt
         same_log = path.read_bytes() == log_path.read_bytes()
     finally:
         path.unlink(missing_ok=True)
