@@ -247,10 +247,10 @@ class NodeControl:
         _library().zo_samples_at(settings, first, numbers.size, numbers.ctypes.data)
         return numbers
 
-    def _batch_of(self, name: str, array: NDArray[Any], size: int) -> int:
+    def _batch_of(self, name: str, array: NDArray[Any], size: int, dtype: type[np.generic] = np.int8) -> int:
         if array.size != self._batch * size:
             raise ValueError(f"{name}: expected {self._batch} x {size} values, got {list(array.shape)}")
-        return native._array(name, array, np.int8)
+        return native._array(name, array, dtype)
 
     def capture(
         self, task: int, inputs: NDArray[np.int8], outputs: NDArray[np.int8], nodes: NDArray[np.int8]
@@ -283,13 +283,12 @@ class NodeControl:
             self._batch_of("inputs", inputs, layer.input_bytes),
             self._batch_of("logits", logits, layer.nodes),
             scale._c,
-            native._array("labels", labels, np.int32),
+            self._batch_of("labels", labels, 1, np.int32),
         )
 
     def perturb(self, nodes: NDArray[np.int8]) -> None:
         """Writes the perturbed nodes of the query in progress, int8 [batch, ...]."""
-        size = self.tasks[self._request.task].layer.nodes
-        self._batch_of("nodes", nodes, size)
+        self._batch_of("nodes", nodes, self.tasks[self._run.task].layer.nodes)
         _call("zo_node_run_perturb", ctypes.byref(self._run), nodes.ctypes.data)
 
     def report(self, losses: NDArray[np.int32]) -> None:
@@ -297,7 +296,7 @@ class NodeControl:
         _call(
             "zo_node_run_report",
             ctypes.byref(self._run),
-            losses.ctypes.data,
+            native._array("losses", losses, np.int32),
             losses.size,
             ctypes.byref(self._report),
         )
@@ -311,7 +310,7 @@ class NodeControl:
         limit: int,
     ) -> StepReport | None:
         """Moves the weights of the task in progress; the step's report where that finished it."""
-        layer = self.tasks[self._request.task].layer
+        layer = self.tasks[self._run.task].layer
         tensor = native._make_tensor(
             weights, fraction, multiplier, layer.out_c, weights.size // layer.out_c, stream, limit
         )

@@ -1,0 +1,407 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The control unit of node perturbation against its oracle: order, seeds, differences, updates, going on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracle import node_run as oracle
+from oracle import nodes as node_oracle
+from oracle.node_run import CONSTANT, FORWARD, LINEAR, ONE, QUERY, STEP, UPDATE, Settings, Task
+from tflm_zo import native
+from tflm_zo.control import CSettings
+from tflm_zo.native import Distribution, LogitScale, NativeError, Status
+from tflm_zo.node_control import NodeAction, NodeControl, NodeTask
+from tflm_zo.nodes import NodeForm, NodeLayer, NodeState, route_nodes, update_from_nodes
+
+LIMIT = 120
+SCALE = LogitScale.of(0.1)
+
+# The same geometry for the core and for the oracle.
+ORACLE_LAYERS = [
+    node_oracle.Layer(node_oracle.PLAIN, (1, 1, 7), (1, 1), (1, 1), (1, 1), (0, 0), (1, 1, 5), (1, 1)),
+    node_oracle.Layer(
+        node_oracle.MAX_POOL,
+        (6, 5, 2),
+        (3, 2),
+        (1, 1),
+        (1, 1),
+        (1, 0),
+        (6, 4, 3),
+        (3, 2),
+        (2, 2),
+        (2, 2),
+        zero_point=-9,
+        low=-20,
+    ),
+    node_oracle.Layer(
+        node_oracle.MEAN, (4, 4, 2), (2, 2), (1, 1), (1, 1), (0, 0), (3, 3, 4), (1, 1), low=-30, high=90
+    ),
+    node_oracle.Layer(
+        node_oracle.PLAIN, (5, 5, 1), (3, 3), (2, 2), (1, 1), (1, 1), (3, 3, 2), (3, 3), low=-10
+    ),
+]
+
+
+def native_layer(o: node_oracle.Layer) -> NodeLayer:
+    return NodeLayer(
+        form=NodeForm(o.form),
+        in_h=o.inputs[0],
+        in_w=o.inputs[1],
+        in_c=o.inputs[2],
+        k_h=o.kernel[0],
+        k_w=o.kernel[1],
+        stride_h=o.stride[0],
+        stride_w=o.stride[1],
+        pad_top=o.pad[0],
+        pad_left=o.pad[1],
+        out_h=o.outputs[0],
+        out_w=o.outputs[1],
+        out_c=o.outputs[2],
+        node_h=o.nodes[0],
+        node_w=o.nodes[1],
+        pool_h=o.pool[0],
+        pool_w=o.pool[1],
+        pool_stride_h=o.pool_stride[0],
+        pool_stride_w=o.pool_stride[1],
+        input_zero_point=o.zero_point,
+        low=o.low,
+        high=o.high,
+    )
+
+
+LAYERS = [native_layer(o) for o in ORACLE_LAYERS]
+
+
+def integers(s: Settings) -> CSettings:
+    return CSettings(
+        run_seed=s.run_seed,
+        steps=s.steps,
+        samples=s.samples,
+        batch=s.batch,
+        parts=s.parts,
+        queries=1,
+        distribution=Distribution.rademacher(2)._c,
+        rate=s.rate,
+        final_rate=s.final_rate,
+        schedule=s.schedule,
+        warmup_steps=s.warmup_steps,
+        decay=s.decay,
+        decay_steps=s.decay_steps,
+        clip=s.clip,
+    )
+
+
+def layer_of(s: Settings, task: int) -> int:
+    """Number of a task's layer: dense for exact heads, else any."""
+    return 0 if s.tasks[task].queries == 0 else task % len(LAYERS)
+
+
+def make(s: Settings) -> NodeControl:
+    tasks = [
+        NodeTask(LAYERS[layer_of(s, t)], task.start_segment, task.queries, task.mu, task.rate, task.period)
+        for t, task in enumerate(s.tasks)
+    ]
+    return NodeControl(integers(s), s.first_segment, tasks)
+
+
+@st.composite
+def any_settings(draw: st.DrawFn) -> Settings:
+    tasks = [
+        Task(
+            start_segment=draw(st.integers(0, 9)),
+            queries=draw(st.sampled_from([0, 1, 2, 3, 32])),
+            mu=draw(st.sampled_from([1, 2, 127])),
+            rate=draw(st.sampled_from([0, 1000, ONE, 2**24 - 1])),
+            period=draw(st.integers(1, 3)),
+        )
+        for _ in range(draw(st.integers(1, 4)))
+    ]
+    at = draw(st.integers(0, len(tasks) - 1))
+    tasks[at] = replace(tasks[at], period=1)
+    rate = draw(st.sampled_from([1, ONE // 3, ONE, 50 * ONE, 2**31 - 1]))
+    return Settings(
+        tuple(tasks),
+        run_seed=draw(st.integers(0, 2**32 - 1)),
+        steps=draw(st.integers(1, 4)),
+        samples=draw(st.integers(1, 20)),
+        batch=draw(st.integers(1, 3)),
+        parts=draw(st.integers(1, 3)),
+        rate=rate,
+        final_rate=draw(st.integers(0, rate)),
+        schedule=draw(st.sampled_from([CONSTANT, LINEAR, STEP])),
+        warmup_steps=draw(st.integers(0, 3)),
+        decay=draw(st.integers(0, ONE)),
+        decay_steps=draw(st.integers(1, 2)),
+        clip=draw(st.sampled_from([1, 4 * ONE, 2**24])),
+        first_segment=draw(st.integers(0, 3)),
+    )
+
+
+class World:
+    """What an interpreter would compute, random but the same whenever it is asked the same, and weights."""
+
+    def __init__(self, s: Settings) -> None:
+        self.s = s
+        rng = np.random.default_rng(s.run_seed)
+        sizes = [LAYERS[layer_of(s, t)].weights for t in range(len(s.tasks))]
+        self.weights = [rng.integers(-LIMIT, LIMIT + 1, n).astype(np.int8) for n in sizes]
+        # Every other task has the 8-bit update.
+        self.fractions = [None if t % 2 else np.zeros(n, np.int8) for t, n in enumerate(sizes)]
+
+    def rng(self, *key: int) -> np.random.Generator:
+        return np.random.default_rng([self.s.run_seed, *key])
+
+    def activations(self, step: int, part: int, task: int) -> tuple[Any, Any, Any, Any]:
+        """Inputs, outputs, nodes and labels."""
+        layer, batch, rng = LAYERS[layer_of(self.s, task)], self.s.batch, self.rng(1, step, part, task)
+        shapes = [
+            (batch, layer.input_bytes),
+            (batch, layer.out_h, layer.out_w, layer.out_c),
+            (batch, layer.node_h, layer.node_w, layer.out_c),
+        ]
+        inputs, outputs, nodes = (rng.integers(-128, 128, shape).astype(np.int8) for shape in shapes)
+        return inputs, outputs, nodes, rng.integers(-1, layer.out_c, batch).astype(np.int32)
+
+    def losses(self, r: oracle.Request) -> Any:
+        rng = self.rng(2, r.step, r.part, r.task, r.query, r.side + 1, r.action)
+        return rng.integers(0, rng.choice([3, 4 * ONE, 2**31 - 1]), self.s.batch).astype(np.int32)
+
+    def state(self) -> list[bytes]:
+        return [w.tobytes() for w in [*self.weights, *(f for f in self.fractions if f is not None)]]
+
+    def copy(self) -> World:
+        other = World(self.s)
+        other.weights = [w.copy() for w in self.weights]
+        other.fractions = [None if f is None else f.copy() for f in self.fractions]
+        return other
+
+
+def expected_update(world: World, step: int, task: int, state: NodeState) -> None:
+    """The update of one task, with everything that it needs put together anew."""
+    s, layer = world.s, LAYERS[layer_of(world.s, task)]
+    t = s.tasks[task]
+    parts = [world.activations(step, part, task) for part in range(s.parts)]
+    inputs = np.concatenate([p[0] for p in parts])
+    evidence: dict[str, Any] = {}
+    if t.queries:
+        routes = route_nodes(layer, np.concatenate([p[1] for p in parts]))
+
+        def losses(query: int, side: int) -> Any:
+            asked = [
+                oracle.Request(QUERY, step, part, task, t.start_segment, query, side)
+                for part in range(s.parts)
+            ]
+            return np.concatenate([world.losses(r) for r in asked])
+
+        evidence["differences"] = np.array([losses(q, 1) - losses(q, -1) for q in range(t.queries)], np.int32)
+        evidence["seeds"] = np.array([s.seed(step, task, q) for q in range(t.queries)], np.uint32)
+    else:
+        routes = None
+        evidence["errors"] = np.concatenate(
+            [native.cross_entropy_error(p[2].reshape(s.batch, -1), p[3], SCALE) for p in parts]
+        )
+    update_from_nodes(
+        layer,
+        state,
+        world.weights[task],
+        world.fractions[task],
+        None,
+        task,
+        LIMIT,
+        inputs,
+        routes,
+        rate=s.task_rate(step, task),
+        clip=s.clip,
+        seed=s.rounding_seed(step, task),
+        **evidence,
+    )
+
+
+def drive(world: World, control: NodeControl, first_step: int = 0) -> list[tuple[Any, Any, Any]]:
+    """Runs the core beside the oracle; returns (weights, states, World) after every step."""
+    s = world.s
+    mine, states = world.copy(), control.states
+    results, total = [], 0
+    captured: dict[int, Any] = {}
+    for expected in oracle.requests(s, first_step):
+        request = control.next()
+        assert control.next() == request
+        assert (int(request.action), request.step) == (expected.action, expected.step)
+        if expected.action != UPDATE:
+            assert request.start_segment == expected.start_segment
+            assert request.first_sample == (expected.step * s.parts + expected.part) * s.batch
+        if expected.action == FORWARD:
+            active = [t for t in range(len(s.tasks)) if control.is_active(t)]
+            assert active == s.active(expected.step)
+            for t in active:
+                inputs, outputs, nodes, labels = world.activations(expected.step, expected.part, t)
+                if s.tasks[t].queries:
+                    control.capture(t, inputs, outputs, nodes)
+                else:
+                    control.capture_head(t, inputs, nodes, SCALE, labels)
+                captured[t] = nodes
+            losses = world.losses(expected)
+            total += int(losses.astype(np.int64).sum())
+            control.report(losses)
+        elif expected.action == QUERY:
+            t = expected.task
+            assert request.task == t
+            moved = np.empty_like(captured[t])
+            control.perturb(moved)
+            layer, k = ORACLE_LAYERS[layer_of(s, t)], expected.side * s.tasks[t].mu
+            for b in range(s.batch):
+                flat = captured[t][b].reshape(layer.positions, -1).astype(np.int64)
+                seed = s.seed(expected.step, t, expected.query)
+                wanted = node_oracle.perturb(layer, flat, seed, expected.part * s.batch + b, k)
+                np.testing.assert_array_equal(moved[b].reshape(flat.shape), wanted)
+            control.report(world.losses(expected))
+        else:
+            t = expected.task
+            assert request.task == t
+            report = control.update(world.weights[t], world.fractions[t], None, t, LIMIT)
+            expected_update(mine, expected.step, t, states[t])
+            assert control.states[t] == states[t]
+            assert world.state() == mine.state()
+            last = t == s.active(expected.step)[-1]
+            assert (report is not None) == last
+            if report is not None:
+                assert (report.step, control.step) == (expected.step, expected.step + 1)
+                assert round(report.rate * ONE) == s.rate_at(expected.step)
+                assert round(report.loss * ONE) == (total + s.minibatch // 2) // s.minibatch
+                total = 0
+                results.append((world.state(), control.states, world.copy()))
+    assert control.next().action == NodeAction.DONE
+    assert control.step == s.steps
+    return results
+
+
+@settings(max_examples=60)
+@given(any_settings())
+def test_a_run(s: Settings) -> None:
+    """Order, seeds, perturbed nodes; and updates that know the right differences, routes and inputs."""
+    drive(World(s), make(s))
+
+
+@settings(max_examples=25)
+@given(any_settings(), st.integers(0, 3))
+def test_going_on_after_any_step(s: Settings, at: int) -> None:
+    whole = drive(World(s), make(s))
+    at = min(at, s.steps - 1)
+    _, states, world = whole[at]
+    control = make(s)
+    # Whatever was in progress before is forgotten.
+    if control.next().action == NodeAction.FORWARD:
+        control.report(np.ones(s.batch, np.int32))
+    control.resume(at + 1, states)
+    rest = drive(world, control, at + 1)
+    assert [(r[0], r[1]) for r in rest] == [(w[0], w[1]) for w in whole[at + 1 :]]
+
+
+def test_seeds_differ() -> None:
+    """No two directions of a run are drawn from the same seed, nor the rounding of an update."""
+    s = Settings((Task(1, 31), Task(2, 31), Task(3, 31)), steps=50)
+    seeds = [s.seed(step, t, q) for step in range(50) for t in range(3) for q in range(32)]
+    assert len(set(seeds)) == len(seeds)
+
+
+def test_the_loss_of_a_step_is_the_unperturbed_one() -> None:
+    s = Settings((Task(1, 3),), steps=1, batch=2, parts=2)
+    control = make(s)
+    while (request := control.next()).action != NodeAction.UPDATE:
+        if request.action == NodeAction.FORWARD:
+            layer = LAYERS[0]
+            control.capture(0, *(np.zeros((2, n), np.int8) for n in (layer.input_bytes, 5, 5)))
+            control.report(np.array([1, 2], np.int32) * ONE)
+        else:
+            control.report(np.array([7, 9], np.int32) * ONE)
+    report = control.update(np.zeros(35, np.int8), None, None, 0, LIMIT)
+    assert report is not None and report.loss == 1.5
+
+
+BAD = {
+    "no tasks": ({}, (), Status.ARGUMENT),
+    "too many tasks": ({}, tuple(Task(1, 1) for _ in range(65)), Status.ARGUMENT),
+    "no task in every step": ({}, (Task(1, 1, period=2), Task(1, 1, period=3)), Status.ARGUMENT),
+    "Q = 33": ({}, (Task(1, 33),), Status.QUERIES),
+    "mu = 0": ({}, (Task(1, 1, mu=0),), Status.ARGUMENT),
+    "mu = 128": ({}, (Task(1, 1, mu=128),), Status.ARGUMENT),
+    "period 0": ({}, (Task(1, 1), Task(1, 1, period=0)), Status.ARGUMENT),
+    "a period that a log cannot hold": ({}, (Task(1, 1), Task(1, 1, period=65536)), Status.ARGUMENT),
+    "a task's rate": ({}, (Task(1, 1, rate=2**24),), Status.ARGUMENT),
+    "clip 0": ({"clip": 0}, (Task(1, 1),), Status.ARGUMENT),
+    "clip": ({"clip": 2**24 + 1}, (Task(1, 1),), Status.ARGUMENT),
+    "rate 0": ({"rate": 0}, (Task(1, 1),), Status.ARGUMENT),
+    "rate": ({"rate": 2**31}, (Task(1, 1),), Status.ARGUMENT),
+    "final rate": ({"final_rate": ONE + 1}, (Task(1, 1),), Status.ARGUMENT),
+    "no steps": ({"steps": 0}, (Task(1, 1),), Status.ARGUMENT),
+    "no samples": ({"samples": 0}, (Task(1, 1),), Status.ARGUMENT),
+    "positions beyond 32 bits": ({"steps": 2**31, "batch": 2}, (Task(1, 1),), Status.ARGUMENT),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_settings(name: str) -> None:
+    changes, tasks, status = BAD[name]
+    with pytest.raises(NativeError) as error:
+        make(replace(Settings(tasks), **changes))
+    assert error.value.status == status
+
+
+@pytest.mark.parametrize("field", ["estimator", "rule", "gradient_norm", "blocks"])
+def test_settings_of_weight_perturbation_are_refused(field: str) -> None:
+    c = integers(Settings((Task(1, 1),)))
+    setattr(c, field, 1)
+    with pytest.raises(NativeError) as error:
+        NodeControl(c, 0, [NodeTask(LAYERS[0], 1, 1)])
+    assert error.value.status == Status.ARGUMENT
+
+
+def test_an_exact_head_behind_a_pooling_is_refused() -> None:
+    for layer in LAYERS[1:3]:
+        with pytest.raises(NativeError):
+            NodeControl(integers(Settings((Task(1, 1),))), 0, [NodeTask(layer, 1, 0)])
+
+
+def test_wrong_order_and_sizes() -> None:
+    s = Settings((Task(1, 1), Task(2, 0)), steps=1)
+    control = make(s)
+    inputs, outputs, nodes, labels = World(s).activations(0, 0, 0)
+    weights = np.zeros(35, np.int8)
+
+    def refused(call: Any, *arguments: Any) -> None:
+        before = bytes(control.c_run)
+        with pytest.raises((NativeError, TypeError, ValueError)):
+            call(*arguments)
+        assert bytes(control.c_run) == before
+
+    assert control.next().action == NodeAction.FORWARD
+    refused(control.perturb, nodes)
+    refused(control.update, weights, None, None, 0, LIMIT)
+    refused(control.capture, 1, inputs, outputs, nodes)  # it is a head
+    refused(control.capture_head, 0, inputs, nodes, SCALE, labels)  # it is none
+    refused(control.capture, 0, inputs[:1], outputs, nodes)
+    refused(control.capture, 0, inputs, outputs[:1], nodes)
+    refused(control.capture, 0, inputs, outputs, nodes[:1])
+    refused(control.capture_head, 1, inputs, nodes, SCALE, labels[:1])
+    refused(control.capture_head, 1, inputs, nodes, SCALE, np.full(2, 5, np.int32))
+    refused(control.report, np.zeros(3, np.int32))
+    control.capture(0, inputs, outputs, nodes)
+    control.report(np.zeros(2, np.int32))
+    assert control.next().action == NodeAction.QUERY
+    refused(control.capture, 0, inputs, outputs, nodes)
+    refused(control.perturb, nodes[:1])
+    refused(control.report, np.zeros(2, np.int64))
+    for _ in range(2):
+        control.report(np.zeros(2, np.int32))
+    assert control.next().action == NodeAction.UPDATE
+    refused(control.report, np.zeros(2, np.int32))
+    refused(control.update, np.zeros(30, np.int8), None, None, 0, LIMIT)
+    refused(control.update, weights, None, None, 0, 0)
+    refused(control.resume, 2, control.states)
