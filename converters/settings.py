@@ -22,10 +22,10 @@ LOSS_KINDS: Final = ("auto", "cross_entropy", "binary_cross_entropy", "mse", "no
 #: Multipliers (s_min / s)^2 per channel, see ``quantization_aware``.
 QUANTIZATION_AWARE: Final = "quantization-aware"
 
-# Words of a command, see ops/core/zo_command.h.
 #: ``trainable``: the layers that carry nodes.
 NODES: Final = "nodes"
 
+# Words of a command, see ops/core/zo_command.h.
 _HEADER_WORDS: Final = 2
 _INSTRUCTION_WORDS: Final = 4
 _ITEM_WORDS: Final = 2
@@ -126,7 +126,9 @@ class InjectSettings:
         if self.nodes != "auto":
             object.__setattr__(self, "nodes", _strings(self.nodes, "nodes"))
         if self.trainable == NODES and not self.nodes:
-            raise ConversionError(f'trainable "{NODES}" means the layers that carry nodes, but nodes names none')
+            raise ConversionError(
+                f'trainable "{NODES}" means the layers that carry nodes, but nodes names none'
+            )
         if self.command_words is not None:
             _integer(self.command_words, "command_words", self.smallest_command, 2**24)
         if isinstance(self.multipliers, str):

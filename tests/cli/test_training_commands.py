@@ -59,18 +59,24 @@ def test_json_has_every_figure(files: Path) -> None:
     )
     result = json.loads(done.stdout)
     history = result.pop("history")
-    assert history.keys() == {"loss", "rate", "val_loss", "val_accuracy"}
-    assert [len(values) for values in history.values()] == [6] * 4  # 12 steps, 2 to an epoch
+    assert history.keys() == {"loss", "rate", "equivalents", "val_loss", "val_accuracy"}
+    assert [len(values) for values in history.values()] == [6] * 5  # 12 steps, 2 to an epoch
+    # Every forward pass is a whole one.
+    assert history["equivalents"] == [2 * epoch * 2 * 3 * 16 for epoch in range(1, 7)]
     assert result.pop("seconds") > 0
     assert result.pop("forwards_per_second") > 0
     assert result == {
         "output": str(files / "a.tflite"),
         "log": str(files / "a.zolog"),
+        "zo_model": str(files / "m.zo.tflite"),
         "checkpoint": str(files / "c"),
         "runtime": "litert",
+        "algorithm": "weight",
         "samples": 32,
         "trainable_weights": 36 + 256,
+        "buffer_bytes": 0,
         "steps": 12,
+        "equivalents": 12 * 2 * 3 * 16,
         "interrupted": False,
         "forwards": 12 * 2 * 3 * 16,
         "evaluated_on": str(files / "d.npz"),
@@ -80,9 +86,12 @@ def test_json_has_every_figure(files: Path) -> None:
     measured = run(files, "evaluate", "@a.tflite", "@d.npz", "--json")
     assert json.loads(measured.stdout)["loss"] == pytest.approx(result["loss"])
     text = run(files, *TRAIN[:-1], "-o", "@b.tflite")
-    for said in ("accuracy ", "12 steps; in this run 384 forward passes in ", "b.tflite: trained model"):
+    cells = [line.split("│")[1:5] for line in text.stdout.splitlines() if line.startswith("│ weight")]
+    assert [[cell.strip() for cell in row] for row in cells] == [["weight", "12", "384", "292"]]
+    for said in ("accuracy ", "forward equivalents", "b.tflite: trained model", "b.zolog: log"):
         assert said in text.stdout
     assert "forwards/s" in text.stderr
+    assert "384 equivalents" in text.stderr
 
 
 EVERY_OPTION = (

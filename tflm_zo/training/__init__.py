@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
+from .algorithms import ALGORITHMS, Algorithm, algorithm, algorithm_of
 from .callbacks import Callback, CSVLogger, EarlyStopping, ProgressBar
 from .checkpoint import Checkpoint
 from .history import History
 from .node_settings import NodeSettings
 from .settings import SettingsError, TrainSettings
+from .snapshot_weights import snapshot_weights
 from .trainer import Trainer
 from .verify import RuntimeRun, compare_runtimes
 from .weight_run import replay_log
 
 __all__ = [
+    "ALGORITHMS",
+    "Algorithm",
     "CSVLogger",
     "Callback",
     "Checkpoint",
@@ -24,6 +28,9 @@ __all__ = [
     "SettingsError",
     "TrainSettings",
     "Trainer",
+    "algorithm",
+    "algorithm_of",
     "compare_runtimes",
     "replay_log",
+    "snapshot_weights",
 ]

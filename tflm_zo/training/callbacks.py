@@ -107,7 +107,7 @@ class EarlyStopping(Callback):
 
 
 class ProgressBar(Callback):
-    """A live bar: step, loss, validation accuracy, forwards per second, time left.
+    """A live bar: step, forward equivalents, loss, validation accuracy, forwards per second, time left.
 
     Args:
         console: where to draw; default stderr.
@@ -121,6 +121,7 @@ class ProgressBar(Callback):
         self._progress = Progress(
             TextColumn("step {task.completed:>6.0f}/{task.total:.0f}"),
             BarColumn(),
+            TextColumn("{task.fields[equivalents]:,.0f} equivalents"),
             TextColumn("loss {task.fields[loss]:.4f}"),
             TextColumn("{task.fields[accuracy]}"),
             TextColumn("{task.fields[speed]:,.0f} forwards/s"),
@@ -129,7 +130,13 @@ class ProgressBar(Callback):
         )
         self._begin, self._forwards, self._loss = time.perf_counter(), trainer.forwards, 0.0
         self._task = self._progress.add_task(
-            "", total=steps, completed=trainer.step, loss=0.0, accuracy="", speed=0.0
+            "",
+            total=steps,
+            completed=trainer.step,
+            equivalents=trainer.equivalents,
+            loss=0.0,
+            accuracy="",
+            speed=0.0,
         )
         self._progress.start()
 
@@ -137,7 +144,13 @@ class ProgressBar(Callback):
         """Moves on."""
         self._loss = logs["loss"] if self._loss == 0.0 else 0.95 * self._loss + 0.05 * logs["loss"]
         speed = (trainer.forwards - self._forwards) / (time.perf_counter() - self._begin + 1e-9)
-        self._progress.update(self._task, completed=step + 1, loss=self._loss, speed=speed)
+        self._progress.update(
+            self._task,
+            completed=step + 1,
+            equivalents=trainer.equivalents,
+            loss=self._loss,
+            speed=speed,
+        )
 
     def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
         """Shows the validation."""

@@ -46,8 +46,11 @@ class Trainer:
         runtime: the loaded model.
         stop_training: set by callbacks to end a run after the step.
         forwards: samples passed through the network by training, whole or from some layer on.
-        equivalents: what whole steps have cost in forward equivalents: multiply-accumulates, those of updates
-            included, divided by those of one sample's whole forward pass.
+        equivalents: what the whole steps of the run, those before it was resumed included, cost in forward
+            equivalents: multiply-accumulates, those of updates included, divided by those of one sample's
+            whole forward pass.
+        buffer_bytes: what a device keeps of a minibatch besides the arena; 0 before the first run, and for
+            weight perturbation.
         step: whole steps of the run, those before it was resumed included.
         steps_per_epoch: of the run.
         log: path of the run's log, if it has one.
@@ -81,6 +84,7 @@ class Trainer:
         self.stop_training = False
         self.forwards, self.equivalents = 0, 0.0
         self.step = 0
+        self.buffer_bytes = 0
         self.steps_per_epoch = 0
         self.log: Path | None = None
         self.interrupted = False
@@ -154,6 +158,8 @@ class Trainer:
         per_epoch = -(-len(labels) // self.settings.batch_size)
         if steps is not None and budget is not None:
             raise ValueError("steps, budget: give one of them")
+        if budget is not None and not 0 < budget < 2**63:
+            raise ValueError(f"budget: expected forward equivalents above 0, got {budget:g}")
         total = steps if steps is not None else epochs * per_epoch
         if budget is not None:
             total = self._affordable(budget, len(labels))
@@ -169,10 +175,13 @@ class Trainer:
         open_log = self._start(run, log, resume, replace, sync_every)
         self.log = None if log is None else Path(log)
         self.stop_training = self.interrupted = False
-        self.step = run.step
+        self.buffer_bytes = run.buffer_bytes if isinstance(run, NodeRun) else 0
         self._run, self._validation = run, validation
-        history, forwards, equivalents = History(), self.forwards, self.equivalents
-        self._base = forwards, equivalents - run.equivalents
+        history, forwards = History(), self.forwards
+        # A run that begins pays for what it does before its first step, too.
+        before = run.equivalents if run.step else 0.0
+        self._forwards = forwards
+        self._count(run)
         begun: list[Callback] = []
         try:
             # A new log is made, and an old one replaced, when the callbacks have nothing against it.
@@ -198,7 +207,7 @@ class Trainer:
                 for callback in begun:
                     callback.on_train_end(self)
         history.forwards = self.forwards - forwards
-        history.equivalents = self.equivalents - equivalents
+        history.equivalents = self.equivalents - before
         history.seconds = time.perf_counter() - begin
         return history
 
@@ -256,7 +265,7 @@ class Trainer:
             return opened(0)
 
     def _count(self, run: Run) -> None:
-        self.forwards, self.equivalents = self._base[0] + run.forwards, self._base[1] + run.equivalents
+        self.forwards, self.equivalents = self._forwards + run.forwards, run.equivalents
         self.step = run.step
 
     def _loop(self, run: Run, callbacks: Sequence[Callback], history: History) -> None:
@@ -361,7 +370,14 @@ class Trainer:
         self._settle_run()
         return predict(self.runtime, inputs)
 
-    def export(self) -> Model:
-        """The plain int8 model with the weights as they are now: no custom op, any runtime runs it."""
+    def export(self, batch: int | None = None) -> Model:
+        """The plain int8 model with the weights as they are now: no custom op, any runtime runs it.
+
+        Args:
+            batch: its samples per invoke; None: the ZO model's.
+
+        Raises:
+            ConversionError: an operator ties the model to its batch size.
+        """
         self._settle_run()
-        return export_model(self._model, self.runtime.read_weights())
+        return export_model(self._model, self.runtime.read_weights(), batch=batch)

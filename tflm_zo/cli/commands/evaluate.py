@@ -11,11 +11,10 @@ import typer
 from rich.console import Console
 
 from ... import runtime as runtimes
-from ...converters import ConversionError, Model, load_model
-from ...converters import inject as inject_model
-from ...converters.constants import METADATA_NAME
+from ...converters import ConversionError, InjectSettings, Model, load_model
 from ...converters.settings import LOSS_KINDS
 from ...training.evaluation import evaluate as evaluate_runtime
+from ..injection import inject_plain, is_zo
 from ..options import Force, Json, ModelFile, OutputReport, RuntimeName
 from ..output_file import check_output
 from ..progress import progress
@@ -23,8 +22,6 @@ from ..results import show, write_report
 from ..training_data import load_samples
 
 EXAMPLE = "tflm-zo evaluate model.tflite test.npz --runtime litert-ref"
-
-_BATCH = 32  # of a plain model, where it can be had
 
 
 def evaluate(
@@ -64,21 +61,15 @@ def evaluate(
 
 def _as_zo(model: Model, loss: str | None) -> Model:
     """A ZO model as it is; a plain one with a loss and nothing to train, which computes the same."""
-    if model.find_metadata(METADATA_NAME) is not None:
+    if is_zo(model):
         if loss is not None:
             raise ConversionError("--loss: a ZO model has its own loss")
         return model
     if loss is not None and loss not in LOSS_KINDS[:-1]:
         raise ConversionError(f"--loss must be one of {', '.join(LOSS_KINDS[:-1])}, not {loss!r}")
-    graph_inputs = model.subgraphs[0].inputs if model.subgraphs else []
-    own = graph_inputs[0].shape[0] if graph_inputs and graph_inputs[0].shape else 1
-    settings: dict[str, Any] = {"trainable": "none", "head_room": 0, "replay": False, "loss": loss or "auto"}
-    if own == 1:
-        try:
-            return inject_model(model, batch=_BATCH, **settings)
-        except ConversionError:
-            pass  # an operator may tie the model to its batch size; anything else is said again below
-    return inject_model(model, batch=max(own, 1), **settings)
+    return inject_plain(
+        model, InjectSettings(trainable="none", head_room=0, replay=False, loss=loss or "auto")
+    )
 
 
 def _render(console: Console, result: dict[str, Any]) -> None:

@@ -12,31 +12,52 @@ from rich.console import Console
 from ...converters import ConversionError, ZoMetadata, load_model, read_metadata
 from ...converters import inject as inject_model
 from ...converters.settings import LOSS_KINDS, QUANTIZATION_AWARE
+from ...training import algorithm as algorithm_of_name
+from ..algorithm_options import ALGORITHM_HELP
+from ..node_table import node_rows, node_table
 from ..options import Force, Json, ModelFile, OutputModel
 from ..output_file import check_output, write_output
 from ..results import show, table
 
-EXAMPLE = "tflm-zo inject model.tflite -o model.zo.tflite --trainable last:2 --batch 8"
+EXAMPLE = "tflm-zo inject model.tflite -o model.zo.tflite --algorithm node --batch 32"
 
-_KEYWORDS = ("all", "none")
+_KEYWORDS = ("all", "nodes", "none")
 
 
 def inject(
     model: ModelFile,
     output: OutputModel,
+    algorithm: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"What it is to be trained by (default: weight; with --nodes node). {ALGORITHM_HELP}.",
+        ),
+    ] = None,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LAYER,…",
+            help="Layers that carry nodes, names or glob patterns; repeatable. auto: those with fewer nodes "
+            "than weights (default of node). inspect --nodes lists the choice.",
+        ),
+    ] = None,
     trainable: Annotated[
         list[str] | None,
         typer.Option(
             "--trainable",
             metavar="WHICH",
-            help="all (default), last:N, none, or names or glob patterns of layers; may be repeated.",
+            help="all (default of weight), nodes (those that carry nodes; default of node), last:N, none, or "
+            "names or glob patterns of layers; may be repeated.",
         ),
     ] = None,
     block: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=PATTERN,…", help="Layers that a command addresses as one; repeatable."),
     ] = None,
-    head_room: Annotated[int, typer.Option(help="Largest perturbation of a weight, LSB.")] = 2,
+    head_room: Annotated[
+        int | None, typer.Option(help="Largest perturbation of a weight, LSB (default: node 0, weight 2).")
+    ] = None,
     update_bits: Annotated[int, typer.Option(help="16: a fraction byte per weight; 8: none.")] = 16,
     max_queries: Annotated[int, typer.Option(help="Seeds in one update.")] = 8,
     batch: Annotated[int, typer.Option(help="Samples per invoke.")] = 1,
@@ -51,7 +72,10 @@ def inject(
     command_words: Annotated[
         int | None, typer.Option(help="Capacity of a command, int32 words; more for long replays.")
     ] = None,
-    replay: Annotated[bool, typer.Option(help="Include the op that replays a seed log.")] = True,
+    replay: Annotated[
+        bool | None,
+        typer.Option(help="Include the op that replays a seed log (default: not for node)."),
+    ] = None,
     multipliers: Annotated[
         str | None,
         typer.Option(
@@ -62,17 +86,25 @@ def inject(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Make an int8 model trainable: from a plain .tflite to a ZO model."""
+    """Make an int8 model trainable: from a plain .tflite to a ZO model.
+
+    Node perturbation needs the model cut around the layers that carry nodes, and no head-room: before
+    training its outputs are exactly the original's. The other layers stay as they are.
+    """
     check_output(output, force=force)
-    which: str | list[str] = "all" if not trainable else trainable[0] if len(trainable) == 1 else trainable
+    chosen = algorithm_of_name(algorithm or ("node" if nodes else "weight"))
+    which: str | list[str] | None = trainable[0] if trainable and len(trainable) == 1 else trainable
     if isinstance(which, list) and any(w in _KEYWORDS or w.startswith("last:") for w in which):
-        raise ConversionError("--trainable all, none and last:N cannot be combined with others")
+        raise ConversionError("--trainable all, nodes, none and last:N cannot be combined with others")
     source = load_model(model)
-    zo = inject_model(
-        source,
-        trainable=which,
+    given = {
+        "trainable": which,
+        "nodes": _nodes(nodes or []),
+        "head_room": head_room,
+        "replay": replay,
+    }
+    settings = chosen.inject_settings(
         blocks=_blocks(block or []),
-        head_room=head_room,
         update_bits=update_bits,
         max_queries=max_queries,
         batch=batch,
@@ -80,9 +112,10 @@ def inject(
         loss_output=int(loss_output) if loss_output and loss_output.isdecimal() else loss_output,
         cuts=tuple(cut or ()),
         command_words=command_words,
-        replay=replay,
         multipliers=multipliers,
+        **{name: value for name, value in given.items() if value is not None},
     )
+    zo = inject_model(source, settings)
     data = zo.to_bytes()
     write_output(output, data, force=force)
 
@@ -91,14 +124,25 @@ def inject(
         "output": str(output),
         "bytes": len(data),
         "original_bytes": model.stat().st_size,
+        "algorithm": chosen.name,
         "batch": metadata.batch,
         "loss": None if metadata.loss is None else dataclasses.asdict(metadata.loss),
         "trainable_weights": sum(t.size for t in metadata.trainable),
         "trainable": [dataclasses.asdict(t) for t in metadata.trainable],
         "blocks": list(metadata.blocks),
         "segments": len(metadata.segments),
+        "nodes": node_rows(zo),
     }
     show(result, as_json=as_json, render=lambda console: _render(console, metadata, result))
+
+
+def _nodes(given: list[str]) -> str | list[str] | None:
+    names = [name.strip() for item in given for name in item.split(",")]
+    if not all(names):
+        raise ConversionError(f"--nodes takes names of layers, not {', '.join(map(repr, given))}")
+    if "auto" in names and len(names) > 1:
+        raise ConversionError("--nodes auto cannot be combined with others")
+    return "auto" if names == ["auto"] else names or None
 
 
 def _blocks(given: list[str]) -> dict[str, list[str]] | None:
@@ -122,6 +166,8 @@ def _render(console: Console, metadata: ZoMetadata, result: dict[str, Any]) -> N
     console.print(
         table("Trainable filters", ["layer", "operator", "shape", "weights", "block", "segment"], rows)
     )
+    if result["nodes"]:
+        console.print(node_table(result["nodes"]))
     loss = "no loss" if metadata.loss is None else f"{metadata.loss.kind} over {metadata.loss.elements}"
     console.print(
         f"{result['trainable_weights']:,} weights, {len(metadata.blocks)} block(s), "

@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from ...converters import ConversionError, Model, load_model, possible_cuts, read_metadata
 from ...converters.constants import METADATA_NAME
 from ...converters.model import Operator, Tensor
+from ...converters.node_choice import node_choices
 from ...converters.operator_costs import filter_of, macs
+from ..node_table import node_rows, node_table
 from ..options import Force, Json, ModelFile, OutputReport
 from ..output_file import check_output
 from ..results import show, table, write_report
@@ -23,6 +27,9 @@ EXAMPLE = "tflm-zo inspect model.tflite --cuts"
 def inspect(
     model: ModelFile,
     cuts: Annotated[bool, typer.Option("--cuts", help="List the tensors at which inject can cut.")] = False,
+    nodes: Annotated[
+        bool, typer.Option("--nodes", help="Say which layers could carry nodes, and why the others cannot.")
+    ] = False,
     output: OutputReport = None,
     force: Force = False,
     as_json: Json = False,
@@ -33,6 +40,8 @@ def inspect(
     zo = loaded.find_metadata(METADATA_NAME) is not None
     if cuts and zo:
         raise ConversionError("--cuts takes a plain model: the one that this ZO model was made from")
+    if nodes and zo:
+        raise ConversionError("--nodes takes a plain model; the nodes of a ZO model are shown without it")
     operators = [_operator(k, op) for k, graph in enumerate(loaded.subgraphs) for op in graph.operators]
     result: dict[str, Any] = {
         "model": str(model),
@@ -45,6 +54,8 @@ def inspect(
         "macs": sum(op["macs"] for op in operators),
         "zo": json.loads(read_metadata(loaded).to_json()) if zo else None,
         "cuts": possible_cuts(loaded) if cuts else None,
+        "nodes": node_rows(loaded) if zo else None,
+        "node_choices": [dataclasses.asdict(c) for c in node_choices(loaded)] if nodes else None,
     }
     write_report(output, result, force=force)
     show(result, as_json=as_json, render=lambda console: _render(console, result))
@@ -121,10 +132,32 @@ def _render(console: Console, result: dict[str, Any]) -> None:
     console.print(table("Operators", ["segment", "operator", "output", "shape", "weights", "MACs"], rows))
     if result["zo"] is not None:
         _render_training(console, result["zo"])
+    if result["nodes"]:
+        console.print(node_table(result["nodes"]))
+    if result["node_choices"] is not None:
+        console.print(_choices(result["node_choices"]))
     if result["cuts"] is not None:
         console.print("Possible cuts, in any combination:" if result["cuts"] else "No possible cuts.")
         for name in result["cuts"]:
             console.print(f"  {name}", markup=False)
+
+
+def _choices(choices: list[dict[str, Any]]) -> Table:
+    rows = [
+        [
+            c["layer"],
+            c["operator"],
+            c["weights"],
+            c["form"] or "",
+            "" if c["count"] is None else f"{c['count']:,}",
+            "yes" if c["auto"] else "no" if c["form"] is None else "by name",
+            c["reason"],
+        ]
+        for c in choices
+    ]
+    return table(
+        "Nodes", ["layer", "operator", "weights", "form", "nodes", "carries them", "because it"], rows
+    )
 
 
 def _quantization(port: dict[str, Any]) -> list[str]:

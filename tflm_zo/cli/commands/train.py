@@ -9,108 +9,236 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from ...converters import load_model
-from ...training import Callback, Checkpoint, CSVLogger, ProgressBar, Trainer, TrainSettings
-from ...training.settings import ESTIMATORS, RULES, SCHEDULES, SCOPES
-from ..distribution import DISTRIBUTIONS, parse_distribution
+from ...converters import Model, load_model, read_metadata
+from ...seedlog import MAGIC, LogError
+from ...snapshot_log import is_snapshot_log
+from ...training import (
+    Algorithm,
+    Callback,
+    Checkpoint,
+    CSVLogger,
+    ProgressBar,
+    Trainer,
+    algorithm_of,
+)
+from ...training import algorithm as algorithm_of_name
+from ...training.node_settings import HEADS
+from ...training.settings import ESTIMATORS, RULES, SCHEDULES, SCOPES, SettingsError
+from ..algorithm_options import ALGORITHM_HELP, default_of, make_settings
+from ..distribution import DISTRIBUTIONS
 from ..failures import warn
-from ..options import Force, Json, OutputModel, RuntimeName, ZoModelFile
+from ..injection import KeepZoModel, inject_for_training, is_zo, own_batch
+from ..options import Force, Json, ModelFile, OutputModel, RuntimeName
 from ..output_file import check_different, check_output, write_output
-from ..results import show
+from ..results import show, table
 from ..training_data import load_samples
 
-EXAMPLE = "tflm-zo train model.zo.tflite adapt.npz -o adapted.tflite --epochs 20 --validation test.npz"
+EXAMPLE = "tflm-zo train model.tflite adapt.npz -o adapted.tflite --epochs 20 --validation test.npz"
 
-_DEFAULT = TrainSettings()
+_EPOCHS = 10
+_SYNC_S = 1.0
+_HEAD_BYTES = len(MAGIC) + 2  # of a log: the version after the magic tells the kind
 
 
 def _one_of(names: tuple[str, ...]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}."
 
 
+def _help(text: str, setting: str) -> str:
+    return f"{text} {default_of(setting)}"
+
+
 def train(
-    model: ZoModelFile,
+    model: ModelFile,
     data: Annotated[
         Path, typer.Argument(metavar="DATA", help=".npz file with x and y, or .npy.", show_default=False)
     ],
     output: OutputModel,
     runtime: RuntimeName = "litert",
-    epochs: Annotated[int, typer.Option(help="Passes over the data.")] = 10,
+    algorithm: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"Default: the one that a ZO model was made for; of a plain model node. {ALGORITHM_HELP}.",
+        ),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help=f"Passes over the data (default: {_EPOCHS}).")] = None,
     steps: Annotated[int | None, typer.Option(help="Number of steps instead of epochs.")] = None,
-    batch_size: Annotated[int, typer.Option(help="Minibatch: a multiple of the model's batch.")] = (
-        _DEFAULT.batch_size
-    ),
-    queries: Annotated[int, typer.Option(help="Directions per step.")] = _DEFAULT.queries,
+    budget: Annotated[
+        float | None, typer.Option(metavar="N", help="As many steps as N forward equivalents are good for.")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help=_help("Minibatch: a multiple of the model's batch.", "batch_size"))
+    ] = None,
+    queries: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="N",
+            help=_help(
+                "Directions per step; algorithm node: per sample and layer, or of a layer with LAYER=N, "
+                "repeatable; auto: as many as cost a tenth of a forward pass, at least 2.",
+                "queries",
+            ),
+        ),
+    ] = None,
+    mu: Annotated[int | None, typer.Option(help=_help("Perturbation of a node, LSB.", "mu"))] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(
+            help=_help(
+                f"Of the last layer: {_one_of(HEADS)} zo: by perturbation; exact: by its outer product.",
+                "head",
+            )
+        ),
+    ] = None,
     distribution: Annotated[
-        str, typer.Option(metavar="NAME:SIZE", help=f"Of the perturbation: {DISTRIBUTIONS}.")
-    ] = "rademacher:2",
-    rate: Annotated[float, typer.Option(help="First step size; LSB for rule normalized.")] = _DEFAULT.rate,
-    final_rate: Annotated[float, typer.Option(help="Step size at the end.")] = _DEFAULT.final_rate,
-    schedule: Annotated[str, typer.Option(help=_one_of(SCHEDULES))] = _DEFAULT.schedule,
-    warmup_steps: Annotated[int, typer.Option(help="Steps of rising rate.")] = _DEFAULT.warmup_steps,
-    decay: Annotated[float, typer.Option(help="Schedule step: factor of the rate.")] = _DEFAULT.decay,
+        str | None,
+        typer.Option(
+            metavar="NAME:SIZE",
+            help=_help(f"Of the weights' perturbation: {DISTRIBUTIONS}.", "distribution"),
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(help=_help("First step size; LSB for algorithm node and rule normalized.", "rate")),
+    ] = None,
+    final_rate: Annotated[
+        float | None, typer.Option(help=_help("Step size at the end.", "final_rate"))
+    ] = None,
+    schedule: Annotated[str | None, typer.Option(help=_help(_one_of(SCHEDULES), "schedule"))] = None,
+    warmup_steps: Annotated[
+        int | None, typer.Option(help=_help("Steps of rising rate.", "warmup_steps"))
+    ] = None,
+    decay: Annotated[
+        float | None, typer.Option(help=_help("Schedule step: factor of the rate.", "decay"))
+    ] = None,
     decay_steps: Annotated[
-        int, typer.Option(help="Schedule step: every so many steps.")
-    ] = _DEFAULT.decay_steps,
-    clip: Annotated[float, typer.Option(help="Of a query's loss difference; 0: none.")] = _DEFAULT.clip,
-    estimator: Annotated[str, typer.Option(help=_one_of(ESTIMATORS))] = _DEFAULT.estimator,
-    rule: Annotated[str, typer.Option(help=_one_of(RULES))] = _DEFAULT.rule,
-    scope: Annotated[str, typer.Option(help=f"{_one_of(SCOPES)} Blocks: one a step.")] = _DEFAULT.scope,
-    seed: Annotated[int, typer.Option(help="Of directions, rounding and order.")] = _DEFAULT.seed,
+        int | None, typer.Option(help=_help("Schedule step: every so many steps.", "decay_steps"))
+    ] = None,
+    clip: Annotated[
+        float | None,
+        typer.Option(
+            help=_help(
+                "Node: largest step of a weight, LSB; weight: of a query's loss difference, 0: none.",
+                "clip",
+            )
+        ),
+    ] = None,
+    estimator: Annotated[str | None, typer.Option(help=_help(_one_of(ESTIMATORS), "estimator"))] = None,
+    rule: Annotated[str | None, typer.Option(help=_help(_one_of(RULES), "rule"))] = None,
+    gradient_norm: Annotated[
+        bool | None,
+        typer.Option(
+            help=_help("Scale the rate by N Q / (N Q + d - 1): samples, queries, weights.", "gradient_norm")
+        ),
+    ] = None,
+    scope: Annotated[
+        str | None, typer.Option(help=_help(f"{_one_of(SCOPES)} Blocks: one a step.", "scope"))
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help=_help("Of directions, rounding and order.", "seed"))
+    ] = None,
     validation: Annotated[Path | None, typer.Option(metavar="FILE", help=".npz, after each epoch.")] = None,
     log: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Seed log; default: the output with .zolog.")
+        Path | None, typer.Option(metavar="FILE", help="The log; default: the output with .zolog.")
+    ] = None,
+    zo_model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Where the ZO model of a plain MODEL goes; default: the output with .zo.tflite.",
+        ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the seed log, or begin where there is none.")
+        bool, typer.Option("--resume", help="Go on from the log, or begin where there is none.")
     ] = False,
     checkpoint: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Copy the seed log here after each epoch.")
+        Path | None, typer.Option(metavar="FILE", help="Copy the log here after each epoch.")
     ] = None,
     best: Annotated[
         bool, typer.Option("--best", help="Checkpoint only epochs that are better on the validation data.")
     ] = False,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="One line per epoch.")] = None,
+    snapshot_every: Annotated[
+        int | None,
+        typer.Option(
+            metavar="STEPS", help=_help("Write the weights into the log so often.", "snapshot_every")
+        ),
+    ] = None,
     sync_every: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Bring the log to the disk so often; 0: each step.")
-    ] = 1.0,
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help=f"Bring the log to the disk so often; 0: each step (only weight: {_SYNC_S}).",
+        ),
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Train a ZO model with forward passes and write the trained plain int8 model.
+    """Train a model with forward passes and write the trained plain int8 model.
+
+    MODEL is a ZO model, made by inject, or a plain int8 model, which is injected as the algorithm needs it;
+    its ZO model is written, too, since replay needs it.
 
     Ctrl-C ends the run after the last whole step: log and model are written, the exit code is 130, and
-    --resume goes on to the same bits as a run that was never interrupted. So it does after a kill, which
-    loses no whole step, and after a power failure, which loses the last second (--sync-every).
+    --resume goes on to the same bits as a run that was never interrupted. So it does after a kill or a power
+    failure. By weight perturbation a kill loses no whole step, and a power failure the last second
+    (--sync-every); by node perturbation the steps since the last snapshot (--snapshot-every) are repeated.
 
-    A checkpoint is a seed log, too: replay makes a model of it.
+    A checkpoint is a log, too: replay makes a model of it.
     """
     log = log or output.with_suffix(".zolog")
-    reads = {"MODEL": model, "DATA": data, "--validation": validation}
-    check_different(reads, {"-o": output, "--log": log, "--checkpoint": checkpoint, "--csv": csv})
-    for path in (output, log, checkpoint, csv):
+    source = load_model(model)
+    plain = not is_zo(source)
+    if plain:
+        zo_model = zo_model or output.with_suffix(".zo.tflite")
+    elif zo_model is not None:
+        raise ValueError(f"--zo-model: {model} is a ZO model already")
+    writes = {"-o": output, "--log": log, "--zo-model": zo_model, "--checkpoint": checkpoint, "--csv": csv}
+    check_different({"MODEL": model, "DATA": data, "--validation": validation}, writes)
+    for path in writes.values():
         check_output(path, force=force or resume)
     if best and (checkpoint is None or validation is None):
         raise ValueError("--best needs --checkpoint, where it goes, and --validation, what it is measured on")
-    settings = TrainSettings(
-        estimator=estimator,
-        rule=rule,
-        distribution=parse_distribution(distribution),
-        queries=queries,
-        batch_size=batch_size,
-        rate=rate,
-        final_rate=final_rate,
-        schedule=schedule,
-        warmup_steps=warmup_steps,
-        decay=decay,
-        decay_steps=decay_steps,
-        clip=clip,
-        scope=scope,
-        seed=seed,
-    )
-    trainer = Trainer(load_model(model), settings, runtime=runtime)
+
+    batch = own_batch(source) if plain else read_metadata(source).batch
+    if plain:
+        zo, chosen = inject_for_training(source, algorithm, batch_size)
+        zo_bytes = zo.to_bytes()
+        zo = load_model(zo_bytes)
+    else:
+        zo, chosen = source, _algorithm_of(model, source, algorithm)
+    given = {
+        "batch_size": batch_size,
+        "queries": queries,
+        "mu": mu,
+        "head": head,
+        "distribution": distribution,
+        "rate": rate,
+        "final_rate": final_rate,
+        "schedule": schedule,
+        "warmup_steps": warmup_steps,
+        "decay": decay,
+        "decay_steps": decay_steps,
+        "clip": clip,
+        "estimator": estimator,
+        "rule": rule,
+        "gradient_norm": gradient_norm,
+        "scope": scope,
+        "seed": seed,
+        "snapshot_every": snapshot_every,
+    }
+    settings = make_settings(chosen, given, read_metadata(zo).batch)
+    if chosen.perturbs_nodes and sync_every is not None:
+        raise SettingsError(
+            f"--sync-every is no option of algorithm {chosen.name}, whose snapshots are brought to the disk; "
+            "--snapshot-every says how often"
+        )
+    trainer = Trainer(zo, settings, runtime=runtime)
     loss = trainer.runtime.metadata.loss
     assert loss is not None  # the trainer has refused such a model
+    if resume:
+        _check_kind(log, chosen)
     x, y = load_samples(trainer.runtime, data)
     held_out = None if validation is None else load_samples(trainer.runtime, validation)
     callbacks: list[Callback] = [ProgressBar()]
@@ -119,29 +247,45 @@ def train(
     if checkpoint is not None:
         monitor = "val_loss" if loss.kind == "mse" else "val_accuracy"
         callbacks.append(Checkpoint(checkpoint, best=monitor if best else None, replace=force))
-    history = trainer.fit(
-        x,
-        y,
-        epochs=epochs,
-        steps=steps,
-        validation_data=held_out,
-        callbacks=callbacks,
-        log=log,
-        resume=resume,
-        replace=force,
-        sync_every=sync_every,
-    )
-    _write_model(trainer, output, log, force=force or resume)
+    keep = None
+    if plain:
+        assert zo_model is not None
+        keep = KeepZoModel(zo_model, zo_bytes, log, force=force, resume=resume)
+        callbacks.append(keep)
+    try:
+        history = trainer.fit(
+            x,
+            y,
+            epochs=_EPOCHS if epochs is None else epochs,
+            steps=steps,
+            budget=budget,
+            validation_data=held_out,
+            callbacks=callbacks,
+            log=log,
+            resume=resume,
+            replace=force,
+            sync_every=_SYNC_S if sync_every is None else sync_every,
+        )
+    except BaseException:
+        if keep is not None:
+            keep.withdraw()
+        raise
+    again = f"tflm-zo replay makes the model of {zo_model or model} and {log}"
+    _write_model(trainer, output, batch, again, force=force or resume)
     # Who has pressed Ctrl-C wants the prompt back.
     final = {} if trainer.interrupted else trainer.evaluate(*(held_out or (x, y)))
     result: dict[str, Any] = {
         "output": str(output),
         "log": str(log),
+        "zo_model": str(zo_model or model),
         "checkpoint": None if checkpoint is None else str(checkpoint),
         "runtime": runtime,
+        "algorithm": chosen.name,
         "samples": len(y),
         "trainable_weights": sum(t.size for t in trainer.runtime.metadata.trainable),
+        "buffer_bytes": trainer.buffer_bytes,
         "steps": trainer.step,
+        "equivalents": round(trainer.equivalents, 3),
         "interrupted": trainer.interrupted,
         "forwards": history.forwards,
         "seconds": round(history.seconds, 3),
@@ -159,23 +303,50 @@ def train(
         raise typer.Exit(130)
 
 
-def _write_model(trainer: Trainer, output: Path, log: Path, *, force: bool) -> None:
+def _algorithm_of(path: Path, zo: Model, name: str | None) -> Algorithm:
+    """The algorithm asked for, or the one that a ZO model was made for."""
+    made_for = algorithm_of(read_metadata(zo))
+    chosen = made_for if name is None else algorithm_of_name(name)
+    if chosen.perturbs_nodes and not made_for.perturbs_nodes:
+        raise SettingsError(
+            f"--algorithm {chosen.name}: {path} carries no nodes; give the plain model, or inject that with "
+            f"--algorithm {chosen.name}"
+        )
+    return chosen
+
+
+def _check_kind(log: Path, chosen: Algorithm) -> None:
+    """Raises LogError where a log, if there is a whole one, is of the other kind of perturbation."""
+    if not log.is_file() or log.read_bytes()[: len(MAGIC)] != MAGIC or log.stat().st_size < _HEAD_BYTES:
+        return  # the trainer says what it is instead
+    if is_snapshot_log(log) != chosen.perturbs_nodes:
+        what = "weight" if chosen.perturbs_nodes else "node"
+        raise LogError(f"{log} is of {what} perturbation; algorithm {chosen.name} cannot go on from it")
+
+
+def _write_model(trainer: Trainer, output: Path, batch: int, again: str, *, force: bool) -> None:
     try:
-        write_output(output, trainer.export().to_bytes(), force=force)
+        write_output(output, trainer.export(batch).to_bytes(), force=force)
     except OSError as error:
         what = error.strerror or str(error)
-        raise OSError(
-            error.errno, f"{what}; nothing is lost: tflm-zo replay makes the model of {log}", str(output)
-        ) from error
+        raise OSError(error.errno, f"{what}; nothing is lost: {again}", str(output)) from error
 
 
 def _render(console: Console, result: dict[str, Any]) -> None:
     if "loss" in result:
         accuracy = f"accuracy {result['accuracy']:.2%}, " if "accuracy" in result else ""
         console.print(f"{accuracy}loss {result['loss']:.4f} on {result['evaluated_on']}", markup=False)
-    console.print(
-        f"{result['steps']:,} steps; in this run {result['forwards']:,} forward passes in "
-        f"{result['seconds']:.1f} s ({result['forwards_per_second']:,.0f}/s)",
-        markup=False,
-    )
-    console.print(f"{result['output']}: trained model\n{result['log']}: seed log", markup=False)
+    row = {
+        "algorithm": result["algorithm"],
+        "steps": result["steps"],
+        "forward equivalents": round(result["equivalents"]),
+        "weights": result["trainable_weights"],
+        "buffer bytes": result["buffer_bytes"],
+        "forwards in this run": result["forwards"],
+        "seconds": round(result["seconds"], 1),
+        "forwards/s": round(result["forwards_per_second"]),
+    }
+    console.print(table("Training", list(row), [list(row.values())]))
+    files = {"output": "trained model", "log": "log", "zo_model": "ZO model, which log and replay belong to"}
+    for name, what in files.items():
+        console.print(f"{result[name]}: {what}", markup=False)

@@ -10,7 +10,7 @@ import typer
 
 from ... import runtime as runtimes
 from ...converters import load_model, read_metadata
-from ...training import TrainSettings, compare_runtimes
+from ...training import algorithm_of, compare_runtimes
 from ..options import Force, Json, OutputReport, ZoModelFile
 from ..output_file import check_output
 from ..progress import progress
@@ -32,16 +32,17 @@ def verify(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Train the same steps in several runtimes and compare losses, logs and weights bit by bit.
+    """Train the same steps in several runtimes and compare losses, logs, weights and models bit by bit.
 
-    Exit code 1 where an exact runtime differs from the first one.
+    The algorithm is the one that the model was injected for. Exit code 1 where an exact runtime differs from
+    the first one.
     """
     check_output(output, force=force)
     zo = load_model(model)
-    batch = read_metadata(zo).batch
+    metadata = read_metadata(zo)
     names = runtime or [n for n in runtimes.available() if n != "litert"]
     x, y = load_samples(runtimes.load(zo, names[0]), data)
-    settings = TrainSettings(batch_size=batch)
+    settings = algorithm_of(metadata).make(batch_size=metadata.batch)
     runs = []
     for name in progress(names, len(names), "training"):
         runs += compare_runtimes(zo, x, y, runtimes=[name], settings=settings, steps=steps)
@@ -57,6 +58,7 @@ def verify(
     ]
     result = {
         "model": str(model),
+        "algorithm": algorithm_of(metadata).name,
         "steps": steps,
         "runs": rows,
         "identical": all(r["identical"] for r in rows),
@@ -72,7 +74,7 @@ def verify(
         )
         for r in rows
     ]
-    title = f"{steps} training steps"
+    title = f"{steps} training steps, algorithm {result['algorithm']}"
     show(result, as_json=as_json, render=lambda console: console.print(table(title, columns, cells)))
     if not result["identical"]:
         raise typer.Exit(1)

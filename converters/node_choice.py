@@ -1,0 +1,93 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Which layers of a plain model could carry nodes, and why the others cannot."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from .errors import ConversionError
+from .model import Model
+from .passes import PASSES, Plan
+from .passes.plan_nodes import _node_layer, _UnfitError, plan_nodes
+from .settings import InjectSettings
+
+__all__ = ["NodeChoice", "node_choices"]
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeChoice:
+    """A layer that could be trained.
+
+    Attributes:
+        layer: its short name.
+        operator: e.g. "CONV_2D".
+        weights: of its filter.
+        form: what lies between the layer and its nodes, "plain", "max_pool" or "mean"; None where it can
+            carry none.
+        count: nodes per sample; None likewise.
+        auto: whether ``nodes="auto"`` takes it.
+        reason: why it can carry none, or why "auto" leaves it out; "" where it takes it.
+    """
+
+    layer: str
+    operator: str
+    weights: int
+    form: str | None
+    count: int | None
+    auto: bool
+    reason: str
+
+
+def node_choices(model: Model, loss_output: int | str | None = None) -> list[NodeChoice]:
+    """What `inject` says to each layer that could be trained, in execution order.
+
+    Args:
+        model: a plain model; it is not changed.
+        loss_output: as in ``InjectSettings``.
+
+    Raises:
+        ConversionError: the model cannot be injected at all.
+    """
+    own = model.subgraphs[0].inputs[0].shape[:1] if model.subgraphs and model.subgraphs[0].inputs else ()
+    settings = InjectSettings(
+        nodes="auto", head_room=0, batch=max(own[0] if own else 1, 1), loss_output=loss_output
+    )
+    copy, plan = model.copy(), Plan()
+    for apply in PASSES[: PASSES.index(plan_nodes)]:
+        apply(copy, settings, plan)
+    if plan.loss is None:
+        raise ConversionError("nodes need a loss, and this model's tail has none that is known")
+    possible, reasons = {}, {}
+    for t in plan.trainable:
+        try:
+            possible[t] = _node_layer(copy.subgraphs[0], t, plan)
+        except _UnfitError as unfit:
+            reasons[t] = str(unfit)
+    try:
+        plan_nodes(copy, settings, plan)
+    except ConversionError:
+        plan.nodes = []  # "auto" finds none
+    taken = {n.trainable for n in plan.nodes}
+    choices = []
+    for t in plan.trainable:
+        nodes = possible.get(t)
+        if t in taken:
+            reason = ""
+        elif nodes is None:
+            reason = reasons[t]
+        elif nodes.count >= t.tensor.size:
+            reason = "has no fewer nodes than weights"
+        else:
+            reason = "lies on another branch than a later layer"
+        choices.append(
+            NodeChoice(
+                layer=t.layer,
+                operator=t.operators[0].code.name,
+                weights=t.tensor.size,
+                form=None if nodes is None else nodes.form,
+                count=None if nodes is None else nodes.count,
+                auto=t in taken,
+                reason=reason,
+            )
+        )
+    return choices

@@ -1,0 +1,65 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The layers of a ZO model that carry nodes: for every command that shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+from ..converters import Model, read_metadata
+from ..nodes import NodeForm, NodeLayer
+from ..training import NodeSettings
+from ..training.costs import Costs, NodeCosts
+from .results import table
+
+__all__ = ["node_rows", "node_table"]
+
+
+def node_rows(zo: Model) -> list[dict[str, Any]]:
+    """What a ZO model's layers with nodes are, in execution order; empty where there are none.
+
+    Each has layer, form, nodes and weights (numbers, per sample), segment (the first one that queries
+    re-run), suffix (what that costs, in forward equivalents), queries (per sample and step, by default),
+    pair_bytes (what is kept of a sample until the update) and head (whether the loss reads it).
+    """
+    metadata = read_metadata(zo)
+    if not metadata.nodes:
+        return []
+    costs = Costs(zo, metadata)
+    queries = NodeCosts(costs, NodeSettings(), metadata).queries
+    rows = []
+    for n in metadata.nodes:
+        trainable = metadata.trainable[n.trainable]
+        layer = NodeLayer(form=NodeForm[n.form.upper()], **n.geometry)
+        rows.append(
+            {
+                "layer": trainable.layer,
+                "form": n.form,
+                "nodes": n.count,
+                "weights": trainable.size,
+                "segment": n.node_segment,
+                "suffix": round(costs.suffix(n.node_segment), 6),
+                "queries": queries(n),
+                "pair_bytes": layer.input_bytes + layer.route_bytes,
+                "head": n.head,
+            }
+        )
+    return rows
+
+
+def node_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """Them, for people."""
+    columns = ["layer", "form", "nodes", "weights", "segment", "suffix", "queries", "pair bytes"]
+    cells = [
+        [
+            row["layer"] + (" (head)" if row["head"] else ""),
+            *(row[name] for name in ("form", "nodes", "weights", "segment")),
+            f"{row['suffix']:.2%}",
+            row["queries"],
+            row["pair_bytes"],
+        ]
+        for row in rows
+    ]
+    return table("Layers that carry nodes", columns, cells)

@@ -1,0 +1,49 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The weights of a snapshot log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..converters import Model, ZoTrainable, initial_weights, read_metadata
+from ..snapshot_log import SnapshotLog
+
+__all__ = ["snapshot_weights"]
+
+Weights = dict[str, NDArray[np.int8]]
+
+
+def snapshot_weights(model: Model, log: SnapshotLog) -> tuple[Weights, Weights]:
+    """The weights of a node-perturbation run after its last snapshot, without data or forward passes.
+
+    Args:
+        model: the ZO model that the log was recorded on.
+        log: what `SnapshotLog.read` returned; without a snapshot, its weights are the initial ones.
+
+    Returns:
+        Weights and (16-bit update) fractions by tensor name, int8 in the tensors' shapes, of all trainable
+        tensors.
+
+    Raises:
+        LogError: the log is of another model.
+    """
+    log.check_model(model)
+    metadata = read_metadata(model)
+    weights, fractions = initial_weights(model), {}
+    if metadata.update_bits == 16:
+        fractions = {t.name: np.zeros(t.shape, np.int8) for t in metadata.trainable}
+    if log.snapshot is not None:
+        trained = [metadata.trainable[task.tensor] for task in log.tasks]
+        size = sum(t.size for t in trained)
+        weights |= _split(log.snapshot.weights[:size], trained)
+        if metadata.update_bits == 16:
+            fractions |= _split(log.snapshot.weights[size:], trained)
+    return weights, fractions
+
+
+def _split(values: NDArray[np.int8], tensors: Sequence[ZoTrainable]) -> Weights:
+    parts = np.split(values, np.cumsum([t.size for t in tensors])[:-1])
+    return {t.name: part.reshape(t.shape).copy() for t, part in zip(tensors, parts, strict=True)}
