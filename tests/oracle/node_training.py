@@ -1,0 +1,260 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Training by node perturbation, sample by sample and node by node.
+
+A runtime does the forward passes, nothing else; the exact head's errors and the order of samples are the
+core's, whose tests are elsewhere. All numbers are Python's integers, and so are the running means: 32
+significant bits, truncated (zo_scale.h).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tflm_zo.converters import Model, ZoNodes
+
+from tflm_zo import native
+from tflm_zo.runtime import load
+from tflm_zo.training import NodeSettings
+
+from . import nodes
+from .node_run import LINEAR, ONE, Settings, Task
+
+Array = np.ndarray[Any, Any]
+
+
+# --- numbers of 32 significant bits -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scale:
+    """mantissa 2^exponent; 0 or 32 bits."""
+
+    mantissa: int
+    exponent: int
+
+    @classmethod
+    def of(cls, value: int, exponent: int = 0) -> Scale:
+        shift = value.bit_length() - 32
+        if value == 0:
+            return cls(0, 0)
+        return cls(value >> shift if shift > 0 else value << -shift, exponent + shift)
+
+    def blend(self, value: Scale, bits: int) -> Scale:
+        """self + (value - self) / 2^bits."""
+        a = Scale.of(self.mantissa * (2**bits - 1), self.exponent - bits)
+        b = Scale(value.mantissa, value.exponent - bits)
+        if 0 in (a.mantissa, b.mantissa):
+            return a if b.mantissa == 0 else b
+        if a.exponent < b.exponent:
+            a, b = b, a
+        low = (b.mantissa << 31) >> (a.exponent - b.exponent)
+        return Scale.of((a.mantissa << 31) + low, a.exponent - 31)
+
+    def root(self) -> Scale:
+        odd = self.exponent % 2
+        return Scale.of(math.isqrt(self.mantissa << (30 + odd)), (self.exponent - 30 - odd) // 2)
+
+    def over(self, divisor: Scale) -> Scale:
+        quotient = (self.mantissa << 32) // divisor.mantissa
+        return Scale.of(quotient, self.exponent - divisor.exponent - 32)
+
+
+def rounded(value: int, scale: Scale) -> int:
+    """value * scale, half up."""
+    product = value * scale.mantissa
+    if scale.exponent >= 0:
+        return product << scale.exponent
+    return (product + (1 << (-scale.exponent - 1))) >> -scale.exponent
+
+
+# --- the run --------------------------------------------------------------------------------------------
+
+
+def layer_of(n: ZoNodes) -> nodes.Layer:
+    g = n.geometry
+
+    def pair(name: str, default: int = 1) -> tuple[int, int]:
+        return g.get(f"{name}_h", default), g.get(f"{name}_w", default)
+
+    return nodes.Layer(
+        {"plain": nodes.PLAIN, "max_pool": nodes.MAX_POOL, "mean": nodes.MEAN}[n.form],
+        (*pair("in"), g["in_c"]),
+        pair("k"),
+        pair("stride"),
+        pair("dilation"),
+        (g["pad_top"], g["pad_left"]),
+        (*pair("out"), g["out_c"]),
+        pair("node"),
+        pair("pool"),
+        pair("pool_stride"),
+        (g.get("pool_pad_top", 0), g.get("pool_pad_left", 0)),
+        g["input_zero_point"],
+        g["low"],
+        g["high"],
+    )
+
+
+class NodeTraining:
+    """A whole run.
+
+    Args:
+        model: injected with nodes.
+        settings: with queries given as one number and the linear schedule.
+        steps: of the run.
+        x, y: all samples and labels, int8 and int32.
+        order: numbers of the samples in the order in which the run takes them.
+
+    Attributes:
+        weights: by tensor name, flat.
+        fractions: likewise; empty with the 8-bit update.
+        losses: mean unperturbed loss of each step, unit 2^-16.
+    """
+
+    def __init__(
+        self, model: Model, settings: NodeSettings, steps: int, x: Array, y: Array, order: Array
+    ) -> None:
+        self.runtime = load(model, "litert-ref")
+        self.metadata = self.runtime.metadata
+        self.settings, self.x, self.y, self.order = settings, x, y, order
+        self.layers = [layer_of(n) for n in self.metadata.nodes]
+        assert isinstance(settings.queries, int) and settings.schedule == "linear"
+        exact = settings.head == "exact"
+        batch = self.metadata.batch
+        self.s = Settings(
+            tuple(
+                Task(n.node_segment, 0 if n.head and exact else settings.queries, settings.mu)
+                for n in self.metadata.nodes
+            ),
+            run_seed=settings.seed,
+            steps=steps,
+            samples=len(x),
+            batch=batch,
+            parts=settings.batch_size // batch,
+            rate=round(settings.rate * ONE),
+            final_rate=round(settings.final_rate * ONE),
+            schedule=LINEAR,
+            clip=round(settings.clip * ONE),
+        )
+        self.weights = {k: v.reshape(-1).copy() for k, v in self.runtime.read_weights().items()}
+        self.fractions = {k: v.reshape(-1).copy() for k, v in self.runtime.read_fractions().items()}
+        self.multipliers = {
+            t.name.removesuffix("/zo_multiplier"): t.numpy()
+            for g in model.subgraphs
+            for t in g.tensors
+            if t.name.endswith("/zo_multiplier")
+        }
+        self.means = [Scale(0, 0) for _ in self.layers]
+        self.losses: list[int] = []
+
+    def run(self) -> None:
+        for step in range(self.s.steps):
+            self._step(step)
+
+    def _activation(self, segment: int, inputs: Array) -> Array:
+        return (inputs if segment == 0 else self.runtime.boundary(segment)).astype(np.int64)
+
+    def _step(self, step: int) -> None:
+        s, runtime, count = self.s, self.runtime, len(self.layers)
+        seen: list[list[tuple[Array, Array, Array]]] = [[] for _ in range(count)]
+        differences: list[list[Array]] = [[] for _ in range(count)]
+        labels, total = [], 0
+        for part in range(s.parts):
+            begin = (step * s.parts + part) * s.batch
+            chosen = self.order[begin : begin + s.batch]
+            inputs = self.x[chosen]
+            labels.append(self.y[chosen].astype(np.int32))
+            runtime.set_inputs(inputs)
+            runtime.set_labels(self.y[chosen])
+            runtime.invoke(runtime.command())
+            total += int(runtime.losses().astype(np.int64).sum())
+            for t, (n, layer) in enumerate(zip(self.metadata.nodes, self.layers, strict=True)):
+                seen[t].append(
+                    (
+                        self._activation(n.input_segment, inputs).reshape(-1, *layer.inputs),
+                        self._activation(n.output_segment, inputs).reshape(-1, *layer.outputs),
+                        self._activation(n.node_segment, inputs),
+                    )
+                )
+            for t in range(count):
+                differences[t].append(self._differences(step, part, t, seen[t][-1][2]))
+        for t in range(count):
+            inputs, outputs, node = (np.concatenate(v) for v in zip(*seen[t], strict=True))
+            self._update(step, t, inputs, outputs, node, np.concatenate(differences[t], 1), labels)
+        self.losses.append((total + s.minibatch // 2) // s.minibatch)
+        shapes = {t.name: t.shape for t in self.metadata.trainable}
+        runtime.write_weights(
+            {k: v.reshape(shapes[k]) for k, v in self.weights.items()},
+            {k: v.reshape(shapes[k]) for k, v in self.fractions.items()},
+        )
+
+    def _differences(self, step: int, part: int, t: int, node: Array) -> Array:
+        """L(y + mu z) - L(y - mu z), [queries, batch]."""
+        s, layer, task = self.s, self.layers[t], self.s.tasks[t]
+        result = np.zeros((task.queries, s.batch), np.int64)
+        flat = node.reshape(s.batch, layer.positions, -1)
+        for q in range(task.queries):
+            seed = s.seed(step, t, q)
+            for side in (1, -1):
+                moved = [
+                    nodes.perturb(layer, flat[b], seed, part * s.batch + b, side * task.mu)
+                    for b in range(s.batch)
+                ]
+                boundary = np.array(moved).reshape(node.shape).astype(np.int8)
+                self.runtime.invoke(self.runtime.command(), start=task.start_segment, boundary=boundary)
+                result[q] += side * self.runtime.losses().astype(np.int64)
+        return result
+
+    def _update(
+        self,
+        step: int,
+        t: int,
+        inputs: Array,
+        outputs: Array,
+        node: Array,
+        differences: Array,
+        labels: list[Array],
+    ) -> None:
+        s, layer, task = self.s, self.layers[t], self.s.tasks[t]
+        loss = self.metadata.loss
+        assert loss is not None
+        given = None
+        if task.queries == 0:
+            logits = node.reshape(s.minibatch, -1).astype(np.int8)
+            given = native.cross_entropy_error(logits, np.concatenate(labels), loss.scale)
+        seeds = [s.seed(step, t, q) for q in range(task.queries)]
+        e, shift = nodes.errors(layer, None if given is not None else differences, seeds, given, s.minibatch)
+        unclamped = layer if task.queries else nodes.Layer(**{**vars(layer), "low": -129, "high": 128})
+        g = nodes.gradient(unclamped, e, inputs, outputs)
+        squares = sum(int(v) ** 2 for v in np.clip(g.reshape(-1) // 256, -(2**21), 2**21))
+        now = Scale.of(squares, 2 * (8 + shift)).over(Scale.of(g.size))
+        mean = self.means[t] if self.means[t].mantissa else now
+        self.means[t] = mean
+        if mean.mantissa == 0:
+            return
+        unit = mean.root()
+        factor = Scale.of(s.task_rate(step, t)).over(Scale(unit.mantissa, unit.exponent - shift))
+        steps = [max(-s.clip, min(s.clip, rounded(-int(v), factor))) for v in g.reshape(-1)]
+        self.means[t] = mean.blend(now, 5)
+        self._move(step, t, steps, g[0].size)
+
+    def _move(self, step: int, t: int, steps: list[int], row: int) -> None:
+        tensor = self.metadata.trainable[self.metadata.nodes[t].trainable]
+        limit, weights = 127 - self.metadata.head_room, self.weights[tensor.name]
+        if tensor.name in self.multipliers:
+            factors = self.multipliers[tensor.name]
+            steps = [(v * int(factors[i // row]) + 2**30) >> 31 for i, v in enumerate(steps)]
+        if tensor.name in self.fractions:
+            fraction = self.fractions[tensor.name]
+            for i, v in enumerate(steps):
+                moved = 256 * int(weights[i]) + int(fraction[i]) + ((v + 128) >> 8)
+                moved = max(-256 * limit, min(256 * limit, moved))
+                weights[i] = (moved + 128) >> 8
+                fraction[i] = moved - 256 * int(weights[i])
+            return
+        channels = tensor.channels
+        r = nodes.rounding_terms(self.s.rounding_seed(step, t), tensor.stream, row, channels).reshape(-1)
+        for i, v in enumerate(steps):
+            weights[i] = max(-limit, min(limit, int(weights[i]) + ((v + int(r[i])) >> 16)))

@@ -1,0 +1,300 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Training by node perturbation: the same bits everywhere, those of an oracle, and a loss that falls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tflm_zo.converters import Model, ZoMetadata
+
+from interpreters import require
+from models import MODELS, GraphBuilder
+from models.graph_builder import Activation
+from oracle.node_training import NodeTraining
+from tflm_zo import inject
+from tflm_zo.node_control import NodeControl, NodeTask
+from tflm_zo.nodes import NodeLayer
+from tflm_zo.training import Callback, NodeSettings, Trainer
+
+SAMPLES = 20
+
+
+def mean_cnn() -> bytes:
+    """Two convolutions, MEAN over the image, one dense layer; softmax over 4."""
+    g = GraphBuilder(31)
+    x = g.conv(g.input("image", [1, 7, 6, 2]), "conv1", 5, stride=2)
+    x = g.conv(x, "conv2", 6, (2, 3))
+    return g.build([g.softmax(g.dense(g.mean(x, "mean", [1, 2]), "fc", 4, Activation.NONE), "softmax")])
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, its nodes, how it is injected, and how it trains."""
+
+    model: Callable[[], bytes]
+    nodes: Any = "*"
+    inject: tuple[tuple[str, Any], ...] = ()
+    settings: NodeSettings = NodeSettings(batch_size=4, queries=2, seed=3)
+    batch: int = 4
+
+    def build(self, **more: Any) -> Model:
+        return inject(self.model(), **{"nodes": self.nodes, "batch": self.batch, **dict(self.inject), **more})
+
+
+BITS_8 = (("update_bits", 8),)
+PARTS = NodeSettings(batch_size=12, queries=3, seed=4)
+EXACT = NodeSettings(batch_size=8, queries=2, head="exact", seed=5)
+CNN, DENSE = MODELS["small_cnn"], MODELS["dense_per_tensor"]
+
+CASES = {
+    "conv, max pool": Case(CNN),
+    "conv, max pool, 8 bit": Case(CNN, inject=BITS_8),
+    "conv, max pool, parts": Case(CNN, settings=PARTS),
+    "conv, max pool, exact head": Case(CNN, settings=EXACT),
+    "the head alone": Case(CNN, nodes="fc", settings=PARTS),
+    "the exact head alone, 8 bit": Case(CNN, nodes="fc", inject=BITS_8, settings=EXACT),
+    "the first layer alone": Case(CNN, nodes="conv", settings=PARTS),
+    "global mean": Case(mean_cnn, nodes=("conv2", "fc")),
+    "global mean, 8 bit, exact head": Case(mean_cnn, inject=BITS_8, settings=EXACT),
+    "global mean, behind a prefix": Case(MODELS["depthwise_separable"], nodes="auto", settings=PARTS),
+    "dense": Case(DENSE),
+    "dense, 8 bit, parts": Case(DENSE, inject=BITS_8, settings=PARTS),
+    "multipliers": Case(CNN, inject=(("multipliers", "quantization-aware"),)),
+    "multipliers, 8 bit": Case(
+        mean_cnn, inject=(*BITS_8, ("multipliers", "quantization-aware")), settings=EXACT
+    ),
+    "no head-room": Case(CNN, inject=(("head_room", 0),), settings=replace(PARTS, rate=20.0, clip=30.0)),
+    "mu 127, all queries": Case(DENSE, settings=replace(PARTS, mu=127, queries=32)),
+    "softmax with beta": Case(MODELS["dense_after_4d"], settings=EXACT),
+}
+
+
+def data_of(metadata: ZoMetadata, model: bytes, samples: int = SAMPLES) -> tuple[Any, Any]:
+    from tflm_zo.converters import load_model
+
+    shape = load_model(model).subgraphs[0].inputs[0].shape[1:]
+    rng = np.random.default_rng(6)
+    x = rng.integers(-128, 128, (samples, *shape)).astype(np.int8)
+    assert metadata.loss is not None
+    y = rng.integers(0, metadata.loss.elements, samples)
+    y[3] = -1  # unlabelled
+    return x, y
+
+
+def state(trainer: Trainer) -> dict[str, bytes]:
+    weights, fractions = trainer.runtime.read_weights(), trainer.runtime.read_fractions()
+    return {f"{kind}/{k}": v.tobytes() for kind, d in enumerate((weights, fractions)) for k, v in d.items()}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request: pytest.FixtureRequest) -> Case:
+    return CASES[request.param]
+
+
+def test_same_bits_in_tflm(case: Case, tmp_path: Path) -> None:
+    results = []
+    for runtime in ("litert-ref", "tflm"):
+        require(runtime)
+        model = case.build()
+        trainer = Trainer(model, replace(case.settings, snapshot_every=3), runtime)
+        x, y = data_of(trainer.runtime.metadata, case.model())
+        before = state(trainer)
+        history = trainer.fit(x, y, steps=8, log=tmp_path / runtime)
+        exported, log = trainer.export().to_bytes(), (tmp_path / runtime).read_bytes()
+        results.append((state(trainer), history.steps, log, exported))
+        trained = [trainer.runtime.metadata.trainable[n.trainable] for n in trainer.runtime.metadata.nodes]
+        for t in trainer.runtime.metadata.trainable:
+            moved = state(trainer)[f"0/{t.name}"] != before[f"0/{t.name}"]
+            assert moved == (t in trained)
+    assert results[0] == results[1]
+
+
+def order_of(settings: NodeSettings, steps: int, samples: int, batch: int) -> Any:
+    """Numbers of the samples, position by position."""
+    integers = settings.as_integers(steps=steps, samples=samples, batch=batch)
+    control = NodeControl(integers, 0, [NodeTask(NodeLayer(in_c=1, out_c=1), 1, 1)])
+    positions = range(0, steps * settings.batch_size, batch)
+    return np.concatenate([control.samples(p) for p in positions])
+
+
+def test_is_the_oracle(case: Case) -> None:
+    steps = 4
+    model = case.build()
+    trainer = Trainer(model, case.settings, "litert-ref")
+    x, y = data_of(trainer.runtime.metadata, case.model())
+    history = trainer.fit(x, y, steps=steps)
+    order = order_of(case.settings, steps, len(x), case.batch)
+    oracle = NodeTraining(model, case.settings, steps, x, y, order)
+    oracle.run()
+    assert [round(v * 65536) for v in history.steps] == oracle.losses
+    for name, value in trainer.runtime.read_weights().items():
+        np.testing.assert_array_equal(value.reshape(-1), oracle.weights[name])
+    for name, value in trainer.runtime.read_fractions().items():
+        np.testing.assert_array_equal(value.reshape(-1), oracle.fractions[name])
+
+
+@pytest.mark.parametrize("name", ["conv, max pool", "global mean, 8 bit, exact head", "dense, 8 bit, parts"])
+def test_the_models_batch_does_not_matter(name: str) -> None:
+    """In an exact runtime a sample's forward pass does not depend on its neighbours, and directions go by its
+    number in the minibatch."""
+    case = CASES[name]
+    results = []
+    for batch in (1, 2, 3, 6, 12):
+        trainer = Trainer(case.build(batch=batch), replace(case.settings, batch_size=12), "litert-ref")
+        x, y = data_of(trainer.runtime.metadata, case.model())
+        results.append((trainer.fit(x, y, steps=6).steps, state(trainer)))
+    assert all(result == results[0] for result in results)
+
+
+def test_other_seeds_are_other_runs() -> None:
+    case = CASES["conv, max pool"]
+    results = []
+    for seed in (1, 1, 2):
+        trainer = Trainer(case.build(), replace(case.settings, seed=seed))
+        x, y = data_of(trainer.runtime.metadata, case.model())
+        trainer.fit(x, y, steps=3)
+        results.append(state(trainer))
+    assert results[0] == results[1] != results[2]
+
+
+def test_a_second_fit_starts_again(case: Case) -> None:
+    trainer = Trainer(case.build(), case.settings)
+    x, y = data_of(trainer.runtime.metadata, case.model())
+    first, weights = trainer.fit(x, y, steps=4), state(trainer)
+    second = trainer.fit(x, y, steps=4)
+    assert first.steps == second.steps and weights == state(trainer)
+
+
+def test_looking_does_not_change_the_run() -> None:
+    """Evaluation, prediction and export between steps, on other data and with the weights of that step."""
+    case = CASES["global mean, behind a prefix"]
+    plain = Trainer(case.build(), case.settings)
+    x, y = data_of(plain.runtime.metadata, case.model())
+    expected = plain.fit(x, y, steps=6)
+    seen: list[Any] = []
+
+    class Look(Callback):
+        def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
+            seen.append((trainer.evaluate(x[:7], y[:7]), trainer.predict(x).tobytes(), state(trainer)))
+            seen[-1] += (trainer.export().to_bytes(),)
+
+    watched = Trainer(case.build(), case.settings)
+    actual = watched.fit(x, y, steps=6, validation_data=(x[:9], y[:9]), callbacks=[Look()])
+    assert actual.steps == expected.steps and state(watched) == state(plain)
+    assert actual.forwards == expected.forwards
+    assert actual.history["val_loss"]
+
+    class Stop(Callback):
+        def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
+            trainer.stop_training = step == 2
+
+    part = Trainer(case.build(), case.settings)
+    part.fit(x, y, steps=6, callbacks=[Stop()])
+    assert seen[2] == (
+        part.evaluate(x[:7], y[:7]),
+        part.predict(x).tobytes(),
+        state(part),
+        part.export().to_bytes(),
+    )
+
+
+# --- learning ---------------------------------------------------------------------------------------------
+
+
+def task_of(trainer: Trainer, model: bytes, classes: int) -> tuple[Any, Any]:
+    """A prototype per class, with noise."""
+    x, _ = data_of(trainer.runtime.metadata, model, classes)
+    rng = np.random.default_rng(8)
+    y = np.arange(64) % classes
+    noisy = x[y] // 2 + rng.integers(-20, 21, (64, *x.shape[1:]))
+    return np.clip(noisy, -128, 127).astype(np.int8), y
+
+
+@pytest.mark.parametrize(
+    "name, changes, remains",
+    [
+        ("conv, max pool", {}, 0.33),
+        ("conv, max pool, 8 bit", {}, 0.33),
+        ("conv, max pool, exact head", {}, 0.33),
+        ("the head alone", {}, 0.33),
+        # In front of a head of random weights, which stays as it is.
+        ("the first layer alone", {}, 0.75),
+        (
+            "global mean, 8 bit, exact head",
+            {"schedule": "cosine", "warmup_steps": 10, "queries": 8, "rate": 2.0},
+            0.33,
+        ),
+        ("dense", {"schedule": "step", "decay_steps": 60}, 0.33),
+        ("multipliers", {}, 0.33),
+    ],
+)
+def test_learns(name: str, changes: dict[str, Any], remains: float) -> None:
+    case = CASES[name]
+    settings = replace(case.settings, batch_size=16, **changes)
+    trainer = Trainer(case.build(batch=16), settings)
+    x, y = task_of(trainer, case.model(), 4)
+    before = trainer.evaluate(x, y)
+    history = trainer.fit(x, y, steps=200)
+    after = trainer.evaluate(x, y)
+    print(f"{before} -> {after}")
+    assert after["loss"] < remains * before["loss"]
+    assert remains > 0.5 or after["accuracy"] > 0.9
+    assert np.mean(history.steps[-20:]) < 1.5 * remains * np.mean(history.steps[:5])
+
+
+def test_learns_a_regression() -> None:
+    """The mean squared error of an autoencoder, whose output is cut off for its last layer."""
+    model = inject(MODELS["autoencoder"](), nodes="*", batch=8)
+    trainer = Trainer(model, NodeSettings(batch_size=8, queries=4))
+    x = np.random.default_rng(9).integers(-128, 128, (8, 24)).astype(np.int8)
+    before = trainer.evaluate(x)["loss"]
+    trainer.fit(x, steps=300)
+    assert trainer.evaluate(x)["loss"] < before / 2
+
+
+def test_learns_independent_outputs() -> None:
+    model = inject(MODELS["logistic_head"](), nodes="*", batch=8)
+    trainer = Trainer(model, NodeSettings(batch_size=8, queries=4))
+    rng = np.random.default_rng(10)
+    x = rng.integers(-128, 128, (8, 6, 6, 2)).astype(np.int8)
+    y = rng.integers(0, 2, (8, 3))
+    before = trainer.evaluate(x, y)["loss"]
+    trainer.fit(x, y, steps=300)
+    assert trainer.evaluate(x, y)["loss"] < before / 3
+
+
+def test_unlabelled_samples_teach_nothing() -> None:
+    """Whatever they are, the weights are the same."""
+    case = CASES["conv, max pool"]
+    results = []
+    for scale in (1, 2):
+        trainer = Trainer(case.build(), case.settings)
+        x, y = data_of(trainer.runtime.metadata, CNN())
+        unlabelled = np.arange(len(y)) % 2 == 0
+        x = np.where(unlabelled[:, None, None, None], x // scale, x).astype(np.int8)
+        trainer.fit(x, np.where(unlabelled, -1, y), steps=10)
+        results.append(state(trainer))
+    assert results[0] == results[1]
+
+
+def test_two_inputs() -> None:
+    """The second input is read behind the prefix, which is run once for all samples."""
+    model = inject(MODELS["two_inputs"](), nodes="auto", batch=4)
+    rng = np.random.default_rng(11)
+    x = [rng.integers(-128, 128, (12, *shape)).astype(np.int8) for shape in ((8, 8, 1), (10,))]
+    y = rng.integers(0, 4, 12)
+    settings = NodeSettings(batch_size=4, queries=8)
+    results = []
+    for runtime in ("litert-ref", "tflm"):
+        require(runtime)
+        trainer = Trainer(model, settings, runtime)
+        before = trainer.evaluate(x, y)["loss"]
+        trainer.fit(x, y, steps=150)
+        assert trainer.evaluate(x, y)["loss"] < before / 2
+        results.append(state(trainer))
+    assert results[0] == results[1]
