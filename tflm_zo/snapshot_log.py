@@ -30,6 +30,7 @@ from .seedlog import FINGERPRINT_BYTES, MAGIC, IncompleteHeaderError, LogError, 
 __all__ = ["Snapshot", "SnapshotLog", "SnapshotWriter", "data_checksum", "is_snapshot_log"]
 
 RECORD_BYTES = 12
+_VERSION = 2
 _TASKS_MAX = 64
 _FIXED_HEADER_BYTES = 160
 
@@ -87,7 +88,7 @@ def is_snapshot_log(path: str | os.PathLike[str]) -> bool:
     """Whether a file begins like a snapshot log."""
     with open(path, "rb") as file:
         head = file.read(len(MAGIC) + 2)
-    return head == MAGIC + b"\x02\x00"
+    return head == MAGIC + _VERSION.to_bytes(2, "little")
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class SnapshotLog:
         fingerprint: of the base model, 16 bytes.
         interval: steps between snapshots.
         data_checksum: of the training data.
-        snapshot: the last whole one; None before the first.
+        snapshot: the last whole one whose steps all have their records; None before the first.
         losses: mean loss of each whole step, nats, float64 [steps]; there may be more than the snapshot
             has: those need the data to be repeated.
     """
@@ -148,7 +149,7 @@ class SnapshotLog:
         """Reads a log up to its last whole record.
 
         Raises:
-            IncompleteHeaderError: the file ends before its first snapshot could begin.
+            IncompleteHeaderError: the file ends before its first record.
             LogError: no such log, or a damaged header.
             OSError: the file cannot be read.
         """
@@ -157,7 +158,7 @@ class SnapshotLog:
         status = _library().zo_snapshot_read_header(
             data, len(data), ctypes.byref(header), ctypes.byref(settings), tasks
         )
-        if status and len(data) < _FIXED_HEADER_BYTES and data[: len(MAGIC)] == MAGIC[: len(data)]:
+        if status and _is_cut_short(data):
             raise IncompleteHeaderError(f"{path} ends within its header: there is no step in it")
         if status:
             raise LogError(f"{path} is no snapshot log of this version, or its header is damaged")
@@ -167,7 +168,6 @@ class SnapshotLog:
         if len(data) < begin + 2 * slot:
             raise IncompleteHeaderError(f"{path} ends within its header: there is no step in it")
         found = [_read_slot(data[at : at + slot], count, header.weight_bytes) for at in (begin, begin + slot)]
-        snapshots = [s for s in found if s is not None]
         losses: list[float] = []
         step, loss = _u32(), ctypes.c_int32()
         for at in range(begin + 2 * slot, len(data) - RECORD_BYTES + 1, RECORD_BYTES):
@@ -177,6 +177,8 @@ class SnapshotLog:
             if step.value != len(losses):
                 break
             losses.append(loss.value / 65536)
+        # Where records before a snapshot are damaged, an older one with all of its records counts.
+        snapshots = [s for s in found if s is not None and s.step <= len(losses)]
         return cls(
             settings.common,
             int(settings.first_segment),
@@ -192,6 +194,17 @@ class SnapshotLog:
         """Raises LogError unless the log was recorded on this very ZO model."""
         if fingerprint(model) != self.fingerprint:
             raise LogError("the log is of another model: its fingerprint differs from this ZO model's")
+
+
+def _is_cut_short(data: bytes) -> bool:
+    """Whether a file is the beginning of a header, and not something else."""
+    beginning = MAGIC + _VERSION.to_bytes(2, "little")
+    if data[: len(beginning)] != beginning[: len(data)]:
+        return False
+    if len(data) < _FIXED_HEADER_BYTES:
+        return True
+    size, _, tasks = (int.from_bytes(data[at : at + 2], "little") for at in (10, 12, 14))
+    return len(data) < size == int(_library().zo_snapshot_header_bytes(tasks))
 
 
 def _read_slot(data: bytes, tasks: int, weight_bytes: int) -> Snapshot | None:
@@ -222,8 +235,12 @@ class SnapshotWriter:
         interval: steps between snapshots.
         weight_bytes: bytes of a snapshot's weights.
         checksum: of the training data.
-        resume: whether to go on with an existing log, whose records from `control.step` on are cut off.
+        resume: whether to go on with an existing log, from the snapshot of `control.step`; records from there
+            on are cut off.
         replace: whether a new log may replace an existing one.
+
+    Attributes:
+        snapshot_step: step of the last whole snapshot; 0 before the first.
 
     Raises:
         FileExistsError: a new log exists.
@@ -249,9 +266,10 @@ class SnapshotWriter:
         self._slot_bytes = int(_library().zo_snapshot_bytes(count, weight_bytes))
         self._slots = header_bytes
         self._records = header_bytes + 2 * self._slot_bytes
+        self.snapshot_step = control.step if resume else 0
         if resume:
             self._file = io.FileIO(path, "r+")
-            self._file.truncate(self._records + RECORD_BYTES * control.step)
+            self.keep(control.step)
             return
         header = _Header(
             fingerprint=(ctypes.c_uint8 * FINGERPRINT_BYTES)(*mark),
@@ -271,13 +289,20 @@ class SnapshotWriter:
         )
         if os.path.exists(path) and not replace:
             raise FileExistsError(f"{path} exists; choose another name, or resume from it or replace it")
-        beginning = Path(path).with_name(f".{Path(path).name}.{secrets.token_hex(8)}.part")
-        self._file = io.FileIO(beginning, "x+")
+        self._create(Path(path), data.raw + bytes(2 * self._slot_bytes))
+
+    def _create(self, path: Path, data: bytes) -> None:
+        """Makes the log beside what it may replace, which stays until this one is on the disk."""
+        beginning = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
         try:
-            self._write_at(0, data.raw + bytes(2 * self._slot_bytes))
+            self._file = io.FileIO(beginning, "x+")
+        except OSError as error:
+            raise OSError(error.errno, error.strerror or str(error), self._path) from error
+        try:
+            self._write_at(0, data)
             self._sync()
             os.replace(beginning, path)
-            _sync_folder(Path(path).parent)
+            _sync_folder(path.parent)
         except BaseException:
             self._file.close()
             beginning.unlink(missing_ok=True)
@@ -308,6 +333,13 @@ class SnapshotWriter:
         _library().zo_snapshot_write_record(step, round(loss * 65536), record)
         self._write_at(self._records + RECORD_BYTES * step, record.raw)
 
+    def keep(self, steps: int) -> None:
+        """Cuts off the records from so many steps on."""
+        try:
+            self._file.truncate(self._records + RECORD_BYTES * steps)
+        except OSError as error:
+            raise self._failure(error) from error
+
     @property
     def is_due(self) -> bool:
         """Whether a snapshot belongs after the step that has just been finished."""
@@ -329,6 +361,7 @@ class SnapshotWriter:
         self._sync()  # its records first
         self._write_at(self._slots + (number - 1) % 2 * self._slot_bytes, slot)
         self._sync()
+        self.snapshot_step = self._control.step
 
     def whole(self, steps: int) -> bytes:
         """The log's bytes up to so many whole steps."""

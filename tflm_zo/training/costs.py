@@ -10,7 +10,7 @@ from ..converters.operator_costs import macs
 from .node_settings import NodeSettings
 from .settings import TrainSettings
 
-__all__ = ["Costs", "NodeCosts", "WeightCosts", "block_segments"]
+__all__ = ["Costs", "NodeCosts", "WeightCosts", "block_segments", "is_exact_head"]
 
 
 def block_segments(metadata: ZoMetadata) -> list[int]:
@@ -19,6 +19,11 @@ def block_segments(metadata: ZoMetadata) -> list[int]:
     for t in reversed(metadata.trainable):
         segments[t.block] = t.segment
     return segments
+
+
+def is_exact_head(nodes: ZoNodes) -> bool:
+    """Whether a layer's nodes are its own outputs and what the loss reads, as an exact head needs it."""
+    return nodes.head and nodes.form == "plain"
 
 
 class Costs:
@@ -94,7 +99,7 @@ class NodeCosts:
 
     def queries(self, nodes: ZoNodes) -> int:
         """Queries of a layer; 0 for an exact head."""
-        if nodes.head and self._settings.head == "exact":
+        if self._settings.head == "exact" and is_exact_head(nodes):
             return 0
         name = self._metadata.trainable[nodes.trainable].layer
         return self._settings.queries_of(name, self._costs.suffix(nodes.node_segment))

@@ -17,15 +17,24 @@ from ..node_control import NodeAction, NodeControl, NodeRequest, NodeTask
 from ..nodes import NodeForm, NodeLayer, NodeState
 from ..runtime import Runtime
 from ..seedlog import LogError, fingerprint
-from ..snapshot_log import SnapshotLog, SnapshotWriter, data_checksum
-from .costs import Costs, NodeCosts
+from ..snapshot_log import Snapshot, SnapshotLog, SnapshotWriter, data_checksum
+from .costs import Costs, NodeCosts, is_exact_head
 from .node_settings import NodeSettings
 from .run import Run
 from .settings import SettingsError
 
 __all__ = ["NodeRun"]
 
+# Sums of products with an input are of 32 bits (D of zo_node_update.h).
+_SUM_MAX: Final = 2**31 - 1
+
 _FORMS: Final = {"plain": NodeForm.PLAIN, "max_pool": NodeForm.MAX_POOL, "mean": NodeForm.MEAN}
+
+
+def _credited(nodes: ZoNodes) -> int:
+    """Outputs of a channel that get a share of a sample's error."""
+    g, side = nodes.geometry, "out" if nodes.form == "mean" else "node"
+    return g[f"{side}_h"] * g[f"{side}_w"]
 
 
 class NodeRun(Run):
@@ -79,6 +88,7 @@ class NodeRun(Run):
         self._writer: SnapshotWriter | None = None
         self._checksum = data_checksum([*inputs, labels])
         self._prefix: NDArray[np.int8] | None = None
+        self._between_steps = False  # weights and state are those of a whole step
         self.total, self.forwards, self.losses = total, 0, []
 
     @staticmethod
@@ -89,6 +99,13 @@ class NodeRun(Run):
                 "the model carries no nodes: inject it with nodes, or train with TrainSettings"
             )
         layers = [metadata.trainable[n.trainable].layer for n in metadata.nodes]
+        for nodes, layer in zip(metadata.nodes, layers, strict=True):
+            most = _SUM_MAX // (255 * _credited(nodes)) // metadata.batch * metadata.batch
+            if settings.batch_size > most:
+                raise SettingsError(
+                    f"batch_size: expected at most {most}, the samples that sums over the "
+                    f"{_credited(nodes)} positions of layer {layer} hold, got {settings.batch_size}"
+                )
         if isinstance(settings.queries, Mapping):
             unknown = [name for name in settings.queries if name not in layers]
             if unknown:
@@ -99,7 +116,7 @@ class NodeRun(Run):
             loss = metadata.loss
             if loss is None or loss.kind != "cross_entropy":
                 raise SettingsError("head: exact needs a softmax cross-entropy, the model has another loss")
-            if not any(n.head for n in metadata.nodes):
+            if not any(is_exact_head(n) for n in metadata.nodes):
                 raise SettingsError(
                     "head: exact needs a last FULLY_CONNECTED layer that carries nodes and whose outputs the "
                     f"loss reads; the layers with nodes are {', '.join(layers)}"
@@ -134,11 +151,11 @@ class NodeRun(Run):
     def _remember(self) -> None:
         """After each step: what an interruption goes back to, in one assignment."""
         self._saved = self.step, [v.copy() for v in self._views()], self._control.states
+        self._between_steps = True
 
     def begin(self) -> None:
         """Sets the weights that the model starts with."""
-        self._runtime.invoke(self._runtime.command(loss=False).restore())
-        self._control.resume(0, [NodeState()] * len(self._nodes))
+        self._load(None)
         self._prepare()
 
     def _prepare(self) -> None:
@@ -161,6 +178,7 @@ class NodeRun(Run):
 
     def advance(self) -> StepReport:
         """Does one step and writes it to the log."""
+        self._between_steps = False
         while True:
             request = self._control.next()
             if request.action == NodeAction.FORWARD:
@@ -169,12 +187,13 @@ class NodeRun(Run):
                 self._query(request)
             elif (report := self._update(request)) is not None:
                 break
-        self.losses.append(report.loss)  # a loss too many is cut off
-        self._remember()
+        # Its record is there before the step counts: a full disk leaves the step before.
         if self._writer is not None:
             self._writer.append(report.step, report.loss)
-            if self._writer.is_due:
-                self._writer.snapshot(self._views())
+        self.losses.append(report.loss)  # a loss too many is cut off
+        self._remember()
+        if self._writer is not None and self._writer.is_due:
+            self._writer.snapshot(self._views())
         return report
 
     def _forward(self, request: NodeRequest) -> None:
@@ -227,23 +246,23 @@ class NodeRun(Run):
             view[:] = values
         self._control.resume(step, states)
         self.losses = self.losses[:step]
-        if self._writer is not None and step:
-            self._writer.append(step - 1, self.losses[-1])  # the interruption may have come before it
-            self._writer.snapshot(self._views())
+        if self._writer is not None:
+            self._writer.keep(step)
+        self._between_steps = True
 
     # --- log ------------------------------------------------------------------------------------------------
 
-    def _load(self, log: SnapshotLog) -> None:
-        """Weights and state of a log's snapshot."""
-        if log.snapshot is None:
-            self.begin()
-            return
+    def _load(self, snapshot: Snapshot | None) -> None:
+        """Weights and state of a snapshot; None: those before the first step."""
         self._runtime.invoke(self._runtime.command(loss=False).restore())
+        if snapshot is None:
+            self._control.resume(0, [NodeState()] * len(self._nodes))
+            return
         at = 0
         for view in self._views():
-            view[:] = log.snapshot.weights[at : at + view.size]
+            view[:] = snapshot.weights[at : at + view.size]
             at += view.size
-        self._control.resume(log.snapshot.step, log.snapshot.states)
+        self._control.resume(snapshot.step, snapshot.states)
 
     def _check(self, log: SnapshotLog) -> None:
         own = self._control
@@ -266,7 +285,7 @@ class NodeRun(Run):
         """Sets weights and state to what a log leads to."""
         old = SnapshotLog.read(log)
         self._check(old)
-        self._load(old)
+        self._load(old.snapshot)
         self.losses = old.losses[: self.step].tolist()
         self._prepare()
         return self.step
@@ -291,16 +310,21 @@ class NodeRun(Run):
         return self._writer is not None
 
     def close_log(self) -> None:
-        """Brings the log to the disk and closes it."""
+        """Brings the log to the disk, with a snapshot of the last whole step, and closes it."""
         writer, self._writer = self._writer, None
-        if writer is not None:
+        if writer is None:
+            return
+        try:
+            if self._between_steps and self.step > writer.snapshot_step:
+                writer.snapshot(self._views())
+        finally:
             writer.close()
 
     def log_bytes(self) -> bytes:
         """The log up to the last whole step."""
         if self._writer is None:
             raise ValueError("there is no log to copy: give fit a log")
-        if self.step:
+        if self.step > self._writer.snapshot_step:
             self._writer.snapshot(self._views())
         return self._writer.whole(self.step)
 
@@ -310,10 +334,13 @@ class NodeRun(Run):
         """What `measure` gives with the weights of an earlier state of this run."""
         old = SnapshotLog.read(log)
         self._check(old)
+        kept = 0 if old.snapshot is None else old.snapshot.step
+        if kept > self.step or old.losses[:kept].tolist() != self.losses[:kept]:
+            raise LogError("the log is not of this run")
         saved, states, step = [v.copy() for v in self._views()], self._control.states, self.step
-        self._load(old)
         try:
-            return self.step, measure()
+            self._load(old.snapshot)
+            return kept, measure()
         finally:
             for view, values in zip(self._views(), saved, strict=True):
                 view[:] = values
