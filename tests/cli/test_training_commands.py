@@ -98,6 +98,7 @@ EVERY_OPTION = (
     *("--distribution", "sparse-uniform:2:0.5", "--schedule", "step", "--decay", "0.25"),
     *("--decay-steps", "4", "--clip", "1.5", "--estimator", "one-sided", "--rule", "sign", "--queries", "2"),
     *("--rate", "1.5", "--final-rate", "0.25", "--warmup-steps", "3", "--scope", "blocks", "--seed", "77"),
+    "--gradient-norm",
 )
 
 
@@ -118,6 +119,7 @@ def test_every_option_reaches_the_run(files: Path) -> None:
         final_rate=0.25,
         warmup_steps=3,
         scope="blocks",
+        gradient_norm=True,
         seed=77,
         batch_size=16,
     ).as_integers(steps=12, samples=32, batch=8, weights=292, blocks=2)

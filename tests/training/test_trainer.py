@@ -25,6 +25,7 @@ from tflm_zo.training import (
     Callback,
     CSVLogger,
     EarlyStopping,
+    NodeSettings,
     ProgressBar,
     SettingsError,
     Trainer,
@@ -501,6 +502,71 @@ def test_learns(kind, changes):
     assert np.mean(history.steps[-20:]) < np.mean(history.steps[:5]) / 2
 
 
+# --- cost ---------------------------------------------------------------------------------------------------
+
+# small_cnn: 2,304 MACs of conv and 256 of fc, which alone has fewer nodes than weights. Its nodes are the
+# last ones, so that a query costs nothing and there are 32 of them.
+NODE_STEP, NODE_PREFIX = 8 * (0.1 + 0.1), 24 * 0.9
+
+
+@pytest.mark.parametrize("name", ["weight", "node", "blocks"])
+def test_budget(name):
+    """As many steps as it is good for, and not one more."""
+    if name == "node":
+        trainer = Trainer(zo_model(nodes="auto"), NodeSettings(batch_size=8))
+        step, prefix = NODE_STEP, NODE_PREFIX
+    elif name == "weight":
+        trainer, step, prefix = Trainer(zo_model(), SETTINGS), 2 * 2 * 8, 0
+    else:  # one of conv and fc, in turn; fc's suffix is a tenth
+        trainer = Trainer(zo_model("cut"), TrainSettings(batch_size=8, scope="blocks"))
+        step, prefix = 2 * 8 * (1 + 0.1) / 2, 0
+    for steps in (2, 10):
+        exact = prefix + steps * step
+        history = trainer.fit(X, Y, budget=exact + 1e-6)
+        assert len(history.steps) == trainer.step == steps
+        assert history.equivalents == trainer.equivalents == pytest.approx(exact)
+        trainer.fit(X, Y, budget=prefix + (steps + 2) * step - 1e-6)
+        assert trainer.step == steps + 1
+    with pytest.raises(ValueError, match="budget: one step takes .* forward equivalents, got 1$"):
+        trainer.fit(X, Y, budget=1)
+    with pytest.raises(ValueError, match="give one of them"):
+        trainer.fit(X, Y, budget=100, steps=3)
+    for budget in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="budget: expected forward equivalents above 0"):
+            trainer.fit(X, Y, budget=budget)
+
+
+@pytest.mark.parametrize("name", ["weight", "node"])
+def test_equivalents_are_of_the_run_and_of_this_part_of_it(name, tmp_path):
+    nodes = name == "node"
+    model = zo_model(nodes="auto") if nodes else zo_model()
+    settings = NodeSettings(batch_size=8, seed=9) if nodes else SETTINGS
+    step, prefix = (NODE_STEP, NODE_PREFIX) if nodes else (32, 0)
+    first = Trainer(model, settings)
+    assert (first.equivalents, first.buffer_bytes) == (0, 0)
+    history = first.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(6, stop)])
+    assert history.equivalents == first.equivalents == pytest.approx(prefix + 7 * step)
+    # Inputs and route of fc of a minibatch, nodes of a batch, loss differences of 32 queries, a row.
+    assert first.buffer_bytes == (8 * (64 + 4) + 4 * 4 + 4 * 32 * 8 + 4 * 64 if nodes else 0)
+    second = Trainer(model, settings)
+    history = second.fit(X, Y, steps=STEPS, log=tmp_path / "log", resume=True)
+    assert second.equivalents == pytest.approx(prefix + STEPS * step)
+    assert history.equivalents == pytest.approx((STEPS - 7) * step)
+    assert history.history["equivalents"][-1] == second.equivalents
+    again = second.fit(X, Y, steps=3)
+    assert again.equivalents == second.equivalents == pytest.approx(prefix + 3 * step)
+
+
+def test_exported_for_another_batch():
+    trainer = Trainer(zo_model(), SETTINGS)
+    trainer.fit(X, Y, steps=3)
+    four, one = trainer.export(), trainer.export(1)
+    assert [m.subgraphs[0].inputs[0].shape[0] for m in (four, one)] == [4, 1]
+    constants = [{t.name: t.numpy() for t in m.subgraphs[0].tensors if t.is_constant} for m in (four, one)]
+    weights = trainer.runtime.read_weights()
+    assert all(same({n: c[n] for n in weights}, weights) for c in constants)
+
+
 # --- callbacks ----------------------------------------------------------------------------------------------
 
 
@@ -534,6 +600,8 @@ def test_progress_bar():
     trainer.fit(X, Y, epochs=2, validation_data=(X, Y), callbacks=[bar])
     output = text.getvalue()
     assert "forwards/s" in output and "/6" in output and "val " in output
+    # Six steps of two queries, two passes of 8 samples each.
+    assert "192 equivalents" in output
 
 
 def test_what_callbacks_are_told():

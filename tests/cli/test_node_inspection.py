@@ -1,0 +1,115 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""inject for node perturbation, and what inspect says of nodes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tflm_zo.converters import load_model, read_metadata
+
+import tflm_zo
+from models import MODELS
+
+LENET_LAYERS = ("conv2", "fc1", "fc2", "fc3")
+# Nodes behind the pooling, or outputs; what enters the layer, and where each node's credit goes.
+LENET_NODES = [
+    ("conv2", "max_pool", 5 * 5 * 16, 2400, 14 * 14 * 6 + 400, 2, False),
+    ("fc1", "plain", 120, 48_000, 400 + 120, 2, False),
+    ("fc2", "plain", 84, 10_080, 120 + 84, 24, False),
+    ("fc3", "plain", 10, 840, 84 + 10, 32, True),
+]
+
+
+def _json(result: Any) -> Any:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("options", [("--algorithm", "node"), ("--nodes", "auto")])
+def test_inject_for_node_perturbation(cli: Any, model_file: Any, options: tuple[str, ...]) -> None:
+    """No head-room, no replay, and the other layers are not in RAM."""
+    result = _json(cli("inject", model_file("lenet5"), "-o", "o.zo.tflite", "--batch", 2, *options, "--json"))
+    assert result["algorithm"] == "node"
+    zo = load_model("o.zo.tflite")
+    metadata = read_metadata(zo)
+    assert (metadata.head_room, metadata.replay, metadata.update_bits) == (0, False, 16)
+    assert [t.layer for t in metadata.trainable] == [*LENET_LAYERS]
+    assert not any(t.requantized_channels for t in metadata.trainable)
+    assert {t.name for g in zo.subgraphs for t in g.tensors if t.is_variable and "filter" in t.name} == {
+        f"{layer}/filter" for layer in LENET_LAYERS
+    }
+    assert not any(op.code.name == "TFLM_ZO_SEED_REPLAY" for g in zo.subgraphs for op in g.operators)
+    keys = ("layer", "form", "nodes", "weights", "pair_bytes", "queries", "head")
+    assert [tuple(row[key] for key in keys) for row in result["nodes"]] == LENET_NODES
+    # conv1 and pool1; conv2 up to its output; its pooling; fc1; fc2; fc3; softmax and loss.
+    assert [row["segment"] for row in result["nodes"]] == [3, 4, 5, 6]
+    behind = [macs / 416_520 for macs in (58_920, 10_920, 840, 0)]
+    assert [row["suffix"] for row in result["nodes"]] == pytest.approx(behind, abs=1e-6)
+
+
+def test_inject_with_options(cli: Any, model_file: Any) -> None:
+    options = ("--nodes", "fc1,fc3", "--nodes", "conv*", "--head-room", 3, "--replay", "--trainable", "all")
+    result = _json(cli("inject", model_file("lenet5"), "-o", "o.zo.tflite", *options, "--json"))
+    metadata = read_metadata(load_model("o.zo.tflite"))
+    assert (metadata.head_room, metadata.replay) == (3, True)
+    assert [t.layer for t in metadata.trainable] == ["conv1", *LENET_LAYERS]
+    carrying = [metadata.trainable[n.trainable].layer for n in metadata.nodes]
+    assert carrying == ["conv1", "conv2", "fc1", "fc3"] == [row["layer"] for row in result["nodes"]]
+
+
+def test_inject_by_default_as_ever(cli: Any, model_file: Any) -> None:
+    for options in ((), ("--algorithm", "weight")):
+        result = _json(cli("inject", model_file(), "-o", "o.zo.tflite", "--force", *options, "--json"))
+        assert (result["algorithm"], result["nodes"]) == ("weight", [])
+        assert load_model("o.zo.tflite").to_bytes() == tflm_zo.inject(MODELS["small_cnn"]()).to_bytes()
+
+
+def test_tables(cli: Any, model_file: Any) -> None:
+    injected = cli("inject", model_file("lenet5"), "-o", "o.zo.tflite", "--algorithm", "node")
+    inspected = cli("inspect", "o.zo.tflite")
+    for text in (injected.stdout, inspected.stdout):
+        rows = [
+            [cell.strip() for cell in line.strip("│").split("│")]
+            for line in text[text.index("Layers that carry nodes") :].splitlines()
+            if line.startswith("│")
+        ]
+        assert rows == [
+            ["conv2", "max_pool", "400", "2,400", "3", "14.15%", "2", "1,576"],
+            ["fc1", "plain", "120", "48,000", "4", "2.62%", "2", "520"],
+            ["fc2", "plain", "84", "10,080", "5", "0.20%", "24", "204"],
+            ["fc3 (head)", "plain", "10", "840", "6", "0.00%", "32", "94"],
+        ]
+    content = _json(cli("inspect", "o.zo.tflite", "--json"))
+    assert [row["layer"] for row in content["nodes"]] == [*LENET_LAYERS]
+    assert content["node_choices"] is None
+    assert "Layers that carry nodes" not in cli("inspect", model_file("lenet5")).stdout
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_inspect_says_what_inject_does(cli: Any, model_file: Any, name: str) -> None:
+    """What auto takes is what inject takes; a layer that can be named can be injected, another one cannot,
+    for the reason given."""
+    model = model_file(name)
+    choices = _json(cli("inspect", model, "--nodes", "--json"))["node_choices"]
+    every = read_metadata(tflm_zo.inject(MODELS[name]())).trainable
+    assert [(c["layer"], c["weights"]) for c in choices] == [(t.layer, t.size) for t in every]
+    assert cli("inject", model, "-o", "auto.zo.tflite", "--algorithm", "node").exit_code == 0
+    metadata = read_metadata(load_model("auto.zo.tflite"))
+    taken = [(metadata.trainable[n.trainable].layer, n.form, n.count) for n in metadata.nodes]
+    assert [(c["layer"], c["form"], c["count"]) for c in choices if c["auto"]] == taken
+    for choice in choices:
+        done = cli("inject", model, "-o", "one.zo.tflite", "--nodes", choice["layer"], "--force")
+        assert (done.exit_code == 0) == (choice["form"] is not None)
+        assert (choice["reason"] == "") == choice["auto"]
+        if choice["form"] is None:
+            assert choice["reason"] in done.stderr
+
+
+def test_inspect_nodes_for_people(cli: Any, model_file: Any) -> None:
+    text = cli("inspect", model_file("depthwise_separable"), "--nodes").stdout
+    rows = [[c.strip() for c in line.split("│")[1:-1]] for line in text.splitlines() if "block1/p" in line]
+    assert rows[-1] == ["block1/pointwise", "CONV_2D", "64", "mean", "8", "yes", ""]
+    assert "has no fewer nodes than weights" in text
+    assert "is a DEPTHWISE_CONV_2D; possible are CONV_2D" in text

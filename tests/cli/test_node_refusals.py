@@ -1,0 +1,330 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Bad input to node perturbation: one line that says what was expected, and nothing is written."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from models import MODELS
+from tflm_zo import inject, snapshot_log
+from tflm_zo.cli import injection
+from tflm_zo.cli.app import app
+from tflm_zo.training import ALGORITHMS
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.integers(-128, 128, (32, 8, 8, 1)).astype(np.int8), RNG.integers(0, 4, 32)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Models, data and finished runs, by file name."""
+    folder = tmp_path_factory.mktemp("base")
+    (folder / "p.tflite").write_bytes(MODELS["small_cnn"]())
+    inject(MODELS["small_cnn"](), batch=8).save(folder / "weight.zo.tflite")
+    inject(MODELS["small_cnn"](), nodes="auto", head_room=0, batch=8).save(folder / "node.zo.tflite")
+    inject(MODELS["small_cnn"](5), nodes="auto", head_room=0, batch=8).save(folder / "other.zo.tflite")
+    inject(MODELS["autoencoder"](), nodes="auto", batch=8).save(folder / "ae.zo.tflite")
+    np.savez(folder / "d.npz", x=X, y=Y)
+    np.savez(folder / "windows.npz", x=RNG.uniform(-1, 1, (32, 24)).astype(np.float32))
+    for model, name in (("node.zo.tflite", "run"), ("weight.zo.tflite", "weights"), ("p.tflite", "plain")):
+        done = CliRunner().invoke(app, [str(a) for a in _train(folder, folder / f"{name}.tflite", model)])
+        assert done.exit_code == 0, done.output
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def _train(folder: Path, output: Any, model: str = "node.zo.tflite", data: str = "d.npz") -> list[Any]:
+    return ["train", folder / model, folder / data, "--steps", 6, "-o", output]
+
+
+@pytest.fixture
+def files(base: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, content in base.items():
+        (tmp_path / name).write_bytes(content)
+    return tmp_path
+
+
+def refused(folder: Path, *arguments: Any, said: str, last: bool = False) -> None:
+    """The command fails as it should, and the folder is as it was.
+
+    `last`: a progress bar was on the screen before.
+    """
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert done.exit_code == 1, done.output
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert lines[-1].startswith("error: ") and said in lines[-1], done.stderr
+    assert last or len(lines) == 1, done.stderr
+    assert "Traceback" not in done.stderr and "internal error" not in done.stderr
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+NODE_OPTIONS = (
+    ("--mu", "3"),
+    ("--head", "exact"),
+    ("--snapshot-every", "5"),
+)
+WEIGHT_OPTIONS = (
+    ("--estimator", "one-sided"),
+    ("--rule", "sign"),
+    ("--scope", "blocks"),
+    ("--distribution", "rademacher:1"),
+    ("--gradient-norm",),
+    ("--no-gradient-norm",),
+)
+
+
+@pytest.mark.parametrize("model", ["p.tflite", "node.zo.tflite"])
+@pytest.mark.parametrize("option", [*WEIGHT_OPTIONS, ("--sync-every", "2")])
+def test_options_of_weight_perturbation(model: str, option: tuple[str, ...], files: Path) -> None:
+    name = option[0].replace("--no-", "--")
+    said = f"{name} is no option of algorithm node"
+    refused(files, *_train(files, "new.tflite", model), *option, said=said)
+
+
+@pytest.mark.parametrize("option", NODE_OPTIONS)
+@pytest.mark.parametrize(
+    "model", [("weight.zo.tflite",), ("p.tflite", "--algorithm", "weight")], ids=lambda m: m[0]
+)
+def test_options_of_node_perturbation(option: tuple[str, ...], model: tuple[str, ...], files: Path) -> None:
+    said = f"{option[0]} is no option of algorithm weight; it has --estimator, --rule, "
+    refused(files, *_train(files, "new.tflite", model[0]), *model[1:], *option, said=said)
+
+
+def test_unknown_algorithms_list_what_there_is(files: Path) -> None:
+    for name in ALGORITHMS:
+        for command in (_train(files, "new"), ["inject", files / "p.tflite", "-o", "new"]):
+            refused(files, *command, "--algorithm", "adam", said=name)
+            refused(files, *command, "--algorithm", "adam", said="no 'adam'; there are ")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--queries", "many"), "--queries: expected a number, auto, or LAYER=NUMBER, got 'many'"),
+        (("--queries", "-1"), "got '-1'"),
+        (("--queries", "fc="), "got 'fc='"),
+        (("--queries", "=3"), "got '=3'"),
+        (("--queries", "3", "--queries", "4"), "for each of several layers, got 3 and 4"),
+        (("--queries", "auto", "--queries", "fc=4"), "got 'auto'"),
+        (("--queries", "fc=3", "--queries", "fc=4"), "«fc» is given twice"),
+        (("--queries", "conv=3"), "no layer 'conv' carries nodes; there are fc"),
+        (("--queries", "0"), "queries: expected an integer in 1..32, got 0"),
+        (("--queries", "fc=33"), "queries: expected an integer in 1..32, got 33"),
+        (("--mu", "0"), "mu: expected an integer in 1..127, got 0"),
+        (("--mu", "128"), "mu: expected"),
+        (("--head", "soft"), "head: no 'soft'; there are zo, exact"),
+        (("--schedule", "exponential"), "there are constant, linear, cosine, step"),
+        (("--rate", "0"), "rate: expected"),
+        (("--rate", "nan"), "rate: expected"),
+        (("--rate", "1", "--final-rate", "2"), "final_rate: expected 0..1"),
+        (("--clip", "0"), "clip: expected"),
+        (("--snapshot-every", "0"), "snapshot_every: expected an integer"),
+        (("--batch-size", "12"), "multiple of the model's batch 8, got 12"),
+        (("--zo-model", "z.tflite"), "node.zo.tflite is a ZO model already"),
+        (("--runtime", "onnx"), "'onnx'; there are litert"),
+        (("--log", "run.zolog"), "run.zolog exists"),
+        (("--algorithm", "weight"), "up to 2 LSB, the model's head-room is 0"),
+    ],
+)
+def test_options(options: tuple[str, ...], said: str, files: Path) -> None:
+    refused(files, *_train(files, "new.tflite"), *options, said=said)
+
+
+def test_other_refusals(files: Path) -> None:
+    budget = ("train", "node.zo.tflite", "d.npz", "-o", "new", "--budget")
+    refused(files, *budget, 10, "--steps", 3, said="steps, budget: give one of them")
+    for value in ("0", "-5", "nan", "inf"):
+        refused(files, *budget, value, said="budget: expected forward equivalents above 0")
+    # A step of 32 samples, and the prefix of 32: see test_budget.
+    refused(files, *budget, 30, said="budget: one step takes 35 forward equivalents, got 30")
+    weight = _train(files, "new.tflite", "weight.zo.tflite")
+    refused(files, *weight, "--algorithm", "node", said="weight.zo.tflite carries no nodes; give the plain")
+    refused(files, *weight, "--queries", "fc=2", said="--queries: algorithm weight takes one number")
+    refused(files, *weight, "--queries", "auto", said="--queries: algorithm weight takes one number")
+    autoencoder = _train(files, "new.tflite", "ae.zo.tflite", "windows.npz")
+    refused(files, *autoencoder, "--head", "exact", said="head: exact needs a softmax cross-entropy")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--zo-model", "p.tflite", "--force"), "--zo-model and MODEL are the same file"),
+        (("--zo-model", "new.zolog"), "--zo-model and --log are the same file"),
+        (("--zo-model", "absent/z"), "the folder absent does not exist"),
+        (("--zo-model", "run.zolog"), "run.zolog exists"),
+        (("--log", "new.zo.tflite"), "--zo-model and --log are the same file"),
+        (("--batch-size", "0"), "batch_size: expected an integer in 1..1048576, got 0"),
+        (("--validation", "windows.npz"), "no labels"),
+    ],
+)
+def test_options_of_a_plain_model(options: tuple[str, ...], said: str, files: Path) -> None:
+    refused(files, *_train(files, "new.tflite", "p.tflite"), *options, said=said)
+
+
+@pytest.mark.parametrize("name", ["plain.tflite", "plain.zolog", "plain.zo.tflite"])
+def test_nothing_is_replaced_unasked(name: str, files: Path) -> None:
+    for other in ("plain.tflite", "plain.zolog", "plain.zo.tflite"):
+        if other != name:
+            (files / other).unlink()
+    refused(files, *_train(files, "plain.tflite", "p.tflite"), said=f"{name} exists; choose another name or")
+
+
+BAD_DATA: dict[str, tuple[dict[str, Any], str]] = {
+    "no labels": ({"x": X}, "no labels (array «y»); there are: x"),
+    "label too large": ({"x": X, "y": Y + 1}, "label 4 is out of range: expected 0..3"),
+    "all unlabelled": ({"x": X, "y": Y * 0 - 1}, "no sample has a label"),
+    "shape": ({"x": X[:, :7], "y": Y}, "expected samples of shape [8, 8, 1], got [7, 8, 1]"),
+    "empty": ({"x": X[:0], "y": Y[:0]}, "x is empty (shape [0, 8, 8, 1])"),
+    "NaN": ({"x": X * np.float32("nan"), "y": Y}, "x contains NaN or infinity"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_DATA)
+@pytest.mark.parametrize("model", ["p.tflite", "node.zo.tflite"])
+def test_data(name: str, model: str, files: Path) -> None:
+    arrays, said = BAD_DATA[name]
+    np.savez(files / "bad.npz", **arrays)
+    refused(files, *_train(files, "new.tflite", model, "bad.npz"), said=said)
+
+
+# --- logs ---------------------------------------------------------------------------------------------------
+
+
+def test_logs_of_other_runs(files: Path) -> None:
+    resume = [*_train(files, "new.tflite"), "--resume", "--log"]
+    refused(files, *resume, "weights.zolog", said="weights.zolog is of weight perturbation; algorithm node")
+    weight = [*_train(files, "new.tflite", "weight.zo.tflite"), "--resume", "--log"]
+    refused(files, *weight, "run.zolog", said="run.zolog is of node perturbation; algorithm weight cannot")
+    other = [*_train(files, "new.tflite", "other.zo.tflite"), "--resume", "--log", "run.zolog"]
+    refused(files, *other, said="of another model")
+    said = "other settings, data or number of steps"
+    for change in (("--seed", 5), ("--steps", 7), ("--mu", 3), ("--queries", 2), ("--snapshot-every", 7)):
+        refused(files, *resume, "run.zolog", *change, said=said)
+    np.savez(files / "d.npz", x=X, y=Y[::-1])
+    refused(files, *resume, "run.zolog", said="on other data")
+    replay = ("replay", files / "other.zo.tflite", files / "run.zolog", "-o", "new.tflite")
+    refused(files, *replay, said="of another model")
+    replay = ("replay", files / "node.zo.tflite", files / "run.zolog", "-o", "new.tflite", "--steps")
+    for steps in (-1, 0, 5, 7):
+        refused(files, *replay, steps, said=f"the log's last snapshot is that after 6 steps, got {steps}")
+
+
+def test_resuming_another_plain_model(files: Path) -> None:
+    """The ZO model beside the output is that of the run."""
+    resume = (*_train(files, "plain.tflite", "p.tflite"), "--resume")
+    (files / "p.tflite").write_bytes(MODELS["small_cnn"](5))
+    refused(files, *resume, said="plain.zo.tflite is another ZO model than MODEL makes now")
+    (files / "plain.zo.tflite").unlink()
+    refused(files, *resume, said="of another model")
+
+
+def _logs(whole: bytes) -> dict[str, tuple[bytes, str]]:
+    return {
+        "foreign": (b"my diary\n" * 30, "is no s"),
+        "damaged header": (whole[:60] + bytes([whole[60] ^ 255]) + whole[61:], "its header is damaged"),
+        "an empty file": (b"", "ends within its header: there is no step in it"),
+        "a few bytes": (whole[:7], "ends within its header: there is no step in it"),
+        "half a header": (whole[:90], "ends within its header: there is no step in it"),
+    }
+
+
+@pytest.mark.parametrize("name", _logs(bytes(100)))
+def test_what_is_no_log(name: str, files: Path, base: dict[str, bytes]) -> None:
+    content, said = _logs(base["run.zolog"])[name]
+    (files / "new.zolog").write_bytes(content)
+    replay = ("replay", files / "node.zo.tflite", files / "new.zolog", "-o", files / "new.tflite")
+    refused(files, *replay, said=said)
+    resume = [*map(str, _train(files, "new.tflite")), "--resume"]
+    if "header" not in said or "damaged" in said:
+        refused(files, *resume, said=said)
+    else:
+        done = CliRunner().invoke(app, resume)
+        assert done.exit_code == 0
+        assert "training from the beginning" in done.stderr.splitlines()[0]
+        assert (files / "new.zolog").read_bytes() == base["run.zolog"]
+        assert (files / "new.tflite").read_bytes() == base["run.tflite"]
+
+
+# --- full disks ---------------------------------------------------------------------------------------------
+
+
+def _full(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_no_room_for_the_zo_model(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(injection, "write_output", _full)
+    refused(files, *_train(files, "new.tflite", "p.tflite"), said="No space left on device", last=True)
+
+
+def test_no_room_for_the_log(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No ZO model is left without a log."""
+
+    class File(snapshot_log.io.FileIO):
+        def write(self, data: Any) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(snapshot_log.io, "FileIO", File)
+    said = "new.zolog: No space left on device"
+    refused(files, *_train(files, "new.tflite", "p.tflite"), said=said, last=True)
+
+
+def test_no_room_for_the_model(files: Path, base: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is not lost: the message names what replay makes the model of."""
+    from tflm_zo.cli.commands import train
+
+    arguments = [str(a) for a in _train(files, "new.tflite", "p.tflite")]
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "write_output", _full)
+        done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 1
+    assert done.stderr.splitlines()[-1] == (
+        "error: new.tflite: No space left on device; nothing is lost: "
+        "tflm-zo replay makes the model of new.zo.tflite and new.zolog"
+    )
+    assert not (files / "new.tflite").exists()
+    replay = ("replay", "new.zo.tflite", "new.zolog", "-o", "new.tflite", "--batch", "1")
+    assert CliRunner().invoke(app, replay).exit_code == 0
+    assert (files / "new.tflite").read_bytes() == base["plain.tflite"]
+
+
+# --- inject and inspect -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--algorithm", "weight", "--nodes", "fc"), "nodes: algorithm weight perturbs weights, not nodes"),
+        (("--nodes", "nowhere"), "nodes: «nowhere» fits no trainable layer; there are: conv, fc"),
+        (("--nodes", "auto,fc"), "--nodes auto cannot be combined"),
+        (("--nodes", "fc,"), "--nodes takes names of layers"),
+        (("--nodes", "fc", "--trainable", "conv"), "«fc» fits no trainable layer; there are: conv"),
+        (
+            ("--trainable", "nodes"),
+            'trainable "nodes" means the layers that carry nodes, but',
+        ),
+        (("--trainable", "nodes", "--trainable", "fc"), "cannot be combined"),
+        (("--algorithm", "node", "--loss", "none"), "nodes need a loss"),
+    ],
+)
+def test_inject(options: tuple[str, ...], said: str, files: Path) -> None:
+    refused(files, "inject", files / "p.tflite", "-o", "new.zo.tflite", *options, said=said)
+
+
+def test_inject_a_layer_that_cannot(files: Path) -> None:
+    (files / "p.tflite").write_bytes(MODELS["depth_multiplier"]())
+    command = ("inject", files / "p.tflite", "-o", "new.zo.tflite", "--nodes", "depthwise")
+    refused(files, *command, said="layer «depthwise» cannot carry any: is a DEPTHWISE_CONV_2D; possible are")
+
+
+def test_inspect_nodes_of_a_zo_model(files: Path) -> None:
+    refused(files, "inspect", files / "node.zo.tflite", "--nodes", said="--nodes takes a plain model")

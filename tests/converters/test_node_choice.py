@@ -1,0 +1,70 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Models whose only trainable layers are those with nodes, and what is said of each layer."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from tflm_zo.converters import ConversionError, inject, load_model, read_metadata
+from tflm_zo.converters.node_choice import node_choices
+
+from models import MODELS, GraphBuilder
+from models.graph_builder import Activation
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_only_layers_with_nodes_are_trainable(name: str) -> None:
+    """The same nodes as with every layer trainable; the others' filters stay constants."""
+    all_ = read_metadata(inject(MODELS[name](), nodes="auto"))
+    model = inject(MODELS[name](), nodes="auto", trainable="nodes")
+    only = read_metadata(model)
+    layers = [t.layer for t in only.trainable]
+    assert [only.trainable[n.trainable].layer for n in only.nodes] == layers
+    assert [all_.trainable[n.trainable].layer for n in all_.nodes] == layers
+    anonymous = [[dataclasses.replace(n, trainable=0) for n in m.nodes] for m in (all_, only)]
+    assert anonymous[0] == anonymous[1]
+    original = {t.name: t for t in load_model(MODELS[name]()).subgraphs[0].tensors}
+    filters = {t.name for t in all_.trainable}
+    for graph in model.subgraphs:
+        for tensor in graph.tensors:
+            if tensor.name in filters:
+                trained = tensor.name in {t.name for t in only.trainable}
+                assert tensor.is_variable == trained
+                if not trained:
+                    np.testing.assert_array_equal(tensor.numpy(), original[tensor.name].numpy())
+
+
+def test_names_with_brackets_are_no_patterns() -> None:
+    """«fc[12]» would match fc1 and fc2, not itself."""
+    g = GraphBuilder(1)
+    x = g.dense(g.input("x", [1, 20]), "fc1", 16)
+    x = g.dense(x, "fc[12]", 12)
+    model = g.build([g.softmax(g.dense(x, "fc*", 5, Activation.NONE), "softmax")])
+    metadata = read_metadata(inject(model, nodes=["fc[12]"], trainable="nodes"))
+    # A pattern that is a name is that name, and a pattern besides.
+    assert [t.layer for t in metadata.trainable] == ["fc1", "fc[12]"]
+    metadata = read_metadata(inject(model, nodes=["fc1"], trainable="nodes"))
+    assert [t.layer for t in metadata.trainable] == ["fc1"]
+
+
+def test_refusals() -> None:
+    with pytest.raises(ConversionError, match="means the layers that carry nodes, but nodes names none"):
+        inject(MODELS["lenet5"](), trainable="nodes")
+    g = GraphBuilder(1)
+    x = g.depthwise(g.input("x", [1, 4, 4, 1]), "depthwise", multiplier=4)
+    x = g.flatten(g.pool(x, "average", 4, average=True), "flatten")
+    model = load_model(g.build([g.softmax(x, "softmax")]))
+    (choice,) = node_choices(model)
+    assert (choice.layer, choice.form, choice.count, choice.auto) == ("depthwise", None, None, False)
+    with pytest.raises(ConversionError, match=f"no trainable layer .*«depthwise» {choice.reason}"):
+        inject(model, nodes="auto", trainable="nodes")
+
+
+def test_reasons() -> None:
+    found = {c.layer: c for c in node_choices(load_model(MODELS["residual"]()))}
+    assert found["fc"].auto and found["fc"].reason == ""
+    assert (found["stem"].form, found["stem"].count) == ("plain", 8 * 8 * 8)
+    assert found["stem"].reason == "has no fewer nodes than weights"
+    assert "where the model cannot be cut" in found["block0/conv1"].reason
