@@ -25,6 +25,10 @@ _NONE, _RELU, _RELU_N1_TO_1, _RELU6 = 0, 1, 2, 3
 # Operators that leave the bytes of a tensor as they are.
 _SAME_BYTES: Final = (B.RESHAPE, B.SQUEEZE, B.EXPAND_DIMS)
 
+# Bounds of zo_node_layer.c.
+_LARGEST_SIDE: Final = 4096
+_LARGEST_CHANNELS: Final = 65536
+_LARGEST_IMAGE: Final = 2**30
 _LARGEST_WINDOW: Final = 254
 _LARGEST_FILTER: Final = 2**20
 
@@ -145,6 +149,7 @@ def _node_layer(graph: Subgraph, trainable: Trainable, plan: Plan) -> NodeLayer:
         raise _UnfitError(
             f"reads the input «{before.name}»; of the model's inputs only the first is possible"
         )
+    _check_sizes(geometry)
     layer = NodeLayer(
         trainable=trainable,
         form=form,
@@ -161,6 +166,17 @@ def _node_layer(graph: Subgraph, trainable: Trainable, plan: Plan) -> NodeLayer:
         if reason is not None:
             raise _UnfitError(f"has its {what} «{tensor.name}» where the model cannot be cut: {reason}")
     return layer
+
+
+def _check_sizes(geometry: dict[str, int]) -> None:
+    for name, size in geometry.items():
+        largest = _LARGEST_CHANNELS if name in ("in_c", "out_c") else _LARGEST_SIDE
+        if size > largest:
+            raise _UnfitError(f"has {name} = {size}, at most {largest} are possible")
+    for side in ("in", "out"):
+        image = math.prod(geometry[f"{side}_{axis}"] for axis in "hwc")
+        if image > _LARGEST_IMAGE:
+            raise _UnfitError(f"has {image} values in its {side}put, at most 2^30 are possible")
 
 
 def _same_bytes(graph: Subgraph, tensor: Tensor) -> Tensor:

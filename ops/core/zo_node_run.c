@@ -140,8 +140,8 @@ zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t
                                                      t->errors + (size_t)run->part * batch * nodes);
   if (status != ZO_OK) return status;
   keep_inputs(run, t, inputs);
-  memset(t->routes + (size_t)run->part * batch * nodes, 0, (size_t)batch * nodes);
-  return ZO_OK;
+  /* Nodes, and so bytes of a route: a head's nodes are its outputs. */
+  return zo_route_nodes_s8(&t->layer, batch, logits, t->routes + (size_t)run->part * batch * nodes);
 }
 
 zo_status zo_node_run_perturb(const zo_node_run* run, int8_t* nodes) {

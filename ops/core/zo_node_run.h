@@ -125,7 +125,8 @@ zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inp
                               const int8_t* outputs, const int8_t* nodes);
 
 /* The same for an exact head, a layer whose outputs are the logits of a softmax cross-entropy:
- * instead of asking for queries, its errors are taken to be softmax - one-hot.
+ * instead of asking for queries, its errors are taken to be softmax - one-hot, 0 where an output
+ * is clamped.
  * Errors: as zo_cross_entropy_error_s8. */
 zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t* inputs,
                                    const int8_t* logits, zo_logit_scale scale,

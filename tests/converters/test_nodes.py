@@ -360,6 +360,12 @@ def branches() -> bytes:
     return head(g, x)
 
 
+def long_signal() -> bytes:
+    g = GraphBuilder(27)
+    x = conv(g, g.input("signal", [1, 1, 5000, 1]), "conv", kernel=(1, 9), stride=(1, 5))
+    return head(g, pool(g, x, "mean", (1, 1000), (1, 1000), Padding.VALID, average=True))
+
+
 POSSIBLE = "conv, block0/pointwise, block1/pointwise, fc"
 REFUSALS = {
     "depthwise": (
@@ -386,6 +392,7 @@ REFUSALS = {
     "unknown": ("lenet5", "fc9", "«fc9» fits no trainable layer; there are: conv1, conv2, fc1, fc2, fc3"),
     "empty": ("lenet5", "", "nodes takes names"),
     "shared filter": (shared_filter, "first", "«first» cannot carry any: shares its filter.*possible: fc$"),
+    "too long": (long_signal, "conv", "«conv» cannot carry any: has in_w = 5000, at most 4096.*possible: fc"),
     "branches": (branches, "*", "«left» and «right» lie on different branches, only one of which"),
 }
 
@@ -411,6 +418,10 @@ def test_other_refusals() -> None:
         inject(MODELS["depth_multiplier"](), nodes="auto", trainable="depthwise")
 
 
+def test_auto_leaves_out_what_is_too_large() -> None:
+    assert layers(inject(long_signal(), nodes="auto")) == ["fc"]
+
+
 def test_auto_takes_one_of_two_branches() -> None:
     assert layers(inject(branches(), nodes="auto")) == ["right", "fc"]
     assert layers(inject(branches(), nodes=("left", "fc"))) == ["left", "fc"]
@@ -431,6 +442,7 @@ def test_a_cut_at_the_logits_leaves_the_loss_alone_behind_it() -> None:
         ["loss"],
     ]
     assert [op.code.name for op in model.subgraphs[2].operators] == ["TFLM_ZO_LOSS"]
+    assert len(read_metadata(inject(small_cnn(), cuts=("fc",))).segments) == 2
     with pytest.raises(ConversionError, match="«fc».*is an output of the model"):
         inject(small_cnn(), cuts=("fc",), loss="none")
     with pytest.raises(ConversionError, match="«softmax».*is an output of the model"):

@@ -226,8 +226,7 @@ class NodeTraining:
             given = native.cross_entropy_error(logits, np.concatenate(labels), loss.scale)
         seeds = [s.seed(step, t, q) for q in range(task.queries)]
         e, shift = nodes.errors(layer, None if given is not None else differences, seeds, given, s.minibatch)
-        unclamped = layer if task.queries else nodes.Layer(**{**vars(layer), "low": -129, "high": 128})
-        g = nodes.gradient(unclamped, e, inputs, outputs)
+        g = nodes.gradient(layer, e, inputs, outputs)
         squares = sum(int(v) ** 2 for v in np.clip(g.reshape(-1) // 256, -(2**21), 2**21))
         now = Scale.of(squares, 2 * (8 + shift)).over(Scale.of(g.size))
         mean = self.means[t] if self.means[t].mantissa else now

@@ -46,6 +46,9 @@ ORACLE_LAYERS = [
     node_oracle.Layer(
         node_oracle.PLAIN, (5, 5, 1), (3, 3), (2, 2), (1, 1), (1, 1), (3, 3, 2), (3, 3), low=-10
     ),
+    node_oracle.Layer(
+        node_oracle.PLAIN, (1, 1, 6), (1, 1), (1, 1), (1, 1), (0, 0), (1, 1, 9), (1, 1), low=-50, high=70
+    ),
 ]
 
 
@@ -99,8 +102,8 @@ def integers(s: Settings) -> CSettings:
 
 
 def layer_of(s: Settings, task: int) -> int:
-    """Number of a task's layer: dense for exact heads, else any."""
-    return 0 if s.tasks[task].queries == 0 else task % len(LAYERS)
+    """Number of a task's layer: a dense one for exact heads, without and with a clamp; else any."""
+    return 4 * (task % 2) if s.tasks[task].queries == 0 else task % len(LAYERS)
 
 
 def make(s: Settings) -> NodeControl:
@@ -190,8 +193,9 @@ def expected_update(world: World, step: int, task: int, state: NodeState) -> Non
     parts = [world.activations(step, part, task) for part in range(s.parts)]
     inputs = np.concatenate([p[0] for p in parts])
     evidence: dict[str, Any] = {}
+    # A head's outputs are its logits.
+    routes = route_nodes(layer, np.concatenate([p[1 if t.queries else 2] for p in parts]))
     if t.queries:
-        routes = route_nodes(layer, np.concatenate([p[1] for p in parts]))
 
         def losses(query: int, side: int) -> Any:
             asked = [
@@ -203,7 +207,6 @@ def expected_update(world: World, step: int, task: int, state: NodeState) -> Non
         evidence["differences"] = np.array([losses(q, 1) - losses(q, -1) for q in range(t.queries)], np.int32)
         evidence["seeds"] = np.array([s.seed(step, task, q) for q in range(t.queries)], np.uint32)
     else:
-        routes = None
         evidence["errors"] = np.concatenate(
             [native.cross_entropy_error(p[2].reshape(s.batch, -1), p[3], SCALE) for p in parts]
         )

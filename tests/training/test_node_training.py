@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import Model, ZoMetadata
+from tflm_zo.converters import Model, ZoMetadata, load_model
+from tflm_zo.converters.model.schema import TensorType
 
 from interpreters import require
 from models import MODELS, GraphBuilder
@@ -30,6 +31,13 @@ def mean_cnn() -> bytes:
     x = g.conv(g.input("image", [1, 7, 6, 2]), "conv1", 5, stride=2)
     x = g.conv(x, "conv2", 6, (2, 3))
     return g.build([g.softmax(g.dense(g.mean(x, "mean", [1, 2]), "fc", 4, Activation.NONE), "softmax")])
+
+
+def clamped_head() -> bytes:
+    """Logits behind a RELU: half of them do not move the loss."""
+    g = GraphBuilder(32)
+    x = g.dense(g.input("features", [1, 20]), "fc1", 12)
+    return g.build([g.softmax(g.dense(x, "fc2", 6, Activation.RELU), "softmax")])
 
 
 @dataclass(frozen=True)
@@ -70,16 +78,19 @@ CASES = {
     ),
     "no head-room": Case(CNN, inject=(("head_room", 0),), settings=replace(PARTS, rate=20.0, clip=30.0)),
     "mu 127, all queries": Case(DENSE, settings=replace(PARTS, mu=127, queries=32)),
+    "clamped head": Case(clamped_head),
+    "clamped head, exact": Case(clamped_head, settings=EXACT),
+    "float input, behind a prefix": Case(MODELS["float_edges"], settings=PARTS),
     "softmax with beta": Case(MODELS["dense_after_4d"], settings=EXACT),
 }
 
 
 def data_of(metadata: ZoMetadata, model: bytes, samples: int = SAMPLES) -> tuple[Any, Any]:
-    from tflm_zo.converters import load_model
-
-    shape = load_model(model).subgraphs[0].inputs[0].shape[1:]
+    tensor = load_model(model).subgraphs[0].inputs[0]
     rng = np.random.default_rng(6)
-    x = rng.integers(-128, 128, (samples, *shape)).astype(np.int8)
+    x = rng.integers(-128, 128, (samples, *tensor.shape[1:])).astype(np.int8)
+    if tensor.type == TensorType.FLOAT32:
+        x = (x / np.float32(64)).astype(np.float32)
     assert metadata.loss is not None
     y = rng.integers(0, metadata.loss.elements, samples)
     y[3] = -1  # unlabelled
@@ -149,6 +160,17 @@ def test_the_models_batch_does_not_matter(name: str) -> None:
         x, y = data_of(trainer.runtime.metadata, case.model())
         results.append((trainer.fit(x, y, steps=6).steps, state(trainer)))
     assert all(result == results[0] for result in results)
+
+
+def test_lenet_in_tflm() -> None:
+    """The defaults: fewer nodes than weights, as many queries as cost a tenth of a forward pass."""
+    results = []
+    for runtime in ("litert-ref", "tflm"):
+        require(runtime)
+        trainer = Trainer(inject(MODELS["lenet5"](), nodes="auto"), NodeSettings(batch_size=2), runtime)
+        x, y = data_of(trainer.runtime.metadata, MODELS["lenet5"]())
+        results.append((trainer.fit(x, y, steps=3).steps, state(trainer)))
+    assert results[0] == results[1]
 
 
 def test_other_seeds_are_other_runs() -> None:

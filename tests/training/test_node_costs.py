@@ -1,0 +1,196 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What runs cost, against multiply-accumulates counted by hand and by watching the runtime; and budgets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tflm_zo.converters import Model, read_metadata
+
+from models import MODELS, GraphBuilder, lenet5
+from models.graph_builder import Activation
+from tflm_zo import inject
+from tflm_zo.training import NodeSettings, Trainer, TrainSettings
+from tflm_zo.training.costs import Costs, NodeCosts, WeightCosts
+
+# LeNet-5: outputs x weights of each.
+CONV1, CONV2 = 28 * 28 * 6 * 25, 10 * 10 * 16 * 150
+FC1, FC2, FC3 = 400 * 120, 120 * 84, 84 * 10
+WHOLE = CONV1 + CONV2 + FC1 + FC2 + FC3
+
+
+def node_costs(model: Model, settings: NodeSettings) -> NodeCosts:
+    metadata = read_metadata(model)
+    return NodeCosts(Costs(model, metadata), settings, metadata)
+
+
+def close(value: float, macs: float) -> bool:
+    return value == pytest.approx(macs / WHOLE, rel=1e-12)
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_shares_of_a_forward_pass(batch: int) -> None:
+    model = inject(lenet5(), nodes="auto", batch=batch)
+    costs, metadata = Costs(model, read_metadata(model)), read_metadata(model)
+    assert costs.forward == WHOLE == 416_520
+    # conv1 | conv2 | pooling | fc1 | fc2 | fc3 | softmax
+    suffixes = [WHOLE, WHOLE - CONV1, FC1 + FC2 + FC3, FC1 + FC2 + FC3, FC2 + FC3, FC3, 0]
+    for segment, macs in enumerate(suffixes):
+        assert close(costs.suffix(segment), macs)
+    # Of conv2, which has its nodes behind a pooling, one output of four is credited.
+    for nodes, macs in zip(metadata.nodes, (CONV2 / 4, FC1, FC2, FC3), strict=True):
+        assert close(costs.update(nodes), macs)
+
+
+def test_a_step_of_node_perturbation() -> None:
+    model = inject(lenet5(), nodes="auto", batch=2)
+    costs = node_costs(model, NodeSettings(batch_size=6, queries=3))
+    assert costs.first_segment == 1
+    forward = CONV2 + FC1 + FC2 + FC3
+    queries = 2 * 3 * ((FC1 + FC2 + FC3) + (FC2 + FC3) + FC3 + 0)
+    updates = CONV2 / 4 + FC1 + FC2 + FC3
+    step = 6 * (forward + queries + updates)
+    for steps in (1, 2, 1000):
+        assert close(costs.until(steps, 100), 100 * CONV1 + steps * step)
+
+
+def test_queries_that_cost_a_tenth_of_a_forward_pass() -> None:
+    model = inject(lenet5(), nodes="auto")
+    metadata = read_metadata(model)
+    costs = node_costs(model, NodeSettings())
+    # FC3 / WHOLE is 1 / 495.9: 24 pairs of them are just below a tenth.
+    assert 24 * 2 * FC3 <= 0.1 * WHOLE < 25 * 2 * FC3
+    assert [costs.queries(n) for n in metadata.nodes] == [2, 2, 24, 32]
+    exact = node_costs(model, NodeSettings(head="exact"))
+    assert [exact.queries(n) for n in metadata.nodes] == [2, 2, 24, 0]
+    chosen = node_costs(model, NodeSettings(queries={"fc2": 7, "fc3": 1}))
+    assert [chosen.queries(n) for n in metadata.nodes] == [2, 2, 7, 1]
+    # Nothing that multiplies is re-run behind the head.
+    assert costs.until(1, 0) == exact.until(1, 0)
+
+
+def test_the_whole_network() -> None:
+    """Without a prefix; a mean credits all outputs of the layer."""
+    g = GraphBuilder(41)
+    x = g.conv(g.input("image", [1, 6, 4, 2]), "conv", 5)
+    model = inject(
+        g.build([g.softmax(g.dense(g.mean(x, "mean", [1, 2]), "fc", 3, Activation.NONE), "softmax")]),
+        nodes="*",
+    )
+    conv, fc = 6 * 4 * 5 * 18, 15
+    costs = node_costs(model, NodeSettings(batch_size=2, queries=4))
+    expected = 2 * (conv + fc + 8 * fc + conv + fc) / (conv + fc)
+    assert costs.first_segment == 0
+    assert costs.until(1, 1000) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "changes, samples",
+    [
+        ({}, 16 * 2),
+        ({"queries": 3}, 16 * 6),
+        ({"queries": 3, "estimator": "one-sided"}, 16 * 4),
+    ],
+)
+def test_a_step_of_weight_perturbation(changes: dict[str, Any], samples: int) -> None:
+    model = inject(lenet5(), batch=4)
+    metadata = read_metadata(model)
+    costs = WeightCosts(Costs(model, metadata), TrainSettings(batch_size=16, **changes), metadata)
+    assert costs.until(0) == 0
+    assert costs.until(7) == pytest.approx(7 * samples)
+
+
+def test_a_step_of_a_block() -> None:
+    """Blocks take turns; each re-runs the network from its own segment on."""
+    model = inject(lenet5(), cuts=("pool2", "fc2"), blocks={"a": "conv*", "b": ("fc1", "fc2"), "c": "fc3"})
+    metadata = read_metadata(model)
+    costs = WeightCosts(Costs(model, metadata), TrainSettings(batch_size=2, scope="blocks"), metadata)
+    blocks = [WHOLE, FC1 + FC2 + FC3, FC3]
+    for steps in range(8):
+        assert close(costs.until(steps), sum(4 * blocks[t % 3] for t in range(steps)))
+
+
+# --- what is executed ---------------------------------------------------------------------------------------
+
+
+SAMPLES = 12
+SMALL = inject(MODELS["small_cnn"](), nodes="*", batch=4)
+HEAD = inject(MODELS["small_cnn"](), nodes="fc", batch=4)
+X = np.random.default_rng(1).integers(-128, 128, (SAMPLES, 8, 8, 1)).astype(np.int8)
+Y = np.random.default_rng(2).integers(0, 4, SAMPLES)
+
+
+@pytest.mark.parametrize("model, prefix", [(SMALL, 0), (HEAD, 8 * 8 * 4 * 9)], ids=["whole", "head"])
+@pytest.mark.parametrize("head", ["zo", "exact"])
+def test_what_the_runtime_runs(model: Model, prefix: int, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments are watched as they run: `equivalents` is their multiply-accumulates and those of updates."""
+    trainer = Trainer(model, NodeSettings(batch_size=8, queries=3, head=head))
+    conv, fc = 8 * 8 * 4 * 9, 4 * 4 * 4 * 4
+    of_segment = {2: [conv, fc, 0], 4: [conv, 0, fc, 0]}
+    macs = of_segment[4] if len(trainer.runtime.metadata.segments) == 4 else [conv, fc, 0]
+    done, passes = [0], [0]
+    original = type(trainer.runtime).invoke
+
+    def invoke(runtime: Any, command: Any = None, **options: Any) -> None:
+        original(runtime, command, **options)
+        learning = options.get("stop") is not None or options.get("checked", False)
+        if learning:  # not what sets the weights that the model starts with
+            done[0] += 4 * sum(macs[options.get("start", 0) : options.get("stop")])
+            passes[0] += 4 * ("stop" not in options)
+
+    monkeypatch.setattr(type(trainer.runtime), "invoke", invoke)
+    history = trainer.fit(X, Y, steps=5)
+    updates = 5 * 8 * (fc + (conv / 4 if prefix == 0 else 0))
+    assert trainer.equivalents == pytest.approx((done[0] + updates) / (conv + fc))
+    assert history.equivalents == trainer.equivalents
+    assert history.forwards == trainer.forwards == passes[0]
+    queried = (len(trainer.runtime.metadata.nodes) - (head == "exact")) * 2 * 3
+    assert history.forwards == 5 * 8 * (1 + queried)
+
+
+# --- budgets ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", [SMALL, HEAD], ids=["whole", "head"])
+def test_a_budget_is_used_up(model: Model) -> None:
+    settings = NodeSettings(batch_size=4, queries=1)
+    costs = node_costs(model, settings)
+    for steps in (1, 2, 9):
+        cost = costs.until(steps, SAMPLES)
+        for budget, expected in (
+            (cost, steps),
+            (cost + 0.5, steps),
+            (costs.until(steps + 1, 12) - 0.01, steps),
+        ):
+            trainer = Trainer(model, settings)
+            history = trainer.fit(X, Y, budget=budget)
+            assert len(history.steps) == expected
+            assert history.equivalents == pytest.approx(cost) and history.equivalents <= budget
+            # The schedule knows how many steps there are.
+            same = Trainer(model, settings).fit(X, Y, steps=expected)
+            assert same.steps == history.steps
+
+
+def test_a_budget_for_weight_perturbation() -> None:
+    model = inject(MODELS["small_cnn"](), batch=4)
+    settings = TrainSettings(batch_size=4, queries=2)
+    for budget, expected in ((16, 1), (31.9, 1), (32, 2), (160, 10)):
+        trainer = Trainer(model, settings)
+        assert len(trainer.fit(X, Y, budget=budget).steps) == expected
+        assert trainer.equivalents == expected * 16
+
+
+def test_bad_budgets() -> None:
+    trainer = Trainer(SMALL, NodeSettings(batch_size=4, queries=1))
+    with pytest.raises(ValueError, match=r"budget: one step takes \d+ forward equivalents, got 3"):
+        trainer.fit(X, Y, budget=3)
+    with pytest.raises(ValueError, match="steps, budget: give one of them"):
+        trainer.fit(X, Y, budget=300, steps=3)
+    for budget in (0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="budget: expected forward equivalents above 0"):
+            trainer.fit(X, Y, budget=budget)
+    with pytest.raises(ValueError, match="steps: expected 1073741823 at most"):
+        trainer.fit(X, Y, budget=2.0**62)
+    assert trainer.forwards == 0

@@ -1,0 +1,176 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Settings of node perturbation: what is out of range or does not fit the model is refused before a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tflm_zo.converters import Model
+
+from models import MODELS, GraphBuilder, lenet5
+from models.graph_builder import Activation
+from tflm_zo import inject
+from tflm_zo.training import NodeSettings, SettingsError, Trainer, TrainSettings
+
+BAD = [
+    ({"queries": 0}, r"queries: expected an integer in 1\.\.32, got 0"),
+    ({"queries": 33}, r"queries: expected an integer in 1\.\.32, got 33"),
+    ({"queries": 1.5}, "queries: expected an integer"),
+    ({"queries": True}, "queries: expected an integer"),
+    ({"queries": {"fc": 0}}, r"queries: expected an integer in 1\.\.32, got 0"),
+    ({"queries": {"conv": 2, "fc": 33}}, r"queries: expected an integer in 1\.\.32, got 33"),
+    ({"mu": 0}, r"mu: expected an integer in 1\.\.127, got 0"),
+    ({"mu": 128}, r"mu: expected an integer in 1\.\.127, got 128"),
+    ({"mu": 2.0}, "mu: expected an integer"),
+    ({"rate": 0.0}, r"rate: expected .*\.\.128, got 0\.0"),
+    ({"rate": -1.0}, r"rate: expected .*\.\.128, got -1\.0"),
+    ({"rate": 129.0}, "rate: expected"),
+    ({"rate": float("nan")}, "rate: expected"),
+    ({"rate": float("inf")}, "rate: expected"),
+    ({"rate": "1"}, "rate: expected .*, got '1'"),
+    ({"final_rate": -0.1}, r"final_rate: expected 0\.\.1, got -0\.1"),
+    ({"final_rate": 2.0}, r"final_rate: expected 0\.\.1, got 2\.0"),
+    ({"clip": 0.0}, r"clip: expected .*\.\.256, got 0\.0"),
+    ({"clip": 257.0}, "clip: expected"),
+    ({"head": "backprop"}, "head: no 'backprop'; there are zo, exact"),
+    ({"schedule": "exp"}, "schedule: no 'exp'; there are constant, linear, cosine, step"),
+    ({"decay": 1.1}, r"decay: expected 0\.\.1, got 1\.1"),
+    ({"decay_steps": 0}, "decay_steps: expected an integer in 1"),
+    ({"warmup_steps": -1}, "warmup_steps: expected an integer in 0"),
+    ({"batch_size": 0}, r"batch_size: expected an integer in 1\.\.1048576, got 0"),
+    ({"snapshot_every": 0}, "snapshot_every: expected an integer in 1"),
+    ({"seed": -1}, r"seed: expected an integer in 0\.\.4294967295, got -1"),
+    ({"seed": 2**32}, "seed: expected an integer"),
+]
+
+
+@pytest.mark.parametrize("changes, message", BAD, ids=lambda v: str(v) if isinstance(v, dict) else "")
+def test_out_of_range(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        NodeSettings(**changes)
+
+
+def mean_head() -> bytes:
+    """A classifier whose logits are the mean of a convolution over the image."""
+    g = GraphBuilder(51)
+    x = g.conv(g.input("image", [1, 5, 5, 2]), "conv", 4, activation=Activation.NONE)
+    return g.build([g.softmax(g.mean(x, "mean", [1, 2]), "softmax")])
+
+
+def zo(name: str, **options: Any) -> Model:
+    return inject(MODELS[name](), **{"nodes": "*", "batch": 4, **options})
+
+
+MISFITS = {
+    "no nodes": (
+        lambda: zo("small_cnn", nodes=()),
+        {"batch_size": 8},
+        "the model carries no nodes: inject it with nodes, or train with TrainSettings",
+    ),
+    "unknown layer": (
+        lambda: zo("small_cnn"),
+        {"batch_size": 8, "queries": {"conv": 2, "fc9": 3}},
+        "queries: no layer 'fc9' carries nodes; there are conv, fc",
+    ),
+    "a layer without nodes": (
+        lambda: zo("small_cnn", nodes="fc"),
+        {"batch_size": 8, "queries": {"conv": 2}},
+        "queries: no layer 'conv' carries nodes; there are fc",
+    ),
+    "no head": (
+        lambda: zo("small_cnn", nodes="conv"),
+        {"batch_size": 8, "head": "exact"},
+        "head: exact needs a last FULLY_CONNECTED layer that carries nodes.*with nodes are conv",
+    ),
+    "a mean is no head": (
+        lambda: inject(mean_head(), nodes="*", batch=4),
+        {"batch_size": 8, "head": "exact"},
+        "head: exact needs a last FULLY_CONNECTED layer that carries nodes.*with nodes are conv",
+    ),
+    "mean squared error": (
+        lambda: zo("autoencoder"),
+        {"batch_size": 8, "head": "exact"},
+        "head: exact needs a softmax cross-entropy, the model has another loss",
+    ),
+    "binary cross-entropy": (
+        lambda: zo("logistic_head"),
+        {"batch_size": 8, "head": "exact"},
+        "head: exact needs a softmax cross-entropy, the model has another loss",
+    ),
+    "batch size": (
+        lambda: zo("small_cnn"),
+        {"batch_size": 10},
+        "batch_size: expected a multiple of the model's batch 4, got 10",
+    ),
+    "more samples than a sum holds": (
+        lambda: inject(lenet5(), nodes="*", batch=4),
+        {"batch_size": 2**20},
+        r"batch_size: expected at most 42964, the samples that sums over the 196 positions of layer conv1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_what_the_model_does_not_fit(name: str) -> None:
+    build, settings, message = MISFITS[name]
+    with pytest.raises(SettingsError, match=message):
+        Trainer(build(), NodeSettings(**settings))
+
+
+def test_the_largest_minibatch_has_an_update() -> None:
+    """One sample more, and the core would refuse it after all of its forward passes."""
+    from tflm_zo.native import NativeError
+    from tflm_zo.nodes import NodeLayer, NodeState, update_from_nodes
+
+    layer = NodeLayer(in_c=1, out_c=1, in_h=196, out_h=196)
+    largest = (2**31 - 1) // (255 * 196)
+    for samples in (largest, largest + 1):
+        arguments = (layer, NodeState(), np.zeros(1, np.int8), None, None, 0, 127)
+        inputs = np.ones((samples, 196), np.int8)
+        evidence = {"differences": np.ones((1, samples), np.int32), "seeds": np.zeros(1, np.uint32)}
+        if samples == largest:
+            update_from_nodes(*arguments, inputs, None, rate=65536, clip=65536, seed=0, **evidence)
+        else:
+            with pytest.raises(NativeError):
+                update_from_nodes(*arguments, inputs, None, rate=65536, clip=65536, seed=0, **evidence)
+
+
+def test_models_that_cannot_be_trained() -> None:
+    for options in ({"trainable": "none", "nodes": ()}, {"loss": "none", "nodes": ()}):
+        with pytest.raises(SettingsError, match="no trainable tensors or no loss"):
+            Trainer(zo("small_cnn", **options), NodeSettings(batch_size=4))
+
+
+def test_the_default_is_what_the_model_is_for() -> None:
+    assert isinstance(Trainer(zo("small_cnn")).settings, NodeSettings)
+    assert isinstance(Trainer(zo("small_cnn", nodes=())).settings, TrainSettings)
+    # Nodes are no hindrance to weight perturbation.
+    trainer = Trainer(zo("small_cnn"), TrainSettings(batch_size=4))
+    x = np.zeros((4, 8, 8, 1), np.int8)
+    assert len(trainer.fit(x, np.arange(4), steps=2).steps) == 2
+
+
+def test_a_mean_that_is_the_logits_is_trained_by_perturbation() -> None:
+    rng = np.random.default_rng(3)
+    x = np.repeat(rng.integers(-128, 128, (4, 1, 1, 2)), 25, 0).reshape(4, 5, 5, 2).astype(np.int8)
+    trainer = Trainer(inject(mean_head(), nodes="*", batch=4), NodeSettings(batch_size=4, queries=8))
+    before = trainer.evaluate(x, np.arange(4))["loss"]
+    trainer.fit(x, np.arange(4), steps=200)
+    assert trainer.evaluate(x, np.arange(4))["loss"] < before / 2
+
+
+@pytest.mark.parametrize(
+    "y, message",
+    [
+        (np.full(8, -1), "no sample has a label"),
+        (np.full(8, 4), r"0\.\.3"),
+        (np.zeros(7, int), "expected 8 labels"),
+    ],
+)
+def test_bad_data(y: Any, message: str) -> None:
+    trainer = Trainer(zo("small_cnn"), NodeSettings(batch_size=4))
+    with pytest.raises(ValueError, match=message):
+        trainer.fit(np.zeros((8, 8, 8, 1), np.int8), y, steps=2)
+    assert trainer.forwards == 0
