@@ -162,6 +162,11 @@ def _node_layer(graph: Subgraph, trainable: Trainable, plan: Plan) -> NodeLayer:
     )
     logits = None if plan.loss is None else plan.loss.tensor
     for what, tensor in (("input", layer.input), ("output", layer.output), ("nodes", layer.nodes)):
+        if tensor.shape[:1] != graph.inputs[0].shape[:1]:
+            raise _UnfitError(
+                f"has its {what} «{tensor.name}» in shape {list(tensor.shape)}, which does not begin with "
+                f"the batch {graph.inputs[0].shape[0]}"
+            )
         reason = None if tensor in graph.inputs else cut_reason(graph, tensor, logits)
         if reason is not None:
             raise _UnfitError(f"has its {what} «{tensor.name}» where the model cannot be cut: {reason}")
@@ -185,6 +190,8 @@ def _same_bytes(graph: Subgraph, tensor: Tensor) -> Tensor:
     while (op := producers.get(tensor)) is not None and op.builtin in _SAME_BYTES:
         source = op.inputs[0]
         if source is None or source.type != TensorType.INT8 or source.size != tensor.size:
+            break
+        if source.shape[:1] != tensor.shape[:1]:  # samples are merged
             break
         tensor = source
     return tensor

@@ -130,6 +130,21 @@ def global_mean(operator: bool, keep: bool = False) -> bytes:
     return head(g, pool(g, x, "mean", (5, 7), (5, 7), Padding.VALID, average=True))
 
 
+def sequence(merged: bool = False) -> bytes:
+    """A dense layer on every one of five positions, or on five samples into which they are merged."""
+    g = GraphBuilder(28)
+    x = g.input("sequence", [1, 5, 8])
+    if merged:
+        x = g.reshape(x, "merge", [5, 8])
+    inputs, rms = g._weighted(x, "token", [6, 8], 0, 8, True, True)
+    y = g.value("token", [*x.shape[:-1], 6], 6 * rms / 255, -20, rms)
+    options = schema.FullyConnectedOptionsT()
+    options.keepNumDims, options.fusedActivationFunction = not merged, Activation.RELU
+    code = schema.BuiltinOperator.FULLY_CONNECTED
+    g.operator(code, inputs, [y.index], schema.BuiltinOptions.FullyConnectedOptions, options)
+    return head(g, g.reshape(y, "flatten", [1, 30]))
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     """A model, the layers that carry nodes there, and forms of their nodes in order."""
@@ -167,6 +182,7 @@ CASES = {
     "DS-CNN": Case(MODELS["depthwise_separable"], "auto", ("mean", "plain")),
     "no softmax": Case(small_cnn, forms=("max_pool", "plain")),
     "residual": Case(residual, "auto", ("plain",)),
+    "dense layer on positions": Case(sequence),
     "dense layers": Case(MODELS["dense_per_tensor"], forms=("plain",) * 3),
     "dense after 4D": Case(MODELS["dense_after_4d"], forms=("plain",) * 3),
     "autoencoder": Case(MODELS["autoencoder"], forms=("plain",) * 4),
@@ -393,6 +409,12 @@ REFUSALS = {
     "empty": ("lenet5", "", "nodes takes names"),
     "shared filter": (shared_filter, "first", "«first» cannot carry any: shares its filter.*possible: fc$"),
     "too long": (long_signal, "conv", "«conv» cannot carry any: has in_w = 5000, at most 4096.*possible: fc"),
+    "samples that are merged": (
+        lambda: sequence(True),
+        "token",
+        r"«token» cannot carry any: has its input «merge» in shape \[5, 8\], which does not begin with the "
+        "batch 1; possible: fc",
+    ),
     "branches": (branches, "*", "«left» and «right» lie on different branches, only one of which"),
 }
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ai_edge_litert import schema_py_generated as schema
 from tflm_zo.converters import Model, ZoMetadata, load_model
 from tflm_zo.converters.model.schema import TensorType
 
@@ -31,6 +32,19 @@ def mean_cnn() -> bytes:
     x = g.conv(g.input("image", [1, 7, 6, 2]), "conv1", 5, stride=2)
     x = g.conv(x, "conv2", 6, (2, 3))
     return g.build([g.softmax(g.dense(g.mean(x, "mean", [1, 2]), "fc", 4, Activation.NONE), "softmax")])
+
+
+def positions() -> bytes:
+    """A 1 x 1 convolution and a dense layer on every position of its image."""
+    g = GraphBuilder(33)
+    x = g.conv(g.input("image", [1, 3, 4, 5]), "conv", 6, (1, 1))
+    inputs, rms = g._weighted(x, "token", [4, 6], 0, 6, True, True)
+    y = g.value("token", [1, 3, 4, 4], 6 * rms / 255, -20, rms)
+    options = schema.FullyConnectedOptionsT()
+    options.keepNumDims, options.fusedActivationFunction = True, Activation.RELU
+    code = schema.BuiltinOperator.FULLY_CONNECTED
+    g.operator(code, inputs, [y.index], schema.BuiltinOptions.FullyConnectedOptions, options)
+    return g.build([g.softmax(g.dense(y, "fc", 3, Activation.NONE), "softmax")])
 
 
 def clamped_head() -> bytes:
@@ -78,6 +92,7 @@ CASES = {
     ),
     "no head-room": Case(CNN, inject=(("head_room", 0),), settings=replace(PARTS, rate=20.0, clip=30.0)),
     "mu 127, all queries": Case(DENSE, settings=replace(PARTS, mu=127, queries=32)),
+    "dense layer on positions": Case(positions, settings=PARTS),
     "clamped head": Case(clamped_head),
     "clamped head, exact": Case(clamped_head, settings=EXACT),
     "float input, behind a prefix": Case(MODELS["float_edges"], settings=PARTS),
