@@ -1,0 +1,118 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Ways to adapt a task's model within a budget of forward equivalents."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from tasks import Task
+
+BATCH = 32
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way.
+
+    Attributes:
+        summary: one line.
+        algorithm: name of an algorithm of `tflm_zo.training.algorithms`; "" for backpropagation in Keras.
+        injection: what differs from the algorithm's own injection.
+        settings: what differs from the algorithm's own defaults.
+        last_layer: whether the last layer alone is trained.
+        rehearsal: whether samples of the old domain are mixed in, as many as the task has.
+    """
+
+    summary: str
+    algorithm: str
+    injection: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    last_layer: bool = False
+    rehearsal: bool = False
+
+
+METHODS: dict[str, Method] = {
+    "node": Method("node perturbation, strictly zeroth-order (the default)", "node"),
+    "node-exact": Method("node perturbation, exact head", "node", settings={"head": "exact"}),
+    "weight": Method("whole-model weight perturbation (SPSA), no extra memory", "weight"),
+    "head-zo": Method("node perturbation of the last layer alone", "node", last_layer=True),
+    "head-exact": Method(
+        "exact gradient of the last layer alone", "node", settings={"head": "exact"}, last_layer=True
+    ),
+    "node-rehearsal": Method("node perturbation, old samples mixed in", "node", rehearsal=True),
+    "backpropagation": Method("full backpropagation, float32 in Keras (Adam), then converted to int8", ""),
+}
+
+
+def adapt(task: Task, method: Method, budget: float, seed: int) -> dict[str, float]:
+    """Adapts and measures.
+
+    Returns:
+        Accuracies in percent: "before", "validation", "test" and, where the task has an old domain, "old";
+        the number of "steps", and the forward "equivalents" that they took.
+    """
+    x, y = task.adapt
+    if method.rehearsal:
+        if task.rehearsal is None:
+            raise ValueError("the task has no old domain to rehearse")
+        x, y = np.concatenate([x, task.rehearsal[0]]), np.concatenate([y, task.rehearsal[1]])
+    if not method.algorithm:
+        return _backpropagate(task, x, y, budget, seed)
+    from tflm_zo.converters import load_model, read_metadata
+
+    from tflm_zo import inject
+    from tflm_zo.training import Trainer
+    from tflm_zo.training.algorithms import algorithm
+
+    named = algorithm(method.algorithm)
+    plain = load_model(task.model)
+    settings = named.inject_settings(batch=BATCH, **method.injection)
+    zo = inject(plain, settings)
+    if method.last_layer:
+        metadata = read_metadata(zo)
+        last = metadata.trainable[metadata.nodes[-1].trainable].layer
+        zo = inject(plain, named.inject_settings(batch=BATCH, nodes=(last,)))
+    trainer = Trainer(zo, named.make(seed=seed, **method.settings), runtime="litert")
+    before = 100 * trainer.evaluate(*task.test)["accuracy"]
+    history = trainer.fit(x, y, budget=budget)
+    return {
+        "before": before,
+        **_accuracies(task, lambda part: 100 * trainer.evaluate(*part)["accuracy"]),
+        "steps": trainer.step,
+        "equivalents": history.equivalents,
+    }
+
+
+def _accuracies(task: Task, measure: Callable[[Any], float]) -> dict[str, float]:
+    result = {"validation": measure(task.validation), "test": measure(task.test)}
+    return result | ({"old": measure(task.old)} if task.old is not None else {})
+
+
+def _backpropagate(task: Task, x: Any, y: Any, budget: float, seed: int) -> dict[str, float]:
+    """A backward pass counts as two forward passes."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import keras
+    from tflm_zo.converters.keras import accuracy, convert
+
+    keras.utils.set_random_seed(seed)
+    model = keras.models.load_model(task.keras, compile=False)
+    steps = max(1, int(budget / 3 / BATCH))
+    rate = keras.optimizers.schedules.PolynomialDecay(1e-3, steps, 0.0)
+    model.compile(optimizer=keras.optimizers.Adam(rate), loss="sparse_categorical_crossentropy")
+    random, order = np.random.default_rng(seed), np.empty(0, int)
+    for _ in range(steps):
+        if len(order) < BATCH:
+            order = np.concatenate([order, random.permutation(len(y))])
+        chosen, order = order[:BATCH], order[BATCH:]
+        model.train_on_batch(x[chosen], y[chosen])
+    int8 = convert(model, np.concatenate([task.calibration[:150], x[:150]])).model
+    return {
+        "before": float("nan"),
+        **_accuracies(task, lambda part: 100 * accuracy(int8, *part)),
+        "steps": steps,
+        "equivalents": 3.0 * BATCH * steps,
+    }

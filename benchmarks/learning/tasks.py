@@ -1,0 +1,182 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Tasks: an int8 model as it was made, and the data that it meets afterwards.
+
+Splits are fixed, and validation data, from which everything is tuned, never overlap with test data.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Labelled = tuple[NDArray[Any], NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task, with one pre-training.
+
+    Attributes:
+        model: path of the plain int8 model.
+        adapt: (x, y) of the new domain, for training.
+        validation: (x, y) of the new domain, for choosing settings.
+        test: (x, y) of the new domain.
+        old: (x, y) of the old domain, test; None where there is no old domain.
+        rehearsal: (x, y) of the old domain that training may mix in.
+        keras: path of the Keras model, for backpropagation in floating point.
+        calibration: x for converting it.
+    """
+
+    model: Path
+    adapt: Labelled
+    validation: Labelled
+    test: Labelled
+    old: Labelled | None
+    rehearsal: Labelled | None
+    keras: Path
+    calibration: NDArray[Any]
+
+
+def _mnist() -> Labelled:
+    path = Path(os.environ.get("TFLM_ZO_DATA", "")) / "mnist10k.npz"
+    if path.is_file():
+        with np.load(path) as data:
+            images, labels = data["x"], data["y"]
+    else:
+        import keras
+
+        images, labels = keras.datasets.mnist.load_data()[1]
+    order = np.random.default_rng(0).permutation(10_000)
+    return (images[order, ..., None] / 255).astype(np.float32), labels[order].astype(np.int32)
+
+
+def _rotated(x: NDArray[Any]) -> NDArray[Any]:
+    from scipy.ndimage import rotate
+
+    turned: NDArray[Any] = rotate(x, 45, axes=(2, 1), reshape=False, order=1)
+    return turned.astype(np.float32)
+
+
+def _converted(keras_model: Any, path: Path, calibration: NDArray[Any], **options: Any) -> None:
+    from tflm_zo.converters.keras import convert
+
+    keras_model.save(path.with_suffix(".keras"))
+    convert(keras_model, calibration, **options).save(path, force=True)
+
+
+def _lenet5(folder: Path, seed: int, x: NDArray[Any], y: NDArray[Any]) -> Path:
+    path = folder / f"lenet5-upright-{seed}.tflite"
+    if not path.exists():
+        import keras
+
+        from tflm_zo.keras_models import lenet5, pretrain
+
+        keras.utils.set_random_seed(seed)
+        model = lenet5()
+        pretrain(model, x[:7000], y[:7000], epochs=5, seed=seed)
+        _converted(model, path, x[7000:7300])
+    return path
+
+
+def rotated(folder: Path, seed: int, adapt: int = 1000) -> Task:
+    """LeNet-5 made for upright MNIST (7,000 images) meets images rotated by 45 degrees."""
+    x, y = _mnist()
+    turned = _rotated(x[7000:])
+    path = _lenet5(folder, seed, x, y)
+    return Task(
+        model=path,
+        adapt=(turned[1000 : 1000 + adapt], y[8000 : 8000 + adapt]),
+        validation=(turned[:1000], y[7000:8000]),
+        test=(turned[2000:], y[9000:]),
+        old=(x[9000:], y[9000:]),
+        rehearsal=(x[:500], y[:500]),
+        keras=path.with_suffix(".keras"),
+        calibration=x[7000:7300],
+    )
+
+
+def rotated_128(folder: Path, seed: int) -> Task:
+    """The same with 128 images to adapt on."""
+    return rotated(folder, seed, 128)
+
+
+def scratch(folder: Path, seed: int) -> Task:
+    """LeNet-5 with random weights learns upright MNIST from 6,000 images.
+
+    The ranges of its activations are those of a network with random weights, widened.
+    """
+    x, y = _mnist()
+    path = folder / f"lenet5-random-{seed}.tflite"
+    if not path.exists():
+        import keras
+
+        from tflm_zo.keras_models import lenet5
+
+        keras.utils.set_random_seed(seed)
+        _converted(lenet5(), path, x[7000:7300], activation_head_room=SCRATCH_HEAD_ROOM)
+    return Task(
+        model=path,
+        adapt=(x[:6000], y[:6000]),
+        validation=(x[7000:8000], y[7000:8000]),
+        test=(x[9000:], y[9000:]),
+        old=None,
+        rehearsal=None,
+        keras=path.with_suffix(".keras"),
+        calibration=x[7000:7300],
+    )
+
+
+SCRATCH_HEAD_ROOM = 3.0
+
+
+def _speaker(number: int) -> Callable[[Path, int], Task]:
+    def task(folder: Path, seed: int) -> Task:
+        from tflm_zo.demo.spoken_digits import read_spoken_digits
+        from tflm_zo.demo.tasks import fsdd
+        from tflm_zo.features import log_mel
+
+        recordings = read_spoken_digits()
+        name = recordings.speakers[number]
+        source = fsdd(name)
+        path = folder / f"ds_cnn-without-{name}-{seed}.tflite"
+        if not path.exists():
+            import keras
+
+            from tflm_zo.keras_models import pretrain
+
+            keras.utils.set_random_seed(seed)
+            model = source.build()
+            pretrain(model, *source.pretrain, epochs=source.epochs, seed=seed)
+            _converted(model, path, source.pretrain[0][:300])
+        # Takes 0-19 of the speaker that did not adapt.
+        own = np.flatnonzero((recordings.speaker == number) & (recordings.take < 20))
+        used = np.random.default_rng(0).choice(own, min(128, len(own)), replace=False)
+        rest = np.setdiff1d(own, used)
+        return Task(
+            model=path,
+            adapt=source.adapt,
+            validation=(log_mel(recordings.signal[rest])[..., None], recordings.digit[rest]),
+            test=source.test,
+            old=source.upright,
+            rehearsal=(source.pretrain[0][:500], source.pretrain[1][:500]),
+            keras=path.with_suffix(".keras"),
+            calibration=source.pretrain[0][:300],
+        )
+
+    task.__doc__ = f"A DS-CNN made for five speakers meets the sixth, number {number} of the file."
+    return task
+
+
+TASKS: dict[str, Callable[[Path, int], Task]] = {
+    "rotated": rotated,
+    "rotated-128": rotated_128,
+    "scratch": scratch,
+    **{f"speaker-{i}": _speaker(i) for i in range(6)},
+}
+"""By name: makes the task from a folder for models and the seed of pre-training."""
