@@ -12,8 +12,8 @@ Every run is a line in --results as soon as it is done; a later call goes on fro
 mean and the standard deviation over seeds, each with a pre-training of its own; "speakers" is the mean over
 the held-out speakers. --plot draws accuracy against forward equivalents.
 
-MNIST is `mnist10k.npz` in the folder TFLM_ZO_DATA, or Keras' own download; the spoken digits are `fsdd.npz` in
-that folder.
+MNIST is `mnist10k.npz` in the folder TFLM_ZO_DATA, or Keras' own download; the spoken digits are `fsdd.npz`
+in that folder.
 """
 
 from __future__ import annotations
@@ -124,9 +124,7 @@ def plot(lines: list[Row], path: Path) -> None:
             own.sort(key=lambda line: line["budget"])
             budgets = [line["budget"] for line in own]
             means, errors = [line["test"] for line in own], [line["test_sd"] for line in own]
-            axis.errorbar(
-                budgets, means, [line["test_sd"] for line in own], marker="o", capsize=3, label=method
-            )
+            axis.errorbar(budgets, means, errors, marker="o", capsize=3, label=method)
         axis.set(xscale="log", xlabel="forward equivalents", ylabel="test accuracy, %", title=task)
         axis.grid(alpha=0.3)
         axis.legend()
