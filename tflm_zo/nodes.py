@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 from . import native
 from .native import MAX_QUERIES, NativeError
 
-__all__ = ["NodeForm", "NodeLayer", "NodeState", "perturb_nodes", "route_nodes", "update_from_nodes"]
+__all__ = [
+    "NodeForm",
+    "NodeLayer",
+    "NodeState",
+    "fc_backprop",
+    "perturb_nodes",
+    "route_nodes",
+    "update_from_nodes",
+]
 
 _u32, _i32, _ptr = ctypes.c_uint32, ctypes.c_int32, ctypes.c_void_p
 
@@ -98,6 +106,7 @@ def _library() -> Any:
         "zo_node_scratch_values": (_u32, [layer]),
         "zo_route_nodes_s8": (ctypes.c_int, [layer, _u32, _ptr, _ptr]),
         "zo_perturb_nodes_s8": (ctypes.c_int, [layer, _u32, _u32, _ptr, _u32, _i32, _ptr]),
+        "zo_fc_backprop_s8": (ctypes.c_int, [_u32, _u32, _u32, _ptr, _ptr, _ptr, _ptr, _ptr, _ptr]),
         "zo_node_update_s8": (
             ctypes.c_int,
             [
@@ -353,3 +362,47 @@ def update_from_nodes(
     )
     state.mantissa, state.exponent = step.mean_square.mantissa, step.mean_square.exponent
     return saturated.value
+
+
+def fc_backprop(
+    weights: NDArray[np.int8],
+    scales: NDArray[np.int16] | None,
+    errors: NDArray[np.int16],
+    routes: NDArray[np.uint8] | None,
+) -> NDArray[np.int16]:
+    """Errors of a dense layer's inputs from those of its outputs; see ``zo_fc_backprop_s8``.
+
+    Args:
+        weights: int8 [outputs, inputs].
+        scales: int16 [outputs], Q15: filter scales relative to the largest, or None for one scale.
+        errors: int16 [samples, outputs].
+        routes: uint8 [samples, inputs] of the layer before, or None where nothing is clamped.
+
+    Returns:
+        int16 [samples, inputs], in a unit 2^7 times that of `errors` times the largest filter's LSB.
+    """
+    address = native._array("weights", weights, np.int8)
+    if weights.ndim != 2:
+        raise ValueError(f"weights: expected [outputs, inputs], got shape {list(weights.shape)}")
+    outputs, inputs = weights.shape
+    from_outputs = _per_sample("errors", errors, np.int16, outputs)
+    samples = len(errors)
+    if scales is not None and scales.shape != (outputs,):
+        raise ValueError(f"scales: expected [{outputs}], got {list(scales.shape)}")
+    if routes is not None and (routes.ndim != 2 or routes.shape != (samples, inputs)):
+        raise ValueError(f"routes: expected [{samples}, {inputs}], got {list(routes.shape)}")
+    result = np.empty((samples, inputs), np.int16)
+    scratch = np.empty(inputs, np.int32)
+    _call(
+        "zo_fc_backprop_s8",
+        samples,
+        inputs,
+        outputs,
+        address,
+        None if scales is None else native._array("scales", scales, np.int16),
+        from_outputs,
+        None if routes is None else native._array("routes", routes, np.uint8),
+        result.ctypes.data,
+        scratch.ctypes.data,
+    )
+    return result
