@@ -3,6 +3,7 @@
 
 from .errors import ConversionError
 from .export import export_model
+from .grow_classes import grow_classes
 from .initial_weights import initial_weights
 from .inject import inject
 from .keras import ConversionReport, ConversionResult, convert
@@ -38,6 +39,7 @@ __all__ = [
     "convert",
     "export_model",
     "extract_segment",
+    "grow_classes",
     "initial_weights",
     "inject",
     "load_model",

@@ -73,8 +73,8 @@ def export_model(
 
     model.metadata = [m for m in model.metadata or () if m.name != METADATA_NAME] or None
     model.operator_codes = [c for c in model.operator_codes if not c.name.startswith(OP_PREFIX)]
-    # What is in use is numbered by its first use when the model is written: the same file, whether the ZO model
-    # came from memory or from a file. Buffers that nothing used in the original stay.
+    # What is in use is numbered by its first use when the model is written: the same file, whether the ZO
+    # model came from memory or from a file. Buffers that nothing used in the original stay.
     model.buffers = [b for i, b in enumerate(model.buffers) if i == 0 or b not in before]
     return model
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import ConversionError
+from .grow_classes import grow_classes
 from .model import Model, Operator, Tensor, load_model
 from .model.schema import BuiltinOperator, TensorType
 from .passes.check_supported import check_supported
@@ -85,6 +86,7 @@ def convert(
     batch: int = 1,
     per_channel_dense: bool = True,
     activation_head_room: float = 0.0,
+    classes: int | None = None,
     labels: npt.ArrayLike | None = None,
 ) -> ConversionResult:
     """Converts a Keras model to int8: weights, activations, inputs and outputs.
@@ -104,6 +106,8 @@ def convert(
         per_channel_dense: quantize Dense layers per output channel; False: per tensor.
         activation_head_room: fraction by which the calibrated ranges of activations are widened, so that a
             model that drifts in training does not saturate; see ``widen_activations``.
+        classes: number of classes that the first output is to have, more than in Keras: room for new ones, to
+            be learned later; see ``grow_classes``. The report's accuracies are those of the old classes.
         labels: integers [samples], class indices of the representative data; for the report's accuracies.
             (Of a model with several outputs: of the first one.)
 
@@ -137,6 +141,8 @@ def convert(
     used = result.referenced_buffers()
     result.buffers = [b for i, b in enumerate(result.buffers) if i == 0 or b in used]
     int8 = None if labels is None else accuracy(result, data, labels)
+    if classes is not None:
+        result = grow_classes(result, classes)
     if batch != 1:
         result = set_batch(result, batch)
     graph = result.subgraphs[0]

@@ -362,7 +362,7 @@ def converter(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_convert(cli: Any, converter: dict[str, Any], tmp_path: Path) -> None:
     Path("model.keras").touch()
     Path("train.npz").touch()
-    options = ["--batch", 2, "--no-per-channel-dense", "--activation-head-room", 0.25]
+    options = ["--batch", 2, "--no-per-channel-dense", "--activation-head-room", 0.25, "--classes", 9]
     result = cli("convert", "model.keras", "train.npz", "-o", "model.tflite", *options, "--json")
     content = _json(result)
     assert converter == {
@@ -371,6 +371,7 @@ def test_convert(cli: Any, converter: dict[str, Any], tmp_path: Path) -> None:
         "batch": 2,
         "per_channel_dense": False,
         "activation_head_room": 0.25,
+        "classes": 9,
     }
     assert load_model("model.tflite").subgraphs
     assert (content["float_accuracy"], content["int8_accuracy"]) == (0.75, 0.5)

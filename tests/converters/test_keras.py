@@ -251,6 +251,19 @@ def test_dense_per_tensor_and_batch() -> None:
             assert weights.quantization.is_per_channel == expected
 
 
+def test_room_for_new_classes() -> None:
+    """The old classes keep their accuracy; a name for the new ones comes with training."""
+    x = data(8, 8, 1)
+    model = small()
+    y = np.asarray(model(x)).argmax(1)
+    result = convert(model, x, classes=7, batch=2, labels=y)
+    assert result.report.outputs[0].shape == (2, 7)
+    assert result.report.float_accuracy == 1
+    assert result.report.int8_accuracy == convert(model, x, labels=y).report.int8_accuracy
+    with pytest.raises(ConversionError, match="has 4; expected an integer above, got 4"):
+        convert(model, x, classes=4)
+
+
 def residual() -> Any:
     inputs = keras.Input((8, 8, 2))
     x = layers.Conv2D(4, 3, padding="same", name="stem")(inputs)

@@ -37,6 +37,9 @@ def convert(
     activation_head_room: Annotated[
         float, typer.Option(help="Fraction by which the ranges of activations are widened.")
     ] = 0.0,
+    classes: Annotated[
+        int | None, typer.Option(help="Give the last layer outputs for so many classes: room for new ones.")
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -53,6 +56,7 @@ def convert(
         batch=batch,
         per_channel_dense=per_channel_dense,
         activation_head_room=activation_head_room,
+        classes=classes,
     )
     data = converted.model.to_bytes()
     write_output(output, data, force=force)
