@@ -77,7 +77,6 @@ zo_status zo_node_run_resume(zo_node_run* run, uint32_t step) {
   if (run == NULL || step > run->settings.common.steps) return ZO_ERROR_ARGUMENT;
   run->step = step;
   run->part = run->task = run->query = run->side = 0;
-  run->total = 0;
   run->stage = ZO_NODE_FORWARD;
   return ZO_OK;
 }
@@ -177,7 +176,9 @@ zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t c
   }
   memset(report, 0, sizeof *report);
   if (run->stage == ZO_NODE_FORWARD) {
-    for (uint32_t i = 0; i < count; ++i) run->total += losses[i];
+    int64_t total = run->part == 0u ? 0 : run->total;
+    for (uint32_t i = 0; i < count; ++i) total += losses[i];
+    run->total = total;
     enter_queries(run, 0);
     return ZO_OK;
   }
@@ -206,7 +207,6 @@ static void finish_step(zo_node_run* run, zo_report* report) {
   report->rate = zo_control_rate(&run->settings.common, run->step);
   report->mean_loss = (int32_t)((run->total + samples / 2) / samples);
   run->step += 1u;
-  run->total = 0;
   run->task = 0;
   run->stage = ZO_NODE_FORWARD;
 }

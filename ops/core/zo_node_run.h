@@ -98,7 +98,7 @@ typedef struct zo_node_run {
   uint32_t task;
   uint32_t query;
   uint32_t side; /* 0: +mu, 1: -mu */
-  int64_t total; /* sum of the step's unperturbed losses */
+  int64_t total; /* sum of the unperturbed losses of the step's parts so far */
 } zo_node_run;
 
 /* Checks the settings and sets the state before the first step; the caller keeps `tasks`, one of
