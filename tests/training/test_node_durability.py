@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import csv
 import errno
+import hashlib
 import io
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
 import warnings
+import zlib
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -21,6 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from interpreters import require
 from models import MODELS
 from tflm_zo import inject, snapshot_log
 from tflm_zo.node_control import NodeControl
@@ -147,8 +151,49 @@ def check_and_resume(kind: str, log: Path, whole: dict[str, Run], trainer: Train
 # --- interruptions ------------------------------------------------------------------------------------------
 
 
-def test_layout(whole: dict[str, Run]) -> None:
-    assert len(whole["whole"].log) == RECORDS + STEPS * RECORD
+@pytest.mark.parametrize("kind", KINDS)
+def test_bytes_are_as_specified(kind: str, whole: dict[str, Run]) -> None:
+    """Field by field, from the text of zo_snapshot_log.h."""
+    data, settings = whole[kind].log, SETTINGS_OF[kind]
+    trainer = make(kind)
+    metadata, weights = trainer.runtime.metadata, len(whole[kind].state)
+    tasks = len(metadata.nodes)
+    header, records = layout(kind)
+    assert data[:16] == b"ZOLOG\r\n\x1a" + struct.pack("<4H", 2, 160 + 16 * tasks, 12, tasks)
+    assert data[16:32] == hashlib.sha256(MODELS_OF[kind].to_bytes()).digest()[:16]
+    integers = settings.as_integers(steps=STEPS, samples=24, batch=metadata.batch)
+    assert data[32:52] == struct.pack("<5I", 9, STEPS, 24, metadata.batch, 8 // metadata.batch)
+    assert struct.unpack_from("<2I", data, 32 + 4 * 9) == (integers.rate, integers.final_rate)
+    assert struct.unpack_from("<I", data, 32 + 4 * 15) == (4 * 65536,)  # clip
+    checksum = zlib.crc32(Y.astype("<i4").tobytes(), zlib.crc32(X.tobytes()))
+    first = min(n.input_segment for n in metadata.nodes)
+    assert data[104:120] == struct.pack("<4I", first, settings.snapshot_every, weights, checksum)
+    assert data[120:156] == bytes(36)
+    for t, n in enumerate(metadata.nodes):
+        queries = 0 if n.head and settings.head == "exact" else 2
+        entry = struct.pack("<4I", n.trainable, queries, 2 << 16 | 1, 65536)
+        assert data[156 + 16 * t :][:16] == entry
+    assert data[header - 4 : header] == zlib.crc32(data[: header - 4]).to_bytes(4, "little")
+
+    slot = (records - header) // 2
+    last = -(-STEPS // settings.snapshot_every)
+    for number in (last - 1, last):
+        at = data[header + (number - 1) % 2 * slot :][:slot]
+        step = min(number * settings.snapshot_every, STEPS)
+        part = make(kind)
+        part.fit(X, Y, steps=STEPS, callbacks=[At(step - 1, stop)])
+        assert at[:12] == struct.pack("<3I", number, step, 0)
+        assert at[12 + 8 * tasks : -4] == state(part)
+        for t in range(tasks):
+            mantissa, exponent = struct.unpack_from("<Ii", at, 12 + 8 * t)
+            assert mantissa >= 2**31 and -64 < exponent < 64
+        assert at[-4:] == zlib.crc32(at[:-4]).to_bytes(4, "little")
+
+    history = make(kind).fit(X, Y, steps=STEPS)
+    assert len(data) == records + RECORD * STEPS
+    for step, loss in enumerate(history.steps):
+        body = struct.pack("<Ii", step, round(loss * 65536))
+        assert data[records + RECORD * step :][:RECORD] == body + struct.pack("<I", zlib.crc32(body))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -188,7 +233,7 @@ def test_interrupted_around_any_call(
 ) -> None:
     """Ctrl-C at random calls of what a run consists of."""
     rng = np.random.default_rng([len(place), when == "after", len(kind)])
-    for round_ in range(3):
+    for round_ in range(2):
         trainer, log = make(kind), tmp_path / f"log{round_}"
         if place == "invoke":
             owner: Any = type(trainer.runtime)
@@ -325,6 +370,23 @@ def test_an_interruption_without_a_log_leaves_the_last_whole_step() -> None:
     b.fit(X, Y, steps=STEPS, callbacks=[Many()])
     assert calls == [1] and b.interrupted and b.step == 6
     assert state(a) == state(b)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("runtimes", [("litert-ref", "tflm"), ("tflm", "litert-ref"), ("tflm", "tflm")])
+def test_a_run_goes_on_in_another_runtime(kind: str, runtimes: tuple[str, str], tmp_path: Path) -> None:
+    """In the exact ones, with the same bits."""
+    for name in runtimes:
+        require(name)
+    model, settings, results = MODELS_OF[kind], SETTINGS_OF[kind], []
+    for name, interrupted in (("once", False), ("twice", True)):
+        if interrupted:
+            first = Trainer(model, settings, runtimes[0])
+            first.fit(X, Y, steps=STEPS, log=tmp_path / name, callbacks=[At(6, interrupt)])
+        trainer = Trainer(model, settings, runtimes[1])
+        trainer.fit(X, Y, steps=STEPS, log=tmp_path / name, resume=interrupted)
+        results.append(((tmp_path / name).read_bytes(), state(trainer), trainer.export().to_bytes()))
+    assert results[0] == results[1]
 
 
 def test_an_error_of_a_callback(tmp_path: Path, whole: dict[str, Run]) -> None:
@@ -665,7 +727,7 @@ def test_early_stopping(tmp_path: Path, whole: dict[str, Run]) -> None:
 
 @pytest.mark.parametrize("error", [stop, interrupt])
 @pytest.mark.parametrize("best", ["val_accuracy", "val_loss", None])
-@pytest.mark.parametrize("step", [1, 2, 3, 5, 8, 11, STEPS - 1])
+@pytest.mark.parametrize("step", [2, 3, 8, STEPS - 1])
 def test_checkpoints(step: int, best: str | None, error: Any, tmp_path: Path) -> None:
     """An interruption changes neither the checkpoint nor the log; one can be gone on from."""
 
