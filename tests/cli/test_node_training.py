@@ -444,6 +444,15 @@ class StopAt(Callback):
 # --- verify, and the whole way ------------------------------------------------------------------------------
 
 
+def test_verify_a_model_of_any_batch(folder: Path) -> None:
+    """5 does not divide the usual minibatch."""
+    for algorithm in ("node", "weight"):
+        given = ("-o", "m.zo.tflite", "--algorithm", algorithm, "--batch", 5, "--force")
+        run("inject", "p.tflite", *given)
+        result = result_of("verify", "m.zo.tflite", "d.npz", "--steps", 2, "--runtime", "litert-ref")
+        assert (result["algorithm"], result["identical"]) == (algorithm, True)
+
+
 @pytest.mark.parametrize(
     "change", [{"losses": [0.0] * 3}, {"checksum": 0}, {"log": b""}, {"exported": b""}], ids=lambda c: [*c][0]
 )

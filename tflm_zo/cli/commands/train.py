@@ -204,8 +204,6 @@ def train(
     batch = own_batch(source) if plain else read_metadata(source).batch
     if plain:
         zo, chosen = inject_for_training(source, algorithm, batch_size)
-        zo_bytes = zo.to_bytes()
-        zo = load_model(zo_bytes)
     else:
         zo, chosen = source, _algorithm_of(model, source, algorithm)
     given = {
@@ -250,7 +248,7 @@ def train(
     keep = None
     if plain:
         assert zo_model is not None
-        keep = KeepZoModel(zo_model, zo_bytes, log, force=force, resume=resume)
+        keep = KeepZoModel(zo_model, zo.to_bytes(), log, force=force, resume=resume)
         callbacks.append(keep)
     try:
         history = trainer.fit(
@@ -342,9 +340,9 @@ def _render(console: Console, result: dict[str, Any]) -> None:
         "forward equivalents": round(result["equivalents"]),
         "weights": result["trainable_weights"],
         "buffer bytes": result["buffer_bytes"],
-        "forwards in this run": result["forwards"],
+        "passes in this run": result["forwards"],
         "seconds": round(result["seconds"], 1),
-        "forwards/s": round(result["forwards_per_second"]),
+        "passes/s": round(result["forwards_per_second"]),
     }
     console.print(table("Training", list(row), [list(row.values())]))
     files = {"output": "trained model", "log": "log", "zo_model": "ZO model, which log and replay belong to"}
