@@ -91,6 +91,12 @@ CASES = {
         mean_cnn, inject=(*BITS_8, ("multipliers", "quantization-aware")), settings=EXACT
     ),
     "no head-room": Case(CNN, inject=(("head_room", 0),), settings=replace(PARTS, rate=20.0, clip=30.0)),
+    "as it is injected by default": Case(
+        CNN,
+        nodes="auto",
+        inject=(("trainable", "nodes"), ("head_room", 0), ("replay", False)),
+        settings=PARTS,
+    ),
     "mu 127, all queries": Case(DENSE, settings=replace(PARTS, mu=127, queries=32)),
     "dense layer on positions": Case(positions, settings=PARTS),
     "clamped head": Case(clamped_head),
