@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import glob
 
 import numpy as np
 import pytest
@@ -37,16 +38,14 @@ def test_only_layers_with_nodes_are_trainable(name: str) -> None:
 
 
 def test_names_with_brackets_are_no_patterns() -> None:
-    """«fc[12]» would match fc1 and fc2, not itself."""
+    """As patterns, «fc[12]» would match fc1 as well, and «fc*» all three."""
     g = GraphBuilder(1)
     x = g.dense(g.input("x", [1, 20]), "fc1", 16)
     x = g.dense(x, "fc[12]", 12)
     model = g.build([g.softmax(g.dense(x, "fc*", 5, Activation.NONE), "softmax")])
-    metadata = read_metadata(inject(model, nodes=["fc[12]"], trainable="nodes"))
-    # A pattern that is a name is that name, and a pattern besides.
-    assert [t.layer for t in metadata.trainable] == ["fc1", "fc[12]"]
-    metadata = read_metadata(inject(model, nodes=["fc1"], trainable="nodes"))
-    assert [t.layer for t in metadata.trainable] == ["fc1"]
+    for layer in ("fc1", "fc[12]", "fc*"):
+        metadata = read_metadata(inject(model, nodes=[glob.escape(layer)], trainable="nodes"))
+        assert [t.layer for t in metadata.trainable] == [layer]
 
 
 def test_refusals() -> None:
