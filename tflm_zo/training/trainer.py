@@ -162,7 +162,7 @@ class Trainer:
             raise ValueError(f"budget: expected forward equivalents above 0, got {budget:g}")
         total = steps if steps is not None else epochs * per_epoch
         if budget is not None:
-            total = self._affordable(budget, len(labels))
+            total = self.affordable_steps(budget, len(labels))
         if total < 1:
             raise ValueError(f"steps: expected at least 1, got {total}")
         longest = (2**32 - 1) // self.settings.batch_size  # positions in the order of samples are 32 bits
@@ -211,8 +211,16 @@ class Trainer:
         history.seconds = time.perf_counter() - begin
         return history
 
-    def _affordable(self, budget: float, samples: int) -> int:
-        """Steps that a budget is good for, at least one."""
+    def affordable_steps(self, budget: float, samples: int) -> int:
+        """Steps that a budget is good for.
+
+        Args:
+            budget: forward equivalents.
+            samples: of the training set.
+
+        Raises:
+            ValueError: it is not good for a single one; the message says what one takes.
+        """
         metadata, costs = self.runtime.metadata, Costs(self._model, self.runtime.metadata)
         if isinstance(self.settings, NodeSettings):
             nodes = NodeCosts(costs, self.settings, metadata)
