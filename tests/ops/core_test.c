@@ -1185,6 +1185,9 @@ static void test_node_layer(const zo_node_layer* layer) {
   memset(&step, 0, sizeof step);
   step.rate = random_u32() >> 1;
   step.clip = 1 + random_below(1u << 24);
+  evidence.queries = random_below(2) == 0u ? 0u : ZO_MAX_QUERIES + 1u;
+  CHECK(zo_node_update_s8(layer, &tensor, &evidence, &step, scratch, NULL) == ZO_ERROR_QUERIES);
+  evidence.queries = queries;
   for (int round = 0; round < 4; ++round) {
     uint32_t saturated = 0;
     CHECK(zo_node_update_s8(layer, &tensor, &evidence, &step, scratch, &saturated) == ZO_OK);
@@ -1237,6 +1240,7 @@ typedef struct node_run {
   zo_node_task tasks[kMostTasks];
   block weights[kMostTasks], fractions[kMostTasks];
   block inputs[kMostTasks], outputs[kMostTasks], nodes[kMostTasks];
+  int32_t* multipliers[kMostTasks]; /* of every other task */
   int32_t* scratch;
 } node_run;
 
@@ -1268,6 +1272,9 @@ static void make_node_task(node_run* r, uint32_t t) {
   r->inputs[t] = make_block(s->batch * zo_node_input_bytes(l), 1, 127);
   r->outputs[t] = make_block(s->batch * l->out_h * l->out_w * l->out_c, 0, 127);
   r->nodes[t] = make_block(s->batch * count, 1, 127);
+  if (t % 2u != 0u) return;
+  r->multipliers[t] = (int32_t*)allocate(sizeof(int32_t) * l->out_c);
+  for (uint32_t c = 0; c < l->out_c; ++c) r->multipliers[t][c] = random_between(0, INT32_MAX);
 }
 
 static void make_node_run(node_run* r) {
@@ -1309,6 +1316,7 @@ static void free_node_run(node_run* r) {
     free(r->inputs[t].memory);
     free(r->outputs[t].memory);
     free(r->nodes[t].memory);
+    free(r->multipliers[t]);
   }
   free(r->scratch);
 }
@@ -1321,6 +1329,7 @@ static zo_tensor task_tensor(const node_run* r, uint32_t t) {
   zo_tensor tensor = tensor_of(&r->weights[t], t == 1u ? NULL : &r->fractions[t], t);
   tensor.channels = r->tasks[t].layer.out_c;
   tensor.inner = zo_node_scratch_values(&r->tasks[t].layer);
+  tensor.multiplier = r->multipliers[t];
   return tensor;
 }
 
