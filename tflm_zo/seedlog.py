@@ -30,6 +30,7 @@ __all__ = ["IncompleteHeaderError", "LogError", "LogWarning", "LogWriter", "Seed
 HEADER_BYTES = 128
 FINGERPRINT_BYTES = 16
 MAGIC = b"ZOLOG\r\n\x1a"
+VERSION = b"\x01\x00"
 
 
 class LogError(ValueError):
@@ -107,7 +108,8 @@ class SeedLog:
             OSError: the file cannot be read.
         """
         data = Path(path).read_bytes()
-        if len(data) < HEADER_BYTES and data[: len(MAGIC)] == MAGIC[: len(data)]:
+        beginning = MAGIC + VERSION
+        if len(data) < HEADER_BYTES and data[: len(beginning)] == beginning[: len(data)]:
             raise IncompleteHeaderError(f"{path} ends within its header: there is no step in it")
         settings, mark = CSettings(), ctypes.create_string_buffer(FINGERPRINT_BYTES)
         if len(data) < HEADER_BYTES or _library().zo_log_read_header(data, ctypes.byref(settings), mark):

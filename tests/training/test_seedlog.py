@@ -16,7 +16,7 @@ from models import MODELS
 from tflm_zo import inject, native
 from tflm_zo.control import Control, CSettings
 from tflm_zo.native import Distribution
-from tflm_zo.seedlog import LogError, LogWriter, SeedLog, fingerprint
+from tflm_zo.seedlog import IncompleteHeaderError, LogError, LogWriter, SeedLog, fingerprint
 
 MARK = bytes(range(100, 116))
 SETTINGS = (0xFFFFFFFE, 9, 11, 2, 1, 3, 1, 2, None, 65536, 7, 1, 2, 3, 4, 5, 6, 0)
@@ -216,3 +216,15 @@ def test_another_models_log(path):
     write(path, 1)
     with pytest.raises(LogError, match="another model"):
         SeedLog.read(path).check_model(inject(MODELS["small_cnn"]()))
+
+
+def test_the_beginning_of_another_kind_of_log_is_not_cut_short(tmp_path):
+    """Where a snapshot log was cut is no place for a seed log."""
+    path = tmp_path / "log"
+    path.write_bytes(b"ZOLOG\r\n\x1a" + bytes([2, 0]) + bytes(80))
+    with pytest.raises(LogError) as error:
+        SeedLog.read(path)
+    assert not isinstance(error.value, IncompleteHeaderError)
+    path.write_bytes(b"ZOLOG\r\n\x1a" + bytes([1, 0]) + bytes(80))
+    with pytest.raises(IncompleteHeaderError):
+        SeedLog.read(path)
