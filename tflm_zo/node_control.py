@@ -26,11 +26,15 @@ __all__ = ["NodeAction", "NodeControl", "NodeRequest", "NodeTask"]
 _u32, _i64, _ptr = ctypes.c_uint32, ctypes.c_int64, ctypes.c_void_p
 
 
+_HEAD = 0xFFFFFFFF  # ZO_NODE_HEAD
+
+
 class _Task(ctypes.Structure):
     _fields_ = [
         ("layer", _Layer),
         ("start_segment", _u32),
         ("queries", _u32),
+        ("following", _u32),
         ("mu", _u32),
         ("rate", _u32),
         ("period", _u32),
@@ -82,6 +86,7 @@ def _library() -> Any:
         "zo_node_run_is_active": [run, _u32],
         "zo_node_run_capture": [run, _u32, _ptr, _ptr, _ptr],
         "zo_node_run_capture_head": [run, _u32, _ptr, _ptr, native._LogitScale, _ptr],
+        "zo_node_run_backpropagate": [run, _u32, _ptr, _ptr, _ptr],
         "zo_node_run_perturb": [run, _ptr],
         "zo_node_run_report": [run, _ptr, _u32, report],
         "zo_node_run_update": [run, ctypes.POINTER(native._Tensor), _ptr, ctypes.POINTER(_u32), report],
@@ -115,7 +120,9 @@ class NodeTask:
     Attributes:
         layer: its geometry.
         start_segment: first segment that reads the nodes.
-        queries: perturbations per sample and step, 1..32; 0: an exact head.
+        queries: perturbations per sample and step, 1..32; 0: trained by its exact gradient.
+        following: without queries: number of the task, trained likewise, that reads the nodes; None: the loss
+            does.
         mu: perturbation of a node, LSB.
         rate: factor of the run's rate, unit 2^-16.
         period: takes part in every period-th step.
@@ -127,6 +134,7 @@ class NodeTask:
     mu: int = 2
     rate: int = 65536
     period: int = 1
+    following: int | None = None
 
 
 @dataclass(frozen=True)
@@ -171,6 +179,7 @@ class NodeControl:
         self._run, self._request, self._report = _Run(), _Request(), _Report()
         whole = _Settings(settings, len(tasks), first_segment)
         _call("zo_node_run_init", ctypes.byref(self._run), ctypes.byref(whole), self._tasks)
+        # One output channel of any filter; errors that come back through a layer need as many.
         largest = max(t.layer.k_h * t.layer.k_w * t.layer.in_c for t in tasks)
         self._scratch = np.empty(largest, np.int32)
 
@@ -184,6 +193,7 @@ class NodeControl:
 
         c.layer, c.start_segment, c.queries = layer._c, task.start_segment, task.queries
         c.mu, c.rate, c.period = task.mu, task.rate, task.period
+        c.following = _HEAD if task.following is None else task.following
         c.inputs = buffer((samples, layer.input_bytes), np.int8)
         c.routes = buffer((samples, layer.route_bytes), np.uint8)
         c.nodes = buffer((self._batch, layer.nodes), np.int8)
@@ -284,6 +294,31 @@ class NodeControl:
             self._batch_of("logits", logits, layer.nodes),
             scale._c,
             self._batch_of("labels", labels, 1, np.int32),
+        )
+
+    def backpropagate(self, task: int, weights: NDArray[np.int8], scales: NDArray[np.int16] | None) -> None:
+        """After both were captured: a task's errors from those of the task that follows it.
+
+        Args:
+            task: its number.
+            weights: int8, of the task that follows.
+            scales: int16, Q15: filter scales of its outputs relative to the largest, or None for one scale.
+        """
+        following = self.tasks[task].following
+        if following is None:
+            raise ValueError(f"task: {task} is followed by the loss")
+        layer = self.tasks[following].layer
+        if weights.size != layer.weights:
+            raise ValueError(f"weights: expected {layer.weights} values, got {weights.size}")
+        if scales is not None and scales.shape != (layer.out_c,):
+            raise ValueError(f"scales: expected [{layer.out_c}], got {list(scales.shape)}")
+        _call(
+            "zo_node_run_backpropagate",
+            ctypes.byref(self._run),
+            task,
+            native._array("weights", weights, np.int8),
+            None if scales is None else native._array("scales", scales, np.int16),
+            self._scratch.ctypes.data,
         )
 
     def perturb(self, nodes: NDArray[np.int8]) -> None:

@@ -379,7 +379,7 @@ def fc_backprop(
         routes: uint8 [samples, inputs] of the layer before, or None where nothing is clamped.
 
     Returns:
-        int16 [samples, inputs], in a unit 2^7 times that of `errors` times the largest filter's LSB.
+        int16 [samples, inputs], in a unit 2^8 times that of `errors` times the largest filter's LSB.
     """
     address = native._array("weights", weights, np.int8)
     if weights.ndim != 2:

@@ -13,13 +13,13 @@ extern "C" {
 #endif
 
 /* Fraction bits by which the unit of input errors is larger than that of output errors, in terms of
- * the layer's largest filter scale: an input error is worth 2^7 LSB of the widest channel. */
-#define ZO_FC_BACKPROP_BITS 7
+ * the layer's largest filter scale: an input error is worth 2^8 LSB of the widest channel. */
+#define ZO_FC_BACKPROP_BITS 8
 
 /* Errors of the inputs,
  *
  *   e_j = 0 where routes[j] is ZO_ROUTE_CLAMPED, else
- *         saturate(floor((sum_i f_i w_ij * 2^p + 2^6) / 2^7)),
+ *         saturate(floor((sum_i f_i w_ij * 2^p + 2^7) / 2^8)),
  *   f_i = floor((e_i scale_i + 2^14) / 2^15) / 2^p (toward minus infinity)
  *
  * with p the smallest number of bits for which outputs <= 512 * 2^p, so that sums stay in 32 bits.

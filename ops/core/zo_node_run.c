@@ -42,6 +42,19 @@ static zo_status check_task(const zo_node_task* task) {
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
+/* Errors come back through a dense layer that reads each node once, in the same steps. */
+static zo_status check_following(const zo_node_task* tasks, uint32_t count, uint32_t task) {
+  const zo_node_task* t = &tasks[task];
+  if (t->queries > 0u || t->following == ZO_NODE_HEAD) return ZO_OK;
+  if (t->following <= task || t->following >= count) return ZO_ERROR_ARGUMENT;
+  const zo_node_task* next = &tasks[t->following];
+  const zo_node_layer* l = &next->layer;
+  const int valid = next->queries == 0u && next->period == t->period &&
+                    l->in_h * l->in_w * l->k_h * l->k_w * l->out_h * l->out_w == 1u &&
+                    l->in_c == zo_node_count(&t->layer);
+  return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
+}
+
 zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings,
                            zo_node_task* tasks) {
   if (run == NULL || settings == NULL || tasks == NULL || settings->tasks < 1u ||
@@ -59,6 +72,9 @@ zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings,
   for (uint32_t t = 0; status == ZO_OK && t < settings->tasks; ++t) {
     status = check_task(&tasks[t]);
     if (tasks[t].period == 1u) ++periods;
+  }
+  for (uint32_t t = 0; status == ZO_OK && t < settings->tasks; ++t) {
+    status = check_following(tasks, settings->tasks, t);
   }
   if (status != ZO_OK) return status;
   if (periods == 0u) return ZO_ERROR_ARGUMENT; /* some step would have nothing to do */
@@ -99,6 +115,10 @@ int zo_node_run_is_active(const zo_node_run* run, uint32_t task) {
   return run != NULL && task < run->settings.tasks && is_active(run, task);
 }
 
+static int is_head(const zo_node_task* task) {
+  return task->queries == 0u && task->following == ZO_NODE_HEAD;
+}
+
 /* The task to capture for, or null. */
 static zo_node_task* capturing(zo_node_run* run, uint32_t task) {
   return zo_node_run_is_active(run, task) && run->stage == ZO_NODE_FORWARD &&
@@ -115,7 +135,7 @@ static void keep_inputs(const zo_node_run* run, const zo_node_task* task, const 
 zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inputs,
                               const int8_t* outputs, const int8_t* nodes) {
   zo_node_task* t = capturing(run, task);
-  if (t == NULL || inputs == NULL || outputs == NULL || nodes == NULL || t->queries == 0u) {
+  if (t == NULL || inputs == NULL || outputs == NULL || nodes == NULL || is_head(t)) {
     return ZO_ERROR_ARGUMENT;
   }
   const uint32_t batch = run->settings.common.batch;
@@ -132,7 +152,7 @@ zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t
                                    const int8_t* logits, zo_logit_scale scale,
                                    const int32_t* labels) {
   zo_node_task* t = capturing(run, task);
-  if (t == NULL || inputs == NULL || logits == NULL || t->queries != 0u) return ZO_ERROR_ARGUMENT;
+  if (t == NULL || inputs == NULL || logits == NULL || !is_head(t)) return ZO_ERROR_ARGUMENT;
   const uint32_t batch = run->settings.common.batch;
   const uint32_t nodes = zo_node_count(&t->layer);
   const zo_status status = zo_cross_entropy_error_s8(logits, batch, nodes, scale, labels,
@@ -141,6 +161,19 @@ zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t
   keep_inputs(run, t, inputs);
   /* Nodes, and so bytes of a route: a head's nodes are its outputs. */
   return zo_route_nodes_s8(&t->layer, batch, logits, t->routes + (size_t)run->part * batch * nodes);
+}
+
+zo_status zo_node_run_backpropagate(zo_node_run* run, uint32_t task, const int8_t* weights,
+                                    const int16_t* scales, int32_t* scratch) {
+  zo_node_task* t = capturing(run, task);
+  if (t == NULL || t->queries != 0u || is_head(t)) return ZO_ERROR_ARGUMENT;
+  const zo_node_task* next = &run->tasks[t->following];
+  const uint32_t batch = run->settings.common.batch;
+  const size_t first = (size_t)run->part * batch;
+  const uint32_t inputs = zo_node_count(&t->layer);
+  const uint32_t outputs = zo_node_count(&next->layer);
+  return zo_fc_backprop_s8(batch, inputs, outputs, weights, scales, next->errors + first * outputs,
+                           t->routes + first * inputs, t->errors + first * inputs, scratch);
 }
 
 zo_status zo_node_run_perturb(const zo_node_run* run, int8_t* nodes) {

@@ -13,7 +13,8 @@
  *                              run from segment request.start_segment with losses;
  *                              for each task that zo_node_run_is_active():
  *                                zo_node_run_capture(&run, task, input, output, nodes);
- *                              (exact heads: zo_node_run_capture_head(), from the logits)
+ *                              (exact heads: zo_node_run_capture_head(), from the logits; then
+ *                              for each task before one, backwards: zo_node_run_backpropagate())
  *                              zo_node_run_report(&run, losses, batch, &report);       break;
  *       case ZO_NODE_QUERY:    zo_node_run_perturb(&run, input of request.start_segment);
  *                              run from there with losses;
@@ -36,6 +37,7 @@
 #define TFLM_ZO_OPS_CORE_ZO_NODE_RUN_H_
 
 #include "zo_control.h"
+#include "zo_fc_backprop.h"
 #include "zo_loss.h"
 #include "zo_node_update.h"
 
@@ -48,7 +50,9 @@ extern "C" {
 typedef struct zo_node_task {
   zo_node_layer layer;
   uint32_t start_segment; /* first segment that reads the nodes */
-  uint32_t queries;       /* 1..ZO_MAX_QUERIES; 0: an exact head, see capture_head */
+  uint32_t queries;       /* 1..ZO_MAX_QUERIES; 0: trained by its exact gradient */
+  uint32_t following;     /* queries == 0: the task, trained likewise, that reads these nodes and
+                             through which errors come back; ZO_NODE_HEAD: the loss does */
   uint32_t mu;            /* perturbation of a node, 1..127 LSB */
   uint32_t rate;          /* factor of the run's rate, unit 2^-16, < 2^24 */
   uint32_t period;        /* the task takes part in every period-th step, 1..ZO_NODE_PERIOD_MAX */
@@ -71,6 +75,9 @@ typedef struct zo_node_settings {
 } zo_node_settings;
 
 #define ZO_NODE_TASKS_MAX 64
+
+/* Nothing follows a task but the loss. */
+#define ZO_NODE_HEAD UINT32_C(0xFFFFFFFF)
 #define ZO_NODE_PERIOD_MAX 65535u
 
 typedef enum zo_node_action {
@@ -134,6 +141,14 @@ zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t
 
 /* Writes the perturbed nodes of the QUERY in progress, int8 [batch, zo_node_count]. */
 zo_status zo_node_run_perturb(const zo_node_run* run, int8_t* nodes);
+
+/* After both have been captured, for a task with `following`: its errors from those of the task
+ * that follows, a FULLY_CONNECTED layer with one input per node (zo_fc_backprop_s8).
+ *
+ *   weights  int8 [outputs, inputs] of the task that follows
+ *   scales   int16 [outputs] or null, scratch: int32 [inputs], see zo_fc_backprop_s8 */
+zo_status zo_node_run_backpropagate(zo_node_run* run, uint32_t task, const int8_t* weights,
+                                    const int16_t* scales, int32_t* scratch);
 
 /* Takes the losses of a FORWARD or QUERY, int32 [batch]. */
 zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t count,

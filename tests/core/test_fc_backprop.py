@@ -28,7 +28,7 @@ def expected(weights, scales, errors, routes):
             f = [(e * int(s) + 2**14) // 2**15 for e, s in zip(f, scales, strict=True)]
         f = np.array([e // 2**spare for e in f], dtype=object)
         sums = (f[:, None] * weights.astype(object)).sum(0) * 2**spare
-        row = [max(-32767, min(32767, (int(s) + 2**6) // 2**7)) for s in sums]
+        row = [max(-32767, min(32767, (int(s) + 2**7) // 2**8)) for s in sums]
         if routes is not None:
             row = [0 if r == CLAMPED else e for e, r in zip(row, routes[b], strict=True)]
         rows.append(row)
@@ -60,14 +60,14 @@ def test_is_the_transposed_layer():
     weights = rng.integers(-127, 128, (10, 84)).astype(np.int8)
     real = rng.uniform(0.001, 0.01, 10)
     scales = np.minimum(np.rint(real / real.max() * 2**15), 32767).astype(np.int16)
-    errors = rng.integers(-12000, 12001, (50, 10)).astype(np.int16)
+    errors = rng.integers(-30000, 30001, (50, 10)).astype(np.int16)
     found = fc_backprop(weights, scales, errors, None)
-    exact = errors @ (weights * real[:, None]) / real.max() / 2**7
+    exact = errors @ (weights * real[:, None]) / real.max() / 2**8
     inside = np.abs(exact) < 32000
-    assert inside.mean() > 0.5
-    # Ten roundings of f, each within 0.51, times at most 127 / 128, and one of the sum.
-    assert np.abs(found - exact)[inside].max() < 10 * 0.52 + 1
-    assert (np.abs(found)[~inside] > 31900).all()
+    assert 0.5 < inside.mean() < 1
+    # Ten roundings of f, each within 0.51, times at most 127 / 256, and one of the sum.
+    assert np.abs(found - exact)[inside].max() < 10 * 0.26 + 1
+    assert (np.abs(found)[~inside] > 31900).all()  # saturated
 
 
 def test_extremes():

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..converters import Model, ZoMetadata, ZoNodes
 from ..converters.operator_costs import macs
@@ -77,6 +77,24 @@ class WeightCosts:
         return _largest(budget, self.until)
 
 
+def exact_tail(settings: NodeSettings, nodes: Sequence[ZoNodes]) -> list[int]:
+    """Numbers of the layers that are trained by their exact gradients: the head, and, back from it, dense
+    layers that feed each other, as far as they go and the settings ask for.
+    """
+    found = [i for i, n in enumerate(nodes) if is_exact_head(n)] if settings.head == "exact" else []
+    while found and len(found) < settings.tail:
+        last = nodes[found[-1]]
+        before = [
+            i
+            for i, n in enumerate(nodes)
+            if n.form == "plain" and n.node_segment == last.input_segment and n.count == last.geometry["in_c"]
+        ]
+        if not before or last.geometry["in_h"] * last.geometry["in_w"] != 1:
+            break
+        found.append(before[0])
+    return found
+
+
 class NodeCosts:
     """Costs of node perturbation.
 
@@ -87,19 +105,23 @@ class NodeCosts:
 
     Attributes:
         first_segment: where forward passes begin: before it nothing is trained.
+        tail: numbers of the layers that are trained by their exact gradients, the last one first.
     """
 
     def __init__(self, costs: Costs, settings: NodeSettings, metadata: ZoMetadata) -> None:
         self._costs, self._settings, self._metadata = costs, settings, metadata
         self.first_segment = min(n.input_segment for n in metadata.nodes)
+        self.tail = exact_tail(settings, metadata.nodes)
         sample = costs.suffix(self.first_segment)
         for n in metadata.nodes:
             sample += 2 * self.queries(n) * costs.suffix(n.node_segment) + costs.update(n)
+        # Errors come back through all of the tail but its first layer: as many products as it has weights.
+        sample += sum(costs.update(metadata.nodes[i]) for i in self.tail[:-1])
         self._step = settings.batch_size * sample
 
     def queries(self, nodes: ZoNodes) -> int:
-        """Queries of a layer; 0 for an exact head."""
-        if self._settings.head == "exact" and is_exact_head(nodes):
+        """Queries of a layer; 0 for one that is trained by its exact gradient."""
+        if self._metadata.nodes.index(nodes) in self.tail:
             return 0
         name = self._metadata.trainable[nodes.trainable].layer
         return self._settings.queries_of(name, self._costs.suffix(nodes.node_segment))

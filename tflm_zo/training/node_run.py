@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -11,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..control import StepReport
-from ..converters import Model, ZoMetadata, ZoNodes
+from ..converters import Model, ZoMetadata, ZoNodes, ZoTrainable
 from ..native import LogitScale
 from ..node_control import NodeAction, NodeControl, NodeRequest, NodeTask
 from ..nodes import NodeForm, NodeLayer, NodeState
 from ..runtime import Runtime
 from ..seedlog import LogError, fingerprint
 from ..snapshot_log import Snapshot, SnapshotLog, SnapshotWriter, data_checksum
-from .costs import Costs, NodeCosts, is_exact_head
+from .costs import Costs, NodeCosts, exact_tail, is_exact_head
 from .node_settings import NodeSettings
 from .run import Run
 from .settings import SettingsError
@@ -35,6 +36,17 @@ def _credited(nodes: ZoNodes) -> int:
     """Outputs of a channel that get a share of a sample's error."""
     g, side = nodes.geometry, "out" if nodes.form == "mean" else "node"
     return g[f"{side}_h"] * g[f"{side}_w"]
+
+
+def _relative_scales(model: Model, trainable: ZoTrainable) -> NDArray[np.int16] | None:
+    """Filter scales of a layer's outputs relative to the largest, Q15; None where they are one."""
+    tensors = model.subgraphs[trainable.segment].all_tensors()
+    quantization = next(t.quantization for t in tensors if t.name == trainable.name and t.is_variable)
+    assert quantization is not None  # the rewriter has refused such a filter
+    if len(quantization.scales) < 2:
+        return None
+    relative = quantization.scales.astype(np.float64) / float(quantization.scales.max())
+    return np.minimum(np.rint(relative * 2**15), 2**15 - 1).astype(np.int16)
 
 
 class NodeRun(Run):
@@ -72,8 +84,9 @@ class NodeRun(Run):
         self._control = NodeControl(
             settings.as_integers(steps=total, samples=len(labels), batch=metadata.batch),
             self._first,
-            [self._task(n) for n in self._nodes],
+            [self._task(i) for i in range(len(self._nodes))],
         )
+        self._filter_scales = [_relative_scales(model, t) for t in self._tensors]
         loss = metadata.loss
         assert loss is not None  # nodes need one
         self._scale = LogitScale.of(loss.scale) if loss.kind == "cross_entropy" else None
@@ -121,10 +134,21 @@ class NodeRun(Run):
                     "head: exact needs a last FULLY_CONNECTED layer that carries nodes and whose outputs the "
                     f"loss reads; the layers with nodes are {', '.join(layers)}"
                 )
+            tail = exact_tail(settings, metadata.nodes)
+            if len(tail) < settings.tail:
+                names = ", ".join(layers[i] for i in reversed(tail))
+                raise SettingsError(
+                    f"tail: expected at most {len(tail)}, the FULLY_CONNECTED layers with nodes at the end "
+                    f"that feed each other ({names}), got {settings.tail}"
+                )
 
-    def _task(self, nodes: ZoNodes) -> NodeTask:
+    def _task(self, number: int) -> NodeTask:
+        nodes, tail = self._nodes[number], self._costs.tail
         layer = NodeLayer(form=_FORMS[nodes.form], **nodes.geometry)
-        return NodeTask(layer, nodes.node_segment, self._costs.queries(nodes), self._settings.mu)
+        following = tail[tail.index(number) - 1] if number in tail[1:] else None
+        return NodeTask(
+            layer, nodes.node_segment, self._costs.queries(nodes), self._settings.mu, following=following
+        )
 
     @property
     def buffer_bytes(self) -> int:
@@ -208,17 +232,22 @@ class NodeRun(Run):
         def at(segment: int) -> NDArray[Any]:
             return entering if segment == first else runtime.boundary(segment)
 
+        tail = self._costs.tail
+        head = tail[0] if tail else None
         for i, n in enumerate(self._nodes):
             if not control.is_active(i):
                 continue
             nodes = at(n.node_segment)
-            if control.tasks[i].queries:
+            if i != head:
                 control.capture(i, at(n.input_segment), at(n.output_segment), nodes)
             else:
                 assert self._scale is not None  # the trainer has refused other losses
                 control.capture_head(i, at(n.input_segment), nodes, self._scale, labels)
             if self._perturbed[i] is None:
                 self._perturbed[i] = np.empty_like(nodes)
+        for following, i in itertools.pairwise(tail):
+            weights, _ = runtime.weight_views(self._tensors[following].name)
+            control.backpropagate(i, weights, self._filter_scales[following])
         control.report(runtime.losses())
 
     def _query(self, request: NodeRequest) -> None:

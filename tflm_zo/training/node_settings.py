@@ -50,6 +50,8 @@ class NodeSettings:
         head: the last layer, whose outputs the cross-entropy reads: "zo": by perturbation like the others,
             strictly forward-only; "exact": by its outer product (softmax - one-hot) a^T, which takes no
             query.
+        tail: with head "exact", so many of the last FULLY_CONNECTED layers are trained by their exact
+            gradients, errors passed back from the head in integers (the tail of ElasticZO, sec. 4).
         snapshot_every: steps between snapshots of the weights in the log.
         seed: of directions, rounding and the order of samples, 0..2^32-1.
 
@@ -68,6 +70,7 @@ class NodeSettings:
     mu: int = 2
     queries: int | Mapping[str, int] | None = None
     head: str = "zo"
+    tail: int = 1
     snapshot_every: int = 100
     seed: int = 0
 
@@ -83,6 +86,7 @@ class NodeSettings:
             ("warmup_steps", 0, 2**31, [self.warmup_steps]),
             ("decay_steps", 1, 2**31, [self.decay_steps]),
             ("mu", 1, 127, [self.mu]),
+            ("tail", 1, 64, [self.tail]),
             ("queries", 1, MAX_QUERIES, list(given)),
             ("snapshot_every", 1, 2**31, [self.snapshot_every]),
             ("seed", 0, 2**32 - 1, [self.seed]),
@@ -90,6 +94,8 @@ class NodeSettings:
             for value in values:
                 if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
                     raise SettingsError(f"{name}: expected an integer in {low}..{high}, got {value!r}")
+        if self.tail > 1 and self.head != "exact":
+            raise SettingsError('tail: more than the last layer needs head="exact"')
         for name, lower, upper in (
             ("rate", 2.0**-16, 2.0**7),
             ("final_rate", 0.0, self.rate),

@@ -1,0 +1,161 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A tail of dense layers trained by exact gradients that come back in integers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tflm_zo.converters import inject, load_model, read_metadata
+
+from interpreters import require
+from models import MODELS
+from tflm_zo.training import NodeSettings, SettingsError, Trainer
+
+RNG = np.random.default_rng(7)
+X = RNG.integers(-128, 128, (24, 28, 28, 1)).astype(np.int8)
+Y = RNG.integers(0, 10, 24).astype(np.int32)
+FC = ("fc1", "fc2", "fc3")
+
+
+def lenet(nodes=FC, **more):
+    return inject(MODELS["lenet5"](), **{"nodes": nodes, "batch": 4, "head_room": 0, **more})
+
+
+def exact(tail, **more):
+    return NodeSettings(**{"batch_size": 8, "head": "exact", "tail": tail, "seed": 3, **more})
+
+
+class Dense:
+    """A dense layer in real numbers, from the tensors of the plain model."""
+
+    def __init__(self, model, layer):
+        graph = model.subgraphs[0]
+        op = next(
+            o
+            for o in graph.operators
+            if o.code.name == "FULLY_CONNECTED" and layer in f"{o.inputs[1].name} {o.outputs[0].name}"
+        )
+        data, weights, _ = op.inputs
+        self.input = data.quantization
+        self.weight_scales = np.broadcast_to(weights.quantization.scales, weights.shape[0]).astype(float)
+        self.weights = weights.numpy() * self.weight_scales[:, None]
+        self.output = op.outputs[0].quantization
+
+
+def float_errors(trainer, tail):
+    """dL/dy of each layer of the tail, [samples, nodes], and the layers' inputs, [samples, inputs].
+
+    From the int8 activations that the runtime computes, with real weights and in float64.
+    """
+    runtime, metadata = trainer.runtime, trainer.runtime.metadata
+    plain = load_model(MODELS["lenet5"]())
+    numbers = range(len(metadata.nodes))
+    layers = [Dense(plain, metadata.trainable[n.trainable].layer) for n in metadata.nodes]
+    inputs, outputs = [[] for _ in numbers], [[] for _ in numbers]
+    for at in range(0, len(X), runtime.batch):
+        runtime.feed([X[at : at + runtime.batch]], Y[at : at + runtime.batch])
+        runtime.invoke()
+        for i, n in enumerate(metadata.nodes):
+            inputs[i].append(runtime.boundary(n.input_segment).reshape(runtime.batch, -1).copy())
+            outputs[i].append(runtime.boundary(n.node_segment).reshape(runtime.batch, -1).copy())
+    inputs = [np.concatenate(v).astype(float) for v in inputs]
+    outputs = [np.concatenate(v).astype(float) for v in outputs]
+    logits = (outputs[-1] - layers[-1].output.zero_point) * layers[-1].output.scale
+    p = np.exp(logits - logits.max(1, keepdims=True))
+    errors = {len(layers) - 1: p / p.sum(1, keepdims=True) - np.eye(10)[Y]}
+    for i in range(len(layers) - 2, len(layers) - 1 - tail, -1):
+        clamped = outputs[i] <= metadata.nodes[i].geometry["low"]
+        errors[i] = np.where(clamped, 0.0, errors[i + 1] @ layers[i + 1].weights)
+    return errors, [x - layer.input.zero_point for x, layer in zip(inputs, layers, strict=True)]
+
+
+@pytest.mark.parametrize("tail", [1, 2, 3])
+def test_the_first_step_is_the_gradient(tail):
+    """Every layer of the tail moves along what backpropagation in float64 gives."""
+    trainer = Trainer(lenet(), exact(tail, batch_size=24, rate=1.0, clip=200.0), "litert-ref")
+    errors, inputs = float_errors(trainer, tail)
+    before = trainer.runtime.read_weights()
+    trainer.fit(X, Y, steps=2)  # the rate of the last step is 0
+    after, fractions = trainer.runtime.read_weights(), trainer.runtime.read_fractions()
+    assert sorted(errors) == list(range(3 - tail, 3))
+    for i, e in errors.items():
+        name = trainer.runtime.metadata.trainable[trainer.runtime.metadata.nodes[i].trainable].name
+        moved = after[name].astype(float) - before[name] + fractions[name] / 256
+        gradient = -(e.T @ inputs[i]).reshape(moved.shape)
+        free = np.abs(before[name].astype(int)) < 100  # the others may have met the end of the range
+        a, b = moved[free], gradient[free]
+        assert a @ b / np.linalg.norm(a) / np.linalg.norm(b) > 0.999
+        assert np.isclose(np.sqrt(np.mean(a**2)), 1.0, atol=0.1)
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_the_same_bits_in_tflm(bits, tmp_path):
+    require("tflm")
+    model = lenet(update_bits=bits)
+    logs, exported = [], []
+    for runtime in ("litert-ref", "tflm"):
+        trainer = Trainer(model, exact(2, queries=2), runtime)
+        trainer.fit(X, Y, steps=6, log=tmp_path / runtime)
+        logs.append((tmp_path / runtime).read_bytes())
+        exported.append(trainer.export().to_bytes())
+    assert logs[0] == logs[1]
+    assert exported[0] == exported[1]
+
+
+def test_a_resumed_run_ends_alike(tmp_path):
+    model = lenet()
+    whole = Trainer(model, exact(3, snapshot_every=2), "litert-ref")
+    whole.fit(X, Y, steps=7, log=tmp_path / "whole")
+    part = Trainer(model, exact(3, snapshot_every=2), "litert-ref")
+    original = part.runtime.invoke
+    left = [8]
+
+    def invoke(*arguments, **options):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return original(*arguments, **options)
+
+    part.runtime.invoke = invoke
+    part.fit(X, Y, steps=7, log=tmp_path / "part")
+    assert part.interrupted
+    part = Trainer(model, exact(3, snapshot_every=2), "litert-ref")
+    part.fit(X, Y, steps=7, log=tmp_path / "part", resume=True)
+    assert (tmp_path / "part").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert part.export().to_bytes() == whole.export().to_bytes()
+
+
+def test_costs():
+    """LeNet-5 by hand: the prefix is kept; errors come back through all of the tail but its first layer."""
+    fc1, fc2, fc3, whole = 48_000, 10_080, 840, 416_520
+    forward = update = fc1 + fc2 + fc3
+    back = {1: 0, 2: fc3, 3: fc3 + fc2}
+    # fc1 and fc2 are queried unless they belong to the tail: two suffixes each.
+    queries = {1: 2 * (fc2 + fc3) + 2 * fc3, 2: 2 * (fc2 + fc3), 3: 0}
+    prefix = len(X) * (whole - forward)
+    for tail in (1, 2, 3):
+        trainer = Trainer(lenet(), exact(tail, queries=1))
+        history = trainer.fit(X, Y, steps=5)
+        step = 8 * (forward + update + back[tail] + queries[tail])
+        assert history.equivalents == pytest.approx((prefix + 5 * step) / whole)
+
+
+def test_tails_that_are_too_long():
+    with pytest.raises(SettingsError, match="at most 2, .*fc2, fc3.*got 3"):
+        Trainer(lenet(("fc2", "fc3")), exact(3))
+    with pytest.raises(SettingsError, match="at most 1, .*fc3.*got 2"):
+        Trainer(lenet(("fc1", "fc3")), exact(2))
+    with pytest.raises(SettingsError, match=r"at most 3, .*fc1, fc2, fc3.*got 4"):
+        Trainer(lenet(("conv2", *FC)), exact(4))
+
+
+def test_a_tail_needs_an_exact_head():
+    with pytest.raises(SettingsError, match='needs head="exact"'):
+        NodeSettings(tail=2)
+    with pytest.raises(SettingsError, match=r"1\.\.64"):
+        NodeSettings(tail=0, head="exact")
+
+
+def test_layers_of_a_tail_may_be_injected_alone():
+    metadata = read_metadata(lenet(("fc2", "fc3")))
+    assert [metadata.trainable[n.trainable].layer for n in metadata.nodes] == ["fc2", "fc3"]
