@@ -212,6 +212,7 @@ def test_help_has_the_defaults_of_each_algorithm() -> None:
     ("options", "queries"),
     [
         ((), [2, 2, 24, 32]),
+        (("--head", "exact", "--tail", 3), [2, 0, 0, 0]),
         (("--queries", "auto"), [2, 2, 24, 32]),
         (("--queries", "5"), [5, 5, 5, 5]),
         (("--queries", "fc1=7", "--queries", "fc3=1"), [2, 7, 24, 1]),

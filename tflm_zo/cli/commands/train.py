@@ -91,6 +91,12 @@ def train(
             )
         ),
     ] = None,
+    tail: Annotated[
+        int | None,
+        typer.Option(
+            help=_help("With head exact: so many of the last dense layers by their exact gradients.", "tail")
+        ),
+    ] = None,
     distribution: Annotated[
         str | None,
         typer.Option(
@@ -211,6 +217,7 @@ def train(
         "queries": queries,
         "mu": mu,
         "head": head,
+        "tail": tail,
         "distribution": distribution,
         "rate": rate,
         "final_rate": final_rate,
