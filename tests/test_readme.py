@@ -51,7 +51,7 @@ def test_command_line_walk_through(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for line in block.strip().splitlines():
         done = CliRunner().invoke(app, shlex.split(line)[1:])
         assert done.exit_code == 0, f"{line}\n{done.output}"
-    assert Path("again.tflite").read_bytes() == Path("adapted.tflite").read_bytes()
+    assert Path("again.tflite").read_bytes() == Path("weights.tflite").read_bytes()
 
 
 def test_files_it_links_to_exist() -> None:
