@@ -91,7 +91,7 @@ def table(lines: list[Row]) -> Table:
     result = Table("task", "method", "budget", "seeds", "steps", "before", "test", "old domain")
 
     def cell(line: Row, name: str) -> str:
-        if name not in line or line[name] != line[name]:
+        if name not in line:
             return "–"
         return f"{line[name]:.1f} ± {line[f'{name}_sd']:.1f}"
 

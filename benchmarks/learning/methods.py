@@ -56,8 +56,8 @@ def adapt(task: Task, method: Method, budget: float, seed: int) -> dict[str, flo
     """Adapts and measures.
 
     Returns:
-        Accuracies in percent: "before", "validation", "test" and, where the task has an old domain, "old";
-        the number of "steps", and the forward "equivalents" that they took.
+        Accuracies in percent: "validation", "test", "before" (the int8 model that adapts) and, where the task
+        has an old domain, "old"; the number of "steps", and the forward "equivalents" that they took.
     """
     x, y = task.adapt
     if method.rehearsal:
@@ -116,7 +116,6 @@ def _backpropagate(task: Task, x: Any, y: Any, budget: float, seed: int) -> dict
         model.train_on_batch(x[chosen], y[chosen])
     int8 = convert(model, np.concatenate([task.calibration[:150], x[:150]])).model
     return {
-        "before": float("nan"),
         **_accuracies(task, lambda part: 100 * accuracy(int8, *part)),
         "steps": steps,
         "equivalents": 3.0 * BATCH * steps,
