@@ -125,7 +125,7 @@ class ProgressBar(Callback):
             TextColumn("loss {task.fields[loss]:.4f}"),
             TextColumn("{task.fields[accuracy]}"),
             TextColumn("{task.fields[speed]:,.0f} forwards/s"),
-            TimeRemainingColumn(),
+            TimeRemainingColumn(compact=True),
             console=self._console,
         )
         self._begin, self._forwards, self._loss = time.perf_counter(), trainer.forwards, 0.0
