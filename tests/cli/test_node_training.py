@@ -501,3 +501,30 @@ def test_the_whole_way(folder: Path) -> None:
     run("export", "a.zo.tflite", "-o", "initial.tflite", "--batch", 1)
     assert result_of("evaluate", "initial.tflite", "test.npz")["loss"] == before["loss"]
     assert result_of("evaluate", "a.zo.tflite", "test.npz")["loss"] == before["loss"]
+
+
+@pytest.mark.parametrize("algorithm", ["node", "weight"])
+def test_rehearsal(algorithm: str, folder: Path) -> None:
+    """The same as training on both files' samples; the new ones alone are evaluated."""
+    with np.load("d.npz") as data:
+        x, y = data["x"], data["y"]
+    np.savez("new.npz", x=x[:20], y=y[:20])
+    np.savez("old.npz", x=x[20:], y=y[20:])
+    shared = ("--algorithm", algorithm, "--steps", 5, "--runtime", "litert-ref")
+    result = result_of("train", "p.tflite", "new.npz", "--rehearsal", "old.npz", "-o", "a.tflite", *shared)
+    run("train", "p.tflite", "d.npz", "-o", "b.tflite", *shared)
+    assert files("a") == files("b")
+    assert (result["samples"], result["rehearsal_samples"]) == (20, 12)
+    measured = result_of("evaluate", "a.tflite", "new.npz", "--runtime", "litert-ref")
+    assert result["accuracy"] == pytest.approx(measured["accuracy"])
+
+
+def test_rehearsal_refused(folder: Path) -> None:
+    before = sorted(folder.iterdir())
+    np.savez("wide.npz", x=np.zeros((4, 9, 9, 1), np.int8), y=np.zeros(4, int))
+    for name, said in (("none.npz", "none.npz"), ("wide.npz", "expected samples of shape")):
+        done = run("train", "p.tflite", "d.npz", "--rehearsal", name, "-o", "a.tflite", code=1)
+        assert said in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+    Path("wide.npz").unlink()
+    assert sorted(folder.iterdir()) == before

@@ -73,6 +73,7 @@ def test_json_has_every_figure(files: Path) -> None:
         "runtime": "litert",
         "algorithm": "weight",
         "samples": 32,
+        "rehearsal_samples": 0,
         "trainable_weights": 36 + 256,
         "buffer_bytes": 0,
         "steps": 12,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 
@@ -144,6 +145,10 @@ def train(
     seed: Annotated[
         int | None, typer.Option(help=_help("Of directions, rounding and order.", "seed"))
     ] = None,
+    rehearsal: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help=".npz of what the model knows: mixed in, against forgetting."),
+    ] = None,
     validation: Annotated[Path | None, typer.Option(metavar="FILE", help=".npz, after each epoch.")] = None,
     log: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The log; default: the output with .zolog.")
@@ -201,7 +206,9 @@ def train(
     elif zo_model is not None:
         raise ValueError(f"--zo-model: {model} is a ZO model already")
     writes = {"-o": output, "--log": log, "--zo-model": zo_model, "--checkpoint": checkpoint, "--csv": csv}
-    check_different({"MODEL": model, "DATA": data, "--validation": validation}, writes)
+    check_different(
+        {"MODEL": model, "DATA": data, "--rehearsal": rehearsal, "--validation": validation}, writes
+    )
     for path in writes.values():
         check_output(path, force=force or resume)
     if best and (checkpoint is None or validation is None):
@@ -245,6 +252,11 @@ def train(
     if resume:
         _check_kind(log, chosen)
     x, y = load_samples(trainer.runtime, data)
+    mixed_x, mixed_y = x, y
+    if rehearsal is not None:
+        old_x, old_y = load_samples(trainer.runtime, rehearsal)
+        mixed_x = [np.concatenate(pair) for pair in zip(x, old_x, strict=True)]
+        mixed_y = np.concatenate([y, old_y])
     held_out = None if validation is None else load_samples(trainer.runtime, validation)
     callbacks: list[Callback] = [ProgressBar()]
     if csv is not None:
@@ -259,8 +271,8 @@ def train(
         callbacks.append(keep)
     try:
         history = trainer.fit(
-            x,
-            y,
+            mixed_x,
+            mixed_y,
             epochs=_EPOCHS if epochs is None else epochs,
             steps=steps,
             budget=budget,
@@ -287,6 +299,7 @@ def train(
         "runtime": runtime,
         "algorithm": chosen.name,
         "samples": len(y),
+        "rehearsal_samples": len(mixed_y) - len(y),
         "trainable_weights": sum(t.size for t in trainer.runtime.metadata.trainable),
         "buffer_bytes": trainer.buffer_bytes,
         "steps": trainer.step,
