@@ -6,7 +6,6 @@ Splits are fixed, and validation data, from which everything is tuned, never ove
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tflm_zo.demo.tasks import load_mnist
+from tflm_zo.demo.tasks import rotated as turned_by_45
 
 Labelled = tuple[NDArray[Any], NDArray[Any]]
 
@@ -43,26 +45,6 @@ class Task:
     calibration: NDArray[Any]
 
 
-def _mnist() -> Labelled:
-    path = Path(os.environ.get("TFLM_ZO_DATA", "")) / "mnist10k.npz"
-    if path.is_file():
-        with np.load(path) as data:
-            images, labels = data["x"], data["y"]
-    else:
-        import keras
-
-        images, labels = keras.datasets.mnist.load_data()[1]
-    order = np.random.default_rng(0).permutation(10_000)
-    return (images[order, ..., None] / 255).astype(np.float32), labels[order].astype(np.int32)
-
-
-def _rotated(x: NDArray[Any]) -> NDArray[Any]:
-    from scipy.ndimage import rotate
-
-    turned: NDArray[Any] = rotate(x, 45, axes=(2, 1), reshape=False, order=1)
-    return turned.astype(np.float32)
-
-
 def _converted(keras_model: Any, path: Path, calibration: NDArray[Any], **options: Any) -> None:
     from tflm_zo.converters.keras import convert
 
@@ -86,8 +68,8 @@ def _lenet5(folder: Path, seed: int, x: NDArray[Any], y: NDArray[Any]) -> Path:
 
 def rotated(folder: Path, seed: int, adapt: int = 1000) -> Task:
     """LeNet-5 made for upright MNIST (7,000 images) meets images rotated by 45 degrees."""
-    x, y = _mnist()
-    turned = _rotated(x[7000:])
+    x, y = load_mnist()
+    turned = turned_by_45(x[7000:])
     path = _lenet5(folder, seed, x, y)
     return Task(
         model=path,
@@ -111,7 +93,7 @@ def scratch(folder: Path, seed: int) -> Task:
 
     The ranges of its activations are those of a network with random weights, widened.
     """
-    x, y = _mnist()
+    x, y = load_mnist()
     path = folder / f"lenet5-random-{seed}.tflite"
     if not path.exists():
         import keras

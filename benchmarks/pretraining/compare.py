@@ -56,23 +56,10 @@ def load_data(name: str) -> Data:
     task = TASKS[name]()
     if name != "mnist":
         return Data(task, task.pretrain[0][:300], None, task.steps)
-    from scipy.ndimage import rotate
+    from tflm_zo.demo.tasks import load_mnist, rotated
 
-    images, labels = _mnist()
-    order = np.random.default_rng(0).permutation(len(labels))[7000:8000]
-    x = (images[order, ..., None] / 255).astype(np.float32)
-    turned = rotate(x, 45, axes=(2, 1), reshape=False, order=1).astype(np.float32)
-    return Data(task, x[:300], (turned, labels[order].astype(np.int32)), 100_000 // 128)
-
-
-def _mnist() -> tuple[Any, Any]:
-    path = Path(os.environ.get("TFLM_ZO_DATA", "")) / "mnist10k.npz"
-    if path.is_file():
-        with np.load(path) as data:
-            return data["x"], data["y"]
-    import keras
-
-    return keras.datasets.mnist.load_data()[1]
+    x, y = (part[7000:8000] for part in load_mnist())
+    return Data(task, x[:300], (rotated(x), y), 100_000 // 128)
 
 
 # --- measuring ----------------------------------------------------------------------------------------------

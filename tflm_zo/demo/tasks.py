@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .spoken_digits import read_spoken_digits
 
-__all__ = ["TASKS", "Task"]
+__all__ = ["TASKS", "Task", "load_mnist", "rotated"]
 
 DEGREES = 45
 
@@ -50,8 +50,8 @@ class Task:
     rate: float = 2.0
 
 
-def _rotated(x: NDArray[Any]) -> NDArray[Any]:
-    """Counter-clockwise, on [samples, height, width, channels]."""
+def rotated(x: NDArray[Any]) -> NDArray[Any]:
+    """Images turned counter-clockwise by 45 degrees, float32 [samples, height, width, channels]."""
     from scipy.ndimage import rotate
 
     turned: NDArray[Any] = rotate(x, DEGREES, axes=(2, 1), reshape=False, order=1)
@@ -68,7 +68,7 @@ def digits() -> Task:
     order = np.random.default_rng(0).permutation(len(data.target))
     x = (data.images[order, ..., None] / 16).astype(np.float32)
     y = data.target[order].astype(np.int32)
-    turned = _rotated(x)
+    turned = rotated(x)
     return Task(
         title=f"scikit-learn's digits, rotated by {DEGREES} degrees",
         old="upright",
@@ -83,10 +83,14 @@ def digits() -> Task:
     )
 
 
-def mnist() -> Task:
-    """MNIST: mnist10k.npz in the folder TFLM_ZO_DATA, or Keras' own loader; 7,000 / 1,000 / 1,000."""
-    from ..keras_models import lenet5
+def load_mnist() -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """MNIST's 10,000 test images, in the one random order that all splits refer to.
 
+    mnist10k.npz (x uint8 [10000, 28, 28], y) in the folder TFLM_ZO_DATA, or Keras' own loader.
+
+    Returns:
+        x float32 [10000, 28, 28, 1], 0..1, and y int32 [10000].
+    """
     folder = os.environ.get("TFLM_ZO_DATA")
     path = Path(folder) / "mnist10k.npz" if folder else None
     if path is not None and path.is_file():
@@ -97,9 +101,15 @@ def mnist() -> Task:
 
         _, (images, labels) = keras.datasets.mnist.load_data()
     order = np.random.default_rng(0).permutation(len(labels))
-    x = (images[order, ..., None] / 255).astype(np.float32)
-    y = labels[order].astype(np.int32)
-    turned = _rotated(x[8000:])
+    return (images[order, ..., None] / 255).astype(np.float32), labels[order].astype(np.int32)
+
+
+def mnist() -> Task:
+    """MNIST: 7,000 to pre-train, 1,000 to adapt, 1,000 to test."""
+    from ..keras_models import lenet5
+
+    x, y = load_mnist()
+    turned = rotated(x[8000:])
     return Task(
         title=f"MNIST, rotated by {DEGREES} degrees",
         old="upright",
