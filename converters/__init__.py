@@ -22,6 +22,7 @@ from .passes.cut_segments import possible_cuts
 from .rebatch import set_batch
 from .segments import extract_segment
 from .settings import InjectSettings
+from .step_multipliers import step_multipliers
 
 __all__ = [
     "ConversionError",
@@ -46,4 +47,5 @@ __all__ = [
     "possible_cuts",
     "read_metadata",
     "set_batch",
+    "step_multipliers",
 ]

@@ -31,3 +31,7 @@ STATUS_WORDS: Final = 4
 def segment_key(number: int) -> str:
     """Signature key and subgraph name of a segment."""
     return f"segment_{number}"
+
+
+#: Appended to the name of a filter: its factors of the update step.
+MULTIPLIER: Final = "/zo_multiplier"

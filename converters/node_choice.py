@@ -8,7 +8,7 @@ import dataclasses
 from .errors import ConversionError
 from .model import Model
 from .passes import PASSES, Plan
-from .passes.plan_nodes import _node_layer, _UnfitError, plan_nodes
+from .passes.plan_nodes import node_layers, plan_nodes
 from .settings import InjectSettings
 
 __all__ = ["NodeChoice", "node_choices"]
@@ -57,12 +57,7 @@ def node_choices(model: Model, loss_output: int | str | None = None) -> list[Nod
         apply(copy, settings, plan)
     if plan.loss is None:
         raise ConversionError("nodes need a loss, and this model's tail has none that is known")
-    possible, reasons = {}, {}
-    for t in plan.trainable:
-        try:
-            possible[t] = _node_layer(copy.subgraphs[0], t, plan)
-        except _UnfitError as unfit:
-            reasons[t] = str(unfit)
+    possible, reasons = node_layers(copy.subgraphs[0], plan)
     try:
         plan_nodes(copy, settings, plan)
     except ConversionError:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import native
+from .converters import ZoNodes
 from .native import MAX_QUERIES, NativeError
 
 __all__ = [
@@ -185,7 +186,12 @@ class NodeLayer:
             object.__setattr__(self, "node_w", 1 if mean else self.out_w)
         _call("zo_node_layer_check", ctypes.byref(self._c))
 
-    @property
+    @classmethod
+    def of(cls, nodes: ZoNodes) -> NodeLayer:
+        """The layer that a ZO model's metadata describe."""
+        return cls(form=NodeForm[nodes.form.upper()], **nodes.geometry)
+
+    @cached_property
     def _c(self) -> _Layer:
         return _Layer(
             form=int(self.form),
@@ -195,17 +201,17 @@ class NodeLayer:
             **{name: getattr(self, name) for name in _SIZES},
         )
 
-    @property
+    @cached_property
     def nodes(self) -> int:
         """Nodes of one sample."""
         return int(_library().zo_node_count(ctypes.byref(self._c)))
 
-    @property
+    @cached_property
     def input_bytes(self) -> int:
         """Bytes of one sample's input."""
         return int(_library().zo_node_input_bytes(ctypes.byref(self._c)))
 
-    @property
+    @cached_property
     def route_bytes(self) -> int:
         """Bytes of one sample's route; with the input, what is kept of a sample until the update."""
         return int(_library().zo_node_route_bytes(ctypes.byref(self._c)))

@@ -90,7 +90,7 @@ def _multiplier(trainable: Trainable, name: str, values: npt.NDArray[Any]) -> Te
     if np.any(values < 0):
         raise ConversionError(f"multipliers: «{name}» has negative factors")
     return Tensor(
-        f"{name}/zo_multiplier",
+        f"{name}{constants.MULTIPLIER}",
         (trainable.channels,),
         TensorType.INT32,
         Buffer(copy.copy(values).tobytes()),

@@ -57,13 +57,7 @@ def plan_nodes(model: Model, settings: InjectSettings, plan: Plan) -> None:
     if plan.loss is None:
         raise ConversionError("nodes need a loss: losses of single samples are what they are judged by")
     graph = model.subgraphs[0]
-    layers: dict[Trainable, NodeLayer] = {}
-    reasons: dict[Trainable, str] = {}
-    for trainable in plan.trainable:
-        try:
-            layers[trainable] = _node_layer(graph, trainable, plan)
-        except _UnfitError as unfit:
-            reasons[trainable] = str(unfit)
+    layers, reasons = node_layers(graph, plan)
     chosen = _choose(settings.nodes, plan.trainable, layers, reasons)
     ordered = [layers[t] for t in plan.trainable if t in chosen]
     logits = plan.loss.tensor
@@ -94,6 +88,18 @@ def _combining(graph: Subgraph, nodes: Sequence[NodeLayer], logits: Tensor) -> l
         if excluding_cuts(graph, _boundaries(graph, [layer, *kept]), logits) is None:
             kept.insert(0, layer)
     return kept
+
+
+def node_layers(graph: Subgraph, plan: Plan) -> tuple[dict[Trainable, NodeLayer], dict[Trainable, str]]:
+    """The trainable layers that could carry nodes, and why each of the others cannot."""
+    layers: dict[Trainable, NodeLayer] = {}
+    reasons: dict[Trainable, str] = {}
+    for trainable in plan.trainable:
+        try:
+            layers[trainable] = _node_layer(graph, trainable, plan)
+        except _UnfitError as unfit:
+            reasons[trainable] = str(unfit)
+    return layers, reasons
 
 
 def _choose(

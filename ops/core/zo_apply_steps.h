@@ -10,6 +10,12 @@
 /* Weights that are rounded together; eight words of a rounding stream. */
 #define ZO_STEPS_CHUNK 32u
 
+/* A step times a channel's Q31 factor, half up. */
+static inline int32_t zo_scale_step(int32_t step, int32_t multiplier) {
+  const int64_t product = (int64_t)step * multiplier;
+  return (int32_t)zo_floor_shift64(product + (INT64_C(1) << 30), 31);
+}
+
 /* The rounding terms of a chunk: four overlapping half-words of each word of the stream. */
 static inline void zo_draw_rounding(int32_t* random, uint32_t* rounding) {
   uint32_t word = *rounding;

@@ -32,24 +32,6 @@ static int64_t divide(int64_t numerator, int64_t denominator) {
   return numerator >= 0 ? (numerator + half) / denominator : -((-numerator + half) / denominator);
 }
 
-/* floor(sqrt(value)). */
-static uint32_t square_root(uint64_t value) {
-  uint64_t root = 0;
-  for (uint64_t bit = UINT64_C(1) << 62; bit != 0u; bit >>= 2) {
-    if (value >= root + bit) {
-      value -= root + bit;
-      root = (root >> 1) + bit;
-    } else {
-      root >>= 1;
-    }
-  }
-  return (uint32_t)root;
-}
-
-static int64_t clamp64(int64_t value, int64_t limit) {
-  return value < -limit ? -limit : (value > limit ? limit : value);
-}
-
 /* round(2^16 * (1 + cos(pi * i / 32)) / 2), i <= 16: the other half is the same upside down. */
 static const uint32_t half_cosine[17] = {65536, 65378, 64906, 64125, 63042, 61667,
                                          60014, 58098, 55938, 53556, 50973, 48215,
@@ -249,13 +231,13 @@ zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capaci
 /* d as the mean over the minibatch. */
 static int64_t mean_difference(const zo_control* control, uint32_t query) {
   const int64_t minibatch = (int64_t)control->settings.batch * control->settings.parts;
-  return clamp64(divide(control->difference[query], minibatch), DIFFERENCE_MAX);
+  return zo_clamp64(divide(control->difference[query], minibatch), DIFFERENCE_MAX);
 }
 
 /* -rate * d / (2 mu Q) or -rate * d / (mu Q): rate and d have 16 fraction bits, like c. */
 static int64_t gradient_coefficient(const zo_control* control, int64_t d, uint32_t rate) {
   const zo_control_settings* s = &control->settings;
-  if (s->clip > 0u) d = clamp64(d, s->clip);
+  if (s->clip > 0u) d = zo_clamp64(d, s->clip);
   const int64_t sides = s->estimator == ZO_ANTITHETIC ? 2 : 1;
   const int64_t product = divide(-d * (int64_t)rate, ONE); /* <= 2^45 */
   const int64_t up = GAUSSIAN_UNITS_DENOMINATOR * GAUSSIAN_UNITS_DENOMINATOR;
@@ -281,10 +263,10 @@ static int64_t share(const zo_control_settings* s, int64_t size) {
 /* -rate * d / rms / Q. */
 static int64_t normalized_coefficient(const zo_control* control, int64_t d, uint32_t rate) {
   const zo_control_settings* s = &control->settings;
-  const uint32_t rms = square_root((uint64_t)control->mean_square);
+  const uint32_t rms = zo_square_root((uint64_t)control->mean_square);
   if (rms == 0u) return 0;
   int64_t ratio = divide(d * ONE, rms);
-  if (s->clip > 0u) ratio = clamp64(ratio, s->clip);
+  if (s->clip > 0u) ratio = zo_clamp64(ratio, s->clip);
   return share(s, divide(-ratio * (int64_t)rate, ONE));
 }
 
@@ -323,7 +305,7 @@ static void finish_step(zo_control* control, zo_report* report) {
       c = sign_coefficient(control, d, rate);
     }
     control->queries[q].seed = seed_of(control, q);
-    control->queries[q].coefficient = (int32_t)clamp64(c, limit);
+    control->queries[q].coefficient = (int32_t)zo_clamp64(c, limit);
   }
   const int64_t evaluations =
       s->estimator == ZO_ANTITHETIC ? 2 * (int64_t)s->queries : (int64_t)s->queries + 1;

@@ -41,9 +41,7 @@ zo_status zo_fc_backprop_s8(uint32_t samples, uint32_t inputs, uint32_t outputs,
       const int64_t error =
           zo_floor_shift64(sum + (INT64_C(1) << (ZO_FC_BACKPROP_BITS - 1)), ZO_FC_BACKPROP_BITS);
       const int clamped = routes != NULL && routes[(size_t)b * inputs + j] == ZO_ROUTE_CLAMPED;
-      to[j] = clamped ? 0
-                      : (int16_t)(error > ERROR_MAX ? ERROR_MAX
-                                                    : (error < -ERROR_MAX ? -ERROR_MAX : error));
+      to[j] = clamped ? 0 : (int16_t)zo_clamp64(error, ERROR_MAX);
     }
   }
   return ZO_OK;

@@ -1,5 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-/* Shifts of signed values as the specifications mean them: toward minus infinity. */
+/* Integer arithmetic that C99 leaves open or has no function for: shifts of signed values as the
+ * specifications mean them, toward minus infinity; clamps; square roots. */
 #ifndef TFLM_ZO_OPS_CORE_ZO_FIXED_POINT_H_
 #define TFLM_ZO_OPS_CORE_ZO_FIXED_POINT_H_
 
@@ -27,6 +28,25 @@ static inline int64_t zo_floor_shift64(int64_t value, uint32_t bits) {
 
 static inline int32_t zo_clamp(int32_t value, int32_t low, int32_t high) {
   return value < low ? low : (value > high ? high : value);
+}
+
+/* Within +-limit. */
+static inline int64_t zo_clamp64(int64_t value, int64_t limit) {
+  return value < -limit ? -limit : (value > limit ? limit : value);
+}
+
+/* floor(sqrt(value)). */
+static inline uint32_t zo_square_root(uint64_t value) {
+  uint64_t root = 0;
+  for (uint64_t bit = UINT64_C(1) << 62; bit != 0u; bit >>= 2) {
+    if (value >= root + bit) {
+      value -= root + bit;
+      root = (root >> 1) + bit;
+    } else {
+      root >>= 1;
+    }
+  }
+  return (uint32_t)root;
 }
 
 #endif /* TFLM_ZO_OPS_CORE_ZO_FIXED_POINT_H_ */

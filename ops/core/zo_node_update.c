@@ -212,7 +212,7 @@ static int32_t step_of(int32_t gradient, zo_scale factor, int32_t clip) {
   if (bits > 62u) return 0;
   /* Halved first: the half that rounds has room then. */
   const int64_t rounded = zo_floor_shift64(zo_floor_shift64(product, bits - 1u) + 1, 1);
-  return rounded > clip ? clip : (rounded < -clip ? -clip : (int32_t)rounded);
+  return (int32_t)zo_clamp64(rounded, clip);
 }
 
 static uint32_t apply_row(const update* u, const zo_tensor* tensor, uint32_t channel,
@@ -228,8 +228,7 @@ static uint32_t apply_row(const update* u, const zo_tensor* tensor, uint32_t cha
     for (uint32_t j = 0; j < count; ++j) {
       steps[j] = step_of(gradient[i + j], factor, (int32_t)step->clip);
       if (tensor->multiplier != NULL) {
-        const int64_t product = (int64_t)steps[j] * tensor->multiplier[channel];
-        steps[j] = (int32_t)zo_floor_shift64(product + (INT64_C(1) << 30), 31);
+        steps[j] = zo_scale_step(steps[j], tensor->multiplier[channel]);
       }
     }
     int8_t* weights = tensor->weights + begin + i;

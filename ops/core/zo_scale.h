@@ -4,7 +4,7 @@
 #ifndef TFLM_ZO_OPS_CORE_ZO_SCALE_H_
 #define TFLM_ZO_OPS_CORE_ZO_SCALE_H_
 
-#include <stdint.h>
+#include "zo_fixed_point.h"
 
 /* mantissa * 2^exponent; the mantissa's highest bit is set, or all of it is 0 for zero. */
 typedef struct zo_scale {
@@ -57,17 +57,7 @@ static inline zo_scale zo_scale_root(zo_scale square) {
   /* An even exponent and a radicand of 63 or 62 bits: a root of 32 or 31. */
   const uint32_t odd = (uint32_t)square.exponent & 1u;
   const uint64_t radicand = (uint64_t)square.mantissa << (odd != 0u ? 31 : 30);
-  uint64_t value = radicand;
-  uint64_t root = 0;
-  for (uint64_t bit = UINT64_C(1) << 62; bit != 0u; bit >>= 2) {
-    if (value >= root + bit) {
-      value -= root + bit;
-      root = (root >> 1) + bit;
-    } else {
-      root >>= 1;
-    }
-  }
-  return zo_scale_of(root, (square.exponent - (odd != 0u ? 31 : 30)) / 2);
+  return zo_scale_of(zo_square_root(radicand), (square.exponent - (odd != 0u ? 31 : 30)) / 2);
 }
 
 /* a / b; b is not zero. */

@@ -60,8 +60,7 @@ static void accumulate_bytes(int32_t* steps, uint32_t count, uint32_t* state, in
 static void scale_steps(int32_t* steps, uint32_t count, const zo_tensor* tensor, uint32_t index) {
   for (uint32_t j = 0; j < count; ++j) {
     const uint32_t channel = ((index + j) / tensor->inner) % tensor->channels;
-    const int64_t product = (int64_t)steps[j] * tensor->multiplier[channel];
-    steps[j] = (int32_t)zo_floor_shift64(product + (INT64_C(1) << 30), 31);
+    steps[j] = zo_scale_step(steps[j], tensor->multiplier[channel]);
   }
 }
 

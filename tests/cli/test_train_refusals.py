@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from models import MODELS
+from refusals import refused
 from tflm_zo import inject, seedlog
 from tflm_zo.cli.app import app
 from tflm_zo.runtime import RUNTIMES
@@ -46,22 +47,6 @@ def files(base: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for name, content in base.items():
         (tmp_path / name).write_bytes(content)
     return tmp_path
-
-
-def refused(folder: Path, *arguments: Any, said: str, last: bool = False) -> None:
-    """The command fails as it should, and the folder is as it was.
-
-    `last`: a progress bar was on the screen before.
-    """
-    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert done.exit_code == 1, done.output
-    assert done.stdout == ""
-    lines = done.stderr.splitlines()
-    assert lines[-1].startswith("error: ") and said in lines[-1], done.stderr
-    assert last or len(lines) == 1, done.stderr
-    assert "Traceback" not in done.stderr and "internal error" not in done.stderr
-    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
 
 
 NAN = X.astype(np.float32) / 64

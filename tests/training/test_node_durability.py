@@ -26,6 +26,7 @@ import pytest
 
 from interpreters import require
 from models import MODELS
+from moments import At, interrupt, stop
 from tflm_zo import inject, snapshot_log
 from tflm_zo.node_control import NodeControl
 from tflm_zo.seedlog import LogError, LogWarning
@@ -85,25 +86,6 @@ def layout(kind: str) -> tuple[int, int]:
 
 SLOTS, RECORDS = layout("whole")
 SLOT = (RECORDS - SLOTS) // 2
-
-
-class At(Callback):
-    """Does something after a step."""
-
-    def __init__(self, step: int, action: Any) -> None:
-        self.step, self.action = step, action
-
-    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
-        if step == self.step:
-            self.action(trainer)
-
-
-def stop(trainer: Trainer) -> None:
-    trainer.stop_training = True
-
-
-def interrupt(*_: Any) -> None:
-    raise KeyboardInterrupt
 
 
 class Run:

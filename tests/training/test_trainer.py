@@ -18,6 +18,7 @@ from tflm_zo.converters import Model
 
 from interpreters import require
 from models import MODELS
+from moments import At, interrupt, stop
 from tflm_zo import inject, native
 from tflm_zo.native import Distribution
 from tflm_zo.seedlog import LogError, SeedLog
@@ -64,25 +65,6 @@ def equal(a: Any, b: Any) -> bool:
 
 def is_replay(trainer: Trainer, model: Model, log: Any) -> bool:
     return equal(state(trainer), replay_log(model, SeedLog.read(log)))
-
-
-class At(Callback):
-    """Does something after a step."""
-
-    def __init__(self, step: int, action: Any) -> None:
-        self.step, self.action = step, action
-
-    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
-        if step == self.step:
-            self.action(trainer)
-
-
-def stop(trainer: Trainer) -> None:
-    trainer.stop_training = True
-
-
-def interrupt(*_: Any) -> None:
-    raise KeyboardInterrupt
 
 
 RUNS = {

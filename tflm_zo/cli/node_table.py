@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from ..converters import Model, read_metadata
-from ..nodes import NodeForm, NodeLayer
+from ..nodes import NodeLayer
 from ..training import NodeSettings
 from ..training.costs import Costs, NodeCosts
 from .results import table
@@ -32,7 +32,7 @@ def node_rows(zo: Model) -> list[dict[str, Any]]:
     rows = []
     for n in metadata.nodes:
         trainable = metadata.trainable[n.trainable]
-        layer = NodeLayer(form=NodeForm[n.form.upper()], **n.geometry)
+        layer = NodeLayer.of(n)
         rows.append(
             {
                 "layer": trainable.layer,

@@ -10,7 +10,15 @@ from ..converters.operator_costs import macs
 from .node_settings import NodeSettings
 from .settings import TrainSettings
 
-__all__ = ["Costs", "NodeCosts", "WeightCosts", "block_segments", "is_exact_head"]
+__all__ = [
+    "Costs",
+    "NodeCosts",
+    "WeightCosts",
+    "block_segments",
+    "credited",
+    "exact_tail",
+    "is_exact_head",
+]
 
 
 def block_segments(metadata: ZoMetadata) -> list[int]:
@@ -24,6 +32,12 @@ def block_segments(metadata: ZoMetadata) -> list[int]:
 def is_exact_head(nodes: ZoNodes) -> bool:
     """Whether a layer's nodes are its own outputs and what the loss reads, as an exact head needs it."""
     return nodes.head and nodes.form == "plain"
+
+
+def credited(nodes: ZoNodes) -> int:
+    """Outputs of a channel that get a share of a sample's error."""
+    g, side = nodes.geometry, "out" if nodes.form == "mean" else "node"
+    return g[f"{side}_h"] * g[f"{side}_w"]
 
 
 class Costs:
@@ -48,9 +62,7 @@ class Costs:
     def update(self, nodes: ZoNodes) -> float:
         """Of crediting a layer's weights with one sample's nodes."""
         g = nodes.geometry
-        side = "out" if nodes.form == "mean" else "node"
-        positions = g[f"{side}_h"] * g[f"{side}_w"]
-        return positions * g["out_c"] * g["k_h"] * g["k_w"] * g["in_c"] / self.forward
+        return credited(nodes) * g["out_c"] * g["k_h"] * g["k_w"] * g["in_c"] / self.forward
 
 
 class WeightCosts:

@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..control import StepReport
-from ..converters import Model, ZoMetadata, ZoNodes, ZoTrainable
+from ..converters import Model, ZoMetadata, ZoTrainable, step_multipliers
 from ..native import LogitScale
 from ..node_control import NodeAction, NodeControl, NodeRequest, NodeTask
-from ..nodes import NodeForm, NodeLayer, NodeState
+from ..nodes import NodeLayer, NodeState
 from ..runtime import Runtime
 from ..seedlog import LogError, fingerprint
 from ..snapshot_log import Snapshot, SnapshotLog, SnapshotWriter, data_checksum
-from .costs import Costs, NodeCosts, exact_tail, is_exact_head
+from .costs import Costs, NodeCosts, credited, exact_tail, is_exact_head
 from .node_settings import NodeSettings
 from .run import Run
 from .settings import SettingsError
@@ -28,14 +28,6 @@ __all__ = ["NodeRun"]
 
 # Sums of products with an input are of 32 bits (D of zo_node_update.h).
 _SUM_MAX: Final = 2**31 - 1
-
-_FORMS: Final = {"plain": NodeForm.PLAIN, "max_pool": NodeForm.MAX_POOL, "mean": NodeForm.MEAN}
-
-
-def _credited(nodes: ZoNodes) -> int:
-    """Outputs of a channel that get a share of a sample's error."""
-    g, side = nodes.geometry, "out" if nodes.form == "mean" else "node"
-    return g[f"{side}_h"] * g[f"{side}_w"]
 
 
 def _relative_scales(model: Model, trainable: ZoTrainable) -> NDArray[np.int16] | None:
@@ -90,11 +82,8 @@ class NodeRun(Run):
         loss = metadata.loss
         assert loss is not None  # nodes need one
         self._scale = LogitScale.of(loss.scale) if loss.kind == "cross_entropy" else None
-        multipliers = {
-            t.name: t for g in model.subgraphs for t in g.tensors if t.name.endswith("/zo_multiplier")
-        }
-        found = [multipliers.get(f"{t.name}/zo_multiplier") for t in self._tensors]
-        self._multipliers = [None if m is None else m.numpy().copy() for m in found]
+        multipliers = step_multipliers(model)
+        self._multipliers = [multipliers.get(t.name) for t in self._tensors]
         # Of each task: where perturbed nodes are written.
         self._perturbed: list[NDArray[np.int8] | None] = [None] * len(self._nodes)
         self._words = runtime.command().words
@@ -113,11 +102,11 @@ class NodeRun(Run):
             )
         layers = [metadata.trainable[n.trainable].layer for n in metadata.nodes]
         for nodes, layer in zip(metadata.nodes, layers, strict=True):
-            most = _SUM_MAX // (255 * _credited(nodes)) // metadata.batch * metadata.batch
+            most = _SUM_MAX // (255 * credited(nodes)) // metadata.batch * metadata.batch
             if settings.batch_size > most:
                 raise SettingsError(
                     f"batch_size: expected at most {most}, the samples that sums over the "
-                    f"{_credited(nodes)} positions of layer {layer} hold, got {settings.batch_size}"
+                    f"{credited(nodes)} positions of layer {layer} hold, got {settings.batch_size}"
                 )
         if isinstance(settings.queries, Mapping):
             unknown = [name for name in settings.queries if name not in layers]
@@ -144,10 +133,13 @@ class NodeRun(Run):
 
     def _task(self, number: int) -> NodeTask:
         nodes, tail = self._nodes[number], self._costs.tail
-        layer = NodeLayer(form=_FORMS[nodes.form], **nodes.geometry)
         following = tail[tail.index(number) - 1] if number in tail[1:] else None
         return NodeTask(
-            layer, nodes.node_segment, self._costs.queries(nodes), self._settings.mu, following=following
+            NodeLayer.of(nodes),
+            nodes.node_segment,
+            self._costs.queries(nodes),
+            self._settings.mu,
+            following=following,
         )
 
     @property

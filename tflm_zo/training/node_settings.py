@@ -9,7 +9,7 @@ from typing import Final
 
 from ..control import CSettings
 from ..native import MAX_QUERIES, Distribution
-from .settings import SCHEDULES, SettingsError
+from .settings import SCHEDULES, SettingsError, check_choice, check_integer, check_number
 
 __all__ = ["HEADS", "NodeSettings"]
 
@@ -77,8 +77,7 @@ class NodeSettings:
     def __post_init__(self) -> None:
         """Checks every range."""
         for name, choices in (("schedule", SCHEDULES), ("head", HEADS)):
-            if getattr(self, name) not in choices:
-                raise SettingsError(f"{name}: no {getattr(self, name)!r}; there are {', '.join(choices)}")
+            check_choice(name, getattr(self, name), choices)
         queries = self.queries
         given = queries.values() if isinstance(queries, Mapping) else [] if queries is None else [queries]
         for name, low, high, values in (
@@ -92,8 +91,7 @@ class NodeSettings:
             ("seed", 0, 2**32 - 1, [self.seed]),
         ):
             for value in values:
-                if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                    raise SettingsError(f"{name}: expected an integer in {low}..{high}, got {value!r}")
+                check_integer(name, value, low, high)
         if self.tail > 1 and self.head != "exact":
             raise SettingsError('tail: more than the last layer needs head="exact"')
         for name, lower, upper in (
@@ -102,9 +100,7 @@ class NodeSettings:
             ("decay", 0.0, 1.0),
             ("clip", 2.0**-16, 2.0**8),
         ):
-            number = getattr(self, name)
-            if not isinstance(number, (int, float)) or not lower <= number <= upper:
-                raise SettingsError(f"{name}: expected {lower:g}..{upper:g}, got {number!r}")
+            check_number(name, getattr(self, name), lower, upper)
 
     def queries_of(self, layer: str, suffix: float) -> int:
         """Queries of a layer.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +24,24 @@ def _q16(value: float) -> int:
 
 class SettingsError(ValueError):
     """A setting is out of range; the message says what is possible."""
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Raises SettingsError where a setting is none of its choices."""
+    if value not in choices:
+        raise SettingsError(f"{name}: no {value!r}; there are {', '.join(choices)}")
+
+
+def check_integer(name: str, value: object, low: int, high: int) -> None:
+    """Raises SettingsError where a setting is no integer from low to high."""
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise SettingsError(f"{name}: expected an integer in {low}..{high}, got {value!r}")
+
+
+def check_number(name: str, value: object, lower: float, upper: float) -> None:
+    """Raises SettingsError where a setting is no number from lower to upper."""
+    if not isinstance(value, (int, float)) or not lower <= value <= upper:
+        raise SettingsError(f"{name}: expected {lower:g}..{upper:g}, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -90,8 +109,7 @@ class TrainSettings:
             ("schedule", SCHEDULES),
             ("scope", SCOPES),
         ):
-            if getattr(self, name) not in choices:
-                raise SettingsError(f"{name}: no {getattr(self, name)!r}; there are {', '.join(choices)}")
+            check_choice(name, getattr(self, name), choices)
         for name, low, high in (
             ("queries", 1, MAX_QUERIES),
             ("batch_size", 1, 2**20),
@@ -99,18 +117,14 @@ class TrainSettings:
             ("decay_steps", 1, 2**31),
             ("seed", 0, 2**32 - 1),
         ):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise SettingsError(f"{name}: expected an integer in {low}..{high}, got {value!r}")
+            check_integer(name, getattr(self, name), low, high)
         for name, lower, upper in (
             ("rate", 2.0**-16, 2.0**14),
             ("final_rate", 0.0, self.rate),
             ("decay", 0.0, 1.0),
             ("clip", 0.0, 2.0**14),
         ):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not lower <= value <= upper:
-                raise SettingsError(f"{name}: expected {lower:g}..{upper:g}, got {value!r}")
+            check_number(name, getattr(self, name), lower, upper)
 
     def as_integers(self, *, steps: int, samples: int, batch: int, weights: int, blocks: int) -> CSettings:
         """The settings as the control unit takes them.

@@ -314,6 +314,12 @@ class Trainer:
         if self._validation is None:
             raise ValueError("there are no validation data: give fit validation_data")
         self._settle_run()
+        return self._measure()
+
+    def _measure(self) -> dict[str, float]:
+        """The runtime's weights, whatever they are, on the validation data; empty without."""
+        if self._validation is None:
+            return {}
         return {f"val_{k}": v for k, v in evaluate(self.runtime, *self._validation).values().items()}
 
     def validate_at(self, log: str | os.PathLike[str]) -> tuple[int, dict[str, float]]:
@@ -327,13 +333,7 @@ class Trainer:
             LogError: it is not a log of this run.
         """
         assert self._run is not None
-
-        def measure() -> dict[str, float]:
-            if self._validation is None:
-                return {}
-            return {f"val_{k}": v for k, v in evaluate(self.runtime, *self._validation).values().items()}
-
-        return self._run.at_checkpoint(Path(log), measure)
+        return self._run.at_checkpoint(Path(log), self._measure)
 
     def save_log(self, path: str | os.PathLike[str]) -> None:
         """For callbacks: copies the seed log up to the last whole step, whole or not at all.

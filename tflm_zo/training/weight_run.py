@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .. import native
 from ..control import Control, StepReport
-from ..converters import Model, ZoMetadata, initial_weights, read_metadata
+from ..converters import Model, ZoMetadata, initial_weights, read_metadata, step_multipliers
 from ..runtime import Runtime
 from ..seedlog import LogError, LogWriter, SeedLog, fingerprint
 from .costs import Costs, WeightCosts, block_segments
@@ -41,17 +41,16 @@ def replay_log(model: Model, log: SeedLog) -> tuple[Weights, Weights]:
     metadata = read_metadata(model)
     weights = initial_weights(model)
     fractions: Weights = {}
-    factors = {t.name: t for g in model.subgraphs for t in g.tensors if t.name.endswith("/zo_multiplier")}
+    multipliers = step_multipliers(model)
     for t in metadata.trainable:
         values = weights[t.name]
         fraction = np.zeros(t.shape, np.int8) if metadata.update_bits == 16 else None
-        factor = factors.get(f"{t.name}/zo_multiplier")
         steps = log.steps_of_block(t.block)
         if len(steps):
             native.replay(
                 values,
                 fraction,
-                None if factor is None else factor.numpy().copy(),
+                multipliers.get(t.name),
                 t.channels,
                 t.inner,
                 t.stream,

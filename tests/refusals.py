@@ -1,0 +1,27 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""How a command refuses what it cannot use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from tflm_zo.cli.app import app
+
+
+def refused(folder: Path, *arguments: Any, said: str, last: bool = False) -> None:
+    """The command fails as it should, and the folder is as it was.
+
+    `last`: a progress bar was on the screen before.
+    """
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert done.exit_code == 1, done.output
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert lines[-1].startswith("error: ") and said in lines[-1], done.stderr
+    assert last or len(lines) == 1, done.stderr
+    assert "Traceback" not in done.stderr and "internal error" not in done.stderr
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
