@@ -42,7 +42,7 @@ $(TFLITE_RUNTIME_VENV)/.installed: $(BUILD_INPUTS)
 # --- what people run ------------------------------------------------------------------------------------
 
 demo: $(VENV)/.installed-demo
-	$(VENV)/bin/tflm-zo demo
+	$(VENV)/bin/tflm-zo demo --force
 
 # The main suite comes last, so that its summary is the last thing on the screen.
 test: test-tflite-runtime test-main

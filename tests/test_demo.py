@@ -60,6 +60,23 @@ def test_interrupted(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.adapted.tflite"))
 
 
+@pytest.mark.parametrize(
+    "name", ["digits.tflite", "digits.zo.tflite", "digits.zolog", "digits.adapted.tflite"]
+)
+def test_files_of_an_earlier_demo_are_kept(name: str, tmp_path: Path) -> None:
+    """Unless --force says otherwise; found before anything is trained."""
+    (tmp_path / name).write_bytes(b"precious")
+    done = CliRunner().invoke(app, ["demo", "-o", str(tmp_path)])
+    assert done.exit_code == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ") and "exists" in line and "--force" in line
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_bytes() == b"precious"
+    # The next thing that is wrong is said.
+    done = CliRunner().invoke(app, ["demo", "-o", str(tmp_path), "--force", "--dataset", "cifar"])
+    assert "no dataset 'cifar'" in done.stderr
+
+
 def test_unknown_dataset(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there are digits, mnist, fsdd"):
         run_demo(tmp_path, dataset="cifar")

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from ...training import ProgressBar
-from ..options import Json
+from ..options import Force, Json
 from ..results import show
 
 EXAMPLE = "tflm-zo demo --dataset digits"
@@ -30,11 +30,17 @@ def demo(
     ] = Path("demo_output"),
     seed: Annotated[int, typer.Option(help="Of pre-training and adaptation.")] = 0,
     steps: Annotated[int | None, typer.Option(help="Of adaptation; default: the task's.")] = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Run the main job on real data: pre-train, convert, adapt by forward passes, export, replay, verify."""
     from ...demo import run_demo
     from ...demo.report import print_report
+
+    for name in ("tflite", "zo.tflite", "zolog", "adapted.tflite"):
+        path = output / f"{dataset}.{name}"
+        if path.exists() and not force:
+            raise FileExistsError(f"{path} exists; choose another folder with -o or replace it with --force")
 
     told = Console(stderr=True)
     result = run_demo(
