@@ -44,6 +44,10 @@ class CSettings(ctypes.Structure):
         ("clip", _u32),
         ("gradient_norm", _u32),
         ("blocks", _u32),
+        ("stage_steps", _u32 * 2),
+        ("stage_p_zero", _u32),
+        ("momentum", _u32),
+        ("sharpness", _u32),
     ]
 
     def as_bytes(self) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import io
+import itertools
 import os
 import secrets
 import time
@@ -59,6 +60,7 @@ def _library() -> Any:
     library, pointer = native.library(), ctypes.c_void_p
     settings = ctypes.POINTER(CSettings)
     for name, result, arguments in (
+        ("zo_control_distribution", native._Distribution, [settings, ctypes.c_uint32]),
         ("zo_log_record_bytes", ctypes.c_uint32, [ctypes.c_uint32]),
         ("zo_log_write_header", None, [settings, ctypes.c_char_p, pointer]),
         ("zo_log_read_header", ctypes.c_int, [ctypes.c_char_p, settings, pointer]),
@@ -164,22 +166,25 @@ class SeedLog:
             0,
         )
 
-    @property
-    def distribution(self) -> Distribution:
-        """Of the perturbation."""
-        z = self.settings.distribution
-        return Distribution(DistributionKind(z.kind), z.mu, z.p_zero)
-
     def check_model(self, model: Model | bytes) -> None:
         """Raises LogError unless the log was recorded on this very ZO model."""
         if fingerprint(model) != self.fingerprint:
             raise LogError("the log is of another model: its fingerprint differs from this ZO model's")
 
-    def steps_of_block(self, block: int) -> NDArray[np.void]:
-        """The steps that move a block, in order."""
-        if self.settings.blocks == 0:
-            return self.steps
-        return self.steps[block % self.settings.blocks :: self.settings.blocks]
+    def steps_of_block(self, block: int) -> list[tuple[Distribution, NDArray[np.void]]]:
+        """The steps that move a block, in order: those of each stage with the distribution of its directions."""
+        count = len(self.steps)
+        numbers = np.arange(count)
+        if self.settings.blocks:
+            numbers = numbers[block % self.settings.blocks :: self.settings.blocks]
+        begins = [min(b, count) for b in self.settings.stage_steps if b]
+        found = []
+        for first, end in itertools.pairwise([0, *begins, count]):
+            own = numbers[(numbers >= first) & (numbers < end)]
+            if len(own):
+                z = _library().zo_control_distribution(ctypes.byref(self.settings), first)
+                found.append((Distribution(DistributionKind(z.kind), z.mu, z.p_zero), self.steps[own]))
+        return found
 
 
 def _with_seeds(settings: CSettings, coefficients: list[list[int]]) -> NDArray[np.void]:

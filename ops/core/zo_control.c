@@ -8,29 +8,10 @@
 #include "zo_stream.h"
 #include "zo_update.h"
 
-/* Units of z per standard deviation of the Gaussian table: 127 / 3.5 = 254 / 7. */
-#define GAUSSIAN_UNITS_NUMERATOR 254
-#define GAUSSIAN_UNITS_DENOMINATOR 7
-
-/* Weight of a new d^2 in the running mean: 2^-5. */
-#define MEAN_SQUARE_SHIFT 5
-
-/* Sum of |coefficient| * max |z| that zo_update_s8 accepts. */
-#define COEFFICIENT_SUM_MAX (INT64_C(1) << 30)
-
 /* 1 as a number with 16 fraction bits. */
 #define ONE (UINT32_C(1) << 16)
 
-/* Largest |d| that is told from larger ones, unit 2^-16: keeps products in int64_t. */
-#define DIFFERENCE_MAX (INT64_C(1) << 30)
-
 /* --- Arithmetic ----------------------------------------------------------- */
-
-/* numerator / denominator, half away from zero; denominator > 0. */
-static int64_t divide(int64_t numerator, int64_t denominator) {
-  const int64_t half = denominator / 2;
-  return numerator >= 0 ? (numerator + half) / denominator : -((-numerator + half) / denominator);
-}
 
 /* round(2^16 * (1 + cos(pi * i / 32)) / 2), i <= 16: the other half is the same upside down. */
 static const uint32_t half_cosine[17] = {65536, 65378, 64906, 64125, 63042, 61667,
@@ -57,12 +38,15 @@ zo_status zo_control_settings_check(const zo_control_settings* s) {
   const zo_status status = zo_distribution_check(s->distribution);
   if (status != ZO_OK) return status;
   if (s->queries < 1u || s->queries > ZO_MAX_QUERIES) return ZO_ERROR_QUERIES;
-  const int valid = s->steps >= 1u && s->samples >= 1u && s->batch >= 1u && s->parts >= 1u &&
-                    (uint64_t)s->batch * s->parts <= UINT32_MAX / s->steps &&
-                    s->estimator <= ZO_ONE_SIDED && s->rule <= ZO_STEP_SIGN &&
-                    s->schedule <= ZO_SCHEDULE_STEP && s->rate >= 1u &&
-                    s->rate < (UINT32_C(1) << 31) && s->final_rate <= s->rate &&
-                    (s->schedule != ZO_SCHEDULE_STEP || (s->decay_steps >= 1u && s->decay <= ONE));
+  const int valid =
+      s->steps >= 1u && s->samples >= 1u && s->batch >= 1u && s->parts >= 1u &&
+      (uint64_t)s->batch * s->parts <= UINT32_MAX / s->steps && s->estimator <= ZO_ONE_SIDED &&
+      s->rule <= ZO_STEP_SIGN && s->schedule <= ZO_SCHEDULE_STEP && s->rate >= 1u &&
+      s->rate < (UINT32_C(1) << 31) && s->final_rate <= s->rate &&
+      (s->schedule != ZO_SCHEDULE_STEP || (s->decay_steps >= 1u && s->decay <= ONE)) &&
+      s->stage_p_zero <= 0xFFFFu && s->momentum == 0u && s->sharpness == 0u &&
+      (s->stage_steps[1] == 0u ||
+       (s->stage_steps[0] > 0u && s->stage_steps[1] > s->stage_steps[0]));
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
@@ -99,6 +83,23 @@ uint32_t zo_control_rate(const zo_control_settings* s, uint32_t step) {
     rate = rate * shifted / (shifted + s->gradient_norm - 1u);
   }
   return (uint32_t)rate;
+}
+
+uint32_t zo_control_stage(const zo_control_settings* s, uint32_t step) {
+  uint32_t stage = 0;
+  for (uint32_t i = 0; i < 2u; ++i) {
+    if (s->stage_steps[i] > 0u && step >= s->stage_steps[i]) stage = i + 1u;
+  }
+  return stage;
+}
+
+zo_distribution zo_control_distribution(const zo_control_settings* s, uint32_t step) {
+  zo_distribution distribution = s->distribution;
+  const uint32_t stage = zo_control_stage(s, step);
+  if (stage > 0u && distribution.kind == ZO_SPARSE_UNIFORM) {
+    distribution.p_zero = (uint8_t)(s->stage_p_zero >> (8u * (stage - 1u)));
+  }
+  return distribution;
 }
 
 uint32_t zo_control_words(const zo_control_settings* s) {
@@ -157,8 +158,8 @@ static int evaluates_base(const zo_control* control) {
 static zo_status write_pending(const zo_control* control, zo_command_writer* writer) {
   if (control->pending == 0u) return ZO_OK;
   return zo_command_update(writer, block_of(control, control->step - 1u),
-                           control->settings.distribution, undo(control), control->queries,
-                           control->settings.queries);
+                           zo_control_distribution(&control->settings, control->step - 1u),
+                           undo(control), control->queries, control->settings.queries);
 }
 
 /* The perturbation that an evaluation starts with. */
@@ -178,7 +179,8 @@ static zo_status write_perturbation(const zo_control* control, zo_command_writer
     terms[count++].k = 1;
   }
   return zo_command_perturb(writer, block_of(control, control->step),
-                            control->settings.distribution, terms, count);
+                            zo_control_distribution(&control->settings, control->step), terms,
+                            count);
 }
 
 static int is_first_invoke(const zo_control* control) {
@@ -231,88 +233,29 @@ zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capaci
 /* d as the mean over the minibatch. */
 static int64_t mean_difference(const zo_control* control, uint32_t query) {
   const int64_t minibatch = (int64_t)control->settings.batch * control->settings.parts;
-  return zo_clamp64(divide(control->difference[query], minibatch), DIFFERENCE_MAX);
-}
-
-/* -rate * d / (2 mu Q) or -rate * d / (mu Q): rate and d have 16 fraction bits, like c. */
-static int64_t gradient_coefficient(const zo_control* control, int64_t d, uint32_t rate) {
-  const zo_control_settings* s = &control->settings;
-  if (s->clip > 0u) d = zo_clamp64(d, s->clip);
-  const int64_t sides = s->estimator == ZO_ANTITHETIC ? 2 : 1;
-  const int64_t product = divide(-d * (int64_t)rate, ONE); /* <= 2^45 */
-  const int64_t up = GAUSSIAN_UNITS_DENOMINATOR * GAUSSIAN_UNITS_DENOMINATOR;
-  const int64_t down = GAUSSIAN_UNITS_NUMERATOR * GAUSSIAN_UNITS_NUMERATOR;
-  switch (s->distribution.kind) {
-    case ZO_RADEMACHER:
-      return divide(product, sides * s->distribution.mu * s->queries);
-    case ZO_GAUSSIAN:
-      /* mu: LSB per unit of z, unit 2^-12. With u units to a standard deviation the perturbation
-       * is mu u, and a coefficient per unit of z is 1 / u of one per standard deviation. */
-      return divide(product * 4096 * up, sides * s->distribution.mu * s->queries * down);
-    default:
-      return divide(product, sides * s->queries);
-  }
-}
-
-/* size LSB per standard deviation of z, shared by the queries, per unit of z. */
-static int64_t share(const zo_control_settings* s, int64_t size) {
-  if (s->distribution.kind != ZO_GAUSSIAN) return divide(size, s->queries);
-  return divide(size * GAUSSIAN_UNITS_DENOMINATOR, (int64_t)s->queries * GAUSSIAN_UNITS_NUMERATOR);
-}
-
-/* -rate * d / rms / Q. */
-static int64_t normalized_coefficient(const zo_control* control, int64_t d, uint32_t rate) {
-  const zo_control_settings* s = &control->settings;
-  const uint32_t rms = zo_square_root((uint64_t)control->mean_square);
-  if (rms == 0u) return 0;
-  int64_t ratio = divide(d * ONE, rms);
-  if (s->clip > 0u) ratio = zo_clamp64(ratio, s->clip);
-  return share(s, divide(-ratio * (int64_t)rate, ONE));
-}
-
-static int64_t sign_coefficient(const zo_control* control, int64_t d, uint32_t rate) {
-  const int64_t size = share(&control->settings, rate);
-  return d > 0 ? -size : (d < 0 ? size : 0);
-}
-
-/* Running mean of d^2 over the queries of all steps. */
-static void track(zo_control* control) {
-  for (uint32_t q = 0; q < control->settings.queries; ++q) {
-    const int64_t d = mean_difference(control, q);
-    const int64_t square = d * d;
-    control->mean_square =
-        control->mean_square == 0
-            ? square
-            : control->mean_square +
-                  zo_floor_shift64(square - control->mean_square, MEAN_SQUARE_SHIFT);
-  }
+  return zo_mean_difference(control->difference[query], minibatch);
 }
 
 static void finish_step(zo_control* control, zo_report* report) {
   const zo_control_settings* s = &control->settings;
   const uint32_t rate = zo_control_rate(s, control->step);
-  const int64_t limit =
-      COEFFICIENT_SUM_MAX / ((int64_t)s->queries * zo_distribution_z_max(s->distribution));
-  track(control);
+  const zo_step_size size = {s->estimator, s->rule, zo_control_distribution(s, control->step),
+                             s->queries, s->clip};
   for (uint32_t q = 0; q < s->queries; ++q) {
-    const int64_t d = mean_difference(control, q);
-    int64_t c;
-    if (s->rule == ZO_STEP_GRADIENT) {
-      c = gradient_coefficient(control, d, rate);
-    } else if (s->rule == ZO_STEP_NORMALIZED) {
-      c = normalized_coefficient(control, d, rate);
-    } else {
-      c = sign_coefficient(control, d, rate);
-    }
+    control->mean_square = zo_track_mean_square(control->mean_square, mean_difference(control, q));
+  }
+  for (uint32_t q = 0; q < s->queries; ++q) {
     control->queries[q].seed = seed_of(control, q);
-    control->queries[q].coefficient = (int32_t)zo_clamp64(c, limit);
+    control->queries[q].coefficient =
+        zo_step_coefficient(&size, mean_difference(control, q), rate, control->mean_square);
   }
   const int64_t evaluations =
       s->estimator == ZO_ANTITHETIC ? 2 * (int64_t)s->queries : (int64_t)s->queries + 1;
   report->step_done = 1;
   report->step = control->step;
   report->rate = rate;
-  report->mean_loss = (int32_t)divide(control->total, evaluations * (int64_t)s->batch * s->parts);
+  report->mean_loss =
+      (int32_t)zo_divide(control->total, evaluations * (int64_t)s->batch * s->parts);
   control->step += 1u;
   control->query = 0;
   control->phase = 0;

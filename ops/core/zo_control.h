@@ -19,44 +19,17 @@
  * zo_control_settle gives the command that applies what is pending; it changes no later bit.
  *
  * Every decision is made from the settings and the reported losses in integer arithmetic, so a
- * run is the same wherever the losses are the same:
- *
- *   d       difference of the sums of losses over the minibatch, divided by the minibatch: unit
- *           2^-16 nat, half away from zero, at most 2^30 either way
- *   rms(d)  floor of the square root of a running mean of d^2: the first d^2, then
- *           mean += floor((d^2 - mean) / 32) for each query, before the step's coefficients
- *   c       as zo_step_rule says, each division half away from zero, first the clip, then the
- *           rate, then the number of queries; at most 2^30 / (Q max |z|) either way, which is
- *           what zo_update_s8 takes
+ * run is the same wherever the losses are the same; zo_step_size.h says how losses become
+ * coefficients.
  */
 #ifndef TFLM_ZO_OPS_CORE_ZO_CONTROL_H_
 #define TFLM_ZO_OPS_CORE_ZO_CONTROL_H_
 
-#include "zo_types.h"
+#include "zo_step_size.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef enum zo_estimator {
-  /* d = L(w + z) - L(w - z), SPSA. */
-  ZO_ANTITHETIC = 0,
-  /* d = L(w + z) - L(w), randomized gradient estimation (Poor Man's Training, eq. 8). */
-  ZO_ONE_SIDED = 1,
-} zo_estimator;
-
-typedef enum zo_step_rule {
-  /* c = -rate * d / (2 mu Q) (antithetic), -rate * d / (mu Q) (one-sided): the gradient estimate
-   * times the rate; d is the mean over the minibatch. Rate: LSB^2 per nat. For ZO_GAUSSIAN mu is
-   * the standard deviation of the perturbation, for ZO_SPARSE_UNIFORM 1. */
-  ZO_STEP_GRADIENT = 0,
-  /* c = -rate * d / rms(d) / Q with the running RMS of d: steps of a known size whatever the
-   * scale of the loss. Rate: LSB (per standard deviation of z; per unit of z for sparse uniform).
-   */
-  ZO_STEP_NORMALIZED = 1,
-  /* c = -rate * sign(d) / Q: sign-m-SPSA (QZO-FF, Alg. 1). Rate: LSB, as above. */
-  ZO_STEP_SIGN = 2,
-} zo_step_rule;
 
 typedef enum zo_schedule {
   ZO_SCHEDULE_CONSTANT = 0,
@@ -88,6 +61,11 @@ typedef struct zo_control_settings {
                              minibatch (Poor Man's Training, sec. 3.1.2); 0: off */
   uint32_t blocks; /* 0: every step moves the whole model; else step t moves block t % blocks,
                       whose first segment is block_segments[.] */
+  uint32_t stage_steps[2]; /* steps at which a second and a third stage begin; 0: none */
+  uint32_t stage_p_zero;   /* ZO_SPARSE_UNIFORM: p_zero of the second stage, of the third << 8
+                              (ElasticZO-INT8, sec. 5.1.1) */
+  uint32_t momentum;       /* must be 0 */
+  uint32_t sharpness;      /* must be 0 */
 } zo_control_settings;
 
 typedef enum zo_action {
@@ -169,6 +147,12 @@ zo_status zo_control_settings_check(const zo_control_settings* settings);
 
 /* Words that a command of this run takes at most. */
 uint32_t zo_control_words(const zo_control_settings* settings);
+
+/* Stage of a step, 0..2. */
+uint32_t zo_control_stage(const zo_control_settings* settings, uint32_t step);
+
+/* Distribution of a step's perturbation. */
+zo_distribution zo_control_distribution(const zo_control_settings* settings, uint32_t step);
 
 /* Rate of a step, warm-up, schedule and gradient norm included, unit 2^-16. */
 uint32_t zo_control_rate(const zo_control_settings* settings, uint32_t step);

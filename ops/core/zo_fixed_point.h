@@ -35,6 +35,12 @@ static inline int64_t zo_clamp64(int64_t value, int64_t limit) {
   return value < -limit ? -limit : (value > limit ? limit : value);
 }
 
+/* numerator / denominator, half away from zero; denominator > 0. */
+static inline int64_t zo_divide(int64_t numerator, int64_t denominator) {
+  const int64_t half = denominator / 2;
+  return numerator >= 0 ? (numerator + half) / denominator : -((-numerator + half) / denominator);
+}
+
 /* floor(sqrt(value)). */
 static inline uint32_t zo_square_root(uint64_t value) {
   uint64_t root = 0;

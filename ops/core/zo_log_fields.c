@@ -23,9 +23,11 @@ void zo_log_write_settings(const zo_control_settings* s, uint8_t* bytes) {
   const uint32_t distribution = (uint32_t)s->distribution.kind << 24 |
                                 (uint32_t)s->distribution.p_zero << 16 | s->distribution.mu;
   const uint32_t words[kWords] = {
-      s->run_seed,     s->steps, s->samples,     s->batch, s->parts,         s->queries,
-      s->estimator,    s->rule,  distribution,   s->rate,  s->final_rate,    s->schedule,
-      s->warmup_steps, s->decay, s->decay_steps, s->clip,  s->gradient_norm, s->blocks};
+      s->run_seed,     s->steps,         s->samples,      s->batch,          s->parts,
+      s->queries,      s->estimator,     s->rule,         distribution,      s->rate,
+      s->final_rate,   s->schedule,      s->warmup_steps, s->decay,          s->decay_steps,
+      s->clip,         s->gradient_norm, s->blocks,       s->stage_steps[0], s->stage_steps[1],
+      s->stage_p_zero, s->momentum,      s->sharpness};
   for (uint32_t i = 0; i < kWords; ++i) zo_write_u32(bytes + 4u * i, words[i]);
 }
 
@@ -53,4 +55,9 @@ void zo_log_read_settings(const uint8_t* bytes, zo_control_settings* settings) {
   settings->clip = words[15];
   settings->gradient_norm = words[16];
   settings->blocks = words[17];
+  settings->stage_steps[0] = words[18];
+  settings->stage_steps[1] = words[19];
+  settings->stage_p_zero = words[20];
+  settings->momentum = words[21];
+  settings->sharpness = words[22];
 }

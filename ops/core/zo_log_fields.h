@@ -12,7 +12,7 @@ void zo_log_write_magic(uint8_t* bytes);
 int zo_log_has_magic(const uint8_t* bytes);
 
 /* The settings as words, in the order that zo_log.h gives. */
-#define ZO_LOG_SETTINGS_BYTES (4 * 18)
+#define ZO_LOG_SETTINGS_BYTES (4 * 23)
 
 void zo_log_write_settings(const zo_control_settings* settings, uint8_t* bytes);
 void zo_log_read_settings(const uint8_t* bytes, zo_control_settings* settings);

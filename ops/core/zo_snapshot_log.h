@@ -12,12 +12,12 @@
  *   12   u16 bytes of a record, 12
  *   14   u16 tasks
  *   16   16  fingerprint of the base model: the first 16 bytes of its file's SHA-256
- *   32   72  zo_control_settings, as in zo_log.h
- *   104  u32 first_segment
- *   108  u32 steps between snapshots
- *   112  u32 bytes of a snapshot's weights
- *   116  u32 CRC-32 of the training samples and labels, as the model reads them
- *   120  36  0
+ *   32   92  zo_control_settings, as in zo_log.h
+ *   124  u32 first_segment
+ *   128  u32 steps between snapshots
+ *   132  u32 bytes of a snapshot's weights
+ *   136  u32 CRC-32 of the training samples and labels, as the model reads them
+ *   140  16  0
  *   156  16 for each task: u32 number of its trainable tensor, u32 queries, u32 mu << 16 | period,
  *            u32 rate
  *   end  u32 CRC-32 of the header before it

@@ -149,7 +149,7 @@ def test_bytes_are_as_specified(kind: str, whole: dict[str, Run]) -> None:
     assert struct.unpack_from("<I", data, 32 + 4 * 15) == (4 * 65536,)  # clip
     checksum = zlib.crc32(Y.astype("<i4").tobytes(), zlib.crc32(X.tobytes()))
     first = min(n.input_segment for n in metadata.nodes)
-    assert data[104:120] == struct.pack("<4I", first, settings.snapshot_every, weights, checksum)
+    assert data[124:140] == struct.pack("<4I", first, settings.snapshot_every, weights, checksum)
     assert data[120:156] == bytes(36)
     for t, n in enumerate(metadata.nodes):
         queries = 0 if n.head and settings.head == "exact" else 2

@@ -55,7 +55,7 @@ def record_bytes(record):
 def header_bytes(queries=3, settings=SETTINGS):
     words = [1 << 24 | 64 << 16 | 5 if value is None else value for value in settings]
     body = b"ZOLOG\r\n\x1a" + struct.pack("<4H", 1, 128, 20 + 4 * queries, queries) + MARK
-    body += struct.pack("<18I", *words) + bytes(20)
+    body += struct.pack("<23I", *words, 0, 0, 0, 0, 0)
     assert len(body) == 124
     return body + struct.pack("<I", zlib.crc32(body))
 
@@ -71,7 +71,7 @@ def test_bytes(path):
     log = SeedLog.read(path)
     assert log.settings.as_bytes() == integers().as_bytes()
     assert log.fingerprint == MARK
-    assert log.distribution == Distribution.sparse_uniform(5, 0.25)
+    assert log.steps_of_block(0)[0][0] == Distribution.sparse_uniform(5, 0.25)
     assert (log.losses * 65536).tolist() == [r[1] for r in records]
     assert log.mean_squares.tolist() == [r[2] for r in records]
     assert log.steps["coefficient"].tolist() == [list(r[3:]) for r in records]

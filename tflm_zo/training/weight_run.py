@@ -45,8 +45,7 @@ def replay_log(model: Model, log: SeedLog) -> tuple[Weights, Weights]:
     for t in metadata.trainable:
         values = weights[t.name]
         fraction = np.zeros(t.shape, np.int8) if metadata.update_bits == 16 else None
-        steps = log.steps_of_block(t.block)
-        if len(steps):
+        for distribution, steps in log.steps_of_block(t.block):
             native.replay(
                 values,
                 fraction,
@@ -55,7 +54,7 @@ def replay_log(model: Model, log: SeedLog) -> tuple[Weights, Weights]:
                 t.inner,
                 t.stream,
                 127 - metadata.head_room,
-                log.distribution,
+                distribution,
                 steps,
             )
         if fraction is not None:
