@@ -150,7 +150,7 @@ def test_bytes_are_as_specified(kind: str, whole: dict[str, Run]) -> None:
     checksum = zlib.crc32(Y.astype("<i4").tobytes(), zlib.crc32(X.tobytes()))
     first = min(n.input_segment for n in metadata.nodes)
     assert data[124:140] == struct.pack("<4I", first, settings.snapshot_every, weights, checksum)
-    assert data[120:156] == bytes(36)
+    assert data[140:156] == bytes(16)
     for t, n in enumerate(metadata.nodes):
         queries = 0 if n.head and settings.head == "exact" else 2
         entry = struct.pack("<4I", n.trainable, queries, 2 << 16 | 1, 65536)
