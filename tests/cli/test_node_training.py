@@ -200,7 +200,7 @@ def test_help_has_the_defaults_of_each_algorithm() -> None:
         *(
             "(default: node 32, weight 64)",
             "(default: node auto, weight 1)",
-            "(default: node 1.0, weight 2.0)",
+            "(default: node 1.0, weight min(2, 80/√steps))",
         ),
         *("(only node: 2)", "(only node: zo)", "(only weight: antithetic)", "(only weight: rademacher:2)"),
         *("(default: linear)", "(default: node 4.0, weight 3.0)", "(only weight: 1.0)", "(default: 10)"),

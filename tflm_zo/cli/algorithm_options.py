@@ -17,7 +17,9 @@ ALGORITHM_HELP: Final = "; ".join(f"{a.name}: {a.summary}" for a in ALGORITHMS.v
 
 def default_of(setting: str) -> str:
     """For ``--help``: a setting's default, of each algorithm that has it."""
-    values = {a.name: _written(a.options[setting]) for a in ALGORITHMS.values() if setting in a.options}
+    values = {
+        a.name: _written(setting, a.options[setting]) for a in ALGORITHMS.values() if setting in a.options
+    }
     if len(values) < len(ALGORITHMS):
         return "(only " + ", ".join(f"{name}: {value}" for name, value in values.items()) + ")"
     if len(set(values.values())) == 1:
@@ -25,9 +27,9 @@ def default_of(setting: str) -> str:
     return "(default: " + ", ".join(f"{name} {value}" for name, value in values.items()) + ")"
 
 
-def _written(value: Any) -> str:
+def _written(setting: str, value: Any) -> str:
     if value is None:
-        return "auto"
+        return "min(2, 80/√steps)" if setting == "rate" else "auto"
     return "rademacher:2" if value == Distribution.rademacher(2) else str(value)
 
 
