@@ -1,11 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "zo_class_loss.h"
 #include "zo_fixed_point.h"
 #include "zo_log2.h"
-#include "zo_loss.h"
-
-/* Scales outside this range would overflow a loss, or resolve nothing. */
-#define SCALE_MIN UINT32_C(16)         /* 2^-20 */
-#define SCALE_MAX (UINT32_C(64) << 24) /* 64 */
 
 /* ln(2) in units of 2^-32. */
 #define LN2 UINT64_C(2977044472)
@@ -15,21 +11,10 @@ static uint32_t reach(zo_logit_scale scale) {
   return ((UINT32_C(31) << 24) - 1u) / scale.scale_log2e;
 }
 
-static int scale_is_valid(zo_logit_scale scale) {
-  return scale.scale >= SCALE_MIN && scale.scale <= SCALE_MAX && scale.scale_log2e >= scale.scale &&
-         scale.scale_log2e <= 2u * SCALE_MAX;
-}
-
 /* ln(sum) + scale * distance in units of 2^-16, sum in units of 2^-30. */
 static int32_t log_loss(uint64_t sum, uint32_t distance, zo_logit_scale scale) {
   const uint64_t log_sum = ((uint64_t)zo_log2(sum) * LN2) >> 34; /* 2^-24 */
   return (int32_t)((log_sum + (uint64_t)distance * scale.scale + 128u) >> 8);
-}
-
-static int32_t maximum(const int8_t* logits, uint32_t classes) {
-  int32_t largest = logits[0];
-  for (uint32_t j = 1; j < classes; ++j) largest = logits[j] > largest ? logits[j] : largest;
-  return largest;
 }
 
 /* 2^-30 times e^(s (z - z_max)). */
@@ -46,28 +31,16 @@ static uint64_t sum_of_exponentials(const int8_t* logits, uint32_t classes, int3
   return sum;
 }
 
-static zo_status check(const int8_t* logits, uint32_t samples, uint32_t classes,
-                       zo_logit_scale scale, const int32_t* labels, const void* result) {
-  if (logits == NULL || labels == NULL || result == NULL || samples == 0 || classes < 2 ||
-      !scale_is_valid(scale)) {
-    return ZO_ERROR_ARGUMENT;
-  }
-  for (uint32_t i = 0; i < samples; ++i) {
-    if (labels[i] < -1 || (labels[i] >= 0 && (uint32_t)labels[i] >= classes)) return ZO_ERROR_LABEL;
-  }
-  return ZO_OK;
-}
-
 zo_status zo_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t classes,
                               zo_logit_scale scale, const int32_t* labels, int32_t* losses) {
-  const zo_status status = check(logits, samples, classes, scale, labels, losses);
+  const zo_status status = zo_check_class_loss(logits, samples, classes, scale, labels, losses);
   if (status != ZO_OK) return status;
   for (uint32_t i = 0; i < samples; ++i, logits += classes) {
     if (labels[i] < 0) {
       losses[i] = 0;
       continue;
     }
-    const int32_t largest = maximum(logits, classes);
+    const int32_t largest = zo_largest_logit(logits, classes);
     losses[i] = log_loss(sum_of_exponentials(logits, classes, largest, scale),
                          (uint32_t)(largest - logits[labels[i]]), scale);
   }
@@ -76,11 +49,11 @@ zo_status zo_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t c
 
 zo_status zo_cross_entropy_error_s8(const int8_t* logits, uint32_t samples, uint32_t classes,
                                     zo_logit_scale scale, const int32_t* labels, int16_t* errors) {
-  const zo_status status = check(logits, samples, classes, scale, labels, errors);
+  const zo_status status = zo_check_class_loss(logits, samples, classes, scale, labels, errors);
   if (status != ZO_OK) return status;
   const uint32_t limit = reach(scale);
   for (uint32_t i = 0; i < samples; ++i, logits += classes, errors += classes) {
-    const int32_t largest = maximum(logits, classes);
+    const int32_t largest = zo_largest_logit(logits, classes);
     uint64_t sum = sum_of_exponentials(logits, classes, largest, scale);
     /* Brings the sum to 16 bits, so that each quotient is one 32-bit division. */
     uint32_t shift = 0;
@@ -102,7 +75,7 @@ zo_status zo_binary_cross_entropy_s8(const int8_t* logits, uint32_t samples, uin
                                      int32_t zero_point, zo_logit_scale scale,
                                      const int32_t* labels, int32_t* losses) {
   if (logits == NULL || labels == NULL || losses == NULL || samples == 0 || outputs == 0 ||
-      zero_point < -128 || zero_point > 127 || !scale_is_valid(scale)) {
+      zero_point < -128 || zero_point > 127 || !zo_logit_scale_is_valid(scale)) {
     return ZO_ERROR_ARGUMENT;
   }
   for (uint64_t i = 0; i < (uint64_t)samples * outputs; ++i) {

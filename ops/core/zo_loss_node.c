@@ -1,6 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "zo_floor_log2_loss.h"
 #include "zo_little_endian.h"
 #include "zo_loss.h"
 #include "zo_node.h"
@@ -34,6 +35,7 @@ typedef struct loss_node {
 static uint64_t label_bytes(const loss_node* node) {
   switch (node->kind) {
     case ZO_LOSS_CROSS_ENTROPY:
+    case ZO_LOSS_FLOOR_LOG2:
       return sizeof(int32_t) * (uint64_t)node->samples;
     case ZO_LOSS_BINARY_CROSS_ENTROPY:
       return sizeof(int32_t) * (uint64_t)node->samples * node->elements;
@@ -45,8 +47,7 @@ static uint64_t label_bytes(const loss_node* node) {
 static zo_status read_node(const uint8_t* options, size_t length, zo_buffer_source source,
                            void* context, loss_node* node) {
   if (options == NULL || length != kOptionBytes || options[kOptionVersion] != ZO_OPTIONS_VERSION ||
-      options[kOptionKind] > ZO_LOSS_MEAN_SQUARED_ERROR ||
-      zo_read_u32(options + kOptionElements) == 0u) {
+      options[kOptionKind] > ZO_LOSS_FLOOR_LOG2 || zo_read_u32(options + kOptionElements) == 0u) {
     return ZO_ERROR_OPTIONS;
   }
   if (source == NULL) return ZO_ERROR_ARGUMENT;
@@ -91,6 +92,9 @@ zo_status zo_loss_node_run(const uint8_t* options, size_t length, zo_buffer_sour
     case ZO_LOSS_CROSS_ENTROPY:
       return zo_cross_entropy_s8(logits, node.samples, node.elements, scale,
                                  (const int32_t*)node.label.data, losses);
+    case ZO_LOSS_FLOOR_LOG2:
+      return zo_floor_log2_loss_s8(logits, node.samples, node.elements, scale,
+                                   (const int32_t*)node.label.data, losses);
     case ZO_LOSS_BINARY_CROSS_ENTROPY:
       return zo_binary_cross_entropy_s8(logits, node.samples, node.elements,
                                         (int32_t)zo_read_u32(options + kOptionZeroPoint), scale,

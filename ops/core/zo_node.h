@@ -37,8 +37,8 @@
  * TFLM_ZO_LOSS:
  *
  *   inputs   0 logits or outputs, int8 [batch, ...]
- *            1 zo_label: int32 [batch] (cross-entropy), int32 [batch, outputs]
- *              (binary cross-entropy), int8 like input 0 (mean squared error)
+ *            1 zo_label: int32 [batch] (cross-entropy, floor-log2), int32
+ *              [batch, outputs] (binary cross-entropy), int8 like input 0 (mean squared error)
  *            2 zo_status or zo_command: word 0 says whether to compute
  *   outputs  0 zo_loss, int32 [batch]; may be absent (null)
  *   options  0  u8   1 (version)
@@ -73,6 +73,7 @@ typedef enum zo_loss_kind {
   ZO_LOSS_CROSS_ENTROPY = 0,
   ZO_LOSS_BINARY_CROSS_ENTROPY = 1,
   ZO_LOSS_MEAN_SQUARED_ERROR = 2,
+  ZO_LOSS_FLOOR_LOG2 = 3,
 } zo_loss_kind;
 
 /* A tensor as an adapter hands it over. data is null for an absent optional

@@ -15,6 +15,7 @@
 #include "zo_command.h"
 #include "zo_control.h"
 #include "zo_crc32.h"
+#include "zo_floor_log2_loss.h"
 #include "zo_log.h"
 #include "zo_loss.h"
 #include "zo_node.h"
@@ -407,6 +408,10 @@ static void test_losses(void) {
       CHECK(zo_cross_entropy_s8(logits.at, samples, n, scale, labels, losses) == ZO_OK);
       for (uint32_t i = 0; i < samples; ++i)
         CHECK(losses[i] >= 0 && (labels[i] >= 0 || !losses[i]));
+      CHECK(zo_floor_log2_loss_s8(logits.at, samples, n, scale, labels, losses) == ZO_OK);
+      for (uint32_t i = 0; i < samples; ++i)
+        CHECK(losses[i] >= 0 && losses[i] % ZO_FLOOR_LOG2_UNIT == 0 &&
+              (labels[i] >= 0 || !losses[i]));
       CHECK(zo_cross_entropy_error_s8(logits.at, samples, n, scale, labels, errors) == ZO_OK);
       CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, -128, scale, binary, losses) ==
             ZO_OK);
@@ -420,6 +425,7 @@ static void test_losses(void) {
       losses[0] = 77;
       errors[0] = 77;
       CHECK(zo_cross_entropy_s8(logits.at, samples, n, scale, labels, losses) == ZO_ERROR_LABEL);
+      CHECK(zo_floor_log2_loss_s8(logits.at, samples, n, scale, labels, losses) == ZO_ERROR_LABEL);
       CHECK(zo_cross_entropy_error_s8(logits.at, samples, n, scale, labels, errors) ==
             ZO_ERROR_LABEL);
       binary[samples * n - 1] = 2;
@@ -437,9 +443,12 @@ static void test_losses(void) {
       CHECK(zo_mean_squared_error_s8(logits.at, NULL, samples, n, INT32_MAX, 0, losses) ==
             ZO_ERROR_ARGUMENT);
       CHECK(zo_cross_entropy_s8(NULL, samples, n, scale, labels, losses) == ZO_ERROR_ARGUMENT);
+      CHECK(zo_floor_log2_loss_s8(NULL, samples, n, scale, labels, losses) == ZO_ERROR_ARGUMENT);
       const zo_logit_scale none = {0, 0};
       labels[samples - 1] = 0;
       CHECK(zo_cross_entropy_s8(logits.at, samples, n, none, labels, losses) == ZO_ERROR_ARGUMENT);
+      CHECK(zo_floor_log2_loss_s8(logits.at, samples, n, none, labels, losses) ==
+            ZO_ERROR_ARGUMENT);
       CHECK(losses[0] == 77 && errors[0] == 77);
       free(logits.memory);
       free(targets.memory);
@@ -879,10 +888,10 @@ static zo_status loss_node(graph* g) {
 
 static void test_loss_nodes(void) {
   enum { kSamples = 3, kElements = 7 };
-  static const size_t label_bytes[3] = {4 * kSamples, 4 * kSamples * kElements,
-                                        kSamples * kElements};
+  static const size_t label_bytes[4] = {4 * kSamples, 4 * kSamples * kElements,
+                                        kSamples * kElements, 4 * kSamples};
   const zo_logit_scale scale = scale_of(0.1);
-  for (uint32_t kind = 0; kind < 3; ++kind) {
+  for (uint32_t kind = 0; kind < 4; ++kind) {
     graph g;
     memset(&g, 0, sizeof g);
     set_options(&g, 20);
@@ -912,6 +921,9 @@ static void test_loss_nodes(void) {
     } else if (kind == 1) {
       status = zo_binary_cross_entropy_s8(logits.at, kSamples, kElements, -5, scale,
                                           (int32_t*)label, expected);
+    } else if (kind == 3) {
+      status =
+          zo_floor_log2_loss_s8(logits.at, kSamples, kElements, scale, (int32_t*)label, expected);
     } else {
       status = zo_mean_squared_error_s8(logits.at, (int8_t*)label, kSamples, kElements,
                                         INT32_C(1) << 30, 25, expected);

@@ -40,3 +40,17 @@ def mean_squared_error(
 ) -> NDArray[np.float64]:
     difference = scale * (outputs.astype(np.float64) - targets)
     return (difference**2).mean(axis=1)
+
+
+def floor_log2_of_exponents(exponents: list[int], offset: int) -> int:
+    """floor(log2 of the sum of 2^a), each a at least the offset; in whole numbers of any size."""
+    total = sum(1 << max(a - offset, 0) for a in exponents)
+    return total.bit_length() - 1 + offset
+
+
+def floor_log2(logits: list[int], label: int, scale_log2e: int) -> int:
+    """zo_floor_log2_loss.h in powers of two; 0 where there is no label."""
+    if label < 0:
+        return 0
+    exponents = [(z - logits[label]) * scale_log2e // 2**24 for z in logits]
+    return floor_log2_of_exponents(exponents, max(exponents) - 10)
