@@ -14,13 +14,16 @@ from .model import Model
 #: Version of the metadata; readers refuse others.
 METADATA_VERSION: Final = 1
 
+#: Losses of a vector of logits and one class.
+SOFTMAX_KINDS: Final = ("cross_entropy", "floor_log2")
+
 
 @dataclasses.dataclass(frozen=True)
 class ZoLoss:
     """The loss.
 
     Attributes:
-        kind: "cross_entropy", "binary_cross_entropy" or "mse".
+        kind: "cross_entropy", "floor_log2", "binary_cross_entropy" or "mse".
         elements: values per sample (classes, outputs).
         scale: real value of one LSB of what the loss reads; softmax's beta is part of it.
         zero_point: of what the loss reads.
@@ -36,6 +39,11 @@ class ZoLoss:
     # Metadata written before these keys existed do not have them.
     output: int = 0
     squashed: bool = True
+
+    @property
+    def of_classes(self) -> bool:
+        """Whether a label is one class: a cross-entropy of softmax, or the floor-log2 loss in its place."""
+        return self.kind in SOFTMAX_KINDS
 
 
 @dataclasses.dataclass(frozen=True)

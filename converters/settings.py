@@ -17,7 +17,7 @@ MAX_QUERIES: Final = 32
 #: Fewest bits of magnitude and sign that head-room may leave a weight: 127 - h >= 15 is 5 bits.
 SMALLEST_LIMIT: Final = 15
 
-LOSS_KINDS: Final = ("auto", "cross_entropy", "binary_cross_entropy", "mse", "none")
+LOSS_KINDS: Final = ("auto", "cross_entropy", "floor_log2", "binary_cross_entropy", "mse", "none")
 
 #: Multipliers (s_min / s)^2 per channel, see ``quantization_aware``.
 QUANTIZATION_AWARE: Final = "quantization-aware"
@@ -60,8 +60,9 @@ class InjectSettings:
             rounding, no extra memory).
         max_queries: seeds in one UPDATE or one step of a replay, 1 to 32.
         batch: samples per invoke, at least 1. The model's own batch size must be 1 or this.
-        loss: "auto" (from the model's tail), "cross_entropy", "binary_cross_entropy", "mse", or "none" (no
-            loss operator: for looking at segments).
+        loss: "auto" (from the model's tail), "cross_entropy", "floor_log2" (a cross-entropy in whole powers
+            of two, ElasticZO's; see ops/core/zo_floor_log2_loss.h), "binary_cross_entropy", "mse", or "none"
+            (no loss operator: for looking at segments).
         loss_output: which output the loss belongs to, by index or tensor name; None: the first one.
         cuts: names of the tensors between segments, in any order; see ``possible_cuts``.
         nodes: layers that carry nodes for node perturbation: "auto" (those with fewer nodes than weights), or

@@ -37,6 +37,6 @@ def random_data(runtime: Runtime, samples: int) -> tuple[NDArray[Any], NDArray[n
     rng = np.random.default_rng(0)
     x = rng.integers(-128, 128, (samples, *shape[1:])).astype(dtype)
     loss = runtime.metadata.loss
-    if loss is None or loss.kind != "cross_entropy":
+    if loss is None or not loss.of_classes:
         raise SystemExit(f"expected a classifier, got a model with loss {loss.kind if loss else None}")
     return x, rng.integers(0, loss.elements, samples)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..errors import ConversionError
+from ..metadata import SOFTMAX_KINDS
 from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator, TensorType
 from ..settings import InjectSettings
@@ -18,9 +19,10 @@ _LARGEST_SCALE: Final = 64.0
 _LARGEST_ELEMENTS: Final = 2**20
 
 _CONVERSIONS: Final = (BuiltinOperator.QUANTIZE, BuiltinOperator.DEQUANTIZE)
+# The kinds that fit, the natural one first.
 _SQUASHING: Final = {
-    BuiltinOperator.SOFTMAX: "cross_entropy",
-    BuiltinOperator.LOGISTIC: "binary_cross_entropy",
+    BuiltinOperator.SOFTMAX: SOFTMAX_KINDS,
+    BuiltinOperator.LOGISTIC: ("binary_cross_entropy",),
 }
 
 
@@ -42,9 +44,9 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
     output = graph.outputs[index]
     logits, squashing = logits_of(graph, output)
     kind = settings.loss if settings.loss != "auto" else _kind(graph, output, squashing)
-    natural = _SQUASHING.get(squashing.builtin) if squashing is not None else None
-    if squashing is not None and kind != "mse" and kind != natural:
-        raise ConversionError(f"loss «{kind}» does not fit {squashing.label}, choose «{natural}» or «mse»")
+    if squashing is not None and kind != "mse" and kind not in _SQUASHING[squashing.builtin]:
+        fitting = ", ".join(f"«{name}»" for name in _SQUASHING[squashing.builtin])
+        raise ConversionError(f"loss «{kind}» does not fit {squashing.label}, choose {fitting} or «mse»")
     tensor = _over_conversions(graph, output) if kind == "mse" else logits
     if tensor.type != TensorType.INT8 or tensor.quantization is None or tensor.is_constant:
         raise ConversionError(
@@ -57,7 +59,7 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
             f"batch size {settings.batch}"
         )
     scale = tensor.quantization.scale
-    if kind == "cross_entropy" and squashing is not None:
+    if kind in SOFTMAX_KINDS and squashing is not None:
         scale *= float(squashing.option("beta", 0.0))
     plan.loss = Loss(
         kind=kind,
@@ -139,7 +141,7 @@ def _squashed(producers: dict[Tensor, Operator], tensor: Tensor) -> bool:
 
 def _kind(graph: Subgraph, output: Tensor, squashing: Operator | None) -> str:
     if squashing is not None:
-        return _SQUASHING[squashing.builtin]
+        return _SQUASHING[squashing.builtin][0]
     if any(output.shape == tensor.shape for tensor in graph.inputs):
         return "mse"
     if len(output.shape) == 2 and output.shape[1] >= 2:
@@ -151,7 +153,7 @@ def _kind(graph: Subgraph, output: Tensor, squashing: Operator | None) -> str:
 
 
 def _check(loss: Loss, output: Tensor) -> None:
-    if loss.kind == "cross_entropy" and (loss.elements < 2 or loss.tensor.shape[-1] != loss.elements):
+    if loss.kind in SOFTMAX_KINDS and (loss.elements < 2 or loss.tensor.shape[-1] != loss.elements):
         raise ConversionError(
             f"cross-entropy needs one vector of at least two logits per sample; «{loss.tensor.name}» has "
             f"shape {list(loss.tensor.shape)}"

@@ -10,13 +10,14 @@ from typing import Final
 
 from .. import constants
 from ..errors import ConversionError
+from ..metadata import SOFTMAX_KINDS
 from ..model import Model, Operator, OperatorCode, Tensor
 from ..model.schema import TensorType
 from ..settings import InjectSettings
 from .plan import Loss, Plan, Port
 
 _OPTIONS_VERSION: Final = 1
-_KINDS: Final = {"cross_entropy": 0, "binary_cross_entropy": 1, "mse": 2}
+_KINDS: Final = {"cross_entropy": 0, "binary_cross_entropy": 1, "mse": 2, "floor_log2": 3}
 
 # Fraction bits: of the scale operands, and of a loss (ZO_LOSS_BITS).
 _SCALE_BITS: Final = 24
@@ -42,7 +43,7 @@ def insert_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
             copy.deepcopy(loss.tensor.quantization),
         )
     else:
-        shape = (batch,) if loss.kind == "cross_entropy" else (batch, loss.elements)
+        shape = (batch,) if loss.kind in SOFTMAX_KINDS else (batch, loss.elements)
         label = Tensor(constants.LABEL, shape, TensorType.INT32, model.empty_buffer)
     result = Tensor(constants.LOSS_OUTPUT, (batch,), TensorType.INT32, model.empty_buffer)
     switch = segment.port("status") or segment.port("command")

@@ -63,7 +63,7 @@ class Loss:
     """The loss.
 
     Attributes:
-        kind: "cross_entropy", "binary_cross_entropy" or "mse".
+        kind: "cross_entropy", "floor_log2", "binary_cross_entropy" or "mse".
         tensor: the int8 tensor it reads.
         elements: values per sample.
         scale: of the tensor, times softmax's beta for the cross-entropy.

@@ -54,6 +54,14 @@ def test_inject_with_every_option(cli: Any, model_file: Any, tmp_path: Path) -> 
     assert result["loss"]["kind"] == "cross_entropy"
 
 
+@pytest.mark.parametrize("spelled", ["floor_log2", "floor-log2"])
+def test_inject_with_the_floor_log2_loss(cli: Any, model_file: Any, tmp_path: Path, spelled: str) -> None:
+    output = tmp_path / "out.zo.tflite"
+    result = cli("inject", model_file("lenet5"), "-o", output, "--loss", spelled)
+    assert "floor_log2 over 10" in result.stdout
+    assert output.read_bytes() == tflm_zo.inject(model_file("lenet5"), loss="floor_log2").to_bytes()
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -336,6 +336,20 @@ def test_cross_entropy(name: str, logits: str, beta: float) -> None:
     assert find(model, "zo_label").shape == (1,)
 
 
+@pytest.mark.parametrize(("name", "logits", "beta"), [("lenet5", "fc3", 1), ("dense_after_4d", "fc2", 2)])
+def test_floor_log2(name: str, logits: str, beta: float) -> None:
+    """The operands and the label of a cross-entropy, and a kind of its own."""
+    exact, model = inject(MODELS[name](), batch=2), inject(MODELS[name](), batch=2, loss="floor_log2")
+    found, kind, elements, zero_point, first, second, _ = loss_fields(model)
+    assert (found, kind, zero_point) == (logits, 3, 0)
+    assert (elements, first, second) == (*loss_fields(exact)[2:3], *loss_fields(exact)[4:6])
+    assert first == round(scale_of(model, logits)[0] * beta * np.log2(np.e) * 2**24)
+    label = find(model, "zo_label")
+    assert (label.shape, label.type_name) == ((2,), "INT32")
+    loss = read_metadata(reload(model)).loss
+    assert loss is not None and (loss.kind, loss.of_classes, loss.squashed) == ("floor_log2", True, True)
+
+
 def test_binary_cross_entropy() -> None:
     model = inject(MODELS["logistic_head"](), batch=2)
     found, kind, elements, zero_point, _, second, _ = loss_fields(model)
@@ -381,10 +395,15 @@ def test_loss_errors() -> None:
     with pytest.raises(ConversionError, match="one vector of at least two"):
         inject(image, loss="cross_entropy")
     assert loss_fields(inject(image, loss="mse"))[2] == 48
-    with pytest.raises(ConversionError, match="SOFTMAX «softmax»"):
+    with pytest.raises(
+        ConversionError, match="SOFTMAX «softmax», choose «cross_entropy», «floor_log2» or «mse»"
+    ):
         inject(lenet5(), loss="binary_cross_entropy")
-    with pytest.raises(ConversionError, match="LOGISTIC «probability»"):
-        inject(MODELS["logistic_head"](), loss="cross_entropy")
+    for kind in ("cross_entropy", "floor_log2"):
+        with pytest.raises(ConversionError, match="LOGISTIC «probability», choose «binary_cross_entropy» or"):
+            inject(MODELS["logistic_head"](), loss=kind)
+    with pytest.raises(ConversionError, match="one vector of at least two"):
+        inject(image, loss="floor_log2")
 
 
 # --- Settings ------------------------------------------------------------------------------------------

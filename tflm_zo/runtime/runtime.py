@@ -197,7 +197,7 @@ class Runtime(ABC):
         """Sets the labels; they stay until set again.
 
         Args:
-            labels: cross-entropy: integers [batch], class indices, -1 for an unlabelled sample.
+            labels: cross-entropy, floor-log2: integers [batch], class indices, -1 for an unlabelled sample.
                 Binary cross-entropy: integers [batch, outputs] (or [batch] for one output), 0, 1 or -1.
                 Mean squared error: the target like the output, int8 or floating point.
 
@@ -236,7 +236,7 @@ class Runtime(ABC):
             return to_levels(value, scale, zero_point)
         if value.dtype.kind not in "iu":
             raise ValueError(f"{name}: expected integers, got {value.dtype}")
-        classes = loss.elements if loss.kind == "cross_entropy" else 2
+        classes = loss.elements if loss.of_classes else 2
         wrong = value[(value < -1) | (value >= classes)]
         if wrong.size:
             raise ValueError(

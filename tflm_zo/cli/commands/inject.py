@@ -108,7 +108,7 @@ def inject(
         update_bits=update_bits,
         max_queries=max_queries,
         batch=batch,
-        loss=loss,
+        loss=loss.replace("-", "_"),
         loss_output=int(loss_output) if loss_output and loss_output.isdecimal() else loss_output,
         cuts=tuple(cut or ()),
         command_words=command_words,
