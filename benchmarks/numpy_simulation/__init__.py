@@ -6,9 +6,12 @@ The yardstick of training_throughput.py: an int8 network interpreted with im2col
 integers in floating-point matrix products, in-place requantization, lookup tables. Its arithmetic is TFLM's
 bit for bit, and its steps are the trainer's where it is given the trainer's directions
 (tests/benchmarks/test_numpy_simulation.py).
+
+`Backward` is integer backpropagation through such a network: the yardstick of what is learned, not of speed.
 """
 
+from .backward import Backward
 from .network import Network, UnsupportedError
 from .simulation import Simulation
 
-__all__ = ["Network", "Simulation", "UnsupportedError"]
+__all__ = ["Backward", "Network", "Simulation", "UnsupportedError"]

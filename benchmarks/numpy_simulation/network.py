@@ -16,7 +16,7 @@ from .fixed_point import Clamp, Multiplier, clamp_of
 from .layers import Add, Conv, Dense, DepthwiseConv, Layer, Pool, Reshape
 from .windows import Windows
 
-__all__ = ["Network", "UnsupportedError"]
+__all__ = ["Network", "Node", "UnsupportedError"]
 
 _NO_WEIGHTS = np.empty(0, np.int8)
 _SAME = 0  # of schema.Padding
@@ -26,11 +26,22 @@ class UnsupportedError(ValueError):
     """The model has what the simulation does not know."""
 
 
-class _Node(NamedTuple):
+class Node(NamedTuple):
+    """A layer in its place.
+
+    Attributes:
+        layer: what computes it.
+        inputs: activations that it reads.
+        filter: name of its filter tensor, if it has one.
+        output: activation that it writes.
+        operator: of the model.
+    """
+
     layer: Layer
     inputs: list[Tensor]
     filter: str | None
     output: Tensor
+    operator: Operator
 
 
 class Network:
@@ -42,6 +53,8 @@ class Network:
     Attributes:
         weights: the model's filters, int8 in their own shapes, by tensor name in the order of execution.
         logit_scale: real value of one LSB of the logits, a SOFTMAX's beta included.
+        input: the activation that samples become.
+        nodes: layers in the order of execution; the last one's output are the logits.
 
     Raises:
         UnsupportedError: an operator or option that is not implemented here.
@@ -52,8 +65,8 @@ class Network:
         if len(graph.inputs) != 1:
             raise UnsupportedError(f"expected a model with one input, got {len(graph.inputs)}")
         self.weights: dict[str, NDArray[np.int8]] = {}
-        self._input = graph.inputs[0]
-        self._nodes: list[_Node] = []
+        self.input = graph.inputs[0]
+        self.nodes: list[Node] = []
         beta = 1.0
         for op in graph.operators:
             if op.builtin == B.SOFTMAX and op is graph.operators[-1]:
@@ -62,18 +75,18 @@ class Network:
             if op.builtin not in _BUILDERS:
                 supported = ", ".join(OPERATOR_NAMES[b] for b in _BUILDERS)
                 raise UnsupportedError(f"{op.label}: not simulated; there are {supported} and a last SOFTMAX")
-            self._nodes.append(self._node(op))
-        self._logits = self._nodes[-1].output
+            self.nodes.append(self._node(op))
+        self._logits = self.nodes[-1].output
         self.logit_scale = _quantization(self._logits)[0] * beta
 
-    def _node(self, op: Operator) -> _Node:
+    def _node(self, op: Operator) -> Node:
         layer = _BUILDERS[op.builtin](op)
         inputs = [t for t in op.inputs if t is not None and not t.is_constant]
         name = None
         if op.builtin in (B.CONV_2D, B.DEPTHWISE_CONV_2D, B.FULLY_CONNECTED):
             name = _operand(op, 1).name
             self.weights[name] = _operand(op, 1).numpy().copy()
-        return _Node(layer, inputs, name, op.outputs[0])
+        return Node(layer, inputs, name, op.outputs[0], op)
 
     def logits(
         self, x: NDArray[np.int8], weights: Mapping[str, NDArray[np.int8]] | None = None
@@ -84,12 +97,18 @@ class Network:
             x: int8 [batch, ...], any batch.
             weights: in place of the model's own, all of them.
         """
+        return self.activations(x, weights)[self._logits].reshape(len(x), -1)
+
+    def activations(
+        self, x: NDArray[np.int8], weights: Mapping[str, NDArray[np.int8]] | None = None
+    ) -> dict[Tensor, NDArray[np.int8]]:
+        """Every activation, the input among them; arguments as of `logits`."""
         weights = self.weights if weights is None else weights
-        values = {self._input: x}
-        for node in self._nodes:
+        values = {self.input: x}
+        for node in self.nodes:
             filters = _NO_WEIGHTS if node.filter is None else weights[node.filter]
             values[node.output] = node.layer([values[t] for t in node.inputs], filters)
-        return values[self._logits].reshape(len(x), -1)
+        return values
 
 
 def _operand(op: Operator, index: int) -> Tensor:
