@@ -103,7 +103,7 @@ def _guesses(runtime: Runtime) -> NDArray[Any]:
     assert loss is not None
     output = runtime.outputs()[loss.output]
     output = output.reshape(len(output), -1)
-    if loss.kind == "cross_entropy":
+    if loss.of_classes:
         return np.asarray(output.argmax(1))
     _, _, scale, zero_point = runtime.output_details(loss.output)
     return np.asarray(to_real(output, scale, zero_point) > (0.5 if loss.squashed else 0.0))

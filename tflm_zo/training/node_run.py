@@ -81,7 +81,7 @@ class NodeRun(Run):
         self._filter_scales = [_relative_scales(model, t) for t in self._tensors]
         loss = metadata.loss
         assert loss is not None  # nodes need one
-        self._scale = LogitScale.of(loss.scale) if loss.kind == "cross_entropy" else None
+        self._scale = LogitScale.of(loss.scale) if loss.of_classes else None
         multipliers = step_multipliers(model)
         self._multipliers = [multipliers.get(t.name) for t in self._tensors]
         # Of each task: where perturbed nodes are written.
@@ -116,7 +116,7 @@ class NodeRun(Run):
                 )
         if settings.head == "exact":
             loss = metadata.loss
-            if loss is None or loss.kind != "cross_entropy":
+            if loss is None or not loss.of_classes:
                 raise SettingsError("head: exact needs a softmax cross-entropy, the model has another loss")
             if not any(is_exact_head(n) for n in metadata.nodes):
                 raise SettingsError(
