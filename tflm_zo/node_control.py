@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any
@@ -21,16 +21,18 @@ from .control import CSettings, StepReport, _Report
 from .native import LogitScale, NativeError
 from .nodes import NodeLayer, NodeState, _Layer, _Scale
 
-__all__ = ["NodeAction", "NodeControl", "NodeRequest", "NodeTask"]
+__all__ = ["NodeAction", "NodeControl", "NodeRequest", "NodeRules", "NodeTask", "weight_tensors"]
 
 _u32, _i64, _ptr = ctypes.c_uint32, ctypes.c_int64, ctypes.c_void_p
 
 
 _HEAD = 0xFFFFFFFF  # ZO_NODE_HEAD
+_WEIGHTS = 1  # ZO_TASK_WEIGHTS
 
 
 class _Task(ctypes.Structure):
     _fields_ = [
+        ("kind", _u32),
         ("layer", _Layer),
         ("start_segment", _u32),
         ("queries", _u32),
@@ -38,17 +40,29 @@ class _Task(ctypes.Structure):
         ("mu", _u32),
         ("rate", _u32),
         ("period", _u32),
+        ("gain", _Scale),
+        ("boundary_bytes", _u32),
         ("inputs", _ptr),
         ("routes", _ptr),
         ("nodes", _ptr),
         ("differences", _ptr),
         ("errors", _ptr),
+        ("sums", _ptr),
         ("mean_square", _Scale),
     ]
 
 
 class _Settings(ctypes.Structure):
-    _fields_ = [("common", CSettings), ("tasks", _u32), ("first_segment", _u32)]
+    _fields_ = [
+        ("common", CSettings),
+        ("tasks", _u32),
+        ("first_segment", _u32),
+        ("weight_clip", _u32),
+        ("rule", _u32),
+        ("exact_rule", _u32),
+        ("bits", _u32),
+        ("rows", _u32),
+    ]
 
 
 class _Run(ctypes.Structure):
@@ -61,7 +75,10 @@ class _Run(ctypes.Structure):
         ("task", _u32),
         ("query", _u32),
         ("side", _u32),
+        ("moved", _u32),
         ("total", _i64),
+        ("base", _i64),
+        ("largest_loss", ctypes.c_int32),
     ]
 
 
@@ -87,7 +104,10 @@ def _library() -> Any:
         "zo_node_run_capture": [run, _u32, _ptr, _ptr, _ptr],
         "zo_node_run_capture_head": [run, _u32, _ptr, _ptr, native._LogitScale, _ptr],
         "zo_node_run_backpropagate": [run, _u32, _ptr, _ptr, _ptr],
+        "zo_node_run_capture_boundary": [run, _u32, _ptr],
         "zo_node_run_perturb": [run, _ptr],
+        "zo_node_run_perturb_weights": [run, _ptr, _u32],
+        "zo_node_run_update_weights": [run, _ptr, _u32, ctypes.POINTER(_u32), report],
         "zo_node_run_report": [run, _ptr, _u32, report],
         "zo_node_run_update": [run, ctypes.POINTER(native._Tensor), _ptr, ctypes.POINTER(_u32), report],
     }
@@ -104,6 +124,11 @@ def _call(name: str, *arguments: object) -> None:
         raise NativeError(name, status)
 
 
+def _scratch(layer: NodeLayer | None) -> int:
+    """Values that an update of a layer needs."""
+    return 0 if layer is None else layer.k_h * layer.k_w * layer.in_c
+
+
 class NodeAction(IntEnum):
     """What to do next (``zo_node_action``)."""
 
@@ -111,30 +136,54 @@ class NodeAction(IntEnum):
     FORWARD = 1
     QUERY = 2
     UPDATE = 3
+    RESTORE = 4
 
 
 @dataclass(frozen=True)
 class NodeTask:
-    """One layer that a run trains.
+    """What a run trains: a layer, by its nodes or its exact gradient, or tensors that are perturbed together.
 
     Attributes:
-        layer: its geometry.
-        start_segment: first segment that reads the nodes.
+        layer: its geometry; None: tensors that are perturbed.
+        start_segment: first segment that reads the nodes, or that has one of the tensors.
         queries: perturbations per sample and step, 1..32; 0: trained by its exact gradient.
-        following: without queries: number of the task, trained likewise, that reads the nodes; None: the loss
-            does.
         mu: perturbation of a node, LSB.
         rate: factor of the run's rate, unit 2^-16.
         period: takes part in every period-th step.
+        following: without queries: number of the task, trained likewise, that reads the nodes; None: the loss
+            does.
+        gain: of a "gradient" rule, see ``zo_node_task``.
+        boundary_bytes: of tensors: of a sample, of what enters the first segment; 0: the network's inputs.
     """
 
-    layer: NodeLayer
+    layer: NodeLayer | None
     start_segment: int
     queries: int
     mu: int = 2
     rate: int = 65536
     period: int = 1
     following: int | None = None
+    gain: NodeState = field(default_factory=NodeState)
+    boundary_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class NodeRules:
+    """Settings that ``zo_node_settings`` has beyond those of every run; see there.
+
+    Attributes:
+        weight_clip: unit 2^-16.
+        rule: of node tasks, 0: RMS, 1: fixed.
+        exact_rule: of exact tasks, 0: RMS, 2: bits, 3: standardized.
+        bits: of a byte each: exact tasks in three stages, perturbed weights.
+        rows: shares of exact tasks' outputs, least and most << 16, unit 1/65535; 0: all.
+    """
+
+    weight_clip: int = 0
+    rule: int = 0
+    exact_rule: int = 0
+    bits: int = 0
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -144,7 +193,7 @@ class NodeRequest:
     Attributes:
         action: the kind.
         step: number of the step.
-        task: QUERY and UPDATE: number of the task.
+        task: QUERY, RESTORE and UPDATE: number of the task.
         start_segment: FORWARD and QUERY: first segment to run.
         first_sample: position of the part's first sample, see `NodeControl.samples`.
     """
@@ -162,26 +211,44 @@ class NodeControl:
     Args:
         settings: of the run; ``clip`` is the largest step of a weight, unit 2^-16 LSB.
         first_segment: where a forward pass begins.
-        tasks: the layers, at least one with period 1.
+        tasks: what is trained, at least one with period 1.
+        rules: more settings.
+
+    Attributes:
+        tasks, rules: as given.
 
     Raises:
         NativeError: settings out of range.
     """
 
-    def __init__(self, settings: CSettings, first_segment: int, tasks: Sequence[NodeTask]) -> None:
+    def __init__(
+        self,
+        settings: CSettings,
+        first_segment: int,
+        tasks: Sequence[NodeTask],
+        rules: NodeRules = NodeRules(),
+    ) -> None:
         self._samples = int(settings.batch) * int(settings.parts)
         self._batch = int(settings.batch)
-        self.tasks = tuple(tasks)
+        self.tasks, self.rules = tuple(tasks), rules
         self._tasks = (_Task * max(1, len(tasks)))()
         self._buffers: list[NDArray[Any]] = []
         for c, task in zip(self._tasks, tasks, strict=False):
             self._fill(c, task)
         self._run, self._request, self._report = _Run(), _Request(), _Report()
-        whole = _Settings(settings, len(tasks), first_segment)
+        whole = _Settings(
+            settings,
+            len(tasks),
+            first_segment,
+            rules.weight_clip,
+            rules.rule,
+            rules.exact_rule,
+            rules.bits,
+            rules.rows,
+        )
         _call("zo_node_run_init", ctypes.byref(self._run), ctypes.byref(whole), self._tasks)
-        # One output channel of any filter; errors that come back through a layer need as many.
-        largest = max(t.layer.k_h * t.layer.k_w * t.layer.in_c for t in tasks)
-        self._scratch = np.empty(largest, np.int32)
+        # Of any filter; errors that come back through a layer need one for each of its inputs.
+        self._scratch = np.empty(max((_scratch(t.layer) for t in tasks), default=0), np.int32)
 
     def _fill(self, c: _Task, task: NodeTask) -> None:
         layer, samples = task.layer, self._samples
@@ -191,9 +258,17 @@ class NodeControl:
             self._buffers.append(array)
             return int(array.ctypes.data)
 
-        c.layer, c.start_segment, c.queries = layer._c, task.start_segment, task.queries
+        c.start_segment, c.queries = task.start_segment, task.queries
         c.mu, c.rate, c.period = task.mu, task.rate, task.period
+        c.gain = _Scale(task.gain.mantissa, task.gain.exponent)
         c.following = _HEAD if task.following is None else task.following
+        if layer is None:
+            c.kind, c.boundary_bytes = _WEIGHTS, task.boundary_bytes
+            c.sums = buffer((max(1, task.queries),), np.int64)
+            if task.boundary_bytes:
+                c.nodes = buffer((self._batch, task.boundary_bytes), np.int8)
+            return
+        c.layer = layer._c
         c.inputs = buffer((samples, layer.input_bytes), np.int8)
         c.routes = buffer((samples, layer.route_bytes), np.uint8)
         c.nodes = buffer((self._batch, layer.nodes), np.int8)
@@ -230,13 +305,19 @@ class NodeControl:
         return int(self._run.step)
 
     @property
+    def largest_loss(self) -> int:
+        """Of the steps so far, unit 2^-16: with step, states and weights all that a run has to remember."""
+        return int(self._run.largest_loss)
+
+    @property
     def states(self) -> list[NodeState]:
-        """The running means of the tasks: with step and weights, all that a run has to remember."""
+        """The running means of the tasks."""
         return [NodeState(t.mean_square.mantissa, t.mean_square.exponent) for t in self._tasks]
 
-    def resume(self, step: int, states: Sequence[NodeState]) -> None:
+    def resume(self, step: int, states: Sequence[NodeState], largest_loss: int) -> None:
         """Goes on after so many whole steps."""
         _call("zo_node_run_resume", ctypes.byref(self._run), step)
+        self._run.largest_loss = largest_loss
         for task, state in zip(self._tasks, states, strict=True):
             task.mean_square = _Scale(state.mantissa, state.exponent)
 
@@ -266,7 +347,7 @@ class NodeControl:
         self, task: int, inputs: NDArray[np.int8], outputs: NDArray[np.int8], nodes: NDArray[np.int8]
     ) -> None:
         """Keeps what the update and the queries need of a forward pass, int8 [batch, ...] each."""
-        layer = self.tasks[task].layer
+        layer = self._layer(task)
         _call(
             "zo_node_run_capture",
             ctypes.byref(self._run),
@@ -285,7 +366,7 @@ class NodeControl:
         labels: NDArray[np.int32],
     ) -> None:
         """The same for an exact head: its errors are softmax - one-hot of the logits."""
-        layer = self.tasks[task].layer
+        layer = self._layer(task)
         _call(
             "zo_node_run_capture_head",
             ctypes.byref(self._run),
@@ -307,7 +388,7 @@ class NodeControl:
         following = self.tasks[task].following
         if following is None:
             raise ValueError(f"task: {task} is followed by the loss")
-        layer = self.tasks[following].layer
+        layer = self._layer(following)
         if weights.size != layer.weights:
             raise ValueError(f"weights: expected {layer.weights} values, got {weights.size}")
         if scales is not None and scales.shape != (layer.out_c,):
@@ -321,9 +402,22 @@ class NodeControl:
             self._scratch.ctypes.data,
         )
 
+    def capture_boundary(self, task: int, boundary: NDArray[np.int8]) -> None:
+        """For perturbed weights: keeps what enters their first segment, int8 [batch, ...]."""
+        size = self.tasks[task].boundary_bytes
+        _call(
+            "zo_node_run_capture_boundary",
+            ctypes.byref(self._run),
+            task,
+            self._batch_of("boundary", boundary, size),
+        )
+
     def perturb(self, nodes: NDArray[np.int8]) -> None:
-        """Writes the perturbed nodes of the query in progress, int8 [batch, ...]."""
-        self._batch_of("nodes", nodes, self.tasks[self._run.task].layer.nodes)
+        """Writes the perturbed nodes of the query in progress, int8 [batch, ...]; for perturbed weights what
+        was captured.
+        """
+        task = self.tasks[self._run.task]
+        self._batch_of("nodes", nodes, task.boundary_bytes if task.layer is None else task.layer.nodes)
         _call("zo_node_run_perturb", ctypes.byref(self._run), nodes.ctypes.data)
 
     def report(self, losses: NDArray[np.int32]) -> None:
@@ -345,7 +439,7 @@ class NodeControl:
         limit: int,
     ) -> StepReport | None:
         """Moves the weights of the task in progress; the step's report where that finished it."""
-        layer = self.tasks[self._run.task].layer
+        layer = self._layer(self._run.task)
         tensor = native._make_tensor(
             weights, fraction, multiplier, layer.out_c, weights.size // layer.out_c, stream, limit
         )
@@ -357,6 +451,34 @@ class NodeControl:
             None,
             ctypes.byref(self._report),
         )
+        return self._finished()
+
+    def perturb_weights(self, tensors: ctypes.Array[Any]) -> None:
+        """Moves perturbed weights to where the query in progress wants them, or back (RESTORE).
+
+        Args:
+            tensors: of the task, see `weight_tensors`.
+        """
+        _call("zo_node_run_perturb_weights", ctypes.byref(self._run), tensors, len(tensors))
+
+    def update_weights(self, tensors: ctypes.Array[Any]) -> StepReport | None:
+        """A step of perturbed weights; the step's report where that finished it."""
+        report = ctypes.byref(self._report)
+        _call("zo_node_run_update_weights", ctypes.byref(self._run), tensors, len(tensors), None, report)
+        return self._finished()
+
+    def _layer(self, task: int) -> NodeLayer:
+        layer = self.tasks[task].layer
+        if layer is None:
+            raise ValueError(f"task: {task} has no layer, its weights are perturbed")
+        return layer
+
+    def _finished(self) -> StepReport | None:
         if not self._report.step_done:
             return None
         return StepReport(self._report.step, self._report.mean_loss / 65536, self._report.rate / 65536)
+
+
+def weight_tensors(tensors: Sequence[native._Tensor]) -> ctypes.Array[Any]:
+    """The tensors of a task whose weights are perturbed, as the control unit takes them."""
+    return (native._Tensor * len(tensors))(*tensors)

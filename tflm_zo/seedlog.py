@@ -172,7 +172,7 @@ class SeedLog:
             raise LogError("the log is of another model: its fingerprint differs from this ZO model's")
 
     def steps_of_block(self, block: int) -> list[tuple[Distribution, NDArray[np.void]]]:
-        """The steps that move a block, in order: those of each stage with the distribution of its directions."""
+        """The steps that move a block, in order: those of each stage with their distribution."""
         count = len(self.steps)
         numbers = np.arange(count)
         if self.settings.blocks:

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from . import native
 from .control import CSettings
 from .converters import Model
-from .node_control import NodeControl, _Run, _Settings
+from .node_control import NodeControl, NodeRules, NodeTask, _Run, _Settings
 from .nodes import NodeState, _Scale
 from .seedlog import FINGERPRINT_BYTES, MAGIC, IncompleteHeaderError, LogError, _sync_folder, fingerprint
 
-__all__ = ["Snapshot", "SnapshotLog", "SnapshotWriter", "data_checksum", "is_snapshot_log"]
+__all__ = ["Snapshot", "SnapshotLog", "SnapshotWriter", "TaskEntry", "data_checksum", "is_snapshot_log"]
 
 RECORD_BYTES = 12
 _VERSION = 2
@@ -47,7 +47,16 @@ class _Header(ctypes.Structure):
 
 
 class _Task(ctypes.Structure):
-    _fields_ = [("tensor", _u32), ("queries", _u32), ("mu", _u32), ("period", _u32), ("rate", _u32)]
+    _fields_ = [
+        ("tensor", _u32),
+        ("tensors", _u32),
+        ("kind", _u32),
+        ("queries", _u32),
+        ("mu", _u32),
+        ("period", _u32),
+        ("rate", _u32),
+        ("gain", _Scale),
+    ]
 
 
 @lru_cache(maxsize=1)
@@ -62,7 +71,15 @@ def _library() -> Any:
         "zo_snapshot_write_head": (None, [ctypes.POINTER(_Run), _u32, _ptr]),
         "zo_snapshot_read": (
             ctypes.c_int,
-            [ctypes.c_char_p, _u32, _u32, number, number, ctypes.POINTER(_Scale)],
+            [
+                ctypes.c_char_p,
+                _u32,
+                _u32,
+                number,
+                number,
+                ctypes.POINTER(ctypes.c_int32),
+                ctypes.POINTER(_Scale),
+            ],
         ),
         "zo_snapshot_write_record": (None, [_u32, ctypes.c_int32, _ptr]),
         "zo_snapshot_read_record": (
@@ -93,13 +110,27 @@ def is_snapshot_log(path: str | os.PathLike[str]) -> bool:
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """What the log says of a task: number of its trainable tensor, and its settings."""
+    """What the log says of a task.
 
-    tensor: int
+    Attributes:
+        tensors: consecutive numbers of its trainable tensors.
+        queries, mu, period, rate, gain: see `NodeTask`.
+        perturbs_weights: whether its weights are perturbed.
+    """
+
+    tensors: tuple[int, ...]
     queries: int
     mu: int
     period: int
     rate: int
+    gain: NodeState
+    perturbs_weights: bool
+
+    @classmethod
+    def of(cls, task: NodeTask, tensors: Sequence[int]) -> TaskEntry:
+        """Of a run's task."""
+        weights = task.layer is None
+        return cls(tuple(tensors), task.queries, task.mu, task.period, task.rate, task.gain, weights)
 
 
 @dataclass(frozen=True)
@@ -110,12 +141,14 @@ class Snapshot:
         number: counted from 1.
         step: whole steps done.
         states: of the tasks.
+        largest_loss: of the steps so far, unit 2^-16.
         weights: int8, the tasks' tensors one after the other, then their fractions (16-bit update).
     """
 
     number: int
     step: int
     states: tuple[NodeState, ...]
+    largest_loss: int
     weights: NDArray[np.int8]
 
 
@@ -126,7 +159,8 @@ class SnapshotLog:
     Attributes:
         settings: of the run.
         first_segment: where its forward passes begin.
-        tasks: the layers that it trains.
+        rules: more settings.
+        tasks: what it trains.
         fingerprint: of the base model, 16 bytes.
         interval: steps between snapshots.
         data_checksum: of the training data.
@@ -137,6 +171,7 @@ class SnapshotLog:
 
     settings: CSettings
     first_segment: int
+    rules: NodeRules
     tasks: tuple[TaskEntry, ...]
     fingerprint: bytes
     interval: int
@@ -182,7 +217,8 @@ class SnapshotLog:
         return cls(
             settings.common,
             int(settings.first_segment),
-            tuple(TaskEntry(t.tensor, t.queries, t.mu, t.period, t.rate) for t in tasks[:count]),
+            NodeRules(settings.weight_clip, settings.rule, settings.exact_rule, settings.bits, settings.rows),
+            tuple(_entry(t) for t in tasks[:count]),
             bytes(header.fingerprint),
             int(header.interval),
             int(header.data_checksum),
@@ -194,6 +230,18 @@ class SnapshotLog:
         """Raises LogError unless the log was recorded on this very ZO model."""
         if fingerprint(model) != self.fingerprint:
             raise LogError("the log is of another model: its fingerprint differs from this ZO model's")
+
+
+def _entry(task: _Task) -> TaskEntry:
+    return TaskEntry(
+        tuple(range(task.tensor, task.tensor + task.tensors)),
+        task.queries,
+        task.mu,
+        task.period,
+        task.rate,
+        NodeState(task.gain.mantissa, task.gain.exponent),
+        bool(task.kind),
+    )
 
 
 def _is_cut_short(data: bytes) -> bool:
@@ -208,15 +256,25 @@ def _is_cut_short(data: bytes) -> bool:
 
 
 def _read_slot(data: bytes, tasks: int, weight_bytes: int) -> Snapshot | None:
-    number, step, states = _u32(), _u32(), (_Scale * tasks)()
+    number, step, largest, states = _u32(), _u32(), ctypes.c_int32(), (_Scale * tasks)()
     status = _library().zo_snapshot_read(
-        data, tasks, weight_bytes, ctypes.byref(number), ctypes.byref(step), states
+        data,
+        tasks,
+        weight_bytes,
+        ctypes.byref(number),
+        ctypes.byref(step),
+        ctypes.byref(largest),
+        states,
     )
     if status:
         return None
     weights = np.frombuffer(data, np.int8, weight_bytes, len(data) - 4 - weight_bytes).copy()
     return Snapshot(
-        number.value, step.value, tuple(NodeState(s.mantissa, s.exponent) for s in states), weights
+        number.value,
+        step.value,
+        tuple(NodeState(s.mantissa, s.exponent) for s in states),
+        largest.value,
+        weights,
     )
 
 
@@ -230,7 +288,7 @@ class SnapshotWriter:
     Args:
         path: of the log.
         control: of the run.
-        tensors: numbers of the tasks' trainable tensors.
+        tasks: of the run, with the numbers of their trainable tensors.
         mark: fingerprint of the model.
         interval: steps between snapshots.
         weight_bytes: bytes of a snapshot's weights.
@@ -251,7 +309,7 @@ class SnapshotWriter:
         self,
         path: str | os.PathLike[str],
         control: NodeControl,
-        tensors: Sequence[int],
+        tasks: Sequence[TaskEntry],
         mark: bytes,
         interval: int,
         weight_bytes: int,
@@ -279,8 +337,17 @@ class SnapshotWriter:
         )
         entries = (_Task * count)(
             *(
-                _Task(tensor, t.queries, t.mu, t.period, t.rate)
-                for tensor, t in zip(tensors, control.tasks, strict=True)
+                _Task(
+                    t.tensors[0],
+                    len(t.tensors),
+                    int(t.perturbs_weights),
+                    t.queries,
+                    t.mu,
+                    t.period,
+                    t.rate,
+                    _Scale(t.gain.mantissa, t.gain.exponent),
+                )
+                for t in tasks
             )
         )
         data = ctypes.create_string_buffer(header_bytes)

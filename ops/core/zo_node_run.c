@@ -3,7 +3,9 @@
 
 #include <string.h>
 
+#include "zo_perturb.h"
 #include "zo_stream.h"
+#include "zo_update.h"
 
 /* Added to a step's number for the seeds of its nodes, task by task. */
 #define TASK_SEEDS ZO_MAX_QUERIES
@@ -29,27 +31,36 @@ static uint32_t next_task(const zo_node_run* run, uint32_t task, int with_querie
   return task;
 }
 
+static int is_weights(const zo_node_task* task) { return task->kind == ZO_TASK_WEIGHTS; }
+
+static int buffers_are_valid(const zo_node_task* t) {
+  if (is_weights(t)) return t->sums != NULL && (t->boundary_bytes == 0u || t->nodes != NULL);
+  return t->inputs != NULL && t->routes != NULL && t->nodes != NULL &&
+         (t->queries == 0u ? t->errors != NULL && t->layer.form == ZO_NODES_PLAIN
+                           : t->differences != NULL);
+}
+
 static zo_status check_task(const zo_node_task* task) {
-  const zo_status status = zo_node_layer_check(&task->layer);
+  if (task->kind > ZO_TASK_WEIGHTS) return ZO_ERROR_ARGUMENT;
+  const zo_status status = is_weights(task) ? ZO_OK : zo_node_layer_check(&task->layer);
   if (status != ZO_OK) return status;
-  if (task->queries > ZO_MAX_QUERIES) return ZO_ERROR_QUERIES;
-  const int exact = task->queries == 0u;
-  const int valid = task->mu >= 1u && task->mu <= 127u && task->period >= 1u &&
-                    task->period <= ZO_NODE_PERIOD_MAX && task->rate < UINT32_C(1) << 24 &&
-                    task->inputs != NULL && task->routes != NULL && task->nodes != NULL &&
-                    (exact ? task->errors != NULL && task->layer.form == ZO_NODES_PLAIN
-                           : task->differences != NULL);
+  if (task->queries > ZO_MAX_QUERIES || (is_weights(task) && task->queries == 0u)) {
+    return ZO_ERROR_QUERIES;
+  }
+  const int valid = (is_weights(task) || (task->mu >= 1u && task->mu <= 127u)) &&
+                    task->period >= 1u && task->period <= ZO_NODE_PERIOD_MAX &&
+                    task->rate < UINT32_C(1) << 24 && buffers_are_valid(task);
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
 /* Errors come back through a dense layer that reads each node once, in the same steps. */
 static zo_status check_following(const zo_node_task* tasks, uint32_t count, uint32_t task) {
   const zo_node_task* t = &tasks[task];
-  if (t->queries > 0u || t->following == ZO_NODE_HEAD) return ZO_OK;
+  if (is_weights(t) || t->queries > 0u || t->following == ZO_NODE_HEAD) return ZO_OK;
   if (t->following <= task || t->following >= count) return ZO_ERROR_ARGUMENT;
   const zo_node_task* next = &tasks[t->following];
   const zo_node_layer* l = &next->layer;
-  const int valid = next->queries == 0u && next->period == t->period &&
+  const int valid = !is_weights(next) && next->queries == 0u && next->period == t->period &&
                     l->in_h * l->in_w * l->k_h * l->k_w * l->out_h * l->out_w == 1u &&
                     l->in_c == zo_node_count(&t->layer);
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
@@ -64,8 +75,8 @@ zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings,
   }
   const zo_control_settings* common = &settings->common;
   zo_status status = zo_control_settings_check(common);
-  if (status == ZO_OK && (common->estimator != 0u || common->rule != 0u ||
-                          common->gradient_norm != 0u || common->blocks != 0u)) {
+  if (status == ZO_OK && (common->gradient_norm != 0u || common->blocks != 0u ||
+                          common->momentum != 0u || common->sharpness != 0u)) {
     return ZO_ERROR_ARGUMENT;
   }
   uint32_t periods = 0;
@@ -92,7 +103,7 @@ zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings,
 zo_status zo_node_run_resume(zo_node_run* run, uint32_t step) {
   if (run == NULL || step > run->settings.common.steps) return ZO_ERROR_ARGUMENT;
   run->step = step;
-  run->part = run->task = run->query = run->side = 0;
+  run->part = run->task = run->query = run->side = run->moved = 0;
   run->stage = ZO_NODE_FORWARD;
   return ZO_OK;
 }
@@ -116,7 +127,7 @@ int zo_node_run_is_active(const zo_node_run* run, uint32_t task) {
 }
 
 static int is_head(const zo_node_task* task) {
-  return task->queries == 0u && task->following == ZO_NODE_HEAD;
+  return task->kind == ZO_TASK_NODES && task->queries == 0u && task->following == ZO_NODE_HEAD;
 }
 
 /* The task to capture for, or null. */
@@ -135,7 +146,8 @@ static void keep_inputs(const zo_node_run* run, const zo_node_task* task, const 
 zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inputs,
                               const int8_t* outputs, const int8_t* nodes) {
   zo_node_task* t = capturing(run, task);
-  if (t == NULL || inputs == NULL || outputs == NULL || nodes == NULL || is_head(t)) {
+  if (t == NULL || inputs == NULL || outputs == NULL || nodes == NULL || is_weights(t) ||
+      is_head(t)) {
     return ZO_ERROR_ARGUMENT;
   }
   const uint32_t batch = run->settings.common.batch;
@@ -176,19 +188,62 @@ zo_status zo_node_run_backpropagate(zo_node_run* run, uint32_t task, const int8_
                            t->routes + first * inputs, t->errors + first * inputs, scratch);
 }
 
+zo_status zo_node_run_capture_boundary(zo_node_run* run, uint32_t task, const int8_t* boundary) {
+  zo_node_task* t = capturing(run, task);
+  if (t == NULL || boundary == NULL || !is_weights(t) || t->boundary_bytes == 0u) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  memcpy(t->nodes, boundary, (size_t)run->settings.common.batch * t->boundary_bytes);
+  return ZO_OK;
+}
+
 zo_status zo_node_run_perturb(const zo_node_run* run, int8_t* nodes) {
-  if (run == NULL || run->stage != ZO_NODE_QUERY) return ZO_ERROR_ARGUMENT;
+  if (run == NULL || nodes == NULL || run->stage != ZO_NODE_QUERY) return ZO_ERROR_ARGUMENT;
   const zo_node_task* t = &run->tasks[run->task];
-  const int32_t mu = (int32_t)t->mu;
   const uint32_t batch = run->settings.common.batch;
+  if (is_weights(t)) {
+    memcpy(nodes, t->nodes, (size_t)batch * t->boundary_bytes);
+    return ZO_OK;
+  }
+  const int32_t mu = (int32_t)t->mu;
   return zo_perturb_nodes_s8(&t->layer, batch, run->part * batch, t->nodes,
                              seed_of(run, run->task, run->query), run->side == 0u ? mu : -mu,
                              nodes);
 }
 
+/* How a query's last evaluation is undone. */
+static int32_t undo(const zo_node_run* run) {
+  return run->settings.common.estimator == ZO_ANTITHETIC ? 1 : -1;
+}
+
+/* What leads from where the weights are to where they are wanted: one pass. */
+static uint32_t perturbation(const zo_node_run* run, zo_perturb_term* terms) {
+  uint32_t count = 0;
+  if (run->stage == ZO_NODE_QUERY && run->side == 1u) {
+    terms[count].seed = seed_of(run, run->task, run->query);
+    terms[count++].k = -2;
+    return count;
+  }
+  const uint32_t last = run->stage == ZO_NODE_RESTORE ? run->query + 1u : run->query;
+  if (last > 0u) {
+    terms[count].seed = seed_of(run, run->task, last - 1u);
+    terms[count++].k = undo(run);
+  }
+  if (run->stage == ZO_NODE_QUERY) {
+    terms[count].seed = seed_of(run, run->task, run->query);
+    terms[count++].k = 1;
+  }
+  return count;
+}
+
+static int32_t mean_loss(const zo_node_run* run) {
+  const int64_t samples = (int64_t)minibatch(run);
+  return (int32_t)((run->total + samples / 2) / samples);
+}
+
 /* Enters the first query from `task` on, or what follows the part's last one. */
 static void enter_queries(zo_node_run* run, uint32_t task) {
-  run->query = run->side = 0;
+  run->query = run->side = run->moved = 0;
   run->task = next_task(run, task, 1);
   run->stage = ZO_NODE_QUERY;
   if (run->task < run->settings.tasks) return;
@@ -199,34 +254,95 @@ static void enter_queries(zo_node_run* run, uint32_t task) {
   run->part = 0;
   run->task = next_task(run, 0, 0);
   run->stage = ZO_NODE_UPDATE;
+  if (mean_loss(run) > run->largest_loss) run->largest_loss = mean_loss(run);
+}
+
+zo_status zo_node_run_perturb_weights(zo_node_run* run, const zo_tensor* tensors, uint32_t count) {
+  if (run == NULL || tensors == NULL || count == 0u ||
+      (run->stage != ZO_NODE_QUERY && run->stage != ZO_NODE_RESTORE) ||
+      !is_weights(&run->tasks[run->task])) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  if (run->moved != 0u) return ZO_OK;
+  const zo_distribution distribution = zo_control_distribution(&run->settings.common, run->step);
+  zo_perturb_term terms[2];
+  const uint32_t used = perturbation(run, terms);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (tensors[i].weights == NULL || tensors[i].size == 0u) return ZO_ERROR_ARGUMENT;
+    if (zo_distribution_reach(distribution) > 127 - tensors[i].limit) return ZO_ERROR_HEAD_ROOM;
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    const zo_status status = zo_perturb_s8(&tensors[i], distribution, terms, used);
+    if (status != ZO_OK) return status;
+  }
+  if (run->stage == ZO_NODE_RESTORE) {
+    enter_queries(run, run->task + 1u);
+  } else {
+    run->moved = 1;
+  }
+  return ZO_OK;
+}
+
+/* Before the first query: of one-sided differences what is subtracted. */
+static void begin_differences(zo_node_run* run, const int32_t* losses) {
+  const uint32_t batch = run->settings.common.batch;
+  const int one_sided = run->settings.common.estimator == ZO_ONE_SIDED;
+  for (uint32_t i = 0; i < run->settings.tasks; ++i) {
+    const zo_node_task* t = &run->tasks[i];
+    if (!is_active(run, i)) continue;
+    for (uint32_t q = 0; q < t->queries; ++q) {
+      if (is_weights(t)) {
+        const int64_t before = run->part == 0u ? 0 : t->sums[q];
+        t->sums[q] = before - (one_sided ? run->base : 0);
+        continue;
+      }
+      int32_t* differences =
+          t->differences + (size_t)q * minibatch(run) + (size_t)run->part * batch;
+      for (uint32_t b = 0; b < batch; ++b) differences[b] = one_sided ? -losses[b] : 0;
+    }
+  }
+}
+
+static void add_losses(zo_node_run* run, const int32_t* losses, uint32_t count) {
+  const zo_node_task* t = &run->tasks[run->task];
+  const int32_t sign = run->side == 0u ? 1 : -1;
+  if (is_weights(t)) {
+    for (uint32_t i = 0; i < count; ++i) t->sums[run->query] += sign * (int64_t)losses[i];
+    return;
+  }
+  int32_t* differences =
+      t->differences + (size_t)run->query * minibatch(run) + (size_t)run->part * count;
+  /* Losses are not negative: the difference fits. */
+  for (uint32_t i = 0; i < count; ++i) differences[i] += sign * losses[i];
 }
 
 zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t count,
                              zo_report* report) {
   if (run == NULL || losses == NULL || report == NULL || count != run->settings.common.batch ||
-      run->stage == ZO_NODE_UPDATE || run->step == run->settings.common.steps) {
+      (run->stage != ZO_NODE_FORWARD && run->stage != ZO_NODE_QUERY) ||
+      run->step == run->settings.common.steps) {
     return ZO_ERROR_ARGUMENT;
   }
+  zo_node_task* t = &run->tasks[run->task];
+  if (run->stage == ZO_NODE_QUERY && is_weights(t) && run->moved == 0u) return ZO_ERROR_ORDER;
   memset(report, 0, sizeof *report);
   if (run->stage == ZO_NODE_FORWARD) {
-    int64_t total = run->part == 0u ? 0 : run->total;
-    for (uint32_t i = 0; i < count; ++i) total += losses[i];
-    run->total = total;
+    run->base = 0;
+    for (uint32_t i = 0; i < count; ++i) run->base += losses[i];
+    run->total = (run->part == 0u ? 0 : run->total) + run->base;
+    begin_differences(run, losses);
     enter_queries(run, 0);
     return ZO_OK;
   }
-  zo_node_task* t = &run->tasks[run->task];
-  int32_t* differences =
-      t->differences + (size_t)run->query * minibatch(run) + (size_t)run->part * count;
-  for (uint32_t i = 0; i < count; ++i) {
-    /* Losses are not negative: the difference fits. */
-    differences[i] = run->side == 0u ? losses[i] : differences[i] - losses[i];
-  }
-  if (run->side == 0u) {
+  add_losses(run, losses, count);
+  run->moved = 0;
+  if (run->side == 0u && run->settings.common.estimator == ZO_ANTITHETIC) {
     run->side = 1;
   } else if (run->query + 1u < t->queries) {
     run->side = 0;
     run->query += 1u;
+  } else if (is_weights(t)) {
+    run->stage = ZO_NODE_RESTORE;
   } else {
     enter_queries(run, run->task + 1u);
   }
@@ -234,19 +350,34 @@ zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t c
 }
 
 static void finish_step(zo_node_run* run, zo_report* report) {
-  const int64_t samples = (int64_t)minibatch(run);
   report->step_done = 1;
   report->step = run->step;
   report->rate = zo_control_rate(&run->settings.common, run->step);
-  report->mean_loss = (int32_t)((run->total + samples / 2) / samples);
+  report->mean_loss = mean_loss(run);
   run->step += 1u;
   run->task = 0;
   run->stage = ZO_NODE_FORWARD;
 }
 
+/* The rate of a task in this step, unit 2^-16. */
+static uint32_t rate_of(const zo_node_run* run, const zo_node_task* task) {
+  const uint64_t rate =
+      (uint64_t)zo_control_rate(&run->settings.common, run->step) * task->rate >> 16;
+  return rate < INT32_MAX ? (uint32_t)rate : INT32_MAX;
+}
+
+static void leave_update(zo_node_run* run, zo_report* report) {
+  memset(report, 0, sizeof *report);
+  run->task = next_task(run, run->task + 1u, 0);
+  if (run->task == run->settings.tasks) finish_step(run, report);
+}
+
 zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensor, int32_t* scratch,
                              uint32_t* saturated, zo_report* report) {
-  if (run == NULL || report == NULL || run->stage != ZO_NODE_UPDATE) return ZO_ERROR_ARGUMENT;
+  if (run == NULL || report == NULL || run->stage != ZO_NODE_UPDATE ||
+      is_weights(&run->tasks[run->task])) {
+    return ZO_ERROR_ARGUMENT;
+  }
   zo_node_task* t = &run->tasks[run->task];
   uint32_t seeds[ZO_MAX_QUERIES];
   for (uint32_t q = 0; q < t->queries; ++q) seeds[q] = seed_of(run, run->task, q);
@@ -260,8 +391,8 @@ zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensor, int32_t*
   evidence.seeds = seeds;
   evidence.errors = t->queries == 0u ? t->errors : NULL;
   zo_node_step step;
-  const uint64_t rate = (uint64_t)zo_control_rate(&run->settings.common, run->step) * t->rate >> 16;
-  step.rate = rate < INT32_MAX ? (uint32_t)rate : INT32_MAX;
+  memset(&step, 0, sizeof step);
+  step.rate = rate_of(run, t);
   step.clip = run->settings.common.clip;
   step.seed = seed_of(run, run->task, ZO_MAX_QUERIES - 1u);
   step.mean_square = t->mean_square;
@@ -269,8 +400,60 @@ zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensor, int32_t*
       zo_node_update_s8(&t->layer, tensor, &evidence, &step, scratch, saturated);
   if (status != ZO_OK) return status;
   t->mean_square = step.mean_square;
-  memset(report, 0, sizeof *report);
-  run->task = next_task(run, run->task + 1u, 0);
-  if (run->task == run->settings.tasks) finish_step(run, report);
+  leave_update(run, report);
+  return ZO_OK;
+}
+
+static int64_t read_mean_square(zo_scale s) {
+  return (int64_t)((uint64_t)(uint32_t)s.exponent << 32 | s.mantissa);
+}
+
+static zo_scale write_mean_square(int64_t mean_square) {
+  zo_scale s;
+  s.mantissa = (uint32_t)mean_square;
+  s.exponent = (int32_t)((uint64_t)mean_square >> 32); /* not negative: below 2^31 */
+  return s;
+}
+
+/* The rate times the task's gain. */
+static uint32_t gained_rate(uint32_t rate, zo_scale gain) {
+  if (gain.mantissa == 0u) return rate;
+  return zo_scale_round(zo_scale_product(zo_scale_of(rate, 0), gain), INT32_MAX);
+}
+
+zo_status zo_node_run_update_weights(zo_node_run* run, const zo_tensor* tensors, uint32_t count,
+                                     uint32_t* saturated, zo_report* report) {
+  if (run == NULL || tensors == NULL || count == 0u || report == NULL ||
+      run->stage != ZO_NODE_UPDATE || !is_weights(&run->tasks[run->task])) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  zo_node_task* t = &run->tasks[run->task];
+  const zo_control_settings* s = &run->settings.common;
+  zo_step_size size;
+  size.estimator = s->estimator;
+  size.rule = s->rule;
+  size.distribution = zo_control_distribution(s, run->step);
+  size.queries = t->queries;
+  size.clip = run->settings.weight_clip;
+  const uint32_t rate =
+      s->rule == ZO_STEP_GRADIENT ? gained_rate(rate_of(run, t), t->gain) : rate_of(run, t);
+  int64_t mean_square = read_mean_square(t->mean_square);
+  for (uint32_t q = 0; q < t->queries; ++q) {
+    mean_square =
+        zo_track_mean_square(mean_square, zo_mean_difference(t->sums[q], (int64_t)minibatch(run)));
+  }
+  zo_query queries[ZO_MAX_QUERIES];
+  for (uint32_t q = 0; q < t->queries; ++q) {
+    queries[q].seed = seed_of(run, run->task, q);
+    queries[q].coefficient = zo_step_coefficient(
+        &size, zo_mean_difference(t->sums[q], (int64_t)minibatch(run)), rate, mean_square);
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    const zo_status status =
+        zo_update_s8(&tensors[i], size.distribution, 0, queries, t->queries, saturated);
+    if (status != ZO_OK) return status;
+  }
+  t->mean_square = write_mean_square(mean_square);
+  leave_update(run, report);
   return ZO_OK;
 }

@@ -65,4 +65,18 @@ static inline zo_scale zo_scale_ratio(zo_scale a, zo_scale b) {
   return zo_scale_of(((uint64_t)a.mantissa << 32) / b.mantissa, a.exponent - b.exponent - 32);
 }
 
+/* a b. */
+static inline zo_scale zo_scale_product(zo_scale a, zo_scale b) {
+  return zo_scale_of((uint64_t)a.mantissa * b.mantissa, a.exponent + b.exponent);
+}
+
+/* The nearest integer, half up, at most `limit`. */
+static inline uint32_t zo_scale_round(zo_scale value, uint32_t limit) {
+  if (value.mantissa == 0u || value.exponent < -32) return 0;
+  if (value.exponent > 0) return limit;
+  const uint64_t doubled = ((uint64_t)value.mantissa << 1) >> (uint32_t)-value.exponent;
+  const uint64_t rounded = (doubled + 1u) >> 1;
+  return rounded < limit ? (uint32_t)rounded : limit;
+}
+
 #endif /* TFLM_ZO_OPS_CORE_ZO_SCALE_H_ */

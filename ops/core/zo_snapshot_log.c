@@ -18,11 +18,15 @@ enum {
   kInterval = 128,
   kWeightBytes = 132,
   kDataChecksum = 136,
+  kWeightClip = 140,
+  kRules = 144,
+  kBits = 148,
+  kRows = 152,
   kTaskEntries = 156,
-  kTaskBytes = 16,
+  kTaskBytes = 32,
 };
 
-enum { kNumber = 0, kStep = 4, kMeanSquares = 12, kMeanSquareBytes = 8 };
+enum { kNumber = 0, kStep = 4, kLargestLoss = 8, kMeanSquares = 12, kMeanSquareBytes = 8 };
 
 uint32_t zo_snapshot_header_bytes(uint32_t tasks) { return kTaskEntries + kTaskBytes * tasks + 4u; }
 
@@ -45,12 +49,19 @@ void zo_snapshot_write_header(const zo_snapshot_header* header, const zo_node_se
   zo_write_u32(bytes + kInterval, header->interval);
   zo_write_u32(bytes + kWeightBytes, header->weight_bytes);
   zo_write_u32(bytes + kDataChecksum, header->data_checksum);
+  zo_write_u32(bytes + kWeightClip, settings->weight_clip);
+  zo_write_u32(bytes + kRules, settings->rule | settings->exact_rule << 8);
+  zo_write_u32(bytes + kBits, settings->bits);
+  zo_write_u32(bytes + kRows, settings->rows);
   for (uint32_t t = 0; t < settings->tasks; ++t) {
     uint8_t* entry = bytes + kTaskEntries + kTaskBytes * t;
     zo_write_u32(entry, tasks[t].tensor);
-    zo_write_u32(entry + 4, tasks[t].queries);
-    zo_write_u32(entry + 8, tasks[t].mu << 16 | (tasks[t].period & 0xFFFFu));
-    zo_write_u32(entry + 12, tasks[t].rate);
+    zo_write_u32(entry + 4, tasks[t].tensors << 16 | (tasks[t].kind & 0xFFFFu));
+    zo_write_u32(entry + 8, tasks[t].queries);
+    zo_write_u32(entry + 12, tasks[t].mu << 16 | (tasks[t].period & 0xFFFFu));
+    zo_write_u32(entry + 16, tasks[t].rate);
+    zo_write_u32(entry + 20, tasks[t].gain.mantissa);
+    zo_write_u32(entry + 24, (uint32_t)tasks[t].gain.exponent);
   }
   zo_write_u32(bytes + size - 4u, zo_crc32(0, bytes, size - 4u));
 }
@@ -74,15 +85,25 @@ zo_status zo_snapshot_read_header(const uint8_t* bytes, uint32_t count, zo_snaps
   memset(settings, 0, sizeof *settings);
   zo_log_read_settings(bytes + kSettings, &settings->common);
   settings->first_segment = zo_read_u32(bytes + kFirstSegment);
+  settings->weight_clip = zo_read_u32(bytes + kWeightClip);
+  settings->rule = zo_read_u32(bytes + kRules) & 0xFFu;
+  settings->exact_rule = zo_read_u32(bytes + kRules) >> 8;
+  settings->bits = zo_read_u32(bytes + kBits);
+  settings->rows = zo_read_u32(bytes + kRows);
   settings->tasks = number;
   for (uint32_t t = 0; t < number; ++t) {
     const uint8_t* entry = bytes + kTaskEntries + kTaskBytes * t;
-    const uint32_t packed = zo_read_u32(entry + 8);
+    const uint32_t of_tensors = zo_read_u32(entry + 4);
+    const uint32_t packed = zo_read_u32(entry + 12);
     tasks[t].tensor = zo_read_u32(entry);
-    tasks[t].queries = zo_read_u32(entry + 4);
+    tasks[t].tensors = of_tensors >> 16;
+    tasks[t].kind = of_tensors & 0xFFFFu;
+    tasks[t].queries = zo_read_u32(entry + 8);
     tasks[t].mu = packed >> 16;
     tasks[t].period = packed & 0xFFFFu;
-    tasks[t].rate = zo_read_u32(entry + 12);
+    tasks[t].rate = zo_read_u32(entry + 16);
+    tasks[t].gain.mantissa = zo_read_u32(entry + 20);
+    tasks[t].gain.exponent = (int32_t)zo_read_u32(entry + 24);
   }
   return ZO_OK;
 }
@@ -91,6 +112,7 @@ void zo_snapshot_write_head(const zo_node_run* run, uint32_t number, uint8_t* by
   memset(bytes, 0, kMeanSquares);
   zo_write_u32(bytes + kNumber, number);
   zo_write_u32(bytes + kStep, run->step);
+  zo_write_u32(bytes + kLargestLoss, (uint32_t)run->largest_loss);
   for (uint32_t t = 0; t < run->settings.tasks; ++t) {
     uint8_t* entry = bytes + kMeanSquares + kMeanSquareBytes * t;
     zo_write_u32(entry, run->tasks[t].mean_square.mantissa);
@@ -99,13 +121,15 @@ void zo_snapshot_write_head(const zo_node_run* run, uint32_t number, uint8_t* by
 }
 
 zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t tasks, uint32_t weight_bytes,
-                           uint32_t* number, uint32_t* step, zo_scale* mean_squares) {
+                           uint32_t* number, uint32_t* step, int32_t* largest_loss,
+                           zo_scale* mean_squares) {
   const uint32_t end = zo_snapshot_bytes(tasks, weight_bytes) - 4u;
   if (zo_read_u32(bytes + kNumber) == 0u || zo_read_u32(bytes + end) != zo_crc32(0, bytes, end)) {
     return ZO_ERROR_OPTIONS;
   }
   *number = zo_read_u32(bytes + kNumber);
   *step = zo_read_u32(bytes + kStep);
+  *largest_loss = (int32_t)zo_read_u32(bytes + kLargestLoss);
   for (uint32_t t = 0; t < tasks; ++t) {
     const uint8_t* entry = bytes + kMeanSquares + kMeanSquareBytes * t;
     mean_squares[t].mantissa = zo_read_u32(entry);

@@ -4,7 +4,7 @@
  * it carries snapshots of the weights. A resumed run starts from the last whole snapshot and, with
  * the same data, ends with the same bits, log included.
  *
- * All fields little-endian. Header, zo_snapshot_header_bytes(tasks) = 160 + 16 tasks:
+ * All fields little-endian. Header, zo_snapshot_header_bytes(tasks) = 160 + 32 tasks:
  *
  *   0    8   magic, as in zo_log.h
  *   8    u16 version, 2
@@ -17,16 +17,19 @@
  *   128  u32 steps between snapshots
  *   132  u32 bytes of a snapshot's weights
  *   136  u32 CRC-32 of the training samples and labels, as the model reads them
- *   140  16  0
- *   156  16 for each task: u32 number of its trainable tensor, u32 queries, u32 mu << 16 | period,
- *            u32 rate
+ *   140  u32 weight_clip
+ *   144  u32 rule | exact_rule << 8
+ *   148  u32 bits, rows
+ *   156  32 for each task: u32 number of its first trainable tensor, u32 its tensors << 16 | kind,
+ *            u32 queries, u32 mu << 16 | period, u32 rate, u32 mantissa, i32 exponent of its gain,
+ *            u32 0
  *   end  u32 CRC-32 of the header before it
  *
  * then two slots of zo_snapshot_bytes(tasks, weight bytes) = 12 + 8 tasks + weight bytes + 4:
  *
  *   0    u32 number of the snapshot, counted from 1; 0: none yet
  *   4    u32 steps done
- *   8    u32 0
+ *   8    i32 largest_loss
  *   12   8 for each task: u32 mantissa, i32 exponent of its mean_square
  *        int8 weights, then fractions (16-bit update), of the tasks' tensors in order
  *   end  u32 CRC-32 of the slot before it
@@ -61,10 +64,13 @@ typedef struct zo_snapshot_header {
 /* What a task's entry in the header says. */
 typedef struct zo_snapshot_task {
   uint32_t tensor;
+  uint32_t tensors; /* 1 but for weight tasks */
+  uint32_t kind;
   uint32_t queries;
   uint32_t mu;
   uint32_t period;
   uint32_t rate;
+  zo_scale gain;
 } zo_snapshot_task;
 
 uint32_t zo_snapshot_header_bytes(uint32_t tasks);
@@ -86,7 +92,8 @@ void zo_snapshot_write_head(const zo_node_run* run, uint32_t number, uint8_t* by
 /* Checks a whole slot and reads its beginning.
  * Errors: ZO_ERROR_OPTIONS: empty or damaged. */
 zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t tasks, uint32_t weight_bytes,
-                           uint32_t* number, uint32_t* step, zo_scale* mean_squares);
+                           uint32_t* number, uint32_t* step, int32_t* largest_loss,
+                           zo_scale* mean_squares);
 
 /* bytes: [ZO_SNAPSHOT_RECORD_BYTES]. */
 void zo_snapshot_write_record(uint32_t step, int32_t mean_loss, uint8_t* bytes);

@@ -41,8 +41,8 @@ def test_settings() -> None:
     assert algorithm("node").make() == NodeSettings()
     assert algorithm("weight").make() == TrainSettings()
     assert algorithm("node").make(mu=4, rate=0.5) == NodeSettings(mu=4, rate=0.5)
-    with pytest.raises(SettingsError, match="rule: algorithm node has no such setting; it has batch_size, "):
-        algorithm("node").make(rule="sign")
+    with pytest.raises(SettingsError, match="scope: algorithm node has no such setting; it has batch_size, "):
+        algorithm("node").make(scope="blocks")
     with pytest.raises(SettingsError, match="mu: expected an integer"):
         algorithm("node").make(mu=0)
     assert algorithm("weight").inject_settings() == InjectSettings()

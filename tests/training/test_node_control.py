@@ -302,7 +302,7 @@ def test_going_on_after_any_step(s: Settings, at: int) -> None:
     # Whatever was in progress before is forgotten.
     if control.next().action == NodeAction.FORWARD:
         control.report(np.ones(s.batch, np.int32))
-    control.resume(at + 1, states)
+    control.resume(at + 1, states, 0)
     rest = drive(world, control, at + 1)
     assert [(r[0], r[1]) for r in rest] == [(w[0], w[1]) for w in whole[at + 1 :]]
 
@@ -357,7 +357,7 @@ def test_bad_settings(name: str) -> None:
     assert error.value.status == status
 
 
-@pytest.mark.parametrize("field", ["estimator", "rule", "gradient_norm", "blocks"])
+@pytest.mark.parametrize("field", ["gradient_norm", "blocks", "momentum", "sharpness"])
 def test_settings_of_weight_perturbation_are_refused(field: str) -> None:
     c = integers(Settings((Task(1, 1),)))
     setattr(c, field, 1)

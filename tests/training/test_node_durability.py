@@ -80,7 +80,7 @@ def layout(kind: str) -> tuple[int, int]:
     """Where slots and records begin."""
     trainer = make(kind)
     tasks = len(trainer.runtime.metadata.nodes)
-    header = 160 + 16 * tasks
+    header = 160 + 32 * tasks
     return header, header + 2 * (12 + 8 * tasks + len(state(trainer)) + 4)
 
 
@@ -141,7 +141,7 @@ def test_bytes_are_as_specified(kind: str, whole: dict[str, Run]) -> None:
     metadata, weights = trainer.runtime.metadata, len(whole[kind].state)
     tasks = len(metadata.nodes)
     header, records = layout(kind)
-    assert data[:16] == b"ZOLOG\r\n\x1a" + struct.pack("<4H", 2, 160 + 16 * tasks, 12, tasks)
+    assert data[:16] == b"ZOLOG\r\n\x1a" + struct.pack("<4H", 2, 160 + 32 * tasks, 12, tasks)
     assert data[16:32] == hashlib.sha256(MODELS_OF[kind].to_bytes()).digest()[:16]
     integers = settings.as_integers(steps=STEPS, samples=24, batch=metadata.batch)
     assert data[32:52] == struct.pack("<5I", 9, STEPS, 24, metadata.batch, 8 // metadata.batch)
@@ -150,11 +150,11 @@ def test_bytes_are_as_specified(kind: str, whole: dict[str, Run]) -> None:
     checksum = zlib.crc32(Y.astype("<i4").tobytes(), zlib.crc32(X.tobytes()))
     first = min(n.input_segment for n in metadata.nodes)
     assert data[124:140] == struct.pack("<4I", first, settings.snapshot_every, weights, checksum)
-    assert data[140:156] == bytes(16)
+    assert data[140:156] == struct.pack("<4I", 3 * 65536, 0, 5 | 4 << 8 | 3 << 16 | 1 << 24, 0)
     for t, n in enumerate(metadata.nodes):
         queries = 0 if n.head and settings.head == "exact" else 2
-        entry = struct.pack("<4I", n.trainable, queries, 2 << 16 | 1, 65536)
-        assert data[156 + 16 * t :][:16] == entry
+        entry = struct.pack("<8I", n.trainable, 1 << 16, queries, 2 << 16 | 1, 65536, 0, 0, 0)
+        assert data[156 + 32 * t :][:32] == entry
     assert data[header - 4 : header] == zlib.crc32(data[: header - 4]).to_bytes(4, "little")
 
     slot = (records - header) // 2
@@ -164,7 +164,8 @@ def test_bytes_are_as_specified(kind: str, whole: dict[str, Run]) -> None:
         step = min(number * settings.snapshot_every, STEPS)
         part = make(kind)
         part.fit(X, Y, steps=STEPS, callbacks=[At(step - 1, stop)])
-        assert at[:12] == struct.pack("<3I", number, step, 0)
+        largest = max(struct.unpack_from("<i", data, records + RECORD * i + 4)[0] for i in range(step))
+        assert at[:12] == struct.pack("<3I", number, step, largest)
         assert at[12 + 8 * tasks : -4] == state(part)
         for t in range(tasks):
             mantissa, exponent = struct.unpack_from("<Ii", at, 12 + 8 * t)

@@ -3,22 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from ..converters import Model, ZoMetadata, ZoNodes
 from ..converters.operator_costs import macs
 from .node_settings import NodeSettings
 from .settings import TrainSettings
+from .tasks import credited, plan_tasks
 
-__all__ = [
-    "Costs",
-    "NodeCosts",
-    "WeightCosts",
-    "block_segments",
-    "credited",
-    "exact_tail",
-    "is_exact_head",
-]
+__all__ = ["Costs", "NodeCosts", "WeightCosts", "block_segments"]
 
 
 def block_segments(metadata: ZoMetadata) -> list[int]:
@@ -27,17 +20,6 @@ def block_segments(metadata: ZoMetadata) -> list[int]:
     for t in reversed(metadata.trainable):
         segments[t.block] = t.segment
     return segments
-
-
-def is_exact_head(nodes: ZoNodes) -> bool:
-    """Whether a layer's nodes are its own outputs and what the loss reads, as an exact head needs it."""
-    return nodes.head and nodes.form == "plain"
-
-
-def credited(nodes: ZoNodes) -> int:
-    """Outputs of a channel that get a share of a sample's error."""
-    g, side = nodes.geometry, "out" if nodes.form == "mean" else "node"
-    return g[f"{side}_h"] * g[f"{side}_w"]
 
 
 class Costs:
@@ -89,26 +71,8 @@ class WeightCosts:
         return _largest(budget, self.until)
 
 
-def exact_tail(settings: NodeSettings, nodes: Sequence[ZoNodes]) -> list[int]:
-    """Numbers of the layers that are trained by their exact gradients: the head, and, back from it, dense
-    layers that feed each other, as far as they go and the settings ask for.
-    """
-    found = [i for i, n in enumerate(nodes) if is_exact_head(n)] if settings.head == "exact" else []
-    while found and len(found) < settings.tail:
-        last = nodes[found[-1]]
-        before = [
-            i
-            for i, n in enumerate(nodes)
-            if n.form == "plain" and n.node_segment == last.input_segment and n.count == last.geometry["in_c"]
-        ]
-        if not before or last.geometry["in_h"] * last.geometry["in_w"] != 1:
-            break
-        found.append(before[0])
-    return found
-
-
 class NodeCosts:
-    """Costs of node perturbation.
+    """Costs of a layer-wise run.
 
     Args:
         costs: of the model.
@@ -116,27 +80,30 @@ class NodeCosts:
         metadata: of the model.
 
     Attributes:
+        tasks: what the run trains.
         first_segment: where forward passes begin: before it nothing is trained.
-        tail: numbers of the layers that are trained by their exact gradients, the last one first.
     """
 
     def __init__(self, costs: Costs, settings: NodeSettings, metadata: ZoMetadata) -> None:
-        self._costs, self._settings, self._metadata = costs, settings, metadata
-        self.first_segment = min(n.input_segment for n in metadata.nodes)
-        self.tail = exact_tail(settings, metadata.nodes)
+        self._costs = costs
+        self.tasks = plan_tasks(settings, metadata, costs.suffix)
+        self.first_segment = min(t.first_segment for t in self.tasks)
+        sides = 2 if settings.estimator == "antithetic" else 1
         sample = costs.suffix(self.first_segment)
-        for n in metadata.nodes:
-            sample += 2 * self.queries(n) * costs.suffix(n.node_segment) + costs.update(n)
-        # Errors come back through all of the tail but its first layer: as many products as it has weights.
-        sample += sum(costs.update(metadata.nodes[i]) for i in self.tail[:-1])
+        for t in self.tasks:
+            sample += sides * t.queries * costs.suffix(t.start_segment)
+            if t.nodes is not None:
+                sample += costs.update(t.nodes)
+            # Errors come back through the layer that follows: as many products as it has weights.
+            if t.following is not None:
+                nodes = self.tasks[t.following].nodes
+                assert nodes is not None  # it is exact, too
+                sample += costs.update(nodes)
         self._step = settings.batch_size * sample
 
     def queries(self, nodes: ZoNodes) -> int:
         """Queries of a layer; 0 for one that is trained by its exact gradient."""
-        if self._metadata.nodes.index(nodes) in self.tail:
-            return 0
-        name = self._metadata.trainable[nodes.trainable].layer
-        return self._settings.queries_of(name, self._costs.suffix(nodes.node_segment))
+        return next(t.queries for t in self.tasks if t.nodes == nodes)
 
     def until(self, steps: int, samples: int) -> float:
         """Of so many steps, and of running the prefix of so many training samples once."""

@@ -1,9 +1,9 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""A run of node perturbation: what the control unit asks for, done in a runtime."""
+"""A layer-wise run: what the control unit asks for, done in a runtime."""
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -11,18 +11,21 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import native
 from ..control import StepReport
-from ..converters import Model, ZoMetadata, ZoTrainable, step_multipliers
+from ..converters import Model, ZoMetadata, step_multipliers
 from ..native import LogitScale
-from ..node_control import NodeAction, NodeControl, NodeRequest, NodeTask
+from ..node_control import NodeAction, NodeControl, NodeRequest, NodeRules, NodeTask, weight_tensors
 from ..nodes import NodeLayer, NodeState
 from ..runtime import Runtime
 from ..seedlog import LogError, fingerprint
-from ..snapshot_log import Snapshot, SnapshotLog, SnapshotWriter, data_checksum
-from .costs import Costs, NodeCosts, credited, exact_tail, is_exact_head
-from .node_settings import NodeSettings
+from ..snapshot_log import Snapshot, SnapshotLog, SnapshotWriter, TaskEntry, data_checksum
+from .costs import Costs, NodeCosts
+from .gains import channel_scales, task_gain
+from .node_settings import NODE_RULES, NodeSettings
 from .run import Run
 from .settings import SettingsError
+from .tasks import Task, TaskKind, credited, exact_tail, is_exact_head
 
 __all__ = ["NodeRun"]
 
@@ -30,15 +33,32 @@ __all__ = ["NodeRun"]
 _SUM_MAX: Final = 2**31 - 1
 
 
-def _relative_scales(model: Model, trainable: ZoTrainable) -> NDArray[np.int16] | None:
+def _relative_scales(scales: NDArray[np.float64]) -> NDArray[np.int16] | None:
     """Filter scales of a layer's outputs relative to the largest, Q15; None where they are one."""
-    tensors = model.subgraphs[trainable.segment].all_tensors()
-    quantization = next(t.quantization for t in tensors if t.name == trainable.name and t.is_variable)
-    assert quantization is not None  # the rewriter has refused such a filter
-    if len(quantization.scales) < 2:
+    if len(scales) < 2:
         return None
-    relative = quantization.scales.astype(np.float64) / float(quantization.scales.max())
-    return np.minimum(np.rint(relative * 2**15), 2**15 - 1).astype(np.int16)
+    return np.minimum(np.rint(scales / scales.max() * 2**15), 2**15 - 1).astype(np.int16)
+
+
+def _rules(settings: NodeSettings) -> NodeRules:
+    least, most = (round(share * 65535) for share in settings.sparse_rows)
+    bits = (*settings.exact_bits, settings.weight_bits)
+    return NodeRules(
+        weight_clip=round(settings.weight_clip * 65536),
+        rule=NODE_RULES.index(settings.rule),
+        exact_rule={"rms": 0, "bits": 2, "standardized": 3}[settings.exact_rule],
+        bits=sum(b << 8 * i for i, b in enumerate(bits)),
+        rows=0 if settings.sparse_rows == (1.0, 1.0) else least | most << 16,
+    )
+
+
+def _boundary_bytes(model: Model, metadata: ZoMetadata, segment: int) -> int:
+    """Of one sample, of what enters a segment; 0 for the first one."""
+    if segment == 0:
+        return 0
+    port = metadata.segments[segment].input_index("boundary")
+    assert port is not None
+    return math.prod(model.subgraphs[segment].inputs[port].shape) // metadata.batch
 
 
 class NodeRun(Run):
@@ -68,24 +88,32 @@ class NodeRun(Run):
         metadata = runtime.metadata
         self._runtime, self._mark, self._settings = runtime, fingerprint(model), settings
         self._inputs, self._labels = inputs, labels
-        self._nodes = metadata.nodes
-        self._tensors = [metadata.trainable[n.trainable] for n in self._nodes]
-        self._limit = 127 - metadata.head_room
         self._costs = NodeCosts(Costs(model, metadata), settings, metadata)
-        self._first = self._costs.first_segment
+        self._plan, self._first = self._costs.tasks, self._costs.first_segment
+        # Weights of all tasks, in the order of snapshots.
+        self._tensors = [metadata.trainable[i] for task in self._plan for i in task.tensors]
+        self._limit = 127 - metadata.head_room
+        own = step_multipliers(model)
+        self._multipliers = {t.name: own.get(t.name) for t in self._tensors}
         self._control = NodeControl(
             settings.as_integers(steps=total, samples=len(labels), batch=metadata.batch),
             self._first,
-            [self._task(i) for i in range(len(self._nodes))],
+            [self._task(task, model, metadata) for task in self._plan],
+            _rules(settings),
         )
-        self._filter_scales = [_relative_scales(model, t) for t in self._tensors]
+        self._filter_scales = [
+            None if task.kind != TaskKind.EXACT else _relative_scales(channel_scales(model, metadata, i))
+            for task in self._plan
+            for i in task.tensors[:1]
+        ]
         loss = metadata.loss
-        assert loss is not None  # nodes need one
+        assert loss is not None  # the trainer has refused such a model
         self._scale = LogitScale.of(loss.scale) if loss.of_classes else None
-        multipliers = step_multipliers(model)
-        self._multipliers = [multipliers.get(t.name) for t in self._tensors]
-        # Of each task: where perturbed nodes are written.
-        self._perturbed: list[NDArray[np.int8] | None] = [None] * len(self._nodes)
+        self._tensors_of = [[metadata.trainable[i] for i in task.tensors] for task in self._plan]
+        # Layers through which errors come back, the last one first.
+        self._backwards = [i for i, task in enumerate(self._plan) if task.following is not None][::-1]
+        # Of each task: where what its queries begin with is written.
+        self._entering: list[NDArray[np.int8] | None] = [None] * len(self._plan)
         self._words = runtime.command().words
         self._writer: SnapshotWriter | None = None
         self._checksum = data_checksum([*inputs, labels])
@@ -96,11 +124,26 @@ class NodeRun(Run):
     @staticmethod
     def check(settings: NodeSettings, metadata: ZoMetadata) -> None:
         """Raises SettingsError where a model does not fit the settings."""
-        if not metadata.nodes:
+        layers = [metadata.trainable[n.trainable].layer for n in metadata.nodes]
+        others = len(metadata.trainable) - len(layers)
+        if not layers and settings.others == "frozen":
             raise SettingsError(
                 "the model carries no nodes: inject it with nodes, or train with TrainSettings"
             )
-        layers = [metadata.trainable[n.trainable].layer for n in metadata.nodes]
+        if settings.others != "frozen" and not others:
+            raise SettingsError(
+                f"others: every trainable layer of the model carries nodes ({', '.join(layers)}); inject it "
+                'with trainable="all", or leave others="frozen"'
+            )
+        reach = settings.distribution.reach
+        if settings.others != "frozen" and reach > metadata.head_room:
+            raise SettingsError(
+                f"distribution: moves a weight by up to {reach} LSB, the model's head-room is "
+                f"{metadata.head_room}; inject with head_room={reach}"
+            )
+        bits = settings.weight_rule == "bits" and settings.others != "frozen"
+        if (bits or settings.exact_rule == "bits") and metadata.update_bits != 8:
+            raise SettingsError("a rule of bits moves weights by whole LSB: inject with update_bits=8")
         for nodes, layer in zip(metadata.nodes, layers, strict=True):
             most = _SUM_MAX // (255 * credited(nodes)) // metadata.batch * metadata.batch
             if settings.batch_size > most:
@@ -109,10 +152,11 @@ class NodeRun(Run):
                     f"{credited(nodes)} positions of layer {layer} hold, got {settings.batch_size}"
                 )
         if isinstance(settings.queries, Mapping):
-            unknown = [name for name in settings.queries if name not in layers]
+            known = layers if settings.others == "frozen" else [t.layer for t in metadata.trainable]
+            unknown = [name for name in settings.queries if name not in known]
             if unknown:
                 raise SettingsError(
-                    f"queries: no layer {unknown[0]!r} carries nodes; there are {', '.join(layers)}"
+                    f"queries: no layer {unknown[0]!r} carries nodes; there are {', '.join(known)}"
                 )
         if settings.head == "exact":
             loss = metadata.loss
@@ -131,15 +175,27 @@ class NodeRun(Run):
                     f"that feed each other ({names}), got {settings.tail}"
                 )
 
-    def _task(self, number: int) -> NodeTask:
-        nodes, tail = self._nodes[number], self._costs.tail
-        following = tail[tail.index(number) - 1] if number in tail[1:] else None
+    def _task(self, task: Task, model: Model, metadata: ZoMetadata) -> NodeTask:
+        settings, weights = self._settings, task.kind == TaskKind.WEIGHTS
+        rule = settings.weight_rule if weights else settings.rule
+        gain = NodeState()
+        if rule == "gradient" and task.kind != TaskKind.EXACT:
+            found = task_gain(task, settings, model, metadata)
+            gain = found.gain
+            for i, multipliers in zip(task.tensors, found.multipliers, strict=True):
+                self._multipliers[metadata.trainable[i].name] = multipliers
+        rate = 65536
+        if weights and settings.weight_rate is not None:
+            rate = round(65536 * settings.weight_rate / settings.rate)
         return NodeTask(
-            NodeLayer.of(nodes),
-            nodes.node_segment,
-            self._costs.queries(nodes),
-            self._settings.mu,
-            following=following,
+            None if task.nodes is None else NodeLayer.of(task.nodes),
+            task.start_segment,
+            task.queries,
+            0 if weights else settings.mu,
+            rate=rate,
+            following=task.following,
+            gain=gain,
+            boundary_bytes=_boundary_bytes(model, metadata, task.start_segment) if weights else 0,
         )
 
     @property
@@ -160,13 +216,14 @@ class NodeRun(Run):
     # --- weights --------------------------------------------------------------------------------------------
 
     def _views(self) -> list[NDArray[np.int8]]:
-        """The tasks' weights, then their fractions, where they are."""
+        """The tensors' weights, then their fractions, where they are."""
         views = [self._runtime.weight_views(t.name) for t in self._tensors]
         return [w for w, _ in views] + [f for _, f in views if f is not None]
 
     def _remember(self) -> None:
         """After each step: what an interruption goes back to, in one assignment."""
-        self._saved = self.step, [v.copy() for v in self._views()], self._control.states
+        control = self._control
+        self._saved = self.step, [v.copy() for v in self._views()], control.states, control.largest_loss
         self._between_steps = True
 
     def begin(self) -> None:
@@ -201,6 +258,8 @@ class NodeRun(Run):
                 self._forward(request)
             elif request.action == NodeAction.QUERY:
                 self._query(request)
+            elif request.action == NodeAction.RESTORE:
+                self._control.perturb_weights(self._weights_of(request.task))
             elif (report := self._update(request)) is not None:
                 break
         # Its record is there before the step counts: a full disk leaves the step before.
@@ -224,37 +283,60 @@ class NodeRun(Run):
         def at(segment: int) -> NDArray[Any]:
             return entering if segment == first else runtime.boundary(segment)
 
-        tail = self._costs.tail
-        head = tail[0] if tail else None
-        for i, n in enumerate(self._nodes):
+        for i, task in enumerate(self._plan):
             if not control.is_active(i):
                 continue
-            nodes = at(n.node_segment)
-            if i != head:
-                control.capture(i, at(n.input_segment), at(n.output_segment), nodes)
-            else:
+            nodes = task.nodes
+            if nodes is None:
+                if task.start_segment:
+                    entering_it = at(task.start_segment)
+                    control.capture_boundary(i, entering_it)
+                    if self._entering[i] is None:
+                        self._entering[i] = np.empty_like(entering_it)
+                continue
+            read = at(nodes.node_segment)
+            if task.kind == TaskKind.EXACT and task.following is None:
                 assert self._scale is not None  # the trainer has refused other losses
-                control.capture_head(i, at(n.input_segment), nodes, self._scale, labels)
-            if self._perturbed[i] is None:
-                self._perturbed[i] = np.empty_like(nodes)
-        for following, i in itertools.pairwise(tail):
-            weights, _ = runtime.weight_views(self._tensors[following].name)
+                control.capture_head(i, at(nodes.input_segment), read, self._scale, labels)
+            else:
+                control.capture(i, at(nodes.input_segment), at(nodes.output_segment), read)
+            if self._entering[i] is None:
+                self._entering[i] = np.empty_like(read)
+        for i in self._backwards:
+            following = self._plan[i].following
+            assert following is not None
+            weights, _ = runtime.weight_views(self._tensors_of[following][0].name)
             control.backpropagate(i, weights, self._filter_scales[following])
         control.report(runtime.losses())
 
     def _query(self, request: NodeRequest) -> None:
-        perturbed = self._perturbed[request.task]
-        assert perturbed is not None  # the forward pass comes first
-        self._control.perturb(perturbed)
-        self._runtime.invoke(self._words, start=request.start_segment, boundary=perturbed, checked=True)
+        entering = self._entering[request.task]  # None: the network's inputs are where they were fed
+        if entering is not None:
+            self._control.perturb(entering)
+        if self._plan[request.task].nodes is None:
+            self._control.perturb_weights(self._weights_of(request.task))
+        self._runtime.invoke(self._words, start=request.start_segment, boundary=entering, checked=True)
         self.forwards += self._runtime.batch
         self._control.report(self._runtime.losses())
 
+    def _weights_of(self, task: int) -> Any:
+        """The tensors of a task as the control unit takes them."""
+        tensors = []
+        for t in self._tensors_of[task]:
+            weights, fraction = self._runtime.weight_views(t.name)
+            multiplier = self._multipliers[t.name]
+            tensors.append(
+                native._make_tensor(weights, fraction, multiplier, t.channels, t.inner, t.stream, self._limit)
+            )
+        return weight_tensors(tensors)
+
     def _update(self, request: NodeRequest) -> StepReport | None:
-        tensor = self._tensors[request.task]
+        if self._plan[request.task].nodes is None:
+            return self._control.update_weights(self._weights_of(request.task))
+        tensor = self._tensors_of[request.task][0]
         weights, fraction = self._runtime.weight_views(tensor.name)
         return self._control.update(
-            weights, fraction, self._multipliers[request.task], tensor.stream, self._limit
+            weights, fraction, self._multipliers[tensor.name], tensor.stream, self._limit
         )
 
     def settle(self) -> None:
@@ -262,10 +344,10 @@ class NodeRun(Run):
 
     def roll_back(self) -> None:
         """After an interruption anywhere: weights and log of the last whole step."""
-        step, saved, states = self._saved
+        step, saved, states, largest = self._saved
         for view, values in zip(self._views(), saved, strict=True):
             view[:] = values
-        self._control.resume(step, states)
+        self._control.resume(step, states, largest)
         self.losses = self.losses[:step]
         if self._writer is not None:
             self._writer.keep(step)
@@ -277,22 +359,26 @@ class NodeRun(Run):
         """Weights and state of a snapshot; None: those before the first step."""
         self._runtime.invoke(self._runtime.command(loss=False).restore())
         if snapshot is None:
-            self._control.resume(0, [NodeState()] * len(self._nodes))
+            self._control.resume(0, [NodeState()] * len(self._plan), 0)
             return
         at = 0
         for view in self._views():
             view[:] = snapshot.weights[at : at + view.size]
             at += view.size
-        self._control.resume(snapshot.step, snapshot.states)
+        self._control.resume(snapshot.step, snapshot.states, snapshot.largest_loss)
+
+    def _entries(self) -> list[TaskEntry]:
+        pairs = zip(self._control.tasks, self._plan, strict=True)
+        return [TaskEntry.of(task, planned.tensors) for task, planned in pairs]
 
     def _check(self, log: SnapshotLog) -> None:
         own = self._control
-        entries = [(t.queries, t.mu, t.period, t.rate) for t in own.tasks]
         if log.fingerprint != self._mark:
             raise LogError("the log is of another model: its fingerprint differs from this ZO model's")
         if (
             log.settings.as_bytes() != own.settings.as_bytes()
-            or [(t.queries, t.mu, t.period, t.rate) for t in log.tasks] != entries
+            or list(log.tasks) != self._entries()
+            or log.rules != own.rules
             or log.interval != self._settings.snapshot_every
         ):
             raise LogError("the log is of a run with other settings, data or number of steps")
@@ -316,7 +402,7 @@ class NodeRun(Run):
         self._writer = SnapshotWriter(
             log,
             self._control,
-            [n.trainable for n in self._nodes],
+            self._entries(),
             self._mark,
             self._settings.snapshot_every,
             sum(v.size for v in self._views()),
@@ -359,11 +445,12 @@ class NodeRun(Run):
         # As many of this run's, and the same: it has done them.
         if old.losses[:kept].tolist() != self.losses[:kept]:
             raise LogError("the log is not of this run")
-        saved, states, step = [v.copy() for v in self._views()], self._control.states, self.step
+        saved, step = [v.copy() for v in self._views()], self.step
+        states, largest = self._control.states, self._control.largest_loss
         try:
             self._load(old.snapshot)
             return kept, measure()
         finally:
             for view, values in zip(self._views(), saved, strict=True):
                 view[:] = values
-            self._control.resume(step, states)
+            self._control.resume(step, states, largest)

@@ -17,7 +17,7 @@ Weights = dict[str, NDArray[np.int8]]
 
 
 def snapshot_weights(model: Model, log: SnapshotLog) -> tuple[Weights, Weights]:
-    """The weights of a node-perturbation run after its last snapshot, without data or forward passes.
+    """The weights of a layer-wise run after its last snapshot, without data or forward passes.
 
     Args:
         model: the ZO model that the log was recorded on.
@@ -36,7 +36,7 @@ def snapshot_weights(model: Model, log: SnapshotLog) -> tuple[Weights, Weights]:
     if metadata.update_bits == 16:
         fractions = {t.name: np.zeros(t.shape, np.int8) for t in metadata.trainable}
     if log.snapshot is not None:
-        trained = [metadata.trainable[task.tensor] for task in log.tasks]
+        trained = [metadata.trainable[i] for task in log.tasks for i in task.tensors]
         size = sum(t.size for t in trained)
         weights |= _split(log.snapshot.weights[:size], trained)
         if metadata.update_bits == 16:

@@ -1,0 +1,121 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""From the learning rate of a "gradient" rule to steps in LSB: factors of a task and of its channels.
+
+A weight of w LSB and scale s is worth s w. The gradient of the loss with respect to w is s times the one with
+respect to what it is worth, and a step of what it is worth is s times one of w, hence the 1 / s^2 of
+quantization-aware scaling (Poor Man's Training, sec. 3.1.2). Perturbing a layer's outputs y, of scale s_y,
+gives dL/dy per LSB; its inputs of scale s_a turn that into dL/dw = dL/dy s s_a / s_y per LSB of input.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..converters import Model, ZoMetadata, initial_weights
+from ..converters.model import Tensor
+from ..nodes import NodeState
+from .node_settings import NodeSettings
+from .tasks import Task, credited
+
+__all__ = ["Gain", "channel_scales", "task_gain"]
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Factors of a task's steps.
+
+    Attributes:
+        gain: of all.
+        multipliers: of each of its tensors: int32 [channels], Q31; None: 1.
+    """
+
+    gain: NodeState
+    multipliers: tuple[NDArray[np.int32] | None, ...]
+
+
+def task_gain(task: Task, settings: NodeSettings, model: Model, metadata: ZoMetadata) -> Gain:
+    """The factors of a task under rule "gradient".
+
+    Args:
+        task: NODES or WEIGHTS.
+        settings: of the run.
+        model: the ZO model.
+        metadata: of it.
+    """
+    weights = initial_weights(model)
+    scales = [channel_scales(model, metadata, i) for i in task.tensors]
+    # A channel of zeros has a scale that means nothing.
+    known = [
+        s[_used_channels(weights[t.name], t.channels, t.inner, len(s))]
+        for s, t in zip(scales, (metadata.trainable[i] for i in task.tensors), strict=True)
+    ]
+    samples, queries = settings.batch_size, task.queries
+    gain = 1.0
+    if settings.gradient_norm:
+        gain = samples * queries / (samples * queries + task.dimensions - 1)
+    if task.nodes is None:
+        powers = -2 if settings.quantization_aware else 0
+    else:
+        # Of a channel s s_a / s_y, and 1 / s^2.
+        powers = -1 if settings.quantization_aware else 1
+        sides = 2 if settings.estimator == "antithetic" else 1
+        gain *= _node_chain(task, model, metadata) / (samples * queries * sides * settings.mu)
+    extreme = min if powers < 0 else max
+    reference = float(extreme((extreme(s) for s in known if len(s)), default=1.0))
+    factors = [np.minimum((s / reference) ** powers, 1.0) if powers else np.ones(1) for s in scales]
+    return Gain(
+        _scale(gain * reference**powers),
+        tuple(
+            None if bool(np.all(f == 1)) else _q31(np.broadcast_to(f, metadata.trainable[i].channels))
+            for i, f in zip(task.tensors, factors, strict=True)
+        ),
+    )
+
+
+def _used_channels(weights: NDArray[np.int8], channels: int, inner: int, scales: int) -> NDArray[np.bool_]:
+    """Which channels have a weight that is not 0, [scales]; with one scale for all: whether any has."""
+    of_channel = weights.reshape(-1, channels, inner).any(axis=(0, 2))
+    return of_channel if scales == channels else np.array([bool(of_channel.any())])
+
+
+def channel_scales(model: Model, metadata: ZoMetadata, trainable: int) -> NDArray[np.float64]:
+    """Scales of a trainable filter's output channels, float64 [channels] or [1]."""
+    t = metadata.trainable[trainable]
+    tensors = model.subgraphs[t.segment].all_tensors()
+    return _scales(next(x for x in tensors if x.name == t.name and x.is_variable))
+
+
+def _scales(tensor: Tensor | None) -> NDArray[np.float64]:
+    assert tensor is not None and tensor.quantization is not None  # the rewriter has refused others
+    return np.asarray(tensor.quantization.scales, np.float64)
+
+
+def _node_chain(task: Task, model: Model, metadata: ZoMetadata) -> float:
+    """s_a / s_y, for nodes that are means over H W outputs divided by H W."""
+    nodes = task.nodes
+    assert nodes is not None
+    t = metadata.trainable[task.tensors[0]]
+    operators = model.subgraphs[t.segment].operators
+    readers = [op for op in operators if any(x is not None and x.name == t.name for x in op.inputs[1:2])]
+    operator = readers[0]
+    entering = _scales(operator.inputs[0])[0]
+    port = metadata.segments[nodes.node_segment].input_index("boundary")
+    assert port is not None  # nodes lie at a boundary
+    read = _scales(model.subgraphs[nodes.node_segment].inputs[port])[0]
+    chain = float(entering / read)
+    return chain / credited(nodes) if nodes.form == "mean" else chain
+
+
+def _scale(value: float) -> NodeState:
+    """The nearest ``zo_scale``."""
+    fraction, exponent = math.frexp(value)
+    mantissa = round(fraction * 2**32)
+    return NodeState(min(mantissa, 2**32 - 1), exponent - 32)
+
+
+def _q31(factors: NDArray[np.float64]) -> NDArray[np.int32]:
+    return np.minimum(np.rint(factors * 2.0**31), 2**31 - 1).astype(np.int32)
