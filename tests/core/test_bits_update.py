@@ -1,0 +1,98 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""ElasticZO-INT8's update of perturbed weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracle import bits as oracle
+from oracle.draws import EXAMPLES, core, distributions, seeds, sizes, streams
+from tflm_zo import native
+from tflm_zo.bits_update import update_bits
+from tflm_zo.native import Distribution, NativeError, Status
+
+# Of seed 1234 and tensor 7: directions, and what is left of them, by hand.
+SPARSE = [19, 7, -17, -22, -28, 4, -10, -3]  # within 31: 5 bits
+SPARSE_UPDATES = {
+    1: [1, 0, -1, -1, -2, 1, 0, 0],
+    2: [2, 1, -2, -3, -4, 1, -2, 0],
+    4: [10, 4, -9, -11, -14, 2, -5, -2],
+    5: SPARSE,
+    7: SPARSE,
+}
+GAUSSIAN = [16, 32, 56, 10, -42, -22, 20, -14]  # within 105: 7 bits
+GAUSSIAN_UPDATES = [1, 2, 4, 0, -2, -1, 2, -1]  # 3 bits
+
+
+@given(
+    distributions, seeds, streams, sizes, st.sampled_from([-1, 0, 1]), st.integers(1, 7), st.integers(1, 127)
+)
+def test_is_the_oracles(dist, seed, stream, size, sign, bits, limit):
+    weights = np.random.default_rng(size).integers(-limit, limit + 1, size).astype(np.int8)
+    expected, saturated = oracle.update(weights.tolist(), dist, seed, stream, sign, bits, limit)
+    assert update_bits(weights, stream, limit, core(dist), seed, sign, bits) == saturated
+    assert weights.tolist() == expected
+
+
+def test_vectors():
+    sparse, gaussian = Distribution.sparse_uniform(31), Distribution.gaussian(4.0)
+    z = native.direction(sparse, 1234, 7, 8).tolist()
+    assert z == SPARSE
+    for bits, expected in SPARSE_UPDATES.items():
+        weights = np.zeros(8, np.int8)
+        update_bits(weights, 7, 127, sparse, 1234, 1, bits)
+        assert weights.tolist() == [-v for v in expected]
+    assert native.direction(gaussian, 1234, 7, 8).tolist() == GAUSSIAN
+    weights = np.zeros(8, np.int8)
+    update_bits(weights, 7, 127, gaussian, 1234, -1, 3)
+    assert weights.tolist() == GAUSSIAN_UPDATES
+
+
+@pytest.mark.parametrize("dist", EXAMPLES)
+def test_it_goes_back_along_the_perturbation(dist):
+    """Against the direction that the perturbation of the same seed took, and mirrored for the other sign."""
+    moves = {}
+    for sign in (-1, 1):
+        weights = np.zeros(5000, np.int8)
+        assert update_bits(weights, 3, 127, core(dist), 99, sign, 2) == 0
+        moves[sign] = weights.astype(int)
+    assert np.array_equal(moves[1], -moves[-1])
+    perturbed = np.zeros(5000, np.int8)
+    native.perturb(perturbed, [(99, 1)], core(dist), 3)
+    assert (moves[1] * np.sign(perturbed) <= 0).all()
+    assert (moves[1] * perturbed.astype(int)).sum() < 0
+    assert np.abs(moves[1]).max() == (1 if dist.kind == 0 else 3)
+
+
+def test_the_size_of_mu_does_not_matter_to_signs():
+    for mu in (1, 5, 127):
+        weights = np.zeros(100, np.int8)
+        update_bits(weights, 0, 127, Distribution.rademacher(mu), 5, 1, 7)
+        assert np.array_equal(weights, -native.direction(Distribution.rademacher(1), 5, 0, 100))
+
+
+@pytest.mark.parametrize(
+    ("limit", "sign", "bits", "status"),
+    [
+        (0, 1, 1, Status.ARGUMENT),
+        (128, 1, 1, Status.ARGUMENT),
+        (127, 2, 1, Status.FACTOR),
+        (127, -2, 1, Status.FACTOR),
+        (127, 1, 0, Status.ARGUMENT),
+        (127, 0, 8, Status.ARGUMENT),
+    ],
+)
+def test_errors_leave_weights_alone(limit, sign, bits, status):
+    weights = np.arange(-50, 50).astype(np.int8)
+    with pytest.raises(NativeError) as error:
+        update_bits(weights, 0, limit, Distribution.rademacher(1), 1, sign, bits)
+    assert error.value.status is status
+    assert np.array_equal(weights, np.arange(-50, 50))
+
+
+def test_empty_tensor():
+    with pytest.raises(NativeError):
+        update_bits(np.zeros(0, np.int8), 0, 127, Distribution.rademacher(1), 1, 1, 1)
