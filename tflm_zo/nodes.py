@@ -7,6 +7,7 @@ Nothing is computed here: every array goes to the functions that firmware calls.
 from __future__ import annotations
 
 import ctypes
+import math
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property, lru_cache
@@ -22,6 +23,7 @@ from .native import MAX_QUERIES, NativeError
 __all__ = [
     "NodeForm",
     "NodeLayer",
+    "NodeRule",
     "NodeState",
     "fc_backprop",
     "perturb_nodes",
@@ -38,6 +40,22 @@ class NodeForm(IntEnum):
     PLAIN = 0
     MAX_POOL = 1
     MEAN = 2
+
+
+class NodeRule(IntEnum):
+    """What a step is made of a gradient estimate (``zo_node_rule``)."""
+
+    RMS = 0
+    """A step of given root mean square, by a running mean of the squared gradient."""
+
+    FIXED = 1
+    """A given factor of the gradient."""
+
+    BITS = 2
+    """The gradient rounded to a few bits, pseudo-stochastically, in whole LSB."""
+
+    STANDARDIZED = 3
+    """The gradient less its mean, over its standard deviation."""
 
 
 _SIZES: Final = (
@@ -73,6 +91,7 @@ class _Layer(ctypes.Structure):
         ("input_zero_point", _i32),
         ("low", _i32),
         ("high", _i32),
+        ("unmasked", _u32),
     ]
 
 
@@ -93,7 +112,24 @@ class _Scale(ctypes.Structure):
 
 
 class _Step(ctypes.Structure):
-    _fields_ = [("rate", _u32), ("clip", _u32), ("seed", _u32), ("mean_square", _Scale)]
+    _fields_ = [
+        ("rule", _u32),
+        ("rate", _u32),
+        ("clip", _u32),
+        ("seed", _u32),
+        ("bits", _u32),
+        ("rows", _u32),
+        ("gain", _Scale),
+        ("mean_square", _Scale),
+    ]
+
+
+def _scale_of(name: str, value: float) -> _Scale:
+    """A number, not negative, as ``zo_scale``: its 32 highest bits."""
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"{name}: expected a number, 0 or more, got {value}")
+    mantissa, exponent = math.frexp(value)
+    return _Scale(int(mantissa * 2**32), exponent - 32 if mantissa else 0)
 
 
 @lru_cache(maxsize=1)
@@ -147,6 +183,7 @@ class NodeLayer:
         input_zero_point: of the input.
         low: outputs <= low are clamped by the activation; -129: none are.
         high: outputs >= high are clamped; 128: none are.
+        unmasked: nodes at the clamp of the activation are perturbed and credited like the others.
 
     Raises:
         NativeError: ARGUMENT, the sizes do not fit each other.
@@ -178,6 +215,7 @@ class NodeLayer:
     input_zero_point: int = 0
     low: int = -129
     high: int = 128
+    unmasked: bool = False
 
     def __post_init__(self) -> None:
         if self.node_h == 0 and self.form != NodeForm.MAX_POOL:
@@ -187,9 +225,9 @@ class NodeLayer:
         _call("zo_node_layer_check", ctypes.byref(self._c))
 
     @classmethod
-    def of(cls, nodes: ZoNodes) -> NodeLayer:
+    def of(cls, nodes: ZoNodes, *, unmasked: bool = False) -> NodeLayer:
         """The layer that a ZO model's metadata describe."""
-        return cls(form=NodeForm[nodes.form.upper()], **nodes.geometry)
+        return cls(form=NodeForm[nodes.form.upper()], unmasked=unmasked, **nodes.geometry)
 
     @cached_property
     def _c(self) -> _Layer:
@@ -198,6 +236,7 @@ class NodeLayer:
             input_zero_point=self.input_zero_point,
             low=self.low,
             high=self.high,
+            unmasked=int(self.unmasked),
             **{name: getattr(self, name) for name in _SIZES},
         )
 
@@ -215,6 +254,11 @@ class NodeLayer:
     def route_bytes(self) -> int:
         """Bytes of one sample's route; with the input, what is kept of a sample until the update."""
         return int(_library().zo_node_route_bytes(ctypes.byref(self._c)))
+
+    @cached_property
+    def scratch_values(self) -> int:
+        """int32 values of scratch memory that an update needs (``zo_node_scratch_values``)."""
+        return int(_library().zo_node_scratch_values(ctypes.byref(self._c)))
 
     @property
     def weights(self) -> int:
@@ -301,28 +345,42 @@ def update_from_nodes(
     differences: NDArray[np.int32] | None = None,
     seeds: NDArray[np.uint32] | None = None,
     errors: NDArray[np.int16] | None = None,
+    rule: NodeRule = NodeRule.RMS,
+    gain: float = 0.0,
+    bits: int = 0,
+    rows: int = 0,
 ) -> int:
     """One step of a layer from what a minibatch says of its nodes; see ``zo_node_update_s8``.
 
     Args:
         layer: the layer.
-        state: changed.
+        state: changed by `NodeRule.RMS`.
         weights: int8, changed in place.
         fraction: int8 like `weights`, changed in place (16-bit update), or None (8-bit).
-        multiplier: int32 [out_c], Q31 factors of the step, or None.
+        multiplier: int32 [out_c], Q31 factors of the step, or None. `NodeRule.BITS` takes no fraction and
+            uses no multiplier.
         stream: number of the tensor.
         limit: 127 minus the head-room.
         inputs: int8 [samples, ...], the layer's inputs.
         routes: uint8 [samples, route_bytes], or None where no output is clamped.
-        rate: RMS of the step over the layer, unit 2^-16 LSB.
-        clip: largest step of a weight, unit 2^-16 LSB, 1..2^24.
+        rate: RMS or, standardized, standard deviation of the step over the updated channels, unit 2^-16 LSB;
+            `NodeRule.FIXED`: factor of `gain`, unit 2^-16; `NodeRule.BITS`: not used.
+        clip: largest step of a weight, unit 2^-16 LSB, 1..2^24; `NodeRule.BITS`: not used.
         seed: of the rounding (8-bit update).
         differences: int32 [queries, samples] L(y + mu z) - L(y - mu z), unit 2^-16; with
         seeds: uint32 [queries]; or
         errors: int16 [samples, ...] dL/dy in any one unit.
+        rule: what the step is made of the gradient estimate.
+        gain: `NodeRule.FIXED`: step, unit 2^-16 LSB, at a rate of 1 and for a gradient of 1, in the unit of
+            the loss differences (or errors) times the input's LSB; above 0.
+        bits: `NodeRule.BITS`: of the largest update, 1..7.
+        rows: output channels that are updated, those with the largest errors; 0: all.
 
     Returns:
         How many weights were clipped.
+
+    Raises:
+        NativeError: ARGUMENT, QUERIES; see ``zo_node_update_s8``.
     """
     samples = len(inputs)
     evidence = _Evidence(samples=samples, inputs=_per_sample("inputs", inputs, np.int8, layer.input_bytes))
@@ -349,13 +407,17 @@ def update_from_nodes(
         weights, fraction, multiplier, layer.out_c, weights.size // layer.out_c, stream, limit
     )
     step = _Step(
+        rule=int(NodeRule(rule)),
         rate=native._unsigned("rate", rate),
         clip=native._unsigned("clip", clip),
         seed=native._unsigned("seed", seed),
+        bits=native._unsigned("bits", bits),
+        rows=native._unsigned("rows", rows),
+        gain=_scale_of("gain", gain),
         mean_square=_Scale(state.mantissa, state.exponent),
     )
     c_layer = layer._c
-    scratch = np.empty(int(_library().zo_node_scratch_values(ctypes.byref(c_layer))), np.int32)
+    scratch = np.empty(layer.scratch_values, np.int32)
     saturated = _u32(0)
     _call(
         "zo_node_update_s8",

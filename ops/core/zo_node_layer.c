@@ -16,7 +16,7 @@ static int in_range(uint32_t value, uint32_t low, uint32_t high) {
 }
 
 static int is_clamped(const zo_node_layer* layer, int32_t value) {
-  return value <= layer->low || value >= layer->high;
+  return layer->unmasked == 0u && (value <= layer->low || value >= layer->high);
 }
 
 /* Every window holds at least one output. */
@@ -40,7 +40,7 @@ zo_status zo_node_layer_check(const zo_node_layer* l) {
               (uint64_t)l->out_h * l->out_w * l->out_c <= BYTES_MAX &&
               (uint64_t)l->k_h * l->k_w * l->in_c <= BYTES_MAX && l->input_zero_point >= -128 &&
               l->input_zero_point <= 127 && l->low >= -129 && l->low <= 127 && l->high >= -128 &&
-              l->high <= 128;
+              l->high <= 128 && l->unmasked <= 1u;
   if (l->form == ZO_NODES_PLAIN) {
     valid = valid && l->node_h == l->out_h && l->node_w == l->out_w;
   } else if (l->form == ZO_NODES_MEAN) {

@@ -20,8 +20,9 @@
  *                      all positions alike
  *
  * Outputs at the clamp of a fused activation do not move the loss: such nodes are neither
- * perturbed nor credited. What has to be kept of a sample until the update is one *pair*: the
- * layer's input and one route, a byte for each node that says where its credit goes.
+ * perturbed nor credited, unless the layer is `unmasked`. What has to be kept of a sample until the
+ * update is one *pair*: the layer's input and one route, a byte for each node that says where its
+ * credit goes.
  */
 #ifndef TFLM_ZO_OPS_CORE_ZO_NODE_LAYER_H_
 #define TFLM_ZO_OPS_CORE_ZO_NODE_LAYER_H_
@@ -63,6 +64,9 @@ typedef struct zo_node_layer {
   int32_t input_zero_point;
   int32_t low;  /* outputs <= low are clamped; -129: none are */
   int32_t high; /* outputs >= high are clamped; 128: none are */
+  /* 1: nodes at the clamp of an activation are perturbed, still kept within low and high, and
+     credited like the others (an ablation); 0: they are neither */
+  uint32_t unmasked;
 } zo_node_layer;
 
 /* Checks that the sizes fit each other.
@@ -75,7 +79,8 @@ uint32_t zo_node_count(const zo_node_layer* layer);
 uint32_t zo_node_input_bytes(const zo_node_layer* layer);
 uint32_t zo_node_route_bytes(const zo_node_layer* layer);
 
-/* Routes of samples from the layer's outputs, before any pooling.
+/* Routes of samples from the layer's outputs, before any pooling. Of an `unmasked` layer no output
+ * counts as clamped.
  *
  *   outputs  int8 [samples, out_h, out_w, out_c]
  *   routes   uint8 [samples, zo_node_route_bytes]:
@@ -89,7 +94,8 @@ uint32_t zo_node_route_bytes(const zo_node_layer* layer);
 zo_status zo_route_nodes_s8(const zo_node_layer* layer, uint32_t samples, const int8_t* outputs,
                             uint8_t* routes);
 
-/* Perturbed nodes: y + k z, clamped nodes as they are, the others kept within int8 and the clamps.
+/* Perturbed nodes: y + k z, clamped nodes as they are unless the layer is `unmasked`, the others
+ * kept within int8 and the clamps.
  *
  *   nodes, perturbed  int8 [samples, nodes], may be the same
  *   first_sample      number of the first sample in the minibatch

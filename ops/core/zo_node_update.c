@@ -5,6 +5,8 @@
 
 #include "zo_apply_steps.h"
 #include "zo_fixed_point.h"
+#include "zo_moments.h"
+#include "zo_pseudo_stochastic.h"
 #include "zo_sign_reader.h"
 
 /* Nodes whose errors are formed together. */
@@ -21,16 +23,31 @@
 /* Weight of a new square in the running mean: 2^-5. */
 #define MEAN_SQUARE_SHIFT 5u
 
+/* Keeps sums of exponents in int32_t. */
+#define GAIN_EXPONENT_MAX 1000
+
+/* A standardized gradient: fraction bits at most, and what values with them stay below. */
+#define STANDARD_BITS_MAX 16
+#define STANDARD_MAX (UINT64_C(1) << 30)
+
 typedef struct update {
   const zo_node_layer* layer;
   const zo_node_evidence* evidence;
-  uint32_t positions; /* nodes of a channel */
-  uint32_t shift;     /* of errors */
-  uint32_t row;       /* weights of an output channel */
+  const zo_tensor* tensor;
+  int32_t* gradient;     /* [row], of the channel at hand */
+  const int32_t* chosen; /* [out_c], not zero: the channel is updated; null: all are */
+  uint32_t positions;    /* nodes of a channel */
+  uint32_t shift;        /* of errors */
+  uint32_t row;          /* weights of an output channel */
+  uint32_t size;         /* weights of the updated channels */
 } update;
 
-uint32_t zo_node_scratch_values(const zo_node_layer* layer) {
+static uint32_t row_size(const zo_node_layer* layer) {
   return layer->k_h * layer->k_w * layer->in_c;
+}
+
+uint32_t zo_node_scratch_values(const zo_node_layer* layer) {
+  return row_size(layer) + layer->out_c;
 }
 
 /* --- Errors ------------------------------------------------------------------ */
@@ -165,11 +182,11 @@ static void credit_node(const update* u, const int8_t* inputs, const uint8_t* ro
   credit_output(layer, inputs, h, w, error, gradient);
 }
 
-static void form_gradient(const update* u, uint32_t channel, int32_t* gradient) {
+static void form_gradient(const update* u, uint32_t channel) {
   const zo_node_evidence* evidence = u->evidence;
   const size_t input_bytes = zo_node_input_bytes(u->layer);
   const size_t route_bytes = zo_node_route_bytes(u->layer);
-  memset(gradient, 0, u->row * sizeof gradient[0]);
+  memset(u->gradient, 0, u->row * sizeof u->gradient[0]);
   for (uint32_t b = 0; b < evidence->samples; ++b) {
     const int8_t* inputs = evidence->inputs + b * input_bytes;
     const uint8_t* route = evidence->routes == NULL ? NULL : evidence->routes + b * route_bytes;
@@ -180,11 +197,80 @@ static void form_gradient(const update* u, uint32_t channel, int32_t* gradient) 
       form_errors(u, b, channel, first, count, errors);
       for (uint32_t j = 0; j < count; ++j) {
         if (errors[j] != 0) {
-          credit_node(u, inputs, route, first + j, channel, errors[j], gradient);
+          credit_node(u, inputs, route, first + j, channel, errors[j], u->gradient);
         }
       }
     }
   }
+}
+
+/* --- Choice of output channels --------------------------------------------------- */
+
+/* Outputs that a node of a channel credits in a sample. */
+static int32_t credited_outputs(const update* u, const uint8_t* route, uint32_t node,
+                                uint32_t channel) {
+  const zo_node_layer* layer = u->layer;
+  if (layer->form != ZO_NODES_MEAN) {
+    return route == NULL || route[(size_t)node * layer->out_c + channel] != ZO_ROUTE_CLAMPED;
+  }
+  const uint32_t outputs = layer->out_h * layer->out_w;
+  const uint8_t* bits = route + (size_t)channel * ((outputs + 7u) / 8u);
+  int32_t count = 0;
+  for (uint32_t p = 0; p < outputs; ++p) {
+    count += (int32_t)((uint32_t)bits[p / 8u] >> (p % 8u) & 1u);
+  }
+  return count;
+}
+
+/* Sum over samples and credited positions of |e|; with no factor of 255, far within 31 bits. */
+static int32_t sum_of_errors(const update* u, uint32_t channel) {
+  const zo_node_evidence* evidence = u->evidence;
+  const size_t route_bytes = zo_node_route_bytes(u->layer);
+  int32_t sum = 0;
+  for (uint32_t b = 0; b < evidence->samples; ++b) {
+    const uint8_t* route = evidence->routes == NULL ? NULL : evidence->routes + b * route_bytes;
+    for (uint32_t first = 0; first < u->positions; first += CHUNK) {
+      const uint32_t left = u->positions - first;
+      const uint32_t count = left < CHUNK ? left : CHUNK;
+      int32_t errors[CHUNK];
+      form_errors(u, b, channel, first, count, errors);
+      for (uint32_t j = 0; j < count; ++j) {
+        const int32_t e = errors[j] < 0 ? -errors[j] : errors[j];
+        if (e != 0) sum += e * credited_outputs(u, route, first + j, channel);
+      }
+    }
+  }
+  return sum;
+}
+
+static uint32_t count_from(const int32_t* sums, uint32_t channels, int32_t threshold) {
+  uint32_t count = 0;
+  for (uint32_t c = 0; c < channels; ++c) count += (uint32_t)(sums[c] >= threshold);
+  return count;
+}
+
+/* Writes 1 for the `rows` channels with the largest errors, 0 for the others; 0 < rows < out_c. */
+static void choose_channels(const update* u, uint32_t rows, int32_t* chosen) {
+  const uint32_t channels = u->layer->out_c;
+  for (uint32_t c = 0; c < channels; ++c) chosen[c] = sum_of_errors(u, c);
+  /* The largest threshold that enough channels reach, bit by bit. */
+  int32_t threshold = 0;
+  for (int32_t bit = INT32_C(1) << 29; bit != 0; bit >>= 1) {
+    if (count_from(chosen, channels, threshold + bit) >= rows) threshold += bit;
+  }
+  uint32_t equals = rows - count_from(chosen, channels, threshold + 1);
+  for (uint32_t c = 0; c < channels; ++c) {
+    if (chosen[c] != threshold) {
+      chosen[c] = chosen[c] > threshold;
+    } else {
+      chosen[c] = equals > 0u;
+      equals -= (uint32_t)(equals > 0u);
+    }
+  }
+}
+
+static int is_updated(const update* u, uint32_t channel) {
+  return u->chosen == NULL || u->chosen[channel] != 0;
 }
 
 /* --- Step ---------------------------------------------------------------------- */
@@ -198,10 +284,10 @@ static uint64_t sum_of_squares(const int32_t* gradient, uint32_t count) {
   return sum;
 }
 
-/* Mean over the layer of G^2 in the unit of errors before their shift. */
+/* Mean of G^2 in the unit of errors before their shift. */
 static zo_scale mean_square(const update* u, uint64_t sum) {
   const zo_scale total = zo_scale_of(sum, (int32_t)(2u * (SQUARE_SHIFT + u->shift)));
-  return zo_scale_ratio(total, zo_scale_of((uint64_t)u->row * u->layer->out_c, 0));
+  return zo_scale_ratio(total, zo_scale_of(u->size, 0));
 }
 
 /* round(-gradient * factor), within +-clip. */
@@ -209,14 +295,16 @@ static int32_t step_of(int32_t gradient, zo_scale factor, int32_t clip) {
   const int64_t product = -(int64_t)gradient * (int64_t)factor.mantissa; /* < 2^63 */
   if (factor.exponent >= 0) return product == 0 ? 0 : (product > 0 ? clip : -clip);
   const uint32_t bits = (uint32_t)-factor.exponent;
-  if (bits > 62u) return 0;
+  if (bits > 63u) return 0; /* the product is below 2^63 */
   /* Halved first: the half that rounds has room then. */
   const int64_t rounded = zo_floor_shift64(zo_floor_shift64(product, bits - 1u) + 1, 1);
   return (int32_t)zo_clamp64(rounded, clip);
 }
 
-static uint32_t apply_row(const update* u, const zo_tensor* tensor, uint32_t channel,
-                          const zo_node_step* step, zo_scale factor, const int32_t* gradient) {
+/* Moves the weights of one channel by its gradient times -factor. */
+static uint32_t apply_row(const update* u, uint32_t channel, const zo_node_step* step,
+                          zo_scale factor) {
+  const zo_tensor* tensor = u->tensor;
   const size_t begin = (size_t)channel * u->row;
   uint32_t rounding =
       zo_stream_state(zo_stream_key(step->seed, tensor->stream | ZO_ROUNDING_STREAM), channel);
@@ -226,7 +314,7 @@ static uint32_t apply_row(const update* u, const zo_tensor* tensor, uint32_t cha
     const uint32_t count = left < ZO_STEPS_CHUNK ? left : ZO_STEPS_CHUNK;
     int32_t steps[ZO_STEPS_CHUNK];
     for (uint32_t j = 0; j < count; ++j) {
-      steps[j] = step_of(gradient[i + j], factor, (int32_t)step->clip);
+      steps[j] = step_of(u->gradient[i + j], factor, (int32_t)step->clip);
       if (tensor->multiplier != NULL) {
         steps[j] = zo_scale_step(steps[j], tensor->multiplier[channel]);
       }
@@ -242,6 +330,111 @@ static uint32_t apply_row(const update* u, const zo_tensor* tensor, uint32_t cha
   return saturated;
 }
 
+/* --- Rules: each returns the number of clipped weights --------------------------- */
+
+static uint32_t update_rms(const update* u, zo_node_step* step) {
+  const uint32_t channels = u->layer->out_c;
+  if (step->mean_square.mantissa == 0u) {
+    uint64_t sum = 0;
+    for (uint32_t c = 0; c < channels; ++c) {
+      if (!is_updated(u, c)) continue;
+      form_gradient(u, c);
+      sum += sum_of_squares(u->gradient, u->row);
+    }
+    step->mean_square = mean_square(u, sum);
+    if (step->mean_square.mantissa == 0u) return 0;
+  }
+  /* G is in units of 2^shift. */
+  zo_scale unit = zo_scale_root(step->mean_square);
+  unit.exponent -= (int32_t)u->shift;
+  const zo_scale factor = zo_scale_ratio(zo_scale_of(step->rate, 0), unit);
+
+  uint32_t clipped = 0;
+  uint64_t sum = 0;
+  for (uint32_t c = 0; c < channels; ++c) {
+    if (!is_updated(u, c)) continue;
+    form_gradient(u, c);
+    sum += sum_of_squares(u->gradient, u->row);
+    clipped += apply_row(u, c, step, factor);
+  }
+  step->mean_square = zo_scale_blend(step->mean_square, mean_square(u, sum), MEAN_SQUARE_SHIFT);
+  return clipped;
+}
+
+static uint32_t update_fixed(const update* u, const zo_node_step* step) {
+  /* G is in units of 2^shift. */
+  const zo_scale factor = zo_scale_of((uint64_t)step->gain.mantissa * step->rate,
+                                      step->gain.exponent - 16 + (int32_t)u->shift);
+  uint32_t clipped = 0;
+  for (uint32_t c = 0; c < u->layer->out_c; ++c) {
+    if (!is_updated(u, c)) continue;
+    form_gradient(u, c);
+    clipped += apply_row(u, c, step, factor);
+  }
+  return clipped;
+}
+
+/* The pass that only measures. */
+static zo_moments measure(const update* u) {
+  zo_moments moments;
+  memset(&moments, 0, sizeof moments);
+  for (uint32_t c = 0; c < u->layer->out_c; ++c) {
+    if (!is_updated(u, c)) continue;
+    form_gradient(u, c);
+    zo_moments_add(&moments, u->gradient, u->row);
+  }
+  return moments;
+}
+
+static uint32_t update_bits(const update* u, const zo_node_step* step) {
+  const uint32_t width = zo_bit_width(measure(u).largest);
+  const uint32_t shift = width > step->bits ? width - step->bits : 0u;
+  uint32_t clipped = 0;
+  for (uint32_t c = 0; c < u->layer->out_c; ++c) {
+    if (!is_updated(u, c)) continue;
+    form_gradient(u, c);
+    clipped += zo_subtract_rounded(u->tensor->weights + (size_t)c * u->row, u->gradient, u->row,
+                                   shift, u->tensor->limit);
+  }
+  return clipped;
+}
+
+static uint32_t update_standardized(const update* u, const zo_node_step* step) {
+  const zo_moments moments = measure(u);
+  const zo_scale spread = zo_moments_spread(&moments);
+  if (spread.mantissa == 0u) return 0;
+  int32_t bits = -1;
+  while (bits < STANDARD_BITS_MAX && (uint64_t)moments.largest << (bits + 1) < STANDARD_MAX) ++bits;
+  const int32_t mean = (int32_t)zo_moments_mean(&moments, bits);
+  /* std is root(spread) / size. */
+  const zo_scale factor =
+      zo_scale_ratio(zo_scale_of((uint64_t)step->rate * u->size, -bits), zo_scale_root(spread));
+  uint32_t clipped = 0;
+  for (uint32_t c = 0; c < u->layer->out_c; ++c) {
+    if (!is_updated(u, c)) continue;
+    form_gradient(u, c);
+    for (uint32_t j = 0; j < u->row; ++j) {
+      const int32_t g = u->gradient[j];
+      /* Both are within +-2^30, and not at opposite ends. */
+      u->gradient[j] = (bits < 0 ? zo_floor_shift(g, 1) : g * (INT32_C(1) << bits)) - mean;
+    }
+    clipped += apply_row(u, c, step, factor);
+  }
+  return clipped;
+}
+
+static int rule_is_valid(const zo_node_step* step, const zo_tensor* tensor) {
+  if (step->rule == ZO_NODE_BITS) {
+    return step->bits >= 1u && step->bits <= ZO_UPDATE_BITS_MAX && tensor->fraction == NULL;
+  }
+  const zo_scale gain = step->gain;
+  return step->rule <= ZO_NODE_STANDARDIZED && step->rate < UINT32_C(1) << 31 && step->clip >= 1u &&
+         step->clip <= UINT32_C(1) << 24 &&
+         (step->rule != ZO_NODE_FIXED ||
+          (gain.mantissa != 0u && gain.exponent >= -GAIN_EXPONENT_MAX &&
+           gain.exponent <= GAIN_EXPONENT_MAX));
+}
+
 static zo_status check(const zo_node_layer* layer, const zo_tensor* tensor,
                        const zo_node_evidence* evidence, const zo_node_step* step) {
   const zo_status status = zo_node_layer_check(layer);
@@ -251,13 +444,13 @@ static zo_status check(const zo_node_layer* layer, const zo_tensor* tensor,
   if (zeroth_order && (evidence->queries < 1u || evidence->queries > ZO_MAX_QUERIES)) {
     return ZO_ERROR_QUERIES;
   }
-  const int valid =
-      tensor->weights != NULL && tensor->limit >= 1 && tensor->limit <= 127 &&
-      tensor->size == (uint64_t)zo_node_scratch_values(layer) * layer->out_c &&
-      tensor->size <= UINT32_C(1) << 20 && evidence->samples > 0u && evidence->inputs != NULL &&
-      (evidence->routes != NULL || layer->form == ZO_NODES_PLAIN) &&
-      (!zeroth_order || (evidence->differences != NULL && evidence->seeds != NULL)) &&
-      step->rate < UINT32_C(1) << 31 && step->clip >= 1u && step->clip <= UINT32_C(1) << 24;
+  const int valid = tensor->weights != NULL && tensor->limit >= 1 && tensor->limit <= 127 &&
+                    tensor->size == (uint64_t)row_size(layer) * layer->out_c &&
+                    tensor->size <= UINT32_C(1) << 20 && evidence->samples > 0u &&
+                    evidence->inputs != NULL &&
+                    (evidence->routes != NULL || layer->form == ZO_NODES_PLAIN) &&
+                    (!zeroth_order || (evidence->differences != NULL && evidence->seeds != NULL)) &&
+                    step->rows <= layer->out_c && rule_is_valid(step, tensor);
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
@@ -267,36 +460,38 @@ zo_status zo_node_update_s8(const zo_node_layer* layer, const zo_tensor* tensor,
   const zo_status status = check(layer, tensor, evidence, step);
   if (status != ZO_OK) return status;
   if (scratch == NULL) return ZO_ERROR_ARGUMENT;
+  const uint32_t rows = step->rows == 0u ? layer->out_c : step->rows;
   update u;
   u.layer = layer;
   u.evidence = evidence;
+  u.tensor = tensor;
+  u.gradient = scratch;
+  u.chosen = NULL;
   u.positions = layer->node_h * layer->node_w;
-  u.row = zo_node_scratch_values(layer);
+  u.row = row_size(layer);
+  u.size = u.row * rows;
   u.shift = error_shift(&u);
   if (u.shift > 31u) return ZO_ERROR_ARGUMENT;
-
-  if (step->mean_square.mantissa == 0u) {
-    uint64_t sum = 0;
-    for (uint32_t c = 0; c < layer->out_c; ++c) {
-      form_gradient(&u, c, scratch);
-      sum += sum_of_squares(scratch, u.row);
-    }
-    step->mean_square = mean_square(&u, sum);
-    if (step->mean_square.mantissa == 0u) return ZO_OK;
+  if (rows < layer->out_c) {
+    choose_channels(&u, rows, scratch + u.row);
+    u.chosen = scratch + u.row;
   }
-  /* G is in units of 2^shift. */
-  zo_scale unit = zo_scale_root(step->mean_square);
-  unit.exponent -= (int32_t)u.shift;
-  const zo_scale factor = zo_scale_ratio(zo_scale_of(step->rate, 0), unit);
 
   uint32_t clipped = 0;
-  uint64_t sum = 0;
-  for (uint32_t c = 0; c < layer->out_c; ++c) {
-    form_gradient(&u, c, scratch);
-    sum += sum_of_squares(scratch, u.row);
-    clipped += apply_row(&u, tensor, c, step, factor, scratch);
+  switch (step->rule) {
+    case ZO_NODE_FIXED:
+      clipped = update_fixed(&u, step);
+      break;
+    case ZO_NODE_BITS:
+      clipped = update_bits(&u, step);
+      break;
+    case ZO_NODE_STANDARDIZED:
+      clipped = update_standardized(&u, step);
+      break;
+    default:
+      clipped = update_rms(&u, step);
+      break;
   }
-  step->mean_square = zo_scale_blend(step->mean_square, mean_square(&u, sum), MEAN_SQUARE_SHIFT);
   if (saturated != NULL) *saturated += clipped;
   return ZO_OK;
 }

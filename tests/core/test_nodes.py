@@ -9,87 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle import nodes as oracle
+from oracle.node_draws import layers, native, outputs_of
 from tflm_zo.native import NativeError
-from tflm_zo.nodes import NodeForm, NodeLayer, NodeState, perturb_nodes, route_nodes, update_from_nodes
+from tflm_zo.nodes import NodeLayer, NodeState, perturb_nodes, route_nodes, update_from_nodes
 
 ONE = 65536
-
-
-@st.composite
-def layers(draw):
-    """Any small convolution, with padding, strides, dilation, and any form of nodes."""
-    small = st.integers(1, 3)
-    kernel = draw(st.tuples(small, small))
-    stride, dilation = draw(st.tuples(small, small)), draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
-    pad = tuple(draw(st.integers(0, (k - 1) * d)) for k, d in zip(kernel, dilation, strict=True))
-    outputs = draw(st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(1, 4)))
-    # Large enough for all outputs but for what padding adds at the end.
-    inputs = tuple(
-        max(1, (o - 1) * s + (k - 1) * d + 1 - p - draw(st.integers(0, (k - 1) * d)))
-        for o, s, k, d, p in zip(outputs[:2], stride, kernel, dilation, pad, strict=True)
-    )
-    form = draw(st.sampled_from([oracle.PLAIN, oracle.MAX_POOL, oracle.MEAN]))
-    extra = {}
-    nodes = outputs[:2]
-    if form == oracle.MEAN:
-        nodes = (1, 1)
-    elif form == oracle.MAX_POOL:
-        window, pool_stride = draw(st.tuples(small, small)), draw(st.tuples(small, small))
-        pool_pad = tuple(draw(st.integers(0, w - 1)) for w in window)
-        nodes = tuple(
-            draw(st.integers(1, (o + p - 1) // s + 1))
-            for o, p, s in zip(outputs[:2], pool_pad, pool_stride, strict=True)
-        )
-        extra = {"pool": window, "pool_stride": pool_stride, "pool_pad": pool_pad}
-    low = draw(st.sampled_from([-129, -128, -128, -100, 0]))
-    return oracle.Layer(
-        form,
-        (*inputs, draw(st.integers(1, 5))),
-        kernel,
-        stride,
-        dilation,
-        pad,
-        outputs,
-        nodes,
-        zero_point=draw(st.integers(-128, 127)),
-        low=low,
-        high=draw(st.sampled_from([128, 128, 127, 60])),
-        **extra,
-    )
-
-
-def native(layer: oracle.Layer) -> NodeLayer:
-    pairs = {
-        "k": layer.kernel,
-        "stride": layer.stride,
-        "dilation": layer.dilation,
-        "out": layer.outputs,
-        "node": layer.nodes,
-        "pool": layer.pool,
-        "pool_stride": layer.pool_stride,
-        "in": layer.inputs,
-    }
-    sizes = {f"{name}_{side}": pair[i] for name, pair in pairs.items() for i, side in enumerate("hw")}
-    return NodeLayer(
-        in_c=layer.inputs[2],
-        out_c=layer.outputs[2],
-        form=NodeForm(layer.form),
-        pad_top=layer.pad[0],
-        pad_left=layer.pad[1],
-        pool_pad_top=layer.pool_pad[0],
-        pool_pad_left=layer.pool_pad[1],
-        input_zero_point=layer.zero_point,
-        low=layer.low,
-        high=layer.high,
-        **sizes,
-    )
-
-
-def outputs_of(layer: oracle.Layer, samples: int, rng: np.random.Generator) -> np.ndarray:
-    """With many clamped ones and many ties."""
-    values = rng.integers(-128, 128, (samples, *layer.outputs))
-    coarse = rng.integers(0, 2) * 31 + 1
-    return np.clip(values // coarse * coarse, -128, 127).astype(np.int8)
 
 
 @given(layers(), st.integers(0, 2**32 - 1))

@@ -23,9 +23,11 @@
 #include "zo_node_run.h"
 #include "zo_node_update.h"
 #include "zo_perturb.h"
+#include "zo_pseudo_stochastic.h"
 #include "zo_snapshot_log.h"
 #include "zo_stream.h"
 #include "zo_update.h"
+#include "zo_update_bits.h"
 
 static unsigned long checks;
 
@@ -1159,13 +1161,68 @@ static zo_node_layer random_layer(void) {
   l.input_zero_point = random_between(-128, 127);
   l.low = random_below(2) ? -129 : random_between(-129, 0);
   l.high = random_below(2) ? 128 : random_between(1, 128);
+  l.unmasked = random_below(4) == 0u;
   return l;
+}
+
+/* Weights of one output channel. */
+static uint32_t row_of(const zo_node_layer* layer) { return layer->k_h * layer->k_w * layer->in_c; }
+
+/* Settings of any rule for the weights of `tensor`, which loses its fraction where that has none.
+ */
+static zo_node_step random_step(zo_tensor* tensor, uint32_t out_c) {
+  zo_node_step step;
+  memset(&step, 0, sizeof step);
+  step.rule = random_below(4);
+  step.rate = random_u32() >> (1u + random_below(31));
+  step.clip = 1 + random_below(1u << 24);
+  step.seed = random_u32();
+  step.rows = random_below(out_c + 1u);
+  if (step.rule == ZO_NODE_BITS) {
+    step.bits = 1 + random_below(7);
+    step.rate = random_u32(); /* not used */
+    step.clip = 0;
+    tensor->fraction = NULL;
+  }
+  step.gain.mantissa = random_u32() | UINT32_C(1) << 31;
+  step.gain.exponent = random_below(2) ? random_between(-1000, 1000) : random_between(-80, 20);
+  return step;
+}
+
+/* Settings that are refused, one field at a time. */
+static void test_bad_steps(const zo_node_layer* layer, const zo_tensor* tensor,
+                           const zo_node_evidence* evidence, int32_t* scratch) {
+  zo_tensor t = *tensor;
+  zo_node_step good;
+  memset(&good, 0, sizeof good);
+  good.rate = good.clip = 1;
+  for (uint32_t i = 0; i < 10u; ++i) {
+    zo_node_step step = good;
+    if (i == 0u) step.rule = 4;
+    if (i == 1u) step.rows = layer->out_c + 1u;
+    if (i == 2u) step.rate = UINT32_C(1) << 31;
+    if (i == 3u) step.clip = 0;
+    if (i == 4u) step.clip = (1u << 24) + 1u;
+    if (i >= 5u && i < 8u) {
+      step.rule = ZO_NODE_BITS;
+      step.bits = i == 5u ? 0u : (i == 6u ? 8u : 3u);
+      t.fraction = i == 7u ? tensor->weights : NULL;
+    }
+    if (i >= 8u) {
+      step.rule = ZO_NODE_FIXED;
+      step.gain.mantissa = i == 8u ? 0u : 1u;
+      step.gain.exponent = i == 8u ? 0 : INT32_MAX;
+    }
+    CHECK(zo_node_update_s8(layer, &t, evidence, &step, scratch, NULL) == ZO_ERROR_ARGUMENT);
+    CHECK(step.mean_square.mantissa == 0u);
+  }
 }
 
 /* Everything that may be done with a layer, in buffers of exact size. */
 static void test_node_layer(const zo_node_layer* layer) {
   const uint32_t samples = 1 + random_below(3), queries = 1 + random_below(ZO_MAX_QUERIES);
-  const uint32_t nodes = zo_node_count(layer), row = zo_node_scratch_values(layer);
+  const uint32_t nodes = zo_node_count(layer), row = row_of(layer);
+  CHECK(zo_node_scratch_values(layer) == row + layer->out_c);
   block outputs = make_block(samples * layer->out_h * layer->out_w * layer->out_c, 1, 127);
   block y = make_block(samples * nodes, 3, 127), moved = make_block(samples * nodes, 0, 0);
   block inputs = make_block(samples * zo_node_input_bytes(layer), 1, 127);
@@ -1200,16 +1257,23 @@ static void test_node_layer(const zo_node_layer* layer) {
   evidence.queries = random_below(2) == 0u ? 0u : ZO_MAX_QUERIES + 1u;
   CHECK(zo_node_update_s8(layer, &tensor, &evidence, &step, scratch, NULL) == ZO_ERROR_QUERIES);
   evidence.queries = queries;
-  for (int round = 0; round < 4; ++round) {
+  test_bad_steps(layer, &tensor, &evidence, scratch);
+  for (int round = 0; round < 8; ++round) {
     uint32_t saturated = 0;
-    CHECK(zo_node_update_s8(layer, &tensor, &evidence, &step, scratch, &saturated) == ZO_OK);
+    tensor.fraction = round == 2 || round == 3 ? NULL : fraction.at;
+    if (round >= 4) step = random_step(&tensor, layer->out_c);
+    /* Values for the channels are touched only where a choice is made of them. */
+    const int chooses = step.rows != 0u && step.rows != layer->out_c;
+    int32_t* scratch_of =
+        (int32_t*)allocate(sizeof(int32_t) * (row + (chooses ? layer->out_c : 0u)));
+    CHECK(zo_node_update_s8(layer, &tensor, &evidence, &step, scratch_of, &saturated) == ZO_OK);
+    free(scratch_of);
     CHECK(saturated <= tensor.size);
     for (uint32_t i = 0; i < tensor.size; ++i) {
       CHECK(weights.at[i] >= -125 && weights.at[i] <= 125);
       digest = digest * 31u + (uint8_t)weights.at[i];
     }
-    if (round == 1) tensor.fraction = NULL;
-    if (round == 2) evidence.errors = errors;
+    evidence.errors = round % 4 == 2 ? errors : NULL;
     /* Routes that no outputs lead to must not lead out of the buffers. */
     for (uint32_t i = 0; i < route_bytes; ++i) routes[i] = (uint8_t)random_u32();
   }
@@ -1225,6 +1289,72 @@ static void test_node_layer(const zo_node_layer* layer) {
   free(errors);
 }
 
+/* Updates of a few bits: one of the two integers next to the quotient, odd, never further than the
+ * bits allow. */
+static void test_pseudo_stochastic(void) {
+  CHECK(zo_bit_width(0) == 0u && zo_bit_width(1) == 1u && zo_bit_width(255) == 8u &&
+        zo_bit_width(UINT32_MAX) == 32u);
+  for (int round = 0; round < 100000; ++round) {
+    const uint32_t shift = random_below(32);
+    int32_t value = (int32_t)(random_u32() >> random_below(32));
+    if (round < 3) value = round == 0 ? INT32_MIN : (round == 1 ? INT32_MAX : 0);
+    const int64_t rounded = zo_pseudo_stochastic(value, shift), unit = INT64_C(1) << shift;
+    const int64_t error = rounded * unit - value;
+    CHECK(error > -unit && error < unit);
+    if (value != INT32_MIN) CHECK(zo_pseudo_stochastic(-value, shift) == -rounded);
+  }
+}
+
+static void test_update_bits(const block* before, uint32_t size, zo_distribution distribution) {
+  const uint32_t bits = 1 + random_below(7), seed = random_u32();
+  block w = part_of(before, 0, size);
+  w = copy_block(&w, 1);
+  block back = copy_block(&w, 3);
+  zo_tensor tensor = tensor_of(&w, NULL, random_u32());
+  uint32_t saturated = 0;
+  CHECK(zo_update_bits_s8(&tensor, distribution, seed, 0, bits, &saturated) == ZO_OK);
+  CHECK(same(&w, &back) && saturated == 0u);
+  CHECK(zo_update_bits_s8(&tensor, distribution, seed, 1, bits, &saturated) == ZO_OK);
+  CHECK(saturated <= size);
+  for (uint32_t i = 0; i < size; ++i) {
+    CHECK(w.at[i] >= -tensor.limit && w.at[i] <= tensor.limit);
+    digest = digest * 31u + (uint8_t)w.at[i];
+  }
+  if (saturated == 0u) { /* undone by the other sign, unless that meets the limit */
+    CHECK(zo_update_bits_s8(&tensor, distribution, seed, -1, bits, NULL) == ZO_OK);
+    CHECK(same(&w, &back));
+  }
+  const block kept = copy_block(&w, 0);
+  zo_tensor bad = tensor;
+  bad.fraction = back.at;
+  CHECK(zo_update_bits_s8(&bad, distribution, seed, 1, bits, NULL) == ZO_ERROR_ARGUMENT);
+  bad.fraction = NULL;
+  bad.limit = 128;
+  CHECK(zo_update_bits_s8(&bad, distribution, seed, 1, bits, NULL) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_update_bits_s8(NULL, distribution, seed, 1, bits, NULL) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_update_bits_s8(&tensor, distribution, seed, 1, 0, NULL) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_update_bits_s8(&tensor, distribution, seed, 1, 8, NULL) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_update_bits_s8(&tensor, distribution, seed, 2, bits, NULL) == ZO_ERROR_FACTOR);
+  for (size_t i = 0; i < BAD_DISTRIBUTIONS; ++i) {
+    CHECK(zo_update_bits_s8(&tensor, bad_distributions[i], seed, 1, bits, NULL) ==
+          ZO_ERROR_DISTRIBUTION);
+  }
+  CHECK(same(&w, &kept));
+  free(kept.memory);
+  free(back.memory);
+  free(w.memory);
+}
+
+static void test_bits(void) {
+  test_pseudo_stochastic();
+  block weights = make_block(3000, 0, 120);
+  for (size_t i = 0; i < SIZES; ++i) {
+    for (size_t d = 0; d < DISTRIBUTIONS; ++d)
+      test_update_bits(&weights, sizes[i], distributions[d]);
+  }
+  free(weights.memory);
+}
+
 static void test_nodes(void) {
   for (int round = 0; round < 500; ++round) {
     zo_node_layer layer = random_layer();
@@ -1235,7 +1365,7 @@ static void test_nodes(void) {
     *field = random_below(2) ? random_below(6) : random_u32();
     if (zo_node_layer_check(&layer) == ZO_OK && (uint64_t)zo_node_input_bytes(&layer) *
                                                         layer.out_h * layer.out_w * layer.out_c *
-                                                        zo_node_scratch_values(&layer) <
+                                                        row_of(&layer) <
                                                     (UINT64_C(1) << 32)) {
       test_node_layer(&layer);
     }
@@ -1280,7 +1410,7 @@ static void make_node_task(node_run* r, uint32_t t) {
   } else {
     task->differences = (int32_t*)allocate(sizeof(int32_t) * task->queries * whole);
   }
-  r->weights[t] = make_block(zo_node_scratch_values(l) * l->out_c, 1, 120);
+  r->weights[t] = make_block(row_of(l) * l->out_c, 1, 120);
   r->fractions[t] = copy_block(&r->weights[t], 3);
   r->inputs[t] = make_block(s->batch * zo_node_input_bytes(l), 1, 127);
   r->outputs[t] = make_block(s->batch * l->out_h * l->out_w * l->out_c, 0, 127);
@@ -1449,7 +1579,7 @@ static void fill(block* b, int32_t limit) {
 static zo_tensor task_tensor(const node_run* r, uint32_t t) {
   zo_tensor tensor = tensor_of(&r->weights[t], t == 1u ? NULL : &r->fractions[t], t);
   tensor.channels = r->tasks[t].layer.out_c;
-  tensor.inner = zo_node_scratch_values(&r->tasks[t].layer);
+  tensor.inner = row_of(&r->tasks[t].layer);
   tensor.multiplier = r->multipliers[t];
   return tensor;
 }
@@ -1707,6 +1837,7 @@ int main(void) {
   test_loss_nodes();
   test_control();
   test_log_header();
+  test_bits();
   test_nodes();
   test_node_tail();
   test_node_run();

@@ -36,9 +36,10 @@ class Layer:
     zero_point: int = 0
     low: int = -129
     high: int = 128
+    unmasked: bool = False
 
     def clamped(self, value: int) -> bool:
-        return value <= self.low or value >= self.high
+        return not self.unmasked and (value <= self.low or value >= self.high)
 
     @property
     def positions(self) -> int:
@@ -95,7 +96,7 @@ def perturb(layer: Layer, nodes: Array, seed: int, sample: int, k: int) -> Array
     if layer.form == MEAN:
         return np.clip(moved, -128, 127)
     low, high = max(layer.low, -128), min(layer.high, 127)
-    held = (nodes <= layer.low) | (nodes >= layer.high)
+    held = ((nodes <= layer.low) | (nodes >= layer.high)) & (not layer.unmasked)
     return np.where(held, nodes, np.clip(moved, low, high))
 
 

@@ -1,0 +1,130 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Rules of a step and the choice of channels (zo_node_update.h), in exact fractions.
+
+A step that the core computes from numbers of 32 significant bits is an interval here: its two ends, rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from math import floor, isqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import bits as few_bits
+from .nodes import MEAN, PLAIN, Array, Layer, rounding_terms, window
+
+HALF = Fraction(1, 2)
+
+
+def sums_of_errors(layer: Layer, e: Array, outputs: Array) -> list[int]:
+    """Sum over samples and credited positions of |e|, for each output channel."""
+    height, width, channels = layer.outputs
+    sums = [0] * channels
+    for b in range(len(e)):
+        for c in range(channels):
+            for p in range(layer.positions):
+                h, w = p // layer.nodes[1], p % layer.nodes[1]
+                if layer.form == MEAN:
+                    credited = [outputs[b, y, x, c] for y in range(height) for x in range(width)]
+                elif layer.form == PLAIN:
+                    credited = [outputs[b, h, w, c]]
+                else:
+                    credited = [max(outputs[b, y, x, c] for _, y, x in window(layer, h, w))]
+                sums[c] += abs(int(e[b, p, c])) * sum(not layer.clamped(v) for v in credited)
+    return sums
+
+
+def updated(sums: list[int], rows: int) -> list[int]:
+    """Numbers of the updated channels, ascending."""
+    order = sorted(range(len(sums)), key=lambda c: (-sums[c], c))
+    return sorted(order[: rows or len(sums)])
+
+
+def first_bits(value: int) -> int:
+    """The 32 highest bits of a number, in place."""
+    drop = max(0, value.bit_length() - 32)
+    return value >> drop << drop
+
+
+def to_steps(values: list[Fraction], clip: int, slack: Fraction) -> tuple[list[int], list[int]]:
+    """Rounded half up and clipped: what the smallest and the largest value of each give."""
+
+    def rounded(value: Fraction) -> int:
+        return max(-clip, min(clip, floor(value + HALF)))
+
+    return (
+        [rounded(v - abs(v) * slack) for v in values],
+        [rounded(v + abs(v) * slack) for v in values],
+    )
+
+
+def fixed(
+    g: list[int], shift: int, gain: tuple[int, int], rate: int, clip: int
+) -> tuple[list[int], list[int]]:
+    """Exact: gain is mantissa and exponent."""
+    factor = Fraction(first_bits(gain[0] * rate)) * Fraction(2) ** (gain[1] + shift - 16)
+    return to_steps([-v * factor for v in g], clip, Fraction(0))
+
+
+def standardized(g: list[int], rate: int, clip: int) -> tuple[list[int], list[int]] | None:
+    """None: no step."""
+    count, total = len(g), sum(g)
+    spread = count * sum(v * v for v in g) - total * total
+    if spread == 0:
+        return None
+    largest = max(abs(v) for v in g)
+    f = max(f for f in range(-1, 17) if f == -1 or largest * 2**f < 2**30)
+    scale = Fraction(2) ** f
+    mean = floor(Fraction(total, count) * scale + HALF)
+    # std times count, to 64 bits behind the point.
+    root = Fraction(isqrt(spread << 128), 2**64)
+    factor = Fraction(rate * count) / (root * scale)
+    return to_steps([-(floor(v * scale) - mean) * factor for v in g], clip, Fraction(1, 2**28))
+
+
+def rms(
+    g: list[int], shift: int, mean_square: float, rate: int, clip: int
+) -> tuple[list[int], list[int]] | None:
+    """None: no step."""
+    if mean_square == 0:
+        return None
+    factor = Fraction(rate) * 2**shift / Fraction(float(np.sqrt(mean_square)))
+    return to_steps([-v * factor for v in g], clip, Fraction(1, 10**6))
+
+
+def apply_16(weights: Array, fraction: Array, steps: Array, limit: int) -> tuple[Array, int]:
+    """New 256 w + fraction, and how many were clipped."""
+    moved = 256 * weights + fraction + (steps + 128) // 256
+    clipped = np.clip(moved, -256 * limit, 256 * limit)
+    return clipped, int((moved != clipped).sum())
+
+
+def apply_8(
+    weights: Array, steps: Array, limit: int, seed: int, stream: int, channels: list[int], all_channels: int
+) -> tuple[Array, int]:
+    """New weights of the updated channels [channels, row], and how many were clipped."""
+    r = rounding_terms(seed, stream, steps.shape[1], all_channels)[channels]
+    moved = weights + (steps + r) // 65536
+    clipped = np.clip(moved, -limit, limit)
+    return clipped, int((moved != clipped).sum())
+
+
+def times(multiplier: NDArray[np.int32] | None, channels: list[int]) -> Callable[[Array], Array]:
+    """Steps [channels, row] times the factors of their channels, half up."""
+
+    def apply(steps: Array) -> Array:
+        if multiplier is None:
+            return steps
+        factors = multiplier.astype(np.int64)[channels][:, None]
+        return (steps * factors + 2**30) // 2**31
+
+    return apply
+
+
+def bits(g: list[int], weights: list[int], count: int, limit: int) -> tuple[list[int], int]:
+    """New weights and how many were clipped."""
+    shift = max(0, max(abs(v) for v in g).bit_length() - count)
+    return few_bits.subtract(weights, g, shift, limit)
