@@ -16,6 +16,7 @@ from .initial_weights import initial_weights
 from .metadata import ZoMetadata, ZoPort, read_metadata
 from .model import Model, Signature, Subgraph, Tensor, load_model
 from .passes.set_batch import rewrite_batch
+from .re_range import re_range as adapt_range
 
 # What a joined model gets: the names of the original subgraph and signatures are not kept in a cut one.
 _SUBGRAPH: Final = "main"
@@ -29,17 +30,28 @@ def export_model(
     weights: Mapping[str, npt.NDArray[np.int8]] | None = None,
     *,
     batch: int | None = None,
+    fractions: Mapping[str, npt.NDArray[np.int8]] | None = None,
+    re_range: bool = False,
 ) -> Model:
     """A plain int8 model that computes what the ZO model computes with these weights, bit for bit.
 
     Filters are constants again and nothing of the ZO machinery is left. The segments of a cut model are
     joined into one subgraph.
 
+    With ``re_range`` every trained filter gets new scales from the range of its weights, per channel where it
+    has them, and so uses all of -127..127 again. The fractions of the 16-bit update, which a plain model has
+    no place for, are rounded on that grid and not on the old one. The model then computes the same but for
+    the rounding of weights and biases.
+
     Args:
         zo_model: the model, its path, or its bytes; it is not changed.
         weights: int8 arrays by filter tensor name, e.g. ``Runtime.read_weights()``; filters that are not
             named keep their initial weights. None: all do.
         batch: samples per invoke; None: as in the ZO model.
+        fractions: int8 arrays likewise, unit 2^-8 LSB, e.g. ``Runtime.read_fractions()``: what ``re_range``
+            rounds is weight + fraction; filters that are not named have none.
+        re_range: see above. Channels that are all zero and those where a sum might exceed int32 keep
+            their scales.
 
     Returns:
         A model with the original inputs, outputs and signatures. An original's signatures are lost where the
@@ -48,7 +60,8 @@ def export_model(
 
     Raises:
         ConversionError: it is no ZO model or its graph does not fit its metadata; a name, shape or type of
-            ``weights`` is wrong; or the batch size cannot be changed.
+            ``weights`` or ``fractions`` is wrong, or there are fractions without ``re_range``; or the batch
+            size cannot be changed.
         OSError: the file cannot be read.
 
     Example:
@@ -57,13 +70,20 @@ def export_model(
     model = zo_model.copy() if isinstance(zo_model, Model) else load_model(zo_model)
     metadata = read_metadata(model)
     values = initial_weights(model)
-    values.update(_checked(metadata, weights or {}))
+    values.update(_checked(metadata, weights or {}, "weights"))
+    rest = _checked(metadata, fractions or {}, "fractions")
+    if rest and not re_range:
+        raise ConversionError("fractions: an int8 model has no place for them; they are for re_range")
     if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
         raise ConversionError(f"batch must be an integer from 1 on, not {batch!r}")
     before = model.referenced_buffers()
 
     for t in metadata.trainable:
-        _make_constant(model.subgraphs[t.segment], t.name, values[t.name])
+        graph = model.subgraphs[t.segment]
+        tensor = _make_constant(graph, t.name, values[t.name])
+        if re_range:
+            wide = values[t.name].astype(np.int32) * 256
+            adapt_range(graph, tensor, wide + rest[t.name] if t.name in rest else wide)
     joined = _Joined(metadata)
     for k, graph in enumerate(model.subgraphs):
         joined.add(k, graph)
@@ -80,25 +100,25 @@ def export_model(
 
 
 def _checked(
-    metadata: ZoMetadata, weights: Mapping[str, npt.NDArray[np.int8]]
+    metadata: ZoMetadata, weights: Mapping[str, npt.NDArray[np.int8]], what: str
 ) -> dict[str, npt.NDArray[np.int8]]:
     shapes = {t.name: t.shape for t in metadata.trainable}
     result = {}
     for name, given in weights.items():
         if name not in shapes:
             raise ConversionError(
-                f"weights: «{name}» is no trainable filter tensor; there are: {', '.join(shapes)}"
+                f"{what}: «{name}» is no trainable filter tensor; there are: {', '.join(shapes)}"
             )
         array: npt.NDArray[Any] = np.asarray(given)
         if array.dtype != np.int8 or array.shape != shapes[name]:
             raise ConversionError(
-                f"weights: «{name}» needs int8 {list(shapes[name])}, not {array.dtype} {list(array.shape)}"
+                f"{what}: «{name}» needs int8 {list(shapes[name])}, not {array.dtype} {list(array.shape)}"
             )
         result[name] = array
     return result
 
 
-def _make_constant(graph: Subgraph, name: str, values: npt.NDArray[np.int8]) -> None:
+def _make_constant(graph: Subgraph, name: str, values: npt.NDArray[np.int8]) -> Tensor:
     found = [t for t in graph.all_tensors() if t.name == name and t.is_variable]
     if len(found) != 1:
         raise ConversionError(
@@ -107,6 +127,7 @@ def _make_constant(graph: Subgraph, name: str, values: npt.NDArray[np.int8]) -> 
         )
     found[0].is_variable = False
     found[0].set_data(values)
+    return found[0]
 
 
 class _Joined:

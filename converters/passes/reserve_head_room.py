@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import ConversionError
-from ..model import Model, Operator, Subgraph
+from ..model import Model, Subgraph
+from ..rescale_bias import rescale_bias
 from ..settings import InjectSettings
 from .plan import Plan, Trainable
-
-_INT32 = np.iinfo(np.int32)
 
 
 def reserve_head_room(model: Model, settings: InjectSettings, plan: Plan) -> None:
@@ -52,41 +50,10 @@ def _requantize(graph: Subgraph, trainable: Trainable, limit: int) -> None:
     tensor.set_data(np.ascontiguousarray(weights, np.int8))
     quantization.scales = scales
     for op in trainable.operators:
-        _rescale_bias(graph, op, scales, ratio, np.broadcast_to(changed, trainable.channels))
-
-
-def _rescale_bias(
-    graph: Subgraph,
-    op: Operator,
-    scales: npt.NDArray[np.float32],
-    ratio: npt.NDArray[np.float64],
-    changed: npt.NDArray[np.bool_],
-) -> None:
-    data, bias = op.input(0), op.input(2)
-    if bias is None:
-        return
-    if not bias.is_constant:
-        raise ConversionError(
-            f"{op.label}: bias «{bias.name}» is not a constant, so its filter cannot be requantized; "
-            "leave this layer out of the trainable ones or use head_room=0"
-        )
-    assert data is not None and data.quantization is not None
-    # Another layer's bias keeps the scale of that layer.
-    if sum(o.inputs.count(bias) for o in graph.operators) > 1 or bias in graph.outputs:
-        own = bias.copy()
-        graph.tensors.append(own)
-        op.inputs[2] = own
-        bias = own
-    # Kernels take the bias in units of input scale * filter scale, whatever its own table says.
-    values = np.rint(bias.numpy().astype(np.float64) * ratio.reshape(bias.shape))
-    bias.set_data(np.clip(values, _INT32.min, _INT32.max).astype(np.int32))
-    if bias.quantization is None or not len(bias.quantization.scales):
-        return
-    product = (np.float32(data.quantization.scale) * scales).astype(np.float32)
-    if len(bias.quantization.scales) == len(product):
-        kept = bias.quantization.scales
-        bias.quantization.scales = np.where(changed[: len(product)], product, kept).astype(np.float32)
-    else:
-        bias.quantization.scales = product
-        bias.quantization.zero_points = np.zeros(len(product), np.int64)
-        bias.quantization.axis = 0
+        bias = op.input(2)
+        if bias is not None and not bias.is_constant:
+            raise ConversionError(
+                f"{op.label}: bias «{bias.name}» is not a constant, so its filter cannot be requantized; "
+                "leave this layer out of the trainable ones or use head_room=0"
+            )
+        rescale_bias(graph, op, scales, ratio, np.broadcast_to(changed, trainable.channels))
