@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import load_model, read_metadata
+from tflm_zo.converters import export_model, load_model, read_metadata
 
 import tflm_zo
 from interpreters import require, run_plain
@@ -326,6 +326,26 @@ def test_export(cli: Any, model_file: Any, tmp_path: Path) -> None:
         np.testing.assert_array_equal(constants[name].numpy(), value)
 
 
+def test_export_with_the_range_of_the_weights(cli: Any, model_file: Any, tmp_path: Path) -> None:
+    assert cli("inject", model_file(), "-o", "o.zo.tflite").exit_code == 0
+    initial = tflm_zo.converters.initial_weights(load_model("o.zo.tflite"))
+    weights = {name: w // 2 for name, w in initial.items()}
+    fractions = {name: np.full_like(w, 100) for name, w in initial.items()}
+    np.savez("weights.npz", **weights)
+    np.savez("fractions.npz", **fractions)
+    arguments = ["export", "o.zo.tflite", "-o", "plain.tflite", "--weights", "weights.npz", "--re-range"]
+    result = cli(*arguments, "--fractions", "fractions.npz")
+    assert result.exit_code == 0
+    assert "scales from the range of the weights" in result.stdout
+    expected = export_model(load_model("o.zo.tflite"), weights, fractions=fractions, re_range=True)
+    assert Path("plain.tflite").read_bytes() == expected.to_bytes()
+    assert _json(cli(*arguments, "--force", "--json"))["re_range"] is True
+    assert (
+        Path("plain.tflite").read_bytes()
+        == export_model(load_model("o.zo.tflite"), weights, re_range=True).to_bytes()
+    )
+
+
 def test_export_refuses(cli: Any, model_file: Any, data_file: Any, tmp_path: Path) -> None:
     assert cli("inject", model_file(), "-o", "o.zo.tflite").exit_code == 0
     (tmp_path / "text.npz").write_text("no archive")
@@ -336,6 +356,7 @@ def test_export_refuses(cli: Any, model_file: Any, data_file: Any, tmp_path: Pat
         (["o.zo.tflite", "--weights", "one.npy"], "one array"),
         (["o.zo.tflite", "--weights", data_file("w.npz", nowhere=np.zeros(3, np.int8))], "nowhere"),
         (["o.zo.tflite", "--batch", "0"], "batch must be"),
+        (["o.zo.tflite", "--fractions", "one.npy"], "they are for --re-range"),
         ([model_file()], "no ZO model"),
     ]:
         result = cli("export", *arguments, "-o", "plain.tflite")

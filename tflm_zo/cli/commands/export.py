@@ -12,7 +12,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from ...converters import export_model
+from ...converters import ConversionError, export_model
 from ...data import DataError
 from ..options import Force, Json, OutputModel, ZoModelFile
 from ..output_file import check_output, write_output
@@ -29,26 +29,40 @@ def export(
         typer.Option(metavar="FILE", help=".npz file: int8 weights by filter name; default: initial ones."),
     ] = None,
     batch: Annotated[int | None, typer.Option(help="Samples per invoke; default: the ZO model's.")] = None,
+    re_range: Annotated[
+        bool,
+        typer.Option(
+            "--re-range", help="New filter scales from the range of the weights, which then use int8."
+        ),
+    ] = False,
+    fractions: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --re-range, .npz: fraction bytes of the weights, likewise."),
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write a ZO model back as a plain int8 model without custom operators."""
     check_output(output, force=force)
-    given = {} if weights is None else _read_weights(weights)
-    data = export_model(model, given, batch=batch).to_bytes()
+    if fractions is not None and not re_range:
+        raise ConversionError("--fractions: an int8 model has no place for them; they are for --re-range")
+    given = {} if weights is None else _read_arrays(weights)
+    rest = {} if fractions is None else _read_arrays(fractions)
+    data = export_model(model, given, batch=batch, fractions=rest, re_range=re_range).to_bytes()
     write_output(output, data, force=force)
-    result = {"output": str(output), "bytes": len(data), "weights": sorted(given)}
+    result = {"output": str(output), "bytes": len(data), "weights": sorted(given), "re_range": re_range}
     show(
         result,
         as_json=as_json,
         render=lambda console: console.print(
-            f"{output}: {len(data):,} bytes, {len(given)} filter(s) from {weights or 'the model alone'}",
+            f"{output}: {len(data):,} bytes, {len(given)} filter(s) from {weights or 'the model alone'}"
+            + (", scales from the range of the weights" if re_range else ""),
             markup=False,
         ),
     )
 
 
-def _read_weights(path: Path) -> dict[str, NDArray[Any]]:
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         content = np.load(path, allow_pickle=False)
         if isinstance(content, np.ndarray):
