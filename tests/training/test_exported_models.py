@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import load_model, read_metadata
+from tflm_zo.converters import export_model, load_model, read_metadata
 
 from interpreters import require
 from models import MODELS
@@ -143,3 +143,16 @@ def test_same_outputs_in_plain_tflm(name: str) -> None:
         results.append([interpreter.get_output(i) for i in range(len(expected))])
     for a, b in zip(expected, map(np.concatenate, zip(*results, strict=True)), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_export_with_the_range_of_the_weights() -> None:
+    """From the 16-bit weights; what it does to them is tests/converters/test_re_range.py's."""
+    zo = inject(MODELS["small_cnn"](), batch=BATCH)
+    trainer = Trainer(zo, TrainSettings(batch_size=BATCH), "litert-ref")
+    x = samples(trainer)
+    trainer.fit(x[0], np.random.default_rng(12).integers(0, 4, SAMPLES), steps=20)
+    weights, fractions = trainer.runtime.read_weights(), trainer.runtime.read_fractions()
+    assert any(f.any() for f in fractions.values())
+    expected = export_model(zo, weights, batch=1, fractions=fractions, re_range=True).to_bytes()
+    assert trainer.export(batch=1, re_range=True).to_bytes() == expected
+    assert trainer.export(batch=1).to_bytes() == export_model(zo, weights, batch=1).to_bytes()

@@ -378,14 +378,18 @@ class Trainer:
         self._settle_run()
         return predict(self.runtime, inputs)
 
-    def export(self, batch: int | None = None) -> Model:
+    def export(self, batch: int | None = None, *, re_range: bool = False) -> Model:
         """The plain int8 model with the weights as they are now: no custom op, any runtime runs it.
 
         Args:
             batch: its samples per invoke; None: the ZO model's.
+            re_range: gives filters new scales from the range of their weights, fractions included; see
+                `export_model`. The model is then the trained one but for rounding, not bit for bit.
 
         Raises:
             ConversionError: an operator ties the model to its batch size.
         """
         self._settle_run()
-        return export_model(self._model, self.runtime.read_weights(), batch=batch)
+        weights = self.runtime.read_weights()
+        fractions = self.runtime.read_fractions() if re_range else None
+        return export_model(self._model, weights, batch=batch, fractions=fractions, re_range=re_range)
