@@ -158,6 +158,7 @@ class ZoMetadata:
         segments: in execution order.
         original: the model before.
         nodes: layers that carry nodes, in execution order.
+        algorithm: name of what the model was made for; "": none in particular.
         version: format of the metadata.
     """
 
@@ -173,6 +174,7 @@ class ZoMetadata:
     segments: tuple[ZoSegment, ...]
     original: ZoOriginal
     nodes: tuple[ZoNodes, ...] = ()
+    algorithm: str = ""
     version: int = METADATA_VERSION
 
     def to_json(self) -> str:
@@ -227,6 +229,7 @@ class ZoMetadata:
                 ),
                 original=ZoOriginal(tuple(original["inputs"]), tuple(original["outputs"])),
                 nodes=tuple(_build(ZoNodes, n) for n in content.get("nodes", ())),
+                algorithm=str(content.get("algorithm", "")),
             )
         except ConversionError:
             raise

@@ -22,6 +22,9 @@ LOSS_KINDS: Final = ("auto", "cross_entropy", "floor_log2", "binary_cross_entrop
 #: Multipliers (s_min / s)^2 per channel, see ``quantization_aware``.
 QUANTIZATION_AWARE: Final = "quantization-aware"
 
+#: ``cuts``: before every trainable layer.
+LAYERS: Final = "layers"
+
 #: ``trainable``: the layers that carry nodes.
 NODES: Final = "nodes"
 
@@ -37,6 +40,20 @@ def _strings(value: str | Sequence[str], what: str) -> tuple[str, ...]:
     if any(not isinstance(item, str) or not item for item in items):
         raise ConversionError(f"{what} takes names, not {value!r}")
     return items
+
+
+def last_number(wanted: str | Sequence[str]) -> int | None:
+    """N of "last:N"; None where it is something else.
+
+    Raises:
+        ConversionError: N is no number from 1 on.
+    """
+    if not isinstance(wanted, str) or not wanted.startswith("last:"):
+        return None
+    count = wanted[len("last:") :]
+    if not count.isascii() or not count.isdigit() or int(count) < 1:
+        raise ConversionError(f'"last:N" takes a number of layers from 1 on, not {wanted!r}')
+    return int(count)
 
 
 def _integer(value: Any, what: str, low: int, high: int) -> None:
@@ -64,9 +81,11 @@ class InjectSettings:
             of two, ElasticZO's; see ops/core/zo_floor_log2_loss.h), "binary_cross_entropy", "mse", or "none"
             (no loss operator: for looking at segments).
         loss_output: which output the loss belongs to, by index or tensor name; None: the first one.
-        cuts: names of the tensors between segments, in any order; see ``possible_cuts``.
-        nodes: layers that carry nodes for node perturbation: "auto" (those with fewer nodes than weights), or
-            names or glob patterns of trainable layers; (): none. The model is cut around them.
+        cuts: names of the tensors between segments, in any order; see ``possible_cuts``. "layers": before
+            every trainable layer where one is possible.
+        nodes: layers that carry nodes for node perturbation: "auto" (those with fewer nodes than weights),
+            "last:N" (the last N that can), or names or glob patterns of trainable layers; (): none. The model
+            is cut around them.
         command_words: capacity of ``zo_command`` in int32 words; None: enough for an UPDATE of
             ``max_queries`` seeds and a PERTURB of two terms. A replay of n steps of Q queries takes
             6 + 2 n Q words.
@@ -76,6 +95,7 @@ class InjectSettings:
             steps of the same real size of what would be steps of the same number of LSB; see
             ``quantization_aware_multipliers``.
         replay: whether SEED_REPLAY is part of the model.
+        algorithm: name of what it is to be trained by, for the metadata; "": none in particular.
 
     Raises:
         ConversionError: a value is outside its range.
@@ -94,16 +114,15 @@ class InjectSettings:
     command_words: int | None = None
     multipliers: Mapping[str, npt.NDArray[np.int32]] | str | None = None
     replay: bool = True
+    algorithm: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.trainable, str):
             object.__setattr__(self, "trainable", _strings(self.trainable, "trainable"))
         if self.trainable == "" or self.trainable == ():
             raise ConversionError('trainable names no layer; "none" makes a model without trainable layers')
-        if isinstance(self.trainable, str) and self.trainable.startswith("last:"):
-            count = self.trainable[len("last:") :]
-            if not count.isascii() or not count.isdigit() or int(count) < 1:
-                raise ConversionError(f'"last:N" takes a number of layers from 1 on, not {self.trainable!r}')
+        for wanted in (self.trainable, self.nodes):
+            last_number(wanted)
         if self.blocks is not None:
             blocks = {name: _strings(patterns, f"block {name}") for name, patterns in self.blocks.items()}
             if not blocks or not all(blocks.values()) or any(not n or not isinstance(n, str) for n in blocks):
@@ -124,7 +143,7 @@ class InjectSettings:
         if self.loss_output is not None and not isinstance(self.loss_output, str):
             _integer(self.loss_output, "loss_output", 0, 2**16)
         object.__setattr__(self, "cuts", _strings(self.cuts, "cuts"))
-        if self.nodes != "auto":
+        if self.nodes != "auto" and last_number(self.nodes) is None:
             object.__setattr__(self, "nodes", _strings(self.nodes, "nodes"))
         if self.trainable == NODES and not self.nodes:
             raise ConversionError(

@@ -126,7 +126,7 @@ def _call(name: str, *arguments: object) -> None:
 
 def _scratch(layer: NodeLayer | None) -> int:
     """Values that an update of a layer needs."""
-    return 0 if layer is None else layer.k_h * layer.k_w * layer.in_c
+    return 0 if layer is None else layer.scratch_values
 
 
 class NodeAction(IntEnum):

@@ -14,8 +14,8 @@ from ..errors import ConversionError
 from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
 from ..model.schema import TensorType
-from ..settings import InjectSettings
-from .cut_segments import cut_reason, excluding_cuts
+from ..settings import LAYERS, InjectSettings, last_number
+from .cut_segments import cut_reason, excluding_cuts, possible_cuts
 from .plan import NodeLayer, Plan, Trainable
 
 # Enumerations of the TFLite schema.
@@ -51,7 +51,7 @@ def plan_nodes(model: Model, settings: InjectSettings, plan: Plan) -> None:
         ConversionError: a pattern fits no layer, or the layer that it names cannot carry nodes (the message
             says why, and which layers can), or two lie on different branches.
     """
-    plan.cuts = list(settings.cuts)
+    plan.cuts = _wanted_cuts(model, settings, plan)
     if settings.nodes == ():
         return
     if plan.loss is None:
@@ -74,6 +74,18 @@ def plan_nodes(model: Model, settings: InjectSettings, plan: Plan) -> None:
             "nodes"
         )
     plan.cuts += [name for name in dict.fromkeys(t.name for t in needed) if name not in plan.cuts]
+
+
+def _wanted_cuts(model: Model, settings: InjectSettings, plan: Plan) -> list[str]:
+    """The cuts that were asked for: with "layers" before every trainable layer where one is possible."""
+    if LAYERS not in settings.cuts:
+        return list(settings.cuts)
+    possible, graph = possible_cuts(model, settings.loss_output), model.subgraphs[0]
+    entering = [op.inputs[0] for t in plan.trainable for op in t.operators[:1]]
+    before = [_same_bytes(graph, tensor) for tensor in entering if tensor is not None]
+    layers = [tensor.name for tensor in before if tensor.name in possible]
+    others = [name for name in settings.cuts if name != LAYERS]
+    return list(dict.fromkeys([*others, *layers]))
 
 
 def _boundaries(graph: Subgraph, nodes: Sequence[NodeLayer]) -> list[Tensor]:
@@ -118,6 +130,11 @@ def _choose(
                 + (f": {why}" if why else f" (possible with more nodes: {possible})")
             )
         return found
+    last = last_number(wanted)
+    if last is not None:
+        if last > len(layers):
+            raise ConversionError(f"nodes: {wanted}: only {len(layers)} layers can carry any: {possible}")
+        return set([t for t in trainable if t in layers][-last:])
     chosen: set[Trainable] = set()
     for pattern in (wanted,) if isinstance(wanted, str) else wanted:
         found = {t for t in trainable if t.layer == pattern or fnmatchcase(t.layer, pattern)}

@@ -52,6 +52,7 @@ def write_metadata(model: Model, settings: InjectSettings, plan: Plan) -> None:
         ),
         original=ZoOriginal(tuple(plan.inputs), tuple(plan.outputs)),
         nodes=tuple(_nodes(n, plan) for n in plan.nodes),
+        algorithm=settings.algorithm,
     )
     entries = [m for m in model.metadata or () if m.name != _STALE]
     entries.append(Metadata(METADATA_NAME, Buffer(metadata.to_json().encode("utf-8", "surrogateescape"))))

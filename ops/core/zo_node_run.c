@@ -6,6 +6,7 @@
 #include "zo_perturb.h"
 #include "zo_stream.h"
 #include "zo_update.h"
+#include "zo_update_bits.h"
 
 /* Added to a step's number for the seeds of its nodes, task by task. */
 #define TASK_SEEDS ZO_MAX_QUERIES
@@ -66,6 +67,17 @@ static zo_status check_following(const zo_node_task* tasks, uint32_t count, uint
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
+static int rules_are_valid(const zo_node_settings* s) {
+  int valid = s->rule <= ZO_NODE_FIXED && s->exact_rule <= ZO_NODE_STANDARDIZED &&
+              s->exact_rule != ZO_NODE_FIXED && (s->rows >> 16) >= (s->rows & 0xFFFFu);
+  for (uint32_t i = 0; i < 4u; ++i) {
+    const uint32_t bits = s->bits >> (8u * i) & 0xFFu;
+    const int needed = i == 3u ? s->common.rule == ZO_RUN_BITS : s->exact_rule == ZO_NODE_BITS;
+    if (needed && (bits < 1u || bits > 7u)) valid = 0;
+  }
+  return valid;
+}
+
 zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings,
                            zo_node_task* tasks) {
   if (run == NULL || settings == NULL || tasks == NULL || settings->tasks < 1u ||
@@ -74,12 +86,15 @@ zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings,
     return ZO_ERROR_ARGUMENT;
   }
   const zo_control_settings* common = &settings->common;
-  zo_status status = zo_control_settings_check(common);
+  zo_control_settings known = *common;
+  if (known.rule == ZO_RUN_BITS) known.rule = ZO_STEP_SIGN; /* a rule of this control unit alone */
+  zo_status status = zo_control_settings_check(&known);
   if (status == ZO_OK && (common->gradient_norm != 0u || common->blocks != 0u ||
                           common->momentum != 0u || common->sharpness != 0u)) {
     return ZO_ERROR_ARGUMENT;
   }
   uint32_t periods = 0;
+  if (status == ZO_OK && !rules_are_valid(settings)) status = ZO_ERROR_ARGUMENT;
   for (uint32_t t = 0; status == ZO_OK && t < settings->tasks; ++t) {
     status = check_task(&tasks[t]);
     if (tasks[t].period == 1u) ++periods;
@@ -366,6 +381,18 @@ static uint32_t rate_of(const zo_node_run* run, const zo_node_task* task) {
   return rate < INT32_MAX ? (uint32_t)rate : INT32_MAX;
 }
 
+/* Output channels that an exact task updates in this step; 0: all. */
+static uint32_t rows_of(const zo_node_run* run, const zo_node_task* task) {
+  const uint32_t rows = run->settings.rows;
+  if (rows == 0u) return 0;
+  const uint64_t least = rows & 0xFFFFu;
+  const uint64_t range = (rows >> 16) - least;
+  const uint64_t largest = (uint64_t)run->largest_loss;
+  const uint64_t share = largest == 0u ? 0u : range * (uint64_t)mean_loss(run) / largest;
+  const uint32_t count = (uint32_t)((least + share) * task->layer.out_c / 65535u);
+  return count > 0u ? count : 1u;
+}
+
 static void leave_update(zo_node_run* run, zo_report* report) {
   memset(report, 0, sizeof *report);
   run->task = next_task(run, run->task + 1u, 0);
@@ -392,8 +419,15 @@ zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensor, int32_t*
   evidence.errors = t->queries == 0u ? t->errors : NULL;
   zo_node_step step;
   memset(&step, 0, sizeof step);
+  step.rule = t->queries == 0u ? run->settings.exact_rule : run->settings.rule;
   step.rate = rate_of(run, t);
   step.clip = run->settings.common.clip;
+  if (t->queries == 0u) {
+    step.bits =
+        run->settings.bits >> (8u * zo_control_stage(&run->settings.common, run->step)) & 0xFFu;
+    step.rows = rows_of(run, t);
+  }
+  step.gain = t->gain;
   step.seed = seed_of(run, run->task, ZO_MAX_QUERIES - 1u);
   step.mean_square = t->mean_square;
   const zo_status status =
@@ -419,6 +453,20 @@ static zo_scale write_mean_square(int64_t mean_square) {
 static uint32_t gained_rate(uint32_t rate, zo_scale gain) {
   if (gain.mantissa == 0u) return rate;
   return zo_scale_round(zo_scale_product(zo_scale_of(rate, 0), gain), INT32_MAX);
+}
+
+/* ElasticZO-INT8: each query's direction by the sign of its difference, rounded to few bits. */
+static zo_status update_bits(const zo_node_run* run, const zo_node_task* task,
+                             const zo_tensor* tensor, uint32_t* saturated) {
+  const zo_distribution distribution = zo_control_distribution(&run->settings.common, run->step);
+  for (uint32_t q = 0; q < task->queries; ++q) {
+    const int64_t sum = task->sums[q];
+    const zo_status status =
+        zo_update_bits_s8(tensor, distribution, seed_of(run, run->task, q),
+                          sum > 0 ? 1 : (sum < 0 ? -1 : 0), run->settings.bits >> 24, saturated);
+    if (status != ZO_OK) return status;
+  }
+  return ZO_OK;
 }
 
 zo_status zo_node_run_update_weights(zo_node_run* run, const zo_tensor* tensors, uint32_t count,
@@ -450,7 +498,9 @@ zo_status zo_node_run_update_weights(zo_node_run* run, const zo_tensor* tensors,
   }
   for (uint32_t i = 0; i < count; ++i) {
     const zo_status status =
-        zo_update_s8(&tensors[i], size.distribution, 0, queries, t->queries, saturated);
+        s->rule == ZO_RUN_BITS
+            ? update_bits(run, t, &tensors[i], saturated)
+            : zo_update_s8(&tensors[i], size.distribution, 0, queries, t->queries, saturated);
     if (status != ZO_OK) return status;
   }
   t->mean_square = write_mean_square(mean_square);

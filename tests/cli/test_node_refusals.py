@@ -57,22 +57,26 @@ NODE_OPTIONS = (
     ("--head", "exact"),
     ("--snapshot-every", "5"),
 )
-WEIGHT_OPTIONS = (
-    ("--estimator", "one-sided"),
-    ("--rule", "sign"),
-    ("--scope", "blocks"),
-    ("--distribution", "rademacher:1"),
-    ("--gradient-norm",),
-    ("--no-gradient-norm",),
-)
+WEIGHT_OPTIONS = {
+    ("--scope", "blocks"): "--scope is no option of algorithm node",
+    ("--sync-every", "2"): "--sync-every is no option of algorithm node",
+    ("--rule", "sign"): "rule: no 'sign'; there are rms, gradient",
+    ("--distribution", "rademacher:1"): "--distribution would have no effect: no weights are perturbed",
+    ("--weight-rate", "2"): "--weight-rate would have no effect: no weights are perturbed",
+    ("--gradient-norm",): "--gradient-norm would have no effect: only a rule gradient",
+    ("--no-gradient-norm",): "--gradient-norm would have no effect: only a rule gradient",
+    ("--exact-rule", "bits"): "only exact gradients have them",
+    ("--exact-bits", "5,4,3"): "--exact-bits would have no effect: no layer has its exact gradient",
+    ("--stages", "0.5"): "--stages would have no effect",
+    ("--stages", "0.5,a"): "--stages: expected numbers separated by commas",
+    ("--decay", "0.5"): "--decay would have no effect: only schedule step",
+}
 
 
 @pytest.mark.parametrize("model", ["p.tflite", "node.zo.tflite"])
-@pytest.mark.parametrize("option", [*WEIGHT_OPTIONS, ("--sync-every", "2")])
+@pytest.mark.parametrize("option", WEIGHT_OPTIONS)
 def test_options_of_weight_perturbation(model: str, option: tuple[str, ...], files: Path) -> None:
-    name = option[0].replace("--no-", "--")
-    said = f"{name} is no option of algorithm node"
-    refused(files, *_train(files, "new.tflite", model), *option, said=said)
+    refused(files, *_train(files, "new.tflite", model), *option, said=WEIGHT_OPTIONS[option])
 
 
 @pytest.mark.parametrize("option", NODE_OPTIONS)
@@ -188,7 +192,7 @@ def test_logs_of_other_runs(files: Path) -> None:
     resume = [*_train(files, "new.tflite"), "--resume", "--log"]
     refused(files, *resume, "weights.zolog", said="weights.zolog is of weight perturbation; algorithm node")
     weight = [*_train(files, "new.tflite", "weight.zo.tflite"), "--resume", "--log"]
-    refused(files, *weight, "run.zolog", said="run.zolog is of node perturbation; algorithm weight cannot")
+    refused(files, *weight, "run.zolog", said="run.zolog is of a layer-wise run; algorithm weight cannot")
     other = [*_train(files, "new.tflite", "other.zo.tflite"), "--resume", "--log", "run.zolog"]
     refused(files, *other, said="of another model")
     said = "other settings, data or number of steps"
@@ -290,7 +294,7 @@ def test_no_room_for_the_model(files: Path, base: dict[str, bytes], monkeypatch:
     [
         (("--algorithm", "weight", "--nodes", "fc"), "nodes: algorithm weight perturbs weights, not nodes"),
         (("--nodes", "nowhere"), "nodes: «nowhere» fits no trainable layer; there are: conv, fc"),
-        (("--nodes", "auto,fc"), "--nodes auto cannot be combined"),
+        (("--nodes", "auto,fc"), "--nodes auto and last:N cannot be combined"),
         (("--nodes", "fc,"), "--nodes takes names of layers"),
         (("--nodes", "fc", "--trainable", "conv"), "«fc» fits no trainable layer; there are: conv"),
         (

@@ -94,7 +94,15 @@ def test_the_defaults_adapt_a_plain_model(folder: Path) -> None:
     # The layers with fewer nodes than weights, the batch that the runs of evaluate have, and the original's
     # outputs: no head-room.
     layers = ["conv2", "fc1", "fc2", "fc3"]
-    zo = inject("lenet5.tflite", trainable=layers, nodes=layers, head_room=0, replay=False, batch=32)
+    zo = inject(
+        "lenet5.tflite",
+        trainable=layers,
+        nodes=layers,
+        head_room=0,
+        replay=False,
+        batch=32,
+        algorithm="node",
+    )
     assert Path("a.zo.tflite").read_bytes() == zo.to_bytes()
     assert result["trainable_weights"] == 2400 + 48_000 + 10_080 + 840
     trained, original = (
@@ -123,7 +131,9 @@ def test_the_defaults_adapt_a_plain_model(folder: Path) -> None:
     assert result["forwards"] == steps * 32 * (1 + 2 * sum(queries))
     # Inputs and routes of a minibatch, nodes of a batch, loss differences, a row of the widest filter.
     pairs = 32 * ((14 * 14 * 6 + 400) + (400 + 120) + (120 + 84) + (84 + 10))
-    assert result["buffer_bytes"] == pairs + 32 * (400 + 120 + 84 + 10) + 4 * 32 * sum(queries) + 4 * 400
+    assert result["buffer_bytes"] == pairs + 32 * (400 + 120 + 84 + 10) + 4 * 32 * sum(queries) + 4 * (
+        400 + 120
+    )
 
     table = run("train", "lenet5.tflite", "train.npz", "-o", "b.tflite", "--steps", 2).stdout
     for said in ("│ node ", "forward equivalents", "buffer bytes", f"{result['buffer_bytes']:,}"):
@@ -202,8 +212,9 @@ def test_help_has_the_defaults_of_each_algorithm() -> None:
             "(default: node auto, weight 1)",
             "(default: node 1.0, weight min(2, 80/√steps))",
         ),
-        *("(only node: 2)", "(only node: zo)", "(only weight: antithetic)", "(only weight: rademacher:2)"),
-        *("(default: linear)", "(default: node 4.0, weight 3.0)", "(only weight: 1.0)", "(default: 10)"),
+        *("(only layer-wise algorithms: 2)", "(only layer-wise algorithms: zo)"),
+        *("(default: antithetic)", "(default: rademacher:2)", "(default: node rms, weight normalized)"),
+        *("(default: linear)", "(default: node 4.0, weight 3.0)", "(default: 10)"),
     ):
         assert said in text
 

@@ -6,44 +6,62 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ..native import Distribution
+from ..native import Distribution, DistributionKind
 from ..training import ALGORITHMS, Algorithm, NodeSettings, SettingsError, TrainSettings
 from .distribution import parse_distribution
 
-__all__ = ["ALGORITHM_HELP", "default_of", "make_settings", "parse_queries"]
+__all__ = ["ALGORITHM_HELP", "default_of", "make_settings", "parse_queries", "parse_settings", "written"]
 
-ALGORITHM_HELP: Final = "; ".join(f"{a.name}: {a.summary}" for a in ALGORITHMS.values())
+ALGORITHM_HELP: Final = (
+    "; ".join(f"{a.name}: {a.summary}" for a in ALGORITHMS.values())
+    + ". `tflm-zo algorithms` has their settings"
+)
+
+# The two whose defaults `--help` names.
+_USUAL: Final = ("node", "weight")
 
 
 def default_of(setting: str) -> str:
-    """For ``--help``: a setting's default, of each algorithm that has it."""
-    values = {
-        a.name: _written(setting, a.options[setting]) for a in ALGORITHMS.values() if setting in a.options
-    }
-    if len(values) < len(ALGORITHMS):
-        return "(only " + ", ".join(f"{name}: {value}" for name, value in values.items()) + ")"
+    """For ``--help``: a setting's default, of the two usual algorithms where they have it."""
+    usual = [ALGORITHMS[name] for name in _USUAL]
+    values = {a.name: written(setting, a.options[setting]) for a in usual if setting in a.options}
+    if len(values) < len(usual):
+        kind = "layer-wise algorithms" if "node" in values else "algorithm weight and its kin"
+        return f"(only {kind}: {next(iter(values.values()))})"
     if len(set(values.values())) == 1:
         return f"(default: {next(iter(values.values()))})"
     return "(default: " + ", ".join(f"{name} {value}" for name, value in values.items()) + ")"
 
 
-def _written(setting: str, value: Any) -> str:
+def written(setting: str, value: Any) -> str:
+    """A setting's value as one would write it on the command line."""
     if value is None:
-        return "min(2, 80/√steps)" if setting == "rate" else "auto"
-    return "rademacher:2" if value == Distribution.rademacher(2) else str(value)
+        return {"rate": "min(2, 80/√steps)", "weight_rate": "as --rate"}.get(setting, "auto")
+    if isinstance(value, Distribution):
+        return write_distribution(value)
+    if isinstance(value, tuple):
+        return ",".join(f"{v:g}" for v in value) or "none"
+    return str(value)
+
+
+def write_distribution(z: Distribution) -> str:
+    """A distribution as `parse_distribution` reads it."""
+    name = z.kind.name.lower().replace("_", "-")
+    size = f"{z.mu / 4096 * 127 / 3.5:.3g}" if z.kind == DistributionKind.GAUSSIAN else str(z.mu)
+    return f"{name}:{size}" + (f":{z.p_zero / 256:.2g}" if z.p_zero else "")
 
 
 def _option(setting: str) -> str:
     return "--" + setting.replace("_", "-")
 
 
-def make_settings(algorithm: Algorithm, given: Mapping[str, Any], batch: int) -> NodeSettings | TrainSettings:
-    """The settings of a run.
+def parse_settings(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that were given, as an algorithm's `make` takes them.
 
     Args:
-        algorithm: its algorithm.
-        given: settings by name, as typer gives them (queries and distribution as text); None: not given.
-        batch: of the model; a minibatch that is not given becomes a multiple of it.
+        algorithm: the algorithm.
+        given: settings by name, as typer gives them (queries, distribution and tuples as text); None: not
+            given.
 
     Raises:
         SettingsError: an option is not one of the algorithm's (the message lists those), or a value is
@@ -58,12 +76,52 @@ def make_settings(algorithm: Algorithm, given: Mapping[str, Any], batch: int) ->
         values["distribution"] = parse_distribution(values["distribution"])
     if "queries" in values:
         values["queries"] = parse_queries(values["queries"])
-        if not algorithm.perturbs_nodes and not isinstance(values["queries"], int):
+        if not algorithm.is_layerwise and not isinstance(values["queries"], int):
             raise SettingsError(f"--queries: algorithm {algorithm.name} takes one number")
+    for name, value in values.items():
+        if isinstance(algorithm.options[name], tuple):
+            values[name] = parse_numbers(_option(name), value, integers=name == "exact_bits")
+    return values
+
+
+def make_settings(
+    algorithm: Algorithm, values: Mapping[str, Any], batch: int
+) -> NodeSettings | TrainSettings:
+    """The settings of a run.
+
+    Args:
+        algorithm: its algorithm.
+        values: from `parse_settings`.
+        batch: of the model; a minibatch that is not given becomes a multiple of it.
+
+    Raises:
+        SettingsError: a value is wrong.
+    """
     if "batch_size" not in values:
         usual = int(algorithm.options["batch_size"])
-        values["batch_size"] = max(usual // batch, 1) * batch
-    return algorithm.make(**values)
+        values = {**values, "batch_size": max(usual // batch, 1) * batch}
+    settings = algorithm.make(**values)
+    if isinstance(settings, NodeSettings):
+        for name, reason in settings.without_effect().items():
+            if name in values:
+                raise SettingsError(f"{_option(name)} would have no effect: {reason}")
+    return settings
+
+
+def parse_numbers(option: str, text: str, *, integers: bool = False) -> tuple[float, ...]:
+    """Reads ``A,B,…``; none: nothing.
+
+    Raises:
+        SettingsError: it is something else.
+    """
+    if text == "none":
+        return ()
+    try:
+        return tuple((int if integers else float)(part) for part in text.split(","))
+    except ValueError:
+        raise SettingsError(
+            f"{option}: expected numbers separated by commas, or none, got {text!r}"
+        ) from None
 
 
 def parse_queries(texts: Sequence[str]) -> int | dict[str, int] | None:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from ..converters import ConversionError, InjectSettings, Model
 from ..converters import inject as inject_model
@@ -12,7 +14,7 @@ from ..training import ALGORITHMS, Algorithm, Callback, algorithm
 from .failures import warn
 from .output_file import write_output
 
-__all__ = ["BATCH", "KeepZoModel", "inject_for_training", "inject_plain", "is_zo", "own_batch"]
+__all__ = ["BATCH", "KeepZoModel", "inject_for_training", "inject_plain", "is_zo", "own_batch", "parse_nodes"]
 
 BATCH = 32  # samples per invoke of a plain model, where it can be had
 
@@ -49,7 +51,13 @@ def inject_plain(model: Model, settings: InjectSettings, batch: int = BATCH) -> 
     return inject_model(model, settings, batch=own)
 
 
-def inject_for_training(model: Model, name: str | None, minibatch: int | None) -> tuple[Model, Algorithm]:
+def inject_for_training(
+    model: Model,
+    name: str | None,
+    minibatch: int | None,
+    options: Callable[[Algorithm], Mapping[str, Any]] = lambda _: {},
+    **injection: Any,
+) -> tuple[Model, Algorithm]:
     """A plain model as an algorithm needs it.
 
     Args:
@@ -57,6 +65,8 @@ def inject_for_training(model: Model, name: str | None, minibatch: int | None) -
         name: of the algorithm; None: node perturbation, or weight perturbation, with a warning, where no
             layer can carry nodes.
         minibatch: samples of a step, where it was given: the model's batch divides it.
+        options: an algorithm's settings that were given, for what the injection takes from them.
+        **injection: settings of `inject` that were given.
 
     Raises:
         ConversionError: it cannot be injected.
@@ -66,7 +76,7 @@ def inject_for_training(model: Model, name: str | None, minibatch: int | None) -
     def made(chosen: Algorithm) -> tuple[Model, Algorithm]:
         samples = minibatch or int(chosen.options["batch_size"])
         batch = max((b for b in range(1, BATCH + 1) if samples % b == 0), default=1)
-        return inject_plain(model, chosen.inject_settings(), batch), chosen
+        return inject_plain(model, chosen.inject_settings(options(chosen), **injection), batch), chosen
 
     if name is not None:
         return made(algorithm(name))
@@ -76,6 +86,22 @@ def inject_for_training(model: Model, name: str | None, minibatch: int | None) -
         result = made(ALGORITHMS["weight"])
         warn(f"training by weight perturbation, not by node perturbation: {error}")
         return result
+
+
+def parse_nodes(given: list[str]) -> str | list[str] | None:
+    """Reads ``--nodes``: names separated by commas, auto or last:N; None where there is none.
+
+    Raises:
+        ConversionError: it is something else.
+    """
+    names = [name.strip() for item in given for name in item.split(",")]
+    if not all(names):
+        raise ConversionError(f"--nodes takes names of layers, not {', '.join(map(repr, given))}")
+    if len(names) == 1 and (names[0] == "auto" or names[0].startswith("last:")):
+        return names[0]
+    if "auto" in names or any(name.startswith("last:") for name in names):
+        raise ConversionError("--nodes auto and last:N cannot be combined with others")
+    return names or None
 
 
 class KeepZoModel(Callback):

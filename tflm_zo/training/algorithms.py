@@ -13,10 +13,14 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ..converters import InjectSettings, ZoMetadata
+from ..native import Distribution
 from .node_settings import NodeSettings
 from .settings import SettingsError, TrainSettings
 
-__all__ = ["ALGORITHMS", "Algorithm", "algorithm", "algorithm_of"]
+__all__ = ["ALGORITHMS", "TAIL", "Algorithm", "algorithm", "algorithm_of"]
+
+#: Of ``injection``: ``nodes`` of as many last layers as have their exact gradients.
+TAIL: Final = "tail"
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,8 @@ class Algorithm:
     Attributes:
         name: what people write.
         summary: one line, with where it was published.
-        settings: class of its settings, which says what is perturbed.
+        settings: class of its settings: `NodeSettings` for layer-wise runs, `TrainSettings` for weight
+            perturbation with nothing but forward passes of the whole network.
         defaults: where its defaults differ from the class's.
         injection: where what it needs of `inject` differs from the defaults of `InjectSettings`.
     """
@@ -38,9 +43,14 @@ class Algorithm:
     injection: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def perturbs_nodes(self) -> bool:
-        """Whether it needs a model that was injected with nodes."""
+    def is_layerwise(self) -> bool:
+        """Whether its runs are layer-wise: they keep a snapshot log, and need the data to be resumed."""
         return self.settings is NodeSettings
+
+    @property
+    def takes_nodes(self) -> bool:
+        """Whether it perturbs or credits nodes of the layers that `inject` is told."""
+        return bool(self.injection.get("nodes"))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -64,20 +74,38 @@ class Algorithm:
             )
         return self.settings(**{**self.defaults, **given})
 
-    def inject_settings(self, **given: Any) -> InjectSettings:
+    def inject_settings(self, chosen: Mapping[str, Any] | None = None, **given: Any) -> InjectSettings:
         """How `inject` prepares a model for it.
 
         Args:
-            **given: settings that differ from what it asks for.
+            chosen: settings of the run to come that differ from its defaults, as for `make`: a larger
+                perturbation needs more head-room, more layers with exact gradients more that carry nodes.
+            **given: settings of the injection that differ from what it asks for.
 
         Raises:
             ConversionError: a value is out of range.
             SettingsError: nodes are given, which it does not perturb.
         """
-        if given.get("nodes") and not self.perturbs_nodes:
+        if given.get("nodes") and not self.takes_nodes:
             raise SettingsError(f"nodes: algorithm {self.name} perturbs weights, not nodes")
-        return InjectSettings(**{**self.injection, **given})
+        options = self.options | dict(chosen or {})
+        asked = {"algorithm": self.name} | dict(self.injection)
+        if asked.get("nodes") == TAIL:
+            asked["nodes"] = f"last:{options['tail']}" if options["head"] == "exact" else ()
+        if asked.get("trainable", "all") == "all":
+            own = InjectSettings().head_room
+            asked["head_room"] = max(asked.get("head_room", own), options["distribution"].reach)
+        if not self.is_layerwise:
+            asked["max_queries"] = max(InjectSettings().max_queries, options["queries"])
+        return InjectSettings(**{**asked, **given})
 
+
+def _frozen(**values: Any) -> Mapping[str, Any]:
+    return MappingProxyType(values)
+
+
+_LAYERWISE: Final = _frozen(trainable="all", nodes=(), cuts=("layers",), replay=False)
+_HYBRID: Final = _frozen(trainable="all", nodes=TAIL, replay=False)
 
 _ALL: Final = (
     Algorithm(
@@ -87,12 +115,95 @@ _ALL: Final = (
         NodeSettings,
         # Weights themselves are never perturbed and nothing is replayed: the exact outputs of the original,
         # no operator that would not run, no RAM for layers that stay as they are.
-        injection=MappingProxyType({"trainable": "nodes", "nodes": "auto", "head_room": 0, "replay": False}),
+        injection=_frozen(trainable="nodes", nodes="auto", head_room=0, replay=False),
     ),
     Algorithm(
         "weight",
         "perturbs all weights at once (SPSA, Spall 1992)",
         TrainSettings,
+    ),
+    Algorithm(
+        "layer",
+        "perturbs the weights of one layer after the other, each from its own inputs on",
+        NodeSettings,
+        _frozen(others="layers"),
+        _LAYERWISE,
+    ),
+    Algorithm(
+        "poor-mans-training",
+        "one-sided estimates layer by layer, of nodes or weights, whichever are fewer; rates scaled by "
+        "NQ/(NQ+d-1)/s² (Poor Man's Training on MCUs)",
+        NodeSettings,
+        _frozen(
+            batch_size=96,
+            estimator="one-sided",
+            rule="gradient",
+            weight_rule="gradient",
+            rate=0.1,
+            schedule="cosine",
+            clip=255.0,
+            weight_clip=0.0,
+            mu=1,
+            queries=8,
+            others="layers",
+            distribution=Distribution.rademacher(1),
+        ),
+        _frozen(trainable="all", nodes="auto", cuts=("layers",), head_room=1, replay=False),
+    ),
+    Algorithm(
+        "qzo-ff",
+        "signs of loss differences along 8-bit Gaussian directions, 16-bit weights (QZO-FF: sign-m-SPSA)",
+        TrainSettings,
+        _frozen(rule="sign", distribution=Distribution.gaussian(1.0)),
+        _frozen(update_bits=16, head_room=4),
+    ),
+    Algorithm(
+        "elastic-zo",
+        "perturbs the weights of the first layers together, backpropagation for the last ones (ElasticZO)",
+        NodeSettings,
+        _frozen(
+            head="exact",
+            others="together",
+            distribution=Distribution.gaussian(1.0),
+        ),
+        _HYBRID,
+    ),
+    Algorithm(
+        "elastic-zo-int8",
+        "the same in 8 bits: sparse uniform directions, signs, updates rounded to few bits (ElasticZO-INT8)",
+        NodeSettings,
+        _frozen(
+            batch_size=256,
+            head="exact",
+            exact_rule="bits",
+            others="together",
+            weight_rule="bits",
+            distribution=Distribution.sparse_uniform(15, 0.33),
+            stages=(0.2, 0.5),
+            stage_p_zero=(0.5, 0.9),
+        ),
+        MappingProxyType({**_HYBRID, "update_bits": 8}),
+    ),
+    Algorithm(
+        "fqt",
+        "quantized backpropagation of the last layers alone: standardized gradients of the outputs with the "
+        "largest errors (On-Device Training of Fully Quantized DNNs)",
+        NodeSettings,
+        _frozen(head="exact", tail=2, exact_rule="standardized", sparse_rows=(0.1, 1.0)),
+        _frozen(trainable="nodes", nodes=TAIL, head_room=0, replay=False),
+    ),
+    Algorithm(
+        "mezo",
+        "perturbs all weights at once along Gaussian directions, plain gradient steps (MeZO)",
+        TrainSettings,
+        _frozen(
+            rule="gradient",
+            distribution=Distribution.gaussian(1.0),
+            rate=1.0,
+            schedule="constant",
+            clip=0.0,
+        ),
+        _frozen(head_room=4),
     ),
 )
 
@@ -112,5 +223,7 @@ def algorithm(name: str) -> Algorithm:
 
 
 def algorithm_of(metadata: ZoMetadata) -> Algorithm:
-    """The algorithm that a ZO model was made for: node perturbation where it carries nodes."""
-    return ALGORITHMS["node" if metadata.nodes else "weight"]
+    """The algorithm that a ZO model was made for; where it does not say, node perturbation where it carries
+    nodes, else weight perturbation.
+    """
+    return ALGORITHMS.get(metadata.algorithm) or ALGORITHMS["node" if metadata.nodes else "weight"]

@@ -78,7 +78,8 @@ def task_gain(task: Task, settings: NodeSettings, model: Model, metadata: ZoMeta
 
 def _used_channels(weights: NDArray[np.int8], channels: int, inner: int, scales: int) -> NDArray[np.bool_]:
     """Which channels have a weight that is not 0, [scales]; with one scale for all: whether any has."""
-    of_channel = weights.reshape(-1, channels, inner).any(axis=(0, 2))
+    of_channel = np.asarray(weights.reshape(-1, channels, inner) != 0).any(axis=(0, 2))
+    assert isinstance(of_channel, np.ndarray)
     return of_channel if scales == channels else np.array([bool(of_channel.any())])
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from .. import native
 from ..control import StepReport
-from ..converters import Model, ZoMetadata, step_multipliers
+from ..converters import Model, ZoMetadata, ZoNodes, step_multipliers
 from ..native import LogitScale
 from ..node_control import NodeAction, NodeControl, NodeRequest, NodeRules, NodeTask, weight_tensors
 from ..nodes import NodeLayer, NodeState
@@ -37,7 +38,8 @@ def _relative_scales(scales: NDArray[np.float64]) -> NDArray[np.int16] | None:
     """Filter scales of a layer's outputs relative to the largest, Q15; None where they are one."""
     if len(scales) < 2:
         return None
-    return np.minimum(np.rint(scales / scales.max() * 2**15), 2**15 - 1).astype(np.int16)
+    relative = np.rint(scales / float(scales.max()) * 2**15)
+    return np.minimum(relative, 2**15 - 1).astype(np.int16)
 
 
 def _rules(settings: NodeSettings) -> NodeRules:
@@ -175,6 +177,10 @@ class NodeRun(Run):
                     f"that feed each other ({names}), got {settings.tail}"
                 )
 
+    def _layer(self, nodes: ZoNodes) -> NodeLayer:
+        layer = NodeLayer.of(nodes)
+        return layer if self._settings.masked else dataclasses.replace(layer, unmasked=True)
+
     def _task(self, task: Task, model: Model, metadata: ZoMetadata) -> NodeTask:
         settings, weights = self._settings, task.kind == TaskKind.WEIGHTS
         rule = settings.weight_rule if weights else settings.rule
@@ -188,7 +194,7 @@ class NodeRun(Run):
         if weights and settings.weight_rate is not None:
             rate = round(65536 * settings.weight_rate / settings.rate)
         return NodeTask(
-            None if task.nodes is None else NodeLayer.of(task.nodes),
+            None if task.nodes is None else self._layer(task.nodes),
             task.start_segment,
             task.queries,
             0 if weights else settings.mu,

@@ -194,6 +194,38 @@ class NodeSettings:
         if self.stage_p_zero and self.distribution.kind != DistributionKind.SPARSE_UNIFORM:
             raise SettingsError("stage_p_zero: needs a sparse uniform distribution")
 
+    def without_effect(self) -> dict[str, str]:
+        """Settings that change nothing beside the others, each with why; their values are not looked at."""
+        reasons: dict[str, str] = {}
+        gradient = [self.rule == "gradient"]
+        if self.others == "frozen":
+            names = (
+                "weight_rule",
+                "weight_rate",
+                "weight_clip",
+                "weight_bits",
+                "distribution",
+                "stage_p_zero",
+            )
+            reasons |= dict.fromkeys(names, "no weights are perturbed where others are frozen")
+        else:
+            gradient.append(self.weight_rule == "gradient")
+            if self.weight_rule != "bits":
+                reasons["weight_bits"] = "only weight-rule bits has them"
+        if not any(gradient):
+            factors = ("gradient_norm", "quantization_aware")
+            reasons |= dict.fromkeys(factors, "only a rule gradient has such factors")
+        if self.head != "exact":
+            exact = ("exact_rule", "exact_bits", "sparse_rows")
+            reasons |= dict.fromkeys(exact, "no layer has its exact gradient where head is not exact")
+        elif self.exact_rule != "bits":
+            reasons["exact_bits"] = "only exact-rule bits has them"
+        if not self.stage_p_zero and self.exact_rule != "bits":
+            reasons["stages"] = "nothing changes between them without stage-p-zero or exact-rule bits"
+        if self.schedule != "step":
+            reasons |= dict.fromkeys(("decay", "decay_steps"), "only schedule step has them")
+        return reasons
+
     def queries_of(self, layer: str, suffix: float) -> int:
         """Queries of a layer.
 

@@ -14,6 +14,7 @@ from ...converters import inject as inject_model
 from ...converters.settings import LOSS_KINDS, QUANTIZATION_AWARE
 from ...training import algorithm as algorithm_of_name
 from ..algorithm_options import ALGORITHM_HELP
+from ..injection import parse_nodes
 from ..node_table import node_rows, node_table
 from ..options import Force, Json, ModelFile, OutputModel
 from ..output_file import check_output, write_output
@@ -58,8 +59,10 @@ def inject(
     head_room: Annotated[
         int | None, typer.Option(help="Largest perturbation of a weight, LSB (default: node 0, weight 2).")
     ] = None,
-    update_bits: Annotated[int, typer.Option(help="16: a fraction byte per weight; 8: none.")] = 16,
-    max_queries: Annotated[int, typer.Option(help="Seeds in one update.")] = 8,
+    update_bits: Annotated[
+        int | None, typer.Option(help="16: a fraction byte per weight; 8: none (default: 16).")
+    ] = None,
+    max_queries: Annotated[int | None, typer.Option(help="Seeds in one update (default: 8).")] = None,
     batch: Annotated[int, typer.Option(help="Samples per invoke.")] = 1,
     loss: Annotated[str, typer.Option(help=f"One of {', '.join(LOSS_KINDS)}.")] = "auto",
     loss_output: Annotated[
@@ -67,7 +70,10 @@ def inject(
     ] = None,
     cut: Annotated[
         list[str] | None,
-        typer.Option(metavar="TENSOR", help="Cut here; repeatable. inspect --cuts lists the choice."),
+        typer.Option(
+            metavar="TENSOR",
+            help="Cut here; repeatable. inspect --cuts lists the choice; layers: before each.",
+        ),
     ] = None,
     command_words: Annotated[
         int | None, typer.Option(help="Capacity of a command, int32 words; more for long replays.")
@@ -97,20 +103,21 @@ def inject(
     if isinstance(which, list) and any(w in _KEYWORDS or w.startswith("last:") for w in which):
         raise ConversionError("--trainable all, nodes, none and last:N cannot be combined with others")
     source = load_model(model)
-    given = {
+    given: dict[str, Any] = {
         "trainable": which,
-        "nodes": _nodes(nodes or []),
+        "nodes": parse_nodes(nodes or []),
         "head_room": head_room,
         "replay": replay,
+        "update_bits": update_bits,
+        "cuts": tuple(cut) if cut else None,
+        "max_queries": max_queries,
     }
     settings = chosen.inject_settings(
+        algorithm=algorithm or "",
         blocks=_blocks(block or []),
-        update_bits=update_bits,
-        max_queries=max_queries,
         batch=batch,
         loss=loss.replace("-", "_"),
         loss_output=int(loss_output) if loss_output and loss_output.isdecimal() else loss_output,
-        cuts=tuple(cut or ()),
         command_words=command_words,
         multipliers=multipliers,
         **{name: value for name, value in given.items() if value is not None},
@@ -134,15 +141,6 @@ def inject(
         "nodes": node_rows(zo),
     }
     show(result, as_json=as_json, render=lambda console: _render(console, metadata, result))
-
-
-def _nodes(given: list[str]) -> str | list[str] | None:
-    names = [name.strip() for item in given for name in item.split(",")]
-    if not all(names):
-        raise ConversionError(f"--nodes takes names of layers, not {', '.join(map(repr, given))}")
-    if "auto" in names and len(names) > 1:
-        raise ConversionError("--nodes auto cannot be combined with others")
-    return "auto" if names == ["auto"] else names or None
 
 
 def _blocks(given: list[str]) -> dict[str, list[str]] | None:

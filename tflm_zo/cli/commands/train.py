@@ -23,12 +23,12 @@ from ...training import (
     algorithm_of,
 )
 from ...training import algorithm as algorithm_of_name
-from ...training.node_settings import HEADS
+from ...training.node_settings import EXACT_RULES, HEADS, NODE_RULES, OTHERS, WEIGHT_RULES
 from ...training.settings import ESTIMATORS, RULES, SCHEDULES, SCOPES, SettingsError
-from ..algorithm_options import ALGORITHM_HELP, default_of, make_settings
+from ..algorithm_options import ALGORITHM_HELP, default_of, make_settings, parse_settings
 from ..distribution import DISTRIBUTIONS
 from ..failures import warn
-from ..injection import KeepZoModel, inject_for_training, is_zo, own_batch
+from ..injection import KeepZoModel, inject_for_training, is_zo, own_batch, parse_nodes
 from ..options import Force, Json, ModelFile, OutputModel, RuntimeName
 from ..output_file import check_different, check_output, write_output
 from ..results import show, table
@@ -98,6 +98,64 @@ def train(
             help=_help("With head exact: so many of the last dense layers by their exact gradients.", "tail")
         ),
     ] = None,
+    exact_rule: Annotated[
+        str | None,
+        typer.Option(
+            help=_help(
+                f"Of exact gradients: {_one_of(EXACT_RULES)} rms: steps of a known size; bits: rounded to "
+                "--exact-bits; standardized: their mean taken off, divided by their deviation.",
+                "exact_rule",
+            )
+        ),
+    ] = None,
+    exact_bits: Annotated[
+        str | None, typer.Option(metavar="A,B,C", help=_help("Of rule bits, in each stage.", "exact_bits"))
+    ] = None,
+    sparse_rows: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEAST,MOST",
+            help=_help(
+                "Share of an exact layer's outputs that a step updates, more while the loss is large.",
+                "sparse_rows",
+            ),
+        ),
+    ] = None,
+    others: Annotated[
+        str | None,
+        typer.Option(
+            help=_help(
+                f"Trainable layers without nodes: {_one_of(OTHERS)} layers: each is perturbed by itself.",
+                "others",
+            )
+        ),
+    ] = None,
+    weight_rule: Annotated[
+        str | None, typer.Option(help=_help(f"Of those: {_one_of(WEIGHT_RULES)}", "weight_rule"))
+    ] = None,
+    weight_rate: Annotated[
+        float | None, typer.Option(help=_help("Of those: first step size.", "weight_rate"))
+    ] = None,
+    weight_clip: Annotated[
+        float | None,
+        typer.Option(help=_help("Of those: of a query's loss difference, 0: none.", "weight_clip")),
+    ] = None,
+    weight_bits: Annotated[int | None, typer.Option(help=_help("Of rule bits.", "weight_bits"))] = None,
+    stages: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help=_help("Shares of the run at which later stages begin.", "stages")),
+    ] = None,
+    stage_p_zero: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B",
+            help=_help("Zeros of a sparse uniform distribution in later stages.", "stage_p_zero"),
+        ),
+    ] = None,
+    masked: Annotated[
+        bool | None,
+        typer.Option(help=_help("Leave nodes at the clamp of an activation alone.", "masked")),
+    ] = None,
     distribution: Annotated[
         str | None,
         typer.Option(
@@ -132,7 +190,14 @@ def train(
         ),
     ] = None,
     estimator: Annotated[str | None, typer.Option(help=_help(_one_of(ESTIMATORS), "estimator"))] = None,
-    rule: Annotated[str | None, typer.Option(help=_help(_one_of(RULES), "rule"))] = None,
+    rule: Annotated[
+        str | None,
+        typer.Option(help=_help(f"Layer-wise: {_one_of(NODE_RULES)} Weights: {_one_of(RULES)}", "rule")),
+    ] = None,
+    quantization_aware: Annotated[
+        bool | None,
+        typer.Option(help=_help("Layer-wise, rule gradient: rate times 1/s².", "quantization_aware")),
+    ] = None,
     gradient_norm: Annotated[
         bool | None,
         typer.Option(
@@ -141,6 +206,21 @@ def train(
     ] = None,
     scope: Annotated[
         str | None, typer.Option(help=_help(f"{_one_of(SCOPES)} Blocks: one a step.", "scope"))
+    ] = None,
+    update_bits: Annotated[
+        int | None,
+        typer.Option(help="Of a plain MODEL: 16: a fraction byte per weight; 8: none (default: 16)."),
+    ] = None,
+    loss: Annotated[
+        str | None, typer.Option(help="Of a plain MODEL: as of inject (default: auto).", show_default=False)
+    ] = None,
+    nodes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LAYER,…",
+            help="Of a plain MODEL: layers that carry nodes, as of inject.",
+            show_default=False,
+        ),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help=_help("Of directions, rounding and order.", "seed"))
@@ -215,16 +295,24 @@ def train(
         raise ValueError("--best needs --checkpoint, where it goes, and --validation, what it is measured on")
 
     batch = own_batch(source) if plain else read_metadata(source).batch
-    if plain:
-        zo, chosen = inject_for_training(source, algorithm, batch_size)
-    else:
-        zo, chosen = source, _algorithm_of(model, source, algorithm)
     given = {
         "batch_size": batch_size,
         "queries": queries,
         "mu": mu,
         "head": head,
         "tail": tail,
+        "exact_rule": exact_rule,
+        "exact_bits": exact_bits,
+        "sparse_rows": sparse_rows,
+        "others": others,
+        "weight_rule": weight_rule,
+        "weight_rate": weight_rate,
+        "weight_clip": weight_clip,
+        "weight_bits": weight_bits,
+        "stages": stages,
+        "stage_p_zero": stage_p_zero,
+        "masked": masked,
+        "quantization_aware": quantization_aware,
         "distribution": distribution,
         "rate": rate,
         "final_rate": final_rate,
@@ -240,15 +328,30 @@ def train(
         "seed": seed,
         "snapshot_every": snapshot_every,
     }
-    settings = make_settings(chosen, given, read_metadata(zo).batch)
-    if chosen.perturbs_nodes and sync_every is not None:
+    injection = {
+        "update_bits": update_bits,
+        "loss": None if loss is None else loss.replace("-", "_"),
+        "nodes": None if nodes is None else parse_nodes([nodes]),
+    }
+    injection = {name: value for name, value in injection.items() if value is not None}
+    if plain:
+        zo, chosen = inject_for_training(
+            source, algorithm, batch_size, lambda a: parse_settings(a, given), **injection
+        )
+    else:
+        if injection:
+            name = next(iter(injection)).replace("_", "-")
+            raise ValueError(f"--{name}: {model} is a ZO model already; give the plain model")
+        zo, chosen = source, _algorithm_of(model, source, algorithm)
+    settings = make_settings(chosen, parse_settings(chosen, given), read_metadata(zo).batch)
+    if chosen.is_layerwise and sync_every is not None:
         raise SettingsError(
             f"--sync-every is no option of algorithm {chosen.name}, whose snapshots are brought to the disk; "
             "--snapshot-every says how often"
         )
     trainer = Trainer(zo, settings, runtime=runtime)
-    loss = trainer.runtime.metadata.loss
-    assert loss is not None  # the trainer has refused such a model
+    loss_read = trainer.runtime.metadata.loss
+    assert loss_read is not None  # the trainer has refused such a model
     if resume:
         _check_kind(log, chosen)
     x, y = load_samples(trainer.runtime, data)
@@ -262,7 +365,7 @@ def train(
     if csv is not None:
         callbacks.append(CSVLogger(csv))
     if checkpoint is not None:
-        monitor = "val_loss" if loss.kind == "mse" else "val_accuracy"
+        monitor = "val_loss" if loss_read.kind == "mse" else "val_accuracy"
         callbacks.append(Checkpoint(checkpoint, best=monitor if best else None, replace=force))
     keep = None
     if plain:
@@ -325,7 +428,7 @@ def _algorithm_of(path: Path, zo: Model, name: str | None) -> Algorithm:
     """The algorithm asked for, or the one that a ZO model was made for."""
     made_for = algorithm_of(read_metadata(zo))
     chosen = made_for if name is None else algorithm_of_name(name)
-    if chosen.perturbs_nodes and not made_for.perturbs_nodes:
+    if chosen.takes_nodes and chosen.name == "node" and not read_metadata(zo).nodes:
         raise SettingsError(
             f"--algorithm {chosen.name}: {path} carries no nodes; give the plain model, or inject that with "
             f"--algorithm {chosen.name}"
@@ -337,9 +440,9 @@ def _check_kind(log: Path, chosen: Algorithm) -> None:
     """Raises LogError where a log, if there is a whole one, is of the other kind of perturbation."""
     if not log.is_file() or log.read_bytes()[: len(MAGIC)] != MAGIC or log.stat().st_size < _HEAD_BYTES:
         return  # the trainer says what it is instead
-    if is_snapshot_log(log) != chosen.perturbs_nodes:
-        what = "weight" if chosen.perturbs_nodes else "node"
-        raise LogError(f"{log} is of {what} perturbation; algorithm {chosen.name} cannot go on from it")
+    if is_snapshot_log(log) != chosen.is_layerwise:
+        what = "weight perturbation" if chosen.is_layerwise else "a layer-wise run"
+        raise LogError(f"{log} is of {what}; algorithm {chosen.name} cannot go on from it")
 
 
 def _write_model(trainer: Trainer, output: Path, batch: int, again: str, *, force: bool) -> None:
