@@ -15,9 +15,20 @@ static int in_range(uint32_t value, uint32_t low, uint32_t high) {
   return value >= low && value <= high;
 }
 
-static int is_clamped(const zo_node_layer* layer, int32_t value) {
-  return layer->unmasked == 0u && (value <= layer->low || value >= layer->high);
+/* What counts as clamped: nothing in a layer that is not masked. */
+typedef struct clamps {
+  int32_t low;
+  int32_t high;
+} clamps;
+
+static clamps clamps_of(const zo_node_layer* layer) {
+  clamps c;
+  c.low = layer->unmasked != 0u ? -129 : layer->low;
+  c.high = layer->unmasked != 0u ? 128 : layer->high;
+  return c;
 }
+
+static int is_clamped(clamps c, int32_t value) { return value <= c.low || value >= c.high; }
 
 /* Every window holds at least one output. */
 static int pooling_fits(uint32_t nodes, uint32_t window, uint32_t stride, uint32_t pad,
@@ -68,9 +79,10 @@ uint32_t zo_node_route_bytes(const zo_node_layer* layer) {
 }
 
 static void route_plain(const zo_node_layer* layer, const int8_t* outputs, uint8_t* route) {
+  const clamps bounds = clamps_of(layer);
   const uint32_t count = zo_node_count(layer);
   for (uint32_t i = 0; i < count; ++i) {
-    route[i] = is_clamped(layer, outputs[i]) ? ZO_ROUTE_CLAMPED : 0u;
+    route[i] = is_clamped(bounds, outputs[i]) ? ZO_ROUTE_CLAMPED : 0u;
   }
 }
 
@@ -93,7 +105,7 @@ static uint8_t route_window(const zo_node_layer* l, const int8_t* outputs, uint3
       }
     }
   }
-  return is_clamped(l, largest) ? (uint8_t)ZO_ROUTE_CLAMPED : (uint8_t)at;
+  return is_clamped(clamps_of(l), largest) ? (uint8_t)ZO_ROUTE_CLAMPED : (uint8_t)at;
 }
 
 static void route_max_pool(const zo_node_layer* layer, const int8_t* outputs, uint8_t* route) {
@@ -107,12 +119,13 @@ static void route_max_pool(const zo_node_layer* layer, const int8_t* outputs, ui
 }
 
 static void route_mean(const zo_node_layer* layer, const int8_t* outputs, uint8_t* route) {
+  const clamps bounds = clamps_of(layer);
   const uint32_t positions = layer->out_h * layer->out_w;
   const uint32_t bytes = (positions + 7u) / 8u;
   memset(route, 0, (size_t)bytes * layer->out_c);
   for (uint32_t p = 0; p < positions; ++p) {
     for (uint32_t c = 0; c < layer->out_c; ++c) {
-      if (!is_clamped(layer, *outputs++)) {
+      if (!is_clamped(bounds, *outputs++)) {
         uint8_t* byte = &route[c * bytes + p / 8u];
         *byte = (uint8_t)(*byte | 1u << (p % 8u));
       }
@@ -149,6 +162,7 @@ zo_status zo_perturb_nodes_s8(const zo_node_layer* layer, uint32_t samples, uint
   const uint32_t positions = layer->node_h * layer->node_w;
   /* A mean of outputs is not clamped where single outputs are. */
   const int may_be_clamped = layer->form != ZO_NODES_MEAN;
+  const clamps bounds = clamps_of(layer);
   const int32_t low = may_be_clamped && layer->low > -128 ? layer->low : -128;
   const int32_t high = may_be_clamped && layer->high < 127 ? layer->high : 127;
   for (uint32_t i = 0; i < samples; ++i) {
@@ -160,8 +174,8 @@ zo_status zo_perturb_nodes_s8(const zo_node_layer* layer, uint32_t samples, uint
         const size_t at = (size_t)p * channels + c;
         const int32_t value = from[at];
         const int32_t moved = zo_sign_reader_next(&signs) != 0u ? value - k : value + k;
-        to[at] = may_be_clamped && is_clamped(layer, value) ? (int8_t)value
-                                                            : (int8_t)zo_clamp(moved, low, high);
+        to[at] = may_be_clamped && is_clamped(bounds, value) ? (int8_t)value
+                                                             : (int8_t)zo_clamp(moved, low, high);
       }
     }
   }

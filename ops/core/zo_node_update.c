@@ -8,6 +8,7 @@
 #include "zo_moments.h"
 #include "zo_pseudo_stochastic.h"
 #include "zo_sign_reader.h"
+#include "zo_update_bits.h"
 
 /* Nodes whose errors are formed together. */
 #define CHUNK 32u
@@ -182,30 +183,6 @@ static void credit_node(const update* u, const int8_t* inputs, const uint8_t* ro
   credit_output(layer, inputs, h, w, error, gradient);
 }
 
-static void form_gradient(const update* u, uint32_t channel) {
-  const zo_node_evidence* evidence = u->evidence;
-  const size_t input_bytes = zo_node_input_bytes(u->layer);
-  const size_t route_bytes = zo_node_route_bytes(u->layer);
-  memset(u->gradient, 0, u->row * sizeof u->gradient[0]);
-  for (uint32_t b = 0; b < evidence->samples; ++b) {
-    const int8_t* inputs = evidence->inputs + b * input_bytes;
-    const uint8_t* route = evidence->routes == NULL ? NULL : evidence->routes + b * route_bytes;
-    for (uint32_t first = 0; first < u->positions; first += CHUNK) {
-      const uint32_t left = u->positions - first;
-      const uint32_t count = left < CHUNK ? left : CHUNK;
-      int32_t errors[CHUNK];
-      form_errors(u, b, channel, first, count, errors);
-      for (uint32_t j = 0; j < count; ++j) {
-        if (errors[j] != 0) {
-          credit_node(u, inputs, route, first + j, channel, errors[j], u->gradient);
-        }
-      }
-    }
-  }
-}
-
-/* --- Choice of output channels --------------------------------------------------- */
-
 /* Outputs that a node of a channel credits in a sample. */
 static int32_t credited_outputs(const update* u, const uint8_t* route, uint32_t node,
                                 uint32_t channel) {
@@ -222,12 +199,15 @@ static int32_t credited_outputs(const update* u, const uint8_t* route, uint32_t 
   return count;
 }
 
-/* Sum over samples and credited positions of |e|; with no factor of 255, far within 31 bits. */
-static int32_t sum_of_errors(const update* u, uint32_t channel) {
+/* Credits all errors of a channel; without a gradient, returns the sum over samples and credited
+ * positions of |e|: with no factor of 255, far within 31 bits. */
+static int32_t credit_channel(const update* u, uint32_t channel, int32_t* gradient) {
   const zo_node_evidence* evidence = u->evidence;
+  const size_t input_bytes = zo_node_input_bytes(u->layer);
   const size_t route_bytes = zo_node_route_bytes(u->layer);
   int32_t sum = 0;
   for (uint32_t b = 0; b < evidence->samples; ++b) {
+    const int8_t* inputs = evidence->inputs + b * input_bytes;
     const uint8_t* route = evidence->routes == NULL ? NULL : evidence->routes + b * route_bytes;
     for (uint32_t first = 0; first < u->positions; first += CHUNK) {
       const uint32_t left = u->positions - first;
@@ -235,13 +215,25 @@ static int32_t sum_of_errors(const update* u, uint32_t channel) {
       int32_t errors[CHUNK];
       form_errors(u, b, channel, first, count, errors);
       for (uint32_t j = 0; j < count; ++j) {
-        const int32_t e = errors[j] < 0 ? -errors[j] : errors[j];
-        if (e != 0) sum += e * credited_outputs(u, route, first + j, channel);
+        const int32_t e = errors[j];
+        if (e == 0) continue;
+        if (gradient != NULL) {
+          credit_node(u, inputs, route, first + j, channel, e, gradient);
+        } else {
+          sum += (e < 0 ? -e : e) * credited_outputs(u, route, first + j, channel);
+        }
       }
     }
   }
   return sum;
 }
+
+static void form_gradient(const update* u, uint32_t channel) {
+  memset(u->gradient, 0, u->row * sizeof u->gradient[0]);
+  (void)credit_channel(u, channel, u->gradient);
+}
+
+/* --- Choice of output channels --------------------------------------------------- */
 
 static uint32_t count_from(const int32_t* sums, uint32_t channels, int32_t threshold) {
   uint32_t count = 0;
@@ -252,13 +244,18 @@ static uint32_t count_from(const int32_t* sums, uint32_t channels, int32_t thres
 /* Writes 1 for the `rows` channels with the largest errors, 0 for the others; 0 < rows < out_c. */
 static void choose_channels(const update* u, uint32_t rows, int32_t* chosen) {
   const uint32_t channels = u->layer->out_c;
-  for (uint32_t c = 0; c < channels; ++c) chosen[c] = sum_of_errors(u, c);
+  for (uint32_t c = 0; c < channels; ++c) chosen[c] = credit_channel(u, c, NULL);
   /* The largest threshold that enough channels reach, bit by bit. */
   int32_t threshold = 0;
+  uint32_t equals = rows; /* that are still to be chosen of those at the threshold */
   for (int32_t bit = INT32_C(1) << 29; bit != 0; bit >>= 1) {
-    if (count_from(chosen, channels, threshold + bit) >= rows) threshold += bit;
+    const uint32_t count = count_from(chosen, channels, threshold + bit);
+    if (count >= rows) {
+      threshold += bit;
+    } else {
+      equals = rows - count; /* in the end, of the threshold + 1 */
+    }
   }
-  uint32_t equals = rows - count_from(chosen, channels, threshold + 1);
   for (uint32_t c = 0; c < channels; ++c) {
     if (chosen[c] != threshold) {
       chosen[c] = chosen[c] > threshold;
@@ -267,10 +264,6 @@ static void choose_channels(const update* u, uint32_t rows, int32_t* chosen) {
       equals -= (uint32_t)(equals > 0u);
     }
   }
-}
-
-static int is_updated(const update* u, uint32_t channel) {
-  return u->chosen == NULL || u->chosen[channel] != 0;
 }
 
 /* --- Step ---------------------------------------------------------------------- */
@@ -330,97 +323,95 @@ static uint32_t apply_row(const update* u, uint32_t channel, const zo_node_step*
   return saturated;
 }
 
-/* --- Rules: each returns the number of clipped weights --------------------------- */
+/* --- Rules ----------------------------------------------------------------------- */
 
-static uint32_t update_rms(const update* u, zo_node_step* step) {
-  const uint32_t channels = u->layer->out_c;
-  if (step->mean_square.mantissa == 0u) {
-    uint64_t sum = 0;
-    for (uint32_t c = 0; c < channels; ++c) {
-      if (!is_updated(u, c)) continue;
-      form_gradient(u, c);
-      sum += sum_of_squares(u->gradient, u->row);
+/* How a rule makes a step of G: -(G 2^bits - mean) factor, or, for ZO_NODE_BITS, by a shift. */
+typedef struct plan {
+  zo_scale factor;
+  int32_t bits;
+  int32_t mean;
+  uint32_t shift;
+} plan;
+
+/* What a pass over the updated channels finds. */
+typedef struct findings {
+  zo_moments moments; /* of G, where the pass only measures */
+  uint64_t squares;   /* sum_of_squares, where it moves no weights by ZO_NODE_BITS */
+  uint32_t clipped;
+} findings;
+
+static void standardize_row(const update* u, const plan* p) {
+  const int64_t twice = INT64_C(1) << (p->bits + 1);
+  for (uint32_t j = 0; j < u->row; ++j) {
+    /* Both are within +-2^30, and not at opposite ends. */
+    u->gradient[j] = (int32_t)zo_floor_shift64(u->gradient[j] * twice, 1) - p->mean;
+  }
+}
+
+/* Moves the weights by a plan; without one, only measures. */
+static findings walk(const update* u, const zo_node_step* step, const plan* p) {
+  findings found;
+  memset(&found, 0, sizeof found);
+  for (uint32_t c = 0; c < u->layer->out_c; ++c) {
+    if (u->chosen != NULL && u->chosen[c] == 0) continue;
+    form_gradient(u, c);
+    if (p != NULL && step->rule == ZO_NODE_BITS) {
+      found.clipped += zo_subtract_rounded(u->tensor->weights + (size_t)c * u->row, u->gradient,
+                                           u->row, p->shift, u->tensor->limit);
+      continue;
     }
-    step->mean_square = mean_square(u, sum);
+    found.squares += sum_of_squares(u->gradient, u->row);
+    if (p == NULL) {
+      zo_moments_add(&found.moments, u->gradient, u->row);
+      continue;
+    }
+    if (step->rule == ZO_NODE_STANDARDIZED) standardize_row(u, p);
+    found.clipped += apply_row(u, c, step, p->factor);
+  }
+  return found;
+}
+
+/* Returns 0 where the deviation is zero. */
+static int plan_standardized(const update* u, const zo_node_step* step, const zo_moments* moments,
+                             plan* p) {
+  const zo_scale spread = zo_moments_spread(moments);
+  if (spread.mantissa == 0u) return 0;
+  p->bits = -1;
+  while (p->bits < STANDARD_BITS_MAX &&
+         (uint64_t)moments->largest << (p->bits + 1) < STANDARD_MAX) {
+    ++p->bits;
+  }
+  p->mean = (int32_t)zo_moments_mean(moments, p->bits);
+  /* std is root(spread) / size. */
+  const zo_scale rate = zo_scale_of((uint64_t)step->rate * u->size, -p->bits);
+  p->factor = zo_scale_ratio(rate, zo_scale_root(spread));
+  return 1;
+}
+
+/* Returns 0 where there is no step. */
+static int make_plan(const update* u, zo_node_step* step, plan* p) {
+  const int32_t shift = (int32_t)u->shift; /* G is in units of 2^shift */
+  memset(p, 0, sizeof *p);
+  if (step->rule == ZO_NODE_FIXED) {
+    p->factor =
+        zo_scale_of((uint64_t)step->gain.mantissa * step->rate, step->gain.exponent - 16 + shift);
+    return 1;
+  }
+  if (step->rule != ZO_NODE_RMS || step->mean_square.mantissa == 0u) {
+    const findings found = walk(u, step, NULL);
+    if (step->rule == ZO_NODE_STANDARDIZED) return plan_standardized(u, step, &found.moments, p);
+    if (step->rule == ZO_NODE_BITS) {
+      const uint32_t width = zo_bit_width(found.moments.largest);
+      p->shift = width > step->bits ? width - step->bits : 0u;
+      return 1;
+    }
+    step->mean_square = mean_square(u, found.squares);
     if (step->mean_square.mantissa == 0u) return 0;
   }
-  /* G is in units of 2^shift. */
-  zo_scale unit = zo_scale_root(step->mean_square);
-  unit.exponent -= (int32_t)u->shift;
-  const zo_scale factor = zo_scale_ratio(zo_scale_of(step->rate, 0), unit);
-
-  uint32_t clipped = 0;
-  uint64_t sum = 0;
-  for (uint32_t c = 0; c < channels; ++c) {
-    if (!is_updated(u, c)) continue;
-    form_gradient(u, c);
-    sum += sum_of_squares(u->gradient, u->row);
-    clipped += apply_row(u, c, step, factor);
-  }
-  step->mean_square = zo_scale_blend(step->mean_square, mean_square(u, sum), MEAN_SQUARE_SHIFT);
-  return clipped;
-}
-
-static uint32_t update_fixed(const update* u, const zo_node_step* step) {
-  /* G is in units of 2^shift. */
-  const zo_scale factor = zo_scale_of((uint64_t)step->gain.mantissa * step->rate,
-                                      step->gain.exponent - 16 + (int32_t)u->shift);
-  uint32_t clipped = 0;
-  for (uint32_t c = 0; c < u->layer->out_c; ++c) {
-    if (!is_updated(u, c)) continue;
-    form_gradient(u, c);
-    clipped += apply_row(u, c, step, factor);
-  }
-  return clipped;
-}
-
-/* The pass that only measures. */
-static zo_moments measure(const update* u) {
-  zo_moments moments;
-  memset(&moments, 0, sizeof moments);
-  for (uint32_t c = 0; c < u->layer->out_c; ++c) {
-    if (!is_updated(u, c)) continue;
-    form_gradient(u, c);
-    zo_moments_add(&moments, u->gradient, u->row);
-  }
-  return moments;
-}
-
-static uint32_t update_bits(const update* u, const zo_node_step* step) {
-  const uint32_t width = zo_bit_width(measure(u).largest);
-  const uint32_t shift = width > step->bits ? width - step->bits : 0u;
-  uint32_t clipped = 0;
-  for (uint32_t c = 0; c < u->layer->out_c; ++c) {
-    if (!is_updated(u, c)) continue;
-    form_gradient(u, c);
-    clipped += zo_subtract_rounded(u->tensor->weights + (size_t)c * u->row, u->gradient, u->row,
-                                   shift, u->tensor->limit);
-  }
-  return clipped;
-}
-
-static uint32_t update_standardized(const update* u, const zo_node_step* step) {
-  const zo_moments moments = measure(u);
-  const zo_scale spread = zo_moments_spread(&moments);
-  if (spread.mantissa == 0u) return 0;
-  int32_t bits = -1;
-  while (bits < STANDARD_BITS_MAX && (uint64_t)moments.largest << (bits + 1) < STANDARD_MAX) ++bits;
-  const int32_t mean = (int32_t)zo_moments_mean(&moments, bits);
-  /* std is root(spread) / size. */
-  const zo_scale factor =
-      zo_scale_ratio(zo_scale_of((uint64_t)step->rate * u->size, -bits), zo_scale_root(spread));
-  uint32_t clipped = 0;
-  for (uint32_t c = 0; c < u->layer->out_c; ++c) {
-    if (!is_updated(u, c)) continue;
-    form_gradient(u, c);
-    for (uint32_t j = 0; j < u->row; ++j) {
-      const int32_t g = u->gradient[j];
-      /* Both are within +-2^30, and not at opposite ends. */
-      u->gradient[j] = (bits < 0 ? zo_floor_shift(g, 1) : g * (INT32_C(1) << bits)) - mean;
-    }
-    clipped += apply_row(u, c, step, factor);
-  }
-  return clipped;
+  zo_scale rms = zo_scale_root(step->mean_square);
+  rms.exponent -= shift;
+  p->factor = zo_scale_ratio(zo_scale_of(step->rate, 0), rms);
+  return 1;
 }
 
 static int rule_is_valid(const zo_node_step* step, const zo_tensor* tensor) {
@@ -477,21 +468,13 @@ zo_status zo_node_update_s8(const zo_node_layer* layer, const zo_tensor* tensor,
     u.chosen = scratch + u.row;
   }
 
-  uint32_t clipped = 0;
-  switch (step->rule) {
-    case ZO_NODE_FIXED:
-      clipped = update_fixed(&u, step);
-      break;
-    case ZO_NODE_BITS:
-      clipped = update_bits(&u, step);
-      break;
-    case ZO_NODE_STANDARDIZED:
-      clipped = update_standardized(&u, step);
-      break;
-    default:
-      clipped = update_rms(&u, step);
-      break;
+  plan p;
+  if (!make_plan(&u, step, &p)) return ZO_OK;
+  const findings found = walk(&u, step, &p);
+  if (step->rule == ZO_NODE_RMS) {
+    step->mean_square =
+        zo_scale_blend(step->mean_square, mean_square(&u, found.squares), MEAN_SQUARE_SHIFT);
   }
-  if (saturated != NULL) *saturated += clipped;
+  if (saturated != NULL) *saturated += found.clipped;
   return ZO_OK;
 }

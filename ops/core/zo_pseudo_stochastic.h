@@ -41,18 +41,4 @@ static inline int32_t zo_pseudo_stochastic(int32_t value, uint32_t shift) {
   return value < 0 ? -rounded : rounded;
 }
 
-/* w = clamp(w - zo_pseudo_stochastic(value, shift), +-limit) for `count` weights; returns how many
- * were clipped. */
-static inline uint32_t zo_subtract_rounded(int8_t* weights, const int32_t* values, uint32_t count,
-                                           uint32_t shift, int32_t limit) {
-  uint32_t saturated = 0;
-  for (uint32_t j = 0; j < count; ++j) {
-    const int64_t moved = (int64_t)weights[j] - zo_pseudo_stochastic(values[j], shift);
-    const int64_t clipped = zo_clamp64(moved, limit);
-    saturated += (uint32_t)(clipped != moved);
-    weights[j] = (int8_t)clipped;
-  }
-  return saturated;
-}
-
 #endif /* TFLM_ZO_OPS_CORE_ZO_PSEUDO_STOCHASTIC_H_ */

@@ -8,6 +8,18 @@
  */
 #define CHUNK 32u
 
+uint32_t zo_subtract_rounded(int8_t* weights, const int32_t* values, uint32_t count, uint32_t shift,
+                             int32_t limit) {
+  uint32_t saturated = 0;
+  for (uint32_t j = 0; j < count; ++j) {
+    const int64_t moved = (int64_t)weights[j] - zo_pseudo_stochastic(values[j], shift);
+    const int64_t clipped = zo_clamp64(moved, limit);
+    saturated += (uint32_t)(clipped != moved);
+    weights[j] = (int8_t)clipped;
+  }
+  return saturated;
+}
+
 /* One stream block. */
 static uint32_t update_block(int8_t* weights, uint32_t count, uint32_t state,
                              zo_distribution distribution, int32_t direction, uint32_t shift,
