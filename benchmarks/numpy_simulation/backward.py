@@ -30,9 +30,6 @@ Int8 = NDArray[np.int8]
 Int64 = NDArray[np.int64]
 
 _SCALE_BITS = 7
-# Whether an activation clamps below and above. An int8 range that ends clamps as well, but an error passes
-# there: else what saturates would never come back.
-_CLAMPED = {0: (False, False), 1: (True, False), 2: (True, True), 3: (True, True)}
 
 
 def round_shift(values: Int64, shift: int) -> Int64:
@@ -123,7 +120,8 @@ class Backward:
         found: dict[str, Gradient] = {}
         for node in reversed(network.nodes):
             given = activations[node.inputs[0]]
-            error = _Error(_passed(node, activations[node.output], error.values), error.scale)
+            if node.output is not logits:  # these learn from the loss even where they saturate
+                error = _Error(_passed(node.layer, activations[node.output], error.values), error.scale)
             if node.filter is None:
                 error = _without_filter(node, given, error)
                 continue
@@ -146,18 +144,17 @@ def _scales(node: Node) -> tuple[Int64, float]:
     return np.rint(scales / scales.max() * 2**_SCALE_BITS).astype(np.int64), float(scales.max())
 
 
-def _passed(node: Node, output: Int8, error: Int8) -> Int8:
-    """The error where the fused activation does not clamp, 0 elsewhere."""
-    if isinstance(node.layer, Reshape):
+def _passed(layer: Any, output: Int8, error: Int8) -> Int8:
+    """The error where the layer does not clamp, 0 elsewhere.
+
+    The ends of int8 clamp like an activation. An error that passed there would push on weights that change
+    nothing: a network with random weights, which soon outgrows the ranges that it was calibrated with, does
+    not learn then.
+    """
+    if isinstance(layer, Reshape):
         return error
-    low, high = _CLAMPED[int(node.operator.option("fusedActivationFunction", 0))]
-    clamp = node.layer.clamp
-    stopped = np.zeros(output.shape, bool)
-    if low:
-        stopped |= output <= clamp.low
-    if high:
-        stopped |= output >= clamp.high
-    return np.where(stopped, np.int8(0), error)
+    inside = (output > layer.clamp.low) & (output < layer.clamp.high)
+    return np.where(inside, error, np.int8(0))
 
 
 def _without_filter(node: Node, x: Int8, error: _Error) -> _Error:
