@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from augmentation import pretrain_on_spectrograms
+from initialization import unit_outputs
 from numpy.typing import NDArray
 
 from tflm_zo.demo.tasks import load_mnist
@@ -91,7 +93,7 @@ def rotated_128(folder: Path, seed: int) -> Task:
 def scratch(folder: Path, seed: int) -> Task:
     """LeNet-5 with random weights learns upright MNIST from 6,000 images.
 
-    The ranges of its activations are those of a network with random weights, widened.
+    Its layers' outputs have a standard deviation of 1, and room to grow to several times what they are.
     """
     x, y = load_mnist()
     path = folder / f"lenet5-random-{seed}.tflite"
@@ -101,7 +103,9 @@ def scratch(folder: Path, seed: int) -> Task:
         from tflm_zo.keras_models import lenet5
 
         keras.utils.set_random_seed(seed)
-        _converted(lenet5(), path, x[7000:7300], activation_head_room=SCRATCH_HEAD_ROOM)
+        model = lenet5()
+        unit_outputs(model, x[7000:7300])
+        _converted(model, path, x[7000:7300], activation_head_room=SCRATCH_HEAD_ROOM)
     return Task(
         model=path,
         adapt=(x[:6000], y[:6000]),
@@ -115,6 +119,8 @@ def scratch(folder: Path, seed: int) -> Task:
 
 
 SCRATCH_HEAD_ROOM = 3.0
+# Of the speakers' DS-CNN.
+FILTERS = 24
 
 
 def _speaker(number: int) -> Callable[[Path, int], Task]:
@@ -130,11 +136,12 @@ def _speaker(number: int) -> Callable[[Path, int], Task]:
         if not path.exists():
             import keras
 
-            from tflm_zo.keras_models import pretrain
+            from tflm_zo.keras_models import ds_cnn
 
             keras.utils.set_random_seed(seed)
-            model = source.build()
-            pretrain(model, *source.pretrain, epochs=source.epochs, seed=seed)
+            x, y = source.pretrain
+            model = ds_cnn(x.shape[1:], 10, filters=FILTERS, blocks=3, stride=(4, 2))
+            pretrain_on_spectrograms(model, x, y, seed=seed)
             _converted(model, path, source.pretrain[0][:300])
         # Takes 0-19 of the speaker that did not adapt.
         own = np.flatnonzero((recordings.speaker == number) & (recordings.take < 20))
