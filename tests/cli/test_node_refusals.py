@@ -65,7 +65,7 @@ WEIGHT_OPTIONS = {
     ("--weight-rate", "2"): "--weight-rate would have no effect: no weights are perturbed",
     ("--gradient-norm",): "--gradient-norm would have no effect: only a rule gradient",
     ("--no-gradient-norm",): "--gradient-norm would have no effect: only a rule gradient",
-    ("--exact-rule", "bits"): "only exact gradients have them",
+    ("--exact-rule", "bits"): "--exact-rule would have no effect: no layer has its exact gradient",
     ("--exact-bits", "5,4,3"): "--exact-bits would have no effect: no layer has its exact gradient",
     ("--stages", "0.5"): "--stages would have no effect",
     ("--stages", "0.5,a"): "--stages: expected numbers separated by commas",

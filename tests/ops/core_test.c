@@ -1668,6 +1668,10 @@ static void test_snapshot_log(const node_run* r, const zo_node_run* run) {
   header.data_checksum = random_u32();
   for (uint32_t t = 0; t < tasks; ++t) {
     entries[t].tensor = random_u32();
+    entries[t].tensors = random_below(1u << 16);
+    entries[t].kind = random_below(2);
+    entries[t].gain.mantissa = random_u32();
+    entries[t].gain.exponent = (int32_t)random_below(200) - 100;
     entries[t].queries = r->tasks[t].queries;
     entries[t].mu = r->tasks[t].mu;
     entries[t].period = r->tasks[t].period;
@@ -1696,17 +1700,20 @@ static void test_snapshot_log(const node_run* r, const zo_node_run* run) {
   uint8_t* slot = (uint8_t*)allocate(slot_bytes);
   memset(slot, 0, slot_bytes);
   uint32_t number = 0, step = 0;
-  CHECK(zo_snapshot_read(slot, tasks, weight_bytes, &number, &step, squares) == ZO_ERROR_OPTIONS);
+  int32_t largest = 0;
+  CHECK(zo_snapshot_read(slot, tasks, weight_bytes, &number, &step, &largest, squares) ==
+        ZO_ERROR_OPTIONS);
   zo_snapshot_write_head(run, 7, slot);
   const uint32_t sum = zo_crc32(0, slot, slot_bytes - 4u);
   for (uint32_t i = 0; i < 4u; ++i) slot[slot_bytes - 4u + i] = (uint8_t)(sum >> (8u * i));
-  CHECK(zo_snapshot_read(slot, tasks, weight_bytes, &number, &step, squares) == ZO_OK);
-  CHECK(number == 7u && step == run->step);
+  CHECK(zo_snapshot_read(slot, tasks, weight_bytes, &number, &step, &largest, squares) == ZO_OK);
+  CHECK(number == 7u && step == run->step && largest == run->largest_loss);
   for (uint32_t t = 0; t < tasks; ++t) {
     CHECK(memcmp(&squares[t], &r->tasks[t].mean_square, sizeof squares[t]) == 0);
   }
   slot[random_below(slot_bytes)] ^= (uint8_t)(1u << random_below(8));
-  CHECK(zo_snapshot_read(slot, tasks, weight_bytes, &number, &step, squares) == ZO_ERROR_OPTIONS);
+  CHECK(zo_snapshot_read(slot, tasks, weight_bytes, &number, &step, &largest, squares) ==
+        ZO_ERROR_OPTIONS);
   free(slot);
 
   uint8_t* record = (uint8_t*)allocate(ZO_SNAPSHOT_RECORD_BYTES);
@@ -1740,8 +1747,18 @@ static void test_node_run_errors(node_run* r) {
   REFUSED(s->batch = 0, ZO_ERROR_ARGUMENT);
   REFUSED(s->parts = 0, ZO_ERROR_ARGUMENT);
   REFUSED(s->rate = 0, ZO_ERROR_ARGUMENT);
-  REFUSED(s->estimator = 1, ZO_ERROR_ARGUMENT);
-  REFUSED(s->rule = 1, ZO_ERROR_ARGUMENT);
+  REFUSED(s->estimator = 2, ZO_ERROR_ARGUMENT);
+  REFUSED(s->rule = 4, ZO_ERROR_ARGUMENT);
+  REFUSED(s->rule = ZO_RUN_BITS, ZO_ERROR_ARGUMENT); /* of 0 bits */
+  REFUSED(s->momentum = 1, ZO_ERROR_ARGUMENT);
+  REFUSED(s->sharpness = 1, ZO_ERROR_ARGUMENT);
+  REFUSED(r->settings.rule = ZO_NODE_BITS, ZO_ERROR_ARGUMENT);
+  REFUSED(r->settings.exact_rule = ZO_NODE_FIXED, ZO_ERROR_ARGUMENT);
+  REFUSED(r->settings.exact_rule = ZO_NODE_BITS; r->settings.bits = 0x0801, ZO_ERROR_ARGUMENT);
+  REFUSED(r->settings.rows = 0x00010002, ZO_ERROR_ARGUMENT);
+  REFUSED(t->kind = 2, ZO_ERROR_ARGUMENT);
+  REFUSED(t->kind = ZO_TASK_WEIGHTS; t->queries = 0, ZO_ERROR_QUERIES);
+  REFUSED(t->kind = ZO_TASK_WEIGHTS; t->queries = 1; t->sums = NULL, ZO_ERROR_ARGUMENT);
   REFUSED(s->gradient_norm = 1, ZO_ERROR_ARGUMENT);
   REFUSED(s->blocks = 1, ZO_ERROR_ARGUMENT);
   REFUSED(s->queries = 0, ZO_ERROR_QUERIES);
@@ -1821,6 +1838,115 @@ static void test_node_run(void) {
   }
 }
 
+/* One task of weights: where queries put them, and that each part of a step leaves them alone. */
+static void test_weight_task(void) {
+  for (int round = 0; round < 100; ++round) {
+    enum { kTensors = 2, kSizes = 1300 };
+    const uint32_t batch = 1 + random_below(3), boundary = random_below(2) * 5u;
+    zo_node_settings settings;
+    memset(&settings, 0, sizeof settings);
+    zo_control_settings* s = &settings.common;
+    s->run_seed = random_u32();
+    s->steps = 1 + random_below(3);
+    s->samples = 7;
+    s->batch = batch;
+    s->parts = 1 + random_below(3);
+    s->queries = 1;
+    s->estimator = random_below(2);
+    s->rule = random_below(4);
+    s->distribution.kind = ZO_SPARSE_UNIFORM;
+    s->distribution.mu = 6;
+    s->rate = 1 + random_below(1 << 18);
+    s->clip = 1;
+    s->stage_steps[0] = 1;
+    s->stage_p_zero = 200;
+    settings.tasks = 1;
+    settings.bits = 0x02010101;
+    zo_node_task task;
+    memset(&task, 0, sizeof task);
+    task.kind = ZO_TASK_WEIGHTS;
+    task.queries = 1 + random_below(3);
+    task.rate = 1 << 16;
+    task.period = 1;
+    task.boundary_bytes = boundary;
+    task.nodes = boundary > 0u ? (int8_t*)allocate(batch * boundary) : NULL;
+    task.sums = (int64_t*)allocate(sizeof(int64_t) * task.queries);
+    int8_t* weights[kTensors];
+    int8_t* before[kTensors];
+    zo_tensor tensors[kTensors];
+    for (uint32_t i = 0; i < kTensors; ++i) {
+      weights[i] = (int8_t*)allocate(kSizes);
+      before[i] = (int8_t*)allocate(kSizes);
+      memset(&tensors[i], 0, sizeof tensors[i]);
+      tensors[i].weights = weights[i];
+      tensors[i].size = kSizes;
+      tensors[i].stream = i;
+      tensors[i].limit = 121;
+      for (uint32_t j = 0; j < kSizes; ++j)
+        weights[i][j] = (int8_t)((int32_t)random_below(243) - 121);
+    }
+    int8_t* entering = (int8_t*)allocate(batch * boundary + 1u);
+    memset(entering, 3, batch * boundary + 1u);
+    int32_t* losses = (int32_t*)allocate(sizeof(int32_t) * batch);
+    zo_node_run run;
+    zo_node_request request;
+    zo_report report;
+    CHECK(zo_node_run_init(&run, &settings, &task) == ZO_OK);
+    uint32_t counts[5] = {0, 0, 0, 0, 0};
+    while (zo_node_run_next(&run, &request) == ZO_OK && request.action != ZO_NODE_DONE) {
+      ++counts[request.action];
+      for (uint32_t i = 0; i < batch; ++i) losses[i] = (int32_t)random_below(1u << 20);
+      switch (request.action) {
+        case ZO_NODE_FORWARD:
+          for (uint32_t i = 0; i < kTensors; ++i) memcpy(before[i], weights[i], kSizes);
+          if (boundary > 0u) CHECK(zo_node_run_capture_boundary(&run, 0, entering) == ZO_OK);
+          CHECK(zo_node_run_perturb_weights(&run, tensors, kTensors) == ZO_ERROR_ARGUMENT);
+          CHECK(zo_node_run_report(&run, losses, batch, &report) == ZO_OK);
+          break;
+        case ZO_NODE_QUERY:
+          CHECK(zo_node_run_report(&run, losses, batch, &report) == ZO_ERROR_ORDER);
+          tensors[1].limit = 122; /* no room: refused, and no weight has moved */
+          CHECK(run.moved != 0u ||
+                zo_node_run_perturb_weights(&run, tensors, kTensors) == ZO_ERROR_HEAD_ROOM);
+          tensors[1].limit = 121;
+          CHECK(zo_node_run_perturb_weights(&run, tensors, kTensors) == ZO_OK);
+          if (boundary > 0u) CHECK(zo_node_run_perturb(&run, entering) == ZO_OK);
+          for (uint32_t i = 0; i < kTensors; ++i) {
+            for (uint32_t j = 0; j < kSizes; ++j) {
+              const int32_t moved = weights[i][j] - before[i][j];
+              CHECK(moved >= -6 && moved <= 6);
+            }
+          }
+          CHECK(zo_node_run_report(&run, losses, batch, &report) == ZO_OK);
+          break;
+        case ZO_NODE_RESTORE:
+          CHECK(zo_node_run_report(&run, losses, batch, &report) == ZO_ERROR_ARGUMENT);
+          CHECK(zo_node_run_perturb_weights(&run, tensors, kTensors) == ZO_OK);
+          for (uint32_t i = 0; i < kTensors; ++i) {
+            CHECK(memcmp(before[i], weights[i], kSizes) == 0);
+          }
+          break;
+        default:
+          CHECK(zo_node_run_update(&run, tensors, NULL, NULL, &report) == ZO_ERROR_ARGUMENT);
+          CHECK(zo_node_run_update_weights(&run, tensors, kTensors, NULL, &report) == ZO_OK);
+          CHECK(report.step_done == 1u);
+      }
+    }
+    const uint32_t sides = s->estimator == ZO_ANTITHETIC ? 2u : 1u;
+    CHECK(counts[ZO_NODE_FORWARD] == s->steps * s->parts);
+    CHECK(counts[ZO_NODE_QUERY] == s->steps * s->parts * task.queries * sides);
+    CHECK(counts[ZO_NODE_RESTORE] == s->steps * s->parts && counts[ZO_NODE_UPDATE] == s->steps);
+    for (uint32_t i = 0; i < kTensors; ++i) {
+      free(weights[i]);
+      free(before[i]);
+    }
+    free(task.nodes);
+    free(task.sums);
+    free(entering);
+    free(losses);
+  }
+}
+
 int main(void) {
   test_stream();
   test_perturb();
@@ -1841,6 +1967,7 @@ int main(void) {
   test_nodes();
   test_node_tail();
   test_node_run();
+  test_weight_task();
   printf("core_test: %lu checks passed, digest %08" PRIx32 "\n", checks, digest);
   return 0;
 }

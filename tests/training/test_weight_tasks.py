@@ -451,7 +451,6 @@ def test_bad_settings(injection: dict[str, Any], chosen: dict[str, Any], message
         ({"stages": (0.5,), "stage_p_zero": (0.5, 0.9)}, "one share of zeros"),
         ({"stages": (0.5,), "stage_p_zero": (0.5,)}, "sparse uniform"),
         ({"sparse_rows": (0.5, 0.1)}, "least share"),
-        ({"exact_rule": "bits"}, "only exact gradients"),
         ({"exact_bits": (5, 4)}, "three numbers|three stages"),
         ({"weight_bits": 8}, "weight_bits: expected an integer in 1..7"),
         ({"others": "some"}, "no 'some'; there are frozen, layers, together"),

@@ -144,7 +144,8 @@ class NodeRun(Run):
                 f"{metadata.head_room}; inject with head_room={reach}"
             )
         bits = settings.weight_rule == "bits" and settings.others != "frozen"
-        if (bits or settings.exact_rule == "bits") and metadata.update_bits != 8:
+        exact = settings.exact_rule == "bits" and settings.head == "exact"
+        if (bits or exact) and metadata.update_bits != 8:
             raise SettingsError("a rule of bits moves weights by whole LSB: inject with update_bits=8")
         for nodes, layer in zip(metadata.nodes, layers, strict=True):
             most = _SUM_MAX // (255 * credited(nodes)) // metadata.batch * metadata.batch

@@ -176,8 +176,6 @@ class NodeSettings:
             raise SettingsError(
                 f"sparse_rows: expected a least share, and a most above it and 0, got {self.sparse_rows!r}"
             )
-        if self.head != "exact" and (self.exact_rule != "rms" or self.sparse_rows != (1.0, 1.0)):
-            raise SettingsError('exact_rule, sparse_rows: only exact gradients have them: head="exact"')
 
     def _check_stages(self) -> None:
         if len(self.stages) > 2 or list(self.stages) != sorted(set(self.stages)):
