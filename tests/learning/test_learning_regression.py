@@ -1,0 +1,66 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""That algorithms still learn what README says, with the defaults: one run of each benchmark."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tflm_zo import inject
+from tflm_zo.training import NodeSettings, Trainer, algorithm
+
+pytestmark = pytest.mark.slow
+
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "learning"
+
+
+@pytest.fixture(autouse=True)
+def tensorflow() -> None:
+    pytest.importorskip("tensorflow", reason="TensorFlow is not installed: learning is not checked")
+
+
+@pytest.fixture
+def learning(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Modules of the benchmark, as its script imports them."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return type("Learning", (), {name: importlib.import_module(name) for name in ("tasks", "methods")})
+
+
+def need(file: str) -> None:
+    if not (Path(os.environ.get("TFLM_ZO_DATA", "")) / file).is_file():
+        pytest.skip(f"TFLM_ZO_DATA names no folder with {file}: learning is not checked on it")
+
+
+def adapted(learning: Any, task: str, method: str, budget: float, folder: Path) -> dict[str, float]:
+    made = learning.tasks.TASKS[task](folder, 0)
+    found: dict[str, float] = learning.methods.adapt(made, learning.methods.METHODS[method], budget, 0)
+    return found
+
+
+def test_digits(tmp_path: Path) -> None:
+    """scikit-learn's digits, which are everywhere. Five pre-trainings: 21.6 % before, 95.3 ± 1.1 % after."""
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    from tflm_zo.demo.story import _pretrained
+    from tflm_zo.demo.tasks import TASKS
+
+    task = TASKS["digits"]()
+    model = inject(_pretrained(task, 0), algorithm("node").inject_settings(batch=32))
+    trainer = Trainer(model, NodeSettings())
+    assert trainer.evaluate(*task.test)["accuracy"] < 0.4
+    trainer.fit(*task.adapt, budget=1e5)
+    assert trainer.evaluate(*task.test)["accuracy"] >= 0.91
+
+
+@pytest.mark.parametrize(("method", "least"), [("node", 93.0), ("node-exact", 91.5), ("weight", 68.0)])
+def test_rotated_digits(learning: Any, method: str, least: float, tmp_path: Path) -> None:
+    """LeNet-5, 10^5 forward equivalents. Three pre-trainings: 45.3 % before, 95.3 ± 0.4, 94.6 ± 0.7 and
+    75.9 ± 2.1 % after; least is about four standard deviations less.
+    """
+    need("mnist10k.npz")
+    found = adapted(learning, "rotated", method, 1e5, tmp_path)
+    assert found["before"] < 60
+    assert found["test"] >= least
