@@ -5,6 +5,10 @@
 
 #include "zo_loss.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Scales outside this range would overflow a loss, or resolve nothing. */
 #define ZO_LOGIT_SCALE_MIN UINT32_C(16)         /* 2^-20 */
 #define ZO_LOGIT_SCALE_MAX (UINT32_C(64) << 24) /* 64 */
@@ -14,24 +18,17 @@ static inline int zo_logit_scale_is_valid(zo_logit_scale scale) {
          scale.scale_log2e >= scale.scale && scale.scale_log2e <= 2u * ZO_LOGIT_SCALE_MAX;
 }
 
-/* Arguments of a loss with one class label per sample; result is where it writes. */
-static inline zo_status zo_check_class_loss(const int8_t* logits, uint32_t samples,
-                                            uint32_t classes, zo_logit_scale scale,
-                                            const int32_t* labels, const void* result) {
-  if (logits == NULL || labels == NULL || result == NULL || samples == 0 || classes < 2 ||
-      !zo_logit_scale_is_valid(scale)) {
-    return ZO_ERROR_ARGUMENT;
-  }
-  for (uint32_t i = 0; i < samples; ++i) {
-    if (labels[i] < -1 || (labels[i] >= 0 && (uint32_t)labels[i] >= classes)) return ZO_ERROR_LABEL;
-  }
-  return ZO_OK;
-}
+/* Checks the arguments of a loss with one class label per sample; result is where it writes.
+ *
+ * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_LABEL. */
+zo_status zo_check_class_loss(const int8_t* logits, uint32_t samples, uint32_t classes,
+                              zo_logit_scale scale, const int32_t* labels, const void* result);
 
-static inline int32_t zo_largest_logit(const int8_t* logits, uint32_t classes) {
-  int32_t largest = logits[0];
-  for (uint32_t j = 1; j < classes; ++j) largest = logits[j] > largest ? logits[j] : largest;
-  return largest;
+/* The largest of at least one logit. */
+int32_t zo_largest_logit(const int8_t* logits, uint32_t classes);
+
+#ifdef __cplusplus
 }
+#endif
 
 #endif /* TFLM_ZO_OPS_CORE_ZO_CLASS_LOSS_H_ */
