@@ -241,13 +241,15 @@ static void finish_step(zo_control* control, zo_report* report) {
   const uint32_t rate = zo_control_rate(s, control->step);
   const zo_step_size size = {s->estimator, s->rule, zo_control_distribution(s, control->step),
                              s->queries, s->clip};
+  int64_t mean_square = control->mean_square;
   for (uint32_t q = 0; q < s->queries; ++q) {
-    control->mean_square = zo_track_mean_square(control->mean_square, mean_difference(control, q));
+    mean_square = zo_track_mean_square(mean_square, mean_difference(control, q));
   }
+  control->mean_square = mean_square;
   for (uint32_t q = 0; q < s->queries; ++q) {
     control->queries[q].seed = seed_of(control, q);
     control->queries[q].coefficient =
-        zo_step_coefficient(&size, mean_difference(control, q), rate, control->mean_square);
+        zo_step_coefficient(&size, mean_difference(control, q), rate, mean_square);
   }
   const int64_t evaluations =
       s->estimator == ZO_ANTITHETIC ? 2 * (int64_t)s->queries : (int64_t)s->queries + 1;
