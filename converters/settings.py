@@ -32,7 +32,6 @@ NODES: Final = "nodes"
 _HEADER_WORDS: Final = 2
 _INSTRUCTION_WORDS: Final = 4
 _ITEM_WORDS: Final = 2
-_PERTURB_TERMS: Final = 2
 
 
 def _strings(value: str | Sequence[str], what: str) -> tuple[str, ...]:
@@ -87,8 +86,8 @@ class InjectSettings:
             "last:N" (the last N that can), or names or glob patterns of trainable layers; (): none. The model
             is cut around them.
         command_words: capacity of ``zo_command`` in int32 words; None: enough for an UPDATE of
-            ``max_queries`` seeds and a PERTURB of two terms. A replay of n steps of Q queries takes
-            6 + 2 n Q words.
+            ``max_queries`` seeds that restores a direction, and a PERTURB of one. A replay of n steps of Q
+            queries takes 6 + 2 n Q words.
         multipliers: filter tensor name to int32 [channels], Q31 factors 0..2^31-1 of the update step per
             output channel (e.g. learning rates); None: no such factors. Layers that are missing keep a
             factor of 1 - 2^-31. "quantization-aware": (s_min / s)^2 from the channels' scales, which makes
@@ -162,9 +161,11 @@ class InjectSettings:
 
     @property
     def smallest_command(self) -> int:
-        """Words of a command with an UPDATE of ``max_queries`` seeds and a PERTURB of two terms."""
-        update = _INSTRUCTION_WORDS + _ITEM_WORDS * self.max_queries
-        return _HEADER_WORDS + update + _INSTRUCTION_WORDS + _ITEM_WORDS * _PERTURB_TERMS
+        """Words of a command with an UPDATE of ``max_queries`` seeds that restores a direction, and a PERTURB
+        of one.
+        """
+        update = _INSTRUCTION_WORDS + _ITEM_WORDS * (self.max_queries + 1)
+        return _HEADER_WORDS + update + _INSTRUCTION_WORDS + _ITEM_WORDS
 
     @property
     def words(self) -> int:

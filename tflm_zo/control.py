@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from . import native
 from .native import MAX_QUERIES, NativeError
 
-__all__ = ["CSettings", "Control", "Request", "StepReport"]
+__all__ = ["CSettings", "Control", "Request", "StepReport", "command_words"]
 
 _u32, _i64 = ctypes.c_uint32, ctypes.c_int64
 
@@ -71,6 +71,7 @@ class CControl(ctypes.Structure):
         ("part", _u32),
         ("pending", _u32),
         ("based", _u32),
+        ("ascent", ctypes.c_int32),
         ("base", _i64),
         ("plus", _i64),
         ("minus", _i64),
@@ -141,6 +142,11 @@ def _call(name: str, *arguments: object) -> None:
         raise NativeError(name, status)
 
 
+def command_words(settings: CSettings) -> int:
+    """Words that a command of a run takes at most."""
+    return int(_library().zo_control_words(ctypes.byref(settings)))
+
+
 class Control:
     """A run's state machine.
 
@@ -162,11 +168,11 @@ class Control:
             ctypes.byref(settings),
             ctypes.addressof(self._segments),
         )
-        needed = int(_library().zo_control_words(ctypes.byref(settings)))
+        needed = command_words(settings)
         if capacity < needed:
             raise ValueError(
                 f"the model's zo_command holds {capacity} words and this run needs {needed}: inject with "
-                f"max_queries={settings.queries} or more"
+                f"command_words={needed}"
             )
         self._words = np.zeros(capacity, np.int32)
         self._request, self._report = _Request(), _Report()

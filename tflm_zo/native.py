@@ -142,6 +142,10 @@ class _Limits(ctypes.Structure):
     ]
 
 
+class _Terms(ctypes.Structure):
+    _fields_ = [("terms", ctypes.c_void_p), ("count", ctypes.c_uint32)]
+
+
 class _CommandWriter(ctypes.Structure):
     _fields_ = [("words", ctypes.c_void_p), ("capacity", ctypes.c_uint32), ("length", ctypes.c_uint32)]
 
@@ -182,6 +186,7 @@ def library_path() -> Path:
 # name -> (type of the result, types of the arguments). zo_status is an int.
 _u8, _u32, _i32, _int, _ptr = ctypes.c_uint8, ctypes.c_uint32, ctypes.c_int32, ctypes.c_int, ctypes.c_void_p
 _tensor, _writer = ctypes.POINTER(_Tensor), ctypes.POINTER(_CommandWriter)
+_terms = ctypes.POINTER(_Terms)
 _PROTOTYPES: Final[dict[str, tuple[Any, list[Any]]]] = {
     "zo_status_text": (ctypes.c_char_p, [_int]),
     "zo_query_seed": (_u32, [_u32, _u32, _u32]),
@@ -189,8 +194,8 @@ _PROTOTYPES: Final[dict[str, tuple[Any, list[Any]]]] = {
     "zo_distribution_reach": (_i32, [_Distribution]),
     "zo_distribution_z_max": (_i32, [_Distribution]),
     "zo_direction": (_int, [_Distribution, _u32, _u32, _u32, _u32, _ptr]),
-    "zo_perturb_s8": (_int, [_tensor, _Distribution, _ptr, _u32]),
-    "zo_update_s8": (_int, [_tensor, _Distribution, _i32, _ptr, _u32, ctypes.POINTER(_u32)]),
+    "zo_perturb_s8": (_int, [_tensor, _Distribution, _terms]),
+    "zo_update_s8": (_int, [_tensor, _Distribution, _terms, _ptr, _u32, ctypes.POINTER(_u32)]),
     "zo_replay_s8": (_int, [_tensor, _Distribution, _ptr, _u32, _u32, ctypes.POINTER(_u32)]),
     "zo_checksum": (_u32, [_tensor]),
     "zo_cross_entropy_s8": (_int, [_ptr, _u32, _u32, _LogitScale, _ptr, _ptr]),
@@ -200,8 +205,8 @@ _PROTOTYPES: Final[dict[str, tuple[Any, list[Any]]]] = {
     "zo_command_begin": (_int, [_writer, _ptr, _u32, _u32]),
     "zo_command_restore": (_int, [_writer, _u32]),
     "zo_command_replay": (_int, [_writer, _u32, _Distribution, _ptr, _u32, _u32]),
-    "zo_command_update": (_int, [_writer, _u32, _Distribution, _i32, _ptr, _u32]),
-    "zo_command_perturb": (_int, [_writer, _u32, _Distribution, _ptr, _u32]),
+    "zo_command_update": (_int, [_writer, _u32, _Distribution, _terms, _ptr, _u32]),
+    "zo_command_perturb": (_int, [_writer, _u32, _Distribution, _terms]),
     "zo_command_check": (_int, [_ptr, _u32, ctypes.POINTER(_Limits)]),
     "zo_command_flags": (_u32, [_ptr]),
     "zo_command_steps": (_u32, [_ptr, _int]),
@@ -475,8 +480,20 @@ def perturb(
         NativeError: ARGUMENT, DISTRIBUTION, FACTOR, QUERIES.
     """
     tensor = _make_tensor(weights, None, None, 1, 1, stream, 127)
-    terms = _pairs("seed_k_pairs", seed_k_pairs, "k")
-    _call("zo_perturb_s8", ctypes.byref(tensor), distribution._c, terms.ctypes.data, len(terms))
+    table = _pairs("seed_k_pairs", seed_k_pairs, "k")
+    terms = _Terms(table.ctypes.data, len(table))
+    _call("zo_perturb_s8", ctypes.byref(tensor), distribution._c, ctypes.byref(terms))
+
+
+def _restoration(queries: NDArray[np.void], restore_k: int, restore: Queries) -> NDArray[np.void]:
+    """The terms that precede a step: `restore`, or `restore_k` times the last query's direction."""
+    if not _signed("restore_k", restore_k) or len(queries) == 0:
+        return _pairs("restore", restore, "k")
+    if len(restore):
+        raise ValueError("restore, restore_k: expected one of them, got both")
+    last = queries[-1:].copy()
+    last["coefficient"] = restore_k
+    return last
 
 
 def update(
@@ -490,6 +507,8 @@ def update(
     distribution: Distribution,
     queries: Queries,
     restore_k: int = 0,
+    *,
+    restore: Queries = (),
 ) -> int:
     """One optimization step: every weight moves by the sum of coefficient * z(seed), see ``zo_update.h``.
 
@@ -505,6 +524,7 @@ def update(
         distribution: of the direction.
         queries: 1 to 32 pairs (seed, coefficient); unit of the coefficient: 2^-16 LSB per unit of z.
         restore_k: adds this many perturbations (-1, 0, +1) of the last query's seed before the step.
+        restore: the same in general: pairs (seed, k), see `perturb`, up to 32, added before the step.
 
     Returns:
         How many weights were clipped.
@@ -514,12 +534,14 @@ def update(
     """
     tensor = _make_tensor(weights, fraction, multiplier, channels, inner, stream, limit)
     table = _pairs("queries", queries, "coefficient")
+    before = _restoration(table, restore_k, restore)
+    terms = _Terms(before.ctypes.data, len(before))
     saturated = ctypes.c_uint32(0)
     _call(
         "zo_update_s8",
         ctypes.byref(tensor),
         distribution._c,
-        _signed("restore_k", restore_k),
+        ctypes.byref(terms),
         table.ctypes.data,
         len(table),
         ctypes.byref(saturated),
@@ -841,16 +863,24 @@ class Command:
         return self
 
     def update(
-        self, queries: Queries, distribution: Distribution, restore_k: int = 0, block: int | None = None
+        self,
+        queries: Queries,
+        distribution: Distribution,
+        restore_k: int = 0,
+        block: int | None = None,
+        *,
+        restore: Queries = (),
     ) -> Command:
         """One step, see `update`."""
         table = _pairs("queries", queries, "coefficient")
+        before = _restoration(table, restore_k, restore)
+        terms = _Terms(before.ctypes.data, len(before))
         _call(
             "zo_command_update",
             ctypes.byref(self._writer),
             _block(block),
             distribution._c,
-            _signed("restore_k", restore_k),
+            ctypes.byref(terms),
             table.ctypes.data,
             len(table),
         )
@@ -858,14 +888,14 @@ class Command:
 
     def perturb(self, seed_k_pairs: Queries, distribution: Distribution, block: int | None = None) -> Command:
         """Adds perturbations, see `perturb`."""
-        terms = _pairs("seed_k_pairs", seed_k_pairs, "k")
+        table = _pairs("seed_k_pairs", seed_k_pairs, "k")
+        terms = _Terms(table.ctypes.data, len(table))
         _call(
             "zo_command_perturb",
             ctypes.byref(self._writer),
             _block(block),
             distribution._c,
-            terms.ctypes.data,
-            len(terms),
+            ctypes.byref(terms),
         )
         return self
 
@@ -876,7 +906,7 @@ def command_check(words: NDArray[np.int32], *, head_room: int, max_queries: int,
     Args:
         words: int32 [capacity].
         head_room: largest perturbation of a weight, LSB.
-        max_queries: seeds in one update, perturbation or step of a replay.
+        max_queries: seeds in one update or step of a replay.
         blocks: number of blocks of the model.
 
     Raises:

@@ -23,13 +23,13 @@ static uint32_t encode_distribution(zo_distribution distribution) {
          (uint32_t)distribution.mu;
 }
 
-/* Words of the items, or a number no command can hold where the product overflows. */
+/* Words of the items, or a number no command can hold where it is too large. */
 static uint32_t item_words(uint32_t opcode, uint32_t count, int32_t argument) {
-  const uint64_t per_item = opcode == ZO_OP_RESTORE
-                                ? 0u
-                                : (opcode == ZO_OP_REPLAY ? 2u * (uint64_t)(uint32_t)argument : 2u);
-  const uint64_t words = per_item * count;
-  return words < UINT32_MAX / 8u ? (uint32_t)words : UINT32_MAX / 8u;
+  uint64_t items = count;
+  if (opcode == ZO_OP_RESTORE) items = 0;
+  if (opcode == ZO_OP_REPLAY) items *= (uint32_t)argument;
+  if (opcode == ZO_OP_UPDATE) items += (uint32_t)argument;
+  return items < UINT32_MAX / 16u ? 2u * (uint32_t)items : UINT32_MAX / 8u;
 }
 
 /* Decodes the instruction at words[at]; the header must lie within the command. */
@@ -57,17 +57,28 @@ static const zo_perturb_term* as_terms(const int32_t* items) {
   return (const zo_perturb_term*)(const void*)items;
 }
 
+/* The perturbation that an UPDATE or a PERTURB has. */
+static zo_perturb_terms terms_of(const instruction* in) {
+  const int updates = in->opcode == ZO_OP_UPDATE;
+  zo_perturb_terms terms;
+  terms.terms = as_terms(in->items + (updates ? 2u * in->count : 0u));
+  terms.count = updates ? (uint32_t)in->argument : in->count;
+  return terms;
+}
+
 static uint32_t command_end(const int32_t* words) {
   return words[0] == 0 ? 0u : ZO_COMMAND_HEADER_WORDS + (uint32_t)words[1];
 }
 
 /* --- Checking ------------------------------------------------------------ */
 
-static zo_status check_perturbation(zo_distribution distribution, const zo_limits* limits) {
-  const zo_status status = zo_distribution_check(distribution);
+static zo_status check_perturbation(const instruction* in, const zo_limits* limits) {
+  const zo_perturb_terms terms = terms_of(in);
+  if (terms.count == 0u) return ZO_OK;
+  const zo_status status = zo_perturb_check(in->distribution, &terms);
   if (status != ZO_OK) return status;
-  return zo_distribution_reach(distribution) <= (int32_t)limits->head_room ? ZO_OK
-                                                                           : ZO_ERROR_HEAD_ROOM;
+  return zo_distribution_reach(in->distribution) <= (int32_t)limits->head_room ? ZO_OK
+                                                                               : ZO_ERROR_HEAD_ROOM;
 }
 
 static zo_status check_instruction(const instruction* in, const zo_limits* limits) {
@@ -92,22 +103,15 @@ static zo_status check_instruction(const instruction* in, const zo_limits* limit
 
     case ZO_OP_UPDATE: {
       if (in->count < 1 || in->count > limits->max_queries) return ZO_ERROR_QUERIES;
-      if (in->argument < -1 || in->argument > 1) return ZO_ERROR_FACTOR;
-      if (in->argument != 0) {
-        const zo_status status = check_perturbation(in->distribution, limits);
-        if (status != ZO_OK) return status;
-      }
+      const zo_status status = check_perturbation(in, limits);
+      if (status != ZO_OK) return status;
       return zo_step_check(in->distribution, as_queries(in->items), in->count);
     }
 
-    default: { /* ZO_OP_PERTURB */
-      if (in->count < 1 || in->count > limits->max_queries) return ZO_ERROR_QUERIES;
+    default: /* ZO_OP_PERTURB */
+      if (in->count < 1) return ZO_ERROR_QUERIES;
       if (in->argument != 0) return ZO_ERROR_COMMAND;
-      for (uint32_t t = 0; t < in->count; ++t) {
-        if (!zo_factor_allowed(as_terms(in->items)[t].k)) return ZO_ERROR_FACTOR;
-      }
-      return check_perturbation(in->distribution, limits);
-    }
+      return check_perturbation(in, limits);
   }
 }
 
@@ -170,6 +174,7 @@ uint32_t zo_command_steps(const int32_t* words, zo_opcode opcode) {
 
 static zo_status execute(const instruction* in, const zo_tensor* tensor, const int8_t* initial,
                          uint32_t* saturated) {
+  const zo_perturb_terms terms = terms_of(in);
   switch (in->opcode) {
     case ZO_OP_RESTORE:
       if (initial == NULL) return ZO_ERROR_ARGUMENT;
@@ -180,10 +185,10 @@ static zo_status execute(const instruction* in, const zo_tensor* tensor, const i
       return zo_replay_s8(tensor, in->distribution, as_queries(in->items), (uint32_t)in->argument,
                           in->count, saturated);
     case ZO_OP_UPDATE:
-      return zo_update_s8(tensor, in->distribution, in->argument, as_queries(in->items), in->count,
-                          saturated);
+      return zo_update_s8(tensor, in->distribution, terms.count > 0u ? &terms : NULL,
+                          as_queries(in->items), in->count, saturated);
     default:
-      return zo_perturb_s8(tensor, in->distribution, as_terms(in->items), in->count);
+      return zo_perturb_s8(tensor, in->distribution, &terms);
   }
 }
 
@@ -217,12 +222,16 @@ zo_status zo_command_begin(zo_command_writer* writer, int32_t* words, uint32_t c
   return ZO_OK;
 }
 
+/* Appends an instruction; its items are those of `items`, then those of `more`. */
 static zo_status append(zo_command_writer* writer, zo_opcode opcode, uint32_t block, uint32_t count,
-                        zo_distribution distribution, int32_t argument, const void* items) {
+                        zo_distribution distribution, int32_t argument, const void* items,
+                        const zo_perturb_terms* more) {
   if (writer == NULL || writer->words == NULL) return ZO_ERROR_ARGUMENT;
   if (block != ZO_ALL_BLOCKS && block >= UINT32_C(0x00FFFFFF)) return ZO_ERROR_BLOCK;
   const uint32_t payload = item_words(opcode, count, argument);
-  if (payload > 0u && items == NULL) return ZO_ERROR_ARGUMENT;
+  const uint32_t tail = more != NULL ? item_words(ZO_OP_PERTURB, more->count, 0) : 0u;
+  const uint32_t head = payload - tail;
+  if ((head > 0u && items == NULL) || (tail > 0u && more->terms == NULL)) return ZO_ERROR_ARGUMENT;
   const uint32_t room = writer->capacity - writer->length;
   if (room < ZO_INSTRUCTION_HEADER_WORDS || payload > room - ZO_INSTRUCTION_HEADER_WORDS) {
     return ZO_ERROR_CAPACITY;
@@ -233,7 +242,9 @@ static zo_status append(zo_command_writer* writer, zo_opcode opcode, uint32_t bl
   at[1] = (int32_t)count;
   at[2] = (int32_t)encode_distribution(distribution);
   at[3] = argument;
-  if (payload > 0u) memcpy(at + ZO_INSTRUCTION_HEADER_WORDS, items, payload * sizeof(int32_t));
+  at += ZO_INSTRUCTION_HEADER_WORDS;
+  if (head > 0u) memcpy(at, items, head * sizeof(int32_t));
+  if (tail > 0u) memcpy(at + head, more->terms, tail * sizeof(int32_t));
   writer->length += ZO_INSTRUCTION_HEADER_WORDS + payload;
   writer->words[1] = (int32_t)(writer->length - ZO_COMMAND_HEADER_WORDS);
   return ZO_OK;
@@ -241,22 +252,26 @@ static zo_status append(zo_command_writer* writer, zo_opcode opcode, uint32_t bl
 
 zo_status zo_command_restore(zo_command_writer* writer, uint32_t block) {
   const zo_distribution none = {0, 0, 0};
-  return append(writer, ZO_OP_RESTORE, block, 0, none, 0, NULL);
+  return append(writer, ZO_OP_RESTORE, block, 0, none, 0, NULL, NULL);
 }
 
 zo_status zo_command_replay(zo_command_writer* writer, uint32_t block, zo_distribution distribution,
                             const zo_query* queries, uint32_t count, uint32_t steps) {
   if (count == 0 || count > ZO_MAX_QUERIES) return ZO_ERROR_QUERIES;
-  return append(writer, ZO_OP_REPLAY, block, steps, distribution, (int32_t)count, queries);
+  return append(writer, ZO_OP_REPLAY, block, steps, distribution, (int32_t)count, queries, NULL);
 }
 
 zo_status zo_command_update(zo_command_writer* writer, uint32_t block, zo_distribution distribution,
-                            int32_t restore_k, const zo_query* queries, uint32_t count) {
-  return append(writer, ZO_OP_UPDATE, block, count, distribution, restore_k, queries);
+                            const zo_perturb_terms* restore, const zo_query* queries,
+                            uint32_t count) {
+  if (restore != NULL && restore->count > ZO_MAX_TERMS) return ZO_ERROR_QUERIES;
+  const int32_t argument = restore != NULL ? (int32_t)restore->count : 0;
+  return append(writer, ZO_OP_UPDATE, block, count, distribution, argument, queries, restore);
 }
 
 zo_status zo_command_perturb(zo_command_writer* writer, uint32_t block,
-                             zo_distribution distribution, const zo_perturb_term* terms,
-                             uint32_t count) {
-  return append(writer, ZO_OP_PERTURB, block, count, distribution, 0, terms);
+                             zo_distribution distribution, const zo_perturb_terms* terms) {
+  if (terms == NULL) return ZO_ERROR_ARGUMENT;
+  if (terms->count > ZO_MAX_TERMS) return ZO_ERROR_QUERIES;
+  return append(writer, ZO_OP_PERTURB, block, terms->count, distribution, 0, terms->terms, NULL);
 }

@@ -18,7 +18,8 @@
  *   1 RESTORE     0         0          none: the weights become the initial
  *                                      ones, fractions 0; distribution 0
  *   2 REPLAY      steps     Q          steps * Q * (seed, coefficient)
- *   3 UPDATE      queries   restore k  n * (seed, coefficient)
+ *   3 UPDATE      queries   terms R    n * (seed, coefficient), R * (seed, k):
+ *                                      a perturbation that precedes the step
  *   4 PERTURB     terms     0          n * (seed, k)
  *
  * Opcodes must not decrease within a command: that is the order in which the
@@ -58,24 +59,25 @@ typedef struct zo_command_writer {
 
 /* Starts a command without instructions. Every function below returns
  * ZO_ERROR_CAPACITY, and leaves the command as it was, where it does not fit.
- * `block` is a block number or ZO_ALL_BLOCKS. */
+ * `block` is a block number or ZO_ALL_BLOCKS; `restore` may be null. */
 zo_status zo_command_begin(zo_command_writer* writer, int32_t* words, uint32_t capacity,
                            uint32_t flags);
 zo_status zo_command_restore(zo_command_writer* writer, uint32_t block);
 zo_status zo_command_replay(zo_command_writer* writer, uint32_t block, zo_distribution distribution,
                             const zo_query* queries, uint32_t count, uint32_t steps);
 zo_status zo_command_update(zo_command_writer* writer, uint32_t block, zo_distribution distribution,
-                            int32_t restore_k, const zo_query* queries, uint32_t count);
+                            const zo_perturb_terms* restore, const zo_query* queries,
+                            uint32_t count);
 zo_status zo_command_perturb(zo_command_writer* writer, uint32_t block,
-                             zo_distribution distribution, const zo_perturb_term* terms,
-                             uint32_t count);
+                             zo_distribution distribution, const zo_perturb_terms* terms);
 
 /* --- Executing a command ------------------------------------------------ */
 
 /* What a model allows; from the weight op's options. */
 typedef struct zo_limits {
   uint32_t head_room;   /* largest perturbation of a weight, LSB */
-  uint32_t max_queries; /* seeds in one UPDATE, PERTURB or step of a REPLAY */
+  uint32_t max_queries; /* queries of one UPDATE or step of a REPLAY; terms of perturbations are
+                           not limited by the model */
   uint32_t blocks;      /* number of blocks */
 } zo_limits;
 

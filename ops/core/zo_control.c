@@ -44,7 +44,8 @@ zo_status zo_control_settings_check(const zo_control_settings* s) {
       s->rule <= ZO_STEP_SIGN && s->schedule <= ZO_SCHEDULE_STEP && s->rate >= 1u &&
       s->rate < (UINT32_C(1) << 31) && s->final_rate <= s->rate &&
       (s->schedule != ZO_SCHEDULE_STEP || (s->decay_steps >= 1u && s->decay <= ONE)) &&
-      s->stage_p_zero <= 0xFFFFu && s->momentum == 0u && s->sharpness == 0u &&
+      s->stage_p_zero <= 0xFFFFu && s->momentum == 0u && s->sharpness <= 1u &&
+      (s->sharpness == 0u || s->estimator == ZO_ANTITHETIC) &&
       (s->stage_steps[1] == 0u ||
        (s->stage_steps[0] > 0u && s->stage_steps[1] > s->stage_steps[0]));
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
@@ -103,9 +104,11 @@ zo_distribution zo_control_distribution(const zo_control_settings* s, uint32_t s
 }
 
 uint32_t zo_control_words(const zo_control_settings* s) {
-  /* An update and a perturbation of two terms. */
-  return ZO_COMMAND_HEADER_WORDS + ZO_INSTRUCTION_HEADER_WORDS + 2u * s->queries +
-         ZO_INSTRUCTION_HEADER_WORDS + 4u;
+  /* An update that restores what is in force, and a perturbation of one term. No other command has
+   * more: perturbations alone have three terms at most. */
+  const uint32_t restored = s->sharpness != 0u ? 2u : 1u;
+  return ZO_COMMAND_HEADER_WORDS + ZO_INSTRUCTION_HEADER_WORDS + 2u * (s->queries + restored) +
+         ZO_INSTRUCTION_HEADER_WORDS + 2u;
 }
 
 zo_status zo_control_init(zo_control* control, const zo_control_settings* settings,
@@ -142,13 +145,46 @@ static uint32_t segment_of(const zo_control* control, uint32_t step) {
              : 0u;
 }
 
-static uint32_t seed_of(const zo_control* control, uint32_t query) {
-  return zo_query_seed(control->settings.run_seed, control->step, query);
+/* Seeds of z_s come after those of z. */
+static uint32_t ascent_seed(const zo_control* control, uint32_t step, uint32_t query) {
+  return zo_query_seed(control->settings.run_seed, step, ZO_MAX_QUERIES + query);
 }
 
-/* k that undoes the perturbation which the last evaluation of a query leaves. */
-static int32_t undo(const zo_control* control) {
-  return control->settings.estimator == ZO_ANTITHETIC ? 1 : -1;
+/* The perturbation of one command. */
+typedef struct term_list {
+  zo_perturb_term terms[3];
+  uint32_t count;
+} term_list;
+
+static void add_term(term_list* list, uint32_t seed, int32_t k) {
+  list->terms[list->count].seed = seed;
+  list->terms[list->count++].k = k;
+}
+
+static void add_direction(term_list* list, const zo_control* control, uint32_t step, uint32_t query,
+                          int32_t k) {
+  add_term(list, zo_query_seed(control->settings.run_seed, step, query), k);
+}
+
+/* Undoes what the last evaluation of a query leaves. */
+static void add_restoration(term_list* list, const zo_control* control, uint32_t step,
+                            uint32_t query) {
+  add_direction(list, control, step, query, control->settings.estimator == ZO_ANTITHETIC ? 1 : -1);
+  if (control->ascent != 0) {
+    add_term(list, ascent_seed(control, step, query), -control->ascent);
+  }
+}
+
+static zo_perturb_terms terms_of(const term_list* list) {
+  zo_perturb_terms terms;
+  terms.terms = list->terms;
+  terms.count = list->count;
+  return terms;
+}
+
+/* Evaluating z_s. */
+static int is_ascending(const zo_control* control) {
+  return control->settings.sharpness != 0u && control->phase < 2u;
 }
 
 static int evaluates_base(const zo_control* control) {
@@ -157,30 +193,36 @@ static int evaluates_base(const zo_control* control) {
 
 static zo_status write_pending(const zo_control* control, zo_command_writer* writer) {
   if (control->pending == 0u) return ZO_OK;
-  return zo_command_update(writer, block_of(control, control->step - 1u),
-                           zo_control_distribution(&control->settings, control->step - 1u),
-                           undo(control), control->queries, control->settings.queries);
+  const zo_control_settings* s = &control->settings;
+  const uint32_t step = control->step - 1u;
+  term_list list;
+  list.count = 0;
+  add_restoration(&list, control, step, s->queries - 1u);
+  const zo_perturb_terms restore = terms_of(&list);
+  return zo_command_update(writer, block_of(control, step), zo_control_distribution(s, step),
+                           &restore, control->queries, s->queries);
 }
 
 /* The perturbation that an evaluation starts with. */
 static zo_status write_perturbation(const zo_control* control, zo_command_writer* writer) {
   if (evaluates_base(control)) return ZO_OK;
-  zo_perturb_term terms[2];
-  uint32_t count = 0;
-  if (control->phase == 1u) {
-    terms[count].seed = seed_of(control, control->query);
-    terms[count++].k = -2;
+  const uint32_t step = control->step;
+  const uint32_t query = control->query;
+  term_list list;
+  list.count = 0;
+  if (control->phase == 0u && query > 0u) add_restoration(&list, control, step, query - 1u);
+  if (is_ascending(control)) {
+    add_term(&list, ascent_seed(control, step, query), control->phase == 0u ? 1 : -2);
   } else {
-    if (control->query > 0u) {
-      terms[count].seed = seed_of(control, control->query - 1u);
-      terms[count++].k = undo(control);
+    /* From w - z_s to w + g z_s. */
+    for (int32_t g = -1; control->phase == 2u && g < control->ascent; ++g) {
+      add_term(&list, ascent_seed(control, step, query), 1);
     }
-    terms[count].seed = seed_of(control, control->query);
-    terms[count++].k = 1;
+    add_direction(&list, control, step, query, control->phase % 2u == 0u ? 1 : -2);
   }
-  return zo_command_perturb(writer, block_of(control, control->step),
-                            zo_control_distribution(&control->settings, control->step), terms,
-                            count);
+  const zo_perturb_terms terms = terms_of(&list);
+  return zo_command_perturb(writer, block_of(control, step),
+                            zo_control_distribution(&control->settings, step), &terms);
 }
 
 static int is_first_invoke(const zo_control* control) {
@@ -247,12 +289,13 @@ static void finish_step(zo_control* control, zo_report* report) {
   }
   control->mean_square = mean_square;
   for (uint32_t q = 0; q < s->queries; ++q) {
-    control->queries[q].seed = seed_of(control, q);
+    control->queries[q].seed = zo_query_seed(s->run_seed, control->step, q);
     control->queries[q].coefficient =
         zo_step_coefficient(&size, mean_difference(control, q), rate, mean_square);
   }
-  const int64_t evaluations =
-      s->estimator == ZO_ANTITHETIC ? 2 * (int64_t)s->queries : (int64_t)s->queries + 1;
+  const int64_t evaluations = s->estimator == ZO_ANTITHETIC
+                                  ? (s->sharpness != 0u ? 4 : 2) * (int64_t)s->queries
+                                  : (int64_t)s->queries + 1;
   report->step_done = 1;
   report->step = control->step;
   report->rate = rate;
@@ -275,8 +318,15 @@ static void finish_evaluation(zo_control* control, zo_report* report) {
     control->plus = 0;
     return;
   }
-  if (s->estimator == ZO_ANTITHETIC && control->phase == 0u) {
-    control->phase = 1;
+  if (s->estimator == ZO_ANTITHETIC && control->phase % 2u == 0u) {
+    control->phase += 1u;
+    return;
+  }
+  if (is_ascending(control)) {
+    control->ascent = (control->plus > control->minus) - (control->plus < control->minus);
+    control->plus = 0;
+    control->minus = 0;
+    control->phase = 2;
     return;
   }
   control->difference[control->query] =
@@ -298,7 +348,7 @@ zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t
   int64_t sum = 0;
   for (uint32_t i = 0; i < count; ++i) sum += losses[i];
   control->total += sum;
-  if (control->phase == 0u) {
+  if (control->phase % 2u == 0u) {
     control->plus += sum;
   } else {
     control->minus += sum;

@@ -13,10 +13,11 @@
  *     if (report.step_done) append report's record to the seed log;
  *   }
  *
- * A step takes two invokes per query and part of the minibatch (antithetic), or one and one more
- * for the step (one-sided), and no others: the update of a step and the restoration of a query
- * ride on the next invoke. Where the weights are needed between steps (evaluation, export),
- * zo_control_settle gives the command that applies what is pending; it changes no later bit.
+ * A step takes two invokes per query and part of the minibatch (antithetic; four where it is
+ * sharpness-aware), or one and one more for the step (one-sided), and no others: the update of a
+ * step and the restoration of a query ride on the next invoke. Where the weights are needed between
+ * steps (evaluation, export), zo_control_settle gives the command that applies what is pending; it
+ * changes no later bit.
  *
  * Every decision is made from the settings and the reported losses in integer arithmetic, so a
  * run is the same wherever the losses are the same; zo_step_size.h says how losses become
@@ -37,6 +38,15 @@ typedef enum zo_schedule {
   ZO_SCHEDULE_COSINE = 2, /* the same along half a cosine */
   ZO_SCHEDULE_STEP = 3,   /* times decay / 2^16 every decay_steps steps, not below final_rate */
 } zo_schedule;
+
+/* Sharpness-aware steps (QZO-FF, sec. 3.4): a query first looks for a direction uphill, with a seed
+ * of its own and a perturbation z_s of the same size,
+ *
+ *   g = sign(L(w + z_s) - L(w - z_s)),
+ *
+ * then compares d = L(w + g z_s + z) - L(w + g z_s - z): four evaluations. The step moves w. The
+ * weights carry up to two perturbations at a time, so the model's head-room must be twice the
+ * distribution's reach; whoever owns the model sees to that. */
 
 /* Settings of a run: every field is an integer, so they are the same everywhere. */
 typedef struct zo_control_settings {
@@ -65,7 +75,7 @@ typedef struct zo_control_settings {
   uint32_t stage_p_zero;   /* ZO_SPARSE_UNIFORM: p_zero of the second stage, of the third << 8
                               (ElasticZO-INT8, sec. 5.1.1) */
   uint32_t momentum;       /* must be 0 */
-  uint32_t sharpness;      /* must be 0 */
+  uint32_t sharpness;      /* 1: sharpness-aware steps, see above; ZO_ANTITHETIC only */
 } zo_control_settings;
 
 typedef enum zo_action {
@@ -96,10 +106,12 @@ typedef struct zo_control {
   const uint8_t* block_segments; /* [settings.blocks] or null: all 0; the caller keeps it */
   uint32_t step;                 /* in progress; settings.steps when all are done */
   uint32_t query;
-  uint32_t phase; /* of the query: 0 plus (or base), 1 minus */
+  uint32_t phase; /* of the query: 0 plus (or base), 1 minus; where steps are sharpness-aware 0 and
+                     1 of z_s, 2 and 3 of z */
   uint32_t part;
   uint32_t pending; /* queries[] of step - 1 still to be applied */
   uint32_t based;   /* one-sided: the base loss of this step is known */
+  int32_t ascent;   /* g of the query whose z is in force, or was last */
   int64_t base;     /* sum of losses at w */
   int64_t plus;     /* sums of losses of the query in progress */
   int64_t minus;

@@ -32,7 +32,8 @@ static void perturb_sparse_uniform(int8_t* weights, uint32_t count, uint32_t sta
   }
 }
 
-void zo_perturb_block_s8(int8_t* weights, uint32_t count, uint32_t state,
+/* One term; `state` is the block's zo_stream_state. The unit that optimized kernels replace. */
+static void perturb_term(int8_t* weights, uint32_t count, uint32_t state,
                          zo_distribution distribution, int32_t k) {
   switch (distribution.kind) {
     case ZO_RADEMACHER:
@@ -47,27 +48,38 @@ void zo_perturb_block_s8(int8_t* weights, uint32_t count, uint32_t state,
   }
 }
 
-zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
-                        const zo_perturb_term* terms, uint32_t count) {
-  if (tensor == NULL || tensor->weights == NULL || tensor->size == 0 || terms == NULL ||
-      count == 0) {
-    return ZO_ERROR_ARGUMENT;
+void zo_perturb_block_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
+                         zo_distribution distribution, const zo_perturb_terms* terms) {
+  for (uint32_t t = 0; t < terms->count; ++t) {
+    const uint32_t key = zo_stream_key(terms->terms[t].seed, tensor->stream);
+    perturb_term(tensor->weights + begin, size, zo_stream_state(key, begin / ZO_STREAM_BLOCK),
+                 distribution, terms->terms[t].k);
   }
-  if (count > ZO_MAX_QUERIES) return ZO_ERROR_QUERIES;
+}
+
+zo_status zo_perturb_check(zo_distribution distribution, const zo_perturb_terms* terms) {
   const zo_status status = zo_distribution_check(distribution);
   if (status != ZO_OK) return status;
-  for (uint32_t t = 0; t < count; ++t) {
-    if (!zo_factor_allowed(terms[t].k)) return ZO_ERROR_FACTOR;
+  if (terms->count > ZO_MAX_TERMS) return ZO_ERROR_QUERIES;
+  if (terms->count > 0u && terms->terms == NULL) return ZO_ERROR_ARGUMENT;
+  for (uint32_t t = 0; t < terms->count; ++t) {
+    if (!zo_factor_allowed(terms->terms[t].k)) return ZO_ERROR_FACTOR;
   }
+  return ZO_OK;
+}
 
+zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
+                        const zo_perturb_terms* terms) {
+  if (tensor == NULL || tensor->weights == NULL || tensor->size == 0 || terms == NULL ||
+      terms->count == 0) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  const zo_status status = zo_perturb_check(distribution, terms);
+  if (status != ZO_OK) return status;
   for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
     const uint32_t left = tensor->size - begin;
     const uint32_t size = left < ZO_STREAM_BLOCK ? left : ZO_STREAM_BLOCK;
-    for (uint32_t t = 0; t < count; ++t) {
-      const uint32_t key = zo_stream_key(terms[t].seed, tensor->stream);
-      zo_perturb_block_s8(tensor->weights + begin, size,
-                          zo_stream_state(key, begin / ZO_STREAM_BLOCK), distribution, terms[t].k);
-    }
+    zo_perturb_block_s8(tensor, begin, size, distribution, terms);
   }
   return ZO_OK;
 }

@@ -69,6 +69,12 @@ typedef struct zo_perturb_term {
   int32_t k;
 } zo_perturb_term;
 
+/* A perturbation: the sum of its terms. */
+typedef struct zo_perturb_terms {
+  const zo_perturb_term* terms; /* [count] */
+  uint32_t count;               /* 0..ZO_MAX_TERMS */
+} zo_perturb_terms;
+
 /* One query of an update step: the weight moves by coefficient * z(seed).
  * Unit of the coefficient: 2^-16 LSB per unit of z. */
 typedef struct zo_query {
@@ -80,6 +86,9 @@ typedef struct zo_query {
 #define ZO_COEFFICIENT_BITS 16
 /* Largest number of queries in one step: bounds stack use (4 bytes each). */
 #define ZO_MAX_QUERIES 32
+/* Largest number of terms of a perturbation; they are regenerated one after the other, so it
+ * bounds nothing but the length of a command. */
+#define ZO_MAX_TERMS 32
 /* Weights after which the random stream of a (seed, tensor) pair restarts from
  * a state of its own, so that any block can be regenerated alone. */
 #define ZO_STREAM_BLOCK 1024

@@ -119,22 +119,19 @@ static int tensor_is_valid(const zo_tensor* tensor) {
          (tensor->multiplier == NULL || (tensor->channels > 0 && tensor->inner > 0));
 }
 
-zo_status zo_update_s8(const zo_tensor* tensor, zo_distribution distribution, int32_t restore_k,
-                       const zo_query* queries, uint32_t count, uint32_t* saturated) {
+zo_status zo_update_s8(const zo_tensor* tensor, zo_distribution distribution,
+                       const zo_perturb_terms* restore, const zo_query* queries, uint32_t count,
+                       uint32_t* saturated) {
   if (!tensor_is_valid(tensor)) return ZO_ERROR_ARGUMENT;
-  if (restore_k < -1 || restore_k > 1) return ZO_ERROR_FACTOR;
-  const zo_status status = zo_step_check(distribution, queries, count);
+  zo_status status = zo_step_check(distribution, queries, count);
+  if (status == ZO_OK && restore != NULL) status = zo_perturb_check(distribution, restore);
   if (status != ZO_OK) return status;
 
   uint32_t clipped = 0;
   for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
     const uint32_t left = tensor->size - begin;
     const uint32_t size = left < ZO_STREAM_BLOCK ? left : ZO_STREAM_BLOCK;
-    if (restore_k != 0) {
-      const uint32_t key = zo_stream_key(queries[count - 1u].seed, tensor->stream);
-      zo_perturb_block_s8(tensor->weights + begin, size,
-                          zo_stream_state(key, begin / ZO_STREAM_BLOCK), distribution, restore_k);
-    }
+    if (restore != NULL) zo_perturb_block_s8(tensor, begin, size, distribution, restore);
     clipped += update_block(tensor, begin, size, distribution, queries, count);
   }
   if (saturated != NULL) *saturated += clipped;

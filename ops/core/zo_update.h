@@ -32,9 +32,9 @@ extern "C" {
  * are multiples of 2^8 and there is no multiplier.
  *
  *   tensor     see zo_types.h
- *   restore_k  0, +1 or -1: before the step, `restore_k` perturbations of the
- *              last query's seed are added (as zo_perturb_s8 does), which undoes
- *              the last query in the same pass; fraction is not concerned
+ *   restore    if not null, a perturbation that is added before the step (as
+ *              zo_perturb_s8 does), which undoes what is in force in the same
+ *              pass; fraction is not concerned
  *   queries    [count], count in 1..ZO_MAX_QUERIES,
  *              sum |coefficient| * max |z| <= 2^30
  *   saturated  if not null, the number of clipped weights is added to it
@@ -45,12 +45,13 @@ extern "C" {
  *
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_DISTRIBUTION, ZO_ERROR_FACTOR,
  * ZO_ERROR_QUERIES, ZO_ERROR_COEFFICIENT; the weights are untouched then. */
-zo_status zo_update_s8(const zo_tensor* tensor, zo_distribution distribution, int32_t restore_k,
-                       const zo_query* queries, uint32_t count, uint32_t* saturated);
+zo_status zo_update_s8(const zo_tensor* tensor, zo_distribution distribution,
+                       const zo_perturb_terms* restore, const zo_query* queries, uint32_t count,
+                       uint32_t* saturated);
 
 /* SEED_REPLAY: `steps` recorded steps of `count` queries each, queries of step
  * t at queries[t * count]. Bit-identical to the same zo_update_s8 calls one by
- * one (restore_k = 0), but walks the weights once, a block at a time, so that
+ * one (restore null), but walks the weights once, a block at a time, so that
  * a block stays in cache over all steps. Same contract otherwise. */
 zo_status zo_replay_s8(const zo_tensor* tensor, zo_distribution distribution,
                        const zo_query* queries, uint32_t count, uint32_t steps,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from oracle import command as oracle
 from oracle import weights
 from oracle.command import PERTURB, REPLAY, RESTORE, UPDATE
-from oracle.draws import core, distributions, seeds
+from oracle.draws import any_restoration, core, distributions, seeds
 from oracle.stream import Dist
 from tflm_zo import native
 from tflm_zo.native import Command, Distribution, NativeError, Status
@@ -42,7 +42,7 @@ def instructions(draw, distribution=small_distributions):
             step = st.lists(st.tuples(seeds, coefficients), min_size=queries, max_size=queries)
             result.append((opcode, (draw(st.lists(step, min_size=1, max_size=4)), dist, block)))
         elif opcode == UPDATE:
-            result.append((opcode, (draw(pairs), dist, draw(st.sampled_from([-1, 0, 1])), block)))
+            result.append((opcode, (draw(pairs), dist, draw(any_restoration), block)))
         else:
             factor = st.tuples(seeds, st.sampled_from([-2, -1, 1]))
             result.append((opcode, (draw(st.lists(factor, min_size=1, max_size=4)), dist, block)))
@@ -60,9 +60,16 @@ def written(calls, capacity, **flags):
     command = Command(capacity, **flags)
     for opcode, arguments in calls:
         arguments = tuple(core(a) if isinstance(a, Dist) else a for a in arguments)
-        name = {RESTORE: "restore", REPLAY: "replay", UPDATE: "update", PERTURB: "perturb"}[opcode]
-        assert getattr(command, name)(*arguments) is command
+        assert append(command, opcode, arguments) is command
     return command
+
+
+def append(command, opcode, arguments):
+    if opcode == UPDATE:
+        queries, dist, restore, block = arguments
+        return command.update(queries, dist, block=block, restore=restore)
+    name = {RESTORE: "restore", REPLAY: "replay", PERTURB: "perturb"}[opcode]
+    return getattr(command, name)(*arguments)
 
 
 def check(words, **limits):
@@ -88,11 +95,11 @@ def test_encoding_is_the_oracles(calls, loss, checksum, spare):
 
 def test_written_out():
     dist = Distribution.rademacher(2)
-    command = Command(16, checksum=True).update([(0xFFFFFFFF, -3)], dist, restore_k=1, block=0)
+    command = Command(18, checksum=True).update([(0xFFFFFFFF, -3)], dist, restore_k=1, block=0)
     command.perturb([(7, -2)], dist)
     assert command.words.tolist() == [
-        *(0x5A4F0003, 12),
-        *(3 << 24 | 1, 1, 2, 1, -1, -3),
+        *(0x5A4F0003, 14),
+        *(3 << 24 | 1, 1, 2, 1, -1, -3, -1, 1),
         *(4 << 24, 1, 2, 0, 7, -2),
         *(0, 0),
     ]
@@ -113,7 +120,7 @@ def test_what_does_not_fit_leaves_the_command_as_it_was(calls):
         before = command.words.copy()
         with pytest.raises(NativeError):
             written_more = tuple(core(a) if isinstance(a, Dist) else a for a in arguments)
-            getattr(command, ["restore", "replay", "update", "perturb"][opcode - 1])(*written_more)
+            append(command, opcode, written_more)
         assert np.array_equal(command.words, before)
         assert command.length == len(expected) - last
 
@@ -172,7 +179,11 @@ BAD_COMMANDS = {
     "head-room of restore_k": (oracle.command([oracle.update([(1, 1)], Dist(0, 6), 1)]), Status.HEAD_ROOM),
     "queries of update": (oracle.command([oracle.update([(1, 1)] * 5, DIST)]), Status.QUERIES),
     "no queries": (oracle.command([oracle.update([], DIST)]), Status.QUERIES),
-    "terms": (oracle.command([oracle.perturb([(1, 1)] * 5, DIST)]), Status.QUERIES),
+    "terms": (oracle.command([oracle.perturb([(1, 1)] * 33, DIST)]), Status.QUERIES),
+    "no terms": (oracle.command([oracle.perturb([], DIST)]), Status.QUERIES),
+    "terms of update": (oracle.command([oracle.update([(1, 1)], DIST, [(1, 1)] * 33)]), Status.QUERIES),
+    "terms missing": (oracle.command([oracle.update([(1, 1)], DIST, [(1, 1)])[:-2]]), Status.COMMAND),
+    "-1 terms": (oracle.command([[3 << 24, 1, 2, -1, 1, 1]]), Status.COMMAND),
     "queries of replay": (oracle.command([oracle.replay([[(1, 1)] * 5], DIST)]), Status.QUERIES),
     "replay without queries": (oracle.command([[2 << 24, 3, 2, 0]]), Status.QUERIES),
     "replay, negative queries": (oracle.command([[2 << 24, 3, 2, -1]]), Status.QUERIES),
@@ -190,7 +201,7 @@ BAD_COMMANDS = {
     "factor 2": (oracle.command([oracle.perturb([(1, 2)], DIST)]), Status.FACTOR),
     "factor 0": (oracle.command([oracle.perturb([(1, 1), (1, 0)], DIST)]), Status.FACTOR),
     "restore_k 2": (oracle.command([oracle.update([(1, 1)], DIST, 2)]), Status.FACTOR),
-    "restore_k -2": (oracle.command([oracle.update([(1, 1)], DIST, -2)]), Status.FACTOR),
+    "restored factor": (oracle.command([oracle.update([(1, 1)], DIST, [(1, 1), (2, 0)])]), Status.FACTOR),
 }
 
 
@@ -204,6 +215,13 @@ def test_bad_commands(name):
 def test_tensor_without_a_header():
     assert check([0x5A4F0001]) is Status.ARGUMENT
     assert native.library().zo_command_check(None, 10, None) == Status.ARGUMENT
+
+
+def test_terms_are_not_queries():
+    """A model for one query may be perturbed by several terms: they need no memory."""
+    terms = [(seed, 1) for seed in range(32)]
+    for instruction in (oracle.perturb(terms, DIST), oracle.update([(1, 1)], DIST, terms)):
+        assert check(oracle.command([instruction]), max_queries=1) is Status.OK
 
 
 def test_head_room_does_not_bound_updates():
@@ -280,10 +298,10 @@ def test_execution(calls, size, block, wide):
         else:
             dist = arguments[1]
             steps = arguments[0] if opcode == REPLAY else [arguments[0]]
-            restore_k = 0 if opcode == REPLAY else arguments[2]
+            restore = [] if opcode == REPLAY else arguments[2]
             for queries in steps:
                 expected, expected_f, clipped = weights.update(
-                    expected, expected_f, None, 1, 1, stream, limit, dist, queries, restore_k
+                    expected, expected_f, None, 1, 1, stream, limit, dist, queries, restore
                 )
                 expected_saturated += clipped
 

@@ -62,7 +62,8 @@ def test_a_million_cases_are_restored(dist):
     reference, distribution = ctypes.byref(tensor), core(dist)._c
     terms = [np.array([(0, k)], native.QUERY_DTYPE) for k in (1, -2, 1)]
     plus, minus, again = (ctypes.c_uint32.from_buffer(term) for term in terms)
-    addresses = [term.ctypes.data for term in terms]
+    lists = [native._Terms(term.ctypes.data, 1) for term in terms]
+    addresses = [ctypes.byref(one) for one in lists]
     function = native.library().zo_perturb_s8
     all_seeds = rng.integers(0, 2**32, cases, dtype=np.uint32).tolist()
     all_streams = rng.integers(0, 2**32, cases, dtype=np.uint32).tolist()
@@ -74,10 +75,10 @@ def test_a_million_cases_are_restored(dist):
             before = buffer.raw
         tensor.stream = all_streams[i]
         plus.value = minus.value = again.value = all_seeds[i]
-        failures += function(reference, distribution, addresses[0], 1)
+        failures += function(reference, distribution, addresses[0])
         unchanged += buffer.raw == before
-        failures += function(reference, distribution, addresses[1], 1)
-        failures += function(reference, distribution, addresses[2], 1)
+        failures += function(reference, distribution, addresses[1])
+        failures += function(reference, distribution, addresses[2])
         assert buffer.raw == before, (all_seeds[i], all_streams[i])
     assert failures == 0
     assert unchanged == 0  # the perturbation did perturb
@@ -142,9 +143,10 @@ def test_bad_distributions(raw):
     weights = random_weights(100)
     before = weights.copy()
     tensor = native._make_tensor(weights, None, None, 1, 1, 0, 127)
-    terms = np.array([(1, 1)], native.QUERY_DTYPE)
+    table = np.array([(1, 1)], native.QUERY_DTYPE)
+    terms = native._Terms(table.ctypes.data, 1)
     status = native.library().zo_perturb_s8(
-        ctypes.byref(tensor), native._Distribution(*raw), terms.ctypes.data, 1
+        ctypes.byref(tensor), native._Distribution(*raw), ctypes.byref(terms)
     )
     assert status == Status.DISTRIBUTION
     assert np.array_equal(weights, before)

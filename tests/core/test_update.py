@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from oracle import weights as oracle
-from oracle.draws import EXAMPLES, Step, core, steps
+from oracle.draws import EXAMPLES, Step, any_restoration, core, steps
 from tflm_zo import native
 from tflm_zo.native import Distribution, NativeError, Status
 
@@ -32,7 +34,7 @@ def run(step: Step, weights, fraction):
         step.limit,
         core(step.dist),
         step.queries,
-        step.restore_k,
+        restore=step.restore,
     )
 
 
@@ -49,7 +51,7 @@ def test_is_the_oracles(step):
         step.limit,
         step.dist,
         step.queries,
-        step.restore_k,
+        step.restore,
     )
     saturated = run(step, weights, fraction)
     assert np.array_equal(weights, expected_weights)
@@ -65,14 +67,30 @@ def test_never_leaves_the_limit(step):
     assert np.abs(wide).max() <= step.limit * 256
 
 
-@given(steps(restore_k=st.sampled_from([-1, 1])))
+def unrestored(step: Step, weights, fraction):
+    return run(dataclasses.replace(step, restore=[]), weights, fraction)
+
+
+@given(steps(restore=any_restoration.filter(bool)))
 def test_restoring_in_the_same_pass(step):
-    """restore_k is a perturbation by the last query's seed, then the step."""
+    """What is restored is a perturbation, then the step."""
     weights, fraction = step.arrays()
     two_weights, two_fraction = step.arrays()
     saturated = run(step, weights, fraction)
-    native.perturb(two_weights, [(step.queries[-1][0], step.restore_k)], core(step.dist), step.stream)
-    step.restore_k = 0
+    native.perturb(two_weights, step.restore, core(step.dist), step.stream)
+    assert unrestored(step, two_weights, two_fraction) == saturated
+    assert np.array_equal(weights, two_weights)
+    assert fraction is None or np.array_equal(fraction, two_fraction)
+
+
+@given(steps(restore=st.just([])), st.sampled_from([-1, 1]))
+def test_restoring_the_last_query(step, k):
+    """restore_k is short for one term: the last query's direction."""
+    weights, fraction = step.arrays()
+    two_weights, two_fraction = step.arrays()
+    shape = (step.multiplier, step.channels, step.inner, step.stream, step.limit, core(step.dist))
+    saturated = native.update(weights, fraction, *shape, step.queries, k)
+    step.restore = [(step.queries[-1][0], k)]
     assert run(step, two_weights, two_fraction) == saturated
     assert np.array_equal(weights, two_weights)
     assert fraction is None or np.array_equal(fraction, two_fraction)
@@ -186,7 +204,7 @@ def test_coefficients_that_would_overflow_are_refused(dist):
         ([], 0, 125, Status.ARGUMENT),
         ([(1, 1)] * 33, 0, 125, Status.QUERIES),
         ([(1, 1)], 2, 125, Status.FACTOR),
-        ([(1, 1)], -2, 125, Status.FACTOR),
+        ([(1, 1)], -3, 125, Status.FACTOR),
         ([(1, 1)], 0, 0, Status.ARGUMENT),
         ([(1, 1)], 0, 128, Status.ARGUMENT),
         ([(1, 1)], 0, -5, Status.ARGUMENT),

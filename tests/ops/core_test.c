@@ -173,6 +173,12 @@ static void test_stream(void) {
   }
 }
 
+static zo_status perturb(const zo_tensor* tensor, zo_distribution distribution,
+                         const zo_perturb_term* terms, uint32_t count) {
+  const zo_perturb_terms all = {terms, count};
+  return zo_perturb_s8(tensor, distribution, &all);
+}
+
 static void test_perturb(void) {
   for (size_t s = 0; s < SIZES; ++s) {
     for (size_t d = 0; d < DISTRIBUTIONS; ++d) {
@@ -183,14 +189,14 @@ static void test_perturb(void) {
         zo_tensor other = tensor;
         other.weights = aligned.at;
 
-        zo_perturb_term terms[ZO_MAX_QUERIES];
-        for (uint32_t t = 0; t < ZO_MAX_QUERIES; ++t) {
+        zo_perturb_term terms[ZO_MAX_TERMS];
+        for (uint32_t t = 0; t < ZO_MAX_TERMS; ++t) {
           terms[t].seed = random_u32();
           terms[t].k = t % 3 == 0 ? 1 : (t % 3 == 1 ? -1 : -2);
         }
-        CHECK(zo_perturb_s8(&tensor, distributions[d], terms, ZO_MAX_QUERIES) == ZO_OK);
-        for (uint32_t t = ZO_MAX_QUERIES; t-- > 0;) {
-          CHECK(zo_perturb_s8(&other, distributions[d], terms + t, 1) == ZO_OK);
+        CHECK(perturb(&tensor, distributions[d], terms, ZO_MAX_TERMS) == ZO_OK);
+        for (uint32_t t = ZO_MAX_TERMS; t-- > 0;) {
+          CHECK(perturb(&other, distributions[d], terms + t, 1) == ZO_OK);
         }
         CHECK(same(&weights, &aligned)); /* address and order do not matter */
         digest = digest * 31u + zo_checksum(&tensor);
@@ -198,10 +204,10 @@ static void test_perturb(void) {
         memcpy(weights.at, before.at, weights.size);
         zo_perturb_term walk[3] = {{terms[0].seed, 1}, {terms[0].seed, -2}, {terms[0].seed, 1}};
         for (int t = 0; t < 3; ++t) {
-          CHECK(zo_perturb_s8(&tensor, distributions[d], walk + t, 1) == ZO_OK);
+          CHECK(perturb(&tensor, distributions[d], walk + t, 1) == ZO_OK);
         }
         CHECK(same(&weights, &before));
-        CHECK(zo_perturb_s8(&tensor, distributions[d], walk, 3) == ZO_OK);
+        CHECK(perturb(&tensor, distributions[d], walk, 3) == ZO_OK);
         CHECK(same(&weights, &before));
         free(weights.memory);
         free(before.memory);
@@ -213,26 +219,27 @@ static void test_perturb(void) {
   block weights = make_block(50, 1, 127), before = copy_block(&weights, 0);
   const zo_tensor tensor = tensor_of(&weights, NULL, 0);
   zo_tensor broken = tensor;
-  zo_perturb_term term = {1, 1}, many[ZO_MAX_QUERIES + 1];
-  for (uint32_t t = 0; t <= ZO_MAX_QUERIES; ++t) many[t] = term;
-  CHECK(zo_perturb_s8(NULL, distributions[0], &term, 1) == ZO_ERROR_ARGUMENT);
-  CHECK(zo_perturb_s8(&tensor, distributions[0], NULL, 1) == ZO_ERROR_ARGUMENT);
-  CHECK(zo_perturb_s8(&tensor, distributions[0], &term, 0) == ZO_ERROR_ARGUMENT);
+  zo_perturb_term term = {1, 1}, many[ZO_MAX_TERMS + 1];
+  for (uint32_t t = 0; t <= ZO_MAX_TERMS; ++t) many[t] = term;
+  CHECK(perturb(NULL, distributions[0], &term, 1) == ZO_ERROR_ARGUMENT);
+  CHECK(perturb(&tensor, distributions[0], NULL, 1) == ZO_ERROR_ARGUMENT);
+  CHECK(perturb(&tensor, distributions[0], &term, 0) == ZO_ERROR_ARGUMENT);
   broken.size = 0;
-  CHECK(zo_perturb_s8(&broken, distributions[0], &term, 1) == ZO_ERROR_ARGUMENT);
+  CHECK(perturb(&broken, distributions[0], &term, 1) == ZO_ERROR_ARGUMENT);
   broken = tensor;
   broken.weights = NULL;
-  CHECK(zo_perturb_s8(&broken, distributions[0], &term, 1) == ZO_ERROR_ARGUMENT);
-  CHECK(zo_perturb_s8(&tensor, distributions[0], many, ZO_MAX_QUERIES + 1) == ZO_ERROR_QUERIES);
+  CHECK(perturb(&broken, distributions[0], &term, 1) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_perturb_s8(&tensor, distributions[0], NULL) == ZO_ERROR_ARGUMENT);
+  CHECK(perturb(&tensor, distributions[0], many, ZO_MAX_TERMS + 1) == ZO_ERROR_QUERIES);
   for (int32_t k = -5; k < 6; ++k) {
     many[7].k = k;
     const int allowed = k == 1 || k == -1 || k == -2;
     if (!allowed) {
-      CHECK(zo_perturb_s8(&tensor, distributions[0], many, 8) == ZO_ERROR_FACTOR);
+      CHECK(perturb(&tensor, distributions[0], many, 8) == ZO_ERROR_FACTOR);
     }
   }
   for (size_t d = 0; d < BAD_DISTRIBUTIONS; ++d) {
-    CHECK(zo_perturb_s8(&tensor, bad_distributions[d], &term, 1) == ZO_ERROR_DISTRIBUTION);
+    CHECK(perturb(&tensor, bad_distributions[d], &term, 1) == ZO_ERROR_DISTRIBUTION);
   }
   CHECK(same(&weights, &before));
   free(weights.memory);
@@ -247,8 +254,8 @@ static void test_a_million_restores(void) {
     const uint32_t seed = random_u32();
     tensor.stream = random_u32();
     zo_perturb_term terms[3] = {{seed, 1}, {seed, -2}, {seed, 1}};
-    (void)zo_perturb_s8(&tensor, distribution, terms, 1);
-    (void)zo_perturb_s8(&tensor, distribution, terms + 1, 2);
+    (void)perturb(&tensor, distribution, terms, 1);
+    (void)perturb(&tensor, distribution, terms + 1, 2);
     CHECK(same(&weights, &before));
   }
   free(weights.memory);
@@ -294,7 +301,7 @@ static void update_once(uint32_t size, zo_distribution distribution, uint32_t mo
   uint32_t saturated = 5, saturated_2 = 5;
   CHECK(zo_replay_s8(&tensor, distribution, queries, count, kSteps, &saturated) == ZO_OK);
   for (uint32_t t = 0; t < kSteps; ++t) {
-    CHECK(zo_update_s8(&tensor_2, distribution, 0, queries + t * count, count, &saturated_2) ==
+    CHECK(zo_update_s8(&tensor_2, distribution, NULL, queries + t * count, count, &saturated_2) ==
           ZO_OK);
   }
   CHECK(same(&weights, &weights_2));
@@ -302,11 +309,12 @@ static void update_once(uint32_t size, zo_distribution distribution, uint32_t mo
   CHECK(saturated == saturated_2);
   for (uint32_t i = 0; i < size; ++i) CHECK(abs(weights.at[i]) <= tensor.limit);
 
-  /* restore_k is a perturbation, then the step. */
-  const zo_perturb_term undo = {queries[count - 1].seed, -1};
-  CHECK(zo_update_s8(&tensor, distribution, -1, queries, count, NULL) == ZO_OK);
-  CHECK(zo_perturb_s8(&tensor_2, distribution, &undo, 1) == ZO_OK);
-  CHECK(zo_update_s8(&tensor_2, distribution, 0, queries, count, NULL) == ZO_OK);
+  /* What is restored is a perturbation, then the step. */
+  const zo_perturb_term undo[2] = {{queries[count - 1].seed, -1}, {random_u32(), -2}};
+  const zo_perturb_terms restore = {undo, 1 + random_below(2)};
+  CHECK(zo_update_s8(&tensor, distribution, &restore, queries, count, NULL) == ZO_OK);
+  CHECK(perturb(&tensor_2, distribution, undo, restore.count) == ZO_OK);
+  CHECK(zo_update_s8(&tensor_2, distribution, NULL, queries, count, NULL) == ZO_OK);
   CHECK(same(&weights, &weights_2));
   CHECK(!wide || same(&fraction, &fraction_2));
   CHECK(zo_checksum(&tensor) == zo_checksum(&tensor_2));
@@ -354,26 +362,33 @@ static void test_update_errors(void) {
   bad[5].inner = 0;
   bad[6].limit = INT32_MIN;
   for (int i = 0; i < 7; ++i) {
-    CHECK(zo_update_s8(&bad[i], d, 0, queries, 1, &saturated) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_update_s8(&bad[i], d, NULL, queries, 1, &saturated) == ZO_ERROR_ARGUMENT);
     CHECK(zo_replay_s8(&bad[i], d, queries, 1, 1, &saturated) == ZO_ERROR_ARGUMENT);
   }
-  CHECK(zo_update_s8(NULL, d, 0, queries, 1, &saturated) == ZO_ERROR_ARGUMENT);
-  CHECK(zo_update_s8(&tensor, d, 0, NULL, 1, &saturated) == ZO_ERROR_ARGUMENT);
-  CHECK(zo_update_s8(&tensor, d, 0, queries, 0, &saturated) == ZO_ERROR_ARGUMENT);
-  CHECK(zo_update_s8(&tensor, d, 2, queries, 1, &saturated) == ZO_ERROR_FACTOR);
-  CHECK(zo_update_s8(&tensor, d, INT32_MIN, queries, 1, &saturated) == ZO_ERROR_FACTOR);
-  CHECK(zo_update_s8(&tensor, d, 0, queries, ZO_MAX_QUERIES + 1, &saturated) == ZO_ERROR_QUERIES);
+  CHECK(zo_update_s8(NULL, d, NULL, queries, 1, &saturated) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_update_s8(&tensor, d, NULL, NULL, 1, &saturated) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_update_s8(&tensor, d, NULL, queries, 0, &saturated) == ZO_ERROR_ARGUMENT);
+  const zo_perturb_term wrong[2] = {{1, -2}, {1, 2}};
+  zo_perturb_terms restore = {wrong, 2};
+  CHECK(zo_update_s8(&tensor, d, &restore, queries, 1, &saturated) == ZO_ERROR_FACTOR);
+  restore.count = ZO_MAX_TERMS + 1;
+  CHECK(zo_update_s8(&tensor, d, &restore, queries, 1, &saturated) == ZO_ERROR_QUERIES);
+  restore.terms = NULL;
+  restore.count = 1;
+  CHECK(zo_update_s8(&tensor, d, &restore, queries, 1, &saturated) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_update_s8(&tensor, d, NULL, queries, ZO_MAX_QUERIES + 1, &saturated) ==
+        ZO_ERROR_QUERIES);
   CHECK(zo_replay_s8(NULL, d, queries, 1, 1, &saturated) == ZO_ERROR_ARGUMENT);
   CHECK(zo_replay_s8(&tensor, d, NULL, 1, 1, &saturated) == ZO_ERROR_ARGUMENT);
   CHECK(zo_replay_s8(&tensor, d, queries, 0, 1, &saturated) == ZO_ERROR_ARGUMENT);
   CHECK(zo_replay_s8(&tensor, d, queries, 1, 0, &saturated) == ZO_ERROR_ARGUMENT);
   CHECK(zo_replay_s8(&tensor, d, queries, ZO_MAX_QUERIES + 1, 2, &saturated) == ZO_ERROR_QUERIES);
   for (size_t i = 0; i < BAD_DISTRIBUTIONS; ++i) {
-    CHECK(zo_update_s8(&tensor, bad_distributions[i], 0, queries, 1, &saturated) ==
+    CHECK(zo_update_s8(&tensor, bad_distributions[i], NULL, queries, 1, &saturated) ==
           ZO_ERROR_DISTRIBUTION);
   }
   queries[5].coefficient = INT32_MIN;
-  CHECK(zo_update_s8(&tensor, d, 0, queries, 6, &saturated) == ZO_ERROR_COEFFICIENT);
+  CHECK(zo_update_s8(&tensor, d, NULL, queries, 6, &saturated) == ZO_ERROR_COEFFICIENT);
   CHECK(zo_replay_s8(&tensor, d, queries, 2, 3, &saturated) == ZO_ERROR_COEFFICIENT);
   CHECK(saturated == 9 && same(&weights, &before) && same(&fraction, &fraction_before));
   free(weights.memory);
@@ -507,10 +522,12 @@ static int32_t* random_command(uint32_t* length, uint32_t flags) {
         status = zo_command_replay(&writer, block_number, distribution, queries, count,
                                    count <= 3 ? 3 : 2);
       } else if (opcode == ZO_OP_UPDATE) {
-        status = zo_command_update(&writer, block_number, distribution, random_between(-1, 1),
-                                   queries, count);
+        const zo_perturb_terms restore = {terms, random_below(3)};
+        status = zo_command_update(&writer, block_number, distribution,
+                                   random_below(2) ? NULL : &restore, queries, count);
       } else {
-        status = zo_command_perturb(&writer, block_number, distribution, terms, count);
+        const zo_perturb_terms all = {terms, count};
+        status = zo_command_perturb(&writer, block_number, distribution, &all);
       }
       CHECK(status == ZO_OK || status == ZO_ERROR_CAPACITY);
     }
@@ -574,12 +591,12 @@ static void test_commands(void) {
   CHECK(zo_command_begin(&writer, words, 8, 0) == ZO_OK);
   CHECK(zo_command_restore(NULL, 0) == ZO_ERROR_ARGUMENT);
   CHECK(zo_command_restore(&writer, UINT32_C(0xFFFFFF)) == ZO_ERROR_BLOCK);
-  CHECK(zo_command_update(&writer, 0, distributions[0], 0, NULL, 1) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_command_update(&writer, 0, distributions[0], NULL, NULL, 1) == ZO_ERROR_ARGUMENT);
   zo_query queries[2] = {{1, 1}, {2, 2}};
-  CHECK(zo_command_update(&writer, 0, distributions[0], 0, queries, 2) == ZO_ERROR_CAPACITY);
+  CHECK(zo_command_update(&writer, 0, distributions[0], NULL, queries, 2) == ZO_ERROR_CAPACITY);
   CHECK(zo_command_replay(&writer, 0, distributions[0], queries, 2, UINT32_MAX) ==
         ZO_ERROR_CAPACITY);
-  CHECK(zo_command_update(&writer, 0, distributions[0], 0, queries, UINT32_MAX) ==
+  CHECK(zo_command_update(&writer, 0, distributions[0], NULL, queries, UINT32_MAX) ==
         ZO_ERROR_CAPACITY);
   CHECK(writer.length == 2 && words[1] == 0);
   CHECK(zo_command_check(words, 8, NULL) == ZO_ERROR_ARGUMENT);
@@ -757,6 +774,12 @@ static void reset_by_runtime(segment* s) {
   }
 }
 
+static zo_status append_perturb(zo_command_writer* writer, zo_distribution distribution,
+                                const zo_perturb_term* term) {
+  const zo_perturb_terms terms = {term, 1};
+  return zo_command_perturb(writer, ZO_ALL_BLOCKS, distribution, &terms);
+}
+
 static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
   segment s;
   make_segment(&s, tensors, kCapacity, flags);
@@ -783,7 +806,7 @@ static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
   const zo_perturb_term plus = {77, 1}, minus = {77, -1};
   zo_command_writer writer;
   CHECK(zo_command_begin(&writer, s.command, s.words, ZO_FLAG_CHECKSUM) == ZO_OK);
-  CHECK(zo_command_update(&writer, ZO_ALL_BLOCKS, distribution, 0, &query, 1) == ZO_OK);
+  CHECK(zo_command_update(&writer, ZO_ALL_BLOCKS, distribution, NULL, &query, 1) == ZO_OK);
   CHECK(invoke(&s, NULL) == ZO_OK);
   CHECK(s.status[0] == s.command[0] && s.status[1] == 1);
   CHECK((uint32_t)s.status[3] == segment_checksum(&s, flags));
@@ -792,7 +815,7 @@ static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
     zo_tensor tensor = segment_tensor(&s, t, flags);
     tensor.weights = expected.at;
     if (tensor.fraction != NULL) tensor.fraction = fraction.at;
-    CHECK(zo_update_s8(&tensor, distribution, 0, &query, 1, NULL) == ZO_OK);
+    CHECK(zo_update_s8(&tensor, distribution, NULL, &query, 1, NULL) == ZO_OK);
     CHECK(same(&s.weights[t], &expected));
     CHECK(tensor.fraction == NULL || same(&s.fraction[t], &fraction));
     free(expected.memory);
@@ -802,11 +825,11 @@ static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
   /* Perturbed, then back. */
   const uint32_t before = segment_checksum(&s, flags);
   CHECK(zo_command_begin(&writer, s.command, s.words, ZO_FLAG_LOSS) == ZO_OK);
-  CHECK(zo_command_perturb(&writer, ZO_ALL_BLOCKS, distribution, &plus, 1) == ZO_OK);
+  CHECK(append_perturb(&writer, distribution, &plus) == ZO_OK);
   CHECK(invoke(&s, NULL) == ZO_OK);
   CHECK(segment_checksum(&s, flags) != before && s.status[3] == 0);
   CHECK(zo_command_begin(&writer, s.command, s.words, 0) == ZO_OK);
-  CHECK(zo_command_perturb(&writer, ZO_ALL_BLOCKS, distribution, &minus, 1) == ZO_OK);
+  CHECK(append_perturb(&writer, distribution, &minus) == ZO_OK);
   CHECK(invoke(&s, NULL) == ZO_OK);
   CHECK(segment_checksum(&s, flags) == before);
 
@@ -822,8 +845,8 @@ static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
   const zo_distribution too_large = {ZO_RADEMACHER, 0, 7};
   CHECK(zo_command_begin(&writer, s.command, s.words, 0) == ZO_OK);
   CHECK(zo_command_restore(&writer, ZO_ALL_BLOCKS) == ZO_OK);
-  CHECK(zo_command_update(&writer, ZO_ALL_BLOCKS, distribution, 0, &query, 1) == ZO_OK);
-  CHECK(zo_command_perturb(&writer, ZO_ALL_BLOCKS, too_large, &plus, 1) == ZO_OK);
+  CHECK(zo_command_update(&writer, ZO_ALL_BLOCKS, distribution, NULL, &query, 1) == ZO_OK);
+  CHECK(append_perturb(&writer, too_large, &plus) == ZO_OK);
   CHECK(invoke(&s, NULL) == ZO_ERROR_HEAD_ROOM);
   CHECK(segment_checksum(&s, flags) == now);
 
@@ -1005,6 +1028,7 @@ static zo_control_settings random_settings(void) {
   s.clip = random_below(2) == 0 ? 0u : random_bits(32);
   s.gradient_norm = random_below(2) == 0 ? 0u : random_bits(32);
   s.blocks = random_below(3);
+  s.sharpness = s.estimator == ZO_ANTITHETIC ? random_below(2) : 0u;
   return s;
 }
 
@@ -1081,7 +1105,8 @@ static void test_control(void) {
     }
     CHECK(request.action == ZO_ACTION_DONE && c.step == s.steps && done == s.steps - first);
     CHECK(invokes ==
-          done * s.parts * (s.estimator == ZO_ANTITHETIC ? 2u * s.queries : s.queries + 1u));
+          done * s.parts *
+              (s.estimator == ZO_ANTITHETIC ? (2u << s.sharpness) * s.queries : s.queries + 1u));
     CHECK(zo_control_report(&c, losses, s.batch, &report) == ZO_ERROR_ARGUMENT);
     CHECK(zo_control_settle(&c, words, capacity, &pending) == ZO_OK);
     (void)zo_control_rate(&s, UINT32_MAX);

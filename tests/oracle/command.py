@@ -34,8 +34,11 @@ def replay(steps: Sequence[Pairs], dist: Dist, block: int | None = None) -> list
     return instruction(REPLAY, block, len(steps), dist, len(steps[0]), items)
 
 
-def update(queries: Pairs, dist: Dist, restore_k: int = 0, block: int | None = None) -> list[int]:
-    return instruction(UPDATE, block, len(queries), dist, restore_k, queries)
+def update(queries: Pairs, dist: Dist, restore: int | Pairs = 0, block: int | None = None) -> list[int]:
+    """restore: terms, or a factor of the last query's direction."""
+    if isinstance(restore, int):
+        restore = [(queries[-1][0], restore)] if restore else []
+    return instruction(UPDATE, block, len(queries), dist, len(restore), [*queries, *restore])
 
 
 def perturb(terms: Pairs, dist: Dist, block: int | None = None) -> list[int]:
@@ -61,9 +64,10 @@ def acceptable(words: Sequence[int], head_room: int, max_queries: int, blocks: i
         opcode, selector = head >> 24, head & 0xFFFFFF
         if not last <= opcode <= PERTURB or selector > blocks:
             return False
-        queries = {RESTORE: 0, REPLAY: argument, UPDATE: n, PERTURB: n}[opcode]
-        steps = {RESTORE: 0, REPLAY: n, UPDATE: 1, PERTURB: 1}[opcode]
-        size = 4 + 2 * queries * steps
+        queries = {RESTORE: 0, REPLAY: argument, UPDATE: n, PERTURB: 0}[opcode]
+        steps = {RESTORE: 0, REPLAY: n, UPDATE: 1, PERTURB: 0}[opcode]
+        terms = {RESTORE: 0, REPLAY: 0, UPDATE: argument, PERTURB: n}[opcode]
+        size = 4 + 2 * (queries * steps + terms)
         if size > len(body):
             return False
         if opcode == RESTORE:
@@ -71,19 +75,21 @@ def acceptable(words: Sequence[int], head_room: int, max_queries: int, blocks: i
                 return False
         else:
             dist = Dist(distribution >> 24, distribution & 0xFFFF, distribution >> 16 & 0xFF)
-            if not dist.valid or not 1 <= queries <= max_queries or steps < 1:
+            if not dist.valid:
                 return False
             seconds = body[5:size:2]
-            if opcode == PERTURB and (argument or not set(seconds) <= {-2, -1, 1}):
+            if opcode == PERTURB:
+                if argument or not terms:
+                    return False
+            elif not 1 <= queries <= max_queries or steps < 1:
                 return False
-            if opcode == UPDATE and signed(argument) not in (-1, 0, 1):
+            if terms > 32 or not set(seconds[queries * steps :]) <= {-2, -1, 1}:
                 return False
-            if (opcode == PERTURB or opcode == UPDATE and argument) and dist.reach > head_room:
+            if terms and dist.reach > head_room:
                 return False
-            if opcode != PERTURB:
-                for s in range(steps):
-                    step = seconds[s * queries : (s + 1) * queries]
-                    if sum(map(abs, step)) * dist.z_max > 2**30:
-                        return False
+            for s in range(steps):
+                step = seconds[s * queries : (s + 1) * queries]
+                if sum(map(abs, step)) * dist.z_max > 2**30:
+                    return False
         body, last = body[size:], opcode
     return True

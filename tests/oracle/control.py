@@ -8,7 +8,7 @@ formulas within what rounding can do, and those of the core go into the next com
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tflm_zo import native
@@ -43,6 +43,7 @@ class Settings:
     clip: int = 0
     gradient_norm: int = 0
     segments: tuple[int, ...] = ()  # of the blocks; none: the whole model moves
+    sharpness: bool = False
 
     @property
     def minibatch(self) -> int:
@@ -50,7 +51,9 @@ class Settings:
 
     @property
     def evaluations(self) -> int:
-        return self.queries + 1 if self.one_sided else 2 * self.queries
+        if self.one_sided:
+            return self.queries + 1
+        return (4 if self.sharpness else 2) * self.queries
 
     @property
     def unit(self) -> float:
@@ -108,8 +111,7 @@ class Invoke:
     step: int
     first_sample: int
     start_segment: int
-    k: int  # perturbation of the query in progress that the weights carry during the forward pass
-    seed: int
+    terms: list[tuple[int, int]]  # perturbations (seed, k) that the weights carry in the forward pass
     block: int | None
     applied: list[tuple[int, int]] | None  # the step that this command applies
     applied_block: int | None
@@ -121,6 +123,8 @@ class Control:
     def __init__(self, settings: Settings, step: int = 0) -> None:
         self.settings, self.step = settings, step
         self.pending: list[tuple[int, int]] | None = None
+        self.in_force: list[tuple[int, int]] = []  # terms that the last command left
+        self.losses: list[Sequence[int]] = []  # of the step's invokes so far, one list each
 
     def block(self, step: int) -> int | None:
         return step % len(self.settings.segments) if self.settings.segments else None
@@ -128,59 +132,87 @@ class Control:
     def seed(self, query: int) -> int:
         return native.query_seed(self.settings.run_seed, self.step, query)
 
+    def apply(self) -> list[int]:
+        """The instruction that undoes what is in force and applies the pending step."""
+        assert self.pending is not None
+        undo = [(seed, -k) for seed, k in self.in_force]
+        words = command.update(self.pending, self.settings.dist, undo, self.block(self.step - 1))
+        self.pending, self.in_force = None, []
+        return words
+
     def settle(self) -> list[int] | None:
         if self.pending is None:
             return None
-        undo = -1 if self.settings.one_sided else 1
-        words = command.update(self.pending, self.settings.dist, undo, self.block(self.step - 1))
-        self.pending = None
-        return command.command([words], loss=False, checksum=True)
+        return command.command([self.apply()], loss=False, checksum=True)
 
-    def invokes(self) -> list[Invoke]:
-        """The whole step's, in order."""
-        s, block = self.settings, self.block(self.step)
-        # (perturbation terms, factor in force, query) of each evaluation of the loss
-        evaluations: list[tuple[list[tuple[int, int]], int, int]] = []
+    def wanted(self) -> Iterator[list[tuple[int, int]]]:
+        """Terms that each evaluation of the loss wants in force, in order."""
+        s = self.settings
         if s.one_sided:
-            evaluations.append(([], 0, 0))
+            yield []
         for q in range(s.queries):
-            before = [(self.seed(q - 1), -1 if s.one_sided else 1)] if q else []
-            evaluations.append(([*before, (self.seed(q), 1)], 1, q))
+            z, uphill = self.seed(q), []
+            if s.sharpness:
+                side = self.seed(32 + q)
+                yield [(side, 1)]
+                yield [(side, -1)]
+                plus, minus = self.sums()[-2:]
+                if plus != minus:
+                    uphill = [(side, 1 if plus > minus else -1)]
+            yield [(z, 1), *uphill]
             if not s.one_sided:
-                evaluations.append(([(self.seed(q), -2)], -1, q))
-        result = []
-        for e, (terms, k, q) in enumerate(evaluations):
+                yield [(z, -1), *uphill]
+
+    def moves(self, wanted: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Terms that lead from what is in force to what is wanted: what is no longer wanted is undone, then
+        what stays is changed, then the new.
+        """
+        before, after = dict(self.in_force), dict(wanted)
+        changes = [(seed, -k) for seed, k in before.items() if seed not in after]
+        for seed, k in sorted(after.items(), key=lambda term: term[0] not in before):
+            step = k - before.get(seed, 0)
+            changes += [(seed, 1)] * 2 if step == 2 else [(seed, step)] * (step != 0)
+        return changes
+
+    def invokes(self) -> Iterator[Invoke]:
+        """The whole step's, in order; the losses of each are appended to `losses` before the next."""
+        s, block = self.settings, self.block(self.step)
+        self.losses = []
+        for e, wanted in enumerate(self.wanted()):
             for part in range(s.parts):
                 body: list[list[int]] = []
-                applied = None
-                if e == 0 and part == 0 and self.pending is not None:
-                    applied = self.pending
-                    undo = -1 if s.one_sided else 1
-                    body.append(command.update(applied, s.dist, undo, self.block(self.step - 1)))
-                if part == 0 and terms:
-                    body.append(command.perturb(terms, s.dist, block))
+                applied = self.pending if part == 0 else None
+                if applied is not None:
+                    body.append(self.apply())
+                if part == 0:
+                    terms = self.moves(wanted)
+                    if terms:
+                        body.append(command.perturb(terms, s.dist, block))
+                    self.in_force = wanted
                 suffix = e > 0 and s.parts == 1 and block is not None
-                result.append(
-                    Invoke(
-                        command.command(body),
-                        self.step,
-                        (self.step * s.parts + part) * s.batch,
-                        s.segments[block] if suffix and block is not None else 0,
-                        k,
-                        self.seed(q),
-                        block,
-                        applied,
-                        self.block(self.step - 1) if applied else None,
-                    )
+                yield Invoke(
+                    command.command(body),
+                    self.step,
+                    (self.step * s.parts + part) * s.batch,
+                    s.segments[block] if suffix and block is not None else 0,
+                    list(wanted),
+                    block,
+                    applied,
+                    self.block(self.step - 1) if applied else None,
                 )
-        return result
 
-    def differences(self, losses: Sequence[Sequence[int]]) -> list[int]:
-        """d of each query as the sum over the minibatch; losses by invoke."""
+    def sums(self) -> list[int]:
+        """Of the losses of each evaluation so far."""
         p = self.settings.parts
-        sums = [sum(map(sum, losses[i : i + p])) for i in range(0, len(losses), p)]
+        return [sum(map(sum, self.losses[i : i + p])) for i in range(0, len(self.losses), p)]
+
+    def differences(self) -> list[int]:
+        """d of each query as the sum over the minibatch."""
+        sums = self.sums()
         if self.settings.one_sided:
             return [plus - sums[0] for plus in sums[1:]]
+        if self.settings.sharpness:
+            sums = [sum_ for i, sum_ in enumerate(sums) if i % 4 >= 2]
         return [plus - minus for plus, minus in zip(sums[::2], sums[1::2], strict=True)]
 
     def finish(self, coefficients: Sequence[int]) -> None:

@@ -44,7 +44,7 @@ class Step:
     stream: int
     limit: int
     queries: list[tuple[int, int]]
-    restore_k: int
+    restore: list[tuple[int, int]]
 
     def arrays(self) -> tuple[NDArray[np.int8], NDArray[np.int8] | None]:
         """Weights within the limit, and a fraction where the update is the 16-bit one."""
@@ -55,11 +55,12 @@ class Step:
         return whole.astype(np.int8), fraction if self.wide else None
 
 
-any_restore = st.sampled_from([-1, 0, 1])
+factors = st.sampled_from([-2, -1, 1])
+any_restoration = st.lists(st.tuples(seeds, factors), max_size=3)
 
 
 @st.composite
-def steps(draw, restore_k=any_restore, max_queries: int = 5) -> Step:
+def steps(draw, restore=any_restoration, max_queries: int = 5) -> Step:
     """Any update that the core accepts, of small and of the largest coefficients."""
     dist, count = draw(distributions), draw(st.integers(1, max_queries))
     largest = 2**30 // (dist.z_max * count)
@@ -86,5 +87,5 @@ def steps(draw, restore_k=any_restore, max_queries: int = 5) -> Step:
         draw(streams),
         draw(st.integers(1, 127)),
         queries,
-        draw(restore_k),
+        draw(restore),
     )

@@ -36,12 +36,11 @@ def update(
     limit: int,
     dist: Dist,
     queries: Pairs,
-    restore_k: int = 0,
+    restore: Pairs = (),
 ) -> tuple[Int8, Int8 | None, int]:
     """New weights, new fraction, number of clipped weights."""
     size = weights.size
-    if restore_k:
-        weights = perturb(weights, [(queries[-1][0], restore_k)], dist, stream)
+    weights = perturb(weights, restore, dist, stream)
     delta = np.zeros(size, np.int64)
     for seed, coefficient in queries:
         delta += coefficient * direction(dist, seed, stream, size)

@@ -28,6 +28,7 @@ def integers(s: Settings) -> CSettings:
         *(s.run_seed, s.steps, s.samples, s.batch, s.parts, s.queries, int(s.one_sided), s.rule),
         *(core(s.dist)._c, s.rate, s.final_rate, s.schedule, s.warmup_steps, s.decay, s.decay_steps),
         *(s.clip, s.gradient_norm, len(s.segments)),
+        sharpness=s.sharpness,
     )
 
 
@@ -48,7 +49,7 @@ rates = st.one_of(st.integers(1, 2**31 - 1), st.integers(1, 100 * ONE), st.integ
 
 @st.composite
 def any_settings(draw, distribution=distributions, most_steps=5):
-    rate = draw(rates)
+    rate, one_sided = draw(rates), draw(st.booleans())
     return Settings(
         run_seed=draw(seeds),
         steps=draw(st.integers(1, most_steps)),
@@ -56,7 +57,7 @@ def any_settings(draw, distribution=distributions, most_steps=5):
         batch=draw(st.integers(1, 4)),
         parts=draw(st.integers(1, 3)),
         queries=draw(st.one_of(st.integers(1, 4), st.just(32))),
-        one_sided=draw(st.booleans()),
+        one_sided=one_sided,
         rule=draw(st.integers(0, 2)),
         dist=draw(distribution),
         rate=rate,
@@ -68,6 +69,7 @@ def any_settings(draw, distribution=distributions, most_steps=5):
         clip=draw(st.one_of(st.just(0), st.integers(1, 10 * ONE))),
         gradient_norm=draw(st.one_of(st.just(0), st.integers(1, 10**6))),
         segments=tuple(draw(st.lists(st.integers(0, 3), max_size=3))),
+        sharpness=draw(st.booleans()) and not one_sided,
     )
 
 
@@ -86,7 +88,7 @@ def drive(s: Settings, control: Control, losses_of, *, settle=frozenset(), model
     record = []
     while model.step < s.steps:
         before = control._control.mean_square
-        step, losses, report = model.step, [], None
+        step, report = model.step, None
         for expected in model.invokes():
             assert report is None
             request = control.next()
@@ -100,13 +102,13 @@ def drive(s: Settings, control: Control, losses_of, *, settle=frozenset(), model
             assert request.start_segment == expected.start_segment
             if each is not None:
                 each(expected)
-            losses.append(losses_of(expected).tolist())
-            report = control.report(np.array(losses[-1], np.int32))
+            model.losses.append(losses_of(expected).tolist())
+            report = control.report(np.array(model.losses[-1], np.int32))
         assert report is not None and report.step == step
-        total = sum(map(sum, losses)) / (s.evaluations * s.minibatch)
+        total = sum(map(sum, model.losses)) / (s.evaluations * s.minibatch)
         assert abs(control.mean_loss - total) <= 0.5
         assert report.loss * ONE == control.mean_loss
-        check_coefficients(s, model.differences(losses), control, report, before)
+        check_coefficients(s, model.differences(), control, report, before)
         model.finish(control.coefficients)
         record.append((control.coefficients, control._control.mean_square))
         if model.step in settle:
@@ -158,7 +160,8 @@ def test_commands_and_coefficients(s, seed, kind, settle, spare):
 @given(any_settings(), st.integers(0, 2**32), st.integers(0, 2), st.sets(st.integers(1, 5)), st.data())
 def test_settling_and_going_on_change_nothing(s, seed, kind, settle, data):
     def losses(invoke):
-        rng = np.random.default_rng([seed, invoke.seed, invoke.first_sample, invoke.k + 1])
+        terms = [number for term_seed, k in invoke.terms for number in (term_seed, k + 1)]
+        rng = np.random.default_rng([seed, invoke.first_sample, *terms])
         return random_losses(rng, s.batch, kind)
 
     plain = drive(s, make(s), losses)
@@ -180,7 +183,7 @@ small = st.one_of(
 def test_weights_are_restored_and_never_wrap(s, seed, settle, wide):
     """After every command: initial weights + updates + the one perturbation in force, within -127..127."""
     rng, size = np.random.default_rng(seed), 70
-    limit = 127 - s.dist.reach
+    limit = 127 - s.dist.reach * (2 if s.sharpness else 1)
     tensors = max(1, len(s.segments))
     real = [rng.integers(-limit, limit + 1, size).astype(np.int8) for _ in range(tensors)]
     clean = [w.copy() for w in real]
@@ -193,24 +196,25 @@ def test_weights_are_restored_and_never_wrap(s, seed, settle, wide):
         at, end = 2, 2 + words[1]
         while at < end:
             opcode, block, n = words[at] >> 24, words[at] & 0xFFFFFF, int(words[at + 1])
-            pairs = [(int(a) % 2**32, int(b)) for a, b in words[at + 4 : at + 4 + 2 * n].reshape(-1, 2)]
+            items = n + (int(words[at + 3]) if opcode == 3 else 0)
+            pairs = [(int(a) % 2**32, int(b)) for a, b in words[at + 4 : at + 4 + 2 * items].reshape(-1, 2)]
             for t in range(tensors):
                 if block in (0, t + 1):
                     if opcode == 3:
-                        restore = int(words[at + 3])
-                        native.update(real[t], fractions[t], None, 1, 1, t, limit, z, pairs, restore)
-                        native.update(clean[t], clean_fractions[t], None, 1, 1, t, limit, z, pairs)
+                        step, undo = pairs[:n], pairs[n:]
+                        native.update(real[t], fractions[t], None, 1, 1, t, limit, z, step, restore=undo)
+                        native.update(clean[t], clean_fractions[t], None, 1, 1, t, limit, z, step)
                     else:
                         native.perturb(real[t], pairs, z, t)
-            at += 4 + 2 * n
+            at += 4 + 2 * items
 
     def each(invoke):
         execute(control._words)
         for t in range(tensors):
-            offset = 0
+            wanted = clean[t].astype(np.int64)
             if invoke is not None and invoke.block in (None, t):
-                offset = invoke.k * perturbation(s.dist, direction(s.dist, invoke.seed, t, size))
-            wanted = clean[t].astype(np.int64) + offset
+                for seed_in_force, k in invoke.terms:
+                    wanted += k * perturbation(s.dist, direction(s.dist, seed_in_force, t, size))
             assert np.abs(wanted).max() <= 127
             assert np.array_equal(real[t], wanted)
 
@@ -388,12 +392,11 @@ def test_errors_leave_the_state(s, data):
         control.settle()
     control._words = words
     assert state(control) == before
-    if s.parts > 1 and control.step < s.steps:
+    if control.step < s.steps:
         control.next()
-        control.report(np.zeros(s.batch, np.int32))
-        before = state(control)
-        with pytest.raises(NativeError) as error:
-            control.settle()
-        if control._control.part:
+        if control.report(np.zeros(s.batch, np.int32)) is None:  # within a step
+            before = state(control)
+            with pytest.raises(NativeError) as error:
+                control.settle()
             assert error.value.status is Status.ORDER
             assert state(control) == before

@@ -92,6 +92,7 @@ def test_the_whole_network() -> None:
         ({}, 16 * 2),
         ({"queries": 3}, 16 * 6),
         ({"queries": 3, "estimator": "one-sided"}, 16 * 4),
+        ({"queries": 3, "sharpness": True}, 16 * 12),
     ],
 )
 def test_a_step_of_weight_perturbation(changes: dict[str, Any], samples: int) -> None:

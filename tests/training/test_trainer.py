@@ -44,6 +44,7 @@ MODEL_SETTINGS: dict[str, dict[str, Any]] = {
     "8": {"update_bits": 8},
     "16": {"update_bits": 16},
     "cut": {"update_bits": 16, "cuts": ("pool",)},
+    "head-room": {"update_bits": 16, "head_room": 4, "max_queries": 8},
 }
 
 
@@ -67,6 +68,7 @@ def is_replay(trainer: Trainer, model: Model, log: Any) -> bool:
     return equal(state(trainer), replay_log(model, SeedLog.read(log)))
 
 
+ONE_LSB: dict[str, Any] = {"distribution": Distribution.rademacher(1)}
 RUNS = {
     "8 bit": ("8", TrainSettings(batch_size=8, queries=2)),
     "16 bit": ("16", TrainSettings(batch_size=8, queries=2)),
@@ -78,6 +80,9 @@ RUNS = {
     "sparse": ("8", TrainSettings(batch_size=8, distribution=Distribution.sparse_uniform(2, 0.3))),
     "sparse, 16 bit": ("16", TrainSettings(batch_size=8, distribution=Distribution.sparse_uniform(2))),
     "gaussian": ("16", TrainSettings(batch_size=8, distribution=Distribution.gaussian(0.6))),
+    "sharpness": ("head-room", TrainSettings(batch_size=8, queries=2, sharpness=True)),
+    "sharpness, blocks": ("cut", TrainSettings(batch_size=4, sharpness=True, scope="blocks", **ONE_LSB)),
+    "sharpness, 8 bit": ("8", TrainSettings(batch_size=8, sharpness=True, **ONE_LSB)),
     "gaussian, 8 bit": ("8", TrainSettings(batch_size=8, distribution=Distribution.gaussian(0.6))),
 }
 
@@ -96,7 +101,8 @@ def test_same_in_tflm_and_from_the_log(name, tmp_path):
         log = tmp_path / runtime
         history = trainer.fit(X, Y, steps=40, log=log)
         assert is_replay(trainer, model, log)
-        forwards = settings.queries + 1 if settings.estimator == "one-sided" else 2 * settings.queries
+        sides = 4 if settings.sharpness else 2
+        forwards = settings.queries + 1 if settings.estimator == "one-sided" else sides * settings.queries
         assert history.forwards == trainer.forwards == 40 * forwards * settings.batch_size
         results.append((state(trainer), log.read_bytes(), history.steps))
     assert equal(results[0][0], results[1][0])
@@ -427,6 +433,8 @@ BAD_SETTINGS = [
     ({"decay_steps": 0}, "decay_steps"),
     ({"clip": -1.0}, "clip"),
     ({"warmup_steps": -1}, "warmup_steps"),
+    ({"sharpness": 1}, "sharpness: expected True or False, got 1"),
+    ({"sharpness": True, "estimator": "one-sided"}, "sharpness: needs the antithetic estimator"),
 ]
 
 
@@ -442,7 +450,9 @@ def test_bad_settings(changes, message):
     "changes, message",
     [
         ({"distribution": Distribution.rademacher(3)}, "up to 3 LSB, the model's head-room is 2"),
+        ({"sharpness": True}, r"up to 4 LSB \(sharpness: twice\), the model's head-room is 2; .*head_room=4"),
         ({"batch_size": 6}, "batch_size: expected a multiple of the model's batch 4, got 6"),
+        ({"sharpness": True, "queries": 4, **ONE_LSB}, "command_words=22; inject with command_words=24"),
         ({"queries": 5}, "queries: the model was injected with max_queries=4, got 5"),
     ],
 )
@@ -469,6 +479,7 @@ def test_models_that_cannot_be_trained():
         ("16", {"distribution": Distribution.gaussian(0.6)}),
         ("16", {"distribution": Distribution.sparse_uniform(2, 0.33)}),
         ("cut", {"scope": "blocks"}),
+        ("head-room", {"sharpness": True}),
         ("16", {"schedule": "cosine", "warmup_steps": 20}),
     ],
     ids=str,

@@ -57,9 +57,8 @@ class WeightCosts:
     """
 
     def __init__(self, costs: Costs, settings: TrainSettings, metadata: ZoMetadata) -> None:
-        sides = 2 * settings.queries if settings.estimator == "antithetic" else settings.queries + 1
         starts = block_segments(metadata) if settings.scope == "blocks" else [0]
-        self._steps = [settings.batch_size * sides * costs.suffix(k) for k in starts]
+        self._steps = [settings.batch_size * settings.forwards * costs.suffix(k) for k in starts]
 
     def until(self, steps: int) -> float:
         """Of so many steps."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..control import CSettings
+from ..control import CSettings, command_words
 from ..native import MAX_QUERIES, Distribution
 
 __all__ = ["ESTIMATORS", "RULES", "SCHEDULES", "SettingsError", "TrainSettings"]
@@ -71,6 +71,14 @@ class TrainSettings:
 
     where LSB counts per standard deviation of z (per unit of z for sparse uniform).
 
+    A sharpness-aware step (QZO-FF, sec. 3.4) compares losses not at w but uphill of it: each query first
+    takes a direction z_s of its own, as large as z, and
+
+        g = sign(L(w + z_s) - L(w - z_s)),    d = L(w + g z_s + z) - L(w + g z_s - z)
+
+    before w itself is moved: four forwards, and weights that are 2 reaches away, for which the model needs
+    head-room.
+
     Without a rate, a run of T steps (scope "blocks": of each block) takes
 
         sqrt(Q) min(2, 46 / sqrt(T m))    LSB; m: mean square of the schedule (linear: 1/3, which makes it
@@ -98,6 +106,7 @@ class TrainSettings:
             (Poor Man's Training, sec. 3.1.2).
         scope: "model": every step moves every trainable weight; "blocks": step t moves block t modulo the
             number of blocks, and queries re-run the network from its segment on.
+        sharpness: sharpness-aware steps; antithetic only.
         seed: of directions, rounding and the order of samples, 0..2^32-1.
 
     Raises:
@@ -118,6 +127,7 @@ class TrainSettings:
     clip: float = 3.0
     gradient_norm: bool = False
     scope: str = "model"
+    sharpness: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -144,6 +154,27 @@ class TrainSettings:
             ("clip", 0.0, 2.0**14),
         ):
             check_number(name, getattr(self, name), lower, upper)
+        if not isinstance(self.sharpness, bool):
+            raise SettingsError(f"sharpness: expected True or False, got {self.sharpness!r}")
+        if self.sharpness and self.estimator != "antithetic":
+            raise SettingsError(f"sharpness: needs the antithetic estimator, not {self.estimator}")
+
+    @property
+    def head_room(self) -> int:
+        """Head-room that the run needs of the model, LSB: how far weights are perturbed at most."""
+        return self.distribution.reach * (2 if self.sharpness else 1)
+
+    @property
+    def command_words(self) -> int:
+        """Words that the run needs of the model's ``zo_command``."""
+        return command_words(CSettings(queries=self.queries, sharpness=int(self.sharpness)))
+
+    @property
+    def forwards(self) -> int:
+        """Evaluations of the minibatch's loss in a step."""
+        if self.estimator == "one-sided":
+            return self.queries + 1
+        return self.queries * (4 if self.sharpness else 2)
 
     def chosen_rate(self, steps: int, blocks: int = 1) -> float:
         """The rate at the first step of a run: `rate`, or what is chosen without.
@@ -206,4 +237,5 @@ class TrainSettings:
             clip=_q16(self.clip),
             gradient_norm=weights if self.gradient_norm else 0,
             blocks=blocks if self.scope == "blocks" else 0,
+            sharpness=int(self.sharpness),
         )

@@ -106,16 +106,23 @@ class WeightRun(Run):
     @staticmethod
     def check(settings: TrainSettings, metadata: ZoMetadata) -> None:
         """Raises SettingsError where a model does not fit the settings."""
-        reach = settings.distribution.reach
+        reach = settings.head_room
         if reach > metadata.head_room:
+            twice = " (sharpness: twice)" if settings.sharpness else ""
             raise SettingsError(
-                f"distribution: moves a weight by up to {reach} LSB, the model's head-room is "
+                f"distribution: moves a weight by up to {reach} LSB{twice}, the model's head-room is "
                 f"{metadata.head_room}; inject with head_room={reach}"
             )
         if settings.queries > metadata.max_queries:
             raise SettingsError(
                 f"queries: the model was injected with max_queries={metadata.max_queries}, "
                 f"got {settings.queries}"
+            )
+        words = settings.command_words
+        if words > metadata.command_words:
+            raise SettingsError(
+                f"this run needs commands of {words} words, the model was injected with command_words="
+                f"{metadata.command_words}; inject with command_words={words}"
             )
 
     @property
