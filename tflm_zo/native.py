@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "ALL_BLOCKS",
+    "MAX_CHAIN",
     "MAX_QUERIES",
     "QUERY_DTYPE",
     "STREAM_BLOCK",
@@ -58,6 +59,9 @@ __all__ = [
 
 MAX_QUERIES: Final = 32
 """Largest number of queries in one step."""
+
+MAX_CHAIN: Final = 8
+"""Largest number of seeds that make up one direction."""
 
 STREAM_BLOCK: Final = 1024
 """Weights after which the random stream of a (seed, tensor) pair restarts."""
@@ -143,7 +147,7 @@ class _Limits(ctypes.Structure):
 
 
 class _Terms(ctypes.Structure):
-    _fields_ = [("terms", ctypes.c_void_p), ("count", ctypes.c_uint32)]
+    _fields_ = [("terms", ctypes.c_void_p), ("count", ctypes.c_uint32), ("momentum", ctypes.c_uint32)]
 
 
 class _CommandWriter(ctypes.Structure):
@@ -466,23 +470,35 @@ def _make_tensor(
 
 
 def perturb(
-    weights: NDArray[np.int8], seed_k_pairs: Queries, distribution: Distribution, stream: int = 0
+    weights: NDArray[np.int8],
+    seed_k_pairs: Queries,
+    distribution: Distribution,
+    stream: int = 0,
+    *,
+    momentum: int = 0,
 ) -> None:
     """Adds perturbations to the weights, modulo 256: after +1, -2, +1 of a seed they are what they were.
 
     Args:
         weights: int8, changed in place.
-        seed_k_pairs: 1 to 32 pairs (seed, k), k one of -2, -1, +1; all are added in one pass.
+        seed_k_pairs: 1 to 32 pairs (seed, k), k one of -2, -1, +1; all are added in one pass. Pairs (seed, 0)
+            that follow one are earlier seeds of its direction, see ``zo_chain.h``; up to 7, Gaussian only.
         distribution: of the perturbation.
         stream: number of the tensor.
+        momentum: of directions of several seeds, unit 2^-16, below 2^16.
 
     Raises:
         NativeError: ARGUMENT, DISTRIBUTION, FACTOR, QUERIES.
     """
     tensor = _make_tensor(weights, None, None, 1, 1, stream, 127)
     table = _pairs("seed_k_pairs", seed_k_pairs, "k")
-    terms = _Terms(table.ctypes.data, len(table))
+    terms = _make_terms(table, momentum)
     _call("zo_perturb_s8", ctypes.byref(tensor), distribution._c, ctypes.byref(terms))
+
+
+def _make_terms(table: NDArray[np.void], momentum: int) -> _Terms:
+    """A perturbation; the caller keeps the table alive."""
+    return _Terms(table.ctypes.data, len(table), _integer("momentum", momentum, 0, 2**16 - 1))
 
 
 def _restoration(queries: NDArray[np.void], restore_k: int, restore: Queries) -> NDArray[np.void]:
@@ -509,6 +525,7 @@ def update(
     restore_k: int = 0,
     *,
     restore: Queries = (),
+    momentum: int = 0,
 ) -> int:
     """One optimization step: every weight moves by the sum of coefficient * z(seed), see ``zo_update.h``.
 
@@ -525,6 +542,7 @@ def update(
         queries: 1 to 32 pairs (seed, coefficient); unit of the coefficient: 2^-16 LSB per unit of z.
         restore_k: adds this many perturbations (-1, 0, +1) of the last query's seed before the step.
         restore: the same in general: pairs (seed, k), see `perturb`, up to 32, added before the step.
+        momentum: of these, see `perturb`.
 
     Returns:
         How many weights were clipped.
@@ -535,7 +553,7 @@ def update(
     tensor = _make_tensor(weights, fraction, multiplier, channels, inner, stream, limit)
     table = _pairs("queries", queries, "coefficient")
     before = _restoration(table, restore_k, restore)
-    terms = _Terms(before.ctypes.data, len(before))
+    terms = _make_terms(before, momentum)
     saturated = ctypes.c_uint32(0)
     _call(
         "zo_update_s8",
@@ -870,11 +888,12 @@ class Command:
         block: int | None = None,
         *,
         restore: Queries = (),
+        momentum: int = 0,
     ) -> Command:
         """One step, see `update`."""
         table = _pairs("queries", queries, "coefficient")
         before = _restoration(table, restore_k, restore)
-        terms = _Terms(before.ctypes.data, len(before))
+        terms = _make_terms(before, momentum)
         _call(
             "zo_command_update",
             ctypes.byref(self._writer),
@@ -886,10 +905,17 @@ class Command:
         )
         return self
 
-    def perturb(self, seed_k_pairs: Queries, distribution: Distribution, block: int | None = None) -> Command:
+    def perturb(
+        self,
+        seed_k_pairs: Queries,
+        distribution: Distribution,
+        block: int | None = None,
+        *,
+        momentum: int = 0,
+    ) -> Command:
         """Adds perturbations, see `perturb`."""
         table = _pairs("seed_k_pairs", seed_k_pairs, "k")
-        terms = _Terms(table.ctypes.data, len(table))
+        terms = _make_terms(table, momentum)
         _call(
             "zo_command_perturb",
             ctypes.byref(self._writer),

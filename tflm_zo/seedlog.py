@@ -61,6 +61,7 @@ def _library() -> Any:
     settings = ctypes.POINTER(CSettings)
     for name, result, arguments in (
         ("zo_control_distribution", native._Distribution, [settings, ctypes.c_uint32]),
+        ("zo_control_items", ctypes.c_uint32, [settings, ctypes.c_uint32, pointer, pointer]),
         ("zo_log_record_bytes", ctypes.c_uint32, [ctypes.c_uint32]),
         ("zo_log_write_header", None, [settings, ctypes.c_char_p, pointer]),
         ("zo_log_read_header", ctypes.c_int, [ctypes.c_char_p, settings, pointer]),
@@ -172,7 +173,11 @@ class SeedLog:
             raise LogError("the log is of another model: its fingerprint differs from this ZO model's")
 
     def steps_of_block(self, block: int) -> list[tuple[Distribution, NDArray[np.void]]]:
-        """The steps that move a block, in order: those of each stage with their distribution."""
+        """The steps that move a block, in order: those of each stage with their distribution.
+
+        With momentum a query has one item for each seed of its direction, and items of coefficient 0 where
+        the first steps have fewer.
+        """
         count = len(self.steps)
         numbers = np.arange(count)
         if self.settings.blocks:
@@ -183,8 +188,20 @@ class SeedLog:
             own = numbers[(numbers >= first) & (numbers < end)]
             if len(own):
                 z = _library().zo_control_distribution(ctypes.byref(self.settings), first)
-                found.append((Distribution(DistributionKind(z.kind), z.mu, z.p_zero), self.steps[own]))
+                found.append((Distribution(DistributionKind(z.kind), z.mu, z.p_zero), self._items(own)))
         return found
+
+    def _items(self, numbers: NDArray[np.int_]) -> NDArray[np.void]:
+        """What these steps do to the weights: (seed, coefficient) pairs, [steps, items]."""
+        if not self.settings.momentum:
+            return self.steps[numbers]
+        chain = self.settings.momentum >> 16
+        items = np.zeros((len(numbers), MAX_QUERIES), QUERY_DTYPE)
+        coefficients = np.ascontiguousarray(self.steps["coefficient"])
+        for row, step in zip(items, numbers.tolist(), strict=True):
+            recorded = coefficients[step].ctypes.data
+            _library().zo_control_items(ctypes.byref(self.settings), step, recorded, row.ctypes.data)
+        return items[:, : chain * self.settings.queries]
 
 
 def _with_seeds(settings: CSettings, coefficients: list[list[int]]) -> NDArray[np.void]:

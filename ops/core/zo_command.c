@@ -23,12 +23,18 @@ static uint32_t encode_distribution(zo_distribution distribution) {
          (uint32_t)distribution.mu;
 }
 
+/* Arguments of UPDATE and PERTURB: momentum above, number of terms below. */
+static uint32_t low_half(int32_t argument) { return (uint32_t)argument & 0xFFFFu; }
+static int32_t argument_of(uint32_t momentum, uint32_t terms) {
+  return (int32_t)(momentum << 16 | terms);
+}
+
 /* Words of the items, or a number no command can hold where it is too large. */
 static uint32_t item_words(uint32_t opcode, uint32_t count, int32_t argument) {
   uint64_t items = count;
   if (opcode == ZO_OP_RESTORE) items = 0;
   if (opcode == ZO_OP_REPLAY) items *= (uint32_t)argument;
-  if (opcode == ZO_OP_UPDATE) items += (uint32_t)argument;
+  if (opcode == ZO_OP_UPDATE) items += low_half(argument);
   return items < UINT32_MAX / 16u ? 2u * (uint32_t)items : UINT32_MAX / 8u;
 }
 
@@ -62,7 +68,8 @@ static zo_perturb_terms terms_of(const instruction* in) {
   const int updates = in->opcode == ZO_OP_UPDATE;
   zo_perturb_terms terms;
   terms.terms = as_terms(in->items + (updates ? 2u * in->count : 0u));
-  terms.count = updates ? (uint32_t)in->argument : in->count;
+  terms.count = updates ? low_half(in->argument) : in->count;
+  terms.momentum = (uint32_t)in->argument >> 16;
   return terms;
 }
 
@@ -110,7 +117,7 @@ static zo_status check_instruction(const instruction* in, const zo_limits* limit
 
     default: /* ZO_OP_PERTURB */
       if (in->count < 1) return ZO_ERROR_QUERIES;
-      if (in->argument != 0) return ZO_ERROR_COMMAND;
+      if (low_half(in->argument) != 0u) return ZO_ERROR_COMMAND;
       return check_perturbation(in, limits);
   }
 }
@@ -265,7 +272,8 @@ zo_status zo_command_update(zo_command_writer* writer, uint32_t block, zo_distri
                             const zo_perturb_terms* restore, const zo_query* queries,
                             uint32_t count) {
   if (restore != NULL && restore->count > ZO_MAX_TERMS) return ZO_ERROR_QUERIES;
-  const int32_t argument = restore != NULL ? (int32_t)restore->count : 0;
+  if (restore != NULL && restore->momentum >= UINT32_C(1) << 16) return ZO_ERROR_FACTOR;
+  const int32_t argument = restore != NULL ? argument_of(restore->momentum, restore->count) : 0;
   return append(writer, ZO_OP_UPDATE, block, count, distribution, argument, queries, restore);
 }
 
@@ -273,5 +281,7 @@ zo_status zo_command_perturb(zo_command_writer* writer, uint32_t block,
                              zo_distribution distribution, const zo_perturb_terms* terms) {
   if (terms == NULL) return ZO_ERROR_ARGUMENT;
   if (terms->count > ZO_MAX_TERMS) return ZO_ERROR_QUERIES;
-  return append(writer, ZO_OP_PERTURB, block, terms->count, distribution, 0, terms->terms, NULL);
+  if (terms->momentum >= UINT32_C(1) << 16) return ZO_ERROR_FACTOR;
+  return append(writer, ZO_OP_PERTURB, block, terms->count, distribution,
+                argument_of(terms->momentum, 0), terms->terms, NULL);
 }

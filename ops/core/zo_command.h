@@ -18,9 +18,11 @@
  *   1 RESTORE     0         0          none: the weights become the initial
  *                                      ones, fractions 0; distribution 0
  *   2 REPLAY      steps     Q          steps * Q * (seed, coefficient)
- *   3 UPDATE      queries   terms R    n * (seed, coefficient), R * (seed, k):
+ *   3 UPDATE      queries   R + M      n * (seed, coefficient), R * (seed, k):
  *                                      a perturbation that precedes the step
- *   4 PERTURB     terms     0          n * (seed, k)
+ *   4 PERTURB     terms     M          n * (seed, k)
+ *
+ * M: zo_perturb_terms.momentum << 16.
  *
  * Opcodes must not decrease within a command: that is the order in which the
  * graph executes them. The whole command is checked before any weight moves.

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "zo_chain.h"
 #include "zo_command.h"
 #include "zo_fixed_point.h"
 #include "zo_stream.h"
@@ -33,6 +34,20 @@ static uint32_t cosine(uint32_t done, uint32_t whole) {
 
 /* --- Settings --------------------------------------------------------------- */
 
+/* Seeds that make up a direction once there are enough steps. */
+static uint32_t longest_chain(const zo_control_settings* s) {
+  return s->momentum == 0u ? 1u : s->momentum >> 16;
+}
+
+static uint32_t rho_of(const zo_control_settings* s) { return s->momentum & 0xFFFFu; }
+
+static int momentum_is_valid(const zo_control_settings* s) {
+  const uint32_t chain = longest_chain(s);
+  return s->momentum == 0u ||
+         (chain >= 2u && chain <= ZO_MAX_CHAIN && chain * s->queries <= ZO_MAX_QUERIES &&
+          rho_of(s) > 0u && s->distribution.kind == ZO_GAUSSIAN);
+}
+
 zo_status zo_control_settings_check(const zo_control_settings* s) {
   if (s == NULL) return ZO_ERROR_ARGUMENT;
   const zo_status status = zo_distribution_check(s->distribution);
@@ -44,7 +59,7 @@ zo_status zo_control_settings_check(const zo_control_settings* s) {
       s->rule <= ZO_STEP_SIGN && s->schedule <= ZO_SCHEDULE_STEP && s->rate >= 1u &&
       s->rate < (UINT32_C(1) << 31) && s->final_rate <= s->rate &&
       (s->schedule != ZO_SCHEDULE_STEP || (s->decay_steps >= 1u && s->decay <= ONE)) &&
-      s->stage_p_zero <= 0xFFFFu && s->momentum == 0u && s->sharpness <= 1u &&
+      s->stage_p_zero <= 0xFFFFu && momentum_is_valid(s) && s->sharpness <= 1u &&
       (s->sharpness == 0u || s->estimator == ZO_ANTITHETIC) &&
       (s->stage_steps[1] == 0u ||
        (s->stage_steps[0] > 0u && s->stage_steps[1] > s->stage_steps[0]));
@@ -104,11 +119,50 @@ zo_distribution zo_control_distribution(const zo_control_settings* s, uint32_t s
 }
 
 uint32_t zo_control_words(const zo_control_settings* s) {
-  /* An update that restores what is in force, and a perturbation of one term. No other command has
-   * more: perturbations alone have three terms at most. */
-  const uint32_t restored = s->sharpness != 0u ? 2u : 1u;
-  return ZO_COMMAND_HEADER_WORDS + ZO_INSTRUCTION_HEADER_WORDS + 2u * (s->queries + restored) +
-         ZO_INSTRUCTION_HEADER_WORDS + 2u;
+  /* An update that restores what is in force, and a perturbation: no other command has more. */
+  const uint32_t chain = longest_chain(s);
+  const uint32_t restored = s->sharpness != 0u ? chain + 1u : chain;
+  const uint32_t perturbed = s->sharpness != 0u ? 1u : chain;
+  return ZO_COMMAND_HEADER_WORDS + 2u * ZO_INSTRUCTION_HEADER_WORDS +
+         2u * (chain * s->queries + restored + perturbed);
+}
+
+/* --- Directions ------------------------------------------------------------- */
+
+/* Seeds that make up the directions of a step. */
+static uint32_t chain_length(const zo_control_settings* s, uint32_t step) {
+  const uint32_t before = s->blocks > 0u ? step / s->blocks : step;
+  const uint32_t longest = longest_chain(s);
+  return before < longest ? before + 1u : longest;
+}
+
+/* Seed j of the direction of a query. */
+static uint32_t chain_seed(const zo_control_settings* s, uint32_t step, uint32_t query,
+                           uint32_t j) {
+  return zo_query_seed(s->run_seed, step - j * (s->blocks > 0u ? s->blocks : 1u), query);
+}
+
+uint32_t zo_control_items(const zo_control_settings* s, uint32_t step, const int32_t* coefficients,
+                          zo_query* items) {
+  const uint32_t chain = chain_length(s, step);
+  int32_t shares[ZO_MAX_CHAIN];
+  zo_chain_weights(rho_of(s), chain, shares);
+  uint32_t count = 0;
+  for (uint32_t q = 0; q < s->queries; ++q) {
+    for (uint32_t j = 0; j < chain; ++j) {
+      items[count].seed = chain_seed(s, step, q, j);
+      items[count++].coefficient =
+          (int32_t)zo_divide((int64_t)coefficients[q] * shares[j], INT64_C(1) << ZO_CHAIN_BITS);
+    }
+  }
+  return count;
+}
+
+/* Largest |coefficient| whose items zo_update_s8 accepts: a chain spreads it. */
+static int64_t coefficient_limit(const zo_control_settings* s) {
+  return s->momentum == 0u ? INT32_MAX
+                           : (INT64_C(1) << 30) / ((int64_t)s->queries * ZO_CHAIN_SPREAD *
+                                                   zo_distribution_z_max(s->distribution));
 }
 
 zo_status zo_control_init(zo_control* control, const zo_control_settings* settings,
@@ -152,7 +206,7 @@ static uint32_t ascent_seed(const zo_control* control, uint32_t step, uint32_t q
 
 /* The perturbation of one command. */
 typedef struct term_list {
-  zo_perturb_term terms[3];
+  zo_perturb_term terms[2 * ZO_MAX_CHAIN + 2];
   uint32_t count;
 } term_list;
 
@@ -163,7 +217,10 @@ static void add_term(term_list* list, uint32_t seed, int32_t k) {
 
 static void add_direction(term_list* list, const zo_control* control, uint32_t step, uint32_t query,
                           int32_t k) {
-  add_term(list, zo_query_seed(control->settings.run_seed, step, query), k);
+  const zo_control_settings* s = &control->settings;
+  const uint32_t chain = chain_length(s, step);
+  for (uint32_t j = 0; j < chain; ++j)
+    add_term(list, chain_seed(s, step, query, j), j == 0u ? k : 0);
 }
 
 /* Undoes what the last evaluation of a query leaves. */
@@ -175,10 +232,11 @@ static void add_restoration(term_list* list, const zo_control* control, uint32_t
   }
 }
 
-static zo_perturb_terms terms_of(const term_list* list) {
+static zo_perturb_terms terms_of(const term_list* list, const zo_control_settings* s) {
   zo_perturb_terms terms;
   terms.terms = list->terms;
   terms.count = list->count;
+  terms.momentum = rho_of(s);
   return terms;
 }
 
@@ -198,9 +256,13 @@ static zo_status write_pending(const zo_control* control, zo_command_writer* wri
   term_list list;
   list.count = 0;
   add_restoration(&list, control, step, s->queries - 1u);
-  const zo_perturb_terms restore = terms_of(&list);
+  const zo_perturb_terms restore = terms_of(&list, s);
+  int32_t coefficients[ZO_MAX_QUERIES];
+  zo_query items[ZO_MAX_QUERIES];
+  for (uint32_t q = 0; q < s->queries; ++q) coefficients[q] = control->queries[q].coefficient;
+  const uint32_t count = zo_control_items(s, step, coefficients, items);
   return zo_command_update(writer, block_of(control, step), zo_control_distribution(s, step),
-                           &restore, control->queries, s->queries);
+                           &restore, items, count);
 }
 
 /* The perturbation that an evaluation starts with. */
@@ -220,7 +282,7 @@ static zo_status write_perturbation(const zo_control* control, zo_command_writer
     }
     add_direction(&list, control, step, query, control->phase % 2u == 0u ? 1 : -2);
   }
-  const zo_perturb_terms terms = terms_of(&list);
+  const zo_perturb_terms terms = terms_of(&list, &control->settings);
   return zo_command_perturb(writer, block_of(control, step),
                             zo_control_distribution(&control->settings, step), &terms);
 }
@@ -290,8 +352,9 @@ static void finish_step(zo_control* control, zo_report* report) {
   control->mean_square = mean_square;
   for (uint32_t q = 0; q < s->queries; ++q) {
     control->queries[q].seed = zo_query_seed(s->run_seed, control->step, q);
-    control->queries[q].coefficient =
-        zo_step_coefficient(&size, mean_difference(control, q), rate, mean_square);
+    control->queries[q].coefficient = (int32_t)zo_clamp64(
+        zo_step_coefficient(&size, mean_difference(control, q), rate, mean_square),
+        coefficient_limit(s));
   }
   const int64_t evaluations = s->estimator == ZO_ANTITHETIC
                                   ? (s->sharpness != 0u ? 4 : 2) * (int64_t)s->queries

@@ -46,7 +46,12 @@ typedef enum zo_schedule {
  *
  * then compares d = L(w + g z_s + z) - L(w + g z_s - z): four evaluations. The step moves w. The
  * weights carry up to two perturbations at a time, so the model's head-room must be twice the
- * distribution's reach; whoever owns the model sees to that. */
+ * distribution's reach; whoever owns the model sees to that.
+ *
+ * Directions with memory (zo_chain.h): the direction of query q of step t is made of the seeds of
+ * query q of the steps t, t - B, t - 2 B ..., B the number of blocks or 1, J of them or as many as
+ * there are: every query, and every block, has a chain of its own. z_s has no memory. An update has
+ * J items for each query. */
 
 /* Settings of a run: every field is an integer, so they are the same everywhere. */
 typedef struct zo_control_settings {
@@ -74,8 +79,9 @@ typedef struct zo_control_settings {
   uint32_t stage_steps[2]; /* steps at which a second and a third stage begin; 0: none */
   uint32_t stage_p_zero;   /* ZO_SPARSE_UNIFORM: p_zero of the second stage, of the third << 8
                               (ElasticZO-INT8, sec. 5.1.1) */
-  uint32_t momentum;       /* must be 0 */
-  uint32_t sharpness;      /* 1: sharpness-aware steps, see above; ZO_ANTITHETIC only */
+  uint32_t momentum;  /* 0: none; J << 16 | rho, unit 2^-16: directions with memory, made of J seeds
+                         (2..ZO_MAX_CHAIN, J queries <= ZO_MAX_QUERIES); ZO_GAUSSIAN only */
+  uint32_t sharpness; /* 1: sharpness-aware steps, see above; ZO_ANTITHETIC only */
 } zo_control_settings;
 
 typedef enum zo_action {
@@ -118,7 +124,7 @@ typedef struct zo_control {
   int64_t total;       /* of all losses of the step */
   int64_t mean_square; /* running mean of d^2, unit 2^-32; 0: no step yet */
   int64_t difference[ZO_MAX_QUERIES];
-  zo_query queries[ZO_MAX_QUERIES]; /* of the last finished step */
+  zo_query queries[ZO_MAX_QUERIES]; /* of the last finished step: own seeds, as the log has them */
 } zo_control;
 
 /* Checks the settings and sets the state before the first step.
@@ -165,6 +171,14 @@ uint32_t zo_control_stage(const zo_control_settings* settings, uint32_t step);
 
 /* Distribution of a step's perturbation. */
 zo_distribution zo_control_distribution(const zo_control_settings* settings, uint32_t step);
+
+/* What a step with these coefficients does to the weights: queries of an update.
+ *
+ *   coefficients  [queries], as the log has them
+ *   items         [ZO_MAX_QUERIES]; their number is returned: with momentum several for each query,
+ *                 the step's own seed first */
+uint32_t zo_control_items(const zo_control_settings* settings, uint32_t step,
+                          const int32_t* coefficients, zo_query* items);
 
 /* Rate of a step, warm-up, schedule and gradient norm included, unit 2^-16. */
 uint32_t zo_control_rate(const zo_control_settings* settings, uint32_t step);

@@ -2,7 +2,9 @@
 #include "zo_perturb.h"
 
 #include "zo_add_signs.h"
+#include "zo_chain.h"
 #include "zo_draw.h"
+#include "zo_fixed_point.h"
 
 /* `delta` is not 0 modulo 256. */
 static void perturb_rademacher(int8_t* weights, uint32_t count, uint32_t state, int32_t delta) {
@@ -48,12 +50,44 @@ static void perturb_term(int8_t* weights, uint32_t count, uint32_t state,
   }
 }
 
+/* round(v * mu / 2^27), half away from zero, |v| at most the table's end. */
+static int32_t chain_perturbation(int32_t v, uint32_t mu) {
+  const int32_t end = ZO_GAUSSIAN_Z_MAX * (INT32_C(1) << ZO_CHAIN_BITS);
+  const uint32_t magnitude = (uint32_t)zo_clamp(v < 0 ? -v : v, 0, end);
+  const int32_t rounded = (int32_t)(((uint64_t)magnitude * mu + (UINT32_C(1) << 26)) >> 27);
+  return v < 0 ? -rounded : rounded;
+}
+
+/* A direction made of several seeds, whose streams' states and weights a_j are given. */
+static void perturb_chain(int8_t* weights, uint32_t count, uint32_t* states, const int32_t* shares,
+                          uint32_t seeds, uint32_t mu, int32_t k) {
+  for (uint32_t i = 0; i < count; ++i) {
+    int32_t v = 0;
+    for (uint32_t j = 0; j < seeds; ++j) {
+      if (i % 4u == 0u) states[j] = zo_stream_next(states[j]);
+      v += shares[j] * zo_draw_gaussian(states[j], i % 4u);
+    }
+    weights[i] = zo_add_modulo(weights[i], k * chain_perturbation(v, mu));
+  }
+}
+
 void zo_perturb_block_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
                          zo_distribution distribution, const zo_perturb_terms* terms) {
-  for (uint32_t t = 0; t < terms->count; ++t) {
-    const uint32_t key = zo_stream_key(terms->terms[t].seed, tensor->stream);
-    perturb_term(tensor->weights + begin, size, zo_stream_state(key, begin / ZO_STREAM_BLOCK),
-                 distribution, terms->terms[t].k);
+  for (uint32_t t = 0; t < terms->count;) {
+    const int32_t k = terms->terms[t].k;
+    uint32_t states[ZO_MAX_CHAIN];
+    uint32_t seeds = 0;
+    do {
+      const uint32_t key = zo_stream_key(terms->terms[t++].seed, tensor->stream);
+      states[seeds++] = zo_stream_state(key, begin / ZO_STREAM_BLOCK);
+    } while (t < terms->count && terms->terms[t].k == 0);
+    if (seeds == 1u) {
+      perturb_term(tensor->weights + begin, size, states[0], distribution, k);
+    } else {
+      int32_t shares[ZO_MAX_CHAIN];
+      zo_chain_weights(terms->momentum, seeds, shares);
+      perturb_chain(tensor->weights + begin, size, states, shares, seeds, distribution.mu, k);
+    }
   }
 }
 
@@ -62,8 +96,17 @@ zo_status zo_perturb_check(zo_distribution distribution, const zo_perturb_terms*
   if (status != ZO_OK) return status;
   if (terms->count > ZO_MAX_TERMS) return ZO_ERROR_QUERIES;
   if (terms->count > 0u && terms->terms == NULL) return ZO_ERROR_ARGUMENT;
+  if (terms->momentum >= UINT32_C(1) << 16) return ZO_ERROR_FACTOR;
+  uint32_t seeds = 0; /* of the chain that goes on */
   for (uint32_t t = 0; t < terms->count; ++t) {
-    if (!zo_factor_allowed(terms->terms[t].k)) return ZO_ERROR_FACTOR;
+    if (terms->terms[t].k != 0) {
+      if (!zo_factor_allowed(terms->terms[t].k)) return ZO_ERROR_FACTOR;
+      seeds = 1;
+      continue;
+    }
+    if (seeds == 0u || terms->momentum == 0u) return ZO_ERROR_FACTOR;
+    if (distribution.kind != ZO_GAUSSIAN) return ZO_ERROR_DISTRIBUTION;
+    if (++seeds > ZO_MAX_CHAIN) return ZO_ERROR_QUERIES;
   }
   return ZO_OK;
 }

@@ -10,9 +10,6 @@ const uint8_t zo_gaussian_quantiles[128] = {
     54, 55, 56, 57, 59, 60, 62, 63, 65, 67, 69, 71, 73, 76, 80, 85, 91, 105,
 };
 
-/* Largest entry of the table above. */
-#define ZO_GAUSSIAN_Z_MAX 105
-
 uint32_t zo_query_seed(uint32_t run_seed, uint32_t step, uint32_t query) {
   return zo_fmix(zo_fmix(run_seed + UINT32_C(0x9E3779B9) * (step + 1u)) +
                  UINT32_C(0x85EBCA6B) * query);

@@ -45,6 +45,9 @@ extern "C" {
  * round(127 / 3.5 * Phi^-1(1/2 + (i + 1/2) / 256)). */
 extern const uint8_t zo_gaussian_quantiles[128];
 
+/* The last of them. */
+#define ZO_GAUSSIAN_Z_MAX 105
+
 static inline uint32_t zo_fmix(uint32_t h) {
   h ^= h >> 16;
   h *= UINT32_C(0x85EBCA6B);

@@ -63,7 +63,8 @@ typedef struct zo_distribution {
   uint16_t mu;    /* RADEMACHER, SPARSE_UNIFORM: 1..127 LSB; GAUSSIAN: 1..65535 */
 } zo_distribution;
 
-/* One term of a perturbation, k in {-2, -1, +1}. */
+/* One term of a perturbation, k in {-2, -1, +1}. A term with k = 0 adds an earlier seed to the
+ * chain of the one before it: k times a direction made of several seeds, see zo_chain.h. */
 typedef struct zo_perturb_term {
   uint32_t seed;
   int32_t k;
@@ -72,7 +73,8 @@ typedef struct zo_perturb_term {
 /* A perturbation: the sum of its terms. */
 typedef struct zo_perturb_terms {
   const zo_perturb_term* terms; /* [count] */
-  uint32_t count;               /* 0..ZO_MAX_TERMS */
+  uint32_t count;               /* 0..ZO_MAX_TERMS, seeds of chains included */
+  uint32_t momentum;            /* rho of the chains, unit 2^-16; 0 where there are none */
 } zo_perturb_terms;
 
 /* One query of an update step: the weight moves by coefficient * z(seed).
@@ -89,6 +91,8 @@ typedef struct zo_query {
 /* Largest number of terms of a perturbation; they are regenerated one after the other, so it
  * bounds nothing but the length of a command. */
 #define ZO_MAX_TERMS 32
+/* Largest number of seeds that make up one direction: bounds stack use. */
+#define ZO_MAX_CHAIN 8
 /* Weights after which the random stream of a (seed, tensor) pair restarts from
  * a state of its own, so that any block can be regenerated alone. */
 #define ZO_STREAM_BLOCK 1024

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from oracle import command as oracle
 from oracle import weights
 from oracle.command import PERTURB, REPLAY, RESTORE, UPDATE
-from oracle.draws import any_restoration, core, distributions, seeds
+from oracle.draws import core, distributions, perturbations, seeds
 from oracle.stream import Dist
 from tflm_zo import native
 from tflm_zo.native import Command, Distribution, NativeError, Status
@@ -42,10 +42,11 @@ def instructions(draw, distribution=small_distributions):
             step = st.lists(st.tuples(seeds, coefficients), min_size=queries, max_size=queries)
             result.append((opcode, (draw(st.lists(step, min_size=1, max_size=4)), dist, block)))
         elif opcode == UPDATE:
-            result.append((opcode, (draw(pairs), dist, draw(any_restoration), block)))
+            restore, momentum = draw(perturbations(dist, least=0))
+            result.append((opcode, (draw(pairs), dist, restore, block, momentum)))
         else:
-            factor = st.tuples(seeds, st.sampled_from([-2, -1, 1]))
-            result.append((opcode, (draw(st.lists(factor, min_size=1, max_size=4)), dist, block)))
+            terms, momentum = draw(perturbations(dist))
+            result.append((opcode, (terms, dist, block, momentum)))
     return result
 
 
@@ -66,9 +67,12 @@ def written(calls, capacity, **flags):
 
 def append(command, opcode, arguments):
     if opcode == UPDATE:
-        queries, dist, restore, block = arguments
-        return command.update(queries, dist, block=block, restore=restore)
-    name = {RESTORE: "restore", REPLAY: "replay", PERTURB: "perturb"}[opcode]
+        queries, dist, restore, block, momentum = arguments
+        return command.update(queries, dist, block=block, restore=restore, momentum=momentum)
+    if opcode == PERTURB:
+        terms, dist, block, momentum = arguments
+        return command.perturb(terms, dist, block, momentum=momentum)
+    name = {RESTORE: "restore", REPLAY: "replay"}[opcode]
     return getattr(command, name)(*arguments)
 
 
@@ -157,7 +161,8 @@ def test_no_command():
     assert native.command_steps(np.array([0, 99, 5, 5], np.int32)) == 0
 
 
-DIST = Dist(0, 2)
+DIST, GAUSSIAN = Dist(0, 2), Dist(2, 100)
+CHAIN = [(1, 1), (2, 0)]
 BAD_COMMANDS = {
     "no magic": ([1, 0], Status.COMMAND),
     "other magic": ([0x5A4E0001, 0], Status.COMMAND),
@@ -201,6 +206,19 @@ BAD_COMMANDS = {
     "factor 2": (oracle.command([oracle.perturb([(1, 2)], DIST)]), Status.FACTOR),
     "factor 0": (oracle.command([oracle.perturb([(1, 1), (1, 0)], DIST)]), Status.FACTOR),
     "restore_k 2": (oracle.command([oracle.update([(1, 1)], DIST, 2)]), Status.FACTOR),
+    "momentum of no Gaussian": (
+        oracle.command([oracle.perturb(CHAIN, DIST, momentum=9)]),
+        Status.DISTRIBUTION,
+    ),
+    "no momentum": (oracle.command([oracle.perturb(CHAIN, GAUSSIAN)]), Status.FACTOR),
+    "chain without a beginning": (
+        oracle.command([oracle.update([(1, 1)], GAUSSIAN, [(1, 0), (2, 1)], momentum=9)]),
+        Status.FACTOR,
+    ),
+    "chain of nine": (
+        oracle.command([oracle.update([(1, 1)], GAUSSIAN, [(1, 1)] + [(2, 0)] * 8, momentum=9)]),
+        Status.QUERIES,
+    ),
     "restored factor": (oracle.command([oracle.update([(1, 1)], DIST, [(1, 1), (2, 0)])]), Status.FACTOR),
 }
 
@@ -287,21 +305,22 @@ def test_execution(calls, size, block, wide):
 
     tensor = native._make_tensor(w, f, None, 1, 1, stream, limit)
     expected, expected_f, expected_saturated = w.copy(), f, 0
-    for opcode, (*arguments, selected) in calls:
+    for opcode, arguments in calls:
+        selected = arguments[{RESTORE: 0, REPLAY: 2, UPDATE: 3, PERTURB: 2}[opcode]]
         if selected not in (None, block):
             continue
         if opcode == RESTORE:
             expected, expected_f = initial, np.zeros(size, np.int8) if wide else None
         elif opcode == PERTURB:
-            terms, dist = arguments
-            expected = weights.perturb(expected, terms, dist, stream)
+            terms, dist, _, momentum = arguments
+            expected = weights.perturb(expected, terms, dist, stream, momentum)
         else:
             dist = arguments[1]
             steps = arguments[0] if opcode == REPLAY else [arguments[0]]
-            restore = [] if opcode == REPLAY else arguments[2]
+            restore, momentum = ([], 0) if opcode == REPLAY else (arguments[2], arguments[4])
             for queries in steps:
                 expected, expected_f, clipped = weights.update(
-                    expected, expected_f, None, 1, 1, stream, limit, dist, queries, restore
+                    expected, expected_f, None, 1, 1, stream, limit, dist, queries, restore, momentum
                 )
                 expected_saturated += clipped
 

@@ -11,42 +11,51 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracle import weights as oracle
-from oracle.draws import EXAMPLES, core, distributions, seeds, sizes, streams
+from oracle.draws import EXAMPLES, core, distributions, perturbations, sizes, streams
 from tflm_zo import native
 from tflm_zo.native import Distribution, NativeError, Status
-
-factors = st.sampled_from([-2, -1, 1])
-term_lists = st.lists(st.tuples(seeds, factors), min_size=1, max_size=4)
 
 
 def random_weights(size, seed=0):
     return np.random.default_rng(seed).integers(-128, 128, size).astype(np.int8)
 
 
-@given(distributions, term_lists, streams, sizes)
-def test_is_the_oracles(dist, terms, stream, size):
+def with_terms(dist):
+    return st.tuples(st.just(dist), perturbations(dist))
+
+
+perturbed = distributions.flatmap(with_terms)
+
+
+@given(perturbed, streams, sizes)
+def test_is_the_oracles(case, stream, size):
+    dist, (terms, momentum) = case
     weights = random_weights(size, size)
-    expected = oracle.perturb(weights, terms, dist, stream)
-    native.perturb(weights, terms, core(dist), stream)
+    expected = oracle.perturb(weights, terms, dist, stream, momentum)
+    native.perturb(weights, terms, core(dist), stream, momentum=momentum)
     assert np.array_equal(weights, expected)
 
 
-@given(distributions, seeds, streams, sizes)
-def test_plus_minus_plus_restores(dist, seed, stream, size):
+@given(perturbed, streams, sizes)
+def test_plus_minus_plus_restores(case, stream, size):
+    dist, (terms, momentum) = case
     weights = random_weights(size, size)
     before = weights.copy()
     for k in (1, -2, 1):
-        native.perturb(weights, [(seed, k)], core(dist), stream)
+        chain = [(seed, k if factor else 0) for seed, factor in terms]
+        native.perturb(weights, chain, core(dist), stream, momentum=momentum)
     assert np.array_equal(weights, before)
 
 
-@given(distributions, term_lists, streams, sizes)
-def test_one_pass_of_several_terms_is_one_pass_each(dist, terms, stream, size):
+@given(perturbed, streams, sizes)
+def test_one_pass_of_several_terms_is_one_pass_each(case, stream, size):
+    dist, (terms, momentum) = case
     weights = random_weights(size, size)
     one_by_one = weights.copy()
-    native.perturb(weights, terms, core(dist), stream)
-    for term in terms:
-        native.perturb(one_by_one, [term], core(dist), stream)
+    native.perturb(weights, terms, core(dist), stream, momentum=momentum)
+    for k, (first, *others) in oracle.grouped(terms):
+        chain = [(first, k), *((seed, 0) for seed in others)]
+        native.perturb(one_by_one, chain, core(dist), stream, momentum=momentum)
     assert np.array_equal(weights, one_by_one)
 
 

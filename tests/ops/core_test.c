@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "zo_chain.h"
 #include "zo_checksum.h"
 #include "zo_command.h"
 #include "zo_control.h"
@@ -175,7 +176,7 @@ static void test_stream(void) {
 
 static zo_status perturb(const zo_tensor* tensor, zo_distribution distribution,
                          const zo_perturb_term* terms, uint32_t count) {
-  const zo_perturb_terms all = {terms, count};
+  const zo_perturb_terms all = {terms, count, 0};
   return zo_perturb_s8(tensor, distribution, &all);
 }
 
@@ -246,6 +247,68 @@ static void test_perturb(void) {
   free(before.memory);
 }
 
+/* Directions of several seeds: exactly reversible, and of the reach of one. */
+static void test_chains(void) {
+  const zo_distribution gaussian = {ZO_GAUSSIAN, 0, 700};
+  const int32_t reach = zo_distribution_reach(gaussian);
+  for (uint32_t round = 0; round < 2000; ++round) {
+    const uint32_t momentum = random_below(4) == 0 ? 65535u : 1u + random_below(65535);
+    int32_t shares[ZO_MAX_CHAIN];
+    const uint32_t count = 1u + round % ZO_MAX_CHAIN;
+    zo_chain_weights(momentum, count, shares);
+    int64_t squares = 0;
+    int32_t sum = 0;
+    for (uint32_t j = 0; j < count; ++j) {
+      squares += (int64_t)shares[j] * shares[j];
+      sum += shares[j];
+      CHECK(shares[j] >= 0 && (j == 0u || shares[j] <= shares[j - 1u]));
+    }
+    CHECK(squares > (INT64_C(1) << 30) - (1 << 20) && squares < (INT64_C(1) << 30) + (1 << 20));
+    CHECK(sum < ZO_CHAIN_SPREAD << ZO_CHAIN_BITS);
+
+    block weights = make_block(sizes[round % SIZES], round % 4u, 50);
+    block before = copy_block(&weights, 0);
+    const zo_tensor tensor = tensor_of(&weights, NULL, round);
+    zo_perturb_term terms[2 * ZO_MAX_CHAIN];
+    for (uint32_t j = 0; j < 2u * count; ++j) {
+      terms[j].seed = random_u32();
+      terms[j].k = 0;
+    }
+    zo_perturb_terms one = {terms, count, momentum}, two = {terms, 2u * count, momentum};
+    for (int32_t k = 1; k >= -2; k -= 3) {
+      terms[0].k = k;
+      CHECK(zo_perturb_s8(&tensor, gaussian, &one) == ZO_OK);
+      for (uint32_t i = 0; i < weights.size; ++i) CHECK(abs(weights.at[i] - before.at[i]) <= reach);
+    }
+    terms[0].k = terms[count].k = 1;
+    CHECK(zo_perturb_s8(&tensor, gaussian, &two) == ZO_OK); /* back, and out in another direction */
+    digest = digest * 31u + zo_checksum(&tensor);
+    terms[count].k = -1;
+    one.terms = terms + count;
+    CHECK(zo_perturb_s8(&tensor, gaussian, &one) == ZO_OK);
+    CHECK(same(&weights, &before));
+
+    terms[0].k = 0;
+    CHECK(zo_perturb_s8(&tensor, gaussian, &two) == ZO_ERROR_FACTOR);
+    terms[0].k = 1;
+    two.momentum = 65536;
+    CHECK(zo_perturb_s8(&tensor, gaussian, &two) == ZO_ERROR_FACTOR);
+    if (count > 1u) {
+      two.momentum = 0;
+      CHECK(zo_perturb_s8(&tensor, gaussian, &two) == ZO_ERROR_FACTOR);
+      two.momentum = momentum;
+      CHECK(zo_perturb_s8(&tensor, distributions[0], &two) == ZO_ERROR_DISTRIBUTION);
+    }
+    if (count > ZO_MAX_CHAIN / 2u) {
+      terms[count].k = 0;
+      CHECK(zo_perturb_s8(&tensor, gaussian, &two) == ZO_ERROR_QUERIES);
+    }
+    CHECK(same(&weights, &before));
+    free(weights.memory);
+    free(before.memory);
+  }
+}
+
 static void test_a_million_restores(void) {
   block weights = make_block(41, 1, 127), before = copy_block(&weights, 0);
   zo_tensor tensor = tensor_of(&weights, NULL, 0);
@@ -311,7 +374,7 @@ static void update_once(uint32_t size, zo_distribution distribution, uint32_t mo
 
   /* What is restored is a perturbation, then the step. */
   const zo_perturb_term undo[2] = {{queries[count - 1].seed, -1}, {random_u32(), -2}};
-  const zo_perturb_terms restore = {undo, 1 + random_below(2)};
+  const zo_perturb_terms restore = {undo, 1 + random_below(2), 0};
   CHECK(zo_update_s8(&tensor, distribution, &restore, queries, count, NULL) == ZO_OK);
   CHECK(perturb(&tensor_2, distribution, undo, restore.count) == ZO_OK);
   CHECK(zo_update_s8(&tensor_2, distribution, NULL, queries, count, NULL) == ZO_OK);
@@ -369,7 +432,7 @@ static void test_update_errors(void) {
   CHECK(zo_update_s8(&tensor, d, NULL, NULL, 1, &saturated) == ZO_ERROR_ARGUMENT);
   CHECK(zo_update_s8(&tensor, d, NULL, queries, 0, &saturated) == ZO_ERROR_ARGUMENT);
   const zo_perturb_term wrong[2] = {{1, -2}, {1, 2}};
-  zo_perturb_terms restore = {wrong, 2};
+  zo_perturb_terms restore = {wrong, 2, 0};
   CHECK(zo_update_s8(&tensor, d, &restore, queries, 1, &saturated) == ZO_ERROR_FACTOR);
   restore.count = ZO_MAX_TERMS + 1;
   CHECK(zo_update_s8(&tensor, d, &restore, queries, 1, &saturated) == ZO_ERROR_QUERIES);
@@ -522,11 +585,11 @@ static int32_t* random_command(uint32_t* length, uint32_t flags) {
         status = zo_command_replay(&writer, block_number, distribution, queries, count,
                                    count <= 3 ? 3 : 2);
       } else if (opcode == ZO_OP_UPDATE) {
-        const zo_perturb_terms restore = {terms, random_below(3)};
+        const zo_perturb_terms restore = {terms, random_below(3), 0};
         status = zo_command_update(&writer, block_number, distribution,
                                    random_below(2) ? NULL : &restore, queries, count);
       } else {
-        const zo_perturb_terms all = {terms, count};
+        const zo_perturb_terms all = {terms, count, 0};
         status = zo_command_perturb(&writer, block_number, distribution, &all);
       }
       CHECK(status == ZO_OK || status == ZO_ERROR_CAPACITY);
@@ -776,7 +839,7 @@ static void reset_by_runtime(segment* s) {
 
 static zo_status append_perturb(zo_command_writer* writer, zo_distribution distribution,
                                 const zo_perturb_term* term) {
-  const zo_perturb_terms terms = {term, 1};
+  const zo_perturb_terms terms = {term, 1, 0};
   return zo_command_perturb(writer, ZO_ALL_BLOCKS, distribution, &terms);
 }
 
@@ -1029,6 +1092,11 @@ static zo_control_settings random_settings(void) {
   s.gradient_norm = random_below(2) == 0 ? 0u : random_bits(32);
   s.blocks = random_below(3);
   s.sharpness = s.estimator == ZO_ANTITHETIC ? random_below(2) : 0u;
+  if (s.distribution.kind == ZO_GAUSSIAN && s.queries <= ZO_MAX_QUERIES / 2u && random_below(4)) {
+    const uint32_t most = ZO_MAX_QUERIES / s.queries;
+    const uint32_t chain = 2u + random_below((most < ZO_MAX_CHAIN ? most : ZO_MAX_CHAIN) - 1u);
+    s.momentum = chain << 16 | (1u + random_below(65535));
+  }
   return s;
 }
 
@@ -1044,7 +1112,8 @@ static void test_control(void) {
   const uint8_t segments[] = {3, 1, 2};
   for (int round = 0; round < 3000; ++round) {
     const zo_control_settings s = random_settings();
-    const zo_limits allowed = {127u, s.queries, s.blocks > 0u ? s.blocks : 1u};
+    const uint32_t chain = s.momentum > 0u ? s.momentum >> 16 : 1u;
+    const zo_limits allowed = {127u, s.queries * chain, s.blocks > 0u ? s.blocks : 1u};
     const int small = zo_distribution_reach(s.distribution) <= 127;
     const uint32_t capacity = zo_control_words(&s);
     int32_t* words = (int32_t*)allocate(4u * capacity);
@@ -1086,6 +1155,11 @@ static void test_control(void) {
       CHECK(report.step + 1u == c.step && report.rate <= s.rate);
       CHECK(c.mean_square >= 0);
       CHECK(zo_step_check(s.distribution, c.queries, s.queries) == ZO_OK);
+      zo_query items[ZO_MAX_QUERIES];
+      int32_t coefficients[ZO_MAX_QUERIES];
+      for (uint32_t q = 0; q < s.queries; ++q) coefficients[q] = c.queries[q].coefficient;
+      const uint32_t count = zo_control_items(&s, report.step, coefficients, items);
+      CHECK(count <= s.queries * chain && zo_step_check(s.distribution, items, count) == ZO_OK);
       zo_log_write_record(&c, report.mean_loss, record);
       zo_log_record back;
       CHECK(zo_log_read_record(record, s.queries, &back) == ZO_OK);
@@ -1975,6 +2049,7 @@ static void test_weight_task(void) {
 int main(void) {
   test_stream();
   test_perturb();
+  test_chains();
   test_a_million_restores();
   test_update();
   test_update_errors();

@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tflm_zo import native
 
-from . import command
+from . import chain, command
 from .stream import Dist
 
 ONE = 65536
@@ -44,6 +45,8 @@ class Settings:
     gradient_norm: int = 0
     segments: tuple[int, ...] = ()  # of the blocks; none: the whole model moves
     sharpness: bool = False
+    chain: int = 1  # seeds of a direction
+    memory: int = 0  # rho, unit 2^-16
 
     @property
     def minibatch(self) -> int:
@@ -99,8 +102,16 @@ def coefficient(s: Settings, d: float, step_rate: float, rms: float) -> tuple[fl
     else:
         c = -math.copysign(step_rate, d) / s.queries / s.unit if d else 0.0
         slack = 1.0
-    limit = 2**30 / s.queries / s.dist.z_max
+    limit = 2**30 / s.queries / s.dist.z_max / (3 if s.memory else 1)
     return max(-limit, min(limit, c)), slack
+
+
+Directions: TypeAlias = list[tuple[tuple[int, ...], int]]
+"""(seeds of a direction, k)."""
+
+
+def terms(directions: Directions) -> list[tuple[int, int]]:
+    return [(seed, 0 if j else k) for seeds, k in directions for j, seed in enumerate(seeds)]
 
 
 @dataclass
@@ -111,7 +122,7 @@ class Invoke:
     step: int
     first_sample: int
     start_segment: int
-    terms: list[tuple[int, int]]  # perturbations (seed, k) that the weights carry in the forward pass
+    carried: Directions  # perturbations of the weights in the forward pass
     block: int | None
     applied: list[tuple[int, int]] | None  # the step that this command applies
     applied_block: int | None
@@ -123,20 +134,25 @@ class Control:
     def __init__(self, settings: Settings, step: int = 0) -> None:
         self.settings, self.step = settings, step
         self.pending: list[tuple[int, int]] | None = None
-        self.in_force: list[tuple[int, int]] = []  # terms that the last command left
+        self.in_force: Directions = []  # what the last command left
         self.losses: list[Sequence[int]] = []  # of the step's invokes so far, one list each
 
     def block(self, step: int) -> int | None:
         return step % len(self.settings.segments) if self.settings.segments else None
 
-    def seed(self, query: int) -> int:
-        return native.query_seed(self.settings.run_seed, self.step, query)
+    def seed(self, query: int, step: int | None = None) -> int:
+        return native.query_seed(self.settings.run_seed, self.step if step is None else step, query)
+
+    def seeds(self, query: int) -> tuple[int, ...]:
+        """Of the query's direction: those of the steps that moved the same weights."""
+        steps = range(self.step, -1, -max(1, len(self.settings.segments)))[: self.settings.chain]
+        return tuple(self.seed(query, step) for step in steps)
 
     def apply(self) -> list[int]:
         """The instruction that undoes what is in force and applies the pending step."""
         assert self.pending is not None
-        undo = [(seed, -k) for seed, k in self.in_force]
-        words = command.update(self.pending, self.settings.dist, undo, self.block(self.step - 1))
+        s, undo = self.settings, terms([(seeds, -k) for seeds, k in self.in_force])
+        words = command.update(self.pending, s.dist, undo, self.block(self.step - 1), s.memory)
         self.pending, self.in_force = None, []
         return words
 
@@ -145,15 +161,15 @@ class Control:
             return None
         return command.command([self.apply()], loss=False, checksum=True)
 
-    def wanted(self) -> Iterator[list[tuple[int, int]]]:
-        """Terms that each evaluation of the loss wants in force, in order."""
+    def wanted(self) -> Iterator[Directions]:
+        """What each evaluation of the loss wants in force, in order."""
         s = self.settings
         if s.one_sided:
             yield []
         for q in range(s.queries):
-            z, uphill = self.seed(q), []
+            z, uphill = self.seeds(q), []
             if s.sharpness:
-                side = self.seed(32 + q)
+                side = (self.seed(32 + q),)
                 yield [(side, 1)]
                 yield [(side, -1)]
                 plus, minus = self.sums()[-2:]
@@ -163,15 +179,15 @@ class Control:
             if not s.one_sided:
                 yield [(z, -1), *uphill]
 
-    def moves(self, wanted: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Terms that lead from what is in force to what is wanted: what is no longer wanted is undone, then
+    def moves(self, wanted: Directions) -> Directions:
+        """What leads from what is in force to what is wanted: what is no longer wanted is undone, then
         what stays is changed, then the new.
         """
         before, after = dict(self.in_force), dict(wanted)
-        changes = [(seed, -k) for seed, k in before.items() if seed not in after]
-        for seed, k in sorted(after.items(), key=lambda term: term[0] not in before):
-            step = k - before.get(seed, 0)
-            changes += [(seed, 1)] * 2 if step == 2 else [(seed, step)] * (step != 0)
+        changes = [(seeds, -k) for seeds, k in before.items() if seeds not in after]
+        for seeds, k in sorted(after.items(), key=lambda term: term[0] not in before):
+            step = k - before.get(seeds, 0)
+            changes += [(seeds, 1)] * 2 if step == 2 else [(seeds, step)] * (step != 0)
         return changes
 
     def invokes(self) -> Iterator[Invoke]:
@@ -185,9 +201,9 @@ class Control:
                 if applied is not None:
                     body.append(self.apply())
                 if part == 0:
-                    terms = self.moves(wanted)
-                    if terms:
-                        body.append(command.perturb(terms, s.dist, block))
+                    moves = terms(self.moves(wanted))
+                    if moves:
+                        body.append(command.perturb(moves, s.dist, block, s.memory))
                     self.in_force = wanted
                 suffix = e > 0 and s.parts == 1 and block is not None
                 yield Invoke(
@@ -216,6 +232,8 @@ class Control:
         return [plus - minus for plus, minus in zip(sums[::2], sums[1::2], strict=True)]
 
     def finish(self, coefficients: Sequence[int]) -> None:
-        seeds = [self.seed(q) for q in range(self.settings.queries)]
-        self.pending = list(zip(seeds, coefficients, strict=True))
+        memory = self.settings.memory
+        self.pending = [
+            item for q, c in enumerate(coefficients) for item in chain.items(c, self.seeds(q), memory)
+        ]
         self.step += 1

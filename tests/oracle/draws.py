@@ -45,6 +45,7 @@ class Step:
     limit: int
     queries: list[tuple[int, int]]
     restore: list[tuple[int, int]]
+    momentum: int  # of what is restored
 
     def arrays(self) -> tuple[NDArray[np.int8], NDArray[np.int8] | None]:
         """Weights within the limit, and a fraction where the update is the 16-bit one."""
@@ -56,11 +57,22 @@ class Step:
 
 
 factors = st.sampled_from([-2, -1, 1])
-any_restoration = st.lists(st.tuples(seeds, factors), max_size=3)
 
 
 @st.composite
-def steps(draw, restore=any_restoration, max_queries: int = 5) -> Step:
+def perturbations(draw, dist: Dist, least: int = 1) -> tuple[list[tuple[int, int]], int]:
+    """Terms and their momentum: with some of several seeds where the distribution may have them."""
+    if dist.kind != 2 or draw(st.booleans()):
+        return draw(st.lists(st.tuples(seeds, factors), min_size=least, max_size=3)), 0
+    terms: list[tuple[int, int]] = []
+    for chain in draw(st.lists(st.integers(1, 8), min_size=least, max_size=3)):
+        k = draw(factors)
+        terms += [(draw(seeds), k if j == 0 else 0) for j in range(chain)]
+    return terms, draw(st.one_of(st.integers(1, 65535), st.sampled_from([1, 32768, 65535])))
+
+
+@st.composite
+def steps(draw, restore: bool | None = None, max_queries: int = 5) -> Step:
     """Any update that the core accepts, of small and of the largest coefficients."""
     dist, count = draw(distributions), draw(st.integers(1, max_queries))
     largest = 2**30 // (dist.z_max * count)
@@ -87,5 +99,5 @@ def steps(draw, restore=any_restoration, max_queries: int = 5) -> Step:
         draw(streams),
         draw(st.integers(1, 127)),
         queries,
-        draw(restore),
+        *(([], 0) if restore is False else draw(perturbations(dist, least=restore is True))),
     )

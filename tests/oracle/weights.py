@@ -12,17 +12,31 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from . import scalar
+from . import chain, scalar
 from .stream import Dist, direction, perturbation, rounding
 
 Int8: TypeAlias = NDArray[np.int8]
 Pairs: TypeAlias = Sequence[tuple[int, int]]
 
 
-def perturb(weights: Int8, terms: Pairs, dist: Dist, stream: int) -> Int8:
-    total = weights.astype(np.int64)
+def grouped(terms: Pairs) -> list[tuple[int, list[int]]]:
+    """(k, seeds) of each direction: the seeds of terms with k = 0 belong to the one before."""
+    groups: list[tuple[int, list[int]]] = []
     for seed, k in terms:
-        total += k * perturbation(dist, direction(dist, seed, stream, weights.size))
+        if k:
+            groups.append((k, [seed]))
+        else:
+            groups[-1][1].append(seed)
+    return groups
+
+
+def perturb(weights: Int8, terms: Pairs, dist: Dist, stream: int, momentum: int = 0) -> Int8:
+    total = weights.astype(np.int64)
+    for k, seeds in grouped(terms):
+        if len(seeds) == 1:
+            total += k * perturbation(dist, direction(dist, seeds[0], stream, weights.size))
+        else:
+            total += k * chain.perturbation(dist, seeds, momentum, stream, weights.size)
     return ((total + 128) % 256 - 128).astype(np.int8)
 
 
@@ -37,10 +51,11 @@ def update(
     dist: Dist,
     queries: Pairs,
     restore: Pairs = (),
+    momentum: int = 0,
 ) -> tuple[Int8, Int8 | None, int]:
     """New weights, new fraction, number of clipped weights."""
     size = weights.size
-    weights = perturb(weights, restore, dist, stream)
+    weights = perturb(weights, restore, dist, stream, momentum)
     delta = np.zeros(size, np.int64)
     for seed, coefficient in queries:
         delta += coefficient * direction(dist, seed, stream, size)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oracle import chain as several_seeds
 from oracle import control as oracle
 from oracle.control import COSINE, LINEAR, NORMALIZED, ONE, Settings
 from oracle.draws import core, distributions, seeds
@@ -28,6 +29,7 @@ def integers(s: Settings) -> CSettings:
         *(s.run_seed, s.steps, s.samples, s.batch, s.parts, s.queries, int(s.one_sided), s.rule),
         *(core(s.dist)._c, s.rate, s.final_rate, s.schedule, s.warmup_steps, s.decay, s.decay_steps),
         *(s.clip, s.gradient_norm, len(s.segments)),
+        momentum=s.chain << 16 | s.memory if s.memory else 0,
         sharpness=s.sharpness,
     )
 
@@ -50,16 +52,20 @@ rates = st.one_of(st.integers(1, 2**31 - 1), st.integers(1, 100 * ONE), st.integ
 @st.composite
 def any_settings(draw, distribution=distributions, most_steps=5):
     rate, one_sided = draw(rates), draw(st.booleans())
+    dist, queries = draw(distribution), draw(st.one_of(st.integers(1, 4), st.just(32)))
+    chain, memory = 1, 0
+    if dist.kind == 2 and queries <= 16 and draw(st.booleans()):
+        chain, memory = draw(st.integers(2, min(8, 32 // queries))), draw(st.integers(1, 65535))
     return Settings(
         run_seed=draw(seeds),
         steps=draw(st.integers(1, most_steps)),
         samples=draw(st.integers(1, 50)),
         batch=draw(st.integers(1, 4)),
         parts=draw(st.integers(1, 3)),
-        queries=draw(st.one_of(st.integers(1, 4), st.just(32))),
+        queries=queries,
         one_sided=one_sided,
         rule=draw(st.integers(0, 2)),
-        dist=draw(distribution),
+        dist=dist,
         rate=rate,
         final_rate=draw(st.integers(0, rate)),
         schedule=draw(st.integers(0, 3)),
@@ -70,6 +76,8 @@ def any_settings(draw, distribution=distributions, most_steps=5):
         gradient_norm=draw(st.one_of(st.just(0), st.integers(1, 10**6))),
         segments=tuple(draw(st.lists(st.integers(0, 3), max_size=3))),
         sharpness=draw(st.booleans()) and not one_sided,
+        chain=chain,
+        memory=memory,
     )
 
 
@@ -84,7 +92,11 @@ def random_losses(rng: np.random.Generator, count: int, kind: int) -> np.ndarray
 def drive(s: Settings, control: Control, losses_of, *, settle=frozenset(), model=None, each=None):
     """Runs the core beside the oracle; returns (coefficients, mean square) of every step."""
     model = model or oracle.Control(s)
-    limits = {"head_room": s.dist.reach, "max_queries": s.queries, "blocks": max(1, len(s.segments))}
+    limits = {
+        "head_room": s.dist.reach,
+        "max_queries": s.queries * s.chain,
+        "blocks": max(1, len(s.segments)),
+    }
     record = []
     while model.step < s.steps:
         before = control._control.mean_square
@@ -160,8 +172,8 @@ def test_commands_and_coefficients(s, seed, kind, settle, spare):
 @given(any_settings(), st.integers(0, 2**32), st.integers(0, 2), st.sets(st.integers(1, 5)), st.data())
 def test_settling_and_going_on_change_nothing(s, seed, kind, settle, data):
     def losses(invoke):
-        terms = [number for term_seed, k in invoke.terms for number in (term_seed, k + 1)]
-        rng = np.random.default_rng([seed, invoke.first_sample, *terms])
+        carried = [number for chain, k in invoke.carried for number in (*chain, k + 1)]
+        rng = np.random.default_rng([seed, invoke.first_sample, *carried])
         return random_losses(rng, s.batch, kind)
 
     plain = drive(s, make(s), losses)
@@ -196,16 +208,18 @@ def test_weights_are_restored_and_never_wrap(s, seed, settle, wide):
         at, end = 2, 2 + words[1]
         while at < end:
             opcode, block, n = words[at] >> 24, words[at] & 0xFFFFFF, int(words[at + 1])
-            items = n + (int(words[at + 3]) if opcode == 3 else 0)
+            items = n + (int(words[at + 3]) & 0xFFFF if opcode == 3 else 0)
+            rho = int(words[at + 3]) >> 16 & 0xFFFF
             pairs = [(int(a) % 2**32, int(b)) for a, b in words[at + 4 : at + 4 + 2 * items].reshape(-1, 2)]
             for t in range(tensors):
                 if block in (0, t + 1):
                     if opcode == 3:
                         step, undo = pairs[:n], pairs[n:]
-                        native.update(real[t], fractions[t], None, 1, 1, t, limit, z, step, restore=undo)
-                        native.update(clean[t], clean_fractions[t], None, 1, 1, t, limit, z, step)
+                        at_t = (None, 1, 1, t, limit, z, step)
+                        native.update(real[t], fractions[t], *at_t, restore=undo, momentum=rho)
+                        native.update(clean[t], clean_fractions[t], *at_t)
                     else:
-                        native.perturb(real[t], pairs, z, t)
+                        native.perturb(real[t], pairs, z, t, momentum=rho)
             at += 4 + 2 * items
 
     def each(invoke):
@@ -213,8 +227,11 @@ def test_weights_are_restored_and_never_wrap(s, seed, settle, wide):
         for t in range(tensors):
             wanted = clean[t].astype(np.int64)
             if invoke is not None and invoke.block in (None, t):
-                for seed_in_force, k in invoke.terms:
-                    wanted += k * perturbation(s.dist, direction(s.dist, seed_in_force, t, size))
+                for chain, k in invoke.carried:
+                    if len(chain) > 1:
+                        wanted += k * several_seeds.perturbation(s.dist, chain, s.memory, t, size)
+                    else:
+                        wanted += k * perturbation(s.dist, direction(s.dist, chain[0], t, size))
             assert np.abs(wanted).max() <= 127
             assert np.array_equal(real[t], wanted)
 
@@ -357,6 +374,19 @@ def test_more_bad_settings():
         with pytest.raises(NativeError) as error:
             Control(s, 100, [])
         assert error.value.status is status
+    gaussian = Settings(dist=Dist(2, 300), queries=5, chain=6, memory=30000)
+    for change in (
+        {"dist": Dist(0, 2)},
+        {"queries": 6},
+        {"chain": 9, "queries": 1},
+        {"chain": 1, "queries": 1},
+        {"chain": 0, "queries": 1},
+        {"memory": 65536},  # one more seed
+    ):
+        make(gaussian)
+        with pytest.raises(NativeError) as error:
+            Control(integers(replace(gaussian, **change)), 1000, [])
+        assert error.value.status is Status.ARGUMENT
     s = integers(Settings())
     s.distribution.mu = 0
     with pytest.raises(NativeError) as error:

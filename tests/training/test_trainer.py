@@ -41,10 +41,10 @@ STEPS = 17
 SETTINGS = TrainSettings(batch_size=8, queries=2, seed=9)
 
 MODEL_SETTINGS: dict[str, dict[str, Any]] = {
-    "8": {"update_bits": 8},
+    "8": {"update_bits": 8, "command_words": 40},
     "16": {"update_bits": 16},
     "cut": {"update_bits": 16, "cuts": ("pool",)},
-    "head-room": {"update_bits": 16, "head_room": 4, "max_queries": 8},
+    "head-room": {"update_bits": 16, "head_room": 4, "max_queries": 8, "command_words": 60},
 }
 
 
@@ -69,6 +69,7 @@ def is_replay(trainer: Trainer, model: Model, log: Any) -> bool:
 
 
 ONE_LSB: dict[str, Any] = {"distribution": Distribution.rademacher(1)}
+MEMORY: dict[str, Any] = {"distribution": Distribution.gaussian(0.6), "momentum": 0.7}
 RUNS = {
     "8 bit": ("8", TrainSettings(batch_size=8, queries=2)),
     "16 bit": ("16", TrainSettings(batch_size=8, queries=2)),
@@ -83,6 +84,14 @@ RUNS = {
     "sharpness": ("head-room", TrainSettings(batch_size=8, queries=2, sharpness=True)),
     "sharpness, blocks": ("cut", TrainSettings(batch_size=4, sharpness=True, scope="blocks", **ONE_LSB)),
     "sharpness, 8 bit": ("8", TrainSettings(batch_size=8, sharpness=True, **ONE_LSB)),
+    "momentum": ("head-room", TrainSettings(batch_size=8, queries=2, momentum_terms=4, **MEMORY)),
+    "momentum, 8 bit": ("8", TrainSettings(batch_size=8, momentum_terms=3, **MEMORY)),
+    "momentum, blocks": ("cut", TrainSettings(batch_size=4, momentum_terms=2, scope="blocks", **MEMORY)),
+    "momentum, one-sided": (
+        "16",
+        TrainSettings(batch_size=4, momentum_terms=2, estimator="one-sided", **MEMORY),
+    ),
+    "momentum, sharpness": ("head-room", TrainSettings(batch_size=8, sharpness=True, **MEMORY)),
     "gaussian, 8 bit": ("8", TrainSettings(batch_size=8, distribution=Distribution.gaussian(0.6))),
 }
 
@@ -433,6 +442,10 @@ BAD_SETTINGS = [
     ({"decay_steps": 0}, "decay_steps"),
     ({"clip": -1.0}, "clip"),
     ({"warmup_steps": -1}, "warmup_steps"),
+    ({"momentum": 1.0}, "momentum: expected 0..0.99"),
+    ({"momentum": 0.5}, "momentum: needs the Gaussian distribution, not rademacher"),
+    ({**MEMORY, "momentum_terms": 9}, r"momentum_terms: expected an integer in 2\.\.8, got 9"),
+    ({**MEMORY, "queries": 5}, r"momentum_terms: times queries must be 32 at most, got 8 \* 5"),
     ({"sharpness": 1}, "sharpness: expected True or False, got 1"),
     ({"sharpness": True, "estimator": "one-sided"}, "sharpness: needs the antithetic estimator"),
 ]
@@ -452,6 +465,7 @@ def test_bad_settings(changes, message):
         ({"distribution": Distribution.rademacher(3)}, "up to 3 LSB, the model's head-room is 2"),
         ({"sharpness": True}, r"up to 4 LSB \(sharpness: twice\), the model's head-room is 2; .*head_room=4"),
         ({"batch_size": 6}, "batch_size: expected a multiple of the model's batch 4, got 6"),
+        ({**MEMORY, "momentum_terms": 5}, "max_queries=4, got 1, times momentum_terms=5; .*max_queries=5"),
         ({"sharpness": True, "queries": 4, **ONE_LSB}, "command_words=22; inject with command_words=24"),
         ({"queries": 5}, "queries: the model was injected with max_queries=4, got 5"),
     ],
@@ -480,6 +494,7 @@ def test_models_that_cannot_be_trained():
         ("16", {"distribution": Distribution.sparse_uniform(2, 0.33)}),
         ("cut", {"scope": "blocks"}),
         ("head-room", {"sharpness": True}),
+        ("head-room", {**MEMORY, "momentum_terms": 2}),
         ("16", {"schedule": "cosine", "warmup_steps": 20}),
     ],
     ids=str,

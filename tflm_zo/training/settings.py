@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ..control import CSettings, command_words
-from ..native import MAX_QUERIES, Distribution
+from ..native import MAX_CHAIN, MAX_QUERIES, Distribution, DistributionKind
 
 __all__ = ["ESTIMATORS", "RULES", "SCHEDULES", "SettingsError", "TrainSettings"]
 
@@ -89,6 +89,16 @@ class TrainSettings:
     which lets the noise of the steps add up to the same walk of the weights, 46 LSB, whatever their number: a
     longer run takes smaller steps. Deep networks of narrow layers (DS-CNN) bear less: try a rate of a fifth.
 
+    Directions with memory (momentum-guided sampling; QZO-FF, sec. 3.4) are drawn around the last ones. The
+    paper's z_{t+1} = beta z_1 + (1 - beta) z_2 with z_1 ~ N(0, alpha) and z_2 ~ N(z_t, 1 - alpha) is
+
+        z_{t+1} = rho z_t + n,    rho = 1 - beta,
+
+    with n normal: alpha only splits n between two normals, and so sets its size. Here z always has the
+    distribution's, whatever rho. The paper keeps z_t in memory; here it is made anew from the seeds of the
+    last J steps, z_t ~ sum of rho^j n(seed_{t-j}), j < J. Each query, and in scope "blocks" each block, has
+    memory of its own. Perturbing and updating take J times as long; the model's max_queries must be J Q.
+
     Attributes:
         estimator: "antithetic" or "one-sided".
         rule: "gradient", "normalized" or "sign".
@@ -106,6 +116,8 @@ class TrainSettings:
             (Poor Man's Training, sec. 3.1.2).
         scope: "model": every step moves every trainable weight; "blocks": step t moves block t modulo the
             number of blocks, and queries re-run the network from its segment on.
+        momentum: rho, the memory of directions, 0 (none) to 65535/65536; Gaussian distribution only.
+        momentum_terms: J, 2..8, and J Q <= 32; only counts with momentum.
         sharpness: sharpness-aware steps; antithetic only.
         seed: of directions, rounding and the order of samples, 0..2^32-1.
 
@@ -127,6 +139,8 @@ class TrainSettings:
     clip: float = 3.0
     gradient_norm: bool = False
     scope: str = "model"
+    momentum: float = 0.0
+    momentum_terms: int = 8
     sharpness: bool = False
     seed: int = 0
 
@@ -144,6 +158,7 @@ class TrainSettings:
             ("batch_size", 1, 2**20),
             ("warmup_steps", 0, 2**31),
             ("decay_steps", 1, 2**31),
+            ("momentum_terms", 2, MAX_CHAIN),
             ("seed", 0, 2**32 - 1),
         ):
             check_integer(name, getattr(self, name), low, high)
@@ -152,8 +167,18 @@ class TrainSettings:
             ("final_rate", 0.0, 2.0**14 if self.rate is None else self.rate),
             ("decay", 0.0, 1.0),
             ("clip", 0.0, 2.0**14),
+            ("momentum", 0.0, 1 - 2.0**-16),
         ):
             check_number(name, getattr(self, name), lower, upper)
+        if self.momentum > 0 and self.distribution.kind is not DistributionKind.GAUSSIAN:
+            raise SettingsError(
+                f"momentum: needs the Gaussian distribution, not {self.distribution.kind.name.lower()}"
+            )
+        if self.items > MAX_QUERIES:
+            raise SettingsError(
+                f"momentum_terms: times queries must be {MAX_QUERIES} at most, got {self.momentum_terms} * "
+                f"{self.queries}"
+            )
         if not isinstance(self.sharpness, bool):
             raise SettingsError(f"sharpness: expected True or False, got {self.sharpness!r}")
         if self.sharpness and self.estimator != "antithetic":
@@ -165,9 +190,21 @@ class TrainSettings:
         return self.distribution.reach * (2 if self.sharpness else 1)
 
     @property
+    def items(self) -> int:
+        """Seeds in an update: what the model's max_queries must be at least."""
+        return self.queries * (self.momentum_terms if self.momentum > 0 else 1)
+
+    @property
+    def _momentum(self) -> int:
+        """As the control unit takes it."""
+        return self.momentum_terms << 16 | max(1, _q16(self.momentum)) if self.momentum > 0 else 0
+
+    @property
     def command_words(self) -> int:
         """Words that the run needs of the model's ``zo_command``."""
-        return command_words(CSettings(queries=self.queries, sharpness=int(self.sharpness)))
+        return command_words(
+            CSettings(queries=self.queries, momentum=self._momentum, sharpness=int(self.sharpness))
+        )
 
     @property
     def forwards(self) -> int:
@@ -237,5 +274,6 @@ class TrainSettings:
             clip=_q16(self.clip),
             gradient_norm=weights if self.gradient_norm else 0,
             blocks=blocks if self.scope == "blocks" else 0,
+            momentum=self._momentum,
             sharpness=int(self.sharpness),
         )

@@ -113,10 +113,11 @@ class WeightRun(Run):
                 f"distribution: moves a weight by up to {reach} LSB{twice}, the model's head-room is "
                 f"{metadata.head_room}; inject with head_room={reach}"
             )
-        if settings.queries > metadata.max_queries:
+        if settings.items > metadata.max_queries:
+            terms = f", times momentum_terms={settings.momentum_terms}" if settings.momentum > 0 else ""
             raise SettingsError(
                 f"queries: the model was injected with max_queries={metadata.max_queries}, "
-                f"got {settings.queries}"
+                f"got {settings.queries}{terms}; inject with max_queries={settings.items}"
             )
         words = settings.command_words
         if words > metadata.command_words:
