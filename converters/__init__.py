@@ -23,6 +23,7 @@ from .rebatch import set_batch
 from .segments import extract_segment
 from .settings import InjectSettings
 from .step_multipliers import step_multipliers
+from .update_masks import update_masks
 
 __all__ = [
     "ConversionError",
@@ -48,4 +49,5 @@ __all__ = [
     "read_metadata",
     "set_batch",
     "step_multipliers",
+    "update_masks",
 ]

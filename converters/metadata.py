@@ -62,6 +62,7 @@ class ZoTrainable:
         channels: output channels.
         inner: consecutive weights of one channel (the channel of weight i is i // inner % channels).
         requantized_channels: scales that head-room changed.
+        updated: number of weights that are trained; None: all.
     """
 
     name: str
@@ -75,6 +76,12 @@ class ZoTrainable:
     channels: int
     inner: int
     requantized_channels: int
+    updated: int | None = None
+
+    @property
+    def trained(self) -> int:
+        """Number of weights that are trained."""
+        return self.size if self.updated is None else self.updated
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,6 +187,9 @@ class ZoMetadata:
     def to_json(self) -> str:
         """The metadata as JSON text, deterministic."""
         content = {"version": self.version, **dataclasses.asdict(self)}
+        for trainable in content["trainable"]:
+            if trainable["updated"] is None:
+                del trainable["updated"]
         for segment in content["segments"]:
             for side in ("inputs", "outputs"):
                 segment[side] = [

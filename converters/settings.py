@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import ConversionError
+from .sparse import SparseRule
 
 #: Largest number of seeds in one UPDATE, PERTURB or step of a REPLAY (ZO_MAX_QUERIES).
 MAX_QUERIES: Final = 32
@@ -21,6 +22,9 @@ LOSS_KINDS: Final = ("auto", "cross_entropy", "floor_log2", "binary_cross_entrop
 
 #: Multipliers (s_min / s)^2 per channel, see ``quantization_aware``.
 QUANTIZATION_AWARE: Final = "quantization-aware"
+#: Multipliers ||w|| / sqrt(d) per layer, see ``kernel_norm``.
+KERNEL_NORM: Final = "kernel-norm"
+MULTIPLIER_KINDS: Final = (QUANTIZATION_AWARE, KERNEL_NORM)
 
 #: ``cuts``: before every trainable layer.
 LAYERS: Final = "layers"
@@ -92,7 +96,13 @@ class InjectSettings:
             output channel (e.g. learning rates); None: no such factors. Layers that are missing keep a
             factor of 1 - 2^-31. "quantization-aware": (s_min / s)^2 from the channels' scales, which makes
             steps of the same real size of what would be steps of the same number of LSB; see
-            ``quantization_aware_multipliers``.
+            ``quantization_aware_multipliers``. "kernel-norm": the root mean square of the layer's weights
+            relative to the largest layer's, see ``kernel_norm_multipliers``.
+        sparse: which weights of each trainable layer are trained, the others staying as they are: "top-k:0.1"
+            (a tenth of them, those of the largest magnitude), "random:0.1", each also with a count
+            ("top-k:100"), "threshold:20" (all of at least 20 LSB), or filter tensor name to bool in its shape
+            (layers that are missing: all of theirs). None: all. Costs a bit of flash per weight and no RAM.
+        sparse_seed: of the choice "random", 0 to 2^32-1.
         replay: whether SEED_REPLAY is part of the model.
         algorithm: name of what it is to be trained by, for the metadata; "": none in particular.
 
@@ -112,6 +122,8 @@ class InjectSettings:
     nodes: str | Sequence[str] = ()
     command_words: int | None = None
     multipliers: Mapping[str, npt.NDArray[np.int32]] | str | None = None
+    sparse: Mapping[str, npt.NDArray[np.bool_]] | str | None = None
+    sparse_seed: int = 0
     replay: bool = True
     algorithm: str = ""
 
@@ -151,13 +163,20 @@ class InjectSettings:
         if self.command_words is not None:
             _integer(self.command_words, "command_words", self.smallest_command, 2**24)
         if isinstance(self.multipliers, str):
-            if self.multipliers != QUANTIZATION_AWARE:
+            if self.multipliers not in MULTIPLIER_KINDS:
                 raise ConversionError(
-                    f"multipliers are {QUANTIZATION_AWARE!r} or factors by filter tensor name, "
-                    f"not {self.multipliers!r}"
+                    f"multipliers are {' or '.join(map(repr, MULTIPLIER_KINDS))}, or factors by filter "
+                    f"tensor name, not {self.multipliers!r}"
                 )
         elif self.multipliers is not None:
             object.__setattr__(self, "multipliers", dict(self.multipliers))
+        _integer(self.sparse_seed, "sparse_seed", 0, 2**32 - 1)
+        if isinstance(self.sparse, str):
+            SparseRule.parse(self.sparse)
+        elif self.sparse is not None:
+            object.__setattr__(self, "sparse", dict(self.sparse))
+        if self.sparse is not None and self.nodes:
+            raise ConversionError("sparse: node perturbation trains all weights of its layers")
 
     @property
     def smallest_command(self) -> int:

@@ -135,6 +135,7 @@ class _Tensor(ctypes.Structure):
         ("inner", ctypes.c_uint32),
         ("stream", ctypes.c_uint32),
         ("limit", ctypes.c_int32),
+        ("mask", ctypes.c_void_p),
     ]
 
 
@@ -441,6 +442,7 @@ def _make_tensor(
     stream: int,
     limit: int,
     writable: bool = True,
+    mask: NDArray[np.uint8] | None = None,
 ) -> _Tensor:
     tensor = _Tensor()
     tensor.weights = _array("weights", weights, np.int8, writable=writable)
@@ -466,6 +468,10 @@ def _make_tensor(
             )
     tensor.stream = _unsigned("stream", stream)
     tensor.limit = _signed("limit", limit)
+    if mask is not None:
+        tensor.mask = _array("mask", mask, np.uint8)
+        if mask.size != -(-weights.size // 8):
+            raise ValueError(f"mask: expected {-(-weights.size // 8)} bytes, a bit a weight, got {mask.size}")
     return tensor
 
 
@@ -476,6 +482,7 @@ def perturb(
     stream: int = 0,
     *,
     momentum: int = 0,
+    mask: NDArray[np.uint8] | None = None,
 ) -> None:
     """Adds perturbations to the weights, modulo 256: after +1, -2, +1 of a seed they are what they were.
 
@@ -486,11 +493,13 @@ def perturb(
         distribution: of the perturbation.
         stream: number of the tensor.
         momentum: of directions of several seeds, unit 2^-16, below 2^16.
+        mask: uint8 [(weights + 7) // 8], bit i % 8 of byte i // 8 says whether weight i is perturbed; None:
+            all are.
 
     Raises:
         NativeError: ARGUMENT, DISTRIBUTION, FACTOR, QUERIES.
     """
-    tensor = _make_tensor(weights, None, None, 1, 1, stream, 127)
+    tensor = _make_tensor(weights, None, None, 1, 1, stream, 127, mask=mask)
     table = _pairs("seed_k_pairs", seed_k_pairs, "k")
     terms = _make_terms(table, momentum)
     _call("zo_perturb_s8", ctypes.byref(tensor), distribution._c, ctypes.byref(terms))
@@ -526,6 +535,7 @@ def update(
     *,
     restore: Queries = (),
     momentum: int = 0,
+    mask: NDArray[np.uint8] | None = None,
 ) -> int:
     """One optimization step: every weight moves by the sum of coefficient * z(seed), see ``zo_update.h``.
 
@@ -543,6 +553,7 @@ def update(
         restore_k: adds this many perturbations (-1, 0, +1) of the last query's seed before the step.
         restore: the same in general: pairs (seed, k), see `perturb`, up to 32, added before the step.
         momentum: of these, see `perturb`.
+        mask: of what is perturbed and moved, see `perturb`.
 
     Returns:
         How many weights were clipped.
@@ -550,7 +561,7 @@ def update(
     Raises:
         NativeError: ARGUMENT, DISTRIBUTION, FACTOR, QUERIES, COEFFICIENT.
     """
-    tensor = _make_tensor(weights, fraction, multiplier, channels, inner, stream, limit)
+    tensor = _make_tensor(weights, fraction, multiplier, channels, inner, stream, limit, mask=mask)
     table = _pairs("queries", queries, "coefficient")
     before = _restoration(table, restore_k, restore)
     terms = _make_terms(before, momentum)
@@ -577,6 +588,7 @@ def replay(
     limit: int,
     distribution: Distribution,
     steps: Sequence[Queries] | NDArray[Any],
+    mask: NDArray[np.uint8] | None = None,
 ) -> int:
     """Applies recorded steps in one walk over the weights: the same as `update` for each of them.
 
@@ -591,6 +603,7 @@ def replay(
         distribution: see `update`.
         steps: for each step its pairs (seed, coefficient), equally many in each; or an array
             [steps, queries] of `QUERY_DTYPE`.
+        mask: see `perturb`.
 
     Returns:
         How many weights were clipped, summed over the steps.
@@ -598,7 +611,7 @@ def replay(
     Raises:
         NativeError: as `update`.
     """
-    tensor = _make_tensor(weights, fraction, multiplier, channels, inner, stream, limit)
+    tensor = _make_tensor(weights, fraction, multiplier, channels, inner, stream, limit, mask=mask)
     table, queries, count = _steps(steps)
     saturated = ctypes.c_uint32(0)
     _call(

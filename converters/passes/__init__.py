@@ -22,6 +22,7 @@ from .plan import Plan
 from .plan_nodes import plan_nodes
 from .reserve_head_room import reserve_head_room
 from .select_trainable import select_trainable
+from .select_weights import select_weights
 from .set_batch import set_batch
 from .write_metadata import write_metadata
 
@@ -42,6 +43,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     reserve_head_room,
     plan_nodes,
     cut_segments,
+    select_weights,
     make_trainable,
     insert_weight_operators,
     insert_loss,

@@ -17,6 +17,7 @@ _FIRST: Final = 1
 _LAST: Final = 2
 _FRACTION: Final = 4
 _MULTIPLIER: Final = 8
+_MASK: Final = 16
 
 
 def insert_weight_operators(model: Model, settings: InjectSettings, plan: Plan) -> None:
@@ -58,6 +59,8 @@ def insert_weight_operators(model: Model, settings: InjectSettings, plan: Plan) 
             inputs.append(t.variable)
             if t.multiplier is not None:
                 inputs.append(t.multiplier)
+            if any(other.mask is not None for other in trainable):
+                inputs.append(t.mask)  # None: absent
         operators = []
         for i, name in enumerate(names):
             first, last = i == 0, i == len(names) - 1
@@ -80,6 +83,7 @@ def weight_options(
     flags = (_FIRST if first else 0) | (_LAST if last else 0)
     flags |= _FRACTION if settings.update_bits == 16 else 0
     flags |= _MULTIPLIER if settings.multipliers is not None else 0
+    flags |= _MASK if any(t.mask is not None for t in trainable) else 0
     header = struct.pack(
         "<BBBBHH",
         _OPTIONS_VERSION,

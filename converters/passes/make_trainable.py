@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from .. import constants
 from ..errors import ConversionError
+from ..kernel_norm import kernel_norm_multipliers
 from ..model import Buffer, Model, Tensor
 from ..model.schema import TensorType
 from ..quantization_aware import NEUTRAL, quantization_aware_multipliers
-from ..settings import QUANTIZATION_AWARE, InjectSettings
+from ..settings import KERNEL_NORM, QUANTIZATION_AWARE, InjectSettings
 from .plan import Plan, Trainable
 
 
@@ -68,6 +69,13 @@ def make_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
 
 def _multipliers(settings: InjectSettings, plan: Plan) -> dict[str, npt.NDArray[np.int32]]:
     """By filter tensor name; what is missing is neutral."""
+    if settings.multipliers == KERNEL_NORM:
+        values = [
+            t.tensor.numpy().reshape(-1)[slice(None) if t.selected is None else t.selected]
+            for t in plan.trainable
+        ]
+        norms = kernel_norm_multipliers(values)
+        return {t.name: np.full(t.channels, n, np.int32) for t, n in zip(plan.trainable, norms, strict=True)}
     if settings.multipliers != QUANTIZATION_AWARE:
         assert not isinstance(settings.multipliers, str)  # checked by the settings
         return dict(settings.multipliers or {})

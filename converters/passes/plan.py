@@ -6,6 +6,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from ..model import Operator, Subgraph, Tensor
 
 Role = Literal["boundary", "input", "label", "command", "output", "loss", "status"]
@@ -25,6 +28,8 @@ class Trainable:
         requantized: scales that reserving head-room changed.
         variable: the variable tensor that takes its place.
         multiplier: constant factors of the update step, if any.
+        selected: which weights are trained, bool [size]; None: all.
+        mask: the same as a constant tensor.
     """
 
     tensor: Tensor
@@ -36,6 +41,8 @@ class Trainable:
     requantized: int = 0
     variable: Tensor | None = None
     multiplier: Tensor | None = None
+    selected: npt.NDArray[np.bool_] | None = None
+    mask: Tensor | None = None
 
     @property
     def name(self) -> str:

@@ -43,6 +43,7 @@ def write_metadata(model: Model, settings: InjectSettings, plan: Plan) -> None:
                 channels=t.channels,
                 inner=t.inner,
                 requantized_channels=t.requantized,
+                updated=None if t.selected is None else int(t.selected.sum()),
             )
             for t in plan.trainable
         ),

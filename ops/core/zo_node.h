@@ -20,6 +20,8 @@
  *            then, for each trainable tensor,
  *              weights     int8, variable
  *              multiplier  int32 [channels], constant (ZO_OPTION_MULTIPLIER only)
+ *              mask        int8 [(weights + 7) / 8], constant: the bits of zo_mask.h
+ *                          (ZO_OPTION_MASK only); absent for a tensor that is trained whole
  *   outputs  0 zo_status   int32 [4], only where ZO_OPTION_LAST is set:
  *                          {word 0 of the command, steps applied since the
  *                          weights were initialized or all restored, weights
@@ -64,6 +66,7 @@ extern "C" {
 #define ZO_OPTION_LAST 2u       /* last weight op: writes zo_status */
 #define ZO_OPTION_FRACTION 4u   /* tensors have a fraction (16-bit update) */
 #define ZO_OPTION_MULTIPLIER 8u /* tensors have per-channel multipliers */
+#define ZO_OPTION_MASK 16u      /* tensors may have masks */
 
 #define ZO_STATE_WORDS 4
 #define ZO_STATE_MAGIC INT32_C(0x5A4F5721)

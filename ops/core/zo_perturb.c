@@ -5,6 +5,7 @@
 #include "zo_chain.h"
 #include "zo_draw.h"
 #include "zo_fixed_point.h"
+#include "zo_mask.h"
 
 /* `delta` is not 0 modulo 256. */
 static void perturb_rademacher(int8_t* weights, uint32_t count, uint32_t state, int32_t delta) {
@@ -16,36 +17,55 @@ static void perturb_rademacher(int8_t* weights, uint32_t count, uint32_t state, 
   if (i < count) zo_add_signs(weights + i, count - i, zo_stream_next(state), delta);
 }
 
-static void perturb_gaussian(int8_t* weights, uint32_t count, uint32_t state, uint32_t mu,
-                             int32_t k) {
+static void perturb_masked_rademacher(int8_t* weights, const uint8_t* mask, uint32_t count,
+                                      uint32_t state, int32_t delta) {
+  for (uint32_t i = 0; i < count; i += 32u) {
+    state = zo_stream_next(state);
+    uint32_t selected = zo_mask_word(mask, i, count - i < 32u ? count - i : 32u);
+    for (; selected != 0u; selected &= selected - 1u) {
+      const uint32_t j = zo_lowest_bit(selected);
+      weights[i + j] = zo_add_modulo(weights[i + j], delta * zo_draw_rademacher(state, j));
+    }
+  }
+}
+
+static void perturb_gaussian(int8_t* weights, const uint8_t* mask, uint32_t count, uint32_t state,
+                             uint32_t mu, int32_t k) {
   for (uint32_t i = 0; i < count; ++i) {
     if (i % 4u == 0) state = zo_stream_next(state);
+    if (!zo_mask_has(mask, i)) continue;
     const int32_t z = zo_draw_gaussian(state, i % 4u);
     weights[i] = zo_add_modulo(weights[i], k * zo_gaussian_perturbation(z, mu));
   }
 }
 
-static void perturb_sparse_uniform(int8_t* weights, uint32_t count, uint32_t state,
-                                   zo_distribution distribution, int32_t k) {
+static void perturb_sparse_uniform(int8_t* weights, const uint8_t* mask, uint32_t count,
+                                   uint32_t state, zo_distribution distribution, int32_t k) {
   for (uint32_t i = 0; i < count; ++i) {
     if (i % 2u == 0) state = zo_stream_next(state);
+    if (!zo_mask_has(mask, i)) continue;
     const int32_t z = zo_draw_sparse_uniform(state, i % 2u, distribution.mu, distribution.p_zero);
     weights[i] = zo_add_modulo(weights[i], k * z);
   }
 }
 
 /* One term; `state` is the block's zo_stream_state. The unit that optimized kernels replace. */
-static void perturb_term(int8_t* weights, uint32_t count, uint32_t state,
+static void perturb_term(int8_t* weights, const uint8_t* mask, uint32_t count, uint32_t state,
                          zo_distribution distribution, int32_t k) {
+  const int32_t delta = k * (int32_t)distribution.mu;
   switch (distribution.kind) {
     case ZO_RADEMACHER:
-      perturb_rademacher(weights, count, state, k * (int32_t)distribution.mu);
+      if (mask != NULL) {
+        perturb_masked_rademacher(weights, mask, count, state, delta);
+      } else {
+        perturb_rademacher(weights, count, state, delta);
+      }
       break;
     case ZO_GAUSSIAN:
-      perturb_gaussian(weights, count, state, distribution.mu, k);
+      perturb_gaussian(weights, mask, count, state, distribution.mu, k);
       break;
     default:
-      perturb_sparse_uniform(weights, count, state, distribution, k);
+      perturb_sparse_uniform(weights, mask, count, state, distribution, k);
       break;
   }
 }
@@ -59,20 +79,24 @@ static int32_t chain_perturbation(int32_t v, uint32_t mu) {
 }
 
 /* A direction made of several seeds, whose streams' states and weights a_j are given. */
-static void perturb_chain(int8_t* weights, uint32_t count, uint32_t* states, const int32_t* shares,
-                          uint32_t seeds, uint32_t mu, int32_t k) {
+static void perturb_chain(int8_t* weights, const uint8_t* mask, uint32_t count, uint32_t* states,
+                          const int32_t* shares, uint32_t seeds, uint32_t mu, int32_t k) {
   for (uint32_t i = 0; i < count; ++i) {
     int32_t v = 0;
     for (uint32_t j = 0; j < seeds; ++j) {
       if (i % 4u == 0u) states[j] = zo_stream_next(states[j]);
       v += shares[j] * zo_draw_gaussian(states[j], i % 4u);
     }
-    weights[i] = zo_add_modulo(weights[i], k * chain_perturbation(v, mu));
+    if (zo_mask_has(mask, i)) {
+      weights[i] = zo_add_modulo(weights[i], k * chain_perturbation(v, mu));
+    }
   }
 }
 
 void zo_perturb_block_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
                          zo_distribution distribution, const zo_perturb_terms* terms) {
+  int8_t* weights = tensor->weights + begin;
+  const uint8_t* mask = tensor->mask != NULL ? tensor->mask + begin / 8u : NULL;
   for (uint32_t t = 0; t < terms->count;) {
     const int32_t k = terms->terms[t].k;
     uint32_t states[ZO_MAX_CHAIN];
@@ -82,11 +106,11 @@ void zo_perturb_block_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
       states[seeds++] = zo_stream_state(key, begin / ZO_STREAM_BLOCK);
     } while (t < terms->count && terms->terms[t].k == 0);
     if (seeds == 1u) {
-      perturb_term(tensor->weights + begin, size, states[0], distribution, k);
+      perturb_term(weights, mask, size, states[0], distribution, k);
     } else {
       int32_t shares[ZO_MAX_CHAIN];
       zo_chain_weights(terms->momentum, seeds, shares);
-      perturb_chain(tensor->weights + begin, size, states, shares, seeds, distribution.mu, k);
+      perturb_chain(weights, mask, size, states, shares, seeds, distribution.mu, k);
     }
   }
 }

@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 /* The common case of a replay, a block of weights at a time: Rademacher directions, one query a
- * step, 16-bit update, no multipliers. Weights stay in the update's own form, W = 256 w + fraction,
- * in 16 bits over all steps, and every step is one of two additions. */
+ * step, 16-bit update, no multipliers, no mask. Weights stay in the update's own form, W = 256 w +
+ * fraction, in 16 bits over all steps, and every step is one of two additions. */
 #ifndef TFLM_ZO_OPS_CORE_ZO_REPLAY_BLOCK_H_
 #define TFLM_ZO_OPS_CORE_ZO_REPLAY_BLOCK_H_
 

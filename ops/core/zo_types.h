@@ -110,10 +110,12 @@ typedef struct zo_tensor {
   const int32_t* multiplier; /* [channels] or null (= 1): Q31 factor of the
                                 step, 0..2^31-1, per output channel */
   uint32_t size;
-  uint32_t channels; /* >= 1, read only where multiplier is given */
-  uint32_t inner;    /* >= 1, read only where multiplier is given */
-  uint32_t stream;   /* number of the tensor in the model: its random stream */
-  int32_t limit;     /* 127 - head-room: the update clips to +-limit */
+  uint32_t channels;   /* >= 1, read only where multiplier is given */
+  uint32_t inner;      /* >= 1, read only where multiplier is given */
+  uint32_t stream;     /* number of the tensor in the model: its random stream */
+  int32_t limit;       /* 127 - head-room: the update clips to +-limit */
+  const uint8_t* mask; /* bits [size], see zo_mask.h, or null (= all): weights whose bit is 0 are
+                          neither perturbed nor updated; the random streams run on over them */
 } zo_tensor;
 
 #ifdef __cplusplus

@@ -4,6 +4,7 @@
 #include "zo_apply_steps.h"
 #include "zo_draw.h"
 #include "zo_fixed_point.h"
+#include "zo_mask.h"
 #include "zo_perturb.h"
 #include "zo_replay_block.h"
 
@@ -64,6 +65,14 @@ static void scale_steps(int32_t* steps, uint32_t count, const zo_tensor* tensor,
   }
 }
 
+/* No step for what is not selected. The rounding that follows leaves a weight within the limit
+ * alone where its step is 0. */
+static void mask_steps(int32_t* steps, uint32_t count, uint32_t selected) {
+  for (uint32_t j = 0; j < count; ++j) {
+    steps[j] = (selected & own_bit[j]) != 0u ? steps[j] : 0;
+  }
+}
+
 /* One step on weights [begin, begin + count) of one stream block. Returns the clipped weights. */
 static uint32_t update_block(const zo_tensor* tensor, uint32_t begin, uint32_t count,
                              zo_distribution distribution, const zo_query* queries,
@@ -88,6 +97,7 @@ static uint32_t update_block(const zo_tensor* tensor, uint32_t begin, uint32_t c
       }
     }
     if (tensor->multiplier != NULL) scale_steps(steps, size, tensor, begin + i);
+    if (tensor->mask != NULL) mask_steps(steps, size, zo_mask_word(tensor->mask, begin + i, size));
     int8_t* weights = tensor->weights + begin + i;
     if (tensor->fraction != NULL) {
       saturated +=
@@ -148,7 +158,8 @@ zo_status zo_replay_s8(const zo_tensor* tensor, zo_distribution distribution,
   }
 
   const int is_common = distribution.kind == ZO_RADEMACHER && count == 1u &&
-                        tensor->fraction != NULL && tensor->multiplier == NULL;
+                        tensor->fraction != NULL && tensor->multiplier == NULL &&
+                        tensor->mask == NULL;
   uint32_t clipped = 0;
   for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
     const uint32_t left = tensor->size - begin;

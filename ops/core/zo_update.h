@@ -15,6 +15,7 @@ extern "C" {
  *
  *   delta_i = sum_q coefficient_q * z_i(seed_q)          unit: 2^-16 LSB
  *   delta_i = round(delta_i * multiplier[channel] / 2^31)  where given, half up
+ *   delta_i = 0 where the mask says so
  *
  * 8-bit update (tensor->fraction null), stochastic rounding:
  *

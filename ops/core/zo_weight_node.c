@@ -1,6 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "zo_checksum.h"
 #include "zo_little_endian.h"
+#include "zo_mask.h"
 #include "zo_node.h"
 
 /* Node inputs. */
@@ -92,6 +93,8 @@ static int next_tensor(weight_cursor* cursor) {
   const zo_buffer weights = input(node, cursor->input++);
   zo_buffer multiplier = {NULL, 0};
   if ((node->flags & ZO_OPTION_MULTIPLIER) != 0u) multiplier = input(node, cursor->input++);
+  zo_buffer mask = {NULL, 0};
+  if ((node->flags & ZO_OPTION_MASK) != 0u) mask = input(node, cursor->input++);
 
   zo_tensor* tensor = &cursor->tensor;
   tensor->weights = (int8_t*)weights.data;
@@ -101,6 +104,7 @@ static int next_tensor(weight_cursor* cursor) {
   tensor->channels = zo_read_u32(entry + 4);
   tensor->inner = zo_read_u32(entry + 8);
   tensor->limit = 127 - (int32_t)node->limits.head_room;
+  tensor->mask = (const uint8_t*)mask.data;
   /* Null at Prepare, when only sizes count; null plus an offset would be undefined. */
   const int8_t* initial = (const int8_t*)cursor->initial.data;
   int8_t* fraction = (int8_t*)cursor->fraction.data;
@@ -108,11 +112,13 @@ static int next_tensor(weight_cursor* cursor) {
   tensor->fraction = fraction != NULL ? fraction + cursor->offset : NULL;
   cursor->block = zo_read_u16(entry + 2);
 
-  cursor->consistent =
-      cursor->consistent && weights.bytes > 0u &&
-      weights.bytes <= cursor->initial.bytes - cursor->offset && tensor->channels > 0u &&
-      tensor->inner > 0u && cursor->block < node->limits.blocks &&
-      (multiplier.bytes == 0u || multiplier.bytes == sizeof(int32_t) * (uint64_t)tensor->channels);
+  cursor->consistent = cursor->consistent && weights.bytes > 0u &&
+                       weights.bytes <= cursor->initial.bytes - cursor->offset &&
+                       tensor->channels > 0u && tensor->inner > 0u &&
+                       cursor->block < node->limits.blocks &&
+                       (multiplier.bytes == 0u ||
+                        multiplier.bytes == sizeof(int32_t) * (uint64_t)tensor->channels) &&
+                       (mask.bytes == 0u || mask.bytes == zo_mask_bytes(weights.bytes));
   cursor->offset += weights.bytes;
   return 1;
 }

@@ -78,7 +78,7 @@ def test_an_update_moves_real_weights_equally():
 
 
 def test_unknown_kind():
-    with pytest.raises(ConversionError, match="'quantization-aware' or factors"):
+    with pytest.raises(ConversionError, match="'quantization-aware' or 'kernel-norm', or factors"):
         inject(small_cnn(), multipliers="aware")
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracle import weights as oracle
-from oracle.draws import EXAMPLES, core, distributions, perturbations, sizes, streams
+from oracle.draws import EXAMPLES, core, distributions, masks, perturbations, sizes, streams
 from tflm_zo import native
 from tflm_zo.native import Distribution, NativeError, Status
 
@@ -20,42 +20,42 @@ def random_weights(size, seed=0):
     return np.random.default_rng(seed).integers(-128, 128, size).astype(np.int8)
 
 
-def with_terms(dist):
-    return st.tuples(st.just(dist), perturbations(dist))
+@st.composite
+def cases(draw):
+    """Distribution, terms and their momentum, size, mask."""
+    dist, size = draw(distributions), draw(sizes)
+    return dist, *draw(perturbations(dist)), size, draw(masks(size))
 
 
-perturbed = distributions.flatmap(with_terms)
-
-
-@given(perturbed, streams, sizes)
-def test_is_the_oracles(case, stream, size):
-    dist, (terms, momentum) = case
+@given(cases(), streams)
+def test_is_the_oracles(case, stream):
+    dist, terms, momentum, size, mask = case
     weights = random_weights(size, size)
-    expected = oracle.perturb(weights, terms, dist, stream, momentum)
-    native.perturb(weights, terms, core(dist), stream, momentum=momentum)
+    expected = oracle.perturb(weights, terms, dist, stream, momentum, mask)
+    native.perturb(weights, terms, core(dist), stream, momentum=momentum, mask=mask)
     assert np.array_equal(weights, expected)
 
 
-@given(perturbed, streams, sizes)
-def test_plus_minus_plus_restores(case, stream, size):
-    dist, (terms, momentum) = case
+@given(cases(), streams)
+def test_plus_minus_plus_restores(case, stream):
+    dist, terms, momentum, size, mask = case
     weights = random_weights(size, size)
     before = weights.copy()
     for k in (1, -2, 1):
         chain = [(seed, k if factor else 0) for seed, factor in terms]
-        native.perturb(weights, chain, core(dist), stream, momentum=momentum)
+        native.perturb(weights, chain, core(dist), stream, momentum=momentum, mask=mask)
     assert np.array_equal(weights, before)
 
 
-@given(perturbed, streams, sizes)
-def test_one_pass_of_several_terms_is_one_pass_each(case, stream, size):
-    dist, (terms, momentum) = case
+@given(cases(), streams)
+def test_one_pass_of_several_terms_is_one_pass_each(case, stream):
+    dist, terms, momentum, size, mask = case
     weights = random_weights(size, size)
     one_by_one = weights.copy()
-    native.perturb(weights, terms, core(dist), stream, momentum=momentum)
+    native.perturb(weights, terms, core(dist), stream, momentum=momentum, mask=mask)
     for k, (first, *others) in oracle.grouped(terms):
         chain = [(first, k), *((seed, 0) for seed in others)]
-        native.perturb(one_by_one, chain, core(dist), stream, momentum=momentum)
+        native.perturb(one_by_one, chain, core(dist), stream, momentum=momentum, mask=mask)
     assert np.array_equal(weights, one_by_one)
 
 

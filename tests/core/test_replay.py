@@ -30,8 +30,9 @@ def pairs(step):
 @pytest.mark.parametrize("queries", [1, 2, 3, 8, 32])
 @pytest.mark.parametrize("with_multiplier", [False, True])
 @pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dist", EXAMPLES)
-def test_a_thousand_steps_are_a_thousand_updates(dist, wide, with_multiplier, queries):
+def test_a_thousand_steps_are_a_thousand_updates(dist, masked, wide, with_multiplier, queries):
     rng = np.random.default_rng(1)
     size, limit, stream = 1024 + 77 * 4, 120, 6
     channels, inner = 4, 111
@@ -42,8 +43,9 @@ def test_a_thousand_steps_are_a_thousand_updates(dist, wide, with_multiplier, qu
     weights_2, fraction_2 = weights.copy(), None if fraction is None else fraction.copy()
     table = random_steps(1000, queries, 60_000 // queries)
 
-    saturated = native.replay(weights, fraction, *shape, table)
-    assert saturated == sum(native.update(weights_2, fraction_2, *shape, step) for step in table)
+    mask = rng.integers(0, 256, -(-size // 8)).astype(np.uint8) if masked else None
+    saturated = native.replay(weights, fraction, *shape, table, mask)
+    assert saturated == sum(native.update(weights_2, fraction_2, *shape, step, mask=mask) for step in table)
     assert saturated > 0
     assert np.array_equal(weights, weights_2)
     assert fraction is None or np.array_equal(fraction, fraction_2)
@@ -57,10 +59,11 @@ def test_is_the_oracles(step, seed, count):
     expected, expected_fraction, expected_saturated = weights, fraction, 0
     for queries in recorded:
         expected, expected_fraction, clipped = oracle.update(
-            expected, expected_fraction, *shape, step.dist, queries
+            expected, expected_fraction, *shape, step.dist, queries, mask=step.mask
         )
         expected_saturated += clipped
-    assert native.replay(weights, fraction, *shape, core(step.dist), recorded) == expected_saturated
+    saturated = native.replay(weights, fraction, *shape, core(step.dist), recorded, step.mask)
+    assert saturated == expected_saturated
     assert np.array_equal(weights, expected)
     assert fraction is None or np.array_equal(fraction, expected_fraction)
 

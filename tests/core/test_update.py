@@ -36,6 +36,7 @@ def run(step: Step, weights, fraction):
         step.queries,
         restore=step.restore,
         momentum=step.momentum,
+        mask=step.mask,
     )
 
 
@@ -54,6 +55,7 @@ def test_is_the_oracles(step):
         step.queries,
         step.restore,
         step.momentum,
+        step.mask,
     )
     saturated = run(step, weights, fraction)
     assert np.array_equal(weights, expected_weights)
@@ -79,7 +81,8 @@ def test_restoring_in_the_same_pass(step):
     weights, fraction = step.arrays()
     two_weights, two_fraction = step.arrays()
     saturated = run(step, weights, fraction)
-    native.perturb(two_weights, step.restore, core(step.dist), step.stream, momentum=step.momentum)
+    options = {"momentum": step.momentum, "mask": step.mask}
+    native.perturb(two_weights, step.restore, core(step.dist), step.stream, **options)
     assert unrestored(step, two_weights, two_fraction) == saturated
     assert np.array_equal(weights, two_weights)
     assert fraction is None or np.array_equal(fraction, two_fraction)
@@ -91,11 +94,23 @@ def test_restoring_the_last_query(step, k):
     weights, fraction = step.arrays()
     two_weights, two_fraction = step.arrays()
     shape = (step.multiplier, step.channels, step.inner, step.stream, step.limit, core(step.dist))
-    saturated = native.update(weights, fraction, *shape, step.queries, k)
+    saturated = native.update(weights, fraction, *shape, step.queries, k, mask=step.mask)
     step.restore = [(step.queries[-1][0], k)]
     assert run(step, two_weights, two_fraction) == saturated
     assert np.array_equal(weights, two_weights)
     assert fraction is None or np.array_equal(fraction, two_fraction)
+
+
+@given(steps())
+def test_what_is_masked_out_stays(step):
+    if step.mask is None:
+        step.mask = np.full(-(-step.size // 8), 0xAA, np.uint8)  # every other weight
+    weights, fraction = step.arrays()
+    run(step, weights, fraction)
+    before, fraction_before = step.arrays()
+    out = ~np.unpackbits(step.mask, bitorder="little").astype(bool)[: step.size]
+    assert np.array_equal(weights[out], before[out])
+    assert fraction is None or np.array_equal(fraction[out], fraction_before[out])
 
 
 @pytest.mark.parametrize("dist", EXAMPLES)
@@ -231,6 +246,8 @@ def test_errors_leave_weights_alone(queries, restore_k, limit, status):
         ({"multiplier": np.full(2, -1, np.int32)}, ValueError, "multiplier: expected Q31 factors"),
         ({"multiplier": np.ones(2, np.int64)}, TypeError, "multiplier: expected dtype int32"),
         ({"multiplier": np.ones(2, np.int32), "inner": 4}, ValueError, "expected their product"),
+        ({"mask": np.zeros(2, np.uint8)}, ValueError, "mask: expected 1 bytes, a bit a weight, got 2"),
+        ({"mask": np.zeros(6, bool)}, TypeError, "mask: expected dtype uint8, got bool"),
         ({"stream": -1}, ValueError, "stream: expected 0..4294967295, got -1"),
         ({"limit": 1.5}, TypeError, "limit: expected an integer, got float"),
     ],

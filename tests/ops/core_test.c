@@ -19,6 +19,7 @@
 #include "zo_floor_log2_loss.h"
 #include "zo_log.h"
 #include "zo_loss.h"
+#include "zo_mask.h"
 #include "zo_node.h"
 #include "zo_node_layer.h"
 #include "zo_node_run.h"
@@ -349,6 +350,9 @@ static void update_once(uint32_t size, zo_distribution distribution, uint32_t mo
     }
     tensor.multiplier = multiplier;
   }
+  block mask = make_block((size + 7u) / 8u, shift, 127);
+  if (random_below(2)) tensor.mask = (const uint8_t*)mask.at;
+  const block initial = copy_block(&weights, 0);
   block weights_2 = copy_block(&weights, 0), fraction_2 = copy_block(&fraction, 1);
   zo_tensor tensor_2 = tensor;
   tensor_2.weights = weights_2.at;
@@ -378,6 +382,9 @@ static void update_once(uint32_t size, zo_distribution distribution, uint32_t mo
   CHECK(zo_update_s8(&tensor, distribution, &restore, queries, count, NULL) == ZO_OK);
   CHECK(perturb(&tensor_2, distribution, undo, restore.count) == ZO_OK);
   CHECK(zo_update_s8(&tensor_2, distribution, NULL, queries, count, NULL) == ZO_OK);
+  for (uint32_t i = 0; i < size; ++i) {
+    CHECK(zo_mask_has(tensor.mask, i) || weights.at[i] == initial.at[i]);
+  }
   CHECK(same(&weights, &weights_2));
   CHECK(!wide || same(&fraction, &fraction_2));
   CHECK(zo_checksum(&tensor) == zo_checksum(&tensor_2));
@@ -387,6 +394,8 @@ static void update_once(uint32_t size, zo_distribution distribution, uint32_t mo
 
   free(queries);
   free(multiplier);
+  free(mask.memory);
+  free(initial.memory);
   free(weights.memory);
   free(fraction.memory);
   free(weights_2.memory);
@@ -718,6 +727,7 @@ typedef struct segment {
   block all_initial, all_fraction;                   /* of the segment */
   block initial[kMaxTensors], fraction[kMaxTensors]; /* parts of them */
   int32_t* multiplier[kMaxTensors];
+  block mask[kMaxTensors]; /* exact size; of the second tensor none */
   int32_t *command, *state, *status;
   uint32_t tensors, words;
 } segment;
@@ -748,6 +758,8 @@ static void make_segment(segment* s, uint32_t tensors, uint32_t words, uint32_t 
     s->multiplier[t] = (int32_t*)allocate(sizeof(int32_t) * 2);
     s->multiplier[t][0] = INT32_MAX;
     s->multiplier[t][1] = INT32_C(1) << 29;
+    s->mask[t] = make_block((size + 7u) / 8u, t, 127);
+    s->mask[t].at[0] |= 1; /* something moves */
   }
   for (int op = 0; op < 3; ++op) {
     graph* g = &s->ops[op];
@@ -775,6 +787,10 @@ static void make_segment(segment* s, uint32_t tensors, uint32_t words, uint32_t 
       if (flags & ZO_OPTION_MULTIPLIER) {
         g->inputs[g->input_count++] = buffer_of(s->multiplier[t], sizeof(int32_t) * 2);
       }
+      if (flags & ZO_OPTION_MASK) {
+        g->inputs[g->input_count++] =
+            t == 1u ? buffer_of(NULL, 0) : buffer_of(s->mask[t].at, s->mask[t].size);
+      }
     }
     if (op == 2) g->outputs[0] = buffer_of(s->status, sizeof(int32_t) * ZO_STATUS_WORDS);
   }
@@ -784,6 +800,7 @@ static void free_segment(segment* s) {
   for (uint32_t t = 0; t < s->tensors; ++t) {
     free(s->weights[t].memory);
     free(s->multiplier[t]);
+    free(s->mask[t].memory);
   }
   free(s->all_initial.memory);
   free(s->all_fraction.memory);
@@ -810,6 +827,7 @@ static zo_tensor segment_tensor(const segment* s, uint32_t t, uint32_t flags) {
   tensor.channels = 2;
   tensor.inner = 3;
   if (flags & ZO_OPTION_MULTIPLIER) tensor.multiplier = s->multiplier[t];
+  if ((flags & ZO_OPTION_MASK) && t != 1u) tensor.mask = (const uint8_t*)s->mask[t].at;
   return tensor;
 }
 
@@ -963,7 +981,7 @@ static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
     const int32_t count = g->input_count;
     g->input_count = count - 1;
     const zo_status status = zo_weight_node_check(g->options, g->options_bytes, graph_source, g);
-    CHECK(status == ZO_ERROR_ARGUMENT || flags & ZO_OPTION_MULTIPLIER);
+    CHECK(status == ZO_ERROR_ARGUMENT || flags & (ZO_OPTION_MULTIPLIER | ZO_OPTION_MASK));
     g->input_count = count;
   }
   free_segment(&s);
@@ -2056,7 +2074,7 @@ int main(void) {
   test_losses();
   test_commands();
   for (uint32_t tensors = 1; tensors <= kMaxTensors; ++tensors) {
-    for (uint32_t mode = 0; mode < 4; ++mode) {
+    for (uint32_t mode = 0; mode < 8; ++mode) {
       test_weight_nodes(tensors, mode * ZO_OPTION_FRACTION);
     }
   }

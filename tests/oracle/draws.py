@@ -46,6 +46,7 @@ class Step:
     queries: list[tuple[int, int]]
     restore: list[tuple[int, int]]
     momentum: int  # of what is restored
+    mask: NDArray[np.uint8] | None
 
     def arrays(self) -> tuple[NDArray[np.int8], NDArray[np.int8] | None]:
         """Weights within the limit, and a fraction where the update is the 16-bit one."""
@@ -69,6 +70,16 @@ def perturbations(draw, dist: Dist, least: int = 1) -> tuple[list[tuple[int, int
         k = draw(factors)
         terms += [(draw(seeds), k if j == 0 else 0) for j in range(chain)]
     return terms, draw(st.one_of(st.integers(1, 65535), st.sampled_from([1, 32768, 65535])))
+
+
+@st.composite
+def masks(draw, size: int) -> NDArray[np.uint8] | None:
+    """None, or bits of any density; those beyond the last weight mean nothing."""
+    density = draw(st.sampled_from([None, 0.0, 0.1, 0.5, 1.0]))
+    if density is None:
+        return None
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    return np.packbits(rng.random(8 * -(-size // 8)) < density, bitorder="little")
 
 
 @st.composite
@@ -100,4 +111,5 @@ def steps(draw, restore: bool | None = None, max_queries: int = 5) -> Step:
         draw(st.integers(1, 127)),
         queries,
         *(([], 0) if restore is False else draw(perturbations(dist, least=restore is True))),
+        draw(masks(size)),
     )

@@ -30,14 +30,29 @@ def grouped(terms: Pairs) -> list[tuple[int, list[int]]]:
     return groups
 
 
-def perturb(weights: Int8, terms: Pairs, dist: Dist, stream: int, momentum: int = 0) -> Int8:
+def bits(mask: NDArray[np.uint8] | None, size: int) -> NDArray[np.bool_]:
+    """zo_mask.h"""
+    if mask is None:
+        return np.ones(size, bool)
+    return np.array([mask[i // 8] >> (i % 8) & 1 for i in range(size)], bool)
+
+
+def perturb(
+    weights: Int8,
+    terms: Pairs,
+    dist: Dist,
+    stream: int,
+    momentum: int = 0,
+    mask: NDArray[np.uint8] | None = None,
+) -> Int8:
     total = weights.astype(np.int64)
     for k, seeds in grouped(terms):
         if len(seeds) == 1:
             total += k * perturbation(dist, direction(dist, seeds[0], stream, weights.size))
         else:
             total += k * chain.perturbation(dist, seeds, momentum, stream, weights.size)
-    return ((total + 128) % 256 - 128).astype(np.int8)
+    moved = ((total + 128) % 256 - 128).astype(np.int8)
+    return np.where(bits(mask, weights.size), moved, weights)
 
 
 def update(
@@ -52,16 +67,18 @@ def update(
     queries: Pairs,
     restore: Pairs = (),
     momentum: int = 0,
+    mask: NDArray[np.uint8] | None = None,
 ) -> tuple[Int8, Int8 | None, int]:
     """New weights, new fraction, number of clipped weights."""
     size = weights.size
-    weights = perturb(weights, restore, dist, stream, momentum)
+    weights = perturb(weights, restore, dist, stream, momentum, mask)
     delta = np.zeros(size, np.int64)
     for seed, coefficient in queries:
         delta += coefficient * direction(dist, seed, stream, size)
     if multiplier is not None:
         channel = np.arange(size) // inner % channels
         delta = (delta * multiplier.astype(np.int64)[channel] + 2**30) // 2**31
+    delta[~bits(mask, size)] = 0
     wide = weights.astype(np.int64)
     if fraction is None:
         moved = wide + (delta + rounding(queries[0][0], stream, size)) // 2**16

@@ -44,6 +44,9 @@ MODEL_SETTINGS: dict[str, dict[str, Any]] = {
     "8": {"update_bits": 8, "command_words": 40},
     "16": {"update_bits": 16},
     "cut": {"update_bits": 16, "cuts": ("pool",)},
+    "top-k": {"update_bits": 16, "sparse": "top-k:0.3", "multipliers": "kernel-norm", "command_words": 40},
+    "random": {"update_bits": 8, "sparse": "random:0.1", "cuts": ("pool",)},
+    "one mask": {"sparse": {"fc/filter": np.arange(256).reshape(4, 64) % 5 == 0}},
     "head-room": {"update_bits": 16, "head_room": 4, "max_queries": 8, "command_words": 60},
 }
 
@@ -92,6 +95,10 @@ RUNS = {
         TrainSettings(batch_size=4, momentum_terms=2, estimator="one-sided", **MEMORY),
     ),
     "momentum, sharpness": ("head-room", TrainSettings(batch_size=8, sharpness=True, **MEMORY)),
+    "sparse update": ("top-k", TrainSettings(batch_size=8, queries=2)),
+    "sparse update, momentum": ("top-k", TrainSettings(batch_size=8, momentum_terms=3, **MEMORY)),
+    "sparse update, blocks": ("random", TrainSettings(batch_size=4, scope="blocks")),
+    "sparse update of a layer": ("one mask", TrainSettings(batch_size=4, gradient_norm=True, rate=9.0)),
     "gaussian, 8 bit": ("8", TrainSettings(batch_size=8, distribution=Distribution.gaussian(0.6))),
 }
 
@@ -494,6 +501,7 @@ def test_models_that_cannot_be_trained():
         ("16", {"distribution": Distribution.sparse_uniform(2, 0.33)}),
         ("cut", {"scope": "blocks"}),
         ("head-room", {"sharpness": True}),
+        ("top-k", {"rate": 4.0}),
         ("head-room", {**MEMORY, "momentum_terms": 2}),
         ("16", {"schedule": "cosine", "warmup_steps": 20}),
     ],

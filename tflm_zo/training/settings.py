@@ -112,7 +112,7 @@ class TrainSettings:
         decay: "step" schedule: factor, 0..1.
         decay_steps: "step" schedule: every so many steps, >= 1.
         clip: of |d| in nats ("gradient") or of |d| / rms(d) ("normalized"); 0 for none.
-        gradient_norm: multiplies the rate by N Q / (N Q + d - 1), N the minibatch, d the trainable weights
+        gradient_norm: multiplies the rate by N Q / (N Q + d - 1), N the minibatch, d the trained weights
             (Poor Man's Training, sec. 3.1.2).
         scope: "model": every step moves every trainable weight; "blocks": step t moves block t modulo the
             number of blocks, and queries re-run the network from its segment on.

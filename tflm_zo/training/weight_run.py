@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .. import native
 from ..control import Control, StepReport
-from ..converters import Model, ZoMetadata, initial_weights, read_metadata, step_multipliers
+from ..converters import Model, ZoMetadata, initial_weights, read_metadata, step_multipliers, update_masks
 from ..runtime import Runtime
 from ..seedlog import LogError, LogWriter, SeedLog, fingerprint
 from .costs import Costs, WeightCosts, block_segments
@@ -41,7 +41,7 @@ def replay_log(model: Model, log: SeedLog) -> tuple[Weights, Weights]:
     metadata = read_metadata(model)
     weights = initial_weights(model)
     fractions: Weights = {}
-    multipliers = step_multipliers(model)
+    multipliers, masks = step_multipliers(model), update_masks(model)
     for t in metadata.trainable:
         values = weights[t.name]
         fraction = np.zeros(t.shape, np.int8) if metadata.update_bits == 16 else None
@@ -56,6 +56,7 @@ def replay_log(model: Model, log: SeedLog) -> tuple[Weights, Weights]:
                 127 - metadata.head_room,
                 distribution,
                 steps,
+                masks.get(t.name),
             )
         if fraction is not None:
             fractions[t.name] = fraction
@@ -91,7 +92,7 @@ class WeightRun(Run):
                 steps=total,
                 samples=len(labels),
                 batch=metadata.batch,
-                weights=sum(t.size for t in metadata.trainable),
+                weights=sum(t.trained for t in metadata.trainable),
                 blocks=len(metadata.blocks),
             ),
             metadata.command_words,

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ...converters import ConversionError, ZoMetadata, load_model, read_metadata
 from ...converters import inject as inject_model
-from ...converters.settings import LOSS_KINDS, QUANTIZATION_AWARE
+from ...converters.settings import KERNEL_NORM, LOSS_KINDS, QUANTIZATION_AWARE
 from ...training import algorithm as algorithm_of_name
 from ..algorithm_options import ALGORITHM_HELP
 from ..injection import parse_nodes
@@ -86,9 +86,19 @@ def inject(
         str | None,
         typer.Option(
             metavar="KIND",
-            help=f"{QUANTIZATION_AWARE}: steps scaled by 1/s² per channel, s its quantization scale.",
+            help=f"{QUANTIZATION_AWARE}: steps scaled by 1/s² per channel, s its quantization scale. "
+            f"{KERNEL_NORM}: by the root mean square of the layer's weights.",
         ),
     ] = None,
+    sparse: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RULE",
+            help="Train only some weights of each layer: top-k:0.1 (the largest tenth; top-k:100 the largest "
+            "hundred), random:0.1, threshold:20 (all of 20 LSB or more).",
+        ),
+    ] = None,
+    sparse_seed: Annotated[int, typer.Option(help="Of --sparse random.")] = 0,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -120,6 +130,8 @@ def inject(
         loss_output=int(loss_output) if loss_output and loss_output.isdecimal() else loss_output,
         command_words=command_words,
         multipliers=multipliers,
+        sparse=sparse,
+        sparse_seed=sparse_seed,
         **{name: value for name, value in given.items() if value is not None},
     )
     zo = inject_model(source, settings)
@@ -134,7 +146,7 @@ def inject(
         "algorithm": chosen.name,
         "batch": metadata.batch,
         "loss": None if metadata.loss is None else dataclasses.asdict(metadata.loss),
-        "trainable_weights": sum(t.size for t in metadata.trainable),
+        "trainable_weights": sum(t.trained for t in metadata.trainable),
         "trainable": [dataclasses.asdict(t) for t in metadata.trainable],
         "blocks": list(metadata.blocks),
         "segments": len(metadata.segments),
@@ -158,7 +170,7 @@ def _blocks(given: list[str]) -> dict[str, list[str]] | None:
 
 def _render(console: Console, metadata: ZoMetadata, result: dict[str, Any]) -> None:
     rows = [
-        [t.layer, t.operator, "x".join(map(str, t.shape)), t.size, metadata.blocks[t.block], t.segment]
+        [t.layer, t.operator, "x".join(map(str, t.shape)), t.trained, metadata.blocks[t.block], t.segment]
         for t in metadata.trainable
     ]
     console.print(

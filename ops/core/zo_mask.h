@@ -1,0 +1,33 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+/* Which weights of a tensor are trained (zo_tensor.mask): bit i % 8 of byte i / 8 is weight i. */
+#ifndef TFLM_ZO_OPS_CORE_ZO_MASK_H_
+#define TFLM_ZO_OPS_CORE_ZO_MASK_H_
+
+#include "zo_types.h"
+
+static inline uint32_t zo_mask_bytes(uint32_t size) { return size / 8u + (size % 8u != 0u); }
+
+/* Whether weight `index` is trained; without a mask all are. */
+static inline int zo_mask_has(const uint8_t* mask, uint32_t index) {
+  return mask == NULL || ((uint32_t)mask[index / 8u] >> (index % 8u) & 1u) != 0u;
+}
+
+/* The bits of the weights [index, index + count), index a multiple of 8, count 1..32. */
+static inline uint32_t zo_mask_word(const uint8_t* mask, uint32_t index, uint32_t count) {
+  uint32_t word = 0;
+  for (uint32_t i = 0; i < count; i += 8u) word |= (uint32_t)mask[(index + i) / 8u] << i;
+  return count < 32u ? word & ((UINT32_C(1) << count) - 1u) : word;
+}
+
+/* Number of the lowest bit that is set; word is not 0. */
+static inline uint32_t zo_lowest_bit(uint32_t word) {
+#if defined(__GNUC__)
+  return (uint32_t)__builtin_ctz(word);
+#else
+  uint32_t bit = 0;
+  while ((word >> bit & 1u) == 0u) ++bit;
+  return bit;
+#endif
+}
+
+#endif /* TFLM_ZO_OPS_CORE_ZO_MASK_H_ */

@@ -1,0 +1,203 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Sparse masks: which weights are selected, what the model carries, and that the others stay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+from tflm_zo.converters import (
+    ConversionError,
+    InjectSettings,
+    Model,
+    export_model,
+    initial_weights,
+    load_model,
+    read_metadata,
+    update_masks,
+)
+from tflm_zo.converters.sparse import SparseRule
+from typer.testing import CliRunner
+
+from models import MODELS
+from tflm_zo import inject
+from tflm_zo.cli import app
+
+weights = npst.arrays(np.int8, st.integers(1, 300), elements=st.integers(-127, 127))
+
+
+def selected(model: Model) -> dict[str, np.ndarray]:
+    """By filter tensor name, bool in its shape, from the bytes of the masks."""
+    masks, found = update_masks(model), {}
+    for t in read_metadata(model).trainable:
+        data = masks.get(t.name)
+        bits = [True] * t.size if data is None else [bool(data[i // 8] >> (i % 8) & 1) for i in range(t.size)]
+        found[t.name] = np.array(bits).reshape(t.shape)
+    return found
+
+
+# --- rules ------------------------------------------------------------------------------------------------
+
+
+@given(weights, st.floats(0.0, 1.0, exclude_min=True))
+def test_top_k(values: np.ndarray, share: float) -> None:
+    """The largest, and of equal ones the first."""
+    chosen = SparseRule("top-k", share).select(values, 0)
+    count = max(1, int(share * values.size + 0.5))
+    order = sorted(range(values.size), key=lambda i: (-abs(int(values[i])), i))
+    assert np.flatnonzero(chosen).tolist() == sorted(order[:count])
+
+
+@given(weights, st.integers(1, 127))
+def test_threshold(values: np.ndarray, level: int) -> None:
+    wanted = [abs(int(v)) >= level for v in values]
+    if any(wanted):
+        assert SparseRule("threshold", level).select(values, 0).tolist() == wanted
+    else:
+        with pytest.raises(ConversionError, match=f"no weight reaches {level} LSB"):
+            SparseRule("threshold", level).select(values, 0)
+
+
+def test_random_is_uniform_and_the_seeds_own() -> None:
+    values = np.zeros(200, np.int8)
+    rule = SparseRule("random", 0.25)
+    table = np.array([rule.select(values, seed) for seed in range(2000)])
+    assert (table.sum(axis=1) == 50).all()
+    assert np.abs(table.mean(axis=0) - 0.25).max() < 5 * (0.25 * 0.75 / 2000) ** 0.5
+    together = (table[:, :-1] & table[:, 1:]).mean()
+    assert abs(together - 0.25 * 49 / 199) < 0.005
+    assert len({row.tobytes() for row in table}) == 2000
+    assert np.array_equal(rule.select(values, 7), table[7])
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("top-k:0.1", SparseRule("top-k", 0.1)),
+        ("top-k:1", SparseRule("top-k", 1)),
+        ("top-k:1.0", SparseRule("top-k", 1.0)),
+        ("random:500", SparseRule("random", 500)),
+        ("random:1e-3", SparseRule("random", 0.001)),
+        ("threshold:127", SparseRule("threshold", 127)),
+    ],
+)
+def test_text(text: str, rule: SparseRule) -> None:
+    found = SparseRule.parse(text)
+    assert found == rule and type(found.number) is type(rule.number)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "top-k:NUMBER"),
+        ("top-k", "top-k:NUMBER"),
+        ("top:0.1", "top-k:NUMBER"),
+        ("top-k:0", "selects nothing; NUMBER is a share"),
+        ("top-k:0.0", "out of range; NUMBER is a share"),
+        ("top-k:1.5", "out of range"),
+        ("random:-1", "out of range"),
+        ("random:nan", "out of range"),
+        ("random:many", "out of range"),
+        ("threshold:0", "1 to 127 LSB, not 0"),
+        ("threshold:128", "1 to 127 LSB, not 128"),
+        ("threshold:0.5", "an integer from 1 to 127 LSB"),
+    ],
+)
+def test_bad_text(text: str, message: str) -> None:
+    with pytest.raises(ConversionError, match=message):
+        InjectSettings(sparse=text)
+
+
+def test_bad_seeds_and_nodes() -> None:
+    with pytest.raises(ConversionError, match="sparse_seed must be an integer"):
+        InjectSettings(sparse="random:0.5", sparse_seed=-1)
+    with pytest.raises(ConversionError, match="node perturbation trains all weights"):
+        InjectSettings(sparse="random:0.5", nodes="auto")
+
+
+# --- models -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["small_cnn", "depth_multiplier"])
+@pytest.mark.parametrize("sparse", ["top-k:0.3", "random:7", "threshold:60"])
+@pytest.mark.parametrize("head_room", [0, 40])
+def test_what_the_model_carries(name: str, sparse: str, head_room: int) -> None:
+    """Masks by the weights that training starts with, those with head-room; numbers in the metadata."""
+    model = load_model(inject(MODELS[name](), sparse=sparse, head_room=head_room, cuts=()).to_bytes())
+    masks, start = selected(model), initial_weights(model)
+    for t in read_metadata(model).trainable:
+        assert t.trained == t.updated == masks[t.name].sum()
+        sizes = np.abs(start[t.name].astype(int))
+        if sparse.startswith("top"):
+            assert t.updated == int(0.3 * t.size + 0.5)
+            assert sizes[masks[t.name]].min() >= sizes[~masks[t.name]].max()
+        elif sparse.startswith("random"):
+            assert t.updated == 7
+        else:
+            assert np.array_equal(masks[t.name], sizes >= 60)
+    seeds = [selected(inject(MODELS[name](), sparse=sparse, sparse_seed=s)) for s in (0, 1)]
+    differs = any(not np.array_equal(seeds[0][k], seeds[1][k]) for k in seeds[0])
+    assert differs == sparse.startswith("random")
+
+
+def test_layers_choose_independently() -> None:
+    model = inject(MODELS["dense_after_4d"](), sparse="random:0.5")
+    masks = [m.reshape(-1) for m in selected(model).values()]
+    least = min(map(len, masks))
+    assert len({m[:least].tobytes() for m in masks}) == len(masks)
+
+
+def test_masks_of_ones_own() -> None:
+    """Layers without one, and those whose mask selects all, are trained whole and carry none."""
+    mask = np.random.default_rng(0).random((4, 3, 3, 1)) < 0.5
+    model = inject(MODELS["small_cnn"](), sparse={"conv/filter": mask})
+    assert list(update_masks(model)) == ["conv/filter"]
+    assert np.array_equal(selected(model)["conv/filter"], mask)
+    assert [t.updated for t in read_metadata(model).trainable] == [mask.sum(), None]
+    whole = inject(MODELS["small_cnn"](), sparse={"conv/filter": np.ones_like(mask)})
+    assert whole.to_bytes() == inject(MODELS["small_cnn"]()).to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("sparse", "message"),
+    [
+        ("top-k:37", "layer «conv»: it has 36 weights, not 37"),
+        ("random:300", "layer «conv»: it has 36 weights, not 300"),
+        (
+            {"conv": np.ones((4, 3, 3, 1), bool)},
+            "«conv» is no trainable filter tensor; there are: conv/filter",
+        ),
+        ({"conv/filter": np.ones(36, bool)}, r"needs bool \[4, 3, 3, 1\], not bool \[36\]"),
+        ({"conv/filter": np.ones((4, 3, 3, 1))}, "needs bool .* not float64"),
+        ({"conv/filter": np.zeros((4, 3, 3, 1), bool)}, "«conv/filter» selects nothing; leave the layer out"),
+    ],
+)
+def test_refusals(sparse: Any, message: str) -> None:
+    with pytest.raises(ConversionError, match=message):
+        inject(MODELS["small_cnn"](), sparse=sparse)
+
+
+def test_export_leaves_nothing_of_them() -> None:
+    """But for head-room the original comes back."""
+    original = load_model(MODELS["small_cnn"]())
+    zo = inject(original, sparse="top-k:0.1", head_room=0)
+    assert export_model(zo).to_bytes() == export_model(inject(original, head_room=0)).to_bytes()
+
+
+def test_command_line(tmp_path: Path) -> None:
+    plain, output = tmp_path / "plain.tflite", tmp_path / "zo.tflite"
+    plain.write_bytes(MODELS["small_cnn"]())
+    arguments = ["inject", str(plain), "-o", str(output), "--sparse"]
+    result = CliRunner().invoke(app, [*arguments, "some"])
+    assert result.exit_code == 1 and not output.exists()
+    assert "top-k:NUMBER" in result.output
+    result = CliRunner().invoke(app, [*arguments, "random:0.5", "--sparse-seed", "3"])
+    assert result.exit_code == 0
+    assert "146 weights" in result.output  # (36 + 256) / 2
+    settings: dict[str, Any] = {"sparse": "random:0.5", "sparse_seed": 3}
+    assert output.read_bytes() == inject(MODELS["small_cnn"](), **settings).to_bytes()
