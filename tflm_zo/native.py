@@ -115,6 +115,7 @@ class DistributionKind(IntEnum):
     RADEMACHER = 0
     SPARSE_UNIFORM = 1
     GAUSSIAN = 2
+    COORDINATE = 3
 
 
 class _Distribution(ctypes.Structure):
@@ -370,6 +371,11 @@ class Distribution:
             raise ValueError(f"std_lsb: expected 0.0045 to 580, got {std_lsb}")
         return cls(DistributionKind.GAUSSIAN, round(mu))
 
+    @classmethod
+    def coordinate(cls, mu: int = 1) -> Distribution:
+        """One weight of each tensor moves by mu LSB, mu in 1..127: coordinate-wise estimation (DeepZero)."""
+        return cls(DistributionKind.COORDINATE, mu)
+
     @property
     def reach(self) -> int:
         """Largest change of one weight, in LSB: the head-room that the distribution needs."""
@@ -409,7 +415,7 @@ def direction(
         seed: 0..2^32-1.
         stream: number of the tensor.
         count: number of weights, at least 1.
-        begin: first weight, a multiple of `STREAM_BLOCK`.
+        begin: first weight, a multiple of `STREAM_BLOCK`; coordinate: 0, and `count` is the tensor's size.
 
     Returns:
         int8 [count].

@@ -3,9 +3,9 @@
 
 #include "zo_add_signs.h"
 #include "zo_chain.h"
+#include "zo_coordinate.h"
 #include "zo_draw.h"
 #include "zo_fixed_point.h"
-#include "zo_mask.h"
 
 /* `delta` is not 0 modulo 256. */
 static void perturb_rademacher(int8_t* weights, uint32_t count, uint32_t state, int32_t delta) {
@@ -115,6 +115,16 @@ void zo_perturb_block_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
   }
 }
 
+void zo_perturb_coordinates_s8(const zo_tensor* tensor, zo_distribution distribution,
+                               const zo_perturb_terms* terms) {
+  for (uint32_t t = 0; t < terms->count; ++t) {
+    const uint32_t index = zo_coordinate(tensor, terms->terms[t].seed);
+    if (index == tensor->size) return;
+    tensor->weights[index] =
+        zo_add_modulo(tensor->weights[index], terms->terms[t].k * (int32_t)distribution.mu);
+  }
+}
+
 zo_status zo_perturb_check(zo_distribution distribution, const zo_perturb_terms* terms) {
   const zo_status status = zo_distribution_check(distribution);
   if (status != ZO_OK) return status;
@@ -143,6 +153,10 @@ zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
   }
   const zo_status status = zo_perturb_check(distribution, terms);
   if (status != ZO_OK) return status;
+  if (distribution.kind == ZO_COORDINATE) {
+    zo_perturb_coordinates_s8(tensor, distribution, terms);
+    return ZO_OK;
+  }
   for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
     const uint32_t left = tensor->size - begin;
     const uint32_t size = left < ZO_STREAM_BLOCK ? left : ZO_STREAM_BLOCK;

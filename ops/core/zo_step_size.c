@@ -39,6 +39,7 @@ static int64_t gradient_coefficient(const zo_step_size* s, int64_t d, int64_t ra
   const int64_t down = GAUSSIAN_UNITS_NUMERATOR * GAUSSIAN_UNITS_NUMERATOR;
   switch (s->distribution.kind) {
     case ZO_RADEMACHER:
+    case ZO_COORDINATE:
       return zo_divide(product, sides * s->distribution.mu * s->queries);
     case ZO_GAUSSIAN:
       /* mu: LSB per unit of z, unit 2^-12. With u units to a standard deviation the perturbation

@@ -18,6 +18,7 @@ uint32_t zo_query_seed(uint32_t run_seed, uint32_t step, uint32_t query) {
 zo_status zo_distribution_check(zo_distribution distribution) {
   switch (distribution.kind) {
     case ZO_RADEMACHER:
+    case ZO_COORDINATE:
       if (distribution.p_zero != 0) return ZO_ERROR_DISTRIBUTION;
       break;
     case ZO_SPARSE_UNIFORM:
@@ -55,6 +56,11 @@ zo_status zo_direction(zo_distribution distribution, uint32_t seed, uint32_t ten
   if (z == NULL || begin % ZO_STREAM_BLOCK != 0) return ZO_ERROR_ARGUMENT;
 
   const uint32_t key = zo_stream_key(seed, tensor);
+  if (distribution.kind == ZO_COORDINATE) {
+    if (begin != 0u || count == 0u) return ZO_ERROR_ARGUMENT;
+    for (uint32_t i = 0; i < count; ++i) z[i] = i == key % count;
+    return ZO_OK;
+  }
   uint32_t state = 0;
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t at = i % ZO_STREAM_BLOCK;

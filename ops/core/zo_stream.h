@@ -22,6 +22,9 @@
  *   sparse uniform  half-word j is weight 2 w + j: z = 0 where the low byte is
  *                   below p_zero, else from the high byte as int8 b:
  *                   0 for b = -128, else floor((b (2 mu + 1) + 128) / 256)
+ *   coordinate      no words: z = 1 at weight key(seed, tensor) mod size or, where
+ *                   the tensor's mask leaves that out, the next one that it does
+ *                   not, from the last on to the first
  *   rounding        (tensor number with bit 31 set) weight 4 w + j takes the
  *                   low 16 bits of the word rotated right by 8 j
  *
@@ -90,7 +93,8 @@ int32_t zo_distribution_z_max(zo_distribution distribution);
 /* Writes z for the weights [begin, begin + count) of a tensor of any size.
  *
  *   z      int8 [count]
- *   begin  a multiple of ZO_STREAM_BLOCK
+ *   begin  a multiple of ZO_STREAM_BLOCK; ZO_COORDINATE: 0, and count is the
+ *          tensor's size, without a mask
  *
  * The slow, plain form of the specification above: for tests, inspection and
  * algorithms that need a direction in memory. */

@@ -53,6 +53,9 @@ typedef enum zo_distribution_kind {
    * round(epsilon * 3.5 / 127 * 2^12) for a standard deviation of epsilon LSB.
    * (QZO-FF, z_max = 3.5.) */
   ZO_GAUSSIAN = 2,
+  /* z = 1 at one weight of each tensor, 0 at all others; no random bytes; perturbation = mu * z:
+   * coordinate-wise gradient estimation (DeepZero), at the cost of one weight per tensor. */
+  ZO_COORDINATE = 3,
 } zo_distribution_kind;
 
 /* Distribution of a perturbation. Chosen per instruction, not per model, so a
@@ -60,7 +63,7 @@ typedef enum zo_distribution_kind {
 typedef struct zo_distribution {
   uint8_t kind;   /* zo_distribution_kind */
   uint8_t p_zero; /* ZO_SPARSE_UNIFORM: zero probability in 1/256, else 0 */
-  uint16_t mu;    /* RADEMACHER, SPARSE_UNIFORM: 1..127 LSB; GAUSSIAN: 1..65535 */
+  uint16_t mu;    /* GAUSSIAN: 1..65535, else 1..127 LSB */
 } zo_distribution;
 
 /* One term of a perturbation, k in {-2, -1, +1}. A term with k = 0 adds an earlier seed to the

@@ -2,9 +2,9 @@
 #include "zo_update.h"
 
 #include "zo_apply_steps.h"
+#include "zo_coordinate.h"
 #include "zo_draw.h"
 #include "zo_fixed_point.h"
-#include "zo_mask.h"
 #include "zo_perturb.h"
 #include "zo_replay_block.h"
 
@@ -109,6 +109,48 @@ static uint32_t update_block(const zo_tensor* tensor, uint32_t begin, uint32_t c
   return saturated;
 }
 
+/* --- ZO_COORDINATE ---------------------------------------------------------- */
+
+/* The rounding term of one weight: that of the stream in zo_draw_rounding. */
+static int32_t rounding_of(const zo_tensor* tensor, uint32_t seed, uint32_t index) {
+  const uint32_t key = zo_stream_key(seed, tensor->stream | ZO_ROUNDING_STREAM);
+  uint32_t word = zo_stream_state(key, index / ZO_STREAM_BLOCK);
+  for (uint32_t i = 0; i <= index % ZO_STREAM_BLOCK; i += 4u) word = zo_stream_next(word);
+  const uint32_t turn = 8u * (index % 4u);
+  return (int32_t)((word >> turn | (uint32_t)((uint64_t)word << (32u - turn))) & 0xFFFFu);
+}
+
+/* One step of the weights that it moves. Returns the clipped ones. */
+static uint32_t update_coordinates(const zo_tensor* tensor, const zo_query* queries,
+                                   uint32_t count) {
+  uint32_t indices[ZO_MAX_QUERIES];
+  uint32_t saturated = 0;
+  for (uint32_t q = 0; q < count; ++q) indices[q] = zo_coordinate(tensor, queries[q].seed);
+  for (uint32_t q = 0; q < count; ++q) {
+    const uint32_t index = indices[q];
+    if (index == tensor->size) return 0;
+    int32_t step = 0;
+    int is_first = 1;
+    for (uint32_t p = 0; p < count; ++p) {
+      if (indices[p] != index) continue;
+      if (p < q) is_first = 0;
+      step += queries[p].coefficient;
+    }
+    if (!is_first) continue;
+    if (tensor->multiplier != NULL) scale_steps(&step, 1, tensor, index);
+    int8_t* weight = tensor->weights + index;
+    if (tensor->fraction != NULL) {
+      saturated += zo_round_steps_16(weight, tensor->fraction + index, &step, 1, tensor->limit);
+    } else {
+      const int32_t random = rounding_of(tensor, queries[0].seed, index);
+      saturated += zo_round_steps_8(weight, &step, &random, 1, tensor->limit);
+    }
+  }
+  return saturated;
+}
+
+/* --- All -------------------------------------------------------------------- */
+
 zo_status zo_step_check(zo_distribution distribution, const zo_query* queries, uint32_t count) {
   if (queries == NULL || count == 0) return ZO_ERROR_ARGUMENT;
   if (count > ZO_MAX_QUERIES) return ZO_ERROR_QUERIES;
@@ -138,6 +180,12 @@ zo_status zo_update_s8(const zo_tensor* tensor, zo_distribution distribution,
   if (status != ZO_OK) return status;
 
   uint32_t clipped = 0;
+  if (distribution.kind == ZO_COORDINATE) {
+    if (restore != NULL) zo_perturb_coordinates_s8(tensor, distribution, restore);
+    clipped = update_coordinates(tensor, queries, count);
+    if (saturated != NULL) *saturated += clipped;
+    return ZO_OK;
+  }
   for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
     const uint32_t left = tensor->size - begin;
     const uint32_t size = left < ZO_STREAM_BLOCK ? left : ZO_STREAM_BLOCK;
@@ -161,6 +209,13 @@ zo_status zo_replay_s8(const zo_tensor* tensor, zo_distribution distribution,
                         tensor->fraction != NULL && tensor->multiplier == NULL &&
                         tensor->mask == NULL;
   uint32_t clipped = 0;
+  if (distribution.kind == ZO_COORDINATE) {
+    for (uint32_t t = 0; t < steps; ++t) {
+      clipped += update_coordinates(tensor, queries + (size_t)t * count, count);
+    }
+    if (saturated != NULL) *saturated += clipped;
+    return ZO_OK;
+  }
   for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
     const uint32_t left = tensor->size - begin;
     const uint32_t size = left < ZO_STREAM_BLOCK ? left : ZO_STREAM_BLOCK;

@@ -32,6 +32,8 @@ extern "C" {
  * so w_i is W_i rounded half up, and nothing is lost where the coefficients
  * are multiples of 2^8 and there is no multiplier.
  *
+ * ZO_COORDINATE leaves weights that no query moves alone, even where they exceed the limit.
+ *
  *   tensor     see zo_types.h
  *   restore    if not null, a perturbation that is added before the step (as
  *              zo_perturb_s8 does), which undoes what is in force in the same

@@ -176,7 +176,7 @@ BAD_COMMANDS = {
     "order": (oracle.command([oracle.perturb([(1, 1)], DIST), oracle.update([(1, 1)], DIST)]), Status.ORDER),
     "order of restore": (oracle.command([oracle.update([(1, 1)], DIST), oracle.restore()]), Status.ORDER),
     "block": (oracle.command([oracle.restore(3)]), Status.BLOCK),
-    "distribution": (oracle.command([oracle.perturb([(1, 1)], Dist(3, 1))]), Status.DISTRIBUTION),
+    "distribution": (oracle.command([oracle.perturb([(1, 1)], Dist(4, 1))]), Status.DISTRIBUTION),
     "mu 0": (oracle.command([oracle.update([(1, 1)], Dist(0, 0))]), Status.DISTRIBUTION),
     "mu 128": (oracle.command([oracle.replay([[(1, 1)]], Dist(1, 128))]), Status.DISTRIBUTION),
     "p_zero": (oracle.command([oracle.update([(1, 1)], Dist(0, 1, 9))]), Status.DISTRIBUTION),

@@ -121,15 +121,22 @@ static const uint32_t sizes[] = {1,   2,   3,    4,    31,   32,   33,   63,   6
 static const zo_distribution distributions[] = {
     {ZO_RADEMACHER, 0, 1},       {ZO_RADEMACHER, 0, 127},       {ZO_SPARSE_UNIFORM, 0, 1},
     {ZO_SPARSE_UNIFORM, 255, 7}, {ZO_SPARSE_UNIFORM, 100, 127}, {ZO_GAUSSIAN, 0, 1},
-    {ZO_GAUSSIAN, 0, 300},       {ZO_GAUSSIAN, 0, 65535},
+    {ZO_GAUSSIAN, 0, 300},       {ZO_GAUSSIAN, 0, 65535},       {ZO_COORDINATE, 0, 5},
 };
 #define DISTRIBUTIONS (sizeof distributions / sizeof distributions[0])
 
 static const zo_distribution bad_distributions[] = {
-    {ZO_RADEMACHER, 0, 0},       {ZO_RADEMACHER, 0, 128},
-    {ZO_RADEMACHER, 1, 1},       {ZO_SPARSE_UNIFORM, 0, 0},
-    {ZO_SPARSE_UNIFORM, 0, 128}, {ZO_GAUSSIAN, 0, 0},
-    {ZO_GAUSSIAN, 1, 1},         {3, 0, 1},
+    {ZO_RADEMACHER, 0, 0},
+    {ZO_RADEMACHER, 0, 128},
+    {ZO_RADEMACHER, 1, 1},
+    {ZO_SPARSE_UNIFORM, 0, 0},
+    {ZO_SPARSE_UNIFORM, 0, 128},
+    {ZO_GAUSSIAN, 0, 0},
+    {ZO_GAUSSIAN, 1, 1},
+    {ZO_COORDINATE, 0, 0},
+    {ZO_COORDINATE, 0, 128},
+    {ZO_COORDINATE, 1, 1},
+    {4, 0, 1},
     {255, 255, 65535},
 };
 #define BAD_DISTRIBUTIONS (sizeof bad_distributions / sizeof bad_distributions[0])
@@ -160,8 +167,9 @@ static void test_stream(void) {
       for (uint32_t i = 0; i < z.size; ++i) {
         CHECK(abs(z.at[i]) <= zo_distribution_z_max(distribution));
       }
-      CHECK(zo_direction(distribution, 5, 6, UINT32_C(0xFFFFFC00), 7 < sizes[s] ? 7 : 1,
-                         later.at) == ZO_OK);
+      CHECK(
+          zo_direction(distribution, 5, 6, UINT32_C(0xFFFFFC00), 7 < sizes[s] ? 7 : 1, later.at) ==
+          (distribution.kind == ZO_COORDINATE ? ZO_ERROR_ARGUMENT : ZO_OK));
       free(z.memory);
       free(later.memory);
     }

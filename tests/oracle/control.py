@@ -90,9 +90,9 @@ def coefficient(s: Settings, d: float, step_rate: float, rms: float) -> tuple[fl
             d = max(-s.clip, min(s.clip, d))
         sides = 1 if s.one_sided else 2
         # Moves per unit of z by rate / mu / sides / Q, where mu is a standard deviation of the perturbation.
-        scale = {0: 1 / mu, 1: 1.0, 2: 4096 / mu / s.unit**2}[s.dist.kind] * r / sides / s.queries
+        scale = {0: 1 / mu, 1: 1.0, 2: 4096 / mu / s.unit**2, 3: 1 / mu}[s.dist.kind] * r / sides / s.queries
         c = -d * scale
-        slack = 0.5 * scale + {0: 1 / mu, 1: 1.0, 2: 4096 / mu / s.unit**2}[s.dist.kind] + 1
+        slack = 0.5 * scale + {0: 1 / mu, 1: 1.0, 2: 4096 / mu / s.unit**2, 3: 1 / mu}[s.dist.kind] + 1
     elif s.rule == NORMALIZED:
         ratio = d / rms * ONE
         if s.clip:

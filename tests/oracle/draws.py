@@ -21,9 +21,10 @@ distributions = st.one_of(
     st.builds(Dist, st.just(0), st.integers(1, 127)),
     st.builds(Dist, st.just(1), st.integers(1, 127), st.integers(0, 255)),
     st.builds(Dist, st.just(2), st.one_of(st.integers(1, 1000), st.integers(1, 65535))),
+    st.builds(Dist, st.just(3), st.integers(1, 127)),
 )
 
-EXAMPLES = [Dist(0, 2), Dist(1, 5, 100), Dist(2, 300)]
+EXAMPLES = [Dist(0, 2), Dist(1, 5, 100), Dist(2, 300), Dist(3, 4)]
 """One of each kind, of sizes that training uses."""
 
 

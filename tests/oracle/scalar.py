@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 MASK = 0xFFFFFFFF
 BLOCK = 1024
-RADEMACHER, SPARSE_UNIFORM, GAUSSIAN = 0, 1, 2
+RADEMACHER, SPARSE_UNIFORM, GAUSSIAN, COORDINATE = 0, 1, 2, 3
 
 
 def fmix(h: int) -> int:
@@ -70,6 +70,8 @@ def words(seed: int, tensor: int, block: int) -> Iterator[int]:
 
 def direction(kind: int, mu: int, p_zero: int, seed: int, tensor: int, count: int) -> list[int]:
     z: list[int] = []
+    if kind == COORDINATE:
+        return [int(i == key(seed, tensor) % count) for i in range(count)]
     for begin in range(0, count, BLOCK):
         stream = words(seed, tensor, begin // BLOCK)
         size, word = min(BLOCK, count - begin), 0

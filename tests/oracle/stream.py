@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import scalar
-from .scalar import BLOCK, GAUSSIAN, RADEMACHER, SPARSE_UNIFORM
+from .scalar import BLOCK, COORDINATE, GAUSSIAN, RADEMACHER, SPARSE_UNIFORM
 
 U32 = np.uint32
 QUANTILES = np.array(scalar.QUANTILES)
@@ -25,7 +25,7 @@ class Dist:
 
     @property
     def z_max(self) -> int:
-        return {RADEMACHER: 1, SPARSE_UNIFORM: self.mu, GAUSSIAN: 105}[self.kind]
+        return {RADEMACHER: 1, SPARSE_UNIFORM: self.mu, GAUSSIAN: 105, COORDINATE: 1}[self.kind]
 
     @property
     def reach(self) -> int:
@@ -35,7 +35,7 @@ class Dist:
     def valid(self) -> bool:
         if self.kind == GAUSSIAN:
             return self.p_zero == 0 and 1 <= self.mu <= 65535
-        if self.kind == RADEMACHER:
+        if self.kind in (RADEMACHER, COORDINATE):
             return self.p_zero == 0 and 1 <= self.mu <= 127
         return self.kind == SPARSE_UNIFORM and 1 <= self.mu <= 127
 
@@ -63,8 +63,15 @@ def block_words(seed: int, tensor: int, size: int, per_word: int) -> NDArray[np.
     return result.T
 
 
-def direction(dist: Dist, seed: int, tensor: int, size: int) -> NDArray[np.int64]:
-    """z, int64 [size]."""
+def direction(
+    dist: Dist, seed: int, tensor: int, size: int, selected: NDArray[np.bool_] | None = None
+) -> NDArray[np.int64]:
+    """z, int64 [size]; `selected` weights are trained, which matters to a coordinate."""
+    if dist.kind == COORDINATE:
+        first = scalar.key(seed, tensor) % size
+        order = [*range(first, size), *range(first)]
+        chosen = [i for i in order if selected is None or selected[i]][:1]
+        return np.isin(np.arange(size), chosen).astype(np.int64)
     per_word = scalar.PER_WORD[dist.kind]
     words = block_words(seed, tensor, size, per_word)
     turns = np.arange(per_word, dtype=U32) * U32(32 // per_word)
@@ -90,7 +97,7 @@ def rounding(seed: int, tensor: int, size: int) -> NDArray[np.int64]:
 
 def perturbation(dist: Dist, z: NDArray[np.int64]) -> NDArray[np.int64]:
     """Perturbation of z in LSB."""
-    if dist.kind == RADEMACHER:
+    if dist.kind in (RADEMACHER, COORDINATE):
         return dist.mu * z
     if dist.kind == SPARSE_UNIFORM:
         return z

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import chain, scalar
+from .scalar import COORDINATE
 from .stream import Dist, direction, perturbation, rounding
 
 Int8: TypeAlias = NDArray[np.int8]
@@ -48,7 +49,8 @@ def perturb(
     total = weights.astype(np.int64)
     for k, seeds in grouped(terms):
         if len(seeds) == 1:
-            total += k * perturbation(dist, direction(dist, seeds[0], stream, weights.size))
+            z = direction(dist, seeds[0], stream, weights.size, bits(mask, weights.size))
+            total += k * perturbation(dist, z)
         else:
             total += k * chain.perturbation(dist, seeds, momentum, stream, weights.size)
     moved = ((total + 128) % 256 - 128).astype(np.int8)
@@ -73,8 +75,11 @@ def update(
     size = weights.size
     weights = perturb(weights, restore, dist, stream, momentum, mask)
     delta = np.zeros(size, np.int64)
+    touched = np.full(size, dist.kind != COORDINATE)
     for seed, coefficient in queries:
-        delta += coefficient * direction(dist, seed, stream, size)
+        z = direction(dist, seed, stream, size, bits(mask, size))
+        delta += coefficient * z
+        touched |= z != 0
     if multiplier is not None:
         channel = np.arange(size) // inner % channels
         delta = (delta * multiplier.astype(np.int64)[channel] + 2**30) // 2**31
@@ -82,10 +87,10 @@ def update(
     wide = weights.astype(np.int64)
     if fraction is None:
         moved = wide + (delta + rounding(queries[0][0], stream, size)) // 2**16
-        clipped = np.clip(moved, -limit, limit)
+        clipped = np.where(touched, np.clip(moved, -limit, limit), moved)
         return clipped.astype(np.int8), None, int((clipped != moved).sum())
     moved = 256 * wide + fraction + (delta + 128) // 2**8
-    clipped = np.clip(moved, -256 * limit, 256 * limit)
+    clipped = np.where(touched, np.clip(moved, -256 * limit, 256 * limit), moved)
     whole = (clipped + 128) // 256
     return (
         whole.astype(np.int8),

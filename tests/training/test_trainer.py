@@ -73,6 +73,8 @@ def is_replay(trainer: Trainer, model: Model, log: Any) -> bool:
 
 ONE_LSB: dict[str, Any] = {"distribution": Distribution.rademacher(1)}
 MEMORY: dict[str, Any] = {"distribution": Distribution.gaussian(0.6), "momentum": 0.7}
+ONE_WEIGHT: dict[str, Any] = {"distribution": Distribution.coordinate(2)}
+ONE_LSB_OF_ONE: dict[str, Any] = {"distribution": Distribution.coordinate(1)}
 RUNS = {
     "8 bit": ("8", TrainSettings(batch_size=8, queries=2)),
     "16 bit": ("16", TrainSettings(batch_size=8, queries=2)),
@@ -95,6 +97,16 @@ RUNS = {
         TrainSettings(batch_size=4, momentum_terms=2, estimator="one-sided", **MEMORY),
     ),
     "momentum, sharpness": ("head-room", TrainSettings(batch_size=8, sharpness=True, **MEMORY)),
+    "coordinate": ("16", TrainSettings(batch_size=8, queries=4, rule="gradient", rate=300.0, **ONE_WEIGHT)),
+    "coordinate, 8 bit": ("8", TrainSettings(batch_size=4, estimator="one-sided", rate=9.0, **ONE_WEIGHT)),
+    "coordinate, sparse, blocks": (
+        "random",
+        TrainSettings(batch_size=4, scope="blocks", rate=9.0, **ONE_WEIGHT),
+    ),
+    "coordinate, sharpness": (
+        "top-k",
+        TrainSettings(batch_size=8, sharpness=True, rate=9.0, **ONE_LSB_OF_ONE),
+    ),
     "sparse update": ("top-k", TrainSettings(batch_size=8, queries=2)),
     "sparse update, momentum": ("top-k", TrainSettings(batch_size=8, momentum_terms=3, **MEMORY)),
     "sparse update, blocks": ("random", TrainSettings(batch_size=4, scope="blocks")),

@@ -10,11 +10,12 @@ from ..training import SettingsError
 
 __all__ = ["DISTRIBUTIONS", "parse_distribution"]
 
-DISTRIBUTIONS: Final = "rademacher:LSB, sparse-uniform:LSB[:ZEROS], gaussian:LSB"
+DISTRIBUTIONS: Final = "rademacher:LSB, sparse-uniform:LSB[:ZEROS], gaussian:LSB, coordinate:LSB"
 
 
 def parse_distribution(text: str) -> Distribution:
-    """Reads e.g. "rademacher:2", "sparse-uniform:3:0.5" (half of the weights stay) or "gaussian:0.6".
+    """Reads e.g. "rademacher:2", "sparse-uniform:3:0.5" (half of the weights stay), "gaussian:0.6" or
+    "coordinate:4" (one weight of each layer).
 
     Raises:
         SettingsError: there is no such distribution (the message lists them), or a number is wrong.
@@ -27,6 +28,8 @@ def parse_distribution(text: str) -> Distribution:
             return Distribution.sparse_uniform(int(numbers[0]), *map(float, numbers[1:]))
         if name == "gaussian" and len(numbers) == 1:
             return Distribution.gaussian(float(numbers[0]))
+        if name == "coordinate" and len(numbers) == 1:
+            return Distribution.coordinate(int(numbers[0]))
     except ValueError as error:
         raise SettingsError(f"distribution {text!r}: {error}") from None
     raise SettingsError(f"distribution: no {text!r}; there are {DISTRIBUTIONS}")
