@@ -282,12 +282,13 @@ zo_status zo_node_run_perturb_weights(zo_node_run* run, const zo_tensor* tensors
   const zo_distribution distribution = zo_control_distribution(&run->settings.common, run->step);
   zo_perturb_term terms[2];
   const uint32_t used = perturbation(run, terms);
+  const zo_perturb_terms all = {terms, used, 0};
   for (uint32_t i = 0; i < count; ++i) {
     if (tensors[i].weights == NULL || tensors[i].size == 0u) return ZO_ERROR_ARGUMENT;
     if (zo_distribution_reach(distribution) > 127 - tensors[i].limit) return ZO_ERROR_HEAD_ROOM;
   }
   for (uint32_t i = 0; i < count; ++i) {
-    const zo_status status = zo_perturb_s8(&tensors[i], distribution, terms, used);
+    const zo_status status = zo_perturb_s8(&tensors[i], distribution, &all);
     if (status != ZO_OK) return status;
   }
   if (run->stage == ZO_NODE_RESTORE) {
@@ -500,7 +501,7 @@ zo_status zo_node_run_update_weights(zo_node_run* run, const zo_tensor* tensors,
     const zo_status status =
         s->rule == ZO_RUN_BITS
             ? update_bits(run, t, &tensors[i], saturated)
-            : zo_update_s8(&tensors[i], size.distribution, 0, queries, t->queries, saturated);
+            : zo_update_s8(&tensors[i], size.distribution, NULL, queries, t->queries, saturated);
     if (status != ZO_OK) return status;
   }
   t->mean_square = write_mean_square(mean_square);
