@@ -171,6 +171,37 @@ static int tensor_is_valid(const zo_tensor* tensor) {
          (tensor->multiplier == NULL || (tensor->channels > 0 && tensor->inner > 0));
 }
 
+/* `steps` steps of `count` queries each, after what is restored; returns the clipped weights. */
+static uint32_t walk(const zo_tensor* tensor, zo_distribution distribution,
+                     const zo_perturb_terms* restore, const zo_query* queries, uint32_t count,
+                     uint32_t steps) {
+  uint32_t clipped = 0;
+  if (distribution.kind == ZO_COORDINATE) {
+    if (restore != NULL) zo_perturb_coordinates_s8(tensor, distribution, restore);
+    for (uint32_t t = 0; t < steps; ++t) {
+      clipped += update_coordinates(tensor, queries + (size_t)t * count, count);
+    }
+    return clipped;
+  }
+  const int is_common = steps > 1u && distribution.kind == ZO_RADEMACHER && count == 1u &&
+                        tensor->fraction != NULL && tensor->multiplier == NULL &&
+                        tensor->mask == NULL;
+  for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
+    const uint32_t left = tensor->size - begin;
+    const uint32_t size = left < ZO_STREAM_BLOCK ? left : ZO_STREAM_BLOCK;
+    if (restore != NULL) zo_perturb_block_s8(tensor, begin, size, distribution, restore);
+    if (is_common && zo_replay_block_fits(tensor, begin, size)) {
+      clipped += zo_replay_block(tensor, begin, size, queries, steps);
+      continue;
+    }
+    for (uint32_t t = 0; t < steps; ++t) {
+      clipped +=
+          update_block(tensor, begin, size, distribution, queries + (size_t)t * count, count);
+    }
+  }
+  return clipped;
+}
+
 zo_status zo_update_s8(const zo_tensor* tensor, zo_distribution distribution,
                        const zo_perturb_terms* restore, const zo_query* queries, uint32_t count,
                        uint32_t* saturated) {
@@ -178,20 +209,7 @@ zo_status zo_update_s8(const zo_tensor* tensor, zo_distribution distribution,
   zo_status status = zo_step_check(distribution, queries, count);
   if (status == ZO_OK && restore != NULL) status = zo_perturb_check(distribution, restore);
   if (status != ZO_OK) return status;
-
-  uint32_t clipped = 0;
-  if (distribution.kind == ZO_COORDINATE) {
-    if (restore != NULL) zo_perturb_coordinates_s8(tensor, distribution, restore);
-    clipped = update_coordinates(tensor, queries, count);
-    if (saturated != NULL) *saturated += clipped;
-    return ZO_OK;
-  }
-  for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
-    const uint32_t left = tensor->size - begin;
-    const uint32_t size = left < ZO_STREAM_BLOCK ? left : ZO_STREAM_BLOCK;
-    if (restore != NULL) zo_perturb_block_s8(tensor, begin, size, distribution, restore);
-    clipped += update_block(tensor, begin, size, distribution, queries, count);
-  }
+  const uint32_t clipped = walk(tensor, distribution, restore, queries, count, 1);
   if (saturated != NULL) *saturated += clipped;
   return ZO_OK;
 }
@@ -204,30 +222,7 @@ zo_status zo_replay_s8(const zo_tensor* tensor, zo_distribution distribution,
     const zo_status status = zo_step_check(distribution, queries + (size_t)t * count, count);
     if (status != ZO_OK) return status;
   }
-
-  const int is_common = distribution.kind == ZO_RADEMACHER && count == 1u &&
-                        tensor->fraction != NULL && tensor->multiplier == NULL &&
-                        tensor->mask == NULL;
-  uint32_t clipped = 0;
-  if (distribution.kind == ZO_COORDINATE) {
-    for (uint32_t t = 0; t < steps; ++t) {
-      clipped += update_coordinates(tensor, queries + (size_t)t * count, count);
-    }
-    if (saturated != NULL) *saturated += clipped;
-    return ZO_OK;
-  }
-  for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
-    const uint32_t left = tensor->size - begin;
-    const uint32_t size = left < ZO_STREAM_BLOCK ? left : ZO_STREAM_BLOCK;
-    if (is_common && zo_replay_block_fits(tensor, begin, size)) {
-      clipped += zo_replay_block(tensor, begin, size, queries, steps);
-      continue;
-    }
-    for (uint32_t t = 0; t < steps; ++t) {
-      clipped +=
-          update_block(tensor, begin, size, distribution, queries + (size_t)t * count, count);
-    }
-  }
+  const uint32_t clipped = walk(tensor, distribution, NULL, queries, count, steps);
   if (saturated != NULL) *saturated += clipped;
   return ZO_OK;
 }
