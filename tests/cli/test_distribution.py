@@ -1,0 +1,38 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Distributions as people write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tflm_zo.cli.distribution import parse_distribution
+from tflm_zo.native import Distribution
+from tflm_zo.training import SettingsError
+
+
+@pytest.mark.parametrize(
+    ("text", "distribution"),
+    [
+        ("rademacher:2", Distribution.rademacher(2)),
+        ("sparse-uniform:3", Distribution.sparse_uniform(3)),
+        ("sparse-uniform:3:0.5", Distribution.sparse_uniform(3, 0.5)),
+        ("gaussian:0.6", Distribution.gaussian(0.6)),
+        ("coordinate:4", Distribution.coordinate(4)),
+    ],
+)
+def test_text(text: str, distribution: Distribution) -> None:
+    assert parse_distribution(text) == distribution
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("coordinate", "there are rademacher:LSB, .*coordinate:LSB"),
+        ("coordinate:1:2", "there are"),
+        ("coordinate:0", "mu: expected 1..127, got 0"),
+        ("coordinate:0.5", "invalid literal"),
+    ],
+)
+def test_refusals(text: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        parse_distribution(text)

@@ -1,0 +1,135 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Variants of weight perturbation as whole runs: resumed, replayed, and what they leave alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tflm_zo.converters import Model, initial_weights, read_metadata, update_masks
+
+from models import MODELS
+from moments import At, stop
+from tflm_zo import inject
+from tflm_zo.native import Distribution
+from tflm_zo.runtime import load
+from tflm_zo.seedlog import SeedLog
+from tflm_zo.training import Trainer, TrainSettings, replay_log
+
+RNG = np.random.default_rng(4)
+X = RNG.integers(-128, 128, (24, 8, 8, 1)).astype(np.int8)
+Y = RNG.integers(0, 4, 24)
+STEPS = 23
+
+GAUSSIAN = {"distribution": Distribution.gaussian(0.6)}
+VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "sharpness": ({"head_room": 4}, {"sharpness": True, "queries": 2}),
+    "momentum": ({}, {"momentum": 0.8, "momentum_terms": 4, "queries": 2, **GAUSSIAN}),
+    "momentum, 8 bit, blocks": (
+        {"update_bits": 8, "cuts": ("pool",)},
+        {"momentum": 0.5, "momentum_terms": 3, "scope": "blocks", **GAUSSIAN},
+    ),
+    "top-k": ({"sparse": "top-k:0.2"}, {}),
+    "random, 8 bit": ({"sparse": "random:0.5", "update_bits": 8}, {"queries": 3}),
+    "threshold, kernel norm": ({"sparse": "threshold:30", "multipliers": "kernel-norm"}, {}),
+    "coordinate": ({}, {"distribution": Distribution.coordinate(2), "queries": 4, "rate": 9.0}),
+    "coordinate, random, 8 bit": (
+        {"sparse": "random:0.3", "update_bits": 8},
+        {"distribution": Distribution.coordinate(2), "rate": 9.0},
+    ),
+}
+
+
+def made(name: str) -> tuple[Model, TrainSettings]:
+    injection, changes = VARIANTS[name]
+    model = inject(MODELS["small_cnn"](), **{"batch": 4, "command_words": 1000, **injection})
+    return model, TrainSettings(**{"batch_size": 4, **changes})
+
+
+def state(trainer: Trainer) -> list[bytes]:
+    runtime = trainer.runtime
+    return [v.tobytes() for a in (runtime.read_weights(), runtime.read_fractions()) for v in a.values()]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_resumed_at_any_step(name: str, tmp_path: Path) -> None:
+    """The same weights and the same bytes as those of a run that was never interrupted."""
+    model, changes = made(name)
+    whole, expected = Trainer(model, changes), tmp_path / "whole.zolog"
+    whole.fit(X, Y, steps=STEPS, log=expected)
+    for at in (1, 2, 3, 9, STEPS - 1):
+        log = tmp_path / f"{at}.zolog"
+        Trainer(model, changes).fit(X, Y, steps=STEPS, log=log, callbacks=[At(at, stop)])
+        resumed = Trainer(model, changes)
+        resumed.fit(X, Y, steps=STEPS, log=log, resume=True)
+        assert log.read_bytes() == expected.read_bytes()
+        assert state(resumed) == state(whole)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_replayed_by_the_model_itself(name: str, tmp_path: Path) -> None:
+    """SEED_REPLAY makes of the initial weights what the run made of them, and so does `replay_log`."""
+    model, changes = made(name)
+    trainer, path = Trainer(model, changes), tmp_path / "run.zolog"
+    trainer.fit(X, Y, steps=STEPS, log=path)
+    log, runtime = SeedLog.read(path), load(model, "litert-ref")
+    for block in range(len(read_metadata(model).blocks)):
+        for distribution, steps in log.steps_of_block(block):
+            runtime.invoke(runtime.command(loss=False, checksum=True).replay(steps, distribution, block))
+    weights, fractions = replay_log(model, log)
+    replayed = [v.tobytes() for a in (weights, fractions) for v in a.values()]
+    own = [v.tobytes() for a in (runtime.read_weights(), runtime.read_fractions()) for v in a.values()]
+    assert own == replayed == state(trainer)
+    assert any(not np.array_equal(weights[k], v) for k, v in initial_weights(model).items())
+
+
+@pytest.mark.parametrize("name", [n for n, (injection, _) in VARIANTS.items() if "sparse" in injection])
+def test_what_is_masked_out_is_never_moved(name: str) -> None:
+    model, changes = made(name)
+    trainer = Trainer(model, changes)
+    start, masks = initial_weights(model), update_masks(model)
+    trained = {
+        k: np.unpackbits(masks[k], bitorder="little")[: v.size].astype(bool).reshape(v.shape)
+        for k, v in start.items()
+    }
+
+    def look(during: Any) -> None:
+        """Perturbations of the next step may be in force."""
+        for k, v in during.runtime.read_weights().items():
+            assert np.array_equal(v[~trained[k]], start[k][~trained[k]])
+
+    trainer.fit(X, Y, steps=STEPS, callbacks=[At(step, look) for step in (0, 5, STEPS - 1)])
+    assert any(not np.array_equal(v, start[k]) for k, v in trainer.runtime.read_weights().items())
+    for k, fraction in trainer.runtime.read_fractions().items():
+        assert not fraction[~trained[k]].any()
+
+
+def test_gradient_norm_counts_what_is_trained() -> None:
+    """N Q / (N Q + d - 1) with d the weights that directions have."""
+    model = inject(MODELS["small_cnn"](), batch=4, sparse="top-k:0.25")
+    rates = [
+        Trainer(model, TrainSettings(batch_size=8, queries=2, rate=8.0, gradient_norm=on))
+        .fit(X, Y, steps=1)
+        .history["rate"][0]
+        for on in (False, True)
+    ]
+    d = 9 + 64
+    assert rates[1] / rates[0] == pytest.approx(16 / (16 + d - 1), rel=1e-3)
+
+
+@given(st.sampled_from(sorted(VARIANTS)), st.integers(0, 2**32 - 1), st.integers(0, 12))
+@settings(max_examples=25, deadline=None)
+def test_perturbations_leave_no_trace(name: str, seed: int, steps: int) -> None:
+    """A run whose rate is too small for any step but whose directions are as large as ever."""
+    model, changes = made(name)
+    injection, own = VARIANTS[name]
+    trainer = Trainer(model, TrainSettings(**{"batch_size": 4, **own, "rate": 2.0**-16, "seed": seed}))
+    if steps:
+        trainer.fit(X, Y, steps=steps)
+    for k, v in initial_weights(model).items():
+        moved = np.abs(trainer.runtime.read_weights()[k].astype(int) - v)
+        assert moved.max() <= (1 if injection.get("update_bits") == 8 else 0)
