@@ -88,16 +88,21 @@ class Algorithm:
         """
         if given.get("nodes") and not self.takes_nodes:
             raise SettingsError(f"nodes: algorithm {self.name} perturbs weights, not nodes")
-        options = self.options | dict(chosen or {})
         asked = {"algorithm": self.name} | dict(self.injection)
         if asked.get("nodes") == TAIL:
-            asked["nodes"] = f"last:{options['tail']}" if options["head"] == "exact" else ()
+            asked["nodes"] = _tail_nodes(self.make(**(chosen or {})))
+        run, usual = self.make(**(chosen or {})), InjectSettings()
         if asked.get("trainable", "all") == "all":
-            own = InjectSettings().head_room
-            asked["head_room"] = max(asked.get("head_room", own), options["distribution"].reach)
-        if not self.is_layerwise:
-            asked["max_queries"] = max(InjectSettings().max_queries, options["queries"])
+            asked["head_room"] = max(asked.get("head_room", usual.head_room), run.head_room)
+        if isinstance(run, TrainSettings):
+            asked["max_queries"] = max(usual.max_queries, run.items)
         return InjectSettings(**{**asked, **given})
+
+
+def _tail_nodes(settings: NodeSettings | TrainSettings) -> str | tuple[()]:
+    """Layers that carry nodes where the last ones have their exact gradients and no other carries any."""
+    assert isinstance(settings, NodeSettings)
+    return f"last:{settings.tail}" if settings.head == "exact" else ()
 
 
 def _frozen(**values: Any) -> Mapping[str, Any]:
@@ -126,7 +131,7 @@ _ALL: Final = (
         "layer",
         "perturbs the weights of one layer after the other, each from its own inputs on",
         NodeSettings,
-        _frozen(others="layers"),
+        _frozen(others="layers", rate=2.0),
         _LAYERWISE,
     ),
     Algorithm(
@@ -189,7 +194,7 @@ _ALL: Final = (
         "quantized backpropagation of the last layers alone: standardized gradients of the outputs with the "
         "largest errors (On-Device Training of Fully Quantized DNNs)",
         NodeSettings,
-        _frozen(head="exact", tail=2, exact_rule="standardized", sparse_rows=(0.1, 1.0)),
+        _frozen(head="exact", tail=2, exact_rule="standardized", sparse_rows=(0.1, 1.0), rate=0.1),
         _frozen(trainable="nodes", nodes=TAIL, head_room=0, replay=False),
     ),
     Algorithm(
@@ -199,11 +204,25 @@ _ALL: Final = (
         _frozen(
             rule="gradient",
             distribution=Distribution.gaussian(1.0),
-            rate=1.0,
+            rate=100.0,
             schedule="constant",
             clip=0.0,
         ),
         _frozen(head_room=4),
+    ),
+    Algorithm(
+        "deepzero",
+        "finite differences weight by weight, some of every layer a step, each from its layer on (DeepZero: "
+        "coordinate-wise estimation; weights drawn at random)",
+        NodeSettings,
+        _frozen(
+            others="layers",
+            weight_rule="normalized",
+            rate=32.0,
+            queries=32,
+            distribution=Distribution.coordinate(2),
+        ),
+        _LAYERWISE,
     ),
 )
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .. import native
 from ..control import StepReport
-from ..converters import Model, ZoMetadata, ZoNodes, step_multipliers
+from ..converters import Model, ZoMetadata, ZoNodes, step_multipliers, update_masks
 from ..native import LogitScale
 from ..node_control import NodeAction, NodeControl, NodeRequest, NodeRules, NodeTask, weight_tensors
 from ..nodes import NodeLayer, NodeState
@@ -95,7 +95,7 @@ class NodeRun(Run):
         # Weights of all tasks, in the order of snapshots.
         self._tensors = [metadata.trainable[i] for task in self._plan for i in task.tensors]
         self._limit = 127 - metadata.head_room
-        own = step_multipliers(model)
+        own, self._masks = step_multipliers(model), update_masks(model)
         self._multipliers = {t.name: own.get(t.name) for t in self._tensors}
         self._control = NodeControl(
             settings.as_integers(steps=total, samples=len(labels), batch=metadata.batch),
@@ -147,6 +147,8 @@ class NodeRun(Run):
         exact = settings.exact_rule == "bits" and settings.head == "exact"
         if (bits or exact) and metadata.update_bits != 8:
             raise SettingsError("a rule of bits moves weights by whole LSB: inject with update_bits=8")
+        if bits and any(t.updated is not None for t in metadata.trainable):
+            raise SettingsError("weight_rule: bits moves all weights of a layer: inject without sparse")
         for nodes, layer in zip(metadata.nodes, layers, strict=True):
             most = _SUM_MAX // (255 * credited(nodes)) // metadata.batch * metadata.batch
             if settings.batch_size > most:
@@ -331,9 +333,17 @@ class NodeRun(Run):
         tensors = []
         for t in self._tensors_of[task]:
             weights, fraction = self._runtime.weight_views(t.name)
-            multiplier = self._multipliers[t.name]
             tensors.append(
-                native._make_tensor(weights, fraction, multiplier, t.channels, t.inner, t.stream, self._limit)
+                native._make_tensor(
+                    weights,
+                    fraction,
+                    self._multipliers[t.name],
+                    t.channels,
+                    t.inner,
+                    t.stream,
+                    self._limit,
+                    mask=self._masks.get(t.name),
+                )
             )
         return weight_tensors(tensors)
 

@@ -224,6 +224,11 @@ class NodeSettings:
             reasons |= dict.fromkeys(("decay", "decay_steps"), "only schedule step has them")
         return reasons
 
+    @property
+    def head_room(self) -> int:
+        """Head-room that the run needs of the model, LSB: how far weights are perturbed at most."""
+        return 0 if self.others == "frozen" else self.distribution.reach
+
     def queries_of(self, layer: str, suffix: float) -> int:
         """Queries of a layer.
 

@@ -123,7 +123,7 @@ def _weight_tasks(settings: NodeSettings, metadata: ZoMetadata) -> list[Task]:
                 tuple(group),
                 tensors[0].segment,
                 settings.weight_queries_of([t.layer for t in tensors]),
-                sum(t.size for t in tensors),
+                sum(t.trained for t in tensors),
             )
         )
     return tasks
