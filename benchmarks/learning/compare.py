@@ -29,6 +29,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+from ablations import PAIRS
 from methods import METHODS, adapt
 from rich.console import Console
 from rich.progress import Progress
@@ -99,7 +100,7 @@ def table(lines: list[Row]) -> Table:
         result.add_row(
             line["task"],
             line["method"],
-            f"{line['budget']:.0e}".replace("e+0", "e"),
+            _written(line["budget"]),
             str(line["seeds"]),
             f"{line['steps']:,.0f}",
             cell(line, "before"),
@@ -107,6 +108,27 @@ def table(lines: list[Row]) -> Table:
             cell(line, "old"),
         )
     return result
+
+
+def ablation_table(lines: list[Row]) -> Table:
+    """What each change makes of the test accuracy, points."""
+    found = {(line["task"], line["budget"], line["method"]): line for line in lines}
+    places = sorted({(line["task"], line["budget"]) for line in lines})
+    result = Table("change", "task", "budget", "without", "with", "gain")
+    for claim, without, with_it in PAIRS:
+        for task, budget in places:
+            pair = found.get((task, budget, without)), found.get((task, budget, with_it))
+            if pair[0] is None or pair[1] is None:
+                continue
+            accuracies = [f"{line['test']:.1f} ± {line['test_sd']:.1f}" for line in pair if line]
+            result.add_row(
+                claim, task, _written(budget), *accuracies, f"{pair[1]['test'] - pair[0]['test']:+.1f}"
+            )
+    return result
+
+
+def _written(budget: float) -> str:
+    return f"{budget:.0e}".replace("e+0", "e")
 
 
 def plot(lines: list[Row], path: Path) -> None:
@@ -145,6 +167,11 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="default: results.jsonl in --work")
     parser.add_argument("--plot", type=Path, metavar="FILE", help=".png, .svg or .pdf")
     parser.add_argument("--json", action="store_true", help="the table as JSON")
+    parser.add_argument(
+        "--ablations",
+        action="store_true",
+        help="the methods of ablations.py instead, and a table of their gains",
+    )
     parser.add_argument("--list", action="store_true", help="tasks and methods")
     arguments = parser.parse_args()
     if arguments.list:
@@ -153,6 +180,8 @@ def main() -> None:
         for name, method in METHODS.items():
             print(f"method  {name:16} {method.summary}")
         return
+    if arguments.ablations:
+        arguments.methods = list(dict.fromkeys(name for _, *pair in PAIRS for name in pair))
     speakers = [name for name in TASKS if family(name) == "speakers"]
     tasks: list[str] = []
     for name in arguments.tasks:
@@ -185,7 +214,7 @@ def main() -> None:
         console = Console()
         if not console.is_terminal:
             console.width = 120
-        console.print(table(lines))
+        console.print(ablation_table(lines) if arguments.ablations else table(lines))
 
 
 def _work(todo: list[Any], folder: Path, path: Path, jobs: int) -> None:

@@ -5,38 +5,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
+import int8_backpropagation
 import numpy as np
+from ablations import ABLATIONS
+from method import Method
 from tasks import Task
+
+from tflm_zo.training import ALGORITHMS
 
 BATCH = 32
 
 # Behind a network whose outputs are kept, a step of the last layer costs next to nothing: a budget would be
 # good for a hundred thousand of them, long after nothing changes any more.
 LAST_LAYER_STEPS = 5000
-
-
-@dataclass(frozen=True)
-class Method:
-    """One way.
-
-    Attributes:
-        summary: one line.
-        algorithm: name of an algorithm of `tflm_zo.training.algorithms`; "" for backpropagation in Keras.
-        injection: what differs from the algorithm's own injection.
-        settings: what differs from the algorithm's own defaults.
-        last_layer: whether the last layer alone is trained.
-        rehearsal: whether samples of the old domain are mixed in, as many as the task has.
-    """
-
-    summary: str
-    algorithm: str
-    injection: dict[str, Any] = field(default_factory=dict)
-    settings: dict[str, Any] = field(default_factory=dict)
-    last_layer: bool = False
-    rehearsal: bool = False
 
 
 METHODS: dict[str, Method] = {
@@ -49,6 +32,39 @@ METHODS: dict[str, Method] = {
     ),
     "node-rehearsal": Method("node perturbation, old samples mixed in", "node", rehearsal=True),
     "backpropagation": Method("full backpropagation, float32 in Keras (Adam), then converted to int8", ""),
+    "int8-backpropagation": Method(
+        "full backpropagation in int8, standardized gradients (FQT)", "", integer="standardized"
+    ),
+    "int8-backpropagation-niti": Method(
+        "full backpropagation in int8, gradients rounded to few bits (NITI)", "", integer="rounded"
+    ),
+    **{
+        name: Method(made.summary, name)
+        for name, made in ALGORITHMS.items()
+        if name not in ("node", "weight", "elastic-zo-int8")
+    },
+    "elastic-zo-tail-2": Method(
+        "ElasticZO, two layers by backpropagation", "elastic-zo", settings={"tail": 2}
+    ),
+    # 50 epochs of 1,024 images in minibatches of 256: ElasticZO-INT8, sec. 5.2.
+    "elastic-zo-int8-full": Method(
+        "ElasticZO-INT8 as published, all layers zeroth-order (Full ZO)",
+        "elastic-zo-int8",
+        settings={"head": "zo"},
+        steps=200,
+    ),
+    "elastic-zo-int8": Method(
+        "ElasticZO-INT8 as published, one layer by backpropagation (ZO-Feat-Cls2)",
+        "elastic-zo-int8",
+        steps=200,
+    ),
+    "elastic-zo-int8-tail-2": Method(
+        "ElasticZO-INT8 as published, two layers by backpropagation (ZO-Feat-Cls1)",
+        "elastic-zo-int8",
+        settings={"tail": 2},
+        steps=200,
+    ),
+    **ABLATIONS,
 }
 
 
@@ -64,6 +80,10 @@ def adapt(task: Task, method: Method, budget: float, seed: int) -> dict[str, flo
         if task.rehearsal is None:
             raise ValueError("the task has no old domain to rehearse")
         x, y = np.concatenate([x, task.rehearsal[0]]), np.concatenate([y, task.rehearsal[1]])
+    if method.integer:
+        return int8_backpropagation.adapt(
+            task, budget, seed, int8_backpropagation.Settings(rule=method.integer)
+        )
     if not method.algorithm:
         return _backpropagate(task, x, y, budget, seed)
     from tflm_zo.converters import load_model, read_metadata
@@ -74,7 +94,7 @@ def adapt(task: Task, method: Method, budget: float, seed: int) -> dict[str, flo
 
     named = algorithm(method.algorithm)
     plain = load_model(task.model)
-    settings = named.inject_settings(batch=BATCH, **method.injection)
+    settings = named.inject_settings(method.settings, batch=BATCH, **method.injection)
     zo = inject(plain, settings)
     if method.last_layer:
         metadata = read_metadata(zo)
@@ -83,6 +103,8 @@ def adapt(task: Task, method: Method, budget: float, seed: int) -> dict[str, flo
     trainer = Trainer(zo, named.make(seed=seed, **method.settings), runtime="litert")
     before = 100 * trainer.evaluate(*task.test)["accuracy"]
     steps = trainer.affordable_steps(budget, len(y))
+    if method.steps is not None:
+        steps = method.steps
     history = trainer.fit(x, y, steps=min(steps, LAST_LAYER_STEPS) if method.last_layer else steps)
     return {
         "before": before,

@@ -96,6 +96,9 @@ class Algorithm:
             asked["head_room"] = max(asked.get("head_room", usual.head_room), run.head_room)
         if isinstance(run, TrainSettings):
             asked["max_queries"] = max(usual.max_queries, run.items)
+            words = InjectSettings(max_queries=asked["max_queries"]).words
+            if run.command_words > words:
+                asked["command_words"] = run.command_words
         return InjectSettings(**{**asked, **given})
 
 
@@ -218,7 +221,7 @@ _ALL: Final = (
         _frozen(
             others="layers",
             weight_rule="normalized",
-            rate=32.0,
+            rate=128.0,
             queries=32,
             distribution=Distribution.coordinate(2),
         ),

@@ -155,7 +155,7 @@ class NodeSettings:
         if self.tail > 1 and self.head != "exact":
             raise SettingsError('tail: more than the last layer needs head="exact"')
         for name, lower, upper in (
-            ("rate", 2.0**-16, 2.0**7),
+            ("rate", 2.0**-16, 2.0**7 if self.rule == "rms" else 2.0**14),
             ("final_rate", 0.0, self.rate),
             ("decay", 0.0, 1.0),
             ("clip", 2.0**-16, 2.0**8),

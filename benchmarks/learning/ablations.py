@@ -1,0 +1,103 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""One thing changed at a time: what the claims of the papers come to on int8 models.
+
+Each entry changes one setting of a method beside it; ``compare.py --ablations`` has the pairs. Rates are the
+algorithms' own but where a change moves the best one: those come from validation data of the task "rotated".
+"""
+
+from __future__ import annotations
+
+from method import Method
+
+from tflm_zo.native import Distribution
+
+__all__ = ["ABLATIONS", "PAIRS"]
+
+_QZO = "qzo-ff"
+
+ABLATIONS: dict[str, Method] = {
+    "node-gradient": Method(
+        "node perturbation, fixed rate with NQ/(NQ+d-1)/s² instead of a running RMS",
+        "node",
+        settings={"rule": "gradient"},
+    ),
+    "node-gradient-small": Method(
+        "the same at a tenth of the rate", "node", settings={"rule": "gradient", "rate": 0.1}
+    ),
+    "node-gradient-large": Method(
+        "the same at ten times the rate", "node", settings={"rule": "gradient", "rate": 10.0}
+    ),
+    "node-small": Method("node perturbation at a tenth of the rate", "node", settings={"rate": 0.1}),
+    "node-large": Method("node perturbation at ten times the rate", "node", settings={"rate": 10.0}),
+    "node-unscaled": Method(
+        "the fixed rate without 1/s²",
+        "node",
+        settings={"rule": "gradient", "quantization_aware": False, "rate": 1e4},
+    ),
+    "node-unnormed": Method(
+        "the fixed rate without NQ/(NQ+d-1)", "node", settings={"rule": "gradient", "gradient_norm": False}
+    ),
+    "node-unmasked": Method(
+        "node perturbation, nodes at the clamp perturbed like the others", "node", settings={"masked": False}
+    ),
+    "node-one-sided": Method(
+        "node perturbation, one-sided differences", "node", settings={"estimator": "one-sided"}
+    ),
+    "node-8-bit": Method("node perturbation, 8-bit update", "node", injection={"update_bits": 8}),
+    "weight-one-sided": Method(
+        "weight perturbation, one-sided differences", "weight", settings={"estimator": "one-sided"}
+    ),
+    "weight-8-bit": Method("weight perturbation, 8-bit update", "weight", injection={"update_bits": 8}),
+    "weight-sign": Method(
+        "weight perturbation, signs instead of magnitudes", "weight", settings={"rule": "sign"}
+    ),
+    "qzo-ff-queries": Method("QZO-FF, m = 3 directions a step", _QZO, settings={"queries": 3}),
+    "qzo-ff-momentum": Method("QZO-FF, momentum-guided sampling", _QZO, settings={"momentum": 0.5}),
+    "qzo-ff-sharpness": Method("QZO-FF, sharpness-aware steps", _QZO, settings={"sharpness": True}),
+    "qzo-ff-top-k": Method(
+        "QZO-FF, the tenth of the weights of largest magnitude", _QZO, injection={"sparse": "top-k:0.1"}
+    ),
+    "qzo-ff-random": Method(
+        "QZO-FF, a random tenth of the weights", _QZO, injection={"sparse": "random:0.1"}
+    ),
+    "qzo-ff-threshold": Method(
+        "QZO-FF, weights of at least 60 LSB", _QZO, injection={"sparse": "threshold:60"}
+    ),
+    "qzo-ff-kernel-norm": Method(
+        "QZO-FF, kernel-wise normalization", _QZO, injection={"multipliers": "kernel-norm"}
+    ),
+    "qzo-ff-sharpness-kernel-norm": Method(
+        "QZO-FF, sharpness-aware steps and kernel-wise normalization",
+        _QZO,
+        settings={"sharpness": True},
+        injection={"multipliers": "kernel-norm"},
+    ),
+    "mezo-rademacher": Method(
+        "MeZO with signs as directions", "mezo", settings={"distribution": Distribution.rademacher(1)}
+    ),
+}
+
+#: (what is claimed or asked, without, with)
+PAIRS: tuple[tuple[str, str, str], ...] = (
+    ("layer by layer instead of all weights at once", "weight", "layer"),
+    ("nodes instead of weights, layer by layer", "layer", "node"),
+    ("running RMS instead of a fixed rate", "node-gradient", "node"),
+    ("… at a tenth of the rate", "node-gradient-small", "node-small"),
+    ("… at ten times the rate", "node-gradient-large", "node-large"),
+    ("1/s² on the fixed rate", "node-unscaled", "node-gradient"),
+    ("NQ/(NQ+d-1) on the fixed rate", "node-unnormed", "node-gradient"),
+    ("masks at the clamp", "node-unmasked", "node"),
+    ("antithetic instead of one-sided, nodes", "node-one-sided", "node"),
+    ("antithetic instead of one-sided, weights", "weight-one-sided", "weight"),
+    ("16-bit instead of 8-bit update, nodes", "node-8-bit", "node"),
+    ("16-bit instead of 8-bit update, weights", "weight-8-bit", "weight"),
+    ("magnitudes instead of signs, weights", "weight-sign", "weight"),
+    ("QZO-FF: m = 3 directions", "qzo-ff", "qzo-ff-queries"),
+    ("QZO-FF: momentum-guided sampling", "qzo-ff", "qzo-ff-momentum"),
+    ("QZO-FF: sharpness-aware steps", "qzo-ff", "qzo-ff-sharpness"),
+    ("QZO-FF: sparse update, top-k", "qzo-ff", "qzo-ff-top-k"),
+    ("QZO-FF: sparse update, random", "qzo-ff", "qzo-ff-random"),
+    ("QZO-FF: sparse update, threshold", "qzo-ff", "qzo-ff-threshold"),
+    ("QZO-FF: kernel-wise normalization", "qzo-ff", "qzo-ff-kernel-norm"),
+    ("QZO-FF: sharpness and normalization", "qzo-ff", "qzo-ff-sharpness-kernel-norm"),
+)
