@@ -190,3 +190,15 @@ def test_segments_without_trainable_layers_have_no_custom_operator() -> None:
     data = extract_segment(model, 0).to_bytes()
     (boundary,) = run(data, random_inputs(data))
     assert boundary.shape == (1, 400)
+
+
+def test_before_every_layer():
+    """ "layers": where a cut is possible; names beside it are kept, and nothing is cut twice."""
+    metadata = read_metadata(inject(lenet5(), cuts=["layers"]))
+    assert [t.segment for t in metadata.trainable] == [0, 1, 2, 3, 4]
+    same = read_metadata(inject(lenet5(), cuts=["layers", "fc1"]))
+    assert len(same.segments) == 5
+    with_nodes = read_metadata(inject(lenet5(), cuts=["layers"], nodes="last:2"))
+    assert [with_nodes.trainable[n.trainable].layer for n in with_nodes.nodes] == ["fc2", "fc3"]
+    with pytest.raises(ConversionError, match="nodes: last:9: only 5 layers can carry any"):
+        inject(lenet5(), nodes="last:9")

@@ -83,6 +83,8 @@ def inject_for_training(
     try:
         return made(ALGORITHMS["node"])
     except ConversionError as error:
+        if injection.get("nodes"):
+            raise
         result = made(ALGORITHMS["weight"])
         warn(f"training by weight perturbation, not by node perturbation: {error}")
         return result

@@ -204,6 +204,17 @@ def train(
             help=_help("Scale the rate by N Q / (N Q + d - 1): samples, queries, weights.", "gradient_norm")
         ),
     ] = None,
+    momentum: Annotated[
+        float | None,
+        typer.Option(help=_help("Memory of Gaussian directions, 0 to 1 (QZO-FF).", "momentum")),
+    ] = None,
+    momentum_terms: Annotated[
+        int | None, typer.Option(help=_help("Steps that it reaches back.", "momentum_terms"))
+    ] = None,
+    sharpness: Annotated[
+        bool | None,
+        typer.Option(help=_help("Compare losses uphill of the weights (QZO-FF).", "sharpness")),
+    ] = None,
     scope: Annotated[
         str | None, typer.Option(help=_help(f"{_one_of(SCOPES)} Blocks: one a step.", "scope"))
     ] = None,
@@ -324,6 +335,9 @@ def train(
         "estimator": estimator,
         "rule": rule,
         "gradient_norm": gradient_norm,
+        "momentum": momentum,
+        "momentum_terms": momentum_terms,
+        "sharpness": sharpness,
         "scope": scope,
         "seed": seed,
         "snapshot_every": snapshot_every,

@@ -1,0 +1,119 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Algorithms by name on the command line: listed, trained with, and what they ask of a plain model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tflm_zo.converters import load_model, read_metadata
+
+from tflm_zo.training import ALGORITHMS
+
+X = np.random.default_rng(0).integers(-128, 128, (40, 28, 28, 1)).astype(np.int8)
+Y = np.random.default_rng(1).integers(0, 10, 40)
+
+
+@pytest.fixture
+def data() -> Path:
+    np.savez("d.npz", x=X, y=Y)
+    return Path("d.npz")
+
+
+def constants(path: str) -> dict[str, bytes]:
+    """Of a plain model, whatever its batch."""
+    return {
+        t.name: t.numpy().tobytes()
+        for t in load_model(path).subgraphs[0].tensors
+        if t.is_constant and t.name.endswith(("filter", "bias"))
+    }
+
+
+def test_list(cli: Any) -> None:
+    listed = json.loads(cli("algorithms", "--json").stdout)["algorithms"]
+    assert [a["name"] for a in listed] == list(ALGORITHMS)
+    one = json.loads(cli("algorithms", "elastic-zo-int8", "--json").stdout)["algorithms"]
+    assert len(one) == 1
+    assert one[0]["settings"]["distribution"] == "sparse-uniform:15:0.33"
+    assert one[0]["settings"]["exact_bits"] == "5,4,3"
+    assert one[0]["injection"]["update_bits"] == 8
+    text = cli("algorithms", "qzo-ff").stdout
+    assert "gaussian:1" in text and "--queries" in text
+    refused = cli("algorithms", "adam")
+    assert refused.exit_code == 1
+    assert f"no 'adam'; there are {', '.join(ALGORITHMS)}" in refused.stderr
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_train_a_plain_model(name: str, cli: Any, model_file: Any, data: Path) -> None:
+    """By each, with nothing but its name; what was made says what for, and its defaults fit it again."""
+    command = ["train", model_file("lenet5"), data, "-o", "a.tflite", "--algorithm", name, "--json"]
+    done = cli(*command, "--steps", 2, "--batch-size", 32)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["algorithm"] == name
+    assert read_metadata(load_model("a.zo.tflite")).algorithm == name
+    again = cli("train", "a.zo.tflite", data, "-o", "b.tflite", "--steps", 2, "--batch-size", 32, "--json")
+    assert again.exit_code == 0, again.output
+    assert json.loads(again.stdout)["algorithm"] == name
+    assert constants("a.tflite") == constants("b.tflite")
+    replayed = cli("replay", "a.zo.tflite", "a.zolog", "-o", "c.tflite")
+    assert replayed.exit_code == 0, replayed.output
+    assert constants("c.tflite") == constants("a.tflite")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--algorithm", "weight", "--distribution", "rademacher:5"), {"head_room": 5}),
+        (("--algorithm", "qzo-ff", "--sharpness"), {"head_room": 8}),
+        (("--algorithm", "weight", "--queries", "20"), {"max_queries": 20}),
+        (("--algorithm", "elastic-zo", "--tail", "2"), {"nodes": ["fc2", "fc3"]}),
+        (("--algorithm", "elastic-zo", "--head", "zo"), {"nodes": []}),
+        (("--algorithm", "layer"), {"segments": 5}),
+        (("--nodes", "last:2"), {"nodes": ["fc2", "fc3"]}),
+        (("--nodes", "fc1,fc3", "--update-bits", "8"), {"nodes": ["fc1", "fc3"], "update_bits": 8}),
+        (("--loss", "floor-log2"), {"loss": "floor_log2"}),
+    ],
+)
+def test_what_settings_ask_of_a_plain_model(
+    options: tuple[str, ...], expected: dict[str, Any], cli: Any, model_file: Any, data: Path
+) -> None:
+    done = cli("train", model_file("lenet5"), data, "-o", "a.tflite", "--steps", 1, *options)
+    assert done.exit_code == 0, done.output
+    metadata = read_metadata(load_model("a.zo.tflite"))
+    found = {
+        "head_room": metadata.head_room,
+        "max_queries": metadata.max_queries,
+        "update_bits": metadata.update_bits,
+        "nodes": [metadata.trainable[n.trainable].layer for n in metadata.nodes],
+        "segments": len(metadata.segments),
+        "loss": metadata.loss.kind if metadata.loss else None,
+    }
+    assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--algorithm", "elastic-zo", "--tail", "4"), "tail: expected at most 3"),
+        (("--algorithm", "elastic-zo-int8", "--update-bits", "16"), "inject with update_bits=8"),
+        (("--algorithm", "weight", "--nodes", "fc1"), "perturbs weights, not nodes"),
+        (("--algorithm", "layer", "--distribution", "rademacher:200"), "rademacher:200"),
+        (("--nodes", "last:0"), '"last:N" takes a number'),
+        (("--exact-bits", "5,4", "--head", "exact", "--exact-rule", "bits"), "three"),
+    ],
+)
+def test_refusals(options: tuple[str, ...], said: str, cli: Any, model_file: Any, data: Path) -> None:
+    done = cli("train", model_file("lenet5"), data, "-o", "a.tflite", "--steps", 1, *options)
+    assert done.exit_code == 1
+    assert said in " ".join(done.stderr.split())
+    assert not Path("a.tflite").exists() and not Path("a.zo.tflite").exists()
+
+
+def test_options_of_a_zo_model(cli: Any, model_file: Any, data: Path) -> None:
+    assert cli("inject", model_file("lenet5"), "-o", "z.tflite", "--algorithm", "node").exit_code == 0
+    done = cli("train", "z.tflite", data, "-o", "a.tflite", "--steps", 1, "--update-bits", 8)
+    assert done.exit_code == 1 and "--update-bits: z.tflite is a ZO model already" in done.stderr
