@@ -68,7 +68,7 @@ def test_train_a_plain_model(name: str, cli: Any, model_file: Any, data: Path) -
     ("options", "expected"),
     [
         (("--algorithm", "weight", "--distribution", "rademacher:5"), {"head_room": 5}),
-        (("--algorithm", "qzo-ff", "--sharpness"), {"head_room": 8}),
+        (("--algorithm", "qzo-ff", "--sharpness"), {"head_room": 6}),
         (("--algorithm", "weight", "--queries", "20"), {"max_queries": 20}),
         (("--algorithm", "elastic-zo", "--tail", "2"), {"nodes": ["fc2", "fc3"]}),
         (("--algorithm", "elastic-zo", "--head", "zo"), {"nodes": []}),
