@@ -522,7 +522,7 @@ def _restoration(queries: NDArray[np.void], restore_k: int, restore: Queries) ->
         return _pairs("restore", restore, "k")
     if len(restore):
         raise ValueError("restore, restore_k: expected one of them, got both")
-    last = queries[-1:].copy()
+    last: NDArray[np.void] = queries[-1:].copy()
     last["coefficient"] = restore_k
     return last
 
