@@ -21,13 +21,11 @@ static inline uint32_t zo_mask_word(const uint8_t* mask, uint32_t index, uint32_
 
 /* Number of the lowest bit that is set; word is not 0. */
 static inline uint32_t zo_lowest_bit(uint32_t word) {
-#if defined(__GNUC__)
-  return (uint32_t)__builtin_ctz(word);
-#else
-  uint32_t bit = 0;
-  while ((word >> bit & 1u) == 0u) ++bit;
-  return bit;
-#endif
+  /* A de Bruijn sequence: each shift by 0..31 has five highest bits of its own. The compiler's own
+   * count would be a library call on cores without the instruction. */
+  static const uint8_t number[32] = {0,  1,  28, 2,  29, 14, 24, 3, 30, 22, 20, 15, 25, 17, 4,  8,
+                                     31, 27, 13, 23, 21, 19, 16, 7, 26, 12, 18, 6,  11, 5,  10, 9};
+  return number[(word & (0u - word)) * UINT32_C(0x077CB531) >> 27];
 }
 
 #endif /* TFLM_ZO_OPS_CORE_ZO_MASK_H_ */

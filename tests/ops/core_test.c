@@ -256,6 +256,19 @@ static void test_perturb(void) {
   free(before.memory);
 }
 
+static void test_masks(void) {
+  for (uint32_t bit = 0; bit < 32u; ++bit) {
+    CHECK(zo_lowest_bit(UINT32_C(1) << bit) == bit);
+    CHECK(zo_lowest_bit(random_u32() << bit | UINT32_C(1) << bit) == bit);
+  }
+  const uint8_t mask[5] = {0x81, 0, 0xFF, 0x10, 0x03};
+  CHECK(zo_mask_word(mask, 0, 32) == UINT32_C(0x10FF0081));
+  CHECK(zo_mask_word(mask, 8, 9) == UINT32_C(0x100));
+  CHECK(zo_mask_word(mask, 32, 2) == 3u && zo_mask_word(mask, 32, 1) == 1u);
+  CHECK(zo_mask_has(mask, 7) && !zo_mask_has(mask, 6) && zo_mask_has(NULL, 6));
+  CHECK(zo_mask_bytes(8) == 1u && zo_mask_bytes(9) == 2u && zo_mask_bytes(UINT32_MAX) == 1u << 29);
+}
+
 /* Directions of several seeds: exactly reversible, and of the reach of one. */
 static void test_chains(void) {
   const zo_distribution gaussian = {ZO_GAUSSIAN, 0, 700};
@@ -2075,6 +2088,7 @@ static void test_weight_task(void) {
 int main(void) {
   test_stream();
   test_perturb();
+  test_masks();
   test_chains();
   test_a_million_restores();
   test_update();

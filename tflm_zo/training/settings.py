@@ -88,6 +88,7 @@ class TrainSettings:
 
     which lets the noise of the steps add up to the same walk of the weights, 46 LSB, whatever their number: a
     longer run takes smaller steps. Deep networks of narrow layers (DS-CNN) bear less: try a rate of a fifth.
+    Coordinates, which move one weight of each layer a query, need a rate of their own: tens of LSB.
 
     Directions with memory (momentum-guided sampling; QZO-FF, sec. 3.4) are drawn around the last ones. The
     paper's z_{t+1} = beta z_1 + (1 - beta) z_2 with z_1 ~ N(0, alpha) and z_2 ~ N(z_t, 1 - alpha) is
