@@ -101,7 +101,8 @@ class InjectSettings:
         sparse: which weights of each trainable layer are trained, the others staying as they are: "top-k:0.1"
             (a tenth of them, those of the largest magnitude), "random:0.1", each also with a count
             ("top-k:100"), "threshold:20" (all of at least 20 LSB), or filter tensor name to bool in its shape
-            (layers that are missing: all of theirs). None: all. Costs a bit of flash per weight and no RAM.
+            (layers that are missing: all of theirs). None: all. Costs a bit of flash per weight, and of RAM a
+            tensor's struct per layer.
         sparse_seed: of the choice "random", 0 to 2^32-1.
         replay: whether SEED_REPLAY is part of the model.
         algorithm: name of what it is to be trained by, for the metadata; "": none in particular.
