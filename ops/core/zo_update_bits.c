@@ -47,6 +47,9 @@ zo_status zo_update_bits_s8(const zo_tensor* tensor, zo_distribution distributio
   if (direction < -1 || direction > 1) return ZO_ERROR_FACTOR;
   const zo_status status = zo_distribution_check(distribution);
   if (status != ZO_OK) return status;
+  /* Not drawn weight by weight; and of a mask nothing is known here. */
+  if (distribution.kind == ZO_COORDINATE) return ZO_ERROR_DISTRIBUTION;
+  if (tensor->mask != NULL) return ZO_ERROR_ARGUMENT;
   if (direction == 0) return ZO_OK;
   const uint32_t width = zo_bit_width((uint32_t)zo_distribution_z_max(distribution));
   const uint32_t shift = width > bits ? width - bits : 0u;

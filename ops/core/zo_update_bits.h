@@ -31,8 +31,8 @@ extern "C" {
  *
  * Source: ElasticZO-INT8, Alg. 2, lines 19 to 25.
  *
- * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_DISTRIBUTION, ZO_ERROR_FACTOR; the weights are untouched
- * then. */
+ * Errors: ZO_ERROR_ARGUMENT (a mask included), ZO_ERROR_DISTRIBUTION (ZO_COORDINATE included),
+ * ZO_ERROR_FACTOR; the weights are untouched then. */
 zo_status zo_update_bits_s8(const zo_tensor* tensor, zo_distribution distribution, uint32_t seed,
                             int32_t direction, uint32_t bits, uint32_t* saturated);
 

@@ -575,7 +575,7 @@ def test_equivalents_are_of_the_run_and_of_this_part_of_it(name, tmp_path):
     history = first.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(6, stop)])
     assert history.equivalents == first.equivalents == pytest.approx(prefix + 7 * step)
     # Inputs and route of fc of a minibatch, nodes of a batch, loss differences of 32 queries, a row.
-    assert first.buffer_bytes == (8 * (64 + 4) + 4 * 4 + 4 * 32 * 8 + 4 * 64 if nodes else 0)
+    assert first.buffer_bytes == (8 * (64 + 4) + 4 * 4 + 4 * 32 * 8 + 4 * (64 + 4) if nodes else 0)
     second = Trainer(model, settings)
     history = second.fit(X, Y, steps=STEPS, log=tmp_path / "log", resume=True)
     assert second.equivalents == pytest.approx(prefix + STEPS * step)
