@@ -64,3 +64,16 @@ def test_rotated_digits(learning: Any, method: str, least: float, tmp_path: Path
     found = adapted(learning, "rotated", method, 1e5, tmp_path)
     assert found["before"] < 60
     assert found["test"] >= least
+
+
+@pytest.mark.parametrize(("speaker", "before", "least"), [(1, 93.0, 96.0), (3, 80.0, 81.0)])
+def test_a_speaker_never_heard_before(
+    learning: Any, speaker: int, before: float, least: float, tmp_path: Path
+) -> None:
+    """DS-CNN, 128 utterances, 10^4 forward equivalents. Two pre-trainings: 99.0 and 99.7 % after for one
+    speaker, 88.7 and 93.7 % for another, of 67 and 69 % before.
+    """
+    need("fsdd.npz")
+    found = adapted(learning, f"speaker-{speaker}", "node", 1e4, tmp_path)
+    assert found["before"] < before
+    assert found["test"] >= least
