@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "zo_block_choice.h"
 #include "zo_chain.h"
 #include "zo_checksum.h"
 #include "zo_command.h"
@@ -2085,6 +2086,45 @@ static void test_weight_task(void) {
   }
 }
 
+/* Against the largest of an array: its first place. */
+static void test_block_choice(void) {
+  for (int round = 0; round < 2000; ++round) {
+    const uint32_t blocks = 1 + random_below(8);
+    /* Few values, so that there are ties; among them the extremes. */
+    static const int64_t values[] = {INT64_MIN, -1, 0, 1, INT64_MAX};
+    zo_block_choice choice;
+    memset(&choice, 0xA5, sizeof choice);
+    CHECK(zo_block_choice_init(&choice, blocks) == ZO_OK);
+    zo_block_request request, again;
+    int64_t scores[8];
+    uint32_t first = 0;
+    for (uint32_t b = 0; b < blocks; ++b) {
+      CHECK(zo_block_choice_next(&choice, &request) == ZO_OK);
+      CHECK(zo_block_choice_next(&choice, &again) == ZO_OK); /* as often as one likes */
+      CHECK(memcmp(&request, &again, sizeof request) == 0);
+      CHECK(request.action == ZO_BLOCK_PROBE && request.block == b);
+      scores[b] = values[random_below(5)];
+      CHECK(zo_block_choice_report(&choice, scores[b]) == ZO_OK);
+    }
+    for (uint32_t b = blocks; b-- > 0;) {
+      int largest = 1;
+      for (uint32_t other = 0; other < blocks; ++other) largest &= scores[b] >= scores[other];
+      if (largest) first = b;
+    }
+    CHECK(zo_block_choice_next(&choice, &request) == ZO_OK);
+    CHECK(request.action == ZO_BLOCK_DONE && request.block == first);
+    CHECK(choice.score == scores[first]);
+    CHECK(zo_block_choice_report(&choice, INT64_MAX) == ZO_ERROR_ORDER);
+    CHECK(zo_block_choice_next(&choice, &again) == ZO_OK);
+    CHECK(memcmp(&request, &again, sizeof request) == 0);
+    CHECK(zo_block_choice_init(&choice, 0) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_block_choice_init(NULL, blocks) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_block_choice_next(NULL, &request) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_block_choice_next(&choice, NULL) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_block_choice_report(NULL, 0) == ZO_ERROR_ARGUMENT);
+  }
+}
+
 int main(void) {
   test_stream();
   test_perturb();
@@ -2108,6 +2148,7 @@ int main(void) {
   test_node_tail();
   test_node_run();
   test_weight_task();
+  test_block_choice();
   printf("core_test: %lu checks passed, digest %08" PRIx32 "\n", checks, digest);
   return 0;
 }
