@@ -76,7 +76,8 @@ class NodeSettings:
             largest errors: least + loss / largest loss so far (most - least) of them (FQT: dynamic sparse
             gradients); (1, 1): all.
         others: trainable layers that carry no nodes: "frozen", "layers": each is perturbed by itself,
-            "together": all at once.
+            "together": all at once; where layers that are not among them lie in between, those before and
+            those after each at once.
         weight_rule: of perturbed weights: "normalized", "gradient" or "sign", see `TrainSettings`, or "bits":
             sign of the loss difference times z rounded to `weight_bits` bits (ElasticZO-INT8, Alg. 2).
         weight_rate: rate of perturbed weights at the first step, LSB, 0..256 times `rate`; None: `rate`.
@@ -86,6 +87,7 @@ class NodeSettings:
         stages: shares of the run, 0..1, rising, at which a second and a third stage begin.
         stage_p_zero: sparse uniform distribution: share of zeros in the second and third stage
             (ElasticZO-INT8, sec. 5.1.1).
+        only: layers to train, by name or by patterns with * and ?; all others stay as they are. None: all.
         snapshot_every: steps between snapshots of the weights in the log.
         seed: of directions, rounding and the order of samples, 0..2^32-1.
 
@@ -121,6 +123,7 @@ class NodeSettings:
     distribution: Distribution = field(default_factory=lambda: Distribution.rademacher(2))
     stages: tuple[float, ...] = ()
     stage_p_zero: tuple[float, ...] = ()
+    only: tuple[str, ...] | None = None
     snapshot_every: int = 100
     seed: int = 0
 
@@ -165,6 +168,7 @@ class NodeSettings:
         if self.weight_rate is not None:
             check_number("weight_rate", self.weight_rate, self.rate / 65536, 255 * self.rate)
         self._check_stages()
+        self._check_only()
         if len(self.exact_bits) != 3:
             raise SettingsError(
                 f"exact_bits: expected a number for each of three stages, got {self.exact_bits!r}"
@@ -176,6 +180,16 @@ class NodeSettings:
             raise SettingsError(
                 f"sparse_rows: expected a least share, and a most above it and 0, got {self.sparse_rows!r}"
             )
+
+    def _check_only(self) -> None:
+        if self.only is None:
+            return
+        if not isinstance(self.only, tuple) or not all(isinstance(name, str) for name in self.only):
+            raise SettingsError(
+                f"only: expected a tuple of names of layers or patterns, or None, got {self.only!r}"
+            )
+        if not self.only:
+            raise SettingsError("only: expected at least one layer, got none; None trains all")
 
     def _check_stages(self) -> None:
         if len(self.stages) > 2 or list(self.stages) != sorted(set(self.stages)):

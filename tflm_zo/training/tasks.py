@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from fnmatch import fnmatchcase
 
 from ..converters import ZoMetadata, ZoNodes
 from .node_settings import NodeSettings
+from .settings import SettingsError
 
-__all__ = ["Task", "TaskKind", "credited", "exact_tail", "is_exact_head", "plan_tasks"]
+__all__ = ["Task", "TaskKind", "credited", "exact_tail", "is_exact_head", "plan_tasks", "trained_tensors"]
 
 
 class TaskKind(Enum):
@@ -61,6 +63,36 @@ def credited(nodes: ZoNodes) -> int:
     return g[f"{side}_h"] * g[f"{side}_w"]
 
 
+def trained_tensors(settings: NodeSettings, metadata: ZoMetadata) -> list[int]:
+    """Numbers of the trainable tensors that a run trains, in execution order.
+
+    Args:
+        settings: of the run; a name in `only` that is a layer's is no pattern.
+        metadata: of the ZO model.
+
+    Raises:
+        SettingsError: `only` names what the run would not train anyway; the message lists the layers.
+    """
+    with_nodes = {n.trainable for n in metadata.nodes}
+    possible = [i for i in range(len(metadata.trainable)) if settings.others != "frozen" or i in with_nodes]
+    if settings.only is None:
+        return possible
+    names = [metadata.trainable[i].layer for i in possible]
+    found: set[int] = set()
+    for pattern in settings.only:
+        fitting = {
+            i
+            for i, name in zip(possible, names, strict=True)
+            if name == pattern or (pattern not in names and fnmatchcase(name, pattern))
+        }
+        if not fitting:
+            raise SettingsError(
+                f"only: no layer that is trained fits {pattern!r}; there are {', '.join(names)}"
+            )
+        found |= fitting
+    return sorted(found)
+
+
 def exact_tail(settings: NodeSettings, nodes: Sequence[ZoNodes]) -> list[int]:
     """Numbers of the layers that are trained by their exact gradients: the head, and, back from it, dense
     layers that feed each other, as far as they go and the settings ask for.
@@ -86,11 +118,16 @@ def plan_tasks(settings: NodeSettings, metadata: ZoMetadata, suffix: Callable[[i
         settings: of the run.
         metadata: of the ZO model.
         suffix: what running from a segment on costs, as a share of a forward pass.
+
+    Raises:
+        SettingsError: `only` names layers that there are not, or cuts an exact tail in two.
     """
-    tail = exact_tail(settings, metadata.nodes)
+    chosen = trained_tensors(settings, metadata)
+    own = [i for i, n in enumerate(metadata.nodes) if n.trainable in chosen]
+    tail = _trained_tail(settings, metadata, own)
     tasks = []
-    for i, n in enumerate(metadata.nodes):
-        exact = i in tail
+    for i in own:
+        n, exact = metadata.nodes[i], i in tail
         name = metadata.trainable[n.trainable].layer
         tasks.append(
             Task(
@@ -100,20 +137,38 @@ def plan_tasks(settings: NodeSettings, metadata: ZoMetadata, suffix: Callable[[i
                 0 if exact else settings.queries_of(name, suffix(n.node_segment)),
                 n.count,
                 n,
-                tail[tail.index(i) - 1] if i in tail[1:] else None,
+                own.index(tail[tail.index(i) - 1]) if i in tail[1:] else None,
             )
         )
-    return tasks + _weight_tasks(settings, metadata)
+    return tasks + _weight_tasks(settings, metadata, chosen)
 
 
-def _weight_tasks(settings: NodeSettings, metadata: ZoMetadata) -> list[Task]:
+def _trained_tail(settings: NodeSettings, metadata: ZoMetadata, own: Sequence[int]) -> list[int]:
+    """Of `exact_tail` the layers that are trained: errors come back only through layers that are."""
+    whole = exact_tail(settings, metadata.nodes)
+    tail = [i for i in whole if i in own]
+    if tail != whole[: len(tail)]:
+        missing = next(i for i in whole if i not in own)
+        behind = next(i for i in tail if whole.index(i) > whole.index(missing))
+        names = [metadata.trainable[metadata.nodes[i].trainable].layer for i in (behind, missing)]
+        raise SettingsError(
+            f"only: the exact gradient of layer {names[0]} comes back through layer {names[1]}, which is "
+            'left out; train that, too, or give head="zo"'
+        )
+    return tail
+
+
+def _weight_tasks(settings: NodeSettings, metadata: ZoMetadata, chosen: Sequence[int]) -> list[Task]:
     with_nodes = {n.trainable for n in metadata.nodes}
-    others = [i for i in range(len(metadata.trainable)) if i not in with_nodes]
     groups: list[list[int]] = []
-    if settings.others == "layers":
-        groups = [[i] for i in others]
-    elif settings.others == "together" and others:
-        groups = [others]
+    for i in chosen:
+        if i in with_nodes:
+            continue
+        # The log knows a task's tensors by the first one and how many there are.
+        if settings.others == "together" and groups and groups[-1][-1] == i - 1:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
     tasks = []
     for group in groups:
         tensors = [metadata.trainable[i] for i in group]

@@ -26,6 +26,7 @@ from .node_settings import NodeSettings
 from .run import Run
 from .samples import Samples, prepare_labels, prepare_samples
 from .settings import SettingsError, TrainSettings
+from .tasks import plan_tasks
 from .weight_run import WeightRun
 
 __all__ = ["Trainer"]
@@ -79,6 +80,7 @@ class Trainer:
             )
         if isinstance(self.settings, NodeSettings):
             NodeRun.check(self.settings, metadata)
+            plan_tasks(self.settings, metadata, lambda _: 1.0)  # says what is wrong with `only`
         else:
             WeightRun.check(self.settings, metadata)
         self.stop_training = False
@@ -160,14 +162,9 @@ class Trainer:
             raise ValueError("steps, budget: give one of them")
         if budget is not None and not 0 < budget < 2**63:
             raise ValueError(f"budget: expected forward equivalents above 0, got {budget:g}")
-        total = steps if steps is not None else epochs * per_epoch
         if budget is not None:
-            total = self.affordable_steps(budget, len(labels))
-        if total < 1:
-            raise ValueError(f"steps: expected at least 1, got {total}")
-        longest = (2**32 - 1) // self.settings.batch_size  # positions in the order of samples are 32 bits
-        if total > longest:
-            raise ValueError(f"steps: expected {longest} at most, got {total}")
+            steps = self.affordable_steps(budget, len(labels))
+        total = self.planned_steps(len(labels), epochs, steps)
         if sync_every is not None and not sync_every >= 0:
             raise ValueError(f"sync_every: expected seconds from 0 on, got {sync_every}")
         run = self._make_run(total, inputs, labels)
@@ -210,6 +207,25 @@ class Trainer:
         history.equivalents = self.equivalents - before
         history.seconds = time.perf_counter() - begin
         return history
+
+    def planned_steps(self, samples: int, epochs: int, steps: int | None) -> int:
+        """Steps of a run.
+
+        Args:
+            samples: of the training set.
+            epochs: as for `fit`.
+            steps: as for `fit`.
+
+        Raises:
+            ValueError: too few or too many.
+        """
+        total = steps if steps is not None else epochs * -(-samples // self.settings.batch_size)
+        if total < 1:
+            raise ValueError(f"steps: expected at least 1, got {total}")
+        longest = (2**32 - 1) // self.settings.batch_size  # positions in the order of samples are 32 bits
+        if total > longest:
+            raise ValueError(f"steps: expected {longest} at most, got {total}")
+        return total
 
     def affordable_steps(self, budget: float, samples: int) -> int:
         """Steps that a budget is good for.
