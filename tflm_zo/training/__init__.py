@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from .algorithms import ALGORITHMS, Algorithm, algorithm, algorithm_of
+from .block_choice import BlockChoice, BlockProbes, choose_block
 from .callbacks import Callback, CSVLogger, EarlyStopping, ProgressBar
 from .checkpoint import Checkpoint
 from .history import History
@@ -17,6 +18,8 @@ from .weight_run import replay_log
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
+    "BlockChoice",
+    "BlockProbes",
     "CSVLogger",
     "Callback",
     "Checkpoint",
@@ -30,6 +33,7 @@ __all__ = [
     "Trainer",
     "algorithm",
     "algorithm_of",
+    "choose_block",
     "compare_runtimes",
     "replay_log",
     "snapshot_weights",

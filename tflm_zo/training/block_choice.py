@@ -1,0 +1,371 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Which block of layers a task is best trained in (Poor Man's Training, sec. 3.3).
+
+The decision is made by the C core's state machine (``ops/core/zo_block_choice.h``), the one that firmware
+runs; here its probes are done in a runtime.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import os
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import native
+from ..converters import Model
+from ..native import NativeError
+from ..seedlog import LogError
+from ..snapshot_log import SnapshotLog
+from .callbacks import Callback
+from .costs import Costs, NodeCosts
+from .evaluation import evaluate
+from .node_settings import NodeSettings
+from .samples import Samples
+from .settings import SettingsError, TrainSettings, check_integer, check_number
+from .tasks import trained_tensors
+from .trainer import Trainer
+
+__all__ = ["BlockChoice", "BlockControl", "BlockProbes", "choose_block"]
+
+ProbeProgress = Callable[[int, int, int], None]
+"""Told after each step of a probe: its block, steps done in all probes, how many there are."""
+
+_u32, _i64 = ctypes.c_uint32, ctypes.c_int64
+_PROBE = 1  # ZO_BLOCK_PROBE
+
+
+class _Choice(ctypes.Structure):
+    _fields_ = [("blocks", _u32), ("block", _u32), ("best", _u32), ("score", _i64)]
+
+
+class _Request(ctypes.Structure):
+    _fields_ = [("action", _u32), ("block", _u32)]
+
+
+@lru_cache(maxsize=1)
+def _library() -> Any:
+    library, choice = native.library(), ctypes.POINTER(_Choice)
+    prototypes: dict[str, list[Any]] = {
+        "zo_block_choice_init": [choice, _u32],
+        "zo_block_choice_next": [choice, ctypes.POINTER(_Request)],
+        "zo_block_choice_report": [choice, _i64],
+    }
+    for name, arguments in prototypes.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = ctypes.c_int, arguments
+    return library
+
+
+def _call(name: str, *arguments: object) -> None:
+    status: int = getattr(_library(), name)(*arguments)
+    if status != 0:
+        raise NativeError(name, status)
+
+
+class BlockControl:
+    """The state machine (``zo_block_choice``).
+
+    Args:
+        blocks: their number, 1..2^32-1.
+
+    Raises:
+        NativeError: there is none.
+    """
+
+    def __init__(self, blocks: int) -> None:
+        self._choice, self._request = _Choice(), _Request()
+        _call("zo_block_choice_init", ctypes.byref(self._choice), blocks)
+
+    def next(self) -> int | None:
+        """The block to probe next; None: all are done, and `best` counts."""
+        _call("zo_block_choice_next", ctypes.byref(self._choice), ctypes.byref(self._request))
+        return int(self._request.block) if self._request.action == _PROBE else None
+
+    def report(self, score: int) -> None:
+        """Takes the score of the probe in progress, -2^63..2^63-1, larger is better.
+
+        Raises:
+            NativeError: all blocks have theirs.
+        """
+        _call("zo_block_choice_report", ctypes.byref(self._choice), score)
+
+    @property
+    def best(self) -> int:
+        """The best block of the probes done."""
+        return int(self._choice.best)
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockChoice:
+    """What the probes found.
+
+    Attributes:
+        best: number of the best block; of equal ones the first.
+        blocks: names of the layers of each block, in execution order.
+        scores: of each block: held-out samples that are right (a loss of classes), else minus the sum of
+            their losses, unit 2^-16.
+        before: the same of the model as it was.
+        held_out: number of held-out samples.
+        of_classes: whether scores are numbers of right samples.
+        equivalents: what it cost in forward equivalents: training of the probes, and a forward pass of every
+            held-out sample after each and before them all.
+    """
+
+    best: int
+    blocks: tuple[tuple[str, ...], ...]
+    scores: tuple[int, ...]
+    before: int
+    held_out: int
+    of_classes: bool
+    equivalents: float
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Of the best block: what `NodeSettings.only` takes."""
+        return self.blocks[self.best]
+
+    def value(self, score: int) -> float:
+        """A score as people read it: accuracy, 0..1, or mean loss."""
+        return score / self.held_out if self.of_classes else -score / 65536 / self.held_out
+
+
+class _Steps(Callback):
+    """Counts the steps of all probes."""
+
+    def __init__(self, tell: ProbeProgress | None, total: int) -> None:
+        self._tell, self._total, self._done, self.block = tell, total, 0, 0
+
+    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
+        """Passes it on."""
+        self._done += 1
+        if self._tell is not None:
+            self._tell(self.block, self._done, self._total)
+
+
+def _split(names: list[str], blocks: int) -> tuple[tuple[str, ...], ...]:
+    """Consecutive groups of nearly equal number, the larger ones first."""
+    if not 1 <= blocks <= len(names):
+        raise SettingsError(
+            f"blocks: expected 1..{len(names)}, the number of layers that are trained ({', '.join(names)}), "
+            f"got {blocks}"
+        )
+    parts = np.array_split(np.arange(len(names)), blocks)
+    return tuple(tuple(names[i] for i in part) for part in parts)
+
+
+def _hold_out(labels: NDArray[Any], kind: str, of_classes: bool, share: float, seed: int) -> NDArray[np.intp]:
+    """Numbers of the held-out samples, rising.
+
+    A share of the labelled ones, of each class as many as its share allows, chosen by the seed.
+    """
+    labelled = np.ones(len(labels), bool) if kind == "mse" else (labels.reshape(len(labels), -1) >= 0).any(1)
+    numbers = np.flatnonzero(labelled)
+    count = round(share * len(numbers))
+    if not 0 < count < len(numbers):
+        raise SettingsError(
+            f"held_out: expected a share that leaves samples to train on and samples to judge by, got "
+            f"{share:g} of {len(numbers)} labelled samples"
+        )
+    order = np.random.default_rng(seed).permutation(numbers)
+    strata = labels[order] if of_classes else np.zeros(len(order), np.int32)
+    # Where each sample is in its class, 0..1: the first ones of all classes are held out.
+    place = np.empty(len(order))
+    for label in np.unique(strata):
+        own = np.flatnonzero(strata == label)
+        place[own] = (np.arange(len(own)) + 0.5) / len(own)
+    return np.sort(order[np.argsort(place, kind="stable")[:count]])
+
+
+class BlockProbes:
+    """Probes of each block of layers; `choose_block` in two parts, the first of which trains nothing.
+
+    Args:
+        trainer_or_model: the ZO model, or a trainer of it, whose runtime and weights stay as they are.
+        settings: as for `choose_block`.
+        x: as for `choose_block`.
+        y: as for `choose_block`.
+        blocks: as for `choose_block`.
+        held_out: as for `choose_block`.
+        epochs: as for `choose_block`.
+        runtime: as for `choose_block`.
+
+    Attributes:
+        blocks: names of the layers of each block.
+        equivalents: what the probes cost, in forward equivalents.
+
+    Raises:
+        SettingsError: at construction, as `choose_block`.
+        ValueError: wrong data.
+    """
+
+    def __init__(
+        self,
+        trainer_or_model: Trainer | Model | bytes | str | os.PathLike[str],
+        settings: NodeSettings | None,
+        x: Samples,
+        y: NDArray[Any] | None = None,
+        *,
+        blocks: int = 4,
+        held_out: float = 0.2,
+        epochs: int = 1,
+        runtime: str | None = None,
+    ) -> None:
+        model: Model | bytes | str | os.PathLike[str]
+        given: NodeSettings | TrainSettings
+        if isinstance(trainer_or_model, Trainer):
+            model, own = trainer_or_model._model, trainer_or_model
+            runtime = runtime or own.runtime.name
+            given = settings or own.settings
+        else:
+            model, given = trainer_or_model, settings or NodeSettings()
+        if not isinstance(given, NodeSettings):
+            raise SettingsError("a block is chosen for layer-wise runs: give NodeSettings")
+        self._settings = settings = given
+        self._trainer = trainer = Trainer(model, settings, runtime=runtime or "litert")
+        check_integer("blocks", blocks, 1, 2**31)
+        check_integer("epochs", epochs, 1, 2**31)
+        check_number("held_out", held_out, 0.0, 1.0)
+        metadata = trainer.runtime.metadata
+        loss = metadata.loss
+        assert loss is not None  # the trainer has refused such a model
+        self._of_classes = loss.of_classes
+        tensors = trained_tensors(settings, metadata)
+        self.blocks = _split([metadata.trainable[i].layer for i in tensors], blocks)
+        inputs, labels = trainer._prepare(x, y)
+        judged = _hold_out(labels, loss.kind, loss.of_classes, held_out, settings.seed)
+        rest = np.setdiff1d(np.arange(len(labels)), judged)
+        self._train = [a[rest] for a in inputs], labels[rest]
+        self._judge = [a[judged] for a in inputs], labels[judged]
+        self._steps = trainer.planned_steps(len(rest), epochs, None)
+        costs = Costs(trainer._model, metadata)
+        self._costs = [NodeCosts(costs, self.settings_of(b), metadata) for b in range(blocks)]
+        training = sum(c.until(self._steps, len(rest)) for c in self._costs)
+        self.equivalents = training + len(judged) * (blocks + 1)
+
+    def settings_of(self, block: int) -> NodeSettings:
+        """Settings of a run that trains one block alone."""
+        return dataclasses.replace(self._settings, only=self.blocks[block])
+
+    def rest_of(self, budget: float, samples: int) -> float:
+        """What is left of a budget after the probes.
+
+        Args:
+            budget: forward equivalents.
+            samples: of the training set.
+
+        Raises:
+            ValueError: not enough for a step of every block; the message says what it takes.
+        """
+        step = max(c.until(1, samples) for c in self._costs)
+        if not budget >= self.equivalents + step:
+            raise ValueError(
+                f"budget: the probes of {len(self.blocks)} blocks take {self.equivalents:.0f} forward "
+                f"equivalents, and a step up to {step:.0f} more, got {budget:g}"
+            )
+        return budget - self.equivalents
+
+    def block_of(self, log: str | os.PathLike[str]) -> int:
+        """The block that a run trains, from its log.
+
+        Raises:
+            IncompleteHeaderError: the log ends before its first record.
+            LogError: it is of another model, of layers that are not one of the blocks, or no such log.
+            OSError: it cannot be read.
+        """
+        found = SnapshotLog.read(log)
+        found.check_model(self._trainer._model)
+        trainable = self._trainer.runtime.metadata.trainable
+        layers = tuple(trainable[i].layer for i in sorted(i for task in found.tasks for i in task.tensors))
+        if layers not in self.blocks:
+            raise LogError(
+                f"{os.fspath(log)} is of a run that trains {', '.join(layers)}, which is none of the blocks: "
+                + "; ".join(", ".join(block) for block in self.blocks)
+            )
+        return self.blocks.index(layers)
+
+    def run(self, progress: ProbeProgress | None = None) -> BlockChoice:
+        """Does the probes.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C.
+        """
+        control, steps = BlockControl(len(self.blocks)), _Steps(progress, self._steps * len(self.blocks))
+        trainer, scores = self._trainer, []
+        trainer.runtime.invoke(trainer.runtime.command(loss=False).restore())
+        before = self._score()
+        while (block := control.next()) is not None:
+            # Every run begins with the weights that the model starts with.
+            trainer.settings, steps.block = self.settings_of(block), block
+            trainer.fit(*self._train, steps=self._steps, callbacks=[steps])
+            if trainer.interrupted:
+                raise KeyboardInterrupt
+            scores.append(self._score())
+            control.report(scores[-1])
+        return BlockChoice(
+            best=control.best,
+            blocks=self.blocks,
+            scores=tuple(scores),
+            before=before,
+            held_out=len(self._judge[1]),
+            of_classes=self._of_classes,
+            equivalents=self.equivalents,
+        )
+
+    def _score(self) -> int:
+        found = evaluate(self._trainer.runtime, *self._judge)
+        if self._of_classes:
+            assert found.accuracy is not None
+            return round(found.accuracy * found.labelled)
+        return -round(found.loss * found.labelled * 65536)
+
+
+def choose_block(
+    trainer_or_model: Trainer | Model | bytes | str | os.PathLike[str],
+    settings: NodeSettings | None,
+    x: Samples,
+    y: NDArray[Any] | None = None,
+    *,
+    blocks: int = 4,
+    held_out: float = 0.2,
+    epochs: int = 1,
+    runtime: str | None = None,
+    progress: ProbeProgress | None = None,
+) -> BlockChoice:
+    """Finds the block of layers that is best trained alone (Poor Man's Training, sec. 3.3).
+
+    The layers that the settings train, in execution order, are split into consecutive blocks of nearly equal
+    number. Each is trained by itself, from the weights that the model starts with, on samples some of which
+    are held out; the held-out ones tell which block is best. The same model, settings and data give the same
+    choice; so do runtimes with the same bits. Then::
+
+        choice = choose_block(model, settings, x, y)
+        trainer = Trainer(model, dataclasses.replace(settings, only=choice.layers))
+        trainer.fit(x, y, epochs=20)
+
+    Args:
+        trainer_or_model: the ZO model, or a trainer of it, whose runtime and weights stay as they are.
+        settings: of the run; None: the trainer's, or the defaults. The seed also chooses what is held out.
+        x: samples, as for `Trainer.fit`.
+        y: labels, likewise.
+        blocks: 1 to the number of layers that are trained.
+        held_out: share of the labelled samples, 0..1, in classes of the same shares as all.
+        epochs: of each probe, >= 1.
+        runtime: name; None: the trainer's, or "litert".
+        progress: told after each step: the block, steps done in all probes, how many there are.
+
+    Raises:
+        SettingsError: settings that the model does not fit, weight perturbation, more blocks than layers, or
+            no sample on one side of the split. Nothing has been trained.
+        ValueError: wrong data.
+        KeyboardInterrupt: Ctrl-C.
+    """
+    probes = BlockProbes(
+        trainer_or_model, settings, x, y, blocks=blocks, held_out=held_out, epochs=epochs, runtime=runtime
+    )
+    return probes.run(progress)
