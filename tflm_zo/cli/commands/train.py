@@ -15,9 +15,11 @@ from ...seedlog import MAGIC, LogError
 from ...snapshot_log import is_snapshot_log
 from ...training import (
     Algorithm,
+    BlockProbes,
     Callback,
     Checkpoint,
     CSVLogger,
+    NodeSettings,
     ProgressBar,
     Trainer,
     algorithm_of,
@@ -25,7 +27,9 @@ from ...training import (
 from ...training import algorithm as algorithm_of_name
 from ...training.node_settings import EXACT_RULES, HEADS, NODE_RULES, OTHERS, WEIGHT_RULES
 from ...training.settings import ESTIMATORS, RULES, SCHEDULES, SCOPES, SettingsError
+from ...training.tasks import trained_tensors
 from ..algorithm_options import ALGORITHM_HELP, default_of, make_settings, parse_settings
+from ..block_probes import choice_table, choose
 from ..distribution import DISTRIBUTIONS
 from ..failures import warn
 from ..injection import KeepZoModel, inject_for_training, is_zo, own_batch, parse_nodes
@@ -37,6 +41,7 @@ from ..training_data import load_samples
 EXAMPLE = "tflm-zo train model.tflite adapt.npz -o adapted.tflite --epochs 20 --validation test.npz"
 
 _EPOCHS = 10
+_HELD_OUT = 0.2
 _SYNC_S = 1.0
 _HEAD_BYTES = len(MAGIC) + 2  # of a log: the version after the magic tells the kind
 
@@ -128,6 +133,30 @@ def train(
                 f"Trainable layers without nodes: {_one_of(OTHERS)} layers: each is perturbed by itself.",
                 "others",
             )
+        ),
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LAYER,…",
+            help="Train these layers alone, names or patterns (only layer-wise algorithms: all).",
+            show_default=False,
+        ),
+    ] = None,
+    choose_block: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Split the layers into N blocks, train each for an epoch, then the best alone on all data "
+            "(only layer-wise algorithms).",
+            show_default=False,
+        ),
+    ] = None,
+    held_out: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help=f"Of the samples, by which --choose-block tells the best (default: {_HELD_OUT}).",
         ),
     ] = None,
     weight_rule: Annotated[
@@ -288,6 +317,11 @@ def train(
     (--sync-every); by node perturbation the steps since the last snapshot (--snapshot-every) are repeated.
 
     A checkpoint is a log, too: replay makes a model of it.
+
+    Tasks differ in which layers are best trained, and few layers take few forward passes:
+    tflm-zo train model.tflite adapt.npz -o adapted.tflite --choose-block 4 --held-out 0.2 --budget 100000
+    tries each of four blocks for an epoch and trains the best. What the probes take is part of the budget;
+    --resume reads the block off the log.
     """
     log = log or output.with_suffix(".zolog")
     source = load_model(model)
@@ -302,6 +336,8 @@ def train(
     )
     for path in writes.values():
         check_output(path, force=force or resume)
+    if held_out is not None and choose_block is None:
+        raise SettingsError("--held-out needs --choose-block, whose probes are judged by those samples")
     if best and (checkpoint is None or validation is None):
         raise ValueError("--best needs --checkpoint, where it goes, and --validation, what it is measured on")
 
@@ -316,6 +352,7 @@ def train(
         "exact_bits": exact_bits,
         "sparse_rows": sparse_rows,
         "others": others,
+        "only": None if only is None else _parse_only(only),
         "weight_rule": weight_rule,
         "weight_rate": weight_rate,
         "weight_clip": weight_clip,
@@ -363,6 +400,10 @@ def train(
             f"--sync-every is no option of algorithm {chosen.name}, whose snapshots are brought to the disk; "
             "--snapshot-every says how often"
         )
+    if choose_block is not None and not isinstance(settings, NodeSettings):
+        raise SettingsError(
+            f"--choose-block is for layer-wise algorithms; {chosen.name} perturbs all weights at once"
+        )
     trainer = Trainer(zo, settings, runtime=runtime)
     loss_read = trainer.runtime.metadata.loss
     assert loss_read is not None  # the trainer has refused such a model
@@ -374,7 +415,7 @@ def train(
         old_x, old_y = load_samples(trainer.runtime, rehearsal)
         mixed_x = [np.concatenate(pair) for pair in zip(x, old_x, strict=True)]
         mixed_y = np.concatenate([y, old_y])
-    held_out = None if validation is None else load_samples(trainer.runtime, validation)
+    measured = None if validation is None else load_samples(trainer.runtime, validation)
     callbacks: list[Callback] = [ProgressBar()]
     if csv is not None:
         callbacks.append(CSVLogger(csv))
@@ -386,6 +427,25 @@ def train(
         assert zo_model is not None
         keep = KeepZoModel(zo_model, zo.to_bytes(), log, force=force, resume=resume)
         callbacks.append(keep)
+    block_choice = None
+    if choose_block is not None:
+        # What is wrong with the run to come is said before the probes, not after.
+        if steps is not None and budget is not None:
+            raise ValueError("steps, budget: give one of them")
+        if budget is None:
+            trainer.planned_steps(len(mixed_y), _EPOCHS if epochs is None else epochs, steps)
+        probes = BlockProbes(
+            trainer,
+            None,
+            mixed_x,
+            mixed_y,
+            blocks=choose_block,
+            held_out=_HELD_OUT if held_out is None else held_out,
+        )
+        if budget is not None:
+            budget = probes.rest_of(budget, len(mixed_y))
+        block_choice = choose(probes, log if resume else None)
+        trainer = Trainer(zo, probes.settings_of(block_choice["best"]), runtime=runtime)
     try:
         history = trainer.fit(
             mixed_x,
@@ -393,7 +453,7 @@ def train(
             epochs=_EPOCHS if epochs is None else epochs,
             steps=steps,
             budget=budget,
-            validation_data=held_out,
+            validation_data=measured,
             callbacks=callbacks,
             log=log,
             resume=resume,
@@ -407,7 +467,7 @@ def train(
     again = f"tflm-zo replay makes the model of {zo_model or model} and {log}"
     _write_model(trainer, output, batch, again, force=force or resume)
     # Who has pressed Ctrl-C wants the prompt back.
-    final = {} if trainer.interrupted else trainer.evaluate(*(held_out or (x, y)))
+    final = {} if trainer.interrupted else trainer.evaluate(*(measured or (x, y)))
     result: dict[str, Any] = {
         "output": str(output),
         "log": str(log),
@@ -417,10 +477,11 @@ def train(
         "algorithm": chosen.name,
         "samples": len(y),
         "rehearsal_samples": len(mixed_y) - len(y),
-        "trainable_weights": sum(t.size for t in trainer.runtime.metadata.trainable),
+        "trainable_weights": _trained_weights(trainer),
         "buffer_bytes": trainer.buffer_bytes,
         "steps": trainer.step,
         "equivalents": round(trainer.equivalents, 3),
+        "block_choice": block_choice,
         "interrupted": trainer.interrupted,
         "forwards": history.forwards,
         "seconds": round(history.seconds, 3),
@@ -436,6 +497,21 @@ def train(
             "the same command with --resume goes on"
         )
         raise typer.Exit(130)
+
+
+def _parse_only(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise SettingsError(f"--only: expected names of layers separated by commas, got {text!r}")
+    return names
+
+
+def _trained_weights(trainer: Trainer) -> int:
+    """Of the layers that --only leaves; without it all that the model could train."""
+    settings, metadata = trainer.settings, trainer.runtime.metadata
+    if not isinstance(settings, NodeSettings) or settings.only is None:
+        return sum(t.size for t in metadata.trainable)
+    return sum(metadata.trainable[i].size for i in trained_tensors(settings, metadata))
 
 
 def _algorithm_of(path: Path, zo: Model, name: str | None) -> Algorithm:
@@ -471,6 +547,8 @@ def _render(console: Console, result: dict[str, Any]) -> None:
     if "loss" in result:
         accuracy = f"accuracy {result['accuracy']:.2%}, " if "accuracy" in result else ""
         console.print(f"{accuracy}loss {result['loss']:.4f} on {result['evaluated_on']}", markup=False)
+    if result["block_choice"] is not None:
+        console.print(choice_table(result["block_choice"]))
     row = {
         "algorithm": result["algorithm"],
         "steps": result["steps"],

@@ -1,0 +1,252 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""train --only and --choose-block."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tflm_zo.converters import load_model, read_metadata
+from typer.testing import CliRunner
+
+from interpreters import require
+from models import MODELS
+from refusals import refused
+from tflm_zo import inject
+from tflm_zo.cli.app import app
+from tflm_zo.cli.commands import train as train_command
+from tflm_zo.snapshot_log import SnapshotLog
+from tflm_zo.training import BlockProbes, Callback, Trainer, algorithm, choose_block
+
+BATCH = 8
+GIVEN = ("--algorithm", "poor-mans-training", "--batch-size", BATCH, "--queries", 2, "--rate", 0.05)
+BLOCKS = [["conv1", "conv2"], ["fc1", "fc2"], ["fc3"]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """LeNet-5 as a plain model, p.tflite, and 40 samples, d.npz."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    Path("p.tflite").write_bytes(MODELS["lenet5"]())
+    rng = np.random.default_rng(0)
+    np.savez("d.npz", x=rng.integers(-128, 128, (40, 28, 28, 1)).astype(np.int8), y=np.arange(40) % 10)
+    return tmp_path
+
+
+def run(*arguments: Any, code: int = 0, runtime: str = "litert-ref") -> Any:
+    given = ["train", "p.tflite", "d.npz", "--runtime", runtime, *GIVEN, *arguments]
+    done = CliRunner().invoke(app, [str(a) for a in given])
+    assert done.exit_code == code, done.output
+    return done
+
+
+def result_of(*arguments: Any, **more: Any) -> Any:
+    return json.loads(run(*arguments, "--json", **more).stdout)
+
+
+def outputs(name: str) -> list[bytes]:
+    return [Path(f"{name}{end}").read_bytes() for end in (".tflite", ".zolog", ".zo.tflite")]
+
+
+def layers_of(name: str) -> list[str]:
+    """That the run's log says it trains."""
+    trainable = read_metadata(load_model(f"{name}.zo.tflite")).trainable
+    log = SnapshotLog.read(f"{name}.zolog")
+    return [trainable[i].layer for i in sorted(i for task in log.tasks for i in task.tensors)]
+
+
+def test_only(folder: Path) -> None:
+    result = result_of("-o", "a.tflite", "--steps", 2, "--only", "fc?,conv1")
+    assert layers_of("a") == ["conv1", "fc1", "fc2", "fc3"]
+    assert result["trainable_weights"] == 150 + 48_000 + 10_080 + 840
+    assert result["block_choice"] is None
+    result_of("-o", "b.tflite", "--steps", 2, "--only", "fc3")
+    assert layers_of("b") == ["fc3"]
+
+
+def test_the_block_is_chosen_and_trained(folder: Path) -> None:
+    """As by hand: choose_block, then --only its layers."""
+    result = result_of("-o", "a.tflite", "--epochs", 2, "--choose-block", 3, "--held-out", 0.25)
+    choice = result["block_choice"]
+    with np.load("d.npz") as arrays:
+        x, y = arrays["x"], arrays["y"]
+    settings = algorithm("poor-mans-training").make(batch_size=BATCH, queries=2, rate=0.05)
+    assert isinstance(settings, algorithm("poor-mans-training").settings)
+    expected = choose_block("a.zo.tflite", settings, x, y, blocks=3, held_out=0.25, runtime="litert-ref")
+    assert choice["blocks"] == BLOCKS == [list(block) for block in expected.blocks]
+    assert choice["best"] == expected.best and choice["layers"] == list(expected.layers)
+    assert choice["values"] == [score / 10 for score in expected.scores]
+    assert choice["gains"] == pytest.approx([(s - expected.before) / 10 for s in expected.scores])
+    assert choice["equivalents"] == pytest.approx(expected.equivalents, abs=1e-3)
+    assert (choice["probed"], choice["measure"], choice["held_out_samples"]) == (True, "accuracy", 10)
+    assert layers_of("a") == list(expected.layers)
+    result_of("-o", "b.tflite", "--epochs", 2, "--only", ",".join(expected.layers))
+    assert outputs("a") == outputs("b")
+
+
+def test_the_table(folder: Path) -> None:
+    found = result_of("-o", "a.tflite", "--steps", 1, "--choose-block", 3)["block_choice"]
+    said = run("-o", "b.tflite", "--steps", 1, "--choose-block", 3).stdout
+    assert f"Probes: {found['before']:.1%} before, 8 samples held out" in said
+    assert f"{found['equivalents']:,.0f} forward equivalents" in said
+    rows = [line for line in said.splitlines() if "│" in line and "points" in line]
+    for number, (row, layers) in enumerate(zip(rows, BLOCKS, strict=True)):
+        cells = [cell.strip() for cell in row.strip("│ ").split("│")]
+        assert cells[:2] == [str(number + 1), ", ".join(layers)]
+        assert cells[2] == f"{found['values'][number]:.1%}"
+        assert cells[3] == f"{100 * found['gains'][number]:+.1f} points"
+        assert (cells[4:] == ["trained"]) == (number == found["best"])
+
+
+def test_the_probes_are_part_of_the_budget(folder: Path) -> None:
+    result = result_of("-o", "a.tflite", "--budget", 1000, "--choose-block", 3)
+    spent = result["block_choice"]["equivalents"]
+    left = result_of("-o", "b.tflite", "--budget", 1000 - spent, "--only", ",".join(layers_of("a")))
+    assert result["steps"] == left["steps"] > 1
+    assert spent + result["equivalents"] <= 1000
+    assert outputs("a") == outputs("b")
+
+
+def test_same_choice_in_tflm(folder: Path) -> None:
+    require("tflm")
+    found = [
+        result_of("-o", f"{name}.tflite", "--steps", 2, "--choose-block", 2, runtime=name)["block_choice"]
+        for name in ("litert-ref", "tflm")
+    ]
+    assert found[0] == found[1]
+    assert outputs("litert-ref") == outputs("tflm")
+
+
+class Interrupted(Callback):
+    """Ctrl-C after a number of steps."""
+
+    def __init__(self, steps: int) -> None:
+        self._left = steps
+
+    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
+        self._left -= 1
+        if self._left == 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("limit", [("--steps", 6), ("--budget", 1000)])
+def test_a_resumed_run_does_not_probe_again(
+    limit: tuple[Any, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = (*limit, "--choose-block", 3, "--snapshot-every", 2)
+    whole = result_of("-o", "whole.tflite", *given)
+    with monkeypatch.context() as patch:
+        patch.setattr(train_command, "ProgressBar", lambda: Interrupted(3))
+        cut = result_of("-o", "cut.tflite", *given, code=130)
+    assert cut["interrupted"] and cut["steps"] == 3
+    assert cut["block_choice"] == whole["block_choice"]
+    with monkeypatch.context() as patch:
+        patch.setattr(BlockProbes, "run", None)  # calling it fails
+        resumed = result_of("-o", "cut.tflite", *given, "--resume")
+        said = run("-o", "cut.tflite", *given, "--resume").stdout
+    assert outputs("cut") == outputs("whole")
+    choice = resumed["block_choice"]
+    assert choice["probed"] is False
+    for key in ("best", "layers", "blocks", "equivalents"):
+        assert choice[key] == whole["block_choice"][key]
+    assert resumed["steps"] == whole["steps"]
+    assert "Block, as the log has it" in said and "trained" in said
+    # Without a log there is nothing to read it off.
+    again = result_of("-o", "new.tflite", *given, "--resume")
+    assert again["block_choice"] == whole["block_choice"]
+    assert outputs("new") == outputs("whole")
+
+
+def test_a_log_that_was_cut_within_its_header(folder: Path) -> None:
+    given = ("--steps", 2, "--choose-block", 3)
+    run("-o", "whole.tflite", *given)
+    run("-o", "cut.tflite", *given)
+    Path("cut.zolog").write_bytes(Path("whole.zolog").read_bytes()[:40])
+    result = result_of("-o", "cut.tflite", *given, "--resume")
+    assert result["block_choice"]["probed"] is True
+    assert outputs("cut") == outputs("whole")
+
+
+def test_ctrl_c_in_a_probe(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    before = sorted(folder.iterdir())
+    monkeypatch.setattr(Trainer, "_loop", interrupted)
+    done = run("-o", "a.tflite", "--steps", 2, "--choose-block", 3, code=130)
+    assert "interrupted" in done.stderr
+    assert sorted(folder.iterdir()) == before
+
+
+def test_losses_of_an_autoencoder(folder: Path) -> None:
+    Path("p.tflite").write_bytes(MODELS["autoencoder"]())
+    inject("p.tflite", algorithm("node").inject_settings(batch=8), nodes="*", trainable="all").save(
+        "z.tflite"
+    )
+    shape = Trainer("z.tflite").runtime.input_details()[0][1:]
+    np.savez("d.npz", x=np.random.default_rng(0).uniform(-1, 1, (20, *shape)).astype(np.float32))
+    given = ["train", "z.tflite", "d.npz", "-o", "a.tflite", "--steps", "1", "--choose-block", "2"]
+    done = CliRunner().invoke(app, [*given, "--batch-size", "8", "--json"])
+    assert done.exit_code == 0, done.output
+    choice = json.loads(done.stdout)["block_choice"]
+    assert choice["measure"] == "loss"
+    assert choice["best"] == int(np.argmin(choice["values"]))
+    assert choice["gains"] == pytest.approx([choice["before"] - value for value in choice["values"]])
+    done = CliRunner().invoke(app, [*given, "--batch-size", "8", "--force"])
+    assert "held-out loss" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--choose-block", 0), "blocks: expected an integer in 1"),
+        (("--choose-block", 6), "blocks: expected 1..5"),
+        (("--choose-block", 2, "--held-out", 0), "held_out: expected a share that leaves samples"),
+        (("--choose-block", 2, "--held-out", 2), "held_out: expected 0..1"),
+        (("--choose-block", 2, "--epochs", 0), "steps: expected at least 1"),
+        (("--choose-block", 2, "--steps", 1, "--budget", 1000), "give one of them"),
+        (("--choose-block", 2, "--budget", 100), "the probes of 2 blocks take"),
+        (("--choose-block", 2, "--budget", "nan"), "the probes of 2 blocks take"),
+        (("--choose-block", 2, "--only", "fc3"), "blocks: expected 1..1"),
+        (("--held-out", 0.5), "--held-out needs --choose-block"),
+        (("--only", "fc9"), "only: no layer that is trained fits 'fc9'; there are conv1"),
+        (("--only", "fc1,,fc2"), "--only: expected names of layers"),
+        (("--only", ""), "--only: expected names of layers"),
+    ],
+)
+def test_refused(
+    options: tuple[Any, ...], message: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is trained or written."""
+    monkeypatch.setattr(BlockProbes, "run", None)
+    refused(folder, "train", "p.tflite", "d.npz", "-o", "a.tflite", *GIVEN, *options, said=message)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--choose-block", 2), "--choose-block is for layer-wise algorithms"),
+        (("--only", "fc3"), "--only is no option of algorithm weight"),
+    ],
+)
+def test_refused_for_weight_perturbation(options: tuple[Any, ...], message: str, folder: Path) -> None:
+    given = ("train", "p.tflite", "d.npz", "-o", "a.tflite", "--algorithm", "weight", *options)
+    refused(folder, *given, said=message)
+
+
+def test_a_log_of_other_layers(folder: Path) -> None:
+    run("-o", "a.tflite", "--steps", 2, "--only", "fc1")
+    before = outputs("a")
+    done = run("-o", "a.tflite", "--steps", 2, "--choose-block", 3, "--resume", code=1)
+    assert "trains fc1, which is none of the blocks" in done.stderr
+    assert outputs("a") == before
+
+
+def test_help() -> None:
+    said = " ".join(CliRunner().invoke(app, ["train", "--help"]).stdout.replace("│", " ").split())
+    assert "--choose-block 4 --held-out 0.2 --budget 100000" in said
+    assert "by which --choose-block tells the best (default: 0.2)" in said
