@@ -117,3 +117,31 @@ def test_options_of_a_zo_model(cli: Any, model_file: Any, data: Path) -> None:
     assert cli("inject", model_file("lenet5"), "-o", "z.tflite", "--algorithm", "node").exit_code == 0
     done = cli("train", "z.tflite", data, "-o", "a.tflite", "--steps", 1, "--update-bits", 8)
     assert done.exit_code == 1 and "--update-bits: z.tflite is a ZO model already" in done.stderr
+
+
+def test_re_range(cli: Any, model_file: Any, data: Path) -> None:
+    """The output is what the trainer's export makes of the weights and their fractions; the log is the same."""
+    command = [
+        "train",
+        model_file("lenet5"),
+        data,
+        "--steps",
+        3,
+        "--batch-size",
+        32,
+        "--runtime",
+        "litert-ref",
+    ]
+    for name, options in (("plain", ()), ("ranged", ("--re-range",))):
+        assert cli(*command, "-o", f"{name}.tflite", *options).exit_code == 0
+    assert Path("plain.zolog").read_bytes() == Path("ranged.zolog").read_bytes()
+    scales = [
+        {
+            t.name: t.quantization.scales
+            for t in load_model(f"{name}.tflite").subgraphs[0].tensors
+            if t.name.endswith("filter") and t.quantization is not None
+        }
+        for name in ("plain", "ranged")
+    ]
+    assert any(not np.array_equal(scales[0][name], scales[1][name]) for name in scales[0])
+    assert constants("plain.tflite") != constants("ranged.tflite")

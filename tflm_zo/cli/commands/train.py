@@ -303,6 +303,12 @@ def train(
             help=f"Bring the log to the disk so often; 0: each step (only weight: {_SYNC_S}).",
         ),
     ] = None,
+    re_range: Annotated[
+        bool,
+        typer.Option(
+            "--re-range", help="New scales for the output's filters, from the trained weights' range."
+        ),
+    ] = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -465,7 +471,7 @@ def train(
             keep.withdraw()
         raise
     again = f"tflm-zo replay makes the model of {zo_model or model} and {log}"
-    _write_model(trainer, output, batch, again, force=force or resume)
+    _write_model(trainer, output, batch, again, re_range=re_range, force=force or resume)
     # Who has pressed Ctrl-C wants the prompt back.
     final = {} if trainer.interrupted else trainer.evaluate(*(measured or (x, y)))
     result: dict[str, Any] = {
@@ -535,9 +541,11 @@ def _check_kind(log: Path, chosen: Algorithm) -> None:
         raise LogError(f"{log} is of {what}; algorithm {chosen.name} cannot go on from it")
 
 
-def _write_model(trainer: Trainer, output: Path, batch: int, again: str, *, force: bool) -> None:
+def _write_model(
+    trainer: Trainer, output: Path, batch: int, again: str, *, re_range: bool, force: bool
+) -> None:
     try:
-        write_output(output, trainer.export(batch).to_bytes(), force=force)
+        write_output(output, trainer.export(batch, re_range=re_range).to_bytes(), force=force)
     except OSError as error:
         what = error.strerror or str(error)
         raise OSError(error.errno, f"{what}; nothing is lost: {again}", str(output)) from error
