@@ -78,6 +78,7 @@ def test_json_has_every_figure(files: Path) -> None:
         "buffer_bytes": 0,
         "steps": 12,
         "equivalents": 12 * 2 * 3 * 16,
+        "block_choice": None,
         "interrupted": False,
         "forwards": 12 * 2 * 3 * 16,
         "evaluated_on": str(files / "d.npz"),

@@ -260,8 +260,10 @@ class BlockProbes:
             samples: of the training set.
 
         Raises:
-            ValueError: not enough for a step of every block; the message says what it takes.
+            ValueError: no budget, or not enough for a step of every block; the message says what it takes.
         """
+        if not 0 < budget < 2**63:
+            raise ValueError(f"budget: expected forward equivalents above 0, got {budget:g}")
         step = max(c.until(1, samples) for c in self._costs)
         if not budget >= self.equivalents + step:
             raise ValueError(
