@@ -14,6 +14,7 @@ from tflm_zo.native import Distribution
 __all__ = ["ABLATIONS", "PAIRS"]
 
 _QZO = "qzo-ff"
+_PMT = "poor-mans-training"
 
 ABLATIONS: dict[str, Method] = {
     "node-gradient": Method(
@@ -72,6 +73,29 @@ ABLATIONS: dict[str, Method] = {
         settings={"sharpness": True},
         injection={"multipliers": "kernel-norm"},
     ),
+    **{
+        f"pmt-block-{i + 1}": Method(
+            f"Poor Man's Training, LeNet-5's {' and '.join(layers)} alone",
+            _PMT,
+            settings={"batch_size": 32, "only": layers},
+            most_steps=5000,
+        )
+        for i, layers in enumerate((("conv1", "conv2"), ("fc1",), ("fc2",), ("fc3",)))
+    },
+    "pmt-32": Method("Poor Man's Training, minibatch 32", _PMT, settings={"batch_size": 32}),
+    "pmt-chosen": Method(
+        "Poor Man's Training, the best of four blocks after an epoch each",
+        _PMT,
+        settings={"batch_size": 32},
+        choose_block=4,
+    ),
+    "pmt-chosen-3": Method(
+        "the same after three epochs each",
+        _PMT,
+        settings={"batch_size": 32},
+        choose_block=4,
+        probe_epochs=3,
+    ),
     "mezo-rademacher": Method(
         "MeZO with signs as directions", "mezo", settings={"distribution": Distribution.rademacher(1)}
     ),
@@ -100,4 +124,10 @@ PAIRS: tuple[tuple[str, str, str], ...] = (
     ("QZO-FF: sparse update, threshold", "qzo-ff", "qzo-ff-threshold"),
     ("QZO-FF: kernel-wise normalization", "qzo-ff", "qzo-ff-kernel-norm"),
     ("QZO-FF: sharpness and normalization", "qzo-ff", "qzo-ff-sharpness-kernel-norm"),
+    ("PMT: conv1 and conv2 alone", "pmt-32", "pmt-block-1"),
+    ("PMT: fc1 alone", "pmt-32", "pmt-block-2"),
+    ("PMT: fc2 alone", "pmt-32", "pmt-block-3"),
+    ("PMT: fc3 alone", "pmt-32", "pmt-block-4"),
+    ("PMT: the block chosen by an epoch each", "pmt-block-2", "pmt-chosen"),
+    ("PMT: the block chosen by three epochs each", "pmt-block-2", "pmt-chosen-3"),
 )

@@ -17,9 +17,13 @@ class Method:
         injection: what differs from the algorithm's own injection.
         settings: what differs from the algorithm's own defaults.
         last_layer: whether the last layer alone is trained.
+        most_steps: of a method whose steps cost next to nothing; None: as many as the budget is good for.
         rehearsal: whether samples of the old domain are mixed in, as many as the task has.
         steps: as many as were published, whatever the budget; None: what the budget is good for.
         integer: full backpropagation in int8 instead, with that rule.
+        choose_block: number of blocks of layers, the best of which is trained alone; 0: all layers are. What
+            the probes cost is part of the budget.
+        probe_epochs: of each probe.
     """
 
     summary: str
@@ -27,6 +31,9 @@ class Method:
     injection: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     last_layer: bool = False
+    most_steps: int | None = None
     rehearsal: bool = False
     steps: int | None = None
     integer: str = ""
+    choose_block: int = 0
+    probe_epochs: int = 1

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from typing import Any
@@ -89,7 +90,7 @@ def adapt(task: Task, method: Method, budget: float, seed: int) -> dict[str, flo
     from tflm_zo.converters import load_model, read_metadata
 
     from tflm_zo import inject
-    from tflm_zo.training import Trainer
+    from tflm_zo.training import NodeSettings, Trainer, choose_block
     from tflm_zo.training.algorithms import algorithm
 
     named = algorithm(method.algorithm)
@@ -100,17 +101,23 @@ def adapt(task: Task, method: Method, budget: float, seed: int) -> dict[str, flo
         metadata = read_metadata(zo)
         last = metadata.trainable[metadata.nodes[-1].trainable].layer
         zo = inject(plain, named.inject_settings(batch=BATCH, nodes=(last,)))
-    trainer = Trainer(zo, named.make(seed=seed, **method.settings), runtime="litert")
+    run, probes = named.make(seed=seed, **method.settings), 0.0
+    if method.choose_block:
+        assert isinstance(run, NodeSettings)
+        choice = choose_block(zo, run, x, y, blocks=method.choose_block, epochs=method.probe_epochs)
+        run, probes = dataclasses.replace(run, only=choice.layers), choice.equivalents
+    trainer = Trainer(zo, run, runtime="litert")
     before = 100 * trainer.evaluate(*task.test)["accuracy"]
-    steps = trainer.affordable_steps(budget, len(y))
+    steps = trainer.affordable_steps(budget - probes, len(y))
     if method.steps is not None:
         steps = method.steps
-    history = trainer.fit(x, y, steps=min(steps, LAST_LAYER_STEPS) if method.last_layer else steps)
+    most = LAST_LAYER_STEPS if method.last_layer else method.most_steps
+    history = trainer.fit(x, y, steps=steps if most is None else min(steps, most))
     return {
         "before": before,
         **_accuracies(task, lambda part: 100 * trainer.evaluate(*part)["accuracy"]),
         "steps": trainer.step,
-        "equivalents": history.equivalents,
+        "equivalents": probes + history.equivalents,
     }
 
 

@@ -120,7 +120,7 @@ def test_options_of_a_zo_model(cli: Any, model_file: Any, data: Path) -> None:
 
 
 def test_re_range(cli: Any, model_file: Any, data: Path) -> None:
-    """The output is what the trainer's export makes of the weights and their fractions; the log is the same."""
+    """Filters of the output have other scales; the log is the same."""
     command = [
         "train",
         model_file("lenet5"),

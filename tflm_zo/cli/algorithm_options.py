@@ -36,7 +36,7 @@ def default_of(setting: str) -> str:
 def written(setting: str, value: Any) -> str:
     """A setting's value as one would write it on the command line."""
     if value is None:
-        return {"rate": "min(2, 80/√steps)", "weight_rate": "as --rate"}.get(setting, "auto")
+        return {"rate": "min(2, 80/√steps)", "weight_rate": "as --rate", "only": "all"}.get(setting, "auto")
     if isinstance(value, Distribution):
         return write_distribution(value)
     if isinstance(value, tuple):

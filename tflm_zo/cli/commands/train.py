@@ -152,6 +152,15 @@ def train(
             show_default=False,
         ),
     ] = None,
+    probe_epochs: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Of each probe of --choose-block (default: 1; more tell better where it has few steps).",
+            show_default=False,
+        ),
+    ] = None,
     held_out: Annotated[
         float | None,
         typer.Option(
@@ -344,6 +353,8 @@ def train(
         check_output(path, force=force or resume)
     if held_out is not None and choose_block is None:
         raise SettingsError("--held-out needs --choose-block, whose probes are judged by those samples")
+    if probe_epochs is not None and choose_block is None:
+        raise SettingsError("--probe-epochs needs --choose-block, whose probes it is of")
     if best and (checkpoint is None or validation is None):
         raise ValueError("--best needs --checkpoint, where it goes, and --validation, what it is measured on")
 
@@ -447,6 +458,7 @@ def train(
             mixed_y,
             blocks=choose_block,
             held_out=_HELD_OUT if held_out is None else held_out,
+            epochs=1 if probe_epochs is None else probe_epochs,
         )
         if budget is not None:
             budget = probes.rest_of(budget, len(mixed_y))
