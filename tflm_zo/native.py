@@ -137,6 +137,7 @@ class _Tensor(ctypes.Structure):
         ("stream", ctypes.c_uint32),
         ("limit", ctypes.c_int32),
         ("mask", ctypes.c_void_p),
+        ("wide", ctypes.c_uint32),
     ]
 
 
@@ -449,6 +450,7 @@ def _make_tensor(
     limit: int,
     writable: bool = True,
     mask: NDArray[np.uint8] | None = None,
+    wide: bool = False,
 ) -> _Tensor:
     tensor = _Tensor()
     tensor.weights = _array("weights", weights, np.int8, writable=writable)
@@ -478,6 +480,7 @@ def _make_tensor(
         tensor.mask = _array("mask", mask, np.uint8)
         if mask.size != -(-weights.size // 8):
             raise ValueError(f"mask: expected {-(-weights.size // 8)} bytes, a bit a weight, got {mask.size}")
+    tensor.wide = int(wide)
     return tensor
 
 
@@ -489,6 +492,8 @@ def perturb(
     *,
     momentum: int = 0,
     mask: NDArray[np.uint8] | None = None,
+    fraction: NDArray[np.int8] | None = None,
+    limit: int = 127,
 ) -> None:
     """Adds perturbations to the weights, modulo 256: after +1, -2, +1 of a seed they are what they were.
 
@@ -501,11 +506,14 @@ def perturb(
         momentum: of directions of several seeds, unit 2^-16, below 2^16.
         mask: uint8 [(weights + 7) // 8], bit i % 8 of byte i // 8 says whether weight i is perturbed; None:
             all are.
+        fraction: int8 like `weights`, units of 2^-8 LSB: the tensor is wide, and Gaussian perturbations move
+            256 weight + fraction, modulo 2^16. Changed in place. None: it is not.
+        limit: 127 minus the head-room, 0..127, which perturbations of a wide tensor are kept to.
 
     Raises:
         NativeError: ARGUMENT, DISTRIBUTION, FACTOR, QUERIES.
     """
-    tensor = _make_tensor(weights, None, None, 1, 1, stream, 127, mask=mask)
+    tensor = _make_tensor(weights, fraction, None, 1, 1, stream, limit, mask=mask, wide=fraction is not None)
     table = _pairs("seed_k_pairs", seed_k_pairs, "k")
     terms = _make_terms(table, momentum)
     _call("zo_perturb_s8", ctypes.byref(tensor), distribution._c, ctypes.byref(terms))
@@ -542,6 +550,7 @@ def update(
     restore: Queries = (),
     momentum: int = 0,
     mask: NDArray[np.uint8] | None = None,
+    wide: bool = False,
 ) -> int:
     """One optimization step: every weight moves by the sum of coefficient * z(seed), see ``zo_update.h``.
 
@@ -560,6 +569,7 @@ def update(
         restore: the same in general: pairs (seed, k), see `perturb`, up to 32, added before the step.
         momentum: of these, see `perturb`.
         mask: of what is perturbed and moved, see `perturb`.
+        wide: whether what precedes the step is a perturbation of 16 bits, see `perturb`.
 
     Returns:
         How many weights were clipped.
@@ -567,7 +577,7 @@ def update(
     Raises:
         NativeError: ARGUMENT, DISTRIBUTION, FACTOR, QUERIES, COEFFICIENT.
     """
-    tensor = _make_tensor(weights, fraction, multiplier, channels, inner, stream, limit, mask=mask)
+    tensor = _make_tensor(weights, fraction, multiplier, channels, inner, stream, limit, mask=mask, wide=wide)
     table = _pairs("queries", queries, "coefficient")
     before = _restoration(table, restore_k, restore)
     terms = _make_terms(before, momentum)

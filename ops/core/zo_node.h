@@ -33,8 +33,8 @@
  *            3  u8   max_queries, 1..ZO_MAX_QUERIES
  *            4  u16  number of tensors
  *            6  u16  number of blocks
- *            8  per tensor 12 bytes: u16 stream, u16 block, u32 channels,
- *               u32 inner (see zo_tensor)
+ *            8  per tensor 12 bytes: u16 stream, u16 block (bit 15: the tensor
+ *               is wide), u32 channels, u32 inner (see zo_tensor)
  *
  * TFLM_ZO_LOSS:
  *
@@ -50,6 +50,26 @@
  *            8  i32  zero point (binary cross-entropy), else 0
  *            12 u32  scale_log2e, or multiplier (mean squared error)
  *            16 u32  scale, or shift (mean squared error)
+ *
+ * TFLM_ZO_FULLY_CONNECTED_16, in the place of a FULLY_CONNECTED whose weights are wide:
+ *
+ *   inputs   0 activation  int8 [batch, ...]
+ *            1 weights     int8 [units, depth], variable
+ *            2 bias        int32 [units]; may be absent
+ *            3 zo_fraction int8, variable: of the segment, see above
+ *   outputs  0 activation  int8 [batch, units]
+ *   options  0  u8   1 (version)
+ *            1  u8   ZO_OPTION_PER_CHANNEL or 0
+ *            2  i8   zero point of the input
+ *            3  i8   zero point of the output
+ *            4  i8   smallest output \ of the fused
+ *            5  i8   largest output  / activation
+ *            6  u16  kernel version of the FULLY_CONNECTED, for export
+ *            8  u32  weights before this tensor's in zo_fraction
+ *            12 u32  units
+ *            16 multipliers, see zo_wide_fully_connected.h
+ *   The builtin options of the FULLY_CONNECTED stay those of the operator: runtimes do not read
+ *   them, export does.
  */
 #ifndef TFLM_ZO_OPS_CORE_ZO_NODE_H_
 #define TFLM_ZO_OPS_CORE_ZO_NODE_H_
@@ -67,6 +87,10 @@ extern "C" {
 #define ZO_OPTION_FRACTION 4u   /* tensors have a fraction (16-bit update) */
 #define ZO_OPTION_MULTIPLIER 8u /* tensors have per-channel multipliers */
 #define ZO_OPTION_MASK 16u      /* tensors may have masks */
+
+#define ZO_OPTION_WIDE 0x8000u /* in the block of a tensor */
+
+#define ZO_OPTION_PER_CHANNEL 1u /* of TFLM_ZO_FULLY_CONNECTED_16: a multiplier per unit */
 
 #define ZO_STATE_WORDS 4
 #define ZO_STATE_MAGIC INT32_C(0x5A4F5721)
@@ -126,6 +150,12 @@ zo_status zo_weight_node_run(zo_opcode opcode, const uint8_t* options, size_t le
 zo_status zo_loss_node_check(const uint8_t* options, size_t length, zo_buffer_source source,
                              void* context);
 zo_status zo_loss_node_run(const uint8_t* options, size_t length, zo_buffer_source source,
+                           void* context);
+
+/* The same for TFLM_ZO_FULLY_CONNECTED_16. */
+zo_status zo_wide_node_check(const uint8_t* options, size_t length, zo_buffer_source source,
+                             void* context);
+zo_status zo_wide_node_run(const uint8_t* options, size_t length, zo_buffer_source source,
                            void* context);
 
 #ifdef __cplusplus

@@ -70,25 +70,38 @@ static void perturb_term(int8_t* weights, const uint8_t* mask, uint32_t count, u
   }
 }
 
-/* round(v * mu / 2^27), half away from zero, |v| at most the table's end. */
-static int32_t chain_perturbation(int32_t v, uint32_t mu) {
+/* Bits by which v * mu of a chain is finer than an LSB: those of v and of a Gaussian's mu. */
+#define CHAIN_SHIFT (ZO_CHAIN_BITS + 12)
+
+/* round(v * mu / 2^shift), half away from zero, |v| at most the table's end. */
+static int32_t chain_perturbation(int32_t v, uint32_t mu, uint32_t shift) {
   const int32_t end = ZO_GAUSSIAN_Z_MAX * (INT32_C(1) << ZO_CHAIN_BITS);
   const uint32_t magnitude = (uint32_t)zo_clamp(v < 0 ? -v : v, 0, end);
-  const int32_t rounded = (int32_t)(((uint64_t)magnitude * mu + (UINT32_C(1) << 26)) >> 27);
+  const uint32_t half = UINT32_C(1) << (shift - 1u);
+  const int32_t rounded = (int32_t)(((uint64_t)magnitude * mu + half) >> shift);
   return v < 0 ? -rounded : rounded;
 }
 
-/* A direction made of several seeds, whose streams' states and weights a_j are given. */
-static void perturb_chain(int8_t* weights, const uint8_t* mask, uint32_t count, uint32_t* states,
-                          const int32_t* shares, uint32_t seeds, uint32_t mu, int32_t k) {
+/* A direction made of several seeds, whose streams' states and weights a_j are given. `fraction`
+ * is null where whole LSB move, else perturbations are fractions of one and within +-largest. */
+static void perturb_chain(int8_t* weights, int8_t* fraction, int32_t largest, const uint8_t* mask,
+                          uint32_t count, uint32_t* states, const int32_t* shares, uint32_t seeds,
+                          uint32_t mu, int32_t k) {
   for (uint32_t i = 0; i < count; ++i) {
     int32_t v = 0;
     for (uint32_t j = 0; j < seeds; ++j) {
       if (i % 4u == 0u) states[j] = zo_stream_next(states[j]);
       v += shares[j] * zo_draw_gaussian(states[j], i % 4u);
     }
-    if (zo_mask_has(mask, i)) {
-      weights[i] = zo_add_modulo(weights[i], k * chain_perturbation(v, mu));
+    if (!zo_mask_has(mask, i)) continue;
+    if (fraction == NULL) {
+      weights[i] = zo_add_modulo(weights[i], k * chain_perturbation(v, mu, CHAIN_SHIFT));
+    } else {
+      const int32_t moved = chain_perturbation(v, mu, CHAIN_SHIFT - 8u);
+      const int32_t sum = fraction[i] + k * zo_clamp(moved, -largest, largest);
+      const int32_t whole = zo_floor_shift(sum + 128, 8);
+      weights[i] = zo_add_modulo(weights[i], whole);
+      fraction[i] = (int8_t)(sum - 256 * whole);
     }
   }
 }
@@ -96,6 +109,9 @@ static void perturb_chain(int8_t* weights, const uint8_t* mask, uint32_t count, 
 void zo_perturb_block_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
                          zo_distribution distribution, const zo_perturb_terms* terms) {
   int8_t* weights = tensor->weights + begin;
+  /* Only these perturbations are not of whole LSB. */
+  const int is_wide = tensor->wide != 0u && distribution.kind == ZO_GAUSSIAN;
+  int8_t* fraction = is_wide ? tensor->fraction + begin : NULL;
   const uint8_t* mask = tensor->mask != NULL ? tensor->mask + begin / 8u : NULL;
   for (uint32_t t = 0; t < terms->count;) {
     const int32_t k = terms->terms[t].k;
@@ -105,12 +121,13 @@ void zo_perturb_block_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
       const uint32_t key = zo_stream_key(terms->terms[t++].seed, tensor->stream);
       states[seeds++] = zo_stream_state(key, begin / ZO_STREAM_BLOCK);
     } while (t < terms->count && terms->terms[t].k == 0);
-    if (seeds == 1u) {
+    if (seeds == 1u && !is_wide) {
       perturb_term(weights, mask, size, states[0], distribution, k);
     } else {
       int32_t shares[ZO_MAX_CHAIN];
       zo_chain_weights(terms->momentum, seeds, shares);
-      perturb_chain(weights, mask, size, states, shares, seeds, distribution.mu, k);
+      perturb_chain(weights, fraction, 256 * (127 - tensor->limit), mask, size, states, shares,
+                    seeds, distribution.mu, k);
     }
   }
 }
@@ -149,6 +166,10 @@ zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
                         const zo_perturb_terms* terms) {
   if (tensor == NULL || tensor->weights == NULL || tensor->size == 0 || terms == NULL ||
       terms->count == 0) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  if (tensor->wide != 0u &&
+      (tensor->fraction == NULL || tensor->limit < 0 || tensor->limit > 127)) {
     return ZO_ERROR_ARGUMENT;
   }
   const zo_status status = zo_perturb_check(distribution, terms);

@@ -167,7 +167,7 @@ zo_status zo_step_check(zo_distribution distribution, const zo_query* queries, u
 
 static int tensor_is_valid(const zo_tensor* tensor) {
   return tensor != NULL && tensor->weights != NULL && tensor->size > 0 && tensor->limit >= 1 &&
-         tensor->limit <= 127 &&
+         tensor->limit <= 127 && (tensor->wide == 0u || tensor->fraction != NULL) &&
          (tensor->multiplier == NULL || (tensor->channels > 0 && tensor->inner > 0));
 }
 

@@ -110,12 +110,15 @@ static int next_tensor(weight_cursor* cursor) {
   int8_t* fraction = (int8_t*)cursor->fraction.data;
   cursor->tensor_initial = initial != NULL ? initial + cursor->offset : NULL;
   tensor->fraction = fraction != NULL ? fraction + cursor->offset : NULL;
-  cursor->block = zo_read_u16(entry + 2);
+  const uint32_t block = zo_read_u16(entry + 2);
+  cursor->block = block & (ZO_OPTION_WIDE - 1u);
+  tensor->wide = (uint32_t)((block & ZO_OPTION_WIDE) != 0u);
 
   cursor->consistent = cursor->consistent && weights.bytes > 0u &&
                        weights.bytes <= cursor->initial.bytes - cursor->offset &&
                        tensor->channels > 0u && tensor->inner > 0u &&
                        cursor->block < node->limits.blocks &&
+                       (tensor->wide == 0u || (node->flags & ZO_OPTION_FRACTION) != 0u) &&
                        (multiplier.bytes == 0u ||
                         multiplier.bytes == sizeof(int32_t) * (uint64_t)tensor->channels) &&
                        (mask.bytes == 0u || mask.bytes == zo_mask_bytes(weights.bytes));

@@ -25,15 +25,17 @@
 
 #define CUSTOM_NAME_PREFIX "TFLM_ZO_"
 
+/* What an op is: the zo_opcode of a weight op, or one of these. */
+enum { kLossOp = 0, kWideOp = -1 };
+
 /* The custom ops. */
 static const struct {
   const char* name;
-  int opcode; /* zo_opcode of a weight op, 0 for the loss */
+  int opcode;
 } kOps[] = {
-    {CUSTOM_NAME_PREFIX "SEED_REPLAY", ZO_OP_REPLAY},
-    {CUSTOM_NAME_PREFIX "UPDATE", ZO_OP_UPDATE},
-    {CUSTOM_NAME_PREFIX "PERTURB", ZO_OP_PERTURB},
-    {CUSTOM_NAME_PREFIX "LOSS", 0},
+    {CUSTOM_NAME_PREFIX "SEED_REPLAY", ZO_OP_REPLAY},   {CUSTOM_NAME_PREFIX "UPDATE", ZO_OP_UPDATE},
+    {CUSTOM_NAME_PREFIX "PERTURB", ZO_OP_PERTURB},      {CUSTOM_NAME_PREFIX "LOSS", kLossOp},
+    {CUSTOM_NAME_PREFIX "FULLY_CONNECTED_16", kWideOp},
 };
 
 /* Settings of a delegate: its data_. */
@@ -53,6 +55,9 @@ typedef struct node_view {
   const TfLiteIntArray* outputs;
   const TfLiteFullyConnectedParams* fully_connected_params; /* null for a custom op */
   zo_fully_connected* fully_connected;                      /* made by prepare */
+  /* Of a wide layer: output memory for where the runtime allocates none, see
+   * zo_fully_connected.c. */
+  void* scratch;
 } node_view;
 
 typedef struct kernel {
@@ -121,6 +126,7 @@ static void kernel_free(TfLiteContext* context, void* buffer) {
   if (self == NULL) return;
   for (int i = 0; i < self->count; ++i) {
     zo_fully_connected_free(self->nodes[i].fully_connected, NULL);
+    free(self->nodes[i].scratch);
   }
   free(self);
 }
@@ -145,6 +151,14 @@ static void* kernel_init(TfLiteContext* context, const char* buffer, size_t leng
   return self;
 }
 
+static bool prepare_scratch(TfLiteContext* context, node_view* view) {
+  TfLiteTensor* output = &context->tensors[view->outputs->data[0]];
+  if (output->data == view->scratch) output->data = NULL;
+  free(view->scratch);
+  view->scratch = malloc(output->bytes);
+  return view->scratch != NULL;
+}
+
 static TfLiteStatus prepare_view(TfLiteContext* context, node_view* view) {
   if (view->fully_connected_params != NULL) {
     zo_fully_connected_free(view->fully_connected, context);
@@ -153,11 +167,16 @@ static TfLiteStatus prepare_view(TfLiteContext* context, node_view* view) {
     return report(context, view, view->fully_connected != NULL ? ZO_OK : ZO_ERROR_ARGUMENT);
   }
   tensor_source source = {context, view};
-  return report(
-      context, view,
-      view->opcode != 0
-          ? zo_weight_node_check(view->options, view->options_length, find_buffer, &source)
-          : zo_loss_node_check(view->options, view->options_length, find_buffer, &source));
+  zo_status status;
+  if (view->opcode == kWideOp) {
+    status = zo_wide_node_check(view->options, view->options_length, find_buffer, &source);
+    if (status == ZO_OK && !prepare_scratch(context, view)) status = ZO_ERROR_ARGUMENT;
+  } else if (view->opcode == kLossOp) {
+    status = zo_loss_node_check(view->options, view->options_length, find_buffer, &source);
+  } else {
+    status = zo_weight_node_check(view->options, view->options_length, find_buffer, &source);
+  }
+  return report(context, view, status);
 }
 
 static TfLiteStatus kernel_prepare(TfLiteContext* context, TfLiteNode* node) {
@@ -169,6 +188,20 @@ static TfLiteStatus kernel_prepare(TfLiteContext* context, TfLiteNode* node) {
   return kTfLiteOk;
 }
 
+static zo_status run_custom(TfLiteContext* context, const node_view* view,
+                            zo_directory* directory) {
+  tensor_source source = {context, view};
+  if (view->opcode == kWideOp) {
+    TfLiteTensor* output = &context->tensors[view->outputs->data[0]];
+    if (output->data == NULL) output->data = view->scratch;
+    return zo_wide_node_run(view->options, view->options_length, find_buffer, &source);
+  }
+  return view->opcode == kLossOp
+             ? zo_loss_node_run(view->options, view->options_length, find_buffer, &source)
+             : zo_weight_node_run((zo_opcode)view->opcode, view->options, view->options_length,
+                                  find_buffer, &source, directory);
+}
+
 static TfLiteStatus kernel_invoke(TfLiteContext* context, TfLiteNode* node) {
   const kernel* self = (const kernel*)node->user_data;
   for (int i = 0; i < self->count; ++i) {
@@ -177,12 +210,7 @@ static TfLiteStatus kernel_invoke(TfLiteContext* context, TfLiteNode* node) {
       zo_fully_connected_run(view->fully_connected, context);
       continue;
     }
-    tensor_source source = {context, view};
-    const zo_status status =
-        view->opcode != 0
-            ? zo_weight_node_run((zo_opcode)view->opcode, view->options, view->options_length,
-                                 find_buffer, &source, self->directory)
-            : zo_loss_node_run(view->options, view->options_length, find_buffer, &source);
+    const zo_status status = run_custom(context, view, self->directory);
     if (status != ZO_OK) return report(context, view, status);
   }
   return kTfLiteOk;

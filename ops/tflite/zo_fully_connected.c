@@ -4,13 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { kInput = 0, kWeights = 1, kBias = 2 };
+#include "../core/zo_requantize.h"
 
-/* A real multiplier as TFLite's kernels keep it: value * 2^-31 * 2^shift. */
-typedef struct fixed_multiplier {
-  int32_t value;
-  int shift;
-} fixed_multiplier;
+enum { kInput = 0, kWeights = 1, kBias = 2 };
 
 struct zo_fully_connected {
   int input, weights, bias, output; /* tensors; bias may be kTfLiteOptionalTensor */
@@ -21,7 +17,7 @@ struct zo_fully_connected {
   /* Output memory for where the runtime allocates none: a tensor that only nodes of the same
    * delegate kernel read is that kernel's own business. */
   int8_t* scratch;
-  fixed_multiplier multipliers[];
+  zo_multiplier multipliers[];
 };
 
 static int input_at(const TfLiteIntArray* list, int index) {
@@ -49,34 +45,20 @@ bool zo_fully_connected_supports(const TfLiteContext* context, const TfLiteNode*
          (bias == kTfLiteOptionalTensor || context->tensors[bias].type == kTfLiteInt32);
 }
 
-static fixed_multiplier quantize_multiplier(double real) {
-  fixed_multiplier result = {0, 0};
+static zo_multiplier quantize_multiplier(double real) {
+  zo_multiplier result = {0, 0};
   if (real == 0.0) return result;
-  const double mantissa = frexp(real, &result.shift);
+  int shift;
+  const double mantissa = frexp(real, &shift);
   int64_t fixed = (int64_t)round(mantissa * (double)(INT64_C(1) << 31));
   if (fixed == (INT64_C(1) << 31)) {
     fixed /= 2;
-    ++result.shift;
+    ++shift;
   }
-  if (result.shift < -31) { /* would shift every bit out */
-    result.shift = 0;
-    fixed = 0;
-  }
+  if (shift < -31) return result; /* would shift every bit out */
   result.value = (int32_t)fixed;
+  result.shift = shift;
   return result;
-}
-
-/* x * multiplier, rounded twice: half away from zero at 2^-31, then half away from zero at
- * 2^shift. The double rounding is TFLite's definition of int8 inference. */
-static int32_t multiply(int32_t x, fixed_multiplier multiplier) {
-  const int left = multiplier.shift > 0 ? multiplier.shift : 0;
-  const int right = multiplier.shift > 0 ? 0 : -multiplier.shift;
-  const int64_t product = (int64_t)(int32_t)((uint32_t)x << left) * multiplier.value;
-  const int64_t nudge = product >= 0 ? (INT64_C(1) << 30) : 1 - (INT64_C(1) << 30);
-  const int32_t high = (int32_t)((product + nudge) / (INT64_C(1) << 31));
-  const int32_t mask = (int32_t)((INT64_C(1) << right) - 1);
-  const int32_t threshold = (mask >> 1) + (high < 0 ? 1 : 0);
-  return (high >> right) + ((high & mask) > threshold ? 1 : 0);
 }
 
 static int32_t quantize(float value, const TfLiteTensor* tensor) {
@@ -125,7 +107,7 @@ zo_fully_connected* zo_fully_connected_create(const TfLiteContext* context,
       (scales != 1 && scales != units)) {
     return NULL;
   }
-  zo_fully_connected* self = calloc(1, sizeof *self + (size_t)scales * sizeof(fixed_multiplier));
+  zo_fully_connected* self = calloc(1, sizeof *self + (size_t)scales * sizeof(zo_multiplier));
   if (self == NULL) return NULL;
   self->scratch = malloc(output->bytes);
   if (self->scratch == NULL) {
@@ -175,7 +157,7 @@ void zo_fully_connected_run(const zo_fully_connected* self, TfLiteContext* conte
       int32_t sum = dot_product(x, weights + (size_t)unit * (size_t)self->depth, self->depth,
                                 self->input_offset, self->weights_offset);
       if (bias != NULL) sum += bias[unit];
-      int32_t value = multiply(sum, self->multipliers[self->scales == 1 ? 0 : unit]);
+      int32_t value = zo_requantize(sum, self->multipliers[self->scales == 1 ? 0 : unit]);
       value += self->output_offset;
       value = value < self->output_min ? self->output_min : value;
       value = value > self->output_max ? self->output_max : value;

@@ -102,6 +102,18 @@ TfLiteStatus LossInvoke(TfLiteContext* context, TfLiteNode* node) {
   return Report("LOSS", zo_loss_node_run(Options(node), OptionsLength(node), FindBuffer, &source));
 }
 
+TfLiteStatus WidePrepare(TfLiteContext* context, TfLiteNode* node) {
+  TensorSource source = {context, node};
+  return Report("FULLY_CONNECTED_16",
+                zo_wide_node_check(Options(node), OptionsLength(node), FindBuffer, &source));
+}
+
+TfLiteStatus WideInvoke(TfLiteContext* context, TfLiteNode* node) {
+  TensorSource source = {context, node};
+  return Report("FULLY_CONNECTED_16",
+                zo_wide_node_run(Options(node), OptionsLength(node), FindBuffer, &source));
+}
+
 }  // namespace
 
 TFLMRegistration Register_ZO_SEED_REPLAY() {
@@ -117,5 +129,9 @@ TFLMRegistration Register_ZO_PERTURB() {
 }
 
 TFLMRegistration Register_ZO_LOSS() { return micro::RegisterOp(nullptr, LossPrepare, LossInvoke); }
+
+TFLMRegistration Register_ZO_FULLY_CONNECTED_16() {
+  return micro::RegisterOp(nullptr, WidePrepare, WideInvoke);
+}
 
 }  // namespace tflite

@@ -3,7 +3,8 @@
  * The custom ops for TensorFlow Lite Micro.
  *
  *   static tflite::MicroMutableOpResolver<N> resolver;
- *   tflite::AddZoOps(&resolver);  // 4 ops
+ *   tflite::AddZoOps(&resolver);      // 4 ops
+ *   tflite::AddZoWideOps(&resolver);  // 1 op, for models with wide layers
  *
  * No arena, no scratch buffers, no static data. To reach the weights, give the interpreter a
  * zo_directory (ops/core/zo_node.h) before AllocateTensors:
@@ -20,8 +21,10 @@ TFLMRegistration Register_ZO_SEED_REPLAY();
 TFLMRegistration Register_ZO_UPDATE();
 TFLMRegistration Register_ZO_PERTURB();
 TFLMRegistration Register_ZO_LOSS();
+TFLMRegistration Register_ZO_FULLY_CONNECTED_16();
 
-/* Adds every op to a MicroMutableOpResolver (or anything with its AddCustom). */
+/* Adds the ops that move weights, and the loss, to a MicroMutableOpResolver (or anything with its
+ * AddCustom). */
 template <typename Resolver>
 TfLiteStatus AddZoOps(Resolver* resolver) {
   const TFLMRegistration replay = Register_ZO_SEED_REPLAY();
@@ -35,6 +38,14 @@ TfLiteStatus AddZoOps(Resolver* resolver) {
     return kTfLiteError;
   }
   return kTfLiteOk;
+}
+
+/* Adds what models with wide layers need besides (weights of 16 bits in the forward pass); firmware
+ * for others is smaller without. */
+template <typename Resolver>
+TfLiteStatus AddZoWideOps(Resolver* resolver) {
+  const TFLMRegistration fully_connected = Register_ZO_FULLY_CONNECTED_16();
+  return resolver->AddCustom("TFLM_ZO_FULLY_CONNECTED_16", &fully_connected);
 }
 
 }  // namespace tflite

@@ -756,6 +756,10 @@ typedef struct segment {
 
 static const zo_opcode op_order[3] = {ZO_OP_REPLAY, ZO_OP_UPDATE, ZO_OP_PERTURB};
 
+static int is_wide(uint32_t t, uint32_t flags) {
+  return t % 2u == 0u && (flags & ZO_OPTION_FRACTION) != 0u;
+}
+
 static void make_segment(segment* s, uint32_t tensors, uint32_t words, uint32_t flags) {
   memset(s, 0, sizeof *s);
   s->tensors = tensors;
@@ -801,10 +805,10 @@ static void make_segment(segment* s, uint32_t tensors, uint32_t words, uint32_t 
     }
     for (uint32_t t = 0; t < tensors; ++t) {
       uint8_t* entry = g->options + 8 + 12 * t;
-      put_u16(entry, 10 + t);                /* stream */
-      put_u16(entry + 2, t % limits.blocks); /* block */
-      put_u32(entry + 4, 2);                 /* channels */
-      put_u32(entry + 8, 3);                 /* inner */
+      put_u16(entry, 10 + t); /* stream */
+      put_u16(entry + 2, t % limits.blocks | (is_wide(t, flags) ? ZO_OPTION_WIDE : 0u)); /* block */
+      put_u32(entry + 4, 2); /* channels */
+      put_u32(entry + 8, 3); /* inner */
       g->inputs[g->input_count++] = buffer_of(s->weights[t].at, s->weights[t].size);
       if (flags & ZO_OPTION_MULTIPLIER) {
         g->inputs[g->input_count++] = buffer_of(s->multiplier[t], sizeof(int32_t) * 2);
@@ -848,6 +852,7 @@ static zo_tensor segment_tensor(const segment* s, uint32_t t, uint32_t flags) {
   tensor.limit = 127 - (int32_t)limits.head_room;
   tensor.channels = 2;
   tensor.inner = 3;
+  tensor.wide = (uint32_t)is_wide(t, flags);
   if (flags & ZO_OPTION_MULTIPLIER) tensor.multiplier = s->multiplier[t];
   if ((flags & ZO_OPTION_MASK) && t != 1u) tensor.mask = (const uint8_t*)s->mask[t].at;
   return tensor;
@@ -1007,6 +1012,134 @@ static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
     g->input_count = count;
   }
   free_segment(&s);
+}
+
+/* --- wide layers ------------------------------------------------------------------ */
+
+static void test_wide_perturbation(void) {
+  for (size_t s = 0; s < SIZES; ++s) {
+    const block weights = make_block(sizes[s], 1, 127), fraction = make_block(sizes[s], 3, 127);
+    const block before = copy_block(&weights, 0), parts = copy_block(&fraction, 0);
+    zo_tensor tensor = tensor_of(&weights, &fraction, random_below(100));
+    tensor.wide = 1;
+    for (size_t d = 0; d < DISTRIBUTIONS; ++d) {
+      zo_perturb_term term = {random_u32(), 1};
+      const zo_perturb_terms terms = {&term, 1, 0};
+      static const int32_t factors[3] = {1, -2, 1};
+      for (int i = 0; i < 3; ++i) {
+        term.k = factors[i];
+        CHECK(zo_perturb_s8(&tensor, distributions[d], &terms) == ZO_OK);
+        digest = digest * 31u + zo_checksum(&tensor);
+      }
+      CHECK(same(&weights, &before) && same(&fraction, &parts));
+    }
+    const zo_distribution gaussian = {ZO_GAUSSIAN, 0, 40};
+    const zo_perturb_term term = {3, 1};
+    const zo_perturb_terms terms = {&term, 1, 0};
+    zo_tensor bad = tensor;
+    bad.fraction = NULL;
+    CHECK(zo_perturb_s8(&bad, gaussian, &terms) == ZO_ERROR_ARGUMENT);
+    bad = tensor;
+    bad.limit = 128;
+    CHECK(zo_perturb_s8(&bad, gaussian, &terms) == ZO_ERROR_ARGUMENT);
+    CHECK(same(&weights, &before) && same(&fraction, &parts));
+    free(weights.memory);
+    free(fraction.memory);
+    free(before.memory);
+    free(parts.memory);
+  }
+}
+
+static zo_status wide_node(graph* g) {
+  const zo_status status = zo_wide_node_check(g->options, g->options_bytes, graph_source, g);
+  return status != ZO_OK ? status : zo_wide_node_run(g->options, g->options_bytes, graph_source, g);
+}
+
+/* Every buffer ends where its memory ends: what the layer reads beyond, the sanitizers see. */
+static void test_wide_nodes(uint32_t per_channel, uint32_t with_bias) {
+  enum { kSamples = 3, kUnits = 5, kDepth = 33, kFirst = 11, kSize = kUnits * kDepth };
+  graph g;
+  memset(&g, 0, sizeof g);
+  set_options(&g, 16u + 5u * (per_channel ? kUnits : 1u));
+  g.options[0] = ZO_OPTIONS_VERSION;
+  g.options[1] = (uint8_t)(per_channel ? ZO_OPTION_PER_CHANNEL : 0u);
+  g.options[2] = (uint8_t)-7;
+  g.options[3] = 9;
+  g.options[4] = (uint8_t)-128;
+  g.options[5] = 127;
+  put_u32(g.options + 8, kFirst);
+  put_u32(g.options + 12, kUnits);
+  for (size_t at = 16; at < g.options_bytes; at += 5) {
+    put_u32(g.options + at, UINT32_C(1) << 30 | (random_u32() >> 2));
+    g.options[at + 4] = (uint8_t)-9;
+  }
+  block x = make_block(kSamples * kDepth, 1, 127), w = make_block(kSize, 2, 127);
+  block fraction = make_block(kFirst + kSize, 3, 127), y = make_block(kSamples * kUnits, 1, 0);
+  int32_t* bias = (int32_t*)allocate(sizeof(int32_t) * kUnits);
+  for (uint32_t u = 0; u < kUnits; ++u) bias[u] = random_between(-100000, 100000);
+  g.inputs[0] = buffer_of(x.at, x.size);
+  g.inputs[1] = buffer_of(w.at, w.size);
+  if (with_bias) g.inputs[2] = buffer_of(bias, sizeof(int32_t) * kUnits);
+  g.inputs[3] = buffer_of(fraction.at, fraction.size);
+  g.input_count = 4;
+  g.outputs[0] = buffer_of(y.at, y.size);
+  CHECK(wide_node(&g) == ZO_OK);
+  for (uint32_t i = 0; i < y.size; ++i) digest = digest * 31u + (uint8_t)y.at[i];
+
+  /* A sum in one go, and one rounding of what is left: within an LSB of the two roundings. */
+  for (uint32_t s = 0; s < kSamples; ++s) {
+    for (uint32_t u = 0; u < kUnits; ++u) {
+      int64_t sum = with_bias ? 256 * (int64_t)bias[u] : 0;
+      for (uint32_t i = 0; i < kDepth; ++i) {
+        const uint32_t at = u * kDepth + i;
+        sum += (int64_t)(256 * w.at[at] + fraction.at[kFirst + at]) * (x.at[s * kDepth + i] + 7);
+      }
+      const uint8_t* m = g.options + 16 + (per_channel ? 5 * u : 0);
+      const double real = (double)((uint32_t)m[0] | (uint32_t)m[1] << 8 | (uint32_t)m[2] << 16 |
+                                   (uint32_t)m[3] << 24) /
+                          2147483648.0 / 512.0;
+      double expected = (double)sum / 256.0 * real + 9.0;
+      expected = expected < -128.0 ? -128.0 : (expected > 127.0 ? 127.0 : expected);
+      const double error = expected - (double)y.at[s * kUnits + u];
+      CHECK(error > -0.51 && error < 0.51);
+    }
+  }
+
+  /* Damaged options and sizes are refused, or harmless. */
+  CHECK(zo_wide_node_check(NULL, 100, graph_source, &g) == ZO_ERROR_OPTIONS);
+  CHECK(zo_wide_node_check(g.options, g.options_bytes, NULL, &g) == ZO_ERROR_ARGUMENT);
+  for (size_t cut = 0; cut < g.options_bytes; ++cut) {
+    char* copy = (char*)allocate(cut > 0 ? cut : 1);
+    memcpy(copy, g.options, cut);
+    CHECK(zo_wide_node_run((uint8_t*)copy, cut, graph_source, &g) == ZO_ERROR_OPTIONS);
+    free(copy);
+  }
+  for (int round = 0; round < 5000; ++round) {
+    const size_t at = random_below((uint32_t)g.options_bytes);
+    const uint8_t old = g.options[at];
+    g.options[at] = (uint8_t)random_u32();
+    (void)wide_node(&g);
+    g.options[at] = old;
+  }
+  for (int32_t i = 0; i < 4; ++i) {
+    if (i == 2 && !with_bias) continue;
+    const uint32_t old = g.inputs[i].bytes;
+    g.inputs[i].bytes = i == 3 ? old - 1u : old + 1u;
+    CHECK(wide_node(&g) == ZO_ERROR_ARGUMENT);
+    g.inputs[i].bytes = old;
+    if (i == 2) continue;
+    void* data = g.inputs[i].data;
+    g.inputs[i].data = NULL; /* as at Prepare */
+    CHECK(zo_wide_node_check(g.options, g.options_bytes, graph_source, &g) == ZO_OK);
+    CHECK(wide_node(&g) == ZO_ERROR_ARGUMENT);
+    g.inputs[i].data = data;
+  }
+  free(g.options_memory);
+  free(x.memory);
+  free(w.memory);
+  free(fraction.memory);
+  free(y.memory);
+  free(bias);
 }
 
 static zo_status loss_node(graph* g) {
@@ -1451,6 +1584,13 @@ static void test_update_bits(const block* before, uint32_t size, zo_distribution
   block back = copy_block(&w, 3);
   zo_tensor tensor = tensor_of(&w, NULL, random_u32());
   uint32_t saturated = 0;
+  if (distribution.kind == ZO_COORDINATE) {
+    CHECK(zo_update_bits_s8(&tensor, distribution, seed, 1, bits, NULL) == ZO_ERROR_DISTRIBUTION);
+    CHECK(same(&w, &back));
+    free(w.memory);
+    free(back.memory);
+    return;
+  }
   CHECK(zo_update_bits_s8(&tensor, distribution, seed, 0, bits, &saturated) == ZO_OK);
   CHECK(same(&w, &back) && saturated == 0u);
   CHECK(zo_update_bits_s8(&tensor, distribution, seed, 1, bits, &saturated) == ZO_OK);
@@ -2141,6 +2281,8 @@ int main(void) {
     }
   }
   test_loss_nodes();
+  test_wide_perturbation();
+  for (uint32_t mode = 0; mode < 4; ++mode) test_wide_nodes(mode & 1u, mode >> 1);
   test_control();
   test_log_header();
   test_bits();

@@ -1,0 +1,211 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Weights of 16 bits: perturbed, updated, and in FULLY_CONNECTED."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracle import weights as plain
+from oracle import wide as oracle
+from oracle.draws import core, distributions, masks, perturbations, seeds, steps, streams
+from oracle.stream import Dist
+from tflm_zo import native
+from tflm_zo.native import Distribution, NativeError, Status
+
+small = st.one_of(st.integers(1, 200), st.sampled_from([1023, 1025]))
+
+
+@st.composite
+def cases(draw):
+    """Distribution, terms and their momentum, size, mask, limit."""
+    dist, size = draw(distributions), draw(small)
+    return dist, *draw(perturbations(dist)), size, draw(masks(size)), draw(st.integers(0, 127))
+
+
+def random_pair(size, seed=0):
+    rng = np.random.default_rng(seed)
+    return tuple(rng.integers(-128, 128, size).astype(np.int8) for _ in range(2))
+
+
+@given(cases(), streams)
+def test_perturbation_is_the_oracles(case, stream):
+    dist, terms, momentum, size, mask, limit = case
+    weights, fraction = random_pair(size, size)
+    expected = oracle.perturb(weights, fraction, terms, dist, stream, momentum, mask, limit)
+    native.perturb(
+        weights, terms, core(dist), stream, momentum=momentum, mask=mask, fraction=fraction, limit=limit
+    )
+    assert np.array_equal(weights, expected[0]) and np.array_equal(fraction, expected[1])
+
+
+@given(cases(), streams)
+def test_plus_minus_plus_restores(case, stream):
+    dist, terms, momentum, size, mask, limit = case
+    weights, fraction = random_pair(size, size)
+    before = weights.copy(), fraction.copy()
+    for k in (1, -2, 1):
+        chain = [(seed, k if factor else 0) for seed, factor in terms]
+        native.perturb(
+            weights, chain, core(dist), stream, momentum=momentum, mask=mask, fraction=fraction, limit=limit
+        )
+    assert np.array_equal(weights, before[0]) and np.array_equal(fraction, before[1])
+
+
+@given(st.integers(1, 4800), seeds, st.sampled_from([-1, 1]), st.integers(0, 2))
+def test_no_allowed_perturbation_wraps(mu, seed, sign, spare):
+    """From the limit of every head-room that a Gaussian fits, where its reach was rounded down too."""
+    distribution = core(Dist(2, mu))
+    room = distribution.reach + spare
+    limit = 127 - room
+    weights, fraction = np.full(600, sign * limit, np.int8), np.zeros(600, np.int8)
+    for k in (1, -2):
+        native.perturb(weights, [(seed, k)], distribution, fraction=fraction, limit=limit)
+        moved = 256 * (weights.astype(int) - sign * limit) + fraction
+        assert np.abs(moved).max() <= 256 * room
+    assert np.abs(weights).max() <= 127
+
+
+@pytest.mark.parametrize("std", [0.1, 0.25, 0.5])
+def test_deviation_of_small_perturbations(std):
+    """What rounds to whole LSB as nothing or too much has the deviation asked for, and resolves 2^-8."""
+    weights, fraction = np.zeros(100_000, np.int8), np.zeros(100_000, np.int8)
+    distribution = Distribution.gaussian(std)
+    native.perturb(weights, [(5, 1)], distribution, fraction=fraction, limit=120)
+    moved = weights + fraction / 256
+    assert np.std(moved) == pytest.approx(distribution.mu / (3.5 / 127 * 4096), rel=0.02)
+    assert np.unique(moved).size > 50
+
+
+@given(steps(max_queries=3))
+def test_update_undoes_a_perturbation_of_16_bits(step):
+    """As the oracles' perturbation and then their update."""
+    weights, fraction = step.arrays()
+    if fraction is None:
+        fraction = np.zeros_like(weights)
+    if step.restore:
+        restored = oracle.perturb(
+            weights, fraction, step.restore, step.dist, step.stream, step.momentum, step.mask, step.limit
+        )
+    else:
+        restored = weights, fraction
+    shape = step.multiplier, step.channels, step.inner, step.stream, step.limit
+    expected = plain.update(*restored, *shape, step.dist, step.queries, mask=step.mask)
+    arguments = {"restore": step.restore, "momentum": step.momentum, "mask": step.mask, "wide": True}
+    clipped = native.update(weights, fraction, *shape, core(step.dist), step.queries, **arguments)
+    assert np.array_equal(weights, expected[0]) and np.array_equal(fraction, expected[1])
+    assert clipped == expected[2]
+
+
+def test_errors_leave_weights_alone():
+    weights, fraction = random_pair(100)
+    before = weights.copy(), fraction.copy()
+    for limit in (-1, 128):
+        with pytest.raises(NativeError) as error:
+            native.perturb(weights, [(1, 1)], Distribution.gaussian(1.0), fraction=fraction, limit=limit)
+        assert error.value.status is Status.ARGUMENT
+    with pytest.raises(NativeError) as error:
+        native.update(weights, None, None, 1, 1, 0, 120, Distribution.rademacher(1), [(1, 9)], wide=True)
+    assert error.value.status is Status.ARGUMENT
+    assert np.array_equal(weights, before[0]) and np.array_equal(fraction, before[1])
+
+
+# --- FULLY_CONNECTED ----------------------------------------------------------------------------------------
+
+
+class Layer(ctypes.Structure):
+    """zo_wide_fully_connected"""
+
+    _fields_ = [
+        ("units", ctypes.c_uint32),
+        ("depth", ctypes.c_uint32),
+        ("weights", ctypes.c_void_p),
+        ("fraction", ctypes.c_void_p),
+        ("bias", ctypes.c_void_p),
+        ("multipliers", ctypes.c_void_p),
+        ("multiplier_count", ctypes.c_uint32),
+        ("input_zero_point", ctypes.c_int32),
+        ("output_zero_point", ctypes.c_int32),
+        ("output_min", ctypes.c_int32),
+        ("output_max", ctypes.c_int32),
+    ]
+
+
+def fully_connected(x, weights, fraction, bias, multipliers, in_zero, out_zero, low, high):
+    table = b"".join(struct.pack("<ib", *m) for m in multipliers)
+    layer = Layer(
+        *weights.shape,
+        weights.ctypes.data,
+        fraction.ctypes.data,
+        None if bias is None else bias.ctypes.data,
+        ctypes.cast(ctypes.c_char_p(table), ctypes.c_void_p),
+        len(multipliers),
+        in_zero,
+        out_zero,
+        low,
+        high,
+    )
+    y = np.empty(len(weights), np.int8)
+    function = native.library().zo_wide_fully_connected_s8
+    function.argtypes = [ctypes.c_void_p] * 3
+    function(ctypes.byref(layer), x.ctypes.data, y.ctypes.data)
+    return y
+
+
+@st.composite
+def layers(draw):
+    """Any layer: edge values of everything, multipliers that spread what is summed over the outputs."""
+    units, depth = draw(st.integers(1, 6)), draw(st.integers(1, 70))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    edge = draw(st.booleans())
+
+    def values(*shape):
+        return (rng.choice([-128, 127], shape) if edge else rng.integers(-128, 128, shape)).astype(np.int8)
+
+    bias = rng.integers(-(2**20), 2**20, units).astype(np.int32) if draw(st.booleans()) else None
+    count = draw(st.sampled_from([1, units]))
+    shift = st.one_of(st.integers(-14, -4), st.integers(-31, 6))
+    value = st.one_of(st.integers(2**30, 2**31 - 1), st.sampled_from([0, 2**30, 2**31 - 1]))
+    multipliers = [(draw(value), draw(shift)) for _ in range(count)]
+    zeros = draw(st.integers(-128, 127)), draw(st.integers(-128, 127))
+    low = draw(st.integers(-128, 127))
+    high = draw(st.integers(low, 127))
+    low, high = draw(st.sampled_from([(-128, 127), (low, high)]))
+    return values(depth), values(units, depth), values(units, depth), bias, multipliers, *zeros, low, high
+
+
+@given(layers())
+def test_fully_connected_is_the_oracles(case):
+    x, weights, fraction, bias, multipliers, *rest = case
+    each = multipliers * (len(weights) // len(multipliers))
+    expected = oracle.fully_connected(x[None], weights, fraction, bias, each, *rest)[0]
+    assert np.array_equal(fully_connected(*case), expected)
+
+
+def test_fractions_count():
+    """A quarter of an LSB in each of 64 weights moves an output by what it should, and by nothing less."""
+    x, weights = np.full(64, 100, np.int8), np.zeros((1, 64), np.int8)
+    for part in (-128, -64, -1, 0, 1, 64, 127):
+        fraction = np.full((1, 64), part, np.int8)
+        y = fully_connected(x, weights, fraction, None, [(2**30, -5)], 0, 0, -128, 127)
+        # 64 weights of part / 256 LSB, inputs of 100, a multiplier of 2^-6
+        assert y[0] == oracle.half_away(oracle.Fraction(part * 100, 256))
+
+
+def test_sums_of_the_largest_layer():
+    """65,536 inputs with the largest of all values: nothing overflows."""
+    depth = 65536
+    for w, x, zero in ((-128, -128, 127), (127, -128, 127), (-128, 127, -128)):
+        args = (
+            np.full(depth, x, np.int8),
+            np.full((1, depth), w, np.int8),
+            np.full((1, depth), w, np.int8),
+        )
+        total = depth * 257 * w * (x - zero)
+        y = fully_connected(*args, None, [(2**30, -24)], zero, 0, -128, 127)
+        assert y[0] == np.clip(oracle.requantize(total, 2**30, -24), -128, 127)
