@@ -11,6 +11,7 @@ SEED_REPLAY: Final = "TFLM_ZO_SEED_REPLAY"
 UPDATE: Final = "TFLM_ZO_UPDATE"
 PERTURB: Final = "TFLM_ZO_PERTURB"
 LOSS: Final = "TFLM_ZO_LOSS"
+FULLY_CONNECTED_16: Final = "TFLM_ZO_FULLY_CONNECTED_16"
 
 #: Name of the metadata entry.
 METADATA_NAME: Final = "tflm_zo"

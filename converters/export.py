@@ -10,12 +10,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from .constants import METADATA_NAME, OP_PREFIX, segment_key
+from .constants import FULLY_CONNECTED_16, METADATA_NAME, OP_PREFIX, segment_key
 from .errors import ConversionError
 from .initial_weights import initial_weights
 from .metadata import ZoMetadata, ZoPort, read_metadata
 from .model import Model, Signature, Subgraph, Tensor, load_model
 from .passes.set_batch import rewrite_batch
+from .passes.widen_layers import restore_layer
 from .re_range import re_range as adapt_range
 
 # What a joined model gets: the names of the original subgraph and signatures are not kept in a cut one.
@@ -37,6 +38,9 @@ def export_model(
 
     Filters are constants again and nothing of the ZO machinery is left. The segments of a cut model are
     joined into one subgraph.
+
+    A wide layer is the exception to «bit for bit»: it becomes a plain FULLY_CONNECTED, whose weights are the
+    nearest of 8 bits. Its outputs are those that the ZO model has with all its fractions 0.
 
     With ``re_range`` every trained filter gets new scales from the range of its weights, per channel where it
     has them, and so uses all of -127..127 again. The fractions of the 16-bit update, which a plain model has
@@ -78,6 +82,9 @@ def export_model(
         raise ConversionError(f"batch must be an integer from 1 on, not {batch!r}")
     before = model.referenced_buffers()
 
+    for op in [op for graph in model.subgraphs for op in graph.operators]:
+        if op.code.name == FULLY_CONNECTED_16:
+            restore_layer(op)
     for t in metadata.trainable:
         graph = model.subgraphs[t.segment]
         tensor = _make_constant(graph, t.name, values[t.name])

@@ -52,7 +52,7 @@ class ZoTrainable:
 
     Attributes:
         name: name of the filter tensor, as in the original.
-        operator: e.g. "CONV_2D".
+        operator: e.g. "CONV_2D"; of a wide layer, too, what it was in the original.
         layer: short name of the layer, unique in the model.
         stream: number in execution order over the whole model: selects the random stream.
         block: index into the blocks.
@@ -63,6 +63,7 @@ class ZoTrainable:
         inner: consecutive weights of one channel (the channel of weight i is i // inner % channels).
         requantized_channels: scales that head-room changed.
         updated: number of weights that are trained; None: all.
+        wide: whether the forward pass reads its weights with their fractions, as 16 bits.
     """
 
     name: str
@@ -77,6 +78,7 @@ class ZoTrainable:
     inner: int
     requantized_channels: int
     updated: int | None = None
+    wide: bool = False
 
     @property
     def trained(self) -> int:
@@ -190,6 +192,8 @@ class ZoMetadata:
         for trainable in content["trainable"]:
             if trainable["updated"] is None:
                 del trainable["updated"]
+            if not trainable["wide"]:
+                del trainable["wide"]
         for segment in content["segments"]:
             for side in ("inputs", "outputs"):
                 segment[side] = [

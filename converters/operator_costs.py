@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 
+from .constants import FULLY_CONNECTED_16
 from .model import Operator, Tensor
 from .model.schema import BuiltinOperator as B
 
@@ -15,25 +16,33 @@ _FILTER_INPUT = {B.CONV_2D: 1, B.DEPTHWISE_CONV_2D: 1, B.FULLY_CONNECTED: 1, B.T
 
 def filter_of(op: Operator) -> Tensor | None:
     """The filter: a constant, or a variable in a ZO model; None where the operator has none."""
-    tensor = op.input(_FILTER_INPUT[op.builtin]) if op.builtin in _FILTER_INPUT else None
+    kind = _kind(op)
+    tensor = op.input(_FILTER_INPUT[kind]) if kind in _FILTER_INPUT else None
     return tensor if tensor is not None and (tensor.is_constant or tensor.is_variable) else None
 
 
+def _kind(op: Operator) -> int:
+    """The ``BuiltinOperator``; of a wide layer the one that it stands for."""
+    return B.FULLY_CONNECTED if op.code.name == FULLY_CONNECTED_16 else op.builtin
+
+
 def macs(op: Operator) -> int:
-    """Multiply-accumulates of one invoke, batch included; 0 for what does not multiply matrices."""
+    """Multiply-accumulates of one invoke, batch included; 0 for what does not multiply matrices. One of 16 by
+    8 bits counts as one.
+    """
     first, second = op.input(0), op.input(1)
     if first is None or second is None or not op.outputs:
         return 0
-    outputs, shape = op.outputs[0].size, second.shape
-    if op.builtin == B.CONV_2D:  # filter [out, height, width, in / groups]
+    kind, outputs, shape = _kind(op), op.outputs[0].size, second.shape
+    if kind == B.CONV_2D:  # filter [out, height, width, in / groups]
         return outputs * math.prod(shape[1:])
-    if op.builtin == B.DEPTHWISE_CONV_2D:  # filter [1, height, width, out]
+    if kind == B.DEPTHWISE_CONV_2D:  # filter [1, height, width, out]
         return outputs * math.prod(shape[1:3])
-    if op.builtin == B.FULLY_CONNECTED:  # filter [out, in]
+    if kind == B.FULLY_CONNECTED:  # filter [out, in]
         return outputs * shape[-1]
-    if op.builtin == B.TRANSPOSE_CONV:  # filter [out, height, width, in]; inputs: shape, filter, activation
+    if kind == B.TRANSPOSE_CONV:  # filter [out, height, width, in]; inputs: shape, filter, activation
         activation = op.input(2)
         return 0 if activation is None else activation.size * math.prod(shape[:3])
-    if op.builtin == B.BATCH_MATMUL:
+    if kind == B.BATCH_MATMUL:
         return outputs * first.shape[-2 if op.option("adjX", False) else -1]
     return 0

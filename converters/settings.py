@@ -32,6 +32,9 @@ LAYERS: Final = "layers"
 #: ``trainable``: the layers that carry nodes.
 NODES: Final = "nodes"
 
+#: ``wide``: the last trainable layer.
+LAST: Final = "last"
+
 # Words of a command, see ops/core/zo_command.h.
 _HEADER_WORDS: Final = 2
 _INSTRUCTION_WORDS: Final = 4
@@ -104,6 +107,10 @@ class InjectSettings:
             (layers that are missing: all of theirs). None: all. Costs a bit of flash per weight, and of RAM a
             tensor's struct per layer.
         sparse_seed: of the choice "random", 0 to 2^32-1.
+        wide: trainable FULLY_CONNECTED layers whose forward pass reads weights of 16 bits (weight and
+            fraction), so that Gaussian perturbations of less than an LSB have an effect: "last" (the last
+            trainable layer), or names or glob patterns; (): none. Needs ``update_bits`` 16, no more RAM than
+            that, and twice the multiplications in these layers.
         replay: whether SEED_REPLAY is part of the model.
         algorithm: name of what it is to be trained by, for the metadata; "": none in particular.
 
@@ -125,6 +132,7 @@ class InjectSettings:
     multipliers: Mapping[str, npt.NDArray[np.int32]] | str | None = None
     sparse: Mapping[str, npt.NDArray[np.bool_]] | str | None = None
     sparse_seed: int = 0
+    wide: str | Sequence[str] = ()
     replay: bool = True
     algorithm: str = ""
 
@@ -176,6 +184,13 @@ class InjectSettings:
             SparseRule.parse(self.sparse)
         elif self.sparse is not None:
             object.__setattr__(self, "sparse", dict(self.sparse))
+        if self.wide != LAST:
+            object.__setattr__(self, "wide", _strings(self.wide, "wide"))
+        if self.wide and self.update_bits != 16:
+            raise ConversionError(
+                f"wide: weights of 16 bits need update_bits 16, which gives them their fractions, "
+                f"not {self.update_bits}"
+            )
         if self.sparse is not None and self.nodes:
             raise ConversionError("sparse: node perturbation trains all weights of its layers")
 

@@ -24,6 +24,7 @@ from .reserve_head_room import reserve_head_room
 from .select_trainable import select_trainable
 from .select_weights import select_weights
 from .set_batch import set_batch
+from .widen_layers import widen_layers
 from .write_metadata import write_metadata
 
 
@@ -45,6 +46,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     cut_segments,
     select_weights,
     make_trainable,
+    widen_layers,
     insert_weight_operators,
     insert_loss,
     name_signatures,

@@ -18,6 +18,7 @@ _LAST: Final = 2
 _FRACTION: Final = 4
 _MULTIPLIER: Final = 8
 _MASK: Final = 16
+_WIDE: Final = 0x8000  # in the block of a tensor
 
 
 def insert_weight_operators(model: Model, settings: InjectSettings, plan: Plan) -> None:
@@ -93,4 +94,7 @@ def weight_options(
         len(trainable),
         blocks,
     )
-    return header + b"".join(struct.pack("<HHII", t.stream, t.block, t.channels, t.inner) for t in trainable)
+    return header + b"".join(
+        struct.pack("<HHII", t.stream, t.block | (_WIDE if t.wide else 0), t.channels, t.inner)
+        for t in trainable
+    )

@@ -65,7 +65,8 @@ def _candidates(graph: Subgraph) -> list[Trainable]:
     ]
 
 
-def _matches(candidate: Trainable, pattern: str) -> bool:
+def matches(candidate: Trainable, pattern: str) -> bool:
+    """Whether a name or glob pattern fits a layer."""
     names = [candidate.layer, candidate.tensor.name, *(op.outputs[0].name for op in candidate.operators)]
     return any(name == pattern or fnmatchcase(name, pattern) for name in names)
 
@@ -78,7 +79,7 @@ def _explicit_blocks(candidates: Sequence[Trainable], settings: InjectSettings) 
     block_of: dict[Trainable, str] = {}
     for name, patterns in (settings.blocks or {}).items():
         for pattern in patterns:
-            found = [c for c in candidates if _matches(c, pattern)]
+            found = [c for c in candidates if matches(c, pattern)]
             if not found:
                 raise _unknown(f"block «{name}»: pattern", pattern, (c.layer for c in candidates))
             for candidate in found:
@@ -109,7 +110,7 @@ def _choose(
         found = [
             c
             for c in candidates
-            if _matches(c, pattern) or (c in block_of and fnmatchcase(block_of[c], pattern))
+            if matches(c, pattern) or (c in block_of and fnmatchcase(block_of[c], pattern))
         ]
         if not found:
             names = [*(c.layer for c in candidates), *dict.fromkeys(block_of.values())]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from .. import native
 from ..control import Control, StepReport
 from ..converters import Model, ZoMetadata, initial_weights, read_metadata, step_multipliers, update_masks
+from ..native import Distribution, DistributionKind
 from ..runtime import Runtime
 from ..seedlog import LogError, LogWriter, SeedLog, fingerprint
 from .costs import Costs, WeightCosts, block_segments
@@ -63,6 +64,15 @@ def replay_log(model: Model, log: SeedLog) -> tuple[Weights, Weights]:
     return weights, fractions
 
 
+def _two_fine_reaches(distribution: Distribution) -> int:
+    """LSB, rounded up, by which two Gaussian perturbations in force move a weight of 16 bits, which does not
+    round each to whole LSB.
+    """
+    if distribution.kind is not DistributionKind.GAUSSIAN:
+        return 2 * distribution.reach
+    return -(-2 * distribution.z_max * distribution.mu // 4096)
+
+
 class WeightRun(Run):
     """See `Run`.
 
@@ -108,6 +118,8 @@ class WeightRun(Run):
     def check(settings: TrainSettings, metadata: ZoMetadata) -> None:
         """Raises SettingsError where a model does not fit the settings."""
         reach = settings.head_room
+        if settings.sharpness and any(t.wide for t in metadata.trainable):
+            reach = max(reach, _two_fine_reaches(settings.distribution))
         if reach > metadata.head_room:
             twice = " (sharpness: twice)" if settings.sharpness else ""
             raise SettingsError(

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weights of 16 bits in the forward pass of chosen FULLY_CONNECTED layers."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Final
+
+import numpy as np
+
+from .. import constants
+from ..errors import ConversionError
+from ..model import Model, Operator, OperatorCode, Quantization
+from ..model.schema import BuiltinOperator
+from ..settings import LAST, InjectSettings
+from .plan import Plan, Trainable
+from .select_trainable import matches
+
+_OPTIONS_VERSION: Final = 1
+_PER_CHANNEL: Final = 1
+# Of the header, where restoring the operator finds what it was.
+_VERSION_AT: Final = 6
+_INPUTS_AT: Final = 7
+# ZO_WIDE_DEPTH_MAX of ops/core/zo_wide_fully_connected.h.
+_LARGEST_DEPTH: Final = 65536
+# By number of the fused activation (ActivationFunctionType), in real values: NONE, RELU, RELU_N1_TO_1, RELU6.
+_RANGES: Final = {0: (-math.inf, math.inf), 1: (0.0, math.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
+
+
+def widen_layers(model: Model, settings: InjectSettings, plan: Plan) -> None:
+    """Replaces the layers of ``settings.wide`` by TFLM_ZO_FULLY_CONNECTED_16, which reads the fractions too.
+
+    Filters have their variables and final scales by now. The builtin options stay those of the
+    FULLY_CONNECTED, for ``restore_layer``; no runtime reads those of a custom operator.
+
+    Raises:
+        ConversionError: a name or pattern fits no trainable layer, or a layer cannot be wide: it is no
+            FULLY_CONNECTED, carries nodes, or has more than 65,536 inputs.
+    """
+    chosen = _chosen(settings, plan)
+    for trainable in plan.trainable:
+        if trainable not in chosen:
+            continue
+        _check(trainable, plan)
+        trainable.wide = True
+        segment = plan.segments[trainable.segment]
+        assert segment.fraction is not None  # update_bits is 16
+        before = plan.trainable[: plan.trainable.index(trainable)]
+        first = sum(t.tensor.size for t in before if t.segment == trainable.segment)
+        for op in trainable.operators:
+            op.custom_options = layer_options(op, first)
+            op.code = OperatorCode.of_custom(constants.FULLY_CONNECTED_16)
+            op.inputs = [op.inputs[0], op.inputs[1], op.input(2), segment.fraction]
+
+
+def _chosen(settings: InjectSettings, plan: Plan) -> set[Trainable]:
+    if not settings.wide:
+        return set()
+    names = ", ".join(t.layer for t in plan.trainable)
+    if not plan.trainable:
+        raise ConversionError("wide: the model has no trainable layer")
+    if settings.wide == LAST:
+        return {plan.trainable[-1]}
+    chosen: set[Trainable] = set()
+    for pattern in settings.wide:
+        found = [t for t in plan.trainable if matches(t, pattern)]
+        if not found:
+            raise ConversionError(f"wide: «{pattern}» fits no trainable layer; there are: {names}")
+        chosen.update(found)
+    return chosen
+
+
+def _check(trainable: Trainable, plan: Plan) -> None:
+    def refuse(reason: str) -> ConversionError:
+        return ConversionError(f"wide: layer «{trainable.layer}» {reason}")
+
+    first = trainable.operators[0]
+    if first.builtin != BuiltinOperator.FULLY_CONNECTED:
+        raise refuse(f"is a {first.code.name}; only FULLY_CONNECTED takes weights of 16 bits")
+    if any(node.trainable is trainable for node in plan.nodes):
+        raise refuse("carries nodes, which are perturbed instead of its weights; leave it out of one of them")
+    if trainable.inner > _LARGEST_DEPTH:
+        raise refuse(f"has {trainable.inner} inputs, {_LARGEST_DEPTH} at most can have weights of 16 bits")
+    for op in trainable.operators:
+        activation = op.option("fusedActivationFunction", 0)
+        if activation not in _RANGES or op.option("weightsFormat", 0):
+            raise refuse("has a fused activation or a layout of weights that int8 kernels do not take")
+
+
+def layer_options(op: Operator, first: int) -> bytes:
+    """The options of TFLM_ZO_FULLY_CONNECTED_16, byte by byte as in ops/core/zo_node.h.
+
+    Args:
+        op: the FULLY_CONNECTED.
+        first: number of weights of its segment before its own.
+    """
+    data, weights, output = op.inputs[0], op.inputs[1], op.outputs[0]
+    assert data is not None and weights is not None  # by arity
+    q_in, q_weights, q_out = data.quantization, weights.quantization, output.quantization
+    if q_in is None or q_out is None or not len(q_in.scales) or not len(q_out.scales):
+        raise ConversionError(f"{op.label}: its activations must be quantized")
+    assert q_weights is not None  # check_supported
+    units = weights.shape[0]
+    low, high = _clamp(q_out, op.option("fusedActivationFunction", 0))
+    multipliers = _multipliers(q_in.scales[0], q_weights.scales, q_out.scales[0])
+    header = struct.pack(
+        "<BBbbbbBBII",
+        _OPTIONS_VERSION,
+        _PER_CHANNEL if len(multipliers) > 1 else 0,
+        _zero_point(q_in),
+        _zero_point(q_out),
+        low,
+        high,
+        op.code.version,
+        len(op.inputs),
+        first,
+        units,
+    )
+    return header + b"".join(struct.pack("<ib", *quantize_multiplier(m)) for m in multipliers)
+
+
+def restore_layer(op: Operator) -> None:
+    """Makes a TFLM_ZO_FULLY_CONNECTED_16 the FULLY_CONNECTED again that it was.
+
+    Raises:
+        ConversionError: its options are damaged.
+    """
+    options = op.custom_options or b""
+    if len(options) <= _INPUTS_AT or options[0] != _OPTIONS_VERSION or options[_INPUTS_AT] not in (2, 3):
+        raise ConversionError(f"{op.label}: its options are damaged; inject the original model again")
+    op.inputs = op.inputs[: options[_INPUTS_AT]]
+    op.code = OperatorCode(BuiltinOperator.FULLY_CONNECTED, options[_VERSION_AT])
+    op.custom_options = None
+
+
+def _zero_point(quantization: Quantization) -> int:
+    return int(quantization.zero_points[0]) if len(quantization.zero_points) else 0
+
+
+def _clamp(output: Quantization, activation: int) -> tuple[int, int]:
+    """Smallest and largest output level, rounded as TFLite's kernels do: in float32, half away from zero."""
+
+    def level(value: float) -> int:
+        steps = float(np.float32(value) / np.float32(output.scales[0]))
+        return _zero_point(output) + int(math.copysign(math.floor(abs(steps) + 0.5), steps))
+
+    low, high = _RANGES[activation]
+    return (
+        max(-128, level(low)) if math.isfinite(low) else -128,
+        min(127, level(high)) if math.isfinite(high) else 127,
+    )
+
+
+def _multipliers(
+    data: np.float32, weights: np.ndarray[tuple[int, ...], np.dtype[np.float32]], output: np.float32
+) -> list[float]:
+    """Real multipliers, one per scale of the filter, in the order of operations of TFLM's kernels."""
+    if len(weights) == 1:
+        # The product of a single scale is rounded to float first.
+        return [float(np.float32(data) * np.float32(weights[0])) / float(output)]
+    return [float(data) * float(w) / float(output) for w in weights]
+
+
+def quantize_multiplier(real: float) -> tuple[int, int]:
+    """TFLite's (value, shift) of a real multiplier: value * 2^-31 * 2^shift."""
+    if real == 0.0:
+        return 0, 0
+    mantissa, shift = math.frexp(real)
+    value = math.floor(mantissa * 2**31 + 0.5)
+    if value == 2**31:
+        value, shift = 2**30, shift + 1
+    return (0, 0) if shift < -31 else (value, shift)

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers that the rewriter gives weights of 16 bits in the forward pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tflm_zo.converters import (
+    ConversionError,
+    InjectSettings,
+    export_model,
+    inject,
+    load_model,
+    read_metadata,
+)
+from tflm_zo.converters.operator_costs import filter_of, macs
+from tflm_zo.converters.passes.widen_layers import quantize_multiplier
+
+from interpreters import run_plain
+from models import MODELS
+from models.graph_builder import Activation, GraphBuilder
+
+WIDE = "TFLM_ZO_FULLY_CONNECTED_16"
+
+
+def wide_operators(model: Any) -> list[Any]:
+    return [op for graph in model.subgraphs for op in graph.operators if op.code.name == WIDE]
+
+
+def test_last() -> None:
+    model = inject(MODELS["lenet5"](), wide="last")
+    assert [t.layer for t in read_metadata(model).trainable if t.wide] == ["fc3"]
+    assert [t.operator for t in read_metadata(model).trainable if t.wide] == ["FULLY_CONNECTED"]
+    (op,) = wide_operators(model)
+    data, weights, bias, fraction = op.inputs
+    assert (data.shape, weights.shape, bias.shape) == ((1, 84), (10, 84), (10,))
+    assert fraction.name == "zo_fraction" and weights.is_variable
+    # where the layer's fractions begin
+    assert int.from_bytes(op.custom_options[8:12], "little") == 61_470 - 840
+    assert len(op.custom_options) == 16 + 5 * 10
+
+
+def test_nothing_changes_without() -> None:
+    assert '"wide"' not in read_metadata(inject(MODELS["lenet5"]())).to_json()
+    assert not wide_operators(inject(MODELS["lenet5"]()))
+
+
+@pytest.mark.parametrize("wide", ["fc?", ["fc1", "fc2", "fc3"], ["fc1/filter", "fc[23]"]])
+def test_names_and_patterns_in_segments(wide: Any) -> None:
+    """Offsets count the weights of the segment."""
+    model = inject(MODELS["lenet5"](), wide=wide, cuts=["fc1"])
+    assert [t.wide for t in read_metadata(model).trainable] == [False, False, True, True, True]
+    firsts = [int.from_bytes(op.custom_options[8:12], "little") for op in wide_operators(model)]
+    assert firsts == [150 + 2400, 0, 120 * 84]
+    assert read_metadata(load_model(model.to_bytes())) == read_metadata(model)
+
+
+def test_shared_filter() -> None:
+    """Both layers read the same 16 bits, each with its own scales."""
+    g = GraphBuilder()
+    x = g.input("x", [1, 6], 1 / 64, 0)
+    y = g.dense(x, "a", 6)
+    z = g.dense(y, "b", 6, Activation.NONE)
+    g._operators[1].inputs = np.array([y.index, g._operators[0].inputs[1], -1], np.int32)
+    original = g.build([z])
+    zo = inject(original, loss="mse", wide="last", head_room=0)
+    first, second = wide_operators(zo)
+    assert first.inputs[1] is second.inputs[1] and first.inputs[3] is second.inputs[3]
+    assert first.custom_options[8:12] == second.custom_options[8:12]
+    assert first.custom_options[16:] != second.custom_options[16:]
+    assert export_model(zo).to_bytes() == load_model(original).to_bytes()
+
+
+@pytest.mark.parametrize(
+    "model", ["lenet5", "dense_per_tensor", "autoencoder", "dense_after_4d", "float_edges"]
+)
+def test_export_is_the_original_again(model: str) -> None:
+    original = load_model(MODELS[model]())
+    zo = inject(original, wide="fc*" if model != "autoencoder" else "*", head_room=0, batch=4)
+    assert wide_operators(zo)
+    assert export_model(load_model(zo.to_bytes()), batch=1).to_bytes() == original.to_bytes()
+
+
+def test_export_with_new_ranges_keeps_fractions() -> None:
+    """Weights that a grid of their own resolves: closer to the 16 bits than the nearest whole LSB."""
+    zo = inject(MODELS["small_cnn"](), wide="last", trainable="last:1")
+    (name,) = (t.name for t in read_metadata(zo).trainable)
+    rng = np.random.default_rng(1)
+    weights = {name: rng.integers(-20, 21, (4, 64)).astype(np.int8)}
+    fractions = {name: rng.integers(-128, 128, (4, 64)).astype(np.int8)}
+    (scales,) = (t.quantization.scales for t in zo.subgraphs[0].tensors if t.name == name)
+    wanted = scales[:, None] * (weights[name] + fractions[name] / 256)
+
+    def error(model: Any) -> float:
+        (tensor,) = (t for t in model.subgraphs[0].tensors if t.name == name)
+        return float(np.abs(tensor.quantization.scales[:, None] * tensor.numpy() - wanted).max())
+
+    plain = export_model(zo, weights)
+    assert error(export_model(zo, weights, fractions=fractions, re_range=True)) < error(plain) / 3
+    run_plain(plain.to_bytes(), "litert", [np.zeros((1, 8, 8, 1), np.int8)])
+
+
+def test_costs_are_those_of_the_plain_layer() -> None:
+    plain, wide = inject(MODELS["lenet5"]()), inject(MODELS["lenet5"](), wide="fc*")
+    for a, b in zip(plain.subgraphs[0].operators, wide.subgraphs[0].operators, strict=True):
+        assert macs(a) == macs(b)
+        assert (filter_of(a) is None) == (filter_of(b) is None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"wide": "conv1"}, "wide: layer «conv1» is a CONV_2D; only FULLY_CONNECTED"),
+        ({"wide": "last", "trainable": ["conv2"]}, "wide: layer «conv2» is a CONV_2D"),
+        ({"wide": "fc9"}, "wide: «fc9» fits no trainable layer; there are: conv1, conv2, fc1, fc2, fc3"),
+        ({"wide": "fc1", "trainable": "last:1"}, "wide: «fc1» fits no trainable layer; there are: fc3"),
+        ({"wide": "last", "trainable": "none"}, "wide: the model has no trainable layer"),
+        ({"wide": "last", "nodes": "fc3"}, "wide: layer «fc3» carries nodes"),
+    ],
+)
+def test_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConversionError, match=message.replace("*", r"\*")):
+        inject(MODELS["lenet5"](), **changes)
+
+
+def test_too_many_inputs() -> None:
+    g = GraphBuilder()
+    x = g.input("x", [1, 65537])
+    original = g.build([g.dense(x, "fc", 1, Activation.NONE)])
+    with pytest.raises(ConversionError, match="layer «fc» has 65537 inputs, 65536 at most"):
+        inject(original, wide="last", loss="mse")
+
+
+def test_settings() -> None:
+    with pytest.raises(ConversionError, match="wide: weights of 16 bits need update_bits 16.*not 8"):
+        InjectSettings(wide="last", update_bits=8)
+    with pytest.raises(ConversionError, match="wide takes names"):
+        InjectSettings(wide=["fc1", ""])
+    assert InjectSettings(wide="fc1").wide == ("fc1",)
+
+
+@pytest.mark.parametrize(
+    ("real", "expected"),
+    [(1.0, (2**30, 1)), (0.5, (2**30, 0)), (0.75 / 256, (3 * 2**29, -8)), (0.0, (0, 0)), (2.0**-40, (0, 0))],
+)
+def test_quantize_multiplier(real: float, expected: tuple[int, int]) -> None:
+    assert quantize_multiplier(real) == expected
+    value, shift = quantize_multiplier(np.nextafter(1.0, 0.0))
+    assert (value, shift) == (2**30, 1)  # rounds up to the next power

@@ -1,0 +1,223 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Layers with weights of 16 bits in the runtimes: what they compute, and whole runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tflm_zo.converters import Model, initial_weights, load_model, read_metadata, set_batch
+from tflm_zo.converters.passes.widen_layers import quantize_multiplier
+
+from interpreters import EXACT_RUNTIMES, RUNTIMES, random_inputs, require, run_plain
+from models import MODELS
+from moments import At, stop
+from oracle import wide as oracle
+from tflm_zo import inject
+from tflm_zo.native import Distribution
+from tflm_zo.runtime import Runtime, load
+from tflm_zo.seedlog import SeedLog
+from tflm_zo.training import SettingsError, Trainer, TrainSettings, replay_log
+
+# Last layers per channel and per tensor, with a bias and without; all of an MLP's, with RELU.
+LAYERS = {
+    **{name: (name, "last") for name in ("lenet5", "small_cnn", "depthwise_separable", "two_inputs")},
+    **{name: (name, "last") for name in ("logistic_head", "dense_after_4d", "two_outputs")},
+    **{f"{name}, all": (name, "*") for name in ("dense_per_tensor", "autoencoder", "float_edges")},
+}
+
+
+def made(name: str, **changes: Any) -> tuple[bytes, Model]:
+    model, which = LAYERS[name]
+    original = MODELS[model]()
+    return original, inject(original, **{"wide": which, "head_room": 0, **changes})
+
+
+def inputs_of(runtime: Runtime, seed: int) -> list[Any]:
+    return random_inputs([runtime.input_details(i) for i in range(len(runtime._input_details))], seed)
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+@pytest.mark.parametrize("layers", LAYERS)
+def test_without_fractions_the_layer_is_the_plain_one(layers: str, name: str) -> None:
+    """Bit for bit where the runtime computes what TFLM computes; "litert" rounds ties its own way."""
+    require(name)
+    original, zo = made(layers, batch=3)
+    assert any(t.wide for t in read_metadata(zo).trainable)
+    runtime, plain = load(zo, name), set_batch(load_model(original), 3).to_bytes()
+    for seed in range(3):
+        inputs = inputs_of(runtime, seed)
+        runtime.set_inputs(*inputs)
+        runtime.invoke()
+        for found, expected in zip(runtime.outputs(), run_plain(plain, name, inputs), strict=True):
+            assert np.unique(expected).size > 1
+            if name == "litert" and found.dtype == np.int8:
+                assert np.abs(found.astype(int) - expected).max() <= 1
+            elif name != "litert":
+                np.testing.assert_array_equal(found, expected)
+
+
+def set_fractions(runtime: Runtime, seed: int) -> dict[str, Any]:
+    """Random ones; as they are in the interpreter's memory."""
+    rng = np.random.default_rng(seed)
+    for name, fraction in runtime._views.items():
+        fraction[1][:] = rng.integers(-128, 128, fraction[1].size)
+        assert name in runtime.read_fractions()
+    return runtime.read_fractions()
+
+
+@pytest.mark.parametrize("name", EXACT_RUNTIMES)
+@pytest.mark.parametrize("model", ["dense_per_tensor", "autoencoder"])
+def test_fractions_count_as_the_oracle_says(model: str, name: str) -> None:
+    """The first layer of an MLP, whose input is the model's: segments show its output."""
+    require(name)
+    original = load_model(MODELS[model]())
+    op = original.subgraphs[0].operators[0]
+    zo = inject(original, wide="*", head_room=0, batch=4, cuts=[op.outputs[0].name])
+    runtime = load(zo, name)
+    weights, fractions = runtime.read_weights(), set_fractions(runtime, 1)
+    (x,) = inputs_of(runtime, 2)
+    runtime.set_inputs(x)
+    runtime.invoke()
+    data, filter_, bias, y = op.inputs[0], op.inputs[1], op.input(2), op.outputs[0]
+    scales = filter_.quantization.scales
+    assert len(scales) == 1
+    real = float(np.float32(data.quantization.scale) * scales[0]) / float(y.quantization.scale)
+    zero = int(y.quantization.zero_points[0])
+    expected = oracle.fully_connected(
+        x,
+        weights[filter_.name],
+        fractions[filter_.name],
+        None if bias is None else bias.numpy(),
+        [quantize_multiplier(real)] * filter_.shape[0],
+        int(data.quantization.zero_points[0]),
+        zero,
+        zero,  # RELU
+        127,
+    )
+    np.testing.assert_array_equal(runtime.boundary(1), expected)
+    whole = oracle.fully_connected(
+        x,
+        weights[filter_.name],
+        np.zeros_like(fractions[filter_.name]),
+        None if bias is None else bias.numpy(),
+        [quantize_multiplier(real)] * filter_.shape[0],
+        int(data.quantization.zero_points[0]),
+        zero,
+        zero,
+        127,
+    )
+    assert not np.array_equal(whole, expected), "fractions that change nothing prove nothing"
+
+
+@pytest.mark.parametrize("layers", LAYERS)
+def test_fractions_count_alike_in_every_exact_runtime(layers: str) -> None:
+    require("tflm")
+    _, zo = made(layers, batch=2)
+    found = []
+    for name in ("litert-ref", "tflm"):
+        runtime = load(zo, name)
+        set_fractions(runtime, 7)
+        runtime.set_inputs(*inputs_of(runtime, 3))
+        runtime.invoke()
+        found.append(runtime.outputs())
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+# --- runs --------------------------------------------------------------------------------------------------
+
+RNG = np.random.default_rng(4)
+X = RNG.integers(-128, 128, (24, 8, 8, 1)).astype(np.int8)
+Y = RNG.integers(0, 4, 24)
+STEPS = 23
+GAUSSIAN = Distribution.gaussian(0.2)
+
+VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "last": ({"trainable": "last:1"}, {}),
+    "beside a plain one": ({}, {"queries": 2}),
+    "cut": ({"cuts": ("pool",)}, {"scope": "blocks"}),
+    "sparse": ({"sparse": "random:0.5"}, {}),
+    "memory": ({}, {"momentum": 0.8, "momentum_terms": 4}),
+    "sharpness": ({"head_room": 4}, {"sharpness": True}),
+    "rademacher": ({}, {"distribution": Distribution.rademacher(2)}),
+    "kernel norm": ({"multipliers": "kernel-norm"}, {"rule": "sign", "rate": 0.5}),
+}
+
+
+def variant(name: str) -> tuple[Model, TrainSettings]:
+    injection, changes = VARIANTS[name]
+    model = inject(MODELS["small_cnn"](), **{"batch": 4, "command_words": 1000, "wide": "last", **injection})
+    return model, TrainSettings(**{"batch_size": 4, "distribution": GAUSSIAN, **changes})
+
+
+def state(trainer: Trainer) -> list[bytes]:
+    runtime = trainer.runtime
+    return [v.tobytes() for a in (runtime.read_weights(), runtime.read_fractions()) for v in a.values()]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_run_is_the_same_in_tflm_resumed_and_replayed(name: str, tmp_path: Path) -> None:
+    require("tflm")
+    model, settings = variant(name)
+    path = tmp_path / "run.zolog"
+    trainer = Trainer(model, settings, runtime="litert-ref")
+    trainer.fit(X, Y, steps=STEPS, log=path)
+    expected = state(trainer)
+    assert expected != state(Trainer(model, settings)), "a run that moves nothing proves nothing"
+
+    exact = Trainer(model, settings, runtime="tflm")
+    exact.fit(X, Y, steps=STEPS, log=tmp_path / "tflm.zolog")
+    assert state(exact) == expected
+    assert (tmp_path / "tflm.zolog").read_bytes() == path.read_bytes()
+
+    cut = tmp_path / "cut.zolog"
+    Trainer(model, settings, runtime="litert-ref").fit(X, Y, steps=STEPS, log=cut, callbacks=[At(9, stop)])
+    resumed = Trainer(model, settings, runtime="litert-ref")
+    resumed.fit(X, Y, steps=STEPS, log=cut, resume=True)
+    assert state(resumed) == expected
+
+    log, runtime = SeedLog.read(path), load(model, "litert-ref")
+    for block in range(len(read_metadata(model).blocks)):
+        for distribution, steps in log.steps_of_block(block):
+            runtime.invoke(runtime.command(loss=False).replay(steps, distribution, block))
+    own = [v.tobytes() for a in (runtime.read_weights(), runtime.read_fractions()) for v in a.values()]
+    weights, fractions = replay_log(model, log)
+    assert own == expected == [v.tobytes() for a in (weights, fractions) for v in a.values()]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_perturbations_leave_no_trace(name: str) -> None:
+    """A rate too small for any step."""
+    model, settings = variant(name)
+    injection, changes = VARIANTS[name]
+    small = {"batch_size": 4, "distribution": GAUSSIAN, **changes, "rate": 2.0**-16}
+    trainer = Trainer(model, TrainSettings(**small))
+    trainer.fit(X, Y, steps=STEPS)
+    for k, v in initial_weights(model).items():
+        np.testing.assert_array_equal(trainer.runtime.read_weights()[k], v)
+        assert not trainer.runtime.read_fractions()[k].any()
+
+
+def test_perturbations_below_half_an_lsb_are_seen_by_a_wide_layer_alone() -> None:
+    """What 8 bits round to nothing gives 16 bits a gradient."""
+    for wide, moves in (((), False), ("last", True)):
+        model = inject(MODELS["small_cnn"](), batch=4, trainable="last:1", wide=wide)
+        settings = TrainSettings(batch_size=4, distribution=Distribution.gaussian(0.1))
+        trainer = Trainer(model, settings)
+        trainer.fit(X, Y, steps=10)
+        (found,) = trainer.runtime.read_weights().values()
+        (before,) = initial_weights(model).values()
+        assert np.array_equal(found, before) != moves
+
+
+def test_sharpness_needs_room_for_what_is_not_rounded() -> None:
+    """Reaches of 1.45 LSB each: two LSB rounded, 2.9 as they are."""
+    settings = TrainSettings(batch_size=4, sharpness=True, distribution=Distribution.gaussian(0.5))
+    Trainer(inject(MODELS["small_cnn"](), batch=4, head_room=2), settings).fit(X, Y, steps=1)
+    model = inject(MODELS["small_cnn"](), batch=4, head_room=2, wide="last")
+    with pytest.raises(SettingsError, match="up to 3 LSB .*inject with head_room=3"):
+        Trainer(model, settings).fit(X, Y, steps=1)
+    Trainer(inject(MODELS["small_cnn"](), batch=4, head_room=3, wide="last"), settings).fit(X, Y, steps=1)
