@@ -54,6 +54,30 @@ def test_inject_with_every_option(cli: Any, model_file: Any, tmp_path: Path) -> 
     assert result["loss"]["kind"] == "cross_entropy"
 
 
+def test_inject_wide_layers(cli: Any, model_file: Any, tmp_path: Path) -> None:
+    model, output = model_file("lenet5"), tmp_path / "out.zo.tflite"
+    for given, expected in (
+        (["fc1,fc3"], ["fc1", "fc3"]),
+        (["last"], ["fc3"]),
+        (["fc2", "fc3"], ["fc2", "fc3"]),
+    ):
+        options = [part for item in given for part in ("--wide", item)]
+        result = _json(cli("inject", model, "-o", output, *options, "--force", "--json"))
+        assert [t["layer"] for t in result["trainable"] if t["wide"]] == expected
+    shown = cli("inject", model, "-o", output, "--wide", "last", "--force").stdout
+    assert shown.count("FULLY_CONNECTED, 16 bit") == 1
+    result = _json(cli("inject", model, "-o", output, "--algorithm", "qzo-ff-probe", "--force", "--json"))
+    assert [(t["layer"], t["wide"]) for t in result["trainable"]] == [("fc3", True)]
+    for given, said in (
+        (["--wide", "last,fc1"], "--wide takes names of layers, or last alone, not 'last,fc1'"),
+        (["--wide", "fc1,"], "--wide takes names of layers, or last alone, not 'fc1,'"),
+        (["--wide", "conv1"], "wide: layer «conv1» is a CONV_2D"),
+        (["--wide", "last", "--update-bits", 8], "wide: weights of 16 bits need update_bits 16"),
+    ):
+        failed = cli("inject", model, "-o", output, *given, "--force")
+        assert failed.exit_code == 1 and said in failed.stderr
+
+
 @pytest.mark.parametrize("spelled", ["floor_log2", "floor-log2"])
 def test_inject_with_the_floor_log2_loss(cli: Any, model_file: Any, tmp_path: Path, spelled: str) -> None:
     output = tmp_path / "out.zo.tflite"

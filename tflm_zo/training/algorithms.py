@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ..converters import InjectSettings, ZoMetadata
+from ..converters.settings import NODES
 from ..native import Distribution
 from .node_settings import NodeSettings
 from .settings import SettingsError, TrainSettings
@@ -92,7 +93,7 @@ class Algorithm:
         if asked.get("nodes") == TAIL:
             asked["nodes"] = _tail_nodes(self.make(**(chosen or {})))
         run, usual = self.make(**(chosen or {})), InjectSettings()
-        if asked.get("trainable", "all") == "all":
+        if asked.get("trainable", "all") != NODES:
             asked["head_room"] = max(asked.get("head_room", usual.head_room), run.head_room)
         if isinstance(run, TrainSettings):
             asked["max_queries"] = max(usual.max_queries, run.items)
@@ -226,6 +227,14 @@ _ALL: Final = (
             distribution=Distribution.coordinate(2),
         ),
         _LAYERWISE,
+    ),
+    Algorithm(
+        "qzo-ff-probe",
+        "signs along Gaussian directions smaller than an LSB, for the last layer, weights of 16 bits in the "
+        "forward pass (QZO-FF: linear probing with 16w8a)",
+        TrainSettings,
+        _frozen(rule="sign", distribution=Distribution.gaussian(0.5)),
+        _frozen(trainable="last:1", wide="last", update_bits=16),
     ),
 )
 

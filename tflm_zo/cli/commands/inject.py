@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ...converters import ConversionError, ZoMetadata, load_model, read_metadata
 from ...converters import inject as inject_model
-from ...converters.settings import KERNEL_NORM, LOSS_KINDS, QUANTIZATION_AWARE
+from ...converters.settings import KERNEL_NORM, LAST, LOSS_KINDS, QUANTIZATION_AWARE
 from ...training import algorithm as algorithm_of_name
 from ..algorithm_options import ALGORITHM_HELP
 from ..injection import parse_nodes
@@ -99,6 +99,14 @@ def inject(
         ),
     ] = None,
     sparse_seed: Annotated[int, typer.Option(help="Of --sparse random.")] = 0,
+    wide: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LAYER,…",
+            help="Dense layers whose weights have 16 bits in the forward pass: names or glob patterns, or "
+            "last; repeatable (default of qzo-ff-probe: last).",
+        ),
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -121,6 +129,7 @@ def inject(
         "update_bits": update_bits,
         "cuts": tuple(cut) if cut else None,
         "max_queries": max_queries,
+        "wide": _wide(wide or []),
     }
     settings = chosen.inject_settings(
         algorithm=algorithm or "",
@@ -155,6 +164,15 @@ def inject(
     show(result, as_json=as_json, render=lambda console: _render(console, metadata, result))
 
 
+def _wide(given: list[str]) -> str | list[str] | None:
+    names = [name.strip() for item in given for name in item.split(",")]
+    if not all(names) or (LAST in names and len(names) > 1):
+        raise ConversionError(
+            f"--wide takes names of layers, or last alone, not {', '.join(map(repr, given))}"
+        )
+    return LAST if names == [LAST] else names or None
+
+
 def _blocks(given: list[str]) -> dict[str, list[str]] | None:
     blocks: dict[str, list[str]] = {}
     for item in given:
@@ -170,7 +188,14 @@ def _blocks(given: list[str]) -> dict[str, list[str]] | None:
 
 def _render(console: Console, metadata: ZoMetadata, result: dict[str, Any]) -> None:
     rows = [
-        [t.layer, t.operator, "x".join(map(str, t.shape)), t.trained, metadata.blocks[t.block], t.segment]
+        [
+            t.layer,
+            f"{t.operator}, 16 bit" if t.wide else t.operator,
+            "x".join(map(str, t.shape)),
+            t.trained,
+            metadata.blocks[t.block],
+            t.segment,
+        ]
         for t in metadata.trainable
     ]
     console.print(
