@@ -74,6 +74,16 @@ ABLATIONS: dict[str, Method] = {
         injection={"multipliers": "kernel-norm"},
     ),
     **{
+        f"probe-{bits}-{name}": Method(
+            f"QZO-FF on the last layer alone, epsilon {epsilon} LSB, {bits}-bit weights in the forward pass",
+            "qzo-ff-probe",
+            settings={"distribution": Distribution.gaussian(epsilon), "rate": 1.0},
+            injection={} if bits == 16 else {"wide": ()},
+        )
+        for name, epsilon in (("tenth", 0.1), ("quarter", 0.25), ("one", 1.0))
+        for bits in (8, 16)
+    },
+    **{
         f"pmt-block-{i + 1}": Method(
             f"Poor Man's Training, LeNet-5's {' and '.join(layers)} alone",
             _PMT,
@@ -124,6 +134,9 @@ PAIRS: tuple[tuple[str, str, str], ...] = (
     ("QZO-FF: sparse update, threshold", "qzo-ff", "qzo-ff-threshold"),
     ("QZO-FF: kernel-wise normalization", "qzo-ff", "qzo-ff-kernel-norm"),
     ("QZO-FF: sharpness and normalization", "qzo-ff", "qzo-ff-sharpness-kernel-norm"),
+    ("QZO-FF: 16-bit weights in the forward pass, epsilon 0.1 LSB", "probe-8-tenth", "probe-16-tenth"),
+    ("… epsilon 0.25 LSB", "probe-8-quarter", "probe-16-quarter"),
+    ("… epsilon 1 LSB", "probe-8-one", "probe-16-one"),
     ("PMT: conv1 and conv2 alone", "pmt-32", "pmt-block-1"),
     ("PMT: fc1 alone", "pmt-32", "pmt-block-2"),
     ("PMT: fc2 alone", "pmt-32", "pmt-block-3"),

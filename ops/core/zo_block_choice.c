@@ -1,12 +1,12 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "zo_block_choice.h"
 
+#include <string.h>
+
 zo_status zo_block_choice_init(zo_block_choice* choice, uint32_t blocks) {
   if (choice == NULL || blocks == 0) return ZO_ERROR_ARGUMENT;
+  memset(choice, 0, sizeof *choice);
   choice->blocks = blocks;
-  choice->block = 0;
-  choice->best = 0;
-  choice->score = 0;
   return ZO_OK;
 }
 
