@@ -27,8 +27,17 @@ GAUSSIAN = [16, 32, 56, 10, -42, -22, 20, -14]  # within 105: 7 bits
 GAUSSIAN_UPDATES = [1, 2, 4, 0, -2, -1, 2, -1]  # 3 bits
 
 
+COORDINATE = 3
+
+
 @given(
-    distributions, seeds, streams, sizes, st.sampled_from([-1, 0, 1]), st.integers(1, 7), st.integers(1, 127)
+    distributions.filter(lambda dist: dist.kind != COORDINATE),
+    seeds,
+    streams,
+    sizes,
+    st.sampled_from([-1, 0, 1]),
+    st.integers(1, 7),
+    st.integers(1, 127),
 )
 def test_is_the_oracles(dist, seed, stream, size, sign, bits, limit):
     weights = np.random.default_rng(size).integers(-limit, limit + 1, size).astype(np.int8)
@@ -51,7 +60,7 @@ def test_vectors():
     assert weights.tolist() == GAUSSIAN_UPDATES
 
 
-@pytest.mark.parametrize("dist", EXAMPLES)
+@pytest.mark.parametrize("dist", [dist for dist in EXAMPLES if dist.kind != COORDINATE])
 def test_it_goes_back_along_the_perturbation(dist):
     """Against the direction that the perturbation of the same seed took, and mirrored for the other sign."""
     moves = {}
@@ -65,6 +74,14 @@ def test_it_goes_back_along_the_perturbation(dist):
     assert (moves[1] * np.sign(perturbed) <= 0).all()
     assert (moves[1] * perturbed.astype(int)).sum() < 0
     assert np.abs(moves[1]).max() == (1 if dist.kind == 0 else 3)
+
+
+def test_coordinates_are_refused():
+    weights = np.ones(50, np.int8)
+    with pytest.raises(NativeError) as error:
+        update_bits(weights, 0, 127, Distribution.coordinate(4), 5, 1, 3)
+    assert error.value.status == Status.DISTRIBUTION
+    assert (weights == 1).all()
 
 
 def test_the_size_of_mu_does_not_matter_to_signs():

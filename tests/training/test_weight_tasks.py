@@ -452,6 +452,7 @@ def test_bad_settings(injection: dict[str, Any], chosen: dict[str, Any], message
         ({"stages": (0.5,), "stage_p_zero": (0.5,)}, "sparse uniform"),
         ({"sparse_rows": (0.5, 0.1)}, "least share"),
         ({"exact_bits": (5, 4)}, "three numbers|three stages"),
+        ({"weight_rule": "bits", "distribution": Distribution.coordinate(2)}, "not single coordinates"),
         ({"weight_bits": 8}, "weight_bits: expected an integer in 1..7"),
         ({"others": "some"}, "no 'some'; there are frozen, layers, together"),
         ({"rule": "sign"}, "no 'sign'; there are rms, gradient"),

@@ -167,6 +167,8 @@ class NodeSettings:
             check_number(name, getattr(self, name), lower, upper)
         if self.weight_rate is not None:
             check_number("weight_rate", self.weight_rate, self.rate / 65536, 255 * self.rate)
+        if self.weight_rule == "bits" and self.distribution.kind is DistributionKind.COORDINATE:
+            raise SettingsError("weight_rule: bits takes a direction of all weights, not single coordinates")
         self._check_stages()
         self._check_only()
         if len(self.exact_bits) != 3:
