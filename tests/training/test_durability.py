@@ -209,6 +209,31 @@ def test_a_record_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert sizes == [HEADER] + [RECORD] * STEPS
 
 
+@pytest.mark.parametrize("written", [False, True])
+def test_ctrl_c_at_the_record(
+    written: bool, whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C between a step's last loss and the record that makes it count: all agree on the step before."""
+    append, calls = LogWriter.append, 0
+
+    def interrupted(self: LogWriter) -> None:
+        nonlocal calls
+        calls += 1
+        if calls < 5 or written:
+            append(self)
+        if calls == 5:
+            raise KeyboardInterrupt
+
+    log = tmp_path / "log"
+    with monkeypatch.context() as patch:
+        patch.setattr(LogWriter, "append", interrupted)
+        trainer = train(log)
+    assert trainer.interrupted
+    assert trainer.step == len(SeedLog.read(log).steps) == 4
+    train(log, resume=True)
+    assert log.read_bytes() == whole
+
+
 @pytest.mark.parametrize("damage", ["zeros", "hole", "other bytes"])
 def test_what_a_power_failure_leaves(damage: str, whole: bytes, tmp_path: Path) -> None:
     """Blocks that never reached the disk read as zeros or as what was there before; the log ends there."""

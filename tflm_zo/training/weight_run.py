@@ -142,7 +142,7 @@ class WeightRun(Run):
     @property
     def step(self) -> int:
         """Whole steps done."""
-        return self._control.step
+        return len(self._done)  # the control unit may be ahead: an interruption before the record counts
 
     @property
     def equivalents(self) -> float:
