@@ -6,12 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ..seedlog import IncompleteHeaderError
 from ..training import BlockProbes
+from .progress import counting_bar
 from .results import table
 
 __all__ = ["choice_table", "choose"]
@@ -61,20 +60,12 @@ def choose(probes: BlockProbes, log: Path | None) -> dict[str, Any]:
 
 
 def _run(probes: BlockProbes) -> Any:
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("probe of block {task.fields[block]}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with bar:
-        task = bar.add_task("", total=None, block=1)
+    with counting_bar() as bar:
+        task = bar.add_task("probe of block 1", total=None)
         return probes.run(
-            lambda block, done, total: bar.update(task, completed=done, total=total, block=block + 1)
+            lambda block, done, total: bar.update(
+                task, completed=done, total=total, description=f"probe of block {block + 1}"
+            )
         )
 
 

@@ -10,10 +10,24 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-__all__ = ["progress"]
+__all__ = ["counting_bar", "progress"]
 
 _T = TypeVar("_T")
 _PATIENCE_S = 2.0
+
+
+def counting_bar() -> Progress:
+    """A bar that says how many of how many, gone when it is over; nothing where stderr is no terminal."""
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
 
 
 def progress(items: Iterable[_T], total: int, what: str) -> Iterator[_T]:
@@ -24,16 +38,7 @@ def progress(items: Iterable[_T], total: int, what: str) -> Iterator[_T]:
         total: how many there are.
         what: one word or two in front of the bar.
     """
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
+    bar = counting_bar()
     task = bar.add_task(what, total=total)
     begin, shown = time.monotonic(), False
     try:

@@ -90,9 +90,9 @@ class Algorithm:
         if given.get("nodes") and not self.takes_nodes:
             raise SettingsError(f"nodes: algorithm {self.name} perturbs weights, not nodes")
         asked = {"algorithm": self.name} | dict(self.injection)
-        if asked.get("nodes") == TAIL:
-            asked["nodes"] = _tail_nodes(self.make(**(chosen or {})))
         run, usual = self.make(**(chosen or {})), InjectSettings()
+        if asked.get("nodes") == TAIL:
+            asked["nodes"] = _tail_nodes(run)
         if asked.get("trainable", "all") != NODES:
             asked["head_room"] = max(asked.get("head_room", usual.head_room), run.head_room)
         if isinstance(run, TrainSettings):
