@@ -1,0 +1,211 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Builds C programs for Cortex-M cores and runs them in QEMU: for tests and for benchmarks.
+
+    core = CORES["cortex-m4"]
+    program = build(core, [my_main_c, *CORE_SOURCES], folder / "program")
+    print(run(core, program))
+
+A program has a `main`, prints with printf and ends with main's result. Everything else (vectors, memory,
+system calls) is in startup.c and cortex_m.ld. Needs Debian's gcc-arm-none-eabi, libnewlib-arm-none-eabi and
+qemu-system-arm; `missing()` says which of them is not there.
+
+Instructions are counted by counting.c, in programs that are run with `counting=True`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[1]
+CORE_FOLDER = REPOSITORY / "ops" / "core"
+CORE_SOURCES = tuple(sorted(CORE_FOLDER.glob("*.c")))
+COUNTING_SOURCE = HERE / "counting.c"
+PREFIX = "arm-none-eabi-"
+EMULATOR = "qemu-system-arm"
+
+_BOOT = (HERE / "startup.c",)
+_KIB = 1024
+
+
+class EmulatorError(RuntimeError):
+    """A program was not built, or did not end with status 0; the message has what was printed."""
+
+
+@dataclass(frozen=True)
+class Core:
+    """A core, the compiler's flags for it and a board of the emulator that has it.
+
+    `code` and `data` are (address, bytes) of the memory that programs are linked into. `clock_hz` is that of
+    the board's SysTick; while instructions are counted, each of them takes 1 ns.
+    """
+
+    name: str
+    flags: tuple[str, ...]
+    board: tuple[str, ...]
+    clock_hz: int
+    code: tuple[int, int] = (0x00000000, 4096 * _KIB)
+    data: tuple[int, int] = (0x20000000, 4096 * _KIB)
+
+    @property
+    def tick_quarters(self) -> int:
+        """Instructions between two ticks of SysTick, times four: a whole number on every board."""
+        quarters, rest = divmod(4 * 10**9, self.clock_hz)
+        assert rest == 0
+        return quarters
+
+
+def _core(name: str, arch: str, board: Sequence[str], clock_hz: int, **memory: tuple[int, int]) -> Core:
+    return Core(name, (*arch.split(), "-mthumb"), tuple(board), clock_hz, **memory)
+
+
+# The board of the smallest core has 16 KiB of RAM; the emulator gives it more, so that the same programs fit
+# everywhere. It is a Cortex-M0, which runs the same instruction set, ARMv6-M. The M33's board starts in the
+# secure state, so its memory is named by the secure addresses. The M55's tightly coupled RAM is small, so
+# data lies in the SRAM behind it.
+_ROOMY = (
+    "-global",
+    "nrf51-soc.sram-size=4194304",
+    "-global",
+    "nrf51-soc.flash-size=4194304",
+)
+CORES = MappingProxyType(
+    {
+        core.name: core
+        for core in (
+            _core("cortex-m0plus", "-mcpu=cortex-m0plus", ["microbit", *_ROOMY], 16_000_000),
+            _core("cortex-m3", "-mcpu=cortex-m3", ["mps2-an385"], 25_000_000),
+            _core(
+                "cortex-m4", "-mcpu=cortex-m4 -mfloat-abi=hard -mfpu=fpv4-sp-d16", ["mps2-an386"], 25_000_000
+            ),
+            _core("cortex-m7", "-mcpu=cortex-m7 -mfloat-abi=hard -mfpu=fpv5-d16", ["mps2-an500"], 25_000_000),
+            _core(
+                "cortex-m33",
+                "-mcpu=cortex-m33 -mfloat-abi=hard -mfpu=fpv5-sp-d16",
+                ["mps2-an505"],
+                20_000_000,
+                code=(0x10000000, 4096 * _KIB),
+                data=(0x38000000, 4096 * _KIB),
+            ),
+            _core(
+                "cortex-m55",
+                "-mcpu=cortex-m55 -mfloat-abi=hard",
+                ["mps3-an547"],
+                32_000_000,
+                code=(0x00000000, 512 * _KIB),
+                data=(0x21000000, 4096 * _KIB),
+            ),
+        )
+    }
+)
+
+
+@cache
+def missing() -> str | None:
+    """Why nothing can be emulated here, for a test that is skipped; None where everything is there."""
+    tools = [tool for tool in (PREFIX + "gcc", EMULATOR) if shutil.which(tool) is None]
+    if tools:
+        return f"NO {' AND NO '.join(tools)}: NOTHING WAS RUN ON AN EMULATED CORTEX-M"
+    specs = Path(_output([PREFIX + "gcc", "-print-file-name=libc.a"]).strip())
+    if not specs.is_absolute():
+        return (
+            f"NO C LIBRARY FOR {PREFIX}gcc (libnewlib-arm-none-eabi): NOTHING WAS RUN ON AN EMULATED CORTEX-M"
+        )
+    return None
+
+
+def _output(command: Sequence[str | Path], timeout: float = 300) -> str:
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL, errors="replace"
+        )
+    except subprocess.TimeoutExpired as error:
+        raise EmulatorError(f"did not end within {timeout:.0f} s: {' '.join(words)}") from error
+    if done.returncode != 0:
+        said = f"{done.stdout}{done.stderr}"
+        raise EmulatorError(f"ended with status {done.returncode}: {' '.join(words)}\n{said}")
+    return done.stdout
+
+
+def compile_objects(
+    core: Core, sources: Iterable[Path], folder: Path, flags: Sequence[str] = ("-O2",)
+) -> list[Path]:
+    """Compiles C and C++ sources to `folder`, an object file each, with section garbage in mind.
+
+    `flags` are the optimization level and whatever else the sources need; the core's own come first.
+    Raises EmulatorError with the compiler's messages.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    common = [*core.flags, "-ffunction-sections", "-fdata-sections", f"-I{CORE_FOLDER}", f"-I{HERE}", *flags]
+    objects = []
+    for source in sources:
+        target = folder / f"{source.name}.o"
+        if target in objects:
+            raise EmulatorError(f"two sources are called {source.name}; compile them to two folders")
+        if source.suffix == ".c":
+            tool = [PREFIX + "gcc", "-std=c99"]
+        else:
+            tool = [PREFIX + "g++", "-std=c++17", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"]
+        _output([*tool, *common, "-c", source, "-o", target])
+        objects.append(target)
+    return objects
+
+
+def link(core: Core, objects: Sequence[Path], program: Path, flags: Sequence[str] = ()) -> Path:
+    """Links object files, libraries and the start-up code to the ELF file `program`; unused sections go.
+
+    Raises EmulatorError with the linker's messages, for instance where the program does not fit the memory.
+    """
+    boot = compile_objects(core, _BOOT, program.parent / f"{program.name}-boot", ("-Os", "-D_GNU_SOURCE"))
+    memory = {
+        "CODE_ORIGIN": core.code[0],
+        "CODE_LENGTH": core.code[1],
+        "DATA_ORIGIN": core.data[0],
+        "DATA_LENGTH": core.data[1],
+    }
+    symbols = [f"-Wl,--defsym={name}={value:#x}" for name, value in memory.items()]
+    layout = [*symbols, "-T", HERE / "cortex_m.ld", "-nostartfiles", "-Wl,--gc-sections"]
+    tool = [PREFIX + "g++", *core.flags]
+    _output([*tool, *layout, *boot, *objects, *flags, "-lm", "-o", program])
+    return program
+
+
+def build(
+    core: Core,
+    sources: Iterable[Path],
+    program: Path,
+    flags: Sequence[str] = ("-O2",),
+) -> Path:
+    """Compiles and links sources to the ELF file `program`; the objects lie beside it."""
+    objects = compile_objects(core, sources, program.parent / f"{program.name}-objects", flags)
+    return link(core, objects, program)
+
+
+def counting_flags(core: Core) -> list[str]:
+    """The compiler's flags for counting.c, which is one of the sources of a program that counts."""
+    return [f"-DCOUNTING_TICK_QUARTERS={core.tick_quarters}u"]
+
+
+def run(core: Core, program: Path, *, counting: bool = False, timeout: float = 300) -> str:
+    """Runs a program to its end and returns what it printed.
+
+    With `counting`, time passes by the instruction, which is exact and slower. Raises EmulatorError where the
+    program ends with another status than 0, or not within `timeout` seconds.
+    """
+    emulator = [EMULATOR, "-M", *core.board, "-display", "none", "-monitor", "none", "-serial", "none"]
+    semihosting = ["-semihosting-config", "enable=on,target=native"]
+    time = ["-icount", "shift=0"] if counting else []
+    return _output([*emulator, *semihosting, *time, "-kernel", program], timeout)
+
+
+def section_sizes(objects: Sequence[Path]) -> dict[str, int]:
+    """Bytes of `text` (code and constants), `data` and `bss` of object files or of a program."""
+    last = _output([PREFIX + "size", "-t", *objects]).splitlines()[-1].split()
+    return {name: int(value) for name, value in zip(("text", "data", "bss"), last, strict=False)}
