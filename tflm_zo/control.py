@@ -63,7 +63,7 @@ class CControl(ctypes.Structure):
     """``zo_control``."""
 
     _fields_ = [
-        ("settings", CSettings),
+        ("settings", ctypes.POINTER(CSettings)),
         ("block_segments", ctypes.c_void_p),
         ("step", _u32),
         ("query", _u32),
@@ -126,6 +126,7 @@ def _library() -> Any:
         "zo_control_next": (ctypes.c_int, [control, pointer, _u32, ctypes.POINTER(_Request)]),
         "zo_control_report": (ctypes.c_int, [control, pointer, _u32, ctypes.POINTER(_Report)]),
         "zo_control_settle": (ctypes.c_int, [control, pointer, _u32, ctypes.POINTER(_u32)]),
+        "zo_control_abandon": (ctypes.c_int, [control, _u32, pointer, _u32]),
         "zo_samples_at": (None, [settings, _u32, _u32, pointer]),
         "zo_control_words": (_u32, [settings]),
         "zo_control_rate": (_u32, [settings, _u32]),
@@ -162,10 +163,11 @@ class Control:
     def __init__(self, settings: CSettings, capacity: int, block_segments: list[int]) -> None:
         self._segments = (ctypes.c_uint8 * max(1, len(block_segments)))(*block_segments)
         self._control = CControl()
+        self._settings = CSettings.from_buffer_copy(settings)  # the control unit keeps where it is
         _call(
             "zo_control_init",
             ctypes.byref(self._control),
-            ctypes.byref(settings),
+            ctypes.byref(self._settings),
             ctypes.addressof(self._segments),
         )
         needed = command_words(settings)
@@ -180,8 +182,7 @@ class Control:
     @property
     def settings(self) -> CSettings:
         """The run's settings."""
-        settings: CSettings = self._control.settings
-        return settings
+        return self._settings
 
     @property
     def address(self) -> int:
@@ -248,13 +249,25 @@ class Control:
         )
         return self._words if pending.value else None
 
+    def abandon(self, *, executed: bool) -> NDArray[np.int32]:
+        """Gives up the step in progress, which begins anew with the next request.
+
+        Args:
+            executed: whether the last request's command has been, without its losses having been reported.
+
+        Returns:
+            The command that makes the weights those of the last whole step.
+        """
+        words = self._words
+        _call("zo_control_abandon", ctypes.byref(self._control), int(executed), words.ctypes.data, words.size)
+        return words
+
     def samples(self, first: int) -> NDArray[np.uint32]:
         """Numbers of the training samples of an invoke, uint32 [batch]."""
         numbers = np.empty(self.settings.batch, np.uint32)
-        settings = ctypes.byref(self._control.settings)
-        _library().zo_samples_at(settings, first, numbers.size, numbers.ctypes.data)
+        _library().zo_samples_at(ctypes.byref(self._settings), first, numbers.size, numbers.ctypes.data)
         return numbers
 
     def rate(self, step: int) -> float:
         """Rate of a step."""
-        return int(_library().zo_control_rate(ctypes.byref(self._control.settings), step)) / 65536
+        return int(_library().zo_control_rate(ctypes.byref(self._settings), step)) / 65536

@@ -93,6 +93,11 @@ class Status(IntEnum):
     CAPACITY = 11
     LABEL = 12
     OPTIONS = 13
+    MEMORY = 14
+    RUNTIME = 15
+    SAMPLE = 16
+    LOG = 17
+    STORE = 18
 
 
 class NativeError(RuntimeError):

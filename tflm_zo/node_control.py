@@ -108,6 +108,7 @@ def _library() -> Any:
         "zo_node_run_perturb": [run, _ptr],
         "zo_node_run_perturb_weights": [run, _ptr, _u32],
         "zo_node_run_update_weights": [run, _ptr, _u32, ctypes.POINTER(_u32), report],
+        "zo_node_run_abandon": [run, _ptr, _u32],
         "zo_node_run_report": [run, _ptr, _u32, report],
         "zo_node_run_update": [run, ctypes.POINTER(native._Tensor), _ptr, ctypes.POINTER(_u32), report],
     }
@@ -460,6 +461,14 @@ class NodeControl:
             tensors: of the task, see `weight_tensors`.
         """
         _call("zo_node_run_perturb_weights", ctypes.byref(self._run), tensors, len(tensors))
+
+    def abandon(self, tensors: ctypes.Array[Any] | None = None) -> None:
+        """Gives up the step in progress, which begins anew with the next request.
+
+        Args:
+            tensors: of the task in progress, where it perturbs weights: they are moved back.
+        """
+        _call("zo_node_run_abandon", ctypes.byref(self._run), tensors, 0 if tensors is None else len(tensors))
 
     def update_weights(self, tensors: ctypes.Array[Any]) -> StepReport | None:
         """A step of perturbed weights; the step's report where that finished it."""

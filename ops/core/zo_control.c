@@ -171,17 +171,16 @@ zo_status zo_control_init(zo_control* control, const zo_control_settings* settin
   const zo_status status = zo_control_settings_check(settings);
   if (status != ZO_OK) return status;
   memset(control, 0, sizeof *control);
-  control->settings = *settings;
+  control->settings = settings;
   control->block_segments = block_segments;
   return ZO_OK;
 }
 
 zo_status zo_control_resume(zo_control* control, uint32_t step, int64_t mean_square) {
-  if (control == NULL || step > control->settings.steps || mean_square < 0) {
+  if (control == NULL || step > control->settings->steps || mean_square < 0) {
     return ZO_ERROR_ARGUMENT;
   }
-  const zo_control_settings settings = control->settings;
-  const zo_status status = zo_control_init(control, &settings, control->block_segments);
+  const zo_status status = zo_control_init(control, control->settings, control->block_segments);
   control->step = step;
   control->mean_square = mean_square;
   return status;
@@ -190,18 +189,18 @@ zo_status zo_control_resume(zo_control* control, uint32_t step, int64_t mean_squ
 /* --- What to do next -------------------------------------------------------- */
 
 static uint32_t block_of(const zo_control* control, uint32_t step) {
-  return control->settings.blocks > 0u ? step % control->settings.blocks : ZO_ALL_BLOCKS;
+  return control->settings->blocks > 0u ? step % control->settings->blocks : ZO_ALL_BLOCKS;
 }
 
 static uint32_t segment_of(const zo_control* control, uint32_t step) {
-  return control->settings.blocks > 0u && control->block_segments != NULL
-             ? control->block_segments[step % control->settings.blocks]
+  return control->settings->blocks > 0u && control->block_segments != NULL
+             ? control->block_segments[step % control->settings->blocks]
              : 0u;
 }
 
 /* Seeds of z_s come after those of z. */
 static uint32_t ascent_seed(const zo_control* control, uint32_t step, uint32_t query) {
-  return zo_query_seed(control->settings.run_seed, step, ZO_MAX_QUERIES + query);
+  return zo_query_seed(control->settings->run_seed, step, ZO_QUERY_SEEDS + query);
 }
 
 /* The perturbation of one command. */
@@ -217,7 +216,7 @@ static void add_term(term_list* list, uint32_t seed, int32_t k) {
 
 static void add_direction(term_list* list, const zo_control* control, uint32_t step, uint32_t query,
                           int32_t k) {
-  const zo_control_settings* s = &control->settings;
+  const zo_control_settings* s = control->settings;
   const uint32_t chain = chain_length(s, step);
   for (uint32_t j = 0; j < chain; ++j)
     add_term(list, chain_seed(s, step, query, j), j == 0u ? k : 0);
@@ -226,7 +225,7 @@ static void add_direction(term_list* list, const zo_control* control, uint32_t s
 /* Undoes what the last evaluation of a query leaves. */
 static void add_restoration(term_list* list, const zo_control* control, uint32_t step,
                             uint32_t query) {
-  add_direction(list, control, step, query, control->settings.estimator == ZO_ANTITHETIC ? 1 : -1);
+  add_direction(list, control, step, query, control->settings->estimator == ZO_ANTITHETIC ? 1 : -1);
   if (control->ascent != 0) {
     add_term(list, ascent_seed(control, step, query), -control->ascent);
   }
@@ -242,16 +241,16 @@ static zo_perturb_terms terms_of(const term_list* list, const zo_control_setting
 
 /* Evaluating z_s. */
 static int is_ascending(const zo_control* control) {
-  return control->settings.sharpness != 0u && control->phase < 2u;
+  return control->settings->sharpness != 0u && control->phase < 2u;
 }
 
 static int evaluates_base(const zo_control* control) {
-  return control->settings.estimator == ZO_ONE_SIDED && control->based == 0u;
+  return control->settings->estimator == ZO_ONE_SIDED && control->based == 0u;
 }
 
 static zo_status write_pending(const zo_control* control, zo_command_writer* writer) {
   if (control->pending == 0u) return ZO_OK;
-  const zo_control_settings* s = &control->settings;
+  const zo_control_settings* s = control->settings;
   const uint32_t step = control->step - 1u;
   term_list list;
   list.count = 0;
@@ -282,20 +281,20 @@ static zo_status write_perturbation(const zo_control* control, zo_command_writer
     }
     add_direction(&list, control, step, query, control->phase % 2u == 0u ? 1 : -2);
   }
-  const zo_perturb_terms terms = terms_of(&list, &control->settings);
+  const zo_perturb_terms terms = terms_of(&list, control->settings);
   return zo_command_perturb(writer, block_of(control, step),
-                            zo_control_distribution(&control->settings, step), &terms);
+                            zo_control_distribution(control->settings, step), &terms);
 }
 
 static int is_first_invoke(const zo_control* control) {
   return control->query == 0u && control->phase == 0u && control->part == 0u &&
-         (control->settings.estimator == ZO_ANTITHETIC || control->based == 0u);
+         (control->settings->estimator == ZO_ANTITHETIC || control->based == 0u);
 }
 
 zo_status zo_control_next(zo_control* control, int32_t* words, uint32_t capacity,
                           zo_request* request) {
   if (control == NULL || words == NULL || request == NULL) return ZO_ERROR_ARGUMENT;
-  const zo_control_settings* s = &control->settings;
+  const zo_control_settings* s = control->settings;
   request->action = ZO_ACTION_DONE;
   request->step = control->step;
   request->first_sample = 0;
@@ -321,7 +320,7 @@ zo_status zo_control_next(zo_control* control, int32_t* words, uint32_t capacity
 zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capacity,
                             uint32_t* pending) {
   if (control == NULL || words == NULL || pending == NULL) return ZO_ERROR_ARGUMENT;
-  if (control->step < control->settings.steps && !is_first_invoke(control)) return ZO_ERROR_ORDER;
+  if (control->step < control->settings->steps && !is_first_invoke(control)) return ZO_ERROR_ORDER;
   zo_command_writer writer;
   zo_status status = zo_command_begin(&writer, words, capacity, ZO_FLAG_CHECKSUM);
   if (status == ZO_OK) status = write_pending(control, &writer);
@@ -332,16 +331,63 @@ zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capaci
   return ZO_OK;
 }
 
+/* --- Giving a step up ------------------------------------------------------- */
+
+/* What undoes the perturbation that is in force, `executed` as in zo_control_abandon. */
+static void add_undoing(term_list* list, const zo_control* control, uint32_t executed) {
+  const uint32_t step = control->step;
+  const uint32_t query = control->query;
+  const int is_in = executed != 0u || control->part > 0u; /* this evaluation's is in force */
+  if (evaluates_base(control)) return;
+  if (control->phase == 0u && !is_in) { /* that of the query before */
+    if (query > 0u) add_restoration(list, control, step, query - 1u);
+    return;
+  }
+  const uint32_t phase = is_in ? control->phase : control->phase - 1u;
+  if (control->settings->sharpness != 0u && phase < 2u) {
+    add_term(list, ascent_seed(control, step, query), phase == 0u ? -1 : 1);
+    return;
+  }
+  add_direction(list, control, step, query, phase % 2u == 0u ? -1 : 1);
+  if (control->settings->sharpness != 0u && control->ascent != 0) {
+    add_term(list, ascent_seed(control, step, query), -control->ascent);
+  }
+}
+
+zo_status zo_control_abandon(zo_control* control, uint32_t executed, int32_t* words,
+                             uint32_t capacity) {
+  if (control == NULL || words == NULL) return ZO_ERROR_ARGUMENT;
+  zo_command_writer writer;
+  zo_status status = zo_command_begin(&writer, words, capacity, ZO_FLAG_CHECKSUM);
+  if (status == ZO_OK && executed == 0u) status = write_pending(control, &writer);
+  if (status == ZO_OK && control->step < control->settings->steps) {
+    term_list list;
+    list.count = 0;
+    add_undoing(&list, control, executed);
+    const zo_perturb_terms terms = terms_of(&list, control->settings);
+    const zo_distribution distribution = zo_control_distribution(control->settings, control->step);
+    if (list.count > 0u) {
+      status = zo_command_perturb(&writer, block_of(control, control->step), distribution, &terms);
+    }
+  }
+  if (status != ZO_OK) return status;
+  memset(words + writer.length, 0, (capacity - writer.length) * sizeof(int32_t));
+  control->pending = 0;
+  control->query = control->phase = control->part = control->based = 0;
+  control->base = control->plus = control->minus = control->total = 0;
+  return ZO_OK;
+}
+
 /* --- What came back --------------------------------------------------------- */
 
 /* d as the mean over the minibatch. */
 static int64_t mean_difference(const zo_control* control, uint32_t query) {
-  const int64_t minibatch = (int64_t)control->settings.batch * control->settings.parts;
+  const int64_t minibatch = (int64_t)control->settings->batch * control->settings->parts;
   return zo_mean_difference(control->difference[query], minibatch);
 }
 
 static void finish_step(zo_control* control, zo_report* report) {
-  const zo_control_settings* s = &control->settings;
+  const zo_control_settings* s = control->settings;
   const uint32_t rate = zo_control_rate(s, control->step);
   const zo_step_size size = {s->estimator, s->rule, zo_control_distribution(s, control->step),
                              s->queries, s->clip};
@@ -374,7 +420,7 @@ static void finish_step(zo_control* control, zo_report* report) {
 
 /* An evaluation (all parts of one side of a query, or of the base) is complete. */
 static void finish_evaluation(zo_control* control, zo_report* report) {
-  const zo_control_settings* s = &control->settings;
+  const zo_control_settings* s = control->settings;
   if (evaluates_base(control)) {
     control->base = control->plus;
     control->based = 1;
@@ -403,8 +449,8 @@ static void finish_evaluation(zo_control* control, zo_report* report) {
 
 zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t count,
                             zo_report* report) {
-  if (control == NULL || losses == NULL || report == NULL || count != control->settings.batch ||
-      control->step == control->settings.steps) {
+  if (control == NULL || losses == NULL || report == NULL || count != control->settings->batch ||
+      control->step == control->settings->steps) {
     return ZO_ERROR_ARGUMENT;
   }
   memset(report, 0, sizeof *report);
@@ -419,7 +465,7 @@ zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t
   /* What was pending was applied by the first invoke of the step. */
   control->pending = 0;
   control->part += 1u;
-  if (control->part == control->settings.parts) {
+  if (control->part == control->settings->parts) {
     control->part = 0;
     finish_evaluation(control, report);
   }

@@ -108,9 +108,9 @@ typedef struct zo_report {
 
 /* The state of a run. Read what you like, write nothing. */
 typedef struct zo_control {
-  zo_control_settings settings;
-  const uint8_t* block_segments; /* [settings.blocks] or null: all 0; the caller keeps it */
-  uint32_t step;                 /* in progress; settings.steps when all are done */
+  const zo_control_settings* settings; /* the caller keeps it: on a device, in flash */
+  const uint8_t* block_segments;       /* [settings->blocks] or null: all 0; the caller keeps it */
+  uint32_t step;                       /* in progress; settings->steps when all are done */
   uint32_t query;
   uint32_t phase; /* of the query: 0 plus (or base), 1 minus; where steps are sharpness-aware 0 and
                      1 of z_s, 2 and 3 of z */
@@ -127,7 +127,8 @@ typedef struct zo_control {
   zo_query queries[ZO_MAX_QUERIES]; /* of the last finished step: own seeds, as the log has them */
 } zo_control;
 
-/* Checks the settings and sets the state before the first step.
+/* Checks the settings and sets the state before the first step. The settings must stay as they are
+ * for as long as the run is used.
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_QUERIES, ZO_ERROR_DISTRIBUTION. */
 zo_status zo_control_init(zo_control* control, const zo_control_settings* settings,
                           const uint8_t* block_segments);
@@ -151,6 +152,18 @@ zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t
  * Errors: ZO_ERROR_ORDER within a step, ZO_ERROR_CAPACITY. */
 zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capacity,
                             uint32_t* pending);
+
+/* For a step that cannot go on, because a sample cannot be had or the interpreter has failed:
+ * writes the command that leads from where the weights are to where the last whole step leaves
+ * them, with ZO_FLAG_CHECKSUM. The step in progress begins anew then, with the same seeds and
+ * samples: a run that was abandoned and taken up again is the same as one that was not.
+ *
+ *   executed  1: the command of the last zo_control_next was executed, but its losses were not
+ *             reported; 0: it was not
+ *
+ * Errors: ZO_ERROR_CAPACITY (state untouched). */
+zo_status zo_control_abandon(zo_control* control, uint32_t executed, int32_t* words,
+                             uint32_t capacity);
 
 /* Number of the training sample at a position: position / samples is the epoch, and every epoch
  * visits every sample once, in an order of its own that takes no memory (a Feistel permutation). */

@@ -51,7 +51,7 @@ zo_status zo_log_read_header(const uint8_t* bytes, zo_control_settings* settings
 }
 
 void zo_log_write_record(const zo_control* control, int32_t mean_loss, uint8_t* bytes) {
-  const uint32_t queries = control->settings.queries;
+  const uint32_t queries = control->settings->queries;
   const uint64_t mean_square = (uint64_t)control->mean_square;
   zo_write_u32(bytes + kStep, control->step - 1u);
   zo_write_u32(bytes + kMeanLoss, (uint32_t)mean_loss);

@@ -9,7 +9,7 @@
 #include "zo_update_bits.h"
 
 /* Added to a step's number for the seeds of its nodes, task by task. */
-#define TASK_SEEDS ZO_MAX_QUERIES
+#define TASK_SEEDS ZO_QUERY_SEEDS
 
 static uint32_t minibatch(const zo_node_run* run) {
   return run->settings.common.batch * run->settings.common.parts;
@@ -153,9 +153,14 @@ static zo_node_task* capturing(zo_node_run* run, uint32_t task) {
              : NULL;
 }
 
+/* The caller may have put it there already. */
+static void keep(int8_t* place, const int8_t* values, size_t bytes) {
+  if (place != values) memcpy(place, values, bytes);
+}
+
 static void keep_inputs(const zo_node_run* run, const zo_node_task* task, const int8_t* inputs) {
   const size_t bytes = (size_t)run->settings.common.batch * zo_node_input_bytes(&task->layer);
-  memcpy(task->inputs + run->part * bytes, inputs, bytes);
+  keep(task->inputs + run->part * bytes, inputs, bytes);
 }
 
 zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inputs,
@@ -171,7 +176,7 @@ zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inp
       zo_route_nodes_s8(&t->layer, batch, outputs, t->routes + run->part * routes);
   if (status != ZO_OK) return status;
   keep_inputs(run, t, inputs);
-  memcpy(t->nodes, nodes, (size_t)batch * zo_node_count(&t->layer));
+  keep(t->nodes, nodes, (size_t)batch * zo_node_count(&t->layer));
   return ZO_OK;
 }
 
@@ -208,7 +213,7 @@ zo_status zo_node_run_capture_boundary(zo_node_run* run, uint32_t task, const in
   if (t == NULL || boundary == NULL || !is_weights(t) || t->boundary_bytes == 0u) {
     return ZO_ERROR_ARGUMENT;
   }
-  memcpy(t->nodes, boundary, (size_t)run->settings.common.batch * t->boundary_bytes);
+  keep(t->nodes, boundary, (size_t)run->settings.common.batch * t->boundary_bytes);
   return ZO_OK;
 }
 
@@ -297,6 +302,37 @@ zo_status zo_node_run_perturb_weights(zo_node_run* run, const zo_tensor* tensors
     run->moved = 1;
   }
   return ZO_OK;
+}
+
+/* What undoes the perturbation that is in force. */
+static uint32_t undoing(const zo_node_run* run, zo_perturb_term* term) {
+  uint32_t query = run->query;
+  term->k = undo(run);
+  if (run->stage == ZO_NODE_QUERY && (run->moved != 0u ? run->side == 0u : run->side == 1u)) {
+    term->k = -1; /* w + z */
+  } else if (run->stage == ZO_NODE_QUERY && run->moved == 0u) {
+    if (query == 0u) return 0;
+    query -= 1u; /* the last evaluation of the query before */
+  }
+  term->seed = seed_of(run, run->task, query);
+  return 1;
+}
+
+zo_status zo_node_run_abandon(zo_node_run* run, const zo_tensor* tensors, uint32_t count) {
+  if (run == NULL) return ZO_ERROR_ARGUMENT;
+  if (run->stage == ZO_NODE_UPDATE) return ZO_ERROR_ORDER;
+  zo_perturb_term term;
+  if ((run->stage == ZO_NODE_QUERY || run->stage == ZO_NODE_RESTORE) &&
+      is_weights(&run->tasks[run->task]) && undoing(run, &term) != 0u) {
+    if (tensors == NULL || count == 0u) return ZO_ERROR_ARGUMENT;
+    const zo_distribution distribution = zo_control_distribution(&run->settings.common, run->step);
+    const zo_perturb_terms terms = {&term, 1, 0};
+    for (uint32_t i = 0; i < count; ++i) {
+      const zo_status status = zo_perturb_s8(&tensors[i], distribution, &terms);
+      if (status != ZO_OK) return status;
+    }
+  }
+  return zo_node_run_resume(run, run->step);
 }
 
 /* Before the first query: of one-sided differences what is subtracted. */
@@ -429,7 +465,7 @@ zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensor, int32_t*
     step.rows = rows_of(run, t);
   }
   step.gain = t->gain;
-  step.seed = seed_of(run, run->task, ZO_MAX_QUERIES - 1u);
+  step.seed = seed_of(run, run->task, TASK_SEEDS - 1u);
   step.mean_square = t->mean_square;
   const zo_status status =
       zo_node_update_s8(&t->layer, tensor, &evidence, &step, scratch, saturated);

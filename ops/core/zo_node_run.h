@@ -164,7 +164,9 @@ zo_status zo_node_run_next(const zo_node_run* run, zo_node_request* request);
 /* Whether a task takes part in the step in progress. */
 int zo_node_run_is_active(const zo_node_run* run, uint32_t task);
 
-/* After a FORWARD's invoke, for an active task: keeps the pairs and the nodes of the part.
+/* After a FORWARD's invoke, for an active task: keeps the pairs and the nodes of the part. What
+ * lies where it is kept already (inputs in the part's place in the task's, nodes in the task's)
+ * stays.
  *
  *   inputs   int8 [batch, zo_node_input_bytes], the layer's input
  *   outputs  int8 [batch, out_h, out_w, out_c], its output before any pooling
@@ -201,6 +203,13 @@ zo_status zo_node_run_backpropagate(zo_node_run* run, uint32_t task, const int8_
  *   tensors  [count] of the task, always the same
  * Errors: ZO_ERROR_HEAD_ROOM, ZO_ERROR_ARGUMENT; no weight has moved then. */
 zo_status zo_node_run_perturb_weights(zo_node_run* run, const zo_tensor* tensors, uint32_t count);
+
+/* For a step that cannot go on, because a sample cannot be had or the interpreter has failed: the
+ * step begins anew, with the same seeds and samples.
+ *   tensors  [count] of the weight task in progress (`task`), which are moved back to where the
+ * last whole step left them; not read in other tasks Errors: ZO_ERROR_ORDER where an update is in
+ * progress: it needs neither samples nor interpreter. */
+zo_status zo_node_run_abandon(zo_node_run* run, const zo_tensor* tensors, uint32_t count);
 
 /* Takes the losses of a FORWARD or QUERY, int32 [batch]. */
 zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t count,

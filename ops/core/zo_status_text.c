@@ -31,6 +31,16 @@ const char* zo_status_text(zo_status status) {
       return "label outside the range of classes";
     case ZO_ERROR_OPTIONS:
       return "custom options malformed or of a newer version";
+    case ZO_ERROR_MEMORY:
+      return "arena or buffer too small";
+    case ZO_ERROR_RUNTIME:
+      return "the interpreter failed";
+    case ZO_ERROR_SAMPLE:
+      return "no such sample";
+    case ZO_ERROR_LOG:
+      return "log damaged, or of another model or run";
+    case ZO_ERROR_STORE:
+      return "the log cannot be written";
     default:
       return "unknown status";
   }

@@ -34,6 +34,11 @@ typedef enum zo_status {
   ZO_ERROR_CAPACITY = 11,    /* command does not fit its buffer */
   ZO_ERROR_LABEL = 12,       /* label outside [0, classes) */
   ZO_ERROR_OPTIONS = 13,     /* custom options malformed or too new */
+  ZO_ERROR_MEMORY = 14,      /* arena or buffer too small */
+  ZO_ERROR_RUNTIME = 15,     /* the interpreter has failed */
+  ZO_ERROR_SAMPLE = 16,      /* the source has no such sample */
+  ZO_ERROR_LOG = 17,         /* log damaged, or of another model or run */
+  ZO_ERROR_STORE = 18,       /* the log cannot be written */
 } zo_status;
 
 /* One line of English for a status; never null. In a file of its own, so that
@@ -91,6 +96,8 @@ typedef struct zo_query {
 #define ZO_COEFFICIENT_BITS 16
 /* Largest number of queries in one step: bounds stack use (4 bytes each). */
 #define ZO_MAX_QUERIES 32
+/* Seeds that a step sets apart for the queries of a task, whatever ZO_MAX_QUERIES is. */
+#define ZO_QUERY_SEEDS 32
 /* Largest number of terms of a perturbation; they are regenerated one after the other, so it
  * bounds nothing but the length of a command. */
 #define ZO_MAX_TERMS 32

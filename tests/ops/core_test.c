@@ -1316,7 +1316,7 @@ static void test_control(void) {
       CHECK(request.start_segment <= 3u);
       const int kind = (int)random_below(4);
       for (uint32_t i = 0; i < s.batch; ++i) {
-        CHECK(zo_sample_at(&c.settings, request.first_sample + i) < s.samples);
+        CHECK(zo_sample_at(c.settings, request.first_sample + i) < s.samples);
         losses[i] = random_loss(kind);
       }
       CHECK(zo_control_report(&c, losses, s.batch + 1u, &report) == ZO_ERROR_ARGUMENT);
@@ -1357,7 +1357,7 @@ static void test_control(void) {
     CHECK(zo_control_report(&c, losses, s.batch, &report) == ZO_ERROR_ARGUMENT);
     CHECK(zo_control_settle(&c, words, capacity, &pending) == ZO_OK);
     (void)zo_control_rate(&s, UINT32_MAX);
-    (void)zo_sample_at(&c.settings, UINT32_MAX);
+    (void)zo_sample_at(c.settings, UINT32_MAX);
     free(words);
     free(losses);
     free(record);
@@ -1376,7 +1376,7 @@ static void test_control(void) {
       zo_control c;
       CHECK(zo_control_init(&c, &s, NULL) == ZO_OK);
       CHECK(zo_control_rate(&s, 0) <= s.rate && zo_control_rate(&s, UINT32_MAX) <= s.rate);
-      CHECK(zo_sample_at(&c.settings, UINT32_MAX - 1u) < s.samples);
+      CHECK(zo_sample_at(c.settings, UINT32_MAX - 1u) < s.samples);
     }
   }
 }

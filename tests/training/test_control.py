@@ -430,3 +430,61 @@ def test_errors_leave_the_state(s, data):
                 control.settle()
             assert error.value.status is Status.ORDER
             assert state(control) == before
+
+
+class Ledger:
+    """What commands have done to weights: directions in force, and updates."""
+
+    def __init__(self) -> None:
+        self.in_force: Counter[tuple[int, ...]] = Counter()
+        self.updates: list[tuple[int, ...]] = []
+
+    def execute(self, words: np.ndarray) -> None:
+        body = [int(w) & 0xFFFFFFFF for w in words[2 : 2 + int(words[1])]]
+        while body:
+            head, count, _, argument = body[:4]
+            is_update = head >> 24 == 3
+            items = count if is_update else 0
+            terms = argument & 0xFFFF if is_update else count
+            pairs = [(body[4 + 2 * i], body[5 + 2 * i]) for i in range(items + terms)]
+            chains: list[tuple[list[int], int]] = []
+            for word, k in pairs[items:]:
+                if k == 0:
+                    chains[-1][0].append(word)
+                else:
+                    chains.append(([word], k - 2**32 if k >= 2**31 else k))
+            for chain, k in chains:
+                self.in_force[tuple(chain)] += k
+            if is_update:  # what it restores comes first
+                assert not any(self.in_force.values())
+                self.updates.append((head & 0xFFFFFF, *(n for pair in pairs[:items] for n in pair)))
+            body = body[4 + 2 * len(pairs) :]
+
+
+@given(any_settings(), st.integers(0, 2**32), st.integers(0, 8), st.floats(0.01, 0.6))
+def test_a_step_that_is_given_up_begins_anew(s, seed, times, share):
+    """Given up at any point, weights are those of the last whole step, and the run goes on to the same end."""
+
+    def train(times):
+        rng, control, ledger, whole = np.random.default_rng(seed), make(s), Ledger(), []
+        while (request := control.next()) is not None:
+            if times and rng.random() < share:
+                times, executed = times - 1, rng.random() < 0.5
+                if executed:
+                    ledger.execute(request.words)
+                ledger.execute(control.abandon(executed=executed))
+                assert not any(ledger.in_force.values())
+                assert len(ledger.updates) == control.step
+                continue
+            ledger.execute(request.words)
+            force = [n for chain, k in sorted(ledger.in_force.items()) if k for n in (*chain, k + 9)]
+            key = [seed, request.first_sample, len(ledger.updates), *force]
+            report = control.report(random_losses(np.random.default_rng(key), s.batch, 0))
+            if report is not None:
+                whole.append((report, control.coefficients, control._control.mean_square))
+        if (words := control.settle()) is not None:
+            ledger.execute(words)
+        assert not any(ledger.in_force.values())
+        return whole, ledger.updates
+
+    assert train(times) == train(0)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -238,6 +239,55 @@ def test_a_run(case: Case) -> None:
         count = case.batch * case.parts
         assert round(report.loss * ONE) == (total + count // 2) // count
     assert control.next().action == NodeAction.DONE
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases(), st.integers(1, 6), st.floats(0.01, 0.5))
+def test_a_step_that_is_given_up_begins_anew(case: Case, times: int, share: float) -> None:
+    """Given up at any point, weights are those of the last whole step, and the run goes on to the same end."""
+
+    def train(times: int) -> Any:
+        tasks = [NodeTask(None, 2, q, 0, boundary_bytes=case.boundary) for q in case.queries]
+        control = NodeControl(case.integers(), 0, tasks, NodeRules(weight_clip=case.clip))
+        tensors = [Tensors(case, t) for t in range(len(tasks))]
+        rng, reports = np.random.default_rng(case.seed), []
+
+        def copies() -> list[bytes]:
+            return [w.tobytes() for t in tensors for w in t.weights]
+
+        whole = copies()
+        while (request := control.next()).action != NodeAction.DONE:
+            own = tensors[request.task].native()
+            giving_up = bool(times) and rng.random() < share
+            moves = request.action in (NodeAction.QUERY, NodeAction.RESTORE)
+            if request.action == NodeAction.UPDATE:
+                if giving_up:
+                    with pytest.raises(NativeError) as error:
+                        control.abandon(own)
+                    assert error.value.status == Status.ORDER
+                if (report := control.update_weights(own)) is not None:
+                    reports.append(report)
+                    whole = copies()
+                continue
+            if giving_up:
+                if request.action == NodeAction.QUERY and rng.random() < 0.5:
+                    control.perturb_weights(own)
+                times -= 1
+                control.abandon(own if moves else None)
+                assert copies() == whole
+                continue
+            if moves:
+                control.perturb_weights(own)
+            if request.action == NodeAction.FORWARD and case.boundary:
+                for t in range(len(tasks)):
+                    control.capture_boundary(t, np.zeros((case.batch, case.boundary), np.int8))
+            if request.action != NodeAction.RESTORE:
+                key = [request.first_sample, request.task, *map(zlib.crc32, copies())]
+                losses = np.random.default_rng(key).integers(0, 5 * ONE, case.batch)
+                control.report(losses.astype(np.int32))
+        return reports, copies(), control.states
+
+    assert train(times) == train(0)
 
 
 # --- through the trainer ------------------------------------------------------------------------------------
