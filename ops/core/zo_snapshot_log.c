@@ -138,6 +138,18 @@ zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t tasks, uint32_t weight
   return ZO_OK;
 }
 
+zo_status zo_snapshot_read_head(zo_node_run* run, const uint8_t* bytes) {
+  const zo_status status = zo_node_run_resume(run, zo_read_u32(bytes + kStep));
+  if (status != ZO_OK) return status;
+  run->largest_loss = (int32_t)zo_read_u32(bytes + kLargestLoss);
+  for (uint32_t t = 0; t < run->settings.tasks; ++t) {
+    const uint8_t* entry = bytes + kMeanSquares + kMeanSquareBytes * t;
+    run->tasks[t].mean_square.mantissa = zo_read_u32(entry);
+    run->tasks[t].mean_square.exponent = (int32_t)zo_read_u32(entry + 4);
+  }
+  return ZO_OK;
+}
+
 void zo_snapshot_write_record(uint32_t step, int32_t mean_loss, uint8_t* bytes) {
   zo_write_u32(bytes, step);
   zo_write_u32(bytes + 4, (uint32_t)mean_loss);

@@ -95,6 +95,11 @@ zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t tasks, uint32_t weight
                            uint32_t* number, uint32_t* step, int32_t* largest_loss,
                            zo_scale* mean_squares);
 
+/* What zo_snapshot_write_head wrote, back into a run with the same tasks, whose steps go on from
+ * there; for readers that check a slot piece by piece.
+ * Errors: ZO_ERROR_ARGUMENT: more steps than the run has; the run is untouched. */
+zo_status zo_snapshot_read_head(zo_node_run* run, const uint8_t* bytes);
+
 /* bytes: [ZO_SNAPSHOT_RECORD_BYTES]. */
 void zo_snapshot_write_record(uint32_t step, int32_t mean_loss, uint8_t* bytes);
 

@@ -463,7 +463,7 @@ class Ledger:
 
 @given(any_settings(), st.integers(0, 2**32), st.integers(0, 8), st.floats(0.01, 0.6))
 def test_a_step_that_is_given_up_begins_anew(s, seed, times, share):
-    """Given up at any point, weights are those of the last whole step, and the run goes on to the same end."""
+    """Given up anywhere, weights are those of the last whole step, and the run goes on to the same end."""
 
     def train(times):
         rng, control, ledger, whole = np.random.default_rng(seed), make(s), Ledger(), []

@@ -244,7 +244,7 @@ def test_a_run(case: Case) -> None:
 @settings(max_examples=60, deadline=None)
 @given(cases(), st.integers(1, 6), st.floats(0.01, 0.5))
 def test_a_step_that_is_given_up_begins_anew(case: Case, times: int, share: float) -> None:
-    """Given up at any point, weights are those of the last whole step, and the run goes on to the same end."""
+    """Given up anywhere, weights are those of the last whole step, and the run goes on to the same end."""
 
     def train(times: int) -> Any:
         tasks = [NodeTask(None, 2, q, 0, boundary_bytes=case.boundary) for q in case.queries]

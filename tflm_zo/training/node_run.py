@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -14,53 +12,22 @@ from numpy.typing import NDArray
 
 from .. import native
 from ..control import StepReport
-from ..converters import Model, ZoMetadata, ZoNodes, step_multipliers, update_masks
-from ..native import LogitScale
-from ..node_control import NodeAction, NodeControl, NodeRequest, NodeRules, NodeTask, weight_tensors
-from ..nodes import NodeLayer, NodeState
+from ..converters import Model, ZoMetadata
+from ..node_control import NodeAction, NodeControl, NodeRequest, weight_tensors
+from ..nodes import NodeState
 from ..runtime import Runtime
 from ..seedlog import LogError, fingerprint
 from ..snapshot_log import Snapshot, SnapshotLog, SnapshotWriter, TaskEntry, data_checksum
-from .costs import Costs, NodeCosts
-from .gains import channel_scales, task_gain
-from .node_settings import NODE_RULES, NodeSettings
+from .node_plan import NodePlan
+from .node_settings import NodeSettings
 from .run import Run
 from .settings import SettingsError
-from .tasks import Task, TaskKind, credited, exact_tail, is_exact_head
+from .tasks import TaskKind, credited, exact_tail, is_exact_head
 
 __all__ = ["NodeRun"]
 
 # Sums of products with an input are of 32 bits (D of zo_node_update.h).
 _SUM_MAX: Final = 2**31 - 1
-
-
-def _relative_scales(scales: NDArray[np.float64]) -> NDArray[np.int16] | None:
-    """Filter scales of a layer's outputs relative to the largest, Q15; None where they are one."""
-    if len(scales) < 2:
-        return None
-    relative = np.rint(scales / float(scales.max()) * 2**15)
-    return np.minimum(relative, 2**15 - 1).astype(np.int16)
-
-
-def _rules(settings: NodeSettings) -> NodeRules:
-    least, most = (round(share * 65535) for share in settings.sparse_rows)
-    bits = (*settings.exact_bits, settings.weight_bits)
-    return NodeRules(
-        weight_clip=round(settings.weight_clip * 65536),
-        rule=NODE_RULES.index(settings.rule),
-        exact_rule={"rms": 0, "bits": 2, "standardized": 3}[settings.exact_rule],
-        bits=sum(b << 8 * i for i, b in enumerate(bits)),
-        rows=0 if settings.sparse_rows == (1.0, 1.0) else least | most << 16,
-    )
-
-
-def _boundary_bytes(model: Model, metadata: ZoMetadata, segment: int) -> int:
-    """Of one sample, of what enters a segment; 0 for the first one."""
-    if segment == 0:
-        return 0
-    port = metadata.segments[segment].input_index("boundary")
-    assert port is not None
-    return math.prod(model.subgraphs[segment].inputs[port].shape) // metadata.batch
 
 
 class NodeRun(Run):
@@ -90,27 +57,12 @@ class NodeRun(Run):
         metadata = runtime.metadata
         self._runtime, self._mark, self._settings = runtime, fingerprint(model), settings
         self._inputs, self._labels = inputs, labels
-        self._costs = NodeCosts(Costs(model, metadata), settings, metadata)
-        self._plan, self._first = self._costs.tasks, self._costs.first_segment
-        # Weights of all tasks, in the order of snapshots.
-        self._tensors = [metadata.trainable[i] for task in self._plan for i in task.tensors]
-        self._limit = 127 - metadata.head_room
-        own, self._masks = step_multipliers(model), update_masks(model)
-        self._multipliers = {t.name: own.get(t.name) for t in self._tensors}
-        self._control = NodeControl(
-            settings.as_integers(steps=total, samples=len(labels), batch=metadata.batch),
-            self._first,
-            [self._task(task, model, metadata) for task in self._plan],
-            _rules(settings),
-        )
-        self._filter_scales = [
-            None if task.kind != TaskKind.EXACT else _relative_scales(channel_scales(model, metadata, i))
-            for task in self._plan
-            for i in task.tensors[:1]
-        ]
-        loss = metadata.loss
-        assert loss is not None  # the trainer has refused such a model
-        self._scale = LogitScale.of(loss.scale) if loss.of_classes else None
+        whole = NodePlan(model, metadata, settings, total, len(labels))
+        self._costs, self._plan, self._first = whole.costs, whole.tasks, whole.first_segment
+        self._tensors, self._limit = whole.tensors, whole.limit
+        self._multipliers, self._masks = whole.multipliers, whole.masks
+        self._filter_scales, self._scale = whole.filter_scales, whole.logit_scale
+        self._control = NodeControl(whole.settings, whole.first_segment, whole.node_tasks, whole.rules)
         self._tensors_of = [[metadata.trainable[i] for i in task.tensors] for task in self._plan]
         # Layers through which errors come back, the last one first.
         self._backwards = [i for i, task in enumerate(self._plan) if task.following is not None][::-1]
@@ -179,33 +131,6 @@ class NodeRun(Run):
                     f"tail: expected at most {len(tail)}, the FULLY_CONNECTED layers with nodes at the end "
                     f"that feed each other ({names}), got {settings.tail}"
                 )
-
-    def _layer(self, nodes: ZoNodes) -> NodeLayer:
-        layer = NodeLayer.of(nodes)
-        return layer if self._settings.masked else dataclasses.replace(layer, unmasked=True)
-
-    def _task(self, task: Task, model: Model, metadata: ZoMetadata) -> NodeTask:
-        settings, weights = self._settings, task.kind == TaskKind.WEIGHTS
-        rule = settings.weight_rule if weights else settings.rule
-        gain = NodeState()
-        if rule == "gradient" and task.kind != TaskKind.EXACT:
-            found = task_gain(task, settings, model, metadata)
-            gain = found.gain
-            for i, multipliers in zip(task.tensors, found.multipliers, strict=True):
-                self._multipliers[metadata.trainable[i].name] = multipliers
-        rate = 65536
-        if weights and settings.weight_rate is not None:
-            rate = round(65536 * settings.weight_rate / settings.rate)
-        return NodeTask(
-            None if task.nodes is None else self._layer(task.nodes),
-            task.start_segment,
-            task.queries,
-            0 if weights else settings.mu,
-            rate=rate,
-            following=task.following,
-            gain=gain,
-            boundary_bytes=_boundary_bytes(model, metadata, task.start_segment) if weights else 0,
-        )
 
     @property
     def buffer_bytes(self) -> int:

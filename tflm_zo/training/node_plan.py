@@ -1,0 +1,129 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A layer-wise run as the control unit takes it: in integers, without a runtime and without data."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..converters import Model, ZoMetadata, ZoNodes, step_multipliers, update_masks
+from ..native import LogitScale
+from ..node_control import NodeRules, NodeTask
+from ..nodes import NodeLayer, NodeState
+from .costs import Costs, NodeCosts
+from .gains import channel_scales, task_gain
+from .node_settings import NODE_RULES, NodeSettings
+from .tasks import Task, TaskKind
+
+__all__ = ["NodePlan"]
+
+
+def _relative_scales(scales: NDArray[np.float64]) -> NDArray[np.int16] | None:
+    """Filter scales of a layer's outputs relative to the largest, Q15; None where they are one."""
+    if len(scales) < 2:
+        return None
+    relative = np.rint(scales / float(scales.max()) * 2**15)
+    return np.minimum(relative, 2**15 - 1).astype(np.int16)
+
+
+def _rules(settings: NodeSettings) -> NodeRules:
+    least, most = (round(share * 65535) for share in settings.sparse_rows)
+    bits = (*settings.exact_bits, settings.weight_bits)
+    return NodeRules(
+        weight_clip=round(settings.weight_clip * 65536),
+        rule=NODE_RULES.index(settings.rule),
+        exact_rule={"rms": 0, "bits": 2, "standardized": 3}[settings.exact_rule],
+        bits=sum(b << 8 * i for i, b in enumerate(bits)),
+        rows=0 if settings.sparse_rows == (1.0, 1.0) else least | most << 16,
+    )
+
+
+def _boundary_bytes(model: Model, metadata: ZoMetadata, segment: int) -> int:
+    """Of one sample, of what enters a segment; 0 for the first one."""
+    if segment == 0:
+        return 0
+    port = metadata.segments[segment].input_index("boundary")
+    assert port is not None
+    return math.prod(model.subgraphs[segment].inputs[port].shape) // metadata.batch
+
+
+class NodePlan:
+    """What a layer-wise run does, decided from its settings and the model alone.
+
+    Args:
+        model: a ZO model with nodes or, for a run that perturbs weights layer by layer, without.
+        metadata: its own.
+        settings: how to train; `NodeRun.check` has nothing against them.
+        total: steps.
+        samples: in the training set.
+
+    Attributes:
+        costs: of the run, in forward equivalents.
+        tasks: what is trained, see `Task`.
+        first_segment: where a forward pass begins; what is before it does not change.
+        node_tasks: the tasks for `NodeControl`, in the same order.
+        rules: for `NodeControl`.
+        settings: for `NodeControl`.
+        tensors: trainable tensors of all tasks, in the order of snapshots.
+        limit: of weights between steps, LSB.
+        multipliers: of the update, int32 [channels] Q31 by tensor name; None: 1.
+        masks: of the update, by tensor name, where there are any.
+        filter_scales: of exact tasks, int16 [outputs] Q15 relative to the largest; None: one scale, or
+            another kind of task.
+        logit_scale: of what a softmax loss reads; None: another loss.
+
+    Raises:
+        SettingsError: settings that the model does not fit.
+    """
+
+    def __init__(
+        self, model: Model, metadata: ZoMetadata, settings: NodeSettings, total: int, samples: int
+    ) -> None:
+        self._settings = settings
+        self.costs = NodeCosts(Costs(model, metadata), settings, metadata)
+        self.tasks, self.first_segment = self.costs.tasks, self.costs.first_segment
+        self.tensors = [metadata.trainable[i] for task in self.tasks for i in task.tensors]
+        self.limit = 127 - metadata.head_room
+        own, self.masks = step_multipliers(model), update_masks(model)
+        self.multipliers = {t.name: own.get(t.name) for t in self.tensors}
+        self.settings = settings.as_integers(steps=total, samples=samples, batch=metadata.batch)
+        self.node_tasks = [self._task(task, model, metadata) for task in self.tasks]
+        self.rules = _rules(settings)
+        self.filter_scales = [
+            None if task.kind != TaskKind.EXACT else _relative_scales(channel_scales(model, metadata, i))
+            for task in self.tasks
+            for i in task.tensors[:1]
+        ]
+        loss = metadata.loss
+        assert loss is not None  # a trainer or generator has refused such a model
+        self.logit_scale = LogitScale.of(loss.scale) if loss.of_classes else None
+
+    def _layer(self, nodes: ZoNodes) -> NodeLayer:
+        layer = NodeLayer.of(nodes)
+        return layer if self._settings.masked else dataclasses.replace(layer, unmasked=True)
+
+    def _task(self, task: Task, model: Model, metadata: ZoMetadata) -> NodeTask:
+        settings, weights = self._settings, task.kind == TaskKind.WEIGHTS
+        rule = settings.weight_rule if weights else settings.rule
+        gain = NodeState()
+        if rule == "gradient" and task.kind != TaskKind.EXACT:
+            found = task_gain(task, settings, model, metadata)
+            gain = found.gain
+            for i, multipliers in zip(task.tensors, found.multipliers, strict=True):
+                self.multipliers[metadata.trainable[i].name] = multipliers
+        rate = 65536
+        if weights and settings.weight_rate is not None:
+            rate = round(65536 * settings.weight_rate / settings.rate)
+        return NodeTask(
+            None if task.nodes is None else self._layer(task.nodes),
+            task.start_segment,
+            task.queries,
+            0 if weights else settings.mu,
+            rate=rate,
+            following=task.following,
+            gain=gain,
+            boundary_bytes=_boundary_bytes(model, metadata, task.start_segment) if weights else 0,
+        )
