@@ -28,6 +28,15 @@ static inline void zo_moments_add(zo_moments* m, const int32_t* numbers, uint32_
   m->count += count;
 }
 
+/* Adds the numbers that others are the moments of. */
+static inline void zo_moments_join(zo_moments* m, const zo_moments* others) {
+  m->count += others->count;
+  m->sum += others->sum;
+  m->squares_low += others->squares_low;
+  m->squares_high += others->squares_high + (uint64_t)(m->squares_low < others->squares_low);
+  if (others->largest > m->largest) m->largest = others->largest;
+}
+
 /* Mean times 2^bits, half up; bits in -1..16 and |sum| 2^bits < 2^61. The count is not zero. */
 static inline int64_t zo_moments_mean(const zo_moments* m, int32_t bits) {
   const int64_t twice = 2 * (int64_t)m->count;

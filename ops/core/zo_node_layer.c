@@ -152,32 +152,47 @@ zo_status zo_route_nodes_s8(const zo_node_layer* layer, uint32_t samples, const 
   return ZO_OK;
 }
 
+/* Perturbs the nodes of a sample, channel by channel. */
+static void perturb_sample(const int8_t* from, int8_t* to, uint32_t count, uint32_t channels,
+                           zo_sign_reader signs, int32_t k, clamps held, clamps kept) {
+  /* Values that are not held: `free_values` of them, from `least` on. */
+  const int32_t least = held.low + 1;
+  const uint32_t free_values = held.high > least ? (uint32_t)(held.high - least) : 0u;
+  uint32_t at = 0;
+  for (uint32_t first = 0; first < count; first += 32u) {
+    const uint32_t size = count - first < 32u ? count - first : 32u;
+    signs.index = first;
+    zo_sign_reader_load(&signs);
+    uint32_t word = signs.word;
+    for (uint32_t j = 0; j < size; ++j) {
+      int32_t value = from[at];
+      if ((uint32_t)(value - least) < free_values) {
+        value = zo_clamp((word & 1u) != 0u ? value - k : value + k, kept.low, kept.high);
+      }
+      to[at] = (int8_t)value;
+      word >>= 1;
+      at += channels; /* the next position; behind the last one, the next channel's first */
+      if (at >= count) at -= count - 1u;
+    }
+  }
+}
+
 zo_status zo_perturb_nodes_s8(const zo_node_layer* layer, uint32_t samples, uint32_t first_sample,
                               const int8_t* nodes, uint32_t seed, int32_t k, int8_t* perturbed) {
   if (nodes == NULL || perturbed == NULL) return ZO_ERROR_ARGUMENT;
   if (k < -127 || k > 127) return ZO_ERROR_FACTOR;
   const zo_status status = zo_node_layer_check(layer);
   if (status != ZO_OK) return status;
-  const uint32_t channels = layer->out_c;
-  const uint32_t positions = layer->node_h * layer->node_w;
+  const uint32_t count = zo_node_count(layer);
   /* A mean of outputs is not clamped where single outputs are. */
-  const int may_be_clamped = layer->form != ZO_NODES_MEAN;
-  const clamps bounds = clamps_of(layer);
-  const int32_t low = may_be_clamped && layer->low > -128 ? layer->low : -128;
-  const int32_t high = may_be_clamped && layer->high < 127 ? layer->high : 127;
+  const clamps none = {-129, 128};
+  const clamps held = layer->form == ZO_NODES_MEAN ? none : clamps_of(layer);
+  clamps kept = {-128, 127};
+  if (layer->form != ZO_NODES_MEAN && layer->low > kept.low) kept.low = layer->low;
+  if (layer->form != ZO_NODES_MEAN && layer->high < kept.high) kept.high = layer->high;
   for (uint32_t i = 0; i < samples; ++i) {
-    zo_sign_reader signs = zo_sign_reader_at(seed, ZO_NODE_STREAM + first_sample + i, 0);
-    const int8_t* from = nodes + (size_t)i * positions * channels;
-    int8_t* to = perturbed + (size_t)i * positions * channels;
-    for (uint32_t c = 0; c < channels; ++c) {
-      for (uint32_t p = 0; p < positions; ++p) {
-        const size_t at = (size_t)p * channels + c;
-        const int32_t value = from[at];
-        const int32_t moved = zo_sign_reader_next(&signs) != 0u ? value - k : value + k;
-        to[at] = may_be_clamped && is_clamped(bounds, value) ? (int8_t)value
-                                                             : (int8_t)zo_clamp(moved, low, high);
-      }
-    }
+    perturb_sample(nodes + (size_t)i * count, perturbed + (size_t)i * count, count, layer->out_c,
+                   zo_sign_reader_at(seed, ZO_NODE_STREAM + first_sample + i, 0), k, held, kept);
   }
   return ZO_OK;
 }

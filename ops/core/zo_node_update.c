@@ -3,19 +3,13 @@
 
 #include <string.h>
 
+#include "zo_apply_row.h"
 #include "zo_apply_steps.h"
 #include "zo_fixed_point.h"
 #include "zo_moments.h"
+#include "zo_node_gradient.h"
 #include "zo_pseudo_stochastic.h"
-#include "zo_sign_reader.h"
 #include "zo_update_bits.h"
-
-/* Nodes whose errors are formed together. */
-#define CHUNK 32u
-
-/* Keeps sums over ZO_MAX_QUERIES differences in int32_t. */
-#define DIFFERENCE_MAX (INT32_C(1) << 25)
-#define ERROR_MAX INT64_C(32767)
 
 /* G is squared in units of 2^8 and never beyond 2^21 of them: a million squares fit 64 bits. */
 #define SQUARE_SHIFT 8u
@@ -31,15 +25,15 @@
 #define STANDARD_BITS_MAX 16
 #define STANDARD_MAX (UINT64_C(1) << 30)
 
+/* In the place of an error of a dense layer whose channel is done. */
+#define DONE INT16_MIN
+
 typedef struct update {
-  const zo_node_layer* layer;
-  const zo_node_evidence* evidence;
+  zo_node_gradient g;
   const zo_tensor* tensor;
-  int32_t* gradient;     /* [row], of the channel at hand */
+  const zo_node_step* step;
+  int32_t* gradient;     /* [row], of the channel at hand; then its steps */
   const int32_t* chosen; /* [out_c], not zero: the channel is updated; null: all are */
-  uint32_t positions;    /* nodes of a channel */
-  uint32_t shift;        /* of errors */
-  uint32_t row;          /* weights of an output channel */
   uint32_t size;         /* weights of the updated channels */
 } update;
 
@@ -51,188 +45,6 @@ uint32_t zo_node_scratch_values(const zo_node_layer* layer) {
   return row_size(layer) + layer->out_c;
 }
 
-/* --- Errors ------------------------------------------------------------------ */
-
-static int32_t clipped_difference(const zo_node_evidence* evidence, uint32_t query,
-                                  uint32_t sample) {
-  return zo_clamp(evidence->differences[(size_t)query * evidence->samples + sample],
-                  -DIFFERENCE_MAX, DIFFERENCE_MAX);
-}
-
-/* Largest |e| that there may be. */
-static int64_t largest_error(const update* u) {
-  const zo_node_evidence* evidence = u->evidence;
-  int64_t largest = 0;
-  for (uint32_t b = 0; b < evidence->samples; ++b) {
-    if (evidence->errors != NULL) {
-      const uint32_t nodes = zo_node_count(u->layer);
-      for (uint32_t i = 0; i < nodes; ++i) {
-        const int32_t e = evidence->errors[(size_t)b * nodes + i];
-        if (e > largest || -e > largest) largest = e < 0 ? -e : e;
-      }
-    } else {
-      int64_t sum = 0;
-      for (uint32_t q = 0; q < evidence->queries; ++q) {
-        const int32_t d = clipped_difference(evidence, q, b);
-        sum += d < 0 ? -d : d;
-      }
-      if (sum > largest) largest = sum;
-    }
-  }
-  return largest;
-}
-
-/* How far errors are shifted, or 32 where no shift would do. */
-static uint32_t error_shift(const update* u) {
-  const zo_node_layer* layer = u->layer;
-  const int64_t credited =
-      layer->form == ZO_NODES_MEAN ? (int64_t)layer->out_h * layer->out_w : (int64_t)u->positions;
-  int64_t limit = INT32_MAX / ((int64_t)u->evidence->samples * 255 * credited);
-  if (limit > ERROR_MAX) limit = ERROR_MAX;
-  if (limit == 0) return 32;
-  int64_t largest = largest_error(u);
-  uint32_t shift = 0;
-  while (largest > limit) { /* rounded up: half up may reach it */
-    ++shift;
-    largest = (largest + 1) >> 1;
-  }
-  return shift;
-}
-
-static int32_t shifted(int32_t value, uint32_t shift) {
-  return shift == 0u ? value : zo_floor_shift(value + (INT32_C(1) << (shift - 1u)), shift);
-}
-
-/* Errors of nodes [first, first + count) of a channel in one sample, count <= CHUNK. */
-static void form_errors(const update* u, uint32_t sample, uint32_t channel, uint32_t first,
-                        uint32_t count, int32_t* errors) {
-  const zo_node_evidence* evidence = u->evidence;
-  if (evidence->errors != NULL) {
-    const uint32_t channels = u->layer->out_c;
-    const int16_t* from = evidence->errors + (size_t)sample * u->positions * channels + channel;
-    for (uint32_t j = 0; j < count; ++j) {
-      errors[j] = shifted(from[(size_t)(first + j) * channels], u->shift);
-    }
-    return;
-  }
-  memset(errors, 0, count * sizeof errors[0]);
-  for (uint32_t q = 0; q < evidence->queries; ++q) {
-    zo_sign_reader signs = zo_sign_reader_at(evidence->seeds[q], ZO_NODE_STREAM + sample,
-                                             channel * u->positions + first);
-    const int32_t d = clipped_difference(evidence, q, sample);
-    for (uint32_t j = 0; j < count; ++j) {
-      errors[j] += zo_sign_reader_next(&signs) != 0u ? -d : d;
-    }
-  }
-  for (uint32_t j = 0; j < count; ++j) errors[j] = shifted(errors[j], u->shift);
-}
-
-/* --- Gradient of one output channel -------------------------------------------- */
-
-/* gradient += error * (input - zero_point). */
-static void add_product(int32_t* restrict gradient, const int8_t* restrict input, uint32_t count,
-                        int32_t zero_point, int32_t error) {
-  for (uint32_t j = 0; j < count; ++j) gradient[j] += error * (input[j] - zero_point);
-}
-
-/* Credits the output at (h, w): the part of its receptive field that is inside the image. */
-static void credit_output(const zo_node_layer* l, const int8_t* inputs, uint32_t h, uint32_t w,
-                          int32_t error, int32_t* gradient) {
-  for (uint32_t i = 0; i < l->k_h; ++i) {
-    /* Outside on the upper side: wraps to a row far below the image. */
-    const uint32_t row = h * l->stride_h + i * l->dilation_h - l->pad_top;
-    if (row >= l->in_h) continue;
-    for (uint32_t j = 0; j < l->k_w; ++j) {
-      const uint32_t column = w * l->stride_w + j * l->dilation_w - l->pad_left;
-      if (column >= l->in_w) continue;
-      add_product(gradient + (size_t)(i * l->k_w + j) * l->in_c,
-                  inputs + ((size_t)row * l->in_w + column) * l->in_c, l->in_c, l->input_zero_point,
-                  error);
-    }
-  }
-}
-
-static void credit_mean(const update* u, const int8_t* inputs, const uint8_t* route,
-                        uint32_t channel, int32_t error, int32_t* gradient) {
-  const zo_node_layer* layer = u->layer;
-  const uint32_t outputs = layer->out_h * layer->out_w;
-  const uint8_t* bits = route + (size_t)channel * ((outputs + 7u) / 8u);
-  for (uint32_t p = 0; p < outputs; ++p) {
-    if (((uint32_t)bits[p / 8u] >> (p % 8u) & 1u) != 0u) {
-      credit_output(layer, inputs, p / layer->out_w, p % layer->out_w, error, gradient);
-    }
-  }
-}
-
-static void credit_node(const update* u, const int8_t* inputs, const uint8_t* route, uint32_t node,
-                        uint32_t channel, int32_t error, int32_t* gradient) {
-  const zo_node_layer* layer = u->layer;
-  if (layer->form == ZO_NODES_MEAN) {
-    credit_mean(u, inputs, route, channel, error, gradient);
-    return;
-  }
-  const uint32_t to = route == NULL ? 0u : route[(size_t)node * layer->out_c + channel];
-  if (to == ZO_ROUTE_CLAMPED) return;
-  uint32_t h = node / layer->node_w;
-  uint32_t w = node % layer->node_w;
-  if (layer->form == ZO_NODES_MAX_POOL) {
-    h = h * layer->pool_stride_h + to / layer->pool_w - layer->pool_pad_top;
-    w = w * layer->pool_stride_w + to % layer->pool_w - layer->pool_pad_left;
-    if (h >= layer->out_h || w >= layer->out_w) return; /* no route of this layer */
-  }
-  credit_output(layer, inputs, h, w, error, gradient);
-}
-
-/* Outputs that a node of a channel credits in a sample. */
-static int32_t credited_outputs(const update* u, const uint8_t* route, uint32_t node,
-                                uint32_t channel) {
-  const zo_node_layer* layer = u->layer;
-  if (layer->form != ZO_NODES_MEAN) {
-    return route == NULL || route[(size_t)node * layer->out_c + channel] != ZO_ROUTE_CLAMPED;
-  }
-  const uint32_t outputs = layer->out_h * layer->out_w;
-  const uint8_t* bits = route + (size_t)channel * ((outputs + 7u) / 8u);
-  int32_t count = 0;
-  for (uint32_t p = 0; p < outputs; ++p) {
-    count += (int32_t)((uint32_t)bits[p / 8u] >> (p % 8u) & 1u);
-  }
-  return count;
-}
-
-/* Credits all errors of a channel; without a gradient, returns the sum over samples and credited
- * positions of |e|: with no factor of 255, far within 31 bits. */
-static int32_t credit_channel(const update* u, uint32_t channel, int32_t* gradient) {
-  const zo_node_evidence* evidence = u->evidence;
-  const size_t input_bytes = zo_node_input_bytes(u->layer);
-  const size_t route_bytes = zo_node_route_bytes(u->layer);
-  int32_t sum = 0;
-  for (uint32_t b = 0; b < evidence->samples; ++b) {
-    const int8_t* inputs = evidence->inputs + b * input_bytes;
-    const uint8_t* route = evidence->routes == NULL ? NULL : evidence->routes + b * route_bytes;
-    for (uint32_t first = 0; first < u->positions; first += CHUNK) {
-      const uint32_t left = u->positions - first;
-      const uint32_t count = left < CHUNK ? left : CHUNK;
-      int32_t errors[CHUNK];
-      form_errors(u, b, channel, first, count, errors);
-      for (uint32_t j = 0; j < count; ++j) {
-        const int32_t e = errors[j];
-        if (e == 0) continue;
-        if (gradient != NULL) {
-          credit_node(u, inputs, route, first + j, channel, e, gradient);
-        } else {
-          sum += (e < 0 ? -e : e) * credited_outputs(u, route, first + j, channel);
-        }
-      }
-    }
-  }
-  return sum;
-}
-
-static void form_gradient(const update* u, uint32_t channel) {
-  memset(u->gradient, 0, u->row * sizeof u->gradient[0]);
-  (void)credit_channel(u, channel, u->gradient);
-}
-
 /* --- Choice of output channels --------------------------------------------------- */
 
 static uint32_t count_from(const int32_t* sums, uint32_t channels, int32_t threshold) {
@@ -242,9 +54,9 @@ static uint32_t count_from(const int32_t* sums, uint32_t channels, int32_t thres
 }
 
 /* Writes 1 for the `rows` channels with the largest errors, 0 for the others; 0 < rows < out_c. */
-static void choose_channels(const update* u, uint32_t rows, int32_t* chosen) {
-  const uint32_t channels = u->layer->out_c;
-  for (uint32_t c = 0; c < channels; ++c) chosen[c] = credit_channel(u, c, NULL);
+static void choose_channels(zo_node_gradient* g, uint32_t rows, int32_t* chosen) {
+  const uint32_t channels = g->layer->out_c;
+  for (uint32_t c = 0; c < channels; ++c) chosen[c] = zo_node_gradient_errors(g, c);
   /* The largest threshold that enough channels reach, bit by bit. */
   int32_t threshold = 0;
   uint32_t equals = rows; /* that are still to be chosen of those at the threshold */
@@ -268,59 +80,80 @@ static void choose_channels(const update* u, uint32_t rows, int32_t* chosen) {
 
 /* --- Step ---------------------------------------------------------------------- */
 
+/* Within +-limit, where that is rarely left: one comparison. */
+static inline int32_t within(int32_t value, int32_t limit) {
+  if ((uint32_t)value + (uint32_t)limit <= 2u * (uint32_t)limit) return value;
+  return value < 0 ? -limit : limit;
+}
+
 static uint64_t sum_of_squares(const int32_t* gradient, uint32_t count) {
   uint64_t sum = 0;
   for (uint32_t j = 0; j < count; ++j) {
-    const int64_t g = zo_clamp(zo_floor_shift(gradient[j], SQUARE_SHIFT), -SQUARE_MAX, SQUARE_MAX);
-    sum += (uint64_t)(g * g);
+    const int32_t g = within(zo_floor_shift(gradient[j], SQUARE_SHIFT), SQUARE_MAX);
+    sum += (uint64_t)((int64_t)g * g);
   }
   return sum;
 }
 
 /* Mean of G^2 in the unit of errors before their shift. */
 static zo_scale mean_square(const update* u, uint64_t sum) {
-  const zo_scale total = zo_scale_of(sum, (int32_t)(2u * (SQUARE_SHIFT + u->shift)));
+  const zo_scale total = zo_scale_of(sum, (int32_t)(2u * (SQUARE_SHIFT + u->g.shift)));
   return zo_scale_ratio(total, zo_scale_of(u->size, 0));
 }
 
-/* round(-gradient * factor), within +-clip. */
-static int32_t step_of(int32_t gradient, zo_scale factor, int32_t clip) {
-  const int64_t product = -(int64_t)gradient * (int64_t)factor.mantissa; /* < 2^63 */
-  if (factor.exponent >= 0) return product == 0 ? 0 : (product > 0 ? clip : -clip);
-  const uint32_t bits = (uint32_t)-factor.exponent;
-  if (bits > 63u) return 0; /* the product is below 2^63 */
-  /* Halved first: the half that rounds has room then. */
-  const int64_t rounded = zo_floor_shift64(zo_floor_shift64(product, bits - 1u) + 1, 1);
-  return (int32_t)zo_clamp64(rounded, clip);
+/* Replaces a gradient by its steps, round(-G factor), half up, within +-clip. */
+static void make_steps(int32_t* values, uint32_t count, zo_scale factor, int32_t clip) {
+  /* -G factor = n mantissa / 2^bits, n = -G. From 2^(bits - 7) on, |n| gives more than any clip, so
+   * it need not be larger, and fits 32 bits even where it is shifted so that `bits` exceeds 32.
+   * Then one multiplication of 32 bits suffices, of whose product only the upper half counts. */
+  const uint32_t bits = factor.exponent > -7 ? 7u : 0u - (uint32_t)factor.exponent;
+  if (bits > 63u || factor.mantissa == 0u) { /* the product is below 2^63 */
+    memset(values, 0, count * sizeof values[0]);
+    return;
+  }
+  const uint32_t left = bits < 33u ? 33u - bits : 0u;
+  const uint32_t right = bits + left - 33u;
+  const int32_t most = bits < 38u ? INT32_C(1) << (bits - 7u) : INT32_MAX;
+  const int32_t mantissa = (int32_t)((int64_t)factor.mantissa - (INT64_C(1) << 32));
+  for (uint32_t j = 0; j < count; ++j) {
+    const int32_t n = -within(values[j], most) * (INT32_C(1) << left);
+    const int32_t high = (int32_t)zo_floor_shift64((int64_t)n * mantissa, 32) + n;
+    const int32_t step = zo_floor_shift(zo_floor_shift(high, right) + 1, 1);
+    values[j] = within(step, clip);
+  }
 }
 
-/* Moves the weights of one channel by its gradient times -factor. */
-static uint32_t apply_row(const update* u, uint32_t channel, const zo_node_step* step,
-                          zo_scale factor) {
+/* Moves the weights of a channel by steps. */
+static uint32_t apply_row(const update* u, uint32_t channel, const int32_t* steps) {
   const zo_tensor* tensor = u->tensor;
-  const size_t begin = (size_t)channel * u->row;
+  const uint32_t row = u->g.row;
+  const size_t begin = (size_t)channel * row;
+  const int32_t largest = (int32_t)u->step->clip;
   uint32_t rounding =
-      zo_stream_state(zo_stream_key(step->seed, tensor->stream | ZO_ROUNDING_STREAM), channel);
+      zo_stream_state(zo_stream_key(u->step->seed, tensor->stream | ZO_ROUNDING_STREAM), channel);
+  if (tensor->multiplier == NULL && tensor->fraction == NULL) {
+    return zo_apply_row_8(tensor->weights + begin, steps, row, tensor->limit, largest, &rounding);
+  }
   uint32_t saturated = 0;
-  for (uint32_t i = 0; i < u->row; i += ZO_STEPS_CHUNK) {
-    const uint32_t left = u->row - i;
-    const uint32_t count = left < ZO_STEPS_CHUNK ? left : ZO_STEPS_CHUNK;
-    int32_t steps[ZO_STEPS_CHUNK];
-    for (uint32_t j = 0; j < count; ++j) {
-      steps[j] = step_of(u->gradient[i + j], factor, (int32_t)step->clip);
-      if (tensor->multiplier != NULL) {
-        steps[j] = zo_scale_step(steps[j], tensor->multiplier[channel]);
-      }
-    }
+  for (uint32_t i = 0; i < row; i += ZO_STEPS_CHUNK) {
+    const uint32_t count = row - i < ZO_STEPS_CHUNK ? row - i : ZO_STEPS_CHUNK;
     int8_t* weights = tensor->weights + begin + i;
-    if (tensor->fraction != NULL) {
-      saturated +=
-          zo_apply_steps_16(weights, tensor->fraction + begin + i, steps, count, tensor->limit);
-    } else {
-      saturated += zo_apply_steps_8(weights, steps, count, tensor->limit, &rounding);
+    int32_t scaled[ZO_STEPS_CHUNK];
+    for (uint32_t j = 0; j < count; ++j) {
+      scaled[j] = tensor->multiplier == NULL
+                      ? steps[i + j]
+                      : zo_scale_step(steps[i + j], tensor->multiplier[channel]);
     }
+    saturated +=
+        tensor->fraction != NULL
+            ? zo_apply_steps_16(weights, tensor->fraction + begin + i, scaled, count, tensor->limit)
+            : zo_apply_row_8(weights, scaled, count, tensor->limit, largest, &rounding);
   }
   return saturated;
+}
+
+static int is_updated(const update* u, uint32_t channel) {
+  return u->chosen == NULL || u->chosen[channel] != 0;
 }
 
 /* --- Rules ----------------------------------------------------------------------- */
@@ -335,45 +168,79 @@ typedef struct plan {
 
 /* What a pass over the updated channels finds. */
 typedef struct findings {
-  zo_moments moments; /* of G, where the pass only measures */
-  uint64_t squares;   /* sum_of_squares, where it moves no weights by ZO_NODE_BITS */
+  zo_moments moments; /* of G, where the pass only measures and the rule asks for them */
+  uint64_t squares;   /* sum_of_squares, for ZO_NODE_RMS */
   uint32_t clipped;
 } findings;
 
-static void standardize_row(const update* u, const plan* p) {
+static void standardize_row(int32_t* gradient, uint32_t count, const plan* p) {
   const int64_t twice = INT64_C(1) << (p->bits + 1);
-  for (uint32_t j = 0; j < u->row; ++j) {
+  for (uint32_t j = 0; j < count; ++j) {
     /* Both are within +-2^30, and not at opposite ends. */
-    u->gradient[j] = (int32_t)zo_floor_shift64(u->gradient[j] * twice, 1) - p->mean;
+    gradient[j] = (int32_t)zo_floor_shift64(gradient[j] * twice, 1) - p->mean;
   }
 }
 
-/* Moves the weights by a plan; without one, only measures. */
-static findings walk(const update* u, const zo_node_step* step, const plan* p) {
+/* What the gradient at hand is worth, and, with a plan, its steps in its place. */
+static findings measure(update* u, const plan* p) {
+  const uint32_t rule = u->step->rule;
   findings found;
   memset(&found, 0, sizeof found);
-  for (uint32_t c = 0; c < u->layer->out_c; ++c) {
-    if (u->chosen != NULL && u->chosen[c] == 0) continue;
-    form_gradient(u, c);
-    if (p != NULL && step->rule == ZO_NODE_BITS) {
-      found.clipped += zo_subtract_rounded(u->tensor->weights + (size_t)c * u->row, u->gradient,
-                                           u->row, p->shift, u->tensor->limit);
-      continue;
+  if (rule == ZO_NODE_RMS) {
+    found.squares = sum_of_squares(u->gradient, u->g.row);
+  } else if (p == NULL) {
+    zo_moments_add(&found.moments, u->gradient, u->g.row);
+  }
+  if (p == NULL || rule == ZO_NODE_BITS) return found;
+  if (rule == ZO_NODE_STANDARDIZED) standardize_row(u->gradient, u->g.row, p);
+  make_steps(u->gradient, u->g.row, p->factor, (int32_t)u->step->clip);
+  return found;
+}
+
+/* Moves the weights of a channel by the steps (the gradient) at hand. */
+static uint32_t move(const update* u, uint32_t channel, const plan* p) {
+  if (u->step->rule != ZO_NODE_BITS) return apply_row(u, channel, u->gradient);
+  const uint32_t row = u->g.row;
+  return zo_subtract_rounded(u->tensor->weights + (size_t)channel * row, u->gradient, row, p->shift,
+                             u->tensor->limit);
+}
+
+/* Moves the weights by a plan; without one, only measures. */
+static findings walk(update* u, const plan* p) {
+  const uint32_t rule = u->step->rule;
+  /* Whether nothing comes of a gradient of zero: a step of zero leaves an 8-bit weight alone. */
+  const int skips =
+      p == NULL ? rule == ZO_NODE_RMS : rule != ZO_NODE_STANDARDIZED && u->tensor->fraction == NULL;
+  findings found;
+  memset(&found, 0, sizeof found);
+  zo_node_gradient_rewind(&u->g);
+  for (uint32_t c = 0; c < u->g.layer->out_c; ++c) {
+    if (!is_updated(u, c)) continue;
+    /* In a dense layer, channels of equal errors have equal gradients. */
+    uint32_t end = c + 1u;
+    int16_t* errors = u->g.dense ? zo_node_gradient_held(&u->g, c, &end) : NULL;
+    const int32_t error = errors == NULL ? 0 : errors[0];
+    if (error == DONE) continue;
+    if (!zo_node_gradient_form(&u->g, c, u->gradient)) {
+      if (skips) continue;
+      memset(u->gradient, 0, u->g.row * sizeof u->gradient[0]);
     }
-    found.squares += sum_of_squares(u->gradient, u->row);
-    if (p == NULL) {
-      zo_moments_add(&found.moments, u->gradient, u->row);
-      continue;
+    const findings row = measure(u, p);
+    for (uint32_t i = c; i < end; ++i) {
+      if (errors != NULL) {
+        if (errors[i - c] != error || !is_updated(u, i)) continue;
+        errors[i - c] = DONE;
+      }
+      zo_moments_join(&found.moments, &row.moments);
+      found.squares += row.squares;
+      if (p != NULL) found.clipped += move(u, i, p);
     }
-    if (step->rule == ZO_NODE_STANDARDIZED) standardize_row(u, p);
-    found.clipped += apply_row(u, c, step, p->factor);
   }
   return found;
 }
 
 /* Returns 0 where the deviation is zero. */
-static int plan_standardized(const update* u, const zo_node_step* step, const zo_moments* moments,
-                             plan* p) {
+static int plan_standardized(const update* u, const zo_moments* moments, plan* p) {
   const zo_scale spread = zo_moments_spread(moments);
   if (spread.mantissa == 0u) return 0;
   p->bits = -1;
@@ -383,14 +250,14 @@ static int plan_standardized(const update* u, const zo_node_step* step, const zo
   }
   p->mean = (int32_t)zo_moments_mean(moments, p->bits);
   /* std is root(spread) / size. */
-  const zo_scale rate = zo_scale_of((uint64_t)step->rate * u->size, -p->bits);
+  const zo_scale rate = zo_scale_of((uint64_t)u->step->rate * u->size, -p->bits);
   p->factor = zo_scale_ratio(rate, zo_scale_root(spread));
   return 1;
 }
 
 /* Returns 0 where there is no step. */
-static int make_plan(const update* u, zo_node_step* step, plan* p) {
-  const int32_t shift = (int32_t)u->shift; /* G is in units of 2^shift */
+static int make_plan(update* u, zo_node_step* step, plan* p) {
+  const int32_t shift = (int32_t)u->g.shift; /* G is in units of 2^shift */
   memset(p, 0, sizeof *p);
   if (step->rule == ZO_NODE_FIXED) {
     p->factor =
@@ -398,8 +265,8 @@ static int make_plan(const update* u, zo_node_step* step, plan* p) {
     return 1;
   }
   if (step->rule != ZO_NODE_RMS || step->mean_square.mantissa == 0u) {
-    const findings found = walk(u, step, NULL);
-    if (step->rule == ZO_NODE_STANDARDIZED) return plan_standardized(u, step, &found.moments, p);
+    const findings found = walk(u, NULL);
+    if (step->rule == ZO_NODE_STANDARDIZED) return plan_standardized(u, &found.moments, p);
     if (step->rule == ZO_NODE_BITS) {
       const uint32_t width = zo_bit_width(found.moments.largest);
       p->shift = width > step->bits ? width - step->bits : 0u;
@@ -453,24 +320,20 @@ zo_status zo_node_update_s8(const zo_node_layer* layer, const zo_tensor* tensor,
   if (scratch == NULL) return ZO_ERROR_ARGUMENT;
   const uint32_t rows = step->rows == 0u ? layer->out_c : step->rows;
   update u;
-  u.layer = layer;
-  u.evidence = evidence;
   u.tensor = tensor;
+  u.step = step;
   u.gradient = scratch;
   u.chosen = NULL;
-  u.positions = layer->node_h * layer->node_w;
-  u.row = row_size(layer);
-  u.size = u.row * rows;
-  u.shift = error_shift(&u);
-  if (u.shift > 31u) return ZO_ERROR_ARGUMENT;
+  if (!zo_node_gradient_begin(&u.g, layer, evidence)) return ZO_ERROR_ARGUMENT;
+  u.size = u.g.row * rows;
   if (rows < layer->out_c) {
-    choose_channels(&u, rows, scratch + u.row);
-    u.chosen = scratch + u.row;
+    choose_channels(&u.g, rows, scratch + u.g.row);
+    u.chosen = scratch + u.g.row;
   }
 
   plan p;
   if (!make_plan(&u, step, &p)) return ZO_OK;
-  const findings found = walk(&u, step, &p);
+  const findings found = walk(&u, &p);
   if (step->rule == ZO_NODE_RMS) {
     step->mean_square =
         zo_scale_blend(step->mean_square, mean_square(&u, found.squares), MEAN_SQUARE_SHIFT);

@@ -1,0 +1,243 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * Node perturbation and the cross-entropy on layers of real networks: a line for each case, with a
+ * hash of everything it wrote and, on a Cortex-M, the instructions of the last call.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "zo_loss.h"
+#include "zo_node_layer.h"
+#include "zo_node_update.h"
+
+#ifdef COUNTING_TICK_QUARTERS
+#include "counting.h"
+#endif
+
+enum {
+  kMostWeights = 48000,
+  kMostInputs = 8000,
+  kMostNodes = 8000,
+  kMostSamples = 16,
+  kLimit = 125
+};
+
+static int8_t weights[kMostWeights], fraction[kMostWeights];
+static int8_t inputs[kMostInputs], outputs[kMostNodes], nodes[kMostNodes], moved[kMostNodes];
+static uint8_t routes[kMostNodes * 2];
+static int16_t errors[kMostSamples * 120];
+static int32_t scratch[1024], differences[8 * kMostSamples], multiplier[128];
+static uint32_t seeds[8];
+
+static uint32_t random_state;
+
+static uint32_t random_below(uint32_t bound) {
+  random_state = random_state * UINT32_C(1664525) + UINT32_C(1013904223);
+  return (uint32_t)((uint64_t)random_state * bound >> 32);
+}
+
+static void fill(int8_t* values, uint32_t count, int32_t low, int32_t high) {
+  for (uint32_t i = 0; i < count; ++i) {
+    values[i] = (int8_t)(low + (int32_t)random_below((uint32_t)(high - low + 1)));
+  }
+}
+
+static uint32_t hash(uint32_t h, const void* memory, size_t bytes) {
+  const uint8_t* b = (const uint8_t*)memory;
+  for (size_t i = 0; i < bytes; ++i) h = (h ^ b[i]) * UINT32_C(16777619);
+  return h;
+}
+
+static void report(const char* name, void (*call)(void*), void* argument,
+                   uint32_t (*result)(void*)) {
+  uint32_t instructions = 0;
+#ifdef COUNTING_TICK_QUARTERS
+  instructions = count_instructions(call, argument, 1);
+#else
+  call(argument);
+#endif
+  printf("%s %08" PRIx32 " %" PRIu32 "\n", name, result(argument), instructions);
+}
+
+/* --- NODE_UPDATE ---------------------------------------------------------------- */
+
+typedef struct update {
+  zo_node_layer layer;
+  zo_tensor tensor;
+  zo_node_evidence evidence;
+  zo_node_step step;
+  uint32_t saturated;
+} update;
+
+static void run_update(void* argument) {
+  update* u = (update*)argument;
+  ++u->step.seed;
+  if (zo_node_update_s8(&u->layer, &u->tensor, &u->evidence, &u->step, scratch, &u->saturated) !=
+      ZO_OK) {
+    u->saturated = UINT32_MAX;
+  }
+}
+
+static uint32_t update_result(void* argument) {
+  const update* u = (const update*)argument;
+  const uint32_t numbers[3] = {u->saturated, u->step.mean_square.mantissa,
+                               (uint32_t)u->step.mean_square.exponent};
+  uint32_t h = hash(1, weights, u->tensor.size);
+  for (uint32_t i = 0; i < 3u; ++i) {
+    for (uint32_t shift = 0; shift < 32u; shift += 8u) {
+      const uint8_t byte = (uint8_t)(numbers[i] >> shift);
+      h = hash(h, &byte, 1);
+    }
+  }
+  return u->tensor.fraction == NULL ? h : hash(h, fraction, u->tensor.size);
+}
+
+enum { kWide = 1, kScaled = 2, kRectified = 4, kExact = 8 };
+
+/* Two updates, of which the second is counted: the first one of ZO_NODE_RMS measures, too. */
+static void update_case(const char* name, const zo_node_layer* layer, uint32_t samples,
+                        uint32_t queries, uint32_t rule, uint32_t rows, uint32_t options) {
+  update u;
+  memset(&u, 0, sizeof u);
+  random_state = 1;
+  u.layer = *layer;
+  u.tensor.weights = weights;
+  u.tensor.inner = layer->k_h * layer->k_w * layer->in_c;
+  u.tensor.channels = layer->out_c;
+  u.tensor.size = u.tensor.inner * layer->out_c;
+  u.tensor.stream = 3;
+  u.tensor.limit = kLimit;
+  fill(weights, u.tensor.size, -kLimit, kLimit);
+  memset(fraction, 0, sizeof fraction);
+  if ((options & kWide) != 0u) u.tensor.fraction = fraction;
+  for (uint32_t c = 0; c < layer->out_c; ++c) multiplier[c] = (int32_t)(random_below(1u << 31));
+  if ((options & kScaled) != 0u) u.tensor.multiplier = multiplier;
+
+  const uint32_t count = layer->out_h * layer->out_w * layer->out_c;
+  fill(inputs, samples * zo_node_input_bytes(layer), -128, 127);
+  for (uint32_t b = 0; b < samples; ++b) {
+    fill(outputs, count, -128, 127);
+    for (uint32_t i = 0; (options & kRectified) != 0u && i < count; ++i) {
+      if (outputs[i] < 0) outputs[i] = -128;
+    }
+    (void)zo_route_nodes_s8(layer, 1, outputs, routes + b * zo_node_route_bytes(layer));
+  }
+  for (uint32_t q = 0; q < 8u; ++q) seeds[q] = 1000u * q;
+  for (uint32_t i = 0; i < samples * queries; ++i) {
+    differences[i] = (int32_t)random_below(40001) - 20000;
+  }
+  for (uint32_t i = 0; i < sizeof errors / sizeof errors[0]; ++i) {
+    errors[i] = (int16_t)(random_below(65535) - 32767);
+  }
+  u.evidence.samples = samples;
+  u.evidence.queries = queries;
+  u.evidence.inputs = inputs;
+  u.evidence.routes = routes;
+  u.evidence.differences = differences;
+  u.evidence.seeds = seeds;
+  if ((options & kExact) != 0u) u.evidence.errors = errors;
+  u.step.rule = rule;
+  u.step.rate = 20000;
+  u.step.clip = 4u << 16;
+  u.step.bits = 3;
+  u.step.rows = rows;
+  u.step.gain.mantissa = UINT32_C(0x80000123);
+  u.step.gain.exponent = -38;
+  run_update(&u);
+  report(name, run_update, &u, update_result);
+}
+
+static zo_node_layer dense(uint32_t in_c, uint32_t out_c) {
+  zo_node_layer layer;
+  memset(&layer, 0, sizeof layer);
+  layer.in_h = layer.in_w = layer.k_h = layer.k_w = 1;
+  layer.stride_h = layer.stride_w = layer.dilation_h = layer.dilation_w = 1;
+  layer.out_h = layer.out_w = layer.node_h = layer.node_w = 1;
+  layer.in_c = in_c;
+  layer.out_c = out_c;
+  layer.input_zero_point = -5;
+  layer.low = -128;
+  layer.high = 128;
+  return layer;
+}
+
+static zo_node_layer plane(uint32_t in_c, uint32_t out_c, uint32_t side, uint32_t kernel,
+                           uint32_t pad) {
+  zo_node_layer layer = dense(in_c, out_c);
+  layer.in_h = layer.in_w = side;
+  layer.k_h = layer.k_w = kernel;
+  layer.pad_top = layer.pad_left = pad;
+  layer.out_h = layer.out_w = layer.node_h = layer.node_w = side + 2u * pad + 1u - kernel;
+  return layer;
+}
+
+/* --- Nodes and losses ------------------------------------------------------------ */
+
+static void run_perturbation(void* argument) {
+  const zo_node_layer* layer = (const zo_node_layer*)argument;
+  (void)zo_perturb_nodes_s8(layer, 1, 3, nodes, 9, -3, moved);
+}
+
+static uint32_t perturbation_result(void* argument) {
+  return hash(1, moved, zo_node_count((const zo_node_layer*)argument));
+}
+
+static void perturbation_case(const char* name, zo_node_layer layer) {
+  random_state = 2;
+  layer.low = -100;
+  layer.high = 120;
+  fill(nodes, zo_node_count(&layer), -128, 127);
+  report(name, run_perturbation, &layer, perturbation_result);
+}
+
+static int32_t loss;
+
+static void run_loss(void* argument) {
+  const zo_logit_scale scale = {UINT32_C(2904574), UINT32_C(2013266)}; /* 0.12 */
+  const int32_t label = 3;
+  (void)zo_cross_entropy_s8(nodes, 1, *(const uint32_t*)argument, scale, &label, &loss);
+}
+
+static uint32_t loss_result(void* argument) {
+  (void)argument;
+  return (uint32_t)loss;
+}
+
+static void loss_case(const char* name, uint32_t classes, int32_t low) {
+  random_state = 3;
+  fill(nodes, classes, low, 127);
+  report(name, run_loss, &classes, loss_result);
+}
+
+int main(void) {
+  const zo_node_layer fc1 = dense(400, 120);
+  update_case("fc1-1", &fc1, 1, 2, ZO_NODE_RMS, 0, 0);
+  update_case("fc1-1-rectified", &fc1, 1, 2, ZO_NODE_RMS, 0, kRectified);
+  update_case("fc1-1-scaled", &fc1, 1, 2, ZO_NODE_RMS, 0, kScaled);
+  update_case("fc1-1-wide", &fc1, 1, 2, ZO_NODE_RMS, 0, kWide);
+  update_case("fc1-1-rows", &fc1, 1, 2, ZO_NODE_RMS, 30, 0);
+  update_case("fc1-1-q8", &fc1, 1, 8, ZO_NODE_RMS, 0, 0);
+  update_case("fc1-1-fixed", &fc1, 1, 2, ZO_NODE_FIXED, 0, 0);
+  update_case("fc1-1-bits", &fc1, 1, 2, ZO_NODE_BITS, 0, 0);
+  update_case("fc1-1-standardized", &fc1, 1, 2, ZO_NODE_STANDARDIZED, 0, 0);
+  update_case("fc1-16", &fc1, 16, 2, ZO_NODE_RMS, 0, 0);
+  update_case("fc1-16-exact", &fc1, 16, 0, ZO_NODE_RMS, 0, kExact);
+  zo_node_layer conv2 = plane(6, 16, 14, 5, 0);
+  conv2.form = ZO_NODES_MAX_POOL;
+  conv2.node_h = conv2.node_w = 5;
+  conv2.pool_h = conv2.pool_w = conv2.pool_stride_h = conv2.pool_stride_w = 2;
+  update_case("conv2-1", &conv2, 1, 2, ZO_NODE_RMS, 0, kRectified);
+  zo_node_layer pointwise = plane(64, 64, 11, 1, 0);
+  pointwise.form = ZO_NODES_MEAN;
+  pointwise.node_h = pointwise.node_w = 1;
+  update_case("pointwise-1", &pointwise, 1, 2, ZO_NODE_RMS, 0, kRectified);
+  const zo_node_layer padded = plane(16, 32, 8, 3, 1);
+  update_case("padded-1", &padded, 1, 2, ZO_NODE_RMS, 0, kRectified);
+  perturbation_case("perturb-120", fc1);
+  perturbation_case("perturb-400", conv2);
+  loss_case("loss-10", 10, -128);
+  loss_case("loss-10-near", 10, 80);
+  loss_case("loss-12-near", 12, 80);
+  return 0;
+}

@@ -1,0 +1,101 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Node perturbation on emulated Cortex-M cores: the host's bits on every one, and what a step costs there.
+
+The host's bits are those of the NumPy oracle (tests/core/test_nodes.py, test_node_rules.py); here the cores'
+own code paths, with and without SIMD instructions, are held against them on layers of real networks.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cortex_m.emulator import (
+    CORE_FOLDER,
+    CORES,
+    COUNTING_SOURCE,
+    build,
+    counting_flags,
+    missing,
+    run,
+)
+
+SOURCES = [
+    CORE_FOLDER / f"zo_{name}.c"
+    for name in (
+        "apply_row",
+        "class_loss",
+        "cross_entropy",
+        "log2",
+        "node_gradient",
+        "node_layer",
+        "node_update",
+        "stream",
+        "update_bits",
+    )
+]
+PROGRAM = Path(__file__).parent / "node_cases.c"
+CC = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
+
+pytestmark = pytest.mark.skipif(
+    missing() is not None or CC is None, reason=str(missing() or "NO C COMPILER for the host")
+)
+
+# Instructions at -O2. LeNet-5's fc1 is 48,000 weights, and one inference of LeNet-5 about 2.2 million
+# instructions on a Cortex-M4 with CMSIS-NN.
+BUDGETS = {
+    "cortex-m0plus": {"fc1-1": 1_300_000, "loss-10-near": 2_500},
+    "cortex-m3": {"fc1-1": 700_000, "loss-10-near": 1_500},
+    "cortex-m4": {
+        "fc1-1": 550_000,
+        "fc1-1-rectified": 550_000,
+        "fc1-1-scaled": 1_500_000,
+        "fc1-16": 5_000_000,
+        "conv2-1": 400_000,
+        "pointwise-1": 1_500_000,
+        "perturb-120": 4_500,
+        "loss-10": 1_500,
+        "loss-10-near": 1_500,
+    },
+    "cortex-m55": {"fc1-1": 550_000, "loss-10-near": 1_500},
+}
+
+
+def results(printed: str) -> dict[str, tuple[str, int]]:
+    """Hash and instructions of every case."""
+    lines = [line.split() for line in printed.splitlines()]
+    return {name: (found, int(count)) for name, found, count in lines}
+
+
+@pytest.fixture(scope="module")
+def on_the_host(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    assert CC is not None
+    program = tmp_path_factory.mktemp("host") / "program"
+    command = [CC, "-std=c99", "-O2", f"-I{CORE_FOLDER}", PROGRAM, *SOURCES, "-o", program]
+    subprocess.run(command, check=True, timeout=300)
+    printed = subprocess.run([program], check=True, timeout=300, capture_output=True, text=True).stdout
+    return {name: found for name, (found, _) in results(printed).items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "flags"),
+    [*((name, ()) for name in CORES), ("cortex-m4", ("-DZO_PORTABLE",)), ("cortex-m0plus", ("-Os",))],
+)
+def test_same_bits_within_budget(name, flags, on_the_host, tmp_path):
+    core = CORES[name]
+    options = ["-O2", *flags, *counting_flags(core)]
+    program = build(core, [PROGRAM, COUNTING_SOURCE, *SOURCES], tmp_path / "program", options)
+    found = results(run(core, program, counting=True))
+    print("\n" + "\n".join(f"{case:20} {count:>9,}" for case, (_, count) in found.items()))
+    assert {case: bits for case, (bits, _) in found.items()} == on_the_host
+    if not flags:
+        over = {
+            case: (found[case][1], most)
+            for case, most in BUDGETS.get(name, {}).items()
+            if found[case][1] > most
+        }
+        assert over == {}
