@@ -158,8 +158,27 @@ typedef struct crediting {
   credit credits[CREDITS];
 } crediting;
 
-/* gradient[j] += sum over credits of e * (input[offset + j] - zero_point). The sum is that of exact
- * integers within 31 bits; unsigned, because its parts need not be. */
+/* gradient[j] += sum over credits of e * (input[offset + j] - zero_point). */
+#if (defined(__SSE2__) || defined(__ARM_NEON)) && !defined(ZO_PORTABLE)
+
+/* Factors of 16 bits: it vectorizes. */
+static void add_product(int32_t* restrict gradient, const int8_t* restrict input, uint32_t count,
+                        int16_t zero_point, int16_t error) {
+  for (uint32_t j = 0; j < count; ++j) gradient[j] += error * (int16_t)(input[j] - zero_point);
+}
+
+static void add_products(int32_t* gradient, uint32_t count, const credit* credits, uint32_t number,
+                         size_t offset, int32_t zero_point) {
+  for (uint32_t k = 0; k < number; ++k) {
+    add_product(gradient, credits[k].input + offset, count, (int16_t)zero_point,
+                (int16_t)credits[k].error);
+  }
+}
+
+#else
+
+/* Eight sums at a time in registers, over all credits. They are those of exact integers within 31
+ * bits; unsigned, because what leads there need not be. */
 static void add_products(int32_t* gradient, uint32_t count, const credit* credits, uint32_t number,
                          size_t offset, int32_t zero_point) {
   const credit* const end = credits + number;
@@ -198,6 +217,8 @@ static void add_products(int32_t* gradient, uint32_t count, const credit* credit
     gradient[j] = (int32_t)((uint32_t)gradient[j] + sum);
   }
 }
+
+#endif
 
 /* Credits what has been collected: whole windows, a row of theirs at a time. */
 static void flush(crediting* to) {

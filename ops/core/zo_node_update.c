@@ -87,12 +87,12 @@ static inline int32_t within(int32_t value, int32_t limit) {
 }
 
 static uint64_t sum_of_squares(const int32_t* gradient, uint32_t count) {
-  uint64_t sum = 0;
+  int64_t sum = 0;
   for (uint32_t j = 0; j < count; ++j) {
     const int32_t g = within(zo_floor_shift(gradient[j], SQUARE_SHIFT), SQUARE_MAX);
-    sum += (uint64_t)((int64_t)g * g);
+    sum += (int64_t)g * g;
   }
-  return sum;
+  return (uint64_t)sum;
 }
 
 /* Mean of G^2 in the unit of errors before their shift. */
@@ -123,6 +123,14 @@ static void make_steps(int32_t* values, uint32_t count, zo_scale factor, int32_t
   }
 }
 
+/* Steps of at most 2^24 times a channel's Q31 factor, half up. */
+static void scale_steps(int32_t* scaled, const int32_t* steps, uint32_t count, int32_t multiplier) {
+  for (uint32_t j = 0; j < count; ++j) {
+    const int64_t product = (int64_t)(2 * steps[j]) * multiplier + (INT64_C(1) << 31);
+    scaled[j] = (int32_t)zo_floor_shift64(product, 32);
+  }
+}
+
 /* Moves the weights of a channel by steps. */
 static uint32_t apply_row(const update* u, uint32_t channel, const int32_t* steps) {
   const zo_tensor* tensor = u->tensor;
@@ -138,16 +146,16 @@ static uint32_t apply_row(const update* u, uint32_t channel, const int32_t* step
   for (uint32_t i = 0; i < row; i += ZO_STEPS_CHUNK) {
     const uint32_t count = row - i < ZO_STEPS_CHUNK ? row - i : ZO_STEPS_CHUNK;
     int8_t* weights = tensor->weights + begin + i;
+    const int32_t* chunk = steps + i;
     int32_t scaled[ZO_STEPS_CHUNK];
-    for (uint32_t j = 0; j < count; ++j) {
-      scaled[j] = tensor->multiplier == NULL
-                      ? steps[i + j]
-                      : zo_scale_step(steps[i + j], tensor->multiplier[channel]);
+    if (tensor->multiplier != NULL) {
+      scale_steps(scaled, chunk, count, tensor->multiplier[channel]);
+      chunk = scaled;
     }
     saturated +=
         tensor->fraction != NULL
-            ? zo_apply_steps_16(weights, tensor->fraction + begin + i, scaled, count, tensor->limit)
-            : zo_apply_row_8(weights, scaled, count, tensor->limit, largest, &rounding);
+            ? zo_apply_steps_16(weights, tensor->fraction + begin + i, chunk, count, tensor->limit)
+            : zo_apply_row_8(weights, chunk, count, tensor->limit, largest, &rounding);
   }
   return saturated;
 }
