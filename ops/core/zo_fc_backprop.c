@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "zo_add_products.h"
 #include "zo_fixed_point.h"
 #include "zo_node_layer.h"
 
@@ -11,10 +12,8 @@
 
 #define ERROR_MAX INT64_C(32767)
 
-static void add_row(int32_t* restrict sums, const int8_t* restrict weights, uint32_t count,
-                    int32_t error) {
-  for (uint32_t j = 0; j < count; ++j) sums[j] += error * weights[j];
-}
+/* Outputs that are added in one pass over the sums. */
+#define TOGETHER 32u
 
 zo_status zo_fc_backprop_s8(uint32_t samples, uint32_t inputs, uint32_t outputs,
                             const int8_t* weights, const int16_t* scales,
@@ -29,12 +28,22 @@ zo_status zo_fc_backprop_s8(uint32_t samples, uint32_t inputs, uint32_t outputs,
   for (uint32_t b = 0; b < samples; ++b) {
     const int16_t* from = output_errors + (size_t)b * outputs;
     int16_t* to = input_errors + (size_t)b * inputs;
+    zo_product products[TOGETHER];
+    uint32_t number = 0;
     memset(scratch, 0, inputs * sizeof scratch[0]);
     for (uint32_t i = 0; i < outputs; ++i) {
       int32_t error = from[i];
       if (scales != NULL) error = zo_floor_shift(error * scales[i] + (INT32_C(1) << 14), 15);
       error = zo_floor_shift(error, spare);
-      if (error != 0) add_row(scratch, weights + (size_t)i * inputs, inputs, error);
+      if (error != 0) {
+        products[number].row = weights + (size_t)i * inputs;
+        products[number].factor = error;
+        ++number;
+      }
+      if (number == TOGETHER || i + 1u == outputs) {
+        zo_add_products(scratch, inputs, products, number, 0, 0);
+        number = 0;
+      }
     }
     for (uint32_t j = 0; j < inputs; ++j) {
       const int64_t sum = (int64_t)scratch[j] * (INT64_C(1) << spare);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "zo_add_products.h"
 #include "zo_fixed_point.h"
 #include "zo_sign_reader.h"
 
@@ -79,10 +80,6 @@ int zo_node_gradient_begin(zo_node_gradient* g, const zo_node_layer* layer,
   return find_shift(g);
 }
 
-static int32_t shifted(int32_t value, uint32_t shift) {
-  return shift == 0u ? value : zo_floor_shift(value + (INT32_C(1) << (shift - 1u)), shift);
-}
-
 /* Adds +-difference for each of `count` nodes. */
 static void add_signed(int32_t* sums, uint32_t count, zo_sign_reader signs, int32_t difference) {
   for (uint32_t j = 0; j < count; ++j) {
@@ -94,26 +91,25 @@ static void add_signed(int32_t* sums, uint32_t count, zo_sign_reader signs, int3
 static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t first, uint32_t count,
                         int16_t* errors) {
   const zo_node_evidence* evidence = g->evidence;
-  if (evidence->errors != NULL) {
-    const uint32_t channels = g->layer->out_c;
-    const int16_t* from = evidence->errors + (size_t)sample * g->positions * channels;
-    for (uint32_t j = 0; j < count; ++j) {
-      const uint32_t channel = (first + j) / g->positions;
-      const uint32_t position = (first + j) % g->positions;
-      errors[j] = (int16_t)shifted(from[(size_t)position * channels + channel], g->shift);
-    }
-    return;
-  }
+  const uint32_t channels = g->layer->out_c;
+  const int32_t half = (int32_t)(UINT32_C(1) << g->shift >> 1);
   for (uint32_t i = 0; i < count; i += CHUNK) {
     const uint32_t size = count - i < CHUNK ? count - i : CHUNK;
     int32_t sums[CHUNK];
     memset(sums, 0, sizeof sums);
-    for (uint32_t q = 0; q < evidence->queries; ++q) {
+    for (uint32_t j = 0; evidence->errors != NULL && j < size; ++j) {
+      const uint32_t channel = (first + i + j) / g->positions;
+      const uint32_t position = (first + i + j) % g->positions;
+      sums[j] = evidence->errors[((size_t)sample * g->positions + position) * channels + channel];
+    }
+    for (uint32_t q = 0; evidence->errors == NULL && q < evidence->queries; ++q) {
       add_signed(sums, size,
                  zo_sign_reader_at(evidence->seeds[q], ZO_NODE_STREAM + sample, first + i),
                  clipped_difference(evidence, q, sample));
     }
-    for (uint32_t j = 0; j < size; ++j) errors[i + j] = (int16_t)shifted(sums[j], g->shift);
+    for (uint32_t j = 0; j < size; ++j) {
+      errors[i + j] = (int16_t)zo_floor_shift(sums[j] + half, g->shift);
+    }
   }
 }
 
@@ -143,82 +139,15 @@ int16_t* zo_node_gradient_held(zo_node_gradient* g, uint32_t channel, uint32_t* 
 
 /* --- Gradient of one output channel -------------------------------------------- */
 
-/* An output that is credited: the input under the first weight of its window, and e. */
-typedef struct credit {
-  const int8_t* input;
-  int32_t error;
-} credit;
-
-/* Outputs of a channel that are credited, collected until there are enough of them. */
+/* Outputs of a channel that are credited, collected until there are enough of them: the input under
+ * the first weight of each one's window, and e. */
 typedef struct crediting {
   const zo_node_layer* layer;
   int32_t* gradient;
   uint32_t count;
   int any;
-  credit credits[CREDITS];
+  zo_product credits[CREDITS];
 } crediting;
-
-/* gradient[j] += sum over credits of e * (input[offset + j] - zero_point). */
-#if (defined(__SSE2__) || defined(__ARM_NEON)) && !defined(ZO_PORTABLE)
-
-/* Factors of 16 bits: it vectorizes. */
-static void add_product(int32_t* restrict gradient, const int8_t* restrict input, uint32_t count,
-                        int16_t zero_point, int16_t error) {
-  for (uint32_t j = 0; j < count; ++j) gradient[j] += error * (int16_t)(input[j] - zero_point);
-}
-
-static void add_products(int32_t* gradient, uint32_t count, const credit* credits, uint32_t number,
-                         size_t offset, int32_t zero_point) {
-  for (uint32_t k = 0; k < number; ++k) {
-    add_product(gradient, credits[k].input + offset, count, (int16_t)zero_point,
-                (int16_t)credits[k].error);
-  }
-}
-
-#else
-
-/* Eight sums at a time in registers, over all credits. They are those of exact integers within 31
- * bits; unsigned, because what leads there need not be. */
-static void add_products(int32_t* gradient, uint32_t count, const credit* credits, uint32_t number,
-                         size_t offset, int32_t zero_point) {
-  const credit* const end = credits + number;
-  uint32_t bias = 0;
-  for (const credit* c = credits; c < end; ++c) bias -= (uint32_t)(c->error * zero_point);
-  uint32_t j = 0;
-  for (; j + 8u <= count; j += 8u) {
-    uint32_t s0 = bias, s1 = bias, s2 = bias, s3 = bias, s4 = bias, s5 = bias, s6 = bias, s7 = bias;
-    for (const credit* c = credits; c < end; ++c) {
-      const int8_t* x = c->input + (offset + j);
-      const int32_t e = c->error;
-      s0 += (uint32_t)(e * x[0]);
-      s1 += (uint32_t)(e * x[1]);
-      s2 += (uint32_t)(e * x[2]);
-      s3 += (uint32_t)(e * x[3]);
-      s4 += (uint32_t)(e * x[4]);
-      s5 += (uint32_t)(e * x[5]);
-      s6 += (uint32_t)(e * x[6]);
-      s7 += (uint32_t)(e * x[7]);
-    }
-    int32_t* to = gradient + j;
-    to[0] = (int32_t)((uint32_t)to[0] + s0);
-    to[1] = (int32_t)((uint32_t)to[1] + s1);
-    to[2] = (int32_t)((uint32_t)to[2] + s2);
-    to[3] = (int32_t)((uint32_t)to[3] + s3);
-    to[4] = (int32_t)((uint32_t)to[4] + s4);
-    to[5] = (int32_t)((uint32_t)to[5] + s5);
-    to[6] = (int32_t)((uint32_t)to[6] + s6);
-    to[7] = (int32_t)((uint32_t)to[7] + s7);
-  }
-  for (; j < count; ++j) {
-    uint32_t sum = bias;
-    for (const credit* c = credits; c < end; ++c) {
-      sum += (uint32_t)(c->error * c->input[offset + j]);
-    }
-    gradient[j] = (int32_t)((uint32_t)gradient[j] + sum);
-  }
-}
-
-#endif
 
 /* Credits what has been collected: whole windows, a row of theirs at a time. */
 static void flush(crediting* to) {
@@ -227,9 +156,9 @@ static void flush(crediting* to) {
   const uint32_t run = l->dilation_w == 1u ? l->k_w : 1u;
   for (uint32_t i = 0; i < l->k_h; ++i) {
     for (uint32_t j = 0; j < l->k_w; j += run) {
-      add_products(to->gradient + (size_t)(i * l->k_w + j) * l->in_c, run * l->in_c, to->credits,
-                   to->count, (size_t)(i * l->dilation_h * l->in_w + j * l->dilation_w) * l->in_c,
-                   l->input_zero_point);
+      zo_add_products(
+          to->gradient + (size_t)(i * l->k_w + j) * l->in_c, run * l->in_c, to->credits, to->count,
+          (size_t)(i * l->dilation_h * l->in_w + j * l->dilation_w) * l->in_c, l->input_zero_point);
     }
   }
   to->count = 0;
@@ -239,7 +168,7 @@ static void flush(crediting* to) {
 static void credit_part(const crediting* to, const int8_t* inputs, uint32_t top, uint32_t left,
                         int32_t error) {
   const zo_node_layer* l = to->layer;
-  const credit one = {inputs, error};
+  const zo_product one = {inputs, error};
   for (uint32_t i = 0; i < l->k_h; ++i) {
     /* Outside on the upper side: wraps to a row far below the image. */
     const uint32_t row = top + i * l->dilation_h;
@@ -252,8 +181,8 @@ static void credit_part(const crediting* to, const int8_t* inputs, uint32_t top,
       if (l->dilation_w == 1u) {
         run = l->in_w - column < l->k_w - j ? l->in_w - column : l->k_w - j;
       }
-      add_products(to->gradient + (size_t)(i * l->k_w + j) * l->in_c, run * l->in_c, &one, 1,
-                   ((size_t)row * l->in_w + column) * l->in_c, l->input_zero_point);
+      zo_add_products(to->gradient + (size_t)(i * l->k_w + j) * l->in_c, run * l->in_c, &one, 1,
+                      ((size_t)row * l->in_w + column) * l->in_c, l->input_zero_point);
     }
   }
 }
@@ -273,9 +202,9 @@ static void credit_output(crediting* to, const int8_t* inputs, uint32_t h, uint3
     credit_part(to, inputs, top, left, error);
     return;
   }
-  credit* c = &to->credits[to->count++];
-  c->input = inputs + ((size_t)top * l->in_w + left) * l->in_c;
-  c->error = error;
+  zo_product* c = &to->credits[to->count++];
+  c->row = inputs + ((size_t)top * l->in_w + left) * l->in_c;
+  c->factor = error;
   if (to->count == CREDITS) flush(to);
 }
 

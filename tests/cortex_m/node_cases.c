@@ -1,12 +1,14 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Node perturbation and the cross-entropy on layers of real networks: a line for each case, with a
- * hash of everything it wrote and, on a Cortex-M, the instructions of the last call.
+ * Node perturbation, integer backpropagation and the cross-entropy on layers of real networks: a
+ * line for each case, with a hash of everything it wrote and, on a Cortex-M, the instructions of
+ * the last call.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "zo_fc_backprop.h"
 #include "zo_loss.h"
 #include "zo_node_layer.h"
 #include "zo_node_update.h"
@@ -210,6 +212,28 @@ static void loss_case(const char* name, uint32_t classes, int32_t low) {
   report(name, run_loss, &classes, loss_result);
 }
 
+/* Errors of 120 inputs of a dense layer from those of its 84 outputs. */
+static int16_t input_errors[120];
+
+static void run_backprop(void* argument) {
+  (void)argument;
+  (void)zo_fc_backprop_s8(1, 120, 84, weights, NULL, errors, NULL, input_errors, scratch);
+}
+
+static uint32_t backprop_result(void* argument) {
+  uint32_t h = 1;
+  (void)argument;
+  for (uint32_t i = 0; i < 120u; ++i) h = h * 31u + (uint32_t)input_errors[i];
+  return h;
+}
+
+static void backprop_case(const char* name) {
+  random_state = 4;
+  fill(weights, 120 * 84, -127, 127);
+  for (uint32_t i = 0; i < 84u; ++i) errors[i] = (int16_t)(random_below(2000) - 1000);
+  report(name, run_backprop, NULL, backprop_result);
+}
+
 int main(void) {
   const zo_node_layer fc1 = dense(400, 120);
   update_case("fc1-1", &fc1, 1, 2, ZO_NODE_RMS, 0, 0);
@@ -236,6 +260,7 @@ int main(void) {
   update_case("padded-1", &padded, 1, 2, ZO_NODE_RMS, 0, kRectified);
   perturbation_case("perturb-120", fc1);
   perturbation_case("perturb-400", conv2);
+  backprop_case("backprop-120-84");
   loss_case("loss-10", 10, -128);
   loss_case("loss-10-near", 10, 80);
   loss_case("loss-12-near", 12, 80);

@@ -27,9 +27,11 @@ from cortex_m.emulator import (
 SOURCES = [
     CORE_FOLDER / f"zo_{name}.c"
     for name in (
+        "add_products",
         "apply_row",
         "class_loss",
         "cross_entropy",
+        "fc_backprop",
         "log2",
         "node_gradient",
         "node_layer",
