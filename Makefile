@@ -2,6 +2,7 @@
 # make test    every test (under ten minutes); `make test-slow` adds the long ones
 # make lint    formatting, style and types
 # make bench   the figures in README
+# make firmware-test TFLM_DIR=…   generated firmware on emulated Cortex-M cores
 #
 # PYTHON is the interpreter that environments are made from, VENV the environment that is made and used.
 
@@ -17,7 +18,7 @@ BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find ops -type f)
 C_SOURCES := $(shell find ops tests examples -name '*.[ch]' -o -name '*.cc' 2>/dev/null)
 PYTHON_SOURCES := $(wildcard tflm_zo converters tests examples benchmarks)
 
-.PHONY: all demo test test-main test-slow test-tflite-runtime test-c lint format bench clean
+.PHONY: all demo test test-main test-slow test-tflite-runtime test-c firmware-test lint format bench clean
 all: test
 
 # --- environments ---------------------------------------------------------------------------------------
@@ -71,6 +72,11 @@ test-c:
 	  -DZO_SANITIZE=address,undefined
 	cmake --build build/c-tests --parallel $(JOBS)
 	cd build/c-tests && ctest --output-on-failure
+
+# Generated firmware in a build of TensorFlow Lite Micro, on emulated cores: TFLM_DIR is a checkout in which
+# its own Makefile has built the libraries (tests/tflm_checkout says how).
+firmware-test: $(VENV)/.installed
+	TFLM_DIR=$(TFLM_DIR) $(PY) -m pytest -n $(JOBS) tests/tflm_checkout $(PYTEST_ARGS)
 
 # Types are checked in the layout that is installed: converters inside tflm_zo.
 lint: $(VENV)/.installed

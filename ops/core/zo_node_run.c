@@ -322,17 +322,20 @@ zo_status zo_node_run_abandon(zo_node_run* run, const zo_tensor* tensors, uint32
   if (run == NULL) return ZO_ERROR_ARGUMENT;
   if (run->stage == ZO_NODE_UPDATE) return ZO_ERROR_ORDER;
   zo_perturb_term term;
-  if ((run->stage == ZO_NODE_QUERY || run->stage == ZO_NODE_RESTORE) &&
-      is_weights(&run->tasks[run->task]) && undoing(run, &term) != 0u) {
-    if (tensors == NULL || count == 0u) return ZO_ERROR_ARGUMENT;
-    const zo_distribution distribution = zo_control_distribution(&run->settings.common, run->step);
-    const zo_perturb_terms terms = {&term, 1, 0};
-    for (uint32_t i = 0; i < count; ++i) {
-      const zo_status status = zo_perturb_s8(&tensors[i], distribution, &terms);
-      if (status != ZO_OK) return status;
-    }
+  const uint32_t moved = (run->stage == ZO_NODE_QUERY || run->stage == ZO_NODE_RESTORE) &&
+                                 is_weights(&run->tasks[run->task])
+                             ? undoing(run, &term)
+                             : 0u;
+  if (moved != 0u && (tensors == NULL || count == 0u)) return ZO_ERROR_ARGUMENT;
+  run->part = run->task = run->query = run->side = run->moved = 0;
+  const zo_distribution distribution = zo_control_distribution(&run->settings.common, run->step);
+  const zo_perturb_terms terms = {&term, 1, 0};
+  for (uint32_t i = 0; moved != 0u && i < count; ++i) {
+    const zo_status status = zo_perturb_s8(&tensors[i], distribution, &terms);
+    if (status != ZO_OK) return status;
   }
-  return zo_node_run_resume(run, run->step);
+  run->stage = ZO_NODE_FORWARD;
+  return ZO_OK;
 }
 
 /* Before the first query: of one-sided differences what is subtracted. */

@@ -138,8 +138,8 @@ typedef struct zo_node_run {
   zo_node_settings settings;
   zo_node_task* tasks;
   uint32_t step;
-  uint32_t part;
   uint32_t stage; /* zo_node_action in progress */
+  uint32_t part;
   uint32_t task;
   uint32_t query;
   uint32_t side;        /* 0: +mu, 1: -mu */

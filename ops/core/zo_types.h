@@ -94,8 +94,11 @@ typedef struct zo_query {
 
 /* Fraction bits of an update coefficient. */
 #define ZO_COEFFICIENT_BITS 16
-/* Largest number of queries in one step: bounds stack use (4 bytes each). */
+/* Largest number of queries in one step: bounds stack use and the control unit's state. Firmware
+ * may define it as the number that its run has. */
+#ifndef ZO_MAX_QUERIES
 #define ZO_MAX_QUERIES 32
+#endif
 /* Seeds that a step sets apart for the queries of a task, whatever ZO_MAX_QUERIES is. */
 #define ZO_QUERY_SEEDS 32
 /* Largest number of terms of a perturbation; they are regenerated one after the other, so it

@@ -60,8 +60,10 @@ static zo_status read_options(const uint8_t* options, size_t length, weight_node
   node->tensors = zo_read_u16(options + kOptionTensors);
   node->limits.blocks = zo_read_u16(options + kOptionBlocks);
   const int valid = node->limits.head_room <= 126u && node->limits.max_queries >= 1u &&
-                    node->limits.max_queries <= ZO_MAX_QUERIES && node->tensors >= 1u &&
+                    node->limits.max_queries <= ZO_QUERY_SEEDS && node->tensors >= 1u &&
                     length == kOptionHeaderBytes + (size_t)kOptionTensorBytes * node->tensors;
+  /* A build with room for fewer takes the commands that fit it. */
+  if (node->limits.max_queries > ZO_MAX_QUERIES) node->limits.max_queries = ZO_MAX_QUERIES;
   return valid ? ZO_OK : ZO_ERROR_OPTIONS;
 }
 

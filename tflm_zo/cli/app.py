@@ -18,7 +18,18 @@ from .failures import one_line_errors, show_tracebacks
 __all__ = ["app", "main"]
 
 # The order of --help, that of a model's life; commands that are not named here come after.
-_ORDER = ("demo", "convert", "inspect", "inject", "train", "evaluate", "replay", "verify", "export")
+_ORDER = (
+    "demo",
+    "convert",
+    "inspect",
+    "inject",
+    "train",
+    "evaluate",
+    "replay",
+    "verify",
+    "export",
+    "firmware",
+)
 
 app = typer.Typer(
     name="tflm-zo",

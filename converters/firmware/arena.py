@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How large an arena must be on a 32-bit target.
+
+TFLM's recording allocator (of the ``tflite-micro`` package) says what each segment takes on this machine:
+the head, which is activations and scratch buffers and the same everywhere but for what optimized kernels ask
+for besides, and the tail, whose structs are smaller where pointers have four bytes. Where that package is not
+installed, the size is an upper bound.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..model import Model
+from ..operator_costs import filter_of
+
+# Structs of TFLM on 64-bit and 32-bit machines, bytes.
+_POINTERS = {
+    "TfLiteEvalTensor data": (24, 12),
+    "Persistent TfLiteTensor data": (64, 40),
+    "Persistent TfLiteTensor quantization data": (16, 8),
+    "NodeAndRegistration struct": (64, 32),
+}
+_ALIGNMENT = 16
+# While a segment is planned, above the activations of those before it: what the planner notes of a tensor.
+_PLANNING = 80
+# What a board's own allocator options and another version of TFLM may add.
+_MARGIN = 256
+
+_PROGRAM = """
+import ctypes, sys
+from tflm_zo import native
+from tflite_micro import runtime
+native.library()
+for path, size in zip(sys.argv[1::2], sys.argv[2::2]):
+    sys.stderr.write("segment\\n")
+    sys.stderr.flush()
+    model = open(path, "rb").read()
+    runtime.Interpreter.from_bytes(model, ["TFLM_ZO_Register"], arena_size=int(size)).print_allocations()
+"""
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Bytes of the arena that all segments share.
+
+    Attributes:
+        bytes: a multiple of 16.
+        measured: by the recording allocator; else an upper bound.
+    """
+
+    bytes: int
+    measured: bool
+
+
+def _scratch(model: Model) -> int:
+    """What CMSIS-NN's kernels ask for at most at a time: two columns of a convolution in 16 bits (four with
+    MVE), an accumulator for each output of a dense layer.
+    """
+    largest = 0
+    for op in model.subgraphs[0].operators:
+        weights = filter_of(op)
+        if weights is None:
+            continue
+        shape = weights.shape
+        if op.code.name == "CONV_2D":
+            need = 2 * 4 * (shape[1] * shape[2] * shape[3] + 8)
+        elif op.code.name == "DEPTHWISE_CONV_2D":
+            need = 2 * shape[1] * shape[2] * (shape[3] + 16)
+        else:
+            need = 4 * shape[0]
+        largest = max(largest, need)
+    return largest
+
+
+def _upper_bound(model: Model) -> int:
+    graph = model.subgraphs[0]
+    elements = sum(t.size for t in graph.tensors if not t.is_constant)
+    return 65536 + 8 * elements + 256 * len(graph.tensors) + 1024 * len(graph.operators)
+
+
+def _round(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def _recorded(models: Sequence[Model]) -> list[dict[str, int]] | None:
+    with tempfile.TemporaryDirectory() as folder:
+        arguments: list[str] = []
+        for i, model in enumerate(models):
+            path = Path(folder) / f"{i}.tflite"
+            path.write_bytes(model.to_bytes())
+            arguments += [str(path), str(_upper_bound(model))]
+        # In a process of its own: TFLM writes to the process's stderr.
+        done = subprocess.run([sys.executable, "-c", _PROGRAM, *arguments], capture_output=True, text=True)
+    if done.returncode != 0:
+        return None
+    found = []
+    for part in done.stderr.split("segment\n")[1:]:
+        sizes = {m[1]: int(m[2]) for m in re.finditer(r"Arena allocation (\w+) (\d+) bytes", part)}
+        for m in re.finditer(r"'([^']+)' used (\d+) bytes.*?for (\d+) ", part):
+            sizes[m[1]] = int(m[2])
+        found.append(sizes)
+    return found if len(found) == len(models) and all("tail" in f for f in found) else None
+
+
+def arena_of(models: Sequence[Model]) -> Arena:
+    """The arena of all segments of a model.
+
+    Args:
+        models: each segment as a model of its own.
+    """
+    recorded = _recorded(models)
+    if recorded is None:
+        tail = sum(
+            sum(t.size * 4 for t in m.subgraphs[0].tensors if t.is_variable)
+            + 64 * len(m.subgraphs[0].tensors)
+            + 256 * len(m.subgraphs[0].operators)
+            for m in models
+        )
+        head = max(
+            sum(t.size for t in m.subgraphs[0].tensors if not t.is_constant and not t.is_variable)
+            for m in models
+        )
+        return Arena(_round(head + tail + max(map(_scratch, models)) + 4096), False)
+    tail = 0
+    for sizes in recorded:
+        own = sizes["tail"]
+        for name, (wide, narrow) in _POINTERS.items():
+            own -= sizes.get(name, 0) * (wide - narrow) // wide
+        tail += own
+    head = max(r["head"] + _scratch(m) for r, m in zip(recorded, models, strict=True))
+    planning = _PLANNING * max(len(m.subgraphs[0].tensors) for m in models)
+    return Arena(_round(head + tail + planning + _MARGIN), True)

@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Generates the folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import secrets
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import ConversionError
+from ..metadata import ZoMetadata, read_metadata
+from ..model import Model
+from ..segments import extract_segment
+from .arena import Arena, arena_of
+from .op_pack import op_pack_sources
+from .plan import NodeRunPlan, RunPlan, WeightRunPlan
+from .platforms import PLATFORMS, Project
+from .resolver import resolver_source
+from .samples import SampleArrays
+from .source_text import array, fill, hexadecimal, identifier, string
+from .tables import Boundaries, model_source
+
+# Structs of the C core on a 32-bit target, bytes.
+_TASK_STRUCT = 180
+_TENSOR_STRUCT = 40
+_SNAPSHOT_TASK_STRUCT = 36
+
+
+@dataclasses.dataclass(frozen=True)
+class FirmwareSettings:
+    """What a folder is generated for.
+
+    Attributes:
+        name: of the model; an identifier is made of it.
+        platform: see `PLATFORMS`.
+        command: the command line that generates it, for the files' first lines.
+        fingerprint: of the ZO model's file, 16 bytes.
+        logit_scale: scale_log2e and scale, as the loss takes them.
+        samples: compiled into the example, or None.
+        data: name of the file they are from.
+    """
+
+    name: str
+    platform: str
+    command: str
+    fingerprint: bytes
+    logit_scale: tuple[int, int]
+    samples: SampleArrays | None = None
+    data: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Firmware:
+    """A generated folder.
+
+    Attributes:
+        files: text by path.
+        arena: its size.
+        workspace_bytes: of what a step keeps besides.
+        trainable_bytes: of the arena, weights and fractions.
+        model_bytes: of the models in flash.
+    """
+
+    files: dict[str, str]
+    arena: Arena
+    workspace_bytes: int
+    trainable_bytes: int
+    model_bytes: int
+
+    def write(self, folder: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Writes the folder, whole or not at all.
+
+        Args:
+            folder: must not exist, or be empty.
+            force: replaces a folder that this function wrote.
+
+        Raises:
+            FileExistsError: it exists.
+            OSError: it cannot be written; what was there is as it was.
+        """
+        target = Path(folder)
+        check_folder(target, force=force)
+        part = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
+        try:
+            for name, text in self.files.items():
+                path = part / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8", newline="\n")
+            old = target.with_name(f"{part.name}.old")
+            if target.exists():
+                os.replace(target, old)
+            try:
+                os.replace(part, target)
+            except OSError:
+                if old.exists():
+                    os.replace(old, target)
+                raise
+            shutil.rmtree(old, ignore_errors=True)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def check_folder(target: Path, *, force: bool) -> None:
+    """Raises OSError where a folder could not be written: before the work begins.
+
+    Raises:
+        FileExistsError: it exists and holds something, and ``force`` is not set, or is no firmware.
+        NotADirectoryError: the folder that it would be in does not exist.
+    """
+    if not target.parent.is_dir():
+        raise NotADirectoryError(f"{target}: the folder {target.parent} does not exist")
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return
+    if not target.is_dir():
+        raise FileExistsError(f"{target} is a file; name a folder")
+    if not force:
+        raise FileExistsError(f"{target} exists; choose another name or replace it with --force")
+    if not any((target / at / "zo_config.h").is_file() for at in ("", "src", "include", "main")):
+        raise FileExistsError(f"{target} is no generated firmware, so --force does not replace it")
+
+
+def _eight(size: int) -> int:
+    return -(-size // 8) * 8
+
+
+def workspace_bytes(model: Model, metadata: ZoMetadata, plan: RunPlan) -> int:
+    """Bytes of the workspace on a 32-bit target: boundaries, then what `NodeTrainer` carves."""
+    total = Boundaries(model, metadata, plan).bytes
+    if isinstance(plan, WeightRunPlan):
+        total += _eight(4 * metadata.command_words) if len(metadata.segments) > 1 else 0
+        return max(total, 8)
+    assert isinstance(plan, NodeRunPlan)
+    samples, count = plan.value("batch") * plan.value("parts"), len(plan.tasks)
+    total += _eight(count * _TASK_STRUCT)
+    header = 160 + 32 * count
+    scratch, tensors, labels = header // 2 + count * _SNAPSHOT_TASK_STRUCT // 4, 0, 0
+    for task in plan.tasks:
+        queries = task.values["queries"]
+        if task.perturbs_weights:
+            total += 8 * queries
+            tensors = max(tensors, task.tensors)
+            continue
+        total += _eight(samples * task.input_bytes) + _eight(samples * task.route_bytes)
+        total += _eight(4 * queries * samples) if queries else _eight(2 * samples * task.nodes)
+        scratch = max(scratch, task.scratch_values)
+        labels = labels or (0 if queries else 4 * metadata.batch)
+    return total + _eight(tensors * _TENSOR_STRUCT) + _eight(4 * scratch) + _eight(labels)
+
+
+def _init(metadata: ZoMetadata, plan: RunPlan, boundaries: int) -> str:
+    if isinstance(plan, NodeRunPlan):
+        return (
+            f"  return NodeTrainer::Init(&network_, &kSettings, kTasks, {plan.interval},\n"
+            f"                           workspace + {boundaries}, workspace_bytes - {boundaries}, source);"
+        )
+    words = (
+        "nullptr" if len(metadata.segments) == 1 else f"reinterpret_cast<int32_t*>(workspace + {boundaries})"
+    )
+    return f"  return WeightTrainer::Init(&network_, &kSettings, kBlockSegments, {words}, source);"
+
+
+def _declarations(plan: RunPlan) -> str:
+    if isinstance(plan, NodeRunPlan):
+        tasks = f"extern const tflm_zo::TaskInfo kTasks[{len(plan.tasks)}];"
+        return f"extern const zo_node_settings kSettings;\n{tasks}"
+    assert isinstance(plan, WeightRunPlan)
+    count = max(1, len(plan.block_segments))
+    return f"extern const zo_control_settings kSettings;\nextern const uint8_t kBlockSegments[{count}];"
+
+
+def _samples(settings: FirmwareSettings, model: Model, metadata: ZoMetadata) -> str:
+    given, loss = settings.samples, metadata.loss
+    assert loss is not None
+    if given is None:
+        sizes = {
+            port.index: segment_input.size // metadata.batch
+            for k, segment in enumerate(metadata.segments)
+            for port, segment_input in zip(segment.inputs, model.subgraphs[k].inputs, strict=True)
+            if port.role == "input" and port.index is not None
+        }
+        outputs = 1 if loss.of_classes else loss.elements
+        of_int8 = loss.kind == "mse"
+        write = (
+            "memset(label, static_cast<int>(number), kLabelBytes);"
+            if of_int8
+            else "const int32_t value = static_cast<int32_t>(number);\n"
+            "    memcpy(label, &value, sizeof value);"
+        )
+        return fill(
+            "zo_samples_noise.cc.in",
+            input_bytes=", ".join(str(sizes[i]) for i in sorted(sizes)),
+            label_bytes=outputs * (1 if of_int8 else 4),
+            classes=loss.elements if loss.of_classes else 2,
+            write_label=write,
+        )
+    count = len(given)
+    arrays, copies = "", ""
+    for i, values in enumerate(given.inputs):
+        rows = values.reshape(count, -1)
+        arrays += array(f"const int8_t kInput{i}[kCount][{rows.shape[1]}]", rows)
+        copy = f"memcpy(inputs[{i}], kInput{i}[sample], sizeof kInput{i}[sample]);"
+        copies += f"  if (inputs[{i}] != nullptr) {copy}\n"
+    labels = given.labels.reshape(count, -1)
+    kind = "int8_t" if labels.dtype.itemsize == 1 else "int32_t"
+    arrays += array(f"const {kind} kLabels[kCount][{labels.shape[1]}]", labels)
+    return fill(
+        "zo_samples_data.cc.in", count=count, data=settings.data, arrays=arrays, copies=copies.rstrip("\n")
+    )
+
+
+def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmware:
+    """Everything that a TFLM build needs to train a model on a device.
+
+    Args:
+        model: a ZO model with a loss.
+        plan: what the run does.
+        settings: names, platform and samples.
+
+    Raises:
+        ConversionError: the model cannot be trained on a device; the message says why.
+    """
+    metadata = read_metadata(model)
+    if metadata.loss is None:
+        raise ConversionError("the model has no loss, so it cannot train; inject it with one")
+    if settings.platform not in PLATFORMS:
+        raise ConversionError(f"platform: no {settings.platform!r}; there are {', '.join(PLATFORMS)}")
+    if isinstance(plan, WeightRunPlan) and plan.value("blocks"):
+        late = [p for s in metadata.segments[1:] for p in s.inputs if p.role == "input"]
+        if late:
+            raise ConversionError("block by block, firmware trains models whose inputs enter segment 0 only")
+    name, command = identifier(settings.name), settings.command
+    segments = [extract_segment(model, k) for k in range(len(metadata.segments))]
+    data = [s.to_bytes() for s in segments]
+    stems = [name if len(data) == 1 else f"{name}_segment_{k}" for k in range(len(data))]
+    arrays = [f"g_{stem}_model_data" for stem in stems]
+    arena, workspace = arena_of(segments), workspace_bytes(model, metadata, plan)
+    boundaries = Boundaries(model, metadata, plan).bytes
+    trainable = sum(t.size for t in metadata.trainable) * (2 if metadata.update_bits == 16 else 1)
+    is_layerwise = isinstance(plan, NodeRunPlan)
+    note = (
+        "measured by TFLM's recording allocator for 32-bit targets, with room\n"
+        " * for the scratch buffers of CMSIS-NN's kernels."
+        if arena.measured
+        else "an upper bound: the tflite-micro package, which measures it,\n * is not installed."
+    )
+    common = {"command": command, "name": name}
+    sources = {
+        f"{name}_model_data.h": fill(
+            "model_data.h.in",
+            **common,
+            guard=name.upper(),
+            declarations="\n".join(
+                f"constexpr unsigned int {a}_size = {len(d)};\nextern const unsigned char {a}[];"
+                for a, d in zip(arrays, data, strict=True)
+            ),
+        ),
+        f"{name}_model_data.cc": fill(
+            "model_data.cc.in",
+            **common,
+            definitions="\n".join(
+                f"alignas(16) const unsigned char {a}[] = {{\n{hexadecimal(d)}\n}};"
+                for a, d in zip(arrays, data, strict=True)
+            ),
+        ),
+        "gen_micro_mutable_op_resolver.h": resolver_source(segments, command),
+        "zo_config.h": fill(
+            "zo_config.h.in",
+            **common,
+            name_string=string(settings.name),
+            words="\n".join(f" *   {k}: {v}" for k, v in plan.words.items()),
+            arena_note=note,
+            arena_bytes=arena.bytes,
+            workspace_bytes=workspace,
+            trainable_bytes=trainable,
+            model_bytes=sum(map(len, data)),
+            segments=len(data),
+            tensors=len(metadata.trainable),
+            batch=metadata.batch,
+            steps=plan.value("steps"),
+            samples=plan.value("samples"),
+        ),
+        "zo_model.h": fill(
+            "zo_model.h.in",
+            **common,
+            trainer="NodeTrainer" if is_layerwise else "WeightTrainer",
+            trainer_header="zo_node_trainer.h" if is_layerwise else "zo_weight_trainer.h",
+            declarations=_declarations(plan),
+        ),
+        "zo_model.cc": model_source(
+            model,
+            metadata,
+            plan,
+            fingerprint=settings.fingerprint,
+            name=name,
+            arrays=arrays,
+            logit_scale=settings.logit_scale,
+            command=command,
+        ),
+        "zo_trainer.cc": fill("zo_trainer.cc.in", **common, init=_init(metadata, plan, boundaries)),
+        **_own_op_pack(plan),
+    }
+    example = {
+        "zo_samples.h": fill("zo_samples.h.in"),
+        "zo_samples.cc": _samples(settings, model, metadata),
+        "main.cc": fill("main.cc.in"),
+    }
+    queries = plan.value("queries") * max(1, plan.value("momentum") >> 16)
+    tasks = plan.tasks if isinstance(plan, NodeRunPlan) else ()
+    most = max([queries, *(t.values["queries"] for t in tasks)])
+    project = Project(name, command, sources, example, {"ZO_MAX_QUERIES": str(most)})
+    return Firmware(PLATFORMS[settings.platform](project), arena, workspace, trainable, sum(map(len, data)))
+
+
+def _own_op_pack(plan: RunPlan) -> dict[str, str]:
+    """The op pack without the trainer that the run does not use."""
+    other = "zo_weight_trainer" if isinstance(plan, NodeRunPlan) else "zo_node_trainer"
+    return {
+        path: text for path, text in op_pack_sources().items() if not path.startswith(f"ops/device/{other}")
+    }
+
+
+def files_of(sources: Sequence[str], *suffixes: str) -> list[str]:
+    """Paths that end with one of the suffixes, sorted."""
+    return sorted(s for s in sources if s.endswith(suffixes))

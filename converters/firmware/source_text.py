@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values as C writes them."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable
+from importlib.resources import files
+from string import Template
+
+import numpy as np
+import numpy.typing as npt
+
+
+class _Text(Template):
+    """``@{name}`` is replaced: C, CMake and shell have other uses for a dollar sign."""
+
+    delimiter = "@"
+
+
+def fill(template: str, **values: object) -> str:
+    """A file of ``templates`` with its places filled in."""
+    text = files(__package__).joinpath(f"templates/{template}").read_text(encoding="utf-8")
+    return _Text(text).substitute({name: str(value) for name, value in values.items()})
+
+
+def numbers(values: Iterable[int], indent: int = 4, width: int = 100) -> str:
+    """Numbers separated by commas, in lines."""
+    space = " " * indent
+    text = ", ".join(str(int(v)) for v in values)
+    return textwrap.fill(text, width, initial_indent=space, subsequent_indent=space)
+
+
+def hexadecimal(data: bytes) -> str:
+    """Bytes, twelve in a line as xxd has them."""
+    lines = (data[i : i + 12] for i in range(0, len(data), 12))
+    return "\n".join("    " + ", ".join(f"0x{b:02x}" for b in line) + "," for line in lines)
+
+
+def array(declaration: str, values: npt.NDArray[np.generic]) -> str:
+    """A constant array with its values."""
+    return f"{declaration} = {{\n{numbers(int(v) for v in values.reshape(-1))}\n}};\n"
+
+
+def string(text: str) -> str:
+    """A string literal."""
+    escaped = "".join(
+        c if c.isascii() and c.isprintable() and c not in '"\\' else f"\\{ord(c):03o}"
+        for c in text.encode("utf-8").decode("latin-1")
+    )
+    return f'"{escaped}"'
+
+
+def identifier(name: str) -> str:
+    """A name for C made of any text: lower case letters, digits and underscores."""
+    found = re.sub(r"[^0-9a-z]+", "_", name.lower()).strip("_") or "model"
+    return f"model_{found}" if found[0].isdigit() else found

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The model's description as constant tables: ``zo_model.h`` and ``zo_model.cc``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ..errors import ConversionError
+from ..metadata import ZoMetadata
+from ..model import Model
+from ..model.schema import DTYPES
+from ..step_multipliers import step_multipliers
+from ..update_masks import update_masks
+from .plan import NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
+from .source_text import array, fill, numbers, string
+
+_LOSSES = ("cross_entropy", "binary_cross_entropy", "mse", "floor_log2")
+_MAX_INPUTS = 8  # kMaxInputs
+_HEAD = 0xFFFFFFFF  # ZO_NODE_HEAD
+
+
+def _bytes_of_sample(model: Model, segment: int, side: str, index: int, batch: int) -> int:
+    tensor = getattr(model.subgraphs[segment], side)[index]
+    itemsize: int = np.dtype(DTYPES[tensor.type]).itemsize
+    return int(math.prod(tensor.shape) * itemsize // batch)
+
+
+def kept_boundaries(metadata: ZoMetadata, plan: RunPlan) -> list[int]:
+    """Segments of which it is kept what enters them."""
+    if isinstance(plan, NodeRunPlan):
+        wanted = set()
+        for task in plan.tasks:
+            wanted.add(task.values["start_segment"])
+            if not task.perturbs_weights:
+                wanted |= {task.input_segment, task.output_segment}
+        return sorted(wanted - {0})
+    assert isinstance(plan, WeightRunPlan)
+    return sorted(set(plan.block_segments) - {0}) if plan.value("blocks") else []
+
+
+class Boundaries:
+    """Where what enters segments is kept.
+
+    Attributes:
+        at: offset by segment.
+        bytes: of all.
+    """
+
+    def __init__(self, model: Model, metadata: ZoMetadata, plan: RunPlan) -> None:
+        self.at: dict[int, int] = {}
+        self.bytes = 0
+        for k in kept_boundaries(metadata, plan):
+            self.at[k] = self.bytes
+            port = metadata.segments[k].input_index("boundary")
+            assert port is not None
+            size = metadata.batch * _bytes_of_sample(model, k, "inputs", port, metadata.batch)
+            self.bytes += -(-size // 8) * 8
+
+
+def _segments(model: Model, metadata: ZoMetadata, boundaries: Boundaries, arrays: Sequence[str]) -> str:
+    rows = []
+    for k, segment in enumerate(metadata.segments):
+        owned = [i for i, t in enumerate(metadata.trainable) if t.segment == k]
+        first = owned[0] if owned else 0
+        entering = segment.input_index("boundary")
+        found = [entering, *(segment.input_index(role) for role in ("label", "command"))]
+        found += [segment.output_index(role) for role in ("boundary", "loss", "status")]
+        ports = ["kNone" if i is None else str(i) for i in found]
+        size = 0 if entering is None else _bytes_of_sample(model, k, "inputs", entering, metadata.batch)
+        values = [arrays[k], *ports, first, len(owned), size, boundaries.at.get(k, -1)]
+        rows.append(f"    {{{', '.join(map(str, values))}}},")
+    return "\n".join(rows)
+
+
+def _inputs(model: Model, metadata: ZoMetadata) -> list[tuple[int, int, int]]:
+    found = {}
+    for k, segment in enumerate(metadata.segments):
+        for i, port in enumerate(segment.inputs):
+            if port.role != "input" or port.index is None:
+                continue
+            if model.subgraphs[k].inputs[i].type_name != "INT8":
+                raise ConversionError(f"input {port.index} is not int8: firmware feeds int8 inputs only")
+            found[port.index] = (k, i, _bytes_of_sample(model, k, "inputs", i, metadata.batch))
+    if len(found) > _MAX_INPUTS:
+        raise ConversionError(f"the model has {len(found)} inputs; firmware feeds {_MAX_INPUTS} at most")
+    return [found[i] for i in sorted(found)]
+
+
+def _output(model: Model, metadata: ZoMetadata) -> tuple[int, int, int]:
+    assert metadata.loss is not None
+    for k, segment in enumerate(metadata.segments):
+        for i, port in enumerate(segment.outputs):
+            if port.role == "output" and port.index == metadata.loss.output:
+                return k, i, _bytes_of_sample(model, k, "outputs", i, metadata.batch)
+    raise ConversionError("the model has no output that its loss belongs to")
+
+
+def _trainable(model: Model, metadata: ZoMetadata, plan: RunPlan) -> tuple[str, str]:
+    """Arrays, and rows that point to them."""
+    multipliers: Mapping[str, np.ndarray | None] = {**step_multipliers(model), **plan.multipliers}
+    masks = update_masks(model)
+    arrays, rows = [], []
+    for i, t in enumerate(metadata.trainable):
+        pointers = []
+        factor = multipliers.get(t.name)
+        if factor is not None:
+            arrays.append(array(f"const int32_t kMultiplier{i}[{t.channels}]", factor))
+        pointers.append("nullptr" if factor is None else f"kMultiplier{i}")
+        mask = masks.get(t.name)
+        if mask is not None:
+            arrays.append(array(f"const uint8_t kMask{i}[{mask.size}]", mask))
+        pointers.append("nullptr" if mask is None else f"kMask{i}")
+        values = [t.size, t.channels, t.inner, t.stream, t.block, t.segment, int(t.wide)]
+        rows.append(f"    {{{string(t.layer)}, {', '.join(pointers)}, {', '.join(map(str, values))}}},")
+    return "\n".join(arrays), "\n".join(rows)
+
+
+def _settings(settings: Mapping[str, int | tuple[int, ...]], indent: str) -> str:
+    lines = []
+    for name, value in settings.items():
+        text = "{" + ", ".join(map(str, value)) + "}" if isinstance(value, tuple) else f"{value}u"
+        lines.append(f"{indent}/* {name} */ {text},")
+    return "\n".join(lines)
+
+
+def _task(task: TaskPlan, number: int) -> str:
+    v = task.values
+    layer = ", ".join(map(str, task.layer)) if task.layer else ""
+    following = "ZO_NODE_HEAD" if v["following"] == _HEAD else str(v["following"])
+    scales = "nullptr" if task.scales is None else f"kScales{number}"
+    kind = "ZO_TASK_WEIGHTS" if task.perturbs_weights else "ZO_TASK_NODES"
+    return "\n".join(
+        [
+            "    {",
+            f"        /* kind */ {kind},",
+            f"        /* layer */ {{{layer}}},",
+            f"        /* start_segment */ {v['start_segment']},",
+            f"        /* queries */ {v['queries']},",
+            f"        /* following */ {following},",
+            f"        /* mu, rate, period */ {v['mu']}, {v['rate']}u, {v['period']},",
+            f"        /* gain */ {{{task.gain[0]}u, {task.gain[1]}}},",
+            f"        /* boundary_bytes */ {v['boundary_bytes']},",
+            f"        /* tensors: first, how many */ {task.first_tensor}, {task.tensors},",
+            f"        /* segments of input, output */ {task.input_segment}, {task.output_segment},",
+            f"        /* scales */ {scales},",
+            "    },",
+        ]
+    )
+
+
+def _run(plan: RunPlan) -> str:
+    """Definitions of the run's constants."""
+    if isinstance(plan, NodeRunPlan):
+        scales = [
+            array(f"const int16_t kScales{i}[{t.scales.size}]", t.scales)
+            for i, t in enumerate(plan.tasks)
+            if t.scales is not None
+        ]
+        tasks = "\n".join(_task(t, i) for i, t in enumerate(plan.tasks))
+        rules = "\n".join(f"    /* {name} */ {value}u," for name, value in plan.rules.items())
+        inner = _settings(plan.settings, "        ")
+        return (
+            ("namespace {\n\n" + "\n".join(scales) + "\n}  // namespace\n\n" if scales else "")
+            + "const zo_node_settings kSettings = {\n    {\n"
+            + f"{inner}\n    }},\n{rules}\n}};\n\n"
+            + f"const tflm_zo::TaskInfo kTasks[{len(plan.tasks)}] = {{\n{tasks}\n}};\n"
+        )
+    assert isinstance(plan, WeightRunPlan)
+    segments = plan.block_segments or (0,)
+    return (
+        f"const zo_control_settings kSettings = {{\n{_settings(plan.settings, '    ')}\n}};\n\n"
+        f"const uint8_t kBlockSegments[{len(segments)}] = {{\n{numbers(segments)}\n}};\n"
+    )
+
+
+def model_source(
+    model: Model,
+    metadata: ZoMetadata,
+    plan: RunPlan,
+    *,
+    fingerprint: bytes,
+    name: str,
+    arrays: Sequence[str],
+    logit_scale: tuple[int, int],
+    command: str,
+) -> str:
+    """``zo_model.cc``.
+
+    Args:
+        model: the ZO model.
+        metadata: its own.
+        plan: of the run.
+        fingerprint: of the ZO model's file, 16 bytes.
+        name: of the model, an identifier.
+        arrays: names of the segments' models.
+        logit_scale: as the loss takes it.
+        command: what generated it.
+
+    Raises:
+        ConversionError: inputs that firmware cannot feed.
+    """
+    loss = metadata.loss
+    assert loss is not None
+    boundaries = Boundaries(model, metadata, plan)
+    inputs = _inputs(model, metadata)
+    last = metadata.segments[-1].input_index("label")
+    assert last is not None
+    label_bytes = _bytes_of_sample(model, len(metadata.segments) - 1, "inputs", last, metadata.batch)
+    constants, trainable = _trainable(model, metadata, plan)
+    output = _output(model, metadata)
+    return fill(
+        "zo_model.cc.in",
+        command=command,
+        name=name,
+        segments=_segments(model, metadata, boundaries, arrays),
+        segment_count=len(metadata.segments),
+        inputs="\n".join(f"    {{{k}, {i}, {size}}}," for k, i, size in inputs),
+        input_count=len(inputs),
+        constants=constants,
+        trainable=trainable,
+        trainable_count=len(metadata.trainable),
+        fingerprint=", ".join(f"0x{b:02x}" for b in fingerprint),
+        batch=metadata.batch,
+        command_words=metadata.command_words,
+        label_bytes=label_bytes,
+        loss_kind=_LOSSES.index(loss.kind),
+        loss_name=loss.kind,
+        classes=loss.elements,
+        scale=", ".join(f"{v}u" for v in logit_scale),
+        output=", ".join(map(str, output)),
+        limit=127 - metadata.head_room,
+        run=_run(plan),
+    )

@@ -1,0 +1,119 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * What the trainers need to know of a model, and what they ask of the application. The tables are
+ * written by `tflm-zo firmware`, constant (in flash), so that nobody looks up an index by hand.
+ */
+#ifndef TFLM_ZO_OPS_DEVICE_ZO_FIRMWARE_H_
+#define TFLM_ZO_OPS_DEVICE_ZO_FIRMWARE_H_
+
+#include <stdint.h>
+
+#include "../core/zo_log.h"
+#include "../core/zo_loss.h"
+#include "../core/zo_node.h"
+
+namespace tflm_zo {
+
+// --- What the application provides ---------------------------------------------------------------
+
+// Where samples come from: flash, an SD card, a ring of recordings. A run visits each sample again
+// and again, so each must be there under its number for as long as it takes.
+//
+//   sample  0 to samples - 1
+//   inputs  int8, one pointer per input of the model; null: this one is not wanted
+//   label   like zo_label of one sample: int32 class, -1: unlabelled (cross-entropy), int32 of each
+//           output (binary cross-entropy), int8 of each output (mean squared error); null: not
+//           wanted
+//
+// Returns false where it cannot be had: the step is given up, and can be tried again.
+struct SampleSource {
+  bool (*read)(void* context, uint32_t sample, int8_t* const* inputs, void* label);
+  void* context;
+};
+
+// Where the log goes, a file as it were: flash, an SD card, a UART with somebody at its other end.
+// Weight perturbation writes a header at 0 and appends; layer-wise runs write snapshots in two
+// places by turns. Both return false where they fail; a read past what was written fails, or gives
+// bytes 0xFF, as erased flash does.
+struct LogStore {
+  bool (*write)(void* context, uint32_t offset, const uint8_t* bytes, uint32_t count);
+  bool (*read)(void* context, uint32_t offset, uint8_t* bytes, uint32_t count);
+  void* context;
+};
+
+// Takes exported weights, in pieces of one tensor after the other.
+struct WeightSink {
+  bool (*write)(void* context, uint32_t tensor, const int8_t* weights, uint32_t count);
+  void* context;
+};
+
+// --- What the generator provides -----------------------------------------------------------------
+
+// An original input or output.
+struct Port {
+  uint8_t segment;
+  uint8_t index;   // of the segment's inputs or outputs
+  uint32_t bytes;  // of one sample
+};
+
+constexpr int8_t kNone = -1;
+constexpr uint32_t kMaxInputs = 8;
+
+// A segment: one model, one interpreter. Numbers of inputs and outputs; kNone: it has none.
+struct Segment {
+  const unsigned char* model;  // aligned to 16 bytes
+  int8_t boundary_input;
+  int8_t label;
+  int8_t command;
+  int8_t boundary_output;
+  int8_t loss;
+  int8_t status;
+  uint8_t first_tensor;     // of its trainable tensors
+  uint8_t tensors;          // how many it has
+  uint32_t boundary_bytes;  // of a sample, of what enters it; 0 for the first segment
+  int32_t kept_at;          // where of the boundaries what enters it is kept; -1: it is not
+};
+
+// A trainable tensor.
+struct Trainable {
+  const char* name;
+  const int32_t* multiplier;  // [channels] of the update, see zo_tensor; null: 1
+  const uint8_t* mask;        // see zo_mask.h; null: all weights
+  uint32_t size;
+  uint32_t channels;
+  uint32_t inner;
+  uint16_t stream;
+  uint16_t block;
+  uint8_t segment;
+  uint8_t wide;
+};
+
+// A ZO model.
+struct ModelInfo {
+  const Segment* segments;
+  const Port* inputs;
+  const Trainable* trainable;
+  const uint8_t* fingerprint;  // [ZO_LOG_FINGERPRINT_BYTES] of the file the model came from
+  uint32_t segment_count;
+  uint32_t input_count;
+  uint32_t trainable_count;
+  uint32_t batch;
+  uint32_t command_words;
+  uint32_t label_bytes;  // of a sample
+  uint32_t loss_kind;    // zo_loss_kind
+  uint32_t classes;      // of a softmax, else outputs
+  zo_logit_scale scale;  // of the logits; softmax losses
+  Port output;           // that the loss belongs to
+  int32_t limit;         // of weights between steps: 127 - head-room
+};
+
+// Samples that were evaluated.
+struct Evaluation {
+  uint32_t samples;  // labelled
+  uint32_t correct;  // largest output is the label; softmax losses
+  int64_t loss;      // sum, unit 2^-16
+};
+
+}  // namespace tflm_zo
+
+#endif  // TFLM_ZO_OPS_DEVICE_ZO_FIRMWARE_H_

@@ -1,0 +1,291 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "zo_network.h"
+
+#include <string.h>
+
+#include <new>
+
+#include "../core/zo_checksum.h"
+#include "../core/zo_command.h"
+#include "../core/zo_crc32.h"
+#include "tensorflow/lite/micro/micro_allocator.h"
+#include "tensorflow/lite/schema/schema_generated.h"
+
+namespace tflm_zo {
+
+uint32_t Feed::number(uint32_t i) const {
+  if (order != nullptr) return zo_sample_at(order, first + i);
+  return first + i < last ? first + i : last;
+}
+
+tflite::MicroInterpreter* Network::interpreter(uint32_t segment) const {
+  return reinterpret_cast<tflite::MicroInterpreter*>(interpreters_ +
+                                                     segment * sizeof(tflite::MicroInterpreter));
+}
+
+zo_status Network::Init(const ModelInfo& info, const tflite::MicroOpResolver& resolver,
+                        uint8_t* arena, size_t arena_bytes, unsigned char* interpreters,
+                        zo_directory* directories, zo_directory_entry* entries,
+                        int8_t* boundaries) {
+  info_ = &info;
+  interpreters_ = interpreters;
+  entries_ = entries;
+  boundaries_ = boundaries;
+  // TFLM itself does not check that its own objects fit.
+  constexpr size_t kAlignment = 16;
+  if (arena == nullptr ||
+      arena_bytes < tflite::MicroAllocator::GetDefaultTailUsage(false) + kAlignment) {
+    return ZO_ERROR_MEMORY;
+  }
+  tflite::MicroAllocator* allocator = tflite::MicroAllocator::Create(arena, arena_bytes);
+  for (uint32_t k = 0; k < info.segment_count; ++k) {
+    const Segment& segment = info.segments[k];
+    const tflite::Model* model = tflite::GetModel(segment.model);
+    if (model->version() != TFLITE_SCHEMA_VERSION) return ZO_ERROR_RUNTIME;
+    tflite::MicroInterpreter* made =
+        new (interpreter(k)) tflite::MicroInterpreter(model, resolver, allocator);
+    directories[k] = {ZO_DIRECTORY_MAGIC, segment.tensors, 0, entries + segment.first_tensor};
+    if (made->SetMicroExternalContext(&directories[k]) != kTfLiteOk) return ZO_ERROR_RUNTIME;
+    if (made->AllocateTensors() != kTfLiteOk) return ZO_ERROR_MEMORY;
+  }
+  const zo_status status = Run(nullptr, nullptr, 0, 0, false);  // copies the initial weights in
+  for (uint32_t i = 0; status == ZO_OK && i < info.trainable_count; ++i) {
+    const Trainable& trainable = info.trainable[i];
+    if (entries[i].stream != trainable.stream || entries[i].size != trainable.size) {
+      return ZO_ERROR_RUNTIME;  // tables and model do not belong together
+    }
+  }
+  return status;
+}
+
+int32_t* Network::command(uint32_t segment) {
+  const int8_t index = info_->segments[segment].command;
+  return index == kNone ? nullptr
+                        : interpreter(segment)->input(static_cast<size_t>(index))->data.i32;
+}
+
+int8_t* Network::entering(uint32_t segment) {
+  const int8_t index = info_->segments[segment].boundary_input;
+  return index == kNone ? nullptr
+                        : interpreter(segment)->input(static_cast<size_t>(index))->data.int8;
+}
+
+int8_t* Network::kept(uint32_t segment) {
+  const int32_t at = info_->segments[segment].kept_at;
+  return at < 0 ? nullptr : boundaries_ + at;
+}
+
+zo_status Network::CheckLabels(const uint8_t* labels) const {
+  const bool of_classes =
+      info_->loss_kind == ZO_LOSS_CROSS_ENTROPY || info_->loss_kind == ZO_LOSS_FLOOR_LOG2;
+  if (!of_classes && info_->loss_kind != ZO_LOSS_BINARY_CROSS_ENTROPY) return ZO_OK;
+  const int32_t end = of_classes ? static_cast<int32_t>(info_->classes) : 2;
+  for (uint32_t at = 0; at < info_->batch * info_->label_bytes; at += sizeof(int32_t)) {
+    int32_t label;
+    memcpy(&label, labels + at, sizeof label);
+    if (label < -1 || label >= end) return ZO_ERROR_LABEL;
+  }
+  return ZO_OK;
+}
+
+zo_status Network::ReadLabels(const Feed& feed, uint8_t* labels) const {
+  int8_t* const none[kMaxInputs] = {};
+  for (uint32_t b = 0; b < info_->batch; ++b) {
+    if (!feed.source->read(feed.source->context, feed.number(b), none,
+                           labels + b * info_->label_bytes)) {
+      return ZO_ERROR_SAMPLE;
+    }
+  }
+  return CheckLabels(labels);
+}
+
+zo_status Network::ReadInputs(const Feed& feed, int8_t* inputs) const {
+  for (uint32_t b = 0; b < info_->batch; ++b) {
+    int8_t* const wanted[kMaxInputs] = {inputs + b * info_->inputs[0].bytes};
+    if (!feed.source->read(feed.source->context, feed.number(b), wanted, nullptr)) {
+      return ZO_ERROR_SAMPLE;
+    }
+  }
+  return ZO_OK;
+}
+
+zo_status Network::FeedLabels(const Feed& feed) {
+  const uint32_t last = info_->segment_count - 1;
+  const int8_t index = info_->segments[last].label;
+  if (index == kNone) return ZO_OK;
+  return ReadLabels(feed, interpreter(last)->input(static_cast<size_t>(index))->data.uint8);
+}
+
+zo_status Network::FeedInputs(const Feed& feed, uint32_t segment) {
+  bool any = false;
+  for (uint32_t b = 0; b < info_->batch; ++b) {
+    int8_t* wanted[kMaxInputs] = {};
+    for (uint32_t i = 0; i < info_->input_count; ++i) {
+      const Port& port = info_->inputs[i];
+      if (port.segment != segment) continue;
+      wanted[i] = interpreter(segment)->input(port.index)->data.int8 + b * port.bytes;
+      any = true;
+    }
+    if (!any) return ZO_OK;
+    if (!feed.source->read(feed.source->context, feed.number(b), wanted, nullptr)) {
+      return ZO_ERROR_SAMPLE;
+    }
+  }
+  return ZO_OK;
+}
+
+zo_status Network::Run(const Feed* feed, const int32_t* words, uint32_t count, uint32_t start,
+                       bool keep) {
+  const uint32_t last = info_->segment_count - 1;
+  // Labels first: a wrong one is found before any weight op has run. The activations of earlier
+  // segments write over them, so they are read again below. A suffix is only run of samples whose
+  // labels have been seen.
+  if (feed != nullptr && start == 0) {
+    const zo_status status = FeedLabels(*feed);
+    if (status != ZO_OK) return status;
+  }
+  for (uint32_t k = start; k <= last; ++k) {
+    const Segment& segment = info_->segments[k];
+    const size_t entering_bytes = info_->batch * segment.boundary_bytes;
+    if (k > start) {
+      // The activations of both segments share their memory.
+      const auto output = static_cast<size_t>(info_->segments[k - 1].boundary_output);
+      memmove(entering(k), interpreter(k - 1)->output(output)->data.int8, entering_bytes);
+    }
+    if (keep && k > 0 && kept(k) != nullptr) memcpy(kept(k), entering(k), entering_bytes);
+    if (feed != nullptr) {
+      zo_status status = FeedInputs(*feed, k);
+      if (status == ZO_OK && k == last && last > 0) status = FeedLabels(*feed);
+      if (status != ZO_OK) return status;
+    }
+    int32_t* command_of_segment = command(k);
+    if (command_of_segment != nullptr && command_of_segment != words) {
+      memset(command_of_segment, 0, info_->command_words * sizeof(int32_t));
+      if (words != nullptr) memcpy(command_of_segment, words, count * sizeof(int32_t));
+    }
+    if (interpreter(k)->Invoke() != kTfLiteOk) return ZO_ERROR_RUNTIME;
+  }
+  return ZO_OK;
+}
+
+zo_status Network::Restore() {
+  int32_t words[ZO_COMMAND_HEADER_WORDS + ZO_INSTRUCTION_HEADER_WORDS];
+  constexpr uint32_t kWords = sizeof words / sizeof words[0];
+  zo_command_writer writer;
+  zo_status status = zo_command_begin(&writer, words, kWords, 0);
+  if (status == ZO_OK) status = zo_command_restore(&writer, ZO_ALL_BLOCKS);
+  return status == ZO_OK ? Run(nullptr, words, kWords, 0, false) : status;
+}
+
+const int32_t* Network::losses() {
+  const uint32_t last = info_->segment_count - 1;
+  const auto index = static_cast<size_t>(info_->segments[last].loss);
+  return interpreter(last)->output(index)->data.i32;
+}
+
+const int8_t* Network::output() {
+  return interpreter(info_->output.segment)->output(info_->output.index)->data.int8;
+}
+
+const int32_t* Network::status(uint32_t segment) {
+  const int8_t index = info_->segments[segment].status;
+  return index == kNone ? nullptr
+                        : interpreter(segment)->output(static_cast<size_t>(index))->data.i32;
+}
+
+zo_tensor Network::tensor(uint32_t number) const {
+  const Trainable& trainable = info_->trainable[number];
+  // A segment's weight ops publish its tensors in the order of the tables.
+  const zo_directory_entry& entry = entries_[number];
+  zo_tensor tensor = {};
+  tensor.weights = entry.weights;
+  tensor.fraction = entry.fraction;
+  tensor.multiplier = trainable.multiplier;
+  tensor.size = trainable.size;
+  tensor.channels = trainable.channels;
+  tensor.inner = trainable.inner;
+  tensor.stream = trainable.stream;
+  tensor.limit = info_->limit;
+  tensor.mask = trainable.mask;
+  tensor.wide = trainable.wide;
+  return tensor;
+}
+
+uint32_t Network::checksum() const {
+  uint32_t sum = 0;
+  for (uint32_t i = 0; i < info_->trainable_count; ++i) {
+    const zo_tensor of = tensor(i);
+    sum += zo_checksum(&of);
+  }
+  return sum;
+}
+
+zo_status Network::Evaluate(const SampleSource& source, uint32_t first, uint32_t count,
+                            Evaluation* evaluation) {
+  *evaluation = {};
+  const int32_t words[] = {ZO_COMMAND_MAGIC | ZO_FLAG_LOSS, 0};
+  const bool of_classes =
+      info_->loss_kind == ZO_LOSS_CROSS_ENTROPY || info_->loss_kind == ZO_LOSS_FLOOR_LOG2;
+  for (uint32_t done = 0; done < count; done += info_->batch) {
+    const Feed feed = {&source, nullptr, first + done, first + count - 1};
+    const zo_status status = Run(&feed, words, 2, 0, false);
+    if (status != ZO_OK) return status;
+    for (uint32_t b = 0; b < info_->batch && done + b < count; ++b) {
+      int32_t label = 0;
+      if (of_classes) {
+        int8_t* const none[kMaxInputs] = {};
+        if (!source.read(source.context, feed.number(b), none, &label)) return ZO_ERROR_SAMPLE;
+        if (label < 0) continue;
+        const int8_t* scores = output() + b * info_->output.bytes;
+        uint32_t largest = 0;
+        for (uint32_t j = 1; j < info_->output.bytes; ++j) {
+          if (scores[j] > scores[largest]) largest = j;
+        }
+        evaluation->correct += static_cast<uint32_t>(largest == static_cast<uint32_t>(label));
+      }
+      evaluation->samples += 1;
+      evaluation->loss += losses()[b];
+    }
+  }
+  return ZO_OK;
+}
+
+zo_status Network::ExportWeights(const WeightSink& sink) const {
+  constexpr uint32_t kPiece = 64;
+  for (int fractions = 0; fractions < 2; ++fractions) {
+    for (uint32_t i = 0; i < info_->trainable_count; ++i) {
+      const zo_tensor of = tensor(i);
+      const int8_t* values = fractions != 0 ? of.fraction : of.weights;
+      if (values == nullptr) continue;
+      for (uint32_t at = 0; at < of.size; at += kPiece) {
+        const uint32_t count = of.size - at < kPiece ? of.size - at : kPiece;
+        if (!sink.write(sink.context, i, values + at, count)) return ZO_ERROR_STORE;
+      }
+    }
+  }
+  return ZO_OK;
+}
+
+zo_status Network::DataChecksum(const SampleSource& source, uint32_t samples, uint32_t* checksum) {
+  *checksum = 0;
+  for (uint32_t i = 0; i < info_->input_count; ++i) {
+    const Port& port = info_->inputs[i];
+    int8_t* wanted[kMaxInputs] = {};
+    wanted[i] = interpreter(port.segment)->input(port.index)->data.int8;
+    for (uint32_t sample = 0; sample < samples; ++sample) {
+      if (!source.read(source.context, sample, wanted, nullptr)) return ZO_ERROR_SAMPLE;
+      *checksum = zo_crc32(*checksum, wanted[i], port.bytes);
+    }
+  }
+  const uint32_t last = info_->segment_count - 1;
+  const auto label = static_cast<size_t>(info_->segments[last].label);
+  uint8_t* bytes = interpreter(last)->input(label)->data.uint8;
+  int8_t* const none[kMaxInputs] = {};
+  for (uint32_t sample = 0; sample < samples; ++sample) {
+    if (!source.read(source.context, sample, none, bytes)) return ZO_ERROR_SAMPLE;
+    *checksum = zo_crc32(*checksum, bytes, info_->label_bytes);
+  }
+  return ZO_OK;
+}
+
+}  // namespace tflm_zo

@@ -1,0 +1,137 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * A ZO model under TensorFlow Lite Micro: one interpreter per segment, all on one arena. TFLM lets
+ * interpreters of a MicroAllocator share the memory of their activations, so the arena takes the
+ * variables of all segments and the activations of the largest; what has to outlive an invoke (what
+ * enters a segment) is copied to memory of the caller.
+ */
+#ifndef TFLM_ZO_OPS_DEVICE_ZO_NETWORK_H_
+#define TFLM_ZO_OPS_DEVICE_ZO_NETWORK_H_
+
+#include <stddef.h>
+
+#include "../core/zo_control.h"
+#include "tensorflow/lite/micro/micro_interpreter.h"
+#include "tensorflow/lite/micro/micro_op_resolver.h"
+#include "zo_firmware.h"
+
+namespace tflm_zo {
+
+// Memory of a network besides the arena, static in firmware. Nothing in it is constructed before
+// Network::Init.
+template <uint32_t kSegments, uint32_t kTensors>
+struct NetworkStorage {
+  alignas(tflite::MicroInterpreter) unsigned char interpreters[kSegments]
+                                                              [sizeof(tflite::MicroInterpreter)];
+  zo_directory directories[kSegments];
+  zo_directory_entry entries[kTensors];
+};
+
+// Which samples an invoke is fed with: `order` says which one is at position first + i; null: that
+// of this number, of equal ones the last.
+struct Feed {
+  const SampleSource* source;
+  const zo_control_settings* order;
+  uint32_t first;
+  uint32_t last;
+
+  uint32_t number(uint32_t i) const;
+};
+
+class Network {
+ public:
+  constexpr Network() = default;
+
+  // Allocates everything and sets the initial weights.
+  //
+  //   arena       aligned to 16 bytes, else up to 15 of them are lost
+  //   storage     a NetworkStorage of the model's size
+  //   boundaries  of the size that the tables need
+  //
+  // Errors: ZO_ERROR_MEMORY (arena too small), ZO_ERROR_RUNTIME (an operator is not registered, the
+  // model is of another version).
+  template <uint32_t kSegments, uint32_t kTensors>
+  zo_status Init(const ModelInfo& info, const tflite::MicroOpResolver& resolver, uint8_t* arena,
+                 size_t arena_bytes, NetworkStorage<kSegments, kTensors>* storage,
+                 int8_t* boundaries) {
+    if (info.segment_count != kSegments || info.trainable_count != kTensors) {
+      return ZO_ERROR_ARGUMENT;
+    }
+    return Init(info, resolver, arena, arena_bytes, storage->interpreters[0], storage->directories,
+                storage->entries, boundaries);
+  }
+
+  const ModelInfo& info() const { return *info_; }
+
+  // Bytes of the arena that are used: what an arena needs at least.
+  size_t arena_used_bytes() { return interpreter(info_->segment_count - 1)->arena_used_bytes(); }
+
+  // zo_command of a segment, or null. Valid until the next Run.
+  int32_t* command(uint32_t segment);
+
+  // What enters a segment, int8 [batch, boundary_bytes], in its interpreter. Valid until the next
+  // Run.
+  int8_t* entering(uint32_t segment);
+
+  // What entered a segment in the last Run that kept it; null where it is not kept.
+  int8_t* kept(uint32_t segment);
+
+  // Runs the network from a segment to the end.
+  //
+  //   feed    null: inputs and labels are left as they are
+  //   words   [count] of the command; null: none, weights stay as they are and no loss is computed;
+  //           command(0) itself in a network of one segment
+  //   start   what enters it is in entering(start); 0: the inputs
+  //   keep    whether what enters segments is kept
+  //
+  // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL: nothing has run; ZO_ERROR_RUNTIME.
+  zo_status Run(const Feed* feed, const int32_t* words, uint32_t count, uint32_t start, bool keep);
+
+  // Sets the initial weights again.
+  zo_status Restore();
+
+  // Results of the last Run.
+  const int32_t* losses();
+  const int8_t* output();
+  const int32_t* status(uint32_t segment);  // zo_status, or null; see zo_node.h
+
+  // Checksum of all weights and fractions as they are, see zo_checksum.h.
+  uint32_t checksum() const;
+
+  // A trainable tensor, for the functions of the core.
+  zo_tensor tensor(uint32_t number) const;
+
+  // Writes labels of the samples of a feed, [batch, label_bytes].
+  zo_status ReadLabels(const Feed& feed, uint8_t* labels) const;
+
+  // Writes samples of input 0, int8 [batch, bytes].
+  zo_status ReadInputs(const Feed& feed, int8_t* inputs) const;
+
+  // Losses and hits of samples first..first + count - 1.
+  zo_status Evaluate(const SampleSource& source, uint32_t first, uint32_t count,
+                     Evaluation* evaluation);
+
+  // Gives all weights, then, where there are any, all fractions, tensor by tensor.
+  zo_status ExportWeights(const WeightSink& sink) const;
+
+  // CRC-32 of samples 0..samples - 1 and their labels, as the log of a layer-wise run has it.
+  zo_status DataChecksum(const SampleSource& source, uint32_t samples, uint32_t* checksum);
+
+ private:
+  zo_status Init(const ModelInfo& info, const tflite::MicroOpResolver& resolver, uint8_t* arena,
+                 size_t arena_bytes, unsigned char* interpreters, zo_directory* directories,
+                 zo_directory_entry* entries, int8_t* boundaries);
+  tflite::MicroInterpreter* interpreter(uint32_t segment) const;
+  zo_status FeedInputs(const Feed& feed, uint32_t segment);
+  zo_status FeedLabels(const Feed& feed);
+  zo_status CheckLabels(const uint8_t* labels) const;
+
+  const ModelInfo* info_ = nullptr;
+  unsigned char* interpreters_ = nullptr;
+  const zo_directory_entry* entries_ = nullptr;
+  int8_t* boundaries_ = nullptr;
+};
+
+}  // namespace tflm_zo
+
+#endif  // TFLM_ZO_OPS_DEVICE_ZO_NETWORK_H_

@@ -1,0 +1,423 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "zo_node_trainer.h"
+
+#include <string.h>
+
+#include "../core/zo_command.h"
+#include "../core/zo_crc32.h"
+#include "../core/zo_little_endian.h"
+
+namespace tflm_zo {
+namespace {
+
+// Takes pieces of a workspace one after the other; without one it counts them.
+class Carver {
+ public:
+  Carver(void* memory, size_t bytes) : memory_(static_cast<uint8_t*>(memory)), bytes_(bytes) {}
+
+  template <typename T>
+  T* Take(size_t count) {
+    constexpr size_t kAlignment = 8;
+    T* piece = memory_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_ + used_);
+    used_ += (count * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
+    return fits() ? piece : nullptr;
+  }
+
+  bool fits() const { return used_ <= bytes_; }
+  size_t used() const { return used_; }
+
+ private:
+  uint8_t* memory_;
+  size_t bytes_;
+  size_t used_ = 0;
+};
+
+struct Workspace {
+  zo_node_task* tasks;
+  zo_tensor* tensors;
+  int32_t* scratch;
+  uint8_t* labels;
+};
+
+bool IsHead(const TaskInfo& task) {
+  return task.kind == ZO_TASK_NODES && task.queries == 0 && task.following == ZO_NODE_HEAD;
+}
+
+size_t HeaderWords(uint32_t tasks) {
+  // Two headers, to compare them, and what one is made of.
+  return zo_snapshot_header_bytes(tasks) / 2 + tasks * sizeof(zo_snapshot_task) / 4;
+}
+
+// `tasks` may be null: nothing is written then.
+Workspace Carve(const ModelInfo& info, const zo_node_settings& settings, const TaskInfo* infos,
+                Carver* carver) {
+  const uint32_t batch = settings.common.batch;
+  const uint32_t samples = batch * settings.common.parts;
+  Workspace space = {};
+  space.tasks = carver->Take<zo_node_task>(settings.tasks);
+  size_t scratch = HeaderWords(settings.tasks);
+  uint32_t tensors = 0;
+  bool has_head = false;
+  for (uint32_t i = 0; i < settings.tasks; ++i) {
+    const TaskInfo& from = infos[i];
+    zo_node_task task = {};
+    task.kind = from.kind;
+    task.layer = from.layer;
+    task.start_segment = from.start_segment;
+    task.queries = from.queries;
+    task.following = from.following;
+    task.mu = from.mu;
+    task.rate = from.rate;
+    task.period = from.period;
+    task.gain = from.gain;
+    task.boundary_bytes = from.boundary_bytes;
+    if (from.kind == ZO_TASK_WEIGHTS) {
+      task.sums = carver->Take<int64_t>(from.queries);
+      if (from.tensors > tensors) tensors = from.tensors;
+    } else {
+      const zo_node_layer* layer = &from.layer;
+      task.inputs = carver->Take<int8_t>(samples * zo_node_input_bytes(layer));
+      task.routes = carver->Take<uint8_t>(samples * zo_node_route_bytes(layer));
+      if (from.queries > 0) {
+        task.differences = carver->Take<int32_t>(from.queries * samples);
+      } else {
+        task.errors = carver->Take<int16_t>(samples * zo_node_count(layer));
+      }
+      const size_t values = zo_node_scratch_values(layer);
+      if (values > scratch) scratch = values;
+      has_head = has_head || IsHead(from);
+    }
+    if (carver->fits() && space.tasks != nullptr) space.tasks[i] = task;
+  }
+  space.tensors = carver->Take<zo_tensor>(tensors);
+  space.scratch = carver->Take<int32_t>(scratch);
+  space.labels = carver->Take<uint8_t>(has_head ? batch * info.label_bytes : 0);
+  return space;
+}
+
+}  // namespace
+
+size_t NodeTrainer::WorkspaceBytes(const ModelInfo& info, const zo_node_settings& settings,
+                                   const TaskInfo* tasks) {
+  Carver carver(nullptr, 0);
+  Carve(info, settings, tasks, &carver);
+  return carver.used();
+}
+
+zo_status NodeTrainer::Init(Network* network, const zo_node_settings* settings,
+                            const TaskInfo* tasks, uint32_t interval, void* workspace,
+                            size_t workspace_bytes, const SampleSource& source) {
+  const ModelInfo& info = network->info();
+  if (interval == 0 || workspace == nullptr || settings->common.batch != info.batch) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  Carver carver(workspace, workspace_bytes);
+  const Workspace space = Carve(info, *settings, tasks, &carver);
+  if (!carver.fits()) return ZO_ERROR_MEMORY;
+  network_ = network;
+  infos_ = tasks;
+  tasks_ = space.tasks;
+  tensors_ = space.tensors;
+  scratch_ = space.scratch;
+  labels_ = space.labels;
+  interval_ = interval;
+  source_ = source;
+  for (uint32_t i = 0; i < settings->tasks; ++i) {
+    // What a query starts from is kept where the network keeps it.
+    const bool starts_with_inputs =
+        tasks[i].kind == ZO_TASK_WEIGHTS && tasks[i].boundary_bytes == 0;
+    if (!starts_with_inputs) tasks_[i].nodes = network->kept(tasks[i].start_segment);
+  }
+  return zo_node_run_init(&run_, settings, tasks_);
+}
+
+// --- Steps ---------------------------------------------------------------------------------------
+
+uint32_t NodeTrainer::Tensors(uint32_t task, zo_tensor* tensors) const {
+  const TaskInfo& info = infos_[task];
+  for (uint32_t i = 0; i < info.tensors; ++i) tensors[i] = network_->tensor(info.first_tensor + i);
+  return info.tensors;
+}
+
+zo_status NodeTrainer::Capture(uint32_t task, const Feed& feed) {
+  const TaskInfo& info = infos_[task];
+  const zo_node_task& t = tasks_[task];
+  if (info.kind == ZO_TASK_WEIGHTS) {
+    return info.boundary_bytes == 0 ? ZO_OK : zo_node_run_capture_boundary(&run_, task, t.nodes);
+  }
+  int8_t* inputs = network_->kept(info.input_segment);
+  if (info.input_segment == 0) {
+    // The network's inputs are overwritten by its activations: once more, to where they are kept.
+    inputs = t.inputs + run_.part * feed.order->batch * zo_node_input_bytes(&t.layer);
+    const zo_status status = network_->ReadInputs(feed, inputs);
+    if (status != ZO_OK) return status;
+  }
+  if (!IsHead(info)) {
+    return zo_node_run_capture(&run_, task, inputs, network_->kept(info.output_segment), t.nodes);
+  }
+  const zo_status status = network_->ReadLabels(feed, labels_);
+  if (status != ZO_OK) return status;
+  return zo_node_run_capture_head(&run_, task, inputs, t.nodes, network_->info().scale,
+                                  reinterpret_cast<const int32_t*>(labels_));
+}
+
+namespace {
+constexpr int32_t kWithLosses[] = {static_cast<int32_t>(ZO_COMMAND_MAGIC | ZO_FLAG_LOSS), 0};
+}
+
+zo_status NodeTrainer::Forward(const zo_node_request& request) {
+  const Feed feed = {&source_, &run_.settings.common, request.first_sample, 0};
+  zo_status status = network_->Run(&feed, kWithLosses, 2, 0, true);
+  for (uint32_t i = 0; status == ZO_OK && i < run_.settings.tasks; ++i) {
+    if (zo_node_run_is_active(&run_, i)) status = Capture(i, feed);
+  }
+  // Errors come back from the end.
+  for (uint32_t i = run_.settings.tasks; status == ZO_OK && i-- > 0;) {
+    const TaskInfo& info = infos_[i];
+    if (info.kind != ZO_TASK_NODES || info.queries > 0 || IsHead(info) ||
+        !zo_node_run_is_active(&run_, i)) {
+      continue;
+    }
+    const TaskInfo& following = infos_[info.following];
+    status = zo_node_run_backpropagate(&run_, i, network_->tensor(following.first_tensor).weights,
+                                       following.scales, scratch_);
+  }
+  zo_report none;
+  return status == ZO_OK
+             ? zo_node_run_report(&run_, network_->losses(), run_.settings.common.batch, &none)
+             : status;
+}
+
+zo_status NodeTrainer::Query(const zo_node_request& request) {
+  zo_status status = ZO_OK;
+  if (request.start_segment > 0) {
+    status = zo_node_run_perturb(&run_, network_->entering(request.start_segment));
+  }
+  if (status == ZO_OK && infos_[request.task].kind == ZO_TASK_WEIGHTS) {
+    const uint32_t count = Tensors(request.task, tensors_);
+    status = zo_node_run_perturb_weights(&run_, tensors_, count);
+  }
+  if (status != ZO_OK) return status;
+  const Feed feed = {&source_, &run_.settings.common, request.first_sample, 0};
+  status = network_->Run(&feed, kWithLosses, 2, request.start_segment, false);
+  if (status != ZO_OK) return status;
+  zo_report none;
+  return zo_node_run_report(&run_, network_->losses(), run_.settings.common.batch, &none);
+}
+
+zo_status NodeTrainer::Update(const zo_node_request& request, zo_report* report) {
+  if (infos_[request.task].kind == ZO_TASK_WEIGHTS) {
+    const uint32_t count = Tensors(request.task, tensors_);
+    return zo_node_run_update_weights(&run_, tensors_, count, nullptr, report);
+  }
+  const zo_tensor tensor = network_->tensor(infos_[request.task].first_tensor);
+  return zo_node_run_update(&run_, &tensor, scratch_, nullptr, report);
+}
+
+zo_status NodeTrainer::Abandon(zo_status reason) {
+  zo_node_request request;
+  zo_status status = zo_node_run_next(&run_, &request);
+  if (status != ZO_OK) return status;
+  const bool perturbs =
+      request.action == ZO_NODE_QUERY && infos_[request.task].kind == ZO_TASK_WEIGHTS;
+  const uint32_t count = perturbs ? Tensors(request.task, tensors_) : 0;
+  status = zo_node_run_abandon(&run_, tensors_, count);
+  return status == ZO_OK ? reason : status;
+}
+
+zo_status NodeTrainer::TrainStep(zo_report* report) {
+  *report = {};
+  if (log_ != nullptr && run_.step == 0) {
+    const zo_status status = WriteHeader(*log_);
+    if (status != ZO_OK) return status;
+  }
+  while (report->step_done == 0) {
+    zo_node_request request;
+    zo_status status = zo_node_run_next(&run_, &request);
+    if (status != ZO_OK) return status;
+    switch (request.action) {
+      case ZO_NODE_FORWARD:
+        status = Forward(request);
+        break;
+      case ZO_NODE_QUERY:
+        status = Query(request);
+        break;
+      case ZO_NODE_RESTORE:
+        status = zo_node_run_perturb_weights(&run_, tensors_, Tensors(request.task, tensors_));
+        break;
+      case ZO_NODE_UPDATE:
+        status = Update(request, report);
+        break;
+      default:
+        return ZO_OK;
+    }
+    if (status != ZO_OK) return Abandon(status);
+  }
+  return log_ == nullptr ? ZO_OK : WriteRecord(*log_, *report);
+}
+
+// --- Log -----------------------------------------------------------------------------------------
+
+uint32_t NodeTrainer::WeightBytes() const {
+  uint32_t bytes = 0;
+  for (uint32_t i = 0; i < run_.settings.tasks; ++i) {
+    for (uint32_t j = 0; j < infos_[i].tensors; ++j) {
+      const zo_tensor tensor = network_->tensor(infos_[i].first_tensor + j);
+      bytes += tensor.fraction != nullptr ? 2 * tensor.size : tensor.size;
+    }
+  }
+  return bytes;
+}
+
+uint32_t NodeTrainer::SlotAt(uint32_t slot) const {
+  const uint32_t tasks = run_.settings.tasks;
+  return zo_snapshot_header_bytes(tasks) + slot * zo_snapshot_bytes(tasks, WeightBytes());
+}
+
+zo_status NodeTrainer::Header(uint8_t* bytes, uint32_t data_checksum) const {
+  const uint32_t count = run_.settings.tasks;
+  zo_snapshot_header header = {};
+  memcpy(header.fingerprint, network_->info().fingerprint, sizeof header.fingerprint);
+  header.interval = interval_;
+  header.weight_bytes = WeightBytes();
+  header.data_checksum = data_checksum;
+  const uint32_t size = zo_snapshot_header_bytes(count);
+  auto* entries = reinterpret_cast<zo_snapshot_task*>(reinterpret_cast<uint8_t*>(scratch_) +
+                                                      2 * static_cast<size_t>(size));
+  for (uint32_t i = 0; i < count; ++i) {
+    const TaskInfo& info = infos_[i];
+    entries[i] = {info.first_tensor, info.tensors, info.kind, info.queries,
+                  info.mu,           info.period,  info.rate, info.gain};
+  }
+  zo_snapshot_write_header(&header, &run_.settings, entries, bytes);
+  return ZO_OK;
+}
+
+zo_status NodeTrainer::WriteHeader(const LogStore& log) {
+  if (checked_ == 0) {
+    const zo_status status =
+        network_->DataChecksum(source_, run_.settings.common.samples, &data_checksum_);
+    if (status != ZO_OK) return status;
+    checked_ = 1;
+  }
+  uint8_t* bytes = reinterpret_cast<uint8_t*>(scratch_);
+  const uint32_t size = zo_snapshot_header_bytes(run_.settings.tasks);
+  Header(bytes, data_checksum_);
+  if (!log.write(log.context, 0, bytes, size)) return ZO_ERROR_STORE;
+  // Two empty slots.
+  constexpr uint32_t kPiece = 64;
+  memset(bytes, 0, kPiece);
+  const uint32_t end = SlotAt(2);
+  for (uint32_t at = size; at < end; at += kPiece) {
+    if (!log.write(log.context, at, bytes, end - at < kPiece ? end - at : kPiece)) {
+      return ZO_ERROR_STORE;
+    }
+  }
+  return ZO_OK;
+}
+
+zo_status NodeTrainer::WriteRecord(const LogStore& log, const zo_report& report) const {
+  uint8_t record[ZO_SNAPSHOT_RECORD_BYTES];
+  zo_snapshot_write_record(report.step, report.mean_loss, record);
+  const uint32_t at = SlotAt(2) + ZO_SNAPSHOT_RECORD_BYTES * report.step;
+  if (!log.write(log.context, at, record, sizeof record)) return ZO_ERROR_STORE;
+  return run_.step % interval_ == 0 || done() ? WriteSnapshot(log) : ZO_OK;
+}
+
+zo_status NodeTrainer::WriteSnapshot(const LogStore& log) const {
+  // One that is taken between two that are due has the number, and so the slot, of the next.
+  const uint32_t number = (run_.step + interval_ - 1) / interval_;
+  if (number == 0) return ZO_OK;
+  uint32_t at = SlotAt((number - 1) % 2);
+  uint8_t* head = reinterpret_cast<uint8_t*>(scratch_);
+  const uint32_t head_bytes = zo_snapshot_bytes(run_.settings.tasks, 0) - 4;
+  zo_snapshot_write_head(&run_, number, head);
+  uint32_t crc = zo_crc32(0, head, head_bytes);
+  if (!log.write(log.context, at, head, head_bytes)) return ZO_ERROR_STORE;
+  at += head_bytes;
+  for (int fractions = 0; fractions < 2; ++fractions) {
+    for (uint32_t i = 0; i < run_.settings.tasks; ++i) {
+      for (uint32_t j = 0; j < infos_[i].tensors; ++j) {
+        const zo_tensor tensor = network_->tensor(infos_[i].first_tensor + j);
+        const int8_t* values = fractions != 0 ? tensor.fraction : tensor.weights;
+        if (values == nullptr) continue;
+        crc = zo_crc32(crc, values, tensor.size);
+        if (!log.write(log.context, at, reinterpret_cast<const uint8_t*>(values), tensor.size)) {
+          return ZO_ERROR_STORE;
+        }
+        at += tensor.size;
+      }
+    }
+  }
+  uint8_t end[4];
+  zo_write_u32(end, crc);
+  return log.write(log.context, at, end, sizeof end) ? ZO_OK : ZO_ERROR_STORE;
+}
+
+zo_status NodeTrainer::ExportLog(const LogStore& log) { return WriteSnapshot(log); }
+
+// Whether a slot holds a snapshot of which every byte is as it was written.
+bool NodeTrainer::IsWhole(const LogStore& log, uint32_t slot, uint32_t* number) const {
+  uint8_t piece[64];
+  const uint32_t end = zo_snapshot_bytes(run_.settings.tasks, WeightBytes()) - 4;
+  uint32_t crc = 0;
+  for (uint32_t at = 0; at < end; at += sizeof piece) {
+    const uint32_t count = end - at < sizeof piece ? end - at : static_cast<uint32_t>(sizeof piece);
+    if (!log.read(log.context, SlotAt(slot) + at, piece, count)) return false;
+    if (at == 0) *number = zo_read_u32(piece);
+    crc = zo_crc32(crc, piece, count);
+  }
+  return *number != 0 && log.read(log.context, SlotAt(slot) + end, piece, 4) &&
+         zo_read_u32(piece) == crc;
+}
+
+zo_status NodeTrainer::ReadSnapshot(const LogStore& log, uint32_t slot) {
+  uint8_t* head = reinterpret_cast<uint8_t*>(scratch_);
+  const uint32_t head_bytes = zo_snapshot_bytes(run_.settings.tasks, 0) - 4;
+  uint32_t at = SlotAt(slot);
+  if (!log.read(log.context, at, head, head_bytes)) return ZO_ERROR_LOG;
+  at += head_bytes;
+  const zo_status status = zo_snapshot_read_head(&run_, head);
+  if (status != ZO_OK) return status;
+  for (int fractions = 0; fractions < 2; ++fractions) {
+    for (uint32_t i = 0; i < run_.settings.tasks; ++i) {
+      for (uint32_t j = 0; j < infos_[i].tensors; ++j) {
+        const zo_tensor tensor = network_->tensor(infos_[i].first_tensor + j);
+        int8_t* values = fractions != 0 ? tensor.fraction : tensor.weights;
+        if (values == nullptr) continue;
+        if (!log.read(log.context, at, reinterpret_cast<uint8_t*>(values), tensor.size)) {
+          return ZO_ERROR_LOG;
+        }
+        at += tensor.size;
+      }
+    }
+  }
+  return ZO_OK;
+}
+
+zo_status NodeTrainer::ImportLog(const LogStore& log) {
+  const uint32_t size = zo_snapshot_header_bytes(run_.settings.tasks);
+  uint8_t* own = reinterpret_cast<uint8_t*>(scratch_);
+  uint8_t* found = own + size;
+  zo_status status = network_->DataChecksum(source_, run_.settings.common.samples, &data_checksum_);
+  if (status != ZO_OK) return status;
+  checked_ = 1;
+  Header(own, data_checksum_);
+  if (!log.read(log.context, 0, found, size) || memcmp(own, found, size) != 0) return ZO_ERROR_LOG;
+  uint32_t numbers[2] = {0, 0};
+  bool whole[2];
+  for (uint32_t slot = 0; slot < 2; ++slot) whole[slot] = IsWhole(log, slot, &numbers[slot]);
+  if (whole[0] || whole[1]) {
+    return ReadSnapshot(log, whole[1] && (!whole[0] || numbers[1] > numbers[0]) ? 1 : 0);
+  }
+  // Neither: the state before the first step.
+  status = network_->Restore();
+  if (status != ZO_OK) return status;
+  for (uint32_t i = 0; i < run_.settings.tasks; ++i) tasks_[i].mean_square = {0, 0};
+  run_.largest_loss = 0;
+  status = zo_node_run_resume(&run_, 0);
+  // Slots that were never written are no damage.
+  return status != ZO_OK ? status : numbers[0] == 0 && numbers[1] == 0 ? ZO_OK : ZO_ERROR_LOG;
+}
+
+}  // namespace tflm_zo

@@ -1,0 +1,120 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * Layer-wise training on a device (node perturbation, exact heads, perturbed weights, see
+ * zo_node_run.h): a network of segments and a workspace for what is kept of a minibatch, whose size
+ * `tflm-zo firmware` computes.
+ */
+#ifndef TFLM_ZO_OPS_DEVICE_ZO_NODE_TRAINER_H_
+#define TFLM_ZO_OPS_DEVICE_ZO_NODE_TRAINER_H_
+
+#include "../core/zo_node_run.h"
+#include "../core/zo_snapshot_log.h"
+#include "zo_network.h"
+
+namespace tflm_zo {
+
+// A task of the run as the generator knows it: zo_node_task without its buffers.
+struct TaskInfo {
+  uint32_t kind;  // zo_task_kind
+  zo_node_layer layer;
+  uint32_t start_segment;
+  uint32_t queries;
+  uint32_t following;
+  uint32_t mu;
+  uint32_t rate;
+  uint32_t period;
+  zo_scale gain;
+  uint32_t boundary_bytes;
+  uint32_t first_tensor;
+  uint32_t tensors;
+  uint32_t input_segment;   // the layer's input is what enters it; 0: input 0 of the network
+  uint32_t output_segment;  // the layer's output, before any pooling, enters it
+  const int16_t* scales;    // exact tasks: see zo_fc_backprop_s8, or null
+};
+
+class NodeTrainer {
+ public:
+  constexpr NodeTrainer() = default;
+
+  // Starts a run on a network that Init has set up.
+  //
+  //   settings   of the run; the caller keeps them, and the tasks
+  //   tasks      [settings->tasks]
+  //   interval   steps between snapshots of the log, >= 1
+  //   workspace  [workspace_bytes], aligned to 8 bytes
+  //
+  // Errors: ZO_ERROR_MEMORY: the workspace is smaller than WorkspaceBytes; those of
+  // zo_node_run_init.
+  zo_status Init(Network* network, const zo_node_settings* settings, const TaskInfo* tasks,
+                 uint32_t interval, void* workspace, size_t workspace_bytes,
+                 const SampleSource& source);
+
+  // Bytes of workspace that a run takes, what the network keeps at boundaries not included.
+  static size_t WorkspaceBytes(const ModelInfo& info, const zo_node_settings& settings,
+                               const TaskInfo* tasks);
+
+  // Does one step.
+  //
+  //   report  of the step; step_done == 0 where the run is over
+  //
+  // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL, ZO_ERROR_RUNTIME: the weights are those of the last
+  // whole step, and the next call begins the step anew. ZO_ERROR_STORE: the step is done, but not
+  // in the log.
+  zo_status TrainStep(zo_report* report);
+
+  uint32_t step() const { return run_.step; }
+  bool done() const { return run_.step == run_.settings.common.steps; }
+
+  // From now on each step goes into the log. At the first step the header is written, which takes
+  // one pass over all samples, for their checksum.
+  void SetLog(const LogStore* log) { log_ = log; }
+
+  // Writes a snapshot of the weights as they are; TrainStep does so every `interval` steps.
+  zo_status ExportLog(const LogStore& log);
+
+  // Sets weights and state to the last whole snapshot of a log; steps after it are repeated by
+  // TrainStep, with the same bits where the samples are the same.
+  //
+  // Errors: ZO_ERROR_LOG: it is none, or of another model, settings or samples: nothing has
+  // changed; or neither snapshot is whole: weights and state are those before the first step.
+  zo_status ImportLog(const LogStore& log);
+
+  zo_status Evaluate(const SampleSource& source, uint32_t first, uint32_t count,
+                     Evaluation* evaluation) {
+    return network_->Evaluate(source, first, count, evaluation);
+  }
+  zo_status ExportWeights(const WeightSink& sink) const { return network_->ExportWeights(sink); }
+
+ private:
+  zo_status Forward(const zo_node_request& request);
+  zo_status Query(const zo_node_request& request);
+  zo_status Capture(uint32_t task, const Feed& feed);
+  zo_status Update(const zo_node_request& request, zo_report* report);
+  zo_status Abandon(zo_status reason);
+  uint32_t Tensors(uint32_t task, zo_tensor* tensors) const;
+  zo_status WriteHeader(const LogStore& log);
+  zo_status WriteRecord(const LogStore& log, const zo_report& report) const;
+  zo_status WriteSnapshot(const LogStore& log) const;
+  bool IsWhole(const LogStore& log, uint32_t slot, uint32_t* number) const;
+  zo_status ReadSnapshot(const LogStore& log, uint32_t slot);
+  zo_status Header(uint8_t* bytes, uint32_t data_checksum) const;
+  uint32_t WeightBytes() const;
+  uint32_t SlotAt(uint32_t slot) const;
+
+  Network* network_ = nullptr;
+  const TaskInfo* infos_ = nullptr;
+  const LogStore* log_ = nullptr;
+  zo_node_task* tasks_ = nullptr;
+  zo_tensor* tensors_ = nullptr;  // of the weight task in progress
+  int32_t* scratch_ = nullptr;
+  uint8_t* labels_ = nullptr;  // of a batch, where an exact head needs them
+  uint32_t interval_ = 0;
+  uint32_t data_checksum_ = 0;
+  uint32_t checked_ = 0;  // data_checksum_ is known
+  SampleSource source_ = {};
+  zo_node_run run_ = {};
+};
+
+}  // namespace tflm_zo
+
+#endif  // TFLM_ZO_OPS_DEVICE_ZO_NODE_TRAINER_H_

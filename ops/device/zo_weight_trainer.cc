@@ -1,0 +1,158 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "zo_weight_trainer.h"
+
+#include <string.h>
+
+#include "../core/zo_command.h"
+#include "../core/zo_update.h"
+
+namespace tflm_zo {
+namespace {
+
+// Longest record of this build.
+constexpr uint32_t kRecordBytes = 20 + 4 * ZO_MAX_QUERIES;
+
+bool IsErased(const uint8_t* bytes, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    if (bytes[i] != 0xFF) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+zo_status WeightTrainer::Init(Network* network, const zo_control_settings* settings,
+                              const uint8_t* block_segments, int32_t* words,
+                              const SampleSource& source) {
+  network_ = network;
+  words_ = words;
+  source_ = source;
+  const ModelInfo& info = network->info();
+  if (words == nullptr && info.segment_count > 1) return ZO_ERROR_ARGUMENT;
+  const zo_status status = zo_control_init(&control_, settings, block_segments);
+  if (status != ZO_OK) return status;
+  return zo_control_words(settings) <= info.command_words && settings->batch == info.batch
+             ? ZO_OK
+             : ZO_ERROR_CAPACITY;
+}
+
+zo_status WeightTrainer::Abandon(bool executed, zo_status reason) {
+  const uint32_t count = network_->info().command_words;
+  zo_status status = zo_control_abandon(&control_, executed ? 1 : 0, words(), count);
+  if (status == ZO_OK) status = network_->Run(nullptr, words(), count, 0, false);
+  return status == ZO_OK ? reason : status;
+}
+
+zo_status WeightTrainer::TrainStep(zo_report* report) {
+  const ModelInfo& info = network_->info();
+  *report = {};
+  do {
+    zo_request request;
+    zo_status status = zo_control_next(&control_, words(), info.command_words, &request);
+    if (status != ZO_OK) return status;
+    if (request.action == ZO_ACTION_DONE) return ZO_OK;
+    if (request.start_segment > 0) {
+      memcpy(network_->entering(request.start_segment), network_->kept(request.start_segment),
+             info.batch * info.segments[request.start_segment].boundary_bytes);
+    }
+    const Feed feed = {&source_, control_.settings, request.first_sample, 0};
+    status = network_->Run(&feed, words(), info.command_words, request.start_segment, true);
+    if (status != ZO_OK) {
+      // Weight ops come first in the graph and have accepted the command: only what follows them
+      // can have failed. Without samples they have not run at all.
+      return Abandon(status == ZO_ERROR_RUNTIME, status);
+    }
+    status = zo_control_report(&control_, network_->losses(), info.batch, report);
+    if (status != ZO_OK) return status;
+  } while (report->step_done == 0);
+  mean_loss_ = report->mean_loss;
+  return log_ == nullptr ? ZO_OK : WriteRecord(*log_, mean_loss_);
+}
+
+zo_status WeightTrainer::WriteRecord(const LogStore& log, int32_t mean_loss) const {
+  const uint32_t size = zo_log_record_bytes(control_.settings->queries);
+  const uint32_t step = control_.step - 1;
+  if (step == 0) {
+    uint8_t header[ZO_LOG_HEADER_BYTES];
+    zo_log_write_header(control_.settings, network_->info().fingerprint, header);
+    if (!log.write(log.context, 0, header, sizeof header)) return ZO_ERROR_STORE;
+  }
+  uint8_t record[kRecordBytes];
+  zo_log_write_record(&control_, mean_loss, record);
+  return log.write(log.context, ZO_LOG_HEADER_BYTES + step * size, record, size) ? ZO_OK
+                                                                                 : ZO_ERROR_STORE;
+}
+
+zo_status WeightTrainer::ExportLog(const LogStore& log) const {
+  return control_.step == 0 ? ZO_OK : WriteRecord(log, mean_loss_);
+}
+
+zo_status WeightTrainer::Replay(const zo_log_record& record) {
+  const zo_control_settings& settings = *control_.settings;
+  const ModelInfo& info = network_->info();
+  zo_query items[ZO_MAX_QUERIES];
+  const uint32_t count = zo_control_items(&settings, record.step, record.coefficients, items);
+  const zo_distribution distribution = zo_control_distribution(&settings, record.step);
+  for (uint32_t i = 0; i < info.trainable_count; ++i) {
+    if (settings.blocks > 0 && info.trainable[i].block != record.step % settings.blocks) continue;
+    const zo_tensor tensor = network_->tensor(i);
+    const zo_status status = zo_update_s8(&tensor, distribution, nullptr, items, count, nullptr);
+    if (status != ZO_OK) return status;
+  }
+  return ZO_OK;
+}
+
+zo_status WeightTrainer::ImportLog(const LogStore& log) {
+  uint8_t own[ZO_LOG_HEADER_BYTES];
+  uint8_t bytes[ZO_LOG_HEADER_BYTES > kRecordBytes ? ZO_LOG_HEADER_BYTES : kRecordBytes];
+  zo_log_write_header(control_.settings, network_->info().fingerprint, own);
+  // Equal settings give equal headers, byte for byte.
+  if (!log.read(log.context, 0, bytes, sizeof own) || memcmp(bytes, own, sizeof own) != 0) {
+    return ZO_ERROR_LOG;
+  }
+  zo_status status = network_->Restore();
+  if (status != ZO_OK) return status;
+  const uint32_t queries = control_.settings->queries;
+  const uint32_t size = zo_log_record_bytes(queries);
+  zo_status found = ZO_OK;
+  zo_log_record record;
+  int64_t mean_square = 0;
+  uint32_t step = 0;
+  for (; step < control_.settings->steps; ++step) {
+    if (!log.read(log.context, ZO_LOG_HEADER_BYTES + step * size, bytes, size) ||
+        IsErased(bytes, size)) {
+      break;
+    }
+    if (zo_log_read_record(bytes, queries, &record) != ZO_OK || record.step != step) {
+      found = ZO_ERROR_LOG;
+      break;
+    }
+    status = Replay(record);
+    if (status != ZO_OK) return status;
+    mean_square = record.mean_square;
+    mean_loss_ = record.mean_loss;
+  }
+  status = zo_control_resume(&control_, step, mean_square);
+  return status == ZO_OK ? found : status;
+}
+
+zo_status WeightTrainer::Settle() {
+  const uint32_t count = network_->info().command_words;
+  uint32_t pending = 0;
+  const zo_status status = zo_control_settle(&control_, words(), count, &pending);
+  if (status != ZO_OK || pending == 0) return status;
+  return network_->Run(nullptr, words(), count, 0, false);
+}
+
+zo_status WeightTrainer::Evaluate(const SampleSource& source, uint32_t first, uint32_t count,
+                                  Evaluation* evaluation) {
+  const zo_status status = Settle();
+  return status == ZO_OK ? network_->Evaluate(source, first, count, evaluation) : status;
+}
+
+zo_status WeightTrainer::ExportWeights(const WeightSink& sink) {
+  const zo_status status = Settle();
+  return status == ZO_OK ? network_->ExportWeights(sink) : status;
+}
+
+}  // namespace tflm_zo

@@ -1,0 +1,81 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * Weight perturbation on a device: the control unit (zo_control.h) and a network, in the memory of
+ * inference plus the trainable weights. Every decision is the control unit's, so a run on a desktop
+ * with the same model, settings and samples gives the same log and weights where both runtimes
+ * compute the same losses.
+ */
+#ifndef TFLM_ZO_OPS_DEVICE_ZO_WEIGHT_TRAINER_H_
+#define TFLM_ZO_OPS_DEVICE_ZO_WEIGHT_TRAINER_H_
+
+#include "zo_network.h"
+
+namespace tflm_zo {
+
+class WeightTrainer {
+ public:
+  constexpr WeightTrainer() = default;
+
+  // Starts a run on a network that Init has set up.
+  //
+  //   settings        of the run; the caller keeps them
+  //   block_segments  see zo_control_init
+  //   words           [command_words] for the command; null in a network of one segment, whose
+  //                   command is written where the network reads it
+  //
+  // Errors: those of zo_control_init; ZO_ERROR_CAPACITY: the model takes shorter commands.
+  zo_status Init(Network* network, const zo_control_settings* settings,
+                 const uint8_t* block_segments, int32_t* words, const SampleSource& source);
+
+  // Does one step.
+  //
+  //   report  of the step; step_done == 0 where the run is over
+  //
+  // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL, ZO_ERROR_RUNTIME: the weights are those of the last
+  // whole step, and the next call begins the step anew. ZO_ERROR_STORE: the step is done, but not
+  // in the log; ExportLog writes it again.
+  zo_status TrainStep(zo_report* report);
+
+  // Whole steps done.
+  uint32_t step() const { return control_.step; }
+  bool done() const { return control_.step == control_.settings->steps; }
+
+  // From now on each step goes into the log. At the first step the header is written.
+  void SetLog(const LogStore* log) { log_ = log; }
+
+  // Writes the record of the last step again, after ZO_ERROR_STORE.
+  zo_status ExportLog(const LogStore& log) const;
+
+  // Sets weights and state to what a log leads to, from the model's own weights. A log that ends
+  // within a record, or with bytes 0xFF, ends with the last whole one.
+  //
+  // Errors: ZO_ERROR_LOG: it is none, or of another model or settings: nothing has changed; or one
+  // of its records is damaged: weights and state are those of the whole steps before it.
+  zo_status ImportLog(const LogStore& log);
+
+  // Makes the weights in memory those of the last whole step: an update rides on the invoke that
+  // follows it. Before weights are read or used for anything but TrainStep; changes no later bit.
+  zo_status Settle();
+
+  // Settle, then Network::Evaluate and Network::ExportWeights.
+  zo_status Evaluate(const SampleSource& source, uint32_t first, uint32_t count,
+                     Evaluation* evaluation);
+  zo_status ExportWeights(const WeightSink& sink);
+
+ private:
+  int32_t* words() { return words_ != nullptr ? words_ : network_->command(0); }
+  zo_status Abandon(bool executed, zo_status reason);
+  zo_status WriteRecord(const LogStore& log, int32_t mean_loss) const;
+  zo_status Replay(const zo_log_record& record);
+
+  Network* network_ = nullptr;
+  const LogStore* log_ = nullptr;
+  int32_t* words_ = nullptr;
+  int32_t mean_loss_ = 0;  // of the last step
+  SampleSource source_ = {};
+  zo_control control_ = {};
+};
+
+}  // namespace tflm_zo
+
+#endif  // TFLM_ZO_OPS_DEVICE_ZO_WEIGHT_TRAINER_H_

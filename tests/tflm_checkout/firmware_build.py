@@ -1,0 +1,115 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Builds a generated folder with CMake, as its README says, for an emulated core or this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from cortex_m.emulator import CORES, Core, missing
+
+HERE = Path(__file__).parent
+TFLM_DIR = os.environ.get("TFLM_DIR")
+#: Cores that this suite runs on, and how TFLM's Makefile calls their libraries.
+ARCHITECTURES = {
+    "cortex-m3": "cortex-m3",
+    "cortex-m4": "cortex-m4+fp",
+    "cortex-m7": "cortex-m7+fp",
+    "cortex-m55": "cortex-m55",
+}
+
+
+@dataclass(frozen=True)
+class Library:
+    """TFLM's library for a core, built by TFLM's own Makefile.
+
+    Attributes:
+        core: name of the core.
+        cmsis_nn: whether it has CMSIS-NN's kernels, else TFLM's reference kernels.
+    """
+
+    core: str
+    cmsis_nn: bool
+
+    @property
+    def name(self) -> str:
+        """For test names."""
+        return f"{self.core}-{'cmsis_nn' if self.cmsis_nn else 'reference'}"
+
+    @property
+    def path(self) -> Path:
+        """Where the Makefile puts it."""
+        kernels = "cmsis_nn_" if self.cmsis_nn else ""
+        folder = f"cortex_m_generic_{ARCHITECTURES[self.core]}_release_{kernels}gcc"
+        return Path(TFLM_DIR or "") / "gen" / folder / "lib" / "libtensorflow-microlite.a"
+
+    @property
+    def make(self) -> str:
+        """The command that builds it, in the checkout."""
+        kernels = " OPTIMIZED_KERNEL_DIR=cmsis_nn" if self.cmsis_nn else ""
+        return (
+            "make -f tensorflow/lite/micro/tools/make/Makefile TARGET=cortex_m_generic "
+            f"TARGET_ARCH={ARCHITECTURES[self.core]}{kernels} BUILD_TYPE=release microlite"
+        )
+
+    def why_not(self) -> str | None:
+        """Why nothing can be tested with it; None where everything is there."""
+        if TFLM_DIR is None:
+            return "TFLM_DIR IS NOT SET: NO FIRMWARE WAS BUILT (a checkout of tflite-micro is needed)"
+        if not self.path.is_file():
+            return f"{self.path} IS NOT BUILT: NO FIRMWARE WAS RUN ON {self.name}; in TFLM_DIR: {self.make}"
+        if shutil.which("cmake") is None:
+            return "NO cmake: NO FIRMWARE WAS BUILT"
+        return missing()
+
+
+LIBRARIES = tuple(Library(core, cmsis_nn) for core in ARCHITECTURES for cmsis_nn in (False, True))
+
+
+def _run(*command: object) -> None:
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
+
+
+def build_firmware(library: Library, folder: Path, build: Path, *options: str) -> Path:
+    """Builds the example of a generated CMake folder.
+
+    Args:
+        library: TFLM's.
+        folder: what `tflm-zo firmware` wrote.
+        build: for what is built.
+        options: for CMake besides.
+
+    Returns:
+        The ELF file.
+    """
+    core: Core = CORES[library.core]
+    name = next(folder.glob("*_model_data.h")).name.removesuffix("_model_data.h")
+    memory = {
+        "CODE_ORIGIN": core.code[0],
+        "CODE_LENGTH": core.code[1],
+        "DATA_ORIGIN": core.data[0],
+        "DATA_LENGTH": core.data[1],
+    }
+    link = [f"-Wl,--defsym={symbol}={value:#x}" for symbol, value in memory.items()]
+    emulated = HERE.parent / "cortex_m"
+    build.mkdir(parents=True, exist_ok=True)
+    boot = build / "startup.o"
+    compiler = ["arm-none-eabi-gcc", *core.flags, "-std=c99", "-Os", "-D_GNU_SOURCE"]
+    _run(*compiler, "-c", emulated / "startup.c", "-o", boot)
+    link += ["-T", str(emulated / "cortex_m.ld"), "-nostartfiles", str(boot)]
+    _run(
+        "cmake",
+        *("-S", folder, "-B", build, f"-DCMAKE_TOOLCHAIN_FILE={HERE / 'arm-none-eabi.cmake'}"),
+        "-DCMAKE_BUILD_TYPE=Release",
+        f"-DZO_CORE_FLAGS={' '.join(core.flags)}",
+        f"-DCMAKE_EXE_LINKER_FLAGS={' '.join(link)}",
+        f"-DTFLM_DIR={TFLM_DIR}",
+        f"-DTFLM_LIBRARY={library.path}",
+        *options,
+    )
+    _run("cmake", "--build", build)
+    return build / name

@@ -1,0 +1,200 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""``tflm-zo firmware``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from ...converters import load_model, read_metadata
+from ...converters.firmware import PLATFORMS, SampleArrays
+from ...converters.firmware.generate import check_folder
+from ...data import DataError
+from ...firmware import generate_firmware
+from ...runtime import load as load_runtime
+from ...training import algorithm as algorithm_of_name
+from ...training import algorithm_of
+from ...training.settings import SettingsError
+from ..algorithm_options import make_settings, parse_settings
+from ..options import Json, ZoModelFile
+from ..results import show, table
+from ..training_data import load_samples
+
+EXAMPLE = "tflm-zo firmware lenet5.zo.tflite -o lenet5_firmware --data adapt.npz --samples 100 --epochs 5"
+
+_EPOCHS = 10
+_SAMPLES = 100
+
+
+def firmware(
+    model: ZoModelFile,
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="FOLDER", help="Where the sources go.", show_default=False),
+    ],
+    platform: Annotated[str, typer.Option(help=f"Layout and build glue: {', '.join(PLATFORMS)}.")] = "cmake",
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help=".npz with x and y: samples that are compiled into the example. Without: noise, to be "
+            "replaced by samples of the device's own.",
+        ),
+    ] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help=f"Samples that the device trains on (default: all of --data, else {_SAMPLES})."
+        ),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help=f"Passes over the samples (default: {_EPOCHS}).")] = None,
+    steps: Annotated[int | None, typer.Option(help="Number of steps instead of epochs.")] = None,
+    algorithm: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Default: the one that the model was made for; see `tflm-zo algorithms`.",
+            show_default=False,
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A setting of the algorithm, named and written as the option of train: queries=4, "
+            "batch-size=16, head=exact, seed=7; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Of the model (default: the file's, up to the first dot).")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the folder if it is generated firmware.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write the C and C++ that train a model on a microcontroller, for a build of TensorFlow Lite Micro.
+
+    The folder has the model, the op pack, a resolver, the trainer, an example and what the build system
+    needs. A training run on the device, and one of `tflm-zo train --runtime tflm` with the same settings and
+    samples, give the same log and the same weights.
+    """
+    check_folder(output, force=force)
+    loaded = load_model(model)
+    metadata = read_metadata(loaded)
+    chosen = algorithm_of(metadata) if algorithm is None else algorithm_of_name(algorithm)
+    given = _settings(settings or [], chosen.options)
+    run = make_settings(chosen, parse_settings(chosen, given), metadata.batch)
+    arrays = None
+    if data is not None:
+        inputs, labels = load_samples(load_runtime(loaded, "litert"), data)
+        if samples is not None and samples > len(labels):
+            raise DataError(f"--samples: {data} has {len(labels)}, got {samples}")
+        count = len(labels) if samples is None else samples
+        arrays = SampleArrays([x[:count] for x in inputs], labels[:count])
+    else:
+        count = _SAMPLES if samples is None else samples
+    if count < 1:
+        raise SettingsError(f"--samples: expected at least 1, got {count}")
+    if steps is not None and epochs is not None:
+        raise SettingsError("--steps, --epochs: give one of them")
+    total = (
+        steps if steps is not None else (_EPOCHS if epochs is None else epochs) * -(-count // run.batch_size)
+    )
+    made = generate_firmware(
+        loaded,
+        run,
+        steps=total,
+        samples=count,
+        platform=platform,
+        name=name or model.name.split(".")[0],
+        command=_command(),
+        data=arrays,
+        data_name="" if data is None else data.name,
+    )
+    made.write(output, force=force)
+    result: dict[str, Any] = {
+        "output": str(output),
+        "platform": platform,
+        "algorithm": chosen.name,
+        "steps": total,
+        "samples": count,
+        "files": sorted(made.files),
+        "arena_bytes": made.arena.bytes,
+        "arena_measured": made.arena.measured,
+        "workspace_bytes": made.workspace_bytes,
+        "trainable_bytes": made.trainable_bytes,
+        "model_bytes": made.model_bytes,
+    }
+    show(result, as_json=as_json, render=lambda console: _render(console, result))
+
+
+def _command() -> str:
+    """The command line as one would type it again."""
+    return " ".join(["tflm-zo", *(shlex.quote(argument) for argument in sys.argv[1:])])
+
+
+def _settings(given: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as `parse_settings` takes them.
+
+    Args:
+        given: NAME=VALUE each.
+        options: settings of the algorithm with their defaults, whose types say how a value is read.
+    """
+    found: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        key = name.strip().replace("-", "_")
+        if not equals or not key:
+            raise SettingsError(f"--set: expected NAME=VALUE, got {text!r}")
+        if key == "queries":
+            found.setdefault(key, []).append(value)
+            continue
+        if key in found:
+            raise SettingsError(f"--set: {name} is given twice")
+        found[key] = _read(name, value, options.get(key, value), key)
+    return found
+
+
+def _read(name: str, value: str, default: Any, key: str) -> Any:
+    """A value of the type that the setting's default has; text where `parse_settings` reads it."""
+    if key == "only":
+        return tuple(part.strip() for part in value.split(","))
+    if default is None and key.endswith("rate"):
+        default = 0.0
+    try:
+        if isinstance(default, bool):
+            return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[
+                value.lower()
+            ]
+        if isinstance(default, (int, float)):
+            return type(default)(value)
+    except (KeyError, ValueError):
+        kind = {bool: "true or false", int: "an integer", float: "a number"}[type(default)]
+        raise SettingsError(f"--set {name}: expected {kind}, got {value!r}") from None
+    return value
+
+
+def _render(console: Console, result: dict[str, Any]) -> None:
+    row = {
+        "algorithm": result["algorithm"],
+        "steps": result["steps"],
+        "samples": result["samples"],
+        "arena": result["arena_bytes"],
+        "workspace": result["workspace_bytes"],
+        "weights": result["trainable_bytes"],
+        "model": result["model_bytes"],
+    }
+    console.print(table("Firmware (bytes)", list(row), [list(row.values())]))
+    how = "" if result["arena_measured"] else " (the arena is an upper bound: pip install 'tflm_zo[tflm]')"
+    console.print(
+        f"{result['output']}: {len(result['files'])} files, {result['platform']}{how}", markup=False
+    )

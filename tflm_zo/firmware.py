@@ -1,0 +1,208 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Firmware of a ZO model: its run planned, its folder generated.
+
+generate_firmware("lenet5.zo.tflite", steps=50, samples=100).write("lenet5_firmware")
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from typing import Any
+
+from .control import CSettings
+from .converters import ConversionError, Model, ZoMetadata, load_model, read_metadata
+from .converters.firmware import (
+    Firmware,
+    FirmwareSettings,
+    NodeRunPlan,
+    RunPlan,
+    SampleArrays,
+    TaskPlan,
+    WeightRunPlan,
+    generate,
+)
+from .native import LogitScale
+from .node_control import NodeTask
+from .seedlog import fingerprint
+from .training.algorithms import algorithm_of
+from .training.costs import block_segments
+from .training.node_plan import NodePlan
+from .training.node_run import NodeRun
+from .training.node_settings import NodeSettings
+from .training.settings import SettingsError, TrainSettings
+from .training.tasks import Task, TaskKind
+from .training.weight_run import WeightRun
+
+__all__ = ["generate_firmware", "plan_run"]
+
+_HEAD = 0xFFFFFFFF  # ZO_NODE_HEAD
+
+
+def _numbers(settings: CSettings) -> dict[str, int | tuple[int, ...]]:
+    found: dict[str, int | tuple[int, ...]] = {}
+    for name, *_ in settings._fields_:
+        value = getattr(settings, name)
+        if isinstance(value, ctypes.Structure):
+            found[name] = tuple(int(getattr(value, field)) for field, *_ in value._fields_)
+        elif isinstance(value, ctypes.Array):
+            found[name] = tuple(int(v) for v in value)
+        else:
+            found[name] = int(value)
+    return found
+
+
+def _task(task: Task, node: NodeTask, scales: Any) -> TaskPlan:
+    values = {
+        "kind": int(task.kind == TaskKind.WEIGHTS),
+        "start_segment": node.start_segment,
+        "queries": node.queries,
+        "following": _HEAD if node.following is None else node.following,
+        "mu": node.mu,
+        "rate": node.rate,
+        "period": node.period,
+        "boundary_bytes": node.boundary_bytes,
+    }
+    gain = node.gain.mantissa, node.gain.exponent
+    layer, nodes = node.layer, task.nodes
+    if layer is None or nodes is None:
+        return TaskPlan(values, (), gain, task.tensors[0], len(task.tensors))
+    return TaskPlan(
+        values,
+        tuple(int(getattr(layer._c, name)) for name, *_ in layer._c._fields_),
+        gain,
+        task.tensors[0],
+        1,
+        input_segment=nodes.input_segment,
+        output_segment=nodes.output_segment,
+        scales=scales,
+        input_bytes=layer.input_bytes,
+        route_bytes=layer.route_bytes,
+        nodes=layer.nodes,
+        scratch_values=layer.scratch_values,
+    )
+
+
+def plan_run(
+    model: Model, settings: NodeSettings | TrainSettings, *, steps: int, samples: int, algorithm: str = ""
+) -> RunPlan:
+    """A run as the control unit takes it.
+
+    Args:
+        model: the ZO model.
+        settings: how to train.
+        steps: of the whole run.
+        samples: in the training set.
+        algorithm: its name, for comments.
+
+    Raises:
+        SettingsError: the model does not fit the settings.
+    """
+    metadata = read_metadata(model)
+    if settings.batch_size % metadata.batch:
+        raise SettingsError(
+            f"batch_size: expected a multiple of the model's batch {metadata.batch}, "
+            f"got {settings.batch_size}"
+        )
+    for name, value in (("steps", steps), ("samples", samples)):
+        if not 1 <= value < 2**32:
+            raise SettingsError(f"{name}: expected 1..{2**32 - 1}, got {value}")
+    words = {
+        "algorithm": algorithm,
+        "steps": str(steps),
+        "samples": str(samples),
+        "minibatch": str(settings.batch_size),
+        "seed": str(settings.seed),
+    }
+    if isinstance(settings, NodeSettings):
+        NodeRun.check(settings, metadata)
+        plan = NodePlan(model, metadata, settings, steps, samples)
+        rules = plan.rules
+        return NodeRunPlan(
+            _numbers(plan.settings),
+            plan.multipliers,
+            words,
+            rules={
+                "tasks": len(plan.tasks),
+                "first_segment": plan.first_segment,
+                "weight_clip": rules.weight_clip,
+                "rule": rules.rule,
+                "exact_rule": rules.exact_rule,
+                "bits": rules.bits,
+                "rows": rules.rows,
+            },
+            tasks=tuple(
+                _task(task, node, scales)
+                for task, node, scales in zip(plan.tasks, plan.node_tasks, plan.filter_scales, strict=True)
+            ),
+            interval=settings.snapshot_every,
+        )
+    WeightRun.check(settings, metadata)
+    numbers = settings.as_integers(
+        steps=steps,
+        samples=samples,
+        batch=metadata.batch,
+        weights=sum(t.trained for t in metadata.trainable),
+        blocks=len(metadata.blocks),
+    )
+    return WeightRunPlan(_numbers(numbers), {}, words, block_segments=tuple(block_segments(metadata)))
+
+
+def _logit_scale(metadata: ZoMetadata) -> tuple[int, int]:
+    loss = metadata.loss
+    if loss is None or not loss.of_classes:
+        return 0, 0
+    scale = LogitScale.of(loss.scale)
+    return scale.scale_log2e, scale.scale
+
+
+def generate_firmware(
+    model: Model | bytes | str | os.PathLike[str],
+    settings: NodeSettings | TrainSettings | None = None,
+    *,
+    steps: int,
+    samples: int,
+    platform: str = "cmake",
+    name: str | None = None,
+    command: str = "tflm_zo.generate_firmware",
+    data: SampleArrays | None = None,
+    data_name: str = "",
+) -> Firmware:
+    """A folder of C and C++ that trains a model in a build of TensorFlow Lite Micro.
+
+    A run on a desktop with the same model, settings, steps and samples, in a runtime that computes the same
+    losses (``tflm`` where the device has TFLM's reference kernels or CMSIS-NN's), gives the same log and
+    weights.
+
+    Args:
+        model: a ZO model, its bytes or path.
+        settings: how to train; None: the defaults of the algorithm that the model was made for.
+        steps: of the whole run.
+        samples: that the device will have.
+        platform: build system, see ``PLATFORMS``.
+        name: of the model; None: the file's.
+        command: for the files' first lines.
+        data: samples to compile into the example.
+        data_name: where they are from.
+
+    Raises:
+        ConversionError: the model cannot be trained on a device.
+        SettingsError: the model does not fit the settings.
+    """
+    loaded = model if isinstance(model, Model) else load_model(model)
+    metadata = read_metadata(loaded)
+    if metadata.loss is None:
+        raise ConversionError("the model has no loss, so it cannot train; inject it with one")
+    chosen = algorithm_of(metadata)
+    own = settings if settings is not None else chosen.make()
+    if name is None:
+        name = Path(model).name.split(".")[0] if isinstance(model, (str, os.PathLike)) else "model"
+    plan = plan_run(loaded, own, steps=steps, samples=samples, algorithm=chosen.name)
+    return generate(
+        loaded,
+        plan,
+        FirmwareSettings(
+            name, platform, command, fingerprint(loaded), _logit_scale(metadata), data, data_name
+        ),
+    )
