@@ -116,54 +116,30 @@ class Chosen:
     def uniform(self, low: float, high: float, size: Any) -> Any:
         return np.full(size, low + self.share * (high - low))
 
-    def integers(self, low: int, high: int, size: Any) -> Any:
-        return np.full(size, int(low + self.share * (high - 1 - low)))
 
-    def standard_normal(self, size: Any) -> Any:
-        return np.zeros(size)
-
-
-def test_augmentation_in_the_middle(learning: Any) -> None:
-    """Neither faster nor louder, 1.5 frames later; a mask in the middle."""
-    x = np.zeros((2, 30, 12, 1), np.float32)
-    x[1, 3:6, 2:9] = 0.5
-    y = learning.augmentation.augmented(x, Chosen(0.5))
+@pytest.mark.parametrize(("share", "frames_later"), [(0.0, -1.0), (0.5, 1.5), (0.75, 2.75), (1.0, 4.0)])
+def test_shifts(learning: Any, share: float, frames_later: float) -> None:
+    """Against NumPy's interpolation of each band, with silence beyond both ends."""
+    x = np.random.default_rng(0).random((3, 30, 12, 1)).astype(np.float32)
+    y = learning.augmentation.shifted(x, Chosen(share))
     assert y.dtype == np.float32 and y.shape == x.shape
-    assert not y[0].any()
-    # Of speeds from 0.8 to 1.25 the middle is 1; (x[t - 2] + x[t - 1]) / 2.
-    expected = np.zeros((30, 12))
-    expected[4:8, 2:9] = np.array([0.25, 0.5, 0.5, 0.25])[:, None]
-    expected[10:14] = 0  # 4 of 8 frames from 0..21
-    expected[:, 4:5] = 0  # 1 of 3 bands from 0..8
-    np.testing.assert_allclose(y[1, ..., 0], expected, atol=1e-6)
+    silent = np.pad(x, ((0, 0), (6, 6), (0, 0), (0, 0)))
+    for i, band in np.ndindex(3, 12):
+        expected = np.interp(np.arange(30) - frames_later, np.arange(-6, 36), silent[i, :, band, 0])
+        np.testing.assert_allclose(y[i, :, band, 0], expected, atol=1e-6)
 
 
-def test_augmentation_at_the_edges(learning: Any) -> None:
-    """At 0.8 of the speed, a frame earlier; bands 0.887 wide and one lower; 0.2 to 0 more quiet."""
-    random = np.random.default_rng(0)
-    x = random.random((1, 30, 12, 1)).astype(np.float32)
-    y = learning.augmentation.augmented(x, Chosen(0.0))[0, ..., 0]
-
-    def at(frame: float, band: float) -> float:
-        f, b = int(frame), int(band)
-        corners = np.pad(x[0, ..., 0], ((0, 1), (0, 1)))[f : f + 2, b : b + 2]
-        return float(np.array([1 - (frame - f), frame - f]) @ corners @ np.array([1 - (band - b), band - b]))
-
-    for frame, band in ((0, 0), (5, 3), (20, 11)):
-        value = at((frame + 1) * 0.8, max(band * np.exp(-0.12) - 1, 0))
-        expected = max(0.0, value - 0.1 - 0.1 * (2 * band / 11 - 1))
-        assert y[frame, band] == pytest.approx(expected, abs=1e-6)
-
-
-def test_augmentation_at_random(learning: Any) -> None:
-    random = np.random.default_rng(0)
-    x = random.random((50, 49, 20, 1)).astype(np.float32)
+def test_shifts_at_random(learning: Any) -> None:
+    """One impulse, so that where it is says by how much: each recording by its own, -1 to 4 frames."""
+    x = np.zeros((50, 49, 20, 1), np.float32)
+    x[:, 20] = 0.5
     before = x.copy()
-    y = learning.augmentation.augmented(x, np.random.default_rng(1))
+    y = learning.augmentation.shifted(x, np.random.default_rng(1))
     np.testing.assert_array_equal(x, before)
-    assert 0 <= y.min() and y.max() <= 1
-    np.testing.assert_array_equal(y, learning.augmentation.augmented(x, np.random.default_rng(1)))
-    assert np.abs(y[:, None] - y[None]).mean((2, 3, 4))[~np.eye(50, dtype=bool)].min() > 0.05
+    np.testing.assert_array_equal(y, learning.augmentation.shifted(x, np.random.default_rng(1)))
+    later = (y[..., 0, 0] * np.arange(49)).sum(1) / y[..., 0, 0].sum(1) - 20
+    assert -1 <= later.min() < 0 and 3 < later.max() <= 4
+    assert len(np.unique(later.round(4))) == 50
 
 
 def test_unit_outputs(learning: Any) -> None:

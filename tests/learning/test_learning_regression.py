@@ -70,8 +70,9 @@ def test_rotated_digits(learning: Any, method: str, least: float, tmp_path: Path
 def test_a_speaker_never_heard_before(
     learning: Any, speaker: int, before: float, least: float, tmp_path: Path
 ) -> None:
-    """DS-CNN, 128 utterances, 10^4 forward equivalents. Two pre-trainings: 99.0 and 99.7 % after for one
-    speaker, 88.7 and 93.7 % for another, of 67 and 69 % before.
+    """DS-CNN, 128 utterances, 10^4 forward equivalents. Three pre-trainings: 85.8 ± 4.4 % before and
+    99.0 ± 0.3 % after for one speaker, 66.8 ± 4.1 % and 89.0 ± 2.9 % for another, of whom the last layer
+    alone learns 77.8 %.
     """
     need("fsdd.npz")
     found = adapted(learning, f"speaker-{speaker}", "node", 1e4, tmp_path)

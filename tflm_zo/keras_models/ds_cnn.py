@@ -13,6 +13,7 @@ def ds_cnn(
     filters: int = 64,
     blocks: int = 4,
     stride: tuple[int, int] = (2, 2),
+    embedding: int | None = None,
 ) -> Any:
     """MLPerf Tiny's keyword spotter: 22,016 weights for 49 x 10 features and 12 classes, batch norm folded.
 
@@ -26,6 +27,8 @@ def ds_cnn(
         filters: of every convolution.
         blocks: depthwise-separable ones.
         stride: of the first convolution, over frames and bands.
+        embedding: filters of the last pointwise convolution, whose averages over the image are all that the
+            dense layer sees; None: as many as of the others.
     """
     from keras import Input, Model, layers
 
@@ -39,7 +42,8 @@ def ds_cnn(
     for i in range(1, blocks + 1):
         x = layers.DepthwiseConv2D(3, padding="same", name=f"dw{i}")(x)
         x = block(x, f"dw{i}")
-        x = layers.Conv2D(filters, 1, name=f"pw{i}")(x)
+        width = filters if embedding is None or i < blocks else embedding
+        x = layers.Conv2D(width, 1, name=f"pw{i}")(x)
         x = block(x, f"pw{i}")
     x = layers.AveragePooling2D((x.shape[1], x.shape[2]), name="average")(x)
     x = layers.Flatten(name="flatten")(x)
