@@ -1,0 +1,45 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The whole C core on emulated Cortex-M cores, without TFLM: the checks of tests/ops/core_test.c pass there,
+and the digest of everything that they computed is the host's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from cortex_m.emulator import CORE_FOLDER, CORE_SOURCES, CORES, REPOSITORY, build, missing, run
+
+CORE_TEST = REPOSITORY / "tests" / "ops" / "core_test.c"
+# An emulated core is some twenty times slower than the host.
+FLAGS = ["-O2", "-DCORE_TEST_THIN=16"]
+HOST = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
+
+pytestmark = [
+    pytest.mark.skipif(missing() is not None, reason=str(missing())),
+    pytest.mark.skipif(HOST is None, reason="NO C COMPILER: NOTHING TO COMPARE AN EMULATED CORTEX-M WITH"),
+]
+
+
+@cache
+def on_the_host():
+    """What the portable C prints."""
+    with TemporaryDirectory(prefix="zo_core_test_") as folder:
+        program = Path(folder) / "core_test"
+        sources = [CORE_TEST, *CORE_SOURCES]
+        flags = ["-std=c99", "-DZO_PORTABLE", *FLAGS, f"-I{CORE_FOLDER}"]
+        subprocess.run([HOST, *flags, *sources, "-o", program], check=True, timeout=300)
+        return subprocess.run([program], check=True, capture_output=True, text=True, timeout=300).stdout
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_same_bits_as_on_the_host(name, tmp_path):
+    program = build(CORES[name], [CORE_TEST, *CORE_SOURCES], tmp_path / "core_test", FLAGS)
+    said = run(CORES[name], program)
+    assert "checks passed" in said
+    assert said == on_the_host()
