@@ -1,13 +1,22 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * The inner loop of Rademacher perturbation: 32 weights move by +delta or -delta, by the 32 bits
- * of one word of the stream. It runs twice per query over all weights, so it exists once per
- * instruction set; every version gives the same bits, and the portable one is the reference.
+ * The inner loop of Rademacher perturbation: weights move by +delta or -delta, by the bits of the
+ * words of a stream, one term of a perturbation or two in one pass. It runs twice per query over
+ * all weights, so it exists once per instruction set; every version gives the same bits, and the
+ * portable one is the reference.
  *
  *   SSE2      every x86-64 host
+ *   MVE       Cortex-M55 and M85: the bits are the predicate of a choice between two vectors
+ *   table     little-endian cores of 32 bits: four weights in one word, a table of what 16
+ *             combinations of four bits add to them; the addition is UADD8 where there is one
+ *             (Cortex-M4, M7, M33)
  *   portable  several weights in one machine word (SIMD within a register), any little-endian
  *             core, no alignment demands; define ZO_PORTABLE to force it
  *   plain     one weight at a time, big-endian cores
+ *
+ * Each provides zo_signs, what is made of a delta once per block of weights, which may take a
+ * table of ZO_SIGNS_WORDS words; zo_signs_of; zo_add_32_signs, which moves 32 weights by a word of
+ * one term; and zo_add_32_both, by those of two.
  */
 #ifndef TFLM_ZO_OPS_CORE_ZO_ADD_SIGNS_H_
 #define TFLM_ZO_OPS_CORE_ZO_ADD_SIGNS_H_
@@ -30,9 +39,45 @@ static inline void zo_add_signs(int8_t* weights, uint32_t count, uint32_t word, 
   }
 }
 
+#if defined(__BYTE_ORDER__) && (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
+#define ZO_LITTLE_ENDIAN 1
+#else
+#define ZO_LITTLE_ENDIAN 0
+#endif
+
+/* Whether a core reads words from aligned addresses alone. */
+#if defined(__ARM_ARCH) && !defined(__ARM_FEATURE_UNALIGNED)
+#define ZO_ALIGNED_ONLY 1
+#else
+#define ZO_ALIGNED_ONLY 0
+#endif
+
+/* Whether zo_add_32_signs takes weights at this address. */
+static inline int zo_signs_fit(const int8_t* weights) {
+  return !ZO_ALIGNED_ONLY || (uintptr_t)weights % 4u == 0u;
+}
+
+/* Cortex-M0+ has too few registers for two terms at a time. */
+#if defined(__thumb__) && !defined(__thumb2__)
+#define ZO_TERMS_AT_ONCE 1
+#else
+#define ZO_TERMS_AT_ONCE 2
+#endif
+
 #if defined(__SSE2__) && !defined(ZO_PORTABLE)
 
 #include <emmintrin.h>
+
+typedef struct zo_signs {
+  __m128i delta;
+} zo_signs;
+
+static inline zo_signs zo_signs_of(int32_t delta, uint32_t* table) {
+  (void)table;
+  zo_signs signs;
+  signs.delta = _mm_set1_epi8((char)delta);
+  return signs;
+}
 
 /* -1 (all bits) in each byte whose bit is set, for 16 weights: `bytes` holds the byte of the word
  * that a weight's bit is in. */
@@ -41,23 +86,145 @@ static inline __m128i zo_bits_to_mask(__m128i bytes) {
   return _mm_cmpeq_epi8(_mm_and_si128(bytes, own), own);
 }
 
-static inline void zo_add_16_signs(int8_t* weights, __m128i bytes, __m128i delta) {
+static inline __m128i zo_signed_delta(__m128i bytes, __m128i delta) {
   const __m128i mask = zo_bits_to_mask(bytes);
-  const __m128i signed_delta = _mm_sub_epi8(_mm_xor_si128(delta, mask), mask);
-  __m128i* at = (__m128i*)(void*)weights;
-  _mm_storeu_si128(at, _mm_add_epi8(_mm_loadu_si128(at), signed_delta));
+  return _mm_sub_epi8(_mm_xor_si128(delta, mask), mask);
 }
 
-static inline void zo_add_32_signs(int8_t* weights, uint32_t word, int32_t delta) {
-  const __m128i deltas = _mm_set1_epi8((char)delta);
+static inline void zo_add_32_signs(int8_t* weights, uint32_t word, zo_signs signs) {
   __m128i bytes = _mm_cvtsi32_si128((int)word);
   bytes = _mm_unpacklo_epi8(bytes, bytes);
   bytes = _mm_unpacklo_epi16(bytes, bytes); /* four copies of each byte */
-  zo_add_16_signs(weights, _mm_shuffle_epi32(bytes, _MM_SHUFFLE(1, 1, 0, 0)), deltas);
-  zo_add_16_signs(weights + 16, _mm_shuffle_epi32(bytes, _MM_SHUFFLE(3, 3, 2, 2)), deltas);
+  __m128i* at = (__m128i*)(void*)weights;
+  const __m128i low =
+      zo_signed_delta(_mm_shuffle_epi32(bytes, _MM_SHUFFLE(1, 1, 0, 0)), signs.delta);
+  const __m128i high =
+      zo_signed_delta(_mm_shuffle_epi32(bytes, _MM_SHUFFLE(3, 3, 2, 2)), signs.delta);
+  _mm_storeu_si128(at, _mm_add_epi8(_mm_loadu_si128(at), low));
+  _mm_storeu_si128(at + 1, _mm_add_epi8(_mm_loadu_si128(at + 1), high));
 }
 
-#elif defined(__BYTE_ORDER__) && (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
+static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs, uint32_t word_2,
+                                  zo_signs signs_2) {
+  zo_add_32_signs(weights, word, signs);
+  zo_add_32_signs(weights, word_2, signs_2);
+}
+
+#elif defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1) && ZO_LITTLE_ENDIAN && \
+    !defined(ZO_PORTABLE)
+
+#include <arm_mve.h>
+
+typedef struct zo_signs {
+  int8x16_t plus;
+  int8x16_t minus;
+} zo_signs;
+
+static inline zo_signs zo_signs_of(int32_t delta, uint32_t* table) {
+  (void)table;
+  zo_signs signs;
+  signs.plus = vdupq_n_s8((int8_t)(uint8_t)delta);
+  signs.minus = vdupq_n_s8((int8_t)(uint8_t)(0u - (uint32_t)delta));
+  return signs;
+}
+
+/* 16 weights by the low half of a word. */
+static inline int8x16_t zo_add_16_signs(int8x16_t packed, uint32_t word, zo_signs signs) {
+  return vaddq_s8(packed, vpselq_s8(signs.minus, signs.plus, (mve_pred16_t)word));
+}
+
+static inline void zo_add_32_signs(int8_t* weights, uint32_t word, zo_signs signs) {
+  vstrbq_s8(weights, zo_add_16_signs(vldrbq_s8(weights), word, signs));
+  vstrbq_s8(weights + 16, zo_add_16_signs(vldrbq_s8(weights + 16), word >> 16, signs));
+}
+
+static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs, uint32_t word_2,
+                                  zo_signs signs_2) {
+  int8x16_t packed = zo_add_16_signs(vldrbq_s8(weights), word, signs);
+  vstrbq_s8(weights, zo_add_16_signs(packed, word_2, signs_2));
+  packed = zo_add_16_signs(vldrbq_s8(weights + 16), word >> 16, signs);
+  vstrbq_s8(weights + 16, zo_add_16_signs(packed, word_2 >> 16, signs_2));
+}
+
+#elif ZO_LITTLE_ENDIAN && UINTPTR_MAX == UINT32_MAX && !defined(ZO_PORTABLE)
+
+#if defined(__ARM_FEATURE_SIMD32) && __ARM_FEATURE_SIMD32
+#include <arm_acle.h>
+#endif
+
+#define ZO_SIGNS_WORDS 16
+
+/* What each combination of four bits adds to four weights. */
+typedef struct zo_signs {
+  const uint32_t* added; /* [16] */
+} zo_signs;
+
+/* Bytewise a + b modulo 256. */
+static inline uint32_t zo_add_bytes(uint32_t a, uint32_t b) {
+#if defined(__ARM_FEATURE_SIMD32) && __ARM_FEATURE_SIMD32
+  return __uadd8(a, b);
+#else
+  const uint32_t high = UINT32_C(0x80808080);
+  return ((a & ~high) + (b & ~high)) ^ ((a ^ b) & high);
+#endif
+}
+
+static inline zo_signs zo_signs_of(int32_t delta, uint32_t* table) {
+  zo_signs signs;
+  const uint32_t plus = ((uint32_t)delta & 0xFFu) * UINT32_C(0x01010101);
+  for (uint32_t bits = 0; bits < 16u; ++bits) {
+    /* -delta is ~delta + 1 in each byte; delta is not 0 modulo 256, so nothing carries over. */
+    const uint32_t ones = (bits * UINT32_C(0x00204081)) & UINT32_C(0x01010101);
+    table[bits] = (plus ^ (ones * 0xFFu)) + ones;
+  }
+  signs.added = table;
+  return signs;
+}
+
+/* Four weights in one access; where ZO_ALIGNED_ONLY, zo_signs_fit has seen to it. */
+static inline uint32_t zo_load_4(const int8_t* weights) {
+  uint32_t packed;
+#if ZO_ALIGNED_ONLY
+  memcpy(&packed, __builtin_assume_aligned(weights, 4), sizeof packed);
+#else
+  memcpy(&packed, weights, sizeof packed);
+#endif
+  return packed;
+}
+
+static inline void zo_store_4(int8_t* weights, uint32_t packed) {
+#if ZO_ALIGNED_ONLY
+  memcpy(__builtin_assume_aligned(weights, 4), &packed, sizeof packed);
+#else
+  memcpy(weights, &packed, sizeof packed);
+#endif
+}
+
+static inline uint32_t zo_add_4_signs(uint32_t packed, uint32_t word, zo_signs signs) {
+  return zo_add_bytes(packed, signs.added[word & 15u]);
+}
+
+/* Unrolled by hand: the place of four bits in a word is then a constant, which costs nothing. */
+static inline void zo_add_32_signs(int8_t* weights, uint32_t word, zo_signs signs) {
+#define ZO_ADD_4(j) \
+  zo_store_4(weights + (j), zo_add_4_signs(zo_load_4(weights + (j)), word >> (j), signs))
+  ZO_ADD_4(0), ZO_ADD_4(4), ZO_ADD_4(8), ZO_ADD_4(12);
+  ZO_ADD_4(16), ZO_ADD_4(20), ZO_ADD_4(24), ZO_ADD_4(28);
+#undef ZO_ADD_4
+}
+
+static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs, uint32_t word_2,
+                                  zo_signs signs_2) {
+#define ZO_ADD_4(j)                                                                       \
+  zo_store_4(weights + (j),                                                               \
+             zo_add_4_signs(zo_add_4_signs(zo_load_4(weights + (j)), word >> (j), signs), \
+                            word_2 >> (j), signs_2))
+  ZO_ADD_4(0), ZO_ADD_4(4), ZO_ADD_4(8), ZO_ADD_4(12);
+  ZO_ADD_4(16), ZO_ADD_4(20), ZO_ADD_4(24), ZO_ADD_4(28);
+#undef ZO_ADD_4
+}
+
+#elif ZO_LITTLE_ENDIAN
 
 /* Eight weights where registers have 64 bits, four elsewhere. */
 #if UINTPTR_MAX > UINT32_MAX
@@ -87,24 +254,61 @@ static inline zo_lanes zo_spread_bits(uint32_t bits) {
 #endif
 }
 
-static inline void zo_add_32_signs(int8_t* weights, uint32_t word, int32_t delta) {
-  const zo_lanes deltas = ((zo_lanes)(uint32_t)delta & 0xFFu) * ZO_ONES;
+typedef struct zo_signs {
+  zo_lanes deltas;
+} zo_signs;
+
+static inline zo_signs zo_signs_of(int32_t delta, uint32_t* table) {
+  (void)table;
+  zo_signs signs;
+  signs.deltas = ((zo_lanes)(uint32_t)delta & 0xFFu) * ZO_ONES;
+  return signs;
+}
+
+static inline void zo_add_32_signs(int8_t* weights, uint32_t word, zo_signs signs) {
   for (uint32_t j = 0; j < 32u; j += (uint32_t)sizeof(zo_lanes)) {
     zo_lanes packed;
     memcpy(&packed, weights + j, sizeof packed);
     /* -delta is ~delta + 1 in each byte; delta is not 0 modulo 256, so nothing carries over. */
     const zo_lanes ones = zo_spread_bits(word >> j);
-    packed = zo_add_lanes(packed, (deltas ^ (ones * 0xFFu)) + ones);
+    packed = zo_add_lanes(packed, (signs.deltas ^ (ones * 0xFFu)) + ones);
     memcpy(weights + j, &packed, sizeof packed);
   }
 }
 
-#else
-
-static inline void zo_add_32_signs(int8_t* weights, uint32_t word, int32_t delta) {
-  zo_add_signs(weights, 32u, word, delta);
+static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs, uint32_t word_2,
+                                  zo_signs signs_2) {
+  zo_add_32_signs(weights, word, signs);
+  zo_add_32_signs(weights, word_2, signs_2);
 }
 
+#else
+
+typedef struct zo_signs {
+  int32_t delta;
+} zo_signs;
+
+static inline zo_signs zo_signs_of(int32_t delta, uint32_t* table) {
+  (void)table;
+  zo_signs signs;
+  signs.delta = delta;
+  return signs;
+}
+
+static inline void zo_add_32_signs(int8_t* weights, uint32_t word, zo_signs signs) {
+  zo_add_signs(weights, 32u, word, signs.delta);
+}
+
+static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs, uint32_t word_2,
+                                  zo_signs signs_2) {
+  zo_add_32_signs(weights, word, signs);
+  zo_add_32_signs(weights, word_2, signs_2);
+}
+
+#endif
+
+#ifndef ZO_SIGNS_WORDS
+#define ZO_SIGNS_WORDS 1
 #endif
 
 #endif /* TFLM_ZO_OPS_CORE_ZO_ADD_SIGNS_H_ */

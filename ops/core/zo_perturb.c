@@ -7,14 +7,58 @@
 #include "zo_draw.h"
 #include "zo_fixed_point.h"
 
-/* `delta` is not 0 modulo 256. */
-static void perturb_rademacher(int8_t* weights, uint32_t count, uint32_t state, int32_t delta) {
-  uint32_t i = 0;
-  for (; i + 32u <= count; i += 32u) {
+/* Not inlined into one another, so that in each loop the tables' addresses stay in registers. */
+#if defined(__GNUC__)
+#define LOOP static __attribute__((noinline))
+#else
+#define LOOP static
+#endif
+
+/* Moves `words` times 32 weights by one term; returns the state that follows. */
+LOOP uint32_t add_one(int8_t* weights, uint32_t words, uint32_t state, zo_signs signs) {
+  for (const int8_t* const end = weights + 32u * words; weights != end; weights += 32) {
     state = zo_stream_next(state);
-    zo_add_32_signs(weights + i, state, delta);
+    zo_add_32_signs(weights, state, signs);
   }
-  if (i < count) zo_add_signs(weights + i, count - i, zo_stream_next(state), delta);
+  return state;
+}
+
+/* The same by two terms. */
+LOOP void add_both(int8_t* weights, uint32_t words, uint32_t* states, zo_signs signs,
+                   zo_signs signs_2) {
+  uint32_t state = states[0], state_2 = states[1];
+  for (const int8_t* const end = weights + 32u * words; weights != end; weights += 32) {
+    state = zo_stream_next(state);
+    state_2 = zo_stream_next(state_2);
+    zo_add_32_both(weights, state, signs, state_2, signs_2);
+  }
+  states[0] = state;
+  states[1] = state_2;
+}
+
+/* One term, or two in one pass: their streams' states and deltas, which are not 0 modulo 256. */
+static void perturb_rademacher(int8_t* weights, uint32_t count, uint32_t* states,
+                               const int32_t* deltas, int both) {
+  uint32_t i = 0;
+  if (count >= 32u && zo_signs_fit(weights)) {
+    const int differ = both && deltas[1] != deltas[0];
+    uint32_t tables[2][ZO_SIGNS_WORDS];
+    const zo_signs signs = zo_signs_of(deltas[0], tables[0]);
+    if (both) {
+      const zo_signs signs_2 = differ ? zo_signs_of(deltas[1], tables[1]) : signs;
+      add_both(weights, count / 32u, states, signs, signs_2);
+    } else {
+      states[0] = add_one(weights, count / 32u, states[0], signs);
+    }
+    i = count / 32u * 32u;
+  }
+  for (; i < count; i += 32u) {
+    const uint32_t left = count - i < 32u ? count - i : 32u;
+    for (int t = 0; t <= both; ++t) {
+      states[t] = zo_stream_next(states[t]);
+      zo_add_signs(weights + i, left, states[t], deltas[t]);
+    }
+  }
 }
 
 static void perturb_masked_rademacher(int8_t* weights, const uint8_t* mask, uint32_t count,
@@ -49,17 +93,13 @@ static void perturb_sparse_uniform(int8_t* weights, const uint8_t* mask, uint32_
   }
 }
 
-/* One term; `state` is the block's zo_stream_state. The unit that optimized kernels replace. */
+/* One term; `state` is the block's zo_stream_state. */
 static void perturb_term(int8_t* weights, const uint8_t* mask, uint32_t count, uint32_t state,
                          zo_distribution distribution, int32_t k) {
   const int32_t delta = k * (int32_t)distribution.mu;
   switch (distribution.kind) {
     case ZO_RADEMACHER:
-      if (mask != NULL) {
-        perturb_masked_rademacher(weights, mask, count, state, delta);
-      } else {
-        perturb_rademacher(weights, count, state, delta);
-      }
+      perturb_masked_rademacher(weights, mask, count, state, delta);
       break;
     case ZO_GAUSSIAN:
       perturb_gaussian(weights, mask, count, state, distribution.mu, k);
@@ -106,6 +146,23 @@ static void perturb_chain(int8_t* weights, int8_t* fraction, int32_t largest, co
   }
 }
 
+/* Rademacher without a mask. */
+static void perturb_signs(const zo_tensor* tensor, uint32_t begin, uint32_t size,
+                          zo_distribution distribution, const zo_perturb_terms* terms) {
+  for (uint32_t t = 0; t < terms->count; t += ZO_TERMS_AT_ONCE) {
+    const int both = ZO_TERMS_AT_ONCE > 1 && t + 1u < terms->count;
+    uint32_t states[2];
+    int32_t deltas[2];
+    for (uint32_t i = 0; i < 1u + (uint32_t)both; ++i) {
+      const zo_perturb_term term = terms->terms[t + i];
+      const uint32_t key = zo_stream_key(term.seed, tensor->stream);
+      states[i] = zo_stream_state(key, begin / ZO_STREAM_BLOCK);
+      deltas[i] = term.k * (int32_t)distribution.mu;
+    }
+    perturb_rademacher(tensor->weights + begin, size, states, deltas, both);
+  }
+}
+
 void zo_perturb_block_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
                          zo_distribution distribution, const zo_perturb_terms* terms) {
   int8_t* weights = tensor->weights + begin;
@@ -113,6 +170,10 @@ void zo_perturb_block_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
   const int is_wide = tensor->wide != 0u && distribution.kind == ZO_GAUSSIAN;
   int8_t* fraction = is_wide ? tensor->fraction + begin : NULL;
   const uint8_t* mask = tensor->mask != NULL ? tensor->mask + begin / 8u : NULL;
+  if (distribution.kind == ZO_RADEMACHER && mask == NULL) {
+    perturb_signs(tensor, begin, size, distribution, terms);
+    return;
+  }
   for (uint32_t t = 0; t < terms->count;) {
     const int32_t k = terms->terms[t].k;
     uint32_t states[ZO_MAX_CHAIN];
