@@ -7,6 +7,7 @@
 #include "zo_fixed_point.h"
 #include "zo_perturb.h"
 #include "zo_replay_block.h"
+#include "zo_step_signs.h"
 
 /* Weights whose steps are accumulated together: one word of Rademacher signs. */
 #define CHUNK ZO_STEPS_CHUNK
@@ -14,6 +15,13 @@
 /* Sum over queries of |coefficient| * max |z|: keeps every accumulator in int32_t with room for
  * the rounding terms. */
 #define COEFFICIENT_SUM_MAX (INT64_C(1) << 30)
+
+/* Whether the compiler may have vectors of 32-bit lanes to compute with. */
+#if defined(__ARM_ARCH) && !defined(__ARM_NEON) && !defined(__ARM_FEATURE_MVE)
+#define ZO_HAS_VECTORS 0
+#else
+#define ZO_HAS_VECTORS 1
+#endif
 
 /* The random streams of one block of weights, one per query. */
 typedef struct block_streams {
@@ -36,14 +44,17 @@ static void accumulate_rademacher(int32_t* steps, uint32_t count, uint32_t* stat
                                   int32_t coefficient) {
   const uint32_t word = *state = zo_stream_next(*state);
   const int32_t opposite = -coefficient;
+#if ZO_HAS_VECTORS
   if (count == CHUNK) { /* constant bound: unrolled and vectorized */
     for (uint32_t j = 0; j < CHUNK; ++j) {
       steps[j] += (word & own_bit[j]) != 0u ? opposite : coefficient;
     }
-  } else {
-    for (uint32_t j = 0; j < count; ++j) {
-      steps[j] += (word & own_bit[j]) != 0u ? opposite : coefficient;
-    }
+    return;
+  }
+#endif
+  uint32_t bits = word;
+  for (uint32_t j = 0; j < count; ++j, bits >>= 1) {
+    steps[j] += (bits & 1u) != 0u ? opposite : coefficient;
   }
 }
 
@@ -59,9 +70,14 @@ static void accumulate_bytes(int32_t* steps, uint32_t count, uint32_t* state, in
 }
 
 static void scale_steps(int32_t* steps, uint32_t count, const zo_tensor* tensor, uint32_t index) {
+  /* Divided once, then counted: cores without a divider call a function for it. */
+  uint32_t channel = index / tensor->inner % tensor->channels;
+  uint32_t left = tensor->inner - index % tensor->inner; /* weights of this channel in a row */
   for (uint32_t j = 0; j < count; ++j) {
-    const uint32_t channel = ((index + j) / tensor->inner) % tensor->channels;
     steps[j] = zo_scale_step(steps[j], tensor->multiplier[channel]);
+    if (--left > 0u) continue;
+    left = tensor->inner;
+    channel = channel + 1u < tensor->channels ? channel + 1u : 0u;
   }
 }
 
@@ -74,8 +90,8 @@ static void mask_steps(int32_t* steps, uint32_t count, uint32_t selected) {
 }
 
 /* One step on weights [begin, begin + count) of one stream block. Returns the clipped weights. */
-static uint32_t update_block(const zo_tensor* tensor, uint32_t begin, uint32_t count,
-                             zo_distribution distribution, const zo_query* queries,
+static uint32_t update_block(zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin,
+                             uint32_t count, zo_distribution distribution, const zo_query* queries,
                              uint32_t query_count) {
   const uint32_t block = begin / ZO_STREAM_BLOCK;
   block_streams streams;
@@ -86,6 +102,17 @@ static uint32_t update_block(const zo_tensor* tensor, uint32_t begin, uint32_t c
       zo_stream_state(zo_stream_key(queries[0].seed, tensor->stream | ZO_ROUNDING_STREAM), block);
 
   uint32_t saturated = 0;
+#if ZO_STEP_SIGNS
+  if (distribution.kind == ZO_RADEMACHER &&
+      zo_step_signs_fit(tables, tensor, begin, count, queries, query_count)) {
+    saturated = zo_step_signs(tables, tensor, begin, count / CHUNK, query_count, streams.state,
+                              &streams.rounding);
+    begin += count / CHUNK * CHUNK;
+    count %= CHUNK;
+  }
+#else
+  (void)tables;
+#endif
   for (uint32_t i = 0; i < count; i += CHUNK) {
     const uint32_t size = count - i < CHUNK ? count - i : CHUNK;
     int32_t steps[CHUNK] = {0};
@@ -183,6 +210,8 @@ static uint32_t walk(const zo_tensor* tensor, zo_distribution distribution,
     }
     return clipped;
   }
+  zo_step_tables tables;
+  tables.queries = NULL;
   const int is_common = steps > 1u && distribution.kind == ZO_RADEMACHER && count == 1u &&
                         tensor->fraction != NULL && tensor->multiplier == NULL &&
                         tensor->mask == NULL;
@@ -195,8 +224,8 @@ static uint32_t walk(const zo_tensor* tensor, zo_distribution distribution,
       continue;
     }
     for (uint32_t t = 0; t < steps; ++t) {
-      clipped +=
-          update_block(tensor, begin, size, distribution, queries + (size_t)t * count, count);
+      clipped += update_block(&tables, tensor, begin, size, distribution,
+                              queries + (size_t)t * count, count);
     }
   }
   return clipped;
