@@ -45,11 +45,16 @@ typedef struct four_signs {
   zo_two_steps of[4];
 } four_signs;
 
+/* Written out: of the loop over bits GCC 12 makes vectors with wrong constants for Cortex-M55. */
 static void set_signs(four_signs* signs, uint32_t step, uint32_t bias) {
-  for (uint32_t bits = 0; bits < 4u; ++bits) {
-    signs->of[bits].first = (bits & 1u) != 0u ? bias - step : bias + step;
-    signs->of[bits].second = (bits & 2u) != 0u ? bias - step : bias + step;
-  }
+  const zo_two_steps both = {bias + step, bias + step};
+  const zo_two_steps first_minus = {bias - step, bias + step};
+  const zo_two_steps second_minus = {bias + step, bias - step};
+  const zo_two_steps both_minus = {bias - step, bias - step};
+  signs->of[0] = both;
+  signs->of[1] = first_minus;
+  signs->of[2] = second_minus;
+  signs->of[3] = both_minus;
 }
 
 /* `unit` and `bias` make 8-bit steps (1, 0), or 16-bit ones. */

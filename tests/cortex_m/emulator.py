@@ -158,6 +158,19 @@ def compile_objects(
     return objects
 
 
+def add_prefix(objects: Sequence[Path], prefix: str) -> None:
+    """Begins the name of every function and table that the objects define with `prefix`, in place, and so where
+    they use each other's: two builds of the same sources can then be in one program.
+    """
+    names = set()
+    for line in _output([PREFIX + "nm", "-g", "--defined-only", *objects]).splitlines():
+        if len(fields := line.split()) == 3:
+            names.add(fields[2])
+    renamed = [f"--redefine-sym={name}={prefix}{name}" for name in sorted(names)]
+    for target in objects:
+        _output([PREFIX + "objcopy", *renamed, target])
+
+
 def link(core: Core, objects: Sequence[Path], program: Path, flags: Sequence[str] = ()) -> Path:
     """Links object files, libraries and the start-up code to the ELF file `program`; unused sections go.
 

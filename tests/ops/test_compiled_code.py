@@ -31,7 +31,9 @@ CORES = {
     "cortex-m3": ["-mcpu=cortex-m3", "-mthumb"],
     "cortex-m4": ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"],
     "cortex-m7": ["-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-d16"],
+    "cortex-m33": ["-mcpu=cortex-m33", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"],
     "cortex-m55": ["-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=soft"],
+    "cortex-m55-mve": ["-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard"],
 }
 
 # The compiler's own integer helpers: division and, on the smallest core, 64-bit arithmetic.
@@ -39,6 +41,22 @@ INTEGER_HELPERS = re.compile(
     r"__aeabi_(u?idiv(mod)?|u?ldivmod|lmul|llsl|llsr|lasr|u?lcmp|mem(cpy|set|clr)[48]?)"
     r"|__gnu_thumb1_case_\w+"
 )
+
+
+# Mnemonics of the floating-point extension, and of the vector extension, begin with v. Without vectors
+# nothing may use the registers that they share; with them, nothing may be of a floating-point type.
+ANY_EXTENSION = re.compile(r"^\s*[0-9a-f]+:\s+(v\w\S*)", re.MULTILINE)
+FLOATING = re.compile(r"^\s*[0-9a-f]+:\s+(v\w+\.\S*f(?:16|32|64)\S*|vcvt\S*|vrint\S*|vsqrt\S*)", re.MULTILINE)
+
+
+def disassemble(core, *objects):
+    # The disassembler does not find out about vectors by itself.
+    machine = ["-m", "armv8.1-m.main"] if core.endswith("-mve") else []
+    return run(ARM + "objdump", "-d", "--no-show-raw-insn", *machine, *objects)
+
+
+def floating_point(core, code):
+    return (FLOATING if core.endswith("-mve") else ANY_EXTENSION).findall(code)
 
 
 def run(*command):
@@ -122,9 +140,10 @@ def test_cortex_m(tmp_path, core, level):
     assert {name for name in called if not INTEGER_HELPERS.fullmatch(name)} <= {"memcpy", "memset"}
     assert_no_state(nm, objects)
     assert_public_names(nm, objects)
-    # Mnemonics of the floating-point (and vector) extension begin with v.
-    code = run(ARM + "objdump", "-d", "--no-show-raw-insn", *objects)
-    assert re.findall(r"^\s*[0-9a-f]+:\s+(v\w+)", code, re.MULTILINE) == []
+    code = disassemble(core, *objects)
+    assert floating_point(core, code) == []
+    if core.endswith("-mve"):  # the vectors are there
+        assert re.search(r"\bvpsel\b", code)
     sizes = run(ARM + "size", "-t", *objects).splitlines()
     print(f"\n{core} {level}: {sizes[-1].split()[0]} bytes of code and tables; calls {sorted(called)}")
 
@@ -136,5 +155,6 @@ def test_the_cortex_m_check_would_notice(tmp_path):
     soft, hard = tmp_path / "soft.o", tmp_path / "hard.o"
     run(ARM + "gcc", *CORES["cortex-m0plus"], "-O2", "-c", source, "-o", soft)
     assert not INTEGER_HELPERS.fullmatch(foreign(ARM + "nm", [soft]).pop())
-    run(ARM + "gcc", *CORES["cortex-m4"], "-O2", "-ffreestanding", "-c", source, "-o", hard)
-    assert re.search(r"^\s*[0-9a-f]+:\s+v\w+", run(ARM + "objdump", "-d", "--no-show-raw-insn", hard), re.M)
+    for core in ("cortex-m4", "cortex-m55-mve"):
+        run(ARM + "gcc", *CORES[core], "-O2", "-ffreestanding", "-c", source, "-o", hard)
+        assert floating_point(core, disassemble(core, hard))

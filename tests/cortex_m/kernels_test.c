@@ -1,0 +1,166 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * The kernels of the weight ops against the portable C in the same program: the core is linked
+ * twice, the second time compiled with ZO_PORTABLE and every function's name begun with
+ * `portable_`. Weights of any value at any address, with masks and multipliers now and then, steps
+ * from nothing to the largest allowed, limits from 1 to 127, at and around the edges where a kernel
+ * changes over to another.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "zo_perturb.h"
+#include "zo_update.h"
+
+zo_status portable_zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
+                                 const zo_perturb_terms* terms);
+zo_status portable_zo_update_s8(const zo_tensor* tensor, zo_distribution distribution,
+                                const zo_perturb_terms* restore, const zo_query* queries,
+                                uint32_t count, uint32_t* saturated);
+zo_status portable_zo_replay_s8(const zo_tensor* tensor, zo_distribution distribution,
+                                const zo_query* queries, uint32_t count, uint32_t steps,
+                                uint32_t* saturated);
+
+enum { kLargest = 2100, kRounds = 1500, kSteps = 3 };
+
+static uint32_t state = 88172645u;
+
+static uint32_t random_u32(void) {
+  state = state * 1664525u + 1013904223u;
+  const uint32_t high = state >> 16;
+  state = state * 1664525u + 1013904223u;
+  return high << 16 | state >> 16;
+}
+
+static uint32_t below(uint32_t bound) { return random_u32() % bound; }
+
+/* Within +-limit, or anything. */
+static void fill(int8_t* at, uint32_t size, int32_t limit, int anything) {
+  for (uint32_t i = 0; i < size; ++i) {
+    const uint32_t r = random_u32();
+    int32_t value = (int8_t)(r >> 8);
+    if (!anything) value = (int32_t)(r >> 8) % (limit + 1) * (r & 1u ? 1 : -1);
+    if (!anything && (r & 6u) == 0u) value = value < 0 ? -limit : limit;
+    at[i] = (int8_t)value;
+  }
+}
+
+/* Sums of |coefficients| at which a kernel changes over, and others of every magnitude. */
+static int32_t random_sum(int32_t limit) {
+  const int32_t edges[] = {0,         1,         32768,   65535,
+                           65536,     127 << 16, 1 << 23, (128 - limit) * 65536 - 256,
+                           255 << 16, 1 << 30};
+  const uint32_t r = below(4);
+  if (r == 0u) return (int32_t)(random_u32() >> (2u + below(20)));
+  if (r == 1u) return (int32_t)below(300000);
+  const int32_t edge = edges[below(sizeof edges / sizeof edges[0])] + (int32_t)below(3) - 1;
+  return edge < 0 ? 0 : (edge > 1 << 30 ? 1 << 30 : edge);
+}
+
+/* Signs mostly; the others have no kernels but what a compiler makes of their loops. */
+static zo_distribution random_distribution(void) {
+  zo_distribution d = {ZO_RADEMACHER, 0, (uint16_t)(1u + below(127))};
+  const uint32_t r = below(8);
+  if (r == 0u) {
+    d.kind = ZO_GAUSSIAN;
+    d.mu = (uint16_t)(1u + below(4000));
+  } else if (r == 1u) {
+    d.kind = ZO_SPARSE_UNIFORM;
+    d.p_zero = (uint8_t)below(256);
+  }
+  return d;
+}
+
+static int8_t bytes[4][kLargest + 8];
+static uint8_t mask[kLargest / 8 + 1];
+enum { kChannels = 5 };
+static int32_t multipliers[kChannels];
+
+static int compare(uint32_t round) {
+  static const uint32_t sizes[] = {1, 31, 32, 33, 64, 100, 1023, 1024, 1025, 1056, 2048, kLargest};
+  const uint32_t size = below(3) == 0u ? below(71) : sizes[below(12)];
+  const uint32_t shift = below(3) == 0u ? below(4) : 0u;
+  const int wide = (int)below(2);
+  const int anything = below(3) == 0u;
+  zo_tensor a, b;
+  memset(&a, 0, sizeof a);
+  a.size = size;
+  a.channels = kChannels;
+  a.inner = 1u + below(40);
+  for (uint32_t i = 0; i < sizeof mask; ++i) mask[i] = (uint8_t)(random_u32() >> 7);
+  for (uint32_t i = 0; i < kChannels; ++i) multipliers[i] = (int32_t)(random_u32() >> 1);
+  if (below(8) == 0u) a.mask = mask;
+  if (below(8) == 0u) a.multiplier = multipliers;
+  a.stream = below(70000);
+  a.limit = below(4) == 0u ? 1 + (int32_t)below(127) : 123 + (int32_t)below(5);
+  a.weights = bytes[0] + shift;
+  a.fraction = wide ? bytes[1] + (shift ^ 1u) : NULL;
+  fill(a.weights, size, a.limit, anything);
+  fill(bytes[1] + (shift ^ 1u), size, 127, 1);
+  for (uint32_t i = 0; wide && !anything && i < size; ++i) {
+    if (a.weights[i] == a.limit || a.weights[i] == -a.limit) a.fraction[i] = 0;
+  }
+  b = a;
+  b.weights = bytes[2] + shift;
+  memcpy(b.weights, a.weights, size);
+  if (wide) {
+    b.fraction = bytes[3] + (shift ^ 1u);
+    memcpy(b.fraction, a.fraction, size);
+  }
+
+  const zo_distribution distribution = random_distribution();
+  zo_query queries[kSteps * ZO_MAX_QUERIES];
+  const uint32_t most = below(6) == 0u ? ZO_MAX_QUERIES : 9u;
+  const uint32_t count = 1u + below(most < ZO_MAX_QUERIES ? most : ZO_MAX_QUERIES);
+  for (uint32_t t = 0; t < kSteps; ++t) {
+    int32_t left = random_sum(a.limit) / (distribution.kind == ZO_RADEMACHER ? 1 : 127);
+    for (uint32_t q = 0; q < count; ++q) {
+      const int32_t part = q + 1u == count ? left : left / 2;
+      queries[t * count + q].seed = random_u32();
+      queries[t * count + q].coefficient = below(2) == 0u ? part : -part;
+      left -= part;
+    }
+  }
+  zo_perturb_term terms[3];
+  for (uint32_t t = 0; t < 3u; ++t) {
+    static const int32_t factors[] = {1, -1, -2};
+    terms[t].seed = random_u32();
+    terms[t].k = factors[below(3)];
+  }
+  const zo_perturb_terms perturbation = {terms, 1u + below(3), 0};
+
+  uint32_t clipped_a = 0, clipped_b = 0;
+  zo_status status_a, status_b;
+  if (round % 4u == 0u) {
+    status_a = zo_perturb_s8(&a, distribution, &perturbation);
+    status_b = portable_zo_perturb_s8(&b, distribution, &perturbation);
+  } else if (round % 4u == 1u) {
+    status_a = zo_replay_s8(&a, distribution, queries, count, kSteps, &clipped_a);
+    status_b = portable_zo_replay_s8(&b, distribution, queries, count, kSteps, &clipped_b);
+  } else {
+    const zo_perturb_terms* const restore = below(2) == 0u ? NULL : &perturbation;
+    status_a = zo_update_s8(&a, distribution, restore, queries, count, &clipped_a);
+    status_b = portable_zo_update_s8(&b, distribution, restore, queries, count, &clipped_b);
+  }
+  const zo_status expected = size > 0u ? ZO_OK : ZO_ERROR_ARGUMENT;
+  if (status_a == expected && status_b == expected && clipped_a == clipped_b &&
+      memcmp(a.weights, b.weights, size) == 0 &&
+      (!wide || memcmp(a.fraction, b.fraction, size) == 0)) {
+    return 1;
+  }
+  printf("round %" PRIu32 ": size %" PRIu32 " shift %" PRIu32 " limit %d queries %" PRIu32
+         " wide %d anything %d distribution %d: status %d %d, clipped %" PRIu32 " %" PRIu32 "\n",
+         round, size, shift, (int)a.limit, count, wide, anything, (int)distribution.kind,
+         (int)status_a, (int)status_b, clipped_a, clipped_b);
+  return 0;
+}
+
+int main(void) {
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    if (!compare(round)) return 1;
+  }
+  printf("%d rounds agree\n", (int)kRounds);
+  return 0;
+}

@@ -1,0 +1,69 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Every kernel of the weight ops gives the bits of the portable C, in one program on an emulated core."""
+
+from __future__ import annotations
+
+import pytest
+
+from cortex_m.emulator import (
+    CORE_FOLDER,
+    CORES,
+    HERE,
+    EmulatorError,
+    add_prefix,
+    compile_objects,
+    link,
+    missing,
+    run,
+)
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+
+# What perturbations and updates are made of.
+SOURCES = [
+    CORE_FOLDER / f"{name}.c"
+    for name in ("zo_chain", "zo_perturb", "zo_replay_block", "zo_step_signs", "zo_stream", "zo_update")
+]
+
+
+def program_with_both(core, folder, level, sources=SOURCES):
+    # The reference is not to depend on what the compiler makes vectors of either.
+    plain = [level, "-DZO_PORTABLE", "-fno-tree-vectorize"]
+    portable = compile_objects(core, SOURCES, folder / "portable", plain)
+    add_prefix(portable, "portable_")
+    own = compile_objects(core, [HERE / "kernels_test.c", *sources], folder / "own", [level])
+    return link(core, [*own, *portable], folder / "kernels_test")
+
+
+# Loops differ where sizes are optimized; M0+, M3, the DSP extension and vectors have kernels of their own.
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [
+        *((name, "-O2") for name in CORES),
+        *((name, "-Os") for name in ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55")),
+        ("cortex-m55", "-O3"),
+    ],
+)
+def test_same_bits_as_the_portable_code(name, level, tmp_path):
+    program = program_with_both(CORES[name], tmp_path, level)
+    assert run(CORES[name], program) == "1500 rounds agree\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong"),
+    [
+        ("zo_step_signs.c", "-limit, limit)", "-limit, limit - 1)"),
+        ("zo_step_signs.c", "tables->sum > MOVE_MAX", "tables->sum > MOVE_MAX + 70000"),
+        ("zo_step_signs.c", "- 256) {", "+ 100000) {"),
+        ("zo_step_signs.c", "tensor->limit > 126", "tensor->limit > 127"),
+    ],
+)
+def test_would_notice(file, right, wrong, tmp_path):
+    text = (CORE_FOLDER / file).read_text()
+    assert text.count(right) == 1
+    changed = tmp_path / file
+    changed.write_text(text.replace(right, wrong))
+    sources = [changed if source.name == file else source for source in SOURCES]
+    program = program_with_both(CORES["cortex-m4"], tmp_path, "-O2", sources)
+    with pytest.raises(EmulatorError, match="round"):
+        run(CORES["cortex-m4"], program)
