@@ -49,8 +49,8 @@ static int8_t* apply_words(int8_t* weights, const int8_t* end, const int32_t* st
     const uint32_t s2 = (uint32_t)steps[2] + (word >> 16);
     const uint32_t s3 = (uint32_t)steps[3] + (turned(word) >> 16);
     /* Their whole parts, a byte each. */
-    const uint32_t even = __uxtb16((s2 & UINT32_C(0xFFFF0000)) | s0 >> 16);
-    const uint32_t odd = __uxtb16((s3 & UINT32_C(0xFFFF0000)) | s1 >> 16);
+    const uint32_t even = ((s2 & UINT32_C(0xFFFF0000)) | s0 >> 16) & UINT32_C(0x00FF00FF);
+    const uint32_t odd = ((s3 & UINT32_C(0xFFFF0000)) | s1 >> 16) & UINT32_C(0x00FF00FF);
     const uint32_t whole = even | odd << 8;
     uint32_t before;
     memcpy(&before, weights, sizeof before);

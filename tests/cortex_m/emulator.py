@@ -159,8 +159,9 @@ def compile_objects(
 
 
 def add_prefix(objects: Sequence[Path], prefix: str) -> None:
-    """Begins the name of every function and table that the objects define with `prefix`, in place, and so where
-    they use each other's: two builds of the same sources can then be in one program.
+    """Puts `prefix` before the names that the objects define, in place, and where they use each other's.
+
+    Two builds of the same sources can then be in one program.
     """
     names = set()
     for line in _output([PREFIX + "nm", "-g", "--defined-only", *objects]).splitlines():

@@ -36,6 +36,24 @@ CORES = {
     "cortex-m55-mve": ["-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard"],
 }
 
+# Clang has no board support of its own: it takes newlib's headers, and the architecture from the target.
+CLANG_TARGETS = {
+    "cortex-m0plus": "thumbv6m-none-eabi",
+    "cortex-m3": "thumbv7m-none-eabi",
+    "cortex-m4": "thumbv7em-none-eabi",
+    "cortex-m7": "thumbv7em-none-eabi",
+    "cortex-m33": "thumbv8m.main-none-eabi",
+    "cortex-m55": "thumbv8.1m.main-none-eabi",
+    "cortex-m55-mve": "thumbv8.1m.main-none-eabi",
+}
+NEWLIB = [
+    folder for folder in ("/usr/include/newlib", "/usr/lib/arm-none-eabi/include") if Path(folder).is_dir()
+]
+needs_clang = pytest.mark.skipif(
+    shutil.which("clang") is None or not NEWLIB,
+    reason="NO CLANG OR NO newlib: that clang compiles the C core for Cortex-M was not checked",
+)
+
 # The compiler's own integer helpers: division and, on the smallest core, 64-bit arithmetic.
 INTEGER_HELPERS = re.compile(
     r"__aeabi_(u?idiv(mod)?|u?ldivmod|lmul|llsl|llsr|lasr|u?lcmp|mem(cpy|set|clr)[48]?)"
@@ -146,6 +164,19 @@ def test_cortex_m(tmp_path, core, level):
         assert re.search(r"\bvpsel\b", code)
     sizes = run(ARM + "size", "-t", *objects).splitlines()
     print(f"\n{core} {level}: {sizes[-1].split()[0]} bytes of code and tables; calls {sorted(called)}")
+
+
+@needs_clang
+@pytest.mark.parametrize("core", CLANG_TARGETS)
+def test_clang_for_cortex_m_has_no_warning(tmp_path, core):
+    headers = [word for folder in NEWLIB for word in ("-isystem", folder)]
+    target = [f"--target={CLANG_TARGETS[core]}", *CORES[core]]
+    command = ["clang", *target, *STRICT, *headers, "-O2", "-c", *SOURCES]
+    result = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=300, cwd=tmp_path
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert {path.stem for path in tmp_path.glob("*.o")} == {path.stem for path in SOURCES}
 
 
 @needs_arm
