@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Counts the instructions of the weight ops on a tensor of 48,000 weights; kernels.py builds, runs
+ * Counts the instructions of the weight ops on a tensor of 48,000 weights; costs.py builds, runs
  * and prints it. One line for each case: its name, instructions per 1,000 weights (and step).
  */
 #include <stdio.h>

@@ -1,0 +1,84 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What training costs on a Cortex-M: instructions of the ops, bytes of their code.
+
+Instructions are counted on an emulated core, exactly; they are not cycles. Sizes are those of what a linker
+keeps of the C core when unused sections go, by the object file that it comes from.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from cortex_m.emulator import (
+    CORE_SOURCES,
+    COUNTING_SOURCE,
+    HERE,
+    Core,
+    build,
+    compile_objects,
+    counting_flags,
+    link,
+    run,
+)
+
+#: What is linked for its size: what the graph's ops call, and what a training loop calls.
+OP_PACK = HERE / "reached_ops.c"
+CONTROL_UNIT = HERE / "reached_control.c"
+
+_KEPT = re.compile(r"^ \.(?:text|rodata)\S*\s+0x[0-9a-f]+\s+0x([0-9a-f]+)\s+(\S+)$", re.MULTILINE)
+_MEMBER = re.compile(r"\((\w+)\.o\)$")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of code and constants.
+
+    `core` has those of each of the C core's object files, by the name of its source, and `helpers` those of
+    what the compiler's library adds (64-bit division), which other parts of a firmware may need anyway.
+    """
+
+    core: dict[str, int]
+    helpers: int
+
+    @property
+    def total(self) -> int:
+        """Bytes of the C core alone."""
+        return sum(self.core.values())
+
+
+def _counted(core: Core, program: str, folder: Path, level: str) -> str:
+    sources = [HERE / program, COUNTING_SOURCE, *CORE_SOURCES]
+    built = build(core, sources, folder / Path(program).stem, [level, *counting_flags(core)])
+    return run(core, built, counting=True)
+
+
+def weight_op_costs(core: Core, folder: Path, level: str = "-O2") -> dict[str, float]:
+    """Instructions per weight (and step, of a replay) on 48,000 weights, by case (weight_op_costs.c)."""
+    lines = [line.split() for line in _counted(core, "weight_op_costs.c", folder, level).splitlines()]
+    return {name: int(count) / 1000 for name, count in lines}
+
+
+def node_costs(core: Core, folder: Path, level: str = "-O2") -> dict[str, int]:
+    """Instructions of a call, by case (node_cases.c): updates of layers by node perturbation, the loss."""
+    lines = [line.split() for line in _counted(core, "node_cases.c", folder, level).splitlines()]
+    return {name: int(count) for name, _, count in lines}
+
+
+def sizes(core: Core, caller: Path, folder: Path, flags: tuple[str, ...] = ("-Os",)) -> Sizes:
+    """What a program keeps of the C core that makes the calls of `caller`."""
+    objects = compile_objects(core, [caller, *CORE_SOURCES], folder / caller.stem, flags)
+    found = folder / f"{caller.stem}.map"
+    link(core, objects, folder / f"{caller.stem}.elf", [f"-Wl,-Map={found}"])
+    kept: dict[str, int] = {}
+    helpers = 0
+    _, _, memory = found.read_text().partition("Linker script and memory map")
+    core_names = {source.name: source.stem for source in CORE_SOURCES}
+    for size, origin in _KEPT.findall(memory):
+        name = Path(origin).name.removesuffix(".o")
+        if name in core_names:
+            kept[core_names[name]] = kept.get(core_names[name], 0) + int(size, 16)
+        elif "libgcc" in origin and _MEMBER.search(origin):
+            helpers += int(size, 16)
+    return Sizes(dict(sorted(kept.items())), helpers)

@@ -1,0 +1,29 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * What a firmware that trains by weight perturbation and writes a seed log calls of the control
+ * unit: linked to measure what that needs of its flash. Not run.
+ */
+#include "zo_control.h"
+#include "zo_log.h"
+
+static zo_control control;
+static uint8_t log_bytes[256];
+static int32_t words[64], losses[1];
+
+int main(void) {
+  static const zo_control_settings settings = {0};
+  static const uint8_t fingerprint[32] = {0};
+  const zo_control_settings* volatile run = &settings;
+  zo_request request;
+  zo_report report;
+  uint32_t pending = 0;
+  int status = (int)zo_control_init(&control, run, NULL);
+  zo_log_write_header(run, fingerprint, log_bytes);
+  while (zo_control_next(&control, words, 64, &request) == ZO_OK) {
+    losses[0] = (int32_t)zo_sample_at(run, request.first_sample);
+    status |= (int)zo_control_report(&control, losses, 1, &report);
+    status |= (int)zo_control_abandon(&control, 0, words, 64);
+    zo_log_write_record(&control, report.mean_loss, log_bytes);
+  }
+  return status | (int)zo_control_settle(&control, words, 64, &pending);
+}

@@ -1,0 +1,48 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Instructions of the weight ops and bytes of the C core stay within what was promised."""
+
+from __future__ import annotations
+
+import pytest
+
+from cortex_m.costs import CONTROL_UNIT, OP_PACK, sizes, weight_op_costs
+from cortex_m.emulator import CORES, missing
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+
+# Instructions per weight at -O2 (and step, of a replay).
+BUDGETS = {
+    "cortex-m0plus": {"perturb": 6},
+    "cortex-m4": {
+        "perturb": 2,
+        "perturb_restore": 2.7,
+        "update_8bit_1": 6,
+        "update_8bit_2": 8,
+        "update_8bit_4": 12.5,
+        "update_16bit_1": 11,
+        "update_16bit_2": 12.5,
+        "replay_8bit": 6.5,
+        "replay_16bit": 11.5,
+    },
+    "cortex-m55": {"perturb": 0.75, "perturb_restore": 1.1},
+}
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_weight_ops_within_budget(name, tmp_path):
+    costs = weight_op_costs(CORES[name], tmp_path)
+    print("\n" + "\n".join(f"{case:26} {cost:8.3f}" for case, cost in costs.items()))
+    budget = BUDGETS[name]
+    assert {case: costs[case] for case in budget if costs[case] > budget[case]} == {}
+    # Two terms in one pass cost less than two passes.
+    assert costs["perturb_restore"] < 2 * costs["perturb"]
+
+
+def test_sizes(tmp_path):
+    core = CORES["cortex-m4"]
+    ops, control = sizes(core, OP_PACK, tmp_path), sizes(core, CONTROL_UNIT, tmp_path)
+    print(f"\n{ops}\n{control}")
+    assert {"zo_perturb", "zo_update", "zo_weight_node", "zo_loss_node"} <= set(ops.core)
+    assert {"zo_control", "zo_log", "zo_step_size"} <= set(control.core)
+    assert ops.total <= 11 * 1024
+    assert control.total <= 5.5 * 1024
