@@ -213,8 +213,8 @@ static uint32_t walk(const zo_tensor* tensor, zo_distribution distribution,
   zo_step_tables tables;
   tables.queries = NULL;
   /* Where single steps have a kernel of their own, that is faster. */
-  const int is_common = !ZO_STEP_SIGNS && steps > 1u && distribution.kind == ZO_RADEMACHER && count == 1u &&
-                        tensor->fraction != NULL && tensor->multiplier == NULL &&
+  const int is_common = !ZO_STEP_SIGNS && steps > 1u && distribution.kind == ZO_RADEMACHER &&
+                        count == 1u && tensor->fraction != NULL && tensor->multiplier == NULL &&
                         tensor->mask == NULL;
   for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
     const uint32_t left = tensor->size - begin;
