@@ -14,6 +14,7 @@ from typing import Any
 from .control import CSettings
 from .converters import ConversionError, Model, ZoMetadata, load_model, read_metadata
 from .converters.firmware import (
+    PLATFORMS,
     Firmware,
     FirmwareSettings,
     NodeRunPlan,
@@ -22,6 +23,8 @@ from .converters.firmware import (
     TaskPlan,
     WeightRunPlan,
     generate,
+    identifier,
+    is_identifier,
 )
 from .native import LogitScale
 from .node_control import NodeTask
@@ -35,7 +38,7 @@ from .training.settings import SettingsError, TrainSettings
 from .training.tasks import Task, TaskKind
 from .training.weight_run import WeightRun
 
-__all__ = ["generate_firmware", "plan_run"]
+__all__ = ["check_names", "generate_firmware", "name_of", "plan_run"]
 
 _HEAD = 0xFFFFFFFF  # ZO_NODE_HEAD
 
@@ -157,6 +160,25 @@ def _logit_scale(metadata: ZoMetadata) -> tuple[int, int]:
     return scale.scale_log2e, scale.scale
 
 
+def name_of(path: str | os.PathLike[str]) -> str:
+    """What a model is called without a name of its own: its file up to the first dot, as an identifier."""
+    return identifier(Path(path).name.split(".")[0])
+
+
+def check_names(platform: str, name: str | None) -> None:
+    """Checks names before the work begins.
+
+    Raises:
+        SettingsError: no such platform; the name is none that files and variables could have.
+    """
+    if platform not in PLATFORMS:
+        raise SettingsError(f"platform: no {platform!r}; there are {', '.join(PLATFORMS)}")
+    if name is not None and not is_identifier(name):
+        raise SettingsError(
+            f"name: expected up to 48 letters, digits and underscores, a letter first, got {name!r}"
+        )
+
+
 def generate_firmware(
     model: Model | bytes | str | os.PathLike[str],
     settings: NodeSettings | TrainSettings | None = None,
@@ -181,15 +203,16 @@ def generate_firmware(
         steps: of the whole run.
         samples: that the device will have.
         platform: build system, see ``PLATFORMS``.
-        name: of the model; None: the file's.
+        name: of the model, letters, digits and underscores; None: made of the file's.
         command: for the files' first lines.
         data: samples to compile into the example.
         data_name: where they are from.
 
     Raises:
         ConversionError: the model cannot be trained on a device.
-        SettingsError: the model does not fit the settings.
+        SettingsError: the model does not fit the settings; no such platform; the name is none.
     """
+    check_names(platform, name)
     loaded = model if isinstance(model, Model) else load_model(model)
     metadata = read_metadata(loaded)
     if metadata.loss is None:
@@ -197,7 +220,7 @@ def generate_firmware(
     chosen = algorithm_of(metadata)
     own = settings if settings is not None else chosen.make()
     if name is None:
-        name = Path(model).name.split(".")[0] if isinstance(model, (str, os.PathLike)) else "model"
+        name = name_of(model) if isinstance(model, (str, os.PathLike)) else "model"
     plan = plan_run(loaded, own, steps=steps, samples=samples, algorithm=chosen.name)
     return generate(
         loaded,

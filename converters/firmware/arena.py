@@ -28,6 +28,9 @@ _POINTERS = {
     "NodeAndRegistration struct": (64, 32),
 }
 _ALIGNMENT = 16
+# By how much structs of a 32-bit target grow without TF_LITE_STATIC_MEMORY: TfLiteTensor, of which each
+# input and output has one, and NodeAndRegistration.
+_DYNAMIC_TENSOR, _DYNAMIC_NODE = 32, 12
 # While a segment is planned, above the activations of those before it: what the planner notes of a tensor.
 _PLANNING = 80
 # What a board's own allocator options and another version of TFLM may add.
@@ -96,8 +99,10 @@ def _recorded(models: Sequence[Model]) -> list[dict[str, int]] | None:
             path = Path(folder) / f"{i}.tflite"
             path.write_bytes(model.to_bytes())
             arguments += [str(path), str(_upper_bound(model))]
-        # In a process of its own: TFLM writes to the process's stderr.
-        done = subprocess.run([sys.executable, "-c", _PROGRAM, *arguments], capture_output=True, text=True)
+        # In a process of its own: TFLM writes to the process's stderr. In that folder: Python imports from
+        # the working directory first, and what lies in the user's is none of ours.
+        command = [sys.executable, "-c", _PROGRAM, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     if done.returncode != 0:
         return None
     found = []
@@ -109,12 +114,20 @@ def _recorded(models: Sequence[Model]) -> list[dict[str, int]] | None:
     return found if len(found) == len(models) and all("tail" in f for f in found) else None
 
 
-def arena_of(models: Sequence[Model]) -> Arena:
+def _dynamic(model: Model) -> int:
+    graph = model.subgraphs[0]
+    tensors = len(graph.inputs) + len(graph.outputs)
+    return _DYNAMIC_TENSOR * tensors + _DYNAMIC_NODE * len(graph.operators)
+
+
+def arena_of(models: Sequence[Model], *, static_memory: bool = True) -> Arena:
     """The arena of all segments of a model.
 
     Args:
         models: each segment as a model of its own.
+        static_memory: whether TFLM is built with TF_LITE_STATIC_MEMORY.
     """
+    more = 0 if static_memory else sum(map(_dynamic, models))
     recorded = _recorded(models)
     if recorded is None:
         tail = sum(
@@ -127,7 +140,7 @@ def arena_of(models: Sequence[Model]) -> Arena:
             sum(t.size for t in m.subgraphs[0].tensors if not t.is_constant and not t.is_variable)
             for m in models
         )
-        return Arena(_round(head + tail + max(map(_scratch, models)) + 4096), False)
+        return Arena(_round(head + tail + max(map(_scratch, models)) + 4096 + more), False)
     tail = 0
     for sizes in recorded:
         own = sizes["tail"]
@@ -136,4 +149,4 @@ def arena_of(models: Sequence[Model]) -> Arena:
         tail += own
     head = max(r["head"] + _scratch(m) for r, m in zip(recorded, models, strict=True))
     planning = _PLANNING * max(len(m.subgraphs[0].tensors) for m in models)
-    return Arena(_round(head + tail + planning + _MARGIN), True)
+    return Arena(_round(head + tail + planning + _MARGIN + more), True)

@@ -5,22 +5,20 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import secrets
-import shutil
-from collections.abc import Sequence
-from pathlib import Path
+import re
 
 from ..errors import ConversionError
 from ..metadata import ZoMetadata, read_metadata
 from ..model import Model
 from ..segments import extract_segment
 from .arena import Arena, arena_of
+from .folder import CHECKSUMS, checksums, write_folder
 from .op_pack import op_pack_sources
 from .plan import NodeRunPlan, RunPlan, WeightRunPlan
 from .platforms import PLATFORMS, Project
 from .resolver import resolver_source
 from .samples import SampleArrays
-from .source_text import array, fill, hexadecimal, identifier, string
+from .source_text import array, comment, fill, hexadecimal, identifier, string
 from .tables import Boundaries, model_source
 
 # Structs of the C core on a 32-bit target, bytes.
@@ -58,6 +56,7 @@ class Firmware:
 
     Attributes:
         files: text by path.
+        example: paths of those that are the user's to change.
         arena: its size.
         workspace_bytes: of what a step keeps besides.
         trainable_bytes: of the arena, weights and fractions.
@@ -65,61 +64,28 @@ class Firmware:
     """
 
     files: dict[str, str]
+    example: frozenset[str]
     arena: Arena
     workspace_bytes: int
     trainable_bytes: int
     model_bytes: int
 
-    def write(self, folder: str | os.PathLike[str], *, force: bool = False) -> None:
+    def write(self, folder: str | os.PathLike[str], *, force: bool = False) -> list[str]:
         """Writes the folder, whole or not at all.
 
         Args:
             folder: must not exist, or be empty.
-            force: replaces a folder that this function wrote.
+            force: replaces a folder that this function wrote. Files that are not from there, and those of
+                the example that were changed since, are kept.
+
+        Returns:
+            Paths of the files that were kept.
 
         Raises:
-            FileExistsError: it exists.
-            OSError: it cannot be written; what was there is as it was.
+            FileExistsError: it exists and cannot be replaced; the message says why.
+            OSError: it cannot be written. In both cases what was there is as it was.
         """
-        target = Path(folder)
-        check_folder(target, force=force)
-        part = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
-        try:
-            for name, text in self.files.items():
-                path = part / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8", newline="\n")
-            old = target.with_name(f"{part.name}.old")
-            if target.exists():
-                os.replace(target, old)
-            try:
-                os.replace(part, target)
-            except OSError:
-                if old.exists():
-                    os.replace(old, target)
-                raise
-            shutil.rmtree(old, ignore_errors=True)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
-
-
-def check_folder(target: Path, *, force: bool) -> None:
-    """Raises OSError where a folder could not be written: before the work begins.
-
-    Raises:
-        FileExistsError: it exists and holds something, and ``force`` is not set, or is no firmware.
-        NotADirectoryError: the folder that it would be in does not exist.
-    """
-    if not target.parent.is_dir():
-        raise NotADirectoryError(f"{target}: the folder {target.parent} does not exist")
-    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
-        return
-    if not target.is_dir():
-        raise FileExistsError(f"{target} is a file; name a folder")
-    if not force:
-        raise FileExistsError(f"{target} exists; choose another name or replace it with --force")
-    if not any((target / at / "zo_config.h").is_file() for at in ("", "src", "include", "main")):
-        raise FileExistsError(f"{target} is no generated firmware, so --force does not replace it")
+        return write_folder(folder, self.files, self.example, force=force)
 
 
 def _eight(size: int) -> int:
@@ -207,7 +173,11 @@ def _samples(settings: FirmwareSettings, model: Model, metadata: ZoMetadata) -> 
     kind = "int8_t" if labels.dtype.itemsize == 1 else "int32_t"
     arrays += array(f"const {kind} kLabels[kCount][{labels.shape[1]}]", labels)
     return fill(
-        "zo_samples_data.cc.in", count=count, data=settings.data, arrays=arrays, copies=copies.rstrip("\n")
+        "zo_samples_data.cc.in",
+        count=count,
+        data=comment(settings.data),
+        arrays=arrays,
+        copies=copies.rstrip("\n"),
     )
 
 
@@ -231,12 +201,14 @@ def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmwar
         late = [p for s in metadata.segments[1:] for p in s.inputs if p.role == "input"]
         if late:
             raise ConversionError("block by block, firmware trains models whose inputs enter segment 0 only")
-    name, command = identifier(settings.name), settings.command
+    platform = PLATFORMS[settings.platform]
+    name, command = identifier(settings.name), comment(settings.command)
     segments = [extract_segment(model, k) for k in range(len(metadata.segments))]
     data = [s.to_bytes() for s in segments]
     stems = [name if len(data) == 1 else f"{name}_segment_{k}" for k in range(len(data))]
     arrays = [f"g_{stem}_model_data" for stem in stems]
-    arena, workspace = arena_of(segments), workspace_bytes(model, metadata, plan)
+    arena = arena_of(segments, static_memory=platform.static_memory)
+    workspace = workspace_bytes(model, metadata, plan)
     boundaries = Boundaries(model, metadata, plan).bytes
     trainable = sum(t.size for t in metadata.trainable) * (2 if metadata.update_bits == 16 else 1)
     is_layerwise = isinstance(plan, NodeRunPlan)
@@ -244,7 +216,8 @@ def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmwar
         "measured by TFLM's recording allocator for 32-bit targets, with room\n"
         " * for the scratch buffers of CMSIS-NN's kernels."
         if arena.measured
-        else "an upper bound: the tflite-micro package, which measures it,\n * is not installed."
+        else "an upper bound: the tflite-micro package, which measures it,\n"
+        " * was not there; pip install 'tflm_zo[tflm]' and generate it again."
     )
     common = {"command": command, "name": name}
     sources = {
@@ -302,26 +275,31 @@ def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmwar
         "zo_trainer.cc": fill("zo_trainer.cc.in", **common, init=_init(metadata, plan, boundaries)),
         **_own_op_pack(plan),
     }
-    example = {
+    samples = {
         "zo_samples.h": fill("zo_samples.h.in"),
         "zo_samples.cc": _samples(settings, model, metadata),
-        "main.cc": fill("main.cc.in"),
     }
-    queries = plan.value("queries") * max(1, plan.value("momentum") >> 16)
-    tasks = plan.tasks if isinstance(plan, NodeRunPlan) else ()
-    most = max([queries, *(t.values["queries"] for t in tasks)])
-    project = Project(name, command, sources, example, {"ZO_MAX_QUERIES": str(most)})
-    return Firmware(PLATFORMS[settings.platform](project), arena, workspace, trainable, sum(map(len, data)))
+    layout = platform.lay_out(Project(name, command, sources, samples))
+    files = dict(layout.files)
+    files[CHECKSUMS] = checksums(files)
+    return Firmware(files, layout.example, arena, workspace, trainable, sum(map(len, data)))
 
 
 def _own_op_pack(plan: RunPlan) -> dict[str, str]:
-    """The op pack without the trainer that the run does not use."""
+    """The op pack for one run: without the trainer that it does not use, and with room for its queries.
+
+    The number of queries is written into the header that has its default, since not every build system lets
+    a library define macros, and whoever includes the headers has to see the same.
+    """
+    queries = plan.value("queries") * max(1, plan.value("momentum") >> 16)
+    tasks = plan.tasks if isinstance(plan, NodeRunPlan) else ()
+    most = max([queries, *(t.values["queries"] for t in tasks)])
     other = "zo_weight_trainer" if isinstance(plan, NodeRunPlan) else "zo_node_trainer"
-    return {
+    sources = {
         path: text for path, text in op_pack_sources().items() if not path.startswith(f"ops/device/{other}")
     }
-
-
-def files_of(sources: Sequence[str], *suffixes: str) -> list[str]:
-    """Paths that end with one of the suffixes, sorted."""
-    return sorted(s for s in sources if s.endswith(suffixes))
+    types = "ops/core/zo_types.h"
+    sources[types], found = re.subn(r"(?m)^(#define ZO_MAX_QUERIES) \d+$", rf"\1 {most}", sources[types])
+    if found != 1:
+        raise ConversionError(f"{types} does not define ZO_MAX_QUERIES once: install tflm_zo again")
+    return sources

@@ -24,7 +24,7 @@ def resolver_source(models: list[Model], command: str) -> str:
         short = n.removeprefix(OP_PREFIX)
         variable = short.lower()
         calls += [
-            f"  const TFLMRegistration {variable} = tflite::Register_ZO_{short}();",
+            f"  TFLMRegistration {variable} = tflite::Register_ZO_{short}();",
             f'  micro_op_resolver.AddCustom("{n}", &{variable});',
         ]
     return fill(

@@ -8,9 +8,13 @@ import textwrap
 from collections.abc import Iterable
 from importlib.resources import files
 from string import Template
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+
+# Libraries of Arduino are called by 63 characters at most, some of which are ours.
+_LONGEST: Final = 48
 
 
 class _Text(Template):
@@ -52,7 +56,18 @@ def string(text: str) -> str:
     return f'"{escaped}"'
 
 
+def comment(text: str) -> str:
+    """Text that neither ends a comment nor its line."""
+    line = "".join(c if c.isprintable() else "?" for c in text)
+    return line.replace("*/", "* /").replace("/*", "/ *")
+
+
 def identifier(name: str) -> str:
-    """A name for C made of any text: lower case letters, digits and underscores."""
+    """A name for C made of any text: lower case letters, digits and underscores, 48 at most."""
     found = re.sub(r"[^0-9a-z]+", "_", name.lower()).strip("_") or "model"
-    return f"model_{found}" if found[0].isdigit() else found
+    return (f"model_{found}" if found[0].isdigit() else found)[:_LONGEST].rstrip("_")
+
+
+def is_identifier(name: str) -> bool:
+    """Whether a name can be used as it is: what file names, targets and namespaces are made of."""
+    return re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) is not None and len(name) <= _LONGEST

@@ -3,13 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
+from .arduino import arduino
 from .cmake import cmake
-from .project import Project
+from .esp_idf import esp_idf
+from .make import make
+from .project import Layout, Platform, Project
+from .zephyr import zephyr
 
-#: By name: lays out a project's files, text by path.
-PLATFORMS: Final[dict[str, Callable[[Project], dict[str, str]]]] = {"cmake": cmake}
+#: By name.
+PLATFORMS: Final[dict[str, Platform]] = {
+    "cmake": Platform(cmake),
+    "make": Platform(make),
+    "arduino": Platform(arduino, static_memory=False),
+    "zephyr": Platform(zephyr, static_memory=False),
+    "esp-idf": Platform(esp_idf),
+}
 
-__all__ = ["PLATFORMS", "Project"]
+__all__ = ["PLATFORMS", "Layout", "Platform", "Project"]

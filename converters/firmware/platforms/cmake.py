@@ -4,21 +4,20 @@
 from __future__ import annotations
 
 from ..source_text import fill
-from .project import Project
+from .project import Layout, Project
 
 
-def cmake(project: Project) -> dict[str, str]:
+def cmake(project: Project) -> Layout:
     """``add_subdirectory`` gives ``NAME_zo``, a static library; by itself the folder builds the example."""
-    return {
-        **project.sources,
-        **project.example,
+    example = {"main.cc": project.example(), **project.samples}
+    glue = {
         "CMakeLists.txt": fill(
             "cmake/CMakeLists.txt.in",
             name=project.name,
             command=project.command,
             sources="\n".join(f"  {path}" for path in project.compiled()),
-            example="\n".join(f"    {path}" for path in project.compiled_example()),
-            definitions="\n".join(f"  {name}={value}" for name, value in project.definitions.items()),
+            example="\n".join(f"    {path}" for path in sorted(example) if path.endswith(".cc")),
         ),
-        "README.md": fill("cmake/README.md.in", name=project.name, command=project.command),
+        "README.md": project.readme("cmake/use.md.in"),
     }
+    return Layout({**project.sources, **example, **glue}, frozenset(example))

@@ -3,8 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
+
+from ..source_text import fill
+
+_MAIN: Final = """int main() { return Train() ? 0 : 1; }
+"""
 
 
 @dataclass(frozen=True)
@@ -15,20 +21,85 @@ class Project:
         name: an identifier.
         command: what generated them.
         sources: of the library, text by path.
-        example: of the program, text by path.
-        definitions: macros that every source of the library, and whoever includes its headers, must see.
+        samples: ``zo_samples.h`` and ``zo_samples.cc`` of the example, text by path.
     """
 
     name: str
     command: str
     sources: Mapping[str, str]
-    example: Mapping[str, str]
-    definitions: Mapping[str, str]
+    samples: Mapping[str, str]
 
     def compiled(self) -> list[str]:
         """Paths of the library's sources that are compiled."""
         return sorted(path for path in self.sources if path.endswith((".c", ".cc")))
 
-    def compiled_example(self) -> list[str]:
-        """The same of the example."""
-        return sorted(path for path in self.example if path.endswith((".c", ".cc")))
+    def headers(self) -> list[str]:
+        """Paths of its headers."""
+        return sorted(path for path in self.sources if path.endswith(".h"))
+
+    def example(
+        self, *, includes: str = "", printing: str = "", print_with: str = "printf", entry: str = _MAIN
+    ) -> str:
+        """The example's program.
+
+        Args:
+            includes: lines before its own.
+            printing: a definition of ``print_with``.
+            print_with: what prints, called as printf is.
+            entry: what the platform calls; ``bool Train()`` trains and says whether that went well.
+        """
+        return fill(
+            "example.cc.in",
+            includes=includes,
+            printing=printing,
+            print_with=print_with,
+            entry=entry.rstrip("\n"),
+        )
+
+    def readme(self, use: str, *, folder: str = "", example: str = "", program: str = "main.cc") -> str:
+        """The folder's description.
+
+        Args:
+            use: template of how the platform's builds take it.
+            folder: that the sources are in, with a slash, or nothing.
+            example: that the example is in, likewise.
+            program: file of the example that trains.
+        """
+        text = fill(use, name=self.name, option=self.name.upper()).strip("\n")
+        return fill(
+            "README.md.in",
+            name=self.name,
+            command=self.command,
+            at=folder,
+            example=example,
+            program=program,
+            samples=next(path for path in self.samples if not path.endswith(".h")),
+            use=text,
+        )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A folder.
+
+    Attributes:
+        files: text by path.
+        example: paths of those that are the user's to change.
+    """
+
+    files: Mapping[str, str]
+    example: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Platform:
+    """A build system.
+
+    Attributes:
+        lay_out: makes the folder.
+        static_memory: whether TensorFlow Lite Micro is built with TF_LITE_STATIC_MEMORY there, which makes
+            its structs smaller.
+    """
+
+    lay_out: Callable[[Project], Layout]
+    static_memory: bool = True

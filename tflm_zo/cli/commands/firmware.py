@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,10 +13,9 @@ import typer
 from rich.console import Console
 
 from ...converters import load_model, read_metadata
-from ...converters.firmware import PLATFORMS, SampleArrays
-from ...converters.firmware.generate import check_folder
+from ...converters.firmware import PLATFORMS, SampleArrays, check_folder
 from ...data import DataError
-from ...firmware import generate_firmware
+from ...firmware import check_names, generate_firmware, name_of
 from ...runtime import load as load_runtime
 from ...training import algorithm as algorithm_of_name
 from ...training import algorithm_of
@@ -32,7 +31,12 @@ _EPOCHS = 10
 _SAMPLES = 100
 
 
+# They say how the command runs, not what it makes.
+_UNRECORDED = ("force", "as_json")
+
+
 def firmware(
+    context: typer.Context,
     model: ZoModelFile,
     output: Annotated[
         Path,
@@ -74,10 +78,19 @@ def firmware(
         ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="Of the model (default: the file's, up to the first dot).")
+        str | None,
+        typer.Option(
+            help="Of the model: letters, digits and underscores (default: made of the file's, up to the "
+            "first dot)."
+        ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace the folder if it is generated firmware.")
+        bool,
+        typer.Option(
+            "--force",
+            help="Replace the folder if it is generated firmware. Files of your own in it are kept, and "
+            "those of the example that you have changed.",
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -87,6 +100,7 @@ def firmware(
     needs. A training run on the device, and one of `tflm-zo train --runtime tflm` with the same settings and
     samples, give the same log and the same weights.
     """
+    check_names(platform, name)
     check_folder(output, force=force)
     loaded = load_model(model)
     metadata = read_metadata(loaded)
@@ -106,6 +120,8 @@ def firmware(
         raise SettingsError(f"--samples: expected at least 1, got {count}")
     if steps is not None and epochs is not None:
         raise SettingsError("--steps, --epochs: give one of them")
+    if epochs is not None and epochs < 1:
+        raise SettingsError(f"--epochs: expected at least 1, got {epochs}")
     total = (
         steps if steps is not None else (_EPOCHS if epochs is None else epochs) * -(-count // run.batch_size)
     )
@@ -115,12 +131,12 @@ def firmware(
         steps=total,
         samples=count,
         platform=platform,
-        name=name or model.name.split(".")[0],
-        command=_command(),
+        name=name_of(model) if name is None else name,
+        command=_command(context),
         data=arrays,
         data_name="" if data is None else data.name,
     )
-    made.write(output, force=force)
+    kept = made.write(output, force=force)
     result: dict[str, Any] = {
         "output": str(output),
         "platform": platform,
@@ -128,6 +144,7 @@ def firmware(
         "steps": total,
         "samples": count,
         "files": sorted(made.files),
+        "kept": kept,
         "arena_bytes": made.arena.bytes,
         "arena_measured": made.arena.measured,
         "workspace_bytes": made.workspace_bytes,
@@ -137,9 +154,26 @@ def firmware(
     show(result, as_json=as_json, render=lambda console: _render(console, result))
 
 
-def _command() -> str:
-    """The command line as one would type it again."""
-    return " ".join(["tflm-zo", *(shlex.quote(argument) for argument in sys.argv[1:])])
+def _command(context: typer.Context) -> str:
+    """The command line as one would type it again, without what is particular to this machine."""
+    words = ["tflm-zo", context.info_name or "firmware"]
+    for parameter in context.command.params:
+        name, value = parameter.name or "", context.params.get(parameter.name or "")
+        source = context.get_parameter_source(name)
+        if name in _UNRECORDED or source is None or source.name != "COMMANDLINE":
+            continue
+        option = [] if parameter.param_type_name == "argument" else [parameter.opts[0]]
+        for part in value if isinstance(value, (list, tuple)) else [value]:
+            words += [*option, shlex.quote(_relative(part) if isinstance(part, Path) else str(part))]
+    return " ".join(words)
+
+
+def _relative(path: Path) -> str:
+    """A path below the working directory, relative to it; the name alone of one elsewhere."""
+    if not path.is_absolute():
+        return str(path)
+    here = os.path.relpath(path)
+    return path.name if here.startswith("..") else here
 
 
 def _settings(given: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,6 +229,8 @@ def _render(console: Console, result: dict[str, Any]) -> None:
     }
     console.print(table("Firmware (bytes)", list(row), [list(row.values())]))
     how = "" if result["arena_measured"] else " (the arena is an upper bound: pip install 'tflm_zo[tflm]')"
+    if result["kept"]:
+        console.print(f"kept, yours: {', '.join(result['kept'])}", markup=False)
     console.print(
         f"{result['output']}: {len(result['files'])} files, {result['platform']}{how}", markup=False
     )

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a generated folder, and replaces one without losing what its user did in it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Final
+
+#: The file that tells a generated folder, and what in it was changed: ``sha256sum -c`` reads it.
+CHECKSUMS: Final = "zo_files.sha256"
+
+
+def checksums(files: Mapping[str, str]) -> str:
+    """Text of `CHECKSUMS`.
+
+    Args:
+        files: text by path.
+    """
+    return "".join(f"{_sum(files[path].encode())}  {path}\n" for path in sorted(files))
+
+
+def _sum(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def check_folder(target: Path, *, force: bool) -> None:
+    """Raises OSError where a folder could not be written: before the work begins.
+
+    Raises:
+        FileExistsError: it exists and holds something, and ``force`` is not set, or is no firmware.
+        NotADirectoryError: the folder that it would be in does not exist.
+    """
+    real = target.resolve()
+    if not real.parent.is_dir():
+        raise NotADirectoryError(f"{target}: the folder {target.parent} does not exist")
+    if not real.exists() or (real.is_dir() and not any(real.iterdir())):
+        return
+    if not real.is_dir():
+        raise FileExistsError(f"{target} is a file; name a folder")
+    if not force:
+        raise FileExistsError(f"{target} exists; choose another name or replace it with --force")
+    if not (real / CHECKSUMS).is_file():
+        raise FileExistsError(
+            f"{target} is no generated firmware (it has no {CHECKSUMS}), so --force does not replace it"
+        )
+
+
+def _kept(target: Path, real: Path, files: Mapping[str, str], example: Collection[str]) -> list[str]:
+    """Paths of files that a user has added to a folder, or changed in its example.
+
+    Raises:
+        FileExistsError: a file that has to be replaced was changed.
+    """
+    lines = (real / CHECKSUMS).read_text(encoding="utf-8", errors="replace")
+    written = {name: known for known, name in re.findall(r"(?m)^([0-9a-f]{64})  (.+)$", lines)}
+    kept = []
+    for folder, folders, names in os.walk(real):
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        for name in [*names, *links]:
+            path = Path(folder, name)
+            relative = path.relative_to(real).as_posix()
+            if relative == CHECKSUMS:
+                continue
+            own = path.is_file() and not path.is_symlink()
+            data = path.read_bytes() if own and (relative in written or relative in files) else b""
+            if own and _sum(data) == written.get(relative):
+                continue
+            if relative not in files or relative in example:
+                kept.append(relative)
+            elif not own or data != files[relative].encode():
+                raise FileExistsError(
+                    f"{target / relative} was changed by hand, and --force would undo that: move or delete it"
+                )
+    return sorted(kept)
+
+
+def _link(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+def write_folder(
+    folder: str | os.PathLike[str], files: Mapping[str, str], example: Collection[str], *, force: bool
+) -> list[str]:
+    """Writes a folder, whole or not at all.
+
+    Args:
+        folder: must not exist, or be empty.
+        files: text by path.
+        example: paths of those that are the user's to change.
+        force: replaces a folder that this function wrote; what its user added, or changed in the example, is
+            kept.
+
+    Returns:
+        Paths of the files that were kept.
+
+    Raises:
+        FileExistsError: it exists and cannot be replaced; the message says why.
+        OSError: it cannot be written. In both cases what was there is as it was.
+    """
+    target = Path(folder)
+    check_folder(target, force=force)
+    real = target.resolve()
+    kept = _kept(target, real, files, example) if (real / CHECKSUMS).is_file() else []
+    part = real.with_name(f".{real.name}.{secrets.token_hex(8)}.part")
+    old = part.with_name(f"{part.name}.old")
+    try:
+        for name in kept:
+            _link(real / name, part / name)
+        for name, text in files.items():
+            if name in kept:
+                continue
+            path = part / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="\n")
+        if real.exists():
+            os.replace(real, old)
+        try:
+            os.replace(part, real)
+        except OSError:
+            if old.exists():
+                os.replace(old, real)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return kept

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An Arduino library, and the example as a sketch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Final
+
+from ...errors import ConversionError
+from ..source_text import fill
+from .project import Layout, Project
+
+_OPS: Final = "ops/tflm/zo_ops.h"
+_COMMON: Final = '#include "tensorflow/lite/micro/micro_common.h"'
+_SHIM: Final = "ops/tflm/zo_arduino.h"
+
+
+def _renamed(files: Mapping[str, str]) -> dict[str, str]:
+    """``.cc`` becomes ``.cpp``: older Arduino builders leave out the former."""
+    return {f"{path[:-3]}.cpp" if path.endswith(".cc") else path: text for path, text in files.items()}
+
+
+def arduino(project: Project) -> Layout:
+    """The folder goes into the sketchbook's ``libraries``.
+
+    Builders have ``src`` alone on the include path and take no macros, so includes are relative to it or to
+    the file, and whatever is to be defined is in the headers.
+    """
+    sketch = f"examples/{project.name}"
+    ops = project.sources[_OPS]
+    if ops.count(_COMMON) != 1:
+        raise ConversionError(f"{_OPS} does not include micro_common.h once: install tflm_zo again")
+    sources = {
+        **_renamed(project.sources),
+        _OPS: ops.replace(_COMMON, f'#include "{_SHIM.rpartition("/")[2]}"'),
+        _SHIM: fill("arduino/zo_arduino.h.in"),
+        f"{project.name}_zo.h": fill(
+            "arduino/library.h.in", name=project.name, guard=project.name.upper(), command=project.command
+        ),
+    }
+    samples = _renamed(project.samples)
+    program = project.example(
+        includes="#include <Arduino.h>\n#include <stdarg.h>\n",
+        printing=fill("arduino/print.cc.in"),
+        print_with="Print",
+        entry=fill("arduino/entry.cc.in"),
+    )
+    example = {
+        f"{sketch}/{project.name}.ino": fill("arduino/sketch.ino.in", name=project.name),
+        f"{sketch}/zo_train.cpp": program,
+        **{f"{sketch}/{path}": text for path, text in samples.items()},
+    }
+    glue = {
+        "library.properties": fill("arduino/library.properties.in", name=project.name),
+        "README.md": dataclasses.replace(project, samples=samples).readme(
+            "arduino/use.md.in", folder="src/", example=f"{sketch}/", program="zo_train.cpp"
+        ),
+    }
+    files = {f"src/{path}": text for path, text in sources.items()}
+    return Layout({**files, **example, **glue}, frozenset(example))

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An ESP-IDF component, and the example as a project."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..source_text import fill
+from .project import Layout, Project
+
+_ENTRY: Final = """extern "C" void app_main() { Train(); }
+"""
+
+
+def esp_idf(project: Project) -> Layout:
+    """The folder goes into the project's ``components``."""
+    folder = f"examples/{project.name}"
+    common = {"name": project.name, "command": project.command}
+    program = {f"{folder}/main/main.cc": project.example(entry=_ENTRY)}
+    program |= {f"{folder}/main/{path}": text for path, text in project.samples.items()}
+    example = {
+        **program,
+        f"{folder}/CMakeLists.txt": fill("esp_idf/example_CMakeLists.txt.in", **common),
+        f"{folder}/sdkconfig.defaults": fill("esp_idf/sdkconfig.defaults.in", **common),
+        f"{folder}/main/CMakeLists.txt": fill("esp_idf/main_CMakeLists.txt.in", **common),
+        f"{folder}/main/idf_component.yml": fill("esp_idf/main_idf_component.yml.in", **common),
+    }
+    glue = {
+        "idf_component.yml": fill("esp_idf/idf_component.yml.in", **common),
+        "CMakeLists.txt": fill(
+            "esp_idf/CMakeLists.txt.in",
+            **common,
+            sources="\n".join(f"    {path}" for path in project.compiled()),
+        ),
+        "README.md": project.readme("esp_idf/use.md.in", example=f"{folder}/main/"),
+    }
+    return Layout({**project.sources, **example, **glue}, frozenset(example))

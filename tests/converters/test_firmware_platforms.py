@@ -1,0 +1,452 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every platform's build glue: parsed by the rules of its build system, executed where tools are here.
+
+The C++ sources need headers of TensorFlow Lite Micro; tests/tflm_checkout/test_firmware_warnings.py compiles
+them. The C sources are compiled here, from the list of the Makefile fragment.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tflm_zo.converters.firmware import PLATFORMS
+from tflm_zo.converters.firmware.op_pack import op_pack_folder
+
+from cortex_m.emulator import CORES
+from firmware_folders import ALGORITHMS, COMMAND, compiled, firmware, included, write
+
+STRICT = ("-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-pedantic", "-Werror")
+ARM = "arm-none-eabi-"
+# What C99 and C++ have, and what compilers have for their own instruction sets.
+STANDARD = {
+    *("stddef.h", "stdint.h", "string.h", "stdio.h", "stdarg.h", "new", "cstddef", "cstdint"),
+    *("arm_acle.h", "arm_mve.h", "emmintrin.h"),
+}
+needs_cmake = pytest.mark.skipif(shutil.which("cmake") is None, reason="NO cmake: NO GLUE WAS EXECUTED")
+needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="NO make: NO GLUE WAS EXECUTED")
+needs_arm = pytest.mark.skipif(
+    shutil.which(f"{ARM}gcc") is None, reason=f"NO {ARM}gcc: NO SOURCE WAS COMPILED FOR A CORTEX-M"
+)
+
+
+def run(*command: Any, folder: Path | None = None) -> str:
+    done = subprocess.run([str(c) for c in command], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(params=ALGORITHMS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+# --- all platforms ------------------------------------------------------------------------------------------
+
+
+def test_there_are_five() -> None:
+    assert list(PLATFORMS) == ["cmake", "make", "arduino", "zephyr", "esp-idf"]
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_same_sources_everywhere(platform: str, kind: str) -> None:
+    # But for Arduino's names, the one include that its older libraries do not have, and its own header.
+    def sources(of: str) -> dict[str, str]:
+        files = {
+            re.sub(r"\.cpp$", ".cc", path.removeprefix("src/") if of == "arduino" else path): text
+            for path, text in firmware(of, kind).files.items()
+            if not path.startswith(("examples/", "samples/")) and path.endswith((".h", ".c", ".cc", ".cpp"))
+        }
+        for own in ("ops/tflm/zo_arduino.h", "small_zo.h", "main.cc", "zo_samples.cc", "zo_samples.h"):
+            files.pop(own, None)
+        files["ops/tflm/zo_ops.h"] = re.sub(r"#include .*", "#include", files["ops/tflm/zo_ops.h"])
+        # Structs, and with them the arena, are larger without TF_LITE_STATIC_MEMORY.
+        files["zo_config.h"] = re.sub(r"ARENA_BYTES \d+", "ARENA_BYTES", files["zo_config.h"])
+        return files
+
+    assert sources(platform) == sources("cmake")
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_folder_is_self_contained(platform: str, kind: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "out", platform, kind)
+    root = folder / "src" if platform == "arduino" else folder
+    for path in folder.rglob("*"):
+        if not path.is_file():
+            continue
+        text = path.read_text(encoding="utf-8")
+        assert "@{" not in text, path
+        assert str(op_pack_folder().parent) not in text and str(tmp_path) not in text, path
+        assert not re.search(r"(?<![\w.)}\w])/(home|root|tmp|usr|work|opt)/", text), path
+        if path.suffix not in (".h", ".c", ".cc", ".cpp"):
+            continue
+        quoted, angled = included(path)
+        assert set(angled) <= STANDARD | {"Arduino.h"}, path
+        for name in quoted:
+            # Builders of Arduino have src on the include path, and nothing else.
+            found = (
+                name.startswith("tensorflow/") or (path.parent / name).is_file() or (root / name).is_file()
+            )
+            assert found, f"{path}: {name}"
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_readme_says_how(platform: str) -> None:
+    made = firmware(platform)
+    text = made.files["README.md"]
+    assert COMMAND in text
+    for path in re.findall(r"`((?:src/|examples/|samples/)?[\w./]*\.(?:h|cc|cpp|sha256))`", text):
+        assert path in made.files or path == "TensorFlowLite.h", path
+    said = {
+        "cmake": "add_subdirectory(path/to/this/folder)",
+        "make": "include path/to/this/folder/zo_firmware.mk",
+        "arduino": "#include <small_zo.h>",
+        "zephyr": "CONFIG_TFLM_ZO_SMALL=y",
+        "esp-idf": "`components`",
+    }
+    assert said[platform] in text
+
+
+# --- CMake --------------------------------------------------------------------------------------------------
+
+
+@needs_cmake
+def test_cmake_lists_every_source(kind: str, tmp_path: Path) -> None:
+    # A checkout as far as the file looks at it; nothing is built.
+    header = tmp_path / "tflm/tensorflow/lite/micro/micro_interpreter.h"
+    header.parent.mkdir(parents=True)
+    header.touch()
+    (tmp_path / "lib.a").touch()
+    folder = write(tmp_path / "out", "cmake", kind)
+    options = [f"-DTFLM_DIR={tmp_path}/tflm", f"-DTFLM_LIBRARY={tmp_path}/lib.a"]
+    run("cmake", "-S", folder, "-B", tmp_path / "b", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *options)
+    commands = json.loads((tmp_path / "b/compile_commands.json").read_text())
+    listed = {Path(c["file"]).relative_to(folder).as_posix(): c["command"] for c in commands}
+    assert set(listed) == compiled(folder) | {"main.cc", "zo_samples.cc"}
+    for path, command in listed.items():
+        assert "-DTF_LITE_STATIC_MEMORY" in command and "-DTF_LITE_STRIP_ERROR_STRINGS" in command
+        assert f"-I{folder}" in command, path
+
+    done = subprocess.run(
+        ["cmake", "-S", folder, "-B", tmp_path / "c", "-DTFLM_DIR=/nowhere"], capture_output=True, text=True
+    )
+    assert done.returncode != 0 and "TFLM_DIR is no checkout" in done.stderr
+
+
+@needs_cmake
+def test_cmake_in_a_project_and_names_that_are_cmakes_own(tmp_path: Path) -> None:
+    header = tmp_path / "tflm/tensorflow/lite/micro/micro_interpreter.h"
+    header.parent.mkdir(parents=True)
+    header.touch()
+    (tmp_path / "lib.a").touch()
+    write(tmp_path / "out", "cmake")
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.18)\nproject(own C CXX)\nenable_testing()\n"
+        f"set(TFLM_DIR {tmp_path}/tflm)\nadd_subdirectory(out)\n"
+        "add_executable(own own.cc)\ntarget_link_libraries(own PRIVATE small_zo)\n"
+    )
+    (tmp_path / "own.cc").write_text('#include "zo_config.h"\nint main() { return ZO_STEPS == 3 ? 0 : 1; }\n')
+    run("cmake", "-S", tmp_path, "-B", tmp_path / "b", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
+    files = {Path(c["file"]).name for c in json.loads((tmp_path / "b/compile_commands.json").read_text())}
+    assert "own.cc" in files and "zo_control.c" in files and "main.cc" not in files
+    # A model that is called like a target of CMake's own.
+    text = "".join(
+        t.replace("small", "test") for p, t in firmware("cmake").files.items() if p == "CMakeLists.txt"
+    )
+    (tmp_path / "out/CMakeLists.txt").write_text(text)
+    (tmp_path / "out/test_model_data.cc").touch()
+    options = [f"-DTFLM_DIR={tmp_path}/tflm", f"-DTFLM_LIBRARY={tmp_path}/lib.a"]
+    run("cmake", "-S", tmp_path / "out", "-B", tmp_path / "t", *options)
+
+
+# --- Make ---------------------------------------------------------------------------------------------------
+
+MAKEFILE = """
+all: $(ZO_C_OBJS)
+include {folder}/zo_firmware.mk
+all: $(ZO_C_OBJS)
+lists:
+\t@printf '%s\\n' $(foreach v,{names},$(addprefix $(v)=,$($(v))))
+"""
+LISTS = ("ZO_C_SRCS", "ZO_CC_SRCS", "ZO_HDRS", "ZO_EXAMPLE_SRCS", "ZO_LIBRARY", "ZO_DEFINES", "ZO_C_OBJS")
+
+
+def make(tmp_path: Path, folder: Path, target: str, *settings: str) -> str:
+    (tmp_path / "Makefile").write_text(MAKEFILE.format(folder=folder.name, names=" ".join(LISTS)))
+    return run("make", "-f", "Makefile", *settings, target, folder=tmp_path)
+
+
+@needs_make
+def test_make_lists_every_file(kind: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "out", "make", kind)
+    lists: dict[str, list[str]] = {name: [] for name in LISTS}
+    for line in make(tmp_path, folder, "lists").splitlines():
+        name, _, value = line.partition("=")
+        lists[name].append(value.removeprefix("out/"))
+    assert sorted(lists["ZO_C_SRCS"] + lists["ZO_CC_SRCS"]) == sorted(compiled(folder))
+    assert all(path.endswith(".c") for path in lists["ZO_C_SRCS"])
+    assert all(path.endswith(".cc") for path in lists["ZO_CC_SRCS"])
+    headers = {p.relative_to(folder).as_posix() for p in folder.rglob("*.h")}
+    assert set(lists["ZO_HDRS"]) == headers - {"zo_samples.h"}
+    assert lists["ZO_EXAMPLE_SRCS"] == ["main.cc", "zo_samples.cc"]
+    assert lists["ZO_LIBRARY"] == ["build/zo/libsmall_zo.a"]
+    assert lists["ZO_DEFINES"] == ["-DTF_LITE_STATIC_MEMORY", "-DTF_LITE_STRIP_ERROR_STRINGS"]
+    plain = make(tmp_path, folder, "lists", "TFLM_STRIP_ERROR_STRINGS=0")
+    assert "STRIP" not in plain and "ZO_DEFINES=-DTF_LITE_STATIC_MEMORY" in plain
+
+
+@needs_make
+@needs_arm
+def test_make_builds_the_c_sources(tmp_path: Path) -> None:
+    folder = write(tmp_path / "out", "make")
+    core = CORES["cortex-m4"]
+    tools = [f"CC={ARM}gcc", f"CXX={ARM}g++", f"AR={ARM}ar", f"TARGET_FLAGS={' '.join(core.flags)}"]
+    tools += [f"CFLAGS={' '.join(STRICT)}", "ZO_BUILD_DIR=b"]
+    said = make(tmp_path, folder, "all", *tools)
+    objects = {p.relative_to(tmp_path / "b").with_suffix(".c").as_posix() for p in tmp_path.rglob("b/**/*.o")}
+    assert objects == {path for path in compiled(folder) if path.endswith(".c")}
+    assert said.count(" -c ") == len(objects) and said.count(" -std=c99 ") == len(objects)
+    assert " -c " not in make(tmp_path, folder, "all", *tools)
+    # A header that changed builds what includes it again.
+    header = folder / "ops/core/zo_crc32.h"
+    header.write_text(header.read_text() + "\n")
+    again = make(tmp_path, folder, "all", *tools)
+    assert "zo_crc32.c" in again and "zo_stream.c" not in again
+
+
+# --- the C sources ------------------------------------------------------------------------------------------
+
+
+@cache
+def newlib() -> list[str]:
+    """The C library's headers of the Arm compiler, for another one."""
+    said = subprocess.run([f"{ARM}gcc", "-E", "-Wp,-v", "-xc", "/dev/null"], capture_output=True, text=True)
+    paths = [Path(line.strip()).resolve() for line in said.stderr.splitlines() if line.startswith(" /")]
+    return [f"-isystem{path}" for path in paths if "gcc" not in path.parts]
+
+
+@needs_arm
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_c_sources_compile_without_a_warning(compiler: str, core: str, tmp_path: Path) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"NO {compiler}: NO SOURCE WAS COMPILED WITH IT")
+    folder = write(tmp_path / "out", "esp-idf")
+    sources = sorted(path for path in compiled(folder) if path.endswith(".c"))
+    assert len(sources) > 20
+    tool = [f"{ARM}gcc"] if compiler == "gcc" else ["clang", "--target=arm-none-eabi", *newlib()]
+    run(*tool, *CORES[core].flags, "-std=c99", *STRICT, "-fsyntax-only", *sources, folder=folder)
+
+
+# --- Arduino ------------------------------------------------------------------------------------------------
+
+# Of the library specification, revision 2.2.
+ARDUINO_REQUIRED = {"name", "version", "author", "maintainer", "sentence", "paragraph", "category", "url"}
+ARDUINO_REQUIRED |= {"architectures"}
+ARDUINO_OPTIONAL = {"depends", "dot_a_linkage", "includes", "precompiled", "ldflags"}
+ARDUINO_CATEGORIES = {
+    *("Display", "Communication", "Signal Input/Output", "Sensors", "Device Control", "Timing"),
+    *("Data Storage", "Data Processing", "Other"),
+}
+
+
+def test_arduino_library_properties(tmp_path: Path) -> None:
+    folder = write(tmp_path / "out", "arduino")
+    lines = (folder / "library.properties").read_text(encoding="utf-8").splitlines()
+    pairs = [line.split("=", 1) for line in lines]
+    assert all(len(pair) == 2 and pair[1] == pair[1].strip() != "" for pair in pairs)
+    found = dict(map(tuple, pairs))
+    assert len(found) == len(pairs)
+    assert set(found) >= ARDUINO_REQUIRED and set(found) - ARDUINO_REQUIRED <= ARDUINO_OPTIONAL
+    name = found["name"]
+    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,62}", name) and re.search("[A-Za-z]", name)
+    assert not name.lower().startswith("arduino") and "small" in name
+    assert re.fullmatch(r"\d+\.\d+\.\d+", found["version"])
+    assert found["category"] in ARDUINO_CATEGORIES
+    assert found["architectures"] == "*"
+    assert found["url"].startswith("https://")
+    assert found["depends"] == "Arduino_TensorFlowLite"
+    dependency, own = found["includes"].split(",")
+    assert dependency == "TensorFlowLite.h" and (folder / "src" / own).is_file()
+    # Whichever name is the longest, the folder and the library are called by 63 characters at most.
+    assert len("tflm_zo_") + 48 <= 63
+
+
+def test_arduino_layout(kind: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "out", "arduino", kind)
+    # Everything below src is compiled; .cc is no suffix to all builders.
+    assert {p.suffix for p in (folder / "src").rglob("*") if p.is_file()} == {".c", ".cpp", ".h"}
+    assert compiled(folder) == compiled(folder, below="src") != set()
+    sketch = folder / "examples/small/small.ino"
+    assert {p.name for p in sketch.parent.iterdir()} == {
+        *("small.ino", "zo_train.cpp", "zo_samples.h", "zo_samples.cpp")
+    }
+    text = sketch.read_text()
+    assert re.findall(r"^#include <(.+)>", text, re.M) == ["TensorFlowLite.h", "small_zo.h"]
+    assert "void setup() {" in text and "void loop()" in text
+    train = (sketch.parent / "zo_train.cpp").read_text()
+    assert "printf(" not in train.replace("vsnprintf(", "") and "bool ZoTrain()" in train
+    # No macro can be given to an Arduino build: the headers have them.
+    types = (folder / "src/ops/core/zo_types.h").read_text()
+    assert re.findall(r"#define ZO_MAX_QUERIES (\d+)", types) == [{"node": "32", "weight": "1"}[kind]]
+
+
+# --- Zephyr -------------------------------------------------------------------------------------------------
+
+ZEPHYR_BUILD = {"cmake": str, "kconfig": str, "depends": list, "settings": dict}
+
+ZEPHYR_STUBS = """
+cmake_minimum_required(VERSION 3.18)
+project(stub NONE)
+foreach(name zephyr_library zephyr_library_sources zephyr_include_directories)
+  function(${name})
+    file(APPEND ${CMAKE_BINARY_DIR}/calls "${CMAKE_CURRENT_FUNCTION};${ARGN}\\n")
+  endfunction()
+endforeach()
+add_subdirectory(out)
+"""
+
+
+def kconfig(text: str) -> dict[str, list[str]]:
+    """Lines of each option."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if match := re.fullmatch(r"config (\w+)", line):
+            found[match[1]] = own = []
+        elif line.startswith("\t"):
+            own.append(line.strip())
+        else:
+            assert not line or line.startswith("#"), line
+    return found
+
+
+def test_zephyr_module(tmp_path: Path) -> None:
+    folder = write(tmp_path / "out", "zephyr")
+    module = yaml.safe_load((folder / "zephyr/module.yml").read_text())
+    assert set(module) == {"name", "build"} and module["name"] == "small_zo"
+    for key, value in module["build"].items():
+        assert isinstance(value, ZEPHYR_BUILD[key])
+    assert (folder / module["build"]["cmake"] / "CMakeLists.txt").is_file()
+    assert module["build"]["depends"] == ["tflite-micro"]
+    options = kconfig((folder / module["build"]["kconfig"]).read_text())
+    assert list(options) == ["TFLM_ZO_SMALL"]
+    lines = options["TFLM_ZO_SMALL"]
+    assert re.fullmatch(r'bool "[^"]+"', lines[0])
+    assert {"depends on TENSORFLOW_LITE_MICRO", "depends on CPP", "help"} <= set(lines)
+    configuration = (folder / "samples/small/prj.conf").read_text()
+    assert {"CONFIG_CPP=y", "CONFIG_TENSORFLOW_LITE_MICRO=y", "CONFIG_TFLM_ZO_SMALL=y"} <= set(
+        configuration.splitlines()
+    )
+
+
+@needs_cmake
+def test_zephyr_cmake(kind: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "out", "zephyr", kind)
+    (tmp_path / "CMakeLists.txt").write_text(ZEPHYR_STUBS)
+    run("cmake", "-S", tmp_path, "-B", tmp_path / "off")
+    assert not (tmp_path / "off/calls").exists()
+    run("cmake", "-S", tmp_path, "-B", tmp_path / "on", "-DCONFIG_TFLM_ZO_SMALL=y")
+    calls = [line.split(";") for line in (tmp_path / "on/calls").read_text().splitlines()]
+    assert [call[0] for call in calls] == [
+        "zephyr_library",
+        "zephyr_include_directories",
+        "zephyr_library_sources",
+    ]
+    assert calls[1][1:] == [str(folder)]
+    assert sorted(calls[2][1:]) == sorted(compiled(folder))
+
+
+@needs_cmake
+def test_zephyr_sample(tmp_path: Path) -> None:
+    folder = write(tmp_path / "out", "zephyr")
+    # find_package(Zephyr) as Zephyr's own does it: a package that defines the target `app`.
+    package = tmp_path / "base/share/zephyr-package/cmake"
+    package.mkdir(parents=True)
+    (package / "ZephyrConfig.cmake").write_text(
+        "file(WRITE ${CMAKE_BINARY_DIR}/modules ${ZEPHYR_EXTRA_MODULES})\n"
+        'function(target_sources)\n  file(WRITE ${CMAKE_BINARY_DIR}/sources "${ARGN}")\nendfunction()\n'
+        "macro(project)\n  _project(${ARGN} NONE)\nendmacro()\n"
+    )
+    sample = folder / "samples/small"
+    run("cmake", "-S", sample, "-B", tmp_path / "b", f"-DZephyr_DIR={package}")
+    assert (tmp_path / "b/modules").read_text() == f"{sample}/../.."
+    sources = (tmp_path / "b/sources").read_text().split(";")
+    assert sources == ["app", "PRIVATE", "src/main.cc", "src/zo_samples.cc"]
+    assert all((sample / path).is_file() for path in sources[2:])
+
+
+# --- ESP-IDF ------------------------------------------------------------------------------------------------
+
+# Of the manifest's reference.
+ESP_KEYS = {"version", "description", "url", "repository", "documentation", "issues", "tags", "targets"}
+ESP_KEYS |= {"license", "maintainers", "dependencies", "files", "examples"}
+ESP_DEPENDENCY = {"version", "public", "require", "path", "override_path", "git", "rules", "matches"}
+
+ESP_STUBS = """
+cmake_minimum_required(VERSION 3.16)
+project(stub NONE)
+function(idf_component_register)
+  cmake_parse_arguments(_ "" "" "SRCS;INCLUDE_DIRS;REQUIRES;PRIV_REQUIRES" ${ARGN})
+  file(APPEND ${CMAKE_BINARY_DIR}/calls
+    "${CMAKE_CURRENT_SOURCE_DIR}|${__SRCS}|${__INCLUDE_DIRS}|${__UNPARSED_ARGUMENTS}\\n")
+endfunction()
+add_subdirectory(out)
+add_subdirectory(out/examples/small/main)
+"""
+
+
+def test_esp_manifests(tmp_path: Path) -> None:
+    folder = write(tmp_path / "out", "esp-idf")
+    manifest = yaml.safe_load((folder / "idf_component.yml").read_text())
+    assert set(manifest) <= ESP_KEYS
+    assert re.fullmatch(r"\d+\.\d+\.\d+", manifest["version"])
+    dependencies = manifest["dependencies"]
+    assert set(dependencies) == {"idf", "espressif/esp-tflite-micro"}
+    for dependency in dependencies.values():
+        assert set(dependency) <= ESP_DEPENDENCY
+        assert re.fullmatch(r">=\d+(\.\d+)+", dependency["version"])
+    # Our headers include TFLM's, so whoever takes ours takes those.
+    assert dependencies["espressif/esp-tflite-micro"]["public"] is True
+
+    main = folder / "examples/small/main"
+    example = yaml.safe_load((main / "idf_component.yml").read_text())
+    assert set(example) == {"dependencies"} and set(example["dependencies"]) == {"small_zo"}
+    path = example["dependencies"]["small_zo"]["path"]
+    assert (main / path).resolve() == folder
+
+
+@needs_cmake
+def test_esp_cmake(kind: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "out", "esp-idf", kind)
+    (tmp_path / "CMakeLists.txt").write_text(ESP_STUBS)
+    run("cmake", "-S", tmp_path, "-B", tmp_path / "b")
+    component, main = (line.split("|") for line in (tmp_path / "b/calls").read_text().splitlines())
+    assert component[0] == str(folder)
+    assert sorted(component[1].split(";")) == sorted(compiled(folder))
+    assert component[2:] == [".", ""]
+    assert main[0] == str(folder / "examples/small/main")
+    assert main[1].split(";") == ["main.cc", "zo_samples.cc"] and main[2:] == [".", ""]
+    assert all((folder / "examples/small/main" / name).is_file() for name in main[1].split(";"))
+    program = (folder / "examples/small/main/main.cc").read_text()
+    assert 'extern "C" void app_main()' in program and "int main(" not in program
+
+
+@needs_cmake
+def test_esp_example_project(tmp_path: Path) -> None:
+    folder = write(tmp_path / "out", "esp-idf")
+    tools = tmp_path / "idf/tools/cmake"
+    tools.mkdir(parents=True)
+    (tools / "project.cmake").write_text(
+        "macro(project name)\n  file(WRITE ${CMAKE_BINARY_DIR}/name ${name})\n"
+        "  _project(${name} NONE)\nendmacro()\n"
+    )
+    command = ["cmake", "-S", folder / "examples/small", "-B", tmp_path / "b"]
+    run("env", f"IDF_PATH={tmp_path}/idf", *command)
+    assert (tmp_path / "b/name").read_text() == "small"

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Generated folders for tests: small models, every algorithm's kind of run, every platform."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from unittest import mock
+
+from tflm_zo.converters.firmware import PLATFORMS, Firmware, arena
+
+from models import MODELS
+from tflm_zo import Model, inject, load_model
+from tflm_zo.firmware import generate_firmware
+from tflm_zo.training import algorithm
+
+#: One of each kind of trainer.
+ALGORITHMS = ("node", "weight")
+COMMAND = "tflm-zo firmware small.zo.tflite -o small"
+
+
+@cache
+def zo_model(name: str, network: str = "small_cnn", batch: int = 1) -> Model:
+    """A network injected for an algorithm."""
+    settings = algorithm(name).inject_settings(batch=batch)
+    return load_model(inject(MODELS[network](), settings).to_bytes())
+
+
+@cache
+def firmware(platform: str, name: str = "node", network: str = "small_cnn") -> Firmware:
+    """A folder as it is generated, with the arena's bound: nothing is measured, which takes a second."""
+    assert platform in PLATFORMS
+    with mock.patch.object(arena, "_recorded", return_value=None):
+        return generate_firmware(
+            zo_model(name, network), steps=3, samples=5, platform=platform, name="small", command=COMMAND
+        )
+
+
+def write(folder: Path, platform: str, name: str = "node") -> Path:
+    """Writes it, and returns the folder."""
+    firmware(platform, name).write(folder)
+    return folder
+
+
+def compiled(folder: Path, *, below: str = ".") -> set[str]:
+    """C and C++ sources of a folder that are not of its example."""
+    found = {p.relative_to(folder).as_posix() for p in (folder / below).rglob("*") if p.is_file()}
+    sources = {p for p in found if p.endswith((".c", ".cc", ".cpp"))}
+    return {p for p in sources if not p.startswith(("examples/", "samples/", "main.cc", "zo_samples."))}
+
+
+def included(source: Path) -> tuple[list[str], list[str]]:
+    """What a source includes: in quotes, in angle brackets."""
+    text = source.read_text(encoding="utf-8")
+    return (
+        re.findall(r'^\s*#\s*include\s+"([^"]+)"', text, re.M),
+        re.findall(r"^\s*#\s*include\s+<([^>]+)>", text, re.M),
+    )
