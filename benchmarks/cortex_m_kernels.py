@@ -6,8 +6,9 @@
 Instructions are counted on emulated cores (QEMU), to the instruction: they are not cycles. Weight ops are
 measured on a tensor of 48,000 weights (LeNet-5's fc1), per weight and, for SEED_REPLAY, per step; updates of
 node perturbation on layers of LeNet-5 and a DS-CNN, per call; the loss per sample. Code is compiled at -O2.
-Bytes of code and constants are those of the C core that a linker keeps at -Os. Glue to TFLM comes on top, and
-what the compiler's library adds for 64-bit divisions is listed apart.
+Bytes of code and constants are those of the C core that a linker keeps at -Os, with everything and without
+the features that training along random signs does not need (ops/core/zo_features.h). Glue to TFLM comes on
+top, and what the compiler's library adds for 64-bit divisions is listed apart.
 
 Needs arm-none-eabi-gcc with newlib, and qemu-system-arm.
 """
@@ -59,6 +60,14 @@ NODE_OPS = {
     "LOSS, 10 classes": "loss-10",
 }
 
+SIZES = {
+    "op pack": (OP_PACK, ()),
+    "op pack, signs alone": (OP_PACK, ("-DZO_FEATURES=0",)),
+    "op pack, signs alone, fast steps": (OP_PACK, ("-DZO_FEATURES=0", "-DZO_WITH_FAST_STEPS=1")),
+    "control unit": (CONTROL_UNIT, ()),
+    "control unit, signs alone": (CONTROL_UNIT, ("-DZO_FEATURES=0",)),
+}
+
 
 def measure(names: list[str]) -> dict[str, dict[str, Any]]:
     results: dict[str, dict[str, Any]] = {}
@@ -69,8 +78,8 @@ def measure(names: list[str]) -> dict[str, dict[str, Any]]:
             advance(1)
             results[name]["instructions"] = node_costs(CORES[name], own)
             advance(1)
-            for key, caller in (("op_pack", OP_PACK), ("control_unit", CONTROL_UNIT)):
-                size = sizes(CORES[name], caller, own)
+            for key, (caller, flags) in SIZES.items():
+                size = sizes(CORES[name], caller, own, ("-Os", *flags))
                 results[name][key] = {"bytes": size.total, "helpers": size.helpers, "by_source": size.core}
             advance(1)
     return results
@@ -115,9 +124,9 @@ def main() -> None:
         for label, case in NODE_OPS.items()
     ]
     console.print(table("Instructions, -O2", names, calls))
-    for label, key in (("op pack", "op_pack"), ("control unit", "control_unit")):
-        found = [results[name][key] for name in names]
-        code = [(label, [f"{size['bytes']:,}" for size in found])]
+    for label in SIZES:
+        found = [results[name][label] for name in names]
+        code = [("all", [f"{size['bytes']:,}" for size in found])]
         for source in sorted({source for size in found for source in size["by_source"]}):
             code.append((f"  {source}", [f"{size['by_source'].get(source, 0):,}" for size in found]))
         code.append(("compiler's library", [f"{size['helpers']:,}" for size in found]))

@@ -5,6 +5,7 @@
 
 #include "zo_chain.h"
 #include "zo_command.h"
+#include "zo_features.h"
 #include "zo_fixed_point.h"
 #include "zo_stream.h"
 #include "zo_update.h"
@@ -36,17 +37,24 @@ static uint32_t cosine(uint32_t done, uint32_t whole) {
 
 /* Seeds that make up a direction once there are enough steps. */
 static uint32_t longest_chain(const zo_control_settings* s) {
-  return s->momentum == 0u ? 1u : s->momentum >> 16;
+  return !ZO_WITH_GAUSSIAN || s->momentum == 0u ? 1u : s->momentum >> 16;
 }
 
 static uint32_t rho_of(const zo_control_settings* s) { return s->momentum & 0xFFFFu; }
+
+static int is_sharp(const zo_control_settings* s) {
+  return ZO_WITH_SHARPNESS && s->sharpness != 0u;
+}
 
 static int momentum_is_valid(const zo_control_settings* s) {
   const uint32_t chain = longest_chain(s);
   return s->momentum == 0u ||
          (chain >= 2u && chain <= ZO_MAX_CHAIN && chain * s->queries <= ZO_MAX_QUERIES &&
-          rho_of(s) > 0u && s->distribution.kind == ZO_GAUSSIAN);
+          rho_of(s) > 0u && zo_is_gaussian(s->distribution));
 }
+
+/* Largest schedule that the build has. */
+#define LAST_SCHEDULE (ZO_WITH_SCHEDULES ? ZO_SCHEDULE_STEP : ZO_SCHEDULE_LINEAR)
 
 zo_status zo_control_settings_check(const zo_control_settings* s) {
   if (s == NULL) return ZO_ERROR_ARGUMENT;
@@ -56,10 +64,12 @@ zo_status zo_control_settings_check(const zo_control_settings* s) {
   const int valid =
       s->steps >= 1u && s->samples >= 1u && s->batch >= 1u && s->parts >= 1u &&
       (uint64_t)s->batch * s->parts <= UINT32_MAX / s->steps && s->estimator <= ZO_ONE_SIDED &&
-      s->rule <= ZO_STEP_SIGN && s->schedule <= ZO_SCHEDULE_STEP && s->rate >= 1u &&
+      s->rule <= ZO_STEP_SIGN && s->schedule <= LAST_SCHEDULE && s->rate >= 1u &&
       s->rate < (UINT32_C(1) << 31) && s->final_rate <= s->rate &&
       (s->schedule != ZO_SCHEDULE_STEP || (s->decay_steps >= 1u && s->decay <= ONE)) &&
-      s->stage_p_zero <= 0xFFFFu && momentum_is_valid(s) && s->sharpness <= 1u &&
+      s->stage_p_zero <= 0xFFFFu && momentum_is_valid(s) &&
+      s->sharpness <= (ZO_WITH_SHARPNESS ? 1u : 0u) &&
+      (ZO_WITH_SCHEDULES || s->gradient_norm == 0u) &&
       (s->sharpness == 0u || s->estimator == ZO_ANTITHETIC) &&
       (s->stage_steps[1] == 0u ||
        (s->stage_steps[0] > 0u && s->stage_steps[1] > s->stage_steps[0]));
@@ -70,9 +80,11 @@ static uint32_t scheduled_rate(const zo_control_settings* s, uint32_t step) {
   const uint32_t last = s->steps > 1u ? s->steps - 1u : 1u;
   const uint32_t done = step < last ? step : last;
   const uint64_t range = s->rate - s->final_rate;
+  if (s->schedule == ZO_SCHEDULE_LINEAR) {
+    return s->final_rate + (uint32_t)(range * (last - done) / last);
+  }
+  if (!ZO_WITH_SCHEDULES) return s->rate;
   switch (s->schedule) {
-    case ZO_SCHEDULE_LINEAR:
-      return s->final_rate + (uint32_t)(range * (last - done) / last);
     case ZO_SCHEDULE_COSINE:
       return s->final_rate + (uint32_t)((range * cosine(done, last)) >> 16);
     case ZO_SCHEDULE_STEP: {
@@ -92,7 +104,7 @@ static uint32_t scheduled_rate(const zo_control_settings* s, uint32_t step) {
 uint32_t zo_control_rate(const zo_control_settings* s, uint32_t step) {
   uint64_t rate = scheduled_rate(s, step);
   if (step < s->warmup_steps) rate = rate * (step + 1u) / s->warmup_steps;
-  if (s->gradient_norm > 0u) {
+  if (ZO_WITH_SCHEDULES && s->gradient_norm > 0u) {
     const uint64_t evaluations = (uint64_t)s->batch * s->parts * s->queries;
     /* Both factors below 2^32: the product fits where the rate is below 2^31. */
     const uint64_t shifted = evaluations < UINT32_MAX ? evaluations : UINT32_MAX;
@@ -112,7 +124,7 @@ uint32_t zo_control_stage(const zo_control_settings* s, uint32_t step) {
 zo_distribution zo_control_distribution(const zo_control_settings* s, uint32_t step) {
   zo_distribution distribution = s->distribution;
   const uint32_t stage = zo_control_stage(s, step);
-  if (stage > 0u && distribution.kind == ZO_SPARSE_UNIFORM) {
+  if (stage > 0u && zo_is_sparse_uniform(distribution)) {
     distribution.p_zero = (uint8_t)(s->stage_p_zero >> (8u * (stage - 1u)));
   }
   return distribution;
@@ -121,8 +133,8 @@ zo_distribution zo_control_distribution(const zo_control_settings* s, uint32_t s
 uint32_t zo_control_words(const zo_control_settings* s) {
   /* An update that restores what is in force, and a perturbation: no other command has more. */
   const uint32_t chain = longest_chain(s);
-  const uint32_t restored = s->sharpness != 0u ? chain + 1u : chain;
-  const uint32_t perturbed = s->sharpness != 0u ? 1u : chain;
+  const uint32_t restored = is_sharp(s) ? chain + 1u : chain;
+  const uint32_t perturbed = is_sharp(s) ? 1u : chain;
   return ZO_COMMAND_HEADER_WORDS + 2u * ZO_INSTRUCTION_HEADER_WORDS +
          2u * (chain * s->queries + restored + perturbed);
 }
@@ -131,6 +143,7 @@ uint32_t zo_control_words(const zo_control_settings* s) {
 
 /* Seeds that make up the directions of a step. */
 static uint32_t chain_length(const zo_control_settings* s, uint32_t step) {
+  if (!ZO_WITH_GAUSSIAN) return 1;
   const uint32_t before = s->blocks > 0u ? step / s->blocks : step;
   const uint32_t longest = longest_chain(s);
   return before < longest ? before + 1u : longest;
@@ -145,6 +158,13 @@ static uint32_t chain_seed(const zo_control_settings* s, uint32_t step, uint32_t
 uint32_t zo_control_items(const zo_control_settings* s, uint32_t step, const int32_t* coefficients,
                           zo_query* items) {
   const uint32_t chain = chain_length(s, step);
+  if (!ZO_WITH_GAUSSIAN) {
+    for (uint32_t q = 0; q < s->queries; ++q) {
+      items[q].seed = chain_seed(s, step, q, 0);
+      items[q].coefficient = coefficients[q];
+    }
+    return s->queries;
+  }
   int32_t shares[ZO_MAX_CHAIN];
   zo_chain_weights(rho_of(s), chain, shares);
   uint32_t count = 0;
@@ -160,9 +180,10 @@ uint32_t zo_control_items(const zo_control_settings* s, uint32_t step, const int
 
 /* Largest |coefficient| whose items zo_update_s8 accepts: a chain spreads it. */
 static int64_t coefficient_limit(const zo_control_settings* s) {
-  return s->momentum == 0u ? INT32_MAX
-                           : (INT64_C(1) << 30) / ((int64_t)s->queries * ZO_CHAIN_SPREAD *
-                                                   zo_distribution_z_max(s->distribution));
+  return !ZO_WITH_GAUSSIAN || s->momentum == 0u
+             ? INT32_MAX
+             : (INT64_C(1) << 30) /
+                   ((int64_t)s->queries * ZO_CHAIN_SPREAD * zo_distribution_z_max(s->distribution));
 }
 
 zo_status zo_control_init(zo_control* control, const zo_control_settings* settings,
@@ -226,7 +247,7 @@ static void add_direction(term_list* list, const zo_control* control, uint32_t s
 static void add_restoration(term_list* list, const zo_control* control, uint32_t step,
                             uint32_t query) {
   add_direction(list, control, step, query, control->settings->estimator == ZO_ANTITHETIC ? 1 : -1);
-  if (control->ascent != 0) {
+  if (is_sharp(control->settings) && control->ascent != 0) {
     add_term(list, ascent_seed(control, step, query), -control->ascent);
   }
 }
@@ -241,7 +262,7 @@ static zo_perturb_terms terms_of(const term_list* list, const zo_control_setting
 
 /* Evaluating z_s. */
 static int is_ascending(const zo_control* control) {
-  return control->settings->sharpness != 0u && control->phase < 2u;
+  return is_sharp(control->settings) && control->phase < 2u;
 }
 
 static int evaluates_base(const zo_control* control) {
@@ -276,7 +297,8 @@ static zo_status write_perturbation(const zo_control* control, zo_command_writer
     add_term(&list, ascent_seed(control, step, query), control->phase == 0u ? 1 : -2);
   } else {
     /* From w - z_s to w + g z_s. */
-    for (int32_t g = -1; control->phase == 2u && g < control->ascent; ++g) {
+    for (int32_t g = -1; is_sharp(control->settings) && control->phase == 2u && g < control->ascent;
+         ++g) {
       add_term(&list, ascent_seed(control, step, query), 1);
     }
     add_direction(&list, control, step, query, control->phase % 2u == 0u ? 1 : -2);
@@ -344,12 +366,12 @@ static void add_undoing(term_list* list, const zo_control* control, uint32_t exe
     return;
   }
   const uint32_t phase = is_in ? control->phase : control->phase - 1u;
-  if (control->settings->sharpness != 0u && phase < 2u) {
+  if (is_sharp(control->settings) && phase < 2u) {
     add_term(list, ascent_seed(control, step, query), phase == 0u ? -1 : 1);
     return;
   }
   add_direction(list, control, step, query, phase % 2u == 0u ? -1 : 1);
-  if (control->settings->sharpness != 0u && control->ascent != 0) {
+  if (is_sharp(control->settings) && control->ascent != 0) {
     add_term(list, ascent_seed(control, step, query), -control->ascent);
   }
 }
@@ -403,7 +425,7 @@ static void finish_step(zo_control* control, zo_report* report) {
         coefficient_limit(s));
   }
   const int64_t evaluations = s->estimator == ZO_ANTITHETIC
-                                  ? (s->sharpness != 0u ? 4 : 2) * (int64_t)s->queries
+                                  ? (is_sharp(s) ? 4 : 2) * (int64_t)s->queries
                                   : (int64_t)s->queries + 1;
   report->step_done = 1;
   report->step = control->step;

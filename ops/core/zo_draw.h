@@ -6,18 +6,13 @@
 #ifndef TFLM_ZO_OPS_CORE_ZO_DRAW_H_
 #define TFLM_ZO_OPS_CORE_ZO_DRAW_H_
 
+#include "zo_features.h"
 #include "zo_stream.h"
 
 /* Weights that one word of the stream serves. */
 static inline uint32_t zo_weights_per_word(zo_distribution distribution) {
-  switch (distribution.kind) {
-    case ZO_RADEMACHER:
-      return 32u;
-    case ZO_GAUSSIAN:
-      return 4u;
-    default:
-      return 2u;
-  }
+  if (zo_is_rademacher(distribution)) return 32u;
+  return zo_is_gaussian(distribution) ? 4u : 2u;
 }
 
 /* +1 where bit `j` of the word is clear, -1 where it is set. */
@@ -48,14 +43,9 @@ static inline int32_t zo_draw_sparse_uniform(uint32_t word, uint32_t j, uint32_t
 }
 
 static inline int32_t zo_draw(zo_distribution distribution, uint32_t word, uint32_t j) {
-  switch (distribution.kind) {
-    case ZO_RADEMACHER:
-      return zo_draw_rademacher(word, j);
-    case ZO_GAUSSIAN:
-      return zo_draw_gaussian(word, j);
-    default:
-      return zo_draw_sparse_uniform(word, j, distribution.mu, distribution.p_zero);
-  }
+  if (zo_is_rademacher(distribution)) return zo_draw_rademacher(word, j);
+  if (zo_is_gaussian(distribution)) return zo_draw_gaussian(word, j);
+  return zo_draw_sparse_uniform(word, j, distribution.mu, distribution.p_zero);
 }
 
 /* round(z * mu / 2^12), half away from zero. */

@@ -1,6 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "zo_features.h"
 #include "zo_floor_log2_loss.h"
 #include "zo_little_endian.h"
 #include "zo_loss.h"
@@ -22,6 +23,9 @@ enum {
   kOptionBytes = 20,
 };
 
+/* Largest kind that the build has. */
+#define LAST_KIND (ZO_WITH_OTHER_LOSSES ? ZO_LOSS_FLOOR_LOG2 : ZO_LOSS_CROSS_ENTROPY)
+
 typedef struct loss_node {
   uint32_t kind;
   uint32_t elements;
@@ -33,6 +37,7 @@ typedef struct loss_node {
 } loss_node;
 
 static uint64_t label_bytes(const loss_node* node) {
+  if (!ZO_WITH_OTHER_LOSSES) return sizeof(int32_t) * (uint64_t)node->samples;
   switch (node->kind) {
     case ZO_LOSS_CROSS_ENTROPY:
     case ZO_LOSS_FLOOR_LOG2:
@@ -47,7 +52,7 @@ static uint64_t label_bytes(const loss_node* node) {
 static zo_status read_node(const uint8_t* options, size_t length, zo_buffer_source source,
                            void* context, loss_node* node) {
   if (options == NULL || length != kOptionBytes || options[kOptionVersion] != ZO_OPTIONS_VERSION ||
-      options[kOptionKind] > ZO_LOSS_FLOOR_LOG2 || zo_read_u32(options + kOptionElements) == 0u) {
+      options[kOptionKind] > LAST_KIND || zo_read_u32(options + kOptionElements) == 0u) {
     return ZO_ERROR_OPTIONS;
   }
   if (source == NULL) return ZO_ERROR_ARGUMENT;
@@ -88,10 +93,11 @@ zo_status zo_loss_node_run(const uint8_t* options, size_t length, zo_buffer_sour
   const uint32_t first = zo_read_u32(options + kOptionScaleLog2e);
   const uint32_t second = zo_read_u32(options + kOptionScale);
   const zo_logit_scale scale = {first, second};
+  if (!ZO_WITH_OTHER_LOSSES || node.kind == ZO_LOSS_CROSS_ENTROPY) {
+    return zo_cross_entropy_s8(logits, node.samples, node.elements, scale,
+                               (const int32_t*)node.label.data, losses);
+  }
   switch (node.kind) {
-    case ZO_LOSS_CROSS_ENTROPY:
-      return zo_cross_entropy_s8(logits, node.samples, node.elements, scale,
-                                 (const int32_t*)node.label.data, losses);
     case ZO_LOSS_FLOOR_LOG2:
       return zo_floor_log2_loss_s8(logits, node.samples, node.elements, scale,
                                    (const int32_t*)node.label.data, losses);

@@ -5,6 +5,7 @@
 #include "zo_chain.h"
 #include "zo_coordinate.h"
 #include "zo_draw.h"
+#include "zo_features.h"
 #include "zo_fixed_point.h"
 
 /* Not inlined into one another, so that in each loop the tables' addresses stay in registers. */
@@ -97,16 +98,12 @@ static void perturb_sparse_uniform(int8_t* weights, const uint8_t* mask, uint32_
 static void perturb_term(int8_t* weights, const uint8_t* mask, uint32_t count, uint32_t state,
                          zo_distribution distribution, int32_t k) {
   const int32_t delta = k * (int32_t)distribution.mu;
-  switch (distribution.kind) {
-    case ZO_RADEMACHER:
-      perturb_masked_rademacher(weights, mask, count, state, delta);
-      break;
-    case ZO_GAUSSIAN:
-      perturb_gaussian(weights, mask, count, state, distribution.mu, k);
-      break;
-    default:
-      perturb_sparse_uniform(weights, mask, count, state, distribution, k);
-      break;
+  if (zo_is_gaussian(distribution)) {
+    perturb_gaussian(weights, mask, count, state, distribution.mu, k);
+  } else if (zo_is_sparse_uniform(distribution)) {
+    perturb_sparse_uniform(weights, mask, count, state, distribution, k);
+  } else {
+    perturb_masked_rademacher(weights, mask, count, state, delta);
   }
 }
 
@@ -167,10 +164,10 @@ void zo_perturb_block_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
                          zo_distribution distribution, const zo_perturb_terms* terms) {
   int8_t* weights = tensor->weights + begin;
   /* Only these perturbations are not of whole LSB. */
-  const int is_wide = tensor->wide != 0u && distribution.kind == ZO_GAUSSIAN;
+  const int is_wide = tensor->wide != 0u && zo_is_gaussian(distribution);
   int8_t* fraction = is_wide ? tensor->fraction + begin : NULL;
-  const uint8_t* mask = tensor->mask != NULL ? tensor->mask + begin / 8u : NULL;
-  if (distribution.kind == ZO_RADEMACHER && mask == NULL) {
+  const uint8_t* mask = zo_mask_of(tensor) != NULL ? tensor->mask + begin / 8u : NULL;
+  if (zo_is_rademacher(distribution) && mask == NULL) {
     perturb_signs(tensor, begin, size, distribution, terms);
     return;
   }
@@ -181,8 +178,8 @@ void zo_perturb_block_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
     do {
       const uint32_t key = zo_stream_key(terms->terms[t++].seed, tensor->stream);
       states[seeds++] = zo_stream_state(key, begin / ZO_STREAM_BLOCK);
-    } while (t < terms->count && terms->terms[t].k == 0);
-    if (seeds == 1u && !is_wide) {
+    } while (ZO_WITH_GAUSSIAN && t < terms->count && terms->terms[t].k == 0);
+    if (!ZO_WITH_GAUSSIAN || (seeds == 1u && !is_wide)) {
       perturb_term(weights, mask, size, states[0], distribution, k);
     } else {
       int32_t shares[ZO_MAX_CHAIN];
@@ -217,7 +214,7 @@ zo_status zo_perturb_check(zo_distribution distribution, const zo_perturb_terms*
       continue;
     }
     if (seeds == 0u || terms->momentum == 0u) return ZO_ERROR_FACTOR;
-    if (distribution.kind != ZO_GAUSSIAN) return ZO_ERROR_DISTRIBUTION;
+    if (!zo_is_gaussian(distribution)) return ZO_ERROR_DISTRIBUTION;
     if (++seeds > ZO_MAX_CHAIN) return ZO_ERROR_QUERIES;
   }
   return ZO_OK;
@@ -226,7 +223,7 @@ zo_status zo_perturb_check(zo_distribution distribution, const zo_perturb_terms*
 zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
                         const zo_perturb_terms* terms) {
   if (tensor == NULL || tensor->weights == NULL || tensor->size == 0 || terms == NULL ||
-      terms->count == 0) {
+      terms->count == 0 || !zo_tensor_is_supported(tensor)) {
     return ZO_ERROR_ARGUMENT;
   }
   if (tensor->wide != 0u &&
@@ -235,7 +232,7 @@ zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
   }
   const zo_status status = zo_perturb_check(distribution, terms);
   if (status != ZO_OK) return status;
-  if (distribution.kind == ZO_COORDINATE) {
+  if (zo_is_coordinate(distribution)) {
     zo_perturb_coordinates_s8(tensor, distribution, terms);
     return ZO_OK;
   }

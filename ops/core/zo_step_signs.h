@@ -13,12 +13,13 @@
 #ifndef TFLM_ZO_OPS_CORE_ZO_STEP_SIGNS_H_
 #define TFLM_ZO_OPS_CORE_ZO_STEP_SIGNS_H_
 
+#include "zo_features.h"
 #include "zo_types.h"
 
 /* Define ZO_PORTABLE to do without. */
-#if defined(__ARM_FEATURE_SIMD32) && __ARM_FEATURE_SIMD32 && defined(__ARM_FEATURE_UNALIGNED) && \
-    defined(__BYTE_ORDER__) && (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__) &&                    \
-    !defined(ZO_PORTABLE)
+#if ZO_WITH_FAST_STEPS && defined(__ARM_FEATURE_SIMD32) && __ARM_FEATURE_SIMD32 && \
+    defined(__ARM_FEATURE_UNALIGNED) && defined(__BYTE_ORDER__) &&                 \
+    (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__) && !defined(ZO_PORTABLE)
 #define ZO_STEP_SIGNS 1
 #else
 #define ZO_STEP_SIGNS 0

@@ -1,6 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "zo_step_size.h"
 
+#include "zo_features.h"
 #include "zo_fixed_point.h"
 #include "zo_stream.h"
 
@@ -37,22 +38,18 @@ static int64_t gradient_coefficient(const zo_step_size* s, int64_t d, int64_t ra
   const int64_t product = zo_divide(-d * rate, ONE); /* <= 2^45 */
   const int64_t up = GAUSSIAN_UNITS_DENOMINATOR * GAUSSIAN_UNITS_DENOMINATOR;
   const int64_t down = GAUSSIAN_UNITS_NUMERATOR * GAUSSIAN_UNITS_NUMERATOR;
-  switch (s->distribution.kind) {
-    case ZO_RADEMACHER:
-    case ZO_COORDINATE:
-      return zo_divide(product, sides * s->distribution.mu * s->queries);
-    case ZO_GAUSSIAN:
-      /* mu: LSB per unit of z, unit 2^-12. With u units to a standard deviation the perturbation
-       * is mu u, and a coefficient per unit of z is 1 / u of one per standard deviation. */
-      return zo_divide(product * 4096 * up, sides * s->distribution.mu * s->queries * down);
-    default:
-      return zo_divide(product, sides * s->queries);
+  if (zo_is_gaussian(s->distribution)) {
+    /* mu: LSB per unit of z, unit 2^-12. With u units to a standard deviation the perturbation
+     * is mu u, and a coefficient per unit of z is 1 / u of one per standard deviation. */
+    return zo_divide(product * 4096 * up, sides * s->distribution.mu * s->queries * down);
   }
+  const int64_t unit = zo_is_sparse_uniform(s->distribution) ? 1 : s->distribution.mu;
+  return zo_divide(product, sides * unit * s->queries);
 }
 
 /* size LSB per standard deviation of z, shared by the queries, per unit of z. */
 static int64_t share(const zo_step_size* s, int64_t size) {
-  if (s->distribution.kind != ZO_GAUSSIAN) return zo_divide(size, s->queries);
+  if (!zo_is_gaussian(s->distribution)) return zo_divide(size, s->queries);
   return zo_divide(size * GAUSSIAN_UNITS_DENOMINATOR,
                    (int64_t)s->queries * GAUSSIAN_UNITS_NUMERATOR);
 }

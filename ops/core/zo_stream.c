@@ -16,37 +16,24 @@ uint32_t zo_query_seed(uint32_t run_seed, uint32_t step, uint32_t query) {
 }
 
 zo_status zo_distribution_check(zo_distribution distribution) {
-  switch (distribution.kind) {
-    case ZO_RADEMACHER:
-    case ZO_COORDINATE:
-      if (distribution.p_zero != 0) return ZO_ERROR_DISTRIBUTION;
-      break;
-    case ZO_SPARSE_UNIFORM:
-      break;
-    case ZO_GAUSSIAN:
-      if (distribution.p_zero != 0) return ZO_ERROR_DISTRIBUTION;
-      return distribution.mu >= 1 ? ZO_OK : ZO_ERROR_DISTRIBUTION;
-    default:
-      return ZO_ERROR_DISTRIBUTION;
+  if (zo_is_gaussian(distribution)) {
+    return distribution.p_zero == 0 && distribution.mu >= 1 ? ZO_OK : ZO_ERROR_DISTRIBUTION;
   }
-  return (distribution.mu >= 1 && distribution.mu <= 127) ? ZO_OK : ZO_ERROR_DISTRIBUTION;
+  const int valid = distribution.mu >= 1 && distribution.mu <= 127 &&
+                    (zo_is_sparse_uniform(distribution) ||
+                     (distribution.p_zero == 0 &&
+                      (distribution.kind == ZO_RADEMACHER || zo_is_coordinate(distribution))));
+  return valid ? ZO_OK : ZO_ERROR_DISTRIBUTION;
 }
 
 int32_t zo_distribution_z_max(zo_distribution distribution) {
-  switch (distribution.kind) {
-    case ZO_SPARSE_UNIFORM:
-      return distribution.mu;
-    case ZO_GAUSSIAN:
-      return ZO_GAUSSIAN_Z_MAX;
-    default:
-      return 1;
-  }
+  if (zo_is_sparse_uniform(distribution)) return distribution.mu;
+  return zo_is_gaussian(distribution) ? ZO_GAUSSIAN_Z_MAX : 1;
 }
 
 int32_t zo_distribution_reach(zo_distribution distribution) {
-  return distribution.kind == ZO_GAUSSIAN
-             ? zo_gaussian_perturbation(ZO_GAUSSIAN_Z_MAX, distribution.mu)
-             : (int32_t)distribution.mu;
+  return zo_is_gaussian(distribution) ? zo_gaussian_perturbation(ZO_GAUSSIAN_Z_MAX, distribution.mu)
+                                      : (int32_t)distribution.mu;
 }
 
 zo_status zo_direction(zo_distribution distribution, uint32_t seed, uint32_t tensor, uint32_t begin,
@@ -56,7 +43,7 @@ zo_status zo_direction(zo_distribution distribution, uint32_t seed, uint32_t ten
   if (z == NULL || begin % ZO_STREAM_BLOCK != 0) return ZO_ERROR_ARGUMENT;
 
   const uint32_t key = zo_stream_key(seed, tensor);
-  if (distribution.kind == ZO_COORDINATE) {
+  if (zo_is_coordinate(distribution)) {
     if (begin != 0u || count == 0u) return ZO_ERROR_ARGUMENT;
     for (uint32_t i = 0; i < count; ++i) z[i] = i == key % count;
     return ZO_OK;

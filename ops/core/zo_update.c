@@ -4,6 +4,7 @@
 #include "zo_apply_steps.h"
 #include "zo_coordinate.h"
 #include "zo_draw.h"
+#include "zo_features.h"
 #include "zo_fixed_point.h"
 #include "zo_perturb.h"
 #include "zo_replay_block.h"
@@ -103,7 +104,7 @@ static uint32_t update_block(zo_step_tables* tables, const zo_tensor* tensor, ui
 
   uint32_t saturated = 0;
 #if ZO_STEP_SIGNS
-  if (distribution.kind == ZO_RADEMACHER &&
+  if (zo_is_rademacher(distribution) &&
       zo_step_signs_fit(tables, tensor, begin, count, queries, query_count)) {
     saturated = zo_step_signs(tables, tensor, begin, count / CHUNK, query_count, streams.state,
                               &streams.rounding);
@@ -117,14 +118,15 @@ static uint32_t update_block(zo_step_tables* tables, const zo_tensor* tensor, ui
     const uint32_t size = count - i < CHUNK ? count - i : CHUNK;
     int32_t steps[CHUNK] = {0};
     for (uint32_t q = 0; q < query_count; ++q) {
-      if (distribution.kind == ZO_RADEMACHER) {
+      if (zo_is_rademacher(distribution)) {
         accumulate_rademacher(steps, size, &streams.state[q], queries[q].coefficient);
       } else {
         accumulate_bytes(steps, size, &streams.state[q], queries[q].coefficient, distribution);
       }
     }
-    if (tensor->multiplier != NULL) scale_steps(steps, size, tensor, begin + i);
-    if (tensor->mask != NULL) mask_steps(steps, size, zo_mask_word(tensor->mask, begin + i, size));
+    if (zo_multiplier_of(tensor) != NULL) scale_steps(steps, size, tensor, begin + i);
+    if (zo_mask_of(tensor) != NULL)
+      mask_steps(steps, size, zo_mask_word(tensor->mask, begin + i, size));
     int8_t* weights = tensor->weights + begin + i;
     if (tensor->fraction != NULL) {
       saturated +=
@@ -164,7 +166,7 @@ static uint32_t update_coordinates(const zo_tensor* tensor, const zo_query* quer
       step += queries[p].coefficient;
     }
     if (!is_first) continue;
-    if (tensor->multiplier != NULL) scale_steps(&step, 1, tensor, index);
+    if (zo_multiplier_of(tensor) != NULL) scale_steps(&step, 1, tensor, index);
     int8_t* weight = tensor->weights + index;
     if (tensor->fraction != NULL) {
       saturated += zo_round_steps_16(weight, tensor->fraction + index, &step, 1, tensor->limit);
@@ -195,6 +197,7 @@ zo_status zo_step_check(zo_distribution distribution, const zo_query* queries, u
 static int tensor_is_valid(const zo_tensor* tensor) {
   return tensor != NULL && tensor->weights != NULL && tensor->size > 0 && tensor->limit >= 1 &&
          tensor->limit <= 127 && (tensor->wide == 0u || tensor->fraction != NULL) &&
+         zo_tensor_is_supported(tensor) &&
          (tensor->multiplier == NULL || (tensor->channels > 0 && tensor->inner > 0));
 }
 
@@ -203,7 +206,7 @@ static uint32_t walk(const zo_tensor* tensor, zo_distribution distribution,
                      const zo_perturb_terms* restore, const zo_query* queries, uint32_t count,
                      uint32_t steps) {
   uint32_t clipped = 0;
-  if (distribution.kind == ZO_COORDINATE) {
+  if (zo_is_coordinate(distribution)) {
     if (restore != NULL) zo_perturb_coordinates_s8(tensor, distribution, restore);
     for (uint32_t t = 0; t < steps; ++t) {
       clipped += update_coordinates(tensor, queries + (size_t)t * count, count);
@@ -213,9 +216,9 @@ static uint32_t walk(const zo_tensor* tensor, zo_distribution distribution,
   zo_step_tables tables;
   tables.queries = NULL;
   /* Where single steps have a kernel of their own, that is faster. */
-  const int is_common = !ZO_STEP_SIGNS && steps > 1u && distribution.kind == ZO_RADEMACHER &&
-                        count == 1u && tensor->fraction != NULL && tensor->multiplier == NULL &&
-                        tensor->mask == NULL;
+  const int is_common =
+      ZO_WITH_FAST_STEPS && !ZO_STEP_SIGNS && steps > 1u && distribution.kind == ZO_RADEMACHER &&
+      count == 1u && tensor->fraction != NULL && tensor->multiplier == NULL && tensor->mask == NULL;
   for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
     const uint32_t left = tensor->size - begin;
     const uint32_t size = left < ZO_STREAM_BLOCK ? left : ZO_STREAM_BLOCK;

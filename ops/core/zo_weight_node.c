@@ -1,5 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "zo_checksum.h"
+#include "zo_features.h"
 #include "zo_little_endian.h"
 #include "zo_mask.h"
 #include "zo_node.h"
@@ -48,6 +49,11 @@ typedef struct weight_cursor {
   uint32_t block;
 } weight_cursor;
 
+/* Options of models that this build cannot train. */
+static uint32_t missing_flags(void) {
+  return (ZO_WITH_MULTIPLIERS ? 0u : ZO_OPTION_MULTIPLIER) | (ZO_WITH_MASKS ? 0u : ZO_OPTION_MASK);
+}
+
 static zo_status read_options(const uint8_t* options, size_t length, weight_node* node) {
   if (options == NULL || length < kOptionHeaderBytes ||
       options[kOptionVersion] != ZO_OPTIONS_VERSION) {
@@ -61,6 +67,7 @@ static zo_status read_options(const uint8_t* options, size_t length, weight_node
   node->limits.blocks = zo_read_u16(options + kOptionBlocks);
   const int valid = node->limits.head_room <= 126u && node->limits.max_queries >= 1u &&
                     node->limits.max_queries <= ZO_QUERY_SEEDS && node->tensors >= 1u &&
+                    (node->flags & missing_flags()) == 0u &&
                     length == kOptionHeaderBytes + (size_t)kOptionTensorBytes * node->tensors;
   /* A build with room for fewer takes the commands that fit it. */
   if (node->limits.max_queries > ZO_MAX_QUERIES) node->limits.max_queries = ZO_MAX_QUERIES;
@@ -94,9 +101,10 @@ static int next_tensor(weight_cursor* cursor) {
       node->options + kOptionHeaderBytes + (size_t)kOptionTensorBytes * cursor->number++;
   const zo_buffer weights = input(node, cursor->input++);
   zo_buffer multiplier = {NULL, 0};
-  if ((node->flags & ZO_OPTION_MULTIPLIER) != 0u) multiplier = input(node, cursor->input++);
+  if (ZO_WITH_MULTIPLIERS && (node->flags & ZO_OPTION_MULTIPLIER) != 0u)
+    multiplier = input(node, cursor->input++);
   zo_buffer mask = {NULL, 0};
-  if ((node->flags & ZO_OPTION_MASK) != 0u) mask = input(node, cursor->input++);
+  if (ZO_WITH_MASKS && (node->flags & ZO_OPTION_MASK) != 0u) mask = input(node, cursor->input++);
 
   zo_tensor* tensor = &cursor->tensor;
   tensor->weights = (int8_t*)weights.data;
@@ -121,6 +129,7 @@ static int next_tensor(weight_cursor* cursor) {
                        tensor->channels > 0u && tensor->inner > 0u &&
                        cursor->block < node->limits.blocks &&
                        (tensor->wide == 0u || (node->flags & ZO_OPTION_FRACTION) != 0u) &&
+                       zo_tensor_is_supported(tensor) &&
                        (multiplier.bytes == 0u ||
                         multiplier.bytes == sizeof(int32_t) * (uint64_t)tensor->channels) &&
                        (mask.bytes == 0u || mask.bytes == zo_mask_bytes(weights.bytes));

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "zo_features.h"
 #include "zo_perturb.h"
 #include "zo_update.h"
 
@@ -63,6 +64,7 @@ static int32_t random_sum(int32_t limit) {
 static zo_distribution random_distribution(void) {
   zo_distribution d = {ZO_RADEMACHER, 0, (uint16_t)(1u + below(127))};
   const uint32_t r = below(8);
+  if (!ZO_FEATURES) return d;
   if (r == 0u) {
     d.kind = ZO_GAUSSIAN;
     d.mu = (uint16_t)(1u + below(4000));
@@ -91,8 +93,8 @@ static int compare(uint32_t round) {
   a.inner = 1u + below(40);
   for (uint32_t i = 0; i < sizeof mask; ++i) mask[i] = (uint8_t)(random_u32() >> 7);
   for (uint32_t i = 0; i < kChannels; ++i) multipliers[i] = (int32_t)(random_u32() >> 1);
-  if (below(8) == 0u) a.mask = mask;
-  if (below(8) == 0u) a.multiplier = multipliers;
+  if (ZO_FEATURES && below(8) == 0u) a.mask = mask;
+  if (ZO_FEATURES && below(8) == 0u) a.multiplier = multipliers;
   a.stream = below(70000);
   a.limit = below(4) == 0u ? 1 + (int32_t)below(127) : 123 + (int32_t)below(5);
   a.weights = bytes[0] + shift;

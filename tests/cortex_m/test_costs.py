@@ -38,7 +38,19 @@ def test_weight_ops_within_budget(name, tmp_path):
     assert costs["perturb_restore"] < 2 * costs["perturb"]
 
 
-def test_sizes(tmp_path):
+def test_sizes_of_what_signs_need(tmp_path):
+    """Without rare features (zo_features.h): what a run with the default settings reaches."""
+    core = CORES["cortex-m4"]
+    flags = ("-Os", "-DZO_FEATURES=0")
+    ops, control = sizes(core, OP_PACK, tmp_path, flags), sizes(core, CONTROL_UNIT, tmp_path, flags)
+    print(f"\n{ops}\n{control}")
+    assert ops.total <= 6 * 1024
+    assert control.total <= 4 * 1024
+    fast = sizes(core, OP_PACK, tmp_path, (*flags, "-DZO_WITH_FAST_STEPS=1"))
+    assert 1024 < fast.total - ops.total < 1536
+
+
+def test_sizes_of_everything(tmp_path):
     core = CORES["cortex-m4"]
     ops, control = sizes(core, OP_PACK, tmp_path), sizes(core, CONTROL_UNIT, tmp_path)
     print(f"\n{ops}\n{control}")

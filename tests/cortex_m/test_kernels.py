@@ -26,12 +26,12 @@ SOURCES = [
 ]
 
 
-def program_with_both(core, folder, level, sources=SOURCES):
+def program_with_both(core, folder, level, sources=SOURCES, features=()):
     # The reference is not to depend on what the compiler makes vectors of either.
     plain = [level, "-DZO_PORTABLE", "-fno-tree-vectorize"]
     portable = compile_objects(core, SOURCES, folder / "portable", plain)
     add_prefix(portable, "portable_")
-    own = compile_objects(core, [HERE / "kernels_test.c", *sources], folder / "own", [level])
+    own = compile_objects(core, [HERE / "kernels_test.c", *sources], folder / "own", [level, *features])
     return link(core, [*own, *portable], folder / "kernels_test")
 
 
@@ -46,6 +46,12 @@ def program_with_both(core, folder, level, sources=SOURCES):
 )
 def test_same_bits_as_the_portable_code(name, level, tmp_path):
     program = program_with_both(CORES[name], tmp_path, level)
+    assert run(CORES[name], program) == "1500 rounds agree\n"
+
+
+@pytest.mark.parametrize("name", ["cortex-m0plus", "cortex-m4"])
+def test_same_bits_without_features(name, tmp_path):
+    program = program_with_both(CORES[name], tmp_path, "-Os", features=["-DZO_FEATURES=0"])
     assert run(CORES[name], program) == "1500 rounds agree\n"
 
 

@@ -1,0 +1,89 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * What a firmware can leave out of the core, to save flash: everything is in unless a macro is
+ * defined as 0. ZO_FEATURES=0 leaves out all that is listed here; ZO_FEATURES=0 with, say,
+ * ZO_WITH_MASKS=1 keeps one. Every source of a program must be compiled with the same values.
+ *
+ * What remains does the same, bit for bit: perturbation and updates of 8 and 16 bits along random
+ * signs, replay, cross-entropy, the control unit with its rules, constant and linear rates. What is
+ * left out is refused where it is asked for: ZO_ERROR_DISTRIBUTION for a distribution,
+ * ZO_ERROR_OPTIONS for a model that has masks, multipliers or another loss, ZO_ERROR_ARGUMENT for a
+ * tensor or a run's settings.
+ */
+#ifndef TFLM_ZO_OPS_CORE_ZO_FEATURES_H_
+#define TFLM_ZO_OPS_CORE_ZO_FEATURES_H_
+
+#include "zo_types.h"
+
+#ifndef ZO_FEATURES
+#define ZO_FEATURES 1
+#endif
+
+/* ZO_GAUSSIAN; with it directions with memory (zo_chain.h) and wide tensors. */
+#ifndef ZO_WITH_GAUSSIAN
+#define ZO_WITH_GAUSSIAN ZO_FEATURES
+#endif
+/* ZO_SPARSE_UNIFORM; with it the stages of p_zero. */
+#ifndef ZO_WITH_SPARSE_UNIFORM
+#define ZO_WITH_SPARSE_UNIFORM ZO_FEATURES
+#endif
+/* ZO_COORDINATE. */
+#ifndef ZO_WITH_COORDINATE
+#define ZO_WITH_COORDINATE ZO_FEATURES
+#endif
+/* Tensors of which not all weights are trained. */
+#ifndef ZO_WITH_MASKS
+#define ZO_WITH_MASKS ZO_FEATURES
+#endif
+/* Factors of channels' steps. */
+#ifndef ZO_WITH_MULTIPLIERS
+#define ZO_WITH_MULTIPLIERS ZO_FEATURES
+#endif
+/* Losses other than ZO_LOSS_CROSS_ENTROPY. */
+#ifndef ZO_WITH_OTHER_LOSSES
+#define ZO_WITH_OTHER_LOSSES ZO_FEATURES
+#endif
+/* Sharpness-aware steps. */
+#ifndef ZO_WITH_SHARPNESS
+#define ZO_WITH_SHARPNESS ZO_FEATURES
+#endif
+/* Rates that follow a cosine or fall in steps, or depend on the number of weights. */
+#ifndef ZO_WITH_SCHEDULES
+#define ZO_WITH_SCHEDULES ZO_FEATURES
+#endif
+/* Faster loops for updates (zo_step_signs.h) and replays (zo_replay_block.h), beside the plain one
+ * that serves every step. */
+#ifndef ZO_WITH_FAST_STEPS
+#define ZO_WITH_FAST_STEPS ZO_FEATURES
+#endif
+
+/* Which distribution it is, of those that the build has: constants where there is no choice. */
+static inline int zo_is_gaussian(zo_distribution distribution) {
+  return ZO_WITH_GAUSSIAN && distribution.kind == ZO_GAUSSIAN;
+}
+static inline int zo_is_sparse_uniform(zo_distribution distribution) {
+  return ZO_WITH_SPARSE_UNIFORM && distribution.kind == ZO_SPARSE_UNIFORM;
+}
+static inline int zo_is_coordinate(zo_distribution distribution) {
+  return ZO_WITH_COORDINATE && distribution.kind == ZO_COORDINATE;
+}
+static inline int zo_is_rademacher(zo_distribution distribution) {
+  return (!ZO_WITH_GAUSSIAN && !ZO_WITH_SPARSE_UNIFORM && !ZO_WITH_COORDINATE) ||
+         distribution.kind == ZO_RADEMACHER;
+}
+
+/* A tensor's mask and multipliers, of a build that has such things. */
+static inline const uint8_t* zo_mask_of(const zo_tensor* tensor) {
+  return ZO_WITH_MASKS ? tensor->mask : NULL;
+}
+static inline const int32_t* zo_multiplier_of(const zo_tensor* tensor) {
+  return ZO_WITH_MULTIPLIERS ? tensor->multiplier : NULL;
+}
+
+/* Whether the build can do with a tensor what it asks for. */
+static inline int zo_tensor_is_supported(const zo_tensor* tensor) {
+  return zo_mask_of(tensor) == tensor->mask && zo_multiplier_of(tensor) == tensor->multiplier &&
+         (ZO_WITH_GAUSSIAN || tensor->wide == 0u);
+}
+
+#endif /* TFLM_ZO_OPS_CORE_ZO_FEATURES_H_ */

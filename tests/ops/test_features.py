@@ -1,0 +1,139 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The C core without what zo_features.h lets firmware leave out: no warning, and what it lacks is refused."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+CORE = Path(__file__).resolve().parents[2] / "ops" / "core"
+SOURCES = sorted(CORE.glob("*.c"))
+STRICT = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror", f"-I{CORE}"]
+CC = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
+FEATURES = re.findall(r"#ifndef (ZO_WITH_\w+)", (CORE / "zo_features.h").read_text())
+
+pytestmark = pytest.mark.skipif(CC is None, reason="NO C COMPILER: the C core's features were not checked")
+
+REFUSALS = r"""
+#include <stdio.h>
+#include <string.h>
+#include "zo_control.h"
+#include "zo_node.h"
+#include "zo_perturb.h"
+#include "zo_stream.h"
+#include "zo_update.h"
+
+static int8_t logits[2] = {1, 2}, weights[4];
+static int32_t words[8], losses[1];
+static zo_buffer loss_tensor(void* context, int32_t index) {
+  zo_buffer b = {index == 0 ? (void*)logits : index == -1 ? (void*)losses : (void*)words, 0};
+  (void)context;
+  b.bytes = index == 0 ? 2 : 4;
+  return b;
+}
+static zo_buffer weight_tensor(void* context, int32_t index) {
+  zo_buffer b = {index < 2 ? (void*)words : (void*)weights, 0};
+  (void)context;
+  b.bytes = index == 0 ? 32 : index == 1 ? 16 : index < 4 ? 4 : index == 4 ? 4 : 1;
+  return b;
+}
+int main(void) {
+  const zo_distribution signs = {ZO_RADEMACHER, 0, 2}, sparse = {ZO_SPARSE_UNIFORM, 9, 2},
+                        gaussian = {ZO_GAUSSIAN, 0, 170}, coordinate = {ZO_COORDINATE, 0, 2};
+  printf("%d %d %d %d\n", (int)zo_distribution_check(signs), (int)zo_distribution_check(sparse),
+         (int)zo_distribution_check(gaussian), (int)zo_distribution_check(coordinate));
+  const zo_perturb_term term = {1, 1};
+  const zo_perturb_terms terms = {&term, 1, 0};
+  const zo_query query = {1, 65536};
+  const uint8_t mask[1] = {15};
+  const int32_t multiplier[1] = {5};
+  zo_tensor t;
+  memset(&t, 0, sizeof t);
+  t.weights = weights;
+  t.size = 4;
+  t.channels = 1;
+  t.inner = 4;
+  t.limit = 125;
+  for (int i = 0; i < 3; ++i) {
+    t.mask = i == 1 ? mask : NULL;
+    t.multiplier = i == 2 ? multiplier : NULL;
+    printf("%d %d\n", (int)zo_perturb_s8(&t, signs, &terms),
+           (int)zo_update_s8(&t, signs, NULL, &query, 1, NULL));
+  }
+  for (uint8_t kind = 0; kind < 4; ++kind) {
+    const uint8_t options[20] = {1, kind, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 16, 0};
+    printf("%d ", (int)zo_loss_node_check(options, 20, loss_tensor, NULL) == ZO_ERROR_OPTIONS);
+  }
+  for (uint8_t flags = 0; flags <= 16; flags = flags ? (uint8_t)(2 * flags) : 4) {
+    const uint8_t options[20] = {1, flags, 2, 1, 1, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 4};
+    printf("%d ", (int)zo_weight_node_check(options, 20, weight_tensor, NULL) == ZO_ERROR_OPTIONS);
+  }
+  zo_control_settings s;
+  memset(&s, 0, sizeof s);
+  s.steps = s.samples = s.batch = s.parts = s.queries = s.rate = 1;
+  s.distribution = signs;
+  printf("\n%d ", (int)zo_control_settings_check(&s));
+  s.sharpness = 1;
+  printf("%d ", (int)zo_control_settings_check(&s));
+  s.sharpness = 0;
+  s.gradient_norm = 5;
+  printf("%d ", (int)zo_control_settings_check(&s));
+  s.gradient_norm = 0;
+  for (s.schedule = 0; s.schedule < 4; ++s.schedule) {
+    s.decay_steps = 1;
+    printf("%d ", (int)zo_control_settings_check(&s));
+  }
+  return 0;
+}
+"""
+
+
+def refusals(folder, *flags):
+    source, program = folder / "refusals.c", folder / "refusals"
+    source.write_text(REFUSALS)
+    subprocess.run([CC, *STRICT, *flags, source, *SOURCES, "-o", program], check=True, timeout=300)
+    done = subprocess.run([program], check=True, capture_output=True, text=True, timeout=60)
+    return [[int(word) for word in line.split()] for line in done.stdout.splitlines()]
+
+
+# zo_status: 0 fine, 1 argument, 6 distribution.
+def test_with_everything(tmp_path):
+    assert refusals(tmp_path) == [
+        [0, 0, 0, 0],
+        [0, 0],
+        [0, 0],
+        [0, 0],
+        [0, 0, 0, 0, 0, 0, 0, 0],
+        [0, 0, 0, 0, 0, 0, 0],
+    ]
+
+
+def test_without_anything(tmp_path):
+    assert refusals(tmp_path, "-DZO_FEATURES=0") == [
+        [0, 6, 6, 6],  # distributions but signs
+        [0, 0],  # a plain tensor
+        [1, 1],  # masked
+        [1, 1],  # with multipliers
+        [0, 1, 1, 1, 0, 0, 1, 1],  # losses but cross-entropy; a plain model, fractions, multipliers, masks
+        [0, 1, 1, 0, 0, 1, 1],  # sharpness, gradient norm, cosine and step schedules
+    ]
+
+
+def test_one_back(tmp_path):
+    found = refusals(tmp_path, "-DZO_FEATURES=0", "-DZO_WITH_MASKS=1", "-DZO_WITH_GAUSSIAN=1")
+    assert found[0] == [0, 6, 0, 6]
+    assert found[1:4] == [[0, 0], [0, 0], [1, 1]]
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_each_alone_and_missing_compiles_without_a_warning(feature, tmp_path):
+    assert len(FEATURES) == 9
+    for flags in ([f"-D{feature}=0"], ["-DZO_FEATURES=0", f"-D{feature}=1"]):
+        command = [CC, *STRICT, "-fsyntax-only", *flags, *SOURCES]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert (done.returncode, done.stderr) == (0, "")
