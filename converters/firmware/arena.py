@@ -56,10 +56,12 @@ class Arena:
     Attributes:
         bytes: a multiple of 16.
         measured: by the recording allocator; else an upper bound.
+        least: what no build of TFLM gets by with.
     """
 
     bytes: int
     measured: bool
+    least: int
 
 
 def _scratch(model: Model) -> int:
@@ -140,7 +142,8 @@ def arena_of(models: Sequence[Model], *, static_memory: bool = True) -> Arena:
             sum(t.size for t in m.subgraphs[0].tensors if not t.is_constant and not t.is_variable)
             for m in models
         )
-        return Arena(_round(head + tail + max(map(_scratch, models)) + 4096 + more), False)
+        variables = sum(t.size for m in models for t in m.subgraphs[0].tensors if t.is_variable)
+        return Arena(_round(head + tail + max(map(_scratch, models)) + 4096 + more), False, variables)
     tail = 0
     for sizes in recorded:
         own = sizes["tail"]
@@ -149,4 +152,6 @@ def arena_of(models: Sequence[Model], *, static_memory: bool = True) -> Arena:
         tail += own
     head = max(r["head"] + _scratch(m) for r, m in zip(recorded, models, strict=True))
     planning = _PLANNING * max(len(m.subgraphs[0].tensors) for m in models)
-    return Arena(_round(head + tail + planning + _MARGIN + more), True)
+    # Versions and kernels differ by less than a sixteenth.
+    least = (tail + max(r["head"] for r in recorded)) // 16 * 15
+    return Arena(_round(head + tail + planning + _MARGIN + more), True, least)

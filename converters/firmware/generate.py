@@ -270,6 +270,7 @@ def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmwar
             name=name,
             arrays=arrays,
             logit_scale=settings.logit_scale,
+            least_arena=arena.least,
             command=command,
         ),
         "zo_trainer.cc": fill("zo_trainer.cc.in", **common, init=_init(metadata, plan, boundaries)),

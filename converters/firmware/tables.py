@@ -185,6 +185,7 @@ def model_source(
     name: str,
     arrays: Sequence[str],
     logit_scale: tuple[int, int],
+    least_arena: int,
     command: str,
 ) -> str:
     """``zo_model.cc``.
@@ -197,6 +198,7 @@ def model_source(
         name: of the model, an identifier.
         arrays: names of the segments' models.
         logit_scale: as the loss takes it.
+        least_arena: bytes that no build of TFLM gets by with.
         command: what generated it.
 
     Raises:
@@ -232,5 +234,6 @@ def model_source(
         scale=", ".join(f"{v}u" for v in logit_scale),
         output=", ".join(map(str, output)),
         limit=127 - metadata.head_room,
+        least_arena=least_arena,
         run=_run(plan),
     )

@@ -105,6 +105,7 @@ struct ModelInfo {
   zo_logit_scale scale;  // of the logits; softmax losses
   Port output;           // that the loss belongs to
   int32_t limit;         // of weights between steps: 127 - head-room
+  uint32_t least_arena;  // bytes that no build of TFLM gets by with
 };
 
 // Samples that were evaluated.

@@ -31,9 +31,10 @@ zo_status Network::Init(const ModelInfo& info, const tflite::MicroOpResolver& re
   interpreters_ = interpreters;
   entries_ = entries;
   boundaries_ = boundaries;
-  // TFLM itself does not check that its own objects fit.
+  // TFLM itself does not check that its own objects fit, and where there is next to nothing left
+  // for its planner, the size of that wraps around.
   constexpr size_t kAlignment = 16;
-  if (arena == nullptr ||
+  if (arena == nullptr || arena_bytes < info.least_arena ||
       arena_bytes < tflite::MicroAllocator::GetDefaultTailUsage(false) + kAlignment) {
     return ZO_ERROR_MEMORY;
   }
@@ -73,6 +74,13 @@ int8_t* Network::entering(uint32_t segment) {
 int8_t* Network::kept(uint32_t segment) {
   const int32_t at = info_->segments[segment].kept_at;
   return at < 0 ? nullptr : boundaries_ + at;
+}
+
+void Network::SetCommand(uint32_t segment, const int32_t* words, uint32_t count) {
+  int32_t* own = command(segment);
+  if (own == nullptr || own == words) return;
+  memset(own, 0, info_->command_words * sizeof(int32_t));
+  if (words != nullptr) memcpy(own, words, count * sizeof(int32_t));
 }
 
 zo_status Network::CheckLabels(const uint8_t* labels) const {
@@ -137,6 +145,7 @@ zo_status Network::FeedInputs(const Feed& feed, uint32_t segment) {
 zo_status Network::Run(const Feed* feed, const int32_t* words, uint32_t count, uint32_t start,
                        bool keep) {
   const uint32_t last = info_->segment_count - 1;
+  start_ = reached_ = static_cast<uint8_t>(start);
   // Labels first: a wrong one is found before any weight op has run. The activations of earlier
   // segments write over them, so they are read again below. A suffix is only run of samples whose
   // labels have been seen.
@@ -158,11 +167,19 @@ zo_status Network::Run(const Feed* feed, const int32_t* words, uint32_t count, u
       if (status == ZO_OK && k == last && last > 0) status = FeedLabels(*feed);
       if (status != ZO_OK) return status;
     }
-    int32_t* command_of_segment = command(k);
-    if (command_of_segment != nullptr && command_of_segment != words) {
-      memset(command_of_segment, 0, info_->command_words * sizeof(int32_t));
-      if (words != nullptr) memcpy(command_of_segment, words, count * sizeof(int32_t));
-    }
+    SetCommand(k, words, count);
+    reached_ = static_cast<uint8_t>(k + 1);
+    if (interpreter(k)->Invoke() != kTfLiteOk) return ZO_ERROR_RUNTIME;
+  }
+  return ZO_OK;
+}
+
+zo_status Network::Complete(const int32_t* words, uint32_t count, bool* executed) {
+  *executed = reached_ > start_;
+  for (uint32_t k = reached_; *executed && k < info_->segment_count; ++k) {
+    SetCommand(k, words, count);
+    // What enters the segment and its labels may be anything.
+    if (command(k) != nullptr) command(k)[0] &= static_cast<int32_t>(~ZO_FLAG_LOSS);
     if (interpreter(k)->Invoke() != kTfLiteOk) return ZO_ERROR_RUNTIME;
   }
   return ZO_OK;

@@ -87,6 +87,10 @@ class Network {
   // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL: nothing has run; ZO_ERROR_RUNTIME.
   zo_status Run(const Feed* feed, const int32_t* words, uint32_t count, uint32_t start, bool keep);
 
+  // After a Run with a command has failed: whether some of its weight ops have carried the command
+  // out. Then those of the segments that it has not reached do so too, without a loss.
+  zo_status Complete(const int32_t* words, uint32_t count, bool* executed);
+
   // Sets the initial weights again.
   zo_status Restore();
 
@@ -122,6 +126,7 @@ class Network {
                  size_t arena_bytes, unsigned char* interpreters, zo_directory* directories,
                  zo_directory_entry* entries, int8_t* boundaries);
   tflite::MicroInterpreter* interpreter(uint32_t segment) const;
+  void SetCommand(uint32_t segment, const int32_t* words, uint32_t count);
   zo_status FeedInputs(const Feed& feed, uint32_t segment);
   zo_status FeedLabels(const Feed& feed);
   zo_status CheckLabels(const uint8_t* labels) const;
@@ -130,6 +135,8 @@ class Network {
   unsigned char* interpreters_ = nullptr;
   const zo_directory_entry* entries_ = nullptr;
   int8_t* boundaries_ = nullptr;
+  uint8_t start_ = 0;    // of the last Run
+  uint8_t reached_ = 0;  // segments before it were invoked
 };
 
 }  // namespace tflm_zo

@@ -36,9 +36,11 @@ zo_status WeightTrainer::Init(Network* network, const zo_control_settings* setti
              : ZO_ERROR_CAPACITY;
 }
 
-zo_status WeightTrainer::Abandon(bool executed, zo_status reason) {
+zo_status WeightTrainer::Abandon(zo_status reason) {
   const uint32_t count = network_->info().command_words;
-  zo_status status = zo_control_abandon(&control_, executed ? 1 : 0, words(), count);
+  bool executed = false;
+  zo_status status = network_->Complete(words(), count, &executed);
+  if (status == ZO_OK) status = zo_control_abandon(&control_, executed ? 1 : 0, words(), count);
   if (status == ZO_OK) status = network_->Run(nullptr, words(), count, 0, false);
   return status == ZO_OK ? reason : status;
 }
@@ -57,11 +59,9 @@ zo_status WeightTrainer::TrainStep(zo_report* report) {
     }
     const Feed feed = {&source_, control_.settings, request.first_sample, 0};
     status = network_->Run(&feed, words(), info.command_words, request.start_segment, true);
-    if (status != ZO_OK) {
-      // Weight ops come first in the graph and have accepted the command: only what follows them
-      // can have failed. Without samples they have not run at all.
-      return Abandon(status == ZO_ERROR_RUNTIME, status);
-    }
+    // Weight ops come first in a segment, and the control unit's commands are right: only what
+    // follows them can have failed.
+    if (status != ZO_OK) return Abandon(status);
     status = zo_control_report(&control_, network_->losses(), info.batch, report);
     if (status != ZO_OK) return status;
   } while (report->step_done == 0);

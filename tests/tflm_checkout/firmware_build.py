@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,7 +75,9 @@ def _run(*command: object) -> None:
     assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
 
 
-def build_firmware(library: Library, folder: Path, build: Path, *options: str) -> Path:
+def build_firmware(
+    library: Library, folder: Path, build: Path, *options: str, objects: Sequence[Path] = ()
+) -> Path:
     """Builds the example of a generated CMake folder.
 
     Args:
@@ -82,6 +85,7 @@ def build_firmware(library: Library, folder: Path, build: Path, *options: str) -
         folder: what `tflm-zo firmware` wrote.
         build: for what is built.
         options: for CMake besides.
+        objects: object files that are linked besides.
 
     Returns:
         The ELF file.
@@ -100,7 +104,7 @@ def build_firmware(library: Library, folder: Path, build: Path, *options: str) -
     boot = build / "startup.o"
     compiler = ["arm-none-eabi-gcc", *core.flags, "-std=c99", "-Os", "-D_GNU_SOURCE"]
     _run(*compiler, "-c", emulated / "startup.c", "-o", boot)
-    link += ["-T", str(emulated / "cortex_m.ld"), "-nostartfiles", str(boot)]
+    link += ["-T", str(emulated / "cortex_m.ld"), "-nostartfiles", str(boot), *map(str, objects)]
     _run(
         "cmake",
         *("-S", folder, "-B", build, f"-DCMAKE_TOOLCHAIN_FILE={HERE / 'arm-none-eabi.cmake'}"),

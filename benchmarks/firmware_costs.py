@@ -1,0 +1,163 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What training costs on Cortex-M cores: instructions and memory, as ratios to inference of the original model.
+
+    TFLM_DIR=path/to/tflite-micro python benchmarks/firmware_costs.py lenet5.tflite kws_ref_model.tflite …
+
+For each int8 model and core, two programs are built as a user builds a generated folder and run under the
+emulator, which counts every instruction: one infers with the original model, one trains. TFLM's own Makefile
+must have built its library for the core, with CMSIS-NN's kernels; cores whose library is missing are left out,
+loudly. All weights are trainable, minibatch 1, 8-bit update, samples of noise, whose values do not matter.
+
+* query: an SPSA query (two forward passes and losses, perturbing, restoring, its share of the update), with 4
+  queries a step and with 1, divided by two inferences of the original model;
+* layer: node perturbation of the widest dense layer alone, two antithetic queries, everything but the forward
+  pass of the whole network that every step begins with, divided by one inference;
+* beyond weights: arena of the ZO model, less the original's, less the weights;
+* state: RAM besides the arena and TFLM's own interpreter object.
+
+Without models the LeNet-5 of the tests, with random weights, is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from harness import HEAD_ROOM, add_models_argument, chosen_models, progress
+from rich.console import Console
+from rich.table import Table
+from tflm_zo.converters import Model, read_metadata
+
+from tflm_zo import inject
+from tflm_zo.firmware import generate_firmware
+from tflm_zo.training import NodeSettings, TrainSettings
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from cortex_m.emulator import CORES, COUNTING_SOURCE, compile_objects, counting_flags, run
+from tflm_checkout.firmware_build import ARCHITECTURES, Library, build_firmware
+
+HERE = Path(__file__).parent / "harness" / "firmware"
+QUERIES = (4, 1)
+#: Steps that are counted, after a first one that has no update of a step before it.
+STEPS = {"weight": 3, "node": 8}
+
+
+def program(library: Library, folder: Path, main: str, *, plain: Model | None = None) -> dict[str, list[int]]:
+    """Builds a generated folder with a main of this benchmark and runs it; what it prints, by first word."""
+    core = CORES[library.core]
+    (folder / "main.cc").write_text((HERE / main).read_text())
+    header = COUNTING_SOURCE.with_suffix(".h")
+    (folder / header.name).write_text(header.read_text())
+    if plain is not None:
+        data = plain.to_bytes()
+        rows = (", ".join(map(str, data[i : i + 24])) for i in range(0, len(data), 24))
+        lines = ",\n".join(rows)
+        (folder / "plain_model_data.h").write_text(
+            f"alignas(16) constexpr unsigned char kPlainModel[] = {{\n{lines}}};\n"
+        )
+    (counting,) = compile_objects(
+        core, [COUNTING_SOURCE], folder / "counting", ["-O2", *counting_flags(core)]
+    )
+    built = build_firmware(library, folder, folder / "build", objects=[counting])
+    found: dict[str, list[int]] = {}
+    for line in run(core, built, counting=True, timeout=900).splitlines():
+        word, _, value = line.partition(" ")
+        found.setdefault(word, []).append(int(value))
+    return found
+
+
+def measure_weights(model: Model, library: Library, folder: Path) -> dict[str, float]:
+    """Inference of the original, and SPSA on all weights."""
+    zo = inject(model, trainable="all", head_room=HEAD_ROOM, update_bits=8, replay=False)
+    trainable = sum(t.size for t in read_metadata(zo).trainable)
+    found: dict[str, float] = {"weights": trainable}
+    for queries in QUERIES:
+        settings = TrainSettings(batch_size=1, queries=queries)
+        made = generate_firmware(zo, settings, steps=1 + STEPS["weight"], samples=4, name="model")
+        made.write(folder / f"q{queries}")
+        if not found.get("inference"):
+            made.write(folder / "plain")
+            plain = program(library, folder / "plain", "plain.cc", plain=model)
+            found["inference"], found["arena"] = plain["inference"][0], plain["arena"][0]
+        cost = program(library, folder / f"q{queries}", "training.cc")
+        found[f"query_{queries}"] = statistics.mean(cost["step"]) / queries / 2 / found["inference"]
+        found["zo_arena"], found["state"] = cost["arena"][0], cost["state"][0]
+    found["beyond_weights"] = found["zo_arena"] - found["arena"] - trainable
+    return found
+
+
+def measure_layer(model: Model, library: Library, folder: Path, inference: float) -> dict[str, Any]:
+    """Node perturbation of the dense layer with the most weights, unless it is the only one."""
+    zo = inject(model, trainable="nodes", nodes="auto", head_room=0, update_bits=8, replay=False)
+    metadata = read_metadata(zo)
+    dense = [metadata.trainable[n.trainable] for n in metadata.nodes if n.form == "plain"]
+    if len(dense) < 2:
+        return {}
+    widest = max(dense, key=lambda t: t.size)
+    settings = NodeSettings(batch_size=1, queries=2, only=(widest.layer,))
+    made = generate_firmware(zo, settings, steps=1 + STEPS["node"], samples=4, name="model")
+    made.write(folder)
+    cost = program(library, folder, "training.cc")
+    return {
+        "layer": widest.layer,
+        "layer_step": (statistics.mean(cost["step"]) - cost["forward"][0]) / inference,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_models_argument(parser, "int8 models")
+    parser.add_argument("--cores", nargs="+", choices=ARCHITECTURES, default=list(ARCHITECTURES))
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    arguments = parser.parse_args()
+    if "TFLM_DIR" not in os.environ:
+        parser.error("set TFLM_DIR to a checkout of tflite-micro whose libraries its own Makefile has built")
+
+    models = chosen_models(arguments.models)
+    libraries = []
+    for core in arguments.cores:
+        library = Library(core, cmsis_nn=True)
+        if why := library.why_not():
+            print(why, file=sys.stderr)
+        else:
+            libraries.append(library)
+    results: dict[str, dict[str, dict[str, Any]]] = {}
+    with progress("measuring", 2 * len(models) * len(libraries)) as advance:
+        for name, model in models.items():
+            for library in libraries:
+                with tempfile.TemporaryDirectory() as folder:
+                    found: dict[str, Any] = measure_weights(model, library, Path(folder))
+                    advance(1)
+                    found |= measure_layer(model, library, Path(folder) / "layer", found["inference"])
+                    advance(1)
+                results.setdefault(name, {})[library.core] = found
+    if arguments.json:
+        print(json.dumps(results, indent=2))
+        return
+
+    table = Table(title="TFLM with CMSIS-NN, all weights trainable, minibatch 1, 8-bit update")
+    for column in (
+        *("model", "core", "inference", *(f"query, {q} a step" for q in QUERIES), "layer"),
+        *("arena", "ZO arena", "beyond weights", "state"),
+    ):
+        table.add_column(column, justify="left" if column in ("model", "core") else "right")
+    for name, cores in results.items():
+        for core, r in cores.items():
+            layer = f"{r['layer_step']:.3f} ({r['layer']})" if "layer" in r else "–"
+            table.add_row(
+                *(name, core, f"{r['inference']:,.0f}", *(f"{r[f'query_{q}']:.3f}" for q in QUERIES), layer),
+                *(f"{r[k]:,}" for k in ("arena", "zo_arena", "beyond_weights", "state")),
+            )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+// Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What training takes on an emulated core: instructions of steps and of a forward pass, arena, and
+// RAM besides.
+#include <stdio.h>
+
+#include "counting.h"
+#include "zo_model.h"
+#include "zo_samples.h"
+
+namespace {
+
+alignas(16) uint8_t arena[ZO_ARENA_BYTES];
+alignas(8) uint8_t workspace[ZO_WORKSPACE_BYTES];
+zo_model::Trainer trainer;
+zo_status status = ZO_OK;
+
+void Step(void*) {
+  zo_report report;
+  if (status == ZO_OK) status = trainer.TrainStep(&report);
+}
+
+void Forward(void*) {
+  const tflm_zo::Feed feed = {&kSamples, nullptr, 0, ZO_BATCH - 1};
+  status = trainer.network().Run(&feed, nullptr, 0, 0, false);
+}
+
+}  // namespace
+
+int main() {
+  status = trainer.Init(arena, sizeof arena, workspace, sizeof workspace, kSamples);
+  printf("arena %lu\n", static_cast<unsigned long>(trainer.network().arena_used_bytes()));
+  constexpr size_t kInterpreters = ZO_SEGMENTS * sizeof(tflite::MicroInterpreter);
+  printf("state %lu\n", static_cast<unsigned long>(sizeof trainer - kInterpreters));
+  Step(nullptr);  // the first has no update of a step before it
+  while (status == ZO_OK && !trainer.done()) {
+    printf("step %lu\n", static_cast<unsigned long>(count_instructions(Step, nullptr, 1)));
+  }
+  if (status == ZO_OK) {
+    printf("forward %lu\n", static_cast<unsigned long>(count_instructions(Forward, nullptr, 1)));
+  }
+  if (status != ZO_OK) printf("%s\n", zo_status_text(status));
+  return status == ZO_OK ? 0 : 1;
+}

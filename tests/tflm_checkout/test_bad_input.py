@@ -1,0 +1,69 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What may go wrong on a device: memory too small, bad labels, samples that are missing, wrong commands,
+resets, torn writes and damaged logs each give a status and leave the weights of the last whole step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tflm_zo.converters.firmware import SampleArrays
+
+from cortex_m.emulator import CORES, run
+from models import MODELS
+from tflm_checkout.firmware_build import LIBRARIES, Library, build_firmware
+from tflm_zo import inject
+from tflm_zo.firmware import generate_firmware
+from tflm_zo.training import NodeSettings, TrainSettings
+
+CLASSES, SAMPLES, STEPS = 4, 12, 6
+RUNS: dict[str, tuple[dict[str, Any], Any]] = {
+    "weight, 8 bits": (
+        {"trainable": "all", "update_bits": 8},
+        TrainSettings(batch_size=4, queries=2, seed=3, rate=20.0),
+    ),
+    "weight, 16 bits, segments": (
+        {"trainable": "all", "cuts": "layers"},
+        TrainSettings(batch_size=2, queries=1, seed=4, rate=20.0),
+    ),
+    "node": (
+        {"trainable": "nodes", "nodes": "auto", "head_room": 0, "replay": False},
+        NodeSettings(batch_size=4, seed=5, snapshot_every=2, queries=2),
+    ),
+    "exact head": (
+        {"trainable": "nodes", "nodes": "auto", "head_room": 0, "replay": False, "update_bits": 8},
+        NodeSettings(batch_size=2, seed=6, snapshot_every=1, head="exact"),
+    ),
+}
+TESTED = [library for library in LIBRARIES if library.name in ("cortex-m3-reference", "cortex-m4-cmsis_nn")]
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("library", TESTED, ids=lambda library: library.name)
+def test_bad_input(library: Library, name: str, tmp_path: Path) -> None:
+    if reason := library.why_not():
+        pytest.skip(reason)
+    injection, settings = RUNS[name]
+    rng = np.random.default_rng(1)
+    data = SampleArrays(
+        [rng.integers(-128, 128, (SAMPLES, 8, 8, 1)).astype(np.int8)],
+        rng.integers(0, CLASSES, SAMPLES).astype(np.int32),
+    )
+    made = generate_firmware(
+        inject(MODELS["small_cnn"](), batch=2, **injection),
+        settings,
+        steps=STEPS,
+        samples=SAMPLES,
+        name="small",
+        data=data,
+    )
+    folder = tmp_path / "firmware"
+    made.write(folder)
+    program = Path(__file__).with_name("bad_input.cc").read_text()
+    (folder / "main.cc").write_text(f"#define ZO_CLASSES {CLASSES}\n{program}")
+    printed = run(CORES[library.core], build_firmware(library, folder, tmp_path / "build"))
+    lines = [line for line in printed.splitlines() if line.startswith(("ok ", "FAILED "))]
+    assert [line for line in lines if not line.startswith("ok ")] == []
+    assert len(lines) == 21
