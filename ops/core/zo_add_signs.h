@@ -16,7 +16,9 @@
  *
  * Each provides zo_signs, what is made of a delta once per block of weights, which may take a
  * table of ZO_SIGNS_WORDS words; zo_signs_of; zo_add_32_signs, which moves 32 weights by a word of
- * one term; and zo_add_32_both, by those of two.
+ * one term; and zo_add_32_both, by those of two. Where there is a faster way for two terms that is
+ * worth preparing once for a whole tensor, ZO_PAIR_WORDS is defined: zo_pair, zo_pair_of, which may
+ * take a table of so many words, and zo_add_32_pair.
  */
 #ifndef TFLM_ZO_OPS_CORE_ZO_ADD_SIGNS_H_
 #define TFLM_ZO_OPS_CORE_ZO_ADD_SIGNS_H_
@@ -128,6 +130,11 @@ static inline zo_signs zo_signs_of(int32_t delta, uint32_t* table) {
   return signs;
 }
 
+typedef struct zo_pair {
+  zo_signs signs;
+  zo_signs signs_2;
+} zo_pair;
+
 /* 16 weights by the low half of a word. */
 static inline int8x16_t zo_add_16_signs(int8x16_t packed, uint32_t word, zo_signs signs) {
   return vaddq_s8(packed, vpselq_s8(signs.minus, signs.plus, (mve_pred16_t)word));
@@ -144,6 +151,18 @@ static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs
   vstrbq_s8(weights, zo_add_16_signs(packed, word_2, signs_2));
   packed = zo_add_16_signs(vldrbq_s8(weights + 16), word >> 16, signs);
   vstrbq_s8(weights + 16, zo_add_16_signs(packed, word_2 >> 16, signs_2));
+}
+
+#define ZO_PAIR_WORDS 1
+
+static inline zo_pair zo_pair_of(zo_signs signs, zo_signs signs_2, uint32_t* table) {
+  const zo_pair pair = {signs, signs_2};
+  (void)table;
+  return pair;
+}
+
+static inline void zo_add_32_pair(int8_t* weights, uint32_t word, uint32_t word_2, zo_pair pair) {
+  zo_add_32_both(weights, word, pair.signs, word_2, pair.signs_2);
 }
 
 #elif ZO_LITTLE_ENDIAN && UINTPTR_MAX == UINT32_MAX && !defined(ZO_PORTABLE)
@@ -164,8 +183,11 @@ static inline uint32_t zo_add_bytes(uint32_t a, uint32_t b) {
 #if defined(__ARM_FEATURE_SIMD32) && __ARM_FEATURE_SIMD32
   return __uadd8(a, b);
 #else
-  const uint32_t high = UINT32_C(0x80808080);
-  return ((a & ~high) + (b & ~high)) ^ ((a ^ b) & high);
+  uint32_t low = UINT32_C(0x7F7F7F7F);
+#if ZO_TERMS_AT_ONCE == 1 && defined(__GNUC__)
+  __asm__("" : "+r"(low)); /* one constant, not two: registers are few */
+#endif
+  return ((a & low) + (b & low)) ^ ((a ^ b) & ~low);
 #endif
 }
 
@@ -222,6 +244,44 @@ static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs
   ZO_ADD_4(0), ZO_ADD_4(4), ZO_ADD_4(8), ZO_ADD_4(12);
   ZO_ADD_4(16), ZO_ADD_4(20), ZO_ADD_4(24), ZO_ADD_4(28);
 #undef ZO_ADD_4
+}
+
+#define ZO_PAIR_WORDS 256
+
+/* What each combination of four bits of either word adds to four weights. */
+typedef struct zo_pair {
+  const uint32_t* added; /* [256], the second word's bits above */
+} zo_pair;
+
+static inline zo_pair zo_pair_of(zo_signs signs, zo_signs signs_2, uint32_t* table) {
+  zo_pair pair;
+  for (uint32_t bits = 0; bits < ZO_PAIR_WORDS; ++bits) {
+    table[bits] = zo_add_bytes(signs.added[bits & 15u], signs_2.added[bits >> 4]);
+  }
+  pair.added = table;
+  return pair;
+}
+
+/* Cortex-M0+ keeps what this needs in registers only if there is nothing else. */
+#if ZO_TERMS_AT_ONCE == 1 && defined(__GNUC__)
+#define ZO_ALONE static __attribute__((noinline, unused))
+#else
+#define ZO_ALONE static inline
+#endif
+
+/* Four weights of every eight, by one byte of `bytes` each. */
+ZO_ALONE void zo_add_4_of_8(int8_t* weights, uint32_t bytes, zo_pair pair) {
+#define ZO_ADD_4(j, k)      \
+  zo_store_4(weights + (j), \
+             zo_add_bytes(zo_load_4(weights + (j)), pair.added[(uint8_t)(bytes >> (k))]))
+  ZO_ADD_4(0, 0), ZO_ADD_4(8, 8), ZO_ADD_4(16, 16), ZO_ADD_4(24, 24);
+#undef ZO_ADD_4
+}
+
+static inline void zo_add_32_pair(int8_t* weights, uint32_t word, uint32_t word_2, zo_pair pair) {
+  const uint32_t low = UINT32_C(0x0F0F0F0F);
+  zo_add_4_of_8(weights, (word & low) | (word_2 & low) << 4, pair);
+  zo_add_4_of_8(weights + 4, (word >> 4 & low) | (word_2 & ~low), pair);
 }
 
 #elif ZO_LITTLE_ENDIAN

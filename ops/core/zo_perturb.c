@@ -160,6 +160,33 @@ static void perturb_signs(const zo_tensor* tensor, uint32_t begin, uint32_t size
   }
 }
 
+#if ZO_WITH_FAST_STEPS && defined(ZO_PAIR_WORDS)
+/* Whole blocks of words; `states` are those before the first one. */
+LOOP void add_pair(int8_t* weights, uint32_t state, uint32_t state_2, zo_pair pair) {
+  for (const int8_t* const end = weights + ZO_STREAM_BLOCK; weights != end; weights += 32) {
+    state = zo_stream_next(state);
+    state_2 = zo_stream_next(state_2);
+    zo_add_32_pair(weights, state, state_2, pair);
+  }
+}
+
+/* Two terms on the whole blocks of a tensor. Returns the number of weights. */
+LOOP uint32_t perturb_pair(const zo_tensor* tensor, uint32_t mu, const zo_perturb_term* terms) {
+  const uint32_t blocks = tensor->size / ZO_STREAM_BLOCK;
+  uint32_t tables[2][ZO_SIGNS_WORDS], table[ZO_PAIR_WORDS];
+  const zo_signs signs = zo_signs_of(terms[0].k * (int32_t)mu, tables[0]);
+  const zo_signs signs_2 = zo_signs_of(terms[1].k * (int32_t)mu, tables[1]);
+  const zo_pair pair = zo_pair_of(signs, signs_2, table);
+  const uint32_t key = zo_stream_key(terms[0].seed, tensor->stream);
+  const uint32_t key_2 = zo_stream_key(terms[1].seed, tensor->stream);
+  for (uint32_t block = 0; block < blocks; ++block) {
+    add_pair(tensor->weights + block * ZO_STREAM_BLOCK, zo_stream_state(key, block),
+             zo_stream_state(key_2, block), pair);
+  }
+  return blocks * ZO_STREAM_BLOCK;
+}
+#endif
+
 void zo_perturb_block_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
                          zo_distribution distribution, const zo_perturb_terms* terms) {
   int8_t* weights = tensor->weights + begin;
@@ -236,7 +263,14 @@ zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
     zo_perturb_coordinates_s8(tensor, distribution, terms);
     return ZO_OK;
   }
-  for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
+  uint32_t begin = 0;
+#if ZO_WITH_FAST_STEPS && defined(ZO_PAIR_WORDS)
+  if (terms->count == 2u && zo_is_rademacher(distribution) && zo_mask_of(tensor) == NULL &&
+      tensor->size >= 2u * ZO_STREAM_BLOCK && zo_signs_fit(tensor->weights)) {
+    begin = perturb_pair(tensor, distribution.mu, terms->terms);
+  }
+#endif
+  for (; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
     const uint32_t left = tensor->size - begin;
     const uint32_t size = left < ZO_STREAM_BLOCK ? left : ZO_STREAM_BLOCK;
     zo_perturb_block_s8(tensor, begin, size, distribution, terms);

@@ -12,10 +12,10 @@ pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 # Instructions per weight at -O2 (and step, of a replay).
 BUDGETS = {
-    "cortex-m0plus": {"perturb": 6},
+    "cortex-m0plus": {"perturb": 5, "perturb_restore": 6},
     "cortex-m4": {
         "perturb": 2,
-        "perturb_restore": 2.7,
+        "perturb_restore": 2,
         "update_8bit_1": 6,
         "update_8bit_2": 8,
         "update_8bit_4": 12.5,
@@ -24,7 +24,7 @@ BUDGETS = {
         "replay_8bit": 6.5,
         "replay_16bit": 11.5,
     },
-    "cortex-m55": {"perturb": 0.75, "perturb_restore": 1.1},
+    "cortex-m55": {"perturb": 0.75, "perturb_restore": 0.95},
 }
 
 
@@ -47,7 +47,7 @@ def test_sizes_of_what_signs_need(tmp_path):
     assert ops.total <= 6 * 1024
     assert control.total <= 4 * 1024
     fast = sizes(core, OP_PACK, tmp_path, (*flags, "-DZO_WITH_FAST_STEPS=1"))
-    assert 1024 < fast.total - ops.total < 1536
+    assert 1024 < fast.total - ops.total < 2048
 
 
 def test_sizes_of_everything(tmp_path):

@@ -58,6 +58,7 @@ def test_same_bits_without_features(name, tmp_path):
 @pytest.mark.parametrize(
     ("file", "right", "wrong"),
     [
+        ("zo_perturb.c", "zo_signs_of(terms[1].k", "zo_signs_of(terms[0].k"),
         ("zo_step_signs.c", "-limit, limit)", "-limit, limit - 1)"),
         ("zo_step_signs.c", "tables->sum > MOVE_MAX", "tables->sum > MOVE_MAX + 70000"),
         ("zo_step_signs.c", "- 256) {", "+ 100000) {"),
