@@ -1,12 +1,13 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What training costs on Cortex-M cores: instructions and memory, as ratios to inference of the original model.
+"""What training costs on Cortex-M cores: instructions and memory, as ratios to inference.
 
     TFLM_DIR=path/to/tflite-micro python benchmarks/firmware_costs.py lenet5.tflite kws_ref_model.tflite …
 
-For each int8 model and core, two programs are built as a user builds a generated folder and run under the
-emulator, which counts every instruction: one infers with the original model, one trains. TFLM's own Makefile
-must have built its library for the core, with CMSIS-NN's kernels; cores whose library is missing are left out,
-loudly. All weights are trainable, minibatch 1, 8-bit update, samples of noise, whose values do not matter.
+For each int8 classifier and core, two programs are built as a user builds a generated folder and run under
+the emulator, which counts every instruction: one infers with the original model, one trains. TFLM's own
+Makefile must have built its library for the core, with CMSIS-NN's kernels; cores whose library is missing are
+left out, loudly. All weights are trainable, minibatch 1, 8-bit update, samples of noise from flash, whose
+values do not matter.
 
 * query: an SPSA query (two forward passes and losses, perturbing, restoring, its share of the update), with 4
   queries a step and with 1, divided by two inferences of the original model;
@@ -29,10 +30,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from harness import HEAD_ROOM, add_models_argument, chosen_models, progress
 from rich.console import Console
 from rich.table import Table
 from tflm_zo.converters import Model, read_metadata
+from tflm_zo.converters.firmware import SampleArrays
 
 from tflm_zo import inject
 from tflm_zo.firmware import generate_firmware
@@ -44,8 +47,18 @@ from tflm_checkout.firmware_build import ARCHITECTURES, Library, build_firmware
 
 HERE = Path(__file__).parent / "harness" / "firmware"
 QUERIES = (4, 1)
+SAMPLES = 4
 #: Steps that are counted, after a first one that has no update of a step before it.
 STEPS = {"weight": 3, "node": 8}
+
+
+def noise(model: Model) -> SampleArrays:
+    """Samples of the right size, in flash."""
+    shape = model.subgraphs[0].inputs[0].shape
+    rng = np.random.default_rng(0)
+    return SampleArrays(
+        [rng.integers(-128, 128, (SAMPLES, *shape[1:])).astype(np.int8)], np.zeros(SAMPLES, np.int32)
+    )
 
 
 def program(library: Library, folder: Path, main: str, *, plain: Model | None = None) -> dict[str, list[int]]:
@@ -72,6 +85,11 @@ def program(library: Library, folder: Path, main: str, *, plain: Model | None = 
     return found
 
 
+def run_of(kind: str, model: Model) -> dict[str, Any]:
+    """What `generate_firmware` is told besides model and settings."""
+    return {"steps": 1 + STEPS[kind], "samples": SAMPLES, "name": "model", "data": noise(model)}
+
+
 def measure_weights(model: Model, library: Library, folder: Path) -> dict[str, float]:
     """Inference of the original, and SPSA on all weights."""
     zo = inject(model, trainable="all", head_room=HEAD_ROOM, update_bits=8, replay=False)
@@ -79,7 +97,7 @@ def measure_weights(model: Model, library: Library, folder: Path) -> dict[str, f
     found: dict[str, float] = {"weights": trainable}
     for queries in QUERIES:
         settings = TrainSettings(batch_size=1, queries=queries)
-        made = generate_firmware(zo, settings, steps=1 + STEPS["weight"], samples=4, name="model")
+        made = generate_firmware(zo, settings, **run_of("weight", model))
         made.write(folder / f"q{queries}")
         if not found.get("inference"):
             made.write(folder / "plain")
@@ -101,7 +119,7 @@ def measure_layer(model: Model, library: Library, folder: Path, inference: float
         return {}
     widest = max(dense, key=lambda t: t.size)
     settings = NodeSettings(batch_size=1, queries=2, only=(widest.layer,))
-    made = generate_firmware(zo, settings, steps=1 + STEPS["node"], samples=4, name="model")
+    made = generate_firmware(zo, settings, **run_of("node", model))
     made.write(folder)
     cost = program(library, folder, "training.cc")
     return {
@@ -114,7 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add_models_argument(parser, "int8 models")
+    add_models_argument(parser, "int8 classifiers")
     parser.add_argument("--cores", nargs="+", choices=ARCHITECTURES, default=list(ARCHITECTURES))
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()

@@ -212,10 +212,27 @@ static inline uint32_t move_16(int8_t* weights, int8_t* fraction, four_steps f, 
 
 NOINLINE uint32_t clip_8(int8_t* weights, int32_t limit) {
   uint32_t clipped = 0;
-  for (uint32_t j = 0; j < CHUNK; ++j) {
-    const int32_t inside = zo_clamp(weights[j], -limit, limit);
-    clipped += (uint32_t)(inside != weights[j]);
-    weights[j] = (int8_t)inside;
+  if (limit < 64) { /* the lanes below are signed */
+    for (uint32_t j = 0; j < CHUNK; ++j) {
+      const int32_t inside = zo_clamp(weights[j], -limit, limit);
+      clipped += (uint32_t)(inside != weights[j]);
+      weights[j] = (int8_t)inside;
+    }
+    return clipped;
+  }
+  const uint32_t each = UINT32_C(0x01010101);
+  const uint32_t up = each * (uint32_t)(127 - limit), down = each * (uint32_t)(255 - 2 * limit);
+  const uint32_t back = each * (uint32_t)(128 - limit);
+  for (uint32_t j = 0; j < CHUNK; j += 4u) {
+    const uint32_t before = load_4(weights + j);
+    /* Saturated with 127 - limit added, then with 128 - limit subtracted from what it was. */
+    const uint32_t raised = add_8_saturated(before, up);
+    const uint32_t lowered = (uint32_t)__qsub8((int8x4_t)raised, (int8x4_t)down);
+    const uint32_t inside = add_8_saturated(lowered, back);
+    uint32_t changed = inside ^ before;
+    if (changed == 0u) continue;
+    store_4(weights + j, inside);
+    for (; changed != 0u; changed >>= 8) clipped += (uint32_t)((changed & 0xFFu) != 0u);
   }
   return clipped;
 }

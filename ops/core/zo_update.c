@@ -201,6 +201,34 @@ static int tensor_is_valid(const zo_tensor* tensor) {
          (tensor->multiplier == NULL || (tensor->channels > 0 && tensor->inner > 0));
 }
 
+/* Most queries of a step that a restored term is folded into. */
+#define FOLDED_QUERIES 8u
+
+/* Restoring moves a weight by k mu z, a step by c z 2^-16 and rounding: where the term's seed is
+ * one of the queries', both are along the same z, and c + k mu 2^16 does both in one pass. Bit for
+ * bit: whole LSB do not change how a sum is rounded, and the restored weight itself is within the
+ * limit. Returns whether it has written such queries; then nothing is left to restore. */
+static int fold_restored(const zo_tensor* tensor, zo_distribution distribution,
+                         const zo_perturb_terms* restore, const zo_query* queries, uint32_t count,
+                         zo_query* folded) {
+  if (!zo_is_rademacher(distribution) || restore->count != 1u || count > FOLDED_QUERIES ||
+      tensor->fraction != NULL || zo_multiplier_of(tensor) != NULL) {
+    return 0;
+  }
+  const zo_perturb_term term = restore->terms[0];
+  const int32_t moved = term.k * (int32_t)distribution.mu;
+  /* Beyond the head-room weights would wrap around. */
+  if (tensor->limit + (moved < 0 ? -moved : moved) > 127) return 0;
+  int found = 0;
+  for (uint32_t q = 0; q < count; ++q) {
+    folded[q] = queries[q];
+    if (found || queries[q].seed != term.seed) continue;
+    folded[q].coefficient += moved * (INT32_C(1) << ZO_COEFFICIENT_BITS);
+    found = 1;
+  }
+  return found;
+}
+
 /* `steps` steps of `count` queries each, after what is restored; returns the clipped weights. */
 static uint32_t walk(const zo_tensor* tensor, zo_distribution distribution,
                      const zo_perturb_terms* restore, const zo_query* queries, uint32_t count,
@@ -212,6 +240,11 @@ static uint32_t walk(const zo_tensor* tensor, zo_distribution distribution,
       clipped += update_coordinates(tensor, queries + (size_t)t * count, count);
     }
     return clipped;
+  }
+  zo_query folded[FOLDED_QUERIES];
+  if (restore != NULL && fold_restored(tensor, distribution, restore, queries, count, folded)) {
+    queries = folded; /* of one step: a replay restores nothing */
+    restore = NULL;
   }
   zo_step_tables tables;
   tables.queries = NULL;
