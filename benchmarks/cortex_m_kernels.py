@@ -57,7 +57,8 @@ NODE_OPS = {
     "node update, conv2 (2,400 weights), 1 sample": "conv2-1",
     "node update, pointwise, 1 sample": "pointwise-1",
     "perturbation of 120 nodes": "perturb-120",
-    "LOSS, 10 classes": "loss-10",
+    "LOSS, 10 classes, far apart": "loss-10",
+    "LOSS, 10 classes, close together": "loss-10-near",
 }
 
 SIZES = {
