@@ -1,0 +1,231 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""``tflm-zo firmware``: what it writes and says, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tflm_zo.converters.firmware import PLATFORMS, arena
+from typer.testing import CliRunner
+
+from firmware_folders import zo_model
+from models import MODELS
+from refusals import refused
+from tflm_zo.cli.app import app
+from tflm_zo.firmware import generate_firmware
+from tflm_zo.training import NodeSettings, TrainSettings
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1.9, 1.9, (7, 8, 8, 1)).astype(np.float32)
+Y = RNG.integers(0, 4, 7)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The arena is its bound: measuring takes a second."""
+    monkeypatch.setattr(arena, "_recorded", lambda models: None)
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    for name in ("node", "weight"):
+        zo_model(name).save(f"{name}.zo.tflite")
+    Path("plain.tflite").write_bytes(MODELS["small_cnn"]())
+    np.savez("d.npz", x=X, y=Y)
+    return tmp_path
+
+
+def done(*arguments: Any) -> Any:
+    result = CliRunner().invoke(app, ["firmware", *map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def as_json(*arguments: Any) -> dict[str, Any]:
+    result = done(*arguments, "--json")
+    assert result.stderr == ""
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def define(folder: Path, name: str) -> str:
+    return re.findall(rf"^#define {name} (.*)$", (folder / "zo_config.h").read_text(), re.M)[0]
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("name", ["node", "weight"])
+def test_every_platform_is_written(platform: str, name: str, files: Path) -> None:
+    found = as_json(f"{name}.zo.tflite", "-o", "out", "--platform", platform)
+    written = sorted(p.relative_to("out").as_posix() for p in Path("out").rglob("*") if p.is_file())
+    assert found["files"] == written and found["kept"] == []
+    assert (found["output"], found["platform"], found["algorithm"]) == ("out", platform, name)
+    # Defaults: 100 samples, 10 epochs of minibatches of 32 (64).
+    assert found["samples"] == 100 and found["steps"] == {"node": 40, "weight": 20}[name]
+    assert found["arena_measured"] is False and found["arena_bytes"] > found["trainable_bytes"] > 0
+    assert found["model_bytes"] > 0 and found["workspace_bytes"] > 0
+
+
+def test_what_it_says(files: Path) -> None:
+    result = done("weight.zo.tflite", "-o", "out")
+    for said in ("weight", "out: ", "files, cmake", "an upper bound: pip install 'tflm_zo[tflm]'"):
+        assert said in result.stdout
+    Path("out/zo_samples.cc").write_text("// mine\n")
+    result = done("weight.zo.tflite", "-o", "out", "--force")
+    assert "kept, yours: zo_samples.cc" in result.stdout
+    assert as_json("weight.zo.tflite", "-o", "out", "--force")["kept"] == ["zo_samples.cc"]
+
+
+def test_samples_are_those_of_the_data_as_the_model_reads_them(files: Path) -> None:
+    found = as_json("weight.zo.tflite", "-o", "out", "--data", "d.npz", "--samples", 5, "--epochs", 3)
+    assert (found["samples"], found["steps"]) == (5, 3)
+    text = Path("out/zo_samples.cc").read_text()
+    tensor = zo_model("weight").subgraphs[0].inputs[0]
+    scale, zero_point = np.float32(tensor.quantization.scale), tensor.quantization.zero_point
+    expected = np.clip(np.round(X[:5] / scale) + zero_point, -128, 127).astype(np.int8)
+
+    def array(name: str) -> list[int]:
+        values = re.search(rf"{name}\[kCount\]\[\d+\] = \{{(.*?)\}};", text, re.S)
+        assert values is not None
+        return [int(v) for v in values[1].split(",")]
+
+    assert array("kInput0") == expected.reshape(-1).tolist()
+    assert array("kLabels") == Y[:5].tolist()
+    assert "5 samples of d.npz" in text
+    assert define(Path("out"), "ZO_SAMPLES") == "5u"
+    # Without a number: all of them.
+    assert as_json("weight.zo.tflite", "-o", "all", "--data", "d.npz")["samples"] == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "settings"),
+    [
+        (
+            "node",
+            ["queries=4", "batch-size=16", "seed=7", "head=exact", "snapshot_every=5", "rate=0.5"],
+            NodeSettings(queries=4, batch_size=16, seed=7, head="exact", snapshot_every=5, rate=0.5),
+        ),
+        (
+            "weight",
+            ["queries=2", "batch-size=16", "seed=7", "schedule=constant"],
+            TrainSettings(queries=2, batch_size=16, seed=7, schedule="constant"),
+        ),
+    ],
+)
+def test_settings_are_those_of_training(name: str, given: list[str], settings: Any, files: Path) -> None:
+    options = [part for text in given for part in ("--set", text)]
+    done(f"{name}.zo.tflite", "-o", "out", "--steps", 9, "--samples", 20, *options)
+    expected = generate_firmware(zo_model(name), settings, steps=9, samples=20, name=name).files
+
+    def tables(text: str) -> str:
+        return text.partition("namespace zo_model {")[2]
+
+    assert tables(Path("out/zo_model.cc").read_text()) == tables(expected["zo_model.cc"]) != ""
+
+
+def test_the_command_is_recorded(files: Path) -> None:
+    done(
+        *(files / "node.zo.tflite", "-o", files / "out", "--data", files / "d.npz"),
+        *("--set", "seed=3", "--set", "queries=4", "--steps", "9", "--json"),
+    )
+    line = "tflm-zo firmware node.zo.tflite -o out --data d.npz --steps 9 --set seed=3 --set queries=4"
+    for path in ("zo_config.h", "zo_model.cc", "README.md", "CMakeLists.txt", "node_model_data.cc"):
+        text = (files / "out" / path).read_text()
+        assert line in text and str(files) not in text, path
+    # How it ran changes nothing: the same bytes, and the same again elsewhere.
+    before = {p: p.read_bytes() for p in (files / "out").rglob("*") if p.is_file()}
+    done(*line.split()[2:], "--force")
+    assert {p: p.read_bytes() for p in (files / "out").rglob("*") if p.is_file()} == before
+
+
+def test_a_path_outside_is_named_without_its_folder(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (files / "elsewhere").mkdir()
+    monkeypatch.chdir(files / "elsewhere")
+    done(files / "node.zo.tflite", "-o", "a b")
+    text = (files / "elsewhere/a b/zo_config.h").read_text()
+    assert " *   tflm-zo firmware node.zo.tflite -o 'a b'\n" in text
+
+
+def test_names(files: Path) -> None:
+    zo_model("weight").save("My Model-2.zo.tflite")
+    done("My Model-2.zo.tflite", "-o", "out")
+    assert (files / "out/my_model_2_model_data.cc").is_file()
+    done("My Model-2.zo.tflite", "-o", "own", "--name", "kws")
+    assert (files / "own/kws_model_data.cc").is_file()
+    assert define(files / "own", "ZO_MODEL_NAME") == '"kws"'
+
+
+REFUSALS: dict[str, tuple[list[Any], str]] = {
+    "plain model": (["plain.tflite"], "this is no ZO model (it has no metadata «tflm_zo»); inject it first"),
+    "no file": (["none.tflite"], "none.tflite: No such file"),
+    "not a model": (["d.npz"], "not a .tflite model"),
+    "unknown platform": (
+        ["weight.zo.tflite", "--platform", "iar"],
+        "platform: no 'iar'; there are cmake, make, arduino, zephyr, esp-idf",
+    ),
+    "unknown algorithm": (
+        ["weight.zo.tflite", "--algorithm", "adam"],
+        "algorithm: no 'adam'; there are",
+    ),
+    "nodes for weights": (["node.zo.tflite", "--algorithm", "weight"], "inject with head_room=2"),
+    "weights for nodes": (["weight.zo.tflite", "--algorithm", "node"], "no nodes: inject it with nodes"),
+    "unknown setting": (["weight.zo.tflite", "--set", "foo=1"], "--foo is no option of algorithm weight"),
+    "another's setting": (["weight.zo.tflite", "--set", "head=exact"], "--head is no option of algorithm"),
+    "no value": (["weight.zo.tflite", "--set", "seed"], "--set: expected NAME=VALUE, got 'seed'"),
+    "no setting": (["weight.zo.tflite", "--set", "=1"], "--set: expected NAME=VALUE, got '=1'"),
+    "twice": (["weight.zo.tflite", "--set", "seed=1", "--set", "seed=2"], "--set: seed is given twice"),
+    "no integer": (["weight.zo.tflite", "--set", "seed=x"], "--set seed: expected an integer, got 'x'"),
+    "no number": (["weight.zo.tflite", "--set", "rate=x"], "--set rate: expected a number, got 'x'"),
+    "no truth": (["node.zo.tflite", "--set", "masked=x"], "--set masked: expected true or false, got 'x'"),
+    "out of range": (["weight.zo.tflite", "--set", "batch-size=0"], "batch_size: expected an integer in 1.."),
+    "wrong word": (["node.zo.tflite", "--set", "head=foo"], "head: no 'foo'; there are zo, exact"),
+    "name": (
+        ["weight.zo.tflite", "--name", "9-x"],
+        "name: expected up to 48 letters, digits and underscores",
+    ),
+    "no samples": (["weight.zo.tflite", "--samples", 0], "--samples: expected at least 1, got 0"),
+    "too many": (["weight.zo.tflite", "--data", "d.npz", "--samples", 8], "--samples: d.npz has 7, got 8"),
+    "no epochs": (["weight.zo.tflite", "--epochs", 0], "--epochs: expected at least 1, got 0"),
+    "no steps": (["weight.zo.tflite", "--steps", 0], "steps: expected 1..4294967295, got 0"),
+    "both": (["weight.zo.tflite", "--steps", 5, "--epochs", 5], "--steps, --epochs: give one of them"),
+    "no data": (["weight.zo.tflite", "--data", "none.npz"], "none.npz: cannot be read: No such file"),
+    "no folder": (["weight.zo.tflite", "-o", "no/out"], "no/out: the folder no does not exist"),
+    "a file": (["weight.zo.tflite", "-o", "d.npz"], "d.npz is a file; name a folder"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refusals(case: str, files: Path) -> None:
+    arguments, said = REFUSALS[case]
+    output = [] if "-o" in arguments else ["-o", "out"]
+    refused(files, "firmware", *arguments, *output, said=said)
+    assert sorted(p.name for p in files.iterdir() if p.is_dir()) == []
+
+
+def test_a_batch_that_does_not_divide(files: Path) -> None:
+    zo_model("weight", batch=4).save("four.zo.tflite")
+    said = "batch_size: expected a multiple of the model's batch 4, got 6"
+    refused(files, "firmware", "four.zo.tflite", "-o", "out", "--set", "batch-size=6", said=said)
+
+
+def test_folders_that_are_there(files: Path) -> None:
+    (files / "mine").mkdir()
+    (files / "mine/notes.txt").write_text("mine")
+    for more, said in (
+        ([], "mine exists; choose another name or replace it with --force"),
+        (["--force"], "mine is no generated firmware"),
+    ):
+        refused(files, "firmware", "weight.zo.tflite", "-o", "mine", *more, said=said)
+        assert [p.name for p in (files / "mine").iterdir()] == ["notes.txt"]
+    done("weight.zo.tflite", "-o", "out")
+    refused(files, "firmware", "weight.zo.tflite", "-o", "out", said="replace it with --force")
+    (files / "out/zo_model.cc").write_text("// mine\n")
+    said = "out/zo_model.cc was changed by hand, and --force would undo that: move or delete it"
+    refused(files, "firmware", "weight.zo.tflite", "-o", "out", "--force", said=said)
+    assert (files / "out/zo_model.cc").read_text() == "// mine\n"

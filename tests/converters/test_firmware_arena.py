@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The arena's size in generated firmware: measured where TFLM's package is installed, else a bound."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tflm_zo.converters import read_metadata
+from tflm_zo.converters.firmware import arena
+from tflm_zo.converters.segments import extract_segment
+
+from firmware_folders import ALGORITHMS, zo_model
+from tflm_zo.firmware import generate_firmware
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_bound_of_the_arena_holds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tflite_micro")
+    for network in ("small_cnn", "residual", "two_inputs", "autoencoder"):
+        model = zo_model(name, network)
+        segments = [extract_segment(model, k) for k in range(len(read_metadata(model).segments))]
+        measured = arena.arena_of(segments)
+        assert measured.measured and measured.bytes % 16 == 0
+        without = arena.arena_of(segments, static_memory=False)
+        assert measured.bytes < without.bytes < measured.bytes + 256 * len(segments) + 1024
+        with monkeypatch.context() as patch:
+            patch.setattr(arena, "_recorded", lambda models: None)
+            bound = arena.arena_of(segments)
+        assert not bound.measured and bound.bytes % 16 == 0
+        assert measured.bytes <= bound.bytes, network
+
+
+def test_arena_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tflite_micro.py").write_text("raise ImportError('no module named tflite_micro')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    made = generate_firmware(zo_model("weight"), steps=3, samples=5)
+    assert not made.arena.measured
+    text = made.files["zo_config.h"]
+    assert f"#define ZO_ARENA_BYTES {made.arena.bytes}" in text
+    assert "an upper bound" in text and "pip install 'tflm_zo[tflm]'" in text
+
+
+def test_the_working_directory_is_not_imported_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tflm_zo").mkdir()
+    (tmp_path / "tflm_zo/__init__.py").write_text("raise SystemExit('of the wrong folder')\n")
+    seen: list[Any] = []
+    monkeypatch.chdir(tmp_path)
+    original = subprocess.run
+
+    def run(*arguments: Any, **options: Any) -> Any:
+        done = original(*arguments, **options)
+        seen.append(done)
+        return done
+
+    monkeypatch.setattr(arena.subprocess, "run", run)
+    generate_firmware(zo_model("weight"), steps=3, samples=5)
+    assert len(seen) == 1 and "of the wrong folder" not in seen[0].stderr
