@@ -131,6 +131,8 @@ static int compare(uint32_t round) {
     terms[t].seed = random_u32();
     terms[t].k = factors[below(3)];
   }
+  /* As in training: what is restored was perturbed along one of the queries. */
+  if (below(2) == 0u) terms[0].seed = queries[below(count)].seed;
   const zo_perturb_terms perturbation = {terms, 1u + below(3), 0};
 
   uint32_t clipped_a = 0, clipped_b = 0;
