@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tflm_zo.converters.firmware import arena
 
 from cortex_m.emulator import CORES, run
 from firmware_folders import ALGORITHMS, compiled, write
@@ -134,6 +135,21 @@ def test_no_warning_in_an_arduino_build(algorithm: str, tmp_path: Path) -> None:
     checked(*tool("gcc", "cortex-m4"), *options, *sources, folder=folder)
     sketch = ["-include", "Arduino.h", "-xc++", "examples/small/small.ino"]
     checked(*tool("gcc", "cortex-m4"), *options, *sketch, folder=folder)
+
+
+def test_structs_grow_without_static_memory(tmp_path: Path) -> None:
+    # What the arena's size takes for granted of builds without TF_LITE_STATIC_MEMORY.
+    sizes = {"static": (32, 32), "dynamic": (32 + arena._DYNAMIC_TENSOR, 32 + arena._DYNAMIC_NODE)}
+    for build, (tensor, node) in sizes.items():
+        source = tmp_path / f"{build}.cc"
+        source.write_text(
+            '#include "tensorflow/lite/micro/micro_allocator.h"\n'
+            f'static_assert(sizeof(TfLiteTensor) == {tensor}, "");\n'
+            f'static_assert(sizeof(tflite::NodeAndRegistration) == {node}, "");\n'
+        )
+        own = STATIC if build == "static" else ()
+        options = ["-std=c++17", *CXX, *own, *tflm_includes(), "-fsyntax-only"]
+        checked(*tool("gcc", "cortex-m4"), *options, source)
 
 
 def test_arduino_headers_are_older(tmp_path: Path) -> None:
