@@ -47,8 +47,16 @@ static inline void zo_add_signs(int8_t* weights, uint32_t count, uint32_t word, 
 #define ZO_LITTLE_ENDIAN 0
 #endif
 
-/* Whether a core reads words from aligned addresses alone. */
-#if defined(__ARM_ARCH) && !defined(__ARM_FEATURE_UNALIGNED)
+/* Whether eight weights are loaded and stored by one instruction each, which the compiler does not
+ * find by itself. */
+#if defined(__thumb2__) && defined(__GNUC__) && !defined(ZO_PORTABLE)
+#define ZO_PAIRS_OF_WORDS 1
+#else
+#define ZO_PAIRS_OF_WORDS 0
+#endif
+
+/* Whether a core reads words, or pairs of them, from aligned addresses alone. */
+#if defined(__ARM_ARCH) && (!defined(__ARM_FEATURE_UNALIGNED) || ZO_PAIRS_OF_WORDS)
 #define ZO_ALIGNED_ONLY 1
 #else
 #define ZO_ALIGNED_ONLY 0
@@ -226,13 +234,41 @@ static inline uint32_t zo_add_4_signs(uint32_t packed, uint32_t word, zo_signs s
   return zo_add_bytes(packed, signs.added[word & 15u]);
 }
 
+/* Eight weights at weights + j, j a constant, aligned to a word. */
+#if ZO_PAIRS_OF_WORDS
+#define ZO_LOAD_8(weights, j, first, second) \
+  __asm__("ldrd %0, %1, [%2, %3]"            \
+          : "=&r"(first), "=&r"(second)      \
+          : "r"(weights), "i"(j), "m"(*((const zo_eight*)(const void*)((weights) + (j)))))
+#define ZO_STORE_8(weights, j, first, second)            \
+  __asm__("strd %1, %2, [%3, %4]"                        \
+          : "=m"(*((zo_eight*)(void*)((weights) + (j)))) \
+          : "r"(first), "r"(second), "r"(weights), "i"(j))
+typedef struct zo_eight {
+  int8_t of[8];
+} zo_eight;
+#else
+#define ZO_LOAD_8(weights, j, first, second) \
+  ((first) = zo_load_4((weights) + (j)), (second) = zo_load_4((weights) + (j) + 4))
+#define ZO_STORE_8(weights, j, first, second) \
+  (zo_store_4((weights) + (j), (first)), zo_store_4((weights) + (j) + 4, (second)))
+#endif
+
 /* Unrolled by hand: the place of four bits in a word is then a constant, which costs nothing. */
 static inline void zo_add_32_signs(int8_t* weights, uint32_t word, zo_signs signs) {
-#define ZO_ADD_4(j) \
-  zo_store_4(weights + (j), zo_add_4_signs(zo_load_4(weights + (j)), word >> (j), signs))
-  ZO_ADD_4(0), ZO_ADD_4(4), ZO_ADD_4(8), ZO_ADD_4(12);
-  ZO_ADD_4(16), ZO_ADD_4(20), ZO_ADD_4(24), ZO_ADD_4(28);
-#undef ZO_ADD_4
+#define ZO_ADD_8(j)                                           \
+  do {                                                        \
+    uint32_t first, second;                                   \
+    ZO_LOAD_8(weights, j, first, second);                     \
+    first = zo_add_4_signs(first, word >> (j), signs);        \
+    second = zo_add_4_signs(second, word >> (j) >> 4, signs); \
+    ZO_STORE_8(weights, j, first, second);                    \
+  } while (0)
+  ZO_ADD_8(0);
+  ZO_ADD_8(8);
+  ZO_ADD_8(16);
+  ZO_ADD_8(24);
+#undef ZO_ADD_8
 }
 
 static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs, uint32_t word_2,
@@ -262,6 +298,29 @@ static inline zo_pair zo_pair_of(zo_signs signs, zo_signs signs_2, uint32_t* tab
   return pair;
 }
 
+#if ZO_PAIRS_OF_WORDS
+
+static inline void zo_add_32_pair(int8_t* weights, uint32_t word, uint32_t word_2, zo_pair pair) {
+  const uint32_t low = UINT32_C(0x0F0F0F0F);
+  const uint32_t firsts = (word & low) | (word_2 & low) << 4;
+  const uint32_t seconds = (word >> 4 & low) | (word_2 & ~low);
+#define ZO_ADD_8(j)                                                       \
+  do {                                                                    \
+    uint32_t first, second;                                               \
+    ZO_LOAD_8(weights, j, first, second);                                 \
+    first = zo_add_bytes(first, pair.added[(uint8_t)(firsts >> (j))]);    \
+    second = zo_add_bytes(second, pair.added[(uint8_t)(seconds >> (j))]); \
+    ZO_STORE_8(weights, j, first, second);                                \
+  } while (0)
+  ZO_ADD_8(0);
+  ZO_ADD_8(8);
+  ZO_ADD_8(16);
+  ZO_ADD_8(24);
+#undef ZO_ADD_8
+}
+
+#else
+
 /* Cortex-M0+ keeps what this needs in registers only if there is nothing else. */
 #if ZO_TERMS_AT_ONCE == 1 && defined(__GNUC__)
 #define ZO_ALONE static __attribute__((noinline, unused))
@@ -283,6 +342,8 @@ static inline void zo_add_32_pair(int8_t* weights, uint32_t word, uint32_t word_
   zo_add_4_of_8(weights, (word & low) | (word_2 & low) << 4, pair);
   zo_add_4_of_8(weights + 4, (word >> 4 & low) | (word_2 & ~low), pair);
 }
+
+#endif
 
 #elif ZO_LITTLE_ENDIAN
 
