@@ -234,8 +234,13 @@ static inline uint32_t zo_add_4_signs(uint32_t packed, uint32_t word, zo_signs s
   return zo_add_bytes(packed, signs.added[word & 15u]);
 }
 
-/* Eight weights at weights + j, j a constant, aligned to a word. */
 #if ZO_PAIRS_OF_WORDS
+
+typedef struct zo_eight {
+  int8_t of[8];
+} zo_eight;
+
+/* Eight weights at weights + j, j a constant, aligned to a word. */
 #define ZO_LOAD_8(weights, j, first, second) \
   __asm__("ldrd %0, %1, [%2, %3]"            \
           : "=&r"(first), "=&r"(second)      \
@@ -244,18 +249,12 @@ static inline uint32_t zo_add_4_signs(uint32_t packed, uint32_t word, zo_signs s
   __asm__("strd %1, %2, [%3, %4]"                        \
           : "=m"(*((zo_eight*)(void*)((weights) + (j)))) \
           : "r"(first), "r"(second), "r"(weights), "i"(j))
-typedef struct zo_eight {
-  int8_t of[8];
-} zo_eight;
-#else
-#define ZO_LOAD_8(weights, j, first, second) \
-  ((first) = zo_load_4((weights) + (j)), (second) = zo_load_4((weights) + (j) + 4))
-#define ZO_STORE_8(weights, j, first, second) \
-  (zo_store_4((weights) + (j), (first)), zo_store_4((weights) + (j) + 4, (second)))
+
 #endif
 
 /* Unrolled by hand: the place of four bits in a word is then a constant, which costs nothing. */
 static inline void zo_add_32_signs(int8_t* weights, uint32_t word, zo_signs signs) {
+#if ZO_PAIRS_OF_WORDS
 #define ZO_ADD_8(j)                                           \
   do {                                                        \
     uint32_t first, second;                                   \
@@ -269,6 +268,13 @@ static inline void zo_add_32_signs(int8_t* weights, uint32_t word, zo_signs sign
   ZO_ADD_8(16);
   ZO_ADD_8(24);
 #undef ZO_ADD_8
+#else
+#define ZO_ADD_4(j) \
+  zo_store_4(weights + (j), zo_add_4_signs(zo_load_4(weights + (j)), word >> (j), signs))
+  ZO_ADD_4(0), ZO_ADD_4(4), ZO_ADD_4(8), ZO_ADD_4(12);
+  ZO_ADD_4(16), ZO_ADD_4(20), ZO_ADD_4(24), ZO_ADD_4(28);
+#undef ZO_ADD_4
+#endif
 }
 
 static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs, uint32_t word_2,

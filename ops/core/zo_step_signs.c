@@ -212,7 +212,7 @@ static inline uint32_t move_16(int8_t* weights, int8_t* fraction, four_steps f, 
 
 NOINLINE uint32_t clip_8(int8_t* weights, int32_t limit) {
   uint32_t clipped = 0;
-  if (limit < 64) { /* the lanes below are signed */
+  if (!LOOPS_FOR_EACH || limit < 64) { /* the lanes below are signed */
     for (uint32_t j = 0; j < CHUNK; ++j) {
       const int32_t inside = zo_clamp(weights[j], -limit, limit);
       clipped += (uint32_t)(inside != weights[j]);
@@ -395,7 +395,7 @@ ALWAYS_INLINE uint32_t run_loop(const step_run* run, int kind, int wide, uint32_
 #if LOOPS_FOR_EACH
 NOINLINE uint32_t single_8(const step_run* run) { return run_loop(run, kSingle, 0, 8); }
 NOINLINE uint32_t pair_8(const step_run* run) { return run_loop(run, kPair, 0, 4); }
-NOINLINE uint32_t quad_8(const step_run* run) { return run_loop(run, kQuad, 0, 4); }
+NOINLINE uint32_t quad_8(const step_run* run) { return run_loop(run, kQuad, 0, 8); }
 NOINLINE uint32_t any_8(const step_run* run) { return run_loop(run, kAny, 0, 2); }
 NOINLINE uint32_t single_16(const step_run* run) { return run_loop(run, kSingle, 1, 2); }
 NOINLINE uint32_t pair_16(const step_run* run) { return run_loop(run, kPair, 1, 2); }

@@ -18,7 +18,7 @@ BUDGETS = {
         "perturb_restore": 2,
         "update_8bit_1": 6,
         "update_8bit_2": 8,
-        "update_8bit_4": 12.5,
+        "update_8bit_4": 12,
         "update_16bit_1": 11,
         "update_16bit_2": 12.5,
         "replay_8bit": 6.5,
