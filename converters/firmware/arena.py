@@ -55,18 +55,22 @@ class Arena:
 
     Attributes:
         bytes: a multiple of 16.
+        bytes_mve: of a core with vectors (MVE), for which CMSIS-NN's kernels want more.
         measured: by the recording allocator; else an upper bound.
         least: what no build of TFLM gets by with.
     """
 
     bytes: int
+    bytes_mve: int
     measured: bool
     least: int
 
 
-def _scratch(model: Model) -> int:
-    """What CMSIS-NN's kernels ask for at most at a time: two columns of a convolution in 16 bits (four with
-    MVE), an accumulator for each output of a dense layer.
+def _scratch(model: Model, *, mve: bool) -> int:
+    """What CMSIS-NN's kernels ask for at most at a time.
+
+    Columns of a convolution (two of them in 16 bits; four with MVE), the filter of a depthwise one in 16 bits
+    (with MVE four images of it, 124 channels wide), an accumulator for each output of a dense layer.
     """
     largest = 0
     for op in model.subgraphs[0].operators:
@@ -75,9 +79,10 @@ def _scratch(model: Model) -> int:
             continue
         shape = weights.shape
         if op.code.name == "CONV_2D":
-            need = 2 * 4 * (shape[1] * shape[2] * shape[3] + 8)
+            need = 4 * (shape[1] * shape[2] * shape[3] + 16)
         elif op.code.name == "DEPTHWISE_CONV_2D":
-            need = 2 * shape[1] * shape[2] * (shape[3] + 16)
+            area = shape[1] * shape[2]
+            need = 4 * max(124 * area, area + 16) if mve else 2 * area * (shape[3] + 16)
         else:
             need = 4 * shape[0]
         largest = max(largest, need)
@@ -143,15 +148,27 @@ def arena_of(models: Sequence[Model], *, static_memory: bool = True) -> Arena:
             for m in models
         )
         variables = sum(t.size for m in models for t in m.subgraphs[0].tensors if t.is_variable)
-        return Arena(_round(head + tail + max(map(_scratch, models)) + 4096 + more), False, variables)
+        scalar, mve = (max(_scratch(m, mve=v) for m in models) for v in (False, True))
+        most = head + tail + 4096 + more
+        return Arena(_round(most + scalar), _round(most + mve), False, variables)
     tail = 0
     for sizes in recorded:
         own = sizes["tail"]
         for name, (wide, narrow) in _POINTERS.items():
             own -= sizes.get(name, 0) * (wide - narrow) // wide
         tail += own
-    head = max(r["head"] + _scratch(m) for r, m in zip(recorded, models, strict=True))
-    planning = _PLANNING * max(len(m.subgraphs[0].tensors) for m in models)
+    head, head_mve = (
+        max(r["head"] + _scratch(m, mve=v) for r, m in zip(recorded, models, strict=True))
+        for v in (False, True)
+    )
+    # A segment is planned above what earlier ones have in the head.
+    planning = before = 0
+    for sizes, model in zip(recorded, models, strict=True):
+        planning = max(planning, before + _PLANNING * len(model.subgraphs[0].tensors))
+        before = max(before, sizes["head"] + _scratch(model, mve=True))
     # Versions and kernels differ by less than a sixteenth.
     least = (tail + max(r["head"] for r in recorded)) // 16 * 15
-    return Arena(_round(head + tail + planning + _MARGIN + more), True, least)
+    besides = tail + _MARGIN + more
+    return Arena(
+        _round(max(head, planning) + besides), _round(max(head_mve, planning) + besides), True, least
+    )

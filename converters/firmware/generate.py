@@ -246,6 +246,7 @@ def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmwar
             words="\n".join(f" *   {k}: {v}" for k, v in plan.words.items()),
             arena_note=note,
             arena_bytes=arena.bytes,
+            arena_bytes_mve=arena.bytes_mve,
             workspace_bytes=workspace,
             trainable_bytes=trainable,
             model_bytes=sum(map(len, data)),

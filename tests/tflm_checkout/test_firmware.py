@@ -136,4 +136,5 @@ def test_the_run_is_the_desktops(
         assert (right, all_) == (round(wanted["accuracy"] * SAMPLES), SAMPLES)
         assert abs(loss / 65536 - wanted["loss"]) < 2e-4
     used = int(re.search(r"(\d+) bytes of arena", lines[0])[1])  # type: ignore[index]
-    assert used <= made.arena.bytes <= used + 8192
+    given = made.arena.bytes_mve if library.core == "cortex-m55" else made.arena.bytes
+    assert used <= given <= used + 8192
