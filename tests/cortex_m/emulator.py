@@ -42,16 +42,28 @@ class EmulatorError(RuntimeError):
 class Core:
     """A core, the compiler's flags for it and a board of the emulator that has it.
 
-    `code` and `data` are (address, bytes) of the memory that programs are linked into. `clock_hz` is that of
-    the board's SysTick; while instructions are counted, each of them takes 1 ns.
+    `code`, `constants` and `data` are (address, bytes) of the memory that programs are linked into.
+    `clock_hz` is that of the board's SysTick; while instructions are counted, each of them takes 1 ns.
     """
 
     name: str
     flags: tuple[str, ...]
     board: tuple[str, ...]
     clock_hz: int
-    code: tuple[int, int] = (0x00000000, 4096 * _KIB)
+    code: tuple[int, int] = (0x00000000, 1024 * _KIB)
+    constants: tuple[int, int] = (0x00100000, 3072 * _KIB)
     data: tuple[int, int] = (0x20000000, 4096 * _KIB)
+
+    @property
+    def layout(self) -> list[str]:
+        """The linker's flags that place a program in the board's memory."""
+        memory = {"CODE": self.code, "CONSTANTS": self.constants, "DATA": self.data}
+        symbols = [
+            f"-Wl,--defsym={name}_{what}={value:#x}"
+            for name, place in memory.items()
+            for what, value in zip(("ORIGIN", "LENGTH"), place, strict=True)
+        ]
+        return [*symbols, "-T", str(HERE / "cortex_m.ld"), "-nostartfiles"]
 
     @property
     def tick_quarters(self) -> int:
@@ -68,7 +80,7 @@ def _core(name: str, arch: str, board: Sequence[str], clock_hz: int, **memory: t
 # The board of the smallest core has 16 KiB of RAM; the emulator gives it more, so that the same programs fit
 # everywhere. It is a Cortex-M0, which runs the same instruction set, ARMv6-M. The M33's board starts in the
 # secure state, so its memory is named by the secure addresses. The M55's tightly coupled RAM is small, so
-# data lies in the SRAM behind it.
+# constants and data lie in the SRAM behind it.
 _ROOMY = (
     "-global",
     "nrf51-soc.sram-size=4194304",
@@ -90,7 +102,8 @@ CORES = MappingProxyType(
                 "-mcpu=cortex-m33 -mfloat-abi=hard -mfpu=fpv5-sp-d16",
                 ["mps2-an505"],
                 20_000_000,
-                code=(0x10000000, 4096 * _KIB),
+                code=(0x10000000, 1024 * _KIB),
+                constants=(0x10100000, 3072 * _KIB),
                 data=(0x38000000, 4096 * _KIB),
             ),
             _core(
@@ -99,6 +112,7 @@ CORES = MappingProxyType(
                 ["mps3-an547"],
                 32_000_000,
                 code=(0x00000000, 512 * _KIB),
+                constants=(0x01000000, 2048 * _KIB),
                 data=(0x21000000, 4096 * _KIB),
             ),
         )
@@ -178,16 +192,8 @@ def link(core: Core, objects: Sequence[Path], program: Path, flags: Sequence[str
     Raises EmulatorError with the linker's messages, for instance where the program does not fit the memory.
     """
     boot = compile_objects(core, _BOOT, program.parent / f"{program.name}-boot", ("-Os", "-D_GNU_SOURCE"))
-    memory = {
-        "CODE_ORIGIN": core.code[0],
-        "CODE_LENGTH": core.code[1],
-        "DATA_ORIGIN": core.data[0],
-        "DATA_LENGTH": core.data[1],
-    }
-    symbols = [f"-Wl,--defsym={name}={value:#x}" for name, value in memory.items()]
-    layout = [*symbols, "-T", HERE / "cortex_m.ld", "-nostartfiles", "-Wl,--gc-sections"]
     tool = [PREFIX + "g++", *core.flags]
-    _output([*tool, *layout, *boot, *objects, *flags, "-lm", "-o", program])
+    _output([*tool, *core.layout, "-Wl,--gc-sections", *boot, *objects, *flags, "-lm", "-o", program])
     return program
 
 

@@ -92,19 +92,12 @@ def build_firmware(
     """
     core: Core = CORES[library.core]
     name = next(folder.glob("*_model_data.h")).name.removesuffix("_model_data.h")
-    memory = {
-        "CODE_ORIGIN": core.code[0],
-        "CODE_LENGTH": core.code[1],
-        "DATA_ORIGIN": core.data[0],
-        "DATA_LENGTH": core.data[1],
-    }
-    link = [f"-Wl,--defsym={symbol}={value:#x}" for symbol, value in memory.items()]
     emulated = HERE.parent / "cortex_m"
     build.mkdir(parents=True, exist_ok=True)
     boot = build / "startup.o"
     compiler = ["arm-none-eabi-gcc", *core.flags, "-std=c99", "-Os", "-D_GNU_SOURCE"]
     _run(*compiler, "-c", emulated / "startup.c", "-o", boot)
-    link += ["-T", str(emulated / "cortex_m.ld"), "-nostartfiles", str(boot), *map(str, objects)]
+    link = [*core.layout, str(boot), *map(str, objects)]
     _run(
         "cmake",
         *("-S", folder, "-B", build, f"-DCMAKE_TOOLCHAIN_FILE={HERE / 'arm-none-eabi.cmake'}"),

@@ -180,14 +180,8 @@ def test_make_builds_a_program_that_trains(algorithm: str, tmp_path: Path) -> No
         pytest.skip(reason)
     core = CORES[library.core]
     write(tmp_path / "out", "make", algorithm)
-    memory = {"CODE": core.code, "DATA": core.data}
-    link = [
-        f"-Wl,--defsym={name}_{what}={value:#x}"
-        for name, values in memory.items()
-        for what, value in zip(("ORIGIN", "LENGTH"), values, strict=True)
-    ]
     emulated = HERE.parent / "cortex_m"
-    link += ["-T", str(emulated / "cortex_m.ld"), "-nostartfiles", "-Wl,--gc-sections"]
+    link = [*core.layout, "-Wl,--gc-sections"]
     (tmp_path / "Makefile").write_text(
         f"""
 CC := {ARM}gcc
