@@ -12,6 +12,7 @@ from ..metadata import ZoMetadata, read_metadata
 from ..model import Model
 from ..segments import extract_segment
 from .arena import Arena, arena_of
+from .features import features, with_features
 from .folder import CHECKSUMS, checksums, write_folder
 from .op_pack import op_pack_sources
 from .plan import NodeRunPlan, RunPlan, WeightRunPlan
@@ -275,7 +276,7 @@ def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmwar
             command=command,
         ),
         "zo_trainer.cc": fill("zo_trainer.cc.in", **common, init=_init(metadata, plan, boundaries)),
-        **_own_op_pack(plan),
+        **_own_op_pack(plan, features(model, metadata, plan)),
     }
     samples = {
         "zo_samples.h": fill("zo_samples.h.in"),
@@ -287,11 +288,12 @@ def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmwar
     return Firmware(files, layout.example, arena, workspace, trainable, sum(map(len, data)))
 
 
-def _own_op_pack(plan: RunPlan) -> dict[str, str]:
-    """The op pack for one run: without the trainer that it does not use, and with room for its queries.
+def _own_op_pack(plan: RunPlan, wanted: dict[str, bool]) -> dict[str, str]:
+    """The op pack for one run: without the trainer and the features that it does not use, and with room for
+    its queries.
 
-    The number of queries is written into the header that has its default, since not every build system lets
-    a library define macros, and whoever includes the headers has to see the same.
+    Both are written into the headers that have the defaults, since not every build system lets a library
+    define macros, and whoever includes the headers has to see the same.
     """
     queries = plan.value("queries") * max(1, plan.value("momentum") >> 16)
     tasks = plan.tasks if isinstance(plan, NodeRunPlan) else ()
@@ -304,4 +306,6 @@ def _own_op_pack(plan: RunPlan) -> dict[str, str]:
     sources[types], found = re.subn(r"(?m)^(#define ZO_MAX_QUERIES) \d+$", rf"\1 {most}", sources[types])
     if found != 1:
         raise ConversionError(f"{types} does not define ZO_MAX_QUERIES once: install tflm_zo again")
+    switches = "ops/core/zo_features.h"
+    sources[switches] = with_features(sources[switches], wanted)
     return sources

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of the op pack a run needs: the switches of its ``ops/core/zo_features.h``."""
+
+from __future__ import annotations
+
+from ..errors import ConversionError
+from ..metadata import ZoMetadata
+from ..model import Model
+from ..step_multipliers import step_multipliers
+from ..update_masks import update_masks
+from .plan import RunPlan
+
+__all__ = ["features", "with_features"]
+
+_SPARSE_UNIFORM, _GAUSSIAN, _COORDINATE = 1, 2, 3  # ZO_SPARSE_UNIFORM …
+_LINEAR = 1  # ZO_SCHEDULE_LINEAR
+_HEADER = '#include "zo_types.h"\n'
+
+
+def features(model: Model, metadata: ZoMetadata, plan: RunPlan) -> dict[str, bool]:
+    """Which of the features that firmware can leave out this model and run use.
+
+    Args:
+        model: the ZO model.
+        metadata: of it.
+        plan: of the run.
+
+    Returns:
+        Whether it is needed, by the macro's name.
+    """
+    distribution = plan.settings["distribution"]
+    assert isinstance(distribution, tuple)
+    kind = distribution[0]
+    multipliers = {**step_multipliers(model), **plan.multipliers}
+    return {
+        "ZO_WITH_GAUSSIAN": kind == _GAUSSIAN or any(t.wide for t in metadata.trainable),
+        "ZO_WITH_SPARSE_UNIFORM": kind == _SPARSE_UNIFORM,
+        "ZO_WITH_COORDINATE": kind == _COORDINATE,
+        "ZO_WITH_MASKS": bool(update_masks(model)),
+        "ZO_WITH_MULTIPLIERS": any(m is not None for m in multipliers.values())
+        or bool(step_multipliers(model)),
+        "ZO_WITH_OTHER_LOSSES": metadata.loss is None or metadata.loss.kind != "cross_entropy",
+        "ZO_WITH_SHARPNESS": plan.value("sharpness") != 0,
+        "ZO_WITH_SCHEDULES": plan.value("schedule") > _LINEAR or plan.value("gradient_norm") != 0,
+        # Not needed, but several times faster; a kilobyte or two.
+        "ZO_WITH_FAST_STEPS": True,
+    }
+
+
+def with_features(header: str, wanted: dict[str, bool]) -> str:
+    """The text of ``zo_features.h`` with its switches set; everything else stays as it is.
+
+    Raises:
+        ConversionError: the header does not know one of them.
+    """
+    known = [name for name in wanted if f"#ifndef {name}\n" in header]
+    if len(known) != len(wanted) or header.count(_HEADER) != 1:
+        raise ConversionError(
+            "zo_features.h is not the one that belongs to this package: install tflm_zo again"
+        )
+    lines = [f"#define {name} {int(value)}" for name, value in wanted.items()]
+    chosen = "\n".join(["", "/* What this folder's run needs. */", *lines, ""])
+    return header.replace(_HEADER, _HEADER + chosen)

@@ -1,0 +1,69 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Which features of the op pack a generated folder has: those that its run uses, and no others."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from tflm_zo.converters import ConversionError
+from tflm_zo.converters.firmware.features import with_features
+
+from models import MODELS
+from tflm_zo import Distribution, inject
+from tflm_zo.firmware import generate_firmware
+from tflm_zo.training import NodeSettings, TrainSettings, algorithm
+
+#: Injection, settings and what they need besides random signs.
+RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
+    "defaults": ({}, TrainSettings(batch_size=1), set()),
+    "nodes": ({"trainable": "nodes", "nodes": "auto"}, NodeSettings(batch_size=1), set()),
+    "gaussian": (
+        {"head_room": 5},
+        TrainSettings(batch_size=1, distribution=Distribution.gaussian(0.5)),
+        {"GAUSSIAN"},
+    ),
+    "sparse uniform": (
+        {},
+        TrainSettings(batch_size=1, distribution=Distribution.sparse_uniform(2, 0.25)),
+        {"SPARSE_UNIFORM"},
+    ),
+    "coordinate": (
+        {},
+        TrainSettings(batch_size=1, distribution=Distribution.coordinate(2)),
+        {"COORDINATE"},
+    ),
+    "masks": ({"sparse": "top-k:0.5"}, TrainSettings(batch_size=1), {"MASKS"}),
+    "multipliers": ({"multipliers": "kernel-norm"}, TrainSettings(batch_size=1), {"MULTIPLIERS"}),
+    "loss": ({"loss": "floor_log2"}, TrainSettings(batch_size=1), {"OTHER_LOSSES"}),
+    "sharpness": ({}, TrainSettings(batch_size=1, sharpness=True), {"SHARPNESS"}),
+    "schedule": ({}, TrainSettings(batch_size=1, schedule="cosine"), {"SCHEDULES"}),
+    "norm": ({}, TrainSettings(batch_size=1, gradient_norm=True), {"SCHEDULES"}),
+    "constant": ({}, TrainSettings(batch_size=1, schedule="constant"), set()),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_the_run_needs(name: str) -> None:
+    injection, settings, needed = RUNS[name]
+    zo = inject(MODELS["small_cnn"](), **{"trainable": "all", "head_room": 4, **injection})
+    made = generate_firmware(zo, settings, steps=3, samples=4, name="small")
+    header = made.files["ops/core/zo_features.h"]
+    # Before the defaults, which are left to macros that nobody has defined.
+    chosen = header[: header.index("#ifndef ZO_FEATURES\n")]
+    found = dict(re.findall(r"^#define ZO_WITH_(\w+) ([01])$", chosen, re.M))
+    assert set(found) == set(re.findall(r"#ifndef ZO_WITH_(\w+)", header))
+    assert {feature for feature, value in found.items() if value == "1"} == {"FAST_STEPS", *needed}
+
+
+def test_wide_layers_read_fractions() -> None:
+    chosen = algorithm("qzo-ff-probe")
+    zo = inject(MODELS["small_cnn"](), chosen.inject_settings(batch=1))
+    made = generate_firmware(zo, chosen.make(batch_size=1), steps=3, samples=4, name="small")
+    assert "#define ZO_WITH_GAUSSIAN 1" in made.files["ops/core/zo_features.h"]
+
+
+def test_another_header_is_told() -> None:
+    with pytest.raises(ConversionError, match="install tflm_zo again"):
+        with_features("#ifndef ZO_WITH_MASKS\n", {"ZO_WITH_MASKS": True})
