@@ -28,6 +28,8 @@ _POINTERS = {
     "NodeAndRegistration struct": (64, 32),
 }
 _ALIGNMENT = 16
+# zo_directory_entry of a trainable tensor.
+_DIRECTORY_ENTRY = 16
 # By how much structs of a 32-bit target grow without TF_LITE_STATIC_MEMORY: TfLiteTensor, of which each
 # input and output has one, and NodeAndRegistration.
 _DYNAMIC_TENSOR, _DYNAMIC_NODE = 32, 12
@@ -127,14 +129,15 @@ def _dynamic(model: Model) -> int:
     return _DYNAMIC_TENSOR * tensors + _DYNAMIC_NODE * len(graph.operators)
 
 
-def arena_of(models: Sequence[Model], *, static_memory: bool = True) -> Arena:
+def arena_of(models: Sequence[Model], *, tensors: int, static_memory: bool = True) -> Arena:
     """The arena of all segments of a model.
 
     Args:
         models: each segment as a model of its own.
+        tensors: how many are trainable.
         static_memory: whether TFLM is built with TF_LITE_STATIC_MEMORY.
     """
-    more = 0 if static_memory else sum(map(_dynamic, models))
+    more = _DIRECTORY_ENTRY * tensors + (0 if static_memory else sum(map(_dynamic, models)))
     recorded = _recorded(models)
     if recorded is None:
         tail = sum(

@@ -208,7 +208,7 @@ def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmwar
     data = [s.to_bytes() for s in segments]
     stems = [name if len(data) == 1 else f"{name}_segment_{k}" for k in range(len(data))]
     arrays = [f"g_{stem}_model_data" for stem in stems]
-    arena = arena_of(segments, static_memory=platform.static_memory)
+    arena = arena_of(segments, tensors=len(metadata.trainable), static_memory=platform.static_memory)
     workspace = workspace_bytes(model, metadata, plan)
     boundaries = Boundaries(model, metadata, plan).bytes
     trainable = sum(t.size for t in metadata.trainable) * (2 if metadata.update_bits == 16 else 1)

@@ -23,18 +23,29 @@ tflite::MicroInterpreter* Network::interpreter(uint32_t segment) const {
                                                      segment * sizeof(tflite::MicroInterpreter));
 }
 
+// What the arena begins with: where weight ops publish the addresses of their tensors.
+size_t Network::DirectoryBytes(const ModelInfo& info) {
+  return (info.trainable_count * sizeof(zo_directory_entry) + 15u) / 16u * 16u;
+}
+
 zo_status Network::Init(const ModelInfo& info, const tflite::MicroOpResolver& resolver,
                         uint8_t* arena, size_t arena_bytes, unsigned char* interpreters,
-                        zo_directory* directories, zo_directory_entry* entries,
-                        int8_t* boundaries) {
+                        zo_directory* directories, int8_t* boundaries) {
+  if (arena == nullptr) return ZO_ERROR_MEMORY;
+  const size_t misaligned = (16u - reinterpret_cast<uintptr_t>(arena) % 16u) % 16u;
+  const size_t before = misaligned + DirectoryBytes(info);
+  if (arena_bytes < before) return ZO_ERROR_MEMORY;
+  auto* entries = reinterpret_cast<zo_directory_entry*>(arena + misaligned);
   info_ = &info;
   interpreters_ = interpreters;
   entries_ = entries;
   boundaries_ = boundaries;
+  arena += before;
+  arena_bytes -= before;
   // TFLM itself does not check that its own objects fit, and where there is next to nothing left
   // for its planner, the size of that wraps around.
   constexpr size_t kAlignment = 16;
-  if (arena == nullptr || arena_bytes < info.least_arena ||
+  if (arena_bytes < info.least_arena ||
       arena_bytes < tflite::MicroAllocator::GetDefaultTailUsage(false) + kAlignment) {
     return ZO_ERROR_MEMORY;
   }

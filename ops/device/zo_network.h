@@ -19,12 +19,11 @@ namespace tflm_zo {
 
 // Memory of a network besides the arena, static in firmware. Nothing in it is constructed before
 // Network::Init.
-template <uint32_t kSegments, uint32_t kTensors>
+template <uint32_t kSegments>
 struct NetworkStorage {
   alignas(tflite::MicroInterpreter) unsigned char interpreters[kSegments]
                                                               [sizeof(tflite::MicroInterpreter)];
   zo_directory directories[kSegments];
-  zo_directory_entry entries[kTensors];
 };
 
 // Which samples an invoke is fed with: `order` says which one is at position first + i; null: that
@@ -50,21 +49,20 @@ class Network {
   //
   // Errors: ZO_ERROR_MEMORY (arena too small), ZO_ERROR_RUNTIME (an operator is not registered, the
   // model is of another version).
-  template <uint32_t kSegments, uint32_t kTensors>
+  template <uint32_t kSegments>
   zo_status Init(const ModelInfo& info, const tflite::MicroOpResolver& resolver, uint8_t* arena,
-                 size_t arena_bytes, NetworkStorage<kSegments, kTensors>* storage,
-                 int8_t* boundaries) {
-    if (info.segment_count != kSegments || info.trainable_count != kTensors) {
-      return ZO_ERROR_ARGUMENT;
-    }
+                 size_t arena_bytes, NetworkStorage<kSegments>* storage, int8_t* boundaries) {
+    if (info.segment_count != kSegments) return ZO_ERROR_ARGUMENT;
     return Init(info, resolver, arena, arena_bytes, storage->interpreters[0], storage->directories,
-                storage->entries, boundaries);
+                boundaries);
   }
 
   const ModelInfo& info() const { return *info_; }
 
   // Bytes of the arena that are used: what an arena needs at least.
-  size_t arena_used_bytes() { return interpreter(info_->segment_count - 1)->arena_used_bytes(); }
+  size_t arena_used_bytes() {
+    return DirectoryBytes(*info_) + interpreter(info_->segment_count - 1)->arena_used_bytes();
+  }
 
   // zo_command of a segment, or null. Valid until the next Run.
   int32_t* command(uint32_t segment);
@@ -124,7 +122,8 @@ class Network {
  private:
   zo_status Init(const ModelInfo& info, const tflite::MicroOpResolver& resolver, uint8_t* arena,
                  size_t arena_bytes, unsigned char* interpreters, zo_directory* directories,
-                 zo_directory_entry* entries, int8_t* boundaries);
+                 int8_t* boundaries);
+  static size_t DirectoryBytes(const ModelInfo& info);
   tflite::MicroInterpreter* interpreter(uint32_t segment) const;
   void SetCommand(uint32_t segment, const int32_t* words, uint32_t count);
   zo_status FeedInputs(const Feed& feed, uint32_t segment);

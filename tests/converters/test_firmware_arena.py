@@ -22,13 +22,13 @@ def test_bound_of_the_arena_holds(name: str, monkeypatch: pytest.MonkeyPatch) ->
     for network in ("small_cnn", "residual", "two_inputs", "autoencoder"):
         model = zo_model(name, network)
         segments = [extract_segment(model, k) for k in range(len(read_metadata(model).segments))]
-        measured = arena.arena_of(segments)
+        measured = arena.arena_of(segments, tensors=2)
         assert measured.measured and measured.bytes % 16 == 0
-        without = arena.arena_of(segments, static_memory=False)
+        without = arena.arena_of(segments, tensors=2, static_memory=False)
         assert measured.bytes < without.bytes < measured.bytes + 256 * len(segments) + 1024
         with monkeypatch.context() as patch:
             patch.setattr(arena, "_recorded", lambda models: None)
-            bound = arena.arena_of(segments)
+            bound = arena.arena_of(segments, tensors=2)
         assert not bound.measured and bound.bytes % 16 == 0
         assert measured.bytes <= bound.bytes, network
 
