@@ -1,0 +1,116 @@
+// Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Learns new classes from a stream of samples, on the device, with forward passes only. It keeps a
+// few of the samples in RAM and trains a little after every ten of them, together with samples of
+// the old classes in flash. See README.md.
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/core/zo_types.h"
+#include "reservoir.h"
+#include "zo_model.h"
+#include "zo_samples.h"
+
+namespace {
+
+constexpr uint32_t kSamplesPerRound = 10;
+constexpr uint32_t kStepsPerRound = 30;
+constexpr uint32_t kSamplesPerReport = 60;
+
+// The run has a fixed number of samples: those in flash, and the slots of the reservoir.
+static_assert(ZO_SAMPLES > kRehearsalCount, "generate with more samples than are rehearsed");
+constexpr uint32_t kSlots = ZO_SAMPLES - kRehearsalCount;
+
+alignas(16) uint8_t arena[ZO_ARENA_BYTES];
+alignas(8) uint8_t workspace[ZO_WORKSPACE_BYTES];
+zo_model::Trainer trainer;
+Reservoir<kSlots, kInputBytes, kClasses> reservoir;
+
+void Copy(const int8_t* values, int32_t value, int8_t* const* inputs, void* label) {
+  if (inputs[0] != nullptr) memcpy(inputs[0], values, kInputBytes);
+  if (label != nullptr) memcpy(label, &value, sizeof value);
+}
+
+// What a step may draw. A slot that is still empty stands for one more sample in flash, so there
+// are labelled samples under all numbers from the beginning. A step reads a sample several times:
+// the reservoir changes between steps only.
+bool ReadTraining(void*, uint32_t sample, int8_t* const* inputs, void* label) {
+  if (sample >= ZO_SAMPLES) return false;
+  const uint32_t slot = sample - kRehearsalCount;
+  if (sample >= kRehearsalCount && slot < reservoir.used()) {
+    Copy(reservoir.input(slot), reservoir.label(slot), inputs, label);
+  } else {
+    const Sample& known = kRehearsal[sample % kRehearsalCount];
+    Copy(known.input, known.label, inputs, label);
+  }
+  return true;
+}
+
+bool ReadHeldOut(void*, uint32_t sample, int8_t* const* inputs, void* label) {
+  if (sample >= kHeldOutCount) return false;
+  Copy(kHeldOut[sample].input, kHeldOut[sample].label, inputs, label);
+  return true;
+}
+
+constexpr tflm_zo::SampleSource kTraining = {ReadTraining, nullptr};
+constexpr tflm_zo::SampleSource kJudging = {ReadHeldOut, nullptr};
+
+// Accuracy of the old classes together, then of each new one.
+zo_status Report(uint32_t met) {
+  printf("met %lu:", static_cast<unsigned long>(met));
+  uint32_t first = 0;
+  for (uint32_t c = kOldClasses; c <= kClasses; ++c) {
+    uint32_t end = first;
+    while (end < kHeldOutCount && kHeldOut[end].label < static_cast<int32_t>(c)) ++end;
+    tflm_zo::Evaluation found;
+    const zo_status status = trainer.Evaluate(kJudging, first, end - first, &found);
+    if (status != ZO_OK) return status;
+    if (c == kOldClasses) {
+      printf(" old");
+    } else {
+      printf(" class %lu", static_cast<unsigned long>(c - 1));
+    }
+    printf(" %lu of %lu", static_cast<unsigned long>(found.correct),
+           static_cast<unsigned long>(found.samples));
+    first = end;
+  }
+  printf("\n");
+  return ZO_OK;
+}
+
+zo_status Learn() {
+  zo_status status = Report(0);
+  for (uint32_t met = 0; status == ZO_OK && met < kStreamCount;) {
+    // Here a device waits for its sensor, and for whoever names what was there. Samples whose label
+    // is no class are passed over.
+    const Sample& next = kStream[met++];
+    reservoir.Add(next.input, next.label);
+    if (met % kSamplesPerRound != 0) continue;
+    for (uint32_t i = 0; status == ZO_OK && i < kStepsPerRound; ++i) {
+      zo_report report;
+      status = trainer.TrainStep(&report);
+    }
+    if (status == ZO_OK && met % kSamplesPerReport == 0) status = Report(met);
+  }
+  return status;
+}
+
+}  // namespace
+
+int main() {
+  zo_status status = trainer.Init(arena, sizeof arena, workspace, sizeof workspace, kTraining);
+  if (status == ZO_OK) {
+    printf("%s: %lu bytes of arena, %lu of workspace, %lu of reservoir\n", ZO_MODEL_NAME,
+           static_cast<unsigned long>(trainer.network().arena_used_bytes()),
+           static_cast<unsigned long>(sizeof workspace),
+           static_cast<unsigned long>(sizeof reservoir));
+    status = Learn();
+  }
+  if (status != ZO_OK) {
+    printf("failed: %s\n", zo_status_text(status));
+    return 1;
+  }
+  printf("steps %lu checksum %08lx\n", static_cast<unsigned long>(trainer.step()),
+         static_cast<unsigned long>(trainer.network().checksum()));
+  return 0;
+}
