@@ -1,0 +1,53 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What a generated folder's library asks of a firmware: TFLM, and of the C library no more than to move bytes.
+
+So there is no heap, no floating point, no exceptions, no RTTI, and nothing that runs before main.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from models import MODELS
+from tflm_checkout.firmware_build import LIBRARIES, build_firmware
+from tflm_zo import inject
+from tflm_zo.firmware import generate_firmware
+from tflm_zo.training import algorithm
+
+# Division of 64 bits is the compiler's; TFLM's headers make `abort` and `strcmp` of their own.
+ALLOWED = {"memcpy", "memmove", "memset", "memcmp", "strcmp", "abort", "__aeabi_uldivmod", "__aeabi_ldivmod"}
+ALLOWED |= {f"__aeabi_{name}" for name in ("uidiv", "uidivmod", "idiv", "idivmod", "lmul", "llsl", "llsr")}
+# Without a floating-point unit every operation would be a call.
+LIBRARY = next(library for library in LIBRARIES if library.name == "cortex-m3-reference")
+
+
+def _said(*command: object) -> str:
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("name", ["weight", "node", "elastic-zo-int8", "qzo-ff-probe"])
+def test_symbols_and_sections(name: str, tmp_path: Path) -> None:
+    if reason := LIBRARY.why_not():
+        pytest.skip(reason)
+    chosen = algorithm(name)
+    zo = inject(MODELS["small_cnn"](), chosen.inject_settings(batch=1))
+    made = generate_firmware(zo, chosen.make(batch_size=2), steps=3, samples=4, name="small")
+    made.write(tmp_path / "firmware")
+    build_firmware(LIBRARY, tmp_path / "firmware", tmp_path / "build")
+    (archive,) = (tmp_path / "build").rglob("libsmall_zo.a")
+
+    symbols = re.findall(r"^ +(\w) (\S+)$|^\w+ (\w) (\S+)$", _said("arm-none-eabi-nm", archive), re.M)
+    defined = {name for _, _, kind, name in symbols if kind}
+    wanted = {name for kind, name, _, _ in symbols if kind == "U"} - defined
+    assert "memcpy" in wanted
+    others = wanted - ALLOWED
+    assert {symbol for symbol in others if not re.match(r"_ZNK?6tflite", symbol)} == set()
+
+    sections = set(re.findall(r"^ +\d+ (\S+)", _said("arm-none-eabi-objdump", "-h", archive), re.M))
+    assert any(section.startswith(".text") for section in sections)
+    before_main = re.compile(r"\.(init_array|ctors|preinit_array|eh_frame|gcc_except_table)")
+    assert {section for section in sections if before_main.match(section)} == set()
