@@ -7,14 +7,19 @@ generate_firmware("lenet5.zo.tflite", steps=50, samples=100).write("lenet5_firmw
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any
+
+from numpy.typing import NDArray
 
 from .control import CSettings
 from .converters import ConversionError, Model, ZoMetadata, load_model, read_metadata
 from .converters.firmware import (
     PLATFORMS,
+    BlockPlan,
+    BlockRunPlan,
     Firmware,
     FirmwareSettings,
     NodeRunPlan,
@@ -30,17 +35,42 @@ from .native import LogitScale
 from .node_control import NodeTask
 from .seedlog import fingerprint
 from .training.algorithms import algorithm_of
+from .training.block_choice import _hold_out, _split
 from .training.costs import block_segments
 from .training.node_plan import NodePlan
 from .training.node_run import NodeRun
 from .training.node_settings import NodeSettings
-from .training.settings import SettingsError, TrainSettings
-from .training.tasks import Task, TaskKind
+from .training.settings import SettingsError, TrainSettings, check_integer, check_number
+from .training.tasks import Task, TaskKind, trained_tensors
 from .training.weight_run import WeightRun
 
-__all__ = ["check_names", "generate_firmware", "name_of", "plan_run"]
+__all__ = ["BlockSearch", "check_names", "generate_firmware", "name_of", "plan_blocks", "plan_run"]
 
 _HEAD = 0xFFFFFFFF  # ZO_NODE_HEAD
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockSearch:
+    """How a device finds the block of layers that is best trained alone; see `training.choose_block`.
+
+    Attributes:
+        blocks: 1 to the number of layers that are trained.
+        held_out: share of the labelled samples that judge the probes, 0..1.
+        epochs: of each probe, >= 1.
+
+    Raises:
+        SettingsError: at construction.
+    """
+
+    blocks: int = 4
+    held_out: float = 0.2
+    epochs: int = 1
+
+    def __post_init__(self) -> None:
+        """Checks every range."""
+        check_integer("blocks", self.blocks, 1, 2**31)
+        check_integer("epochs", self.epochs, 1, 2**31)
+        check_number("held_out", self.held_out, 0.0, 1.0)
 
 
 def _numbers(settings: CSettings) -> dict[str, int | tuple[int, ...]]:
@@ -152,6 +182,69 @@ def plan_run(
     return WeightRunPlan(_numbers(numbers), {}, words, block_segments=tuple(block_segments(metadata)))
 
 
+def plan_blocks(
+    model: Model,
+    settings: NodeSettings | TrainSettings,
+    search: BlockSearch,
+    labels: NDArray[Any],
+    *,
+    steps: int,
+    algorithm: str = "",
+) -> BlockRunPlan:
+    """A layer-wise run of the best of several blocks: what `training.choose_block` and a run of what it
+    chooses do on a desktop, with the same settings, samples and held-out samples.
+
+    Args:
+        model: the ZO model.
+        settings: how to train; the seed also chooses what is held out.
+        search: how to choose.
+        labels: of all samples, as the model takes them.
+        steps: of the run after the choice.
+        algorithm: its name, for comments.
+
+    Raises:
+        SettingsError: the model does not fit the settings, weight perturbation, more blocks than layers, or
+            no sample on one side of the split.
+    """
+    if not isinstance(settings, NodeSettings):
+        raise SettingsError("a block is chosen for layer-wise runs: give NodeSettings")
+    metadata = read_metadata(model)
+    loss = metadata.loss
+    assert loss is not None  # the generator has refused such a model
+    NodeRun.check(settings, metadata)
+    names = [metadata.trainable[i].layer for i in trained_tensors(settings, metadata)]
+    held_out = _hold_out(labels, loss.kind, loss.of_classes, search.held_out, settings.seed)
+    rest = len(labels) - len(held_out)
+    probe_steps = search.epochs * -(-rest // settings.batch_size)
+
+    def plan(layers: tuple[str, ...], count: int, samples: int) -> NodeRunPlan:
+        own = dataclasses.replace(settings, only=layers)
+        found = plan_run(model, own, steps=count, samples=samples, algorithm=algorithm)
+        assert isinstance(found, NodeRunPlan)
+        return found
+
+    blocks = tuple(
+        BlockPlan(layers, plan(layers, probe_steps, rest), plan(layers, steps, len(labels)))
+        for layers in _split(names, search.blocks)
+    )
+    first = blocks[0].run
+    probes = {
+        "blocks": "; ".join(", ".join(block.layers) for block in blocks),
+        "steps of a probe": str(probe_steps),
+        "held-out samples": str(len(held_out)),
+    }
+    return BlockRunPlan(
+        first.settings,
+        {name: factors for block in blocks for name, factors in block.run.multipliers.items()},
+        {**first.words, **probes},
+        rules=first.rules,
+        tasks=tuple(task for block in blocks for task in block.run.tasks),
+        interval=first.interval,
+        blocks=blocks,
+        held_out=tuple(int(number) for number in held_out),
+    )
+
+
 def _logit_scale(metadata: ZoMetadata) -> tuple[int, int]:
     loss = metadata.loss
     if loss is None or not loss.of_classes:
@@ -190,6 +283,7 @@ def generate_firmware(
     command: str = "tflm_zo.generate_firmware",
     data: SampleArrays | None = None,
     data_name: str = "",
+    search: BlockSearch | None = None,
 ) -> Firmware:
     """A folder of C and C++ that trains a model in a build of TensorFlow Lite Micro.
 
@@ -207,10 +301,13 @@ def generate_firmware(
         command: for the files' first lines.
         data: samples to compile into the example.
         data_name: where they are from.
+        search: the device first chooses the block of layers that is best trained alone, judged by held-out
+            samples of `data`, which must be `samples`; None: it trains all layers.
 
     Raises:
         ConversionError: the model cannot be trained on a device.
-        SettingsError: the model does not fit the settings; no such platform; the name is none.
+        SettingsError: the model does not fit the settings; no such platform; the name is none; there are no
+            data, or another number of them than `samples`, to hold some out of.
     """
     check_names(platform, name)
     loaded = model if isinstance(model, Model) else load_model(model)
@@ -221,7 +318,17 @@ def generate_firmware(
     own = settings if settings is not None else chosen.make()
     if name is None:
         name = name_of(model) if isinstance(model, (str, os.PathLike)) else "model"
-    plan = plan_run(loaded, own, steps=steps, samples=samples, algorithm=chosen.name)
+    plan: RunPlan
+    if search is None:
+        plan = plan_run(loaded, own, steps=steps, samples=samples, algorithm=chosen.name)
+    else:
+        if data is None or len(data) != samples:
+            got = "no data" if data is None else f"{len(data)}"
+            raise SettingsError(
+                "a block is judged by held-out samples, chosen by label: expected data of "
+                f"{samples} samples, got {got}"
+            )
+        plan = plan_blocks(loaded, own, search, data.labels, steps=steps, algorithm=chosen.name)
     return generate(
         loaded,
         plan,

@@ -3,13 +3,15 @@
 
 from .folder import check_folder
 from .generate import Firmware, FirmwareSettings, generate
-from .plan import NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
+from .plan import BlockPlan, BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
 from .platforms import PLATFORMS
 from .samples import SampleArrays
 from .source_text import identifier, is_identifier
 
 __all__ = [
     "PLATFORMS",
+    "BlockPlan",
+    "BlockRunPlan",
     "Firmware",
     "FirmwareSettings",
     "NodeRunPlan",

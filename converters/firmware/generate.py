@@ -15,7 +15,7 @@ from .arena import Arena, arena_of
 from .features import features, with_features
 from .folder import CHECKSUMS, checksums, write_folder
 from .op_pack import op_pack_sources
-from .plan import NodeRunPlan, RunPlan, WeightRunPlan
+from .plan import BlockRunPlan, NodeRunPlan, RunPlan, WeightRunPlan
 from .platforms import PLATFORMS, Project
 from .resolver import resolver_source
 from .samples import SampleArrays
@@ -100,8 +100,14 @@ def workspace_bytes(model: Model, metadata: ZoMetadata, plan: RunPlan) -> int:
         total += _eight(4 * metadata.command_words) if len(metadata.segments) > 1 else 0
         return max(total, 8)
     assert isinstance(plan, NodeRunPlan)
+    runs = [b.run for b in plan.blocks] if isinstance(plan, BlockRunPlan) else [plan]
+    return total + max(_run_bytes(metadata, run) for run in runs)
+
+
+def _run_bytes(metadata: ZoMetadata, plan: NodeRunPlan) -> int:
+    """What `NodeTrainer` carves for a run."""
     samples, count = plan.value("batch") * plan.value("parts"), len(plan.tasks)
-    total += _eight(count * _TASK_STRUCT)
+    total = _eight(count * _TASK_STRUCT)
     header = 160 + 32 * count
     scratch, tensors, labels = header // 2 + count * _SNAPSHOT_TASK_STRUCT // 4, 0, 0
     for task in plan.tasks:
@@ -118,6 +124,11 @@ def workspace_bytes(model: Model, metadata: ZoMetadata, plan: RunPlan) -> int:
 
 
 def _init(metadata: ZoMetadata, plan: RunPlan, boundaries: int) -> str:
+    if isinstance(plan, BlockRunPlan):
+        return (
+            f"  return BlockTrainer::Init(&network_, kBlockChoice, {plan.interval},\n"
+            f"                            workspace + {boundaries}, workspace_bytes - {boundaries}, source);"
+        )
     if isinstance(plan, NodeRunPlan):
         return (
             f"  return NodeTrainer::Init(&network_, &kSettings, kTasks, {plan.interval},\n"
@@ -130,6 +141,8 @@ def _init(metadata: ZoMetadata, plan: RunPlan, boundaries: int) -> str:
 
 
 def _declarations(plan: RunPlan) -> str:
+    if isinstance(plan, BlockRunPlan):
+        return "extern const tflm_zo::BlockChoiceInfo kBlockChoice;"
     if isinstance(plan, NodeRunPlan):
         tasks = f"extern const tflm_zo::TaskInfo kTasks[{len(plan.tasks)}];"
         return f"extern const zo_node_settings kSettings;\n{tasks}"
@@ -212,7 +225,7 @@ def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmwar
     workspace = workspace_bytes(model, metadata, plan)
     boundaries = Boundaries(model, metadata, plan).bytes
     trainable = sum(t.size for t in metadata.trainable) * (2 if metadata.update_bits == 16 else 1)
-    is_layerwise = isinstance(plan, NodeRunPlan)
+    trainer = _trainer(plan)
     note = (
         "measured by TFLM's recording allocator for 32-bit targets, with room\n"
         " * for the scratch buffers of CMSIS-NN's kernels."
@@ -260,8 +273,8 @@ def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmwar
         "zo_model.h": fill(
             "zo_model.h.in",
             **common,
-            trainer="NodeTrainer" if is_layerwise else "WeightTrainer",
-            trainer_header="zo_node_trainer.h" if is_layerwise else "zo_weight_trainer.h",
+            trainer=f"{trainer.title()}Trainer",
+            trainer_header=f"zo_{trainer}_trainer.h",
             declarations=_declarations(plan),
         ),
         "zo_model.cc": model_source(
@@ -282,10 +295,17 @@ def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmwar
         "zo_samples.h": fill("zo_samples.h.in"),
         "zo_samples.cc": _samples(settings, model, metadata),
     }
-    layout = platform.lay_out(Project(name, command, sources, samples))
+    layout = platform.lay_out(Project(name, command, sources, samples, trainer == "block"))
     files = dict(layout.files)
     files[CHECKSUMS] = checksums(files)
     return Firmware(files, layout.example, arena, workspace, trainable, sum(map(len, data)))
+
+
+def _trainer(plan: RunPlan) -> str:
+    """Which of the op pack's trainers does the run."""
+    if isinstance(plan, BlockRunPlan):
+        return "block"
+    return "node" if isinstance(plan, NodeRunPlan) else "weight"
 
 
 def _own_op_pack(plan: RunPlan, wanted: dict[str, bool]) -> dict[str, str]:
@@ -298,10 +318,10 @@ def _own_op_pack(plan: RunPlan, wanted: dict[str, bool]) -> dict[str, str]:
     queries = plan.value("queries") * max(1, plan.value("momentum") >> 16)
     tasks = plan.tasks if isinstance(plan, NodeRunPlan) else ()
     most = max([queries, *(t.values["queries"] for t in tasks)])
-    other = "zo_weight_trainer" if isinstance(plan, NodeRunPlan) else "zo_node_trainer"
-    sources = {
-        path: text for path, text in op_pack_sources().items() if not path.startswith(f"ops/device/{other}")
-    }
+    own = _trainer(plan)
+    others = {"weight", "node", "block"} - ({"node", "block"} if own == "block" else {own})
+    left_out = tuple(f"ops/device/zo_{other}_trainer." for other in others)
+    sources = {path: text for path, text in op_pack_sources().items() if not path.startswith(left_out)}
     types = "ops/core/zo_types.h"
     sources[types], found = re.subn(r"(?m)^(#define ZO_MAX_QUERIES) \d+$", rf"\1 {most}", sources[types])
     if found != 1:

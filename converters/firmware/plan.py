@@ -93,3 +93,33 @@ class NodeRunPlan(RunPlan):
     rules: Mapping[str, int] = dataclasses.field(default_factory=dict)
     tasks: tuple[TaskPlan, ...] = ()
     interval: int = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockPlan:
+    """A block of layers that may turn out to be the one that is trained.
+
+    Attributes:
+        layers: their names.
+        probe: of its probe: the run's settings but for numbers of steps and samples, and the same tasks.
+        run: that trains it alone, on all samples.
+    """
+
+    layers: tuple[str, ...]
+    probe: NodeRunPlan
+    run: NodeRunPlan
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockRunPlan(NodeRunPlan):
+    """A layer-wise run of the best of several blocks of layers, which probes on the device find.
+
+    What it has of `NodeRunPlan` is the run of all blocks' tasks.
+
+    Attributes:
+        blocks: in order.
+        held_out: numbers of the samples that judge probes, rising.
+    """
+
+    blocks: tuple[BlockPlan, ...] = ()
+    held_out: tuple[int, ...] = ()

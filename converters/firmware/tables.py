@@ -14,8 +14,8 @@ from ..model import Model
 from ..model.schema import DTYPES
 from ..step_multipliers import step_multipliers
 from ..update_masks import update_masks
-from .plan import NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
-from .source_text import array, fill, numbers, string
+from .plan import BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
+from .source_text import array, comment, fill, numbers, string
 
 _LOSSES = ("cross_entropy", "binary_cross_entropy", "mse", "floor_log2")
 _MAX_INPUTS = 8  # kMaxInputs
@@ -126,7 +126,7 @@ def _settings(settings: Mapping[str, int | tuple[int, ...]], indent: str) -> str
     return "\n".join(lines)
 
 
-def _task(task: TaskPlan, number: int) -> str:
+def _task(task: TaskPlan, number: str) -> str:
     v = task.values
     layer = ", ".join(map(str, task.layer)) if task.layer else ""
     following = "ZO_NODE_HEAD" if v["following"] == _HEAD else str(v["following"])
@@ -151,23 +151,59 @@ def _task(task: TaskPlan, number: int) -> str:
     )
 
 
+def _scales(plan: NodeRunPlan, block: str) -> list[str]:
+    return [
+        array(f"const int16_t kScales{block}{i}[{t.scales.size}]", t.scales)
+        for i, t in enumerate(plan.tasks)
+        if t.scales is not None
+    ]
+
+
+def _tasks(plan: NodeRunPlan, name: str, block: str) -> str:
+    tasks = "\n".join(_task(t, f"{block}{i}") for i, t in enumerate(plan.tasks))
+    return f"const tflm_zo::TaskInfo {name}[{len(plan.tasks)}] = {{\n{tasks}\n}};\n"
+
+
+def _node_settings(plan: NodeRunPlan, name: str) -> str:
+    rules = "\n".join(f"    /* {rule} */ {value}u," for rule, value in plan.rules.items())
+    inner = _settings(plan.settings, "        ")
+    return f"const zo_node_settings {name} = {{\n    {{\n{inner}\n    }},\n{rules}\n}};\n"
+
+
+def _blocks(plan: BlockRunPlan) -> str:
+    """Definitions of a run of the best of several blocks."""
+    parts, rows = [], []
+    for i, block in enumerate(plan.blocks):
+        parts += [f"// Block {i}: {comment(', '.join(block.layers))}\n", *_scales(block.run, f"{i}_")]
+        parts += [
+            _tasks(block.run, f"kTasks{i}", f"{i}_"),
+            _node_settings(block.probe, f"kProbe{i}"),
+            _node_settings(block.run, f"kRun{i}"),
+        ]
+        rows.append(f"    {{&kProbe{i}, &kRun{i}, kTasks{i}}},")
+    table = "\n".join(rows)
+    count, held_out = len(plan.blocks), len(plan.held_out)
+    parts += [
+        f"const tflm_zo::BlockInfo kBlocks[{count}] = {{\n{table}\n}};\n",
+        f"const uint32_t kHeldOut[{held_out}] = {{\n{numbers(plan.held_out)}\n}};\n",
+    ]
+    return (
+        "namespace {\n\n"
+        + "\n".join(parts)
+        + "\n}  // namespace\n\n"
+        + f"const tflm_zo::BlockChoiceInfo kBlockChoice = {{kBlocks, kHeldOut, {count}, {held_out}}};\n"
+    )
+
+
 def _run(plan: RunPlan) -> str:
     """Definitions of the run's constants."""
+    if isinstance(plan, BlockRunPlan):
+        return _blocks(plan)
     if isinstance(plan, NodeRunPlan):
-        scales = [
-            array(f"const int16_t kScales{i}[{t.scales.size}]", t.scales)
-            for i, t in enumerate(plan.tasks)
-            if t.scales is not None
-        ]
-        tasks = "\n".join(_task(t, i) for i, t in enumerate(plan.tasks))
-        rules = "\n".join(f"    /* {name} */ {value}u," for name, value in plan.rules.items())
-        inner = _settings(plan.settings, "        ")
+        scales = _scales(plan, "")
         return (
-            ("namespace {\n\n" + "\n".join(scales) + "\n}  // namespace\n\n" if scales else "")
-            + "const zo_node_settings kSettings = {\n    {\n"
-            + f"{inner}\n    }},\n{rules}\n}};\n\n"
-            + f"const tflm_zo::TaskInfo kTasks[{len(plan.tasks)}] = {{\n{tasks}\n}};\n"
-        )
+            "namespace {\n\n" + "\n".join(scales) + "\n}  // namespace\n\n" if scales else ""
+        ) + f"{_node_settings(plan, 'kSettings')}\n{_tasks(plan, 'kTasks', '')}"
     assert isinstance(plan, WeightRunPlan)
     segments = plan.block_segments or (0,)
     return (

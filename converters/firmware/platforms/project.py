@@ -9,6 +9,16 @@ from typing import Final
 
 from ..source_text import fill
 
+_CHOOSE: Final = """\
+  while (status == ZO_OK && !trainer.chosen()) {{
+    tflm_zo::BlockProbe probe;
+    status = trainer.Probe(&probe);
+    if (status == ZO_OK) {{
+      {print_with}("block %lu score %ld\\n", static_cast<unsigned long>(probe.block),
+             static_cast<long>(probe.score));
+    }}
+  }}
+"""
 _MAIN: Final = """int main() { return Train() ? 0 : 1; }
 """
 
@@ -22,12 +32,14 @@ class Project:
         command: what generated them.
         sources: of the library, text by path.
         samples: ``zo_samples.h`` and ``zo_samples.cc`` of the example, text by path.
+        chooses_block: whether the example has a block of layers to choose before it trains.
     """
 
     name: str
     command: str
     sources: Mapping[str, str]
     samples: Mapping[str, str]
+    chooses_block: bool = False
 
     def compiled(self) -> list[str]:
         """Paths of the library's sources that are compiled."""
@@ -54,6 +66,7 @@ class Project:
             printing=printing,
             print_with=print_with,
             entry=entry.rstrip("\n"),
+            choose=_CHOOSE.format(print_with=print_with) if self.chooses_block else "",
         )
 
     def readme(self, use: str, *, folder: str = "", example: str = "", program: str = "main.cc") -> str:

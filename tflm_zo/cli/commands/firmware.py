@@ -15,7 +15,7 @@ from rich.console import Console
 from ...converters import load_model, read_metadata
 from ...converters.firmware import PLATFORMS, SampleArrays, check_folder
 from ...data import DataError
-from ...firmware import check_names, generate_firmware, name_of
+from ...firmware import BlockSearch, check_names, generate_firmware, name_of
 from ...runtime import load as load_runtime
 from ...training import algorithm as algorithm_of_name
 from ...training import algorithm_of
@@ -77,6 +77,27 @@ def firmware(
             show_default=False,
         ),
     ] = None,
+    choose_block: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="The device splits the layers into N blocks, tries each for an epoch, then trains the best "
+            "alone; as --choose-block of train. Needs --data, some of which judge the blocks.",
+            show_default=False,
+        ),
+    ] = None,
+    probe_epochs: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Of each probe of --choose-block (default: 1).", show_default=False),
+    ] = None,
+    held_out: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Of the samples, by which --choose-block tells the best (default: 0.2).",
+            show_default=False,
+        ),
+    ] = None,
     name: Annotated[
         str | None,
         typer.Option(
@@ -101,6 +122,9 @@ def firmware(
     samples, give the same log and the same weights.
     """
     check_names(platform, name)
+    search = _search(choose_block, held_out, probe_epochs)
+    if search is not None and data is None:
+        raise SettingsError("--choose-block needs --data: blocks are judged by samples held out of it")
     check_folder(output, force=force)
     loaded = load_model(model)
     metadata = read_metadata(loaded)
@@ -135,6 +159,7 @@ def firmware(
         command=_command(context),
         data=arrays,
         data_name="" if data is None else data.name,
+        search=search,
     )
     kept = made.write(output, force=force)
     result: dict[str, Any] = {
@@ -152,6 +177,15 @@ def firmware(
         "model_bytes": made.model_bytes,
     }
     show(result, as_json=as_json, render=lambda console: _render(console, result))
+
+
+def _search(blocks: int | None, held_out: float | None, epochs: int | None) -> BlockSearch | None:
+    for option, value in (("--held-out", held_out), ("--probe-epochs", epochs)):
+        if value is not None and blocks is None:
+            raise SettingsError(f"{option} needs --choose-block, whose probes it is for")
+    if blocks is None:
+        return None
+    return BlockSearch(blocks, 0.2 if held_out is None else held_out, 1 if epochs is None else epochs)
 
 
 def _command(context: typer.Context) -> str:

@@ -1,0 +1,130 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "zo_block_trainer.h"
+
+#include <initializer_list>
+
+namespace tflm_zo {
+namespace {
+
+// Some of the samples, under numbers of their own.
+struct Selection {
+  const SampleSource* source;
+  const uint32_t* held_out;
+  uint32_t count;
+};
+
+bool ReadHeldOut(void* context, uint32_t sample, int8_t* const* inputs, void* label) {
+  const auto* chosen = static_cast<const Selection*>(context);
+  const SampleSource& all = *chosen->source;
+  return all.read(all.context, chosen->held_out[sample], inputs, label);
+}
+
+// The others, in their order.
+bool ReadRest(void* context, uint32_t sample, int8_t* const* inputs, void* label) {
+  const auto* chosen = static_cast<const Selection*>(context);
+  // How many held-out samples there are before it: held_out[i] - i of the others are before
+  // held_out[i].
+  uint32_t low = 0;
+  uint32_t high = chosen->count;
+  while (low < high) {
+    const uint32_t middle = low + (high - low) / 2;
+    if (chosen->held_out[middle] - middle <= sample) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  const SampleSource& all = *chosen->source;
+  return all.read(all.context, sample + low, inputs, label);
+}
+
+}  // namespace
+
+zo_status BlockTrainer::Init(Network* network, const BlockChoiceInfo& info, uint32_t interval,
+                             void* workspace, size_t workspace_bytes, const SampleSource& source) {
+  network_ = network;
+  info_ = &info;
+  workspace_ = workspace;
+  workspace_bytes_ = workspace_bytes;
+  interval_ = interval;
+  source_ = source;
+  zo_status status = zo_block_choice_init(&choice_, info.block_count);
+  // What is wrong with a later run is said before the first probe.
+  for (uint32_t i = 0; status == ZO_OK && i < info.block_count; ++i) {
+    const BlockInfo& block = info.blocks[i];
+    for (const zo_node_settings* settings : {block.probe, block.run}) {
+      if (status != ZO_OK) break;
+      status = NodeTrainer::Init(network, settings, block.tasks, interval, workspace,
+                                 workspace_bytes, source);
+    }
+  }
+  return status;
+}
+
+zo_status BlockTrainer::Probe(BlockProbe* probe) {
+  *probe = {};
+  zo_block_request request;
+  zo_status status = zo_block_choice_next(&choice_, &request);
+  if (status != ZO_OK) return status;
+  if (request.action != ZO_BLOCK_PROBE) return ZO_ERROR_ORDER;
+  const BlockInfo& block = info_->blocks[request.block];
+  Selection selection = {&source_, info_->held_out, info_->held_out_count};
+  status = network_->Restore();
+  if (status != ZO_OK) return status;
+  // A run of its own: what is asked of this object, such as its log, is for the run to come.
+  NodeTrainer run;
+  status = run.Init(network_, block.probe, block.tasks, interval_, workspace_, workspace_bytes_,
+                    {ReadRest, &selection});
+  while (status == ZO_OK && !run.done()) {
+    zo_report report;
+    status = run.TrainStep(&report);
+  }
+  if (status != ZO_OK) return status;
+  Evaluation found;
+  status = network_->Evaluate({ReadHeldOut, &selection}, 0, info_->held_out_count, &found);
+  if (status != ZO_OK) return status;
+  const uint32_t loss = network_->info().loss_kind;
+  const bool of_classes = loss == ZO_LOSS_CROSS_ENTROPY || loss == ZO_LOSS_FLOOR_LOG2;
+  probe->block = request.block;
+  probe->score = of_classes ? static_cast<int64_t>(found.correct) : -found.loss;
+  const zo_block_choice before = choice_;
+  status = zo_block_choice_report(&choice_, probe->score);
+  if (status == ZO_OK && chosen()) status = Begin();
+  if (status != ZO_OK) choice_ = before;
+  return status;
+}
+
+zo_status BlockTrainer::Resume(const zo_block_choice& choice) {
+  if (choice.blocks != info_->block_count || choice.block > choice.blocks ||
+      choice.best >= choice.blocks) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  const zo_block_choice before = choice_;
+  choice_ = choice;
+  const zo_status status = chosen() ? Begin() : ZO_OK;
+  if (status != ZO_OK) choice_ = before;
+  return status;
+}
+
+zo_status BlockTrainer::Begin() {
+  const BlockInfo& block = info_->blocks[choice_.best];
+  const zo_status status = network_->Restore();
+  if (status != ZO_OK) return status;
+  return NodeTrainer::Init(network_, block.run, block.tasks, interval_, workspace_,
+                           workspace_bytes_, source_);
+}
+
+zo_status BlockTrainer::TrainStep(zo_report* report) {
+  *report = {};
+  return chosen() ? NodeTrainer::TrainStep(report) : ZO_ERROR_ORDER;
+}
+
+zo_status BlockTrainer::ExportLog(const LogStore& log) {
+  return chosen() ? NodeTrainer::ExportLog(log) : ZO_ERROR_ORDER;
+}
+
+zo_status BlockTrainer::ImportLog(const LogStore& log) {
+  return chosen() ? NodeTrainer::ImportLog(log) : ZO_ERROR_ORDER;
+}
+
+}  // namespace tflm_zo

@@ -1,0 +1,91 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * The choice of the block of layers that is best trained alone, on a device (zo_block_choice.h):
+ * each block is tried in a short run of its layers, a probe, and judged by samples that are held
+ * out of it; then the best is trained on all samples. Which blocks and which samples `tflm-zo
+ * firmware --choose-block` has decided.
+ *
+ *   while (!trainer.chosen()) trainer.Probe(&probe);
+ *   while (!trainer.done()) trainer.TrainStep(&report);
+ */
+#ifndef TFLM_ZO_OPS_DEVICE_ZO_BLOCK_TRAINER_H_
+#define TFLM_ZO_OPS_DEVICE_ZO_BLOCK_TRAINER_H_
+
+#include "../core/zo_block_choice.h"
+#include "zo_node_trainer.h"
+
+namespace tflm_zo {
+
+// A block as the generator knows it.
+struct BlockInfo {
+  const zo_node_settings* probe;  // of its probe, on the samples that are not held out
+  const zo_node_settings* run;    // of the run that trains it alone, on all samples
+  const TaskInfo* tasks;          // of both, the same number
+};
+
+// All of them. Held-out samples by their numbers, rising, at least one and not all.
+struct BlockChoiceInfo {
+  const BlockInfo* blocks;
+  const uint32_t* held_out;
+  uint32_t block_count;
+  uint32_t held_out_count;
+};
+
+// What a probe has found.
+struct BlockProbe {
+  uint32_t block;
+  int64_t score;  // held-out samples that are right (losses of classes), else minus the sum of
+                  // their losses, unit 2^-16
+};
+
+class BlockTrainer : public NodeTrainer {
+ public:
+  constexpr BlockTrainer() = default;
+
+  // Begins a choice on a network that Init has set up.
+  //
+  //   info       the caller keeps it
+  //   interval, workspace, source  as for NodeTrainer::Init; the workspace for the largest block
+  //
+  // Errors: those of NodeTrainer::Init, of any of the runs; ZO_ERROR_ARGUMENT: no block.
+  zo_status Init(Network* network, const BlockChoiceInfo& info, uint32_t interval, void* workspace,
+                 size_t workspace_bytes, const SampleSource& source);
+
+  // Does the next probe, from its first step to its score, which takes its time. After the last
+  // one the weights are the model's own again, and the run of the best block begins.
+  //
+  // Errors: those of NodeTrainer::TrainStep and Network::Evaluate: the next call does the probe
+  // anew. ZO_ERROR_ORDER: all are done.
+  zo_status Probe(BlockProbe* probe);
+
+  // Whether all probes are done; then best() is the block that is trained.
+  bool chosen() const { return choice_.block == choice_.blocks; }
+  uint32_t best() const { return choice_.best; }
+
+  // For a device that may lose its power between probes, or in the run after them: a state that was
+  // kept. After Resume of one that is chosen, ImportLog goes on with the run.
+  //
+  // Errors: ZO_ERROR_ARGUMENT: it is not of so many blocks, nothing has changed.
+  const zo_block_choice& choice() const { return choice_; }
+  zo_status Resume(const zo_block_choice& choice);
+
+  // As in NodeTrainer, but ZO_ERROR_ORDER before the block is chosen. Probes have no log.
+  zo_status TrainStep(zo_report* report);
+  zo_status ExportLog(const LogStore& log);
+  zo_status ImportLog(const LogStore& log);
+
+ private:
+  zo_status Begin();
+
+  Network* network_ = nullptr;
+  const BlockChoiceInfo* info_ = nullptr;
+  void* workspace_ = nullptr;
+  size_t workspace_bytes_ = 0;
+  uint32_t interval_ = 0;
+  SampleSource source_ = {};
+  zo_block_choice choice_ = {};
+};
+
+}  // namespace tflm_zo
+
+#endif  // TFLM_ZO_OPS_DEVICE_ZO_BLOCK_TRAINER_H_
