@@ -1,0 +1,397 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""docs: the guide is executed as it stands, pages of platforms say what the generated folders say.
+
+Without TFLM_DIR (see tflm_checkout/firmware_build.py) the guide's device is played by the desktop: its log is
+printed as the example prints it. With TFLM_DIR the guide's own commands build the firmware and run it on an
+emulated Cortex-M4, and its C++ is one program that is built, run and reset.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from tflm_zo.converters.firmware import PLATFORMS, arena
+from typer.testing import CliRunner
+
+from cortex_m.emulator import CORES, run
+from firmware_folders import firmware, zo_model
+from interpreters import require
+from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR
+from tflm_zo.cli.app import app
+
+REPOSITORY = Path(__file__).parents[1]
+DOCS = REPOSITORY / "docs"
+GUIDE = DOCS / "from-keras-to-a-training-cortex-m.md"
+PAGES = sorted(DOCS.rglob("*.md"))
+LIBRARY = next(lib for lib in LIBRARIES if lib.core == "cortex-m4" and lib.cmsis_nn)
+ALGORITHMS = ("node", "weight")
+
+
+@dataclass(frozen=True)
+class Block:
+    """Fenced text, what it is written in, and the file that the sentence before names, if any."""
+
+    language: str
+    text: str
+    file: str | None
+
+    @property
+    def is_installation(self) -> bool:
+        return self.language == "sh" and self.text.startswith(("pip ", "git clone "))
+
+    @property
+    def is_command_line(self) -> bool:
+        return self.language == "sh" and self.text.startswith("tflm-zo ")
+
+    @property
+    def is_on_device(self) -> bool:
+        return self.language == "sh" and not self.is_installation and not self.is_command_line
+
+    def of(self, algorithm: str) -> Block:
+        """With another algorithm in the place of the guide's."""
+        return Block(self.language, re.sub(r"\bnode\b", algorithm, self.text), self.file)
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    found = re.finditer(r"(?:`([\w.-]+)`:\n\n)?```(\w+)\n(.*?)```", text, re.DOTALL)
+    return [Block(language, text, file) for file, language, text in (m.groups() for m in found)]
+
+
+def commands(block: Block) -> list[str]:
+    return block.text.replace("\\\n", " ").strip().splitlines()
+
+
+def execute(block: Block, names: dict[str, Any]) -> None:
+    """Runs a block in the working directory; `names` are the variables of all Python blocks."""
+    if block.language == "python":
+        exec(compile(block.text, GUIDE.name, "exec"), names)
+    elif block.is_command_line:
+        for line in commands(block):
+            done = CliRunner().invoke(app, shlex.split(line)[1:])
+            assert done.exit_code == 0, f"{line}\n{done.output}"
+    elif block.is_on_device:
+        environment = {**os.environ, "TFLM_DIR": str(TFLM_DIR), "TFLM_ZO_DIR": str(REPOSITORY)}
+        words = ["bash", "-euo", "pipefail", "-c", block.text]
+        ran = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=600)
+        assert ran.returncode == 0, f"{block.text}\n{ran.stdout}\n{ran.stderr}"
+    elif block.language == "cmake":
+        assert block.file is not None
+        Path(block.file).write_text(block.text)
+
+
+def print_log(log: bytes) -> list[str]:
+    """A log as the example prints it, with lines that are written over by later ones."""
+    pieces = [(at, log[at : at + 64]) for at in range(0, len(log), 64)]
+    lines = [f"log {at} {bytes(len(piece)).hex()}" for at, piece in pieces[: len(pieces) // 2]]
+    lines += [f"log {at} {piece.hex()}" for at, piece in reversed(pieces)]
+    return ["before: 1 of 2 right, loss 3 / 65536", *lines, "step 0 loss 5", "checksum 00000000"]
+
+
+# --- the guide ----------------------------------------------------------------------------------------------
+
+
+def parts() -> tuple[list[Block], list[Block]]:
+    """The guide's blocks up to the generated folder, and those from its build on."""
+    found = blocks(GUIDE)
+    first = next(i for i, block in enumerate(found) if block.language == "cmake")
+    return found[:first], found[first:]
+
+
+@pytest.fixture(scope="module")
+def desktop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder after the guide's first part, followed for both algorithms."""
+    pytest.importorskip("keras", reason="NO TensorFlow: THE GUIDE WAS NOT EXECUTED")
+    require("tflm")
+    folder = tmp_path_factory.mktemp("guide")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        names: dict[str, Any] = {}
+        own, _ = parts()
+        for block in own:
+            execute(block, names)
+        # Blocks that name both algorithms have made both.
+        for block in own:
+            if block.is_command_line and re.search(r"node\.(desktop|firmware)", block.text):
+                execute(block.of("weight"), names)
+    yield folder
+
+
+@pytest.fixture(params=ALGORITHMS)
+def walk(request: pytest.FixtureRequest, desktop: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An algorithm; the working directory has what its first part has made."""
+    monkeypatch.chdir(desktop)
+    return str(request.param)
+
+
+def accuracy(model: str) -> float:
+    line = CliRunner().invoke(app, ["evaluate", model, "test.npz"]).output
+    found = re.search(r"accuracy ([\d.]+)", line)
+    assert found is not None, line
+    return float(found[1])
+
+
+def follow_log(algorithm: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The guide's end: the device's output becomes a model."""
+    names: dict[str, Any] = {}
+    after = [b.of(algorithm) for b in parts()[1] if b.language == "python" or b.is_command_line]
+    assert [block.language for block in after] == ["python", "sh"]
+    for name in (f"{algorithm}.device.zolog", f"{algorithm}.device.tflite"):
+        Path(name).unlink(missing_ok=True)
+    capsys.readouterr()
+    execute(after[0], names)
+    assert capsys.readouterr().out.splitlines()[-1] == "the desktop's log: True"
+    execute(after[1], names)
+    trained = Path(f"{algorithm}.device.tflite").read_bytes()
+    assert trained == Path(f"{algorithm}.desktop.tflite").read_bytes()
+
+
+def test_the_model_learns(walk: str) -> None:
+    # What the guide says of accuracies, with the differences between machines in mind.
+    before, after = accuracy("digits.tflite"), accuracy(f"{walk}.desktop.tflite")
+    assert after - before > {"node": 15, "weight": 5}[walk]
+
+
+def test_files_the_guide_names_are_generated(walk: str) -> None:
+    rows = re.findall(r"^\| (`[^|]*`) \|", GUIDE.read_text().partition("## 5.")[0], re.M)
+    named = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    assert len(named) > 8
+    for name in named:
+        assert (Path(f"{walk}.firmware") / name.replace("node", walk)).exists(), name
+
+
+def test_the_log_becomes_a_model(walk: str, capsys: pytest.CaptureFixture[str]) -> None:
+    log = Path(f"{walk}.desktop.zolog").read_bytes()
+    Path(f"{walk}.txt").write_text("\n".join(print_log(log)) + "\n")
+    follow_log(walk, capsys)
+
+
+def test_a_lost_line_shows(walk: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = print_log(Path(f"{walk}.desktop.zolog").read_bytes())
+    Path(f"{walk}.txt").write_text("\n".join(lines[:-3] + lines[-2:]) + "\n")  # its first bytes
+    execute(next(b for b in parts()[1] if b.language == "python").of(walk), {})
+    assert capsys.readouterr().out.splitlines()[-1] == "the desktop's log: False"
+
+
+def test_installation(walk: str) -> None:
+    del walk
+    said = "\n".join(block.text for block in blocks(GUIDE) if block.is_installation)
+    # The library that the guide links is the one that its make builds.
+    for word in LIBRARY.make.split():
+        assert word in said.replace("\\\n", " ").split(), word
+    assert LIBRARY.path.relative_to(TFLM_DIR or "").as_posix() in GUIDE.read_text()
+    extras = re.findall(r"'\.\[(\w+)\]'", said)
+    assert extras == ["demo"]
+    assert re.search(r"^demo = \[", (REPOSITORY / "pyproject.toml").read_text(), re.M)
+
+
+def build(algorithm: str) -> list[str]:
+    """Follows the guide's build and run; lines that the emulated device has printed."""
+    if reason := LIBRARY.why_not():
+        pytest.skip(reason)
+    device = [b.of(algorithm) for b in parts()[1] if b.language == "cmake" or b.is_on_device]
+    assert [block.language for block in device] == ["cmake", "sh", "sh"]
+    for block in device:
+        execute(block, {})
+    return Path(f"{algorithm}.txt").read_text().splitlines()
+
+
+@pytest.fixture
+def board(walk: str) -> tuple[str, list[str]]:
+    """An algorithm whose firmware is built and has run, and what it has printed."""
+    return walk, build(walk)
+
+
+def test_an_emulated_cortex_m4_has_the_desktops_log(
+    board: tuple[str, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    algorithm, lines = board
+    assert lines[0].startswith(f"{algorithm}: ") and lines[-1].startswith("checksum ")
+    follow_log(algorithm, capsys)
+
+
+# Records samples, trains, loses power while it writes into the log, goes on, and prints.
+MAIN = """
+#include <stdio.h>
+
+#include <new>
+
+#include "zo_samples.h"
+
+// Power fails within the first write that is no record of 12 bytes: within a record of weight
+// perturbation, within a snapshot of node perturbation.
+bool Tear(void*, uint32_t offset, const uint8_t* bytes, uint32_t count) {
+  if (count <= 12) return WriteStore(nullptr, offset, bytes, count);
+  WriteStore(nullptr, offset, bytes, count / 2);
+  return false;
+}
+
+int main() {
+  EraseStore();
+  for (uint32_t i = 0; i < kSampleCount; ++i) {
+    int8_t input[sizeof recordings[0].input];
+    int8_t* const inputs[tflm_zo::kMaxInputs] = {input};
+    int32_t label;
+    if (!kSamples.read(nullptr, i, inputs, &label) || !Record(input, label)) return 1;
+  }
+  if (Record(recordings[0].input, 0)) return 2;
+  if (Begin() != ZO_OK || trainer.step() != 0) return 3;
+  while (trainer.step() < ZO_STEPS / 4 * 3) {
+    if (!Work()) return 4;
+    Predict(recordings[0].input);
+  }
+  constexpr tflm_zo::LogStore kTorn = {Tear, ReadStore, nullptr};
+  trainer.SetLog(&kTorn);
+  zo_report report;
+  zo_status status = ZO_OK;
+  while (status == ZO_OK && !trainer.done()) status = trainer.TrainStep(&report);
+  if (status != ZO_ERROR_STORE || report.step_done != 1) return 10;
+  new (&trainer) zo_model::Trainer();
+  memset(arena, 0xA5, sizeof arena);
+  memset(workspace, 0xA5, sizeof workspace);
+  if (Begin() != ZO_OK) return 5;
+  printf("resumed %lu\\n", static_cast<unsigned long>(trainer.step()));
+  while (Work()) {
+  }
+  if (!trainer.done()) return 6;
+  uint32_t right = 0;
+  for (uint32_t i = 0; i < recorded; ++i) {
+    right += Predict(recordings[i].input) == recordings[i].label ? 1 : 0;
+  }
+  tflm_zo::Evaluation found;
+  if (trainer.Evaluate(kRecordings, 0, recorded, &found) != ZO_OK) return 7;
+  if (found.correct != right || found.samples != recorded) return 8;
+  printf("right %lu\\n", static_cast<unsigned long>(right));
+  printf("checksum %08lx\\n", static_cast<unsigned long>(trainer.network().checksum()));
+  for (uint32_t at = 0; at < sizeof store; at += 64) {
+    printf("log %lu ", static_cast<unsigned long>(at));
+    for (uint32_t i = 0; i < 64; ++i) printf("%02x", store[at + i]);
+    printf("\\n");
+  }
+  // A store of another run.
+  store[16] ^= 1;
+  if (Begin() != ZO_OK || trainer.step() != 0 || store[0] != 0xFF) return 9;
+  return 0;
+}
+"""
+
+
+def test_the_guides_cpp_is_a_program_that_goes_on_after_a_reset(board: tuple[str, list[str]]) -> None:
+    algorithm, example = board
+    pieces = [block.text for block in blocks(GUIDE) if block.language == "cpp"]
+    assert len(pieces) == 5
+    program = "\n".join(pieces)
+    if algorithm == "weight":
+        assert program.count("// With weight perturbation: ") == 1
+        program = program.replace("// With weight perturbation: ", "")
+    main = Path(f"{algorithm}.firmware/main.cc")
+    generated = main.read_text()
+    main.write_text(program + MAIN)
+    try:
+        execute(Block("sh", f"cmake --build {algorithm}.build", None), {})
+    finally:
+        main.write_text(generated)
+    lines = run(CORES["cortex-m4"], Path(f"{algorithm}.build/{algorithm}"), timeout=300).splitlines()
+
+    steps = int(re.findall(r"ZO_STEPS (\d+)u", Path(f"{algorithm}.firmware/zo_config.h").read_text())[0])
+    stopped = steps // 4 * 3
+    # The record of the step that follows is torn; or the snapshot at the end, of one every 100 steps.
+    resumed = stopped if algorithm == "weight" else stopped // 100 * 100
+    assert 0 < resumed < steps and f"resumed {resumed}" in lines
+    (after,) = [line for line in example if line.startswith("after: ")]
+    assert f"right {after.split()[1]}" in lines
+    assert example[-1] in lines and example[-1].startswith("checksum ")
+    wanted = Path(f"{algorithm}.desktop.zolog").read_bytes()
+    stored = bytes.fromhex("".join(line.split()[2] for line in lines if line.startswith("log ")))
+    assert stored[: len(wanted)] == wanted
+    assert set(stored[len(wanted) :]) == {0xFF}
+
+
+# --- pages of platforms -------------------------------------------------------------------------------------
+
+
+def test_every_platform_has_a_page() -> None:
+    assert {page.stem for page in (DOCS / "platforms").iterdir()} == set(PLATFORMS)
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_page_says_what_the_generated_readme_says(
+    platform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = DOCS / "platforms" / f"{platform}.md"
+    monkeypatch.chdir(tmp_path)
+    zo_model("node").save("lenet5.zo.tflite")
+    first, *others = blocks(page)
+    # Its bound: measuring takes a second.
+    with mock.patch.object(arena, "_recorded", return_value=None):
+        execute(first, {})
+    folder = Path("lenet5_firmware")
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    assert f"--platform {platform}" in first.text and first.text.strip() in readme
+    said = {line.strip() for line in readme.splitlines()}
+    assert others
+    for block in others:
+        for line in block.text.splitlines():
+            assert line.strip() in said, line
+    rows = re.findall(r"^\| (`[^|]*`) \|", page.read_text(), re.M)
+    named = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    assert len(named) > 8
+    for name in named:
+        assert (folder / name).exists(), name
+
+
+@pytest.mark.parametrize(
+    ("platform", "file", "option"),
+    [
+        ("cmake", "CMakeLists.txt", "option(TFLM_STRIP_ERROR_STRINGS"),
+        ("cmake", "CMakeLists.txt", "cmake_minimum_required(VERSION 3.18)"),
+        ("make", "zo_firmware.mk", "TFLM_STRIP_ERROR_STRINGS ?= 1"),
+        ("make", "zo_firmware.mk", "ZO_BUILD_DIR ?= build/zo"),
+        ("make", "zo_firmware.mk", "ZO_OPTIMIZE ?= -O2"),
+        ("arduino", "library.properties", "depends=Arduino_TensorFlowLite"),
+        ("arduino", "examples/small/small.ino", "Serial.begin(115200)"),
+        ("zephyr", "samples/small/prj.conf", "CONFIG_MAIN_STACK_SIZE=8192"),
+        ("esp-idf", "examples/small/sdkconfig.defaults", "CONFIG_ESP_MAIN_TASK_STACK_SIZE=8192"),
+        ("esp-idf", "examples/small/sdkconfig.defaults", "CONFIG_ESP_TASK_WDT_INIT=n"),
+        ("esp-idf", "idf_component.yml", 'version: ">=1.3.3"'),
+        ("esp-idf", "idf_component.yml", 'version: ">=5.1"'),
+    ],
+)
+def test_options_that_pages_name_are_generated(platform: str, file: str, option: str) -> None:
+    assert option in firmware(platform).files[file]
+
+
+# --- links --------------------------------------------------------------------------------------------------
+
+
+def anchor(heading: str) -> str:
+    """As GitHub makes it of a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        if link.startswith("https://"):
+            continue
+        path, _, name = link.partition("#")
+        target = page if not path else (page.parent / path).resolve()
+        assert target.exists(), link
+        if name:
+            headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.M)
+            assert name in {anchor(heading) for heading in headings}, link
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = DOCS / "README.md"
+    linked = {(DOCS / link).resolve() for link in re.findall(r"\]\(([^)#]+)\)", index.read_text())}
+    assert {page for page in PAGES if page != index} <= linked
