@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What a generated folder's library asks of a firmware: TFLM, and of the C library no more than to move bytes.
+"""What a generated folder asks of a firmware: TFLM, and of the C library no more than to move bytes.
 
 So there is no heap, no floating point, no exceptions, no RTTI, and nothing that runs before main.
 """
