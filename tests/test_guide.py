@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 from cortex_m.emulator import CORES, run
 from firmware_folders import firmware, zo_model
 from interpreters import require
+from refusals import refused
 from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR
 from tflm_zo.cli.app import app
 
@@ -180,6 +181,7 @@ def test_a_lost_line_shows(walk: str, capsys: pytest.CaptureFixture[str]) -> Non
     Path(f"{walk}.txt").write_text("\n".join(lines[:-3] + lines[-2:]) + "\n")  # its first bytes
     execute(next(b for b in parts()[1] if b.language == "python").of(walk), {})
     assert capsys.readouterr().out.splitlines()[-1] == "the desktop's log: False"
+    refused(Path(), "replay", f"{walk}.zo.tflite", f"{walk}.device.zolog", "-o", "no.tflite", said="damaged")
 
 
 def test_installation(walk: str) -> None:
