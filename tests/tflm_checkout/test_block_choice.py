@@ -1,18 +1,22 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The choice of the best block of layers on an emulated Cortex-M4, against that of the desktop."""
+"""The choice of the best block of layers on an emulated Cortex-M4: the desktop's; and what may go wrong."""
 
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from tflm_zo.converters.firmware import Firmware, SampleArrays
 
 from cortex_m.emulator import CORES, run
-from models import lenet5
-from tflm_checkout.firmware_build import LIBRARIES, build_firmware
+from models import MODELS, lenet5
+from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR, build_firmware
 from tflm_checkout.test_firmware import log_of, samples
+from tflm_checkout.test_firmware_warnings import CXX, STATIC, WARNINGS, checked, tflm_includes, tool
 from tflm_zo import inject, load_model
 from tflm_zo.firmware import BlockSearch, generate_firmware
 from tflm_zo.training import NodeSettings, Trainer, algorithm, choose_block
@@ -70,3 +74,44 @@ def test_choice_and_run_are_the_desktops(name: str, tmp_path: Path) -> None:
     assert losses == [round(v * 65536) for v in history.steps]
     assert log_of(lines) == log.read_bytes()
     assert f"checksum {checksum:08x}" in lines
+
+
+def small() -> Firmware:
+    """Three blocks of a small network on noise."""
+    rng = np.random.default_rng(1)
+    x = rng.integers(-128, 128, (12, 8, 8, 1)).astype(np.int8)
+    data = SampleArrays([x], rng.integers(0, 4, 12).astype(np.int32))
+    return generate_firmware(
+        inject(MODELS["small_cnn"](), batch=2, trainable="nodes", nodes=("*",), head_room=0, replay=False),
+        NodeSettings(batch_size=4, seed=5, snapshot_every=2, queries=2),
+        steps=7,
+        samples=12,
+        name="small",
+        data=data,
+        search=BlockSearch(2, 0.25, 2),
+    )
+
+
+def test_what_may_go_wrong(tmp_path: Path) -> None:
+    if reason := LIBRARY.why_not():
+        pytest.skip(reason)
+    folder = tmp_path / "firmware"
+    small().write(folder)
+    shutil.copy(Path(__file__).with_name("block_choice.cc"), folder / "main.cc")
+    printed = run(CORES[LIBRARY.core], build_firmware(LIBRARY, folder, tmp_path / "build"))
+    lines = [line for line in printed.splitlines() if line.startswith(("ok ", "FAILED "))]
+    assert [line for line in lines if not line.startswith("ok ")] == []
+    assert len(lines) == 24
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_no_warning(compiler: str, tmp_path: Path) -> None:
+    if TFLM_DIR is None:
+        pytest.skip("TFLM_DIR IS NOT SET: NO GENERATED C++ WAS COMPILED (tflite-micro's headers are needed)")
+    for name in ("arm-none-eabi-g++", "clang++" if compiler == "clang" else "arm-none-eabi-g++"):
+        if shutil.which(name) is None:
+            pytest.skip(f"NO {name}: NO GENERATED C++ WAS COMPILED WITH IT")
+    small().write(tmp_path / "out")
+    options = ["-std=c++17", *CXX, *WARNINGS, *STATIC, "-I.", *tflm_includes(), "-fsyntax-only"]
+    sources = ["main.cc", "zo_model.cc", "zo_trainer.cc", "ops/device/zo_block_trainer.cc"]
+    checked(*tool(compiler, "cortex-m4"), *options, *sources, folder=tmp_path / "out")
