@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters.firmware import PLATFORMS, arena
+from tflm_zo.converters.firmware import PLATFORMS, SampleArrays, arena
 from typer.testing import CliRunner
 
 from firmware_folders import zo_model
 from models import MODELS
 from refusals import refused
+from tflm_zo import inject
 from tflm_zo.cli.app import app
-from tflm_zo.firmware import generate_firmware
+from tflm_zo.firmware import BlockSearch, generate_firmware
 from tflm_zo.training import NodeSettings, TrainSettings
 
 RNG = np.random.default_rng(0)
@@ -129,6 +130,29 @@ def test_settings_are_those_of_training(name: str, given: list[str], settings: A
     assert tables(Path("out/zo_model.cc").read_text()) == tables(expected["zo_model.cc"]) != ""
 
 
+def test_a_block_is_chosen_as_in_training(files: Path) -> None:
+    rng = np.random.default_rng(1)
+    images, labels = rng.integers(-128, 128, (20, 8, 8, 1)).astype(np.int8), rng.integers(0, 4, 20)
+    np.savez("d.npz", x=images, y=labels)
+    nodes: dict[str, Any] = {"trainable": "nodes", "nodes": ("*",), "head_room": 0, "replay": False}
+    model = inject(MODELS["small_cnn"](), **nodes)
+    model.save("all.zo.tflite")
+    search = ["--choose-block", 2, "--held-out", 0.4, "--probe-epochs", 3]
+    done("all.zo.tflite", "-o", "out", "--data", "d.npz", "--steps", 9, "--set", "seed=7", *search)
+    expected = generate_firmware(
+        model,
+        NodeSettings(seed=7),
+        steps=9,
+        samples=20,
+        name="all",
+        data=SampleArrays([images], labels.astype(np.int32)),
+        search=BlockSearch(2, 0.4, 3),
+    ).files
+    text, wanted = Path("out/zo_model.cc").read_text(), expected["zo_model.cc"]
+    assert text.partition("namespace {")[2] == wanted.partition("namespace {")[2] != ""
+    assert "kBlockChoice = {kBlocks, kHeldOut, 2, 8};" in text
+
+
 def test_the_command_is_recorded(files: Path) -> None:
     done(
         *(files / "node.zo.tflite", "-o", files / "out", "--data", files / "d.npz"),
@@ -195,6 +219,17 @@ REFUSALS: dict[str, tuple[list[Any], str]] = {
     "no steps": (["weight.zo.tflite", "--steps", 0], "steps: expected 1..4294967295, got 0"),
     "both": (["weight.zo.tflite", "--steps", 5, "--epochs", 5], "--steps, --epochs: give one of them"),
     "no data": (["weight.zo.tflite", "--data", "none.npz"], "none.npz: cannot be read: No such file"),
+    "blocks without data": (["node.zo.tflite", "--choose-block", 2], "--choose-block needs --data"),
+    "held out of nothing": (["node.zo.tflite", "--held-out", 0.5], "--held-out needs --choose-block"),
+    "probes of nothing": (["node.zo.tflite", "--probe-epochs", 2], "--probe-epochs needs --choose-block"),
+    "too many blocks": (
+        ["node.zo.tflite", "--data", "d.npz", "--choose-block", 9],
+        "blocks: expected 1..",
+    ),
+    "blocks of all weights": (
+        ["weight.zo.tflite", "--data", "d.npz", "--choose-block", 1],
+        "a block is chosen for layer-wise runs",
+    ),
     "no folder": (["weight.zo.tflite", "-o", "no/out"], "no/out: the folder no does not exist"),
     "a file": (["weight.zo.tflite", "-o", "d.npz"], "d.npz is a file; name a folder"),
 }

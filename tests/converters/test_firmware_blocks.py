@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Firmware that chooses a block of layers: its tables against the desktop's probes, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from tflm_zo.converters import Model
+from tflm_zo.converters.firmware import PLATFORMS, Firmware, SampleArrays, arena
+
+from firmware_folders import zo_model
+from models import lenet5
+from tflm_zo import inject
+from tflm_zo.firmware import BlockSearch, generate_firmware
+from tflm_zo.training import BlockProbes, NodeSettings, SettingsError, TrainSettings
+
+SAMPLES, STEPS = 30, 11
+RNG = np.random.default_rng(2)
+X = RNG.integers(-128, 128, (SAMPLES, 28, 28, 1)).astype(np.int8)
+Y = np.where(np.arange(SAMPLES) % 9 == 4, -1, RNG.integers(0, 3, SAMPLES)).astype(np.int32)
+SETTINGS = NodeSettings(batch_size=8, seed=3, queries=2, head="exact", snapshot_every=4)
+SEARCH = BlockSearch(blocks=3, held_out=0.3, epochs=2)
+LAYERS = ("conv1", "conv2", "fc1", "fc2", "fc3")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The arena is its bound: measuring takes a second."""
+    monkeypatch.setattr(arena, "_recorded", lambda models: None)
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return inject(lenet5(), trainable="nodes", nodes=LAYERS, batch=4, head_room=0, replay=False)
+
+
+def generated(model: Model, settings: Any = SETTINGS, **options: Any) -> Firmware:
+    given = {"steps": STEPS, "samples": SAMPLES, "name": "net", "data": SampleArrays([X], Y)}
+    return generate_firmware(model, settings, **{**given, "search": SEARCH, **options})
+
+
+def values(text: str, declaration: str) -> list[str]:
+    """What stands between the braces of a definition, without comments."""
+    found = re.findall(rf"{re.escape(declaration)} = \{{(.*?)\n\}};", text, re.S)
+    assert len(found) == 1, declaration
+    return [v.strip() for v in re.sub(r"/\*.*?\*/", "", found[0]).replace("\n", " ").split(",") if v.strip()]
+
+
+def field(text: str, settings: str, name: str) -> int:
+    body = re.findall(rf"const zo_node_settings {settings} = \{{(.*?)\n\}};", text, re.S)
+    assert len(body) == 1
+    return int(re.findall(rf"/\* {name} \*/ (\d+)u,", body[0])[0])
+
+
+def test_tables_are_the_desktops_probes(model: Model) -> None:
+    made = generated(model)
+    text = made.files["zo_model.cc"]
+    probes = BlockProbes(
+        model,
+        SETTINGS,
+        X,
+        Y,
+        blocks=SEARCH.blocks,
+        held_out=SEARCH.held_out,
+        epochs=SEARCH.epochs,
+        runtime="litert",
+    )
+    held_out = [int(v) for v in values(text, "const uint32_t kHeldOut[8]")]  # 0.3 of 27 with a label
+    assert held_out == sorted(set(held_out)) and (Y[held_out] >= 0).all()
+    np.testing.assert_array_equal(X[held_out], probes._judge[0][0])
+    rest = SAMPLES - len(held_out)
+    assert probes.blocks == (("conv1", "conv2"), ("fc1", "fc2"), ("fc3",))
+    for i, layers in enumerate(probes.blocks):
+        assert f"// Block {i}: {', '.join(layers)}\n" in text
+        assert re.search(rf"const tflm_zo::TaskInfo kTasks{i}\[{len(layers)}\]", text)
+        for name, steps, samples in (("kProbe", probes._steps, rest), ("kRun", STEPS, SAMPLES)):
+            expected = {"run_seed": 3, "steps": steps, "samples": samples, "batch": 4, "parts": 2}
+            expected["tasks"] = len(layers)
+            assert {key: field(text, f"{name}{i}", key) for key in expected} == expected
+    assert values(text, "const tflm_zo::BlockInfo kBlocks[3]") == [
+        part for i in range(3) for part in (f"{{&kProbe{i}", f"&kRun{i}", f"kTasks{i}}}")
+    ]
+    assert "kBlockChoice = {kBlocks, kHeldOut, 3, 8};" in text
+    assert "kSettings" not in text
+    assert "BlockTrainer::Init(&network_, kBlockChoice, 4," in made.files["zo_trainer.cc"]
+    config = made.files["zo_config.h"]
+    assert f"#define ZO_STEPS {STEPS}u" in config and f"#define ZO_SAMPLES {SAMPLES}u" in config
+    assert "blocks: conv1, conv2; fc1, fc2; fc3" in config
+
+
+def test_memory_is_that_of_the_largest_block(model: Model) -> None:
+    made = generated(model)
+    alone = [
+        generated(
+            model,
+            dataclasses.replace(SETTINGS, only=layers),
+            search=None,
+        ).workspace_bytes
+        for layers in (("conv1", "conv2"), ("fc1", "fc2"), ("fc3",))
+    ]
+    everything = generated(model, search=None).workspace_bytes
+    # Boundaries of all blocks, and the largest of what their runs keep.
+    assert max(alone) <= made.workspace_bytes < everything
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_the_example_chooses(platform: str, model: Model) -> None:
+    made = generated(model, platform=platform)
+    example = [made.files[path] for path in made.example if "TrainStep" in made.files[path]]
+    assert len(example) == 1
+    probe, step = example[0].index("trainer.Probe(&probe)"), example[0].index("trainer.TrainStep(")
+    assert probe < step
+    plain = generated(model, platform=platform, search=None)
+    assert not any("Probe(" in plain.files[path] for path in plain.example)
+
+    def trainers(files: dict[str, str]) -> set[str]:
+        return {m[1] for path in files if (m := re.search(r"zo_(\w+)_trainer\.h$", path))}
+
+    assert trainers(made.files) == {"block", "node"} and trainers(plain.files) == {"node"}
+
+
+def test_refusals(model: Model) -> None:
+    few = SampleArrays([X[:9]], Y[:9])
+    unlabelled = SampleArrays([X], np.full(SAMPLES, -1, np.int32))
+    for options, said in (
+        ({"data": None}, "chosen by label: expected data of 30 samples, got no data"),
+        ({"data": few}, "expected data of 30 samples, got 9"),
+        ({"search": BlockSearch(6)}, "blocks: expected 1..5, the number of layers that are trained"),
+        ({"search": BlockSearch(held_out=0.001)}, "held_out: expected a share that leaves samples"),
+        ({"data": unlabelled}, "held_out: expected a share that leaves samples"),
+    ):
+        with pytest.raises(SettingsError, match=re.escape(said)):
+            generated(model, **options)
+    with pytest.raises(SettingsError, match="a block is chosen for layer-wise runs: give NodeSettings"):
+        generate_firmware(
+            zo_model("weight"),
+            TrainSettings(),
+            steps=3,
+            samples=9,
+            data=SampleArrays([np.zeros((9, 8, 8, 1), np.int8)], Y[:9]),
+            search=BlockSearch(2),
+        )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"blocks": 0}, "blocks: expected an integer in 1.."),
+        ({"epochs": 0}, "epochs: expected an integer in 1.."),
+        ({"held_out": 1.5}, "held_out: expected"),
+        ({"held_out": float("nan")}, "held_out: expected"),
+    ],
+)
+def test_ranges(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(said)):
+        BlockSearch(**given)
