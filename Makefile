@@ -76,7 +76,7 @@ test-c:
 # Generated firmware in a build of TensorFlow Lite Micro, on emulated cores: TFLM_DIR is a checkout in which
 # its own Makefile has built the libraries (tests/tflm_checkout says how).
 firmware-test: $(VENV)/.installed
-	TFLM_DIR=$(TFLM_DIR) $(PY) -m pytest -n $(JOBS) tests/tflm_checkout $(PYTEST_ARGS)
+	TFLM_DIR=$(TFLM_DIR) $(PY) -m pytest -n $(JOBS) tests/tflm_checkout tests/test_guide.py $(PYTEST_ARGS)
 
 # Types are checked in the layout that is installed: converters inside tflm_zo.
 lint: $(VENV)/.installed

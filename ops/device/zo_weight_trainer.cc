@@ -69,10 +69,28 @@ zo_status WeightTrainer::TrainStep(zo_report* report) {
   return log_ == nullptr ? ZO_OK : WriteRecord(*log_, mean_loss_);
 }
 
+// Erases the place of a step's record where a log before this one has left something: it must not
+// be taken for a record of this run. A log that cannot be read is left alone.
+zo_status WeightTrainer::ErasePlace(const LogStore& log, uint32_t step) const {
+  const uint32_t size = zo_log_record_bytes(control_.settings->queries);
+  const uint32_t at = ZO_LOG_HEADER_BYTES + step * size;
+  uint8_t found[kRecordBytes];
+  if (step == control_.settings->steps || !log.read(log.context, at, found, size) ||
+      IsErased(found, size)) {
+    return ZO_OK;
+  }
+  memset(found, 0xFF, size);
+  return log.write(log.context, at, found, size) ? ZO_OK : ZO_ERROR_STORE;
+}
+
 zo_status WeightTrainer::WriteRecord(const LogStore& log, int32_t mean_loss) const {
   const uint32_t size = zo_log_record_bytes(control_.settings->queries);
   const uint32_t step = control_.step - 1;
+  zo_status status = ErasePlace(log, step + 1);
+  if (status != ZO_OK) return status;
   if (step == 0) {
+    status = ErasePlace(log, 0);
+    if (status != ZO_OK) return status;
     uint8_t header[ZO_LOG_HEADER_BYTES];
     zo_log_write_header(control_.settings, network_->info().fingerprint, header);
     if (!log.write(log.context, 0, header, sizeof header)) return ZO_ERROR_STORE;

@@ -65,6 +65,7 @@ class WeightTrainer {
  private:
   int32_t* words() { return words_ != nullptr ? words_ : network_->command(0); }
   zo_status Abandon(zo_status reason);
+  zo_status ErasePlace(const LogStore& log, uint32_t step) const;
   zo_status WriteRecord(const LogStore& log, int32_t mean_loss) const;
   zo_status Replay(const zo_log_record& record);
 

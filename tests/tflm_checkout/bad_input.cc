@@ -288,6 +288,22 @@ void DamagedLogs() {
         "a whole log leads to the end of its run");
 }
 
+// A run of other labels, on a store where the log of a whole run lies.
+void StaleLogs() {
+  memcpy(log_bytes, whole_log, sizeof log_bytes);
+  failing_write = 0;
+  bad_label = 1;
+  bool same = Begin() == ZO_OK;
+  trainer.SetLog(&kLog);
+  zo_report report;
+  for (int step = 0; same && step < 2; ++step) same = trainer.TrainStep(&report) == ZO_OK;
+  const uint32_t sum = Sum();
+  same = same && sum != sums[2] && Begin() == ZO_OK && trainer.ImportLog(kLog) == ZO_OK;
+  Check(same && trainer.step() == 2 && Sum() == sum,
+        "records of the log before this one are not taken for its own", trainer.step());
+  bad_label = 0;
+}
+
 }  // namespace
 
 int main() {
@@ -299,5 +315,6 @@ int main() {
   Resets();
   TornWrites();
   DamagedLogs();
+  StaleLogs();
   return failures;
 }
