@@ -43,8 +43,12 @@ def hexadecimal(data: bytes) -> str:
 
 
 def array(declaration: str, values: npt.NDArray[np.generic]) -> str:
-    """A constant array with its values."""
-    return f"{declaration} = {{\n{numbers(int(v) for v in values.reshape(-1))}\n}};\n"
+    """A constant array with its values, [numbers] or [rows, numbers]."""
+    if values.ndim == 1:
+        return f"{declaration} = {{\n{numbers(int(v) for v in values)}\n}};\n"
+    rows = (numbers((int(v) for v in row), indent=5).strip() for row in values)
+    text = "\n".join(f"    {{{row}}}," for row in rows)
+    return f"{declaration} = {{\n{text}\n}};\n"
 
 
 def string(text: str) -> str:

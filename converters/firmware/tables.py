@@ -107,11 +107,11 @@ def _trainable(model: Model, metadata: ZoMetadata, plan: RunPlan) -> tuple[str, 
         pointers = []
         factor = multipliers.get(t.name)
         if factor is not None:
-            arrays.append(array(f"const int32_t kMultiplier{i}[{t.channels}]", factor))
+            arrays.append(array(f"const int32_t kMultiplier{i}[{t.channels}]", factor.reshape(-1)))
         pointers.append("nullptr" if factor is None else f"kMultiplier{i}")
         mask = masks.get(t.name)
         if mask is not None:
-            arrays.append(array(f"const uint8_t kMask{i}[{mask.size}]", mask))
+            arrays.append(array(f"const uint8_t kMask{i}[{mask.size}]", mask.reshape(-1)))
         pointers.append("nullptr" if mask is None else f"kMask{i}")
         values = [t.size, t.channels, t.inner, t.stream, t.block, t.segment, int(t.wide)]
         rows.append(f"    {{{string(t.layer)}, {', '.join(pointers)}, {', '.join(map(str, values))}}},")

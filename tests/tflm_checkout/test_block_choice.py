@@ -113,5 +113,5 @@ def test_no_warning(compiler: str, tmp_path: Path) -> None:
             pytest.skip(f"NO {name}: NO GENERATED C++ WAS COMPILED WITH IT")
     small().write(tmp_path / "out")
     options = ["-std=c++17", *CXX, *WARNINGS, *STATIC, "-I.", *tflm_includes(), "-fsyntax-only"]
-    sources = ["main.cc", "zo_model.cc", "zo_trainer.cc", "ops/device/zo_block_trainer.cc"]
+    sources = ["main.cc", "zo_samples.cc", "zo_model.cc", "zo_trainer.cc", "ops/device/zo_block_trainer.cc"]
     checked(*tool(compiler, "cortex-m4"), *options, *sources, folder=tmp_path / "out")
