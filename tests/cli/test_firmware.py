@@ -91,13 +91,13 @@ def test_samples_are_those_of_the_data_as_the_model_reads_them(files: Path) -> N
     scale, zero_point = np.float32(tensor.quantization.scale), tensor.quantization.zero_point
     expected = np.clip(np.round(X[:5] / scale) + zero_point, -128, 127).astype(np.int8)
 
-    def array(name: str) -> list[int]:
+    def array(name: str) -> list[list[int]]:
         values = re.search(rf"{name}\[kCount\]\[\d+\] = \{{(.*?)\}};", text, re.S)
         assert values is not None
-        return [int(v) for v in values[1].split(",")]
+        return [[int(v) for v in row.split(",")] for row in re.findall(r"\{([^{}]*)\}", values[1])]
 
-    assert array("kInput0") == expected.reshape(-1).tolist()
-    assert array("kLabels") == Y[:5].tolist()
+    assert array("kInput0") == expected.reshape(5, -1).tolist()
+    assert array("kLabels") == Y[:5, None].tolist()
     assert "5 samples of d.npz" in text
     assert define(Path("out"), "ZO_SAMPLES") == "5u"
     # Without a number: all of them.
