@@ -59,7 +59,7 @@ class NodeTrainer {
   //
   // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL, ZO_ERROR_RUNTIME: the weights are those of the last
   // whole step, and the next call begins the step anew. ZO_ERROR_STORE: the step is done, but not
-  // in the log.
+  // in the log; where step_done is 0 the log's header could not be written before the first one.
   zo_status TrainStep(zo_report* report);
 
   uint32_t step() const { return run_.step; }
