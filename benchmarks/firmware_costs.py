@@ -11,8 +11,9 @@ values do not matter.
 
 * query: an SPSA query (two forward passes and losses, perturbing, restoring, its share of the update), with 4
   queries a step and with 1, divided by two inferences of the original model;
-* layer: node perturbation of the widest dense layer alone, two antithetic queries, everything but the forward
-  pass of the whole network that every step begins with, divided by one inference;
+* layer: node perturbation of one layer alone, the one with the most weights of those whose nodes are their
+  outputs, two antithetic queries, everything but the forward pass of the whole network that every step begins
+  with, divided by one inference;
 * beyond weights: arena of the ZO model, less the original's, less the weights;
 * state: RAM besides the arena and TFLM's own interpreter object.
 
@@ -111,13 +112,13 @@ def measure_weights(model: Model, library: Library, folder: Path) -> dict[str, f
 
 
 def measure_layer(model: Model, library: Library, folder: Path, inference: float) -> dict[str, Any]:
-    """Node perturbation of the dense layer with the most weights, unless it is the only one."""
+    """Node perturbation of the layer with the most weights of those without pooling, if there are several."""
     zo = inject(model, trainable="nodes", nodes="auto", head_room=0, update_bits=8, replay=False)
     metadata = read_metadata(zo)
-    dense = [metadata.trainable[n.trainable] for n in metadata.nodes if n.form == "plain"]
-    if len(dense) < 2:
+    layers = [metadata.trainable[n.trainable] for n in metadata.nodes if n.form == "plain"]
+    if len(layers) < 2:
         return {}
-    widest = max(dense, key=lambda t: t.size)
+    widest = max(layers, key=lambda t: t.size)
     settings = NodeSettings(batch_size=1, queries=2, only=(widest.layer,))
     made = generate_firmware(zo, settings, **run_of("node", model))
     made.write(folder)
