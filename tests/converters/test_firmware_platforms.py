@@ -181,7 +181,7 @@ LISTS = ("ZO_C_SRCS", "ZO_CC_SRCS", "ZO_HDRS", "ZO_EXAMPLE_SRCS", "ZO_LIBRARY", 
 
 def make(tmp_path: Path, folder: Path, target: str, *settings: str) -> str:
     (tmp_path / "Makefile").write_text(MAKEFILE.format(folder=folder.name, names=" ".join(LISTS)))
-    return run("make", "-f", "Makefile", *settings, target, folder=tmp_path)
+    return run("make", "--no-print-directory", "-f", "Makefile", *settings, target, folder=tmp_path)
 
 
 @needs_make
