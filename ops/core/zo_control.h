@@ -166,7 +166,15 @@ zo_status zo_control_abandon(zo_control* control, uint32_t executed, int32_t* wo
                              uint32_t capacity);
 
 /* Number of the training sample at a position: position / samples is the epoch, and every epoch
- * visits every sample once, in an order of its own that takes no memory (a Feistel permutation). */
+ * visits every sample once, in an order of its own that takes no memory (a Feistel permutation).
+ *
+ * With h the smallest number from 1 to 16 for which 2^(2 h) >= samples, a number of 2 h bits is
+ * split into halves (left, right), which go through four rounds i = 0..3,
+ *
+ *   (left, right) <- (right, left ^ (fmix(key + 0x9E3779B9 * i + right) mod 2^h)),
+ *   key = fmix(run_seed ^ fmix(0x3C6EF372 + epoch)),
+ *
+ * from position % samples on, and again until the number is below `samples`. */
 uint32_t zo_sample_at(const zo_control_settings* settings, uint32_t position);
 
 /* The same for `count` positions from `first` on. */

@@ -32,7 +32,11 @@ typedef struct zo_logit_scale {
  *
  * Exponentials are powers of two from a 64-entry table with linear
  * interpolation, the logarithm likewise: within 1e-3 of float64 for every
- * logit vector (about 1e-4; tests/test_loss.py measures it).
+ * logit vector (about 1e-4; tests/core/test_loss.py measures it). In integers, with E_j =
+ * zo_exp2_negative((z_max - z_j) scale_log2e), 0 where that argument is 31 * 2^24 or more:
+ *
+ *   floor((floor(zo_log2(sum_j E_j) * 2977044472 / 2^34) + (z_max - z_label) scale + 2^7) / 2^8),
+ *   2977044472 = round(2^32 ln 2).
  *
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_LABEL; losses are untouched then. */
 zo_status zo_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t classes,
@@ -43,6 +47,9 @@ zo_status zo_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t c
  *
  *   errors  int16 [samples, classes], unit 2^-15, saturated to +-32767;
  *           0 for an unlabelled sample
+ *
+ * The softmax in integers, with n the fewest low bits without which the sum of E_j has 16 bits and
+ * D = floor(sum_j E_j / 2^n): floor((floor(E_j / 2^n) 2^15 + floor(D / 2)) / D).
  *
  * Same contract and errors as zo_cross_entropy_s8. */
 zo_status zo_cross_entropy_error_s8(const int8_t* logits, uint32_t samples, uint32_t classes,

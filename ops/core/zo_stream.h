@@ -2,7 +2,7 @@
  *
  * The random stream: which bits make up the direction z of a seed.
  *
- * Specification (test vectors in tests/test_stream.py):
+ * Specification (test vectors in tests/core/test_stream.py):
  *
  *   fmix(h): h ^= h >> 16; h *= 0x85EBCA6B; h ^= h >> 13; h *= 0xC2B2AE35;
  *            h ^= h >> 16                     (MurmurHash3's finalizer)
@@ -77,8 +77,12 @@ static inline uint32_t zo_stream_next(uint32_t state) {
   return state;
 }
 
-/* Seed of query `query` of the step `step` of a run: any integer will do, this
- * one is what the control unit uses, so that runs agree. */
+/* Seed of query `query` of the step `step` of a run,
+ *
+ *   fmix(fmix(run_seed + 0x9E3779B9 * (step + 1)) + 0x85EBCA6B * query).
+ *
+ * Any integer will do for a direction; this one is what the control unit uses,
+ * so that runs agree. */
 uint32_t zo_query_seed(uint32_t run_seed, uint32_t step, uint32_t query);
 
 /* Checks kind and parameters. */

@@ -22,8 +22,11 @@ from tflm_zo.converters import Model, export_model, load_model, set_batch
 from interpreters import random_inputs, require, run_plain
 from models import MODELS, GraphBuilder
 from models.graph_builder import Activation, Padding
+from oracle.draws import distribution_of
+from oracle.scalar import query_seed
+from oracle.stream import direction
 from real_models import REAL_MODELS
-from tflm_zo import inject, native
+from tflm_zo import inject
 from tflm_zo.seedlog import SeedLog
 from tflm_zo.training import Trainer, TrainSettings
 
@@ -175,9 +178,9 @@ def train_both(tmp_path: Any, name: str, steps: int, **settings: Any) -> tuple[T
     recorded = SeedLog.read(tmp_path / "run.zolog").steps["coefficient"][:, 0].tolist()
 
     def directions(step: int) -> Weights:
-        seed = native.query_seed(chosen.seed, step, 0)
+        seed = query_seed(chosen.seed, step, 0)
         return {
-            t.name: native.direction(chosen.distribution, seed, t.stream, t.size).reshape(t.shape)
+            t.name: direction(distribution_of(chosen.distribution), seed, t.stream, t.size).reshape(t.shape)
             for t in metadata.trainable
         }
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oracle import fixed_losses as fixed
 from oracle import losses as oracle
 from tflm_zo import native
 from tflm_zo.native import LogitScale, NativeError, Status
@@ -130,6 +131,72 @@ def test_error_vector():
         assert (errors[labels < 0] == 0).all()
     print(f"\nerror vector: largest error {worst:.2e}, of its mean over classes {worst_sum:.2e}")
     assert worst < 2.0**-14
+
+
+# Unlabelled, certain, uncertain, and beyond what exponentials resolve; from oracle.fixed_losses.
+FEW = np.array([[-128, 127, 0, 5], [1, 1, 1, 1], [-3, -3, -4, -60], [100, 90, -128, 127]], np.int8)
+FEW_LABELS = np.array([0, 3, 2, -1], np.int32)
+GOLDEN = {
+    2.0**-20: (
+        [90860, 90852, 90851, 0],
+        [[-24577, 8193, 8192, 8192], [8192, 8192, 8192, -24576], [8192, 8192, -24576, 8192], [0, 0, 0, 0]],
+    ),
+    0.0173: (
+        [303442, 90852, 80479, 0],
+        [[-32449, 26332, 2926, 3190], [8192, 8192, 8192, -24576], [9764, 9764, -23171, 3642], [0, 0, 0, 0]],
+    ),
+    0.1: (
+        [1671169, 90852, 76515, 0],
+        [[-32767, 32767, 0, 0], [8192, 8192, 8192, -24576], [11268, 11268, -22572, 37], [0, 0, 0, 0]],
+    ),
+    64.0: (
+        [1069547520, 90852, 4239730, 0],
+        [[-32767, 32767, 0, 0], [8192, 8192, 8192, -24576], [16384, 16384, -32767, 0], [0, 0, 0, 0]],
+    ),
+}
+
+
+@pytest.mark.parametrize("scale", GOLDEN)
+def test_bits_never_change(scale):
+    losses, errors = GOLDEN[scale]
+    for implementation in (native, fixed):
+        assert implementation.cross_entropy(FEW, FEW_LABELS, scale).tolist() == losses
+        assert implementation.cross_entropy_error(FEW, FEW_LABELS, scale).tolist() == errors
+
+
+def test_is_its_specification():
+    """Bit for bit, as the header says it in integers: every class count, scale and width of logits."""
+    for logits, labels, scale in logit_batches():
+        some = slice(None, None, -(-len(labels) // (1 + 40 // logits.shape[1])))
+        logits, labels = np.ascontiguousarray(logits[some]), labels[some].copy()
+        for own, specified in (
+            (native.cross_entropy, fixed.cross_entropy),
+            (native.cross_entropy_error, fixed.cross_entropy_error),
+        ):
+            np.testing.assert_array_equal(own(logits, labels, scale), specified(logits, labels, scale))
+
+
+@given(
+    st.lists(st.integers(-128, 127), min_size=2, max_size=12),
+    st.integers(0, 2**32),
+    st.floats(2.0**-20, 64.0),
+)
+def test_any_vector_is_its_specification(logits, label, scale):
+    row, labels = np.array([logits], np.int8), np.array([label % (len(logits) + 1) - 1], np.int32)
+    assert native.cross_entropy(row, labels, scale) == fixed.cross_entropy(row, labels, scale)
+    assert np.array_equal(
+        native.cross_entropy_error(row, labels, scale), fixed.cross_entropy_error(row, labels, scale)
+    )
+
+
+def test_other_losses_bits_never_change():
+    targets = np.repeat(np.array([[0], [3], [-128], [127]], np.int8), 4, 1)
+    found = native.mean_squared_error(FEW, targets, 0.05)
+    exact = oracle.mean_squared_error(FEW, targets, 0.05) * 2**16
+    assert found.tolist() == [1332756, 655, 2099200, 2749358]
+    np.testing.assert_allclose(found, exact, atol=1)
+    several = np.tile(np.array([0, 1, 0, 1], np.int32), (4, 1))
+    assert native.binary_cross_entropy(FEW, several, 0.1, -3).tolist() == [80311, 186912, 506856, 675029]
 
 
 def test_error_vector_saturates():

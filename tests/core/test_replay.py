@@ -144,6 +144,24 @@ def test_checksum(size, stream, wide):
     assert native.checksum(weights, fraction, stream) == oracle.checksum(weights, fraction, stream)
 
 
+RAMP = np.arange(-100, 100).astype(np.int8)
+
+
+@pytest.mark.parametrize(
+    ("weights", "fraction", "stream", "expected"),
+    [
+        (RAMP, None, 0, 0x817CF973),
+        (RAMP, None, 7, 0xF9673CEC),
+        (RAMP, RAMP[::-1].copy(), 7, 0x784A5205),
+        (np.zeros(1, np.int8), None, 0, 0x7C8C47C8),
+    ],
+)
+def test_checksums_never_change(weights, fraction, stream, expected):
+    """A device's is compared with a desktop's of another version."""
+    assert native.checksum(weights, fraction, stream) == expected
+    assert oracle.checksum(weights, fraction, stream) == expected
+
+
 def test_checksum_tells_differences():
     weights = np.zeros(1000, np.int8)
     seen = {native.checksum(weights), native.checksum(weights, stream=1000)}

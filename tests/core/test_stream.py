@@ -169,7 +169,25 @@ def test_query_seeds_differ():
         native.query_seed(run, step, query) for run in range(4) for step in range(250) for query in range(8)
     }
     assert len(seen) > 7990  # of 8000; a 32-bit hash may collide once
-    assert native.query_seed(7, 3, 1) == native.query_seed(7, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((0, 0, 0), 0xAA3E5B61),
+        ((7, 3, 1), 0x7784802D),
+        ((1, 1_000_000, 2047), 0x8A0ACC1C),
+        ((2**32 - 1, 2**32 - 1, 2**32 - 1), 0x60EA9FA5),
+    ],
+)
+def test_query_seeds_never_change(arguments, expected):
+    """A log has coefficients alone: other seeds would make other weights of it."""
+    assert native.query_seed(*arguments) == scalar.query_seed(*arguments) == expected
+
+
+@given(seeds, seeds, seeds)
+def test_query_seeds(run_seed, step, query):
+    assert native.query_seed(run_seed, step, query) == scalar.query_seed(run_seed, step, query)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tflm_zo import native
-
 from . import chain, command
+from .scalar import MASK, fmix, query_seed
 from .stream import Dist
 
 ONE = 65536
@@ -62,6 +61,20 @@ class Settings:
     def unit(self) -> float:
         """Units of z per standard deviation (zo_types.h) or 1."""
         return 127 / 3.5 if self.dist.kind == 2 else 1.0
+
+
+def sample_at(run_seed: int, samples: int, position: int) -> int:
+    """Number of the training sample at a position."""
+    epoch, value = divmod(position, samples)
+    key = fmix(run_seed ^ fmix(0x3C6EF372 + epoch & MASK))
+    h = next(h for h in range(1, 17) if 4**h >= samples or h == 16)
+    while True:
+        left, right = divmod(value, 2**h)
+        for i in range(4):
+            left, right = right, left ^ fmix(key + 0x9E3779B9 * i + right & MASK) % 2**h
+        value = 2**h * left + right
+        if value < samples:
+            return value
 
 
 def rate(s: Settings, step: int) -> float:
@@ -141,7 +154,7 @@ class Control:
         return step % len(self.settings.segments) if self.settings.segments else None
 
     def seed(self, query: int, step: int | None = None) -> int:
-        return native.query_seed(self.settings.run_seed, self.step if step is None else step, query)
+        return query_seed(self.settings.run_seed, self.step if step is None else step, query)
 
     def seeds(self, query: int) -> tuple[int, ...]:
         """Of the query's direction: those of the steps that moved the same weights."""

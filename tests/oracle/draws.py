@@ -32,6 +32,11 @@ def core(dist: Dist) -> native.Distribution:
     return native.Distribution(native.DistributionKind(dist.kind), dist.mu, dist.p_zero)
 
 
+def distribution_of(distribution: native.Distribution) -> Dist:
+    """The other way round."""
+    return Dist(int(distribution.kind), distribution.mu, distribution.p_zero)
+
+
 @dataclass
 class Step:
     """Arguments of an update."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tflm_zo import native
+from .scalar import query_seed
 
 ONE = 65536
 CONSTANT, LINEAR, STEP = 0, 1, 3
@@ -52,7 +52,7 @@ class Settings:
         return [t for t, task in enumerate(self.tasks) if step % task.period == 0]
 
     def seed(self, step: int, task: int, query: int) -> int:
-        return native.query_seed(self.run_seed, step, MAX_QUERIES * task + query)
+        return query_seed(self.run_seed, step, MAX_QUERIES * task + query)
 
     def rounding_seed(self, step: int, task: int) -> int:
         return self.seed(step, task, MAX_QUERIES - 1)

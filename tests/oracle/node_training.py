@@ -1,9 +1,8 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Training by node perturbation, sample by sample and node by node.
 
-A runtime does the forward passes, nothing else; the exact head's errors and the order of samples are the
-core's, whose tests are elsewhere. All numbers are Python's integers, and so are the running means: 32
-significant bits, truncated (zo_scale.h).
+A runtime does the forward passes, nothing else. All numbers are Python's integers, and so are the running
+means: 32 significant bits, truncated (zo_scale.h).
 """
 
 from __future__ import annotations
@@ -15,11 +14,12 @@ from typing import Any
 import numpy as np
 from tflm_zo.converters import Model, ZoNodes
 
-from tflm_zo import native
 from tflm_zo.runtime import load
 from tflm_zo.training import NodeSettings
 
 from . import nodes
+from .control import sample_at
+from .fixed_losses import cross_entropy_error
 from .node_run import LINEAR, ONE, Settings, Task
 
 Array = np.ndarray[Any, Any]
@@ -105,7 +105,6 @@ class NodeTraining:
         settings: with queries given as one number and the linear schedule.
         steps: of the run.
         x, y: all samples and labels, int8 and int32.
-        order: numbers of the samples in the order in which the run takes them.
 
     Attributes:
         weights: by tensor name, flat.
@@ -113,12 +112,10 @@ class NodeTraining:
         losses: mean unperturbed loss of each step, unit 2^-16.
     """
 
-    def __init__(
-        self, model: Model, settings: NodeSettings, steps: int, x: Array, y: Array, order: Array
-    ) -> None:
+    def __init__(self, model: Model, settings: NodeSettings, steps: int, x: Array, y: Array) -> None:
         self.runtime = load(model, "litert-ref")
         self.metadata = self.runtime.metadata
-        self.settings, self.x, self.y, self.order = settings, x, y, order
+        self.settings, self.x, self.y = settings, x, y
         self.layers = [layer_of(n) for n in self.metadata.nodes]
         assert isinstance(settings.queries, int) and settings.schedule == "linear"
         exact = settings.head == "exact"
@@ -163,7 +160,7 @@ class NodeTraining:
         labels, total = [], 0
         for part in range(s.parts):
             begin = (step * s.parts + part) * s.batch
-            chosen = self.order[begin : begin + s.batch]
+            chosen = [sample_at(s.run_seed, s.samples, begin + i) for i in range(s.batch)]
             inputs = self.x[chosen]
             labels.append(self.y[chosen].astype(np.int32))
             runtime.set_inputs(inputs)
@@ -223,7 +220,7 @@ class NodeTraining:
         given = None
         if task.queries == 0:
             logits = node.reshape(s.minibatch, -1).astype(np.int8)
-            given = native.cross_entropy_error(logits, np.concatenate(labels), loss.scale)
+            given = cross_entropy_error(logits, np.concatenate(labels), loss.scale)
         seeds = [s.seed(step, t, q) for q in range(task.queries)]
         e, shift = nodes.errors(layer, None if given is not None else differences, seeds, given, s.minibatch)
         g = nodes.gradient(layer, e, inputs, outputs)

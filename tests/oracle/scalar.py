@@ -34,6 +34,11 @@ def next_state(state: int) -> int:
     return state
 
 
+def query_seed(run_seed: int, step: int, query: int) -> int:
+    """Seed of a query of a run."""
+    return fmix(fmix(run_seed + 0x9E3779B9 * (step + 1) & MASK) + 0x85EBCA6B * query & MASK)
+
+
 def quantiles() -> list[int]:
     normal = NormalDist()
     return [round(127 / 3.5 * normal.inv_cdf(0.5 + (i + 0.5) / 256)) for i in range(128)]

@@ -11,6 +11,7 @@ from tflm_zo.converters import Model, set_batch
 
 from interpreters import RUNTIMES, require, run_plain
 from models import MODELS
+from oracle.weights import checksum
 from tflm_zo import Distribution, inject, load_model, native
 from tflm_zo.runtime import Runtime, load
 
@@ -112,7 +113,7 @@ def test_written_weights_are_used(name: str) -> None:
     for n, value in runtime.read_weights().items():
         np.testing.assert_array_equal(value, weights[n])
     expected = sum(
-        native.checksum(weights[t.name], runtime.read_fractions()[t.name], stream=t.stream)
+        checksum(weights[t.name], runtime.read_fractions()[t.name], stream=t.stream)
         for t in runtime.metadata.trainable
     )
     assert runtime.status().checksum == expected % 2**32

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from tflm_zo import Distribution, native
+from oracle import scalar
+from tflm_zo import Distribution
 from tflm_zo.runtime import Runtime
 
 __all__ = ["spsa_commands"]
@@ -43,7 +44,7 @@ def spsa_commands(
     z = distribution or Distribution.rademacher(runtime.metadata.head_room)
     pending: list[tuple[int, int]] = []
     for step in range(steps):
-        seeds = [native.query_seed(seed, step, q) for q in range(queries)]
+        seeds = [scalar.query_seed(seed, step, q) for q in range(queries)]
         done: list[tuple[int, int]] = []
         for q, query_seed in enumerate(seeds):
             command = runtime.command(checksum=True)

@@ -306,6 +306,31 @@ def test_every_epoch_is_a_permutation(samples, seed):
         assert len(set(map(tuple, epochs))) == 4
 
 
+@given(st.one_of(st.integers(1, 100), st.integers(1, 2**32 - 1)), seeds, st.integers(0, 2**32 - 9))
+def test_order_is_its_specification(samples, seed, first):
+    control = make(Settings(samples=samples, run_seed=seed, batch=8))
+    assert control.samples(first).tolist() == [oracle.sample_at(seed, samples, first + i) for i in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("seed", "samples", "first", "expected"),
+    [
+        (1, 10, 0, [5, 1, 7, 9, 6, 4, 0, 8]),
+        (1, 10, 10, [1, 4, 5, 6, 7, 2, 3, 8]),
+        (0xDEADBEEF, 1000, 5000, [830, 453, 588, 695, 527, 414, 27, 937]),
+        (
+            5,
+            2**31,
+            7,
+            [1585716672, 1942586238, 190131179, 12793769, 329494200, 2029778857, 456259858, 1554741222],
+        ),
+    ],
+)
+def test_order_never_changes(seed, samples, first, expected):
+    """A resumed run, and a device's, meet the samples in the order of the run that wrote the log."""
+    assert make(Settings(samples=samples, run_seed=seed, batch=8)).samples(first).tolist() == expected
+
+
 def test_one_sample_by_one_is_the_same():
     control = make(Settings(samples=37, batch=5, steps=100))
     one = native.library().zo_sample_at

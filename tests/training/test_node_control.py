@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from oracle import node_run as oracle
 from oracle import nodes as node_oracle
+from oracle.fixed_losses import cross_entropy_error
 from oracle.node_run import CONSTANT, FORWARD, LINEAR, ONE, QUERY, STEP, UPDATE, Settings, Task
-from tflm_zo import native
 from tflm_zo.control import CSettings
 from tflm_zo.native import Distribution, LogitScale, NativeError, Status
 from tflm_zo.node_control import NodeAction, NodeControl, NodeTask
@@ -208,7 +208,7 @@ def expected_update(world: World, step: int, task: int, state: NodeState) -> Non
         evidence["seeds"] = np.array([s.seed(step, task, q) for q in range(t.queries)], np.uint32)
     else:
         evidence["errors"] = np.concatenate(
-            [native.cross_entropy_error(p[2].reshape(s.batch, -1), p[3], SCALE) for p in parts]
+            [cross_entropy_error(p[2].reshape(s.batch, -1), p[3], 0.1) for p in parts]
         )
     update_from_nodes(
         layer,

@@ -19,8 +19,6 @@ from models import MODELS, GraphBuilder
 from models.graph_builder import Activation
 from oracle.node_training import NodeTraining
 from tflm_zo import inject
-from tflm_zo.node_control import NodeControl, NodeTask
-from tflm_zo.nodes import NodeLayer
 from tflm_zo.training import Callback, NodeSettings, Trainer
 
 SAMPLES = 20
@@ -146,22 +144,13 @@ def test_same_bits_in_tflm(case: Case, tmp_path: Path) -> None:
     assert results[0] == results[1]
 
 
-def order_of(settings: NodeSettings, steps: int, samples: int, batch: int) -> Any:
-    """Numbers of the samples, position by position."""
-    integers = settings.as_integers(steps=steps, samples=samples, batch=batch)
-    control = NodeControl(integers, 0, [NodeTask(NodeLayer(in_c=1, out_c=1), 1, 1)])
-    positions = range(0, steps * settings.batch_size, batch)
-    return np.concatenate([control.samples(p) for p in positions])
-
-
 def test_is_the_oracle(case: Case) -> None:
     steps = 4
     model = case.build()
     trainer = Trainer(model, case.settings, "litert-ref")
     x, y = data_of(trainer.runtime.metadata, case.model())
     history = trainer.fit(x, y, steps=steps)
-    order = order_of(case.settings, steps, len(x), case.batch)
-    oracle = NodeTraining(model, case.settings, steps, x, y, order)
+    oracle = NodeTraining(model, case.settings, steps, x, y)
     oracle.run()
     assert [round(v * 65536) for v in history.steps] == oracle.losses
     for name, value in trainer.runtime.read_weights().items():

@@ -19,7 +19,8 @@ from tflm_zo.converters import Model
 from interpreters import require
 from models import MODELS
 from moments import At, interrupt, stop
-from tflm_zo import inject, native
+from oracle.weights import checksum
+from tflm_zo import inject
 from tflm_zo.native import Distribution
 from tflm_zo.seedlog import LogError, SeedLog
 from tflm_zo.training import (
@@ -666,8 +667,7 @@ def test_checksum_of_the_device_is_the_replays(tmp_path):
     trainer.fit(X, Y, steps=9, log=tmp_path / "log")
     weights, fractions = replay_log(model, SeedLog.read(tmp_path / "log"))
     total = sum(
-        native.checksum(weights[t.name], fractions.get(t.name), t.stream)
-        for t in trainer.runtime.metadata.trainable
+        checksum(weights[t.name], fractions.get(t.name), t.stream) for t in trainer.runtime.metadata.trainable
     )
     trainer.runtime.invoke(trainer.runtime.command(loss=False, checksum=True))
     assert trainer.runtime.status().checksum == total % 2**32
