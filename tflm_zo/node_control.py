@@ -98,7 +98,7 @@ def _library() -> Any:
     prototypes: dict[str, list[Any]] = {
         "zo_samples_at": [ctypes.POINTER(CSettings), _u32, _u32, _ptr],
         "zo_node_run_init": [run, ctypes.POINTER(_Settings), ctypes.POINTER(_Task)],
-        "zo_node_run_resume": [run, _u32],
+        "zo_node_run_resume": [run, _u32, ctypes.c_int32, ctypes.POINTER(_Scale)],
         "zo_node_run_next": [run, ctypes.POINTER(_Request)],
         "zo_node_run_is_active": [run, _u32],
         "zo_node_run_capture": [run, _u32, _ptr, _ptr, _ptr],
@@ -316,11 +316,21 @@ class NodeControl:
         return [NodeState(t.mean_square.mantissa, t.mean_square.exponent) for t in self._tasks]
 
     def resume(self, step: int, states: Sequence[NodeState], largest_loss: int) -> None:
-        """Goes on after so many whole steps."""
-        _call("zo_node_run_resume", ctypes.byref(self._run), step)
-        self._run.largest_loss = largest_loss
-        for task, state in zip(self._tasks, states, strict=True):
-            task.mean_square = _Scale(state.mantissa, state.exponent)
+        """Goes on after so many whole steps.
+
+        Args:
+            step: whole steps done.
+            states: running means, one for each task.
+            largest_loss: of the steps so far, unit 2^-16.
+
+        Raises:
+            ValueError: not one state for each task.
+            NativeError: more steps than the run has, or no state of such a run; nothing has changed.
+        """
+        if len(states) != len(self._tasks):
+            raise ValueError(f"states: expected {len(self._tasks)}, one for each task, got {len(states)}")
+        squares = (_Scale * len(states))(*(_Scale(s.mantissa, s.exponent) for s in states))
+        _call("zo_node_run_resume", ctypes.byref(self._run), step, largest_loss, squares)
 
     def next(self) -> NodeRequest:
         """What to do next."""

@@ -50,7 +50,9 @@ static zo_status check_task(const zo_node_task* task) {
   }
   const int valid = (is_weights(task) || (task->mu >= 1u && task->mu <= 127u)) &&
                     task->period >= 1u && task->period <= ZO_NODE_PERIOD_MAX &&
-                    task->rate < UINT32_C(1) << 24 && buffers_are_valid(task);
+                    task->rate < UINT32_C(1) << 24 &&
+                    task->gain.exponent >= -ZO_NODE_GAIN_EXPONENT_MAX &&
+                    task->gain.exponent <= ZO_NODE_GAIN_EXPONENT_MAX && buffers_are_valid(task);
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
@@ -115,8 +117,24 @@ zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings,
   return ZO_OK;
 }
 
-zo_status zo_node_run_resume(zo_node_run* run, uint32_t step) {
-  if (run == NULL || step > run->settings.common.steps) return ZO_ERROR_ARGUMENT;
+/* Of a weight task, the highest of its 64 bits is the exponent's: they are not negative. */
+static int mean_square_is_valid(const zo_node_task* task, zo_scale mean_square) {
+  return is_weights(task) ? mean_square.exponent >= 0 : zo_scale_is_valid(mean_square);
+}
+
+zo_status zo_node_run_resume(zo_node_run* run, uint32_t step, int32_t largest_loss,
+                             const zo_scale* mean_squares) {
+  if (run == NULL || step > run->settings.common.steps || largest_loss < 0) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  const zo_scale none = {0, 0};
+  for (uint32_t t = 0; mean_squares != NULL && t < run->settings.tasks; ++t) {
+    if (!mean_square_is_valid(&run->tasks[t], mean_squares[t])) return ZO_ERROR_ARGUMENT;
+  }
+  for (uint32_t t = 0; t < run->settings.tasks; ++t) {
+    run->tasks[t].mean_square = mean_squares != NULL ? mean_squares[t] : none;
+  }
+  run->largest_loss = largest_loss;
   run->step = step;
   run->part = run->task = run->query = run->side = run->moved = 0;
   run->stage = ZO_NODE_FORWARD;

@@ -75,7 +75,8 @@ typedef struct zo_node_task {
   uint32_t rate;           /* factor of the run's rate, unit 2^-16, < 2^24 */
   uint32_t period;         /* the task takes part in every period-th step, 1..ZO_NODE_PERIOD_MAX */
   zo_scale gain;           /* NODES, ZO_NODE_FIXED: see zo_node_step; WEIGHTS, ZO_STEP_GRADIENT: one
-                              more factor of the rate, mantissa 0: 1 */
+                              more factor of the rate, mantissa 0: 1. The exponent is within
+                              +-ZO_NODE_GAIN_EXPONENT_MAX */
   uint32_t boundary_bytes; /* WEIGHTS: of a sample, of what enters start_segment; 0: the inputs of
                               the whole network, which stay where they are */
   int8_t* inputs;          /* NODES: [minibatch, zo_node_input_bytes] */
@@ -154,9 +155,15 @@ typedef struct zo_node_run {
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_QUERIES, ZO_ERROR_DISTRIBUTION. */
 zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings, zo_node_task* tasks);
 
-/* The state after `step` whole steps; the tasks' mean_square, largest_loss and all weights are the
- * caller's to restore. */
-zo_status zo_node_run_resume(zo_node_run* run, uint32_t step);
+/* The state after `step` whole steps, as a log has it; all weights are the caller's to restore.
+ *
+ *   largest_loss  of zo_node_run
+ *   mean_squares  [tasks], those of zo_node_task; null: all zero, the state before the first step
+ *
+ * Errors: ZO_ERROR_ARGUMENT: more steps than the run has, or no state of such a run; the run is
+ * untouched then. */
+zo_status zo_node_run_resume(zo_node_run* run, uint32_t step, int32_t largest_loss,
+                             const zo_scale* mean_squares);
 
 /* Says what to do next; the same again until it is reported or updated. */
 zo_status zo_node_run_next(const zo_node_run* run, zo_node_request* request);

@@ -18,9 +18,6 @@
 /* Weight of a new square in the running mean: 2^-5. */
 #define MEAN_SQUARE_SHIFT 5u
 
-/* Keeps sums of exponents in int32_t. */
-#define GAIN_EXPONENT_MAX 1000
-
 /* A standardized gradient: fraction bits at most, and what values with them stay below. */
 #define STANDARD_BITS_MAX 16
 #define STANDARD_MAX (UINT64_C(1) << 30)
@@ -296,9 +293,10 @@ static int rule_is_valid(const zo_node_step* step, const zo_tensor* tensor) {
   const zo_scale gain = step->gain;
   return step->rule <= ZO_NODE_STANDARDIZED && step->rate < UINT32_C(1) << 31 && step->clip >= 1u &&
          step->clip <= UINT32_C(1) << 24 &&
+         (step->rule != ZO_NODE_RMS || zo_scale_is_valid(step->mean_square)) &&
          (step->rule != ZO_NODE_FIXED ||
-          (gain.mantissa != 0u && gain.exponent >= -GAIN_EXPONENT_MAX &&
-           gain.exponent <= GAIN_EXPONENT_MAX));
+          (gain.mantissa != 0u && gain.exponent >= -ZO_NODE_GAIN_EXPONENT_MAX &&
+           gain.exponent <= ZO_NODE_GAIN_EXPONENT_MAX));
 }
 
 static zo_status check(const zo_node_layer* layer, const zo_tensor* tensor,

@@ -27,6 +27,9 @@ typedef struct zo_node_evidence {
   const int16_t* errors;      /* [samples, nodes] dL/dy in any one unit, or null */
 } zo_node_evidence;
 
+/* Keeps sums of exponents in int32_t. */
+#define ZO_NODE_GAIN_EXPONENT_MAX 1000
+
 /* What a step is made of a gradient estimate G. */
 typedef enum zo_node_rule {
   ZO_NODE_RMS = 0,          /* a step of given root mean square */
@@ -46,9 +49,10 @@ typedef struct zo_node_step {
   uint32_t bits; /* ZO_NODE_BITS: 1..7 */
   uint32_t rows; /* output channels that are updated; 0 or out_c: all */
   zo_scale gain; /* ZO_NODE_FIXED: step, unit 2^-16 LSB, per unit of G at a rate of 1; not zero,
-                    exponent within +-1000 */
+                    exponent within +-ZO_NODE_GAIN_EXPONENT_MAX */
   zo_scale mean_square; /* ZO_NODE_RMS: running mean of G^2; zero before the first step, updated by
-                           each. Unchanged by the other rules */
+                           each. Unchanged by the other rules. Within what
+                           zo_scale_is_valid says */
 } zo_node_step;
 
 /* int32 values of scratch memory, k_h * k_w * in_c + out_c: one output channel of the filter, then

@@ -12,6 +12,17 @@ typedef struct zo_scale {
   int32_t exponent;
 } zo_scale;
 
+/* Exponents beyond this are no result of a run: squares of gradients reach 2^140, and a mean that
+ * nothing is added to for all steps that a run may have falls by less. Sums, differences and halves
+ * of a few exponents within it stay in int32_t. */
+#define ZO_SCALE_EXPONENT_MAX (INT32_C(1) << 28)
+
+/* Whether a number from outside, such as a log's, is one that functions here give. */
+static inline int zo_scale_is_valid(zo_scale scale) {
+  return (scale.mantissa == 0u || scale.mantissa >> 31 != 0u) &&
+         scale.exponent >= -ZO_SCALE_EXPONENT_MAX && scale.exponent <= ZO_SCALE_EXPONENT_MAX;
+}
+
 /* value * 2^exponent, its 32 highest bits kept. */
 static inline zo_scale zo_scale_of(uint64_t value, int32_t exponent) {
   zo_scale result = {0, 0};

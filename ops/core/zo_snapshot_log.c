@@ -31,7 +31,15 @@ enum { kNumber = 0, kStep = 4, kLargestLoss = 8, kMeanSquares = 12, kMeanSquareB
 uint32_t zo_snapshot_header_bytes(uint32_t tasks) { return kTaskEntries + kTaskBytes * tasks + 4u; }
 
 uint32_t zo_snapshot_bytes(uint32_t tasks, uint32_t weight_bytes) {
-  return kMeanSquares + kMeanSquareBytes * tasks + weight_bytes + 4u;
+  const uint64_t bytes =
+      kMeanSquares + kMeanSquareBytes * (uint64_t)tasks + (uint64_t)weight_bytes + 4u;
+  return bytes <= UINT32_MAX ? (uint32_t)bytes : 0u;
+}
+
+/* Whether places in the file are 32 bits wide up to the first record. */
+static int slots_fit(uint32_t tasks, uint32_t weight_bytes) {
+  const uint32_t slot = zo_snapshot_bytes(tasks, weight_bytes);
+  return slot != 0u && slot <= (UINT32_MAX - zo_snapshot_header_bytes(tasks)) / 2u;
 }
 
 void zo_snapshot_write_header(const zo_snapshot_header* header, const zo_node_settings* settings,
@@ -75,7 +83,8 @@ zo_status zo_snapshot_read_header(const uint8_t* bytes, uint32_t count, zo_snaps
   const uint32_t size = zo_snapshot_header_bytes(number);
   if (number < 1u || number > ZO_NODE_TASKS_MAX || zo_read_u16(bytes + kHeaderBytes) != size ||
       zo_read_u16(bytes + kRecordBytes) != ZO_SNAPSHOT_RECORD_BYTES || count < size ||
-      zo_read_u32(bytes + size - 4u) != zo_crc32(0, bytes, size - 4u)) {
+      zo_read_u32(bytes + size - 4u) != zo_crc32(0, bytes, size - 4u) ||
+      !slots_fit(number, zo_read_u32(bytes + kWeightBytes))) {
     return ZO_ERROR_OPTIONS;
   }
   memcpy(header->fingerprint, bytes + kFingerprint, sizeof header->fingerprint);
@@ -120,34 +129,35 @@ void zo_snapshot_write_head(const zo_node_run* run, uint32_t number, uint8_t* by
   }
 }
 
+static void read_mean_squares(const uint8_t* bytes, uint32_t tasks, zo_scale* mean_squares) {
+  for (uint32_t t = 0; t < tasks; ++t) {
+    const uint8_t* entry = bytes + kMeanSquares + kMeanSquareBytes * t;
+    mean_squares[t].mantissa = zo_read_u32(entry);
+    mean_squares[t].exponent = (int32_t)zo_read_u32(entry + 4);
+  }
+}
+
 zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t tasks, uint32_t weight_bytes,
                            uint32_t* number, uint32_t* step, int32_t* largest_loss,
                            zo_scale* mean_squares) {
-  const uint32_t end = zo_snapshot_bytes(tasks, weight_bytes) - 4u;
+  const uint32_t size = zo_snapshot_bytes(tasks, weight_bytes);
+  if (size == 0u) return ZO_ERROR_OPTIONS;
+  const uint32_t end = size - 4u;
   if (zo_read_u32(bytes + kNumber) == 0u || zo_read_u32(bytes + end) != zo_crc32(0, bytes, end)) {
     return ZO_ERROR_OPTIONS;
   }
   *number = zo_read_u32(bytes + kNumber);
   *step = zo_read_u32(bytes + kStep);
   *largest_loss = (int32_t)zo_read_u32(bytes + kLargestLoss);
-  for (uint32_t t = 0; t < tasks; ++t) {
-    const uint8_t* entry = bytes + kMeanSquares + kMeanSquareBytes * t;
-    mean_squares[t].mantissa = zo_read_u32(entry);
-    mean_squares[t].exponent = (int32_t)zo_read_u32(entry + 4);
-  }
+  read_mean_squares(bytes, tasks, mean_squares);
   return ZO_OK;
 }
 
 zo_status zo_snapshot_read_head(zo_node_run* run, const uint8_t* bytes) {
-  const zo_status status = zo_node_run_resume(run, zo_read_u32(bytes + kStep));
-  if (status != ZO_OK) return status;
-  run->largest_loss = (int32_t)zo_read_u32(bytes + kLargestLoss);
-  for (uint32_t t = 0; t < run->settings.tasks; ++t) {
-    const uint8_t* entry = bytes + kMeanSquares + kMeanSquareBytes * t;
-    run->tasks[t].mean_square.mantissa = zo_read_u32(entry);
-    run->tasks[t].mean_square.exponent = (int32_t)zo_read_u32(entry + 4);
-  }
-  return ZO_OK;
+  zo_scale mean_squares[ZO_NODE_TASKS_MAX];
+  read_mean_squares(bytes, run->settings.tasks, mean_squares);
+  return zo_node_run_resume(run, zo_read_u32(bytes + kStep),
+                            (int32_t)zo_read_u32(bytes + kLargestLoss), mean_squares);
 }
 
 void zo_snapshot_write_record(uint32_t step, int32_t mean_loss, uint8_t* bytes) {

@@ -74,6 +74,7 @@ typedef struct zo_snapshot_task {
 } zo_snapshot_task;
 
 uint32_t zo_snapshot_header_bytes(uint32_t tasks);
+/* 0 where it is more than 32 bits hold, which no header that is read asks for. */
 uint32_t zo_snapshot_bytes(uint32_t tasks, uint32_t weight_bytes);
 
 /* bytes: [zo_snapshot_header_bytes(settings->tasks)]. */
@@ -81,7 +82,8 @@ void zo_snapshot_write_header(const zo_snapshot_header* header, const zo_node_se
                               const zo_snapshot_task* tasks, uint8_t* bytes);
 
 /* Reads `count` bytes; `tasks` holds ZO_NODE_TASKS_MAX.
- * Errors: ZO_ERROR_OPTIONS: no header of this version, damaged, or not whole. */
+ * Errors: ZO_ERROR_OPTIONS: no header of this version, damaged, not whole, or of snapshots so large
+ * that 32 bits do not hold where the records begin. */
 zo_status zo_snapshot_read_header(const uint8_t* bytes, uint32_t count, zo_snapshot_header* header,
                                   zo_node_settings* settings, zo_snapshot_task* tasks);
 
@@ -97,7 +99,8 @@ zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t tasks, uint32_t weight
 
 /* What zo_snapshot_write_head wrote, back into a run with the same tasks, whose steps go on from
  * there; for readers that check a slot piece by piece.
- * Errors: ZO_ERROR_ARGUMENT: more steps than the run has; the run is untouched. */
+ * Errors: ZO_ERROR_ARGUMENT: more steps than the run has, or no state of such a run; the run is
+ * untouched. */
 zo_status zo_snapshot_read_head(zo_node_run* run, const uint8_t* bytes);
 
 /* bytes: [ZO_SNAPSHOT_RECORD_BYTES]. */

@@ -413,9 +413,7 @@ zo_status NodeTrainer::ImportLog(const LogStore& log) {
   // Neither: the state before the first step.
   status = network_->Restore();
   if (status != ZO_OK) return status;
-  for (uint32_t i = 0; i < run_.settings.tasks; ++i) tasks_[i].mean_square = {0, 0};
-  run_.largest_loss = 0;
-  status = zo_node_run_resume(&run_, 0);
+  status = zo_node_run_resume(&run_, 0, 0, nullptr);
   // Slots that were never written are no damage.
   return status != ZO_OK ? status : numbers[0] == 0 && numbers[1] == 0 ? ZO_OK : ZO_ERROR_LOG;
 }

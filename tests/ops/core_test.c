@@ -1489,7 +1489,7 @@ static void test_bad_steps(const zo_node_layer* layer, const zo_tensor* tensor,
   zo_node_step good;
   memset(&good, 0, sizeof good);
   good.rate = good.clip = 1;
-  for (uint32_t i = 0; i < 10u; ++i) {
+  for (uint32_t i = 0; i < 13u; ++i) {
     zo_node_step step = good;
     if (i == 0u) step.rule = 4;
     if (i == 1u) step.rows = layer->out_c + 1u;
@@ -1501,13 +1501,16 @@ static void test_bad_steps(const zo_node_layer* layer, const zo_tensor* tensor,
       step.bits = i == 5u ? 0u : (i == 6u ? 8u : 3u);
       t.fraction = i == 7u ? tensor->weights : NULL;
     }
-    if (i >= 8u) {
+    if (i >= 10u) {
+      step.mean_square.mantissa = i == 10u ? 1u : UINT32_MAX;
+      step.mean_square.exponent = i == 11u ? INT32_MIN : INT32_MAX;
+    } else if (i >= 8u) {
       step.rule = ZO_NODE_FIXED;
       step.gain.mantissa = i == 8u ? 0u : 1u;
       step.gain.exponent = i == 8u ? 0 : INT32_MAX;
     }
     CHECK(zo_node_update_s8(layer, &t, evidence, &step, scratch, NULL) == ZO_ERROR_ARGUMENT);
-    CHECK(step.mean_square.mantissa == 0u);
+    CHECK(i >= 10u || step.mean_square.mantissa == 0u);
   }
 }
 
@@ -2027,6 +2030,84 @@ static void test_snapshot_log(const node_run* r, const zo_node_run* run) {
   free(record);
 }
 
+/* A log may be whole, its checksums right, and yet say what no run has written. */
+static void test_snapshot_sizes(void) {
+  const uint32_t tasks = 3;
+  CHECK(zo_snapshot_bytes(tasks, UINT32_MAX - 40u) == UINT32_MAX);
+  for (uint32_t beyond = 0; beyond < 40u; ++beyond) {
+    CHECK(zo_snapshot_bytes(tasks, UINT32_MAX - beyond) == 0u);
+  }
+  const uint32_t size = zo_snapshot_header_bytes(tasks);
+  /* The largest snapshots of which 32 bits hold where two end. */
+  const uint32_t most = (UINT32_MAX - size) / 2u - 40u;
+  const uint32_t refused[] = {most + 1u, UINT32_C(1) << 31, UINT32_MAX - 40u, UINT32_MAX - 39u,
+                              UINT32_MAX};
+  zo_node_settings settings, back;
+  memset(&settings, 0, sizeof settings);
+  settings.tasks = tasks;
+  zo_snapshot_header header;
+  memset(&header, 0, sizeof header);
+  zo_snapshot_task entries[ZO_NODE_TASKS_MAX];
+  memset(entries, 0, sizeof entries);
+  uint8_t* bytes = (uint8_t*)allocate(size);
+  header.weight_bytes = most;
+  zo_snapshot_write_header(&header, &settings, entries, bytes);
+  CHECK(zo_snapshot_read_header(bytes, size, &header, &back, entries) == ZO_OK);
+  CHECK(header.weight_bytes == most);
+  for (size_t i = 0; i < sizeof refused / sizeof refused[0]; ++i) {
+    header.weight_bytes = refused[i];
+    zo_snapshot_write_header(&header, &settings, entries, bytes);
+    CHECK(zo_snapshot_read_header(bytes, size, &header, &back, entries) == ZO_ERROR_OPTIONS);
+  }
+  /* The sum of the sizes is 4: the checksum would be looked for before the slot. */
+  uint8_t slot[8] = {1, 0, 0, 0, 0, 0, 0, 0};
+  uint32_t number, step;
+  int32_t largest;
+  zo_scale squares[1];
+  CHECK(zo_snapshot_read(slot, 1, UINT32_MAX - 19u, &number, &step, &largest, squares) ==
+        ZO_ERROR_OPTIONS);
+  free(bytes);
+}
+
+/* Running means that a run cannot have come to are refused before anything is changed. */
+static void test_resumed_states(node_run* r, zo_node_run* run) {
+  static const zo_scale unlikely[] = {
+      {UINT32_C(1) << 31, ZO_SCALE_EXPONENT_MAX + 1},
+      {UINT32_MAX, INT32_MIN},
+      {UINT32_MAX, INT32_MAX},
+      {UINT32_C(0x7FFFFFFF), 0},
+      {1, -5},
+  };
+  const uint32_t tasks = r->settings.tasks;
+  zo_scale squares[kMostTasks];
+  for (uint32_t t = 0; t < tasks; ++t) squares[t] = r->tasks[t].mean_square;
+  const zo_node_run before = *run;
+  for (size_t i = 0; i < sizeof unlikely / sizeof unlikely[0]; ++i) {
+    const uint32_t t = random_below(tasks);
+    const zo_scale kept = squares[t];
+    squares[t] = unlikely[i];
+    CHECK(zo_node_run_resume(run, run->step, run->largest_loss, squares) == ZO_ERROR_ARGUMENT);
+    /* As it comes out of a log. */
+    uint8_t head[12 + 8 * kMostTasks];
+    r->tasks[t].mean_square = unlikely[i];
+    zo_snapshot_write_head(run, 1, head);
+    r->tasks[t].mean_square = kept;
+    CHECK(zo_snapshot_read_head(run, head) == ZO_ERROR_ARGUMENT);
+    squares[t] = kept;
+    CHECK(memcmp(run, &before, sizeof before) == 0);
+    CHECK(memcmp(&r->tasks[t].mean_square, &kept, sizeof kept) == 0);
+  }
+  for (uint32_t t = 0; t < tasks; ++t) {
+    squares[t].mantissa = UINT32_C(0x80000000) | random_u32();
+    squares[t].exponent = random_between(-ZO_SCALE_EXPONENT_MAX, ZO_SCALE_EXPONENT_MAX);
+  }
+  CHECK(zo_node_run_resume(run, run->step, 7, squares) == ZO_OK);
+  CHECK(run->largest_loss == 7);
+  for (uint32_t t = 0; t < tasks; ++t) {
+    CHECK(memcmp(&r->tasks[t].mean_square, &squares[t], sizeof squares[t]) == 0);
+  }
+}
+
 static void test_node_run_errors(node_run* r) {
   zo_node_run run;
   const node_run good = *r;
@@ -2071,6 +2152,8 @@ static void test_node_run_errors(node_run* r) {
   REFUSED(t->period = 65536, ZO_ERROR_ARGUMENT);
   REFUSED(t->period = 2; r->settings.tasks = 1, ZO_ERROR_ARGUMENT);
   REFUSED(t->rate = 1u << 24, ZO_ERROR_ARGUMENT);
+  REFUSED(t->gain.exponent = ZO_NODE_GAIN_EXPONENT_MAX + 1, ZO_ERROR_ARGUMENT);
+  REFUSED(t->gain.exponent = INT32_MIN, ZO_ERROR_ARGUMENT);
   REFUSED(t->inputs = NULL, ZO_ERROR_ARGUMENT);
   REFUSED(t->routes = NULL, ZO_ERROR_ARGUMENT);
   REFUSED(t->nodes = NULL, ZO_ERROR_ARGUMENT);
@@ -2082,8 +2165,9 @@ static void test_node_run_errors(node_run* r) {
   CHECK(zo_node_run_init(&run, NULL, r->tasks) == ZO_ERROR_ARGUMENT);
   CHECK(zo_node_run_init(&run, &r->settings, NULL) == ZO_ERROR_ARGUMENT);
   CHECK(zo_node_run_init(&run, &r->settings, r->tasks) == ZO_OK);
-  CHECK(zo_node_run_resume(NULL, 0) == ZO_ERROR_ARGUMENT);
-  CHECK(zo_node_run_resume(&run, s->steps + 1u) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_node_run_resume(NULL, 0, 0, NULL) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_node_run_resume(&run, s->steps + 1u, 0, NULL) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_node_run_resume(&run, 0, -1, NULL) == ZO_ERROR_ARGUMENT);
   CHECK(zo_node_run_next(NULL, &request) == ZO_ERROR_ARGUMENT);
   CHECK(zo_node_run_next(&run, NULL) == ZO_ERROR_ARGUMENT);
   CHECK(!zo_node_run_is_active(NULL, 0) && !zo_node_run_is_active(&run, r->settings.tasks));
@@ -2097,7 +2181,7 @@ static void test_node_run(void) {
     zo_node_run run;
     CHECK(zo_node_run_init(&run, &r.settings, r.tasks) == ZO_OK);
     const uint32_t first = random_below(3) == 0 ? random_below(s->steps + 1u) : 0;
-    CHECK(zo_node_run_resume(&run, first) == ZO_OK);
+    CHECK(zo_node_run_resume(&run, first, 0, NULL) == ZO_OK);
     uint32_t counts[4] = {0, 0, 0, 0}, expected[4] = {0, 0, 0, 0};
     for (uint32_t step = first; step < s->steps; ++step) {
       expected[ZO_NODE_FORWARD] += s->parts;
@@ -2120,6 +2204,7 @@ static void test_node_run(void) {
       ++done;
       test_snapshot_log(&r, &run);
     }
+    zo_node_run resumed = run;
     CHECK(request.action == ZO_NODE_DONE && done == s->steps && run.step == s->steps);
     CHECK(memcmp(counts, expected, sizeof counts) == 0);
     /* Nothing goes on after the end. */
@@ -2133,6 +2218,7 @@ static void test_node_run(void) {
     CHECK(zo_node_run_capture(&run, 0, r.inputs[0].at, r.outputs[0].at, r.nodes[0].at) ==
           ZO_ERROR_ARGUMENT);
     free(losses);
+    test_resumed_states(&r, &resumed);
     test_node_run_errors(&r);
     free_node_run(&r);
   }
@@ -2309,6 +2395,7 @@ int main(void) {
   test_bits();
   test_nodes();
   test_node_tail();
+  test_snapshot_sizes();
   test_node_run();
   test_weight_task();
   test_block_choice();
