@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,7 @@ from models import MODELS
 from tflm_zo import ConversionError, Distribution, NativeError, inject
 from tflm_zo.native import Status
 from tflm_zo.runtime import InvokeError, ModelError, Runtime, RuntimeUnavailableError, load
+from tflm_zo.runtime.tflm import WHEEL_VERSION
 
 Z = Distribution.rademacher(2)
 
@@ -261,3 +265,16 @@ def test_unknown_delegate_option() -> None:
 
     with pytest.raises(ValueError, match=r"unknown option \(known: directory, exact\)"):
         load_delegate(str(tflm_zo.native.library_path()), {"speed": "9"})
+
+
+def test_another_version_of_the_tflm_wheel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    require("tflm")
+    pinned = re.search(r'"tflite-micro==([^;"]+)', (Path(__file__).parents[2] / "pyproject.toml").read_text())
+    assert pinned is not None and pinned[1] == WHEEL_VERSION
+    version = importlib.metadata.version
+    monkeypatch.setattr(
+        importlib.metadata, "version", lambda n: "0.dev20270101000000" if n == "tflite-micro" else version(n)
+    )
+    with pytest.raises(RuntimeUnavailableError, match=f"needs.*{WHEEL_VERSION}, but 0.dev2027.*pip install"):
+        load(inject(MODELS["small_cnn"](), batch=2), "tflm")
+    assert "tflm" not in tflm_zo.runtime.available()

@@ -8,8 +8,9 @@ segment is a model of its own there, as it is on a device.
 from __future__ import annotations
 
 import ctypes
+import importlib.metadata
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,10 @@ from .runtime import Runtime
 __all__ = ["TflmRuntime"]
 
 REGISTERER = "TFLM_ZO_Register"
+
+WHEEL_VERSION: Final = "0.dev20260930204519"
+"""The only version of ``tflite-micro`` that can be used, the one of the extra ``tflm``: the op pack shares
+structs with it (ops/abi/tflm), and another build may lay them out differently, which corrupts memory."""
 
 
 def arena_upper_bound(model: Model) -> int:
@@ -91,12 +96,18 @@ class TflmRuntime(Runtime):
     @classmethod
     def _import(cls) -> ModuleType:
         try:
+            version = importlib.metadata.version("tflite-micro")
             from tflite_micro import runtime
         except ImportError as error:
             raise RuntimeUnavailableError(
                 f"runtime 'tflm' needs the tflite-micro package, which does not import ({error}); "
                 "install it with: pip install 'tflm_zo[tflm]'"
             ) from error
+        if version != WHEEL_VERSION:
+            raise RuntimeUnavailableError(
+                f"runtime 'tflm' needs tflite-micro {WHEEL_VERSION}, but {version} is installed, which may "
+                f"lay out its structs differently; pip install 'tflite-micro=={WHEEL_VERSION}'"
+            )
         return runtime  # type: ignore[no-any-return]
 
     def _open(self, model: bytes, directory: Directory) -> Engine:
