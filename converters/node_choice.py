@@ -9,6 +9,7 @@ from .errors import ConversionError
 from .model import Model
 from .passes import PASSES, Plan
 from .passes.plan_nodes import node_layers, plan_nodes
+from .passes.select_trainable import UNREAD
 from .settings import InjectSettings
 
 __all__ = ["NodeChoice", "node_choices"]
@@ -64,10 +65,13 @@ def node_choices(model: Model, loss_output: int | str | None = None) -> list[Nod
         plan.nodes = []  # "auto" finds none
     taken = {n.trainable for n in plan.nodes}
     choices = []
-    for t in plan.trainable:
+    operators = copy.subgraphs[0].operators
+    for t in sorted([*plan.trainable, *plan.unread], key=lambda t: operators.index(t.operators[0])):
         nodes = possible.get(t)
         if t in taken:
             reason = ""
+        elif t in plan.unread:
+            reason = UNREAD
         elif nodes is None:
             reason = reasons[t]
         elif nodes.count >= t.tensor.size:

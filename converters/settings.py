@@ -72,10 +72,10 @@ class InjectSettings:
     """How a model is to train. Checked when constructed.
 
     Attributes:
-        trainable: which filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED become trainable: "all",
-            "last:N" (the last N in execution order), "nodes" (those that carry nodes, which saves the others'
-            RAM), "none", or one or several names or glob patterns that are compared with layer names, filter
-            tensor names, operator output names and block names.
+        trainable: which filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED become trainable, of those
+            that feed what the loss reads: "all", "last:N" (the last N in execution order), "nodes" (those
+            that carry nodes, which saves the others' RAM), "none", or one or several names or glob patterns
+            that are compared with layer names, filter tensor names, operator output names and block names.
         blocks: name of a block to name(s) or pattern(s) of its layers. A command addresses one block or all
             of them. Layers that no block names are blocks of their own; None: every layer is.
         head_room: largest perturbation of a weight, LSB, 0 to 112. Weights stay within +-(127 - head_room).
@@ -86,7 +86,8 @@ class InjectSettings:
         loss: "auto" (from the model's tail), "cross_entropy", "floor_log2" (a cross-entropy in whole powers
             of two, ElasticZO's; see ops/core/zo_floor_log2_loss.h), "binary_cross_entropy", "mse", or "none"
             (no loss operator: for looking at segments).
-        loss_output: which output the loss belongs to, by index or tensor name; None: the first one.
+        loss_output: which output the loss belongs to, by index or tensor name; None: the first one behind a
+            SOFTMAX or LOGISTIC, else the first one.
         cuts: names of the tensors between segments, in any order; see ``possible_cuts``. "layers": before
             every trainable layer where one is possible.
         nodes: layers that carry nodes for node perturbation: "auto" (those with fewer nodes than weights),

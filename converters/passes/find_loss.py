@@ -79,7 +79,8 @@ def choose_output(graph: Subgraph, wanted: int | str | None) -> Tensor:
 
 
 def output_number(graph: Subgraph, wanted: int | str | None) -> int:
-    """Number of the output that the loss belongs to.
+    """Number of the output that the loss belongs to: the one wanted, else the first one behind a SOFTMAX or
+    LOGISTIC, else the first one.
 
     Raises:
         ConversionError: there is no such output; the message lists them.
@@ -92,10 +93,12 @@ def output_number(graph: Subgraph, wanted: int | str | None) -> int:
                 f"loss_output: {len(found)} outputs are called «{wanted}»; there are: {names}"
             )
         return found[0]
-    index = 0 if wanted is None else wanted
-    if index >= len(graph.outputs):
-        raise ConversionError(f"loss_output: there is no output {index}; there are: {names}")
-    return index
+    if wanted is None:
+        squashed = (i for i, t in enumerate(graph.outputs) if logits_of(graph, t)[1] is not None)
+        return next(squashed, 0)
+    if wanted >= len(graph.outputs):
+        raise ConversionError(f"loss_output: there is no output {wanted}; there are: {names}")
+    return wanted
 
 
 def logits_of(graph: Subgraph, output: Tensor) -> tuple[Tensor, Operator | None]:

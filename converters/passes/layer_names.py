@@ -9,6 +9,9 @@ from typing import Final
 
 from ..model import Operator
 
+# Names of tensors that are longer are shown by their layer.
+_LONGEST: Final = 40
+
 # Names that converters give to constants that lost theirs.
 _ANONYMOUS: Final = re.compile(r"^((arith|tfl|tf|std|mhlo)\.\w+|\w*const(ant)?)[_\d]*$", re.IGNORECASE)
 
@@ -46,6 +49,22 @@ def _path(op: Operator) -> list[str]:
     while len(path) > 1 and _NOISE.match(path[-1]):
         path.pop()
     return path or [op.code.name.lower()]
+
+
+def shown_name(tensor: str) -> str:
+    """A tensor's name for people: of one that TensorFlow put together from all that was fused into it
+    («model/relu/Relu;model/bn/FusedBatchNormV3;model/conv/BiasAdd;…»), and of any of more than 40 characters,
+    the layer's name alone.
+    """
+    parts = [p for p in tensor.split(";") if p.strip("/")]
+    if not parts or (len(parts) == 1 and len(tensor) <= _LONGEST):
+        return tensor
+    # A bias is not shared, so what it names is this layer; filters of equal quantization may be another's.
+    suffixes = ("BiasAdd", *(suffix for kind in _SUFFIXES.values() for suffix in kind))
+    named = (p for suffix in suffixes for p in parts if re.search(rf"/{suffix}\d*$", p))
+    path = [c for c in next(named, parts[0]).split("/") if c]
+    name = path[-2] if len(path) > 1 else path[0]
+    return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
 
 
 def layer_names(operators: list[Operator]) -> list[str]:

@@ -156,6 +156,7 @@ class Plan:
         inputs: names of the original inputs, made unique.
         outputs: names of the original outputs, made unique.
         trainable: in execution order, over the whole model.
+        unread: filters that could be trained but that the loss does not depend on, in execution order.
         blocks: their names; ``Trainable.block`` is an index here.
         loss: None where there is none.
         cuts: names of the tensors where the model is cut.
@@ -167,6 +168,7 @@ class Plan:
     inputs: list[str] = dataclasses.field(default_factory=list)
     outputs: list[str] = dataclasses.field(default_factory=list)
     trainable: list[Trainable] = dataclasses.field(default_factory=list)
+    unread: list[Trainable] = dataclasses.field(default_factory=list)
     blocks: list[str] = dataclasses.field(default_factory=list)
     loss: Loss | None = None
     cuts: list[str] = dataclasses.field(default_factory=list)

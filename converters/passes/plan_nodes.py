@@ -17,6 +17,7 @@ from ..model.schema import TensorType
 from ..settings import LAYERS, InjectSettings, last_number
 from .cut_segments import cut_reason, excluding_cuts, possible_cuts
 from .plan import NodeLayer, Plan, Trainable
+from .select_trainable import unknown_layer
 
 # Enumerations of the TFLite schema.
 _SAME: Final = 0
@@ -58,7 +59,7 @@ def plan_nodes(model: Model, settings: InjectSettings, plan: Plan) -> None:
         raise ConversionError("nodes need a loss: losses of single samples are what they are judged by")
     graph = model.subgraphs[0]
     layers, reasons = node_layers(graph, plan)
-    chosen = _choose(settings.nodes, plan.trainable, layers, reasons)
+    chosen = _choose(settings.nodes, plan, layers, reasons)
     ordered = [layers[t] for t in plan.trainable if t in chosen]
     logits = plan.loss.tensor
     plan.nodes = _combining(graph, ordered, logits) if settings.nodes == "auto" else ordered
@@ -116,7 +117,7 @@ def node_layers(graph: Subgraph, plan: Plan) -> tuple[dict[Trainable, NodeLayer]
 
 def _choose(
     wanted: str | Sequence[str],
-    trainable: Sequence[Trainable],
+    plan: Plan,
     layers: dict[Trainable, NodeLayer],
     reasons: dict[Trainable, str],
 ) -> set[Trainable]:
@@ -134,13 +135,12 @@ def _choose(
     if last is not None:
         if last > len(layers):
             raise ConversionError(f"nodes: {wanted}: only {len(layers)} layers can carry any: {possible}")
-        return set([t for t in trainable if t in layers][-last:])
+        return set([t for t in plan.trainable if t in layers][-last:])
     chosen: set[Trainable] = set()
     for pattern in (wanted,) if isinstance(wanted, str) else wanted:
-        found = {t for t in trainable if t.layer == pattern or fnmatchcase(t.layer, pattern)}
+        found = {t for t in plan.trainable if t.layer == pattern or fnmatchcase(t.layer, pattern)}
         if not found:
-            names = ", ".join(t.layer for t in trainable)
-            raise ConversionError(f"nodes: «{pattern}» fits no trainable layer; there are: {names}")
+            raise unknown_layer("nodes:", pattern, (t.layer for t in plan.trainable), plan, "trainable layer")
         for t in found:
             if t not in layers:
                 raise ConversionError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from typing import Final
 
 from ..errors import ConversionError
 from ..model import Model, Operator, Subgraph, Tensor
@@ -13,29 +14,36 @@ from .kernels import FILTER_OPERATORS
 from .layer_names import layer_names
 from .plan import Plan, Trainable
 
+#: Why a layer of ``plan.unread`` is not trained.
+UNREAD: Final = "does not feed what the loss reads"
+
 
 def select_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Fills ``plan.trainable`` and ``plan.blocks`` from ``settings.trainable`` and ``settings.blocks``.
 
-    Candidates are the constant int8 filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED. Layers that
-    read the same filter tensor stay tied: the filter is one trainable tensor.
+    Candidates are the constant int8 filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED that what the
+    loss reads depends on: the others, of heads for other outputs, would walk at random, and go to
+    ``plan.unread``. Layers that read the same filter tensor stay tied: the filter is one trainable tensor.
 
     Raises:
-        ConversionError: a name or pattern fits no layer (the message lists them), a layer is in two blocks,
-            or a filter is read as something else than a filter as well.
+        ConversionError: a name or pattern fits no layer (the message lists them) or none that feeds the loss,
+            a layer is in two blocks, or a filter is read as something else than a filter as well.
     """
     if settings.trainable == "none":
         if settings.blocks:
             raise ConversionError('blocks were given, but trainable is "none"')
         return
-    candidates = _candidates(model.subgraphs[0])
+    found = _candidates(model.subgraphs[0])
+    candidates = [c for c in found if plan.loss is None or _feeds(model.subgraphs[0], c, plan.loss.tensor)]
+    plan.unread = [c for c in found if c not in candidates]
     if not candidates:
+        behind = "" if plan.loss is None else f" before «{plan.loss.tensor.name}», which the loss reads"
         raise ConversionError(
             "the model has no layer to train: no CONV_2D, DEPTHWISE_CONV_2D or FULLY_CONNECTED with a "
-            "constant int8 filter"
+            f"constant int8 filter{behind}"
         )
-    block_of = _explicit_blocks(candidates, settings)
-    chosen = _choose(candidates, block_of, settings.trainable)
+    block_of = _explicit_blocks(candidates, settings, plan)
+    chosen = _choose(candidates, block_of, settings.trainable, plan)
     for candidate in chosen:
         _check_readers(candidate, model.subgraphs[0])
     if len({c.tensor.name for c in chosen}) < len(chosen):
@@ -65,23 +73,48 @@ def _candidates(graph: Subgraph) -> list[Trainable]:
     ]
 
 
+def _feeds(graph: Subgraph, candidate: Trainable, wanted: Tensor) -> bool:
+    """Whether a tensor depends on the filter."""
+    producers = graph.producers()
+    seen: set[Operator] = set()
+    pending: list[Tensor | None] = [wanted]
+    while pending:
+        tensor = pending.pop()
+        op = None if tensor is None else producers.get(tensor)
+        if op is not None and op not in seen:
+            seen.add(op)
+            pending += op.inputs
+    return any(op in seen for op in candidate.operators)
+
+
 def matches(candidate: Trainable, pattern: str) -> bool:
     """Whether a name or glob pattern fits a layer."""
     names = [candidate.layer, candidate.tensor.name, *(op.outputs[0].name for op in candidate.operators)]
     return any(name == pattern or fnmatchcase(name, pattern) for name in names)
 
 
-def _unknown(what: str, pattern: str, names: Iterable[str]) -> ConversionError:
-    return ConversionError(f"{what} «{pattern}» fits no layer; there are: {', '.join(names)}")
+def unknown_layer(
+    what: str, pattern: str, names: Iterable[str], plan: Plan, kind: str = "layer"
+) -> ConversionError:
+    """The error of a pattern that fits none of the layers with these names."""
+    unread = next((c for c in plan.unread if matches(c, pattern)), None)
+    if unread is not None and plan.loss is not None:
+        return ConversionError(
+            f"{what} «{pattern}»: layer «{unread.layer}» {UNREAD} («{plan.loss.tensor.name}»); loss_output "
+            "chooses the output that the loss belongs to"
+        )
+    return ConversionError(f"{what} «{pattern}» fits no {kind}; there are: {', '.join(names)}")
 
 
-def _explicit_blocks(candidates: Sequence[Trainable], settings: InjectSettings) -> dict[Trainable, str]:
+def _explicit_blocks(
+    candidates: Sequence[Trainable], settings: InjectSettings, plan: Plan
+) -> dict[Trainable, str]:
     block_of: dict[Trainable, str] = {}
     for name, patterns in (settings.blocks or {}).items():
         for pattern in patterns:
             found = [c for c in candidates if matches(c, pattern)]
             if not found:
-                raise _unknown(f"block «{name}»: pattern", pattern, (c.layer for c in candidates))
+                raise unknown_layer(f"block «{name}»: pattern", pattern, (c.layer for c in candidates), plan)
             for candidate in found:
                 if block_of.setdefault(candidate, name) != name:
                     raise ConversionError(
@@ -96,7 +129,7 @@ def _explicit_blocks(candidates: Sequence[Trainable], settings: InjectSettings) 
 
 
 def _choose(
-    candidates: list[Trainable], block_of: dict[Trainable, str], wanted: str | Sequence[str]
+    candidates: list[Trainable], block_of: dict[Trainable, str], wanted: str | Sequence[str], plan: Plan
 ) -> list[Trainable]:
     if wanted == "all":
         return candidates
@@ -114,7 +147,7 @@ def _choose(
         ]
         if not found:
             names = [*(c.layer for c in candidates), *dict.fromkeys(block_of.values())]
-            raise _unknown("trainable:", pattern, names)
+            raise unknown_layer("trainable:", pattern, names, plan)
         chosen.update(found)
     return [c for c in candidates if c in chosen]
 

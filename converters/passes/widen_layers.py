@@ -15,7 +15,7 @@ from ..model import Model, Operator, OperatorCode, Quantization
 from ..model.schema import BuiltinOperator
 from ..settings import LAST, InjectSettings
 from .plan import Plan, Trainable
-from .select_trainable import matches
+from .select_trainable import matches, unknown_layer
 
 _OPTIONS_VERSION: Final = 1
 _PER_CHANNEL: Final = 1
@@ -57,7 +57,6 @@ def widen_layers(model: Model, settings: InjectSettings, plan: Plan) -> None:
 def _chosen(settings: InjectSettings, plan: Plan) -> set[Trainable]:
     if not settings.wide:
         return set()
-    names = ", ".join(t.layer for t in plan.trainable)
     if not plan.trainable:
         raise ConversionError("wide: the model has no trainable layer")
     if settings.wide == LAST:
@@ -66,7 +65,7 @@ def _chosen(settings: InjectSettings, plan: Plan) -> set[Trainable]:
     for pattern in settings.wide:
         found = [t for t in plan.trainable if matches(t, pattern)]
         if not found:
-            raise ConversionError(f"wide: «{pattern}» fits no trainable layer; there are: {names}")
+            raise unknown_layer("wide:", pattern, (t.layer for t in plan.trainable), plan, "trainable layer")
         chosen.update(found)
     return chosen
 

@@ -398,7 +398,7 @@ REFUSALS = {
     ),
     "end of a residual branch": ("residual", "block0/conv1", "has its input «block0/conv0» where.*«stem»"),
     "projection": ("residual", "projection", "has its output.*these would cross too: «block0/add»"),
-    "another output": ("two_outputs", "detect", "has its output «detect».*would cross too: «flatten»"),
+    "another output": ("two_outputs", "detect", "layer «detect» does not feed what the loss reads .«class»"),
     "second input": (
         "two_inputs",
         "fc_features",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import re
 import traceback
 import warnings
 from collections.abc import Callable
@@ -17,7 +18,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-__all__ = ["one_line_errors", "show_tracebacks", "warn"]
+from ..converters.passes.layer_names import shown_name
+
+__all__ = ["note", "one_line_errors", "show_tracebacks", "warn"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -62,6 +65,11 @@ def one_line_errors(command: _Command) -> _Command:
     return run  # type: ignore[return-value]
 
 
+def note(message: str) -> None:
+    """One line on stderr that says what was decided."""
+    _print("", "", message)
+
+
 def warn(message: str) -> None:
     """One line of warning on stderr."""
     _print("warning: ", "yellow", message)
@@ -73,7 +81,8 @@ def _stderr() -> Console:
 
 
 def _print(prefix: str, style: str, message: str) -> None:
-    _stderr().print(f"[bold {style}]{prefix}[/]{escape(' '.join(message.split()))}")
+    text = re.sub("«([^»]+)»", lambda name: f"«{shown_name(name[1])}»", " ".join(message.split()))
+    _stderr().print((f"[bold {style}]{prefix}[/]" if prefix else "") + escape(text))
 
 
 def _fail(message: str, error: BaseException) -> None:

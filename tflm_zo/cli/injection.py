@@ -7,14 +7,24 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..converters import ConversionError, InjectSettings, Model
+from ..converters import ConversionError, InjectSettings, Model, read_metadata
 from ..converters import inject as inject_model
 from ..converters.constants import METADATA_NAME
 from ..training import ALGORITHMS, Algorithm, Callback, algorithm
-from .failures import warn
+from .failures import note, warn
 from .output_file import write_output
 
-__all__ = ["BATCH", "KeepZoModel", "inject_for_training", "inject_plain", "is_zo", "own_batch", "parse_nodes"]
+__all__ = [
+    "BATCH",
+    "KeepZoModel",
+    "inject_for_training",
+    "inject_plain",
+    "is_zo",
+    "own_batch",
+    "parse_loss_output",
+    "parse_nodes",
+    "say_loss_output",
+]
 
 BATCH = 32  # samples per invoke of a plain model, where it can be had
 
@@ -45,10 +55,27 @@ def inject_plain(model: Model, settings: InjectSettings, batch: int = BATCH) -> 
     own = own_batch(model)
     if own == 1:
         try:
-            return inject_model(model, settings, batch=batch)
+            return _injected(model, settings, batch)
         except ConversionError:
             pass  # an operator may tie the model to its batch; anything else is said again below
-    return inject_model(model, settings, batch=own)
+    return _injected(model, settings, own)
+
+
+def _injected(model: Model, settings: InjectSettings, batch: int) -> Model:
+    zo = inject_model(model, settings, batch=batch)
+    say_loss_output(zo, settings)
+    return zo
+
+
+def say_loss_output(zo: Model, settings: InjectSettings) -> None:
+    """Says which of several outputs the loss was given to, where nobody has said it."""
+    metadata = read_metadata(zo)
+    names, loss = metadata.original.outputs, metadata.loss
+    if loss is not None and len(names) > 1 and settings.loss_output is None:
+        note(
+            f"the loss belongs to output {loss.output} of {len(names)}, «{names[loss.output]}»; "
+            "--loss-output chooses another"
+        )
 
 
 def inject_for_training(
@@ -88,6 +115,11 @@ def inject_for_training(
         result = made(ALGORITHMS["weight"])
         warn(f"training by weight perturbation, not by node perturbation: {error}")
         return result
+
+
+def parse_loss_output(given: str | None) -> int | str | None:
+    """Reads ``--loss-output``: a number is one, anything else a name."""
+    return int(given) if given is not None and given.isascii() and given.isdecimal() else given
 
 
 def parse_nodes(given: list[str]) -> str | list[str] | None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from ...converters.passes.layer_names import shown_name
 from ..failures import warn
 from ..options import Force, Json, OutputModel
 from ..output_file import check_output, write_output
@@ -69,7 +70,13 @@ def convert(
 
 def _render(console: Console, result: dict[str, Any]) -> None:
     rows = [
-        [kind, port["name"], "x".join(map(str, port["shape"])), f"{port['scale']:g}", port["zero_point"]]
+        [
+            kind,
+            shown_name(port["name"]),
+            "x".join(map(str, port["shape"])),
+            f"{port['scale']:g}",
+            port["zero_point"],
+        ]
         for kind in ("inputs", "outputs")
         for port in result[kind]
     ]

@@ -14,8 +14,8 @@ from ... import runtime as runtimes
 from ...converters import ConversionError, InjectSettings, Model, load_model
 from ...converters.settings import LOSS_KINDS
 from ...training.evaluation import evaluate as evaluate_runtime
-from ..injection import inject_plain, is_zo
-from ..options import Force, Json, ModelFile, OutputReport, RuntimeName
+from ..injection import inject_plain, is_zo, parse_loss_output
+from ..options import Force, Json, LossOutput, ModelFile, OutputReport, RuntimeName
 from ..output_file import check_output
 from ..progress import progress
 from ..results import show, write_report
@@ -31,6 +31,7 @@ def evaluate(
     loss: Annotated[
         str | None, typer.Option(help=f"Of a plain model: one of {', '.join(LOSS_KINDS[:-1])}.")
     ] = None,
+    loss_output: LossOutput = None,
     output: OutputReport = None,
     force: Force = False,
     as_json: Json = False,
@@ -42,7 +43,7 @@ def evaluate(
     check_output(output, force=force)
     if runtime not in runtimes.RUNTIMES:
         raise ValueError(f"no runtime {runtime!r}; there are {', '.join(runtimes.RUNTIMES)}")
-    zo = _as_zo(load_model(model), loss)
+    zo = _as_zo(load_model(model), loss, loss_output)
     loaded = runtimes.load(zo, runtime)
     x, y = load_samples(loaded, data)
     found = evaluate_runtime(loaded, x, y, lambda starts: progress(starts, len(starts), "evaluating"))
@@ -59,16 +60,25 @@ def evaluate(
     show(result, as_json=as_json, render=lambda console: _render(console, result))
 
 
-def _as_zo(model: Model, loss: str | None) -> Model:
+def _as_zo(model: Model, loss: str | None, loss_output: str | None) -> Model:
     """A ZO model as it is; a plain one with a loss and nothing to train, which computes the same."""
     if is_zo(model):
         if loss is not None:
             raise ConversionError("--loss: a ZO model has its own loss")
+        if loss_output is not None:
+            raise ConversionError("--loss-output: a ZO model has its own loss")
         return model
     if loss is not None and loss not in LOSS_KINDS[:-1]:
         raise ConversionError(f"--loss must be one of {', '.join(LOSS_KINDS[:-1])}, not {loss!r}")
     return inject_plain(
-        model, InjectSettings(trainable="none", head_room=0, replay=False, loss=loss or "auto")
+        model,
+        InjectSettings(
+            trainable="none",
+            head_room=0,
+            replay=False,
+            loss=loss or "auto",
+            loss_output=parse_loss_output(loss_output),
+        ),
     )
 
 

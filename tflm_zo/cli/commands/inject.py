@@ -14,9 +14,9 @@ from ...converters import inject as inject_model
 from ...converters.settings import KERNEL_NORM, LAST, LOSS_KINDS, QUANTIZATION_AWARE
 from ...training import algorithm as algorithm_of_name
 from ..algorithm_options import ALGORITHM_HELP
-from ..injection import parse_nodes
+from ..injection import parse_loss_output, parse_nodes, say_loss_output
 from ..node_table import node_rows, node_table
-from ..options import Force, Json, ModelFile, OutputModel
+from ..options import Force, Json, LossOutput, ModelFile, OutputModel
 from ..output_file import check_output, write_output
 from ..results import show, table
 
@@ -65,9 +65,7 @@ def inject(
     max_queries: Annotated[int | None, typer.Option(help="Seeds in one update (default: 8).")] = None,
     batch: Annotated[int, typer.Option(help="Samples per invoke.")] = 1,
     loss: Annotated[str, typer.Option(help=f"One of {', '.join(LOSS_KINDS)}.")] = "auto",
-    loss_output: Annotated[
-        str | None, typer.Option(metavar="OUTPUT", help="Index or name of the output the loss belongs to.")
-    ] = None,
+    loss_output: LossOutput = None,
     cut: Annotated[
         list[str] | None,
         typer.Option(
@@ -136,7 +134,7 @@ def inject(
         blocks=_blocks(block or []),
         batch=batch,
         loss=loss.replace("-", "_"),
-        loss_output=int(loss_output) if loss_output and loss_output.isdecimal() else loss_output,
+        loss_output=parse_loss_output(loss_output),
         command_words=command_words,
         multipliers=multipliers,
         sparse=sparse,
@@ -146,6 +144,7 @@ def inject(
     zo = inject_model(source, settings)
     data = zo.to_bytes()
     write_output(output, data, force=force)
+    say_loss_output(zo, settings)
 
     metadata = read_metadata(zo)
     result: dict[str, Any] = {

@@ -16,8 +16,10 @@ from ...converters.constants import METADATA_NAME
 from ...converters.model import Operator, Tensor
 from ...converters.node_choice import node_choices
 from ...converters.operator_costs import filter_of, macs
+from ...converters.passes.layer_names import shown_name
+from ..injection import parse_loss_output
 from ..node_table import node_rows, node_table
-from ..options import Force, Json, ModelFile, OutputReport
+from ..options import Force, Json, LossOutput, ModelFile, OutputReport
 from ..output_file import check_output
 from ..results import show, table, write_report
 
@@ -30,6 +32,7 @@ def inspect(
     nodes: Annotated[
         bool, typer.Option("--nodes", help="Say which layers could carry nodes, and why the others cannot.")
     ] = False,
+    loss_output: LossOutput = None,
     output: OutputReport = None,
     force: Force = False,
     as_json: Json = False,
@@ -40,8 +43,11 @@ def inspect(
     zo = loaded.find_metadata(METADATA_NAME) is not None
     if cuts and zo:
         raise ConversionError("--cuts takes a plain model: the one that this ZO model was made from")
+    if loss_output is not None and not cuts and not nodes:
+        raise ConversionError("--loss-output is of --cuts and --nodes, which depend on what the loss reads")
     if nodes and zo:
         raise ConversionError("--nodes takes a plain model; the nodes of a ZO model are shown without it")
+    wanted = parse_loss_output(loss_output)
     operators = [_operator(k, op) for k, graph in enumerate(loaded.subgraphs) for op in graph.operators]
     result: dict[str, Any] = {
         "model": str(model),
@@ -53,9 +59,9 @@ def inspect(
         "weights": _distinct_weights(loaded),
         "macs": sum(op["macs"] for op in operators),
         "zo": json.loads(read_metadata(loaded).to_json()) if zo else None,
-        "cuts": possible_cuts(loaded) if cuts else None,
+        "cuts": possible_cuts(loaded, wanted) if cuts else None,
         "nodes": node_rows(loaded) if zo else None,
-        "node_choices": [dataclasses.asdict(c) for c in node_choices(loaded)] if nodes else None,
+        "node_choices": [dataclasses.asdict(c) for c in node_choices(loaded, wanted)] if nodes else None,
     }
     write_report(output, result, force=force)
     show(result, as_json=as_json, render=lambda console: _render(console, result))
@@ -112,7 +118,7 @@ def _render(console: Console, result: dict[str, Any]) -> None:
         markup=False,
     )
     rows = [
-        [side, p["segment"], p["name"], p["type"], _shape(p["shape"]), *_quantization(p)]
+        [side, p["segment"], shown_name(p["name"]), p["type"], _shape(p["shape"]), *_quantization(p)]
         for side in ("inputs", "outputs")
         for p in result[side]
     ]
@@ -122,7 +128,7 @@ def _render(console: Console, result: dict[str, Any]) -> None:
         [
             op["segment"],
             op["operator"] + (" (trainable)" if op["trainable"] else ""),
-            op["output"] or "",
+            shown_name(op["output"] or ""),
             _shape(op["shape"]),
             op["weights"],
             op["macs"],

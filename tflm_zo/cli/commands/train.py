@@ -32,8 +32,8 @@ from ..algorithm_options import ALGORITHM_HELP, default_of, make_settings, parse
 from ..block_probes import choice_table, choose
 from ..distribution import DISTRIBUTIONS
 from ..failures import warn
-from ..injection import KeepZoModel, inject_for_training, is_zo, own_batch, parse_nodes
-from ..options import Force, Json, ModelFile, OutputModel, RuntimeName
+from ..injection import KeepZoModel, inject_for_training, is_zo, own_batch, parse_loss_output, parse_nodes
+from ..options import Force, Json, LossOutput, ModelFile, OutputModel, RuntimeName
 from ..output_file import check_different, check_output, write_output
 from ..results import show, table
 from ..training_data import load_samples
@@ -263,6 +263,7 @@ def train(
     loss: Annotated[
         str | None, typer.Option(help="Of a plain MODEL: as of inject (default: auto).", show_default=False)
     ] = None,
+    loss_output: LossOutput = None,
     nodes: Annotated[
         str | None,
         typer.Option(
@@ -399,6 +400,7 @@ def train(
     injection = {
         "update_bits": update_bits,
         "loss": None if loss is None else loss.replace("-", "_"),
+        "loss_output": parse_loss_output(loss_output),
         "nodes": None if nodes is None else parse_nodes([nodes]),
     }
     injection = {name: value for name, value in injection.items() if value is not None}
