@@ -13,6 +13,7 @@ import itertools
 import os
 import secrets
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -32,6 +33,7 @@ HEADER_BYTES = 128
 FINGERPRINT_BYTES = 16
 MAGIC = b"ZOLOG\r\n\x1a"
 VERSION = b"\x01\x00"
+_STEPS_AT_ONCE = 8192  # of a log that is read in parts
 
 
 class LogError(ValueError):
@@ -81,7 +83,7 @@ def fingerprint(model: Model | bytes) -> bytes:
 
 @dataclass(frozen=True)
 class SeedLog:
-    """A log that was read.
+    """A log that was read, or consecutive steps of one.
 
     Attributes:
         settings: of the run.
@@ -89,8 +91,9 @@ class SeedLog:
         losses: mean loss of each whole step, nats, float64 [steps].
         mean_squares: the control unit's running mean after each step, int64 [steps].
         steps: (seed, coefficient) pairs, `QUERY_DTYPE` [steps, queries].
-        whole_bytes: size of header and whole records.
+        whole_bytes: size of header and whole records, up to the last of these steps.
         torn_bytes: what follows the last whole record: the trace of an interrupted write.
+        first_step: number of the first of these steps in the run.
     """
 
     settings: CSettings
@@ -100,6 +103,7 @@ class SeedLog:
     steps: NDArray[np.void]
     whole_bytes: int
     torn_bytes: int
+    first_step: int = 0
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> SeedLog:
@@ -110,43 +114,68 @@ class SeedLog:
             LogError: no log, or a damaged header.
             OSError: the file cannot be read.
         """
-        data = Path(path).read_bytes()
-        beginning = MAGIC + VERSION
-        if len(data) < HEADER_BYTES and data[: len(beginning)] == beginning[: len(data)]:
-            raise IncompleteHeaderError(f"{path} ends within its header: there is no step in it")
-        settings, mark = CSettings(), ctypes.create_string_buffer(FINGERPRINT_BYTES)
-        if len(data) < HEADER_BYTES or _library().zo_log_read_header(data, ctypes.byref(settings), mark):
-            raise LogError(f"{path} is no seed log of this version, or its header is damaged")
-        size = int(_library().zo_log_record_bytes(settings.queries))
-        record = _Record()
-        losses: list[float] = []
-        squares: list[int] = []
-        coefficients: list[list[int]] = []
-        at = HEADER_BYTES
-        while at + size <= len(data):
-            chunk = data[at : at + size]
-            status = _library().zo_log_read_record(chunk, settings.queries, ctypes.byref(record))
-            if status or record.step != len(losses):
-                break
-            losses.append(record.mean_loss / 65536)
-            squares.append(record.mean_square)
-            coefficients.append(record.coefficients[: settings.queries])
-            at += size
+        parts = list(cls.parts(path))
+        last = parts[-1]
         return cls(
-            settings,
-            mark.raw,
-            np.array(losses, np.float64),
-            np.array(squares, np.int64),
-            _with_seeds(settings, coefficients),
-            at,
-            len(data) - at,
+            last.settings,
+            last.fingerprint,
+            np.concatenate([p.losses for p in parts]),
+            np.concatenate([p.mean_squares for p in parts]),
+            np.concatenate([p.steps for p in parts]),
+            last.whole_bytes,
+            last.torn_bytes,
         )
 
     @classmethod
-    def from_steps(cls, settings: CSettings, mark: bytes, coefficients: list[list[int]]) -> SeedLog:
-        """A log that was never written: the coefficients of a run's whole steps."""
+    def parts(cls, path: str | os.PathLike[str]) -> Iterator[SeedLog]:
+        """Reads a log up to its last whole record, some thousand steps at a time: memory does not grow with
+        its length.
+
+        Yields:
+            Consecutive parts, at least one; the last one alone may be empty, and alone knows torn bytes.
+
+        Raises:
+            IncompleteHeaderError: the file is the beginning of a log's header.
+            LogError: no log, or a damaged header.
+            OSError: the file cannot be read.
+        """
+        with open(path, "rb") as file:
+            data = file.read(HEADER_BYTES)
+            beginning = MAGIC + VERSION
+            if len(data) < HEADER_BYTES and data[: len(beginning)] == beginning[: len(data)]:
+                raise IncompleteHeaderError(f"{path} ends within its header: there is no step in it")
+            settings, mark = CSettings(), ctypes.create_string_buffer(FINGERPRINT_BYTES)
+            if len(data) < HEADER_BYTES or _library().zo_log_read_header(data, ctypes.byref(settings), mark):
+                raise LogError(f"{path} is no seed log of this version, or its header is damaged")
+            size, first = int(_library().zo_log_record_bytes(settings.queries)), 0
+            length = os.fstat(file.fileno()).st_size
+            while True:
+                records = _whole_records(file.read(_STEPS_AT_ONCE * size), settings, first)
+                end = first + len(records)
+                at = HEADER_BYTES + end * size
+                is_last = len(records) < _STEPS_AT_ONCE
+                yield cls(
+                    settings,
+                    mark.raw,
+                    np.array([loss / 65536 for loss, _, _ in records], np.float64),
+                    np.array([square for _, square, _ in records], np.int64),
+                    _with_seeds(settings, [coefficients for _, _, coefficients in records], first),
+                    at,
+                    length - at if is_last else 0,
+                    first,
+                )
+                if is_last:
+                    return
+                first = end
+
+    @classmethod
+    def from_steps(
+        cls, settings: CSettings, mark: bytes, coefficients: list[list[int]], first: int = 0
+    ) -> SeedLog:
+        """A log that was never written: the coefficients of a run's whole steps, from step `first` on."""
         none = np.zeros(len(coefficients))
-        return cls(settings, mark, none, none.astype(np.int64), _with_seeds(settings, coefficients), 0, 0)
+        steps = _with_seeds(settings, coefficients, first)
+        return cls(settings, mark, none, none.astype(np.int64), steps, 0, 0, first)
 
     def first(self, steps: int) -> SeedLog:
         """The log as it was after so many steps.
@@ -178,13 +207,13 @@ class SeedLog:
         With momentum a query has one item for each seed of its direction, and items of coefficient 0 where
         the first steps have fewer.
         """
-        count = len(self.steps)
-        numbers = np.arange(count)
-        if self.settings.blocks:
-            numbers = numbers[block % self.settings.blocks :: self.settings.blocks]
-        begins = [min(b, count) for b in self.settings.stage_steps if b]
+        end_step = self.first_step + len(self.steps)
+        numbers = np.arange(self.first_step, end_step)
+        if blocks := self.settings.blocks:
+            numbers = numbers[numbers % blocks == block % blocks]
+        begins = [min(b, end_step) for b in self.settings.stage_steps if b]
         found = []
-        for first, end in itertools.pairwise([0, *begins, count]):
+        for first, end in itertools.pairwise([0, *begins, end_step]):
             own = numbers[(numbers >= first) & (numbers < end)]
             if len(own):
                 z = _library().zo_control_distribution(ctypes.byref(self.settings), first)
@@ -194,23 +223,37 @@ class SeedLog:
     def _items(self, numbers: NDArray[np.int_]) -> NDArray[np.void]:
         """What these steps do to the weights: (seed, coefficient) pairs, [steps, items]."""
         if not self.settings.momentum:
-            return self.steps[numbers]
+            return self.steps[numbers - self.first_step]
         chain = self.settings.momentum >> 16
         items = np.zeros((len(numbers), MAX_QUERIES), QUERY_DTYPE)
         coefficients = np.ascontiguousarray(self.steps["coefficient"])
         for row, step in zip(items, numbers.tolist(), strict=True):
-            recorded = coefficients[step].ctypes.data
+            recorded = coefficients[step - self.first_step].ctypes.data
             _library().zo_control_items(ctypes.byref(self.settings), step, recorded, row.ctypes.data)
         return items[:, : chain * self.settings.queries]
 
 
-def _with_seeds(settings: CSettings, coefficients: list[list[int]]) -> NDArray[np.void]:
-    """(seed, coefficient) pairs, [steps, queries]."""
+def _whole_records(data: bytes, settings: CSettings, first: int) -> list[tuple[int, int, list[int]]]:
+    """Mean loss, mean square and coefficients of each record, up to one that is not whole or in its place."""
+    size, record = int(_library().zo_log_record_bytes(settings.queries)), _Record()
+    found: list[tuple[int, int, list[int]]] = []
+    for at in range(0, len(data) - size + 1, size):
+        chunk = data[at : at + size]
+        status = _library().zo_log_read_record(chunk, settings.queries, ctypes.byref(record))
+        if status or record.step != first + len(found):
+            break
+        found.append((record.mean_loss, record.mean_square, record.coefficients[: settings.queries]))
+    return found
+
+
+def _with_seeds(settings: CSettings, coefficients: list[list[int]], first: int) -> NDArray[np.void]:
+    """(seed, coefficient) pairs of the steps from `first` on, [steps, queries]."""
     steps = np.zeros((len(coefficients), settings.queries), QUERY_DTYPE)
     if coefficients:
         seed, run = native.library().zo_query_seed, settings.run_seed
         steps["coefficient"] = coefficients
-        steps["seed"] = [[seed(run, t, q) for q in range(settings.queries)] for t in range(len(steps))]
+        numbers = range(first, first + len(steps))
+        steps["seed"] = [[seed(run, t, q) for q in range(settings.queries)] for t in numbers]
     return steps
 
 

@@ -84,3 +84,10 @@ def test_no_classifier() -> None:
     runtime = load(inject(MODELS["autoencoder"]()), "litert")
     with pytest.raises(SystemExit, match="expected a classifier, got a model with loss mse"):
         random_data(runtime, 4)
+
+
+def test_memory_of_steps() -> None:
+    results = run("memory_of_steps", "--steps", 300)
+    assert list(results) == ["weight", "node"]
+    for result in results.values():
+        assert result["grown_mb"] == 0 and 10 < result["last_mb"] and 10 < result["resumed_mb"]

@@ -3,9 +3,20 @@
 
 from __future__ import annotations
 
+import array
+import tempfile
 from dataclasses import dataclass, field
+from typing import IO, Final
 
 __all__ = ["History"]
+
+
+# Of losses of steps that are kept in memory; more of them are kept in a file that has no name.
+_IN_MEMORY: Final = 2**18
+
+
+def _no_losses() -> IO[bytes]:
+    return tempfile.SpooledTemporaryFile(_IN_MEMORY)
 
 
 @dataclass
@@ -16,7 +27,6 @@ class History:
         history: per epoch: "loss" (mean training loss, nats), "rate", "equivalents" (forward equivalents of
             the run until then) and, with validation data, "val_loss" and "val_accuracy" (not for the mean
             squared error).
-        steps: per step: mean loss, nats.
         forwards: samples passed through the network by training, whole or from some layer on; validation not
             included.
         equivalents: the same in forward equivalents, see `Trainer`.
@@ -24,10 +34,25 @@ class History:
     """
 
     history: dict[str, list[float]] = field(default_factory=dict)
-    steps: list[float] = field(default_factory=list)
     forwards: int = 0
     equivalents: float = 0.0
     seconds: float = 0.0
+    _losses: IO[bytes] = field(default_factory=_no_losses, repr=False, compare=False)
+
+    def __del__(self) -> None:
+        """Closes the file."""
+        self._losses.close()
+
+    @property
+    def steps(self) -> list[float]:
+        """Per step of this call of `fit`: mean loss, nats."""
+        self._losses.seek(0)
+        losses = array.array("d", self._losses.read())
+        return losses.tolist()
+
+    def append_step(self, loss: float) -> None:
+        """Adds one step's mean loss."""
+        self._losses.write(array.array("d", [loss]).tobytes())
 
     def append(self, **values: float) -> None:
         """Adds one epoch's values."""

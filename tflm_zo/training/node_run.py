@@ -73,7 +73,8 @@ class NodeRun(Run):
         self._checksum = data_checksum([*inputs, labels])
         self._prefix: NDArray[np.int8] | None = None
         self._between_steps = False  # weights and state are those of a whole step
-        self.total, self.forwards, self.losses = total, 0, []
+        self._resumed_log: Path | None = None
+        self.total, self.forwards = total, 0
 
     @staticmethod
     def check(settings: NodeSettings, metadata: ZoMetadata) -> None:
@@ -199,7 +200,6 @@ class NodeRun(Run):
         # Its record is there before the step counts: a full disk leaves the step before.
         if self._writer is not None:
             self._writer.append(report.step, report.loss)
-        self.losses.append(report.loss)  # a loss too many is cut off
         self._remember()
         if self._writer is not None and self._writer.is_due:
             self._writer.snapshot(self._views())
@@ -290,7 +290,6 @@ class NodeRun(Run):
         for view, values in zip(self._views(), saved, strict=True):
             view[:] = values
         self._control.resume(step, states, largest)
-        self.losses = self.losses[:step]
         if self._writer is not None:
             self._writer.keep(step)
         self._between_steps = True
@@ -335,9 +334,15 @@ class NodeRun(Run):
         old = SnapshotLog.read(log)
         self._check(old)
         self._load(old.snapshot)
-        self.losses = old.losses[: self.step].tolist()
+        self._resumed_log = log
         self._prepare()
         return self.step
+
+    def resumed_losses(self, first: int) -> NDArray[np.float64]:
+        """Mean losses of the steps from `first` on that were done before the run was resumed."""
+        if self._resumed_log is None:
+            return np.zeros(0)
+        return SnapshotLog.read(self._resumed_log).losses[first : self.step]
 
     def open_log(self, log: Path, kept: int | None, *, replace: bool, sync_every: float | None) -> None:
         """`sync_every` is of no use here: snapshots are brought to the disk, and only they count."""
@@ -385,7 +390,7 @@ class NodeRun(Run):
         self._check(old)
         kept = 0 if old.snapshot is None else old.snapshot.step
         # As many of this run's, and the same: it has done them.
-        if old.losses[:kept].tolist() != self.losses[:kept]:
+        if old.losses[:kept].tolist() != self.resumed_losses(0)[:kept].tolist():
             raise LogError("the log is not of this run")
         saved, step = [v.copy() for v in self._views()], self.step
         states, largest = self._control.states, self._control.largest_loss

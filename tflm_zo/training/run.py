@@ -7,6 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..control import StepReport
 
 __all__ = ["Run"]
@@ -18,12 +21,10 @@ class Run(ABC):
     Attributes:
         total: steps of the whole run.
         forwards: samples that were passed through the network, whole or from some segment on.
-        losses: mean loss of each whole step, nats, those before it was resumed included.
     """
 
     total: int
     forwards: int
-    losses: list[float]
 
     @property
     @abstractmethod
@@ -52,6 +53,12 @@ class Run(ABC):
         Raises:
             IncompleteHeaderError: there is no step in it.
             LogError: it is of another model or run.
+        """
+
+    @abstractmethod
+    def resumed_losses(self, first: int) -> NDArray[np.float64]:
+        """Mean losses, nats, of the steps from `first` on that were done before the run was resumed; none
+        where it was not.
         """
 
     @abstractmethod

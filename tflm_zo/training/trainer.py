@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model, export_model, load_model
@@ -294,17 +293,22 @@ class Trainer:
 
     def _loop(self, run: Run, callbacks: Sequence[Callback], history: History) -> None:
         per_epoch = self.steps_per_epoch
+        # Of the epoch: losses are whole multiples of 2^-16, so the sum is exact in any order.
+        begun = run.resumed_losses(run.step // per_epoch * per_epoch)
+        total, count = float(begun.sum()), len(begun)
         while run.step < run.total:
             report = run.advance()
             self._count(run)
-            history.steps.append(report.loss)
+            history.append_step(report.loss)
+            total, count = total + report.loss, count + 1
             for callback in callbacks:
                 callback.on_step_end(self, report.step, {"loss": report.loss, "rate": report.rate})
             if run.step % per_epoch == 0 or run.step == run.total:
                 run.settle()
                 epoch = (run.step - 1) // per_epoch
                 # Also of an epoch that was cut short and resumed.
-                logs = {"loss": float(np.mean(run.losses[epoch * per_epoch :])), "rate": report.rate}
+                logs = {"loss": total / count, "rate": report.rate}
+                total, count = 0.0, 0
                 logs["equivalents"] = run.equivalents
                 if self._validation is not None:
                     logs |= self.validate()

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,44 +25,66 @@ __all__ = ["WeightRun", "replay_log"]
 
 Weights = dict[str, NDArray[np.int8]]
 
+# Steps whose coefficients a run keeps: what an interruption replays.
+_KEPT_STEPS: Final = 4096
 
-def replay_log(model: Model, log: SeedLog) -> tuple[Weights, Weights]:
+
+def replay_log(model: Model, log: SeedLog | str | os.PathLike[str]) -> tuple[Weights, Weights]:
     """The weights that a run has led to, from the base model and its log alone, without a forward pass.
 
     Args:
         model: the ZO model that the log was recorded on.
-        log: what `SeedLog.read` returned.
+        log: its path, or what `SeedLog.read` returned, which has all steps in memory at once.
 
     Returns:
         Weights and (16-bit update) fractions by tensor name, int8 in the tensors' shapes.
 
     Raises:
-        LogError: the log is of another model.
+        LogError: the log is of another model, or none.
+        OSError: it cannot be read.
     """
-    log.check_model(model)
-    metadata = read_metadata(model)
-    weights = initial_weights(model)
-    fractions: Weights = {}
-    multipliers, masks = step_multipliers(model), update_masks(model)
-    for t in metadata.trainable:
-        values = weights[t.name]
-        fraction = np.zeros(t.shape, np.int8) if metadata.update_bits == 16 else None
-        for distribution, steps in log.steps_of_block(t.block):
-            native.replay(
-                values,
-                fraction,
-                multipliers.get(t.name),
-                t.channels,
-                t.inner,
-                t.stream,
-                127 - metadata.head_room,
-                distribution,
-                steps,
-                masks.get(t.name),
-            )
-        if fraction is not None:
-            fractions[t.name] = fraction
-    return weights, fractions
+    replay = _Replay(model)
+    for part in [log] if isinstance(log, SeedLog) else SeedLog.parts(log):
+        if not part.first_step:
+            part.check_model(model)
+        replay.add(part)
+    return replay.weights, replay.fractions
+
+
+class _Replay:
+    """The weights that steps lead to, one part of a log after the other.
+
+    Args:
+        model: the ZO model that the log was recorded on.
+        begin: weights and fractions before the first step; None: those that the model starts with.
+    """
+
+    def __init__(self, model: Model, begin: tuple[Weights, Weights] | None = None) -> None:
+        self._metadata = read_metadata(model)
+        self._multipliers, self._masks = step_multipliers(model), update_masks(model)
+        if begin is None:
+            self.weights, self.fractions = initial_weights(model), {}
+            if self._metadata.update_bits == 16:
+                self.fractions = {t.name: np.zeros(t.shape, np.int8) for t in self._metadata.trainable}
+        else:
+            self.weights, self.fractions = ({n: v.copy() for n, v in part.items()} for part in begin)
+
+    def add(self, log: SeedLog) -> None:
+        """Does the steps that follow."""
+        for t in self._metadata.trainable:
+            for distribution, steps in log.steps_of_block(t.block):
+                native.replay(
+                    self.weights[t.name],
+                    self.fractions.get(t.name),
+                    self._multipliers.get(t.name),
+                    t.channels,
+                    t.inner,
+                    t.stream,
+                    127 - self._metadata.head_room,
+                    distribution,
+                    steps,
+                    self._masks.get(t.name),
+                )
 
 
 def _two_fine_reaches(distribution: Distribution) -> int:
@@ -109,10 +132,13 @@ class WeightRun(Run):
             block_segments(metadata),
         )
         self._costs = WeightCosts(Costs(model, metadata), settings, metadata)
-        self._done: list[list[int]] = []  # coefficients of the whole steps
+        # Weights and fractions after some step (None: the model's own), its number, and the coefficients of
+        # the whole steps since: replaced in one assignment, so that no interruption comes between.
+        self._base: tuple[tuple[Weights, Weights] | None, int, list[list[int]]] = (None, 0, [])
         self._fed = -1
         self._writer: LogWriter | None = None
-        self.total, self.forwards, self.losses = total, 0, []
+        self._resumed_log: Path | None = None
+        self.total, self.forwards = total, 0
 
     @staticmethod
     def check(settings: TrainSettings, metadata: ZoMetadata) -> None:
@@ -142,7 +168,8 @@ class WeightRun(Run):
     @property
     def step(self) -> int:
         """Whole steps done."""
-        return len(self._done)  # the control unit may be ahead: an interruption before the record counts
+        _, first, done = self._base
+        return first + len(done)  # the control unit may be ahead: an interruption before the record counts
 
     @property
     def equivalents(self) -> float:
@@ -151,21 +178,32 @@ class WeightRun(Run):
 
     def begin(self) -> None:
         """Sets the weights that the model starts with."""
-        self._done, self.losses = [], []
+        self._base = None, 0, []
         self._runtime.invoke(self._runtime.command(loss=False).restore())
 
     def resume(self, log: Path) -> int | None:
         """Sets weights and state to what a log leads to."""
-        old = SeedLog.read(log)
-        old.check_model(self._model)
-        if old.settings.as_bytes() != self._control.settings.as_bytes():
-            raise LogError("the log is of a run with other settings, data or number of steps")
+        replay, mean_square = _Replay(self._model), 0
+        for part in SeedLog.parts(log):
+            if not part.first_step:
+                part.check_model(self._model)
+                if part.settings.as_bytes() != self._control.settings.as_bytes():
+                    raise LogError("the log is of a run with other settings, data or number of steps")
+            replay.add(part)
+            steps, mean_square = part.first_step + len(part.steps), int([mean_square, *part.mean_squares][-1])
         self.begin()
-        self._runtime.write_weights(*replay_log(self._model, old))
-        self._done, self.losses = old.steps["coefficient"].tolist(), old.losses.tolist()
-        if len(old.steps):
-            self._control.resume(len(old.steps), int(old.mean_squares[-1]))
-        return old.whole_bytes
+        self._runtime.write_weights(replay.weights, replay.fractions)
+        self._base, self._resumed_log = ((replay.weights, replay.fractions), steps, []), log
+        if steps:
+            self._control.resume(steps, mean_square)
+        return part.whole_bytes
+
+    def resumed_losses(self, first: int) -> NDArray[np.float64]:
+        """Mean losses of the steps from `first` on that were done before the run was resumed."""
+        if self._resumed_log is None:
+            return np.zeros(0)
+        parts = SeedLog.parts(self._resumed_log)
+        return np.concatenate([p.losses[max(first - p.first_step, 0) :] for p in parts])
 
     def open_log(self, log: Path, kept: int | None, *, replace: bool, sync_every: float | None) -> None:
         """Opens the log for the steps to come."""
@@ -192,8 +230,11 @@ class WeightRun(Run):
             if report is not None:
                 if self._writer is not None:
                     self._writer.append()
-                self._done.append(control.coefficients)
-                self.losses.append(report.loss)
+                self._base[2].append(control.coefficients)
+                if len(self._base[2]) == _KEPT_STEPS:
+                    self.settle()
+                    weights = self._runtime.read_weights(), self._runtime.read_fractions()
+                    self._base = weights, self.step, []
                 return report
         raise ValueError("the run is over")
 
@@ -207,9 +248,11 @@ class WeightRun(Run):
     def roll_back(self) -> None:
         """After an interruption anywhere: weights and log of the last whole step."""
         if self._writer is not None:  # the interruption may have come between the log's record and ours
-            self._writer.keep(len(self._done))
-        self.losses = self.losses[: len(self._done)]
-        self._runtime.write_weights(*replay_log(self._model, self._log()))
+            self._writer.keep(self.step)
+        begin, first, done = self._base
+        replay = _Replay(self._model, begin)
+        replay.add(SeedLog.from_steps(self._control.settings, self._mark, done, first))
+        self._runtime.write_weights(replay.weights, replay.fractions)
 
     def close_log(self) -> None:
         """Brings the log to the disk and closes it."""
@@ -217,32 +260,29 @@ class WeightRun(Run):
         if writer is not None:
             writer.close()
 
-    def _log(self) -> SeedLog:
-        """The run so far."""
-        return SeedLog.from_steps(self._control.settings, self._mark, self._done)
-
     def log_bytes(self) -> bytes:
         """The log up to the last whole step."""
+        return self._own_log().whole(self.step)
+
+    def _own_log(self) -> LogWriter:
         if self._writer is None:
             raise ValueError("there is no log to copy: give fit a log")
-        return self._writer.whole(len(self._done))
+        return self._writer
 
     def at_checkpoint(
         self, log: Path, measure: Callable[[], dict[str, float]]
     ) -> tuple[int, dict[str, float]]:
         """What `measure` gives with the weights of an earlier state of this run."""
-        old, own = SeedLog.read(log), self._log()
-        if (
-            old.fingerprint != own.fingerprint
-            or old.settings.as_bytes() != own.settings.as_bytes()
-            or len(old.steps) > len(own.steps)
-            or not bool((old.steps == own.steps[: len(old.steps)]).all())
-        ):
-            raise LogError("the log is not of this run")
+        for last in SeedLog.parts(log):
+            steps = last.first_step + len(last.steps)
+        # The same bytes are the same model, settings and steps.
+        with open(log, "rb") as file:
+            if steps > self.step or file.read(last.whole_bytes) != self._own_log().whole(steps):
+                raise LogError("the log is not of this run")
         runtime = self._runtime
         weights, fractions = runtime.read_weights(), runtime.read_fractions()
-        runtime.write_weights(*replay_log(self._model, old))
+        runtime.write_weights(*replay_log(self._model, log))
         try:
-            return len(old.steps), measure()
+            return steps, measure()
         finally:
             runtime.write_weights(weights, fractions)

@@ -67,15 +67,14 @@ def replay(
 
 
 def _read_steps(base: Model, log: Path, steps: int | None) -> tuple[_Weights, dict[str, Any]]:
-    read = SeedLog.read(log)
-    if steps is not None:
-        read = read.first(steps)
-    weights, _ = replay_log(base, read)
+    for last in SeedLog.parts(log):
+        whole = last.first_step + len(last.steps)
+    weights, _ = replay_log(base, log if steps is None else SeedLog.read(log).first(steps))
     return weights, {
-        "steps": len(read.steps),
-        "steps_of_run": int(read.settings.steps),
+        "steps": whole if steps is None else steps,
+        "steps_of_run": int(last.settings.steps),
         "steps_beyond": 0,
-        "torn_bytes": read.torn_bytes,
+        "torn_bytes": last.torn_bytes if steps is None else 0,
     }
 
 

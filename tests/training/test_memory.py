@@ -1,0 +1,80 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Memory of a long run: nothing is kept for each of its steps."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models import MODELS
+from moments import At, stop
+from tflm_zo import inject, seedlog
+from tflm_zo.native import Distribution
+from tflm_zo.seedlog import SeedLog
+from tflm_zo.training import NodeSettings, Trainer, TrainSettings, replay_log, weight_run
+
+RNG = np.random.default_rng(5)
+X = RNG.integers(-128, 128, (500, 8, 8, 1)).astype(np.int8)
+Y = RNG.integers(0, 4, len(X))
+
+
+@pytest.mark.parametrize("kind", ["weight", "node"])
+def test_memory_does_not_grow_with_steps(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A float and what refers to it are 32 bytes; here losses lie in a file from the first step on."""
+    monkeypatch.setattr(weight_run, "_KEPT_STEPS", 64)
+    monkeypatch.setattr("tflm_zo.training.history._IN_MEMORY", 1)
+    if kind == "weight":
+        trainer = Trainer(inject(MODELS["small_cnn"]()), TrainSettings(batch_size=1))
+    else:
+        trainer = Trainer(inject(MODELS["small_cnn"](), nodes="fc"), NodeSettings(batch_size=1, queries=1))
+    sizes: list[int] = []
+
+    def look(_: Trainer) -> None:
+        gc.collect()
+        sizes.append(tracemalloc.get_traced_memory()[0])
+
+    first, last = 10 * 64, 50 * 64
+    tracemalloc.start()
+    try:
+        trainer.fit(
+            X, Y, steps=last, log=tmp_path / "log", callbacks=[At(first - 1, look), At(last - 1, look)]
+        )
+    finally:
+        tracemalloc.stop()
+    assert sizes[1] - sizes[0] < 8 * (last - first), sizes
+
+
+@pytest.mark.parametrize("steps", [1, 7, 8, 9, 16, 21])
+def test_a_log_is_read_in_parts(steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the parts, the log, its weights and a resumed run are the same; the last part knows what is
+    torn."""
+    monkeypatch.setattr(weight_run, "_KEPT_STEPS", 5)
+    model, log = inject(MODELS["small_cnn"](), max_queries=16, head_room=6), tmp_path / "log"
+    settings = TrainSettings(
+        batch_size=4, queries=2, momentum=0.9, momentum_terms=4, distribution=Distribution.gaussian(1.0)
+    )
+    Trainer(model, settings).fit(X, Y, steps=21, log=log, callbacks=[At(steps - 1, stop)])
+    whole, weights = SeedLog.read(log), replay_log(model, SeedLog.read(log))
+    with log.open("ab") as file:
+        file.write(b"torn")
+    monkeypatch.setattr(seedlog, "_STEPS_AT_ONCE", 4)
+    parts = list(SeedLog.parts(log))
+    assert [p.first_step for p in parts] == list(range(0, steps + 1, 4))
+    assert [p.torn_bytes for p in parts] == [0] * (len(parts) - 1) + [4]
+    read = SeedLog.read(log)
+    for name in ("steps", "losses", "mean_squares"):
+        np.testing.assert_array_equal(getattr(read, name), getattr(whole, name))
+    assert (read.whole_bytes, read.torn_bytes) == (whole.whole_bytes, 4)
+    for a, b in zip(replay_log(model, log), weights, strict=True):
+        assert list(a) == list(b)
+        for name, value in a.items():
+            np.testing.assert_array_equal(value, b[name])
+    resumed, once = Trainer(model, settings), Trainer(model, settings)
+    resumed.fit(X, Y, steps=21, log=log, resume=True)
+    once.fit(X, Y, steps=21, log=tmp_path / "once")
+    assert log.read_bytes() == (tmp_path / "once").read_bytes()
+    assert resumed.export().to_bytes() == once.export().to_bytes()
