@@ -24,6 +24,7 @@ from .reserve_head_room import reserve_head_room
 from .select_trainable import select_trainable
 from .select_weights import select_weights
 from .set_batch import set_batch
+from .set_quantized_dimension import set_quantized_dimension
 from .widen_layers import widen_layers
 from .write_metadata import write_metadata
 
@@ -37,6 +38,7 @@ class Pass(Protocol):
 
 PASSES: Final[tuple[Pass, ...]] = (
     check_supported,
+    set_quantized_dimension,
     name_ports,
     set_batch,
     find_loss,

@@ -19,6 +19,7 @@ from refusals import refused
 from tflm_zo import inject
 from tflm_zo.cli.app import app
 from tflm_zo.firmware import BlockSearch, generate_firmware
+from tflm_zo.runtime import RUNTIMES
 from tflm_zo.training import NodeSettings, TrainSettings
 
 RNG = np.random.default_rng(0)
@@ -102,6 +103,19 @@ def test_samples_are_those_of_the_data_as_the_model_reads_them(files: Path) -> N
     assert define(Path("out"), "ZO_SAMPLES") == "5u"
     # Without a number: all of them.
     assert as_json("weight.zo.tflite", "-o", "all", "--data", "d.npz")["samples"] == 7
+
+
+def test_samples_are_read_without_a_runtime(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What TFLM runs and LiteRT does not is none of LiteRT's business here.
+    before = as_json("weight.zo.tflite", "-o", "before", "--data", "d.npz")
+    for name, kind in RUNTIMES.items():
+
+        def refuse(*_: Any, name: str = name) -> None:
+            raise AssertionError(f"firmware asked {name}")
+
+        monkeypatch.setattr(kind, "__init__", refuse)
+    assert as_json("weight.zo.tflite", "-o", "out", "--data", "d.npz")["files"] == before["files"]
+    assert Path("out/zo_samples.cc").read_bytes() == Path("before/zo_samples.cc").read_bytes()
 
 
 @pytest.mark.parametrize(

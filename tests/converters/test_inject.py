@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ai_edge_litert.interpreter import Interpreter
 from tflm_zo.converters import (
     ConversionError,
     InjectSettings,
     Model,
     ZoMetadata,
+    export_model,
     extract_segment,
     initial_weights,
     inject,
@@ -23,6 +25,7 @@ from tflm_zo.converters.model import Operator, Tensor
 
 from models import MODELS, GraphBuilder, lenet5, small_cnn, two_outputs
 from models.graph_builder import Activation
+from tflm_zo import runtime
 
 WEIGHT_OPS = ["TFLM_ZO_SEED_REPLAY", "TFLM_ZO_UPDATE", "TFLM_ZO_PERTURB"]
 
@@ -478,3 +481,26 @@ def test_real_models(real_model: bytes) -> None:
     filters = [op for op in load_model(real_model).subgraphs[0].operators if len(op.inputs) == 3]
     assert len(metadata.trainable) == len(filters)
     assert len(set(metadata.blocks)) == len(filters)
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_quantized_dimension_of_tensors_with_one(per_channel: bool) -> None:
+    # As TFLM's own person_detect has it: biases name the dimension of a depthwise filter's channels. TFLM does
+    # not look at it, LiteRT refuses such a model.
+    g = GraphBuilder(bias_axis=3)
+    x = g.depthwise(g.input("image", [1, 8, 8, 2]), "depthwise", per_channel=per_channel)
+    x = g.flatten(x, "flatten")
+    plain = g.build([g.dense(x, "fc", 4, Activation.NONE, per_channel=per_channel)])
+    with pytest.raises((RuntimeError, ValueError), match="quantized_dimension must be in range"):
+        Interpreter(model_content=plain)
+    axes = {t.name: t.quantization.axis for t in load_model(plain).subgraphs[0].tensors if "bias" in t.name}
+    assert axes == {"depthwise/bias": 3, "fc/bias": 3}
+    model = reload(inject(plain, trainable="fc"))
+    for name in axes:
+        quantization = find(model, name).quantization
+        assert quantization is not None and quantization.axis == 0
+    # Filters keep theirs, and LiteRT takes what was made, and what is exported from it.
+    depthwise = find(model, "depthwise/filter").quantization
+    assert depthwise is not None and depthwise.axis == (3 if per_channel else 0)
+    assert runtime.load(model, "litert-ref").outputs()
+    Interpreter(model_content=export_model(model).to_bytes()).allocate_tensors()

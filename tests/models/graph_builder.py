@@ -69,10 +69,13 @@ class GraphBuilder:
 
     Args:
         seed: seed of the random weights; equal seeds give equal models.
+        bias_axis: the quantized dimension that biases name; some converters write that of the filter, which
+            a bias does not have.
     """
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, *, bias_axis: int = 0) -> None:
         self.rng = np.random.default_rng(seed)
+        self.bias_axis = bias_axis
         self._tensors: list[schema.TensorT] = []
         self._buffers: list[bytes] = [b""]
         self._operators: list[schema.OperatorT] = []
@@ -209,7 +212,12 @@ class GraphBuilder:
         real = self.rng.normal(0, rms / 3, channels)
         data = np.round(real / scales.astype(np.float64)).astype(np.int32)
         return self.tensor(
-            name, [channels], schema.TensorType.INT32, data=data.tobytes(), scales=scales.tolist()
+            name,
+            [channels],
+            schema.TensorType.INT32,
+            data=data.tobytes(),
+            scales=scales.tolist(),
+            axis=self.bias_axis,
         )
 
     def _weighted(

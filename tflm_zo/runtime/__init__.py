@@ -15,6 +15,7 @@ import os
 
 from ..converters import Model
 from .errors import InvokeError, ModelError, RuntimeUnavailableError
+from .inputs import Inputs
 from .litert import LiteRTReferenceRuntime, LiteRTRuntime
 from .runtime import Runtime, Status
 from .tflite_runtime import TfliteRuntime
@@ -22,6 +23,7 @@ from .tflm import TflmRuntime
 
 __all__ = [
     "RUNTIMES",
+    "Inputs",
     "InvokeError",
     "ModelError",
     "Runtime",

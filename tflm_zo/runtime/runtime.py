@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import native
-from ..converters import ConversionError, Model, ZoMetadata, extract_segment, load_model, read_metadata
-from ..data import to_levels
+from ..converters import Model, extract_segment
 from ..native import Command
 from .directory import Directory
 from .engine import Engine
-from .errors import ModelError
+from .inputs import Inputs
 
 __all__ = ["Runtime", "Status"]
 
@@ -56,7 +55,7 @@ class _Segment:
     status: int | None
 
 
-class Runtime(ABC):
+class Runtime(Inputs, ABC):
     """A ZO model loaded into a runtime, ready to infer and to train.
 
     The weights live in the interpreter and persist from invoke to invoke; they start as the model's initial
@@ -75,21 +74,12 @@ class Runtime(ABC):
 
     def __init__(self, model: Model | bytes | str | os.PathLike[str]) -> None:
         self._import()  # an absent runtime is reported before anything about the model
-        try:
-            loaded = model if isinstance(model, Model) else load_model(model)
-            self._metadata = read_metadata(loaded)
-        except ConversionError as error:
-            raise ModelError(str(error)) from error
-        self._segments = [self._open_segment(loaded, k) for k in range(len(self._metadata.segments))]
+        super().__init__(model)
+        self._segments = [self._open_segment(self._model, k) for k in range(len(self._metadata.segments))]
 
         self._inputs: dict[int, NDArray[Any]] = {}
         self._labels: NDArray[Any] | None = None
         self._boundaries: dict[int, NDArray[Any]] = {}
-        self._input_details = {
-            original: segment.engine.input_details(index)
-            for segment in self._segments
-            for original, index in segment.inputs.items()
-        }
         self.set_inputs(*(np.zeros(d[0], d[1]) for _, d in sorted(self._input_details.items())))
         self.invoke()  # the op pack copies the initial weights in and publishes where they are
         self._views = {
@@ -132,16 +122,6 @@ class Runtime(ABC):
     # --- description ----------------------------------------------------------------------------------------
 
     @property
-    def metadata(self) -> ZoMetadata:
-        """What the rewriter recorded: trainable tensors, blocks, head-room, loss, segments."""
-        return self._metadata
-
-    @property
-    def batch(self) -> int:
-        """Samples per invoke."""
-        return self._metadata.batch
-
-    @property
     def segment_count(self) -> int:
         """Number of segments; 1 for a model that was not cut."""
         return len(self._segments)
@@ -167,32 +147,6 @@ class Runtime(ABC):
                 raise ValueError(f"input {i}: expected shape {list(shape)}, got {list(np.shape(array))}")
         self._inputs = {i: self.prepare_input(array, i) for i, array in enumerate(arrays)}
 
-    def prepare_input(self, array: NDArray[Any], index: int = 0, name: str | None = None) -> NDArray[Any]:
-        """Any number of samples for an input, as the model takes them; see `set_inputs`.
-
-        Args:
-            array: [samples, ...].
-            index: of the input.
-            name: what messages call it.
-
-        Raises:
-            ValueError: wrong shape or dtype, NaN or infinity, no samples.
-        """
-        shape, dtype, scale, zero_point = self._input_details[index]
-        name, value = name or f"input {index}", np.asarray(array)
-        if value.shape[1:] != shape[1:] or value.ndim != len(shape):
-            expected = ", ".join(map(str, shape[1:]))
-            raise ValueError(f"{name}: expected shape [samples, {expected}], got {list(value.shape)}")
-        if len(value) == 0:
-            raise ValueError(f"{name}: no samples")
-        if value.dtype.kind == "f" and not np.isfinite(value).all():
-            raise ValueError(f"{name}: contains NaN or infinity")
-        if value.dtype == dtype:
-            return np.ascontiguousarray(value)
-        if value.dtype.kind == "f" and dtype == np.int8 and scale > 0:
-            return to_levels(value, scale, zero_point)
-        raise ValueError(f"{name}: expected {dtype} (or floating point), got {value.dtype}")
-
     def set_labels(self, labels: NDArray[Any]) -> None:
         """Sets the labels; they stay until set again.
 
@@ -208,41 +162,6 @@ class Runtime(ABC):
         if len(prepared) != self.batch:
             raise ValueError(f"labels: expected {self.batch} (the model's batch), got {len(prepared)}")
         self._labels = prepared
-
-    def prepare_labels(self, labels: NDArray[Any], name: str = "labels") -> NDArray[Any]:
-        """Labels of any number of samples, as the model takes them; see `set_labels`.
-
-        Args:
-            labels: [samples, ...].
-            name: what messages call them.
-
-        Raises:
-            ValueError: wrong shape, dtype or range, or a model without a loss.
-        """
-        last, loss = self._segments[-1], self._metadata.loss
-        if last.label is None or loss is None:
-            raise ValueError(f"{name}: the model has no loss")
-        shape, dtype, scale, zero_point = last.engine.input_details(last.label)
-        value = np.asarray(labels)
-        wanted = f"[{', '.join(['samples', *map(str, shape[1:])])}]"
-        single = loss.kind == "binary_cross_entropy" and loss.elements == 1 and value.ndim == 1
-        if not single and (value.ndim != len(shape) or value.shape[1:] != shape[1:]):
-            raise ValueError(f"{name}: expected shape {wanted}, got {list(value.shape)}")
-        if dtype == np.int8:
-            if value.dtype == np.int8:
-                return np.ascontiguousarray(value)
-            if value.dtype.kind != "f" or not np.isfinite(value).all():
-                raise ValueError(f"{name}: expected int8 or finite floating point, got {value.dtype}")
-            return to_levels(value, scale, zero_point)
-        if value.dtype.kind not in "iu":
-            raise ValueError(f"{name}: expected integers, got {value.dtype}")
-        classes = loss.elements if loss.of_classes else 2
-        wrong = value[(value < -1) | (value >= classes)]
-        if wrong.size:
-            raise ValueError(
-                f"{name}: expected labels 0..{classes - 1} (-1: unlabelled), got {wrong.flat[0]}"
-            )
-        return np.ascontiguousarray(value.reshape(len(value), *shape[1:]), np.int32)
 
     def feed(self, inputs: list[NDArray[Any]], labels: NDArray[Any] | None) -> None:
         """Sets inputs and labels of one batch without looking at them.
@@ -365,19 +284,6 @@ class Runtime(ABC):
             for original, index in segment.outputs.items()
         }
         return [values[i] for i in sorted(values)]
-
-    def input_details(self, index: int = 0) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
-        """Shape, dtype, scale and zero point of an original input."""
-        if index not in self._input_details:
-            raise ValueError(f"the model has no input {index}")
-        return self._input_details[index]
-
-    def label_details(self) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
-        """Shape, dtype, scale and zero point of ``zo_label``."""
-        last = self._segments[-1]
-        if last.label is None:
-            raise ValueError("the model has no loss")
-        return last.engine.input_details(last.label)
 
     def output_details(self, index: int = 0) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
         """Shape, dtype, scale and zero point of an original output."""

@@ -16,7 +16,7 @@ from ...converters import load_model, read_metadata
 from ...converters.firmware import PLATFORMS, SampleArrays, check_folder
 from ...data import DataError
 from ...firmware import BlockSearch, check_names, generate_firmware, name_of
-from ...runtime import load as load_runtime
+from ...runtime import Inputs
 from ...training import algorithm as algorithm_of_name
 from ...training import algorithm_of
 from ...training.settings import SettingsError
@@ -133,7 +133,7 @@ def firmware(
     run = make_settings(chosen, parse_settings(chosen, given), metadata.batch)
     arrays = None
     if data is not None:
-        inputs, labels = load_samples(load_runtime(loaded, "litert"), data)
+        inputs, labels = load_samples(Inputs(loaded), data)
         if samples is not None and samples > len(labels):
             raise DataError(f"--samples: {data} has {len(labels)}, got {samples}")
         count = len(labels) if samples is None else samples
