@@ -485,8 +485,8 @@ def test_real_models(real_model: bytes) -> None:
 
 @pytest.mark.parametrize("per_channel", [False, True])
 def test_quantized_dimension_of_tensors_with_one(per_channel: bool) -> None:
-    # As TFLM's own person_detect has it: biases name the dimension of a depthwise filter's channels. TFLM does
-    # not look at it, LiteRT refuses such a model.
+    # As TFLM's own person_detect has it: biases name the dimension of a depthwise filter's channels. TFLM
+    # does not look at it, LiteRT refuses such a model.
     g = GraphBuilder(bias_axis=3)
     x = g.depthwise(g.input("image", [1, 8, 8, 2]), "depthwise", per_channel=per_channel)
     x = g.flatten(x, "flatten")

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Models that TensorFlow Lite Micro comes with, from a checkout: they are injected, run and become firmware."""
+"""Models that come with TensorFlow Lite Micro, from a checkout: injected, run, and made into firmware."""
 
 from __future__ import annotations
 
