@@ -93,8 +93,15 @@ def _output(model: Model, metadata: ZoMetadata) -> tuple[int, int, int]:
     assert metadata.loss is not None
     for k, segment in enumerate(metadata.segments):
         for i, port in enumerate(segment.outputs):
-            if port.role == "output" and port.index == metadata.loss.output:
-                return k, i, _bytes_of_sample(model, k, "outputs", i, metadata.batch)
+            if port.role != "output" or port.index != metadata.loss.output:
+                continue
+            # Later segments overwrite what earlier ones put out, all but what enters them.
+            outputs, last = model.subgraphs[k].outputs, len(metadata.segments) - 1
+            boundary = segment.output_index("boundary")
+            entering = None if boundary is None else outputs[boundary]
+            if k != last and (k != last - 1 or outputs[i] is not entering):
+                raise ConversionError("the output that the loss belongs to does not last to the loss")
+            return k, i, _bytes_of_sample(model, k, "outputs", i, metadata.batch)
     raise ConversionError("the model has no output that its loss belongs to")
 
 

@@ -103,7 +103,7 @@ struct ModelInfo {
   uint32_t loss_kind;    // zo_loss_kind
   uint32_t classes;      // of a softmax, else outputs
   zo_logit_scale scale;  // of the logits; softmax losses
-  Port output;           // that the loss belongs to
+  Port output;           // that the loss belongs to; of the last segment, or what enters it
   int32_t limit;         // of weights between steps: 127 - head-room
   uint32_t least_arena;  // bytes that no build of TFLM gets by with
 };

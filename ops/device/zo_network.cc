@@ -212,6 +212,10 @@ const int32_t* Network::losses() {
 }
 
 const int8_t* Network::output() {
+  const uint32_t last = info_->segment_count - 1;
+  // Where a cut lies at the output, it is what enters the last segment. There it lives to the end:
+  // the loss, which comes last, reads it. The segment before has lost it to this one's activations.
+  if (info_->output.segment != last) return entering(last);
   return interpreter(info_->output.segment)->output(info_->output.index)->data.int8;
 }
 

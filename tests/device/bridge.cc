@@ -1,0 +1,204 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * The trainer of a generated folder as functions that Python calls, with faults to order: samples
+ * that cannot be read, writes of which only a part arrives. See emulation.py.
+ */
+#include <string.h>
+
+#include <type_traits>
+#include <utility>
+
+#include "tensorflow/lite/micro/micro_interpreter.h"
+#include "zo_model.h"
+#if __has_include("ops/device/zo_block_trainer.h")
+#include "ops/device/zo_block_trainer.h"
+#endif
+
+namespace {
+
+zo_model::Trainer trainer;
+
+// --- Samples -------------------------------------------------------------------------------------
+
+constexpr uint32_t kMaxArrays = 8;
+
+struct Samples {
+  const int8_t* inputs[kMaxArrays];
+  uint32_t input_bytes[kMaxArrays];
+  const uint8_t* labels;
+  uint32_t label_bytes;
+  uint32_t count;
+  uint32_t reads;
+  uint32_t failing_read;  // number of the read that fails, from 1; 0: none
+};
+
+bool ReadSample(void* context, uint32_t sample, int8_t* const* inputs, void* label) {
+  auto* from = static_cast<Samples*>(context);
+  if (++from->reads == from->failing_read || sample >= from->count) return false;
+  for (uint32_t i = 0; i < kMaxArrays; ++i) {
+    const uint32_t bytes = from->input_bytes[i];
+    if (bytes > 0 && inputs[i] != nullptr)
+      memcpy(inputs[i], from->inputs[i] + sample * bytes, bytes);
+  }
+  if (label != nullptr) memcpy(label, from->labels + sample * from->label_bytes, from->label_bytes);
+  return true;
+}
+
+tflm_zo::SampleSource SourceOf(Samples* samples) { return {ReadSample, samples}; }
+
+// --- Store ---------------------------------------------------------------------------------------
+
+struct Store {
+  uint8_t* bytes;
+  uint32_t size;
+  uint32_t writes;
+  uint32_t failing_write;  // number of the write that fails, from 1; 0: none
+  uint32_t arrives;        // bytes of it that arrive
+  // Told of each write before it is done, or null.
+  void (*tell)(uint32_t offset, const uint8_t* bytes, uint32_t count);
+};
+
+bool WriteStore(void* context, uint32_t offset, const uint8_t* bytes, uint32_t count) {
+  auto* store = static_cast<Store*>(context);
+  if (offset > store->size || count > store->size - offset) return false;
+  const bool fails = ++store->writes == store->failing_write;
+  if (fails && store->arrives < count) count = store->arrives;
+  if (store->tell != nullptr) store->tell(offset, bytes, count);
+  memcpy(store->bytes + offset, bytes, count);
+  return !fails;
+}
+
+bool ReadStore(void* context, uint32_t offset, uint8_t* bytes, uint32_t count) {
+  auto* store = static_cast<Store*>(context);
+  if (offset > store->size || count > store->size - offset) return false;
+  memcpy(bytes, store->bytes + offset, count);
+  return true;
+}
+
+tflm_zo::LogStore log_store = {};
+
+// --- Weights -------------------------------------------------------------------------------------
+
+struct Weights {
+  uint8_t* bytes;
+  uint32_t size;
+  uint32_t at;
+};
+
+bool TakeWeights(void* context, uint32_t, const int8_t* weights, uint32_t count) {
+  auto* to = static_cast<Weights*>(context);
+  if (count > to->size - to->at) return false;
+  memcpy(to->bytes + to->at, weights, count);
+  to->at += count;
+  return true;
+}
+
+// --- What not every trainer has ------------------------------------------------------------------
+
+template <typename T>
+auto Settle(T* of, int) -> decltype(of->Settle()) {
+  return of->Settle();
+}
+
+template <typename T>
+zo_status Settle(T*, long) {
+  return ZO_OK;
+}
+
+// ZO_WORKSPACE_BYTES is for 32-bit targets: a run's own structs are larger here.
+uint32_t WorkspaceBytes() {
+  size_t bytes = 0;
+#if defined(TFLM_ZO_OPS_DEVICE_ZO_BLOCK_TRAINER_H_)
+  const tflm_zo::BlockChoiceInfo& blocks = zo_model::kBlockChoice;
+  for (uint32_t i = 0; i < blocks.block_count; ++i) {
+    const tflm_zo::BlockInfo& block = blocks.blocks[i];
+    const size_t own =
+        tflm_zo::NodeTrainer::WorkspaceBytes(zo_model::kInfo, *block.run, block.tasks);
+    if (own > bytes) bytes = own;
+  }
+#elif defined(TFLM_ZO_OPS_DEVICE_ZO_NODE_TRAINER_H_)
+  bytes =
+      tflm_zo::NodeTrainer::WorkspaceBytes(zo_model::kInfo, zo_model::kSettings, zo_model::kTasks);
+#else
+  return ZO_WORKSPACE_BYTES;
+#endif
+  size_t boundaries = 0;
+  for (uint32_t k = 0; k < ZO_SEGMENTS; ++k) {
+    const tflm_zo::Segment& segment = zo_model::kInfo.segments[k];
+    if (segment.kept_at < 0) continue;
+    const size_t end = static_cast<size_t>(segment.kept_at) +
+                       (zo_model::kInfo.batch * segment.boundary_bytes + 7) / 8 * 8;
+    if (end > boundaries) boundaries = end;
+  }
+  return static_cast<uint32_t>(boundaries + bytes);
+}
+
+}  // namespace
+
+extern "C" {
+
+void device_sizes(uint32_t* sizes) {
+  sizes[0] = ZO_ARENA_BYTES;
+  sizes[1] = WorkspaceBytes();
+  sizes[2] = ZO_SEGMENTS;
+}
+
+void device_set_host(tflite::Host own) { tflite::host = own; }
+
+const void* device_segment_model(uint32_t segment) {
+  return zo_model::kInfo.segments[segment].model;
+}
+
+int device_init(uint8_t* arena, size_t arena_bytes, uint8_t* workspace, size_t workspace_bytes,
+                Samples* samples) {
+  trainer = zo_model::Trainer();
+  return trainer.Init(arena, arena_bytes, workspace, workspace_bytes, SourceOf(samples));
+}
+
+size_t device_arena_used() { return trainer.network().arena_used_bytes(); }
+
+void device_set_log(Store* store) {
+  log_store = {WriteStore, ReadStore, store};
+  trainer.SetLog(store == nullptr ? nullptr : &log_store);
+}
+
+int device_train_step(zo_report* report) { return trainer.TrainStep(report); }
+uint32_t device_step() { return trainer.step(); }
+int device_settle() { return Settle(&trainer, 0); }
+uint32_t device_checksum() { return trainer.network().checksum(); }
+
+int device_import_log(Store* store) { return trainer.ImportLog({WriteStore, ReadStore, store}); }
+int device_export_log(Store* store) { return trainer.ExportLog({WriteStore, ReadStore, store}); }
+
+int device_evaluate(Samples* samples, uint32_t first, uint32_t count, tflm_zo::Evaluation* found) {
+  return trainer.Evaluate(SourceOf(samples), first, count, found);
+}
+
+int device_export_weights(Weights* weights) {
+  return trainer.ExportWeights({TakeWeights, weights});
+}
+
+// What the guide's Predict does: the outputs of samples from `first` on.
+int device_infer(Samples* samples, uint32_t first, int8_t* outputs) {
+  const tflm_zo::SampleSource source = SourceOf(samples);
+  const tflm_zo::Feed feed = {&source, nullptr, first, samples->count - 1};
+  const zo_status status = trainer.network().Run(&feed, nullptr, 0, 0, false);
+  if (status != ZO_OK) return status;
+  const tflm_zo::ModelInfo& info = zo_model::kInfo;
+  memcpy(outputs, trainer.network().output(), info.batch * info.output.bytes);
+  return ZO_OK;
+}
+
+// A command of the caller's, without samples.
+int device_run(const int32_t* words, uint32_t count) {
+  return trainer.network().Run(nullptr, words, count, 0, false);
+}
+
+#ifdef TFLM_ZO_OPS_DEVICE_ZO_BLOCK_TRAINER_H_
+int device_probe(tflm_zo::BlockProbe* probe) { return trainer.Probe(probe); }
+int device_chosen() { return trainer.chosen(); }
+void device_choice(zo_block_choice* choice) { *choice = trainer.choice(); }
+int device_resume(const zo_block_choice* choice) { return trainer.Resume(*choice); }
+#endif
+
+}  // extern "C"

@@ -1,0 +1,482 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The trainers of `ops/device`, as they are generated, on this machine and without a checkout of TFLM.
+
+A generated folder is compiled as it is, tables, trainer and op pack, against headers that stand in for
+TFLM's (`tflm/`). Its interpreters are the runtimes of this package, one for each segment. So a device's run
+can be held against the desktop's, and everything around it can be made to fail.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tflm_zo.converters import extract_segment, load_model, read_metadata
+from tflm_zo.converters.firmware import Firmware, SampleArrays
+
+from tflm_zo import Model
+from tflm_zo.runtime import available
+from tflm_zo.runtime.engine import Engine
+from tflm_zo.runtime.errors import InvokeError
+from tflm_zo.runtime.litert import InterpreterEngine, LiteRTReferenceRuntime
+from tflm_zo.runtime.tflm import TflmEngine, TflmRuntime
+
+HERE = Path(__file__).parent
+#: Go into the folder, the resolver in the place of the generated one.
+OWN = ("bridge.cc", "gen_micro_mutable_op_resolver.h")
+GXX = os.environ.get("CXX") or shutil.which("g++")
+GCC = os.environ.get("CC") or shutil.which("gcc")
+#: The runtime that plays TFLM: TFLM's own kernels where its package is installed.
+RUNTIME = "tflm" if "tflm" in available() else "litert-ref"
+
+needs_compiler = pytest.mark.skipif(
+    GXX is None or GCC is None, reason="NO g++: ops/device WAS NOT TESTED (without a checkout of TFLM)"
+)
+
+# zo_status
+OK, ARGUMENT, ORDER, LABEL, MEMORY, RUNTIME_FAILED, SAMPLE, LOG, STORE = 0, 1, 4, 12, 14, 15, 16, 17, 18
+
+_MAX_TENSORS = 16
+_u32 = ctypes.c_uint32
+
+
+class _HostSegment(ctypes.Structure):
+    _fields_ = [
+        ("inputs", _u32),
+        ("outputs", _u32),
+        ("input_bytes", _u32 * _MAX_TENSORS),
+        ("output_bytes", _u32 * _MAX_TENSORS),
+        ("is_read_last", _u32 * _MAX_TENSORS),
+    ]
+
+
+_Open = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(_HostSegment))
+_Invoke = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_void_p)
+)
+_Tell = ctypes.CFUNCTYPE(None, _u32, ctypes.c_void_p, _u32)
+
+
+class _Host(ctypes.Structure):
+    _fields_ = [("open", _Open), ("invoke", _Invoke)]
+
+
+class _Samples(ctypes.Structure):
+    _fields_ = [
+        ("inputs", ctypes.c_void_p * 8),
+        ("input_bytes", _u32 * 8),
+        ("labels", ctypes.c_void_p),
+        ("label_bytes", _u32),
+        ("count", _u32),
+        ("reads", _u32),
+        ("failing_read", _u32),
+    ]
+
+
+class _Store(ctypes.Structure):
+    _fields_ = [
+        ("bytes", ctypes.c_void_p),
+        ("size", _u32),
+        ("writes", _u32),
+        ("failing_write", _u32),
+        ("arrives", _u32),
+        ("tell", _Tell),
+    ]
+
+
+class _Weights(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_void_p), ("size", _u32), ("at", _u32)]
+
+
+class Report(ctypes.Structure):
+    """``zo_report``."""
+
+    _fields_ = [("step_done", _u32), ("step", _u32), ("mean_loss", ctypes.c_int32), ("rate", _u32)]
+
+
+class Evaluation(ctypes.Structure):
+    """``tflm_zo::Evaluation``."""
+
+    _fields_ = [("samples", _u32), ("correct", _u32), ("loss", ctypes.c_int64)]
+
+
+class Probe(ctypes.Structure):
+    """``tflm_zo::BlockProbe``."""
+
+    _fields_ = [("block", _u32), ("score", ctypes.c_int64)]
+
+
+class Samples:
+    """Samples in a device's memory; reads can be made to fail."""
+
+    def __init__(self, data: SampleArrays) -> None:
+        self.arrays = [np.ascontiguousarray(a) for a in data.inputs]
+        self.labels = np.ascontiguousarray(data.labels)
+        self.c = _Samples()
+        for i, values in enumerate(self.arrays):
+            self.c.inputs[i] = values.ctypes.data
+            self.c.input_bytes[i] = values.nbytes // len(values)
+        self.c.labels = self.labels.ctypes.data
+        self.c.label_bytes = self.labels.nbytes // len(self.labels)
+        self.c.count = len(self.labels)
+
+    def fail_at(self, read: int) -> None:
+        """The read of this number from now on fails, counted from 1; 0: none does."""
+        self.c.reads, self.c.failing_read = 0, read
+
+
+class Store:
+    """A log store, erased. It keeps a journal of what was written."""
+
+    def __init__(self, size: int = 1 << 16, content: bytes = b"") -> None:
+        self.bytes = np.full(size, 0xFF, np.uint8)
+        self.bytes[: len(content)] = np.frombuffer(content, np.uint8)
+        self.journal: list[tuple[int, bytes]] = []
+        self._tell = _Tell(
+            lambda offset, at, count: self.journal.append((offset, ctypes.string_at(at, count)))
+        )
+        self.c = _Store(self.bytes.ctypes.data, size, tell=self._tell)
+
+    def fail_at(self, write: int, arrives: int = 0) -> None:
+        """The write of this number from now on fails, counted from 1, after so many bytes; 0: none does."""
+        self.c.writes, self.c.failing_write, self.c.arrives = 0, write, arrives
+
+    def content(self, count: int) -> bytes:
+        """Its first bytes."""
+        return self.bytes[:count].tobytes()
+
+
+class GuardedMemory:
+    """Memory, aligned to 16 bytes, between bytes that nobody may touch."""
+
+    _GUARD = 64
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._all = np.full(size + 2 * self._GUARD + 16, 0xA5, np.uint8)
+        self._begin = self._GUARD + -(self._all.ctypes.data + self._GUARD) % 16
+        self.own = self._all[self._begin : self._begin + size]
+
+    @property
+    def address(self) -> int:
+        """Of the first byte that may be touched."""
+        return int(self.own.ctypes.data)
+
+    def is_whole(self) -> bool:
+        """Whether nothing was written beside it."""
+        beside = np.concatenate([self._all[: self._begin], self._all[self._begin + self.size :]])
+        return bool((beside == 0xA5).all())
+
+
+def build(firmware: Firmware) -> Path:
+    """Compiles a generated folder, with the stand-in for TFLM, to a library; once for equal folders."""
+    own = [
+        Path(__file__),
+        *(HERE / name for name in OWN),
+        *sorted(p for p in (HERE / "tflm").rglob("*") if p.is_file()),
+    ]
+    digest = hashlib.sha256(repr(sorted(firmware.files.items())).encode())
+    for path in own:
+        digest.update(path.read_bytes())
+    cached = HERE.parents[1] / "build" / "device-tests"
+    library = cached / f"{digest.hexdigest()[:32]}.so"
+    if library.is_file():
+        return library
+    cached.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cached) as work:
+        folder = Path(work)
+        for name, text in firmware.files.items():
+            if name.startswith("ops/tflm/") or name == "main.cc" or not name.endswith((".h", ".c", ".cc")):
+                continue
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        for name in OWN:
+            shutil.copy(HERE / name, folder)
+        flags = ["-O0", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-I{HERE / 'tflm'}", "-I."]
+        flags += ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
+        sources = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.suffix in (".c", ".cc"))
+        c, cc = ([s for s in sources if s.endswith(end)] for end in (".c", ".cc"))
+        for compiler, files in (
+            ([GCC, "-std=c99"], c),
+            ([GXX, "-std=c++17"], [*cc, str(HERE / "tflm/tflm.cc")]),
+        ):
+            done = subprocess.run(
+                [*map(str, compiler), *flags, "-c", *files],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=300,
+            )
+            assert done.returncode == 0, done.stderr
+        objects = sorted(p.name for p in folder.glob("*.o"))
+        # This package's library has the same symbols, and they are there for everybody, because TFLM looks
+        # its operators up. The device's are to be its own.
+        link = [str(GXX), "-shared", "-Wl,-Bsymbolic", "-fsanitize=undefined", *objects, "-o", "device.so"]
+        subprocess.run(link, cwd=folder, check=True)
+        os.replace(folder / "device.so", library)
+    return library
+
+
+@dataclass
+class _Segment:
+    engine: Engine
+    directory: int
+    bytes: bytes
+    inputs: list[tuple[tuple[int, ...], np.dtype[Any]]]
+    outputs: list[tuple[tuple[int, ...], np.dtype[Any]]]
+    is_read_last: list[bool]
+
+
+@dataclass(frozen=True)
+class _Address:
+    """A directory of the device's."""
+
+    address: int
+
+
+class Device:
+    """A device with a generated folder's firmware.
+
+    Args:
+        firmware: the folder.
+        model: the ZO model that it was generated from.
+        data: the samples.
+
+    Attributes:
+        samples: of the run.
+        failing_invoke: number of the invoke that fails, counted from 1 from the last `fail_at` on.
+    """
+
+    def __init__(self, firmware: Firmware, model: Model, data: SampleArrays) -> None:
+        self._library = ctypes.CDLL(str(build(firmware)))
+        for name in ("device_segment_model",):
+            getattr(self._library, name).restype = ctypes.c_void_p
+        self._library.device_arena_used.restype = ctypes.c_size_t
+        for name in ("device_step", "device_checksum"):
+            getattr(self._library, name).restype = _u32
+        sizes = (_u32 * 3)()
+        self._library.device_sizes(sizes)
+        self.arena_bytes, self.workspace_bytes, segments = sizes
+        self.metadata = read_metadata(model)
+        self.samples = Samples(data)
+        loss = self.metadata.loss
+        assert loss is not None
+        self.output_shape = next(
+            tensor.shape
+            for graph, segment in zip(model.subgraphs, self.metadata.segments, strict=True)
+            for port, tensor in zip(segment.outputs, graph.outputs, strict=True)
+            if port.role == "output" and port.index == loss.output
+        )
+        self._models = {self._library.device_segment_model(k): k for k in range(segments)}
+        self._plain = [extract_segment(model, k) for k in range(segments)]
+        self._segments: dict[int, _Segment] = {}
+        self._host = _Host(_Open(self._open), _Invoke(self._invoke))
+        self._error: BaseException | None = None
+        self.invokes = 0
+        self._failing: tuple[int, ...] = ()
+        self._before = False
+        self.arena = self.workspace = GuardedMemory(0)
+
+    # --- TFLM ---------------------------------------------------------------------------------------
+
+    def _open(self, address: int, directory: int, found: Any) -> int:
+        try:
+            k = self._models[address]
+            segment = self._segments.get(k)
+            if segment is None or segment.directory != directory:
+                segment = self._segments[k] = self._new(k, address, directory)
+            _reset(segment.engine)
+            host = found.contents
+            host.inputs, host.outputs = len(segment.inputs), len(segment.outputs)
+            for i, (shape, dtype) in enumerate(segment.inputs):
+                host.input_bytes[i] = int(np.prod(shape)) * dtype.itemsize
+                host.is_read_last[i] = segment.is_read_last[i]
+            for i, (shape, dtype) in enumerate(segment.outputs):
+                host.output_bytes[i] = int(np.prod(shape)) * dtype.itemsize
+            return 1
+        except BaseException as error:  # noqa: BLE001 - ctypes would swallow it
+            self._error = error
+            return 0
+
+    def _new(self, k: int, address: int, directory: int) -> _Segment:
+        plain = self._plain[k]
+        content = plain.to_bytes()
+        assert ctypes.string_at(address, len(content)) == content  # the generated array
+        engine = _engine(content, directory)
+        graph = load_model(content).subgraphs[0]
+        last = graph.operators[-1].inputs
+        return _Segment(
+            engine,
+            directory,
+            content,
+            [engine.input_details(i)[:2] for i in range(len(graph.inputs))],
+            [engine.output_details(i)[:2] for i in range(len(graph.outputs))],
+            [any(t is tensor for t in last) for tensor in graph.inputs],
+        )
+
+    def _invoke(self, address: int, inputs: Any, outputs: Any) -> int:
+        try:
+            self.invokes += 1
+            fails = self.invokes in self._failing
+            if fails and self._before:
+                return 0
+            segment = self._segments[self._models[address]]
+            for i, (shape, dtype) in enumerate(segment.inputs):
+                value = np.frombuffer(
+                    ctypes.string_at(inputs[i], int(np.prod(shape)) * dtype.itemsize), dtype
+                )
+                segment.engine.set_input(i, value.reshape(shape))
+            try:
+                segment.engine.invoke()
+            except InvokeError:
+                return 0
+            if fails:
+                return 0
+            for i in range(len(segment.outputs)):
+                value = np.ascontiguousarray(segment.engine.get_output(i))
+                ctypes.memmove(outputs[i], value.ctypes.data, value.nbytes)
+            return 1
+        except BaseException as error:  # noqa: BLE001
+            self._error = error
+            return 0
+
+    def fail_invokes(self, *numbers: int, before: bool = False) -> None:
+        """Invokes of segments that fail from now on, counted from 1.
+
+        Args:
+            numbers: which.
+            before: nothing of the segment has run then; else all of it has, and only its results are lost.
+        """
+        self.invokes, self._failing, self._before = 0, numbers, before
+
+    # --- what the trainer has -----------------------------------------------------------------------
+
+    def _call(self, name: str, *arguments: Any) -> int:
+        self._library.device_set_host(self._host)
+        status = int(getattr(self._library, name)(*arguments))
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        assert self.arena.is_whole() and self.workspace.is_whole(), "memory of others was written to"
+        return status
+
+    def init(self, arena_bytes: int | None = None, workspace_bytes: int | None = None) -> int:
+        """A reset: everything but the log is gone."""
+        self.arena = GuardedMemory(self.arena_bytes if arena_bytes is None else arena_bytes)
+        self.workspace = GuardedMemory(self.workspace_bytes if workspace_bytes is None else workspace_bytes)
+        return self._call(
+            "device_init",
+            ctypes.c_void_p(self.arena.address),
+            ctypes.c_size_t(self.arena.size),
+            ctypes.c_void_p(self.workspace.address),
+            ctypes.c_size_t(self.workspace.size),
+            ctypes.byref(self.samples.c),
+        )
+
+    @property
+    def step(self) -> int:
+        """Whole steps done."""
+        return int(self._library.device_step())
+
+    @property
+    def arena_used(self) -> int:
+        """As the network says it."""
+        return int(self._library.device_arena_used())
+
+    def set_log(self, store: Store | None) -> None:
+        """From now on steps go into it."""
+        self._log = store  # kept alive
+        self._library.device_set_log(None if store is None else ctypes.byref(store.c))
+
+    def train_step(self) -> tuple[int, Report]:
+        """Status and report of a step."""
+        report = Report()
+        return self._call("device_train_step", ctypes.byref(report)), report
+
+    def import_log(self, store: Store) -> int:
+        """Goes on from a log."""
+        return self._call("device_import_log", ctypes.byref(store.c))
+
+    def export_log(self, store: Store) -> int:
+        """Writes what the log lacks."""
+        return self._call("device_export_log", ctypes.byref(store.c))
+
+    def settle(self) -> int:
+        """Applies what is pending."""
+        return self._call("device_settle")
+
+    def checksum(self) -> int:
+        """Of the weights as they are."""
+        return int(self._library.device_checksum())
+
+    def evaluate(
+        self, first: int = 0, count: int | None = None, of: Samples | None = None
+    ) -> tuple[int, Evaluation]:
+        """Status and what was found."""
+        found, samples = Evaluation(), of or self.samples
+        count = int(samples.c.count) - first if count is None else count
+        return self._call(
+            "device_evaluate", ctypes.byref(samples.c), first, count, ctypes.byref(found)
+        ), found
+
+    def export_weights(self) -> tuple[int, bytes]:
+        """Status and all weights, then all fractions."""
+        room = np.zeros(4 * sum(t.size for t in self.metadata.trainable), np.uint8)
+        sink = _Weights(room.ctypes.data, room.size)
+        status = self._call("device_export_weights", ctypes.byref(sink))
+        return status, room[: sink.at].tobytes()
+
+    def infer(self, first: int) -> tuple[int, NDArray[np.int8]]:
+        """Status and output of a batch of samples."""
+        outputs = np.zeros(self.output_shape, np.int8)
+        return self._call(
+            "device_infer", ctypes.byref(self.samples.c), first, outputs.ctypes.data_as(ctypes.c_void_p)
+        ), outputs
+
+    def run(self, words: NDArray[np.int32]) -> int:
+        """A command, without samples."""
+        return self._call("device_run", words.ctypes.data_as(ctypes.c_void_p), words.size)
+
+    def probe(self) -> tuple[int, Probe]:
+        """Does the next probe of a choice of blocks."""
+        probe = Probe()
+        return self._call("device_probe", ctypes.byref(probe)), probe
+
+    @property
+    def chosen(self) -> bool:
+        """Whether the block is chosen."""
+        return bool(self._library.device_chosen())
+
+    def choice(self) -> bytes:
+        """The choice's state."""
+        state = ctypes.create_string_buffer(64)
+        self._library.device_choice(state)
+        return state.raw
+
+    def resume(self, choice: bytes) -> int:
+        """Goes on with a choice."""
+        return self._call("device_resume", choice)
+
+
+def _engine(model: bytes, directory: int) -> Engine:
+    address: Any = _Address(directory)
+    if RUNTIME == "tflm":
+        return TflmEngine(TflmRuntime._import(), model, address)
+    return InterpreterEngine(LiteRTReferenceRuntime._import(), model, address, exact=True)
+
+
+def _reset(engine: Engine) -> None:
+    """Variables become zero, as after an allocation."""
+    interpreter = engine._interpreter  # type: ignore[attr-defined]
+    getattr(interpreter, "reset", getattr(interpreter, "reset_all_variables", None))()

@@ -1,0 +1,176 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Runs of every kind, generated for a device, and what the desktop makes of them."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+from tflm_zo.converters.firmware import Firmware, SampleArrays, arena
+
+from device.emulation import OK, RUNTIME, Device
+from models import MODELS
+from tflm_zo import Model, inject, load_model
+from tflm_zo.firmware import generate_firmware
+from tflm_zo.native import Distribution
+from tflm_zo.training import Callback, NodeSettings, Trainer, TrainSettings, algorithm
+
+CLASSES, SAMPLES, STEPS = 4, 12, 6
+_NODES: dict[str, Any] = {"trainable": "nodes", "nodes": "auto", "head_room": 0, "replay": False}
+_LAYERWISE = algorithm("poor-mans-training")
+
+#: Injection and settings by name. All are of `small_cnn`, which ends in logits: with nodes at the last layer
+#: its output is what enters the last segment.
+RUNS: dict[str, tuple[dict[str, Any], Any]] = {
+    "weight": (
+        {"trainable": "all", "update_bits": 8},
+        TrainSettings(batch_size=4, queries=2, seed=3, rate=20.0),
+    ),
+    "weight, segments": (
+        {"trainable": "all", "cuts": "layers"},
+        TrainSettings(batch_size=2, queries=2, seed=4, rate=20.0),
+    ),
+    "weight, blocks": (
+        {"trainable": "all", "cuts": "layers"},
+        TrainSettings(batch_size=2, queries=1, seed=5, rate=20.0, scope="blocks"),
+    ),
+    "node": (_NODES, NodeSettings(batch_size=4, seed=5, snapshot_every=2, queries=2)),
+    "exact head": (
+        {**_NODES, "update_bits": 8},
+        NodeSettings(batch_size=2, seed=6, snapshot_every=1, head="exact"),
+    ),
+    "nodes and weights": (
+        dict(_LAYERWISE.inject_settings(batch=2).__dict__) | {"nodes": "auto"},
+        NodeSettings(
+            batch_size=4,
+            seed=7,
+            snapshot_every=3,
+            others="layers",
+            rate=2.0,
+            distribution=Distribution.rademacher(1),
+        ),
+    ),
+}
+SEGMENTED_WEIGHTS = ("weight, segments", "weight, blocks")
+WEIGHT_RUNS = ("weight", *SEGMENTED_WEIGHTS)
+
+
+@cache
+def samples(seed: int = 1, count: int = SAMPLES) -> SampleArrays:
+    """Noise."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(-128, 128, (count, 8, 8, 1)).astype(np.int8)
+    return SampleArrays([x], rng.integers(0, CLASSES, count).astype(np.int32))
+
+
+@cache
+def zo_model(name: str) -> Model:
+    """The network of a run."""
+    return load_model(inject(MODELS["small_cnn"](), **{**RUNS[name][0], "batch": 2}).to_bytes())
+
+
+def generated(
+    model: Model, settings: Any, data: SampleArrays, *, steps: int = STEPS, **options: Any
+) -> Firmware:
+    """A folder, with the arena's bound: nothing is measured, which takes a second."""
+    with mock.patch.object(arena, "_recorded", return_value=None):
+        return generate_firmware(
+            model, settings, steps=steps, samples=len(data), name="small", data=data, **options
+        )
+
+
+@dataclass(frozen=True)
+class State:
+    """After a step: weights then fractions as `ExportWeights` gives them, and their checksum."""
+
+    weights: bytes
+    checksum: int
+
+
+@dataclass(frozen=True)
+class Desktop:
+    """A run on this machine.
+
+    Attributes:
+        losses: of the steps, unit 2^-16.
+        log: of the run.
+        states: before the first step and after each.
+        before: what `evaluate` said.
+        after: what it said.
+        outputs: of the trained model, int8 [samples, outputs].
+    """
+
+    losses: list[int]
+    log: bytes
+    states: list[State]
+    before: dict[str, float]
+    after: dict[str, float]
+    outputs: NDArray[np.int8]
+
+
+def state_of(trainer: Trainer) -> State:
+    """What the trainer has reached."""
+    runtime = trainer.runtime
+    names = [t.name for t in runtime.metadata.trainable]
+    parts = [runtime.read_weights(), runtime.read_fractions()]
+    weights = b"".join(part[name].tobytes() for part in parts for name in names if name in part)
+    runtime.invoke(runtime.command(loss=False, checksum=True))
+    return State(weights, runtime.status().checksum)
+
+
+class _States(Callback):
+    """Before the first step and after each."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.found = [state_of(trainer)]
+
+    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
+        trainer._settle_run()
+        self.found.append(state_of(trainer))
+
+
+def run_on_desktop(model: Model, settings: Any, data: SampleArrays, *, steps: int = STEPS) -> Desktop:
+    """A run as the device is to do it."""
+    x, y = data.inputs[0], data.labels
+    trainer = Trainer(model, settings, runtime=RUNTIME)
+    before = trainer.evaluate(x, y)
+    states = _States(trainer)
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "run.zolog"
+        history = trainer.fit(x, y, steps=steps, log=log, callbacks=[states])
+        content = log.read_bytes()
+    runtime = trainer.runtime
+    outputs = []
+    for i in range(0, len(data), runtime.batch):
+        runtime.set_inputs(x[i : i + runtime.batch])
+        runtime.invoke()
+        outputs.append(runtime.outputs()[0].reshape(runtime.batch, -1))
+    return Desktop(
+        [round(v * 65536) for v in history.steps],
+        content,
+        states.found,
+        before,
+        trainer.evaluate(x, y),
+        np.concatenate(outputs),
+    )
+
+
+@cache
+def desktop(name: str) -> Desktop:
+    """A run of `RUNS`."""
+    return run_on_desktop(zo_model(name), RUNS[name][1], samples())
+
+
+def device(name: str) -> Device:
+    """The same run's device, started."""
+    model, data = zo_model(name), samples()
+    made = Device(generated(model, RUNS[name][1], data), model, data)
+    status = made.init()
+    assert status == OK
+    return made

@@ -1,0 +1,79 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * Stands in for TFLM where ops/device is tested without a checkout: what it uses of TFLM, and no
+ * more. Segments are run by whoever set tflite::host. What TFLM makes easy to get wrong is here,
+ * too: all interpreters of an allocator have their inputs and outputs in the same memory of the
+ * arena, and after an invoke it holds nothing but what TFLM's planner keeps: the outputs of the
+ * segment, and those of its inputs that its last operator reads. Everything else is overwritten.
+ */
+#ifndef TFLM_ZO_TESTS_DEVICE_MICRO_INTERPRETER_H_
+#define TFLM_ZO_TESTS_DEVICE_MICRO_INTERPRETER_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tensorflow/lite/micro/micro_allocator.h"
+#include "tensorflow/lite/micro/micro_op_resolver.h"
+#include "tensorflow/lite/schema/schema_generated.h"
+
+enum TfLiteStatus { kTfLiteOk = 0, kTfLiteError = 1 };
+
+struct TfLiteTensor {
+  union {
+    void* raw;
+    int8_t* int8;
+    uint8_t* uint8;
+    int32_t* i32;
+  } data;
+  size_t bytes;
+};
+
+namespace tflite {
+
+constexpr uint32_t kMaxTensors = 16;  // inputs of a segment, and outputs
+
+// Bytes of the inputs and outputs of a segment.
+struct HostSegment {
+  uint32_t inputs;
+  uint32_t outputs;
+  uint32_t input_bytes[kMaxTensors];
+  uint32_t output_bytes[kMaxTensors];
+  uint32_t is_read_last[kMaxTensors];  // whether its last operator reads the input
+};
+
+// Who runs the segments. Both return 0 where they fail.
+struct Host {
+  // A model is allocated, its variables are zero. `directory` is the external context.
+  int (*open)(const void* model, void* directory, HostSegment* segment);
+  // `outputs` are the host's to write.
+  int (*invoke)(const void* model, void* const* inputs, void* const* outputs);
+};
+extern Host host;
+
+class MicroInterpreter {
+ public:
+  MicroInterpreter(const Model* model, const MicroOpResolver&, MicroAllocator* allocator)
+      : model_(model), allocator_(allocator) {}
+
+  TfLiteStatus SetMicroExternalContext(void* context) {
+    context_ = context;
+    return kTfLiteOk;
+  }
+  TfLiteStatus AllocateTensors();
+  TfLiteStatus Invoke();
+  TfLiteTensor* input(size_t index) { return &inputs_[index]; }
+  TfLiteTensor* output(size_t index) { return &outputs_[index]; }
+  size_t arena_used_bytes() const { return allocator_->used_bytes(); }
+
+ private:
+  const Model* model_;
+  MicroAllocator* allocator_;
+  void* context_ = nullptr;
+  HostSegment segment_ = {};
+  TfLiteTensor inputs_[kMaxTensors] = {};
+  TfLiteTensor outputs_[kMaxTensors] = {};
+};
+
+}  // namespace tflite
+
+#endif  // TFLM_ZO_TESTS_DEVICE_MICRO_INTERPRETER_H_
