@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -178,54 +179,71 @@ class GuardedMemory:
         return bool((beside == 0xA5).all())
 
 
-def build(firmware: Firmware) -> Path:
-    """Compiles a generated folder, with the stand-in for TFLM, to a library; once for equal folders."""
-    own = [
-        Path(__file__),
-        *(HERE / name for name in OWN),
-        *sorted(p for p in (HERE / "tflm").rglob("*") if p.is_file()),
-    ]
-    digest = hashlib.sha256(repr(sorted(firmware.files.items())).encode())
-    for path in own:
-        digest.update(path.read_bytes())
+_FLAGS = ["-O0", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-I{HERE / 'tflm'}", "-I."]
+_SANITIZED = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
+
+
+def _made(files: dict[str, str], suffix: str, make: Callable[[Path], None]) -> Path:
+    """What `make` makes of files in a folder, as `made` there; once for equal files."""
     cached = HERE.parents[1] / "build" / "device-tests"
-    library = cached / f"{digest.hexdigest()[:32]}.so"
-    if library.is_file():
-        return library
-    cached.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cached) as work:
-        folder = Path(work)
-        for name, text in firmware.files.items():
-            if name.startswith("ops/tflm/") or name == "main.cc" or not name.endswith((".h", ".c", ".cc")):
-                continue
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        for name in OWN:
-            shutil.copy(HERE / name, folder)
-        flags = ["-O0", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-I{HERE / 'tflm'}", "-I."]
-        flags += ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
-        sources = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.suffix in (".c", ".cc"))
-        c, cc = ([s for s in sources if s.endswith(end)] for end in (".c", ".cc"))
-        for compiler, files in (
-            ([GCC, "-std=c99"], c),
-            ([GXX, "-std=c++17"], [*cc, str(HERE / "tflm/tflm.cc")]),
-        ):
-            done = subprocess.run(
-                [*map(str, compiler), *flags, "-c", *files],
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                timeout=300,
-            )
-            assert done.returncode == 0, done.stderr
-        objects = sorted(p.name for p in folder.glob("*.o"))
+    known = hashlib.sha256(repr((sorted(files.items()), suffix)).encode() + Path(__file__).read_bytes())
+    made = cached / f"{known.hexdigest()[:32]}{suffix}"
+    if not made.is_file():
+        cached.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cached) as work:
+            for name, text in files.items():
+                path = Path(work, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            make(Path(work))
+            os.replace(Path(work, "made"), made)
+    return made
+
+
+def _run(folder: Path, *command: object) -> None:
+    done = subprocess.run([str(c) for c in command], cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def _compile(folder: Path) -> None:
+    """All sources to objects."""
+    sources = sorted(p.relative_to(folder) for p in folder.rglob("*") if p.suffix in (".c", ".cc"))
+    for compiler, suffix in (([GCC, "-std=c99"], ".c"), ([GXX, "-std=c++17"], ".cc")):
+        own = [s for s in sources if s.suffix == suffix]
+        if own:
+            _run(folder, *compiler, *_FLAGS, *_SANITIZED, "-c", *own)
+
+
+def _make_library(folder: Path) -> None:
+    _compile(folder)
+    _run(folder, "ar", "rcs", "made", *folder.glob("*.o"))
+
+
+def build(firmware: Firmware) -> Path:
+    """Compiles a generated folder, with the stand-in for TFLM, to a library that Python loads.
+
+    The op pack is compiled once for folders that have the same.
+    """
+    sources = {
+        name: text
+        for name, text in firmware.files.items()
+        if name.endswith((".h", ".c", ".cc")) and not name.startswith("ops/tflm/") and name != "main.cc"
+    }
+    pack = {name: text for name, text in sources.items() if name.startswith("ops/")}
+    pack["tflm.cc"] = (HERE / "tflm" / "tflm.cc").read_text()
+    op_pack = _made(pack, ".a", _make_library)
+
+    def make(folder: Path) -> None:
+        _compile(folder)
         # This package's library has the same symbols, and they are there for everybody, because TFLM looks
         # its operators up. The device's are to be its own.
-        link = [str(GXX), "-shared", "-Wl,-Bsymbolic", "-fsanitize=undefined", *objects, "-o", "device.so"]
-        subprocess.run(link, cwd=folder, check=True)
-        os.replace(folder / "device.so", library)
-    return library
+        link = ["-shared", "-Wl,-Bsymbolic", *_SANITIZED, *folder.glob("*.o"), op_pack]
+        _run(folder, GXX, *link, "-o", "made")
+
+    own = {name: (HERE / name).read_text() for name in OWN}
+    headers = {name: text for name, text in pack.items() if name.endswith(".h")}
+    rest = {name: text for name, text in sources.items() if name not in pack}
+    return _made({**rest, **headers, **own, "op_pack.txt": op_pack.name}, ".so", make)
 
 
 @dataclass

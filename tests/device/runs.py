@@ -38,18 +38,19 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
     ),
     "weight, blocks": (
         {"trainable": "all", "cuts": "layers"},
-        TrainSettings(batch_size=2, queries=1, seed=5, rate=20.0, scope="blocks"),
+        TrainSettings(batch_size=2, queries=2, seed=5, rate=20.0, scope="blocks"),
     ),
     "node": (_NODES, NodeSettings(batch_size=4, seed=5, snapshot_every=2, queries=2)),
     "exact head": (
         {**_NODES, "update_bits": 8},
-        NodeSettings(batch_size=2, seed=6, snapshot_every=1, head="exact"),
+        NodeSettings(batch_size=2, seed=6, snapshot_every=1, head="exact", queries=2),
     ),
     "nodes and weights": (
         dict(_LAYERWISE.inject_settings(batch=2).__dict__) | {"nodes": "auto"},
         NodeSettings(
             batch_size=4,
             seed=7,
+            queries=2,
             snapshot_every=3,
             others="layers",
             rate=2.0,
