@@ -1,0 +1,105 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The valid files that are damaged: small ones of every kind that the package reads."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+from tflm_zo.converters import ConversionError, load_model
+
+from models import MODELS
+from tflm_zo import inject
+from tflm_zo.training import NodeSettings, Trainer, TrainSettings
+
+PLAIN = [name for name in MODELS if name != "lenet5"]  # 60,000 weights: a tenth of the speed
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "weight": {"batch": 4},
+    "eight bits, sparse": {"update_bits": 8, "sparse": "top-k:0.3"},
+    "cut, multipliers": {"cuts": "layers", "multipliers": "quantization-aware"},
+    "wide, without replay": {"wide": "last", "replay": False},
+    "nodes": {"nodes": "auto", "head_room": 0, "batch": 4, "trainable": "nodes"},
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A ZO model and the log of a run that it was trained by."""
+
+    model: bytes
+    log: bytes
+    options: tuple[str, ...]  # of train, for going on
+
+
+@dataclass(frozen=True)
+class Bases:
+    """All of them.
+
+    Attributes:
+        plain, zo: models by name.
+        data: arrays of an .npz by the plain model's name.
+        runs: of each kind of log; their data are those of ``small_cnn``.
+    """
+
+    plain: dict[str, bytes]
+    zo: dict[str, bytes]
+    data: dict[str, dict[str, Any]]
+    runs: dict[str, list[Run]]
+
+
+def data_for(model: bytes, classes: int = 4, samples: int = 8) -> dict[str, Any]:
+    """Samples and labels that a model can be fed where its inputs have a shape."""
+    rng, found = np.random.default_rng(4), {}
+    inputs = load_model(model).subgraphs[0].inputs
+    for i, tensor in enumerate(inputs):
+        shape = (samples, *tensor.shape[1:])
+        found["x" if len(inputs) == 1 else f"x{i}"] = rng.uniform(-1.5, 1.5, shape).astype(np.float32)
+    return found | {"y": rng.integers(0, classes, samples)}
+
+
+def build() -> Bases:
+    plain = {name: MODELS[name]() for name in PLAIN}
+    zo = {}
+    for name, data in plain.items():
+        for kind, settings in SETTINGS.items():
+            try:
+                zo[f"{name}, {kind}"] = inject(data, **settings).to_bytes()
+            except ConversionError:
+                pass  # a model without a layer for that
+    data = {name: data_for(model) for name, model in plain.items()}
+    return Bases(plain, zo, data, runs(plain["small_cnn"], data["small_cnn"]))
+
+
+def runs(model: bytes, data: dict[str, Any]) -> dict[str, list[Run]]:
+    """Logs of a few steps."""
+    found: dict[str, list[Run]] = {"seed log": [], "snapshot log": []}
+    settings: list[tuple[str, Any, dict[str, Any], tuple[str, ...]]] = [
+        ("seed log", TrainSettings(batch_size=4), {"batch": 4}, ()),
+        (
+            "seed log",
+            TrainSettings(batch_size=4, queries=2),
+            {"batch": 2, "cuts": "layers"},
+            ("--queries", "2"),
+        ),
+        ("snapshot log", NodeSettings(batch_size=4, snapshot_every=2), SETTINGS["nodes"], ()),
+        ("snapshot log", NodeSettings(batch_size=4, head="exact"), SETTINGS["nodes"], ("--head", "exact")),
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        for i, (kind, chosen, injection, options) in enumerate(settings):
+            zo = inject(model, **injection).to_bytes()
+            log = Path(folder) / str(i)
+            Trainer(zo, chosen, "litert-ref").fit(data["x"], data["y"], steps=5, log=log)
+            if kind == "snapshot log":
+                options += ("--snapshot-every", str(chosen.snapshot_every), "--algorithm", "node")
+            found[kind].append(Run(zo, log.read_bytes(), (*options, "--batch-size", "4", "--steps", "5")))
+    return found
+
+
+def choose(rng: Random, files: dict[str, bytes]) -> tuple[str, bytes]:
+    name = rng.choice(list(files))
+    return name, files[name]
