@@ -1,0 +1,214 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The plan of a net that is small enough to plan with a pencil.
+
+Desktop and device decide what a run does with the same code, so comparing them finds no error in it. Here
+every number is worked out in a comment.
+
+    image [6, 6, 1] -> conv 3 x 3, VALID, 2 channels -> [4, 4, 2] -> max pool 2 x 2 -> [2, 2, 2]
+                    -> flatten [8] -> fc1 [3] -> fc2 [2] -> softmax
+
+Multiply-accumulates of a sample:
+    conv  4 * 4 * 2 outputs of 3 * 3 * 1 products   288
+    fc1   3 outputs of 8                             24
+    fc2   2 outputs of 3                              6
+    all                                             318
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from tflm_zo.converters import Model, read_metadata
+from tflm_zo.converters.firmware.generate import workspace_bytes
+from tflm_zo.converters.firmware.plan import NodeRunPlan, TaskPlan, WeightRunPlan
+from tflm_zo.converters.firmware.tables import Boundaries
+
+from models import GraphBuilder
+from models.graph_builder import Activation, Padding
+from tflm_zo import inject
+from tflm_zo.firmware import plan_run
+from tflm_zo.training import NodeSettings, TrainSettings
+from tflm_zo.training.costs import Costs, NodeCosts, WeightCosts
+
+STEPS, SAMPLES = 10, 20
+NO_TASK = 0xFFFFFFFF  # nothing that errors come back through
+
+# Minibatches of 4 in a model of batch 1: 4 parts. 2 queries of two sides.
+NODES = NodeSettings(batch_size=4, queries=2)
+EXACT = NodeSettings(batch_size=4, queries=2, head="exact")
+
+
+@cache
+def network() -> bytes:
+    g = GraphBuilder(2)
+    x = g.input("image", [1, 6, 6, 1])
+    x = g.conv(x, "conv", 2, (3, 3), padding=Padding.VALID)
+    x = g.pool(x, "pool")
+    x = g.flatten(x, "flatten")
+    x = g.dense(x, "fc1", 3)
+    x = g.dense(x, "fc2", 2, Activation.NONE)
+    return g.build([g.softmax(x, "softmax")])
+
+
+@cache
+def with_nodes() -> Model:
+    return inject(network(), trainable="nodes", nodes="auto", head_room=0, replay=False)
+
+
+def test_segments() -> None:
+    """conv's nodes are what the pooling makes of its output: 8 of them for 18 weights. So its output and the
+    pooled one are boundaries, and so are the outputs of fc1 and fc2; the loss reads the last.
+    """
+    model = with_nodes()
+    metadata = read_metadata(model)
+    entering = [
+        [t.name for p, t in zip(s.inputs, g.inputs, strict=True) if p.role == "boundary"]
+        for s, g in zip(metadata.segments, model.subgraphs, strict=True)
+    ]
+    assert entering == [[], ["conv"], ["pool"], ["fc1"], ["fc2"]]
+    assert [[n.input_segment, n.output_segment, n.node_segment] for n in metadata.nodes] == [
+        [0, 1, 2],
+        [2, 3, 3],
+        [3, 4, 4],
+    ]
+    assert [(n.form, n.count) for n in metadata.nodes] == [("max_pool", 8), ("plain", 3), ("plain", 2)]
+    assert [(t.size, t.channels, t.inner, t.segment) for t in metadata.trainable] == [
+        (18, 2, 9, 0),
+        (24, 3, 8, 2),
+        (6, 2, 3, 3),
+    ]
+
+
+@pytest.mark.parametrize("settings", [NODES, EXACT], ids=["zo", "exact"])
+def test_tasks(settings: NodeSettings) -> None:
+    plan = plan_run(with_nodes(), settings, steps=STEPS, samples=SAMPLES)
+    assert isinstance(plan, NodeRunPlan)
+    assert plan.settings["parts"] == 4 and plan.rules["first_segment"] == 0
+    head_queries = 0 if settings.head == "exact" else 2
+
+    def task(tensor: int, segments: tuple[int, int, int], queries: int, sizes: tuple[int, ...]) -> object:
+        values = {"kind": 0, "start_segment": segments[2], "queries": queries, "following": NO_TASK, "mu": 2}
+        values |= {"rate": 65536, "period": 1, "boundary_bytes": 0}
+        return values, tensor, 1, segments[0], segments[1], sizes
+
+    # Of a sample: bytes of the input; a route byte a node; nodes; scratch: a channel's row, and the channels.
+    assert [shape(t) for t in plan.tasks] == [
+        task(0, (0, 1, 2), 2, (6 * 6 * 1, 8, 8, 3 * 3 * 1 + 2)),
+        task(1, (2, 3, 3), 2, (8, 3, 3, 8 + 3)),
+        task(2, (3, 4, 4), head_queries, (3, 2, 2, 3 + 2)),
+    ]
+    conv = dict(zip(FIELDS, plan.tasks[0].layer, strict=True))
+    assert [conv[f] for f in ("in_h", "in_w", "in_c", "k_h", "k_w", "stride_h", "stride_w")] == [
+        *(6, 6, 1),
+        *(3, 3, 1, 1),
+    ]
+    assert [conv[f] for f in ("out_h", "out_w", "out_c", "node_h", "node_w")] == [4, 4, 2, 2, 2]
+    assert [conv[f] for f in ("pool_h", "pool_w", "pool_stride_h", "pool_stride_w")] == [2, 2, 2, 2]
+    assert [conv[f] for f in ("pad_top", "pad_left", "pool_pad_top", "pool_pad_left")] == [0, 0, 0, 0]
+
+
+FIELDS = (
+    *("form", "in_h", "in_w", "in_c", "k_h", "k_w", "stride_h", "stride_w", "dilation_h", "dilation_w"),
+    *("pad_top", "pad_left", "out_h", "out_w", "out_c", "node_h", "node_w", "pool_h", "pool_w"),
+    *("pool_stride_h", "pool_stride_w", "pool_pad_top", "pool_pad_left", "input_zero_point", "low", "high"),
+    "unmasked",
+)
+
+
+def shape(t: TaskPlan) -> object:
+    sizes = (t.input_bytes, t.route_bytes, t.nodes, t.scratch_values)
+    return dict(t.values), t.first_tensor, t.tensors, t.input_segment, t.output_segment, sizes
+
+
+def test_boundaries_are_kept_one_after_the_other() -> None:
+    """Multiples of 8: conv [4, 4, 2] 32, pool [2, 2, 2] 8, fc1 [3] 8, fc2 [2] 8."""
+    model = with_nodes()
+    plan = plan_run(model, NODES, steps=STEPS, samples=SAMPLES)
+    kept = Boundaries(model, read_metadata(model), plan)
+    assert kept.at == {1: 0, 2: 32, 3: 40, 4: 48}
+    assert kept.bytes == 56
+
+
+# zo_node_task on a 32-bit core: 27 numbers of the layer and 18 other words: kind, start_segment, queries,
+# following, mu, rate, period, gain (2), boundary_bytes, 6 pointers, mean_square (2).
+TASK_STRUCT = 4 * (27 + 18)
+
+# Two headers of 160 + 32 * 3 bytes, and 9 words for each task's entry.
+HEADERS = 2 * (160 + 32 * 3) + 3 * 4 * 9
+
+
+def eight(size: int) -> int:
+    return (size + 7) // 8 * 8
+
+
+def test_workspace() -> None:
+    """Of 4 samples each: input, route, and what queries have found, 4 bytes for each of 2."""
+    model = with_nodes()
+    metadata = read_metadata(model)
+    conv = eight(4 * 36) + eight(4 * 8) + eight(4 * 2 * 4)  # 144 + 32 + 32
+    fc1 = eight(4 * 8) + eight(4 * 3) + eight(4 * 2 * 4)  # 32 + 16 + 32
+    fc2 = eight(4 * 3) + eight(4 * 2) + eight(4 * 2 * 4)  # 16 + 8 + 32
+    structs = eight(3 * TASK_STRUCT)  # 540, so 544
+    headers = eight(HEADERS)  # 620, so 624: more than the 11 words that an update needs
+    expected = 56 + structs + conv + fc1 + fc2 + headers
+    assert expected == 1568
+    plan = plan_run(model, NODES, steps=STEPS, samples=SAMPLES)
+    assert workspace_bytes(model, metadata, plan) == expected
+
+    # Errors of 2 bytes in place of the head's losses, and the label of the sample.
+    exact = expected - eight(4 * 2 * 4) + eight(4 * 2 * 2) + eight(4)
+    assert exact == 1560
+    plan = plan_run(model, EXACT, steps=STEPS, samples=SAMPLES)
+    assert workspace_bytes(model, metadata, plan) == exact
+
+
+def test_costs_of_nodes() -> None:
+    model = with_nodes()
+    metadata = read_metadata(model)
+    costs = Costs(model, metadata)
+    assert costs.forward == 318
+    assert [round(318 * costs.suffix(k)) for k in range(5)] == [318, 30, 30, 6, 0]
+    forward = 318
+    conv_queries = 2 * 2 * (24 + 6)  # fc1 and fc2 follow
+    fc1_queries = 2 * 2 * 6
+    fc2_queries = 2 * 2 * 0
+    updates = 8 * 9 + 3 * 8 + 2 * 3  # nodes times the weights that each one credits
+    sample = forward + conv_queries + fc1_queries + fc2_queries + updates
+    assert sample == 564
+    for settings in (NODES, EXACT):
+        run = NodeCosts(costs, settings, metadata)
+        assert run.until(1, SAMPLES) == pytest.approx(4 * 564 / 318)
+        assert run.until(STEPS, SAMPLES) == pytest.approx(STEPS * 4 * 564 / 318)
+        assert run.steps(100.0, SAMPLES) == 14  # 100 / 7.094 = 14.1
+
+
+def test_costs_where_a_prefix_does_not_change() -> None:
+    """fc2 alone: conv and fc1 are run once for each training sample, then only the head's 6."""
+    model = with_nodes()
+    metadata = read_metadata(model)
+    run = NodeCosts(Costs(model, metadata), NodeSettings(batch_size=4, queries=2, only=("fc2",)), metadata)
+    assert run.first_segment == 3
+    once = SAMPLES * (318 - 6) / 318
+    step = 4 * (6 + 2 * 2 * 0 + 2 * 3) / 318
+    assert run.until(STEPS, SAMPLES) == pytest.approx(once + STEPS * step)
+
+
+def test_blocks_of_weights() -> None:
+    """Cut before each layer: fc1's block re-runs 30 of 318, fc2's 6."""
+    model = inject(network(), trainable="all", cuts="layers", batch=1)
+    metadata = read_metadata(model)
+    assert [t.segment for t in metadata.trainable] == [0, 1, 2]
+    settings = TrainSettings(batch_size=4, queries=1, scope="blocks")
+    plan = plan_run(model, settings, steps=STEPS, samples=SAMPLES)
+    assert isinstance(plan, WeightRunPlan) and plan.block_segments == (0, 1, 2)
+    # What enters fc1's segment has 8 bytes, fc2's 3, so 8; the command 4 bytes a word.
+    kept = Boundaries(model, metadata, plan)
+    assert (kept.at, kept.bytes) == ({1: 0, 2: 8}, 16)
+    assert workspace_bytes(model, metadata, plan) == 16 + eight(4 * metadata.command_words)
+    # Update of 8 seeds that restores one: 4 + 2 * 9; perturb one: 4 + 2; two words before them.
+    assert metadata.command_words == 2 + 4 + 2 * 9 + 4 + 2
+    costs = WeightCosts(Costs(model, metadata), settings, metadata)
+    steps = [4 * 2 * macs / 318 for macs in (318, 30, 6)]  # two forwards of four samples
+    assert costs.until(3) == pytest.approx(sum(steps))
+    assert costs.until(7) == pytest.approx(2 * sum(steps) + steps[0])

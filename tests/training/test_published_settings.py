@@ -1,0 +1,345 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What the papers publish of their algorithms, setting by setting, against the defaults here.
+
+One row a setting: what it is here, what was published, where, and why the two differ where they do. A reason
+of "not on record" is one that neither the code nor the documentation gives.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from tflm_zo.converters import InjectSettings
+
+from tflm_zo.native import Distribution, DistributionKind
+from tflm_zo.training import ALGORITHMS, algorithm
+
+PMT = "Poor Man's Training on MCUs (arXiv 2411.05873)"
+QZO = "QZO-FF (Stepping Forward on the Last Mile)"
+ELASTIC = "ElasticZO (arXiv 2501.04287)"
+FQT = "On-Device Training of Fully Quantized DNNs (poster)"
+UNRECORDED = "not on record"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A setting.
+
+    Attributes:
+        algorithm: by name.
+        setting: of its options; "inject.NAME" of what it asks of the rewriter.
+        ours: its value here.
+        published: the paper's, in the same words and units where it has them.
+        source: paper and place.
+        why: of a difference.
+    """
+
+    algorithm: str
+    setting: str
+    ours: Any
+    published: Any
+    source: str
+    why: str = ""
+
+
+NO_INTEGERS = "the paper's is of floating-point weights; here LSB count"
+
+TABLE = [
+    # --- Poor Man's Training ---
+    Row("poor-mans-training", "estimator", "one-sided", "one-sided", f"{PMT}, sec. 3.1.1, eq. 8"),
+    Row("poor-mans-training", "mu", 1, 1, f"{PMT}, sec. 4.1"),
+    Row(
+        "poor-mans-training",
+        "distribution",
+        Distribution.rademacher(1),
+        Distribution.rademacher(1),
+        f"{PMT}, sec. 3.4.2 and 4.1 (mu = 1)",
+    ),
+    Row("poor-mans-training", "schedule", "cosine", "cosine", f"{PMT}, sec. 4.1"),
+    Row("poor-mans-training", "final_rate", 0.0, 0.0, f"{PMT}, sec. 4.1 (cosine decay)"),
+    Row("poor-mans-training", "rule", "gradient", "gradient", f"{PMT}, sec. 3.1.2, eq. 11"),
+    Row("poor-mans-training", "weight_rule", "gradient", "gradient", f"{PMT}, sec. 3.1.2, eq. 11"),
+    Row("poor-mans-training", "gradient_norm", True, True, f"{PMT}, sec. 3.1.2 (gradient-norm scaling)"),
+    Row("poor-mans-training", "quantization_aware", True, True, f"{PMT}, sec. 3.1.2 (quantization-aware)"),
+    Row(
+        "poor-mans-training",
+        "others",
+        "layers",
+        "layers",
+        f"{PMT}, sec. 3.2.2 (layer by layer; weights where they are fewer than nodes)",
+    ),
+    Row(
+        "poor-mans-training",
+        "inject.nodes",
+        "auto",
+        "auto",
+        f"{PMT}, sec. 3.2.2 (nodes where they are fewer than weights)",
+    ),
+    Row("poor-mans-training", "inject.head_room", 1, 1, f"{PMT}, sec. 4.1 (mu = 1)"),
+    Row(
+        "poor-mans-training",
+        "batch_size",
+        96,
+        100,
+        f"{PMT}, sec. 4.1 (100 steps of accumulation)",
+        UNRECORDED,
+    ),
+    Row("poor-mans-training", "queries", 8, 100, f"{PMT}, sec. 4.1 (50 on the device, sec. 4.3)", UNRECORDED),
+    Row(
+        "poor-mans-training",
+        "rate",
+        0.04,
+        0.1,
+        f"{PMT}, sec. 4.1 (0.1 for FGVC, 0.01 for CIFAR-10-C)",
+        "the largest at which no pre-training of LeNet-5 diverged on validation data",
+    ),
+    Row(
+        "poor-mans-training",
+        "clip",
+        255.0,
+        None,
+        f"{PMT}, sec. 4.1 (no clipping)",
+        "a step is always clipped, and 255 LSB is more than a weight can move",
+    ),
+    Row("poor-mans-training", "weight_clip", 0.0, 0.0, f"{PMT}, sec. 4.1 (no clipping)"),
+    # --- QZO-FF ---
+    Row("qzo-ff", "rule", "sign", "sign", f"{QZO}, sec. 3.2, Alg. 1 (sign-m-SPSA)"),
+    Row("qzo-ff", "estimator", "antithetic", "antithetic", f"{QZO}, Alg. 1 (w + eps z against w - eps z)"),
+    Row("qzo-ff", "inject.update_bits", 16, 16, f"{QZO}, sec. 4.3 (8-bit weights do not converge)"),
+    Row("qzo-ff", "queries", 1, 1, f"{QZO}, Alg. 1 (m = 1: SPSA)"),
+    Row(
+        "qzo-ff",
+        "distribution",
+        Distribution.gaussian(1.0),
+        1e-3,
+        f"{QZO}, tables 6 to 9 (epsilon)",
+        f"{NO_INTEGERS}, and in the forward pass weights have whole LSB",
+    ),
+    Row("qzo-ff", "inject.head_room", 4, None, QZO, "the reach of the Gaussian directions"),
+    Row("qzo-ff-probe", "rule", "sign", "sign", f"{QZO}, sec. 3.2, Alg. 1"),
+    Row("qzo-ff-probe", "inject.trainable", "last:1", "last:1", f"{QZO}, sec. 4 (linear probing)"),
+    Row("qzo-ff-probe", "inject.wide", "last", "last", f"{QZO}, sec. 3.3 and 4.3 (16w8a)"),
+    Row("qzo-ff-probe", "inject.update_bits", 16, 16, f"{QZO}, sec. 3.3 (16-bit weights)"),
+    Row(
+        "qzo-ff-probe",
+        "distribution",
+        Distribution.gaussian(0.5),
+        1e-3,
+        f"{QZO}, tables 6 to 9 (epsilon)",
+        NO_INTEGERS,
+    ),
+    # --- ElasticZO ---
+    Row("elastic-zo", "head", "exact", "exact", f"{ELASTIC}, sec. 4 (the last layers by backpropagation)"),
+    Row("elastic-zo", "tail", 1, 1, f"{ELASTIC}, sec. 5.1 (ZO-Feat-Cls2; ZO-Feat-Cls1 has 2)"),
+    Row(
+        "elastic-zo",
+        "others",
+        "together",
+        "together",
+        f"{ELASTIC}, Alg. 1 (one direction of all the layers before)",
+    ),
+    Row("elastic-zo", "estimator", "antithetic", "antithetic", f"{ELASTIC}, Alg. 1 and eq. 1"),
+    Row("elastic-zo", "batch_size", 32, 32, f"{ELASTIC}, sec. 5.1.1 (FP32 case)"),
+    Row(
+        "elastic-zo",
+        "distribution",
+        Distribution.gaussian(1.0),
+        "N(0, I) eps",
+        f"{ELASTIC}, eq. 1",
+        NO_INTEGERS,
+    ),
+    Row(
+        "elastic-zo",
+        "weight_rule",
+        "normalized",
+        "gradient",
+        f"{ELASTIC}, Alg. 1 (SGD with a clipped gradient)",
+        UNRECORDED,
+    ),
+    Row(
+        "elastic-zo",
+        "schedule",
+        "linear",
+        "step",
+        f"{ELASTIC}, sec. 5.1.1 (times 0.8 every 10 epochs)",
+        UNRECORDED,
+    ),
+    Row("elastic-zo-int8", "batch_size", 256, 256, f"{ELASTIC}, sec. 5.1.1 (INT8 case)"),
+    Row("elastic-zo-int8", "head", "exact", "exact", f"{ELASTIC}, Alg. 2"),
+    Row("elastic-zo-int8", "others", "together", "together", f"{ELASTIC}, Alg. 2"),
+    Row("elastic-zo-int8", "exact_rule", "bits", "bits", f"{ELASTIC}, sec. 4.2, after NITI"),
+    Row("elastic-zo-int8", "exact_bits", (5, 4, 3), (5, 4, 3), f"{ELASTIC}, sec. 5.1.1 (b_BP)"),
+    Row("elastic-zo-int8", "weight_rule", "bits", "bits", f"{ELASTIC}, Alg. 2, lines 19 to 25"),
+    Row("elastic-zo-int8", "weight_bits", 1, 1, f"{ELASTIC}, sec. 5.1.1 (b_ZO)"),
+    Row(
+        "elastic-zo-int8",
+        "distribution",
+        Distribution.sparse_uniform(15, 0.33),
+        Distribution.sparse_uniform(15, 0.33),
+        f"{ELASTIC}, sec. 5.1.1 (r_max of 1, 3, 7, 15, 31, 63; p_zero 0.33)",
+    ),
+    Row(
+        "elastic-zo-int8",
+        "stages",
+        (0.2, 0.5),
+        (0.2, 0.5),
+        f"{ELASTIC}, sec. 5.1.1 (epochs 20 and 50 of 100)",
+    ),
+    Row("elastic-zo-int8", "stage_p_zero", (0.5, 0.9), (0.5, 0.9), f"{ELASTIC}, sec. 5.1.1"),
+    Row("elastic-zo-int8", "inject.update_bits", 8, 8, f"{ELASTIC}, sec. 4.2 (INT8 weights alone)"),
+    # --- FQT ---
+    Row("fqt", "head", "exact", "exact", f"{FQT}, «Fully-Quantized Training»"),
+    Row("fqt", "exact_rule", "standardized", "standardized", f"{FQT}, «Gradient Standardization»"),
+    Row(
+        "fqt",
+        "sparse_rows",
+        (0.1, 1.0),
+        (0.1, 1.0),
+        f"{FQT}, «Dynamic Sparse Gradients» (lambda_min of 0.1, 0.5, 1.0; lambda_max 1)",
+    ),
+    Row(
+        "fqt",
+        "tail",
+        2,
+        "the last blocks",
+        f"{FQT}, comparison on MCUNet-5FPS",
+        "backpropagation goes through dense layers alone",
+    ),
+    Row("fqt", "rate", 0.1, None, f"{FQT} (a learning rate l, no figure)", UNRECORDED),
+    # --- baselines ---
+    Row("mezo", "rule", "gradient", "gradient", f"{PMT}, sec. 4.2.3 (MeZO: RGE of the whole model)"),
+    Row("mezo", "estimator", "antithetic", "antithetic", f"{PMT}, table 5 (MeZO: 2 forwards an iteration)"),
+    Row("mezo", "queries", 1, 1, f"{PMT}, table 5 (MeZO: 2 forwards an iteration)"),
+    Row("mezo", "clip", 0.0, 0.0, "MeZO (arXiv 2305.17333), Alg. 1 (no clipping)"),
+    Row("mezo", "gradient_norm", False, False, f"{PMT}, sec. 4.2.3 (lack of learning-rate scaling)"),
+    Row(
+        "mezo",
+        "distribution",
+        Distribution.gaussian(1.0),
+        "N(0, I) eps",
+        "MeZO (arXiv 2305.17333), def. 1",
+        NO_INTEGERS,
+    ),
+    Row("mezo", "schedule", "constant", "constant", "MeZO (arXiv 2305.17333), sec. 3 (constant rate)"),
+    Row(
+        "mezo",
+        "rate",
+        100.0,
+        None,
+        "MeZO (tuned for each model)",
+        "LeNet-5 takes about 100 LSB^2 per nat (TrainSettings)",
+    ),
+    Row("mezo", "inject.head_room", 4, None, "MeZO", "the reach of the Gaussian directions"),
+    Row(
+        "deepzero",
+        "distribution.kind",
+        DistributionKind.COORDINATE,
+        DistributionKind.COORDINATE,
+        f"{PMT}, sec. 4.2.3 (DeepZero: coordinate-wise estimation)",
+    ),
+    Row(
+        "deepzero",
+        "others",
+        "layers",
+        "all coordinates",
+        f"{PMT}, table 5 (49,457 forwards an iteration)",
+        "weights drawn at random, some of every layer a step: its summary says so",
+    ),
+    Row(
+        "deepzero",
+        "queries",
+        32,
+        "every weight",
+        f"{PMT}, table 5",
+        "weights drawn at random, some of every layer a step: its summary says so",
+    ),
+    Row(
+        "deepzero",
+        "distribution",
+        Distribution.coordinate(2),
+        None,
+        "DeepZero (arXiv 2310.02025)",
+        NO_INTEGERS,
+    ),
+    Row("deepzero", "weight_rule", "normalized", "gradient", "DeepZero (arXiv 2310.02025)", UNRECORDED),
+    Row(
+        "deepzero",
+        "rate",
+        128.0,
+        None,
+        "DeepZero (arXiv 2310.02025)",
+        "coordinates move one weight of each layer a query and need a rate of their own (TrainSettings)",
+    ),
+]
+
+PUBLISHED = sorted({row.algorithm for row in TABLE})
+
+
+def value_of(row: Row) -> Any:
+    chosen = algorithm(row.algorithm)
+    if row.setting.startswith("inject."):
+        return getattr(chosen.inject_settings(), row.setting.removeprefix("inject."))
+    name, *parts = row.setting.split(".")
+    value = getattr(chosen.make(), name)
+    for part in parts:
+        value = getattr(value, part)
+    return value
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.algorithm} {row.setting}")
+def test_setting(row: Row) -> None:
+    assert value_of(row) == row.ours
+    assert bool(row.why) == (row.ours != row.published), "a difference, and only a difference, has its reason"
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_every_default_has_its_row(name: str) -> None:
+    """What an entry of the registry sets is what the table says; a new default needs its source."""
+    rows = {row.setting.removesuffix(".kind") for row in TABLE if row.algorithm == name}
+    assert set(algorithm(name).defaults) <= rows
+    usual = InjectSettings()
+    # How it is laid out in segments follows from its other settings, and so does head-room of 0.
+    structural = {"trainable", "nodes", "cuts", "replay", "wide"}
+    for key, value in algorithm(name).injection.items():
+        if key not in structural and value not in (0, getattr(usual, key)):
+            assert f"inject.{key}" in rows
+
+
+def test_the_table_has_every_algorithm_of_a_paper() -> None:
+    own = {"node", "weight", "layer"}  # defaults of this project, measured in README
+    assert set(PUBLISHED) == set(ALGORITHMS) - own
+
+
+def test_differences_without_a_reason_are_these() -> None:
+    """Whoever adds one, or finds its reason, says so here."""
+    found = [f"{row.algorithm} {row.setting}" for row in TABLE if row.why == UNRECORDED]
+    assert found == [
+        "poor-mans-training batch_size",
+        "poor-mans-training queries",
+        "elastic-zo weight_rule",
+        "elastic-zo schedule",
+        "fqt rate",
+        "deepzero weight_rule",
+    ]
+
+
+def test_sparsity_is_the_papers_within_a_256th() -> None:
+    run = algorithm("elastic-zo-int8").make()
+    integers = run.as_integers(steps=100, samples=1024, batch=32)
+    assert list(integers.stage_steps) == [20, 50]
+    found = [run.distribution.p_zero, integers.stage_p_zero & 255, integers.stage_p_zero >> 8]
+    assert [abs(n / 256 - p) < 1 / 512 for n, p in zip(found, (0.33, 0.5, 0.9), strict=True)] == [True] * 3
+
+
+def test_momentum_and_sharpness_are_off_as_in_the_plain_algorithm() -> None:
+    """QZO-FF, sec. 3.4: enhancements that are asked for by name."""
+    run = algorithm("qzo-ff").make()
+    assert (run.momentum, run.sharpness) == (0.0, False)
+
+
+def test_sources_name_a_place() -> None:
+    for row in TABLE:
+        assert re.search(r"sec\.|eq\.|table|Alg\.|def\.|«|\(|QZO|MeZO|FQT", row.source), row
