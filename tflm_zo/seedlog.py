@@ -25,14 +25,16 @@ from numpy.typing import NDArray
 from . import native
 from .control import Control, CSettings
 from .converters import Model
+from .measurement import MEASUREMENT_BYTES, Measurement, best_of, is_due
 from .native import MAX_QUERIES, QUERY_DTYPE, Distribution, DistributionKind
 
 __all__ = ["IncompleteHeaderError", "LogError", "LogWarning", "LogWriter", "SeedLog", "fingerprint"]
 
-HEADER_BYTES = 128
+HEADER_BYTES = 132
 FINGERPRINT_BYTES = 16
 MAGIC = b"ZOLOG\r\n\x1a"
-VERSION = b"\x01\x00"
+VERSION = b"\x03\x00"
+_OLD_VERSIONS = (1, 2)  # of either kind of log
 _STEPS_AT_ONCE = 8192  # of a log that is read in parts
 
 
@@ -48,6 +50,10 @@ class LogWarning(UserWarning):
     """A run goes on from less than was asked for."""
 
 
+class _Header(ctypes.Structure):
+    _fields_ = [("fingerprint", ctypes.c_uint8 * FINGERPRINT_BYTES), ("measure_every", ctypes.c_uint32)]
+
+
 class _Record(ctypes.Structure):
     _fields_ = [
         ("step", ctypes.c_uint32),
@@ -59,16 +65,16 @@ class _Record(ctypes.Structure):
 
 @lru_cache(maxsize=1)
 def _library() -> Any:
-    library, pointer = native.library(), ctypes.c_void_p
-    settings = ctypes.POINTER(CSettings)
+    library, pointer, u32 = native.library(), ctypes.c_void_p, ctypes.c_uint32
+    settings, header = ctypes.POINTER(CSettings), ctypes.POINTER(_Header)
     for name, result, arguments in (
         ("zo_control_distribution", native._Distribution, [settings, ctypes.c_uint32]),
         ("zo_control_items", ctypes.c_uint32, [settings, ctypes.c_uint32, pointer, pointer]),
         ("zo_log_record_bytes", ctypes.c_uint32, [ctypes.c_uint32]),
-        ("zo_log_write_header", None, [settings, ctypes.c_char_p, pointer]),
-        ("zo_log_read_header", ctypes.c_int, [ctypes.c_char_p, settings, pointer]),
-        ("zo_log_write_record", None, [pointer, ctypes.c_int32, pointer]),
-        ("zo_log_read_record", ctypes.c_int, [ctypes.c_char_p, ctypes.c_uint32, ctypes.POINTER(_Record)]),
+        ("zo_log_write_header", None, [header, settings, pointer]),
+        ("zo_log_read_header", ctypes.c_int, [ctypes.c_char_p, header, settings]),
+        ("zo_log_write_record", None, [pointer, ctypes.c_int32, u32, pointer]),
+        ("zo_log_read_record", ctypes.c_int, [ctypes.c_char_p, settings, u32, ctypes.POINTER(_Record)]),
     ):
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
@@ -81,6 +87,21 @@ def fingerprint(model: Model | bytes) -> bytes:
     return hashlib.sha256(data).digest()[:FINGERPRINT_BYTES]
 
 
+def check_version(path: str | os.PathLike[str], data: bytes) -> None:
+    """Raises LogError where a file is a log that an older version of this library wrote."""
+    version = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 2], "little")
+    if data[: len(MAGIC)] == MAGIC and version in _OLD_VERSIONS:
+        raise LogError(
+            f"{path} is a log in format {version}, of an older version of tflm-zo, which this one does not "
+            "read: read it with the version that wrote it, or repeat the run"
+        )
+
+
+def _checksum(data: bytes) -> int:
+    """At the end of a header or record: what the next one's continues."""
+    return int.from_bytes(data[-4:], "little")
+
+
 @dataclass(frozen=True)
 class SeedLog:
     """A log that was read, or consecutive steps of one.
@@ -88,19 +109,23 @@ class SeedLog:
     Attributes:
         settings: of the run.
         fingerprint: of the base model, 16 bytes.
+        measure_every: steps between measurements; 0: never.
         losses: mean loss of each whole step, nats, float64 [steps].
         mean_squares: the control unit's running mean after each step, int64 [steps].
         steps: (seed, coefficient) pairs, `QUERY_DTYPE` [steps, queries].
-        whole_bytes: size of header and whole records, up to the last of these steps.
+        measurements: what the run measured, in order, from those of the first of these steps on.
+        whole_bytes: size of header and whole records, up to the last of these steps and its measurement.
         torn_bytes: what follows the last whole record: the trace of an interrupted write.
         first_step: number of the first of these steps in the run.
     """
 
     settings: CSettings
     fingerprint: bytes
+    measure_every: int
     losses: NDArray[np.float64]
     mean_squares: NDArray[np.int64]
     steps: NDArray[np.void]
+    measurements: tuple[Measurement, ...]
     whole_bytes: int
     torn_bytes: int
     first_step: int = 0
@@ -111,7 +136,7 @@ class SeedLog:
 
         Raises:
             IncompleteHeaderError: the file is the beginning of a log's header.
-            LogError: no log, or a damaged header.
+            LogError: no log, one of an older version, a damaged header, or settings that no run has.
             OSError: the file cannot be read.
         """
         parts = list(cls.parts(path))
@@ -119,12 +144,19 @@ class SeedLog:
         return cls(
             last.settings,
             last.fingerprint,
+            last.measure_every,
             np.concatenate([p.losses for p in parts]),
             np.concatenate([p.mean_squares for p in parts]),
             np.concatenate([p.steps for p in parts]),
+            tuple(m for p in parts for m in p.measurements),
             last.whole_bytes,
             last.torn_bytes,
         )
+
+    @property
+    def best(self) -> Measurement | None:
+        """The best of the measurements; None where nothing was measured."""
+        return best_of(self.measurements)
 
     @classmethod
     def parts(cls, path: str | os.PathLike[str]) -> Iterator[SeedLog]:
@@ -144,29 +176,35 @@ class SeedLog:
             beginning = MAGIC + VERSION
             if len(data) < HEADER_BYTES and data[: len(beginning)] == beginning[: len(data)]:
                 raise IncompleteHeaderError(f"{path} ends within its header: there is no step in it")
-            settings, mark = CSettings(), ctypes.create_string_buffer(FINGERPRINT_BYTES)
-            if len(data) < HEADER_BYTES or _library().zo_log_read_header(data, ctypes.byref(settings), mark):
+            check_version(path, data)
+            header, settings = _Header(), CSettings()
+            if len(data) < HEADER_BYTES or _library().zo_log_read_header(
+                data, ctypes.byref(header), ctypes.byref(settings)
+            ):
                 raise LogError(f"{path} is no seed log of this version, or its header is damaged")
-            size, first = int(_library().zo_log_record_bytes(settings.queries)), 0
-            length = os.fstat(file.fileno()).st_size
+            records = _Records(settings, int(header.measure_every), _checksum(data))
+            length, at, data = os.fstat(file.fileno()).st_size, HEADER_BYTES, b""
+            at_once = _STEPS_AT_ONCE * records.size
             while True:
-                records = _whole_records(file.read(_STEPS_AT_ONCE * size), settings, first)
-                end = first + len(records)
-                at = HEADER_BYTES + end * size
-                is_last = len(records) < _STEPS_AT_ONCE
+                more, first = file.read(at_once), records.step
+                steps, measurements, used = records.take(data + more)
+                data = (data + more)[used:]
+                at += used
+                is_last = len(more) < at_once or len(data) >= records.size + MEASUREMENT_BYTES
                 yield cls(
                     settings,
-                    mark.raw,
-                    np.array([loss / 65536 for loss, _, _ in records], np.float64),
-                    np.array([square for _, square, _ in records], np.int64),
-                    _with_seeds(settings, [coefficients for _, _, coefficients in records], first),
+                    bytes(header.fingerprint),
+                    int(header.measure_every),
+                    np.array([loss / 65536 for loss, _, _ in steps], np.float64),
+                    np.array([square for _, square, _ in steps], np.int64),
+                    _with_seeds(settings, [coefficients for _, _, coefficients in steps], first),
+                    tuple(measurements),
                     at,
                     length - at if is_last else 0,
                     first,
                 )
                 if is_last:
                     return
-                first = end
 
     @classmethod
     def from_steps(
@@ -175,7 +213,7 @@ class SeedLog:
         """A log that was never written: the coefficients of a run's whole steps, from step `first` on."""
         none = np.zeros(len(coefficients))
         steps = _with_seeds(settings, coefficients, first)
-        return cls(settings, mark, none, none.astype(np.int64), steps, 0, 0, first)
+        return cls(settings, mark, 0, none, none.astype(np.int64), steps, (), 0, 0, first)
 
     def first(self, steps: int) -> SeedLog:
         """The log as it was after so many steps.
@@ -186,13 +224,16 @@ class SeedLog:
         if not 0 <= steps <= len(self.steps):
             raise LogError(f"steps: the log has {len(self.steps)} whole steps, got {steps}")
         size = int(_library().zo_log_record_bytes(self.settings.queries))
+        measurements = tuple(m for m in self.measurements if m.step <= steps)
         return SeedLog(
             self.settings,
             self.fingerprint,
+            self.measure_every,
             self.losses[:steps],
             self.mean_squares[:steps],
             self.steps[:steps],
-            HEADER_BYTES + steps * size,
+            measurements,
+            HEADER_BYTES + steps * size + len(measurements) * MEASUREMENT_BYTES,
             0,
         )
 
@@ -233,17 +274,50 @@ class SeedLog:
         return items[:, : chain * self.settings.queries]
 
 
-def _whole_records(data: bytes, settings: CSettings, first: int) -> list[tuple[int, int, list[int]]]:
-    """Mean loss, mean square and coefficients of each record, up to one that is not whole or in its place."""
-    size, record = int(_library().zo_log_record_bytes(settings.queries)), _Record()
-    found: list[tuple[int, int, list[int]]] = []
-    for at in range(0, len(data) - size + 1, size):
-        chunk = data[at : at + size]
-        status = _library().zo_log_read_record(chunk, settings.queries, ctypes.byref(record))
-        if status or record.step != first + len(found):
-            break
-        found.append((record.mean_loss, record.mean_square, record.coefficients[: settings.queries]))
-    return found
+class _Records:
+    """Takes a log's records in their order: those of the steps, and the measurements among them.
+
+    Attributes:
+        size: bytes of a step's record.
+        step: steps taken.
+    """
+
+    def __init__(self, settings: CSettings, every: int, checksum: int) -> None:
+        self._settings, self._every, self._checksum = settings, every, checksum
+        self.size, self.step = int(_library().zo_log_record_bytes(settings.queries)), 0
+        self._measured = 0
+
+    def take(self, data: bytes) -> tuple[list[tuple[int, int, list[int]]], list[Measurement], int]:
+        """Goes on with what follows the records so far.
+
+        Returns:
+            Mean loss, mean square and coefficients of each step, and the measurements, up to a record that is
+            not whole or not in its place; the bytes that they take.
+        """
+        record, at, total = _Record(), 0, self._settings.steps
+        steps: list[tuple[int, int, list[int]]] = []
+        measurements: list[Measurement] = []
+        while True:
+            if is_due(self._every, total, self.step, self._measured):
+                end = at + MEASUREMENT_BYTES
+                measurement = Measurement.from_bytes(data[at:end], self._checksum)
+                if measurement is None or measurement.step != self.step:
+                    break
+                measurements.append(measurement)
+                self._measured += 1
+            else:
+                end = at + self.size
+                if end > len(data) or _library().zo_log_read_record(
+                    data[at:end], ctypes.byref(self._settings), self._checksum, ctypes.byref(record)
+                ):
+                    break
+                if record.step != self.step:
+                    break
+                coefficients = record.coefficients[: self._settings.queries]
+                steps.append((record.mean_loss, record.mean_square, coefficients))
+                self.step += 1
+            self._checksum, at = _checksum(data[at:end]), end
+        return steps, measurements, at
 
 
 def _with_seeds(settings: CSettings, coefficients: list[list[int]], first: int) -> NDArray[np.void]:
@@ -273,6 +347,7 @@ class LogWriter:
         replace: whether a new log may replace an existing one.
         sync_every: seconds after which the log is brought to the disk; 0: after each step; None: only at the
             end.
+        measure_every: steps between measurements; 0: never.
 
     Raises:
         FileExistsError: a new log exists.
@@ -288,6 +363,7 @@ class LogWriter:
         *,
         replace: bool = False,
         sync_every: float | None = 1.0,
+        measure_every: int = 0,
     ) -> None:
         self._control, self._path, self._sync_every = control, os.fspath(path), sync_every
         size = int(_library().zo_log_record_bytes(control.settings.queries))
@@ -296,15 +372,15 @@ class LogWriter:
         replace = replace and resume is None and os.path.exists(path)
         beginning = Path(path).with_name(f".{Path(path).name}.{secrets.token_hex(8)}.part")
         file = beginning if replace else Path(path)
-        self._file = io.FileIO(file, "x" if resume is None else "r+")
+        self._file = io.FileIO(file, "x+" if resume is None else "r+")
         try:
-            self._whole = self._file.seek(resume or 0)
-            self._file.truncate()
+            self._cut(resume or 0)
             if not resume:
-                header = ctypes.create_string_buffer(HEADER_BYTES)
+                bytes_ = ctypes.create_string_buffer(HEADER_BYTES)
+                header = _Header((ctypes.c_uint8 * FINGERPRINT_BYTES)(*mark), measure_every)
                 settings = control.settings
-                _library().zo_log_write_header(ctypes.byref(settings), mark, header)
-                self._write(header.raw)
+                _library().zo_log_write_header(ctypes.byref(header), ctypes.byref(settings), bytes_)
+                self._write(bytes_.raw)
                 self._sync()
             if replace:
                 os.replace(file, path)
@@ -315,6 +391,13 @@ class LogWriter:
                 file.unlink(missing_ok=True)
             raise
         self._synced = time.monotonic()
+
+    def _cut(self, size: int) -> None:
+        """Leaves the first bytes, which end with a whole record, and goes on behind them."""
+        self._file.truncate(size)
+        self._file.seek(max(0, size - 4))
+        self._checksum = int.from_bytes(self._file.read(4) or b"", "little")
+        self._whole = self._file.seek(size)
 
     def _write(self, data: bytes) -> None:
         """Appends all of it or nothing."""
@@ -327,6 +410,7 @@ class LogWriter:
             self._file.seek(self._whole)
             raise self._failure(error) from error
         self._whole += len(data)
+        self._checksum = _checksum(data)
 
     def _sync(self) -> None:
         try:
@@ -347,23 +431,37 @@ class LogWriter:
             OSError: e.g. the disk is full; the log ends with the step before, or, where the disk failed to
                 keep what was written already, with this one.
         """
-        _library().zo_log_write_record(self._control.address, self._control.mean_loss, self._record)
+        mean_loss, checksum = self._control.mean_loss, self._checksum
+        _library().zo_log_write_record(self._control.address, mean_loss, checksum, self._record)
         self._write(self._record.raw)
+        self._sync_where_due()
+
+    def append_measurement(self, measurement: Measurement) -> None:
+        """Writes a measurement, which belongs behind the last whole step.
+
+        Raises:
+            OSError: as for `append`.
+        """
+        self._write(measurement.to_bytes(self._checksum))
+        self._sync_where_due()
+
+    def _sync_where_due(self) -> None:
         if self._sync_every is not None and time.monotonic() - self._synced >= self._sync_every:
             self._sync()
             self._synced = time.monotonic()
 
-    def whole(self, steps: int) -> bytes:
-        """The log's bytes up to so many whole steps."""
-        return Path(self._path).read_bytes()[: HEADER_BYTES + steps * len(self._record)]
+    def _size(self, steps: int, measurements: int) -> int:
+        return HEADER_BYTES + steps * len(self._record) + measurements * MEASUREMENT_BYTES
 
-    def keep(self, steps: int) -> None:
-        """Cuts off what follows so many whole steps of the run."""
-        size = HEADER_BYTES + steps * len(self._record)
+    def whole(self, steps: int, measurements: int) -> bytes:
+        """The log's bytes up to so many whole steps, of which so many measurements were made."""
+        return Path(self._path).read_bytes()[: self._size(steps, measurements)]
+
+    def keep(self, steps: int, measurements: int) -> None:
+        """Cuts off what follows so many whole steps of the run, of which so many measurements were made."""
+        size = self._size(steps, measurements)
         if os.fstat(self._file.fileno()).st_size > size:
-            self._file.truncate(size)
-            self._file.seek(size)
-            self._whole = size
+            self._cut(size)
 
     def close(self) -> None:
         """Brings the log to the disk and closes it."""

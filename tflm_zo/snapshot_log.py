@@ -23,16 +23,27 @@ from numpy.typing import NDArray
 from . import native
 from .control import CSettings
 from .converters import Model
+from .measurement import MEASUREMENT_BYTES, Measurement, best_of, is_due
 from .node_control import NodeControl, NodeRules, NodeTask, _Run, _Settings
 from .nodes import NodeState, _Scale
-from .seedlog import FINGERPRINT_BYTES, MAGIC, IncompleteHeaderError, LogError, _sync_folder, fingerprint
+from .seedlog import (
+    FINGERPRINT_BYTES,
+    MAGIC,
+    IncompleteHeaderError,
+    LogError,
+    _checksum,
+    _sync_folder,
+    check_version,
+    fingerprint,
+)
 
 __all__ = ["Snapshot", "SnapshotLog", "SnapshotWriter", "TaskEntry", "data_checksum", "is_snapshot_log"]
 
 RECORD_BYTES = 12
-_VERSION = 2
+_VERSION = 4
 _TASKS_MAX = 64
-_FIXED_HEADER_BYTES = 160
+_FIXED_HEADER_BYTES = 164
+_BEST_SLOT = 2
 
 _u32, _ptr = ctypes.c_uint32, ctypes.c_void_p
 
@@ -43,6 +54,7 @@ class _Header(ctypes.Structure):
         ("interval", _u32),
         ("weight_bytes", _u32),
         ("data_checksum", _u32),
+        ("measure_every", _u32),
     ]
 
 
@@ -66,13 +78,15 @@ def _library() -> Any:
     prototypes: dict[str, tuple[Any, list[Any]]] = {
         "zo_snapshot_header_bytes": (_u32, [_u32]),
         "zo_snapshot_bytes": (_u32, [_u32, _u32]),
+        "zo_snapshot_slots": (_u32, [_u32]),
         "zo_snapshot_write_header": (None, [header, settings, task, _ptr]),
         "zo_snapshot_read_header": (ctypes.c_int, [ctypes.c_char_p, _u32, header, settings, task]),
-        "zo_snapshot_write_head": (None, [ctypes.POINTER(_Run), _u32, _ptr]),
+        "zo_snapshot_write_head": (None, [ctypes.POINTER(_Run), _u32, _u32, _ptr]),
         "zo_snapshot_read": (
             ctypes.c_int,
             [
                 ctypes.c_char_p,
+                _u32,
                 _u32,
                 _u32,
                 number,
@@ -81,10 +95,12 @@ def _library() -> Any:
                 ctypes.POINTER(_Scale),
             ],
         ),
-        "zo_snapshot_write_record": (None, [_u32, ctypes.c_int32, _ptr]),
+        "zo_step_record_at": (_u32, [_u32, _u32, _u32, _u32]),
+        "zo_measurement_at": (_u32, [_u32, _u32, _u32, _u32]),
+        "zo_snapshot_write_record": (None, [_u32, ctypes.c_int32, _u32, _ptr]),
         "zo_snapshot_read_record": (
             ctypes.c_int,
-            [ctypes.c_char_p, number, ctypes.POINTER(ctypes.c_int32)],
+            [ctypes.c_char_p, _u32, number, ctypes.POINTER(ctypes.c_int32)],
         ),
     }
     for name, (result, arguments) in prototypes.items():
@@ -164,9 +180,13 @@ class SnapshotLog:
         fingerprint: of the base model, 16 bytes.
         interval: steps between snapshots.
         data_checksum: of the training data.
+        measure_every: steps between measurements; 0: never.
         snapshot: the last whole one whose steps all have their records; None before the first.
+        best_snapshot: the weights of the best measurement; None where nothing was measured, where the best is
+            the first, before any step, and where a power failure has left it damaged.
         losses: mean loss of each whole step, nats, float64 [steps]; there may be more than the snapshot
             has: those need the data to be repeated.
+        measurements: what the run measured, in order; there may be more than the snapshot has, too.
     """
 
     settings: CSettings
@@ -176,8 +196,11 @@ class SnapshotLog:
     fingerprint: bytes
     interval: int
     data_checksum: int
+    measure_every: int
     snapshot: Snapshot | None
+    best_snapshot: Snapshot | None
     losses: NDArray[np.float64]
+    measurements: tuple[Measurement, ...]
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> SnapshotLog:
@@ -185,10 +208,11 @@ class SnapshotLog:
 
         Raises:
             IncompleteHeaderError: the file ends before its first record.
-            LogError: no such log, or a damaged header.
+            LogError: no such log, one of an older version, a damaged header, or settings that no run has.
             OSError: the file cannot be read.
         """
         data = Path(path).read_bytes()
+        check_version(path, data)
         header, settings, tasks = _Header(), _Settings(), (_Task * _TASKS_MAX)()
         status = _library().zo_snapshot_read_header(
             data, len(data), ctypes.byref(header), ctypes.byref(settings), tasks
@@ -197,23 +221,44 @@ class SnapshotLog:
             raise IncompleteHeaderError(f"{path} ends within its header: there is no step in it")
         if status:
             raise LogError(f"{path} is no snapshot log of this version, or its header is damaged")
-        count = int(settings.tasks)
+        count, total, every = int(settings.tasks), int(settings.common.steps), int(header.measure_every)
         slot = int(_library().zo_snapshot_bytes(count, header.weight_bytes))
         begin = int(_library().zo_snapshot_header_bytes(count))
-        if len(data) < begin + 2 * slot:
+        slots = int(_library().zo_snapshot_slots(every))
+        if len(data) < begin + slots * slot:
             raise IncompleteHeaderError(f"{path} ends within its header: there is no step in it")
-        found = [_read_slot(data[at : at + slot], count, header.weight_bytes) for at in (begin, begin + slot)]
+        owner = _checksum(data[:begin])
+        found = [
+            _read_slot(data[at : at + slot], owner, count, header.weight_bytes)
+            for at in range(begin, begin + slots * slot, slot)
+        ]
         losses: list[float] = []
-        step, loss = _u32(), ctypes.c_int32()
-        for at in range(begin + 2 * slot, len(data) - RECORD_BYTES + 1, RECORD_BYTES):
+        measurements: list[Measurement] = []
+        step, loss, at = _u32(), ctypes.c_int32(), begin + slots * slot
+        while True:
+            done = len(losses)
+            if is_due(every, total, done, len(measurements)):
+                measured = Measurement.from_bytes(data[at : at + MEASUREMENT_BYTES], owner)
+                if measured is None or measured.step != done:
+                    break
+                measurements.append(measured)
+                at += MEASUREMENT_BYTES
+                continue
             chunk = data[at : at + RECORD_BYTES]
-            if _library().zo_snapshot_read_record(chunk, ctypes.byref(step), ctypes.byref(loss)):
+            if len(chunk) < RECORD_BYTES or done == total:
                 break
-            if step.value != len(losses):
+            if _library().zo_snapshot_read_record(chunk, owner, ctypes.byref(step), ctypes.byref(loss)):
+                break
+            if step.value != done:
                 break
             losses.append(loss.value / 65536)
+            at += RECORD_BYTES
         # Where records before a snapshot are damaged, an older one with all of its records counts.
-        snapshots = [s for s in found if s is not None and s.step <= len(losses)]
+        snapshots = [s for s in found[:_BEST_SLOT] if s is not None and s.step <= len(losses)]
+        best = best_of(measurements)
+        best_snapshot = found[_BEST_SLOT] if slots > _BEST_SLOT and best is not None and best.step else None
+        if best_snapshot is not None and best is not None and best_snapshot.step != best.step:
+            best_snapshot = None
         return cls(
             settings.common,
             int(settings.first_segment),
@@ -222,8 +267,11 @@ class SnapshotLog:
             bytes(header.fingerprint),
             int(header.interval),
             int(header.data_checksum),
+            every,
             max(snapshots, key=lambda s: s.number, default=None),
+            best_snapshot,
             np.array(losses, np.float64),
+            tuple(measurements),
         )
 
     def check_model(self, model: Model | bytes) -> None:
@@ -255,10 +303,11 @@ def _is_cut_short(data: bytes) -> bool:
     return len(data) < size == int(_library().zo_snapshot_header_bytes(tasks))
 
 
-def _read_slot(data: bytes, tasks: int, weight_bytes: int) -> Snapshot | None:
+def _read_slot(data: bytes, owner: int, tasks: int, weight_bytes: int) -> Snapshot | None:
     number, step, largest, states = _u32(), _u32(), ctypes.c_int32(), (_Scale * tasks)()
     status = _library().zo_snapshot_read(
         data,
+        owner,
         tasks,
         weight_bytes,
         ctypes.byref(number),
@@ -293,9 +342,10 @@ class SnapshotWriter:
         interval: steps between snapshots.
         weight_bytes: bytes of a snapshot's weights.
         checksum: of the training data.
-        resume: whether to go on with an existing log, from the snapshot of `control.step`; records from there
-            on are cut off.
+        resume: measurements to keep of an existing log, which is gone on with from the snapshot of
+            `control.step`: records from there on are cut off; None starts a new log.
         replace: whether a new log may replace an existing one.
+        measure_every: steps between measurements; 0: never.
 
     Attributes:
         snapshot_step: step of the last whole snapshot; 0 before the first.
@@ -315,25 +365,25 @@ class SnapshotWriter:
         weight_bytes: int,
         checksum: int,
         *,
-        resume: bool = False,
+        resume: int | None = None,
         replace: bool = False,
+        measure_every: int = 0,
     ) -> None:
         self._control, self._path, self._interval = control, os.fspath(path), interval
+        self._every = measure_every
         count = len(control.tasks)
         header_bytes = int(_library().zo_snapshot_header_bytes(count))
         self._slot_bytes = int(_library().zo_snapshot_bytes(count, weight_bytes))
         self._slots = header_bytes
-        self._records = header_bytes + 2 * self._slot_bytes
-        self.snapshot_step = control.step if resume else 0
-        if resume:
-            self._file = io.FileIO(path, "r+")
-            self.keep(control.step)
-            return
+        slots = int(_library().zo_snapshot_slots(measure_every))
+        self._records = header_bytes + slots * self._slot_bytes
+        self.snapshot_step = 0 if resume is None else control.step
         header = _Header(
             fingerprint=(ctypes.c_uint8 * FINGERPRINT_BYTES)(*mark),
             interval=interval,
             weight_bytes=weight_bytes,
             data_checksum=checksum,
+            measure_every=measure_every,
         )
         entries = (_Task * count)(
             *(
@@ -354,9 +404,14 @@ class SnapshotWriter:
         _library().zo_snapshot_write_header(
             ctypes.byref(header), ctypes.byref(control.c_settings), entries, data
         )
+        self._owner = _checksum(data.raw)
+        if resume is not None:
+            self._file = io.FileIO(path, "r+")
+            self.keep(control.step, resume)
+            return
         if os.path.exists(path) and not replace:
             raise FileExistsError(f"{path} exists; choose another name, or resume from it or replace it")
-        self._create(Path(path), data.raw + bytes(2 * self._slot_bytes))
+        self._create(Path(path), data.raw + bytes(slots * self._slot_bytes))
 
     def _create(self, path: Path, data: bytes) -> None:
         """Makes the log beside what it may replace, which stays until this one is on the disk."""
@@ -397,13 +452,22 @@ class SnapshotWriter:
     def append(self, step: int, loss: float) -> None:
         """Writes the record of a finished step, whose mean loss is given in nats."""
         record = ctypes.create_string_buffer(RECORD_BYTES)
-        _library().zo_snapshot_write_record(step, round(loss * 65536), record)
-        self._write_at(self._records + RECORD_BYTES * step, record.raw)
+        _library().zo_snapshot_write_record(step, round(loss * 65536), self._owner, record)
+        at = _library().zo_step_record_at(self._records, RECORD_BYTES, self._every, step)
+        self._write_at(at, record.raw)
 
-    def keep(self, steps: int) -> None:
-        """Cuts off the records from so many steps on."""
+    def append_measurement(self, measurement: Measurement) -> None:
+        """Writes the record of a measurement."""
+        at = _library().zo_measurement_at(self._records, RECORD_BYTES, self._every, measurement.step)
+        self._write_at(at, measurement.to_bytes(self._owner))
+
+    def _size(self, steps: int, measurements: int) -> int:
+        return self._records + RECORD_BYTES * steps + MEASUREMENT_BYTES * measurements
+
+    def keep(self, steps: int, measurements: int) -> None:
+        """Cuts off the records behind so many steps and measurements."""
         try:
-            self._file.truncate(self._records + RECORD_BYTES * steps)
+            self._file.truncate(self._size(steps, measurements))
         except OSError as error:
             raise self._failure(error) from error
 
@@ -421,18 +485,30 @@ class SnapshotWriter:
         """
         # One that is taken between two that are due has the number, and so the slot, of the next.
         number = -(-self._control.step // self._interval)
-        head = ctypes.create_string_buffer(12 + 8 * len(self._control.tasks))
-        _library().zo_snapshot_write_head(ctypes.byref(self._control.c_run), number, head)
-        body = head.raw + b"".join(w.tobytes() for w in weights)
-        slot = body + zlib.crc32(body).to_bytes(4, "little")
-        self._sync()  # its records first
-        self._write_at(self._slots + (number - 1) % 2 * self._slot_bytes, slot)
+        self._sync()  # its records first, and the best state
+        self._write_slot((number - 1) % 2, number, weights)
         self._sync()
         self.snapshot_step = self._control.step
 
-    def whole(self, steps: int) -> bytes:
-        """The log's bytes up to so many whole steps."""
-        return Path(self._path).read_bytes()[: self._records + RECORD_BYTES * steps]
+    def best_snapshot(self, number: int, weights: Sequence[NDArray[np.int8]]) -> None:
+        """Writes the run as it is as its best state, before the snapshot of its step.
+
+        Args:
+            number: of its measurement, counted from 0.
+            weights: the tasks' weights, then their fractions.
+        """
+        self._write_slot(_BEST_SLOT, number + 1, weights)
+
+    def _write_slot(self, slot: int, number: int, weights: Sequence[NDArray[np.int8]]) -> None:
+        head = ctypes.create_string_buffer(16 + 8 * len(self._control.tasks))
+        _library().zo_snapshot_write_head(ctypes.byref(self._control.c_run), self._owner, number, head)
+        body = head.raw + b"".join(w.tobytes() for w in weights)
+        checksum = zlib.crc32(body).to_bytes(4, "little")
+        self._write_at(self._slots + slot * self._slot_bytes, body + checksum)
+
+    def whole(self, steps: int, measurements: int) -> bytes:
+        """The log's bytes up to so many whole steps and measurements."""
+        return Path(self._path).read_bytes()[: self._size(steps, measurements)]
 
     def close(self) -> None:
         """Brings the log to the disk and closes it."""

@@ -23,4 +23,13 @@ static inline void zo_write_u32(uint8_t* bytes, uint32_t value) {
   zo_write_u16(bytes + 2, value >> 16);
 }
 
+static inline uint64_t zo_read_u64(const uint8_t* bytes) {
+  return zo_read_u32(bytes) | (uint64_t)zo_read_u32(bytes + 4) << 32;
+}
+
+static inline void zo_write_u64(uint8_t* bytes, uint64_t value) {
+  zo_write_u32(bytes, (uint32_t)value);
+  zo_write_u32(bytes + 4, (uint32_t)(value >> 32));
+}
+
 #endif /* TFLM_ZO_OPS_CORE_ZO_NODE_OPTIONS_H_ */

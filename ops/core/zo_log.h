@@ -6,7 +6,7 @@
  * All fields little-endian. Header, ZO_LOG_HEADER_BYTES:
  *
  *   0    8   magic 5A 4F 4C 4F 47 0D 0A 1A ("ZOLOG", and what text transfers break)
- *   8    u16 version, 1
+ *   8    u16 version, 3
  *   10   u16 bytes of the header
  *   12   u16 bytes of a record
  *   14   u16 queries per step
@@ -15,15 +15,21 @@
  *            (kind << 24 | p_zero << 16 | mu), rate, final_rate, schedule, warmup_steps, decay,
  *            decay_steps, clip, gradient_norm, blocks, stage_steps [2], stage_p_zero, momentum,
  *            sharpness (zo_control_settings)
- *   124  u32 CRC-32 (IEEE 802.3) of bytes 0..123
+ *   124  u32 measure_every, see zo_measurement.h: steps between measurements; 0: never
+ *   128  u32 CRC-32 (IEEE 802.3) of bytes 0..127
  *
- * then one record for each whole step, zo_log_record_bytes(queries) = 20 + 4 queries:
+ * then one record for each whole step, zo_log_record_bytes(queries) = 20 + 4 queries, and among
+ * them one for each measurement, zo_measurement.h:
  *
  *   0    u32 step, counted from 0
  *   4    i32 mean loss of the step, unit 2^-16
  *   8    i64 mean_square after the step: what the control unit needs to go on
  *   16   i32 coefficients [queries]
- *   end  u32 CRC-32 of the record before it
+ *   end  u32 checksum
+ *
+ * The checksum of a record, a measurement's too, is the CRC-32 of it continued from the checksum
+ * right before it, the first one's from the header's: a record follows those that it was written
+ * after and no others, so what an older run has left in the same store never goes on a newer one.
  *
  * The seed of query q of step t is zo_query_seed(run_seed, t, q). A step is in the log when its
  * record is whole: whatever follows the last whole record is an interrupted write and is cut off.
@@ -32,13 +38,20 @@
 #define TFLM_ZO_OPS_CORE_ZO_LOG_H_
 
 #include "zo_control.h"
+#include "zo_measurement.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define ZO_LOG_HEADER_BYTES 128
+#define ZO_LOG_HEADER_BYTES 132
 #define ZO_LOG_FINGERPRINT_BYTES 16
+
+/* Fields of the header that are not in zo_control_settings. */
+typedef struct zo_log_header {
+  uint8_t fingerprint[ZO_LOG_FINGERPRINT_BYTES];
+  uint32_t measure_every;
+} zo_log_header;
 
 typedef struct zo_log_record {
   uint32_t step;
@@ -50,19 +63,30 @@ typedef struct zo_log_record {
 uint32_t zo_log_record_bytes(uint32_t queries);
 
 /* bytes: [ZO_LOG_HEADER_BYTES]. */
-void zo_log_write_header(const zo_control_settings* settings, const uint8_t* fingerprint,
+void zo_log_write_header(const zo_log_header* header, const zo_control_settings* settings,
                          uint8_t* bytes);
 
-/* Errors: ZO_ERROR_OPTIONS where it is no header of this version or the checksum is wrong. */
-zo_status zo_log_read_header(const uint8_t* bytes, zo_control_settings* settings,
-                             uint8_t* fingerprint);
+/* Errors: ZO_ERROR_OPTIONS where it is no header of this version or the checksum is wrong; those of
+ * zo_control_settings_check where no run has such settings. */
+zo_status zo_log_read_header(const uint8_t* bytes, zo_log_header* header,
+                             zo_control_settings* settings);
+
+/* The checksum at the end of a header, record or measurement of so many bytes: where that of what
+ * follows it begins. */
+uint32_t zo_log_checksum(const uint8_t* bytes, uint32_t count);
 
 /* The record of the step that control has just finished (report.step_done).
- * bytes: [zo_log_record_bytes(settings.queries)]. */
-void zo_log_write_record(const zo_control* control, int32_t mean_loss, uint8_t* bytes);
+ *   checksum  right before it
+ *   bytes     [zo_log_record_bytes(settings.queries)] */
+void zo_log_write_record(const zo_control* control, int32_t mean_loss, uint32_t checksum,
+                         uint8_t* bytes);
 
-/* Errors: ZO_ERROR_OPTIONS where the checksum is wrong. */
-zo_status zo_log_read_record(const uint8_t* bytes, uint32_t queries, zo_log_record* record);
+/* Reads a record of a run with settings that zo_control_settings_check accepts.
+ *   checksum  right before it
+ * Errors: ZO_ERROR_OPTIONS where its checksum is wrong, or it has coefficients or a mean square
+ * that no step has. */
+zo_status zo_log_read_record(const uint8_t* bytes, const zo_control_settings* settings,
+                             uint32_t checksum, zo_log_record* record);
 
 #ifdef __cplusplus
 }

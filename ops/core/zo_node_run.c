@@ -41,19 +41,26 @@ static int buffers_are_valid(const zo_node_task* t) {
                            : t->differences != NULL);
 }
 
-static zo_status check_task(const zo_node_task* task) {
-  if (task->kind > ZO_TASK_WEIGHTS) return ZO_ERROR_ARGUMENT;
-  const zo_status status = is_weights(task) ? ZO_OK : zo_node_layer_check(&task->layer);
-  if (status != ZO_OK) return status;
-  if (task->queries > ZO_MAX_QUERIES || (is_weights(task) && task->queries == 0u)) {
-    return ZO_ERROR_QUERIES;
-  }
-  const int valid = (is_weights(task) || (task->mu >= 1u && task->mu <= 127u)) &&
-                    task->period >= 1u && task->period <= ZO_NODE_PERIOD_MAX &&
-                    task->rate < UINT32_C(1) << 24 &&
-                    task->gain.exponent >= -ZO_NODE_GAIN_EXPONENT_MAX &&
-                    task->gain.exponent <= ZO_NODE_GAIN_EXPONENT_MAX && buffers_are_valid(task);
+zo_status zo_node_task_check(uint32_t kind, uint32_t queries, uint32_t mu, uint32_t period,
+                             uint32_t rate, zo_scale gain) {
+  if (kind > ZO_TASK_WEIGHTS) return ZO_ERROR_ARGUMENT;
+  const int weights = kind == ZO_TASK_WEIGHTS;
+  if (queries > ZO_MAX_QUERIES || (weights && queries == 0u)) return ZO_ERROR_QUERIES;
+  const int valid = (weights || (mu >= 1u && mu <= 127u)) && period >= 1u &&
+                    period <= ZO_NODE_PERIOD_MAX && rate < UINT32_C(1) << 24 &&
+                    gain.exponent >= -ZO_NODE_GAIN_EXPONENT_MAX &&
+                    gain.exponent <= ZO_NODE_GAIN_EXPONENT_MAX;
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
+}
+
+static zo_status check_task(const zo_node_task* t) {
+  if (t->kind > ZO_TASK_WEIGHTS) return ZO_ERROR_ARGUMENT;
+  zo_status status = is_weights(t) ? ZO_OK : zo_node_layer_check(&t->layer);
+  if (status == ZO_OK) {
+    status = zo_node_task_check(t->kind, t->queries, t->mu, t->period, t->rate, t->gain);
+  }
+  if (status != ZO_OK) return status;
+  return buffers_are_valid(t) ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
 /* Errors come back through a dense layer that reads each node once, in the same steps. */
@@ -80,23 +87,26 @@ static int rules_are_valid(const zo_node_settings* s) {
   return valid;
 }
 
-zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings,
-                           zo_node_task* tasks) {
-  if (run == NULL || settings == NULL || tasks == NULL || settings->tasks < 1u ||
-      settings->tasks > ZO_NODE_TASKS_MAX || settings->common.clip < 1u ||
-      settings->common.clip > UINT32_C(1) << 24) {
+zo_status zo_node_settings_check(const zo_node_settings* settings) {
+  if (settings == NULL || settings->tasks < 1u || settings->tasks > ZO_NODE_TASKS_MAX ||
+      settings->common.clip < 1u || settings->common.clip > UINT32_C(1) << 24) {
     return ZO_ERROR_ARGUMENT;
   }
   const zo_control_settings* common = &settings->common;
   zo_control_settings known = *common;
   if (known.rule == ZO_RUN_BITS) known.rule = ZO_STEP_SIGN; /* a rule of this control unit alone */
-  zo_status status = zo_control_settings_check(&known);
-  if (status == ZO_OK && (common->gradient_norm != 0u || common->blocks != 0u ||
-                          common->momentum != 0u || common->sharpness != 0u)) {
-    return ZO_ERROR_ARGUMENT;
-  }
+  const zo_status status = zo_control_settings_check(&known);
+  if (status != ZO_OK) return status;
+  const int valid = common->gradient_norm == 0u && common->blocks == 0u && common->momentum == 0u &&
+                    common->sharpness == 0u && rules_are_valid(settings);
+  return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
+}
+
+zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings,
+                           zo_node_task* tasks) {
+  if (run == NULL || tasks == NULL) return ZO_ERROR_ARGUMENT;
+  zo_status status = zo_node_settings_check(settings);
   uint32_t periods = 0;
-  if (status == ZO_OK && !rules_are_valid(settings)) status = ZO_ERROR_ARGUMENT;
   for (uint32_t t = 0; status == ZO_OK && t < settings->tasks; ++t) {
     status = check_task(&tasks[t]);
     if (tasks[t].period == 1u) ++periods;

@@ -155,6 +155,12 @@ typedef struct zo_node_run {
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_QUERIES, ZO_ERROR_DISTRIBUTION. */
 zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings, zo_node_task* tasks);
 
+/* The checks of zo_node_run_init: of the settings alone, and of the numbers of a task of either
+ * kind that are not geometry. */
+zo_status zo_node_settings_check(const zo_node_settings* settings);
+zo_status zo_node_task_check(uint32_t kind, uint32_t queries, uint32_t mu, uint32_t period,
+                             uint32_t rate, zo_scale gain);
+
 /* The state after `step` whole steps, as a log has it; all weights are the caller's to restore.
  *
  *   largest_loss  of zo_node_run

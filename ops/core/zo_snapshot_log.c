@@ -22,11 +22,19 @@ enum {
   kRules = 144,
   kBits = 148,
   kRows = 152,
-  kTaskEntries = 156,
+  kMeasureEvery = 156,
+  kTaskEntries = 160,
   kTaskBytes = 32,
 };
 
-enum { kNumber = 0, kStep = 4, kLargestLoss = 8, kMeanSquares = 12, kMeanSquareBytes = 8 };
+enum {
+  kOwner = 0,
+  kNumber = 4,
+  kStep = 8,
+  kLargestLoss = 12,
+  kMeanSquares = 16,
+  kMeanSquareBytes = 8,
+};
 
 uint32_t zo_snapshot_header_bytes(uint32_t tasks) { return kTaskEntries + kTaskBytes * tasks + 4u; }
 
@@ -39,15 +47,17 @@ uint32_t zo_snapshot_bytes(uint32_t tasks, uint32_t weight_bytes) {
 /* Whether places in the file are 32 bits wide up to the first record. */
 static int slots_fit(uint32_t tasks, uint32_t weight_bytes) {
   const uint32_t slot = zo_snapshot_bytes(tasks, weight_bytes);
-  return slot != 0u && slot <= (UINT32_MAX - zo_snapshot_header_bytes(tasks)) / 2u;
+  return slot != 0u && slot <= (UINT32_MAX - zo_snapshot_header_bytes(tasks)) / 3u;
 }
+
+uint32_t zo_snapshot_slots(uint32_t measure_every) { return measure_every > 0u ? 3u : 2u; }
 
 void zo_snapshot_write_header(const zo_snapshot_header* header, const zo_node_settings* settings,
                               const zo_snapshot_task* tasks, uint8_t* bytes) {
   const uint32_t size = zo_snapshot_header_bytes(settings->tasks);
   memset(bytes, 0, size);
   zo_log_write_magic(bytes);
-  zo_write_u16(bytes + kVersion, 2);
+  zo_write_u16(bytes + kVersion, 4);
   zo_write_u16(bytes + kHeaderBytes, size);
   zo_write_u16(bytes + kRecordBytes, ZO_SNAPSHOT_RECORD_BYTES);
   zo_write_u16(bytes + kTasks, settings->tasks);
@@ -61,6 +71,7 @@ void zo_snapshot_write_header(const zo_snapshot_header* header, const zo_node_se
   zo_write_u32(bytes + kRules, settings->rule | settings->exact_rule << 8);
   zo_write_u32(bytes + kBits, settings->bits);
   zo_write_u32(bytes + kRows, settings->rows);
+  zo_write_u32(bytes + kMeasureEvery, header->measure_every);
   for (uint32_t t = 0; t < settings->tasks; ++t) {
     uint8_t* entry = bytes + kTaskEntries + kTaskBytes * t;
     zo_write_u32(entry, tasks[t].tensor);
@@ -74,9 +85,28 @@ void zo_snapshot_write_header(const zo_snapshot_header* header, const zo_node_se
   zo_write_u32(bytes + size - 4u, zo_crc32(0, bytes, size - 4u));
 }
 
+/* What a checksum does not tell: somebody may have written one to nonsense. */
+static zo_status check_header(const zo_snapshot_header* header, const zo_node_settings* settings,
+                              const zo_snapshot_task* tasks) {
+  if (header->interval < 1u) return ZO_ERROR_OPTIONS;
+  zo_status status = zo_node_settings_check(settings);
+  uint32_t in_each_step = 0;
+  for (uint32_t t = 0; status == ZO_OK && t < settings->tasks; ++t) {
+    const zo_snapshot_task* task = &tasks[t];
+    status = zo_node_task_check(task->kind, task->queries, task->mu, task->period, task->rate,
+                                task->gain);
+    if (task->tensors < 1u || (task->kind == ZO_TASK_NODES && task->tensors > 1u)) {
+      return ZO_ERROR_OPTIONS;
+    }
+    if (task->period == 1u) ++in_each_step;
+  }
+  if (status != ZO_OK) return status;
+  return in_each_step > 0u ? ZO_OK : ZO_ERROR_OPTIONS;
+}
+
 zo_status zo_snapshot_read_header(const uint8_t* bytes, uint32_t count, zo_snapshot_header* header,
                                   zo_node_settings* settings, zo_snapshot_task* tasks) {
-  if (count < kTaskEntries || !zo_log_has_magic(bytes) || zo_read_u16(bytes + kVersion) != 2u) {
+  if (count < kTaskEntries || !zo_log_has_magic(bytes) || zo_read_u16(bytes + kVersion) != 4u) {
     return ZO_ERROR_OPTIONS;
   }
   const uint32_t number = zo_read_u16(bytes + kTasks);
@@ -91,6 +121,7 @@ zo_status zo_snapshot_read_header(const uint8_t* bytes, uint32_t count, zo_snaps
   header->interval = zo_read_u32(bytes + kInterval);
   header->weight_bytes = zo_read_u32(bytes + kWeightBytes);
   header->data_checksum = zo_read_u32(bytes + kDataChecksum);
+  header->measure_every = zo_read_u32(bytes + kMeasureEvery);
   memset(settings, 0, sizeof *settings);
   zo_log_read_settings(bytes + kSettings, &settings->common);
   settings->first_segment = zo_read_u32(bytes + kFirstSegment);
@@ -114,11 +145,12 @@ zo_status zo_snapshot_read_header(const uint8_t* bytes, uint32_t count, zo_snaps
     tasks[t].gain.mantissa = zo_read_u32(entry + 20);
     tasks[t].gain.exponent = (int32_t)zo_read_u32(entry + 24);
   }
-  return ZO_OK;
+  return check_header(header, settings, tasks);
 }
 
-void zo_snapshot_write_head(const zo_node_run* run, uint32_t number, uint8_t* bytes) {
-  memset(bytes, 0, kMeanSquares);
+void zo_snapshot_write_head(const zo_node_run* run, uint32_t header_checksum, uint32_t number,
+                            uint8_t* bytes) {
+  zo_write_u32(bytes + kOwner, header_checksum);
   zo_write_u32(bytes + kNumber, number);
   zo_write_u32(bytes + kStep, run->step);
   zo_write_u32(bytes + kLargestLoss, (uint32_t)run->largest_loss);
@@ -129,6 +161,10 @@ void zo_snapshot_write_head(const zo_node_run* run, uint32_t number, uint8_t* by
   }
 }
 
+uint32_t zo_snapshot_number(const uint8_t* bytes, uint32_t header_checksum) {
+  return zo_read_u32(bytes + kOwner) == header_checksum ? zo_read_u32(bytes + kNumber) : 0u;
+}
+
 static void read_mean_squares(const uint8_t* bytes, uint32_t tasks, zo_scale* mean_squares) {
   for (uint32_t t = 0; t < tasks; ++t) {
     const uint8_t* entry = bytes + kMeanSquares + kMeanSquareBytes * t;
@@ -137,16 +173,16 @@ static void read_mean_squares(const uint8_t* bytes, uint32_t tasks, zo_scale* me
   }
 }
 
-zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t tasks, uint32_t weight_bytes,
-                           uint32_t* number, uint32_t* step, int32_t* largest_loss,
-                           zo_scale* mean_squares) {
+zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t header_checksum, uint32_t tasks,
+                           uint32_t weight_bytes, uint32_t* number, uint32_t* step,
+                           int32_t* largest_loss, zo_scale* mean_squares) {
   const uint32_t size = zo_snapshot_bytes(tasks, weight_bytes);
   if (size == 0u) return ZO_ERROR_OPTIONS;
   const uint32_t end = size - 4u;
-  if (zo_read_u32(bytes + kNumber) == 0u || zo_read_u32(bytes + end) != zo_crc32(0, bytes, end)) {
+  *number = zo_snapshot_number(bytes, header_checksum);
+  if (*number == 0u || zo_read_u32(bytes + end) != zo_crc32(0, bytes, end)) {
     return ZO_ERROR_OPTIONS;
   }
-  *number = zo_read_u32(bytes + kNumber);
   *step = zo_read_u32(bytes + kStep);
   *largest_loss = (int32_t)zo_read_u32(bytes + kLargestLoss);
   read_mean_squares(bytes, tasks, mean_squares);
@@ -160,14 +196,16 @@ zo_status zo_snapshot_read_head(zo_node_run* run, const uint8_t* bytes) {
                             (int32_t)zo_read_u32(bytes + kLargestLoss), mean_squares);
 }
 
-void zo_snapshot_write_record(uint32_t step, int32_t mean_loss, uint8_t* bytes) {
+void zo_snapshot_write_record(uint32_t step, int32_t mean_loss, uint32_t header_checksum,
+                              uint8_t* bytes) {
   zo_write_u32(bytes, step);
   zo_write_u32(bytes + 4, (uint32_t)mean_loss);
-  zo_write_u32(bytes + 8, zo_crc32(0, bytes, 8));
+  zo_write_u32(bytes + 8, zo_crc32(header_checksum, bytes, 8));
 }
 
-zo_status zo_snapshot_read_record(const uint8_t* bytes, uint32_t* step, int32_t* mean_loss) {
-  if (zo_read_u32(bytes + 8) != zo_crc32(0, bytes, 8)) return ZO_ERROR_OPTIONS;
+zo_status zo_snapshot_read_record(const uint8_t* bytes, uint32_t header_checksum, uint32_t* step,
+                                  int32_t* mean_loss) {
+  if (zo_read_u32(bytes + 8) != zo_crc32(header_checksum, bytes, 8)) return ZO_ERROR_OPTIONS;
   *step = zo_read_u32(bytes);
   *mean_loss = (int32_t)zo_read_u32(bytes + 4);
   return ZO_OK;

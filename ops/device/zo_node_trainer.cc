@@ -302,23 +302,19 @@ zo_status NodeTrainer::WriteHeader(const LogStore& log) {
   }
   uint8_t* bytes = reinterpret_cast<uint8_t*>(scratch_);
   const uint32_t size = zo_snapshot_header_bytes(run_.settings.tasks);
-  Header(bytes, data_checksum_);
-  if (!log.write(log.context, 0, bytes, size)) return ZO_ERROR_STORE;
-  // Two empty slots.
-  constexpr uint32_t kPiece = 64;
-  memset(bytes, 0, kPiece);
-  const uint32_t end = SlotAt(2);
-  for (uint32_t at = size; at < end; at += kPiece) {
-    if (!log.write(log.context, at, bytes, end - at < kPiece ? end - at : kPiece)) {
-      return ZO_ERROR_STORE;
-    }
+  // Slots that an older run has left are emptied before the header says whose they are.
+  constexpr uint8_t kEmpty[8] = {};
+  for (uint32_t slot = 0; slot < 2; ++slot) {
+    if (!log.write(log.context, SlotAt(slot), kEmpty, sizeof kEmpty)) return ZO_ERROR_STORE;
   }
-  return ZO_OK;
+  Header(bytes, data_checksum_);
+  header_checksum_ = zo_log_checksum(bytes, size);
+  return log.write(log.context, 0, bytes, size) ? ZO_OK : ZO_ERROR_STORE;
 }
 
 zo_status NodeTrainer::WriteRecord(const LogStore& log, const zo_report& report) const {
   uint8_t record[ZO_SNAPSHOT_RECORD_BYTES];
-  zo_snapshot_write_record(report.step, report.mean_loss, record);
+  zo_snapshot_write_record(report.step, report.mean_loss, header_checksum_, record);
   const uint32_t at = SlotAt(2) + ZO_SNAPSHOT_RECORD_BYTES * report.step;
   if (!log.write(log.context, at, record, sizeof record)) return ZO_ERROR_STORE;
   return run_.step % interval_ == 0 || done() ? WriteSnapshot(log) : ZO_OK;
@@ -331,7 +327,7 @@ zo_status NodeTrainer::WriteSnapshot(const LogStore& log) const {
   uint32_t at = SlotAt((number - 1) % 2);
   uint8_t* head = reinterpret_cast<uint8_t*>(scratch_);
   const uint32_t head_bytes = zo_snapshot_bytes(run_.settings.tasks, 0) - 4;
-  zo_snapshot_write_head(&run_, number, head);
+  zo_snapshot_write_head(&run_, header_checksum_, number, head);
   uint32_t crc = zo_crc32(0, head, head_bytes);
   if (!log.write(log.context, at, head, head_bytes)) return ZO_ERROR_STORE;
   at += head_bytes;
@@ -364,7 +360,7 @@ bool NodeTrainer::IsWhole(const LogStore& log, uint32_t slot, uint32_t* number) 
   for (uint32_t at = 0; at < end; at += sizeof piece) {
     const uint32_t count = end - at < sizeof piece ? end - at : static_cast<uint32_t>(sizeof piece);
     if (!log.read(log.context, SlotAt(slot) + at, piece, count)) return false;
-    if (at == 0) *number = zo_read_u32(piece);
+    if (at == 0) *number = zo_snapshot_number(piece, header_checksum_);
     crc = zo_crc32(crc, piece, count);
   }
   return *number != 0 && log.read(log.context, SlotAt(slot) + end, piece, 4) &&
@@ -404,6 +400,7 @@ zo_status NodeTrainer::ImportLog(const LogStore& log) {
   checked_ = 1;
   Header(own, data_checksum_);
   if (!log.read(log.context, 0, found, size) || memcmp(own, found, size) != 0) return ZO_ERROR_LOG;
+  header_checksum_ = zo_log_checksum(own, size);
   uint32_t numbers[2] = {0, 0};
   bool whole[2];
   for (uint32_t slot = 0; slot < 2; ++slot) whole[slot] = IsWhole(log, slot, &numbers[slot]);

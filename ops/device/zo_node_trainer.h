@@ -111,6 +111,7 @@ class NodeTrainer {
   uint32_t interval_ = 0;
   uint32_t data_checksum_ = 0;
   uint32_t checked_ = 0;  // data_checksum_ is known
+  uint32_t header_checksum_ = 0;
   SampleSource source_ = {};
   zo_node_run run_ = {};
 };

@@ -66,7 +66,14 @@ zo_status WeightTrainer::TrainStep(zo_report* report) {
     if (status != ZO_OK) return status;
   } while (report->step_done == 0);
   mean_loss_ = report->mean_loss;
-  return log_ == nullptr ? ZO_OK : WriteRecord(*log_, mean_loss_);
+  before_ = after_;
+  return log_ == nullptr ? ZO_OK : WriteRecord(*log_);
+}
+
+void WeightTrainer::Header(uint8_t* bytes) const {
+  zo_log_header header = {};
+  memcpy(header.fingerprint, network_->info().fingerprint, sizeof header.fingerprint);
+  zo_log_write_header(&header, control_.settings, bytes);
 }
 
 // Erases the place of a step's record where a log before this one has left something: it must not
@@ -83,7 +90,7 @@ zo_status WeightTrainer::ErasePlace(const LogStore& log, uint32_t step) const {
   return log.write(log.context, at, found, size) ? ZO_OK : ZO_ERROR_STORE;
 }
 
-zo_status WeightTrainer::WriteRecord(const LogStore& log, int32_t mean_loss) const {
+zo_status WeightTrainer::WriteRecord(const LogStore& log) {
   const uint32_t size = zo_log_record_bytes(control_.settings->queries);
   const uint32_t step = control_.step - 1;
   zo_status status = ErasePlace(log, step + 1);
@@ -92,17 +99,19 @@ zo_status WeightTrainer::WriteRecord(const LogStore& log, int32_t mean_loss) con
     status = ErasePlace(log, 0);
     if (status != ZO_OK) return status;
     uint8_t header[ZO_LOG_HEADER_BYTES];
-    zo_log_write_header(control_.settings, network_->info().fingerprint, header);
+    Header(header);
+    before_ = zo_log_checksum(header, sizeof header);
     if (!log.write(log.context, 0, header, sizeof header)) return ZO_ERROR_STORE;
   }
   uint8_t record[kRecordBytes];
-  zo_log_write_record(&control_, mean_loss, record);
+  zo_log_write_record(&control_, mean_loss_, before_, record);
+  after_ = zo_log_checksum(record, size);
   return log.write(log.context, ZO_LOG_HEADER_BYTES + step * size, record, size) ? ZO_OK
                                                                                  : ZO_ERROR_STORE;
 }
 
-zo_status WeightTrainer::ExportLog(const LogStore& log) const {
-  return control_.step == 0 ? ZO_OK : WriteRecord(log, mean_loss_);
+zo_status WeightTrainer::ExportLog(const LogStore& log) {
+  return control_.step == 0 ? ZO_OK : WriteRecord(log);
 }
 
 zo_status WeightTrainer::Replay(const zo_log_record& record) {
@@ -123,15 +132,15 @@ zo_status WeightTrainer::Replay(const zo_log_record& record) {
 zo_status WeightTrainer::ImportLog(const LogStore& log) {
   uint8_t own[ZO_LOG_HEADER_BYTES];
   uint8_t bytes[ZO_LOG_HEADER_BYTES > kRecordBytes ? ZO_LOG_HEADER_BYTES : kRecordBytes];
-  zo_log_write_header(control_.settings, network_->info().fingerprint, own);
+  Header(own);
   // Equal settings give equal headers, byte for byte.
   if (!log.read(log.context, 0, bytes, sizeof own) || memcmp(bytes, own, sizeof own) != 0) {
     return ZO_ERROR_LOG;
   }
   zo_status status = network_->Restore();
   if (status != ZO_OK) return status;
-  const uint32_t queries = control_.settings->queries;
-  const uint32_t size = zo_log_record_bytes(queries);
+  const uint32_t size = zo_log_record_bytes(control_.settings->queries);
+  after_ = zo_log_checksum(own, sizeof own);
   zo_status found = ZO_OK;
   zo_log_record record;
   int64_t mean_square = 0;
@@ -141,12 +150,15 @@ zo_status WeightTrainer::ImportLog(const LogStore& log) {
         IsErased(bytes, size)) {
       break;
     }
-    if (zo_log_read_record(bytes, queries, &record) != ZO_OK || record.step != step) {
+    if (zo_log_read_record(bytes, control_.settings, after_, &record) != ZO_OK ||
+        record.step != step) {
       found = ZO_ERROR_LOG;
       break;
     }
     status = Replay(record);
     if (status != ZO_OK) return status;
+    before_ = after_;
+    after_ = zo_log_checksum(bytes, size);
     mean_square = record.mean_square;
     mean_loss_ = record.mean_loss;
   }

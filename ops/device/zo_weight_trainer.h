@@ -44,7 +44,7 @@ class WeightTrainer {
   void SetLog(const LogStore* log) { log_ = log; }
 
   // Writes the record of the last step again, after ZO_ERROR_STORE.
-  zo_status ExportLog(const LogStore& log) const;
+  zo_status ExportLog(const LogStore& log);
 
   // Sets weights and state to what a log leads to, from the model's own weights. A log that ends
   // within a record, or with bytes 0xFF, ends with the last whole one.
@@ -66,13 +66,16 @@ class WeightTrainer {
   int32_t* words() { return words_ != nullptr ? words_ : network_->command(0); }
   zo_status Abandon(zo_status reason);
   zo_status ErasePlace(const LogStore& log, uint32_t step) const;
-  zo_status WriteRecord(const LogStore& log, int32_t mean_loss) const;
+  void Header(uint8_t* bytes) const;
+  zo_status WriteRecord(const LogStore& log);
   zo_status Replay(const zo_log_record& record);
 
   Network* network_ = nullptr;
   const LogStore* log_ = nullptr;
   int32_t* words_ = nullptr;
   int32_t mean_loss_ = 0;  // of the last step
+  uint32_t before_ = 0;    // checksum of the log before the last step's record
+  uint32_t after_ = 0;     // and behind it
   SampleSource source_ = {};
   zo_control control_ = {};
 };

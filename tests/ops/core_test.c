@@ -1354,16 +1354,19 @@ static void test_control(void) {
       for (uint32_t q = 0; q < s.queries; ++q) coefficients[q] = c.queries[q].coefficient;
       const uint32_t count = zo_control_items(&s, report.step, coefficients, items);
       CHECK(count <= s.queries * chain && zo_step_check(s.distribution, items, count) == ZO_OK);
-      zo_log_write_record(&c, report.mean_loss, record);
+      const uint32_t before_it = random_u32();
+      zo_log_write_record(&c, report.mean_loss, before_it, record);
       zo_log_record back;
-      CHECK(zo_log_read_record(record, s.queries, &back) == ZO_OK);
+      CHECK(zo_log_read_record(record, &s, before_it, &back) == ZO_OK);
+      CHECK(zo_log_read_record(record, &s, ~before_it, &back) == ZO_ERROR_OPTIONS);
+      CHECK(zo_log_read_record(record, &s, before_it, &back) == ZO_OK);
       CHECK(back.step == report.step && back.mean_loss == report.mean_loss);
       CHECK(back.mean_square == c.mean_square);
       for (uint32_t q = 0; q < s.queries; ++q) {
         CHECK(back.coefficients[q] == c.queries[q].coefficient);
       }
       flip_a_bit(record, bytes);
-      CHECK(zo_log_read_record(record, s.queries, &back) == ZO_ERROR_OPTIONS);
+      CHECK(zo_log_read_record(record, &s, before_it, &back) == ZO_ERROR_OPTIONS);
       if (random_below(3) == 0) {
         CHECK(zo_control_settle(&c, words, capacity, &pending) == ZO_OK && pending == 1u);
         if (small) CHECK(zo_command_check(words, capacity, &allowed) == ZO_OK);
@@ -1404,21 +1407,65 @@ static void test_control(void) {
 
 static void test_log_header(void) {
   uint8_t* bytes = (uint8_t*)allocate(ZO_LOG_HEADER_BYTES);
-  uint8_t mark[ZO_LOG_FINGERPRINT_BYTES], back[ZO_LOG_FINGERPRINT_BYTES];
+  zo_log_header header, back;
   for (int round = 0; round < ROUNDS(1000); ++round) {
-    const zo_control_settings s = random_settings();
+    zo_control_settings s = random_settings();
     zo_control_settings read;
-    for (size_t i = 0; i < sizeof mark; ++i) mark[i] = (uint8_t)random_u32();
-    zo_log_write_header(&s, mark, bytes);
-    CHECK(zo_log_read_header(bytes, &read, back) == ZO_OK);
-    CHECK(memcmp(&s, &read, sizeof s) == 0 && memcmp(mark, back, sizeof mark) == 0);
+    for (size_t i = 0; i < sizeof header; ++i) ((uint8_t*)&header)[i] = (uint8_t)random_u32();
+    zo_log_write_header(&header, &s, bytes);
+    CHECK(zo_log_read_header(bytes, &back, &read) == ZO_OK);
+    CHECK(memcmp(&s, &read, sizeof s) == 0 && memcmp(&header, &back, sizeof header) == 0);
     flip_a_bit(bytes, ZO_LOG_HEADER_BYTES);
-    CHECK(zo_log_read_header(bytes, &read, back) == ZO_ERROR_OPTIONS);
+    CHECK(zo_log_read_header(bytes, &back, &read) == ZO_ERROR_OPTIONS);
+    /* What init refuses is refused, whoever wrote the checksum. */
+    ((uint32_t*)&s)[random_below(sizeof s / 4u)] = random_u32();
+    zo_log_write_header(&header, &s, bytes);
+    CHECK(zo_log_read_header(bytes, &back, &read) == zo_control_settings_check(&s));
   }
-  zo_log_record record;
-  CHECK(zo_log_read_record(bytes, 0, &record) == ZO_ERROR_QUERIES);
-  CHECK(zo_log_read_record(bytes, ZO_MAX_QUERIES + 1, &record) == ZO_ERROR_QUERIES);
+  zo_control_settings s = random_settings();
+  s.distribution.kind = ZO_GAUSSIAN;
+  s.momentum = UINT32_C(33) << 16 | 1u; /* items for 33 queries and more */
+  zo_log_write_header(&header, &s, bytes);
+  CHECK(zo_log_read_header(bytes, &back, &s) != ZO_OK);
   free(bytes);
+}
+
+static void test_measurements(void) {
+  uint8_t bytes[ZO_MEASUREMENT_BYTES];
+  for (int round = 0; round < ROUNDS(1000); ++round) {
+    zo_measurement m, back;
+    m.step = random_u32();
+    m.samples = random_u32();
+    m.loss = (int64_t)((uint64_t)random_u32() << 32 | random_u32());
+    m.correct = random_u32();
+    m.data_checksum = random_u32();
+    const uint32_t checksum = random_u32();
+    zo_measurement_write(&m, checksum, bytes);
+    CHECK(zo_measurement_read(bytes, checksum ^ 1u, &back) == ZO_ERROR_OPTIONS);
+    CHECK(zo_measurement_read(bytes, checksum, &back) == ZO_OK);
+    CHECK(back.step == m.step && back.samples == m.samples && back.loss == m.loss);
+    CHECK(back.correct == m.correct && back.data_checksum == m.data_checksum);
+    flip_a_bit(bytes, sizeof bytes);
+    CHECK(zo_measurement_read(bytes, checksum, &back) == ZO_ERROR_OPTIONS);
+  }
+  /* Records lie one behind the other in the order in which a run writes them. */
+  for (uint32_t steps = 1; steps < 14u; ++steps) {
+    for (uint32_t every = 0; every < 16u; ++every) {
+      uint32_t at = 100, number = 0;
+      for (uint32_t step = 0; step <= steps; ++step) {
+        const int due = every > 0u && (step == 0u || step == steps || step % every == 0u);
+        CHECK(zo_measurement_is_due(every, steps, step) == due);
+        if (due) {
+          CHECK(zo_measurement_number(every, step) == number++);
+          CHECK(zo_measurement_at(100, 12, every, step) == at);
+          at += ZO_MEASUREMENT_BYTES;
+        }
+        if (step == steps) break;
+        CHECK(zo_step_record_at(100, 12, every, step) == at);
+        at += 12u;
+      }
+    }
+  }
 }
 
 /* --- nodes ------------------------------------------------------------------ */
@@ -1966,13 +2013,14 @@ static void test_snapshot_log(const node_run* r, const zo_node_run* run) {
   for (size_t i = 0; i < sizeof header.fingerprint; ++i) {
     header.fingerprint[i] = (uint8_t)random_u32();
   }
-  header.interval = random_u32();
+  header.interval = random_u32() | 1u;
   header.weight_bytes = weight_bytes;
   header.data_checksum = random_u32();
+  header.measure_every = random_u32();
   for (uint32_t t = 0; t < tasks; ++t) {
     entries[t].tensor = random_u32();
-    entries[t].tensors = random_below(1u << 16);
-    entries[t].kind = random_below(2);
+    entries[t].kind = r->tasks[t].kind;
+    entries[t].tensors = entries[t].kind == ZO_TASK_NODES ? 1u : 1u + random_below(65535);
     entries[t].gain.mantissa = random_u32();
     entries[t].gain.exponent = (int32_t)random_below(200) - 100;
     entries[t].queries = r->tasks[t].queries;
@@ -1997,6 +2045,27 @@ static void test_snapshot_log(const node_run* r, const zo_node_run* run) {
   flip_a_bit(bytes, size);
   CHECK(zo_snapshot_read_header(bytes, size, &header_back, &back, entries_back) ==
         ZO_ERROR_OPTIONS);
+  /* What no run has is refused, whoever wrote the checksum. */
+  for (uint32_t i = 0; i < 10u; ++i) {
+    zo_snapshot_header h = header;
+    zo_node_settings s = r->settings;
+    zo_snapshot_task e[kMostTasks];
+    memcpy(e, entries, sizeof e[0] * tasks);
+    if (i == 0u) h.weight_bytes = UINT32_MAX - 15u - 8u * tasks;
+    if (i == 1u) h.weight_bytes = UINT32_MAX / 3u;
+    if (i == 2u) h.interval = 0;
+    if (i == 3u) s.common.momentum = UINT32_C(33) << 16 | 1u;
+    if (i == 4u) s.common.queries = ZO_MAX_QUERIES + 1u;
+    if (i == 5u) s.rule = 9;
+    if (i == 6u) e[0].queries = ZO_MAX_QUERIES + 1u;
+    if (i == 7u) e[0].tensors = 0;
+    if (i == 8u) e[0].kind = ZO_TASK_WEIGHTS + 1u;
+    if (i == 9u) {
+      for (uint32_t t = 0; t < tasks; ++t) e[t].period = 2;
+    }
+    zo_snapshot_write_header(&h, &s, e, bytes);
+    CHECK(zo_snapshot_read_header(bytes, size, &header_back, &back, entries_back) != ZO_OK);
+  }
   free(bytes);
 
   const uint32_t slot_bytes = zo_snapshot_bytes(tasks, weight_bytes);
@@ -2004,51 +2073,63 @@ static void test_snapshot_log(const node_run* r, const zo_node_run* run) {
   memset(slot, 0, slot_bytes);
   uint32_t number = 0, step = 0;
   int32_t largest = 0;
-  CHECK(zo_snapshot_read(slot, tasks, weight_bytes, &number, &step, &largest, squares) ==
+  const uint32_t owner = random_u32();
+  CHECK(zo_snapshot_read(slot, owner, tasks, weight_bytes, &number, &step, &largest, squares) ==
         ZO_ERROR_OPTIONS);
-  zo_snapshot_write_head(run, 7, slot);
+  zo_snapshot_write_head(run, owner, 7, slot);
+  CHECK(zo_snapshot_number(slot, owner) == 7u && zo_snapshot_number(slot, ~owner) == 0u);
   const uint32_t sum = zo_crc32(0, slot, slot_bytes - 4u);
   for (uint32_t i = 0; i < 4u; ++i) slot[slot_bytes - 4u + i] = (uint8_t)(sum >> (8u * i));
-  CHECK(zo_snapshot_read(slot, tasks, weight_bytes, &number, &step, &largest, squares) == ZO_OK);
+  CHECK(zo_snapshot_read(slot, owner + 1u, tasks, weight_bytes, &number, &step, &largest,
+                         squares) == ZO_ERROR_OPTIONS);
+  CHECK(zo_snapshot_read(slot, owner, tasks, weight_bytes, &number, &step, &largest, squares) ==
+        ZO_OK);
   CHECK(number == 7u && step == run->step && largest == run->largest_loss);
   for (uint32_t t = 0; t < tasks; ++t) {
     CHECK(memcmp(&squares[t], &r->tasks[t].mean_square, sizeof squares[t]) == 0);
   }
   flip_a_bit(slot, slot_bytes);
-  CHECK(zo_snapshot_read(slot, tasks, weight_bytes, &number, &step, &largest, squares) ==
+  CHECK(zo_snapshot_read(slot, owner, tasks, weight_bytes, &number, &step, &largest, squares) ==
         ZO_ERROR_OPTIONS);
   free(slot);
 
   uint8_t* record = (uint8_t*)allocate(ZO_SNAPSHOT_RECORD_BYTES);
   const int32_t loss = (int32_t)random_u32();
   int32_t loss_back = 0;
-  zo_snapshot_write_record(number, loss, record);
-  CHECK(zo_snapshot_read_record(record, &step, &loss_back) == ZO_OK);
+  zo_snapshot_write_record(number, loss, owner, record);
+  CHECK(zo_snapshot_read_record(record, ~owner, &step, &loss_back) == ZO_ERROR_OPTIONS);
+  CHECK(zo_snapshot_read_record(record, owner, &step, &loss_back) == ZO_OK);
   CHECK(step == number && loss_back == loss);
   flip_a_bit(record, ZO_SNAPSHOT_RECORD_BYTES);
-  CHECK(zo_snapshot_read_record(record, &step, &loss_back) == ZO_ERROR_OPTIONS);
+  CHECK(zo_snapshot_read_record(record, owner, &step, &loss_back) == ZO_ERROR_OPTIONS);
   free(record);
 }
 
 /* A log may be whole, its checksums right, and yet say what no run has written. */
 static void test_snapshot_sizes(void) {
   const uint32_t tasks = 3;
-  CHECK(zo_snapshot_bytes(tasks, UINT32_MAX - 40u) == UINT32_MAX);
-  for (uint32_t beyond = 0; beyond < 40u; ++beyond) {
+  CHECK(zo_snapshot_bytes(tasks, UINT32_MAX - 44u) == UINT32_MAX);
+  for (uint32_t beyond = 0; beyond < 44u; ++beyond) {
     CHECK(zo_snapshot_bytes(tasks, UINT32_MAX - beyond) == 0u);
   }
   const uint32_t size = zo_snapshot_header_bytes(tasks);
-  /* The largest snapshots of which 32 bits hold where two end. */
-  const uint32_t most = (UINT32_MAX - size) / 2u - 40u;
-  const uint32_t refused[] = {most + 1u, UINT32_C(1) << 31, UINT32_MAX - 40u, UINT32_MAX - 39u,
+  /* The largest snapshots of which 32 bits hold where three end. */
+  const uint32_t most = (UINT32_MAX - size) / 3u - 44u;
+  const uint32_t refused[] = {most + 1u, UINT32_C(1) << 31, UINT32_MAX - 44u, UINT32_MAX - 43u,
                               UINT32_MAX};
   zo_node_settings settings, back;
   memset(&settings, 0, sizeof settings);
   settings.tasks = tasks;
+  settings.common = random_settings();
+  settings.common.clip = 1;
+  settings.common.gradient_norm = settings.common.blocks = settings.common.momentum = 0;
+  settings.common.sharpness = 0;
   zo_snapshot_header header;
   memset(&header, 0, sizeof header);
+  header.interval = 1;
   zo_snapshot_task entries[ZO_NODE_TASKS_MAX];
   memset(entries, 0, sizeof entries);
+  for (uint32_t t = 0; t < tasks; ++t) entries[t].tensors = entries[t].mu = entries[t].period = 1;
   uint8_t* bytes = (uint8_t*)allocate(size);
   header.weight_bytes = most;
   zo_snapshot_write_header(&header, &settings, entries, bytes);
@@ -2059,12 +2140,12 @@ static void test_snapshot_sizes(void) {
     zo_snapshot_write_header(&header, &settings, entries, bytes);
     CHECK(zo_snapshot_read_header(bytes, size, &header, &back, entries) == ZO_ERROR_OPTIONS);
   }
-  /* The sum of the sizes is 4: the checksum would be looked for before the slot. */
-  uint8_t slot[8] = {1, 0, 0, 0, 0, 0, 0, 0};
+  /* The sum of the sizes wraps: the checksum would be looked for before the slot. */
+  uint8_t slot[8] = {0, 0, 0, 0, 1, 0, 0, 0};
   uint32_t number, step;
   int32_t largest;
   zo_scale squares[1];
-  CHECK(zo_snapshot_read(slot, 1, UINT32_MAX - 19u, &number, &step, &largest, squares) ==
+  CHECK(zo_snapshot_read(slot, 0, 1, UINT32_MAX - 19u, &number, &step, &largest, squares) ==
         ZO_ERROR_OPTIONS);
   free(bytes);
 }
@@ -2088,9 +2169,9 @@ static void test_resumed_states(node_run* r, zo_node_run* run) {
     squares[t] = unlikely[i];
     CHECK(zo_node_run_resume(run, run->step, run->largest_loss, squares) == ZO_ERROR_ARGUMENT);
     /* As it comes out of a log. */
-    uint8_t head[12 + 8 * kMostTasks];
+    uint8_t head[16 + 8 * kMostTasks];
     r->tasks[t].mean_square = unlikely[i];
-    zo_snapshot_write_head(run, 1, head);
+    zo_snapshot_write_head(run, 0, 1, head);
     r->tasks[t].mean_square = kept;
     CHECK(zo_snapshot_read_head(run, head) == ZO_ERROR_ARGUMENT);
     squares[t] = kept;
@@ -2392,6 +2473,7 @@ int main(void) {
   for (uint32_t mode = 0; mode < 4; ++mode) test_wide_nodes(mode & 1u, mode >> 1);
   test_control();
   test_log_header();
+  test_measurements();
   test_bits();
   test_nodes();
   test_node_tail();

@@ -153,7 +153,7 @@ def test_refusals(run: Any, tmp_path: Path) -> None:
 
     other = tmp_path / "other"
     Trainer(MODEL, SETTINGS).fit(X, Y, epochs=2, log=other)
-    log.write_bytes(run[0][: 128 + 28 * 7])
+    log.write_bytes(run[0][: 132 + 28 * 7])
     for wrong in (
         other.read_bytes(),
         run[0],
@@ -162,7 +162,7 @@ def test_refusals(run: Any, tmp_path: Path) -> None:
         kept.write_bytes(wrong)
         with pytest.raises(LogError, match="no checkpoint of this run|no seed log"):
             fit(log, Checkpoint(kept, best="val_loss"), resume=True)
-        assert kept.read_bytes() == wrong and log.read_bytes() == run[0][: 128 + 28 * 7]
+        assert kept.read_bytes() == wrong and log.read_bytes() == run[0][: 132 + 28 * 7]
 
 
 def test_accuracy_of_a_regression(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tflm_zo.training import Trainer, TrainSettings, replay_log
 RNG = np.random.default_rng(3)
 X = RNG.integers(-128, 128, (24, 8, 8, 1)).astype(np.int8)
 Y = RNG.integers(0, 4, 24)
-STEPS, HEADER, RECORD = 9, 128, 28
+STEPS, HEADER, RECORD = 9, 132, 28
 SETTINGS = TrainSettings(batch_size=8, queries=2, seed=9)
 MODEL = inject(MODELS["small_cnn"](), batch=4)
 

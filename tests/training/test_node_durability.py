@@ -80,8 +80,8 @@ def layout(kind: str) -> tuple[int, int]:
     """Where slots and records begin."""
     trainer = make(kind)
     tasks = len(trainer.runtime.metadata.nodes)
-    header = 160 + 32 * tasks
-    return header, header + 2 * (12 + 8 * tasks + len(state(trainer)) + 4)
+    header = 164 + 32 * tasks
+    return header, header + 2 * (16 + 8 * tasks + len(state(trainer)) + 4)
 
 
 SLOTS, RECORDS = layout("whole")
@@ -141,7 +141,7 @@ def test_bytes_are_as_specified(kind: str, whole: dict[str, Run]) -> None:
     metadata, weights = trainer.runtime.metadata, len(whole[kind].state)
     tasks = len(metadata.nodes)
     header, records = layout(kind)
-    assert data[:16] == b"ZOLOG\r\n\x1a" + struct.pack("<4H", 2, 160 + 32 * tasks, 12, tasks)
+    assert data[:16] == b"ZOLOG\r\n\x1a" + struct.pack("<4H", 4, 164 + 32 * tasks, 12, tasks)
     assert data[16:32] == hashlib.sha256(MODELS_OF[kind].to_bytes()).digest()[:16]
     integers = settings.as_integers(steps=STEPS, samples=24, batch=metadata.batch)
     assert data[32:52] == struct.pack("<5I", 9, STEPS, 24, metadata.batch, 8 // metadata.batch)
@@ -150,14 +150,15 @@ def test_bytes_are_as_specified(kind: str, whole: dict[str, Run]) -> None:
     checksum = zlib.crc32(Y.astype("<i4").tobytes(), zlib.crc32(X.tobytes()))
     first = min(n.input_segment for n in metadata.nodes)
     assert data[124:140] == struct.pack("<4I", first, settings.snapshot_every, weights, checksum)
-    assert data[140:156] == struct.pack("<4I", 3 * 65536, 0, 5 | 4 << 8 | 3 << 16 | 1 << 24, 0)
+    assert data[140:160] == struct.pack("<5I", 3 * 65536, 0, 5 | 4 << 8 | 3 << 16 | 1 << 24, 0, 0)
     for t, n in enumerate(metadata.nodes):
         queries = 0 if n.head and settings.head == "exact" else 2
         entry = struct.pack("<8I", n.trainable, 1 << 16, queries, 2 << 16 | 1, 65536, 0, 0, 0)
-        assert data[156 + 32 * t :][:32] == entry
+        assert data[160 + 32 * t :][:32] == entry
     assert data[header - 4 : header] == zlib.crc32(data[: header - 4]).to_bytes(4, "little")
 
     slot = (records - header) // 2
+    owner = int.from_bytes(data[header - 4 : header], "little")
     last = -(-STEPS // settings.snapshot_every)
     for number in (last - 1, last):
         at = data[header + (number - 1) % 2 * slot :][:slot]
@@ -165,10 +166,10 @@ def test_bytes_are_as_specified(kind: str, whole: dict[str, Run]) -> None:
         part = make(kind)
         part.fit(X, Y, steps=STEPS, callbacks=[At(step - 1, stop)])
         largest = max(struct.unpack_from("<i", data, records + RECORD * i + 4)[0] for i in range(step))
-        assert at[:12] == struct.pack("<3I", number, step, largest)
-        assert at[12 + 8 * tasks : -4] == state(part)
+        assert at[:16] == struct.pack("<4I", owner, number, step, largest)
+        assert at[16 + 8 * tasks : -4] == state(part)
         for t in range(tasks):
-            mantissa, exponent = struct.unpack_from("<Ii", at, 12 + 8 * t)
+            mantissa, exponent = struct.unpack_from("<Ii", at, 16 + 8 * t)
             assert mantissa >= 2**31 and -64 < exponent < 64
         assert at[-4:] == zlib.crc32(at[:-4]).to_bytes(4, "little")
 
@@ -176,7 +177,7 @@ def test_bytes_are_as_specified(kind: str, whole: dict[str, Run]) -> None:
     assert len(data) == records + RECORD * STEPS
     for step, loss in enumerate(history.steps):
         body = struct.pack("<Ii", step, round(loss * 65536))
-        assert data[records + RECORD * step :][:RECORD] == body + struct.pack("<I", zlib.crc32(body))
+        assert data[records + RECORD * step :][:RECORD] == body + struct.pack("<I", zlib.crc32(body, owner))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -572,7 +573,7 @@ def test_garbage_behind_the_records(tail: bytes, tmp_path: Path, whole: dict[str
 
 
 @pytest.mark.parametrize(
-    "length", [None, 0, 1, 8, 10, 100, 159, 160, SLOTS - 1, SLOTS, SLOTS + 50, RECORDS - 1]
+    "length", [None, 0, 1, 8, 10, 100, 163, 164, SLOTS - 1, SLOTS, SLOTS + 50, RECORDS - 1]
 )
 def test_cut_short_before_the_records(length: int | None, tmp_path: Path, whole: dict[str, Run]) -> None:
     log = tmp_path / "log"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import struct
 import zlib
@@ -15,10 +16,12 @@ from tflm_zo.converters import load_model
 
 from models import MODELS
 from oracle.scalar import query_seed
-from tflm_zo import inject
+from tflm_zo import inject, seedlog
 from tflm_zo.control import Control, CSettings
+from tflm_zo.measurement import Measurement
 from tflm_zo.native import Distribution
-from tflm_zo.seedlog import IncompleteHeaderError, LogError, LogWriter, SeedLog, fingerprint
+from tflm_zo.seedlog import IncompleteHeaderError, LogError, LogWriter, SeedLog, _Header, fingerprint
+from tflm_zo.snapshot_log import SnapshotLog
 
 MARK = bytes(range(100, 116))
 SETTINGS = (0xFFFFFFFE, 9, 11, 2, 1, 3, 1, 2, None, 65536, 7, 1, 2, 3, 4, 5, 6, 0)
@@ -49,16 +52,20 @@ def write(path, steps, resume=None, start=0, **changes):
     return records
 
 
-def record_bytes(record):
-    body = struct.pack(f"<Iiq{len(record) - 3}i", *record)
-    return body + struct.pack("<I", zlib.crc32(body))
+def record_bytes(records, before):
+    """Each with a checksum that continues the one before it, the first one's the last of these bytes."""
+    data = b""
+    for record in records:
+        body = struct.pack(f"<Iiq{len(record) - 3}i", *record)
+        data += body + struct.pack("<I", zlib.crc32(body, int.from_bytes((before + data)[-4:], "little")))
+    return data
 
 
-def header_bytes(queries=3, settings=SETTINGS):
+def header_bytes(queries=3, settings=SETTINGS, measure_every=0):
     words = [1 << 24 | 64 << 16 | 5 if value is None else value for value in settings]
-    body = b"ZOLOG\r\n\x1a" + struct.pack("<4H", 1, 128, 20 + 4 * queries, queries) + MARK
-    body += struct.pack("<23I", *words, 0, 0, 0, 0, 0)
-    assert len(body) == 124
+    body = b"ZOLOG\r\n\x1a" + struct.pack("<4H", 3, 132, 20 + 4 * queries, queries) + MARK
+    body += struct.pack("<24I", *words, 0, 0, 0, 0, 0, measure_every)
+    assert len(body) == 128
     return body + struct.pack("<I", zlib.crc32(body))
 
 
@@ -69,7 +76,7 @@ def path(tmp_path):
 
 def test_bytes(path):
     records = write(path, 9)
-    assert path.read_bytes() == header_bytes() + b"".join(map(record_bytes, records))
+    assert path.read_bytes() == header_bytes() + record_bytes(records, header_bytes())
     log = SeedLog.read(path)
     assert log.settings.as_bytes() == integers().as_bytes()
     assert log.fingerprint == MARK
@@ -78,15 +85,15 @@ def test_bytes(path):
     assert log.mean_squares.tolist() == [r[2] for r in records]
     assert log.steps["coefficient"].tolist() == [list(r[3:]) for r in records]
     assert log.steps["seed"].tolist() == [[query_seed(0xFFFFFFFE, t, q) for q in range(3)] for t in range(9)]
-    assert (log.whole_bytes, log.torn_bytes) == (128 + 9 * 32, 0)
+    assert (log.whole_bytes, log.torn_bytes) == (132 + 9 * 32, 0)
 
 
 @pytest.mark.parametrize("queries", [1, 32])
 def test_sizes(path, queries):
     words = [queries if i == 5 else value for i, value in enumerate(SETTINGS)]
     records = write(path, 4, queries=queries)
-    expected = header_bytes(queries, words) + b"".join(map(record_bytes, records))
-    assert path.read_bytes() == expected
+    header = header_bytes(queries, words)
+    assert path.read_bytes() == header + record_bytes(records, header)
     assert SeedLog.read(path).steps.shape == (4, queries)
 
 
@@ -95,14 +102,14 @@ def test_truncated_everywhere(path):
     data = path.read_bytes()
     for length in range(len(data)):
         path.write_bytes(data[:length])
-        if length < 128:
+        if length < 132:
             with pytest.raises(LogError):
                 SeedLog.read(path)
             continue
         log = SeedLog.read(path)
-        whole = (length - 128) // 32
+        whole = (length - 132) // 32
         assert log.steps["coefficient"].tolist() == [list(r[3:]) for r in records[:whole]]
-        assert (log.whole_bytes, log.torn_bytes) == (128 + 32 * whole, (length - 128) % 32)
+        assert (log.whole_bytes, log.torn_bytes) == (132 + 32 * whole, (length - 132) % 32)
 
 
 def test_a_flipped_bit_anywhere(path):
@@ -113,12 +120,12 @@ def test_a_flipped_bit_anywhere(path):
             damaged = bytearray(data)
             damaged[at] ^= 1 << bit
             path.write_bytes(damaged)
-            if at < 128:
-                with pytest.raises(LogError, match="header is damaged"):
+            if at < 132:
+                with pytest.raises(LogError, match="header is damaged|of an older version"):
                     SeedLog.read(path)
                 continue
             log = SeedLog.read(path)
-            whole = (at - 128) // 32
+            whole = (at - 132) // 32
             assert log.steps["coefficient"].tolist() == [list(r[3:]) for r in records[:whole]]
             assert log.torn_bytes == 32 * (3 - whole)
 
@@ -138,18 +145,18 @@ def test_garbage(tmp_path_factory, tail, header):
 
 def test_records_out_of_order_are_not_of_this_run(path):
     a, b, c = write(path, 3)
-    path.write_bytes(header_bytes() + record_bytes(a) + record_bytes(c) + record_bytes(b))
+    path.write_bytes(header_bytes() + record_bytes([a, c, b], header_bytes()))
     assert len(SeedLog.read(path).steps) == 1
 
 
 @pytest.mark.parametrize(
-    "at, value", [(8, 2), (10, 130), (12, 36), (14, 4)], ids=["version", "header", "record", "queries"]
+    "at, value", [(8, 4), (10, 134), (12, 36), (14, 4)], ids=["version", "header", "record", "queries"]
 )
 def test_other_formats(path, at, value):
     """With a correct checksum."""
     data = bytearray(header_bytes())
     struct.pack_into("<H", data, at, value)
-    struct.pack_into("<I", data, 124, zlib.crc32(data[:124]))
+    struct.pack_into("<I", data, 128, zlib.crc32(data[:128]))
     path.write_bytes(data)
     with pytest.raises(LogError):
         SeedLog.read(path)
@@ -168,11 +175,12 @@ def test_impossible_queries(path, queries):
 def test_resume_cuts_the_torn_record_off(path, torn):
     whole = write(path, 9)
     data = path.read_bytes()
-    path.write_bytes(data[: 128 + 4 * 32 + torn])
+    path.write_bytes(data[: 132 + 4 * 32 + torn])
     log = SeedLog.read(path)
     assert len(log.steps) == 4
     more = write(path, 5, resume=log.whole_bytes, start=4)
-    assert path.read_bytes() == data[: 128 + 4 * 32] + b"".join(map(record_bytes, more))
+    kept = data[: 132 + 4 * 32]
+    assert path.read_bytes() == kept + record_bytes(more, kept)
     assert [r[0] for r in whole[4:]] == [r[0] for r in more]
 
 
@@ -187,10 +195,10 @@ def test_keep(path):
                 break
         writer.append()
         sizes.append(path.stat().st_size)
-    assert sizes == [128, 160, 192, 224]  # each record is with the operating system at once
-    writer.keep(5)
-    assert path.stat().st_size == 224
-    writer.keep(1)
+    assert sizes == [132, 164, 196, 228]  # each record is with the operating system at once
+    writer.keep(5, 0)
+    assert path.stat().st_size == 228
+    writer.keep(1, 0)
     writer.close()
     writer.close()
     assert len(SeedLog.read(path).steps) == 1
@@ -223,10 +231,99 @@ def test_another_models_log(path):
 def test_the_beginning_of_another_kind_of_log_is_not_cut_short(tmp_path):
     """Where a snapshot log was cut is no place for a seed log."""
     path = tmp_path / "log"
-    path.write_bytes(b"ZOLOG\r\n\x1a" + bytes([2, 0]) + bytes(80))
+    path.write_bytes(b"ZOLOG\r\n\x1a" + bytes([4, 0]) + bytes(80))
     with pytest.raises(LogError) as error:
         SeedLog.read(path)
     assert not isinstance(error.value, IncompleteHeaderError)
-    path.write_bytes(b"ZOLOG\r\n\x1a" + bytes([1, 0]) + bytes(80))
+    path.write_bytes(b"ZOLOG\r\n\x1a" + bytes([3, 0]) + bytes(80))
     with pytest.raises(IncompleteHeaderError):
         SeedLog.read(path)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_log_of_an_older_version_is_named(path, version):
+    path.write_bytes(b"ZOLOG\r\n\x1a" + bytes([version, 0]) + bytes(800))
+    for kind in (SeedLog, SnapshotLog):
+        with pytest.raises(LogError, match=f"is a log in format {version}, of an older version of tflm-zo"):
+            kind.read(path)
+
+
+def test_records_of_an_older_run_do_not_go_on_a_newer_one(path):
+    """What is behind a shorter run in the same store, a record for the next step even."""
+    write(path, 5)
+    old = path.read_bytes()
+    for changes in ({}, {"run_seed": 77}):
+        path.unlink()
+        write(path, 2, **({"clip": 9} | changes))
+        data = path.read_bytes()
+        path.write_bytes(data + old[len(data) :])
+        log = SeedLog.read(path)
+        assert (len(log.steps), log.torn_bytes) == (2, 3 * 32)
+
+
+def measured(step, loss):
+    return Measurement(step, 7, loss, 3, 0xC0FFEE)
+
+
+@pytest.mark.parametrize("every", [1, 2, 4, 5, 9, 100])
+def test_measurements_stand_among_the_steps(path, every):
+    """Bytes and offsets as zo_measurement.h has them; cut anywhere, what is whole before the cut is read."""
+    control = Control(integers(steps=9), 100, [])
+    writer = LogWriter(path, control, MARK, measure_every=every)
+    expected, sizes = header_bytes(measure_every=every), []
+    losses = {0: 50, 9: -(2**40)}
+    for step in range(10):
+        if step % every == 0 or step == 9:
+            m = measured(step, losses.get(step, 100 - step))
+            writer.append_measurement(m)
+            body = struct.pack("<IIqII", step, 7, m.loss_sum, 3, 0xC0FFEE)
+            expected += body + struct.pack("<I", zlib.crc32(body, int.from_bytes(expected[-4:], "little")))
+            sizes.append((len(expected), step, True))
+        if step == 9:
+            break
+        while True:
+            control.next()
+            if control.report(np.full(2, step, np.int32)):
+                break
+        writer.append()
+        record = step, control.mean_loss, control._control.mean_square, *control.coefficients
+        expected += record_bytes([record], expected)
+        sizes.append((len(expected), step + 1, False))
+    writer.close()
+    assert path.read_bytes() == expected
+    log = SeedLog.read(path)
+    assert (len(log.steps), log.measure_every, log.whole_bytes) == (9, every, len(expected))
+    assert [m.step for m in log.measurements] == [step for _, step, is_one in sizes if is_one]
+    assert log.best == measured(9, -(2**40))
+    assert log.first(8).best == min(log.measurements[:-1], key=lambda m: m.loss_sum)
+    for cut in range(132, len(expected)):
+        path.write_bytes(expected[:cut])
+        log = SeedLog.read(path)
+        whole = [entry for entry in sizes if entry[0] <= cut]
+        assert log.whole_bytes == (whole[-1][0] if whole else 132)
+        assert len(log.steps) == (whole[-1][1] if whole else 0)
+        assert len(log.measurements) == sum(is_one for *_, is_one in whole)
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [("momentum", 33 << 16 | 1), ("steps", 0), ("rate", 2**31), ("sharpness", 7), ("stage_p_zero", 2**20)],
+)
+def test_settings_that_no_run_has_are_refused(path, field, value):
+    """With a correct checksum: somebody may have written it to nonsense."""
+    header = _Header((ctypes.c_uint8 * 16)(*MARK), 0)
+    data = ctypes.create_string_buffer(132)
+    crafted = integers(**{field: value})
+    seedlog._library().zo_log_write_header(ctypes.byref(header), ctypes.byref(crafted), data)
+    path.write_bytes(data.raw + bytes(400))
+    with pytest.raises(LogError, match="no seed log of this version, or its header is damaged"):
+        SeedLog.read(path)
+
+
+@pytest.mark.parametrize(
+    "record", [(0, 1, -1, 1, 1, 1), (0, 1, 1, 2**31 - 1, 1, 1), (0, 1, 1, 1, -(2**31), 1)]
+)
+def test_records_that_no_step_has_end_the_log(path, record):
+    header = header_bytes()
+    path.write_bytes(header + record_bytes([record], header))
+    assert len(SeedLog.read(path).steps) == 0

@@ -325,8 +325,8 @@ def kill_and_resume(folder, kills, steps):
             assert child.wait(timeout=120) == 0
             break
         deadline = time.monotonic() + 60
-        while not (log.exists() and log.stat().st_size >= 128 + 28 * max(mark, before + 1)):
-            assert child.poll() is None or log.stat().st_size == 128 + 28 * steps, "the child failed"
+        while not (log.exists() and log.stat().st_size >= 132 + 28 * max(mark, before + 1)):
+            assert child.poll() is None or log.stat().st_size == 132 + 28 * steps, "the child failed"
             assert time.monotonic() < deadline
             time.sleep(0.0005)
         time.sleep(float(rng.random()) * 0.003)
@@ -358,7 +358,7 @@ def test_a_torn_record_is_cut_off(tmp_path, uninterrupted):
     trainer.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(6, stop)])
     whole, weights = uninterrupted["16"]
     for torn in (1, 13, 27):
-        (tmp_path / "log").write_bytes(whole[: 128 + 7 * 28 + torn])
+        (tmp_path / "log").write_bytes(whole[: 132 + 7 * 28 + torn])
         trainer.fit(X, Y, steps=STEPS, log=tmp_path / "log", resume=True)
         assert (tmp_path / "log").read_bytes() == whole
         assert equal(state(trainer), weights)

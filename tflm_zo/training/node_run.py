@@ -74,7 +74,7 @@ class NodeRun(Run):
         self._prefix: NDArray[np.int8] | None = None
         self._between_steps = False  # weights and state are those of a whole step
         self._resumed_log: Path | None = None
-        self.total, self.forwards = total, 0
+        self.total, self.forwards, self.measurements = total, 0, []
 
     @staticmethod
     def check(settings: NodeSettings, metadata: ZoMetadata) -> None:
@@ -291,7 +291,7 @@ class NodeRun(Run):
             view[:] = values
         self._control.resume(step, states, largest)
         if self._writer is not None:
-            self._writer.keep(step)
+            self._writer.keep(step, len(self.measurements))
         self._between_steps = True
 
     # --- log ------------------------------------------------------------------------------------------------
@@ -354,7 +354,7 @@ class NodeRun(Run):
             self._settings.snapshot_every,
             sum(v.size for v in self._views()),
             self._checksum,
-            resume=kept is not None and kept > 0,
+            resume=len(self.measurements) if kept else None,
             replace=replace or kept is not None,
         )
 
@@ -380,7 +380,7 @@ class NodeRun(Run):
             raise ValueError("there is no log to copy: give fit a log")
         if self.step > self._writer.snapshot_step:
             self._writer.snapshot(self._views())
-        return self._writer.whole(self.step)
+        return self._writer.whole(self.step, len(self.measurements))
 
     def at_checkpoint(
         self, log: Path, measure: Callable[[], dict[str, float]]

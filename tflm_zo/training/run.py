@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..control import StepReport
+from ..measurement import Measurement
 
 __all__ = ["Run"]
 
@@ -21,10 +22,13 @@ class Run(ABC):
     Attributes:
         total: steps of the whole run.
         forwards: samples that were passed through the network, whole or from some segment on.
+        measurements: what was measured after some of the whole steps, in order, those before it was resumed
+            included.
     """
 
     total: int
     forwards: int
+    measurements: list[Measurement]
 
     @property
     @abstractmethod

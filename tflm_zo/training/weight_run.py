@@ -138,7 +138,7 @@ class WeightRun(Run):
         self._fed = -1
         self._writer: LogWriter | None = None
         self._resumed_log: Path | None = None
-        self.total, self.forwards = total, 0
+        self.total, self.forwards, self.measurements = total, 0, []
 
     @staticmethod
     def check(settings: TrainSettings, metadata: ZoMetadata) -> None:
@@ -248,7 +248,7 @@ class WeightRun(Run):
     def roll_back(self) -> None:
         """After an interruption anywhere: weights and log of the last whole step."""
         if self._writer is not None:  # the interruption may have come between the log's record and ours
-            self._writer.keep(self.step)
+            self._writer.keep(self.step, len(self.measurements))
         begin, first, done = self._base
         replay = _Replay(self._model, begin)
         replay.add(SeedLog.from_steps(self._control.settings, self._mark, done, first))
@@ -262,7 +262,7 @@ class WeightRun(Run):
 
     def log_bytes(self) -> bytes:
         """The log up to the last whole step."""
-        return self._own_log().whole(self.step)
+        return self._own_log().whole(self.step, len(self.measurements))
 
     def _own_log(self) -> LogWriter:
         if self._writer is None:
@@ -273,11 +273,13 @@ class WeightRun(Run):
         self, log: Path, measure: Callable[[], dict[str, float]]
     ) -> tuple[int, dict[str, float]]:
         """What `measure` gives with the weights of an earlier state of this run."""
+        measured = 0
         for last in SeedLog.parts(log):
             steps = last.first_step + len(last.steps)
+            measured += len(last.measurements)
         # The same bytes are the same model, settings and steps.
         with open(log, "rb") as file:
-            if steps > self.step or file.read(last.whole_bytes) != self._own_log().whole(steps):
+            if steps > self.step or file.read(last.whole_bytes) != self._own_log().whole(steps, measured):
                 raise LogError("the log is not of this run")
         runtime = self._runtime
         weights, fractions = runtime.read_weights(), runtime.read_fractions()

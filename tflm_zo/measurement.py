@@ -1,0 +1,106 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What a run measured (``ops/core/zo_measurement.h``): the loss of its weights on data that are always the
+same, so that the best state can be kept.
+
+When a run measures, where the records lie in its log and their bytes are the C core's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from . import native
+
+__all__ = ["MEASUREMENT_BYTES", "Measurement", "best_of", "is_due"]
+
+MEASUREMENT_BYTES = 28
+
+_u32 = ctypes.c_uint32
+
+
+class _Measurement(ctypes.Structure):
+    _fields_ = [
+        ("step", _u32),
+        ("samples", _u32),
+        ("loss", ctypes.c_int64),
+        ("correct", _u32),
+        ("data_checksum", _u32),
+    ]
+
+
+@lru_cache(maxsize=1)
+def _library() -> Any:
+    library, pointer = native.library(), ctypes.POINTER(_Measurement)
+    for name, result, arguments in (
+        ("zo_measurement_is_due", ctypes.c_int, [_u32, _u32, _u32]),
+        ("zo_measurement_number", _u32, [_u32, _u32]),
+        ("zo_measurement_write", None, [pointer, _u32, ctypes.c_void_p]),
+        ("zo_measurement_read", ctypes.c_int, [ctypes.c_char_p, _u32, pointer]),
+    ):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One measurement.
+
+    Attributes:
+        step: whole steps done.
+        samples: those that have a label, the ones that count.
+        loss_sum: of their losses, unit 2^-16.
+        correct: outputs that were right; 0 for the mean squared error.
+        data_checksum: CRC-32 of samples and labels, as the model reads them.
+    """
+
+    step: int
+    samples: int
+    loss_sum: int
+    correct: int
+    data_checksum: int
+
+    @property
+    def loss(self) -> float:
+        """Mean over the labelled samples: nats (cross-entropies) or the output's unit squared (mse)."""
+        return self.loss_sum / 65536 / max(1, self.samples)
+
+    def to_bytes(self, checksum: int) -> bytes:
+        """Its record, whose checksum continues another one."""
+        record = ctypes.create_string_buffer(MEASUREMENT_BYTES)
+        m = _Measurement(self.step, self.samples, self.loss_sum, self.correct, self.data_checksum)
+        _library().zo_measurement_write(ctypes.byref(m), checksum, record)
+        return record.raw
+
+    @classmethod
+    def from_bytes(cls, record: bytes, checksum: int) -> Measurement | None:
+        """What a record says; None where its checksum is wrong or it is not whole."""
+        m = _Measurement()
+        if len(record) < MEASUREMENT_BYTES:
+            return None
+        if _library().zo_measurement_read(record, checksum, ctypes.byref(m)):
+            return None
+        return cls(m.step, m.samples, m.loss, m.correct, m.data_checksum)
+
+
+def is_due(every: int, steps: int, step: int, done: int) -> bool:
+    """Whether the measurement after `step` whole steps belongs into the log next.
+
+    Args:
+        every: steps between measurements; 0: never.
+        steps: of the whole run.
+        step: whole steps done.
+        done: measurements that are in the log.
+    """
+    if not _library().zo_measurement_is_due(every, steps, step):
+        return False
+    return bool(_library().zo_measurement_number(every, step) == done)
+
+
+def best_of(measurements: Iterable[Measurement]) -> Measurement | None:
+    """The first of those with the smallest loss; None where nothing was measured."""
+    return min(measurements, key=lambda m: m.loss_sum, default=None)
