@@ -6,12 +6,12 @@ Its bytes are specified in ``ops/core/zo_log.h`` and written and read by the C c
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import io
 import itertools
 import os
-import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from . import native
 from .control import Control, CSettings
 from .converters import Model
+from .converters.model.new_file import FileInUseError, NewFile, lock_file
 from .measurement import MEASUREMENT_BYTES, Measurement, best_of, is_due
 from .native import MAX_QUERIES, QUERY_DTYPE, Distribution, DistributionKind
 
@@ -351,6 +352,7 @@ class LogWriter:
 
     Raises:
         FileExistsError: a new log exists.
+        FileInUseError: another run is writing it.
         OSError: it cannot be written, e.g. the disk is full; a new log is then not left behind.
     """
 
@@ -368,28 +370,25 @@ class LogWriter:
         self._control, self._path, self._sync_every = control, os.fspath(path), sync_every
         size = int(_library().zo_log_record_bytes(control.settings.queries))
         self._record = ctypes.create_string_buffer(size)
-        # What is replaced stays until its successor is on the disk.
-        replace = replace and resume is None and os.path.exists(path)
-        beginning = Path(path).with_name(f".{Path(path).name}.{secrets.token_hex(8)}.part")
-        file = beginning if replace else Path(path)
-        self._file = io.FileIO(file, "x+" if resume is None else "r+")
-        try:
-            self._cut(resume or 0)
-            if not resume:
-                bytes_ = ctypes.create_string_buffer(HEADER_BYTES)
-                header = _Header((ctypes.c_uint8 * FINGERPRINT_BYTES)(*mark), measure_every)
-                settings = control.settings
-                _library().zo_log_write_header(ctypes.byref(header), ctypes.byref(settings), bytes_)
+        self._whole = 0
+        if resume:
+            self._file = io.FileIO(path, "r+")
+            try:
+                lock_file(self._file, path)
+                self._cut(resume)
+            except BaseException:
+                self._file.close()
+                raise
+        else:
+            bytes_ = ctypes.create_string_buffer(HEADER_BYTES)
+            header = _Header((ctypes.c_uint8 * FINGERPRINT_BYTES)(*mark), measure_every)
+            settings = control.settings
+            _library().zo_log_write_header(ctypes.byref(header), ctypes.byref(settings), bytes_)
+            with new_log(path) as new:
+                self._file = new.file
+                self._cut(0)
                 self._write(bytes_.raw)
-                self._sync()
-            if replace:
-                os.replace(file, path)
-            _sync_folder(Path(path).parent)
-        except BaseException:
-            self._file.close()
-            if resume is None:
-                file.unlink(missing_ok=True)
-            raise
+                new.publish(replace=replace or resume is not None)
         self._synced = time.monotonic()
 
     def _cut(self, size: int) -> None:
@@ -470,6 +469,28 @@ class LogWriter:
                 self._sync()
             finally:
                 self._file.close()
+
+
+@contextlib.contextmanager
+def new_log(path: str | os.PathLike[str]) -> Iterator[NewFile]:
+    """A log that is being made beside what it may replace, which stays until this one is on the disk.
+
+    Errors name the log; after one nothing is left of it.
+    """
+    new = None
+    try:
+        new = NewFile(Path(path))
+        yield new
+    except BaseException as error:
+        if new is not None:
+            new.discard()
+        if isinstance(error, FileExistsError):
+            what = f"{path} exists; choose another name, or resume from it or replace it"
+            raise FileExistsError(what) from None
+        if isinstance(error, OSError) and not isinstance(error, FileInUseError):
+            raise OSError(error.errno, error.strerror or str(error), os.fspath(path)) from error
+        raise
+    _sync_folder(Path(path).parent)
 
 
 def _sync_folder(folder: Path) -> None:

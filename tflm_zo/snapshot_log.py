@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import io
 import os
-import secrets
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from . import native
 from .control import CSettings
 from .converters import Model
+from .converters.model.new_file import lock_file
 from .measurement import MEASUREMENT_BYTES, Measurement, best_of, is_due
 from .node_control import NodeControl, NodeRules, NodeTask, _Run, _Settings
 from .nodes import NodeState, _Scale
@@ -32,9 +32,9 @@ from .seedlog import (
     IncompleteHeaderError,
     LogError,
     _checksum,
-    _sync_folder,
     check_version,
     fingerprint,
+    new_log,
 )
 
 __all__ = ["Snapshot", "SnapshotLog", "SnapshotWriter", "TaskEntry", "data_checksum", "is_snapshot_log"]
@@ -226,7 +226,7 @@ class SnapshotLog:
         begin = int(_library().zo_snapshot_header_bytes(count))
         slots = int(_library().zo_snapshot_slots(every))
         if len(data) < begin + slots * slot:
-            raise IncompleteHeaderError(f"{path} ends within its header: there is no step in it")
+            raise IncompleteHeaderError(f"{path} ends within its first snapshots: there is no step in it")
         owner = _checksum(data[:begin])
         found = [
             _read_slot(data[at : at + slot], owner, count, header.weight_bytes)
@@ -352,6 +352,7 @@ class SnapshotWriter:
 
     Raises:
         FileExistsError: a new log exists.
+        FileInUseError: another run is writing it.
         OSError: it cannot be written; a new log is then not left behind.
     """
 
@@ -407,28 +408,17 @@ class SnapshotWriter:
         self._owner = _checksum(data.raw)
         if resume is not None:
             self._file = io.FileIO(path, "r+")
-            self.keep(control.step, resume)
+            try:
+                lock_file(self._file, path)
+                self.keep(control.step, resume)
+            except BaseException:
+                self._file.close()
+                raise
             return
-        if os.path.exists(path) and not replace:
-            raise FileExistsError(f"{path} exists; choose another name, or resume from it or replace it")
-        self._create(Path(path), data.raw + bytes(slots * self._slot_bytes))
-
-    def _create(self, path: Path, data: bytes) -> None:
-        """Makes the log beside what it may replace, which stays until this one is on the disk."""
-        beginning = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
-        try:
-            self._file = io.FileIO(beginning, "x+")
-        except OSError as error:
-            raise OSError(error.errno, error.strerror or str(error), self._path) from error
-        try:
-            self._write_at(0, data)
-            self._sync()
-            os.replace(beginning, path)
-            _sync_folder(path.parent)
-        except BaseException:
-            self._file.close()
-            beginning.unlink(missing_ok=True)
-            raise
+        with new_log(path) as new:
+            self._file = new.file
+            self._write_at(0, data.raw + bytes(slots * self._slot_bytes))
+            new.publish(replace=replace)
 
     def _write_at(self, at: int, data: bytes) -> None:
         self._file.seek(at)

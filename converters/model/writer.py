@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import os
-import secrets
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +13,7 @@ import numpy as np
 from ..errors import ConversionError
 from .buffer import Buffer
 from .model import Model
+from .new_file import NewFile
 from .operator import Operator
 from .operator_code import OperatorCode
 from .quantization import Quantization
@@ -64,30 +62,18 @@ def write_model(model: Model) -> bytes:
 
 def save_bytes(data: bytes, path: Path, force: bool) -> Path:
     """See ``Model.save``."""
+    exists = f"{path} exists; choose another name or ask to replace it (force)"
     if path.exists() and not force:
-        raise FileExistsError(f"{path} exists; choose another name or ask to replace it (force)")
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+        raise FileExistsError(exists)
+    new = NewFile(path)
     try:
-        with open(temporary, "xb") as file:
+        with open(new.file.fileno(), "wb", closefd=False) as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if force:
-            os.replace(temporary, path)
-        else:
-            # Unlike a rename, a link fails where somebody else made the file in the meantime.
-            try:
-                os.link(temporary, path)
-            except FileExistsError:
-                raise FileExistsError(
-                    f"{path} exists; choose another name or ask to replace it (force)"
-                ) from None
-            except OSError:
-                # A file system without hard links.
-                os.replace(temporary, path)
+        new.publish(replace=force)
+    except FileExistsError:  # somebody else has made it in the meantime
+        raise FileExistsError(exists) from None
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        new.discard()
     return path
 
 

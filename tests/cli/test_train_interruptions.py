@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,12 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 from tflm_zo.converters import export_model, load_model
+from tflm_zo.converters.model.new_file import NewFile
 from typer.testing import CliRunner
 
 from models import MODELS
 from tflm_zo import inject
 from tflm_zo.cli.app import app
 from tflm_zo.seedlog import SeedLog
+from tflm_zo.snapshot_log import SnapshotLog
 from tflm_zo.training import replay_log
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
@@ -36,6 +39,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     x = rng.integers(-128, 128, (32, 8, 8, 1)).astype(np.int8)
     np.savez(tmp_path / "d.npz", x=x, y=rng.integers(0, 4, 32))
     return tmp_path
+
+
+def use_nodes(folder: Path) -> int:
+    """Makes the model one for node perturbation; returns how many steps take some seconds."""
+    inject(MODELS["small_cnn"](), nodes="fc", batch=8).save(folder / "m.zo.tflite", force=True)
+    return 400
 
 
 def arguments(output: str, steps: int, *more: str) -> list[str]:
@@ -60,8 +69,12 @@ def start(folder: Path, *given: Any) -> subprocess.Popen[str]:
 
 
 def wait_for_steps(log: Path, steps: int) -> None:
-    deadline = time.monotonic() + 60
-    while not (log.exists() and log.stat().st_size >= HEADER + steps * RECORD):
+    wait_for_size(log, HEADER + steps * RECORD)
+
+
+def wait_for_size(log: Path, size: int) -> None:
+    deadline = time.monotonic() + 300
+    while not (log.exists() and log.stat().st_size >= size):
         assert time.monotonic() < deadline
         time.sleep(0.001)
 
@@ -73,17 +86,19 @@ def same(folder: Path, a: str, b: str) -> bool:
     )
 
 
-def test_ctrl_c(folder: Path) -> None:
-    """Twice, then to the end: exit code 130, the last whole step on the disk, the bits of one go."""
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda s: s.name)
+def test_ctrl_c(ending: signal.Signals, folder: Path) -> None:
+    """Twice, then to the end: exit code 130 (SIGTERM: 143, SIGHUP: 129), the last whole step on the disk, the
+    bits of one go."""
     steps, fast = 6000, ("--runtime", "litert")
     finish("whole.tflite", steps, *fast)
     log, done = folder / "cut.zolog", 0
     for more in ((), ("--resume", "--json")):
         child = start(folder, "cut.tflite", steps, *fast, *more)
         wait_for_steps(log, done + 500)
-        child.send_signal(signal.SIGINT)
+        child.send_signal(ending)
         stdout, stderr = child.communicate(timeout=60)
-        assert child.returncode == 130, stderr
+        assert child.returncode == 128 + ending, stderr
         read = SeedLog.read(log)
         assert read.torn_bytes == 0 and done < len(read.steps) < steps
         done = len(read.steps)
@@ -99,6 +114,66 @@ def test_ctrl_c(folder: Path) -> None:
     assert (result["interrupted"], result["steps"]) == (True, done)
     finish("cut.tflite", steps, *fast, "--resume")
     assert same(folder, "cut", "whole")
+
+
+def test_ended_while_the_model_is_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it is there, the log is whole, and the message says what makes the model of it."""
+    finish("whole.tflite", 20)
+    real = NewFile.publish
+
+    def publish(new: NewFile, **more: Any) -> None:
+        if new._path.suffix == ".tflite":
+            os.kill(os.getpid(), signal.SIGTERM)
+        real(new, **more)
+
+    before = signal.getsignal(signal.SIGTERM)
+    with monkeypatch.context() as patch:
+        patch.setattr(NewFile, "publish", publish)
+        done = CliRunner().invoke(app, arguments("cut.tflite", 20))
+    assert done.exit_code == 143
+    assert done.stderr.splitlines()[-1] == (
+        "interrupted: cut.tflite is not written; nothing is lost: "
+        "tflm-zo replay makes the model of m.zo.tflite and cut.zolog"
+    )
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert not (folder / "cut.tflite").exists() and not list(folder.glob(".*"))
+    finish("cut.tflite", 20, "--resume")
+    assert same(folder, "cut", "whole")
+
+
+def test_nohup(folder: Path) -> None:
+    """A signal that the program was started to ignore is ignored."""
+    ignore = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
+    given = command("cut.tflite", 3000, "--runtime", "litert", before=ignore)
+    child = subprocess.Popen(given, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    wait_for_steps(folder / "cut.zolog", 300)
+    child.send_signal(signal.SIGHUP)
+    _, stderr = child.communicate(timeout=60)
+    assert child.returncode == 0, stderr
+    assert len(SeedLog.read(folder / "cut.zolog").steps) == 3000
+
+
+@pytest.mark.parametrize("more", [("--resume",), ("--force",)])
+@pytest.mark.parametrize("kind", ["weight", "node"])
+def test_two_runs_of_one_log(kind: str, more: tuple[str, ...], folder: Path) -> None:
+    """The second is refused and changes nothing; the first ends as if there had been none."""
+    steps = 3000
+    if kind == "node":
+        steps = use_nodes(folder)
+    finish("whole.tflite", steps)
+    child = start(folder, "cut.tflite", steps)
+    wait_for_steps(folder / "cut.zolog", 20)
+    names = sorted(path.name for path in folder.iterdir())
+    done = CliRunner().invoke(app, arguments("cut.tflite", steps, *more))
+    assert child.poll() is None, "the first run was over too soon"
+    assert sorted(path.name for path in folder.iterdir()) == names
+    assert done.exit_code == 1
+    assert done.stderr == (
+        "error: cut.zolog: another run is writing it; wait for its end or choose another name\n"
+    )
+    child.communicate(timeout=60)
+    assert child.returncode == 0 and same(folder, "cut", "whole")
+    finish("cut.tflite", steps, *more)
 
 
 @pytest.mark.parametrize("room", [100, HEADER + 37 * RECORD + 5, HEADER + 60 * RECORD])
@@ -126,12 +201,18 @@ def test_no_room_left(room: int, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_at_20_moments(folder: Path) -> None:
-    """SIGKILL at random moments of the process's life, start-up, training and export: no bit is lost.
+@pytest.mark.parametrize("kind", ["weight", "node"])
+def test_killed_at_random_moments(kind: str, folder: Path) -> None:
+    """SIGKILL at random moments of the process's life, start-up, training and export: no bit is lost, and no
+    file is left that does not belong there.
 
-    Four runs of five kills each, every one while --resume goes on from the last.
+    Runs of five kills each, every one while --resume goes on from the last. TFLM_ZO_KILLS says how many kills
+    there are in all, of each kind (default: 20).
     """
     steps, rng = 12000, np.random.default_rng()
+    if kind == "node":
+        steps = 4 * use_nodes(folder)
+    rounds = -(-int(os.environ.get("TFLM_ZO_KILLS", "20")) // 5)
     begin = time.monotonic()
     child = start(folder, "whole.tflite", steps)
     wait_for_steps(folder / "whole.zolog", 1)
@@ -141,7 +222,7 @@ def test_killed_at_20_moments(folder: Path) -> None:
     training = time.monotonic() - begin - start_up
     whole = (folder / "whole.zolog").read_bytes()
     stages: list[str] = []
-    for round_ in range(4):
+    for round_ in range(rounds):
         name = f"cut{round_}"
         log, model = folder / f"{name}.zolog", folder / f"{name}.tflite"
         for kill in range(5):
@@ -152,13 +233,18 @@ def test_killed_at_20_moments(folder: Path) -> None:
                 earliest, latest = ((0, start_up), (start_up, start_up + training / 3))[kill % 2]
                 time.sleep(float(rng.uniform(earliest, latest)))
             else:
-                wait_for_steps(log, steps)
+                wait_for_size(log, len(whole))
                 time.sleep(float(rng.uniform(0, 0.01)))
             child.kill()
             child.communicate()
             assert child.returncode == -signal.SIGKILL
+            assert not list(folder.glob(".*"))
             written = log.read_bytes() if log.exists() else b""
-            assert whole.startswith(written) and written.startswith(before)
+            if kind == "weight":
+                assert whole.startswith(written) and written.startswith(before)
+            elif written:
+                losses = SnapshotLog.read(log).losses.tolist()
+                assert losses == SnapshotLog.read(folder / "whole.zolog").losses[: len(losses)].tolist()
             if model.exists():  # whole or not at all
                 assert model.read_bytes() == (folder / "whole.tflite").read_bytes()
                 stages.append("after export")
@@ -168,6 +254,14 @@ def test_killed_at_20_moments(folder: Path) -> None:
                 stages.append("training" if len(written) > max(HEADER, len(before)) else "start-up")
         finish(f"{name}.tflite", steps, "--resume")
         assert same(folder, name, "whole")
+        for path in (log, model):
+            path.unlink()
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "d.npz",
+        "m.zo.tflite",
+        "whole.tflite",
+        "whole.zolog",
+    ]
     print(len(stages), "kills:", {stage: stages.count(stage) for stage in sorted(set(stages))})
-    assert len(stages) == 20
+    assert len(stages) == 5 * rounds
     assert {"start-up", "training", "export"} <= set(stages)

@@ -1,18 +1,23 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Exceptions become one line on stderr and an exit code.
 
-0: done. 1: bad input or failed work. 2: wrong usage (typer's own). 130: interrupted (Ctrl-C).
+0: done. 1: bad input or failed work. 2: wrong usage (typer's own). 130: interrupted (Ctrl-C). 129 and 143:
+ended by SIGHUP (the terminal is gone) or SIGTERM, which do what Ctrl-C does.
 """
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import functools
 import re
+import signal
+import threading
 import traceback
 import warnings
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, Final, TypeVar
 
 import typer
 from rich.console import Console
@@ -20,7 +25,7 @@ from rich.markup import escape
 
 from ..converters.passes.layer_names import shown_name
 
-__all__ = ["note", "one_line_errors", "show_tracebacks", "warn"]
+__all__ = ["interruption_code", "note", "one_line_errors", "show_tracebacks", "warn"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -28,7 +33,11 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 # InvokeError; ImportError: a runtime or TensorFlow is not installed.
 _EXPECTED = (ValueError, OSError, RuntimeError, ImportError)
 
+# Signals that end a command as Ctrl-C does; Windows has no SIGHUP.
+_ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
+# What has interrupted the command in progress.
+_interruption = contextvars.ContextVar("interruption", default=signal.SIGINT)
 _debug = contextvars.ContextVar("debug", default=False)
 
 
@@ -46,15 +55,15 @@ def one_line_errors(command: _Command) -> _Command:
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> Any:
         try:
-            with warnings.catch_warnings():
+            with _ending_signals(), warnings.catch_warnings():
                 warnings.simplefilter("default")
                 warnings.showwarning = _show_warning
                 return command(*arguments, **options)
         except (typer.Exit, typer.Abort, BrokenPipeError, typer.BadParameter):
             raise
-        except KeyboardInterrupt:
-            _stderr().print("interrupted", style="yellow")
-            raise typer.Exit(130) from None
+        except KeyboardInterrupt as error:
+            _print("interrupted", "yellow", f": {error}" if str(error) else "")
+            raise typer.Exit(interruption_code()) from None
         except MemoryError as error:
             _fail("out of memory", error)
         except _EXPECTED as error:
@@ -63,6 +72,36 @@ def one_line_errors(command: _Command) -> _Command:
             _fail(f"internal error: {type(error).__name__}: {_describe(error)}; --debug shows where", error)
 
     return run  # type: ignore[return-value]
+
+
+@contextlib.contextmanager
+def _ending_signals() -> Iterator[None]:
+    """Signals that ask the program to end interrupt the command, which then leaves everything whole.
+
+    One that is ignored (nohup) stays so.
+    """
+    _interruption.set(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread can take signals
+        return
+
+    def interrupt(number: int, _: FrameType | None) -> None:
+        _interruption.set(signal.Signals(number))
+        raise KeyboardInterrupt
+
+    before = {s: signal.getsignal(s) for s in _ENDING if signal.getsignal(s) is signal.SIG_DFL}
+    for number in before:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def interruption_code() -> int:
+    """Exit code of a command that was interrupted: 128 and the number of the signal."""
+    return 128 + _interruption.get()
 
 
 def note(message: str) -> None:

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..converters.model.new_file import lock_file
 from ..converters.model.writer import save_bytes
 
 __all__ = ["check_different", "check_output", "write_output"]
@@ -17,6 +20,7 @@ def check_output(path: Path | None, *, force: bool) -> None:
 
     Raises:
         FileExistsError: there is one already, and ``force`` is not set.
+        FileInUseError: a run is writing it.
         OSError: its folder does not exist or cannot be written to, or ``path`` is a folder.
     """
     if path is None:
@@ -25,6 +29,9 @@ def check_output(path: Path | None, *, force: bool) -> None:
         raise IsADirectoryError(f"{path} is a folder; name a file")
     if path.exists() and not force:
         raise FileExistsError(f"{path} exists; choose another name or replace it with --force")
+    if path.exists():
+        with contextlib.suppress(PermissionError), io.FileIO(path, "r") as file:
+            lock_file(file, path)
     if not path.parent.is_dir():
         raise NotADirectoryError(f"{path}: the folder {path.parent} does not exist")
     if not os.access(path.parent, os.W_OK):

@@ -31,7 +31,7 @@ from ...training.tasks import trained_tensors
 from ..algorithm_options import ALGORITHM_HELP, default_of, make_settings, parse_settings
 from ..block_probes import choice_table, choose
 from ..distribution import DISTRIBUTIONS
-from ..failures import warn
+from ..failures import interruption_code, warn
 from ..injection import KeepZoModel, inject_for_training, is_zo, own_batch, parse_loss_output, parse_nodes
 from ..options import Force, Json, LossOutput, ModelFile, OutputModel, RuntimeName
 from ..output_file import check_different, check_output, write_output
@@ -328,9 +328,11 @@ def train(
     its ZO model is written, too, since replay needs it.
 
     Ctrl-C ends the run after the last whole step: log and model are written, the exit code is 130, and
-    --resume goes on to the same bits as a run that was never interrupted. So it does after a kill or a power
-    failure. By weight perturbation a kill loses no whole step, and a power failure the last second
-    (--sync-every); by node perturbation the steps since the last snapshot (--snapshot-every) are repeated.
+    --resume goes on to the same bits as a run that was never interrupted. SIGTERM and SIGHUP do the same,
+    with exit codes 143 and 129. After a kill or a power failure --resume goes on, too: by weight
+    perturbation a kill loses no whole step, and a power failure the last second (--sync-every); by node
+    perturbation the steps since the last snapshot (--snapshot-every) are repeated. While a run writes its
+    log, another one that would write the same log is refused.
 
     A checkpoint is a log, too: replay makes a model of it.
 
@@ -516,7 +518,7 @@ def train(
             f"interrupted: {output} and {log} are those of the last whole step ({trainer.step}); "
             "the same command with --resume goes on"
         )
-        raise typer.Exit(130)
+        raise typer.Exit(interruption_code())
 
 
 def _parse_only(text: str) -> tuple[str, ...]:
@@ -563,6 +565,8 @@ def _write_model(
     except OSError as error:
         what = error.strerror or str(error)
         raise OSError(error.errno, f"{what}; nothing is lost: {again}", str(output)) from error
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"{output} is not written; nothing is lost: {again}") from None
 
 
 def _render(console: Console, result: dict[str, Any]) -> None:

@@ -1,0 +1,132 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Files that appear whole or not at all: with nameless files and on file systems that have none."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tflm_zo.converters.model.new_file import FileInUseError, NewFile, lock_file
+from tflm_zo.converters.model.writer import save_bytes
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nameless files and locks of Linux")
+
+
+@pytest.fixture(params=["nameless", "hidden name"])
+def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "hidden name":
+        monkeypatch.delattr(os, "O_TMPFILE")
+    return str(request.param)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+def test_no_name_before_it_is_whole(system: str, tmp_path: Path) -> None:
+    new = NewFile(tmp_path / "f")
+    new.file.write(b"half")
+    assert "f" not in names(tmp_path) and len(names(tmp_path)) == (system == "hidden name")
+    new.publish(replace=False)
+    assert names(tmp_path) == ["f"] and (tmp_path / "f").read_bytes() == b"half"
+    new.file.write(b" and whole")
+    new.discard()
+    assert (tmp_path / "f").read_bytes() == b"half and whole"
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_discarded(system: str, exists: bool, tmp_path: Path) -> None:
+    if exists:
+        (tmp_path / "f").write_bytes(b"old")
+    new = NewFile(tmp_path / "f")
+    new.file.write(b"new")
+    if exists:
+        with pytest.raises(FileExistsError):
+            new.publish(replace=False)
+    new.discard()
+    assert names(tmp_path) == ["f"] * exists
+    assert not exists or (tmp_path / "f").read_bytes() == b"old"
+
+
+def test_replaces(system: str, tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"old")
+    assert save_bytes(b"new", tmp_path / "f", True) == tmp_path / "f"
+    assert names(tmp_path) == ["f"] and (tmp_path / "f").read_bytes() == b"new"
+    with pytest.raises(
+        FileExistsError, match=r"f exists; choose another name or ask to replace it \(force\)"
+    ):
+        save_bytes(b"newer", tmp_path / "f", False)
+    assert (tmp_path / "f").read_bytes() == b"new"
+
+
+def test_a_file_has_the_usual_permissions(system: str, tmp_path: Path) -> None:
+    save_bytes(b"1", tmp_path / "f", False)
+    (tmp_path / "usual").write_bytes(b"1")
+    assert (tmp_path / "f").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "O_TMPFILE")
+
+    def link(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", link)
+    save_bytes(b"1", tmp_path / "f", False)
+    assert names(tmp_path) == ["f"]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tflm_zo.converters.model.new_file import NewFile
+if sys.argv[2] == "hidden name":
+    del os.O_TMPFILE
+new = NewFile(Path(sys.argv[1]))
+new.file.write(b"half")
+if sys.argv[3] == "replacing":
+    os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    new.publish(replace=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("moment", ["writing", "replacing"])
+def test_what_a_kill_leaves_goes_with_the_next_file(system: str, moment: str, tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"old")
+    child = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "f"), system, moment])
+    assert child.returncode == -signal.SIGKILL
+    # Nothing but in the moment between two names.
+    left = [name for name in names(tmp_path) if name != "f"]
+    assert len(left) == (moment == "replacing" or system == "hidden name")
+    assert (tmp_path / "f").read_bytes() == b"old"
+    (tmp_path / ".g.0123456789abcdef.part").write_bytes(b"of another file")
+    live = NewFile(tmp_path / "f")  # of a run that goes on beside
+    save_bytes(b"new", tmp_path / "f", True)
+    assert not set(left) & set(names(tmp_path))
+    live.publish(replace=True)
+    live.discard()
+    assert names(tmp_path) == [".g.0123456789abcdef.part", "f"]
+
+
+def test_a_file_that_is_being_written(system: str, tmp_path: Path) -> None:
+    said = "another run is writing it; wait for its end or choose another name"
+    first = NewFile(tmp_path / "f")
+    first.publish(replace=False)
+    with open(tmp_path / "f", "rb", buffering=0) as file, pytest.raises(FileInUseError, match=said):
+        lock_file(file, tmp_path / "f")
+    second = NewFile(tmp_path / "f")
+    with pytest.raises(FileInUseError, match=said) as refused:
+        second.publish(replace=True)
+    assert refused.value.filename == str(tmp_path / "f")
+    first.discard()
+    second.publish(replace=True)
+    second.discard()
+    assert names(tmp_path) == ["f"]
+    with open(tmp_path / "f", "rb", buffering=0) as file:
+        lock_file(file, tmp_path / "f")
