@@ -203,7 +203,7 @@ def test_stopped_by_a_callback(
         ("append", STEPS),
         ("snapshot", 3),
         ("_write_at", 17),
-        ("_sync", 7),
+        ("_sync", 6),
     ],
 )
 def test_interrupted_around_any_call(
