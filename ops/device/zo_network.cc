@@ -39,6 +39,7 @@ zo_status Network::Init(const ModelInfo& info, const tflite::MicroOpResolver& re
   info_ = &info;
   interpreters_ = interpreters;
   entries_ = entries;
+  directories_ = directories;
   boundaries_ = boundaries;
   arena += before;
   arena_bytes -= before;
@@ -92,6 +93,16 @@ void Network::SetCommand(uint32_t segment, const int32_t* words, uint32_t count)
   if (own == nullptr || own == words) return;
   memset(own, 0, info_->command_words * sizeof(int32_t));
   if (words != nullptr) memcpy(own, words, count * sizeof(int32_t));
+}
+
+// Weight ops come first in a segment, and the first of them publishes the addresses of the tensors
+// when it has checked the command: whether it has done so says whether the command is carried out,
+// whatever fails later on. A segment without weights has nothing to carry out.
+bool Network::Invoke(uint32_t segment, bool* executed) {
+  directories_[segment].count = 0;
+  const bool works = interpreter(segment)->Invoke() == kTfLiteOk;
+  *executed = info_->segments[segment].tensors == 0 || directories_[segment].count > 0;
+  return works;
 }
 
 zo_status Network::CheckLabels(const uint8_t* labels) const {
@@ -156,7 +167,7 @@ zo_status Network::FeedInputs(const Feed& feed, uint32_t segment) {
 zo_status Network::Run(const Feed* feed, const int32_t* words, uint32_t count, uint32_t start,
                        bool keep) {
   const uint32_t last = info_->segment_count - 1;
-  start_ = reached_ = static_cast<uint8_t>(start);
+  executed_ = start;
   // Labels first: a wrong one is found before any weight op has run. The activations of earlier
   // segments write over them, so they are read again below. A suffix is only run of samples whose
   // labels have been seen.
@@ -179,19 +190,24 @@ zo_status Network::Run(const Feed* feed, const int32_t* words, uint32_t count, u
       if (status != ZO_OK) return status;
     }
     SetCommand(k, words, count);
-    reached_ = static_cast<uint8_t>(k + 1);
-    if (interpreter(k)->Invoke() != kTfLiteOk) return ZO_ERROR_RUNTIME;
+    bool executed = false;
+    const bool works = Invoke(k, &executed);
+    if (executed) executed_ = k + 1;
+    if (!works) return ZO_ERROR_RUNTIME;
   }
   return ZO_OK;
 }
 
-zo_status Network::Complete(const int32_t* words, uint32_t count, bool* executed) {
-  *executed = reached_ > start_;
-  for (uint32_t k = reached_; *executed && k < info_->segment_count; ++k) {
+zo_status Network::Execute(const int32_t* words, uint32_t count, uint32_t* from) {
+  for (; *from < info_->segment_count; ++*from) {
+    const uint32_t k = *from;
+    if (info_->segments[k].tensors == 0) continue;
     SetCommand(k, words, count);
     // What enters the segment and its labels may be anything.
-    if (command(k) != nullptr) command(k)[0] &= static_cast<int32_t>(~ZO_FLAG_LOSS);
-    if (interpreter(k)->Invoke() != kTfLiteOk) return ZO_ERROR_RUNTIME;
+    command(k)[0] &= static_cast<int32_t>(~ZO_FLAG_LOSS);
+    bool executed = false;
+    Invoke(k, &executed);
+    if (!executed) return ZO_ERROR_RUNTIME;
   }
   return ZO_OK;
 }
@@ -202,7 +218,8 @@ zo_status Network::Restore() {
   zo_command_writer writer;
   zo_status status = zo_command_begin(&writer, words, kWords, 0);
   if (status == ZO_OK) status = zo_command_restore(&writer, ZO_ALL_BLOCKS);
-  return status == ZO_OK ? Run(nullptr, words, kWords, 0, false) : status;
+  uint32_t from = 0;
+  return status == ZO_OK ? Execute(words, kWords, &from) : status;
 }
 
 const int32_t* Network::losses() {

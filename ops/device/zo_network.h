@@ -82,14 +82,22 @@ class Network {
   //   start   what enters it is in entering(start); 0: the inputs
   //   keep    whether what enters segments is kept
   //
-  // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL: nothing has run; ZO_ERROR_RUNTIME.
+  // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL: the source has no such sample or label;
+  // ZO_ERROR_RUNTIME. Then segments before executed() have carried the command out, and no others.
   zo_status Run(const Feed* feed, const int32_t* words, uint32_t count, uint32_t start, bool keep);
 
-  // After a Run with a command has failed: whether some of its weight ops have carried the command
-  // out. Then those of the segments that it has not reached do so too, without a loss.
-  zo_status Complete(const int32_t* words, uint32_t count, bool* executed);
+  // The first segment that has not carried out the command of the last Run.
+  uint32_t executed() const { return executed_; }
 
-  // Sets the initial weights again.
+  // Has segments carry a command out for the sake of the weights alone: without samples, losses or
+  // outputs. An operator behind the weight ops may fail: the weights are right all the same.
+  //
+  //   from  the first of them; where it fails, the one to go on from
+  //
+  // Errors: ZO_ERROR_RUNTIME: segments before *from have carried it out, and no others.
+  zo_status Execute(const int32_t* words, uint32_t count, uint32_t* from);
+
+  // Sets the initial weights again. Where it fails, only some segments have theirs: try again.
   zo_status Restore();
 
   // Results of the last Run.
@@ -126,6 +134,7 @@ class Network {
   static size_t DirectoryBytes(const ModelInfo& info);
   tflite::MicroInterpreter* interpreter(uint32_t segment) const;
   void SetCommand(uint32_t segment, const int32_t* words, uint32_t count);
+  bool Invoke(uint32_t segment, bool* executed);
   zo_status FeedInputs(const Feed& feed, uint32_t segment);
   zo_status FeedLabels(const Feed& feed);
   zo_status CheckLabels(const uint8_t* labels) const;
@@ -133,9 +142,9 @@ class Network {
   const ModelInfo* info_ = nullptr;
   unsigned char* interpreters_ = nullptr;
   const zo_directory_entry* entries_ = nullptr;
+  zo_directory* directories_ = nullptr;
   int8_t* boundaries_ = nullptr;
-  uint8_t start_ = 0;    // of the last Run
-  uint8_t reached_ = 0;  // segments before it were invoked
+  uint32_t executed_ = 0;
 };
 
 }  // namespace tflm_zo

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include <initializer_list>
+
 #include "../core/zo_command.h"
 #include "../core/zo_crc32.h"
 #include "../core/zo_little_endian.h"
@@ -404,15 +406,15 @@ zo_status NodeTrainer::ImportLog(const LogStore& log) {
   uint32_t numbers[2] = {0, 0};
   bool whole[2];
   for (uint32_t slot = 0; slot < 2; ++slot) whole[slot] = IsWhole(log, slot, &numbers[slot]);
-  if (whole[0] || whole[1]) {
-    return ReadSnapshot(log, whole[1] && (!whole[0] || numbers[1] > numbers[0]) ? 1 : 0);
+  // The newer one first. It was whole when it was looked at; a store that fails now leaves the
+  // other.
+  const uint32_t newer = numbers[1] > numbers[0] ? 1 : 0;
+  for (const uint32_t slot : {newer, 1 - newer}) {
+    if (whole[slot] && ReadSnapshot(log, slot) == ZO_OK) return ZO_OK;
   }
-  // Neither: the state before the first step.
   status = network_->Restore();
   if (status != ZO_OK) return status;
-  status = zo_node_run_resume(&run_, 0, 0, nullptr);
-  // Slots that were never written are no damage.
-  return status != ZO_OK ? status : numbers[0] == 0 && numbers[1] == 0 ? ZO_OK : ZO_ERROR_LOG;
+  return zo_node_run_resume(&run_, 0, 0, nullptr);
 }
 
 }  // namespace tflm_zo

@@ -72,11 +72,13 @@ class NodeTrainer {
   // Writes a snapshot of the weights as they are; TrainStep does so every `interval` steps.
   zo_status ExportLog(const LogStore& log);
 
-  // Sets weights and state to the last whole snapshot of a log; steps after it are repeated by
-  // TrainStep, with the same bits where the samples are the same.
+  // Sets weights and state to the last whole snapshot of a log, or, where it has none, to those
+  // before the first step: step() says which. Steps after it are repeated by TrainStep, with the
+  // same bits where the samples are the same.
   //
   // Errors: ZO_ERROR_LOG: it is none, or of another model, settings or samples: nothing has
-  // changed; or neither snapshot is whole: weights and state are those before the first step.
+  // changed. ZO_ERROR_SAMPLE: a sample cannot be read: nothing has changed. ZO_ERROR_RUNTIME: the
+  // weights are undefined until ImportLog or Init succeeds.
   zo_status ImportLog(const LogStore& log);
 
   zo_status Evaluate(const SampleSource& source, uint32_t first, uint32_t count,

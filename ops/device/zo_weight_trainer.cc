@@ -27,6 +27,7 @@ zo_status WeightTrainer::Init(Network* network, const zo_control_settings* setti
   network_ = network;
   words_ = words;
   source_ = source;
+  debt_ = kNone;
   const ModelInfo& info = network->info();
   if (words == nullptr && info.segment_count > 1) return ZO_ERROR_ARGUMENT;
   const zo_status status = zo_control_init(&control_, settings, block_segments);
@@ -36,21 +37,40 @@ zo_status WeightTrainer::Init(Network* network, const zo_control_settings* setti
              : ZO_ERROR_CAPACITY;
 }
 
-zo_status WeightTrainer::Abandon(zo_status reason) {
+// Pays what is left to do. The control unit gives the same command again until it is known to have
+// been carried out by every segment.
+zo_status WeightTrainer::MakeWhole() {
   const uint32_t count = network_->info().command_words;
-  bool executed = false;
-  zo_status status = network_->Complete(words(), count, &executed);
-  if (status == ZO_OK) status = zo_control_abandon(&control_, executed ? 1 : 0, words(), count);
-  if (status == ZO_OK) status = network_->Run(nullptr, words(), count, 0, false);
-  return status == ZO_OK ? reason : status;
+  zo_status status = ZO_OK;
+  if (debt_ == kStep) {
+    // All segments must be in the same state to be led back.
+    zo_request request;
+    status = zo_control_next(&control_, words(), count, &request);
+    if (status == ZO_OK) status = network_->Execute(words(), count, &from_);
+    if (status != ZO_OK) return status;
+    debt_ = kWhole;
+    executed_ = 1;
+    from_ = 0;
+  }
+  if (debt_ == kWhole) {
+    zo_control whole = control_;
+    status = zo_control_abandon(&whole, executed_, words(), count);
+    if (status == ZO_OK) status = network_->Execute(words(), count, &from_);
+    if (status != ZO_OK) return status;
+    control_ = whole;
+    debt_ = kNone;
+  }
+  return ZO_OK;
 }
 
 zo_status WeightTrainer::TrainStep(zo_report* report) {
   const ModelInfo& info = network_->info();
   *report = {};
+  zo_status status = MakeWhole();
+  if (status != ZO_OK) return status;
   do {
     zo_request request;
-    zo_status status = zo_control_next(&control_, words(), info.command_words, &request);
+    status = zo_control_next(&control_, words(), info.command_words, &request);
     if (status != ZO_OK) return status;
     if (request.action == ZO_ACTION_DONE) return ZO_OK;
     if (request.start_segment > 0) {
@@ -59,9 +79,14 @@ zo_status WeightTrainer::TrainStep(zo_report* report) {
     }
     const Feed feed = {&source_, control_.settings, request.first_sample, 0};
     status = network_->Run(&feed, words(), info.command_words, request.start_segment, true);
-    // Weight ops come first in a segment, and the control unit's commands are right: only what
-    // follows them can have failed.
-    if (status != ZO_OK) return Abandon(status);
+    if (status != ZO_OK) {
+      const bool executed = network_->executed() > request.start_segment;
+      debt_ = executed ? kStep : kWhole;
+      from_ = executed ? network_->executed() : 0;
+      executed_ = 0;
+      const zo_status whole = MakeWhole();
+      return whole == ZO_OK ? status : whole;
+    }
     status = zo_control_report(&control_, network_->losses(), info.batch, report);
     if (status != ZO_OK) return status;
   } while (report->step_done == 0);
@@ -76,27 +101,25 @@ void WeightTrainer::Header(uint8_t* bytes) const {
   zo_log_write_header(&header, control_.settings, bytes);
 }
 
-// Erases the place of a step's record where a log before this one has left something: it must not
-// be taken for a record of this run. A log that cannot be read is left alone.
-zo_status WeightTrainer::ErasePlace(const LogStore& log, uint32_t step) const {
+uint32_t WeightTrainer::RecordAt(uint32_t step) const {
+  return ZO_LOG_HEADER_BYTES + step * zo_log_record_bytes(control_.settings->queries);
+}
+
+// A run with the same settings and other samples has the same header: its first record, which goes
+// on from there, is erased. The others go on from a record that this run will not have.
+zo_status WeightTrainer::EraseFirstRecord(const LogStore& log) const {
   const uint32_t size = zo_log_record_bytes(control_.settings->queries);
-  const uint32_t at = ZO_LOG_HEADER_BYTES + step * size;
   uint8_t found[kRecordBytes];
-  if (step == control_.settings->steps || !log.read(log.context, at, found, size) ||
-      IsErased(found, size)) {
-    return ZO_OK;
-  }
+  if (!log.read(log.context, RecordAt(0), found, size) || IsErased(found, size)) return ZO_OK;
   memset(found, 0xFF, size);
-  return log.write(log.context, at, found, size) ? ZO_OK : ZO_ERROR_STORE;
+  return log.write(log.context, RecordAt(0), found, size) ? ZO_OK : ZO_ERROR_STORE;
 }
 
 zo_status WeightTrainer::WriteRecord(const LogStore& log) {
   const uint32_t size = zo_log_record_bytes(control_.settings->queries);
   const uint32_t step = control_.step - 1;
-  zo_status status = ErasePlace(log, step + 1);
-  if (status != ZO_OK) return status;
   if (step == 0) {
-    status = ErasePlace(log, 0);
+    const zo_status status = EraseFirstRecord(log);
     if (status != ZO_OK) return status;
     uint8_t header[ZO_LOG_HEADER_BYTES];
     Header(header);
@@ -106,8 +129,7 @@ zo_status WeightTrainer::WriteRecord(const LogStore& log) {
   uint8_t record[kRecordBytes];
   zo_log_write_record(&control_, mean_loss_, before_, record);
   after_ = zo_log_checksum(record, size);
-  return log.write(log.context, ZO_LOG_HEADER_BYTES + step * size, record, size) ? ZO_OK
-                                                                                 : ZO_ERROR_STORE;
+  return log.write(log.context, RecordAt(step), record, size) ? ZO_OK : ZO_ERROR_STORE;
 }
 
 zo_status WeightTrainer::ExportLog(const LogStore& log) {
@@ -141,18 +163,13 @@ zo_status WeightTrainer::ImportLog(const LogStore& log) {
   if (status != ZO_OK) return status;
   const uint32_t size = zo_log_record_bytes(control_.settings->queries);
   after_ = zo_log_checksum(own, sizeof own);
-  zo_status found = ZO_OK;
   zo_log_record record;
   int64_t mean_square = 0;
   uint32_t step = 0;
   for (; step < control_.settings->steps; ++step) {
-    if (!log.read(log.context, ZO_LOG_HEADER_BYTES + step * size, bytes, size) ||
-        IsErased(bytes, size)) {
-      break;
-    }
-    if (zo_log_read_record(bytes, control_.settings, after_, &record) != ZO_OK ||
+    if (!log.read(log.context, RecordAt(step), bytes, size) ||
+        zo_log_read_record(bytes, control_.settings, after_, &record) != ZO_OK ||
         record.step != step) {
-      found = ZO_ERROR_LOG;
       break;
     }
     status = Replay(record);
@@ -162,16 +179,16 @@ zo_status WeightTrainer::ImportLog(const LogStore& log) {
     mean_square = record.mean_square;
     mean_loss_ = record.mean_loss;
   }
-  status = zo_control_resume(&control_, step, mean_square);
-  return status == ZO_OK ? found : status;
+  debt_ = kNone;
+  return zo_control_resume(&control_, step, mean_square);
 }
 
 zo_status WeightTrainer::Settle() {
-  const uint32_t count = network_->info().command_words;
-  uint32_t pending = 0;
-  const zo_status status = zo_control_settle(&control_, words(), count, &pending);
-  if (status != ZO_OK || pending == 0) return status;
-  return network_->Run(nullptr, words(), count, 0, false);
+  if (debt_ == kNone && control_.pending != 0) {
+    debt_ = kWhole;
+    from_ = executed_ = 0;
+  }
+  return MakeWhole();
 }
 
 zo_status WeightTrainer::Evaluate(const SampleSource& source, uint32_t first, uint32_t count,

@@ -32,8 +32,9 @@ class WeightTrainer {
   //   report  of the step; step_done == 0 where the run is over
   //
   // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL, ZO_ERROR_RUNTIME: the weights are those of the last
-  // whole step, and the next call begins the step anew. ZO_ERROR_STORE: the step is done, but not
-  // in the log; ExportLog writes it again.
+  // whole step (where an invoke failed before its weight ops: they will be after the next call of
+  // anything here that succeeds), and the next call begins the step anew. ZO_ERROR_STORE: the step
+  // is done, but not in the log; ExportLog writes it again.
   zo_status TrainStep(zo_report* report);
 
   // Whole steps done.
@@ -46,12 +47,16 @@ class WeightTrainer {
   // Writes the record of the last step again, after ZO_ERROR_STORE.
   zo_status ExportLog(const LogStore& log);
 
-  // Sets weights and state to what a log leads to, from the model's own weights. A log that ends
-  // within a record, or with bytes 0xFF, ends with the last whole one.
+  // Sets weights and state to what a log leads to, from the model's own weights: those of step(),
+  // up to which its records are whole. Whatever follows them, the part of a record that a power cut
+  // has left or damage, is no loss of what comes before it: the run goes on from there.
   //
-  // Errors: ZO_ERROR_LOG: it is none, or of another model or settings: nothing has changed; or one
-  // of its records is damaged: weights and state are those of the whole steps before it.
+  // Errors: ZO_ERROR_LOG: it is none, or of another model or settings: nothing has changed.
+  // ZO_ERROR_RUNTIME: the weights are undefined until ImportLog or Init succeeds.
   zo_status ImportLog(const LogStore& log);
+
+  // Bytes of the log that are of use: its header, and the records of the steps that are done.
+  uint32_t LogBytes() const { return RecordAt(control_.step); }
 
   // Makes the weights in memory those of the last whole step: an update rides on the invoke that
   // follows it. Before weights are read or used for anything but TrainStep; changes no later bit.
@@ -64,8 +69,9 @@ class WeightTrainer {
 
  private:
   int32_t* words() { return words_ != nullptr ? words_ : network_->command(0); }
-  zo_status Abandon(zo_status reason);
-  zo_status ErasePlace(const LogStore& log, uint32_t step) const;
+  zo_status MakeWhole();
+  uint32_t RecordAt(uint32_t step) const;
+  zo_status EraseFirstRecord(const LogStore& log) const;
   void Header(uint8_t* bytes) const;
   zo_status WriteRecord(const LogStore& log);
   zo_status Replay(const zo_log_record& record);
@@ -76,6 +82,15 @@ class WeightTrainer {
   int32_t mean_loss_ = 0;  // of the last step
   uint32_t before_ = 0;    // checksum of the log before the last step's record
   uint32_t after_ = 0;     // and behind it
+  // What an invoke that failed has left to be done before anything else.
+  enum Debt : uint8_t {
+    kNone,
+    kStep,   // segments from from_ on have not carried out the command of the step in progress
+    kWhole,  // nor the one that leads back to the last whole step
+  };
+  Debt debt_ = kNone;
+  uint32_t from_ = 0;
+  uint32_t executed_ = 0;  // as zo_control_abandon takes it
   SampleSource source_ = {};
   zo_control control_ = {};
 };

@@ -1,0 +1,192 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Samples that cannot be read, invokes that fail, memory that is too small: each gives a status and leaves
+the weights of a whole step, from which the run goes on with the bits of one that nothing has disturbed."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from device.emulation import LABEL, MEMORY, OK, RUNTIME_FAILED, SAMPLE, Device, Store, needs_compiler
+from device.runs import CLASSES, RUNS, SEGMENTED_WEIGHTS, STEPS, WEIGHT_RUNS, desktop, device
+
+pytestmark = needs_compiler
+
+
+def started(made: Device, name: str, step: int) -> Device:
+    """A run anew, up to a step."""
+    made.samples.fail_at(0)
+    made.fail_invokes()
+    assert made.init() == OK
+    train_to(made, name, step)
+    return made
+
+
+def train_to(made: Device, name: str, step: int) -> None:
+    """Steps as on the desktop."""
+    while made.step < step:
+        status, report = made.train_step()
+        assert (status, report.mean_loss) == (OK, desktop(name).losses[report.step])
+
+
+def check(made: Device, name: str, step: int) -> None:
+    """The state is that after a step, and the run ends as the desktop's."""
+    states = desktop(name).states
+    made.fail_invokes()
+    assert made.step == step
+    assert made.export_weights() == (OK, states[step].weights)
+    train_to(made, name, STEPS)
+    assert made.export_weights() == (OK, states[-1].weights)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_each_sample_that_cannot_be_read(name: str) -> None:
+    made = device(name)
+    for read in itertools.count(1):
+        started(made, name, 1)
+        made.samples.fail_at(read)
+        status, report = made.train_step()
+        made.samples.fail_at(0)
+        if status == OK:
+            break
+        assert (status, report.step_done) == (SAMPLE, 0)
+        check(made, name, 1)
+    assert read > 4
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["behind the weight ops", "before them"])
+@pytest.mark.parametrize("name", RUNS)
+def test_each_invoke_that_fails(name: str, before: bool) -> None:
+    made = device(name)
+    for number in itertools.count(1):
+        started(made, name, 1)
+        made.fail_invokes(number, before=before)
+        status, report = made.train_step()
+        if status == OK:
+            break
+        assert (status, report.step_done) == (RUNTIME_FAILED, 0)
+        check(made, name, 1)
+    assert number > 3
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["behind the weight ops", "before them"])
+@pytest.mark.parametrize("name", WEIGHT_RUNS)
+def test_invokes_that_fail_while_a_step_is_given_up(name: str, before: bool) -> None:
+    made = device(name)
+    failed = 0
+    for first, times in itertools.product(range(1, 12), (2, 3, 5)):
+        started(made, name, 1)
+        made.fail_invokes(*range(first, first + times), before=before)
+        status, _ = made.train_step()
+        if status == OK:
+            continue
+        failed += 1
+        assert status == RUNTIME_FAILED
+        while (status := made.settle()) != OK:
+            assert status == RUNTIME_FAILED
+        check(made, name, 1)
+    assert failed > 4
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["behind the weight ops", "before them"])
+@pytest.mark.parametrize("name", WEIGHT_RUNS)
+def test_a_pending_update_outlives_invokes_that_fail(name: str, before: bool) -> None:
+    made = device(name)
+    refused = 0
+    for first, times, step in itertools.product((1, 2, 3), (1, 2), (1, 3, STEPS)):
+        started(made, name, step)
+        made.fail_invokes(*range(first, first + times), before=before)
+        while (status := made.settle()) != OK:
+            refused += 1
+            assert status == RUNTIME_FAILED
+        check(made, name, step)
+        # An update that is settled is not pending any more.
+        started(made, name, step)
+        assert made.settle() == OK
+        made.fail_invokes(1, before=before)
+        assert made.settle() == OK
+    # Weights are right when the weight ops have run, whatever comes after them.
+    assert (refused > 0) == before
+
+
+@pytest.mark.parametrize("name", SEGMENTED_WEIGHTS)
+def test_every_place_where_an_evaluation_fails(name: str) -> None:
+    made = device(name)
+    for number in range(1, 8):
+        started(made, name, 2)
+        made.fail_invokes(number, before=True)
+        assert made.evaluate(0, 2)[0] in (OK, RUNTIME_FAILED)
+        check(made, name, 2)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_labels_out_of_range(name: str) -> None:
+    made = device(name)
+    started(made, name, 1)
+    right = made.samples.labels.copy()
+    for wrong in (-2, CLASSES, -(2**31), 2**31 - 1):
+        made.samples.labels[:] = wrong
+        status, report = made.train_step()
+        made.samples.labels[:] = right
+        assert (status, report.step_done) == (LABEL, 0)
+        assert made.export_weights() == (OK, desktop(name).states[1].weights)
+    check(made, name, 1)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_commands_that_the_model_does_not_allow(name: str) -> None:
+    made = device(name)
+    started(made, name, 1)
+    assert made.settle() == OK
+    for words in (
+        [0x12345678, 0],
+        [0x5A4F0000, -1],
+        [0x5A4F0000, 1 << 30],
+        [0x5A4F0000, 4, 99, 0, 0, 0],
+        [2**31 - 1] * 6,
+    ):
+        assert made.run(np.array(words, np.int32)) == RUNTIME_FAILED
+    check(made, name, 1)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_memory_that_is_too_small(name: str) -> None:
+    made = device(name)
+    assert made.init(workspace_bytes=made.workspace_bytes - 1) == MEMORY
+    least = made.arena_bytes
+    while made.init(arena_bytes=least - 16) == OK:
+        least -= 16
+    for size in {*range(0, least - 16, 97), *range(max(0, least - 64), least - 15)}:
+        assert made.init(arena_bytes=size) == MEMORY
+    assert made.init(arena_bytes=least) == OK
+    check(made, name, 0)
+
+
+def torn(name: str, made: Device) -> Store:
+    """A store whose last write was cut."""
+    store = Store()
+    made.set_log(store)
+    train_to(made, name, 4)
+    store.fail_at(1, arrives=7)
+    assert made.train_step()[0] != OK
+    return store
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_torn_tail_is_a_success(name: str) -> None:
+    made = device(name)
+    store = torn(name, made)
+    assert made.init() == OK
+    assert made.import_log(store) == OK
+    assert 3 <= made.step <= 4
+    made.set_log(store)
+    store.fail_at(0)
+    check(made, name, made.step)
+    expected = desktop(name).log
+    assert store.content(len(expected)) == expected
+    # Nothing there, and the log of another run: those are none, and change nothing.
+    started(made, name, 2)
+    assert made.import_log(Store()) == 17
+    check(made, name, 2)
