@@ -163,15 +163,15 @@ def run_on_desktop(model: Model, settings: Any, data: SampleArrays, *, steps: in
 
 
 @cache
-def desktop(name: str) -> Desktop:
-    """A run of `RUNS`."""
-    return run_on_desktop(zo_model(name), RUNS[name][1], samples())
+def desktop(name: str, data_seed: int = 1) -> Desktop:
+    """A run of `RUNS` on the samples of a seed."""
+    return run_on_desktop(zo_model(name), RUNS[name][1], samples(data_seed))
 
 
-def device(name: str) -> Device:
+def device(name: str, data_seed: int = 1) -> Device:
     """The same run's device, started."""
-    model, data = zo_model(name), samples()
-    made = Device(generated(model, RUNS[name][1], data), model, data)
+    model, data = zo_model(name), samples(data_seed)
+    made = Device(generated(model, RUNS[name][1], samples()), model, data)
     status = made.init()
     assert status == OK
     return made

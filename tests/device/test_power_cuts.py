@@ -1,0 +1,90 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Power cuts at every byte that three successive runs write to one store.
+
+A run's writes are recorded once; a cut is a store that has them up to a byte. So each of them is tried
+without training again: what the device says it has found must be what the run that it does had after that
+step.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from device.emulation import LOG, OK, Device, Store, needs_compiler
+from device.runs import STEPS, desktop, device
+
+pytestmark = needs_compiler
+
+#: Runs by name and seed of their samples. The second and third of the last have the header of the first.
+SEQUENCES = {
+    "kinds": (("node", 1), ("weight, segments", 1), ("node", 2)),
+    "layer-wise": (("nodes and weights", 1), ("exact head", 1), ("nodes and weights", 2)),
+    "weight": (("weight", 1), ("weight, segments", 1), ("weight, blocks", 2)),
+    "other samples": (("weight", 1), ("weight", 2), ("weight", 3)),
+}
+#: Of how many cuts one is trained to the end.
+SAMPLED = 149
+
+
+def boot(made: Device, run: tuple[str, int], store: Store) -> int | None:
+    """Imports what a store has, from whatever state, and checks it; the step, or None where it has no log."""
+    before, step = made.export_weights(), made.step
+    status = made.import_log(store)
+    if status == LOG:
+        assert (made.export_weights(), made.step) == (before, step)  # nothing has changed
+        return None
+    assert status == OK
+    assert made.export_weights() == (OK, desktop(*run).states[made.step].weights)
+    return made.step
+
+
+def go_on(made: Device, run: tuple[str, int], content: np.ndarray) -> None:
+    """As after a reset: to the end of the run, with the log of one that nothing has disturbed."""
+    store = Store(content=content.tobytes())
+    assert made.init() == OK
+    assert made.import_log(store) in (OK, LOG)
+    made.set_log(store)
+    while made.step < STEPS:
+        assert made.train_step()[0] == OK
+    expected = desktop(*run)
+    assert made.export_weights() == (OK, expected.states[-1].weights)
+    assert store.content(len(expected.log)) == expected.log
+
+
+@pytest.mark.parametrize("sequence", SEQUENCES)
+def test_every_byte_of_three_runs_on_one_store(sequence: str) -> None:
+    content, cuts, reached = np.full(1 << 14, 0xFF, np.uint8), 0, set()
+    previous: tuple[Device, tuple[str, int]] | None = None
+    for run in SEQUENCES[sequence]:
+        made, writer = device(*run), Store(content=content.tobytes())
+        made.set_log(writer)
+        for _ in range(STEPS):
+            assert made.train_step()[0] == OK
+        made.set_log(None)
+
+        store = Store(content=content.tobytes())
+        changed, newest = False, -1
+        for offset, piece in writer.journal:
+            # What the device finds that did the run before: of its own run, or nothing.
+            if previous is not None and sequence != "other samples":
+                boot(*previous, store)
+            for at, byte in enumerate(piece, offset):
+                cuts += 1
+                if store.bytes[at] == byte:
+                    continue  # the same store as before
+                store.bytes[at] = byte
+                changed = True
+                step = boot(made, run, store)
+                # What is written later does not lead to an earlier step than one snapshot before.
+                newest = max(newest, -1 if step is None else step)
+                reached.add((run, step))
+                if cuts % SAMPLED == 0:
+                    go_on(made, run, store.bytes)
+        assert changed and newest == STEPS
+        np.testing.assert_array_equal(store.bytes, writer.bytes)
+        content, previous = store.bytes.copy(), (made, run)
+    print(f"{sequence}: {cuts} cuts")
+    assert cuts > 900
+    for run in SEQUENCES[sequence]:
+        assert len({step for of, step in reached if of == run}) > 3
