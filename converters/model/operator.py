@@ -60,7 +60,8 @@ class Operator:
     @property
     def label(self) -> str:
         """How messages call it: kind and name of its first output."""
-        return f"{self.code.name} «{self.outputs[0].name}»" if self.outputs else self.code.name
+        name = self.outputs[0].name if self.outputs else ""
+        return f"{self.code.name} «{name}»" if name else self.code.name
 
     def input(self, index: int) -> Tensor | None:
         """Input ``index``; None where it is absent or beyond the end."""

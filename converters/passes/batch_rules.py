@@ -198,6 +198,23 @@ def _reduce(r: Rebatching, op: Operator) -> None:
         r.refuse(op, "it reduces over the batch axis")
 
 
+def _along_axes(r: Rebatching, op: Operator) -> None:
+    data = r.require_batched(op)
+    if any(_axis(int(a), len(r.shape(data))) == 0 for a in r.constant(op, 1, "list of axes")):
+        r.refuse(op, "it works along the batch axis")
+
+
+def _gather(r: Rebatching, op: Operator) -> None:
+    """Rows of a constant table by each sample's numbers, or the same places of every sample."""
+    table, numbers = op.inputs[0], op.inputs[1]
+    assert table is not None and numbers is not None
+    axis = _axis(op.option("axis", 0), len(r.shape(table)))
+    by_sample = table not in r.batched and axis == 0
+    of_sample = numbers not in r.batched and axis > 0
+    if op.option("batchDims", 0) or not (by_sample or of_sample):
+        r.refuse(op, "it gathers along the batch axis")
+
+
 def _pad(r: Rebatching, op: Operator) -> None:
     r.require_batched(op)
     if np.any(r.constant(op, 1, "padding")[:2]):
@@ -271,14 +288,19 @@ RULES: Final[dict[int, Rule]] = {
     **dict.fromkeys(
         (
             B.ABS,
+            B.CAST,
             B.DEQUANTIZE,
+            B.ELU,
             B.HARD_SWISH,
             B.LEAKY_RELU,
+            B.LOGICAL_NOT,
             B.LOGISTIC,
             B.QUANTIZE,
             B.RELU,
             B.RELU6,
+            B.RSQRT,
             B.TANH,
+            B.ZEROS_LIKE,
         ),
         _per_sample,
     ),
@@ -296,8 +318,31 @@ RULES: Final[dict[int, Rule]] = {
         _image,
     ),
     **dict.fromkeys((B.L2_NORMALIZATION, B.LOG_SOFTMAX, B.SOFTMAX), _last_axis),
-    **dict.fromkeys((B.ADD, B.MAXIMUM, B.MINIMUM, B.MUL, B.PRELU, B.SQUARED_DIFFERENCE, B.SUB), _elementwise),
-    **dict.fromkeys((B.MEAN, B.REDUCE_MAX, B.SUM), _reduce),
+    **dict.fromkeys(
+        (
+            B.ADD,
+            B.ADD_N,
+            B.DIV,
+            B.EQUAL,
+            B.GREATER,
+            B.GREATER_EQUAL,
+            B.LESS,
+            B.LESS_EQUAL,
+            B.LOGICAL_AND,
+            B.LOGICAL_OR,
+            B.MAXIMUM,
+            B.MINIMUM,
+            B.MUL,
+            B.NOT_EQUAL,
+            B.PRELU,
+            B.SELECT_V2,
+            B.SQUARED_DIFFERENCE,
+            B.SUB,
+        ),
+        _elementwise,
+    ),
+    **dict.fromkeys((B.MEAN, B.REDUCE_ALL, B.REDUCE_MAX, B.REDUCE_MIN, B.SUM), _reduce),
+    **dict.fromkeys((B.CUMSUM, B.REVERSE_V2), _along_axes),
     **dict.fromkeys((B.PAD, B.PADV2, B.MIRROR_PAD), _pad),
     **dict.fromkeys((B.ARG_MAX, B.ARG_MIN), _arg),
     **dict.fromkeys((B.BATCH_TO_SPACE_ND, B.SPACE_TO_BATCH_ND), _space_batch),
@@ -305,6 +350,7 @@ RULES: Final[dict[int, Rule]] = {
     B.CONCATENATION: _concatenation,
     B.EXPAND_DIMS: _expand_dims,
     B.FULLY_CONNECTED: _fully_connected,
+    B.GATHER: _gather,
     B.PACK: _pack,
     B.RESHAPE: _reshape,
     B.SHAPE: _shape_operator,

@@ -12,7 +12,7 @@ from ..errors import ConversionError
 from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator, TensorType
 from ..settings import InjectSettings
-from .kernels import ARITY, CONTROL_FLOW, CONVERSIONS, FILTER_OPERATORS, check_arity
+from .kernels import ARITY, CONTROL_FLOW, CONVERSIONS, FILTER_OPERATORS, STATEFUL, check_arity
 from .plan import Plan
 
 _FLOATS: Final = (TensorType.FLOAT16, TensorType.FLOAT32, TensorType.FLOAT64)
@@ -23,8 +23,8 @@ _RANK: Final = {
     BuiltinOperator.FULLY_CONNECTED: 2,
 }
 
-# Shapes, axes, paddings: what operators on int8 activations may read besides.
-_INDEX_TYPES: Final = (TensorType.INT32, TensorType.INT64)
+# Shapes, axes, paddings, truth values: what operators on int8 activations may read besides.
+_INDEX_TYPES: Final = (TensorType.BOOL, TensorType.INT32, TensorType.INT64)
 
 
 def check_supported(model: Model, settings: InjectSettings, plan: Plan) -> None:
@@ -37,8 +37,12 @@ def check_supported(model: Model, settings: InjectSettings, plan: Plan) -> None:
     for graph in model.subgraphs:
         for op in graph.operators:
             if op.builtin in CONTROL_FLOW:
-                raise ConversionError(
-                    f"{op.label}: control flow is not supported; convert the model without it"
+                _refuse(op, "control flow is not supported; convert the model without it")
+            if op.builtin in STATEFUL:
+                _refuse(
+                    op,
+                    "it carries a state from one invoke to the next, but training compares invokes that "
+                    "begin alike; convert the model that is not streaming, which reads a whole window",
                 )
     if len(model.subgraphs) > 1:
         raise ConversionError(
@@ -78,7 +82,7 @@ def _check_operator(op: Operator) -> None:
     if op.builtin == BuiltinOperator.CUSTOM:
         _refuse(op, f"custom operator «{op.code.name}» is unknown, the model cannot be trained through it")
     if op.builtin not in ARITY:
-        _refuse(op, "TFLM has no stateless int8 kernel for it, the model cannot be trained through it")
+        _refuse(op, "TFLM has no int8 kernel for it; convert the model without it")
     check_arity(op)
     for tensor in [*op.inputs, *op.outputs]:
         if tensor is not None:
@@ -97,7 +101,11 @@ def _check_tensor(op: Operator, tensor: Tensor) -> None:
     if tensor.raw.sparsity is not None:
         _refuse(op, f"tensor «{tensor.name}» is sparse, which is not supported; convert the model densely")
     if tensor.is_variable:
-        _refuse(op, f"tensor «{tensor.name}» is a variable; models with state cannot be trained")
+        _refuse(
+            op,
+            f"tensor «{tensor.name}» is a variable, a state from one invoke to the next; models with state "
+            "cannot be trained",
+        )
     if tensor.type_name in ("INT4", "UINT4", "INT2"):
         _refuse(op, f"tensor «{tensor.name}» is {tensor.type_name}; only int8 weights can be trained")
     if tensor.quantization is not None:

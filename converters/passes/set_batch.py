@@ -36,15 +36,15 @@ def rewrite_batch(graph: Subgraph, batch: int, old: int = 1) -> None:
         raise ConversionError("the model has no inputs, so it has no batch size")
     for tensor in graph.inputs:
         if not tensor.shape or tensor.shape[0] not in (old, batch):
+            sizes = f"{old} or {batch}" if old != batch else str(batch)
             raise ConversionError(
-                f"input «{tensor.name}» has shape {list(tensor.shape)}: its batch size must be {old} "
-                f"or {batch}"
+                f"input «{tensor.name}» has shape {list(tensor.shape)}: its batch size must be {sizes}"
             )
-    sizes = {tensor.shape[0] for tensor in graph.inputs}
-    if sizes != {batch}:
-        if len(sizes) > 1:
-            raise ConversionError(f"the inputs differ in batch size: {sorted(sizes)}")
-        _rewrite(Rebatching(graph, sizes.pop(), batch))
+    found = {tensor.shape[0] for tensor in graph.inputs}
+    if found != {batch}:
+        if len(found) > 1:
+            raise ConversionError(f"the inputs differ in batch size: {sorted(found)}")
+        _rewrite(Rebatching(graph, found.pop(), batch))
     for tensor in graph.all_tensors():
         # -1 marks sizes that may change; labels and losses have one size, so the others have too.
         if tensor.shape_signature is not None:

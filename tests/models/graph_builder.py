@@ -33,6 +33,7 @@ _VERSIONS = {
     schema.BuiltinOperator.PAD: 2,
     schema.BuiltinOperator.MEAN: 2,
     schema.BuiltinOperator.DEQUANTIZE: 2,
+    schema.BuiltinOperator.BROADCAST_TO: 2,
 }
 
 

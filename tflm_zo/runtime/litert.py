@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import native
+from ..converters import Model
+from ..converters.model.schema import BuiltinOperator
 from .directory import Directory
 from .engine import Engine
-from .errors import InvokeError, RuntimeUnavailableError
-from .runtime import Runtime
+from .errors import InvokeError, ModelError, RuntimeUnavailableError
+from .runtime import Runtime, Segment
 
 __all__ = ["LiteRTReferenceRuntime", "LiteRTRuntime"]
 
@@ -117,3 +119,11 @@ class LiteRTReferenceRuntime(LiteRTRuntime):
 
     name = "litert-ref"
     _exact = True
+
+    def _open_segment(self, model: Model, k: int) -> Segment:
+        for op in model.subgraphs[k].operators:
+            if op.builtin == BuiltinOperator.SUM:
+                raise ModelError(
+                    f"{op.label}: the reference kernel of LiteRT sums int8 values wrongly; use litert or tflm"
+                )
+        return super()._open_segment(model, k)

@@ -20,7 +20,7 @@ from .directory import Directory
 from .engine import Engine
 from .inputs import Inputs
 
-__all__ = ["Runtime", "Status"]
+__all__ = ["Runtime", "Segment", "Status"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Status:
 
 
 @dataclass(frozen=True)
-class _Segment:
+class Segment:
     """One segment in its interpreter; numbers index its inputs and outputs, None where it has none."""
 
     engine: Engine
@@ -100,13 +100,13 @@ class Runtime(Inputs, ABC):
 
     # --- construction ---------------------------------------------------------------------------------------
 
-    def _open_segment(self, model: Model, k: int) -> _Segment:
+    def _open_segment(self, model: Model, k: int) -> Segment:
         description = self._metadata.segments[k]
         directory = Directory(len(self._metadata.trainable))
         engine = self._open(extract_segment(model, k).to_bytes(), directory)
 
         inputs, outputs = description.inputs, description.outputs
-        return _Segment(
+        return Segment(
             engine=engine,
             directory=directory,
             inputs={p.index: i for i, p in enumerate(inputs) if p.role == "input" and p.index is not None},

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of operators against what the pinned TFLM registers, prepares and runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ai_edge_litert import schema_py_generated as schema
+from tflm_zo.converters import ConversionError, inject, load_model, set_batch
+from tflm_zo.converters.model import Model, Subgraph
+from tflm_zo.converters.passes.kernels import ARITY, CONTROL_FLOW, STATEFUL
+
+from interpreters import random_inputs, require, run_plain
+from models import GraphBuilder
+from models.single_operators import SINGLE_OPERATORS, WITHOUT_SPECIMEN
+from tflm_zo.runtime import ModelError, load
+
+NAMES = {number: name for name, number in vars(schema.BuiltinOperator).items() if isinstance(number, int)}
+TAKEN = {NAMES[number] for number in ARITY}
+REFUSED = {NAMES[number] for number in (*CONTROL_FLOW, *STATEFUL)}
+
+
+def inputs_of(model: bytes, seed: int = 0) -> list[Any]:
+    tensors = load_model(model).subgraphs[0].inputs
+    return random_inputs([(t.shape, np.int8) for t in tensors], seed)
+
+
+def test_every_operator_of_the_resolver_is_tried() -> None:
+    """What the wheel's library has a registration for; its resolver adds all of them."""
+    require("tflm")
+    import tflite_micro
+
+    library = next(Path(tflite_micro.__file__).parent.rglob("_runtime*.so")).read_bytes()
+    registered = {m.decode() for m in re.findall(rb"5micro\d+Register_([A-Z0-9_]+)Ev\0", library)}
+    known = registered & set(NAMES.values())
+    assert known == set(SINGLE_OPERATORS) | set(WITHOUT_SPECIMEN)
+    assert len(known) > 90
+
+
+@pytest.mark.parametrize("name", SINGLE_OPERATORS)
+def test_the_table_has_what_tflm_runs_on_int8(name: str) -> None:
+    require("tflm")
+    model = SINGLE_OPERATORS[name]
+    try:
+        outputs = run_plain(model, "tflm", inputs_of(model))
+    except RuntimeError:
+        outputs = None
+    assert (outputs is not None) == (name in TAKEN | REFUSED)
+
+
+def test_the_table_has_nothing_else() -> None:
+    assert set(SINGLE_OPERATORS) >= TAKEN
+    assert not TAKEN & REFUSED
+    assert set(WITHOUT_SPECIMEN) <= REFUSED
+
+
+# LiteRT 2.3's reference kernel of SUM gives something else; a kernel for int8 is missing in LiteRT, or (ELU)
+# among its reference kernels.
+@pytest.mark.parametrize("name", sorted(TAKEN - {"SUM", "ADD_N", "CUMSUM", "ELU", "ZEROS_LIKE"}))
+def test_reference_kernels_of_litert_compute_the_same(name: str) -> None:
+    require("tflm")
+    model = SINGLE_OPERATORS[name]
+    for seed in range(3):
+        inputs = inputs_of(model, seed)
+        for a, b in zip(
+            run_plain(model, "tflm", inputs), run_plain(model, "litert-ref", inputs), strict=True
+        ):
+            np.testing.assert_array_equal(a, b)
+
+
+def with_operator(name: str) -> Model:
+    """A dense layer whose input another operator computes."""
+    g = GraphBuilder()
+    x = g.input("x", [1, 8], 1 / 16, -128)
+    y = g.value("y", [1, 8], 1 / 16, -128, 1.0)
+    g.operator(getattr(schema.BuiltinOperator, name), [x.index], [y.index])
+    return load_model(g.build([g.softmax(g.dense(y, "fc", 4), "softmax")]))
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES.values()) - TAKEN - REFUSED - {"CUSTOM"}))
+def test_an_operator_without_an_int8_kernel_is_refused(name: str) -> None:
+    with pytest.raises(ConversionError, match=f"{name} «y»: TFLM has no int8 kernel for it; convert"):
+        inject(with_operator(name))
+
+
+@pytest.mark.parametrize("name", sorted(NAMES[number] for number in STATEFUL))
+def test_a_state_is_called_a_state(name: str) -> None:
+    model = with_operator(name)
+    model.subgraphs.append(Subgraph("initialization"))  # what CALL_ONCE runs
+    with pytest.raises(ConversionError, match=f"{name} «y»: it carries a state from one invoke to the next"):
+        inject(model)
+
+
+@pytest.mark.parametrize("name", ["RSQRT", "ELU"])
+def test_a_model_with_such_an_operator_runs_and_trains(name: str) -> None:
+    zo = inject(with_operator(name), batch=3, head_room=0)
+    plain = set_batch(with_operator(name), 3).to_bytes()
+    x = np.random.default_rng(2).integers(-120, 128, (3, 8)).astype(np.int8)
+    for kind in ("litert", "tflm"):
+        require(kind)
+        runtime = load(zo, kind)
+        runtime.set_inputs(x)
+        runtime.set_labels(np.array([0, 1, 3]))
+        runtime.invoke(runtime.command())
+        np.testing.assert_array_equal(runtime.outputs()[0], run_plain(plain, kind, [x])[0])
+        assert (runtime.losses() > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("table", "numbers", "axis", "fits"),
+    [("x", [3, 1], 1, True), ("x", [0], 0, False)],
+)
+def test_gathering_keeps_samples_apart(table: str, numbers: list[int], axis: int, fits: bool) -> None:
+    g = GraphBuilder()
+    x = g.input(table, [1, 8])
+    at = g.tensor("at", [len(numbers)], schema.TensorType.INT32, data=np.array(numbers, np.int32).tobytes())
+    y = g.value("y", [1, 2] if axis else [1, 8], x.scale, x.zero_point, 1.0)
+    options = schema.GatherOptionsT()
+    options.axis = axis
+    g.operator(
+        schema.BuiltinOperator.GATHER, [x.index, at], [y.index], schema.BuiltinOptions.GatherOptions, options
+    )
+    model = g.build([g.softmax(g.dense(y, "fc", 4), "softmax")])
+    if not fits:
+        with pytest.raises(ConversionError, match="GATHER «y»: it gathers along the batch axis"):
+            inject(model, batch=2)
+        return
+    runtime = load(inject(model, batch=2, head_room=0), "litert-ref")
+    values = np.random.default_rng(0).integers(-128, 128, (2, 8)).astype(np.int8)
+    runtime.set_inputs(values)
+    runtime.invoke()
+    for row, sample in zip(runtime.outputs()[0], values, strict=True):
+        np.testing.assert_array_equal(row, run_plain(model, "litert-ref", [sample[None]])[0][0])
+
+
+def test_litert_reference_sums_are_refused() -> None:
+    """LiteRT's reference kernel of SUM sums int8 values wrongly: 82 where TFLM and litert have 2."""
+    g = GraphBuilder()
+    x = g.input("x", [1, 4, 2])
+    y = g.value("y", [1, 2], 1 / 4, 0, 1.0)
+    axes = g.tensor("axes", [1], schema.TensorType.INT32, data=np.array([1], np.int32).tobytes())
+    g.operator(
+        schema.BuiltinOperator.SUM,
+        [x.index, axes],
+        [y.index],
+        schema.BuiltinOptions.ReducerOptions,
+        schema.ReducerOptionsT(),
+    )
+    zo = inject(g.build([g.softmax(g.dense(y, "fc", 4), "softmax")]))
+    load(zo, "litert")
+    with pytest.raises(ModelError, match="SUM «y»: the reference kernel.*litert or tflm"):
+        load(zo, "litert-ref")
+
+
+def test_batch_size_of_a_model_is_said_once() -> None:
+    g = GraphBuilder()
+    model = g.build([g.softmax(g.dense(g.input("x", [3, 8]), "fc", 4), "softmax")])
+    with pytest.raises(ConversionError, match="its batch size must be 1$"):
+        inject(model)
