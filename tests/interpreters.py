@@ -32,11 +32,11 @@ def require(name: str) -> None:
 
 
 def random_inputs(shapes_and_dtypes: list[tuple[Any, ...]], seed: int) -> list[NDArray[Any]]:
-    """Inputs over the whole int8 range (floating point: standard normal)."""
+    """Inputs over the whole range of int8 or uint8 (floating point: standard normal)."""
     rng = np.random.default_rng(seed)
     return [
-        rng.integers(-128, 128, shape).astype(dtype)
-        if np.dtype(dtype).kind == "i"
+        rng.integers(-128, 128, shape).astype(dtype)  # wraps to 0..255
+        if np.dtype(dtype).kind in "iu"
         else rng.standard_normal(shape).astype(dtype)
         for shape, dtype, *_ in shapes_and_dtypes
     ]

@@ -3,7 +3,7 @@
 
 data = load_data("digits.npz", inputs=runtime.metadata.original.inputs)
 shape, dtype, scale, zero_point = runtime.input_details()
-x = quantize(check_samples(data.x, shape), scale, zero_point, dtype)
+x = quantize(check_samples(data.x, shape), scale, zero_point, dtype)  # pixels, levels, or real values
 y = check_labels(data.y, runtime.metadata.loss)
 """
 
@@ -23,9 +23,22 @@ from numpy.typing import DTypeLike, NDArray
 
 from .converters import ZoLoss
 
-__all__ = ["Data", "DataError", "DataWarning", "check_labels", "check_samples", "load_data", "quantize"]
+__all__ = [
+    "Data",
+    "DataError",
+    "DataWarning",
+    "check_labels",
+    "check_samples",
+    "load_data",
+    "quantize",
+    "real_samples",
+    "to_levels",
+    "to_real",
+]
 
-_KINDS = "floating point, uint8 (0..255 for 0..1) or int8 (quantized already)"
+_KINDS = "floating point, uint8 (pixels) or int8 (quantized already)"
+# What pixels of 0..255 may stand for: the factor, and the largest value that it makes of them.
+_PIXEL_UNITS = ((1 / 255, 1.0), (1.0, 255.0))
 
 
 class DataError(ValueError):
@@ -187,13 +200,13 @@ def check_labels(y: NDArray[Any] | None, loss: ZoLoss | None) -> NDArray[Any]:
     if y.size != len(y) * values:
         hint = "; one-hot labels: y.argmax(1)" if not binary and y.size == len(y) * classes else ""
         raise DataError(f"y: expected {values} label(s) per sample, got shape {list(y.shape)}{hint}")
-    signed = y.astype(np.int64)
-    wrong = signed[(signed < -1) | (signed >= classes)]
+    # Compared in their own type: the largest uint64 is no -1.
+    wrong = y[(y < -1) | (y >= classes)]
     if wrong.size:
         raise DataError(
             f"y: label {wrong.flat[0]} is out of range: expected 0..{classes - 1} (-1: unlabelled)"
         )
-    return signed.astype(np.int32).reshape((len(y), values) if binary else (len(y),))
+    return y.astype(np.int32).reshape((len(y), values) if binary else (len(y),))
 
 
 def quantize(
@@ -202,68 +215,102 @@ def quantize(
     """Samples as a model's input reads them.
 
     Args:
-        x: floating point in the units that the model was trained on; uint8: 0..255 stand for 0..1; int8:
-            quantized already, taken as it is.
-        scale: of the model's input: real value = scale * (level - zero_point).
+        x: floating point in the units that the model was trained on; int8 or uint8 as the input: quantized
+            already, taken as it is; uint8 for another input: pixels, which `real_samples` reads.
+        scale: of the model's input: real value = scale * (level - zero_point); of a floating-point input that
+            of what the model quantizes it to, 0 where it is not known.
         zero_point: likewise.
-        dtype: of the model's input: int8, or floating point for a model that quantizes by itself.
+        dtype: of the model's input: int8, uint8, or floating point for a model that quantizes by itself.
         name: what messages call it.
 
     Raises:
-        DataError: values of a type that cannot be fed.
+        DataError: values of a type that cannot be fed, or pixels whose unit the input does not tell.
 
     Warns:
         DataWarning: the range of ``x`` does not fit the input's.
     """
     dtype = np.dtype(dtype)
-    if x.dtype.kind != "f" and x.dtype not in (np.uint8, np.int8):
-        raise DataError(f"{name} is {x.dtype}; expected {_KINDS}")
-    if dtype.kind == "f":
-        if x.dtype == np.int8:
-            raise DataError(f"{name} is int8, but the model's input is floating point")
-        return x.astype(dtype) / 255 if x.dtype == np.uint8 else x.astype(dtype)
-    if dtype != np.int8 or not scale > 0:
-        raise DataError(f"the model's input is {dtype} with scale {scale:g}; only quantized int8 can be fed")
-    if x.dtype == np.int8:
+    quantized = dtype in (np.int8, np.uint8)
+    if dtype.kind != "f" and not (quantized and scale > 0):
+        raise DataError(
+            f"the model's input is {dtype} with scale {scale:g}; only floating point and quantized int8 or "
+            "uint8 can be fed"
+        )
+    if x.dtype == dtype and quantized:
         if x.size and int(x.max()) - int(x.min()) < 16:
-            _warn(f"{name} (int8) uses less than 1/16 of the input's range")
+            _warn(f"{name} ({dtype}) uses less than 1/16 of the input's range")
         return x
-
-    low, high = (-128 - zero_point) * scale, (127 - zero_point) * scale
-    if x.dtype == np.uint8:
-        if abs(low) > 0.25 or abs(high - 1) > 0.25:
-            _warn(
-                f"{name}: uint8 samples stand for 0..1, but the model's input covers {low:.3g}..{high:.3g}; "
-                "give floating point in the units that it was trained on"
-            )
+    if x.dtype == np.uint8 and quantized:
         # 256 possible values: quantized once each.
-        return np.asarray(to_levels(np.arange(256) / 255, scale, zero_point)[x])
-    if x.size:
-        _warn_implausible(x, low, high, name)
-    return to_levels(x, scale, zero_point)
+        pixels = real_samples(np.arange(256, dtype=np.uint8), scale, zero_point, dtype, name)
+        return np.asarray(to_levels(pixels, scale, zero_point, dtype)[x])
+    real = real_samples(x, scale, zero_point, dtype, name)
+    if x.dtype.kind == "f" and x.size and scale > 0:
+        _warn_implausible(x, *_bounds(scale, zero_point, dtype), name)
+    return to_levels(real, scale, zero_point, dtype) if quantized else real.astype(dtype)
 
 
-def to_levels(x: NDArray[Any], scale: float, zero_point: int) -> NDArray[np.int8]:
-    """round(x / scale) + zero point, half to even, clipped to -128..127; computed in float64.
+def real_samples(
+    x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = np.int8, name: str = "x"
+) -> NDArray[Any]:
+    """The real values that samples stand for; arguments and errors as of `quantize`.
+
+    Pixels (uint8) are values of 0..255 where that is what the model's input covers, and divided by 255 where
+    it covers 0..1.
+    """
+    dtype = np.dtype(dtype)
+    if x.dtype.kind == "f":
+        return x
+    if x.dtype == dtype:
+        return to_real(x, scale, zero_point)
+    if x.dtype == np.int8:
+        raise DataError(f"{name} is int8, but the model's input is {_called(dtype)}")
+    if x.dtype != np.uint8:
+        raise DataError(f"{name} is {x.dtype}; expected {_KINDS}")
+    covered = "does not say what it covers"
+    if scale > 0:
+        low, high = _bounds(scale, zero_point, dtype)
+        for factor, top in _PIXEL_UNITS:
+            if abs(low) <= top / 4 and abs(high - top) <= top / 4:
+                return x * factor
+        covered = f"covers {low:.3g}..{high:.3g}, which is neither"
+    raise DataError(
+        f"{name}: uint8 samples may be values of 0..255 or, divided by 255, of 0..1, and the model's input "
+        f"{covered}; give floating point in the units that it was trained on: {name}.astype('float32') for "
+        f"0..255, {name} / 255 for 0..1"
+    )
+
+
+def _called(dtype: np.dtype[Any]) -> str:
+    return "floating point" if dtype.kind == "f" else str(dtype)
+
+
+def _bounds(scale: float, zero_point: int, dtype: np.dtype[Any]) -> tuple[float, float]:
+    """Least and largest real value of an input; one of floating point is quantized to int8."""
+    levels = np.iinfo(np.uint8 if dtype == np.uint8 else np.int8)
+    return (levels.min - zero_point) * scale, (levels.max - zero_point) * scale
+
+
+def to_levels(x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = np.int8) -> NDArray[Any]:
+    """round(x / scale) + zero point, half to even, clipped to the type's range; computed in float64.
 
     Args:
         x: floating point, without NaN.
         scale: > 0.
-        zero_point: -128..127.
+        zero_point: within the type's range.
+        dtype: int8 or uint8.
     """
-    levels = np.empty(x.shape, np.int8)
+    levels, bounds = np.empty(x.shape, dtype), np.iinfo(np.dtype(dtype))
     rows = max(1, 2**20 // max(1, x[:1].size))  # a large data set in float64 at once would not fit
     for at in range(0, len(x), rows):
         part = np.rint(x[at : at + rows].astype(np.float64) / scale) + zero_point
-        levels[at : at + rows] = np.clip(part, -128, 127)
+        levels[at : at + rows] = np.clip(part, bounds.min, bounds.max)
     return levels
 
 
 def to_real(x: NDArray[Any], scale: float, zero_point: int) -> NDArray[Any]:
-    """Real values: of int8 levels scale * (level - zero point), of uint8 0..1, floating point as it is."""
-    if x.dtype == np.int8:
-        return (x.astype(np.float64) - zero_point) * scale
-    return x / 255 if x.dtype == np.uint8 else x
+    """Real values: of int8 or uint8 levels scale * (level - zero point), of floating point itself."""
+    return x if x.dtype.kind == "f" else (x.astype(np.float64) - zero_point) * scale
 
 
 def _warn_implausible(x: NDArray[Any], low: float, high: float, name: str) -> None:

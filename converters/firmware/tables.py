@@ -82,7 +82,10 @@ def _inputs(model: Model, metadata: ZoMetadata) -> list[tuple[int, int, int]]:
             if port.role != "input" or port.index is None:
                 continue
             if model.subgraphs[k].inputs[i].type_name != "INT8":
-                raise ConversionError(f"input {port.index} is not int8: firmware feeds int8 inputs only")
+                raise ConversionError(
+                    f"input {port.index} is not int8: firmware feeds int8 inputs only; convert the "
+                    "model with inference_input_type=tf.int8"
+                )
             found[port.index] = (k, i, _bytes_of_sample(model, k, "inputs", i, metadata.batch))
     if len(found) > _MAX_INPUTS:
         raise ConversionError(f"the model has {len(found)} inputs; firmware feeds {_MAX_INPUTS} at most")
@@ -97,6 +100,11 @@ def _output(model: Model, metadata: ZoMetadata) -> tuple[int, int, int]:
                 continue
             # Later segments overwrite what earlier ones put out, all but what enters them.
             outputs, last = model.subgraphs[k].outputs, len(metadata.segments) - 1
+            if outputs[i].type_name != "INT8":
+                raise ConversionError(
+                    f"output {port.index} is not int8: firmware reads int8 outputs only; convert the "
+                    "model with inference_output_type=tf.int8"
+                )
             boundary = segment.output_index("boundary")
             entering = None if boundary is None else outputs[boundary]
             if k != last and (k != last - 1 or outputs[i] is not entering):

@@ -18,6 +18,7 @@ from tflm_zo.data import (
     check_samples,
     load_data,
     quantize,
+    real_samples,
     to_levels,
     to_real,
 )
@@ -58,7 +59,9 @@ def test_levels_do_not_depend_on_the_width_of_the_samples() -> None:
 def test_real_values() -> None:
     levels = np.arange(-128, 128).astype(np.int8)
     np.testing.assert_array_equal(to_levels(to_real(levels, 0.3, 7), 0.3, 7), levels)
-    np.testing.assert_allclose(to_real(np.array([0, 51, 255], np.uint8), 9.0, 9), [0, 0.2, 1])
+    levels = np.arange(256).astype(np.uint8)
+    np.testing.assert_array_equal(to_levels(to_real(levels, 0.3, 7), 0.3, 7, np.uint8), levels)
+    np.testing.assert_array_equal(to_levels(np.array([-9.0, 9e9]), 0.3, 7, np.uint8), [0, 255])
     floats = np.array([0.5, -3.0], np.float32)
     assert to_real(floats, 9.0, 9) is floats
 
@@ -71,7 +74,7 @@ def test_quantize_without_warning() -> None:
         np.testing.assert_array_equal(quantize(pixels / 255, *_PIXELS), np.arange(-128, 128))
         levels = np.arange(-128, 128).astype(np.int8)
         assert quantize(levels, *_PIXELS) is levels
-        np.testing.assert_array_equal(quantize(pixels, 0.0, 0, np.float32), np.float32(pixels) / 255)
+        np.testing.assert_array_equal(quantize(pixels, *_PIXELS, np.float32), np.float32(pixels / 255))
         np.testing.assert_array_equal(quantize(np.array([0.5, 1.5, -30.0, 30.0]), 1.0, 0), [0, 2, -30, 30])
 
 
@@ -81,8 +84,6 @@ def test_quantize_without_warning() -> None:
         (np.array([0.0, 255.0]), *_PIXELS, "are clipped"),
         (np.linspace(-1, 1, 100), *_PIXELS, "are clipped"),
         (np.array([0.0, 1.0]), 1.0, -128, "less than 1/16"),
-        (np.array([0, 255], np.uint8), 1.0, -128, "uint8"),
-        (np.array([0, 255], np.uint8), 1 / 64, 3, "uint8"),
         (np.array([1, 5], np.int8), *_PIXELS, "less than 1/16"),
     ],
 )
@@ -95,13 +96,57 @@ def test_implausible_ranges(x: Any, scale: float, zero_point: int, said: str) ->
     ("x", "dtype", "said"),
     [
         (np.zeros(3, np.int16), np.int8, "x is int16"),
-        (np.zeros(3, np.int8), np.float32, "floating point"),
-        (np.zeros(3), np.int16, "only quantized int8"),
+        (np.zeros(3, np.int8), np.float32, "x is int8, but the model's input is floating point"),
+        (np.zeros(3, np.int8), np.uint8, "x is int8, but the model's input is uint8"),
+        (np.zeros(3), np.int16, "int16 .*only floating point and quantized int8 or uint8"),
     ],
 )
 def test_quantize_refuses(x: Any, dtype: Any, said: str) -> None:
     with pytest.raises(DataError, match=said):
         quantize(x, 1.0, 0, dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.float32])
+def test_the_range_of_the_input_tells_what_pixels_stand_for(dtype: Any) -> None:
+    """Divided by 255 they fed a model of 0..255 with less than two of its levels."""
+    pixels = np.arange(256, dtype=np.uint8)
+    for top, scale in ((1, 1 / 255), (1, 0.0045), (255, 1.0), (255, 0.8), (255, 1.2)):
+        real = pixels * (top / 255)
+        expected = real.astype(dtype) if dtype == np.float32 else to_levels(real, scale, -128)
+        np.testing.assert_array_equal(quantize(pixels, scale, -128, dtype), expected)
+        np.testing.assert_allclose(real_samples(pixels, scale, -128, dtype), real)
+
+
+@pytest.mark.parametrize(
+    ("scale", "zero_point", "dtype", "covers"),
+    [
+        (1 / 127.5, 0, np.int8, "covers -1..0.996, which is neither"),
+        (1 / 64, 3, np.int8, "covers -2.05..1.94"),
+        (1 / 127.5, 0, np.float32, "covers -1..0.996"),
+        (0.0, 0, np.float32, "does not say what it covers"),
+    ],
+)
+def test_pixels_that_may_be_read_in_two_ways_are_refused(
+    scale: float, zero_point: int, dtype: Any, covers: str
+) -> None:
+    pixels = np.arange(256, dtype=np.uint8)
+    with pytest.raises(DataError, match="0..255 or, divided by 255, of 0..1") as error:
+        quantize(pixels, scale, zero_point, dtype)
+    assert covers in str(error.value)
+    assert "x.astype('float32') for 0..255, x / 255 for 0..1" in str(error.value)
+
+
+def test_pixels_are_the_levels_of_a_uint8_input() -> None:
+    """Whatever its scale: what Coral's models and TensorFlow's tutorial take."""
+    pixels = np.arange(256, dtype=np.uint8)
+    for scale, zero_point in ((1 / 255, 0), (1 / 127.5, 127), (1.0, 0)):
+        assert quantize(pixels, scale, zero_point, np.uint8) is pixels
+    np.testing.assert_array_equal(
+        quantize(np.linspace(-0.99, 1, 9), 1 / 127.5, 127, np.uint8)[[0, -1]], [1, 255]
+    )
+    np.testing.assert_allclose(
+        real_samples(pixels, 1 / 127.5, 127, np.uint8)[:2], [-127 / 127.5, -126 / 127.5]
+    )
 
 
 def test_labels() -> None:
@@ -112,6 +157,7 @@ def test_labels() -> None:
     for y, loss, said in [
         (np.array([3]), classes, "0..2"),
         (np.array([2**40]), classes, "0..2"),
+        (np.array([2**64 - 1], np.uint64), classes, "label 18446744073709551615 is out of range"),
         (np.array([[2, 0]]), binary, "0..1"),
         (None, classes, "no labels"),
         (np.array([0]), None, "no loss"),

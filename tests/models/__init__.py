@@ -23,6 +23,7 @@ from .networks import (
     small_cnn,
     two_inputs,
     two_outputs,
+    uint8_edges,
 )
 
 MODELS: dict[str, Callable[[], bytes]] = {
@@ -38,6 +39,7 @@ MODELS: dict[str, Callable[[], bytes]] = {
     "dense_after_4d": dense_after_4d,
     "float_edges": float_edges,
     "two_outputs": two_outputs,
+    "uint8_edges": uint8_edges,
 }
 
 __all__ = ["MODELS", "GraphBuilder", *(f.__name__ for f in MODELS.values())]

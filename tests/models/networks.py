@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from ai_edge_litert.schema_py_generated import BuiltinOperator, BuiltinOptions, QuantizeOptionsT, TensorType
+
 from .graph_builder import Activation, GraphBuilder, Padding
 
 
@@ -135,6 +137,22 @@ def float_edges(seed: int = 11) -> bytes:
     x = g.dense(x, "fc1", 12)
     x = g.dense(x, "fc2", 5, Activation.NONE)
     return g.build([g.dequantize(g.softmax(x, "softmax"), "output")], signature="serving_default")
+
+
+def uint8_edges(seed: int = 13) -> bytes:
+    """uint8 image and uint8 scores around an int8 network, as TensorFlow's converter makes them for
+    ``inference_input_type=tf.uint8``: QUANTIZE first and last.
+    """
+    g = GraphBuilder(seed)
+    pixels = g.tensor("image", [1, 8, 8, 1], TensorType.UINT8, scales=[1 / 255], zero_points=[0])
+    g._inputs.append(pixels)
+    x = g.quantize(pixels, "image_int8", [1, 8, 8, 1], 1 / 255, -128)
+    x = g.pool(g.conv(x, "conv", 4), "pool")
+    x = g.softmax(g.dense(x, "fc", 5, Activation.NONE), "softmax")
+    scores = g.tensor("scores", [1, 5], TensorType.UINT8, scales=[1 / 256], zero_points=[0])
+    options = BuiltinOptions.QuantizeOptions, QuantizeOptionsT()
+    g.operator(BuiltinOperator.QUANTIZE, [x.index], [scores], *options)
+    return g.build([scores], signature="serving_default")
 
 
 def two_outputs(seed: int = 12) -> bytes:

@@ -22,11 +22,11 @@ def _interpreter(model: bytes) -> Any:
 
 
 def random_inputs(model: bytes, seed: int = 0) -> list[Array]:
-    """Random data for every input: int8 over its whole range, float32 normal."""
+    """Random data for every input: int8 and uint8 over their whole range, float32 normal."""
     rng = np.random.default_rng(seed)
     return [
-        rng.integers(-128, 128, d["shape"]).astype(np.int8)
-        if d["dtype"] == np.int8
+        rng.integers(-128, 128, d["shape"]).astype(d["dtype"])
+        if d["dtype"] in (np.int8, np.uint8)
         else rng.normal(0, 1, d["shape"]).astype(d["dtype"])
         for d in _interpreter(model).get_input_details()
     ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..data import DataError, check_labels, check_samples, load_data, quantize, to_real
+from ..data import DataError, check_labels, check_samples, load_data, quantize, real_samples
 from ..runtime import Inputs
 
 __all__ = ["load_samples"]
@@ -37,7 +37,7 @@ def load_samples(model: Inputs, path: Path) -> tuple[list[NDArray[Any]], NDArray
         shaped = check_samples(x, shape, called)
         inputs.append(model.prepare_input(quantize(shaped, scale, zero_point, dtype, called), i, called))
         if targets is None:
-            targets = to_real(shaped, scale, zero_point)
+            targets = real_samples(shaped, scale, zero_point, dtype, called)
     y = check_labels(targets, loss)
     if loss.kind == "mse":
         y = y.reshape(len(y), *model.label_details()[0][1:])

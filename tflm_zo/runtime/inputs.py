@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import ConversionError, Model, ZoMetadata, load_model, read_metadata
-from ..converters.model import Tensor
+from ..converters.model import Subgraph, Tensor
 from ..converters.model.schema import DTYPES
+from ..converters.model.schema import BuiltinOperator as B
 from ..data import to_levels
 from .errors import ModelError
 
@@ -20,11 +21,14 @@ __all__ = ["Inputs"]
 _Details = tuple[tuple[int, ...], np.dtype[Any], float, int]
 
 
-def _details(tensor: Tensor) -> _Details:
-    quantization = tensor.quantization
+def _details(graph: Subgraph, tensor: Tensor) -> _Details:
+    dtype, quantization = np.dtype(DTYPES[tensor.type]), tensor.quantization
+    if dtype.kind == "f":
+        readers = (op for op in graph.operators if op.builtin == B.QUANTIZE and op.inputs[0] is tensor)
+        quantization = next((op.outputs[0].quantization for op in readers), None)
     if quantization is None or not len(quantization.scales):
-        return tensor.shape, np.dtype(DTYPES[tensor.type]), 0.0, 0
-    return tensor.shape, np.dtype(DTYPES[tensor.type]), quantization.scale, quantization.zero_point
+        return tensor.shape, dtype, 0.0, 0
+    return tensor.shape, dtype, quantization.scale, quantization.zero_point
 
 
 class Inputs:
@@ -48,9 +52,9 @@ class Inputs:
         for segment, graph in zip(self._metadata.segments, self._model.subgraphs, strict=True):
             for port, tensor in zip(segment.inputs, graph.inputs, strict=True):
                 if port.role == "input" and port.index is not None:
-                    self._input_details[port.index] = _details(tensor)
+                    self._input_details[port.index] = _details(graph, tensor)
                 elif port.role == "label":
-                    self._label_details = _details(tensor)
+                    self._label_details = _details(graph, tensor)
 
     @property
     def metadata(self) -> ZoMetadata:
@@ -63,7 +67,9 @@ class Inputs:
         return self._metadata.batch
 
     def input_details(self, index: int = 0) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
-        """Shape, dtype, scale and zero point of an original input."""
+        """Shape, dtype, scale and zero point of an original input; of a floating-point one the scale and zero
+        point of what the model quantizes it to (scale 0: it does not).
+        """
         if index not in self._input_details:
             raise ValueError(f"the model has no input {index}")
         return self._input_details[index]
@@ -96,8 +102,10 @@ class Inputs:
             raise ValueError(f"{name}: contains NaN or infinity")
         if value.dtype == dtype:
             return np.ascontiguousarray(value)
-        if value.dtype.kind == "f" and dtype == np.int8 and scale > 0:
-            return to_levels(value, scale, zero_point)
+        if value.dtype.kind == "f" and dtype in (np.int8, np.uint8) and scale > 0:
+            return to_levels(value, scale, zero_point, dtype)
+        if value.dtype.kind == "f" and dtype.kind == "f":
+            return np.ascontiguousarray(value, dtype)
         raise ValueError(f"{name}: expected {dtype} (or floating point), got {value.dtype}")
 
     def prepare_labels(self, labels: NDArray[Any], name: str = "labels") -> NDArray[Any]:

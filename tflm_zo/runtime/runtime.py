@@ -132,9 +132,9 @@ class Runtime(Inputs, ABC):
         """Sets the original inputs, in the model's order; they stay until set again.
 
         Args:
-            arrays: one per input, [batch, ...]. Of the input's own dtype (int8): taken as it is. Floating
-                point for an int8 input: quantized with the input's scale and zero point, rounding half to
-                even, clipped to -128..127.
+            arrays: one per input, [batch, ...]. Of the input's own dtype (int8, uint8, float32): taken as it
+                is. Floating point for an int8 or uint8 input: quantized with the input's scale and zero
+                point, rounding half to even, clipped to -128..127 or 0..255.
 
         Raises:
             ValueError: wrong number, shape or dtype, NaN or infinity; nothing is changed.

@@ -171,8 +171,9 @@ def _quantization(port: dict[str, Any]) -> list[str]:
     if scale is None:
         return ["", "", ""]
     bounds = ""
-    if port["type"] == "INT8":
-        bounds = f"{(-128 - zero_point) * scale:.4g} .. {(127 - zero_point) * scale:.4g}"
+    lowest = {"INT8": -128, "UINT8": 0}.get(port["type"])
+    if lowest is not None:
+        bounds = f"{(lowest - zero_point) * scale:.4g} .. {(lowest + 255 - zero_point) * scale:.4g}"
     return [f"{scale:g}", str(zero_point), bounds]
 
 
