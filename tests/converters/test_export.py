@@ -18,6 +18,7 @@ from tflm_zo.converters import (
     possible_cuts,
     set_batch,
 )
+from tflm_zo.converters.model.schema import DTYPES
 
 from interpreters import random_inputs, run_plain
 from models import MODELS, depthwise_separable, lenet5, small_cnn
@@ -167,8 +168,7 @@ def test_other_batch_size(name: str) -> None:
     weights = random_weights(zo, 6)
     four = export_model(zo, weights).to_bytes()
     inputs = random_inputs(
-        [(t.shape, np.int8 if t.type_name == "INT8" else np.float32)
-         for t in load_model(four).subgraphs[0].inputs], 1
+        [(t.shape, DTYPES[t.type]) for t in load_model(four).subgraphs[0].inputs], 1
     )  # fmt: skip
     together = run(four, inputs)
     for batch in (1, 2):
