@@ -29,13 +29,14 @@ static int32_t argument_of(uint32_t momentum, uint32_t terms) {
   return (int32_t)(momentum << 16 | terms);
 }
 
-/* Words of the items, or a number no command can hold where it is too large. */
+/* Words of the items, or a number no command can hold, whose length is not negative as int32, where
+ * it is too large. */
 static uint32_t item_words(uint32_t opcode, uint32_t count, int32_t argument) {
   uint64_t items = count;
   if (opcode == ZO_OP_RESTORE) items = 0;
   if (opcode == ZO_OP_REPLAY) items *= (uint32_t)argument;
   if (opcode == ZO_OP_UPDATE) items += low_half(argument);
-  return items < UINT32_MAX / 16u ? 2u * (uint32_t)items : UINT32_MAX / 8u;
+  return items < UINT32_MAX / 8u ? 2u * (uint32_t)items : UINT32_MAX / 2u;
 }
 
 /* Decodes the instruction at words[at]; the header must lie within the command. */
@@ -184,7 +185,7 @@ static zo_status execute(const instruction* in, const zo_tensor* tensor, const i
   const zo_perturb_terms terms = terms_of(in);
   switch (in->opcode) {
     case ZO_OP_RESTORE:
-      if (initial == NULL) return ZO_ERROR_ARGUMENT;
+      if (initial == NULL || tensor->weights == NULL) return ZO_ERROR_ARGUMENT;
       memcpy(tensor->weights, initial, tensor->size);
       if (tensor->fraction != NULL) memset(tensor->fraction, 0, tensor->size);
       return ZO_OK;

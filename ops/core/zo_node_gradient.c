@@ -255,12 +255,14 @@ static int32_t credit_channel(zo_node_gradient* g, uint32_t channel, crediting* 
   for (uint32_t b = 0; b < evidence->samples; ++b) {
     const int8_t* inputs = evidence->inputs + b * input_bytes;
     const uint8_t* route = evidence->routes == NULL ? NULL : evidence->routes + b * route_bytes;
-    const int16_t* errors = g->errors + (size_t)(b * g->held + (channel - g->first)) * g->positions;
+    const int16_t* errors = g->errors;
+    if (g->together != 0u) {
+      errors += (size_t)(b * g->held + (channel - g->first)) * g->positions;
+    }
     for (uint32_t first = 0; first < g->positions; first += ZO_NODE_ERRORS) {
       const uint32_t left = g->positions - first;
       const uint32_t count = left < ZO_NODE_ERRORS ? left : ZO_NODE_ERRORS;
       if (g->together == 0u) {
-        errors = g->errors;
         form_errors(g, b, channel * g->positions + first, count, g->errors);
       }
       for (uint32_t j = 0; j < count; ++j) {

@@ -49,6 +49,7 @@ zo_status zo_node_layer_check(const zo_node_layer* l) {
               l->pad_top < SIDE_MAX && l->pad_left < SIDE_MAX &&
               (uint64_t)l->in_h * l->in_w * l->in_c <= BYTES_MAX &&
               (uint64_t)l->out_h * l->out_w * l->out_c <= BYTES_MAX &&
+              (uint64_t)l->node_h * l->node_w * l->out_c <= BYTES_MAX &&
               (uint64_t)l->k_h * l->k_w * l->in_c <= BYTES_MAX && l->input_zero_point >= -128 &&
               l->input_zero_point <= 127 && l->low >= -129 && l->low <= 127 && l->high >= -128 &&
               l->high <= 128 && l->unmasked <= 1u;

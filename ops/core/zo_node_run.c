@@ -395,7 +395,6 @@ static void add_losses(zo_node_run* run, const int32_t* losses, uint32_t count) 
   }
   int32_t* differences =
       t->differences + (size_t)run->query * minibatch(run) + (size_t)run->part * count;
-  /* Losses are not negative: the difference fits. */
   for (uint32_t i = 0; i < count; ++i) differences[i] += sign * losses[i];
 }
 
@@ -405,6 +404,9 @@ zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t c
       (run->stage != ZO_NODE_FORWARD && run->stage != ZO_NODE_QUERY) ||
       run->step == run->settings.common.steps) {
     return ZO_ERROR_ARGUMENT;
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    if (losses[i] < 0) return ZO_ERROR_ARGUMENT; /* so that differences fit */
   }
   zo_node_task* t = &run->tasks[run->task];
   if (run->stage == ZO_NODE_QUERY && is_weights(t) && run->moved == 0u) return ZO_ERROR_ORDER;

@@ -224,7 +224,8 @@ zo_status zo_node_run_perturb_weights(zo_node_run* run, const zo_tensor* tensors
  * progress: it needs neither samples nor interpreter. */
 zo_status zo_node_run_abandon(zo_node_run* run, const zo_tensor* tensors, uint32_t count);
 
-/* Takes the losses of a FORWARD or QUERY, int32 [batch]. */
+/* Takes the losses of a FORWARD or QUERY, int32 [batch], none negative.
+ * Errors: ZO_ERROR_ARGUMENT; ZO_ERROR_ORDER where a weight task's weights have not been moved. */
 zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t count,
                              zo_report* report);
 

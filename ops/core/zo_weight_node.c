@@ -42,6 +42,7 @@ typedef struct weight_cursor {
   uint32_t offset;    /* weights before it */
   int32_t input;      /* its first node input */
   int consistent;     /* sizes and options agree so far */
+  int complete;       /* nothing that has a size is without data so far */
 
   /* The tensor entered last. */
   zo_tensor tensor;
@@ -90,6 +91,7 @@ static weight_cursor first_tensor(const weight_node* node) {
   cursor.offset = 0;
   cursor.input = has_fraction ? kFraction + 1 : kInitial + 1;
   cursor.consistent = cursor.fraction.bytes == cursor.initial.bytes;
+  cursor.complete = cursor.initial.data != NULL && (!has_fraction || cursor.fraction.data != NULL);
   return cursor;
 }
 
@@ -133,8 +135,33 @@ static int next_tensor(weight_cursor* cursor) {
                        (multiplier.bytes == 0u ||
                         multiplier.bytes == sizeof(int32_t) * (uint64_t)tensor->channels) &&
                        (mask.bytes == 0u || mask.bytes == zo_mask_bytes(weights.bytes));
+  cursor->complete = cursor->complete && weights.data != NULL &&
+                     (multiplier.bytes == 0u || multiplier.data != NULL) &&
+                     (mask.bytes == 0u || mask.data != NULL);
   cursor->offset += weights.bytes;
   return 1;
+}
+
+/* Checks the tensors; `runs`: their data as well. */
+static zo_status check_tensors(const weight_node* node, int runs) {
+  const zo_buffer command = input(node, kCommand);
+  const zo_buffer state = input(node, kState);
+  const zo_buffer report = input(node, kStatus);
+  if ((node->flags & ZO_OPTION_LAST) != 0u && report.bytes != 0u &&
+      report.bytes != sizeof(int32_t) * ZO_STATUS_WORDS) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  if (command.bytes < sizeof(int32_t) * ZO_COMMAND_HEADER_WORDS ||
+      state.bytes != sizeof(int32_t) * ZO_STATE_WORDS ||
+      (runs && (command.data == NULL || state.data == NULL))) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  weight_cursor cursor = first_tensor(node);
+  while (cursor.consistent && next_tensor(&cursor)) {
+  }
+  return cursor.consistent && cursor.offset == cursor.initial.bytes && (!runs || cursor.complete)
+             ? ZO_OK
+             : ZO_ERROR_ARGUMENT;
 }
 
 zo_status zo_weight_node_check(const uint8_t* options, size_t length, zo_buffer_source source,
@@ -145,14 +172,7 @@ zo_status zo_weight_node_check(const uint8_t* options, size_t length, zo_buffer_
   if (source == NULL) return ZO_ERROR_ARGUMENT;
   node.source = source;
   node.context = context;
-  if (input(&node, kCommand).bytes < sizeof(int32_t) * ZO_COMMAND_HEADER_WORDS ||
-      input(&node, kState).bytes != sizeof(int32_t) * ZO_STATE_WORDS) {
-    return ZO_ERROR_ARGUMENT;
-  }
-  weight_cursor cursor = first_tensor(&node);
-  while (cursor.consistent && next_tensor(&cursor)) {
-  }
-  return cursor.consistent && cursor.offset == cursor.initial.bytes ? ZO_OK : ZO_ERROR_ARGUMENT;
+  return check_tensors(&node, 0);
 }
 
 /* Copies every tensor's initial weights in, as a RESTORE of all blocks does. */
@@ -208,13 +228,17 @@ zo_status zo_weight_node_run(zo_opcode opcode, const uint8_t* options, size_t le
   weight_node node;
   zo_status status = read_options(options, length, &node);
   if (status != ZO_OK) return status;
+  if (source == NULL) return ZO_ERROR_ARGUMENT;
   node.source = source;
   node.context = context;
+  /* Again, because a runtime may have moved or resized tensors since Prepare: no weight is touched
+   * where another one cannot be. */
+  status = check_tensors(&node, 1);
+  if (status != ZO_OK) return status;
 
   const zo_buffer command = input(&node, kCommand);
   const int32_t* words = (const int32_t*)command.data;
   int32_t* state = (int32_t*)input(&node, kState).data;
-  if (state == NULL) return ZO_ERROR_ARGUMENT;
   /* Every op checks the whole command: the first one must not act on what a later one refuses. */
   status = zo_command_check(words, command.bytes / (uint32_t)sizeof(int32_t), &node.limits);
   if (status != ZO_OK) return status;

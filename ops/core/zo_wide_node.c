@@ -98,7 +98,8 @@ zo_status zo_wide_node_run(const uint8_t* options, size_t length, zo_buffer_sour
   const zo_status status = read_node(options, length, source, context, &node);
   if (status != ZO_OK) return status;
   if (node.input == NULL || node.output == NULL || node.layer.weights == NULL ||
-      node.layer.fraction == NULL) {
+      node.layer.fraction == NULL ||
+      (node.layer.bias == NULL && source(context, kBias).bytes != 0u)) {
     return ZO_ERROR_ARGUMENT;
   }
   for (uint32_t sample = 0; sample < node.samples; ++sample) {

@@ -1027,6 +1027,30 @@ static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
             ZO_ERROR_ARGUMENT);
       g->inputs[i].bytes = old;
     }
+    /* A tensor without memory: nothing is done, not even to the others. */
+    const uint32_t untouched = segment_checksum(&s, flags);
+    CHECK(zo_command_begin(&writer, s.command, s.words, 0) == ZO_OK);
+    CHECK(zo_command_restore(&writer, ZO_ALL_BLOCKS) == ZO_OK);
+    CHECK(zo_command_update(&writer, ZO_ALL_BLOCKS, distribution, NULL, &query, 1) == ZO_OK);
+    for (int32_t i = 0; i < g->input_count; ++i) {
+      void* const old = g->inputs[i].data;
+      if (g->inputs[i].bytes == 0u) continue; /* an absent mask */
+      g->inputs[i].data = NULL;
+      CHECK(zo_weight_node_check(g->options, g->options_bytes, graph_source, g) == ZO_OK);
+      CHECK(zo_weight_node_run(op_order[op], g->options, g->options_bytes, graph_source, g, NULL) ==
+            ZO_ERROR_ARGUMENT);
+      CHECK(segment_checksum(&s, flags) == untouched);
+      g->inputs[i].data = old;
+    }
+    CHECK(zo_weight_node_run(op_order[op], g->options, g->options_bytes, NULL, g, NULL) ==
+          ZO_ERROR_ARGUMENT);
+    if (op == 2) { /* a status that is written beyond its end */
+      const zo_buffer old = g->outputs[0];
+      g->outputs[0] = buffer_of(s.status, sizeof(int32_t));
+      CHECK(zo_weight_node_check(g->options, g->options_bytes, graph_source, g) ==
+            ZO_ERROR_ARGUMENT);
+      g->outputs[0] = old;
+    }
     const int32_t count = g->input_count;
     g->input_count = count - 1;
     const zo_status status = zo_weight_node_check(g->options, g->options_bytes, graph_source, g);
@@ -1149,7 +1173,6 @@ static void test_wide_nodes(uint32_t per_channel, uint32_t with_bias) {
     g.inputs[i].bytes = i == 3 ? old - 1u : old + 1u;
     CHECK(wide_node(&g) == ZO_ERROR_ARGUMENT);
     g.inputs[i].bytes = old;
-    if (i == 2) continue;
     void* data = g.inputs[i].data;
     g.inputs[i].data = NULL; /* as at Prepare */
     CHECK(zo_wide_node_check(g.options, g.options_bytes, graph_source, &g) == ZO_OK);
@@ -1979,6 +2002,10 @@ static zo_report answer(node_run* r, zo_node_run* run, const zo_node_request* re
     CHECK(zo_node_run_report(run, losses, s->batch + 1u, &report) == ZO_ERROR_ARGUMENT);
     CHECK(zo_node_run_report(run, NULL, s->batch, &report) == ZO_ERROR_ARGUMENT);
     CHECK(zo_node_run_report(run, losses, s->batch, NULL) == ZO_ERROR_ARGUMENT);
+    const int32_t loss = losses[s->batch - 1u];
+    losses[s->batch - 1u] = INT32_MIN; /* no loss: its negative is no number */
+    CHECK(zo_node_run_report(run, losses, s->batch, &report) == ZO_ERROR_ARGUMENT);
+    losses[s->batch - 1u] = loss;
   } else {
     CHECK(zo_node_run_report(run, losses, s->batch, &report) == ZO_ERROR_ARGUMENT);
     CHECK(zo_node_run_update(run, &tensor, NULL, NULL, &report) == ZO_ERROR_ARGUMENT);
@@ -2103,6 +2130,45 @@ static void test_snapshot_log(const node_run* r, const zo_node_run* run) {
   flip_a_bit(record, ZO_SNAPSHOT_RECORD_BYTES);
   CHECK(zo_snapshot_read_record(record, owner, &step, &loss_back) == ZO_ERROR_OPTIONS);
   free(record);
+}
+
+/* Sizes whose product is a small number in 32 bits. */
+static void test_node_sizes_that_wrap(void) {
+  zo_node_layer l;
+  memset(&l, 0, sizeof l);
+  l.form = ZO_NODES_MAX_POOL;
+  l.in_h = l.in_w = l.in_c = l.k_h = l.k_w = 1;
+  l.stride_h = l.stride_w = l.dilation_h = l.dilation_w = 1;
+  l.out_h = 4096;
+  l.out_w = 4;
+  l.out_c = 65536;
+  l.node_h = 4096;
+  l.node_w = 4;
+  l.pool_h = 1;
+  l.pool_w = 254;
+  l.pool_stride_h = l.pool_stride_w = 1;
+  l.pool_pad_left = 253;
+  l.low = -129;
+  l.high = 128;
+  CHECK(zo_node_layer_check(&l) == ZO_OK);           /* 2^30 nodes */
+  for (l.node_w = 5; l.node_w <= 257u; ++l.node_w) { /* at 257, 2^32 + 2^28 of them */
+    CHECK(zo_node_layer_check(&l) == ZO_ERROR_ARGUMENT);
+  }
+}
+
+/* An instruction that announces more items than there are, in a command that announces them, too.
+ */
+static void test_a_command_of_many_items(void) {
+  const zo_limits many = {8, 32, 1};
+  int32_t words[ZO_COMMAND_HEADER_WORDS + ZO_INSTRUCTION_HEADER_WORDS] = {
+      (int32_t)ZO_COMMAND_MAGIC, INT32_C(0x3FFFFFFE), ZO_OP_REPLAY << 24, 0, 1, 0};
+  for (int32_t queries = 1; queries <= 32; queries *= 2) {
+    words[5] = queries;
+    for (int32_t steps = INT32_C(1) << 29; steps <= INT32_C(1) << 30; steps += INT32_C(1) << 29) {
+      words[3] = steps;
+      CHECK(zo_command_check(words, UINT32_C(1) << 30, &many) == ZO_ERROR_COMMAND);
+    }
+  }
 }
 
 /* A log may be whole, its checksums right, and yet say what no run has written. */
@@ -2477,6 +2543,8 @@ int main(void) {
   test_bits();
   test_nodes();
   test_node_tail();
+  test_node_sizes_that_wrap();
+  test_a_command_of_many_items();
   test_snapshot_sizes();
   test_node_run();
   test_weight_task();
