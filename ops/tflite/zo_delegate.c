@@ -9,7 +9,9 @@
  *   interpreter = Interpreter(model, experimental_delegates=[load_delegate(library, options)])
  *
  * Options:
- *   directory  address of a zo_directory, decimal; filled at each invoke (optional)
+ *   directory  address of a zo_directory, decimal; filled at each invoke (optional). What lies
+ *              there must begin with ZO_DIRECTORY_MAGIC when the delegate is made: an address that
+ *              has gone through text is checked before it is written through
  *   exact      1: also computes int8 FULLY_CONNECTED, bit for bit as TFLM does, which neither of
  *              LiteRT's own kernels does (zo_fully_connected.h); 0, the default: leaves it alone
  */
@@ -77,11 +79,15 @@ static zo_buffer find_buffer(void* context, int32_t index) {
   const TfLiteIntArray* list = index >= 0 ? source->node->inputs : source->node->outputs;
   const int32_t at = index >= 0 ? index : -1 - index;
   zo_buffer buffer = {NULL, 0};
-  if (at < list->size && list->data[at] != kTfLiteOptionalTensor) {
-    const TfLiteTensor* tensor = &source->context->tensors[list->data[at]];
-    buffer.data = tensor->data;
-    buffer.bytes = (uint32_t)tensor->bytes;
-  }
+  if (list == NULL || at >= list->size) return buffer;
+  const int number = list->data[at];
+  if (number < 0 || (size_t)number >= source->context->tensors_size) return buffer;
+  const TfLiteTensor* tensor = &source->context->tensors[number];
+  /* Others have no size, as under TFLM: they fail the checks of zo_node.h. */
+  const bool is_ours = tensor->type == kTfLiteInt8 || tensor->type == kTfLiteInt32;
+  if (!is_ours || tensor->bytes > UINT32_MAX) return buffer;
+  buffer.data = tensor->data;
+  buffer.bytes = (uint32_t)tensor->bytes;
   return buffer;
 }
 
@@ -104,20 +110,24 @@ static int find_op(const char* name) {
   return -1;
 }
 
-static void set_view(node_view* view, const TfLiteNode* node,
+/* Returns false for a node that is none of ours. */
+static bool set_view(node_view* view, const TfLiteNode* node,
                      const TfLiteRegistration* registration) {
   view->inputs = node->inputs;
   view->outputs = node->outputs;
   if (is_custom(registration)) {
     const int op = find_op(registration->custom_name);
+    if (op < 0) return false;
+    const int length = node->custom_initial_data_size;
     view->name = kOps[op].name;
     view->opcode = kOps[op].opcode;
     view->options = (const uint8_t*)node->custom_initial_data;
-    view->options_length = (size_t)node->custom_initial_data_size;
+    view->options_length = length > 0 ? (size_t)length : 0u;
   } else {
     view->name = "FULLY_CONNECTED";
     view->fully_connected_params = (const TfLiteFullyConnectedParams*)node->builtin_data;
   }
+  return true;
 }
 
 static void kernel_free(TfLiteContext* context, void* buffer) {
@@ -142,11 +152,12 @@ static void* kernel_init(TfLiteContext* context, const char* buffer, size_t leng
     TfLiteNode* node;
     TfLiteRegistration* registration;
     if (context->GetNodeAndRegistration(context, replaced->data[i], &node, &registration) !=
-        kTfLiteOk) {
+            kTfLiteOk ||
+        !set_view(&self->nodes[self->count], node, registration)) {
       kernel_free(context, self);
       return NULL;
     }
-    set_view(&self->nodes[self->count++], node, registration);
+    ++self->count;
   }
   return self;
 }
@@ -204,13 +215,15 @@ static zo_status run_custom(TfLiteContext* context, const node_view* view,
 
 static TfLiteStatus kernel_invoke(TfLiteContext* context, TfLiteNode* node) {
   const kernel* self = (const kernel*)node->user_data;
+  if (self == NULL) return kTfLiteError;
   for (int i = 0; i < self->count; ++i) {
     const node_view* view = &self->nodes[i];
+    zo_status status;
     if (view->fully_connected != NULL) {
-      zo_fully_connected_run(view->fully_connected, context);
-      continue;
+      status = zo_fully_connected_run(view->fully_connected, context) ? ZO_OK : ZO_ERROR_ARGUMENT;
+    } else {
+      status = run_custom(context, view, self->directory);
     }
-    const zo_status status = run_custom(context, view, self->directory);
     if (status != ZO_OK) return report(context, view, status);
   }
   return kTfLiteOk;
@@ -264,19 +277,49 @@ static TfLiteStatus delegate_prepare(TfLiteContext* context, TfLiteDelegate* del
   return status;
 }
 
+/* A zo_directory at the address that a text says, or null. */
+static zo_directory* directory_at(const char* text) {
+  if (text == NULL || *text == '\0') return NULL;
+  uint64_t address = 0;
+  for (; *text != '\0'; ++text) {
+    if (*text < '0' || *text > '9' || address > (UINTPTR_MAX - 9u) / 10u) return NULL;
+    address = 10u * address + (uint64_t)(*text - '0');
+  }
+  zo_directory* directory = (zo_directory*)(uintptr_t)address;
+  if (address % sizeof(void*) != 0u || directory == NULL ||
+      directory->magic != ZO_DIRECTORY_MAGIC ||
+      (directory->capacity > 0u && directory->entries == NULL)) {
+    return NULL;
+  }
+  return directory;
+}
+
+/* Null where an option was taken, else what is wrong with it. */
+static const char* set_option(settings* self, const char* key, const char* value) {
+  if (key != NULL && strcmp(key, "directory") == 0) {
+    self->directory = directory_at(value);
+    return self->directory != NULL
+               ? NULL
+               : "tflm_zo delegate: directory is not the decimal address of a zo_directory";
+  }
+  if (key != NULL && strcmp(key, "exact") == 0) {
+    if (value == NULL || (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)) {
+      return "tflm_zo delegate: exact is 0 or 1";
+    }
+    self->exact = *value == '1';
+    return NULL;
+  }
+  return "tflm_zo delegate: unknown option (known: directory, exact)";
+}
+
 TfLiteDelegate* tflite_plugin_create_delegate(const char* const* keys, const char* const* values,
                                               size_t count, void (*report_error)(const char*)) {
   settings* self = calloc(1, sizeof *self);
   if (self == NULL) return NULL;
   for (size_t i = 0; i < count; ++i) {
-    if (strcmp(keys[i], "directory") == 0) {
-      self->directory = (zo_directory*)(uintptr_t)strtoull(values[i], NULL, 10);
-    } else if (strcmp(keys[i], "exact") == 0) {
-      self->exact = strcmp(values[i], "1") == 0;
-    } else {
-      if (report_error != NULL) {
-        report_error("tflm_zo delegate: unknown option (known: directory, exact)");
-      }
+    const char* error = set_option(self, keys[i], values[i]);
+    if (error != NULL) {
+      if (report_error != NULL) report_error(error);
       free(self);
       return NULL;
     }

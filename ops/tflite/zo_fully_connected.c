@@ -8,6 +8,9 @@
 
 enum { kInput = 0, kWeights = 1, kBias = 2 };
 
+/* Factors from here on are no zo_multiplier. */
+#define MULTIPLIER_END 1073741824.0
+
 struct zo_fully_connected {
   int input, weights, bias, output; /* tensors; bias may be kTfLiteOptionalTensor */
   int32_t samples, depth, units;
@@ -20,6 +23,9 @@ struct zo_fully_connected {
   zo_multiplier multipliers[];
 };
 
+/* Inputs whose products int32_t holds the sum of. */
+#define DEPTH_AT_ONCE INT32_C(65536)
+
 static int input_at(const TfLiteIntArray* list, int index) {
   return index < list->size ? list->data[index] : kTfLiteOptionalTensor;
 }
@@ -30,6 +36,42 @@ static const TfLiteAffineQuantization* affine(const TfLiteTensor* tensor) {
              : NULL;
 }
 
+/* A tensor of the graph, or null. */
+static const TfLiteTensor* tensor_at(const TfLiteContext* context, int index) {
+  return index >= 0 && (size_t)index < context->tensors_size ? &context->tensors[index] : NULL;
+}
+
+/* An int8 tensor with a zero point that int8 holds. Of several scales, none is in params. */
+static bool is_int8(const TfLiteTensor* tensor) {
+  return tensor != NULL && tensor->type == kTfLiteInt8 && tensor->params.zero_point >= INT8_MIN &&
+         tensor->params.zero_point <= INT8_MAX;
+}
+
+static bool has_scale(const TfLiteTensor* tensor) {
+  return isfinite(tensor->params.scale) && tensor->params.scale > 0.0f;
+}
+
+/* The factor from accumulators to outputs, of a unit. */
+static double multiplier_of(const TfLiteTensor* input, const TfLiteTensor* weights,
+                            const TfLiteTensor* output, int32_t unit) {
+  const TfLiteFloatArray* scales = affine(weights)->scale;
+  if (scales->size == 1) {
+    /* The product of a single scale is rounded to float first, in TFLM as here. */
+    const float product = input->params.scale * weights->params.scale;
+    return (double)product / (double)output->params.scale;
+  }
+  return (double)input->params.scale * (double)scales->data[unit] / (double)output->params.scale;
+}
+
+static bool multipliers_are_valid(const TfLiteTensor* input, const TfLiteTensor* weights,
+                                  const TfLiteTensor* output) {
+  for (int32_t unit = 0; unit < affine(weights)->scale->size; ++unit) {
+    const double multiplier = multiplier_of(input, weights, output, unit);
+    if (!(multiplier >= 0.0 && multiplier < MULTIPLIER_END)) return false;
+  }
+  return true;
+}
+
 bool zo_fully_connected_supports(const TfLiteContext* context, const TfLiteNode* node) {
   const TfLiteFullyConnectedParams* params = (const TfLiteFullyConnectedParams*)node->builtin_data;
   if (params == NULL || params->weights_format != 0 || (int)params->activation < kTfLiteActNone ||
@@ -38,11 +80,16 @@ bool zo_fully_connected_supports(const TfLiteContext* context, const TfLiteNode*
     return false;
   }
   const int bias = input_at(node->inputs, kBias);
-  const TfLiteTensor* weights = &context->tensors[node->inputs->data[kWeights]];
-  return context->tensors[node->inputs->data[kInput]].type == kTfLiteInt8 &&
-         weights->type == kTfLiteInt8 && weights->dims->size == 2 && affine(weights) != NULL &&
-         context->tensors[node->outputs->data[0]].type == kTfLiteInt8 &&
-         (bias == kTfLiteOptionalTensor || context->tensors[bias].type == kTfLiteInt32);
+  const TfLiteTensor* bias_tensor = tensor_at(context, bias);
+  const TfLiteTensor* input = tensor_at(context, node->inputs->data[kInput]);
+  const TfLiteTensor* weights = tensor_at(context, node->inputs->data[kWeights]);
+  const TfLiteTensor* output = tensor_at(context, node->outputs->data[0]);
+  return is_int8(input) && has_scale(input) && is_int8(weights) && is_int8(output) &&
+         has_scale(output) && weights->dims != NULL && weights->dims->size == 2 &&
+         affine(weights) != NULL && affine(weights)->scale != NULL &&
+         affine(weights)->scale->size >= 1 && multipliers_are_valid(input, weights, output) &&
+         (bias == kTfLiteOptionalTensor ||
+          (bias_tensor != NULL && bias_tensor->type == kTfLiteInt32));
 }
 
 static zo_multiplier quantize_multiplier(double real) {
@@ -61,8 +108,10 @@ static zo_multiplier quantize_multiplier(double real) {
   return result;
 }
 
+/* Within +-2^15, far outside int8 already. */
 static int32_t quantize(float value, const TfLiteTensor* tensor) {
-  return tensor->params.zero_point + (int32_t)roundf(value / tensor->params.scale);
+  const float steps = roundf(value / tensor->params.scale);
+  return tensor->params.zero_point + (int32_t)fminf(fmaxf(steps, -32768.0f), 32768.0f);
 }
 
 static void set_clamp(zo_fully_connected* self, TfLiteFusedActivation activation,
@@ -79,16 +128,8 @@ static void set_clamp(zo_fully_connected* self, TfLiteFusedActivation activation
 
 static void set_multipliers(zo_fully_connected* self, const TfLiteTensor* input,
                             const TfLiteTensor* weights, const TfLiteTensor* output) {
-  const TfLiteFloatArray* scales = affine(weights)->scale;
-  if (self->scales == 1) {
-    /* The product of a single scale is rounded to float first, in TFLM as here. */
-    const float product = input->params.scale * weights->params.scale;
-    self->multipliers[0] = quantize_multiplier((double)product / (double)output->params.scale);
-    return;
-  }
-  for (int32_t unit = 0; unit < self->units; ++unit) {
-    self->multipliers[unit] = quantize_multiplier(
-        (double)input->params.scale * (double)scales->data[unit] / (double)output->params.scale);
+  for (int32_t i = 0; i < self->scales; ++i) {
+    self->multipliers[i] = quantize_multiplier(multiplier_of(input, weights, output, i));
   }
 }
 
@@ -102,8 +143,12 @@ zo_fully_connected* zo_fully_connected_create(const TfLiteContext* context,
   const int32_t units = weights->dims->data[0];
   const int32_t depth = weights->dims->data[1];
   const int32_t scales = affine(weights)->scale->size;
-  if (units < 1 || depth < 1 || input->bytes % (size_t)depth != 0 ||
-      output->bytes != input->bytes / (size_t)depth * (size_t)units ||
+  const int bias = input_at(inputs, kBias);
+  if (units < 1 || depth < 1 || weights->bytes != (uint64_t)units * (uint64_t)depth ||
+      input->bytes == 0 || input->bytes % (size_t)depth != 0 || input->bytes > INT32_MAX ||
+      output->bytes != (uint64_t)(input->bytes / (size_t)depth) * (uint64_t)units ||
+      (bias != kTfLiteOptionalTensor &&
+       context->tensors[bias].bytes != (uint64_t)units * sizeof(int32_t)) ||
       (scales != 1 && scales != units)) {
     return NULL;
   }
@@ -116,7 +161,7 @@ zo_fully_connected* zo_fully_connected_create(const TfLiteContext* context,
   }
   self->input = inputs->data[kInput];
   self->weights = inputs->data[kWeights];
-  self->bias = input_at(inputs, kBias);
+  self->bias = bias;
   self->output = outputs->data[0];
   self->samples = (int32_t)(input->bytes / (size_t)depth);
   self->depth = depth;
@@ -130,8 +175,9 @@ zo_fully_connected* zo_fully_connected_create(const TfLiteContext* context,
   return self;
 }
 
-/* sum_i (x_i + a) (w_i + b), in the form that compilers vectorize. */
-static int32_t dot_product(const int8_t* x, const int8_t* w, int32_t depth, int32_t a, int32_t b) {
+/* sum_i (x_i + a) (w_i + b), depth at most DEPTH_AT_ONCE, in the form that compilers vectorize;
+ * modulo 2^32, as TFLM's accumulator in effect is. */
+static uint32_t dot_product(const int8_t* x, const int8_t* w, int32_t depth, int32_t a, int32_t b) {
   int32_t products = 0, x_sum = 0, w_sum = 0;
   for (int32_t i = 0; i < depth; ++i) {
     products += (int16_t)x[i] * (int16_t)w[i];
@@ -140,10 +186,11 @@ static int32_t dot_product(const int8_t* x, const int8_t* w, int32_t depth, int3
   if (b != 0) {
     for (int32_t i = 0; i < depth; ++i) x_sum += x[i];
   }
-  return products + a * w_sum + b * x_sum + depth * a * b;
+  return (uint32_t)products + (uint32_t)(a * w_sum) + (uint32_t)(b * x_sum) +
+         (uint32_t)(depth * a * b);
 }
 
-void zo_fully_connected_run(const zo_fully_connected* self, TfLiteContext* context) {
+bool zo_fully_connected_run(const zo_fully_connected* self, TfLiteContext* context) {
   const int8_t* x = (const int8_t*)context->tensors[self->input].data;
   const int8_t* weights = (const int8_t*)context->tensors[self->weights].data;
   const int32_t* bias = self->bias == kTfLiteOptionalTensor
@@ -152,18 +199,26 @@ void zo_fully_connected_run(const zo_fully_connected* self, TfLiteContext* conte
   TfLiteTensor* output = &context->tensors[self->output];
   if (output->data == NULL) output->data = self->scratch;
   int8_t* y = (int8_t*)output->data;
+  if (x == NULL || weights == NULL || (bias == NULL && self->bias != kTfLiteOptionalTensor)) {
+    return false;
+  }
   for (int32_t sample = 0; sample < self->samples; ++sample, x += self->depth) {
     for (int32_t unit = 0; unit < self->units; ++unit) {
-      int32_t sum = dot_product(x, weights + (size_t)unit * (size_t)self->depth, self->depth,
-                                self->input_offset, self->weights_offset);
-      if (bias != NULL) sum += bias[unit];
-      int32_t value = zo_requantize(sum, self->multipliers[self->scales == 1 ? 0 : unit]);
-      value += self->output_offset;
-      value = value < self->output_min ? self->output_min : value;
-      value = value > self->output_max ? self->output_max : value;
-      *y++ = (int8_t)value;
+      const int8_t* w = weights + (size_t)unit * (size_t)self->depth;
+      uint32_t sum = bias != NULL ? (uint32_t)bias[unit] : 0u;
+      for (int32_t at = 0; at < self->depth; at += DEPTH_AT_ONCE) {
+        const int32_t left = self->depth - at;
+        sum += dot_product(x + at, w + at, left < DEPTH_AT_ONCE ? left : DEPTH_AT_ONCE,
+                           self->input_offset, self->weights_offset);
+      }
+      const int32_t value =
+          zo_requantize((int32_t)sum, self->multipliers[self->scales == 1 ? 0 : unit]);
+      const int32_t offset = self->output_offset;
+      *y++ =
+          (int8_t)(zo_clamp(value, self->output_min - offset, self->output_max - offset) + offset);
     }
   }
+  return true;
 }
 
 void zo_fully_connected_free(zo_fully_connected* self, TfLiteContext* context) {

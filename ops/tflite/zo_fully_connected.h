@@ -24,7 +24,8 @@ zo_fully_connected* zo_fully_connected_create(const TfLiteContext* context,
                                               const TfLiteIntArray* outputs,
                                               const TfLiteFullyConnectedParams* params);
 
-void zo_fully_connected_run(const zo_fully_connected* self, TfLiteContext* context);
+/* False where a tensor has no data; nothing is written then. */
+bool zo_fully_connected_run(const zo_fully_connected* self, TfLiteContext* context);
 
 /* `context` is null where the tensors are gone already. */
 void zo_fully_connected_free(zo_fully_connected* self, TfLiteContext* context);
