@@ -233,7 +233,8 @@ static bool is_claimed(const settings* self, const TfLiteContext* context, const
                        const TfLiteRegistration* registration) {
   if (is_custom(registration)) return true;
   return self->exact && registration->builtin_code == kTfLiteBuiltinFullyConnected &&
-         zo_fully_connected_supports(context, node);
+         zo_fully_connected_supports(context, node->inputs, node->outputs,
+                                     (const TfLiteFullyConnectedParams*)node->builtin_data);
 }
 
 static TfLiteStatus delegate_prepare(TfLiteContext* context, TfLiteDelegate* delegate) {

@@ -72,18 +72,18 @@ static bool multipliers_are_valid(const TfLiteTensor* input, const TfLiteTensor*
   return true;
 }
 
-bool zo_fully_connected_supports(const TfLiteContext* context, const TfLiteNode* node) {
-  const TfLiteFullyConnectedParams* params = (const TfLiteFullyConnectedParams*)node->builtin_data;
+bool zo_fully_connected_supports(const TfLiteContext* context, const TfLiteIntArray* inputs,
+                                 const TfLiteIntArray* outputs,
+                                 const TfLiteFullyConnectedParams* params) {
   if (params == NULL || params->weights_format != 0 || (int)params->activation < kTfLiteActNone ||
-      (int)params->activation > kTfLiteActRelu6 || node->inputs->size < 2 ||
-      node->outputs->size != 1) {
+      (int)params->activation > kTfLiteActRelu6 || inputs->size < 2 || outputs->size != 1) {
     return false;
   }
-  const int bias = input_at(node->inputs, kBias);
+  const int bias = input_at(inputs, kBias);
   const TfLiteTensor* bias_tensor = tensor_at(context, bias);
-  const TfLiteTensor* input = tensor_at(context, node->inputs->data[kInput]);
-  const TfLiteTensor* weights = tensor_at(context, node->inputs->data[kWeights]);
-  const TfLiteTensor* output = tensor_at(context, node->outputs->data[0]);
+  const TfLiteTensor* input = tensor_at(context, inputs->data[kInput]);
+  const TfLiteTensor* weights = tensor_at(context, inputs->data[kWeights]);
+  const TfLiteTensor* output = tensor_at(context, outputs->data[0]);
   return is_int8(input) && has_scale(input) && is_int8(weights) && is_int8(output) &&
          has_scale(output) && weights->dims != NULL && weights->dims->size == 2 &&
          affine(weights) != NULL && affine(weights)->scale != NULL &&
@@ -137,6 +137,7 @@ zo_fully_connected* zo_fully_connected_create(const TfLiteContext* context,
                                               const TfLiteIntArray* inputs,
                                               const TfLiteIntArray* outputs,
                                               const TfLiteFullyConnectedParams* params) {
+  if (!zo_fully_connected_supports(context, inputs, outputs, params)) return NULL;
   const TfLiteTensor* input = &context->tensors[inputs->data[kInput]];
   const TfLiteTensor* weights = &context->tensors[inputs->data[kWeights]];
   const TfLiteTensor* output = &context->tensors[outputs->data[0]];

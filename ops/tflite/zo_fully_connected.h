@@ -15,10 +15,12 @@ typedef struct zo_fully_connected zo_fully_connected;
 
 /* Whether this kernel computes the node: all int8, default weights layout, a fused activation
  * that clamps. */
-bool zo_fully_connected_supports(const TfLiteContext* context, const TfLiteNode* node);
+bool zo_fully_connected_supports(const TfLiteContext* context, const TfLiteIntArray* inputs,
+                                 const TfLiteIntArray* outputs,
+                                 const TfLiteFullyConnectedParams* params);
 
-/* Shapes, multipliers and clamps of a node that is supported; null where a shape does not fit or
- * memory is short. Tensors are those of `context`, found again at each run. */
+/* Shapes, multipliers and clamps of such a node; null where it is none (any more), a shape does not
+ * fit or memory is short. Tensors are those of `context`, found again at each run. */
 zo_fully_connected* zo_fully_connected_create(const TfLiteContext* context,
                                               const TfLiteIntArray* inputs,
                                               const TfLiteIntArray* outputs,

@@ -1,0 +1,299 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * The external delegate over a runtime that is a test's own, to be run under the address and
+ * undefined-behaviour sanitizers: options that are no options, a directory that is none, and nodes
+ * whose tensors are absent, of other types, sizes and scales. What a whole graph computes is tested
+ * in the real runtimes, from Python (tests/runtime).
+ */
+#include <inttypes.h>
+#include <math.h>
+
+#include "fake_runtime.h"
+#include "zo_little_endian.h"
+#include "zo_node.h"
+
+static unsigned long checks;
+
+#define CHECK(condition)                                                      \
+  do {                                                                        \
+    ++checks;                                                                 \
+    if (!(condition)) {                                                       \
+      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
+      exit(1);                                                                \
+    }                                                                         \
+  } while (0)
+
+static char reported[200];
+static void keep_error(const char* message) {
+  (void)snprintf(reported, sizeof reported, "%s", message);
+}
+
+static TfLiteDelegate* create(const char* key, const char* value) {
+  reported[0] = '\0';
+  return tflite_plugin_create_delegate(&key, &value, 1, keep_error);
+}
+
+static void refuse(const char* key, const char* value, const char* reason) {
+  CHECK(create(key, value) == NULL);
+  CHECK(strstr(reported, reason) != NULL);
+  CHECK(tflite_plugin_create_delegate(&key, &value, 1, NULL) == NULL);
+}
+
+static void test_options(void) {
+  TfLiteDelegate* plain = tflite_plugin_create_delegate(NULL, NULL, 0, NULL);
+  CHECK(plain != NULL);
+  tflite_plugin_destroy_delegate(plain);
+  refuse("exact", NULL, "exact is 0 or 1");
+  refuse("exact", "", "exact is 0 or 1");
+  refuse("exact", "true", "exact is 0 or 1");
+  refuse("exact", "01", "exact is 0 or 1");
+  refuse("speed", "1", "unknown option");
+  refuse(NULL, "1", "unknown option");
+
+  const char* none = "decimal address of a zo_directory";
+  zo_directory_entry entries[2];
+  zo_directory directory = {ZO_DIRECTORY_MAGIC, 2, 0, entries};
+  char address[40], changed[42];
+  (void)snprintf(address, sizeof address, "%" PRIuPTR, (uintptr_t)&directory);
+  TfLiteDelegate* delegate = create("directory", address);
+  CHECK(delegate != NULL);
+  tflite_plugin_destroy_delegate(delegate);
+  refuse("directory", NULL, none);
+  refuse("directory", "", none);
+  refuse("directory", "0", none);
+  refuse("directory", "directory", none);
+  refuse("directory", "99999999999999999999999999", none);
+  (void)snprintf(changed, sizeof changed, "-%s", address);
+  refuse("directory", changed, none);
+  (void)snprintf(changed, sizeof changed, " %s", address);
+  refuse("directory", changed, none);
+  (void)snprintf(changed, sizeof changed, "%sx", address);
+  refuse("directory", changed, none);
+  (void)snprintf(changed, sizeof changed, "%" PRIuPTR, (uintptr_t)&directory + 1u);
+  refuse("directory", changed, none);
+  directory.magic ^= 1u;
+  refuse("directory", address, none);
+  directory.magic = ZO_DIRECTORY_MAGIC;
+  directory.entries = NULL;
+  refuse("directory", address, none);
+}
+
+/* --- FULLY_CONNECTED ----------------------------------------------------------------- */
+
+enum { kSamples = 2, kDepth = 3, kUnits = 4 };
+
+/* x, weights, bias and y, in that order, and how to undo a test's change: by making it again. */
+typedef struct layer {
+  fake_runtime runtime;
+  TfLiteDelegate* delegate;
+  int8_t *x, *weights, *y;
+  int32_t* bias;
+} layer;
+
+static void* allocate(size_t bytes) {
+  void* memory = malloc(bytes);
+  if (memory == NULL) abort();
+  memset(memory, 1, bytes);
+  return memory;
+}
+
+static void make_layer(layer* l) {
+  fake_runtime* r = &l->runtime;
+  fake_begin(r);
+  l->delegate = create("exact", "1");
+  CHECK(l->delegate != NULL);
+  l->x = (int8_t*)allocate(kSamples * kDepth);
+  l->weights = (int8_t*)allocate(kUnits * kDepth);
+  l->bias = (int32_t*)allocate(sizeof(int32_t) * kUnits);
+  l->y = (int8_t*)allocate(kSamples * kUnits);
+  memset(l->bias, 0, sizeof(int32_t) * kUnits);
+  const int node = fake_add(r, NULL, NULL, 0);
+  fake_input(r, node, fake_tensor(r, kTfLiteInt8, l->x, kSamples * kDepth));
+  fake_input(r, node, fake_tensor(r, kTfLiteInt8, l->weights, kUnits * kDepth));
+  fake_input(r, node, fake_tensor(r, kTfLiteInt32, l->bias, sizeof(int32_t) * kUnits));
+  fake_output(r, node, fake_tensor(r, kTfLiteInt8, l->y, kSamples * kUnits));
+  r->dims[1].size = 2;
+  r->dims[1].data[0] = kUnits;
+  r->dims[1].data[1] = kDepth;
+}
+
+/* Applies, invokes and frees; whether the layer was claimed, prepared and run. */
+typedef struct outcome {
+  int claimed, prepared, run;
+} outcome;
+
+static outcome end_layer(layer* l) {
+  outcome o = {0, 0, 0};
+  fake_runtime* r = &l->runtime;
+  o.prepared = r->claims > 0u || fake_apply(r, l->delegate) == kTfLiteOk;
+  o.claimed = r->claims > 0u;
+  if (o.claimed) o.run = fake_invoke(r) == kTfLiteOk; /* even where prepare has failed */
+  fake_end(r);
+  tflite_plugin_destroy_delegate(l->delegate);
+  free(l->x);
+  free(l->weights);
+  free(l->bias);
+  free(l->y);
+  return o;
+}
+
+#define LAYER(change, is_claimed, is_prepared, is_run)     \
+  do {                                                     \
+    layer l;                                               \
+    make_layer(&l);                                        \
+    fake_runtime* r = &l.runtime;                          \
+    (void)r;                                               \
+    change;                                                \
+    const outcome o = end_layer(&l);                       \
+    CHECK(o.claimed == (is_claimed));                      \
+    CHECK(!o.claimed || o.prepared == (is_prepared));      \
+    CHECK(!o.claimed || !o.prepared || o.run == (is_run)); \
+  } while (0)
+
+#define LEFT_ALONE(change) LAYER(change, 0, 0, 0)
+#define REFUSED(change) LAYER(change, 1, 0, 0)
+
+static void test_fully_connected(void) {
+  layer plain;
+  make_layer(&plain);
+  for (int i = 0; i < kUnits * kDepth; ++i) plain.weights[i] = (int8_t)(10 * i - 50);
+  CHECK(fake_apply(&plain.runtime, plain.delegate) == kTfLiteOk);
+  CHECK(fake_invoke(&plain.runtime) == kTfLiteOk);
+  for (int s = 0; s < kSamples; ++s) {
+    for (int u = 0; u < kUnits; ++u) { /* 0.5 * 0.5 / 0.5 of the sum, half up, within int8 */
+      const int sum = 30 * kDepth * u + 30 - 150;
+      const double real = floor(sum * 0.5 + 0.5);
+      CHECK(plain.y[s * kUnits + u] == (int8_t)(real > 127.0 ? 127.0 : real));
+    }
+  }
+  (void)end_layer(&plain);
+
+  LAYER((void)0, 1, 1, 1);
+  LEFT_ALONE(r->tensors[0].type = 1);
+  LEFT_ALONE(r->tensors[1].type = kTfLiteInt32);
+  LEFT_ALONE(r->tensors[2].type = kTfLiteInt8);
+  LEFT_ALONE(r->tensors[3].type = 7);
+  LEFT_ALONE(r->tensors[1].dims = NULL);
+  LEFT_ALONE(r->dims[1].size = 3);
+  LEFT_ALONE(r->tensors[1].quantization.params = NULL);
+  LEFT_ALONE(r->affine[1].scale = NULL);
+  LEFT_ALONE(r->scales[1].size = 0);
+  LEFT_ALONE(r->tensors[0].params.scale = 0.0f);
+  LEFT_ALONE(r->tensors[0].params.scale = NAN);
+  LEFT_ALONE(r->tensors[3].params.scale = -1.0f);
+  LEFT_ALONE(r->tensors[3].params.scale = INFINITY);
+  LEFT_ALONE(r->tensors[3].params.scale = 1e-38f); /* a factor beyond 2^30 */
+  LEFT_ALONE(r->tensors[1].params.scale = -0.5f);
+  LEFT_ALONE(r->tensors[0].params.zero_point = 128);
+  LEFT_ALONE(r->tensors[1].params.zero_point = INT32_MIN);
+  LEFT_ALONE(r->tensors[3].params.zero_point = INT32_MAX);
+  LEFT_ALONE(r->inputs[0].data[0] = -1);
+  LEFT_ALONE(r->inputs[0].data[1] = 4);
+  LEFT_ALONE(r->inputs[0].data[2] = -2);
+  LEFT_ALONE(r->outputs[0].data[0] = 1 << 30);
+  LEFT_ALONE(r->inputs[0].size = 1);
+  LEFT_ALONE(r->outputs[0].size = 0);
+  LEFT_ALONE(r->nodes[0].builtin_data = NULL);
+  LEFT_ALONE(r->fully_connected[0].activation = (TfLiteFusedActivation)4);
+  REFUSED(r->dims[1].data[0] = kUnits + 1);
+  REFUSED(r->dims[1].data[0] = 0);
+  REFUSED(r->dims[1].data[1] = -kDepth);
+  REFUSED(r->dims[1].data[0] = r->dims[1].data[1] = 65536); /* 2^32 weights */
+  REFUSED(r->tensors[1].bytes = kUnits * kDepth - 1);
+  REFUSED(r->tensors[2].bytes = sizeof(int32_t) * kUnits - 1);
+  REFUSED(r->tensors[0].bytes = 0; r->tensors[3].bytes = 0);
+  REFUSED(r->tensors[0].bytes = kDepth);
+  REFUSED(r->tensors[3].bytes = kSamples * kUnits + 1);
+  REFUSED(r->scales[1].size = kUnits - 1; r->scales[1].data[1] = r->scales[1].data[2] = 0.5f);
+  LAYER(r->tensors[0].data = NULL, 1, 1, 0);
+  LAYER(r->tensors[1].data = NULL, 1, 1, 0);
+  LAYER(r->tensors[2].data = NULL, 1, 1, 0);
+  LAYER(r->tensors[3].data = NULL, 1, 1, 1); /* memory of its own */
+  LAYER(r->inputs[0].data[2] = kTfLiteOptionalTensor, 1, 1, 1);
+  LAYER(r->inputs[0].size = 2, 1, 1, 1);
+  LAYER(r->fully_connected[0].activation = kTfLiteActRelu6;
+        r->tensors[3].params.scale = 1e-6f, 1, 1, 1);
+  /* Sums that int32 does not hold are TFLM's, modulo 2^32. */
+  LAYER(l.bias[0] = INT32_MAX; l.bias[1] = INT32_MIN, 1, 1, 1);
+}
+
+/* --- custom ops ------------------------------------------------------------------------- */
+
+static void test_custom_ops(void) {
+  static const char* const names[] = {"TFLM_ZO_SEED_REPLAY", "TFLM_ZO_UPDATE", "TFLM_ZO_PERTURB",
+                                      "TFLM_ZO_LOSS", "TFLM_ZO_FULLY_CONNECTED_16"};
+  for (int op = 0; op < 5; ++op) {
+    for (int length = -1; length <= 40; ++length) { /* options cut short, of zeros, or absent */
+      uint8_t* options = (uint8_t*)allocate(length > 0 ? (size_t)length : 1u);
+      memset(options, 0, length > 0 ? (size_t)length : 1u);
+      options[0] = 1;
+      fake_runtime r;
+      fake_begin(&r);
+      TfLiteDelegate* delegate = tflite_plugin_create_delegate(NULL, NULL, 0, NULL);
+      int32_t words[8] = {0};
+      const int node = fake_add(&r, names[op], length == 0 ? NULL : options, length);
+      for (int i = 0; i < 5; ++i) {
+        fake_input(&r, node, fake_tensor(&r, kTfLiteInt32, words, i == 1 ? 16 : sizeof words));
+      }
+      fake_output(&r, node, 0);
+      CHECK(fake_apply(&r, delegate) == kTfLiteError);
+      CHECK(strncmp(r.error, names[op], strlen(names[op])) == 0);
+      CHECK(fake_invoke(&r) == kTfLiteError);
+      fake_end(&r);
+      tflite_plugin_destroy_delegate(delegate);
+      free(options);
+    }
+  }
+  fake_runtime r;
+  fake_begin(&r);
+  TfLiteDelegate* delegate = tflite_plugin_create_delegate(NULL, NULL, 0, NULL);
+  (void)fake_add(&r, "TFLM_ZO_OF_TOMORROW", NULL, 0);
+  CHECK(fake_apply(&r, delegate) == kTfLiteError);
+  CHECK(strstr(r.error, "not in this op pack") != NULL);
+  tflite_plugin_destroy_delegate(delegate);
+}
+
+/* Loss: what it takes of tensors besides their number. */
+static void test_loss(void) {
+  for (int change = 0; change < 9; ++change) {
+    uint8_t options[20] = {ZO_OPTIONS_VERSION, ZO_LOSS_CROSS_ENTROPY};
+    zo_write_u32(options + 4, 4);
+    zo_write_u32(options + 12, 24204406);
+    zo_write_u32(options + 16, 16777216);
+    int8_t logits[8] = {1, 2, 3, 4, 4, 3, 2, 1};
+    int32_t labels[2] = {0, 3}, status[4] = {(int32_t)(ZO_COMMAND_MAGIC | ZO_FLAG_LOSS), 0, 0, 0};
+    int32_t losses[2] = {-1, -1};
+    fake_runtime r;
+    fake_begin(&r);
+    TfLiteDelegate* delegate = tflite_plugin_create_delegate(NULL, NULL, 0, NULL);
+    const int node = fake_add(&r, "TFLM_ZO_LOSS", options, 20);
+    fake_input(&r, node, fake_tensor(&r, kTfLiteInt8, logits, 8));
+    fake_input(&r, node, fake_tensor(&r, kTfLiteInt32, labels, 8));
+    fake_input(&r, node, fake_tensor(&r, kTfLiteInt32, status, 16));
+    fake_output(&r, node, fake_tensor(&r, kTfLiteInt32, losses, 8));
+    if (change == 1) r.tensors[0].type = 1; /* floats */
+    if (change == 2) r.tensors[1].bytes = 4;
+    if (change == 3) r.tensors[0].bytes += (size_t)1 << 32;
+    if (change == 4) r.inputs[0].data[1] = -1;
+    if (change == 5) r.inputs[0].data[1] = 99;
+    if (change == 6) r.tensors[0].data = NULL;
+    if (change == 7) r.tensors[1].data = NULL;
+    if (change == 8) r.outputs[0].size = 0;
+    const int prepared = fake_apply(&r, delegate) == kTfLiteOk;
+    CHECK(prepared == (change == 0 || change == 6 || change == 7));
+    const int run = fake_invoke(&r) == kTfLiteOk;
+    CHECK(run == (change == 0));
+    CHECK((losses[0] > 0) == run);
+    fake_end(&r);
+    tflite_plugin_destroy_delegate(delegate);
+  }
+}
+
+int main(void) {
+  test_options();
+  test_fully_connected();
+  test_custom_ops();
+  test_loss();
+  printf("%lu checks\n", checks);
+  return 0;
+}
