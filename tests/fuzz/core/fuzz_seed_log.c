@@ -15,12 +15,12 @@
 
 enum { kWeights = 40 };
 
-static void put_checksum(uint8_t* bytes, uint32_t size) {
-  zo_write_u32(bytes + size - 4u, zo_crc32(0, bytes, size - 4u));
+static void put_checksum(uint8_t* bytes, uint32_t size, uint32_t before) {
+  zo_write_u32(bytes + size - 4u, zo_crc32(before, bytes, size - 4u));
 }
 
 static void write_header(fuzz_input* in, uint8_t* bytes) {
-  static const uint8_t fingerprint[ZO_LOG_FINGERPRINT_BYTES] = {1, 2, 3};
+  const zo_log_header header = {{1, 2, 3}, take_between(in, 0, 3)};
   zo_control_settings s;
   memset(&s, 0, sizeof s);
   s.run_seed = take_u8(in);
@@ -36,10 +36,25 @@ static void write_header(fuzz_input* in, uint8_t* bytes) {
   s.rate = take_between(in, 1, 1000000);
   s.schedule = take_between(in, 0, 2);
   if (s.distribution.kind == ZO_GAUSSIAN && take_flag(in)) s.momentum = 3u << 16 | 40000u;
-  zo_log_write_header(&s, fingerprint, bytes);
+  zo_log_write_header(&header, &s, bytes);
 }
 
-static void replay(fuzz_input* in, const zo_control_settings* s) {
+/* A measurement of any numbers comes back as it was written. */
+static void measure(fuzz_input* in, uint32_t checksum) {
+  uint8_t bytes[ZO_MEASUREMENT_BYTES];
+  zo_measurement m, back;
+  memset(&m, 0, sizeof m);
+  memset(&back, 0, sizeof back);
+  m.step = take_u8(in);
+  m.samples = take_any(in);
+  m.loss = (int64_t)((uint64_t)take_any(in) << 32 | take_u16(in));
+  m.correct = take_u8(in);
+  zo_measurement_write(&m, checksum, bytes);
+  HOLDS(zo_measurement_read(bytes, checksum, &back) == ZO_OK && memcmp(&m, &back, sizeof m) == 0);
+  HOLDS(zo_measurement_read(bytes, checksum + 1u, &back) != ZO_OK);
+}
+
+static void replay(fuzz_input* in, const zo_control_settings* s, uint32_t checksum) {
   int8_t* weights = make_int8(in, kWeights, 120);
   zo_tensor tensor;
   memset(&tensor, 0, sizeof tensor);
@@ -57,9 +72,10 @@ static void replay(fuzz_input* in, const zo_control_settings* s) {
     zo_write_u32(bytes + 8, take_any(in));
     zo_write_u32(bytes + 12, take_flag(in) ? take_any(in) : 0u);
     for (uint32_t q = 0; q < s->queries; ++q) zo_write_u32(bytes + 16 + 4 * q, take_any(in));
-    if (take_u8(in) > 8u) put_checksum(bytes, size);
+    if (take_u8(in) > 8u) put_checksum(bytes, size, checksum);
     zo_log_record record;
-    const zo_status status = zo_log_read_record(bytes, s->queries, &record);
+    const zo_status status = zo_log_read_record(bytes, s, checksum, &record);
+    checksum = zo_log_checksum(bytes, size);
     free(bytes);
     if (status != ZO_OK) break;
     mean_square = record.mean_square;
@@ -67,16 +83,15 @@ static void replay(fuzz_input* in, const zo_control_settings* s) {
     const uint32_t count = zo_control_items(s, step, record.coefficients, items);
     HOLDS(count >= 1u && count <= ZO_MAX_QUERIES);
     const zo_distribution d = zo_control_distribution(s, step);
-    if (zo_update_s8(&tensor, d, NULL, items, count, NULL) == ZO_OK && d.kind != ZO_COORDINATE) {
-      HOLDS(is_within(weights, kWeights, 120));
-    }
+    HOLDS(zo_update_s8(&tensor, d, NULL, items, count, NULL) == ZO_OK);
+    HOLDS(is_within(weights, kWeights, 120));
     HOLDS(zo_control_rate(s, step) <= s->rate);
     free(items);
   }
   zo_control control;
   HOLDS(zo_control_init(&control, s, NULL) == ZO_OK);
   const zo_status resumed = zo_control_resume(&control, step, mean_square);
-  HOLDS((resumed == ZO_OK) == (mean_square >= 0));
+  HOLDS(resumed == ZO_OK);
   const uint32_t capacity = zo_control_words(s);
   int32_t* words = (int32_t*)fuzz_allocate(sizeof(int32_t) * capacity);
   int32_t losses[8];
@@ -92,8 +107,9 @@ static void replay(fuzz_input* in, const zo_control_settings* s) {
     if (report.step_done == 0u) continue;
     uint8_t* bytes = (uint8_t*)fuzz_allocate(size);
     zo_log_record record;
-    zo_log_write_record(&control, report.mean_loss, bytes);
-    HOLDS(zo_log_read_record(bytes, s->queries, &record) == ZO_OK);
+    zo_log_write_record(&control, report.mean_loss, checksum, bytes);
+    HOLDS(zo_log_read_record(bytes, s, checksum, &record) == ZO_OK);
+    checksum = zo_log_checksum(bytes, size);
     HOLDS(record.step == report.step && record.mean_square == control.mean_square);
     free(bytes);
   }
@@ -113,17 +129,19 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       const uint32_t at = take_between(&in, 0, ZO_LOG_HEADER_BYTES / 4u - 1u) * 4u;
       zo_write_u32(bytes + at, take_any(&in));
     }
-    if (take_u8(&in) > 16u) put_checksum(bytes, ZO_LOG_HEADER_BYTES);
+    if (take_u8(&in) > 16u) put_checksum(bytes, ZO_LOG_HEADER_BYTES, 0);
   }
   zo_control_settings settings;
-  uint8_t fingerprint[ZO_LOG_FINGERPRINT_BYTES];
-  if (zo_log_read_header(bytes, &settings, fingerprint) == ZO_OK) {
+  zo_log_header header;
+  if (zo_log_read_header(bytes, &header, &settings) == ZO_OK) {
     HOLDS(zo_control_settings_check(&settings) == ZO_OK);
     uint8_t* again = (uint8_t*)fuzz_allocate(ZO_LOG_HEADER_BYTES);
-    zo_log_write_header(&settings, fingerprint, again);
+    zo_log_write_header(&header, &settings, again);
     HOLDS(memcmp(again, bytes, ZO_LOG_HEADER_BYTES) == 0);
     free(again);
-    replay(&in, &settings);
+    const uint32_t checksum = zo_log_checksum(bytes, ZO_LOG_HEADER_BYTES);
+    measure(&in, checksum);
+    replay(&in, &settings, checksum);
   }
   free(bytes);
   return 0;

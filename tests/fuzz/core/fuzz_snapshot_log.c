@@ -10,7 +10,7 @@
 #include "zo_little_endian.h"
 #include "zo_snapshot_log.h"
 
-enum { kMostLog = 4096 };
+enum { kMostLog = 4096, kHead = 16 };
 
 static void put_checksum(uint8_t* bytes, uint32_t size) {
   if (size >= 4u) zo_write_u32(bytes + size - 4u, zo_crc32(0, bytes, size - 4u));
@@ -38,6 +38,7 @@ static uint32_t write_header(fuzz_input* in, uint8_t* bytes) {
   s.tasks = take_between(in, 1, kWorldTasks);
   s.bits = UINT32_C(0x03020104);
   header.interval = take_between(in, 1, 9);
+  header.measure_every = take_between(in, 0, 3);
   header.weight_bytes = take_between(in, 0, 200);
   for (uint32_t t = 0; t < s.tasks; ++t) {
     tasks[t].kind = (uint32_t)take_flag(in);
@@ -55,7 +56,7 @@ static uint32_t write_header(fuzz_input* in, uint8_t* bytes) {
 }
 
 static void go_on(fuzz_input* in, const zo_node_settings* settings, const zo_snapshot_task* entries,
-                  const uint8_t* slot) {
+                  const uint8_t* slot, uint32_t owner) {
   static node_world w;
   memset(&w, 0, sizeof w);
   w.settings = *settings;
@@ -71,9 +72,9 @@ static void go_on(fuzz_input* in, const zo_node_settings* settings, const zo_sna
   world_make(in, &w);
   if (zo_node_run_init(&w.run, &w.settings, w.tasks) == ZO_OK &&
       zo_snapshot_read_head(&w.run, slot) == ZO_OK) {
-    const uint32_t head_bytes = 12u + 8u * settings->tasks;
+    const uint32_t head_bytes = kHead + 8u * settings->tasks;
     uint8_t* head = (uint8_t*)fuzz_allocate(head_bytes);
-    zo_snapshot_write_head(&w.run, zo_read_u32(slot), head);
+    zo_snapshot_write_head(&w.run, owner, zo_snapshot_number(slot, owner), head);
     HOLDS(memcmp(head, slot, head_bytes) == 0);
     free(head);
     zo_node_request request;
@@ -115,30 +116,32 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const uint64_t slot_bytes = zo_snapshot_bytes(settings.tasks, header.weight_bytes);
     HOLDS(head <= length && settings.tasks >= 1u && settings.tasks <= ZO_NODE_TASKS_MAX);
     /* Readers put slots and records where these say. */
-    HOLDS(slot_bytes == 12u + 8u * (uint64_t)settings.tasks + header.weight_bytes + 4u);
-    HOLDS(head + 2u * slot_bytes <= UINT32_MAX);
+    HOLDS(slot_bytes == kHead + 8u * (uint64_t)settings.tasks + header.weight_bytes + 4u);
+    HOLDS(head + zo_snapshot_slots(header.measure_every) * slot_bytes <= UINT32_MAX);
     uint8_t* again = (uint8_t*)fuzz_allocate((size_t)head);
     zo_snapshot_write_header(&header, &settings, tasks, again);
-    if (!raw) HOLDS(memcmp(again, own, 124) == 0);
+    HOLDS(memcmp(again, own, 124) == 0);
+    const uint32_t owner = zo_read_u32(own + head - 4u);
     free(again);
     if (slot_bytes <= kMostLog) {
       uint8_t* slot = (uint8_t*)fuzz_allocate((size_t)slot_bytes);
       fill_bytes(&in, slot, (size_t)slot_bytes);
-      zo_write_u32(slot, take_between(&in, 0, 3));
-      zo_write_u32(slot + 4, take_between(&in, 0, 4));
-      zo_write_u32(slot + 8, take_any(&in));
+      zo_write_u32(slot, owner + (take_u8(&in) > 240u ? 1u : 0u));
+      zo_write_u32(slot + 4, take_between(&in, 0, 3));
+      zo_write_u32(slot + 8, take_between(&in, 0, 4));
+      zo_write_u32(slot + 12, take_any(&in));
       for (uint32_t t = 0; t < settings.tasks; ++t) {
-        zo_write_u32(slot + 12 + 8 * t, take_flag(&in) ? take_any(&in) : UINT32_C(1) << 31);
-        zo_write_u32(slot + 16 + 8 * t, take_any(&in));
+        zo_write_u32(slot + kHead + 8 * t, take_flag(&in) ? take_any(&in) : UINT32_C(1) << 31);
+        zo_write_u32(slot + kHead + 4 + 8 * t, take_any(&in));
       }
       put_checksum(slot, (uint32_t)slot_bytes);
       uint32_t number, step;
       int32_t largest;
       zo_scale squares[ZO_NODE_TASKS_MAX];
-      const zo_status read = zo_snapshot_read(slot, settings.tasks, header.weight_bytes, &number,
-                                              &step, &largest, squares);
-      HOLDS((read == ZO_OK) == (zo_read_u32(slot) != 0u));
-      if (world_is_small(&settings)) go_on(&in, &settings, tasks, slot);
+      const zo_status read = zo_snapshot_read(slot, owner, settings.tasks, header.weight_bytes,
+                                              &number, &step, &largest, squares);
+      HOLDS((read == ZO_OK) == (zo_snapshot_number(slot, owner) != 0u));
+      if (read == ZO_OK && world_is_small(&settings)) go_on(&in, &settings, tasks, slot, owner);
       free(slot);
     }
   }
