@@ -41,7 +41,8 @@ struct LogStore {
   void* context;
 };
 
-// Takes exported weights, in pieces of one tensor after the other.
+// Takes exported weights, in pieces of one tensor after the other. What it has taken, piece behind
+// piece from offset 0 of a LogStore on, is what ImportWeights reads.
 struct WeightSink {
   bool (*write)(void* context, uint32_t tensor, const int8_t* weights, uint32_t count);
   void* context;
@@ -113,6 +114,14 @@ struct Evaluation {
   uint32_t samples;  // labelled
   uint32_t correct;  // largest output is the label; softmax losses
   int64_t loss;      // sum, unit 2^-16
+};
+
+// Weights that were exported between two steps of weight perturbation, from where ImportLog may go
+// on instead of from the first step.
+struct WeightSnapshot {
+  LogStore weights;
+  uint32_t step;  // step() at that time
+  uint32_t mark;  // what SnapshotMark said
 };
 
 }  // namespace tflm_zo

@@ -8,6 +8,7 @@
 #include "../core/zo_checksum.h"
 #include "../core/zo_command.h"
 #include "../core/zo_crc32.h"
+#include "../core/zo_little_endian.h"
 #include "tensorflow/lite/micro/micro_allocator.h"
 #include "tensorflow/lite/schema/schema_generated.h"
 
@@ -41,6 +42,7 @@ zo_status Network::Init(const ModelInfo& info, const tflite::MicroOpResolver& re
   entries_ = entries;
   directories_ = directories;
   boundaries_ = boundaries;
+  base_ = {};
   arena += before;
   arena_bytes -= before;
   // TFLM itself does not check that its own objects fit, and where there is next to nothing left
@@ -219,7 +221,50 @@ zo_status Network::Restore() {
   zo_status status = zo_command_begin(&writer, words, kWords, 0);
   if (status == ZO_OK) status = zo_command_restore(&writer, ZO_ALL_BLOCKS);
   uint32_t from = 0;
-  return status == ZO_OK ? Execute(words, kWords, &from) : status;
+  if (status == ZO_OK) status = Execute(words, kWords, &from);
+  if (status != ZO_OK || base_.read == nullptr) return status;
+  status = ReadWeights(base_);
+  return status == ZO_OK && checksum() != base_checksum_ ? ZO_ERROR_STORE : status;
+}
+
+zo_status Network::ReadWeights(const LogStore& store) const {
+  uint32_t at = 0;
+  for (int fractions = 0; fractions < 2; ++fractions) {
+    for (uint32_t i = 0; i < info_->trainable_count; ++i) {
+      const zo_tensor of = tensor(i);
+      int8_t* values = fractions != 0 ? of.fraction : of.weights;
+      if (values == nullptr) continue;
+      if (!store.read(store.context, at, reinterpret_cast<uint8_t*>(values), of.size)) {
+        return ZO_ERROR_STORE;
+      }
+      at += of.size;
+      for (uint32_t j = 0; fractions == 0 && j < of.size; ++j) {
+        if (values[j] > of.limit || values[j] < -of.limit) return ZO_ERROR_ARGUMENT;
+      }
+    }
+  }
+  return ZO_OK;
+}
+
+zo_status Network::ImportWeights(const LogStore& store) {
+  const zo_status status = ReadWeights(store);
+  base_ = {};
+  if (status == ZO_OK) {
+    base_ = store;
+    base_checksum_ = checksum();
+    return ZO_OK;
+  }
+  const zo_status restored = Restore();
+  return restored == ZO_OK ? status : restored;
+}
+
+void Network::Fingerprint(uint8_t* bytes) const {
+  memcpy(bytes, info_->fingerprint, ZO_LOG_FINGERPRINT_BYTES);
+  if (base_.read == nullptr) return;
+  uint8_t own[4];
+  zo_write_u32(own, base_checksum_);
+  uint8_t* last = bytes + ZO_LOG_FINGERPRINT_BYTES - sizeof own;
+  zo_write_u32(last, zo_crc32(zo_read_u32(last), own, sizeof own));
 }
 
 const int32_t* Network::losses() {

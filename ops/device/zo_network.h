@@ -97,8 +97,24 @@ class Network {
   // Errors: ZO_ERROR_RUNTIME: segments before *from have carried it out, and no others.
   zo_status Execute(const int32_t* words, uint32_t count, uint32_t* from);
 
-  // Sets the initial weights again. Where it fails, only some segments have theirs: try again.
+  // Sets the weights again that a run begins with: the model's own, or what ImportWeights was
+  // given. Where it fails, not all of them are: try again.
   zo_status Restore();
+
+  // Sets weights, with which runs begin from now on.
+  //
+  //   store  has what ExportWeights gave, from offset 0 on, for as long as the network is used
+  //
+  // Errors: ZO_ERROR_STORE: it cannot be read; ZO_ERROR_ARGUMENT: no weights of this model, one is
+  // beyond the limit. The weights are the model's own then. ZO_ERROR_RUNTIME: as Restore.
+  zo_status ImportWeights(const LogStore& store);
+
+  // Sets weights, and nothing else: where it fails, some of them.
+  zo_status ReadWeights(const LogStore& store) const;
+
+  // Writes what a log names the weights by that a run begins with: the model's fingerprint, changed
+  // by the checksum of those that were imported.
+  void Fingerprint(uint8_t* bytes) const;
 
   // Results of the last Run.
   const int32_t* losses();
@@ -145,6 +161,8 @@ class Network {
   zo_directory* directories_ = nullptr;
   int8_t* boundaries_ = nullptr;
   uint32_t executed_ = 0;
+  uint32_t base_checksum_ = 0;  // of what base_ has
+  LogStore base_ = {};          // read == nullptr: the model's own
 };
 
 }  // namespace tflm_zo

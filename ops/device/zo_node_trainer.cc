@@ -279,7 +279,7 @@ uint32_t NodeTrainer::SlotAt(uint32_t slot) const {
 zo_status NodeTrainer::Header(uint8_t* bytes, uint32_t data_checksum) const {
   const uint32_t count = run_.settings.tasks;
   zo_snapshot_header header = {};
-  memcpy(header.fingerprint, network_->info().fingerprint, sizeof header.fingerprint);
+  network_->Fingerprint(header.fingerprint);
   header.interval = interval_;
   header.weight_bytes = WeightBytes();
   header.data_checksum = data_checksum;
@@ -350,6 +350,10 @@ zo_status NodeTrainer::WriteSnapshot(const LogStore& log) const {
   uint8_t end[4];
   zo_write_u32(end, crc);
   return log.write(log.context, at, end, sizeof end) ? ZO_OK : ZO_ERROR_STORE;
+}
+
+zo_status NodeTrainer::ImportWeights(const LogStore& store) {
+  return run_.step == 0 ? network_->ImportWeights(store) : ZO_ERROR_ORDER;
 }
 
 zo_status NodeTrainer::ExportLog(const LogStore& log) { return WriteSnapshot(log); }

@@ -65,6 +65,14 @@ class NodeTrainer {
   uint32_t step() const { return run_.step; }
   bool done() const { return run_.step == run_.settings.common.steps; }
 
+  // Begins the run with other weights than the model's own, for instance with those that another
+  // device or run has exported. Its log is then none of a run that begins with the model's own, so
+  // after a reset they are imported again, before ImportLog. See Network::ImportWeights.
+  //
+  // Errors: ZO_ERROR_ORDER: the run has begun, nothing has changed; those of
+  // Network::ImportWeights.
+  zo_status ImportWeights(const LogStore& store);
+
   // From now on each step goes into the log. At the first step the header is written, which takes
   // one pass over all samples, for their checksum.
   void SetLog(const LogStore* log) { log_ = log; }

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "../core/zo_command.h"
+#include "../core/zo_crc32.h"
+#include "../core/zo_little_endian.h"
 #include "../core/zo_update.h"
 
 namespace tflm_zo {
@@ -97,7 +99,7 @@ zo_status WeightTrainer::TrainStep(zo_report* report) {
 
 void WeightTrainer::Header(uint8_t* bytes) const {
   zo_log_header header = {};
-  memcpy(header.fingerprint, network_->info().fingerprint, sizeof header.fingerprint);
+  network_->Fingerprint(header.fingerprint);
   zo_log_write_header(&header, control_.settings, bytes);
 }
 
@@ -151,36 +153,78 @@ zo_status WeightTrainer::Replay(const zo_log_record& record) {
   return ZO_OK;
 }
 
-zo_status WeightTrainer::ImportLog(const LogStore& log) {
+// Reads a record where it is whole and follows the one before it.
+bool WeightTrainer::ReadRecord(const LogStore& log, uint32_t step, zo_log_record* record) {
+  const uint32_t size = zo_log_record_bytes(control_.settings->queries);
+  uint8_t bytes[kRecordBytes];
+  if (step == control_.settings->steps || !log.read(log.context, RecordAt(step), bytes, size) ||
+      zo_log_read_record(bytes, control_.settings, after_, record) != ZO_OK ||
+      record->step != step) {
+    return false;
+  }
+  before_ = after_;
+  after_ = zo_log_checksum(bytes, size);
+  mean_loss_ = record->mean_loss;
+  return true;
+}
+
+uint32_t WeightTrainer::MarkOfWeights() const {
+  uint8_t bytes[4];
+  zo_write_u32(bytes, network_->checksum());
+  return zo_crc32(after_, bytes, sizeof bytes);
+}
+
+zo_status WeightTrainer::SnapshotMark(uint32_t* mark) {
+  const zo_status status = Settle();
+  if (status == ZO_OK) *mark = MarkOfWeights();
+  return status;
+}
+
+// Sets the weights of a snapshot. The records before it are read, not replayed: with them comes the
+// checksum that its mark goes on from.
+bool WeightTrainer::GoTo(const LogStore& log, const WeightSnapshot& snapshot,
+                         int64_t* mean_square) {
+  zo_log_record record;
+  for (uint32_t step = 0; step < snapshot.step; ++step) {
+    if (!ReadRecord(log, step, &record)) return false;
+    *mean_square = record.mean_square;
+  }
+  return network_->ReadWeights(snapshot.weights) == ZO_OK && MarkOfWeights() == snapshot.mark;
+}
+
+zo_status WeightTrainer::ImportLog(const LogStore& log, const WeightSnapshot* snapshot) {
   uint8_t own[ZO_LOG_HEADER_BYTES];
-  uint8_t bytes[ZO_LOG_HEADER_BYTES > kRecordBytes ? ZO_LOG_HEADER_BYTES : kRecordBytes];
+  uint8_t found[ZO_LOG_HEADER_BYTES];
   Header(own);
   // Equal settings give equal headers, byte for byte.
-  if (!log.read(log.context, 0, bytes, sizeof own) || memcmp(bytes, own, sizeof own) != 0) {
+  if (!log.read(log.context, 0, found, sizeof found) || memcmp(found, own, sizeof own) != 0) {
     return ZO_ERROR_LOG;
   }
-  zo_status status = network_->Restore();
-  if (status != ZO_OK) return status;
-  const uint32_t size = zo_log_record_bytes(control_.settings->queries);
-  after_ = zo_log_checksum(own, sizeof own);
-  zo_log_record record;
   int64_t mean_square = 0;
   uint32_t step = 0;
-  for (; step < control_.settings->steps; ++step) {
-    if (!log.read(log.context, RecordAt(step), bytes, size) ||
-        zo_log_read_record(bytes, control_.settings, after_, &record) != ZO_OK ||
-        record.step != step) {
-      break;
-    }
-    status = Replay(record);
+  after_ = zo_log_checksum(own, sizeof own);
+  if (snapshot != nullptr && GoTo(log, *snapshot, &mean_square)) {
+    step = snapshot->step;
+  } else {
+    after_ = zo_log_checksum(own, sizeof own);
+    mean_square = 0;
+    const zo_status status = network_->Restore();
     if (status != ZO_OK) return status;
-    before_ = after_;
-    after_ = zo_log_checksum(bytes, size);
+  }
+  zo_log_record record;
+  for (; ReadRecord(log, step, &record); ++step) {
+    const zo_status status = Replay(record);
+    if (status != ZO_OK) return status;
     mean_square = record.mean_square;
-    mean_loss_ = record.mean_loss;
   }
   debt_ = kNone;
   return zo_control_resume(&control_, step, mean_square);
+}
+
+zo_status WeightTrainer::ImportWeights(const LogStore& store) {
+  if (control_.step != 0) return ZO_ERROR_ORDER;
+  const zo_status status = MakeWhole();
+  return status == ZO_OK ? network_->ImportWeights(store) : status;
 }
 
 zo_status WeightTrainer::Settle() {

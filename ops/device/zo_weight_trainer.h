@@ -41,19 +41,35 @@ class WeightTrainer {
   uint32_t step() const { return control_.step; }
   bool done() const { return control_.step == control_.settings->steps; }
 
+  // Begins the run with other weights than the model's own, for instance with those that another
+  // device or run has exported. Its log is then none of a run that begins with the model's own, so
+  // after a reset they are imported again, before ImportLog. See Network::ImportWeights.
+  //
+  // Errors: ZO_ERROR_ORDER: the run has begun, nothing has changed; those of
+  // Network::ImportWeights.
+  zo_status ImportWeights(const LogStore& store);
+
   // From now on each step goes into the log. At the first step the header is written.
   void SetLog(const LogStore* log) { log_ = log; }
 
   // Writes the record of the last step again, after ZO_ERROR_STORE.
   zo_status ExportLog(const LogStore& log);
 
-  // Sets weights and state to what a log leads to, from the model's own weights: those of step(),
-  // up to which its records are whole. Whatever follows them, the part of a record that a power cut
-  // has left or damage, is no loss of what comes before it: the run goes on from there.
+  // Sets weights and state to what a log leads to, from the weights that the run begins with: those
+  // of step(), up to which its records are whole. Whatever follows them, the part of a record that
+  // a power cut has left or damage, is no loss of what comes before it: the run goes on from there.
   //
-  // Errors: ZO_ERROR_LOG: it is none, or of another model or settings: nothing has changed.
-  // ZO_ERROR_RUNTIME: the weights are undefined until ImportLog or Init succeeds.
-  zo_status ImportLog(const LogStore& log);
+  //   snapshot  spares the passes over the weights for the steps before it; null: none. One that
+  //             does not belong to this log, or is damaged, is left out: the result is the same.
+  //
+  // Errors: ZO_ERROR_LOG: it is none, or of another model, settings or first weights: nothing has
+  // changed. ZO_ERROR_RUNTIME, ZO_ERROR_STORE (of imported weights): the weights are undefined
+  // until ImportLog or Init succeeds.
+  zo_status ImportLog(const LogStore& log, const WeightSnapshot* snapshot = nullptr);
+
+  // What binds weights that ExportWeights gives now to the log of the run, which SetLog was given
+  // before the first step; settles.
+  zo_status SnapshotMark(uint32_t* mark);
 
   // Bytes of the log that are of use: its header, and the records of the steps that are done.
   uint32_t LogBytes() const { return RecordAt(control_.step); }
@@ -74,6 +90,9 @@ class WeightTrainer {
   zo_status EraseFirstRecord(const LogStore& log) const;
   void Header(uint8_t* bytes) const;
   zo_status WriteRecord(const LogStore& log);
+  bool ReadRecord(const LogStore& log, uint32_t step, zo_log_record* record);
+  bool GoTo(const LogStore& log, const WeightSnapshot& snapshot, int64_t* mean_square);
+  uint32_t MarkOfWeights() const;
   zo_status Replay(const zo_log_record& record);
 
   Network* network_ = nullptr;

@@ -105,6 +105,37 @@ zo_status Settle(T*, long) {
   return ZO_OK;
 }
 
+template <typename T>
+auto SnapshotMark(T* of, uint32_t* mark, int) -> decltype(of->SnapshotMark(mark)) {
+  return of->SnapshotMark(mark);
+}
+
+template <typename T>
+zo_status SnapshotMark(T*, uint32_t*, long) {
+  return ZO_ERROR_ARGUMENT;
+}
+
+template <typename T>
+auto ImportLog(T* of, const tflm_zo::LogStore& log, const tflm_zo::WeightSnapshot* snapshot, int)
+    -> decltype(of->ImportLog(log, snapshot)) {
+  return of->ImportLog(log, snapshot);
+}
+
+template <typename T>
+zo_status ImportLog(T* of, const tflm_zo::LogStore& log, const tflm_zo::WeightSnapshot*, long) {
+  return of->ImportLog(log);
+}
+
+template <typename T>
+auto LogBytes(const T& of, int) -> decltype(of.LogBytes()) {
+  return of.LogBytes();
+}
+
+template <typename T>
+uint32_t LogBytes(const T&, long) {
+  return 0;
+}
+
 // ZO_WORKSPACE_BYTES is for 32-bit targets: a run's own structs are larger here.
 uint32_t WorkspaceBytes() {
   size_t bytes = 0;
@@ -167,7 +198,19 @@ uint32_t device_step() { return trainer.step(); }
 int device_settle() { return Settle(&trainer, 0); }
 uint32_t device_checksum() { return trainer.network().checksum(); }
 
-int device_import_log(Store* store) { return trainer.ImportLog({WriteStore, ReadStore, store}); }
+// `weights`: of a snapshot, or null.
+int device_import_log(Store* store, Store* weights, uint32_t step, uint32_t mark) {
+  const tflm_zo::WeightSnapshot snapshot = {{WriteStore, ReadStore, weights}, step, mark};
+  return ImportLog(&trainer, {WriteStore, ReadStore, store},
+                   weights == nullptr ? nullptr : &snapshot, 0);
+}
+
+int device_snapshot_mark(uint32_t* mark) { return SnapshotMark(&trainer, mark, 0); }
+uint32_t device_log_bytes() { return LogBytes(trainer, 0); }
+
+int device_import_weights(Store* store) {
+  return trainer.ImportWeights({WriteStore, ReadStore, store});
+}
 int device_export_log(Store* store) { return trainer.ExportLog({WriteStore, ReadStore, store}); }
 
 int device_evaluate(Samples* samples, uint32_t first, uint32_t count, tflm_zo::Evaluation* found) {

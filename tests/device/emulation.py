@@ -281,7 +281,7 @@ class Device:
         for name in ("device_segment_model",):
             getattr(self._library, name).restype = ctypes.c_void_p
         self._library.device_arena_used.restype = ctypes.c_size_t
-        for name in ("device_step", "device_checksum"):
+        for name in ("device_step", "device_checksum", "device_log_bytes"):
             getattr(self._library, name).restype = _u32
         sizes = (_u32 * 3)()
         self._library.device_sizes(sizes)
@@ -422,9 +422,26 @@ class Device:
         report = Report()
         return self._call("device_train_step", ctypes.byref(report)), report
 
-    def import_log(self, store: Store) -> int:
-        """Goes on from a log."""
-        return self._call("device_import_log", ctypes.byref(store.c))
+    def import_log(self, store: Store, snapshot: tuple[Store, int, int] | None = None) -> int:
+        """Goes on from a log; `snapshot`: weights, step and mark."""
+        weights, step, mark = snapshot or (None, 0, 0)
+        kept = None if weights is None else ctypes.byref(weights.c)
+        return self._call("device_import_log", ctypes.byref(store.c), kept, _u32(step), _u32(mark))
+
+    def import_weights(self, store: Store) -> int:
+        """Begins with other weights."""
+        self._weights = store  # kept alive
+        return self._call("device_import_weights", ctypes.byref(store.c))
+
+    def snapshot_mark(self) -> tuple[int, int]:
+        """Status, and what binds weights to the log."""
+        mark = _u32()
+        return self._call("device_snapshot_mark", ctypes.byref(mark)), mark.value
+
+    @property
+    def log_bytes(self) -> int:
+        """Of the steps that are done (weight perturbation)."""
+        return int(self._library.device_log_bytes())
 
     def export_log(self, store: Store) -> int:
         """Writes what the log lacks."""

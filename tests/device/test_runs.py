@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from device.emulation import OK, Store, needs_compiler
-from device.runs import RUNS, SAMPLES, STEPS, desktop, device
+from device.runs import RUNS, SAMPLES, STEPS, WEIGHT_RUNS, desktop, device
 
 pytestmark = needs_compiler
 
@@ -34,6 +34,7 @@ def test_the_run_is_the_desktops(name: str) -> None:
     assert (status, report.step_done, made.step) == (OK, 0, STEPS)
     assert store.content(len(expected.log)) == expected.log
     assert (store.bytes[len(expected.log) :] == 0xFF).all()
+    assert made.log_bytes == (len(expected.log) if name in WEIGHT_RUNS else 0)
     assert made.export_weights() == (OK, expected.states[-1].weights)
     assert made.checksum() == expected.states[-1].checksum
     check_evaluation(expected.after)
