@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from .errors import ConversionError
 from .model import Operator, Subgraph
 
 _INT32 = np.iinfo(np.int32)
@@ -29,11 +30,15 @@ def rescale_bias(
         scales: of its filter from now on, [channels] or [1].
         ratio: what the bias of each channel is multiplied by: old filter scale / new one, [channels].
         changed: whose scale is another than before, [channels].
+
+    Raises:
+        ConversionError: the operator's input has no scale, as in a damaged model.
     """
     data, bias = op.input(0), op.input(2)
     if bias is None:
         return
-    assert data is not None and data.quantization is not None
+    if data is None or data.quantization is None or not len(data.quantization.scales):
+        raise ConversionError(f"the input of «{op.outputs[0].name}» has no scale, so its bias has none")
     # Another layer's bias keeps the scale of that layer.
     if sum(o.inputs.count(bias) for o in graph.operators) > 1 or bias in graph.outputs:
         own = bias.copy()

@@ -18,6 +18,7 @@ from ..converters import Model, extract_segment
 from ..native import Command
 from .directory import Directory
 from .engine import Engine
+from .errors import ModelError
 from .inputs import Inputs
 
 __all__ = ["Runtime", "Segment", "Status"]
@@ -66,7 +67,7 @@ class Runtime(Inputs, ABC):
 
     Raises:
         RuntimeUnavailableError: the runtime is not installed; the message says what installs it.
-        ModelError: not a ZO model.
+        ModelError: not a ZO model, or one that the runtime does not take; the message has its words.
     """
 
     name: ClassVar[str]
@@ -81,11 +82,16 @@ class Runtime(Inputs, ABC):
         self._labels: NDArray[Any] | None = None
         self._boundaries: dict[int, NDArray[Any]] = {}
         self.set_inputs(*(np.zeros(d[0], d[1]) for _, d in sorted(self._input_details.items())))
-        self.invoke()  # the op pack copies the initial weights in and publishes where they are
-        self._views = {
-            tensor.name: self._segments[tensor.segment].directory.find(tensor.stream)
-            for tensor in self._metadata.trainable
-        }
+        try:
+            self.invoke()  # the op pack copies the initial weights in and publishes where they are
+            self._views = {
+                tensor.name: self._segments[tensor.segment].directory.find(tensor.stream)
+                for tensor in self._metadata.trainable
+            }
+        except ValueError as error:
+            raise ModelError(f"{self.name} has no memory for all of the model: {error}") from error
+        except KeyError as error:
+            raise ModelError(f"the model's operators do not say where weights {error} are") from error
 
     # --- what a concrete runtime provides -------------------------------------------------------------------
 
@@ -103,7 +109,13 @@ class Runtime(Inputs, ABC):
     def _open_segment(self, model: Model, k: int) -> Segment:
         description = self._metadata.segments[k]
         directory = Directory(len(self._metadata.trainable))
-        engine = self._open(extract_segment(model, k).to_bytes(), directory)
+        segment = extract_segment(model, k).to_bytes()
+        try:
+            engine = self._open(segment, directory)
+        except (RuntimeError, ValueError) as error:
+            # The interpreter's own, of several lines; what this package refuses it has refused before.
+            said = " ".join(str(error).split())
+            raise ModelError(f"{self.name} does not take the model: {said}") from error
 
         inputs, outputs = description.inputs, description.outputs
         return Segment(
