@@ -2,6 +2,7 @@
 # make test    every test (under ten minutes); `make test-slow` adds the long ones
 # make lint    formatting, style and types
 # make bench   the figures in README
+# make fuzz    the C core and the delegate under a fuzzer (tests/fuzz/README.md), FUZZ_SECONDS each
 # make firmware-test TFLM_DIR=…   generated firmware on emulated Cortex-M cores
 #
 # PYTHON is the interpreter that environments are made from, VENV the environment that is made and used.
@@ -11,6 +12,9 @@ VENV ?= .venv
 TFLITE_RUNTIME_VENV ?= .venv-tflite-runtime
 JOBS ?= 2
 PYTEST_ARGS ?=
+FUZZ_CC ?= clang
+FUZZ_SECONDS ?= 6
+FUZZ_RUNS ?= -1
 
 PY := $(VENV)/bin/python
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
@@ -18,7 +22,7 @@ BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find ops -type f)
 C_SOURCES := $(shell find ops tests examples -name '*.[ch]' -o -name '*.cc' 2>/dev/null)
 PYTHON_SOURCES := $(wildcard tflm_zo converters tests examples benchmarks)
 
-.PHONY: all demo test test-main test-slow test-tflite-runtime test-c firmware-test lint format bench clean
+.PHONY: all demo test test-main test-slow test-tflite-runtime test-c firmware-test fuzz fuzz-core fuzz-core-build fuzz-corpus lint format bench clean
 all: test
 
 # --- environments ---------------------------------------------------------------------------------------
@@ -72,6 +76,47 @@ test-c:
 	  -DZO_SANITIZE=address,undefined
 	cmake --build build/c-tests --parallel $(JOBS)
 	cd build/c-tests && ctest --output-on-failure
+
+# --- fuzzing: tests/fuzz/README.md -------------------------------------------------------------------------
+
+FUZZ_TARGETS := $(basename $(notdir $(wildcard tests/fuzz/core/fuzz_*.c)))
+FUZZ_BUILD := build/fuzz
+FUZZ_PROGRAMS := $(FUZZ_BUILD)/tests/fuzz/core
+# Longer inputs say nothing more to these targets.
+FUZZ_OPTIONS := -max_len=400 -timeout=20 -verbosity=0
+
+fuzz: fuzz-core
+
+fuzz-core-build:
+	@command -v $(FUZZ_CC) >/dev/null || { \
+	  echo '*** NOT FUZZED: there is no clang, which libFuzzer comes with.'; \
+	  echo '*** Debian: apt-get install clang libclang-rt-dev; another name: make fuzz FUZZ_CC=clang-14'; exit 1; }
+	CC=$(FUZZ_CC) cmake -S . -B $(FUZZ_BUILD) -DCMAKE_BUILD_TYPE=None -DZO_BUILD_FUZZERS=ON \
+	  -DZO_WERROR=ON
+	cmake --build $(FUZZ_BUILD) --parallel $(JOBS) --target $(FUZZ_TARGETS)
+
+# What was found stays in build/fuzz/corpus, inputs that fail in build/fuzz/findings.
+fuzz-core: fuzz-core-build
+	@mkdir -p $(FUZZ_BUILD)/findings
+	@set -e; for target in $(FUZZ_TARGETS); do \
+	  corpus=$(FUZZ_BUILD)/corpus/$$target; mkdir -p $$corpus; \
+	  tar -xzf tests/fuzz/corpus/$$target.tar.gz -C $$corpus; \
+	  log=$(FUZZ_BUILD)/$$target.log; \
+	  if ! $(FUZZ_PROGRAMS)/$$target $(FUZZ_OPTIONS) -max_total_time=$(FUZZ_SECONDS) -runs=$(FUZZ_RUNS) \
+	    -print_final_stats=1 -artifact_prefix=$(FUZZ_BUILD)/findings/$$target- $$corpus >$$log 2>&1; then \
+	    cat $$log; echo "*** $$target has found a fault: the input is in $(FUZZ_BUILD)/findings"; exit 1; \
+	  fi; \
+	  echo "$$target: $$(sed -n 's/^stat::number_of_executed_units: *//p' $$log) executions," \
+	    "$$(sed -n 's/^stat::average_exec_per_sec: *//p' $$log) a second"; \
+	done
+
+# The stored corpora again, of what make fuzz has found: the smallest inputs that reach all that is reached.
+fuzz-corpus: fuzz-core-build
+	@set -e; for target in $(FUZZ_TARGETS); do \
+	  kept=$(FUZZ_BUILD)/kept/$$target; rm -rf $$kept; mkdir -p $$kept; \
+	  $(FUZZ_PROGRAMS)/$$target $(FUZZ_OPTIONS) -merge=1 -use_counters=0 $$kept $(FUZZ_BUILD)/corpus/$$target; \
+	  tar -czf tests/fuzz/corpus/$$target.tar.gz -C $$kept .; \
+	done
 
 # Generated firmware in a build of TensorFlow Lite Micro, on emulated cores: TFLM_DIR is a checkout in which
 # its own Makefile has built the libraries (tests/tflm_checkout says how).

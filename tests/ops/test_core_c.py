@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""core_test.c under the address and undefined-behaviour sanitizers, where there is a C compiler."""
+"""The C tests under the address and undefined-behaviour sanitizers, where there is a C compiler."""
 
 from __future__ import annotations
 
@@ -27,21 +27,37 @@ def run(command):
 PATHS = {"host": [], "portable": ["-DZO_PORTABLE"], "plain": ["-DZO_PORTABLE", "-U__BYTE_ORDER__"]}
 
 
-def build(folder, name, *flags):
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g"]
+
+
+def build(program, test, *sources_and_flags):
     warnings = ["-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-pedantic", "-Werror"]
-    sources = [ROOT / "tests" / "ops" / "core_test.c", *sorted(CORE.glob("*.c"))]
-    run([CC, "-std=c99", "-O2", *flags, *warnings, f"-I{CORE}", *sources, "-o", folder / name])
-    return folder / name
+    sources = [ROOT / "tests" / "ops" / test, *sorted(CORE.glob("*.c")), *sources_and_flags]
+    run(
+        [
+            CC,
+            "-std=c99",
+            "-O2",
+            *SANITIZERS,
+            *warnings,
+            f"-I{CORE}",
+            f"-I{ROOT}",
+            *sources,
+            "-lm",
+            "-o",
+            program,
+        ]
+    )
+    return program
+
+
+def test_the_delegate_refuses_what_it_cannot_run(tmp_path):
+    delegate = sorted((ROOT / "ops" / "tflite").glob("*.c"))
+    print(run([build(tmp_path / "delegate", "delegate_test.c", *delegate)]))
 
 
 def test_under_sanitizers_with_the_same_bits_on_every_path(tmp_path):
-    sanitizers = [
-        "-fsanitize=address,undefined",
-        "-fno-sanitize-recover=all",
-        "-fno-omit-frame-pointer",
-        "-g",
-    ]
-    results = {name: run([build(tmp_path, name, *sanitizers, *flags)]) for name, flags in PATHS.items()}
+    results = {n: run([build(tmp_path / n, "core_test.c", *flags)]) for n, flags in PATHS.items()}
     print(results["host"])
     digests = {name: result.rsplit(maxsplit=1)[-1] for name, result in results.items()}
     assert len(set(digests.values())) == 1, digests
