@@ -13,7 +13,7 @@ import numpy.typing as npt
 from .constants import FULLY_CONNECTED_16, METADATA_NAME, OP_PREFIX, segment_key
 from .errors import ConversionError
 from .initial_weights import initial_weights
-from .metadata import ZoMetadata, read_metadata
+from .metadata import ZoMetadata, ZoPort, read_metadata
 from .model import Model, Signature, Subgraph, Tensor, load_model
 from .passes.set_batch import rewrite_batch
 from .passes.widen_layers import restore_layer
@@ -126,10 +126,15 @@ def _checked(
 
 
 def _make_constant(graph: Subgraph, name: str, values: npt.NDArray[np.int8]) -> Tensor:
-    found = next(t for t in graph.all_tensors() if t.name == name and t.is_variable)
-    found.is_variable = False
-    found.set_data(values)
-    return found
+    found = [t for t in graph.all_tensors() if t.name == name and t.is_variable]
+    if len(found) != 1:
+        raise ConversionError(
+            f"the model has {len(found)} variables «{name}», which its metadata describes; "
+            "inject the original model again"
+        )
+    found[0].is_variable = False
+    found[0].set_data(values)
+    return found[0]
 
 
 class _Joined:
@@ -149,10 +154,10 @@ class _Joined:
 
     def add(self, number: int, graph: Subgraph) -> None:
         """Appends a segment without its ZO operators and what only they mention."""
+        if number >= len(self.metadata.segments):
+            raise ConversionError(f"the model has a subgraph {number}, which its metadata does not describe")
         segment = self.metadata.segments[number]
-        inputs = list(zip(segment.inputs, graph.inputs, strict=True))
-        outputs = list(zip(segment.outputs, graph.outputs, strict=True))
-        ports = [*inputs, *outputs]
+        ports = [*self._pairs(segment.inputs, graph.inputs), *self._pairs(segment.outputs, graph.outputs)]
         removed = [op for op in graph.operators if op.code.name.startswith(OP_PREFIX)]
         kept = [op for op in graph.operators if op not in removed]
         stays = {t for op in kept for t in [*op.inputs, *op.outputs, *(op.intermediates or ())]}
@@ -161,8 +166,10 @@ class _Joined:
         leaves |= {t for port, t in ports if port.role not in _KEPT}
 
         own: dict[Tensor, Tensor] = {}
-        for port, tensor in inputs:
-            if port.role == "boundary" and self.boundary is not None:
+        for port, tensor in self._pairs(segment.inputs, graph.inputs):
+            if port.role == "boundary":
+                if self.boundary is None:
+                    raise ConversionError(f"segment {number} has no segment before it that feeds it")
                 own[tensor] = self.boundary
             elif port.role == "input" and port.index is not None:
                 own[tensor] = self.inputs.setdefault(port.index, tensor)
@@ -178,11 +185,19 @@ class _Joined:
             if tensor.is_constant:
                 self.constants.setdefault(self._key(tensor), tensor)
         self.graph.operators += [op.copy(own) for op in kept]
-        for port, tensor in outputs:
+        for port, tensor in self._pairs(segment.outputs, graph.outputs):
             if port.role == "boundary":
                 self.boundary = own[tensor]
             elif port.role == "output" and port.index is not None:
                 self.outputs[port.index] = own[tensor]
+
+    @staticmethod
+    def _pairs(ports: tuple[ZoPort, ...], tensors: list[Tensor]) -> list[tuple[ZoPort, Tensor]]:
+        if len(ports) != len(tensors):
+            raise ConversionError(
+                f"a segment has {len(tensors)} inputs or outputs, its metadata describes {len(ports)}"
+            )
+        return list(zip(ports, tensors, strict=True))
 
     @staticmethod
     def _key(tensor: Tensor) -> Any:
@@ -191,6 +206,13 @@ class _Joined:
 
 def _replace_graphs(model: Model, metadata: ZoMetadata, joined: _Joined) -> None:
     original = metadata.original
+    for kind, names, found in (
+        ("input", original.inputs, joined.inputs),
+        ("output", original.outputs, joined.outputs),
+    ):
+        missing = [name for i, name in enumerate(names) if i not in found]
+        if missing:
+            raise ConversionError(f"the model has lost its {kind} «{missing[0]}»; inject the original again")
     graph = joined.graph
     graph.inputs = [joined.inputs[i] for i in range(len(original.inputs))]
     graph.outputs = [joined.outputs[i] for i in range(len(original.outputs))]

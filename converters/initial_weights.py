@@ -44,5 +44,7 @@ def initial_weights(model: Model) -> dict[str, npt.NDArray[np.int8]]:
 
 def _initial(model: Model, segment: int) -> npt.NDArray[Any]:
     """The constant initial weights of a segment, flat; empty where it has none."""
+    if segment >= len(model.subgraphs):
+        raise ConversionError(f"the model has no subgraph {segment}, which its metadata describes")
     tensors = [t for t in model.subgraphs[segment].tensors if t.name == constants.INITIAL and t.is_constant]
     return tensors[0].numpy().reshape(-1) if tensors else np.empty(0, np.int8)

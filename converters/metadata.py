@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from .constants import METADATA_NAME
 from .errors import ConversionError
-from .metadata_check import check_metadata
 from .model import Model
 
 #: Version of the metadata; readers refuse others.
@@ -261,12 +260,9 @@ def read_metadata(model: Model) -> ZoMetadata:
     """What a ZO model says about itself.
 
     Raises:
-        ConversionError: it is no ZO model, or its metadata is damaged, of another version, or does not
-            fit the model.
+        ConversionError: it is no ZO model, or its metadata is damaged or of another version.
     """
     entry = model.find_metadata(METADATA_NAME)
     if entry is None:
         raise ConversionError("this is no ZO model (it has no metadata «tflm_zo»); inject it first")
-    metadata = ZoMetadata.from_json(entry.buffer.data)
-    check_metadata(model, metadata)
-    return metadata
+    return ZoMetadata.from_json(entry.buffer.data)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tflm_zo.converters.model.schema import TensorType
 
 import tflm_zo
 from interpreters import RUNTIMES, require
@@ -231,6 +232,29 @@ def test_not_a_zo_model(tmp_path: Any) -> None:
         load(b"not a model", "litert")
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "missing.tflite", "litert")
+
+
+def test_a_model_that_the_runtime_does_not_take() -> None:
+    """Its own words, in one line."""
+    model = inject(MODELS["small_cnn"]())
+    pool = next(op for op in model.subgraphs[0].operators if op.code.name == "MAX_POOL_2D")
+    pool.outputs[0].type = TensorType.FLOAT32
+    with pytest.raises(ModelError, match="litert-ref does not take the model: .*MAX_POOL_2D") as error:
+        load(model, "litert-ref")
+    assert "\n" not in str(error.value)
+
+
+def test_operators_that_do_not_say_where_the_weights_are() -> None:
+    """The streams of the filters are in their options, 12 bytes each from byte 8 on (zo_node.h)."""
+    model = inject(MODELS["small_cnn"](), replay=False)
+    for op in model.subgraphs[0].operators:
+        if op.code.name in ("TFLM_ZO_UPDATE", "TFLM_ZO_PERTURB"):
+            options = bytearray(op.custom_options or b"")
+            assert options[8:10] == b"\0\0"
+            options[8] = 9
+            op.custom_options = bytes(options)
+    with pytest.raises(ModelError, match="do not say where weights 0 are"):
+        load(model, "litert-ref")
 
 
 def test_unknown_runtime() -> None:
