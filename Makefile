@@ -2,7 +2,8 @@
 # make test    every test (under ten minutes); `make test-slow` adds the long ones
 # make lint    formatting, style and types
 # make bench   the figures in README
-# make fuzz    the C core and the delegate under a fuzzer (tests/fuzz/README.md), FUZZ_SECONDS each
+# make fuzz    the C core and the delegate under a fuzzer (tests/fuzz/README.md), FUZZ_SECONDS each, and damaged
+#              files through the package, FUZZ_FILES of them
 # make firmware-test TFLM_DIR=…   generated firmware on emulated Cortex-M cores
 #
 # PYTHON is the interpreter that environments are made from, VENV the environment that is made and used.
@@ -14,6 +15,8 @@ JOBS ?= 2
 PYTEST_ARGS ?=
 FUZZ_CC ?= clang
 FUZZ_SECONDS ?= 6
+FUZZ_FILES ?= 4000
+FUZZ_SEED ?= 1
 FUZZ_RUNS ?= -1
 
 PY := $(VENV)/bin/python
@@ -22,7 +25,7 @@ BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find ops -type f)
 C_SOURCES := $(shell find ops tests examples -name '*.[ch]' -o -name '*.cc' 2>/dev/null)
 PYTHON_SOURCES := $(wildcard tflm_zo converters tests examples benchmarks)
 
-.PHONY: all demo test test-main test-slow test-tflite-runtime test-c firmware-test fuzz fuzz-core fuzz-core-build fuzz-corpus lint format bench clean
+.PHONY: all demo test test-main test-slow test-tflite-runtime test-c firmware-test fuzz fuzz-core fuzz-core-build fuzz-files fuzz-corpus lint format bench clean
 all: test
 
 # --- environments ---------------------------------------------------------------------------------------
@@ -85,7 +88,7 @@ FUZZ_PROGRAMS := $(FUZZ_BUILD)/tests/fuzz/core
 # Longer inputs say nothing more to these targets.
 FUZZ_OPTIONS := -max_len=400 -timeout=20 -verbosity=0
 
-fuzz: fuzz-core
+fuzz: fuzz-core fuzz-files
 
 fuzz-core-build:
 	@command -v $(FUZZ_CC) >/dev/null || { \
@@ -109,6 +112,12 @@ fuzz-core: fuzz-core-build
 	  echo "$$target: $$(sed -n 's/^stat::number_of_executed_units: *//p' $$log) executions," \
 	    "$$(sed -n 's/^stat::average_exec_per_sec: *//p' $$log) a second"; \
 	done
+
+# The same seed gives the same cases; what fails is in build/fuzz/files, with the command that repeats it.
+fuzz-files: $(VENV)/.installed
+	@mkdir -p $(FUZZ_BUILD)
+	cd tests && $(abspath $(PY)) -m fuzz.files --seed $(FUZZ_SEED) --count $(FUZZ_FILES) --jobs $(JOBS) \
+	  --findings $(abspath $(FUZZ_BUILD))/files
 
 # The stored corpora again, of what make fuzz has found: the smallest inputs that reach all that is reached.
 fuzz-corpus: fuzz-core-build

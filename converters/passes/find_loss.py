@@ -107,9 +107,10 @@ def logits_of(graph: Subgraph, output: Tensor) -> tuple[Tensor, Operator | None]
     """
     tensor = _over_conversions(graph, output)
     op = graph.producers().get(tensor)
-    if op is None or op.builtin not in _SQUASHING or op.inputs[0] is None:
+    squashed = op.input(0) if op is not None and op.builtin in _SQUASHING else None
+    if squashed is None:
         return _over_conversions(graph, output, through_int8=True), None
-    return _over_conversions(graph, op.inputs[0], through_int8=True), op
+    return _over_conversions(graph, squashed, through_int8=True), op
 
 
 def _over_conversions(graph: Subgraph, tensor: Tensor, through_int8: bool = False) -> Tensor:
@@ -118,7 +119,7 @@ def _over_conversions(graph: Subgraph, tensor: Tensor, through_int8: bool = Fals
     """
     producers = graph.producers()
     while (op := producers.get(tensor)) is not None and op.builtin in _CONVERSIONS:
-        source = op.inputs[0]
+        source = op.input(0)
         if source is None or (tensor.type == TensorType.INT8 and _is_float(source)):
             break
         if tensor.type == TensorType.INT8 and not through_int8 and not _squashed(producers, source):
@@ -136,9 +137,10 @@ def _squashed(producers: dict[Tensor, Operator], tensor: Tensor) -> bool:
     while (op := producers.get(tensor)) is not None:
         if op.builtin in _SQUASHING:
             return True
-        if op.builtin not in _CONVERSIONS or op.inputs[0] is None:
+        source = op.input(0)
+        if op.builtin not in _CONVERSIONS or source is None:
             return False
-        tensor = op.inputs[0]
+        tensor = source
     return False
 
 
