@@ -126,15 +126,10 @@ def _checked(
 
 
 def _make_constant(graph: Subgraph, name: str, values: npt.NDArray[np.int8]) -> Tensor:
-    found = [t for t in graph.all_tensors() if t.name == name and t.is_variable]
-    if len(found) != 1:
-        raise ConversionError(
-            f"the model has {len(found)} variables «{name}», which its metadata describes; "
-            "inject the original model again"
-        )
-    found[0].is_variable = False
-    found[0].set_data(values)
-    return found[0]
+    (found,) = (t for t in graph.all_tensors() if t.name == name and t.is_variable)
+    found.is_variable = False
+    found.set_data(values)
+    return found
 
 
 class _Joined:
@@ -154,8 +149,6 @@ class _Joined:
 
     def add(self, number: int, graph: Subgraph) -> None:
         """Appends a segment without its ZO operators and what only they mention."""
-        if number >= len(self.metadata.segments):
-            raise ConversionError(f"the model has a subgraph {number}, which its metadata does not describe")
         segment = self.metadata.segments[number]
         ports = [*self._pairs(segment.inputs, graph.inputs), *self._pairs(segment.outputs, graph.outputs)]
         removed = [op for op in graph.operators if op.code.name.startswith(OP_PREFIX)]
@@ -168,8 +161,7 @@ class _Joined:
         own: dict[Tensor, Tensor] = {}
         for port, tensor in self._pairs(segment.inputs, graph.inputs):
             if port.role == "boundary":
-                if self.boundary is None:
-                    raise ConversionError(f"segment {number} has no segment before it that feeds it")
+                assert self.boundary is not None  # only the first segment has none, as read_metadata knows
                 own[tensor] = self.boundary
             elif port.role == "input" and port.index is not None:
                 own[tensor] = self.inputs.setdefault(port.index, tensor)
@@ -193,10 +185,6 @@ class _Joined:
 
     @staticmethod
     def _pairs(ports: tuple[ZoPort, ...], tensors: list[Tensor]) -> list[tuple[ZoPort, Tensor]]:
-        if len(ports) != len(tensors):
-            raise ConversionError(
-                f"a segment has {len(tensors)} inputs or outputs, its metadata describes {len(ports)}"
-            )
         return list(zip(ports, tensors, strict=True))
 
     @staticmethod
@@ -206,13 +194,6 @@ class _Joined:
 
 def _replace_graphs(model: Model, metadata: ZoMetadata, joined: _Joined) -> None:
     original = metadata.original
-    for kind, names, found in (
-        ("input", original.inputs, joined.inputs),
-        ("output", original.outputs, joined.outputs),
-    ):
-        missing = [name for i, name in enumerate(names) if i not in found]
-        if missing:
-            raise ConversionError(f"the model has lost its {kind} «{missing[0]}»; inject the original again")
     graph = joined.graph
     graph.inputs = [joined.inputs[i] for i in range(len(original.inputs))]
     graph.outputs = [joined.outputs[i] for i in range(len(original.outputs))]

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import constants
-from .errors import ConversionError
 from .metadata import read_metadata
-from .model import Model
+from .model import Model, Subgraph
 
 
 def initial_weights(model: Model) -> dict[str, npt.NDArray[np.int8]]:
@@ -24,27 +23,20 @@ def initial_weights(model: Model) -> dict[str, npt.NDArray[np.int8]]:
         Copies, int8, in the filters' own shapes, by tensor name, in the order of their streams.
 
     Raises:
-        ConversionError: it is no ZO model, or its tensors do not fit its metadata.
+        ConversionError: it is no ZO model, or does not fit its metadata.
     """
     metadata = read_metadata(model)
     at = [0] * len(metadata.segments)
-    data = [_initial(model, k) for k in range(len(metadata.segments))]
+    data = [_initial(graph) for graph in model.subgraphs]
     weights = {}
     for t in metadata.trainable:
         values = data[t.segment][at[t.segment] : at[t.segment] + t.size]
-        if values.size != t.size:
-            raise ConversionError(
-                f"«{constants.INITIAL}» of segment {t.segment} is too short for «{t.name}»; "
-                "inject the original model again"
-            )
         weights[t.name] = values.reshape(t.shape).copy()
         at[t.segment] += t.size
     return weights
 
 
-def _initial(model: Model, segment: int) -> npt.NDArray[Any]:
+def _initial(graph: Subgraph) -> npt.NDArray[Any]:
     """The constant initial weights of a segment, flat; empty where it has none."""
-    if segment >= len(model.subgraphs):
-        raise ConversionError(f"the model has no subgraph {segment}, which its metadata describes")
-    tensors = [t for t in model.subgraphs[segment].tensors if t.name == constants.INITIAL and t.is_constant]
+    tensors = [t for t in graph.tensors if t.name == constants.INITIAL and t.is_constant]
     return tensors[0].numpy().reshape(-1) if tensors else np.empty(0, np.int8)

@@ -4,18 +4,38 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-from typing import Any, Final
+import math
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from .constants import METADATA_NAME
 from .errors import ConversionError
+from .metadata_fit import misfits
 from .model import Model
+from .settings import LOSS_KINDS, MAX_QUERIES, SMALLEST_LIMIT, smallest_command
 
 #: Version of the metadata; readers refuse others.
 METADATA_VERSION: Final = 1
 
 #: Losses of a vector of logits and one class.
 SOFTMAX_KINDS: Final = ("cross_entropy", "floor_log2")
+
+# The fields of zo_node_layer but the form.
+_GEOMETRY: Final = frozenset(
+    "in_h in_w in_c out_h out_w out_c k_h k_w stride_h stride_w dilation_h dilation_w pad_top pad_left "
+    "node_h node_w pool_h pool_w pool_stride_h pool_stride_w pool_pad_top pool_pad_left "
+    "input_zero_point low high".split()
+)
+
+# The ranges that reading checks; what refers to something else is checked by ``_faults``.
+_Index = Annotated[int, Field(ge=0, lt=2**31)]
+_Count = Annotated[int, Field(ge=1, lt=2**31)]
+_Scale = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Int8 = Annotated[int, Field(ge=-128, le=127)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,12 +52,12 @@ class ZoLoss:
         squashed: whether a SOFTMAX or LOGISTIC lies between what the loss reads and that output.
     """
 
-    kind: str
-    elements: int
-    scale: float
-    zero_point: int
+    kind: Annotated[str, Field(pattern=f"^({'|'.join(LOSS_KINDS[1:-1])})$")]
+    elements: Annotated[int, Field(ge=1, le=2**20)]
+    scale: _Scale
+    zero_point: _Int8
     # Metadata written before these keys existed do not have them.
-    output: int = 0
+    output: _Index = 0
     squashed: bool = True
 
     @property
@@ -67,17 +87,17 @@ class ZoTrainable:
     """
 
     name: str
-    operator: str
+    operator: Annotated[str, Field(pattern="^(CONV_2D|DEPTHWISE_CONV_2D|FULLY_CONNECTED)$")]
     layer: str
-    stream: int
-    block: int
-    segment: int
-    shape: tuple[int, ...]
-    size: int
-    channels: int
-    inner: int
-    requantized_channels: int
-    updated: int | None = None
+    stream: _Index
+    block: _Index
+    segment: _Index
+    shape: Annotated[tuple[_Count, ...], Field(min_length=2)]
+    size: _Count
+    channels: _Count
+    inner: _Count
+    requantized_channels: _Index
+    updated: _Index | None = None
     wide: bool = False
 
     @property
@@ -101,14 +121,14 @@ class ZoNodes:
         geometry: the fields of ``zo_node_layer`` but the form.
     """
 
-    trainable: int
-    form: str
-    input_segment: int
-    output_segment: int
-    node_segment: int
-    count: int
+    trainable: _Index
+    form: Annotated[str, Field(pattern="^(plain|max_pool|mean)$")]
+    input_segment: _Index
+    output_segment: _Index
+    node_segment: _Index
+    count: _Count
     head: bool
-    geometry: dict[str, int]
+    geometry: dict[str, Annotated[int, Field(ge=-(2**31), lt=2**31)]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +143,7 @@ class ZoPort:
 
     role: str
     name: str | None = None
-    index: int | None = None
+    index: _Index | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,20 +191,20 @@ class ZoMetadata:
         version: format of the metadata.
     """
 
-    head_room: int
-    update_bits: int
-    max_queries: int
-    command_words: int
-    batch: int
+    head_room: Annotated[int, Field(ge=0, le=127 - SMALLEST_LIMIT)]
+    update_bits: Annotated[int, Field(ge=8, le=16, multiple_of=8)]
+    max_queries: Annotated[int, Field(ge=1, le=MAX_QUERIES)]
+    command_words: Annotated[int, Field(le=2**24)]
+    batch: Annotated[int, Field(ge=1, le=2**20)]
     replay: bool
     loss: ZoLoss | None
     blocks: tuple[str, ...]
     trainable: tuple[ZoTrainable, ...]
-    segments: tuple[ZoSegment, ...]
+    segments: Annotated[tuple[ZoSegment, ...], Field(min_length=1)]
     original: ZoOriginal
     nodes: tuple[ZoNodes, ...] = ()
     algorithm: str = ""
-    version: int = METADATA_VERSION
+    version: Annotated[int, Field(ge=METADATA_VERSION, le=METADATA_VERSION)] = METADATA_VERSION
 
     def to_json(self) -> str:
         """The metadata as JSON text, deterministic."""
@@ -206,63 +226,132 @@ class ZoMetadata:
         """Reads JSON text; unknown keys are ignored.
 
         Raises:
-            ConversionError: it is malformed or of another version.
+            ConversionError: it is malformed or of another version, or its parts contradict each other.
         """
         try:
-            content = json.loads(text)
-            version = content["version"]
-            if version != METADATA_VERSION:
+            metadata = _schema().validate_json(text, strict=True)
+        except ValidationError as error:
+            errors = error.errors(include_url=False, include_context=False, include_input=False)
+            if any(e["loc"] == ("version",) for e in errors):
                 raise ConversionError(
-                    f"metadata of this ZO model has version {version}, not {METADATA_VERSION}; "
-                    "inject the original model again or update tflm_zo"
-                )
-            loss = content["loss"]
-            original = content["original"]
-            if loss is not None:
-                output = loss.setdefault("output", 0)
-                if type(output) is not int or not 0 <= output < len(original["outputs"]):
-                    raise ValueError(f"the loss belongs to output {output!r}, which the model does not have")
-            return cls(
-                head_room=int(content["head_room"]),
-                update_bits=int(content["update_bits"]),
-                max_queries=int(content["max_queries"]),
-                command_words=int(content["command_words"]),
-                batch=int(content["batch"]),
-                replay=bool(content.get("replay", True)),
-                loss=None if loss is None else _build(ZoLoss, loss),
-                blocks=tuple(content["blocks"]),
-                trainable=tuple(
-                    _build(ZoTrainable, t | {"shape": tuple(t["shape"])}) for t in content["trainable"]
-                ),
-                segments=tuple(
-                    ZoSegment(
-                        tuple(_build(ZoPort, p) for p in s["inputs"]),
-                        tuple(_build(ZoPort, p) for p in s["outputs"]),
-                    )
-                    for s in content["segments"]
-                ),
-                original=ZoOriginal(tuple(original["inputs"]), tuple(original["outputs"])),
-                nodes=tuple(_build(ZoNodes, n) for n in content.get("nodes", ())),
-                algorithm=str(content.get("algorithm", "")),
-            )
-        except ConversionError:
-            raise
-        except (AttributeError, KeyError, TypeError, ValueError) as e:
-            raise ConversionError(f"metadata «{METADATA_NAME}» of the model is damaged: {e}") from e
+                    f"metadata of this ZO model has no version {METADATA_VERSION}; inject the original model "
+                    "again or update tflm_zo"
+                ) from error
+            where, said = ".".join(map(str, errors[0]["loc"])), errors[0]["msg"]
+            raise _damaged(f"{where}: {said}" if where else said) from error
+        for fault in _faults(metadata):
+            raise _damaged(fault)
+        return metadata
 
 
-def _build(cls: Any, content: dict[str, Any]) -> Any:
-    """An instance from the keys that it knows."""
-    return cls(**{f.name: content[f.name] for f in dataclasses.fields(cls) if f.name in content})
+@functools.cache
+def _schema() -> TypeAdapter[ZoMetadata]:
+    """Types and ranges of everything in it, from the annotations above."""
+    return TypeAdapter(ZoMetadata)
+
+
+def _damaged(fault: str) -> ConversionError:
+    return ConversionError(
+        f"metadata «{METADATA_NAME}» of the model is damaged: {fault}; inject the original model again"
+    )
+
+
+def _faults(m: ZoMetadata) -> Iterator[str]:
+    """Where parts of it contradict each other."""
+    last = len(m.segments) - 1
+    if m.command_words < smallest_command(m.max_queries):
+        yield f"command_words: {m.command_words} do not hold {m.max_queries} queries"
+    for what, names in (
+        ("trainable", [t.name for t in m.trainable]),
+        ("trainable: layers", [t.layer for t in m.trainable]),
+        ("original.inputs", m.original.inputs),
+        ("original.outputs", m.original.outputs),
+    ):
+        if len(set(names)) < len(names):
+            yield f"{what}: a name occurs twice"
+    for i, t in enumerate(m.trainable):
+        if t.stream != i or t.block >= len(m.blocks) or t.segment > last:
+            yield f"trainable.{i}: its stream, block or segment does not exist"
+        first = t.operator != "DEPTHWISE_CONV_2D"
+        channels = t.shape[0 if first else -1]
+        if (math.prod(t.shape), channels, t.size // channels if first else 1) != (
+            t.size,
+            t.channels,
+            t.inner,
+        ):
+            yield f"trainable.{i}: shape, size, channels and inner contradict each other"
+        if t.requantized_channels > t.channels or (t.updated or 0) > t.size:
+            yield f"trainable.{i}: more is requantized or updated than there is"
+        if t.wide and m.update_bits != 16:
+            yield f"trainable.{i}: wide weights need 16 bits"
+    if m.loss is not None and m.loss.output >= len(m.original.outputs):
+        yield f"loss.output: the model has no output {m.loss.output}"
+    if m.loss is not None and m.loss.of_classes and m.loss.elements < 2:
+        yield "loss.elements: a cross-entropy has two classes at least"
+    yield from _port_faults(m, last)
+    for i, n in enumerate(m.nodes):
+        if n.trainable >= len(m.trainable) or m.loss is None:
+            yield f"nodes.{i}: there is no trainable {n.trainable}, or no loss"
+            return
+        t, g = m.trainable[n.trainable], n.geometry
+        if not n.input_segment <= t.segment < n.output_segment <= n.node_segment <= last:
+            yield f"nodes.{i}: its segments are not in order"
+        if not {"in_c", "out_c", "k_h", "k_w", "node_h", "node_w"} <= g.keys() <= _GEOMETRY:
+            yield f"nodes.{i}.geometry: a field is missing or unknown"
+        elif g["out_c"] * g["k_h"] * g["k_w"] * g["in_c"] != t.size:
+            yield f"nodes.{i}.geometry: it is not that of a filter of {t.size} weights"
+        elif g["node_h"] * g["node_w"] * g["out_c"] != n.count:
+            yield f"nodes.{i}.geometry: it is not that of {n.count} nodes"
+        if n.head and (n.count, n.node_segment) != (m.loss.elements, last):
+            yield f"nodes.{i}.head: the loss does not read these nodes"
+    if len({n.trainable for n in m.nodes}) < len(m.nodes):
+        yield "nodes: a layer is listed twice"
+
+
+def _port_faults(m: ZoMetadata, last: int) -> Iterator[str]:
+    """Which inputs and outputs each segment has, follows from where it lies."""
+    trained = {t.segment for t in m.trainable}
+    for k, segment in enumerate(m.segments):
+        command, loss = k in trained or k == last, k == last and m.loss is not None
+        expected = {"boundary": k > 0, "label": loss, "command": command}
+        yield from _role_faults(f"segments.{k}.inputs", segment.inputs, "input", expected)
+        expected = {"boundary": k < last, "loss": loss, "status": k in trained}
+        yield from _role_faults(f"segments.{k}.outputs", segment.outputs, "output", expected)
+    for side, names in (("inputs", m.original.inputs), ("outputs", m.original.outputs)):
+        ports = [p for s in m.segments for p in getattr(s, side) if p.index is not None]
+        if {p.index for p in ports} != set(range(len(names))):
+            yield f"segments: they do not have the original {side}, each at least once"
+        elif any(p.name != names[p.index or 0] for p in ports):
+            yield f"segments: a name is not that of the original {side}"
+
+
+def _role_faults(
+    where: str, ports: Sequence[ZoPort], original: str, expected: dict[str, bool]
+) -> Iterator[str]:
+    roles = [p.role for p in ports]
+    for role, wanted in expected.items():
+        if roles.count(role) != wanted:
+            yield f"{where}: {roles.count(role)} of role {role}, not {int(wanted)}"
+    for i, port in enumerate(ports):
+        if port.role not in (original, *expected):
+            yield f"{where}.{i}: there is no role {port.role} here"
+        if (port.role == original) != (port.index is not None):
+            yield f"{where}.{i}: an index belongs to an original {original}, and to nothing else"
 
 
 def read_metadata(model: Model) -> ZoMetadata:
-    """What a ZO model says about itself.
+    """What a ZO model says about itself, checked against its graph.
 
     Raises:
-        ConversionError: it is no ZO model, or its metadata is damaged or of another version.
+        ConversionError: it is no ZO model, or its metadata is damaged, of another version, or does not
+            describe this graph.
     """
     entry = model.find_metadata(METADATA_NAME)
     if entry is None:
         raise ConversionError("this is no ZO model (it has no metadata «tflm_zo»); inject it first")
-    return ZoMetadata.from_json(entry.buffer.data)
+    metadata = ZoMetadata.from_json(entry.buffer.data)
+    for fault in misfits(metadata, model.subgraphs):
+        raise ConversionError(
+            f"the model does not fit its metadata: {fault}; inject the original model again"
+        )
+    return metadata

@@ -41,6 +41,12 @@ _INSTRUCTION_WORDS: Final = 4
 _ITEM_WORDS: Final = 2
 
 
+def smallest_command(max_queries: int) -> int:
+    """Words of a command with an UPDATE of so many seeds that restores a direction, and a PERTURB of one."""
+    update = _INSTRUCTION_WORDS + _ITEM_WORDS * (max_queries + 1)
+    return _HEADER_WORDS + update + _INSTRUCTION_WORDS + _ITEM_WORDS
+
+
 def _strings(value: str | Sequence[str], what: str) -> tuple[str, ...]:
     items = (value,) if isinstance(value, str) else tuple(value)
     if any(not isinstance(item, str) or not item for item in items):
@@ -171,7 +177,7 @@ class InjectSettings:
                 f'trainable "{NODES}" means the layers that carry nodes, but nodes names none'
             )
         if self.command_words is not None:
-            _integer(self.command_words, "command_words", self.smallest_command, 2**24)
+            _integer(self.command_words, "command_words", smallest_command(self.max_queries), 2**24)
         if isinstance(self.multipliers, str):
             if self.multipliers not in MULTIPLIER_KINDS:
                 raise ConversionError(
@@ -196,14 +202,6 @@ class InjectSettings:
             raise ConversionError("sparse: node perturbation trains all weights of its layers")
 
     @property
-    def smallest_command(self) -> int:
-        """Words of a command with an UPDATE of ``max_queries`` seeds that restores a direction, and a PERTURB
-        of one.
-        """
-        update = _INSTRUCTION_WORDS + _ITEM_WORDS * (self.max_queries + 1)
-        return _HEADER_WORDS + update + _INSTRUCTION_WORDS + _ITEM_WORDS
-
-    @property
     def words(self) -> int:
         """Capacity of ``zo_command``, int32 words."""
-        return self.smallest_command if self.command_words is None else self.command_words
+        return smallest_command(self.max_queries) if self.command_words is None else self.command_words

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a ZO model's graph is what its metadata describes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from . import constants
+from .model import Subgraph, Tensor
+from .model.schema import TensorType
+
+if TYPE_CHECKING:
+    from .metadata import ZoMetadata, ZoPort, ZoTrainable
+
+
+def misfits(m: ZoMetadata, graphs: Sequence[Subgraph]) -> Iterator[str]:
+    """Where segments, ports, filters or layers with nodes are not as described."""
+    if len(graphs) != len(m.segments):
+        yield f"it has {len(graphs)} subgraphs, not {len(m.segments)}"
+    for k, (segment, graph) in enumerate(zip(m.segments, graphs, strict=True)):
+        for ports, tensors in ((segment.inputs, graph.inputs), (segment.outputs, graph.outputs)):
+            if len(ports) != len(tensors):
+                yield f"segment {k} has {len(tensors)} inputs or outputs, not {len(ports)}"
+            for port, tensor in zip(ports, tensors, strict=True):
+                yield from _port_misfits(m, f"segment {k}, {port.role} «{tensor.name}»", port, tensor)
+        yield from _filter_misfits([t for t in m.trainable if t.segment == k], graph, k)
+    read = [_read(m, graphs, k) for k in range(len(graphs))]
+    for k in range(1, len(graphs)):
+        given = graphs[k - 1].outputs[m.segments[k - 1].output_index("boundary") or 0]
+        if (read[k].shape, read[k].type) != (given.shape, given.type):
+            yield f"segment {k} does not read what segment {k - 1} gives"
+    for i, n in enumerate(m.nodes):
+        for segment_number, sizes in (
+            (n.input_segment, ("in_h", "in_w", "in_c")),
+            (n.output_segment, ("out_h", "out_w", "out_c")),
+            (n.node_segment, ("node_h", "node_w", "out_c")),
+        ):
+            if read[segment_number].size != m.batch * math.prod(n.geometry.get(name, 1) for name in sizes):
+                yield f"nodes.{i}: what enters segment {segment_number} is not {' x '.join(sizes)}"
+
+
+def _read(m: ZoMetadata, graphs: Sequence[Subgraph], k: int) -> Tensor:
+    """The boundary that enters a segment; of the first one original input 0, wherever that is read."""
+    if k:
+        return graphs[k].inputs[m.segments[k].input_index("boundary") or 0]
+    return next(
+        tensor
+        for segment, graph in zip(m.segments, graphs, strict=True)
+        for port, tensor in zip(segment.inputs, graph.inputs, strict=True)
+        if port.role == "input" and port.index == 0
+    )
+
+
+def _filter_misfits(trainable: Sequence[ZoTrainable], graph: Subgraph, segment: int) -> Iterator[str]:
+    for t in trainable:
+        found = [v for v in graph.all_tensors() if v.name == t.name and v.is_variable]
+        if [(v.type, v.shape) for v in found] != [(TensorType.INT8, t.shape)]:
+            yield f"segment {segment} has not one int8 variable «{t.name}» {list(t.shape)}"
+    size = sum(t.size for t in trainable)
+    initial = [t for t in graph.tensors if t.name == constants.INITIAL and t.is_constant]
+    if size and [(t.type, t.shape) for t in initial] != [(TensorType.INT8, (size,))]:
+        yield f"segment {segment} has not the {size} initial weights of its filters"
+
+
+def _port_misfits(m: ZoMetadata, what: str, port: ZoPort, tensor: Tensor) -> Iterator[str]:
+    kinds: dict[str, tuple[int, tuple[int, ...] | None]] = {
+        "command": (TensorType.INT32, (m.command_words,)),
+        "loss": (TensorType.INT32, (m.batch,)),
+        "status": (TensorType.INT32, (4,)),
+    }
+    if m.loss is not None and m.loss.kind == "mse":
+        kinds["label"] = TensorType.INT8, None
+    elif m.loss is not None:
+        kinds["label"] = TensorType.INT32, (m.batch,) if m.loss.of_classes else (m.batch, m.loss.elements)
+    kind, shape = kinds.get(port.role, (tensor.type, None))
+    if tensor.type != kind or (shape is not None and tensor.shape != shape):
+        yield f"{what} is {tensor.type_name} {list(tensor.shape)}"
+    elif port.role not in ("command", "status", "output") and tensor.shape[:1] != (m.batch,):
+        yield f"{what} of shape {list(tensor.shape)} does not begin with the batch {m.batch}"
+    elif (
+        port.role == "label"
+        and m.loss is not None
+        and tensor.size != m.batch * m.loss.elements
+        and shape is None
+    ):
+        yield f"{what} has not {m.loss.elements} values per sample"

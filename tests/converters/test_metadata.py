@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metadata that was changed: read as it is, or refused in one sentence, by the one place that reads it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from functools import cache
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from tflm_zo.converters import (
+    ConversionError,
+    Model,
+    ZoMetadata,
+    export_model,
+    initial_weights,
+    inject,
+    load_model,
+    read_metadata,
+)
+
+from fuzz.files.metadata import changed
+from models import MODELS
+from tflm_zo import NativeError
+from tflm_zo.nodes import NodeLayer
+from tflm_zo.runtime import load
+
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "weights": ("residual", {"batch": 2}),
+    "nodes": ("lenet5", {"batch": 2, "nodes": "auto", "head_room": 0}),
+    "cuts": ("two_outputs", {"loss_output": 1, "cuts": "layers", "sparse": "top-k:0.5"}),
+    "pixels": ("uint8_edges", {"nodes": "auto", "trainable": "nodes", "head_room": 0}),
+    "autoencoder": ("autoencoder", {"update_bits": 8}),
+}
+
+
+@cache
+def model_of(kind: str) -> bytes:
+    name, chosen = KINDS[kind]
+    return inject(MODELS[name](), **chosen).to_bytes()
+
+
+@cache
+def content_of(kind: str) -> Any:
+    return json.loads(read_metadata(load_model(model_of(kind))).to_json())
+
+
+def with_content(kind: str, content: Any) -> Model:
+    model = load_model(model_of(kind))
+    entry = model.find_metadata("tflm_zo")
+    assert entry is not None
+    entry.buffer.data = json.dumps(content).encode()
+    return model
+
+
+def use(model: Model) -> None:
+    """What the package does with a ZO model whose metadata was read."""
+    metadata = read_metadata(model)
+    assert ZoMetadata.from_json(metadata.to_json()) == metadata
+    initial_weights(model)
+    export_model(model)
+    for nodes in metadata.nodes:
+        try:
+            NodeLayer.of(nodes)
+        except NativeError:
+            return  # the C core says which sizes do not fit each other
+    runtime = load(model, "litert-ref")
+    runtime.set_inputs(*(np.zeros(runtime.input_details(i)[0]) for i in range(len(metadata.original.inputs))))
+    runtime.invoke(runtime.command(loss=False))
+    runtime.status()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_written_is_read(kind: str) -> None:
+    use(load_model(model_of(kind)))
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(sorted(KINDS)), st.integers(0, 2**32 - 1), st.integers(1, 3))
+@example("nodes", 1, 1)
+def test_mutants_are_refused_in_one_sentence_or_work(kind: str, seed: int, count: int) -> None:
+    rng, content = Random(seed), copy.deepcopy(content_of(kind))
+    for _ in range(count):
+        content = changed(rng, content)
+    try:
+        use(with_content(kind, content))
+    except ConversionError as error:
+        assert "\n" not in str(error)
+        assert "metadata" in str(error), error
+
+
+def nested(content: Any, path: str) -> tuple[Any, Any]:
+    *parents, last = (int(p) if p.isdigit() else p for p in path.split("."))
+    for key in parents:
+        content = content[key]
+    return content, last
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "value", "said"),
+    [
+        ("weights", "version", 2, "metadata of this ZO model has no version 1"),
+        ("weights", "batch", "2", "batch: Input should be a valid integer"),
+        ("weights", "batch", True, "batch: Input should be a valid integer"),
+        ("weights", "batch", 3, "does not begin with the batch 3|\\[2\\]"),
+        ("weights", "command_words", 29, "command_words: 29 do not hold 8 queries"),
+        ("weights", "command_words", 40, "command «zo_command» is INT32 \\[30\\]"),
+        ("weights", "update_bits", 12, "update_bits"),
+        ("weights", "loss.kind", "hinge", "loss.kind"),
+        ("weights", "loss.scale", float("nan"), "loss.scale"),
+        ("weights", "loss.output", 1, "loss.output: the model has no output 1"),
+        ("weights", "loss", None, "of role label, not 0"),
+        ("weights", "trainable.1.segment", 1, "trainable.1: its stream, block or segment does not exist"),
+        ("weights", "trainable.0.stream", 1, "trainable.0: its stream"),
+        ("weights", "trainable.0.size", 7, "trainable.0: shape, size, channels and inner"),
+        ("weights", "trainable.0.name", "nowhere", "has not one int8 variable «nowhere»"),
+        ("weights", "segments", [], "segments: .*at least 1"),
+        ("weights", "segments.0.inputs.0.role", "boundary", "1 of role boundary, not 0"),
+        ("weights", "segments.0.inputs.0.index", 4, "do not have the original inputs"),
+        ("weights", "original.inputs", [], "do not have the original inputs"),
+        ("nodes", "nodes.0.trainable", 9, "nodes.0: there is no trainable 9"),
+        ("nodes", "nodes.0.node_segment", 99, "nodes.0: its segments are not in order"),
+        ("nodes", "nodes.0.geometry.in_c", 2, "nodes.0.geometry: it is not that of a filter of 2400 weights"),
+        ("nodes", "nodes.0.geometry.in_h", 4000, "what enters segment 1 is not in_h x in_w x in_c"),
+        ("nodes", "nodes.0.geometry.nonsense", 1, "nodes.0.geometry: a field is missing or unknown"),
+        ("nodes", "nodes.0.count", 3, "nodes.0.geometry: it is not that of 3 nodes"),
+        ("nodes", "nodes.0.form", "sum", "nodes.0.form"),
+        ("nodes", "nodes.0.head", True, "nodes.0.head: the loss does not read these nodes"),
+    ],
+)
+def test_faults_are_named(kind: str, path: str, value: Any, said: str) -> None:
+    content = copy.deepcopy(content_of(kind))
+    parent, key = nested(content, path)
+    parent[key] = value
+    with pytest.raises(ConversionError, match=said):
+        read_metadata(with_content(kind, content))
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000])
+def test_what_is_no_json_is_refused(text: bytes) -> None:
+    with pytest.raises(ConversionError, match="is damaged"):
+        ZoMetadata.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda m: m.subgraphs.append(m.copy().subgraphs[0]), "it has 2 subgraphs, not 1"),
+        (lambda m: m.subgraphs[0].outputs.pop(), "segment 0 has 2 inputs or outputs, not 3"),
+        (lambda m: m.subgraphs[0].tensors.clear(), "initial weights of its filters"),
+    ],
+)
+def test_a_graph_that_is_another_is_refused(change: Callable[[Model], Any], said: str) -> None:
+    model = load_model(model_of("weights"))
+    change(model)
+    for read in (read_metadata, export_model, initial_weights):
+        with pytest.raises(ConversionError, match=f"does not fit its metadata: .*{said}"):
+            read(model)
