@@ -44,7 +44,7 @@ from tflm_zo.training import NodeSettings, TrainSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from cortex_m.emulator import CORES, COUNTING_SOURCE, compile_objects, counting_flags, run
-from tflm_checkout.firmware_build import ARCHITECTURES, Library, build_firmware
+from tflm_checkout.firmware_build import ARCHITECTURES, Library, build_firmware, replace_main
 
 HERE = Path(__file__).parent / "harness" / "firmware"
 QUERIES = (4, 1)
@@ -65,7 +65,7 @@ def noise(model: Model) -> SampleArrays:
 def program(library: Library, folder: Path, main: str, *, plain: Model | None = None) -> dict[str, list[int]]:
     """Builds a generated folder with a main of this benchmark and runs it; what it prints, by first word."""
     core = CORES[library.core]
-    (folder / "main.cc").write_text((HERE / main).read_text())
+    replace_main(folder, (HERE / main).read_text())
     header = COUNTING_SOURCE.with_suffix(".h")
     (folder / header.name).write_text(header.read_text())
     if plain is not None:

@@ -47,7 +47,7 @@ def compiled(folder: Path, *, below: str = ".") -> set[str]:
     """C and C++ sources of a folder that are not of its example."""
     found = {p.relative_to(folder).as_posix() for p in (folder / below).rglob("*") if p.is_file()}
     sources = {p for p in found if p.endswith((".c", ".cc", ".cpp"))}
-    return {p for p in sources if not p.startswith(("examples/", "samples/", "main.cc", "zo_samples."))}
+    return {p for p in sources if not p.startswith(("examples/", "samples/", "main.cc", "small_zo_samples."))}
 
 
 def included(source: Path) -> tuple[list[str], list[str]]:

@@ -59,7 +59,8 @@ class Block:
 
     def of(self, algorithm: str) -> Block:
         """With another algorithm in the place of the guide's."""
-        return Block(self.language, re.sub(r"\bnode\b", algorithm, self.text), self.file)
+        text = re.sub(r"\bnode(?=\b|_zo)", algorithm, self.text)
+        return Block(self.language, re.sub(r"\bNODE(?=_ZO)", algorithm.upper(), text), self.file)
 
 
 def blocks(page: Path) -> list[Block]:
@@ -227,7 +228,7 @@ MAIN = """
 
 #include <new>
 
-#include "zo_samples.h"
+#include "node_zo_samples.h"
 
 // Power fails within the first write that is no record of 12 bytes: within a record of weight
 // perturbation, within a snapshot of node perturbation.
@@ -239,28 +240,28 @@ bool Tear(void*, uint32_t offset, const uint8_t* bytes, uint32_t count) {
 
 int main() {
   EraseStore();
-  for (uint32_t i = 0; i < kSampleCount; ++i) {
+  for (uint32_t i = 0; i < node_zo::kSampleCount; ++i) {
     int8_t input[sizeof recordings[0].input];
-    int8_t* const inputs[tflm_zo::kMaxInputs] = {input};
+    int8_t* const inputs[node_zo::kMaxInputs] = {input};
     int32_t label;
-    if (!kSamples.read(nullptr, i, inputs, &label) || !Record(input, label)) return 1;
+    if (!node_zo::kSamples.read(nullptr, i, inputs, &label) || !Record(input, label)) return 1;
   }
   if (Record(recordings[0].input, 0)) return 2;
-  if (Begin() != ZO_OK || trainer.step() != 0) return 3;
-  while (trainer.step() < ZO_STEPS / 4 * 3) {
+  if (Begin() != NODE_ZO_OK || trainer.step() != 0) return 3;
+  while (trainer.step() < NODE_ZO_STEPS / 4 * 3) {
     if (!Work()) return 4;
     Predict(recordings[0].input);
   }
-  constexpr tflm_zo::LogStore kTorn = {Tear, ReadStore, nullptr};
+  constexpr node_zo::LogStore kTorn = {Tear, ReadStore, nullptr};
   trainer.SetLog(&kTorn);
-  zo_report report;
-  zo_status status = ZO_OK;
-  while (status == ZO_OK && !trainer.done()) status = trainer.TrainStep(&report);
-  if (status != ZO_ERROR_STORE || report.step_done != 1) return 10;
-  new (&trainer) zo_model::Trainer();
+  node_zo_report report;
+  node_zo_status status = NODE_ZO_OK;
+  while (status == NODE_ZO_OK && !trainer.done()) status = trainer.TrainStep(&report);
+  if (status != NODE_ZO_ERROR_STORE || report.step_done != 1) return 10;
+  new (&trainer) node_zo::Trainer();
   memset(arena, 0xA5, sizeof arena);
   memset(workspace, 0xA5, sizeof workspace);
-  if (Begin() != ZO_OK) return 5;
+  if (Begin() != NODE_ZO_OK) return 5;
   printf("resumed %lu\\n", static_cast<unsigned long>(trainer.step()));
   while (Work()) {
   }
@@ -269,8 +270,8 @@ int main() {
   for (uint32_t i = 0; i < recorded; ++i) {
     right += Predict(recordings[i].input) == recordings[i].label ? 1 : 0;
   }
-  tflm_zo::Evaluation found;
-  if (trainer.Evaluate(kRecordings, 0, recorded, &found) != ZO_OK) return 7;
+  node_zo::Evaluation found;
+  if (trainer.Evaluate(kRecordings, 0, recorded, &found) != NODE_ZO_OK) return 7;
   if (found.correct != right || found.samples != recorded) return 8;
   printf("right %lu\\n", static_cast<unsigned long>(right));
   printf("checksum %08lx\\n", static_cast<unsigned long>(trainer.network().checksum()));
@@ -281,7 +282,7 @@ int main() {
   }
   // A store of another run.
   store[16] ^= 1;
-  if (Begin() != ZO_OK || trainer.step() != 0 || store[0] != 0xFF) return 9;
+  if (Begin() != NODE_ZO_OK || trainer.step() != 0 || store[0] != 0xFF) return 9;
   return 0;
 }
 """
@@ -297,14 +298,16 @@ def test_the_guides_cpp_is_a_program_that_goes_on_after_a_reset(board: tuple[str
         program = program.replace("// With weight perturbation: ", "")
     main = Path(f"{algorithm}.firmware/main.cc")
     generated = main.read_text()
-    main.write_text(program + MAIN)
+    main.write_text(Block("cpp", program + MAIN, None).of(algorithm).text)
     try:
         execute(Block("sh", f"cmake --build {algorithm}.build", None), {})
     finally:
         main.write_text(generated)
     lines = run(CORES["cortex-m4"], Path(f"{algorithm}.build/{algorithm}"), timeout=300).splitlines()
 
-    steps = int(re.findall(r"ZO_STEPS (\d+)u", Path(f"{algorithm}.firmware/zo_config.h").read_text())[0])
+    steps = int(
+        re.findall(r"ZO_STEPS (\d+)u", Path(f"{algorithm}.firmware/{algorithm}_zo_config.h").read_text())[0]
+    )
     stopped = steps // 4 * 3
     # The record of the step that follows is torn; or the snapshot at the end, of one every 100 steps.
     resumed = stopped if algorithm == "weight" else stopped // 100 * 100
@@ -356,9 +359,9 @@ def test_a_page_says_what_the_generated_readme_says(
     [
         ("cmake", "CMakeLists.txt", "option(TFLM_STRIP_ERROR_STRINGS"),
         ("cmake", "CMakeLists.txt", "cmake_minimum_required(VERSION 3.18)"),
-        ("make", "zo_firmware.mk", "TFLM_STRIP_ERROR_STRINGS ?= 1"),
-        ("make", "zo_firmware.mk", "ZO_BUILD_DIR ?= build/zo"),
-        ("make", "zo_firmware.mk", "ZO_OPTIMIZE ?= -O2"),
+        ("make", "small_zo.mk", "TFLM_STRIP_ERROR_STRINGS ?= 1"),
+        ("make", "small_zo.mk", "SMALL_ZO_BUILD_DIR ?= build/small_zo"),
+        ("make", "small_zo.mk", "SMALL_ZO_OPTIMIZE ?= -O2"),
         ("arduino", "library.properties", "depends=Arduino_TensorFlowLite"),
         ("arduino", "examples/small/small.ino", "Serial.begin(115200)"),
         ("zephyr", "samples/small/prj.conf", "CONFIG_MAIN_STACK_SIZE=8192"),

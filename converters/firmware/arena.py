@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How large an arena must be on a 32-bit target.
 
-TFLM's recording allocator (of the ``tflite-micro`` package) says what each segment takes on this machine:
-the head, which is activations and scratch buffers and the same everywhere but for what optimized kernels ask
-for besides, and the tail, whose structs are smaller where pointers have four bytes. Where that package is not
-installed, the size is an upper bound.
+TFLM's recording allocator (of the ``tflite-micro`` package) says what each segment takes on this machine.
+What lies at the arena's tail is corrected for pointers of four bytes and for CMSIS-NN's kernels. What lies at
+its head is planned again (`memory_plan`), with the scratch buffers that those kernels ask for (`cmsis_nn`).
+Where that package is not installed, the size is an upper bound.
 """
 
 from __future__ import annotations
@@ -17,25 +17,47 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..model import Model
-from ..operator_costs import filter_of
+import numpy as np
 
-# Structs of TFLM on 64-bit and 32-bit machines, bytes.
-_POINTERS = {
-    "TfLiteEvalTensor data": (24, 12),
-    "Persistent TfLiteTensor data": (64, 40),
-    "Persistent TfLiteTensor quantization data": (16, 8),
-    "NodeAndRegistration struct": (64, 32),
-}
+from ..model import Model, Operator, Tensor
+from ..model.schema import DTYPES, BuiltinOperator
+from .cmsis_nn import Extra, extra_memory
+from .memory_plan import buffers_of, planned_bytes
+
 _ALIGNMENT = 16
 # zo_directory_entry of a trainable tensor.
 _DIRECTORY_ENTRY = 16
+# Structs of TFLM that the allocator records, bytes on 64-bit and on 32-bit machines: parts of the whole.
+_RECORDED_STRUCTS = {
+    "TfLiteEvalTensor data": (24, 12),
+    "Persistent TfLiteTensor data": (64, 32),
+    "Persistent TfLiteTensor quantization data": (32, 20),  # with one zero point
+    "NodeAndRegistration struct": (64, 32),
+}
+# The allocator's own objects, of which all segments have one together, and those of each segment.
+_ALLOCATOR = (216, 116)
+_SEGMENT = (32, 16)
+# What kernels keep of a layer, multiples of 16: TFLM's reference kernels on 64-bit machines, CMSIS-NN's on
+# 32-bit ones, which keep more than the reference kernels do there.
+_KERNEL_STRUCTS = {
+    BuiltinOperator.CONV_2D: (80, 64),
+    BuiltinOperator.DEPTHWISE_CONV_2D: (80, 64),
+    BuiltinOperator.FULLY_CONNECTED: (64, 80),
+    BuiltinOperator.AVERAGE_POOL_2D: (32, 48),
+    BuiltinOperator.MAX_POOL_2D: (32, 48),
+    BuiltinOperator.SOFTMAX: (80, 64),
+}
+# While a segment is prepared and planned: requests for scratch buffers, of which there is room for 12 more,
+# what the planner notes of each tensor and of each buffer.
+_REQUEST, _ROOM = 12, 12
+_NOTE, _PLANNED = 24, 40
+_SCRATCH_HANDLE = 4
+# While an operator is prepared: a struct for each of its tensors, and its zero points.
+_TEMPORARY = 48
 # By how much structs of a 32-bit target grow without TF_LITE_STATIC_MEMORY: TfLiteTensor, of which each
 # input and output has one, and NodeAndRegistration.
 _DYNAMIC_TENSOR, _DYNAMIC_NODE = 32, 12
-# While a segment is planned, above the activations of those before it: what the planner notes of a tensor.
-_PLANNING = 80
-# What a board's own allocator options and another version of TFLM may add.
+# What another version of TFLM may add, and rounding.
 _MARGIN = 256
 
 _PROGRAM = """
@@ -66,29 +88,6 @@ class Arena:
     bytes_mve: int
     measured: bool
     least: int
-
-
-def _scratch(model: Model, *, mve: bool) -> int:
-    """What CMSIS-NN's kernels ask for at most at a time.
-
-    Columns of a convolution (two of them in 16 bits; four with MVE), the filter of a depthwise one in 16 bits
-    (with MVE four images of it, 124 channels wide), an accumulator for each output of a dense layer.
-    """
-    largest = 0
-    for op in model.subgraphs[0].operators:
-        weights = filter_of(op)
-        if weights is None:
-            continue
-        shape = weights.shape
-        if op.code.name == "CONV_2D":
-            need = 4 * (shape[1] * shape[2] * shape[3] + 16)
-        elif op.code.name == "DEPTHWISE_CONV_2D":
-            area = shape[1] * shape[2]
-            need = 4 * max(124 * area, area + 16) if mve else 2 * area * (shape[3] + 16)
-        else:
-            need = 4 * shape[0]
-        largest = max(largest, need)
-    return largest
 
 
 def _upper_bound(model: Model) -> int:
@@ -129,6 +128,87 @@ def _dynamic(model: Model) -> int:
     return _DYNAMIC_TENSOR * tensors + _DYNAMIC_NODE * len(graph.operators)
 
 
+@dataclass(frozen=True)
+class _Kernels:
+    """Kernels that a library has.
+
+    Attributes:
+        cmsis_nn: CMSIS-NN's, else TFLM's reference kernels.
+        mve: of cores with vectors.
+    """
+
+    cmsis_nn: bool = True
+    mve: bool = False
+
+    def extra(self, op: Operator) -> Extra:
+        return extra_memory(op, mve=self.mve) if self.cmsis_nn else Extra()
+
+
+def _temporary(op: Operator) -> int:
+    tensors = [t for t in (*op.inputs, *op.outputs) if t is not None]
+    channels = sum(len(t.quantization.scales) if t.quantization is not None else 0 for t in tensors)
+    times = 2 if op.builtin in (BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CONV_2D) else 1
+    return times * (_TEMPORARY * len(tensors) + 4 * channels)
+
+
+def _need(models: Sequence[Model], recorded: Sequence[dict[str, int]], kernels: _Kernels) -> int:
+    """The least that `Network::Init` takes of an arena, without the directory.
+
+    The arena is used from both ends. At the tail lies what stays, of one segment after the other. At the head
+    is room for the activations of the largest segment; while a segment is being prepared and planned, notes
+    lie there instead. Whatever comes to the most, decides.
+    """
+    tail = _ALLOCATOR[1]
+    head = most = 0
+    for model, sizes in zip(models, recorded, strict=True):
+        graph = model.subgraphs[0]
+        extra = {i: kernels.extra(op) for i, op in enumerate(graph.operators)}
+        scratch = {i: e.scratch for i, e in extra.items() if e.scratch > 0}
+        own = sizes["tail"] - _ALLOCATOR[0] - _SEGMENT[0] + _SEGMENT[1]
+        for name, (wide, narrow) in _RECORDED_STRUCTS.items():
+            own -= sizes.get(name, 0) * (wide - narrow) // wide
+        for op in graph.operators:
+            wide, narrow = _KERNEL_STRUCTS.get(op.builtin, (0, 0))
+            own -= wide - (narrow if kernels.cmsis_nn else min(wide, narrow))
+        own += _SCRATCH_HANDLE * len(scratch) + sum(_round(e.persistent) for e in extra.values())
+        variables = sum(_round(t.size * _itemsize(t)) for t in graph.tensors if t.is_variable)
+        ports = len(graph.inputs) + len(graph.outputs)
+        structs = ports * (_RECORDED_STRUCTS["Persistent TfLiteTensor data"][1] + 20) + 32
+        requests = _REQUEST * (_ROOM + len(scratch))
+        # Operators are prepared one after the other, all of their structs at the tail at last.
+        preparing = requests + max(map(_temporary, graph.operators), default=0) - variables - structs
+        buffers = buffers_of(graph, scratch)
+        notes = _NOTE * (len(graph.tensors) + len(scratch)) + _PLANNED * len(buffers.sizes)
+        planning = requests + _round(notes + 16) - structs
+        # Kernels may have scratch buffers of their own everywhere: what was recorded has them.
+        hidden = sizes["head"] - planned_bytes(buffers_of(graph, {}))
+        head = max(head, planned_bytes(buffers) + max(0, hidden))
+        tail += own
+        most = max(most, tail + max(head, preparing, planning))
+    return most
+
+
+def _itemsize(tensor: Tensor) -> int:
+    return int(np.dtype(DTYPES[tensor.type]).itemsize)
+
+
+def _bound(models: Sequence[Model], kernels: _Kernels) -> int:
+    """An upper bound of it, where nothing was recorded."""
+    tail = sum(
+        sum(t.size * 4 for t in m.subgraphs[0].tensors if t.is_variable)
+        + 64 * len(m.subgraphs[0].tensors)
+        + 256 * len(m.subgraphs[0].operators)
+        for m in models
+    )
+    extra = [[kernels.extra(op) for op in m.subgraphs[0].operators] for m in models]
+    head = max(
+        sum(t.size for t in m.subgraphs[0].tensors if not t.is_constant and not t.is_variable)
+        + max((e.scratch for e in own), default=0)
+        for m, own in zip(models, extra, strict=True)
+    )
+    return head + tail + sum(e.persistent + 16 for own in extra for e in own) + 4096
+
+
 def arena_of(models: Sequence[Model], *, tensors: int, static_memory: bool = True) -> Arena:
     """The arena of all segments of a model.
 
@@ -137,41 +217,14 @@ def arena_of(models: Sequence[Model], *, tensors: int, static_memory: bool = Tru
         tensors: how many are trainable.
         static_memory: whether TFLM is built with TF_LITE_STATIC_MEMORY.
     """
-    more = _DIRECTORY_ENTRY * tensors + (0 if static_memory else sum(map(_dynamic, models)))
+    more = _round(_DIRECTORY_ENTRY * tensors) + (0 if static_memory else sum(map(_dynamic, models)))
     recorded = _recorded(models)
     if recorded is None:
-        tail = sum(
-            sum(t.size * 4 for t in m.subgraphs[0].tensors if t.is_variable)
-            + 64 * len(m.subgraphs[0].tensors)
-            + 256 * len(m.subgraphs[0].operators)
-            for m in models
-        )
-        head = max(
-            sum(t.size for t in m.subgraphs[0].tensors if not t.is_constant and not t.is_variable)
-            for m in models
-        )
+        scalar, mve = (_bound(models, _Kernels(mve=v)) for v in (False, True))
         variables = sum(t.size for m in models for t in m.subgraphs[0].tensors if t.is_variable)
-        scalar, mve = (max(_scratch(m, mve=v) for m in models) for v in (False, True))
-        most = head + tail + 4096 + more
-        return Arena(_round(most + scalar), _round(most + mve), False, variables)
-    tail = 0
-    for sizes in recorded:
-        own = sizes["tail"]
-        for name, (wide, narrow) in _POINTERS.items():
-            own -= sizes.get(name, 0) * (wide - narrow) // wide
-        tail += own
-    head, head_mve = (
-        max(r["head"] + _scratch(m, mve=v) for r, m in zip(recorded, models, strict=True))
-        for v in (False, True)
-    )
-    # A segment is planned above what earlier ones have in the head.
-    planning = before = 0
-    for sizes, model in zip(recorded, models, strict=True):
-        planning = max(planning, before + _PLANNING * len(model.subgraphs[0].tensors))
-        before = max(before, sizes["head"] + _scratch(model, mve=True))
+        return Arena(_round(scalar + more), _round(mve + more), False, variables)
+    scalar, mve = (_need(models, recorded, _Kernels(mve=v)) for v in (False, True))
     # Versions and kernels differ by less than a sixteenth.
-    least = (tail + max(r["head"] for r in recorded)) // 16 * 15
-    besides = tail + _MARGIN + more
-    return Arena(
-        _round(max(head, planning) + besides), _round(max(head_mve, planning) + besides), True, least
-    )
+    least = _need(models, recorded, _Kernels(cmsis_nn=False)) // 16 * 15
+    more += _MARGIN
+    return Arena(_round(scalar + more), _round(mve + more), True, least)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+from collections.abc import Mapping
 
 from ..errors import ConversionError
 from ..metadata import ZoMetadata, read_metadata
@@ -14,12 +15,12 @@ from ..segments import extract_segment
 from .arena import Arena, arena_of
 from .features import features, with_features
 from .folder import CHECKSUMS, checksums, write_folder
-from .op_pack import op_pack_sources
+from .op_pack import of_model, op_pack_sources
 from .plan import BlockRunPlan, NodeRunPlan, RunPlan, WeightRunPlan
 from .platforms import PLATFORMS, Project
 from .resolver import resolver_source
 from .samples import SampleArrays
-from .source_text import array, comment, fill, hexadecimal, identifier, string
+from .source_text import array, comment, fill, hexadecimal, identifier, own, string
 from .tables import Boundaries, model_source
 
 # Structs of the C core on a 32-bit target, bytes.
@@ -140,18 +141,18 @@ def _init(metadata: ZoMetadata, plan: RunPlan, boundaries: int) -> str:
     return f"  return WeightTrainer::Init(&network_, &kSettings, kBlockSegments, {words}, source);"
 
 
-def _declarations(plan: RunPlan) -> str:
+def _declarations(plan: RunPlan, zo: str) -> str:
     if isinstance(plan, BlockRunPlan):
-        return "extern const tflm_zo::BlockChoiceInfo kBlockChoice;"
+        return "extern const BlockChoiceInfo kBlockChoice;"
     if isinstance(plan, NodeRunPlan):
-        tasks = f"extern const tflm_zo::TaskInfo kTasks[{len(plan.tasks)}];"
-        return f"extern const zo_node_settings kSettings;\n{tasks}"
+        tasks = f"extern const TaskInfo kTasks[{len(plan.tasks)}];"
+        return f"extern const {zo}_node_settings kSettings;\n{tasks}"
     assert isinstance(plan, WeightRunPlan)
     count = max(1, len(plan.block_segments))
-    return f"extern const zo_control_settings kSettings;\nextern const uint8_t kBlockSegments[{count}];"
+    return f"extern const {zo}_control_settings kSettings;\nextern const uint8_t kBlockSegments[{count}];"
 
 
-def _samples(settings: FirmwareSettings, model: Model, metadata: ZoMetadata) -> str:
+def _samples(settings: FirmwareSettings, model: Model, metadata: ZoMetadata, names: Mapping[str, str]) -> str:
     given, loss = settings.samples, metadata.loss
     assert loss is not None
     if given is None:
@@ -171,6 +172,7 @@ def _samples(settings: FirmwareSettings, model: Model, metadata: ZoMetadata) -> 
         )
         return fill(
             "zo_samples_noise.cc.in",
+            **names,
             input_bytes=", ".join(str(sizes[i]) for i in sorted(sizes)),
             label_bytes=outputs * (1 if of_int8 else 4),
             classes=loss.elements if loss.of_classes else 2,
@@ -188,6 +190,7 @@ def _samples(settings: FirmwareSettings, model: Model, metadata: ZoMetadata) -> 
     arrays += array(f"const {kind} kLabels[kCount][{labels.shape[1]}]", labels)
     return fill(
         "zo_samples_data.cc.in",
+        **names,
         count=count,
         data=comment(settings.data),
         arrays=arrays,
@@ -227,13 +230,14 @@ def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmwar
     trainable = sum(t.size for t in metadata.trainable) * (2 if metadata.update_bits == 16 else 1)
     trainer = _trainer(plan)
     note = (
-        "measured by TFLM's recording allocator for 32-bit targets, with room\n"
-        " * for the scratch buffers of CMSIS-NN's kernels."
+        "from TFLM's recording allocator, for 32-bit targets and CMSIS-NN's\n"
+        " * kernels, which need more than TFLM's reference kernels do."
         if arena.measured
         else "an upper bound: the tflite-micro package, which measures it,\n"
         " * was not there; pip install 'tflm_zo[tflm]' and generate it again."
     )
-    common = {"command": command, "name": name}
+    names = own(name)
+    common = {"command": command, "name": name, **names}
     sources = {
         f"{name}_model_data.h": fill(
             "model_data.h.in",
@@ -252,8 +256,8 @@ def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmwar
                 for a, d in zip(arrays, data, strict=True)
             ),
         ),
-        "gen_micro_mutable_op_resolver.h": resolver_source(segments, command),
-        "zo_config.h": fill(
+        f"{names['zo']}_op_resolver.h": resolver_source(segments, name, command, int8=platform.int8),
+        f"{names['zo']}_config.h": fill(
             "zo_config.h.in",
             **common,
             name_string=string(settings.name),
@@ -270,14 +274,14 @@ def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmwar
             steps=plan.value("steps"),
             samples=plan.value("samples"),
         ),
-        "zo_model.h": fill(
+        f"{names['zo']}_model.h": fill(
             "zo_model.h.in",
             **common,
             trainer=f"{trainer.title()}Trainer",
-            trainer_header=f"zo_{trainer}_trainer.h",
-            declarations=_declarations(plan),
+            trainer_header=f"{trainer}_trainer.h",
+            declarations=_declarations(plan, names["zo"]),
         ),
-        "zo_model.cc": model_source(
+        f"{names['zo']}_model.cc": model_source(
             model,
             metadata,
             plan,
@@ -288,12 +292,14 @@ def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmwar
             least_arena=arena.least,
             command=command,
         ),
-        "zo_trainer.cc": fill("zo_trainer.cc.in", **common, init=_init(metadata, plan, boundaries)),
-        **_own_op_pack(plan, features(model, metadata, plan)),
+        f"{names['zo']}_trainer.cc": fill(
+            "zo_trainer.cc.in", **common, init=_init(metadata, plan, boundaries)
+        ),
+        **of_model(_own_op_pack(plan, features(model, metadata, plan)), name),
     }
     samples = {
-        "zo_samples.h": fill("zo_samples.h.in"),
-        "zo_samples.cc": _samples(settings, model, metadata),
+        f"{names['zo']}_samples.h": fill("zo_samples.h.in", **names),
+        f"{names['zo']}_samples.cc": _samples(settings, model, metadata, names),
     }
     layout = platform.lay_out(Project(name, command, sources, samples, trainer == "block"))
     files = dict(layout.files)

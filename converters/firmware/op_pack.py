@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
 from ..errors import ConversionError
+from .source_text import own
 
 #: Folders of the op pack that firmware compiles.
 FOLDERS = ("core", "tflm", "device")
@@ -38,3 +41,39 @@ def op_pack_sources() -> dict[str, str]:
         for path in sorted((root / folder).iterdir())
         if path.suffix in (".h", ".c", ".cc")
     }
+
+
+# Lines of the preprocessor that include or ask, and string literals.
+_LITERAL = re.compile(r'(?m)^[ \t]*#[ \t]*(?:include|if|elif)\b.*$|"(?:[^"\\\n]|\\.)*"')
+
+
+def of_model(sources: Mapping[str, str], name: str) -> dict[str, str]:
+    """The op pack under names of a model's own.
+
+    A program may have several models, each with an op pack that its run needs (features, numbers of queries,
+    and with them the layouts of structs) and perhaps of another version. C and C++ have one definition for a
+    name in a program, so whatever is seen from outside a source has the model's name in it: functions, types,
+    macros, namespaces, include guards and files.
+
+    Args:
+        sources: text by path, as they are in the op pack.
+        name: of the model, an identifier.
+    """
+    names = own(name)
+
+    def renamed(text: str) -> str:
+        text = re.sub(r"\btflm_zo(?=::|( {$|$))", names["zo"], text, flags=re.M)
+        text = re.sub(r"\b(TFLM_(?=ZO_OPS_)|Register_)ZO_", rf"\g<1>{names['ZO']}_", text)
+        text = re.sub(r"\bAddZo(?=(?:Wide)?Ops\b)", f"Add_{names['zo']}_", text)
+        return re.sub(r"\bzo_", f"{names['zo']}_", re.sub(r"\bZO_", f"{names['ZO']}_", text))
+
+    def rewritten(text: str) -> str:
+        parts, at = [], 0
+        for literal in _LITERAL.finditer(text):
+            parts.append(renamed(text[at : literal.start()]))
+            # What users read and what models call tensors and operators stays.
+            parts.append(literal[0] if literal[0].startswith('"') else renamed(literal[0]))
+            at = literal.end()
+        return "".join([*parts, renamed(text[at:])])
+
+    return {renamed(path): rewritten(text) for path, text in sources.items()}

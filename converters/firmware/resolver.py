@@ -1,11 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The op resolver: exactly the operators of the model, named as TFLM's own generator names them."""
+"""The op resolver: exactly the operators of the model, those with int8 tensors for int8 alone."""
 
 from __future__ import annotations
 
 from ..constants import OP_PREFIX
-from ..model import Model
-from .source_text import fill
+from ..model import Model, Operator
+from ..model.schema import TensorType
+from .source_text import fill, own
+
+# Operators with a registration for int8 alone (CMSIS-NN's), by the header of TFLM's that has it.
+_INT8 = {
+    "ADD": "add",
+    "AVERAGE_POOL_2D": "pooling",
+    "BATCH_MATMUL": "batch_matmul",
+    "CONV_2D": "conv",
+    "DEPTHWISE_CONV_2D": "depthwise_conv",
+    "FULLY_CONNECTED": "fully_connected",
+    "MAXIMUM": "maximum_minimum",
+    "MAX_POOL_2D": "pooling",
+    "MINIMUM": "maximum_minimum",
+    "MUL": "mul",
+    "PAD": "pad",
+    "SOFTMAX": "softmax",
+    "SVDF": "svdf",
+    "TRANSPOSE": "transpose",
+    "TRANSPOSE_CONV": "transpose_conv",
+}
+#: Those of 2022, which ports of TFLM that are older than its checkout have.
+EARLY_INT8 = frozenset(
+    {"AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "MAX_POOL_2D", "SOFTMAX"}
+)
+# Tensors that registrations for int8 take: activations and weights, biases and shapes.
+_TYPES = {TensorType.INT8, TensorType.INT32}
 
 
 def _adder(name: str) -> str:
@@ -15,18 +41,48 @@ def _adder(name: str) -> str:
     return f"Add{joined}"
 
 
-def resolver_source(models: list[Model], command: str) -> str:
-    """``gen_micro_mutable_op_resolver.h`` for the models of all segments."""
-    names = sorted({op.code.name for model in models for graph in model.subgraphs for op in graph.operators})
-    own = [n for n in names if n.startswith(OP_PREFIX)]
-    calls = [f"  micro_op_resolver.{_adder(n)}();" for n in names if n not in own]
-    for n in own:
+def _is_int8(op: Operator) -> bool:
+    tensors = [t for t in (*op.inputs, *op.outputs) if t is not None]
+    activations = [t.type for t in (*op.inputs[:1], *op.outputs[:1]) if t is not None]
+    return all(t.type in _TYPES for t in tensors) and set(activations) == {TensorType.INT8}
+
+
+def resolver_source(
+    models: list[Model], name: str, command: str, *, int8: frozenset[str] | None = None
+) -> str:
+    """``zo_op_resolver.h`` for the models of all segments.
+
+    Args:
+        models: of the segments.
+        name: of the whole model, an identifier.
+        command: what generated it.
+        int8: operators that the build system's TFLM can register for int8 alone; None: all of them.
+    """
+    operators = [op for model in models for graph in model.subgraphs for op in graph.operators]
+    names = sorted({op.code.name for op in operators})
+    custom = [n for n in names if n.startswith(OP_PREFIX)]
+    general = {op.code.name for op in operators if not _is_int8(op)}
+    narrow = {n for n in names if n in _INT8 and n not in general and (int8 is None or n in int8)}
+    calls = []
+    for n in names:
+        if n not in custom:
+            registration = f"tflite::Register_{n}_INT8()" if n in narrow else ""
+            calls.append(f"  micro_op_resolver.{_adder(n)}({registration});")
+    for n in custom:
         short = n.removeprefix(OP_PREFIX)
         variable = short.lower()
         calls += [
-            f"  TFLMRegistration {variable} = tflite::Register_ZO_{short}();",
+            f"  TFLMRegistration {variable} = tflite::Register_{own(name)['ZO']}_{short}();",
             f'  micro_op_resolver.AddCustom("{n}", &{variable});',
         ]
     return fill(
-        "gen_micro_mutable_op_resolver.h.in", command=command, count=len(names), calls="\n".join(calls)
+        "zo_op_resolver.h.in",
+        **own(name),
+        command=command,
+        count=len(names),
+        calls="\n".join(calls),
+        headers="\n".join(
+            f'#include "tensorflow/lite/micro/kernels/{header}.h"'
+            for header in sorted({_INT8[n] for n in narrow})
+        ),
     )

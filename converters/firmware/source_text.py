@@ -29,6 +29,19 @@ def fill(template: str, **values: object) -> str:
     return _Text(text).substitute({name: str(value) for name, value in values.items()})
 
 
+def own(name: str) -> dict[str, str]:
+    """What a model's own names begin with, for templates: two models can be in one program.
+
+    Args:
+        name: of the model, an identifier.
+
+    Returns:
+        ``zo``, in place of ``zo`` and ``tflm_zo`` in names of functions, types, files and namespaces, and
+        ``ZO``, in those of macros.
+    """
+    return {"zo": f"{name}_zo", "ZO": f"{name}_zo".upper()}
+
+
 def numbers(values: Iterable[int], indent: int = 4, width: int = 100) -> str:
     """Numbers separated by commas, in lines."""
     space = " " * indent

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model's description as constant tables: ``zo_model.h`` and ``zo_model.cc``."""
+"""The model's description as constant tables: ``zo_model.cc``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..model.schema import DTYPES
 from ..step_multipliers import step_multipliers
 from ..update_masks import update_masks
 from .plan import BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
-from .source_text import array, comment, fill, numbers, string
+from .source_text import array, comment, fill, numbers, own, string
 
 _LOSSES = ("cross_entropy", "binary_cross_entropy", "mse", "floor_log2")
 _MAX_INPUTS = 8  # kMaxInputs
@@ -141,12 +141,12 @@ def _settings(settings: Mapping[str, int | tuple[int, ...]], indent: str) -> str
     return "\n".join(lines)
 
 
-def _task(task: TaskPlan, number: str) -> str:
+def _task(task: TaskPlan, number: str, macros: str) -> str:
     v = task.values
     layer = ", ".join(map(str, task.layer)) if task.layer else ""
-    following = "ZO_NODE_HEAD" if v["following"] == _HEAD else str(v["following"])
+    following = f"{macros}_NODE_HEAD" if v["following"] == _HEAD else str(v["following"])
     scales = "nullptr" if task.scales is None else f"kScales{number}"
-    kind = "ZO_TASK_WEIGHTS" if task.perturbs_weights else "ZO_TASK_NODES"
+    kind = f"{macros}_TASK_{'WEIGHTS' if task.perturbs_weights else 'NODES'}"
     return "\n".join(
         [
             "    {",
@@ -174,55 +174,55 @@ def _scales(plan: NodeRunPlan, block: str) -> list[str]:
     ]
 
 
-def _tasks(plan: NodeRunPlan, name: str, block: str) -> str:
-    tasks = "\n".join(_task(t, f"{block}{i}") for i, t in enumerate(plan.tasks))
-    return f"const tflm_zo::TaskInfo {name}[{len(plan.tasks)}] = {{\n{tasks}\n}};\n"
+def _tasks(plan: NodeRunPlan, name: str, block: str, macros: str) -> str:
+    tasks = "\n".join(_task(t, f"{block}{i}", macros) for i, t in enumerate(plan.tasks))
+    return f"const TaskInfo {name}[{len(plan.tasks)}] = {{\n{tasks}\n}};\n"
 
 
-def _node_settings(plan: NodeRunPlan, name: str) -> str:
+def _node_settings(plan: NodeRunPlan, name: str, zo: str) -> str:
     rules = "\n".join(f"    /* {rule} */ {value}u," for rule, value in plan.rules.items())
     inner = _settings(plan.settings, "        ")
-    return f"const zo_node_settings {name} = {{\n    {{\n{inner}\n    }},\n{rules}\n}};\n"
+    return f"const {zo}_node_settings {name} = {{\n    {{\n{inner}\n    }},\n{rules}\n}};\n"
 
 
-def _blocks(plan: BlockRunPlan) -> str:
+def _blocks(plan: BlockRunPlan, names: Mapping[str, str]) -> str:
     """Definitions of a run of the best of several blocks."""
     parts, rows = [], []
     for i, block in enumerate(plan.blocks):
         parts += [f"// Block {i}: {comment(', '.join(block.layers))}\n", *_scales(block.run, f"{i}_")]
         parts += [
-            _tasks(block.run, f"kTasks{i}", f"{i}_"),
-            _node_settings(block.probe, f"kProbe{i}"),
-            _node_settings(block.run, f"kRun{i}"),
+            _tasks(block.run, f"kTasks{i}", f"{i}_", names["ZO"]),
+            _node_settings(block.probe, f"kProbe{i}", names["zo"]),
+            _node_settings(block.run, f"kRun{i}", names["zo"]),
         ]
         rows.append(f"    {{&kProbe{i}, &kRun{i}, kTasks{i}}},")
     table = "\n".join(rows)
     count, held_out = len(plan.blocks), len(plan.held_out)
     parts += [
-        f"const tflm_zo::BlockInfo kBlocks[{count}] = {{\n{table}\n}};\n",
+        f"const BlockInfo kBlocks[{count}] = {{\n{table}\n}};\n",
         f"const uint32_t kHeldOut[{held_out}] = {{\n{numbers(plan.held_out)}\n}};\n",
     ]
     return (
         "namespace {\n\n"
         + "\n".join(parts)
         + "\n}  // namespace\n\n"
-        + f"const tflm_zo::BlockChoiceInfo kBlockChoice = {{kBlocks, kHeldOut, {count}, {held_out}}};\n"
+        + f"const BlockChoiceInfo kBlockChoice = {{kBlocks, kHeldOut, {count}, {held_out}}};\n"
     )
 
 
-def _run(plan: RunPlan) -> str:
+def _run(plan: RunPlan, names: Mapping[str, str]) -> str:
     """Definitions of the run's constants."""
     if isinstance(plan, BlockRunPlan):
-        return _blocks(plan)
+        return _blocks(plan, names)
     if isinstance(plan, NodeRunPlan):
         scales = _scales(plan, "")
         return (
             "namespace {\n\n" + "\n".join(scales) + "\n}  // namespace\n\n" if scales else ""
-        ) + f"{_node_settings(plan, 'kSettings')}\n{_tasks(plan, 'kTasks', '')}"
+        ) + f"{_node_settings(plan, 'kSettings', names['zo'])}\n{_tasks(plan, 'kTasks', '', names['ZO'])}"
     assert isinstance(plan, WeightRunPlan)
     segments = plan.block_segments or (0,)
     return (
-        f"const zo_control_settings kSettings = {{\n{_settings(plan.settings, '    ')}\n}};\n\n"
+        f"const {names['zo']}_control_settings kSettings = {{\n{_settings(plan.settings, '    ')}\n}};\n\n"
         f"const uint8_t kBlockSegments[{len(segments)}] = {{\n{numbers(segments)}\n}};\n"
     )
 
@@ -266,6 +266,7 @@ def model_source(
     output = _output(model, metadata)
     return fill(
         "zo_model.cc.in",
+        **own(name),
         command=command,
         name=name,
         segments=_segments(model, metadata, boundaries, arrays),
@@ -286,5 +287,5 @@ def model_source(
         output=", ".join(map(str, output)),
         limit=127 - metadata.head_room,
         least_arena=least_arena,
-        run=_run(plan),
+        run=_run(plan, own(name)),
     )

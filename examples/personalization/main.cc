@@ -6,10 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ops/core/zo_types.h"
+#include "digits_zo_model.h"
+#include "digits_zo_samples.h"
 #include "reservoir.h"
-#include "zo_model.h"
-#include "zo_samples.h"
 
 namespace {
 
@@ -18,12 +17,12 @@ constexpr uint32_t kStepsPerRound = 30;
 constexpr uint32_t kSamplesPerReport = 60;
 
 // The run has a fixed number of samples: those in flash, and the slots of the reservoir.
-static_assert(ZO_SAMPLES > kRehearsalCount, "generate with more samples than are rehearsed");
-constexpr uint32_t kSlots = ZO_SAMPLES - kRehearsalCount;
+static_assert(DIGITS_ZO_SAMPLES > kRehearsalCount, "generate with more samples than are rehearsed");
+constexpr uint32_t kSlots = DIGITS_ZO_SAMPLES - kRehearsalCount;
 
-alignas(16) uint8_t arena[ZO_ARENA_BYTES];
-alignas(8) uint8_t workspace[ZO_WORKSPACE_BYTES];
-zo_model::Trainer trainer;
+alignas(16) uint8_t arena[DIGITS_ZO_ARENA_BYTES];
+alignas(8) uint8_t workspace[DIGITS_ZO_WORKSPACE_BYTES];
+digits_zo::Trainer trainer;
 Reservoir<kSlots, kInputBytes, kClasses> reservoir;
 
 void Copy(const int8_t* values, int32_t value, int8_t* const* inputs, void* label) {
@@ -35,7 +34,7 @@ void Copy(const int8_t* values, int32_t value, int8_t* const* inputs, void* labe
 // are labelled samples under all numbers from the beginning. A step reads a sample several times:
 // the reservoir changes between steps only.
 bool ReadTraining(void*, uint32_t sample, int8_t* const* inputs, void* label) {
-  if (sample >= ZO_SAMPLES) return false;
+  if (sample >= DIGITS_ZO_SAMPLES) return false;
   const uint32_t slot = sample - kRehearsalCount;
   if (sample >= kRehearsalCount && slot < reservoir.used()) {
     Copy(reservoir.input(slot), reservoir.label(slot), inputs, label);
@@ -52,19 +51,19 @@ bool ReadHeldOut(void*, uint32_t sample, int8_t* const* inputs, void* label) {
   return true;
 }
 
-constexpr tflm_zo::SampleSource kTraining = {ReadTraining, nullptr};
-constexpr tflm_zo::SampleSource kJudging = {ReadHeldOut, nullptr};
+constexpr digits_zo::SampleSource kTraining = {ReadTraining, nullptr};
+constexpr digits_zo::SampleSource kJudging = {ReadHeldOut, nullptr};
 
 // Accuracy of the old classes together, then of each new one.
-zo_status Report(uint32_t met) {
+digits_zo_status Report(uint32_t met) {
   printf("met %lu:", static_cast<unsigned long>(met));
   uint32_t first = 0;
   for (uint32_t c = kOldClasses; c <= kClasses; ++c) {
     uint32_t end = first;
     while (end < kHeldOutCount && kHeldOut[end].label < static_cast<int32_t>(c)) ++end;
-    tflm_zo::Evaluation found;
-    const zo_status status = trainer.Evaluate(kJudging, first, end - first, &found);
-    if (status != ZO_OK) return status;
+    digits_zo::Evaluation found;
+    const digits_zo_status status = trainer.Evaluate(kJudging, first, end - first, &found);
+    if (status != DIGITS_ZO_OK) return status;
     if (c == kOldClasses) {
       printf(" old");
     } else {
@@ -75,22 +74,22 @@ zo_status Report(uint32_t met) {
     first = end;
   }
   printf("\n");
-  return ZO_OK;
+  return DIGITS_ZO_OK;
 }
 
-zo_status Learn() {
-  zo_status status = Report(0);
-  for (uint32_t met = 0; status == ZO_OK && met < kStreamCount;) {
+digits_zo_status Learn() {
+  digits_zo_status status = Report(0);
+  for (uint32_t met = 0; status == DIGITS_ZO_OK && met < kStreamCount;) {
     // Here a device waits for its sensor, and for whoever names what was there. Samples whose label
     // is no class are passed over.
     const Sample& next = kStream[met++];
     reservoir.Add(next.input, next.label);
     if (met % kSamplesPerRound != 0) continue;
-    for (uint32_t i = 0; status == ZO_OK && i < kStepsPerRound; ++i) {
-      zo_report report;
+    for (uint32_t i = 0; status == DIGITS_ZO_OK && i < kStepsPerRound; ++i) {
+      digits_zo_report report;
       status = trainer.TrainStep(&report);
     }
-    if (status == ZO_OK && met % kSamplesPerReport == 0) status = Report(met);
+    if (status == DIGITS_ZO_OK && met % kSamplesPerReport == 0) status = Report(met);
   }
   return status;
 }
@@ -98,16 +97,17 @@ zo_status Learn() {
 }  // namespace
 
 int main() {
-  zo_status status = trainer.Init(arena, sizeof arena, workspace, sizeof workspace, kTraining);
-  if (status == ZO_OK) {
-    printf("%s: %lu bytes of arena, %lu of workspace, %lu of reservoir\n", ZO_MODEL_NAME,
+  digits_zo_status status =
+      trainer.Init(arena, sizeof arena, workspace, sizeof workspace, kTraining);
+  if (status == DIGITS_ZO_OK) {
+    printf("%s: %lu bytes of arena, %lu of workspace, %lu of reservoir\n", DIGITS_ZO_MODEL_NAME,
            static_cast<unsigned long>(trainer.network().arena_used_bytes()),
            static_cast<unsigned long>(sizeof workspace),
            static_cast<unsigned long>(sizeof reservoir));
     status = Learn();
   }
-  if (status != ZO_OK) {
-    printf("failed: %s\n", zo_status_text(status));
+  if (status != DIGITS_ZO_OK) {
+    printf("failed: %s\n", digits_zo_status_text(status));
     return 1;
   }
   printf("steps %lu checksum %08lx\n", static_cast<unsigned long>(trainer.step()),

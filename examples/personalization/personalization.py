@@ -73,7 +73,7 @@ def make_model(known: Samples, epochs: int) -> Model:
 
 
 def c_array(name: str, size: str, x: NDArray[np.int8], y: NDArray[np.int32]) -> str:
-    """Samples as zo_samples.h declares them."""
+    """Samples as digits_zo_samples.h declares them."""
     rows = [
         f"    {{{{{', '.join(map(str, v.reshape(-1)))}}}, {label}}}," for v, label in zip(x, y, strict=True)
     ]
@@ -86,19 +86,19 @@ def write_folder(model: Model, data: dict[str, Samples], folder: Path) -> None:
         model, SETTINGS, steps=STEPS, samples=OLD * REHEARSED + SLOTS, name="digits", platform="cmake"
     )
     made.write(folder)
-    for name in ("main.cc", "reservoir.h", "zo_samples.h"):
+    for name in ("main.cc", "reservoir.h", "digits_zo_samples.h"):
         shutil.copy(HERE / name, folder / name)
     runtime = load(model)
     rows = {name: (runtime.prepare_input(x), y) for name, (x, y) in data.items()}
     text = [
         "// Written by personalization.py: scikit-learn's digits, as the model reads them.",
-        '#include "zo_samples.h"\n',
+        '#include "digits_zo_samples.h"\n',
         c_array("kRehearsal", "kRehearsalCount", *rows["rehearsal"]),
         c_array("kStream", "kStreamCount", *rows["stream"]),
         c_array("kHeldOut", "", *rows["held_out"]),
         f"const uint32_t kHeldOutCount = {len(rows['held_out'][1])};\n",
     ]
-    (folder / "zo_samples.cc").write_text("\n".join(text), encoding="utf-8")
+    (folder / "digits_zo_samples.cc").write_text("\n".join(text), encoding="utf-8")
     print(
         f"{folder}: arena {made.arena.bytes}, workspace {made.workspace_bytes}, weights "
         f"{made.trainable_bytes}, model {made.model_bytes} bytes"

@@ -59,7 +59,8 @@ class Network {
 
   const ModelInfo& info() const { return *info_; }
 
-  // Bytes of the arena that are used: what an arena needs at least.
+  // Bytes of the arena that are in use. An arena needs more where TFLM's notes, while it plans a
+  // segment, take more than the activations that lie there later.
   size_t arena_used_bytes() {
     return DirectoryBytes(*info_) + interpreter(info_->segment_count - 1)->arena_used_bytes();
   }

@@ -58,7 +58,7 @@ def as_json(*arguments: Any) -> dict[str, Any]:
 
 
 def define(folder: Path, name: str) -> str:
-    return re.findall(rf"^#define {name} (.*)$", (folder / "zo_config.h").read_text(), re.M)[0]
+    return re.findall(rf"^#define \w+_{name} (.*)$", next(folder.glob("*_zo_config.h")).read_text(), re.M)[0]
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
@@ -78,16 +78,16 @@ def test_what_it_says(files: Path) -> None:
     result = done("weight.zo.tflite", "-o", "out")
     for said in ("weight", "out: ", "files, cmake", "an upper bound: pip install 'tflm_zo[tflm]'"):
         assert said in result.stdout
-    Path("out/zo_samples.cc").write_text("// mine\n")
+    Path("out/weight_zo_samples.cc").write_text("// mine\n")
     result = done("weight.zo.tflite", "-o", "out", "--force")
-    assert "kept, yours: zo_samples.cc" in result.stdout
-    assert as_json("weight.zo.tflite", "-o", "out", "--force")["kept"] == ["zo_samples.cc"]
+    assert "kept, yours: weight_zo_samples.cc" in result.stdout
+    assert as_json("weight.zo.tflite", "-o", "out", "--force")["kept"] == ["weight_zo_samples.cc"]
 
 
 def test_samples_are_those_of_the_data_as_the_model_reads_them(files: Path) -> None:
     found = as_json("weight.zo.tflite", "-o", "out", "--data", "d.npz", "--samples", 5, "--epochs", 3)
     assert (found["samples"], found["steps"]) == (5, 3)
-    text = Path("out/zo_samples.cc").read_text()
+    text = Path("out/weight_zo_samples.cc").read_text()
     tensor = zo_model("weight").subgraphs[0].inputs[0]
     scale, zero_point = np.float32(tensor.quantization.scale), tensor.quantization.zero_point
     expected = np.clip(np.round(X[:5] / scale) + zero_point, -128, 127).astype(np.int8)
@@ -115,7 +115,7 @@ def test_samples_are_read_without_a_runtime(files: Path, monkeypatch: pytest.Mon
 
         monkeypatch.setattr(kind, "__init__", refuse)
     assert as_json("weight.zo.tflite", "-o", "out", "--data", "d.npz")["files"] == before["files"]
-    assert Path("out/zo_samples.cc").read_bytes() == Path("before/zo_samples.cc").read_bytes()
+    assert Path("out/weight_zo_samples.cc").read_bytes() == Path("before/weight_zo_samples.cc").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,11 @@ def test_settings_are_those_of_training(name: str, given: list[str], settings: A
     expected = generate_firmware(zo_model(name), settings, steps=9, samples=20, name=name).files
 
     def tables(text: str) -> str:
-        return text.partition("namespace zo_model {")[2]
+        return text.partition(f"namespace {name}_zo {{")[2]
 
-    assert tables(Path("out/zo_model.cc").read_text()) == tables(expected["zo_model.cc"]) != ""
+    assert (
+        tables(Path(f"out/{name}_zo_model.cc").read_text()) == tables(expected[f"{name}_zo_model.cc"]) != ""
+    )
 
 
 def test_a_block_is_chosen_as_in_training(files: Path) -> None:
@@ -162,7 +164,7 @@ def test_a_block_is_chosen_as_in_training(files: Path) -> None:
         data=SampleArrays([images], labels.astype(np.int32)),
         search=BlockSearch(2, 0.4, 3),
     ).files
-    text, wanted = Path("out/zo_model.cc").read_text(), expected["zo_model.cc"]
+    text, wanted = Path("out/all_zo_model.cc").read_text(), expected["all_zo_model.cc"]
     assert text.partition("namespace {")[2] == wanted.partition("namespace {")[2] != ""
     assert "kBlockChoice = {kBlocks, kHeldOut, 2, 8};" in text
 
@@ -173,7 +175,7 @@ def test_the_command_is_recorded(files: Path) -> None:
         *("--set", "seed=3", "--set", "queries=4", "--steps", "9", "--json"),
     )
     line = "tflm-zo firmware node.zo.tflite -o out --data d.npz --steps 9 --set seed=3 --set queries=4"
-    for path in ("zo_config.h", "zo_model.cc", "README.md", "CMakeLists.txt", "node_model_data.cc"):
+    for path in ("node_zo_config.h", "node_zo_model.cc", "README.md", "CMakeLists.txt", "node_model_data.cc"):
         text = (files / "out" / path).read_text()
         assert line in text and str(files) not in text, path
     # How it ran changes nothing: the same bytes, and the same again elsewhere.
@@ -186,7 +188,7 @@ def test_a_path_outside_is_named_without_its_folder(files: Path, monkeypatch: py
     (files / "elsewhere").mkdir()
     monkeypatch.chdir(files / "elsewhere")
     done(files / "node.zo.tflite", "-o", "a b")
-    text = (files / "elsewhere/a b/zo_config.h").read_text()
+    text = (files / "elsewhere/a b/node_zo_config.h").read_text()
     assert " *   tflm-zo firmware node.zo.tflite -o 'a b'\n" in text
 
 
@@ -274,7 +276,7 @@ def test_folders_that_are_there(files: Path) -> None:
         assert [p.name for p in (files / "mine").iterdir()] == ["notes.txt"]
     done("weight.zo.tflite", "-o", "out")
     refused(files, "firmware", "weight.zo.tflite", "-o", "out", said="replace it with --force")
-    (files / "out/zo_model.cc").write_text("// mine\n")
-    said = "out/zo_model.cc was changed by hand, and --force would undo that: move or delete it"
+    (files / "out/weight_zo_model.cc").write_text("// mine\n")
+    said = "out/weight_zo_model.cc was changed by hand, and --force would undo that: move or delete it"
     refused(files, "firmware", "weight.zo.tflite", "-o", "out", "--force", said=said)
-    assert (files / "out/zo_model.cc").read_text() == "// mine\n"
+    assert (files / "out/weight_zo_model.cc").read_text() == "// mine\n"

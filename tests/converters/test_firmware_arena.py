@@ -38,8 +38,8 @@ def test_arena_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     made = generate_firmware(zo_model("weight"), steps=3, samples=5)
     assert not made.arena.measured
-    text = made.files["zo_config.h"]
-    assert f"#define ZO_ARENA_BYTES {made.arena.bytes}" in text
+    text = made.files["model_zo_config.h"]
+    assert f"#define MODEL_ZO_ARENA_BYTES {made.arena.bytes}" in text
     assert "an upper bound" in text and "pip install 'tflm_zo[tflm]'" in text
 
 

@@ -51,14 +51,14 @@ def values(text: str, declaration: str) -> list[str]:
 
 
 def field(text: str, settings: str, name: str) -> int:
-    body = re.findall(rf"const zo_node_settings {settings} = \{{(.*?)\n\}};", text, re.S)
+    body = re.findall(rf"const net_zo_node_settings {settings} = \{{(.*?)\n\}};", text, re.S)
     assert len(body) == 1
     return int(re.findall(rf"/\* {name} \*/ (\d+)u,", body[0])[0])
 
 
 def test_tables_are_the_desktops_probes(model: Model) -> None:
     made = generated(model)
-    text = made.files["zo_model.cc"]
+    text = made.files["net_zo_model.cc"]
     probes = BlockProbes(
         model,
         SETTINGS,
@@ -76,19 +76,19 @@ def test_tables_are_the_desktops_probes(model: Model) -> None:
     assert probes.blocks == (("conv1", "conv2"), ("fc1", "fc2"), ("fc3",))
     for i, layers in enumerate(probes.blocks):
         assert f"// Block {i}: {', '.join(layers)}\n" in text
-        assert re.search(rf"const tflm_zo::TaskInfo kTasks{i}\[{len(layers)}\]", text)
+        assert re.search(rf"const TaskInfo kTasks{i}\[{len(layers)}\]", text)
         for name, steps, samples in (("kProbe", probes._steps, rest), ("kRun", STEPS, SAMPLES)):
             expected = {"run_seed": 3, "steps": steps, "samples": samples, "batch": 4, "parts": 2}
             expected["tasks"] = len(layers)
             assert {key: field(text, f"{name}{i}", key) for key in expected} == expected
-    assert values(text, "const tflm_zo::BlockInfo kBlocks[3]") == [
+    assert values(text, "const BlockInfo kBlocks[3]") == [
         part for i in range(3) for part in (f"{{&kProbe{i}", f"&kRun{i}", f"kTasks{i}}}")
     ]
     assert "kBlockChoice = {kBlocks, kHeldOut, 3, 8};" in text
     assert "kSettings" not in text
-    assert "BlockTrainer::Init(&network_, kBlockChoice, 4," in made.files["zo_trainer.cc"]
-    config = made.files["zo_config.h"]
-    assert f"#define ZO_STEPS {STEPS}u" in config and f"#define ZO_SAMPLES {SAMPLES}u" in config
+    assert "BlockTrainer::Init(&network_, kBlockChoice, 4," in made.files["net_zo_trainer.cc"]
+    config = made.files["net_zo_config.h"]
+    assert f"#define NET_ZO_STEPS {STEPS}u" in config and f"#define NET_ZO_SAMPLES {SAMPLES}u" in config
     assert "blocks: conv1, conv2; fc1, fc2; fc3" in config
 
 

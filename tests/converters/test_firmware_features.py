@@ -49,11 +49,11 @@ def test_what_the_run_needs(name: str) -> None:
     injection, settings, needed = RUNS[name]
     zo = inject(MODELS["small_cnn"](), **{"trainable": "all", "head_room": 4, **injection})
     made = generate_firmware(zo, settings, steps=3, samples=4, name="small")
-    header = made.files["ops/core/zo_features.h"]
+    header = made.files["ops/core/small_zo_features.h"]
     # Before the defaults, which are left to macros that nobody has defined.
-    chosen = header[: header.index("#ifndef ZO_FEATURES\n")]
-    found = dict(re.findall(r"^#define ZO_WITH_(\w+) ([01])$", chosen, re.M))
-    assert set(found) == set(re.findall(r"#ifndef ZO_WITH_(\w+)", header))
+    chosen = header[: header.index("#ifndef SMALL_ZO_FEATURES\n")]
+    found = dict(re.findall(r"^#define SMALL_ZO_WITH_(\w+) ([01])$", chosen, re.M))
+    assert set(found) == set(re.findall(r"#ifndef SMALL_ZO_WITH_(\w+)", header))
     assert {feature for feature, value in found.items() if value == "1"} == {"FAST_STEPS", *needed}
 
 
@@ -61,7 +61,7 @@ def test_wide_layers_read_fractions() -> None:
     chosen = algorithm("qzo-ff-probe")
     zo = inject(MODELS["small_cnn"](), chosen.inject_settings(batch=1))
     made = generate_firmware(zo, chosen.make(batch_size=1), steps=3, samples=4, name="small")
-    assert "#define ZO_WITH_GAUSSIAN 1" in made.files["ops/core/zo_features.h"]
+    assert "#define SMALL_ZO_WITH_GAUSSIAN 1" in made.files["ops/core/small_zo_features.h"]
 
 
 def test_another_header_is_told() -> None:

@@ -65,11 +65,19 @@ def test_same_sources_everywhere(platform: str, kind: str) -> None:
             for path, text in firmware(of, kind).files.items()
             if not path.startswith(("examples/", "samples/")) and path.endswith((".h", ".c", ".cc", ".cpp"))
         }
-        for own in ("ops/tflm/zo_arduino.h", "small_zo.h", "main.cc", "zo_samples.cc", "zo_samples.h"):
+        for own in (
+            "ops/tflm/small_zo_arduino.h",
+            "small_zo.h",
+            "main.cc",
+            "small_zo_samples.cc",
+            "small_zo_samples.h",
+        ):
             files.pop(own, None)
-        files["ops/tflm/zo_ops.h"] = re.sub(r"#include .*", "#include", files["ops/tflm/zo_ops.h"])
+        files["ops/tflm/small_zo_ops.h"] = re.sub(
+            r"#include .*", "#include", files["ops/tflm/small_zo_ops.h"]
+        )
         # Structs, and with them the arena, are larger without TF_LITE_STATIC_MEMORY.
-        files["zo_config.h"] = re.sub(r"ARENA_BYTES \d+", "ARENA_BYTES", files["zo_config.h"])
+        files["small_zo_config.h"] = re.sub(r"ARENA_BYTES \d+", "ARENA_BYTES", files["small_zo_config.h"])
         return files
 
     assert sources(platform) == sources("cmake")
@@ -107,7 +115,7 @@ def test_readme_says_how(platform: str) -> None:
         assert path in made.files or path == "TensorFlowLite.h", path
     said = {
         "cmake": "add_subdirectory(path/to/this/folder)",
-        "make": "include path/to/this/folder/zo_firmware.mk",
+        "make": "include path/to/this/folder/small_zo.mk",
         "arduino": "#include <small_zo.h>",
         "zephyr": "CONFIG_TFLM_ZO_SMALL=y",
         "esp-idf": "`components`",
@@ -130,7 +138,7 @@ def test_cmake_lists_every_source(kind: str, tmp_path: Path) -> None:
     run("cmake", "-S", folder, "-B", tmp_path / "b", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *options)
     commands = json.loads((tmp_path / "b/compile_commands.json").read_text())
     listed = {Path(c["file"]).relative_to(folder).as_posix(): c["command"] for c in commands}
-    assert set(listed) == compiled(folder) | {"main.cc", "zo_samples.cc"}
+    assert set(listed) == compiled(folder) | {"main.cc", "small_zo_samples.cc"}
     for path, command in listed.items():
         assert "-DTF_LITE_STATIC_MEMORY" in command and "-DTF_LITE_STRIP_ERROR_STRINGS" in command
         assert f"-I{folder}" in command, path
@@ -153,16 +161,20 @@ def test_cmake_in_a_project_and_names_that_are_cmakes_own(tmp_path: Path) -> Non
         f"set(TFLM_DIR {tmp_path}/tflm)\nadd_subdirectory(out)\n"
         "add_executable(own own.cc)\ntarget_link_libraries(own PRIVATE small_zo)\n"
     )
-    (tmp_path / "own.cc").write_text('#include "zo_config.h"\nint main() { return ZO_STEPS == 3 ? 0 : 1; }\n')
+    (tmp_path / "own.cc").write_text(
+        '#include "small_zo_config.h"\nint main() { return SMALL_ZO_STEPS == 3 ? 0 : 1; }\n'
+    )
     run("cmake", "-S", tmp_path, "-B", tmp_path / "b", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
     files = {Path(c["file"]).name for c in json.loads((tmp_path / "b/compile_commands.json").read_text())}
-    assert "own.cc" in files and "zo_control.c" in files and "main.cc" not in files
+    assert "own.cc" in files and "small_zo_control.c" in files and "main.cc" not in files
     # A model that is called like a target of CMake's own.
     text = "".join(
         t.replace("small", "test") for p, t in firmware("cmake").files.items() if p == "CMakeLists.txt"
     )
     (tmp_path / "out/CMakeLists.txt").write_text(text)
     (tmp_path / "out/test_model_data.cc").touch()
+    for path in (tmp_path / "out").rglob("small_*"):
+        path.rename(path.with_name(path.name.replace("small", "test", 1)))
     options = [f"-DTFLM_DIR={tmp_path}/tflm", f"-DTFLM_LIBRARY={tmp_path}/lib.a"]
     run("cmake", "-S", tmp_path / "out", "-B", tmp_path / "t", *options)
 
@@ -170,13 +182,14 @@ def test_cmake_in_a_project_and_names_that_are_cmakes_own(tmp_path: Path) -> Non
 # --- Make ---------------------------------------------------------------------------------------------------
 
 MAKEFILE = """
-all: $(ZO_C_OBJS)
-include {folder}/zo_firmware.mk
-all: $(ZO_C_OBJS)
+all: $(SMALL_ZO_C_OBJS)
+include {folder}/small_zo.mk
+all: $(SMALL_ZO_C_OBJS)
 lists:
 \t@printf '%s\\n' $(foreach v,{names},$(addprefix $(v)=,$($(v))))
 """
-LISTS = ("ZO_C_SRCS", "ZO_CC_SRCS", "ZO_HDRS", "ZO_EXAMPLE_SRCS", "ZO_LIBRARY", "ZO_DEFINES", "ZO_C_OBJS")
+OWN_LISTS = ("C_SRCS", "CC_SRCS", "HDRS", "EXAMPLE_SRCS", "LIBRARY", "DEFINES", "C_OBJS")
+LISTS = tuple(f"SMALL_ZO_{name}" for name in OWN_LISTS)
 
 
 def make(tmp_path: Path, folder: Path, target: str, *settings: str) -> str:
@@ -191,16 +204,16 @@ def test_make_lists_every_file(kind: str, tmp_path: Path) -> None:
     for line in make(tmp_path, folder, "lists").splitlines():
         name, _, value = line.partition("=")
         lists[name].append(value.removeprefix("out/"))
-    assert sorted(lists["ZO_C_SRCS"] + lists["ZO_CC_SRCS"]) == sorted(compiled(folder))
-    assert all(path.endswith(".c") for path in lists["ZO_C_SRCS"])
-    assert all(path.endswith(".cc") for path in lists["ZO_CC_SRCS"])
+    assert sorted(lists["SMALL_ZO_C_SRCS"] + lists["SMALL_ZO_CC_SRCS"]) == sorted(compiled(folder))
+    assert all(path.endswith(".c") for path in lists["SMALL_ZO_C_SRCS"])
+    assert all(path.endswith(".cc") for path in lists["SMALL_ZO_CC_SRCS"])
     headers = {p.relative_to(folder).as_posix() for p in folder.rglob("*.h")}
-    assert set(lists["ZO_HDRS"]) == headers - {"zo_samples.h"}
-    assert lists["ZO_EXAMPLE_SRCS"] == ["main.cc", "zo_samples.cc"]
-    assert lists["ZO_LIBRARY"] == ["build/zo/libsmall_zo.a"]
-    assert lists["ZO_DEFINES"] == ["-DTF_LITE_STATIC_MEMORY", "-DTF_LITE_STRIP_ERROR_STRINGS"]
+    assert set(lists["SMALL_ZO_HDRS"]) == headers - {"small_zo_samples.h"}
+    assert lists["SMALL_ZO_EXAMPLE_SRCS"] == ["main.cc", "small_zo_samples.cc"]
+    assert lists["SMALL_ZO_LIBRARY"] == ["build/small_zo/libsmall_zo.a"]
+    assert lists["SMALL_ZO_DEFINES"] == ["-DTF_LITE_STATIC_MEMORY", "-DTF_LITE_STRIP_ERROR_STRINGS"]
     plain = make(tmp_path, folder, "lists", "TFLM_STRIP_ERROR_STRINGS=0")
-    assert "STRIP" not in plain and "ZO_DEFINES=-DTF_LITE_STATIC_MEMORY" in plain
+    assert "STRIP" not in plain and "SMALL_ZO_DEFINES=-DTF_LITE_STATIC_MEMORY" in plain
 
 
 @needs_make
@@ -209,17 +222,17 @@ def test_make_builds_the_c_sources(tmp_path: Path) -> None:
     folder = write(tmp_path / "out", "make")
     core = CORES["cortex-m4"]
     tools = [f"CC={ARM}gcc", f"CXX={ARM}g++", f"AR={ARM}ar", f"TARGET_FLAGS={' '.join(core.flags)}"]
-    tools += [f"CFLAGS={' '.join(STRICT)}", "ZO_BUILD_DIR=b"]
+    tools += [f"CFLAGS={' '.join(STRICT)}", "SMALL_ZO_BUILD_DIR=b"]
     said = make(tmp_path, folder, "all", *tools)
     objects = {p.relative_to(tmp_path / "b").with_suffix(".c").as_posix() for p in tmp_path.rglob("b/**/*.o")}
     assert objects == {path for path in compiled(folder) if path.endswith(".c")}
     assert said.count(" -c ") == len(objects) and said.count(" -std=c99 ") == len(objects)
     assert " -c " not in make(tmp_path, folder, "all", *tools)
     # A header that changed builds what includes it again.
-    header = folder / "ops/core/zo_crc32.h"
+    header = folder / "ops/core/small_zo_crc32.h"
     header.write_text(header.read_text() + "\n")
     again = make(tmp_path, folder, "all", *tools)
-    assert "zo_crc32.c" in again and "zo_stream.c" not in again
+    assert "small_zo_crc32.c" in again and "small_zo_stream.c" not in again
 
 
 # --- the C sources ------------------------------------------------------------------------------------------
@@ -287,7 +300,7 @@ def test_arduino_layout(kind: str, tmp_path: Path) -> None:
     assert compiled(folder) == compiled(folder, below="src") != set()
     sketch = folder / "examples/small/small.ino"
     assert {p.name for p in sketch.parent.iterdir()} == {
-        *("small.ino", "zo_train.cpp", "zo_samples.h", "zo_samples.cpp")
+        *("small.ino", "zo_train.cpp", "small_zo_samples.h", "small_zo_samples.cpp")
     }
     text = sketch.read_text()
     assert re.findall(r"^#include <(.+)>", text, re.M) == ["TensorFlowLite.h", "small_zo.h"]
@@ -295,8 +308,8 @@ def test_arduino_layout(kind: str, tmp_path: Path) -> None:
     train = (sketch.parent / "zo_train.cpp").read_text()
     assert "printf(" not in train.replace("vsnprintf(", "") and "bool ZoTrain()" in train
     # No macro can be given to an Arduino build: the headers have them.
-    types = (folder / "src/ops/core/zo_types.h").read_text()
-    assert re.findall(r"#define ZO_MAX_QUERIES (\d+)", types) == [{"node": "32", "weight": "1"}[kind]]
+    types = (folder / "src/ops/core/small_zo_types.h").read_text()
+    assert re.findall(r"#define SMALL_ZO_MAX_QUERIES (\d+)", types) == [{"node": "32", "weight": "1"}[kind]]
 
 
 # --- Zephyr -------------------------------------------------------------------------------------------------
@@ -379,7 +392,7 @@ def test_zephyr_sample(tmp_path: Path) -> None:
     run("cmake", "-S", sample, "-B", tmp_path / "b", f"-DZephyr_DIR={package}")
     assert (tmp_path / "b/modules").read_text() == f"{sample}/../.."
     sources = (tmp_path / "b/sources").read_text().split(";")
-    assert sources == ["app", "PRIVATE", "src/main.cc", "src/zo_samples.cc"]
+    assert sources == ["app", "PRIVATE", "src/main.cc", "src/small_zo_samples.cc"]
     assert all((sample / path).is_file() for path in sources[2:])
 
 
@@ -433,7 +446,7 @@ def test_esp_cmake(kind: str, tmp_path: Path) -> None:
     assert sorted(component[1].split(";")) == sorted(compiled(folder))
     assert component[2:] == [".", ""]
     assert main[0] == str(folder / "examples/small/main")
-    assert main[1].split(";") == ["main.cc", "zo_samples.cc"] and main[2:] == [".", ""]
+    assert main[1].split(";") == ["main.cc", "small_zo_samples.cc"] and main[2:] == [".", ""]
     assert all((folder / "examples/small/main" / name).is_file() for name in main[1].split(";"))
     program = (folder / "examples/small/main/main.cc").read_text()
     assert 'extern "C" void app_main()' in program and "int main(" not in program

@@ -16,7 +16,7 @@
 
 namespace {
 
-zo_model::Trainer trainer;
+tflm_zo::Trainer trainer;
 
 // --- Samples -------------------------------------------------------------------------------------
 
@@ -140,25 +140,24 @@ uint32_t LogBytes(const T&, long) {
 uint32_t WorkspaceBytes() {
   size_t bytes = 0;
 #if defined(TFLM_ZO_OPS_DEVICE_ZO_BLOCK_TRAINER_H_)
-  const tflm_zo::BlockChoiceInfo& blocks = zo_model::kBlockChoice;
+  const tflm_zo::BlockChoiceInfo& blocks = tflm_zo::kBlockChoice;
   for (uint32_t i = 0; i < blocks.block_count; ++i) {
     const tflm_zo::BlockInfo& block = blocks.blocks[i];
     const size_t own =
-        tflm_zo::NodeTrainer::WorkspaceBytes(zo_model::kInfo, *block.run, block.tasks);
+        tflm_zo::NodeTrainer::WorkspaceBytes(tflm_zo::kInfo, *block.run, block.tasks);
     if (own > bytes) bytes = own;
   }
 #elif defined(TFLM_ZO_OPS_DEVICE_ZO_NODE_TRAINER_H_)
-  bytes =
-      tflm_zo::NodeTrainer::WorkspaceBytes(zo_model::kInfo, zo_model::kSettings, zo_model::kTasks);
+  bytes = tflm_zo::NodeTrainer::WorkspaceBytes(tflm_zo::kInfo, tflm_zo::kSettings, tflm_zo::kTasks);
 #else
   return ZO_WORKSPACE_BYTES;
 #endif
   size_t boundaries = 0;
   for (uint32_t k = 0; k < ZO_SEGMENTS; ++k) {
-    const tflm_zo::Segment& segment = zo_model::kInfo.segments[k];
+    const tflm_zo::Segment& segment = tflm_zo::kInfo.segments[k];
     if (segment.kept_at < 0) continue;
     const size_t end = static_cast<size_t>(segment.kept_at) +
-                       (zo_model::kInfo.batch * segment.boundary_bytes + 7) / 8 * 8;
+                       (tflm_zo::kInfo.batch * segment.boundary_bytes + 7) / 8 * 8;
     if (end > boundaries) boundaries = end;
   }
   return static_cast<uint32_t>(boundaries + bytes);
@@ -177,12 +176,12 @@ void device_sizes(uint32_t* sizes) {
 void device_set_host(tflite::Host own) { tflite::host = own; }
 
 const void* device_segment_model(uint32_t segment) {
-  return zo_model::kInfo.segments[segment].model;
+  return tflm_zo::kInfo.segments[segment].model;
 }
 
 int device_init(uint8_t* arena, size_t arena_bytes, uint8_t* workspace, size_t workspace_bytes,
                 Samples* samples) {
-  trainer = zo_model::Trainer();
+  trainer = tflm_zo::Trainer();
   return trainer.Init(arena, arena_bytes, workspace, workspace_bytes, SourceOf(samples));
 }
 
@@ -227,7 +226,7 @@ int device_infer(Samples* samples, uint32_t first, int8_t* outputs) {
   const tflm_zo::Feed feed = {&source, nullptr, first, samples->count - 1};
   const zo_status status = trainer.network().Run(&feed, nullptr, 0, 0, false);
   if (status != ZO_OK) return status;
-  const tflm_zo::ModelInfo& info = zo_model::kInfo;
+  const tflm_zo::ModelInfo& info = tflm_zo::kInfo;
   memcpy(outputs, trainer.network().output(), info.batch * info.output.bytes);
   return ZO_OK;
 }

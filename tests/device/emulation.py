@@ -24,6 +24,7 @@ import pytest
 from numpy.typing import NDArray
 from tflm_zo.converters import extract_segment, load_model, read_metadata
 from tflm_zo.converters.firmware import Firmware, SampleArrays
+from tflm_zo.converters.firmware.op_pack import of_model
 
 from tflm_zo import Model
 from tflm_zo.runtime import available
@@ -34,7 +35,7 @@ from tflm_zo.runtime.tflm import TflmEngine, TflmRuntime
 
 HERE = Path(__file__).parent
 #: Go into the folder, the resolver in the place of the generated one.
-OWN = ("bridge.cc", "gen_micro_mutable_op_resolver.h")
+OWN = ("bridge.cc", "zo_op_resolver.h")
 GXX = os.environ.get("CXX") or shutil.which("g++")
 GCC = os.environ.get("CC") or shutil.which("gcc")
 #: The runtime that plays TFLM: TFLM's own kernels where its package is installed.
@@ -240,7 +241,9 @@ def build(firmware: Firmware) -> Path:
         link = ["-shared", "-Wl,-Bsymbolic", *_SANITIZED, *folder.glob("*.o"), op_pack]
         _run(folder, GXX, *link, "-o", "made")
 
-    own = {name: (HERE / name).read_text() for name in OWN}
+    # Written without a model's name, like the op pack.
+    (config,) = (name for name in firmware.files if name.endswith("_zo_config.h"))
+    own = of_model({name: (HERE / name).read_text() for name in OWN}, config.removesuffix("_zo_config.h"))
     headers = {name: text for name, text in pack.items() if name.endswith(".h")}
     rest = {name: text for name, text in sources.items() if name not in pack}
     return _made({**rest, **headers, **own, "op_pack.txt": op_pack.name}, ".so", make)

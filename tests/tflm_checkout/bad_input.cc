@@ -16,7 +16,7 @@ constexpr size_t kGuard = 64;
 alignas(16) uint8_t guarded[ZO_ARENA_BYTES + 2 * kGuard];
 uint8_t* const arena = guarded + kGuard;
 alignas(8) uint8_t workspace[ZO_WORKSPACE_BYTES];
-zo_model::Trainer trainer;
+tflm_zo::Trainer trainer;
 int failures = 0;
 
 void Check(bool holds, const char* name, long found = 0) {
@@ -36,7 +36,7 @@ int32_t bad_label = 0;      // what every label is; 0: as they are
 
 bool Read(void*, uint32_t sample, int8_t* const* inputs, void* label) {
   if (++reads == failing_read) return false;
-  if (!kSamples.read(kSamples.context, sample, inputs, label)) return false;
+  if (!tflm_zo::kSamples.read(tflm_zo::kSamples.context, sample, inputs, label)) return false;
   if (bad_label != 0 && label != nullptr) memcpy(label, &bad_label, sizeof bad_label);
   return true;
 }
@@ -80,14 +80,15 @@ uint32_t sums[ZO_STEPS + 1];  // of the weights after so many steps of a run tha
 int32_t losses[ZO_STEPS];
 
 zo_status Begin(size_t arena_bytes = ZO_ARENA_BYTES, size_t workspace_bytes = ZO_WORKSPACE_BYTES) {
-  trainer = zo_model::Trainer();
+  trainer = tflm_zo::Trainer();
   return trainer.Init(arena, arena_bytes, workspace, workspace_bytes, kSource);
 }
 
 // Sum of the weights of the last whole step: Evaluate makes memory have them.
 uint32_t Sum() {
   tflm_zo::Evaluation found;
-  return trainer.Evaluate(kSamples, 0, 1, &found) == ZO_OK ? trainer.network().checksum() : 0;
+  return trainer.Evaluate(tflm_zo::kSamples, 0, 1, &found) == ZO_OK ? trainer.network().checksum()
+                                                                    : 0;
 }
 
 // Trains to a step; false where a step fails, or its loss is not the undisturbed run's.

@@ -13,7 +13,7 @@ namespace {
 
 alignas(16) uint8_t arena[ZO_ARENA_BYTES];
 alignas(8) uint8_t workspace[ZO_WORKSPACE_BYTES];
-zo_model::Trainer trainer;
+tflm_zo::Trainer trainer;
 int failures = 0;
 
 void Check(bool holds, const char* name, long found = 0) {
@@ -29,7 +29,8 @@ uint32_t reads = 0;
 uint32_t failing_read = 0;  // number of the read that fails, from 1; 0: none
 
 bool Read(void*, uint32_t sample, int8_t* const* inputs, void* label) {
-  return ++reads != failing_read && kSamples.read(kSamples.context, sample, inputs, label);
+  return ++reads != failing_read &&
+         tflm_zo::kSamples.read(tflm_zo::kSamples.context, sample, inputs, label);
 }
 
 constexpr tflm_zo::SampleSource kSource = {Read, nullptr};
@@ -55,7 +56,7 @@ constexpr tflm_zo::LogStore kLog = {WriteLog, ReadLog, nullptr};
 
 // As after a reset: a new object.
 zo_status Reset() {
-  trainer = zo_model::Trainer();
+  trainer = tflm_zo::Trainer();
   reads = failing_read = 0;
   return trainer.Init(arena, sizeof arena, workspace, sizeof workspace, kSource);
 }
@@ -89,8 +90,9 @@ int main() {
   status = trainer.ImportLog(kLog);
   Check(status == ZO_ERROR_ORDER, "no log is read before the choice", status);
   tflm_zo::Evaluation found;
-  status = trainer.Evaluate(kSource, 0, kSampleCount, &found);
-  Check(status == ZO_OK && found.samples == kSampleCount, "evaluation before the choice", status);
+  status = trainer.Evaluate(kSource, 0, tflm_zo::kSampleCount, &found);
+  Check(status == ZO_OK && found.samples == tflm_zo::kSampleCount, "evaluation before the choice",
+        status);
 
   // Undisturbed.
   trainer.SetLog(&kLog);

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tflm_zo.converters.firmware.op_pack import of_model
+
 from cortex_m.emulator import CORES, Core, missing
 
 HERE = Path(__file__).parent
@@ -75,6 +77,22 @@ def _run(*command: object) -> None:
     assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
 
 
+def model_of(folder: Path) -> str:
+    """Name of the model that a folder was generated for."""
+    (config,) = folder.glob("*_zo_config.h")
+    return config.name.removesuffix("_zo_config.h")
+
+
+def replace_main(folder: Path, program: str) -> None:
+    """Puts a program in the place of the example's.
+
+    Args:
+        folder: what `tflm-zo firmware` wrote.
+        program: C++, without the model's name in its names, as the op pack is written.
+    """
+    (folder / "main.cc").write_text(of_model({"main.cc": program}, model_of(folder))["main.cc"])
+
+
 def build_firmware(
     library: Library, folder: Path, build: Path, *options: str, objects: Sequence[Path] = ()
 ) -> Path:
@@ -91,7 +109,6 @@ def build_firmware(
         The ELF file.
     """
     core: Core = CORES[library.core]
-    name = next(folder.glob("*_model_data.h")).name.removesuffix("_model_data.h")
     emulated = HERE.parent / "cortex_m"
     build.mkdir(parents=True, exist_ok=True)
     boot = build / "startup.o"
@@ -109,4 +126,4 @@ def build_firmware(
         *options,
     )
     _run("cmake", "--build", build)
-    return build / name
+    return build / model_of(folder)

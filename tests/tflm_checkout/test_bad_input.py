@@ -13,7 +13,7 @@ from tflm_zo.converters.firmware import SampleArrays
 
 from cortex_m.emulator import CORES, run
 from models import MODELS
-from tflm_checkout.firmware_build import LIBRARIES, Library, build_firmware
+from tflm_checkout.firmware_build import LIBRARIES, Library, build_firmware, replace_main
 from tflm_zo import inject
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.training import NodeSettings, TrainSettings
@@ -62,7 +62,7 @@ def test_bad_input(library: Library, name: str, tmp_path: Path) -> None:
     folder = tmp_path / "firmware"
     made.write(folder)
     program = Path(__file__).with_name("bad_input.cc").read_text()
-    (folder / "main.cc").write_text(f"#define ZO_CLASSES {CLASSES}\n{program}")
+    replace_main(folder, f"#define ZO_CLASSES {CLASSES}\n{program}")
     printed = run(CORES[library.core], build_firmware(library, folder, tmp_path / "build"))
     lines = [line for line in printed.splitlines() if line.startswith(("ok ", "FAILED "))]
     assert [line for line in lines if not line.startswith("ok ")] == []

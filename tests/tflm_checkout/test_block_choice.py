@@ -14,7 +14,7 @@ from tflm_zo.converters.firmware import Firmware, SampleArrays
 
 from cortex_m.emulator import CORES, run
 from models import MODELS, lenet5
-from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR, build_firmware
+from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR, build_firmware, replace_main
 from tflm_checkout.test_firmware import log_of, samples
 from tflm_checkout.test_firmware_warnings import CXX, STATIC, WARNINGS, checked, tflm_includes, tool
 from tflm_zo import inject, load_model
@@ -97,7 +97,7 @@ def test_what_may_go_wrong(tmp_path: Path) -> None:
         pytest.skip(reason)
     folder = tmp_path / "firmware"
     small().write(folder)
-    shutil.copy(Path(__file__).with_name("block_choice.cc"), folder / "main.cc")
+    replace_main(folder, Path(__file__).with_name("block_choice.cc").read_text())
     printed = run(CORES[LIBRARY.core], build_firmware(LIBRARY, folder, tmp_path / "build"))
     lines = [line for line in printed.splitlines() if line.startswith(("ok ", "FAILED "))]
     assert [line for line in lines if not line.startswith("ok ")] == []
@@ -113,5 +113,11 @@ def test_no_warning(compiler: str, tmp_path: Path) -> None:
             pytest.skip(f"NO {name}: NO GENERATED C++ WAS COMPILED WITH IT")
     small().write(tmp_path / "out")
     options = ["-std=c++17", *CXX, *WARNINGS, *STATIC, "-I.", *tflm_includes(), "-fsyntax-only"]
-    sources = ["main.cc", "zo_samples.cc", "zo_model.cc", "zo_trainer.cc", "ops/device/zo_block_trainer.cc"]
+    sources = [
+        "main.cc",
+        "small_zo_samples.cc",
+        "small_zo_model.cc",
+        "small_zo_trainer.cc",
+        "ops/device/small_zo_block_trainer.cc",
+    ]
     checked(*tool(compiler, "cortex-m4"), *options, *sources, folder=tmp_path / "out")

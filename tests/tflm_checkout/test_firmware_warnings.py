@@ -75,7 +75,10 @@ def test_no_warning(compiler: str, core: str, tmp_path: Path) -> None:
     seen: set[tuple[str, str]] = set()
     for algorithm in ALGORITHMS:
         folder = write(tmp_path / algorithm, "cmake", algorithm)
-        sources = [path for path in compiled(folder) if path.endswith(".cc")] + ["main.cc", "zo_samples.cc"]
+        sources = [path for path in compiled(folder) if path.endswith(".cc")] + [
+            "main.cc",
+            "small_zo_samples.cc",
+        ]
         # What both kinds of run have is compiled once.
         new = {(path, (folder / path).read_text()) for path in sources} - seen
         seen |= new
@@ -91,7 +94,7 @@ def test_no_warning_in_examples_and_without_static_memory(
     folder = write(tmp_path / "out", platform, algorithm)
     sources = sorted(path for path in compiled(folder) if path.endswith(".cc"))
     example = {"zephyr": "samples/small/src", "esp-idf": "examples/small/main"}[platform]
-    sources += [f"{example}/main.cc", f"{example}/zo_samples.cc"]
+    sources += [f"{example}/main.cc", f"{example}/small_zo_samples.cc"]
     # Zephyr's build of TFLM has no TF_LITE_STATIC_MEMORY.
     own = STATIC if platform == "esp-idf" else ()
     options = ["-std=c++17", *CXX, *WARNINGS, *own, "-I.", *tflm_includes(), "-fsyntax-only"]
@@ -122,7 +125,7 @@ def test_no_warning_in_an_arduino_build(algorithm: str, tmp_path: Path) -> None:
     (stubs / "Arduino.h").write_text(ARDUINO_H)
     (stubs / "TensorFlowLite.h").touch()
     sources = sorted(path for path in compiled(folder) if path.endswith(".cpp"))
-    sources += [f"examples/small/{name}" for name in ("zo_train.cpp", "zo_samples.cpp")]
+    sources += [f"examples/small/{name}" for name in ("zo_train.cpp", "small_zo_samples.cpp")]
     options = [
         "-std=gnu++17",
         *CXX,
@@ -163,11 +166,11 @@ def test_arduino_headers_are_older(tmp_path: Path) -> None:
         "struct TfLiteRegistration { int builtin_code; };\n"
     )
     (folder / "old.cpp").write_text(
-        '#include "ops/tflm/zo_ops.h"\n'
+        '#include "ops/tflm/small_zo_ops.h"\n'
         "struct Resolver {\n"
         "  TfLiteStatus AddCustom(const char*, TfLiteRegistration*) { return kTfLiteOk; }\n"
         "};\n"
-        "TfLiteRegistration made = tflite::Register_ZO_LOSS();\n"
+        "TfLiteRegistration made = tflite::Register_SMALL_ZO_LOSS();\n"
     )
     options = ["-std=gnu++14", *CXX, *WARNINGS, "-Isrc", f"-I{tmp_path / 'old'}", "-fsyntax-only"]
     checked(*tool("gcc", "cortex-m4"), *options, "old.cpp", folder=folder)
@@ -190,17 +193,18 @@ AR := {ARM}ar
 TFLM_DIR := {TFLM_DIR}
 TFLM_LIBRARY := {library.path}
 TARGET_FLAGS := {" ".join(core.flags)}
-ZO_OPTIMIZE := -O1
+SMALL_ZO_OPTIMIZE := -O1
 all: program
-include out/zo_firmware.mk
+include out/small_zo.mk
 startup.o: {emulated}/startup.c
 \t$(CC) $(TARGET_FLAGS) -std=c99 -Os -D_GNU_SOURCE -c $< -o $@
-program: startup.o $(ZO_EXAMPLE_SRCS) $(ZO_LIBRARY) $(TFLM_LIBRARY)
-\t$(CXX) $(TARGET_FLAGS) $(ZO_CXXFLAGS) $(ZO_DEFINES) $(ZO_INCLUDES) {" ".join(link)} $^ -lm -o $@
+program: startup.o $(SMALL_ZO_EXAMPLE_SRCS) $(SMALL_ZO_LIBRARY) $(TFLM_LIBRARY)
+\t$(CXX) $(TARGET_FLAGS) $(SMALL_ZO_CXXFLAGS) $(SMALL_ZO_DEFINES) $(SMALL_ZO_INCLUDES) \\
+\t  {" ".join(link)} $^ -lm -o $@
 """
     )
     said = checked("make", folder=tmp_path)
-    assert "warning" not in said and (tmp_path / "build/zo/libsmall_zo.a").is_file()
+    assert "warning" not in said and (tmp_path / "build/small_zo/libsmall_zo.a").is_file()
     lines = run(core, tmp_path / "program", timeout=60).splitlines()
     assert [line.split()[:2] for line in lines if line.startswith("step ")] == [
         ["step", str(step)] for step in (0, 1, 2)

@@ -73,8 +73,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def samples(folder: Path, name: str) -> Samples:
-    """An array of zo_samples.cc."""
-    text = (folder / "firmware" / "zo_samples.cc").read_text()
+    """An array of digits_zo_samples.cc."""
+    text = (folder / "firmware" / "digits_zo_samples.cc").read_text()
     body = re.search(rf"const Sample {name}\[\w*\] = {{(.*?)\n}};", text, re.S)
     assert body is not None
     rows = [[int(v) for v in re.findall(r"-?\d+", line)] for line in body[1].strip().splitlines()]
@@ -85,12 +85,12 @@ def samples(folder: Path, name: str) -> Samples:
 
 def test_the_folder_and_what_is_in_it_agree(folder: Path) -> None:
     firmware = folder / "firmware"
-    header = (firmware / "zo_samples.h").read_text()
+    header = (firmware / "digits_zo_samples.h").read_text()
     constants = {k: int(v) for k, v in re.findall(r"constexpr uint32_t (\w+) = (\d+);", header)}
-    config = (firmware / "zo_config.h").read_text()
+    config = (firmware / "digits_zo_config.h").read_text()
     rehearsal, stream, held_out = (samples(folder, f"k{n}") for n in ("Rehearsal", "Stream", "HeldOut"))
     assert len(rehearsal[1]) == constants["kRehearsalCount"] and len(stream[1]) == constants["kStreamCount"]
-    assert f"#define ZO_SAMPLES {len(rehearsal[1]) + SLOTS}u" in config
+    assert f"#define DIGITS_ZO_SAMPLES {len(rehearsal[1]) + SLOTS}u" in config
     assert (constants["kOldClasses"], constants["kClasses"]) == (OLD, CLASSES)
     # Old classes alike in flash, new ones later in the stream; held-out samples by class.
     assert Counter(rehearsal[1].tolist()) == dict.fromkeys(range(OLD), len(rehearsal[1]) // OLD)
@@ -206,4 +206,6 @@ def test_no_warning(folder: Path, compiler: str) -> None:
         if shutil.which(name) is None:
             pytest.skip(f"NO {name}: THE EXAMPLE WAS NOT COMPILED WITH IT")
     options = ["-std=c++17", *CXX, *WARNINGS, *STATIC, "-I.", *tflm_includes(), "-fsyntax-only"]
-    checked(*tool(compiler, "cortex-m4"), *options, "main.cc", "zo_samples.cc", folder=folder / "firmware")
+    checked(
+        *tool(compiler, "cortex-m4"), *options, "main.cc", "digits_zo_samples.cc", folder=folder / "firmware"
+    )

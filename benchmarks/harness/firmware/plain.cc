@@ -5,10 +5,10 @@
 #include <stdio.h>
 
 #include "counting.h"
-#include "gen_micro_mutable_op_resolver.h"
 #include "plain_model_data.h"
 #include "tensorflow/lite/micro/micro_interpreter.h"
 #include "tensorflow/lite/schema/schema_generated.h"
+#include "zo_op_resolver.h"
 
 namespace {
 
@@ -19,7 +19,7 @@ void Infer(void* interpreter) { static_cast<tflite::MicroInterpreter*>(interpret
 }  // namespace
 
 int main() {
-  const auto resolver = get_resolver();
+  const auto resolver = tflm_zo::get_resolver();
   tflite::MicroInterpreter interpreter(tflite::GetModel(kPlainModel), resolver, arena,
                                        sizeof arena);
   if (interpreter.AllocateTensors() != kTfLiteOk) return 1;

@@ -12,7 +12,7 @@ namespace {
 
 alignas(16) uint8_t arena[ZO_ARENA_BYTES];
 alignas(8) uint8_t workspace[ZO_WORKSPACE_BYTES];
-zo_model::Trainer trainer;
+tflm_zo::Trainer trainer;
 zo_status status = ZO_OK;
 
 void Step(void*) {
@@ -21,14 +21,14 @@ void Step(void*) {
 }
 
 void Forward(void*) {
-  const tflm_zo::Feed feed = {&kSamples, nullptr, 0, ZO_BATCH - 1};
+  const tflm_zo::Feed feed = {&tflm_zo::kSamples, nullptr, 0, ZO_BATCH - 1};
   status = trainer.network().Run(&feed, nullptr, 0, 0, false);
 }
 
 }  // namespace
 
 int main() {
-  status = trainer.Init(arena, sizeof arena, workspace, sizeof workspace, kSamples);
+  status = trainer.Init(arena, sizeof arena, workspace, sizeof workspace, tflm_zo::kSamples);
   printf("arena %lu\n", static_cast<unsigned long>(trainer.network().arena_used_bytes()));
   constexpr size_t kInterpreters = ZO_SEGMENTS * sizeof(tflite::MicroInterpreter);
   printf("state %lu\n", static_cast<unsigned long>(sizeof trainer - kInterpreters));

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..resolver import EARLY_INT8
 from .arduino import arduino
 from .cmake import cmake
 from .esp_idf import esp_idf
@@ -16,7 +17,7 @@ from .zephyr import zephyr
 PLATFORMS: Final[dict[str, Platform]] = {
     "cmake": Platform(cmake),
     "make": Platform(make),
-    "arduino": Platform(arduino, static_memory=False),
+    "arduino": Platform(arduino, static_memory=False, int8=EARLY_INT8),
     "zephyr": Platform(zephyr, static_memory=False),
     "esp-idf": Platform(esp_idf),
 }

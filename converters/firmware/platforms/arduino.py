@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from ...errors import ConversionError
-from ..source_text import fill
+from ..source_text import fill, own
 from .project import Layout, Project
 
-_OPS: Final = "ops/tflm/zo_ops.h"
 _COMMON: Final = '#include "tensorflow/lite/micro/micro_common.h"'
-_SHIM: Final = "ops/tflm/zo_arduino.h"
 
 
 def _renamed(files: Mapping[str, str]) -> dict[str, str]:
@@ -28,15 +26,22 @@ def arduino(project: Project) -> Layout:
     the file, and whatever is to be defined is in the headers.
     """
     sketch = f"examples/{project.name}"
-    ops = project.sources[_OPS]
+    names = own(project.name)
+    header = f"ops/tflm/{names['zo']}_ops.h"
+    shim = f"{names['zo']}_arduino.h"
+    ops = project.sources[header]
     if ops.count(_COMMON) != 1:
-        raise ConversionError(f"{_OPS} does not include micro_common.h once: install tflm_zo again")
+        raise ConversionError(f"{header} does not include micro_common.h once: install tflm_zo again")
     sources = {
         **_renamed(project.sources),
-        _OPS: ops.replace(_COMMON, f'#include "{_SHIM.rpartition("/")[2]}"'),
-        _SHIM: fill("arduino/zo_arduino.h.in"),
+        header: ops.replace(_COMMON, f'#include "{shim}"'),
+        f"ops/tflm/{shim}": fill("arduino/zo_arduino.h.in", **names),
         f"{project.name}_zo.h": fill(
-            "arduino/library.h.in", name=project.name, guard=project.name.upper(), command=project.command
+            "arduino/library.h.in",
+            **names,
+            name=project.name,
+            guard=project.name.upper(),
+            command=project.command,
         ),
     }
     samples = _renamed(project.samples)
@@ -47,7 +52,7 @@ def arduino(project: Project) -> Layout:
         entry=fill("arduino/entry.cc.in"),
     )
     example = {
-        f"{sketch}/{project.name}.ino": fill("arduino/sketch.ino.in", name=project.name),
+        f"{sketch}/{project.name}.ino": fill("arduino/sketch.ino.in", **names, name=project.name),
         f"{sketch}/zo_train.cpp": program,
         **{f"{sketch}/{path}": text for path, text in samples.items()},
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..source_text import fill
+from ..source_text import fill, own
 from .project import Layout, Project
 
 _ENTRY: Final = """extern "C" void app_main() { Train(); }
@@ -15,7 +15,7 @@ _ENTRY: Final = """extern "C" void app_main() { Train(); }
 def esp_idf(project: Project) -> Layout:
     """The folder goes into the project's ``components``."""
     folder = f"examples/{project.name}"
-    common = {"name": project.name, "command": project.command}
+    common = {"name": project.name, **own(project.name), "command": project.command}
     program = {f"{folder}/main/main.cc": project.example(entry=_ENTRY)}
     program |= {f"{folder}/main/{path}": text for path, text in project.samples.items()}
     example = {

@@ -5,27 +5,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..source_text import fill
+from ..source_text import fill, own
 from .project import Layout, Project
 
 
-def _list(paths: Iterable[str]) -> str:
-    return " \\\n".join(f"$(ZO_DIR)/{path}" for path in paths)
+def _list(macros: str, paths: Iterable[str]) -> str:
+    return " \\\n".join(f"$({macros}_DIR)/{path}" for path in paths)
 
 
 def make(project: Project) -> Layout:
-    """``include`` of ``zo_firmware.mk`` gives lists, flags, and a rule for ``$(ZO_LIBRARY)``."""
+    """``include`` of ``NAME_zo.mk`` gives lists, flags, and a rule for ``$(ZO_LIBRARY)``."""
     example = {"main.cc": project.example(), **project.samples}
-    compiled = project.compiled()
+    compiled, names = project.compiled(), own(project.name)
     glue = {
-        "zo_firmware.mk": fill(
-            "make/zo_firmware.mk.in",
+        f"{names['zo']}.mk": fill(
+            "make/zo.mk.in",
+            **names,
             name=project.name,
             command=project.command,
-            c_sources=_list(path for path in compiled if path.endswith(".c")),
-            cc_sources=_list(path for path in compiled if path.endswith(".cc")),
-            headers=_list(project.headers()),
-            example=_list(sorted(path for path in example if path.endswith(".cc"))),
+            c_sources=_list(names["ZO"], (path for path in compiled if path.endswith(".c"))),
+            cc_sources=_list(names["ZO"], (path for path in compiled if path.endswith(".cc"))),
+            headers=_list(names["ZO"], project.headers()),
+            example=_list(names["ZO"], sorted(path for path in example if path.endswith(".cc"))),
         ),
         "README.md": project.readme("make/use.md.in"),
     }

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ..source_text import fill
+from ..source_text import fill, own
 
 _CHOOSE: Final = """\
-  while (status == ZO_OK && !trainer.chosen()) {{
-    tflm_zo::BlockProbe probe;
+  while (status == {ZO}_OK && !trainer.chosen()) {{
+    {zo}::BlockProbe probe;
     status = trainer.Probe(&probe);
-    if (status == ZO_OK) {{
+    if (status == {ZO}_OK) {{
       {print_with}("block %lu score %ld\\n", static_cast<unsigned long>(probe.block),
              static_cast<long>(probe.score));
     }}
@@ -31,7 +31,7 @@ class Project:
         name: an identifier.
         command: what generated them.
         sources: of the library, text by path.
-        samples: ``zo_samples.h`` and ``zo_samples.cc`` of the example, text by path.
+        samples: the header and source of the example's samples, text by path.
         chooses_block: whether the example has a block of layers to choose before it trains.
     """
 
@@ -62,11 +62,12 @@ class Project:
         """
         return fill(
             "example.cc.in",
+            **own(self.name),
             includes=includes,
             printing=printing,
             print_with=print_with,
             entry=entry.rstrip("\n"),
-            choose=_CHOOSE.format(print_with=print_with) if self.chooses_block else "",
+            choose=_CHOOSE.format(print_with=print_with, **own(self.name)) if self.chooses_block else "",
         )
 
     def readme(self, use: str, *, folder: str = "", example: str = "", program: str = "main.cc") -> str:
@@ -78,9 +79,10 @@ class Project:
             example: that the example is in, likewise.
             program: file of the example that trains.
         """
-        text = fill(use, name=self.name, option=self.name.upper()).strip("\n")
+        text = fill(use, name=self.name, option=self.name.upper(), **own(self.name)).strip("\n")
         return fill(
             "README.md.in",
+            **own(self.name),
             name=self.name,
             command=self.command,
             at=folder,
@@ -112,7 +114,9 @@ class Platform:
         lay_out: makes the folder.
         static_memory: whether TensorFlow Lite Micro is built with TF_LITE_STATIC_MEMORY there, which makes
             its structs smaller.
+        int8: operators that TFLM can register there for int8 alone; None: all of the checkout's.
     """
 
     lay_out: Callable[[Project], Layout]
     static_memory: bool = True
+    int8: frozenset[str] | None = None

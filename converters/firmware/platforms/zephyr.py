@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
-from ..source_text import fill
+from ..source_text import fill, own
 from .project import Layout, Project
 
 
 def zephyr(project: Project) -> Layout:
     """The folder goes into ``ZEPHYR_EXTRA_MODULES``."""
     folder = f"samples/{project.name}"
-    common = {"name": project.name, "option": project.name.upper(), "command": project.command}
+    common = {
+        "name": project.name,
+        **own(project.name),
+        "option": project.name.upper(),
+        "command": project.command,
+    }
     example = {
         f"{folder}/src/main.cc": project.example(),
         **{f"{folder}/src/{path}": text for path, text in project.samples.items()},

@@ -1,10 +1,10 @@
 // Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Samples of the example, in flash; personalization.py writes their values to zo_samples.cc. In a
-// product the stream comes from a sensor, its labels from whoever uses the device, and the held-out
-// samples stay on the desk of the developer.
-#ifndef ZO_SAMPLES_H_
-#define ZO_SAMPLES_H_
+// Samples of the example, in flash; personalization.py writes their values to digits_zo_samples.cc.
+// In a product the stream comes from a sensor, its labels from whoever uses the device, and the
+// held-out samples stay on the desk of the developer.
+#ifndef DIGITS_ZO_SAMPLES_H_
+#define DIGITS_ZO_SAMPLES_H_
 
 #include <stdint.h>
 
@@ -29,4 +29,4 @@ extern const Sample kStream[kStreamCount];
 extern const Sample kHeldOut[];
 extern const uint32_t kHeldOutCount;
 
-#endif  // ZO_SAMPLES_H_
+#endif  // DIGITS_ZO_SAMPLES_H_

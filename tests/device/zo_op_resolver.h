@@ -2,12 +2,16 @@
  *
  * In the place of a generated folder's: whoever runs the segments has all operators.
  */
-#ifndef TFLM_ZO_TESTS_DEVICE_GEN_MICRO_MUTABLE_OP_RESOLVER_H_
-#define TFLM_ZO_TESTS_DEVICE_GEN_MICRO_MUTABLE_OP_RESOLVER_H_
+#ifndef TFLM_ZO_TESTS_DEVICE_ZO_OP_RESOLVER_H_
+#define TFLM_ZO_TESTS_DEVICE_ZO_OP_RESOLVER_H_
 
 #include "tensorflow/lite/micro/micro_op_resolver.h"
 
+namespace tflm_zo {
+
 constexpr int kNumberOperators = 0;
+
+}  // namespace tflm_zo
 
 namespace tflite {
 
@@ -16,6 +20,10 @@ class MicroMutableOpResolver : public MicroOpResolver {};
 
 }  // namespace tflite
 
+namespace tflm_zo {
+
 inline tflite::MicroMutableOpResolver<kNumberOperators> get_resolver() { return {}; }
 
-#endif  // TFLM_ZO_TESTS_DEVICE_GEN_MICRO_MUTABLE_OP_RESOLVER_H_
+}  // namespace tflm_zo
+
+#endif  // TFLM_ZO_TESTS_DEVICE_ZO_OP_RESOLVER_H_

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory that CMSIS-NN's kernels ask for, as its ``…_get_buffer_size`` functions and TFLM's glue have it.
+
+Of int8 kernels, for two classes of cores: those with vectors (MVE), and the others, of which those with the
+DSP extension ask for at least as much as those without.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..model import Operator
+from ..model.schema import BuiltinOperator, TensorType
+from ..operator_costs import filter_of
+
+__all__ = ["Extra", "extra_memory"]
+
+_CHANNELS = 124  # CH_IN_BLOCK_MVE: of a depthwise convolution, at a time
+_SAME = 0  # Padding.SAME
+
+
+@dataclasses.dataclass(frozen=True)
+class Extra:
+    """What a kernel asks for besides its tensors, bytes.
+
+    Attributes:
+        scratch: while it runs.
+        persistent: for as long as the interpreter lives.
+    """
+
+    scratch: int = 0
+    persistent: int = 0
+
+
+def _padding(op: Operator, side: str, size: int, out: int, kernel: int) -> int:
+    """Zeros before the first value of an axis."""
+    if op.option("padding", _SAME) != _SAME:
+        return 0
+    reach = (kernel - 1) * op.option(f"dilation{side}Factor", 1) + 1
+    return int(max(0, (out - 1) * op.option(f"stride{side}", 1) + reach - size) // 2)
+
+
+def _columns_mve(channels: int, height: int, width: int) -> int:
+    return 64 * -(-channels * height * width // 16)
+
+
+def _one_row_mve(op: Operator, source: tuple[int, ...], kernel: int, out: int, pad: int) -> int:
+    """``arm_convolve_1_x_n_s8_get_buffer_size_mve``."""
+    width, channels, stride = source[2], source[3], op.option("strideW", 1)
+    odd = ((out - 1) * stride + kernel - width) % 2
+    right = max(1, (pad + odd + stride - 1) // stride) if pad + odd else 0
+    left = max(1, (pad + stride - 1) // stride) if pad else 0
+    if right + max(out - right - left, 0) + left != out:
+        return _columns_mve(channels, 1, kernel)
+    after = right * channels if odd else pad * channels
+    return max((kernel + pad) * channels, (kernel - 1) * channels + after)
+
+
+def _convolution(
+    op: Operator, source: tuple[int, ...], out: tuple[int, ...], filter_: tuple[int, ...], *, mve: bool
+) -> int:
+    """``arm_convolve_wrapper_s8_get_buffer_size`` for a filter [out, height, width, in]."""
+    _, height, width, channels = filter_
+    pads = _padding(op, "H", source[1], out[1], height), _padding(op, "W", source[2], out[2], width)
+    dilated = op.option("dilationHFactor", 1) != 1 or op.option("dilationWFactor", 1) != 1
+    grouped = channels != source[3]
+    if pads == (0, 0) and height == width == 1 and not dilated and not grouped:
+        return 0
+    if mve:
+        row = source[1] == height == 1 and op.option("dilationWFactor", 1) == 1 and not grouped
+        if row and op.option("strideW", 1) * source[3] % 4 == 0:
+            return _one_row_mve(op, source, width, out[2], pads[1])
+        return _columns_mve(source[3], height, width)
+    columns = height * width * source[3]
+    return 4 * (-(-columns // 4) * 4)
+
+
+def _depthwise(
+    op: Operator, source: tuple[int, ...], out: tuple[int, ...], filter_: tuple[int, ...], *, mve: bool
+) -> int:
+    """``arm_depthwise_conv_wrapper_s8_get_buffer_size`` for a filter [1, height, width, out]."""
+    _, height, width, channels = filter_
+    if mve and source[3] == 1 and channels > 1:
+        # It becomes a convolution of one channel, with a filter that is turned.
+        turned = (channels, height, width, 1)
+        return _convolution(op, source, out, turned, mve=True) + channels * height * width
+    dilated = op.option("dilationHFactor", 1) != 1 or op.option("dilationWFactor", 1) != 1
+    if source[3] != channels or source[0] != 1 or dilated:
+        return 0
+    if mve:
+        return 4 * _CHANNELS * height * width
+    pads = _padding(op, "H", source[1], out[1], height), _padding(op, "W", source[2], out[2], width)
+    return 0 if height == width == 3 and max(pads) <= 1 else 2 * source[3] * height * width
+
+
+def extra_memory(op: Operator, *, mve: bool) -> Extra:
+    """What the kernel of an operator asks for.
+
+    Args:
+        op: of a model.
+        mve: on cores with vectors.
+    """
+    data, weights = op.input(0), filter_of(op)
+    if data is None or data.type != TensorType.INT8 or not op.outputs:
+        return Extra()
+    source, out = data.shape, op.outputs[0].shape
+    if op.builtin == BuiltinOperator.AVERAGE_POOL_2D:
+        return Extra(0 if mve else 4 * source[-1])
+    if weights is None:
+        return Extra()
+    shape = weights.shape
+    if op.builtin == BuiltinOperator.CONV_2D:
+        return Extra(_convolution(op, source, out, shape, mve=mve))
+    if op.builtin == BuiltinOperator.DEPTHWISE_CONV_2D:
+        return Extra(_depthwise(op, source, out, shape, mve=mve))
+    if op.builtin == BuiltinOperator.FULLY_CONNECTED:
+        if len(out) > 2 and shape[-1] % 4 == 0:
+            per_channel = weights.quantization is not None and weights.quantization.is_per_channel
+            return Extra(0 if per_channel else 8 * shape[0])
+        sums = 4 * shape[0] if mve else 0
+        # Sums of a constant filter are computed once.
+        return Extra(0, sums) if weights.is_constant else Extra(sums)
+    if op.builtin == BuiltinOperator.TRANSPOSE_CONV:
+        # A bound: sums of all outputs, a row of columns, and the filter turned.
+        return Extra(4 * op.outputs[0].size + 2 * weights.size)
+    return Extra()
