@@ -36,7 +36,7 @@ def test_firmware_with_data(name: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = CliRunner().invoke(app, ["firmware", str(zo), "-o", str(out), "--data", str(tmp_path / "d.npz")])
     assert done.exit_code == 0, done.output
-    assert "6 samples of d.npz" in (out / "zo_samples.cc").read_text()
+    assert "6 samples of d.npz" in (out / "m_zo_samples.cc").read_text()
     # The ZO model runs where the original may not, with the same outputs in both exact runtimes.
     outputs = {}
     for chosen in ("litert-ref", "tflm"):
