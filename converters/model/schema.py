@@ -78,6 +78,11 @@ def text(raw: bytes | str | None) -> str:
     return raw.decode("utf-8", "surrogateescape") if isinstance(raw, bytes) else raw
 
 
+def printable(name: str) -> str:
+    """A name with what is no UTF-8 in the file replaced by U+FFFD."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def raw_text(value: str, original: bytes | str | None = None) -> bytes | None:
     """The bytes to store for a string: None (field absent) if it is empty and was absent before."""
     if not value and original is None:

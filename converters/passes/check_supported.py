@@ -23,6 +23,14 @@ _RANK: Final = {
     BuiltinOperator.FULLY_CONNECTED: 2,
 }
 
+# Operators that read and give images: [batch, height, width, channels].
+_OF_IMAGES: Final = (
+    BuiltinOperator.AVERAGE_POOL_2D,
+    BuiltinOperator.CONV_2D,
+    BuiltinOperator.DEPTHWISE_CONV_2D,
+    BuiltinOperator.MAX_POOL_2D,
+)
+
 # Shapes, axes, paddings, truth values: what operators on int8 activations may read besides.
 _INDEX_TYPES: Final = (TensorType.BOOL, TensorType.INT32, TensorType.INT64)
 
@@ -87,6 +95,14 @@ def _check_operator(op: Operator) -> None:
     for tensor in [*op.inputs, *op.outputs]:
         if tensor is not None:
             _check_tensor(op, tensor)
+    if op.builtin in _OF_IMAGES:
+        for tensor in (op.inputs[0], op.outputs[0]):
+            if tensor is not None and len(tensor.shape) != 4:
+                _refuse(
+                    op,
+                    f"«{tensor.name}» has shape {list(tensor.shape)}, images have 4 dimensions; the file is "
+                    "damaged",
+                )
     if op.builtin in FILTER_OPERATORS:
         _check_filter(op)
     elif op.builtin == BuiltinOperator.DEQUANTIZE and op.inputs[0] is not None and op.inputs[0].is_constant:
@@ -187,5 +203,10 @@ def _check_flow(graph: Subgraph) -> None:
                 _refuse(op, f"output «{tensor.name}» is written twice; the file is damaged")
             ready.add(tensor)
     for tensor in graph.outputs:
+        if tensor in graph.inputs:
+            raise ConversionError(
+                f"output «{tensor.name}» is an input of the model as well, which nothing computes; convert "
+                "the model without that output"
+            )
         if tensor not in ready and not tensor.is_constant:
             raise ConversionError(f"output «{tensor.name}» is not computed; the file is damaged")

@@ -8,6 +8,7 @@ from typing import Final
 
 from .. import constants
 from ..model import Model, Tensor
+from ..model.schema import printable
 from ..settings import InjectSettings
 from .plan import Plan
 
@@ -20,9 +21,11 @@ def name_ports(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Fills ``plan.inputs`` and ``plan.outputs`` with the tensors' names.
 
     Where one is empty, reserved or used twice on its side, which a signature cannot express, it gets a
-    number.
+    number. Names of tensors go into JSON, too: what is no UTF-8 in them is replaced, in all of them.
     """
     graph = model.subgraphs[0]
+    for tensor in graph.all_tensors():
+        tensor.name = printable(tensor.name)
     plan.inputs = _unique(graph.inputs, "input")
     plan.outputs = _unique(graph.outputs, "output")
 
@@ -31,8 +34,7 @@ def _unique(tensors: Iterable[Tensor], fallback: str) -> list[str]:
     taken = set(_RESERVED)
     names = []
     for tensor in tensors:
-        # Names go into JSON: what is no UTF-8 cannot be kept there.
-        base = tensor.name.encode("utf-8", "replace").decode() or fallback
+        base = tensor.name or fallback
         name, number = base, 1
         while name in taken:
             name, number = f"{base}_{number}", number + 1

@@ -57,7 +57,7 @@ def write_metadata(model: Model, settings: InjectSettings, plan: Plan) -> None:
         algorithm=settings.algorithm,
     )
     entries = [m for m in model.metadata or () if m.name != _STALE]
-    entries.append(Metadata(METADATA_NAME, Buffer(metadata.to_json().encode("utf-8", "surrogateescape"))))
+    entries.append(Metadata(METADATA_NAME, Buffer(metadata.to_json().encode())))
     model.metadata = entries
 
 

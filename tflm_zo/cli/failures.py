@@ -23,6 +23,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from ..converters.model.schema import printable
 from ..converters.passes.layer_names import shown_name
 
 __all__ = ["interruption_code", "note", "one_line_errors", "show_tracebacks", "warn"]
@@ -120,7 +121,7 @@ def _stderr() -> Console:
 
 
 def _print(prefix: str, style: str, message: str) -> None:
-    text = re.sub("«([^»]+)»", lambda name: f"«{shown_name(name[1])}»", " ".join(message.split()))
+    text = re.sub("«([^»]+)»", lambda name: f"«{shown_name(name[1])}»", " ".join(printable(message).split()))
     _stderr().print((f"[bold {style}]{prefix}[/]" if prefix else "") + escape(text))
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..converters.model.schema import printable
 from .output_file import write_output
 
 __all__ = ["show", "table", "write_report"]
@@ -45,7 +46,7 @@ def write_report(path: Path | None, result: Mapping[str, Any], *, force: bool) -
 
 
 def _as_json(result: Mapping[str, Any]) -> str:
-    return json.dumps(result, ensure_ascii=False, indent=2)
+    return printable(json.dumps(result, ensure_ascii=False, indent=2))
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
@@ -56,5 +57,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
         result.add_column(column, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         # Text, not markup: names may contain brackets.
-        result.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in row))
+        result.add_row(
+            *(Text(f"{cell:,}" if isinstance(cell, int) else printable(str(cell))) for cell in row)
+        )
     return result

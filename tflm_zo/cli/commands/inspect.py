@@ -14,6 +14,7 @@ from rich.table import Table
 from ...converters import ConversionError, Model, load_model, possible_cuts, read_metadata
 from ...converters.constants import METADATA_NAME
 from ...converters.model import Operator, Tensor
+from ...converters.model.schema import printable
 from ...converters.node_choice import node_choices
 from ...converters.operator_costs import filter_of, macs
 from ...converters.passes.layer_names import shown_name
@@ -145,7 +146,7 @@ def _render(console: Console, result: dict[str, Any]) -> None:
     if result["cuts"] is not None:
         console.print("Possible cuts, in any combination:" if result["cuts"] else "No possible cuts.")
         for name in result["cuts"]:
-            console.print(f"  {name}", markup=False)
+            console.print(f"  {printable(name)}", markup=False)
 
 
 def _choices(choices: list[dict[str, Any]]) -> Table:

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs that no converter writes: a sentence, or the right thing, never an IndexError or a KeyError."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tflm_zo.converters import (
+    ConversionError,
+    Model,
+    export_model,
+    inject,
+    load_model,
+    possible_cuts,
+    read_metadata,
+)
+from tflm_zo.converters.model import OperatorCode
+from tflm_zo.converters.model.schema import BuiltinOperator
+from tflm_zo.converters.node_choice import node_choices
+from typer.testing import CliRunner
+
+from models import lenet5, small_cnn
+from tflm_zo.cli import app
+from tflm_zo.runtime import load
+
+KINDS = ("QUANTIZE", "DEQUANTIZE", "SOFTMAX", "LOGISTIC", "RESHAPE", "CONV_2D", "MAX_POOL_2D", "BATCH_MATMUL")
+
+
+def tensor(model: Model, name: str) -> Any:
+    return next(t for t in model.subgraphs[0].all_tensors() if t.name == name)
+
+
+def inspect(path: Path, *options: str) -> Any:
+    return CliRunner().invoke(app, ["inspect", str(path), *options])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("at", range(5))
+def test_operators_without_inputs(tmp_path: Path, kind: str, at: int) -> None:
+    model = load_model(small_cnn())
+    if at >= len(model.subgraphs[0].operators):
+        return
+    op = model.subgraphs[0].operators[at]
+    op.code, op.inputs, op.raw.builtinOptions = OperatorCode(getattr(BuiltinOperator, kind)), [], None
+    model.save(tmp_path / "m.tflite")
+    possible_cuts(model)
+    for option in ("--cuts", "--nodes", "--json"):
+        result = inspect(tmp_path / "m.tflite", option)
+        assert "internal error" not in result.stderr
+    with pytest.raises(ConversionError, match="the file is damaged|is not computed"):
+        inject(model)
+
+
+@pytest.mark.parametrize("name", ["pool1", "conv1", "conv2", "pool2"])
+@pytest.mark.parametrize("shape", [(), (1,), (1, 14), (1, 14, 14)])
+def test_images_of_lower_rank(tmp_path: Path, name: str, shape: tuple[int, ...]) -> None:
+    model = load_model(lenet5())
+    tensor(model, name).shape = shape
+    model.save(tmp_path / "m.tflite")
+    for option in ("--nodes", "--cuts"):
+        assert "internal error" not in inspect(tmp_path / "m.tflite", option).stderr
+    for attempt in (node_choices, inject):
+        with pytest.raises(ConversionError, match=f"«{name}» has shape .*4 dimensions"):
+            attempt(model)
+
+
+@pytest.mark.parametrize("settings", [{}, {"cuts": ["pool"]}, {"nodes": "auto", "head_room": 0}])
+def test_an_output_that_is_an_input(settings: dict[str, Any]) -> None:
+    model = load_model(small_cnn())
+    graph = model.subgraphs[0]
+    graph.outputs.append(graph.inputs[0])
+    with pytest.raises(ConversionError, match="output «image» is an input of the model as well"):
+        inject(model, **settings)
+
+
+def test_names_that_are_no_utf_8(tmp_path: Path) -> None:
+    model = load_model(small_cnn())
+    for i, t in enumerate(model.subgraphs[0].tensors):
+        t.name = f"{i}" + b"\xff\xfe/conv".decode("utf-8", "surrogateescape")
+    model.save(tmp_path / "m.tflite")
+    for option in ("--nodes", "--cuts", "--json"):
+        result = inspect(tmp_path / "m.tflite", option)
+        assert result.exit_code == 0, result.stderr
+    zo = inject(tmp_path / "m.tflite", batch=2)
+    zo.save(tmp_path / "z.tflite")
+    metadata = read_metadata(load_model(tmp_path / "z.tflite"))
+    assert metadata.trainable[0].name.endswith("\ufffd\ufffd/conv")
+    json.loads(inspect(tmp_path / "z.tflite", "--json").stdout)
+    runtime = load(zo, "litert-ref")
+    plain = export_model(zo, runtime.read_weights())
+    for a, b in zip(model.subgraphs[0].tensors, plain.subgraphs[0].tensors, strict=False):
+        if a.is_constant and a.type_name == "INT8":
+            assert np.abs(a.numpy().astype(int) - b.numpy()).max() <= 2
+    bad = load_model(tmp_path / "m.tflite")
+    bad.subgraphs[0].operators[0].outputs[0].type = 7  # INT16
+    bad.save(tmp_path / "bad.tflite")
+    refused = CliRunner().invoke(
+        app, ["inject", str(tmp_path / "bad.tflite"), "-o", str(tmp_path / "o.tflite")]
+    )
+    assert refused.exit_code == 1 and "internal" not in refused.stderr
