@@ -13,7 +13,7 @@ import numpy.typing as npt
 from .constants import FULLY_CONNECTED_16, METADATA_NAME, OP_PREFIX, segment_key
 from .errors import ConversionError
 from .initial_weights import initial_weights
-from .metadata import ZoMetadata, ZoPort, read_metadata
+from .metadata import ZoMetadata, read_metadata
 from .model import Model, Signature, Subgraph, Tensor, load_model
 from .passes.set_batch import rewrite_batch
 from .passes.widen_layers import restore_layer
@@ -150,7 +150,10 @@ class _Joined:
     def add(self, number: int, graph: Subgraph) -> None:
         """Appends a segment without its ZO operators and what only they mention."""
         segment = self.metadata.segments[number]
-        ports = [*self._pairs(segment.inputs, graph.inputs), *self._pairs(segment.outputs, graph.outputs)]
+        ports = [
+            *zip(segment.inputs, graph.inputs, strict=True),
+            *zip(segment.outputs, graph.outputs, strict=True),
+        ]
         removed = [op for op in graph.operators if op.code.name.startswith(OP_PREFIX)]
         kept = [op for op in graph.operators if op not in removed]
         stays = {t for op in kept for t in [*op.inputs, *op.outputs, *(op.intermediates or ())]}
@@ -159,7 +162,7 @@ class _Joined:
         leaves |= {t for port, t in ports if port.role not in _KEPT}
 
         own: dict[Tensor, Tensor] = {}
-        for port, tensor in self._pairs(segment.inputs, graph.inputs):
+        for port, tensor in zip(segment.inputs, graph.inputs, strict=True):
             if port.role == "boundary":
                 assert self.boundary is not None  # only the first segment has none, as read_metadata knows
                 own[tensor] = self.boundary
@@ -177,15 +180,11 @@ class _Joined:
             if tensor.is_constant:
                 self.constants.setdefault(self._key(tensor), tensor)
         self.graph.operators += [op.copy(own) for op in kept]
-        for port, tensor in self._pairs(segment.outputs, graph.outputs):
+        for port, tensor in zip(segment.outputs, graph.outputs, strict=True):
             if port.role == "boundary":
                 self.boundary = own[tensor]
             elif port.role == "output" and port.index is not None:
                 self.outputs[port.index] = own[tensor]
-
-    @staticmethod
-    def _pairs(ports: tuple[ZoPort, ...], tensors: list[Tensor]) -> list[tuple[ZoPort, Tensor]]:
-        return list(zip(ports, tensors, strict=True))
 
     @staticmethod
     def _key(tensor: Tensor) -> Any:
