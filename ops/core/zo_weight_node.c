@@ -75,8 +75,11 @@ static zo_status read_options(const uint8_t* options, size_t length, weight_node
   return valid ? ZO_OK : ZO_ERROR_OPTIONS;
 }
 
+/* One without a size counts as absent, wherever it points. */
 static zo_buffer input(const weight_node* node, int32_t index) {
-  return node->source(node->context, index);
+  zo_buffer buffer = node->source(node->context, index);
+  if (buffer.bytes == 0u) buffer.data = NULL;
+  return buffer;
 }
 
 static weight_cursor first_tensor(const weight_node* node) {
@@ -261,7 +264,7 @@ zo_status zo_weight_node_run(zo_opcode opcode, const uint8_t* options, size_t le
   state[kStateSteps] = (int32_t)((uint32_t)state[kStateSteps] + zo_command_steps(words, opcode));
 
   if ((node.flags & ZO_OPTION_LAST) != 0u) {
-    int32_t* report = (int32_t*)source(context, kStatus).data;
+    int32_t* report = (int32_t*)input(&node, kStatus).data;
     if (report != NULL) {
       const int wanted = (zo_command_flags(words) & ZO_FLAG_CHECKSUM) != 0u;
       report[0] = words[0];

@@ -79,7 +79,7 @@ static zo_status read_node(const uint8_t* options, size_t length, zo_buffer_sour
   node->input = (const int8_t*)input.data;
   node->output = (int8_t*)output.data;
   layer->weights = (const int8_t*)weights.data;
-  layer->bias = (const int32_t*)bias.data;
+  layer->bias = bias.bytes != 0u ? (const int32_t*)bias.data : NULL;
   /* Null at Prepare, when only sizes count; null plus an offset would be undefined. */
   const int8_t* fractions = (const int8_t*)fraction.data;
   layer->fraction = fractions != NULL ? fractions + first : NULL;

@@ -1046,6 +1046,13 @@ static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
           ZO_ERROR_ARGUMENT);
     if (op == 2) { /* a status that is written beyond its end */
       const zo_buffer old = g->outputs[0];
+      int32_t* none = (int32_t*)allocate(1); /* not null, and yet without a size: absent */
+      g->outputs[0] = buffer_of(none, 0);
+      CHECK(zo_weight_node_check(g->options, g->options_bytes, graph_source, g) == ZO_OK);
+      memset(s.command, 0, sizeof(int32_t) * s.words);
+      CHECK(zo_weight_node_run(op_order[op], g->options, g->options_bytes, graph_source, g, NULL) ==
+            ZO_OK);
+      free(none);
       g->outputs[0] = buffer_of(s.status, sizeof(int32_t));
       CHECK(zo_weight_node_check(g->options, g->options_bytes, graph_source, g) ==
             ZO_ERROR_ARGUMENT);
@@ -1057,6 +1064,21 @@ static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
     CHECK(status == ZO_ERROR_ARGUMENT || flags & (ZO_OPTION_MULTIPLIER | ZO_OPTION_MASK));
     g->input_count = count;
   }
+  /* Multipliers and masks that point somewhere and have no size are absent, too. */
+  void* nothing = allocate(1);
+  CHECK(zo_command_begin(&writer, s.command, s.words, 0) == ZO_OK);
+  CHECK(zo_command_update(&writer, ZO_ALL_BLOCKS, distribution, NULL, &query, 1) == ZO_OK);
+  const uint32_t extras =
+      (uint32_t)((flags & ZO_OPTION_MULTIPLIER) != 0u) + (uint32_t)((flags & ZO_OPTION_MASK) != 0u);
+  const int32_t first = (flags & ZO_OPTION_FRACTION) != 0u ? 4 : 3;
+  for (uint32_t t = 0; t < tensors; ++t) {
+    for (uint32_t i = 1; i <= extras; ++i) {
+      s.ops[1].inputs[first + (int32_t)(t * (1u + extras) + i)] = buffer_of(nothing, 0);
+    }
+  }
+  CHECK(zo_weight_node_run(ZO_OP_UPDATE, s.ops[1].options, s.ops[1].options_bytes, graph_source,
+                           &s.ops[1], NULL) == ZO_OK);
+  free(nothing);
   free_segment(&s);
 }
 
@@ -1179,6 +1201,8 @@ static void test_wide_nodes(uint32_t per_channel, uint32_t with_bias) {
     CHECK(wide_node(&g) == ZO_ERROR_ARGUMENT);
     g.inputs[i].data = data;
   }
+  g.inputs[2] = buffer_of(x.at, 0); /* a bias without a size is none */
+  CHECK(wide_node(&g) == ZO_OK);
   free(g.options_memory);
   free(x.memory);
   free(w.memory);

@@ -202,7 +202,10 @@ static int write_command(fuzz_input* in, segment* s) {
     if (chosen == 1u) (void)zo_command_restore(&writer, block);
     if (chosen == 2u) (void)zo_command_replay(&writer, block, d, queries, count, 8u / count);
     if (chosen == 3u) {
-      (void)zo_command_update(&writer, block, d, take_flag(in) ? &more : NULL, queries, count);
+      const zo_perturb_terms* restored = take_flag(in) ? &more : NULL;
+      (void)zo_command_update(&writer, block, d, restored, queries, count);
+      /* Of coordinates, weights that no query moves are left where the terms have moved them. */
+      perturbs |= restored != NULL && d.kind == ZO_COORDINATE;
     }
     if (chosen == 4u) {
       perturbs |= zo_command_perturb(&writer, block, d, &more) == ZO_OK;

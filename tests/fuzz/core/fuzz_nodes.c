@@ -14,8 +14,38 @@
 /* Larger tensors are checked for their sizes alone. */
 enum { kMostBytes = 1200, kMostSamples = 3, kMostQueries = 3 };
 
+/* Sizes near the largest that there may be: only their products are looked at. */
+static void take_large_layer(fuzz_input* in, zo_node_layer* l) {
+  const uint32_t h = take_between(in, 0, 12), w = take_between(in, 0, 12);
+  const uint32_t c = 30u - h - w < 16u ? 30u - h - w : 16u;
+  l->form = take_between(in, 0, 2);
+  l->in_h = l->in_w = l->in_c = l->k_h = l->k_w = 1;
+  l->stride_h = l->stride_w = l->dilation_h = l->dilation_w = 1;
+  l->out_h = UINT32_C(1) << h;
+  l->out_w = UINT32_C(1) << w;
+  l->out_c = UINT32_C(1) << c;
+  if (take_flag(in)) { /* the other way round */
+    l->in_h = l->out_h;
+    l->in_w = l->k_w = l->out_w;
+    l->in_c = l->out_c;
+    l->out_h = l->out_w = l->out_c = 1;
+  }
+  l->pool_h = l->pool_stride_h = l->pool_stride_w = 1;
+  l->pool_w = take_between(in, 1, 254);
+  l->pool_pad_left = l->pool_w - 1u;
+  l->node_h = l->form == ZO_NODES_MEAN ? 1u : l->out_h;
+  l->node_w = l->form == ZO_NODES_MEAN ? 1u : l->out_w;
+  if (l->form == ZO_NODES_MAX_POOL) l->node_w += take_u8(in);
+  l->low = -129;
+  l->high = 128;
+}
+
 static void take_layer(fuzz_input* in, zo_node_layer* l) {
   memset(l, 0, sizeof *l);
+  if (take_u8(in) > 250u) {
+    take_large_layer(in, l);
+    return;
+  }
   l->form = take_between(in, 0, 2);
   l->in_h = take_between(in, 1, 6);
   l->in_w = take_between(in, 1, 6);
