@@ -61,7 +61,7 @@ def check_supported(model: Model, settings: InjectSettings, plan: Plan) -> None:
         raise ConversionError("the model has no operators, no inputs or no outputs")
     for op in graph.operators:
         _check_operator(op)
-    _check_flow(graph)
+    check_flow(graph)
     _check_signatures(model, graph)
 
 
@@ -192,7 +192,8 @@ def _check_filter(op: Operator) -> None:
         _refuse(op, f"bias «{bias.name}» has {bias.size} values for {weights.shape[axis]} channels")
 
 
-def _check_flow(graph: Subgraph) -> None:
+def check_flow(graph: Subgraph) -> None:
+    """Raises ConversionError unless every tensor is computed once, and before it is read."""
     ready: set[Tensor] = set(graph.inputs)
     for op in graph.operators:
         for tensor in op.inputs:

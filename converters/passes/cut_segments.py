@@ -12,6 +12,7 @@ from ..errors import ConversionError
 from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import TensorType
 from ..settings import InjectSettings
+from .check_supported import check_flow
 from .find_loss import choose_output, logits_of
 from .plan import Plan, Port, Segment
 
@@ -58,12 +59,16 @@ def possible_cuts(model: Model, loss_output: int | str | None = None) -> list[st
     Args:
         model: a plain model; it is not changed.
         loss_output: as in ``InjectSettings``; the loss must be computable behind every cut.
+
+    Raises:
+        ConversionError: the model has several subgraphs or no outputs, or its operators are out of order.
     """
     if len(model.subgraphs) != 1:
         raise ConversionError(f"the model has {len(model.subgraphs)} subgraphs, only one is supported")
     graph = model.subgraphs[0]
     if not graph.outputs:
         raise ConversionError("the model has no outputs")
+    check_flow(graph)
     logits, _ = logits_of(graph, choose_output(graph, loss_output))
     names = [t.name for t in graph.all_tensors()]
     cuts: list[_Cut] = []

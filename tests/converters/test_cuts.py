@@ -202,3 +202,19 @@ def test_before_every_layer():
     assert [with_nodes.trainable[n.trainable].layer for n in with_nodes.nodes] == ["fc2", "fc3"]
     with pytest.raises(ConversionError, match="nodes: last:9: only 5 layers can carry any"):
         inject(lenet5(), nodes="last:9")
+
+
+def test_graphs_that_are_out_of_order() -> None:
+    """A squashing operator without inputs, and conversions that read each other."""
+    model = load_model(MODELS["logistic_head"]())
+    squashing = next(op for op in model.subgraphs[0].operators if op.code.name == "LOGISTIC")
+    squashing.inputs = []
+    assert possible_cuts(model)
+
+    model = load_model(MODELS["float_edges"]())
+    graph = model.subgraphs[0]
+    last = graph.producers()[graph.outputs[0]]
+    assert last.code.name == "DEQUANTIZE"
+    last.inputs = [graph.outputs[0]]
+    with pytest.raises(ConversionError, match="is not computed before it is read"):
+        possible_cuts(model)
