@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one exception of the converters."""
+"""The one exception of the converters, and how it quotes what a file says."""
 
 
 class ConversionError(ValueError):
@@ -7,3 +7,11 @@ class ConversionError(ValueError):
 
     Nothing was written and no argument was changed where this is raised.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
+
+def one_line(message: str) -> str:
+    """A message that quotes a file: names in it may hold line breaks, escapes and bytes that are no text."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(message.split()))

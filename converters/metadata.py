@@ -312,7 +312,8 @@ def _port_faults(m: ZoMetadata, last: int) -> Iterator[str]:
     """Which inputs and outputs each segment has, follows from where it lies."""
     trained = {t.segment for t in m.trainable}
     for k, segment in enumerate(m.segments):
-        command, loss = k in trained or k == last, k == last and m.loss is not None
+        loss = k == last and m.loss is not None
+        command = k in trained or loss
         expected = {"boundary": k > 0, "label": loss, "command": command}
         yield from _role_faults(f"segments.{k}.inputs", segment.inputs, "input", expected)
         expected = {"boundary": k < last, "loss": loss, "status": k in trained}

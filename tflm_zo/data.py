@@ -9,7 +9,9 @@ y = check_labels(data.y, runtime.metadata.loss)
 
 from __future__ import annotations
 
+import lzma
 import os
+import tokenize
 import warnings
 import zipfile
 import zlib
@@ -22,6 +24,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .converters import ZoLoss
+from .converters.errors import one_line
 
 __all__ = [
     "Data",
@@ -36,6 +39,13 @@ __all__ = [
     "to_real",
 ]
 
+#: What NumPy and the archives raise on files that are damaged, or no arrays: the header of an array is parsed
+#: as Python.
+UNREADABLE = (
+    *(ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(SyntaxError, tokenize.TokenError, RecursionError),
+)
+
 _KINDS = "floating point, uint8 (pixels) or int8 (quantized already)"
 # What pixels of 0..255 may stand for: the factor, and the largest value that it makes of them.
 _PIXEL_UNITS = ((1 / 255, 1.0), (1.0, 255.0))
@@ -43,6 +53,9 @@ _PIXEL_UNITS = ((1 / 255, 1.0), (1.0, 255.0))
 
 class DataError(ValueError):
     """The data cannot be used; the message is one line that says why."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
 
 
 class DataWarning(UserWarning):
@@ -134,7 +147,7 @@ def _read(path: Path, inputs: Sequence[str]) -> dict[str, NDArray[Any]]:
         raise DataError(f"{path}: cannot be read: {e.strerror or e}") from e
     except MemoryError as e:
         raise DataError(f"{path}: does not fit into memory") from e
-    except (ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as e:
+    except UNREADABLE as e:
         raise DataError(f"{path}: no .npz or .npy file of numbers, or damaged") from e
 
 

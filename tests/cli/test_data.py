@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +167,14 @@ def test_labels() -> None:
     ]:
         with pytest.raises(DataError, match=said):
             check_labels(y, loss)
+
+
+@pytest.mark.parametrize("header", [b"{'descr': '<f4', 'shape': (1", b"{'descr': [[[[", b"((((", b"9"])
+def test_array_headers_that_are_no_python(tmp_path: Path, header: bytes) -> None:
+    """NumPy's reader parses them as Python, whose tokenizer and parser have errors of their own."""
+    path = tmp_path / "data.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        text = header.ljust(117) + b"\n"
+        archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text)
+    with pytest.raises(DataError, match="no .npz or .npy file of numbers, or damaged"):
+        load_data(path)

@@ -162,3 +162,33 @@ def test_a_graph_that_is_another_is_refused(change: Callable[[Model], Any], said
     for read in (read_metadata, export_model, initial_weights):
         with pytest.raises(ConversionError, match=f"does not fit its metadata: .*{said}"):
             read(model)
+
+
+@pytest.mark.parametrize("name", sorted(set(MODELS) - {"lenet5"}))
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"batch": 2},
+        {"cuts": "layers", "update_bits": 8, "sparse": "top-k:0.5"},
+        {"nodes": "last:1", "wide": "last", "batch": 3},
+        {"trainable": "none", "head_room": 0, "replay": False},
+        {"trainable": "none", "loss": "none"},
+        {"cuts": "layers", "loss": "none"},
+        {"loss": "mse"},
+        {"loss": "binary_cross_entropy"},
+    ],
+    ids=str,
+)
+def test_what_inject_writes_is_read(name: str, given: dict[str, Any]) -> None:
+    try:
+        model = inject(MODELS[name](), **given)
+    except ConversionError:
+        return  # what inject refuses has tests of its own
+    assert read_metadata(load_model(model.to_bytes())) == read_metadata(model)
+
+
+def test_names_of_a_file_do_not_break_a_message() -> None:
+    """Line breaks, escapes of a terminal, and bytes that are no text."""
+    with pytest.raises(ConversionError) as error:
+        raise ConversionError("operator «line\nbreak», «\x1b[31m», «\udcff» is unknown")
+    assert str(error.value) == "operator «line break», «\ufffd[31m», «\ufffd» is unknown"

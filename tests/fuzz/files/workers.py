@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .bases import Bases
-from .drive import Case, FaultError, clean, drive, make
+from .drive import Case, FaultError, clean, described, drive, make
 
 CPU_SECONDS = 20  # of one case; a hang
 WALL_SECONDS = 300  # of one case that does not even come back to Python
@@ -65,6 +65,8 @@ def one(bases: Bases, seed: int, number: int) -> Outcome:
         result = "accepted" if drive(bases, case, rng) else "refused"
     except FaultError as error:
         result, text = "internal error", str(error)
+    except Exception as error:  # where nothing may be refused any more
+        result, text = "internal error", described(error)
     except _HangError:
         result, text = "hang", traceback.format_exc()
     finally:
@@ -83,11 +85,15 @@ class Worker:
         self.pipe, end = os.pipe()
         self.process = os.fork()
         if self.process == 0:
+            status = 70  # sysexits: a fault of the fuzzer itself
             try:
                 os.close(self.pipe)
                 self._work(end)
+                status = 0
+            except BaseException:
+                traceback.print_exc()  # into the worker's log
             finally:
-                os._exit(0)
+                os._exit(status)
         os.close(end)
 
     def _work(self, pipe: int) -> None:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +11,7 @@ import typer
 from numpy.typing import NDArray
 
 from ...converters import ConversionError, export_model
-from ...data import DataError
+from ...data import UNREADABLE, DataError
 from ..options import Force, Json, OutputModel, ZoModelFile
 from ..output_file import check_output, write_output
 from ..results import show
@@ -71,5 +69,5 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             return {name: content[name] for name in content.files}
     except DataError:
         raise
-    except (ValueError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as e:
+    except UNREADABLE as e:
         raise DataError(f"{path}: no .npz file of numbers, or damaged") from e
