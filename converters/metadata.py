@@ -231,11 +231,12 @@ class ZoMetadata:
         try:
             metadata = _schema().validate_json(text, strict=True)
         except ValidationError as error:
-            errors = error.errors(include_url=False, include_context=False, include_input=False)
-            if any(e["loc"] == ("version",) for e in errors):
+            errors = error.errors(include_url=False, include_context=False)
+            other = [e["input"] for e in errors if e["loc"] == ("version",)]
+            if other:
                 raise ConversionError(
-                    f"metadata of this ZO model has no version {METADATA_VERSION}; inject the original model "
-                    "again or update tflm_zo"
+                    f"metadata of this ZO model has version {other[0]!r}, not {METADATA_VERSION}; "
+                    "inject the original model again or update tflm_zo"
                 ) from error
             where, said = ".".join(map(str, errors[0]["loc"])), errors[0]["msg"]
             raise _damaged(f"{where}: {said}" if where else said) from error

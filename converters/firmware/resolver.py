@@ -38,6 +38,7 @@ def _adder(name: str) -> str:
     """``CONV_2D`` → ``AddConv2D``."""
     parts = (p[:1].upper() + (p[1:].lower() if p[:1].isalpha() else p[1:].upper()) for p in name.split("_"))
     joined = "".join(parts).replace("Lstm", "LSTM").replace("BatchMatmul", "BatchMatMul")
+    joined = joined.replace("Padv2", "PadV2").replace("Cumsum", "CumSum")
     return f"Add{joined}"
 
 

@@ -105,7 +105,7 @@ def nested(content: Any, path: str) -> tuple[Any, Any]:
 @pytest.mark.parametrize(
     ("kind", "path", "value", "said"),
     [
-        ("weights", "version", 2, "metadata of this ZO model has no version 1"),
+        ("weights", "version", 2, "metadata of this ZO model has version 2, not 1"),
         ("weights", "batch", "2", "batch: Input should be a valid integer"),
         ("weights", "batch", True, "batch: Input should be a valid integer"),
         ("weights", "batch", 3, "does not begin with the batch 3|\\[2\\]"),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 from tflm_zo.converters import ConversionError, inject, load_model, set_batch
+from tflm_zo.converters.firmware.resolver import _adder
 from tflm_zo.converters.model import Model, Subgraph
 from tflm_zo.converters.passes.kernels import ARITY, CONTROL_FLOW, STATEFUL
 
@@ -161,3 +162,16 @@ def test_batch_size_of_a_model_is_said_once() -> None:
     model = g.build([g.softmax(g.dense(g.input("x", [3, 8]), "fc", 4), "softmax")])
     with pytest.raises(ConversionError, match="its batch size must be 1$"):
         inject(model)
+
+
+def test_generated_resolvers_call_them_as_tflm_does() -> None:
+    """Spelled as micro_mutable_op_resolver.h spells them, where the rule has exceptions."""
+    for name, adder in (
+        ("PADV2", "AddPadV2"),
+        ("CUMSUM", "AddCumSum"),
+        ("BATCH_MATMUL", "AddBatchMatMul"),
+        ("DEPTHWISE_CONV_2D", "AddDepthwiseConv2D"),
+        ("L2_NORMALIZATION", "AddL2Normalization"),
+        ("SELECT_V2", "AddSelectV2"),
+    ):
+        assert _adder(name) == adder
