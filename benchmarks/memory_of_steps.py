@@ -56,8 +56,8 @@ def train(kind: str, steps: int, folder: str) -> dict[str, float]:
     given = {"batch_size": 1, "queries": 1}
     model = inject(MODELS["small_cnn"](), chosen.inject_settings(given))
     log, watch = Path(folder) / f"{kind}.zolog", Watch()
-    Trainer(model, chosen.make(**given)).fit(x, y, steps=steps, callbacks=[watch], log=log)
-    Trainer(model, chosen.make(**given)).fit(x, y, steps=steps, log=log, resume=True)
+    Trainer(model, chosen.make(**given)).fit(x, y, steps=steps, callbacks=[watch], log=log, keep="last")
+    Trainer(model, chosen.make(**given)).fit(x, y, steps=steps, log=log, resume=True, keep="last")
     return {**watch.found, "resumed_mb": resident_mb()}
 
 

@@ -76,7 +76,8 @@ def measure(
         zo = load_model(zo_path)
         trainer = Trainer(zo, TrainSettings(batch_size=minibatch), runtime="litert")
         x, y = random_data(trainer.runtime, 512)
-        training, _ = timed(lambda: trainer.fit(x, y, steps=steps, log=log, callbacks=[_Report(advance)]))
+        callbacks = [_Report(advance)]
+        training, _ = timed(lambda: trainer.fit(x, y, steps=steps, log=log, callbacks=callbacks, keep="last"))
         advance(steps % REPORT_EVERY)
         reading, replaying, files = [], [], []
         for _ in range(rounds):

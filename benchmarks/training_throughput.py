@@ -111,7 +111,7 @@ def measure(
         with tempfile.TemporaryDirectory() as folder:
             forwards.append(samples_per_second(bare, seconds))
             begin = time.process_time()
-            trainer.fit(x, y, steps=steps, log=Path(folder) / "run.zolog")
+            trainer.fit(x, y, steps=steps, log=Path(folder) / "run.zolog", keep="last")
             training.append(steps * 2 * MINIBATCH / (time.process_time() - begin))
             if simulation is not None:
                 simulated.append(samples_per_second(simulation, seconds))

@@ -225,7 +225,10 @@ class SeedLog:
         if not 0 <= steps <= len(self.steps):
             raise LogError(f"steps: the log has {len(self.steps)} whole steps, got {steps}")
         size = int(_library().zo_log_record_bytes(self.settings.queries))
-        measurements = tuple(m for m in self.measurements if m.step <= steps)
+        measurements = tuple(m for m in self.measurements if m.step <= self.first_step + steps)
+        cut = (len(self.steps) - steps) * size + MEASUREMENT_BYTES * (
+            len(self.measurements) - len(measurements)
+        )
         return SeedLog(
             self.settings,
             self.fingerprint,
@@ -234,8 +237,9 @@ class SeedLog:
             self.mean_squares[:steps],
             self.steps[:steps],
             measurements,
-            HEADER_BYTES + steps * size + len(measurements) * MEASUREMENT_BYTES,
+            max(self.whole_bytes - cut, 0),
             0,
+            self.first_step,
         )
 
     def check_model(self, model: Model | bytes) -> None:

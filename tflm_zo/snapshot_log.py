@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from . import native
 from .control import CSettings
-from .converters import Model
+from .converters import Model, load_model, read_metadata
 from .converters.model.new_file import lock_file
 from .measurement import MEASUREMENT_BYTES, Measurement, best_of, is_due
 from .node_control import NodeControl, NodeRules, NodeTask, _Run, _Settings
@@ -179,11 +179,11 @@ class SnapshotLog:
         tasks: what it trains.
         fingerprint: of the base model, 16 bytes.
         interval: steps between snapshots.
+        weight_bytes: of a snapshot.
         data_checksum: of the training data.
         measure_every: steps between measurements; 0: never.
         snapshot: the last whole one whose steps all have their records; None before the first.
-        best_snapshot: the weights of the best measurement; None where nothing was measured, where the best is
-            the first, before any step, and where a power failure has left it damaged.
+        best_slot: the last whole one of a best state; None where no measurement was better than the first.
         losses: mean loss of each whole step, nats, float64 [steps]; there may be more than the snapshot
             has: those need the data to be repeated.
         measurements: what the run measured, in order; there may be more than the snapshot has, too.
@@ -195,10 +195,11 @@ class SnapshotLog:
     tasks: tuple[TaskEntry, ...]
     fingerprint: bytes
     interval: int
+    weight_bytes: int
     data_checksum: int
     measure_every: int
     snapshot: Snapshot | None
-    best_snapshot: Snapshot | None
+    best_slot: Snapshot | None
     losses: NDArray[np.float64]
     measurements: tuple[Measurement, ...]
 
@@ -255,10 +256,6 @@ class SnapshotLog:
             at += RECORD_BYTES
         # Where records before a snapshot are damaged, an older one with all of its records counts.
         snapshots = [s for s in found[:_BEST_SLOT] if s is not None and s.step <= len(losses)]
-        best = best_of(measurements)
-        best_snapshot = found[_BEST_SLOT] if slots > _BEST_SLOT and best is not None and best.step else None
-        if best_snapshot is not None and best is not None and best_snapshot.step != best.step:
-            best_snapshot = None
         return cls(
             settings.common,
             int(settings.first_segment),
@@ -266,18 +263,48 @@ class SnapshotLog:
             tuple(_entry(t) for t in tasks[:count]),
             bytes(header.fingerprint),
             int(header.interval),
+            int(header.weight_bytes),
             int(header.data_checksum),
             every,
             max(snapshots, key=lambda s: s.number, default=None),
-            best_snapshot,
+            found[_BEST_SLOT] if slots > _BEST_SLOT else None,
             np.array(losses, np.float64),
             tuple(measurements),
         )
 
+    def after(self, step: int) -> Snapshot | None:
+        """The snapshot after so many steps; None where there is none, as before the first step."""
+        return next((s for s in (self.snapshot, self.best_slot) if s is not None and s.step == step), None)
+
+    def best_until(self, step: int) -> Measurement | None:
+        """The best measurement of the first steps, of those whose weights the log, or the model, has: a power
+        failure may have damaged the best.
+        """
+        return best_of(
+            m for m in self.measurements if m.step <= step and (not m.step or self.after(m.step) is not None)
+        )
+
+    @property
+    def best(self) -> Measurement | None:
+        """The best measurement whose weights there are; None where nothing was measured."""
+        return self.best_until(int(self.settings.steps))
+
     def check_model(self, model: Model | bytes) -> None:
-        """Raises LogError unless the log was recorded on this very ZO model."""
+        """Raises LogError unless the log was recorded on this very ZO model, of tensors that it has."""
         if fingerprint(model) != self.fingerprint:
             raise LogError("the log is of another model: its fingerprint differs from this ZO model's")
+        metadata = read_metadata(model if isinstance(model, Model) else load_model(model))
+        trainable, numbers = metadata.trainable, [i for task in self.tasks for i in task.tensors]
+        if beyond := [i for i in numbers if i >= len(trainable)]:
+            raise LogError(
+                f"the log is damaged: it is of trainable tensor {beyond[0]}, the model has {len(trainable)}"
+            )
+        size = sum(trainable[i].size for i in numbers) * (2 if metadata.update_bits == 16 else 1)
+        if size != self.weight_bytes:
+            raise LogError(
+                f"the log is damaged: its snapshots are of {self.weight_bytes} bytes of weights, and the "
+                f"tensors that it trains have {size}"
+            )
 
 
 def _entry(task: _Task) -> TaskEntry:
@@ -349,6 +376,7 @@ class SnapshotWriter:
 
     Attributes:
         snapshot_step: step of the last whole snapshot; 0 before the first.
+        best_step: step of the last whole snapshot of a best state; 0 before the first.
 
     Raises:
         FileExistsError: a new log exists.
@@ -379,6 +407,7 @@ class SnapshotWriter:
         slots = int(_library().zo_snapshot_slots(measure_every))
         self._records = header_bytes + slots * self._slot_bytes
         self.snapshot_step = 0 if resume is None else control.step
+        self.best_step = 0
         header = _Header(
             fingerprint=(ctypes.c_uint8 * FINGERPRINT_BYTES)(*mark),
             interval=interval,
@@ -488,6 +517,7 @@ class SnapshotWriter:
             weights: the tasks' weights, then their fractions.
         """
         self._write_slot(_BEST_SLOT, number + 1, weights)
+        self.best_step = self._control.step
 
     def _write_slot(self, slot: int, number: int, weights: Sequence[NDArray[np.int8]]) -> None:
         head = ctypes.create_string_buffer(16 + 8 * len(self._control.tasks))

@@ -112,7 +112,7 @@ def adapt(task: Task, method: Method, budget: float, seed: int) -> dict[str, flo
     if method.steps is not None:
         steps = method.steps
     most = LAST_LAYER_STEPS if method.last_layer else method.most_steps
-    history = trainer.fit(x, y, steps=steps if most is None else min(steps, most))
+    history = trainer.fit(x, y, steps=steps if most is None else min(steps, most), keep="last")
     return {
         "before": before,
         **_accuracies(task, lambda part: 100 * trainer.evaluate(*part)["accuracy"]),

@@ -100,7 +100,7 @@ def adapt(recipe: Recipe, data: Data, zo: Any, seed: int) -> dict[str, float]:
 
     task = data.task
     result = {"old": accuracy(task.upright), "before": accuracy(task.test)}
-    trainer.fit(*task.adapt, steps=data.steps)
+    trainer.fit(*task.adapt, steps=data.steps, keep="last")
     result |= {"after": accuracy(task.test), "old_after": accuracy(task.upright)}
     if data.validation is not None:
         result["validation"] = accuracy(data.validation)

@@ -174,7 +174,7 @@ def train_both(tmp_path: Any, name: str, steps: int, **settings: Any) -> tuple[T
     chosen = TrainSettings(batch_size=24, schedule="constant", seed=11, **settings)
     trainer, x, y = random_run(name, chosen)
     zo, metadata = trainer._model, trainer.runtime.metadata
-    trainer.fit(x, y, steps=steps, log=tmp_path / "run.zolog")
+    trainer.fit(x, y, steps=steps, log=tmp_path / "run.zolog", keep="last")
     recorded = SeedLog.read(tmp_path / "run.zolog").steps["coefficient"][:, 0].tolist()
 
     def directions(step: int) -> Weights:

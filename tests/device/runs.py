@@ -144,7 +144,7 @@ def run_on_desktop(model: Model, settings: Any, data: SampleArrays, *, steps: in
     states = _States(trainer)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "run.zolog"
-        history = trainer.fit(x, y, steps=steps, log=log, callbacks=[states])
+        history = trainer.fit(x, y, steps=steps, log=log, callbacks=[states], keep="last")
         content = log.read_bytes()
     runtime = trainer.runtime
     outputs = []

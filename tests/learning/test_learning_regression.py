@@ -51,7 +51,7 @@ def test_digits(tmp_path: Path) -> None:
     model = inject(_pretrained(task, 0), algorithm("node").inject_settings(batch=32))
     trainer = Trainer(model, NodeSettings())
     assert trainer.evaluate(*task.test)["accuracy"] < 0.4
-    trainer.fit(*task.adapt, budget=1e5)
+    trainer.fit(*task.adapt, budget=1e5, keep="last")
     assert trainer.evaluate(*task.test)["accuracy"] >= 0.91
 
 

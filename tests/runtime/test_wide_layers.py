@@ -164,19 +164,21 @@ def test_a_run_is_the_same_in_tflm_resumed_and_replayed(name: str, tmp_path: Pat
     model, settings = variant(name)
     path = tmp_path / "run.zolog"
     trainer = Trainer(model, settings, runtime="litert-ref")
-    trainer.fit(X, Y, steps=STEPS, log=path)
+    trainer.fit(X, Y, steps=STEPS, log=path, keep="last")
     expected = state(trainer)
     assert expected != state(Trainer(model, settings)), "a run that moves nothing proves nothing"
 
     exact = Trainer(model, settings, runtime="tflm")
-    exact.fit(X, Y, steps=STEPS, log=tmp_path / "tflm.zolog")
+    exact.fit(X, Y, steps=STEPS, log=tmp_path / "tflm.zolog", keep="last")
     assert state(exact) == expected
     assert (tmp_path / "tflm.zolog").read_bytes() == path.read_bytes()
 
     cut = tmp_path / "cut.zolog"
-    Trainer(model, settings, runtime="litert-ref").fit(X, Y, steps=STEPS, log=cut, callbacks=[At(9, stop)])
+    Trainer(model, settings, runtime="litert-ref").fit(
+        X, Y, steps=STEPS, log=cut, callbacks=[At(9, stop)], keep="last"
+    )
     resumed = Trainer(model, settings, runtime="litert-ref")
-    resumed.fit(X, Y, steps=STEPS, log=cut, resume=True)
+    resumed.fit(X, Y, steps=STEPS, log=cut, resume=True, keep="last")
     assert state(resumed) == expected
 
     log, runtime = SeedLog.read(path), load(model, "litert-ref")
@@ -195,7 +197,7 @@ def test_perturbations_leave_no_trace(name: str) -> None:
     injection, changes = VARIANTS[name]
     small = {"batch_size": 4, "distribution": GAUSSIAN, **changes, "rate": 2.0**-16}
     trainer = Trainer(model, TrainSettings(**small))
-    trainer.fit(X, Y, steps=STEPS)
+    trainer.fit(X, Y, steps=STEPS, keep="last")
     for k, v in initial_weights(model).items():
         np.testing.assert_array_equal(trainer.runtime.read_weights()[k], v)
         assert not trainer.runtime.read_fractions()[k].any()
@@ -207,7 +209,7 @@ def test_perturbations_below_half_an_lsb_are_seen_by_a_wide_layer_alone() -> Non
         model = inject(MODELS["small_cnn"](), batch=4, trainable="last:1", wide=wide)
         settings = TrainSettings(batch_size=4, distribution=Distribution.gaussian(0.1))
         trainer = Trainer(model, settings)
-        trainer.fit(X, Y, steps=10)
+        trainer.fit(X, Y, steps=10, keep="last")
         (found,) = trainer.runtime.read_weights().values()
         (before,) = initial_weights(model).values()
         assert np.array_equal(found, before) != moves
@@ -216,8 +218,10 @@ def test_perturbations_below_half_an_lsb_are_seen_by_a_wide_layer_alone() -> Non
 def test_sharpness_needs_room_for_what_is_not_rounded() -> None:
     """Reaches of 1.45 LSB each: two LSB rounded, 2.9 as they are."""
     settings = TrainSettings(batch_size=4, sharpness=True, distribution=Distribution.gaussian(0.5))
-    Trainer(inject(MODELS["small_cnn"](), batch=4, head_room=2), settings).fit(X, Y, steps=1)
+    Trainer(inject(MODELS["small_cnn"](), batch=4, head_room=2), settings).fit(X, Y, steps=1, keep="last")
     model = inject(MODELS["small_cnn"](), batch=4, head_room=2, wide="last")
     with pytest.raises(SettingsError, match="up to 3 LSB .*inject with head_room=3"):
-        Trainer(model, settings).fit(X, Y, steps=1)
-    Trainer(inject(MODELS["small_cnn"](), batch=4, head_room=3, wide="last"), settings).fit(X, Y, steps=1)
+        Trainer(model, settings).fit(X, Y, steps=1, keep="last")
+    Trainer(inject(MODELS["small_cnn"](), batch=4, head_room=3, wide="last"), settings).fit(
+        X, Y, steps=1, keep="last"
+    )

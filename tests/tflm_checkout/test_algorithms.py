@@ -30,7 +30,7 @@ def test_the_run_is_the_desktops(name: str, tmp_path: Path) -> None:
 
     trainer = Trainer(zo, settings, runtime="tflm")
     log = tmp_path / "run.zolog"
-    history = trainer.fit(data.inputs[0], data.labels, steps=STEPS, log=log)
+    history = trainer.fit(data.inputs[0], data.labels, steps=STEPS, log=log, keep="last")
     trainer.runtime.invoke(trainer.runtime.command(loss=False, checksum=True))
     checksum = trainer.runtime.status().checksum
 

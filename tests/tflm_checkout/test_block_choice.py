@@ -56,7 +56,7 @@ def test_choice_and_run_are_the_desktops(name: str, tmp_path: Path) -> None:
     )
     trainer = Trainer(zo, dataclasses.replace(settings, only=found.layers), runtime="tflm")
     log = tmp_path / "run.zolog"
-    history = trainer.fit(data.inputs[0], data.labels, steps=STEPS, log=log)
+    history = trainer.fit(data.inputs[0], data.labels, steps=STEPS, log=log, keep="last")
     trainer.runtime.invoke(trainer.runtime.command(loss=False, checksum=True))
     checksum = trainer.runtime.status().checksum
     assert len(set(found.scores)) > 1 and found.best > 0  # not whatever comes first

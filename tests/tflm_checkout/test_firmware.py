@@ -77,7 +77,7 @@ class Desktop:
         trainer = Trainer(zo_model(network, algorithm), ALGORITHMS[algorithm][1], runtime="tflm")
         log = folder / "run.zolog"
         self.before = trainer.evaluate(data.inputs[0], data.labels)
-        history = trainer.fit(data.inputs[0], data.labels, steps=STEPS, log=log)
+        history = trainer.fit(data.inputs[0], data.labels, steps=STEPS, log=log, keep="last")
         self.losses = [round(v * 65536) for v in history.steps]
         self.log = log.read_bytes()
         runtime = trainer.runtime

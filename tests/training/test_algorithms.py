@@ -58,7 +58,7 @@ def test_a_model_injected_for_an_algorithm_is_trained_by_it(name: str) -> None:
     model = inject(MODELS["lenet5"](), algorithm(name).inject_settings(batch=8))
     assert algorithm_of(read_metadata(model)).name == name
     settings = algorithm(name).make(batch_size=8)
-    history = Trainer(model, settings).fit(X, Y, steps=2)
+    history = Trainer(model, settings).fit(X, Y, steps=2, keep="last")
     assert len(history.steps) == 2
 
 
@@ -73,7 +73,7 @@ def test_snapshot_weights(bits: int, trainable: str, tmp_path: Path) -> None:
     before = trainer.runtime
     before.invoke(before.command(loss=False).restore())
     initial = before.read_weights()
-    trainer.fit(X, Y, steps=5, log=log)
+    trainer.fit(X, Y, steps=5, log=log, keep="last")
     weights, fractions = snapshot_weights(model, SnapshotLog.read(log))
     for found, expected in (
         (weights, trainer.runtime.read_weights()),

@@ -78,7 +78,7 @@ def test_only_these_layers_are_trained(
 ) -> None:
     model = mixed()
     trainer = Trainer(model, settings_of(only=only, snapshot_every=2), runtime="litert-ref")
-    trainer.fit(X, Y, steps=3, log=tmp_path / "a.zolog")
+    trainer.fit(X, Y, steps=3, log=tmp_path / "a.zolog", keep="last")
     assert changed(model, trainer) == layers
     # What the log says leads to the same weights.
     log = SnapshotLog.read(tmp_path / "a.zolog")
@@ -95,7 +95,7 @@ def test_a_trained_layer_is_estimated_as_beside_others() -> None:
     for only, weights in ((None, first), (("fc3", "fc2"), second)):
         # The seeds of a task's directions go by its number, which others before it would change.
         trainer = Trainer(model, settings_of(only=only, head="exact", tail=2), runtime="litert-ref")
-        trainer.fit(X, Y, steps=1)
+        trainer.fit(X, Y, steps=1, keep="last")
         weights.update(trainer.runtime.read_weights())
     trainable = [t for t in read_metadata(model).trainable if t.layer in ("fc2", "fc3")]
     assert len(trainable) == 2
@@ -108,7 +108,7 @@ def test_a_trained_layer_is_estimated_as_beside_others() -> None:
 def test_what_is_not_trained_costs_nothing() -> None:
     """By hand: behind fc1's input everything is kept; fc2's queries run fc3, its update is its products."""
     trainer = Trainer(mixed(), settings_of(only=("fc2",)))
-    trainer.fit(X, Y, steps=2)
+    trainer.fit(X, Y, steps=2, keep="last")
     conv1, conv2, fc1, fc2, fc3 = 117_600, 240_000, 48_000, 10_080, 840
     whole = conv1 + conv2 + fc1 + fc2 + fc3
     macs = 40 * (conv1 + conv2 + fc1) + 2 * 8 * (fc2 + fc3 + 2 * fc3 + fc2)
@@ -126,14 +126,14 @@ def test_weights_together_around_a_layer_with_nodes(tmp_path: Path) -> None:
     ):
         trainer = Trainer(model, dataclasses.replace(settings, only=only), runtime="litert-ref")
         log = tmp_path / "log"
-        trainer.fit(X, Y, steps=2, log=log, replace=True)
+        trainer.fit(X, Y, steps=2, log=log, replace=True, keep="last")
         read = SnapshotLog.read(log)
         assert [task.tensors for task in read.tasks] == expected
         weights, _ = snapshot_weights(model, read)
         now = trainer.runtime.read_weights()
         assert all(np.array_equal(weights[name], now[name]) for name in now)
         again = Trainer(model, dataclasses.replace(settings, only=only), runtime="litert-ref")
-        again.fit(X, Y, steps=2, log=log, resume=True)
+        again.fit(X, Y, steps=2, log=log, resume=True, keep="last")
         assert again.step == 2
 
 
@@ -238,7 +238,7 @@ def test_against_training_each_block_alone() -> None:
     scores, equivalents = [], 4 * 10.0
     for layers in choice.blocks:
         trainer = Trainer(model, dataclasses.replace(settings, only=layers), runtime="litert-ref")
-        trainer.fit(X[rest], y[rest], epochs=2)
+        trainer.fit(X[rest], y[rest], epochs=2, keep="last")
         scores.append(int((trainer.predict(X[judged]).argmax(1) == y[judged]).sum()))
         equivalents += trainer.equivalents
     assert list(choice.scores) == scores
@@ -283,7 +283,7 @@ def test_same_choice_in_tflm(others: str) -> None:
 def test_a_trainer_stays_as_it_is() -> None:
     model, settings = mixed(), settings_of(rate=0.05)
     trainer = Trainer(model, settings, runtime="litert-ref")
-    trainer.fit(X, Y, steps=2)
+    trainer.fit(X, Y, steps=2, keep="last")
     before = {name: w.copy() for name, w in trainer.runtime.read_weights().items()}
     choice = choose_block(trainer, None, X, Y, blocks=2)
     assert choice == choose_block(model, settings, X, Y, blocks=2, runtime="litert-ref")
@@ -321,7 +321,7 @@ def test_losses_that_are_not_of_classes(name: str, make: Any) -> None:
     rest = np.setdiff1d(np.arange(20), judged)
     for layers, score in zip(choice.blocks, choice.scores, strict=True):
         trainer = Trainer(model, dataclasses.replace(settings, only=layers))
-        trainer.fit(x[rest], None if y is None else y[rest], epochs=1)
+        trainer.fit(x[rest], None if y is None else y[rest], epochs=1, keep="last")
         loss_left = trainer.evaluate(x[judged], None if y is None else y[judged])["loss"]
         assert score == round(-loss_left * 4 * 65536)
         assert choice.value(score) == pytest.approx(loss_left)
@@ -388,9 +388,9 @@ def test_the_block_of_a_log(tmp_path: Path) -> None:
     probes = BlockProbes(model, settings, X, Y, blocks=3)
     for block in range(3):
         log = tmp_path / f"{block}.zolog"
-        Trainer(model, probes.settings_of(block)).fit(X, Y, steps=1, log=log)
+        Trainer(model, probes.settings_of(block)).fit(X, Y, steps=1, log=log, keep="last")
         assert probes.block_of(log) == block
-    Trainer(model, settings_of(only=("fc1",))).fit(X, Y, steps=1, log=tmp_path / "other.zolog")
+    Trainer(model, settings_of(only=("fc1",))).fit(X, Y, steps=1, log=tmp_path / "other.zolog", keep="last")
     with pytest.raises(LogError, match="trains fc1, which is none of the blocks: conv1, conv2; fc1"):
         probes.block_of(tmp_path / "other.zolog")
     other = inject(lenet5(seed=77), algorithm("poor-mans-training").inject_settings(batch=8))

@@ -29,7 +29,7 @@ MODEL = inject(MODELS["small_cnn"](), batch=4)
 def fit(log: Path | None, *callbacks: Callback, **more: Any) -> Any:
     trainer = Trainer(MODEL, SETTINGS)
     options = {"epochs": EPOCHS, "validation_data": VALIDATION, "callbacks": callbacks, "log": log} | more
-    return trainer.fit(X, Y, **options).history
+    return trainer.fit(X, Y, **options, keep="last").history
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +152,7 @@ def test_refusals(run: Any, tmp_path: Path) -> None:
     assert kept.read_bytes() == log.read_bytes() == run[0]
 
     other = tmp_path / "other"
-    Trainer(MODEL, SETTINGS).fit(X, Y, epochs=2, log=other)
+    Trainer(MODEL, SETTINGS).fit(X, Y, epochs=2, log=other, keep="last")
     log.write_bytes(run[0][: 132 + 28 * 7])
     for wrong in (
         other.read_bytes(),
@@ -174,6 +174,7 @@ def test_accuracy_of_a_regression(tmp_path: Path) -> None:
             validation_data=(x, None),
             callbacks=[Checkpoint(tmp_path / "kept", best="val_accuracy")],
             log=tmp_path / "log",
+            keep="last",
         )
     assert not list(tmp_path.iterdir())
     trainer.fit(
@@ -181,6 +182,7 @@ def test_accuracy_of_a_regression(tmp_path: Path) -> None:
         validation_data=(x, None),
         callbacks=[Checkpoint(tmp_path / "kept", best="val_loss")],
         log=tmp_path / "log",
+        keep="last",
     )
     assert (tmp_path / "kept").read_bytes() == (tmp_path / "log").read_bytes()
 

@@ -80,5 +80,7 @@ def test_the_log_has_it(tmp_path: Path) -> None:
     model = inject(MODELS["small_cnn"](), batch=8, head_room=2)
     random = np.random.default_rng(0)
     x, y = random.integers(-128, 128, (16, 8, 8, 1)).astype(np.int8), random.integers(0, 4, 16)
-    Trainer(model, TrainSettings(batch_size=8, queries=4)).fit(x, y, steps=3, log=tmp_path / "log")
+    Trainer(model, TrainSettings(batch_size=8, queries=4)).fit(
+        x, y, steps=3, log=tmp_path / "log", keep="last"
+    )
     assert SeedLog.read(tmp_path / "log").settings.rate == 4 * 65536

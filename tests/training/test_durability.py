@@ -29,7 +29,7 @@ MODEL = inject(MODELS["small_cnn"](), batch=4)
 
 def train(log: Path, **more: Any) -> Trainer:
     trainer = Trainer(MODEL, SETTINGS)
-    trainer.fit(X, Y, steps=STEPS, log=log, **more)
+    trainer.fit(X, Y, steps=STEPS, log=log, **more, keep="last")
     return trainer
 
 
@@ -72,7 +72,7 @@ def test_full_disk(free: int, whole: bytes, tmp_path: Path, monkeypatch: pytest.
     with monkeypatch.context() as patch:
         Disk(patch, free)
         with pytest.raises(OSError, match="No space left on device") as failure:
-            trainer.fit(X, Y, steps=STEPS, log=log)
+            trainer.fit(X, Y, steps=STEPS, log=log, keep="last")
     assert failure.value.filename == str(log)
     assert ("resumed" in failure.value.strerror) == (steps > 0)
     assert log.read_bytes() == whole[: HEADER + steps * RECORD]
@@ -302,7 +302,7 @@ def test_replace(whole: bytes, tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match="choose another name, or resume from it or replace it"):
         train(log)
     with pytest.raises(ValueError, match="steps"):
-        Trainer(MODEL, SETTINGS).fit(X, Y, steps=0, log=log, replace=True)
+        Trainer(MODEL, SETTINGS).fit(X, Y, steps=0, log=log, replace=True, keep="last")
     assert log.read_bytes() == b"old"
     train(log, replace=True)
     assert log.read_bytes() == whole

@@ -195,7 +195,7 @@ def test_targets_that_the_samples_cannot_be() -> None:
     assert trainer.evaluate(x, np.zeros((3, 4)))["loss"] > 0
     classifier = Trainer(inject(MODELS["small_cnn"]()), TrainSettings(batch_size=4), "litert-ref")
     with pytest.raises(ValueError, match=r"y: no labels, but the model's loss \(cross_entropy\) needs them"):
-        classifier.fit(x)
+        classifier.fit(x, keep="last")
 
 
 def test_watching() -> None:
@@ -234,7 +234,7 @@ def test_two_inputs() -> None:
     forms.append(dict(zip(names[::-1], inputs[::-1], strict=True)))
     results = []
     for x in forms:
-        history = trainer.fit(x, y, steps=12, validation_data=(x, y))
+        history = trainer.fit(x, y, steps=12, validation_data=(x, y), keep="last")
         results.append((history.steps, history.history, trainer.evaluate(x, y), trainer.predict(x).tolist()))
     assert all(result == results[0] for result in results)
     swapped = trainer.predict([inputs[0], inputs[1][::-1]])
@@ -257,7 +257,11 @@ def test_wrong_inputs(change: Any, message: str) -> None:
     built = MODELS["two_inputs"]()
     trainer = Trainer(inject(built, batch=4), TrainSettings(batch_size=8), "litert-ref")
     x, y = change(*data(built)), np.zeros(SAMPLES, int)
-    for use in (lambda: trainer.fit(x, y), lambda: trainer.evaluate(x, y), lambda: trainer.predict(x)):
+    for use in (
+        lambda: trainer.fit(x, y, keep="last"),
+        lambda: trainer.evaluate(x, y),
+        lambda: trainer.predict(x),
+    ):
         with pytest.raises(ValueError, match=message):
             use()
 

@@ -71,7 +71,7 @@ def train(name: str, runtime: str) -> tuple[Trainer, list[Any]]:
     binary = loss.kind == "binary_cross_entropy"
     y = rng.integers(0, 2 if binary else loss.elements, (SAMPLES, loss.elements) if binary else SAMPLES)
     before = trainer.runtime.read_weights()
-    trainer.fit(x, y, steps=3)
+    trainer.fit(x, y, steps=3, keep="last")
     after = trainer.runtime.read_weights()
     assert all((before[tensor] != after[tensor]).any() for tensor in before)
     return trainer, x
@@ -150,7 +150,7 @@ def test_export_with_the_range_of_the_weights() -> None:
     zo = inject(MODELS["small_cnn"](), batch=BATCH)
     trainer = Trainer(zo, TrainSettings(batch_size=BATCH), "litert-ref")
     x = samples(trainer)
-    trainer.fit(x[0], np.random.default_rng(12).integers(0, 4, SAMPLES), steps=20)
+    trainer.fit(x[0], np.random.default_rng(12).integers(0, 4, SAMPLES), steps=20, keep="last")
     weights, fractions = trainer.runtime.read_weights(), trainer.runtime.read_fractions()
     assert any(f.any() for f in fractions.values())
     expected = export_model(zo, weights, batch=1, fractions=fractions, re_range=True).to_bytes()

@@ -68,7 +68,7 @@ def test_the_exact_head_is_the_one_of_the_cross_entropy() -> None:
         trainer = Trainer(zo, NodeSettings(batch_size=8, head="exact", seed=5), runtime="litert-ref")
         x, y = samples(2)
         before = trainer.runtime.read_weights()
-        trainer.fit(x, y, steps=6)
+        trainer.fit(x, y, steps=6, keep="last")
         weights[kind] = trainer.runtime.read_weights()
     name = read_metadata(zo).trainable[-1].name
     np.testing.assert_array_equal(weights["floor_log2"][name], weights["cross_entropy"][name])
@@ -89,7 +89,7 @@ def test_trains(method: str) -> None:
     zo = inject(MODELS["small_cnn"](), chosen.inject_settings(batch=20, loss="floor_log2"))
     trainer = Trainer(zo, chosen.make(batch_size=20, seed=1), runtime="litert")
     before = trainer.evaluate(x, y)
-    trainer.fit(x, y, steps={"node": 150, "weight": 800}[method])
+    trainer.fit(x, y, steps={"node": 150, "weight": 800}[method], keep="last")
     after = trainer.evaluate(x, y)
     assert before["accuracy"] < 0.5
     assert after["accuracy"] > 0.85

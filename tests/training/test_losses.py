@@ -85,7 +85,7 @@ def test_differences_are_the_gradient_along_the_direction(kind: str, tmp_path: A
     differences, slopes, moved = [], [], []
     weights = initial_weights(zo)
     for step in range(steps):
-        trainer.fit(x, y, steps=step + 1, log=log)
+        trainer.fit(x, y, steps=step + 1, log=log, keep="last")
         record = SeedLog.read(log)
         log.unlink()
         # The rate is constant, so the first steps of a longer run are those of a shorter one.
@@ -138,7 +138,7 @@ def test_loss_falls(name: str, changes: Any, factor: float, update_bits: int) ->
     elif name != "autoencoder":
         y = rng.uniform(-60, 60, (8, loss.elements)) * runtime.label_details()[2]
     before = trainer.evaluate(x, y)
-    history = trainer.fit(x, y, steps=400)
+    history = trainer.fit(x, y, steps=400, keep="last")
     after = trainer.evaluate(x, y)
     assert after["loss"] < factor * before["loss"]
     assert np.mean(history.steps[-20:]) < np.mean(history.steps[:5])

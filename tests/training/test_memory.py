@@ -41,7 +41,12 @@ def test_memory_does_not_grow_with_steps(kind: str, tmp_path: Path, monkeypatch:
     tracemalloc.start()
     try:
         trainer.fit(
-            X, Y, steps=last, log=tmp_path / "log", callbacks=[At(first - 1, look), At(last - 1, look)]
+            X,
+            Y,
+            steps=last,
+            log=tmp_path / "log",
+            callbacks=[At(first - 1, look), At(last - 1, look)],
+            keep="last",
         )
     finally:
         tracemalloc.stop()
@@ -57,7 +62,7 @@ def test_a_log_is_read_in_parts(steps: int, tmp_path: Path, monkeypatch: pytest.
     settings = TrainSettings(
         batch_size=4, queries=2, momentum=0.9, momentum_terms=4, distribution=Distribution.gaussian(1.0)
     )
-    Trainer(model, settings).fit(X, Y, steps=21, log=log, callbacks=[At(steps - 1, stop)])
+    Trainer(model, settings).fit(X, Y, steps=21, log=log, callbacks=[At(steps - 1, stop)], keep="last")
     whole, weights = SeedLog.read(log), replay_log(model, SeedLog.read(log))
     with log.open("ab") as file:
         file.write(b"torn")
@@ -74,7 +79,7 @@ def test_a_log_is_read_in_parts(steps: int, tmp_path: Path, monkeypatch: pytest.
         for name, value in a.items():
             np.testing.assert_array_equal(value, b[name])
     resumed, once = Trainer(model, settings), Trainer(model, settings)
-    resumed.fit(X, Y, steps=21, log=log, resume=True)
-    once.fit(X, Y, steps=21, log=tmp_path / "once")
+    resumed.fit(X, Y, steps=21, log=log, resume=True, keep="last")
+    once.fit(X, Y, steps=21, log=tmp_path / "once", keep="last")
     assert log.read_bytes() == (tmp_path / "once").read_bytes()
     assert resumed.export().to_bytes() == once.export().to_bytes()

@@ -142,7 +142,7 @@ def test_what_the_runtime_runs(model: Model, prefix: int, head: str, monkeypatch
             passes[0] += 4 * ("stop" not in options)
 
     monkeypatch.setattr(type(trainer.runtime), "invoke", invoke)
-    history = trainer.fit(X, Y, steps=5)
+    history = trainer.fit(X, Y, steps=5, keep="last")
     updates = 5 * 8 * (fc + (conv / 4 if prefix == 0 else 0))
     assert trainer.equivalents == pytest.approx((done[0] + updates) / (conv + fc))
     assert history.equivalents == trainer.equivalents
@@ -166,11 +166,11 @@ def test_a_budget_is_used_up(model: Model) -> None:
             (costs.until(steps + 1, 12) - 0.01, steps),
         ):
             trainer = Trainer(model, settings)
-            history = trainer.fit(X, Y, budget=budget)
+            history = trainer.fit(X, Y, budget=budget, keep="last")
             assert len(history.steps) == expected
             assert history.equivalents == pytest.approx(cost) and history.equivalents <= budget
             # The schedule knows how many steps there are.
-            same = Trainer(model, settings).fit(X, Y, steps=expected)
+            same = Trainer(model, settings).fit(X, Y, steps=expected, keep="last")
             assert same.steps == history.steps
 
 
@@ -179,19 +179,19 @@ def test_a_budget_for_weight_perturbation() -> None:
     settings = TrainSettings(batch_size=4, queries=2)
     for budget, expected in ((16, 1), (31.9, 1), (32, 2), (160, 10)):
         trainer = Trainer(model, settings)
-        assert len(trainer.fit(X, Y, budget=budget).steps) == expected
+        assert len(trainer.fit(X, Y, budget=budget, keep="last").steps) == expected
         assert trainer.equivalents == expected * 16
 
 
 def test_bad_budgets() -> None:
     trainer = Trainer(SMALL, NodeSettings(batch_size=4, queries=1))
     with pytest.raises(ValueError, match=r"budget: one step takes \d+ forward equivalents, got 3"):
-        trainer.fit(X, Y, budget=3)
+        trainer.fit(X, Y, budget=3, keep="last")
     with pytest.raises(ValueError, match="steps, budget: give one of them"):
-        trainer.fit(X, Y, budget=300, steps=3)
+        trainer.fit(X, Y, budget=300, steps=3, keep="last")
     for budget in (0, -1.0, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="budget: expected forward equivalents above 0"):
-            trainer.fit(X, Y, budget=budget)
+            trainer.fit(X, Y, budget=budget, keep="last")
     with pytest.raises(ValueError, match="steps: expected 1073741823 at most"):
-        trainer.fit(X, Y, budget=2.0**62)
+        trainer.fit(X, Y, budget=2.0**62, keep="last")
     assert trainer.forwards == 0

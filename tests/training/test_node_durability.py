@@ -64,7 +64,7 @@ def make(kind: str = "whole") -> Trainer:
 
 def train(log: Path, kind: str = "whole", **more: Any) -> Trainer:
     trainer = make(kind)
-    trainer.fit(X, Y, steps=STEPS, log=log, **more)
+    trainer.fit(X, Y, steps=STEPS, log=log, **more, keep="last")
     return trainer
 
 
@@ -164,7 +164,7 @@ def test_bytes_are_as_specified(kind: str, whole: dict[str, Run]) -> None:
         at = data[header + (number - 1) % 2 * slot :][:slot]
         step = min(number * settings.snapshot_every, STEPS)
         part = make(kind)
-        part.fit(X, Y, steps=STEPS, callbacks=[At(step - 1, stop)])
+        part.fit(X, Y, steps=STEPS, callbacks=[At(step - 1, stop)], keep="last")
         largest = max(struct.unpack_from("<i", data, records + RECORD * i + 4)[0] for i in range(step))
         assert at[:16] == struct.pack("<4I", owner, number, step, largest)
         assert at[16 + 8 * tasks : -4] == state(part)
@@ -173,7 +173,7 @@ def test_bytes_are_as_specified(kind: str, whole: dict[str, Run]) -> None:
             assert mantissa >= 2**31 and -64 < exponent < 64
         assert at[-4:] == zlib.crc32(at[:-4]).to_bytes(4, "little")
 
-    history = make(kind).fit(X, Y, steps=STEPS)
+    history = make(kind).fit(X, Y, steps=STEPS, keep="last")
     assert len(data) == records + RECORD * STEPS
     for step, loss in enumerate(history.steps):
         body = struct.pack("<Ii", step, round(loss * 65536))
@@ -187,7 +187,7 @@ def test_stopped_by_a_callback(
     kind: str, step: int, action: Any, tmp_path: Path, whole: dict[str, Run]
 ) -> None:
     trainer = make(kind)
-    trainer.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(step, action)])
+    trainer.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(step, action)], keep="last")
     assert check_and_resume(kind, tmp_path / "log", whole, trainer) == step + 1
 
 
@@ -238,7 +238,7 @@ def test_interrupted_around_any_call(
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, patched)
             try:
-                trainer.fit(X, Y, steps=STEPS, log=log)
+                trainer.fit(X, Y, steps=STEPS, log=log, keep="last")
             except KeyboardInterrupt:
                 assert place == "invoke"  # before the first step
                 continue
@@ -297,7 +297,15 @@ def test_interrupted_again_and_again(tmp_path: Path, whole: dict[str, Run]) -> N
     """After every single step."""
     for step in range(STEPS):
         trainer = make()
-        trainer.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(step, interrupt)], resume=step > 0)
+        trainer.fit(
+            X,
+            Y,
+            steps=STEPS,
+            log=tmp_path / "log",
+            callbacks=[At(step, interrupt)],
+            resume=step > 0,
+            keep="last",
+        )
         assert trainer.step == step + 1
     resume("whole", tmp_path / "log", whole)
 
@@ -334,7 +342,7 @@ def test_interrupted_while_going_back(
 
 def test_an_interruption_without_a_log_leaves_the_last_whole_step() -> None:
     a, b = make(), make()
-    a.fit(X, Y, steps=STEPS, callbacks=[At(5, stop)])
+    a.fit(X, Y, steps=STEPS, callbacks=[At(5, stop)], keep="last")
     calls = [0]
 
     class Many(Callback):
@@ -351,7 +359,7 @@ def test_an_interruption_without_a_log_leaves_the_last_whole_step() -> None:
 
                 NodeControl.update = update  # type: ignore[method-assign]
 
-    b.fit(X, Y, steps=STEPS, callbacks=[Many()])
+    b.fit(X, Y, steps=STEPS, callbacks=[Many()], keep="last")
     assert calls == [1] and b.interrupted and b.step == 6
     assert state(a) == state(b)
 
@@ -366,9 +374,9 @@ def test_a_run_goes_on_in_another_runtime(kind: str, runtimes: tuple[str, str], 
     for name, interrupted in (("once", False), ("twice", True)):
         if interrupted:
             first = Trainer(model, settings, runtimes[0])
-            first.fit(X, Y, steps=STEPS, log=tmp_path / name, callbacks=[At(6, interrupt)])
+            first.fit(X, Y, steps=STEPS, log=tmp_path / name, callbacks=[At(6, interrupt)], keep="last")
         trainer = Trainer(model, settings, runtimes[1])
-        trainer.fit(X, Y, steps=STEPS, log=tmp_path / name, resume=interrupted)
+        trainer.fit(X, Y, steps=STEPS, log=tmp_path / name, resume=interrupted, keep="last")
         results.append(((tmp_path / name).read_bytes(), state(trainer), trainer.export().to_bytes()))
     assert results[0] == results[1]
 
@@ -379,7 +387,7 @@ def test_an_error_of_a_callback(tmp_path: Path, whole: dict[str, Run]) -> None:
 
     trainer = make()
     with pytest.raises(RuntimeError, match="out of paper"):
-        trainer.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(6, fail)])
+        trainer.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(6, fail)], keep="last")
     assert check_and_resume("whole", tmp_path / "log", whole, trainer) == 7
 
 
@@ -423,7 +431,7 @@ def kill_and_resume(folder: Path, kills: int, steps: int, every: int) -> int:
         killed += process.returncode == -signal.SIGKILL
     settings = replace(SETTINGS, snapshot_every=every)
     trainer = Trainer(MODELS_OF["whole"], settings)
-    trainer.fit(X, Y, steps=steps, log=folder / "once")
+    trainer.fit(X, Y, steps=steps, log=folder / "once", keep="last")
     assert log.read_bytes() == (folder / "once").read_bytes()
     assert (folder / "final.tflite").read_bytes() == trainer.export().to_bytes()
     return killed
@@ -446,18 +454,18 @@ def test_killed_20_times(tmp_path: Path) -> None:
 def test_other_data_are_refused(tmp_path: Path) -> None:
     log = tmp_path / "log"
     trainer = make()
-    trainer.fit(X, Y, steps=STEPS, log=log, callbacks=[At(5, stop)])
+    trainer.fit(X, Y, steps=STEPS, log=log, callbacks=[At(5, stop)], keep="last")
     data, other_x, other_y = log.read_bytes(), X.copy(), Y.copy()
     other_x[7, 3, 3, 0] ^= 1
     other_y[20] = (other_y[20] + 1) % 4
     order = np.roll(np.arange(24), 1)
     for x, y in ((other_x, Y), (X, other_y), (X[order], Y[order]), (X, Y[order])):
         with pytest.raises(LogError, match="of a run on other data: node perturbation is repeated from"):
-            make().fit(x, y, steps=STEPS, log=log, resume=True)
+            make().fit(x, y, steps=STEPS, log=log, resume=True, keep="last")
     assert log.read_bytes() == data
     # The same data in another form.
     again = make()
-    again.fit(X.copy(order="F"), Y.astype(np.uint8), steps=STEPS, log=log, resume=True)
+    again.fit(X.copy(order="F"), Y.astype(np.uint8), steps=STEPS, log=log, resume=True, keep="last")
     assert again.step == STEPS
 
 
@@ -465,25 +473,25 @@ def test_what_is_not_this_run_is_refused(tmp_path: Path) -> None:
     log = tmp_path / "log"
     trainer = make()
     with pytest.raises(ValueError, match="resume: needs a log"):
-        trainer.fit(X, Y, steps=STEPS, resume=True)
-    trainer.fit(X, Y, steps=STEPS, log=log, callbacks=[At(5, stop)])
+        trainer.fit(X, Y, steps=STEPS, resume=True, keep="last")
+    trainer.fit(X, Y, steps=STEPS, log=log, callbacks=[At(5, stop)], keep="last")
     data = log.read_bytes()
     for changes in ({"seed": 10}, {"queries": 3}, {"mu": 3}, {"rate": 2.0}, {"clip": 1.0}, {"head": "exact"},
                     {"snapshot_every": 5}, {"batch_size": 4}):  # fmt: skip
         other = Trainer(MODELS_OF["whole"], replace(SETTINGS, **changes))
         with pytest.raises(LogError, match="other settings, data or number of steps"):
-            other.fit(X, Y, steps=STEPS, log=log, resume=True)
+            other.fit(X, Y, steps=STEPS, log=log, resume=True, keep="last")
     with pytest.raises(LogError, match="other settings, data or number of steps"):
-        make().fit(X, Y, steps=STEPS + 1, log=log, resume=True)
+        make().fit(X, Y, steps=STEPS + 1, log=log, resume=True, keep="last")
     with pytest.raises(LogError, match="other settings, data or number of steps"):
-        make().fit(X[1:], Y[1:], steps=STEPS, log=log, resume=True)
+        make().fit(X[1:], Y[1:], steps=STEPS, log=log, resume=True, keep="last")
     with pytest.raises(LogError, match="another model"):
-        Trainer(MODELS_OF["head"], SETTINGS).fit(X, Y, steps=STEPS, log=log, resume=True)
+        Trainer(MODELS_OF["head"], SETTINGS).fit(X, Y, steps=STEPS, log=log, resume=True, keep="last")
     with pytest.raises(FileExistsError, match="choose another name, or resume from it or replace it"):
-        make().fit(X, Y, steps=STEPS, log=log)
+        make().fit(X, Y, steps=STEPS, log=log, keep="last")
     by_weights = Trainer(MODELS_OF["whole"], TrainSettings(batch_size=8))
     with pytest.raises(LogError, match="no seed log of this version"):
-        by_weights.fit(X, Y, steps=STEPS, log=log, resume=True)
+        by_weights.fit(X, Y, steps=STEPS, log=log, resume=True, keep="last")
     assert log.read_bytes() == data
 
 
@@ -491,7 +499,7 @@ def test_what_is_not_this_run_is_refused(tmp_path: Path) -> None:
 def test_a_seed_log_is_not_overwritten(steps: int, tmp_path: Path) -> None:
     """However short it is."""
     log = tmp_path / "log"
-    Trainer(MODELS_OF["whole"], TrainSettings(batch_size=8)).fit(X, Y, steps=steps, log=log)
+    Trainer(MODELS_OF["whole"], TrainSettings(batch_size=8)).fit(X, Y, steps=steps, log=log, keep="last")
     data = log.read_bytes()
     for length in (16, 100, len(data)):
         log.write_bytes(data[:length])
@@ -622,7 +630,7 @@ def test_full_disk(room: int, tmp_path: Path, whole: dict[str, Run], monkeypatch
     with monkeypatch.context() as patch:
         Disk(patch, RECORDS + room)
         with pytest.raises(OSError, match="No space left on device") as failure:
-            trainer.fit(X, Y, steps=STEPS, log=log)
+            trainer.fit(X, Y, steps=STEPS, log=log, keep="last")
     assert failure.value.filename == str(log)
     assert check_and_resume("whole", log, whole, trainer) == room // RECORD
 
@@ -674,7 +682,7 @@ def test_replace(tmp_path: Path, whole: dict[str, Run]) -> None:
     log = tmp_path / "log"
     log.write_bytes(b"old")
     with pytest.raises(ValueError, match="steps"):
-        make().fit(X, Y, steps=0, log=log, replace=True)
+        make().fit(X, Y, steps=0, log=log, replace=True, keep="last")
     assert log.read_bytes() == b"old"
     train(log, replace=True)
     assert log.read_bytes() == whole["whole"].log
@@ -687,11 +695,11 @@ def test_replace(tmp_path: Path, whole: dict[str, Run]) -> None:
 @pytest.mark.parametrize("step", [1, 4, 5, 9])
 def test_a_resumed_history_is_the_rest(step: int, tmp_path: Path) -> None:
     """Three steps are an epoch; means over one that was cut short are those of the whole epoch."""
-    expected = make().fit(X, Y, steps=STEPS, validation_data=VALIDATION).history
+    expected = make().fit(X, Y, steps=STEPS, validation_data=VALIDATION, keep="last").history
     options = {"steps": STEPS, "validation_data": VALIDATION, "log": tmp_path / "log"}
     csv_log = tmp_path / "a.csv"
-    make().fit(X, Y, callbacks=[CSVLogger(csv_log), At(step, interrupt)], **options)
-    rest = make().fit(X, Y, callbacks=[CSVLogger(csv_log)], resume=True, **options).history
+    make().fit(X, Y, callbacks=[CSVLogger(csv_log), At(step, interrupt)], **options, keep="last")
+    rest = make().fit(X, Y, callbacks=[CSVLogger(csv_log)], resume=True, **options, keep="last").history
     done = (step + 1) // 3
     assert rest == {name: values[done:] for name, values in expected.items()}
     with open(csv_log, newline="") as file:
@@ -705,7 +713,7 @@ def test_early_stopping(tmp_path: Path, whole: dict[str, Run]) -> None:
     """The log it leaves has the weights that training stopped with."""
     trainer = make()
     stopping = EarlyStopping("loss", patience=2, min_delta=100.0)
-    trainer.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[stopping])
+    trainer.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[stopping], keep="last")
     assert check_and_resume("whole", tmp_path / "log", whole, trainer) == 9
 
 
@@ -725,6 +733,7 @@ def test_checkpoints(step: int, best: str | None, error: Any, tmp_path: Path) ->
             log=tmp_path / log,
             callbacks=[checkpoint, *more],
             **options,
+            keep="last",
         )
 
     fit("once", "once.kept")
@@ -741,7 +750,13 @@ def test_the_best_checkpoint_is_the_best(tmp_path: Path) -> None:
     trainer = make()
     checkpoint = Checkpoint(tmp_path / "kept", best="val_loss")
     history = trainer.fit(
-        X, Y, steps=STEPS, validation_data=VALIDATION, log=tmp_path / "log", callbacks=[checkpoint]
+        X,
+        Y,
+        steps=STEPS,
+        validation_data=VALIDATION,
+        log=tmp_path / "log",
+        callbacks=[checkpoint],
+        keep="last",
     ).history
     read = SnapshotLog.read(tmp_path / "kept")
     assert read.snapshot is not None and read.snapshot.step == len(read.losses)
@@ -773,7 +788,13 @@ def test_looking_at_a_checkpoint_does_not_change_what_an_interruption_goes_back_
     second = make()
     options = {"validation_data": VALIDATION, "resume": True}
     second.fit(
-        X, Y, steps=STEPS, log=log, callbacks=[Checkpoint(kept, best="val_loss", every=3), Now()], **options
+        X,
+        Y,
+        steps=STEPS,
+        log=log,
+        callbacks=[Checkpoint(kept, best="val_loss", every=3), Now()],
+        **options,
+        keep="last",
     )
     assert second.interrupted and second.step == 5
     assert state(second) == state(first)

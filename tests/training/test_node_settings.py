@@ -149,7 +149,7 @@ def test_the_default_is_what_the_model_is_for() -> None:
     # Nodes are no hindrance to weight perturbation.
     trainer = Trainer(zo("small_cnn"), TrainSettings(batch_size=4))
     x = np.zeros((4, 8, 8, 1), np.int8)
-    assert len(trainer.fit(x, np.arange(4), steps=2).steps) == 2
+    assert len(trainer.fit(x, np.arange(4), steps=2, keep="last").steps) == 2
 
 
 def test_a_mean_that_is_the_logits_is_trained_by_perturbation() -> None:
@@ -157,7 +157,7 @@ def test_a_mean_that_is_the_logits_is_trained_by_perturbation() -> None:
     x = np.repeat(rng.integers(-128, 128, (4, 1, 1, 2)), 25, 0).reshape(4, 5, 5, 2).astype(np.int8)
     trainer = Trainer(inject(mean_head(), nodes="*", batch=4), NodeSettings(batch_size=4, queries=8))
     before = trainer.evaluate(x, np.arange(4))["loss"]
-    trainer.fit(x, np.arange(4), steps=200)
+    trainer.fit(x, np.arange(4), steps=200, keep="last")
     assert trainer.evaluate(x, np.arange(4))["loss"] < before / 2
 
 
@@ -172,5 +172,5 @@ def test_a_mean_that_is_the_logits_is_trained_by_perturbation() -> None:
 def test_bad_data(y: Any, message: str) -> None:
     trainer = Trainer(zo("small_cnn"), NodeSettings(batch_size=4))
     with pytest.raises(ValueError, match=message):
-        trainer.fit(np.zeros((8, 8, 8, 1), np.int8), y, steps=2)
+        trainer.fit(np.zeros((8, 8, 8, 1), np.int8), y, steps=2, keep="last")
     assert trainer.forwards == 0

@@ -75,7 +75,7 @@ def test_the_first_step_is_the_gradient(tail):
     trainer = Trainer(lenet(), exact(tail, batch_size=24, rate=1.0, clip=200.0), "litert-ref")
     errors, inputs = float_errors(trainer, tail)
     before = trainer.runtime.read_weights()
-    trainer.fit(X, Y, steps=2)  # the rate of the last step is 0
+    trainer.fit(X, Y, steps=2, keep="last")  # the rate of the last step is 0
     after, fractions = trainer.runtime.read_weights(), trainer.runtime.read_fractions()
     assert sorted(errors) == list(range(3 - tail, 3))
     for i, e in errors.items():
@@ -95,7 +95,7 @@ def test_the_same_bits_in_tflm(bits, tmp_path):
     logs, exported = [], []
     for runtime in ("litert-ref", "tflm"):
         trainer = Trainer(model, exact(2, queries=2), runtime)
-        trainer.fit(X, Y, steps=6, log=tmp_path / runtime)
+        trainer.fit(X, Y, steps=6, log=tmp_path / runtime, keep="last")
         logs.append((tmp_path / runtime).read_bytes())
         exported.append(trainer.export().to_bytes())
     assert logs[0] == logs[1]
@@ -105,7 +105,7 @@ def test_the_same_bits_in_tflm(bits, tmp_path):
 def test_a_resumed_run_ends_alike(tmp_path):
     model = lenet()
     whole = Trainer(model, exact(3, snapshot_every=2), "litert-ref")
-    whole.fit(X, Y, steps=7, log=tmp_path / "whole")
+    whole.fit(X, Y, steps=7, log=tmp_path / "whole", keep="last")
     part = Trainer(model, exact(3, snapshot_every=2), "litert-ref")
     original = part.runtime.invoke
     left = [8]
@@ -117,10 +117,10 @@ def test_a_resumed_run_ends_alike(tmp_path):
         return original(*arguments, **options)
 
     part.runtime.invoke = invoke
-    part.fit(X, Y, steps=7, log=tmp_path / "part")
+    part.fit(X, Y, steps=7, log=tmp_path / "part", keep="last")
     assert part.interrupted
     part = Trainer(model, exact(3, snapshot_every=2), "litert-ref")
-    part.fit(X, Y, steps=7, log=tmp_path / "part", resume=True)
+    part.fit(X, Y, steps=7, log=tmp_path / "part", resume=True, keep="last")
     assert (tmp_path / "part").read_bytes() == (tmp_path / "whole").read_bytes()
     assert part.export().to_bytes() == whole.export().to_bytes()
 
@@ -135,7 +135,7 @@ def test_costs():
     prefix = len(X) * (whole - forward)
     for tail in (1, 2, 3):
         trainer = Trainer(lenet(), exact(tail, queries=1))
-        history = trainer.fit(X, Y, steps=5)
+        history = trainer.fit(X, Y, steps=5, keep="last")
         step = 8 * (forward + update + back[tail] + queries[tail])
         assert history.equivalents == pytest.approx((prefix + 5 * step) / whole)
 

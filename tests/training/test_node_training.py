@@ -134,7 +134,7 @@ def test_same_bits_in_tflm(case: Case, tmp_path: Path) -> None:
         trainer = Trainer(model, replace(case.settings, snapshot_every=3), runtime)
         x, y = data_of(trainer.runtime.metadata, case.model())
         before = state(trainer)
-        history = trainer.fit(x, y, steps=8, log=tmp_path / runtime)
+        history = trainer.fit(x, y, steps=8, log=tmp_path / runtime, keep="last")
         exported, log = trainer.export().to_bytes(), (tmp_path / runtime).read_bytes()
         results.append((state(trainer), history.steps, log, exported))
         trained = [trainer.runtime.metadata.trainable[n.trainable] for n in trainer.runtime.metadata.nodes]
@@ -149,7 +149,7 @@ def test_is_the_oracle(case: Case) -> None:
     model = case.build()
     trainer = Trainer(model, case.settings, "litert-ref")
     x, y = data_of(trainer.runtime.metadata, case.model())
-    history = trainer.fit(x, y, steps=steps)
+    history = trainer.fit(x, y, steps=steps, keep="last")
     oracle = NodeTraining(model, case.settings, steps, x, y)
     oracle.run()
     assert [round(v * 65536) for v in history.steps] == oracle.losses
@@ -168,7 +168,7 @@ def test_the_models_batch_does_not_matter(name: str) -> None:
     for batch in (1, 2, 3, 6, 12):
         trainer = Trainer(case.build(batch=batch), replace(case.settings, batch_size=12), "litert-ref")
         x, y = data_of(trainer.runtime.metadata, case.model())
-        results.append((trainer.fit(x, y, steps=6).steps, state(trainer)))
+        results.append((trainer.fit(x, y, steps=6, keep="last").steps, state(trainer)))
     assert all(result == results[0] for result in results)
 
 
@@ -179,7 +179,7 @@ def test_lenet_in_tflm() -> None:
         require(runtime)
         trainer = Trainer(inject(MODELS["lenet5"](), nodes="auto"), NodeSettings(batch_size=2), runtime)
         x, y = data_of(trainer.runtime.metadata, MODELS["lenet5"]())
-        results.append((trainer.fit(x, y, steps=3).steps, state(trainer)))
+        results.append((trainer.fit(x, y, steps=3, keep="last").steps, state(trainer)))
     assert results[0] == results[1]
 
 
@@ -189,7 +189,7 @@ def test_other_seeds_are_other_runs() -> None:
     for seed in (1, 1, 2):
         trainer = Trainer(case.build(), replace(case.settings, seed=seed))
         x, y = data_of(trainer.runtime.metadata, case.model())
-        trainer.fit(x, y, steps=3)
+        trainer.fit(x, y, steps=3, keep="last")
         results.append(state(trainer))
     assert results[0] == results[1] != results[2]
 
@@ -197,8 +197,8 @@ def test_other_seeds_are_other_runs() -> None:
 def test_a_second_fit_starts_again(case: Case) -> None:
     trainer = Trainer(case.build(), case.settings)
     x, y = data_of(trainer.runtime.metadata, case.model())
-    first, weights = trainer.fit(x, y, steps=4), state(trainer)
-    second = trainer.fit(x, y, steps=4)
+    first, weights = trainer.fit(x, y, steps=4, keep="last"), state(trainer)
+    second = trainer.fit(x, y, steps=4, keep="last")
     assert first.steps == second.steps and weights == state(trainer)
 
 
@@ -207,7 +207,7 @@ def test_looking_does_not_change_the_run() -> None:
     case = CASES["global mean, behind a prefix"]
     plain = Trainer(case.build(), case.settings)
     x, y = data_of(plain.runtime.metadata, case.model())
-    expected = plain.fit(x, y, steps=6)
+    expected = plain.fit(x, y, steps=6, keep="last")
     seen: list[Any] = []
 
     class Look(Callback):
@@ -216,7 +216,7 @@ def test_looking_does_not_change_the_run() -> None:
             seen[-1] += (trainer.export().to_bytes(),)
 
     watched = Trainer(case.build(), case.settings)
-    actual = watched.fit(x, y, steps=6, validation_data=(x[:9], y[:9]), callbacks=[Look()])
+    actual = watched.fit(x, y, steps=6, validation_data=(x[:9], y[:9]), callbacks=[Look()], keep="last")
     assert actual.steps == expected.steps and state(watched) == state(plain)
     assert actual.forwards == expected.forwards
     assert actual.history["val_loss"]
@@ -226,7 +226,7 @@ def test_looking_does_not_change_the_run() -> None:
             trainer.stop_training = step == 2
 
     part = Trainer(case.build(), case.settings)
-    part.fit(x, y, steps=6, callbacks=[Stop()])
+    part.fit(x, y, steps=6, callbacks=[Stop()], keep="last")
     assert seen[2] == (
         part.evaluate(x[:7], y[:7]),
         part.predict(x).tobytes(),
@@ -271,7 +271,7 @@ def test_learns(name: str, changes: dict[str, Any], remains: float) -> None:
     trainer = Trainer(case.build(batch=16), settings)
     x, y = task_of(trainer, case.model(), 4)
     before = trainer.evaluate(x, y)
-    history = trainer.fit(x, y, steps=200)
+    history = trainer.fit(x, y, steps=200, keep="last")
     after = trainer.evaluate(x, y)
     print(f"{before} -> {after}")
     assert after["loss"] < remains * before["loss"]
@@ -285,7 +285,7 @@ def test_learns_a_regression() -> None:
     trainer = Trainer(model, NodeSettings(batch_size=8, queries=4))
     x = np.random.default_rng(9).integers(-128, 128, (8, 24)).astype(np.int8)
     before = trainer.evaluate(x)["loss"]
-    trainer.fit(x, steps=300)
+    trainer.fit(x, steps=300, keep="last")
     assert trainer.evaluate(x)["loss"] < before / 2
 
 
@@ -296,7 +296,7 @@ def test_learns_independent_outputs() -> None:
     x = rng.integers(-128, 128, (8, 6, 6, 2)).astype(np.int8)
     y = rng.integers(0, 2, (8, 3))
     before = trainer.evaluate(x, y)["loss"]
-    trainer.fit(x, y, steps=300)
+    trainer.fit(x, y, steps=300, keep="last")
     assert trainer.evaluate(x, y)["loss"] < before / 3
 
 
@@ -309,7 +309,7 @@ def test_unlabelled_samples_teach_nothing() -> None:
         x, y = data_of(trainer.runtime.metadata, CNN())
         unlabelled = np.arange(len(y)) % 2 == 0
         x = np.where(unlabelled[:, None, None, None], x // scale, x).astype(np.int8)
-        trainer.fit(x, np.where(unlabelled, -1, y), steps=10)
+        trainer.fit(x, np.where(unlabelled, -1, y), steps=10, keep="last")
         results.append(state(trainer))
     assert results[0] == results[1]
 
@@ -326,7 +326,7 @@ def test_two_inputs() -> None:
         require(runtime)
         trainer = Trainer(model, settings, runtime)
         before = trainer.evaluate(x, y)["loss"]
-        trainer.fit(x, y, steps=150)
+        trainer.fit(x, y, steps=150, keep="last")
         assert trainer.evaluate(x, y)["loss"] < before / 2
         results.append(state(trainer))
     assert results[0] == results[1]

@@ -128,7 +128,7 @@ def test_same_in_tflm_and_from_the_log(name, tmp_path):
         require(runtime)
         trainer = Trainer(model, settings, runtime)
         log = tmp_path / runtime
-        history = trainer.fit(X, Y, steps=40, log=log)
+        history = trainer.fit(X, Y, steps=40, log=log, keep="last")
         assert is_replay(trainer, model, log)
         sides = 4 if settings.sharpness else 2
         forwards = settings.queries + 1 if settings.estimator == "one-sided" else sides * settings.queries
@@ -149,15 +149,15 @@ def test_suffixes_are_what_whole_passes_are(tmp_path):
     """A cut model's block runs, which skip the prefix, and the uncut model's, which do not."""
     settings = TrainSettings(batch_size=4, queries=2, scope="blocks")
     a, b = Trainer(zo_model("cut"), settings, "litert-ref"), Trainer(zo_model("16"), settings, "litert-ref")
-    losses = [t.fit(X, Y, steps=40).steps for t in (a, b)]
+    losses = [t.fit(X, Y, steps=40, keep="last").steps for t in (a, b)]
     assert losses[0] == losses[1]
     assert equal(state(a), state(b))
 
 
 def test_a_second_fit_starts_again():
     trainer = Trainer(zo_model(), SETTINGS)
-    first, weights = trainer.fit(X, Y, steps=5), state(trainer)
-    second = trainer.fit(X, Y, steps=5)
+    first, weights = trainer.fit(X, Y, steps=5, keep="last"), state(trainer)
+    second = trainer.fit(X, Y, steps=5, keep="last")
     assert first.steps == second.steps and equal(weights, state(trainer))
     assert first.forwards == second.forwards == 5 * 4 * 8
     assert trainer.forwards == 2 * 5 * 4 * 8
@@ -166,9 +166,9 @@ def test_a_second_fit_starts_again():
 def test_validation_and_evaluation_do_not_change_the_run():
     model = zo_model()
     plain = Trainer(model, SETTINGS)
-    expected = plain.fit(X, Y, steps=STEPS)
+    expected = plain.fit(X, Y, steps=STEPS, keep="last")
     watched = Trainer(model, SETTINGS)
-    actual = watched.fit(X, Y, steps=STEPS, validation_data=(X[:7], Y[:7]))
+    actual = watched.fit(X, Y, steps=STEPS, validation_data=(X[:7], Y[:7]), keep="last")
     assert actual.steps == expected.steps and equal(state(watched), state(plain))
     assert actual.forwards == expected.forwards
     assert len(actual.history["val_loss"]) == len(actual.history["loss"]) == 6
@@ -184,11 +184,11 @@ def test_validation_and_evaluation_do_not_change_the_run():
             trainer.export()
 
     looked = Trainer(model, SETTINGS)
-    assert looked.fit(X, Y, steps=STEPS, callbacks=[Look()]).steps == expected.steps
+    assert looked.fit(X, Y, steps=STEPS, callbacks=[Look()], keep="last").steps == expected.steps
     assert equal(state(looked), state(plain))
     for t in (0, 4, STEPS - 1):
         part = Trainer(model, SETTINGS)
-        part.fit(X, Y, steps=STEPS, callbacks=[At(t, stop)])
+        part.fit(X, Y, steps=STEPS, callbacks=[At(t, stop)], keep="last")
         assert seen[t][:2] == (part.evaluate(X, Y), part.predict(X).tolist())
         assert equal(seen[t][2], state(part))
 
@@ -203,7 +203,7 @@ def uninterrupted(tmp_path_factory):
     for kind, settings in INTERRUPTED.items():
         trainer = Trainer(zo_model(kind), settings)
         log = tmp_path_factory.mktemp("whole") / "log"
-        trainer.fit(X, Y, steps=STEPS, log=log)
+        trainer.fit(X, Y, steps=STEPS, log=log, keep="last")
         results[kind] = (log.read_bytes(), state(trainer))
     return results
 
@@ -224,7 +224,7 @@ def check_and_resume(kind, log, uninterrupted, trainer):
     assert whole.startswith(log.read_bytes())
     assert is_replay(trainer, model, log)
     again = Trainer(model, INTERRUPTED[kind])
-    again.fit(X, Y, steps=STEPS, log=log, resume=True)
+    again.fit(X, Y, steps=STEPS, log=log, resume=True, keep="last")
     assert log.read_bytes() == whole
     assert equal(state(again), weights)
     return len(read.steps)
@@ -235,7 +235,7 @@ def check_and_resume(kind, log, uninterrupted, trainer):
 @pytest.mark.parametrize("action", [stop, interrupt])
 def test_stopped_by_a_callback(kind, step, action, tmp_path, uninterrupted):
     trainer = Trainer(zo_model(kind), INTERRUPTED[kind])
-    trainer.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(step, action)])
+    trainer.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(step, action)], keep="last")
     assert check_and_resume(kind, tmp_path / "log", uninterrupted, trainer) == step + 1
 
 
@@ -273,7 +273,7 @@ def test_interrupted_anywhere(kind, when, place, tmp_path, uninterrupted, monkey
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, patched)
             try:
-                trainer.fit(X, Y, steps=STEPS, log=log)
+                trainer.fit(X, Y, steps=STEPS, log=log, keep="last")
             except KeyboardInterrupt:
                 assert place == "invoke" and calls == 1  # before the first step
                 continue
@@ -293,7 +293,7 @@ def test_an_error_of_a_callback_leaves_the_last_steps_weights(tmp_path, uninterr
 
     trainer = Trainer(zo_model(), SETTINGS)
     with pytest.raises(RuntimeError, match="disk full"):
-        trainer.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(4, fail), End()])
+        trainer.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(4, fail), End()], keep="last")
     assert ended == [5]
     assert check_and_resume("16", tmp_path / "log", uninterrupted, trainer) == 5
 
@@ -334,7 +334,7 @@ def kill_and_resume(folder, kills, steps):
         child.wait()
         lost += child.returncode == -signal.SIGKILL
     trainer = Trainer(model, SETTINGS)
-    trainer.fit(X, Y, steps=steps, log=folder / "whole")
+    trainer.fit(X, Y, steps=steps, log=folder / "whole", keep="last")
     assert log.read_bytes() == (folder / "whole").read_bytes()
     assert is_replay(trainer, model, log)
     with np.load(folder / "final.npz") as final:
@@ -355,11 +355,11 @@ def test_killed_20_times(tmp_path):
 
 def test_a_torn_record_is_cut_off(tmp_path, uninterrupted):
     trainer = Trainer(zo_model(), SETTINGS)
-    trainer.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(6, stop)])
+    trainer.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(6, stop)], keep="last")
     whole, weights = uninterrupted["16"]
     for torn in (1, 13, 27):
         (tmp_path / "log").write_bytes(whole[: 132 + 7 * 28 + torn])
-        trainer.fit(X, Y, steps=STEPS, log=tmp_path / "log", resume=True)
+        trainer.fit(X, Y, steps=STEPS, log=tmp_path / "log", resume=True, keep="last")
         assert (tmp_path / "log").read_bytes() == whole
         assert equal(state(trainer), weights)
 
@@ -368,22 +368,22 @@ def test_resume_of_what_is_not_this_run(tmp_path):
     log = tmp_path / "log"
     trainer = Trainer(zo_model(), SETTINGS)
     with pytest.raises(ValueError, match="resume: needs a log"):
-        trainer.fit(X, Y, steps=STEPS, resume=True)
-    trainer.fit(X, Y, steps=STEPS, log=log, callbacks=[At(3, stop)])
+        trainer.fit(X, Y, steps=STEPS, resume=True, keep="last")
+    trainer.fit(X, Y, steps=STEPS, log=log, callbacks=[At(3, stop)], keep="last")
     data = log.read_bytes()
     other = Trainer(zo_model(), TrainSettings(batch_size=8, queries=2, seed=10))
     with pytest.raises(LogError, match="other settings"):
-        other.fit(X, Y, steps=STEPS, log=log, resume=True)
+        other.fit(X, Y, steps=STEPS, log=log, resume=True, keep="last")
     with pytest.raises(LogError, match="other settings, data or number of steps"):
-        trainer.fit(X, Y, steps=STEPS + 1, log=log, resume=True)
+        trainer.fit(X, Y, steps=STEPS + 1, log=log, resume=True, keep="last")
     with pytest.raises(LogError, match="other settings, data"):
-        trainer.fit(X[1:], Y[1:], steps=STEPS, log=log, resume=True)
+        trainer.fit(X[1:], Y[1:], steps=STEPS, log=log, resume=True, keep="last")
     with pytest.raises(LogError, match="another model"):
-        Trainer(zo_model("8"), SETTINGS).fit(X, Y, steps=STEPS, log=log, resume=True)
+        Trainer(zo_model("8"), SETTINGS).fit(X, Y, steps=STEPS, log=log, resume=True, keep="last")
     with pytest.raises(LogError, match="another model"):
         replay_log(zo_model("8"), SeedLog.read(log))
     with pytest.raises(FileExistsError):
-        trainer.fit(X, Y, steps=STEPS, log=log)
+        trainer.fit(X, Y, steps=STEPS, log=log, keep="last")
     assert log.read_bytes() == data
 
 
@@ -393,7 +393,7 @@ def test_multipliers_are_replayed(tmp_path):
     factors = np.linspace(0, 2**31 - 1, tensor.channels).astype(np.int32)
     model = zo_model(multipliers={tensor.name: factors})
     trainer = Trainer(model, SETTINGS)
-    trainer.fit(X, Y, steps=30, log=tmp_path / "log")
+    trainer.fit(X, Y, steps=30, log=tmp_path / "log", keep="last")
     assert is_replay(trainer, model, tmp_path / "log")
 
 
@@ -422,7 +422,7 @@ def test_bad_data(name, where, tmp_path):
     before = state(trainer)
     training, validation = (data, None) if where == "training" else ((X, Y), data)
     with pytest.raises(ValueError, match=message):
-        trainer.fit(*training, steps=3, validation_data=validation, log=tmp_path / "log")
+        trainer.fit(*training, steps=3, validation_data=validation, log=tmp_path / "log", keep="last")
     with pytest.raises(ValueError, match=message):
         trainer.evaluate(*data)
     assert equal(before, state(trainer))
@@ -431,13 +431,13 @@ def test_bad_data(name, where, tmp_path):
 
 def test_no_steps():
     with pytest.raises(ValueError, match="steps: expected at least 1, got 0"):
-        Trainer(zo_model(), SETTINGS).fit(X, Y, epochs=0)
+        Trainer(zo_model(), SETTINGS).fit(X, Y, epochs=0, keep="last")
 
 
 @pytest.mark.parametrize("steps", [2**29, 2**32 + 5])
 def test_more_steps_than_32_bits_count(steps):
     with pytest.raises(ValueError, match=f"steps: expected 536870911 at most, got {steps}"):
-        Trainer(zo_model(), SETTINGS).fit(X, Y, steps=steps)
+        Trainer(zo_model(), SETTINGS).fit(X, Y, steps=steps, keep="last")
 
 
 BAD_SETTINGS = [
@@ -524,7 +524,7 @@ def test_learns(kind, changes):
     settings = TrainSettings(**{"batch_size": 8, "queries": 4, "rate": 2.0, **changes})
     trainer = Trainer(zo_model(kind), settings)
     before = trainer.evaluate(X[:8], Y[:8])["loss"]
-    history = trainer.fit(X[:8], Y[:8], steps=400)
+    history = trainer.fit(X[:8], Y[:8], steps=400, keep="last")
     after = trainer.evaluate(X[:8], Y[:8])
     print(f"{before:.3f} -> {after}")
     assert after["loss"] < before / 3
@@ -551,18 +551,18 @@ def test_budget(name):
         step, prefix = 2 * 8 * (1 + 0.1) / 2, 0
     for steps in (2, 10):
         exact = prefix + steps * step
-        history = trainer.fit(X, Y, budget=exact + 1e-6)
+        history = trainer.fit(X, Y, budget=exact + 1e-6, keep="last")
         assert len(history.steps) == trainer.step == steps
         assert history.equivalents == trainer.equivalents == pytest.approx(exact)
-        trainer.fit(X, Y, budget=prefix + (steps + 2) * step - 1e-6)
+        trainer.fit(X, Y, budget=prefix + (steps + 2) * step - 1e-6, keep="last")
         assert trainer.step == steps + 1
     with pytest.raises(ValueError, match="budget: one step takes .* forward equivalents, got 1$"):
-        trainer.fit(X, Y, budget=1)
+        trainer.fit(X, Y, budget=1, keep="last")
     with pytest.raises(ValueError, match="give one of them"):
-        trainer.fit(X, Y, budget=100, steps=3)
+        trainer.fit(X, Y, budget=100, steps=3, keep="last")
     for budget in (0, -1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="budget: expected forward equivalents above 0"):
-            trainer.fit(X, Y, budget=budget)
+            trainer.fit(X, Y, budget=budget, keep="last")
 
 
 @pytest.mark.parametrize("name", ["weight", "node"])
@@ -573,22 +573,22 @@ def test_equivalents_are_of_the_run_and_of_this_part_of_it(name, tmp_path):
     step, prefix = (NODE_STEP, NODE_PREFIX) if nodes else (32, 0)
     first = Trainer(model, settings)
     assert (first.equivalents, first.buffer_bytes) == (0, 0)
-    history = first.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(6, stop)])
+    history = first.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(6, stop)], keep="last")
     assert history.equivalents == first.equivalents == pytest.approx(prefix + 7 * step)
     # Inputs and route of fc of a minibatch, nodes of a batch, loss differences of 32 queries, a row.
     assert first.buffer_bytes == (8 * (64 + 4) + 4 * 4 + 4 * 32 * 8 + 4 * (64 + 4) if nodes else 0)
     second = Trainer(model, settings)
-    history = second.fit(X, Y, steps=STEPS, log=tmp_path / "log", resume=True)
+    history = second.fit(X, Y, steps=STEPS, log=tmp_path / "log", resume=True, keep="last")
     assert second.equivalents == pytest.approx(prefix + STEPS * step)
     assert history.equivalents == pytest.approx((STEPS - 7) * step)
     assert history.history["equivalents"][-1] == second.equivalents
-    again = second.fit(X, Y, steps=3)
+    again = second.fit(X, Y, steps=3, keep="last")
     assert again.equivalents == second.equivalents == pytest.approx(prefix + 3 * step)
 
 
 def test_exported_for_another_batch():
     trainer = Trainer(zo_model(), SETTINGS)
-    trainer.fit(X, Y, steps=3)
+    trainer.fit(X, Y, steps=3, keep="last")
     four, one = trainer.export(), trainer.export(1)
     assert [m.subgraphs[0].inputs[0].shape[0] for m in (four, one)] == [4, 1]
     constants = [{t.name: t.numpy() for t in m.subgraphs[0].tensors if t.is_constant} for m in (four, one)]
@@ -601,7 +601,9 @@ def test_exported_for_another_batch():
 
 def test_csv(tmp_path):
     trainer = Trainer(zo_model(), SETTINGS)
-    history = trainer.fit(X, Y, epochs=3, validation_data=(X, Y), callbacks=[CSVLogger(tmp_path / "log.csv")])
+    history = trainer.fit(
+        X, Y, epochs=3, validation_data=(X, Y), callbacks=[CSVLogger(tmp_path / "log.csv")], keep="last"
+    )
     with open(tmp_path / "log.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row.pop("epoch") for row in rows] == ["0", "1", "2"]
@@ -614,10 +616,10 @@ def test_early_stopping():
     trainer = Trainer(zo_model(), SETTINGS)
     stopping = EarlyStopping("loss", patience=2, min_delta=100.0)
     for _ in range(2):  # it forgets the run before
-        history = trainer.fit(X, Y, epochs=10, callbacks=[stopping])
+        history = trainer.fit(X, Y, epochs=10, callbacks=[stopping], keep="last")
         assert len(history.history["loss"]) == 3
     with pytest.raises(ValueError, match="no 'val_accuracy'; there are loss, rate"):
-        trainer.fit(X, Y, epochs=2, callbacks=[EarlyStopping("val_accuracy")])
+        trainer.fit(X, Y, epochs=2, callbacks=[EarlyStopping("val_accuracy")], keep="last")
     with pytest.raises(ValueError, match="patience"):
         EarlyStopping(patience=0)
 
@@ -626,7 +628,7 @@ def test_progress_bar():
     text = io.StringIO()
     bar = ProgressBar(Console(file=text, force_terminal=True, width=120))
     trainer = Trainer(zo_model(), SETTINGS)
-    trainer.fit(X, Y, epochs=2, validation_data=(X, Y), callbacks=[bar])
+    trainer.fit(X, Y, epochs=2, validation_data=(X, Y), callbacks=[bar], keep="last")
     output = text.getvalue()
     assert "forwards/s" in output and "/6" in output and "val " in output
     # Six steps of two queries, two passes of 8 samples each.
@@ -649,7 +651,7 @@ def test_what_callbacks_are_told():
         def on_train_end(self, trainer: Trainer) -> None:
             calls.append(("end",))
 
-    Trainer(zo_model(), SETTINGS).fit(X[:16], Y[:16], steps=3, callbacks=[Tell()])
+    Trainer(zo_model(), SETTINGS).fit(X[:16], Y[:16], steps=3, callbacks=[Tell()], keep="last")
     assert calls == [
         ("begin", 3),
         ("step", 0, 1, ["loss", "rate"]),
@@ -664,7 +666,7 @@ def test_what_callbacks_are_told():
 def test_checksum_of_the_device_is_the_replays(tmp_path):
     model = zo_model()
     trainer = Trainer(model, SETTINGS, "litert-ref")
-    trainer.fit(X, Y, steps=9, log=tmp_path / "log")
+    trainer.fit(X, Y, steps=9, log=tmp_path / "log", keep="last")
     weights, fractions = replay_log(model, SeedLog.read(tmp_path / "log"))
     total = sum(
         checksum(weights[t.name], fractions.get(t.name), t.stream) for t in trainer.runtime.metadata.trainable

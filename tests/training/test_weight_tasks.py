@@ -363,7 +363,7 @@ def run(name: str, runtime: str, log: Any = None, **fit: Any) -> tuple[Trainer, 
     injection, chosen = HYBRIDS[name]
     model = inject(lenet5(), batch=4, **injection)
     trainer = Trainer(model, NodeSettings(batch_size=8, snapshot_every=2, seed=5, **chosen), runtime=runtime)
-    trainer.fit(X, Y, steps=6, log=log, **fit)
+    trainer.fit(X, Y, steps=6, log=log, **fit, keep="last")
     weights = trainer.runtime.read_weights()
     return trainer, b"".join(weights[t.name].tobytes() for t in trainer.runtime.metadata.trainable)
 
@@ -420,7 +420,7 @@ def test_gradients_are_those_of_the_paper() -> None:
     runtime = trainer.runtime
     name = runtime.metadata.trainable[0].name
     initial = {n: w.astype(float) for n, w in runtime.read_weights().items()}
-    trainer.fit(X, Y, steps=1)
+    trainer.fit(X, Y, steps=1, keep="last")
     moved = runtime.read_weights()[name] + runtime.read_fractions()[name] / 256 - initial[name]
 
     from tflm_zo.training.costs import Costs, NodeCosts

@@ -60,12 +60,12 @@ def test_resumed_at_any_step(name: str, tmp_path: Path) -> None:
     """The same weights and the same bytes as those of a run that was never interrupted."""
     model, changes = made(name)
     whole, expected = Trainer(model, changes), tmp_path / "whole.zolog"
-    whole.fit(X, Y, steps=STEPS, log=expected)
+    whole.fit(X, Y, steps=STEPS, log=expected, keep="last")
     for at in (1, 2, 3, 9, STEPS - 1):
         log = tmp_path / f"{at}.zolog"
-        Trainer(model, changes).fit(X, Y, steps=STEPS, log=log, callbacks=[At(at, stop)])
+        Trainer(model, changes).fit(X, Y, steps=STEPS, log=log, callbacks=[At(at, stop)], keep="last")
         resumed = Trainer(model, changes)
-        resumed.fit(X, Y, steps=STEPS, log=log, resume=True)
+        resumed.fit(X, Y, steps=STEPS, log=log, resume=True, keep="last")
         assert log.read_bytes() == expected.read_bytes()
         assert state(resumed) == state(whole)
 
@@ -75,7 +75,7 @@ def test_replayed_by_the_model_itself(name: str, tmp_path: Path) -> None:
     """SEED_REPLAY makes of the initial weights what the run made of them, and so does `replay_log`."""
     model, changes = made(name)
     trainer, path = Trainer(model, changes), tmp_path / "run.zolog"
-    trainer.fit(X, Y, steps=STEPS, log=path)
+    trainer.fit(X, Y, steps=STEPS, log=path, keep="last")
     log, runtime = SeedLog.read(path), load(model, "litert-ref")
     for block in range(len(read_metadata(model).blocks)):
         for distribution, steps in log.steps_of_block(block):
@@ -102,7 +102,7 @@ def test_what_is_masked_out_is_never_moved(name: str) -> None:
         for k, v in during.runtime.read_weights().items():
             assert np.array_equal(v[~trained[k]], start[k][~trained[k]])
 
-    trainer.fit(X, Y, steps=STEPS, callbacks=[At(step, look) for step in (0, 5, STEPS - 1)])
+    trainer.fit(X, Y, steps=STEPS, callbacks=[At(step, look) for step in (0, 5, STEPS - 1)], keep="last")
     assert any(not np.array_equal(v, start[k]) for k, v in trainer.runtime.read_weights().items())
     for k, fraction in trainer.runtime.read_fractions().items():
         assert not fraction[~trained[k]].any()
@@ -113,7 +113,7 @@ def test_gradient_norm_counts_what_is_trained() -> None:
     model = inject(MODELS["small_cnn"](), batch=4, sparse="top-k:0.25")
     rates = [
         Trainer(model, TrainSettings(batch_size=8, queries=2, rate=8.0, gradient_norm=on))
-        .fit(X, Y, steps=1)
+        .fit(X, Y, steps=1, keep="last")
         .history["rate"][0]
         for on in (False, True)
     ]
@@ -129,7 +129,7 @@ def test_perturbations_leave_no_trace(name: str, seed: int, steps: int) -> None:
     injection, own = VARIANTS[name]
     trainer = Trainer(model, TrainSettings(**{"batch_size": 4, **own, "rate": 2.0**-16, "seed": seed}))
     if steps:
-        trainer.fit(X, Y, steps=steps)
+        trainer.fit(X, Y, steps=steps, keep="last")
     for k, v in initial_weights(model).items():
         moved = np.abs(trainer.runtime.read_weights()[k].astype(int) - v)
         assert moved.max() <= (1 if injection.get("update_bits") == 8 else 0)

@@ -111,7 +111,7 @@ def run_demo(
     log_path.unlink(missing_ok=True)
     begin = time.perf_counter()
     total = steps or task.steps
-    history = trainer.fit(*task.adapt, steps=total, log=log_path, callbacks=callbacks)
+    history = trainer.fit(*task.adapt, steps=total, log=log_path, callbacks=callbacks, keep="last")
     seconds = time.perf_counter() - begin
     if trainer.interrupted:  # half a story has no end
         raise KeyboardInterrupt
@@ -183,7 +183,7 @@ def _repeat_in_tflm(
     path = log_path.with_suffix(".tflm.zolog")
     path.unlink(missing_ok=True)
     try:
-        trainer.fit(*data, steps=steps, log=path, callbacks=callbacks)
+        trainer.fit(*data, steps=steps, log=path, callbacks=callbacks, keep="last")
         if trainer.interrupted:
             raise KeyboardInterrupt
         same_log = path.read_bytes() == log_path.read_bytes()

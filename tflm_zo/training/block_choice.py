@@ -304,7 +304,7 @@ class BlockProbes:
         while (block := control.next()) is not None:
             # Every run begins with the weights that the model starts with.
             trainer.settings, steps.block = self.settings_of(block), block
-            trainer.fit(*self._train, steps=self._steps, callbacks=[steps])
+            trainer.fit(*self._train, steps=self._steps, callbacks=[steps], keep="last")
             if trainer.interrupted:
                 raise KeyboardInterrupt
             scores.append(self._score())

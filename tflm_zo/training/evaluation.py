@@ -26,14 +26,26 @@ class Evaluation:
     Attributes:
         samples: all of them.
         labelled: samples with a label, the ones that count.
-        loss: mean over the labelled samples: nats (cross-entropies) or the output's unit squared (mse).
-        accuracy: 0..1: right classes, or right 0/1 outputs; None for the mean squared error.
+        loss_sum: of their losses, unit 2^-16.
+        correct: right classes, or right 0/1 outputs; 0 for the mean squared error.
+        counts: of how many; 0 for the mean squared error.
     """
 
     samples: int
     labelled: int
-    loss: float
-    accuracy: float | None
+    loss_sum: int
+    correct: int
+    counts: int
+
+    @property
+    def loss(self) -> float:
+        """Mean over the labelled samples: nats (cross-entropies) or the output's unit squared (mse)."""
+        return self.loss_sum / 65536 / self.labelled
+
+    @property
+    def accuracy(self) -> float | None:
+        """0..1; None for the mean squared error."""
+        return self.correct / self.counts if self.counts else None
 
     def values(self) -> dict[str, float]:
         """For a history: "loss" and, where there is one, "accuracy"."""
@@ -92,8 +104,9 @@ def evaluate(
     return Evaluation(
         samples=len(labels),
         labelled=labelled,
-        loss=total / 65536 / labelled,
-        accuracy=right / counts if counts else None,
+        loss_sum=total,
+        correct=right,
+        counts=counts,
     )
 
 

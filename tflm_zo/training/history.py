@@ -27,6 +27,11 @@ class History:
         history: per epoch: "loss" (mean training loss, nats), "rate", "equivalents" (forward equivalents of
             the run until then) and, with validation data, "val_loss" and "val_accuracy" (not for the mean
             squared error).
+        measurements: of the run's weights, in order, those before it was resumed included: "step", "loss"
+            and, unless it is the mean squared error, "accuracy", on the validation data or, without them, on
+            the training data; empty with keep="last".
+        kept_step: whole steps after which the weights were those that are kept; 0: those that the model
+            starts with.
         forwards: samples passed through the network by training, whole or from some layer on; validation not
             included.
         equivalents: the same in forward equivalents, see `Trainer`.
@@ -34,6 +39,8 @@ class History:
     """
 
     history: dict[str, list[float]] = field(default_factory=dict)
+    measurements: list[dict[str, float]] = field(default_factory=list)
+    kept_step: int = 0
     forwards: int = 0
     equivalents: float = 0.0
     seconds: float = 0.0

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from .. import native
 from ..control import StepReport
 from ..converters import Model, ZoMetadata
+from ..measurement import Measurement, best_of, is_due
 from ..node_control import NodeAction, NodeControl, NodeRequest, weight_tensors
 from ..nodes import NodeState
 from ..runtime import Runtime
@@ -20,8 +21,9 @@ from ..seedlog import LogError, fingerprint
 from ..snapshot_log import Snapshot, SnapshotLog, SnapshotWriter, TaskEntry, data_checksum
 from .node_plan import NodePlan
 from .node_settings import NodeSettings
-from .run import Run
+from .run import Run, Weights
 from .settings import SettingsError
+from .snapshot_weights import snapshot_weights
 from .tasks import TaskKind, credited, exact_tail, is_exact_head
 
 __all__ = ["NodeRun"]
@@ -56,6 +58,7 @@ class NodeRun(Run):
     ) -> None:
         metadata = runtime.metadata
         self._runtime, self._mark, self._settings = runtime, fingerprint(model), settings
+        self._model = model
         self._inputs, self._labels = inputs, labels
         whole = NodePlan(model, metadata, settings, total, len(labels))
         self._costs, self._plan, self._first = whole.costs, whole.tasks, whole.first_segment
@@ -74,6 +77,7 @@ class NodeRun(Run):
         self._prefix: NDArray[np.int8] | None = None
         self._between_steps = False  # weights and state are those of a whole step
         self._resumed_log: Path | None = None
+        self._resumed_best: Snapshot | None = None
         self.total, self.forwards, self.measurements = total, 0, []
 
     @staticmethod
@@ -201,9 +205,38 @@ class NodeRun(Run):
         if self._writer is not None:
             self._writer.append(report.step, report.loss)
         self._remember()
-        if self._writer is not None and self._writer.is_due:
+        # A measurement comes before the snapshot of its step, so that a run that is resumed there has it.
+        if self._writer is not None and self._writer.is_due and not self._measures_now():
             self._writer.snapshot(self._views())
         return report
+
+    def _measures_now(self) -> bool:
+        return is_due(self.measure_every, self.total, self.step, len(self.measurements))
+
+    def add_measurement(self, measurement: Measurement) -> None:
+        """Writes what was measured of the weights after the last whole step into the log."""
+        if self._writer is not None:
+            self._writer.append_measurement(measurement)
+        self.measurements.append(measurement)
+        self._write_best()
+        if self._writer is not None and self.step and self._writer.is_due:
+            self._writer.snapshot(self._views())
+
+    def _write_best(self) -> None:
+        """Where the weights are the best that was measured, and the log does not have them yet."""
+        best = best_of(self.measurements)
+        if self._writer is None or best is None or not best.step:  # the model has those before the first step
+            return
+        if best.step == self.step and self._writer.best_step != best.step:
+            self._writer.best_snapshot(self.measurements.index(best), self._views())
+
+    def best_state(self) -> tuple[Measurement, Weights, Weights] | None:
+        """Of a run that was resumed: the best measurement whose weights its log has."""
+        if self._resumed_log is None:
+            return None
+        log = SnapshotLog.read(self._resumed_log)
+        best = log.best_until(self.step)
+        return None if best is None else (best, *snapshot_weights(self._model, log, best.step))
 
     def _forward(self, request: NodeRequest) -> None:
         runtime, control, first = self._runtime, self._control, self._first
@@ -299,6 +332,7 @@ class NodeRun(Run):
     def _load(self, snapshot: Snapshot | None) -> None:
         """Weights and state of a snapshot; None: those before the first step."""
         self._runtime.invoke(self._runtime.command(loss=False).restore())
+        self.measurements = []
         if snapshot is None:
             self._control.resume(0, [NodeState()] * len(self._plan), 0)
             return
@@ -323,6 +357,7 @@ class NodeRun(Run):
             or log.interval != self._settings.snapshot_every
         ):
             raise LogError("the log is of a run with other settings, data or number of steps")
+        self._check_interval(log.measure_every)
         if log.data_checksum != self._checksum:
             raise LogError(
                 "the log is of a run on other data: node perturbation is repeated from the data, so they "
@@ -334,7 +369,9 @@ class NodeRun(Run):
         old = SnapshotLog.read(log)
         self._check(old)
         self._load(old.snapshot)
-        self._resumed_log = log
+        # Without a snapshot the log is written anew.
+        self.measurements = [m for m in old.measurements if 0 < self.step >= m.step]
+        self._resumed_log, self._resumed_best = log, old.best_slot
         self._prepare()
         return self.step
 
@@ -356,7 +393,10 @@ class NodeRun(Run):
             self._checksum,
             resume=len(self.measurements) if kept else None,
             replace=replace or kept is not None,
+            measure_every=self.measure_every,
         )
+        if kept and self._resumed_best is not None:
+            self._writer.best_step = self._resumed_best.step
 
     @property
     def has_log(self) -> bool:
@@ -365,13 +405,17 @@ class NodeRun(Run):
 
     def close_log(self) -> None:
         """Brings the log to the disk, with a snapshot of the last whole step, and closes it."""
-        writer, self._writer = self._writer, None
+        writer = self._writer
         if writer is None:
             return
         try:
+            if self._between_steps:
+                self._write_best()
+            self._writer = None
             if self._between_steps and self.step > writer.snapshot_step:
                 writer.snapshot(self._views())
         finally:
+            self._writer = None
             writer.close()
 
     def log_bytes(self) -> bytes:
@@ -394,10 +438,12 @@ class NodeRun(Run):
             raise LogError("the log is not of this run")
         saved, step = [v.copy() for v in self._views()], self.step
         states, largest = self._control.states, self._control.largest_loss
+        measurements = self.measurements
         try:
             self._load(old.snapshot)
             return kept, measure()
         finally:
+            self.measurements = measurements
             for view, values in zip(self._views(), saved, strict=True):
                 view[:] = values
             self._control.resume(step, states, largest)

@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 
 from ..control import StepReport
 from ..measurement import Measurement
+from ..seedlog import LogError
 
 __all__ = ["Run"]
+
+Weights = dict[str, NDArray[np.int8]]
 
 
 class Run(ABC):
@@ -22,12 +25,14 @@ class Run(ABC):
     Attributes:
         total: steps of the whole run.
         forwards: samples that were passed through the network, whole or from some segment on.
+        measure_every: steps between measurements; 0: never. Set before the run begins.
         measurements: what was measured after some of the whole steps, in order, those before it was resumed
             included.
     """
 
     total: int
     forwards: int
+    measure_every: int = 0
     measurements: list[Measurement]
 
     @property
@@ -84,6 +89,27 @@ class Run(ABC):
     @abstractmethod
     def advance(self) -> StepReport:
         """Does one step and writes it to the log."""
+
+    @abstractmethod
+    def add_measurement(self, measurement: Measurement) -> None:
+        """Writes what was measured of the weights after the last whole step into the log."""
+
+    @abstractmethod
+    def best_state(self) -> tuple[Measurement, Weights, Weights] | None:
+        """Of a run that was resumed: the best measurement whose weights its log has, and they."""
+
+    def check_measured_data(self, checksum: int) -> None:
+        """Raises LogError where a run that was resumed has measured data of another checksum."""
+        if any(m.data_checksum != checksum for m in self.measurements):
+            raise LogError(
+                "the log is of a run that measured other data: give the same --validation, or the same "
+                "training data without one"
+            )
+
+    def _check_interval(self, every: int) -> None:
+        if every != self.measure_every:
+            kept = "keeps its last state" if every == 0 else "keeps the best state that it measures"
+            raise LogError(f"the log is of a run that {kept}, or measures at other steps: give the same keep")
 
     @abstractmethod
     def settle(self) -> None:

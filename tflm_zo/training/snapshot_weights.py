@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model, ZoTrainable, initial_weights, read_metadata
+from ..seedlog import LogError
 from ..snapshot_log import SnapshotLog
 
 __all__ = ["snapshot_weights"]
@@ -16,31 +17,38 @@ __all__ = ["snapshot_weights"]
 Weights = dict[str, NDArray[np.int8]]
 
 
-def snapshot_weights(model: Model, log: SnapshotLog) -> tuple[Weights, Weights]:
-    """The weights of a layer-wise run after its last snapshot, without data or forward passes.
+def snapshot_weights(model: Model, log: SnapshotLog, step: int | None = None) -> tuple[Weights, Weights]:
+    """The weights of a layer-wise run that its log has, without data or forward passes.
 
     Args:
         model: the ZO model that the log was recorded on.
         log: what `SnapshotLog.read` returned; without a snapshot, its weights are the initial ones.
+        step: those after so many steps; None: those of the best measurement, where the run measured, else
+            those of the last snapshot.
 
     Returns:
         Weights and (16-bit update) fractions by tensor name, int8 in the tensors' shapes, of all trainable
         tensors.
 
     Raises:
-        LogError: the log is of another model.
+        LogError: the log is of another model, or has no snapshot after so many steps.
     """
     log.check_model(model)
     metadata = read_metadata(model)
     weights, fractions = initial_weights(model), {}
     if metadata.update_bits == 16:
         fractions = {t.name: np.zeros(t.shape, np.int8) for t in metadata.trainable}
-    if log.snapshot is not None:
+    if step is None:
+        step = log.best.step if log.best else log.snapshot.step if log.snapshot else 0
+    snapshot = log.after(step)
+    if snapshot is None and step:
+        raise LogError(f"the log has no snapshot after {step} steps")
+    if snapshot is not None:
         trained = [metadata.trainable[i] for task in log.tasks for i in task.tensors]
         size = sum(t.size for t in trained)
-        weights |= _split(log.snapshot.weights[:size], trained)
+        weights |= _split(snapshot.weights[:size], trained)
         if metadata.update_bits == 16:
-            fractions |= _split(log.snapshot.weights[size:], trained)
+            fractions |= _split(snapshot.weights[size:], trained)
     return weights, fractions
 
 

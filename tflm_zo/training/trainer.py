@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from numpy.typing import NDArray
 
@@ -16,6 +16,7 @@ from ..converters import Model, export_model, load_model
 from ..converters.model.writer import save_bytes
 from ..runtime import load
 from ..seedlog import IncompleteHeaderError, LogWarning
+from .best_state import BestState, measuring_interval
 from .callbacks import Callback
 from .costs import Costs, NodeCosts, WeightCosts
 from .evaluation import check_labelled, evaluate, predict
@@ -28,7 +29,9 @@ from .settings import SettingsError, TrainSettings
 from .tasks import plan_tasks
 from .weight_run import WeightRun
 
-__all__ = ["Trainer"]
+__all__ = ["KEEPS", "Trainer"]
+
+KEEPS: Final = ("best", "last")
 
 
 class Trainer:
@@ -92,6 +95,7 @@ class Trainer:
         # Of the run in progress.
         self._run: Run | None = None
         self._validation: tuple[list[NDArray[Any]], NDArray[Any]] | None = None
+        self._best: BestState | None = None
 
     # --- data -----------------------------------------------------------------------------------------------
 
@@ -120,6 +124,7 @@ class Trainer:
         resume: bool = False,
         replace: bool = False,
         sync_every: float | None = 1.0,
+        keep: str = "best",
     ) -> History:
         """Trains, from the weights that the model starts with.
 
@@ -141,10 +146,16 @@ class Trainer:
             replace: start anew although the log exists; it stays until everything else has been checked.
             sync_every: seconds after which the log is brought to the disk: what a power failure can cost. 0:
                 after each step; None: only at the end. A killed program loses no whole step in any case.
+            keep: "best": the loss of the weights is measured before the first step, at ends of epochs, at
+                most 20 times, and after the last step, on the validation data or, without them, on the
+                training data; `export` and the rest use the best weights that were measured, which may be
+                those that the model starts with. A measurement takes a forward pass of each of these samples,
+                which counts in no budget. "last": nothing is measured, and the weights are those of the last
+                step.
 
         Returns:
-            The history, also of a run that Ctrl-C or a callback ended: the weights are then those of the last
-            whole step.
+            The history, also of a run that Ctrl-C or a callback ended: the weights are then the best measured
+            so far, with keep="last" those of the last whole step.
 
         Raises:
             ValueError: wrong data; nothing has been trained.
@@ -164,15 +175,20 @@ class Trainer:
         if budget is not None:
             steps = self.affordable_steps(budget, len(labels))
         total = self.planned_steps(len(labels), epochs, steps)
+        if keep not in KEEPS:
+            raise ValueError(f"keep: expected one of {', '.join(KEEPS)}, got {keep!r}")
         if sync_every is not None and not sync_every >= 0:
             raise ValueError(f"sync_every: expected seconds from 0 on, got {sync_every}")
         run = self._make_run(total, inputs, labels)
         self.steps_per_epoch = per_epoch
+        run.measure_every = measuring_interval(total, per_epoch) if keep == "best" else 0
         open_log = self._start(run, log, resume, replace, sync_every)
         self.log = None if log is None else Path(log)
         self.stop_training = self.interrupted = False
         self.buffer_bytes = run.buffer_bytes if isinstance(run, NodeRun) else 0
-        self._run, self._validation = run, validation
+        measured = validation or (inputs, labels)
+        best = BestState(self.runtime, run, *measured) if keep == "best" else None
+        self._run, self._validation, self._best = run, validation, best
         history, forwards = History(), self.forwards
         # A run that begins pays for what it does before its first step, too.
         before = run.equivalents if run.step else 0.0
@@ -196,12 +212,17 @@ class Trainer:
                 raise
             self.interrupted = True
         finally:
-            self._run, self._validation = None, None
+            self._run, self._validation, self._best = None, None, None
             try:
                 run.close_log()
             finally:
                 for callback in begun:
                     callback.on_train_end(self)
+        history.kept_step = run.step
+        if best is not None:
+            step = best.restore()
+            history.kept_step = run.step if step is None else step
+            history.measurements = best.values()
         history.forwards = self.forwards - forwards
         history.equivalents = self.equivalents - before
         history.seconds = time.perf_counter() - begin
@@ -292,7 +313,9 @@ class Trainer:
         self.step = run.step
 
     def _loop(self, run: Run, callbacks: Sequence[Callback], history: History) -> None:
-        per_epoch = self.steps_per_epoch
+        per_epoch, best = self.steps_per_epoch, self._best
+        if best is not None:
+            best.measure_where_due()
         # Of the epoch: losses are whole multiples of 2^-16, so the sum is exact in any order.
         begun = run.resumed_losses(run.step // per_epoch * per_epoch)
         total, count = float(begun.sum()), len(begun)
@@ -300,6 +323,8 @@ class Trainer:
             report = run.advance()
             self._count(run)
             history.append_step(report.loss)
+            if best is not None:
+                best.measure_where_due()
             total, count = total + report.loss, count + 1
             for callback in callbacks:
                 callback.on_step_end(self, report.step, {"loss": report.loss, "rate": report.rate})
@@ -340,6 +365,8 @@ class Trainer:
         """The runtime's weights, whatever they are, on the validation data; empty without."""
         if self._validation is None:
             return {}
+        if self._best is not None and self._best.last is not None:
+            return {f"val_{k}": v for k, v in self._best.last.values().items()}
         return {f"val_{k}": v for k, v in evaluate(self.runtime, *self._validation).values().items()}
 
     def validate_at(self, log: str | os.PathLike[str]) -> tuple[int, dict[str, float]]:

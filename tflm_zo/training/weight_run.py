@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from .. import native
 from ..control import Control, StepReport
 from ..converters import Model, ZoMetadata, initial_weights, read_metadata, step_multipliers, update_masks
+from ..measurement import Measurement, best_of
 from ..native import Distribution, DistributionKind
 from ..runtime import Runtime
 from ..seedlog import LogError, LogWriter, SeedLog, fingerprint
@@ -29,12 +30,16 @@ Weights = dict[str, NDArray[np.int8]]
 _KEPT_STEPS: Final = 4096
 
 
-def replay_log(model: Model, log: SeedLog | str | os.PathLike[str]) -> tuple[Weights, Weights]:
+def replay_log(
+    model: Model, log: SeedLog | str | os.PathLike[str], steps: int | None = None
+) -> tuple[Weights, Weights]:
     """The weights that a run has led to, from the base model and its log alone, without a forward pass.
 
     Args:
         model: the ZO model that the log was recorded on.
         log: its path, or what `SeedLog.read` returned, which has all steps in memory at once.
+        steps: after so many steps, or all that there are where the log has fewer; None: those of the best
+            measurement, where the run measured, else all.
 
     Returns:
         Weights and (16-bit update) fractions by tensor name, int8 in the tensors' shapes.
@@ -43,12 +48,20 @@ def replay_log(model: Model, log: SeedLog | str | os.PathLike[str]) -> tuple[Wei
         LogError: the log is of another model, or none.
         OSError: it cannot be read.
     """
+    if steps is None:
+        best = best_of(m for part in _parts(log) for m in part.measurements)
+        steps = None if best is None else best.step
     replay = _Replay(model)
-    for part in [log] if isinstance(log, SeedLog) else SeedLog.parts(log):
+    for part in _parts(log):
         if not part.first_step:
             part.check_model(model)
-        replay.add(part)
+        wanted = len(part.steps) if steps is None else min(max(steps - part.first_step, 0), len(part.steps))
+        replay.add(part.first(wanted))
     return replay.weights, replay.fractions
+
+
+def _parts(log: SeedLog | str | os.PathLike[str]) -> Iterable[SeedLog]:
+    return [log] if isinstance(log, SeedLog) else SeedLog.parts(log)
 
 
 class _Replay:
@@ -178,22 +191,26 @@ class WeightRun(Run):
 
     def begin(self) -> None:
         """Sets the weights that the model starts with."""
-        self._base = None, 0, []
+        self._base, self.measurements = (None, 0, []), []
         self._runtime.invoke(self._runtime.command(loss=False).restore())
 
     def resume(self, log: Path) -> int | None:
         """Sets weights and state to what a log leads to."""
         replay, mean_square = _Replay(self._model), 0
+        measurements: list[Measurement] = []
         for part in SeedLog.parts(log):
             if not part.first_step:
                 part.check_model(self._model)
                 if part.settings.as_bytes() != self._control.settings.as_bytes():
                     raise LogError("the log is of a run with other settings, data or number of steps")
+                self._check_interval(part.measure_every)
             replay.add(part)
+            measurements.extend(part.measurements)
             steps, mean_square = part.first_step + len(part.steps), int([mean_square, *part.mean_squares][-1])
         self.begin()
         self._runtime.write_weights(replay.weights, replay.fractions)
         self._base, self._resumed_log = ((replay.weights, replay.fractions), steps, []), log
+        self.measurements = measurements
         if steps:
             self._control.resume(steps, mean_square)
         return part.whole_bytes
@@ -208,7 +225,13 @@ class WeightRun(Run):
     def open_log(self, log: Path, kept: int | None, *, replace: bool, sync_every: float | None) -> None:
         """Opens the log for the steps to come."""
         self._writer = LogWriter(
-            log, self._control, self._mark, resume=kept, replace=replace, sync_every=sync_every
+            log,
+            self._control,
+            self._mark,
+            resume=kept,
+            replace=replace,
+            sync_every=sync_every,
+            measure_every=self.measure_every,
         )
 
     @property
@@ -237,6 +260,19 @@ class WeightRun(Run):
                     self._base = weights, self.step, []
                 return report
         raise ValueError("the run is over")
+
+    def add_measurement(self, measurement: Measurement) -> None:
+        """Writes what was measured of the weights after the last whole step into the log."""
+        if self._writer is not None:
+            self._writer.append_measurement(measurement)
+        self.measurements.append(measurement)
+
+    def best_state(self) -> tuple[Measurement, Weights, Weights] | None:
+        """Of a run that was resumed: the best measurement, weights and fractions after a replay up to it."""
+        best = best_of(self.measurements)
+        if best is None or self._resumed_log is None:
+            return None
+        return best, *replay_log(self._model, self._resumed_log, best.step)
 
     def settle(self) -> None:
         """Makes the runtime's weights those after the last whole step."""
@@ -283,7 +319,7 @@ class WeightRun(Run):
                 raise LogError("the log is not of this run")
         runtime = self._runtime
         weights, fractions = runtime.read_weights(), runtime.read_fractions()
-        runtime.write_weights(*replay_log(self._model, log))
+        runtime.write_weights(*replay_log(self._model, log, steps))
         try:
             return steps, measure()
         finally:

@@ -19,6 +19,7 @@ from ...training import (
     Callback,
     Checkpoint,
     CSVLogger,
+    History,
     NodeSettings,
     ProgressBar,
     Trainer,
@@ -28,6 +29,7 @@ from ...training import algorithm as algorithm_of_name
 from ...training.node_settings import EXACT_RULES, HEADS, NODE_RULES, OTHERS, WEIGHT_RULES
 from ...training.settings import ESTIMATORS, RULES, SCHEDULES, SCOPES, SettingsError
 from ...training.tasks import trained_tensors
+from ...training.trainer import KEEPS
 from ..algorithm_options import ALGORITHM_HELP, default_of, make_settings, parse_settings
 from ..block_probes import choice_table, choose
 from ..distribution import DISTRIBUTIONS
@@ -280,6 +282,13 @@ def train(
         typer.Option(metavar="FILE", help=".npz of what the model knows: mixed in, against forgetting."),
     ] = None,
     validation: Annotated[Path | None, typer.Option(metavar="FILE", help=".npz, after each epoch.")] = None,
+    keep: Annotated[
+        str,
+        typer.Option(
+            help="best: the weights with the smallest loss on --validation, or on DATA, measured before the "
+            "first step, at ends of epochs, 20 times at most, and after the last; last: those of the last."
+        ),
+    ] = "best",
     log: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The log; default: the output with .zolog.")
     ] = None,
@@ -296,9 +305,6 @@ def train(
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Copy the log here after each epoch.")
     ] = None,
-    best: Annotated[
-        bool, typer.Option("--best", help="Checkpoint only epochs that are better on the validation data.")
-    ] = False,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="One line per epoch.")] = None,
     snapshot_every: Annotated[
         int | None,
@@ -358,8 +364,8 @@ def train(
         raise SettingsError("--held-out needs --choose-block, whose probes are judged by those samples")
     if probe_epochs is not None and choose_block is None:
         raise SettingsError("--probe-epochs needs --choose-block, whose probes it is of")
-    if best and (checkpoint is None or validation is None):
-        raise ValueError("--best needs --checkpoint, where it goes, and --validation, what it is measured on")
+    if keep not in KEEPS:
+        raise ValueError(f"--keep: expected best or last, got {keep}")
 
     batch = own_batch(source) if plain else read_metadata(source).batch
     given = {
@@ -426,8 +432,6 @@ def train(
             f"--choose-block is for layer-wise algorithms; {chosen.name} perturbs all weights at once"
         )
     trainer = Trainer(zo, settings, runtime=runtime)
-    loss_read = trainer.runtime.metadata.loss
-    assert loss_read is not None  # the trainer has refused such a model
     if resume:
         _check_kind(log, chosen)
     x, y = load_samples(trainer.runtime, data)
@@ -441,13 +445,12 @@ def train(
     if csv is not None:
         callbacks.append(CSVLogger(csv))
     if checkpoint is not None:
-        monitor = "val_loss" if loss_read.kind == "mse" else "val_accuracy"
-        callbacks.append(Checkpoint(checkpoint, best=monitor if best else None, replace=force))
-    keep = None
+        callbacks.append(Checkpoint(checkpoint, replace=force))
+    kept_zo = None
     if plain:
         assert zo_model is not None
-        keep = KeepZoModel(zo_model, zo.to_bytes(), log, force=force, resume=resume)
-        callbacks.append(keep)
+        kept_zo = KeepZoModel(zo_model, zo.to_bytes(), log, force=force, resume=resume)
+        callbacks.append(kept_zo)
     block_choice = None
     if choose_block is not None:
         # What is wrong with the run to come is said before the probes, not after.
@@ -468,6 +471,8 @@ def train(
             budget = probes.rest_of(budget, len(mixed_y))
         block_choice = choose(probes, log if resume else None)
         trainer = Trainer(zo, probes.settings_of(block_choice["best"]), runtime=runtime)
+    on = measured or (mixed_x, mixed_y)
+    before = None if keep == "best" or resume else trainer.evaluate(*on)
     try:
         history = trainer.fit(
             mixed_x,
@@ -481,15 +486,19 @@ def train(
             resume=resume,
             replace=force,
             sync_every=_SYNC_S if sync_every is None else sync_every,
+            keep=keep,
         )
     except BaseException:
-        if keep is not None:
-            keep.withdraw()
+        if kept_zo is not None:
+            kept_zo.withdraw()
         raise
     again = f"tflm-zo replay makes the model of {zo_model or model} and {log}"
     _write_model(trainer, output, batch, again, re_range=re_range, force=force or resume)
-    # Who has pressed Ctrl-C wants the prompt back.
-    final = {} if trainer.interrupted else trainer.evaluate(*(measured or (x, y)))
+    if history.measurements:
+        before, final = _measured_at(history, 0), _measured_at(history, history.kept_step)
+    else:
+        # Who has pressed Ctrl-C wants the prompt back.
+        final = {} if trainer.interrupted else trainer.evaluate(*on)
     result: dict[str, Any] = {
         "output": str(output),
         "log": str(log),
@@ -509,13 +518,24 @@ def train(
         "seconds": round(history.seconds, 3),
         "forwards_per_second": round(history.forwards / max(history.seconds, 1e-9), 1),
         "evaluated_on": str(validation or data),
+        "keep": keep,
+        "kept_step": history.kept_step,
+        "before": before,
+        "measurements": history.measurements,
         **final,
         "history": history.history,
     }
     show(result, as_json=as_json, render=lambda console: _render(console, result))
-    if trainer.interrupted:
+    if history.measurements and not history.kept_step:
         warn(
-            f"interrupted: {output} and {log} are those of the last whole step ({trainer.step}); "
+            f"nothing got better: of {len(history.measurements)} measurements on {result['evaluated_on']} "
+            f"that before the first step is the best, so {output} has the weights that the run began with; "
+            "--keep last writes the last ones"
+        )
+    if trainer.interrupted:
+        what = "the same" if history.kept_step == trainer.step else f"the best measured ({history.kept_step})"
+        warn(
+            f"interrupted: {log} is that of the last whole step ({trainer.step}), {output} that of {what}; "
             "the same command with --resume goes on"
         )
         raise typer.Exit(interruption_code())
@@ -569,10 +589,27 @@ def _write_model(
         raise KeyboardInterrupt(f"{output} is not written; nothing is lost: {again}") from None
 
 
+def _measured_at(history: History, step: int) -> dict[str, float]:
+    """Loss and accuracy of the measurement after so many steps."""
+    found = next(m for m in history.measurements if m["step"] == step)
+    return {name: value for name, value in found.items() if name != "step"}
+
+
+def _values(measured: dict[str, Any]) -> str:
+    accuracy = f"accuracy {measured['accuracy']:.2%}, " if "accuracy" in measured else ""
+    return f"{accuracy}loss {measured['loss']:.4f}"
+
+
 def _render(console: Console, result: dict[str, Any]) -> None:
     if "loss" in result:
-        accuracy = f"accuracy {result['accuracy']:.2%}, " if "accuracy" in result else ""
-        console.print(f"{accuracy}loss {result['loss']:.4f} on {result['evaluated_on']}", markup=False)
+        before = "" if result["before"] is None else f"before: {_values(result['before'])}; after: "
+        console.print(f"{before}{_values(result)} on {result['evaluated_on']}", markup=False)
+    if result["measurements"]:
+        console.print(
+            f"kept: the weights after {result['kept_step']:,} of {result['steps']:,} steps, the best of "
+            f"{len(result['measurements'])} measurements",
+            markup=False,
+        )
     if result["block_choice"] is not None:
         console.print(choice_table(result["block_choice"]))
     row = {

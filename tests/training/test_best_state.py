@@ -1,0 +1,216 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Do no harm: a run keeps the best state that it measures, the first one included, and its log has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models import MODELS
+from tflm_zo import inject
+from tflm_zo.measurement import is_due
+from tflm_zo.seedlog import LogError, SeedLog
+from tflm_zo.snapshot_log import SnapshotLog
+from tflm_zo.training import Callback, NodeSettings, Trainer, TrainSettings, replay_log, snapshot_weights
+from tflm_zo.training.best_state import measuring_interval
+
+RNG = np.random.default_rng(8)
+X = RNG.integers(-128, 128, (24, 8, 8, 1)).astype(np.int8)
+Y = RNG.integers(0, 4, 24)
+OTHER = (RNG.integers(-128, 128, (9, 8, 8, 1)).astype(np.int8), RNG.integers(0, 4, 9))
+STEPS = 12  # of 8 samples: four epochs
+
+MODELS_OF = {
+    "weight": inject(MODELS["small_cnn"](), batch=4),
+    "node": inject(MODELS["small_cnn"](), batch=4, nodes="auto"),
+}
+# Rates at which the losses go up and down.
+SETTINGS: dict[str, Any] = {
+    "weight": TrainSettings(batch_size=8, rate=2.0, queries=2, seed=3),
+    "node": NodeSettings(batch_size=8, rate=3.0, snapshot_every=4, seed=3),
+}
+KINDS = list(SETTINGS)
+
+
+class At(Callback):
+    """Does something after a step."""
+
+    def __init__(self, step: int, action: Any) -> None:
+        self._step, self._action = step, action
+
+    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
+        if step == self._step:
+            self._action(trainer)
+
+
+def interrupt(trainer: Trainer) -> None:
+    raise KeyboardInterrupt
+
+
+def weights_of(trainer: Trainer) -> bytes:
+    runtime = trainer.runtime
+    parts = [*runtime.read_weights().values(), *runtime.read_fractions().values()]
+    return b"".join(part.tobytes() for part in parts)
+
+
+def of_log(kind: str, log: Path) -> bytes:
+    model = MODELS_OF[kind]
+    read: Any = replay_log(model, log) if kind == "weight" else snapshot_weights(model, SnapshotLog.read(log))
+    return b"".join(part.tobytes() for part in [*read[0].values(), *read[1].values()])
+
+
+def run(
+    kind: str, log: Path | None = None, runtime: str = "litert-ref", **changes: Any
+) -> tuple[Trainer, Any]:
+    trainer = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime=runtime)
+    history = trainer.fit(X, Y, **({"steps": STEPS, "log": log} | changes))
+    return trainer, history
+
+
+@pytest.mark.parametrize(
+    "total, per_epoch, expected", [(12, 3, 3), (60, 3, 3), (61, 3, 6), (2, 30, 30), (1, 1, 1)]
+)
+def test_interval(total: int, per_epoch: int, expected: int) -> None:
+    assert measuring_interval(total, per_epoch) == expected
+
+
+def test_it_measures_at_most_20_times_and_before_and_after() -> None:
+    for total in (1, 19, 20, 21, 400, 12345):
+        every = measuring_interval(total, 1)
+        counted = 0
+        for step in range(total + 1):
+            counted += is_due(every, total, step, counted)
+        assert 2 <= counted <= 21 and is_due(every, total, 0, 0)
+        assert is_due(every, total, total, counted - 1)
+
+
+@pytest.mark.parametrize("runtime", ["litert-ref", "tflm"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_best_measured_state_is_kept(kind: str, runtime: str, tmp_path: Path) -> None:
+    trainer, history = run(kind, tmp_path / "log", runtime, validation_data=OTHER)
+    losses = [m["loss"] for m in history.measurements]
+    assert [m["step"] for m in history.measurements] == [0, 3, 6, 9, 12]
+    assert history.kept_step == 3 * int(np.argmin(losses))
+    assert 0 < min(losses) and len(set(losses)) > 2
+    # What is measured of the weights that are handed over, and of those before, is what an evaluation gives.
+    best = history.measurements[int(np.argmin(losses))]
+    assert trainer.evaluate(*OTHER) == {"loss": best["loss"], "accuracy": best["accuracy"]}
+    fresh = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime=runtime)
+    assert fresh.evaluate(*OTHER)["loss"] == losses[0]
+    assert history.history["val_loss"] == losses[1:]
+    # The same steps without measuring, stopped there, lead to the same weights, and so does the log.
+    if history.kept_step:
+        last = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime=runtime)
+        stop = At(history.kept_step - 1, lambda t: setattr(t, "stop_training", True))
+        last.fit(X, Y, steps=STEPS, keep="last", callbacks=[stop])
+        assert weights_of(last) == weights_of(trainer)
+    assert of_log(kind, tmp_path / "log") == weights_of(trainer)
+    log: Any = SeedLog.read(tmp_path / "log") if kind == "weight" else SnapshotLog.read(tmp_path / "log")
+    assert log.best is not None and log.best.step == history.kept_step and log.best.loss == best["loss"]
+    assert [m.loss for m in log.measurements] == losses
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_where_nothing_gets_better_nothing_is_changed(kind: str, tmp_path: Path) -> None:
+    """It learns the opposite of its own guesses, which it is measured on."""
+    plain = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert-ref")
+    before, y = weights_of(plain), plain.predict(X).reshape(len(X), -1).argmax(1)
+    exported, opposite = plain.export().to_bytes(), (y + 1) % 4
+    trainer = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert-ref")
+    history = trainer.fit(X, opposite, steps=STEPS, log=tmp_path / "log", validation_data=(X, y))
+    assert history.kept_step == 0 and trainer.step == STEPS
+    assert weights_of(trainer) == before == of_log(kind, tmp_path / "log")
+    assert trainer.export().to_bytes() == exported
+    assert trainer.evaluate(X, y)["loss"] == history.measurements[0]["loss"]
+    last = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert-ref")
+    last.fit(X, opposite, steps=STEPS, keep="last")
+    assert last.evaluate(X, y)["loss"] > history.measurements[0]["loss"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("step", range(STEPS))
+def test_interrupted_anywhere(kind: str, step: int, tmp_path: Path) -> None:
+    whole, history = run(kind, tmp_path / "whole")
+    log = tmp_path / "log"
+    trainer, part = run(kind, log, callbacks=[At(step, interrupt)])
+    assert trainer.interrupted and trainer.step == step + 1
+    measured = [m for m in history.measurements if m["step"] <= step + 1]
+    assert part.measurements == measured
+    best = min(measured, key=lambda m: m["loss"])
+    assert part.kept_step == best["step"] and trainer.evaluate(X, Y)["loss"] == best["loss"]
+    assert of_log(kind, log) == weights_of(trainer)
+    again, rest = run(kind, log, resume=True)
+    assert log.read_bytes() == (tmp_path / "whole").read_bytes()
+    assert weights_of(again) == weights_of(whole)
+    assert (rest.measurements, rest.kept_step) == (history.measurements, history.kept_step)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_at_any_write(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the file held after a write, a run that goes on from it ends with the same bytes."""
+    from tflm_zo import seedlog, snapshot_log
+
+    states: list[bytes] = []
+    owner, name = (
+        (seedlog.LogWriter, "_write") if kind == "weight" else (snapshot_log.SnapshotWriter, "_write_at")
+    )
+    real = getattr(owner, name)
+
+    def write(self: Any, *arguments: Any) -> None:
+        real(self, *arguments)
+        states.append((tmp_path / "whole").read_bytes() if (tmp_path / "whole").exists() else b"")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, write)
+        whole, history = run(kind, tmp_path / "whole")
+    expected = (tmp_path / "whole").read_bytes()
+    assert len(states) >= STEPS + 5
+    for number, state in enumerate(states):
+        if not state:
+            continue
+        log = tmp_path / f"{number}"
+        log.write_bytes(state)
+        trainer, rest = run(kind, log, resume=True)
+        assert log.read_bytes() == expected, number
+        assert weights_of(trainer) == weights_of(whole) and rest.measurements == history.measurements
+
+
+def test_a_damaged_best_state_is_written_again(tmp_path: Path) -> None:
+    """A power cut within slot 2 while the best is measured: what came before the last snapshot is there."""
+    whole, history = run("node", tmp_path / "whole")
+    data = (tmp_path / "whole").read_bytes()
+    read = SnapshotLog.read(tmp_path / "whole")
+    assert read.best_slot is not None and read.best_slot.step == history.kept_step > 0
+    at = data.rindex(read.best_slot.weights.tobytes())
+    torn = tmp_path / "torn"
+    torn.write_bytes(data[: at + 9] + b"\xa5" * 5 + data[at + 14 :])
+    left = SnapshotLog.read(torn)
+    assert left.best_slot is None
+    # The best that there is: the first state, or the last snapshot where that was measured.
+    there = {0, STEPS}
+    expected = min((m for m in left.measurements if m.step in there), key=lambda m: m.loss_sum)
+    assert left.best == expected
+    trainer, rest = run("node", torn, resume=True)
+    assert rest.kept_step == expected.step and of_log("node", torn) == weights_of(trainer)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_resumed_run_measures_the_same_data(kind: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    run(kind, log, validation_data=OTHER, callbacks=[At(4, interrupt)])
+    data = log.read_bytes()
+    for changes in ({}, {"validation_data": (OTHER[0][::-1].copy(), OTHER[1])}):
+        with pytest.raises(LogError, match="measured other data"):
+            run(kind, log, resume=True, **changes)
+    with pytest.raises(LogError, match="keeps the best state that it measures.*: give the same keep"):
+        run(kind, log, resume=True, keep="last", validation_data=OTHER)
+    assert log.read_bytes() == data
+    run(kind, log, resume=True, validation_data=OTHER)
+
+
+def test_keep_is_one_of_two() -> None:
+    with pytest.raises(ValueError, match="keep: expected one of best, last, got 'first'"):
+        run("weight", keep="first")

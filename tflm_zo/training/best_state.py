@@ -1,0 +1,99 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Do no harm: a run measures its weights now and then, and hands over the best that it has measured."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..measurement import Measurement, best_of, is_due
+from ..runtime import Runtime
+from ..snapshot_log import data_checksum
+from .evaluation import Evaluation, evaluate
+from .run import Run
+
+__all__ = ["BestState", "measuring_interval"]
+
+Weights = dict[str, NDArray[np.int8]]
+
+# Measurements of a run, besides the one before its first step, at most.
+_MOST: Final = 20
+
+
+def measuring_interval(total: int, per_epoch: int) -> int:
+    """Steps between measurements: an epoch, or so many epochs that a run measures 20 times at most.
+
+    Args:
+        total: steps of the run.
+        per_epoch: steps of an epoch.
+    """
+    return per_epoch * -(-total // (_MOST * per_epoch))
+
+
+class BestState:
+    """The best weights of a run so far, on data that are always the same.
+
+    Args:
+        runtime: of the run.
+        run: that begins, or that was resumed.
+        inputs: samples to measure on, as the model reads them, one array per input.
+        labels: of all.
+    """
+
+    def __init__(self, runtime: Runtime, run: Run, inputs: list[NDArray[Any]], labels: NDArray[Any]) -> None:
+        self._runtime, self._run, self._inputs, self._labels = runtime, run, inputs, labels
+        self._data_checksum = data_checksum([*inputs, labels])
+        run.check_measured_data(self._data_checksum)
+        # Measurement and weights of the best state whose weights are at hand.
+        self._kept: tuple[Measurement, Weights, Weights] | None = run.best_state()
+        self._last: tuple[int, Evaluation] | None = None
+
+    def measure_where_due(self) -> None:
+        """Between steps: measures the run's weights, where its settings say so, and keeps them if better."""
+        run = self._run
+        if not is_due(run.measure_every, run.total, run.step, len(run.measurements)):
+            return
+        run.settle()
+        found = evaluate(self._runtime, self._inputs, self._labels)
+        self._last = run.step, found
+        measurement = Measurement(
+            run.step, found.labelled, found.loss_sum, found.correct, self._data_checksum
+        )
+        best = best_of(run.measurements)
+        run.add_measurement(measurement)
+        if best is None or measurement.loss_sum < best.loss_sum:
+            self._kept = measurement, self._runtime.read_weights(), self._runtime.read_fractions()
+
+    @property
+    def last(self) -> Evaluation | None:
+        """What was measured of the run's weights as they are; None where they were not."""
+        if self._last is None or self._last[0] != self._run.step:
+            return None
+        return self._last[1]
+
+    def restore(self) -> int | None:
+        """After a run: makes the best state that was measured the runtime's weights.
+
+        Returns:
+            Its step; None where nothing was measured.
+        """
+        best, kept = best_of(self._run.measurements), self._kept
+        if best is not None and best.step == self._run.step:
+            return best.step  # also where an interruption came before it was kept
+        if kept is None:
+            return None
+        self._runtime.write_weights(kept[1], kept[2])
+        return kept[0].step
+
+    def values(self) -> list[dict[str, float]]:
+        """For a history: "step", "loss" and, where there is one, "accuracy" of each measurement."""
+        counts = 0
+        loss = self._runtime.metadata.loss
+        if loss is not None and loss.kind != "mse":
+            counts = int((self._labels >= 0).sum())
+        return [
+            {"step": m.step, "loss": m.loss} | ({"accuracy": m.correct / counts} if counts else {})
+            for m in self._run.measurements
+        ]
