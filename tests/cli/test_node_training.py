@@ -365,7 +365,7 @@ def test_ctrl_c_and_kill(folder: Path) -> None:
     assert EVERY < done < STEPS
     assert "Traceback" not in stderr
     assert stderr.splitlines()[-1] == (
-        f"warning: interrupted: cut.tflite and cut.zolog are those of the last whole step ({done}); "
+        f"warning: interrupted: cut.zolog is that of the last whole step ({done}), cut.tflite that of the same; "
         "the same command with --resume goes on"
     )
     replayed = result_of("replay", "cut.zo.tflite", log, "-o", "part.tflite", "--batch", 1, "--steps", done)

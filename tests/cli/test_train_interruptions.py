@@ -27,7 +27,7 @@ from tflm_zo.training import replay_log
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 
-HEADER, RECORD = 128, 24
+HEADER, RECORD = 132, 24
 RUN = "import sys; from tflm_zo.cli import main; sys.argv[0] = 'tflm-zo'; "
 
 
@@ -48,7 +48,19 @@ def use_nodes(folder: Path) -> int:
 
 
 def arguments(output: str, steps: int, *more: str) -> list[str]:
-    run = ["train", "m.zo.tflite", "d.npz", "-o", output, "--steps", str(steps), "--batch-size", "16"]
+    run = [
+        "train",
+        "m.zo.tflite",
+        "d.npz",
+        "-o",
+        output,
+        "--steps",
+        str(steps),
+        "--batch-size",
+        "16",
+        "--keep",
+        "last",
+    ]
     return [*run, "--runtime", "litert-ref", *more]
 
 

@@ -21,7 +21,7 @@ from tflm_zo.training.settings import ESTIMATORS, RULES, SCHEDULES, SCOPES
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.integers(-128, 128, (32, 8, 8, 1)).astype(np.int8), RNG.integers(0, 4, 32)
-STEPS, HEADER, RECORD = 6, 128, 24
+STEPS, HEADER, RECORD = 6, 132, 24
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,18 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 def _train(folder: Path, *more: Any, data: str = "d.npz", model: str = "m.zo.tflite") -> list[Any]:
-    return ["train", folder / model, folder / data, "--batch-size", 16, "--steps", STEPS, *more]
+    return [
+        "train",
+        folder / model,
+        folder / data,
+        "--batch-size",
+        16,
+        "--steps",
+        STEPS,
+        "--keep",
+        "last",
+        *more,
+    ]
 
 
 @pytest.fixture
@@ -145,8 +156,7 @@ def test_unknown_names_list_what_there_is(
         (("--decay", "2"), "decay: expected 0..1"),
         (("--steps", "0"), "steps: expected at least 1, got 0"),
         (("--sync-every", "-1"), "sync_every: expected seconds from 0 on"),
-        (("--best",), "--best needs --checkpoint"),
-        (("--best", "--checkpoint", "c.zolog"), "--best needs --checkpoint"),
+        (("--keep", "first"), "--keep: expected best or last, got first"),
         (("--log", "m.zo.tflite", "--force"), "--log and MODEL are the same file"),
         (("--log", "new.tflite"), "--log and -o are the same file"),
         (("--csv", "./d.npz", "--force"), "--csv and DATA are the same file"),

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,7 +53,10 @@ def evaluate(
         "runtime": runtime,
         "batch": loaded.batch,
         "loss_kind": loaded.metadata.loss.kind,
-        **dataclasses.asdict(found),
+        "samples": found.samples,
+        "labelled": found.labelled,
+        "loss": found.loss,
+        "accuracy": found.accuracy,
     }
     write_report(output, result, force=force)
     show(result, as_json=as_json, render=lambda console: _render(console, result))

@@ -11,6 +11,7 @@ import typer
 from numpy.typing import NDArray
 
 from ...converters import Model, export_model, load_model
+from ...measurement import best_of
 from ...seedlog import LogError, SeedLog
 from ...snapshot_log import SnapshotLog, is_snapshot_log
 from ...training import replay_log, snapshot_weights
@@ -31,7 +32,11 @@ def replay(
     ],
     output: OutputModel,
     steps: Annotated[
-        int | None, typer.Option(help="Weights after so many steps; default: all.", show_default=False)
+        int | None,
+        typer.Option(
+            help="Weights after so many steps; default: those that train kept, the best measured or the last.",
+            show_default=False,
+        ),
     ] = None,
     batch: Annotated[int | None, typer.Option(help="Samples per invoke; default: the ZO model's.")] = None,
     force: Force = False,
@@ -51,10 +56,10 @@ def replay(
     write_output(output, data, force=force)
     result = {"output": str(output), **result}
     if result["torn_bytes"]:
-        warn(f"{log}: ends within a record; replayed up to its last whole step ({result['steps']})")
+        warn(f"{log}: ends within a record; it is read up to its last whole step ({result['whole_steps']})")
     if result["steps_beyond"]:
         warn(
-            f"{log}: {result['steps_beyond']:,} steps after its last snapshot ({result['steps']}) are not in "
+            f"{log}: {result['steps_beyond']:,} steps after its last snapshot ({result['whole_steps']}) are not in "
             "the model: they need the data; train --resume repeats them"
         )
     show(
@@ -67,11 +72,18 @@ def replay(
 
 
 def _read_steps(base: Model, log: Path, steps: int | None) -> tuple[_Weights, dict[str, Any]]:
+    measurements = []
     for last in SeedLog.parts(log):
         whole = last.first_step + len(last.steps)
-    weights, _ = replay_log(base, log if steps is None else SeedLog.read(log).first(steps))
+        measurements += last.measurements
+    if steps is not None and not 0 <= steps <= whole:
+        raise LogError(f"steps: the log has {whole} whole steps, got {steps}")
+    best = best_of(measurements)
+    kept = steps if steps is not None else whole if best is None else best.step
+    weights, _ = replay_log(base, log, kept)
     return weights, {
-        "steps": whole if steps is None else steps,
+        "steps": kept,
+        "whole_steps": whole,
         "steps_of_run": int(last.settings.steps),
         "steps_beyond": 0,
         "torn_bytes": last.torn_bytes if steps is None else 0,
@@ -80,15 +92,19 @@ def _read_steps(base: Model, log: Path, steps: int | None) -> tuple[_Weights, di
 
 def _read_snapshot(base: Model, log: Path, steps: int | None) -> tuple[_Weights, dict[str, Any]]:
     read = SnapshotLog.read(log)
-    weights, _ = snapshot_weights(base, read)
     at = 0 if read.snapshot is None else read.snapshot.step
-    if steps is not None and steps != at:
+    best = read.best
+    kept = steps if steps is not None else at if best is None else best.step
+    if kept and read.after(kept) is None:
+        there = sorted({s.step for s in (read.snapshot, read.best_slot) if s is not None})
         raise LogError(
-            f"--steps: the log's last snapshot is that after {at} steps, got {steps}; other steps of node "
-            "perturbation need the data"
+            f"--steps: the log has snapshots after {' and '.join(map(str, there)) or 'no'} steps, got {steps}; "
+            "other steps of a layer-wise run need the data"
         )
+    weights, _ = snapshot_weights(base, read, kept)
     return weights, {
-        "steps": at,
+        "steps": kept,
+        "whole_steps": at,
         "steps_of_run": int(read.settings.steps),
         "steps_beyond": 0 if steps is not None else max(len(read.losses) - at, 0),
         "torn_bytes": 0,
