@@ -364,12 +364,15 @@ def test_ctrl_c_and_kill(folder: Path) -> None:
     assert read.snapshot is not None and read.snapshot.step == done
     assert EVERY < done < STEPS
     assert "Traceback" not in stderr
+    assert read.best is not None
+    kept = read.best.step
+    what = "the same" if kept == done else f"the best measured ({kept})"
     assert stderr.splitlines()[-1] == (
-        f"warning: interrupted: cut.zolog is that of the last whole step ({done}), cut.tflite that of the same; "
-        "the same command with --resume goes on"
+        f"warning: interrupted: cut.zolog is that of the last whole step ({done}), cut.tflite that of "
+        f"{what}; the same command with --resume goes on"
     )
-    replayed = result_of("replay", "cut.zo.tflite", log, "-o", "part.tflite", "--batch", 1, "--steps", done)
-    assert (replayed["steps"], replayed["steps_beyond"]) == (done, 0)
+    replayed = result_of("replay", "cut.zo.tflite", log, "-o", "part.tflite", "--batch", 1)
+    assert (replayed["steps"], replayed["whole_steps"], replayed["steps_beyond"]) == (kept, done, 0)
     assert Path("part.tflite").read_bytes() == Path("cut.tflite").read_bytes()
 
     child = start("cut", "--resume")
@@ -401,13 +404,13 @@ class KilledAt(Callback):
 
 def test_replay_says_what_needs_the_data(folder: Path) -> None:
     """A run of 12 steps with snapshots after 5 and 10, killed after 8, and before its first snapshot."""
-    options = ("--steps", 12, "--snapshot-every", 5, "--batch-size", 16)
+    options = ("--keep", "last", "--steps", 12, "--snapshot-every", 5, "--batch-size", 16)
     run("train", "p.tflite", "d.npz", "-o", "whole.tflite", *options)
     trainer = Trainer("whole.zo.tflite", NodeSettings(batch_size=16, snapshot_every=5))
     with np.load("d.npz") as arrays:
         x, y = arrays["x"], arrays["y"]
     copies = [KilledAt(8, "api.zolog", "killed.zolog"), KilledAt(3, "api.zolog", "early.zolog")]
-    trainer.fit(x, y, steps=12, log="api.zolog", callbacks=copies)
+    trainer.fit(x, y, steps=12, log="api.zolog", callbacks=copies, keep="last")
     assert Path("api.zolog").read_bytes() == Path("whole.zolog").read_bytes()
 
     replay = ("replay", "whole.zo.tflite", "killed.zolog", "-o", "b.tflite", "--batch", 1)
@@ -416,6 +419,7 @@ def test_replay_says_what_needs_the_data(folder: Path) -> None:
     assert result == {
         "output": "b.tflite",
         "steps": 5,
+        "whole_steps": 5,
         "steps_of_run": 12,
         "steps_beyond": 3,
         "torn_bytes": 0,
@@ -426,13 +430,13 @@ def test_replay_says_what_needs_the_data(folder: Path) -> None:
     )
     five = Trainer("whole.zo.tflite", NodeSettings(batch_size=16, snapshot_every=5))
     stop = StopAt(5)
-    five.fit(x, y, steps=12, callbacks=[stop])
+    five.fit(x, y, steps=12, callbacks=[stop], keep="last")
     assert Path("b.tflite").read_bytes() == five.export(1).to_bytes()
     done = run(*replay, "--steps", 5, "--force")
     assert "after 5 of the run's 12 steps" in done.stdout and done.stderr == ""
-    for steps in (0, 4, 8, 12):
+    for steps in (4, 8, 12):
         done = run(*replay, "--steps", steps, "--force", code=1)
-        assert f"error: --steps: the log's last snapshot is that after 5 steps, got {steps}" in done.stderr
+        assert f"error: --steps: the log has snapshots after 5 steps, got {steps}" in done.stderr
 
     assert result_of(*replay[:2], "early.zolog", *replay[3:], "--force")["steps"] == 0
     assert Path("b.tflite").read_bytes() == run_export("whole.zo.tflite")
@@ -516,7 +520,7 @@ def test_the_whole_way(folder: Path) -> None:
 
 @pytest.mark.parametrize("algorithm", ["node", "weight"])
 def test_rehearsal(algorithm: str, folder: Path) -> None:
-    """The same as training on both files' samples; the new ones alone are evaluated."""
+    """The same as training on both files' samples, which the best state is measured on, too."""
     with np.load("d.npz") as data:
         x, y = data["x"], data["y"]
     np.savez("new.npz", x=x[:20], y=y[:20])
@@ -526,7 +530,8 @@ def test_rehearsal(algorithm: str, folder: Path) -> None:
     run("train", "p.tflite", "d.npz", "-o", "b.tflite", *shared)
     assert files("a") == files("b")
     assert (result["samples"], result["rehearsal_samples"]) == (20, 12)
-    measured = result_of("evaluate", "a.tflite", "new.npz", "--runtime", "litert-ref")
+    measured = result_of("evaluate", "a.tflite", "d.npz", "--runtime", "litert-ref")
+    assert result["evaluated_on"] == "new.npz and old.npz"
     assert result["accuracy"] == pytest.approx(measured["accuracy"])
 
 

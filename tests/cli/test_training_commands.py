@@ -49,7 +49,8 @@ def test_train_and_replay(files: Path) -> None:
     assert (files / "h.csv").read_text().startswith("epoch,loss")
     done = run(files, "replay", "@m.zo.tflite", "@a.zolog", "-o", "@b.tflite", "--json")
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["steps"] == 12
+    replayed = json.loads(done.stdout)
+    assert (replayed["steps"], replayed["whole_steps"]) == (result["kept_step"], 12)
     assert (files / "a.tflite").read_bytes() == (files / "b.tflite").read_bytes()
 
 
@@ -65,6 +66,12 @@ def test_json_has_every_figure(files: Path) -> None:
     assert history["equivalents"] == [2 * epoch * 2 * 3 * 16 for epoch in range(1, 7)]
     assert result.pop("seconds") > 0
     assert result.pop("forwards_per_second") > 0
+    measurements, before, kept = (result.pop(name) for name in ("measurements", "before", "kept_step"))
+    assert [m["step"] for m in measurements] == [0, 2, 4, 6, 8, 10, 12]
+    assert [m["loss"] for m in measurements[1:]] == history["val_loss"]
+    assert [m["accuracy"] for m in measurements[1:]] == history["val_accuracy"]
+    best = min(measurements, key=lambda m: m["loss"])
+    assert kept == best["step"] and before == {k: v for k, v in measurements[0].items() if k != "step"}
     assert result == {
         "output": str(files / "a.tflite"),
         "log": str(files / "a.zolog"),
@@ -82,8 +89,9 @@ def test_json_has_every_figure(files: Path) -> None:
         "interrupted": False,
         "forwards": 12 * 2 * 3 * 16,
         "evaluated_on": str(files / "d.npz"),
-        "loss": history["val_loss"][-1],
-        "accuracy": history["val_accuracy"][-1],
+        "keep": "best",
+        "loss": best["loss"],
+        "accuracy": best["accuracy"],
     }
     measured = run(files, "evaluate", "@a.tflite", "@d.npz", "--json")
     assert json.loads(measured.stdout)["loss"] == pytest.approx(result["loss"])
@@ -177,7 +185,7 @@ def test_resume_gives_the_same_bits(files: Path) -> None:
 def test_truncated_log_is_replayed_and_said(files: Path) -> None:
     assert run(files, *TRAIN, "-o", "@a.tflite").exit_code == 0
     whole = (files / "a.zolog").read_bytes()
-    (files / "a.zolog").write_bytes(whole[:-5])
+    (files / "a.zolog").write_bytes(whole[: -28 - 5])  # the measurement after the last step, and a part of it
     done = run(files, "replay", "@m.zo.tflite", "@a.zolog", "-o", "@b.tflite")
     assert done.exit_code == 0
     assert "last whole step (11)" in done.output

@@ -34,7 +34,7 @@ def replay(
     steps: Annotated[
         int | None,
         typer.Option(
-            help="Weights after so many steps; default: those that train kept, the best measured or the last.",
+            help="After so many steps; default: what train kept, the best measured state or the last.",
             show_default=False,
         ),
     ] = None,
@@ -59,8 +59,8 @@ def replay(
         warn(f"{log}: ends within a record; it is read up to its last whole step ({result['whole_steps']})")
     if result["steps_beyond"]:
         warn(
-            f"{log}: {result['steps_beyond']:,} steps after its last snapshot ({result['whole_steps']}) are not in "
-            "the model: they need the data; train --resume repeats them"
+            f"{log}: {result['steps_beyond']:,} steps after its last snapshot ({result['whole_steps']}) are "
+            "not in the model: they need the data; train --resume repeats them"
         )
     show(
         result,
@@ -98,8 +98,8 @@ def _read_snapshot(base: Model, log: Path, steps: int | None) -> tuple[_Weights,
     if kept and read.after(kept) is None:
         there = sorted({s.step for s in (read.snapshot, read.best_slot) if s is not None})
         raise LogError(
-            f"--steps: the log has snapshots after {' and '.join(map(str, there)) or 'no'} steps, got {steps}; "
-            "other steps of a layer-wise run need the data"
+            f"--steps: the log has snapshots after {' and '.join(map(str, there)) or 'no'} steps, got "
+            f"{steps}; other steps of a layer-wise run need the data"
         )
     weights, _ = snapshot_weights(base, read, kept)
     return weights, {

@@ -517,7 +517,7 @@ def train(
         "forwards": history.forwards,
         "seconds": round(history.seconds, 3),
         "forwards_per_second": round(history.forwards / max(history.seconds, 1e-9), 1),
-        "evaluated_on": str(validation or data),
+        "evaluated_on": _measured_on(data, rehearsal, validation),
         "keep": keep,
         "kept_step": history.kept_step,
         "before": before,
@@ -587,6 +587,11 @@ def _write_model(
         raise OSError(error.errno, f"{what}; nothing is lost: {again}", str(output)) from error
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"{output} is not written; nothing is lost: {again}") from None
+
+
+def _measured_on(data: Path, rehearsal: Path | None, validation: Path | None) -> str:
+    """What the result's loss is of."""
+    return str(validation or data) + (f" and {rehearsal}" if rehearsal and not validation else "")
 
 
 def _measured_at(history: History, step: int) -> dict[str, float]:
