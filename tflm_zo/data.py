@@ -142,13 +142,17 @@ def _read(path: Path, inputs: Sequence[str]) -> dict[str, NDArray[Any]]:
             return {"x": content}
         with content:
             # Another array may be anything; its name is all that is of interest.
-            return {name: content[name] if name in used else np.empty(0) for name in content.files}
+            arrays = {name: content[name] if name in used else np.empty(0) for name in content.files}
     except OSError as e:
         raise DataError(f"{path}: cannot be read: {e.strerror or e}") from e
     except MemoryError as e:
         raise DataError(f"{path}: does not fit into memory") from e
     except UNREADABLE as e:
         raise DataError(f"{path}: no .npz or .npy file of numbers, or damaged") from e
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):  # NumPy gives the bytes of a member that is no array
+            raise DataError(f"{path}: {name} is no array")
+    return arrays
 
 
 def _check_values(what: str, array: NDArray[Any]) -> None:

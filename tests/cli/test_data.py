@@ -178,3 +178,13 @@ def test_array_headers_that_are_no_python(tmp_path: Path, header: bytes) -> None
         archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text)
     with pytest.raises(DataError, match="no .npz or .npy file of numbers, or damaged"):
         load_data(path)
+
+
+@pytest.mark.parametrize("name", ["x", "y"])
+def test_members_that_are_no_arrays(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "data.npz"
+    np.savez(path, **{"xy".replace(name, ""): np.zeros(3, np.float32)})
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(f"{name}.npy", b"text")
+    with pytest.raises(DataError, match=f"{name} is no array"):
+        load_data(path)
