@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from . import constants
 from .model import Subgraph, Tensor
-from .model.schema import TensorType
+from .model.schema import DTYPES, TensorType
 
 if TYPE_CHECKING:
     from .metadata import ZoMetadata, ZoPort, ZoTrainable
@@ -75,7 +75,7 @@ def _port_misfits(m: ZoMetadata, what: str, port: ZoPort, tensor: Tensor) -> Ite
     elif m.loss is not None:
         kinds["label"] = TensorType.INT32, (m.batch,) if m.loss.of_classes else (m.batch, m.loss.elements)
     kind, shape = kinds.get(port.role, (tensor.type, None))
-    if tensor.type != kind or (shape is not None and tensor.shape != shape):
+    if tensor.type != kind or tensor.type not in DTYPES or (shape is not None and tensor.shape != shape):
         yield f"{what} is {tensor.type_name} {list(tensor.shape)}"
     elif port.role not in ("command", "status", "output") and tensor.shape[:1] != (m.batch,):
         yield f"{what} of shape {list(tensor.shape)} does not begin with the batch {m.batch}"
