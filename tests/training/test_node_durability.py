@@ -587,7 +587,9 @@ def test_cut_short_before_the_records(length: int | None, tmp_path: Path, whole:
     log = tmp_path / "log"
     if length is not None:
         log.write_bytes(whole["whole"].log[:length])
-    said = "no such log" if length is None else "ends within its header"
+    said = "no such log" if length is None else "ends within its "
+    if length is not None:
+        said += "header" if length < SLOTS else "first snapshots"
     with pytest.warns(LogWarning, match=f"{said}.*; training from the beginning"):
         train(log, resume=True)
     assert log.read_bytes() == whole["whole"].log

@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from ..converters import ZoMetadata
 from ..native import Distribution, DistributionKind
 from ..training import ALGORITHMS, Algorithm, NodeSettings, SettingsError, TrainSettings
+from ..training.tasks import plan_tasks
 from .distribution import parse_distribution
 
 __all__ = ["ALGORITHM_HELP", "default_of", "make_settings", "parse_queries", "parse_settings", "written"]
@@ -85,26 +87,32 @@ def parse_settings(algorithm: Algorithm, given: Mapping[str, Any]) -> dict[str, 
 
 
 def make_settings(
-    algorithm: Algorithm, values: Mapping[str, Any], batch: int
+    algorithm: Algorithm, values: Mapping[str, Any], metadata: ZoMetadata
 ) -> NodeSettings | TrainSettings:
     """The settings of a run.
 
     Args:
         algorithm: its algorithm.
         values: from `parse_settings`.
-        batch: of the model; a minibatch that is not given becomes a multiple of it.
+        metadata: of the model; a minibatch that is not given becomes a multiple of its batch.
 
     Raises:
-        SettingsError: a value is wrong.
+        SettingsError: a value is wrong, or changes nothing.
     """
+    given = {**values}
     if "batch_size" not in values:
-        usual = int(algorithm.options["batch_size"])
-        values = {**values, "batch_size": max(usual // batch, 1) * batch}
-    settings = algorithm.make(**values)
+        usual, batch = int(algorithm.options["batch_size"]), metadata.batch
+        given["batch_size"] = max(usual // batch, 1) * batch
+    settings = algorithm.make(**given)
     if isinstance(settings, NodeSettings):
-        for name, reason in settings.without_effect().items():
-            if name in values:
-                raise SettingsError(f"{_option(name)} would have no effect: {reason}")
+        kinds = {task.kind for task in plan_tasks(settings, metadata, lambda _: 1.0)}
+        # A model without anything to train is refused later, with what is wrong with it.
+        inert = settings.without_effect(kinds or None)
+    else:
+        inert = settings.without_effect()
+    for name, reason in inert.items():
+        if name in values:
+            raise SettingsError(f"{_option(name)} would have no effect: {reason}")
     return settings
 
 

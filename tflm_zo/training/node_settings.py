@@ -4,13 +4,23 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from ..control import CSettings
 from ..native import MAX_QUERIES, Distribution, DistributionKind
-from .settings import ESTIMATORS, RULES, SCHEDULES, SettingsError, check_choice, check_integer, check_number
+from .settings import (
+    ESTIMATORS,
+    RULES,
+    SCHEDULES,
+    SettingsError,
+    check_choice,
+    check_integer,
+    check_number,
+    without_schedule,
+)
+from .task_kind import TaskKind
 
 __all__ = ["HEADS", "NodeSettings"]
 
@@ -208,37 +218,54 @@ class NodeSettings:
         if self.stage_p_zero and self.distribution.kind != DistributionKind.SPARSE_UNIFORM:
             raise SettingsError("stage_p_zero: needs a sparse uniform distribution")
 
-    def without_effect(self) -> dict[str, str]:
-        """Settings that change nothing beside the others, each with why; their values are not looked at."""
+    def without_effect(self, kinds: Collection[TaskKind] | None = None) -> dict[str, str]:
+        """Settings that change nothing beside the others, each with why; their values are not looked at.
+
+        Args:
+            kinds: of the tasks that the run has with a model (`plan_tasks`); None: any that these allow.
+        """
         reasons: dict[str, str] = {}
-        gradient = [self.rule == "gradient"]
-        if self.others == "frozen":
-            names = (
-                "weight_rule",
-                "weight_rate",
-                "weight_clip",
-                "weight_bits",
-                "distribution",
-                "stage_p_zero",
-            )
-            reasons |= dict.fromkeys(names, "no weights are perturbed where others are frozen")
+
+        def say(reason: str, *names: str) -> None:
+            for name in names:
+                reasons.setdefault(name, reason)
+
+        frozen = self.others == "frozen"
+        if kinds is None:
+            kinds = {TaskKind.NODES, TaskKind.EXACT, TaskKind.WEIGHTS}
+        nodes = TaskKind.NODES in kinds
+        weights = TaskKind.WEIGHTS in kinds and not frozen
+        exact = TaskKind.EXACT in kinds and self.head == "exact"
+        if not nodes:
+            say("no layer is trained by perturbing its nodes", "mu", "masked", "rule")
+            if not weights:
+                say("no query is made where all layers have their exact gradients", "estimator", "queries")
+        if not weights:
+            why = "no weights are perturbed" + (" where others are frozen" if frozen else "")
+            say(why, "weight_rule", "weight_rate", "weight_clip", "weight_bits", "distribution")
+            say(why, "stage_p_zero")
+        if self.weight_rule in ("sign", "bits"):
+            say(f"weight-rule {self.weight_rule} looks at the sign of a difference alone", "weight_clip")
+        if self.weight_rule == "bits":
+            say("weight-rule bits has no rate", "weight_rate")
         else:
-            gradient.append(self.weight_rule == "gradient")
-            if self.weight_rule != "bits":
-                reasons["weight_bits"] = "only weight-rule bits has them"
-        if not any(gradient):
-            factors = ("gradient_norm", "quantization_aware")
-            reasons |= dict.fromkeys(factors, "only a rule gradient has such factors")
+            say("only weight-rule bits has them", "weight_bits")
+        if not ((nodes and self.rule == "gradient") or (weights and self.weight_rule == "gradient")):
+            say("only a rule gradient has such factors", "gradient_norm", "quantization_aware")
         if self.head != "exact":
-            exact = ("exact_rule", "exact_bits", "sparse_rows")
-            reasons |= dict.fromkeys(exact, "no layer has its exact gradient where head is not exact")
+            why = "no layer has its exact gradient where head is not exact"
+            say(why, "exact_rule", "exact_bits", "sparse_rows", "tail")
         elif self.exact_rule != "bits":
-            reasons["exact_bits"] = "only exact-rule bits has them"
-        if not self.stage_p_zero and self.exact_rule != "bits":
-            reasons["stages"] = "nothing changes between them without stage-p-zero or exact-rule bits"
-        if self.schedule != "step":
-            reasons |= dict.fromkeys(("decay", "decay_steps"), "only schedule step has them")
-        return reasons
+            say("only exact-rule bits has them", "exact_bits")
+        if not (weights and self.stage_p_zero) and not (exact and self.exact_rule == "bits"):
+            say("nothing changes between them without stage-p-zero or exact-rule bits", "stages")
+        steps = nodes or (exact and self.exact_rule != "bits")
+        if not steps:
+            say("no step of a weight is clipped to it", "clip")
+            if not (weights and self.weight_rule != "bits"):
+                say("rules of bits have no rate", "rate", "final_rate", "schedule", "warmup_steps")
+                say("rules of bits have no rate", "decay", "decay_steps")
+        return {**without_schedule(self.schedule), **reasons}
 
     @property
     def head_room(self) -> int:

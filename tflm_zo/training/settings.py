@@ -53,6 +53,16 @@ def check_number(name: str, value: object, lower: float, upper: float) -> None:
         raise SettingsError(f"{name}: expected {lower:g}..{upper:g}, got {value!r}")
 
 
+def without_schedule(schedule: str) -> dict[str, str]:
+    """Settings that a schedule does not look at, each with why."""
+    reasons = {}
+    if schedule != "step":
+        reasons |= dict.fromkeys(("decay", "decay_steps"), "only schedule step has them")
+    if schedule == "constant":
+        reasons["final_rate"] = "with schedule constant the rate stays what it is"
+    return reasons
+
+
 @dataclass(frozen=True)
 class TrainSettings:
     """Settings of a weight-perturbation run.
@@ -184,6 +194,15 @@ class TrainSettings:
             raise SettingsError(f"sharpness: expected True or False, got {self.sharpness!r}")
         if self.sharpness and self.estimator != "antithetic":
             raise SettingsError(f"sharpness: needs the antithetic estimator, not {self.estimator}")
+
+    def without_effect(self) -> dict[str, str]:
+        """Settings that change nothing beside the others, each with why; their values are not looked at."""
+        reasons = without_schedule(self.schedule)
+        if not self.momentum > 0:
+            reasons["momentum_terms"] = "directions have no memory without momentum"
+        if self.rule == "sign":
+            reasons["clip"] = "rule sign looks at the sign of a difference alone"
+        return reasons
 
     @property
     def head_room(self) -> int:

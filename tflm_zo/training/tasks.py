@@ -5,22 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from fnmatch import fnmatchcase
 
 from ..converters import ZoMetadata, ZoNodes
 from .node_settings import NodeSettings
 from .settings import SettingsError
+from .task_kind import TaskKind
 
 __all__ = ["Task", "TaskKind", "credited", "exact_tail", "is_exact_head", "plan_tasks", "trained_tensors"]
-
-
-class TaskKind(Enum):
-    """How a task's gradient is estimated."""
-
-    NODES = "nodes"
-    EXACT = "exact"
-    WEIGHTS = "weights"
 
 
 @dataclass(frozen=True)

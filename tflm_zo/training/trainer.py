@@ -34,6 +34,14 @@ __all__ = ["KEEPS", "Trainer"]
 KEEPS: Final = ("best", "last")
 
 
+def check_length(epochs: int | None, steps: int | None, budget: float | None) -> None:
+    """Raises ValueError where the length of a run is given in more than one way."""
+    given = {"epochs": epochs, "steps": steps, "budget": budget}
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        raise ValueError(f"{', '.join(names)}: give one of them")
+
+
 class Trainer:
     """Trains a ZO model in a runtime, with forward passes only.
 
@@ -115,7 +123,7 @@ class Trainer:
         x: Samples,
         y: NDArray[Any] | None = None,
         *,
-        epochs: int = 1,
+        epochs: int | None = None,
         steps: int | None = None,
         budget: float | None = None,
         validation_data: tuple[Samples, NDArray[Any] | None] | None = None,
@@ -134,7 +142,7 @@ class Trainer:
             y: cross-entropy: integers [samples], classes; binary cross-entropy: 0 and 1 [samples, outputs];
                 -1: unlabelled. Mean squared error: targets shaped like the output, int8 as it or floating
                 point in its units; None: x (an autoencoder).
-            epochs: passes over the samples.
+            epochs: passes over the samples; 1 where neither steps nor a budget are given.
             steps: number of steps instead.
             budget: as many steps as so many forward equivalents are good for instead.
             validation_data: (x, y), evaluated after each epoch.
@@ -168,13 +176,12 @@ class Trainer:
         inputs, labels = self._prepare(x, y)
         validation = None if validation_data is None else self._prepare(*validation_data)
         per_epoch = -(-len(labels) // self.settings.batch_size)
-        if steps is not None and budget is not None:
-            raise ValueError("steps, budget: give one of them")
+        check_length(epochs, steps, budget)
         if budget is not None and not 0 < budget < 2**63:
             raise ValueError(f"budget: expected forward equivalents above 0, got {budget:g}")
         if budget is not None:
             steps = self.affordable_steps(budget, len(labels))
-        total = self.planned_steps(len(labels), epochs, steps)
+        total = self.planned_steps(len(labels), 1 if epochs is None else epochs, steps)
         if keep not in KEEPS:
             raise ValueError(f"keep: expected one of {', '.join(KEEPS)}, got {keep!r}")
         if sync_every is not None and not sync_every >= 0:

@@ -130,7 +130,7 @@ def firmware(
     metadata = read_metadata(loaded)
     chosen = algorithm_of(metadata) if algorithm is None else algorithm_of_name(algorithm)
     given = _settings(settings or [], chosen.options)
-    run = make_settings(chosen, parse_settings(chosen, given), metadata.batch)
+    run = make_settings(chosen, parse_settings(chosen, given), metadata)
     arrays = None
     if data is not None:
         inputs, labels = load_samples(Inputs(loaded), data)

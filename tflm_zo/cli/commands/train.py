@@ -29,7 +29,7 @@ from ...training import algorithm as algorithm_of_name
 from ...training.node_settings import EXACT_RULES, HEADS, NODE_RULES, OTHERS, WEIGHT_RULES
 from ...training.settings import ESTIMATORS, RULES, SCHEDULES, SCOPES, SettingsError
 from ...training.tasks import trained_tensors
-from ...training.trainer import KEEPS
+from ...training.trainer import KEEPS, check_length
 from ..algorithm_options import ALGORITHM_HELP, default_of, make_settings, parse_settings
 from ..block_probes import choice_table, choose
 from ..distribution import DISTRIBUTIONS
@@ -367,6 +367,10 @@ def train(
     if keep not in KEEPS:
         raise ValueError(f"--keep: expected best or last, got {keep}")
 
+    check_length(epochs, steps, budget)
+    if epochs is None and steps is None and budget is None:
+        epochs = _EPOCHS
+
     batch = own_batch(source) if plain else read_metadata(source).batch
     given = {
         "batch_size": batch_size,
@@ -421,7 +425,7 @@ def train(
             name = next(iter(injection)).replace("_", "-")
             raise ValueError(f"--{name}: {model} is a ZO model already; give the plain model")
         zo, chosen = source, _algorithm_of(model, source, algorithm)
-    settings = make_settings(chosen, parse_settings(chosen, given), read_metadata(zo).batch)
+    settings = make_settings(chosen, parse_settings(chosen, given), read_metadata(zo))
     if chosen.is_layerwise and sync_every is not None:
         raise SettingsError(
             f"--sync-every is no option of algorithm {chosen.name}, whose snapshots are brought to the disk; "
@@ -454,10 +458,8 @@ def train(
     block_choice = None
     if choose_block is not None:
         # What is wrong with the run to come is said before the probes, not after.
-        if steps is not None and budget is not None:
-            raise ValueError("steps, budget: give one of them")
         if budget is None:
-            trainer.planned_steps(len(mixed_y), _EPOCHS if epochs is None else epochs, steps)
+            trainer.planned_steps(len(mixed_y), epochs or 1, steps)
         probes = BlockProbes(
             trainer,
             None,
@@ -477,7 +479,7 @@ def train(
         history = trainer.fit(
             mixed_x,
             mixed_y,
-            epochs=_EPOCHS if epochs is None else epochs,
+            epochs=epochs,
             steps=steps,
             budget=budget,
             validation_data=measured,
