@@ -207,7 +207,7 @@ def plan_blocks(
             no sample on one side of the split.
     """
     if not isinstance(settings, NodeSettings):
-        raise SettingsError("a block is chosen for layer-wise runs: give NodeSettings")
+        raise SettingsError("a block is chosen for layer-wise runs, not for weight perturbation")
     metadata = read_metadata(model)
     loss = metadata.loss
     assert loss is not None  # the generator has refused such a model

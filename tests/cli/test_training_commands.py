@@ -65,7 +65,7 @@ def test_json_has_every_figure(files: Path) -> None:
     # Every forward pass is a whole one.
     assert history["equivalents"] == [2 * epoch * 2 * 3 * 16 for epoch in range(1, 7)]
     assert result.pop("seconds") > 0
-    assert result.pop("forwards_per_second") > 0
+    assert result.pop("equivalents_per_second") > 0
     measurements, before, kept = (result.pop(name) for name in ("measurements", "before", "kept_step"))
     assert [m["step"] for m in measurements] == [0, 2, 4, 6, 8, 10, 12]
     assert [m["loss"] for m in measurements[1:]] == history["val_loss"]
@@ -81,6 +81,13 @@ def test_json_has_every_figure(files: Path) -> None:
         "algorithm": "weight",
         "samples": 32,
         "rehearsal_samples": 0,
+        "trains": {
+            "layers": ["conv", "fc"],
+            "of_layers": 2,
+            "weights": 36 + 256,
+            "of_weights": 36 + 256,
+            "sentence": "trains 2 of 2 layers (100 % of the weights)",
+        },
         "trainable_weights": 36 + 256,
         "buffer_bytes": 0,
         "steps": 12,
@@ -100,8 +107,9 @@ def test_json_has_every_figure(files: Path) -> None:
     assert [[cell.strip() for cell in row] for row in cells] == [["weight", "12", "384", "292"]]
     for said in ("accuracy ", "forward equivalents", "b.tflite: trained model", "b.zolog: log"):
         assert said in text.stdout
-    assert "forwards/s" in text.stderr
+    assert "equivalents/s" in text.stderr
     assert "384 equivalents" in text.stderr
+    assert text.stderr.startswith("trains 2 of 2 layers (100 % of the weights)\n")
 
 
 EVERY_OPTION = (

@@ -135,7 +135,7 @@ def test_refusals(model: Model) -> None:
     ):
         with pytest.raises(SettingsError, match=re.escape(said)):
             generated(model, **options)
-    with pytest.raises(SettingsError, match="a block is chosen for layer-wise runs: give NodeSettings"):
+    with pytest.raises(SettingsError, match="a block is chosen for layer-wise runs, not for weight"):
         generate_firmware(
             zo_model("weight"),
             TrainSettings(),

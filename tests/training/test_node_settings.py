@@ -67,7 +67,7 @@ MISFITS = {
     "no nodes": (
         lambda: zo("small_cnn", nodes=()),
         {"batch_size": 8},
-        "the model carries no nodes: inject it with nodes, or train with TrainSettings",
+        "the model carries no nodes: inject it with nodes, or train it by weight perturbation",
     ),
     "unknown layer": (
         lambda: zo("small_cnn"),

@@ -630,7 +630,7 @@ def test_progress_bar():
     trainer = Trainer(zo_model(), SETTINGS)
     trainer.fit(X, Y, epochs=2, validation_data=(X, Y), callbacks=[bar], keep="last")
     output = text.getvalue()
-    assert "forwards/s" in output and "/6" in output and "val " in output
+    assert "equivalents/s" in output and "/6" in output and "val " in output
     # Six steps of two queries, two passes of 8 samples each.
     assert "192 equivalents" in output
 

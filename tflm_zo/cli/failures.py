@@ -15,8 +15,8 @@ import signal
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
-from types import FrameType
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType, MappingProxyType
 from typing import Any, Final, TypeVar
 
 import typer
@@ -25,6 +25,7 @@ from rich.markup import escape
 
 from ..converters.model.schema import printable
 from ..converters.passes.layer_names import shown_name
+from .option_names import in_option_syntax, options_of
 
 __all__ = ["interruption_code", "note", "one_line_errors", "show_tracebacks", "warn"]
 
@@ -36,6 +37,12 @@ _EXPECTED = (ValueError, OSError, RuntimeError, ImportError)
 
 # Signals that end a command as Ctrl-C does; Windows has no SIGHUP.
 _ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+# Options of the command in progress, and of all commands, by the names of their settings.
+_options: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar(
+    "options", default=MappingProxyType({})
+)
+_all_options: dict[str, str] = {}
 
 # What has interrupted the command in progress.
 _interruption = contextvars.ContextVar("interruption", default=signal.SIGINT)
@@ -52,10 +59,13 @@ def one_line_errors(command: _Command) -> _Command:
 
     Warnings of this package that the command causes are shown on stderr, once each.
     """
+    options = options_of(command)
+    _all_options.update({name: option for name, option in options.items() if name not in _all_options})
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> Any:
         try:
+            _options.set(options)
             with _ending_signals(), warnings.catch_warnings():
                 warnings.simplefilter("default")
                 warnings.showwarning = _show_warning
@@ -121,7 +131,8 @@ def _stderr() -> Console:
 
 
 def _print(prefix: str, style: str, message: str) -> None:
-    text = re.sub("«([^»]+)»", lambda name: f"«{shown_name(name[1])}»", " ".join(printable(message).split()))
+    message = in_option_syntax(" ".join(printable(message).split()), _options.get(), _all_options)
+    text = re.sub("«([^»]+)»", lambda name: f"«{shown_name(name[1])}»", message)
     _stderr().print((f"[bold {style}]{prefix}[/]" if prefix else "") + escape(text))
 
 

@@ -25,7 +25,10 @@ def print_report(result: DemoResult, console: Console) -> None:
         ("accuracy after the shift, before adaptation", f"{100 * result.before:.1f} %"),
         ("accuracy after adaptation, forward passes only", f"{100 * result.after:.1f} %"),
         ("steps, forward passes", f"{result.steps:,}, {result.forwards:,}"),
-        ("time", f"{result.seconds:.1f} s ({result.forwards / result.seconds:,.0f} forwards/s)"),
+        (
+            "time",
+            f"{result.seconds:.1f} s ({result.equivalents / result.seconds:,.0f} equivalents/s)",
+        ),
         ("trainable weights", f"{result.weights:,}"),
         ("TFLM arena, inference", _bytes(result.inference_arena)),
         ("TFLM arena, training (16-bit update, batch 1)", _bytes(result.training_arena)),

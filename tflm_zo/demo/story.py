@@ -37,6 +37,7 @@ class DemoResult:
         after: the same after it.
         steps: of adaptation.
         forwards: forward passes (samples) of adaptation.
+        equivalents: what it cost in forward equivalents, see `Trainer`.
         seconds: of adaptation.
         inference_arena: TFLM's arena of the plain model, bytes (64-bit structs); None without TFLM.
         training_arena: the same of the ZO model at batch 1.
@@ -53,6 +54,7 @@ class DemoResult:
     after: float
     steps: int
     forwards: int
+    equivalents: float
     seconds: float
     inference_arena: int | None
     training_arena: int | None
@@ -139,6 +141,7 @@ def run_demo(
         after=after["accuracy"],
         steps=total,
         forwards=history.forwards,
+        equivalents=history.equivalents,
         seconds=seconds,
         inference_arena=arenas[0],
         training_arena=arenas[1],

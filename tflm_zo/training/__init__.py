@@ -11,6 +11,7 @@ from .history import History
 from .node_settings import NodeSettings
 from .settings import SettingsError, TrainSettings
 from .snapshot_weights import snapshot_weights
+from .trained_layers import TrainedLayers, trained_layers
 from .trainer import Trainer
 from .verify import RuntimeRun, compare_runtimes
 from .weight_run import replay_log
@@ -30,6 +31,7 @@ __all__ = [
     "RuntimeRun",
     "SettingsError",
     "TrainSettings",
+    "TrainedLayers",
     "Trainer",
     "algorithm",
     "algorithm_of",
@@ -37,4 +39,5 @@ __all__ = [
     "compare_runtimes",
     "replay_log",
     "snapshot_weights",
+    "trained_layers",
 ]

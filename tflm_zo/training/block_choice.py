@@ -225,7 +225,7 @@ class BlockProbes:
         else:
             model, given = trainer_or_model, settings or NodeSettings()
         if not isinstance(given, NodeSettings):
-            raise SettingsError("a block is chosen for layer-wise runs: give NodeSettings")
+            raise SettingsError("a block is chosen for layer-wise runs, not for weight perturbation")
         self._settings = settings = given
         self._trainer = trainer = Trainer(model, settings, runtime=runtime or "litert")
         check_integer("blocks", blocks, 1, 2**31)

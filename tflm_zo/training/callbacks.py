@@ -107,7 +107,7 @@ class EarlyStopping(Callback):
 
 
 class ProgressBar(Callback):
-    """A live bar: step, forward equivalents, loss, validation accuracy, forwards per second, time left.
+    """A live bar: step, forward equivalents, loss, validation accuracy, equivalents per second, time left.
 
     Args:
         console: where to draw; default stderr.
@@ -124,11 +124,11 @@ class ProgressBar(Callback):
             TextColumn("{task.fields[equivalents]:,.0f} equivalents"),
             TextColumn("loss {task.fields[loss]:.4f}"),
             TextColumn("{task.fields[accuracy]}"),
-            TextColumn("{task.fields[speed]:,.0f} forwards/s"),
+            TextColumn("{task.fields[speed]:,.0f} equivalents/s"),
             TimeRemainingColumn(compact=True),
             console=self._console,
         )
-        self._begin, self._forwards, self._loss = time.perf_counter(), trainer.forwards, 0.0
+        self._begin, self._before, self._loss = time.perf_counter(), trainer.equivalents, 0.0
         self._task = self._progress.add_task(
             "",
             total=steps,
@@ -143,7 +143,7 @@ class ProgressBar(Callback):
     def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
         """Moves on."""
         self._loss = logs["loss"] if self._loss == 0.0 else 0.95 * self._loss + 0.05 * logs["loss"]
-        speed = (trainer.forwards - self._forwards) / (time.perf_counter() - self._begin + 1e-9)
+        speed = (trainer.equivalents - self._before) / (time.perf_counter() - self._begin + 1e-9)
         self._progress.update(
             self._task,
             completed=step + 1,

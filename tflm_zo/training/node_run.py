@@ -87,7 +87,7 @@ class NodeRun(Run):
         others = len(metadata.trainable) - len(layers)
         if not layers and settings.others == "frozen":
             raise SettingsError(
-                "the model carries no nodes: inject it with nodes, or train with TrainSettings"
+                "the model carries no nodes: inject it with nodes, or train it by weight perturbation"
             )
         if settings.others != "frozen" and not others:
             raise SettingsError(

@@ -55,7 +55,7 @@ def check_number(name: str, value: object, lower: float, upper: float) -> None:
 
 def without_schedule(schedule: str) -> dict[str, str]:
     """Settings that a schedule does not look at, each with why."""
-    reasons = {}
+    reasons: dict[str, str] = {}
     if schedule != "step":
         reasons |= dict.fromkeys(("decay", "decay_steps"), "only schedule step has them")
     if schedule == "constant":

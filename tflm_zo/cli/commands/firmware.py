@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shlex
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from ...data import DataError
 from ...firmware import BlockSearch, check_names, generate_firmware, name_of
 from ...runtime import Inputs
 from ...training import algorithm as algorithm_of_name
-from ...training import algorithm_of
+from ...training import algorithm_of, trained_layers
 from ...training.settings import SettingsError
 from ..algorithm_options import make_settings, parse_settings
 from ..options import Json, ZoModelFile
@@ -166,6 +167,7 @@ def firmware(
         "output": str(output),
         "platform": platform,
         "algorithm": chosen.name,
+        "trains": dataclasses.asdict(trained_layers(loaded, run)),
         "steps": total,
         "samples": count,
         "files": sorted(made.files),
@@ -261,6 +263,7 @@ def _render(console: Console, result: dict[str, Any]) -> None:
         "weights": result["trainable_bytes"],
         "model": result["model_bytes"],
     }
+    console.print(result["trains"]["sentence"], markup=False)
     console.print(table("Firmware (bytes)", list(row), [list(row.values())]))
     how = "" if result["arena_measured"] else " (the arena is an upper bound: pip install 'tflm_zo[tflm]')"
     if result["kept"]:

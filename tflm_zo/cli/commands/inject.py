@@ -13,6 +13,7 @@ from ...converters import ConversionError, ZoMetadata, load_model, read_metadata
 from ...converters import inject as inject_model
 from ...converters.settings import KERNEL_NORM, LAST, LOSS_KINDS, QUANTIZATION_AWARE
 from ...training import algorithm as algorithm_of_name
+from ...training import trained_layers
 from ..algorithm_options import ALGORITHM_HELP
 from ..injection import parse_loss_output, parse_nodes, say_loss_output
 from ..node_table import node_rows, node_table
@@ -155,6 +156,7 @@ def inject(
         "batch": metadata.batch,
         "loss": None if metadata.loss is None else dataclasses.asdict(metadata.loss),
         "trainable_weights": sum(t.trained for t in metadata.trainable),
+        "trains": dataclasses.asdict(trained_layers(zo, chosen.make())),
         "trainable": [dataclasses.asdict(t) for t in metadata.trainable],
         "blocks": list(metadata.blocks),
         "segments": len(metadata.segments),
@@ -207,6 +209,7 @@ def _render(console: Console, metadata: ZoMetadata, result: dict[str, Any]) -> N
         f"{result['trainable_weights']:,} weights, {len(metadata.blocks)} block(s), "
         f"{result['segments']} segment(s), batch {metadata.batch}, {loss}"
     )
+    console.print(result["trains"]["sentence"], markup=False)
     console.print(
         f"{result['output']}: {result['bytes']:,} bytes (was {result['original_bytes']:,})", markup=False
     )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,16 +25,16 @@ from ...training import (
     ProgressBar,
     Trainer,
     algorithm_of,
+    trained_layers,
 )
 from ...training import algorithm as algorithm_of_name
 from ...training.node_settings import EXACT_RULES, HEADS, NODE_RULES, OTHERS, WEIGHT_RULES
 from ...training.settings import ESTIMATORS, RULES, SCHEDULES, SCOPES, SettingsError
-from ...training.tasks import trained_tensors
 from ...training.trainer import KEEPS, check_length
 from ..algorithm_options import ALGORITHM_HELP, default_of, make_settings, parse_settings
 from ..block_probes import choice_table, choose
 from ..distribution import DISTRIBUTIONS
-from ..failures import interruption_code, warn
+from ..failures import interruption_code, note, warn
 from ..injection import KeepZoModel, inject_for_training, is_zo, own_batch, parse_loss_output, parse_nodes
 from ..options import Force, Json, LossOutput, ModelFile, OutputModel, RuntimeName
 from ..output_file import check_different, check_output, write_output
@@ -473,6 +474,8 @@ def train(
             budget = probes.rest_of(budget, len(mixed_y))
         block_choice = choose(probes, log if resume else None)
         trainer = Trainer(zo, probes.settings_of(block_choice["best"]), runtime=runtime)
+    trained = trained_layers(zo, trainer.settings)
+    callbacks.insert(0, _SayWhatIsTrained(trained.sentence))
     on = measured or (mixed_x, mixed_y)
     before = None if keep == "best" or resume else trainer.evaluate(*on)
     try:
@@ -510,7 +513,8 @@ def train(
         "algorithm": chosen.name,
         "samples": len(y),
         "rehearsal_samples": len(mixed_y) - len(y),
-        "trainable_weights": _trained_weights(trainer),
+        "trains": dataclasses.asdict(trained),
+        "trainable_weights": trained.weights,
         "buffer_bytes": trainer.buffer_bytes,
         "steps": trainer.step,
         "equivalents": round(trainer.equivalents, 3),
@@ -518,7 +522,7 @@ def train(
         "interrupted": trainer.interrupted,
         "forwards": history.forwards,
         "seconds": round(history.seconds, 3),
-        "forwards_per_second": round(history.forwards / max(history.seconds, 1e-9), 1),
+        "equivalents_per_second": round(history.equivalents / max(history.seconds, 1e-9), 1),
         "evaluated_on": _measured_on(data, rehearsal, validation),
         "keep": keep,
         "kept_step": history.kept_step,
@@ -550,12 +554,13 @@ def _parse_only(text: str) -> tuple[str, ...]:
     return names
 
 
-def _trained_weights(trainer: Trainer) -> int:
-    """Of the layers that --only leaves; without it all that the model could train."""
-    settings, metadata = trainer.settings, trainer.runtime.metadata
-    if not isinstance(settings, NodeSettings) or settings.only is None:
-        return sum(t.size for t in metadata.trainable)
-    return sum(metadata.trainable[i].size for i in trained_tensors(settings, metadata))
+class _SayWhatIsTrained(Callback):
+    def __init__(self, sentence: str) -> None:
+        self._sentence = sentence
+
+    def on_train_begin(self, trainer: Trainer, steps: int) -> None:
+        """Before the bar, when nothing is left to be refused."""
+        note(self._sentence)
 
 
 def _algorithm_of(path: Path, zo: Model, name: str | None) -> Algorithm:
@@ -625,9 +630,8 @@ def _render(console: Console, result: dict[str, Any]) -> None:
         "forward equivalents": round(result["equivalents"]),
         "weights": result["trainable_weights"],
         "buffer bytes": result["buffer_bytes"],
-        "passes in this run": result["forwards"],
         "seconds": round(result["seconds"], 1),
-        "passes/s": round(result["forwards_per_second"]),
+        "equivalents/s": round(result["equivalents_per_second"]),
     }
     console.print(table("Training", list(row), [list(row.values())]))
     files = {"output": "trained model", "log": "log", "zo_model": "ZO model, which log and replay belong to"}

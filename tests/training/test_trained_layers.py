@@ -1,0 +1,50 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The sentence that says what a run trains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from models import MODELS
+from tflm_zo import inject
+from tflm_zo.training import NodeSettings, TrainedLayers, TrainSettings, trained_layers
+
+WHOLE = "trains 2 of 2 layers (100 % of the weights)"
+FC = "trains 1 of 2 layers (88 % of the weights): fc"
+CONV = "trains 1 of 2 layers (12 % of the weights): conv"
+STAYS = "; the other stays as it is"
+NO_NODES = "; 1 carries no nodes (inspect --nodes says why)"
+NONE = "trains 0 of 2 layers (0 % of the weights); the other 2 stay as they are"
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "sentence"),
+    [
+        ({}, TrainSettings(), WHOLE),
+        ({"nodes": "*"}, NodeSettings(), WHOLE),
+        ({"nodes": "*", "cuts": ("layers",)}, NodeSettings(), WHOLE),
+        ({"wide": "last", "trainable": "last:1"}, TrainSettings(), FC + STAYS),
+        ({"trainable": "conv"}, TrainSettings(), CONV + STAYS),
+        ({"nodes": "fc", "trainable": "nodes"}, NodeSettings(), FC + NO_NODES),
+        ({"nodes": "fc", "trainable": "all"}, NodeSettings(), FC + NO_NODES),
+        ({"nodes": "fc", "trainable": "all"}, NodeSettings(others="layers"), WHOLE),
+        ({"nodes": "*"}, NodeSettings(only=("conv",)), CONV + "; the other is left out"),
+        ({"sparse": "top-k:1"}, TrainSettings(), "trains 2 of 2 layers (0.7 % of the weights)"),
+        ({"trainable": "none"}, TrainSettings(), NONE),
+    ],
+)
+def test_sentence(options: dict[str, Any], settings: Any, sentence: str) -> None:
+    assert trained_layers(inject(MODELS["small_cnn"](), **options), settings).sentence == sentence
+
+
+def test_values() -> None:
+    """small_cnn has 36 weights in a convolution and 256 in a dense layer."""
+    found = trained_layers(inject(MODELS["small_cnn"](), nodes="fc", trainable="nodes"), NodeSettings())
+    assert found == TrainedLayers(("fc",), 2, 256, 292, found.sentence)
+
+
+def test_many_layers() -> None:
+    model = inject(MODELS["lenet5"](), trainable="all")
+    assert trained_layers(model, TrainSettings()).sentence == "trains 5 of 5 layers (100 % of the weights)"

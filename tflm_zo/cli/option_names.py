@@ -1,0 +1,66 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What the package calls a setting, as the command line writes it: ``--head-room 2`` for ``head_room=2``."""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from typer.models import OptionInfo
+
+__all__ = ["in_option_syntax", "options_of"]
+
+# Settings that a command's option has another name for: the first that it has.
+_OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "cuts": ("cut",),
+    "blocks": ("choose_block", "block"),
+}
+_VALUE: Final = r"""(?:"([^"]*)"|'([^']*)'|«([^»]*)»|([^\s,;:)]+))"""
+
+
+def options_of(command: Callable[..., Any]) -> dict[str, str]:
+    """Options of a command by the name of their setting, which is that of their parameter."""
+    found: dict[str, str] = {}
+    for name, hint in typing.get_type_hints(command, include_extras=True).items():
+        for info in getattr(hint, "__metadata__", ()):
+            if isinstance(info, OptionInfo):
+                long = [d.split("/")[0] for d in info.param_decls or () if d.startswith("--")]
+                found[name] = long[0] if long else "--" + name.replace("_", "-")
+    for setting, names in _OTHER_NAMES.items():
+        for name in names:
+            if setting not in found and name in found:
+                found[setting] = found[name]
+    return found
+
+
+def in_option_syntax(message: str, own: Mapping[str, str], everywhere: Mapping[str, str]) -> str:
+    """A message of the package in the syntax of the command line.
+
+    Args:
+        message: for people.
+        own: options of the command that says it: its settings may stand for themselves, before a colon.
+        everywhere: options of all commands: what else is written like Python, ``name=value`` or a name that
+            has an underscore.
+    """
+    known = {**everywhere, **own}
+
+    def assignment(found: re.Match[str]) -> str:
+        option, value = known.get(found[1]), next(v for v in found.groups()[1:] if v is not None)
+        if option is None:
+            return found[0]
+        if value in ("True", "False"):
+            return option if value == "True" else "--no-" + option[2:]
+        return f"{option} {value}"
+
+    def heading(found: re.Match[str]) -> str:
+        names = found[1].split(", ")
+        return ", ".join(own[n] for n in names) + ":" if all(n in own for n in names) else found[0]
+
+    def name(found: re.Match[str]) -> str:
+        return known.get(found[0], found[0])
+
+    message = re.sub(rf"(?<![\w./«-])([a-z]\w*)={_VALUE}", assignment, message)
+    message = re.sub(r"^(\w+(?:, \w+)*):(?= )", heading, message)
+    return re.sub(r"(?<![\w./«'\"-])[a-z]+(?:_[a-z]+)+(?![\w./»'\"-])", name, message)

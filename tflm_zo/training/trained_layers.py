@@ -1,0 +1,96 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Which part of a network a run trains, in one sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..converters import Model, read_metadata
+from ..converters.constants import FULLY_CONNECTED_16
+from ..converters.model import Tensor
+from ..converters.passes.kernels import FILTER_OPERATORS
+from .node_settings import NodeSettings
+from .settings import TrainSettings
+from .tasks import trained_tensors
+
+__all__ = ["TrainedLayers", "trained_layers"]
+
+_NAMED = 6  # layers that a sentence names
+
+
+@dataclass(frozen=True)
+class TrainedLayers:
+    """What a run trains of a network.
+
+    Attributes:
+        layers: names of the layers that are trained, in execution order.
+        of_layers: number of all layers that have weights.
+        weights: of the layers that are trained (sparse: those that are moved).
+        of_weights: of all layers.
+        sentence: the same for people, and what about the other layers.
+    """
+
+    layers: tuple[str, ...]
+    of_layers: int
+    weights: int
+    of_weights: int
+    sentence: str
+
+
+def trained_layers(model: Model, settings: NodeSettings | TrainSettings) -> TrainedLayers:
+    """What a run trains of a ZO model.
+
+    Args:
+        model: the ZO model; layers that it does not train are constants of it.
+        settings: of the run.
+
+    Raises:
+        SettingsError: `only` names what the run would not train anyway.
+    """
+    metadata = read_metadata(model)
+    if isinstance(settings, NodeSettings):
+        chosen = trained_tensors(settings, metadata)
+    else:
+        chosen = list(range(len(metadata.trainable)))
+    sizes = {t.name: t.size for t in _filters(model)}
+    trained = [metadata.trainable[i] for i in chosen]
+    layers, weights = tuple(t.layer for t in trained), sum(t.trained for t in trained)
+    total, of_weights = len(sizes), sum(sizes.values())
+    share = 100 * weights / of_weights if of_weights else 0.0
+    many = f"{layers[0]} … {layers[-1]}" if len(layers) > _NAMED else ", ".join(layers)
+    sentence = f"trains {len(layers)} of {total} layers ({_percent(share)} of the weights)"
+    if layers and len(layers) < total:
+        sentence += f": {many}"
+    sentence += _about_others(total - len(layers), settings, bool(metadata.nodes))
+    return TrainedLayers(layers, total, weights, of_weights, sentence)
+
+
+def _about_others(others: int, settings: NodeSettings | TrainSettings, has_nodes: bool) -> str:
+    if not others:
+        return ""
+    one = others == 1
+    if isinstance(settings, NodeSettings) and settings.only is not None:
+        return "; the other is left out" if one else f"; the other {others} are left out"
+    if isinstance(settings, NodeSettings) and has_nodes and settings.others == "frozen":
+        return f"; {others} {'carries' if one else 'carry'} no nodes (inspect --nodes says why)"
+    return "; the other stays as it is" if one else f"; the other {others} stay as they are"
+
+
+def _filters(model: Model) -> list[Tensor]:
+    """Of every layer that has weights, once each."""
+    found: dict[Tensor, None] = {}
+    for graph in model.subgraphs:
+        for op in graph.operators:
+            weights = op.input(1)
+            if weights is None or not (weights.is_constant or weights.is_variable):
+                continue
+            if op.builtin in FILTER_OPERATORS or op.code.name == FULLY_CONNECTED_16:
+                found[weights] = None
+    return list(found)
+
+
+def _percent(share: float) -> str:
+    """To two digits, never 0 or 100 for what is a part."""
+    if share in (0.0, 100.0):
+        return f"{share:.0f} %"
+    return f"{min(share, 99.9):.1f} %" if share < 1 or share > 99 else f"{share:.0f} %"
