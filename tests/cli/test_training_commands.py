@@ -114,7 +114,7 @@ def test_json_has_every_figure(files: Path) -> None:
 
 EVERY_OPTION = (
     *("--distribution", "sparse-uniform:2:0.5", "--schedule", "step", "--decay", "0.25"),
-    *("--decay-steps", "4", "--clip", "1.5", "--estimator", "one-sided", "--rule", "sign", "--queries", "2"),
+    *("--decay-steps", "4", "--clip", "1.5", "--estimator", "one-sided", "--rule", "gradient", "--queries", "2"),
     *("--rate", "1.5", "--final-rate", "0.25", "--warmup-steps", "3", "--scope", "blocks", "--seed", "77"),
     "--gradient-norm",
 )
@@ -131,7 +131,7 @@ def test_every_option_reaches_the_run(files: Path) -> None:
         decay_steps=4,
         clip=1.5,
         estimator="one-sided",
-        rule="sign",
+        rule="gradient",
         queries=2,
         rate=1.5,
         final_rate=0.25,

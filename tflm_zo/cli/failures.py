@@ -59,13 +59,13 @@ def one_line_errors(command: _Command) -> _Command:
 
     Warnings of this package that the command causes are shown on stderr, once each.
     """
-    options = options_of(command)
-    _all_options.update({name: option for name, option in options.items() if name not in _all_options})
+    own = options_of(command)
+    _all_options.update({name: option for name, option in own.items() if name not in _all_options})
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> Any:
         try:
-            _options.set(options)
+            _options.set(own)
             with _ending_signals(), warnings.catch_warnings():
                 warnings.simplefilter("default")
                 warnings.showwarning = _show_warning
