@@ -99,7 +99,7 @@ def test_what_settings_ask_of_a_plain_model(
     ("options", "said"),
     [
         (("--algorithm", "elastic-zo", "--tail", "4"), "tail: expected at most 3"),
-        (("--algorithm", "elastic-zo-int8", "--update-bits", "16"), "inject with update_bits=8"),
+        (("--algorithm", "elastic-zo-int8", "--update-bits", "16"), "inject with --update-bits 8"),
         (("--algorithm", "weight", "--nodes", "fc1"), "perturbs weights, not nodes"),
         (("--algorithm", "layer", "--distribution", "rademacher:200"), "rademacher:200"),
         (("--nodes", "last:0"), '"last:N" takes a number'),

@@ -213,7 +213,7 @@ REFUSALS: dict[str, tuple[list[Any], str]] = {
         ["weight.zo.tflite", "--algorithm", "adam"],
         "algorithm: no 'adam'; there are",
     ),
-    "nodes for weights": (["node.zo.tflite", "--algorithm", "weight"], "inject with head_room=2"),
+    "nodes for weights": (["node.zo.tflite", "--algorithm", "weight"], "inject with --head-room 2"),
     "weights for nodes": (["weight.zo.tflite", "--algorithm", "node"], "no nodes: inject it with nodes"),
     "unknown setting": (["weight.zo.tflite", "--set", "foo=1"], "--foo is no option of algorithm weight"),
     "another's setting": (["weight.zo.tflite", "--set", "head=exact"], "--head is no option of algorithm"),
@@ -223,7 +223,10 @@ REFUSALS: dict[str, tuple[list[Any], str]] = {
     "no integer": (["weight.zo.tflite", "--set", "seed=x"], "--set seed: expected an integer, got 'x'"),
     "no number": (["weight.zo.tflite", "--set", "rate=x"], "--set rate: expected a number, got 'x'"),
     "no truth": (["node.zo.tflite", "--set", "masked=x"], "--set masked: expected true or false, got 'x'"),
-    "out of range": (["weight.zo.tflite", "--set", "batch-size=0"], "batch_size: expected an integer in 1.."),
+    "out of range": (
+        ["weight.zo.tflite", "--set", "batch-size=0"],
+        "--set batch-size: expected an integer in 1..",
+    ),
     "wrong word": (["node.zo.tflite", "--set", "head=foo"], "head: no 'foo'; there are zo, exact"),
     "name": (
         ["weight.zo.tflite", "--name", "9-x"],
@@ -261,7 +264,7 @@ def test_refusals(case: str, files: Path) -> None:
 
 def test_a_batch_that_does_not_divide(files: Path) -> None:
     zo_model("weight", batch=4).save("four.zo.tflite")
-    said = "batch_size: expected a multiple of the model's batch 4, got 6"
+    said = "--set batch-size: expected a multiple of the model's batch 4, got 6"
     refused(files, "firmware", "four.zo.tflite", "-o", "out", "--set", "batch-size=6", said=said)
 
 

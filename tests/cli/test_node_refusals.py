@@ -114,9 +114,9 @@ def test_unknown_algorithms_list_what_there_is(files: Path) -> None:
         (("--schedule", "exponential"), "there are constant, linear, cosine, step"),
         (("--rate", "0"), "rate: expected"),
         (("--rate", "nan"), "rate: expected"),
-        (("--rate", "1", "--final-rate", "2"), "final_rate: expected 0..1"),
+        (("--rate", "1", "--final-rate", "2"), "--final-rate: expected 0..1"),
         (("--clip", "0"), "clip: expected"),
-        (("--snapshot-every", "0"), "snapshot_every: expected an integer"),
+        (("--snapshot-every", "0"), "--snapshot-every: expected an integer"),
         (("--batch-size", "12"), "multiple of the model's batch 8, got 12"),
         (("--zo-model", "z.tflite"), "node.zo.tflite is a ZO model already"),
         (("--runtime", "onnx"), "'onnx'; there are litert"),
@@ -130,7 +130,7 @@ def test_options(options: tuple[str, ...], said: str, files: Path) -> None:
 
 def test_other_refusals(files: Path) -> None:
     budget = ("train", "node.zo.tflite", "d.npz", "-o", "new", "--budget")
-    refused(files, *budget, 10, "--steps", 3, said="steps, budget: give one of them")
+    refused(files, *budget, 10, "--steps", 3, said="--steps, --budget: give one of them")
     for value in ("0", "-5", "nan", "inf"):
         refused(files, *budget, value, said="budget: expected forward equivalents above 0")
     # A step of 32 samples, and the prefix of 32: see test_budget.
@@ -151,7 +151,7 @@ def test_other_refusals(files: Path) -> None:
         (("--zo-model", "absent/z"), "the folder absent does not exist"),
         (("--zo-model", "run.zolog"), "run.zolog exists"),
         (("--log", "new.zo.tflite"), "--zo-model and --log are the same file"),
-        (("--batch-size", "0"), "batch_size: expected an integer in 1..1048576, got 0"),
+        (("--batch-size", "0"), "--batch-size: expected an integer in 1..1048576, got 0"),
         (("--validation", "windows.npz"), "no labels"),
     ],
 )

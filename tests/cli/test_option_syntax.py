@@ -51,6 +51,9 @@ def translated(message: str, command: str = "train") -> str:
         ("train", "x: expected 3 samples", "x: expected 3 samples"),
         ("train", "rates: expected", "rates: expected"),
         ("inject", "steps: 3", "steps: 3"),
+        ("firmware", "batch_size: expected 4", "--set batch-size: expected 4"),
+        ("firmware", 'leave others="frozen"', "leave --set others=frozen"),
+        ("firmware", "inject with head_room=2", "inject with --head-room 2"),
     ],
 )
 def test_translated(command: str, message: str, expected: str) -> None:

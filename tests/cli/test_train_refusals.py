@@ -155,7 +155,7 @@ def test_unknown_names_list_what_there_is(
         (("--clip", "-1"), "clip: expected"),
         (("--decay", "2"), "decay: expected 0..1"),
         (("--steps", "0"), "steps: expected at least 1, got 0"),
-        (("--sync-every", "-1"), "sync_every: expected seconds from 0 on"),
+        (("--sync-every", "-1"), "--sync-every: expected seconds from 0 on"),
         (("--keep", "first"), "--keep: expected best or last, got first"),
         (("--log", "m.zo.tflite", "--force"), "--log and MODEL are the same file"),
         (("--log", "new.tflite"), "--log and -o are the same file"),

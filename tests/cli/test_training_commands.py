@@ -114,7 +114,18 @@ def test_json_has_every_figure(files: Path) -> None:
 
 EVERY_OPTION = (
     *("--distribution", "sparse-uniform:2:0.5", "--schedule", "step", "--decay", "0.25"),
-    *("--decay-steps", "4", "--clip", "1.5", "--estimator", "one-sided", "--rule", "gradient", "--queries", "2"),
+    *(
+        "--decay-steps",
+        "4",
+        "--clip",
+        "1.5",
+        "--estimator",
+        "one-sided",
+        "--rule",
+        "gradient",
+        "--queries",
+        "2",
+    ),
     *("--rate", "1.5", "--final-rate", "0.25", "--warmup-steps", "3", "--scope", "blocks", "--seed", "77"),
     "--gradient-norm",
 )
@@ -228,7 +239,7 @@ def test_verify_interrupted(files: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         (("--rule", "adam"), "there are gradient, normalized, sign"),
         (("--runtime", "onnx"), "no runtime 'onnx'"),
         (("--batch-size", "12"), "multiple of the model's batch 8"),
-        (("--queries", "20"), "max_queries=8"),
+        (("--queries", "20"), "--max-queries 8"),
     ],
 )
 def test_bad_settings_write_nothing(files: Path, arguments: tuple[str, ...], message: str) -> None:

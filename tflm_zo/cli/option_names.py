@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from typer.models import OptionInfo
+
+from ..training import NodeSettings, TrainSettings
 
 __all__ = ["in_option_syntax", "options_of"]
 
@@ -26,10 +29,15 @@ def options_of(command: Callable[..., Any]) -> dict[str, str]:
     for name, hint in typing.get_type_hints(command, include_extras=True).items():
         for info in getattr(hint, "__metadata__", ()):
             if isinstance(info, OptionInfo):
-                long = [d.split("/")[0] for d in info.param_decls or () if d.startswith("--")]
+                # In an annotation the first name lies where otherwise the default does.
+                names = [info.default, *(info.param_decls or ())]
+                long = [n.split("/")[0] for n in names if isinstance(n, str) and n.startswith("--")]
                 found[name] = long[0] if long else "--" + name.replace("_", "-")
-    for setting, names in _OTHER_NAMES.items():
-        for name in names:
+    if any(option == "--set" for option in found.values()):  # NAME=VALUE for each setting of a run
+        for field in dataclasses.fields(NodeSettings) + dataclasses.fields(TrainSettings):
+            found.setdefault(field.name, "--set " + field.name.replace("_", "-"))
+    for setting, others in _OTHER_NAMES.items():
+        for name in others:
             if setting not in found and name in found:
                 found[setting] = found[name]
     return found
@@ -50,9 +58,9 @@ def in_option_syntax(message: str, own: Mapping[str, str], everywhere: Mapping[s
         option, value = known.get(found[1]), next(v for v in found.groups()[1:] if v is not None)
         if option is None:
             return found[0]
-        if value in ("True", "False"):
+        if value in ("True", "False") and not option.startswith("--set "):
             return option if value == "True" else "--no-" + option[2:]
-        return f"{option} {value}"
+        return f"{option}{'=' if option.startswith('--set ') else ' '}{value}"
 
     def heading(found: re.Match[str]) -> str:
         names = found[1].split(", ")
