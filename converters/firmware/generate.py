@@ -27,6 +27,8 @@ from .tables import Boundaries, model_source
 _TASK_STRUCT = 180
 _TENSOR_STRUCT = 40
 _SNAPSHOT_TASK_STRUCT = 36
+# zo_snapshot_header_bytes: of a run without tasks, and for each.
+_SNAPSHOT_HEADER, _SNAPSHOT_HEADER_TASK = 164, 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +111,7 @@ def _run_bytes(metadata: ZoMetadata, plan: NodeRunPlan) -> int:
     """What `NodeTrainer` carves for a run."""
     samples, count = plan.value("batch") * plan.value("parts"), len(plan.tasks)
     total = _eight(count * _TASK_STRUCT)
-    header = 160 + 32 * count
+    header = _SNAPSHOT_HEADER + _SNAPSHOT_HEADER_TASK * count
     scratch, tensors, labels = header // 2 + count * _SNAPSHOT_TASK_STRUCT // 4, 0, 0
     for task in plan.tasks:
         queries = task.values["queries"]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -19,7 +20,7 @@ from tflm_zo.converters.segments import extract_segment
 
 from firmware_folders import ALGORITHMS, COMMAND, firmware, zo_model
 from models import MODELS
-from tflm_zo import inject, load_model
+from tflm_zo import inject, load_model, native
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.training import NodeSettings, TrainSettings
 from tflm_zo.training.settings import SettingsError
@@ -163,6 +164,13 @@ def test_settings_are_the_runs(name: str) -> None:
     other = {"node": "weight", "weight": "node"}[name]
     assert f"ops/device/small_zo_{name}_trainer.cc" in made.files
     assert not any(path.startswith(f"ops/device/small_zo_{other}_trainer") for path in made.files)
+
+
+def test_the_workspace_has_room_for_the_logs_headers() -> None:
+    _generate = importlib.import_module("tflm_zo.converters.firmware.generate")
+    header = native.library().zo_snapshot_header_bytes
+    for tasks in (1, 2, 7):
+        assert _generate._SNAPSHOT_HEADER + _generate._SNAPSHOT_HEADER_TASK * tasks == header(tasks)
 
 
 # --- samples ------------------------------------------------------------------------------------------------
