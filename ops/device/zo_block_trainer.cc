@@ -119,6 +119,10 @@ zo_status BlockTrainer::TrainStep(zo_report* report) {
   return chosen() ? NodeTrainer::TrainStep(report) : ZO_ERROR_ORDER;
 }
 
+zo_status BlockTrainer::KeepBest(const Yardstick& yardstick) {
+  return chosen() ? NodeTrainer::KeepBest(yardstick) : ZO_ERROR_ORDER;
+}
+
 zo_status BlockTrainer::ExportLog(const LogStore& log) {
   return chosen() ? NodeTrainer::ExportLog(log) : ZO_ERROR_ORDER;
 }

@@ -116,6 +116,14 @@ struct Evaluation {
   int64_t loss;      // sum, unit 2^-16
 };
 
+// What a run that keeps its best state is measured by, see zo_measurement.h: the loss of samples 0
+// to count - 1, before the first step, after every `every` steps and after the last one.
+struct Yardstick {
+  SampleSource source;
+  uint32_t count;
+  uint32_t every;  // 0: the run measures nothing
+};
+
 // Weights that were exported between two steps of weight perturbation, from where ImportLog may go
 // on instead of from the first step.
 struct WeightSnapshot {

@@ -130,6 +130,8 @@ zo_status NodeTrainer::Init(Network* network, const zo_node_settings* settings,
         tasks[i].kind == ZO_TASK_WEIGHTS && tasks[i].boundary_bytes == 0;
     if (!starts_with_inputs) tasks_[i].nodes = network->kept(tasks[i].start_segment);
   }
+  yardstick_ = {};
+  measured_ = 0;
   return zo_node_run_init(&run_, settings, tasks_);
 }
 
@@ -229,13 +231,15 @@ zo_status NodeTrainer::Abandon(zo_status reason) {
 
 zo_status NodeTrainer::TrainStep(zo_report* report) {
   *report = {};
-  if (log_ != nullptr && run_.step == 0) {
+  if (log_ != nullptr && run_.step == 0 && measured_ == 0) {
     const zo_status status = WriteHeader(*log_);
     if (status != ZO_OK) return status;
   }
+  zo_status status = MeasureWhereDue();
+  if (status != ZO_OK) return status;
   while (report->step_done == 0) {
     zo_node_request request;
-    zo_status status = zo_node_run_next(&run_, &request);
+    status = zo_node_run_next(&run_, &request);
     if (status != ZO_OK) return status;
     switch (request.action) {
       case ZO_NODE_FORWARD:
@@ -255,7 +259,100 @@ zo_status NodeTrainer::TrainStep(zo_report* report) {
     }
     if (status != ZO_OK) return Abandon(status);
   }
-  return log_ == nullptr ? ZO_OK : WriteRecord(*log_, *report);
+  if (log_ != nullptr) {
+    uint8_t record[ZO_SNAPSHOT_RECORD_BYTES];
+    zo_snapshot_write_record(report->step, report->mean_loss, header_checksum_, record);
+    const uint32_t at = zo_step_record_at(SlotAt(zo_snapshot_slots(yardstick_.every)),
+                                          ZO_SNAPSHOT_RECORD_BYTES, yardstick_.every, report->step);
+    if (!log_->write(log_->context, at, record, sizeof record)) return ZO_ERROR_STORE;
+  }
+  // A measurement comes before the snapshot of its step: a run that is resumed there has it.
+  if (IsMeasurementDue()) return MeasureWhereDue();
+  return WriteSnapshotWhereDue();
+}
+
+// --- The best state ------------------------------------------------------------------------------
+
+zo_status NodeTrainer::KeepBest(const Yardstick& yardstick) {
+  if (run_.step != 0 || measured_ != 0) return ZO_ERROR_ORDER;
+  if (yardstick.count == 0 || yardstick.every == 0) return ZO_ERROR_ARGUMENT;
+  const zo_status status =
+      network_->DataChecksum(yardstick.source, yardstick.count, &yardstick_checksum_);
+  if (status == ZO_OK) yardstick_ = yardstick;
+  return status;
+}
+
+bool NodeTrainer::IsMeasurementDue() const {
+  return zo_measurement_is_due(yardstick_.every, run_.settings.common.steps, run_.step) != 0 &&
+         zo_measurement_number(yardstick_.every, run_.step) == measured_;
+}
+
+uint32_t NodeTrainer::MeasurementAt(uint32_t step) const {
+  return zo_measurement_at(SlotAt(zo_snapshot_slots(yardstick_.every)), ZO_SNAPSHOT_RECORD_BYTES,
+                           yardstick_.every, step);
+}
+
+zo_status NodeTrainer::MeasureWhereDue() {
+  if (!IsMeasurementDue()) return ZO_OK;
+  Evaluation found;
+  const zo_status status = network_->Evaluate(yardstick_.source, 0, yardstick_.count, &found);
+  if (status != ZO_OK) return status;
+  const zo_measurement measured = {run_.step, found.samples, found.loss, found.correct,
+                                   yardstick_checksum_};
+  const bool better = measured_ == 0 || measured.loss < best_.loss;
+  if (log_ != nullptr) {
+    uint8_t record[ZO_MEASUREMENT_BYTES];
+    zo_measurement_write(&measured, header_checksum_, record);
+    if (!log_->write(log_->context, MeasurementAt(run_.step), record, sizeof record)) {
+      return ZO_ERROR_STORE;
+    }
+    // The weights before the first step need no slot.
+    if (better && run_.step > 0) {
+      const zo_status kept = WriteSlot(*log_, ZO_SNAPSHOT_BEST_SLOT, measured_ + 1);
+      if (kept != ZO_OK) return kept;
+    }
+  }
+  measured_ += 1;
+  if (better) best_ = measured;
+  return run_.step > 0 ? WriteSnapshotWhereDue() : ZO_OK;
+}
+
+// What was measured up to the step that a log has led to; false where a measurement is damaged.
+bool NodeTrainer::ReadMeasurements(const LogStore& log) {
+  measured_ = 0;
+  if (yardstick_.every == 0) return true;
+  const uint32_t steps = run_.settings.common.steps;
+  for (uint32_t step = 0; step <= run_.step;) {
+    uint8_t record[ZO_MEASUREMENT_BYTES];
+    zo_measurement measured;
+    if (!log.read(log.context, MeasurementAt(step), record, sizeof record) ||
+        zo_measurement_read(record, header_checksum_, &measured) != ZO_OK ||
+        measured.step != step) {
+      return step == run_.step;  // it is still to be done
+    }
+    if (measured_ == 0 || measured.loss < best_.loss) best_ = measured;
+    measured_ += 1;
+    if (step == steps) break;
+    step = steps - step > yardstick_.every ? step + yardstick_.every : steps;
+  }
+  return true;
+}
+
+zo_status NodeTrainer::RestoreBest(zo_measurement* best) {
+  if (!done() || yardstick_.every == 0 || IsMeasurementDue() || log_ == nullptr) {
+    return ZO_ERROR_ORDER;
+  }
+  zo_status status = ZO_OK;
+  if (best_.step == 0) {
+    status = network_->Restore();
+  } else if (best_.step < run_.step) {
+    uint32_t number = 0;
+    const uint32_t wanted = zo_measurement_number(yardstick_.every, best_.step) + 1;
+    if (!IsWhole(*log_, ZO_SNAPSHOT_BEST_SLOT, &number) || number != wanted) return ZO_ERROR_LOG;
+    status = ReadWeights(*log_, ZO_SNAPSHOT_BEST_SLOT);
+  }
+  if (status == ZO_OK) *best = best_;
+  return status;
 }
 
 // --- Log -----------------------------------------------------------------------------------------
@@ -283,6 +380,7 @@ zo_status NodeTrainer::Header(uint8_t* bytes, uint32_t data_checksum) const {
   header.interval = interval_;
   header.weight_bytes = WeightBytes();
   header.data_checksum = data_checksum;
+  header.measure_every = yardstick_.every;
   const uint32_t size = zo_snapshot_header_bytes(count);
   auto* entries = reinterpret_cast<zo_snapshot_task*>(reinterpret_cast<uint8_t*>(scratch_) +
                                                       2 * static_cast<size_t>(size));
@@ -306,7 +404,7 @@ zo_status NodeTrainer::WriteHeader(const LogStore& log) {
   const uint32_t size = zo_snapshot_header_bytes(run_.settings.tasks);
   // Slots that an older run has left are emptied before the header says whose they are.
   constexpr uint8_t kEmpty[8] = {};
-  for (uint32_t slot = 0; slot < 2; ++slot) {
+  for (uint32_t slot = 0; slot < zo_snapshot_slots(yardstick_.every); ++slot) {
     if (!log.write(log.context, SlotAt(slot), kEmpty, sizeof kEmpty)) return ZO_ERROR_STORE;
   }
   Header(bytes, data_checksum_);
@@ -314,19 +412,19 @@ zo_status NodeTrainer::WriteHeader(const LogStore& log) {
   return log.write(log.context, 0, bytes, size) ? ZO_OK : ZO_ERROR_STORE;
 }
 
-zo_status NodeTrainer::WriteRecord(const LogStore& log, const zo_report& report) const {
-  uint8_t record[ZO_SNAPSHOT_RECORD_BYTES];
-  zo_snapshot_write_record(report.step, report.mean_loss, header_checksum_, record);
-  const uint32_t at = SlotAt(2) + ZO_SNAPSHOT_RECORD_BYTES * report.step;
-  if (!log.write(log.context, at, record, sizeof record)) return ZO_ERROR_STORE;
-  return run_.step % interval_ == 0 || done() ? WriteSnapshot(log) : ZO_OK;
+zo_status NodeTrainer::WriteSnapshotWhereDue() const {
+  const bool is_due = log_ != nullptr && (run_.step % interval_ == 0 || done());
+  return is_due ? WriteSnapshot(*log_) : ZO_OK;
 }
 
 zo_status NodeTrainer::WriteSnapshot(const LogStore& log) const {
   // One that is taken between two that are due has the number, and so the slot, of the next.
   const uint32_t number = (run_.step + interval_ - 1) / interval_;
-  if (number == 0) return ZO_OK;
-  uint32_t at = SlotAt((number - 1) % 2);
+  return number == 0 ? ZO_OK : WriteSlot(log, (number - 1) % 2, number);
+}
+
+zo_status NodeTrainer::WriteSlot(const LogStore& log, uint32_t slot, uint32_t number) const {
+  uint32_t at = SlotAt(slot);
   uint8_t* head = reinterpret_cast<uint8_t*>(scratch_);
   const uint32_t head_bytes = zo_snapshot_bytes(run_.settings.tasks, 0) - 4;
   zo_snapshot_write_head(&run_, header_checksum_, number, head);
@@ -376,11 +474,14 @@ bool NodeTrainer::IsWhole(const LogStore& log, uint32_t slot, uint32_t* number) 
 zo_status NodeTrainer::ReadSnapshot(const LogStore& log, uint32_t slot) {
   uint8_t* head = reinterpret_cast<uint8_t*>(scratch_);
   const uint32_t head_bytes = zo_snapshot_bytes(run_.settings.tasks, 0) - 4;
-  uint32_t at = SlotAt(slot);
-  if (!log.read(log.context, at, head, head_bytes)) return ZO_ERROR_LOG;
-  at += head_bytes;
+  if (!log.read(log.context, SlotAt(slot), head, head_bytes)) return ZO_ERROR_LOG;
   const zo_status status = zo_snapshot_read_head(&run_, head);
   if (status != ZO_OK) return status;
+  return ReadMeasurements(log) ? ReadWeights(log, slot) : ZO_ERROR_LOG;
+}
+
+zo_status NodeTrainer::ReadWeights(const LogStore& log, uint32_t slot) {
+  uint32_t at = SlotAt(slot) + zo_snapshot_bytes(run_.settings.tasks, 0) - 4;
   for (int fractions = 0; fractions < 2; ++fractions) {
     for (uint32_t i = 0; i < run_.settings.tasks; ++i) {
       for (uint32_t j = 0; j < infos_[i].tensors; ++j) {
@@ -418,6 +519,7 @@ zo_status NodeTrainer::ImportLog(const LogStore& log) {
   }
   status = network_->Restore();
   if (status != ZO_OK) return status;
+  measured_ = 0;
   return zo_node_run_resume(&run_, 0, 0, nullptr);
 }
 

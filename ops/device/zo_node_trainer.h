@@ -58,8 +58,10 @@ class NodeTrainer {
   //   report  of the step; step_done == 0 where the run is over
   //
   // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL, ZO_ERROR_RUNTIME: the weights are those of the last
-  // whole step, and the next call begins the step anew. ZO_ERROR_STORE: the step is done, but not
-  // in the log; where step_done is 0 the log's header could not be written before the first one.
+  // whole step, and the next call begins the step anew; where step_done is 1, only the measurement
+  // behind the step has failed, and the next call begins with it. ZO_ERROR_STORE: the step is done,
+  // but not in the log; where step_done is 0 the log's header could not be written before the first
+  // one.
   zo_status TrainStep(zo_report* report);
 
   uint32_t step() const { return run_.step; }
@@ -72,6 +74,24 @@ class NodeTrainer {
   // Errors: ZO_ERROR_ORDER: the run has begun, nothing has changed; those of
   // Network::ImportWeights.
   zo_status ImportWeights(const LogStore& store);
+
+  // The run keeps its best state: the first of those with the smallest loss that it has measured,
+  // the one before the first step included. Each measurement takes a forward pass of every sample
+  // and a record of 28 bytes in the log, and the log a third slot for weights. Before the first
+  // step, and before ImportLog, which takes a log that measures by the same samples as often.
+  //
+  // Errors: ZO_ERROR_ORDER: the run has begun; ZO_ERROR_ARGUMENT: no samples, or never. Nothing has
+  // changed then. ZO_ERROR_SAMPLE.
+  zo_status KeepBest(const Yardstick& yardstick);
+
+  // After the last step: sets the weights of the best state, from the log.
+  //
+  //   best  what was measured of it
+  //
+  // Errors: ZO_ERROR_ORDER: the run is not over, or measures nothing, or has no log. ZO_ERROR_LOG:
+  // the log does not have it. Nothing has changed then. ZO_ERROR_RUNTIME, ZO_ERROR_STORE (of
+  // imported weights): call it again.
+  zo_status RestoreBest(zo_measurement* best);
 
   // From now on each step goes into the log. At the first step the header is written, which takes
   // one pass over all samples, for their checksum.
@@ -103,10 +123,16 @@ class NodeTrainer {
   zo_status Abandon(zo_status reason);
   uint32_t Tensors(uint32_t task, zo_tensor* tensors) const;
   zo_status WriteHeader(const LogStore& log);
-  zo_status WriteRecord(const LogStore& log, const zo_report& report) const;
+  zo_status WriteSlot(const LogStore& log, uint32_t slot, uint32_t number) const;
   zo_status WriteSnapshot(const LogStore& log) const;
+  zo_status WriteSnapshotWhereDue() const;
+  bool IsMeasurementDue() const;
+  zo_status MeasureWhereDue();
+  bool ReadMeasurements(const LogStore& log);
+  uint32_t MeasurementAt(uint32_t step) const;
   bool IsWhole(const LogStore& log, uint32_t slot, uint32_t* number) const;
   zo_status ReadSnapshot(const LogStore& log, uint32_t slot);
+  zo_status ReadWeights(const LogStore& log, uint32_t slot);
   zo_status Header(uint8_t* bytes, uint32_t data_checksum) const;
   uint32_t WeightBytes() const;
   uint32_t SlotAt(uint32_t slot) const;
@@ -122,6 +148,10 @@ class NodeTrainer {
   uint32_t data_checksum_ = 0;
   uint32_t checked_ = 0;  // data_checksum_ is known
   uint32_t header_checksum_ = 0;
+  uint32_t yardstick_checksum_ = 0;
+  uint32_t measured_ = 0;  // how many measurements there are
+  Yardstick yardstick_ = {};
+  zo_measurement best_ = {};
   SampleSource source_ = {};
   zo_node_run run_ = {};
 };

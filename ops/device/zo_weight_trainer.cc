@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include <initializer_list>
+
 #include "../core/zo_command.h"
 #include "../core/zo_crc32.h"
 #include "../core/zo_little_endian.h"
@@ -30,6 +32,8 @@ zo_status WeightTrainer::Init(Network* network, const zo_control_settings* setti
   words_ = words;
   source_ = source;
   debt_ = kNone;
+  yardstick_ = {};
+  measured_ = 0;
   const ModelInfo& info = network->info();
   if (words == nullptr && info.segment_count > 1) return ZO_ERROR_ARGUMENT;
   const zo_status status = zo_control_init(&control_, settings, block_segments);
@@ -69,6 +73,10 @@ zo_status WeightTrainer::TrainStep(zo_report* report) {
   const ModelInfo& info = network_->info();
   *report = {};
   zo_status status = MakeWhole();
+  if (status == ZO_OK && log_ != nullptr && control_.step == 0 && measured_ == 0) {
+    status = WriteHeader(*log_);
+  }
+  if (status == ZO_OK) status = MeasureWhereDue();
   if (status != ZO_OK) return status;
   do {
     zo_request request;
@@ -94,40 +102,51 @@ zo_status WeightTrainer::TrainStep(zo_report* report) {
   } while (report->step_done == 0);
   mean_loss_ = report->mean_loss;
   before_ = after_;
-  return log_ == nullptr ? ZO_OK : WriteRecord(*log_);
+  status = log_ == nullptr ? ZO_OK : WriteRecord(*log_);
+  return status == ZO_OK ? MeasureWhereDue() : status;
 }
 
 void WeightTrainer::Header(uint8_t* bytes) const {
   zo_log_header header = {};
   network_->Fingerprint(header.fingerprint);
+  header.measure_every = yardstick_.every;
   zo_log_write_header(&header, control_.settings, bytes);
 }
 
 uint32_t WeightTrainer::RecordAt(uint32_t step) const {
-  return ZO_LOG_HEADER_BYTES + step * zo_log_record_bytes(control_.settings->queries);
+  return zo_step_record_at(ZO_LOG_HEADER_BYTES, zo_log_record_bytes(control_.settings->queries),
+                           yardstick_.every, step);
 }
 
-// A run with the same settings and other samples has the same header: its first record, which goes
-// on from there, is erased. The others go on from a record that this run will not have.
+uint32_t WeightTrainer::LogBytes() const {
+  return ZO_LOG_HEADER_BYTES + control_.step * zo_log_record_bytes(control_.settings->queries) +
+         measured_ * ZO_MEASUREMENT_BYTES;
+}
+
+// A run with the same settings and other samples has the same header: its first record, of a step
+// or a measurement, which goes on from there, is erased. The others go on from a record that this
+// run will not have.
 zo_status WeightTrainer::EraseFirstRecord(const LogStore& log) const {
   const uint32_t size = zo_log_record_bytes(control_.settings->queries);
   uint8_t found[kRecordBytes];
-  if (!log.read(log.context, RecordAt(0), found, size) || IsErased(found, size)) return ZO_OK;
+  constexpr uint32_t kAt = ZO_LOG_HEADER_BYTES;
+  if (!log.read(log.context, kAt, found, size) || IsErased(found, size)) return ZO_OK;
   memset(found, 0xFF, size);
-  return log.write(log.context, RecordAt(0), found, size) ? ZO_OK : ZO_ERROR_STORE;
+  return log.write(log.context, kAt, found, size) ? ZO_OK : ZO_ERROR_STORE;
+}
+
+zo_status WeightTrainer::WriteHeader(const LogStore& log) {
+  const zo_status status = EraseFirstRecord(log);
+  if (status != ZO_OK) return status;
+  uint8_t header[ZO_LOG_HEADER_BYTES];
+  Header(header);
+  after_ = zo_log_checksum(header, sizeof header);
+  return log.write(log.context, 0, header, sizeof header) ? ZO_OK : ZO_ERROR_STORE;
 }
 
 zo_status WeightTrainer::WriteRecord(const LogStore& log) {
   const uint32_t size = zo_log_record_bytes(control_.settings->queries);
   const uint32_t step = control_.step - 1;
-  if (step == 0) {
-    const zo_status status = EraseFirstRecord(log);
-    if (status != ZO_OK) return status;
-    uint8_t header[ZO_LOG_HEADER_BYTES];
-    Header(header);
-    before_ = zo_log_checksum(header, sizeof header);
-    if (!log.write(log.context, 0, header, sizeof header)) return ZO_ERROR_STORE;
-  }
   uint8_t record[kRecordBytes];
   zo_log_write_record(&control_, mean_loss_, before_, record);
   after_ = zo_log_checksum(record, size);
@@ -135,7 +154,11 @@ zo_status WeightTrainer::WriteRecord(const LogStore& log) {
 }
 
 zo_status WeightTrainer::ExportLog(const LogStore& log) {
-  return control_.step == 0 ? ZO_OK : WriteRecord(log);
+  if (control_.step == 0) return ZO_OK;
+  const uint32_t after = after_;  // a measurement may have followed
+  const zo_status status = WriteRecord(log);
+  after_ = after;
+  return status;
 }
 
 zo_status WeightTrainer::Replay(const zo_log_record& record) {
@@ -153,10 +176,93 @@ zo_status WeightTrainer::Replay(const zo_log_record& record) {
   return ZO_OK;
 }
 
-// Reads a record where it is whole and follows the one before it.
+bool WeightTrainer::IsMeasurementDue(uint32_t step) const {
+  return zo_measurement_is_due(yardstick_.every, control_.settings->steps, step) != 0 &&
+         zo_measurement_number(yardstick_.every, step) == measured_;
+}
+
+zo_status WeightTrainer::KeepBest(const Yardstick& yardstick) {
+  if (control_.step != 0 || measured_ != 0) return ZO_ERROR_ORDER;
+  if (yardstick.count == 0 || yardstick.every == 0) return ZO_ERROR_ARGUMENT;
+  const zo_status status =
+      network_->DataChecksum(yardstick.source, yardstick.count, &yardstick_checksum_);
+  if (status == ZO_OK) yardstick_ = yardstick;
+  return status;
+}
+
+zo_status WeightTrainer::MeasureWhereDue() {
+  if (!IsMeasurementDue(control_.step)) return ZO_OK;
+  Evaluation found;
+  const zo_status status = Evaluate(yardstick_.source, 0, yardstick_.count, &found);
+  if (status != ZO_OK) return status;
+  const zo_measurement measured = {control_.step, found.samples, found.loss, found.correct,
+                                   yardstick_checksum_};
+  if (log_ != nullptr) {
+    uint8_t record[ZO_MEASUREMENT_BYTES];
+    zo_measurement_write(&measured, after_, record);
+    const uint32_t at = LogBytes();
+    if (!log_->write(log_->context, at, record, sizeof record)) return ZO_ERROR_STORE;
+    after_ = zo_log_checksum(record, sizeof record);
+  }
+  if (measured_ == 0 || measured.loss < best_.loss) best_ = measured;
+  measured_ += 1;
+  return ZO_OK;
+}
+
+// Reads the measurement that is due after so many steps, where it is whole.
+bool WeightTrainer::ReadMeasurement(const LogStore& log, uint32_t step) {
+  uint8_t bytes[ZO_MEASUREMENT_BYTES];
+  zo_measurement measured;
+  const uint32_t at = zo_measurement_at(
+      ZO_LOG_HEADER_BYTES, zo_log_record_bytes(control_.settings->queries), yardstick_.every, step);
+  if (!log.read(log.context, at, bytes, sizeof bytes) ||
+      zo_measurement_read(bytes, after_, &measured) != ZO_OK || measured.step != step) {
+    return false;
+  }
+  after_ = zo_log_checksum(bytes, sizeof bytes);
+  if (measured_ == 0 || measured.loss < best_.loss) best_ = measured;
+  measured_ += 1;
+  return true;
+}
+
+// To where the records begin.
+void WeightTrainer::Rewind(uint32_t header_checksum) {
+  after_ = header_checksum;
+  measured_ = 0;
+}
+
+// Sets the weights by the log anew, up to the best of all measurements.
+zo_status WeightTrainer::RestoreBest(zo_measurement* best) {
+  if (!done() || yardstick_.every == 0 || IsMeasurementDue(control_.step) || log_ == nullptr) {
+    return ZO_ERROR_ORDER;
+  }
+  const zo_status settled = Settle();
+  if (settled != ZO_OK) return settled;
+  const zo_measurement found = best_;
+  WeightTrainer replay = *this;
+  uint8_t header[ZO_LOG_HEADER_BYTES];
+  Header(header);
+  const uint32_t header_checksum = zo_log_checksum(header, sizeof header);
+  // Nothing has changed where the log does not lead there.
+  for (const bool moves : {false, true}) {
+    replay.Rewind(header_checksum);
+    zo_status status = moves ? network_->Restore() : ZO_OK;
+    for (uint32_t step = 0; status == ZO_OK && step < found.step; ++step) {
+      zo_log_record record;
+      if (!replay.ReadRecord(*log_, step, &record)) return ZO_ERROR_LOG;
+      if (moves) status = Replay(record);
+    }
+    if (status != ZO_OK) return status;
+  }
+  *best = found;
+  return ZO_OK;
+}
+
+// Reads a record where it is whole and follows the one before it, and the measurement between them.
 bool WeightTrainer::ReadRecord(const LogStore& log, uint32_t step, zo_log_record* record) {
   const uint32_t size = zo_log_record_bytes(control_.settings->queries);
   uint8_t bytes[kRecordBytes];
+  if (IsMeasurementDue(step) && !ReadMeasurement(log, step)) return false;
   if (step == control_.settings->steps || !log.read(log.context, RecordAt(step), bytes, size) ||
       zo_log_read_record(bytes, control_.settings, after_, record) != ZO_OK ||
       record->step != step) {
@@ -189,6 +295,7 @@ bool WeightTrainer::GoTo(const LogStore& log, const WeightSnapshot& snapshot,
     if (!ReadRecord(log, step, &record)) return false;
     *mean_square = record.mean_square;
   }
+  if (IsMeasurementDue(snapshot.step) && !ReadMeasurement(log, snapshot.step)) return false;
   return network_->ReadWeights(snapshot.weights) == ZO_OK && MarkOfWeights() == snapshot.mark;
 }
 
@@ -202,11 +309,12 @@ zo_status WeightTrainer::ImportLog(const LogStore& log, const WeightSnapshot* sn
   }
   int64_t mean_square = 0;
   uint32_t step = 0;
-  after_ = zo_log_checksum(own, sizeof own);
+  const uint32_t header_checksum = zo_log_checksum(own, sizeof own);
+  Rewind(header_checksum);
   if (snapshot != nullptr && GoTo(log, *snapshot, &mean_square)) {
     step = snapshot->step;
   } else {
-    after_ = zo_log_checksum(own, sizeof own);
+    Rewind(header_checksum);
     mean_square = 0;
     const zo_status status = network_->Restore();
     if (status != ZO_OK) return status;

@@ -33,8 +33,10 @@ class WeightTrainer {
   //
   // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL, ZO_ERROR_RUNTIME: the weights are those of the last
   // whole step (where an invoke failed before its weight ops: they will be after the next call of
-  // anything here that succeeds), and the next call begins the step anew. ZO_ERROR_STORE: the step
-  // is done, but not in the log; ExportLog writes it again.
+  // anything here that succeeds), and the next call begins the step anew; where step_done is 1,
+  // only the measurement behind the step has failed, and the next call begins with it.
+  // ZO_ERROR_STORE: the step is done, but not in the log, and ExportLog writes it again; where
+  // step_done is 0 the log's header or a measurement could not be written.
   zo_status TrainStep(zo_report* report);
 
   // Whole steps done.
@@ -48,6 +50,24 @@ class WeightTrainer {
   // Errors: ZO_ERROR_ORDER: the run has begun, nothing has changed; those of
   // Network::ImportWeights.
   zo_status ImportWeights(const LogStore& store);
+
+  // The run keeps its best state: the first of those with the smallest loss that it has measured,
+  // the one before the first step included. Each measurement takes a forward pass of every sample
+  // and a record of 28 bytes in the log. Before the first step, and before ImportLog, which takes a
+  // log that measures by the same samples as often.
+  //
+  // Errors: ZO_ERROR_ORDER: the run has begun; ZO_ERROR_ARGUMENT: no samples, or never. Nothing has
+  // changed then. ZO_ERROR_SAMPLE.
+  zo_status KeepBest(const Yardstick& yardstick);
+
+  // After the last step: sets the weights of the best state, by a replay of the log up to it.
+  //
+  //   best  what was measured of it
+  //
+  // Errors: ZO_ERROR_ORDER: the run is not over, or measures nothing, or has no log. ZO_ERROR_LOG:
+  // the log does not have it. Nothing has changed then. ZO_ERROR_RUNTIME, ZO_ERROR_STORE (of
+  // imported weights): call it again.
+  zo_status RestoreBest(zo_measurement* best);
 
   // From now on each step goes into the log. At the first step the header is written.
   void SetLog(const LogStore* log) { log_ = log; }
@@ -71,8 +91,8 @@ class WeightTrainer {
   // before the first step; settles.
   zo_status SnapshotMark(uint32_t* mark);
 
-  // Bytes of the log that are of use: its header, and the records of the steps that are done.
-  uint32_t LogBytes() const { return RecordAt(control_.step); }
+  // Bytes of the log that are of use: its header, and the records of what is done.
+  uint32_t LogBytes() const;
 
   // Makes the weights in memory those of the last whole step: an update rides on the invoke that
   // follows it. Before weights are read or used for anything but TrainStep; changes no later bit.
@@ -90,8 +110,13 @@ class WeightTrainer {
   zo_status EraseFirstRecord(const LogStore& log) const;
   void Header(uint8_t* bytes) const;
   zo_status WriteRecord(const LogStore& log);
+  bool IsMeasurementDue(uint32_t step) const;
+  zo_status WriteHeader(const LogStore& log);
+  zo_status MeasureWhereDue();
+  bool ReadMeasurement(const LogStore& log, uint32_t step);
   bool ReadRecord(const LogStore& log, uint32_t step, zo_log_record* record);
   bool GoTo(const LogStore& log, const WeightSnapshot& snapshot, int64_t* mean_square);
+  void Rewind(uint32_t header_checksum);
   uint32_t MarkOfWeights() const;
   zo_status Replay(const zo_log_record& record);
 
@@ -110,6 +135,10 @@ class WeightTrainer {
   Debt debt_ = kNone;
   uint32_t from_ = 0;
   uint32_t executed_ = 0;  // as zo_control_abandon takes it
+  uint32_t yardstick_checksum_ = 0;
+  uint32_t measured_ = 0;  // how many measurements there are
+  Yardstick yardstick_ = {};
+  zo_measurement best_ = {};
   SampleSource source_ = {};
   zo_control control_ = {};
 };

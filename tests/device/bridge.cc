@@ -207,6 +207,12 @@ int device_import_log(Store* store, Store* weights, uint32_t step, uint32_t mark
 int device_snapshot_mark(uint32_t* mark) { return SnapshotMark(&trainer, mark, 0); }
 uint32_t device_log_bytes() { return LogBytes(trainer, 0); }
 
+int device_keep_best(Samples* samples, uint32_t every) {
+  return trainer.KeepBest({SourceOf(samples), samples->count, every});
+}
+
+int device_restore_best(zo_measurement* best) { return trainer.RestoreBest(best); }
+
 int device_import_weights(Store* store) {
   return trainer.ImportWeights({WriteStore, ReadStore, store});
 }

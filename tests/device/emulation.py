@@ -118,6 +118,18 @@ class Probe(ctypes.Structure):
     _fields_ = [("block", _u32), ("score", ctypes.c_int64)]
 
 
+class Measurement(ctypes.Structure):
+    """``zo_measurement``."""
+
+    _fields_ = [
+        ("step", _u32),
+        ("samples", _u32),
+        ("loss", ctypes.c_int64),
+        ("correct", _u32),
+        ("data_checksum", _u32),
+    ]
+
+
 class Samples:
     """Samples in a device's memory; reads can be made to fail."""
 
@@ -430,6 +442,16 @@ class Device:
         weights, step, mark = snapshot or (None, 0, 0)
         kept = None if weights is None else ctypes.byref(weights.c)
         return self._call("device_import_log", ctypes.byref(store.c), kept, _u32(step), _u32(mark))
+
+    def keep_best(self, yardstick: Samples, every: int) -> int:
+        """Measures by other samples."""
+        self._yardstick = yardstick  # kept alive
+        return self._call("device_keep_best", ctypes.byref(yardstick.c), _u32(every))
+
+    def restore_best(self) -> tuple[int, Measurement]:
+        """Status and what was measured of the best state."""
+        best = Measurement()
+        return self._call("device_restore_best", ctypes.byref(best)), best
 
     def import_weights(self, store: Store) -> int:
         """Begins with other weights."""

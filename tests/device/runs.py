@@ -70,6 +70,11 @@ def samples(seed: int = 1, count: int = SAMPLES) -> SampleArrays:
     return SampleArrays([x], rng.integers(0, CLASSES, count).astype(np.int32))
 
 
+def yardstick() -> SampleArrays:
+    """What runs that keep their best state are measured by."""
+    return samples(77, 7)
+
+
 @cache
 def zo_model(name: str) -> Model:
     """The network of a run."""
@@ -105,6 +110,7 @@ class Desktop:
         before: what `evaluate` said.
         after: what it said.
         outputs: of the trained model, int8 [samples, outputs].
+        kept: of the trained model: the last state, or the best.
     """
 
     losses: list[int]
@@ -113,6 +119,7 @@ class Desktop:
     before: dict[str, float]
     after: dict[str, float]
     outputs: NDArray[np.int8]
+    kept: State
 
 
 def state_of(trainer: Trainer) -> State:
@@ -136,15 +143,27 @@ class _States(Callback):
         self.found.append(state_of(trainer))
 
 
-def run_on_desktop(model: Model, settings: Any, data: SampleArrays, *, steps: int = STEPS) -> Desktop:
-    """A run as the device is to do it."""
+def run_on_desktop(
+    model: Model, settings: Any, data: SampleArrays, *, steps: int = STEPS, measure_every: int = 0
+) -> Desktop:
+    """A run as the device is to do it; by `yardstick` where it measures."""
     x, y = data.inputs[0], data.labels
     trainer = Trainer(model, settings, runtime=RUNTIME)
     before = trainer.evaluate(x, y)
     states = _States(trainer)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "run.zolog"
-        history = trainer.fit(x, y, steps=steps, log=log, callbacks=[states], keep="last")
+        measured = (yardstick().inputs[0], yardstick().labels) if measure_every else None
+        with mock.patch("tflm_zo.training.trainer.measuring_interval", return_value=measure_every):
+            history = trainer.fit(
+                x,
+                y,
+                steps=steps,
+                log=log,
+                callbacks=[states],
+                validation_data=measured,
+                keep="best" if measure_every else "last",
+            )
         content = log.read_bytes()
     runtime = trainer.runtime
     outputs = []
@@ -159,13 +178,15 @@ def run_on_desktop(model: Model, settings: Any, data: SampleArrays, *, steps: in
         before,
         trainer.evaluate(x, y),
         np.concatenate(outputs),
+        state_of(trainer),
     )
 
 
 @cache
-def desktop(name: str, data_seed: int = 1) -> Desktop:
+def desktop(name: str, data_seed: int = 1, measure_every: int = 0) -> Desktop:
     """A run of `RUNS` on the samples of a seed."""
-    return run_on_desktop(zo_model(name), RUNS[name][1], samples(data_seed))
+    data = samples(data_seed)
+    return run_on_desktop(zo_model(name), RUNS[name][1], data, measure_every=measure_every)
 
 
 def device(name: str, data_seed: int = 1) -> Device:

@@ -11,23 +11,31 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from device.emulation import LOG, OK, Device, Store, needs_compiler
-from device.runs import STEPS, desktop, device
+from device.emulation import LOG, OK, Device, Samples, Store, needs_compiler
+from device.runs import STEPS, desktop, device, yardstick
 
 pytestmark = needs_compiler
 
-#: Runs by name and seed of their samples. The second and third of the last have the header of the first.
-SEQUENCES = {
-    "kinds": (("node", 1), ("weight, segments", 1), ("node", 2)),
-    "layer-wise": (("nodes and weights", 1), ("exact head", 1), ("nodes and weights", 2)),
-    "weight": (("weight", 1), ("weight, segments", 1), ("weight, blocks", 2)),
-    "other samples": (("weight", 1), ("weight", 2), ("weight", 3)),
+#: Runs: name, seed of the samples, steps between measurements. Neighbours have programs of their own but in
+#: the last sequence, whose runs have one header.
+Run = tuple[str, int, int]
+SEQUENCES: dict[str, tuple[Run, ...]] = {
+    "kinds": (("node", 1, 0), ("weight, segments", 1, 0), ("node", 2, 0)),
+    "layer-wise": (("nodes and weights", 1, 0), ("exact head", 1, 0), ("nodes and weights", 2, 0)),
+    "weight": (("weight", 1, 0), ("weight, segments", 1, 0), ("weight, blocks", 2, 0)),
+    "measured": (("node", 1, 2), ("weight, segments", 1, 4), ("exact head", 2, 1)),
+    "other samples": (("weight", 1, 0), ("weight", 2, 0), ("weight", 3, 0)),
 }
 #: Of how many cuts one is trained to the end.
 SAMPLED = 149
 
 
-def boot(made: Device, run: tuple[str, int], store: Store) -> int | None:
+def keep_best(made: Device, run: Run) -> None:
+    if run[2]:
+        assert made.keep_best(Samples(yardstick()), run[2]) == OK
+
+
+def boot(made: Device, run: Run, store: Store) -> int | None:
     """Imports what a store has, from whatever state, and checks it; the step, or None where it has no log."""
     before, step = made.export_weights(), made.step
     status = made.import_log(store)
@@ -39,10 +47,11 @@ def boot(made: Device, run: tuple[str, int], store: Store) -> int | None:
     return made.step
 
 
-def go_on(made: Device, run: tuple[str, int], content: np.ndarray) -> None:
+def go_on(made: Device, run: Run, content: np.ndarray) -> None:
     """As after a reset: to the end of the run, with the log of one that nothing has disturbed."""
     store = Store(content=content.tobytes())
     assert made.init() == OK
+    keep_best(made, run)
     assert made.import_log(store) in (OK, LOG)
     made.set_log(store)
     while made.step < STEPS:
@@ -50,14 +59,18 @@ def go_on(made: Device, run: tuple[str, int], content: np.ndarray) -> None:
     expected = desktop(*run)
     assert made.export_weights() == (OK, expected.states[-1].weights)
     assert store.content(len(expected.log)) == expected.log
+    if run[2]:
+        assert made.restore_best()[0] == OK
+        assert made.export_weights() == (OK, expected.kept.weights)
 
 
 @pytest.mark.parametrize("sequence", SEQUENCES)
 def test_every_byte_of_three_runs_on_one_store(sequence: str) -> None:
     content, cuts, reached = np.full(1 << 14, 0xFF, np.uint8), 0, set()
-    previous: tuple[Device, tuple[str, int]] | None = None
+    previous: tuple[Device, Run] | None = None
     for run in SEQUENCES[sequence]:
-        made, writer = device(*run), Store(content=content.tobytes())
+        made, writer = device(*run[:2]), Store(content=content.tobytes())
+        keep_best(made, run)
         made.set_log(writer)
         for _ in range(STEPS):
             assert made.train_step()[0] == OK
