@@ -51,7 +51,7 @@ def export_model(
         zo_model: the model, its path, or its bytes; it is not changed.
         weights: int8 arrays by filter tensor name, e.g. ``Runtime.read_weights()``; filters that are not
             named keep their initial weights. None: all do.
-        batch: samples per invoke; None: as in the ZO model.
+        batch: samples per invoke; None: what the ZO model was injected with as export_batch, else its own.
         fractions: int8 arrays likewise, unit 2^-8 LSB, e.g. ``Runtime.read_fractions()``: what ``re_range``
             rounds is weight + fraction; filters that are not named have none.
         re_range: see above. Channels that are all zero and those where a sum might exceed int32 keep
@@ -80,6 +80,8 @@ def export_model(
         raise ConversionError("fractions: an int8 model has no place for them; they are for re_range")
     if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
         raise ConversionError(f"batch must be an integer from 1 on, not {batch!r}")
+    if batch is None:
+        batch = metadata.original.batch
     before = model.referenced_buffers()
 
     for op in [op for graph in model.subgraphs for op in graph.operators]:

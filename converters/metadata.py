@@ -164,10 +164,17 @@ class ZoSegment:
 
 @dataclasses.dataclass(frozen=True)
 class ZoOriginal:
-    """Names of the original model's inputs and outputs, made unique."""
+    """What is left of the original model.
+
+    Attributes:
+        inputs: names of its inputs, made unique.
+        outputs: names of its outputs, made unique.
+        batch: samples per invoke of the models that are exported; None: those of the ZO model.
+    """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    batch: Annotated[int | None, Field(ge=1, le=2**20)] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,6 +216,8 @@ class ZoMetadata:
     def to_json(self) -> str:
         """The metadata as JSON text, deterministic."""
         content = {"version": self.version, **dataclasses.asdict(self)}
+        if content["original"]["batch"] is None:
+            del content["original"]["batch"]
         for trainable in content["trainable"]:
             if trainable["updated"] is None:
                 del trainable["updated"]

@@ -89,6 +89,8 @@ class InjectSettings:
             rounding, no extra memory).
         max_queries: seeds in one UPDATE or one step of a replay, 1 to 32.
         batch: samples per invoke, at least 1. The model's own batch size must be 1 or this.
+        export_batch: samples per invoke of the models that are exported from it, where nothing else is asked
+            for; None: as many.
         loss: "auto" (from the model's tail), "cross_entropy", "floor_log2" (a cross-entropy in whole powers
             of two, ElasticZO's; see ops/core/zo_floor_log2_loss.h), "binary_cross_entropy", "mse", or "none"
             (no loss operator: for looking at segments).
@@ -131,6 +133,7 @@ class InjectSettings:
     update_bits: int = 16
     max_queries: int = 8
     batch: int = 1
+    export_batch: int | None = None
     loss: str = "auto"
     loss_output: int | str | None = None
     cuts: Sequence[str] = ()
@@ -165,6 +168,8 @@ class InjectSettings:
             raise ConversionError(f"update_bits must be 8 or 16, not {self.update_bits!r}")
         _integer(self.max_queries, "max_queries", 1, MAX_QUERIES)
         _integer(self.batch, "batch", 1, 2**20)
+        if self.export_batch is not None:
+            _integer(self.export_batch, "export_batch", 1, 2**20)
         if self.loss not in LOSS_KINDS:
             raise ConversionError(f"loss must be one of {', '.join(LOSS_KINDS)}, not {self.loss!r}")
         if self.loss_output is not None and not isinstance(self.loss_output, str):

@@ -52,7 +52,7 @@ def write_metadata(model: Model, settings: InjectSettings, plan: Plan) -> None:
             ZoSegment(tuple(_port(p) for p in s.inputs), tuple(_port(p) for p in s.outputs))
             for s in plan.segments
         ),
-        original=ZoOriginal(tuple(plan.inputs), tuple(plan.outputs)),
+        original=ZoOriginal(tuple(plan.inputs), tuple(plan.outputs), settings.export_batch),
         nodes=tuple(_nodes(n, plan) for n in plan.nodes),
         algorithm=settings.algorithm,
     )

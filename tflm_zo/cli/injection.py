@@ -62,7 +62,8 @@ def inject_plain(model: Model, settings: InjectSettings, batch: int = BATCH) -> 
 
 
 def _injected(model: Model, settings: InjectSettings, batch: int) -> Model:
-    zo = inject_model(model, settings, batch=batch)
+    own = own_batch(model)
+    zo = inject_model(model, settings, batch=batch, export_batch=None if own == batch else own)
     say_loss_output(zo, settings)
     return zo
 

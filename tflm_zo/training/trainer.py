@@ -436,7 +436,7 @@ class Trainer:
         """The plain int8 model with the weights as they are now: no custom op, any runtime runs it.
 
         Args:
-            batch: its samples per invoke; None: the ZO model's.
+            batch: its samples per invoke; None: as `export_model` has it.
             re_range: gives filters new scales from the range of their weights, fractions included; see
                 `export_model`. The model is then the trained one but for rounding, not bit for bit.
 

@@ -11,7 +11,7 @@ import typer
 from numpy.typing import NDArray
 
 from ...converters import Model, export_model, load_model
-from ...measurement import best_of
+from ...measurement import Measurement, best_of
 from ...seedlog import LogError, SeedLog
 from ...snapshot_log import SnapshotLog, is_snapshot_log
 from ...training import replay_log, snapshot_weights
@@ -38,7 +38,12 @@ def replay(
             show_default=False,
         ),
     ] = None,
-    batch: Annotated[int | None, typer.Option(help="Samples per invoke; default: the ZO model's.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Samples per invoke; default: as of the model that train wrote.")
+    ] = None,
+    re_range: Annotated[
+        bool, typer.Option("--re-range", help="New filter scales, as of a model that train wrote with it.")
+    ] = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -51,8 +56,9 @@ def replay(
     check_output(output, force=force)
     base = load_model(model)
     read = _read_snapshot if is_snapshot_log(log) else _read_steps
-    weights, result = read(base, log, steps)
-    data = export_model(base, weights, batch=batch).to_bytes()
+    weights, fractions, result = read(base, log, steps)
+    rest = fractions if re_range else None
+    data = export_model(base, weights, batch=batch, fractions=rest, re_range=re_range).to_bytes()
     write_output(output, data, force=force)
     result = {"output": str(output), **result}
     if result["torn_bytes"]:
@@ -71,8 +77,8 @@ def replay(
     )
 
 
-def _read_steps(base: Model, log: Path, steps: int | None) -> tuple[_Weights, dict[str, Any]]:
-    measurements = []
+def _read_steps(base: Model, log: Path, steps: int | None) -> tuple[_Weights, _Weights, dict[str, Any]]:
+    measurements: list[Measurement] = []
     for last in SeedLog.parts(log):
         whole = last.first_step + len(last.steps)
         measurements += last.measurements
@@ -80,17 +86,21 @@ def _read_steps(base: Model, log: Path, steps: int | None) -> tuple[_Weights, di
         raise LogError(f"steps: the log has {whole} whole steps, got {steps}")
     best = best_of(measurements)
     kept = steps if steps is not None else whole if best is None else best.step
-    weights, _ = replay_log(base, log, kept)
-    return weights, {
-        "steps": kept,
-        "whole_steps": whole,
-        "steps_of_run": int(last.settings.steps),
-        "steps_beyond": 0,
-        "torn_bytes": last.torn_bytes if steps is None else 0,
-    }
+    weights, fractions = replay_log(base, log, kept)
+    return (
+        weights,
+        fractions,
+        {
+            "steps": kept,
+            "whole_steps": whole,
+            "steps_of_run": int(last.settings.steps),
+            "steps_beyond": 0,
+            "torn_bytes": last.torn_bytes if steps is None else 0,
+        },
+    )
 
 
-def _read_snapshot(base: Model, log: Path, steps: int | None) -> tuple[_Weights, dict[str, Any]]:
+def _read_snapshot(base: Model, log: Path, steps: int | None) -> tuple[_Weights, _Weights, dict[str, Any]]:
     read = SnapshotLog.read(log)
     at = 0 if read.snapshot is None else read.snapshot.step
     best = read.best
@@ -101,11 +111,15 @@ def _read_snapshot(base: Model, log: Path, steps: int | None) -> tuple[_Weights,
             f"--steps: the log has snapshots after {' and '.join(map(str, there)) or 'no'} steps, got "
             f"{steps}; other steps of a layer-wise run need the data"
         )
-    weights, _ = snapshot_weights(base, read, kept)
-    return weights, {
-        "steps": kept,
-        "whole_steps": at,
-        "steps_of_run": int(read.settings.steps),
-        "steps_beyond": 0 if steps is not None else max(len(read.losses) - at, 0),
-        "torn_bytes": 0,
-    }
+    weights, fractions = snapshot_weights(base, read, kept)
+    return (
+        weights,
+        fractions,
+        {
+            "steps": kept,
+            "whole_steps": at,
+            "steps_of_run": int(read.settings.steps),
+            "steps_beyond": 0 if steps is not None else max(len(read.losses) - at, 0),
+            "torn_bytes": 0,
+        },
+    )

@@ -35,7 +35,7 @@ from ..algorithm_options import ALGORITHM_HELP, default_of, make_settings, parse
 from ..block_probes import choice_table, choose
 from ..distribution import DISTRIBUTIONS
 from ..failures import interruption_code, note, warn
-from ..injection import KeepZoModel, inject_for_training, is_zo, own_batch, parse_loss_output, parse_nodes
+from ..injection import KeepZoModel, inject_for_training, is_zo, parse_loss_output, parse_nodes
 from ..options import Force, Json, LossOutput, ModelFile, OutputModel, RuntimeName
 from ..output_file import check_different, check_output, write_output
 from ..results import show, table
@@ -372,7 +372,6 @@ def train(
     if epochs is None and steps is None and budget is None:
         epochs = _EPOCHS
 
-    batch = own_batch(source) if plain else read_metadata(source).batch
     given = {
         "batch_size": batch_size,
         "queries": queries,
@@ -498,7 +497,7 @@ def train(
             kept_zo.withdraw()
         raise
     again = f"tflm-zo replay makes the model of {zo_model or model} and {log}"
-    _write_model(trainer, output, batch, again, re_range=re_range, force=force or resume)
+    _write_model(trainer, output, again, re_range=re_range, force=force or resume)
     if history.measurements:
         before, final = _measured_at(history, 0), _measured_at(history, history.kept_step)
     else:
@@ -584,11 +583,9 @@ def _check_kind(log: Path, chosen: Algorithm) -> None:
         raise LogError(f"{log} is of {what}; algorithm {chosen.name} cannot go on from it")
 
 
-def _write_model(
-    trainer: Trainer, output: Path, batch: int, again: str, *, re_range: bool, force: bool
-) -> None:
+def _write_model(trainer: Trainer, output: Path, again: str, *, re_range: bool, force: bool) -> None:
     try:
-        write_output(output, trainer.export(batch, re_range=re_range).to_bytes(), force=force)
+        write_output(output, trainer.export(re_range=re_range).to_bytes(), force=force)
     except OSError as error:
         what = error.strerror or str(error)
         raise OSError(error.errno, f"{what}; nothing is lost: {again}", str(output)) from error
