@@ -77,7 +77,10 @@ def _port_misfits(m: ZoMetadata, what: str, port: ZoPort, tensor: Tensor) -> Ite
     kind, shape = kinds.get(port.role, (tensor.type, None))
     if tensor.type != kind or tensor.type not in DTYPES or (shape is not None and tensor.shape != shape):
         yield f"{what} is {tensor.type_name} {list(tensor.shape)}"
-    elif port.role not in ("command", "status", "output") and tensor.shape[:1] != (m.batch,):
+    elif port.role == "boundary" and (not tensor.shape or tensor.shape[0] % m.batch):
+        # It may have rows for every position of a sample.
+        yield f"{what} of shape {list(tensor.shape)} does not divide into the batch {m.batch}"
+    elif port.role in ("input", "label", "loss") and tensor.shape[:1] != (m.batch,):
         yield f"{what} of shape {list(tensor.shape)} does not begin with the batch {m.batch}"
     elif (
         port.role == "label"

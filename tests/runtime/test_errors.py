@@ -257,6 +257,14 @@ def test_operators_that_do_not_say_where_the_weights_are() -> None:
         load(model, "litert-ref")
 
 
+def test_an_output_that_nothing_computes() -> None:
+    model = inject(MODELS["small_cnn"](), cuts="layers")
+    graph = model.subgraphs[0]
+    graph.operators = [op for op in graph.operators if graph.outputs[0] not in op.outputs]
+    with pytest.raises(InvokeError, match="output 0 has no value"):
+        load(model, "litert-ref")
+
+
 def test_unknown_runtime() -> None:
     with pytest.raises(ValueError, match="there are litert, litert-ref, tflite-runtime, tflm"):
         load(MODELS["small_cnn"](), "onnx")

@@ -24,7 +24,9 @@ _Details = tuple[tuple[int, ...], np.dtype[Any], float, int]
 def _details(graph: Subgraph, tensor: Tensor) -> _Details:
     dtype, quantization = np.dtype(DTYPES[tensor.type]), tensor.quantization
     if dtype.kind == "f":
-        readers = (op for op in graph.operators if op.builtin == B.QUANTIZE and op.input(0) is tensor)
+        readers = (
+            op for op in graph.operators if op.builtin == B.QUANTIZE and op.input(0) is tensor and op.outputs
+        )
         quantization = next((op.outputs[0].quantization for op in readers), None)
     if quantization is None or not len(quantization.scales):
         return tensor.shape, dtype, 0.0, 0

@@ -61,7 +61,10 @@ class InterpreterEngine(Engine):
         self._interpreter.set_tensor(self._inputs[index]["index"], value)
 
     def get_output(self, index: int) -> NDArray[Any]:
-        value: NDArray[Any] = self._interpreter.get_tensor(self._outputs[index]["index"])
+        try:
+            value: NDArray[Any] = self._interpreter.get_tensor(self._outputs[index]["index"])
+        except ValueError as error:
+            raise InvokeError(f"output {index} has no value: {error}") from error
         return value
 
     def invoke(self) -> None:
