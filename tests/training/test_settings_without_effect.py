@@ -181,7 +181,7 @@ def trainer_of(model: str) -> Trainer:
 def outcome(trainer: Trainer, settings: Any) -> bytes:
     """Weights, fractions and losses of a run."""
     trainer.settings = settings
-    losses = trainer.fit(X, Y, steps=STEPS).steps
+    losses = trainer.fit(X, Y, steps=STEPS, keep="last").steps
     values = [*trainer.runtime.read_weights().values(), *trainer.runtime.read_fractions().values()]
     return b"".join(v.tobytes() for v in values) + repr(losses).encode()
 

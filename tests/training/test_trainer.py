@@ -305,7 +305,7 @@ from tflm_zo.training import Trainer, TrainSettings
 folder, resume = sys.argv[1], sys.argv[2] == "resume"
 data = np.load(folder + "/data.npz")
 trainer = Trainer(folder + "/model.tflite", TrainSettings(batch_size=8, queries=2, seed=9))
-trainer.fit(data["x"], data["y"], steps=STEPS, log=folder + "/log", resume=resume)
+trainer.fit(data["x"], data["y"], steps=STEPS, log=folder + "/log", resume=resume, keep="last")
 np.savez(folder + "/final.npz", **trainer.runtime.read_weights())
 """
 
