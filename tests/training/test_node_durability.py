@@ -399,7 +399,7 @@ folder, resume = sys.argv[1], sys.argv[2] == "resume"
 data = np.load(folder + "/data.npz")
 settings = NodeSettings(batch_size=8, queries=2, seed=9, snapshot_every=EVERY)
 trainer = Trainer(folder + "/model.tflite", settings)
-trainer.fit(data["x"], data["y"], steps=STEPS, log=folder + "/log", resume=resume)
+trainer.fit(data["x"], data["y"], steps=STEPS, log=folder + "/log", resume=resume, keep="last")
 trainer.export().save(folder + "/final.tflite")
 """
 
