@@ -9,6 +9,8 @@
 enum { kCommand = 0, kState = 1, kInitial = 2, kFraction = 3 };
 /* Node outputs, as a zo_buffer_source counts them. */
 enum { kStatus = -1 };
+/* A power of two: the op has such an output, or none. */
+enum { kStatusBytes = sizeof(int32_t) * ZO_STATUS_WORDS };
 /* Words of zo_state. */
 enum { kStateMagic = 0, kStateSteps = 1, kStateSaturated = 2 };
 
@@ -31,6 +33,9 @@ typedef struct weight_node {
   zo_limits limits;
   zo_buffer_source source;
   void* context;
+  int runs; /* tensors have memory */
+  zo_buffer command;
+  int32_t* state;
 } weight_node;
 
 /* Walks the trainable tensors of a node: the first `next_tensor` enters tensor 0. */
@@ -42,7 +47,6 @@ typedef struct weight_cursor {
   uint32_t offset;    /* weights before it */
   int32_t input;      /* its first node input */
   int consistent;     /* sizes and options agree so far */
-  int complete;       /* nothing that has a size is without data so far */
 
   /* The tensor entered last. */
   zo_tensor tensor;
@@ -75,10 +79,12 @@ static zo_status read_options(const uint8_t* options, size_t length, weight_node
   return valid ? ZO_OK : ZO_ERROR_OPTIONS;
 }
 
-/* One without a size counts as absent, wherever it points. */
+/* One without a size counts as absent, wherever it points; one that has a size and, when the op
+ * runs, no memory gets a size that fits nothing. */
 static zo_buffer input(const weight_node* node, int32_t index) {
   zo_buffer buffer = node->source(node->context, index);
   if (buffer.bytes == 0u) buffer.data = NULL;
+  if (buffer.bytes != 0u && buffer.data == NULL && node->runs) buffer.bytes = UINT32_MAX;
   return buffer;
 }
 
@@ -94,7 +100,6 @@ static weight_cursor first_tensor(const weight_node* node) {
   cursor.offset = 0;
   cursor.input = has_fraction ? kFraction + 1 : kInitial + 1;
   cursor.consistent = cursor.fraction.bytes == cursor.initial.bytes;
-  cursor.complete = cursor.initial.data != NULL && (!has_fraction || cursor.fraction.data != NULL);
   return cursor;
 }
 
@@ -138,62 +143,37 @@ static int next_tensor(weight_cursor* cursor) {
                        (multiplier.bytes == 0u ||
                         multiplier.bytes == sizeof(int32_t) * (uint64_t)tensor->channels) &&
                        (mask.bytes == 0u || mask.bytes == zo_mask_bytes(weights.bytes));
-  cursor->complete = cursor->complete && weights.data != NULL &&
-                     (multiplier.bytes == 0u || multiplier.data != NULL) &&
-                     (mask.bytes == 0u || mask.data != NULL);
   cursor->offset += weights.bytes;
   return 1;
 }
 
-/* Checks the tensors; `runs`: their data as well. */
-static zo_status check_tensors(const weight_node* node, int runs) {
-  const zo_buffer command = input(node, kCommand);
+/* Options and tensors, checked; `runs`: their data as well. */
+static zo_status read_node(const uint8_t* options, size_t length, zo_buffer_source source,
+                           void* context, int runs, weight_node* node) {
+  const zo_status status = read_options(options, length, node);
+  if (status != ZO_OK) return status;
+  if (source == NULL) return ZO_ERROR_ARGUMENT;
+  node->source = source;
+  node->context = context;
+  node->runs = runs;
   const zo_buffer state = input(node, kState);
-  const zo_buffer report = input(node, kStatus);
-  if ((node->flags & ZO_OPTION_LAST) != 0u && report.bytes != 0u &&
-      report.bytes != sizeof(int32_t) * ZO_STATUS_WORDS) {
-    return ZO_ERROR_ARGUMENT;
-  }
-  if (command.bytes < sizeof(int32_t) * ZO_COMMAND_HEADER_WORDS ||
+  node->command = input(node, kCommand);
+  node->state = (int32_t*)state.data;
+  if (node->command.bytes < sizeof(int32_t) * ZO_COMMAND_HEADER_WORDS ||
       state.bytes != sizeof(int32_t) * ZO_STATE_WORDS ||
-      (runs && (command.data == NULL || state.data == NULL))) {
+      (source(context, kStatus).bytes & ~(uint32_t)kStatusBytes) != 0u) {
     return ZO_ERROR_ARGUMENT;
   }
   weight_cursor cursor = first_tensor(node);
   while (cursor.consistent && next_tensor(&cursor)) {
   }
-  return cursor.consistent && cursor.offset == cursor.initial.bytes && (!runs || cursor.complete)
-             ? ZO_OK
-             : ZO_ERROR_ARGUMENT;
+  return cursor.consistent && cursor.offset == cursor.initial.bytes ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
 zo_status zo_weight_node_check(const uint8_t* options, size_t length, zo_buffer_source source,
                                void* context) {
   weight_node node;
-  const zo_status status = read_options(options, length, &node);
-  if (status != ZO_OK) return status;
-  if (source == NULL) return ZO_ERROR_ARGUMENT;
-  node.source = source;
-  node.context = context;
-  return check_tensors(&node, 0);
-}
-
-/* Copies every tensor's initial weights in, as a RESTORE of all blocks does. */
-static zo_status initialize(const weight_node* node, int32_t* state) {
-  int32_t words[ZO_COMMAND_HEADER_WORDS + ZO_INSTRUCTION_HEADER_WORDS];
-  zo_command_writer writer;
-  zo_status status = zo_command_begin(&writer, words, sizeof words / sizeof words[0], 0);
-  if (status == ZO_OK) status = zo_command_restore(&writer, ZO_ALL_BLOCKS);
-  weight_cursor cursor = first_tensor(node);
-  while (status == ZO_OK && next_tensor(&cursor)) {
-    status = zo_command_execute(words, ZO_OP_RESTORE, &cursor.tensor, cursor.block,
-                                cursor.tensor_initial, NULL);
-  }
-  if (status == ZO_OK) {
-    state[kStateMagic] = ZO_STATE_MAGIC;
-    state[kStateSteps] = 0;
-  }
-  return status;
+  return read_node(options, length, source, context, 0, &node);
 }
 
 static void publish(const weight_node* node, zo_directory* directory) {
@@ -219,6 +199,18 @@ static zo_status execute(const weight_node* node, const int32_t* words, zo_opcod
   return ZO_OK;
 }
 
+/* Copies every tensor's initial weights in. */
+static zo_status initialize(const weight_node* node, int32_t* state) {
+  static const int32_t restore[] = {
+      (int32_t)ZO_COMMAND_MAGIC, ZO_INSTRUCTION_HEADER_WORDS, ZO_OP_RESTORE << 24, 0, 0, 0};
+  const zo_status status = execute(node, restore, ZO_OP_RESTORE, NULL);
+  if (status == ZO_OK) {
+    state[kStateMagic] = ZO_STATE_MAGIC;
+    state[kStateSteps] = 0;
+  }
+  return status;
+}
+
 static uint32_t checksum(const weight_node* node) {
   uint32_t sum = 0;
   weight_cursor cursor = first_tensor(node);
@@ -229,21 +221,15 @@ static uint32_t checksum(const weight_node* node) {
 zo_status zo_weight_node_run(zo_opcode opcode, const uint8_t* options, size_t length,
                              zo_buffer_source source, void* context, zo_directory* directory) {
   weight_node node;
-  zo_status status = read_options(options, length, &node);
-  if (status != ZO_OK) return status;
-  if (source == NULL) return ZO_ERROR_ARGUMENT;
-  node.source = source;
-  node.context = context;
   /* Again, because a runtime may have moved or resized tensors since Prepare: no weight is touched
    * where another one cannot be. */
-  status = check_tensors(&node, 1);
+  zo_status status = read_node(options, length, source, context, 1, &node);
   if (status != ZO_OK) return status;
 
-  const zo_buffer command = input(&node, kCommand);
-  const int32_t* words = (const int32_t*)command.data;
-  int32_t* state = (int32_t*)input(&node, kState).data;
+  const int32_t* words = (const int32_t*)node.command.data;
+  int32_t* state = node.state;
   /* Every op checks the whole command: the first one must not act on what a later one refuses. */
-  status = zo_command_check(words, command.bytes / (uint32_t)sizeof(int32_t), &node.limits);
+  status = zo_command_check(words, node.command.bytes / (uint32_t)sizeof(int32_t), &node.limits);
   if (status != ZO_OK) return status;
 
   if ((node.flags & ZO_OPTION_FIRST) != 0u) {
