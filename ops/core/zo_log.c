@@ -25,7 +25,6 @@ uint32_t zo_log_record_bytes(uint32_t queries) { return kCoefficients + 4u * que
 
 void zo_log_write_header(const zo_log_header* header, const zo_control_settings* s,
                          uint8_t* bytes) {
-  memset(bytes, 0, ZO_LOG_HEADER_BYTES);
   zo_log_write_magic(bytes);
   zo_write_u16(bytes + kVersion, 3);
   zo_write_u16(bytes + kHeaderBytes, ZO_LOG_HEADER_BYTES);
