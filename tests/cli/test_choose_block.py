@@ -203,8 +203,8 @@ def test_losses_of_an_autoencoder(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--choose-block", 0), "blocks: expected an integer in 1"),
-        (("--choose-block", 6), "blocks: expected 1..5"),
+        (("--choose-block", 0), "--choose-block: expected an integer in 1"),
+        (("--choose-block", 6), "--choose-block: expected 1..5"),
         (("--choose-block", 2, "--held-out", 0), "--held-out: expected a share that leaves samples"),
         (("--choose-block", 2, "--held-out", 2), "--held-out: expected 0..1"),
         (("--choose-block", 2, "--epochs", 0), "steps: expected at least 1"),
@@ -212,7 +212,7 @@ def test_losses_of_an_autoencoder(folder: Path) -> None:
         (("--choose-block", 2, "--budget", 100), "the probes of 2 blocks take"),
         (("--choose-block", 2, "--budget", "nan"), "budget: expected forward equivalents above 0, got nan"),
         (("--choose-block", 2, "--budget", "inf"), "budget: expected forward equivalents above 0, got inf"),
-        (("--choose-block", 2, "--only", "fc3"), "blocks: expected 1..1"),
+        (("--choose-block", 2, "--only", "fc3"), "--choose-block: expected 1..1"),
         (("--held-out", 0.5), "--held-out needs --choose-block"),
         (("--only", "fc9"), "only: no layer that is trained fits 'fc9'; there are conv1"),
         (("--only", "fc1,,fc2"), "--only: expected names of layers"),

@@ -459,7 +459,7 @@ def train(
     if choose_block is not None:
         # What is wrong with the run to come is said before the probes, not after.
         if budget is None:
-            trainer.planned_steps(len(mixed_y), epochs or 1, steps)
+            trainer.planned_steps(len(mixed_y), 1 if epochs is None else epochs, steps)
         probes = BlockProbes(
             trainer,
             None,
