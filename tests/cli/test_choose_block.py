@@ -14,15 +14,18 @@ from typer.testing import CliRunner
 
 from interpreters import require
 from models import MODELS
+from real_models import REAL_MODELS
 from refusals import refused
 from tflm_zo import inject
 from tflm_zo.cli.app import app
 from tflm_zo.cli.commands import train as train_command
+from tflm_zo.cli.injection import inject_for_training
 from tflm_zo.snapshot_log import SnapshotLog
 from tflm_zo.training import BlockProbes, Callback, Trainer, algorithm, choose_block
 
 BATCH = 8
 GIVEN = ("--algorithm", "poor-mans-training", "--batch-size", BATCH, "--queries", 2, "--rate", 0.05)
+EXAMPLE_OPTIONS = {"--algorithm", "--batch-size", "--choose-block", "--held-out", "--budget"}
 BLOCKS = [["conv1", "conv2"], ["fc1", "fc2"], ["fc3"]]
 
 
@@ -251,3 +254,22 @@ def test_help() -> None:
     said = " ".join(CliRunner().invoke(app, ["train", "--help"]).stdout.replace("│", " ").split())
     assert "--choose-block 4 --held-out 0.2 --budget 100000" in said
     assert "by which --choose-block tells the best (default: 0.2)" in said
+
+
+@pytest.mark.parametrize("model", [MODELS["lenet5"], *REAL_MODELS])
+def test_the_example_of_the_help(model: Any) -> None:
+    """Its algorithm, blocks and budget suit real networks and 300 samples: probes leave most of it."""
+    words = (train_command.train.__doc__ or "").split()
+    begin = words.index("tflm-zo", words.index("Tasks"))
+    given = {w: words[begin + i + 1] for i, w in enumerate(words[begin:-1]) if w in EXAMPLE_OPTIONS}
+    assert set(given) == EXAMPLE_OPTIONS
+    zo, chosen = inject_for_training(load_model(model()), given["--algorithm"], int(given["--batch-size"]))
+    trainer = Trainer(zo, chosen.make(batch_size=int(given["--batch-size"])))
+    loss = trainer.runtime.metadata.loss
+    assert loss is not None
+    x = np.zeros((300, *trainer.runtime.input_details(0)[0][1:]), np.int8)
+    y = np.arange(300) % loss.elements if loss.of_classes else None
+    blocks, held_out, budget = (given[o] for o in ("--choose-block", "--held-out", "--budget"))
+    probes = BlockProbes(trainer, None, x, y, blocks=int(blocks), held_out=float(held_out))
+    assert len(probes.blocks) == int(blocks)
+    assert probes.rest_of(float(budget), 300) > float(budget) / 2

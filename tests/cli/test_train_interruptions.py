@@ -116,8 +116,8 @@ def test_ctrl_c(ending: signal.Signals, folder: Path) -> None:
         done = len(read.steps)
         assert "Traceback" not in stderr
         assert stderr.splitlines()[-1] == (
-            f"warning: interrupted: cut.tflite and cut.zolog are those of the last whole step ({done}); "
-            "the same command with --resume goes on"
+            f"warning: interrupted: cut.zolog is that of the last whole step ({done}), cut.tflite that of "
+            "the same; the same command with --resume goes on"
         )
         weights, _ = replay_log(load_model(folder / "m.zo.tflite"), read)
         exported = export_model(folder / "m.zo.tflite", weights).to_bytes()

@@ -89,6 +89,7 @@ NODES: dict[str, tuple[str, dict[str, Any], set[str]]] = {
         {**LAYERS, "weight_rule": "bits"},
         NO_NODES | NO_EXACT | NO_GRADIENT | NO_RATE | {"weight_rate", "weight_clip", "stages"},
     ),
+    "no others": ("nodes", {"others": "layers"}, NO_WEIGHTS | USUAL | {"others"}),
     "both": ("both", LAYERS, USUAL | {"weight_bits"}),
     "both in bits": (
         "both, 8 bit",

@@ -471,7 +471,6 @@ def test_gradients_are_those_of_the_paper() -> None:
     ("injection", "chosen", "message"),
     [
         ({}, {}, "carries no nodes"),
-        ({"nodes": "auto", "trainable": "nodes"}, {"others": "layers"}, "every trainable layer"),
         (
             {"nodes": ("fc3",)},
             {"others": "together", "distribution": Distribution.rademacher(5)},

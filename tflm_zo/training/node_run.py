@@ -84,15 +84,9 @@ class NodeRun(Run):
     def check(settings: NodeSettings, metadata: ZoMetadata) -> None:
         """Raises SettingsError where a model does not fit the settings."""
         layers = [metadata.trainable[n.trainable].layer for n in metadata.nodes]
-        others = len(metadata.trainable) - len(layers)
         if not layers and settings.others == "frozen":
             raise SettingsError(
                 "the model carries no nodes: inject it with nodes, or train it by weight perturbation"
-            )
-        if settings.others != "frozen" and not others:
-            raise SettingsError(
-                f"others: every trainable layer of the model carries nodes ({', '.join(layers)}); inject it "
-                'with trainable="all", or leave others="frozen"'
             )
         reach = settings.distribution.reach
         if settings.others != "frozen" and reach > metadata.head_room:

@@ -242,6 +242,8 @@ class NodeSettings:
                 say("no query is made where all layers have their exact gradients", "estimator", "queries")
         if not weights:
             why = "no weights are perturbed" + (" where others are frozen" if frozen else "")
+            if not frozen:
+                say("every layer that is trained carries nodes", "others")
             say(why, "weight_rule", "weight_rate", "weight_clip", "weight_bits", "distribution")
             say(why, "stage_p_zero")
         if self.weight_rule in ("sign", "bits"):

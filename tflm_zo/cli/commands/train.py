@@ -344,9 +344,11 @@ def train(
     A checkpoint is a log, too: replay makes a model of it.
 
     Tasks differ in which layers are best trained, and few layers take few forward passes:
-    tflm-zo train model.tflite adapt.npz -o adapted.tflite --choose-block 4 --held-out 0.2 --budget 100000
+    tflm-zo train model.tflite adapt.npz -o adapted.tflite --algorithm poor-mans-training --batch-size 32
+    --choose-block 4 --held-out 0.2 --budget 100000
     tries each of four blocks for an epoch and trains the best. What the probes take is part of the budget;
-    --resume reads the block off the log.
+    --resume reads the block off the log. The algorithm there trains all layers; the default one trains those
+    that carry nodes, which in many networks are too few for four blocks.
     """
     log = log or output.with_suffix(".zolog")
     source = load_model(model)
