@@ -342,8 +342,7 @@ class NodeRun(Run):
 
     def _check(self, log: SnapshotLog) -> None:
         own = self._control
-        if log.fingerprint != self._mark:
-            raise LogError("the log is of another model: its fingerprint differs from this ZO model's")
+        log.check_model(self._model)
         if (
             log.settings.as_bytes() != own.settings.as_bytes()
             or list(log.tasks) != self._entries()

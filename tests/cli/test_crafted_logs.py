@@ -1,0 +1,84 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Logs whose checksums are right and whose fields no run has: one line, and nothing is written."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models import MODELS
+
+OPTIONS = ("--steps", "6", "--runtime", "litert-ref", "--batch-size", "8")
+MOST = 2**32 - 1
+# kind, offset of a field in the header, its value, what is said of the log
+CRAFTED = {
+    "momentum": (
+        "weight",
+        32 + 4 * 21,
+        33 << 16 | 1,
+        "no seed log of this version, or its header is damaged",
+    ),
+    "steps": ("weight", 32 + 4, 0, "no seed log of this version, or its header is damaged"),
+    "batch": ("weight", 32 + 4 * 3, MOST, "no seed log of this version, or its header is damaged"),
+    "weight bytes": ("node", 132, MOST - 15 - 8, "no snapshot log of this version, or its header is damaged"),
+    "interval": ("node", 128, 0, "no snapshot log of this version, or its header is damaged"),
+    "queries": ("node", 160 + 8, 33, "no snapshot log of this version, or its header is damaged"),
+    "tensor": ("node", 160, 1000, "the log is damaged: it is of trainable tensor 1000, the model has"),
+    "tensors": ("node", 160 + 4, 9 << 16, "no snapshot log of this version, or its header is damaged"),
+    "few weights": ("node", 132, 4, "the log is damaged: its snapshots are of 4 bytes of weights"),
+}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own: corrupted memory would end it by a signal."""
+    return subprocess.run(
+        [sys.executable, "-c", "from tflm_zo.cli import main; main()", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("crafted")
+    (folder / "p.tflite").write_bytes(MODELS["small_cnn"]())
+    rng = np.random.default_rng(0)
+    x = rng.integers(-128, 128, (16, 8, 8, 1)).astype(np.int8)
+    np.savez(folder / "d.npz", x=x, y=np.arange(16) % 4)
+    for kind in ("node", "weight"):
+        done = run(
+            "train", str(folder / "p.tflite"), str(folder / "d.npz"), "-o", str(folder / f"{kind}.tflite"),
+            "--algorithm", kind, *OPTIONS,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize("name", CRAFTED)
+def test_crafted(name: str, folder: Path, tmp_path: Path) -> None:
+    kind, at, value, said = CRAFTED[name]
+    data = bytearray((folder / f"{kind}.zolog").read_bytes())
+    size = struct.unpack_from("<H", data, 10)[0]
+    struct.pack_into("<I", data, at, value)
+    struct.pack_into("<I", data, size - 4, zlib.crc32(data[: size - 4]))
+    log = tmp_path / "crafted.zolog"
+    log.write_bytes(data)
+    model, output = str(folder / f"{kind}.zo.tflite"), str(tmp_path / "out.tflite")
+    replayed = run("replay", model, str(log), "-o", output)
+    assert replayed.returncode == 1, replayed.stderr
+    assert said in replayed.stderr and len(replayed.stderr.splitlines()) == 1
+    resumed = run(
+        "train", model, str(folder / "d.npz"), "-o", output, "--log", str(log), *OPTIONS, "--resume"
+    )
+    assert resumed.returncode == 1, resumed.stderr
+    assert "the log is of a run with other settings" in resumed.stderr or said in resumed.stderr
+    assert "internal error" not in replayed.stderr + resumed.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["crafted.zolog"]
+    assert log.read_bytes() == data
