@@ -21,6 +21,10 @@ Weights = dict[str, NDArray[np.int8]]
 # Measurements of a run, besides the one before its first step, at most.
 _MOST: Final = 20
 
+# A run that a budget ends is over when so many of them in a row have brought nothing better. Noise falls with
+# the rate, so a run may well find its best state late: three quarters of it are waited for.
+_PATIENCE: Final = 15
+
 
 def measuring_interval(total: int, per_epoch: int) -> int:
     """Steps between measurements: an epoch, or so many epochs that a run measures 20 times at most.
@@ -65,6 +69,13 @@ class BestState:
         run.add_measurement(measurement)
         if best is None or measurement.loss_sum < best.loss_sum:
             self._kept = measurement, self._runtime.read_weights(), self._runtime.read_fractions()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether nothing has got better for so long that nothing is to be expected."""
+        found = self._run.measurements
+        best = best_of(found)
+        return best is not None and len(found) - 1 - found.index(best) >= _PATIENCE
 
     @property
     def last(self) -> Evaluation | None:

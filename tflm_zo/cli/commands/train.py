@@ -30,7 +30,7 @@ from ...training import (
 from ...training import algorithm as algorithm_of_name
 from ...training.node_settings import EXACT_RULES, HEADS, NODE_RULES, OTHERS, WEIGHT_RULES
 from ...training.settings import ESTIMATORS, RULES, SCHEDULES, SCOPES, SettingsError
-from ...training.trainer import KEEPS, check_length
+from ...training.trainer import KEEPS, MOST_BUDGET_STEPS, check_length, usual_epochs
 from ..algorithm_options import ALGORITHM_HELP, default_of, make_settings, parse_settings
 from ..block_probes import choice_table, choose
 from ..distribution import DISTRIBUTIONS
@@ -43,7 +43,6 @@ from ..training_data import load_samples
 
 EXAMPLE = "tflm-zo train model.tflite adapt.npz -o adapted.tflite --epochs 20 --validation test.npz"
 
-_EPOCHS = 10
 _HELD_OUT = 0.2
 _SYNC_S = 1.0
 _HEAD_BYTES = len(MAGIC) + 2  # of a log: the version after the magic tells the kind
@@ -71,10 +70,17 @@ def train(
             help=f"Default: the one that a ZO model was made for; of a plain model node. {ALGORITHM_HELP}.",
         ),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help=f"Passes over the data (default: {_EPOCHS}).")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the data (default: 10, or as many as take 300 steps).")
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="Number of steps instead of epochs.")] = None,
     budget: Annotated[
-        float | None, typer.Option(metavar="N", help="As many steps as N forward equivalents are good for.")
+        float | None,
+        typer.Option(
+            metavar="N",
+            help="As many steps as N forward equivalents are good for, 50,000 at most; "
+            "fewer where nothing gets better.",
+        ),
     ] = None,
     batch_size: Annotated[
         int | None, typer.Option(help=_help("Minibatch: a multiple of the model's batch.", "batch_size"))
@@ -371,8 +377,6 @@ def train(
         raise ValueError(f"--keep: expected best or last, got {keep}")
 
     check_length(epochs, steps, budget)
-    if epochs is None and steps is None and budget is None:
-        epochs = _EPOCHS
 
     given = {
         "batch_size": batch_size,
@@ -446,6 +450,8 @@ def train(
         old_x, old_y = load_samples(trainer.runtime, rehearsal)
         mixed_x = [np.concatenate(pair) for pair in zip(x, old_x, strict=True)]
         mixed_y = np.concatenate([y, old_y])
+    if epochs is None and steps is None and budget is None:
+        epochs = usual_epochs(len(mixed_y), trainer.settings.batch_size)
     measured = None if validation is None else load_samples(trainer.runtime, validation)
     callbacks: list[Callback] = [ProgressBar()]
     if csv is not None:
@@ -475,6 +481,11 @@ def train(
             budget = probes.rest_of(budget, len(mixed_y))
         block_choice = choose(probes, log if resume else None)
         trainer = Trainer(zo, probes.settings_of(block_choice["best"]), runtime=runtime)
+    if (
+        budget is not None
+        and (affordable := trainer.affordable_steps(budget, len(mixed_y))) > MOST_BUDGET_STEPS
+    ):
+        note(f"the budget is good for {affordable:,} steps; the run ends after {MOST_BUDGET_STEPS:,}")
     trained = trained_layers(zo, trainer.settings)
     callbacks.insert(0, _SayWhatIsTrained(trained.sentence))
     on = measured or (mixed_x, mixed_y)
@@ -538,6 +549,10 @@ def train(
             f"nothing got better: of {len(history.measurements)} measurements on {result['evaluated_on']} "
             f"that before the first step is the best, so {output} has the weights that the run began with; "
             "--keep last writes the last ones"
+        )
+    if budget is not None and not trainer.interrupted and trainer.step < trainer.planned:
+        note(
+            f"nothing got better any more: the run ended after {trainer.step:,} of {trainer.planned:,} steps"
         )
     if trainer.interrupted:
         what = "the same" if history.kept_step == trainer.step else f"the best measured ({history.kept_step})"

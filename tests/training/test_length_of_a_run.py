@@ -1,0 +1,75 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""How long a run is that is given a budget, or nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models import MODELS
+from tflm_zo import inject
+from tflm_zo.training import Trainer, TrainSettings, best_state
+from tflm_zo.training import trainer as trainer_module
+from tflm_zo.training.trainer import usual_epochs
+
+RNG = np.random.default_rng(2)
+X = RNG.integers(-128, 128, (16, 8, 8, 1)).astype(np.int8)
+Y = RNG.integers(0, 4, 16)
+
+
+@pytest.mark.parametrize(
+    ("samples", "batch_size", "epochs"),
+    [
+        (128, 32, 75),
+        (1000, 32, 10),
+        (960, 32, 10),
+        (959, 32, 10),
+        (928, 32, 11),
+        (1, 32, 300),
+        (10**6, 32, 10),
+    ],
+)
+def test_few_samples_get_enough_steps(samples: int, batch_size: int, epochs: int) -> None:
+    """Ten epochs, or as many whole ones as take 300 steps."""
+    assert usual_epochs(samples, batch_size) == epochs
+    assert epochs == 10 or (epochs - 1) * -(-samples // batch_size) < 300 <= epochs * -(
+        -samples // batch_size
+    )
+
+
+def test_a_budget_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer_module, "MOST_BUDGET_STEPS", 5)
+    trainer = Trainer(inject(MODELS["small_cnn"](), batch=8), TrainSettings(batch_size=8))
+    assert trainer.affordable_steps(1e6, 16) > 5
+    trainer.fit(X, Y, budget=1e6)
+    assert (trainer.step, trainer.planned) == (5, 5)
+    trainer.fit(X, Y, steps=7)
+    assert trainer.step == 7
+
+
+@pytest.mark.parametrize("given", ["budget", "steps"])
+def test_a_budget_ends_where_nothing_gets_better(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps of a hundred LSB only do harm; a run whose steps are given does them all the same."""
+    monkeypatch.setattr(best_state, "_PATIENCE", 4)
+    trainer = Trainer(
+        inject(MODELS["small_cnn"](), batch=8), TrainSettings(batch_size=8, rate=100.0, schedule="constant")
+    )
+    # One step takes 16 forward equivalents, an epoch has two.
+    history = trainer.fit(X, Y, log=tmp_path / "log", **{given: {"budget": 16 * 40, "steps": 40}[given]})
+    assert trainer.planned == 40
+    losses = [m["loss"] for m in history.measurements]
+    if given == "steps":
+        assert trainer.step == 40
+        return
+    best = losses.index(min(losses))
+    assert len(losses) == best + 4 + 1
+    assert trainer.step == 2 * (len(losses) - 1) < 40
+    written = (tmp_path / "log").read_bytes()
+    again = Trainer(trainer._model, trainer.settings)
+    again.fit(X, Y, log=tmp_path / "log", resume=True, budget=16 * 40)
+    assert again.step == trainer.step and (tmp_path / "log").read_bytes() == written
+    assert again.export().to_bytes() == trainer.export().to_bytes()
