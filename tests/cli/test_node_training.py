@@ -102,6 +102,7 @@ def test_the_defaults_adapt_a_plain_model(folder: Path) -> None:
         replay=False,
         batch=32,
         algorithm="node",
+        export_batch=1,
     )
     assert Path("a.zo.tflite").read_bytes() == zo.to_bytes()
     assert result["trainable_weights"] == 2400 + 48_000 + 10_080 + 840
@@ -123,10 +124,10 @@ def test_the_defaults_adapt_a_plain_model(folder: Path) -> None:
     sample += sum(2 * q * macs for q, macs in zip(queries, behind, strict=True))
     sample += MACS["conv2"] // 4 + MACS["fc1"] + MACS["fc2"] + MACS["fc3"]
     prefix = 320 * MACS["conv1"]
-    steps = 10 * 10
+    steps = 30 * 10  # ten epochs would be a hundred
     assert result["steps"] == steps
     assert result["equivalents"] == pytest.approx((prefix + steps * 32 * sample) / LENET, abs=1e-3)
-    expected = [(prefix + 10 * k * 32 * sample) / LENET for k in range(1, 11)]
+    expected = [(prefix + 10 * k * 32 * sample) / LENET for k in range(1, 31)]
     assert result["history"]["equivalents"] == pytest.approx(expected)
     assert result["forwards"] == steps * 32 * (1 + 2 * sum(queries))
     # Inputs and routes of a minibatch, nodes of a batch, loss differences, a row of the widest filter.
@@ -214,7 +215,11 @@ def test_help_has_the_defaults_of_each_algorithm() -> None:
         ),
         *("(only layer-wise algorithms: 2)", "(only layer-wise algorithms: zo)"),
         *("(default: antithetic)", "(default: rademacher:2)", "(default: node rms, weight normalized)"),
-        *("(default: linear)", "(default: node 4.0, weight 3.0)", "(default: 10)"),
+        *(
+            "(default: linear)",
+            "(default: node 4.0, weight 3.0)",
+            "(default: 10, or as many as take 300 steps)",
+        ),
     ):
         assert said in text
 

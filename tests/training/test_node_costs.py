@@ -192,6 +192,4 @@ def test_bad_budgets() -> None:
     for budget in (0, -1.0, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="budget: expected forward equivalents above 0"):
             trainer.fit(X, Y, budget=budget, keep="last")
-    with pytest.raises(ValueError, match="steps: expected 1073741823 at most"):
-        trainer.fit(X, Y, budget=2.0**62, keep="last")
     assert trainer.forwards == 0

@@ -38,9 +38,11 @@ KEEPS: Final = ("best", "last")
 MOST_BUDGET_STEPS: Final = 50_000
 
 # Least steps of a run whose length nobody gives. With 128 samples, 40, 150, 300, 600 and 1,200 steps gave on
-# validation data 72.7, 82.5, 85.2, 86.2 and 85.8 % (LeNet-5, rotated MNIST), 95.1, 97.2, 98.6, 98.6 and 98.6 %
-# (DS-CNN, a new speaker), with the last layer alone (ResNet-8, CIFAR-10 in other colours) 68.8, 68.3, 67.6, 65.8
-# and 62.1 %, and by weight perturbation (LeNet-5; up to 600) 51.6, 59.6, 66.7 and 74.6 %.
+# validation data
+#   72.7, 82.5, 85.2, 86.2, 85.8 %   LeNet-5, rotated MNIST
+#   51.6, 59.6, 66.7, 74.6 %         the same by weight perturbation, up to 600 steps
+#   95.1, 97.2, 98.6, 98.6, 98.6 %   DS-CNN, a new speaker
+#   68.8, 68.3, 67.6, 65.8, 62.1 %   ResNet-8, the last layer alone, CIFAR-10 in other colours
 _USUAL_EPOCHS: Final = 10
 _USUAL_STEPS: Final = 300
 
@@ -198,8 +200,6 @@ class Trainer:
         validation = None if validation_data is None else self._prepare(*validation_data)
         per_epoch = -(-len(labels) // self.settings.batch_size)
         check_length(epochs, steps, budget)
-        if budget is not None and not 0 < budget < 2**63:
-            raise ValueError(f"budget: expected forward equivalents above 0, got {budget:g}")
         if budget is not None:
             steps = min(self.affordable_steps(budget, len(labels)), MOST_BUDGET_STEPS)
         total = self.planned_steps(len(labels), 1 if epochs is None else epochs, steps)
@@ -283,8 +283,10 @@ class Trainer:
             samples: of the training set.
 
         Raises:
-            ValueError: it is not good for a single one; the message says what one takes.
+            ValueError: it is none, or not good for a single step; the message says what one takes.
         """
+        if not 0 < budget < 2**63:
+            raise ValueError(f"budget: expected forward equivalents above 0, got {budget:g}")
         metadata, costs = self.runtime.metadata, Costs(self._model, self.runtime.metadata)
         if isinstance(self.settings, NodeSettings):
             nodes = NodeCosts(costs, self.settings, metadata)
