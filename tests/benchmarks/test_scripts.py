@@ -48,7 +48,7 @@ def test_replay(model: Path) -> None:
     assert list(results) == ["4", "16"]
     for result in results.values():
         assert result["steps"] == 30
-        assert result["log_bytes"] == 128 + 30 * 24  # header and records of one query
+        assert result["log_bytes"] == 132 + 30 * 24  # header and records of one query
         assert result["speedup"] == pytest.approx(result["training_s"] / result["replay_s"])
 
 

@@ -71,8 +71,8 @@ def test_inject_wide_layers(cli: Any, model_file: Any, tmp_path: Path) -> None:
     for given, said in (
         (["--wide", "last,fc1"], "--wide takes names of layers, or last alone, not 'last,fc1'"),
         (["--wide", "fc1,"], "--wide takes names of layers, or last alone, not 'fc1,'"),
-        (["--wide", "conv1"], "wide: layer «conv1» is a CONV_2D"),
-        (["--wide", "last", "--update-bits", 8], "wide: weights of 16 bits need update_bits 16"),
+        (["--wide", "conv1"], "--wide: layer «conv1» is a CONV_2D"),
+        (["--wide", "last", "--update-bits", 8], "--wide: weights of 16 bits need --update-bits 16"),
     ):
         failed = cli("inject", model, "-o", output, *given, "--force")
         assert failed.exit_code == 1 and said in failed.stderr
@@ -94,7 +94,7 @@ def test_inject_with_the_floor_log2_loss(cli: Any, model_file: Any, tmp_path: Pa
         (["--block", "body"], "NAME=PATTERN"),
         (["--block", "b=conv", "--block", "b=fc"], "given twice"),
         (["--cut", "nowhere"], "nowhere"),
-        (["--head-room", "113"], "head_room"),
+        (["--head-room", "113"], "--head-room 113 leaves"),
         (["--loss", "hinge"], "loss must be one of"),
         (["--loss-output", "7"], "there is no output 7"),
         (["--batch", "0"], "batch must be"),

@@ -29,6 +29,7 @@ ARM = "arm-none-eabi-"
 # What C99 and C++ have, and what compilers have for their own instruction sets.
 STANDARD = {
     *("stddef.h", "stdint.h", "string.h", "stdio.h", "stdarg.h", "new", "cstddef", "cstdint"),
+    "initializer_list",  # what a loop over a list in braces needs
     *("arm_acle.h", "arm_mve.h", "emmintrin.h"),
 }
 needs_cmake = pytest.mark.skipif(shutil.which("cmake") is None, reason="NO cmake: NO GLUE WAS EXECUTED")
