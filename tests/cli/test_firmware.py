@@ -123,8 +123,13 @@ def test_samples_are_read_without_a_runtime(files: Path, monkeypatch: pytest.Mon
     [
         (
             "node",
-            ["queries=4", "batch-size=16", "seed=7", "head=exact", "snapshot_every=5", "rate=0.5"],
-            NodeSettings(queries=4, batch_size=16, seed=7, head="exact", snapshot_every=5, rate=0.5),
+            ["queries=4", "batch-size=16", "seed=7", "snapshot_every=5", "rate=0.5"],
+            NodeSettings(queries=4, batch_size=16, seed=7, snapshot_every=5, rate=0.5),
+        ),
+        (
+            "node",
+            ["batch-size=16", "head=exact", "snapshot_every=5"],
+            NodeSettings(batch_size=16, head="exact", snapshot_every=5),
         ),
         (
             "weight",
@@ -243,7 +248,7 @@ REFUSALS: dict[str, tuple[list[Any], str]] = {
     "probes of nothing": (["node.zo.tflite", "--probe-epochs", 2], "--probe-epochs needs --choose-block"),
     "too many blocks": (
         ["node.zo.tflite", "--data", "d.npz", "--choose-block", 9],
-        "blocks: expected 1..",
+        "--choose-block: expected 1..",
     ),
     "blocks of all weights": (
         ["weight.zo.tflite", "--data", "d.npz", "--choose-block", 1],
