@@ -17,6 +17,7 @@ import pytest
 from tflm_zo.converters import load_model, read_metadata, set_batch
 from typer.testing import CliRunner
 
+import signals
 from interpreters import require, run_plain
 from models import MODELS, GraphBuilder
 from tflm_zo import inject
@@ -343,7 +344,8 @@ def arguments(name: str, *more: Any) -> list[Any]:
 
 def start(*given: Any) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", RUN, *map(str, arguments(*given))]
-    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, text=True, preexec_fn=signals.not_ignored, **pipes)
 
 
 def wait_for_steps(log: Path, steps: int) -> None:

@@ -18,6 +18,7 @@ from tflm_zo.converters import export_model, load_model
 from tflm_zo.converters.model.new_file import NewFile
 from typer.testing import CliRunner
 
+import signals
 from models import MODELS
 from tflm_zo import inject
 from tflm_zo.cli.app import app
@@ -77,7 +78,7 @@ def finish(*given: Any) -> None:
 
 def start(folder: Path, *given: Any) -> subprocess.Popen[str]:
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command(*given), cwd=folder, text=True, **pipes)
+    return subprocess.Popen(command(*given), cwd=folder, text=True, preexec_fn=signals.not_ignored, **pipes)
 
 
 def wait_for_steps(log: Path, steps: int) -> None:
