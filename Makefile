@@ -86,7 +86,7 @@ FUZZ_TARGETS := $(basename $(notdir $(wildcard tests/fuzz/core/fuzz_*.c)))
 FUZZ_BUILD := build/fuzz
 FUZZ_PROGRAMS := $(FUZZ_BUILD)/tests/fuzz/core
 # Longer inputs say nothing more to these targets.
-FUZZ_OPTIONS := -max_len=400 -timeout=20 -verbosity=0
+FUZZ_OPTIONS = -max_len=400 -timeout=20 -verbosity=0 -seed=$(FUZZ_SEED)
 
 fuzz: fuzz-core fuzz-files
 
