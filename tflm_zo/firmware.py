@@ -35,8 +35,9 @@ from .native import LogitScale
 from .node_control import NodeTask
 from .seedlog import fingerprint
 from .training.algorithms import algorithm_of
-from .training.block_choice import _hold_out, _split
+from .training.block_choice import _split
 from .training.costs import block_segments
+from .training.held_out import held_out_samples
 from .training.node_plan import NodePlan
 from .training.node_run import NodeRun
 from .training.node_settings import NodeSettings
@@ -213,7 +214,7 @@ def plan_blocks(
     assert loss is not None  # the generator has refused such a model
     NodeRun.check(settings, metadata)
     names = [metadata.trainable[i].layer for i in trained_tensors(settings, metadata)]
-    held_out = _hold_out(labels, loss.kind, loss.of_classes, search.held_out, settings.seed)
+    held_out = held_out_samples(labels, loss, search.held_out, settings.seed)
     rest = len(labels) - len(held_out)
     probe_steps = search.epochs * -(-rest // settings.batch_size)
 

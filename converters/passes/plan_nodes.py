@@ -258,6 +258,9 @@ def _dense(op: Operator) -> dict[str, int]:
     assert source is not None and weights is not None
     units, depth = weights.shape
     positions = math.prod(output.shape[1:]) // units
+    read, wanted = math.prod(source.shape[1:]), positions * depth
+    if read != wanted:
+        raise _UnfitError(f"reads {read} values of a sample where its filter and output need {wanted}")
     return {
         "in_h": 1,
         "in_w": positions,

@@ -216,7 +216,6 @@ def test_losses_of_an_autoencoder(folder: Path) -> None:
         (("--choose-block", 2, "--budget", "nan"), "budget: expected forward equivalents above 0, got nan"),
         (("--choose-block", 2, "--budget", "inf"), "budget: expected forward equivalents above 0, got inf"),
         (("--choose-block", 2, "--only", "fc3"), "--choose-block: expected 1..1"),
-        (("--held-out", 0.5), "--held-out needs --choose-block"),
         (("--only", "fc9"), "only: no layer that is trained fits 'fc9'; there are conv1"),
         (("--only", "fc1,,fc2"), "--only: expected names of layers"),
         (("--only", ""), "--only: expected names of layers"),

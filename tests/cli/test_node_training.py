@@ -26,6 +26,7 @@ from tflm_zo.cli.commands import verify as verify_command
 from tflm_zo.seedlog import SeedLog
 from tflm_zo.snapshot_log import SnapshotLog
 from tflm_zo.training import Callback, NodeSettings, Trainer, TrainSettings
+from tflm_zo.training.held_out import held_out_samples
 
 MACS = {"conv1": 117_600, "conv2": 240_000, "fc1": 48_000, "fc2": 10_080, "fc3": 840}  # of lenet5
 LENET = sum(MACS.values())
@@ -540,6 +541,41 @@ def test_rehearsal(algorithm: str, folder: Path) -> None:
     measured = result_of("evaluate", "a.tflite", "d.npz", "--runtime", "litert-ref")
     assert result["evaluated_on"] == "new.npz and old.npz"
     assert result["accuracy"] == pytest.approx(measured["accuracy"])
+
+
+@pytest.mark.parametrize("algorithm", ["node", "weight"])
+def test_held_out(algorithm: str, folder: Path) -> None:
+    """The run of the samples that are left; the others, some of each class, tell its best state."""
+    shared = ("--algorithm", algorithm, "--runtime", "litert-ref", "--rehearsal", "d.npz", "--epochs", 2)
+    result = result_of("train", "p.tflite", "d.npz", "-o", "a.tflite", "--held-out", 0.25, *shared)
+    assert result["evaluated_on"] == "8 samples of d.npz, held out"
+    assert (result["samples"], result["rehearsal_samples"]) == (24, 32)
+    with np.load("d.npz") as data:
+        x, y = data["x"], data["y"]
+    judged = held_out_samples(y, read_metadata(load_model("a.zo.tflite")).loss, 0.25, 0)
+    assert len(judged) == 8 and set(y[judged]) == set(y)
+    rest = np.setdiff1d(np.arange(32), judged)
+    np.savez("rest.npz", x=x[rest], y=y[rest])
+    np.savez("judged.npz", x=x[judged], y=y[judged])
+    known = result_of(
+        "train", "p.tflite", "rest.npz", "-o", "b.tflite", "--validation", "judged.npz", *shared
+    )
+    assert files("a") == files("b")
+    for name in ("before", "loss", "accuracy", "measurements", "kept_step"):
+        assert result[name] == known[name]
+
+
+def test_held_out_refused(folder: Path) -> None:
+    before = sorted(folder.iterdir())
+    for options, said in (
+        ((0.5, "--validation", "d.npz"), "--held-out, --validation: give one of them"),
+        ((0,), "--held-out: expected a share that leaves samples"),
+        ((1.5,), "--held-out: expected 0..1"),
+    ):
+        done = run("train", "p.tflite", "d.npz", "-o", "a.tflite", "--held-out", *options, code=1)
+        assert said in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+    assert sorted(folder.iterdir()) == before
 
 
 def test_rehearsal_refused(folder: Path) -> None:

@@ -23,7 +23,7 @@ from tflm_zo.converters.model.schema import BuiltinOperator
 from tflm_zo.converters.node_choice import node_choices
 from typer.testing import CliRunner
 
-from models import lenet5, small_cnn
+from models import depthwise_separable, lenet5, small_cnn
 from tflm_zo.cli import app
 from tflm_zo.runtime import load
 
@@ -66,6 +66,17 @@ def test_images_of_lower_rank(tmp_path: Path, name: str, shape: tuple[int, ...])
     for attempt in (node_choices, inject):
         with pytest.raises(ConversionError, match=f"«{name}» has shape .*4 dimensions"):
             attempt(model)
+
+
+def test_shapes_that_contradict_the_filter() -> None:
+    """A stored shape that no kernel computes: the dense layer behind it has no rows to read."""
+    model = load_model(depthwise_separable())
+    tensor(model, "flatten").shape = (1, 1)
+    reasons = {choice.layer: choice.reason for choice in node_choices(model)}
+    assert reasons["fc"] == "reads 1 values of a sample where its filter and output need 8"
+    with pytest.raises(ConversionError, match="«fc» cannot carry any: reads 1 values"):
+        inject(model, nodes=("fc",), batch=1)
+    read_metadata(inject(model, nodes="last:1", batch=1))
 
 
 @pytest.mark.parametrize("settings", [{}, {"cuts": ["pool"]}, {"nodes": "auto", "head_room": 0}])

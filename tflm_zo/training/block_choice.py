@@ -25,9 +25,10 @@ from ..snapshot_log import SnapshotLog
 from .callbacks import Callback
 from .costs import Costs, NodeCosts
 from .evaluation import evaluate
+from .held_out import hold_out
 from .node_settings import NodeSettings
 from .samples import Samples
-from .settings import SettingsError, TrainSettings, check_integer, check_number
+from .settings import SettingsError, TrainSettings, check_integer
 from .tasks import trained_tensors
 from .trainer import Trainer
 
@@ -159,29 +160,6 @@ def _split(names: list[str], blocks: int) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(names[i] for i in part) for part in parts)
 
 
-def _hold_out(labels: NDArray[Any], kind: str, of_classes: bool, share: float, seed: int) -> NDArray[np.intp]:
-    """Numbers of the held-out samples, rising.
-
-    A share of the labelled ones, of each class as many as its share allows, chosen by the seed.
-    """
-    labelled = np.ones(len(labels), bool) if kind == "mse" else (labels.reshape(len(labels), -1) >= 0).any(1)
-    numbers = np.flatnonzero(labelled)
-    count = round(share * len(numbers))
-    if not 0 < count < len(numbers):
-        raise SettingsError(
-            f"held_out: expected a share that leaves samples to train on and samples to judge by, got "
-            f"{share:g} of {len(numbers)} labelled samples"
-        )
-    order = np.random.default_rng(seed).permutation(numbers)
-    strata = labels[order] if of_classes else np.zeros(len(order), np.int32)
-    # Where each sample is in its class, 0..1: the first ones of all classes are held out.
-    place = np.empty(len(order))
-    for label in np.unique(strata):
-        own = np.flatnonzero(strata == label)
-        place[own] = (np.arange(len(own)) + 0.5) / len(own)
-    return np.sort(order[np.argsort(place, kind="stable")[:count]])
-
-
 class BlockProbes:
     """Probes of each block of layers; `choose_block` in two parts, the first of which trains nothing.
 
@@ -230,7 +208,6 @@ class BlockProbes:
         self._trainer = trainer = Trainer(model, settings, runtime=runtime or "litert")
         check_integer("blocks", blocks, 1, 2**31)
         check_integer("epochs", epochs, 1, 2**31)
-        check_number("held_out", held_out, 0.0, 1.0)
         metadata = trainer.runtime.metadata
         loss = metadata.loss
         assert loss is not None  # the trainer has refused such a model
@@ -238,15 +215,13 @@ class BlockProbes:
         tensors = trained_tensors(settings, metadata)
         self.blocks = _split([metadata.trainable[i].layer for i in tensors], blocks)
         inputs, labels = trainer._prepare(x, y)
-        judged = _hold_out(labels, loss.kind, loss.of_classes, held_out, settings.seed)
-        rest = np.setdiff1d(np.arange(len(labels)), judged)
-        self._train = [a[rest] for a in inputs], labels[rest]
-        self._judge = [a[judged] for a in inputs], labels[judged]
-        self._steps = trainer.planned_steps(len(rest), epochs, None)
+        self._train, self._judge = hold_out(inputs, labels, loss, held_out, settings.seed)
+        samples = len(self._train[1])
+        self._steps = trainer.planned_steps(samples, epochs, None)
         costs = Costs(trainer._model, metadata)
         self._costs = [NodeCosts(costs, self.settings_of(b), metadata) for b in range(blocks)]
-        training = sum(c.until(self._steps, len(rest)) for c in self._costs)
-        self.equivalents = training + len(judged) * (blocks + 1)
+        training = sum(c.until(self._steps, samples) for c in self._costs)
+        self.equivalents = training + len(self._judge[1]) * (blocks + 1)
 
     def settings_of(self, block: int) -> NodeSettings:
         """Settings of a run that trains one block alone."""

@@ -28,6 +28,7 @@ from ...training import (
     trained_layers,
 )
 from ...training import algorithm as algorithm_of_name
+from ...training.held_out import hold_out
 from ...training.node_settings import EXACT_RULES, HEADS, NODE_RULES, OTHERS, WEIGHT_RULES
 from ...training.settings import ESTIMATORS, RULES, SCHEDULES, SCOPES, SettingsError
 from ...training.trainer import KEEPS, MOST_BUDGET_STEPS, check_length, usual_epochs
@@ -174,7 +175,8 @@ def train(
         float | None,
         typer.Option(
             metavar="SHARE",
-            help=f"Of the samples, by which --choose-block tells the best (default: {_HELD_OUT}).",
+            help="Of DATA's samples: they are not trained on, and the best weights are those with their "
+            f"smallest loss; with --choose-block they tell the best block instead (default: {_HELD_OUT}).",
         ),
     ] = None,
     weight_rule: Annotated[
@@ -292,8 +294,9 @@ def train(
     keep: Annotated[
         str,
         typer.Option(
-            help="best: the weights with the smallest loss on --validation, or on DATA, measured before the "
-            "first step, at ends of epochs, 20 times at most, and after the last; last: those of the last."
+            help="best: the weights with the smallest loss on --validation, on samples --held-out, or on "
+            "DATA, measured before the first step, at ends of epochs, 20 times at most, and after the last; "
+            "last: those of the last."
         ),
     ] = "best",
     log: Annotated[
@@ -369,8 +372,8 @@ def train(
     )
     for path in writes.values():
         check_output(path, force=force or resume)
-    if held_out is not None and choose_block is None:
-        raise SettingsError("--held-out needs --choose-block, whose probes are judged by those samples")
+    if held_out is not None and validation is not None and choose_block is None:
+        raise SettingsError("--held-out, --validation: give one of them, the run is measured on it")
     if probe_epochs is not None and choose_block is None:
         raise SettingsError("--probe-epochs needs --choose-block, whose probes it is of")
     if keep not in KEEPS:
@@ -445,6 +448,11 @@ def train(
     if resume:
         _check_kind(log, chosen)
     x, y = load_samples(trainer.runtime, data)
+    measured = None if validation is None else load_samples(trainer.runtime, validation)
+    if held_out is not None and choose_block is None:
+        loss = trainer.runtime.metadata.loss
+        assert loss is not None  # the trainer has refused such a model
+        (x, y), measured = hold_out(x, y, loss, held_out, trainer.settings.seed)
     mixed_x, mixed_y = x, y
     if rehearsal is not None:
         old_x, old_y = load_samples(trainer.runtime, rehearsal)
@@ -452,7 +460,6 @@ def train(
         mixed_y = np.concatenate([y, old_y])
     if epochs is None and steps is None and budget is None:
         epochs = usual_epochs(len(mixed_y), trainer.settings.batch_size)
-    measured = None if validation is None else load_samples(trainer.runtime, validation)
     callbacks: list[Callback] = [ProgressBar()]
     if csv is not None:
         callbacks.append(CSVLogger(csv))
@@ -488,7 +495,9 @@ def train(
         note(f"the budget is good for {affordable:,} steps; the run ends after {MOST_BUDGET_STEPS:,}")
     trained = trained_layers(zo, trainer.settings)
     callbacks.insert(0, _SayWhatIsTrained(trained.sentence))
-    on = measured or (mixed_x, mixed_y)
+    on, measured_on = measured or (mixed_x, mixed_y), _measured_on(data, rehearsal, validation)
+    if measured is not None and validation is None:
+        measured_on = f"{len(measured[1]):,} samples of {data}, held out"
     before = None if keep == "best" or resume else trainer.evaluate(*on)
     try:
         history = trainer.fit(
@@ -535,7 +544,7 @@ def train(
         "forwards": history.forwards,
         "seconds": round(history.seconds, 3),
         "equivalents_per_second": round(history.equivalents / max(history.seconds, 1e-9), 1),
-        "evaluated_on": _measured_on(data, rehearsal, validation),
+        "evaluated_on": measured_on,
         "keep": keep,
         "kept_step": history.kept_step,
         "before": before,

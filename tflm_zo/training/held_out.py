@@ -1,0 +1,71 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Samples that a run is judged by and is not trained on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..converters.metadata import ZoLoss
+from .settings import SettingsError, check_number
+
+__all__ = ["held_out_samples", "hold_out"]
+
+_Data = tuple[list[NDArray[Any]], NDArray[Any]]
+
+
+def held_out_samples(labels: NDArray[Any], loss: ZoLoss, share: float, seed: int) -> NDArray[np.intp]:
+    """Numbers of the samples that are held out, rising.
+
+    Args:
+        labels: of all samples, as the model takes them.
+        loss: the model's.
+        share: of the labelled samples, 0..1; of each class as many as its share allows.
+        seed: chooses them.
+
+    Raises:
+        SettingsError: no share, or it leaves one side without a labelled sample.
+    """
+    check_number("held_out", share, 0.0, 1.0)
+    count = len(labels)
+    labelled = np.ones(count, bool) if loss.kind == "mse" else (labels.reshape(count, -1) >= 0).any(1)
+    numbers = np.flatnonzero(labelled)
+    wanted = round(share * len(numbers))
+    if not 0 < wanted < len(numbers):
+        raise SettingsError(
+            f"held_out: expected a share that leaves samples to train on and samples to judge by, got "
+            f"{share:g} of {len(numbers)} labelled samples"
+        )
+    order = np.random.default_rng(seed).permutation(numbers)
+    strata = labels[order] if loss.of_classes else np.zeros(len(order), np.int32)
+    # Where each sample is in its class, 0..1: the first ones of all classes are held out.
+    place = np.empty(len(order))
+    for label in np.unique(strata):
+        own = np.flatnonzero(strata == label)
+        place[own] = (np.arange(len(own)) + 0.5) / len(own)
+    return np.sort(order[np.argsort(place, kind="stable")[:wanted]])
+
+
+def hold_out(
+    inputs: list[NDArray[Any]], labels: NDArray[Any], loss: ZoLoss, share: float, seed: int
+) -> tuple[_Data, _Data]:
+    """Splits samples into those to train on and those to judge by; both stay in their order.
+
+    Args:
+        inputs: all samples, [samples, ...], one array per input.
+        labels: as for `held_out_samples`.
+        loss: as for `held_out_samples`.
+        share: as for `held_out_samples`.
+        seed: as for `held_out_samples`.
+
+    Returns:
+        Samples and labels to train on, then those that are held out.
+
+    Raises:
+        SettingsError: as `held_out_samples`.
+    """
+    judged = held_out_samples(labels, loss, share, seed)
+    rest = np.setdiff1d(np.arange(len(labels)), judged)
+    return ([a[rest] for a in inputs], labels[rest]), ([a[judged] for a in inputs], labels[judged])
