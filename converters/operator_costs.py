@@ -39,10 +39,11 @@ def macs(op: Operator) -> int:
     if kind == B.DEPTHWISE_CONV_2D:  # filter [1, height, width, out]
         return outputs * math.prod(shape[1:3])
     if kind == B.FULLY_CONNECTED:  # filter [out, in]
-        return outputs * shape[-1]
+        return outputs * math.prod(shape[-1:])
     if kind == B.TRANSPOSE_CONV:  # filter [out, height, width, in]; inputs: shape, filter, activation
         activation = op.input(2)
         return 0 if activation is None else activation.size * math.prod(shape[:3])
     if kind == B.BATCH_MATMUL:
-        return outputs * first.shape[-2 if op.option("adjX", False) else -1]
+        rows, columns = (1, 1, *first.shape)[-2:]
+        return outputs * (rows if op.option("adjX", False) else columns)
     return 0

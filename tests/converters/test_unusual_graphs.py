@@ -68,6 +68,24 @@ def test_images_of_lower_rank(tmp_path: Path, name: str, shape: tuple[int, ...])
             attempt(model)
 
 
+@pytest.mark.parametrize("kind", ["CONV_2D", "FULLY_CONNECTED", "BATCH_MATMUL", "TRANSPOSE_CONV"])
+def test_costs_of_matrices_of_lower_rank(tmp_path: Path, kind: str) -> None:
+    model = load_model(small_cnn())
+    op = model.subgraphs[0].operators[0]
+    op.code, op.raw.builtinOptions, op.raw.builtinOptionsType = (
+        OperatorCode(getattr(BuiltinOperator, kind)),
+        None,
+        0,
+    )
+    for shape in ((), (3,)):
+        for read in op.inputs:
+            assert read is not None
+            read.shape = shape
+        model.save(tmp_path / "m.tflite", force=True)
+        result = inspect(tmp_path / "m.tflite", "--json")
+        assert result.exit_code == 0, result.stderr
+
+
 def test_shapes_that_contradict_the_filter() -> None:
     """A stored shape that no kernel computes: the dense layer behind it has no rows to read."""
     model = load_model(depthwise_separable())

@@ -59,7 +59,8 @@ def archive(rng: Random, arrays: dict[str, Any]) -> bytes:
                 if rng.random() < 0.5:
                     header = data[:cut].replace(b"(", rng.choice((b"(-", b"(9", b"((", b"(0x", b"(1e9,")), 1)
                 data = header + data[cut:]
-            z.writestr(f"{name}{rng.choice(('.npy', '.npy', '.npy', '', '.txt'))}", data)
+            # zipfile writes no file without a name.
+            z.writestr(f"{name}{rng.choice(('.npy', '.npy', '.npy', '', '.txt'))}" or ".npy", data)
     return file.getvalue()
 
 
