@@ -87,7 +87,8 @@ def _library() -> Any:
             [
                 ctypes.c_char_p,
                 _u32,
-                _u32,
+                settings,
+                task,
                 _u32,
                 number,
                 number,
@@ -230,7 +231,7 @@ class SnapshotLog:
             raise IncompleteHeaderError(f"{path} ends within its first snapshots: there is no step in it")
         owner = _checksum(data[:begin])
         found = [
-            _read_slot(data[at : at + slot], owner, count, header.weight_bytes)
+            _read_slot(data[at : at + slot], owner, settings, tasks, header.weight_bytes)
             for at in range(begin, begin + slots * slot, slot)
         ]
         losses: list[float] = []
@@ -330,11 +331,14 @@ def _is_cut_short(data: bytes) -> bool:
     return len(data) < size == int(_library().zo_snapshot_header_bytes(tasks))
 
 
-def _read_slot(data: bytes, owner: int, tasks: int, weight_bytes: int) -> Snapshot | None:
-    number, step, largest, states = _u32(), _u32(), ctypes.c_int32(), (_Scale * tasks)()
+def _read_slot(
+    data: bytes, owner: int, settings: _Settings, tasks: ctypes.Array[_Task], weight_bytes: int
+) -> Snapshot | None:
+    number, step, largest, states = _u32(), _u32(), ctypes.c_int32(), (_Scale * settings.tasks)()
     status = _library().zo_snapshot_read(
         data,
         owner,
+        ctypes.byref(settings),
         tasks,
         weight_bytes,
         ctypes.byref(number),

@@ -235,7 +235,7 @@ static zo_status append(zo_command_writer* writer, zo_opcode opcode, uint32_t bl
                         zo_distribution distribution, int32_t argument, const void* items,
                         const zo_perturb_terms* more) {
   if (writer == NULL || writer->words == NULL) return ZO_ERROR_ARGUMENT;
-  if (block != ZO_ALL_BLOCKS && block >= UINT32_C(0x00FFFFFF)) return ZO_ERROR_BLOCK;
+  if (block != ZO_ALL_BLOCKS && block >= ZO_BLOCKS_MAX) return ZO_ERROR_BLOCK;
   const uint32_t payload = item_words(opcode, count, argument);
   const uint32_t tail = more != NULL ? item_words(ZO_OP_PERTURB, more->count, 0) : 0u;
   const uint32_t head = payload - tail;

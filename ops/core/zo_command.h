@@ -43,6 +43,8 @@ extern "C" {
 #define ZO_COMMAND_HEADER_WORDS 2
 #define ZO_INSTRUCTION_HEADER_WORDS 4
 #define ZO_ALL_BLOCKS UINT32_C(0xFFFFFFFF)
+/* Blocks that a selector can name. */
+#define ZO_BLOCKS_MAX UINT32_C(0x00FFFFFF)
 
 typedef enum zo_opcode {
   ZO_OP_RESTORE = 1,

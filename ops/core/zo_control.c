@@ -67,7 +67,7 @@ zo_status zo_control_settings_check(const zo_control_settings* s) {
       s->rule <= ZO_STEP_SIGN && s->schedule <= LAST_SCHEDULE && s->rate >= 1u &&
       s->rate < (UINT32_C(1) << 31) && s->final_rate <= s->rate &&
       (s->schedule != ZO_SCHEDULE_STEP || (s->decay_steps >= 1u && s->decay <= ONE)) &&
-      s->stage_p_zero <= 0xFFFFu && momentum_is_valid(s) &&
+      (s->stage_p_zero >> 16) + s->blocks / (ZO_BLOCKS_MAX + 1u) == 0u && momentum_is_valid(s) &&
       s->sharpness <= (ZO_WITH_SHARPNESS ? 1u : 0u) &&
       (ZO_WITH_SCHEDULES || s->gradient_norm == 0u) &&
       (s->sharpness == 0u || s->estimator == ZO_ANTITHETIC) &&

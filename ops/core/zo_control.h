@@ -75,7 +75,7 @@ typedef struct zo_control_settings {
   uint32_t gradient_norm; /* d, number of weights: the rate times N Q / (N Q + d - 1), N the
                              minibatch (Poor Man's Training, sec. 3.1.2); 0: off */
   uint32_t blocks; /* 0: every step moves the whole model; else step t moves block t % blocks,
-                      whose first segment is block_segments[.] */
+                      whose first segment is block_segments[.]; at most ZO_BLOCKS_MAX */
   uint32_t stage_steps[2]; /* steps at which a second and a third stage begin; 0: none */
   uint32_t stage_p_zero;   /* ZO_SPARSE_UNIFORM: p_zero of the second stage, of the third << 8
                               (ElasticZO-INT8, sec. 5.1.1) */

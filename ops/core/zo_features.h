@@ -81,10 +81,11 @@ static inline const int32_t* zo_multiplier_of(const zo_tensor* tensor) {
   return ZO_WITH_MULTIPLIERS ? tensor->multiplier : NULL;
 }
 
-/* Whether the build can do with a tensor what it asks for. */
+/* Whether the build can do with a tensor what it asks for. What is behind the last block of the
+ * largest tensor is a number of 32 bits, too. */
 static inline int zo_tensor_is_supported(const zo_tensor* tensor) {
-  return zo_mask_of(tensor) == tensor->mask && zo_multiplier_of(tensor) == tensor->multiplier &&
-         (ZO_WITH_GAUSSIAN || tensor->wide == 0u);
+  return tensor->size <= INT32_MAX && zo_mask_of(tensor) == tensor->mask &&
+         zo_multiplier_of(tensor) == tensor->multiplier && (ZO_WITH_GAUSSIAN || tensor->wide == 0u);
 }
 
 #endif /* TFLM_ZO_OPS_CORE_ZO_FEATURES_H_ */

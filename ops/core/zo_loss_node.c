@@ -64,8 +64,9 @@ static zo_status read_node(const uint8_t* options, size_t length, zo_buffer_sour
   node->loss = source(context, kLoss);
   node->samples = node->logits.bytes / node->elements;
   const int consistent = node->samples > 0u && node->logits.bytes % node->elements == 0u &&
+                         node->logits.bytes != ZO_NO_SIZE &&
                          node->label.bytes == label_bytes(node) &&
-                         node->flags.bytes >= sizeof(int32_t) &&
+                         node->flags.bytes >= sizeof(int32_t) && node->flags.bytes != ZO_NO_SIZE &&
                          node->loss.bytes == sizeof(int32_t) * (uint64_t)node->samples;
   return consistent ? ZO_OK : ZO_ERROR_ARGUMENT;
 }

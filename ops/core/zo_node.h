@@ -103,6 +103,10 @@ typedef enum zo_loss_kind {
   ZO_LOSS_FLOOR_LOG2 = 3,
 } zo_loss_kind;
 
+/* A size that fits nothing: of a tensor of another type than int8 and int32, or one of so many
+ * bytes or more. */
+#define ZO_NO_SIZE UINT32_C(0xFFFFFFFF)
+
 /* A tensor as an adapter hands it over. data is null for an absent optional
  * tensor and for an output nothing reads. */
 typedef struct zo_buffer {

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "zo_features.h"
 #include "zo_perturb.h"
 #include "zo_stream.h"
 #include "zo_update.h"
@@ -71,7 +72,7 @@ static zo_status check_following(const zo_node_task* tasks, uint32_t count, uint
   const zo_node_task* next = &tasks[t->following];
   const zo_node_layer* l = &next->layer;
   const int valid = !is_weights(next) && next->queries == 0u && next->period == t->period &&
-                    l->in_h * l->in_w * l->k_h * l->k_w * l->out_h * l->out_w == 1u &&
+                    (l->in_h | l->in_w | l->k_h | l->k_w | l->out_h | l->out_w) == 1u &&
                     l->in_c == zo_node_count(&t->layer);
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
@@ -97,6 +98,9 @@ zo_status zo_node_settings_check(const zo_node_settings* settings) {
   if (known.rule == ZO_RUN_BITS) known.rule = ZO_STEP_SIGN; /* a rule of this control unit alone */
   const zo_status status = zo_control_settings_check(&known);
   if (status != ZO_OK) return status;
+  if (common->rule == ZO_RUN_BITS && zo_is_coordinate(common->distribution)) {
+    return ZO_ERROR_DISTRIBUTION; /* zo_update_bits_s8 does not take it */
+  }
   const int valid = common->gradient_norm == 0u && common->blocks == 0u && common->momentum == 0u &&
                     common->sharpness == 0u && rules_are_valid(settings);
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
@@ -128,8 +132,8 @@ zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings,
 }
 
 /* Of a weight task, the highest of its 64 bits is the exponent's: they are not negative. */
-static int mean_square_is_valid(const zo_node_task* task, zo_scale mean_square) {
-  return is_weights(task) ? mean_square.exponent >= 0 : zo_scale_is_valid(mean_square);
+int zo_task_mean_square_is_valid(uint32_t kind, zo_scale mean_square) {
+  return kind == ZO_TASK_WEIGHTS ? mean_square.exponent >= 0 : zo_scale_is_valid(mean_square);
 }
 
 zo_status zo_node_run_resume(zo_node_run* run, uint32_t step, int32_t largest_loss,
@@ -139,7 +143,9 @@ zo_status zo_node_run_resume(zo_node_run* run, uint32_t step, int32_t largest_lo
   }
   const zo_scale none = {0, 0};
   for (uint32_t t = 0; mean_squares != NULL && t < run->settings.tasks; ++t) {
-    if (!mean_square_is_valid(&run->tasks[t], mean_squares[t])) return ZO_ERROR_ARGUMENT;
+    if (!zo_task_mean_square_is_valid(run->tasks[t].kind, mean_squares[t])) {
+      return ZO_ERROR_ARGUMENT;
+    }
   }
   for (uint32_t t = 0; t < run->settings.tasks; ++t) {
     run->tasks[t].mean_square = mean_squares != NULL ? mean_squares[t] : none;
@@ -305,21 +311,33 @@ static void enter_queries(zo_node_run* run, uint32_t task) {
   if (mean_loss(run) > run->largest_loss) run->largest_loss = mean_loss(run);
 }
 
+/* Whether a weight task's tensors can be moved: all of them are seen to before the first moves. */
+static zo_status check_tensors(const zo_node_run* run, const zo_tensor* tensors, uint32_t count) {
+  if (tensors == NULL || count == 0u) return ZO_ERROR_ARGUMENT;
+  const zo_distribution distribution = zo_control_distribution(&run->settings.common, run->step);
+  const int in_bits = run->settings.common.rule == ZO_RUN_BITS;
+  for (uint32_t i = 0; i < count; ++i) {
+    const zo_tensor* t = &tensors[i];
+    if (!zo_update_takes(t) || (in_bits && (t->fraction != NULL || t->mask != NULL))) {
+      return ZO_ERROR_ARGUMENT;
+    }
+    if (zo_distribution_reach(distribution) > 127 - t->limit) return ZO_ERROR_HEAD_ROOM;
+  }
+  return ZO_OK;
+}
+
 zo_status zo_node_run_perturb_weights(zo_node_run* run, const zo_tensor* tensors, uint32_t count) {
-  if (run == NULL || tensors == NULL || count == 0u ||
-      (run->stage != ZO_NODE_QUERY && run->stage != ZO_NODE_RESTORE) ||
+  if (run == NULL || (run->stage != ZO_NODE_QUERY && run->stage != ZO_NODE_RESTORE) ||
       !is_weights(&run->tasks[run->task])) {
     return ZO_ERROR_ARGUMENT;
   }
   if (run->moved != 0u) return ZO_OK;
+  const zo_status checked = check_tensors(run, tensors, count);
+  if (checked != ZO_OK) return checked;
   const zo_distribution distribution = zo_control_distribution(&run->settings.common, run->step);
   zo_perturb_term terms[2];
   const uint32_t used = perturbation(run, terms);
   const zo_perturb_terms all = {terms, used, 0};
-  for (uint32_t i = 0; i < count; ++i) {
-    if (tensors[i].weights == NULL || tensors[i].size == 0u) return ZO_ERROR_ARGUMENT;
-    if (zo_distribution_reach(distribution) > 127 - tensors[i].limit) return ZO_ERROR_HEAD_ROOM;
-  }
   for (uint32_t i = 0; i < count; ++i) {
     const zo_status status = zo_perturb_s8(&tensors[i], distribution, &all);
     if (status != ZO_OK) return status;
@@ -354,7 +372,8 @@ zo_status zo_node_run_abandon(zo_node_run* run, const zo_tensor* tensors, uint32
                                  is_weights(&run->tasks[run->task])
                              ? undoing(run, &term)
                              : 0u;
-  if (moved != 0u && (tensors == NULL || count == 0u)) return ZO_ERROR_ARGUMENT;
+  const zo_status checked = moved != 0u ? check_tensors(run, tensors, count) : ZO_OK;
+  if (checked != ZO_OK) return checked;
   run->part = run->task = run->query = run->side = run->moved = 0;
   const zo_distribution distribution = zo_control_distribution(&run->settings.common, run->step);
   const zo_perturb_terms terms = {&term, 1, 0};
@@ -541,10 +560,12 @@ static zo_status update_bits(const zo_node_run* run, const zo_node_task* task,
 
 zo_status zo_node_run_update_weights(zo_node_run* run, const zo_tensor* tensors, uint32_t count,
                                      uint32_t* saturated, zo_report* report) {
-  if (run == NULL || tensors == NULL || count == 0u || report == NULL ||
-      run->stage != ZO_NODE_UPDATE || !is_weights(&run->tasks[run->task])) {
+  if (run == NULL || report == NULL || run->stage != ZO_NODE_UPDATE ||
+      !is_weights(&run->tasks[run->task])) {
     return ZO_ERROR_ARGUMENT;
   }
+  const zo_status checked = check_tensors(run, tensors, count);
+  if (checked != ZO_OK) return checked;
   zo_node_task* t = &run->tasks[run->task];
   const zo_control_settings* s = &run->settings.common;
   zo_step_size size;

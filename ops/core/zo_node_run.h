@@ -161,6 +161,9 @@ zo_status zo_node_settings_check(const zo_node_settings* settings);
 zo_status zo_node_task_check(uint32_t kind, uint32_t queries, uint32_t mu, uint32_t period,
                              uint32_t rate, zo_scale gain);
 
+/* Whether a number can be the running mean of a task of this kind. */
+int zo_task_mean_square_is_valid(uint32_t kind, zo_scale mean_square);
+
 /* The state after `step` whole steps, as a log has it; all weights are the caller's to restore.
  *
  *   largest_loss  of zo_node_run
@@ -214,14 +217,16 @@ zo_status zo_node_run_backpropagate(zo_node_run* run, uint32_t task, const int8_
 /* Moves the weights of a weight task to where the QUERY in progress wants them, or, for RESTORE,
  * back. Asked again before the report, it does nothing.
  *   tensors  [count] of the task, always the same
- * Errors: ZO_ERROR_HEAD_ROOM, ZO_ERROR_ARGUMENT; no weight has moved then. */
+ * Errors: ZO_ERROR_HEAD_ROOM, ZO_ERROR_ARGUMENT (one that zo_node_run_update_weights would not take
+ * included); no weight has moved then. */
 zo_status zo_node_run_perturb_weights(zo_node_run* run, const zo_tensor* tensors, uint32_t count);
 
 /* For a step that cannot go on, because a sample cannot be had or the interpreter has failed: the
  * step begins anew, with the same seeds and samples.
  *   tensors  [count] of the weight task in progress (`task`), which are moved back to where the
- * last whole step left them; not read in other tasks Errors: ZO_ERROR_ORDER where an update is in
- * progress: it needs neither samples nor interpreter. */
+ *            last whole step left them; not read in other tasks
+ * Errors: ZO_ERROR_ORDER where an update is in progress: it needs neither samples nor interpreter;
+ * those of zo_node_run_perturb_weights. Nothing has changed then. */
 zo_status zo_node_run_abandon(zo_node_run* run, const zo_tensor* tensors, uint32_t count);
 
 /* Takes the losses of a FORWARD or QUERY, int32 [batch], none negative.
@@ -234,7 +239,9 @@ zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t c
 zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensor, int32_t* scratch,
                              uint32_t* saturated, zo_report* report);
 
-/* The same for a weight task. */
+/* The same for a weight task: its tensors, as zo_update_s8 takes them; ZO_RUN_BITS takes none with
+ * fractions or a mask.
+ * Errors: those of zo_node_run_perturb_weights; no weight has moved then. */
 zo_status zo_node_run_update_weights(zo_node_run* run, const zo_tensor* tensors, uint32_t count,
                                      uint32_t* saturated, zo_report* report);
 

@@ -308,13 +308,13 @@ static zo_status check(const zo_node_layer* layer, const zo_tensor* tensor,
   if (zeroth_order && (evidence->queries < 1u || evidence->queries > ZO_MAX_QUERIES)) {
     return ZO_ERROR_QUERIES;
   }
-  const int valid = tensor->weights != NULL && tensor->limit >= 1 && tensor->limit <= 127 &&
-                    tensor->size == (uint64_t)row_size(layer) * layer->out_c &&
-                    tensor->size <= UINT32_C(1) << 20 && evidence->samples > 0u &&
-                    evidence->inputs != NULL &&
-                    (evidence->routes != NULL || layer->form == ZO_NODES_PLAIN) &&
-                    (!zeroth_order || (evidence->differences != NULL && evidence->seeds != NULL)) &&
-                    step->rows <= layer->out_c && rule_is_valid(step, tensor);
+  const int valid =
+      tensor->weights != NULL && tensor->mask == NULL && tensor->limit >= 1 &&
+      tensor->limit <= 127 && tensor->size == (uint64_t)row_size(layer) * layer->out_c &&
+      tensor->size <= UINT32_C(1) << 20 && evidence->samples > 0u && evidence->inputs != NULL &&
+      (evidence->routes != NULL || layer->form == ZO_NODES_PLAIN) &&
+      (!zeroth_order || (evidence->differences != NULL && evidence->seeds != NULL)) &&
+      step->rows <= layer->out_c && rule_is_valid(step, tensor);
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 

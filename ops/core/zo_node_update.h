@@ -97,7 +97,7 @@ uint32_t zo_node_scratch_values(const zo_node_layer* layer);
  *                         measures. At most 2^bits LSB, in whole ones: rate, clip, seed and
  *                         multiplier are not used, and a tensor with a fraction is refused
  *
- *   tensor     weights [out_c, k_h, k_w, in_c], at most 2^20
+ *   tensor     weights [out_c, k_h, k_w, in_c], at most 2^20; one with a mask is refused
  *   scratch    int32 [zo_node_scratch_values]
  *   saturated  if not null, the number of clipped weights is added to it
  *

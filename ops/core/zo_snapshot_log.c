@@ -173,10 +173,11 @@ static void read_mean_squares(const uint8_t* bytes, uint32_t tasks, zo_scale* me
   }
 }
 
-zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t header_checksum, uint32_t tasks,
+zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t header_checksum,
+                           const zo_node_settings* settings, const zo_snapshot_task* tasks,
                            uint32_t weight_bytes, uint32_t* number, uint32_t* step,
                            int32_t* largest_loss, zo_scale* mean_squares) {
-  const uint32_t size = zo_snapshot_bytes(tasks, weight_bytes);
+  const uint32_t size = zo_snapshot_bytes(settings->tasks, weight_bytes);
   if (size == 0u) return ZO_ERROR_OPTIONS;
   const uint32_t end = size - 4u;
   *number = zo_snapshot_number(bytes, header_checksum);
@@ -185,8 +186,12 @@ zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t header_checksum, uint3
   }
   *step = zo_read_u32(bytes + kStep);
   *largest_loss = (int32_t)zo_read_u32(bytes + kLargestLoss);
-  read_mean_squares(bytes, tasks, mean_squares);
-  return ZO_OK;
+  read_mean_squares(bytes, settings->tasks, mean_squares);
+  int valid = *step <= settings->common.steps && *largest_loss >= 0;
+  for (uint32_t t = 0; t < settings->tasks; ++t) {
+    valid = valid && zo_task_mean_square_is_valid(tasks[t].kind, mean_squares[t]);
+  }
+  return valid ? ZO_OK : ZO_ERROR_OPTIONS;
 }
 
 zo_status zo_snapshot_read_head(zo_node_run* run, const uint8_t* bytes) {

@@ -117,8 +117,11 @@ void zo_snapshot_write_head(const zo_node_run* run, uint32_t header_checksum, ui
 uint32_t zo_snapshot_number(const uint8_t* bytes, uint32_t header_checksum);
 
 /* Checks a whole slot and reads its beginning.
- * Errors: ZO_ERROR_OPTIONS: empty or damaged. */
-zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t header_checksum, uint32_t tasks,
+ *   settings, tasks  what zo_snapshot_read_header gave
+ *   mean_squares     [settings->tasks]
+ * Errors: ZO_ERROR_OPTIONS: empty, damaged, or a state that zo_node_run_resume would not take. */
+zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t header_checksum,
+                           const zo_node_settings* settings, const zo_snapshot_task* tasks,
                            uint32_t weight_bytes, uint32_t* number, uint32_t* step,
                            int32_t* largest_loss, zo_scale* mean_squares);
 

@@ -194,7 +194,7 @@ zo_status zo_step_check(zo_distribution distribution, const zo_query* queries, u
                                                                           : ZO_ERROR_COEFFICIENT;
 }
 
-static int tensor_is_valid(const zo_tensor* tensor) {
+int zo_update_takes(const zo_tensor* tensor) {
   return tensor != NULL && tensor->weights != NULL && tensor->size > 0 && tensor->limit >= 1 &&
          tensor->limit <= 127 && (tensor->wide == 0u || tensor->fraction != NULL) &&
          zo_tensor_is_supported(tensor) &&
@@ -271,7 +271,7 @@ static uint32_t walk(const zo_tensor* tensor, zo_distribution distribution,
 zo_status zo_update_s8(const zo_tensor* tensor, zo_distribution distribution,
                        const zo_perturb_terms* restore, const zo_query* queries, uint32_t count,
                        uint32_t* saturated) {
-  if (!tensor_is_valid(tensor)) return ZO_ERROR_ARGUMENT;
+  if (!zo_update_takes(tensor)) return ZO_ERROR_ARGUMENT;
   zo_status status = zo_step_check(distribution, queries, count);
   if (status == ZO_OK && restore != NULL) status = zo_perturb_check(distribution, restore);
   if (status != ZO_OK) return status;
@@ -283,7 +283,7 @@ zo_status zo_update_s8(const zo_tensor* tensor, zo_distribution distribution,
 zo_status zo_replay_s8(const zo_tensor* tensor, zo_distribution distribution,
                        const zo_query* queries, uint32_t count, uint32_t steps,
                        uint32_t* saturated) {
-  if (!tensor_is_valid(tensor) || queries == NULL || steps == 0) return ZO_ERROR_ARGUMENT;
+  if (!zo_update_takes(tensor) || queries == NULL || steps == 0) return ZO_ERROR_ARGUMENT;
   for (uint32_t t = 0; t < steps; ++t) {
     const zo_status status = zo_step_check(distribution, queries + (size_t)t * count, count);
     if (status != ZO_OK) return status;

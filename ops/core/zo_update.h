@@ -60,6 +60,9 @@ zo_status zo_replay_s8(const zo_tensor* tensor, zo_distribution distribution,
                        const zo_query* queries, uint32_t count, uint32_t steps,
                        uint32_t* saturated);
 
+/* Whether zo_update_s8 takes a tensor; then zo_perturb_s8 does, too. */
+int zo_update_takes(const zo_tensor* tensor);
+
 /* The checks of one step's queries alone. */
 zo_status zo_step_check(zo_distribution distribution, const zo_query* queries, uint32_t count);
 

@@ -3,6 +3,7 @@
 
 #include "zo_draw.h"
 #include "zo_pseudo_stochastic.h"
+#include "zo_update.h"
 
 /* Weights that are moved together: those of a word of signs, a whole number of words of any kind.
  */
@@ -40,16 +41,15 @@ static uint32_t update_block(int8_t* weights, uint32_t count, uint32_t state,
 
 zo_status zo_update_bits_s8(const zo_tensor* tensor, zo_distribution distribution, uint32_t seed,
                             int32_t direction, uint32_t bits, uint32_t* saturated) {
-  if (tensor == NULL || tensor->weights == NULL || tensor->fraction != NULL || tensor->size == 0u ||
-      tensor->limit < 1 || tensor->limit > 127 || bits < 1u || bits > ZO_UPDATE_BITS_MAX) {
+  if (!zo_update_takes(tensor) || tensor->fraction != NULL || tensor->mask != NULL || bits < 1u ||
+      bits > ZO_UPDATE_BITS_MAX) {
     return ZO_ERROR_ARGUMENT;
   }
   if (direction < -1 || direction > 1) return ZO_ERROR_FACTOR;
   const zo_status status = zo_distribution_check(distribution);
   if (status != ZO_OK) return status;
-  /* Not drawn weight by weight; and of a mask nothing is known here. */
+  /* Not drawn weight by weight. */
   if (distribution.kind == ZO_COORDINATE) return ZO_ERROR_DISTRIBUTION;
-  if (tensor->mask != NULL) return ZO_ERROR_ARGUMENT;
   if (direction == 0) return ZO_OK;
   const uint32_t width = zo_bit_width((uint32_t)zo_distribution_z_max(distribution));
   const uint32_t shift = width > bits ? width - bits : 0u;

@@ -21,17 +21,17 @@ extern "C" {
  *   B          bit width of zo_distribution_z_max: 1 for ZO_RADEMACHER, that of mu for
  *              ZO_SPARSE_UNIFORM, 7 for ZO_GAUSSIAN
  *   round      zo_pseudo_stochastic
- *   tensor     weights, size, stream and limit are used; multiplier is not. fraction must be null:
- *              an update of whole LSB has no use for it
- *   direction  -1, 0 or +1: the sign of the loss difference L(w + z) - L(w - z); 0 moves nothing
- *   bits       1..7: the step's size
- *   saturated  if not null, the number of clipped weights is added to it
+ *   tensor     weights, size, stream and limit are used; multiplier is not. fraction and mask must
+ *              be null: an update of whole LSB has no use for the one, and knows nothing of the
+ * other direction  -1, 0 or +1: the sign of the loss difference L(w + z) - L(w - z); 0 moves
+ * nothing bits       1..7: the step's size saturated  if not null, the number of clipped weights is
+ * added to it
  *
  * No |update| is larger than 2^bits.
  *
  * Source: ElasticZO-INT8, Alg. 2, lines 19 to 25.
  *
- * Errors: ZO_ERROR_ARGUMENT (a mask included), ZO_ERROR_DISTRIBUTION (ZO_COORDINATE included),
+ * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_DISTRIBUTION (ZO_COORDINATE included),
  * ZO_ERROR_FACTOR; the weights are untouched then. */
 zo_status zo_update_bits_s8(const zo_tensor* tensor, zo_distribution distribution, uint32_t seed,
                             int32_t direction, uint32_t bits, uint32_t* saturated);

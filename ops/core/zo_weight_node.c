@@ -84,7 +84,7 @@ static zo_status read_options(const uint8_t* options, size_t length, weight_node
 static zo_buffer input(const weight_node* node, int32_t index) {
   zo_buffer buffer = node->source(node->context, index);
   if (buffer.bytes == 0u) buffer.data = NULL;
-  if (buffer.bytes != 0u && buffer.data == NULL && node->runs) buffer.bytes = UINT32_MAX;
+  if (buffer.bytes != 0u && buffer.data == NULL && node->runs) buffer.bytes = ZO_NO_SIZE;
   return buffer;
 }
 
@@ -99,7 +99,8 @@ static weight_cursor first_tensor(const weight_node* node) {
   cursor.number = 0;
   cursor.offset = 0;
   cursor.input = has_fraction ? kFraction + 1 : kInitial + 1;
-  cursor.consistent = cursor.fraction.bytes == cursor.initial.bytes;
+  cursor.consistent =
+      cursor.fraction.bytes == cursor.initial.bytes && cursor.initial.bytes != ZO_NO_SIZE;
   return cursor;
 }
 
@@ -160,7 +161,7 @@ static zo_status read_node(const uint8_t* options, size_t length, zo_buffer_sour
   node->command = input(node, kCommand);
   node->state = (int32_t*)state.data;
   if (node->command.bytes < sizeof(int32_t) * ZO_COMMAND_HEADER_WORDS ||
-      state.bytes != sizeof(int32_t) * ZO_STATE_WORDS ||
+      node->command.bytes == ZO_NO_SIZE || state.bytes != sizeof(int32_t) * ZO_STATE_WORDS ||
       (source(context, kStatus).bytes & ~(uint32_t)kStatusBytes) != 0u) {
     return ZO_ERROR_ARGUMENT;
   }

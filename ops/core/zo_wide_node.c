@@ -66,13 +66,14 @@ static zo_status read_node(const uint8_t* options, size_t length, zo_buffer_sour
   const uint32_t first = zo_read_u32(options + kOptionFirst);
   layer->depth = weights.bytes / layer->units;
   if (layer->depth == 0u || layer->depth > ZO_WIDE_DEPTH_MAX ||
-      weights.bytes % layer->units != 0u || first > fraction.bytes ||
+      weights.bytes % layer->units != 0u || weights.bytes == ZO_NO_SIZE ||
+      fraction.bytes == ZO_NO_SIZE || first > fraction.bytes ||
       weights.bytes > fraction.bytes - first ||
       (bias.bytes != 0u && bias.bytes != sizeof(int32_t) * (uint64_t)layer->units)) {
     return ZO_ERROR_ARGUMENT;
   }
   node->samples = input.bytes / layer->depth;
-  if (node->samples == 0u || input.bytes % layer->depth != 0u ||
+  if (node->samples == 0u || input.bytes % layer->depth != 0u || input.bytes == ZO_NO_SIZE ||
       output.bytes != (uint64_t)node->samples * layer->units) {
     return ZO_ERROR_ARGUMENT;
   }

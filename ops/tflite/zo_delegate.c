@@ -83,11 +83,10 @@ static zo_buffer find_buffer(void* context, int32_t index) {
   const int number = list->data[at];
   if (number < 0 || (size_t)number >= source->context->tensors_size) return buffer;
   const TfLiteTensor* tensor = &source->context->tensors[number];
-  /* Others have no size, as under TFLM: they fail the checks of zo_node.h. */
+  /* Others fit nothing, as under TFLM. */
   const bool is_ours = tensor->type == kTfLiteInt8 || tensor->type == kTfLiteInt32;
-  if (!is_ours || tensor->bytes > UINT32_MAX) return buffer;
   buffer.data = tensor->data;
-  buffer.bytes = (uint32_t)tensor->bytes;
+  buffer.bytes = is_ours && tensor->bytes < ZO_NO_SIZE ? (uint32_t)tensor->bytes : ZO_NO_SIZE;
   return buffer;
 }
 

@@ -21,24 +21,16 @@ struct TensorSource {
   const TfLiteNode* node;
 };
 
-// Bytes of the types that our ops' tensors have.
-uint32_t TypeBytes(TfLiteType type) {
-  switch (type) {
-    case kTfLiteInt8:
-      return 1;
-    case kTfLiteInt32:
-      return 4;
-    default:
-      return 0;  // fails the size checks of zo_node.h
-  }
-}
-
+// ZO_NO_SIZE for types that our ops' tensors do not have, and for dimensions whose product 32 bits
+// do not hold: TFLM takes them as the model says, and a size that has wrapped may be a right one.
 uint32_t TensorBytes(const TfLiteEvalTensor* tensor) {
-  uint32_t bytes = TypeBytes(tensor->type);
+  if (tensor->type != kTfLiteInt8 && tensor->type != kTfLiteInt32) return ZO_NO_SIZE;
+  uint64_t bytes = tensor->type == kTfLiteInt8 ? 1 : 4;
   for (int i = 0; i < tensor->dims->size; ++i) {
     bytes *= static_cast<uint32_t>(tensor->dims->data[i]);
+    if (bytes >= ZO_NO_SIZE) return ZO_NO_SIZE;
   }
-  return bytes;
+  return static_cast<uint32_t>(bytes);
 }
 
 zo_buffer FindBuffer(void* context, int32_t index) {

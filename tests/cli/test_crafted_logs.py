@@ -61,6 +61,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_a_snapshot_of_a_state_that_no_run_has(folder: Path, tmp_path: Path) -> None:
+    """A slot is whole and its running mean is none: it is taken for damaged before any weight is set."""
+    data = bytearray((folder / "node.zolog").read_bytes())
+    header, tasks = struct.unpack_from("<H", data, 10)[0], struct.unpack_from("<H", data, 14)[0]
+    weights = struct.unpack_from("<I", data, 132)[0]
+    slot = 16 + 8 * tasks + weights + 4
+    for at in range(header, header + 3 * slot, slot):
+        struct.pack_into("<I", data, at + 16, 1)  # a mantissa without its highest bit
+        struct.pack_into("<I", data, at + slot - 4, zlib.crc32(data[at : at + slot - 4]))
+    log = tmp_path / "crafted.zolog"
+    log.write_bytes(data)
+    model = str(folder / "node.zo.tflite")
+    replayed = run("replay", model, str(log), "-o", str(tmp_path / "replayed.tflite"))
+    assert (replayed.returncode, len(replayed.stderr.splitlines())) == (0, 1), replayed.stderr
+    assert "6 steps after its last snapshot (0) are not in the model" in replayed.stderr
+    output = tmp_path / "out.tflite"
+    resumed = run(
+        "train", model, str(folder / "d.npz"), "-o", str(output), "--log", str(log), *OPTIONS, "--resume"
+    )
+    # From the data alone, with the bits of the run that was not interrupted.
+    assert resumed.returncode == 0, resumed.stderr
+    assert log.read_bytes() == (folder / "node.zolog").read_bytes()
+    assert output.read_bytes() == (folder / "node.tflite").read_bytes()
+
+
 @pytest.mark.parametrize("name", CRAFTED)
 def test_crafted(name: str, folder: Path, tmp_path: Path) -> None:
     kind, at, value, said = CRAFTED[name]

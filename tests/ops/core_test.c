@@ -1025,6 +1025,9 @@ static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
       g->inputs[i].bytes = i == 0 ? 4 : old + 1;
       CHECK(zo_weight_node_check(g->options, g->options_bytes, graph_source, g) ==
             ZO_ERROR_ARGUMENT);
+      g->inputs[i].bytes = ZO_NO_SIZE;
+      CHECK(zo_weight_node_check(g->options, g->options_bytes, graph_source, g) ==
+            ZO_ERROR_ARGUMENT);
       g->inputs[i].bytes = old;
     }
     /* A tensor without memory: nothing is done, not even to the others. */
@@ -1477,6 +1480,20 @@ static void test_log_header(void) {
   free(bytes);
 }
 
+/* No more blocks than a command can name. */
+static void test_many_blocks(void) {
+  zo_control_settings s = random_settings();
+  s.blocks = ZO_BLOCKS_MAX;
+  CHECK(zo_control_settings_check(&s) == ZO_OK);
+  int32_t words[ZO_COMMAND_HEADER_WORDS + ZO_INSTRUCTION_HEADER_WORDS];
+  zo_command_writer writer;
+  CHECK(zo_command_begin(&writer, words, sizeof words / sizeof words[0], 0) == ZO_OK);
+  CHECK(zo_command_restore(&writer, ZO_BLOCKS_MAX - 1u) == ZO_OK);
+  CHECK(zo_command_restore(&writer, ZO_BLOCKS_MAX) == ZO_ERROR_BLOCK);
+  s.blocks = ZO_BLOCKS_MAX + 1u;
+  CHECK(zo_control_settings_check(&s) == ZO_ERROR_ARGUMENT);
+}
+
 static void test_measurements(void) {
   uint8_t bytes[ZO_MEASUREMENT_BYTES];
   for (int round = 0; round < ROUNDS(1000); ++round) {
@@ -1583,6 +1600,9 @@ static void test_bad_steps(const zo_node_layer* layer, const zo_tensor* tensor,
   zo_node_step good;
   memset(&good, 0, sizeof good);
   good.rate = good.clip = 1;
+  t.mask = (const uint8_t*)tensor->weights; /* all weights of a layer are trained, or none */
+  CHECK(zo_node_update_s8(layer, &t, evidence, &good, scratch, NULL) == ZO_ERROR_ARGUMENT);
+  t.mask = NULL;
   for (uint32_t i = 0; i < 13u; ++i) {
     zo_node_step step = good;
     if (i == 0u) step.rule = 4;
@@ -2125,23 +2145,35 @@ static void test_snapshot_log(const node_run* r, const zo_node_run* run) {
   uint32_t number = 0, step = 0;
   int32_t largest = 0;
   const uint32_t owner = random_u32();
-  CHECK(zo_snapshot_read(slot, owner, tasks, weight_bytes, &number, &step, &largest, squares) ==
-        ZO_ERROR_OPTIONS);
+  CHECK(zo_snapshot_read(slot, owner, &r->settings, entries, weight_bytes, &number, &step, &largest,
+                         squares) == ZO_ERROR_OPTIONS);
   zo_snapshot_write_head(run, owner, 7, slot);
   CHECK(zo_snapshot_number(slot, owner) == 7u && zo_snapshot_number(slot, ~owner) == 0u);
-  const uint32_t sum = zo_crc32(0, slot, slot_bytes - 4u);
-  for (uint32_t i = 0; i < 4u; ++i) slot[slot_bytes - 4u + i] = (uint8_t)(sum >> (8u * i));
-  CHECK(zo_snapshot_read(slot, owner + 1u, tasks, weight_bytes, &number, &step, &largest,
-                         squares) == ZO_ERROR_OPTIONS);
-  CHECK(zo_snapshot_read(slot, owner, tasks, weight_bytes, &number, &step, &largest, squares) ==
-        ZO_OK);
+  put_u32(slot + slot_bytes - 4u, zo_crc32(0, slot, slot_bytes - 4u));
+  CHECK(zo_snapshot_read(slot, owner + 1u, &r->settings, entries, weight_bytes, &number, &step,
+                         &largest, squares) == ZO_ERROR_OPTIONS);
+  CHECK(zo_snapshot_read(slot, owner, &r->settings, entries, weight_bytes, &number, &step, &largest,
+                         squares) == ZO_OK);
   CHECK(number == 7u && step == run->step && largest == run->largest_loss);
   for (uint32_t t = 0; t < tasks; ++t) {
     CHECK(memcmp(&squares[t], &r->tasks[t].mean_square, sizeof squares[t]) == 0);
   }
+  /* A state that no run has come to is none, whoever wrote the checksum. */
+  const uint32_t at[] = {8u + 3u, 12u + 3u, 16u + 8u * (tasks - 1u) + 7u};
+  for (uint32_t i = 0; i < 3u; ++i) { /* more steps than it has, a negative loss, no exponent */
+    const uint8_t kept = slot[at[i]];
+    slot[at[i]] = 0x80;
+    put_u32(slot + slot_bytes - 4u, zo_crc32(0, slot, slot_bytes - 4u));
+    CHECK(zo_snapshot_read(slot, owner, &r->settings, entries, weight_bytes, &number, &step,
+                           &largest, squares) == ZO_ERROR_OPTIONS);
+    slot[at[i]] = kept;
+  }
+  put_u32(slot + slot_bytes - 4u, zo_crc32(0, slot, slot_bytes - 4u));
+  CHECK(zo_snapshot_read(slot, owner, &r->settings, entries, weight_bytes, &number, &step, &largest,
+                         squares) == ZO_OK);
   flip_a_bit(slot, slot_bytes);
-  CHECK(zo_snapshot_read(slot, owner, tasks, weight_bytes, &number, &step, &largest, squares) ==
-        ZO_ERROR_OPTIONS);
+  CHECK(zo_snapshot_read(slot, owner, &r->settings, entries, weight_bytes, &number, &step, &largest,
+                         squares) == ZO_ERROR_OPTIONS);
   free(slot);
 
   uint8_t* record = (uint8_t*)allocate(ZO_SNAPSHOT_RECORD_BYTES);
@@ -2178,6 +2210,50 @@ static void test_node_sizes_that_wrap(void) {
   for (l.node_w = 5; l.node_w <= 257u; ++l.node_w) { /* at 257, 2^32 + 2^28 of them */
     CHECK(zo_node_layer_check(&l) == ZO_ERROR_ARGUMENT);
   }
+}
+
+/* Errors come back through a dense layer alone, and the product of this one's sides is 1, too, in
+ * 32 bits. */
+static void test_a_following_layer_that_wraps(void) {
+  zo_node_layer small;
+  memset(&small, 0, sizeof small);
+  small.form = ZO_NODES_PLAIN;
+  small.in_h = small.in_w = small.in_c = small.k_h = small.k_w = 1;
+  small.stride_h = small.stride_w = small.dilation_h = small.dilation_w = 1;
+  small.out_h = small.out_w = small.out_c = small.node_h = small.node_w = 1;
+  small.low = -129;
+  small.high = 128;
+  int8_t byte = 0;
+  uint8_t route = 0;
+  int16_t error = 0;
+  zo_node_task tasks[2];
+  memset(tasks, 0, sizeof tasks);
+  for (uint32_t t = 0; t < 2u; ++t) {
+    tasks[t].layer = small;
+    tasks[t].following = t == 0u ? 1u : ZO_NODE_HEAD;
+    tasks[t].mu = tasks[t].period = 1;
+    tasks[t].inputs = tasks[t].nodes = &byte;
+    tasks[t].routes = &route;
+    tasks[t].errors = &error;
+  }
+  zo_node_settings settings;
+  memset(&settings, 0, sizeof settings);
+  settings.tasks = 2;
+  settings.common = random_settings();
+  settings.common.clip = 1;
+  settings.common.gradient_norm = settings.common.blocks = settings.common.momentum = 0;
+  settings.common.sharpness = 0;
+  zo_node_run run;
+  CHECK(zo_node_run_init(&run, &settings, tasks) == ZO_OK);
+  zo_node_layer* l = &tasks[1].layer;
+  l->in_h = 941;
+  l->in_w = 1369;
+  l->k_h = 1719;
+  l->k_w = 813;
+  l->out_h = l->node_h = 2183;
+  CHECK(l->in_h * l->in_w * l->k_h * l->k_w * l->out_h * l->out_w == 1u);
+  CHECK(zo_node_layer_check(l) == ZO_OK);
+  CHECK(zo_node_run_init(&run, &settings, tasks) == ZO_ERROR_ARGUMENT);
 }
 
 /* An instruction that announces more items than there are, in a command that announces them, too.
@@ -2235,8 +2311,9 @@ static void test_snapshot_sizes(void) {
   uint32_t number, step;
   int32_t largest;
   zo_scale squares[1];
-  CHECK(zo_snapshot_read(slot, 0, 1, UINT32_MAX - 19u, &number, &step, &largest, squares) ==
-        ZO_ERROR_OPTIONS);
+  settings.tasks = 1;
+  CHECK(zo_snapshot_read(slot, 0, &settings, entries, UINT32_MAX - 19u, &number, &step, &largest,
+                         squares) == ZO_ERROR_OPTIONS);
   free(bytes);
 }
 
@@ -2302,6 +2379,7 @@ static void test_node_run_errors(node_run* r) {
   REFUSED(s->estimator = 2, ZO_ERROR_ARGUMENT);
   REFUSED(s->rule = 4, ZO_ERROR_ARGUMENT);
   REFUSED(s->rule = ZO_RUN_BITS, ZO_ERROR_ARGUMENT); /* of 0 bits */
+  REFUSED(s->rule = ZO_RUN_BITS; s->distribution.kind = ZO_COORDINATE, ZO_ERROR_DISTRIBUTION);
   REFUSED(s->momentum = 1, ZO_ERROR_ARGUMENT);
   REFUSED(s->sharpness = 1, ZO_ERROR_ARGUMENT);
   REFUSED(r->settings.rule = ZO_NODE_BITS, ZO_ERROR_ARGUMENT);
@@ -2395,6 +2473,37 @@ static void test_node_run(void) {
   }
 }
 
+/* Tensors that the run cannot do with, behind one that it can: none of them moves. */
+static void test_refused_tensors(zo_node_run* run, const zo_tensor* tensors, const int8_t* first) {
+  const zo_node_run before = *run;
+  int8_t* kept = (int8_t*)allocate(tensors[0].size);
+  memcpy(kept, first, tensors[0].size);
+  zo_report report;
+  for (uint32_t i = 0; i < 7u; ++i) {
+    zo_tensor bad[2] = {tensors[0], tensors[1]};
+    if (i == 0u) bad[1].wide = 1; /* without fractions */
+    if (i == 1u) bad[1].size = 0;
+    if (i == 2u) bad[1].weights = NULL;
+    if (i == 3u) bad[1].limit = 0;
+    if (i == 4u) bad[1].limit = 122; /* no room */
+    if (i == 5u) bad[1].size = UINT32_C(1) << 31;
+    if (i == 6u) {
+      if (run->settings.common.rule != ZO_RUN_BITS) continue;
+      bad[1].mask = (const uint8_t*)bad[1].weights;
+    }
+    const zo_status expected = i == 4u ? ZO_ERROR_HEAD_ROOM : ZO_ERROR_ARGUMENT;
+    if (run->stage == ZO_NODE_UPDATE) {
+      CHECK(zo_node_run_update_weights(run, bad, 2, NULL, &report) == expected);
+    } else {
+      CHECK(zo_node_run_perturb_weights(run, bad, 2) == expected);
+      if (run->stage == ZO_NODE_RESTORE) CHECK(zo_node_run_abandon(run, bad, 2) == expected);
+    }
+    CHECK(memcmp(kept, first, tensors[0].size) == 0);
+    CHECK(memcmp(run, &before, sizeof before) == 0);
+  }
+  free(kept);
+}
+
 /* One task of weights: where queries put them, and that each part of a step leaves them alone. */
 static void test_weight_task(void) {
   for (int round = 0; round < 100; ++round) {
@@ -2462,10 +2571,7 @@ static void test_weight_task(void) {
           break;
         case ZO_NODE_QUERY:
           CHECK(zo_node_run_report(&run, losses, batch, &report) == ZO_ERROR_ORDER);
-          tensors[1].limit = 122; /* no room: refused, and no weight has moved */
-          CHECK(run.moved != 0u ||
-                zo_node_run_perturb_weights(&run, tensors, kTensors) == ZO_ERROR_HEAD_ROOM);
-          tensors[1].limit = 121;
+          test_refused_tensors(&run, tensors, weights[0]);
           CHECK(zo_node_run_perturb_weights(&run, tensors, kTensors) == ZO_OK);
           if (boundary > 0u) CHECK(zo_node_run_perturb(&run, entering) == ZO_OK);
           for (uint32_t i = 0; i < kTensors; ++i) {
@@ -2478,6 +2584,7 @@ static void test_weight_task(void) {
           break;
         case ZO_NODE_RESTORE:
           CHECK(zo_node_run_report(&run, losses, batch, &report) == ZO_ERROR_ARGUMENT);
+          test_refused_tensors(&run, tensors, weights[0]);
           CHECK(zo_node_run_perturb_weights(&run, tensors, kTensors) == ZO_OK);
           for (uint32_t i = 0; i < kTensors; ++i) {
             CHECK(memcmp(before[i], weights[i], kSizes) == 0);
@@ -2485,6 +2592,7 @@ static void test_weight_task(void) {
           break;
         default:
           CHECK(zo_node_run_update(&run, tensors, NULL, NULL, &report) == ZO_ERROR_ARGUMENT);
+          test_refused_tensors(&run, tensors, weights[0]);
           CHECK(zo_node_run_update_weights(&run, tensors, kTensors, NULL, &report) == ZO_OK);
           CHECK(report.step_done == 1u);
       }
@@ -2563,11 +2671,13 @@ int main(void) {
   for (uint32_t mode = 0; mode < 4; ++mode) test_wide_nodes(mode & 1u, mode >> 1);
   test_control();
   test_log_header();
+  test_many_blocks();
   test_measurements();
   test_bits();
   test_nodes();
   test_node_tail();
   test_node_sizes_that_wrap();
+  test_a_following_layer_that_wraps();
   test_a_command_of_many_items();
   test_snapshot_sizes();
   test_node_run();

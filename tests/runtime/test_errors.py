@@ -18,7 +18,7 @@ from models import MODELS
 from tflm_zo import ConversionError, Distribution, NativeError, inject
 from tflm_zo.native import Status
 from tflm_zo.runtime import InvokeError, ModelError, Runtime, RuntimeUnavailableError, load
-from tflm_zo.runtime.tflm import WHEEL_VERSION
+from tflm_zo.runtime.tflm import REGISTERER, WHEEL_VERSION, TflmRuntime, arena_upper_bound
 
 Z = Distribution.rademacher(2)
 
@@ -255,6 +255,24 @@ def test_operators_that_do_not_say_where_the_weights_are() -> None:
             op.custom_options = bytes(options)
     with pytest.raises(ModelError, match="do not say where weights 0 are"):
         load(model, "litert-ref")
+
+
+@pytest.mark.parametrize("shape", [(4,), (2**30 + 4,), (2**16 + 1, 2**16 - 1), (2**31 - 1, 2**31 - 1, 4)])
+def test_a_size_that_wraps(shape: tuple[int, ...], capfd: pytest.CaptureFixture[str]) -> None:
+    """TFLM takes dimensions as the model says; the bytes of the second are right in 32 bits."""
+    require("tflm")
+    model = inject(MODELS["small_cnn"](), multipliers="kernel-norm")
+    multiplier = next(t for t in model.subgraphs[0].tensors if t.name.endswith("zo_multiplier"))
+    assert multiplier.shape == (4,)
+    multiplier.shape = shape
+    interpreter = TflmRuntime._import().Interpreter
+    arguments = (model.to_bytes(), [REGISTERER], arena_upper_bound(inject(MODELS["small_cnn"]())))
+    if shape == (4,):
+        interpreter.from_bytes(*arguments)
+        return
+    with pytest.raises(RuntimeError):
+        interpreter.from_bytes(*arguments)
+    assert "TFLM_ZO_WEIGHTS" in capfd.readouterr().err
 
 
 def test_an_output_that_nothing_computes() -> None:

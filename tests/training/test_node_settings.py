@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import Model
+from tflm_zo.converters import Model, read_metadata
 
 from models import MODELS, GraphBuilder, lenet5
 from models.graph_builder import Activation
 from tflm_zo import inject
 from tflm_zo.training import NodeSettings, SettingsError, Trainer, TrainSettings
+from tflm_zo.training.node_run import NodeRun
 
 BAD = [
     ({"queries": 0}, r"queries: expected an integer in 1\.\.32, got 0"),
@@ -117,6 +119,16 @@ def test_what_the_model_does_not_fit(name: str) -> None:
     build, settings, message = MISFITS[name]
     with pytest.raises(SettingsError, match=message):
         Trainer(build(), NodeSettings(**settings))
+
+
+def test_a_layer_with_nodes_is_trained_whole() -> None:
+    """No injection gives a layer both nodes and a mask; a file may say so."""
+    metadata = read_metadata(zo("small_cnn"))
+    assert metadata.nodes
+    some = [dataclasses.replace(t, updated=1) for t in metadata.trainable]
+    NodeRun.check(NodeSettings(batch_size=8), metadata)
+    with pytest.raises(SettingsError, match="layer conv carries nodes, which move all weights"):
+        NodeRun.check(NodeSettings(batch_size=8), dataclasses.replace(metadata, trainable=some))
 
 
 def test_the_largest_minibatch_has_an_update() -> None:

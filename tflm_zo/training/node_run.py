@@ -101,6 +101,10 @@ class NodeRun(Run):
         if bits and any(t.updated is not None for t in metadata.trainable):
             raise SettingsError("weight_rule: bits moves all weights of a layer: inject without sparse")
         for nodes, layer in zip(metadata.nodes, layers, strict=True):
+            if metadata.trainable[nodes.trainable].updated is not None:
+                raise SettingsError(
+                    f"layer {layer} carries nodes, which move all weights: inject without sparse"
+                )
             most = _SUM_MAX // (255 * credited(nodes)) // metadata.batch * metadata.batch
             if settings.batch_size > most:
                 raise SettingsError(
