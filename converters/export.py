@@ -208,6 +208,12 @@ def _replace_graphs(model: Model, metadata: ZoMetadata, joined: _Joined) -> None
         whole.tensors, whole.operators = graph.tensors, graph.operators
         whole.inputs, whole.outputs = graph.inputs, graph.outputs
         graph = whole
-        kept = [s for s in model.signatures or () if s.key != segment_key(0)]
+        # One that names inputs or outputs of the ZO machinery is none of the original's.
+        there = set(whole.all_tensors())
+        kept = [
+            s
+            for s in model.signatures or ()
+            if s.key != segment_key(0) and all(t in there for _, t in [*s.inputs, *s.outputs])
+        ]
         model.signatures = kept or None
     model.subgraphs = [graph]

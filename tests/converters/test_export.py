@@ -237,3 +237,14 @@ def test_graphs_that_do_not_fit_their_metadata(damage: str) -> None:
 def test_the_same_file_from_memory_and_from_a_file(built: bytes, settings: dict[str, Any]) -> None:
     zo = inject(built, **settings)
     assert export_model(zo).to_bytes() == export_model(zo.to_bytes()).to_bytes()
+
+
+def test_a_signature_that_names_the_machinery_is_dropped() -> None:
+    """One that somebody has renamed is not the original's: what it names is not in the plain model."""
+    zo = inject(small_cnn())
+    (segment,) = (s for s in zo.signatures or () if s.key == "segment_0")
+    segment.key = "other"
+    exported = export_model(load_model(zo.to_bytes()))
+    assert [s.key for s in load_model(exported.to_bytes()).signatures or ()] == [
+        s.key for s in load_model(small_cnn()).signatures or ()
+    ]
