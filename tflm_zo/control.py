@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from . import native
 from .native import MAX_QUERIES, NativeError
 
-__all__ = ["CSettings", "Control", "Request", "StepReport", "command_words"]
+__all__ = ["CSettings", "Control", "Request", "StepReport", "command_words", "samples_in_order"]
 
 _u32, _i64 = ctypes.c_uint32, ctypes.c_int64
 
@@ -146,6 +146,23 @@ def _call(name: str, *arguments: object) -> None:
 def command_words(settings: CSettings) -> int:
     """Words that a command of a run takes at most."""
     return int(_library().zo_control_words(ctypes.byref(settings)))
+
+
+def samples_in_order(seed: int, samples: int, count: int) -> NDArray[np.uint32]:
+    """Numbers of the first samples of a run's first epoch (``zo_sample_at``).
+
+    Args:
+        seed: of the run.
+        samples: in the training set, >= 1.
+        count: of those wanted.
+
+    Returns:
+        uint32 [count].
+    """
+    numbers = np.empty(count, np.uint32)
+    settings = CSettings(run_seed=seed, samples=samples)
+    _library().zo_samples_at(ctypes.byref(settings), 0, count, numbers.ctypes.data)
+    return numbers
 
 
 class Control:

@@ -25,7 +25,7 @@ from tflm_zo.cli.app import app
 from tflm_zo.cli.commands import verify as verify_command
 from tflm_zo.seedlog import SeedLog
 from tflm_zo.snapshot_log import SnapshotLog
-from tflm_zo.training import Callback, NodeSettings, Trainer, TrainSettings
+from tflm_zo.training import Callback, NodeSettings, Trainer, TrainSettings, best_state
 from tflm_zo.training.held_out import held_out_samples
 
 MACS = {"conv1": 117_600, "conv2": 240_000, "fc1": 48_000, "fc2": 10_080, "fc3": 840}  # of lenet5
@@ -576,6 +576,16 @@ def test_held_out_refused(folder: Path) -> None:
         assert said in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
     assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_it_says_that_it_was_measured_on_a_part(
+    folder: Path, keep: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(best_state, "_MOST_SAMPLES", 10)
+    result = result_of("train", "p.tflite", "d.npz", "-o", "a.tflite", "--steps", 2, "--keep", keep)
+    assert result["evaluated_on"] == "10 of the 32 samples of d.npz"
+    assert result["accuracy"] * 10 == pytest.approx(round(result["accuracy"] * 10))
 
 
 def test_rehearsal_refused(folder: Path) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,15 @@ from tflm_zo import inject
 from tflm_zo.measurement import is_due
 from tflm_zo.seedlog import LogError, SeedLog
 from tflm_zo.snapshot_log import SnapshotLog
-from tflm_zo.training import Callback, NodeSettings, Trainer, TrainSettings, replay_log, snapshot_weights
+from tflm_zo.training import (
+    Callback,
+    NodeSettings,
+    Trainer,
+    TrainSettings,
+    best_state,
+    replay_log,
+    snapshot_weights,
+)
 from tflm_zo.training.best_state import measuring_interval
 
 RNG = np.random.default_rng(8)
@@ -111,6 +120,40 @@ def test_the_best_measured_state_is_kept(kind: str, runtime: str, tmp_path: Path
     log: Any = SeedLog.read(tmp_path / "log") if kind == "weight" else SnapshotLog.read(tmp_path / "log")
     assert log.best is not None and log.best.step == history.kept_step and log.best.loss == best["loss"]
     assert [m.loss for m in log.measurements] == losses
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_training_samples_are_measured_by_some(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the same number of them, whatever the run's seed, none without a label, and not the first ones."""
+    monkeypatch.setattr(best_state, "_MOST_SAMPLES", 10)
+    y = np.where(np.arange(24) % 2, Y, -1)
+    trainer = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert-ref")
+    x_measured, y_measured = trainer.measured_samples(X, y)
+    assert len(x_measured[0]) == len(y_measured) == 10 and (y_measured >= 0).all()
+    numbers = [int(np.flatnonzero((X == x).all((1, 2, 3)))[0]) for x in x_measured[0]]
+    assert numbers == sorted(set(numbers)) and set(numbers) < set(range(1, 24, 2))
+    assert numbers != list(range(1, 20, 2)) and (y[numbers] == y_measured).all()
+    before = trainer.evaluate(x_measured, y_measured)
+    history = trainer.fit(X, y, steps=STEPS)
+    assert history.measurements[0] == {"step": 0, **before}
+    kept = min(m["loss"] for m in history.measurements)
+    assert trainer.evaluate(x_measured, y_measured)["loss"] == kept
+    other = Trainer(MODELS_OF[kind], dataclasses.replace(SETTINGS[kind], seed=4), runtime="litert-ref")
+    assert other.fit(X, y, steps=2).measurements[0] == {"step": 0, **before}
+    # Validation data are measured as they are.
+    monkeypatch.setattr(best_state, "_MOST_SAMPLES", 5)
+    found = other.fit(X, y, steps=2, validation_data=OTHER).measurements[0]["loss"]
+    assert found == Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert-ref").evaluate(*OTHER)["loss"]
+
+
+def test_ten_thousand_samples_are_measured_by_all() -> None:
+    trainer = Trainer(MODELS_OF["node"], SETTINGS["node"])
+    for count in (9_999, 10_000, 10_001, 123_456):
+        x, y = np.zeros((count, 8, 8, 1), np.int8), np.arange(count) % 4
+        found = trainer.measured_samples(x, y)[1]
+        assert len(found) == min(count, 10_000)
+        # Of every class as many as there are, but for chance: 2,500 of 10,000, deviation 43.
+        assert np.abs(np.bincount(found) / len(found) - 0.25).max() < 0.02
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -374,9 +374,8 @@ def test_budget() -> None:
     """By hand: a step of the dearest block and the probes must fit."""
     model = mixed()
     probes = BlockProbes(model, settings_of(), X, Y, blocks=5)
-    # fc3's, before which the network is run once for each of 40 samples.
-    whole, fc3 = 416_520, 840
-    first = (40 * (whole - fc3) + 8 * 2 * fc3) / whole
+    # conv1's: 8 samples through the whole network, once as it is and once for each of two queries.
+    first = 8 * (1 + 2)
     least = probes.equivalents + first
     assert probes.rest_of(least + 1, 40) == pytest.approx(first + 1)
     with pytest.raises(ValueError, match=r"the probes of 5 blocks take \d+ forward equivalents"):

@@ -52,8 +52,9 @@ def test_a_step_of_node_perturbation() -> None:
     queries = 2 * 3 * ((FC1 + FC2 + FC3) + (FC2 + FC3) + FC3 + 0)
     updates = CONV2 / 4 + FC1 + FC2 + FC3
     step = 6 * (forward + queries + updates)
-    for steps in (1, 2, 1000):
-        assert close(costs.until(steps, 100), 100 * CONV1 + steps * step)
+    # Six samples a step: the first 16 steps use 96 of the 100.
+    for steps, passed in ((0, 0), (1, 6), (2, 12), (16, 96), (17, 100), (1000, 100)):
+        assert close(costs.until(steps, 100), passed * CONV1 + steps * step)
 
 
 def test_queries_that_cost_a_tenth_of_a_forward_pass() -> None:
@@ -125,7 +126,10 @@ Y = np.random.default_rng(2).integers(0, 4, SAMPLES)
 
 @pytest.mark.parametrize("model, prefix", [(SMALL, 0), (HEAD, 8 * 8 * 4 * 9)], ids=["whole", "head"])
 @pytest.mark.parametrize("head", ["zo", "exact"])
-def test_what_the_runtime_runs(model: Model, prefix: int, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("steps", [1, 5])  # of 8 of 12 samples
+def test_what_the_runtime_runs(
+    model: Model, prefix: int, head: str, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Segments are watched as they run: `equivalents` is their multiply-accumulates and those of updates."""
     trainer = Trainer(model, NodeSettings(batch_size=8, queries=3, head=head))
     conv, fc = 8 * 8 * 4 * 9, 4 * 4 * 4 * 4
@@ -142,13 +146,31 @@ def test_what_the_runtime_runs(model: Model, prefix: int, head: str, monkeypatch
             passes[0] += 4 * ("stop" not in options)
 
     monkeypatch.setattr(type(trainer.runtime), "invoke", invoke)
-    history = trainer.fit(X, Y, steps=5, keep="last")
-    updates = 5 * 8 * (fc + (conv / 4 if prefix == 0 else 0))
+    history = trainer.fit(X, Y, steps=steps, keep="last")
+    updates = steps * 8 * (fc + (conv / 4 if prefix == 0 else 0))
     assert trainer.equivalents == pytest.approx((done[0] + updates) / (conv + fc))
     assert history.equivalents == trainer.equivalents
     assert history.forwards == trainer.forwards == passes[0]
     queried = (len(trainer.runtime.metadata.nodes) - (head == "exact")) * 2 * 3
-    assert history.forwards == 5 * 8 * (1 + queried)
+    assert history.forwards == steps * 8 * (1 + queried)
+
+
+@pytest.mark.parametrize("steps, expected", [(1, 2), (2, 4), (3, 6), (6, 12), (40, 13)])
+def test_the_prefix_runs_for_samples_that_are_used(
+    steps: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them once: few steps on many samples take no longer than on few."""
+    x, y = np.tile(X, (5, 1, 1, 1))[:51], np.tile(Y, 5)[:51]
+    trainer = Trainer(HEAD, NodeSettings(batch_size=8, queries=1))
+    original, prefixes = type(trainer.runtime).invoke, [0]
+
+    def invoke(runtime: Any, *arguments: Any, **options: Any) -> None:
+        original(runtime, *arguments, **options)
+        prefixes[0] += "stop" in options
+
+    monkeypatch.setattr(type(trainer.runtime), "invoke", invoke)
+    trainer.fit(x, y, steps=steps, keep="last")
+    assert prefixes[0] == expected  # of four samples each
 
 
 # --- budgets ------------------------------------------------------------------------------------------------

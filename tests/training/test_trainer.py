@@ -535,7 +535,12 @@ def test_learns(kind, changes):
 
 # small_cnn: 2,304 MACs of conv and 256 of fc, which alone has fewer nodes than weights. Its nodes are the
 # last ones, so that a query costs nothing and there are 32 of them.
-NODE_STEP, NODE_PREFIX = 8 * (0.1 + 0.1), 24 * 0.9
+NODE_STEP = 8 * (0.1 + 0.1)
+
+
+def node_cost(steps):
+    """In forward equivalents; conv is run once for each of the 24 samples that is used."""
+    return min(24, 8 * steps) * 0.9 + steps * NODE_STEP
 
 
 @pytest.mark.parametrize("name", ["weight", "node", "blocks"])
@@ -543,18 +548,18 @@ def test_budget(name):
     """As many steps as it is good for, and not one more."""
     if name == "node":
         trainer = Trainer(zo_model(nodes="auto"), NodeSettings(batch_size=8))
-        step, prefix = NODE_STEP, NODE_PREFIX
+        cost = node_cost
     elif name == "weight":
-        trainer, step, prefix = Trainer(zo_model(), SETTINGS), 2 * 2 * 8, 0
+        trainer, cost = Trainer(zo_model(), SETTINGS), lambda steps: steps * 2 * 2 * 8
     else:  # one of conv and fc, in turn; fc's suffix is a tenth
         trainer = Trainer(zo_model("cut"), TrainSettings(batch_size=8, scope="blocks"))
-        step, prefix = 2 * 8 * (1 + 0.1) / 2, 0
+        cost = lambda steps: steps * 2 * 8 * (1 + 0.1) / 2  # noqa: E731
     for steps in (2, 10):
-        exact = prefix + steps * step
+        exact = cost(steps)
         history = trainer.fit(X, Y, budget=exact + 1e-6, keep="last")
         assert len(history.steps) == trainer.step == steps
         assert history.equivalents == trainer.equivalents == pytest.approx(exact)
-        trainer.fit(X, Y, budget=prefix + (steps + 2) * step - 1e-6, keep="last")
+        trainer.fit(X, Y, budget=cost(steps + 2) - 1e-6, keep="last")
         assert trainer.step == steps + 1
     with pytest.raises(ValueError, match="budget: one step takes .* forward equivalents, got 1$"):
         trainer.fit(X, Y, budget=1, keep="last")
@@ -570,20 +575,20 @@ def test_equivalents_are_of_the_run_and_of_this_part_of_it(name, tmp_path):
     nodes = name == "node"
     model = zo_model(nodes="auto") if nodes else zo_model()
     settings = NodeSettings(batch_size=8, seed=9) if nodes else SETTINGS
-    step, prefix = (NODE_STEP, NODE_PREFIX) if nodes else (32, 0)
+    cost = node_cost if nodes else lambda steps: 32 * steps
     first = Trainer(model, settings)
     assert (first.equivalents, first.buffer_bytes) == (0, 0)
     history = first.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(6, stop)], keep="last")
-    assert history.equivalents == first.equivalents == pytest.approx(prefix + 7 * step)
+    assert history.equivalents == first.equivalents == pytest.approx(cost(7))
     # Inputs and route of fc of a minibatch, nodes of a batch, loss differences of 32 queries, a row.
     assert first.buffer_bytes == (8 * (64 + 4) + 4 * 4 + 4 * 32 * 8 + 4 * (64 + 4) if nodes else 0)
     second = Trainer(model, settings)
     history = second.fit(X, Y, steps=STEPS, log=tmp_path / "log", resume=True, keep="last")
-    assert second.equivalents == pytest.approx(prefix + STEPS * step)
-    assert history.equivalents == pytest.approx((STEPS - 7) * step)
+    assert second.equivalents == pytest.approx(cost(STEPS))
+    assert history.equivalents == pytest.approx(cost(STEPS) - cost(7))
     assert history.history["equivalents"][-1] == second.equivalents
     again = second.fit(X, Y, steps=3, keep="last")
-    assert again.equivalents == second.equivalents == pytest.approx(prefix + 3 * step)
+    assert again.equivalents == second.equivalents == pytest.approx(cost(3))
 
 
 def test_exported_for_another_batch():

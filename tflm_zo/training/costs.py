@@ -98,15 +98,18 @@ class NodeCosts:
                 nodes = self.tasks[t.following].nodes
                 assert nodes is not None  # it is exact, too
                 sample += costs.update(nodes)
-        self._step = settings.batch_size * sample
+        self._batch, self._step = settings.batch_size, settings.batch_size * sample
 
     def queries(self, nodes: ZoNodes) -> int:
         """Queries of a layer; 0 for one that is trained by its exact gradient."""
         return next(t.queries for t in self.tasks if t.nodes == nodes)
 
     def until(self, steps: int, samples: int) -> float:
-        """Of so many steps, and of running the prefix of so many training samples once."""
-        return samples * (1 - self._costs.suffix(self.first_segment)) + steps * self._step
+        """Of so many steps, and of running the prefix once for each of so many training samples that they
+        use.
+        """
+        used = min(samples, steps * self._batch)
+        return used * (1 - self._costs.suffix(self.first_segment)) + steps * self._step
 
     def steps(self, budget: float, samples: int) -> int:
         """Steps that a budget is good for."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..data import to_real
 from ..runtime import Runtime
 
-__all__ = ["Evaluation", "check_labelled", "evaluate", "predict"]
+__all__ = ["Evaluation", "check_labelled", "evaluate", "labelled", "predict"]
 
 Watch = Callable[[Sequence[int]], Iterable[int]]
 """Passes the numbers of the batches on, one by one: the place for a progress bar."""
@@ -63,6 +63,18 @@ def _batches(samples: int, batch: int, watch: Watch | None) -> Iterator[tuple[ND
         yield rows, used
 
 
+def labelled(labels: NDArray[Any], kind: str) -> NDArray[np.bool_]:
+    """Which samples have a label, the ones that count: bool [samples].
+
+    Args:
+        labels: as `Runtime.prepare_labels` returns them.
+        kind: of the loss.
+    """
+    if kind == "mse":
+        return np.ones(len(labels), bool)
+    return np.asarray((labels.reshape(len(labels), -1) >= 0).any(1))
+
+
 def check_labelled(labels: NDArray[Any], kind: str) -> None:
     """Raises ValueError where no sample has a label.
 
@@ -70,7 +82,7 @@ def check_labelled(labels: NDArray[Any], kind: str) -> None:
         labels: as `Runtime.prepare_labels` returns them.
         kind: of the loss.
     """
-    if kind != "mse" and not (labels >= 0).any():
+    if not labelled(labels, kind).any():
         raise ValueError("y: no sample has a label (all are -1)")
 
 
@@ -100,10 +112,9 @@ def evaluate(
             # A guess is never -1: what has no label is never right.
             right += int((_guesses(runtime) == labels[rows])[:used].sum())
     counts = 0 if loss.kind == "mse" else int((labels >= 0).sum())
-    labelled = len(labels) if loss.kind == "mse" else int((labels.reshape(len(labels), -1) >= 0).any(1).sum())
     return Evaluation(
         samples=len(labels),
-        labelled=labelled,
+        labelled=int(labelled(labels, loss.kind).sum()),
         loss_sum=total,
         correct=right,
         counts=counts,

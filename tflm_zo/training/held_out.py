@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters.metadata import ZoLoss
+from .evaluation import labelled
 from .settings import SettingsError, check_number
 
 __all__ = ["held_out_samples", "hold_out"]
@@ -29,9 +30,7 @@ def held_out_samples(labels: NDArray[Any], loss: ZoLoss, share: float, seed: int
         SettingsError: no share, or it leaves one side without a labelled sample.
     """
     check_number("held_out", share, 0.0, 1.0)
-    count = len(labels)
-    labelled = np.ones(count, bool) if loss.kind == "mse" else (labels.reshape(count, -1) >= 0).any(1)
-    numbers = np.flatnonzero(labelled)
+    numbers = np.flatnonzero(labelled(labels, loss.kind))
     wanted = round(share * len(numbers))
     if not 0 < wanted < len(numbers):
         raise SettingsError(

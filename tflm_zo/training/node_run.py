@@ -33,7 +33,8 @@ _SUM_MAX: Final = 2**31 - 1
 
 
 class NodeRun(Run):
-    """See `Run`. The network before the first layer that is trained is run once per sample and kept.
+    """See `Run`. The network before the first layer that is trained is run once for each sample that the
+    steps use, and what it gives is kept.
 
     Args:
         runtime: the loaded model, which was injected with nodes.
@@ -74,7 +75,10 @@ class NodeRun(Run):
         self._words = runtime.command().words
         self._writer: SnapshotWriter | None = None
         self._checksum = data_checksum([*inputs, labels])
+        # What enters the first segment that is trained, in the order in which samples are used first, and
+        # where there each sample is; -1: nowhere yet.
         self._prefix: NDArray[np.int8] | None = None
+        self._row, self._kept = np.full(len(labels), -1, np.int64), 0
         self._between_steps = False  # weights and state are those of a whole step
         self._resumed_log: Path | None = None
         self._resumed_best: Snapshot | None = None
@@ -166,23 +170,25 @@ class NodeRun(Run):
     def begin(self) -> None:
         """Sets the weights that the model starts with."""
         self._load(None)
-        self._prepare()
-
-    def _prepare(self) -> None:
         self._remember()
-        if self._first and self._prefix is None:
-            self._prefix = self._run_prefix()
 
-    def _run_prefix(self) -> NDArray[np.int8]:
-        """What enters the first segment that is trained, of all samples."""
-        runtime, count = self._runtime, len(self._labels)
-        kept = []
-        for at in range(0, count, runtime.batch):
-            rows = np.minimum(np.arange(at, at + runtime.batch), count - 1)
-            runtime.feed([x[rows] for x in self._inputs], None)
+    def _entering_first(self, chosen: NDArray[np.uint32]) -> NDArray[np.int8]:
+        """What enters the first segment that is trained, of these samples; runs the prefix of new ones."""
+        runtime = self._runtime
+        new = np.unique(chosen[self._row[chosen] < 0])
+        if len(new):
+            # As many as are missing to a whole batch are run twice.
+            runtime.feed([x[np.resize(new, runtime.batch)] for x in self._inputs], None)
             runtime.invoke(stop=self._first)
-            kept.append(runtime.boundary(self._first)[: count - at].copy())
-        return np.concatenate(kept)
+            values = runtime.boundary(self._first)
+            if self._prefix is None:
+                used = min(len(self._labels), self.total * self._settings.batch_size)
+                self._prefix = np.empty((used, *values.shape[1:]), values.dtype)
+            at, self._kept = self._kept, self._kept + len(new)
+            self._prefix[at : self._kept] = values[: len(new)]
+            self._row[new] = np.arange(at, self._kept)
+        assert self._prefix is not None
+        return self._prefix[self._row[chosen]]
 
     # --- steps ----------------------------------------------------------------------------------------------
 
@@ -240,8 +246,8 @@ class NodeRun(Run):
         runtime, control, first = self._runtime, self._control, self._first
         chosen = control.samples(request.first_sample)
         inputs, labels = [x[chosen] for x in self._inputs], self._labels[chosen]
+        entering = self._entering_first(chosen) if first else inputs[0]
         runtime.feed(inputs, labels)
-        entering = inputs[0] if self._prefix is None else self._prefix[chosen]
         runtime.invoke(self._words, start=first, boundary=None if first == 0 else entering, checked=True)
         self.forwards += runtime.batch
 
@@ -369,7 +375,7 @@ class NodeRun(Run):
         # Without a snapshot the log is written anew.
         self.measurements = [m for m in old.measurements if 0 < self.step >= m.step]
         self._resumed_log, self._resumed_best = log, old.best_slot
-        self._prepare()
+        self._remember()
         return self.step
 
     def resumed_losses(self, first: int) -> NDArray[np.float64]:

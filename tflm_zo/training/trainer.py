@@ -16,7 +16,7 @@ from ..converters import Model, export_model, load_model
 from ..converters.model.writer import save_bytes
 from ..runtime import load
 from ..seedlog import IncompleteHeaderError, LogWarning
-from .best_state import BestState, measuring_interval
+from .best_state import BestState, measured_samples, measuring_interval
 from .callbacks import Callback
 from .costs import Costs, NodeCosts, WeightCosts
 from .evaluation import check_labelled, evaluate, predict
@@ -178,11 +178,11 @@ class Trainer:
             sync_every: seconds after which the log is brought to the disk: what a power failure can cost. 0:
                 after each step; None: only at the end. A killed program loses no whole step in any case.
             keep: "best": the loss of the weights is measured before the first step, at ends of epochs, at
-                most 20 times, and after the last step, on the validation data or, without them, on the
-                training data; `export` and the rest use the best weights that were measured, which may be
-                those that the model starts with. A measurement takes a forward pass of each of these samples,
-                which counts in no budget. "last": nothing is measured, and the weights are those of the last
-                step.
+                most 20 times, and after the last step, on the validation data or, without them, on
+                `measured_samples` of the training data; `export` and the rest use the best weights that were
+                measured, which may be those that the model starts with. A measurement takes a forward pass of
+                each of these samples, which counts in no budget. "last": nothing is measured, and the weights
+                are those of the last step.
 
         Returns:
             The history, also of a run that Ctrl-C or a callback ended: the weights are then the best measured
@@ -214,8 +214,9 @@ class Trainer:
         self.log = None if log is None else Path(log)
         self.stop_training = self.interrupted = False
         self.buffer_bytes = run.buffer_bytes if isinstance(run, NodeRun) else 0
-        measured = validation or (inputs, labels)
-        best = BestState(self.runtime, run, *measured) if keep == "best" else None
+        best = None
+        if keep == "best":
+            best = BestState(self.runtime, run, *(validation or self.measured_samples(inputs, labels)))
         self._run, self._validation, self._best = run, validation, best
         history, forwards = History(), self.forwards
         # A run that begins pays for what it does before its first step, too.
@@ -255,6 +256,26 @@ class Trainer:
         history.equivalents = self.equivalents - before
         history.seconds = time.perf_counter() - begin
         return history
+
+    def measured_samples(
+        self, x: Samples, y: NDArray[Any] | None = None
+    ) -> tuple[list[NDArray[Any]], NDArray[Any]]:
+        """What a run without validation data is measured on: its training data, of more than 10,000 samples
+        10,000 that have a label, always the same ones.
+
+        Args:
+            x: as for `fit`.
+            y: as for `fit`.
+
+        Returns:
+            x and y as the model takes them, which `evaluate` takes, too.
+
+        Raises:
+            ValueError: wrong data.
+        """
+        loss = self.runtime.metadata.loss
+        assert loss is not None  # the trainer has refused such a model
+        return measured_samples(*self._prepare(x, y), loss.kind)
 
     def planned_steps(self, samples: int, epochs: int, steps: int | None) -> int:
         """Steps of a run.

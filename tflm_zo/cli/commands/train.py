@@ -295,8 +295,8 @@ def train(
         str,
         typer.Option(
             help="best: the weights with the smallest loss on --validation, on samples --held-out, or on "
-            "DATA, measured before the first step, at ends of epochs, 20 times at most, and after the last; "
-            "last: those of the last."
+            "10,000 samples of DATA, measured before the first step, at ends of epochs, 20 times at most, "
+            "and after the last; last: those of the last."
         ),
     ] = "best",
     log: Annotated[
@@ -495,7 +495,8 @@ def train(
         note(f"the budget is good for {affordable:,} steps; the run ends after {MOST_BUDGET_STEPS:,}")
     trained = trained_layers(zo, trainer.settings)
     callbacks.insert(0, _SayWhatIsTrained(trained.sentence))
-    on, measured_on = measured or (mixed_x, mixed_y), _measured_on(data, rehearsal, validation)
+    on = measured or trainer.measured_samples(mixed_x, mixed_y)
+    measured_on = _measured_on(data, rehearsal, validation, len(on[1]), len(mixed_y))
     if measured is not None and validation is None:
         measured_on = f"{len(measured[1]):,} samples of {data}, held out"
     before = None if keep == "best" or resume else trainer.evaluate(*on)
@@ -619,9 +620,12 @@ def _write_model(trainer: Trainer, output: Path, again: str, *, re_range: bool, 
         raise KeyboardInterrupt(f"{output} is not written; nothing is lost: {again}") from None
 
 
-def _measured_on(data: Path, rehearsal: Path | None, validation: Path | None) -> str:
+def _measured_on(data: Path, rehearsal: Path | None, validation: Path | None, used: int, count: int) -> str:
     """What the result's loss is of."""
-    return str(validation or data) + (f" and {rehearsal}" if rehearsal and not validation else "")
+    if validation is not None:
+        return str(validation)
+    what = f"{data} and {rehearsal}" if rehearsal is not None else str(data)
+    return what if used == count else f"{used:,} of the {count:,} samples of {what}"
 
 
 def _measured_at(history: History, step: int) -> dict[str, float]:
