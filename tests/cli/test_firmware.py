@@ -21,6 +21,7 @@ from tflm_zo.cli.app import app
 from tflm_zo.firmware import BlockSearch, generate_firmware
 from tflm_zo.runtime import RUNTIMES
 from tflm_zo.training import NodeSettings, TrainSettings
+from tflm_zo.training.trainer import usual_epochs
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1.9, 1.9, (7, 8, 8, 1)).astype(np.float32)
@@ -68,8 +69,8 @@ def test_every_platform_is_written(platform: str, name: str, files: Path) -> Non
     written = sorted(p.relative_to("out").as_posix() for p in Path("out").rglob("*") if p.is_file())
     assert found["files"] == written and found["kept"] == []
     assert (found["output"], found["platform"], found["algorithm"]) == ("out", platform, name)
-    # Defaults: 100 samples, 10 epochs of minibatches of 32 (64).
-    assert found["samples"] == 100 and found["steps"] == {"node": 40, "weight": 20}[name]
+    # Defaults: 100 samples, as many epochs of 4 minibatches of 32 (2 of 64) as take 300 steps.
+    assert found["samples"] == 100 and found["steps"] == 300
     assert found["arena_measured"] is False and found["arena_bytes"] > found["trainable_bytes"] > 0
     assert found["model_bytes"] > 0 and found["workspace_bytes"] > 0
 
@@ -103,6 +104,21 @@ def test_samples_are_those_of_the_data_as_the_model_reads_them(files: Path) -> N
     assert define(Path("out"), "ZO_SAMPLES") == "5u"
     # Without a number: all of them.
     assert as_json("weight.zo.tflite", "-o", "all", "--data", "d.npz")["samples"] == 7
+
+
+@pytest.mark.parametrize("samples, steps", [(1, 300), (128, 300), (700, 308), (1000, 320), (100_000, 31_250)])
+def test_length_of_a_run_is_that_of_train(samples: int, steps: int, files: Path) -> None:
+    """Ten epochs of minibatches of 32, or as many whole ones as take 300 steps."""
+    found = as_json("node.zo.tflite", "-o", "out", "--samples", samples)
+    assert found["steps"] == steps == usual_epochs(samples, 32) * -(-samples // 32)
+
+
+def test_it_says_which_number_of_samples_it_assumed(files: Path) -> None:
+    assumed = "takes it that the device has 100 samples: --samples or --data says how many"
+    assert assumed in done("node.zo.tflite", "-o", "a").stdout
+    for given in (["--samples", 100], ["--data", "d.npz"]):
+        assert "takes it" not in done("node.zo.tflite", "-o", "b", "--force", *given).stdout
+        assert as_json("node.zo.tflite", "-o", "b", "--force", *given)["samples_assumed"] is False
 
 
 def test_samples_are_read_without_a_runtime(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +257,7 @@ REFUSALS: dict[str, tuple[list[Any], str]] = {
     "too many": (["weight.zo.tflite", "--data", "d.npz", "--samples", 8], "--samples: d.npz has 7, got 8"),
     "no epochs": (["weight.zo.tflite", "--epochs", 0], "--epochs: expected at least 1, got 0"),
     "no steps": (["weight.zo.tflite", "--steps", 0], "steps: expected 1..4294967295, got 0"),
-    "both": (["weight.zo.tflite", "--steps", 5, "--epochs", 5], "--steps, --epochs: give one of them"),
+    "both": (["weight.zo.tflite", "--steps", 5, "--epochs", 5], "--epochs, --steps: give one of them"),
     "no data": (["weight.zo.tflite", "--data", "none.npz"], "none.npz: cannot be read: No such file"),
     "blocks without data": (["node.zo.tflite", "--choose-block", 2], "--choose-block needs --data"),
     "held out of nothing": (["node.zo.tflite", "--held-out", 0.5], "--held-out needs --choose-block"),

@@ -21,6 +21,7 @@ from ...runtime import Inputs
 from ...training import algorithm as algorithm_of_name
 from ...training import algorithm_of, trained_layers
 from ...training.settings import SettingsError
+from ...training.trainer import check_length, usual_epochs
 from ..algorithm_options import make_settings, parse_settings
 from ..options import Json, ZoModelFile
 from ..results import show, table
@@ -28,7 +29,6 @@ from ..training_data import load_samples
 
 EXAMPLE = "tflm-zo firmware lenet5.zo.tflite -o lenet5_firmware --data adapt.npz --samples 100 --epochs 5"
 
-_EPOCHS = 10
 _SAMPLES = 100
 
 
@@ -58,7 +58,13 @@ def firmware(
             metavar="N", help=f"Samples that the device trains on (default: all of --data, else {_SAMPLES})."
         ),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help=f"Passes over the samples (default: {_EPOCHS}).")] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            help="Passes over the samples (default, as of train: 10, or as many as take 300 steps).",
+            show_default=False,
+        ),
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="Number of steps instead of epochs.")] = None,
     algorithm: Annotated[
         str | None,
@@ -143,13 +149,13 @@ def firmware(
         count = _SAMPLES if samples is None else samples
     if count < 1:
         raise SettingsError(f"--samples: expected at least 1, got {count}")
-    if steps is not None and epochs is not None:
-        raise SettingsError("--steps, --epochs: give one of them")
+    check_length(epochs, steps, None)
     if epochs is not None and epochs < 1:
         raise SettingsError(f"--epochs: expected at least 1, got {epochs}")
-    total = (
-        steps if steps is not None else (_EPOCHS if epochs is None else epochs) * -(-count // run.batch_size)
-    )
+    if epochs is None and steps is None:
+        epochs = usual_epochs(count, run.batch_size)
+    total = steps if epochs is None else epochs * -(-count // run.batch_size)
+    assert total is not None  # one of them is given
     made = generate_firmware(
         loaded,
         run,
@@ -170,6 +176,7 @@ def firmware(
         "trains": dataclasses.asdict(trained_layers(loaded, run)),
         "steps": total,
         "samples": count,
+        "samples_assumed": data is None and samples is None,
         "files": sorted(made.files),
         "kept": kept,
         "arena_bytes": made.arena.bytes,
@@ -264,6 +271,11 @@ def _render(console: Console, result: dict[str, Any]) -> None:
         "model": result["model_bytes"],
     }
     console.print(result["trains"]["sentence"], markup=False)
+    if result["samples_assumed"]:
+        console.print(
+            f"takes it that the device has {result['samples']} samples: --samples or --data says how many",
+            markup=False,
+        )
     console.print(table("Firmware (bytes)", list(row), [list(row.values())]))
     how = "" if result["arena_measured"] else " (the arena is an upper bound: pip install 'tflm_zo[tflm]')"
     if result["kept"]:
