@@ -182,6 +182,7 @@ class ZoMetadata:
     """All of it; see ARCHITECTURE.md for the JSON.
 
     Attributes:
+        version: format of the metadata.
         head_room: largest perturbation, LSB.
         update_bits: 8 or 16.
         max_queries: seeds in one UPDATE.
@@ -195,9 +196,9 @@ class ZoMetadata:
         original: the model before.
         nodes: layers that carry nodes, in execution order.
         algorithm: name of what the model was made for; "": none in particular.
-        version: format of the metadata.
     """
 
+    version: Annotated[int, Field(ge=METADATA_VERSION, le=METADATA_VERSION)]
     head_room: Annotated[int, Field(ge=0, le=127 - SMALLEST_LIMIT)]
     update_bits: Annotated[int, Field(ge=8, le=16, multiple_of=8)]
     max_queries: Annotated[int, Field(ge=1, le=MAX_QUERIES)]
@@ -211,11 +212,10 @@ class ZoMetadata:
     original: ZoOriginal
     nodes: tuple[ZoNodes, ...] = ()
     algorithm: str = ""
-    version: Annotated[int, Field(ge=METADATA_VERSION, le=METADATA_VERSION)] = METADATA_VERSION
 
     def to_json(self) -> str:
         """The metadata as JSON text, deterministic."""
-        content = {"version": self.version, **dataclasses.asdict(self)}
+        content = dataclasses.asdict(self)
         if content["original"]["batch"] is None:
             del content["original"]["batch"]
         for trainable in content["trainable"]:
@@ -241,7 +241,7 @@ class ZoMetadata:
             metadata = _schema().validate_json(text, strict=True)
         except ValidationError as error:
             errors = error.errors(include_url=False, include_context=False)
-            other = [e["input"] for e in errors if e["loc"] == ("version",)]
+            other = [e["input"] for e in errors if e["loc"] == ("version",) and e["type"] != "missing"]
             if other:
                 raise ConversionError(
                     f"metadata of this ZO model has version {other[0]!r}, not {METADATA_VERSION}; "

@@ -28,6 +28,8 @@ from interpreters import require
 from refusals import refused
 from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR
 from tflm_zo.cli.app import app
+from tflm_zo.seedlog import SeedLog
+from tflm_zo.snapshot_log import SnapshotLog
 
 REPOSITORY = Path(__file__).parents[1]
 DOCS = REPOSITORY / "docs"
@@ -175,6 +177,14 @@ def test_the_log_becomes_a_model(walk: str, capsys: pytest.CaptureFixture[str]) 
     log = Path(f"{walk}.desktop.zolog").read_bytes()
     Path(f"{walk}.txt").write_text("\n".join(print_log(log)) + "\n")
     follow_log(walk, capsys)
+
+
+def test_the_desktop_measures_as_often_as_the_example(walk: str) -> None:
+    """Measurements are in the log: where one of them measured, the logs could not be the same."""
+    log = Path(f"{walk}.desktop.zolog")
+    found: Any = SeedLog.read(log) if walk == "weight" else SnapshotLog.read(log)
+    assert found.measure_every == 0
+    assert "KeepBest" not in Path(f"{walk}.firmware/main.cc").read_text()
 
 
 def test_a_lost_line_shows(walk: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,16 @@ from __future__ import annotations
 from typing import Final
 
 from ..constants import METADATA_NAME
-from ..metadata import ZoLoss, ZoMetadata, ZoNodes, ZoOriginal, ZoPort, ZoSegment, ZoTrainable
+from ..metadata import (
+    METADATA_VERSION,
+    ZoLoss,
+    ZoMetadata,
+    ZoNodes,
+    ZoOriginal,
+    ZoPort,
+    ZoSegment,
+    ZoTrainable,
+)
 from ..model import Buffer, Metadata, Model, Tensor
 from ..settings import InjectSettings
 from .plan import NodeLayer, Plan, Port
@@ -20,6 +29,7 @@ def write_metadata(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Adds the entry ``tflm_zo``; other entries are kept, except for a memory plan of the old tensors."""
     loss = plan.loss
     metadata = ZoMetadata(
+        version=METADATA_VERSION,
         head_room=settings.head_room,
         update_bits=settings.update_bits,
         max_queries=settings.max_queries,

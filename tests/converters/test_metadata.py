@@ -95,6 +95,13 @@ def test_mutants_are_refused_in_one_sentence_or_work(kind: str, seed: int, count
         assert "metadata" in str(error), error
 
 
+def test_a_version_is_not_guessed() -> None:
+    content = copy.deepcopy(content_of("weights"))
+    del content["version"]
+    with pytest.raises(ConversionError, match="is damaged: version: Field required"):
+        read_metadata(with_content("weights", content))
+
+
 def nested(content: Any, path: str) -> tuple[Any, Any]:
     *parents, last = (int(p) if p.isdigit() else p for p in path.split("."))
     for key in parents:

@@ -15,7 +15,7 @@ import pytest
 from models import MODELS
 from tflm_zo import inject
 from tflm_zo.seedlog import LogError, SeedLog
-from tflm_zo.training import Callback, Checkpoint, CSVLogger, Trainer, TrainSettings, replay_log
+from tflm_zo.training import Callback, Checkpoint, CSVLogger, Trainer, TrainSettings
 
 RNG = np.random.default_rng(3)
 X = RNG.integers(-128, 128, (20, 8, 8, 1)).astype(np.int8)
@@ -72,31 +72,14 @@ def test_every(every: int, run: Any, tmp_path: Path) -> None:
     assert seen == [(epoch + 1) // every * every * PER_EPOCH for epoch in range(EPOCHS)]
 
 
-@pytest.mark.parametrize("monitor", ["val_accuracy", "val_loss"])
-def test_best(monitor: str, run: Any, tmp_path: Path) -> None:
-    """The checkpoint's weights have the best value of all epochs, the first of equals."""
-    history = fit(tmp_path / "log", Checkpoint(tmp_path / "best", best=monitor))
-    assert history == run[1]
-    values = np.array(history[monitor]) * (1 if monitor == "val_accuracy" else -1)
-    best = int(values.argmax())
-    assert 0 < best < EPOCHS - 1, "the run shows nothing"
-    assert steps_of(tmp_path / "best", run[0]) == (best + 1) * PER_EPOCH
-    trainer = Trainer(MODEL, SETTINGS)
-    trainer.runtime.write_weights(*replay_log(MODEL, SeedLog.read(tmp_path / "best")))
-    assert trainer.evaluate(*VALIDATION)[monitor[4:]] == history[monitor][best]
-
-
 @pytest.mark.parametrize("error", [None, KeyboardInterrupt])
-@pytest.mark.parametrize("best", ["val_accuracy", "val_loss", None])
 @pytest.mark.parametrize("step", [1, 2, 5, 6, 10, 14, 17, 22, 23])
-def test_interruptions_change_nothing(
-    step: int, best: str | None, error: Any, run: Any, tmp_path: Path
-) -> None:
+def test_interruptions_change_nothing(step: int, error: Any, run: Any, tmp_path: Path) -> None:
     """Stopped after any step, after an epoch's last one before or after its checkpoint."""
-    fit(tmp_path / "once.log", Checkpoint(tmp_path / "once", best=best, every=2))
+    fit(tmp_path / "once.log", Checkpoint(tmp_path / "once", every=2))
     expected = (tmp_path / "once").read_bytes()
-    fit(tmp_path / "log", Checkpoint(tmp_path / "kept", best=best, every=2), Stop(step, error))
-    fit(tmp_path / "log", Checkpoint(tmp_path / "kept", best=best, every=2), resume=True)
+    fit(tmp_path / "log", Checkpoint(tmp_path / "kept", every=2), Stop(step, error))
+    fit(tmp_path / "log", Checkpoint(tmp_path / "kept", every=2), resume=True)
     assert (tmp_path / "kept").read_bytes() == expected
     assert (tmp_path / "log").read_bytes() == run[0]
 
@@ -127,16 +110,10 @@ def test_the_history_of_a_resumed_run_is_the_rest(step: int, run: Any, tmp_path:
 
 def test_refusals(run: Any, tmp_path: Path) -> None:
     kept, log = tmp_path / "kept", tmp_path / "log"
-    for arguments, message in (
-        ({"every": 0}, "every: expected at least 1, got 0"),
-        ({"best": "loss"}, "best: no 'loss'; there are val_accuracy, val_loss"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            Checkpoint(kept, **arguments)
+    with pytest.raises(ValueError, match="every: expected at least 1, got 0"):
+        Checkpoint(kept, every=0)
     with pytest.raises(ValueError, match="give fit a log"):
         fit(None, Checkpoint(kept))
-    with pytest.raises(ValueError, match="give fit validation_data"):
-        fit(log, Checkpoint(kept, best="val_loss"), validation_data=None)
     # Nothing has been trained, so no log is left that would be in the way of the next try.
     assert not list(tmp_path.iterdir())
 
@@ -161,30 +138,8 @@ def test_refusals(run: Any, tmp_path: Path) -> None:
     ):  # another run; steps that this one has not done
         kept.write_bytes(wrong)
         with pytest.raises(LogError, match="no checkpoint of this run|no seed log"):
-            fit(log, Checkpoint(kept, best="val_loss"), resume=True)
+            fit(log, Checkpoint(kept), resume=True)
         assert kept.read_bytes() == wrong and log.read_bytes() == run[0][: 132 + 28 * 7]
-
-
-def test_accuracy_of_a_regression(tmp_path: Path) -> None:
-    trainer = Trainer(inject(MODELS["autoencoder"](), batch=4), TrainSettings(batch_size=4))
-    x = RNG.integers(-128, 128, (8, 24)).astype(np.int8)
-    with pytest.raises(ValueError, match="best: no 'val_accuracy'; there are val_loss"):
-        trainer.fit(
-            x,
-            validation_data=(x, None),
-            callbacks=[Checkpoint(tmp_path / "kept", best="val_accuracy")],
-            log=tmp_path / "log",
-            keep="last",
-        )
-    assert not list(tmp_path.iterdir())
-    trainer.fit(
-        x,
-        validation_data=(x, None),
-        callbacks=[Checkpoint(tmp_path / "kept", best="val_loss")],
-        log=tmp_path / "log",
-        keep="last",
-    )
-    assert (tmp_path / "kept").read_bytes() == (tmp_path / "log").read_bytes()
 
 
 def test_full_disk(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -720,13 +720,12 @@ def test_early_stopping(tmp_path: Path, whole: dict[str, Run]) -> None:
 
 
 @pytest.mark.parametrize("error", [stop, interrupt])
-@pytest.mark.parametrize("best", ["val_accuracy", "val_loss", None])
 @pytest.mark.parametrize("step", [2, 3, 8, STEPS - 1])
-def test_checkpoints(step: int, best: str | None, error: Any, tmp_path: Path) -> None:
+def test_checkpoints(step: int, error: Any, tmp_path: Path) -> None:
     """An interruption changes neither the checkpoint nor the log; one can be gone on from."""
 
     def fit(log: str, kept: str, *more: Callback, **options: Any) -> None:
-        checkpoint = Checkpoint(tmp_path / kept, best=best, every=2)
+        checkpoint = Checkpoint(tmp_path / kept, every=2)
         make().fit(
             X,
             Y,
@@ -746,24 +745,6 @@ def test_checkpoints(step: int, best: str | None, error: Any, tmp_path: Path) ->
     assert SnapshotLog.read(tmp_path / "kept").losses.size % 6 == 0
     train(tmp_path / "kept", resume=True)
     assert (tmp_path / "kept").read_bytes() == (tmp_path / "once").read_bytes()
-
-
-def test_the_best_checkpoint_is_the_best(tmp_path: Path) -> None:
-    trainer = make()
-    checkpoint = Checkpoint(tmp_path / "kept", best="val_loss")
-    history = trainer.fit(
-        X,
-        Y,
-        steps=STEPS,
-        validation_data=VALIDATION,
-        log=tmp_path / "log",
-        callbacks=[checkpoint],
-        keep="last",
-    ).history
-    read = SnapshotLog.read(tmp_path / "kept")
-    assert read.snapshot is not None and read.snapshot.step == len(read.losses)
-    best = int(np.argmin(history["val_loss"]))
-    assert read.snapshot.step == min((best + 1) * 3, STEPS)
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path, whole: dict[str, Run]) -> None:
@@ -794,7 +775,7 @@ def test_looking_at_a_checkpoint_does_not_change_what_an_interruption_goes_back_
         Y,
         steps=STEPS,
         log=log,
-        callbacks=[Checkpoint(kept, best="val_loss", every=3), Now()],
+        callbacks=[Checkpoint(kept, every=3), Now()],
         **options,
         keep="last",
     )

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -429,24 +429,12 @@ class NodeRun(Run):
             self._writer.snapshot(self._views())
         return self._writer.whole(self.step, len(self.measurements))
 
-    def at_checkpoint(
-        self, log: Path, measure: Callable[[], dict[str, float]]
-    ) -> tuple[int, dict[str, float]]:
-        """What `measure` gives with the weights of an earlier state of this run."""
+    def steps_of_copy(self, log: Path) -> int:
+        """Steps that an earlier copy of this run's log leads to."""
         old = SnapshotLog.read(log)
         self._check(old)
         kept = 0 if old.snapshot is None else old.snapshot.step
         # As many of this run's, and the same: it has done them.
         if old.losses[:kept].tolist() != self.resumed_losses(0)[:kept].tolist():
             raise LogError("the log is not of this run")
-        saved, step = [v.copy() for v in self._views()], self.step
-        states, largest = self._control.states, self._control.largest_loss
-        measurements = self.measurements
-        try:
-            self._load(old.snapshot)
-            return kept, measure()
-        finally:
-            self.measurements = measurements
-            for view, values in zip(self._views(), saved, strict=True):
-                view[:] = values
-            self._control.resume(step, states, largest)
+        return kept

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -128,18 +127,10 @@ class Run(ABC):
         """The log up to the last whole step, from which the run can be resumed and its weights rebuilt."""
 
     @abstractmethod
-    def at_checkpoint(
-        self, log: Path, measure: Callable[[], dict[str, float]]
-    ) -> tuple[int, dict[str, float]]:
-        """What `measure` gives with the weights of an earlier state of this run.
-
-        Args:
-            log: its log.
-            measure: evaluates the runtime.
-
-        Returns:
-            Its step, and the result.
+    def steps_of_copy(self, log: Path) -> int:
+        """Steps that an earlier copy of this run's log leads to.
 
         Raises:
-            LogError: the log is not of this run.
+            LogError: it is no copy of this run's log.
+            OSError: it cannot be read.
         """

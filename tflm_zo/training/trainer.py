@@ -386,8 +386,7 @@ class Trainer:
                 logs = {"loss": total / count, "rate": report.rate}
                 total, count = 0.0, 0
                 logs["equivalents"] = run.equivalents
-                if self._validation is not None:
-                    logs |= self.validate()
+                logs |= self._validate()
                 history.append(**logs)
                 for callback in callbacks:
                     callback.on_epoch_end(self, epoch, logs)
@@ -400,38 +399,24 @@ class Trainer:
         if self._run is not None:
             self._run.settle()
 
-    def validate(self) -> dict[str, float]:
-        """For callbacks: "val_loss" and "val_accuracy" on the run's validation data, with the weights as they
-        are.
-
-        Raises:
-            ValueError: no run is in progress, or it has no validation data.
+    def _validate(self) -> dict[str, float]:
+        """The weights as they are on the validation data, "val_loss" and, where there is one, "val_accuracy";
+        empty without such data.
         """
-        if self._validation is None:
-            raise ValueError("there are no validation data: give fit validation_data")
-        self._settle_run()
-        return self._measure()
-
-    def _measure(self) -> dict[str, float]:
-        """The runtime's weights, whatever they are, on the validation data; empty without."""
         if self._validation is None:
             return {}
         if self._best is not None and self._best.last is not None:
             return {f"val_{k}": v for k, v in self._best.last.values().items()}
         return {f"val_{k}": v for k, v in evaluate(self.runtime, *self._validation).values().items()}
 
-    def validate_at(self, log: str | os.PathLike[str]) -> tuple[int, dict[str, float]]:
-        """For callbacks, before a run's first step: an earlier state of it, from a copy of its log.
-
-        Returns:
-            The steps that the copy has, and `validate` with the weights after them (empty without validation
-            data).
+    def steps_of_copy(self, log: str | os.PathLike[str]) -> int:
+        """For callbacks, before a run's first step: steps that a copy of its log leads to.
 
         Raises:
-            LogError: it is not a log of this run.
+            LogError: it is no copy of this run's log.
         """
         assert self._run is not None
-        return self._run.at_checkpoint(Path(log), self._measure)
+        return self._run.steps_of_copy(Path(log))
 
     def save_log(self, path: str | os.PathLike[str]) -> None:
         """For callbacks: copies the seed log up to the last whole step, whole or not at all.
