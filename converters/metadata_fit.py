@@ -82,10 +82,8 @@ def _port_misfits(m: ZoMetadata, what: str, port: ZoPort, tensor: Tensor) -> Ite
         yield f"{what} of shape {list(tensor.shape)} does not divide into the batch {m.batch}"
     elif port.role in ("input", "label", "loss") and tensor.shape[:1] != (m.batch,):
         yield f"{what} of shape {list(tensor.shape)} does not begin with the batch {m.batch}"
-    elif (
-        port.role == "label"
-        and m.loss is not None
-        and tensor.size != m.batch * m.loss.elements
-        and shape is None
-    ):
-        yield f"{what} has not {m.loss.elements} values per sample"
+    elif m.loss is not None and tensor.size != m.batch * m.loss.elements:
+        if (port.role == "label" and shape is None) or (
+            port.role == "output" and port.index == m.loss.output
+        ):
+            yield f"{what} has not {m.loss.elements} values per sample"

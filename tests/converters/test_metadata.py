@@ -162,6 +162,10 @@ def test_what_is_no_json_is_refused(text: bytes) -> None:
         (lambda m: m.subgraphs[0].outputs.pop(), "segment 0 has 2 inputs or outputs, not 3"),
         (lambda m: m.subgraphs[0].tensors.clear(), "initial weights of its filters"),
         (lambda m: setattr(m.subgraphs[0].inputs[0], "type", 5), "input «.*» is STRING"),
+        (
+            lambda m: m.subgraphs[0].outputs.__setitem__(0, m.subgraphs[0].inputs[-1]),
+            "output «zo_command» has not . values per sample",
+        ),
     ],
 )
 def test_a_graph_that_is_another_is_refused(change: Callable[[Model], Any], said: str) -> None:

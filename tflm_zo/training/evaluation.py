@@ -125,8 +125,7 @@ def _guesses(runtime: Runtime) -> NDArray[Any]:
     """Classes [batch], or 0 and 1 [batch, outputs], from the output that the loss belongs to."""
     loss = runtime.metadata.loss
     assert loss is not None
-    output = runtime.outputs()[loss.output]
-    output = output.reshape(len(output), -1)
+    output = runtime.outputs()[loss.output].reshape(runtime.batch, -1)
     if loss.of_classes:
         return np.asarray(output.argmax(1))
     _, _, scale, zero_point = runtime.output_details(loss.output)
