@@ -130,6 +130,7 @@ zo_status NodeTrainer::Init(Network* network, const zo_node_settings* settings,
         tasks[i].kind == ZO_TASK_WEIGHTS && tasks[i].boundary_bytes == 0;
     if (!starts_with_inputs) tasks_[i].nodes = network->kept(tasks[i].start_segment);
   }
+  measuring_ = nullptr;
   yardstick_ = {};
   measured_ = 0;
   return zo_node_run_init(&run_, settings, tasks_);
@@ -278,12 +279,18 @@ zo_status NodeTrainer::KeepBest(const Yardstick& yardstick) {
   if (yardstick.count == 0 || yardstick.every == 0) return ZO_ERROR_ARGUMENT;
   const zo_status status =
       network_->DataChecksum(yardstick.source, yardstick.count, &yardstick_checksum_);
-  if (status == ZO_OK) yardstick_ = yardstick;
-  return status;
+  if (status != ZO_OK) return status;
+  yardstick_ = yardstick;
+  measuring_ = &kMeasuring;
+  return ZO_OK;
 }
 
+const NodeTrainer::Measuring NodeTrainer::kMeasuring = {&NodeTrainer::Measure,
+                                                        &NodeTrainer::ReadMeasurements};
+
 bool NodeTrainer::IsMeasurementDue() const {
-  return zo_measurement_is_due(yardstick_.every, run_.settings.common.steps, run_.step) != 0 &&
+  return measuring_ != nullptr &&
+         zo_measurement_is_due(yardstick_.every, run_.settings.common.steps, run_.step) != 0 &&
          zo_measurement_number(yardstick_.every, run_.step) == measured_;
 }
 
@@ -292,8 +299,7 @@ uint32_t NodeTrainer::MeasurementAt(uint32_t step) const {
                            yardstick_.every, step);
 }
 
-zo_status NodeTrainer::MeasureWhereDue() {
-  if (!IsMeasurementDue()) return ZO_OK;
+zo_status NodeTrainer::Measure() {
   Evaluation found;
   const zo_status status = network_->Evaluate(yardstick_.source, 0, yardstick_.count, &found);
   if (status != ZO_OK) return status;
@@ -320,7 +326,6 @@ zo_status NodeTrainer::MeasureWhereDue() {
 // What was measured up to the step that a log has led to; false where a measurement is damaged.
 bool NodeTrainer::ReadMeasurements(const LogStore& log) {
   measured_ = 0;
-  if (yardstick_.every == 0) return true;
   const uint32_t steps = run_.settings.common.steps;
   for (uint32_t step = 0; step <= run_.step;) {
     uint8_t record[ZO_MEASUREMENT_BYTES];
@@ -339,7 +344,7 @@ bool NodeTrainer::ReadMeasurements(const LogStore& log) {
 }
 
 zo_status NodeTrainer::RestoreBest(zo_measurement* best) {
-  if (!done() || yardstick_.every == 0 || IsMeasurementDue() || log_ == nullptr) {
+  if (!done() || measuring_ == nullptr || IsMeasurementDue() || log_ == nullptr) {
     return ZO_ERROR_ORDER;
   }
   zo_status status = ZO_OK;
@@ -477,7 +482,8 @@ zo_status NodeTrainer::ReadSnapshot(const LogStore& log, uint32_t slot) {
   if (!log.read(log.context, SlotAt(slot), head, head_bytes)) return ZO_ERROR_LOG;
   const zo_status status = zo_snapshot_read_head(&run_, head);
   if (status != ZO_OK) return status;
-  return ReadMeasurements(log) ? ReadWeights(log, slot) : ZO_ERROR_LOG;
+  const bool known = measuring_ == nullptr || (this->*measuring_->read)(log);
+  return known ? ReadWeights(log, slot) : ZO_ERROR_LOG;
 }
 
 zo_status NodeTrainer::ReadWeights(const LogStore& log, uint32_t slot) {

@@ -32,6 +32,7 @@ zo_status WeightTrainer::Init(Network* network, const zo_control_settings* setti
   words_ = words;
   source_ = source;
   debt_ = kNone;
+  measuring_ = nullptr;
   yardstick_ = {};
   measured_ = 0;
   const ModelInfo& info = network->info();
@@ -176,8 +177,12 @@ zo_status WeightTrainer::Replay(const zo_log_record& record) {
   return ZO_OK;
 }
 
+const WeightTrainer::Measuring WeightTrainer::kMeasuring = {&WeightTrainer::Measure,
+                                                            &WeightTrainer::ReadMeasurement};
+
 bool WeightTrainer::IsMeasurementDue(uint32_t step) const {
-  return zo_measurement_is_due(yardstick_.every, control_.settings->steps, step) != 0 &&
+  return measuring_ != nullptr &&
+         zo_measurement_is_due(yardstick_.every, control_.settings->steps, step) != 0 &&
          zo_measurement_number(yardstick_.every, step) == measured_;
 }
 
@@ -186,12 +191,13 @@ zo_status WeightTrainer::KeepBest(const Yardstick& yardstick) {
   if (yardstick.count == 0 || yardstick.every == 0) return ZO_ERROR_ARGUMENT;
   const zo_status status =
       network_->DataChecksum(yardstick.source, yardstick.count, &yardstick_checksum_);
-  if (status == ZO_OK) yardstick_ = yardstick;
-  return status;
+  if (status != ZO_OK) return status;
+  yardstick_ = yardstick;
+  measuring_ = &kMeasuring;
+  return ZO_OK;
 }
 
-zo_status WeightTrainer::MeasureWhereDue() {
-  if (!IsMeasurementDue(control_.step)) return ZO_OK;
+zo_status WeightTrainer::Measure() {
   Evaluation found;
   const zo_status status = Evaluate(yardstick_.source, 0, yardstick_.count, &found);
   if (status != ZO_OK) return status;
@@ -233,7 +239,7 @@ void WeightTrainer::Rewind(uint32_t header_checksum) {
 
 // Sets the weights by the log anew, up to the best of all measurements.
 zo_status WeightTrainer::RestoreBest(zo_measurement* best) {
-  if (!done() || yardstick_.every == 0 || IsMeasurementDue(control_.step) || log_ == nullptr) {
+  if (!done() || measuring_ == nullptr || IsMeasurementDue(control_.step) || log_ == nullptr) {
     return ZO_ERROR_ORDER;
   }
   const zo_status settled = Settle();
@@ -262,7 +268,7 @@ zo_status WeightTrainer::RestoreBest(zo_measurement* best) {
 bool WeightTrainer::ReadRecord(const LogStore& log, uint32_t step, zo_log_record* record) {
   const uint32_t size = zo_log_record_bytes(control_.settings->queries);
   uint8_t bytes[kRecordBytes];
-  if (IsMeasurementDue(step) && !ReadMeasurement(log, step)) return false;
+  if (IsMeasurementDue(step) && !(this->*measuring_->read)(log, step)) return false;
   if (step == control_.settings->steps || !log.read(log.context, RecordAt(step), bytes, size) ||
       zo_log_read_record(bytes, control_.settings, after_, record) != ZO_OK ||
       record->step != step) {
@@ -295,7 +301,9 @@ bool WeightTrainer::GoTo(const LogStore& log, const WeightSnapshot& snapshot,
     if (!ReadRecord(log, step, &record)) return false;
     *mean_square = record.mean_square;
   }
-  if (IsMeasurementDue(snapshot.step) && !ReadMeasurement(log, snapshot.step)) return false;
+  if (IsMeasurementDue(snapshot.step) && !(this->*measuring_->read)(log, snapshot.step)) {
+    return false;
+  }
   return network_->ReadWeights(snapshot.weights) == ZO_OK && MarkOfWeights() == snapshot.mark;
 }
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Which kernels a program has: those for int8, and CMSIS-NN's where TFLM's library has them."""
+"""Which code a program has: kernels for int8, CMSIS-NN's where TFLM's library has them, what it calls."""
 
 from __future__ import annotations
 
@@ -34,3 +34,6 @@ def test_kernels_of_the_program(network: str, tmp_path: Path) -> None:
         assert "arm_depthwise_conv_wrapper_s8" in kernels
     else:
         assert "arm_elementwise_add_s8" in kernels
+    # The example does not keep its best state, so nothing that measures is there.
+    assert "WeightTrainer9TrainStep" in done.stdout
+    assert re.findall(r"KeepBest|RestoreBest|ReadMeasurement|measurement_(?:read|write)", done.stdout) == []
