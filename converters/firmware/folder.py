@@ -88,6 +88,10 @@ def _link(source: Path, target: Path) -> None:
         shutil.copy2(source, target, follow_symlinks=False)
 
 
+def _holds(path: Path, text: str) -> bool:
+    return path.is_file() and not path.is_symlink() and path.read_bytes() == text.encode()
+
+
 def write_folder(
     folder: str | os.PathLike[str], files: Mapping[str, str], example: Collection[str], *, force: bool
 ) -> list[str]:
@@ -98,7 +102,7 @@ def write_folder(
         files: text by path.
         example: paths of those that are the user's to change.
         force: replaces a folder that this function wrote; what its user added, or changed in the example, is
-            kept.
+            kept. Files that are the same as before keep their times.
 
     Returns:
         Paths of the files that were kept.
@@ -120,6 +124,9 @@ def write_folder(
             if name in kept:
                 continue
             path = part / name
+            if _holds(real / name, text):  # its time stays, so a build does not compile it again
+                _link(real / name, path)
+                continue
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8", newline="\n")
         if real.exists():

@@ -43,6 +43,22 @@ def test_arena_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "an upper bound" in text and "pip install 'tflm_zo[tflm]'" in text
 
 
+@pytest.mark.parametrize(
+    ("build", "mve"),
+    [([], False), (["__ARM_FEATURE_MVE=1"], True), (["__ARM_FEATURE_MVE=1", "TFLM_WITHOUT_CMSIS_NN"], False)],
+)
+def test_the_build_chooses_the_arena(build: list[str], mve: bool, tmp_path: Path) -> None:
+    made = generate_firmware(zo_model("weight", "depthwise_separable"), steps=3, samples=5)
+    made.write(tmp_path / "out")
+    command = ["cc", "-E", "-P", *(f"-D{macro}" for macro in build), "-"]
+    text = '#include "model_zo_config.h"\nMODEL_ZO_ARENA_BYTES\n'
+    done = subprocess.run(
+        command, input=text, cwd=tmp_path / "out", capture_output=True, text=True, check=True
+    )
+    assert made.arena.bytes + 1024 < made.arena.bytes_mve
+    assert int(done.stdout) == (made.arena.bytes_mve if mve else made.arena.bytes)
+
+
 def test_the_working_directory_is_not_imported_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tflm_zo").mkdir()
     (tmp_path / "tflm_zo/__init__.py").write_text("raise SystemExit('of the wrong folder')\n")

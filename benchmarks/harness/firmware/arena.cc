@@ -1,0 +1,25 @@
+// Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What a build needs of the arena at least, and what its folder gives it. There is more than that
+// here, so that a folder that gives too little is told as well.
+#include <stdio.h>
+
+#include "zo_model.h"
+#include "zo_samples.h"
+
+namespace {
+
+constexpr size_t kMore = 65536;
+alignas(16) uint8_t arena[ZO_ARENA_BYTES + kMore];
+alignas(8) uint8_t workspace[ZO_WORKSPACE_BYTES];
+tflm_zo::Trainer trainer;
+
+}  // namespace
+
+int main() {
+  const size_t least =
+      trainer.LeastArenaBytes(arena, sizeof arena, workspace, sizeof workspace, tflm_zo::kSamples);
+  printf("least %lu\n", static_cast<unsigned long>(least));
+  printf("given %lu\n", static_cast<unsigned long>(ZO_ARENA_BYTES));
+  return least == 0 ? 1 : 0;
+}
