@@ -1,14 +1,11 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Training by node perturbation, sample by sample and node by node.
 
-A runtime does the forward passes, nothing else. All numbers are Python's integers, and so are the running
-means: 32 significant bits, truncated (zo_scale.h).
+A runtime does the forward passes, nothing else.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,57 +14,13 @@ from tflm_zo.converters import Model, ZoNodes
 from tflm_zo.runtime import load
 from tflm_zo.training import NodeSettings
 
-from . import nodes
+from . import node_step, nodes
 from .control import sample_at
 from .fixed_losses import cross_entropy_error
 from .node_run import LINEAR, ONE, Settings, Task
+from .node_step import Scale
 
 Array = np.ndarray[Any, Any]
-
-
-# --- numbers of 32 significant bits -----------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Scale:
-    """mantissa 2^exponent; 0 or 32 bits."""
-
-    mantissa: int
-    exponent: int
-
-    @classmethod
-    def of(cls, value: int, exponent: int = 0) -> Scale:
-        shift = value.bit_length() - 32
-        if value == 0:
-            return cls(0, 0)
-        return cls(value >> shift if shift > 0 else value << -shift, exponent + shift)
-
-    def blend(self, value: Scale, bits: int) -> Scale:
-        """self + (value - self) / 2^bits."""
-        a = Scale.of(self.mantissa * (2**bits - 1), self.exponent - bits)
-        b = Scale(value.mantissa, value.exponent - bits)
-        if 0 in (a.mantissa, b.mantissa):
-            return a if b.mantissa == 0 else b
-        if a.exponent < b.exponent:
-            a, b = b, a
-        low = (b.mantissa << 31) >> (a.exponent - b.exponent)
-        return Scale.of((a.mantissa << 31) + low, a.exponent - 31)
-
-    def root(self) -> Scale:
-        odd = self.exponent % 2
-        return Scale.of(math.isqrt(self.mantissa << (30 + odd)), (self.exponent - 30 - odd) // 2)
-
-    def over(self, divisor: Scale) -> Scale:
-        quotient = (self.mantissa << 32) // divisor.mantissa
-        return Scale.of(quotient, self.exponent - divisor.exponent - 32)
-
-
-def rounded(value: int, scale: Scale) -> int:
-    """value * scale, half up."""
-    product = value * scale.mantissa
-    if scale.exponent >= 0:
-        return product << scale.exponent
-    return (product + (1 << (-scale.exponent - 1))) >> -scale.exponent
 
 
 # --- the run --------------------------------------------------------------------------------------------
@@ -224,17 +177,9 @@ class NodeTraining:
         seeds = [s.seed(step, t, q) for q in range(task.queries)]
         e, shift = nodes.errors(layer, None if given is not None else differences, seeds, given, s.minibatch)
         g = nodes.gradient(layer, e, inputs, outputs)
-        squares = sum(int(v) ** 2 for v in np.clip(g.reshape(-1) // 256, -(2**21), 2**21))
-        now = Scale.of(squares, 2 * (8 + shift)).over(Scale.of(g.size))
-        mean = self.means[t] if self.means[t].mantissa else now
-        self.means[t] = mean
-        if mean.mantissa == 0:
-            return
-        unit = mean.root()
-        factor = Scale.of(s.task_rate(step, t)).over(Scale(unit.mantissa, unit.exponent - shift))
-        steps = [max(-s.clip, min(s.clip, rounded(-int(v), factor))) for v in g.reshape(-1)]
-        self.means[t] = mean.blend(now, 5)
-        self._move(step, t, steps, g[0].size)
+        steps, self.means[t] = node_step.steps(g, shift, self.means[t], s.task_rate(step, t), s.clip)
+        if steps is not None:
+            self._move(step, t, steps, g[0].size)
 
     def _move(self, step: int, t: int, steps: list[int], row: int) -> None:
         tensor = self.metadata.trainable[self.metadata.nodes[t].trainable]
@@ -243,14 +188,7 @@ class NodeTraining:
             factors = self.multipliers[tensor.name]
             steps = [(v * int(factors[i // row]) + 2**30) >> 31 for i, v in enumerate(steps)]
         if tensor.name in self.fractions:
-            fraction = self.fractions[tensor.name]
-            for i, v in enumerate(steps):
-                moved = 256 * int(weights[i]) + int(fraction[i]) + ((v + 128) >> 8)
-                moved = max(-256 * limit, min(256 * limit, moved))
-                weights[i] = (moved + 128) >> 8
-                fraction[i] = moved - 256 * int(weights[i])
-            return
-        channels = tensor.channels
-        r = nodes.rounding_terms(self.s.rounding_seed(step, t), tensor.stream, row, channels).reshape(-1)
-        for i, v in enumerate(steps):
-            weights[i] = max(-limit, min(limit, int(weights[i]) + ((v + int(r[i])) >> 16)))
+            node_step.move_16(weights, self.fractions[tensor.name], steps, limit)
+        else:
+            seed = self.s.rounding_seed(step, t)
+            node_step.move_8(weights, steps, limit, seed, tensor.stream, tensor.channels)
