@@ -27,6 +27,7 @@ from tflm_zo.converters.firmware import Firmware, SampleArrays
 from tflm_zo.converters.firmware.op_pack import of_model
 
 from tflm_zo import Model
+from tflm_zo.measurement import _Measurement
 from tflm_zo.runtime import available
 from tflm_zo.runtime.engine import Engine
 from tflm_zo.runtime.errors import InvokeError
@@ -116,18 +117,6 @@ class Probe(ctypes.Structure):
     """``tflm_zo::BlockProbe``."""
 
     _fields_ = [("block", _u32), ("score", ctypes.c_int64)]
-
-
-class Measurement(ctypes.Structure):
-    """``zo_measurement``."""
-
-    _fields_ = [
-        ("step", _u32),
-        ("samples", _u32),
-        ("loss", ctypes.c_int64),
-        ("correct", _u32),
-        ("data_checksum", _u32),
-    ]
 
 
 class Samples:
@@ -448,9 +437,9 @@ class Device:
         self._yardstick = yardstick  # kept alive
         return self._call("device_keep_best", ctypes.byref(yardstick.c), _u32(every))
 
-    def restore_best(self) -> tuple[int, Measurement]:
+    def restore_best(self) -> tuple[int, _Measurement]:
         """Status and what was measured of the best state."""
-        best = Measurement()
+        best = _Measurement()
         return self._call("device_restore_best", ctypes.byref(best)), best
 
     def import_weights(self, store: Store) -> int:

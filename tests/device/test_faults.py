@@ -5,6 +5,7 @@ the weights of a whole step, from which the run goes on with the bits of one tha
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -41,34 +42,31 @@ def check(made: Device, name: str, step: int) -> None:
     assert made.export_weights() == (OK, states[-1].weights)
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_each_sample_that_cannot_be_read(name: str) -> None:
-    made = device(name)
-    for read in itertools.count(1):
+def check_each(name: str, made: Device, fail: Callable[[int], None], expected: int) -> None:
+    """The second step with one thing that fails, whichever it is, until there is nothing left to fail."""
+    for number in itertools.count(1):
         started(made, name, 1)
-        made.samples.fail_at(read)
+        fail(number)
         status, report = made.train_step()
         made.samples.fail_at(0)
         if status == OK:
             break
-        assert (status, report.step_done) == (SAMPLE, 0)
+        assert (status, report.step_done) == (expected, 0)
         check(made, name, 1)
-    assert read > 4
+    assert number > 3
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_each_sample_that_cannot_be_read(name: str) -> None:
+    made = device(name)
+    check_each(name, made, made.samples.fail_at, SAMPLE)
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["behind the weight ops", "before them"])
 @pytest.mark.parametrize("name", RUNS)
 def test_each_invoke_that_fails(name: str, before: bool) -> None:
     made = device(name)
-    for number in itertools.count(1):
-        started(made, name, 1)
-        made.fail_invokes(number, before=before)
-        status, report = made.train_step()
-        if status == OK:
-            break
-        assert (status, report.step_done) == (RUNTIME_FAILED, 0)
-        check(made, name, 1)
-    assert number > 3
+    check_each(name, made, lambda number: made.fail_invokes(number, before=before), RUNTIME_FAILED)
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["behind the weight ops", "before them"])

@@ -8,20 +8,10 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "check.h"
 #include "fake_runtime.h"
 #include "zo_little_endian.h"
 #include "zo_node.h"
-
-static unsigned long checks;
-
-#define CHECK(condition)                                                      \
-  do {                                                                        \
-    ++checks;                                                                 \
-    if (!(condition)) {                                                       \
-      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
-      exit(1);                                                                \
-    }                                                                         \
-  } while (0)
 
 static char reported[200];
 static void keep_error(const char* message) {

@@ -1,0 +1,242 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The choice of a block of layers on a device: the desktop's, whatever fails on the way and after it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from device.emulation import (
+    ARGUMENT,
+    LOG,
+    OK,
+    ORDER,
+    RUNTIME,
+    RUNTIME_FAILED,
+    SAMPLE,
+    STORE,
+    Device,
+    Samples,
+    Store,
+    needs_compiler,
+)
+from device.runs import STEPS, Desktop, generated, run_on_desktop, samples, yardstick
+from models import MODELS
+from tflm_zo import Model, inject, load_model
+from tflm_zo.firmware import BlockSearch
+from tflm_zo.training import BlockChoice, NodeSettings, choose_block
+
+pytestmark = needs_compiler
+SETTINGS = NodeSettings(batch_size=4, seed=9, snapshot_every=2, queries=2)
+SEARCH = BlockSearch(blocks=2, held_out=0.4, epochs=2)
+DATA_SEED = 29
+
+
+@cache
+def zo_model() -> Model:
+    zo = inject(MODELS["small_cnn"](), batch=2, trainable="nodes", nodes=("*",), head_room=0, replay=False)
+    return load_model(zo.to_bytes())
+
+
+@cache
+def choice() -> BlockChoice:
+    data = samples(DATA_SEED)
+    found = choose_block(
+        zo_model(),
+        SETTINGS,
+        data.inputs[0],
+        data.labels,
+        blocks=SEARCH.blocks,
+        held_out=SEARCH.held_out,
+        epochs=SEARCH.epochs,
+        runtime=RUNTIME,
+    )
+    assert found.best == 1 and len(set(found.scores)) == 2  # not whatever comes first
+    return found
+
+
+@cache
+def desktop() -> Desktop:
+    """The run of the block that is chosen."""
+    return run_on_desktop(zo_model(), dataclasses.replace(SETTINGS, only=choice().layers), samples(DATA_SEED))
+
+
+def device() -> Device:
+    data = samples(DATA_SEED)
+    made = Device(generated(zo_model(), SETTINGS, data, search=SEARCH), zo_model(), data)
+    assert made.init() == OK
+    return made
+
+
+def probe(made: Device, block: int) -> None:
+    """The next probe, which is this block's, finds what the desktop's does."""
+    status, found = made.probe()
+    assert (status, found.block, found.score) == (OK, block, choice().scores[block])
+
+
+def finish(made: Device) -> None:
+    """All probes that are left, and the run."""
+    first = int.from_bytes(made.choice()[4:8], "little")
+    for block in range(first, SEARCH.blocks):
+        assert not made.chosen
+        probe(made, block)
+    assert made.chosen
+    while made.step < STEPS:
+        status, report = made.train_step()
+        assert (status, report.mean_loss) == (OK, desktop().losses[report.step])
+    assert made.export_weights() == (OK, desktop().states[-1].weights)
+
+
+def test_choice_and_run_are_the_desktops() -> None:
+    made, store = device(), Store()
+    made.set_log(store)
+    assert made.export_weights() == (OK, desktop().states[0].weights)
+    for block in range(SEARCH.blocks):
+        probe(made, block)
+        assert store.journal == []  # probes have no log
+    assert made.probe()[0] == ORDER
+    assert made.export_weights() == (OK, desktop().states[0].weights)
+    finish(made)
+    assert store.content(len(desktop().log)) == desktop().log
+
+
+def failing(
+    made: Device, fail: Callable[[int], Any], count: Callable[[], int], block: int
+) -> Iterator[tuple[int, int]]:
+    """Probes of a block in which one thing fails, until none does: its number, and the status. The block is
+    to be probed anew then."""
+    number, gap = 1, 1
+    while True:
+        assert made.init() == OK
+        for i in range(block):
+            probe(made, i)
+        before = made.choice()
+        fail(number)
+        status, found = made.probe()
+        if count() < number:
+            assert status == OK and number > 20
+            return
+        if status == OK:  # an operator that failed behind the weight ops, where the weights alone counted
+            assert found.score == choice().scores[block]
+            number += 1
+            continue
+        made.samples.fail_at(0)
+        made.fail_invokes()
+        assert (made.chosen, made.choice(), found.score) == (False, before, 0)
+        yield number, status
+        number += gap  # each of the first ones, and some of the others
+        gap += number > 8
+
+
+@pytest.mark.parametrize("block", range(SEARCH.blocks))
+def test_samples_that_cannot_be_read(block: int) -> None:
+    made = device()
+    for number, status in failing(made, made.samples.fail_at, lambda: made.samples.c.reads, block):
+        assert status == SAMPLE
+        if number % 5:
+            probe(made, block)
+        else:
+            finish(made)
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["behind the weight ops", "before them"])
+def test_invokes_that_fail(before: bool) -> None:
+    made = device()
+    block = SEARCH.blocks - 1  # what follows its probe is the run
+    statuses = []
+    for number, status in failing(
+        made, lambda n: made.fail_invokes(n, before=before), lambda: made.invokes, block
+    ):
+        statuses.append(status)
+        if number % 5:
+            probe(made, block)
+        else:
+            finish(made)
+    assert set(statuses) == {RUNTIME_FAILED} and len(statuses) > 8
+
+
+def test_the_end_of_the_last_probe() -> None:
+    """Where the weights cannot be set for the run, the block is not chosen yet."""
+    made = device()
+    probe(made, 0)
+    made.fail_invokes()
+    probe(made, 1)
+    invokes = made.invokes
+    for number in (invokes, invokes - 1):
+        assert made.init() == OK
+        probe(made, 0)
+        made.fail_invokes(number, before=True)
+        assert made.probe()[0] == RUNTIME_FAILED
+        made.fail_invokes()
+        assert not made.chosen
+        finish(made)
+
+
+def test_a_reset_between_probes_and_after_them() -> None:
+    made = device()
+    for probes in range(SEARCH.blocks + 1):
+        assert made.init() == OK
+        for block in range(probes):
+            probe(made, block)
+        kept = made.choice()
+        assert made.init() == OK
+        assert made.resume(kept) == OK
+        assert made.chosen == (probes == SEARCH.blocks)
+        finish(made)
+
+
+def test_power_cuts_in_the_run() -> None:
+    """Each write of a run, torn: after the reset it goes on from a state that it had, to the same end."""
+    made, expected = device(), desktop()
+    for block in range(SEARCH.blocks):
+        probe(made, block)
+    kept = made.choice()
+    made.set_log(whole := Store())
+    finish(made)
+    assert whole.content(len(expected.log)) == expected.log
+    found = set()
+    for write in range(1, len(whole.journal) + 1):
+        for arrives in (0, 5):
+            store = Store()
+            assert (made.init(), made.resume(kept)) == (OK, OK)
+            made.set_log(store)
+            store.fail_at(write, arrives)
+            status = OK
+            while status == OK and made.step < STEPS:
+                status = made.train_step()[0]
+            assert status == STORE
+            store.fail_at(0)
+            assert (made.init(), made.resume(kept)) == (OK, OK)
+            if made.import_log(store) == OK:
+                assert made.export_weights() == (OK, expected.states[made.step].weights)
+            else:
+                assert made.step == 0
+            found.add(made.step)
+            made.set_log(store)
+            finish(made)
+            assert store.content(len(expected.log)) == expected.log
+    assert found == {0, 2, 4, 6} - {STEPS} | ({STEPS} & found)
+
+
+def test_what_is_refused() -> None:
+    made = device()
+    probe(made, 0)
+    before, weights = made.choice(), made.checksum()
+    assert made.train_step()[0] == ORDER
+    assert made.keep_best(Samples(yardstick()), 2) == ORDER
+    assert made.export_log(Store()) == ORDER
+    assert made.import_log(Store()) == ORDER
+    numbers = np.frombuffer(before[:12], np.uint32)
+    for at, value in ((0, 3), (1, 3), (2, 2)):  # blocks, probes done, the best of them
+        wrong = numbers.copy()
+        wrong[at] = value
+        assert made.resume(wrong.tobytes() + before[12:]) == ARGUMENT
+    assert (made.choice(), made.checksum()) == (before, weights)
+    probe(made, 1)
+    assert made.import_log(Store()) == LOG
+    finish(made)
