@@ -84,7 +84,7 @@ TABLE = [
         96,
         100,
         f"{PMT}, sec. 4.1 (100 steps of accumulation)",
-        "a minibatch is whole invokes of a model's batch, which is 32 where a command injects it: three of them",
+        "a minibatch is whole invokes of a model's batch, 32 where a command injects it: three of them",
     ),
     Row(
         "poor-mans-training",
@@ -92,8 +92,8 @@ TABLE = [
         8,
         100,
         f"{PMT}, sec. 4.1 (50 on the device, sec. 4.3)",
-        "a step has 32 at most (ZO_MAX_QUERIES), and a budget is good for four times as many steps of 8; nodes "
-        "have directions of each sample's own, 768 in a minibatch",
+        "a step has 32 at most (ZO_MAX_QUERIES), and a budget is good for four times as many steps of 8; "
+        "nodes have directions of each sample's own, 768 in a minibatch",
     ),
     Row(
         "poor-mans-training",
@@ -172,8 +172,8 @@ TABLE = [
         "linear",
         "step",
         f"{ELASTIC}, sec. 5.1.1 (times 0.8 every 10 epochs, of 100)",
-        "a rate that falls every so many steps needs the run's length, which is asked for later; the linear one "
-        "falls to 0 by its end, the paper's to a ninth",
+        "a rate that falls every so many steps needs the run's length, which is asked for later; the linear "
+        "one falls to 0 by its end, the paper's to a ninth",
     ),
     Row("elastic-zo-int8", "batch_size", 256, 256, f"{ELASTIC}, sec. 5.1.1 (INT8 case)"),
     Row("elastic-zo-int8", "head", "exact", "exact", f"{ELASTIC}, Alg. 2"),
@@ -285,8 +285,8 @@ TABLE = [
         "normalized",
         "gradient",
         "DeepZero (arXiv 2310.02025)",
-        "finite differences of single weights differ between layers and along a run by orders of magnitude: over "
-        "their running RMS one rate serves all layers",
+        "finite differences of single weights differ between layers and along a run: over their running RMS "
+        "one rate serves all layers",
     ),
     Row(
         "deepzero",

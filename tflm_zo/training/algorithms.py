@@ -143,9 +143,9 @@ _ALL: Final = (
         "one-sided estimates layer by layer, of nodes or weights, whichever are fewer; rates scaled by "
         "NQ/(NQ+d-1)/s² (Poor Man's Training on MCUs)",
         NodeSettings,
-        # The paper has minibatches of 100 and 100 queries (sec. 4.1). Here a minibatch is whole invokes, of 32
-        # samples where a command injects the model, and a step has 32 queries at most; with 8 of them a budget is
-        # good for four times as many steps, and a minibatch of nodes has 768 directions.
+        # The paper has minibatches of 100 and 100 queries (sec. 4.1). Here a minibatch is whole invokes, of
+        # 32 samples where a command injects the model, and a step has 32 queries at most; with 8 of them a
+        # budget is good for four times as many steps, and a minibatch of nodes has 768 directions.
         _frozen(
             batch_size=96,
             estimator="one-sided",
@@ -173,9 +173,9 @@ _ALL: Final = (
         "elastic-zo",
         "perturbs the weights of the first layers together, backpropagation for the last ones (ElasticZO)",
         NodeSettings,
-        # The paper's rate is tuned for each model and falls by 0.8 every 10 of 100 epochs, its gradient is clipped
-        # (sec. 5.1.1). Here differences count relative to their running RMS, clipped at three times it, which
-        # takes one rate for all models, and the rate falls to 0 by the end of a run of any length.
+        # The paper's rate is tuned for each model and falls by 0.8 every 10 of 100 epochs, its gradient is
+        # clipped (sec. 5.1.1). Here differences count relative to their running RMS, clipped at three times
+        # it, which takes one rate for all models, and the rate falls to 0 by the end of a run of any length.
         _frozen(
             head="exact",
             others="together",
@@ -226,8 +226,8 @@ _ALL: Final = (
         "finite differences weight by weight, some of every layer a step, each from its layer on (DeepZero: "
         "coordinate-wise estimation; weights drawn at random)",
         NodeSettings,
-        # Finite differences of single weights differ between layers and along a run by orders of magnitude: over
-        # their running RMS one rate serves all layers, where DeepZero's plain steps would each need its own.
+        # Finite differences of single weights differ between layers and along a run: over their running RMS
+        # one rate serves all layers, where plain steps, as DeepZero's, would need one for each.
         _frozen(
             others="layers",
             weight_rule="normalized",
