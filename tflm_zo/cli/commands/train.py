@@ -450,9 +450,9 @@ def train(
     x, y = load_samples(trainer.runtime, data)
     measured = None if validation is None else load_samples(trainer.runtime, validation)
     if held_out is not None and choose_block is None:
-        loss = trainer.runtime.metadata.loss
-        assert loss is not None  # the trainer has refused such a model
-        (x, y), measured = hold_out(x, y, loss, held_out, trainer.settings.seed)
+        of_model = trainer.runtime.metadata.loss
+        assert of_model is not None  # the trainer has refused such a model
+        (x, y), measured = hold_out(x, y, of_model, held_out, trainer.settings.seed)
     mixed_x, mixed_y = x, y
     if rehearsal is not None:
         old_x, old_y = load_samples(trainer.runtime, rehearsal)
