@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
-import secrets
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
+
+from ..model.new_file import claim_name, hidden_name, lock, remove_stale
 
 #: The file that tells a generated folder, and what in it was changed: ``sha256sum -c`` reads it.
 CHECKSUMS: Final = "zo_files.sha256"
@@ -112,32 +114,57 @@ def write_folder(
         OSError: it cannot be written. In both cases what was there is as it was.
     """
     target = Path(folder)
-    check_folder(target, force=force)
     real = target.resolve()
-    kept = _kept(target, real, files, example) if (real / CHECKSUMS).is_file() else []
-    part = real.with_name(f".{real.name}.{secrets.token_hex(8)}.part")
-    old = part.with_name(f"{part.name}.old")
-    try:
-        for name in kept:
-            _link(real / name, part / name)
-        for name, text in files.items():
-            if name in kept:
-                continue
-            path = part / name
-            if _holds(real / name, text):  # its time stays, so a build does not compile it again
-                _link(real / name, path)
-                continue
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8", newline="\n")
-        if real.exists():
-            os.replace(real, old)
-        try:
-            os.replace(part, real)
-        except OSError:
-            if old.exists():
-                os.replace(old, real)
-            raise
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    with claim_name(real):
+        # A killed program may have left the new folder half written, or the old one without its name.
+        old = real.with_name(f".{real.name}.zo_old")
+        if (old / CHECKSUMS).is_file() and not real.exists() and real.parent.is_dir():
+            os.replace(old, real)
+        remove_stale(real)
+        check_folder(target, force=force)
+        kept = _kept(target, real, files, example) if (real / CHECKSUMS).is_file() else []
+        part = hidden_name(real)
+        part.mkdir()
+        with _locked(part):
+            try:
+                for name in kept:
+                    _link(real / name, part / name)
+                for name, text in files.items():
+                    if name in kept:
+                        continue
+                    path = part / name
+                    if _holds(real / name, text):  # its time stays, so a build does not compile it again
+                        _link(real / name, path)
+                        continue
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_text(text, encoding="utf-8", newline="\n")
+                _replace(part, real, old)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
     return kept
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """For `remove_stale`: somebody is writing it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        lock(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _replace(part: Path, real: Path, old: Path) -> None:
+    """Gives a folder its name; where there is one, that is `old` for a moment."""
+    if real.exists():
+        if (old / CHECKSUMS).is_file():
+            shutil.rmtree(old, ignore_errors=True)
+        os.replace(real, old)
+    try:
+        os.replace(part, real)
+    except OSError:
+        if old.exists():
+            os.replace(old, real)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

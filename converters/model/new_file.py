@@ -5,17 +5,21 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import io
 import os
 import secrets
+import shutil
+import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["FileInUseError", "NewFile", "lock_file"]
+__all__ = ["FileInUseError", "NewFile", "claim_name", "hidden_name", "lock", "lock_file", "remove_stale"]
 
 # What a file system answers that has no nameless files, and a kernel that does not know them.
 _NO_NAMELESS: Final = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
@@ -31,16 +35,66 @@ def lock_file(file: io.FileIO, path: str | os.PathLike[str]) -> None:
     Raises:
         FileInUseError: somebody else has locked it.
     """
-    if not _lock(file.fileno()):
-        raise FileInUseError(
-            errno.EAGAIN,
-            "another run is writing it; wait for its end or choose another name",
-            os.fspath(path),
-        )
+    if not lock(file.fileno()):
+        raise _in_use(path)
 
 
-def _lock(descriptor: int) -> bool:
-    """Whether this program has the lock now."""
+def _in_use(path: str | os.PathLike[str]) -> FileInUseError:
+    what = "another run is writing it; wait for its end or choose another name"
+    return FileInUseError(errno.EAGAIN, what, os.fspath(path))
+
+
+@contextlib.contextmanager
+def claim_name(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Claims the name of a file that is only written later, so that nobody else begins what would end there.
+
+    The claim is a name in the kernel's memory (an abstract socket of Linux): it leaves no file, and goes with
+    the program, however that ends. Elsewhere nothing is claimed, and who comes later is told when he writes.
+
+    Raises:
+        FileInUseError: somebody else has claimed it.
+    """
+    with contextlib.ExitStack() as stack:
+        if sys.platform == "linux":
+            claim = stack.enter_context(socket.socket(socket.AF_UNIX))
+            name = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()
+            try:
+                claim.bind(f"\0tflm_zo {name}")
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    raise _in_use(path) from None
+        yield
+
+
+def hidden_name(path: Path) -> Path:
+    """A name beside a file or folder, for what is going to be it; see `remove_stale`."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+
+
+def remove_stale(path: Path) -> None:
+    """Removes what has hidden names of a path and is locked by nobody: a killed program has left it."""
+    prefix, end = f".{path.name}.", ".part"
+    with contextlib.suppress(OSError):
+        for name in os.listdir(path.parent):
+            if name.startswith(prefix) and name.endswith(end) and len(name) == len(prefix + end) + 16:
+                left = path.with_name(name)
+                descriptor = os.open(left, os.O_RDONLY)
+                try:
+                    if lock(descriptor):
+                        if left.is_dir():
+                            shutil.rmtree(left)
+                        else:
+                            left.unlink()
+                finally:
+                    os.close(descriptor)
+
+
+def lock(descriptor: int) -> bool:
+    """Locks what a descriptor stands for until it is closed, where the system has such locks.
+
+    Returns:
+        Whether nobody else has locked it.
+    """
     if sys.platform != "win32":
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -70,8 +124,8 @@ class NewFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._remove_stale()
-        self._hidden = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+        remove_stale(path)
+        self._hidden = hidden_name(path)
         descriptor = self._nameless()
         if descriptor is None:
             descriptor = os.open(self._hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
@@ -79,7 +133,7 @@ class NewFile:
         else:
             self._is_nameless = True
         self.file = io.FileIO(descriptor, "r+")
-        _lock(descriptor)
+        lock(descriptor)
 
     def _nameless(self) -> int | None:
         if not hasattr(os, "O_TMPFILE") or not os.path.isdir("/proc/self/fd"):
@@ -90,17 +144,6 @@ class NewFile:
             if error.errno in _NO_NAMELESS:
                 return None
             raise
-
-    def _remove_stale(self) -> None:
-        """Removes hidden files of this name that nobody is writing."""
-        prefix, end = f".{self._path.name}.", ".part"
-        with contextlib.suppress(OSError):
-            for name in os.listdir(self._path.parent):
-                if name.startswith(prefix) and name.endswith(end) and len(name) == len(prefix + end) + 16:
-                    left = self._path.with_name(name)
-                    with open(left, "rb") as file:
-                        if _lock(file.fileno()):
-                            left.unlink()
 
     def publish(self, *, replace: bool) -> None:
         """Brings the file to the disk and gives it its name.

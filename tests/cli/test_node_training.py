@@ -588,6 +588,31 @@ def test_it_says_that_it_was_measured_on_a_part(
     assert result["accuracy"] * 10 == pytest.approx(round(result["accuracy"] * 10))
 
 
+@pytest.mark.parametrize("taken", ["-o", "--checkpoint", "--csv"])
+def test_another_run_that_would_write_the_same_is_told_at_once(
+    taken: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the first one trains, and has not written its output yet."""
+    first = {"-o": "a.tflite", "--log": "a.zolog", "--zo-model": "a.zo", "--checkpoint": "c", "--csv": "t"}
+    second = {"-o": "b.tflite", "--log": "b.zolog", "--zo-model": "b.zo"} | {taken: first[taken]}
+    real, codes = Trainer.fit, []
+
+    def fit(trainer: Trainer, *arguments: Any, **options: Any) -> Any:
+        if not codes:
+            codes.append(0)
+            options_of_second = [word for pair in second.items() for word in pair]
+            done = run("train", "p.tflite", "d.npz", "--steps", 1, "--force", *options_of_second, code=1)
+            codes[0] = done.exit_code
+            assert f"{first[taken]}: another run is writing it; wait for its end" in done.stderr
+        return real(trainer, *arguments, **options)
+
+    monkeypatch.setattr(Trainer, "fit", fit)
+    run("train", "p.tflite", "d.npz", "--steps", 1, *[word for pair in first.items() for word in pair])
+    assert codes == [1]
+    assert not list(folder.glob("b.*")) and not list(folder.glob(".*"))
+    run("train", "p.tflite", "d.npz", "--steps", 1, "--force", *[w for pair in second.items() for w in pair])
+
+
 def test_rehearsal_refused(folder: Path) -> None:
     before = sorted(folder.iterdir())
     np.savez("wide.npz", x=np.zeros((4, 9, 9, 1), np.int8), y=np.zeros(4, int))

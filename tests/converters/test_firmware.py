@@ -6,7 +6,9 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 from tflm_zo.converters import ConversionError, read_metadata
 from tflm_zo.converters.firmware import PLATFORMS, Firmware, SampleArrays, arena, identifier
-from tflm_zo.converters.firmware.folder import CHECKSUMS
+from tflm_zo.converters.firmware.folder import CHECKSUMS, checksums, write_folder
 from tflm_zo.converters.firmware.source_text import comment, string
 from tflm_zo.converters.segments import extract_segment
 
@@ -519,3 +521,42 @@ def test_a_link_to_a_folder_stays_one(tmp_path: Path) -> None:
     made = firmware("cmake")
     made.write(tmp_path / "link", force=True)
     assert (tmp_path / "link").is_symlink() and contents(tmp_path / "real") == encoded(made)
+
+
+KILLED = """
+import os, signal, sys
+from tflm_zo.converters.firmware.folder import CHECKSUMS, checksums, write_folder
+real, left = os.replace, int(sys.argv[1])
+
+def replace(a, b):
+    global left
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    left -= 1
+    real(a, b)
+
+os.replace = replace
+files = {"zo.h": "new", "main.cc": "new"}
+write_folder("out", files | {CHECKSUMS: checksums(files)}, ["main.cc"], force=True)
+"""
+
+
+@pytest.mark.parametrize("moment", [0, 1])
+def test_what_a_kill_leaves_goes_with_the_next_folder(
+    moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the old folder has lost its name, and before the new one has it."""
+    monkeypatch.chdir(tmp_path)
+    sources = {"zo.h": "old", "main.cc": "old"}
+    files = sources | {CHECKSUMS: checksums(sources)}
+    write_folder("out", files, ["main.cc"], force=False)
+    Path("out/main.cc").write_text("mine")
+    child = subprocess.run([sys.executable, "-c", KILLED, str(moment)], check=False)
+    assert child.returncode == -signal.SIGKILL
+    assert Path("out").exists() == (moment == 0) and len(list(tmp_path.iterdir())) == 2
+    if moment:
+        with pytest.raises(FileExistsError, match="replace it with --force"):
+            write_folder("out", files, ["main.cc"], force=False)
+    assert write_folder("out", files, ["main.cc"], force=True) == ["main.cc"]
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    assert [Path("out", name).read_text() for name in sources] == ["old", "mine"]

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tflm_zo.converters.model.new_file import FileInUseError, NewFile, lock_file
+from tflm_zo.converters.model.new_file import FileInUseError, NewFile, claim_name, lock_file
 from tflm_zo.converters.model.writer import save_bytes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nameless files and locks of Linux")
@@ -130,3 +130,32 @@ def test_a_file_that_is_being_written(system: str, tmp_path: Path) -> None:
     assert names(tmp_path) == ["f"]
     with open(tmp_path / "f", "rb", buffering=0) as file:
         lock_file(file, tmp_path / "f")
+
+
+CLAIMED = """
+import os, signal, sys
+from tflm_zo.converters.model.new_file import claim_name
+with claim_name(sys.argv[1]):
+    print("claimed", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_name_that_is_claimed(tmp_path: Path) -> None:
+    """By another program, by any path; without a file, and no longer than the program lives."""
+    (tmp_path / "link").symlink_to(tmp_path)
+    command = [sys.executable, "-c", CLAIMED, str(tmp_path / "f")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None and child.stdout.readline() == b"claimed\n"
+        other = tmp_path / "link" / "f"
+        with pytest.raises(FileInUseError, match="another run is writing it"), claim_name(other):
+            pass
+        with claim_name(tmp_path / "g"):
+            pass
+        assert names(tmp_path) == ["link"]
+        child.kill()
+        child.wait()
+    for _ in range(2):
+        with claim_name(tmp_path / "f"):
+            pass
+    assert names(tmp_path) == ["link"]

@@ -6,13 +6,15 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ..converters.model.new_file import lock_file
+import typer
+
+from ..converters.model.new_file import claim_name, lock_file
 from ..converters.model.writer import save_bytes
 
-__all__ = ["check_different", "check_output", "write_output"]
+__all__ = ["check_different", "check_output", "claim_outputs", "write_output"]
 
 
 def check_output(path: Path | None, *, force: bool) -> None:
@@ -36,6 +38,18 @@ def check_output(path: Path | None, *, force: bool) -> None:
         raise NotADirectoryError(f"{path}: the folder {path.parent} does not exist")
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(f"{path}: the folder {path.parent} cannot be written to")
+
+
+def claim_outputs(context: typer.Context, paths: Iterable[Path | None]) -> None:
+    """Claims what a command is going to write, until it ends: a long one is not to find out at its end that
+    another one had the same name in mind.
+
+    Raises:
+        FileInUseError: a run that goes on is going to write one of them.
+    """
+    for path in paths:
+        if path is not None:
+            context.with_resource(claim_name(path))
 
 
 def check_different(reads: Mapping[str, Path | None], writes: Mapping[str, Path | None]) -> None:

@@ -38,7 +38,7 @@ from ..distribution import DISTRIBUTIONS
 from ..failures import interruption_code, note, warn
 from ..injection import KeepZoModel, inject_for_training, is_zo, parse_loss_output, parse_nodes
 from ..options import Force, Json, LossOutput, ModelFile, OutputModel, RuntimeName
-from ..output_file import check_different, check_output, write_output
+from ..output_file import check_different, check_output, claim_outputs, write_output
 from ..results import show, table
 from ..training_data import load_samples
 
@@ -58,6 +58,7 @@ def _help(text: str, setting: str) -> str:
 
 
 def train(
+    context: typer.Context,
     model: ModelFile,
     data: Annotated[
         Path, typer.Argument(metavar="DATA", help=".npz file with x and y, or .npy.", show_default=False)
@@ -372,6 +373,7 @@ def train(
     )
     for path in writes.values():
         check_output(path, force=force or resume)
+    claim_outputs(context, writes.values())
     if held_out is not None and validation is not None and choose_block is None:
         raise SettingsError("--held-out, --validation: give one of them, the run is measured on it")
     if probe_epochs is not None and choose_block is None:
