@@ -59,6 +59,9 @@ def check_supported(model: Model, settings: InjectSettings, plan: Plan) -> None:
     graph = model.subgraphs[0]
     if not graph.operators or not graph.inputs or not graph.outputs:
         raise ConversionError("the model has no operators, no inputs or no outputs")
+    for tensor in graph.inputs:
+        if tensor.is_constant:
+            raise ConversionError(f"the file is damaged: input «{tensor.name}» has data of its own")
     for op in graph.operators:
         _check_operator(op)
     check_flow(graph)

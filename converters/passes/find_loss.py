@@ -34,8 +34,8 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
     as int8.
 
     Raises:
-        ConversionError: no such output, the kind cannot be told or does not fit the output, or the scale is
-            outside the range of the loss operator.
+        ConversionError: no such output, the kind cannot be told or does not fit the output, shapes contradict
+            each other, or the scale is outside the range of the loss operator.
     """
     if settings.loss == "none":
         return
@@ -57,6 +57,11 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
         raise ConversionError(
             f"output «{output.name}»: «{tensor.name}» of shape {list(tensor.shape)} does not begin with the "
             f"batch size {settings.batch}"
+        )
+    if tensor.size != output.size:
+        raise ConversionError(
+            f"the file is damaged: output «{output.name}» has {output.size} values and «{tensor.name}», "
+            f"which it is computed from, {tensor.size}"
         )
     scale = tensor.quantization.scale
     if kind in SOFTMAX_KINDS and squashing is not None:

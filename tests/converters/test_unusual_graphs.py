@@ -89,6 +89,22 @@ def test_costs_of_matrices_of_lower_rank(kind: str, shape: tuple[int, ...], each
     assert macs(op) == each * op.outputs[0].size
 
 
+def test_an_output_of_another_size_than_what_it_is_computed_from() -> None:
+    model = load_model(depthwise_separable())
+    output = model.subgraphs[0].outputs[0]
+    output.shape = (1, 7)
+    with pytest.raises(ConversionError, match="has 7 values and «.*», which it is computed from, 5"):
+        inject(model)
+
+
+def test_an_input_with_data() -> None:
+    model = load_model(small_cnn())
+    read = model.subgraphs[0].inputs[0]
+    read.set_data(np.zeros(read.shape, np.int8))
+    with pytest.raises(ConversionError, match=f"input «{read.name}» has data of its own"):
+        inject(model, batch=3)
+
+
 def test_shapes_that_contradict_the_filter() -> None:
     """A stored shape that no kernel computes: the dense layer behind it has no rows to read."""
     model = load_model(depthwise_separable())
