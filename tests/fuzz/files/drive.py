@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import typer
@@ -33,12 +34,14 @@ from tflm_zo.converters import (
     step_multipliers,
     update_masks,
 )
+from tflm_zo.converters.firmware import PLATFORMS, arena
 from tflm_zo.converters.node_choice import node_choices
 
 import tflm_zo
 from tflm_zo import runtime
 from tflm_zo.cli import app
 from tflm_zo.data import DataError, check_labels, check_samples, load_data, quantize
+from tflm_zo.firmware import generate_firmware
 from tflm_zo.native import NativeError
 from tflm_zo.runtime import InvokeError, ModelError, RuntimeUnavailableError
 from tflm_zo.seedlog import LogError, SeedLog
@@ -346,6 +349,17 @@ def use_replay(bases: Bases, case: Case, rng: Random, model: Model) -> None:
     cli(case, "replay", "model.tflite", "run.zolog", "-o", "out.tflite", files=("out.tflite",))
 
 
+def use_firmware(bases: Bases, case: Case, rng: Random, model: Model) -> None:
+    """Its arena is the bound: to measure it takes a second, in a runtime that may fall over the model."""
+
+    def generate() -> None:
+        made = generate_firmware(model, steps=3, samples=8, name="net", platform=rng.choice(list(PLATFORMS)))
+        made.write(Path("firmware"))
+
+    with mock.patch.object(arena, "_recorded", return_value=None):
+        attempt(case, "generate_firmware", generate)
+
+
 PLAIN_USES = {
     use_inject: 10,
     use_cuts: 3,
@@ -363,6 +377,7 @@ ZO_USES = {
     use_evaluate: 2,
     use_train: 2,
     use_replay: 1,
+    use_firmware: 1,
 }
 
 
