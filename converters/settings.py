@@ -192,9 +192,10 @@ class InjectSettings:
         elif self.multipliers is not None:
             object.__setattr__(self, "multipliers", dict(self.multipliers))
         _integer(self.sparse_seed, "sparse_seed", 0, 2**32 - 1)
-        if isinstance(self.sparse, str):
-            SparseRule.parse(self.sparse)
-        elif self.sparse is not None:
+        drawn = isinstance(self.sparse, str) and SparseRule.parse(self.sparse).kind == "random"
+        if self.sparse_seed and not drawn:
+            raise ConversionError("sparse_seed: only sparse «random:…» draws weights by it; leave it out")
+        if self.sparse is not None and not isinstance(self.sparse, str):
             object.__setattr__(self, "sparse", dict(self.sparse))
         if self.wide != LAST:
             object.__setattr__(self, "wide", _strings(self.wide, "wide"))
