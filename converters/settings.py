@@ -32,6 +32,9 @@ LAYERS: Final = "layers"
 #: ``trainable``: the layers that carry nodes.
 NODES: Final = "nodes"
 
+# What says how trainable weights are perturbed and moved.
+_OF_WEIGHTS: Final = ("blocks", "head_room", "update_bits", "multipliers", "sparse", "replay")
+
 #: ``wide``: the last trainable layer.
 LAST: Final = "last"
 
@@ -206,6 +209,21 @@ class InjectSettings:
             )
         if self.sparse is not None and self.nodes:
             raise ConversionError("sparse: node perturbation trains all weights of its layers")
+
+        self._check_effects()
+
+    def _check_effects(self) -> None:
+        """Raises ConversionError where a setting would change nothing."""
+        for field in dataclasses.fields(self):
+            if self.trainable == "none" and field.name in _OF_WEIGHTS:
+                if getattr(self, field.name) != field.default:
+                    raise ConversionError(
+                        f'{field.name}: trainable "none" leaves no weight to train; leave it out'
+                    )
+        if self.trainable == "none" and LAYERS in self.cuts:
+            raise ConversionError(f'cuts: trainable "none" leaves no layer that "{LAYERS}" cuts before')
+        if self.loss == "none" and self.loss_output is not None:
+            raise ConversionError("loss_output: without a loss there is nothing that belongs to an output")
 
     @property
     def words(self) -> int:

@@ -30,8 +30,6 @@ def select_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None
             a layer is in two blocks, or a filter is read as something else than a filter as well.
     """
     if settings.trainable == "none":
-        if settings.blocks:
-            raise ConversionError('blocks were given, but trainable is "none"')
         return
     found = _candidates(model.subgraphs[0])
     candidates = [c for c in found if plan.loss is None or _feeds(model.subgraphs[0], c, plan.loss.tensor)]

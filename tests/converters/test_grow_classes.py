@@ -17,7 +17,7 @@ CLASSIFIERS = ("lenet5", "small_cnn", "depthwise_separable", "dense_per_tensor",
 
 def run(model, inputs):
     """All outputs and the logits, int8, of a plain model, in LiteRT's reference mode."""
-    zo = inject(model, trainable="none", head_room=0, replay=False, loss="cross_entropy")
+    zo = inject(model, trainable="none", loss="cross_entropy")
     runtime = tflm_zo.runtime.load(zo, "litert-ref")
     outputs = []
     for x in inputs:
@@ -84,7 +84,7 @@ def test_in_tflm():
     require("tflm")
     model = grow_classes(load_model(MODELS["depthwise_separable"]()), 9)
     x = samples(model, 5)
-    zo = inject(model, trainable="none", head_room=0, replay=False, loss="cross_entropy")
+    zo = inject(model, trainable="none", loss="cross_entropy")
     exact = tflm_zo.runtime.load(zo, "tflm")
     for sample, (expected, *_) in zip(x, run(model, x), strict=True):
         exact.set_inputs(sample[None])

@@ -76,8 +76,6 @@ def _as_zo(model: Model, loss: str | None, loss_output: str | None) -> Model:
         model,
         InjectSettings(
             trainable="none",
-            head_room=0,
-            replay=False,
             loss=loss or "auto",
             loss_output=parse_loss_output(loss_output),
         ),

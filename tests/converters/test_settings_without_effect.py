@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every setting of the rewriter, in contexts: it changes the graph, or it is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from tflm_zo.converters import ConversionError, InjectSettings, inject, read_metadata
+
+from models import MODELS
+
+# What each setting is changed to; where a context has it already, it is not looked at.
+OTHER: dict[str, Any] = {
+    "trainable": "last:1",
+    "blocks": {"one": "*"},
+    "head_room": 3,
+    "update_bits": 8,
+    "max_queries": 4,
+    "batch": 2,
+    "export_batch": 3,
+    "loss": "mse",
+    "loss_output": 1,
+    "cuts": ("layers",),
+    "nodes": "last:1",
+    "command_words": 200,
+    "multipliers": "quantization-aware",
+    "sparse": "top-k:0.5",
+    "sparse_seed": 1,
+    "wide": "last",
+    "replay": False,
+    "algorithm": "weight",
+}
+# For whoever trains or exports, not for the graph.
+OF_METADATA = {"export_batch", "algorithm"}
+# Refused in contexts without weights that are trained.
+OF_WEIGHTS = {"blocks", "head_room", "update_bits", "multipliers", "sparse", "replay", "wide", "nodes"}
+ALONE = {"sparse_seed"}  # acts with a sparse rule that draws
+
+# Name: model, settings, what is refused, and what is the same there by another name.
+CONTEXTS: dict[str, tuple[str, dict[str, Any], set[str], set[str]]] = {
+    "usual": ("small_cnn", {}, ALONE | {"loss_output"}, set()),
+    "two outputs": ("two_outputs", {}, ALONE, set()),
+    "8 bits": ("small_cnn", {"update_bits": 8}, ALONE | {"loss_output", "wide"}, set()),
+    "kernel norm": ("small_cnn", {"multipliers": "kernel-norm"}, ALONE | {"loss_output"}, set()),
+    "drawn": ("small_cnn", {"sparse": "random:0.5"}, {"loss_output", "nodes"}, set()),
+    "nodes": (
+        "lenet5",
+        {"nodes": ("conv2",), "batch": 2},
+        ALONE | {"loss_output", "sparse", "trainable"},  # the last layer alone is not the one with nodes
+        set(),
+    ),
+    "without weights": (
+        "small_cnn",
+        {"trainable": "none"},
+        ALONE | OF_WEIGHTS | {"loss_output", "cuts"},
+        set(),
+    ),
+    "without a loss": ("small_cnn", {"loss": "none"}, ALONE | {"loss_output", "nodes"}, set()),
+    "to look at": (
+        "small_cnn",
+        {"trainable": "none", "loss": "none"},
+        ALONE | OF_WEIGHTS | {"loss_output", "cuts"},
+        {"max_queries", "command_words"},  # no command is left
+    ),
+}
+
+
+def outcome(model: str, settings: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
+    """The graph, and the metadata that are not about it."""
+    zo = inject(MODELS[model](), InjectSettings(**settings))
+    metadata = read_metadata(zo)
+    zo.metadata = None
+    return zo.to_bytes(), {"export_batch": metadata.original.batch, "algorithm": metadata.algorithm}
+
+
+def test_every_setting_is_in_the_table() -> None:
+    assert set(OTHER) == {field.name for field in dataclasses.fields(InjectSettings)}
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_it_acts_or_is_refused(context: str) -> None:
+    model, given, refused, inert = CONTEXTS[context]
+    graph, others = outcome(model, given)
+    found_refused, found_inert = set(), set()
+    for name, value in OTHER.items():
+        if given.get(name) == value:
+            continue
+        try:
+            new_graph, new_others = outcome(model, {**given, name: value})
+        except ConversionError:
+            found_refused.add(name)
+            continue
+        if name in OF_METADATA:
+            assert new_others == {**others, name: value}
+        elif new_graph == graph:
+            found_inert.add(name)
+    assert (found_refused, found_inert) == (refused, inert)
