@@ -29,6 +29,7 @@ SOURCES = [
     for name in (
         "add_products",
         "apply_row",
+        "chain",
         "class_loss",
         "cross_entropy",
         "fc_backprop",
@@ -36,7 +37,10 @@ SOURCES = [
         "node_gradient",
         "node_layer",
         "node_update",
+        "perturb",
+        "replay_block",
         "stream",
+        "update",
         "update_bits",
     )
 ]
