@@ -21,6 +21,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
+
+import pytest
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
@@ -118,6 +121,16 @@ CORES = MappingProxyType(
         )
     }
 )
+
+
+# Their code is the M4's, with its DSP extension: tests of them are slow ones.
+_LIKE_THE_M4 = ("cortex-m7", "cortex-m33")
+
+
+def each(names: Iterable[str], *more: Any) -> list[Any]:
+    """For parametrize: names of cores (each followed by `more`), those that add least marked as slow."""
+    marks = {name: [pytest.mark.slow] for name in _LIKE_THE_M4}
+    return [pytest.param(name, *more, marks=marks.get(name, [])) for name in names]
 
 
 @cache

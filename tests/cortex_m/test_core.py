@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from cortex_m.emulator import CORE_FOLDER, CORE_SOURCES, CORES, REPOSITORY, build, missing, run
+from cortex_m.emulator import CORE_FOLDER, CORE_SOURCES, CORES, REPOSITORY, build, each, missing, run
 
 CORE_TEST = REPOSITORY / "tests" / "ops" / "core_test.c"
 # An emulated core is some twenty times slower than the host.
@@ -37,7 +37,7 @@ def on_the_host():
         return subprocess.run([program], check=True, capture_output=True, text=True, timeout=300).stdout
 
 
-@pytest.mark.parametrize("name", CORES)
+@pytest.mark.parametrize("name", each(CORES))
 def test_same_bits_as_on_the_host(name, tmp_path):
     program = build(CORES[name], [CORE_TEST, *CORE_SOURCES], tmp_path / "core_test", FLAGS)
     said = run(CORES[name], program)

@@ -12,6 +12,7 @@ from cortex_m.emulator import (
     EmulatorError,
     add_prefix,
     compile_objects,
+    each,
     link,
     missing,
     run,
@@ -39,7 +40,7 @@ def program_with_both(core, folder, level, sources=SOURCES, features=()):
 @pytest.mark.parametrize(
     ("name", "level"),
     [
-        *((name, "-O2") for name in CORES),
+        *each(CORES, "-O2"),
         *((name, "-Os") for name in ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55")),
         ("cortex-m55", "-O3"),
     ],

@@ -20,6 +20,7 @@ from cortex_m.emulator import (
     COUNTING_SOURCE,
     build,
     counting_flags,
+    each,
     missing,
     run,
 )
@@ -89,7 +90,7 @@ def on_the_host(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("name", "flags"),
-    [*((name, ()) for name in CORES), ("cortex-m4", ("-DZO_PORTABLE",)), ("cortex-m0plus", ("-Os",))],
+    [*each(CORES, ()), ("cortex-m4", ("-DZO_PORTABLE",)), ("cortex-m0plus", ("-Os",))],
 )
 def test_same_bits_within_budget(name, flags, on_the_host, tmp_path):
     core = CORES[name]

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from cortex_m.emulator import each
+
 CORE = Path(__file__).resolve().parents[2] / "ops" / "core"
 SOURCES = sorted(CORE.glob("*.c"))
 STRICT = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror"]
@@ -150,7 +152,7 @@ def test_the_host_check_would_notice(tmp_path):
 
 @needs_arm
 @pytest.mark.parametrize("level", ["-O2", "-Os"])
-@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize("core", each(CORES))
 def test_cortex_m(tmp_path, core, level):
     objects = compile_core(ARM + "gcc", tmp_path, level, "-ffreestanding", *CORES[core])
     nm = ARM + "nm"
@@ -167,7 +169,7 @@ def test_cortex_m(tmp_path, core, level):
 
 
 @needs_clang
-@pytest.mark.parametrize("core", CLANG_TARGETS)
+@pytest.mark.parametrize("core", each(CLANG_TARGETS))
 def test_clang_for_cortex_m_has_no_warning(tmp_path, core):
     headers = [word for folder in NEWLIB for word in ("-isystem", folder)]
     target = [f"--target={CLANG_TARGETS[core]}", *CORES[core]]
