@@ -223,6 +223,7 @@ def test_saved_model_with_two_inputs(tmp_path: Path) -> None:
     check_trainable(result)
 
 
+@pytest.mark.slow
 def test_repeatable_in_other_processes(tmp_path: Path) -> None:
     model, x = residual(), data(8, 8, 2)
     model.save(tmp_path / "m.keras")

@@ -81,7 +81,7 @@ def test_what_was_written_is_read(kind: str) -> None:
     use(load_model(model_of(kind)))
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(KINDS)), st.integers(0, 2**32 - 1), st.integers(1, 3))
 @example("nodes", 1, 1)
 def test_mutants_are_refused_in_one_sentence_or_work(kind: str, seed: int, count: int) -> None:

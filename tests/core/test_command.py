@@ -274,12 +274,12 @@ def test_damaged_commands(calls, data):
 
 
 def test_garbage():
-    """200,000 random commands, most with a valid beginning: none crashes, none that is wrong passes."""
+    """50,000 random commands, most with a valid beginning: none crashes, none that is wrong passes."""
     rng = np.random.default_rng(0)
     small = np.array([0, 1, 2, 3, -1, 4, 7, 1 << 24, 2 << 24, 3 << 24, 4 << 24, 1 << 24 | 2, 2**31 - 1])
     function, limits = native.library().zo_command_check, native._Limits(5, 4, 3)
     accepted = 0
-    for i in range(200_000):
+    for i in range(50_000):
         words = np.where(rng.random(24) < 0.9, rng.choice(small, 24), rng.integers(-(2**31), 2**31, 24))
         words = words.astype(np.int32)
         words[0], words[1] = 0x5A4F0001, rng.integers(0, 23)
@@ -287,7 +287,7 @@ def test_garbage():
         accepted += ok
         if ok or i % 20 == 0:
             assert ok == oracle.acceptable(words.tolist(), **LIMITS)
-    assert accepted > 1000
+    assert accepted > 250
 
 
 # --- executing ----------------------------------------------------------------------------------------------

@@ -169,6 +169,7 @@ def test_commands_and_coefficients(s, seed, kind, settle, spare):
         assert control.rate(step) * ONE <= s.rate
 
 
+@settings(max_examples=40)
 @given(any_settings(), st.integers(0, 2**32), st.integers(0, 2), st.sets(st.integers(1, 5)), st.data())
 def test_settling_and_going_on_change_nothing(s, seed, kind, settle, data):
     def losses(invoke):
@@ -191,6 +192,7 @@ small = st.one_of(
 )
 
 
+@settings(max_examples=40)
 @given(any_settings(small), st.integers(0, 2**32), st.sets(st.integers(1, 5)), st.booleans())
 def test_weights_are_restored_and_never_wrap(s, seed, settle, wide):
     """After every command: initial weights + updates + the one perturbation in force, within -127..127."""
@@ -486,6 +488,7 @@ class Ledger:
             body = body[4 + 2 * len(pairs) :]
 
 
+@settings(max_examples=40)
 @given(any_settings(), st.integers(0, 2**32), st.integers(0, 8), st.floats(0.01, 0.6))
 def test_a_step_that_is_given_up_begins_anew(s, seed, times, share):
     """Given up anywhere, weights are those of the last whole step, and the run goes on to the same end."""
