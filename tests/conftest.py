@@ -3,5 +3,5 @@
 
 from hypothesis import settings
 
-settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=150)
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=100)
 settings.load_profile("repeatable")

@@ -21,19 +21,18 @@ def cases(draw: Any) -> tuple[str, int, dict[str, Any]]:
     data = MODELS[name](seed=seed)  # type: ignore[call-arg]
     cuts = possible_cuts(load_model(data))
     chosen = draw(st.sets(st.sampled_from(cuts), max_size=3)) if cuts else set()
-    return (
-        name,
-        seed,
-        {
-            "trainable": draw(st.sampled_from(["all", "last:1", "last:2", "none"])),
-            "head_room": draw(st.integers(0, 112)),
-            "update_bits": draw(st.sampled_from([8, 16])),
-            "max_queries": draw(st.integers(1, 32)),
-            "batch": draw(st.integers(1, 5)),
-            "cuts": tuple(sorted(chosen, key=cuts.index)),
-            "replay": draw(st.booleans()),
-        },
-    )
+    trainable = draw(st.sampled_from(["all", "last:1", "last:2", "none"]))
+    settings: dict[str, Any] = {
+        "trainable": trainable,
+        "max_queries": draw(st.integers(1, 32)),
+        "batch": draw(st.integers(1, 5)),
+        "cuts": tuple(sorted(chosen, key=cuts.index)),
+    }
+    if trainable != "none":
+        settings["head_room"] = draw(st.integers(0, 112))
+        settings["update_bits"] = draw(st.sampled_from([8, 16]))
+        settings["replay"] = draw(st.booleans())
+    return name, seed, settings
 
 
 def described(tensor: Tensor | None) -> Any:
@@ -93,7 +92,7 @@ def test_inject_write_load(case: tuple[str, int, dict[str, Any]]) -> None:
 
     # The weights: within the head-room, of the original's values to half a step, nothing stored twice.
     starts = initial_weights(loaded)
-    limit = 127 - overrides["head_room"]
+    limit = 127 - metadata.head_room
     for t in metadata.trainable:
         (before,) = (x for x in original.subgraphs[0].tensors if x.name == t.name)
         (after,) = (x for g in loaded.subgraphs for x in g.tensors if x.name == t.name)

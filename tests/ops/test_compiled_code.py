@@ -151,7 +151,7 @@ def test_the_host_check_would_notice(tmp_path):
 
 
 @needs_arm
-@pytest.mark.parametrize("level", ["-O2", "-Os"])
+@pytest.mark.parametrize("level", ["-O2", pytest.param("-Os", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("core", each(CORES))
 def test_cortex_m(tmp_path, core, level):
     objects = compile_core(ARM + "gcc", tmp_path, level, "-ffreestanding", *CORES[core])

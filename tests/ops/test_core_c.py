@@ -14,7 +14,11 @@ ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "ops" / "core"
 CC = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
 
-pytestmark = pytest.mark.skipif(CC is None, reason="NO C COMPILER: the C core's own tests did not run")
+# `make test-c` runs them on this machine's own path; here are the others.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CC is None, reason="NO C COMPILER: the C core's own tests did not run"),
+]
 
 
 def run(command):
