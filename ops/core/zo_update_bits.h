@@ -22,10 +22,10 @@ extern "C" {
  *              ZO_SPARSE_UNIFORM, 7 for ZO_GAUSSIAN
  *   round      zo_pseudo_stochastic
  *   tensor     weights, size, stream and limit are used; multiplier is not. fraction and mask must
- *              be null: an update of whole LSB has no use for the one, and knows nothing of the
- * other direction  -1, 0 or +1: the sign of the loss difference L(w + z) - L(w - z); 0 moves
- * nothing bits       1..7: the step's size saturated  if not null, the number of clipped weights is
- * added to it
+ *              be null: an update of whole LSB has no use for fractions, and moves every weight
+ *   direction  -1, 0 or +1: the sign of the loss difference L(w + z) - L(w - z); 0 moves nothing
+ *   bits       1..7: the step's size
+ *   saturated  if not null, the number of clipped weights is added to it
  *
  * No |update| is larger than 2^bits.
  *

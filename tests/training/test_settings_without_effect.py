@@ -108,7 +108,7 @@ WEIGHTS: dict[str, tuple[dict[str, Any], set[str]]] = {
 }
 
 # What each setting is changed to; where that is what it is already, it is not looked at.
-OTHER_NODES: dict[str, Any] = {
+OTHER_SHARED: dict[str, Any] = {
     "batch_size": 4,
     "rate": 0.7,
     "final_rate": 0.4,
@@ -118,6 +118,9 @@ OTHER_NODES: dict[str, Any] = {
     "decay_steps": 3,
     "clip": 0.01,
     "estimator": "one-sided",
+    "seed": 1,
+}
+OTHER_NODES: dict[str, Any] = OTHER_SHARED | {
     "rule": "gradient",
     "gradient_norm": False,
     "quantization_aware": False,
@@ -139,27 +142,16 @@ OTHER_NODES: dict[str, Any] = {
     "stage_p_zero": (0.1, 0.2),
     "only": ("fc",),
     "snapshot_every": None,  # of the log, not of the weights
-    "seed": 1,
 }
-OTHER_WEIGHTS: dict[str, Any] = {
-    "estimator": "one-sided",
+OTHER_WEIGHTS: dict[str, Any] = OTHER_SHARED | {
     "rule": "sign",
     "distribution": Distribution.gaussian(0.8),
     "queries": 2,
-    "batch_size": 4,
-    "rate": 0.7,
-    "final_rate": 0.4,
-    "schedule": "cosine",
-    "warmup_steps": 5,
-    "decay": 0.1,
-    "decay_steps": 3,
-    "clip": 0.01,
     "gradient_norm": True,
     "scope": "blocks",
     "momentum": 0.5,
     "momentum_terms": 3,
     "sharpness": True,
-    "seed": 1,
 }
 
 

@@ -176,8 +176,9 @@ def train(
         float | None,
         typer.Option(
             metavar="SHARE",
-            help="Of DATA's samples: they are not trained on, and the best weights are those with their "
-            f"smallest loss; with --choose-block they tell the best block instead (default: {_HELD_OUT}).",
+            help="Share of DATA's samples that the run is not trained on: it keeps the weights with the "
+            "smallest loss on them; with --choose-block they tell the best block instead "
+            f"(default: {_HELD_OUT}).",
         ),
     ] = None,
     weight_rule: Annotated[
@@ -295,9 +296,10 @@ def train(
     keep: Annotated[
         str,
         typer.Option(
-            help="best: the weights with the smallest loss on --validation, on samples --held-out, or on "
-            "10,000 samples of DATA, measured before the first step, at ends of epochs, 20 times at most, "
-            "and after the last; last: those of the last."
+            help="Which weights are written. best: those with the smallest loss on --validation, on the "
+            "samples that --held-out sets aside, or else on DATA (10,000 samples at most); the loss is "
+            "measured before the first step, at ends of epochs, 20 times at most, and after the last step. "
+            "last: those of the last step."
         ),
     ] = "best",
     log: Annotated[
