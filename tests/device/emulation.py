@@ -181,7 +181,7 @@ class GuardedMemory:
         return bool((beside == 0xA5).all())
 
 
-_FLAGS = ["-O0", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-I{HERE / 'tflm'}", "-I."]
+_FLAGS = ["-O0", "-fPIC", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror", f"-I{HERE / 'tflm'}", "-I."]
 _SANITIZED = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
 
 
