@@ -131,8 +131,7 @@ zo_status NodeTrainer::Init(Network* network, const zo_node_settings* settings,
     if (!starts_with_inputs) tasks_[i].nodes = network->kept(tasks[i].start_segment);
   }
   measuring_ = nullptr;
-  yardstick_ = {};
-  measured_ = 0;
+  measurements_ = {};
   return zo_node_run_init(&run_, settings, tasks_);
 }
 
@@ -232,7 +231,7 @@ zo_status NodeTrainer::Abandon(zo_status reason) {
 
 zo_status NodeTrainer::TrainStep(zo_report* report) {
   *report = {};
-  if (log_ != nullptr && run_.step == 0 && measured_ == 0) {
+  if (log_ != nullptr && run_.step == 0 && measurements_.count() == 0) {
     const zo_status status = WriteHeader(*log_);
     if (status != ZO_OK) return status;
   }
@@ -263,8 +262,9 @@ zo_status NodeTrainer::TrainStep(zo_report* report) {
   if (log_ != nullptr) {
     uint8_t record[ZO_SNAPSHOT_RECORD_BYTES];
     zo_snapshot_write_record(report->step, report->mean_loss, header_checksum_, record);
-    const uint32_t at = zo_step_record_at(SlotAt(zo_snapshot_slots(yardstick_.every)),
-                                          ZO_SNAPSHOT_RECORD_BYTES, yardstick_.every, report->step);
+    const uint32_t at =
+        zo_step_record_at(SlotAt(zo_snapshot_slots(measurements_.every())),
+                          ZO_SNAPSHOT_RECORD_BYTES, measurements_.every(), report->step);
     if (!log_->write(log_->context, at, record, sizeof record)) return ZO_ERROR_STORE;
   }
   // A measurement comes before the snapshot of its step: a run that is resumed there has it.
@@ -275,37 +275,30 @@ zo_status NodeTrainer::TrainStep(zo_report* report) {
 // --- The best state ------------------------------------------------------------------------------
 
 zo_status NodeTrainer::KeepBest(const Yardstick& yardstick) {
-  if (run_.step != 0 || measured_ != 0) return ZO_ERROR_ORDER;
-  if (yardstick.count == 0 || yardstick.every == 0) return ZO_ERROR_ARGUMENT;
-  const zo_status status =
-      network_->DataChecksum(yardstick.source, yardstick.count, &yardstick_checksum_);
-  if (status != ZO_OK) return status;
-  yardstick_ = yardstick;
-  measuring_ = &kMeasuring;
-  return ZO_OK;
+  const zo_status status = measurements_.Begin(network_, run_.step, yardstick);
+  if (status == ZO_OK) measuring_ = &kMeasuring;
+  return status;
 }
 
 const NodeTrainer::Measuring NodeTrainer::kMeasuring = {&NodeTrainer::Measure,
                                                         &NodeTrainer::ReadMeasurements};
 
 bool NodeTrainer::IsMeasurementDue() const {
-  return measuring_ != nullptr &&
-         zo_measurement_is_due(yardstick_.every, run_.settings.common.steps, run_.step) != 0 &&
-         zo_measurement_number(yardstick_.every, run_.step) == measured_;
+  return measuring_ != nullptr && measurements_.IsDue(run_.settings.common.steps, run_.step);
 }
 
 uint32_t NodeTrainer::MeasurementAt(uint32_t step) const {
-  return zo_measurement_at(SlotAt(zo_snapshot_slots(yardstick_.every)), ZO_SNAPSHOT_RECORD_BYTES,
-                           yardstick_.every, step);
+  return zo_measurement_at(SlotAt(zo_snapshot_slots(measurements_.every())),
+                           ZO_SNAPSHOT_RECORD_BYTES, measurements_.every(), step);
 }
 
 zo_status NodeTrainer::Measure() {
+  const Yardstick& yardstick = measurements_.yardstick();
   Evaluation found;
-  const zo_status status = network_->Evaluate(yardstick_.source, 0, yardstick_.count, &found);
+  const zo_status status = network_->Evaluate(yardstick.source, 0, yardstick.count, &found);
   if (status != ZO_OK) return status;
-  const zo_measurement measured = {run_.step, found.samples, found.loss, found.correct,
-                                   yardstick_checksum_};
-  const bool better = measured_ == 0 || measured.loss < best_.loss;
+  const zo_measurement measured = measurements_.Of(run_.step, found);
+  const bool better = measurements_.IsBetter(measured);
   if (log_ != nullptr) {
     uint8_t record[ZO_MEASUREMENT_BYTES];
     zo_measurement_write(&measured, header_checksum_, record);
@@ -314,18 +307,17 @@ zo_status NodeTrainer::Measure() {
     }
     // The weights before the first step need no slot.
     if (better && run_.step > 0) {
-      const zo_status kept = WriteSlot(*log_, ZO_SNAPSHOT_BEST_SLOT, measured_ + 1);
+      const zo_status kept = WriteSlot(*log_, ZO_SNAPSHOT_BEST_SLOT, measurements_.count() + 1);
       if (kept != ZO_OK) return kept;
     }
   }
-  measured_ += 1;
-  if (better) best_ = measured;
+  measurements_.Add(measured);
   return run_.step > 0 ? WriteSnapshotWhereDue() : ZO_OK;
 }
 
 // What was measured up to the step that a log has led to; false where a measurement is damaged.
 bool NodeTrainer::ReadMeasurements(const LogStore& log) {
-  measured_ = 0;
+  measurements_.Rewind();
   const uint32_t steps = run_.settings.common.steps;
   for (uint32_t step = 0; step <= run_.step;) {
     uint8_t record[ZO_MEASUREMENT_BYTES];
@@ -335,10 +327,9 @@ bool NodeTrainer::ReadMeasurements(const LogStore& log) {
         measured.step != step) {
       return step == run_.step;  // it is still to be done
     }
-    if (measured_ == 0 || measured.loss < best_.loss) best_ = measured;
-    measured_ += 1;
+    measurements_.Add(measured);
     if (step == steps) break;
-    step = steps - step > yardstick_.every ? step + yardstick_.every : steps;
+    step = steps - step > measurements_.every() ? step + measurements_.every() : steps;
   }
   return true;
 }
@@ -348,15 +339,16 @@ zo_status NodeTrainer::RestoreBest(zo_measurement* best) {
     return ZO_ERROR_ORDER;
   }
   zo_status status = ZO_OK;
-  if (best_.step == 0) {
+  if (measurements_.best().step == 0) {
     status = network_->Restore();
-  } else if (best_.step < run_.step) {
+  } else if (measurements_.best().step < run_.step) {
     uint32_t number = 0;
-    const uint32_t wanted = zo_measurement_number(yardstick_.every, best_.step) + 1;
+    const uint32_t wanted =
+        zo_measurement_number(measurements_.every(), measurements_.best().step) + 1;
     if (!IsWhole(*log_, ZO_SNAPSHOT_BEST_SLOT, &number) || number != wanted) return ZO_ERROR_LOG;
     status = ReadWeights(*log_, ZO_SNAPSHOT_BEST_SLOT);
   }
-  if (status == ZO_OK) *best = best_;
+  if (status == ZO_OK) *best = measurements_.best();
   return status;
 }
 
@@ -385,7 +377,7 @@ zo_status NodeTrainer::Header(uint8_t* bytes, uint32_t data_checksum) const {
   header.interval = interval_;
   header.weight_bytes = WeightBytes();
   header.data_checksum = data_checksum;
-  header.measure_every = yardstick_.every;
+  header.measure_every = measurements_.every();
   const uint32_t size = zo_snapshot_header_bytes(count);
   auto* entries = reinterpret_cast<zo_snapshot_task*>(reinterpret_cast<uint8_t*>(scratch_) +
                                                       2 * static_cast<size_t>(size));
@@ -409,7 +401,7 @@ zo_status NodeTrainer::WriteHeader(const LogStore& log) {
   const uint32_t size = zo_snapshot_header_bytes(run_.settings.tasks);
   // Slots that an older run has left are emptied before the header says whose they are.
   constexpr uint8_t kEmpty[8] = {};
-  for (uint32_t slot = 0; slot < zo_snapshot_slots(yardstick_.every); ++slot) {
+  for (uint32_t slot = 0; slot < zo_snapshot_slots(measurements_.every()); ++slot) {
     if (!log.write(log.context, SlotAt(slot), kEmpty, sizeof kEmpty)) return ZO_ERROR_STORE;
   }
   Header(bytes, data_checksum_);
@@ -525,7 +517,7 @@ zo_status NodeTrainer::ImportLog(const LogStore& log) {
   }
   status = network_->Restore();
   if (status != ZO_OK) return status;
-  measured_ = 0;
+  measurements_.Rewind();
   return zo_node_run_resume(&run_, 0, 0, nullptr);
 }
 

@@ -9,6 +9,7 @@
 
 #include "../core/zo_node_run.h"
 #include "../core/zo_snapshot_log.h"
+#include "zo_measurements.h"
 #include "zo_network.h"
 
 namespace tflm_zo {
@@ -161,10 +162,7 @@ class NodeTrainer {
   };
   static const Measuring kMeasuring;
   const Measuring* measuring_ = nullptr;
-  uint32_t yardstick_checksum_ = 0;
-  uint32_t measured_ = 0;  // how many measurements there are
-  Yardstick yardstick_ = {};
-  zo_measurement best_ = {};
+  Measurements measurements_;
   SampleSource source_ = {};
   zo_node_run run_ = {};
 };

@@ -33,8 +33,7 @@ zo_status WeightTrainer::Init(Network* network, const zo_control_settings* setti
   source_ = source;
   debt_ = kNone;
   measuring_ = nullptr;
-  yardstick_ = {};
-  measured_ = 0;
+  measurements_ = {};
   const ModelInfo& info = network->info();
   if (words == nullptr && info.segment_count > 1) return ZO_ERROR_ARGUMENT;
   const zo_status status = zo_control_init(&control_, settings, block_segments);
@@ -74,7 +73,7 @@ zo_status WeightTrainer::TrainStep(zo_report* report) {
   const ModelInfo& info = network_->info();
   *report = {};
   zo_status status = MakeWhole();
-  if (status == ZO_OK && log_ != nullptr && control_.step == 0 && measured_ == 0) {
+  if (status == ZO_OK && log_ != nullptr && control_.step == 0 && measurements_.count() == 0) {
     status = WriteHeader(*log_);
   }
   if (status == ZO_OK) status = MeasureWhereDue();
@@ -110,18 +109,18 @@ zo_status WeightTrainer::TrainStep(zo_report* report) {
 void WeightTrainer::Header(uint8_t* bytes) const {
   zo_log_header header = {};
   network_->Fingerprint(header.fingerprint);
-  header.measure_every = yardstick_.every;
+  header.measure_every = measurements_.every();
   zo_log_write_header(&header, control_.settings, bytes);
 }
 
 uint32_t WeightTrainer::RecordAt(uint32_t step) const {
   return zo_step_record_at(ZO_LOG_HEADER_BYTES, zo_log_record_bytes(control_.settings->queries),
-                           yardstick_.every, step);
+                           measurements_.every(), step);
 }
 
 uint32_t WeightTrainer::LogBytes() const {
   return ZO_LOG_HEADER_BYTES + control_.step * zo_log_record_bytes(control_.settings->queries) +
-         measured_ * ZO_MEASUREMENT_BYTES;
+         measurements_.count() * ZO_MEASUREMENT_BYTES;
 }
 
 // A run with the same settings and other samples has the same header: its first record, of a step
@@ -181,28 +180,21 @@ const WeightTrainer::Measuring WeightTrainer::kMeasuring = {&WeightTrainer::Meas
                                                             &WeightTrainer::ReadMeasurement};
 
 bool WeightTrainer::IsMeasurementDue(uint32_t step) const {
-  return measuring_ != nullptr &&
-         zo_measurement_is_due(yardstick_.every, control_.settings->steps, step) != 0 &&
-         zo_measurement_number(yardstick_.every, step) == measured_;
+  return measuring_ != nullptr && measurements_.IsDue(control_.settings->steps, step);
 }
 
 zo_status WeightTrainer::KeepBest(const Yardstick& yardstick) {
-  if (control_.step != 0 || measured_ != 0) return ZO_ERROR_ORDER;
-  if (yardstick.count == 0 || yardstick.every == 0) return ZO_ERROR_ARGUMENT;
-  const zo_status status =
-      network_->DataChecksum(yardstick.source, yardstick.count, &yardstick_checksum_);
-  if (status != ZO_OK) return status;
-  yardstick_ = yardstick;
-  measuring_ = &kMeasuring;
-  return ZO_OK;
+  const zo_status status = measurements_.Begin(network_, control_.step, yardstick);
+  if (status == ZO_OK) measuring_ = &kMeasuring;
+  return status;
 }
 
 zo_status WeightTrainer::Measure() {
+  const Yardstick& yardstick = measurements_.yardstick();
   Evaluation found;
-  const zo_status status = Evaluate(yardstick_.source, 0, yardstick_.count, &found);
+  const zo_status status = Evaluate(yardstick.source, 0, yardstick.count, &found);
   if (status != ZO_OK) return status;
-  const zo_measurement measured = {control_.step, found.samples, found.loss, found.correct,
-                                   yardstick_checksum_};
+  const zo_measurement measured = measurements_.Of(control_.step, found);
   if (log_ != nullptr) {
     uint8_t record[ZO_MEASUREMENT_BYTES];
     zo_measurement_write(&measured, after_, record);
@@ -210,8 +202,7 @@ zo_status WeightTrainer::Measure() {
     if (!log_->write(log_->context, at, record, sizeof record)) return ZO_ERROR_STORE;
     after_ = zo_log_checksum(record, sizeof record);
   }
-  if (measured_ == 0 || measured.loss < best_.loss) best_ = measured;
-  measured_ += 1;
+  measurements_.Add(measured);
   return ZO_OK;
 }
 
@@ -219,22 +210,22 @@ zo_status WeightTrainer::Measure() {
 bool WeightTrainer::ReadMeasurement(const LogStore& log, uint32_t step) {
   uint8_t bytes[ZO_MEASUREMENT_BYTES];
   zo_measurement measured;
-  const uint32_t at = zo_measurement_at(
-      ZO_LOG_HEADER_BYTES, zo_log_record_bytes(control_.settings->queries), yardstick_.every, step);
+  const uint32_t at =
+      zo_measurement_at(ZO_LOG_HEADER_BYTES, zo_log_record_bytes(control_.settings->queries),
+                        measurements_.every(), step);
   if (!log.read(log.context, at, bytes, sizeof bytes) ||
       zo_measurement_read(bytes, after_, &measured) != ZO_OK || measured.step != step) {
     return false;
   }
   after_ = zo_log_checksum(bytes, sizeof bytes);
-  if (measured_ == 0 || measured.loss < best_.loss) best_ = measured;
-  measured_ += 1;
+  measurements_.Add(measured);
   return true;
 }
 
 // To where the records begin.
 void WeightTrainer::Rewind(uint32_t header_checksum) {
   after_ = header_checksum;
-  measured_ = 0;
+  measurements_.Rewind();
 }
 
 // Sets the weights by the log anew, up to the best of all measurements.
@@ -244,7 +235,7 @@ zo_status WeightTrainer::RestoreBest(zo_measurement* best) {
   }
   const zo_status settled = Settle();
   if (settled != ZO_OK) return settled;
-  const zo_measurement found = best_;
+  const zo_measurement found = measurements_.best();
   WeightTrainer replay = *this;
   uint8_t header[ZO_LOG_HEADER_BYTES];
   Header(header);

@@ -8,6 +8,7 @@
 #ifndef TFLM_ZO_OPS_DEVICE_ZO_WEIGHT_TRAINER_H_
 #define TFLM_ZO_OPS_DEVICE_ZO_WEIGHT_TRAINER_H_
 
+#include "zo_measurements.h"
 #include "zo_network.h"
 
 namespace tflm_zo {
@@ -148,10 +149,7 @@ class WeightTrainer {
   };
   static const Measuring kMeasuring;
   const Measuring* measuring_ = nullptr;
-  uint32_t yardstick_checksum_ = 0;
-  uint32_t measured_ = 0;  // how many measurements there are
-  Yardstick yardstick_ = {};
-  zo_measurement best_ = {};
+  Measurements measurements_;
   SampleSource source_ = {};
   zo_control control_ = {};
 };

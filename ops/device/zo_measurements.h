@@ -1,0 +1,71 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * What a trainer that keeps its best state has measured: when a measurement is due, how many there
+ * are, and which is the best. What is done with the weights of the best one is the trainer's.
+ */
+#ifndef TFLM_ZO_OPS_DEVICE_ZO_MEASUREMENTS_H_
+#define TFLM_ZO_OPS_DEVICE_ZO_MEASUREMENTS_H_
+
+#include "zo_network.h"
+
+namespace tflm_zo {
+
+class Measurements {
+ public:
+  constexpr Measurements() = default;
+
+  // Of a run that has not begun: from now on it measures by a yardstick.
+  //
+  //   steps  that the run has done
+  //
+  // Errors: ZO_ERROR_ORDER: it has begun; ZO_ERROR_ARGUMENT: no samples, or never;
+  // ZO_ERROR_SAMPLE. Nothing has changed then.
+  zo_status Begin(Network* network, uint32_t steps, const Yardstick& yardstick) {
+    if (steps != 0 || count_ != 0) return ZO_ERROR_ORDER;
+    if (yardstick.count == 0 || yardstick.every == 0) return ZO_ERROR_ARGUMENT;
+    const zo_status status =
+        network->DataChecksum(yardstick.source, yardstick.count, &data_checksum_);
+    if (status == ZO_OK) yardstick_ = yardstick;
+    return status;
+  }
+
+  const Yardstick& yardstick() const { return yardstick_; }
+  // Steps between measurements; 0: the run measures nothing.
+  uint32_t every() const { return yardstick_.every; }
+  uint32_t count() const { return count_; }
+  // Of those that there are, the first one with the smallest loss.
+  const zo_measurement& best() const { return best_; }
+
+  // Whether the measurement after `step` of a run's `steps` is the next one.
+  bool IsDue(uint32_t steps, uint32_t step) const {
+    return zo_measurement_is_due(yardstick_.every, steps, step) != 0 &&
+           zo_measurement_number(yardstick_.every, step) == count_;
+  }
+
+  // What an evaluation by the yardstick has found after `step` steps.
+  zo_measurement Of(uint32_t step, const Evaluation& found) const {
+    return {step, found.samples, found.loss, found.correct, data_checksum_};
+  }
+
+  bool IsBetter(const zo_measurement& measured) const {
+    return count_ == 0 || measured.loss < best_.loss;
+  }
+
+  void Add(const zo_measurement& measured) {
+    if (IsBetter(measured)) best_ = measured;
+    count_ += 1;
+  }
+
+  // Forgets what was measured, for a log that is read from its beginning.
+  void Rewind() { count_ = 0; }
+
+ private:
+  uint32_t data_checksum_ = 0;
+  uint32_t count_ = 0;
+  Yardstick yardstick_ = {};
+  zo_measurement best_ = {};
+};
+
+}  // namespace tflm_zo
+
+#endif  // TFLM_ZO_OPS_DEVICE_ZO_MEASUREMENTS_H_
