@@ -31,7 +31,7 @@ zo_status WeightTrainer::Init(Network* network, const zo_control_settings* setti
   network_ = network;
   words_ = words;
   source_ = source;
-  debt_ = kNone;
+  debt_ = Debt::kNothing;
   measuring_ = nullptr;
   measurements_ = {};
   const ModelInfo& info = network->info();
@@ -48,23 +48,23 @@ zo_status WeightTrainer::Init(Network* network, const zo_control_settings* setti
 zo_status WeightTrainer::MakeWhole() {
   const uint32_t count = network_->info().command_words;
   zo_status status = ZO_OK;
-  if (debt_ == kStep) {
+  if (debt_ == Debt::kStep) {
     // All segments must be in the same state to be led back.
     zo_request request;
     status = zo_control_next(&control_, words(), count, &request);
     if (status == ZO_OK) status = network_->Execute(words(), count, &from_);
     if (status != ZO_OK) return status;
-    debt_ = kWhole;
+    debt_ = Debt::kWhole;
     executed_ = 1;
     from_ = 0;
   }
-  if (debt_ == kWhole) {
+  if (debt_ == Debt::kWhole) {
     zo_control whole = control_;
     status = zo_control_abandon(&whole, executed_, words(), count);
     if (status == ZO_OK) status = network_->Execute(words(), count, &from_);
     if (status != ZO_OK) return status;
     control_ = whole;
-    debt_ = kNone;
+    debt_ = Debt::kNothing;
   }
   return ZO_OK;
 }
@@ -91,7 +91,7 @@ zo_status WeightTrainer::TrainStep(zo_report* report) {
     status = network_->Run(&feed, words(), info.command_words, request.start_segment, true);
     if (status != ZO_OK) {
       const bool executed = network_->executed() > request.start_segment;
-      debt_ = executed ? kStep : kWhole;
+      debt_ = executed ? Debt::kStep : Debt::kWhole;
       from_ = executed ? network_->executed() : 0;
       executed_ = 0;
       const zo_status whole = MakeWhole();
@@ -324,7 +324,7 @@ zo_status WeightTrainer::ImportLog(const LogStore& log, const WeightSnapshot* sn
     if (status != ZO_OK) return status;
     mean_square = record.mean_square;
   }
-  debt_ = kNone;
+  debt_ = Debt::kNothing;
   return zo_control_resume(&control_, step, mean_square);
 }
 
@@ -335,8 +335,8 @@ zo_status WeightTrainer::ImportWeights(const LogStore& store) {
 }
 
 zo_status WeightTrainer::Settle() {
-  if (debt_ == kNone && control_.pending != 0) {
-    debt_ = kWhole;
+  if (debt_ == Debt::kNothing && control_.pending != 0) {
+    debt_ = Debt::kWhole;
     from_ = executed_ = 0;
   }
   return MakeWhole();

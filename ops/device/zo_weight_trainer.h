@@ -134,12 +134,12 @@ class WeightTrainer {
   uint32_t before_ = 0;    // checksum of the log before the last step's record
   uint32_t after_ = 0;     // and behind it
   // What an invoke that failed has left to be done before anything else.
-  enum Debt : uint8_t {
-    kNone,
+  enum class Debt : uint8_t {
+    kNothing,
     kStep,   // segments from from_ on have not carried out the command of the step in progress
     kWhole,  // nor the one that leads back to the last whole step
   };
-  Debt debt_ = kNone;
+  Debt debt_ = Debt::kNothing;
   uint32_t from_ = 0;
   uint32_t executed_ = 0;  // as zo_control_abandon takes it
   // What measures: of a program that never calls KeepBest, the linker leaves it out.
