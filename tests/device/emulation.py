@@ -181,7 +181,8 @@ class GuardedMemory:
         return bool((beside == 0xA5).all())
 
 
-_FLAGS = ["-O0", "-fPIC", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror", f"-I{HERE / 'tflm'}", "-I."]
+_WARNINGS = ["-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror"]
+_FLAGS = ["-O0", "-fPIC", *_WARNINGS, f"-I{HERE / 'tflm'}", "-I."]
 _SANITIZED = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
 
 
