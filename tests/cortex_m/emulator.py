@@ -123,13 +123,14 @@ CORES = MappingProxyType(
 )
 
 
-# Their code is the M4's, with its DSP extension: tests of them are slow ones.
-_LIKE_THE_M4 = ("cortex-m7", "cortex-m33")
+# Their code is another core's: the M4's with its DSP extension, or, without one, the portable code that the
+# M0+ runs. Tests of them are slow ones.
+_LIKE_ANOTHER = ("cortex-m3", "cortex-m7", "cortex-m33")
 
 
 def each(names: Iterable[str], *more: Any) -> list[Any]:
     """For parametrize: names of cores (each followed by `more`), those that add least marked as slow."""
-    marks = {name: [pytest.mark.slow] for name in _LIKE_THE_M4}
+    marks = {name: [pytest.mark.slow] for name in _LIKE_ANOTHER}
     return [pytest.param(name, *more, marks=marks.get(name, [])) for name in names]
 
 

@@ -83,6 +83,7 @@ def samples(folder: Path, name: str) -> Samples:
     return values[:, :-1].astype(np.int8).reshape(-1, 8, 8, 1), values[:, -1].astype(np.int32)
 
 
+@pytest.mark.slow
 def test_the_folder_and_what_is_in_it_agree(folder: Path) -> None:
     firmware = folder / "firmware"
     header = (firmware / "digits_zo_samples.h").read_text()
