@@ -23,13 +23,16 @@ _RANK: Final = {
     BuiltinOperator.FULLY_CONNECTED: 2,
 }
 
-# Operators that read and give images: [batch, height, width, channels].
-_OF_IMAGES: Final = (
-    BuiltinOperator.AVERAGE_POOL_2D,
-    BuiltinOperator.CONV_2D,
-    BuiltinOperator.DEPTHWISE_CONV_2D,
-    BuiltinOperator.MAX_POOL_2D,
-)
+# Operators that slide a window over images, [batch, height, width, channels], and what steps and sizes the
+# window has.
+_CONVOLVES: Final = ("strideH", "strideW", "dilationHFactor", "dilationWFactor")
+_POOLS: Final = ("strideH", "strideW", "filterHeight", "filterWidth")
+_WINDOW: Final = {
+    BuiltinOperator.AVERAGE_POOL_2D: _POOLS,
+    BuiltinOperator.CONV_2D: _CONVOLVES,
+    BuiltinOperator.DEPTHWISE_CONV_2D: _CONVOLVES,
+    BuiltinOperator.MAX_POOL_2D: _POOLS,
+}
 
 # Shapes, axes, paddings, truth values: what operators on int8 activations may read besides.
 _INDEX_TYPES: Final = (TensorType.BOOL, TensorType.INT32, TensorType.INT64)
@@ -98,7 +101,7 @@ def _check_operator(op: Operator) -> None:
     for tensor in [*op.inputs, *op.outputs]:
         if tensor is not None:
             _check_tensor(op, tensor)
-    if op.builtin in _OF_IMAGES:
+    if op.builtin in _WINDOW:
         for tensor in (op.inputs[0], op.outputs[0]):
             if tensor is not None and len(tensor.shape) != 4:
                 _refuse(
@@ -106,6 +109,9 @@ def _check_operator(op: Operator) -> None:
                     f"«{tensor.name}» has shape {list(tensor.shape)}, images have 4 dimensions; the file is "
                     "damaged",
                 )
+        for name in _WINDOW[op.builtin]:
+            if op.option(name, 0) < 1:
+                _refuse(op, f"{name} is {op.option(name, 0)}, it must be at least 1; the file is damaged")
     if op.builtin in FILTER_OPERATORS:
         _check_filter(op)
     elif op.builtin == BuiltinOperator.DEQUANTIZE and op.inputs[0] is not None and op.inputs[0].is_constant:

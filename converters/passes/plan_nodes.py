@@ -227,6 +227,8 @@ def _convolution(op: Operator) -> dict[str, int]:
         raise _UnfitError("is no convolution of images")
     if weights.shape[3] != source.shape[3]:
         raise _UnfitError("is a grouped convolution")
+    if output.shape[3] != weights.shape[0]:
+        raise _contradiction(output)
     result = {
         "in_c": source.shape[3],
         "out_c": output.shape[3],
@@ -235,6 +237,8 @@ def _convolution(op: Operator) -> dict[str, int]:
         stride = int(op.option("strideH" if side == "h" else "strideW", 1))
         dilation = int(op.option("dilationHFactor" if side == "h" else "dilationWFactor", 1))
         size, out, kernel = source.shape[axis], output.shape[axis], weights.shape[axis]
+        if out != _positions(op, size, kernel, stride, dilation):
+            raise _contradiction(output)
         result |= {
             f"in_{side}": size,
             f"out_{side}": out,
@@ -244,6 +248,17 @@ def _convolution(op: Operator) -> dict[str, int]:
             "pad_top" if side == "h" else "pad_left": _padding(op, size, out, kernel, stride, dilation),
         }
     return result
+
+
+def _contradiction(output: Tensor) -> _UnfitError:
+    shape = list(output.shape)
+    return _UnfitError(f"has the output «{output.name}» of shape {shape}, which its window does not give")
+
+
+def _positions(op: Operator, size: int, kernel: int, stride: int, dilation: int = 1) -> int:
+    """How many a window has along an axis."""
+    outside = 0 if op.option("padding", _SAME) == _SAME else (kernel - 1) * dilation
+    return -(-(size - outside) // stride)
 
 
 def _padding(op: Operator, size: int, out: int, kernel: int, stride: int, dilation: int = 1) -> int:
@@ -320,6 +335,8 @@ def _nodes_of(graph: Subgraph, output: Tensor, geometry: dict[str, int]) -> tupl
         stride = int(pooling.option("strideH" if side == "h" else "strideW", 1))
         size = int(pooling.option("filterHeight" if side == "h" else "filterWidth", 1))
         pad = _padding(pooling, output.shape[axis], pooled.shape[axis], size, stride)
+        if pooled.shape[axis] != _positions(pooling, output.shape[axis], size, stride):
+            raise _contradiction(pooled)
         window |= {
             f"node_{side}": pooled.shape[axis],
             f"pool_{side}": size,

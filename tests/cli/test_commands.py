@@ -7,11 +7,11 @@ import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
-from tflm_zo.converters import export_model, load_model, read_metadata
+from tflm_zo.converters import ConversionError, export_model, load_model, read_metadata
 
 import tflm_zo
 from interpreters import require, run_plain
@@ -105,6 +105,18 @@ def test_inject_refuses(cli: Any, model_file: Any, tmp_path: Path, options: list
     assert result.exit_code == 1
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "o").exists()
+
+
+def test_inject_that_fails_at_its_end_leaves_no_file(
+    cli: Any, model_file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> NoReturn:
+        raise ConversionError("what is shown cannot be said")
+
+    monkeypatch.setattr("tflm_zo.cli.commands.inject.trained_layers", fail)
+    result = cli("inject", model_file(), "-o", tmp_path / "o")
+    assert (result.exit_code, result.stderr) == (1, "error: what is shown cannot be said\n")
     assert not (tmp_path / "o").exists()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -383,7 +384,26 @@ def long_signal() -> bytes:
 
 
 POSSIBLE = "conv, block0/pointwise, block1/pointwise, fc"
+
+
+def contradicting(name: str, shape: tuple[int, ...]) -> bytes:
+    """small_cnn with a tensor of a shape that its operator does not give."""
+    model = load_model(MODELS["small_cnn"]())
+    next(t for t in model.subgraphs[0].all_tensors() if t.name == name).shape = shape
+    return model.to_bytes()
+
+
+def contradictions(name: str, shape: tuple[int, ...]) -> tuple[Callable[[], bytes], str, str]:
+    told = re.escape(
+        f"«conv» cannot carry any: has the output «{name}» of shape {list(shape)}, which its window"
+    )
+    return lambda: contradicting(name, shape), "conv", f"{told} does not give; possible: fc$"
+
+
 REFUSALS = {
+    "rows that no window gives": contradictions("conv", (1, 9, 8, 4)),
+    "channels that no filter gives": contradictions("conv", (1, 8, 8, 3)),
+    "columns that no pooling gives": contradictions("pool", (1, 4, 5, 4)),
     "depthwise": (
         "depthwise_separable",
         "block0/depthwise",

@@ -122,6 +122,23 @@ def no_filter(model: Model) -> None:
     model.subgraphs[0].operators[0].inputs[1] = None
 
 
+def no_stride(model: Model) -> None:
+    model.subgraphs[0].operators[0].options.strideW = 0
+
+
+def negative_dilation(model: Model) -> None:
+    model.subgraphs[0].operators[0].options.dilationHFactor = -1
+
+
+def no_window(model: Model) -> None:
+    pool = next(op for op in model.subgraphs[0].operators if op.code.name == "MAX_POOL_2D")
+    pool.options.filterHeight = 0
+
+
+def no_options(model: Model) -> None:
+    model.subgraphs[0].operators[0].raw.builtinOptions = None
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -146,6 +163,10 @@ def no_filter(model: Model) -> None:
         (order, "is not computed before it is read"),
         (no_operators, "no operators"),
         (no_filter, "CONV_2D «conv»"),
+        (no_stride, "CONV_2D «conv»: strideW is 0, it must be at least 1"),
+        (negative_dilation, "CONV_2D «conv»: dilationHFactor is -1"),
+        (no_window, "MAX_POOL_2D «pool»: filterHeight is 0"),
+        (no_options, "CONV_2D «conv»: strideH is 0"),
     ],
 )
 def test_refused_by_name_without_a_file(

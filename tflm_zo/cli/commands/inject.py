@@ -143,11 +143,7 @@ def inject(
         **{name: value for name, value in given.items() if value is not None},
     )
     zo = inject_model(source, settings)
-    data = zo.to_bytes()
-    write_output(output, data, force=force)
-    say_loss_output(zo, settings)
-
-    metadata = read_metadata(zo)
+    data, metadata = zo.to_bytes(), read_metadata(zo)
     result: dict[str, Any] = {
         "output": str(output),
         "bytes": len(data),
@@ -162,6 +158,9 @@ def inject(
         "segments": len(metadata.segments),
         "nodes": node_rows(zo),
     }
+    # Whatever can fail has been done: a refused model leaves no file.
+    write_output(output, data, force=force)
+    say_loss_output(zo, settings)
     show(result, as_json=as_json, render=lambda console: _render(console, metadata, result))
 
 
