@@ -75,7 +75,9 @@ static void call_wrongly(fuzz_input* in, node_world* w, const zo_node_request* r
       HOLDS(zo_node_run_perturb_weights(&w->run, tensors, 0) != ZO_OK);
       break;
     case 4:
-      HOLDS(zo_node_run_resume(&w->run, w->settings.common.steps + 1u, 0, NULL) != ZO_OK);
+      if (w->settings.common.steps < UINT32_MAX) {
+        HOLDS(zo_node_run_resume(&w->run, w->settings.common.steps + 1u, 0, NULL) != ZO_OK);
+      }
       break;
     default:
       HOLDS(zo_node_run_perturb(&w->run, NULL) != ZO_OK);
