@@ -79,12 +79,16 @@ static zo_status read_options(const uint8_t* options, size_t length, weight_node
   return valid ? ZO_OK : ZO_ERROR_OPTIONS;
 }
 
-/* One without a size counts as absent, wherever it points; one that has a size and, when the op
- * runs, no memory gets a size that fits nothing. */
+/* One without a size counts as absent, wherever it points. When the op runs, one that has a size
+ * and no memory gets a size that fits nothing; so does one in the command's memory: lengths in
+ * there are checked once, and must not change while the op writes. */
 static zo_buffer input(const weight_node* node, int32_t index) {
   zo_buffer buffer = node->source(node->context, index);
   if (buffer.bytes == 0u) buffer.data = NULL;
-  if (buffer.bytes != 0u && buffer.data == NULL && node->runs) buffer.bytes = ZO_NO_SIZE;
+  if (buffer.bytes != 0u && node->runs &&
+      (buffer.data == NULL || buffer.data == node->command.data)) {
+    buffer.bytes = ZO_NO_SIZE;
+  }
   return buffer;
 }
 
@@ -157,8 +161,9 @@ static zo_status read_node(const uint8_t* options, size_t length, zo_buffer_sour
   node->source = source;
   node->context = context;
   node->runs = runs;
-  const zo_buffer state = input(node, kState);
+  node->command.data = NULL;
   node->command = input(node, kCommand);
+  const zo_buffer state = input(node, kState);
   node->state = (int32_t*)state.data;
   if (node->command.bytes < sizeof(int32_t) * ZO_COMMAND_HEADER_WORDS ||
       node->command.bytes == ZO_NO_SIZE || state.bytes != sizeof(int32_t) * ZO_STATE_WORDS ||

@@ -1037,6 +1037,18 @@ static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
       CHECK(segment_checksum(&s, flags) == untouched);
       g->inputs[i].data = old;
     }
+    /* The op would write what it reads lengths from. */
+    const zo_buffer command = g->inputs[0];
+    for (int32_t i = 1; i < g->input_count; ++i) {
+      if (g->inputs[i].bytes == 0u) continue;
+      g->inputs[0].data = g->inputs[i].data;
+      const uint32_t size = g->inputs[i].bytes / 4u * 4u;
+      g->inputs[0].bytes = size > command.bytes ? command.bytes : size;
+      CHECK(zo_weight_node_run(op_order[op], g->options, g->options_bytes, graph_source, g, NULL) ==
+            ZO_ERROR_ARGUMENT);
+      CHECK(segment_checksum(&s, flags) == untouched);
+    }
+    g->inputs[0] = command;
     CHECK(zo_weight_node_run(op_order[op], g->options, g->options_bytes, NULL, g, NULL) ==
           ZO_ERROR_ARGUMENT);
     if (op == 2) { /* a status that is written beyond its end */
