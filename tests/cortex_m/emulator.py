@@ -123,14 +123,14 @@ CORES = MappingProxyType(
 )
 
 
-# Their code is another core's: the M4's with its DSP extension, or, without one, the portable code that the
-# M0+ runs. Tests of them are slow ones.
-_LIKE_ANOTHER = ("cortex-m3", "cortex-m7", "cortex-m33")
+# The fast suite runs the M4 and the M55. The M7 and the M33 have the M4's code, with its DSP extension; the
+# M0+ and the M3 have few kernels of their own: tests of them are slow ones.
+_SLOW = ("cortex-m0plus", "cortex-m3", "cortex-m7", "cortex-m33")
 
 
 def each(names: Iterable[str], *more: Any) -> list[Any]:
     """For parametrize: names of cores (each followed by `more`), those that add least marked as slow."""
-    marks = {name: [pytest.mark.slow] for name in _LIKE_ANOTHER}
+    marks = {name: [pytest.mark.slow] for name in _SLOW}
     return [pytest.param(name, *more, marks=marks.get(name, [])) for name in names]
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from cortex_m.costs import CONTROL_UNIT, OP_PACK, sizes, weight_op_costs
-from cortex_m.emulator import CORES, missing
+from cortex_m.emulator import CORES, each, missing
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
@@ -28,7 +28,7 @@ BUDGETS = {
 }
 
 
-@pytest.mark.parametrize("name", BUDGETS)
+@pytest.mark.parametrize("name", each(BUDGETS))
 def test_weight_ops_within_budget(name, tmp_path):
     costs = weight_op_costs(CORES[name], tmp_path)
     print("\n" + "\n".join(f"{case:26} {cost:8.3f}" for case, cost in costs.items()))

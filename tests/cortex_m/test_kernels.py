@@ -41,7 +41,7 @@ def program_with_both(core, folder, level, sources=SOURCES, features=()):
     ("name", "level"),
     [
         *each(CORES, "-O2"),
-        *((name, "-Os") for name in ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55")),
+        *each(("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55"), "-Os"),
         ("cortex-m55", "-O3"),
     ],
 )
