@@ -62,7 +62,11 @@ def _filter_misfits(trainable: Sequence[ZoTrainable], graph: Subgraph, segment: 
         scales = 0 if found[0].quantization is None else len(found[0].quantization.scales)
         if scales not in (1, t.channels):
             yield f"segment {segment}: filter «{t.name}» has {scales} scales for {t.channels} channels"
-        for bias in (op.input(2) for op in graph.operators if op.input(1) is found[0]):
+        readers = [op for op in graph.operators if op.input(1) is found[0]]
+        for op in readers:
+            if op.code.name not in (t.operator, constants.FULLY_CONNECTED_16):
+                yield f"segment {segment}: filter «{t.name}» is that of a {op.code.name}, not of a {t.operator}"
+        for bias in (op.input(2) for op in readers):
             if (
                 bias is not None
                 and bias.is_constant

@@ -94,6 +94,9 @@ def _unfit(graph: Subgraph, tensor: Tensor, logits: Tensor | None) -> str | None
         return "is not computed by an operator"
     if tensor.type != TensorType.INT8:
         return f"is {tensor.type_name}, boundaries are int8 activations"
+    batch = graph.inputs[0].shape[:1]
+    if not batch or not batch[0] or not tensor.shape or tensor.shape[0] % batch[0]:
+        return f"has shape {list(tensor.shape)}, which does not divide into the samples of the input"
     return None
 
 

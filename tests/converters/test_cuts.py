@@ -109,6 +109,13 @@ def test_what_cannot_be_a_boundary() -> None:
     with pytest.raises(ConversionError, match="2 tensors are called so"):
         inject(model, cuts=["pool1"])
     assert "pool1" not in possible_cuts(model)
+    model = load_model(two_outputs())
+    next(t for t in model.subgraphs[0].all_tensors() if t.name == "flatten").shape = ()
+    assert "flatten" not in possible_cuts(model)
+    with pytest.raises(
+        ConversionError, match=r"«flatten».*has shape \[\], which does not divide into the samples"
+    ):
+        inject(model, cuts=["flatten"])
 
 
 def test_branches_exclude_each_other() -> None:

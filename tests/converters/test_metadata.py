@@ -24,7 +24,8 @@ from tflm_zo.converters import (
     load_model,
     read_metadata,
 )
-from tflm_zo.converters.model.schema import DTYPES, TensorType
+from tflm_zo.converters.model import OperatorCode
+from tflm_zo.converters.model.schema import DTYPES, BuiltinOperator, TensorType
 
 from fuzz.files.metadata import changed
 from models import MODELS
@@ -148,6 +149,17 @@ def test_faults_are_named(kind: str, path: str, value: Any, said: str) -> None:
     parent[key] = value
     with pytest.raises(ConversionError, match=said):
         read_metadata(with_content(kind, content))
+
+
+def test_filters_of_another_operator() -> None:
+    model = load_model(model_of("weights"))
+    op = next(op for op in model.subgraphs[0].operators if op.code.name == "CONV_2D")
+    op.code = OperatorCode(BuiltinOperator.DEPTHWISE_CONV_2D)
+    weights = op.inputs[1]
+    assert weights is not None
+    said = f"filter «{weights.name}» is that of a DEPTHWISE_CONV_2D, not of a CONV_2D"
+    with pytest.raises(ConversionError, match=said):
+        read_metadata(model)
 
 
 @pytest.mark.parametrize("damage", ["bias", "kind of bias", "scales"])
