@@ -65,7 +65,8 @@ def _filter_misfits(trainable: Sequence[ZoTrainable], graph: Subgraph, segment: 
         readers = [op for op in graph.operators if op.input(1) is found[0]]
         for op in readers:
             if op.code.name not in (t.operator, constants.FULLY_CONNECTED_16):
-                yield f"segment {segment}: filter «{t.name}» is that of a {op.code.name}, not of a {t.operator}"
+                kinds = f"a {op.code.name}, not of a {t.operator}"
+                yield f"segment {segment}: filter «{t.name}» is that of {kinds}"
         for bias in (op.input(2) for op in readers):
             if (
                 bias is not None
