@@ -62,12 +62,13 @@ def _filter_misfits(trainable: Sequence[ZoTrainable], graph: Subgraph, segment: 
         scales = 0 if found[0].quantization is None else len(found[0].quantization.scales)
         if scales not in (1, t.channels):
             yield f"segment {segment}: filter «{t.name}» has {scales} scales for {t.channels} channels"
-        readers = [op for op in graph.operators if op.input(1) is found[0]]
-        for op in readers:
+        for op in graph.operators:
+            if op.input(1) is not found[0]:
+                continue
             if op.code.name not in (t.operator, constants.FULLY_CONNECTED_16):
                 kinds = f"a {op.code.name}, not of a {t.operator}"
                 yield f"segment {segment}: filter «{t.name}» is that of {kinds}"
-        for bias in (op.input(2) for op in readers):
+            bias = op.input(2)
             if (
                 bias is not None
                 and bias.is_constant

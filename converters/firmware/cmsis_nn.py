@@ -13,11 +13,11 @@ from ..errors import ConversionError
 from ..model import Operator
 from ..model.schema import BuiltinOperator, TensorType
 from ..operator_costs import filter_of
+from ..window import Window
 
 __all__ = ["Extra", "extra_memory"]
 
 _CHANNELS = 124  # CH_IN_BLOCK_MVE: of a depthwise convolution, at a time
-_SAME = 0  # Padding.SAME
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,12 +33,14 @@ class Extra:
     persistent: int = 0
 
 
-def _padding(op: Operator, side: str, size: int, out: int, kernel: int) -> int:
-    """Zeros before the first value of an axis."""
-    if op.option("padding", _SAME) != _SAME:
-        return 0
-    reach = (kernel - 1) * op.option(f"dilation{side}Factor", 1) + 1
-    return int(max(0, (out - 1) * op.option(f"stride{side}", 1) + reach - size) // 2)
+def _pads(
+    op: Operator, source: tuple[int, ...], out: tuple[int, ...], height: int, width: int
+) -> tuple[int, int]:
+    """Rows and columns of zeros before the image."""
+    return (
+        Window.of(op, "h", height).zeros_before(source[1], out[1]),
+        Window.of(op, "w", width).zeros_before(source[2], out[2]),
+    )
 
 
 def _columns_mve(channels: int, height: int, width: int) -> int:
@@ -62,7 +64,7 @@ def _convolution(
 ) -> int:
     """``arm_convolve_wrapper_s8_get_buffer_size`` for a filter [out, height, width, in]."""
     _, height, width, channels = filter_
-    pads = _padding(op, "H", source[1], out[1], height), _padding(op, "W", source[2], out[2], width)
+    pads = _pads(op, source, out, height, width)
     dilated = op.option("dilationHFactor", 1) != 1 or op.option("dilationWFactor", 1) != 1
     grouped = channels != source[3]
     if pads == (0, 0) and height == width == 1 and not dilated and not grouped:
@@ -90,7 +92,7 @@ def _depthwise(
         return 0
     if mve:
         return 4 * _CHANNELS * height * width
-    pads = _padding(op, "H", source[1], out[1], height), _padding(op, "W", source[2], out[2], width)
+    pads = _pads(op, source, out, height, width)
     return 0 if height == width == 3 and max(pads) <= 1 else 2 * source[3] * height * width
 
 

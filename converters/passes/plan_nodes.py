@@ -15,12 +15,12 @@ from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
 from ..model.schema import TensorType
 from ..settings import LAYERS, InjectSettings, last_number
+from ..window import Window
 from .cut_segments import cut_reason, excluding_cuts, possible_cuts
 from .plan import NodeLayer, Plan, Trainable
 from .select_trainable import unknown_layer
 
 # Enumerations of the TFLite schema.
-_SAME: Final = 0
 _NONE, _RELU, _RELU_N1_TO_1, _RELU6 = 0, 1, 2, 3
 
 # Operators that leave the bytes of a tensor as they are.
@@ -234,18 +234,17 @@ def _convolution(op: Operator) -> dict[str, int]:
         "out_c": output.shape[3],
     }
     for side, axis in (("h", 1), ("w", 2)):
-        stride = int(op.option("strideH" if side == "h" else "strideW", 1))
-        dilation = int(op.option("dilationHFactor" if side == "h" else "dilationWFactor", 1))
-        size, out, kernel = source.shape[axis], output.shape[axis], weights.shape[axis]
-        if out != _positions(op, size, kernel, stride, dilation):
+        size, out = source.shape[axis], output.shape[axis]
+        window = Window.of(op, side, weights.shape[axis])
+        if out != window.positions(size):
             raise _contradiction(output)
         result |= {
             f"in_{side}": size,
             f"out_{side}": out,
-            f"k_{side}": kernel,
-            f"stride_{side}": stride,
-            f"dilation_{side}": dilation,
-            "pad_top" if side == "h" else "pad_left": _padding(op, size, out, kernel, stride, dilation),
+            f"k_{side}": window.size,
+            f"stride_{side}": window.stride,
+            f"dilation_{side}": window.dilation,
+            "pad_top" if side == "h" else "pad_left": window.zeros_before(size, out),
         }
     return result
 
@@ -253,19 +252,6 @@ def _convolution(op: Operator) -> dict[str, int]:
 def _contradiction(output: Tensor) -> _UnfitError:
     shape = list(output.shape)
     return _UnfitError(f"has the output «{output.name}» of shape {shape}, which its window does not give")
-
-
-def _positions(op: Operator, size: int, kernel: int, stride: int, dilation: int = 1) -> int:
-    """How many a window has along an axis."""
-    outside = 0 if op.option("padding", _SAME) == _SAME else (kernel - 1) * dilation
-    return -(-(size - outside) // stride)
-
-
-def _padding(op: Operator, size: int, out: int, kernel: int, stride: int, dilation: int = 1) -> int:
-    """Zeros before the first value of an axis."""
-    if op.option("padding", _SAME) != _SAME:
-        return 0
-    return max((out - 1) * stride + (kernel - 1) * dilation + 1 - size, 0) // 2
 
 
 def _dense(op: Operator) -> dict[str, int]:
@@ -330,22 +316,22 @@ def _nodes_of(graph: Subgraph, output: Tensor, geometry: dict[str, int]) -> tupl
         return "mean", pooled
     if pooling.builtin != B.MAX_POOL_2D or pooling.option("fusedActivationFunction", _NONE) != _NONE:
         return "plain", output
-    window: dict[str, int] = {}
+    pools: dict[str, int] = {}
     for side, axis in (("h", 1), ("w", 2)):
-        stride = int(pooling.option("strideH" if side == "h" else "strideW", 1))
-        size = int(pooling.option("filterHeight" if side == "h" else "filterWidth", 1))
-        pad = _padding(pooling, output.shape[axis], pooled.shape[axis], size, stride)
-        if pooled.shape[axis] != _positions(pooling, output.shape[axis], size, stride):
+        size, out = output.shape[axis], pooled.shape[axis]
+        filter_size = int(pooling.option("filterHeight" if side == "h" else "filterWidth", 1))
+        window = Window.of(pooling, side, filter_size)
+        if out != window.positions(size):
             raise _contradiction(pooled)
-        window |= {
-            f"node_{side}": pooled.shape[axis],
-            f"pool_{side}": size,
-            f"pool_stride_{side}": stride,
-            "pool_pad_top" if side == "h" else "pool_pad_left": pad,
+        pools |= {
+            f"node_{side}": out,
+            f"pool_{side}": window.size,
+            f"pool_stride_{side}": window.stride,
+            "pool_pad_top" if side == "h" else "pool_pad_left": window.zeros_before(size, out),
         }
-    if window["pool_h"] * window["pool_w"] > _LARGEST_WINDOW:
+    if pools["pool_h"] * pools["pool_w"] > _LARGEST_WINDOW:
         return "plain", output
-    geometry |= window
+    geometry |= pools
     return "max_pool", pooled
 
 

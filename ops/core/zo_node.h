@@ -146,7 +146,7 @@ zo_status zo_weight_node_check(const uint8_t* options, size_t length, zo_buffer_
                                void* context);
 
 /* Runs a weight op. `opcode` is REPLAY, UPDATE or PERTURB; `directory` may be
- * null. */
+ * null. A tensor in the memory of the command is refused. */
 zo_status zo_weight_node_run(zo_opcode opcode, const uint8_t* options, size_t length,
                              zo_buffer_source source, void* context, zo_directory* directory);
 

@@ -383,9 +383,6 @@ def long_signal() -> bytes:
     return head(g, pool(g, x, "mean", (1, 1000), (1, 1000), Padding.VALID, average=True))
 
 
-POSSIBLE = "conv, block0/pointwise, block1/pointwise, fc"
-
-
 def contradicting(name: str, shape: tuple[int, ...]) -> bytes:
     """small_cnn with a tensor of a shape that its operator does not give."""
     model = load_model(MODELS["small_cnn"]())
@@ -400,6 +397,7 @@ def contradictions(name: str, shape: tuple[int, ...]) -> tuple[Callable[[], byte
     return lambda: contradicting(name, shape), "conv", f"{told} does not give; possible: fc$"
 
 
+POSSIBLE = "conv, block0/pointwise, block1/pointwise, fc"
 REFUSALS = {
     "rows that no window gives": contradictions("conv", (1, 9, 8, 4)),
     "channels that no filter gives": contradictions("conv", (1, 8, 8, 3)),
