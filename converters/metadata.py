@@ -12,6 +12,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from .check_graph import check_graph
 from .constants import METADATA_NAME
 from .errors import ConversionError
 from .metadata_fit import misfits
@@ -355,7 +356,7 @@ def read_metadata(model: Model) -> ZoMetadata:
 
     Raises:
         ConversionError: it is no ZO model, or its metadata is damaged, of another version, or does not
-            describe this graph.
+            describe this graph, or the graph is none that ``inject`` takes.
     """
     entry = model.find_metadata(METADATA_NAME)
     if entry is None:
@@ -365,4 +366,7 @@ def read_metadata(model: Model) -> ZoMetadata:
         raise ConversionError(
             f"the model does not fit its metadata: {fault}; inject the original model again"
         )
+    names = {t.name for t in metadata.trainable}
+    for graph in model.subgraphs:
+        check_graph(graph, [t for t in graph.all_tensors() if t.is_variable and t.name in names])
     return metadata

@@ -59,23 +59,10 @@ def _filter_misfits(trainable: Sequence[ZoTrainable], graph: Subgraph, segment: 
         if [(v.type, v.shape) for v in found] != [(TensorType.INT8, t.shape)]:
             yield f"segment {segment} has not one int8 variable «{t.name}» {list(t.shape)}"
             continue
-        scales = 0 if found[0].quantization is None else len(found[0].quantization.scales)
-        if scales not in (1, t.channels):
-            yield f"segment {segment}: filter «{t.name}» has {scales} scales for {t.channels} channels"
         for op in graph.operators:
-            if op.input(1) is not found[0]:
-                continue
-            if op.code.name not in (t.operator, constants.FULLY_CONNECTED_16):
+            if op.input(1) is found[0] and op.code.name not in (t.operator, constants.FULLY_CONNECTED_16):
                 kinds = f"a {op.code.name}, not of a {t.operator}"
                 yield f"segment {segment}: filter «{t.name}» is that of {kinds}"
-            bias = op.input(2)
-            if (
-                bias is not None
-                and bias.is_constant
-                and (bias.type, bias.size) != (TensorType.INT32, t.channels)
-            ):
-                shape = f"{bias.type_name} {list(bias.shape)}"
-                yield f"segment {segment}: bias «{bias.name}» is {shape}, not INT32 for {t.channels} channels"
     size = sum(t.size for t in trainable)
     initial = [t for t in graph.tensors if t.name == constants.INITIAL and t.is_constant]
     if size and [(t.type, t.shape) for t in initial] != [(TensorType.INT8, (size,))]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..errors import ConversionError
 from ..model import Operator
 from ..model.schema import BuiltinOperator, TensorType
 from ..operator_costs import filter_of
@@ -96,41 +95,16 @@ def _depthwise(
     return 0 if height == width == 3 and max(pads) <= 1 else 2 * source[3] * height * width
 
 
-#: Dimensions of the input, the filter and the output of those operators whose memory depends on them.
-_RANKS = {
-    BuiltinOperator.AVERAGE_POOL_2D: (4, None, 4),
-    BuiltinOperator.CONV_2D: (4, 4, 4),
-    BuiltinOperator.DEPTHWISE_CONV_2D: (4, 4, 4),
-    BuiltinOperator.FULLY_CONNECTED: (None, 2, None),
-}
-
-
-def _check(op: Operator) -> None:
-    """Raises ConversionError for what no kernel runs."""
-    tensors = (op.input(0), filter_of(op), op.outputs[0])
-    for tensor, rank in zip(tensors, _RANKS.get(op.builtin, ()), strict=False):
-        if rank is not None and (tensor is None or len(tensor.shape) != rank):
-            what = "has none" if tensor is None else f"{tensor.name} has {len(tensor.shape)}"
-            raise ConversionError(f"{op.label}: expected a tensor of {rank} dimensions, {what}")
-    slides = op.builtin in _RANKS and op.builtin != BuiltinOperator.FULLY_CONNECTED
-    if slides and min(op.option("strideH", 1), op.option("strideW", 1)) < 1:
-        raise ConversionError(f"{op.label}: expected strides of at least 1")
-
-
 def extra_memory(op: Operator, *, mve: bool) -> Extra:
     """What the kernel of an operator asks for.
 
     Args:
         op: of a model.
         mve: on cores with vectors.
-
-    Raises:
-        ConversionError: tensors of other dimensions than the operator takes, or a stride of 0.
     """
     data, weights = op.input(0), filter_of(op)
     if data is None or data.type != TensorType.INT8 or not op.outputs:
         return Extra()
-    _check(op)
     source, out = data.shape, op.outputs[0].shape
     if op.builtin == BuiltinOperator.AVERAGE_POOL_2D:
         return Extra(0 if mve else 4 * source[-1])

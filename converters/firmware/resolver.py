@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-from ..constants import OP_PREFIX, OWN_OPERATORS
-from ..errors import ConversionError
+from ..constants import OP_PREFIX
 from ..model import Model, Operator
 from ..model.schema import TensorType
-from ..passes.kernels import ARITY
 from .source_text import fill, own
 
 # Operators with a registration for int8 alone (CMSIS-NN's), by the header of TFLM's that has it.
@@ -60,16 +58,8 @@ def resolver_source(
         name: of the whole model, an identifier.
         command: what generated it.
         int8: operators that the build system's TFLM can register for int8 alone; None: all of them.
-
-    Raises:
-        ConversionError: an operator is neither ours nor one that models for training may have.
     """
     operators = [op for model in models for graph in model.subgraphs for op in graph.operators]
-    for op in operators:
-        if op.builtin not in ARITY and op.code.name not in OWN_OPERATORS:
-            raise ConversionError(
-                f"{op.label}: TFLM has no int8 kernel for it; inject the original model again"
-            )
     names = sorted({op.code.name for op in operators})
     custom = [n for n in names if n.startswith(OP_PREFIX)]
     general = {op.code.name for op in operators if not _is_int8(op)}

@@ -8,11 +8,11 @@ import itertools
 from collections.abc import Sequence
 
 from .. import constants
+from ..check_graph import check_flow
 from ..errors import ConversionError
 from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import TensorType
 from ..settings import InjectSettings
-from .check_supported import check_flow
 from .find_loss import choose_output, logits_of
 from .plan import Plan, Port, Segment
 

@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from ..errors import ConversionError
+from ..kernels import FILTER_OPERATORS
 from ..model import Model, Operator, Subgraph, Tensor
 from ..settings import InjectSettings
-from .kernels import FILTER_OPERATORS
 from .layer_names import layer_names
 from .plan import Plan, Trainable
 

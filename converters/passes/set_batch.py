@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from ..errors import ConversionError
+from ..kernels import check_arity
 from ..model import Model, Subgraph
 from ..settings import InjectSettings
 from .batch_rules import RULES, UNBATCHED_OUTPUT, Rebatching
-from .kernels import check_arity
 from .plan import Plan
 
 

@@ -18,8 +18,6 @@ from tflm_zo.converters import ConversionError, read_metadata
 from tflm_zo.converters.firmware import PLATFORMS, Firmware, SampleArrays, arena, identifier
 from tflm_zo.converters.firmware.folder import CHECKSUMS, checksums, write_folder
 from tflm_zo.converters.firmware.source_text import comment, string
-from tflm_zo.converters.model import OperatorCode
-from tflm_zo.converters.model.schema import BuiltinOperator
 from tflm_zo.converters.segments import extract_segment
 
 from firmware_folders import ALGORITHMS, COMMAND, firmware, zo_model
@@ -135,16 +133,6 @@ def test_tables_are_the_metadata(name: str, network: str) -> None:
     assert re.search(rf"/\* limit \*/ {127 - metadata.head_room},", text)
     bits = 2 if metadata.update_bits == 16 else 1
     assert int(define(made, "ZO_TRAINABLE_BYTES")) == bits * sum(t.size for t in metadata.trainable)
-
-
-@pytest.mark.parametrize("name", ["EXP", "\udc80"])
-def test_operators_that_tflm_has_not_are_refused(name: str) -> None:
-    model = load_model(inject(MODELS["small_cnn"]()).to_bytes())
-    op = next(op for op in model.subgraphs[0].operators if op.code.name == "MAX_POOL_2D")
-    kind = BuiltinOperator.EXP if name == "EXP" else BuiltinOperator.CUSTOM
-    op.code = OperatorCode(kind, custom=None if name == "EXP" else name)
-    with pytest.raises(ConversionError, match="TFLM has no int8 kernel for it"):
-        generate_firmware(model, steps=3, samples=5)
 
 
 def test_resolver_has_the_models_operators() -> None:

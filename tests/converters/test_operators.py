@@ -12,8 +12,8 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 from tflm_zo.converters import ConversionError, inject, load_model, set_batch
 from tflm_zo.converters.firmware.resolver import _adder
+from tflm_zo.converters.kernels import ARITY, CONTROL_FLOW, STATEFUL
 from tflm_zo.converters.model import Model, Subgraph
-from tflm_zo.converters.passes.kernels import ARITY, CONTROL_FLOW, STATEFUL
 
 from interpreters import random_inputs, require, run_plain
 from models import GraphBuilder

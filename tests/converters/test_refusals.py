@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
-from tflm_zo.converters import ConversionError, Model, inject, load_model
+from tflm_zo.converters import ConversionError, Model, inject, load_model, read_metadata
 from tflm_zo.converters.model import Metadata, Operator, OperatorCode, Subgraph, Tensor
 
 from models import GraphBuilder, small_cnn, two_inputs
@@ -23,6 +23,10 @@ BuiltinOperator = schema.BuiltinOperator
 
 def tensor(model: Model, name: str) -> Tensor:
     return next(t for t in model.subgraphs[0].all_tensors() if t.name == name)
+
+
+def operator(model: Model, name: str) -> Operator:
+    return next(op for op in model.subgraphs[0].operators if op.outputs and op.outputs[0].name == name)
 
 
 def float_model(model: Model) -> None:
@@ -73,15 +77,15 @@ def own_operator(model: Model) -> None:
 
 
 def custom(model: Model) -> None:
-    model.subgraphs[0].operators[1].code = OperatorCode.of_custom("MyOp")
+    operator(model, "pool").code = OperatorCode.of_custom("MyOp")
 
 
 def unsupported(model: Model) -> None:
-    model.subgraphs[0].operators[1].code = OperatorCode(BuiltinOperator.EXP)
+    operator(model, "pool").code = OperatorCode(BuiltinOperator.EXP)
 
 
 def control_flow(model: Model) -> None:
-    model.subgraphs[0].operators[1].code = OperatorCode(BuiltinOperator.WHILE)
+    operator(model, "pool").code = OperatorCode(BuiltinOperator.WHILE)
 
 
 def subgraphs(model: Model) -> None:
@@ -119,56 +123,90 @@ def no_operators(model: Model) -> None:
 
 
 def no_filter(model: Model) -> None:
-    model.subgraphs[0].operators[0].inputs[1] = None
+    operator(model, "conv").inputs[1] = None
 
 
 def no_stride(model: Model) -> None:
-    model.subgraphs[0].operators[0].options.strideW = 0
+    operator(model, "conv").options.strideW = 0
 
 
 def negative_dilation(model: Model) -> None:
-    model.subgraphs[0].operators[0].options.dilationHFactor = -1
+    operator(model, "conv").options.dilationHFactor = -1
 
 
 def no_window(model: Model) -> None:
-    pool = next(op for op in model.subgraphs[0].operators if op.code.name == "MAX_POOL_2D")
-    pool.options.filterHeight = 0
+    operator(model, "pool").options.filterHeight = 0
+
+
+def bias(model: Model) -> None:
+    found = tensor(model, "conv/bias")
+    found.shape = (2,)
+    found.set_data(np.zeros(2, np.int32))
+
+
+def kind_of_bias(model: Model) -> None:
+    found = tensor(model, "conv/bias")
+    found.type = TensorType.INT8
+    found.set_data(np.zeros(found.shape, np.int8))
+
+
+def scales(model: Model) -> None:
+    quantization = tensor(model, "conv/filter").quantization
+    assert quantization is not None
+    quantization.scales = quantization.scales[:3]
+
+
+def rank_of_input(model: Model) -> None:
+    tensor(model, "pool").shape = (tensor(model, "pool").size,)
+
+
+def unprintable(model: Model) -> None:
+    operator(model, "pool").code = OperatorCode.of_custom("\udc80")
 
 
 def no_options(model: Model) -> None:
-    model.subgraphs[0].operators[0].raw.builtinOptions = None
+    operator(model, "conv").raw.builtinOptions = None
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (float_model, "CONV_2D «conv».*FLOAT32.*full int8"),
-        (dynamic_range, "CONV_2D «conv».*«image» is FLOAT32.*dynamic-range"),
-        (float16_weights, "«half»"),
-        (int16_activations, "MAX_POOL_2D «pool».*INT16"),
-        (uint8, "«pool».*UINT8.*old quantization"),
-        (int4, "«fc/filter» is INT4"),
-        (sparse, "«fc/filter» is sparse"),
-        (variable, "«pool» is a variable"),
-        (metadata, "is a ZO model already"),
-        (own_operator, "is a ZO model already"),
-        (custom, "«pool».*custom operator «MyOp»"),
-        (unsupported, "EXP «pool»: TFLM has no int8 kernel"),
-        (control_flow, "WHILE «pool».*control flow"),
-        (subgraphs, "2 subgraphs"),
-        (no_scale, "«pool» has no"),
-        (zero_point, "«conv/filter» has a zero point"),
-        (nan_scale, "«conv/filter» has a quantization scale"),
-        (channel_axis, "«conv/filter» is not quantized per output channel"),
-        (order, "is not computed before it is read"),
-        (no_operators, "no operators"),
-        (no_filter, "CONV_2D «conv»"),
-        (no_stride, "CONV_2D «conv»: strideW is 0, it must be at least 1"),
-        (negative_dilation, "CONV_2D «conv»: dilationHFactor is -1"),
-        (no_window, "MAX_POOL_2D «pool»: filterHeight is 0"),
-        (no_options, "CONV_2D «conv»: strideH is 0"),
-    ],
-)
+# What a model is refused for when it is injected.
+OF_PLAIN_MODELS = [
+    (int4, "«fc/filter» is INT4"),
+    (float_model, "CONV_2D «conv».*FLOAT32.*full int8"),
+    (dynamic_range, "CONV_2D «conv».*«image» is FLOAT32.*dynamic-range"),
+    (float16_weights, "«half»"),
+    (metadata, "is a ZO model already"),
+    (own_operator, "is a ZO model already"),
+    (control_flow, "WHILE «pool».*control flow"),
+    (subgraphs, "2 subgraphs"),
+    (order, "is not computed before it is read"),
+    (no_operators, "no operators"),
+]
+# Likewise, and a ZO model for when it is read.
+OF_BOTH = [
+    (int16_activations, "MAX_POOL_2D «pool».*INT16"),
+    (uint8, "«pool».*UINT8.*old quantization"),
+    (sparse, "«fc/filter» is sparse"),
+    (variable, "«pool» is a variable"),
+    (custom, "«pool».*custom operator «MyOp»"),
+    (unsupported, "EXP «pool»: TFLM has no int8 kernel"),
+    (no_scale, "«pool» has no"),
+    (zero_point, "«conv/filter» has a zero point"),
+    (nan_scale, "«conv/filter» has a quantization scale"),
+    (channel_axis, "«conv/filter» is not quantized per output channel"),
+    (no_filter, "CONV_2D «conv»"),
+    (no_stride, "CONV_2D «conv»: strideW is 0, it must be at least 1"),
+    (negative_dilation, "CONV_2D «conv»: dilationHFactor is -1"),
+    (no_window, "MAX_POOL_2D «pool»: filterHeight is 0"),
+    (no_options, "CONV_2D «conv»: strideH is 0"),
+    (bias, "bias «conv/bias» has 2 values for 4 channels"),
+    (kind_of_bias, "bias «conv/bias» is INT8"),
+    (scales, "«conv/filter» is not quantized per output channel"),
+    (rank_of_input, "«pool» has shape .*, images have 4 dimensions"),
+    (unprintable, "custom operator «\N{REPLACEMENT CHARACTER}» is unknown"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), [*OF_PLAIN_MODELS, *OF_BOTH])
 def test_refused_by_name_without_a_file(
     change: Callable[[Model], None], message: str, tmp_path: Path
 ) -> None:
@@ -179,6 +217,26 @@ def test_refused_by_name_without_a_file(
     assert re.search(message, str(e.value)), e.value
     assert "\n" not in str(e.value)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("change", "message"), OF_BOTH)
+def test_zo_models_are_refused_for_the_same(change: Callable[[Model], None], message: str) -> None:
+    model = load_model(inject(small_cnn()).to_bytes())
+    read_metadata(model)
+    change(model)
+    with pytest.raises(ConversionError) as e:
+        read_metadata(model)
+    assert re.search(message, str(e.value)), e.value
+
+
+def test_a_wide_layer_is_refused_for_what_the_layer_would_be() -> None:
+    model = load_model(inject(small_cnn(), wide="last").to_bytes())
+    read_metadata(model)
+    found = tensor(model, "fc/bias")
+    found.shape = (2,)
+    found.set_data(np.zeros(2, np.int32))
+    with pytest.raises(ConversionError, match="bias «fc/bias» has 2 values for 4 channels"):
+        read_metadata(model)
 
 
 def test_injected_models_are_refused() -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ..converters import Model, read_metadata
 from ..converters.constants import FULLY_CONNECTED_16
+from ..converters.kernels import FILTER_OPERATORS
 from ..converters.model import Tensor
-from ..converters.passes.kernels import FILTER_OPERATORS
 from .node_settings import NodeSettings
 from .settings import TrainSettings
 from .tasks import trained_tensors

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..errors import ConversionError
-from ..model import Operator
-from ..model.schema import BuiltinOperator as B
+from .errors import ConversionError
+from .model import Operator
+from .model.schema import BuiltinOperator as B
 
 #: Operators whose activations are int8 and that carry no state from one invoke to the next. Zeroth-order
 #: training needs nothing of them but that they run in TFLM; LiteRT lacks some (ADD_N, CUMSUM, ZEROS_LIKE).
