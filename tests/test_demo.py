@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,20 @@ from typer.testing import CliRunner
 
 from interpreters import require
 from tflm_zo.cli import app
-from tflm_zo.demo import DemoResult, run_demo
+from tflm_zo.demo import TASKS, DemoResult, run_demo, story
 from tflm_zo.demo.memory import backpropagation_bytes
 from tflm_zo.demo.spoken_digits import read_spoken_digits
 from tflm_zo.demo.tasks import fsdd
 from tflm_zo.training import Callback, Trainer
+
+
+def pretrain_for(epochs: int, patch: pytest.MonkeyPatch) -> None:
+    """Shortens what is before the story that a test looks at."""
+    tasks = {
+        name: lambda make=make: dataclasses.replace(make(), epochs=epochs)  # type: ignore
+        for name, make in TASKS.items()
+    }
+    patch.setattr(story, "TASKS", tasks)
 
 
 def check_story(result: DemoResult, said: list[str]) -> None:
@@ -46,7 +56,7 @@ def test_story(tmp_path: Path) -> None:
     check_story(result, said)
 
 
-def test_interrupted(tmp_path: Path) -> None:
+def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C ends the demo, not just its training."""
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
@@ -55,6 +65,7 @@ def test_interrupted(tmp_path: Path) -> None:
         def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
             raise KeyboardInterrupt
 
+    pretrain_for(1, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         run_demo(tmp_path, steps=3, callbacks=(Interrupt(),))
     assert not list(tmp_path.glob("*.adapted.tflite"))
@@ -109,10 +120,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_spoken_digits_story(folder: Path) -> None:
+def test_spoken_digits_story(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     require("tflm")
     np.savez(folder / "fsdd.npz", **spoken_digits())
+    pretrain_for(2, monkeypatch)
     said: list[str] = []
     result = run_demo(folder / "out", dataset="fsdd", steps=3, say=said.append)
     check_story(result, said)

@@ -103,7 +103,7 @@ def same(folder: Path, a: str, b: str) -> bool:
 def test_ctrl_c(ending: signal.Signals, folder: Path) -> None:
     """Twice, then to the end: exit code 130 (SIGTERM: 143, SIGHUP: 129), the last whole step on the disk, the
     bits of one go."""
-    steps, fast = 3000, ("--runtime", "litert")
+    steps, fast = 1200, ("--runtime", "litert")
     finish("whole.tflite", steps, *fast)
     log, done = folder / "cut.zolog", 0
     for more in ((), ("--resume", "--json")):
@@ -170,15 +170,17 @@ def test_nohup(folder: Path) -> None:
 @pytest.mark.parametrize("kind", ["weight", "node"])
 def test_two_runs_of_one_log(kind: str, more: tuple[str, ...], folder: Path) -> None:
     """The second is refused and changes nothing; the first ends as if there had been none."""
-    steps = 2000
+    steps = 200
     if kind == "node":
-        steps = use_nodes(folder)
+        use_nodes(folder)
     finish("whole.tflite", steps)
     child = start(folder, "cut.tflite", steps)
     wait_for_steps(folder / "cut.zolog", 20)
+    child.send_signal(signal.SIGSTOP)
     names = sorted(path.name for path in folder.iterdir())
     done = CliRunner().invoke(app, arguments("cut.tflite", steps, *more))
     assert child.poll() is None, "the first run was over too soon"
+    child.send_signal(signal.SIGCONT)
     assert sorted(path.name for path in folder.iterdir()) == names
     assert done.exit_code == 1
     assert done.stderr == (

@@ -17,7 +17,7 @@ from cortex_m.emulator import CORE_FOLDER, CORE_SOURCES, CORES, REPOSITORY, buil
 
 CORE_TEST = REPOSITORY / "tests" / "ops" / "core_test.c"
 # An emulated core is some twenty times slower than the host.
-FLAGS = ["-O2", "-DCORE_TEST_THIN=16"]
+FLAGS = ["-O2", "-DCORE_TEST_THIN=32"]
 HOST = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
 
 pytestmark = [

@@ -56,6 +56,13 @@ class Ring:
 
 
 @pytest.fixture(scope="module")
+def library() -> None:
+    """Asked for before the folder, whose making takes longest."""
+    if reason := LIBRARY.why_not():
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the example's script writes."""
     require("tflm")
@@ -180,9 +187,7 @@ def desktop(folder: Path) -> tuple[list[list[int]], int]:
     return reports, runtime.status().checksum
 
 
-def test_new_classes_are_learned_on_the_device(folder: Path, tmp_path: Path) -> None:
-    if reason := LIBRARY.why_not():
-        pytest.skip(reason)
+def test_new_classes_are_learned_on_the_device(library: None, folder: Path, tmp_path: Path) -> None:
     program = build_firmware(LIBRARY, folder / "firmware", tmp_path / "build")
     lines = run(CORES[LIBRARY.core], program, timeout=300).splitlines()
     pattern = r"met (\d+): old (\d+) of (\d+) class 8 (\d+) of (\d+) class 9 (\d+) of (\d+)"
