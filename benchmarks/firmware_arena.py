@@ -30,15 +30,14 @@ from harness import chosen_models, progress
 from rich.console import Console
 from rich.table import Table
 from tflm_zo.converters import ConversionError, Model, load_model
-from tflm_zo.converters.firmware import Firmware
 
 from tflm_zo import inject
-from tflm_zo.firmware import generate_firmware
+from tflm_zo.firmware import Firmware, generate_firmware
 from tflm_zo.training import algorithm
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from cortex_m.emulator import CORES, run
-from models import MODELS
+from helpers.models import MODELS
 from tflm_checkout.firmware_build import LIBRARIES, Library, build_firmware, replace_main
 
 PROGRAM = Path(__file__).parent / "harness" / "firmware" / "arena.cc"

@@ -36,10 +36,9 @@ from harness import HEAD_ROOM, add_models_argument, chosen_models, progress
 from rich.console import Console
 from rich.table import Table
 from tflm_zo.converters import Model, read_metadata
-from tflm_zo.converters.firmware import SampleArrays
 
 from tflm_zo import inject
-from tflm_zo.firmware import generate_firmware
+from tflm_zo.firmware import SampleArrays, generate_firmware
 from tflm_zo.training import NodeSettings, TrainSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))

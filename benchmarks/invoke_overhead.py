@@ -32,12 +32,12 @@ from rich.console import Console
 from rich.table import Table
 from tflm_zo.converters import Model, read_metadata, set_batch
 
-from tflm_zo import Command, Distribution, inject, native
+from tflm_zo import Command, Distribution, core, inject
 from tflm_zo.runtime.arena import arena_bytes
 
 
 def interpreter(model: bytes, *, custom_ops: bool) -> Any:
-    delegates = [load_delegate(str(native.library_path()))] if custom_ops else []
+    delegates = [load_delegate(str(core.library_path()))] if custom_ops else []
     made = Interpreter(
         model_content=model,
         num_threads=1,

@@ -35,7 +35,7 @@ def resident_mb() -> float:
 
 def train(kind: str, steps: int, folder: str) -> dict[str, float]:
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-    from models import MODELS
+    from helpers.models import MODELS
     from tflm_zo import inject
     from tflm_zo.training import Callback, Trainer, algorithm
 

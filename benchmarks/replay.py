@@ -37,7 +37,7 @@ from rich.console import Console
 from rich.table import Table
 from tflm_zo.converters import Model, export_model, load_model
 
-from tflm_zo.seedlog import SeedLog
+from tflm_zo.logs import SeedLog
 from tflm_zo.training import Callback, Trainer, TrainSettings, replay_log
 
 #: Steps after which a run says how far it is: seldom enough to cost nothing.

@@ -13,7 +13,7 @@ import pytest
 from tflm_zo.converters import load_model
 from typer.testing import CliRunner
 
-from interpreters import require
+from helpers.interpreters import require
 from tflm_zo.cli import app
 from tflm_zo.demo import TASKS, DemoResult, run_demo, story
 from tflm_zo.demo.memory import backpropagation_bytes

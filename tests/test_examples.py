@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from interpreters import require
+from helpers.interpreters import require
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

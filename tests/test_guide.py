@@ -19,17 +19,16 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from tflm_zo.converters.firmware import PLATFORMS, arena
 from typer.testing import CliRunner
 
 from cortex_m.emulator import CORES, run
-from firmware_folders import firmware, zo_model
-from interpreters import require
-from refusals import refused
+from helpers.firmware_folders import firmware, zo_model
+from helpers.interpreters import require
+from helpers.refusals import refused
 from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR
 from tflm_zo.cli.app import app
-from tflm_zo.seedlog import SeedLog
-from tflm_zo.snapshot_log import SnapshotLog
+from tflm_zo.firmware import PLATFORMS, arena
+from tflm_zo.logs import SeedLog, SnapshotLog
 
 REPOSITORY = Path(__file__).parents[1]
 DOCS = REPOSITORY / "docs"

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from interpreters import require
-from models import MODELS
+from helpers.interpreters import require
+from helpers.models import MODELS
 from tflm_zo.cli.app import app
 
 README = Path(__file__).parents[1] / "README.md"

@@ -7,15 +7,15 @@
     model.save("model.zo.tflite")
     runtime = tflm_zo.runtime.load("model.zo.tflite", "litert-ref")
 
-`converters` rewrites models, `runtime` runs them, `native` is the op pack's arithmetic. ARCHITECTURE.md has
+`converters` rewrites models, `runtime` runs them, `core` is the op pack's arithmetic. ARCHITECTURE.md has
 the contract between them.
 """
 
 from __future__ import annotations
 
-from . import converters, native, runtime
+from . import converters, core, runtime
 from .converters import ConversionError, InjectSettings, Model, inject, load_model
-from .native import Command, Distribution, NativeError
+from .core import Command, Distribution, NativeError
 
 __version__ = "0.1.0"
 
@@ -30,6 +30,6 @@ __all__ = [
     "converters",
     "inject",
     "load_model",
-    "native",
+    "core",
     "runtime",
 ]

@@ -33,7 +33,7 @@ def chosen_models(paths: list[Path]) -> dict[str, Model]:
     if paths:
         return {path.stem: _load(path) for path in paths}
     sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-    from models import MODELS
+    from helpers.models import MODELS
 
     return {"lenet5 (random weights)": load_model(MODELS["lenet5"]())}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from method import Method
 
-from tflm_zo.native import Distribution
+from tflm_zo.core import Distribution
 
 __all__ = ["ABLATIONS", "PAIRS"]
 

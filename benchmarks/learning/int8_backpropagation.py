@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tflm_zo.converters import load_model
 
-from tflm_zo import native
+from tflm_zo import core
 from tflm_zo.data import quantize
 
 sys.path.append(str(Path(__file__).parents[1]))  # the package beside this folder
@@ -139,7 +139,7 @@ def train(
         chosen, order = order[:BATCH], order[BATCH:]
         activations = network.activations(x[chosen])
         logits = activations[network.nodes[-1].output].reshape(len(chosen), -1)
-        errors = native.cross_entropy_error(logits, np.ascontiguousarray(labels[chosen]), network.logit_scale)
+        errors = core.cross_entropy_error(logits, np.ascontiguousarray(labels[chosen]), network.logit_scale)
         rate = round(256 * settings.rate * (1 - step / steps))
         bits = settings.bits[step * len(settings.bits) // steps]
         for name, gradient in backward.gradients(activations, errors).items():

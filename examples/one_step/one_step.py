@@ -16,7 +16,7 @@ import numpy as np
 
 import tflm_zo
 from tflm_zo import Distribution, Model
-from tflm_zo.native import query_seed
+from tflm_zo.core import query_seed
 
 QUERIES, STEPS, BATCH, LEARNING_RATE = 4, 40, 8, 50.0
 
@@ -73,7 +73,7 @@ def train(model: Model, runtime_name: str) -> int:
 def small_cnn() -> bytes:
     """The tests' small CNN with random weights."""
     sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-    from models import MODELS
+    from helpers.models import MODELS
 
     return MODELS["small_cnn"]()
 

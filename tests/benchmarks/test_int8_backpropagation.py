@@ -19,9 +19,9 @@ from numpy_simulation.backward import round_shift, to_bits
 from numpy_simulation.layers import Conv, Dense, DepthwiseConv, Pool
 from tflm_zo.converters import load_model
 
-from models import MODELS, GraphBuilder
-from models.graph_builder import Activation, Padding
-from oracle.fixed_losses import cross_entropy_error
+from helpers.models import MODELS, GraphBuilder
+from helpers.models.graph_builder import Activation, Padding
+from helpers.oracle.fixed_losses import cross_entropy_error
 
 LEARNING = Path(__file__).parents[2] / "benchmarks" / "learning"
 

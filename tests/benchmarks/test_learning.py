@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models import MODELS
+from helpers.models import MODELS
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks" / "learning"

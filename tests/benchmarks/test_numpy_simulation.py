@@ -19,15 +19,15 @@ from numpy_simulation.layers import Dense, Pool
 from numpy_simulation.windows import Windows
 from tflm_zo.converters import Model, export_model, load_model, set_batch
 
-from interpreters import random_inputs, require, run_plain
-from models import MODELS, GraphBuilder
-from models.graph_builder import Activation, Padding
-from oracle.draws import distribution_of
-from oracle.scalar import query_seed
-from oracle.stream import direction
-from real_models import REAL_MODELS
+from helpers.interpreters import random_inputs, require, run_plain
+from helpers.models import MODELS, GraphBuilder
+from helpers.models.graph_builder import Activation, Padding
+from helpers.oracle.draws import distribution_of
+from helpers.oracle.scalar import query_seed
+from helpers.oracle.stream import direction
+from helpers.real_models import REAL_MODELS
 from tflm_zo import inject
-from tflm_zo.seedlog import SeedLog
+from tflm_zo.logs import SeedLog
 from tflm_zo.training import Trainer, TrainSettings
 
 BATCH = 4

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from harness import chosen_models, random_data
 
-from interpreters import require
-from models import MODELS
+from helpers.interpreters import require
+from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.runtime import load
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from models import MODELS
+from helpers.models import MODELS
 from tflm_zo.cli import app
 
 

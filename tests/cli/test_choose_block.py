@@ -12,15 +12,15 @@ import pytest
 from tflm_zo.converters import load_model, read_metadata
 from typer.testing import CliRunner
 
-from interpreters import require
-from models import MODELS
-from real_models import REAL_MODELS
-from refusals import refused
+from helpers.interpreters import require
+from helpers.models import MODELS
+from helpers.real_models import REAL_MODELS
+from helpers.refusals import refused
 from tflm_zo import inject
 from tflm_zo.cli.app import app
 from tflm_zo.cli.commands import train as train_command
 from tflm_zo.cli.injection import inject_for_training
-from tflm_zo.snapshot_log import SnapshotLog
+from tflm_zo.logs import SnapshotLog
 from tflm_zo.training import BlockProbes, Callback, Trainer, algorithm, choose_block
 
 BATCH = 8

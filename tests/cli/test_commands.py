@@ -14,8 +14,8 @@ import pytest
 from tflm_zo.converters import ConversionError, export_model, load_model, read_metadata
 
 import tflm_zo
-from interpreters import require, run_plain
-from models import MODELS
+from helpers.interpreters import require, run_plain
+from helpers.models import MODELS
 
 
 def _json(result: Any) -> Any:

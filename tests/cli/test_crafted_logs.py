@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models import MODELS
+from helpers.models import MODELS
 
 OPTIONS = ("--steps", "6", "--runtime", "litert-ref", "--batch-size", "8")
 MOST = 2**32 - 1

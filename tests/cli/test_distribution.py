@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tflm_zo.cli.distribution import parse_distribution
-from tflm_zo.native import Distribution
+from tflm_zo.core import Distribution
 from tflm_zo.training import SettingsError
 
 

@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters.firmware import PLATFORMS, SampleArrays, arena
 from typer.testing import CliRunner
 
-from firmware_folders import zo_model
-from models import MODELS
-from refusals import refused
+from helpers.firmware_folders import zo_model
+from helpers.models import MODELS
+from helpers.refusals import refused
 from tflm_zo import inject
 from tflm_zo.cli.app import app
-from tflm_zo.firmware import BlockSearch, generate_firmware
+from tflm_zo.firmware import PLATFORMS, BlockSearch, SampleArrays, arena, generate_firmware
 from tflm_zo.runtime import RUNTIMES
 from tflm_zo.training import NodeSettings, TrainSettings
 from tflm_zo.training.trainer import usual_epochs

@@ -10,7 +10,7 @@ import pytest
 from tflm_zo.converters import load_model, read_metadata
 
 import tflm_zo
-from models import MODELS
+from helpers.models import MODELS
 
 LENET_LAYERS = ("conv2", "fc1", "fc2", "fc3")
 # Nodes behind the pooling, or outputs; what enters the layer, and where each node's credit goes.

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from models import MODELS
-from refusals import refused
-from tflm_zo import inject, snapshot_log
+from helpers.models import MODELS
+from helpers.refusals import refused
+from tflm_zo import inject
 from tflm_zo.cli import injection
 from tflm_zo.cli.app import app
+from tflm_zo.logs import snapshot_log
 from tflm_zo.training import ALGORITHMS
 
 RNG = np.random.default_rng(0)

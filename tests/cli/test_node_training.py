@@ -17,14 +17,13 @@ import pytest
 from tflm_zo.converters import load_model, read_metadata, set_batch
 from typer.testing import CliRunner
 
-import signals
-from interpreters import require, run_plain
-from models import MODELS, GraphBuilder
+from helpers import signals
+from helpers.interpreters import require, run_plain
+from helpers.models import MODELS, GraphBuilder
 from tflm_zo import inject
 from tflm_zo.cli.app import app
 from tflm_zo.cli.commands import verify as verify_command
-from tflm_zo.seedlog import SeedLog
-from tflm_zo.snapshot_log import SnapshotLog
+from tflm_zo.logs import SeedLog, SnapshotLog
 from tflm_zo.training import Callback, NodeSettings, Trainer, TrainSettings, best_state
 from tflm_zo.training.held_out import held_out_samples
 

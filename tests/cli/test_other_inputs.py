@@ -12,9 +12,9 @@ import pytest
 from ai_edge_litert.schema_py_generated import BuiltinOperator, BuiltinOptions, QuantizeOptionsT, TensorType
 from tflm_zo.converters import load_model
 
-from interpreters import require, run_plain
-from models import MODELS, GraphBuilder
-from models.graph_builder import Activation
+from helpers.interpreters import require, run_plain
+from helpers.models import MODELS, GraphBuilder
+from helpers.models.graph_builder import Activation
 
 EDGES = {"uint8_edges": ("image", (8, 8, 1), 5), "float_edges": ("input", (16,), 5)}
 

@@ -10,7 +10,7 @@ import pytest
 from tflm_zo.converters import load_model
 from typer.testing import CliRunner
 
-from models import MODELS
+from helpers.models import MODELS
 from tflm_zo.cli.app import app
 
 STEPS = ("--steps", "6", "--runtime", "litert-ref")

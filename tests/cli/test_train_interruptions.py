@@ -18,12 +18,11 @@ from tflm_zo.converters import export_model, load_model
 from tflm_zo.converters.model.new_file import NewFile
 from typer.testing import CliRunner
 
-import signals
-from models import MODELS
+from helpers import signals
+from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.cli.app import app
-from tflm_zo.seedlog import SeedLog
-from tflm_zo.snapshot_log import SnapshotLog
+from tflm_zo.logs import SeedLog, SnapshotLog
 from tflm_zo.training import replay_log
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")

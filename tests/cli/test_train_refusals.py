@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from models import MODELS
-from refusals import refused
-from tflm_zo import inject, seedlog
+from helpers.models import MODELS
+from helpers.refusals import refused
+from tflm_zo import inject
 from tflm_zo.cli.app import app
+from tflm_zo.logs import seed_log
 from tflm_zo.runtime import RUNTIMES
 from tflm_zo.training.settings import ESTIMATORS, RULES, SCHEDULES, SCOPES
 
@@ -293,7 +294,7 @@ def test_full_disk_while_the_log_is_written(
     """Room for so many steps and a half: one line, whole steps only, and --resume ends with the same bits."""
     free = [HEADER + steps * RECORD + RECORD // 2]
 
-    class File(seedlog.io.FileIO):
+    class File(seed_log.io.FileIO):
         def write(self, data: Any) -> int:
             if not free[0]:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -303,7 +304,7 @@ def test_full_disk_while_the_log_is_written(
 
     arguments = [str(a) for a in _train(files, "-o", files / "new.tflite")]
     with monkeypatch.context() as patch:
-        patch.setattr(seedlog.io, "FileIO", File)
+        patch.setattr(seed_log.io, "FileIO", File)
         if steps < 0:
             refused(files, *arguments, said="new.zolog: No space left on device", last=True)
         else:

@@ -12,13 +12,12 @@ import pytest
 from tflm_zo.converters import export_model
 from typer.testing import CliRunner
 
-from interpreters import require
-from models import MODELS
+from helpers.interpreters import require
+from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.cli.app import app
-from tflm_zo.control import Control
-from tflm_zo.native import Distribution
-from tflm_zo.seedlog import SeedLog
+from tflm_zo.core import Control, Distribution
+from tflm_zo.logs import SeedLog
 from tflm_zo.training import TrainSettings
 
 

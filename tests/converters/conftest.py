@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from models import MODELS
+from helpers.models import MODELS
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -18,8 +18,8 @@ from tflm_zo.converters import (
     set_batch,
 )
 
-from models import MODELS, lenet5, residual, small_cnn, two_inputs, two_outputs
-from models.running import random_inputs, run
+from helpers.models import MODELS, lenet5, residual, small_cnn, two_inputs, two_outputs
+from helpers.models.running import random_inputs, run
 
 SMALL = ["small_cnn", "dense_per_tensor", "depth_multiplier", "logistic_head", "dense_after_4d",
          "autoencoder", "float_edges", "two_inputs", "two_outputs", "residual"]  # fmt: skip

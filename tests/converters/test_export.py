@@ -20,9 +20,9 @@ from tflm_zo.converters import (
 )
 from tflm_zo.converters.model.schema import DTYPES
 
-from interpreters import random_inputs, run_plain
-from models import MODELS, depthwise_separable, lenet5, small_cnn
-from models.running import run
+from helpers.interpreters import random_inputs, run_plain
+from helpers.models import MODELS, depthwise_separable, lenet5, small_cnn
+from helpers.models.running import run
 from tflm_zo.runtime import Runtime, load
 
 

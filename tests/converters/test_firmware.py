@@ -15,15 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 from tflm_zo.converters import ConversionError, read_metadata
-from tflm_zo.converters.firmware import PLATFORMS, Firmware, SampleArrays, arena, identifier
-from tflm_zo.converters.firmware.folder import CHECKSUMS, checksums, write_folder
-from tflm_zo.converters.firmware.source_text import comment, string
 from tflm_zo.converters.segments import extract_segment
 
-from firmware_folders import ALGORITHMS, COMMAND, firmware, zo_model
-from models import MODELS
-from tflm_zo import inject, load_model, native
-from tflm_zo.firmware import generate_firmware
+from helpers.firmware_folders import ALGORITHMS, COMMAND, firmware, zo_model
+from helpers.models import MODELS
+from tflm_zo import core, inject, load_model
+from tflm_zo.firmware import PLATFORMS, Firmware, SampleArrays, arena, generate_firmware, identifier
+from tflm_zo.firmware.folder import CHECKSUMS, checksums, write_folder
+from tflm_zo.firmware.source_text import comment, string
 from tflm_zo.training import NodeSettings, TrainSettings
 from tflm_zo.training.settings import SettingsError
 
@@ -169,8 +168,8 @@ def test_settings_are_the_runs(name: str) -> None:
 
 
 def test_the_workspace_has_room_for_the_logs_headers() -> None:
-    _generate = importlib.import_module("tflm_zo.converters.firmware.generate")
-    header = native.library().zo_snapshot_header_bytes
+    _generate = importlib.import_module("tflm_zo.firmware.generate")
+    header = core.library().zo_snapshot_header_bytes
     for tasks in (1, 2, 7):
         assert _generate._SNAPSHOT_HEADER + _generate._SNAPSHOT_HEADER_TASK * tasks == header(tasks)
 
@@ -525,7 +524,7 @@ def test_a_link_to_a_folder_stays_one(tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from tflm_zo.converters.firmware.folder import CHECKSUMS, checksums, write_folder
+from tflm_zo.firmware.folder import CHECKSUMS, checksums, write_folder
 real, left = os.replace, int(sys.argv[1])
 
 def replace(a, b):

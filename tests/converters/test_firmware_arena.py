@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 from tflm_zo.converters import read_metadata
-from tflm_zo.converters.firmware import arena
 from tflm_zo.converters.segments import extract_segment
 
-from firmware_folders import ALGORITHMS, zo_model
-from tflm_zo.firmware import generate_firmware
+from helpers.firmware_folders import ALGORITHMS, zo_model
+from tflm_zo.firmware import arena, generate_firmware
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

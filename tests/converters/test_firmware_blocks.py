@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tflm_zo.converters import Model
-from tflm_zo.converters.firmware import PLATFORMS, Firmware, SampleArrays, arena
 
-from firmware_folders import zo_model
-from models import lenet5
+from helpers.firmware_folders import zo_model
+from helpers.models import lenet5
 from tflm_zo import inject
-from tflm_zo.firmware import BlockSearch, generate_firmware
+from tflm_zo.firmware import PLATFORMS, BlockSearch, Firmware, SampleArrays, arena, generate_firmware
 from tflm_zo.training import BlockProbes, NodeSettings, SettingsError, TrainSettings
 
 SAMPLES, STEPS = 30, 11

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from tflm_zo.converters import ConversionError
-from tflm_zo.converters.firmware.features import with_features
 
-from models import MODELS
+from helpers.models import MODELS
 from tflm_zo import Distribution, inject
 from tflm_zo.firmware import generate_firmware
+from tflm_zo.firmware.features import with_features
 from tflm_zo.training import NodeSettings, TrainSettings, algorithm
 
 #: Injection, settings and what they need besides random signs.

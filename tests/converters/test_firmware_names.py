@@ -13,11 +13,10 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from tflm_zo.converters.firmware import PLATFORMS, Firmware, arena
-from tflm_zo.converters.firmware.op_pack import of_model, op_pack_sources
 
-from firmware_folders import zo_model
-from tflm_zo.firmware import generate_firmware
+from helpers.firmware_folders import zo_model
+from tflm_zo.firmware import PLATFORMS, Firmware, arena, generate_firmware
+from tflm_zo.firmware.op_pack import of_model, op_pack_sources
 
 KINDS = {"first": "node", "second": "weight"}
 SHARED = {"CMakeLists.txt", "Kconfig", "README.md", "library.properties", "zephyr/module.yml"}

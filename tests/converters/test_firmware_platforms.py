@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tflm_zo.converters.firmware import PLATFORMS
-from tflm_zo.converters.firmware.op_pack import op_pack_folder
 
 from cortex_m.emulator import CORES
-from firmware_folders import ALGORITHMS, COMMAND, compiled, firmware, included, write
+from helpers.firmware_folders import ALGORITHMS, COMMAND, compiled, firmware, included, write
+from tflm_zo.firmware import PLATFORMS
+from tflm_zo.firmware.op_pack import op_pack_folder
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed: manifests were not parsed")
 

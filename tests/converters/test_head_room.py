@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tflm_zo.converters import initial_weights, inject, load_model, read_metadata
 from tflm_zo.converters.model import Model, Operator, Tensor
 
-from models import MODELS, GraphBuilder
-from models.graph_builder import Activation
+from helpers.models import MODELS, GraphBuilder
+from helpers.models.graph_builder import Activation
 
 
 def channel_scales(tensor: Tensor, axis: int) -> np.ndarray:

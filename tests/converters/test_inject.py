@@ -23,8 +23,8 @@ from tflm_zo.converters import (
 )
 from tflm_zo.converters.model import Operator, Tensor
 
-from models import MODELS, GraphBuilder, lenet5, small_cnn, two_outputs
-from models.graph_builder import Activation
+from helpers.models import MODELS, GraphBuilder, lenet5, small_cnn, two_outputs
+from helpers.models.graph_builder import Activation
 from tflm_zo import runtime
 
 WEIGHT_OPS = ["TFLM_ZO_SEED_REPLAY", "TFLM_ZO_UPDATE", "TFLM_ZO_PERTURB"]

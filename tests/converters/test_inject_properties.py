@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tflm_zo.converters import Model, initial_weights, inject, load_model, possible_cuts, read_metadata
 from tflm_zo.converters.model import Tensor
 
-from models import MODELS
+from helpers.models import MODELS
 
 
 @st.composite

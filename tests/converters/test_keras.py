@@ -23,11 +23,11 @@ from tflm_zo.converters import (
 )
 from typer.testing import CliRunner
 
-from interpreters import random_inputs, run_plain
+from helpers.interpreters import random_inputs, run_plain
 from tflm_zo import keras_models
 from tflm_zo.cli import app
+from tflm_zo.logs import SeedLog
 from tflm_zo.runtime import available, load
-from tflm_zo.seedlog import SeedLog
 from tflm_zo.training import Trainer, TrainSettings, replay_log
 
 keras = pytest.importorskip("keras")

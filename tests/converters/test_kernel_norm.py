@@ -12,7 +12,7 @@ from tflm_zo.converters.kernel_norm import kernel_norm_multipliers
 from tflm_zo.converters.quantization_aware import NEUTRAL
 from typer.testing import CliRunner
 
-from models import MODELS
+from helpers.models import MODELS
 from tflm_zo import Distribution, inject
 from tflm_zo.cli import app
 from tflm_zo.runtime import load

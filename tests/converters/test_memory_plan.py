@@ -7,16 +7,16 @@ import dataclasses
 
 import pytest
 from tflm_zo.converters import read_metadata
-from tflm_zo.converters.firmware import arena
-from tflm_zo.converters.firmware.cmsis_nn import Extra, extra_memory
-from tflm_zo.converters.firmware.memory_plan import Buffers, buffers_of, planned_bytes
 from tflm_zo.converters.model import Operator
 from tflm_zo.converters.segments import extract_segment
 
-from firmware_folders import ALGORITHMS, zo_model
-from models import MODELS, GraphBuilder
-from models.graph_builder import Activation, Padding
+from helpers.firmware_folders import ALGORITHMS, zo_model
+from helpers.models import MODELS, GraphBuilder
+from helpers.models.graph_builder import Activation, Padding
 from tflm_zo import load_model
+from tflm_zo.firmware import arena
+from tflm_zo.firmware.cmsis_nn import Extra, extra_memory
+from tflm_zo.firmware.memory_plan import Buffers, buffers_of, planned_bytes
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

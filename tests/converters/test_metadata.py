@@ -28,9 +28,9 @@ from tflm_zo.converters.model import OperatorCode
 from tflm_zo.converters.model.schema import BuiltinOperator
 
 from fuzz.files.metadata import changed
-from models import MODELS
+from helpers.models import MODELS
 from tflm_zo import NativeError
-from tflm_zo.nodes import NodeLayer
+from tflm_zo.core import NodeLayer
 from tflm_zo.runtime import load
 
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tflm_zo.converters import ConversionError, Model, load_model
 from tflm_zo.converters.model import Buffer, Metadata
 
-from models import MODELS, GraphBuilder, lenet5, small_cnn
-from models.running import random_inputs, run
+from helpers.models import MODELS, GraphBuilder, lenet5, small_cnn
+from helpers.models.running import random_inputs, run
 
 NAMES = st.sampled_from(sorted(MODELS))
 

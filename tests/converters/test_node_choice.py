@@ -11,8 +11,8 @@ import pytest
 from tflm_zo.converters import ConversionError, inject, load_model, read_metadata
 from tflm_zo.converters.node_choice import node_choices
 
-from models import MODELS, GraphBuilder
-from models.graph_builder import Activation
+from helpers.models import MODELS, GraphBuilder
+from helpers.models.graph_builder import Activation
 
 
 @pytest.mark.parametrize("name", MODELS)

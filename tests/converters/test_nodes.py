@@ -24,11 +24,11 @@ from tflm_zo.converters import (
     set_batch,
 )
 
-from models import MODELS, GraphBuilder, lenet5, residual, small_cnn, two_inputs, two_outputs
-from models.graph_builder import Activation, Padding, Value
-from models.running import random_inputs, run
-from tflm_zo import native
-from tflm_zo.nodes import NodeForm, NodeLayer, route_nodes
+from helpers.models import MODELS, GraphBuilder, lenet5, residual, small_cnn, two_inputs, two_outputs
+from helpers.models.graph_builder import Activation, Padding, Value
+from helpers.models.running import random_inputs, run
+from tflm_zo import core
+from tflm_zo.core import NodeForm, NodeLayer, route_nodes
 from tflm_zo.runtime import Runtime, load
 
 Pair = tuple[int, int]
@@ -506,7 +506,7 @@ def test_signatures_of_a_model_that_is_cut_at_its_output() -> None:
     interpreter = Interpreter(
         model_content=model.to_bytes(),
         experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
-        experimental_delegates=[load_delegate(str(native.library_path()), {"exact": "1"})],
+        experimental_delegates=[load_delegate(str(core.library_path()), {"exact": "1"})],
     )
     runners = [interpreter.get_signature_runner(f"segment_{k}") for k in range(3)]
     (x,), label = random_inputs(small_cnn(), 7), np.array([2], np.int32)

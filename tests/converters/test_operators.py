@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 from tflm_zo.converters import ConversionError, inject, load_model, set_batch
-from tflm_zo.converters.firmware.resolver import _adder
 from tflm_zo.converters.kernels import ARITY, CONTROL_FLOW, STATEFUL
 from tflm_zo.converters.model import Model, Subgraph
 
-from interpreters import random_inputs, require, run_plain
-from models import GraphBuilder
-from models.single_operators import SINGLE_OPERATORS, WITHOUT_SPECIMEN
+from helpers.interpreters import random_inputs, require, run_plain
+from helpers.models import GraphBuilder
+from helpers.models.single_operators import SINGLE_OPERATORS, WITHOUT_SPECIMEN
+from tflm_zo.firmware.resolver import _adder
 from tflm_zo.runtime import ModelError, load
 
 NAMES = {number: name for name, number in vars(schema.BuiltinOperator).items() if isinstance(number, int)}

@@ -12,7 +12,7 @@ from tflm_zo.converters.quantization_aware import NEUTRAL, quantization_aware_mu
 from typer.testing import CliRunner
 
 import tflm_zo
-from models import MODELS, small_cnn
+from helpers.models import MODELS, small_cnn
 from tflm_zo.cli.app import app
 
 SCALES = st.lists(st.floats(2.0**-17, 1.0, width=32), min_size=1, max_size=6)

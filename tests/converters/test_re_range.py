@@ -21,9 +21,9 @@ from tflm_zo.converters import (
 )
 from tflm_zo.converters.model import Operator
 
-from interpreters import run_plain
-from models import MODELS, GraphBuilder
-from models.graph_builder import Activation
+from helpers.interpreters import run_plain
+from helpers.models import MODELS, GraphBuilder
+from helpers.models.graph_builder import Activation
 
 KINDS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 Arrays = dict[str, np.ndarray]

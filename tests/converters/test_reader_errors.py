@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tflm_zo.converters import ConversionError, extract_segment, inject, load_model, possible_cuts, set_batch
 
-from models import MODELS, residual, small_cnn, two_inputs
+from helpers.models import MODELS, residual, small_cnn, two_inputs
 
 SMALL = [small_cnn(), MODELS["float_edges"](), two_inputs()]
 

@@ -14,8 +14,8 @@ from ai_edge_litert import schema_py_generated as schema
 from tflm_zo.converters import ConversionError, Model, inject, load_model, read_metadata
 from tflm_zo.converters.model import Metadata, Operator, OperatorCode, Subgraph, Tensor
 
-from models import GraphBuilder, small_cnn, two_inputs
-from models.graph_builder import Activation
+from helpers.models import GraphBuilder, small_cnn, two_inputs
+from helpers.models.graph_builder import Activation
 
 TensorType = schema.TensorType
 BuiltinOperator = schema.BuiltinOperator

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tflm_zo.converters import ConversionError, InjectSettings, inject, read_metadata
 
-from models import MODELS
+from helpers.models import MODELS
 
 # What each setting is changed to; where a context has it already, it is not looked at.
 OTHER: dict[str, Any] = {

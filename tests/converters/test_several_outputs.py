@@ -9,8 +9,8 @@ from tflm_zo.converters import ConversionError, inject, load_model, read_metadat
 from tflm_zo.converters.model import Model
 from tflm_zo.converters.node_choice import node_choices
 
-from models import GraphBuilder, two_outputs
-from models.graph_builder import Activation
+from helpers.models import GraphBuilder, two_outputs
+from helpers.models.graph_builder import Activation
 from tflm_zo.training import Trainer, TrainSettings
 
 

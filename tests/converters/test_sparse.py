@@ -24,7 +24,7 @@ from tflm_zo.converters import (
 from tflm_zo.converters.sparse import SparseRule
 from typer.testing import CliRunner
 
-from models import MODELS
+from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.cli import app
 

@@ -24,7 +24,7 @@ from tflm_zo.converters.node_choice import node_choices
 from tflm_zo.converters.operator_costs import macs
 from typer.testing import CliRunner
 
-from models import depthwise_separable, lenet5, small_cnn
+from helpers.models import depthwise_separable, lenet5, small_cnn
 from tflm_zo.cli import app
 from tflm_zo.runtime import load
 

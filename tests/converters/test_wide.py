@@ -18,9 +18,9 @@ from tflm_zo.converters import (
 from tflm_zo.converters.operator_costs import filter_of, macs
 from tflm_zo.converters.passes.widen_layers import quantize_multiplier
 
-from interpreters import run_plain
-from models import MODELS
-from models.graph_builder import Activation, GraphBuilder
+from helpers.interpreters import run_plain
+from helpers.models import MODELS
+from helpers.models.graph_builder import Activation, GraphBuilder
 
 WIDE = "TFLM_ZO_FULLY_CONNECTED_16"
 

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle import bits as oracle
-from oracle.draws import EXAMPLES, core, distributions, seeds, sizes, streams
-from tflm_zo import native
-from tflm_zo.bits_update import update_bits
-from tflm_zo.native import Distribution, NativeError, Status
+from helpers.oracle import bits as oracle
+from helpers.oracle.draws import EXAMPLES, distributions, native, seeds, sizes, streams
+from tflm_zo import core
+from tflm_zo.core import Distribution, NativeError, Status, update_bits
 
 # Of seed 1234 and tensor 7: directions, and what is left of them, by hand.
 SPARSE = [19, 7, -17, -22, -28, 4, -10, -3]  # within 31: 5 bits
@@ -42,19 +41,19 @@ COORDINATE = 3
 def test_is_the_oracles(dist, seed, stream, size, sign, bits, limit):
     weights = np.random.default_rng(size).integers(-limit, limit + 1, size).astype(np.int8)
     expected, saturated = oracle.update(weights.tolist(), dist, seed, stream, sign, bits, limit)
-    assert update_bits(weights, stream, limit, core(dist), seed, sign, bits) == saturated
+    assert update_bits(weights, stream, limit, native(dist), seed, sign, bits) == saturated
     assert weights.tolist() == expected
 
 
 def test_vectors():
     sparse, gaussian = Distribution.sparse_uniform(31), Distribution.gaussian(4.0)
-    z = native.direction(sparse, 1234, 7, 8).tolist()
+    z = core.direction(sparse, 1234, 7, 8).tolist()
     assert z == SPARSE
     for bits, expected in SPARSE_UPDATES.items():
         weights = np.zeros(8, np.int8)
         update_bits(weights, 7, 127, sparse, 1234, 1, bits)
         assert weights.tolist() == [-v for v in expected]
-    assert native.direction(gaussian, 1234, 7, 8).tolist() == GAUSSIAN
+    assert core.direction(gaussian, 1234, 7, 8).tolist() == GAUSSIAN
     weights = np.zeros(8, np.int8)
     update_bits(weights, 7, 127, gaussian, 1234, -1, 3)
     assert weights.tolist() == GAUSSIAN_UPDATES
@@ -66,11 +65,11 @@ def test_it_goes_back_along_the_perturbation(dist):
     moves = {}
     for sign in (-1, 1):
         weights = np.zeros(5000, np.int8)
-        assert update_bits(weights, 3, 127, core(dist), 99, sign, 2) == 0
+        assert update_bits(weights, 3, 127, native(dist), 99, sign, 2) == 0
         moves[sign] = weights.astype(int)
     assert np.array_equal(moves[1], -moves[-1])
     perturbed = np.zeros(5000, np.int8)
-    native.perturb(perturbed, [(99, 1)], core(dist), 3)
+    core.perturb(perturbed, [(99, 1)], native(dist), 3)
     assert (moves[1] * np.sign(perturbed) <= 0).all()
     assert (moves[1] * perturbed.astype(int)).sum() < 0
     assert np.abs(moves[1]).max() == (1 if dist.kind == 0 else 3)
@@ -88,7 +87,7 @@ def test_the_size_of_mu_does_not_matter_to_signs():
     for mu in (1, 5, 127):
         weights = np.zeros(100, np.int8)
         update_bits(weights, 0, 127, Distribution.rademacher(mu), 5, 1, 7)
-        assert np.array_equal(weights, -native.direction(Distribution.rademacher(1), 5, 0, 100))
+        assert np.array_equal(weights, -core.direction(Distribution.rademacher(1), 5, 0, 100))
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from oracle import chain
-from tflm_zo import native
-from tflm_zo.native import Distribution
+from helpers.oracle import chain
+from tflm_zo import core
+from tflm_zo.core import Distribution
 
 SIZE = 40_000
 STD = 12.0  # LSB: rounding to whole ones hardly shows
@@ -20,7 +20,7 @@ GAUSSIAN = Distribution.gaussian(STD)
 def perturbation(seeds: list[int], rho: float) -> np.ndarray:
     weights = np.zeros(SIZE, np.int8)
     terms = [(seed, 0 if j else 1) for j, seed in enumerate(seeds)]
-    native.perturb(weights, terms, GAUSSIAN, momentum=round(rho * 65536))
+    core.perturb(weights, terms, GAUSSIAN, momentum=round(rho * 65536))
     return weights.astype(float)
 
 
@@ -57,7 +57,7 @@ def test_a_step_follows_the_direction_that_was_perturbed():
     weights = np.zeros(SIZE, np.int8)
     coefficient = 20_000
     items = chain.items(coefficient, seeds, round(rho * 65536))
-    native.update(weights, np.zeros(SIZE, np.int8), None, 1, 1, 0, 127, GAUSSIAN, items)
+    core.update(weights, np.zeros(SIZE, np.int8), None, 1, 1, 0, 127, GAUSSIAN, items)
     moved = weights.astype(float)
     assert np.corrcoef(z, moved)[0, 1] > 0.995
     # z in standard deviations; the table has 127 / 3.5 units for one.

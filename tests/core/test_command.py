@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle import command as oracle
-from oracle import weights
-from oracle.command import PERTURB, REPLAY, RESTORE, UPDATE
-from oracle.draws import core, distributions, perturbations, seeds
-from oracle.stream import Dist
-from tflm_zo import native
-from tflm_zo.native import Command, Distribution, NativeError, Status
+from helpers.oracle import command as oracle
+from helpers.oracle import weights
+from helpers.oracle.command import PERTURB, REPLAY, RESTORE, UPDATE
+from helpers.oracle.draws import distributions, native, perturbations, seeds
+from helpers.oracle.stream import Dist
+from tflm_zo import core
+from tflm_zo.core import Command, Distribution, NativeError, Status
 
 LIMITS = {"head_room": 5, "max_queries": 4, "blocks": 3}
 blocks = st.one_of(st.none(), st.integers(0, 2))
@@ -60,7 +60,7 @@ def encoded(calls, **flags):
 def written(calls, capacity, **flags):
     command = Command(capacity, **flags)
     for opcode, arguments in calls:
-        arguments = tuple(core(a) if isinstance(a, Dist) else a for a in arguments)
+        arguments = tuple(native(a) if isinstance(a, Dist) else a for a in arguments)
         assert append(command, opcode, arguments) is command
     return command
 
@@ -79,7 +79,7 @@ def append(command, opcode, arguments):
 def check(words, **limits):
     """Status of zo_command_check. The words lie at the very end of their memory."""
     try:
-        native.command_check(np.array(words, np.int32), **{**LIMITS, **limits})
+        core.command_check(np.array(words, np.int32), **{**LIMITS, **limits})
     except NativeError as error:
         return error.status
     return Status.OK
@@ -123,7 +123,7 @@ def test_what_does_not_fit_leaves_the_command_as_it_was(calls):
         command = written(calls[:-1], len(expected) - missing)
         before = command.words.copy()
         with pytest.raises(NativeError):
-            written_more = tuple(core(a) if isinstance(a, Dist) else a for a in arguments)
+            written_more = tuple(native(a) if isinstance(a, Dist) else a for a in arguments)
             append(command, opcode, written_more)
         assert np.array_equal(command.words, before)
         assert command.length == len(expected) - last
@@ -152,13 +152,13 @@ def test_good_commands(calls):
     assert check(words) is Status.OK
     assert check([*words, 123, -456]) is Status.OK  # the rest of the tensor is ignored
     steps = sum(len(a[0]) if opcode == REPLAY else opcode == UPDATE for opcode, a in calls)
-    assert native.command_steps(np.array(words, np.int32)) == steps
+    assert core.command_steps(np.array(words, np.int32)) == steps
 
 
 def test_no_command():
     assert check([0, 0]) is Status.OK
     assert check([0, 99, 5, 5]) is Status.OK
-    assert native.command_steps(np.array([0, 99, 5, 5], np.int32)) == 0
+    assert core.command_steps(np.array([0, 99, 5, 5], np.int32)) == 0
 
 
 DIST, GAUSSIAN = Dist(0, 2), Dist(2, 100)
@@ -232,7 +232,7 @@ def test_bad_commands(name):
 
 def test_tensor_without_a_header():
     assert check([0x5A4F0001]) is Status.ARGUMENT
-    assert native.library().zo_command_check(None, 10, None) == Status.ARGUMENT
+    assert core.library().zo_command_check(None, 10, None) == Status.ARGUMENT
 
 
 def test_terms_are_not_queries():
@@ -277,7 +277,7 @@ def test_garbage():
     """50,000 random commands, most with a valid beginning: none crashes, none that is wrong passes."""
     rng = np.random.default_rng(0)
     small = np.array([0, 1, 2, 3, -1, 4, 7, 1 << 24, 2 << 24, 3 << 24, 4 << 24, 1 << 24 | 2, 2**31 - 1])
-    function, limits = native.library().zo_command_check, native._Limits(5, 4, 3)
+    function, limits = core.library().zo_command_check, core.native._Limits(5, 4, 3)
     accepted = 0
     for i in range(50_000):
         words = np.where(rng.random(24) < 0.9, rng.choice(small, 24), rng.integers(-(2**31), 2**31, 24))
@@ -303,7 +303,7 @@ def test_execution(calls, size, block, wide):
     initial = rng.integers(-limit, limit + 1, size).astype(np.int8)
     words = np.array(encoded(calls), np.int32)
 
-    tensor = native._make_tensor(w, f, None, 1, 1, stream, limit)
+    tensor = core.native._make_tensor(w, f, None, 1, 1, stream, limit)
     expected, expected_f, expected_saturated = w.copy(), f, 0
     for opcode, arguments in calls:
         selected = arguments[{RESTORE: 0, REPLAY: 2, UPDATE: 3, PERTURB: 2}[opcode]]
@@ -326,7 +326,7 @@ def test_execution(calls, size, block, wide):
 
     saturated = ctypes.c_uint32(0)
     for opcode in (RESTORE, REPLAY, UPDATE, PERTURB):
-        status = native.library().zo_command_execute(
+        status = core.library().zo_command_execute(
             words.ctypes.data,
             opcode,
             ctypes.byref(tensor),
@@ -341,9 +341,9 @@ def test_execution(calls, size, block, wide):
 
 
 def test_status_texts():
-    texts = [native.status_text(status) for status in Status]
+    texts = [core.status_text(status) for status in Status]
     assert all(texts)
     assert len(set(texts)) == len(texts)
     assert all("\n" not in text for text in texts)
-    assert native.status_text(99)
-    assert native.status_text(-1)
+    assert core.status_text(99)
+    assert core.status_text(-1)

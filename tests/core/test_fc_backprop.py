@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tflm_zo import native
-from tflm_zo.nodes import fc_backprop
+from tflm_zo import core
+from tflm_zo.core import fc_backprop
 
 CLAMPED = 255
 
@@ -81,7 +81,7 @@ def test_extremes():
     "change", ["weights", "errors", "input_errors", "scratch", "samples", "inputs", "outputs"]
 )
 def test_bad_arguments(change):
-    function = native.library().zo_fc_backprop_s8
+    function = core.library().zo_fc_backprop_s8
     u32, ptr = ctypes.c_uint32, ctypes.c_void_p
     function.restype, function.argtypes = ctypes.c_int, [u32, u32, u32, ptr, ptr, ptr, ptr, ptr, ptr]
     buffer = np.zeros(64, np.int32)
@@ -99,7 +99,7 @@ def test_bad_arguments(change):
         at["input_errors"],
         at["scratch"],
     )
-    assert status == native.Status.ARGUMENT
+    assert status == core.Status.ARGUMENT
     assert not buffer.any()
 
 

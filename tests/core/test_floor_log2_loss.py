@@ -14,18 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle import losses as oracle
-from tflm_zo import native
-from tflm_zo.native import LogitScale, Status
+from helpers.oracle import losses as oracle
+from tflm_zo import core
+from tflm_zo.core import LogitScale, Status
 
 UNIT = 45426  # ln 2 in 2^-16
 SCALES = [2.0**-20, 2.0**-8, 0.0173, 0.1, 0.1763, 1.0, 2.718, 64.0]
 
 
 def call(*arguments):
-    function = native.library().zo_floor_log2_loss_s8
+    function = core.library().zo_floor_log2_loss_s8
     pointer, count = ctypes.c_void_p, ctypes.c_uint32
-    function.argtypes = [pointer, count, count, native._LogitScale, pointer, pointer]
+    function.argtypes = [pointer, count, count, core.native._LogitScale, pointer, pointer]
     return function(*arguments)
 
 
@@ -169,7 +169,7 @@ def test_bad_arguments():
         (address, 1, 2, scale, address, None),
         (address, 0, 2, scale, address, address),
         (address, 1, 1, scale, address, address),
-        (address, 1, 2, native._LogitScale(0, 0), address, address),
-        (address, 1, 2, native._LogitScale(2**32 - 1, 2**24), address, address),
+        (address, 1, 2, core.native._LogitScale(0, 0), address, address),
+        (address, 1, 2, core.native._LogitScale(2**32 - 1, 2**24), address, address),
     ):
         assert call(*arguments) == Status.ARGUMENT

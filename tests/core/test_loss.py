@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle import fixed_losses as fixed
-from oracle import losses as oracle
-from tflm_zo import native
-from tflm_zo.native import LogitScale, NativeError, Status
+from helpers.oracle import fixed_losses as fixed
+from helpers.oracle import losses as oracle
+from tflm_zo import core
+from tflm_zo.core import LogitScale, NativeError, Status
 
 BOUND = 1e-3
 UNIT = 2.0**-16
@@ -48,7 +48,7 @@ def logit_batches():
 def test_a_million_random_vectors():
     worst, vectors, differences = 0.0, 0, 0
     for logits, labels, scale in logit_batches():
-        fixed = native.cross_entropy(logits, labels, scale)
+        fixed = core.cross_entropy(logits, labels, scale)
         exact = oracle.cross_entropy(logits, labels, scale)
         assert fixed.min() >= 0
         worst = max(worst, float(np.abs(fixed * UNIT - exact).max()))
@@ -71,7 +71,7 @@ def test_every_two_way_vector():
     for scale in np.geomspace(2.0**-8, 1.0, 200):
         for label in (0, 1):
             labels = np.full(512, label, np.int32)
-            fixed = native.cross_entropy(logits, labels, float(scale)) * UNIT
+            fixed = core.cross_entropy(logits, labels, float(scale)) * UNIT
             exact = oracle.cross_entropy(logits, labels, float(scale))
             worst = max(worst, float(np.abs(fixed - exact).max()))
     print(f"\ncross-entropy, every pair: largest error {worst:.2e}")
@@ -103,7 +103,7 @@ def test_adversarial_vectors(classes):
     for scale in (2.0**-20, 2.0**-12, *SCALES, 3.7, 16.0, 64.0):
         for label in {0, 1, classes // 2, classes - 1}:
             labels = np.full(len(logits), label, np.int32)
-            fixed = native.cross_entropy(logits, labels, scale) * UNIT
+            fixed = core.cross_entropy(logits, labels, scale) * UNIT
             worst = max(worst, float(np.abs(fixed - oracle.cross_entropy(logits, labels, scale)).max()))
     print(f"\ncross-entropy, {classes} classes, adversarial: largest error {worst:.2e}")
     assert worst < BOUND
@@ -112,9 +112,9 @@ def test_adversarial_vectors(classes):
 def test_shifting_all_logits_changes_nothing():
     logits = np.random.default_rng(2).integers(-100, 100, (500, 7)).astype(np.int8)
     labels = np.arange(500, dtype=np.int32) % 7
-    losses = native.cross_entropy(logits, labels, 0.11)
+    losses = core.cross_entropy(logits, labels, 0.11)
     for shift in (-28, 1, 27):
-        assert np.array_equal(native.cross_entropy((logits + shift).astype(np.int8), labels, 0.11), losses)
+        assert np.array_equal(core.cross_entropy((logits + shift).astype(np.int8), labels, 0.11), losses)
 
 
 def test_error_vector():
@@ -122,7 +122,7 @@ def test_error_vector():
     for logits, labels, scale in logit_batches():
         logits, labels = logits[:2000], labels[:2000].copy()
         labels[::17] = -1
-        errors = native.cross_entropy_error(logits, labels, scale)
+        errors = core.cross_entropy_error(logits, labels, scale)
         exact = oracle.cross_entropy_error(logits, labels, scale)
         worst = max(worst, float(np.abs(errors * 2.0**-15 - exact).max()))
         worst_sum = max(
@@ -159,7 +159,7 @@ GOLDEN = {
 @pytest.mark.parametrize("scale", GOLDEN)
 def test_bits_never_change(scale):
     losses, errors = GOLDEN[scale]
-    for implementation in (native, fixed):
+    for implementation in (core, fixed):
         assert implementation.cross_entropy(FEW, FEW_LABELS, scale).tolist() == losses
         assert implementation.cross_entropy_error(FEW, FEW_LABELS, scale).tolist() == errors
 
@@ -170,8 +170,8 @@ def test_is_its_specification():
         some = slice(None, None, -(-len(labels) // (1 + 40 // logits.shape[1])))
         logits, labels = np.ascontiguousarray(logits[some]), labels[some].copy()
         for own, specified in (
-            (native.cross_entropy, fixed.cross_entropy),
-            (native.cross_entropy_error, fixed.cross_entropy_error),
+            (core.cross_entropy, fixed.cross_entropy),
+            (core.cross_entropy_error, fixed.cross_entropy_error),
         ):
             np.testing.assert_array_equal(own(logits, labels, scale), specified(logits, labels, scale))
 
@@ -183,25 +183,25 @@ def test_is_its_specification():
 )
 def test_any_vector_is_its_specification(logits, label, scale):
     row, labels = np.array([logits], np.int8), np.array([label % (len(logits) + 1) - 1], np.int32)
-    assert native.cross_entropy(row, labels, scale) == fixed.cross_entropy(row, labels, scale)
+    assert core.cross_entropy(row, labels, scale) == fixed.cross_entropy(row, labels, scale)
     assert np.array_equal(
-        native.cross_entropy_error(row, labels, scale), fixed.cross_entropy_error(row, labels, scale)
+        core.cross_entropy_error(row, labels, scale), fixed.cross_entropy_error(row, labels, scale)
     )
 
 
 def test_other_losses_bits_never_change():
     targets = np.repeat(np.array([[0], [3], [-128], [127]], np.int8), 4, 1)
-    found = native.mean_squared_error(FEW, targets, 0.05)
+    found = core.mean_squared_error(FEW, targets, 0.05)
     exact = oracle.mean_squared_error(FEW, targets, 0.05) * 2**16
     assert found.tolist() == [1332756, 655, 2099200, 2749358]
     np.testing.assert_allclose(found, exact, atol=1)
     several = np.tile(np.array([0, 1, 0, 1], np.int32), (4, 1))
-    assert native.binary_cross_entropy(FEW, several, 0.1, -3).tolist() == [80311, 186912, 506856, 675029]
+    assert core.binary_cross_entropy(FEW, several, 0.1, -3).tolist() == [80311, 186912, 506856, 675029]
 
 
 def test_error_vector_saturates():
     logits = np.array([[127, -128], [-128, 127]], np.int8)
-    errors = native.cross_entropy_error(logits, np.zeros(2, np.int32), 1.0)
+    errors = core.cross_entropy_error(logits, np.zeros(2, np.int32), 1.0)
     assert errors.tolist() == [[0, 0], [-32767, 32767]]
 
 
@@ -213,7 +213,7 @@ def test_binary_cross_entropy():
             zero_point = int(rng.integers(-128, 128))
             logits = rng.integers(-128, 128, (2000, outputs)).astype(np.int8)
             labels = rng.integers(-1, 2, (2000, outputs)).astype(np.int32)
-            fixed = native.binary_cross_entropy(logits, labels, scale, zero_point) * UNIT
+            fixed = core.binary_cross_entropy(logits, labels, scale, zero_point) * UNIT
             exact = oracle.binary_cross_entropy(logits, labels, scale, zero_point)
             worst = max(worst, float((np.abs(fixed - exact) / outputs).max()))
             vectors += 2000
@@ -227,7 +227,7 @@ def test_binary_cross_entropy_of_every_logit(zero_point, label):
     logits = np.arange(-128, 128).astype(np.int8)[:, None]
     labels = np.full((256, 1), label, np.int32)
     for scale in (*SCALES, 64.0):
-        fixed = native.binary_cross_entropy(logits, labels, scale, zero_point) * UNIT
+        fixed = core.binary_cross_entropy(logits, labels, scale, zero_point) * UNIT
         exact = oracle.binary_cross_entropy(logits, labels, scale, zero_point)
         assert np.abs(fixed - exact).max() < BOUND
 
@@ -243,7 +243,7 @@ def test_mean_squared_error(elements, scale, seed, width):
     outputs = rng.integers(-128, -128 + width, (4, elements)).astype(np.int8)
     targets = rng.integers(-128, 128, (4, elements)).astype(np.int8)
     exact = oracle.mean_squared_error(outputs, targets, scale)
-    fixed = native.mean_squared_error(outputs, targets, scale)
+    fixed = core.mean_squared_error(outputs, targets, scale)
     saturated = exact >= 32768 - UNIT
     assert (fixed[saturated] == 2**31 - 1).all()
     error = np.abs(fixed * UNIT - exact)[~saturated]
@@ -254,26 +254,26 @@ def test_mean_squared_error_of_the_largest_tensor():
     outputs = np.full((1, 2**20), 127, np.int8)
     targets = np.full((1, 2**20), -128, np.int8)
     for scale in (2.0**-10, 0.37, 0.7):
-        fixed = native.mean_squared_error(outputs, targets, scale)[0] * UNIT
+        fixed = core.mean_squared_error(outputs, targets, scale)[0] * UNIT
         assert fixed == pytest.approx((255 * scale) ** 2, rel=1e-6, abs=UNIT)
-    assert native.mean_squared_error(outputs, targets, 1.0)[0] == 2**31 - 1
-    assert native.mean_squared_error(outputs, outputs, 1.0)[0] == 0
+    assert core.mean_squared_error(outputs, targets, 1.0)[0] == 2**31 - 1
+    assert core.mean_squared_error(outputs, outputs, 1.0)[0] == 0
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf"), 1e9, 1e-30])
 def test_mean_squared_error_scale(scale):
     outputs = np.zeros((1, 4), np.int8)
     if scale == -1.0:
-        assert native.mean_squared_error(outputs, outputs, scale)[0] == 0  # only its square matters
+        assert core.mean_squared_error(outputs, outputs, scale)[0] == 0  # only its square matters
         return
     with pytest.raises(ValueError, match="scale: "):
-        native.mean_squared_error(outputs, outputs, scale)
+        core.mean_squared_error(outputs, outputs, scale)
 
 
 def test_unlabelled_samples_have_no_loss():
     logits = np.random.default_rng(4).integers(-128, 128, (6, 5)).astype(np.int8)
     labels = np.array([0, -1, 2, -1, 4, -1], np.int32)
-    losses = native.cross_entropy(logits, labels, 0.1)
+    losses = core.cross_entropy(logits, labels, 0.1)
     assert (losses[1::2] == 0).all()
     assert (losses[::2] > 0).all()
 
@@ -295,25 +295,23 @@ def test_bad_labels_leave_the_output_alone(function, limit, element, bad):
         labels.reshape(-1)[-1] = value
         result = np.full((50, 5), 77, element)
         arguments = (*limit, LogitScale.of(0.1)._c, labels.ctypes.data, result.ctypes.data)
-        status = getattr(native.library(), function)(logits.ctypes.data, 50, 5, *arguments)
+        status = getattr(core.library(), function)(logits.ctypes.data, 50, 5, *arguments)
         assert status == Status.LABEL
         assert (result == 77).all()
 
 
 def test_bad_label_is_an_error_with_a_name():
     with pytest.raises(NativeError, match="label") as error:
-        native.cross_entropy(np.zeros((2, 3), np.int8), np.array([0, 3], np.int32), 0.1)
+        core.cross_entropy(np.zeros((2, 3), np.int8), np.array([0, 3], np.int32), 0.1)
     assert error.value.status is Status.LABEL
 
 
 @pytest.mark.parametrize("raw", [(0, 0), (15, 15), (2**31, 2**30 + 1), (100, 1000)])
 def test_bad_scales(raw):
     logits, labels, losses = np.zeros((1, 2), np.int8), np.zeros(1, np.int32), np.full(1, 77, np.int32)
-    scale = native._LogitScale(*raw)
+    scale = core.native._LogitScale(*raw)
     address = logits.ctypes.data
-    status = native.library().zo_cross_entropy_s8(
-        address, 1, 2, scale, labels.ctypes.data, losses.ctypes.data
-    )
+    status = core.library().zo_cross_entropy_s8(address, 1, 2, scale, labels.ctypes.data, losses.ctypes.data)
     assert status == Status.ARGUMENT
     assert losses[0] == 77
 
@@ -323,35 +321,35 @@ def test_null_pointers():
     array = (ctypes.c_int32 * 8)()
     address = ctypes.addressof(array)
     for arguments in ((None, 1, 2, scale, address, address), (address, 1, 2, scale, None, address)):
-        assert native.library().zo_cross_entropy_s8(*arguments) == Status.ARGUMENT
-    assert native.library().zo_cross_entropy_s8(address, 0, 2, scale, address, address) == Status.ARGUMENT
-    assert native.library().zo_cross_entropy_s8(address, 1, 1, scale, address, address) == Status.ARGUMENT
+        assert core.library().zo_cross_entropy_s8(*arguments) == Status.ARGUMENT
+    assert core.library().zo_cross_entropy_s8(address, 0, 2, scale, address, address) == Status.ARGUMENT
+    assert core.library().zo_cross_entropy_s8(address, 1, 1, scale, address, address) == Status.ARGUMENT
 
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
         (
-            lambda x, y: native.cross_entropy(x.astype(np.float32), y, 0.1),
+            lambda x, y: core.cross_entropy(x.astype(np.float32), y, 0.1),
             TypeError,
             "logits: expected dtype int8",
         ),
         (
-            lambda x, y: native.cross_entropy(x, y.astype(np.int64), 0.1),
+            lambda x, y: core.cross_entropy(x, y.astype(np.int64), 0.1),
             TypeError,
             "labels: expected dtype int32",
         ),
-        (lambda x, y: native.cross_entropy(x, y[:2], 0.1), ValueError, "labels: expected 3 elements, got 2"),
-        (lambda x, y: native.cross_entropy(x[0], y, 0.1), ValueError, "logits: expected shape"),
-        (lambda x, y: native.cross_entropy(x[:, :1].copy(), y, 0.1), ValueError, "n >= 2"),
-        (lambda x, y: native.cross_entropy(x, y, 65.0), ValueError, "scale: expected 2.-20 to 64, got 65.0"),
-        (lambda x, y: native.cross_entropy(x, y, float("nan")), ValueError, "scale: expected"),
+        (lambda x, y: core.cross_entropy(x, y[:2], 0.1), ValueError, "labels: expected 3 elements, got 2"),
+        (lambda x, y: core.cross_entropy(x[0], y, 0.1), ValueError, "logits: expected shape"),
+        (lambda x, y: core.cross_entropy(x[:, :1].copy(), y, 0.1), ValueError, "n >= 2"),
+        (lambda x, y: core.cross_entropy(x, y, 65.0), ValueError, "scale: expected 2.-20 to 64, got 65.0"),
+        (lambda x, y: core.cross_entropy(x, y, float("nan")), ValueError, "scale: expected"),
         (
-            lambda x, y: native.binary_cross_entropy(x, y, 0.1),
+            lambda x, y: core.binary_cross_entropy(x, y, 0.1),
             ValueError,
             "labels: expected 12 elements, got 3",
         ),
-        (lambda x, y: native.mean_squared_error(x, x[:2], 0.1), ValueError, "targets: expected shape"),
+        (lambda x, y: core.mean_squared_error(x, x[:2], 0.1), ValueError, "targets: expected shape"),
     ],
 )
 def test_arguments(call, error, message):

@@ -8,12 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracle import node_rules as oracle
-from oracle import nodes
-from oracle.bits import pseudo_stochastic
-from oracle.node_draws import layers, native, outputs_of
-from tflm_zo.native import NativeError, Status
-from tflm_zo.nodes import NodeForm, NodeLayer, NodeRule, NodeState, route_nodes, update_from_nodes
+from helpers.oracle import node_rules as oracle
+from helpers.oracle import nodes
+from helpers.oracle.bits import pseudo_stochastic
+from helpers.oracle.node_draws import layers, native, outputs_of
+from tflm_zo.core import (
+    NativeError,
+    NodeForm,
+    NodeLayer,
+    NodeRule,
+    NodeState,
+    Status,
+    route_nodes,
+    update_from_nodes,
+)
 
 ONE = 65536
 LIMIT = 125

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracle import nodes as oracle
-from oracle.node_draws import layers, native, outputs_of
-from tflm_zo.native import NativeError
-from tflm_zo.nodes import NodeLayer, NodeState, perturb_nodes, route_nodes, update_from_nodes
+from helpers.oracle import nodes as oracle
+from helpers.oracle.node_draws import layers, native, outputs_of
+from tflm_zo.core import NativeError, NodeLayer, NodeState, perturb_nodes, route_nodes, update_from_nodes
 
 ONE = 65536
 

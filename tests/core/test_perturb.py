@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle import weights as oracle
-from oracle.draws import EXAMPLES, core, distributions, masks, perturbations, sizes, streams
-from tflm_zo import native
-from tflm_zo.native import Distribution, NativeError, Status
+from helpers.oracle import weights as oracle
+from helpers.oracle.draws import EXAMPLES, distributions, masks, native, perturbations, sizes, streams
+from tflm_zo import core
+from tflm_zo.core import Distribution, NativeError, Status
 
 
 def random_weights(size, seed=0):
@@ -32,7 +32,7 @@ def test_is_the_oracles(case, stream):
     dist, terms, momentum, size, mask = case
     weights = random_weights(size, size)
     expected = oracle.perturb(weights, terms, dist, stream, momentum, mask)
-    native.perturb(weights, terms, core(dist), stream, momentum=momentum, mask=mask)
+    core.perturb(weights, terms, native(dist), stream, momentum=momentum, mask=mask)
     assert np.array_equal(weights, expected)
 
 
@@ -43,7 +43,7 @@ def test_plus_minus_plus_restores(case, stream):
     before = weights.copy()
     for k in (1, -2, 1):
         chain = [(seed, k if factor else 0) for seed, factor in terms]
-        native.perturb(weights, chain, core(dist), stream, momentum=momentum, mask=mask)
+        core.perturb(weights, chain, native(dist), stream, momentum=momentum, mask=mask)
     assert np.array_equal(weights, before)
 
 
@@ -52,10 +52,10 @@ def test_one_pass_of_several_terms_is_one_pass_each(case, stream):
     dist, terms, momentum, size, mask = case
     weights = random_weights(size, size)
     one_by_one = weights.copy()
-    native.perturb(weights, terms, core(dist), stream, momentum=momentum, mask=mask)
+    core.perturb(weights, terms, native(dist), stream, momentum=momentum, mask=mask)
     for k, (first, *others) in oracle.grouped(terms):
         chain = [(first, k), *((seed, 0) for seed in others)]
-        native.perturb(one_by_one, chain, core(dist), stream, momentum=momentum, mask=mask)
+        core.perturb(one_by_one, chain, native(dist), stream, momentum=momentum, mask=mask)
     assert np.array_equal(weights, one_by_one)
 
 
@@ -67,13 +67,13 @@ def test_a_million_cases_are_restored(dist):
     # Structures are made once: a case is three calls of the C function and one comparison of memory.
     weights = random_weights(47, dist.kind)
     buffer = (ctypes.c_char * 47).from_buffer(weights)
-    tensor = native._make_tensor(weights, None, None, 1, 1, 0, 127)
-    reference, distribution = ctypes.byref(tensor), core(dist)._c
-    terms = [np.array([(0, k)], native.QUERY_DTYPE) for k in (1, -2, 1)]
+    tensor = core.native._make_tensor(weights, None, None, 1, 1, 0, 127)
+    reference, distribution = ctypes.byref(tensor), native(dist)._c
+    terms = [np.array([(0, k)], core.QUERY_DTYPE) for k in (1, -2, 1)]
     plus, minus, again = (ctypes.c_uint32.from_buffer(term) for term in terms)
-    lists = [native._Terms(term.ctypes.data, 1) for term in terms]
+    lists = [core.native._Terms(term.ctypes.data, 1) for term in terms]
     addresses = [ctypes.byref(one) for one in lists]
-    function = native.library().zo_perturb_s8
+    function = core.library().zo_perturb_s8
     all_seeds = rng.integers(0, 2**32, cases, dtype=np.uint32).tolist()
     all_streams = rng.integers(0, 2**32, cases, dtype=np.uint32).tolist()
 
@@ -103,20 +103,20 @@ def test_every_weight_value():
         Distribution.gaussian(580.0),
     ):
         for k in (1, -2, 1):
-            native.perturb(weights, [(99, k)], dist)
+            core.perturb(weights, [(99, k)], dist)
         assert np.array_equal(weights, before)
 
 
 def test_stays_within_head_room():
     """From ±(127 - reach) no perturbation wraps."""
     for dist in EXAMPLES:
-        edge = 127 - core(dist).reach
+        edge = 127 - native(dist).reach
         for sign in (-1, 1):
             weights = np.full(5000, sign * edge, np.int8)
-            native.perturb(weights, [(3, 1)], core(dist))
-            assert np.abs(weights.astype(int) - sign * edge).max() <= core(dist).reach
-            native.perturb(weights, [(3, -2)], core(dist))
-            assert np.abs(weights.astype(int) - sign * edge).max() <= core(dist).reach
+            core.perturb(weights, [(3, 1)], native(dist))
+            assert np.abs(weights.astype(int) - sign * edge).max() <= native(dist).reach
+            core.perturb(weights, [(3, -2)], native(dist))
+            assert np.abs(weights.astype(int) - sign * edge).max() <= native(dist).reach
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_errors_leave_weights_alone(terms, status):
     weights = random_weights(100)
     before = weights.copy()
     with pytest.raises(NativeError) as error:
-        native.perturb(weights, terms, Distribution.rademacher(2))
+        core.perturb(weights, terms, Distribution.rademacher(2))
     assert error.value.status is status
     assert error.value.text in str(error.value)
     assert np.array_equal(weights, before)
@@ -141,7 +141,7 @@ def test_errors_leave_weights_alone(terms, status):
 
 def test_empty_tensor():
     with pytest.raises(NativeError) as error:
-        native.perturb(np.zeros(0, np.int8), [(1, 1)], Distribution.rademacher(2))
+        core.perturb(np.zeros(0, np.int8), [(1, 1)], Distribution.rademacher(2))
     assert error.value.status is Status.ARGUMENT
 
 
@@ -164,11 +164,11 @@ def test_empty_tensor():
 def test_bad_distributions(raw):
     weights = random_weights(100)
     before = weights.copy()
-    tensor = native._make_tensor(weights, None, None, 1, 1, 0, 127)
-    table = np.array([(1, 1)], native.QUERY_DTYPE)
-    terms = native._Terms(table.ctypes.data, 1)
-    status = native.library().zo_perturb_s8(
-        ctypes.byref(tensor), native._Distribution(*raw), ctypes.byref(terms)
+    tensor = core.native._make_tensor(weights, None, None, 1, 1, 0, 127)
+    table = np.array([(1, 1)], core.QUERY_DTYPE)
+    terms = core.native._Terms(table.ctypes.data, 1)
+    status = core.library().zo_perturb_s8(
+        ctypes.byref(tensor), core.native._Distribution(*raw), ctypes.byref(terms)
     )
     assert status == Status.DISTRIBUTION
     assert np.array_equal(weights, before)
@@ -185,7 +185,7 @@ def test_bad_distributions(raw):
 )
 def test_arrays(weights, error, message):
     with pytest.raises(error, match=message):
-        native.perturb(weights, [(1, 1)], Distribution.rademacher(2))
+        core.perturb(weights, [(1, 1)], Distribution.rademacher(2))
 
 
 @pytest.mark.parametrize(
@@ -201,4 +201,4 @@ def test_arrays(weights, error, message):
 )
 def test_pairs(pairs, error, message):
     with pytest.raises(error, match=message):
-        native.perturb(np.zeros(4, np.int8), pairs, Distribution.rademacher(2))
+        core.perturb(np.zeros(4, np.int8), pairs, Distribution.rademacher(2))

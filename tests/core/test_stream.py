@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle import scalar, stream
-from oracle.draws import EXAMPLES, core, distributions, seeds, sizes, streams
-from oracle.stream import Dist
-from tflm_zo import native
-from tflm_zo.native import Distribution, NativeError, Status
+from helpers.oracle import scalar, stream
+from helpers.oracle.draws import EXAMPLES, distributions, native, seeds, sizes, streams
+from helpers.oracle.stream import Dist
+from tflm_zo import core
+from tflm_zo.core import Distribution, NativeError, Status
 
 # (kind, mu, p_zero), seed, tensor: z of weights 0..15 and of weights 1024..1031. From oracle.scalar, which
 # implements the specification with Python integers. They never change: logs of old runs depend on them.
@@ -89,7 +89,7 @@ ZERO_STATE_SEED = (0x6A09E667 - 0x9E3779B9) % 2**32
 
 @pytest.mark.parametrize(("parameters", "seed", "tensor", "first", "second_block"), VECTORS)
 def test_vectors(parameters, seed, tensor, first, second_block):
-    z = native.direction(core(Dist(*parameters)), seed, tensor, 1032)
+    z = core.direction(native(Dist(*parameters)), seed, tensor, 1032)
     assert z[:16].tolist() == first
     assert z[1024:].tolist() == second_block
 
@@ -97,7 +97,7 @@ def test_vectors(parameters, seed, tensor, first, second_block):
 @pytest.mark.parametrize(("seed", "tensor", "first", "second_block", "rounding"), WORDS)
 def test_word_vectors(seed, tensor, first, second_block, rounding):
     """Bits of the words through Rademacher signs; rounding numbers through an update that only rounds."""
-    z = native.direction(Distribution.rademacher(), seed, tensor, 1024 + 64)
+    z = core.direction(Distribution.rademacher(), seed, tensor, 1024 + 64)
     bits = (z == -1).reshape(-1, 32).astype(np.uint64)
     words = (bits << np.arange(32, dtype=np.uint64)).sum(axis=1).tolist()
     assert words[:4] == first
@@ -108,7 +108,7 @@ def test_word_vectors(seed, tensor, first, second_block, rounding):
         for delta, moved in ((65536 - r, 1), (65535 - r, 0)):
             weights = np.zeros(8, np.int8)
             coefficient = delta * int(z[index])
-            native.update(
+            core.update(
                 weights, None, None, 1, 1, tensor, 125, Distribution.rademacher(), [(seed, coefficient)]
             )
             assert weights[index] == moved
@@ -116,7 +116,7 @@ def test_word_vectors(seed, tensor, first, second_block, rounding):
 
 def test_zero_state_is_replaced():
     assert scalar.fmix(scalar.key(ZERO_STATE_SEED, 0) ^ scalar.fmix(0x6A09E667)) == 0
-    z = native.direction(Distribution.rademacher(), ZERO_STATE_SEED, 0, 1024)
+    z = core.direction(Distribution.rademacher(), ZERO_STATE_SEED, 0, 1024)
     assert z.tolist() == scalar.direction(0, 1, 0, ZERO_STATE_SEED, 0, 1024)
     word = scalar.next_state(0x6C8E9CF5)
     assert z[:32].tolist() == [-1 if word >> j & 1 else 1 for j in range(32)]
@@ -125,10 +125,10 @@ def test_zero_state_is_replaced():
 
 @given(distributions, seeds, streams, sizes)
 def test_direction_is_the_oracles(dist, seed, tensor, size):
-    z = native.direction(core(dist), seed, tensor, size)
+    z = core.direction(native(dist), seed, tensor, size)
     assert z.tolist() == stream.direction(dist, seed, tensor, size).tolist()
-    assert core(dist).z_max == dist.z_max
-    assert core(dist).reach == dist.reach
+    assert native(dist).z_max == dist.z_max
+    assert native(dist).reach == dist.reach
 
 
 @pytest.mark.parametrize("dist", EXAMPLES)
@@ -141,32 +141,32 @@ def test_oracle_is_the_scalar_one(dist):
 
 @given(st.sampled_from(EXAMPLES[:3]), seeds, streams, st.integers(0, 4), st.integers(1, 1500))
 def test_direction_from_any_block(dist, seed, tensor, block, count):
-    whole = native.direction(core(dist), seed, tensor, block * 1024 + count)
-    part = native.direction(core(dist), seed, tensor, count, begin=block * 1024)
+    whole = core.direction(native(dist), seed, tensor, block * 1024 + count)
+    part = core.direction(native(dist), seed, tensor, count, begin=block * 1024)
     assert np.array_equal(whole[block * 1024 :], part)
 
 
 def test_coordinates():
     """One weight each, any of them equally often; no part of a tensor has one of its own."""
     size, count = 37, 20_000
-    z = np.array([native.direction(Distribution.coordinate(9), s, 5, size) for s in range(count)])
+    z = np.array([core.direction(Distribution.coordinate(9), s, 5, size) for s in range(count)])
     assert (z.sum(axis=1) == 1).all() and set(np.unique(z)) == {0, 1}
     expected = count / size
     assert ((z.sum(axis=0) - expected) ** 2 / expected).sum() < size - 1 + 6 * (2 * size) ** 0.5
     with pytest.raises(NativeError) as error:
-        native.direction(Distribution.coordinate(), 1, 0, 8, begin=1024)
+        core.direction(Distribution.coordinate(), 1, 0, 8, begin=1024)
     assert error.value.status is Status.ARGUMENT
 
 
 def test_direction_begins_at_a_block():
     with pytest.raises(NativeError) as error:
-        native.direction(Distribution.rademacher(), 1, 0, 8, begin=32)
+        core.direction(Distribution.rademacher(), 1, 0, 8, begin=32)
     assert error.value.status is Status.ARGUMENT
 
 
 def test_query_seeds_differ():
     seen = {
-        native.query_seed(run, step, query) for run in range(4) for step in range(250) for query in range(8)
+        core.query_seed(run, step, query) for run in range(4) for step in range(250) for query in range(8)
     }
     assert len(seen) > 7990  # of 8000; a 32-bit hash may collide once
 
@@ -182,12 +182,12 @@ def test_query_seeds_differ():
 )
 def test_query_seeds_never_change(arguments, expected):
     """A log has coefficients alone: other seeds would make other weights of it."""
-    assert native.query_seed(*arguments) == scalar.query_seed(*arguments) == expected
+    assert core.query_seed(*arguments) == scalar.query_seed(*arguments) == expected
 
 
 @given(seeds, seeds, seeds)
 def test_query_seeds(run_seed, step, query):
-    assert native.query_seed(run_seed, step, query) == scalar.query_seed(run_seed, step, query)
+    assert core.query_seed(run_seed, step, query) == scalar.query_seed(run_seed, step, query)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_query_seeds(run_seed, step, query):
         (lambda: Distribution.sparse_uniform(3, 1.5), "p_zero_fraction: expected 0 to 1"),
         (lambda: Distribution.gaussian(0.0), "std_lsb: expected"),
         (lambda: Distribution.gaussian(float("nan")), "std_lsb: expected"),
-        (lambda: Distribution(native.DistributionKind.RADEMACHER, 1, 5), "p_zero: expected 0..0"),
+        (lambda: Distribution(core.DistributionKind.RADEMACHER, 1, 5), "p_zero: expected 0..0"),
     ],
 )
 def test_distribution_parameters(make, message):
@@ -216,7 +216,7 @@ DRAWS = 10_000_000
 
 @pytest.fixture(scope="module")
 def rademacher():
-    return native.direction(Distribution.rademacher(), 20260101, 5, DRAWS).astype(np.float32)
+    return core.direction(Distribution.rademacher(), 20260101, 5, DRAWS).astype(np.float32)
 
 
 def test_rademacher_mean(rademacher):
@@ -248,23 +248,23 @@ def test_blocks_are_uncorrelated(rademacher):
 
 
 def test_seeds_are_uncorrelated():
-    rows = [native.direction(Distribution.rademacher(), seed, 0, 50_000) for seed in range(200)]
+    rows = [core.direction(Distribution.rademacher(), seed, 0, 50_000) for seed in range(200)]
     assert off_diagonal(np.stack(rows).astype(np.float32)) < 6 / 50_000**0.5
 
 
 def test_tensors_are_uncorrelated():
-    rows = [native.direction(Distribution.rademacher(), 77, tensor, 50_000) for tensor in range(200)]
+    rows = [core.direction(Distribution.rademacher(), 77, tensor, 50_000) for tensor in range(200)]
     assert off_diagonal(np.stack(rows).astype(np.float32)) < 6 / 50_000**0.5
 
 
 def test_seed_differing_in_one_bit():
-    rows = [native.direction(Distribution.rademacher(), 1 << bit, 0, 50_000) for bit in range(32)]
+    rows = [core.direction(Distribution.rademacher(), 1 << bit, 0, 50_000) for bit in range(32)]
     assert off_diagonal(np.stack(rows).astype(np.float32)) < 6 / 50_000**0.5
 
 
 def test_sparse_uniform_frequencies():
     n = 2_000_000
-    z = native.direction(Distribution.sparse_uniform(3, 0.25), 5, 0, n)
+    z = core.direction(Distribution.sparse_uniform(3, 0.25), 5, 0, n)
     # A byte in -127..127 times 7: -3..3 get 36 or 37 of 255 values each, symmetrically; -128 counts as 0.
     byte = np.arange(-127, 128)
     value, count = np.unique((byte * 7 + 128) // 256, return_counts=True)
@@ -278,12 +278,12 @@ def test_sparse_uniform_frequencies():
 
 def test_gaussian_moments():
     n = 2_000_000
-    z = native.direction(Distribution.gaussian(1.0), 5, 0, n) * (3.5 / 127)
+    z = core.direction(Distribution.gaussian(1.0), 5, 0, n) * (3.5 / 127)
     table = np.array(scalar.QUANTILES) * (3.5 / 127)
     assert scalar.QUANTILES[-1] == 105
     assert abs(z.mean()) < 5 / n**0.5
     assert abs(z.std() - (table**2).mean() ** 0.5) < 5 / n**0.5
     assert 0.98 < z.std() < 1.01
-    assert set(np.unique(np.abs(native.direction(Distribution.gaussian(1.0), 9, 0, 100_000)))) == set(
+    assert set(np.unique(np.abs(core.direction(Distribution.gaussian(1.0), 9, 0, 100_000)))) == set(
         scalar.QUANTILES
     )

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle import weights as oracle
-from oracle.draws import EXAMPLES, Step, core, steps
-from tflm_zo import native
-from tflm_zo.native import Distribution, NativeError, Status
+from helpers.oracle import weights as oracle
+from helpers.oracle.draws import EXAMPLES, Step, native, steps
+from tflm_zo import core
+from tflm_zo.core import Distribution, NativeError, Status
 
 RADEMACHER = Distribution.rademacher(1)
 
@@ -24,7 +24,7 @@ def random_queries(rng, count, largest):
 
 
 def run(step: Step, weights, fraction):
-    return native.update(
+    return core.update(
         weights,
         fraction,
         step.multiplier,
@@ -32,7 +32,7 @@ def run(step: Step, weights, fraction):
         step.inner,
         step.stream,
         step.limit,
-        core(step.dist),
+        native(step.dist),
         step.queries,
         restore=step.restore,
         momentum=step.momentum,
@@ -84,7 +84,7 @@ def test_restoring_in_the_same_pass(step):
     two_weights, two_fraction = step.arrays()
     saturated = run(step, weights, fraction)
     options = {"momentum": step.momentum, "mask": step.mask}
-    native.perturb(two_weights, step.restore, core(step.dist), step.stream, **options)
+    core.perturb(two_weights, step.restore, native(step.dist), step.stream, **options)
     assert unrestored(step, two_weights, two_fraction) == saturated
     assert np.array_equal(weights, two_weights)
     assert fraction is None or np.array_equal(fraction, two_fraction)
@@ -95,8 +95,8 @@ def test_restoring_the_last_query(step, k):
     """restore_k is short for one term: the last query's direction."""
     weights, fraction = step.arrays()
     two_weights, two_fraction = step.arrays()
-    shape = (step.multiplier, step.channels, step.inner, step.stream, step.limit, core(step.dist))
-    saturated = native.update(weights, fraction, *shape, step.queries, k, mask=step.mask)
+    shape = (step.multiplier, step.channels, step.inner, step.stream, step.limit, native(step.dist))
+    saturated = core.update(weights, fraction, *shape, step.queries, k, mask=step.mask)
     step.restore = [(step.queries[-1][0], k)]
     assert run(step, two_weights, two_fraction) == saturated
     assert np.array_equal(weights, two_weights)
@@ -125,7 +125,7 @@ def test_many_queries_in_one_pass(dist, wide):
     weights = rng.integers(-limit, limit + 1, size).astype(np.int8)
     fraction = np.zeros(size, np.int8) if wide else None
     expected = oracle.update(weights, fraction, None, 1, 1, 3, limit, dist, queries)
-    saturated = native.update(weights, fraction, None, 1, 1, 3, limit, core(dist), queries)
+    saturated = core.update(weights, fraction, None, 1, 1, 3, limit, native(dist), queries)
     assert np.array_equal(weights, expected[0])
     assert fraction is None or np.array_equal(fraction, expected[1])
     assert saturated == expected[2]
@@ -135,7 +135,7 @@ def test_depthwise_channels():
     """With inner = 1 the channel is the fastest index: a multiplier of 0 freezes every fourth weight."""
     weights = np.zeros((1, 5, 5, 4), np.int8)
     multiplier = np.array([2**31 - 1, 0, 2**30, 2**31 - 1], np.int32)
-    native.update(weights, None, multiplier, 4, 1, 0, 127, RADEMACHER, [(1, 20 << 16)])
+    core.update(weights, None, multiplier, 4, 1, 0, 127, RADEMACHER, [(1, 20 << 16)])
     magnitude = np.abs(weights.astype(int))
     assert (magnitude[..., 1] == 0).all()
     assert (magnitude[..., 2] == 10).all()
@@ -145,7 +145,7 @@ def test_depthwise_channels():
 def test_dense_channels():
     weights = np.zeros((3, 100), np.int8)
     multiplier = np.array([0, 2**30, 2**29], np.int32)
-    native.update(weights, None, multiplier, 3, 100, 0, 127, RADEMACHER, [(1, 20 << 16)])
+    core.update(weights, None, multiplier, 3, 100, 0, 127, RADEMACHER, [(1, 20 << 16)])
     assert [np.unique(np.abs(row)).tolist() for row in weights.astype(int)] == [[0], [10], [5]]
 
 
@@ -154,9 +154,9 @@ def test_stochastic_rounding_is_unbiased(lsb):
     """The mean step is the exact one, for weights that go up and for those that go down."""
     n, coefficient = 1_000_000, round(lsb * 65536)
     exact = coefficient / 65536
-    z = native.direction(RADEMACHER, 11, 4, n)
+    z = core.direction(RADEMACHER, 11, 4, n)
     weights = np.zeros(n, np.int8)
-    native.update(weights, None, None, 1, 1, 4, 125, RADEMACHER, [(11, coefficient)])
+    core.update(weights, None, None, 1, 1, 4, 125, RADEMACHER, [(11, coefficient)])
     part = exact - np.floor(exact)
     for sign in (-1, 1):
         moves = weights[z == sign].astype(float) * sign
@@ -170,8 +170,8 @@ def test_stochastic_rounding_of_one_weight_over_seeds():
     n, total = 20_000, np.zeros(64)
     for seed in range(n):
         weights = np.zeros(64, np.int8)
-        native.update(weights, None, None, 1, 1, 0, 125, RADEMACHER, [(seed, 16384)])
-        total += weights * native.direction(RADEMACHER, seed, 0, 64)
+        core.update(weights, None, None, 1, 1, 0, 125, RADEMACHER, [(seed, 16384)])
+        total += weights * core.direction(RADEMACHER, seed, 0, 64)
     assert np.abs(total / n - 0.25).max() < 5 * (0.25 * 0.75 / n) ** 0.5
 
 
@@ -182,12 +182,12 @@ def test_sixteen_bits_lose_nothing():
     fraction = rng.integers(-128, 128, 2000).astype(np.int8)
     start = weights.astype(int) * 256 + fraction
     queries = [(seed, 256 * c) for seed, c in random_queries(rng, 50, 200)]
-    total = sum(c // 256 * native.direction(RADEMACHER, s, 9, 2000).astype(int) for s, c in queries)
+    total = sum(c // 256 * core.direction(RADEMACHER, s, 9, 2000).astype(int) for s, c in queries)
     for query in queries:
-        assert native.update(weights, fraction, None, 1, 1, 9, 125, RADEMACHER, [query]) == 0
+        assert core.update(weights, fraction, None, 1, 1, 9, 125, RADEMACHER, [query]) == 0
     assert np.array_equal(weights.astype(int) * 256 + fraction, start + total)
     for seed, c in reversed(queries):
-        native.update(weights, fraction, None, 1, 1, 9, 125, RADEMACHER, [(seed, -c)])
+        core.update(weights, fraction, None, 1, 1, 9, 125, RADEMACHER, [(seed, -c)])
     assert np.array_equal(weights.astype(int) * 256 + fraction, start)
 
 
@@ -195,8 +195,8 @@ def test_sixteen_bits_lose_nothing():
 def test_saturated_weights_are_counted(wide):
     weights = np.full(3000, 125, np.int8)
     fraction = np.zeros(3000, np.int8) if wide else None
-    up = int((native.direction(RADEMACHER, 6, 0, 3000) == 1).sum())
-    assert native.update(weights, fraction, None, 1, 1, 0, 125, RADEMACHER, [(6, 65536)]) == up
+    up = int((core.direction(RADEMACHER, 6, 0, 3000) == 1).sum())
+    assert core.update(weights, fraction, None, 1, 1, 0, 125, RADEMACHER, [(6, 65536)]) == up
     assert (weights == 125).sum() == up
     assert (weights == 124).sum() == 3000 - up
 
@@ -205,13 +205,13 @@ def test_saturated_weights_are_counted(wide):
 def test_coefficients_that_would_overflow_are_refused(dist):
     largest = 2**30 // dist.z_max
     weights, fraction = np.zeros(100, np.int8), np.zeros(100, np.int8)
-    native.update(weights.copy(), fraction.copy(), None, 1, 1, 0, 125, core(dist), [(1, largest)])
-    native.update(
-        weights.copy(), None, None, 1, 1, 0, 125, core(dist), [(1, -largest // 2), (2, largest // 2)]
+    core.update(weights.copy(), fraction.copy(), None, 1, 1, 0, 125, native(dist), [(1, largest)])
+    core.update(
+        weights.copy(), None, None, 1, 1, 0, 125, native(dist), [(1, -largest // 2), (2, largest // 2)]
     )
     for queries in ([(1, largest + 1)], [(1, -(2**31))], [(1, largest), (2, 1)], [(1, 2**31 - 1)] * 32):
         with pytest.raises(NativeError) as error:
-            native.update(weights, fraction, None, 1, 1, 0, 125, core(dist), queries)
+            core.update(weights, fraction, None, 1, 1, 0, 125, native(dist), queries)
         assert error.value.status is Status.COEFFICIENT
     assert not weights.any()
     assert not fraction.any()
@@ -233,7 +233,7 @@ def test_errors_leave_weights_alone(queries, restore_k, limit, status):
     weights, fraction = np.arange(-50, 50).astype(np.int8), np.arange(100).astype(np.int8)
     before = weights.copy(), fraction.copy()
     with pytest.raises(NativeError) as error:
-        native.update(weights, fraction, None, 1, 1, 0, limit, RADEMACHER, queries, restore_k)
+        core.update(weights, fraction, None, 1, 1, 0, limit, RADEMACHER, queries, restore_k)
     assert error.value.status is status
     assert np.array_equal(weights, before[0])
     assert np.array_equal(fraction, before[1])
@@ -257,6 +257,6 @@ def test_errors_leave_weights_alone(queries, restore_k, limit, status):
 def test_arguments(changes, error, message):
     arguments = {"fraction": None, "multiplier": None, "channels": 2, "inner": 3, "stream": 0, "limit": 127}
     with pytest.raises(error, match=message):
-        native.update(
+        core.update(
             np.zeros(6, np.int8), **{**arguments, **changes}, distribution=RADEMACHER, queries=[(1, 1)]
         )

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle import weights as plain
-from oracle import wide as oracle
-from oracle.draws import core, distributions, masks, perturbations, seeds, steps, streams
-from oracle.stream import Dist
-from tflm_zo import native
-from tflm_zo.native import Distribution, NativeError, Status
+from helpers.oracle import weights as plain
+from helpers.oracle import wide as oracle
+from helpers.oracle.draws import distributions, masks, native, perturbations, seeds, steps, streams
+from helpers.oracle.stream import Dist
+from tflm_zo import core
+from tflm_zo.core import Distribution, NativeError, Status
 
 small = st.one_of(st.integers(1, 200), st.sampled_from([1023, 1025]))
 
@@ -38,8 +38,8 @@ def test_perturbation_is_the_oracles(case, stream):
     dist, terms, momentum, size, mask, limit = case
     weights, fraction = random_pair(size, size)
     expected = oracle.perturb(weights, fraction, terms, dist, stream, momentum, mask, limit)
-    native.perturb(
-        weights, terms, core(dist), stream, momentum=momentum, mask=mask, fraction=fraction, limit=limit
+    core.perturb(
+        weights, terms, native(dist), stream, momentum=momentum, mask=mask, fraction=fraction, limit=limit
     )
     assert np.array_equal(weights, expected[0]) and np.array_equal(fraction, expected[1])
 
@@ -51,8 +51,8 @@ def test_plus_minus_plus_restores(case, stream):
     before = weights.copy(), fraction.copy()
     for k in (1, -2, 1):
         chain = [(seed, k if factor else 0) for seed, factor in terms]
-        native.perturb(
-            weights, chain, core(dist), stream, momentum=momentum, mask=mask, fraction=fraction, limit=limit
+        core.perturb(
+            weights, chain, native(dist), stream, momentum=momentum, mask=mask, fraction=fraction, limit=limit
         )
     assert np.array_equal(weights, before[0]) and np.array_equal(fraction, before[1])
 
@@ -60,12 +60,12 @@ def test_plus_minus_plus_restores(case, stream):
 @given(st.integers(1, 4800), seeds, st.sampled_from([-1, 1]), st.integers(0, 2))
 def test_no_allowed_perturbation_wraps(mu, seed, sign, spare):
     """From the limit of every head-room that a Gaussian fits, where its reach was rounded down too."""
-    distribution = core(Dist(2, mu))
+    distribution = native(Dist(2, mu))
     room = distribution.reach + spare
     limit = 127 - room
     weights, fraction = np.full(600, sign * limit, np.int8), np.zeros(600, np.int8)
     for k in (1, -2):
-        native.perturb(weights, [(seed, k)], distribution, fraction=fraction, limit=limit)
+        core.perturb(weights, [(seed, k)], distribution, fraction=fraction, limit=limit)
         moved = 256 * (weights.astype(int) - sign * limit) + fraction
         assert np.abs(moved).max() <= 256 * room
     assert np.abs(weights).max() <= 127
@@ -76,7 +76,7 @@ def test_deviation_of_small_perturbations(std):
     """What rounds to whole LSB as nothing or too much has the deviation asked for, and resolves 2^-8."""
     weights, fraction = np.zeros(100_000, np.int8), np.zeros(100_000, np.int8)
     distribution = Distribution.gaussian(std)
-    native.perturb(weights, [(5, 1)], distribution, fraction=fraction, limit=120)
+    core.perturb(weights, [(5, 1)], distribution, fraction=fraction, limit=120)
     moved = weights + fraction / 256
     assert np.std(moved) == pytest.approx(distribution.mu / (3.5 / 127 * 4096), rel=0.02)
     assert np.unique(moved).size > 50
@@ -97,7 +97,7 @@ def test_update_undoes_a_perturbation_of_16_bits(step):
     shape = step.multiplier, step.channels, step.inner, step.stream, step.limit
     expected = plain.update(*restored, *shape, step.dist, step.queries, mask=step.mask)
     arguments = {"restore": step.restore, "momentum": step.momentum, "mask": step.mask, "wide": True}
-    clipped = native.update(weights, fraction, *shape, core(step.dist), step.queries, **arguments)
+    clipped = core.update(weights, fraction, *shape, native(step.dist), step.queries, **arguments)
     assert np.array_equal(weights, expected[0]) and np.array_equal(fraction, expected[1])
     assert clipped == expected[2]
 
@@ -107,10 +107,10 @@ def test_errors_leave_weights_alone():
     before = weights.copy(), fraction.copy()
     for limit in (-1, 128):
         with pytest.raises(NativeError) as error:
-            native.perturb(weights, [(1, 1)], Distribution.gaussian(1.0), fraction=fraction, limit=limit)
+            core.perturb(weights, [(1, 1)], Distribution.gaussian(1.0), fraction=fraction, limit=limit)
         assert error.value.status is Status.ARGUMENT
     with pytest.raises(NativeError) as error:
-        native.update(weights, None, None, 1, 1, 0, 120, Distribution.rademacher(1), [(1, 9)], wide=True)
+        core.update(weights, None, None, 1, 1, 0, 120, Distribution.rademacher(1), [(1, 9)], wide=True)
     assert error.value.status is Status.ARGUMENT
     assert np.array_equal(weights, before[0]) and np.array_equal(fraction, before[1])
 
@@ -151,7 +151,7 @@ def fully_connected(x, weights, fraction, bias, multipliers, in_zero, out_zero, 
         high,
     )
     y = np.empty(len(weights), np.int8)
-    function = native.library().zo_wide_fully_connected_s8
+    function = core.library().zo_wide_fully_connected_s8
     function.argtypes = [ctypes.c_void_p] * 3
     function(ctypes.byref(layer), x.ctypes.data, y.ctypes.data)
     return y

@@ -23,11 +23,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tflm_zo.converters import extract_segment, load_model, read_metadata
-from tflm_zo.converters.firmware import Firmware, SampleArrays
-from tflm_zo.converters.firmware.op_pack import of_model
 
 from tflm_zo import Model
-from tflm_zo.measurement import _Measurement
+from tflm_zo.core.measurement import _Measurement
+from tflm_zo.firmware import Firmware, SampleArrays
+from tflm_zo.firmware.op_pack import of_model
 from tflm_zo.runtime import available
 from tflm_zo.runtime.engine import Engine
 from tflm_zo.runtime.errors import InvokeError

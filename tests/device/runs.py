@@ -12,13 +12,12 @@ from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
-from tflm_zo.converters.firmware import Firmware, SampleArrays, arena
 
 from device.emulation import OK, RUNTIME, Device
-from models import MODELS
+from helpers.models import MODELS
 from tflm_zo import Model, inject, load_model
-from tflm_zo.firmware import generate_firmware
-from tflm_zo.native import Distribution
+from tflm_zo.core import Distribution
+from tflm_zo.firmware import Firmware, SampleArrays, arena, generate_firmware
 from tflm_zo.training import Callback, NodeSettings, Trainer, TrainSettings, algorithm
 
 CLASSES, SAMPLES, STEPS = 4, 12, 6

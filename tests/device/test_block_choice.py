@@ -26,7 +26,7 @@ from device.emulation import (
     needs_compiler,
 )
 from device.runs import STEPS, Desktop, generated, run_on_desktop, samples, yardstick
-from models import MODELS
+from helpers.models import MODELS
 from tflm_zo import Model, inject, load_model
 from tflm_zo.firmware import BlockSearch
 from tflm_zo.training import BlockChoice, NodeSettings, choose_block

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tflm_zo import native
+from tflm_zo import core
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at an ELF file"),
@@ -25,7 +25,7 @@ def run(*command):
 
 @pytest.fixture(scope="module")
 def path():
-    return str(native.library_path())
+    return str(core.library_path())
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_exports_what_runtimes_look_up(exports):
 
 
 def test_exports_what_the_bindings_call(exports):
-    assert set(native._PROTOTYPES) <= exports
+    assert set(core.native._PROTOTYPES) <= exports
 
 
 def test_needs_only_the_c_library(path):

@@ -13,10 +13,10 @@ import pytest
 from tflm_zo.converters.model.schema import TensorType
 
 import tflm_zo
-from interpreters import RUNTIMES, require
-from models import MODELS
+from helpers.interpreters import RUNTIMES, require
+from helpers.models import MODELS
 from tflm_zo import ConversionError, Distribution, NativeError, inject
-from tflm_zo.native import Status
+from tflm_zo.core import Status
 from tflm_zo.runtime import InvokeError, ModelError, Runtime, RuntimeUnavailableError, load
 from tflm_zo.runtime.tflm import REGISTERER, WHEEL_VERSION, TflmRuntime, arena_upper_bound
 
@@ -93,7 +93,7 @@ def test_the_op_itself_refuses_too(name: str) -> None:
         with pytest.raises(InvokeError) as error:
             segment.engine.invoke()
         if name != "tflm":  # TFLM writes the reason to stderr
-            assert tflm_zo.native.status_text(status) in str(error.value)
+            assert tflm_zo.core.status_text(status) in str(error.value)
             assert "TFLM_ZO_" in str(error.value)
         assert _state(runtime) == before
     runtime.invoke(runtime.command().perturb([(1, 1)], Z))  # and the interpreter still works
@@ -314,7 +314,7 @@ def test_unknown_delegate_option() -> None:
     from ai_edge_litert.interpreter import load_delegate
 
     with pytest.raises(ValueError, match=r"unknown option \(known: directory, exact\)"):
-        load_delegate(str(tflm_zo.native.library_path()), {"speed": "9"})
+        load_delegate(str(tflm_zo.core.library_path()), {"speed": "9"})
 
 
 def test_another_version_of_the_tflm_wheel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from tflm_zo.converters import Model, set_batch
 
-from interpreters import RUNTIMES, require, run_plain
-from models import MODELS
-from oracle.weights import checksum
-from tflm_zo import Distribution, inject, load_model, native
+from helpers.interpreters import RUNTIMES, require, run_plain
+from helpers.models import MODELS
+from helpers.oracle.weights import checksum
+from tflm_zo import Distribution, core, inject, load_model
 from tflm_zo.runtime import Runtime, load
 
 
@@ -134,7 +134,7 @@ def test_delegate_in_tensorflows_own_interpreter() -> None:
     lite = pytest.importorskip("tensorflow", reason="TensorFlow is not installed").lite
     model = inject(MODELS["small_cnn"](), trainable="all", head_room=2, batch=2).to_bytes()
     runtime = load(model, "litert-ref")
-    delegate = lite.experimental.load_delegate(str(native.library_path()), {"exact": "1"})
+    delegate = lite.experimental.load_delegate(str(core.library_path()), {"exact": "1"})
     interpreter = lite.Interpreter(
         model_content=model,
         experimental_op_resolver_type=lite.experimental.OpResolverType.BUILTIN_REF,

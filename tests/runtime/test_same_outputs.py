@@ -11,10 +11,10 @@ import pytest
 from tflm_zo.converters import possible_cuts, read_metadata, set_batch
 from tflm_zo.converters.model.schema import DTYPES
 
-from interpreters import RUNTIMES, random_inputs, require, run_plain
-from models import MODELS
-from real_models import REAL_MODELS
-from tflm_zo import inject, load_model, native
+from helpers.interpreters import RUNTIMES, random_inputs, require, run_plain
+from helpers.models import MODELS
+from helpers.real_models import REAL_MODELS
+from tflm_zo import core, inject, load_model
 from tflm_zo.runtime import Runtime, load
 
 ALL_MODELS = [pytest.param(make, id=name) for name, make in MODELS.items()] + REAL_MODELS
@@ -59,7 +59,7 @@ def test_whole_model_with_bare_reference_kernels(make: Any) -> None:
     interpreter = Interpreter(
         model_content=zo.to_bytes(),
         experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
-        experimental_delegates=[load_delegate(str(native.library_path()))],
+        experimental_delegates=[load_delegate(str(core.library_path()))],
     )
     interpreter.allocate_tensors()
     ports = zip(read_metadata(zo).segments[0].inputs, interpreter.get_input_details(), strict=True)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from interpreters import require
-from models import MODELS
-from tflm_zo import Distribution, inject, native
+from helpers.interpreters import require
+from helpers.models import MODELS
+from tflm_zo import Distribution, core, inject
 from tflm_zo.runtime import load
 
 INTERPRETERS = [
@@ -25,7 +25,7 @@ def _interpreter(module: str, model: bytes) -> Any:
     return imported.Interpreter(
         model_content=model,
         experimental_op_resolver_type=imported.OpResolverType.BUILTIN_REF,
-        experimental_delegates=[imported.load_delegate(str(native.library_path()), {"exact": "1"})],
+        experimental_delegates=[imported.load_delegate(str(core.library_path()), {"exact": "1"})],
     )
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import oracle
-from interpreters import EXACT_RUNTIMES, require
-from models import MODELS
-from oracle import weights as oracle_weights
-from oracle.stream import Dist
-from spsa import spsa_commands
+from helpers import oracle
+from helpers.interpreters import EXACT_RUNTIMES, require
+from helpers.models import MODELS
+from helpers.oracle import weights as oracle_weights
+from helpers.oracle.stream import Dist
+from helpers.spsa import spsa_commands
 from tflm_zo import Distribution, inject
 from tflm_zo.runtime import Runtime, load
 

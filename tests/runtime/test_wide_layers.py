@@ -11,14 +11,14 @@ import pytest
 from tflm_zo.converters import Model, initial_weights, load_model, read_metadata, set_batch
 from tflm_zo.converters.passes.widen_layers import quantize_multiplier
 
-from interpreters import EXACT_RUNTIMES, RUNTIMES, random_inputs, require, run_plain
-from models import MODELS
-from moments import At, stop
-from oracle import wide as oracle
+from helpers.interpreters import EXACT_RUNTIMES, RUNTIMES, random_inputs, require, run_plain
+from helpers.models import MODELS
+from helpers.moments import At, stop
+from helpers.oracle import wide as oracle
 from tflm_zo import inject
-from tflm_zo.native import Distribution
+from tflm_zo.core import Distribution
+from tflm_zo.logs import SeedLog
 from tflm_zo.runtime import Runtime, load
-from tflm_zo.seedlog import SeedLog
 from tflm_zo.training import SettingsError, Trainer, TrainSettings, replay_log
 
 # Last layers per channel and per tensor, with a bias and without; all of an MLP's, with RELU.

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tflm_zo.converters.firmware.op_pack import of_model
-
 from cortex_m.emulator import CORES, Core, missing
+from tflm_zo.firmware.op_pack import of_model
 
 HERE = Path(__file__).parent
 TFLM_DIR = os.environ.get("TFLM_DIR")

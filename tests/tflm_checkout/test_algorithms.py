@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cortex_m.emulator import CORES, run
-from models import lenet5
+from helpers.models import lenet5
 from tflm_checkout.firmware_build import LIBRARIES, build_firmware
 from tflm_checkout.test_firmware import log_of, samples
 from tflm_zo import inject, load_model

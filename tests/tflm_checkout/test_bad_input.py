@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters.firmware import SampleArrays
 
 from cortex_m.emulator import CORES, run
-from models import MODELS
+from helpers.models import MODELS
 from tflm_checkout.firmware_build import LIBRARIES, Library, build_firmware, replace_main
 from tflm_zo import inject
-from tflm_zo.firmware import generate_firmware
+from tflm_zo.firmware import SampleArrays, generate_firmware
 from tflm_zo.training import NodeSettings, TrainSettings
 
 CLASSES, SAMPLES, STEPS = 4, 12, 6

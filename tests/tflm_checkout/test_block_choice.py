@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters.firmware import Firmware, SampleArrays
 
 from cortex_m.emulator import CORES, run
-from models import MODELS, lenet5
+from helpers.models import MODELS, lenet5
 from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR, build_firmware, replace_main
 from tflm_checkout.test_firmware import log_of, samples
 from tflm_checkout.test_firmware_warnings import CXX, STATIC, WARNINGS, checked, tflm_includes, tool
 from tflm_zo import inject, load_model
-from tflm_zo.firmware import BlockSearch, generate_firmware
+from tflm_zo.firmware import BlockSearch, Firmware, SampleArrays, generate_firmware
 from tflm_zo.training import NodeSettings, Trainer, algorithm, choose_block
 
 STEPS = 8

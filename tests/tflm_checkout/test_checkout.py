@@ -25,8 +25,8 @@ import numpy as np
 import pytest
 
 import tflm_zo
-from models import MODELS
-from spsa import spsa_commands
+from helpers.models import MODELS
+from helpers.spsa import spsa_commands
 
 REPOSITORY = Path(__file__).parents[2]
 HERE = Path(__file__).parent

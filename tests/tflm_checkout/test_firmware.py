@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters.firmware import SampleArrays
 
 from cortex_m.emulator import CORES, run
-from models import lenet5
-from models.graph_builder import Activation, GraphBuilder
+from helpers.models import lenet5
+from helpers.models.graph_builder import Activation, GraphBuilder
 from tflm_checkout.firmware_build import LIBRARIES, Library, build_firmware
 from tflm_zo import Model, inject, load_model
-from tflm_zo.firmware import generate_firmware
+from tflm_zo.firmware import SampleArrays, generate_firmware
 from tflm_zo.training import NodeSettings, Trainer, TrainSettings
 
 STEPS = 50

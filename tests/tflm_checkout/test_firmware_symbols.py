@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from models import MODELS
+from helpers.models import MODELS
 from tflm_checkout.firmware_build import LIBRARIES, build_firmware
 from tflm_zo import inject
 from tflm_zo.firmware import generate_firmware

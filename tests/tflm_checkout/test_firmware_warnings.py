@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tflm_zo.converters.firmware import arena
 
 from cortex_m.emulator import CORES, run
-from firmware_folders import ALGORITHMS, compiled, write
+from helpers.firmware_folders import ALGORITHMS, compiled, write
 from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR
+from tflm_zo.firmware import arena
 
 HERE = Path(__file__).parent
 ARM = "arm-none-eabi-"

@@ -18,7 +18,7 @@ import pytest
 from numpy.typing import NDArray
 
 from cortex_m.emulator import CORES, run
-from interpreters import require
+from helpers.interpreters import require
 from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR, build_firmware
 from tflm_checkout.test_firmware_warnings import CXX, STATIC, WARNINGS, checked, tflm_includes, tool
 from tflm_zo import load_model

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from firmware_folders import zo_model
+from helpers.firmware_folders import zo_model
 from tflm_checkout.firmware_build import LIBRARIES, build_firmware
 from tflm_zo.firmware import generate_firmware
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cortex_m.emulator import CORES, run
-from firmware_folders import zo_model
+from helpers.firmware_folders import zo_model
 from tflm_checkout.firmware_build import HERE, LIBRARIES, TFLM_DIR, build_firmware
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.training import NodeSettings, TrainSettings

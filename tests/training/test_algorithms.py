@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from tflm_zo.converters import InjectSettings, read_metadata
 
-from models import MODELS
+from helpers.models import MODELS
 from tflm_zo import inject
-from tflm_zo.seedlog import LogError
-from tflm_zo.snapshot_log import SnapshotLog
+from tflm_zo.logs import LogError, SnapshotLog
 from tflm_zo.training import (
     ALGORITHMS,
     NodeSettings,

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models import MODELS
+from helpers.models import MODELS
 from tflm_zo import inject
-from tflm_zo.measurement import is_due
-from tflm_zo.seedlog import LogError, SeedLog
-from tflm_zo.snapshot_log import SnapshotLog
+from tflm_zo.core import is_due
+from tflm_zo.logs import LogError, SeedLog, SnapshotLog
 from tflm_zo.training import (
     Callback,
     NodeSettings,
@@ -194,11 +193,11 @@ def test_interrupted_anywhere(kind: str, step: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_at_any_write(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the file held after a write, a run that goes on from it ends with the same bytes."""
-    from tflm_zo import seedlog, snapshot_log
+    from tflm_zo.logs import seed_log, snapshot_log
 
     states: list[bytes] = []
     owner, name = (
-        (seedlog.LogWriter, "_write") if kind == "weight" else (snapshot_log.SnapshotWriter, "_write_at")
+        (seed_log.LogWriter, "_write") if kind == "weight" else (snapshot_log.SnapshotWriter, "_write_at")
     )
     real = getattr(owner, name)
 

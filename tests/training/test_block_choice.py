@@ -13,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tflm_zo.converters import Model, load_model, read_metadata
 
-from models import MODELS, lenet5
+from helpers.models import MODELS, lenet5
 from tflm_zo import inject
-from tflm_zo.native import NativeError, Status
-from tflm_zo.seedlog import LogError
-from tflm_zo.snapshot_log import SnapshotLog
+from tflm_zo.core import NativeError, Status
+from tflm_zo.logs import LogError, SnapshotLog
 from tflm_zo.training import (
     BlockProbes,
     NodeSettings,

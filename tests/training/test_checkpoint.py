@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models import MODELS
+from helpers.models import MODELS
 from tflm_zo import inject
-from tflm_zo.seedlog import LogError, SeedLog
+from tflm_zo.logs import LogError, SeedLog
 from tflm_zo.training import Callback, Checkpoint, CSVLogger, Trainer, TrainSettings
 
 RNG = np.random.default_rng(3)

@@ -13,21 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracle import chain as several_seeds
-from oracle import control as oracle
-from oracle.control import COSINE, LINEAR, NORMALIZED, ONE, Settings
-from oracle.draws import core, distributions, seeds
-from oracle.stream import Dist, direction, perturbation
-from tflm_zo import control as control_module
-from tflm_zo import native
-from tflm_zo.control import Control, CSettings
-from tflm_zo.native import NativeError, Status
+from helpers.oracle import chain as several_seeds
+from helpers.oracle import control as oracle
+from helpers.oracle.control import COSINE, LINEAR, NORMALIZED, ONE, Settings
+from helpers.oracle.draws import distributions, native, seeds
+from helpers.oracle.stream import Dist, direction, perturbation
+from tflm_zo import core
+from tflm_zo.core import Control, CSettings, NativeError, Status
+from tflm_zo.core import control as control_module
 
 
 def integers(s: Settings) -> CSettings:
     return CSettings(
         *(s.run_seed, s.steps, s.samples, s.batch, s.parts, s.queries, int(s.one_sided), s.rule),
-        *(core(s.dist)._c, s.rate, s.final_rate, s.schedule, s.warmup_steps, s.decay, s.decay_steps),
+        *(native(s.dist)._c, s.rate, s.final_rate, s.schedule, s.warmup_steps, s.decay, s.decay_steps),
         *(s.clip, s.gradient_norm, len(s.segments)),
         momentum=s.chain << 16 | s.memory if s.memory else 0,
         sharpness=s.sharpness,
@@ -108,7 +107,7 @@ def drive(s: Settings, control: Control, losses_of, *, settle=frozenset(), model
             assert request.words[:used].tolist() == expected.words
             assert not request.words[used:].any()
             assert used <= needed(s)
-            native.command_check(request.words, **limits)
+            core.command_check(request.words, **limits)
             assert request.step == expected.step == control.step
             assert request.first_sample == expected.first_sample
             assert request.start_segment == expected.start_segment
@@ -128,7 +127,7 @@ def drive(s: Settings, control: Control, losses_of, *, settle=frozenset(), model
             expected_words = model.settle()
             assert words[: len(expected_words)].tolist() == expected_words
             assert not words[len(expected_words) :].any()
-            native.command_check(words, **limits)
+            core.command_check(words, **limits)
             if each is not None:
                 each(None)
             assert control.settle() is None
@@ -204,7 +203,7 @@ def test_weights_are_restored_and_never_wrap(s, seed, settle, wide):
     fractions = [np.zeros(size, np.int8) if wide else None for _ in real]
     clean_fractions = [None if f is None else f.copy() for f in fractions]
     control = make(s)
-    z = core(s.dist)
+    z = native(s.dist)
 
     def execute(words):
         at, end = 2, 2 + words[1]
@@ -218,10 +217,10 @@ def test_weights_are_restored_and_never_wrap(s, seed, settle, wide):
                     if opcode == 3:
                         step, undo = pairs[:n], pairs[n:]
                         at_t = (None, 1, 1, t, limit, z, step)
-                        native.update(real[t], fractions[t], *at_t, restore=undo, momentum=rho)
-                        native.update(clean[t], clean_fractions[t], *at_t)
+                        core.update(real[t], fractions[t], *at_t, restore=undo, momentum=rho)
+                        core.update(clean[t], clean_fractions[t], *at_t)
                     else:
-                        native.perturb(real[t], pairs, z, t, momentum=rho)
+                        core.perturb(real[t], pairs, z, t, momentum=rho)
             at += 4 + 2 * items
 
     def each(invoke):
@@ -335,7 +334,7 @@ def test_order_never_changes(seed, samples, first, expected):
 
 def test_one_sample_by_one_is_the_same():
     control = make(Settings(samples=37, batch=5, steps=100))
-    one = native.library().zo_sample_at
+    one = core.library().zo_sample_at
     one.restype, one.argtypes = ctypes.c_uint32, [ctypes.c_void_p, ctypes.c_uint32]
     whole = make(Settings(samples=37, batch=500, steps=1)).samples(0)
     settings = ctypes.addressof(control.settings)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models import MODELS
+from helpers.models import MODELS
 from tflm_zo import inject
-from tflm_zo.control import Control
-from tflm_zo.seedlog import SeedLog
+from tflm_zo.core import Control
+from tflm_zo.logs import SeedLog
 from tflm_zo.training import SettingsError, Trainer, TrainSettings
 
 SIZES: dict[str, Any] = {"samples": 1000, "batch": 32, "weights": 5000, "blocks": 3}

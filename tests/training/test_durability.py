@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models import MODELS
-from tflm_zo import inject, seedlog
-from tflm_zo.control import Control
-from tflm_zo.seedlog import LogError, LogWarning, LogWriter, SeedLog
+from helpers.models import MODELS
+from tflm_zo import inject
+from tflm_zo.core import Control
+from tflm_zo.logs import LogError, LogWarning, LogWriter, SeedLog, seed_log
 from tflm_zo.training import Trainer, TrainSettings, replay_log
 
 RNG = np.random.default_rng(3)
@@ -58,7 +58,7 @@ class Disk:
                 disk.free -= taken
                 return taken
 
-        monkeypatch.setattr(seedlog.io, "FileIO", File)
+        monkeypatch.setattr(seed_log.io, "FileIO", File)
 
 
 # --- a full disk --------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def test_how_often_the_log_is_brought_to_the_disk(
 ) -> None:
     """Steps take 0.3 s here: 2.7 s in all."""
     now, calls = [1000.0], [0]
-    real_append, real_fsync = seedlog.LogWriter.append, os.fsync
+    real_append, real_fsync = seed_log.LogWriter.append, os.fsync
 
     def append(self: Any) -> None:
         now[0] += 0.3
@@ -182,8 +182,8 @@ def test_how_often_the_log_is_brought_to_the_disk(
         calls[0] += 1
         real_fsync(handle)
 
-    monkeypatch.setattr(seedlog.LogWriter, "append", append)
-    monkeypatch.setattr(seedlog.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(seed_log.LogWriter, "append", append)
+    monkeypatch.setattr(seed_log.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(os, "fsync", fsync)
     train(tmp_path / "log", sync_every=every)
     assert calls[0] - 3 == expected
@@ -204,7 +204,7 @@ def test_a_record_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             sizes.append(len(data))
             return super().write(data)
 
-    monkeypatch.setattr(seedlog.io, "FileIO", File)
+    monkeypatch.setattr(seed_log.io, "FileIO", File)
     train(tmp_path / "log")
     assert sizes == [HEADER] + [RECORD] * STEPS
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from tflm_zo.converters import export_model, load_model, read_metadata
 
-from interpreters import require
-from models import MODELS
+from helpers.interpreters import require
+from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.training import Trainer, TrainSettings
 

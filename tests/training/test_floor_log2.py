@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from tflm_zo.converters import read_metadata
 
-from interpreters import RUNTIMES, require
-from models import MODELS
-from oracle import losses as oracle
+from helpers.interpreters import RUNTIMES, require
+from helpers.models import MODELS
+from helpers.oracle import losses as oracle
 from tflm_zo import inject
 from tflm_zo.runtime import load
 from tflm_zo.training import NodeSettings, Trainer, TrainSettings

@@ -21,7 +21,7 @@ import pytest
 from tflm_zo.converters import export_model, load_model
 from typer.testing import CliRunner
 
-from models import MODELS
+from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.cli.app import app
 from tflm_zo.training import Trainer, algorithm

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models import MODELS
+from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.training import Trainer, TrainSettings, best_state
 from tflm_zo.training import trainer as trainer_module

@@ -10,12 +10,12 @@ import pytest
 from tflm_zo.converters import export_model, initial_weights
 from tflm_zo.converters.model.schema import BuiltinOperator
 
-from models import MODELS, GraphBuilder
-from models.graph_builder import Activation
-from oracle.stream import Dist, direction
+from helpers.models import MODELS, GraphBuilder
+from helpers.models.graph_builder import Activation
+from helpers.oracle.stream import Dist, direction
 from tflm_zo import inject
-from tflm_zo.native import Distribution
-from tflm_zo.seedlog import SeedLog
+from tflm_zo.core import Distribution
+from tflm_zo.logs import SeedLog
 from tflm_zo.training import Trainer, TrainSettings
 
 SAMPLES, INPUTS, OUTPUTS = 16, 24, 5

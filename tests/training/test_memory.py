@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models import MODELS
-from moments import At, stop
-from tflm_zo import inject, seedlog
-from tflm_zo.native import Distribution
-from tflm_zo.seedlog import SeedLog
+from helpers.models import MODELS
+from helpers.moments import At, stop
+from tflm_zo import inject
+from tflm_zo.core import Distribution
+from tflm_zo.logs import SeedLog, seed_log
 from tflm_zo.training import NodeSettings, Trainer, TrainSettings, replay_log, weight_run
 
 RNG = np.random.default_rng(5)
@@ -66,7 +66,7 @@ def test_a_log_is_read_in_parts(steps: int, tmp_path: Path, monkeypatch: pytest.
     whole, weights = SeedLog.read(log), replay_log(model, SeedLog.read(log))
     with log.open("ab") as file:
         file.write(b"torn")
-    monkeypatch.setattr(seedlog, "_STEPS_AT_ONCE", 4)
+    monkeypatch.setattr(seed_log, "_STEPS_AT_ONCE", 4)
     parts = list(SeedLog.parts(log))
     assert [p.first_step for p in parts] == list(range(0, steps + 1, 4))
     assert [p.torn_bytes for p in parts] == [0] * (len(parts) - 1) + [4]

@@ -11,15 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracle import node_run as oracle
-from oracle import node_step
-from oracle import nodes as node_oracle
-from oracle.fixed_losses import cross_entropy_error
-from oracle.node_run import CONSTANT, FORWARD, LINEAR, ONE, QUERY, STEP, UPDATE, Settings, Task
-from tflm_zo.control import CSettings
-from tflm_zo.native import Distribution, LogitScale, NativeError, Status
-from tflm_zo.node_control import NodeAction, NodeControl, NodeTask
-from tflm_zo.nodes import NodeForm, NodeLayer, NodeState
+from helpers.oracle import node_run as oracle
+from helpers.oracle import node_step
+from helpers.oracle import nodes as node_oracle
+from helpers.oracle.fixed_losses import cross_entropy_error
+from helpers.oracle.node_run import CONSTANT, FORWARD, LINEAR, ONE, QUERY, STEP, UPDATE, Settings, Task
+from tflm_zo.core import (
+    CSettings,
+    Distribution,
+    LogitScale,
+    NativeError,
+    NodeAction,
+    NodeControl,
+    NodeForm,
+    NodeLayer,
+    NodeState,
+    NodeTask,
+    Status,
+)
 
 LIMIT = 120
 SCALE = LogitScale.of(0.1)

@@ -24,13 +24,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from interpreters import require
-from models import MODELS
-from moments import At, interrupt, stop
-from tflm_zo import inject, snapshot_log
-from tflm_zo.node_control import NodeControl
-from tflm_zo.seedlog import LogError, LogWarning
-from tflm_zo.snapshot_log import SnapshotLog, SnapshotWriter
+from helpers.interpreters import require
+from helpers.models import MODELS
+from helpers.moments import At, interrupt, stop
+from tflm_zo import inject
+from tflm_zo.core import NodeControl
+from tflm_zo.logs import LogError, LogWarning, SnapshotLog, SnapshotWriter, snapshot_log
 from tflm_zo.training import (
     Callback,
     Checkpoint,

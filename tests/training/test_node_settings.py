@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tflm_zo.converters import Model, read_metadata
 
-from models import MODELS, GraphBuilder, lenet5
-from models.graph_builder import Activation
+from helpers.models import MODELS, GraphBuilder, lenet5
+from helpers.models.graph_builder import Activation
 from tflm_zo import inject
 from tflm_zo.training import NodeSettings, SettingsError, Trainer, TrainSettings
 from tflm_zo.training.node_run import NodeRun
@@ -133,8 +133,7 @@ def test_a_layer_with_nodes_is_trained_whole() -> None:
 
 def test_the_largest_minibatch_has_an_update() -> None:
     """One sample more, and the core would refuse it after all of its forward passes."""
-    from tflm_zo.native import NativeError
-    from tflm_zo.nodes import NodeLayer, NodeState, update_from_nodes
+    from tflm_zo.core import NativeError, NodeLayer, NodeState, update_from_nodes
 
     layer = NodeLayer(in_c=1, out_c=1, in_h=196, out_h=196)
     largest = (2**31 - 1) // (255 * 196)

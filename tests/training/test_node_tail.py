@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from tflm_zo.converters import inject, load_model, read_metadata
 
-from interpreters import require
-from models import MODELS
+from helpers.interpreters import require
+from helpers.models import MODELS
 from tflm_zo.training import NodeSettings, SettingsError, Trainer
 
 RNG = np.random.default_rng(7)

@@ -14,10 +14,10 @@ from ai_edge_litert import schema_py_generated as schema
 from tflm_zo.converters import Model, ZoMetadata, load_model
 from tflm_zo.converters.model.schema import TensorType
 
-from interpreters import require
-from models import MODELS, GraphBuilder
-from models.graph_builder import Activation
-from oracle.node_training import NodeTraining
+from helpers.interpreters import require
+from helpers.models import MODELS, GraphBuilder
+from helpers.models.graph_builder import Activation
+from helpers.oracle.node_training import NodeTraining
 from tflm_zo import inject
 from tflm_zo.training import Callback, NodeSettings, Trainer
 

@@ -20,14 +20,14 @@ from functools import cache
 
 import pytest
 from tflm_zo.converters import Model, read_metadata
-from tflm_zo.converters.firmware.generate import workspace_bytes
-from tflm_zo.converters.firmware.plan import NodeRunPlan, TaskPlan, WeightRunPlan
-from tflm_zo.converters.firmware.tables import Boundaries
 
-from models import GraphBuilder
-from models.graph_builder import Activation, Padding
+from helpers.models import GraphBuilder
+from helpers.models.graph_builder import Activation, Padding
 from tflm_zo import inject
 from tflm_zo.firmware import plan_run
+from tflm_zo.firmware.generate import workspace_bytes
+from tflm_zo.firmware.plan import NodeRunPlan, TaskPlan, WeightRunPlan
+from tflm_zo.firmware.tables import Boundaries
 from tflm_zo.training import NodeSettings, TrainSettings
 from tflm_zo.training.costs import Costs, NodeCosts, WeightCosts
 

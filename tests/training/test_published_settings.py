@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tflm_zo.converters import InjectSettings
 
-from tflm_zo.native import Distribution, DistributionKind
+from tflm_zo.core import Distribution, DistributionKind
 from tflm_zo.training import ALGORITHMS, algorithm
 
 PMT = "Poor Man's Training on MCUs (arXiv 2411.05873)"

@@ -14,14 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tflm_zo.converters import load_model
 
-from models import MODELS
-from oracle.scalar import query_seed
-from tflm_zo import inject, seedlog
-from tflm_zo.control import Control, CSettings
-from tflm_zo.measurement import Measurement
-from tflm_zo.native import Distribution
-from tflm_zo.seedlog import IncompleteHeaderError, LogError, LogWriter, SeedLog, _Header, fingerprint
-from tflm_zo.snapshot_log import SnapshotLog
+from helpers.models import MODELS
+from helpers.oracle.scalar import query_seed
+from tflm_zo import inject
+from tflm_zo.core import Control, CSettings, Distribution, Measurement
+from tflm_zo.logs import SnapshotLog, seed_log
+from tflm_zo.logs.seed_log import IncompleteHeaderError, LogError, LogWriter, SeedLog, _Header, fingerprint
 
 MARK = bytes(range(100, 116))
 SETTINGS = (0xFFFFFFFE, 9, 11, 2, 1, 3, 1, 2, None, 65536, 7, 1, 2, 3, 4, 5, 6, 0)
@@ -314,7 +312,7 @@ def test_settings_that_no_run_has_are_refused(path, field, value):
     header = _Header((ctypes.c_uint8 * 16)(*MARK), 0)
     data = ctypes.create_string_buffer(132)
     crafted = integers(**{field: value})
-    seedlog._library().zo_log_write_header(ctypes.byref(header), ctypes.byref(crafted), data)
+    seed_log._library().zo_log_write_header(ctypes.byref(header), ctypes.byref(crafted), data)
     path.write_bytes(data.raw + bytes(400))
     with pytest.raises(LogError, match="no seed log of this version, or its header is damaged"):
         SeedLog.read(path)

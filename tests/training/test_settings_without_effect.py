@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models import MODELS
+from helpers.models import MODELS
 from tflm_zo import inject
-from tflm_zo.native import Distribution
+from tflm_zo.core import Distribution
 from tflm_zo.training import NodeSettings, SettingsError, Trainer, TrainSettings
 from tflm_zo.training.node_run import NodeRun
 from tflm_zo.training.tasks import plan_tasks

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from models import MODELS
+from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.training import NodeSettings, TrainedLayers, TrainSettings, trained_layers
 

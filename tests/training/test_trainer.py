@@ -16,13 +16,13 @@ import pytest
 from rich.console import Console
 from tflm_zo.converters import Model
 
-from interpreters import require
-from models import MODELS
-from moments import At, interrupt, stop
-from oracle.weights import checksum
+from helpers.interpreters import require
+from helpers.models import MODELS
+from helpers.moments import At, interrupt, stop
+from helpers.oracle.weights import checksum
 from tflm_zo import inject
-from tflm_zo.native import Distribution
-from tflm_zo.seedlog import LogError, SeedLog
+from tflm_zo.core import Distribution
+from tflm_zo.logs import LogError, SeedLog
 from tflm_zo.training import (
     Callback,
     CSVLogger,
@@ -244,8 +244,8 @@ def test_stopped_by_a_callback(kind, step, action, tmp_path, uninterrupted):
 @pytest.mark.parametrize("place", ["invoke", "report", "append", "settle"])
 def test_interrupted_anywhere(kind, when, place, tmp_path, uninterrupted, monkeypatch):
     """Ctrl-C at random calls of what a run consists of."""
-    from tflm_zo.control import Control
-    from tflm_zo.seedlog import LogWriter
+    from tflm_zo.core import Control
+    from tflm_zo.logs import LogWriter
 
     rng = np.random.default_rng([len(place), when == "after", len(kind)])
     for round_ in range(4):

@@ -14,15 +14,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tflm_zo.converters import read_metadata
 
-from models import lenet5
-from oracle import weights as oracle
-from oracle.control import sample_at
-from oracle.draws import distribution_of
-from oracle.scalar import query_seed
-from tflm_zo import inject, native
-from tflm_zo.control import CSettings
-from tflm_zo.native import Distribution, NativeError, Status
-from tflm_zo.node_control import NodeAction, NodeControl, NodeRules, NodeTask, weight_tensors
+from helpers.models import lenet5
+from helpers.oracle import weights as oracle
+from helpers.oracle.control import sample_at
+from helpers.oracle.draws import distribution_of
+from helpers.oracle.scalar import query_seed
+from tflm_zo import core, inject
+from tflm_zo.core import (
+    CSettings,
+    Distribution,
+    NativeError,
+    NodeAction,
+    NodeControl,
+    NodeRules,
+    NodeTask,
+    Status,
+    weight_tensors,
+)
 from tflm_zo.training import NodeSettings, Trainer
 from tflm_zo.training.settings import SettingsError
 
@@ -105,7 +113,7 @@ def coefficients(case: Case, sums: list[int], mean_square: int) -> tuple[list[in
     for d in ds:
         mean_square = d * d if mean_square == 0 else mean_square + (d * d - mean_square) // 32
     sides = 1 if case.one_sided else 2
-    gaussian = z.kind == native.DistributionKind.GAUSSIAN
+    gaussian = z.kind == core.DistributionKind.GAUSSIAN
     found = []
     for d in ds:
         if case.rule == GRADIENT:
@@ -113,7 +121,7 @@ def coefficients(case: Case, sums: list[int], mean_square: int) -> tuple[list[in
             product = divide(-clipped * case.rate, ONE)
             if gaussian:
                 c = divide(product * 4096 * 49, sides * z.mu * count * 254 * 254)
-            elif z.kind == native.DistributionKind.RADEMACHER:
+            elif z.kind == core.DistributionKind.RADEMACHER:
                 c = divide(product, sides * z.mu * count)
             else:
                 c = divide(product, sides * count)
@@ -148,7 +156,7 @@ class Tensors:
     def native(self) -> Any:
         return weight_tensors(
             [
-                native._make_tensor(w, f, None, 1, w.size, stream, LIMIT)
+                core.native._make_tensor(w, f, None, 1, w.size, stream, LIMIT)
                 for w, f, stream in zip(self.weights, self.fractions, self.streams, strict=True)
             ]
         )
@@ -438,7 +446,7 @@ def test_gradients_are_those_of_the_paper() -> None:
     fresh.invoke(fresh.command(loss=False).restore())
     g = np.zeros((10, 84))
     seeds = [query_seed(3, 0, q) for q in range(4)]
-    from tflm_zo.nodes import NodeLayer, perturb_nodes
+    from tflm_zo.core import NodeLayer, perturb_nodes
 
     layer = NodeLayer.of(task.nodes)
     words = fresh.command().words

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tflm_zo.converters import Model, initial_weights, read_metadata, update_masks
 
-from models import MODELS
-from moments import At, stop
+from helpers.models import MODELS
+from helpers.moments import At, stop
 from tflm_zo import inject
-from tflm_zo.native import Distribution
+from tflm_zo.core import Distribution
+from tflm_zo.logs import SeedLog
 from tflm_zo.runtime import load
-from tflm_zo.seedlog import SeedLog
 from tflm_zo.training import Trainer, TrainSettings, replay_log
 
 RNG = np.random.default_rng(4)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..converters import ZoMetadata
-from ..native import Distribution, DistributionKind
+from ..core import Distribution, DistributionKind
 from ..training import ALGORITHMS, Algorithm, NodeSettings, SettingsError, TrainSettings
 from ..training.tasks import plan_tasks
 from .distribution import parse_distribution

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from ..seedlog import IncompleteHeaderError
+from ..logs import IncompleteHeaderError
 from ..training import BlockProbes
 from .progress import counting_bar
 from .results import table

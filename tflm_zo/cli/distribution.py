@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..native import Distribution
+from ..core import Distribution
 from ..training import SettingsError
 
 __all__ = ["DISTRIBUTIONS", "parse_distribution"]

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from ..converters import Model, read_metadata
-from ..nodes import NodeLayer
+from ..core import NodeLayer
 from ..training import NodeSettings
 from ..training.costs import Costs, NodeCosts
 from .results import table

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..converters import Model, export_model, inject
+from ..logs import SeedLog
 from ..runtime import available
 from ..runtime.arena import arena_bytes
-from ..seedlog import SeedLog
 from ..training import Callback, Trainer, TrainSettings, replay_log
 from .memory import backpropagation_bytes
 from .tasks import TASKS

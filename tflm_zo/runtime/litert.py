@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import native
+from .. import core
 from ..converters import Model
 from ..converters.model.schema import BuiltinOperator
 from .directory import Directory
@@ -41,7 +41,7 @@ class InterpreterEngine(Engine):
     def __init__(self, module: ModuleType, model: bytes, directory: Directory, *, exact: bool) -> None:
         kernels = module.OpResolverType
         delegate = module.load_delegate(
-            str(native.library_path()),
+            str(core.library_path()),
             {"directory": str(directory.address), "exact": str(int(exact))},
         )
         self._interpreter = module.Interpreter(

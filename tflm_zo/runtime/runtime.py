@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import native
+from .. import core
 from ..converters import Model, extract_segment
-from ..native import Command
+from ..core import Command
 from .directory import Directory
 from .engine import Engine
 from .errors import ModelError
@@ -251,7 +251,7 @@ class Runtime(Inputs, ABC):
                 f"command: expected int32 [{capacity}], got {words.dtype} {list(words.shape)}; "
                 "Runtime.command() makes one of the right size"
             )
-        native.command_check(
+        core.command_check(
             words,
             head_room=self._metadata.head_room,
             max_queries=self._metadata.max_queries,

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import native
+from .. import core
 from ..converters import Model, load_model
 from .directory import Directory
 from .engine import Engine
@@ -47,7 +47,7 @@ class TflmEngine(Engine):
 
     def __init__(self, module: ModuleType, model: bytes, directory: Directory) -> None:
         self._directory = directory  # the ops write to it as long as the interpreter lives
-        hand_over = native.library().zo_tflm_set_external_context
+        hand_over = core.library().zo_tflm_set_external_context
         hand_over.argtypes, hand_over.restype = [ctypes.c_void_p], None
         hand_over(directory.address)
         try:

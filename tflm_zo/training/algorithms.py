@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ..converters import InjectSettings, ZoMetadata
 from ..converters.settings import NODES
-from ..native import Distribution
+from ..core import Distribution
 from .node_settings import NodeSettings
 from .settings import SettingsError, TrainSettings
 

@@ -8,10 +8,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..control import samples_in_order
-from ..measurement import Measurement, best_of, is_due
+from ..core import Measurement, best_of, is_due, samples_in_order
+from ..logs import data_checksum
 from ..runtime import Runtime
-from ..snapshot_log import data_checksum
 from .evaluation import Evaluation, evaluate, labelled
 from .run import Run
 

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import native
+from .. import core
 from ..converters import Model
-from ..native import NativeError
-from ..seedlog import LogError
-from ..snapshot_log import SnapshotLog
+from ..core import NativeError
+from ..logs import LogError, SnapshotLog
 from .callbacks import Callback
 from .costs import Costs, NodeCosts
 from .evaluation import evaluate
@@ -51,7 +50,7 @@ class _Request(ctypes.Structure):
 
 @lru_cache(maxsize=1)
 def _library() -> Any:
-    library, choice = native.library(), ctypes.POINTER(_Choice)
+    library, choice = core.library(), ctypes.POINTER(_Choice)
     prototypes: dict[str, list[Any]] = {
         "zo_block_choice_init": [choice, _u32],
         "zo_block_choice_next": [choice, ctypes.POINTER(_Request)],

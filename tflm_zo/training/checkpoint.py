@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..seedlog import LogError
+from ..logs import LogError
 from .callbacks import Callback
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..converters import Model, ZoMetadata, initial_weights
 from ..converters.model import Tensor
-from ..nodes import NodeState
+from ..core import NodeState
 from .node_settings import NodeSettings
 from .tasks import Task, credited
 

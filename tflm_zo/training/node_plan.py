@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model, ZoMetadata, ZoNodes, step_multipliers, update_masks
-from ..native import LogitScale
-from ..node_control import NodeRules, NodeTask
-from ..nodes import NodeLayer, NodeState
+from ..core import LogitScale, NodeLayer, NodeRules, NodeState, NodeTask
 from .costs import Costs, NodeCosts
 from .gains import channel_scales, task_gain
 from .node_settings import NODE_RULES, NodeSettings

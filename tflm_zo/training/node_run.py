@@ -10,15 +10,21 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import native
-from ..control import StepReport
+from .. import core
 from ..converters import Model, ZoMetadata
-from ..measurement import Measurement, best_of, is_due
-from ..node_control import NodeAction, NodeControl, NodeRequest, weight_tensors
-from ..nodes import NodeState
+from ..core import (
+    Measurement,
+    NodeAction,
+    NodeControl,
+    NodeRequest,
+    NodeState,
+    StepReport,
+    best_of,
+    is_due,
+    weight_tensors,
+)
+from ..logs import LogError, Snapshot, SnapshotLog, SnapshotWriter, TaskEntry, data_checksum, fingerprint
 from ..runtime import Runtime
-from ..seedlog import LogError, fingerprint
-from ..snapshot_log import Snapshot, SnapshotLog, SnapshotWriter, TaskEntry, data_checksum
 from .node_plan import NodePlan
 from .node_settings import NodeSettings
 from .run import Run, Weights
@@ -296,7 +302,7 @@ class NodeRun(Run):
         for t in self._tensors_of[task]:
             weights, fraction = self._runtime.weight_views(t.name)
             tensors.append(
-                native._make_tensor(
+                core.native._make_tensor(
                     weights,
                     fraction,
                     self._multipliers[t.name],

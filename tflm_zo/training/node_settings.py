@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..control import CSettings
-from ..native import MAX_QUERIES, Distribution, DistributionKind
+from ..core import MAX_QUERIES, CSettings, Distribution, DistributionKind
 from .settings import (
     ESTIMATORS,
     RULES,

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..control import StepReport
-from ..measurement import Measurement
-from ..seedlog import LogError
+from ..core import Measurement, StepReport
+from ..logs import LogError
 
 __all__ = ["Run"]
 

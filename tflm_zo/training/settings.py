@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..control import CSettings, command_words
-from ..native import MAX_CHAIN, MAX_QUERIES, Distribution, DistributionKind
+from ..core import MAX_CHAIN, MAX_QUERIES, CSettings, Distribution, DistributionKind, command_words
 
 __all__ = ["ESTIMATORS", "RULES", "SCHEDULES", "SettingsError", "TrainSettings"]
 

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model, ZoTrainable, initial_weights, read_metadata
-from ..seedlog import LogError
-from ..snapshot_log import SnapshotLog
+from ..logs import LogError, SnapshotLog
 
 __all__ = ["snapshot_weights"]
 

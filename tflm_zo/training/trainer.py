@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ..converters import Model, export_model, load_model
 from ..converters.model.writer import save_bytes
+from ..logs import IncompleteHeaderError, LogWarning
 from ..runtime import load
-from ..seedlog import IncompleteHeaderError, LogWarning
 from .best_state import BestState, measured_samples, measuring_interval
 from .callbacks import Callback
 from .costs import Costs, NodeCosts, WeightCosts

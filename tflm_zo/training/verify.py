@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import native
+from .. import core
 from ..converters import Model
 from .node_settings import NodeSettings
 from .samples import Samples
@@ -87,7 +87,7 @@ def compare_runtimes(
             raise KeyboardInterrupt
         weights, fractions = trainer.runtime.read_weights(), trainer.runtime.read_fractions()
         checksum = sum(
-            native.checksum(weights[t.name], fractions.get(t.name), t.stream)
+            core.checksum(weights[t.name], fractions.get(t.name), t.stream)
             for t in trainer.runtime.metadata.trainable
         )
         runs.append(

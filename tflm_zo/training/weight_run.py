@@ -11,13 +11,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import native
-from ..control import Control, StepReport
+from .. import core
 from ..converters import Model, ZoMetadata, initial_weights, read_metadata, step_multipliers, update_masks
-from ..measurement import Measurement, best_of
-from ..native import Distribution, DistributionKind
+from ..core import Control, Distribution, DistributionKind, Measurement, StepReport, best_of
+from ..logs import LogError, LogWriter, SeedLog, fingerprint
 from ..runtime import Runtime
-from ..seedlog import LogError, LogWriter, SeedLog, fingerprint
 from .costs import Costs, WeightCosts, block_segments
 from .run import Run
 from .settings import SettingsError, TrainSettings
@@ -86,7 +84,7 @@ class _Replay:
         """Does the steps that follow."""
         for t in self._metadata.trainable:
             for distribution, steps in log.steps_of_block(t.block):
-                native.replay(
+                core.replay(
                     self.weights[t.name],
                     self.fractions.get(t.name),
                     self._multipliers.get(t.name),

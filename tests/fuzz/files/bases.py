@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from tflm_zo.converters import ConversionError, load_model
 
-from models import MODELS
+from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.training import NodeSettings, Trainer, TrainSettings
 

@@ -34,18 +34,16 @@ from tflm_zo.converters import (
     step_multipliers,
     update_masks,
 )
-from tflm_zo.converters.firmware import PLATFORMS, arena
 from tflm_zo.converters.node_choice import node_choices
 
 import tflm_zo
 from tflm_zo import runtime
 from tflm_zo.cli import app
+from tflm_zo.core import NativeError
 from tflm_zo.data import DataError, check_labels, check_samples, load_data, quantize
-from tflm_zo.firmware import generate_firmware
-from tflm_zo.native import NativeError
+from tflm_zo.firmware import PLATFORMS, arena, generate_firmware
+from tflm_zo.logs import LogError, SeedLog, SnapshotLog, is_snapshot_log
 from tflm_zo.runtime import InvokeError, ModelError, RuntimeUnavailableError
-from tflm_zo.seedlog import LogError, SeedLog
-from tflm_zo.snapshot_log import SnapshotLog, is_snapshot_log
 from tflm_zo.training import SettingsError, replay_log, snapshot_weights
 
 from . import arrays, logs, metadata, models

@@ -14,9 +14,16 @@ import typer
 from rich.console import Console
 
 from ...converters import load_model, read_metadata
-from ...converters.firmware import PLATFORMS, SampleArrays, check_folder
 from ...data import DataError
-from ...firmware import BlockSearch, check_names, generate_firmware, name_of
+from ...firmware import (
+    PLATFORMS,
+    BlockSearch,
+    SampleArrays,
+    check_folder,
+    check_names,
+    generate_firmware,
+    name_of,
+)
 from ...runtime import Inputs
 from ...training import algorithm as algorithm_of_name
 from ...training import algorithm_of, trained_layers

@@ -11,9 +11,8 @@ import typer
 from numpy.typing import NDArray
 
 from ...converters import Model, export_model, load_model
-from ...measurement import Measurement, best_of
-from ...seedlog import LogError, SeedLog
-from ...snapshot_log import SnapshotLog, is_snapshot_log
+from ...core import Measurement, best_of
+from ...logs import LogError, SeedLog, SnapshotLog, is_snapshot_log
 from ...training import replay_log, snapshot_weights
 from ..failures import warn
 from ..options import Force, Json, OutputModel, ZoModelFile

@@ -12,8 +12,7 @@ import typer
 from rich.console import Console
 
 from ...converters import Model, load_model, read_metadata
-from ...seedlog import MAGIC, LogError
-from ...snapshot_log import is_snapshot_log
+from ...logs import MAGIC, LogError, is_snapshot_log
 from ...training import (
     Algorithm,
     BlockProbes,

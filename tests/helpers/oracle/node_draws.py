@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tflm_zo.nodes import NodeForm, NodeLayer
+from tflm_zo.core import NodeForm, NodeLayer
 
 from .nodes import MAX_POOL, MEAN, PLAIN, Layer
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tflm_zo import native
+from tflm_zo import core
 from tflm_zo.runtime import available
 
 __all__ = ["EXACT_RUNTIMES", "RUNTIMES", "random_inputs", "require", "run_plain"]
@@ -61,7 +61,7 @@ def _tflite(
             num_threads=1,
             experimental_op_resolver_type=getattr(imported.OpResolverType, resolver),
             experimental_delegates=(
-                [imported.load_delegate(str(native.library_path()), {"exact": "1"})] if exact else None
+                [imported.load_delegate(str(core.library_path()), {"exact": "1"})] if exact else None
             ),
         )
         interpreter.allocate_tensors()

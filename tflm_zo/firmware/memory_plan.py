@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..model import Subgraph
-from ..model.schema import DTYPES
+from ..converters.model import Subgraph
+from ..converters.model.schema import DTYPES
 
 __all__ = ["Buffers", "buffers_of", "planned_bytes"]
 

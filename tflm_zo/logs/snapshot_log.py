@@ -19,14 +19,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import native
-from .control import CSettings
-from .converters import Model, load_model, read_metadata
-from .converters.model.new_file import lock_file
-from .measurement import MEASUREMENT_BYTES, Measurement, best_of, is_due
-from .node_control import NodeControl, NodeRules, NodeTask, _Run, _Settings
-from .nodes import NodeState, _Scale
-from .seedlog import (
+from .. import core
+from ..converters import Model, load_model, read_metadata
+from ..converters.model.new_file import lock_file
+from ..core import (
+    MEASUREMENT_BYTES,
+    CSettings,
+    Measurement,
+    NodeControl,
+    NodeRules,
+    NodeState,
+    NodeTask,
+    best_of,
+    is_due,
+)
+from ..core.node_control import _Run, _Settings
+from ..core.nodes import _Scale
+from .seed_log import (
     FINGERPRINT_BYTES,
     MAGIC,
     IncompleteHeaderError,
@@ -73,7 +82,7 @@ class _Task(ctypes.Structure):
 
 @lru_cache(maxsize=1)
 def _library() -> Any:
-    library, number = native.library(), ctypes.POINTER(_u32)
+    library, number = core.library(), ctypes.POINTER(_u32)
     header, settings, task = (ctypes.POINTER(t) for t in (_Header, _Settings, _Task))
     prototypes: dict[str, tuple[Any, list[Any]]] = {
         "zo_snapshot_header_bytes": (_u32, [_u32]),

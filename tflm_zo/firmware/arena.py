@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..model import Model, Operator, Tensor
-from ..model.schema import DTYPES, BuiltinOperator
+from ..converters.model import Model, Operator, Tensor
+from ..converters.model.schema import DTYPES, BuiltinOperator
 from .cmsis_nn import Extra, extra_memory
 from .memory_plan import buffers_of, planned_bytes
 
@@ -63,9 +63,9 @@ _MARGIN = 256
 
 _PROGRAM = """
 import ctypes, sys
-from tflm_zo import native
+from tflm_zo import core
 from tflite_micro import runtime
-native.library()
+core.library()
 for path, size in zip(sys.argv[1::2], sys.argv[2::2]):
     sys.stderr.write("segment\\n")
     sys.stderr.flush()

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from ..errors import ConversionError
-from ..metadata import ZoMetadata
-from ..model import Model
-from ..step_multipliers import step_multipliers
-from ..update_masks import update_masks
+from ..converters.errors import ConversionError
+from ..converters.metadata import ZoMetadata
+from ..converters.model import Model
+from ..converters.step_multipliers import step_multipliers
+from ..converters.update_masks import update_masks
 from .plan import RunPlan
 
 __all__ = ["features", "with_features"]

@@ -165,6 +165,9 @@ class _CommandWriter(ctypes.Structure):
 # --- the library ----------------------------------------------------------------------------------------
 
 
+_PACKAGE: Final = __package__.partition(".")[0]
+
+
 def _library_name() -> str:
     if sys.platform == "darwin":
         return "libtflm_zo.dylib"
@@ -180,11 +183,11 @@ def library_path() -> Path:
             tree that is not installed.
     """
     name = _library_name()
-    spec = find_spec(__package__)
+    spec = find_spec(_PACKAGE)
     # An editable install spreads the package over the source tree and the place of the built library.
     folders = [Path(p) for p in (spec.submodule_search_locations or [])] if spec else []
-    folders += [Path(__file__).parent]
-    folders += [Path(entry) / __package__ for entry in sys.path if entry]
+    folders += [Path(__file__).parents[1]]
+    folders += [Path(entry) / _PACKAGE for entry in sys.path if entry]
     for folder in folders:
         path = folder / "_native" / name
         if path.is_file():

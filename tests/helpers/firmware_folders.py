@@ -8,11 +8,9 @@ from functools import cache
 from pathlib import Path
 from unittest import mock
 
-from tflm_zo.converters.firmware import PLATFORMS, Firmware, arena
-
-from models import MODELS
+from helpers.models import MODELS
 from tflm_zo import Model, inject, load_model
-from tflm_zo.firmware import generate_firmware
+from tflm_zo.firmware import PLATFORMS, Firmware, arena, generate_firmware
 from tflm_zo.training import algorithm
 
 #: One of each kind of trainer.

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..model import Operator
-from ..model.schema import BuiltinOperator, TensorType
-from ..operator_costs import filter_of
-from ..window import Window
+from ..converters.model import Operator
+from ..converters.model.schema import BuiltinOperator, TensorType
+from ..converters.operator_costs import filter_of
+from ..converters.window import Window
 
 __all__ = ["Extra", "extra_memory"]
 

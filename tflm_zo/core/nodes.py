@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ..converters import ZoNodes
 from . import native
-from .converters import ZoNodes
 from .native import MAX_QUERIES, NativeError
 
 __all__ = [

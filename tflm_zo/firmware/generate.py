@@ -8,10 +8,10 @@ import os
 import re
 from collections.abc import Mapping
 
-from ..errors import ConversionError
-from ..metadata import ZoMetadata, read_metadata
-from ..model import Model
-from ..segments import extract_segment
+from ..converters.errors import ConversionError
+from ..converters.metadata import ZoMetadata, read_metadata
+from ..converters.model import Model
+from ..converters.segments import extract_segment
 from .arena import Arena, arena_of
 from .features import features, with_features
 from .folder import CHECKSUMS, checksums, write_folder

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-from ...errors import ConversionError
+from ...converters.errors import ConversionError
 from ..source_text import fill, own
 from .project import Layout, Project
 

@@ -14,36 +14,24 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from .control import CSettings
-from .converters import ConversionError, Model, ZoMetadata, load_model, read_metadata
-from .converters.firmware import (
-    PLATFORMS,
-    BlockPlan,
-    BlockRunPlan,
-    Firmware,
-    FirmwareSettings,
-    NodeRunPlan,
-    RunPlan,
-    SampleArrays,
-    TaskPlan,
-    WeightRunPlan,
-    generate,
-    identifier,
-    is_identifier,
-)
-from .native import LogitScale
-from .node_control import NodeTask
-from .seedlog import fingerprint
-from .training.algorithms import algorithm_of
-from .training.block_choice import _split
-from .training.costs import block_segments
-from .training.held_out import held_out_samples
-from .training.node_plan import NodePlan
-from .training.node_run import NodeRun
-from .training.node_settings import NodeSettings
-from .training.settings import SettingsError, TrainSettings, check_integer, check_number
-from .training.tasks import Task, TaskKind, trained_tensors
-from .training.weight_run import WeightRun
+from ..converters import ConversionError, Model, ZoMetadata, load_model, read_metadata
+from ..core import CSettings, LogitScale, NodeTask
+from ..logs import fingerprint
+from ..training.algorithms import algorithm_of
+from ..training.block_choice import _split
+from ..training.costs import block_segments
+from ..training.held_out import held_out_samples
+from ..training.node_plan import NodePlan
+from ..training.node_run import NodeRun
+from ..training.node_settings import NodeSettings
+from ..training.settings import SettingsError, TrainSettings, check_integer, check_number
+from ..training.tasks import Task, TaskKind, trained_tensors
+from ..training.weight_run import WeightRun
+from .generate import Firmware, FirmwareSettings, generate
+from .plan import BlockPlan, BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
+from .platforms import PLATFORMS
+from .samples import SampleArrays
+from .source_text import identifier, is_identifier
 
 __all__ = ["BlockSearch", "check_names", "generate_firmware", "name_of", "plan_blocks", "plan_run"]
 

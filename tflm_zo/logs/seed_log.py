@@ -22,12 +22,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import native
-from .control import Control, CSettings
-from .converters import Model
-from .converters.model.new_file import FileInUseError, NewFile, lock_file
-from .measurement import MEASUREMENT_BYTES, Measurement, best_of, is_due
-from .native import MAX_QUERIES, QUERY_DTYPE, Distribution, DistributionKind
+from .. import core
+from ..converters import Model
+from ..converters.model.new_file import FileInUseError, NewFile, lock_file
+from ..core import (
+    MAX_QUERIES,
+    MEASUREMENT_BYTES,
+    QUERY_DTYPE,
+    Control,
+    CSettings,
+    Distribution,
+    DistributionKind,
+    Measurement,
+    best_of,
+    is_due,
+)
 
 __all__ = ["IncompleteHeaderError", "LogError", "LogWarning", "LogWriter", "SeedLog", "fingerprint"]
 
@@ -66,10 +75,10 @@ class _Record(ctypes.Structure):
 
 @lru_cache(maxsize=1)
 def _library() -> Any:
-    library, pointer, u32 = native.library(), ctypes.c_void_p, ctypes.c_uint32
+    library, pointer, u32 = core.library(), ctypes.c_void_p, ctypes.c_uint32
     settings, header = ctypes.POINTER(CSettings), ctypes.POINTER(_Header)
     for name, result, arguments in (
-        ("zo_control_distribution", native._Distribution, [settings, ctypes.c_uint32]),
+        ("zo_control_distribution", core.native._Distribution, [settings, ctypes.c_uint32]),
         ("zo_control_items", ctypes.c_uint32, [settings, ctypes.c_uint32, pointer, pointer]),
         ("zo_log_record_bytes", ctypes.c_uint32, [ctypes.c_uint32]),
         ("zo_log_write_header", None, [header, settings, pointer]),
@@ -329,7 +338,7 @@ def _with_seeds(settings: CSettings, coefficients: list[list[int]], first: int) 
     """(seed, coefficient) pairs of the steps from `first` on, [steps, queries]."""
     steps = np.zeros((len(coefficients), settings.queries), QUERY_DTYPE)
     if coefficients:
-        seed, run = native.library().zo_query_seed, settings.run_seed
+        seed, run = core.library().zo_query_seed, settings.run_seed
         steps["coefficient"] = coefficients
         numbers = range(first, first + len(steps))
         steps["seed"] = [[seed(run, t, q) for q in range(settings.queries)] for t in numbers]

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..errors import ConversionError
-from ..metadata import ZoMetadata
-from ..model import Model
-from ..model.schema import DTYPES
-from ..step_multipliers import step_multipliers
-from ..update_masks import update_masks
+from ..converters.errors import ConversionError
+from ..converters.metadata import ZoMetadata
+from ..converters.model import Model
+from ..converters.model.schema import DTYPES
+from ..converters.step_multipliers import step_multipliers
+from ..converters.update_masks import update_masks
 from .plan import BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
 from .source_text import array, comment, fill, numbers, own, string
 

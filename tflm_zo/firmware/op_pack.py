@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..errors import ConversionError
+from ..converters.errors import ConversionError
 from .source_text import own
 
 #: Folders of the op pack that firmware compiles.

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tflm_zo import native
+from tflm_zo import core
 
 from .stream import Dist
 
@@ -28,11 +28,11 @@ EXAMPLES = [Dist(0, 2), Dist(1, 5, 100), Dist(2, 300), Dist(3, 4)]
 """One of each kind, of sizes that training uses."""
 
 
-def core(dist: Dist) -> native.Distribution:
-    return native.Distribution(native.DistributionKind(dist.kind), dist.mu, dist.p_zero)
+def native(dist: Dist) -> core.Distribution:
+    return core.Distribution(core.DistributionKind(dist.kind), dist.mu, dist.p_zero)
 
 
-def distribution_of(distribution: native.Distribution) -> Dist:
+def distribution_of(distribution: core.Distribution) -> Dist:
     """The other way round."""
     return Dist(int(distribution.kind), distribution.mu, distribution.p_zero)
 

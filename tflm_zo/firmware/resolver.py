@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from ..constants import OP_PREFIX
-from ..model import Model, Operator
-from ..model.schema import TensorType
+from ..converters.constants import OP_PREFIX
+from ..converters.model import Model, Operator
+from ..converters.model.schema import TensorType
 from .source_text import fill, own
 
 # Operators with a registration for int8 alone (CMSIS-NN's), by the header of TFLM's that has it.

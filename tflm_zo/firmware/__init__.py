@@ -4,23 +4,30 @@
 from .folder import check_folder
 from .generate import Firmware, FirmwareSettings, generate
 from .plan import BlockPlan, BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
+from .planning import BlockSearch, check_names, generate_firmware, name_of, plan_blocks, plan_run
 from .platforms import PLATFORMS
 from .samples import SampleArrays
 from .source_text import identifier, is_identifier
 
 __all__ = [
-    "PLATFORMS",
     "BlockPlan",
     "BlockRunPlan",
+    "BlockSearch",
     "Firmware",
     "FirmwareSettings",
     "NodeRunPlan",
+    "PLATFORMS",
     "RunPlan",
     "SampleArrays",
     "TaskPlan",
     "WeightRunPlan",
     "check_folder",
+    "check_names",
     "generate",
+    "generate_firmware",
     "identifier",
     "is_identifier",
+    "name_of",
+    "plan_blocks",
+    "plan_run",
 ]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from oracle import scalar
+from helpers.oracle import scalar
 from tflm_zo import Distribution
 from tflm_zo.runtime import Runtime
 

@@ -1,0 +1,105 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The C core (``ops/core``), from Python: every function that is called through ctypes.
+
+Nothing is computed here but constants that a device gets prepared: arrays go to the functions that the
+runtimes' custom ops and the firmware call.
+"""
+
+from __future__ import annotations
+
+from .bits_update import update_bits
+from .control import Control, CSettings, Request, StepReport, command_words, samples_in_order
+from .measurement import MEASUREMENT_BYTES, Measurement, best_of, is_due
+from .native import (
+    ALL_BLOCKS,
+    MAX_CHAIN,
+    MAX_QUERIES,
+    QUERY_DTYPE,
+    STREAM_BLOCK,
+    Command,
+    Distribution,
+    DistributionKind,
+    LogitScale,
+    NativeError,
+    Status,
+    binary_cross_entropy,
+    checksum,
+    command_check,
+    command_steps,
+    cross_entropy,
+    cross_entropy_error,
+    direction,
+    library,
+    library_path,
+    mean_squared_error,
+    perturb,
+    query_seed,
+    replay,
+    status_text,
+    update,
+)
+from .node_control import NodeAction, NodeControl, NodeRequest, NodeRules, NodeTask, weight_tensors
+from .nodes import (
+    NodeForm,
+    NodeLayer,
+    NodeRule,
+    NodeState,
+    fc_backprop,
+    perturb_nodes,
+    route_nodes,
+    update_from_nodes,
+)
+
+__all__ = [
+    "ALL_BLOCKS",
+    "CSettings",
+    "Command",
+    "Control",
+    "Distribution",
+    "DistributionKind",
+    "LogitScale",
+    "MAX_CHAIN",
+    "MAX_QUERIES",
+    "MEASUREMENT_BYTES",
+    "Measurement",
+    "NativeError",
+    "NodeAction",
+    "NodeControl",
+    "NodeForm",
+    "NodeLayer",
+    "NodeRequest",
+    "NodeRule",
+    "NodeRules",
+    "NodeState",
+    "NodeTask",
+    "QUERY_DTYPE",
+    "Request",
+    "STREAM_BLOCK",
+    "Status",
+    "StepReport",
+    "best_of",
+    "binary_cross_entropy",
+    "checksum",
+    "command_check",
+    "command_steps",
+    "command_words",
+    "cross_entropy",
+    "cross_entropy_error",
+    "direction",
+    "fc_backprop",
+    "is_due",
+    "library",
+    "library_path",
+    "mean_squared_error",
+    "perturb",
+    "perturb_nodes",
+    "query_seed",
+    "replay",
+    "route_nodes",
+    "samples_in_order",
+    "status_text",
+    "update",
+    "update_bits",
+    "update_from_nodes",
+    "weight_tensors",
+]
