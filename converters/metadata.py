@@ -109,7 +109,7 @@ class ZoTrainable:
 
 @dataclasses.dataclass(frozen=True)
 class ZoNodes:
-    """A layer that carries nodes, see ops/core/zo_node_layer.h.
+    """A layer that carries nodes, see ops/core/nodes/zo_node_layer.h.
 
     Attributes:
         trainable: number of its filter.

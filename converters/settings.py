@@ -38,7 +38,7 @@ _OF_WEIGHTS: Final = ("blocks", "head_room", "update_bits", "multipliers", "spar
 #: ``wide``: the last trainable layer.
 LAST: Final = "last"
 
-# Words of a command, see ops/core/zo_command.h.
+# Words of a command, see ops/core/graph/zo_command.h.
 _HEADER_WORDS: Final = 2
 _INSTRUCTION_WORDS: Final = 4
 _ITEM_WORDS: Final = 2
@@ -95,8 +95,8 @@ class InjectSettings:
         export_batch: samples per invoke of the models that are exported from it, where nothing else is asked
             for; None: as many.
         loss: "auto" (from the model's tail), "cross_entropy", "floor_log2" (a cross-entropy in whole powers
-            of two, ElasticZO's; see ops/core/zo_floor_log2_loss.h), "binary_cross_entropy", "mse", or "none"
-            (no loss operator: for looking at segments).
+            of two, ElasticZO's; see ops/core/papers/zo_floor_log2_loss.h), "binary_cross_entropy", "mse", or
+            "none" (no loss operator: for looking at segments).
         loss_output: which output the loss belongs to, by index or tensor name; None: the first one behind a
             SOFTMAX or LOGISTIC, else the first one.
         cuts: names of the tensors between segments, in any order; see ``possible_cuts``. "layers": before

@@ -11,7 +11,7 @@ from .model import Model
 
 
 def update_masks(zo_model: Model) -> dict[str, npt.NDArray[np.uint8]]:
-    """The masks of its filters as the C core reads them (``ops/core/zo_mask.h``), by filter tensor name.
+    """The masks of its filters as the C core reads them (``ops/core/weights/zo_mask.h``), by filter tensor.
 
     Returns:
         Copies, uint8 [(weights + 7) // 8]: bit i % 8 of byte i // 8 says whether weight i is trained. Filters

@@ -92,7 +92,7 @@ class Loss:
 
 @dataclasses.dataclass(eq=False)
 class NodeLayer:
-    """A layer that is trained by perturbing its nodes, see ops/core/zo_node_layer.h.
+    """A layer that is trained by perturbing its nodes, see ops/core/nodes/zo_node_layer.h.
 
     Attributes:
         trainable: its filter.

@@ -22,7 +22,7 @@ _PER_CHANNEL: Final = 1
 # Of the header, where restoring the operator finds what it was.
 _VERSION_AT: Final = 6
 _INPUTS_AT: Final = 7
-# ZO_WIDE_DEPTH_MAX of ops/core/zo_wide_fully_connected.h.
+# ZO_WIDE_DEPTH_MAX of ops/core/graph/zo_wide_fully_connected.h.
 _LARGEST_DEPTH: Final = 65536
 # By number of the fused activation (ActivationFunctionType), in real values: NONE, RELU, RELU_N1_TO_1, RELU6.
 _RANGES: Final = {0: (-math.inf, math.inf), 1: (0.0, math.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
@@ -88,7 +88,7 @@ def _check(trainable: Trainable, plan: Plan) -> None:
 
 
 def layer_options(op: Operator, first: int) -> bytes:
-    """The options of TFLM_ZO_FULLY_CONNECTED_16, byte by byte as in ops/core/zo_node.h.
+    """The options of TFLM_ZO_FULLY_CONNECTED_16, byte by byte as in ops/core/graph/zo_node.h.
 
     Args:
         op: the FULLY_CONNECTED.

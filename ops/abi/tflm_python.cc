@@ -8,7 +8,7 @@
  */
 #include <cstring>
 
-#include "../tflm/zo_ops.h"
+#include "ops/tflm/zo_ops.h"
 
 namespace {
 

@@ -13,7 +13,7 @@
 #ifndef TFLM_ZO_OPS_CORE_ZO_FEATURES_H_
 #define TFLM_ZO_OPS_CORE_ZO_FEATURES_H_
 
-#include "zo_types.h"
+#include "ops/core/zo_types.h"
 
 #ifndef ZO_FEATURES
 #define ZO_FEATURES 1

@@ -1,5 +1,5 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-#include "zo_types.h"
+#include "ops/core/zo_types.h"
 
 const char* zo_status_text(zo_status status) {
   switch (status) {

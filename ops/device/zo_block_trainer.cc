@@ -1,5 +1,5 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-#include "zo_block_trainer.h"
+#include "ops/device/zo_block_trainer.h"
 
 #include <initializer_list>
 

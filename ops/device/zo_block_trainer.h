@@ -11,8 +11,8 @@
 #ifndef TFLM_ZO_OPS_DEVICE_ZO_BLOCK_TRAINER_H_
 #define TFLM_ZO_OPS_DEVICE_ZO_BLOCK_TRAINER_H_
 
-#include "../core/zo_block_choice.h"
-#include "zo_node_trainer.h"
+#include "ops/core/run/zo_block_choice.h"
+#include "ops/device/zo_node_trainer.h"
 
 namespace tflm_zo {
 

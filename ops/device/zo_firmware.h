@@ -8,9 +8,9 @@
 
 #include <stdint.h>
 
-#include "../core/zo_log.h"
-#include "../core/zo_loss.h"
-#include "../core/zo_node.h"
+#include "ops/core/graph/zo_node.h"
+#include "ops/core/log/zo_log.h"
+#include "ops/core/loss/zo_loss.h"
 
 namespace tflm_zo {
 

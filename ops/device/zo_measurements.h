@@ -6,7 +6,7 @@
 #ifndef TFLM_ZO_OPS_DEVICE_ZO_MEASUREMENTS_H_
 #define TFLM_ZO_OPS_DEVICE_ZO_MEASUREMENTS_H_
 
-#include "zo_network.h"
+#include "ops/device/zo_network.h"
 
 namespace tflm_zo {
 

@@ -1,14 +1,14 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-#include "zo_network.h"
+#include "ops/device/zo_network.h"
 
 #include <string.h>
 
 #include <new>
 
-#include "../core/zo_checksum.h"
-#include "../core/zo_command.h"
-#include "../core/zo_crc32.h"
-#include "../core/zo_little_endian.h"
+#include "ops/core/graph/zo_command.h"
+#include "ops/core/log/zo_crc32.h"
+#include "ops/core/weights/zo_checksum.h"
+#include "ops/core/zo_little_endian.h"
 #include "tensorflow/lite/micro/micro_allocator.h"
 #include "tensorflow/lite/schema/schema_generated.h"
 

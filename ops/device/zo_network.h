@@ -10,10 +10,10 @@
 
 #include <stddef.h>
 
-#include "../core/zo_control.h"
+#include "ops/core/run/zo_control.h"
+#include "ops/device/zo_firmware.h"
 #include "tensorflow/lite/micro/micro_interpreter.h"
 #include "tensorflow/lite/micro/micro_op_resolver.h"
-#include "zo_firmware.h"
 
 namespace tflm_zo {
 

@@ -1,13 +1,13 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-#include "zo_node_trainer.h"
+#include "ops/device/zo_node_trainer.h"
 
 #include <string.h>
 
 #include <initializer_list>
 
-#include "../core/zo_command.h"
-#include "../core/zo_crc32.h"
-#include "../core/zo_little_endian.h"
+#include "ops/core/graph/zo_command.h"
+#include "ops/core/log/zo_crc32.h"
+#include "ops/core/zo_little_endian.h"
 
 namespace tflm_zo {
 namespace {

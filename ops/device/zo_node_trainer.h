@@ -7,10 +7,10 @@
 #ifndef TFLM_ZO_OPS_DEVICE_ZO_NODE_TRAINER_H_
 #define TFLM_ZO_OPS_DEVICE_ZO_NODE_TRAINER_H_
 
-#include "../core/zo_node_run.h"
-#include "../core/zo_snapshot_log.h"
-#include "zo_measurements.h"
-#include "zo_network.h"
+#include "ops/core/log/zo_snapshot_log.h"
+#include "ops/core/run/zo_node_run.h"
+#include "ops/device/zo_measurements.h"
+#include "ops/device/zo_network.h"
 
 namespace tflm_zo {
 

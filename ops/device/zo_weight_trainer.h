@@ -8,8 +8,8 @@
 #ifndef TFLM_ZO_OPS_DEVICE_ZO_WEIGHT_TRAINER_H_
 #define TFLM_ZO_OPS_DEVICE_ZO_WEIGHT_TRAINER_H_
 
-#include "zo_measurements.h"
-#include "zo_network.h"
+#include "ops/device/zo_measurements.h"
+#include "ops/device/zo_network.h"
 
 namespace tflm_zo {
 

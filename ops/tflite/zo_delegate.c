@@ -4,7 +4,7 @@
  *
  * A desktop runtime offers no way to add custom ops from a shared library, but any of them loads
  * a delegate from one. This one claims the nodes whose custom name starts with TFLM_ZO_ and runs
- * them through ops/core/zo_node.h.
+ * them through ops/core/graph/zo_node.h.
  *
  *   interpreter = Interpreter(model, experimental_delegates=[load_delegate(library, options)])
  *
@@ -15,15 +15,15 @@
  *   exact      1: also computes int8 FULLY_CONNECTED, bit for bit as TFLM does, which neither of
  *              LiteRT's own kernels does (zo_fully_connected.h); 0, the default: leaves it alone
  */
-#include "zo_delegate.h"
+#include "ops/tflite/zo_delegate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../abi/tflite_c_api.h"
-#include "../core/zo_node.h"
-#include "zo_fully_connected.h"
+#include "ops/abi/tflite_c_api.h"
+#include "ops/core/graph/zo_node.h"
+#include "ops/tflite/zo_fully_connected.h"
 
 #define CUSTOM_NAME_PREFIX "TFLM_ZO_"
 

@@ -1,10 +1,10 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-#include "zo_fully_connected.h"
+#include "ops/tflite/zo_fully_connected.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#include "../core/zo_requantize.h"
+#include "ops/core/math/zo_requantize.h"
 
 enum { kInput = 0, kWeights = 1, kBias = 2 };
 

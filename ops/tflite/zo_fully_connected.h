@@ -9,7 +9,7 @@
 #ifndef TFLM_ZO_OPS_TFLITE_ZO_FULLY_CONNECTED_H_
 #define TFLM_ZO_OPS_TFLITE_ZO_FULLY_CONNECTED_H_
 
-#include "../abi/tflite_c_api.h"
+#include "ops/abi/tflite_c_api.h"
 
 typedef struct zo_fully_connected zo_fully_connected;
 

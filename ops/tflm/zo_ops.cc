@@ -1,15 +1,15 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Glue between TensorFlow Lite Micro and ops/core/zo_node.h. Compiled against a TFLM checkout for
- * firmware, and against ops/abi/tflm for TFLM's Python package; TFLM is reached through its kernel
- * helpers alone, so that the layout of its structs does not matter here.
+ * Glue between TensorFlow Lite Micro and ops/core/graph/zo_node.h. Compiled against a TFLM checkout
+ * for firmware, and against ops/abi/tflm for TFLM's Python package; TFLM is reached through its
+ * kernel helpers alone, so that the layout of its structs does not matter here.
  */
-#include "zo_ops.h"
+#include "ops/tflm/zo_ops.h"
 
 #include <cstddef>
 #include <cstdint>
 
-#include "../core/zo_node.h"
+#include "ops/core/graph/zo_node.h"
 #include "tensorflow/lite/micro/kernels/kernel_util.h"
 #include "tensorflow/lite/micro/micro_log.h"
 

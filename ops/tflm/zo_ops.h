@@ -7,7 +7,7 @@
  *   tflite::AddZoWideOps(&resolver);  // 1 op, for models with wide layers
  *
  * No arena, no scratch buffers, no static data. To reach the weights, give the interpreter a
- * zo_directory (ops/core/zo_node.h) before AllocateTensors:
+ * zo_directory (ops/core/graph/zo_node.h) before AllocateTensors:
  * interpreter.SetMicroExternalContext(&directory). Other payloads are ignored.
  */
 #ifndef TFLM_ZO_OPS_TFLM_ZO_OPS_H_

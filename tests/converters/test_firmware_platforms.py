@@ -230,7 +230,7 @@ def test_make_builds_the_c_sources(tmp_path: Path) -> None:
     assert said.count(" -c ") == len(objects) and said.count(" -std=c99 ") == len(objects)
     assert " -c " not in make(tmp_path, folder, "all", *tools)
     # A header that changed builds what includes it again.
-    header = folder / "ops/core/small_zo_crc32.h"
+    header = folder / "ops/core/log/small_zo_crc32.h"
     header.write_text(header.read_text() + "\n")
     again = make(tmp_path, folder, "all", *tools)
     assert "small_zo_crc32.c" in again and "small_zo_stream.c" not in again
@@ -257,7 +257,7 @@ def test_c_sources_compile_without_a_warning(compiler: str, core: str, tmp_path:
     sources = sorted(path for path in compiled(folder) if path.endswith(".c"))
     assert len(sources) > 20
     tool = [f"{ARM}gcc"] if compiler == "gcc" else ["clang", "--target=arm-none-eabi", *newlib()]
-    run(*tool, *CORES[core].flags, "-std=c99", *STRICT, "-fsyntax-only", *sources, folder=folder)
+    run(*tool, *CORES[core].flags, "-std=c99", *STRICT, "-I.", "-fsyntax-only", *sources, folder=folder)
 
 
 # --- Arduino ------------------------------------------------------------------------------------------------

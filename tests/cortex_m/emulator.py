@@ -27,8 +27,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
-CORE_FOLDER = REPOSITORY / "ops" / "core"
-CORE_SOURCES = tuple(sorted(CORE_FOLDER.glob("*.c")))
+CORE_SOURCES = tuple(sorted((REPOSITORY / "ops" / "core").rglob("*.c")))
 COUNTING_SOURCE = HERE / "counting.c"
 PREFIX = "arm-none-eabi-"
 EMULATOR = "qemu-system-arm"
@@ -171,7 +170,7 @@ def compile_objects(
     Raises EmulatorError with the compiler's messages.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    common = [*core.flags, "-ffunction-sections", "-fdata-sections", f"-I{CORE_FOLDER}", f"-I{HERE}", *flags]
+    common = [*core.flags, "-ffunction-sections", "-fdata-sections", f"-I{REPOSITORY}", f"-I{HERE}", *flags]
     objects = []
     for source in sources:
         target = folder / f"{source.name}.o"

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "zo_features.h"
-#include "zo_perturb.h"
-#include "zo_update.h"
+#include "ops/core/weights/zo_perturb.h"
+#include "ops/core/weights/zo_update.h"
+#include "ops/core/zo_features.h"
 
 zo_status portable_zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
                                  const zo_perturb_terms* terms);

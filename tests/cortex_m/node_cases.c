@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "zo_fc_backprop.h"
-#include "zo_loss.h"
-#include "zo_node_layer.h"
-#include "zo_node_update.h"
+#include "ops/core/loss/zo_loss.h"
+#include "ops/core/nodes/zo_fc_backprop.h"
+#include "ops/core/nodes/zo_node_layer.h"
+#include "ops/core/nodes/zo_node_update.h"
 
 #ifdef COUNTING_TICK_QUARTERS
 #include "counting.h"

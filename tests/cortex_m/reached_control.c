@@ -3,8 +3,8 @@
  * What a firmware that trains by weight perturbation and writes a seed log calls of the control
  * unit: linked to measure what that needs of its flash. Not run.
  */
-#include "zo_control.h"
-#include "zo_log.h"
+#include "ops/core/log/zo_log.h"
+#include "ops/core/run/zo_control.h"
 
 static zo_control control;
 static uint8_t log_bytes[256];

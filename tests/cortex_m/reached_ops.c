@@ -3,7 +3,7 @@
  * What the weight ops and the loss call in the core, as the glue of a runtime calls it: linked to
  * measure what they need of a firmware's flash. Not run.
  */
-#include "zo_node.h"
+#include "ops/core/graph/zo_node.h"
 
 static zo_buffer nothing(void* context, int32_t index) {
   const zo_buffer none = {NULL, 0};

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from cortex_m.emulator import CORE_FOLDER, CORE_SOURCES, CORES, REPOSITORY, build, each, missing, run
+from cortex_m.emulator import CORE_SOURCES, CORES, REPOSITORY, build, each, missing, run
 
 CORE_TEST = REPOSITORY / "tests" / "ops" / "core_test.c"
 # An emulated core is some twenty times slower than the host.
@@ -32,7 +32,7 @@ def on_the_host():
     with TemporaryDirectory(prefix="zo_core_test_") as folder:
         program = Path(folder) / "core_test"
         sources = [CORE_TEST, *CORE_SOURCES]
-        flags = ["-std=c99", "-DZO_PORTABLE", *FLAGS, f"-I{CORE_FOLDER}"]
+        flags = ["-std=c99", "-DZO_PORTABLE", *FLAGS, f"-I{REPOSITORY}"]
         subprocess.run([HOST, *flags, *sources, "-o", program], check=True, timeout=300)
         return subprocess.run([program], check=True, capture_output=True, text=True, timeout=300).stdout
 

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "counting.h"
-#include "zo_checksum.h"
-#include "zo_perturb.h"
-#include "zo_update.h"
+#include "ops/core/weights/zo_checksum.h"
+#include "ops/core/weights/zo_perturb.h"
+#include "ops/core/weights/zo_update.h"
 
 enum { kSize = 48000, kInner = 500, kChannels = kSize / kInner, kCalls = 2, kReplaySteps = 8 };
 

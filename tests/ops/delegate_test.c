@@ -10,8 +10,8 @@
 
 #include "check.h"
 #include "fake_runtime.h"
-#include "zo_little_endian.h"
-#include "zo_node.h"
+#include "ops/core/graph/zo_node.h"
+#include "ops/core/zo_little_endian.h"
 
 static char reported[200];
 static void keep_error(const char* message) {

@@ -17,9 +17,9 @@ import pytest
 
 from cortex_m.emulator import each
 
-CORE = Path(__file__).resolve().parents[2] / "ops" / "core"
-SOURCES = sorted(CORE.glob("*.c"))
-STRICT = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror"]
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted((ROOT / "ops" / "core").rglob("*.c"))
+STRICT = [f"-I{ROOT}", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror"]
 ARM = "arm-none-eabi-"
 
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="NO GCC: the C core was not inspected")

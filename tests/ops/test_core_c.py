@@ -36,7 +36,7 @@ SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno
 
 def build(program, test, *sources_and_flags, flags=SANITIZERS):
     warnings = ["-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-pedantic", "-Werror"]
-    sources = [ROOT / "tests" / "ops" / test, *sorted(CORE.glob("*.c")), *sources_and_flags]
+    sources = [ROOT / "tests" / "ops" / test, *sorted(CORE.rglob("*.c")), *sources_and_flags]
     run(
         [
             CC,
@@ -44,7 +44,6 @@ def build(program, test, *sources_and_flags, flags=SANITIZERS):
             "-O2",
             *flags,
             *warnings,
-            f"-I{CORE}",
             f"-I{ROOT}",
             *sources,
             "-lm",

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-CORE = Path(__file__).resolve().parents[2] / "ops" / "core"
-SOURCES = sorted(CORE.glob("*.c"))
-STRICT = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror", f"-I{CORE}"]
+ROOT = Path(__file__).resolve().parents[2]
+CORE = ROOT / "ops" / "core"
+SOURCES = sorted(CORE.rglob("*.c"))
+STRICT = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror", f"-I{ROOT}"]
 CC = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
 FEATURES = re.findall(r"#ifndef (ZO_WITH_\w+)", (CORE / "zo_features.h").read_text())
 
@@ -22,11 +23,11 @@ pytestmark = pytest.mark.skipif(CC is None, reason="NO C COMPILER: the C core's 
 REFUSALS = r"""
 #include <stdio.h>
 #include <string.h>
-#include "zo_control.h"
-#include "zo_node.h"
-#include "zo_perturb.h"
-#include "zo_stream.h"
-#include "zo_update.h"
+#include "ops/core/run/zo_control.h"
+#include "ops/core/graph/zo_node.h"
+#include "ops/core/weights/zo_perturb.h"
+#include "ops/core/random/zo_stream.h"
+#include "ops/core/weights/zo_update.h"
 
 static int8_t logits[2] = {1, 2}, weights[4];
 static int32_t words[8], losses[1];

@@ -100,10 +100,10 @@ def _op_pack(target: Target) -> list[Path]:
     """Objects of the op pack, as a firmware compiles them."""
     folder = Path(_objects.name) / target.library
     folder.mkdir()
-    sources = sorted((REPOSITORY / "ops/core").glob("*.c"))
+    sources = sorted((REPOSITORY / "ops/core").rglob("*.c"))
     if target.board:
         sources.append(HERE / "startup.c")
-    strict = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
+    strict = ["-std=c99", f"-I{REPOSITORY}", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
     objects = []
     for source in sources:
         objects.append(folder / f"{source.name}.o")

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""ElasticZO-INT8's update of perturbed weights in the C core (``ops/core/zo_update_bits.h``), from Python."""
+"""ElasticZO-INT8's update of perturbed weights (``ops/core/papers/zo_update_bits.h``), from Python."""
 
 from __future__ import annotations
 

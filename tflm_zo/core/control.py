@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The control unit of the C core (``ops/core/zo_control.h``), from Python.
+"""The control unit of the C core (``ops/core/run/zo_control.h``), from Python.
 
 Nothing is decided here: the state machine is the one that firmware runs.
 """

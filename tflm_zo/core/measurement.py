@@ -1,6 +1,6 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What a run measured (``ops/core/zo_measurement.h``): the loss of its weights on data that are always the
-same, so that the best state can be kept.
+"""What a run measured (``ops/core/log/zo_measurement.h``): the loss of its weights on data that are always
+the same, so that the best state can be kept.
 
 When a run measures, where the records lie in its log and their bytes are the C core's.
 """

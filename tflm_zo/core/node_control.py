@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The control unit of node perturbation (``ops/core/zo_node_run.h``), from Python.
+"""The control unit of node perturbation (``ops/core/run/zo_node_run.h``), from Python.
 
 Nothing is decided here: the state machine is the one that firmware runs.
 """

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Node perturbation in the C core (``ops/core/zo_node_layer.h``, ``zo_node_update.h``), from Python.
+"""Node perturbation in the C core (``ops/core/nodes/zo_node_layer.h``, ``zo_node_update.h``), from Python.
 
 Nothing is computed here: every array goes to the functions that firmware calls.
 """

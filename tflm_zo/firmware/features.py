@@ -14,7 +14,7 @@ __all__ = ["features", "with_features"]
 
 _SPARSE_UNIFORM, _GAUSSIAN, _COORDINATE = 1, 2, 3  # ZO_SPARSE_UNIFORM …
 _LINEAR = 1  # ZO_SCHEDULE_LINEAR
-_HEADER = '#include "zo_types.h"\n'
+_HEADER = '#include "ops/core/zo_types.h"\n'
 
 
 def features(model: Model, metadata: ZoMetadata, plan: RunPlan) -> dict[str, bool]:

@@ -36,9 +36,9 @@ def op_pack_sources() -> dict[str, str]:
     """Text of each source by its path in a firmware's folder."""
     root = op_pack_folder()
     return {
-        f"ops/{folder}/{path.name}": path.read_text(encoding="utf-8")
+        f"ops/{path.relative_to(root).as_posix()}": path.read_text(encoding="utf-8")
         for folder in FOLDERS
-        for path in sorted((root / folder).iterdir())
+        for path in sorted((root / folder).rglob("*"))
         if path.suffix in (".h", ".c", ".cc")
     }
 

@@ -1,7 +1,7 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The seed log (``.zolog``): a complete, append-only checkpoint of a weight-perturbation run.
 
-Its bytes are specified in ``ops/core/zo_log.h`` and written and read by the C core.
+Its bytes are specified in ``ops/core/log/zo_log.h`` and written and read by the C core.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The log (``.zolog``) of a run whose updates depend on data: snapshots of the weights, and its steps.
 
-Its bytes are specified in ``ops/core/zo_snapshot_log.h`` and written and read by the C core.
+Its bytes are specified in ``ops/core/log/zo_snapshot_log.h`` and written and read by the C core.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Which block of layers a task is best trained in (Poor Man's Training, sec. 3.3).
 
-The decision is made by the C core's state machine (``ops/core/zo_block_choice.h``), the one that firmware
+The decision is made by the C core's state machine (``ops/core/run/zo_block_choice.h``), the one that firmware
 runs; here its probes are done in a runtime.
 """
 

@@ -5,13 +5,13 @@
  * perturbation and its opposite give back the same weights; a replay is its steps one by one.
  */
 #include "fuzz_input.h"
-#include "zo_checksum.h"
-#include "zo_command.h"
-#include "zo_little_endian.h"
-#include "zo_node.h"
-#include "zo_perturb.h"
-#include "zo_stream.h"
-#include "zo_update.h"
+#include "ops/core/graph/zo_command.h"
+#include "ops/core/graph/zo_node.h"
+#include "ops/core/random/zo_stream.h"
+#include "ops/core/weights/zo_checksum.h"
+#include "ops/core/weights/zo_perturb.h"
+#include "ops/core/weights/zo_update.h"
+#include "ops/core/zo_little_endian.h"
 
 enum { kTensors = 3, kMaxWords = 120, kHeadRoom = 8 };
 

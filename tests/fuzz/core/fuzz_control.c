@@ -5,10 +5,10 @@
  * whenever nothing is in force the weights are those that the coefficients alone give.
  */
 #include "fuzz_input.h"
-#include "zo_command.h"
-#include "zo_control.h"
-#include "zo_stream.h"
-#include "zo_update.h"
+#include "ops/core/graph/zo_command.h"
+#include "ops/core/random/zo_stream.h"
+#include "ops/core/run/zo_control.h"
+#include "ops/core/weights/zo_update.h"
 
 enum { kMostSize = 40, kMostWords = 160 };
 

@@ -7,10 +7,10 @@
  */
 #include "fake_runtime.h"
 #include "fuzz_input.h"
-#include "zo_command.h"
-#include "zo_little_endian.h"
-#include "zo_node.h"
-#include "zo_wide_fully_connected.h"
+#include "ops/core/graph/zo_command.h"
+#include "ops/core/graph/zo_node.h"
+#include "ops/core/graph/zo_wide_fully_connected.h"
+#include "ops/core/zo_little_endian.h"
 
 enum { kWords = 40, kOptions = 120, kMostMemory = 400 };
 

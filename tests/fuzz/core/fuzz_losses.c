@@ -6,10 +6,10 @@
 #include <math.h>
 
 #include "fuzz_input.h"
-#include "zo_floor_log2_loss.h"
-#include "zo_little_endian.h"
-#include "zo_loss.h"
-#include "zo_node.h"
+#include "ops/core/graph/zo_node.h"
+#include "ops/core/loss/zo_loss.h"
+#include "ops/core/papers/zo_floor_log2_loss.h"
+#include "ops/core/zo_little_endian.h"
 
 typedef struct loss_tensors {
   zo_buffer inputs[3];

@@ -6,10 +6,10 @@
  * moves nothing.
  */
 #include "fuzz_input.h"
-#include "zo_fc_backprop.h"
-#include "zo_features.h"
-#include "zo_node_layer.h"
-#include "zo_node_update.h"
+#include "ops/core/nodes/zo_fc_backprop.h"
+#include "ops/core/nodes/zo_node_layer.h"
+#include "ops/core/nodes/zo_node_update.h"
+#include "ops/core/zo_features.h"
 
 /* Larger tensors are checked for their sizes alone. */
 enum { kMostBytes = 1200, kMostSamples = 3, kMostQueries = 3 };

@@ -6,12 +6,12 @@
  * record, and writes what was read.
  */
 #include "fuzz_input.h"
-#include "zo_control.h"
-#include "zo_crc32.h"
-#include "zo_little_endian.h"
-#include "zo_log.h"
-#include "zo_stream.h"
-#include "zo_update.h"
+#include "ops/core/log/zo_crc32.h"
+#include "ops/core/log/zo_log.h"
+#include "ops/core/random/zo_stream.h"
+#include "ops/core/run/zo_control.h"
+#include "ops/core/weights/zo_update.h"
+#include "ops/core/zo_little_endian.h"
 
 enum { kWeights = 40 };
 

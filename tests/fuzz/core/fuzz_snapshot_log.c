@@ -6,9 +6,9 @@
  * was read.
  */
 #include "node_world.h"
-#include "zo_crc32.h"
-#include "zo_little_endian.h"
-#include "zo_snapshot_log.h"
+#include "ops/core/log/zo_crc32.h"
+#include "ops/core/log/zo_snapshot_log.h"
+#include "ops/core/zo_little_endian.h"
 
 enum { kMostLog = 4096, kHead = 16 };
 

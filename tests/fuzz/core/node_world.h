@@ -5,8 +5,8 @@
 #define TFLM_ZO_TESTS_FUZZ_CORE_NODE_WORLD_H_
 
 #include "fuzz_input.h"
-#include "zo_node_run.h"
-#include "zo_stream.h"
+#include "ops/core/random/zo_stream.h"
+#include "ops/core/run/zo_node_run.h"
 
 enum { kWorldTasks = 3, kWorldTensors = 2, kWorldMinibatch = 8 };
 

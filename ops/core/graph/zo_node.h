@@ -1,0 +1,169 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * The custom ops, independent of any runtime: an adapter hands over the node's
+ * options and tensors and gets a status. ops/tflite and ops/tflm are thin
+ * because everything that can be shared is here.
+ *
+ * Weight ops (TFLM_ZO_SEED_REPLAY, TFLM_ZO_UPDATE, TFLM_ZO_PERTURB):
+ *
+ *   inputs   0 zo_command  int32 [words]
+ *            1 zo_state    int32 [4], variable tensor shared by the segment's
+ *                          weight ops: {ZO_STATE_MAGIC once the weights are
+ *                          initialized, steps, saturated, 0}. The runtime
+ *                          zeroes it together with the weights (allocation,
+ *                          reset), so that the first op to run after that
+ *                          copies the initial weights in.
+ *            2 zo_initial  int8 [weights of the segment], constant: the initial
+ *                          weights of its tensors one after the other
+ *            3 zo_fraction int8, variable, same size and order
+ *                          (ZO_OPTION_FRACTION only)
+ *            then, for each trainable tensor,
+ *              weights     int8, variable
+ *              multiplier  int32 [channels], constant (ZO_OPTION_MULTIPLIER only)
+ *              mask        int8 [(weights + 7) / 8], constant: the bits of zo_mask.h
+ *                          (ZO_OPTION_MASK only); absent for a tensor that is trained whole
+ *   outputs  0 zo_status   int32 [4], only where ZO_OPTION_LAST is set:
+ *                          {word 0 of the command, steps applied since the
+ *                          weights were initialized or all restored, weights
+ *                          clipped in this invoke, checksum or 0}; may be absent (null)
+ *   options  bytes, little-endian, no alignment:
+ *            0  u8   1 (version)
+ *            1  u8   flags ZO_OPTION_*
+ *            2  u8   head-room, LSB
+ *            3  u8   max_queries, 1..ZO_MAX_QUERIES
+ *            4  u16  number of tensors
+ *            6  u16  number of blocks
+ *            8  per tensor 12 bytes: u16 stream, u16 block (bit 15: the tensor
+ *               is wide), u32 channels, u32 inner (see zo_tensor)
+ *
+ * TFLM_ZO_LOSS:
+ *
+ *   inputs   0 logits or outputs, int8 [batch, ...]
+ *            1 zo_label: int32 [batch] (cross-entropy, floor-log2), int32
+ *              [batch, outputs] (binary cross-entropy), int8 like input 0 (mean squared error)
+ *            2 zo_status or zo_command: word 0 says whether to compute
+ *   outputs  0 zo_loss, int32 [batch]; may be absent (null)
+ *   options  0  u8   1 (version)
+ *            1  u8   zo_loss_kind
+ *            2  u16  0
+ *            4  u32  elements per sample
+ *            8  i32  zero point (binary cross-entropy), else 0
+ *            12 u32  scale_log2e, or multiplier (mean squared error)
+ *            16 u32  scale, or shift (mean squared error)
+ *
+ * TFLM_ZO_FULLY_CONNECTED_16, in the place of a FULLY_CONNECTED whose weights are wide:
+ *
+ *   inputs   0 activation  int8 [batch, ...]
+ *            1 weights     int8 [units, depth], variable
+ *            2 bias        int32 [units]; may be absent
+ *            3 zo_fraction int8, variable: of the segment, see above
+ *   outputs  0 activation  int8 [batch, units]
+ *   options  0  u8   1 (version)
+ *            1  u8   ZO_OPTION_PER_CHANNEL or 0
+ *            2  i8   zero point of the input
+ *            3  i8   zero point of the output
+ *            4  i8   smallest output \ of the fused
+ *            5  i8   largest output  / activation
+ *            6  u16  kernel version of the FULLY_CONNECTED, for export
+ *            8  u32  weights before this tensor's in zo_fraction
+ *            12 u32  units
+ *            16 multipliers, see zo_wide_fully_connected.h
+ *   The builtin options of the FULLY_CONNECTED stay those of the operator: runtimes do not read
+ *   them, export does.
+ */
+#ifndef TFLM_ZO_OPS_CORE_GRAPH_ZO_NODE_H_
+#define TFLM_ZO_OPS_CORE_GRAPH_ZO_NODE_H_
+
+#include "ops/core/graph/zo_command.h"
+#include "ops/core/zo_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ZO_OPTIONS_VERSION 1
+#define ZO_OPTION_FIRST 1u      /* first weight op: initializes, restores */
+#define ZO_OPTION_LAST 2u       /* last weight op: writes zo_status */
+#define ZO_OPTION_FRACTION 4u   /* tensors have a fraction (16-bit update) */
+#define ZO_OPTION_MULTIPLIER 8u /* tensors have per-channel multipliers */
+#define ZO_OPTION_MASK 16u      /* tensors may have masks */
+
+#define ZO_OPTION_WIDE 0x8000u /* in the block of a tensor */
+
+#define ZO_OPTION_PER_CHANNEL 1u /* of TFLM_ZO_FULLY_CONNECTED_16: a multiplier per unit */
+
+#define ZO_STATE_WORDS 4
+#define ZO_STATE_MAGIC INT32_C(0x5A4F5721)
+#define ZO_STATUS_WORDS 4
+
+typedef enum zo_loss_kind {
+  ZO_LOSS_CROSS_ENTROPY = 0,
+  ZO_LOSS_BINARY_CROSS_ENTROPY = 1,
+  ZO_LOSS_MEAN_SQUARED_ERROR = 2,
+  ZO_LOSS_FLOOR_LOG2 = 3,
+} zo_loss_kind;
+
+/* A size that fits nothing: of a tensor of another type than int8 and int32, or one of so many
+ * bytes or more. */
+#define ZO_NO_SIZE UINT32_C(0xFFFFFFFF)
+
+/* A tensor as an adapter hands it over. data is null for an absent optional
+ * tensor and for an output nothing reads. */
+typedef struct zo_buffer {
+  void* data;
+  uint32_t bytes;
+} zo_buffer;
+
+/* Returns the node's input i (output -1 - i for negative arguments: -1 is
+ * output 0). Out of range: {NULL, 0}. */
+typedef zo_buffer (*zo_buffer_source)(void* context, int32_t index);
+
+/* Where the trainable tensors live in memory, for whoever owns the runtime and
+ * wants to read or write them (a runtime's API may not reach variable tensors,
+ * TFLM's does not). Filled by the op that has ZO_OPTION_FIRST at each invoke;
+ * tensors beyond the capacity are counted, not stored. The owner sets magic,
+ * capacity and entries. On a device, a zo_directory is what TFLM's
+ * SetMicroExternalContext takes; the magic tells it from other payloads. */
+#define ZO_DIRECTORY_MAGIC UINT32_C(0x5A4F4449)
+
+typedef struct zo_directory_entry {
+  int8_t* weights;
+  int8_t* fraction;
+  uint32_t size;
+  uint32_t stream;
+} zo_directory_entry;
+
+typedef struct zo_directory {
+  uint32_t magic;
+  uint32_t capacity;
+  uint32_t count;
+  zo_directory_entry* entries;
+} zo_directory;
+
+/* Checks a weight op's options and the sizes of its tensors. For Prepare: data
+ * pointers may be null, sizes may not. */
+zo_status zo_weight_node_check(const uint8_t* options, size_t length, zo_buffer_source source,
+                               void* context);
+
+/* Runs a weight op. `opcode` is REPLAY, UPDATE or PERTURB; `directory` may be
+ * null. A tensor in the memory of the command is refused. */
+zo_status zo_weight_node_run(zo_opcode opcode, const uint8_t* options, size_t length,
+                             zo_buffer_source source, void* context, zo_directory* directory);
+
+/* The same for TFLM_ZO_LOSS. */
+zo_status zo_loss_node_check(const uint8_t* options, size_t length, zo_buffer_source source,
+                             void* context);
+zo_status zo_loss_node_run(const uint8_t* options, size_t length, zo_buffer_source source,
+                           void* context);
+
+/* The same for TFLM_ZO_FULLY_CONNECTED_16. */
+zo_status zo_wide_node_check(const uint8_t* options, size_t length, zo_buffer_source source,
+                             void* context);
+zo_status zo_wide_node_run(const uint8_t* options, size_t length, zo_buffer_source source,
+                           void* context);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TFLM_ZO_OPS_CORE_GRAPH_ZO_NODE_H_ */

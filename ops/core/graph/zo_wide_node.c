@@ -1,0 +1,111 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "ops/core/graph/zo_node.h"
+#include "ops/core/graph/zo_wide_fully_connected.h"
+#include "ops/core/zo_little_endian.h"
+
+/* Node inputs. */
+enum { kInput = 0, kWeights = 1, kBias = 2, kFraction = 3 };
+/* Node outputs, as a zo_buffer_source counts them. */
+enum { kOutput = -1 };
+
+/* Layout of the options. */
+enum {
+  kOptionVersion = 0,
+  kOptionFlags = 1,
+  kOptionInputZeroPoint = 2,
+  kOptionOutputZeroPoint = 3,
+  kOptionOutputMin = 4,
+  kOptionOutputMax = 5,
+  kOptionFirst = 8,
+  kOptionUnits = 12,
+  kOptionMultipliers = 16,
+};
+
+typedef struct wide_node {
+  zo_wide_fully_connected layer;
+  const int8_t* input;
+  int8_t* output;
+  uint32_t samples;
+} wide_node;
+
+static int multipliers_are_valid(const zo_wide_fully_connected* layer) {
+  for (uint32_t i = 0; i < layer->multiplier_count; ++i) {
+    const uint8_t* at = layer->multipliers + (size_t)i * ZO_WIDE_MULTIPLIER_BYTES;
+    const int32_t shift = (int8_t)at[4];
+    if ((at[3] & 0x80u) != 0u || shift < -31 || shift > 30) return 0;
+  }
+  return 1;
+}
+
+static zo_status read_node(const uint8_t* options, size_t length, zo_buffer_source source,
+                           void* context, wide_node* node) {
+  if (options == NULL || length < kOptionMultipliers ||
+      options[kOptionVersion] != ZO_OPTIONS_VERSION) {
+    return ZO_ERROR_OPTIONS;
+  }
+  zo_wide_fully_connected* layer = &node->layer;
+  layer->units = zo_read_u32(options + kOptionUnits);
+  layer->multipliers = options + kOptionMultipliers;
+  layer->multiplier_count =
+      (options[kOptionFlags] & ZO_OPTION_PER_CHANNEL) != 0u ? layer->units : 1u;
+  layer->input_zero_point = (int8_t)options[kOptionInputZeroPoint];
+  layer->output_zero_point = (int8_t)options[kOptionOutputZeroPoint];
+  layer->output_min = (int8_t)options[kOptionOutputMin];
+  layer->output_max = (int8_t)options[kOptionOutputMax];
+  const uint64_t multiplier_bytes = ZO_WIDE_MULTIPLIER_BYTES * (uint64_t)layer->multiplier_count;
+  if (layer->units == 0u || length - kOptionMultipliers != multiplier_bytes ||
+      layer->output_min > layer->output_max || !multipliers_are_valid(layer)) {
+    return ZO_ERROR_OPTIONS;
+  }
+  if (source == NULL) return ZO_ERROR_ARGUMENT;
+  const zo_buffer input = source(context, kInput);
+  const zo_buffer weights = source(context, kWeights);
+  const zo_buffer bias = source(context, kBias);
+  const zo_buffer fraction = source(context, kFraction);
+  const zo_buffer output = source(context, kOutput);
+  const uint32_t first = zo_read_u32(options + kOptionFirst);
+  layer->depth = weights.bytes / layer->units;
+  if (layer->depth == 0u || layer->depth > ZO_WIDE_DEPTH_MAX ||
+      weights.bytes % layer->units != 0u || weights.bytes == ZO_NO_SIZE ||
+      fraction.bytes == ZO_NO_SIZE || first > fraction.bytes ||
+      weights.bytes > fraction.bytes - first ||
+      (bias.bytes != 0u && bias.bytes != sizeof(int32_t) * (uint64_t)layer->units)) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  node->samples = input.bytes / layer->depth;
+  if (node->samples == 0u || input.bytes % layer->depth != 0u || input.bytes == ZO_NO_SIZE ||
+      output.bytes != (uint64_t)node->samples * layer->units) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  node->input = (const int8_t*)input.data;
+  node->output = (int8_t*)output.data;
+  layer->weights = (const int8_t*)weights.data;
+  layer->bias = bias.bytes != 0u ? (const int32_t*)bias.data : NULL;
+  /* Null at Prepare, when only sizes count; null plus an offset would be undefined. */
+  const int8_t* fractions = (const int8_t*)fraction.data;
+  layer->fraction = fractions != NULL ? fractions + first : NULL;
+  return ZO_OK;
+}
+
+zo_status zo_wide_node_check(const uint8_t* options, size_t length, zo_buffer_source source,
+                             void* context) {
+  wide_node node;
+  return read_node(options, length, source, context, &node);
+}
+
+zo_status zo_wide_node_run(const uint8_t* options, size_t length, zo_buffer_source source,
+                           void* context) {
+  wide_node node;
+  const zo_status status = read_node(options, length, source, context, &node);
+  if (status != ZO_OK) return status;
+  if (node.input == NULL || node.output == NULL || node.layer.weights == NULL ||
+      node.layer.fraction == NULL ||
+      (node.layer.bias == NULL && source(context, kBias).bytes != 0u)) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  for (uint32_t sample = 0; sample < node.samples; ++sample) {
+    zo_wide_fully_connected_s8(&node.layer, node.input + (size_t)sample * node.layer.depth,
+                               node.output + (size_t)sample * node.layer.units);
+  }
+  return ZO_OK;
+}

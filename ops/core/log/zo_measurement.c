@@ -1,0 +1,46 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "ops/core/log/zo_measurement.h"
+
+#include "ops/core/log/zo_crc32.h"
+#include "ops/core/zo_little_endian.h"
+
+enum { kStep = 0, kSamples = 4, kLoss = 8, kCorrect = 16, kDataChecksum = 20, kChecksum = 24 };
+
+int zo_measurement_is_due(uint32_t every, uint32_t steps, uint32_t step) {
+  return every > 0u && (step % every == 0u || step == steps);
+}
+
+uint32_t zo_measurement_number(uint32_t every, uint32_t step) {
+  return step / every + (step % every > 0u ? 1u : 0u);
+}
+
+uint32_t zo_step_record_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t step) {
+  const uint32_t before = every > 0u ? step / every + 1u : 0u;
+  return begin + step * record_bytes + before * ZO_MEASUREMENT_BYTES;
+}
+
+uint32_t zo_measurement_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t step) {
+  return begin + step * record_bytes + zo_measurement_number(every, step) * ZO_MEASUREMENT_BYTES;
+}
+
+void zo_measurement_write(const zo_measurement* measurement, uint32_t checksum, uint8_t* bytes) {
+  zo_write_u32(bytes + kStep, measurement->step);
+  zo_write_u32(bytes + kSamples, measurement->samples);
+  zo_write_u64(bytes + kLoss, (uint64_t)measurement->loss);
+  zo_write_u32(bytes + kCorrect, measurement->correct);
+  zo_write_u32(bytes + kDataChecksum, measurement->data_checksum);
+  zo_write_u32(bytes + kChecksum, zo_crc32(checksum, bytes, kChecksum));
+}
+
+zo_status zo_measurement_read(const uint8_t* bytes, uint32_t checksum,
+                              zo_measurement* measurement) {
+  if (zo_read_u32(bytes + kChecksum) != zo_crc32(checksum, bytes, kChecksum)) {
+    return ZO_ERROR_OPTIONS;
+  }
+  measurement->step = zo_read_u32(bytes + kStep);
+  measurement->samples = zo_read_u32(bytes + kSamples);
+  measurement->loss = (int64_t)zo_read_u64(bytes + kLoss);
+  measurement->correct = zo_read_u32(bytes + kCorrect);
+  measurement->data_checksum = zo_read_u32(bytes + kDataChecksum);
+  return ZO_OK;
+}

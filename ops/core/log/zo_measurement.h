@@ -1,0 +1,58 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * What a run measured: the loss of its weights on data that are always the same, so that the best
+ * state can be kept. A run that measures does so every `every` steps, before its first step and
+ * after its last one; each log (zo_log.h, zo_snapshot_log.h) has a record of each measurement among
+ * the records of its steps, ZO_MEASUREMENT_BYTES, little-endian:
+ *
+ *   0    u32 whole steps done
+ *   4    u32 samples that have a label, the ones that count
+ *   8    i64 sum of their losses, unit 2^-16
+ *   16   u32 correct: outputs that were right (0 for the mean squared error)
+ *   20   u32 CRC-32 of samples and labels that were measured, as the model reads them
+ *   24   u32 checksum, as the log says
+ *
+ * The best measurement is the first of those with the smallest sum.
+ */
+#ifndef TFLM_ZO_OPS_CORE_LOG_ZO_MEASUREMENT_H_
+#define TFLM_ZO_OPS_CORE_LOG_ZO_MEASUREMENT_H_
+
+#include "ops/core/zo_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ZO_MEASUREMENT_BYTES 28
+
+typedef struct zo_measurement {
+  uint32_t step; /* whole steps done */
+  uint32_t samples;
+  int64_t loss;
+  uint32_t correct;
+  uint32_t data_checksum;
+} zo_measurement;
+
+/* Whether a run of so many steps measures after `step` of them.
+ *   every  steps between measurements, 0: never */
+int zo_measurement_is_due(uint32_t every, uint32_t steps, uint32_t step);
+
+/* Number of the measurement after `step` steps, counted from 0, where one is due. */
+uint32_t zo_measurement_number(uint32_t every, uint32_t step);
+
+/* Offset of the record of a step, counted from 0, in a log whose records begin at `begin` and take
+ * record_bytes each; the same for the measurement after `step` whole steps, where one is due. */
+uint32_t zo_step_record_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t step);
+uint32_t zo_measurement_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t step);
+
+/* checksum: CRC-32 that this one continues; bytes: [ZO_MEASUREMENT_BYTES]. */
+void zo_measurement_write(const zo_measurement* measurement, uint32_t checksum, uint8_t* bytes);
+
+/* Errors: ZO_ERROR_OPTIONS where the checksum is wrong. */
+zo_status zo_measurement_read(const uint8_t* bytes, uint32_t checksum, zo_measurement* measurement);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TFLM_ZO_OPS_CORE_LOG_ZO_MEASUREMENT_H_ */

@@ -1,0 +1,146 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * The log of a run whose updates depend on data (zo_node_run.h): seeds alone do not repeat it, so
+ * it carries snapshots of the weights. A resumed run starts from the last whole snapshot and, with
+ * the same data, ends with the same bits, log included.
+ *
+ * All fields little-endian. Header, zo_snapshot_header_bytes(tasks) = 164 + 32 tasks:
+ *
+ *   0    8   magic, as in zo_log.h
+ *   8    u16 version, 4
+ *   10   u16 bytes of the header
+ *   12   u16 bytes of a record, 12
+ *   14   u16 tasks
+ *   16   16  fingerprint of the base model: the first 16 bytes of its file's SHA-256
+ *   32   92  zo_control_settings, as in zo_log.h
+ *   124  u32 first_segment
+ *   128  u32 steps between snapshots
+ *   132  u32 bytes of a snapshot's weights
+ *   136  u32 CRC-32 of the training samples and labels, as the model reads them
+ *   140  u32 weight_clip
+ *   144  u32 rule | exact_rule << 8
+ *   148  u32 bits, rows
+ *   156  u32 measure_every, see zo_measurement.h: steps between measurements; 0: never
+ *   160  32 for each task: u32 number of its first trainable tensor, u32 its tensors << 16 | kind,
+ *            u32 queries, u32 mu << 16 | period, u32 rate, u32 mantissa, i32 exponent of its gain,
+ *            u32 0
+ *   end  u32 CRC-32 of the header before it
+ *
+ * then two slots, three where the run measures, of zo_snapshot_bytes(tasks, weight bytes) = 16 +
+ * 8 tasks + weight bytes + 4:
+ *
+ *   0    u32 checksum of the header of the run that it belongs to; another one: the slot is empty
+ *   4    u32 number of the snapshot, counted from 1; 0: none yet
+ *   8    u32 steps done
+ *   12   i32 largest_loss
+ *   16   8 for each task: u32 mantissa, i32 exponent of its mean_square
+ *        int8 weights, then fractions (16-bit update), of the tasks' tensors in order
+ *   end  u32 CRC-32 of the slot before it
+ *
+ * Snapshot n goes into slot (n - 1) % 2: the one before stays whole until this one is. Slot 2 is
+ * for the best state that was measured, under the number of its measurement plus 1. It is written
+ * before the snapshot of the same step or a later one, so a run that finds it damaged is resumed
+ * from before that measurement and writes it again: one slot is enough.
+ *
+ * After the slots one record of 12 bytes for each whole step, and among them one for each
+ * measurement, zo_measurement.h:
+ *
+ *   0    u32 step, counted from 0
+ *   4    i32 mean loss of the step, unperturbed, unit 2^-16
+ *   8    u32 checksum
+ *
+ * The checksum of a record, a measurement's too, is the CRC-32 of it continued from the header's:
+ * what an older run has left in the same store is none. Whoever starts a run in a store that has
+ * been used before overwrites the first 8 bytes of each slot with zeros, then writes the header;
+ * nothing else need be erased.
+ */
+#ifndef TFLM_ZO_OPS_CORE_LOG_ZO_SNAPSHOT_LOG_H_
+#define TFLM_ZO_OPS_CORE_LOG_ZO_SNAPSHOT_LOG_H_
+
+#include "ops/core/log/zo_measurement.h"
+#include "ops/core/run/zo_node_run.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ZO_SNAPSHOT_RECORD_BYTES 12
+#define ZO_SNAPSHOT_FINGERPRINT_BYTES 16
+#define ZO_SNAPSHOT_BEST_SLOT 2
+
+/* Fields of the header that are not in zo_node_settings. */
+typedef struct zo_snapshot_header {
+  uint8_t fingerprint[ZO_SNAPSHOT_FINGERPRINT_BYTES];
+  uint32_t interval;
+  uint32_t weight_bytes;
+  uint32_t data_checksum;
+  uint32_t measure_every;
+} zo_snapshot_header;
+
+/* What a task's entry in the header says. */
+typedef struct zo_snapshot_task {
+  uint32_t tensor;
+  uint32_t tensors; /* 1 but for weight tasks */
+  uint32_t kind;
+  uint32_t queries;
+  uint32_t mu;
+  uint32_t period;
+  uint32_t rate;
+  zo_scale gain;
+} zo_snapshot_task;
+
+uint32_t zo_snapshot_header_bytes(uint32_t tasks);
+/* 0 where it is more than 32 bits hold, which no header that is read asks for. */
+uint32_t zo_snapshot_bytes(uint32_t tasks, uint32_t weight_bytes);
+
+/* Slots that a log has. */
+uint32_t zo_snapshot_slots(uint32_t measure_every);
+
+/* bytes: [zo_snapshot_header_bytes(settings->tasks)]. */
+void zo_snapshot_write_header(const zo_snapshot_header* header, const zo_node_settings* settings,
+                              const zo_snapshot_task* tasks, uint8_t* bytes);
+
+/* Reads `count` bytes; `tasks` holds ZO_NODE_TASKS_MAX.
+ * Errors: ZO_ERROR_OPTIONS: no header of this version, damaged, not whole, or of snapshots so large
+ * that 32 bits do not hold where the records begin; those of zo_node_settings_check and
+ * zo_node_task_check where no run has such settings. */
+zo_status zo_snapshot_read_header(const uint8_t* bytes, uint32_t count, zo_snapshot_header* header,
+                                  zo_node_settings* settings, zo_snapshot_task* tasks);
+
+/* The beginning of a slot, 16 + 8 tasks bytes; weights and the checksum are the writer's, piece by
+ * piece, with zo_crc32.
+ *   header_checksum  the header's last four bytes */
+void zo_snapshot_write_head(const zo_node_run* run, uint32_t header_checksum, uint32_t number,
+                            uint8_t* bytes);
+
+/* The number of the snapshot whose first 8 bytes these are; 0: the slot is empty. */
+uint32_t zo_snapshot_number(const uint8_t* bytes, uint32_t header_checksum);
+
+/* Checks a whole slot and reads its beginning.
+ *   settings, tasks  what zo_snapshot_read_header gave
+ *   mean_squares     [settings->tasks]
+ * Errors: ZO_ERROR_OPTIONS: empty, damaged, or a state that zo_node_run_resume would not take. */
+zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t header_checksum,
+                           const zo_node_settings* settings, const zo_snapshot_task* tasks,
+                           uint32_t weight_bytes, uint32_t* number, uint32_t* step,
+                           int32_t* largest_loss, zo_scale* mean_squares);
+
+/* What zo_snapshot_write_head wrote, back into a run with the same tasks, whose steps go on from
+ * there; for readers that check a slot piece by piece.
+ * Errors: ZO_ERROR_ARGUMENT: more steps than the run has, or no state of such a run; the run is
+ * untouched. */
+zo_status zo_snapshot_read_head(zo_node_run* run, const uint8_t* bytes);
+
+/* bytes: [ZO_SNAPSHOT_RECORD_BYTES]. */
+void zo_snapshot_write_record(uint32_t step, int32_t mean_loss, uint32_t header_checksum,
+                              uint8_t* bytes);
+
+/* Errors: ZO_ERROR_OPTIONS where the checksum is wrong. */
+zo_status zo_snapshot_read_record(const uint8_t* bytes, uint32_t header_checksum, uint32_t* step,
+                                  int32_t* mean_loss);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TFLM_ZO_OPS_CORE_LOG_ZO_SNAPSHOT_LOG_H_ */

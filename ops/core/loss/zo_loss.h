@@ -1,0 +1,84 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * LOSS: per-sample losses of int8 outputs in integer arithmetic.
+ */
+#ifndef TFLM_ZO_OPS_CORE_LOSS_ZO_LOSS_H_
+#define TFLM_ZO_OPS_CORE_LOSS_ZO_LOSS_H_
+
+#include "ops/core/zo_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Fraction bits of every loss: int32, unit 2^-16 (nats, or squared units). */
+#define ZO_LOSS_BITS 16
+
+/* Scale s of the logits for the cross-entropies, prepared off-line:
+ * scale_log2e = round(s * log2(e) * 2^24), scale = round(s * 2^24).
+ * Range of s: 2^-20 to 64. */
+typedef struct zo_logit_scale {
+  uint32_t scale_log2e;
+  uint32_t scale;
+} zo_logit_scale;
+
+/* Softmax cross-entropy of each sample,
+ *   loss = ln(sum_j exp(s (z_j - z_max))) + s (z_max - z_label).
+ *
+ *   logits   int8 [samples, classes], classes >= 2; the zero point cancels
+ *   labels   int32 [samples], 0..classes - 1, or -1 for an unlabelled sample
+ *            (loss 0)
+ *   losses   int32 [samples], >= 0, unit 2^-16 nat
+ *
+ * Exponentials are powers of two from a 64-entry table with linear
+ * interpolation, the logarithm likewise: within 1e-3 of float64 for every
+ * logit vector (about 1e-4; tests/core/test_loss.py measures it). In integers, with E_j =
+ * zo_exp2_negative((z_max - z_j) scale_log2e), 0 where that argument is 31 * 2^24 or more:
+ *
+ *   floor((floor(zo_log2(sum_j E_j) * 2977044472 / 2^34) + (z_max - z_label) scale + 2^7) / 2^8),
+ *   2977044472 = round(2^32 ln 2).
+ *
+ * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_LABEL; losses are untouched then. */
+zo_status zo_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t classes,
+                              zo_logit_scale scale, const int32_t* labels, int32_t* losses);
+
+/* d loss / d (s z_j) = softmax_j - 1{j = label}, for a head trained by its
+ * exact gradient.
+ *
+ *   errors  int16 [samples, classes], unit 2^-15, saturated to +-32767;
+ *           0 for an unlabelled sample
+ *
+ * The softmax in integers, with n the fewest low bits without which the sum of E_j has 16 bits and
+ * D = floor(sum_j E_j / 2^n): floor((floor(E_j / 2^n) 2^15 + floor(D / 2)) / D).
+ *
+ * Same contract and errors as zo_cross_entropy_s8. */
+zo_status zo_cross_entropy_error_s8(const int8_t* logits, uint32_t samples, uint32_t classes,
+                                    zo_logit_scale scale, const int32_t* labels, int16_t* errors);
+
+/* Sum over outputs of the sigmoid cross-entropy of each sample,
+ *   loss = sum_j ln(1 + exp(-|x_j|)) + (x_j on the wrong side ? |x_j| : 0),
+ *   x_j = s (z_j - zero_point).
+ *
+ *   logits   int8 [samples, outputs]
+ *   labels   int32 [samples, outputs], 0 or 1, or -1 for an unlabelled output
+ *   losses   int32 [samples] */
+zo_status zo_binary_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t outputs,
+                                     int32_t zero_point, zo_logit_scale scale,
+                                     const int32_t* labels, int32_t* losses);
+
+/* Mean squared error of each sample, output and target quantized alike,
+ *   loss = s^2 / elements * sum_j (z_j - t_j)^2.
+ *
+ *   outputs, targets  int8 [samples, elements], elements 1..2^20
+ *   multiplier, shift s^2 / elements * 2^16 = multiplier * 2^-shift,
+ *                     multiplier in 2^30..2^31-1, shift in 0..62
+ *   losses            int32 [samples], saturated to INT32_MAX */
+zo_status zo_mean_squared_error_s8(const int8_t* outputs, const int8_t* targets, uint32_t samples,
+                                   uint32_t elements, int32_t multiplier, int32_t shift,
+                                   int32_t* losses);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TFLM_ZO_OPS_CORE_LOSS_ZO_LOSS_H_ */

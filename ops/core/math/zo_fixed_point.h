@@ -1,0 +1,58 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+/* Integer arithmetic that C99 leaves open or has no function for: shifts of signed values as the
+ * specifications mean them, toward minus infinity; clamps; square roots. */
+#ifndef TFLM_ZO_OPS_CORE_MATH_ZO_FIXED_POINT_H_
+#define TFLM_ZO_OPS_CORE_MATH_ZO_FIXED_POINT_H_
+
+#include <stdint.h>
+
+/* floor(value / 2^bits). C99 leaves >> of a negative value to the implementation; where it is
+ * arithmetic, as with every compiler TFLite supports, loops over it vectorize. */
+#if (-1 >> 1) == -1
+
+static inline int32_t zo_floor_shift(int32_t value, uint32_t bits) { return value >> bits; }
+
+static inline int64_t zo_floor_shift64(int64_t value, uint32_t bits) { return value >> bits; }
+
+#else
+
+static inline int32_t zo_floor_shift(int32_t value, uint32_t bits) {
+  return value >= 0 ? value >> bits : ~(~value >> bits);
+}
+
+static inline int64_t zo_floor_shift64(int64_t value, uint32_t bits) {
+  return value >= 0 ? value >> bits : ~(~value >> bits);
+}
+
+#endif
+
+static inline int32_t zo_clamp(int32_t value, int32_t low, int32_t high) {
+  return value < low ? low : (value > high ? high : value);
+}
+
+/* Within +-limit. */
+static inline int64_t zo_clamp64(int64_t value, int64_t limit) {
+  return value < -limit ? -limit : (value > limit ? limit : value);
+}
+
+/* numerator / denominator, half away from zero; denominator > 0. */
+static inline int64_t zo_divide(int64_t numerator, int64_t denominator) {
+  const int64_t half = denominator / 2;
+  return numerator >= 0 ? (numerator + half) / denominator : -((-numerator + half) / denominator);
+}
+
+/* floor(sqrt(value)). */
+static inline uint32_t zo_square_root(uint64_t value) {
+  uint64_t root = 0;
+  for (uint64_t bit = UINT64_C(1) << 62; bit != 0u; bit >>= 2) {
+    if (value >= root + bit) {
+      value -= root + bit;
+      root = (root >> 1) + bit;
+    } else {
+      root >>= 1;
+    }
+  }
+  return (uint32_t)root;
+}
+
+#endif /* TFLM_ZO_OPS_CORE_MATH_ZO_FIXED_POINT_H_ */

@@ -1,0 +1,292 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "ops/core/nodes/zo_node_gradient.h"
+
+#include <string.h>
+
+#include "ops/core/kernels/zo_add_products.h"
+#include "ops/core/math/zo_fixed_point.h"
+#include "ops/core/random/zo_sign_reader.h"
+
+/* Nodes whose errors are summed over queries together. */
+#define CHUNK 32u
+
+/* Outputs that are credited in one pass over G. */
+#define CREDITS 32u
+
+/* Keeps sums over ZO_MAX_QUERIES differences in int32_t. */
+#define DIFFERENCE_MAX (INT32_C(1) << 25)
+#define ERROR_MAX 32767
+
+/* --- Errors ------------------------------------------------------------------ */
+
+static int32_t clipped_difference(const zo_node_evidence* evidence, uint32_t query,
+                                  uint32_t sample) {
+  return zo_clamp(evidence->differences[(size_t)query * evidence->samples + sample],
+                  -DIFFERENCE_MAX, DIFFERENCE_MAX);
+}
+
+/* Largest |e| that there may be. */
+static int32_t largest_error(const zo_node_gradient* g) {
+  const zo_node_evidence* evidence = g->evidence;
+  int32_t largest = 0;
+  if (evidence->errors != NULL) {
+    const size_t nodes = (size_t)evidence->samples * zo_node_count(g->layer);
+    for (size_t i = 0; i < nodes; ++i) {
+      const int32_t e = evidence->errors[i];
+      if (e > largest || -e > largest) largest = e < 0 ? -e : e;
+    }
+    return largest;
+  }
+  for (uint32_t b = 0; b < evidence->samples; ++b) {
+    int32_t sum = 0;
+    for (uint32_t q = 0; q < evidence->queries; ++q) {
+      const int32_t d = clipped_difference(evidence, q, b);
+      sum += d < 0 ? -d : d;
+    }
+    if (sum > largest) largest = sum;
+  }
+  return largest;
+}
+
+/* How far errors are shifted. Returns 0 where no shift would do. */
+static int find_shift(zo_node_gradient* g) {
+  const zo_node_layer* layer = g->layer;
+  const uint32_t credited =
+      layer->form == ZO_NODES_MEAN ? layer->out_h * layer->out_w : g->positions;
+  const uint64_t terms = (uint64_t)g->evidence->samples * credited; /* credited: at most 2^24 */
+  if (terms > INT32_MAX / 255) return 0;
+  int32_t limit = INT32_MAX / ((int32_t)terms * 255);
+  if (limit > ERROR_MAX) limit = ERROR_MAX;
+  int32_t largest = largest_error(g);
+  g->shift = 0;
+  while (largest > limit) { /* rounded up: half up may reach it */
+    ++g->shift;
+    largest = (largest + 1) >> 1;
+  }
+  return 1;
+}
+
+int zo_node_gradient_begin(zo_node_gradient* g, const zo_node_layer* layer,
+                           const zo_node_evidence* evidence) {
+  g->layer = layer;
+  g->evidence = evidence;
+  g->positions = layer->node_h * layer->node_w;
+  g->row = layer->k_h * layer->k_w * layer->in_c;
+  const uint64_t of_channel = (uint64_t)evidence->samples * g->positions;
+  g->together = of_channel <= ZO_NODE_ERRORS ? ZO_NODE_ERRORS / (uint32_t)of_channel : 0u;
+  g->dense = of_channel == 1u && layer->form == ZO_NODES_PLAIN;
+  g->first = 0;
+  g->held = 0;
+  return find_shift(g);
+}
+
+/* Adds +-difference for each of `count` nodes. */
+static void add_signed(int32_t* sums, uint32_t count, zo_sign_reader signs, int32_t difference) {
+  for (uint32_t j = 0; j < count; ++j) {
+    sums[j] += zo_sign_reader_next(&signs) != 0u ? -difference : difference;
+  }
+}
+
+/* Errors of nodes [first, first + count) of a sample, a channel's nodes next to each other. */
+static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t first, uint32_t count,
+                        int16_t* errors) {
+  const zo_node_evidence* evidence = g->evidence;
+  const uint32_t channels = g->layer->out_c;
+  const int32_t half = (int32_t)(UINT32_C(1) << g->shift >> 1);
+  for (uint32_t i = 0; i < count; i += CHUNK) {
+    const uint32_t size = count - i < CHUNK ? count - i : CHUNK;
+    int32_t sums[CHUNK];
+    memset(sums, 0, sizeof sums);
+    for (uint32_t j = 0; evidence->errors != NULL && j < size; ++j) {
+      const uint32_t channel = (first + i + j) / g->positions;
+      const uint32_t position = (first + i + j) % g->positions;
+      sums[j] = evidence->errors[((size_t)sample * g->positions + position) * channels + channel];
+    }
+    for (uint32_t q = 0; evidence->errors == NULL && q < evidence->queries; ++q) {
+      add_signed(sums, size,
+                 zo_sign_reader_at(evidence->seeds[q], ZO_NODE_STREAM + sample, first + i),
+                 clipped_difference(evidence, q, sample));
+    }
+    for (uint32_t j = 0; j < size; ++j) {
+      errors[i + j] = (int16_t)zo_floor_shift(sums[j] + half, g->shift);
+    }
+  }
+}
+
+/* Sees to it that the errors of a channel are among those held. */
+static void hold(zo_node_gradient* g, uint32_t channel) {
+  if (channel - g->first < g->held) return;
+  const uint32_t left = g->layer->out_c - channel;
+  g->first = channel;
+  g->held = left < g->together ? left : g->together;
+  const uint32_t nodes = g->held * g->positions;
+  for (uint32_t b = 0; b < g->evidence->samples; ++b) {
+    form_errors(g, b, channel * g->positions, nodes, g->errors + (size_t)b * nodes);
+  }
+}
+
+int16_t* zo_node_gradient_held(zo_node_gradient* g, uint32_t channel, uint32_t* end) {
+  const uint8_t* routes = g->evidence->routes;
+  if (channel - g->first >= g->held) {
+    hold(g, channel);
+    for (uint32_t j = 0; routes != NULL && j < g->held; ++j) {
+      if (routes[channel + j] == ZO_ROUTE_CLAMPED) g->errors[j] = 0;
+    }
+  }
+  *end = g->first + g->held;
+  return g->errors + (channel - g->first);
+}
+
+/* --- Gradient of one output channel -------------------------------------------- */
+
+/* Outputs of a channel that are credited, collected until there are enough of them: the input under
+ * the first weight of each one's window, and e. */
+typedef struct crediting {
+  const zo_node_layer* layer;
+  int32_t* gradient;
+  uint32_t count;
+  int any;
+  zo_product credits[CREDITS];
+} crediting;
+
+/* Credits what has been collected: whole windows, a row of theirs at a time. */
+static void flush(crediting* to) {
+  const zo_node_layer* l = to->layer;
+  if (to->count == 0u) return;
+  const uint32_t run = l->dilation_w == 1u ? l->k_w : 1u;
+  for (uint32_t i = 0; i < l->k_h; ++i) {
+    for (uint32_t j = 0; j < l->k_w; j += run) {
+      zo_add_products(
+          to->gradient + (size_t)(i * l->k_w + j) * l->in_c, run * l->in_c, to->credits, to->count,
+          (size_t)(i * l->dilation_h * l->in_w + j * l->dilation_w) * l->in_c, l->input_zero_point);
+    }
+  }
+  to->count = 0;
+}
+
+/* Credits the part of a window that is inside the image. */
+static void credit_part(const crediting* to, const int8_t* inputs, uint32_t top, uint32_t left,
+                        int32_t error) {
+  const zo_node_layer* l = to->layer;
+  const zo_product one = {inputs, error};
+  for (uint32_t i = 0; i < l->k_h; ++i) {
+    /* Outside on the upper side: wraps to a row far below the image. */
+    const uint32_t row = top + i * l->dilation_h;
+    if (row >= l->in_h) continue;
+    uint32_t run;
+    for (uint32_t j = 0; j < l->k_w; j += run) {
+      const uint32_t column = left + j * l->dilation_w;
+      run = 1;
+      if (column >= l->in_w) continue;
+      if (l->dilation_w == 1u) {
+        run = l->in_w - column < l->k_w - j ? l->in_w - column : l->k_w - j;
+      }
+      zo_add_products(to->gradient + (size_t)(i * l->k_w + j) * l->in_c, run * l->in_c, &one, 1,
+                      ((size_t)row * l->in_w + column) * l->in_c, l->input_zero_point);
+    }
+  }
+}
+
+/* Credits the output at (h, w). */
+static void credit_output(crediting* to, const int8_t* inputs, uint32_t h, uint32_t w,
+                          int32_t error) {
+  const zo_node_layer* l = to->layer;
+  const uint32_t top = h * l->stride_h - l->pad_top;
+  const uint32_t left = w * l->stride_w - l->pad_left;
+  if (!to->any) {
+    memset(to->gradient, 0, (size_t)l->k_h * l->k_w * l->in_c * sizeof to->gradient[0]);
+    to->any = 1;
+  }
+  if (top >= l->in_h || left >= l->in_w || l->in_h - top <= (l->k_h - 1u) * l->dilation_h ||
+      l->in_w - left <= (l->k_w - 1u) * l->dilation_w) {
+    credit_part(to, inputs, top, left, error);
+    return;
+  }
+  zo_product* c = &to->credits[to->count++];
+  c->row = inputs + ((size_t)top * l->in_w + left) * l->in_c;
+  c->factor = error;
+  if (to->count == CREDITS) flush(to);
+}
+
+/* Credits a node, or, without a gradient, returns how many outputs it would credit. */
+static int32_t credit_mean(const zo_node_layer* layer, const int8_t* inputs, const uint8_t* route,
+                           uint32_t channel, int32_t error, crediting* to) {
+  const uint32_t outputs = layer->out_h * layer->out_w;
+  const uint8_t* bits = route + (size_t)channel * ((outputs + 7u) / 8u);
+  int32_t count = 0;
+  uint32_t p = 0;
+  for (uint32_t h = 0; h < layer->out_h; ++h) {
+    for (uint32_t w = 0; w < layer->out_w; ++w, ++p) {
+      if (((uint32_t)bits[p / 8u] >> (p % 8u) & 1u) == 0u) continue;
+      ++count;
+      if (to != NULL) credit_output(to, inputs, h, w, error);
+    }
+  }
+  return count;
+}
+
+static int32_t credit_node(const zo_node_layer* layer, const int8_t* inputs, const uint8_t* route,
+                           uint32_t node, uint32_t channel, int32_t error, crediting* to) {
+  if (layer->form == ZO_NODES_MEAN) {
+    return credit_mean(layer, inputs, route, channel, error, to);
+  }
+  const uint32_t at = route == NULL ? 0u : route[(size_t)node * layer->out_c + channel];
+  if (at == ZO_ROUTE_CLAMPED) return 0;
+  if (to == NULL) return 1;
+  uint32_t h = node / layer->node_w;
+  uint32_t w = node % layer->node_w;
+  if (layer->form == ZO_NODES_MAX_POOL) {
+    h = h * layer->pool_stride_h + at / layer->pool_w - layer->pool_pad_top;
+    w = w * layer->pool_stride_w + at % layer->pool_w - layer->pool_pad_left;
+    if (h >= layer->out_h || w >= layer->out_w) return 1; /* no route of this layer */
+  }
+  credit_output(to, inputs, h, w, error);
+  return 1;
+}
+
+/* Credits all errors of a channel; without a gradient, returns the sum over samples and credited
+ * positions of |e|: with no factor of 255, far within 31 bits. */
+static int32_t credit_channel(zo_node_gradient* g, uint32_t channel, crediting* to) {
+  const zo_node_evidence* evidence = g->evidence;
+  const size_t input_bytes = zo_node_input_bytes(g->layer);
+  const size_t route_bytes = zo_node_route_bytes(g->layer);
+  if (g->together != 0u) hold(g, channel);
+  int32_t sum = 0;
+  for (uint32_t b = 0; b < evidence->samples; ++b) {
+    const int8_t* inputs = evidence->inputs + b * input_bytes;
+    const uint8_t* route = evidence->routes == NULL ? NULL : evidence->routes + b * route_bytes;
+    const int16_t* errors = g->errors;
+    if (g->together != 0u) {
+      errors += (size_t)(b * g->held + (channel - g->first)) * g->positions;
+    }
+    for (uint32_t first = 0; first < g->positions; first += ZO_NODE_ERRORS) {
+      const uint32_t left = g->positions - first;
+      const uint32_t count = left < ZO_NODE_ERRORS ? left : ZO_NODE_ERRORS;
+      if (g->together == 0u) {
+        form_errors(g, b, channel * g->positions + first, count, g->errors);
+      }
+      for (uint32_t j = 0; j < count; ++j) {
+        const int32_t e = errors[j];
+        if (e == 0) continue;
+        const int32_t outputs = credit_node(g->layer, inputs, route, first + j, channel, e, to);
+        sum += (e < 0 ? -e : e) * outputs;
+      }
+    }
+  }
+  return sum;
+}
+
+int32_t zo_node_gradient_errors(zo_node_gradient* g, uint32_t channel) {
+  return credit_channel(g, channel, NULL);
+}
+
+int zo_node_gradient_form(zo_node_gradient* g, uint32_t channel, int32_t* gradient) {
+  crediting to;
+  to.layer = g->layer;
+  to.gradient = gradient;
+  to.count = 0;
+  to.any = 0;
+  (void)credit_channel(g, channel, &to);
+  flush(&to);
+  return to.any;
+}

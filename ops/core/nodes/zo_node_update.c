@@ -1,0 +1,349 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "ops/core/nodes/zo_node_update.h"
+
+#include <string.h>
+
+#include "ops/core/math/zo_fixed_point.h"
+#include "ops/core/math/zo_moments.h"
+#include "ops/core/nodes/zo_node_gradient.h"
+#include "ops/core/papers/zo_pseudo_stochastic.h"
+#include "ops/core/papers/zo_update_bits.h"
+#include "ops/core/weights/zo_apply_row.h"
+#include "ops/core/weights/zo_apply_steps.h"
+
+/* G is squared in units of 2^8 and never beyond 2^21 of them: a million squares fit 64 bits. */
+#define SQUARE_SHIFT 8u
+#define SQUARE_MAX (INT32_C(1) << 21)
+
+/* Weight of a new square in the running mean: 2^-5. */
+#define MEAN_SQUARE_SHIFT 5u
+
+/* A standardized gradient: fraction bits at most, and what values with them stay below. */
+#define STANDARD_BITS_MAX 16
+#define STANDARD_MAX (UINT64_C(1) << 30)
+
+/* In the place of an error of a dense layer whose channel is done. */
+#define DONE INT16_MIN
+
+typedef struct update {
+  zo_node_gradient g;
+  const zo_tensor* tensor;
+  const zo_node_step* step;
+  int32_t* gradient;     /* [row], of the channel at hand; then its steps */
+  const int32_t* chosen; /* [out_c], not zero: the channel is updated; null: all are */
+  uint32_t size;         /* weights of the updated channels */
+} update;
+
+static uint32_t row_size(const zo_node_layer* layer) {
+  return layer->k_h * layer->k_w * layer->in_c;
+}
+
+uint32_t zo_node_scratch_values(const zo_node_layer* layer) {
+  return row_size(layer) + layer->out_c;
+}
+
+/* --- Choice of output channels --------------------------------------------------- */
+
+static uint32_t count_from(const int32_t* sums, uint32_t channels, int32_t threshold) {
+  uint32_t count = 0;
+  for (uint32_t c = 0; c < channels; ++c) count += (uint32_t)(sums[c] >= threshold);
+  return count;
+}
+
+/* Writes 1 for the `rows` channels with the largest errors, 0 for the others; 0 < rows < out_c. */
+static void choose_channels(zo_node_gradient* g, uint32_t rows, int32_t* chosen) {
+  const uint32_t channels = g->layer->out_c;
+  for (uint32_t c = 0; c < channels; ++c) chosen[c] = zo_node_gradient_errors(g, c);
+  /* The largest threshold that enough channels reach, bit by bit. */
+  int32_t threshold = 0;
+  uint32_t equals = rows; /* that are still to be chosen of those at the threshold */
+  for (int32_t bit = INT32_C(1) << 29; bit != 0; bit >>= 1) {
+    const uint32_t count = count_from(chosen, channels, threshold + bit);
+    if (count >= rows) {
+      threshold += bit;
+    } else {
+      equals = rows - count; /* in the end, of the threshold + 1 */
+    }
+  }
+  for (uint32_t c = 0; c < channels; ++c) {
+    if (chosen[c] != threshold) {
+      chosen[c] = chosen[c] > threshold;
+    } else {
+      chosen[c] = equals > 0u;
+      equals -= (uint32_t)(equals > 0u);
+    }
+  }
+}
+
+/* --- Step ---------------------------------------------------------------------- */
+
+/* Within +-limit, where that is rarely left: one comparison. */
+static inline int32_t within(int32_t value, int32_t limit) {
+  if ((uint32_t)value + (uint32_t)limit <= 2u * (uint32_t)limit) return value;
+  return value < 0 ? -limit : limit;
+}
+
+static uint64_t sum_of_squares(const int32_t* gradient, uint32_t count) {
+  int64_t sum = 0;
+  for (uint32_t j = 0; j < count; ++j) {
+    const int32_t g = within(zo_floor_shift(gradient[j], SQUARE_SHIFT), SQUARE_MAX);
+    sum += (int64_t)g * g;
+  }
+  return (uint64_t)sum;
+}
+
+/* Mean of G^2 in the unit of errors before their shift. */
+static zo_scale mean_square(const update* u, uint64_t sum) {
+  const zo_scale total = zo_scale_of(sum, (int32_t)(2u * (SQUARE_SHIFT + u->g.shift)));
+  return zo_scale_ratio(total, zo_scale_of(u->size, 0));
+}
+
+/* Replaces a gradient by its steps, round(-G factor), half up, within +-clip. */
+static void make_steps(int32_t* values, uint32_t count, zo_scale factor, int32_t clip) {
+  /* -G factor = n mantissa / 2^bits, n = -G. From 2^(bits - 7) on, |n| gives more than any clip, so
+   * it need not be larger, and fits 32 bits even where it is shifted so that `bits` exceeds 32.
+   * Then one multiplication of 32 bits suffices, of whose product only the upper half counts. */
+  const uint32_t bits = factor.exponent > -7 ? 7u : 0u - (uint32_t)factor.exponent;
+  if (bits > 63u || factor.mantissa == 0u) { /* the product is below 2^63 */
+    memset(values, 0, count * sizeof values[0]);
+    return;
+  }
+  const uint32_t left = bits < 33u ? 33u - bits : 0u;
+  const uint32_t right = bits + left - 33u;
+  const int32_t most = bits < 38u ? INT32_C(1) << (bits - 7u) : INT32_MAX;
+  const int32_t mantissa = (int32_t)((int64_t)factor.mantissa - (INT64_C(1) << 32));
+  for (uint32_t j = 0; j < count; ++j) {
+    const int32_t n = -within(values[j], most) * (INT32_C(1) << left);
+    const int32_t high = (int32_t)zo_floor_shift64((int64_t)n * mantissa, 32) + n;
+    const int32_t step = zo_floor_shift(zo_floor_shift(high, right) + 1, 1);
+    values[j] = within(step, clip);
+  }
+}
+
+/* Steps of at most 2^24 times a channel's Q31 factor, half up. */
+static void scale_steps(int32_t* scaled, const int32_t* steps, uint32_t count, int32_t multiplier) {
+  for (uint32_t j = 0; j < count; ++j) {
+    const int64_t product = (int64_t)(2 * steps[j]) * multiplier + (INT64_C(1) << 31);
+    scaled[j] = (int32_t)zo_floor_shift64(product, 32);
+  }
+}
+
+/* Moves the weights of a channel by steps. */
+static uint32_t apply_row(const update* u, uint32_t channel, const int32_t* steps) {
+  const zo_tensor* tensor = u->tensor;
+  const uint32_t row = u->g.row;
+  const size_t begin = (size_t)channel * row;
+  const int32_t largest = (int32_t)u->step->clip;
+  uint32_t rounding =
+      zo_stream_state(zo_stream_key(u->step->seed, tensor->stream | ZO_ROUNDING_STREAM), channel);
+  if (tensor->multiplier == NULL && tensor->fraction == NULL) {
+    return zo_apply_row_8(tensor->weights + begin, steps, row, tensor->limit, largest, &rounding);
+  }
+  uint32_t saturated = 0;
+  for (uint32_t i = 0; i < row; i += ZO_STEPS_CHUNK) {
+    const uint32_t count = row - i < ZO_STEPS_CHUNK ? row - i : ZO_STEPS_CHUNK;
+    int8_t* weights = tensor->weights + begin + i;
+    const int32_t* chunk = steps + i;
+    int32_t scaled[ZO_STEPS_CHUNK];
+    if (tensor->multiplier != NULL) {
+      scale_steps(scaled, chunk, count, tensor->multiplier[channel]);
+      chunk = scaled;
+    }
+    saturated +=
+        tensor->fraction != NULL
+            ? zo_apply_steps_16(weights, tensor->fraction + begin + i, chunk, count, tensor->limit)
+            : zo_apply_row_8(weights, chunk, count, tensor->limit, largest, &rounding);
+  }
+  return saturated;
+}
+
+static int is_updated(const update* u, uint32_t channel) {
+  return u->chosen == NULL || u->chosen[channel] != 0;
+}
+
+/* --- Rules ----------------------------------------------------------------------- */
+
+/* How a rule makes a step of G: -(G 2^bits - mean) factor, or, for ZO_NODE_BITS, by a shift. */
+typedef struct plan {
+  zo_scale factor;
+  int32_t bits;
+  int32_t mean;
+  uint32_t shift;
+} plan;
+
+/* What a pass over the updated channels finds. */
+typedef struct findings {
+  zo_moments moments; /* of G, where the pass only measures and the rule asks for them */
+  uint64_t squares;   /* sum_of_squares, for ZO_NODE_RMS */
+  uint32_t clipped;
+} findings;
+
+static void standardize_row(int32_t* gradient, uint32_t count, const plan* p) {
+  const int64_t twice = INT64_C(1) << (p->bits + 1);
+  for (uint32_t j = 0; j < count; ++j) {
+    /* Both are within +-2^30, and not at opposite ends. */
+    gradient[j] = (int32_t)zo_floor_shift64(gradient[j] * twice, 1) - p->mean;
+  }
+}
+
+/* What the gradient at hand is worth, and, with a plan, its steps in its place. */
+static findings measure(update* u, const plan* p) {
+  const uint32_t rule = u->step->rule;
+  findings found;
+  memset(&found, 0, sizeof found);
+  if (rule == ZO_NODE_RMS) {
+    found.squares = sum_of_squares(u->gradient, u->g.row);
+  } else if (p == NULL) {
+    zo_moments_add(&found.moments, u->gradient, u->g.row);
+  }
+  if (p == NULL || rule == ZO_NODE_BITS) return found;
+  if (rule == ZO_NODE_STANDARDIZED) standardize_row(u->gradient, u->g.row, p);
+  make_steps(u->gradient, u->g.row, p->factor, (int32_t)u->step->clip);
+  return found;
+}
+
+/* Moves the weights of a channel by the steps (the gradient) at hand. */
+static uint32_t move(const update* u, uint32_t channel, const plan* p) {
+  if (u->step->rule != ZO_NODE_BITS) return apply_row(u, channel, u->gradient);
+  const uint32_t row = u->g.row;
+  return zo_subtract_rounded(u->tensor->weights + (size_t)channel * row, u->gradient, row, p->shift,
+                             u->tensor->limit);
+}
+
+/* Moves the weights by a plan; without one, only measures. */
+static findings walk(update* u, const plan* p) {
+  const uint32_t rule = u->step->rule;
+  /* Whether nothing comes of a gradient of zero: a step of zero leaves an 8-bit weight alone. */
+  const int skips =
+      p == NULL ? rule == ZO_NODE_RMS : rule != ZO_NODE_STANDARDIZED && u->tensor->fraction == NULL;
+  findings found;
+  memset(&found, 0, sizeof found);
+  zo_node_gradient_rewind(&u->g);
+  for (uint32_t c = 0; c < u->g.layer->out_c; ++c) {
+    if (!is_updated(u, c)) continue;
+    /* In a dense layer, channels of equal errors have equal gradients. */
+    uint32_t end = c + 1u;
+    int16_t* errors = u->g.dense ? zo_node_gradient_held(&u->g, c, &end) : NULL;
+    const int32_t error = errors == NULL ? 0 : errors[0];
+    if (error == DONE) continue;
+    if (!zo_node_gradient_form(&u->g, c, u->gradient)) {
+      if (skips) continue;
+      memset(u->gradient, 0, u->g.row * sizeof u->gradient[0]);
+    }
+    const findings row = measure(u, p);
+    for (uint32_t i = c; i < end; ++i) {
+      if (errors != NULL) {
+        if (errors[i - c] != error || !is_updated(u, i)) continue;
+        errors[i - c] = DONE;
+      }
+      zo_moments_join(&found.moments, &row.moments);
+      found.squares += row.squares;
+      if (p != NULL) found.clipped += move(u, i, p);
+    }
+  }
+  return found;
+}
+
+/* Returns 0 where the deviation is zero. */
+static int plan_standardized(const update* u, const zo_moments* moments, plan* p) {
+  const zo_scale spread = zo_moments_spread(moments);
+  if (spread.mantissa == 0u) return 0;
+  p->bits = -1;
+  while (p->bits < STANDARD_BITS_MAX &&
+         (uint64_t)moments->largest << (p->bits + 1) < STANDARD_MAX) {
+    ++p->bits;
+  }
+  p->mean = (int32_t)zo_moments_mean(moments, p->bits);
+  /* std is root(spread) / size. */
+  const zo_scale rate = zo_scale_of((uint64_t)u->step->rate * u->size, -p->bits);
+  p->factor = zo_scale_ratio(rate, zo_scale_root(spread));
+  return 1;
+}
+
+/* Returns 0 where there is no step. */
+static int make_plan(update* u, zo_node_step* step, plan* p) {
+  const int32_t shift = (int32_t)u->g.shift; /* G is in units of 2^shift */
+  memset(p, 0, sizeof *p);
+  if (step->rule == ZO_NODE_FIXED) {
+    p->factor =
+        zo_scale_of((uint64_t)step->gain.mantissa * step->rate, step->gain.exponent - 16 + shift);
+    return 1;
+  }
+  if (step->rule != ZO_NODE_RMS || step->mean_square.mantissa == 0u) {
+    const findings found = walk(u, NULL);
+    if (step->rule == ZO_NODE_STANDARDIZED) return plan_standardized(u, &found.moments, p);
+    if (step->rule == ZO_NODE_BITS) {
+      const uint32_t width = zo_bit_width(found.moments.largest);
+      p->shift = width > step->bits ? width - step->bits : 0u;
+      return 1;
+    }
+    step->mean_square = mean_square(u, found.squares);
+    if (step->mean_square.mantissa == 0u) return 0;
+  }
+  zo_scale rms = zo_scale_root(step->mean_square);
+  rms.exponent -= shift;
+  p->factor = zo_scale_ratio(zo_scale_of(step->rate, 0), rms);
+  return 1;
+}
+
+static int rule_is_valid(const zo_node_step* step, const zo_tensor* tensor) {
+  if (step->rule == ZO_NODE_BITS) {
+    return step->bits >= 1u && step->bits <= ZO_UPDATE_BITS_MAX && tensor->fraction == NULL;
+  }
+  const zo_scale gain = step->gain;
+  return step->rule <= ZO_NODE_STANDARDIZED && step->rate < UINT32_C(1) << 31 && step->clip >= 1u &&
+         step->clip <= UINT32_C(1) << 24 &&
+         (step->rule != ZO_NODE_RMS || zo_scale_is_valid(step->mean_square)) &&
+         (step->rule != ZO_NODE_FIXED ||
+          (gain.mantissa != 0u && gain.exponent >= -ZO_NODE_GAIN_EXPONENT_MAX &&
+           gain.exponent <= ZO_NODE_GAIN_EXPONENT_MAX));
+}
+
+static zo_status check(const zo_node_layer* layer, const zo_tensor* tensor,
+                       const zo_node_evidence* evidence, const zo_node_step* step) {
+  const zo_status status = zo_node_layer_check(layer);
+  if (status != ZO_OK) return status;
+  if (tensor == NULL || evidence == NULL || step == NULL) return ZO_ERROR_ARGUMENT;
+  const int zeroth_order = evidence->errors == NULL;
+  if (zeroth_order && (evidence->queries < 1u || evidence->queries > ZO_MAX_QUERIES)) {
+    return ZO_ERROR_QUERIES;
+  }
+  const int valid =
+      tensor->weights != NULL && tensor->mask == NULL && tensor->limit >= 1 &&
+      tensor->limit <= 127 && tensor->size == (uint64_t)row_size(layer) * layer->out_c &&
+      tensor->size <= UINT32_C(1) << 20 && evidence->samples > 0u && evidence->inputs != NULL &&
+      (evidence->routes != NULL || layer->form == ZO_NODES_PLAIN) &&
+      (!zeroth_order || (evidence->differences != NULL && evidence->seeds != NULL)) &&
+      step->rows <= layer->out_c && rule_is_valid(step, tensor);
+  return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
+}
+
+zo_status zo_node_update_s8(const zo_node_layer* layer, const zo_tensor* tensor,
+                            const zo_node_evidence* evidence, zo_node_step* step, int32_t* scratch,
+                            uint32_t* saturated) {
+  const zo_status status = check(layer, tensor, evidence, step);
+  if (status != ZO_OK) return status;
+  if (scratch == NULL) return ZO_ERROR_ARGUMENT;
+  const uint32_t rows = step->rows == 0u ? layer->out_c : step->rows;
+  update u;
+  u.tensor = tensor;
+  u.step = step;
+  u.gradient = scratch;
+  u.chosen = NULL;
+  if (!zo_node_gradient_begin(&u.g, layer, evidence)) return ZO_ERROR_ARGUMENT;
+  u.size = u.g.row * rows;
+  if (rows < layer->out_c) {
+    choose_channels(&u.g, rows, scratch + u.g.row);
+    u.chosen = scratch + u.g.row;
+  }
+
+  plan p;
+  if (!make_plan(&u, step, &p)) return ZO_OK;
+  const findings found = walk(&u, &p);
+  if (step->rule == ZO_NODE_RMS) {
+    step->mean_square =
+        zo_scale_blend(step->mean_square, mean_square(&u, found.squares), MEAN_SQUARE_SHIFT);
+  }
+  if (saturated != NULL) *saturated += found.clipped;
+  return ZO_OK;
+}

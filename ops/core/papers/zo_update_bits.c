@@ -1,0 +1,67 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "ops/core/papers/zo_update_bits.h"
+
+#include "ops/core/papers/zo_pseudo_stochastic.h"
+#include "ops/core/random/zo_draw.h"
+#include "ops/core/weights/zo_update.h"
+
+/* Weights that are moved together: those of a word of signs, a whole number of words of any kind.
+ */
+#define CHUNK 32u
+
+uint32_t zo_subtract_rounded(int8_t* weights, const int32_t* values, uint32_t count, uint32_t shift,
+                             int32_t limit) {
+  uint32_t saturated = 0;
+  for (uint32_t j = 0; j < count; ++j) {
+    const int64_t moved = (int64_t)weights[j] - zo_pseudo_stochastic(values[j], shift);
+    const int64_t clipped = zo_clamp64(moved, limit);
+    saturated += (uint32_t)(clipped != moved);
+    weights[j] = (int8_t)clipped;
+  }
+  return saturated;
+}
+
+/* One stream block. */
+static uint32_t update_block(int8_t* weights, uint32_t count, uint32_t state,
+                             zo_distribution distribution, int32_t direction, uint32_t shift,
+                             int32_t limit) {
+  const uint32_t per_word = zo_weights_per_word(distribution);
+  uint32_t saturated = 0;
+  for (uint32_t i = 0; i < count; i += CHUNK) {
+    const uint32_t size = count - i < CHUNK ? count - i : CHUNK;
+    int32_t values[CHUNK];
+    for (uint32_t j = 0; j < size; ++j) {
+      if (j % per_word == 0u) state = zo_stream_next(state);
+      values[j] = direction * zo_draw(distribution, state, j % per_word);
+    }
+    saturated += zo_subtract_rounded(weights + i, values, size, shift, limit);
+  }
+  return saturated;
+}
+
+zo_status zo_update_bits_s8(const zo_tensor* tensor, zo_distribution distribution, uint32_t seed,
+                            int32_t direction, uint32_t bits, uint32_t* saturated) {
+  if (!zo_update_takes(tensor) || tensor->fraction != NULL || tensor->mask != NULL || bits < 1u ||
+      bits > ZO_UPDATE_BITS_MAX) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  if (direction < -1 || direction > 1) return ZO_ERROR_FACTOR;
+  const zo_status status = zo_distribution_check(distribution);
+  if (status != ZO_OK) return status;
+  /* Not drawn weight by weight. */
+  if (distribution.kind == ZO_COORDINATE) return ZO_ERROR_DISTRIBUTION;
+  if (direction == 0) return ZO_OK;
+  const uint32_t width = zo_bit_width((uint32_t)zo_distribution_z_max(distribution));
+  const uint32_t shift = width > bits ? width - bits : 0u;
+  const uint32_t key = zo_stream_key(seed, tensor->stream);
+  uint32_t clipped = 0;
+  for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
+    const uint32_t left = tensor->size - begin;
+    const uint32_t size = left < ZO_STREAM_BLOCK ? left : ZO_STREAM_BLOCK;
+    clipped +=
+        update_block(tensor->weights + begin, size, zo_stream_state(key, begin / ZO_STREAM_BLOCK),
+                     distribution, direction, shift, tensor->limit);
+  }
+  if (saturated != NULL) *saturated += clipped;
+  return ZO_OK;
+}

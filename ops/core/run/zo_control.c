@@ -1,0 +1,530 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "ops/core/run/zo_control.h"
+
+#include <string.h>
+
+#include "ops/core/graph/zo_command.h"
+#include "ops/core/math/zo_fixed_point.h"
+#include "ops/core/papers/zo_chain.h"
+#include "ops/core/random/zo_stream.h"
+#include "ops/core/weights/zo_update.h"
+#include "ops/core/zo_features.h"
+
+/* 1 as a number with 16 fraction bits. */
+#define ONE (UINT32_C(1) << 16)
+
+/* --- Arithmetic ----------------------------------------------------------- */
+
+/* round(2^16 * (1 + cos(pi * i / 32)) / 2), i <= 16: the other half is the same upside down. */
+static const uint32_t half_cosine[17] = {65536, 65378, 64906, 64125, 63042, 61667,
+                                         60014, 58098, 55938, 53556, 50973, 48215,
+                                         45308, 42280, 39161, 35980, 32768};
+
+static uint32_t cosine_point(uint32_t i) {
+  return i <= 16u ? half_cosine[i] : ONE - half_cosine[32u - i];
+}
+
+/* (1 + cos(pi * done / whole)) / 2, unit 2^-16; within 2^-10. */
+static uint32_t cosine(uint32_t done, uint32_t whole) {
+  const uint64_t at = ((uint64_t)done << 21) / whole; /* 32 intervals of 2^16 */
+  const uint32_t index = (uint32_t)(at >> 16);
+  if (index >= 32u) return 0;
+  const uint32_t slope = cosine_point(index) - cosine_point(index + 1u);
+  return cosine_point(index) - (uint32_t)((slope * (uint64_t)(at & 0xFFFFu)) >> 16);
+}
+
+/* --- Settings --------------------------------------------------------------- */
+
+/* Seeds that make up a direction once there are enough steps. */
+static uint32_t longest_chain(const zo_control_settings* s) {
+  return !ZO_WITH_GAUSSIAN || s->momentum == 0u ? 1u : s->momentum >> 16;
+}
+
+static uint32_t rho_of(const zo_control_settings* s) { return s->momentum & 0xFFFFu; }
+
+static int is_sharp(const zo_control_settings* s) {
+  return ZO_WITH_SHARPNESS && s->sharpness != 0u;
+}
+
+static int momentum_is_valid(const zo_control_settings* s) {
+  const uint32_t chain = longest_chain(s);
+  return s->momentum == 0u ||
+         (chain >= 2u && chain <= ZO_MAX_CHAIN && chain * s->queries <= ZO_MAX_QUERIES &&
+          rho_of(s) > 0u && zo_is_gaussian(s->distribution));
+}
+
+/* Largest schedule that the build has. */
+#define LAST_SCHEDULE (ZO_WITH_SCHEDULES ? ZO_SCHEDULE_STEP : ZO_SCHEDULE_LINEAR)
+
+zo_status zo_control_settings_check(const zo_control_settings* s) {
+  if (s == NULL) return ZO_ERROR_ARGUMENT;
+  const zo_status status = zo_distribution_check(s->distribution);
+  if (status != ZO_OK) return status;
+  if (s->queries < 1u || s->queries > ZO_MAX_QUERIES) return ZO_ERROR_QUERIES;
+  const int valid =
+      s->steps >= 1u && s->samples >= 1u && s->batch >= 1u && s->parts >= 1u &&
+      (uint64_t)s->batch * s->parts <= UINT32_MAX / s->steps && s->estimator <= ZO_ONE_SIDED &&
+      s->rule <= ZO_STEP_SIGN && s->schedule <= LAST_SCHEDULE && s->rate >= 1u &&
+      s->rate < (UINT32_C(1) << 31) && s->final_rate <= s->rate &&
+      (s->schedule != ZO_SCHEDULE_STEP || (s->decay_steps >= 1u && s->decay <= ONE)) &&
+      (s->stage_p_zero >> 16) + s->blocks / (ZO_BLOCKS_MAX + 1u) == 0u && momentum_is_valid(s) &&
+      s->sharpness <= (ZO_WITH_SHARPNESS ? 1u : 0u) &&
+      (ZO_WITH_SCHEDULES || s->gradient_norm == 0u) &&
+      (s->sharpness == 0u || s->estimator == ZO_ANTITHETIC) &&
+      (s->stage_steps[1] == 0u ||
+       (s->stage_steps[0] > 0u && s->stage_steps[1] > s->stage_steps[0]));
+  return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
+}
+
+static uint32_t scheduled_rate(const zo_control_settings* s, uint32_t step) {
+  const uint32_t last = s->steps > 1u ? s->steps - 1u : 1u;
+  const uint32_t done = step < last ? step : last;
+  const uint64_t range = s->rate - s->final_rate;
+  if (s->schedule == ZO_SCHEDULE_LINEAR) {
+    return s->final_rate + (uint32_t)(range * (last - done) / last);
+  }
+  if (!ZO_WITH_SCHEDULES) return s->rate;
+  switch (s->schedule) {
+    case ZO_SCHEDULE_COSINE:
+      return s->final_rate + (uint32_t)((range * cosine(done, last)) >> 16);
+    case ZO_SCHEDULE_STEP: {
+      uint64_t rate = s->rate;
+      if (s->decay == ONE) return s->rate; /* the loop would not end before the step */
+      for (uint32_t t = s->decay_steps; t <= step && rate > s->final_rate; t += s->decay_steps) {
+        rate = (rate * s->decay) >> 16;
+        if (UINT32_MAX - t < s->decay_steps) break;
+      }
+      return rate > s->final_rate ? (uint32_t)rate : s->final_rate;
+    }
+    default:
+      return s->rate;
+  }
+}
+
+uint32_t zo_control_rate(const zo_control_settings* s, uint32_t step) {
+  uint64_t rate = scheduled_rate(s, step);
+  if (step < s->warmup_steps) rate = rate * (step + 1u) / s->warmup_steps;
+  if (ZO_WITH_SCHEDULES && s->gradient_norm > 0u) {
+    const uint64_t evaluations = (uint64_t)s->batch * s->parts * s->queries;
+    /* Both factors below 2^32: the product fits where the rate is below 2^31. */
+    const uint64_t shifted = evaluations < UINT32_MAX ? evaluations : UINT32_MAX;
+    rate = rate * shifted / (shifted + s->gradient_norm - 1u);
+  }
+  return (uint32_t)rate;
+}
+
+uint32_t zo_control_stage(const zo_control_settings* s, uint32_t step) {
+  uint32_t stage = 0;
+  for (uint32_t i = 0; i < 2u; ++i) {
+    if (s->stage_steps[i] > 0u && step >= s->stage_steps[i]) stage = i + 1u;
+  }
+  return stage;
+}
+
+zo_distribution zo_control_distribution(const zo_control_settings* s, uint32_t step) {
+  zo_distribution distribution = s->distribution;
+  const uint32_t stage = zo_control_stage(s, step);
+  if (stage > 0u && zo_is_sparse_uniform(distribution)) {
+    distribution.p_zero = (uint8_t)(s->stage_p_zero >> (8u * (stage - 1u)));
+  }
+  return distribution;
+}
+
+uint32_t zo_control_words(const zo_control_settings* s) {
+  /* An update that restores what is in force, and a perturbation: no other command has more. */
+  const uint32_t chain = longest_chain(s);
+  const uint32_t restored = is_sharp(s) ? chain + 1u : chain;
+  const uint32_t perturbed = is_sharp(s) ? 1u : chain;
+  return ZO_COMMAND_HEADER_WORDS + 2u * ZO_INSTRUCTION_HEADER_WORDS +
+         2u * (chain * s->queries + restored + perturbed);
+}
+
+/* --- Directions ------------------------------------------------------------- */
+
+/* Seeds that make up the directions of a step. */
+static uint32_t chain_length(const zo_control_settings* s, uint32_t step) {
+  if (!ZO_WITH_GAUSSIAN) return 1;
+  const uint32_t before = s->blocks > 0u ? step / s->blocks : step;
+  const uint32_t longest = longest_chain(s);
+  return before < longest ? before + 1u : longest;
+}
+
+/* Seed j of the direction of a query. */
+static uint32_t chain_seed(const zo_control_settings* s, uint32_t step, uint32_t query,
+                           uint32_t j) {
+  return zo_query_seed(s->run_seed, step - j * (s->blocks > 0u ? s->blocks : 1u), query);
+}
+
+uint32_t zo_control_items(const zo_control_settings* s, uint32_t step, const int32_t* coefficients,
+                          zo_query* items) {
+  const uint32_t chain = chain_length(s, step);
+  if (!ZO_WITH_GAUSSIAN) {
+    for (uint32_t q = 0; q < s->queries; ++q) {
+      items[q].seed = chain_seed(s, step, q, 0);
+      items[q].coefficient = coefficients[q];
+    }
+    return s->queries;
+  }
+  int32_t shares[ZO_MAX_CHAIN];
+  zo_chain_weights(rho_of(s), chain, shares);
+  uint32_t count = 0;
+  for (uint32_t q = 0; q < s->queries; ++q) {
+    for (uint32_t j = 0; j < chain; ++j) {
+      items[count].seed = chain_seed(s, step, q, j);
+      items[count++].coefficient =
+          (int32_t)zo_divide((int64_t)coefficients[q] * shares[j], INT64_C(1) << ZO_CHAIN_BITS);
+    }
+  }
+  return count;
+}
+
+/* Largest |coefficient| whose items zo_update_s8 accepts: a chain spreads it. */
+static int64_t coefficient_limit(const zo_control_settings* s) {
+  return !ZO_WITH_GAUSSIAN || s->momentum == 0u
+             ? INT32_MAX
+             : (INT64_C(1) << 30) /
+                   ((int64_t)s->queries * ZO_CHAIN_SPREAD * zo_distribution_z_max(s->distribution));
+}
+
+zo_status zo_control_init(zo_control* control, const zo_control_settings* settings,
+                          const uint8_t* block_segments) {
+  if (control == NULL || settings == NULL) return ZO_ERROR_ARGUMENT;
+  const zo_status status = zo_control_settings_check(settings);
+  if (status != ZO_OK) return status;
+  memset(control, 0, sizeof *control);
+  control->settings = settings;
+  control->block_segments = block_segments;
+  return ZO_OK;
+}
+
+zo_status zo_control_resume(zo_control* control, uint32_t step, int64_t mean_square) {
+  if (control == NULL || step > control->settings->steps || mean_square < 0) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  const zo_status status = zo_control_init(control, control->settings, control->block_segments);
+  control->step = step;
+  control->mean_square = mean_square;
+  return status;
+}
+
+/* --- What to do next -------------------------------------------------------- */
+
+static uint32_t block_of(const zo_control* control, uint32_t step) {
+  return control->settings->blocks > 0u ? step % control->settings->blocks : ZO_ALL_BLOCKS;
+}
+
+static uint32_t segment_of(const zo_control* control, uint32_t step) {
+  return control->settings->blocks > 0u && control->block_segments != NULL
+             ? control->block_segments[step % control->settings->blocks]
+             : 0u;
+}
+
+/* Seeds of z_s come after those of z. */
+static uint32_t ascent_seed(const zo_control* control, uint32_t step, uint32_t query) {
+  return zo_query_seed(control->settings->run_seed, step, ZO_QUERY_SEEDS + query);
+}
+
+/* The perturbation of one command. */
+typedef struct term_list {
+  zo_perturb_term terms[2 * ZO_MAX_CHAIN + 2];
+  uint32_t count;
+} term_list;
+
+static void add_term(term_list* list, uint32_t seed, int32_t k) {
+  list->terms[list->count].seed = seed;
+  list->terms[list->count++].k = k;
+}
+
+static void add_direction(term_list* list, const zo_control* control, uint32_t step, uint32_t query,
+                          int32_t k) {
+  const zo_control_settings* s = control->settings;
+  const uint32_t chain = chain_length(s, step);
+  for (uint32_t j = 0; j < chain; ++j)
+    add_term(list, chain_seed(s, step, query, j), j == 0u ? k : 0);
+}
+
+/* Undoes what the last evaluation of a query leaves. */
+static void add_restoration(term_list* list, const zo_control* control, uint32_t step,
+                            uint32_t query) {
+  add_direction(list, control, step, query, control->settings->estimator == ZO_ANTITHETIC ? 1 : -1);
+  if (is_sharp(control->settings) && control->ascent != 0) {
+    add_term(list, ascent_seed(control, step, query), -control->ascent);
+  }
+}
+
+static zo_perturb_terms terms_of(const term_list* list, const zo_control_settings* s) {
+  zo_perturb_terms terms;
+  terms.terms = list->terms;
+  terms.count = list->count;
+  terms.momentum = rho_of(s);
+  return terms;
+}
+
+/* Evaluating z_s. */
+static int is_ascending(const zo_control* control) {
+  return is_sharp(control->settings) && control->phase < 2u;
+}
+
+static int evaluates_base(const zo_control* control) {
+  return control->settings->estimator == ZO_ONE_SIDED && control->based == 0u;
+}
+
+static zo_status write_pending(const zo_control* control, zo_command_writer* writer) {
+  if (control->pending == 0u) return ZO_OK;
+  const zo_control_settings* s = control->settings;
+  const uint32_t step = control->step - 1u;
+  term_list list;
+  list.count = 0;
+  add_restoration(&list, control, step, s->queries - 1u);
+  const zo_perturb_terms restore = terms_of(&list, s);
+  int32_t coefficients[ZO_MAX_QUERIES];
+  zo_query items[ZO_MAX_QUERIES];
+  for (uint32_t q = 0; q < s->queries; ++q) coefficients[q] = control->queries[q].coefficient;
+  const uint32_t count = zo_control_items(s, step, coefficients, items);
+  return zo_command_update(writer, block_of(control, step), zo_control_distribution(s, step),
+                           &restore, items, count);
+}
+
+/* The perturbation that an evaluation starts with. */
+static zo_status write_perturbation(const zo_control* control, zo_command_writer* writer) {
+  if (evaluates_base(control)) return ZO_OK;
+  const uint32_t step = control->step;
+  const uint32_t query = control->query;
+  term_list list;
+  list.count = 0;
+  if (control->phase == 0u && query > 0u) add_restoration(&list, control, step, query - 1u);
+  if (is_ascending(control)) {
+    add_term(&list, ascent_seed(control, step, query), control->phase == 0u ? 1 : -2);
+  } else {
+    /* From w - z_s to w + g z_s. */
+    for (int32_t g = -1; is_sharp(control->settings) && control->phase == 2u && g < control->ascent;
+         ++g) {
+      add_term(&list, ascent_seed(control, step, query), 1);
+    }
+    add_direction(&list, control, step, query, control->phase % 2u == 0u ? 1 : -2);
+  }
+  const zo_perturb_terms terms = terms_of(&list, control->settings);
+  return zo_command_perturb(writer, block_of(control, step),
+                            zo_control_distribution(control->settings, step), &terms);
+}
+
+static int is_first_invoke(const zo_control* control) {
+  return control->query == 0u && control->phase == 0u && control->part == 0u &&
+         (control->settings->estimator == ZO_ANTITHETIC || control->based == 0u);
+}
+
+zo_status zo_control_next(zo_control* control, int32_t* words, uint32_t capacity,
+                          zo_request* request) {
+  if (control == NULL || words == NULL || request == NULL) return ZO_ERROR_ARGUMENT;
+  const zo_control_settings* s = control->settings;
+  request->action = ZO_ACTION_DONE;
+  request->step = control->step;
+  request->first_sample = 0;
+  request->start_segment = 0;
+  if (control->step == s->steps) return ZO_OK;
+
+  zo_command_writer writer;
+  zo_status status = zo_command_begin(&writer, words, capacity, ZO_FLAG_LOSS);
+  if (status == ZO_OK && is_first_invoke(control)) status = write_pending(control, &writer);
+  if (status == ZO_OK && control->part == 0u) status = write_perturbation(control, &writer);
+  if (status != ZO_OK) return status;
+  memset(words + writer.length, 0, (capacity - writer.length) * sizeof(int32_t));
+
+  request->action = ZO_ACTION_INVOKE;
+  request->first_sample = (control->step * s->parts + control->part) * s->batch;
+  /* The prefix of a block keeps weights and, in a minibatch of one part, inputs within a step. */
+  if (!is_first_invoke(control) && s->parts == 1u) {
+    request->start_segment = segment_of(control, control->step);
+  }
+  return ZO_OK;
+}
+
+zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capacity,
+                            uint32_t* pending) {
+  if (control == NULL || words == NULL || pending == NULL) return ZO_ERROR_ARGUMENT;
+  if (control->step < control->settings->steps && !is_first_invoke(control)) return ZO_ERROR_ORDER;
+  zo_command_writer writer;
+  zo_status status = zo_command_begin(&writer, words, capacity, ZO_FLAG_CHECKSUM);
+  if (status == ZO_OK) status = write_pending(control, &writer);
+  if (status != ZO_OK) return status;
+  memset(words + writer.length, 0, (capacity - writer.length) * sizeof(int32_t));
+  *pending = control->pending;
+  control->pending = 0;
+  return ZO_OK;
+}
+
+/* --- Giving a step up ------------------------------------------------------- */
+
+/* What undoes the perturbation that is in force, `executed` as in zo_control_abandon. */
+static void add_undoing(term_list* list, const zo_control* control, uint32_t executed) {
+  const uint32_t step = control->step;
+  const uint32_t query = control->query;
+  const int is_in = executed != 0u || control->part > 0u; /* this evaluation's is in force */
+  if (evaluates_base(control)) return;
+  if (control->phase == 0u && !is_in) { /* that of the query before */
+    if (query > 0u) add_restoration(list, control, step, query - 1u);
+    return;
+  }
+  const uint32_t phase = is_in ? control->phase : control->phase - 1u;
+  if (is_sharp(control->settings) && phase < 2u) {
+    add_term(list, ascent_seed(control, step, query), phase == 0u ? -1 : 1);
+    return;
+  }
+  add_direction(list, control, step, query, phase % 2u == 0u ? -1 : 1);
+  if (is_sharp(control->settings) && control->ascent != 0) {
+    add_term(list, ascent_seed(control, step, query), -control->ascent);
+  }
+}
+
+zo_status zo_control_abandon(zo_control* control, uint32_t executed, int32_t* words,
+                             uint32_t capacity) {
+  if (control == NULL || words == NULL) return ZO_ERROR_ARGUMENT;
+  zo_command_writer writer;
+  zo_status status = zo_command_begin(&writer, words, capacity, ZO_FLAG_CHECKSUM);
+  if (status == ZO_OK && executed == 0u) status = write_pending(control, &writer);
+  if (status == ZO_OK && control->step < control->settings->steps) {
+    term_list list;
+    list.count = 0;
+    add_undoing(&list, control, executed);
+    const zo_perturb_terms terms = terms_of(&list, control->settings);
+    const zo_distribution distribution = zo_control_distribution(control->settings, control->step);
+    if (list.count > 0u) {
+      status = zo_command_perturb(&writer, block_of(control, control->step), distribution, &terms);
+    }
+  }
+  if (status != ZO_OK) return status;
+  memset(words + writer.length, 0, (capacity - writer.length) * sizeof(int32_t));
+  control->pending = 0;
+  control->query = control->phase = control->part = control->based = 0;
+  control->base = control->plus = control->minus = control->total = 0;
+  return ZO_OK;
+}
+
+/* --- What came back --------------------------------------------------------- */
+
+/* d as the mean over the minibatch. */
+static int64_t mean_difference(const zo_control* control, uint32_t query) {
+  const int64_t minibatch = (int64_t)control->settings->batch * control->settings->parts;
+  return zo_mean_difference(control->difference[query], minibatch);
+}
+
+static void finish_step(zo_control* control, zo_report* report) {
+  const zo_control_settings* s = control->settings;
+  const uint32_t rate = zo_control_rate(s, control->step);
+  const zo_step_size size = {s->estimator, s->rule, zo_control_distribution(s, control->step),
+                             s->queries, s->clip};
+  int64_t mean_square = control->mean_square;
+  for (uint32_t q = 0; q < s->queries; ++q) {
+    mean_square = zo_track_mean_square(mean_square, mean_difference(control, q));
+  }
+  control->mean_square = mean_square;
+  for (uint32_t q = 0; q < s->queries; ++q) {
+    control->queries[q].seed = zo_query_seed(s->run_seed, control->step, q);
+    control->queries[q].coefficient = (int32_t)zo_clamp64(
+        zo_step_coefficient(&size, mean_difference(control, q), rate, mean_square),
+        coefficient_limit(s));
+  }
+  const int64_t evaluations = s->estimator == ZO_ANTITHETIC
+                                  ? (is_sharp(s) ? 4 : 2) * (int64_t)s->queries
+                                  : (int64_t)s->queries + 1;
+  report->step_done = 1;
+  report->step = control->step;
+  report->rate = rate;
+  report->mean_loss =
+      (int32_t)zo_divide(control->total, evaluations * (int64_t)s->batch * s->parts);
+  control->step += 1u;
+  control->query = 0;
+  control->phase = 0;
+  control->based = 0;
+  control->total = 0;
+  control->pending = 1;
+}
+
+/* An evaluation (all parts of one side of a query, or of the base) is complete. */
+static void finish_evaluation(zo_control* control, zo_report* report) {
+  const zo_control_settings* s = control->settings;
+  if (evaluates_base(control)) {
+    control->base = control->plus;
+    control->based = 1;
+    control->plus = 0;
+    return;
+  }
+  if (s->estimator == ZO_ANTITHETIC && control->phase % 2u == 0u) {
+    control->phase += 1u;
+    return;
+  }
+  if (is_ascending(control)) {
+    control->ascent = (control->plus > control->minus) - (control->plus < control->minus);
+    control->plus = 0;
+    control->minus = 0;
+    control->phase = 2;
+    return;
+  }
+  control->difference[control->query] =
+      control->plus - (s->estimator == ZO_ANTITHETIC ? control->minus : control->base);
+  control->plus = 0;
+  control->minus = 0;
+  control->phase = 0;
+  control->query += 1u;
+  if (control->query == s->queries) finish_step(control, report);
+}
+
+zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t count,
+                            zo_report* report) {
+  if (control == NULL || losses == NULL || report == NULL || count != control->settings->batch ||
+      control->step == control->settings->steps) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  memset(report, 0, sizeof *report);
+  int64_t sum = 0;
+  for (uint32_t i = 0; i < count; ++i) sum += losses[i];
+  control->total += sum;
+  if (control->phase % 2u == 0u) {
+    control->plus += sum;
+  } else {
+    control->minus += sum;
+  }
+  /* What was pending was applied by the first invoke of the step. */
+  control->pending = 0;
+  control->part += 1u;
+  if (control->part == control->settings->parts) {
+    control->part = 0;
+    finish_evaluation(control, report);
+  }
+  return ZO_OK;
+}
+
+/* --- Samples ---------------------------------------------------------------- */
+
+/* One pass of a keyed permutation of 0..2^(2 half_bits) - 1. */
+static uint32_t feistel(uint32_t value, uint32_t half_bits, uint32_t key) {
+  const uint32_t mask = (UINT32_C(1) << half_bits) - 1u;
+  uint32_t left = value >> half_bits;
+  uint32_t right = value & mask;
+  for (uint32_t round = 0; round < 4u; ++round) {
+    const uint32_t mixed = zo_fmix(key + UINT32_C(0x9E3779B9) * round + right) & mask;
+    const uint32_t next = left ^ mixed;
+    left = right;
+    right = next;
+  }
+  return left << half_bits | right;
+}
+
+uint32_t zo_sample_at(const zo_control_settings* settings, uint32_t position) {
+  const uint32_t samples = settings->samples;
+  const uint32_t epoch = position / samples;
+  const uint32_t key = zo_fmix(settings->run_seed ^ zo_fmix(UINT32_C(0x3C6EF372) + epoch));
+  uint32_t half_bits = 1;
+  while (half_bits < 16u && (UINT32_C(1) << (2u * half_bits)) < samples) ++half_bits;
+  /* Walks the cycle until it is back inside: the permutation restricted to 0..samples - 1. */
+  uint32_t value = position % samples;
+  do {
+    value = feistel(value, half_bits, key);
+  } while (value >= samples);
+  return value;
+}
+
+void zo_samples_at(const zo_control_settings* settings, uint32_t first, uint32_t count,
+                   uint32_t* samples) {
+  for (uint32_t i = 0; i < count; ++i) samples[i] = zo_sample_at(settings, first + i);
+}

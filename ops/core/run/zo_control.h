@@ -1,0 +1,211 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * The control unit: a state machine that says what to do next, until a run is done.
+ *
+ * Whoever owns the interpreter (Python, a firmware's main, a test) runs this loop:
+ *
+ *   zo_control_init(&control, &settings);
+ *   while (zo_control_next(&control, words, capacity, &request) == ZO_OK &&
+ *          request.action == ZO_ACTION_INVOKE) {
+ *     feed samples zo_sample_at(&settings, request.first_sample + i), i < batch;
+ *     copy words to zo_command; run from segment request.start_segment;
+ *     zo_control_report(&control, losses, batch, &report);
+ *     if (report.step_done) append report's record to the seed log;
+ *   }
+ *
+ * A step takes two invokes per query and part of the minibatch (antithetic; four where it is
+ * sharpness-aware), or one and one more for the step (one-sided), and no others: the update of a
+ * step and the restoration of a query ride on the next invoke. Where the weights are needed between
+ * steps (evaluation, export), zo_control_settle gives the command that applies what is pending; it
+ * changes no later bit.
+ *
+ * Every decision is made from the settings and the reported losses in integer arithmetic, so a
+ * run is the same wherever the losses are the same; zo_step_size.h says how losses become
+ * coefficients.
+ */
+#ifndef TFLM_ZO_OPS_CORE_RUN_ZO_CONTROL_H_
+#define TFLM_ZO_OPS_CORE_RUN_ZO_CONTROL_H_
+
+#include "ops/core/run/zo_step_size.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum zo_schedule {
+  ZO_SCHEDULE_CONSTANT = 0,
+  ZO_SCHEDULE_LINEAR = 1, /* from rate to final_rate at the last step */
+  ZO_SCHEDULE_COSINE = 2, /* the same along half a cosine */
+  ZO_SCHEDULE_STEP = 3,   /* times decay / 2^16 every decay_steps steps, not below final_rate */
+} zo_schedule;
+
+/* Sharpness-aware steps (QZO-FF, sec. 3.4): a query first looks for a direction uphill, with a seed
+ * of its own and a perturbation z_s of the same size,
+ *
+ *   g = sign(L(w + z_s) - L(w - z_s)),
+ *
+ * then compares d = L(w + g z_s + z) - L(w + g z_s - z): four evaluations. The step moves w. The
+ * weights carry up to two perturbations at a time, so the model's head-room must be twice the
+ * distribution's reach; whoever owns the model sees to that.
+ *
+ * Directions with memory (zo_chain.h): the direction of query q of step t is made of the seeds of
+ * query q of the steps t, t - B, t - 2 B ..., B the number of blocks or 1, J of them or as many as
+ * there are: every query, and every block, has a chain of its own. z_s has no memory. An update has
+ * J items for each query. */
+
+/* Settings of a run: every field is an integer, so they are the same everywhere. */
+typedef struct zo_control_settings {
+  uint32_t run_seed;
+  uint32_t steps;   /* of the whole run, >= 1 */
+  uint32_t samples; /* in the training set, >= 1 */
+  uint32_t batch;   /* samples per invoke, >= 1 */
+  uint32_t parts;   /* invokes per evaluation of the loss; minibatch = batch * parts */
+  uint32_t queries; /* per step, 1..ZO_MAX_QUERIES */
+  uint32_t estimator;
+  uint32_t rule;
+  zo_distribution distribution;
+  uint32_t rate;       /* unit 2^-16, see zo_step_rule */
+  uint32_t final_rate; /* unit 2^-16 */
+  uint32_t schedule;
+  uint32_t warmup_steps;  /* the rate rises linearly over so many first steps */
+  uint32_t decay;         /* ZO_SCHEDULE_STEP, unit 2^-16, <= 2^16 */
+  uint32_t decay_steps;   /* ZO_SCHEDULE_STEP, >= 1 */
+  uint32_t clip;          /* of |d| (gradient rule, unit 2^-16 nat) or |d| / rms (normalized rule,
+                             unit 2^-16); 0: none */
+  uint32_t gradient_norm; /* d, number of weights: the rate times N Q / (N Q + d - 1), N the
+                             minibatch (Poor Man's Training, sec. 3.1.2); 0: off */
+  uint32_t blocks; /* 0: every step moves the whole model; else step t moves block t % blocks,
+                      whose first segment is block_segments[.]; at most ZO_BLOCKS_MAX */
+  uint32_t stage_steps[2]; /* steps at which a second and a third stage begin; 0: none */
+  uint32_t stage_p_zero;   /* ZO_SPARSE_UNIFORM: p_zero of the second stage, of the third << 8
+                              (ElasticZO-INT8, sec. 5.1.1) */
+  uint32_t momentum;  /* 0: none; J << 16 | rho, unit 2^-16: directions with memory, made of J seeds
+                         (2..ZO_MAX_CHAIN, J queries <= ZO_MAX_QUERIES); ZO_GAUSSIAN only */
+  uint32_t sharpness; /* 1: sharpness-aware steps, see above; ZO_ANTITHETIC only */
+} zo_control_settings;
+
+typedef enum zo_action {
+  ZO_ACTION_DONE = 0, /* nothing to do: the run is over and nothing is pending */
+  ZO_ACTION_INVOKE = 1,
+} zo_action;
+
+/* What to do next. */
+typedef struct zo_request {
+  uint32_t action;
+  uint32_t step;
+  uint32_t first_sample;  /* position of the first sample; see zo_sample_at */
+  uint32_t start_segment; /* segments before it need not run: their inputs and weights are those
+                             of the invoke before */
+} zo_request;
+
+/* What a reported loss has led to. */
+typedef struct zo_report {
+  uint32_t step_done; /* 1: the fields below describe a whole step */
+  uint32_t step;
+  int32_t mean_loss; /* of the minibatch over the step's invokes, unit 2^-16 */
+  uint32_t rate;     /* in force, unit 2^-16 */
+} zo_report;
+
+/* The state of a run. Read what you like, write nothing. */
+typedef struct zo_control {
+  const zo_control_settings* settings; /* the caller keeps it: on a device, in flash */
+  const uint8_t* block_segments;       /* [settings->blocks] or null: all 0; the caller keeps it */
+  uint32_t step;                       /* in progress; settings->steps when all are done */
+  uint32_t query;
+  uint32_t phase; /* of the query: 0 plus (or base), 1 minus; where steps are sharpness-aware 0 and
+                     1 of z_s, 2 and 3 of z */
+  uint32_t part;
+  uint32_t pending; /* queries[] of step - 1 still to be applied */
+  uint32_t based;   /* one-sided: the base loss of this step is known */
+  int32_t ascent;   /* g of the query whose z is in force, or was last */
+  int64_t base;     /* sum of losses at w */
+  int64_t plus;     /* sums of losses of the query in progress */
+  int64_t minus;
+  int64_t total;       /* of all losses of the step */
+  int64_t mean_square; /* running mean of d^2, unit 2^-32; 0: no step yet */
+  int64_t difference[ZO_MAX_QUERIES];
+  zo_query queries[ZO_MAX_QUERIES]; /* of the last finished step: own seeds, as the log has them */
+} zo_control;
+
+/* Checks the settings and sets the state before the first step. The settings must stay as they are
+ * for as long as the run is used.
+ * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_QUERIES, ZO_ERROR_DISTRIBUTION. */
+zo_status zo_control_init(zo_control* control, const zo_control_settings* settings,
+                          const uint8_t* block_segments);
+
+/* The state after `step` whole steps of which nothing is pending, for going on from a seed log:
+ * mean_square is what the log's last record holds. */
+zo_status zo_control_resume(zo_control* control, uint32_t step, int64_t mean_square);
+
+/* Says what to do next and writes its command, zero padded to the capacity.
+ * Errors: ZO_ERROR_CAPACITY (state untouched). */
+zo_status zo_control_next(zo_control* control, int32_t* words, uint32_t capacity,
+                          zo_request* request);
+
+/* Takes the losses of the invoke that was asked for.
+ * Errors: ZO_ERROR_ARGUMENT where count is not settings.batch. */
+zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t count,
+                            zo_report* report);
+
+/* Writes the command that applies a pending step, with ZO_FLAG_CHECKSUM, without a perturbation;
+ * *pending is 0 and the command empty where there is none. Only between steps.
+ * Errors: ZO_ERROR_ORDER within a step, ZO_ERROR_CAPACITY. */
+zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capacity,
+                            uint32_t* pending);
+
+/* For a step that cannot go on, because a sample cannot be had or the interpreter has failed:
+ * writes the command that leads from where the weights are to where the last whole step leaves
+ * them, with ZO_FLAG_CHECKSUM. The step in progress begins anew then, with the same seeds and
+ * samples: a run that was abandoned and taken up again is the same as one that was not.
+ *
+ *   executed  1: the command of the last zo_control_next was executed, but its losses were not
+ *             reported; 0: it was not
+ *
+ * Errors: ZO_ERROR_CAPACITY (state untouched). */
+zo_status zo_control_abandon(zo_control* control, uint32_t executed, int32_t* words,
+                             uint32_t capacity);
+
+/* Number of the training sample at a position: position / samples is the epoch, and every epoch
+ * visits every sample once, in an order of its own that takes no memory (a Feistel permutation).
+ *
+ * With h the smallest number from 1 to 16 for which 2^(2 h) >= samples, a number of 2 h bits is
+ * split into halves (left, right), which go through four rounds i = 0..3,
+ *
+ *   (left, right) <- (right, left ^ (fmix(key + 0x9E3779B9 * i + right) mod 2^h)),
+ *   key = fmix(run_seed ^ fmix(0x3C6EF372 + epoch)),
+ *
+ * from position % samples on, and again until the number is below `samples`. */
+uint32_t zo_sample_at(const zo_control_settings* settings, uint32_t position);
+
+/* The same for `count` positions from `first` on. */
+void zo_samples_at(const zo_control_settings* settings, uint32_t first, uint32_t count,
+                   uint32_t* samples);
+
+/* The checks of zo_control_init. */
+zo_status zo_control_settings_check(const zo_control_settings* settings);
+
+/* Words that a command of this run takes at most. */
+uint32_t zo_control_words(const zo_control_settings* settings);
+
+/* Stage of a step, 0..2. */
+uint32_t zo_control_stage(const zo_control_settings* settings, uint32_t step);
+
+/* Distribution of a step's perturbation. */
+zo_distribution zo_control_distribution(const zo_control_settings* settings, uint32_t step);
+
+/* What a step with these coefficients does to the weights: queries of an update.
+ *
+ *   coefficients  [queries], as the log has them
+ *   items         [ZO_MAX_QUERIES]; their number is returned: with momentum several for each query,
+ *                 the step's own seed first */
+uint32_t zo_control_items(const zo_control_settings* settings, uint32_t step,
+                          const int32_t* coefficients, zo_query* items);
+
+/* Rate of a step, warm-up, schedule and gradient norm included, unit 2^-16. */
+uint32_t zo_control_rate(const zo_control_settings* settings, uint32_t step);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TFLM_ZO_OPS_CORE_RUN_ZO_CONTROL_H_ */

@@ -1,0 +1,279 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "ops/core/weights/zo_perturb.h"
+
+#include "ops/core/kernels/zo_add_signs.h"
+#include "ops/core/math/zo_fixed_point.h"
+#include "ops/core/papers/zo_chain.h"
+#include "ops/core/papers/zo_coordinate.h"
+#include "ops/core/random/zo_draw.h"
+#include "ops/core/zo_features.h"
+
+/* Not inlined into one another, so that in each loop the tables' addresses stay in registers. */
+#if defined(__GNUC__)
+#define LOOP static __attribute__((noinline))
+#else
+#define LOOP static
+#endif
+
+/* Moves `words` times 32 weights by one term; returns the state that follows. */
+LOOP uint32_t add_one(int8_t* weights, uint32_t words, uint32_t state, zo_signs signs) {
+  for (const int8_t* const end = weights + 32u * words; weights != end; weights += 32) {
+    state = zo_stream_next(state);
+    zo_add_32_signs(weights, state, signs);
+  }
+  return state;
+}
+
+/* The same by two terms. */
+LOOP void add_both(int8_t* weights, uint32_t words, uint32_t* states, zo_signs signs,
+                   zo_signs signs_2) {
+  uint32_t state = states[0], state_2 = states[1];
+  for (const int8_t* const end = weights + 32u * words; weights != end; weights += 32) {
+    state = zo_stream_next(state);
+    state_2 = zo_stream_next(state_2);
+    zo_add_32_both(weights, state, signs, state_2, signs_2);
+  }
+  states[0] = state;
+  states[1] = state_2;
+}
+
+/* One term, or two in one pass: their streams' states and deltas, which are not 0 modulo 256. */
+static void perturb_rademacher(int8_t* weights, uint32_t count, uint32_t* states,
+                               const int32_t* deltas, int both) {
+  uint32_t i = 0;
+  if (count >= 32u && zo_signs_fit(weights)) {
+    const int differ = both && deltas[1] != deltas[0];
+    uint32_t tables[2][ZO_SIGNS_WORDS];
+    const zo_signs signs = zo_signs_of(deltas[0], tables[0]);
+    if (both) {
+      const zo_signs signs_2 = differ ? zo_signs_of(deltas[1], tables[1]) : signs;
+      add_both(weights, count / 32u, states, signs, signs_2);
+    } else {
+      states[0] = add_one(weights, count / 32u, states[0], signs);
+    }
+    i = count / 32u * 32u;
+  }
+  for (; i < count; i += 32u) {
+    const uint32_t left = count - i < 32u ? count - i : 32u;
+    for (int t = 0; t <= both; ++t) {
+      states[t] = zo_stream_next(states[t]);
+      zo_add_signs(weights + i, left, states[t], deltas[t]);
+    }
+  }
+}
+
+static void perturb_masked_rademacher(int8_t* weights, const uint8_t* mask, uint32_t count,
+                                      uint32_t state, int32_t delta) {
+  for (uint32_t i = 0; i < count; i += 32u) {
+    state = zo_stream_next(state);
+    uint32_t selected = zo_mask_word(mask, i, count - i < 32u ? count - i : 32u);
+    for (; selected != 0u; selected &= selected - 1u) {
+      const uint32_t j = zo_lowest_bit(selected);
+      weights[i + j] = zo_add_modulo(weights[i + j], delta * zo_draw_rademacher(state, j));
+    }
+  }
+}
+
+static void perturb_gaussian(int8_t* weights, const uint8_t* mask, uint32_t count, uint32_t state,
+                             uint32_t mu, int32_t k) {
+  for (uint32_t i = 0; i < count; ++i) {
+    if (i % 4u == 0) state = zo_stream_next(state);
+    if (!zo_mask_has(mask, i)) continue;
+    const int32_t z = zo_draw_gaussian(state, i % 4u);
+    weights[i] = zo_add_modulo(weights[i], k * zo_gaussian_perturbation(z, mu));
+  }
+}
+
+static void perturb_sparse_uniform(int8_t* weights, const uint8_t* mask, uint32_t count,
+                                   uint32_t state, zo_distribution distribution, int32_t k) {
+  for (uint32_t i = 0; i < count; ++i) {
+    if (i % 2u == 0) state = zo_stream_next(state);
+    if (!zo_mask_has(mask, i)) continue;
+    const int32_t z = zo_draw_sparse_uniform(state, i % 2u, distribution.mu, distribution.p_zero);
+    weights[i] = zo_add_modulo(weights[i], k * z);
+  }
+}
+
+/* One term; `state` is the block's zo_stream_state. */
+static void perturb_term(int8_t* weights, const uint8_t* mask, uint32_t count, uint32_t state,
+                         zo_distribution distribution, int32_t k) {
+  const int32_t delta = k * (int32_t)distribution.mu;
+  if (zo_is_gaussian(distribution)) {
+    perturb_gaussian(weights, mask, count, state, distribution.mu, k);
+  } else if (zo_is_sparse_uniform(distribution)) {
+    perturb_sparse_uniform(weights, mask, count, state, distribution, k);
+  } else {
+    perturb_masked_rademacher(weights, mask, count, state, delta);
+  }
+}
+
+/* Bits by which v * mu of a chain is finer than an LSB: those of v and of a Gaussian's mu. */
+#define CHAIN_SHIFT (ZO_CHAIN_BITS + 12)
+
+/* round(v * mu / 2^shift), half away from zero, |v| at most the table's end. */
+static int32_t chain_perturbation(int32_t v, uint32_t mu, uint32_t shift) {
+  const int32_t end = ZO_GAUSSIAN_Z_MAX * (INT32_C(1) << ZO_CHAIN_BITS);
+  const uint32_t magnitude = (uint32_t)zo_clamp(v < 0 ? -v : v, 0, end);
+  const uint32_t half = UINT32_C(1) << (shift - 1u);
+  const int32_t rounded = (int32_t)(((uint64_t)magnitude * mu + half) >> shift);
+  return v < 0 ? -rounded : rounded;
+}
+
+/* A direction made of several seeds, whose streams' states and weights a_j are given. `fraction`
+ * is null where whole LSB move, else perturbations are fractions of one and within +-largest. */
+static void perturb_chain(int8_t* weights, int8_t* fraction, int32_t largest, const uint8_t* mask,
+                          uint32_t count, uint32_t* states, const int32_t* shares, uint32_t seeds,
+                          uint32_t mu, int32_t k) {
+  for (uint32_t i = 0; i < count; ++i) {
+    int32_t v = 0;
+    for (uint32_t j = 0; j < seeds; ++j) {
+      if (i % 4u == 0u) states[j] = zo_stream_next(states[j]);
+      v += shares[j] * zo_draw_gaussian(states[j], i % 4u);
+    }
+    if (!zo_mask_has(mask, i)) continue;
+    if (fraction == NULL) {
+      weights[i] = zo_add_modulo(weights[i], k * chain_perturbation(v, mu, CHAIN_SHIFT));
+    } else {
+      const int32_t moved = chain_perturbation(v, mu, CHAIN_SHIFT - 8u);
+      const int32_t sum = fraction[i] + k * zo_clamp(moved, -largest, largest);
+      const int32_t whole = zo_floor_shift(sum + 128, 8);
+      weights[i] = zo_add_modulo(weights[i], whole);
+      fraction[i] = (int8_t)(sum - 256 * whole);
+    }
+  }
+}
+
+/* Rademacher without a mask. */
+static void perturb_signs(const zo_tensor* tensor, uint32_t begin, uint32_t size,
+                          zo_distribution distribution, const zo_perturb_terms* terms) {
+  for (uint32_t t = 0; t < terms->count; t += ZO_TERMS_AT_ONCE) {
+    const int both = ZO_TERMS_AT_ONCE > 1 && t + 1u < terms->count;
+    uint32_t states[2];
+    int32_t deltas[2];
+    for (uint32_t i = 0; i < 1u + (uint32_t)both; ++i) {
+      const zo_perturb_term term = terms->terms[t + i];
+      const uint32_t key = zo_stream_key(term.seed, tensor->stream);
+      states[i] = zo_stream_state(key, begin / ZO_STREAM_BLOCK);
+      deltas[i] = term.k * (int32_t)distribution.mu;
+    }
+    perturb_rademacher(tensor->weights + begin, size, states, deltas, both);
+  }
+}
+
+#if ZO_WITH_FAST_STEPS && defined(ZO_PAIR_WORDS)
+/* Whole blocks of words; `states` are those before the first one. */
+LOOP void add_pair(int8_t* weights, uint32_t state, uint32_t state_2, zo_pair pair) {
+  for (const int8_t* const end = weights + ZO_STREAM_BLOCK; weights != end; weights += 32) {
+    state = zo_stream_next(state);
+    state_2 = zo_stream_next(state_2);
+    zo_add_32_pair(weights, state, state_2, pair);
+  }
+}
+
+/* Two terms on the whole blocks of a tensor. Returns the number of weights. */
+LOOP uint32_t perturb_pair(const zo_tensor* tensor, uint32_t mu, const zo_perturb_term* terms) {
+  const uint32_t blocks = tensor->size / ZO_STREAM_BLOCK;
+  uint32_t tables[2][ZO_SIGNS_WORDS], table[ZO_PAIR_WORDS];
+  const zo_signs signs = zo_signs_of(terms[0].k * (int32_t)mu, tables[0]);
+  const zo_signs signs_2 = zo_signs_of(terms[1].k * (int32_t)mu, tables[1]);
+  const zo_pair pair = zo_pair_of(signs, signs_2, table);
+  const uint32_t key = zo_stream_key(terms[0].seed, tensor->stream);
+  const uint32_t key_2 = zo_stream_key(terms[1].seed, tensor->stream);
+  for (uint32_t block = 0; block < blocks; ++block) {
+    add_pair(tensor->weights + block * ZO_STREAM_BLOCK, zo_stream_state(key, block),
+             zo_stream_state(key_2, block), pair);
+  }
+  return blocks * ZO_STREAM_BLOCK;
+}
+#endif
+
+void zo_perturb_block_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
+                         zo_distribution distribution, const zo_perturb_terms* terms) {
+  int8_t* weights = tensor->weights + begin;
+  /* Only these perturbations are not of whole LSB. */
+  const int is_wide = tensor->wide != 0u && zo_is_gaussian(distribution);
+  int8_t* fraction = is_wide ? tensor->fraction + begin : NULL;
+  const uint8_t* mask = zo_mask_of(tensor) != NULL ? tensor->mask + begin / 8u : NULL;
+  if (zo_is_rademacher(distribution) && mask == NULL) {
+    perturb_signs(tensor, begin, size, distribution, terms);
+    return;
+  }
+  for (uint32_t t = 0; t < terms->count;) {
+    const int32_t k = terms->terms[t].k;
+    uint32_t states[ZO_MAX_CHAIN];
+    uint32_t seeds = 0;
+    do {
+      const uint32_t key = zo_stream_key(terms->terms[t++].seed, tensor->stream);
+      states[seeds++] = zo_stream_state(key, begin / ZO_STREAM_BLOCK);
+    } while (ZO_WITH_GAUSSIAN && t < terms->count && terms->terms[t].k == 0);
+    if (!ZO_WITH_GAUSSIAN || (seeds == 1u && !is_wide)) {
+      perturb_term(weights, mask, size, states[0], distribution, k);
+    } else {
+      int32_t shares[ZO_MAX_CHAIN];
+      zo_chain_weights(terms->momentum, seeds, shares);
+      perturb_chain(weights, fraction, 256 * (127 - tensor->limit), mask, size, states, shares,
+                    seeds, distribution.mu, k);
+    }
+  }
+}
+
+void zo_perturb_coordinates_s8(const zo_tensor* tensor, zo_distribution distribution,
+                               const zo_perturb_terms* terms) {
+  for (uint32_t t = 0; t < terms->count; ++t) {
+    const uint32_t index = zo_coordinate(tensor, terms->terms[t].seed);
+    if (index == tensor->size) return;
+    tensor->weights[index] =
+        zo_add_modulo(tensor->weights[index], terms->terms[t].k * (int32_t)distribution.mu);
+  }
+}
+
+zo_status zo_perturb_check(zo_distribution distribution, const zo_perturb_terms* terms) {
+  const zo_status status = zo_distribution_check(distribution);
+  if (status != ZO_OK) return status;
+  if (terms->count > ZO_MAX_TERMS) return ZO_ERROR_QUERIES;
+  if (terms->count > 0u && terms->terms == NULL) return ZO_ERROR_ARGUMENT;
+  if (terms->momentum >= UINT32_C(1) << 16) return ZO_ERROR_FACTOR;
+  uint32_t seeds = 0; /* of the chain that goes on */
+  for (uint32_t t = 0; t < terms->count; ++t) {
+    if (terms->terms[t].k != 0) {
+      if (!zo_factor_allowed(terms->terms[t].k)) return ZO_ERROR_FACTOR;
+      seeds = 1;
+      continue;
+    }
+    if (seeds == 0u || terms->momentum == 0u) return ZO_ERROR_FACTOR;
+    if (!zo_is_gaussian(distribution)) return ZO_ERROR_DISTRIBUTION;
+    if (++seeds > ZO_MAX_CHAIN) return ZO_ERROR_QUERIES;
+  }
+  return ZO_OK;
+}
+
+zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
+                        const zo_perturb_terms* terms) {
+  if (tensor == NULL || tensor->weights == NULL || tensor->size == 0 || terms == NULL ||
+      terms->count == 0 || !zo_tensor_is_supported(tensor)) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  if (tensor->wide != 0u &&
+      (tensor->fraction == NULL || tensor->limit < 0 || tensor->limit > 127)) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  const zo_status status = zo_perturb_check(distribution, terms);
+  if (status != ZO_OK) return status;
+  if (zo_is_coordinate(distribution)) {
+    zo_perturb_coordinates_s8(tensor, distribution, terms);
+    return ZO_OK;
+  }
+  uint32_t begin = 0;
+#if ZO_WITH_FAST_STEPS && defined(ZO_PAIR_WORDS)
+  if (terms->count == 2u && zo_is_rademacher(distribution) && zo_mask_of(tensor) == NULL &&
+      tensor->size >= 2u * ZO_STREAM_BLOCK && zo_signs_fit(tensor->weights)) {
+    begin = perturb_pair(tensor, distribution.mu, terms->terms);
+  }
+#endif
+  for (; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
+    const uint32_t left = tensor->size - begin;
+    const uint32_t size = left < ZO_STREAM_BLOCK ? left : ZO_STREAM_BLOCK;
+    zo_perturb_block_s8(tensor, begin, size, distribution, terms);
+  }
+  return ZO_OK;
+}

@@ -1,0 +1,59 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * PERTURB: w += sum of k * perturbation(z(seed)), in place.
+ */
+#ifndef TFLM_ZO_OPS_CORE_WEIGHTS_ZO_PERTURB_H_
+#define TFLM_ZO_OPS_CORE_WEIGHTS_ZO_PERTURB_H_
+
+#include "ops/core/zo_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Adds the perturbations of some terms to a tensor's weights.
+ *
+ *   tensor        weights, size, stream and mask are used; nothing else, unless it is wide: then
+ *                 fraction and limit as well
+ *   distribution  see zo_types.h
+ *   terms         at least one
+ *
+ * Every weight is changed by addition modulo 256, so the operation is exactly
+ * reversible for every weight, seed and distribution: after +1, -2, +1 of one
+ * seed each weight is what it was. No intermediate value wraps as long as the
+ * terms in force sum to at most one perturbation and the distribution's reach
+ * is within the head-room (zo_command_check sees to the latter).
+ *
+ * Two terms restore one query and set up the next in a single pass over blocks of weights.
+ *
+ * In a wide tensor W = 256 w + fraction moves, in units of 2^-8 LSB, modulo 2^16: with ZO_GAUSSIAN
+ * by k * round(z * mu / 2^4), half away from zero, and by k * 2^8 (127 - limit) at most, because
+ * reach is rounded to whole LSB. w stays W / 256 rounded half up. The other distributions move by
+ * whole LSB, which leaves fractions as they are. As exactly reversible, and as free of wrapping.
+ *
+ * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_DISTRIBUTION, ZO_ERROR_FACTOR,
+ * ZO_ERROR_QUERIES; the weights are untouched then. */
+zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
+                        const zo_perturb_terms* terms);
+
+/* The checks of distribution and terms alone; no terms are fine. Errors: ZO_ERROR_ARGUMENT,
+ * ZO_ERROR_DISTRIBUTION, ZO_ERROR_FACTOR, ZO_ERROR_QUERIES. */
+zo_status zo_perturb_check(zo_distribution distribution, const zo_perturb_terms* terms);
+
+/* The same as zo_perturb_s8 for the weights [begin, begin + size) of one stream block, unchecked.
+ * Not for ZO_COORDINATE, */
+void zo_perturb_block_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
+                         zo_distribution distribution, const zo_perturb_terms* terms);
+
+/* which has no blocks: this is the same for a whole tensor. */
+void zo_perturb_coordinates_s8(const zo_tensor* tensor, zo_distribution distribution,
+                               const zo_perturb_terms* terms);
+
+/* Perturbation factors that SPSA and one-sided estimators use. */
+static inline int zo_factor_allowed(int32_t k) { return k == 1 || k == -1 || k == -2; }
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TFLM_ZO_OPS_CORE_WEIGHTS_ZO_PERTURB_H_ */

@@ -1,0 +1,294 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "ops/core/weights/zo_update.h"
+
+#include "ops/core/kernels/zo_replay_block.h"
+#include "ops/core/kernels/zo_step_signs.h"
+#include "ops/core/math/zo_fixed_point.h"
+#include "ops/core/papers/zo_coordinate.h"
+#include "ops/core/random/zo_draw.h"
+#include "ops/core/weights/zo_apply_steps.h"
+#include "ops/core/weights/zo_perturb.h"
+#include "ops/core/zo_features.h"
+
+/* Weights whose steps are accumulated together: one word of Rademacher signs. */
+#define CHUNK ZO_STEPS_CHUNK
+
+/* Sum over queries of |coefficient| * max |z|: keeps every accumulator in int32_t with room for
+ * the rounding terms. */
+#define COEFFICIENT_SUM_MAX (INT64_C(1) << 30)
+
+/* Whether the compiler may have vectors of 32-bit lanes to compute with. */
+#if defined(__ARM_ARCH) && !defined(__ARM_NEON) && !defined(__ARM_FEATURE_MVE)
+#define ZO_HAS_VECTORS 0
+#else
+#define ZO_HAS_VECTORS 1
+#endif
+
+/* The random streams of one block of weights, one per query. */
+typedef struct block_streams {
+  uint32_t state[ZO_MAX_QUERIES];
+  uint32_t rounding;
+} block_streams;
+
+/* One bit of a word per weight, as a table, so that the loop below has no shift by its counter:
+ * vector units without such shifts (SSE2, MVE has none either) can run it. */
+static const uint32_t own_bit[CHUNK] = {
+    UINT32_C(1) << 0,  UINT32_C(1) << 1,  UINT32_C(1) << 2,  UINT32_C(1) << 3,  UINT32_C(1) << 4,
+    UINT32_C(1) << 5,  UINT32_C(1) << 6,  UINT32_C(1) << 7,  UINT32_C(1) << 8,  UINT32_C(1) << 9,
+    UINT32_C(1) << 10, UINT32_C(1) << 11, UINT32_C(1) << 12, UINT32_C(1) << 13, UINT32_C(1) << 14,
+    UINT32_C(1) << 15, UINT32_C(1) << 16, UINT32_C(1) << 17, UINT32_C(1) << 18, UINT32_C(1) << 19,
+    UINT32_C(1) << 20, UINT32_C(1) << 21, UINT32_C(1) << 22, UINT32_C(1) << 23, UINT32_C(1) << 24,
+    UINT32_C(1) << 25, UINT32_C(1) << 26, UINT32_C(1) << 27, UINT32_C(1) << 28, UINT32_C(1) << 29,
+    UINT32_C(1) << 30, UINT32_C(1) << 31};
+
+static void accumulate_rademacher(int32_t* steps, uint32_t count, uint32_t* state,
+                                  int32_t coefficient) {
+  const uint32_t word = *state = zo_stream_next(*state);
+  const int32_t opposite = -coefficient;
+#if ZO_HAS_VECTORS
+  if (count == CHUNK) { /* constant bound: unrolled and vectorized */
+    for (uint32_t j = 0; j < CHUNK; ++j) {
+      steps[j] += (word & own_bit[j]) != 0u ? opposite : coefficient;
+    }
+    return;
+  }
+#endif
+  uint32_t bits = word;
+  for (uint32_t j = 0; j < count; ++j, bits >>= 1) {
+    steps[j] += (bits & 1u) != 0u ? opposite : coefficient;
+  }
+}
+
+static void accumulate_bytes(int32_t* steps, uint32_t count, uint32_t* state, int32_t coefficient,
+                             zo_distribution distribution) {
+  const uint32_t per_word = zo_weights_per_word(distribution);
+  uint32_t word = *state;
+  for (uint32_t j = 0; j < count; ++j) {
+    if (j % per_word == 0) word = zo_stream_next(word);
+    steps[j] += coefficient * zo_draw(distribution, word, j % per_word);
+  }
+  *state = word;
+}
+
+static void scale_steps(int32_t* steps, uint32_t count, const zo_tensor* tensor, uint32_t index) {
+  /* Divided once, then counted: cores without a divider call a function for it. */
+  uint32_t channel = index / tensor->inner % tensor->channels;
+  uint32_t left = tensor->inner - index % tensor->inner; /* weights of this channel in a row */
+  for (uint32_t j = 0; j < count; ++j) {
+    steps[j] = zo_scale_step(steps[j], tensor->multiplier[channel]);
+    if (--left > 0u) continue;
+    left = tensor->inner;
+    channel = channel + 1u < tensor->channels ? channel + 1u : 0u;
+  }
+}
+
+/* No step for what is not selected. The rounding that follows leaves a weight within the limit
+ * alone where its step is 0. */
+static void mask_steps(int32_t* steps, uint32_t count, uint32_t selected) {
+  for (uint32_t j = 0; j < count; ++j) {
+    steps[j] = (selected & own_bit[j]) != 0u ? steps[j] : 0;
+  }
+}
+
+/* One step on weights [begin, begin + count) of one stream block. Returns the clipped weights. */
+static uint32_t update_block(zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin,
+                             uint32_t count, zo_distribution distribution, const zo_query* queries,
+                             uint32_t query_count) {
+  const uint32_t block = begin / ZO_STREAM_BLOCK;
+  block_streams streams;
+  for (uint32_t q = 0; q < query_count; ++q) {
+    streams.state[q] = zo_stream_state(zo_stream_key(queries[q].seed, tensor->stream), block);
+  }
+  streams.rounding =
+      zo_stream_state(zo_stream_key(queries[0].seed, tensor->stream | ZO_ROUNDING_STREAM), block);
+
+  uint32_t saturated = 0;
+#if ZO_STEP_SIGNS
+  if (zo_is_rademacher(distribution) &&
+      zo_step_signs_fit(tables, tensor, begin, count, queries, query_count)) {
+    saturated = zo_step_signs(tables, tensor, begin, count / CHUNK, query_count, streams.state,
+                              &streams.rounding);
+    begin += count / CHUNK * CHUNK;
+    count %= CHUNK;
+  }
+#else
+  (void)tables;
+#endif
+  for (uint32_t i = 0; i < count; i += CHUNK) {
+    const uint32_t size = count - i < CHUNK ? count - i : CHUNK;
+    int32_t steps[CHUNK] = {0};
+    for (uint32_t q = 0; q < query_count; ++q) {
+      if (zo_is_rademacher(distribution)) {
+        accumulate_rademacher(steps, size, &streams.state[q], queries[q].coefficient);
+      } else {
+        accumulate_bytes(steps, size, &streams.state[q], queries[q].coefficient, distribution);
+      }
+    }
+    if (zo_multiplier_of(tensor) != NULL) scale_steps(steps, size, tensor, begin + i);
+    if (zo_mask_of(tensor) != NULL)
+      mask_steps(steps, size, zo_mask_word(tensor->mask, begin + i, size));
+    int8_t* weights = tensor->weights + begin + i;
+    if (tensor->fraction != NULL) {
+      saturated +=
+          zo_apply_steps_16(weights, tensor->fraction + begin + i, steps, size, tensor->limit);
+    } else {
+      saturated += zo_apply_steps_8(weights, steps, size, tensor->limit, &streams.rounding);
+    }
+  }
+  return saturated;
+}
+
+/* --- ZO_COORDINATE ---------------------------------------------------------- */
+
+/* The rounding term of one weight: that of the stream in zo_draw_rounding. */
+static int32_t rounding_of(const zo_tensor* tensor, uint32_t seed, uint32_t index) {
+  const uint32_t key = zo_stream_key(seed, tensor->stream | ZO_ROUNDING_STREAM);
+  uint32_t word = zo_stream_state(key, index / ZO_STREAM_BLOCK);
+  for (uint32_t i = 0; i <= index % ZO_STREAM_BLOCK; i += 4u) word = zo_stream_next(word);
+  const uint32_t turn = 8u * (index % 4u);
+  return (int32_t)((word >> turn | (uint32_t)((uint64_t)word << (32u - turn))) & 0xFFFFu);
+}
+
+/* One step of the weights that it moves. Returns the clipped ones. */
+static uint32_t update_coordinates(const zo_tensor* tensor, const zo_query* queries,
+                                   uint32_t count) {
+  uint32_t indices[ZO_MAX_QUERIES];
+  uint32_t saturated = 0;
+  for (uint32_t q = 0; q < count; ++q) indices[q] = zo_coordinate(tensor, queries[q].seed);
+  for (uint32_t q = 0; q < count; ++q) {
+    const uint32_t index = indices[q];
+    if (index == tensor->size) return 0;
+    int32_t step = 0;
+    int is_first = 1;
+    for (uint32_t p = 0; p < count; ++p) {
+      if (indices[p] != index) continue;
+      if (p < q) is_first = 0;
+      step += queries[p].coefficient;
+    }
+    if (!is_first) continue;
+    if (zo_multiplier_of(tensor) != NULL) scale_steps(&step, 1, tensor, index);
+    int8_t* weight = tensor->weights + index;
+    if (tensor->fraction != NULL) {
+      saturated += zo_round_steps_16(weight, tensor->fraction + index, &step, 1, tensor->limit);
+    } else {
+      const int32_t random = rounding_of(tensor, queries[0].seed, index);
+      saturated += zo_round_steps_8(weight, &step, &random, 1, tensor->limit);
+    }
+  }
+  return saturated;
+}
+
+/* --- All -------------------------------------------------------------------- */
+
+zo_status zo_step_check(zo_distribution distribution, const zo_query* queries, uint32_t count) {
+  if (queries == NULL || count == 0) return ZO_ERROR_ARGUMENT;
+  if (count > ZO_MAX_QUERIES) return ZO_ERROR_QUERIES;
+  const zo_status status = zo_distribution_check(distribution);
+  if (status != ZO_OK) return status;
+  int64_t sum = 0;
+  for (uint32_t q = 0; q < count; ++q) {
+    const int64_t coefficient = queries[q].coefficient;
+    sum += coefficient < 0 ? -coefficient : coefficient;
+  }
+  return sum * zo_distribution_z_max(distribution) <= COEFFICIENT_SUM_MAX ? ZO_OK
+                                                                          : ZO_ERROR_COEFFICIENT;
+}
+
+int zo_update_takes(const zo_tensor* tensor) {
+  return tensor != NULL && tensor->weights != NULL && tensor->size > 0 && tensor->limit >= 1 &&
+         tensor->limit <= 127 && (tensor->wide == 0u || tensor->fraction != NULL) &&
+         zo_tensor_is_supported(tensor) &&
+         (tensor->multiplier == NULL || (tensor->channels > 0 && tensor->inner > 0));
+}
+
+/* Most queries of a step that a restored term is folded into. */
+#define FOLDED_QUERIES 8u
+
+/* Restoring moves a weight by k mu z, a step by c z 2^-16 and rounding: where the term's seed is
+ * one of the queries', both are along the same z, and c + k mu 2^16 does both in one pass. Bit for
+ * bit: whole LSB do not change how a sum is rounded, and the restored weight itself is within the
+ * limit. Returns whether it has written such queries; then nothing is left to restore. */
+static int fold_restored(const zo_tensor* tensor, zo_distribution distribution,
+                         const zo_perturb_terms* restore, const zo_query* queries, uint32_t count,
+                         zo_query* folded) {
+  if (!zo_is_rademacher(distribution) || restore->count != 1u || count > FOLDED_QUERIES ||
+      tensor->fraction != NULL || zo_multiplier_of(tensor) != NULL) {
+    return 0;
+  }
+  const zo_perturb_term term = restore->terms[0];
+  const int32_t moved = term.k * (int32_t)distribution.mu;
+  /* Beyond the head-room weights would wrap around. */
+  if (tensor->limit + (moved < 0 ? -moved : moved) > 127) return 0;
+  int found = 0;
+  for (uint32_t q = 0; q < count; ++q) {
+    folded[q] = queries[q];
+    if (found || queries[q].seed != term.seed) continue;
+    folded[q].coefficient += moved * (INT32_C(1) << ZO_COEFFICIENT_BITS);
+    found = 1;
+  }
+  return found;
+}
+
+/* `steps` steps of `count` queries each, after what is restored; returns the clipped weights. */
+static uint32_t walk(const zo_tensor* tensor, zo_distribution distribution,
+                     const zo_perturb_terms* restore, const zo_query* queries, uint32_t count,
+                     uint32_t steps) {
+  uint32_t clipped = 0;
+  if (zo_is_coordinate(distribution)) {
+    if (restore != NULL) zo_perturb_coordinates_s8(tensor, distribution, restore);
+    for (uint32_t t = 0; t < steps; ++t) {
+      clipped += update_coordinates(tensor, queries + (size_t)t * count, count);
+    }
+    return clipped;
+  }
+  zo_query folded[FOLDED_QUERIES];
+  if (restore != NULL && fold_restored(tensor, distribution, restore, queries, count, folded)) {
+    queries = folded; /* of one step: a replay restores nothing */
+    restore = NULL;
+  }
+  zo_step_tables tables;
+  tables.queries = NULL;
+  /* Where single steps have a kernel of their own, that is faster. */
+  const int is_common =
+      ZO_WITH_FAST_STEPS && !ZO_STEP_SIGNS && steps > 1u && distribution.kind == ZO_RADEMACHER &&
+      count == 1u && tensor->fraction != NULL && tensor->multiplier == NULL && tensor->mask == NULL;
+  for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
+    const uint32_t left = tensor->size - begin;
+    const uint32_t size = left < ZO_STREAM_BLOCK ? left : ZO_STREAM_BLOCK;
+    if (restore != NULL) zo_perturb_block_s8(tensor, begin, size, distribution, restore);
+    if (is_common && zo_replay_block_fits(tensor, begin, size)) {
+      clipped += zo_replay_block(tensor, begin, size, queries, steps);
+      continue;
+    }
+    for (uint32_t t = 0; t < steps; ++t) {
+      clipped += update_block(&tables, tensor, begin, size, distribution,
+                              queries + (size_t)t * count, count);
+    }
+  }
+  return clipped;
+}
+
+zo_status zo_update_s8(const zo_tensor* tensor, zo_distribution distribution,
+                       const zo_perturb_terms* restore, const zo_query* queries, uint32_t count,
+                       uint32_t* saturated) {
+  if (!zo_update_takes(tensor)) return ZO_ERROR_ARGUMENT;
+  zo_status status = zo_step_check(distribution, queries, count);
+  if (status == ZO_OK && restore != NULL) status = zo_perturb_check(distribution, restore);
+  if (status != ZO_OK) return status;
+  const uint32_t clipped = walk(tensor, distribution, restore, queries, count, 1);
+  if (saturated != NULL) *saturated += clipped;
+  return ZO_OK;
+}
+
+zo_status zo_replay_s8(const zo_tensor* tensor, zo_distribution distribution,
+                       const zo_query* queries, uint32_t count, uint32_t steps,
+                       uint32_t* saturated) {
+  if (!zo_update_takes(tensor) || queries == NULL || steps == 0) return ZO_ERROR_ARGUMENT;
+  for (uint32_t t = 0; t < steps; ++t) {
+    const zo_status status = zo_step_check(distribution, queries + (size_t)t * count, count);
+    if (status != ZO_OK) return status;
+  }
+  const uint32_t clipped = walk(tensor, distribution, NULL, queries, count, steps);
+  if (saturated != NULL) *saturated += clipped;
+  return ZO_OK;
+}
