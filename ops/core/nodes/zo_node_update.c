@@ -3,12 +3,12 @@
 
 #include <string.h>
 
+#include "ops/core/kernels/zo_apply_row.h"
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/math/zo_moments.h"
 #include "ops/core/nodes/zo_node_gradient.h"
 #include "ops/core/papers/zo_pseudo_stochastic.h"
 #include "ops/core/papers/zo_update_bits.h"
-#include "ops/core/weights/zo_apply_row.h"
 #include "ops/core/weights/zo_apply_steps.h"
 
 /* G is squared in units of 2^8 and never beyond 2^21 of them: a million squares fit 64 bits. */

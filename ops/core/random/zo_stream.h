@@ -77,6 +77,9 @@ static inline uint32_t zo_stream_next(uint32_t state) {
   return state;
 }
 
+/* A word turned right by a byte: its halves and those of the word are four rounding terms. */
+static inline uint32_t zo_turned(uint32_t word) { return word >> 8 | word << 24; }
+
 /* Seed of query `query` of the step `step` of a run,
  *
  *   fmix(fmix(run_seed + 0x9E3779B9 * (step + 1)) + 0x85EBCA6B * query).

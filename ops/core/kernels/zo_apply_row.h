@@ -1,8 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 /* Steps that lie in memory, applied to a row of 8-bit weights whose rounding stream is its own: the
  * rule of zo_update.h. */
-#ifndef TFLM_ZO_OPS_CORE_WEIGHTS_ZO_APPLY_ROW_H_
-#define TFLM_ZO_OPS_CORE_WEIGHTS_ZO_APPLY_ROW_H_
+#ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_APPLY_ROW_H_
+#define TFLM_ZO_OPS_CORE_KERNELS_ZO_APPLY_ROW_H_
 
 #include "ops/core/zo_types.h"
 
@@ -23,4 +23,4 @@ uint32_t zo_apply_row_8(int8_t* weights, const int32_t* steps, uint32_t count, i
 }
 #endif
 
-#endif /* TFLM_ZO_OPS_CORE_WEIGHTS_ZO_APPLY_ROW_H_ */
+#endif /* TFLM_ZO_OPS_CORE_KERNELS_ZO_APPLY_ROW_H_ */

@@ -1,0 +1,274 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+/* The loops of zo_step_signs.h with the DSP extension. */
+#include "ops/core/kernels/zo_step_run.h"
+
+#if ZO_STEP_SIGNS
+
+#include "ops/core/kernels/zo_dsp_lanes.h"
+#include "ops/core/math/zo_fixed_point.h"
+#include "ops/core/random/zo_stream.h"
+
+#define CHUNK ZO_STEP_SIGNS_CHUNK
+
+/* Moves four weights; not 0 where one of them is beyond the limit, which has it in every byte. */
+static inline uint32_t move_8(int8_t* weights, four_steps f, uint32_t limit) {
+  const uint32_t moves = interleave(high_halves(f.s2, f.s0), high_halves(f.s3, f.s1));
+  /* What saturates at 127 or -128 is beyond the limit, too, which is 126 at most. */
+  const uint32_t moved = add_8_saturated(load_4(weights), moves);
+  store_4(weights, moved);
+  return __uqsub8(__uadd8(moved, limit), 2u * limit);
+}
+
+/* The same with fractions; the limit in both halves. */
+static inline uint32_t move_16(int8_t* weights, int8_t* fraction, four_steps f, uint32_t limit) {
+  const uint32_t w = load_4(weights), r = load_4(fraction);
+  const uint32_t turned = r >> 8 | r << 24;
+  uint32_t even = add_16_saturated(__uxtb16(w) << 8, signed_bytes_0_2(r));
+  uint32_t odd = add_16_saturated(w & UINT32_C(0xFF00FF00), signed_bytes_0_2(turned));
+  even = add_16_saturated(even, high_halves(f.s2, f.s0));
+  odd = add_16_saturated(odd, high_halves(f.s3, f.s1));
+  const uint32_t outside =
+      __uqsub16(__uadd16(even, limit), 2u * limit) | __uqsub16(__uadd16(odd, limit), 2u * limit);
+  store_4(fraction, interleave(even, odd));
+  /* Saturated: what is beyond the limit stays so for the clipping that follows. */
+  even = add_16_saturated(even, UINT32_C(0x00800080));
+  odd = add_16_saturated(odd, UINT32_C(0x00800080));
+  store_4(weights, __uxtb16(even >> 8 | even << 24) | (odd & UINT32_C(0xFF00FF00)));
+  return outside;
+}
+
+/* --- what has left the limit -------------------------------------------------- */
+
+ZO_NOINLINE uint32_t zo_step_clip_8(int8_t* weights, int32_t limit) {
+  uint32_t clipped = 0;
+  if (!ZO_LOOPS_FOR_EACH || limit < 64) { /* the lanes below are signed */
+    for (uint32_t j = 0; j < CHUNK; ++j) {
+      const int32_t inside = zo_clamp(weights[j], -limit, limit);
+      clipped += (uint32_t)(inside != weights[j]);
+      weights[j] = (int8_t)inside;
+    }
+    return clipped;
+  }
+  const uint32_t each = UINT32_C(0x01010101);
+  const uint32_t up = each * (uint32_t)(127 - limit), down = each * (uint32_t)(255 - 2 * limit);
+  const uint32_t back = each * (uint32_t)(128 - limit);
+  for (uint32_t j = 0; j < CHUNK; j += 4u) {
+    const uint32_t before = load_4(weights + j);
+    /* Saturated with 127 - limit added, then with 128 - limit subtracted from what it was. */
+    const uint32_t raised = add_8_saturated(before, up);
+    const uint32_t lowered = (uint32_t)__qsub8((int8x4_t)raised, (int8x4_t)down);
+    const uint32_t inside = add_8_saturated(lowered, back);
+    uint32_t changed = inside ^ before;
+    if (changed == 0u) continue;
+    store_4(weights + j, inside);
+    for (; changed != 0u; changed >>= 8) clipped += (uint32_t)((changed & 0xFFu) != 0u);
+  }
+  return clipped;
+}
+
+ZO_NOINLINE static uint32_t clip_16(int8_t* weights, int8_t* fraction, int32_t limit) {
+  uint32_t clipped = 0;
+  for (uint32_t j = 0; j < CHUNK; ++j) {
+    const int32_t value = 256 * weights[j] + fraction[j];
+    if (value >= -256 * limit && value <= 256 * limit) continue;
+    ++clipped;
+    weights[j] = (int8_t)(value < 0 ? -limit : limit);
+    fraction[j] = 0;
+  }
+  return clipped;
+}
+
+/* --- chunks --------------------------------------------------------------------- */
+
+/* Four bits for two weights each: of weights 4 k and 4 k + 1 in nibble k of the first, of 4 k + 2
+ * and 4 k + 3 in that of the second. */
+typedef struct paired_signs {
+  uint32_t first;
+  uint32_t second;
+} paired_signs;
+
+static inline paired_signs pair_of(uint32_t word, uint32_t other) {
+  const uint32_t low = UINT32_C(0x33333333);
+  paired_signs p;
+  p.first = (word & low) | (other & low) << 2;
+  p.second = (word >> 2 & low) | (other & ~low);
+  return p;
+}
+
+static inline paired_signs next_pair(const zo_step_run* run, uint32_t q) {
+  const uint32_t word = zo_stream_next(run->states[q]);
+  run->states[q] = word;
+  uint32_t other = 0;
+  if (q + 1u < run->count) other = run->states[q + 1u] = zo_stream_next(run->states[q + 1u]);
+  return pair_of(word, other);
+}
+
+/* The steps of a chunk: those of the first pair of queries, */
+ZO_NOINLINE static void set_pair(zo_two_steps* steps, paired_signs p, const zo_two_steps* sums) {
+  for (const zo_two_steps* const end = steps + CHUNK / 2u; steps != end; steps += 2) {
+    store_four(steps, load_two_and_two(sums + (p.first & 15u), sums + (p.second & 15u)));
+    p.first >>= 4;
+    p.second >>= 4;
+  }
+}
+
+/* and those of others. */
+ZO_NOINLINE static void add_pair(zo_two_steps* steps, paired_signs p, const zo_two_steps* sums) {
+  for (const zo_two_steps* const end = steps + CHUNK / 2u; steps != end; steps += 2) {
+    const four_steps f = load_two_and_two(sums + (p.first & 15u), sums + (p.second & 15u));
+    store_four(steps, add_four(load_four(steps), f));
+    p.first >>= 4;
+    p.second >>= 4;
+  }
+}
+
+/* The loops: of one query; of two; of three or four; of any number, whose steps are summed up
+ * first. */
+enum { kSingle = 1, kPair = 2, kQuad = 3, kAny = 4 };
+
+/* What a loop has in registers. */
+typedef struct loop_state {
+  int8_t* weights;
+  int8_t* fraction;
+  uint32_t limit; /* in every lane */
+  uint32_t random;
+  uint32_t outside;
+  paired_signs signs;
+  paired_signs more;         /* of the third and fourth query */
+  const zo_two_steps* steps; /* that the signs index, or those of a chunk */
+} loop_state;
+
+/* Moves the four weights of nibble k. */
+ZO_ALWAYS_INLINE void move_four(loop_state* l, uint32_t k, int kind, int wide) {
+  const uint32_t bits = l->signs.first >> 4u * k & 15u;
+  four_steps f;
+  if (kind == kSingle) {
+    f = load_four(l->steps + 2u * bits);
+  } else if (kind != kAny) {
+    f = load_two_and_two(l->steps + bits, l->steps + (l->signs.second >> 4u * k & 15u));
+    if (kind == kQuad) {
+      f = add_four(f, load_from_next_table(l->steps + (l->more.first >> 4u * k & 15u),
+                                           l->steps + (l->more.second >> 4u * k & 15u)));
+    }
+  } else {
+    f = load_four(l->steps);
+    l->steps += 2;
+  }
+  if (wide) {
+    l->outside |= move_16(l->weights, l->fraction, f, l->limit);
+    l->fraction += 4;
+  } else {
+    l->random = zo_stream_next(l->random);
+    l->outside |= move_8(l->weights, add_rounding(f, l->random), l->limit);
+  }
+  l->weights += 4;
+  /* The next four begin here: mixed with these they do not fit the registers. */
+  __asm__ volatile("" : "+r"(l->signs.first), "+r"(l->outside) : : "memory");
+  if (kind == kPair || kind == kQuad) __asm__ volatile("" : "+r"(l->signs.second));
+  if (kind == kQuad) __asm__ volatile("" : "+r"(l->more.first), "+r"(l->more.second));
+}
+
+/* `fours`: 1, 2, 4 or 8 times four weights are moved without a jump. */
+ZO_ALWAYS_INLINE uint32_t run_loop(const zo_step_run* run, int kind, int wide, uint32_t fours) {
+  zo_two_steps steps[CHUNK / 2u];
+  uint32_t clipped = 0;
+  loop_state l;
+  l.weights = run->weights;
+  l.fraction = run->fraction;
+  l.limit = (uint32_t)run->limit * (wide ? UINT32_C(0x01000100) : UINT32_C(0x01010101));
+  l.random = *run->rounding;
+  l.steps = run->tables->steps.pairs[0];
+  l.signs.first = l.signs.second = l.more.first = l.more.second = 0;
+  uint32_t state = run->states[0];
+  for (const int8_t* const end = l.weights + CHUNK * run->chunks; l.weights != end;) {
+    if (kind == kSingle) {
+      l.signs.first = state = zo_stream_next(state);
+    } else if (kind != kAny) {
+      l.signs = next_pair(run, 0);
+      if (kind == kQuad) l.more = next_pair(run, 2);
+    } else {
+      set_pair(steps, next_pair(run, 0), run->tables->steps.pairs[0]);
+      for (uint32_t q = 2; q < run->count; q += 2u) {
+        add_pair(steps, next_pair(run, q), run->tables->steps.pairs[q / 2u]);
+      }
+      l.steps = steps;
+    }
+    l.outside = 0;
+    for (const int8_t* const chunk_end = l.weights + CHUNK; l.weights != chunk_end;) {
+      move_four(&l, 0, kind, wide);
+      if (fours > 1u) move_four(&l, 1, kind, wide);
+      if (fours > 2u) move_four(&l, 2, kind, wide);
+      if (fours > 2u) move_four(&l, 3, kind, wide);
+      if (fours > 4u) {
+        move_four(&l, 4, kind, wide);
+        move_four(&l, 5, kind, wide);
+        move_four(&l, 6, kind, wide);
+        move_four(&l, 7, kind, wide);
+        break;
+      }
+      l.signs.first >>= 4u * fours;
+      l.signs.second >>= 4u * fours;
+      l.more.first >>= 4u * fours;
+      l.more.second >>= 4u * fours;
+    }
+    if (l.outside != 0u) {
+      clipped += wide ? clip_16(l.weights - CHUNK, l.fraction - CHUNK, run->limit)
+                      : zo_step_clip_8(l.weights - CHUNK, run->limit);
+    }
+  }
+  if (kind == kSingle) run->states[0] = state;
+  *run->rounding = l.random;
+  return clipped;
+}
+
+/* --- which loop ---- */
+
+#if ZO_STEP_VECTORS
+static uint32_t single_8(const zo_step_run* run) { return zo_step_single_mve(run); }
+#elif ZO_LOOPS_FOR_EACH
+ZO_NOINLINE static uint32_t single_8(const zo_step_run* run) {
+  return run_loop(run, kSingle, 0, 8);
+}
+#endif
+
+#if ZO_LOOPS_FOR_EACH
+ZO_NOINLINE static uint32_t pair_8(const zo_step_run* run) { return run_loop(run, kPair, 0, 4); }
+ZO_NOINLINE static uint32_t quad_8(const zo_step_run* run) { return run_loop(run, kQuad, 0, 8); }
+ZO_NOINLINE static uint32_t any_8(const zo_step_run* run) { return run_loop(run, kAny, 0, 2); }
+ZO_NOINLINE static uint32_t single_16(const zo_step_run* run) {
+  return run_loop(run, kSingle, 1, 2);
+}
+ZO_NOINLINE static uint32_t pair_16(const zo_step_run* run) { return run_loop(run, kPair, 1, 2); }
+ZO_NOINLINE static uint32_t any_16(const zo_step_run* run) { return run_loop(run, kAny, 1, 2); }
+
+static uint32_t run_step(const zo_step_run* run, int wide) {
+  if (run->count == 1u) return wide ? single_16(run) : single_8(run);
+  if (run->count == 2u) return wide ? pair_16(run) : pair_8(run);
+  if (run->count <= 4u && !wide) return quad_8(run);
+  return wide ? any_16(run) : any_8(run);
+}
+#else
+ZO_NOINLINE static uint32_t any_8(const zo_step_run* run) { return run_loop(run, kAny, 0, 1); }
+ZO_NOINLINE static uint32_t any_16(const zo_step_run* run) { return run_loop(run, kAny, 1, 1); }
+
+static uint32_t run_step(const zo_step_run* run, int wide) {
+  return wide ? any_16(run) : any_8(run);
+}
+#endif
+
+uint32_t zo_step_signs(const zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin,
+                       uint32_t chunks, uint32_t count, uint32_t* states, uint32_t* rounding) {
+  const int wide = tensor->fraction != NULL;
+  zo_step_run run;
+  run.weights = tensor->weights + begin;
+  run.fraction = wide ? tensor->fraction + begin : NULL;
+  run.chunks = chunks;
+  run.limit = tensor->limit;
+  run.count = count;
+  run.states = states;
+  run.rounding = rounding;
+  run.tables = tables;
+  return run_step(&run, wide);
+}
+
+#endif
