@@ -70,7 +70,6 @@ Workspace Carve(const ModelInfo& info, const zo_node_settings& settings, const T
     task.following = from.following;
     task.mu = from.mu;
     task.rate = from.rate;
-    task.period = from.period;
     task.gain = from.gain;
     task.boundary_bytes = from.boundary_bytes;
     if (from.kind == ZO_TASK_WEIGHTS) {
@@ -173,15 +172,12 @@ zo_status NodeTrainer::Forward(const zo_node_request& request) {
   const Feed feed = {&source_, &run_.settings.common, request.first_sample, 0};
   zo_status status = network_->Run(&feed, kWithLosses, 2, 0, true);
   for (uint32_t i = 0; status == ZO_OK && i < run_.settings.tasks; ++i) {
-    if (zo_node_run_is_active(&run_, i)) status = Capture(i, feed);
+    status = Capture(i, feed);
   }
   // Errors come back from the end.
   for (uint32_t i = run_.settings.tasks; status == ZO_OK && i-- > 0;) {
     const TaskInfo& info = infos_[i];
-    if (info.kind != ZO_TASK_NODES || info.queries > 0 || IsHead(info) ||
-        !zo_node_run_is_active(&run_, i)) {
-      continue;
-    }
+    if (info.kind != ZO_TASK_NODES || info.queries > 0 || IsHead(info)) continue;
     const TaskInfo& following = infos_[info.following];
     status = zo_node_run_backpropagate(&run_, i, network_->tensor(following.first_tensor).weights,
                                        following.scales, scratch_);
@@ -384,7 +380,7 @@ zo_status NodeTrainer::Header(uint8_t* bytes, uint32_t data_checksum) const {
   for (uint32_t i = 0; i < count; ++i) {
     const TaskInfo& info = infos_[i];
     entries[i] = {info.first_tensor, info.tensors, info.kind, info.queries,
-                  info.mu,           info.period,  info.rate, info.gain};
+                  info.mu,           info.rate,    info.gain};
   }
   zo_snapshot_write_header(&header, &run_.settings, entries, bytes);
   return ZO_OK;

@@ -23,7 +23,6 @@ struct TaskInfo {
   uint32_t following;
   uint32_t mu;
   uint32_t rate;
-  uint32_t period;
   zo_scale gain;
   uint32_t boundary_bytes;
   uint32_t first_tensor;

@@ -118,7 +118,7 @@ def layer_of(s: Settings, task: int) -> int:
 
 def make(s: Settings) -> NodeControl:
     tasks = [
-        NodeTask(LAYERS[layer_of(s, t)], task.start_segment, task.queries, task.mu, task.rate, task.period)
+        NodeTask(LAYERS[layer_of(s, t)], task.start_segment, task.queries, task.mu, task.rate)
         for t, task in enumerate(s.tasks)
     ]
     return NodeControl(integers(s), s.first_segment, tasks)
@@ -132,12 +132,9 @@ def any_settings(draw: st.DrawFn) -> Settings:
             queries=draw(st.sampled_from([0, 1, 2, 3, 32])),
             mu=draw(st.sampled_from([1, 2, 127])),
             rate=draw(st.sampled_from([0, 1000, ONE, 2**24 - 1])),
-            period=draw(st.integers(1, 3)),
         )
         for _ in range(draw(st.integers(1, 4)))
     ]
-    at = draw(st.integers(0, len(tasks) - 1))
-    tasks[at] = replace(tasks[at], period=1)
     rate = draw(st.sampled_from([1, ONE // 3, ONE, 50 * ONE, 2**31 - 1]))
     return Settings(
         tuple(tasks),
@@ -248,9 +245,7 @@ def drive(world: World, control: NodeControl, first_step: int = 0) -> list[tuple
             assert request.start_segment == expected.start_segment
             assert request.first_sample == (expected.step * s.parts + expected.part) * s.batch
         if expected.action == FORWARD:
-            active = [t for t in range(len(s.tasks)) if control.is_active(t)]
-            assert active == s.active(expected.step)
-            for t in active:
+            for t in range(len(s.tasks)):
                 inputs, outputs, nodes, labels = world.activations(expected.step, expected.part, t)
                 if s.tasks[t].queries:
                     control.capture(t, inputs, outputs, nodes)
@@ -279,8 +274,7 @@ def drive(world: World, control: NodeControl, first_step: int = 0) -> list[tuple
             states[t] = expected_update(mine, expected.step, t, states[t])
             assert control.states[t] == states[t]
             assert world.state() == mine.state()
-            last = t == s.active(expected.step)[-1]
-            assert (report is not None) == last
+            assert (report is not None) == (t == len(s.tasks) - 1)
             if report is not None:
                 assert (report.step, control.step) == (expected.step, expected.step + 1)
                 assert round(report.rate * ONE) == s.rate_at(expected.step)
@@ -338,12 +332,9 @@ def test_the_loss_of_a_step_is_the_unperturbed_one() -> None:
 BAD = {
     "no tasks": ({}, (), Status.ARGUMENT),
     "too many tasks": ({}, tuple(Task(1, 1) for _ in range(65)), Status.ARGUMENT),
-    "no task in every step": ({}, (Task(1, 1, period=2), Task(1, 1, period=3)), Status.ARGUMENT),
     "Q = 33": ({}, (Task(1, 33),), Status.QUERIES),
     "mu = 0": ({}, (Task(1, 1, mu=0),), Status.ARGUMENT),
     "mu = 128": ({}, (Task(1, 1, mu=128),), Status.ARGUMENT),
-    "period 0": ({}, (Task(1, 1), Task(1, 1, period=0)), Status.ARGUMENT),
-    "a period that a log cannot hold": ({}, (Task(1, 1), Task(1, 1, period=65536)), Status.ARGUMENT),
     "a task's rate": ({}, (Task(1, 1, rate=2**24),), Status.ARGUMENT),
     "clip 0": ({"clip": 0}, (Task(1, 1),), Status.ARGUMENT),
     "clip": ({"clip": 2**24 + 1}, (Task(1, 1),), Status.ARGUMENT),

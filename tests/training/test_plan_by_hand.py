@@ -89,7 +89,7 @@ def test_tasks(settings: NodeSettings) -> None:
 
     def task(tensor: int, segments: tuple[int, int, int], queries: int, sizes: tuple[int, ...]) -> object:
         values = {"kind": 0, "start_segment": segments[2], "queries": queries, "following": NO_TASK, "mu": 2}
-        values |= {"rate": 65536, "period": 1, "boundary_bytes": 0}
+        values |= {"rate": 65536, "boundary_bytes": 0}
         return values, tensor, 1, segments[0], segments[1], sizes
 
     # Of a sample: bytes of the input; a route byte a node; nodes; scratch: a channel's row, and the channels.
@@ -130,12 +130,12 @@ def test_boundaries_are_kept_one_after_the_other() -> None:
     assert kept.bytes == 56
 
 
-# zo_node_task on a 32-bit core: 27 numbers of the layer and 18 other words: kind, start_segment, queries,
-# following, mu, rate, period, gain (2), boundary_bytes, 6 pointers, mean_square (2).
-TASK_STRUCT = 4 * (27 + 18)
+# zo_node_task on a 32-bit core: 27 numbers of the layer and 17 other words: kind, start_segment, queries,
+# following, mu, rate, gain (2), boundary_bytes, 6 pointers, mean_square (2).
+TASK_STRUCT = 4 * (27 + 17)
 
-# Two headers of 164 + 32 * 3 bytes, and 9 words for each task's entry.
-HEADERS = 2 * (164 + 32 * 3) + 3 * 4 * 9
+# Two headers of 164 + 32 * 3 bytes, and 8 words for each task's entry.
+HEADERS = 2 * (164 + 32 * 3) + 3 * 4 * 8
 
 
 def eight(size: int) -> int:
@@ -149,16 +149,16 @@ def test_workspace() -> None:
     conv = eight(4 * 36) + eight(4 * 8) + eight(4 * 2 * 4)  # 144 + 32 + 32
     fc1 = eight(4 * 8) + eight(4 * 3) + eight(4 * 2 * 4)  # 32 + 16 + 32
     fc2 = eight(4 * 3) + eight(4 * 2) + eight(4 * 2 * 4)  # 16 + 8 + 32
-    structs = eight(3 * TASK_STRUCT)  # 540, so 544
-    headers = eight(HEADERS)  # 628, so 632: more than the 11 words that an update needs
+    structs = eight(3 * TASK_STRUCT)  # 528
+    headers = eight(HEADERS)  # 616: more than the 11 words that an update needs
     expected = 56 + structs + conv + fc1 + fc2 + headers
-    assert expected == 1576
+    assert expected == 1544
     plan = plan_run(model, NODES, steps=STEPS, samples=SAMPLES)
     assert workspace_bytes(model, metadata, plan) == expected
 
     # Errors of 2 bytes in place of the head's losses, and the label of the sample.
     exact = expected - eight(4 * 2 * 4) + eight(4 * 2 * 2) + eight(4)
-    assert exact == 1568
+    assert exact == 1536
     plan = plan_run(model, EXACT, steps=STEPS, samples=SAMPLES)
     assert workspace_bytes(model, metadata, plan) == exact
 

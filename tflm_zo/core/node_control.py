@@ -39,7 +39,6 @@ class _Task(ctypes.Structure):
         ("following", _u32),
         ("mu", _u32),
         ("rate", _u32),
-        ("period", _u32),
         ("gain", _Scale),
         ("boundary_bytes", _u32),
         ("inputs", _ptr),
@@ -100,7 +99,6 @@ def _library() -> Any:
         "zo_node_run_init": [run, ctypes.POINTER(_Settings), ctypes.POINTER(_Task)],
         "zo_node_run_resume": [run, _u32, ctypes.c_int32, ctypes.POINTER(_Scale)],
         "zo_node_run_next": [run, ctypes.POINTER(_Request)],
-        "zo_node_run_is_active": [run, _u32],
         "zo_node_run_capture": [run, _u32, _ptr, _ptr, _ptr],
         "zo_node_run_capture_head": [run, _u32, _ptr, _ptr, native._LogitScale, _ptr],
         "zo_node_run_backpropagate": [run, _u32, _ptr, _ptr, _ptr],
@@ -150,7 +148,6 @@ class NodeTask:
         queries: perturbations per sample and step, 1..32; 0: trained by its exact gradient.
         mu: perturbation of a node, LSB.
         rate: factor of the run's rate, unit 2^-16.
-        period: takes part in every period-th step.
         following: without queries: number of the task, trained likewise, that reads the nodes; None: the loss
             does.
         gain: of a "gradient" rule, see ``zo_node_task``.
@@ -162,7 +159,6 @@ class NodeTask:
     queries: int
     mu: int = 2
     rate: int = 65536
-    period: int = 1
     following: int | None = None
     gain: NodeState = field(default_factory=NodeState)
     boundary_bytes: int = 0
@@ -212,7 +208,7 @@ class NodeControl:
     Args:
         settings: of the run; ``clip`` is the largest step of a weight, unit 2^-16 LSB.
         first_segment: where a forward pass begins.
-        tasks: what is trained, at least one with period 1.
+        tasks: what is trained.
         rules: more settings.
 
     Attributes:
@@ -260,7 +256,7 @@ class NodeControl:
             return int(array.ctypes.data)
 
         c.start_segment, c.queries = task.start_segment, task.queries
-        c.mu, c.rate, c.period = task.mu, task.rate, task.period
+        c.mu, c.rate = task.mu, task.rate
         c.gain = _Scale(task.gain.mantissa, task.gain.exponent)
         c.following = _HEAD if task.following is None else task.following
         if layer is None:
@@ -337,10 +333,6 @@ class NodeControl:
         r = self._request
         _call("zo_node_run_next", ctypes.byref(self._run), ctypes.byref(r))
         return NodeRequest(NodeAction(r.action), r.step, r.task, r.start_segment, r.first_sample)
-
-    def is_active(self, task: int) -> bool:
-        """Whether a task takes part in the step in progress."""
-        return bool(_library().zo_node_run_is_active(ctypes.byref(self._run), task))
 
     def samples(self, first: int) -> NDArray[np.uint32]:
         """Numbers of the training samples of an invoke, uint32 [batch]."""

@@ -83,7 +83,6 @@ def _task(task: Task, node: NodeTask, scales: Any) -> TaskPlan:
         "following": _HEAD if node.following is None else node.following,
         "mu": node.mu,
         "rate": node.rate,
-        "period": node.period,
         "boundary_bytes": node.boundary_bytes,
     }
     gain = node.gain.mantissa, node.gain.exponent

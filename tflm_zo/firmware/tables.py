@@ -155,7 +155,7 @@ def _task(task: TaskPlan, number: str, macros: str) -> str:
             f"        /* start_segment */ {v['start_segment']},",
             f"        /* queries */ {v['queries']},",
             f"        /* following */ {following},",
-            f"        /* mu, rate, period */ {v['mu']}, {v['rate']}u, {v['period']},",
+            f"        /* mu, rate */ {v['mu']}, {v['rate']}u,",
             f"        /* gain */ {{{task.gain[0]}u, {task.gain[1]}}},",
             f"        /* boundary_bytes */ {v['boundary_bytes']},",
             f"        /* tensors: first, how many */ {task.first_tensor}, {task.tensors},",

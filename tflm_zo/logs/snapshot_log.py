@@ -74,7 +74,6 @@ class _Task(ctypes.Structure):
         ("kind", _u32),
         ("queries", _u32),
         ("mu", _u32),
-        ("period", _u32),
         ("rate", _u32),
         ("gain", _Scale),
     ]
@@ -140,14 +139,13 @@ class TaskEntry:
 
     Attributes:
         tensors: consecutive numbers of its trainable tensors.
-        queries, mu, period, rate, gain: see `NodeTask`.
+        queries, mu, rate, gain: see `NodeTask`.
         perturbs_weights: whether its weights are perturbed.
     """
 
     tensors: tuple[int, ...]
     queries: int
     mu: int
-    period: int
     rate: int
     gain: NodeState
     perturbs_weights: bool
@@ -156,7 +154,7 @@ class TaskEntry:
     def of(cls, task: NodeTask, tensors: Sequence[int]) -> TaskEntry:
         """Of a run's task."""
         weights = task.layer is None
-        return cls(tuple(tensors), task.queries, task.mu, task.period, task.rate, task.gain, weights)
+        return cls(tuple(tensors), task.queries, task.mu, task.rate, task.gain, weights)
 
 
 @dataclass(frozen=True)
@@ -322,7 +320,6 @@ def _entry(task: _Task) -> TaskEntry:
         tuple(range(task.tensor, task.tensor + task.tensors)),
         task.queries,
         task.mu,
-        task.period,
         task.rate,
         NodeState(task.gain.mantissa, task.gain.exponent),
         bool(task.kind),
@@ -436,7 +433,6 @@ class SnapshotWriter:
                     int(t.perturbs_weights),
                     t.queries,
                     t.mu,
-                    t.period,
                     t.rate,
                     _Scale(t.gain.mantissa, t.gain.exponent),
                 )

@@ -261,8 +261,6 @@ class NodeRun(Run):
             return entering if segment == first else runtime.boundary(segment)
 
         for i, task in enumerate(self._plan):
-            if not control.is_active(i):
-                continue
             nodes = task.nodes
             if nodes is None:
                 if task.start_segment:

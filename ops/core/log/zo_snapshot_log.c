@@ -77,7 +77,7 @@ void zo_snapshot_write_header(const zo_snapshot_header* header, const zo_node_se
     zo_write_u32(entry, tasks[t].tensor);
     zo_write_u32(entry + 4, tasks[t].tensors << 16 | (tasks[t].kind & 0xFFFFu));
     zo_write_u32(entry + 8, tasks[t].queries);
-    zo_write_u32(entry + 12, tasks[t].mu << 16 | (tasks[t].period & 0xFFFFu));
+    zo_write_u32(entry + 12, tasks[t].mu << 16 | 1u);
     zo_write_u32(entry + 16, tasks[t].rate);
     zo_write_u32(entry + 20, tasks[t].gain.mantissa);
     zo_write_u32(entry + 24, (uint32_t)tasks[t].gain.exponent);
@@ -90,18 +90,14 @@ static zo_status check_header(const zo_snapshot_header* header, const zo_node_se
                               const zo_snapshot_task* tasks) {
   if (header->interval < 1u) return ZO_ERROR_OPTIONS;
   zo_status status = zo_node_settings_check(settings);
-  uint32_t in_each_step = 0;
   for (uint32_t t = 0; status == ZO_OK && t < settings->tasks; ++t) {
     const zo_snapshot_task* task = &tasks[t];
-    status = zo_node_task_check(task->kind, task->queries, task->mu, task->period, task->rate,
-                                task->gain);
+    status = zo_node_task_check(task->kind, task->queries, task->mu, task->rate, task->gain);
     if (task->tensors < 1u || (task->kind == ZO_TASK_NODES && task->tensors > 1u)) {
       return ZO_ERROR_OPTIONS;
     }
-    if (task->period == 1u) ++in_each_step;
   }
-  if (status != ZO_OK) return status;
-  return in_each_step > 0u ? ZO_OK : ZO_ERROR_OPTIONS;
+  return status;
 }
 
 zo_status zo_snapshot_read_header(const uint8_t* bytes, uint32_t count, zo_snapshot_header* header,
@@ -134,13 +130,12 @@ zo_status zo_snapshot_read_header(const uint8_t* bytes, uint32_t count, zo_snaps
   for (uint32_t t = 0; t < number; ++t) {
     const uint8_t* entry = bytes + kTaskEntries + kTaskBytes * t;
     const uint32_t of_tensors = zo_read_u32(entry + 4);
-    const uint32_t packed = zo_read_u32(entry + 12);
+    if (zo_read_u16(entry + 12) != 1u) return ZO_ERROR_OPTIONS;
     tasks[t].tensor = zo_read_u32(entry);
     tasks[t].tensors = of_tensors >> 16;
     tasks[t].kind = of_tensors & 0xFFFFu;
     tasks[t].queries = zo_read_u32(entry + 8);
-    tasks[t].mu = packed >> 16;
-    tasks[t].period = packed & 0xFFFFu;
+    tasks[t].mu = zo_read_u16(entry + 14);
     tasks[t].rate = zo_read_u32(entry + 16);
     tasks[t].gain.mantissa = zo_read_u32(entry + 20);
     tasks[t].gain.exponent = (int32_t)zo_read_u32(entry + 24);

@@ -22,7 +22,7 @@
  *   148  u32 bits, rows
  *   156  u32 measure_every, see zo_measurement.h: steps between measurements; 0: never
  *   160  32 for each task: u32 number of its first trainable tensor, u32 its tensors << 16 | kind,
- *            u32 queries, u32 mu << 16 | period, u32 rate, u32 mantissa, i32 exponent of its gain,
+ *            u32 queries, u32 mu << 16 | 1, u32 rate, u32 mantissa, i32 exponent of its gain,
  *            u32 0
  *   end  u32 CRC-32 of the header before it
  *
@@ -84,7 +84,6 @@ typedef struct zo_snapshot_task {
   uint32_t kind;
   uint32_t queries;
   uint32_t mu;
-  uint32_t period;
   uint32_t rate;
   zo_scale gain;
 } zo_snapshot_task;

@@ -16,20 +16,13 @@ static uint32_t minibatch(const zo_node_run* run) {
   return run->settings.common.batch * run->settings.common.parts;
 }
 
-static int is_active(const zo_node_run* run, uint32_t task) {
-  return run->step % run->tasks[task].period == 0u;
-}
-
 static uint32_t seed_of(const zo_node_run* run, uint32_t task, uint32_t query) {
   return zo_query_seed(run->settings.common.run_seed, run->step, task * TASK_SEEDS + query);
 }
 
-/* First task from `task` on that is active and, where asked for, has queries. */
-static uint32_t next_task(const zo_node_run* run, uint32_t task, int with_queries) {
-  while (task < run->settings.tasks &&
-         (!is_active(run, task) || (with_queries && run->tasks[task].queries == 0u))) {
-    ++task;
-  }
+/* First task from `task` on that has queries. */
+static uint32_t next_with_queries(const zo_node_run* run, uint32_t task) {
+  while (task < run->settings.tasks && run->tasks[task].queries == 0u) ++task;
   return task;
 }
 
@@ -42,13 +35,12 @@ static int buffers_are_valid(const zo_node_task* t) {
                            : t->differences != NULL);
 }
 
-zo_status zo_node_task_check(uint32_t kind, uint32_t queries, uint32_t mu, uint32_t period,
-                             uint32_t rate, zo_scale gain) {
+zo_status zo_node_task_check(uint32_t kind, uint32_t queries, uint32_t mu, uint32_t rate,
+                             zo_scale gain) {
   if (kind > ZO_TASK_WEIGHTS) return ZO_ERROR_ARGUMENT;
   const int weights = kind == ZO_TASK_WEIGHTS;
   if (queries > ZO_MAX_QUERIES || (weights && queries == 0u)) return ZO_ERROR_QUERIES;
-  const int valid = (weights || (mu >= 1u && mu <= 127u)) && period >= 1u &&
-                    period <= ZO_NODE_PERIOD_MAX && rate < UINT32_C(1) << 24 &&
+  const int valid = (weights || (mu >= 1u && mu <= 127u)) && rate < UINT32_C(1) << 24 &&
                     gain.exponent >= -ZO_NODE_GAIN_EXPONENT_MAX &&
                     gain.exponent <= ZO_NODE_GAIN_EXPONENT_MAX;
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
@@ -58,7 +50,7 @@ static zo_status check_task(const zo_node_task* t) {
   if (t->kind > ZO_TASK_WEIGHTS) return ZO_ERROR_ARGUMENT;
   zo_status status = is_weights(t) ? ZO_OK : zo_node_layer_check(&t->layer);
   if (status == ZO_OK) {
-    status = zo_node_task_check(t->kind, t->queries, t->mu, t->period, t->rate, t->gain);
+    status = zo_node_task_check(t->kind, t->queries, t->mu, t->rate, t->gain);
   }
   if (status != ZO_OK) return status;
   return buffers_are_valid(t) ? ZO_OK : ZO_ERROR_ARGUMENT;
@@ -71,7 +63,7 @@ static zo_status check_following(const zo_node_task* tasks, uint32_t count, uint
   if (t->following <= task || t->following >= count) return ZO_ERROR_ARGUMENT;
   const zo_node_task* next = &tasks[t->following];
   const zo_node_layer* l = &next->layer;
-  const int valid = !is_weights(next) && next->queries == 0u && next->period == t->period &&
+  const int valid = !is_weights(next) && next->queries == 0u &&
                     (l->in_h | l->in_w | l->k_h | l->k_w | l->out_h | l->out_w) == 1u &&
                     l->in_c == zo_node_count(&t->layer);
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
@@ -110,16 +102,13 @@ zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings,
                            zo_node_task* tasks) {
   if (run == NULL || tasks == NULL) return ZO_ERROR_ARGUMENT;
   zo_status status = zo_node_settings_check(settings);
-  uint32_t periods = 0;
   for (uint32_t t = 0; status == ZO_OK && t < settings->tasks; ++t) {
     status = check_task(&tasks[t]);
-    if (tasks[t].period == 1u) ++periods;
   }
   for (uint32_t t = 0; status == ZO_OK && t < settings->tasks; ++t) {
     status = check_following(tasks, settings->tasks, t);
   }
   if (status != ZO_OK) return status;
-  if (periods == 0u) return ZO_ERROR_ARGUMENT; /* some step would have nothing to do */
   memset(run, 0, sizeof *run);
   run->settings = *settings;
   run->tasks = tasks;
@@ -171,17 +160,13 @@ zo_status zo_node_run_next(const zo_node_run* run, zo_node_request* request) {
   return ZO_OK;
 }
 
-int zo_node_run_is_active(const zo_node_run* run, uint32_t task) {
-  return run != NULL && task < run->settings.tasks && is_active(run, task);
-}
-
 static int is_head(const zo_node_task* task) {
   return task->kind == ZO_TASK_NODES && task->queries == 0u && task->following == ZO_NODE_HEAD;
 }
 
 /* The task to capture for, or null. */
 static zo_node_task* capturing(zo_node_run* run, uint32_t task) {
-  return zo_node_run_is_active(run, task) && run->stage == ZO_NODE_FORWARD &&
+  return run != NULL && task < run->settings.tasks && run->stage == ZO_NODE_FORWARD &&
                  run->step < run->settings.common.steps
              ? &run->tasks[task]
              : NULL;
@@ -298,7 +283,7 @@ static int32_t mean_loss(const zo_node_run* run) {
 /* Enters the first query from `task` on, or what follows the part's last one. */
 static void enter_queries(zo_node_run* run, uint32_t task) {
   run->query = run->side = run->moved = 0;
-  run->task = next_task(run, task, 1);
+  run->task = next_with_queries(run, task);
   run->stage = ZO_NODE_QUERY;
   if (run->task < run->settings.tasks) return;
   run->part += 1u;
@@ -306,7 +291,6 @@ static void enter_queries(zo_node_run* run, uint32_t task) {
   run->stage = ZO_NODE_FORWARD;
   if (run->part < run->settings.common.parts) return;
   run->part = 0;
-  run->task = next_task(run, 0, 0);
   run->stage = ZO_NODE_UPDATE;
   if (mean_loss(run) > run->largest_loss) run->largest_loss = mean_loss(run);
 }
@@ -391,7 +375,6 @@ static void begin_differences(zo_node_run* run, const int32_t* losses) {
   const int one_sided = run->settings.common.estimator == ZO_ONE_SIDED;
   for (uint32_t i = 0; i < run->settings.tasks; ++i) {
     const zo_node_task* t = &run->tasks[i];
-    if (!is_active(run, i)) continue;
     for (uint32_t q = 0; q < t->queries; ++q) {
       if (is_weights(t)) {
         const int64_t before = run->part == 0u ? 0 : t->sums[q];
@@ -484,7 +467,7 @@ static uint32_t rows_of(const zo_node_run* run, const zo_node_task* task) {
 
 static void leave_update(zo_node_run* run, zo_report* report) {
   memset(report, 0, sizeof *report);
-  run->task = next_task(run, run->task + 1u, 0);
+  run->task += 1u;
   if (run->task == run->settings.tasks) finish_step(run, report);
 }
 

@@ -14,7 +14,7 @@
  *     switch (request.action) {
  *       case ZO_NODE_FORWARD:  feed samples zo_sample_at(&settings, request.first_sample + i);
  *                              run from segment request.start_segment with losses;
- *                              for each task that zo_node_run_is_active():
+ *                              for each task:
  *                                zo_node_run_capture(&run, task, input, output, nodes);
  *                              (exact heads: zo_node_run_capture_head(), from the logits; then
  *                              for each task before one, backwards: zo_node_run_backpropagate();
@@ -73,7 +73,6 @@ typedef struct zo_node_task {
                               through which errors come back; ZO_NODE_HEAD: the loss does */
   uint32_t mu;             /* NODES: perturbation of a node, 1..127 LSB */
   uint32_t rate;           /* factor of the run's rate, unit 2^-16, < 2^24 */
-  uint32_t period;         /* the task takes part in every period-th step, 1..ZO_NODE_PERIOD_MAX */
   zo_scale gain;           /* NODES, ZO_NODE_FIXED: see zo_node_step; WEIGHTS, ZO_STEP_GRADIENT: one
                               more factor of the rate, mantissa 0: 1. The exponent is within
                               +-ZO_NODE_GAIN_EXPONENT_MAX */
@@ -116,7 +115,6 @@ typedef struct zo_node_settings {
 
 /* Nothing follows a task but the loss. */
 #define ZO_NODE_HEAD UINT32_C(0xFFFFFFFF)
-#define ZO_NODE_PERIOD_MAX 65535u
 
 typedef enum zo_node_action {
   ZO_NODE_DONE = 0,
@@ -150,16 +148,15 @@ typedef struct zo_node_run {
   int32_t largest_loss; /* of the steps so far, mean over the minibatch; part of the state */
 } zo_node_run;
 
-/* Checks the settings and sets the state before the first step; the caller keeps `tasks`, one of
- * which at least has period 1.
+/* Checks the settings and sets the state before the first step; the caller keeps `tasks`.
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_QUERIES, ZO_ERROR_DISTRIBUTION. */
 zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings, zo_node_task* tasks);
 
 /* The checks of zo_node_run_init: of the settings alone, and of the numbers of a task of either
  * kind that are not geometry. */
 zo_status zo_node_settings_check(const zo_node_settings* settings);
-zo_status zo_node_task_check(uint32_t kind, uint32_t queries, uint32_t mu, uint32_t period,
-                             uint32_t rate, zo_scale gain);
+zo_status zo_node_task_check(uint32_t kind, uint32_t queries, uint32_t mu, uint32_t rate,
+                             zo_scale gain);
 
 /* Whether a number can be the running mean of a task of this kind. */
 int zo_task_mean_square_is_valid(uint32_t kind, zo_scale mean_square);
@@ -177,10 +174,7 @@ zo_status zo_node_run_resume(zo_node_run* run, uint32_t step, int32_t largest_lo
 /* Says what to do next; the same again until it is reported or updated. */
 zo_status zo_node_run_next(const zo_node_run* run, zo_node_request* request);
 
-/* Whether a task takes part in the step in progress. */
-int zo_node_run_is_active(const zo_node_run* run, uint32_t task);
-
-/* After a FORWARD's invoke, for an active task: keeps the pairs and the nodes of the part. What
+/* After a FORWARD's invoke, for a node task: keeps the pairs and the nodes of the part. What
  * lies where it is kept already (inputs in the part's place in the task's, nodes in the task's)
  * stays.
  *

@@ -46,7 +46,6 @@ static uint32_t write_header(fuzz_input* in, uint8_t* bytes) {
     tasks[t].tensors = 1;
     tasks[t].queries = take_between(in, tasks[t].kind, 3);
     tasks[t].mu = take_between(in, 1, 20);
-    tasks[t].period = 1;
     tasks[t].rate = 65536;
     tasks[t].gain.mantissa = UINT32_C(1) << 31;
     tasks[t].gain.exponent = -40;
@@ -64,7 +63,6 @@ static void go_on(fuzz_input* in, const zo_node_settings* settings, const zo_sna
     w.tasks[t].kind = entries[t].kind;
     w.tasks[t].queries = entries[t].queries;
     w.tasks[t].mu = entries[t].mu;
-    w.tasks[t].period = entries[t].period;
     w.tasks[t].rate = entries[t].rate;
     w.tasks[t].gain = entries[t].gain;
     w.tasks[t].following = ZO_NODE_HEAD;

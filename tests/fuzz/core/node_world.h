@@ -155,7 +155,6 @@ static inline void world_capture(fuzz_input* in, node_world* w, const zo_node_re
   }
   for (uint32_t t = w->settings.tasks; t-- > 0u;) { /* backwards: errors come from behind */
     zo_node_task* task = &w->tasks[t];
-    if (!zo_node_run_is_active(&w->run, t)) continue;
     if (task->kind == ZO_TASK_WEIGHTS) {
       const zo_status status = zo_node_run_capture_boundary(&w->run, t, w->nodes[t]);
       HOLDS((status == ZO_OK) == (task->boundary_bytes != 0u));

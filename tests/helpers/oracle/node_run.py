@@ -22,7 +22,6 @@ class Task:
     queries: int  # 0: an exact head
     mu: int = 2
     rate: int = ONE
-    period: int = 1
 
 
 @dataclass(frozen=True)
@@ -47,9 +46,6 @@ class Settings:
     @property
     def minibatch(self) -> int:
         return self.batch * self.parts
-
-    def active(self, step: int) -> list[int]:
-        return [t for t, task in enumerate(self.tasks) if step % task.period == 0]
 
     def seed(self, step: int, task: int, query: int) -> int:
         return query_seed(self.run_seed, step, MAX_QUERIES * task + query)
@@ -89,12 +85,11 @@ class Request:
 def requests(s: Settings, first_step: int = 0) -> Iterator[Request]:
     """All of a run from a step on."""
     for step in range(first_step, s.steps):
-        active = s.active(step)
         for part in range(s.parts):
             yield Request(FORWARD, step, part, start_segment=s.first_segment)
-            for t in active:
+            for t in range(len(s.tasks)):
                 for query in range(s.tasks[t].queries):
                     for side in (1, -1):
                         yield Request(QUERY, step, part, t, s.tasks[t].start_segment, query, side)
-        for t in active:
+        for t in range(len(s.tasks)):
             yield Request(UPDATE, step, task=t)
