@@ -38,7 +38,8 @@ from rich.table import Table
 from tflm_zo.converters import Model, read_metadata
 
 from tflm_zo import inject
-from tflm_zo.firmware import SampleArrays, generate_firmware
+from tflm_zo.data import Data
+from tflm_zo.firmware import generate_firmware
 from tflm_zo.training import NodeSettings, TrainSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -52,13 +53,11 @@ SAMPLES = 4
 STEPS = {"weight": 3, "node": 8}
 
 
-def noise(model: Model) -> SampleArrays:
+def noise(model: Model) -> Data:
     """Samples of the right size, in flash."""
     shape = model.subgraphs[0].inputs[0].shape
     rng = np.random.default_rng(0)
-    return SampleArrays(
-        [rng.integers(-128, 128, (SAMPLES, *shape[1:])).astype(np.int8)], np.zeros(SAMPLES, np.int32)
-    )
+    return Data([rng.integers(-128, 128, (SAMPLES, *shape[1:])).astype(np.int8)], np.zeros(SAMPLES, np.int32))
 
 
 def program(library: Library, folder: Path, main: str, *, plain: Model | None = None) -> dict[str, list[int]]:

@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one exception of the converters, and how it quotes what a file says."""
+"""The exceptions of the converters, and how they quote what a file says."""
 
 
-class ConversionError(ValueError):
+class _OneLineError(ValueError):
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
+
+class ConversionError(_OneLineError):
     """A model or a setting cannot be used; the message is one line that says why and what to do.
 
     Nothing was written and no argument was changed where this is raised.
     """
 
-    def __init__(self, message: str) -> None:
-        super().__init__(one_line(message))
+
+class DataError(_OneLineError):
+    """Samples or labels cannot be used; the message is one line that names the array and says why."""
 
 
 def one_line(message: str) -> str:

@@ -9,7 +9,6 @@ import os
 import re
 import sys
 import tempfile
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +16,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from .errors import ConversionError
+from .data import Array, as_array, check_count, class_labels, gather, in_shape, keys_of, naming, sizes
+from .errors import ConversionError, DataError
 from .grow_classes import grow_classes
 from .model import Model, Operator, Tensor, load_model
 from .model.schema import BuiltinOperator, TensorType
@@ -26,8 +26,6 @@ from .passes.plan import Plan
 from .rebatch import set_batch
 from .settings import InjectSettings
 from .widen_activations import widen_activations
-
-Array = npt.NDArray[Any]
 
 _FEW: Final = 50
 _SAVED_MODEL: Final = "saved_model.pb"
@@ -101,19 +99,22 @@ def convert(
             (for several inputs a list or tuple of arrays in the model's order, or a dictionary by their
             names), the path of a ``.npy`` file or of an ``.npz`` file (``x``, or the names of the inputs;
             ``y``: labels), or an iterable of samples or batches, arrays (for several inputs: lists or
-            dictionaries of arrays). A few hundred samples do.
+            dictionaries of arrays). A few hundred samples do. Dimensions of size 1 may be missing or too
+            many.
         batch: samples per invoke.
         per_channel_dense: quantize Dense layers per output channel; False: per tensor.
         activation_head_room: fraction by which the calibrated ranges of activations are widened, so that a
             model that drifts in training does not saturate; see ``widen_activations``.
         classes: number of classes that the first output is to have, more than in Keras: room for new ones, to
             be learned later; see ``grow_classes``. The report's accuracies are those of the old classes.
-        labels: integers [samples], class indices of the representative data; for the report's accuracies.
-            (Of a model with several outputs: of the first one.)
+        labels: integers [samples], class indices of the representative data, -1 for a sample without one, or
+            one-hot [samples, classes]; for the report's accuracies. In a model with several outputs they are
+            labels of the first one.
 
     Raises:
         ConversionError: TensorFlow is not installed; the model cannot be read or converted, or an operator
-            has no int8 kernel (the message names it); or the data do not fit.
+            has no int8 kernel (the message names it).
+        DataError: the data or the labels do not fit the model.
         OSError: a file cannot be read.
 
     Example:
@@ -123,14 +124,14 @@ def convert(
         tf, keras = _tensorflow()
         fixed = _with_fixed_batch(keras, _load(keras, model))
     data, found = _samples(representative, fixed.inputs)
-    wrong = None
-    if labels is not None or found is not None:
-        shape = fixed.model.outputs[0].shape
-        wrong = _wrong_labels(np.asarray(found if labels is None else labels), len(data[0]), shape)
-    if labels is not None and wrong:
-        raise ConversionError(wrong)
-    # A file's y may be the targets of a regression.
-    labels = None if wrong else found if labels is None else np.asarray(labels)
+    wrong, known = None, None
+    try:
+        if labels is not None or found is not None:
+            known = _labels(found if labels is None else labels, data, fixed.model.outputs[0].shape)
+    except DataError as error:
+        if labels is not None:
+            raise
+        wrong = error  # a file's y may be the targets of a regression
     result = load_model(_run_converter(tf, fixed, data, per_channel_dense))
     layers = _layer_names(fixed.source)
     _check_int8(result, layers)
@@ -140,7 +141,7 @@ def convert(
     # Whatever the editor left over is not worth flash.
     used = result.referenced_buffers()
     result.buffers = [b for i, b in enumerate(result.buffers) if i == 0 or b in used]
-    int8 = None if labels is None else accuracy(result, data, labels)
+    int8 = None if known is None else accuracy(result, data, known)
     if classes is not None:
         result = grow_classes(result, classes)
     if batch != 1:
@@ -150,7 +151,7 @@ def convert(
         inputs=tuple(_port(t) for t in graph.inputs),
         outputs=tuple(_port(t) for t in graph.outputs),
         operators=tuple(op.code.name for op in graph.operators),
-        float_accuracy=None if labels is None else _float_accuracy(tf, fixed, data, labels, result),
+        float_accuracy=None if known is None else _float_accuracy(tf, fixed, data, known, result),
         int8_accuracy=int8,
         warnings=(
             *_warnings(fixed, result, data),
@@ -166,7 +167,7 @@ def accuracy(model: Model, inputs: Array | Sequence[Array], labels: npt.ArrayLik
     Args:
         model: an int8 model of batch size 1.
         inputs: [samples, ...], one array per input.
-        labels: integers [samples].
+        labels: integers [samples]; those below 0 do not count.
     """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
@@ -195,7 +196,8 @@ def accuracy(model: Model, inputs: Array | Sequence[Array], labels: npt.ArrayLik
 
 def _score(values: Array, labels: Array, model: Model) -> float:
     """Share of right answers; a single output is a probability after LOGISTIC, else a logit."""
-    rows = values.reshape(len(labels), -1)
+    known = labels >= 0
+    rows, labels = values.reshape(len(labels), -1)[known], labels[known]
     if rows.shape[1] > 1:
         return float(np.mean(rows.argmax(1) == labels))
     graph = model.subgraphs[0]
@@ -518,123 +520,53 @@ def _check_ports(model: Model) -> None:
 
 
 def _samples(source: Any, inputs: list[Any]) -> tuple[list[Array], Array | None]:
-    """One float32 array [samples, ...] per input, checked; and labels where the file has some."""
-    labels = None
-    if isinstance(source, str | os.PathLike):
-        source, labels = _read(Path(source), [t.name for t in inputs])
-    if isinstance(source, Mapping):
-        source = [np.asarray(a) for a in _by_name(source, [t.name for t in inputs], "the dictionary")]
-        source = source if len(inputs) > 1 else source[0]
-    if isinstance(source, np.ndarray):
-        arrays = [source]
-    elif (
+    """One float32 array [samples, ...] per input, checked; and labels where a file or dictionary has some."""
+    shapes = {t.name: tuple(t.shape[1:]) for t in inputs}
+    whole = isinstance(source, str | os.PathLike | Mapping | np.ndarray) or (
         isinstance(source, list | tuple)
-        and len(inputs) > 1
-        and len(source) == len(inputs)
+        and 1 < len(source) == len(inputs)
         and all(isinstance(a, np.ndarray) for a in source)
-    ):
-        arrays = list(source)
-    elif isinstance(source, Iterable):
-        arrays = _collect(source, inputs)
-    else:
-        raise ConversionError(f"representative data: cannot use {type(source).__name__}")
-    if len(arrays) != len(inputs):
-        raise ConversionError(f"representative data: expected {len(inputs)} inputs, got {len(arrays)}")
-    return [_checked(a, t, len(arrays[0])) for a, t in zip(arrays, inputs, strict=True)], labels
+    )
+    with naming(source if isinstance(source, str | os.PathLike) else "representative data"):
+        if not whole and not isinstance(source, Iterable):
+            raise DataError(f"cannot use {type(source).__name__}")
+        found = gather(source if whole else _collect(source, shapes), shapes)
+        with np.errstate(over="ignore"):
+            floats = [array.astype(np.float32) for array in found.inputs]
+        for name, array in zip(found.names, floats, strict=True):
+            as_array(array, name)  # a large float64 is infinity now
+    return floats, found.y
 
 
-def _read(path: Path, names: list[str]) -> tuple[Any, Array | None]:
-    if not path.exists():
-        raise FileNotFoundError(f"there is no {path}")
-    if path.is_dir():
-        raise ConversionError(f"{path} is a folder; name a .npy or .npz file")
-    try:
-        content = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, zipfile.BadZipFile) as e:
-        raise ConversionError(f"{path} is no .npy or .npz file: {_first_line(e)}") from e
-    if isinstance(content, np.ndarray):
-        return content, None
-    with content:
-        try:
-            arrays = _by_name(content, names, str(path))
-            labels = content["y"] if "y" in content.files and "y" not in names else None
-        except (ValueError, EOFError, zipfile.BadZipFile) as e:
-            if isinstance(e, ConversionError):
-                raise
-            raise ConversionError(f"{path} cannot be read: {_first_line(e)}") from e
-    return (arrays[0] if len(arrays) == 1 else arrays), labels
-
-
-def _by_name(source: Mapping[str, Any], names: list[str], where: str) -> list[Any]:
-    keys = ["x"] if len(names) == 1 and "x" in source else names
-    missing = [k for k in keys if k not in source]
-    if missing:
-        raise ConversionError(
-            f"{where} has no array «{'x' if len(names) == 1 else missing[0]}»; "
-            f"there are: {', '.join(map(str, source))}"
-        )
-    return [source[k] for k in keys]
-
-
-def _collect(source: Iterable[Any], inputs: list[Any]) -> list[Array]:
-    columns: list[list[Array]] = [[] for _ in inputs]
+def _collect(source: Iterable[Any], shapes: Mapping[str, tuple[int, ...]]) -> list[Array]:
+    """Samples and batches one behind the other, for each input."""
+    columns: list[list[Array]] = [[] for _ in shapes]
     for item in source:
-        values: list[Any]
         if isinstance(item, Mapping):
-            values = _by_name(item, [t.name for t in inputs], "representative data: a sample")
-        elif len(inputs) > 1 or (isinstance(item, list | tuple) and len(item) == 1):
-            values = list(item)
-        else:
+            item = [item[key] for key in keys_of(item, list(shapes))]
+        elif len(shapes) == 1 and not (isinstance(item, list | tuple) and len(item) == 1):
             # (input, label), as data sets have it.
-            values = [item[0]] if isinstance(item, tuple) and len(item) == 2 else [item]
-        if len(values) != len(inputs):
-            raise ConversionError(f"representative data: expected {len(inputs)} inputs, got {len(values)}")
-        for column, value, tensor in zip(columns, values, inputs, strict=True):
+            item = [item[0]] if isinstance(item, tuple) and len(item) == 2 else [item]
+        if len(item) != len(shapes):
+            raise DataError(f"the model has {len(shapes)} inputs, a sample {len(item)}")
+        for column, value, (name, shape) in zip(columns, item, shapes.items(), strict=True):
             array = np.asarray(value)
             # A sample without its batch axis.
-            column.append(array[None] if array.ndim == len(tensor.shape) - 1 else array)
-            if column[-1].shape[1:] != tuple(tensor.shape[1:]):
-                _refuse_shape(tensor, array)
+            alone = sizes(array.shape) == sizes(shape)
+            column.append(array.reshape(1, *shape) if alone else in_shape(array, shape, name))
     if not columns[0]:
-        raise ConversionError("representative data: there are no samples")
-    return [np.concatenate(c) for c in columns]
+        raise DataError("there are no samples")
+    return [np.concatenate(column) for column in columns]
 
 
-def _refuse_shape(tensor: Any, array: Array) -> None:
-    expected = ", ".join(["samples", *(str(n) for n in tensor.shape[1:])])
-    raise ConversionError(
-        f"representative data of input «{tensor.name}»: expected shape [{expected}], got {list(array.shape)}"
-    )
-
-
-def _checked(array: Array, tensor: Any, samples: int) -> Array:
-    if array.dtype.kind not in "fiub":
-        raise ConversionError(f"representative data of input «{tensor.name}»: {array.dtype} are no numbers")
-    if array.ndim < 1 or array.shape[1:] != tuple(tensor.shape[1:]):
-        _refuse_shape(tensor, array)
-    if not len(array):
-        raise ConversionError("representative data: there are no samples")
-    if len(array) != samples:
-        raise ConversionError(
-            f"representative data of input «{tensor.name}»: expected {samples} samples, got {len(array)}"
-        )
-    with np.errstate(over="ignore"):
-        values = array.astype(np.float32)
-    if not np.isfinite(values).all():
-        raise ConversionError(f"representative data of input «{tensor.name}»: NaN or infinity among them")
-    return values
-
-
-def _wrong_labels(labels: Array, samples: int, shape: Sequence[int | None]) -> str | None:
-    """What is wrong with labels for an output of this shape."""
-    if labels.shape != (samples,) or labels.dtype.kind not in "iu":
-        return f"labels: expected integers [{samples}], got {labels.dtype} {list(labels.shape)}"
-    sizes = [n for n in shape[1:] if n is not None]
-    classes = max(2, int(np.prod(sizes)))
-    low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= classes:
-        return f"labels: expected classes 0..{classes - 1}, got {low}..{high}"
-    return None
+def _labels(given: Any, data: list[Array], shape: Sequence[int | None]) -> Array:
+    """Labels for an output of this shape, which tells two classes where it is one number."""
+    y = as_array(given, "y")
+    check_count(y, len(data[0]), "x")
+    found = class_labels(y, max(2, int(np.prod([n for n in shape[1:] if n is not None]))))
+    if (found < 0).all():
+        raise DataError("y: no sample has a label (all are -1)")
+    return found
 
 
 # --- report -------------------------------------------------------------------------------------------------

@@ -193,15 +193,10 @@ def test_wrong_spoken_digits(folder: Path, changed: dict[str, Any], message: str
 def test_spoken_digits_of_another_format(folder: Path) -> None:
     path = folder / "fsdd.npz"
     np.savez(path, images=np.zeros(3))
-    with pytest.raises(ValueError, match=r"x is not a file in the archive; expected x int16"):
+    with pytest.raises(ValueError, match=r"no array speaker, speakers, take, x, y; expected x int16"):
         read_spoken_digits()
-    for content in (b"", b"PK\x03\x04 cut off", b"text"):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match="is no .npz file"):
-            read_spoken_digits()
-    with path.open("wb") as file:
-        np.save(file, np.zeros(3))
-    with pytest.raises(ValueError, match="is no .npz file"):
+    path.write_bytes(b"text")
+    with pytest.raises(ValueError, match="no .npz or .npy file of numbers, or damaged"):
         read_spoken_digits()
 
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from tflm_zo.converters import load_model
 
 from tflm_zo import core
-from tflm_zo.data import quantize
+from tflm_zo.data import to_levels
 
 sys.path.append(str(Path(__file__).parents[1]))  # the package beside this folder
 
@@ -172,7 +172,7 @@ def adapt(task: Task, budget: float, seed: int, settings: Settings | None = None
     assert quantization is not None
 
     def levels(x: NDArray[Any]) -> NDArray[np.int8]:
-        return np.asarray(quantize(x, quantization.scale, quantization.zero_point), np.int8)
+        return np.asarray(to_levels(x, quantization.scale, quantization.zero_point), np.int8)
 
     def accuracy(part: tuple[NDArray[Any], NDArray[Any]]) -> float:
         x, y = levels(part[0]), part[1]

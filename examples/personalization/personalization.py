@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tflm_zo.converters import convert
 
 from tflm_zo import Model, inject
+from tflm_zo.data import prepare
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.runtime import load
 from tflm_zo.training import NodeSettings, Trainer
@@ -89,7 +90,8 @@ def write_folder(model: Model, data: dict[str, Samples], folder: Path) -> None:
     for name in ("main.cc", "reservoir.h", "digits_zo_samples.h"):
         shutil.copy(HERE / name, folder / name)
     runtime = load(model)
-    rows = {name: (runtime.prepare_input(x), y) for name, (x, y) in data.items()}
+    arrays = {name: prepare(runtime, x, y) for name, (x, y) in data.items()}
+    rows = {name: (given.inputs[0], given.labels) for name, given in arrays.items()}
     text = [
         "// Written by personalization.py: scikit-learn's digits, as the model reads them.",
         '#include "digits_zo_samples.h"\n',

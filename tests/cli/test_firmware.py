@@ -17,7 +17,8 @@ from helpers.models import MODELS
 from helpers.refusals import refused
 from tflm_zo import inject
 from tflm_zo.cli.app import app
-from tflm_zo.firmware import PLATFORMS, BlockSearch, SampleArrays, arena, generate_firmware
+from tflm_zo.data import Data
+from tflm_zo.firmware import PLATFORMS, BlockSearch, arena, generate_firmware
 from tflm_zo.runtime import RUNTIMES
 from tflm_zo.training import NodeSettings, TrainSettings
 from tflm_zo.training.trainer import usual_epochs
@@ -181,7 +182,7 @@ def test_a_block_is_chosen_as_in_training(files: Path) -> None:
         steps=9,
         samples=20,
         name="all",
-        data=SampleArrays([images], labels.astype(np.int32)),
+        data=Data([images], labels.astype(np.int32)),
         search=BlockSearch(2, 0.4, 3),
     ).files
     text, wanted = Path("out/all_zo_model.cc").read_text(), expected["all_zo_model.cc"]

@@ -20,7 +20,8 @@ from tflm_zo.converters.segments import extract_segment
 from helpers.firmware_folders import ALGORITHMS, COMMAND, firmware, zo_model
 from helpers.models import MODELS
 from tflm_zo import core, inject, load_model
-from tflm_zo.firmware import PLATFORMS, Firmware, SampleArrays, arena, generate_firmware, identifier
+from tflm_zo.data import Data
+from tflm_zo.firmware import PLATFORMS, Firmware, arena, generate_firmware, identifier
 from tflm_zo.firmware.folder import CHECKSUMS, checksums, write_folder
 from tflm_zo.firmware.source_text import comment, string
 from tflm_zo.training import NodeSettings, TrainSettings
@@ -190,7 +191,7 @@ def test_samples_are_compiled_in() -> None:
         zo_model("weight", "two_inputs"),
         steps=3,
         samples=5,
-        data=SampleArrays([image, features], labels),
+        data=Data([image, features], labels),
         data_name="own.npz",
     )
     text = made.files["model_zo_samples.cc"]
@@ -278,7 +279,7 @@ def test_text_cannot_leave_a_comment_or_a_string(tmp_path: Path) -> None:
         samples=1,
         name="small",
         command=hostile,
-        data=SampleArrays([np.zeros((1, 8, 8, 1), np.int8)], np.zeros(1, np.int32)),
+        data=Data([np.zeros((1, 8, 8, 1), np.int8)], np.zeros(1, np.int32)),
         data_name=hostile,
     )
     for path, text in made.files.items():

@@ -14,7 +14,8 @@ from tflm_zo.converters import Model
 from helpers.firmware_folders import zo_model
 from helpers.models import lenet5
 from tflm_zo import inject
-from tflm_zo.firmware import PLATFORMS, BlockSearch, Firmware, SampleArrays, arena, generate_firmware
+from tflm_zo.data import Data
+from tflm_zo.firmware import PLATFORMS, BlockSearch, Firmware, arena, generate_firmware
 from tflm_zo.training import BlockProbes, NodeSettings, SettingsError, TrainSettings
 
 SAMPLES, STEPS = 30, 11
@@ -38,7 +39,7 @@ def model() -> Model:
 
 
 def generated(model: Model, settings: Any = SETTINGS, **options: Any) -> Firmware:
-    given = {"steps": STEPS, "samples": SAMPLES, "name": "net", "data": SampleArrays([X], Y)}
+    given = {"steps": STEPS, "samples": SAMPLES, "name": "net", "data": Data([X], Y)}
     return generate_firmware(model, settings, **{**given, "search": SEARCH, **options})
 
 
@@ -123,8 +124,8 @@ def test_the_example_chooses(platform: str, model: Model) -> None:
 
 
 def test_refusals(model: Model) -> None:
-    few = SampleArrays([X[:9]], Y[:9])
-    unlabelled = SampleArrays([X], np.full(SAMPLES, -1, np.int32))
+    few = Data([X[:9]], Y[:9])
+    unlabelled = Data([X], np.full(SAMPLES, -1, np.int32))
     for options, said in (
         ({"data": None}, "chosen by label: expected data of 30 samples, got no data"),
         ({"data": few}, "expected data of 30 samples, got 9"),
@@ -140,7 +141,7 @@ def test_refusals(model: Model) -> None:
             TrainSettings(),
             steps=3,
             samples=9,
-            data=SampleArrays([np.zeros((9, 8, 8, 1), np.int8)], Y[:9]),
+            data=Data([np.zeros((9, 8, 8, 1), np.int8)], Y[:9]),
             search=BlockSearch(2),
         )
 

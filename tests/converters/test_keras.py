@@ -21,6 +21,7 @@ from tflm_zo.converters import (
     load_model,
     read_metadata,
 )
+from tflm_zo.converters.errors import DataError
 from typer.testing import CliRunner
 
 from helpers.interpreters import random_inputs, run_plain
@@ -178,7 +179,7 @@ def test_two_inputs_and_outputs(tmp_path: Path) -> None:
     outputs = run_plain(result.model.to_bytes(), "litert-ref", quantized)
     for a, p, b in zip(outputs, result.report.outputs, model([v[:1] for v in x]), strict=True):
         np.testing.assert_allclose((a.astype(float) - p.zero_point) * p.scale, b, atol=0.1)
-    with pytest.raises(ConversionError, match="expected 2 inputs, got 1"):
+    with pytest.raises(DataError, match=r"the model has 2 inputs \(z_image, a_features\), got 1 array"):
         convert(model, x[0])
 
 
@@ -361,22 +362,22 @@ def test_wrong_data(tmp_path: Path) -> None:
     np.savez(tmp_path / "other.npz", images=x)
     (tmp_path / "text.npy").write_text("no array")
     for source, message in [
-        (data(7, 8, 1), r"«image»: expected shape \[samples, 8, 8, 1\], got \[60, 7, 8, 1\]"),
-        ([data(7, 8, 1)], r"expected shape \[samples, 8, 8, 1\], got \[60, 7, 8, 1\]"),
-        (x[0, 0], "expected shape"),
-        (spoiled, "«image»: NaN or infinity"),
-        (x[:0], "no samples"),
+        (data(7, 8, 1), r"representative data: x: expected samples of shape \[8, 8, 1\], got \[7, 8, 1\]"),
+        ([data(7, 8, 1)], r"image: expected samples of shape \[8, 8, 1\], got \[7, 8, 1\]"),
+        (x[0, 0], r"expected samples of shape \[8, 8, 1\], got \[1\]"),
+        (spoiled, "x contains NaN or infinity"),
+        (x * 1e300, "x contains NaN or infinity"),
+        (x[:0], "x is empty"),
         ([], "no samples"),
-        (x.astype(str), "no numbers"),
+        (x.astype(str), "x is <U32, not numbers"),
         (None, "cannot use NoneType"),
-        (tmp_path / "other.npz", "has no array «x»; there are: images"),
-        (tmp_path / "text.npy", "no .npy or .npz file"),
+        (tmp_path / "other.npz", "other.npz: no array «x»; there are: images"),
+        (tmp_path / "text.npy", "text.npy: no .npz or .npy file"),
+        (tmp_path / "missing.npy", "missing.npy: cannot be read: No such file"),
     ]:
-        with pytest.raises(ConversionError, match=message):
+        with pytest.raises(DataError, match=message):
             convert(model, source)
-    with pytest.raises(FileNotFoundError):
-        convert(model, tmp_path / "missing.npy")
-    with pytest.raises(ConversionError, match=r"labels: expected integers \[60\], got int64 \[59\]"):
+    with pytest.raises(DataError, match="x has 60 samples, y has 59 labels"):
         convert(model, x, labels=np.zeros(59, np.int64))
     with pytest.raises(ConversionError, match="batch must be"):
         convert(model, x, batch=0)
@@ -504,7 +505,7 @@ def test_dictionaries() -> None:
     assert [(p.name, p.shape) for p in result.report.outputs] == [("y", (1, 2)), ("x", (1, 4))]
     for same in ([x["a"], x["b"]], [{"a": x["a"][i], "b": x["b"][i]} for i in range(60)]):
         assert convert(model, same).model.to_bytes() == result.model.to_bytes()
-    with pytest.raises(ConversionError, match="the dictionary has no array «b»; there are: a"):
+    with pytest.raises(DataError, match=r"expected arrays a, b \(or x0, x1\); there are: a"):
         convert(model, {"a": x["a"]})
 
 
@@ -551,10 +552,13 @@ def test_inputs_and_outputs_that_cannot_be() -> None:
 
 
 def test_labels_out_of_range() -> None:
-    for labels, message in ((np.full(60, 4), r"classes 0\.\.3, got 4\.\.4"), (np.full(60, -1), "got -1..-1")):
-        with pytest.raises(ConversionError, match=message):
+    for labels, message in (
+        (np.full(60, 4), r"label 4 is out of range: expected 0\.\.3"),
+        (np.full(60, -1), "no sample has a label"),
+    ):
+        with pytest.raises(DataError, match=message):
             convert(small(), data(8, 8, 1), labels=labels)
-    with pytest.raises(ConversionError, match=r"classes 0\.\.1, got 2\.\.2"):
+    with pytest.raises(DataError, match=r"label 2 is out of range: expected 0\.\.1"):
         convert(small("sigmoid", 1), data(8, 8, 1), labels=np.full(60, 2))
 
 
@@ -563,7 +567,8 @@ def test_targets_that_are_no_classes(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=data(8, 8, 1), y=np.linspace(0, 1, 60))
     report = convert(small(None, 1), tmp_path / "x.npz").report
     assert report.float_accuracy is None and report.int8_accuracy is None
-    assert report.warnings == ("accuracy not measured: labels: expected integers [60], got float64 [60]",)
+    (warning,) = report.warnings
+    assert warning.startswith("accuracy not measured: y is float64; labels are integers")
 
 
 def test_data_without_a_range_are_warned_about() -> None:
@@ -589,7 +594,7 @@ def test_the_command(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     for model, source, message in (
         ("bad.keras", "x.npz", "error: layer «norm»: "),
-        ("good.keras", "nan.npz", "error: representative data of input «image»: NaN"),
+        ("good.keras", "nan.npz", "nan.npz: x contains NaN or infinity"),
         ("x.npz", "x.npz", "expected a .keras or .h5 file"),
     ):
         failed = CliRunner().invoke(app, arguments(model, source))

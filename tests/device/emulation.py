@@ -26,7 +26,8 @@ from tflm_zo.converters import extract_segment, load_model, read_metadata
 
 from tflm_zo import Model
 from tflm_zo.core.measurement import _Measurement
-from tflm_zo.firmware import Firmware, SampleArrays
+from tflm_zo.data import Data
+from tflm_zo.firmware import Firmware
 from tflm_zo.firmware.op_pack import of_model
 from tflm_zo.runtime import available
 from tflm_zo.runtime.engine import Engine
@@ -122,7 +123,7 @@ class Probe(ctypes.Structure):
 class Samples:
     """Samples in a device's memory; reads can be made to fail."""
 
-    def __init__(self, data: SampleArrays) -> None:
+    def __init__(self, data: Data) -> None:
         self.arrays = [np.ascontiguousarray(a) for a in data.inputs]
         self.labels = np.ascontiguousarray(data.labels)
         self.c = _Samples()
@@ -281,7 +282,7 @@ class Device:
         failing_invoke: number of the invoke that fails, counted from 1 from the last `fail_at` on.
     """
 
-    def __init__(self, firmware: Firmware, model: Model, data: SampleArrays) -> None:
+    def __init__(self, firmware: Firmware, model: Model, data: Data) -> None:
         self._library = ctypes.CDLL(str(build(firmware)))
         for name in ("device_segment_model",):
             getattr(self._library, name).restype = ctypes.c_void_p

@@ -17,7 +17,8 @@ from device.emulation import OK, RUNTIME, Device
 from helpers.models import MODELS
 from tflm_zo import Model, inject, load_model
 from tflm_zo.core import Distribution
-from tflm_zo.firmware import Firmware, SampleArrays, arena, generate_firmware
+from tflm_zo.data import Data
+from tflm_zo.firmware import Firmware, arena, generate_firmware
 from tflm_zo.training import Callback, NodeSettings, Trainer, TrainSettings, algorithm
 
 CLASSES, SAMPLES, STEPS = 4, 12, 6
@@ -62,14 +63,14 @@ WEIGHT_RUNS = ("weight", *SEGMENTED_WEIGHTS)
 
 
 @cache
-def samples(seed: int = 1, count: int = SAMPLES) -> SampleArrays:
+def samples(seed: int = 1, count: int = SAMPLES) -> Data:
     """Noise."""
     rng = np.random.default_rng(seed)
     x = rng.integers(-128, 128, (count, 8, 8, 1)).astype(np.int8)
-    return SampleArrays([x], rng.integers(0, CLASSES, count).astype(np.int32))
+    return Data([x], rng.integers(0, CLASSES, count).astype(np.int32))
 
 
-def yardstick() -> SampleArrays:
+def yardstick() -> Data:
     """What runs that keep their best state are measured by."""
     return samples(77, 7)
 
@@ -80,9 +81,7 @@ def zo_model(name: str) -> Model:
     return load_model(inject(MODELS["small_cnn"](), **{**RUNS[name][0], "batch": 2}).to_bytes())
 
 
-def generated(
-    model: Model, settings: Any, data: SampleArrays, *, steps: int = STEPS, **options: Any
-) -> Firmware:
+def generated(model: Model, settings: Any, data: Data, *, steps: int = STEPS, **options: Any) -> Firmware:
     """A folder, with the arena's bound: nothing is measured, which takes a second."""
     with mock.patch.object(arena, "_recorded", return_value=None):
         return generate_firmware(
@@ -143,7 +142,7 @@ class _States(Callback):
 
 
 def run_on_desktop(
-    model: Model, settings: Any, data: SampleArrays, *, steps: int = STEPS, measure_every: int = 0
+    model: Model, settings: Any, data: Data, *, steps: int = STEPS, measure_every: int = 0
 ) -> Desktop:
     """A run as the device is to do it; by `yardstick` where it measures."""
     x, y = data.inputs[0], data.labels

@@ -14,7 +14,8 @@ from cortex_m.emulator import CORES, run
 from helpers.models import MODELS
 from tflm_checkout.firmware_build import LIBRARIES, Library, build_firmware, replace_main
 from tflm_zo import inject
-from tflm_zo.firmware import SampleArrays, generate_firmware
+from tflm_zo.data import Data
+from tflm_zo.firmware import generate_firmware
 from tflm_zo.training import NodeSettings, TrainSettings
 
 CLASSES, SAMPLES, STEPS = 4, 12, 6
@@ -46,7 +47,7 @@ def test_bad_input(library: Library, name: str, tmp_path: Path) -> None:
         pytest.skip(reason)
     injection, settings = RUNS[name]
     rng = np.random.default_rng(1)
-    data = SampleArrays(
+    data = Data(
         [rng.integers(-128, 128, (SAMPLES, 8, 8, 1)).astype(np.int8)],
         rng.integers(0, CLASSES, SAMPLES).astype(np.int32),
     )

@@ -17,7 +17,8 @@ from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR, build_firmware, re
 from tflm_checkout.test_firmware import log_of, samples
 from tflm_checkout.test_firmware_warnings import CXX, STATIC, WARNINGS, checked, tflm_includes, tool
 from tflm_zo import inject, load_model
-from tflm_zo.firmware import BlockSearch, Firmware, SampleArrays, generate_firmware
+from tflm_zo.data import Data
+from tflm_zo.firmware import BlockSearch, Firmware, generate_firmware
 from tflm_zo.training import NodeSettings, Trainer, algorithm, choose_block
 
 STEPS = 8
@@ -79,7 +80,7 @@ def small() -> Firmware:
     """Three blocks of a small network on noise."""
     rng = np.random.default_rng(1)
     x = rng.integers(-128, 128, (12, 8, 8, 1)).astype(np.int8)
-    data = SampleArrays([x], rng.integers(0, 4, 12).astype(np.int32))
+    data = Data([x], rng.integers(0, 4, 12).astype(np.int32))
     return generate_firmware(
         inject(MODELS["small_cnn"](), batch=2, trainable="nodes", nodes=("*",), head_room=0, replay=False),
         NodeSettings(batch_size=4, seed=5, snapshot_every=2, queries=2),

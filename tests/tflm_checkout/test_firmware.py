@@ -20,7 +20,8 @@ from helpers.models import lenet5
 from helpers.models.graph_builder import Activation, GraphBuilder
 from tflm_checkout.firmware_build import LIBRARIES, Library, build_firmware
 from tflm_zo import Model, inject, load_model
-from tflm_zo.firmware import SampleArrays, generate_firmware
+from tflm_zo.data import Data
+from tflm_zo.firmware import generate_firmware
 from tflm_zo.training import NodeSettings, Trainer, TrainSettings
 
 STEPS = 50
@@ -51,7 +52,7 @@ ALGORITHMS: dict[str, tuple[dict[str, Any], Any]] = {
 
 
 @cache
-def samples(side: int) -> SampleArrays:
+def samples(side: int) -> Data:
     """Handwritten digits, enlarged."""
     from sklearn.datasets import load_digits
 
@@ -60,7 +61,7 @@ def samples(side: int) -> SampleArrays:
     large = np.kron(images, np.ones((3, 3)))
     edge = (side - large.shape[1]) // 2
     padded = np.pad(large, ((0, 0), (edge, edge), (edge, edge)))[..., None]
-    return SampleArrays([np.round(padded * 15 - 120).astype(np.int8)], labels[:SAMPLES].astype(np.int32))
+    return Data([np.round(padded * 15 - 120).astype(np.int8)], labels[:SAMPLES].astype(np.int32))
 
 
 @cache

@@ -127,16 +127,16 @@ def test_many_training_samples_are_measured_by_some(kind: str, monkeypatch: pyte
     monkeypatch.setattr(best_state, "_MOST_SAMPLES", 10)
     y = np.where(np.arange(24) % 2, Y, -1)
     trainer = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert-ref")
-    x_measured, y_measured = trainer.measured_samples(X, y)
-    assert len(x_measured[0]) == len(y_measured) == 10 and (y_measured >= 0).all()
-    numbers = [int(np.flatnonzero((X == x).all((1, 2, 3)))[0]) for x in x_measured[0]]
+    measured = trainer.measured_samples(X, y)
+    assert len(measured.inputs[0]) == len(measured) == 10 and (measured.labels >= 0).all()
+    numbers = [int(np.flatnonzero((X == x).all((1, 2, 3)))[0]) for x in measured.inputs[0]]
     assert numbers == sorted(set(numbers)) and set(numbers) < set(range(1, 24, 2))
-    assert numbers != list(range(1, 20, 2)) and (y[numbers] == y_measured).all()
-    before = trainer.evaluate(x_measured, y_measured)
+    assert numbers != list(range(1, 20, 2)) and (y[numbers] == measured.labels).all()
+    before = trainer.evaluate(measured)
     history = trainer.fit(X, y, steps=STEPS)
     assert history.measurements[0] == {"step": 0, **before}
     kept = min(m["loss"] for m in history.measurements)
-    assert trainer.evaluate(x_measured, y_measured)["loss"] == kept
+    assert trainer.evaluate(measured)["loss"] == kept
     other = Trainer(MODELS_OF[kind], dataclasses.replace(SETTINGS[kind], seed=4), runtime="litert-ref")
     assert other.fit(X, y, steps=2).measurements[0] == {"step": 0, **before}
     # Validation data are measured as they are.
@@ -149,7 +149,7 @@ def test_ten_thousand_samples_are_measured_by_all() -> None:
     trainer = Trainer(MODELS_OF["node"], SETTINGS["node"])
     for count in (9_999, 10_000, 10_001, 123_456):
         x, y = np.zeros((count, 8, 8, 1), np.int8), np.arange(count) % 4
-        found = trainer.measured_samples(x, y)[1]
+        found = trainer.measured_samples(x, y).labels
         assert len(found) == min(count, 10_000)
         # Of every class as many as there are, but for chance: 2,500 of 10,000, deviation 43.
         assert np.abs(np.bincount(found) / len(found) - 0.25).max() < 0.02

@@ -14,9 +14,9 @@ from helpers.interpreters import run_plain
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
 from tflm_zo import inject
+from tflm_zo.data import prepare
 from tflm_zo.runtime import load
 from tflm_zo.training import Trainer, TrainSettings, evaluation
-from tflm_zo.training.samples import prepare_labels
 
 SAMPLES = 11  # of batches of 4: the last one is not full
 
@@ -61,8 +61,7 @@ def plain_outputs(built: bytes, inputs: list[Any], index: int) -> Any:
 
 def evaluate(built: bytes, inputs: list[Any], y: Any, **settings: Any) -> evaluation.Evaluation:
     runtime = load(inject(built, batch=4, head_room=0, **settings), "litert-ref")
-    prepared = [runtime.prepare_input(x, i) for i, x in enumerate(inputs)]
-    return evaluation.evaluate(runtime, prepared, runtime.prepare_labels(y))
+    return evaluation.evaluate(runtime, prepare(runtime, inputs, y))
 
 
 # --- the output that the loss belongs to --------------------------------------------------------------------
@@ -181,35 +180,22 @@ def test_mean_squared_error(given: str) -> None:
     else:
         y = levels.astype(np.int8) if given == "int8" else targets
     runtime = load(inject(built, batch=4, head_room=0), "litert-ref")
-    labels = prepare_labels(runtime, x, y, SAMPLES)
-    found = evaluation.evaluate(runtime, [x], labels)
+    found = evaluation.evaluate(runtime, prepare(runtime, x, y))
     assert found.loss == pytest.approx(expected, rel=1e-3)
     assert found.accuracy is None and found.labelled == SAMPLES
-
-
-def test_targets_that_the_samples_cannot_be() -> None:
-    trainer = Trainer(inject(MODELS["small_cnn"](), loss="mse"), TrainSettings(batch_size=4), "litert-ref")
-    x = np.zeros((3, 8, 8, 1), np.int8)
-    with pytest.raises(ValueError, match=r"cannot be the target: expected \[samples, 4\]"):
-        trainer.evaluate(x)
-    assert trainer.evaluate(x, np.zeros((3, 4)))["loss"] > 0
-    classifier = Trainer(inject(MODELS["small_cnn"]()), TrainSettings(batch_size=4), "litert-ref")
-    with pytest.raises(ValueError, match=r"y: no labels, but the model's loss \(cross_entropy\) needs them"):
-        classifier.fit(x, keep="last")
 
 
 def test_watching() -> None:
     built = MODELS["small_cnn"]()
     runtime = load(inject(built, batch=4), "litert-ref")
-    x, seen = data(built), []
+    given, seen = prepare(runtime, data(built), np.zeros(SAMPLES, int)), []
 
     def watch(starts: Any) -> Any:
         for start in starts:
             seen.append((start, len(starts)))
             yield start
 
-    labels = runtime.prepare_labels(np.zeros(SAMPLES, int))
-    assert evaluation.evaluate(runtime, x, labels, watch) == evaluation.evaluate(runtime, x, labels)
+    assert evaluation.evaluate(runtime, given, watch) == evaluation.evaluate(runtime, given)
     assert seen == [(0, 3), (4, 3), (8, 3)]
 
 
@@ -217,61 +203,13 @@ def test_watching() -> None:
 
 
 def test_two_inputs() -> None:
-    """As a list, a tuple and a dictionary, whole numbers and floating point: all the same."""
+    """Both are fed, in their order."""
     built = MODELS["two_inputs"]()
     inputs = data(built)
-    names = read_metadata(inject(built)).original.inputs
     real = plain_outputs(built, inputs, 0)
     y = np.random.default_rng(1).integers(0, 4, SAMPLES)
     assert evaluate(built, inputs, y).accuracy == pytest.approx((real.argmax(1) == y).mean())
 
     trainer = Trainer(inject(built, batch=4), TrainSettings(batch_size=8, seed=3), "litert-ref")
-    details = [trainer.runtime.input_details(i) for i in range(2)]
-    floats = [
-        (x.astype(float) - zero) * scale for x, (_, _, scale, zero) in zip(inputs, details, strict=True)
-    ]
-    forms: list[Any] = [inputs, tuple(inputs), dict(zip(names, inputs, strict=True)), floats]
-    forms.append(dict(zip(names[::-1], inputs[::-1], strict=True)))
-    results = []
-    for x in forms:
-        history = trainer.fit(x, y, steps=12, validation_data=(x, y), keep="last")
-        results.append((history.steps, history.history, trainer.evaluate(x, y), trainer.predict(x).tolist()))
-    assert all(result == results[0] for result in results)
     swapped = trainer.predict([inputs[0], inputs[1][::-1]])
-    assert swapped.tolist() != results[0][3]  # the second input matters
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        (lambda a, b: a, "the model has 2 input.* got 1 array"),
-        (lambda a, b: [a], "got 1 array"),
-        (lambda a, b: [a, b, b], "got 3 array"),
-        (lambda a, b: {"image": a}, "expected the model's inputs image, features; got image"),
-        (lambda a, b: {"image": a, "feature": b}, "got image, feature"),
-        (lambda a, b: [b, a], r"x\['image'\]: expected shape \[samples, 8, 8, 1\], got \[11, 10\]"),
-        (lambda a, b: [a, b[1:]], r"x\['features'\]: expected 11 samples .* got 10"),
-    ],
-)
-def test_wrong_inputs(change: Any, message: str) -> None:
-    built = MODELS["two_inputs"]()
-    trainer = Trainer(inject(built, batch=4), TrainSettings(batch_size=8), "litert-ref")
-    x, y = change(*data(built)), np.zeros(SAMPLES, int)
-    for use in (
-        lambda: trainer.fit(x, y, keep="last"),
-        lambda: trainer.evaluate(x, y),
-        lambda: trainer.predict(x),
-    ):
-        with pytest.raises(ValueError, match=message):
-            use()
-
-
-def test_float_inputs_are_checked() -> None:
-    """A model that quantizes by itself takes floating point as it is, but no NaN and no infinity."""
-    trainer = Trainer(inject(MODELS["float_edges"]()), TrainSettings(batch_size=4), "litert-ref")
-    x = np.zeros((4, 16), np.float32)
-    trainer.predict(x)
-    for wrong in (np.nan, np.inf):
-        x[2, 3] = wrong
-        with pytest.raises(ValueError, match="x: contains NaN or infinity"):
-            trainer.predict(x)
+    assert swapped.tolist() != trainer.predict(inputs).tolist()  # the second input matters

@@ -170,18 +170,3 @@ def test_a_mean_that_is_the_logits_is_trained_by_perturbation() -> None:
     before = trainer.evaluate(x, np.arange(4))["loss"]
     trainer.fit(x, np.arange(4), steps=200, keep="last")
     assert trainer.evaluate(x, np.arange(4))["loss"] < before / 2
-
-
-@pytest.mark.parametrize(
-    "y, message",
-    [
-        (np.full(8, -1), "no sample has a label"),
-        (np.full(8, 4), r"0\.\.3"),
-        (np.zeros(7, int), "expected 8 labels"),
-    ],
-)
-def test_bad_data(y: Any, message: str) -> None:
-    trainer = Trainer(zo("small_cnn"), NodeSettings(batch_size=4))
-    with pytest.raises(ValueError, match=message):
-        trainer.fit(np.zeros((8, 8, 8, 1), np.int8), y, steps=2, keep="last")
-    assert trainer.forwards == 0

@@ -397,36 +397,7 @@ def test_multipliers_are_replayed(tmp_path):
     assert is_replay(trainer, model, tmp_path / "log")
 
 
-# --- wrong data and settings --------------------------------------------------------------------------------
-
-NAN = X.astype(np.float32)
-NAN[3, 1, 1, 0] = np.nan
-BAD_DATA = {
-    "no samples": ((X[:0], Y[:0]), r"x: .*no samples"),
-    "wrong shape": ((X[:, :7], Y), r"expected shape \[.*, 8, 8, 1\], got \[24, 7, 8, 1\]"),
-    "NaN": ((NAN, Y), "NaN"),
-    "integers of another width": ((X.astype(np.int32), Y), "got int32"),
-    "label too large": ((X, np.where(np.arange(24) == 5, 4, Y)), r"0\.\.3.*got 4"),
-    "label -2": ((X, np.where(np.arange(24) == 5, -2, Y)), r"0\.\.3.*got -2"),
-    "float labels": ((X, Y.astype(float)), "expected integers.*float64"),
-    "one-hot labels": ((X, np.eye(4, dtype=int)[Y]), r"got.*\[24, 4\]"),
-    "lengths": ((X, Y[:-1]), "expected 24 labels.*got 23"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_DATA)
-@pytest.mark.parametrize("where", ["training", "validation"])
-def test_bad_data(name, where, tmp_path):
-    data, message = BAD_DATA[name]
-    trainer = Trainer(zo_model(), SETTINGS)
-    before = state(trainer)
-    training, validation = (data, None) if where == "training" else ((X, Y), data)
-    with pytest.raises(ValueError, match=message):
-        trainer.fit(*training, steps=3, validation_data=validation, log=tmp_path / "log", keep="last")
-    with pytest.raises(ValueError, match=message):
-        trainer.evaluate(*data)
-    assert equal(before, state(trainer))
-    assert trainer.forwards == 0 and not (tmp_path / "log").exists()
+# --- wrong settings --------------------------------------------------------------------------------
 
 
 def test_no_steps():

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..data import read_arrays
 
 __all__ = ["SpokenDigits", "read_spoken_digits"]
 
@@ -57,16 +58,9 @@ def read_spoken_digits() -> SpokenDigits:
             f"{where}: the spoken digits are read from {_FILE} in the folder TFLM_ZO_DATA, with the arrays "
             f"{_FORMAT}; make it from the recordings of {_SOURCE}"
         )
-    try:
-        data = np.load(path, allow_pickle=False)
-        if isinstance(data, np.ndarray):
-            raise ValueError("one array, not an archive")
-        with data:
-            arrays = {name: data[name] for name in ("x", "y", "speaker", "take", "speakers")}
-    except KeyError as error:
-        raise ValueError(f"{path}: {error.args[0]}; expected {_FORMAT}") from error
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is no .npz file of {_FORMAT}") from error
+    arrays = read_arrays(path)
+    if missing := {"x", "y", "speaker", "take", "speakers"} - arrays.keys():
+        raise ValueError(f"{path}: no array {', '.join(sorted(missing))}; expected {_FORMAT}")
     _check(path, arrays)
     return SpokenDigits(
         signal=arrays["x"],

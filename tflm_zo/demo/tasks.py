@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data import read_arrays
 from .spoken_digits import read_spoken_digits
 
 __all__ = ["TASKS", "Task", "load_mnist", "rotated"]
@@ -94,8 +95,8 @@ def load_mnist() -> tuple[NDArray[np.float32], NDArray[np.int32]]:
     folder = os.environ.get("TFLM_ZO_DATA")
     path = Path(folder) / "mnist10k.npz" if folder else None
     if path is not None and path.is_file():
-        with np.load(path) as data:
-            images, labels = data["x"], data["y"]
+        arrays = read_arrays(path)
+        images, labels = arrays["x"], arrays["y"]
     else:
         import keras
 

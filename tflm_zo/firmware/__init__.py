@@ -6,7 +6,6 @@ from .generate import Firmware, FirmwareSettings, generate
 from .plan import BlockPlan, BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
 from .planning import BlockSearch, check_names, generate_firmware, name_of, plan_blocks, plan_run
 from .platforms import PLATFORMS
-from .samples import SampleArrays
 from .source_text import identifier, is_identifier
 
 __all__ = [
@@ -18,7 +17,6 @@ __all__ = [
     "NodeRunPlan",
     "PLATFORMS",
     "RunPlan",
-    "SampleArrays",
     "TaskPlan",
     "WeightRunPlan",
     "check_folder",

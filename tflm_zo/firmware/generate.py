@@ -12,6 +12,7 @@ from ..converters.errors import ConversionError
 from ..converters.metadata import ZoMetadata, read_metadata
 from ..converters.model import Model
 from ..converters.segments import extract_segment
+from ..data import Data
 from .arena import Arena, arena_of
 from .features import features, with_features
 from .folder import CHECKSUMS, checksums, write_folder
@@ -19,7 +20,6 @@ from .op_pack import of_model, op_pack_sources
 from .plan import BlockRunPlan, NodeRunPlan, RunPlan, WeightRunPlan
 from .platforms import PLATFORMS, Project
 from .resolver import resolver_source
-from .samples import SampleArrays
 from .source_text import array, comment, fill, hexadecimal, identifier, own, string
 from .tables import Boundaries, model_source
 
@@ -50,7 +50,7 @@ class FirmwareSettings:
     command: str
     fingerprint: bytes
     logit_scale: tuple[int, int]
-    samples: SampleArrays | None = None
+    samples: Data | None = None
     data: str = ""
 
 

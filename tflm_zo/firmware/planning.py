@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from ..converters import ConversionError, Model, ZoMetadata, load_model, read_metadata
 from ..core import CSettings, LogitScale, NodeTask
+from ..data import Samples, prepare
 from ..logs import fingerprint
+from ..runtime import Inputs
 from ..training.algorithms import algorithm_of
 from ..training.block_choice import _split
 from ..training.costs import block_segments
@@ -30,7 +32,6 @@ from ..training.weight_run import WeightRun
 from .generate import Firmware, FirmwareSettings, generate
 from .plan import BlockPlan, BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
 from .platforms import PLATFORMS
-from .samples import SampleArrays
 from .source_text import identifier, is_identifier
 
 __all__ = ["BlockSearch", "check_names", "generate_firmware", "name_of", "plan_blocks", "plan_run"]
@@ -269,7 +270,7 @@ def generate_firmware(
     platform: str = "cmake",
     name: str | None = None,
     command: str = "tflm_zo.generate_firmware",
-    data: SampleArrays | None = None,
+    data: Samples | None = None,
     data_name: str = "",
     search: BlockSearch | None = None,
 ) -> Firmware:
@@ -287,7 +288,7 @@ def generate_firmware(
         platform: build system, see ``PLATFORMS``.
         name: of the model, letters, digits and underscores; None: made of the file's.
         command: for the files' first lines.
-        data: samples to compile into the example.
+        data: samples to compile into the example, with their labels, as `tflm_zo.data.prepare` takes them.
         data_name: where they are from.
         search: the device first chooses the block of layers that is best trained alone, judged by held-out
             samples of `data`, which must be `samples`; None: it trains all layers.
@@ -306,21 +307,22 @@ def generate_firmware(
     own = settings if settings is not None else chosen.make()
     if name is None:
         name = name_of(model) if isinstance(model, (str, os.PathLike)) else "model"
+    arrays = None if data is None else prepare(Inputs(loaded), data)
     plan: RunPlan
     if search is None:
         plan = plan_run(loaded, own, steps=steps, samples=samples, algorithm=chosen.name)
     else:
-        if data is None or len(data) != samples:
-            got = "no data" if data is None else f"{len(data)}"
+        if arrays is None or len(arrays) != samples:
+            got = "no data" if arrays is None else f"{len(arrays)}"
             raise SettingsError(
                 "a block is judged by held-out samples, chosen by label: expected data of "
                 f"{samples} samples, got {got}"
             )
-        plan = plan_blocks(loaded, own, search, data.labels, steps=steps, algorithm=chosen.name)
+        plan = plan_blocks(loaded, own, search, arrays.labels, steps=steps, algorithm=chosen.name)
     return generate(
         loaded,
         plan,
         FirmwareSettings(
-            name, platform, command, fingerprint(loaded), _logit_scale(metadata), data, data_name
+            name, platform, command, fingerprint(loaded), _logit_scale(metadata), arrays, data_name
         ),
     )

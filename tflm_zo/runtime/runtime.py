@@ -11,11 +11,12 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .. import core
 from ..converters import Model, extract_segment
 from ..core import Command
+from ..data import DataError, prepare_input, prepare_labels
 from .directory import Directory
 from .engine import Engine
 from .errors import ModelError
@@ -140,45 +141,48 @@ class Runtime(Inputs, ABC):
 
     # --- data -----------------------------------------------------------------------------------------------
 
-    def set_inputs(self, *arrays: NDArray[Any]) -> None:
+    def set_inputs(self, *arrays: ArrayLike) -> None:
         """Sets the original inputs, in the model's order; they stay until set again.
 
         Args:
-            arrays: one per input, [batch, ...]. Of the input's own dtype (int8, uint8, float32): taken as it
-                is. Floating point for an int8 or uint8 input: quantized with the input's scale and zero
-                point, rounding half to even, clipped to -128..127 or 0..255.
+            arrays: one per input, [batch, ...], of the types that `tflm_zo.data.prepare` takes. Floating
+                point for an int8 or uint8 input is quantized with the input's scale and zero point, rounding
+                half to even, clipped to -128..127 or 0..255.
 
         Raises:
-            ValueError: wrong number, shape or dtype, NaN or infinity; nothing is changed.
+            DataError: wrong number, shape or type, NaN or infinity; nothing is changed.
         """
         if len(arrays) != len(self._input_details):
-            raise ValueError(f"expected {len(self._input_details)} inputs, got {len(arrays)}")
+            raise DataError(f"expected {len(self._input_details)} inputs, got {len(arrays)}")
+        prepared = {}
         for i, array in enumerate(arrays):
-            shape = self._input_details[i][0]
-            if np.shape(array) != shape:
-                raise ValueError(f"input {i}: expected shape {list(shape)}, got {list(np.shape(array))}")
-        self._inputs = {i: self.prepare_input(array, i) for i, array in enumerate(arrays)}
+            details = self._input_details[i]
+            prepared[i] = prepare_input(array, details, f"input {i}")
+            if len(prepared[i]) != details[0][0]:
+                raise DataError(f"input {i}: expected {details[0][0]} samples, got {len(prepared[i])}")
+        self._inputs = prepared
 
-    def set_labels(self, labels: NDArray[Any]) -> None:
+    def set_labels(self, labels: ArrayLike) -> None:
         """Sets the labels; they stay until set again.
 
         Args:
-            labels: cross-entropy, floor-log2: integers [batch], class indices, -1 for an unlabelled sample.
-                Binary cross-entropy: integers [batch, outputs] (or [batch] for one output), 0, 1 or -1.
-                Mean squared error: the target like the output, int8 or floating point.
+            labels: of `batch` samples, as `tflm_zo.data.prepare` takes them.
 
         Raises:
-            ValueError: wrong shape, dtype or range; nothing is changed.
+            DataError: wrong number, shape, type or range; nothing is changed.
         """
-        prepared = self.prepare_labels(labels)
+        loss = self._metadata.loss
+        if loss is None:
+            raise DataError("the model has no loss, so labels are of no use to it")
+        prepared = prepare_labels(labels, loss, self.label_details())
         if len(prepared) != self.batch:
-            raise ValueError(f"labels: expected {self.batch} (the model's batch), got {len(prepared)}")
+            raise DataError(f"y: expected {self.batch} labels (the model's batch), got {len(prepared)}")
         self._labels = prepared
 
     def feed(self, inputs: list[NDArray[Any]], labels: NDArray[Any] | None) -> None:
         """Sets inputs and labels of one batch without looking at them.
 
-        For loops over a data set that `prepare_input` and `prepare_labels` have seen as a whole.
+        For loops over a data set that `tflm_zo.data.prepare` has made as a whole.
         """
         self._inputs = dict(enumerate(inputs))
         if labels is not None:

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Measurement, best_of, is_due, samples_in_order
+from ..data import Data, labelled
 from ..logs import data_checksum
 from ..runtime import Runtime
-from .evaluation import Evaluation, evaluate, labelled
+from .evaluation import Evaluation, evaluate
 from .run import Run
 
 __all__ = ["BestState", "measured_samples", "measuring_interval"]
@@ -44,23 +45,19 @@ def measuring_interval(total: int, per_epoch: int) -> int:
     return per_epoch * -(-total // (_MOST * per_epoch))
 
 
-def measured_samples(
-    inputs: list[NDArray[Any]], labels: NDArray[Any], kind: str
-) -> tuple[list[NDArray[Any]], NDArray[Any]]:
+def measured_samples(data: Data, kind: str) -> Data:
     """What a run without validation data is measured on: its training data, of more than 10,000 samples
     10,000 that have a label, always the same ones.
 
     Args:
-        inputs: as `Runtime.prepare_input` returns them, [samples, ...] each, one per input.
-        labels: as `Runtime.prepare_labels` returns them.
+        data: the training data.
         kind: of the loss.
     """
-    if len(labels) <= _MOST_SAMPLES:
-        return inputs, labels
-    numbers = np.flatnonzero(labelled(labels, kind))
+    if len(data) <= _MOST_SAMPLES:
+        return data
+    numbers = np.flatnonzero(labelled(data.labels, kind))
     drawn = samples_in_order(_DRAW, len(numbers), min(_MOST_SAMPLES, len(numbers)))
-    rows = np.sort(numbers[drawn])
-    return [x[rows] for x in inputs], labels[rows]
+    return data.take(np.sort(numbers[drawn]))
 
 
 class BestState:
@@ -69,13 +66,12 @@ class BestState:
     Args:
         runtime: of the run.
         run: that begins, or that was resumed.
-        inputs: samples to measure on, as the model reads them, one array per input.
-        labels: of all.
+        data: to measure on.
     """
 
-    def __init__(self, runtime: Runtime, run: Run, inputs: list[NDArray[Any]], labels: NDArray[Any]) -> None:
-        self._runtime, self._run, self._inputs, self._labels = runtime, run, inputs, labels
-        self._data_checksum = data_checksum([*inputs, labels])
+    def __init__(self, runtime: Runtime, run: Run, data: Data) -> None:
+        self._runtime, self._run, self._data = runtime, run, data
+        self._data_checksum = data_checksum([*data.inputs, data.labels])
         run.check_measured_data(self._data_checksum)
         # Measurement and weights of the best state whose weights are at hand.
         self._kept: tuple[Measurement, Weights, Weights] | None = run.best_state()
@@ -87,7 +83,7 @@ class BestState:
         if not is_due(run.measure_every, run.total, run.step, len(run.measurements)):
             return
         run.settle()
-        found = evaluate(self._runtime, self._inputs, self._labels)
+        found = evaluate(self._runtime, self._data)
         self._last = run.step, found
         measurement = Measurement(
             run.step, found.labelled, found.loss_sum, found.correct, self._data_checksum
@@ -130,7 +126,7 @@ class BestState:
         counts = 0
         loss = self._runtime.metadata.loss
         if loss is not None and loss.kind != "mse":
-            counts = int((self._labels >= 0).sum())
+            counts = int((self._data.labels >= 0).sum())
         return [
             {"step": m.step, "loss": m.loss} | ({"accuracy": m.correct / counts} if counts else {})
             for m in self._run.measurements

@@ -15,18 +15,18 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from .. import core
 from ..converters import Model
 from ..core import NativeError
+from ..data import Samples, prepare
 from ..logs import LogError, SnapshotLog
 from .callbacks import Callback
 from .costs import Costs, NodeCosts
 from .evaluation import evaluate
 from .held_out import hold_out
 from .node_settings import NodeSettings
-from .samples import Samples
 from .settings import SettingsError, TrainSettings, check_integer
 from .tasks import trained_tensors
 from .trainer import Trainer
@@ -178,7 +178,7 @@ class BlockProbes:
 
     Raises:
         SettingsError: at construction, as `choose_block`.
-        ValueError: wrong data.
+        DataError: wrong data.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class BlockProbes:
         trainer_or_model: Trainer | Model | bytes | str | os.PathLike[str],
         settings: NodeSettings | None,
         x: Samples,
-        y: NDArray[Any] | None = None,
+        y: ArrayLike | None = None,
         *,
         blocks: int = 4,
         held_out: float = 0.2,
@@ -213,14 +213,14 @@ class BlockProbes:
         self._of_classes = loss.of_classes
         tensors = trained_tensors(settings, metadata)
         self.blocks = _split([metadata.trainable[i].layer for i in tensors], blocks)
-        inputs, labels = trainer._prepare(x, y)
-        self._train, self._judge = hold_out(inputs, labels, loss, held_out, settings.seed)
-        samples = len(self._train[1])
+        data = prepare(trainer.runtime, x, y)
+        self._train, self._judge = hold_out(data, loss, held_out, settings.seed)
+        samples = len(self._train)
         self._steps = trainer.planned_steps(samples, epochs, None)
         costs = Costs(trainer._model, metadata)
         self._costs = [NodeCosts(costs, self.settings_of(b), metadata) for b in range(blocks)]
         training = sum(c.until(self._steps, samples) for c in self._costs)
-        self.equivalents = training + len(self._judge[1]) * (blocks + 1)
+        self.equivalents = training + len(self._judge) * (blocks + 1)
 
     def settings_of(self, block: int) -> NodeSettings:
         """Settings of a run that trains one block alone."""
@@ -278,7 +278,7 @@ class BlockProbes:
         while (block := control.next()) is not None:
             # Every run begins with the weights that the model starts with.
             trainer.settings, steps.block = self.settings_of(block), block
-            trainer.fit(*self._train, steps=self._steps, callbacks=[steps], keep="last")
+            trainer.fit(self._train, steps=self._steps, callbacks=[steps], keep="last")
             if trainer.interrupted:
                 raise KeyboardInterrupt
             scores.append(self._score())
@@ -288,13 +288,13 @@ class BlockProbes:
             blocks=self.blocks,
             scores=tuple(scores),
             before=before,
-            held_out=len(self._judge[1]),
+            held_out=len(self._judge),
             of_classes=self._of_classes,
             equivalents=self.equivalents,
         )
 
     def _score(self) -> int:
-        found = evaluate(self._trainer.runtime, *self._judge)
+        found = evaluate(self._trainer.runtime, self._judge)
         if self._of_classes:
             assert found.accuracy is not None
             return round(found.accuracy * found.labelled)
@@ -305,7 +305,7 @@ def choose_block(
     trainer_or_model: Trainer | Model | bytes | str | os.PathLike[str],
     settings: NodeSettings | None,
     x: Samples,
-    y: NDArray[Any] | None = None,
+    y: ArrayLike | None = None,
     *,
     blocks: int = 4,
     held_out: float = 0.2,
@@ -338,7 +338,7 @@ def choose_block(
     Raises:
         SettingsError: settings that the model does not fit, weight perturbation, more blocks than layers, or
             no sample on one side of the split. Nothing has been trained.
-        ValueError: wrong data.
+        DataError: wrong data.
         KeyboardInterrupt: Ctrl-C.
     """
     probes = BlockProbes(

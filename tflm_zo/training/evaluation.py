@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data import to_real
+from ..data import Data, labelled, to_real
 from ..runtime import Runtime
 
-__all__ = ["Evaluation", "check_labelled", "evaluate", "labelled", "predict"]
+__all__ = ["Evaluation", "evaluate", "predict"]
 
 Watch = Callable[[Sequence[int]], Iterable[int]]
 """Passes the numbers of the batches on, one by one: the place for a progress bar."""
@@ -63,46 +63,17 @@ def _batches(samples: int, batch: int, watch: Watch | None) -> Iterator[tuple[ND
         yield rows, used
 
 
-def labelled(labels: NDArray[Any], kind: str) -> NDArray[np.bool_]:
-    """Which samples have a label, the ones that count: bool [samples].
-
-    Args:
-        labels: as `Runtime.prepare_labels` returns them.
-        kind: of the loss.
-    """
-    if kind == "mse":
-        return np.ones(len(labels), bool)
-    return np.asarray((labels.reshape(len(labels), -1) >= 0).any(1))
-
-
-def check_labelled(labels: NDArray[Any], kind: str) -> None:
-    """Raises ValueError where no sample has a label.
-
-    Args:
-        labels: as `Runtime.prepare_labels` returns them.
-        kind: of the loss.
-    """
-    if not labelled(labels, kind).any():
-        raise ValueError("y: no sample has a label (all are -1)")
-
-
-def evaluate(
-    runtime: Runtime, inputs: list[NDArray[Any]], labels: NDArray[Any], watch: Watch | None = None
-) -> Evaluation:
+def evaluate(runtime: Runtime, data: Data, watch: Watch | None = None) -> Evaluation:
     """Mean loss and accuracy of the model with the weights that it has.
 
     Args:
         runtime: a model with a loss; its inputs and labels are others afterwards.
-        inputs: as `Runtime.prepare_input` returns them, [samples, ...] each, one per input.
-        labels: as `Runtime.prepare_labels` returns them.
+        data: as `tflm_zo.data.prepare` returns them, with a label at least.
         watch: for a progress bar.
-
-    Raises:
-        ValueError: no sample has a label.
     """
     loss = runtime.metadata.loss
-    assert loss is not None  # prepare_labels has refused such a model
-    check_labelled(labels, loss.kind)
+    assert loss is not None  # data.prepare has refused such a model
+    inputs, labels = data.inputs, data.labels
     total, right, command = 0, 0, runtime.command()
     for rows, used in _batches(len(labels), runtime.batch, watch):
         runtime.feed([x[rows] for x in inputs], labels[rows])
@@ -137,7 +108,7 @@ def predict(runtime: Runtime, inputs: list[NDArray[Any]], watch: Watch | None = 
 
     Args:
         runtime: a loaded model; its inputs are others afterwards.
-        inputs: as `Runtime.prepare_input` returns them, [samples, ...] each, one per input.
+        inputs: as `tflm_zo.data.prepare_samples` returns them, [samples, ...] each, one per input.
         watch: for a progress bar.
 
     Returns:

@@ -9,12 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters.metadata import ZoLoss
-from .evaluation import labelled
+from ..data import Data, labelled
 from .settings import SettingsError, check_number
 
 __all__ = ["held_out_samples", "hold_out"]
-
-_Data = tuple[list[NDArray[Any]], NDArray[Any]]
 
 
 def held_out_samples(labels: NDArray[Any], loss: ZoLoss, share: float, seed: int) -> NDArray[np.intp]:
@@ -47,24 +45,20 @@ def held_out_samples(labels: NDArray[Any], loss: ZoLoss, share: float, seed: int
     return np.sort(order[np.argsort(place, kind="stable")[:wanted]])
 
 
-def hold_out(
-    inputs: list[NDArray[Any]], labels: NDArray[Any], loss: ZoLoss, share: float, seed: int
-) -> tuple[_Data, _Data]:
+def hold_out(data: Data, loss: ZoLoss, share: float, seed: int) -> tuple[Data, Data]:
     """Splits samples into those to train on and those to judge by; both stay in their order.
 
     Args:
-        inputs: all samples, [samples, ...], one array per input.
-        labels: as for `held_out_samples`.
+        data: all samples.
         loss: as for `held_out_samples`.
         share: as for `held_out_samples`.
         seed: as for `held_out_samples`.
 
     Returns:
-        Samples and labels to train on, then those that are held out.
+        What to train on, then what is held out.
 
     Raises:
         SettingsError: as `held_out_samples`.
     """
-    judged = held_out_samples(labels, loss, share, seed)
-    rest = np.setdiff1d(np.arange(len(labels)), judged)
-    return ([a[rest] for a in inputs], labels[rest]), ([a[judged] for a in inputs], labels[judged])
+    judged = held_out_samples(data.labels, loss, share, seed)
+    return data.take(np.setdiff1d(np.arange(len(data)), judged)), data.take(judged)

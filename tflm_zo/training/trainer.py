@@ -10,21 +10,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..converters import Model, export_model, load_model
 from ..converters.model.writer import save_bytes
+from ..data import Data, Samples, prepare, prepare_samples
 from ..logs import IncompleteHeaderError, LogWarning
 from ..runtime import load
 from .best_state import BestState, measured_samples, measuring_interval
 from .callbacks import Callback
 from .costs import Costs, NodeCosts, WeightCosts
-from .evaluation import check_labelled, evaluate, predict
+from .evaluation import evaluate, predict
 from .history import History
 from .node_run import NodeRun
 from .node_settings import NodeSettings
 from .run import Run
-from .samples import Samples, prepare_labels, prepare_samples
 from .settings import SettingsError, TrainSettings
 from .tasks import plan_tasks
 from .weight_run import WeightRun
@@ -123,31 +123,20 @@ class Trainer:
         self.interrupted = False
         # Of the run in progress.
         self._run: Run | None = None
-        self._validation: tuple[list[NDArray[Any]], NDArray[Any]] | None = None
+        self._validation: Data | None = None
         self._best: BestState | None = None
-
-    # --- data -----------------------------------------------------------------------------------------------
-
-    def _prepare(self, x: Samples, y: NDArray[Any] | None) -> tuple[list[NDArray[Any]], NDArray[Any]]:
-        """The data as the model takes it; everything wrong is said before the first step."""
-        inputs = prepare_samples(self.runtime, x)
-        labels = prepare_labels(self.runtime, x, y, len(inputs[0]))
-        loss = self.runtime.metadata.loss
-        assert loss is not None
-        check_labelled(labels, loss.kind)
-        return inputs, labels
 
     # --- training -------------------------------------------------------------------------------------------
 
     def fit(
         self,
         x: Samples,
-        y: NDArray[Any] | None = None,
+        y: ArrayLike | None = None,
         *,
         epochs: int | None = None,
         steps: int | None = None,
         budget: float | None = None,
-        validation_data: tuple[Samples, NDArray[Any] | None] | None = None,
+        validation_data: Samples | tuple[Samples, ArrayLike | None] | None = None,
         callbacks: Sequence[Callback] = (),
         log: str | os.PathLike[str] | None = None,
         resume: bool = False,
@@ -158,17 +147,18 @@ class Trainer:
         """Trains, from the weights that the model starts with.
 
         Args:
-            x: samples, [samples, ...], int8 as the model's input or floating point in its units; for several
-                inputs a list of such arrays, or a dictionary by input name.
-            y: cross-entropy: integers [samples], classes; binary cross-entropy: 0 and 1 [samples, outputs];
-                -1: unlabelled. Mean squared error: targets shaped like the output, int8 as it or floating
-                point in its units; None: x (an autoencoder).
+            x: samples, [samples, ...]: an array or list, for several inputs a list or dictionary of them, or
+                the path of an .npz file. Floating point in the units that the model was trained on, int8 as
+                the model's input, or uint8 pixels; see `tflm_zo.data.Samples`.
+            y: labels; None: those of the file or dictionary, for an autoencoder x. Cross-entropy: integers
+                [samples], classes, or one-hot [samples, classes]; binary cross-entropy: 0 and 1
+                [samples, outputs]; -1: unlabelled. Mean squared error: targets shaped like the output.
             epochs: passes over the samples; 1 where neither steps nor a budget are given.
             steps: number of steps instead.
             budget: as many steps as so many forward equivalents are good for instead, 50,000 at most; with
                 keep="best" the run is over, too, when three quarters of its measurements in a row have
                 brought nothing better.
-            validation_data: (x, y), evaluated after each epoch.
+            validation_data: (x, y), or what has its labels, evaluated after each epoch.
             callbacks: told of every step and epoch.
             log: seed log to write; must not exist unless `resume` or `replace`.
             resume: go on from the log, which must be of the same model and settings; the run ends with the
@@ -189,25 +179,28 @@ class Trainer:
             so far, with keep="last" those of the last whole step.
 
         Raises:
-            ValueError: wrong data; nothing has been trained.
+            DataError: wrong data; nothing has been trained.
             LogError: the log is of another model or run, or it is none.
             FileExistsError: the log exists.
             OSError: the log cannot be written, e.g. the disk is full. Log and weights are then those of the
                 last whole step, and the run can be resumed.
         """
         begin = time.perf_counter()
-        inputs, labels = self._prepare(x, y)
-        validation = None if validation_data is None else self._prepare(*validation_data)
-        per_epoch = -(-len(labels) // self.settings.batch_size)
+        data = prepare(self.runtime, x, y)
+        validation = None
+        if validation_data is not None:
+            given = validation_data if isinstance(validation_data, tuple) else (validation_data,)
+            validation = prepare(self.runtime, *given)
+        per_epoch = -(-len(data) // self.settings.batch_size)
         check_length(epochs, steps, budget)
         if budget is not None:
-            steps = min(self.affordable_steps(budget, len(labels)), MOST_BUDGET_STEPS)
-        total = self.planned_steps(len(labels), 1 if epochs is None else epochs, steps)
+            steps = min(self.affordable_steps(budget, len(data)), MOST_BUDGET_STEPS)
+        total = self.planned_steps(len(data), 1 if epochs is None else epochs, steps)
         if keep not in KEEPS:
             raise ValueError(f"keep: expected one of {', '.join(KEEPS)}, got {keep!r}")
         if sync_every is not None and not sync_every >= 0:
             raise ValueError(f"sync_every: expected seconds from 0 on, got {sync_every}")
-        run = self._make_run(total, inputs, labels)
+        run = self._make_run(total, data)
         self.steps_per_epoch, self.planned, self._may_end = per_epoch, total, budget is not None
         run.measure_every = measuring_interval(total, per_epoch) if keep == "best" else 0
         open_log = self._start(run, log, resume, replace, sync_every)
@@ -216,7 +209,7 @@ class Trainer:
         self.buffer_bytes = run.buffer_bytes if isinstance(run, NodeRun) else 0
         best = None
         if keep == "best":
-            best = BestState(self.runtime, run, *(validation or self.measured_samples(inputs, labels)))
+            best = BestState(self.runtime, run, validation or self.measured_samples(data))
         self._run, self._validation, self._best = run, validation, best
         history, forwards = History(), self.forwards
         # A run that begins pays for what it does before its first step, too.
@@ -257,9 +250,7 @@ class Trainer:
         history.seconds = time.perf_counter() - begin
         return history
 
-    def measured_samples(
-        self, x: Samples, y: NDArray[Any] | None = None
-    ) -> tuple[list[NDArray[Any]], NDArray[Any]]:
+    def measured_samples(self, x: Samples, y: ArrayLike | None = None) -> Data:
         """What a run without validation data is measured on: its training data, of more than 10,000 samples
         10,000 that have a label, always the same ones.
 
@@ -267,15 +258,12 @@ class Trainer:
             x: as for `fit`.
             y: as for `fit`.
 
-        Returns:
-            x and y as the model takes them, which `evaluate` takes, too.
-
         Raises:
-            ValueError: wrong data.
+            DataError: wrong data.
         """
         loss = self.runtime.metadata.loss
         assert loss is not None  # the trainer has refused such a model
-        return measured_samples(*self._prepare(x, y), loss.kind)
+        return measured_samples(prepare(self.runtime, x, y), loss.kind)
 
     def planned_steps(self, samples: int, epochs: int, steps: int | None) -> int:
         """Steps of a run.
@@ -319,7 +307,8 @@ class Trainer:
             raise ValueError(f"budget: one step takes {least:.0f} forward equivalents, got {budget:g}")
         return total
 
-    def _make_run(self, total: int, inputs: list[NDArray[Any]], labels: NDArray[Any]) -> Run:
+    def _make_run(self, total: int, data: Data) -> Run:
+        inputs, labels = list(data.inputs), data.labels
         if isinstance(self.settings, NodeSettings):
             return NodeRun(self.runtime, self._model, self.settings, total, inputs, labels)
         return WeightRun(self.runtime, self._model, self.settings, total, inputs, labels)
@@ -407,7 +396,7 @@ class Trainer:
             return {}
         if self._best is not None and self._best.last is not None:
             return {f"val_{k}": v for k, v in self._best.last.values().items()}
-        return {f"val_{k}": v for k, v in evaluate(self.runtime, *self._validation).values().items()}
+        return {f"val_{k}": v for k, v in evaluate(self.runtime, self._validation).values().items()}
 
     def steps_of_copy(self, log: str | os.PathLike[str]) -> int:
         """For callbacks, before a run's first step: steps that a copy of its log leads to.
@@ -438,7 +427,7 @@ class Trainer:
 
     # --- using ----------------------------------------------------------------------------------------------
 
-    def evaluate(self, x: Samples, y: NDArray[Any] | None = None) -> dict[str, float]:
+    def evaluate(self, x: Samples, y: ArrayLike | None = None) -> dict[str, float]:
         """Mean "loss" of the labelled samples and, unless it is the mean squared error, "accuracy" (0..1).
 
         Args:
@@ -446,11 +435,11 @@ class Trainer:
             y: as for `fit`.
 
         Raises:
-            ValueError: wrong data, or no label at all.
+            DataError: wrong data, or no label at all.
         """
-        inputs, labels = self._prepare(x, y)
+        data = prepare(self.runtime, x, y)
         self._settle_run()
-        return evaluate(self.runtime, inputs, labels).values()
+        return evaluate(self.runtime, data).values()
 
     def predict(self, x: Samples) -> NDArray[Any]:
         """The output that the loss belongs to, of every sample, in the model's own dtype, [samples, ...].

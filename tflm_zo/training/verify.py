@@ -6,15 +6,14 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from .. import core
 from ..converters import Model
+from ..data import Samples
 from .node_settings import NodeSettings
-from .samples import Samples
 from .settings import TrainSettings
 from .trainer import Trainer
 
@@ -57,7 +56,7 @@ class RuntimeRun:
 def compare_runtimes(
     model: Model,
     x: Samples,
-    y: NDArray[Any] | None,
+    y: ArrayLike | None = None,
     *,
     runtimes: list[str],
     settings: TrainSettings | NodeSettings | None = None,

@@ -40,7 +40,7 @@ import tflm_zo
 from tflm_zo import runtime
 from tflm_zo.cli import app
 from tflm_zo.core import NativeError
-from tflm_zo.data import DataError, check_labels, check_samples, load_data, quantize
+from tflm_zo.data import DataError, prepare, read_arrays
 from tflm_zo.firmware import PLATFORMS, arena, generate_firmware
 from tflm_zo.logs import LogError, SeedLog, SnapshotLog, is_snapshot_log
 from tflm_zo.runtime import InvokeError, ModelError, RuntimeUnavailableError
@@ -414,39 +414,39 @@ def drive_log(bases: Bases, case: Case, rng: Random) -> bool:
 
 def drive_data(bases: Bases, case: Case, rng: Random) -> bool:
     plain = bases.plain[case.base]
-    names = [tensor.name for tensor in load_model(plain).subgraphs[0].inputs]
-    data = attempt(case, "load_data", lambda: load_data("data.npz", labels=rng.random() < 0.5, inputs=names))
+    zo = [bases.zo[k] for k in bases.zo if k.startswith(f"{case.base},")]
+    data = attempt(case, "read_arrays", lambda: read_arrays("data.npz"))
     if data is None and rng.random() < 0.8:
         return False
     Path("model.tflite").write_bytes(plain)
-    zo = [k for k in bases.zo if k.startswith(f"{case.base},")]
     use = rng.randrange(4)
     if use == 0:
         cli(case, "evaluate", "model.tflite", "data.npz")
     elif use == 1 and zo:
-        Path("model.tflite").write_bytes(bases.zo[rng.choice(zo)])
+        Path("model.tflite").write_bytes(rng.choice(zo))
         cli(case, "evaluate", "model.tflite", "data.npz", "--runtime", "litert-ref")
     elif use == 2:
-        command = (
-            "train",
-            "model.tflite",
-            "data.npz",
-            "-o",
-            "out.tflite",
-            "--steps",
-            "1",
-            "--batch-size",
-            "2",
-        )
-        cli(case, *command, files=("out.tflite", "out.zolog", "out.zo.tflite"))
-    elif data is not None:
-        loss = read_metadata(load_model(bases.zo[rng.choice(zo)])).loss if zo else None
-        attempt(case, "check_labels", lambda: check_labels(data.y, loss))
-        for x, tensor in zip(data.inputs, load_model(plain).subgraphs[0].inputs, strict=True):
-            samples = attempt(case, "check_samples", lambda x=x, t=tensor: check_samples(x, t.shape))
-            if samples is not None:
-                attempt(case, "quantize", lambda s=samples: quantize(s, 0.02, 3))
+        options = ["-o", "out.tflite", "--steps", "1", "--batch-size", "2"]
+        files = ("out.tflite", "out.zolog", "out.zo.tflite")
+        cli(case, "train", "model.tflite", "data.npz", *options, files=files)
+    elif data is not None and zo:
+        inputs = runtime.Inputs(rng.choice(zo))
+        found = [words(case, lambda x=x: prepare(inputs, x)) for x in (data, "data.npz")]
+        if isinstance(found[0], str):
+            found[0] = f"data.npz: {found[0]}"
+        if str(found[0]) != str(found[1]):
+            raise FaultError(f"from a dictionary {found[0]}, from a file {found[1]}")
     return data is not None
+
+
+def words(case: Case, function: Callable[[], Any]) -> Any:
+    """Its result, or what it says where it refuses."""
+    case.used.append("prepare")
+    try:
+        return function()
+    except DataError as error:
+        check(error)
+        return str(error)
 
 
 def clean() -> None:

@@ -12,13 +12,13 @@ from rich.console import Console
 from ... import runtime as runtimes
 from ...converters import ConversionError, InjectSettings, Model, load_model
 from ...converters.settings import LOSS_KINDS
+from ...data import prepare
 from ...training.evaluation import evaluate as evaluate_runtime
 from ..injection import inject_plain, is_zo, parse_loss_output
 from ..options import Force, Json, LossOutput, ModelFile, OutputReport, RuntimeName
 from ..output_file import check_output
 from ..progress import progress
 from ..results import show, write_report
-from ..training_data import load_samples
 
 EXAMPLE = "tflm-zo evaluate model.tflite test.npz --runtime litert-ref"
 
@@ -44,9 +44,9 @@ def evaluate(
         raise ValueError(f"no runtime {runtime!r}; there are {', '.join(runtimes.RUNTIMES)}")
     zo = _as_zo(load_model(model), loss, loss_output)
     loaded = runtimes.load(zo, runtime)
-    x, y = load_samples(loaded, data)
-    found = evaluate_runtime(loaded, x, y, lambda starts: progress(starts, len(starts), "evaluating"))
-    assert loaded.metadata.loss is not None  # load_samples has refused such a model
+    given = prepare(loaded, data)
+    found = evaluate_runtime(loaded, given, lambda starts: progress(starts, len(starts), "evaluating"))
+    assert loaded.metadata.loss is not None  # prepare has refused such a model
     result: dict[str, Any] = {
         "model": str(model),
         "data": str(data),

@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 
 from ...converters import ConversionError, export_model
-from ...data import UNREADABLE, DataError
+from ...data import read_arrays
 from ..options import Force, Json, OutputModel, ZoModelFile
 from ..output_file import check_output, write_output
 from ..results import show
@@ -44,8 +42,8 @@ def export(
     check_output(output, force=force)
     if fractions is not None and not re_range:
         raise ConversionError("--fractions: an int8 model has no place for them; they are for --re-range")
-    given = {} if weights is None else _read_arrays(weights)
-    rest = {} if fractions is None else _read_arrays(fractions)
+    given = {} if weights is None else read_arrays(weights)
+    rest = {} if fractions is None else read_arrays(fractions)
     data = export_model(model, given, batch=batch, fractions=rest, re_range=re_range).to_bytes()
     write_output(output, data, force=force)
     result = {"output": str(output), "bytes": len(data), "weights": sorted(given), "re_range": re_range}
@@ -58,16 +56,3 @@ def export(
             markup=False,
         ),
     )
-
-
-def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        content = np.load(path, allow_pickle=False)
-        if isinstance(content, np.ndarray):
-            raise DataError(f"{path}: is one array; expected an .npz file with an array per filter")
-        with content:
-            return {name: content[name] for name in content.files}
-    except DataError:
-        raise
-    except UNREADABLE as e:
-        raise DataError(f"{path}: no .npz file of numbers, or damaged") from e

@@ -14,11 +14,10 @@ import typer
 from rich.console import Console
 
 from ...converters import load_model, read_metadata
-from ...data import DataError
+from ...data import DataError, prepare
 from ...firmware import (
     PLATFORMS,
     BlockSearch,
-    SampleArrays,
     check_folder,
     check_names,
     generate_firmware,
@@ -32,7 +31,6 @@ from ...training.trainer import check_length, usual_epochs
 from ..algorithm_options import make_settings, parse_settings
 from ..options import Json, ZoModelFile
 from ..results import show, table
-from ..training_data import load_samples
 
 EXAMPLE = "tflm-zo firmware lenet5.zo.tflite -o lenet5_firmware --data adapt.npz --samples 100 --epochs 5"
 
@@ -147,11 +145,11 @@ def firmware(
     run = make_settings(chosen, parse_settings(chosen, given), metadata)
     arrays = None
     if data is not None:
-        inputs, labels = load_samples(Inputs(loaded), data)
-        if samples is not None and samples > len(labels):
-            raise DataError(f"--samples: {data} has {len(labels)}, got {samples}")
-        count = len(labels) if samples is None else samples
-        arrays = SampleArrays([x[:count] for x in inputs], labels[:count])
+        arrays = prepare(Inputs(loaded), data)
+        if samples is not None and samples > len(arrays):
+            raise DataError(f"--samples: {data} has {len(arrays)}, got {samples}")
+        arrays = arrays.take(slice(samples))
+        count = len(arrays)
     else:
         count = _SAMPLES if samples is None else samples
     if count < 1:

@@ -7,11 +7,11 @@ import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 
 from ...converters import Model, load_model, read_metadata
+from ...data import prepare
 from ...logs import MAGIC, LogError, is_snapshot_log
 from ...training import (
     Algorithm,
@@ -39,7 +39,6 @@ from ..injection import KeepZoModel, inject_for_training, is_zo, parse_loss_outp
 from ..options import Force, Json, LossOutput, ModelFile, OutputModel, RuntimeName
 from ..output_file import check_different, check_output, claim_outputs, write_output
 from ..results import show, table
-from ..training_data import load_samples
 
 EXAMPLE = "tflm-zo train model.tflite adapt.npz -o adapted.tflite --epochs 20 --validation test.npz"
 
@@ -450,19 +449,15 @@ def train(
     trainer = Trainer(zo, settings, runtime=runtime)
     if resume:
         _check_kind(log, chosen)
-    x, y = load_samples(trainer.runtime, data)
-    measured = None if validation is None else load_samples(trainer.runtime, validation)
+    own = prepare(trainer.runtime, data)
+    measured = None if validation is None else prepare(trainer.runtime, validation)
     if held_out is not None and choose_block is None:
         of_model = trainer.runtime.metadata.loss
         assert of_model is not None  # the trainer has refused such a model
-        (x, y), measured = hold_out(x, y, of_model, held_out, trainer.settings.seed)
-    mixed_x, mixed_y = x, y
-    if rehearsal is not None:
-        old_x, old_y = load_samples(trainer.runtime, rehearsal)
-        mixed_x = [np.concatenate(pair) for pair in zip(x, old_x, strict=True)]
-        mixed_y = np.concatenate([y, old_y])
+        own, measured = hold_out(own, of_model, held_out, trainer.settings.seed)
+    mixed = own if rehearsal is None else own + prepare(trainer.runtime, rehearsal)
     if epochs is None and steps is None and budget is None:
-        epochs = usual_epochs(len(mixed_y), trainer.settings.batch_size)
+        epochs = usual_epochs(len(mixed), trainer.settings.batch_size)
     callbacks: list[Callback] = [ProgressBar()]
     if csv is not None:
         callbacks.append(CSVLogger(csv))
@@ -477,36 +472,34 @@ def train(
     if choose_block is not None:
         # What is wrong with the run to come is said before the probes, not after.
         if budget is None:
-            trainer.planned_steps(len(mixed_y), 1 if epochs is None else epochs, steps)
+            trainer.planned_steps(len(mixed), 1 if epochs is None else epochs, steps)
         probes = BlockProbes(
             trainer,
             None,
-            mixed_x,
-            mixed_y,
+            mixed,
             blocks=choose_block,
             held_out=_HELD_OUT if held_out is None else held_out,
             epochs=1 if probe_epochs is None else probe_epochs,
         )
         if budget is not None:
-            budget = probes.rest_of(budget, len(mixed_y))
+            budget = probes.rest_of(budget, len(mixed))
         block_choice = choose(probes, log if resume else None)
         trainer = Trainer(zo, probes.settings_of(block_choice["best"]), runtime=runtime)
     if (
         budget is not None
-        and (affordable := trainer.affordable_steps(budget, len(mixed_y))) > MOST_BUDGET_STEPS
+        and (affordable := trainer.affordable_steps(budget, len(mixed))) > MOST_BUDGET_STEPS
     ):
         note(f"the budget is good for {affordable:,} steps; the run ends after {MOST_BUDGET_STEPS:,}")
     trained = trained_layers(zo, trainer.settings)
     callbacks.insert(0, _SayWhatIsTrained(trained.sentence))
-    on = measured or trainer.measured_samples(mixed_x, mixed_y)
-    measured_on = _measured_on(data, rehearsal, validation, len(on[1]), len(mixed_y))
+    on = measured or trainer.measured_samples(mixed)
+    measured_on = _measured_on(data, rehearsal, validation, len(on), len(mixed))
     if measured is not None and validation is None:
-        measured_on = f"{len(measured[1]):,} samples of {data}, held out"
-    before = None if keep == "best" or resume else trainer.evaluate(*on)
+        measured_on = f"{len(measured):,} samples of {data}, held out"
+    before = None if keep == "best" or resume else trainer.evaluate(on)
     try:
         history = trainer.fit(
-            mixed_x,
-            mixed_y,
+            mixed,
             epochs=epochs,
             steps=steps,
             budget=budget,
@@ -528,7 +521,7 @@ def train(
         before, final = _measured_at(history, 0), _measured_at(history, history.kept_step)
     else:
         # Who has pressed Ctrl-C wants the prompt back.
-        final = {} if trainer.interrupted else trainer.evaluate(*on)
+        final = {} if trainer.interrupted else trainer.evaluate(on)
     result: dict[str, Any] = {
         "output": str(output),
         "log": str(log),
@@ -536,8 +529,8 @@ def train(
         "checkpoint": None if checkpoint is None else str(checkpoint),
         "runtime": runtime,
         "algorithm": chosen.name,
-        "samples": len(y),
-        "rehearsal_samples": len(mixed_y) - len(y),
+        "samples": len(own),
+        "rehearsal_samples": len(mixed) - len(own),
         "trains": dataclasses.asdict(trained),
         "trainable_weights": trained.weights,
         "buffer_bytes": trainer.buffer_bytes,

@@ -10,12 +10,12 @@ import typer
 
 from ... import runtime as runtimes
 from ...converters import load_model, read_metadata
+from ...data import prepare
 from ...training import algorithm_of, compare_runtimes
 from ..options import Force, Json, OutputReport, ZoModelFile
 from ..output_file import check_output
 from ..progress import progress
 from ..results import show, table, write_report
-from ..training_data import load_samples
 
 EXAMPLE = "tflm-zo verify model.zo.tflite data.npz --steps 20"
 
@@ -41,11 +41,11 @@ def verify(
     zo = load_model(model)
     metadata = read_metadata(zo)
     names = runtime or [n for n in runtimes.available() if n != "litert"]
-    x, y = load_samples(runtimes.load(zo, names[0]), data)
+    given = prepare(runtimes.load(zo, names[0]), data)
     settings = algorithm_of(metadata).make(batch_size=metadata.batch)
     runs = []
     for name in progress(names, len(names), "training"):
-        runs += compare_runtimes(zo, x, y, runtimes=[name], settings=settings, steps=steps)
+        runs += compare_runtimes(zo, given, runtimes=[name], settings=settings, steps=steps)
     rows: list[dict[str, Any]] = [
         {
             "runtime": run.runtime,

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Data as people have them, files, arrays, lists and dictionaries, as one array for each input of a model.
+
+Every way into the package that takes data goes through `gather`, so all of them take and refuse the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import lzma
+import os
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import DataError
+
+Array = npt.NDArray[Any]
+
+# What NumPy and the archives raise on files that are damaged, or no arrays: the header of an array is parsed
+# as Python.
+_UNREADABLE = (
+    *(ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(SyntaxError, tokenize.TokenError, RecursionError),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Samples and labels as a model takes them; its length is the number of samples.
+
+    Attributes:
+        inputs: an array [samples, ...] for each input, of the input's shape and type.
+        labels: int32 [samples] (classes), int32 [samples, outputs] (0 and 1), in both -1 for what has no
+            label, or int8 [samples, ...] (targets of the mean squared error).
+    """
+
+    inputs: Sequence[Array]
+    labels: Array
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, rows: Any) -> Data:
+        """Some of the samples.
+
+        Args:
+            rows: a slice, their numbers, or a bool for each sample.
+        """
+        return Data([x[rows] for x in self.inputs], self.labels[rows])
+
+    def __add__(self, other: Data) -> Data:
+        pairs = zip(self.inputs, other.inputs, strict=True)
+        return Data([np.concatenate(pair) for pair in pairs], np.concatenate([self.labels, other.labels]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Gathered:
+    """What `gather` found.
+
+    Attributes:
+        inputs: an array [samples, ...] for each input, in its shape.
+        names: what messages call each of them.
+        y: the array «y» of a file or dictionary that has one.
+        there: names of all arrays of a file or dictionary.
+    """
+
+    inputs: list[Array]
+    names: list[str]
+    y: Array | None = None
+    there: tuple[str, ...] = ()
+
+
+@contextlib.contextmanager
+def naming(source: object) -> Iterator[None]:
+    """Errors in data begin with the name of the file that they are read from.
+
+    Args:
+        source: a file's path; with anything else errors are as they are.
+    """
+    try:
+        yield
+    except DataError as error:
+        if isinstance(source, str | os.PathLike):
+            raise DataError(f"{os.fspath(source)}: {error}") from error
+        raise
+
+
+def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
+    """The arrays of an ``.npz`` file by their names, or ``x``, the array of an ``.npy`` file.
+
+    Raises:
+        DataError: the file cannot be read, or holds something else.
+    """
+    with naming(path):
+        return _read(path)
+
+
+def _read(path: str | os.PathLike[str], used: Collection[str] | None = None) -> dict[str, Array]:
+    """Of the arrays that are not used only the names count: they may be anything."""
+    try:
+        content = np.load(path, allow_pickle=False)
+        if isinstance(content, np.ndarray):
+            return {"x": content}
+        with content:
+            arrays = {
+                name: content[name] if used is None or name in used else np.empty(0) for name in content.files
+            }
+    except OSError as e:
+        raise DataError(f"cannot be read: {e.strerror or e}") from e
+    except MemoryError as e:
+        raise DataError("does not fit into memory") from e
+    except _UNREADABLE as e:
+        raise DataError("no .npz or .npy file of numbers, or damaged") from e
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):  # NumPy gives the bytes of a member that is no array
+            raise DataError(f"{name} is no array")
+    return arrays
+
+
+def gather(source: Any, shapes: Mapping[str, Sequence[int]]) -> Gathered:
+    """The samples of every input of a model, [samples, ...] each, in the shapes of the inputs.
+
+    Args:
+        source: an array or list of samples for a model with one input; for one with several a list or tuple
+            of those in their order; or a dictionary or the path of an ``.npz`` file, with arrays called like
+            the inputs, or ``x`` (for several inputs ``x0``, ``x1``, …), and ``y`` for labels; or the path of
+            an ``.npy`` file with the samples of the one input.
+        shapes: shape of one sample by the input's name. Dimensions of size 1 may be missing or too many.
+
+    Raises:
+        DataError: the file cannot be read; arrays are missing, no numbers, empty, not finite, of another
+            shape or number of samples. The caller puts the file's name before it, see `naming`.
+    """
+    names, y = list(shapes), None
+    there: tuple[str, ...] = ()
+    if isinstance(source, str | os.PathLike):
+        source = _read(source, {"x", "y", *names, *_numbered(names)})
+    if isinstance(source, Mapping):
+        called, there = keys_of(source, names), tuple(map(str, source))
+        given = [source[key] for key in called]
+        if "y" in source and "y" not in called:
+            y = source["y"]
+    elif len(names) == 1:
+        called, given = ["x"], [_only(source, tuple(shapes[names[0]]))]
+    else:
+        if not isinstance(source, list | tuple) or len(source) != len(names):
+            count = len(source) if isinstance(source, list | tuple) else 1
+            raise DataError(
+                f"x: the model has {len(names)} inputs ({', '.join(names)}), got {count} array(s); give a "
+                "list with an array [samples, …] for each, or a dictionary"
+            )
+        called, given = names, list(source)
+    arrays = [as_array(value, name) for name, value in zip(called, given, strict=True)]
+    for name, array in zip(called, arrays, strict=True):
+        if len(array) != len(arrays[0]):
+            raise DataError(f"{called[0]} has {len(arrays[0])} samples, {name} has {len(array)}")
+    shaped = [
+        in_shape(array, shape, name)
+        for name, array, shape in zip(called, arrays, shapes.values(), strict=True)
+    ]
+    return Gathered(shaped, called, None if y is None else as_array(y, "y"), there)
+
+
+def _numbered(names: list[str]) -> list[str]:
+    return [f"x{i}" for i in range(len(names))]
+
+
+def keys_of(source: Mapping[str, Any], names: list[str]) -> list[str]:
+    """What a file or dictionary calls a model's inputs.
+
+    Raises:
+        DataError: it does not have them all.
+    """
+    choices = [["x"], names] if len(names) == 1 else [names, _numbered(names)]
+    for keys in choices:
+        if all(key in source for key in keys):
+            return keys
+    there = f"there are: {', '.join(map(str, source)) or 'none'}"
+    if len(names) == 1:
+        raise DataError(f"no array «x»; {there}")
+    raise DataError(
+        f"the model has {len(names)} inputs; expected arrays {', '.join(names)} "
+        f"(or {', '.join(_numbered(names))}); {there}"
+    )
+
+
+def _only(source: Any, shape: tuple[int, ...]) -> Any:
+    """The samples of the one input, which may be in a list or tuple as several inputs' are."""
+    if isinstance(source, list | tuple) and len(source) == 1:
+        with contextlib.suppress(DataError):
+            return in_shape(as_array(source[0], "x"), shape, "x")
+    return source
+
+
+def as_array(value: Any, name: str) -> Array:
+    """An array of numbers, one or more for each sample.
+
+    Args:
+        value: an array, or a list of samples.
+        name: what messages call it.
+
+    Raises:
+        DataError: it is no array of numbers, has no samples, or is not finite.
+    """
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise DataError(f"{name}: its samples differ in shape, so they make no array") from error
+    if array.dtype.kind not in "fiub":
+        raise DataError(f"{name} is {array.dtype}, not numbers")
+    if array.ndim == 0:
+        raise DataError(f"{name} is a single number, not an array of samples")
+    if array.size == 0:
+        raise DataError(f"{name} is empty (shape {list(array.shape)})")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise DataError(f"{name} contains NaN or infinity")
+    return array
+
+
+def in_shape(array: Array, shape: Sequence[int], name: str) -> Array:
+    """Samples in the shape of a model's input.
+
+    Args:
+        array: [samples, ...].
+        shape: of one sample.
+        name: what messages call them.
+
+    Returns:
+        [samples, *shape]; only dimensions of size 1 may be missing or too many.
+
+    Raises:
+        DataError: the shapes differ.
+    """
+    if sizes(array.shape[1:]) != sizes(shape):
+        raise DataError(f"{name}: expected samples of shape {list(shape)}, got {list(array.shape[1:])}")
+    return array.reshape(len(array), *shape)
+
+
+def sizes(shape: Sequence[int]) -> list[int]:
+    """A shape without its dimensions of size 1."""
+    return [n for n in shape if n != 1]
+
+
+def class_labels(y: Array, classes: int) -> npt.NDArray[np.int32]:
+    """Labels that name one class a sample, int32 [samples].
+
+    Args:
+        y: integers [samples], -1 for a sample without a label; or one-hot [samples, classes].
+        classes: their number, >= 2.
+
+    Raises:
+        DataError: it is neither, or a label is out of range.
+    """
+    if y.size != len(y) * classes:
+        return integer_labels(y, (), classes)
+    rows = y.reshape(len(y), classes)
+    if not np.isin(rows, (0, 1)).all() or (rows.sum(1) != 1).any():
+        raise DataError(
+            f"y: shape {list(y.shape)} is that of one-hot labels, which hold a single 1 in each row, else 0; "
+            "of scores y.argmax(1) makes labels"
+        )
+    return np.asarray(rows.argmax(1), np.int32)
+
+
+def integer_labels(y: Array, shape: tuple[int, ...], classes: int) -> npt.NDArray[np.int32]:
+    """Labels 0 to classes - 1, or -1 where there is none, int32 [samples, *shape].
+
+    Raises:
+        DataError: wrong type, number or range.
+    """
+    if y.dtype.kind not in "iub":
+        raise DataError(f"y is {y.dtype}; labels are integers, which y.astype(int) makes of whole numbers")
+    values = int(np.prod(shape))
+    if y.size != len(y) * values:
+        raise DataError(f"y: expected {values} label(s) per sample, got shape {list(y.shape)}")
+    # Compared in their own type: the largest uint64 is no -1.
+    wrong = y[(y < -1) | (y >= classes)]
+    if wrong.size:
+        raise DataError(
+            f"y: label {wrong.flat[0]} is out of range: expected 0..{classes - 1} (-1: unlabelled)"
+        )
+    return y.astype(np.int32).reshape(len(y), *shape)
+
+
+def check_count(y: Array, samples: int, name: str) -> None:
+    """Raises DataError where there are not as many labels as samples.
+
+    Args:
+        y: labels.
+        samples: their number.
+        name: what messages call the samples.
+    """
+    if len(y) != samples:
+        raise DataError(f"{name} has {samples} samples, y has {len(y)} labels")

@@ -1,0 +1,26 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Data: what people have, files, arrays, lists and dictionaries, becomes what a model takes.
+
+data = prepare(runtime, "digits.npz")  # or arrays: prepare(runtime, x, y)
+trainer.fit(data)
+"""
+
+from ..converters.data import Data, read_arrays
+from ..converters.errors import DataError
+from .levels import DataWarning, to_levels, to_real
+from .prepare import Samples, labelled, prepare, prepare_input, prepare_labels, prepare_samples
+
+__all__ = [
+    "Data",
+    "DataError",
+    "DataWarning",
+    "Samples",
+    "labelled",
+    "prepare",
+    "prepare_input",
+    "prepare_labels",
+    "prepare_samples",
+    "read_arrays",
+    "to_levels",
+    "to_real",
+]

@@ -1,0 +1,156 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Real values and the levels that a model's inputs, targets and outputs have for them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ..converters.errors import DataError
+
+__all__ = ["DataWarning", "quantize", "real_samples", "to_levels", "to_real", "warn_implausible"]
+
+# What pixels of 0..255 may stand for: the factor, and the largest value that it makes of them.
+_PIXEL_UNITS = ((1 / 255, 1.0), (1.0, 255.0))
+
+
+class DataWarning(UserWarning):
+    """The data can be used, but are probably not what the model was trained on."""
+
+
+def quantize(
+    x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = np.int8, name: str = "x"
+) -> NDArray[Any]:
+    """Samples as a model's input reads them.
+
+    Args:
+        x: of the input's own type: taken as it is. Else floating point in the units that the model was
+            trained on, or uint8 pixels, which `real_samples` reads.
+        scale: of the model's input: real value = scale * (level - zero_point); of a floating-point input that
+            of what the model quantizes it to, 0 where it is not known.
+        zero_point: likewise.
+        dtype: of the model's input: int8, uint8, or floating point for a model that quantizes by itself.
+        name: what messages call it.
+
+    Raises:
+        DataError: values of a type that cannot be fed, or pixels whose unit the input does not tell.
+    """
+    dtype = np.dtype(dtype)
+    if x.dtype == dtype:
+        return x
+    quantized = dtype in (np.int8, np.uint8)
+    if dtype.kind != "f" and not (quantized and scale > 0):
+        raise DataError(
+            f"{name} is {x.dtype}, and the model reads {dtype} with scale {scale:g}: give {dtype}; other "
+            "types are converted where it reads floating point, or quantized int8 or uint8"
+        )
+    if x.dtype == np.uint8 and quantized:
+        # 256 possible values: quantized once each.
+        pixels = real_samples(np.arange(256, dtype=np.uint8), scale, zero_point, dtype, name)
+        return np.asarray(to_levels(pixels, scale, zero_point, dtype)[x])
+    real = real_samples(x, scale, zero_point, dtype, name)
+    if quantized:
+        return to_levels(real, scale, zero_point, dtype)
+    with np.errstate(over="ignore"):
+        fed = real.astype(dtype)
+    if not np.isfinite(fed).all():
+        raise DataError(f"{name} contains values that {dtype} does not hold")
+    return fed
+
+
+def real_samples(
+    x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = np.int8, name: str = "x"
+) -> NDArray[Any]:
+    """The real values that samples stand for; arguments and errors as of `quantize`.
+
+    Pixels (uint8) are values of 0..255 where that is what the model covers, and divided by 255 where it
+    covers 0..1.
+    """
+    dtype = np.dtype(dtype)
+    if x.dtype.kind == "f":
+        return x
+    if x.dtype == dtype:
+        return to_real(x, scale, zero_point)
+    if x.dtype == np.int8:
+        raise DataError(
+            f"{name} is int8, but the model reads {'floating point' if dtype.kind == 'f' else dtype} there"
+        )
+    if x.dtype != np.uint8:
+        raise DataError(
+            f"{name} is {x.dtype}; expected floating point, uint8 (pixels) or int8 (quantized already)"
+        )
+    covered = "does not say what it covers"
+    if scale > 0:
+        low, high = _bounds(scale, zero_point, dtype)
+        for factor, top in _PIXEL_UNITS:
+            if abs(low) <= top / 4 and abs(high - top) <= top / 4:
+                return x * factor
+        covered = f"covers {low:.3g}..{high:.3g}, which is neither"
+    raise DataError(
+        f"{name}: uint8 samples may be values of 0..255 or, divided by 255, of 0..1, and the model "
+        f"{covered}; give floating point in the units that it was trained on: {name}.astype('float32') for "
+        f"0..255, {name} / 255 for 0..1"
+    )
+
+
+def _bounds(scale: float, zero_point: int, dtype: np.dtype[Any]) -> tuple[float, float]:
+    """Least and largest real value of an input; one of floating point is quantized to int8."""
+    levels = np.iinfo(np.uint8 if dtype == np.uint8 else np.int8)
+    return (levels.min - zero_point) * scale, (levels.max - zero_point) * scale
+
+
+def to_levels(x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = np.int8) -> NDArray[Any]:
+    """round(x / scale) + zero point, half to even, clipped to the type's range; computed in float64.
+
+    Args:
+        x: floating point, without NaN.
+        scale: > 0.
+        zero_point: within the type's range.
+        dtype: int8 or uint8.
+    """
+    levels, bounds = np.empty(x.shape, dtype), np.iinfo(np.dtype(dtype))
+    # A large data set in float64 at once would not fit; what fits a cache takes half the time.
+    rows = max(1, 2**16 // max(1, x[:1].size))
+    for at in range(0, len(x), rows):
+        part = x[at : at + rows].astype(np.float64)
+        part /= scale
+        np.rint(part, out=part)
+        part += zero_point
+        levels[at : at + rows] = np.clip(part, bounds.min, bounds.max, out=part)
+    return levels
+
+
+def to_real(x: NDArray[Any], scale: float, zero_point: int) -> NDArray[Any]:
+    """Real values: of int8 or uint8 levels scale * (level - zero point), of floating point itself."""
+    return x if x.dtype.kind == "f" else (x.astype(np.float64) - zero_point) * scale
+
+
+def warn_implausible(
+    x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = np.int8, name: str = "x"
+) -> None:
+    """Warns (`DataWarning`) of samples whose range does not fit the input's; arguments as of `quantize`."""
+    dtype = np.dtype(dtype)
+    smallest, largest = float(x.min()), float(x.max())
+    if x.dtype == dtype and dtype.kind in "iu":
+        if dtype.itemsize == 1 and largest - smallest < 16:
+            _warn(f"{name} ({dtype}) uses less than 1/16 of the input's range")
+        return
+    if x.dtype.kind != "f" or not scale > 0:
+        return
+    low, high = _bounds(scale, zero_point, dtype)
+    covers = (
+        f"{name} goes from {smallest:.3g} to {largest:.3g}, "
+        f"but the model's input covers {low:.3g}..{high:.3g}"
+    )
+    outside, span = float(np.mean((x < low) | (x > high))), high - low
+    if smallest < low - span or largest > high + span or outside > 0.1:
+        _warn(f"{covers}: {outside:.0%} of the values are clipped")
+    elif largest - smallest < span / 16:
+        _warn(f"{covers}: less than 1/16 of it is used")
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, DataWarning, stacklevel=2)

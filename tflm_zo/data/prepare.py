@@ -1,0 +1,177 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Samples and labels as people have them become what a ZO model takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..converters import ZoLoss
+from ..converters.data import (
+    Data,
+    Gathered,
+    as_array,
+    check_count,
+    class_labels,
+    gather,
+    in_shape,
+    integer_labels,
+    naming,
+)
+from ..converters.errors import DataError
+from .levels import quantize, real_samples, warn_implausible
+
+if TYPE_CHECKING:
+    from ..runtime import Inputs
+
+__all__ = ["Samples", "labelled", "prepare", "prepare_input", "prepare_labels", "prepare_samples"]
+
+Details = tuple[tuple[int, ...], np.dtype[Any], float, int]
+"""Shape, dtype, scale and zero point of what a model reads."""
+
+Samples = ArrayLike | Mapping[str, ArrayLike] | os.PathLike[str] | Data
+"""Samples of a data set, [samples, ...].
+
+An array or a list of samples for a model with one input; for one with several a list or tuple of those in the
+order of its inputs, or a dictionary by their names; or the path of an ``.npz`` or ``.npy`` file. Files and
+dictionaries may have the labels, too, as ``y``. Dimensions of size 1 may be missing or too many.
+
+Floating point is in the units that the model was trained on; int8 (or uint8) for such an input are its
+levels; uint8 for another input are pixels, which are read as 0..1 or 0..255, whichever the input covers.
+"""
+
+
+def prepare(model: Inputs, x: Samples, y: ArrayLike | None = None) -> Data:
+    """Samples and labels as a model takes them.
+
+    Args:
+        model: a ZO model with a loss.
+        x: samples; what this function has returned is returned as it is.
+        y: labels; None: those of the file or dictionary. Cross-entropy: integers [samples], classes, or
+            one-hot [samples, classes]. Binary cross-entropy: 0 and 1 [samples, outputs]. In both, -1 stands
+            for no label. Mean squared error: targets shaped like the output, of the types that samples have;
+            without targets those of a model with one input are its samples (an autoencoder).
+
+    Raises:
+        DataError: they cannot be used; the message names the array and says what was expected.
+
+    Warns:
+        DataWarning: the range of the samples does not fit the model's.
+    """
+    if isinstance(x, Data):
+        if y is not None:
+            raise DataError("y: x has its labels already")
+        return x
+    loss = model.metadata.loss
+    if loss is None:
+        raise DataError("the model has no loss, so there is nothing to measure; inject it with one")
+    with naming(x):
+        given = _gather(model, x)
+        inputs = _inputs(model, given)
+        targets = given.y if y is None else as_array(y, "y")
+        if targets is None:
+            targets = _reconstruction(model, given)
+        check_count(targets, len(inputs[0]), given.names[0])
+        labels = prepare_labels(targets, loss, model.label_details())
+        if not labelled(labels, loss.kind).any():
+            raise DataError("y: no sample has a label (all are -1)")
+    return Data(inputs, labels)
+
+
+def prepare_samples(model: Inputs, x: Samples) -> list[NDArray[Any]]:
+    """The samples alone, an array for each input; see `prepare`."""
+    if isinstance(x, Data):
+        return list(x.inputs)
+    with naming(x):
+        return _inputs(model, _gather(model, x))
+
+
+def _gather(model: Inputs, x: Samples) -> Gathered:
+    names = model.metadata.original.inputs
+    return gather(x, {name: model.input_details(i)[0][1:] for i, name in enumerate(names)})
+
+
+def _inputs(model: Inputs, given: Gathered) -> list[NDArray[Any]]:
+    prepared = []
+    for i, (name, x) in enumerate(zip(given.names, given.inputs, strict=True)):
+        _, dtype, scale, zero_point = model.input_details(i)
+        prepared.append(np.ascontiguousarray(quantize(x, scale, zero_point, dtype, name)))
+        warn_implausible(x, scale, zero_point, dtype, name)
+    return prepared
+
+
+def _reconstruction(model: Inputs, given: Gathered) -> NDArray[Any]:
+    """The targets of an autoencoder: its samples in real values."""
+    loss = model.metadata.loss
+    assert loss is not None  # prepare has refused such a model
+    (x, *more), shape = given.inputs, model.label_details()[0][1:]
+    there = f"; there are: {', '.join(given.there)}" if given.there else ""
+    if loss.kind != "mse" or more:
+        raise DataError(f"the model's loss ({loss.kind}) needs labels (array «y»){there}")
+    if x.size != len(x) * loss.elements:
+        raise DataError(
+            f"y: no targets, and {given.names[0]} of shape {list(x.shape)} cannot be the target: expected "
+            f"[samples, {', '.join(map(str, shape))}]{there}"
+        )
+    _, dtype, scale, zero_point = model.input_details()
+    return real_samples(x, scale, zero_point, dtype, given.names[0])
+
+
+def prepare_input(x: ArrayLike, details: Details, name: str) -> NDArray[Any]:
+    """Samples of one input as the model takes them; see `prepare`.
+
+    Args:
+        x: [samples, ...].
+        details: of the input.
+        name: what messages call them.
+
+    Raises:
+        DataError: they cannot be used.
+    """
+    shape, dtype, scale, zero_point = details
+    return np.ascontiguousarray(
+        quantize(in_shape(as_array(x, name), shape[1:], name), scale, zero_point, dtype, name)
+    )
+
+
+def prepare_labels(y: ArrayLike, loss: ZoLoss, details: Details) -> NDArray[Any]:
+    """Labels or targets as a model takes them; see `prepare`.
+
+    Args:
+        y: [samples, ...].
+        loss: the model's loss.
+        details: of the model's input for labels.
+
+    Returns:
+        Cross-entropy: int32 [samples]. Binary cross-entropy: int32 [samples, outputs]. Mean squared error:
+        int8 [samples, ...].
+
+    Raises:
+        DataError: wrong shape, type or range.
+    """
+    given = as_array(y, "y")
+    if loss.of_classes:
+        return class_labels(given, loss.elements)
+    shape, dtype, scale, zero_point = details
+    if loss.kind != "mse":
+        return integer_labels(given, shape[1:], 2)
+    if given.size != len(given) * loss.elements:
+        raise DataError(f"y: expected {loss.elements} values per sample, got shape {list(given.shape)}")
+    levels = quantize(given.reshape(len(given), *shape[1:]), scale, zero_point, dtype, "y")
+    return np.ascontiguousarray(levels)
+
+
+def labelled(labels: NDArray[Any], kind: str) -> NDArray[np.bool_]:
+    """Which samples have a label, the ones that count: bool [samples].
+
+    Args:
+        labels: as `prepare_labels` returns them.
+        kind: of the loss.
+    """
+    if kind == "mse":
+        return np.ones(len(labels), bool)
+    return np.asarray((labels.reshape(len(labels), -1) >= 0).any(1))
