@@ -32,35 +32,6 @@ _UNREADABLE = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Data:
-    """Samples and labels as a model takes them; its length is the number of samples.
-
-    Attributes:
-        inputs: an array [samples, ...] for each input, of the input's shape and type.
-        labels: int32 [samples] (classes), int32 [samples, outputs] (0 and 1), in both -1 for what has no
-            label, or int8 [samples, ...] (targets of the mean squared error).
-    """
-
-    inputs: Sequence[Array]
-    labels: Array
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def take(self, rows: Any) -> Data:
-        """Some of the samples.
-
-        Args:
-            rows: a slice, their numbers, or a bool for each sample.
-        """
-        return Data([x[rows] for x in self.inputs], self.labels[rows])
-
-    def __add__(self, other: Data) -> Data:
-        pairs = zip(self.inputs, other.inputs, strict=True)
-        return Data([np.concatenate(pair) for pair in pairs], np.concatenate([self.labels, other.labels]))
-
-
-@dataclasses.dataclass(frozen=True)
 class Gathered:
     """What `gather` found.
 

@@ -370,7 +370,7 @@ def test_export_refuses(cli: Any, model_file: Any, data_file: Any, tmp_path: Pat
     for arguments, said in [
         (["o.zo.tflite", "--weights", "absent.npz"], "absent.npz: cannot be read: No such file"),
         (["o.zo.tflite", "--weights", "text.npz"], "damaged"),
-        (["o.zo.tflite", "--weights", "one.npy"], "one.npy"),
+        (["o.zo.tflite", "--weights", "one.npy"], "«x» is no trainable filter"),
         (["o.zo.tflite", "--weights", data_file("w.npz", nowhere=np.zeros(3, np.int8))], "nowhere"),
         (["o.zo.tflite", "--batch", "0"], "batch must be"),
         (["o.zo.tflite", "--fractions", "one.npy"], "they are for --re-range"),

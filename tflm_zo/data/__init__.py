@@ -5,10 +5,10 @@ data = prepare(runtime, "digits.npz")  # or arrays: prepare(runtime, x, y)
 trainer.fit(data)
 """
 
-from ..converters.data import Data, read_arrays
+from ..converters.data import read_arrays
 from ..converters.errors import DataError
 from .levels import DataWarning, to_levels, to_real
-from .prepare import Samples, labelled, prepare, prepare_input, prepare_labels, prepare_samples
+from .prepare import Data, Samples, labelled, prepare, prepare_input, prepare_labels, prepare_samples
 
 __all__ = [
     "Data",

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..converters import ZoLoss
 from ..converters.data import (
-    Data,
     Gathered,
     as_array,
     check_count,
@@ -28,10 +28,40 @@ from .levels import quantize, real_samples, warn_implausible
 if TYPE_CHECKING:
     from ..runtime import Inputs
 
-__all__ = ["Samples", "labelled", "prepare", "prepare_input", "prepare_labels", "prepare_samples"]
+__all__ = ["Data", "Samples", "labelled", "prepare", "prepare_input", "prepare_labels", "prepare_samples"]
 
 Details = tuple[tuple[int, ...], np.dtype[Any], float, int]
 """Shape, dtype, scale and zero point of what a model reads."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Samples and labels as a model takes them; its length is the number of samples.
+
+    Attributes:
+        inputs: an array [samples, ...] for each input, of the input's shape and type.
+        labels: int32 [samples] (classes), int32 [samples, outputs] (0 and 1), in both -1 for what has no
+            label, or int8 [samples, ...] (targets of the mean squared error).
+    """
+
+    inputs: Sequence[NDArray[Any]]
+    labels: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, rows: Any) -> Data:
+        """Some of the samples.
+
+        Args:
+            rows: a slice, their numbers, or a bool for each sample.
+        """
+        return Data([x[rows] for x in self.inputs], self.labels[rows])
+
+    def __add__(self, other: Data) -> Data:
+        pairs = zip(self.inputs, other.inputs, strict=True)
+        return Data([np.concatenate(pair) for pair in pairs], np.concatenate([self.labels, other.labels]))
+
 
 Samples = ArrayLike | Mapping[str, ArrayLike] | os.PathLike[str] | Data
 """Samples of a data set, [samples, ...].
