@@ -8,6 +8,7 @@ import dataclasses
 import os
 from pathlib import Path
 
+from ..files import write_output
 from .buffer import Buffer
 from .metadata_entry import Metadata
 from .operator_code import OperatorCode
@@ -79,8 +80,7 @@ class Model:
 
         Raises:
             FileExistsError: the file exists and ``force`` is not set.
+            OSError: it cannot be written.
             ConversionError: see ``to_bytes``.
         """
-        from .writer import save_bytes
-
-        return save_bytes(self.to_bytes(), Path(path), force)
+        return write_output(Path(path), self.to_bytes(), force=force)

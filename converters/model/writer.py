@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any, Final
 
 import flatbuffers
@@ -13,7 +12,6 @@ import numpy as np
 from ..errors import ConversionError
 from .buffer import Buffer
 from .model import Model
-from .new_file import NewFile
 from .operator import Operator
 from .operator_code import OperatorCode
 from .quantization import Quantization
@@ -58,23 +56,6 @@ def write_model(model: Model) -> bytes:
     builder = flatbuffers.Builder(size + size // 8 + 4096)
     builder.Finish(raw.Pack(builder), FILE_IDENTIFIER)
     return bytes(builder.Output())
-
-
-def save_bytes(data: bytes, path: Path, force: bool) -> Path:
-    """See ``Model.save``."""
-    exists = f"{path} exists; choose another name or ask to replace it (force)"
-    if path.exists() and not force:
-        raise FileExistsError(exists)
-    new = NewFile(path)
-    try:
-        with open(new.file.fileno(), "wb", closefd=False) as file:
-            file.write(data)
-        new.publish(replace=force)
-    except FileExistsError:  # somebody else has made it in the meantime
-        raise FileExistsError(exists) from None
-    finally:
-        new.discard()
-    return path
 
 
 class _Writer:

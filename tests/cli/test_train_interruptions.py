@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tflm_zo.converters import export_model, load_model
-from tflm_zo.converters.model.new_file import NewFile
+from tflm_zo.converters.files import NewFile
 from typer.testing import CliRunner
 
 from helpers import signals

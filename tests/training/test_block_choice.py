@@ -332,10 +332,10 @@ def test_losses_that_are_not_of_classes(name: str, make: Any) -> None:
 def test_unlabelled_samples_are_not_judged_by() -> None:
     y = np.where(np.arange(40) < 30, -1, Y)
     probes = BlockProbes(mixed(), settings_of(), X, y, blocks=2, held_out=0.3)
-    judged, labels = probes._judge
-    assert len(labels) == 3 and (labels >= 0).all()
-    assert len(probes._train[1]) == 37
-    assert {a.tobytes() for a in judged[0]} <= {a.tobytes() for a in X[30:]}
+    judged = probes._judge
+    assert len(judged) == 3 and (judged.labels >= 0).all()
+    assert len(probes._train) == 37
+    assert {a.tobytes() for a in judged.inputs[0]} <= {a.tobytes() for a in X[30:]}
 
 
 @pytest.mark.parametrize(

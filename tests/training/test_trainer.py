@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 from tflm_zo.converters import Model
+from tflm_zo.converters.files import NewFile
 
 from helpers.interpreters import require
 from helpers.models import MODELS
@@ -586,6 +587,14 @@ def test_csv(tmp_path):
     for i, row in enumerate(rows):
         assert {k: float(v) for k, v in row.items()} == {k: v[i] for k, v in history.history.items()}
     assert history.history["loss"] == pytest.approx(np.mean(np.reshape(history.steps, (3, 3)), 1).tolist())
+
+
+def test_a_table_is_replaced_when_what_is_kept_of_it_is_written(tmp_path, monkeypatch):
+    path = tmp_path / "log.csv"
+    path.write_text("old")
+    monkeypatch.setattr(NewFile, "publish", lambda *_, **__: path.write_text("old, still"))
+    Trainer(zo_model(), SETTINGS).fit(X, Y, callbacks=[CSVLogger(path)], keep="last")
+    assert path.read_text() == "old, still" and list(tmp_path.iterdir()) == [path]
 
 
 def test_early_stopping():

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from ..converters.model.new_file import claim_name, hidden_name, lock, remove_stale
+from ..converters.files import claim_name, hidden_name, lock, remove_stale
 
 #: The file that tells a generated folder, and what in it was changed: ``sha256sum -c`` reads it.
 CHECKSUMS: Final = "zo_files.sha256"
@@ -46,10 +46,10 @@ def check_folder(target: Path, *, force: bool) -> None:
     if not real.is_dir():
         raise FileExistsError(f"{target} is a file; name a folder")
     if not force:
-        raise FileExistsError(f"{target} exists; choose another name or replace it with --force")
+        raise FileExistsError(f"{target} exists; choose another name or replace it with force=True")
     if not (real / CHECKSUMS).is_file():
         raise FileExistsError(
-            f"{target} is no generated firmware (it has no {CHECKSUMS}), so --force does not replace it"
+            f"{target} is no generated firmware (it has no {CHECKSUMS}), so force=True does not replace it"
         )
 
 
@@ -77,7 +77,7 @@ def _kept(target: Path, real: Path, files: Mapping[str, str], example: Collectio
                 kept.append(relative)
             elif not own or data != files[relative].encode():
                 raise FileExistsError(
-                    f"{target / relative} was changed by hand, and --force would undo that: move or delete it"
+                    f"{target / relative} was changed by hand, which force=True would undo: move or delete it"
                 )
     return sorted(kept)
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from .. import core
 from ..converters import Model
-from ..converters.model.new_file import FileInUseError, NewFile, lock_file
+from ..converters.files import NewFile, lock_file, new_file
 from ..core import (
     MAX_QUERIES,
     MEASUREMENT_BYTES,
@@ -490,19 +490,12 @@ def new_log(path: str | os.PathLike[str]) -> Iterator[NewFile]:
 
     Errors name the log; after one nothing is left of it.
     """
-    new = None
     try:
-        new = NewFile(Path(path))
-        yield new
-    except BaseException as error:
-        if new is not None:
-            new.discard()
-        if isinstance(error, FileExistsError):
-            what = f"{path} exists; choose another name, or resume from it or replace it"
-            raise FileExistsError(what) from None
-        if isinstance(error, OSError) and not isinstance(error, FileInUseError):
-            raise OSError(error.errno, error.strerror or str(error), os.fspath(path)) from error
-        raise
+        with new_file(Path(path)) as new:
+            yield new
+    except FileExistsError:
+        what = f"{path} exists; choose another name, or resume from it or replace it"
+        raise FileExistsError(what) from None
     _sync_folder(Path(path).parent)
 
 

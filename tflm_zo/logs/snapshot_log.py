@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from .. import core
 from ..converters import Model, load_model, read_metadata
-from ..converters.model.new_file import lock_file
+from ..converters.files import lock_file
 from ..core import (
     MEASUREMENT_BYTES,
     CSettings,

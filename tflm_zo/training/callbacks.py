@@ -6,10 +6,13 @@ from __future__ import annotations
 import csv
 import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ..converters.files import NewFile
 
 if TYPE_CHECKING:
     from .trainer import Trainer
@@ -42,6 +45,7 @@ class CSVLogger(Callback):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = path
+        self._new: NewFile | None = None
         self._file: TextIO | None = None
         self._writer: csv.DictWriter[str] | None = None
         self._before: list[dict[str, str]] = []
@@ -60,19 +64,26 @@ class CSVLogger(Callback):
     def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
         """Writes the line, before the first one the header."""
         if self._writer is None:
-            self._file = open(self._path, "w", newline="", encoding="utf-8")
+            self._new = NewFile(Path(self._path))
+            self._file = open(self._new.file.fileno(), "w", newline="", encoding="utf-8", closefd=False)
             self._writer = csv.DictWriter(self._file, ["epoch", *logs], extrasaction="ignore")
             self._writer.writeheader()
             self._writer.writerows(self._before)
+            # What was there is replaced when all that is kept of it has been written.
+            self._file.flush()
+            self._new.publish(replace=True)
         assert self._file is not None
         self._writer.writerow({"epoch": epoch, **logs})
         self._file.flush()
 
     def on_train_end(self, trainer: Trainer) -> None:
         """Closes the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file, self._writer = None, None
+        if self._file is not None and self._new is not None:
+            try:
+                self._file.close()
+            finally:
+                self._new.discard()
+                self._file, self._new, self._writer = None, None, None
 
 
 class EarlyStopping(Callback):

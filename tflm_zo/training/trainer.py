@@ -13,7 +13,7 @@ from typing import Any, Final
 from numpy.typing import ArrayLike, NDArray
 
 from ..converters import Model, export_model, load_model
-from ..converters.model.writer import save_bytes
+from ..converters.files import write_output
 from ..data import Data, Samples, prepare, prepare_samples
 from ..logs import IncompleteHeaderError, LogWarning
 from ..runtime import load
@@ -419,11 +419,7 @@ class Trainer:
         """
         if self._run is None:
             raise ValueError("no run is in progress, so there is no log to copy")
-        try:
-            save_bytes(self._run.log_bytes(), Path(path), True)
-        except OSError as error:
-            # Name the file that was asked for, not the temporary one.
-            raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+        write_output(Path(path), self._run.log_bytes(), force=True)
 
     # --- using ----------------------------------------------------------------------------------------------
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that appear under their names whole or not at all, whatever ends the program that writes them."""
+"""Files that appear under their names whole or not at all, whatever ends the program that writes them.
+
+Everything that the package writes goes through this module: models, logs, reports, firmware.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,18 @@ from typing import Final
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["FileInUseError", "NewFile", "claim_name", "hidden_name", "lock", "lock_file", "remove_stale"]
+__all__ = [
+    "FileInUseError",
+    "NewFile",
+    "check_output",
+    "claim_name",
+    "hidden_name",
+    "lock",
+    "lock_file",
+    "new_file",
+    "remove_stale",
+    "write_output",
+]
 
 # What a file system answers that has no nameless files, and a kernel that does not know them.
 _NO_NAMELESS: Final = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
@@ -192,3 +206,71 @@ class NewFile:
         self.file.close()
         if not self._is_nameless:
             self._hidden.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[NewFile]:
+    """A file that is being made; after an error nothing is left of it.
+
+    Raises:
+        OSError: it cannot be written; the error names the file that was asked for, not the hidden one.
+    """
+    new = None
+    try:
+        new = NewFile(path)
+        yield new
+    except BaseException as error:
+        if new is not None:
+            new.discard()
+        if isinstance(error, OSError) and not isinstance(error, FileExistsError | FileInUseError):
+            raise OSError(error.errno, error.strerror or str(error), os.fspath(path)) from error
+        raise
+
+
+def _exists(path: Path) -> FileExistsError:
+    return FileExistsError(f"{path} exists; choose another name or replace it with force=True")
+
+
+def check_output(path: Path | None, *, force: bool) -> None:
+    """Raises OSError where a file could not be written: called before the work begins.
+
+    Args:
+        path: of the file; None: there is none.
+        force: whether it may replace another file.
+
+    Raises:
+        FileExistsError: there is one already, and ``force`` is not set.
+        FileInUseError: a run is writing it.
+        OSError: its folder does not exist or cannot be written to, or ``path`` is a folder.
+    """
+    if path is None:
+        return
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name a file")
+    if path.exists():
+        if not force:
+            raise _exists(path)
+        with contextlib.suppress(PermissionError), io.FileIO(path, "r") as file:
+            lock_file(file, path)
+    if not path.parent.is_dir():
+        raise NotADirectoryError(f"{path}: the folder {path.parent} does not exist")
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"{path}: the folder {path.parent} cannot be written to")
+
+
+def write_output(path: Path, data: bytes, *, force: bool) -> Path:
+    """Writes a file, whole or not at all, and returns its path.
+
+    Raises:
+        OSError: as for `check_output`, or e.g. the disk is full; what was there is as it was.
+    """
+    check_output(path, force=force)
+    try:
+        with new_file(path) as new:
+            with open(new.file.fileno(), "wb", closefd=False) as file:
+                file.write(data)
+            new.publish(replace=force)
+    except FileExistsError:  # somebody else has made it in the meantime
+        raise _exists(path) from None
+    new.discard()
+    return path

@@ -11,8 +11,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from tflm_zo.converters.model.new_file import FileInUseError, NewFile, claim_name, lock_file
-from tflm_zo.converters.model.writer import save_bytes
+from tflm_zo.converters.files import (
+    FileInUseError,
+    NewFile,
+    check_output,
+    claim_name,
+    lock_file,
+    write_output,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nameless files and locks of Linux")
 
@@ -55,17 +61,49 @@ def test_discarded(system: str, exists: bool, tmp_path: Path) -> None:
 
 def test_replaces(system: str, tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"old")
-    assert save_bytes(b"new", tmp_path / "f", True) == tmp_path / "f"
+    assert write_output(tmp_path / "f", b"new", force=True) == tmp_path / "f"
     assert names(tmp_path) == ["f"] and (tmp_path / "f").read_bytes() == b"new"
-    with pytest.raises(
-        FileExistsError, match=r"f exists; choose another name or ask to replace it \(force\)"
-    ):
-        save_bytes(b"newer", tmp_path / "f", False)
+    with pytest.raises(FileExistsError, match="f exists; choose another name or replace it with force=True"):
+        write_output(tmp_path / "f", b"newer", force=False)
     assert (tmp_path / "f").read_bytes() == b"new"
 
 
+@pytest.mark.parametrize(
+    ("path", "error", "said"),
+    [
+        ("folder", IsADirectoryError, "folder is a folder; name a file"),
+        ("absent/f", NotADirectoryError, "absent/f: the folder .*absent does not exist"),
+        ("file", FileExistsError, "file exists; choose another name or replace it with force=True"),
+    ],
+)
+def test_what_cannot_be_written_is_said_before(
+    path: str, error: type[OSError], said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_bytes(b"old")
+    check_output(None, force=False)
+    check_output(tmp_path / "new", force=False)
+    check_output(tmp_path / "file", force=True)
+    for use in (check_output, lambda path, force: write_output(path, b"new", force=force)):
+        with pytest.raises(error, match=said):
+            use(tmp_path / path, force=False)
+    assert names(tmp_path) == ["file", "folder"] and (tmp_path / "file").read_bytes() == b"old"
+
+
+def test_errors_name_the_file_that_was_asked_for(
+    system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "hidden")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as refused:
+        write_output(tmp_path / "f", b"1", force=False)
+    assert refused.value.filename == str(tmp_path / "f") and names(tmp_path) == []
+
+
 def test_a_file_has_the_usual_permissions(system: str, tmp_path: Path) -> None:
-    save_bytes(b"1", tmp_path / "f", False)
+    write_output(tmp_path / "f", b"1", force=False)
     (tmp_path / "usual").write_bytes(b"1")
     assert (tmp_path / "f").stat().st_mode == (tmp_path / "usual").stat().st_mode
 
@@ -77,14 +115,14 @@ def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", link)
-    save_bytes(b"1", tmp_path / "f", False)
+    write_output(tmp_path / "f", b"1", force=False)
     assert names(tmp_path) == ["f"]
 
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tflm_zo.converters.model.new_file import NewFile
+from tflm_zo.converters.files import NewFile
 if sys.argv[2] == "hidden name":
     del os.O_TMPFILE
 new = NewFile(Path(sys.argv[1]))
@@ -107,7 +145,7 @@ def test_what_a_kill_leaves_goes_with_the_next_file(system: str, moment: str, tm
     assert (tmp_path / "f").read_bytes() == b"old"
     (tmp_path / ".g.0123456789abcdef.part").write_bytes(b"of another file")
     live = NewFile(tmp_path / "f")  # of a run that goes on beside
-    save_bytes(b"new", tmp_path / "f", True)
+    write_output(tmp_path / "f", b"new", force=True)
     assert not set(left) & set(names(tmp_path))
     live.publish(replace=True)
     live.discard()
@@ -134,7 +172,7 @@ def test_a_file_that_is_being_written(system: str, tmp_path: Path) -> None:
 
 CLAIMED = """
 import os, signal, sys
-from tflm_zo.converters.model.new_file import claim_name
+from tflm_zo.converters.files import claim_name
 with claim_name(sys.argv[1]):
     print("claimed", flush=True)
     sys.stdin.read()
