@@ -301,6 +301,6 @@ def test_folders_that_are_there(files: Path) -> None:
     done("weight.zo.tflite", "-o", "out")
     refused(files, "firmware", "weight.zo.tflite", "-o", "out", said="replace it with --force")
     (files / "out/weight_zo_model.cc").write_text("// mine\n")
-    said = "out/weight_zo_model.cc was changed by hand, and --force would undo that: move or delete it"
+    said = "out/weight_zo_model.cc was changed by hand, which --force would undo: move or delete it"
     refused(files, "firmware", "weight.zo.tflite", "-o", "out", "--force", said=said)
     assert (files / "out/weight_zo_model.cc").read_text() == "// mine\n"

@@ -367,7 +367,7 @@ def test_refused_settings() -> None:
     # A block that would cut the exact tail, before anything is trained.
     with pytest.raises(SettingsError, match="gradient of layer fc2 comes back through layer fc3"):
         choose_block(mixed(), settings_of(head="exact", tail=2), X, Y, blocks=5)
-    with pytest.raises(ValueError, match="expected 40 labels"):
+    with pytest.raises(ValueError, match="x has 40 samples, y has 3 labels"):
         choose_block(mixed(), settings_of(), X, Y[:3])
 
 
