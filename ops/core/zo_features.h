@@ -19,15 +19,19 @@
 #define ZO_FEATURES 1
 #endif
 
-/* ZO_GAUSSIAN; with it directions with memory (zo_chain.h) and wide tensors. */
+/* ZO_GAUSSIAN. */
 #ifndef ZO_WITH_GAUSSIAN
 #define ZO_WITH_GAUSSIAN ZO_FEATURES
+#endif
+/* With ZO_GAUSSIAN: directions with memory and wide tensors (papers/zo_chain.h). */
+#ifndef ZO_WITH_CHAINS
+#define ZO_WITH_CHAINS ZO_FEATURES
 #endif
 /* ZO_SPARSE_UNIFORM; with it the stages of p_zero. */
 #ifndef ZO_WITH_SPARSE_UNIFORM
 #define ZO_WITH_SPARSE_UNIFORM ZO_FEATURES
 #endif
-/* ZO_COORDINATE. */
+/* ZO_COORDINATE (papers/zo_coordinate.h). */
 #ifndef ZO_WITH_COORDINATE
 #define ZO_WITH_COORDINATE ZO_FEATURES
 #endif
@@ -39,9 +43,17 @@
 #ifndef ZO_WITH_MULTIPLIERS
 #define ZO_WITH_MULTIPLIERS ZO_FEATURES
 #endif
-/* Losses other than ZO_LOSS_CROSS_ENTROPY. */
+/* Binary cross-entropy and mean squared error. */
 #ifndef ZO_WITH_OTHER_LOSSES
 #define ZO_WITH_OTHER_LOSSES ZO_FEATURES
+#endif
+/* ZO_LOSS_FLOOR_LOG2 (papers/zo_floor_log2_loss.h). */
+#ifndef ZO_WITH_FLOOR_LOG2
+#define ZO_WITH_FLOOR_LOG2 ZO_FEATURES
+#endif
+/* Updates of a few bits: ZO_NODE_BITS and ZO_RUN_BITS (papers/zo_update_bits.h). */
+#ifndef ZO_WITH_BITS
+#define ZO_WITH_BITS ZO_FEATURES
 #endif
 /* Sharpness-aware steps. */
 #ifndef ZO_WITH_SHARPNESS
@@ -85,7 +97,7 @@ static inline const int32_t* zo_multiplier_of(const zo_tensor* tensor) {
  * largest tensor is a number of 32 bits, too. */
 static inline int zo_tensor_is_supported(const zo_tensor* tensor) {
   return tensor->size <= INT32_MAX && zo_mask_of(tensor) == tensor->mask &&
-         zo_multiplier_of(tensor) == tensor->multiplier && (ZO_WITH_GAUSSIAN || tensor->wide == 0u);
+         zo_multiplier_of(tensor) == tensor->multiplier && (ZO_WITH_CHAINS || tensor->wide == 0u);
 }
 
 #endif /* TFLM_ZO_OPS_CORE_ZO_FEATURES_H_ */

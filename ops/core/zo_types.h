@@ -94,6 +94,8 @@ typedef struct zo_query {
 
 /* Fraction bits of an update coefficient. */
 #define ZO_COEFFICIENT_BITS 16
+/* Most bits that an update of a few bits may have: those of an int8 weight's magnitude. */
+#define ZO_UPDATE_BITS_MAX 7u
 /* Largest number of queries in one step: bounds stack use and the control unit's state. Firmware
  * may define it as the number that its run has. */
 #ifndef ZO_MAX_QUERIES

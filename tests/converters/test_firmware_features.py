@@ -15,6 +15,11 @@ from tflm_zo.firmware import generate_firmware
 from tflm_zo.firmware.features import with_features
 from tflm_zo.training import NodeSettings, TrainSettings, algorithm
 
+SPARSE = Distribution.sparse_uniform(15, 0.33)
+BITS = NodeSettings(
+    batch_size=1, others="together", head="exact", exact_rule="bits", weight_rule="bits", distribution=SPARSE
+)
+
 #: Injection, settings and what they need besides random signs.
 RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
     "defaults": ({}, TrainSettings(batch_size=1), set()),
@@ -24,6 +29,12 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
         TrainSettings(batch_size=1, distribution=Distribution.gaussian(0.5)),
         {"GAUSSIAN"},
     ),
+    "momentum": (
+        {"head_room": 5, "command_words": 58},
+        TrainSettings(batch_size=1, distribution=Distribution.gaussian(0.5), momentum=0.5),
+        {"GAUSSIAN", "CHAINS"},
+    ),
+    "bits": ({"nodes": "auto", "update_bits": 8, "head_room": 15}, BITS, {"SPARSE_UNIFORM", "BITS"}),
     "sparse uniform": (
         {},
         TrainSettings(batch_size=1, distribution=Distribution.sparse_uniform(2, 0.25)),
@@ -36,7 +47,7 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
     ),
     "masks": ({"sparse": "top-k:0.5"}, TrainSettings(batch_size=1), {"MASKS"}),
     "multipliers": ({"multipliers": "kernel-norm"}, TrainSettings(batch_size=1), {"MULTIPLIERS"}),
-    "loss": ({"loss": "floor_log2"}, TrainSettings(batch_size=1), {"OTHER_LOSSES"}),
+    "loss": ({"loss": "floor_log2"}, TrainSettings(batch_size=1), {"FLOOR_LOG2"}),
     "sharpness": ({}, TrainSettings(batch_size=1, sharpness=True), {"SHARPNESS"}),
     "schedule": ({}, TrainSettings(batch_size=1, schedule="cosine"), {"SCHEDULES"}),
     "norm": ({}, TrainSettings(batch_size=1, gradient_norm=True), {"SCHEDULES"}),
@@ -57,11 +68,28 @@ def test_what_the_run_needs(name: str) -> None:
     assert {feature for feature, value in found.items() if value == "1"} == {"FAST_STEPS", *needed}
 
 
+@pytest.mark.parametrize("name", RUNS)
+def test_files_of_a_paper_are_there_where_the_run_needs_them(name: str) -> None:
+    injection, settings, needed = RUNS[name]
+    zo = inject(MODELS["small_cnn"](), **{"trainable": "all", "head_room": 4, **injection})
+    made = generate_firmware(zo, settings, steps=3, samples=4, name="small")
+    papers = {
+        "CHAINS": {"chain.c", "chain.h"},
+        "COORDINATE": {"coordinate.c", "coordinate.h"},
+        "FLOOR_LOG2": {"floor_log2_loss.c", "floor_log2_loss.h"},
+        "BITS": {"pseudo_stochastic.h", "update_bits.c", "update_bits.h"},
+    }
+    found = {path for path in made.files if path.startswith("ops/core/papers/")}
+    expected = set().union(*(papers.get(feature, set()) for feature in needed))
+    assert found == {f"ops/core/papers/small_zo_{name}" for name in expected}
+
+
 def test_wide_layers_read_fractions() -> None:
     chosen = algorithm("qzo-ff-probe")
     zo = inject(MODELS["small_cnn"](), chosen.inject_settings(batch=1))
     made = generate_firmware(zo, chosen.make(batch_size=1), steps=3, samples=4, name="small")
-    assert "#define SMALL_ZO_WITH_GAUSSIAN 1" in made.files["ops/core/small_zo_features.h"]
+    header = made.files["ops/core/small_zo_features.h"]
+    assert "#define SMALL_ZO_WITH_GAUSSIAN 1" in header and "#define SMALL_ZO_WITH_CHAINS 1" in header
 
 
 def test_another_header_is_told() -> None:

@@ -31,6 +31,7 @@ NAMES = {
     "zo_apply_row",
     "zo_chain",
     "zo_class_loss",
+    "zo_coordinate",
     "zo_cross_entropy",
     "zo_fc_backprop",
     "zo_log2",

@@ -8,12 +8,21 @@ from ..converters.metadata import ZoMetadata
 from ..converters.model import Model
 from ..converters.step_multipliers import step_multipliers
 from ..converters.update_masks import update_masks
-from .plan import RunPlan
+from .plan import NodeRunPlan, RunPlan
 
-__all__ = ["features", "with_features"]
+__all__ = ["features", "unused_papers", "with_features"]
 
 _SPARSE_UNIFORM, _GAUSSIAN, _COORDINATE = 1, 2, 3  # ZO_SPARSE_UNIFORM …
 _LINEAR = 1  # ZO_SCHEDULE_LINEAR
+_RUN_BITS, _NODE_BITS = 3, 2  # ZO_RUN_BITS, ZO_NODE_BITS
+
+# What is in ops/core/papers for one of the switches alone.
+_PAPERS = {
+    "ZO_WITH_CHAINS": ("zo_chain",),
+    "ZO_WITH_COORDINATE": ("zo_coordinate",),
+    "ZO_WITH_FLOOR_LOG2": ("zo_floor_log2_loss",),
+    "ZO_WITH_BITS": ("zo_pseudo_stochastic", "zo_update_bits"),
+}
 _HEADER = '#include "ops/core/zo_types.h"\n'
 
 
@@ -32,19 +41,38 @@ def features(model: Model, metadata: ZoMetadata, plan: RunPlan) -> dict[str, boo
     assert isinstance(distribution, tuple)
     kind = distribution[0]
     multipliers = {**step_multipliers(model), **plan.multipliers}
+    loss = None if metadata.loss is None else metadata.loss.kind
+    wide = any(t.wide for t in metadata.trainable)
+    bits = plan.value("rule") == _RUN_BITS
+    if isinstance(plan, NodeRunPlan):
+        bits = bits or plan.rules["exact_rule"] == _NODE_BITS
     return {
-        "ZO_WITH_GAUSSIAN": kind == _GAUSSIAN or any(t.wide for t in metadata.trainable),
+        "ZO_WITH_GAUSSIAN": kind == _GAUSSIAN or wide,
+        "ZO_WITH_CHAINS": plan.value("momentum") != 0 or wide,
         "ZO_WITH_SPARSE_UNIFORM": kind == _SPARSE_UNIFORM,
         "ZO_WITH_COORDINATE": kind == _COORDINATE,
         "ZO_WITH_MASKS": bool(update_masks(model)),
         "ZO_WITH_MULTIPLIERS": any(m is not None for m in multipliers.values())
         or bool(step_multipliers(model)),
-        "ZO_WITH_OTHER_LOSSES": metadata.loss is None or metadata.loss.kind != "cross_entropy",
+        "ZO_WITH_OTHER_LOSSES": loss not in ("cross_entropy", "floor_log2"),
+        "ZO_WITH_FLOOR_LOG2": loss == "floor_log2",
+        "ZO_WITH_BITS": bits,
         "ZO_WITH_SHARPNESS": plan.value("sharpness") != 0,
         "ZO_WITH_SCHEDULES": plan.value("schedule") > _LINEAR or plan.value("gradient_norm") != 0,
         # Not needed, but several times faster; a kilobyte or two.
         "ZO_WITH_FAST_STEPS": True,
     }
+
+
+def unused_papers(wanted: dict[str, bool]) -> tuple[str, ...]:
+    """How the paths of the op pack begin that a run needs nothing of: what is there for a published variant
+    of training that is not its own.
+
+    Args:
+        wanted: what `features` gives.
+    """
+    unused = (files for switch, files in _PAPERS.items() if not wanted[switch])
+    return tuple(f"ops/core/papers/{name}." for files in unused for name in files)
 
 
 def with_features(header: str, wanted: dict[str, bool]) -> str:

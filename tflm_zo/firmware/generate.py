@@ -14,7 +14,7 @@ from ..converters.model import Model
 from ..converters.segments import extract_segment
 from ..data import Data
 from .arena import Arena, arena_of
-from .features import features, with_features
+from .features import features, unused_papers, with_features
 from .folder import CHECKSUMS, checksums, write_folder
 from .op_pack import of_model, op_pack_sources
 from .plan import BlockRunPlan, NodeRunPlan, RunPlan, WeightRunPlan
@@ -317,18 +317,18 @@ def _trainer(plan: RunPlan) -> str:
 
 
 def _own_op_pack(plan: RunPlan, wanted: dict[str, bool]) -> dict[str, str]:
-    """The op pack for one run: without the trainer and the features that it does not use, and with room for
-    its queries.
+    """The op pack for one run: without the trainers, the features and the papers' variants that it does not
+    use, and with room for its queries.
 
-    Both are written into the headers that have the defaults, since not every build system lets a library
-    define macros, and whoever includes the headers has to see the same.
+    Features and queries are written into the headers that have the defaults, since not every build system
+    lets a library define macros, and whoever includes the headers has to see the same.
     """
     queries = plan.value("queries") * max(1, plan.value("momentum") >> 16)
     tasks = plan.tasks if isinstance(plan, NodeRunPlan) else ()
     most = max([queries, *(t.values["queries"] for t in tasks)])
     own = _trainer(plan)
     others = {"weight", "node", "block"} - ({"node", "block"} if own == "block" else {own})
-    left_out = tuple(f"ops/device/zo_{other}_trainer." for other in others)
+    left_out = (*(f"ops/device/zo_{other}_trainer." for other in others), *unused_papers(wanted))
     sources = {path: text for path, text in op_pack_sources().items() if not path.startswith(left_out)}
     types = "ops/core/zo_types.h"
     sources[types], found = re.subn(r"(?m)^(#define ZO_MAX_QUERIES) \d+$", rf"\1 {most}", sources[types])

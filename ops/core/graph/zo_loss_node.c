@@ -3,9 +3,12 @@
 
 #include "ops/core/graph/zo_node.h"
 #include "ops/core/loss/zo_loss.h"
-#include "ops/core/papers/zo_floor_log2_loss.h"
 #include "ops/core/zo_features.h"
 #include "ops/core/zo_little_endian.h"
+
+#if ZO_WITH_FLOOR_LOG2
+#include "ops/core/papers/zo_floor_log2_loss.h"
+#endif
 
 /* Node inputs. */
 enum { kLogits = 0, kLabel = 1, kFlags = 2 };
@@ -23,8 +26,11 @@ enum {
   kOptionBytes = 20,
 };
 
-/* Largest kind that the build has. */
-#define LAST_KIND (ZO_WITH_OTHER_LOSSES ? ZO_LOSS_FLOOR_LOG2 : ZO_LOSS_CROSS_ENTROPY)
+/* Whether the build has a kind. */
+static int has_kind(uint32_t kind) {
+  return kind == ZO_LOSS_CROSS_ENTROPY || (ZO_WITH_FLOOR_LOG2 && kind == ZO_LOSS_FLOOR_LOG2) ||
+         (ZO_WITH_OTHER_LOSSES && kind < ZO_LOSS_FLOOR_LOG2);
+}
 
 typedef struct loss_node {
   uint32_t kind;
@@ -52,7 +58,7 @@ static uint64_t label_bytes(const loss_node* node) {
 static zo_status read_node(const uint8_t* options, size_t length, zo_buffer_source source,
                            void* context, loss_node* node) {
   if (options == NULL || length != kOptionBytes || options[kOptionVersion] != ZO_OPTIONS_VERSION ||
-      options[kOptionKind] > LAST_KIND || zo_read_u32(options + kOptionElements) == 0u) {
+      !has_kind(options[kOptionKind]) || zo_read_u32(options + kOptionElements) == 0u) {
     return ZO_ERROR_OPTIONS;
   }
   if (source == NULL) return ZO_ERROR_ARGUMENT;
@@ -94,14 +100,17 @@ zo_status zo_loss_node_run(const uint8_t* options, size_t length, zo_buffer_sour
   const uint32_t first = zo_read_u32(options + kOptionScaleLog2e);
   const uint32_t second = zo_read_u32(options + kOptionScale);
   const zo_logit_scale scale = {first, second};
+#if ZO_WITH_FLOOR_LOG2
+  if (node.kind == ZO_LOSS_FLOOR_LOG2) {
+    return zo_floor_log2_loss_s8(logits, node.samples, node.elements, scale,
+                                 (const int32_t*)node.label.data, losses);
+  }
+#endif
   if (!ZO_WITH_OTHER_LOSSES || node.kind == ZO_LOSS_CROSS_ENTROPY) {
     return zo_cross_entropy_s8(logits, node.samples, node.elements, scale,
                                (const int32_t*)node.label.data, losses);
   }
   switch (node.kind) {
-    case ZO_LOSS_FLOOR_LOG2:
-      return zo_floor_log2_loss_s8(logits, node.samples, node.elements, scale,
-                                   (const int32_t*)node.label.data, losses);
     case ZO_LOSS_BINARY_CROSS_ENTROPY:
       return zo_binary_cross_entropy_s8(logits, node.samples, node.elements,
                                         (int32_t)zo_read_u32(options + kOptionZeroPoint), scale,

@@ -7,9 +7,13 @@
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/math/zo_moments.h"
 #include "ops/core/nodes/zo_node_gradient.h"
+#include "ops/core/weights/zo_apply_steps.h"
+#include "ops/core/zo_features.h"
+
+#if ZO_WITH_BITS
 #include "ops/core/papers/zo_pseudo_stochastic.h"
 #include "ops/core/papers/zo_update_bits.h"
-#include "ops/core/weights/zo_apply_steps.h"
+#endif
 
 /* G is squared in units of 2^8 and never beyond 2^21 of them: a million squares fit 64 bits. */
 #define SQUARE_SHIFT 8u
@@ -204,10 +208,16 @@ static findings measure(update* u, const plan* p) {
 
 /* Moves the weights of a channel by the steps (the gradient) at hand. */
 static uint32_t move(const update* u, uint32_t channel, const plan* p) {
-  if (u->step->rule != ZO_NODE_BITS) return apply_row(u, channel, u->gradient);
+#if ZO_WITH_BITS
   const uint32_t row = u->g.row;
-  return zo_subtract_rounded(u->tensor->weights + (size_t)channel * row, u->gradient, row, p->shift,
-                             u->tensor->limit);
+  if (u->step->rule == ZO_NODE_BITS) {
+    return zo_subtract_rounded(u->tensor->weights + (size_t)channel * row, u->gradient, row,
+                               p->shift, u->tensor->limit);
+  }
+#else
+  (void)p;
+#endif
+  return apply_row(u, channel, u->gradient);
 }
 
 /* Moves the weights by a plan; without one, only measures. */
@@ -272,11 +282,13 @@ static int make_plan(update* u, zo_node_step* step, plan* p) {
   if (step->rule != ZO_NODE_RMS || step->mean_square.mantissa == 0u) {
     const findings found = walk(u, NULL);
     if (step->rule == ZO_NODE_STANDARDIZED) return plan_standardized(u, &found.moments, p);
+#if ZO_WITH_BITS
     if (step->rule == ZO_NODE_BITS) {
       const uint32_t width = zo_bit_width(found.moments.largest);
       p->shift = width > step->bits ? width - step->bits : 0u;
       return 1;
     }
+#endif
     step->mean_square = mean_square(u, found.squares);
     if (step->mean_square.mantissa == 0u) return 0;
   }
@@ -288,7 +300,8 @@ static int make_plan(update* u, zo_node_step* step, plan* p) {
 
 static int rule_is_valid(const zo_node_step* step, const zo_tensor* tensor) {
   if (step->rule == ZO_NODE_BITS) {
-    return step->bits >= 1u && step->bits <= ZO_UPDATE_BITS_MAX && tensor->fraction == NULL;
+    return ZO_WITH_BITS && step->bits >= 1u && step->bits <= ZO_UPDATE_BITS_MAX &&
+           tensor->fraction == NULL;
   }
   const zo_scale gain = step->gain;
   return step->rule <= ZO_NODE_STANDARDIZED && step->rate < UINT32_C(1) << 31 && step->clip >= 1u &&

@@ -2,6 +2,8 @@
 #include "ops/core/papers/zo_chain.h"
 
 #include "ops/core/math/zo_fixed_point.h"
+#include "ops/core/random/zo_draw.h"
+#include "ops/core/weights/zo_mask.h"
 
 void zo_chain_weights(uint32_t momentum, uint32_t count, int32_t* weights) {
   uint32_t powers[ZO_MAX_CHAIN];
@@ -14,5 +16,57 @@ void zo_chain_weights(uint32_t momentum, uint32_t count, int32_t* weights) {
   const uint64_t root = zo_square_root(squares << 24);
   for (uint32_t j = 0; j < count; ++j) {
     weights[j] = (int32_t)((((uint64_t)powers[j] << 27) + root / 2u) / root);
+  }
+}
+
+/* Bits by which v * mu of a chain is finer than an LSB: those of v and of a Gaussian's mu. */
+#define CHAIN_SHIFT (ZO_CHAIN_BITS + 12)
+
+/* round(v * mu / 2^shift), half away from zero, |v| at most the table's end. */
+static int32_t chain_perturbation(int32_t v, uint32_t mu, uint32_t shift) {
+  const int32_t end = ZO_GAUSSIAN_Z_MAX * (INT32_C(1) << ZO_CHAIN_BITS);
+  const uint32_t magnitude = (uint32_t)zo_clamp(v < 0 ? -v : v, 0, end);
+  const uint32_t half = UINT32_C(1) << (shift - 1u);
+  const int32_t rounded = (int32_t)(((uint64_t)magnitude * mu + half) >> shift);
+  return v < 0 ? -rounded : rounded;
+}
+
+uint32_t zo_chain_length(const zo_perturb_terms* terms, uint32_t first) {
+  uint32_t seeds = 1;
+  while (first + seeds < terms->count && terms->terms[first + seeds].k == 0) ++seeds;
+  return seeds;
+}
+
+void zo_perturb_chain_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
+                         zo_distribution distribution, const zo_perturb_terms* terms,
+                         uint32_t first, uint32_t seeds) {
+  int8_t* weights = tensor->weights + begin;
+  int8_t* fraction = tensor->wide != 0u ? tensor->fraction + begin : NULL;
+  const uint8_t* mask = zo_mask_of(tensor) != NULL ? tensor->mask + begin / 8u : NULL;
+  const int32_t largest = 256 * (127 - tensor->limit), k = terms->terms[first].k;
+  uint32_t states[ZO_MAX_CHAIN];
+  int32_t shares[ZO_MAX_CHAIN];
+  zo_chain_weights(terms->momentum, seeds, shares);
+  for (uint32_t j = 0; j < seeds; ++j) {
+    const uint32_t key = zo_stream_key(terms->terms[first + j].seed, tensor->stream);
+    states[j] = zo_stream_state(key, begin / ZO_STREAM_BLOCK);
+  }
+  for (uint32_t i = 0; i < size; ++i) {
+    int32_t v = 0;
+    for (uint32_t j = 0; j < seeds; ++j) {
+      if (i % 4u == 0u) states[j] = zo_stream_next(states[j]);
+      v += shares[j] * zo_draw_gaussian(states[j], i % 4u);
+    }
+    if (!zo_mask_has(mask, i)) continue;
+    if (fraction == NULL) {
+      const int32_t moved = k * chain_perturbation(v, distribution.mu, CHAIN_SHIFT);
+      weights[i] = (int8_t)(uint8_t)((uint32_t)(uint8_t)weights[i] + (uint32_t)moved);
+    } else {
+      const int32_t moved = chain_perturbation(v, distribution.mu, CHAIN_SHIFT - 8u);
+      const int32_t sum = fraction[i] + k * zo_clamp(moved, -largest, largest);
+      const int32_t whole = zo_floor_shift(sum + 128, 8);
+      weights[i] = (int8_t)(uint8_t)((uint32_t)(uint8_t)weights[i] + (uint32_t)whole);
+      fraction[i] = (int8_t)(sum - 256 * whole);
+    }
   }
 }

@@ -1,19 +1,26 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-/* ZO_COORDINATE: which weight of a tensor a direction moves (see zo_stream.h). */
+/* ZO_COORDINATE, coordinate-wise gradient estimation (DeepZero): a direction moves one weight of
+ * each tensor (zo_stream.h says which), so these functions take whole tensors instead of blocks.
+ * The arguments are checked ones. */
 #ifndef TFLM_ZO_OPS_CORE_PAPERS_ZO_COORDINATE_H_
 #define TFLM_ZO_OPS_CORE_PAPERS_ZO_COORDINATE_H_
 
-#include "ops/core/random/zo_stream.h"
-#include "ops/core/weights/zo_mask.h"
+#include "ops/core/zo_types.h"
 
-/* Its number; size where the mask selects nothing. */
-static inline uint32_t zo_coordinate(const zo_tensor* tensor, uint32_t seed) {
-  uint32_t index = zo_stream_key(seed, tensor->stream) % tensor->size;
-  for (uint32_t i = 0; i < tensor->size; ++i) {
-    if (zo_mask_has(tensor->mask, index)) return index;
-    index = index + 1u < tensor->size ? index + 1u : 0u;
-  }
-  return tensor->size;
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Adds perturbations to a tensor's weights, as zo_perturb_s8 does. */
+void zo_perturb_coordinates_s8(const zo_tensor* tensor, zo_distribution distribution,
+                               const zo_perturb_terms* terms);
+
+/* Applies one step, as zo_update_s8 does, to the weights that it moves; returns how many of them it
+ * has clipped. */
+uint32_t zo_update_coordinates_s8(const zo_tensor* tensor, const zo_query* queries, uint32_t count);
+
+#ifdef __cplusplus
 }
+#endif
 
 #endif /* TFLM_ZO_OPS_CORE_PAPERS_ZO_COORDINATE_H_ */

@@ -6,9 +6,6 @@
 
 #include "ops/core/math/zo_fixed_point.h"
 
-/* Most bits that an update may have: of an int8 weight's magnitude. */
-#define ZO_UPDATE_BITS_MAX 7u
-
 /* Bits of a number: 0 for 0, else 1 + floor(log2(value)). */
 static inline uint32_t zo_bit_width(uint32_t value) {
   uint32_t width = 0;

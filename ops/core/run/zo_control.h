@@ -26,63 +26,12 @@
 #ifndef TFLM_ZO_OPS_CORE_RUN_ZO_CONTROL_H_
 #define TFLM_ZO_OPS_CORE_RUN_ZO_CONTROL_H_
 
-#include "ops/core/run/zo_step_size.h"
+#include "ops/core/run/zo_run_settings.h"
+#include "ops/core/run/zo_samples.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef enum zo_schedule {
-  ZO_SCHEDULE_CONSTANT = 0,
-  ZO_SCHEDULE_LINEAR = 1, /* from rate to final_rate at the last step */
-  ZO_SCHEDULE_COSINE = 2, /* the same along half a cosine */
-  ZO_SCHEDULE_STEP = 3,   /* times decay / 2^16 every decay_steps steps, not below final_rate */
-} zo_schedule;
-
-/* Sharpness-aware steps (QZO-FF, sec. 3.4): a query first looks for a direction uphill, with a seed
- * of its own and a perturbation z_s of the same size,
- *
- *   g = sign(L(w + z_s) - L(w - z_s)),
- *
- * then compares d = L(w + g z_s + z) - L(w + g z_s - z): four evaluations. The step moves w. The
- * weights carry up to two perturbations at a time, so the model's head-room must be twice the
- * distribution's reach; whoever owns the model sees to that.
- *
- * Directions with memory (zo_chain.h): the direction of query q of step t is made of the seeds of
- * query q of the steps t, t - B, t - 2 B ..., B the number of blocks or 1, J of them or as many as
- * there are: every query, and every block, has a chain of its own. z_s has no memory. An update has
- * J items for each query. */
-
-/* Settings of a run: every field is an integer, so they are the same everywhere. */
-typedef struct zo_control_settings {
-  uint32_t run_seed;
-  uint32_t steps;   /* of the whole run, >= 1 */
-  uint32_t samples; /* in the training set, >= 1 */
-  uint32_t batch;   /* samples per invoke, >= 1 */
-  uint32_t parts;   /* invokes per evaluation of the loss; minibatch = batch * parts */
-  uint32_t queries; /* per step, 1..ZO_MAX_QUERIES */
-  uint32_t estimator;
-  uint32_t rule;
-  zo_distribution distribution;
-  uint32_t rate;       /* unit 2^-16, see zo_step_rule */
-  uint32_t final_rate; /* unit 2^-16 */
-  uint32_t schedule;
-  uint32_t warmup_steps;  /* the rate rises linearly over so many first steps */
-  uint32_t decay;         /* ZO_SCHEDULE_STEP, unit 2^-16, <= 2^16 */
-  uint32_t decay_steps;   /* ZO_SCHEDULE_STEP, >= 1 */
-  uint32_t clip;          /* of |d| (gradient rule, unit 2^-16 nat) or |d| / rms (normalized rule,
-                             unit 2^-16); 0: none */
-  uint32_t gradient_norm; /* d, number of weights: the rate times N Q / (N Q + d - 1), N the
-                             minibatch (Poor Man's Training, sec. 3.1.2); 0: off */
-  uint32_t blocks; /* 0: every step moves the whole model; else step t moves block t % blocks,
-                      whose first segment is block_segments[.]; at most ZO_BLOCKS_MAX */
-  uint32_t stage_steps[2]; /* steps at which a second and a third stage begin; 0: none */
-  uint32_t stage_p_zero;   /* ZO_SPARSE_UNIFORM: p_zero of the second stage, of the third << 8
-                              (ElasticZO-INT8, sec. 5.1.1) */
-  uint32_t momentum;  /* 0: none; J << 16 | rho, unit 2^-16: directions with memory, made of J seeds
-                         (2..ZO_MAX_CHAIN, J queries <= ZO_MAX_QUERIES); ZO_GAUSSIAN only */
-  uint32_t sharpness; /* 1: sharpness-aware steps, see above; ZO_ANTITHETIC only */
-} zo_control_settings;
 
 typedef enum zo_action {
   ZO_ACTION_DONE = 0, /* nothing to do: the run is over and nothing is pending */
@@ -129,7 +78,7 @@ typedef struct zo_control {
 
 /* Checks the settings and sets the state before the first step. The settings must stay as they are
  * for as long as the run is used.
- * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_QUERIES, ZO_ERROR_DISTRIBUTION. */
+ * Errors: those of zo_control_settings_check. */
 zo_status zo_control_init(zo_control* control, const zo_control_settings* settings,
                           const uint8_t* block_segments);
 
@@ -165,33 +114,8 @@ zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capaci
 zo_status zo_control_abandon(zo_control* control, uint32_t executed, int32_t* words,
                              uint32_t capacity);
 
-/* Number of the training sample at a position: position / samples is the epoch, and every epoch
- * visits every sample once, in an order of its own that takes no memory (a Feistel permutation).
- *
- * With h the smallest number from 1 to 16 for which 2^(2 h) >= samples, a number of 2 h bits is
- * split into halves (left, right), which go through four rounds i = 0..3,
- *
- *   (left, right) <- (right, left ^ (fmix(key + 0x9E3779B9 * i + right) mod 2^h)),
- *   key = fmix(run_seed ^ fmix(0x3C6EF372 + epoch)),
- *
- * from position % samples on, and again until the number is below `samples`. */
-uint32_t zo_sample_at(const zo_control_settings* settings, uint32_t position);
-
-/* The same for `count` positions from `first` on. */
-void zo_samples_at(const zo_control_settings* settings, uint32_t first, uint32_t count,
-                   uint32_t* samples);
-
-/* The checks of zo_control_init. */
-zo_status zo_control_settings_check(const zo_control_settings* settings);
-
 /* Words that a command of this run takes at most. */
 uint32_t zo_control_words(const zo_control_settings* settings);
-
-/* Stage of a step, 0..2. */
-uint32_t zo_control_stage(const zo_control_settings* settings, uint32_t step);
-
-/* Distribution of a step's perturbation. */
-zo_distribution zo_control_distribution(const zo_control_settings* settings, uint32_t step);
 
 /* What a step with these coefficients does to the weights: queries of an update.
  *
@@ -200,9 +124,6 @@ zo_distribution zo_control_distribution(const zo_control_settings* settings, uin
  *                 the step's own seed first */
 uint32_t zo_control_items(const zo_control_settings* settings, uint32_t step,
                           const int32_t* coefficients, zo_query* items);
-
-/* Rate of a step, warm-up, schedule and gradient norm included, unit 2^-16. */
-uint32_t zo_control_rate(const zo_control_settings* settings, uint32_t step);
 
 #ifdef __cplusplus
 }

@@ -3,11 +3,14 @@
 
 #include <string.h>
 
-#include "ops/core/papers/zo_update_bits.h"
 #include "ops/core/random/zo_stream.h"
 #include "ops/core/weights/zo_perturb.h"
 #include "ops/core/weights/zo_update.h"
 #include "ops/core/zo_features.h"
+
+#if ZO_WITH_BITS
+#include "ops/core/papers/zo_update_bits.h"
+#endif
 
 /* Added to a step's number for the seeds of its nodes, task by task. */
 #define TASK_SEEDS ZO_QUERY_SEEDS
@@ -75,7 +78,7 @@ static int rules_are_valid(const zo_node_settings* s) {
   for (uint32_t i = 0; i < 4u; ++i) {
     const uint32_t bits = s->bits >> (8u * i) & 0xFFu;
     const int needed = i == 3u ? s->common.rule == ZO_RUN_BITS : s->exact_rule == ZO_NODE_BITS;
-    if (needed && (bits < 1u || bits > 7u)) valid = 0;
+    if (needed && (!ZO_WITH_BITS || bits < 1u || bits > ZO_UPDATE_BITS_MAX)) valid = 0;
   }
   return valid;
 }
@@ -527,6 +530,7 @@ static uint32_t gained_rate(uint32_t rate, zo_scale gain) {
   return zo_scale_round(zo_scale_product(zo_scale_of(rate, 0), gain), INT32_MAX);
 }
 
+#if ZO_WITH_BITS
 /* ElasticZO-INT8: each query's direction by the sign of its difference, rounded to few bits. */
 static zo_status update_bits(const zo_node_run* run, const zo_node_task* task,
                              const zo_tensor* tensor, uint32_t* saturated) {
@@ -540,6 +544,8 @@ static zo_status update_bits(const zo_node_run* run, const zo_node_task* task,
   }
   return ZO_OK;
 }
+
+#endif
 
 zo_status zo_node_run_update_weights(zo_node_run* run, const zo_tensor* tensors, uint32_t count,
                                      uint32_t* saturated, zo_report* report) {
@@ -571,10 +577,15 @@ zo_status zo_node_run_update_weights(zo_node_run* run, const zo_tensor* tensors,
         &size, zo_mean_difference(t->sums[q], (int64_t)minibatch(run)), rate, mean_square);
   }
   for (uint32_t i = 0; i < count; ++i) {
+#if ZO_WITH_BITS
+    if (s->rule == ZO_RUN_BITS) {
+      const zo_status status = update_bits(run, t, &tensors[i], saturated);
+      if (status != ZO_OK) return status;
+      continue;
+    }
+#endif
     const zo_status status =
-        s->rule == ZO_RUN_BITS
-            ? update_bits(run, t, &tensors[i], saturated)
-            : zo_update_s8(&tensors[i], size.distribution, NULL, queries, t->queries, saturated);
+        zo_update_s8(&tensors[i], size.distribution, NULL, queries, t->queries, saturated);
     if (status != ZO_OK) return status;
   }
   t->mean_square = write_mean_square(mean_square);

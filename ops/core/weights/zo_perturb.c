@@ -2,11 +2,16 @@
 #include "ops/core/weights/zo_perturb.h"
 
 #include "ops/core/kernels/zo_add_signs.h"
-#include "ops/core/math/zo_fixed_point.h"
-#include "ops/core/papers/zo_chain.h"
-#include "ops/core/papers/zo_coordinate.h"
 #include "ops/core/random/zo_draw.h"
+#include "ops/core/weights/zo_mask.h"
 #include "ops/core/zo_features.h"
+
+#if ZO_WITH_CHAINS
+#include "ops/core/papers/zo_chain.h"
+#endif
+#if ZO_WITH_COORDINATE
+#include "ops/core/papers/zo_coordinate.h"
+#endif
 
 /* Not inlined into one another, so that in each loop the tables' addresses stay in registers. */
 #if defined(__GNUC__)
@@ -107,42 +112,6 @@ static void perturb_term(int8_t* weights, const uint8_t* mask, uint32_t count, u
   }
 }
 
-/* Bits by which v * mu of a chain is finer than an LSB: those of v and of a Gaussian's mu. */
-#define CHAIN_SHIFT (ZO_CHAIN_BITS + 12)
-
-/* round(v * mu / 2^shift), half away from zero, |v| at most the table's end. */
-static int32_t chain_perturbation(int32_t v, uint32_t mu, uint32_t shift) {
-  const int32_t end = ZO_GAUSSIAN_Z_MAX * (INT32_C(1) << ZO_CHAIN_BITS);
-  const uint32_t magnitude = (uint32_t)zo_clamp(v < 0 ? -v : v, 0, end);
-  const uint32_t half = UINT32_C(1) << (shift - 1u);
-  const int32_t rounded = (int32_t)(((uint64_t)magnitude * mu + half) >> shift);
-  return v < 0 ? -rounded : rounded;
-}
-
-/* A direction made of several seeds, whose streams' states and weights a_j are given. `fraction`
- * is null where whole LSB move, else perturbations are fractions of one and within +-largest. */
-static void perturb_chain(int8_t* weights, int8_t* fraction, int32_t largest, const uint8_t* mask,
-                          uint32_t count, uint32_t* states, const int32_t* shares, uint32_t seeds,
-                          uint32_t mu, int32_t k) {
-  for (uint32_t i = 0; i < count; ++i) {
-    int32_t v = 0;
-    for (uint32_t j = 0; j < seeds; ++j) {
-      if (i % 4u == 0u) states[j] = zo_stream_next(states[j]);
-      v += shares[j] * zo_draw_gaussian(states[j], i % 4u);
-    }
-    if (!zo_mask_has(mask, i)) continue;
-    if (fraction == NULL) {
-      weights[i] = zo_add_modulo(weights[i], k * chain_perturbation(v, mu, CHAIN_SHIFT));
-    } else {
-      const int32_t moved = chain_perturbation(v, mu, CHAIN_SHIFT - 8u);
-      const int32_t sum = fraction[i] + k * zo_clamp(moved, -largest, largest);
-      const int32_t whole = zo_floor_shift(sum + 128, 8);
-      weights[i] = zo_add_modulo(weights[i], whole);
-      fraction[i] = (int8_t)(sum - 256 * whole);
-    }
-  }
-}
-
 /* Rademacher without a mask. */
 static void perturb_signs(const zo_tensor* tensor, uint32_t begin, uint32_t size,
                           zo_distribution distribution, const zo_perturb_terms* terms) {
@@ -189,41 +158,24 @@ LOOP uint32_t perturb_pair(const zo_tensor* tensor, uint32_t mu, const zo_pertur
 
 void zo_perturb_block_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
                          zo_distribution distribution, const zo_perturb_terms* terms) {
-  int8_t* weights = tensor->weights + begin;
-  /* Only these perturbations are not of whole LSB. */
-  const int is_wide = tensor->wide != 0u && zo_is_gaussian(distribution);
-  int8_t* fraction = is_wide ? tensor->fraction + begin : NULL;
   const uint8_t* mask = zo_mask_of(tensor) != NULL ? tensor->mask + begin / 8u : NULL;
   if (zo_is_rademacher(distribution) && mask == NULL) {
     perturb_signs(tensor, begin, size, distribution, terms);
     return;
   }
   for (uint32_t t = 0; t < terms->count;) {
-    const int32_t k = terms->terms[t].k;
-    uint32_t states[ZO_MAX_CHAIN];
-    uint32_t seeds = 0;
-    do {
-      const uint32_t key = zo_stream_key(terms->terms[t++].seed, tensor->stream);
-      states[seeds++] = zo_stream_state(key, begin / ZO_STREAM_BLOCK);
-    } while (ZO_WITH_GAUSSIAN && t < terms->count && terms->terms[t].k == 0);
-    if (!ZO_WITH_GAUSSIAN || (seeds == 1u && !is_wide)) {
-      perturb_term(weights, mask, size, states[0], distribution, k);
-    } else {
-      int32_t shares[ZO_MAX_CHAIN];
-      zo_chain_weights(terms->momentum, seeds, shares);
-      perturb_chain(weights, fraction, 256 * (127 - tensor->limit), mask, size, states, shares,
-                    seeds, distribution.mu, k);
+#if ZO_WITH_CHAINS
+    const uint32_t seeds = zo_chain_length(terms, t);
+    if (seeds > 1u || (tensor->wide != 0u && zo_is_gaussian(distribution))) {
+      zo_perturb_chain_s8(tensor, begin, size, distribution, terms, t, seeds);
+      t += seeds;
+      continue;
     }
-  }
-}
-
-void zo_perturb_coordinates_s8(const zo_tensor* tensor, zo_distribution distribution,
-                               const zo_perturb_terms* terms) {
-  for (uint32_t t = 0; t < terms->count; ++t) {
-    const uint32_t index = zo_coordinate(tensor, terms->terms[t].seed);
-    if (index == tensor->size) return;
-    tensor->weights[index] =
-        zo_add_modulo(tensor->weights[index], terms->terms[t].k * (int32_t)distribution.mu);
+#endif
+    const zo_perturb_term term = terms->terms[t++];
+    const uint32_t key = zo_stream_key(term.seed, tensor->stream);
+    perturb_term(tensor->weights + begin, mask, size, zo_stream_state(key, begin / ZO_STREAM_BLOCK),
+                 distribution, term.k);
   }
 }
 
@@ -241,7 +193,7 @@ zo_status zo_perturb_check(zo_distribution distribution, const zo_perturb_terms*
       continue;
     }
     if (seeds == 0u || terms->momentum == 0u) return ZO_ERROR_FACTOR;
-    if (!zo_is_gaussian(distribution)) return ZO_ERROR_DISTRIBUTION;
+    if (!ZO_WITH_CHAINS || !zo_is_gaussian(distribution)) return ZO_ERROR_DISTRIBUTION;
     if (++seeds > ZO_MAX_CHAIN) return ZO_ERROR_QUERIES;
   }
   return ZO_OK;
@@ -259,10 +211,12 @@ zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
   }
   const zo_status status = zo_perturb_check(distribution, terms);
   if (status != ZO_OK) return status;
+#if ZO_WITH_COORDINATE
   if (zo_is_coordinate(distribution)) {
     zo_perturb_coordinates_s8(tensor, distribution, terms);
     return ZO_OK;
   }
+#endif
   uint32_t begin = 0;
 #if ZO_WITH_FAST_STEPS && defined(ZO_PAIR_WORDS)
   if (terms->count == 2u && zo_is_rademacher(distribution) && zo_mask_of(tensor) == NULL &&

@@ -41,13 +41,9 @@ zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
 zo_status zo_perturb_check(zo_distribution distribution, const zo_perturb_terms* terms);
 
 /* The same as zo_perturb_s8 for the weights [begin, begin + size) of one stream block, unchecked.
- * Not for ZO_COORDINATE, */
+ * Not for ZO_COORDINATE, which has no blocks. */
 void zo_perturb_block_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
                          zo_distribution distribution, const zo_perturb_terms* terms);
-
-/* which has no blocks: this is the same for a whole tensor. */
-void zo_perturb_coordinates_s8(const zo_tensor* tensor, zo_distribution distribution,
-                               const zo_perturb_terms* terms);
 
 /* Perturbation factors that SPSA and one-sided estimators use. */
 static inline int zo_factor_allowed(int32_t k) { return k == 1 || k == -1 || k == -2; }

@@ -4,11 +4,15 @@
 #include "ops/core/kernels/zo_replay_block.h"
 #include "ops/core/kernels/zo_step_signs.h"
 #include "ops/core/math/zo_fixed_point.h"
-#include "ops/core/papers/zo_coordinate.h"
 #include "ops/core/random/zo_draw.h"
 #include "ops/core/weights/zo_apply_steps.h"
+#include "ops/core/weights/zo_mask.h"
 #include "ops/core/weights/zo_perturb.h"
 #include "ops/core/zo_features.h"
+
+#if ZO_WITH_COORDINATE
+#include "ops/core/papers/zo_coordinate.h"
+#endif
 
 /* Weights whose steps are accumulated together: one word of Rademacher signs. */
 #define CHUNK ZO_STEPS_CHUNK
@@ -138,48 +142,6 @@ static uint32_t update_block(zo_step_tables* tables, const zo_tensor* tensor, ui
   return saturated;
 }
 
-/* --- ZO_COORDINATE ---------------------------------------------------------- */
-
-/* The rounding term of one weight: that of the stream in zo_draw_rounding. */
-static int32_t rounding_of(const zo_tensor* tensor, uint32_t seed, uint32_t index) {
-  const uint32_t key = zo_stream_key(seed, tensor->stream | ZO_ROUNDING_STREAM);
-  uint32_t word = zo_stream_state(key, index / ZO_STREAM_BLOCK);
-  for (uint32_t i = 0; i <= index % ZO_STREAM_BLOCK; i += 4u) word = zo_stream_next(word);
-  const uint32_t turn = 8u * (index % 4u);
-  return (int32_t)((word >> turn | (uint32_t)((uint64_t)word << (32u - turn))) & 0xFFFFu);
-}
-
-/* One step of the weights that it moves. Returns the clipped ones. */
-static uint32_t update_coordinates(const zo_tensor* tensor, const zo_query* queries,
-                                   uint32_t count) {
-  uint32_t indices[ZO_MAX_QUERIES];
-  uint32_t saturated = 0;
-  for (uint32_t q = 0; q < count; ++q) indices[q] = zo_coordinate(tensor, queries[q].seed);
-  for (uint32_t q = 0; q < count; ++q) {
-    const uint32_t index = indices[q];
-    if (index == tensor->size) return 0;
-    int32_t step = 0;
-    int is_first = 1;
-    for (uint32_t p = 0; p < count; ++p) {
-      if (indices[p] != index) continue;
-      if (p < q) is_first = 0;
-      step += queries[p].coefficient;
-    }
-    if (!is_first) continue;
-    if (zo_multiplier_of(tensor) != NULL) scale_steps(&step, 1, tensor, index);
-    int8_t* weight = tensor->weights + index;
-    if (tensor->fraction != NULL) {
-      saturated += zo_round_steps_16(weight, tensor->fraction + index, &step, 1, tensor->limit);
-    } else {
-      const int32_t random = rounding_of(tensor, queries[0].seed, index);
-      saturated += zo_round_steps_8(weight, &step, &random, 1, tensor->limit);
-    }
-  }
-  return saturated;
-}
-
-/* --- All -------------------------------------------------------------------- */
-
 zo_status zo_step_check(zo_distribution distribution, const zo_query* queries, uint32_t count) {
   if (queries == NULL || count == 0) return ZO_ERROR_ARGUMENT;
   if (count > ZO_MAX_QUERIES) return ZO_ERROR_QUERIES;
@@ -234,13 +196,15 @@ static uint32_t walk(const zo_tensor* tensor, zo_distribution distribution,
                      const zo_perturb_terms* restore, const zo_query* queries, uint32_t count,
                      uint32_t steps) {
   uint32_t clipped = 0;
+#if ZO_WITH_COORDINATE
   if (zo_is_coordinate(distribution)) {
     if (restore != NULL) zo_perturb_coordinates_s8(tensor, distribution, restore);
     for (uint32_t t = 0; t < steps; ++t) {
-      clipped += update_coordinates(tensor, queries + (size_t)t * count, count);
+      clipped += zo_update_coordinates_s8(tensor, queries + (size_t)t * count, count);
     }
     return clipped;
   }
+#endif
   zo_query folded[FOLDED_QUERIES];
   if (restore != NULL && fold_restored(tensor, distribution, restore, queries, count, folded)) {
     queries = folded; /* of one step: a replay restores nothing */
