@@ -328,7 +328,7 @@ def _own_op_pack(plan: RunPlan, wanted: dict[str, bool]) -> dict[str, str]:
     most = max([queries, *(t.values["queries"] for t in tasks)])
     own = _trainer(plan)
     others = {"weight", "node", "block"} - ({"node", "block"} if own == "block" else {own})
-    left_out = (*(f"ops/device/zo_{other}_trainer." for other in others), *unused_papers(wanted))
+    left_out = (*(f"ops/device/zo_{other}_trainer" for other in others), *unused_papers(wanted))
     sources = {path: text for path, text in op_pack_sources().items() if not path.startswith(left_out)}
     types = "ops/core/zo_types.h"
     sources[types], found = re.subn(r"(?m)^(#define ZO_MAX_QUERIES) \d+$", rf"\1 {most}", sources[types])

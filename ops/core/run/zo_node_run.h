@@ -49,72 +49,12 @@
 #define TFLM_ZO_OPS_CORE_RUN_ZO_NODE_RUN_H_
 
 #include "ops/core/loss/zo_loss.h"
-#include "ops/core/nodes/zo_fc_backprop.h"
-#include "ops/core/nodes/zo_node_update.h"
 #include "ops/core/run/zo_control.h"
+#include "ops/core/run/zo_node_settings.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef enum zo_task_kind {
-  ZO_TASK_NODES = 0, /* with queries == 0: exact */
-  ZO_TASK_WEIGHTS = 1,
-} zo_task_kind;
-
-/* What a run trains. The caller owns the buffers; nothing of them need survive a step. Fields that
- * a kind has no use for are 0. */
-typedef struct zo_node_task {
-  uint32_t kind;           /* zo_task_kind */
-  zo_node_layer layer;     /* NODES */
-  uint32_t start_segment;  /* NODES: first segment that reads the nodes; WEIGHTS: of its tensors */
-  uint32_t queries;        /* 1..ZO_MAX_QUERIES; NODES, 0: trained by its exact gradient */
-  uint32_t following;      /* exact: the task, trained likewise, that reads these nodes and
-                              through which errors come back; ZO_NODE_HEAD: the loss does */
-  uint32_t mu;             /* NODES: perturbation of a node, 1..127 LSB */
-  uint32_t rate;           /* factor of the run's rate, unit 2^-16, < 2^24 */
-  zo_scale gain;           /* NODES, ZO_NODE_FIXED: see zo_node_step; WEIGHTS, ZO_STEP_GRADIENT: one
-                              more factor of the rate, mantissa 0: 1. The exponent is within
-                              +-ZO_NODE_GAIN_EXPONENT_MAX */
-  uint32_t boundary_bytes; /* WEIGHTS: of a sample, of what enters start_segment; 0: the inputs of
-                              the whole network, which stay where they are */
-  int8_t* inputs;          /* NODES: [minibatch, zo_node_input_bytes] */
-  uint8_t* routes;         /* NODES: [minibatch, zo_node_route_bytes] */
-  int8_t* nodes;           /* NODES: [batch, zo_node_count]; WEIGHTS: [batch, boundary_bytes] */
-  int32_t* differences;    /* NODES: [queries, minibatch]; exact: null */
-  int16_t* errors;         /* exact: [minibatch, zo_node_count], else null */
-  int64_t* sums;           /* WEIGHTS: [queries] */
-  zo_scale mean_square;    /* part of the run's state. NODES: see zo_node_step; WEIGHTS: the 64 bits
-                              of zo_track_mean_square, the lower ones in the mantissa */
-} zo_node_task;
-
-/* Settings of a run. `common` are those of zo_control.h. Of them run_seed, steps, samples, batch,
- * parts, estimator, rate (RMS of a layer's step for ZO_NODE_RMS, LSB), final_rate, schedule,
- * warmup_steps, decay, decay_steps and the stages are used, for weight tasks rule and distribution,
- * and clip: the largest step of a weight in node tasks, unit 2^-16 LSB, 1..2^24. gradient_norm,
- * blocks, momentum and sharpness must be 0; queries may be any valid number. */
-typedef struct zo_node_settings {
-  zo_control_settings common;
-  uint32_t tasks;         /* 1..ZO_NODE_TASKS_MAX */
-  uint32_t first_segment; /* of a forward pass: what is before it does not change */
-  uint32_t weight_clip;   /* `clip` of zo_control_settings for weight tasks */
-  uint32_t rule;          /* zo_node_rule of node tasks, ZO_NODE_RMS or ZO_NODE_FIXED */
-  uint32_t exact_rule;    /* of exact tasks, ZO_NODE_RMS, ZO_NODE_BITS or ZO_NODE_STANDARDIZED */
-  uint32_t bits;          /* byte 0..2: ZO_NODE_BITS, by stage; byte 3: ZO_RUN_BITS */
-  uint32_t rows;          /* shares of an exact task's outputs that are updated, unit 1 / 65535: the
-                             least, the most << 16; 0: all. Their number is
-                             floor((least + loss / largest (most - least)) out_c / 65535), at
-                             least 1, loss: the step's mean loss, largest: that of the steps so
-                             far (dynamic sparse gradients, FQT) */
-} zo_node_settings;
-
-/* A further rule of weight tasks: each query's tensors take zo_update_bits_s8 (ElasticZO-INT8). */
-#define ZO_RUN_BITS 3u
-
-#define ZO_NODE_TASKS_MAX 64
-
-/* Nothing follows a task but the loss. */
-#define ZO_NODE_HEAD UINT32_C(0xFFFFFFFF)
 
 typedef enum zo_node_action {
   ZO_NODE_DONE = 0,
@@ -151,15 +91,6 @@ typedef struct zo_node_run {
 /* Checks the settings and sets the state before the first step; the caller keeps `tasks`.
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_QUERIES, ZO_ERROR_DISTRIBUTION. */
 zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings, zo_node_task* tasks);
-
-/* The checks of zo_node_run_init: of the settings alone, and of the numbers of a task of either
- * kind that are not geometry. */
-zo_status zo_node_settings_check(const zo_node_settings* settings);
-zo_status zo_node_task_check(uint32_t kind, uint32_t queries, uint32_t mu, uint32_t rate,
-                             zo_scale gain);
-
-/* Whether a number can be the running mean of a task of this kind. */
-int zo_task_mean_square_is_valid(uint32_t kind, zo_scale mean_square);
 
 /* The state after `step` whole steps, as a log has it; all weights are the caller's to restore.
  *

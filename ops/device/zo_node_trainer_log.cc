@@ -1,0 +1,263 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+// The log of a NodeTrainer: its header, snapshots and measurements, and the best state that was
+// measured.
+#include <string.h>
+
+#include <initializer_list>
+
+#include "ops/core/log/zo_crc32.h"
+#include "ops/core/zo_little_endian.h"
+#include "ops/device/zo_node_trainer.h"
+
+namespace tflm_zo {
+
+// --- The best state ------------------------------------------------------------------------------
+
+zo_status NodeTrainer::KeepBest(const Yardstick& yardstick) {
+  const zo_status status = measurements_.Begin(network_, run_.step, yardstick);
+  if (status == ZO_OK) measuring_ = &kMeasuring;
+  return status;
+}
+
+const NodeTrainer::Measuring NodeTrainer::kMeasuring = {&NodeTrainer::Measure,
+                                                        &NodeTrainer::ReadMeasurements};
+
+bool NodeTrainer::IsMeasurementDue() const {
+  return measuring_ != nullptr && measurements_.IsDue(run_.settings.common.steps, run_.step);
+}
+
+uint32_t NodeTrainer::MeasurementAt(uint32_t step) const {
+  return zo_measurement_at(SlotAt(zo_snapshot_slots(measurements_.every())),
+                           ZO_SNAPSHOT_RECORD_BYTES, measurements_.every(), step);
+}
+
+zo_status NodeTrainer::Measure() {
+  const Yardstick& yardstick = measurements_.yardstick();
+  Evaluation found;
+  const zo_status status = network_->Evaluate(yardstick.source, 0, yardstick.count, &found);
+  if (status != ZO_OK) return status;
+  const zo_measurement measured = measurements_.Of(run_.step, found);
+  const bool better = measurements_.IsBetter(measured);
+  if (log_ != nullptr) {
+    uint8_t record[ZO_MEASUREMENT_BYTES];
+    zo_measurement_write(&measured, header_checksum_, record);
+    if (!log_->write(log_->context, MeasurementAt(run_.step), record, sizeof record)) {
+      return ZO_ERROR_STORE;
+    }
+    // The weights before the first step need no slot.
+    if (better && run_.step > 0) {
+      const zo_status kept = WriteSlot(*log_, ZO_SNAPSHOT_BEST_SLOT, measurements_.count() + 1);
+      if (kept != ZO_OK) return kept;
+    }
+  }
+  measurements_.Add(measured);
+  return run_.step > 0 ? WriteSnapshotWhereDue() : ZO_OK;
+}
+
+// What was measured up to the step that a log has led to; false where a measurement is damaged.
+bool NodeTrainer::ReadMeasurements(const LogStore& log) {
+  measurements_.Rewind();
+  const uint32_t steps = run_.settings.common.steps;
+  for (uint32_t step = 0; step <= run_.step;) {
+    uint8_t record[ZO_MEASUREMENT_BYTES];
+    zo_measurement measured;
+    if (!log.read(log.context, MeasurementAt(step), record, sizeof record) ||
+        zo_measurement_read(record, header_checksum_, &measured) != ZO_OK ||
+        measured.step != step) {
+      return step == run_.step;  // it is still to be done
+    }
+    measurements_.Add(measured);
+    if (step == steps) break;
+    step = steps - step > measurements_.every() ? step + measurements_.every() : steps;
+  }
+  return true;
+}
+
+zo_status NodeTrainer::RestoreBest(zo_measurement* best) {
+  if (!done() || measuring_ == nullptr || IsMeasurementDue() || log_ == nullptr) {
+    return ZO_ERROR_ORDER;
+  }
+  zo_status status = ZO_OK;
+  if (measurements_.best().step == 0) {
+    status = network_->Restore();
+  } else if (measurements_.best().step < run_.step) {
+    uint32_t number = 0;
+    const uint32_t wanted =
+        zo_measurement_number(measurements_.every(), measurements_.best().step) + 1;
+    if (!IsWhole(*log_, ZO_SNAPSHOT_BEST_SLOT, &number) || number != wanted) return ZO_ERROR_LOG;
+    status = ReadWeights(*log_, ZO_SNAPSHOT_BEST_SLOT);
+  }
+  if (status == ZO_OK) *best = measurements_.best();
+  return status;
+}
+
+// --- Log -----------------------------------------------------------------------------------------
+
+uint32_t NodeTrainer::WeightBytes() const {
+  uint32_t bytes = 0;
+  for (uint32_t i = 0; i < run_.settings.tasks; ++i) {
+    for (uint32_t j = 0; j < infos_[i].tensors; ++j) {
+      const zo_tensor tensor = network_->tensor(infos_[i].first_tensor + j);
+      bytes += tensor.fraction != nullptr ? 2 * tensor.size : tensor.size;
+    }
+  }
+  return bytes;
+}
+
+uint32_t NodeTrainer::SlotAt(uint32_t slot) const {
+  const uint32_t tasks = run_.settings.tasks;
+  return zo_snapshot_header_bytes(tasks) + slot * zo_snapshot_bytes(tasks, WeightBytes());
+}
+
+zo_status NodeTrainer::Header(uint8_t* bytes, uint32_t data_checksum) const {
+  const uint32_t count = run_.settings.tasks;
+  zo_snapshot_header header = {};
+  network_->Fingerprint(header.fingerprint);
+  header.interval = interval_;
+  header.weight_bytes = WeightBytes();
+  header.data_checksum = data_checksum;
+  header.measure_every = measurements_.every();
+  const uint32_t size = zo_snapshot_header_bytes(count);
+  auto* entries = reinterpret_cast<zo_snapshot_task*>(reinterpret_cast<uint8_t*>(scratch_) +
+                                                      2 * static_cast<size_t>(size));
+  for (uint32_t i = 0; i < count; ++i) {
+    const TaskInfo& info = infos_[i];
+    entries[i] = {info.first_tensor, info.tensors, info.kind, info.queries,
+                  info.mu,           info.rate,    info.gain};
+  }
+  zo_snapshot_write_header(&header, &run_.settings, entries, bytes);
+  return ZO_OK;
+}
+
+zo_status NodeTrainer::WriteHeader(const LogStore& log) {
+  if (checked_ == 0) {
+    const zo_status status =
+        network_->DataChecksum(source_, run_.settings.common.samples, &data_checksum_);
+    if (status != ZO_OK) return status;
+    checked_ = 1;
+  }
+  uint8_t* bytes = reinterpret_cast<uint8_t*>(scratch_);
+  const uint32_t size = zo_snapshot_header_bytes(run_.settings.tasks);
+  // Slots that an older run has left are emptied before the header says whose they are.
+  constexpr uint8_t kEmpty[8] = {};
+  for (uint32_t slot = 0; slot < zo_snapshot_slots(measurements_.every()); ++slot) {
+    if (!log.write(log.context, SlotAt(slot), kEmpty, sizeof kEmpty)) return ZO_ERROR_STORE;
+  }
+  Header(bytes, data_checksum_);
+  header_checksum_ = zo_log_checksum(bytes, size);
+  return log.write(log.context, 0, bytes, size) ? ZO_OK : ZO_ERROR_STORE;
+}
+
+zo_status NodeTrainer::WriteSnapshotWhereDue() const {
+  const bool is_due = log_ != nullptr && (run_.step % interval_ == 0 || done());
+  return is_due ? WriteSnapshot(*log_) : ZO_OK;
+}
+
+zo_status NodeTrainer::WriteSnapshot(const LogStore& log) const {
+  // One that is taken between two that are due has the number, and so the slot, of the next.
+  const uint32_t number = (run_.step + interval_ - 1) / interval_;
+  return number == 0 ? ZO_OK : WriteSlot(log, (number - 1) % 2, number);
+}
+
+zo_status NodeTrainer::WriteSlot(const LogStore& log, uint32_t slot, uint32_t number) const {
+  uint32_t at = SlotAt(slot);
+  uint8_t* head = reinterpret_cast<uint8_t*>(scratch_);
+  const uint32_t head_bytes = zo_snapshot_bytes(run_.settings.tasks, 0) - 4;
+  zo_snapshot_write_head(&run_, header_checksum_, number, head);
+  uint32_t crc = zo_crc32(0, head, head_bytes);
+  if (!log.write(log.context, at, head, head_bytes)) return ZO_ERROR_STORE;
+  at += head_bytes;
+  for (int fractions = 0; fractions < 2; ++fractions) {
+    for (uint32_t i = 0; i < run_.settings.tasks; ++i) {
+      for (uint32_t j = 0; j < infos_[i].tensors; ++j) {
+        const zo_tensor tensor = network_->tensor(infos_[i].first_tensor + j);
+        const int8_t* values = fractions != 0 ? tensor.fraction : tensor.weights;
+        if (values == nullptr) continue;
+        crc = zo_crc32(crc, values, tensor.size);
+        if (!log.write(log.context, at, reinterpret_cast<const uint8_t*>(values), tensor.size)) {
+          return ZO_ERROR_STORE;
+        }
+        at += tensor.size;
+      }
+    }
+  }
+  uint8_t end[4];
+  zo_write_u32(end, crc);
+  return log.write(log.context, at, end, sizeof end) ? ZO_OK : ZO_ERROR_STORE;
+}
+
+zo_status NodeTrainer::ImportWeights(const LogStore& store) {
+  return run_.step == 0 ? network_->ImportWeights(store) : ZO_ERROR_ORDER;
+}
+
+zo_status NodeTrainer::ExportLog(const LogStore& log) { return WriteSnapshot(log); }
+
+// Whether a slot holds a snapshot of which every byte is as it was written.
+bool NodeTrainer::IsWhole(const LogStore& log, uint32_t slot, uint32_t* number) const {
+  uint8_t piece[64];
+  const uint32_t end = zo_snapshot_bytes(run_.settings.tasks, WeightBytes()) - 4;
+  uint32_t crc = 0;
+  for (uint32_t at = 0; at < end; at += sizeof piece) {
+    const uint32_t count = end - at < sizeof piece ? end - at : static_cast<uint32_t>(sizeof piece);
+    if (!log.read(log.context, SlotAt(slot) + at, piece, count)) return false;
+    if (at == 0) *number = zo_snapshot_number(piece, header_checksum_);
+    crc = zo_crc32(crc, piece, count);
+  }
+  return *number != 0 && log.read(log.context, SlotAt(slot) + end, piece, 4) &&
+         zo_read_u32(piece) == crc;
+}
+
+zo_status NodeTrainer::ReadSnapshot(const LogStore& log, uint32_t slot) {
+  uint8_t* head = reinterpret_cast<uint8_t*>(scratch_);
+  const uint32_t head_bytes = zo_snapshot_bytes(run_.settings.tasks, 0) - 4;
+  if (!log.read(log.context, SlotAt(slot), head, head_bytes)) return ZO_ERROR_LOG;
+  const zo_status status = zo_snapshot_read_head(&run_, head);
+  if (status != ZO_OK) return status;
+  const bool known = measuring_ == nullptr || (this->*measuring_->read)(log);
+  return known ? ReadWeights(log, slot) : ZO_ERROR_LOG;
+}
+
+zo_status NodeTrainer::ReadWeights(const LogStore& log, uint32_t slot) {
+  uint32_t at = SlotAt(slot) + zo_snapshot_bytes(run_.settings.tasks, 0) - 4;
+  for (int fractions = 0; fractions < 2; ++fractions) {
+    for (uint32_t i = 0; i < run_.settings.tasks; ++i) {
+      for (uint32_t j = 0; j < infos_[i].tensors; ++j) {
+        const zo_tensor tensor = network_->tensor(infos_[i].first_tensor + j);
+        int8_t* values = fractions != 0 ? tensor.fraction : tensor.weights;
+        if (values == nullptr) continue;
+        if (!log.read(log.context, at, reinterpret_cast<uint8_t*>(values), tensor.size)) {
+          return ZO_ERROR_LOG;
+        }
+        at += tensor.size;
+      }
+    }
+  }
+  return ZO_OK;
+}
+
+zo_status NodeTrainer::ImportLog(const LogStore& log) {
+  const uint32_t size = zo_snapshot_header_bytes(run_.settings.tasks);
+  uint8_t* own = reinterpret_cast<uint8_t*>(scratch_);
+  uint8_t* found = own + size;
+  zo_status status = network_->DataChecksum(source_, run_.settings.common.samples, &data_checksum_);
+  if (status != ZO_OK) return status;
+  checked_ = 1;
+  Header(own, data_checksum_);
+  if (!log.read(log.context, 0, found, size) || memcmp(own, found, size) != 0) return ZO_ERROR_LOG;
+  header_checksum_ = zo_log_checksum(own, size);
+  uint32_t numbers[2] = {0, 0};
+  bool whole[2];
+  for (uint32_t slot = 0; slot < 2; ++slot) whole[slot] = IsWhole(log, slot, &numbers[slot]);
+  // The newer one first. It was whole when it was looked at; a store that fails now leaves the
+  // other.
+  const uint32_t newer = numbers[1] > numbers[0] ? 1 : 0;
+  for (const uint32_t slot : {newer, 1 - newer}) {
+    if (whole[slot] && ReadSnapshot(log, slot) == ZO_OK) return ZO_OK;
+  }
+  status = network_->Restore();
+  if (status != ZO_OK) return status;
+  measurements_.Rewind();
+  return zo_node_run_resume(&run_, 0, 0, nullptr);
+}
+
+}  // namespace tflm_zo
