@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tflm_zo.converters import load_model
 
-from tflm_zo import core
+from tflm_zo.core import LogitScale, library
 from tflm_zo.data import to_levels
 
 sys.path.append(str(Path(__file__).parents[1]))  # the package beside this folder
@@ -106,6 +106,15 @@ class _Filter:
         self.wide = np.clip(self.wide - step, -_LIMIT, _LIMIT)
 
 
+def _errors(logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float) -> NDArray[np.int16]:
+    """Softmax minus one-hot label of each sample, unit 2^-15."""
+    errors = np.empty(logits.shape, np.int16)
+    scales, addresses = LogitScale.of(scale).struct, (labels.ctypes.data, errors.ctypes.data)
+    status = library().zo_cross_entropy_error_s8(logits.ctypes.data, *logits.shape, scales, *addresses)
+    assert status == 0
+    return errors
+
+
 def train(
     network: Network, x: NDArray[np.int8], y: NDArray[Any], steps: int, seed: int, settings: Settings
 ) -> None:
@@ -139,7 +148,7 @@ def train(
         chosen, order = order[:BATCH], order[BATCH:]
         activations = network.activations(x[chosen])
         logits = activations[network.nodes[-1].output].reshape(len(chosen), -1)
-        errors = core.cross_entropy_error(logits, np.ascontiguousarray(labels[chosen]), network.logit_scale)
+        errors = _errors(logits, np.ascontiguousarray(labels[chosen]), network.logit_scale)
         rate = round(256 * settings.rate * (1 - step / steps))
         bits = settings.bits[step * len(settings.bits) // steps]
         for name, gradient in backward.gradients(activations, errors).items():

@@ -104,7 +104,7 @@ class Backward:
         Args:
             activations: `Network.activations` of a minibatch.
             errors: int16 [batch, classes], derivatives by the scaled logits, unit 2^-15
-                (`tflm_zo.core.cross_entropy_error`).
+                (``zo_cross_entropy_error_s8``).
         """
         network = self._network
         weights = network.weights

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from helpers.refusals import refused
 from tflm_zo import inject
 from tflm_zo.cli import injection
 from tflm_zo.cli.app import app
-from tflm_zo.logs import snapshot_log
 from tflm_zo.training import ALGORITHMS
 
 RNG = np.random.default_rng(0)
@@ -248,11 +248,11 @@ def test_no_room_for_the_zo_model(files: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_no_room_for_the_log(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No ZO model is left without a log."""
 
-    class File(snapshot_log.io.FileIO):
+    class File(io.FileIO):
         def write(self, data: Any) -> int:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(snapshot_log.io, "FileIO", File)
+    monkeypatch.setattr(io, "FileIO", File)
     said = "new.zolog: No space left on device"
     refused(files, *_train(files, "new.tflite", "p.tflite"), said=said, last=True)
 

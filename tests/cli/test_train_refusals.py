@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from helpers.models import MODELS
 from helpers.refusals import refused
 from tflm_zo import inject
 from tflm_zo.cli.app import app
-from tflm_zo.logs import seed_log
 from tflm_zo.runtime import RUNTIMES
 from tflm_zo.training.settings import ESTIMATORS, RULES, SCHEDULES, SCOPES
 
@@ -269,7 +269,7 @@ def test_full_disk_while_the_log_is_written(
     """Room for so many steps and a half: one line, whole steps only, and --resume ends with the same bits."""
     free = [HEADER + steps * RECORD + RECORD // 2]
 
-    class File(seed_log.io.FileIO):
+    class File(io.FileIO):
         def write(self, data: Any) -> int:
             if not free[0]:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -279,7 +279,7 @@ def test_full_disk_while_the_log_is_written(
 
     arguments = [str(a) for a in _train(files, "-o", files / "new.tflite")]
     with monkeypatch.context() as patch:
-        patch.setattr(seed_log.io, "FileIO", File)
+        patch.setattr(io, "FileIO", File)
         if steps < 0:
             refused(files, *arguments, said="new.zolog: No space left on device", last=True)
         else:

@@ -27,8 +27,9 @@ from tflm_zo.converters import (
 from helpers.models import MODELS, GraphBuilder, lenet5, residual, small_cnn, two_inputs, two_outputs
 from helpers.models.graph_builder import Activation, Padding, Value
 from helpers.models.running import random_inputs, run
+from helpers.nodes import route_nodes
 from tflm_zo import core
-from tflm_zo.core import NodeForm, NodeLayer, route_nodes
+from tflm_zo.core import NodeForm, NodeLayer
 from tflm_zo.runtime import Runtime, load
 
 Pair = tuple[int, int]

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import core
+from helpers.core import update_bits
 from helpers.oracle import bits as oracle
 from helpers.oracle.draws import EXAMPLES, distributions, native, seeds, sizes, streams
-from tflm_zo import core
-from tflm_zo.core import Distribution, NativeError, Status, update_bits
+from tflm_zo.core import Distribution, NativeError, Status
 
 # Of seed 1234 and tensor 7: directions, and what is left of them, by hand.
 SPARSE = [19, 7, -17, -22, -28, 4, -10, -3]  # within 31: 5 bits

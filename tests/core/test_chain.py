@@ -8,8 +8,8 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+from helpers import core
 from helpers.oracle import chain
-from tflm_zo import core
 from tflm_zo.core import Distribution
 
 SIZE = 40_000

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import core
 from helpers.oracle import command as oracle
 from helpers.oracle import weights
 from helpers.oracle.command import PERTURB, REPLAY, RESTORE, UPDATE
 from helpers.oracle.draws import distributions, native, perturbations, seeds
 from helpers.oracle.stream import Dist
-from tflm_zo import core
-from tflm_zo.core import Command, Distribution, NativeError, Status
+from tflm_zo.core import Command, Distribution, NativeError, Status, command_check, library, make_tensor
+from tflm_zo.core.loader import structs
 
 LIMITS = {"head_room": 5, "max_queries": 4, "blocks": 3}
 blocks = st.one_of(st.none(), st.integers(0, 2))
@@ -79,7 +80,7 @@ def append(command, opcode, arguments):
 def check(words, **limits):
     """Status of zo_command_check. The words lie at the very end of their memory."""
     try:
-        core.command_check(np.array(words, np.int32), **{**LIMITS, **limits})
+        command_check(np.array(words, np.int32), **{**LIMITS, **limits})
     except NativeError as error:
         return error.status
     return Status.OK
@@ -232,7 +233,7 @@ def test_bad_commands(name):
 
 def test_tensor_without_a_header():
     assert check([0x5A4F0001]) is Status.ARGUMENT
-    assert core.library().zo_command_check(None, 10, None) == Status.ARGUMENT
+    assert library().zo_command_check(None, 10, None) == Status.ARGUMENT
 
 
 def test_terms_are_not_queries():
@@ -277,13 +278,13 @@ def test_garbage():
     """50,000 random commands, most with a valid beginning: none crashes, none that is wrong passes."""
     rng = np.random.default_rng(0)
     small = np.array([0, 1, 2, 3, -1, 4, 7, 1 << 24, 2 << 24, 3 << 24, 4 << 24, 1 << 24 | 2, 2**31 - 1])
-    function, limits = core.library().zo_command_check, core.native._Limits(5, 4, 3)
+    function, limits = library().zo_command_check, structs.zo_limits(5, 4, 3)
     accepted = 0
     for i in range(50_000):
         words = np.where(rng.random(24) < 0.9, rng.choice(small, 24), rng.integers(-(2**31), 2**31, 24))
         words = words.astype(np.int32)
         words[0], words[1] = 0x5A4F0001, rng.integers(0, 23)
-        ok = function(words.ctypes.data, 24, ctypes.byref(limits)) == Status.OK
+        ok = function(words.ctypes.data, 24, limits) == Status.OK
         accepted += ok
         if ok or i % 20 == 0:
             assert ok == oracle.acceptable(words.tolist(), **LIMITS)
@@ -303,7 +304,7 @@ def test_execution(calls, size, block, wide):
     initial = rng.integers(-limit, limit + 1, size).astype(np.int8)
     words = np.array(encoded(calls), np.int32)
 
-    tensor = core.native._make_tensor(w, f, None, 1, 1, stream, limit)
+    tensor = make_tensor(w, f, None, 1, 1, stream, limit)
     expected, expected_f, expected_saturated = w.copy(), f, 0
     for opcode, arguments in calls:
         selected = arguments[{RESTORE: 0, REPLAY: 2, UPDATE: 3, PERTURB: 2}[opcode]]
@@ -326,10 +327,10 @@ def test_execution(calls, size, block, wide):
 
     saturated = ctypes.c_uint32(0)
     for opcode in (RESTORE, REPLAY, UPDATE, PERTURB):
-        status = core.library().zo_command_execute(
+        status = library().zo_command_execute(
             words.ctypes.data,
             opcode,
-            ctypes.byref(tensor),
+            tensor,
             block,
             initial.ctypes.data,
             ctypes.byref(saturated),
@@ -341,9 +342,10 @@ def test_execution(calls, size, block, wide):
 
 
 def test_status_texts():
-    texts = [core.status_text(status) for status in Status]
+    text = library().zo_status_text
+    texts = [text(status).decode() for status in Status]
     assert all(texts)
     assert len(set(texts)) == len(texts)
     assert all("\n" not in text for text in texts)
-    assert core.status_text(99)
-    assert core.status_text(-1)
+    assert text(99)
+    assert text(-1)

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import ctypes
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tflm_zo import core
-from tflm_zo.core import fc_backprop
+from helpers.nodes import fc_backprop
+from tflm_zo.core import Status, library
 
 CLAMPED = 255
 
@@ -81,14 +79,11 @@ def test_extremes():
     "change", ["weights", "errors", "input_errors", "scratch", "samples", "inputs", "outputs"]
 )
 def test_bad_arguments(change):
-    function = core.library().zo_fc_backprop_s8
-    u32, ptr = ctypes.c_uint32, ctypes.c_void_p
-    function.restype, function.argtypes = ctypes.c_int, [u32, u32, u32, ptr, ptr, ptr, ptr, ptr, ptr]
     buffer = np.zeros(64, np.int32)
     at = {name: buffer.ctypes.data for name in ("weights", "errors", "input_errors", "scratch")}
     sizes = {"samples": 2, "inputs": 3, "outputs": 4}
     (at if change in at else sizes)[change] = None if change in at else 0
-    status = function(
+    status = library().zo_fc_backprop_s8(
         sizes["samples"],
         sizes["inputs"],
         sizes["outputs"],
@@ -99,7 +94,7 @@ def test_bad_arguments(change):
         at["input_errors"],
         at["scratch"],
     )
-    assert status == core.Status.ARGUMENT
+    assert status == Status.ARGUMENT
     assert not buffer.any()
 
 

@@ -15,25 +15,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.oracle import losses as oracle
-from tflm_zo import core
-from tflm_zo.core import LogitScale, Status
+from tflm_zo.core import LogitScale, Status, library
+from tflm_zo.core.loader import structs
 
 UNIT = 45426  # ln 2 in 2^-16
 SCALES = [2.0**-20, 2.0**-8, 0.0173, 0.1, 0.1763, 1.0, 2.718, 64.0]
-
-
-def call(*arguments):
-    function = core.library().zo_floor_log2_loss_s8
-    pointer, count = ctypes.c_void_p, ctypes.c_uint32
-    function.argtypes = [pointer, count, count, core.native._LogitScale, pointer, pointer]
-    return function(*arguments)
 
 
 def floor_log2_loss(logits, labels, scale):
     """Of logits int8 [samples, classes] and labels int32 [samples]: int32 [samples]."""
     losses = np.zeros(len(logits), np.int32)
     addresses = labels.ctypes.data, losses.ctypes.data
-    assert call(logits.ctypes.data, *logits.shape, LogitScale.of(scale)._c, *addresses) == Status.OK
+    assert (
+        library().zo_floor_log2_loss_s8(
+            logits.ctypes.data, *logits.shape, LogitScale.of(scale).struct, *addresses
+        )
+        == Status.OK
+    )
     return losses
 
 
@@ -155,21 +153,21 @@ def test_bad_labels_leave_the_output_alone(bad):
     logits, labels = np.zeros((50, 5), np.int8), np.zeros(50, np.int32)
     labels[-1] = bad
     result = np.full(50, 77, np.int32)
-    arguments = (50, 5, LogitScale.of(0.1)._c, labels.ctypes.data, result.ctypes.data)
-    assert call(logits.ctypes.data, *arguments) == Status.LABEL
+    arguments = (50, 5, LogitScale.of(0.1).struct, labels.ctypes.data, result.ctypes.data)
+    assert library().zo_floor_log2_loss_s8(logits.ctypes.data, *arguments) == Status.LABEL
     assert (result == 77).all()
 
 
 def test_bad_arguments():
     array = (ctypes.c_int32 * 8)()
-    address, scale = ctypes.addressof(array), LogitScale.of(0.1)._c
+    address, scale = ctypes.addressof(array), LogitScale.of(0.1).struct
     for arguments in (
         (None, 1, 2, scale, address, address),
         (address, 1, 2, scale, None, address),
         (address, 1, 2, scale, address, None),
         (address, 0, 2, scale, address, address),
         (address, 1, 1, scale, address, address),
-        (address, 1, 2, core.native._LogitScale(0, 0), address, address),
-        (address, 1, 2, core.native._LogitScale(2**32 - 1, 2**24), address, address),
+        (address, 1, 2, structs.zo_logit_scale(0, 0), address, address),
+        (address, 1, 2, structs.zo_logit_scale(2**32 - 1, 2**24), address, address),
     ):
-        assert call(*arguments) == Status.ARGUMENT
+        assert library().zo_floor_log2_loss_s8(*arguments) == Status.ARGUMENT

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import core
 from helpers.oracle import fixed_losses as fixed
 from helpers.oracle import losses as oracle
-from tflm_zo import core
-from tflm_zo.core import LogitScale, NativeError, Status
+from tflm_zo.core import LogitScale, NativeError, Status, library
+from tflm_zo.core.loader import structs
 
 BOUND = 1e-3
 UNIT = 2.0**-16
@@ -294,8 +295,8 @@ def test_bad_labels_leave_the_output_alone(function, limit, element, bad):
         labels = np.zeros((50, 5) if binary else 50, np.int32)
         labels.reshape(-1)[-1] = value
         result = np.full((50, 5), 77, element)
-        arguments = (*limit, LogitScale.of(0.1)._c, labels.ctypes.data, result.ctypes.data)
-        status = getattr(core.library(), function)(logits.ctypes.data, 50, 5, *arguments)
+        arguments = (*limit, LogitScale.of(0.1).struct, labels.ctypes.data, result.ctypes.data)
+        status = getattr(library(), function)(logits.ctypes.data, 50, 5, *arguments)
         assert status == Status.LABEL
         assert (result == 77).all()
 
@@ -309,21 +310,21 @@ def test_bad_label_is_an_error_with_a_name():
 @pytest.mark.parametrize("raw", [(0, 0), (15, 15), (2**31, 2**30 + 1), (100, 1000)])
 def test_bad_scales(raw):
     logits, labels, losses = np.zeros((1, 2), np.int8), np.zeros(1, np.int32), np.full(1, 77, np.int32)
-    scale = core.native._LogitScale(*raw)
+    scale = structs.zo_logit_scale(*raw)
     address = logits.ctypes.data
-    status = core.library().zo_cross_entropy_s8(address, 1, 2, scale, labels.ctypes.data, losses.ctypes.data)
+    status = library().zo_cross_entropy_s8(address, 1, 2, scale, labels.ctypes.data, losses.ctypes.data)
     assert status == Status.ARGUMENT
     assert losses[0] == 77
 
 
 def test_null_pointers():
-    scale = LogitScale.of(0.1)._c
+    scale = LogitScale.of(0.1).struct
     array = (ctypes.c_int32 * 8)()
     address = ctypes.addressof(array)
     for arguments in ((None, 1, 2, scale, address, address), (address, 1, 2, scale, None, address)):
-        assert core.library().zo_cross_entropy_s8(*arguments) == Status.ARGUMENT
-    assert core.library().zo_cross_entropy_s8(address, 0, 2, scale, address, address) == Status.ARGUMENT
-    assert core.library().zo_cross_entropy_s8(address, 1, 1, scale, address, address) == Status.ARGUMENT
+        assert library().zo_cross_entropy_s8(*arguments) == Status.ARGUMENT
+    assert library().zo_cross_entropy_s8(address, 0, 2, scale, address, address) == Status.ARGUMENT
+    assert library().zo_cross_entropy_s8(address, 1, 1, scale, address, address) == Status.ARGUMENT
 
 
 @pytest.mark.parametrize(

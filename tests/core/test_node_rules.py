@@ -8,20 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.nodes import NodeRule, route_nodes, update_from_nodes
 from helpers.oracle import node_rules as oracle
 from helpers.oracle import nodes
 from helpers.oracle.bits import pseudo_stochastic
 from helpers.oracle.node_draws import layers, native, outputs_of
-from tflm_zo.core import (
-    NativeError,
-    NodeForm,
-    NodeLayer,
-    NodeRule,
-    NodeState,
-    Status,
-    route_nodes,
-    update_from_nodes,
-)
+from tflm_zo.core import NativeError, NodeForm, NodeLayer, NodeState, Status
 
 ONE = 65536
 LIMIT = 125

@@ -11,10 +11,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from helpers.nodes import NodeRule, route_nodes, update_from_nodes
 from helpers.oracle import node_rules as oracle
 from helpers.oracle import nodes
 from helpers.oracle.node_draws import native, outputs_of
-from tflm_zo.core import NodeRule, NodeState, route_nodes, update_from_nodes
+from tflm_zo.core import NodeState
 
 ONE = 65536
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.nodes import perturb_nodes, route_nodes, update_from_nodes
 from helpers.oracle import nodes as oracle
 from helpers.oracle.node_draws import layers, native, outputs_of
-from tflm_zo.core import NativeError, NodeLayer, NodeState, perturb_nodes, route_nodes, update_from_nodes
+from tflm_zo.core import NativeError, NodeLayer, NodeState
 
 ONE = 65536
 

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import core
 from helpers.oracle import weights as oracle
 from helpers.oracle.draws import EXAMPLES, distributions, masks, native, perturbations, sizes, streams
-from tflm_zo import core
-from tflm_zo.core import Distribution, NativeError, Status
+from tflm_zo.core import QUERY_DTYPE, Distribution, NativeError, Status, library, make_tensor
+from tflm_zo.core.loader import structs
 
 
 def random_weights(size, seed=0):
@@ -67,13 +68,13 @@ def test_a_million_cases_are_restored(dist):
     # Structures are made once: a case is three calls of the C function and one comparison of memory.
     weights = random_weights(47, dist.kind)
     buffer = (ctypes.c_char * 47).from_buffer(weights)
-    tensor = core.native._make_tensor(weights, None, None, 1, 1, 0, 127)
-    reference, distribution = ctypes.byref(tensor), native(dist)._c
-    terms = [np.array([(0, k)], core.QUERY_DTYPE) for k in (1, -2, 1)]
+    tensor = make_tensor(weights, None, None, 1, 1, 0, 127)
+    reference, distribution = ctypes.byref(tensor), native(dist).struct
+    terms = [np.array([(0, k)], QUERY_DTYPE) for k in (1, -2, 1)]
     plus, minus, again = (ctypes.c_uint32.from_buffer(term) for term in terms)
-    lists = [core.native._Terms(term.ctypes.data, 1) for term in terms]
+    lists = [structs.zo_perturb_terms(term.ctypes.data, 1) for term in terms]
     addresses = [ctypes.byref(one) for one in lists]
-    function = core.library().zo_perturb_s8
+    function = library().zo_perturb_s8
     all_seeds = rng.integers(0, 2**32, cases, dtype=np.uint32).tolist()
     all_streams = rng.integers(0, 2**32, cases, dtype=np.uint32).tolist()
 
@@ -164,12 +165,10 @@ def test_empty_tensor():
 def test_bad_distributions(raw):
     weights = random_weights(100)
     before = weights.copy()
-    tensor = core.native._make_tensor(weights, None, None, 1, 1, 0, 127)
-    table = np.array([(1, 1)], core.QUERY_DTYPE)
-    terms = core.native._Terms(table.ctypes.data, 1)
-    status = core.library().zo_perturb_s8(
-        ctypes.byref(tensor), core.native._Distribution(*raw), ctypes.byref(terms)
-    )
+    tensor = make_tensor(weights, None, None, 1, 1, 0, 127)
+    table = np.array([(1, 1)], QUERY_DTYPE)
+    terms = structs.zo_perturb_terms(table.ctypes.data, 1)
+    status = library().zo_perturb_s8(tensor, structs.zo_distribution(*raw), terms)
     assert status == Status.DISTRIBUTION
     assert np.array_equal(weights, before)
 

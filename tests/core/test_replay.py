@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import core
 from helpers.oracle import weights as oracle
 from helpers.oracle.draws import EXAMPLES, native, seeds, steps
 from helpers.oracle.stream import Dist
-from tflm_zo import core
-from tflm_zo.core import QUERY_DTYPE, Distribution, NativeError, Status
+from tflm_zo.core import QUERY_DTYPE, Distribution, NativeError, Status, checksum, replay
 
 
 def random_steps(count, queries, scale, seed=0):
@@ -45,7 +45,7 @@ def test_a_thousand_steps_are_a_thousand_updates(dist, masked, wide, with_multip
     table = random_steps(1000, queries, 2**21 if dist.kind == 3 else 60_000 // queries)
 
     mask = rng.integers(0, 256, -(-size // 8)).astype(np.uint8) if masked else None
-    saturated = core.replay(weights, fraction, *shape, table, mask)
+    saturated = replay(weights, fraction, *shape, table, mask)
     assert saturated == sum(core.update(weights_2, fraction_2, *shape, step, mask=mask) for step in table)
     assert saturated > 0
     assert np.array_equal(weights, weights_2)
@@ -63,7 +63,7 @@ def test_is_the_oracles(step, seed, count):
             expected, expected_fraction, *shape, step.dist, queries, mask=step.mask
         )
         expected_saturated += clipped
-    saturated = core.replay(weights, fraction, *shape, native(step.dist), recorded, step.mask)
+    saturated = replay(weights, fraction, *shape, native(step.dist), recorded, step.mask)
     assert saturated == expected_saturated
     assert np.array_equal(weights, expected)
     assert fraction is None or np.array_equal(fraction, expected_fraction)
@@ -88,7 +88,7 @@ def test_one_query_steps_of_any_size(size, largest, outside):
             expected, expected_fraction, None, 1, 1, 9, limit, Dist(0, 1), pairs(step)
         )
         saturated += clipped
-    found = core.replay(weights, fraction, None, 1, 1, 9, limit, Distribution.rademacher(), table)
+    found = replay(weights, fraction, None, 1, 1, 9, limit, Distribution.rademacher(), table)
     assert found == saturated
     assert np.array_equal(weights, expected)
     assert np.array_equal(fraction, expected_fraction)
@@ -108,7 +108,7 @@ def test_errors_in_the_last_step_leave_weights_alone(change, status):
     weights, fraction = np.arange(-60, 60).astype(np.int8), np.zeros(120, np.int8)
     before = weights.copy()
     with pytest.raises(NativeError) as error:
-        core.replay(weights, fraction, None, 1, 1, 0, 125, Distribution.rademacher(), table)
+        replay(weights, fraction, None, 1, 1, 0, 125, Distribution.rademacher(), table)
     assert error.value.status is status
     assert np.array_equal(weights, before)
     assert not fraction.any()
@@ -117,13 +117,13 @@ def test_errors_in_the_last_step_leave_weights_alone(change, status):
 @pytest.mark.parametrize("recorded", [[], [[]], np.zeros((0, 3), QUERY_DTYPE)])
 def test_no_steps(recorded):
     with pytest.raises(NativeError) as error:
-        core.replay(np.zeros(9, np.int8), None, None, 1, 1, 0, 125, Distribution.rademacher(), recorded)
+        replay(np.zeros(9, np.int8), None, None, 1, 1, 0, 125, Distribution.rademacher(), recorded)
     assert error.value.status is Status.ARGUMENT
 
 
 def test_steps_of_different_lengths():
     with pytest.raises(ValueError, match=r"expected equally many queries in each step, got \[1, 2\]"):
-        core.replay(
+        replay(
             np.zeros(9, np.int8),
             None,
             None,
@@ -141,7 +141,7 @@ def test_checksum(size, stream, wide):
     rng = np.random.default_rng(size)
     weights = rng.integers(-128, 128, size).astype(np.int8)
     fraction = rng.integers(-128, 128, size).astype(np.int8) if wide else None
-    assert core.checksum(weights, fraction, stream) == oracle.checksum(weights, fraction, stream)
+    assert checksum(weights, fraction, stream) == oracle.checksum(weights, fraction, stream)
 
 
 RAMP = np.arange(-100, 100).astype(np.int8)
@@ -158,16 +158,16 @@ RAMP = np.arange(-100, 100).astype(np.int8)
 )
 def test_checksums_never_change(weights, fraction, stream, expected):
     """A device's is compared with a desktop's of another version."""
-    assert core.checksum(weights, fraction, stream) == expected
+    assert checksum(weights, fraction, stream) == expected
     assert oracle.checksum(weights, fraction, stream) == expected
 
 
 def test_checksum_tells_differences():
     weights = np.zeros(1000, np.int8)
-    seen = {core.checksum(weights), core.checksum(weights, stream=1000)}
-    seen.add(core.checksum(weights, fraction=np.zeros(1000, np.int8)))
+    seen = {checksum(weights), checksum(weights, stream=1000)}
+    seen.add(checksum(weights, fraction=np.zeros(1000, np.int8)))
     for i in range(1000):
         weights[i] = 1
-        seen.add(core.checksum(weights))
+        seen.add(checksum(weights))
         weights[i] = 0
     assert len(seen) == 1003

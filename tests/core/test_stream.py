@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import core
 from helpers.oracle import scalar, stream
 from helpers.oracle.draws import EXAMPLES, distributions, native, seeds, sizes, streams
 from helpers.oracle.stream import Dist
-from tflm_zo import core
-from tflm_zo.core import Distribution, NativeError, Status
+from tflm_zo.core import Distribution, DistributionKind, NativeError, Status, query_seed
 
 # (kind, mu, p_zero), seed, tensor: z of weights 0..15 and of weights 1024..1031. From oracle.scalar, which
 # implements the specification with Python integers. They never change: logs of old runs depend on them.
@@ -165,9 +165,7 @@ def test_direction_begins_at_a_block():
 
 
 def test_query_seeds_differ():
-    seen = {
-        core.query_seed(run, step, query) for run in range(4) for step in range(250) for query in range(8)
-    }
+    seen = {query_seed(run, step, query) for run in range(4) for step in range(250) for query in range(8)}
     assert len(seen) > 7990  # of 8000; a 32-bit hash may collide once
 
 
@@ -182,12 +180,12 @@ def test_query_seeds_differ():
 )
 def test_query_seeds_never_change(arguments, expected):
     """A log has coefficients alone: other seeds would make other weights of it."""
-    assert core.query_seed(*arguments) == scalar.query_seed(*arguments) == expected
+    assert query_seed(*arguments) == scalar.query_seed(*arguments) == expected
 
 
 @given(seeds, seeds, seeds)
 def test_query_seeds(run_seed, step, query):
-    assert core.query_seed(run_seed, step, query) == scalar.query_seed(run_seed, step, query)
+    assert query_seed(run_seed, step, query) == scalar.query_seed(run_seed, step, query)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +197,7 @@ def test_query_seeds(run_seed, step, query):
         (lambda: Distribution.sparse_uniform(3, 1.5), "p_zero_fraction: expected 0 to 1"),
         (lambda: Distribution.gaussian(0.0), "std_lsb: expected"),
         (lambda: Distribution.gaussian(float("nan")), "std_lsb: expected"),
-        (lambda: Distribution(core.DistributionKind.RADEMACHER, 1, 5), "p_zero: expected 0..0"),
+        (lambda: Distribution(DistributionKind.RADEMACHER, 1, 5), "p_zero: expected 0..0"),
     ],
 )
 def test_distribution_parameters(make, message):

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import core
 from helpers.oracle import weights as oracle
 from helpers.oracle.draws import EXAMPLES, Step, native, steps
-from tflm_zo import core
 from tflm_zo.core import Distribution, NativeError, Status
 
 RADEMACHER = Distribution.rademacher(1)

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import core
 from helpers.oracle import weights as plain
 from helpers.oracle import wide as oracle
 from helpers.oracle.draws import distributions, masks, native, perturbations, seeds, steps, streams
 from helpers.oracle.stream import Dist
-from tflm_zo import core
-from tflm_zo.core import Distribution, NativeError, Status
+from tflm_zo.core import Distribution, NativeError, Status, library
+from tflm_zo.core.loader import structs
 
 small = st.one_of(st.integers(1, 200), st.sampled_from([1023, 1025]))
 
@@ -118,27 +119,9 @@ def test_errors_leave_weights_alone():
 # --- FULLY_CONNECTED ----------------------------------------------------------------------------------------
 
 
-class Layer(ctypes.Structure):
-    """zo_wide_fully_connected"""
-
-    _fields_ = [
-        ("units", ctypes.c_uint32),
-        ("depth", ctypes.c_uint32),
-        ("weights", ctypes.c_void_p),
-        ("fraction", ctypes.c_void_p),
-        ("bias", ctypes.c_void_p),
-        ("multipliers", ctypes.c_void_p),
-        ("multiplier_count", ctypes.c_uint32),
-        ("input_zero_point", ctypes.c_int32),
-        ("output_zero_point", ctypes.c_int32),
-        ("output_min", ctypes.c_int32),
-        ("output_max", ctypes.c_int32),
-    ]
-
-
 def fully_connected(x, weights, fraction, bias, multipliers, in_zero, out_zero, low, high):
     table = b"".join(struct.pack("<ib", *m) for m in multipliers)
-    layer = Layer(
+    layer = structs.zo_wide_fully_connected(
         *weights.shape,
         weights.ctypes.data,
         fraction.ctypes.data,
@@ -151,9 +134,7 @@ def fully_connected(x, weights, fraction, bias, multipliers, in_zero, out_zero, 
         high,
     )
     y = np.empty(len(weights), np.int8)
-    function = core.library().zo_wide_fully_connected_s8
-    function.argtypes = [ctypes.c_void_p] * 3
-    function(ctypes.byref(layer), x.ctypes.data, y.ctypes.data)
+    library().zo_wide_fully_connected_s8(layer, x.ctypes.data, y.ctypes.data)
     return y
 
 

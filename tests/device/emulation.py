@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tflm_zo.converters import extract_segment, load_model, read_metadata
 
 from tflm_zo import Model
-from tflm_zo.core.measurement import _Measurement
+from tflm_zo.core.loader import structs
 from tflm_zo.data import Data
 from tflm_zo.firmware import Firmware
 from tflm_zo.firmware.op_pack import of_model
@@ -439,9 +439,9 @@ class Device:
         self._yardstick = yardstick  # kept alive
         return self._call("device_keep_best", ctypes.byref(yardstick.c), _u32(every))
 
-    def restore_best(self) -> tuple[int, _Measurement]:
+    def restore_best(self) -> tuple[int, Any]:
         """Status and what was measured of the best state."""
-        best = _Measurement()
+        best = structs.zo_measurement()
         return self._call("device_restore_best", ctypes.byref(best)), best
 
     def import_weights(self, store: Store) -> int:

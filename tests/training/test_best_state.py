@@ -13,7 +13,7 @@ import pytest
 from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.core import is_due
-from tflm_zo.logs import LogError, SeedLog, SnapshotLog
+from tflm_zo.logs import LogError, SeedLog, SeedLogWriter, SnapshotLog, SnapshotLogWriter
 from tflm_zo.training import (
     Callback,
     NodeSettings,
@@ -193,12 +193,8 @@ def test_interrupted_anywhere(kind: str, step: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_at_any_write(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the file held after a write, a run that goes on from it ends with the same bytes."""
-    from tflm_zo.logs import seed_log, snapshot_log
-
     states: list[bytes] = []
-    owner, name = (
-        (seed_log.LogWriter, "_write") if kind == "weight" else (snapshot_log.SnapshotWriter, "_write_at")
-    )
+    owner, name = (SeedLogWriter, "_write") if kind == "weight" else (SnapshotLogWriter, "_write_at")
     real = getattr(owner, name)
 
     def write(self: Any, *arguments: Any) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections import Counter
 from dataclasses import replace
@@ -13,20 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers import core
 from helpers.oracle import chain as several_seeds
 from helpers.oracle import control as oracle
 from helpers.oracle.control import COSINE, LINEAR, NORMALIZED, ONE, Settings
 from helpers.oracle.draws import distributions, native, seeds
 from helpers.oracle.stream import Dist, direction, perturbation
-from tflm_zo import core
-from tflm_zo.core import Control, CSettings, NativeError, Status
-from tflm_zo.core import control as control_module
+from tflm_zo.core import Control, CSettings, NativeError, Status, command_check, command_words, library
 
 
 def integers(s: Settings) -> CSettings:
     return CSettings(
         *(s.run_seed, s.steps, s.samples, s.batch, s.parts, s.queries, int(s.one_sided), s.rule),
-        *(native(s.dist)._c, s.rate, s.final_rate, s.schedule, s.warmup_steps, s.decay, s.decay_steps),
+        *(native(s.dist).struct, s.rate, s.final_rate, s.schedule, s.warmup_steps, s.decay, s.decay_steps),
         *(s.clip, s.gradient_norm, len(s.segments)),
         momentum=s.chain << 16 | s.memory if s.memory else 0,
         sharpness=s.sharpness,
@@ -34,7 +32,7 @@ def integers(s: Settings) -> CSettings:
 
 
 def needed(s: Settings) -> int:
-    return int(control_module._library().zo_control_words(ctypes.byref(integers(s))))
+    return command_words(integers(s))
 
 
 def make(s: Settings, spare: int = 0) -> Control:
@@ -107,7 +105,7 @@ def drive(s: Settings, control: Control, losses_of, *, settle=frozenset(), model
             assert request.words[:used].tolist() == expected.words
             assert not request.words[used:].any()
             assert used <= needed(s)
-            core.command_check(request.words, **limits)
+            command_check(request.words, **limits)
             assert request.step == expected.step == control.step
             assert request.first_sample == expected.first_sample
             assert request.start_segment == expected.start_segment
@@ -127,7 +125,7 @@ def drive(s: Settings, control: Control, losses_of, *, settle=frozenset(), model
             expected_words = model.settle()
             assert words[: len(expected_words)].tolist() == expected_words
             assert not words[len(expected_words) :].any()
-            core.command_check(words, **limits)
+            command_check(words, **limits)
             if each is not None:
                 each(None)
             assert control.settle() is None
@@ -248,7 +246,7 @@ def test_weights_are_restored_and_never_wrap(s, seed, settle, wide):
 
 
 def rate_of(s: Settings, step: int) -> int:
-    return int(control_module._library().zo_control_rate(ctypes.byref(integers(s)), step))
+    return int(library().zo_control_rate(integers(s), step))
 
 
 @given(any_settings(most_steps=10**6), st.data())
@@ -334,11 +332,9 @@ def test_order_never_changes(seed, samples, first, expected):
 
 def test_one_sample_by_one_is_the_same():
     control = make(Settings(samples=37, batch=5, steps=100))
-    one = core.library().zo_sample_at
-    one.restype, one.argtypes = ctypes.c_uint32, [ctypes.c_void_p, ctypes.c_uint32]
+    one = library().zo_sample_at
     whole = make(Settings(samples=37, batch=500, steps=1)).samples(0)
-    settings = ctypes.addressof(control.settings)
-    assert [one(settings, p) for p in range(500)] == whole.tolist()
+    assert [one(control.settings, p) for p in range(500)] == whole.tolist()
 
 
 @pytest.mark.parametrize("samples", [8, 10, 64, 100])

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.core import Control
-from tflm_zo.logs import LogError, LogWarning, LogWriter, SeedLog, seed_log
+from tflm_zo.logs import LogError, LogWarning, SeedLog, SeedLogWriter
 from tflm_zo.training import Trainer, TrainSettings, replay_log
 
 RNG = np.random.default_rng(3)
@@ -58,7 +59,7 @@ class Disk:
                 disk.free -= taken
                 return taken
 
-        monkeypatch.setattr(seed_log.io, "FileIO", File)
+        monkeypatch.setattr(io, "FileIO", File)
 
 
 # --- a full disk --------------------------------------------------------------------------------------------
@@ -89,7 +90,7 @@ def test_the_log_alone_ends_with_a_whole_record(tmp_path: Path, monkeypatch: pyt
     """Whoever else writes one: a record that does not fit leaves nothing of itself."""
     control = Control(SETTINGS.as_integers(steps=5, samples=8, batch=4, weights=9, blocks=1), 100, [0])
     Disk(monkeypatch, HEADER + 2 * RECORD - 1)
-    writer = LogWriter(tmp_path / "log", control, bytes(16))
+    writer = SeedLogWriter(tmp_path / "log", control, bytes(16))
     for full in (False, True):
         while control.next() and not control.report(np.zeros(4, np.int32)):
             pass
@@ -172,7 +173,7 @@ def test_how_often_the_log_is_brought_to_the_disk(
 ) -> None:
     """Steps take 0.3 s here: 2.7 s in all."""
     now, calls = [1000.0], [0]
-    real_append, real_fsync = seed_log.LogWriter.append, os.fsync
+    real_append, real_fsync = SeedLogWriter.append, os.fsync
 
     def append(self: Any) -> None:
         now[0] += 0.3
@@ -182,8 +183,8 @@ def test_how_often_the_log_is_brought_to_the_disk(
         calls[0] += 1
         real_fsync(handle)
 
-    monkeypatch.setattr(seed_log.LogWriter, "append", append)
-    monkeypatch.setattr(seed_log.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(SeedLogWriter, "append", append)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(os, "fsync", fsync)
     train(tmp_path / "log", sync_every=every)
     assert calls[0] - 3 == expected
@@ -204,7 +205,7 @@ def test_a_record_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             sizes.append(len(data))
             return super().write(data)
 
-    monkeypatch.setattr(seed_log.io, "FileIO", File)
+    monkeypatch.setattr(io, "FileIO", File)
     train(tmp_path / "log")
     assert sizes == [HEADER] + [RECORD] * STEPS
 
@@ -214,9 +215,9 @@ def test_ctrl_c_at_the_record(
     written: bool, whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C between a step's last loss and the record that makes it count: all agree on the step before."""
-    append, calls = LogWriter.append, 0
+    append, calls = SeedLogWriter.append, 0
 
-    def interrupted(self: LogWriter) -> None:
+    def interrupted(self: SeedLogWriter) -> None:
         nonlocal calls
         calls += 1
         if calls < 5 or written:
@@ -226,7 +227,7 @@ def test_ctrl_c_at_the_record(
 
     log = tmp_path / "log"
     with monkeypatch.context() as patch:
-        patch.setattr(LogWriter, "append", interrupted)
+        patch.setattr(SeedLogWriter, "append", interrupted)
         trainer = train(log)
     assert trainer.interrupted
     assert trainer.step == len(SeedLog.read(log).steps) == 4

@@ -100,7 +100,7 @@ def integers(s: Settings) -> CSettings:
         batch=s.batch,
         parts=s.parts,
         queries=1,
-        distribution=Distribution.rademacher(2)._c,
+        distribution=Distribution.rademacher(2).struct,
         rate=s.rate,
         final_rate=s.final_rate,
         schedule=s.schedule,
@@ -377,10 +377,10 @@ def test_wrong_order_and_sizes() -> None:
     weights = np.zeros(35, np.int8)
 
     def refused(call: Any, *arguments: Any) -> None:
-        before = bytes(control.c_run)
+        before = bytes(control.struct)
         with pytest.raises((NativeError, TypeError, ValueError)):
             call(*arguments)
-        assert bytes(control.c_run) == before
+        assert bytes(control.struct) == before
 
     assert control.next().action == NodeAction.FORWARD
     refused(control.perturb, nodes)

@@ -29,7 +29,7 @@ from helpers.models import MODELS
 from helpers.moments import At, interrupt, stop
 from tflm_zo import inject
 from tflm_zo.core import NodeControl
-from tflm_zo.logs import LogError, LogWarning, SnapshotLog, SnapshotWriter, snapshot_log
+from tflm_zo.logs import LogError, LogWarning, SnapshotLog, SnapshotLogWriter
 from tflm_zo.training import (
     Callback,
     Checkpoint,
@@ -221,7 +221,7 @@ def test_interrupted_around_any_call(
         if place == "invoke":
             owner: Any = type(trainer.runtime)
         else:
-            owner = NodeControl if hasattr(NodeControl, place) else SnapshotWriter
+            owner = NodeControl if hasattr(NodeControl, place) else SnapshotLogWriter
         name = "capture_head" if place == "capture" and kind == "head" else place
         original, left = getattr(owner, name), [int(rng.integers(1, calls + 1))]
 
@@ -252,7 +252,7 @@ def test_interrupted_at_any_line(
     kind: str, tmp_path: Path, whole: dict[str, Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C before random lines of Python that a step consists of."""
-    files = ("node_run.py", "snapshot_log.py", "node_control.py")
+    files = ("node_run.py", "snapshot_log_writer.py", "log_file.py", "node_control.py")
     left = [2**62]
 
     def trace_line(frame: FrameType, event: str, _: Any) -> Any:
@@ -309,7 +309,7 @@ def test_interrupted_again_and_again(tmp_path: Path, whole: dict[str, Run]) -> N
     resume("whole", tmp_path / "log", whole)
 
 
-@pytest.mark.parametrize("owner, name", [(NodeControl, "resume"), (SnapshotWriter, "keep")])
+@pytest.mark.parametrize("owner, name", [(NodeControl, "resume"), (SnapshotLogWriter, "keep")])
 def test_interrupted_while_going_back(
     owner: Any, name: str, tmp_path: Path, whole: dict[str, Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -621,7 +621,7 @@ class Disk:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 return super().write(data[:room])
 
-        monkeypatch.setattr(snapshot_log.io, "FileIO", File)
+        monkeypatch.setattr(io, "FileIO", File)
 
 
 @pytest.mark.parametrize("room", [0, 1, RECORD - 1, 2 * RECORD + 5, 4 * RECORD, 7 * RECORD + 11])

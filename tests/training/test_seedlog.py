@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import struct
 import zlib
@@ -17,16 +16,15 @@ from tflm_zo.converters import load_model
 from helpers.models import MODELS
 from helpers.oracle.scalar import query_seed
 from tflm_zo import inject
-from tflm_zo.core import Control, CSettings, Distribution, Measurement
-from tflm_zo.logs import SnapshotLog, seed_log
-from tflm_zo.logs.seed_log import IncompleteHeaderError, LogError, LogWriter, SeedLog, _Header, fingerprint
+from tflm_zo.core import Control, CSettings, Distribution, Measurement, SeedLogHeader
+from tflm_zo.logs import IncompleteHeaderError, LogError, SeedLog, SeedLogWriter, SnapshotLog, fingerprint
 
 MARK = bytes(range(100, 116))
 SETTINGS = (0xFFFFFFFE, 9, 11, 2, 1, 3, 1, 2, None, 65536, 7, 1, 2, 3, 4, 5, 6, 0)
 
 
 def integers(**changes) -> CSettings:
-    distribution = Distribution.sparse_uniform(5, 0.25)._c
+    distribution = Distribution.sparse_uniform(5, 0.25).struct
     s = CSettings(*(distribution if value is None else value for value in SETTINGS))
     for name, value in changes.items():
         setattr(s, name, value)
@@ -38,7 +36,7 @@ def write(path, steps, resume=None, start=0, **changes):
     control = Control(integers(**changes), 100, [])
     if start:
         control.resume(start, SeedLog.read(path).mean_squares[-1])
-    writer = LogWriter(path, control, MARK, resume)
+    writer = SeedLogWriter(path, control, MARK, resume)
     rng, records = np.random.default_rng(start), []
     while len(records) < steps:
         control.next()
@@ -184,7 +182,7 @@ def test_resume_cuts_the_torn_record_off(path, torn):
 
 def test_keep(path):
     control = Control(integers(), 100, [])
-    writer = LogWriter(path, control, MARK)
+    writer = SeedLogWriter(path, control, MARK)
     sizes = [path.stat().st_size]
     for _ in range(3):
         while True:
@@ -267,7 +265,7 @@ def measured(step, loss):
 def test_measurements_stand_among_the_steps(path, every):
     """Bytes and offsets as zo_measurement.h has them; cut anywhere, what is whole before the cut is read."""
     control = Control(integers(steps=9), 100, [])
-    writer = LogWriter(path, control, MARK, measure_every=every)
+    writer = SeedLogWriter(path, control, MARK, measure_every=every)
     expected, sizes = header_bytes(measure_every=every), []
     losses = {0: 50, 9: -(2**40)}
     for step in range(10):
@@ -309,11 +307,8 @@ def test_measurements_stand_among_the_steps(path, every):
 )
 def test_settings_that_no_run_has_are_refused(path, field, value):
     """With a correct checksum: somebody may have written it to nonsense."""
-    header = _Header((ctypes.c_uint8 * 16)(*MARK), 0)
-    data = ctypes.create_string_buffer(132)
-    crafted = integers(**{field: value})
-    seed_log._library().zo_log_write_header(ctypes.byref(header), ctypes.byref(crafted), data)
-    path.write_bytes(data.raw + bytes(400))
+    data = SeedLogHeader(integers(**{field: value}), MARK, 0).to_bytes()
+    path.write_bytes(data + bytes(400))
     with pytest.raises(LogError, match="no seed log of this version, or its header is damaged"):
         SeedLog.read(path)
 

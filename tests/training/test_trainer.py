@@ -246,7 +246,7 @@ def test_stopped_by_a_callback(kind, step, action, tmp_path, uninterrupted):
 def test_interrupted_anywhere(kind, when, place, tmp_path, uninterrupted, monkeypatch):
     """Ctrl-C at random calls of what a run consists of."""
     from tflm_zo.core import Control
-    from tflm_zo.logs import LogWriter
+    from tflm_zo.logs import SeedLogWriter
 
     rng = np.random.default_rng([len(place), when == "after", len(kind)])
     for round_ in range(4):
@@ -255,7 +255,7 @@ def test_interrupted_anywhere(kind, when, place, tmp_path, uninterrupted, monkey
         owner, name = {
             "invoke": (type(trainer.runtime), "invoke"),
             "report": (Control, "report"),
-            "append": (LogWriter, "append"),
+            "append": (SeedLogWriter, "append"),
             "settle": (Control, "settle"),
         }[place]
         original = getattr(owner, name)

@@ -29,6 +29,7 @@ from tflm_zo.core import (
     NodeRules,
     NodeTask,
     Status,
+    make_tensor,
     weight_tensors,
 )
 from tflm_zo.training import NodeSettings, Trainer
@@ -156,7 +157,7 @@ class Tensors:
     def native(self) -> Any:
         return weight_tensors(
             [
-                core.native._make_tensor(w, f, None, 1, w.size, stream, LIMIT)
+                make_tensor(w, f, None, 1, w.size, stream, LIMIT)
                 for w, f, stream in zip(self.weights, self.fractions, self.streams, strict=True)
             ]
         )

@@ -7,56 +7,53 @@ runtimes' custom ops and the firmware call.
 
 from __future__ import annotations
 
-from .bits_update import update_bits
-from .control import Control, CSettings, Request, StepReport, command_words, samples_in_order
-from .measurement import MEASUREMENT_BYTES, Measurement, best_of, is_due
-from .native import (
-    ALL_BLOCKS,
+from .arguments import QUERY_DTYPE
+from .block_control import BlockControl
+from .command import ALL_BLOCKS, Command, command_check
+from .control import (
     MAX_CHAIN,
     MAX_QUERIES,
-    QUERY_DTYPE,
-    STREAM_BLOCK,
-    Command,
-    Distribution,
-    DistributionKind,
-    LogitScale,
-    NativeError,
-    Status,
-    binary_cross_entropy,
-    checksum,
-    command_check,
-    command_steps,
-    cross_entropy,
-    cross_entropy_error,
-    direction,
-    library,
-    library_path,
-    mean_squared_error,
-    perturb,
-    query_seed,
-    replay,
-    status_text,
-    update,
+    Control,
+    Request,
+    StepReport,
+    command_words,
+    distribution_at,
+    samples_in_order,
+    write_items,
 )
-from .node_control import NodeAction, NodeControl, NodeRequest, NodeRules, NodeTask, weight_tensors
-from .nodes import (
-    NodeForm,
-    NodeLayer,
-    NodeRule,
-    NodeState,
-    fc_backprop,
-    perturb_nodes,
-    route_nodes,
-    update_from_nodes,
+from .declarations import CSettings, Struct, Tensor
+from .directory import Directory
+from .distribution import Distribution, DistributionKind, query_seed, query_seeds
+from .loader import NativeError, Status, installed, library, library_path
+from .logit_scale import LogitScale
+from .measurement import MEASUREMENT_BYTES, Measurement, best_of, is_due
+from .node_control import NodeAction, NodeControl, NodeRequest, NodeRules, NodeTask
+from .node_layer import NodeForm, NodeLayer, NodeState
+from .seed_log_format import FINGERPRINT_BYTES, SEED_LOG_HEADER_BYTES, SeedLogHeader, SeedLogRecord
+from .snapshot_log_format import (
+    BEST_SLOT,
+    SNAPSHOT_RECORD_BYTES,
+    Snapshot,
+    SnapshotLogHeader,
+    TaskEntry,
+    measurement_at,
+    read_step_record,
+    step_record_at,
+    write_step_record,
 )
+from .tensor import checksum, make_tensor, replay, weight_tensors
 
 __all__ = [
     "ALL_BLOCKS",
+    "BEST_SLOT",
+    "BlockControl",
     "CSettings",
     "Command",
     "Control",
+    "Directory",
     "Distribution",
     "DistributionKind",
+    "FINGERPRINT_BYTES",
     "LogitScale",
     "MAX_CHAIN",
     "MAX_QUERIES",
@@ -68,38 +65,40 @@ __all__ = [
     "NodeForm",
     "NodeLayer",
     "NodeRequest",
-    "NodeRule",
     "NodeRules",
     "NodeState",
     "NodeTask",
     "QUERY_DTYPE",
     "Request",
-    "STREAM_BLOCK",
+    "SEED_LOG_HEADER_BYTES",
+    "SNAPSHOT_RECORD_BYTES",
+    "SeedLogHeader",
+    "SeedLogRecord",
+    "Snapshot",
+    "SnapshotLogHeader",
     "Status",
     "StepReport",
+    "Struct",
+    "TaskEntry",
+    "Tensor",
     "best_of",
-    "binary_cross_entropy",
     "checksum",
     "command_check",
-    "command_steps",
     "command_words",
-    "cross_entropy",
-    "cross_entropy_error",
-    "direction",
-    "fc_backprop",
+    "distribution_at",
+    "installed",
     "is_due",
     "library",
     "library_path",
-    "mean_squared_error",
-    "perturb",
-    "perturb_nodes",
+    "make_tensor",
+    "measurement_at",
     "query_seed",
+    "query_seeds",
+    "read_step_record",
     "replay",
-    "route_nodes",
     "samples_in_order",
-    "status_text",
-    "update",
-    "update_bits",
-    "update_from_nodes",
+    "step_record_at",
     "weight_tensors",
+    "write_items",
+    "write_step_record",
 ]

@@ -8,86 +8,32 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import native
-from .native import MAX_QUERIES, NativeError
+from .declarations import CSettings, Struct
+from .distribution import Distribution
+from .loader import call, constants, library, structs
 
-__all__ = ["CSettings", "Control", "Request", "StepReport", "command_words", "samples_in_order"]
+__all__ = [
+    "MAX_CHAIN",
+    "MAX_QUERIES",
+    "Control",
+    "Request",
+    "StepReport",
+    "command_words",
+    "distribution_at",
+    "samples_in_order",
+    "write_items",
+]
 
-_u32, _i64 = ctypes.c_uint32, ctypes.c_int64
+MAX_QUERIES: Final[int] = constants.ZO_MAX_QUERIES
+"""Largest number of queries in one step."""
 
-
-class CSettings(ctypes.Structure):
-    """``zo_control_settings``: every field an integer."""
-
-    _fields_ = [
-        ("run_seed", _u32),
-        ("steps", _u32),
-        ("samples", _u32),
-        ("batch", _u32),
-        ("parts", _u32),
-        ("queries", _u32),
-        ("estimator", _u32),
-        ("rule", _u32),
-        ("distribution", native._Distribution),
-        ("rate", _u32),
-        ("final_rate", _u32),
-        ("schedule", _u32),
-        ("warmup_steps", _u32),
-        ("decay", _u32),
-        ("decay_steps", _u32),
-        ("clip", _u32),
-        ("gradient_norm", _u32),
-        ("blocks", _u32),
-        ("stage_steps", _u32 * 2),
-        ("stage_p_zero", _u32),
-        ("momentum", _u32),
-        ("sharpness", _u32),
-    ]
-
-    def as_bytes(self) -> bytes:
-        """For comparison."""
-        return bytes(self)
-
-
-class _Query(ctypes.Structure):
-    _fields_ = [("seed", _u32), ("coefficient", ctypes.c_int32)]
-
-
-class CControl(ctypes.Structure):
-    """``zo_control``."""
-
-    _fields_ = [
-        ("settings", ctypes.POINTER(CSettings)),
-        ("block_segments", ctypes.c_void_p),
-        ("step", _u32),
-        ("query", _u32),
-        ("phase", _u32),
-        ("part", _u32),
-        ("pending", _u32),
-        ("based", _u32),
-        ("ascent", ctypes.c_int32),
-        ("base", _i64),
-        ("plus", _i64),
-        ("minus", _i64),
-        ("total", _i64),
-        ("mean_square", _i64),
-        ("difference", _i64 * MAX_QUERIES),
-        ("queries", _Query * MAX_QUERIES),
-    ]
-
-
-class _Request(ctypes.Structure):
-    _fields_ = [("action", _u32), ("step", _u32), ("first_sample", _u32), ("start_segment", _u32)]
-
-
-class _Report(ctypes.Structure):
-    _fields_ = [("step_done", _u32), ("step", _u32), ("mean_loss", ctypes.c_int32), ("rate", _u32)]
+MAX_CHAIN: Final[int] = constants.ZO_MAX_CHAIN
+"""Largest number of seeds that make up one direction."""
 
 
 @dataclass(frozen=True)
@@ -116,36 +62,9 @@ class StepReport:
     rate: float
 
 
-@lru_cache(maxsize=1)
-def _library() -> Any:
-    library = native.library()
-    control, settings, pointer = ctypes.POINTER(CControl), ctypes.POINTER(CSettings), ctypes.c_void_p
-    prototypes: dict[str, tuple[Any, list[Any]]] = {
-        "zo_control_init": (ctypes.c_int, [control, settings, pointer]),
-        "zo_control_resume": (ctypes.c_int, [control, _u32, _i64]),
-        "zo_control_next": (ctypes.c_int, [control, pointer, _u32, ctypes.POINTER(_Request)]),
-        "zo_control_report": (ctypes.c_int, [control, pointer, _u32, ctypes.POINTER(_Report)]),
-        "zo_control_settle": (ctypes.c_int, [control, pointer, _u32, ctypes.POINTER(_u32)]),
-        "zo_control_abandon": (ctypes.c_int, [control, _u32, pointer, _u32]),
-        "zo_samples_at": (None, [settings, _u32, _u32, pointer]),
-        "zo_control_words": (_u32, [settings]),
-        "zo_control_rate": (_u32, [settings, _u32]),
-    }
-    for name, (result, arguments) in prototypes.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-    return library
-
-
-def _call(name: str, *arguments: object) -> None:
-    status = getattr(_library(), name)(*arguments)
-    if status != 0:
-        raise NativeError(name, status)
-
-
 def command_words(settings: CSettings) -> int:
     """Words that a command of a run takes at most."""
-    return int(_library().zo_control_words(ctypes.byref(settings)))
+    return int(library().zo_control_words(settings))
 
 
 def samples_in_order(seed: int, samples: int, count: int) -> NDArray[np.uint32]:
@@ -161,8 +80,32 @@ def samples_in_order(seed: int, samples: int, count: int) -> NDArray[np.uint32]:
     """
     numbers = np.empty(count, np.uint32)
     settings = CSettings(run_seed=seed, samples=samples)
-    _library().zo_samples_at(ctypes.byref(settings), 0, count, numbers.ctypes.data)
+    library().zo_samples_at(settings, 0, count, numbers.ctypes.data)
     return numbers
+
+
+def distribution_at(settings: CSettings, step: int) -> Distribution:
+    """By which the weights are perturbed in a step of a run."""
+    return Distribution.of(library().zo_control_distribution(settings, step))
+
+
+def write_items(
+    settings: CSettings, step: int, coefficients: NDArray[np.int32], items: NDArray[np.void]
+) -> int:
+    """Writes what a step does to the weights: a (seed, coefficient) pair for each query, with momentum one
+    for each seed of a query's direction.
+
+    Args:
+        settings: of the run.
+        step: its number.
+        coefficients: int32 [queries], as recorded.
+        items: `QUERY_DTYPE` [MAX_QUERIES], whose first elements are written.
+
+    Returns:
+        How many there are.
+    """
+    count = library().zo_control_items(settings, step, coefficients.ctypes.data, items.ctypes.data)
+    return int(count)
 
 
 class Control:
@@ -179,12 +122,12 @@ class Control:
 
     def __init__(self, settings: CSettings, capacity: int, block_segments: list[int]) -> None:
         self._segments = (ctypes.c_uint8 * max(1, len(block_segments)))(*block_segments)
-        self._control = CControl()
+        self._control = structs.zo_control()
         self._settings = CSettings.from_buffer_copy(settings)  # the control unit keeps where it is
-        _call(
+        call(
             "zo_control_init",
-            ctypes.byref(self._control),
-            ctypes.byref(self._settings),
+            self._control,
+            self._settings,
             ctypes.addressof(self._segments),
         )
         needed = command_words(settings)
@@ -194,7 +137,7 @@ class Control:
                 f"command_words={needed}"
             )
         self._words = np.zeros(capacity, np.int32)
-        self._request, self._report = _Request(), _Report()
+        self._request, self._report = structs.zo_request(), structs.zo_report()
 
     @property
     def settings(self) -> CSettings:
@@ -202,9 +145,10 @@ class Control:
         return self._settings
 
     @property
-    def address(self) -> int:
-        """Address of the ``zo_control``."""
-        return ctypes.addressof(self._control)
+    def struct(self) -> Struct:
+        """``zo_control``."""
+        struct: Struct = self._control
+        return struct
 
     @property
     def step(self) -> int:
@@ -219,17 +163,17 @@ class Control:
 
     def resume(self, step: int, mean_square: int) -> None:
         """Goes on after so many whole steps."""
-        _call("zo_control_resume", ctypes.byref(self._control), step, mean_square)
+        call("zo_control_resume", self._control, step, mean_square)
 
     def next(self) -> Request | None:
         """The next invoke, or None where the run is over."""
         words, request = self._words, self._request
-        _call(
+        call(
             "zo_control_next",
-            ctypes.byref(self._control),
+            self._control,
             words.ctypes.data,
             words.size,
-            ctypes.byref(request),
+            request,
         )
         if request.action == 0:
             return None
@@ -238,12 +182,12 @@ class Control:
     def report(self, losses: NDArray[np.int32]) -> StepReport | None:
         """Takes the losses of the invoke; the step's report where it finished one."""
         report = self._report
-        _call(
+        call(
             "zo_control_report",
-            ctypes.byref(self._control),
+            self._control,
             losses.ctypes.data,
             losses.size,
-            ctypes.byref(report),
+            report,
         )
         if not report.step_done:
             return None
@@ -256,10 +200,10 @@ class Control:
 
     def settle(self) -> NDArray[np.int32] | None:
         """The command that applies what is pending between steps, or None where nothing is."""
-        pending = _u32()
-        _call(
+        pending = ctypes.c_uint32()
+        call(
             "zo_control_settle",
-            ctypes.byref(self._control),
+            self._control,
             self._words.ctypes.data,
             self._words.size,
             ctypes.byref(pending),
@@ -276,15 +220,15 @@ class Control:
             The command that makes the weights those of the last whole step.
         """
         words = self._words
-        _call("zo_control_abandon", ctypes.byref(self._control), int(executed), words.ctypes.data, words.size)
+        call("zo_control_abandon", self._control, int(executed), words.ctypes.data, words.size)
         return words
 
     def samples(self, first: int) -> NDArray[np.uint32]:
         """Numbers of the training samples of an invoke, uint32 [batch]."""
         numbers = np.empty(self.settings.batch, np.uint32)
-        _library().zo_samples_at(ctypes.byref(self._settings), first, numbers.size, numbers.ctypes.data)
+        library().zo_samples_at(self._settings, first, numbers.size, numbers.ctypes.data)
         return numbers
 
     def rate(self, step: int) -> float:
         """Rate of a step."""
-        return int(_library().zo_control_rate(ctypes.byref(self._settings), step)) / 65536
+        return int(library().zo_control_rate(self._settings, step)) / 65536

@@ -10,40 +10,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from typing import Final
 
-from . import native
+from .loader import constants, library, structs
 
 __all__ = ["MEASUREMENT_BYTES", "Measurement", "best_of", "is_due"]
 
-MEASUREMENT_BYTES = 28
-
-_u32 = ctypes.c_uint32
-
-
-class _Measurement(ctypes.Structure):
-    _fields_ = [
-        ("step", _u32),
-        ("samples", _u32),
-        ("loss", ctypes.c_int64),
-        ("correct", _u32),
-        ("data_checksum", _u32),
-    ]
-
-
-@lru_cache(maxsize=1)
-def _library() -> Any:
-    library, pointer = native.library(), ctypes.POINTER(_Measurement)
-    for name, result, arguments in (
-        ("zo_measurement_is_due", ctypes.c_int, [_u32, _u32, _u32]),
-        ("zo_measurement_number", _u32, [_u32, _u32]),
-        ("zo_measurement_write", None, [pointer, _u32, ctypes.c_void_p]),
-        ("zo_measurement_read", ctypes.c_int, [ctypes.c_char_p, _u32, pointer]),
-    ):
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-    return library
+MEASUREMENT_BYTES: Final[int] = constants.ZO_MEASUREMENT_BYTES
 
 
 @dataclass(frozen=True)
@@ -72,17 +45,17 @@ class Measurement:
     def to_bytes(self, checksum: int) -> bytes:
         """Its record, whose checksum continues another one."""
         record = ctypes.create_string_buffer(MEASUREMENT_BYTES)
-        m = _Measurement(self.step, self.samples, self.loss_sum, self.correct, self.data_checksum)
-        _library().zo_measurement_write(ctypes.byref(m), checksum, record)
+        m = structs.zo_measurement(self.step, self.samples, self.loss_sum, self.correct, self.data_checksum)
+        library().zo_measurement_write(m, checksum, record)
         return record.raw
 
     @classmethod
     def from_bytes(cls, record: bytes, checksum: int) -> Measurement | None:
         """What a record says; None where its checksum is wrong or it is not whole."""
-        m = _Measurement()
+        m = structs.zo_measurement()
         if len(record) < MEASUREMENT_BYTES:
             return None
-        if _library().zo_measurement_read(record, checksum, ctypes.byref(m)):
+        if library().zo_measurement_read(record, checksum, m):
             return None
         return cls(m.step, m.samples, m.loss, m.correct, m.data_checksum)
 
@@ -96,9 +69,9 @@ def is_due(every: int, steps: int, step: int, done: int) -> bool:
         step: whole steps done.
         done: measurements that are in the log.
     """
-    if not _library().zo_measurement_is_due(every, steps, step):
+    if not library().zo_measurement_is_due(every, steps, step):
         return False
-    return bool(_library().zo_measurement_number(every, step) == done)
+    return bool(library().zo_measurement_number(every, step) == done)
 
 
 def best_of(measurements: Iterable[Measurement]) -> Measurement | None:

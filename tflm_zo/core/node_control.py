@@ -10,117 +10,22 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import native
-from .control import CSettings, StepReport, _Report
-from .native import LogitScale, NativeError
-from .nodes import NodeLayer, NodeState, _Layer, _Scale
+from .arguments import address
+from .control import StepReport
+from .declarations import CSettings, Struct, Tensor
+from .loader import call, constants, library, structs
+from .logit_scale import LogitScale
+from .node_layer import NodeLayer, NodeState
+from .tensor import make_tensor
 
-__all__ = ["NodeAction", "NodeControl", "NodeRequest", "NodeRules", "NodeTask", "weight_tensors"]
+__all__ = ["NodeAction", "NodeControl", "NodeRequest", "NodeRules", "NodeTask"]
 
-_u32, _i64, _ptr = ctypes.c_uint32, ctypes.c_int64, ctypes.c_void_p
-
-
-_HEAD = 0xFFFFFFFF  # ZO_NODE_HEAD
 _WEIGHTS = 1  # ZO_TASK_WEIGHTS
-
-
-class _Task(ctypes.Structure):
-    _fields_ = [
-        ("kind", _u32),
-        ("layer", _Layer),
-        ("start_segment", _u32),
-        ("queries", _u32),
-        ("following", _u32),
-        ("mu", _u32),
-        ("rate", _u32),
-        ("gain", _Scale),
-        ("boundary_bytes", _u32),
-        ("inputs", _ptr),
-        ("routes", _ptr),
-        ("nodes", _ptr),
-        ("differences", _ptr),
-        ("errors", _ptr),
-        ("sums", _ptr),
-        ("mean_square", _Scale),
-    ]
-
-
-class _Settings(ctypes.Structure):
-    _fields_ = [
-        ("common", CSettings),
-        ("tasks", _u32),
-        ("first_segment", _u32),
-        ("weight_clip", _u32),
-        ("rule", _u32),
-        ("exact_rule", _u32),
-        ("bits", _u32),
-        ("rows", _u32),
-    ]
-
-
-class _Run(ctypes.Structure):
-    _fields_ = [
-        ("settings", _Settings),
-        ("tasks", ctypes.POINTER(_Task)),
-        ("step", _u32),
-        ("stage", _u32),
-        ("part", _u32),
-        ("task", _u32),
-        ("query", _u32),
-        ("side", _u32),
-        ("moved", _u32),
-        ("total", _i64),
-        ("base", _i64),
-        ("largest_loss", ctypes.c_int32),
-    ]
-
-
-class _Request(ctypes.Structure):
-    _fields_ = [
-        ("action", _u32),
-        ("step", _u32),
-        ("task", _u32),
-        ("start_segment", _u32),
-        ("first_sample", _u32),
-    ]
-
-
-@lru_cache(maxsize=1)
-def _library() -> Any:
-    library, run, report = native.library(), ctypes.POINTER(_Run), ctypes.POINTER(_Report)
-    prototypes: dict[str, list[Any]] = {
-        "zo_samples_at": [ctypes.POINTER(CSettings), _u32, _u32, _ptr],
-        "zo_node_run_init": [run, ctypes.POINTER(_Settings), ctypes.POINTER(_Task)],
-        "zo_node_run_resume": [run, _u32, ctypes.c_int32, ctypes.POINTER(_Scale)],
-        "zo_node_run_next": [run, ctypes.POINTER(_Request)],
-        "zo_node_run_capture": [run, _u32, _ptr, _ptr, _ptr],
-        "zo_node_run_capture_head": [run, _u32, _ptr, _ptr, native._LogitScale, _ptr],
-        "zo_node_run_backpropagate": [run, _u32, _ptr, _ptr, _ptr],
-        "zo_node_run_capture_boundary": [run, _u32, _ptr],
-        "zo_node_run_perturb": [run, _ptr],
-        "zo_node_run_perturb_weights": [run, _ptr, _u32],
-        "zo_node_run_update_weights": [run, _ptr, _u32, ctypes.POINTER(_u32), report],
-        "zo_node_run_abandon": [run, _ptr, _u32],
-        "zo_node_run_report": [run, _ptr, _u32, report],
-        "zo_node_run_update": [run, ctypes.POINTER(native._Tensor), _ptr, ctypes.POINTER(_u32), report],
-    }
-    for name, arguments in prototypes.items():
-        function = getattr(library, name)
-        function.restype = None if name == "zo_samples_at" else ctypes.c_int
-        function.argtypes = arguments
-    return library
-
-
-def _call(name: str, *arguments: object) -> None:
-    status: int = getattr(_library(), name)(*arguments)
-    if status != 0:
-        raise NativeError(name, status)
 
 
 def _scratch(layer: NodeLayer | None) -> int:
@@ -163,6 +68,11 @@ class NodeTask:
     gain: NodeState = field(default_factory=NodeState)
     boundary_bytes: int = 0
 
+    @property
+    def following_number(self) -> int:
+        """`following` as the core takes it."""
+        return constants.ZO_NODE_HEAD if self.following is None else self.following
+
 
 @dataclass(frozen=True)
 class NodeRules:
@@ -181,6 +91,11 @@ class NodeRules:
     exact_rule: int = 0
     bits: int = 0
     rows: int = 0
+
+    @classmethod
+    def of(cls, struct: Any) -> NodeRules:
+        """Those of a ``zo_node_settings``."""
+        return cls(struct.weight_clip, struct.rule, struct.exact_rule, struct.bits, struct.rows)
 
 
 @dataclass(frozen=True)
@@ -208,7 +123,7 @@ class NodeControl:
     Args:
         settings: of the run; ``clip`` is the largest step of a weight, unit 2^-16 LSB.
         first_segment: where a forward pass begins.
-        tasks: what is trained.
+        tasks: what is trained, at least one.
         rules: more settings.
 
     Attributes:
@@ -228,12 +143,16 @@ class NodeControl:
         self._samples = int(settings.batch) * int(settings.parts)
         self._batch = int(settings.batch)
         self.tasks, self.rules = tuple(tasks), rules
-        self._tasks = (_Task * max(1, len(tasks)))()
+        self._tasks = (structs.zo_node_task * max(1, len(tasks)))()
         self._buffers: list[NDArray[Any]] = []
         for c, task in zip(self._tasks, tasks, strict=False):
             self._fill(c, task)
-        self._run, self._request, self._report = _Run(), _Request(), _Report()
-        whole = _Settings(
+        self._run, self._request, self._report = (
+            structs.zo_node_run(),
+            structs.zo_node_request(),
+            structs.zo_report(),
+        )
+        whole = structs.zo_node_settings(
             settings,
             len(tasks),
             first_segment,
@@ -243,11 +162,11 @@ class NodeControl:
             rules.bits,
             rules.rows,
         )
-        _call("zo_node_run_init", ctypes.byref(self._run), ctypes.byref(whole), self._tasks)
+        call("zo_node_run_init", self._run, whole, self._tasks)
         # Of any filter; errors that come back through a layer need one for each of its inputs.
         self._scratch = np.empty(max((_scratch(t.layer) for t in tasks), default=0), np.int32)
 
-    def _fill(self, c: _Task, task: NodeTask) -> None:
+    def _fill(self, c: Any, task: NodeTask) -> None:
         layer, samples = task.layer, self._samples
 
         def buffer(shape: tuple[int, ...], dtype: type[np.generic]) -> int:
@@ -257,15 +176,15 @@ class NodeControl:
 
         c.start_segment, c.queries = task.start_segment, task.queries
         c.mu, c.rate = task.mu, task.rate
-        c.gain = _Scale(task.gain.mantissa, task.gain.exponent)
-        c.following = _HEAD if task.following is None else task.following
+        c.gain = task.gain.struct
+        c.following = task.following_number
         if layer is None:
             c.kind, c.boundary_bytes = _WEIGHTS, task.boundary_bytes
             c.sums = buffer((max(1, task.queries),), np.int64)
             if task.boundary_bytes:
                 c.nodes = buffer((self._batch, task.boundary_bytes), np.int8)
             return
-        c.layer = layer._c
+        c.layer = layer.struct
         c.inputs = buffer((samples, layer.input_bytes), np.int8)
         c.routes = buffer((samples, layer.route_bytes), np.uint8)
         c.nodes = buffer((self._batch, layer.nodes), np.int8)
@@ -286,15 +205,16 @@ class NodeControl:
         return settings
 
     @property
-    def c_settings(self) -> _Settings:
+    def node_settings(self) -> Struct:
         """``zo_node_settings``."""
-        settings: _Settings = self._run.settings
+        settings: Struct = self._run.settings
         return settings
 
     @property
-    def c_run(self) -> _Run:
+    def struct(self) -> Struct:
         """``zo_node_run``."""
-        return self._run
+        run: Struct = self._run
+        return run
 
     @property
     def step(self) -> int:
@@ -309,7 +229,7 @@ class NodeControl:
     @property
     def states(self) -> list[NodeState]:
         """The running means of the tasks."""
-        return [NodeState(t.mean_square.mantissa, t.mean_square.exponent) for t in self._tasks]
+        return [NodeState.of(t.mean_square) for t in self._tasks]
 
     def resume(self, step: int, states: Sequence[NodeState], largest_loss: int) -> None:
         """Goes on after so many whole steps.
@@ -325,35 +245,34 @@ class NodeControl:
         """
         if len(states) != len(self._tasks):
             raise ValueError(f"states: expected {len(self._tasks)}, one for each task, got {len(states)}")
-        squares = (_Scale * len(states))(*(_Scale(s.mantissa, s.exponent) for s in states))
-        _call("zo_node_run_resume", ctypes.byref(self._run), step, largest_loss, squares)
+        squares = (structs.zo_scale * len(states))(*(s.struct for s in states))
+        call("zo_node_run_resume", self._run, step, largest_loss, squares)
 
     def next(self) -> NodeRequest:
         """What to do next."""
         r = self._request
-        _call("zo_node_run_next", ctypes.byref(self._run), ctypes.byref(r))
+        call("zo_node_run_next", self._run, r)
         return NodeRequest(NodeAction(r.action), r.step, r.task, r.start_segment, r.first_sample)
 
     def samples(self, first: int) -> NDArray[np.uint32]:
         """Numbers of the training samples of an invoke, uint32 [batch]."""
         numbers = np.empty(self._batch, np.uint32)
-        settings = ctypes.byref(self._run.settings.common)
-        _library().zo_samples_at(settings, first, numbers.size, numbers.ctypes.data)
+        library().zo_samples_at(self.settings, first, numbers.size, numbers.ctypes.data)
         return numbers
 
     def _batch_of(self, name: str, array: NDArray[Any], size: int, dtype: type[np.generic] = np.int8) -> int:
         if array.size != self._batch * size:
             raise ValueError(f"{name}: expected {self._batch} x {size} values, got {list(array.shape)}")
-        return native._array(name, array, dtype)
+        return address(name, array, dtype)
 
     def capture(
         self, task: int, inputs: NDArray[np.int8], outputs: NDArray[np.int8], nodes: NDArray[np.int8]
     ) -> None:
         """Keeps what the update and the queries need of a forward pass, int8 [batch, ...] each."""
         layer = self._layer(task)
-        _call(
+        call(
             "zo_node_run_capture",
-            ctypes.byref(self._run),
+            self._run,
             task,
             self._batch_of("inputs", inputs, layer.input_bytes),
             self._batch_of("outputs", outputs, layer.out_h * layer.out_w * layer.out_c),
@@ -370,13 +289,13 @@ class NodeControl:
     ) -> None:
         """The same for an exact head: its errors are softmax - one-hot of the logits."""
         layer = self._layer(task)
-        _call(
+        call(
             "zo_node_run_capture_head",
-            ctypes.byref(self._run),
+            self._run,
             task,
             self._batch_of("inputs", inputs, layer.input_bytes),
             self._batch_of("logits", logits, layer.nodes),
-            scale._c,
+            scale.struct,
             self._batch_of("labels", labels, 1, np.int32),
         )
 
@@ -396,21 +315,21 @@ class NodeControl:
             raise ValueError(f"weights: expected {layer.weights} values, got {weights.size}")
         if scales is not None and scales.shape != (layer.out_c,):
             raise ValueError(f"scales: expected [{layer.out_c}], got {list(scales.shape)}")
-        _call(
+        call(
             "zo_node_run_backpropagate",
-            ctypes.byref(self._run),
+            self._run,
             task,
-            native._array("weights", weights, np.int8),
-            None if scales is None else native._array("scales", scales, np.int16),
+            address("weights", weights, np.int8),
+            None if scales is None else address("scales", scales, np.int16),
             self._scratch.ctypes.data,
         )
 
     def capture_boundary(self, task: int, boundary: NDArray[np.int8]) -> None:
         """For perturbed weights: keeps what enters their first segment, int8 [batch, ...]."""
         size = self.tasks[task].boundary_bytes
-        _call(
+        call(
             "zo_node_run_capture_boundary",
-            ctypes.byref(self._run),
+            self._run,
             task,
             self._batch_of("boundary", boundary, size),
         )
@@ -421,16 +340,16 @@ class NodeControl:
         """
         task = self.tasks[self._run.task]
         self._batch_of("nodes", nodes, task.boundary_bytes if task.layer is None else task.layer.nodes)
-        _call("zo_node_run_perturb", ctypes.byref(self._run), nodes.ctypes.data)
+        call("zo_node_run_perturb", self._run, nodes.ctypes.data)
 
     def report(self, losses: NDArray[np.int32]) -> None:
         """Takes the losses of a forward pass or query, int32 [batch]."""
-        _call(
+        call(
             "zo_node_run_report",
-            ctypes.byref(self._run),
-            native._array("losses", losses, np.int32),
+            self._run,
+            address("losses", losses, np.int32),
             losses.size,
-            ctypes.byref(self._report),
+            self._report,
         )
 
     def update(
@@ -443,39 +362,38 @@ class NodeControl:
     ) -> StepReport | None:
         """Moves the weights of the task in progress; the step's report where that finished it."""
         layer = self._layer(self._run.task)
-        tensor = native._make_tensor(
+        tensor = make_tensor(
             weights, fraction, multiplier, layer.out_c, weights.size // layer.out_c, stream, limit
         )
-        _call(
+        call(
             "zo_node_run_update",
-            ctypes.byref(self._run),
-            ctypes.byref(tensor),
+            self._run,
+            tensor,
             self._scratch.ctypes.data,
             None,
-            ctypes.byref(self._report),
+            self._report,
         )
         return self._finished()
 
-    def perturb_weights(self, tensors: ctypes.Array[Any]) -> None:
+    def perturb_weights(self, tensors: ctypes.Array[Tensor]) -> None:
         """Moves perturbed weights to where the query in progress wants them, or back (RESTORE).
 
         Args:
             tensors: of the task, see `weight_tensors`.
         """
-        _call("zo_node_run_perturb_weights", ctypes.byref(self._run), tensors, len(tensors))
+        call("zo_node_run_perturb_weights", self._run, tensors, len(tensors))
 
-    def abandon(self, tensors: ctypes.Array[Any] | None = None) -> None:
+    def abandon(self, tensors: ctypes.Array[Tensor] | None = None) -> None:
         """Gives up the step in progress, which begins anew with the next request.
 
         Args:
             tensors: of the task in progress, where it perturbs weights: they are moved back.
         """
-        _call("zo_node_run_abandon", ctypes.byref(self._run), tensors, 0 if tensors is None else len(tensors))
+        call("zo_node_run_abandon", self._run, tensors, 0 if tensors is None else len(tensors))
 
-    def update_weights(self, tensors: ctypes.Array[Any]) -> StepReport | None:
+    def update_weights(self, tensors: ctypes.Array[Tensor]) -> StepReport | None:
         """A step of perturbed weights; the step's report where that finished it."""
-        report = ctypes.byref(self._report)
-        _call("zo_node_run_update_weights", ctypes.byref(self._run), tensors, len(tensors), None, report)
+        call("zo_node_run_update_weights", self._run, tensors, len(tensors), None, self._report)
         return self._finished()
 
     def _layer(self, task: int) -> NodeLayer:
@@ -488,8 +406,3 @@ class NodeControl:
         if not self._report.step_done:
             return None
         return StepReport(self._report.step, self._report.mean_loss / 65536, self._report.rate / 65536)
-
-
-def weight_tensors(tensors: Sequence[native._Tensor]) -> ctypes.Array[Any]:
-    """The tensors of a task whose weights are perturbed, as the control unit takes them."""
-    return (native._Tensor * len(tensors))(*tensors)

@@ -62,10 +62,9 @@ _DYNAMIC_TENSOR, _DYNAMIC_NODE = 32, 12
 _MARGIN = 256
 
 _PROGRAM = """
-import ctypes, sys
-from tflm_zo import core
+import sys
+import tflm_zo.core
 from tflite_micro import runtime
-core.library()
 for path, size in zip(sys.argv[1::2], sys.argv[2::2]):
     sys.stderr.write("segment\\n")
     sys.stderr.flush()

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 
 from ..converters.errors import ConversionError
+from ..core import installed
 from .source_text import own
 
 #: Folders of the op pack that firmware compiles.
@@ -22,14 +21,10 @@ def op_pack_folder() -> Path:
     Raises:
         ConversionError: they are not installed.
     """
-    package = __package__.partition(".")[0]
-    spec = find_spec(package)
-    folders = [Path(p) for p in (spec.submodule_search_locations or [])] if spec else []
-    folders += [Path(entry) / package for entry in sys.path if entry]
-    for folder in folders:
-        if (folder / "_ops" / "core" / "zo_types.h").is_file():
-            return folder / "_ops"
-    raise ConversionError("the op pack's sources are not installed: install tflm_zo again")
+    try:
+        return installed("_ops")
+    except FileNotFoundError as error:
+        raise ConversionError(f"the op pack's sources are not installed: {error}") from error
 
 
 def op_pack_sources() -> dict[str, str]:

@@ -6,7 +6,6 @@ generate_firmware("lenet5.zo.tflite", steps=50, samples=100).write("lenet5_firmw
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import os
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ..converters import ConversionError, Model, ZoMetadata, load_model, read_metadata
-from ..core import CSettings, LogitScale, NodeTask
+from ..core import LogitScale, NodeTask
 from ..data import Samples, prepare
 from ..logs import fingerprint
 from ..runtime import Inputs
@@ -35,8 +34,6 @@ from .platforms import PLATFORMS
 from .source_text import identifier, is_identifier
 
 __all__ = ["BlockSearch", "check_names", "generate_firmware", "name_of", "plan_blocks", "plan_run"]
-
-_HEAD = 0xFFFFFFFF  # ZO_NODE_HEAD
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,25 +60,12 @@ class BlockSearch:
         check_number("held_out", self.held_out, 0.0, 1.0)
 
 
-def _numbers(settings: CSettings) -> dict[str, int | tuple[int, ...]]:
-    found: dict[str, int | tuple[int, ...]] = {}
-    for name, *_ in settings._fields_:
-        value = getattr(settings, name)
-        if isinstance(value, ctypes.Structure):
-            found[name] = tuple(int(getattr(value, field)) for field, *_ in value._fields_)
-        elif isinstance(value, ctypes.Array):
-            found[name] = tuple(int(v) for v in value)
-        else:
-            found[name] = int(value)
-    return found
-
-
 def _task(task: Task, node: NodeTask, scales: Any) -> TaskPlan:
     values = {
         "kind": int(task.kind == TaskKind.WEIGHTS),
         "start_segment": node.start_segment,
         "queries": node.queries,
-        "following": _HEAD if node.following is None else node.following,
+        "following": node.following_number,
         "mu": node.mu,
         "rate": node.rate,
         "boundary_bytes": node.boundary_bytes,
@@ -92,7 +76,7 @@ def _task(task: Task, node: NodeTask, scales: Any) -> TaskPlan:
         return TaskPlan(values, (), gain, task.tensors[0], len(task.tensors))
     return TaskPlan(
         values,
-        tuple(int(getattr(layer._c, name)) for name, *_ in layer._c._fields_),
+        tuple(layer.struct.numbers().values()),
         gain,
         task.tensors[0],
         1,
@@ -142,7 +126,7 @@ def plan_run(
         plan = NodePlan(model, metadata, settings, steps, samples)
         rules = plan.rules
         return NodeRunPlan(
-            _numbers(plan.settings),
+            plan.settings.numbers(),
             plan.multipliers,
             words,
             rules={
@@ -168,7 +152,7 @@ def plan_run(
         weights=sum(t.trained for t in metadata.trainable),
         blocks=len(metadata.blocks),
     )
-    return WeightRunPlan(_numbers(numbers), {}, words, block_segments=tuple(block_segments(metadata)))
+    return WeightRunPlan(numbers.numbers(), {}, words, block_segments=tuple(block_segments(metadata)))
 
 
 def plan_blocks(

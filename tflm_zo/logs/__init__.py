@@ -5,21 +5,25 @@ layer-wise runs.
 
 from __future__ import annotations
 
-from .seed_log import MAGIC, IncompleteHeaderError, LogError, LogWarning, LogWriter, SeedLog, fingerprint
-from .snapshot_log import Snapshot, SnapshotLog, SnapshotWriter, TaskEntry, data_checksum, is_snapshot_log
+from .beginning import MAGIC, fingerprint, is_snapshot_log
+from .errors import IncompleteHeaderError, LogError, LogWarning
+from .open_log import open_log
+from .seed_log import SeedLog
+from .seed_log_writer import SeedLogWriter
+from .snapshot_log import SnapshotLog, data_checksum
+from .snapshot_log_writer import SnapshotLogWriter
 
 __all__ = [
     "IncompleteHeaderError",
     "LogError",
     "LogWarning",
-    "LogWriter",
     "MAGIC",
     "SeedLog",
-    "Snapshot",
+    "SeedLogWriter",
     "SnapshotLog",
-    "SnapshotWriter",
-    "TaskEntry",
+    "SnapshotLogWriter",
     "data_checksum",
     "fingerprint",
     "is_snapshot_log",
+    "open_log",
 ]

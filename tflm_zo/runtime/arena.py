@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
 
-from .. import core
 from ..converters import Model
 from .tflm import REGISTERER, TflmRuntime, arena_upper_bound
 
@@ -45,7 +44,6 @@ def arena_bytes(model: Model) -> int:
         RuntimeUnavailableError: TFLM is not installed.
     """
     module = TflmRuntime._import()
-    core.library()
     custom = any(op.code.name.startswith("TFLM_ZO_") for op in model.subgraphs[0].operators)
     interpreter = module.Interpreter.from_bytes(
         model.to_bytes(), [REGISTERER] if custom else [], arena_size=arena_upper_bound(model)

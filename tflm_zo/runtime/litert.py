@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .. import core
 from ..converters import Model
 from ..converters.model.schema import BuiltinOperator
-from .directory import Directory
+from ..core import Directory
 from .engine import Engine
 from .errors import InvokeError, ModelError, RuntimeUnavailableError
 from .runtime import Runtime, Segment

@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import core
 from ..converters import Model, extract_segment
-from ..core import Command
+from ..core import Command, Directory
 from ..data import DataError, prepare_input, prepare_labels
-from .directory import Directory
 from .engine import Engine
 from .errors import ModelError
 from .inputs import Inputs

@@ -7,7 +7,6 @@ segment is a model of its own there, as it is on a device.
 
 from __future__ import annotations
 
-import ctypes
 import importlib.metadata
 from types import ModuleType
 from typing import Any, Final
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from .. import core
 from ..converters import Model, load_model
-from .directory import Directory
+from ..core import Directory
 from .engine import Engine
 from .errors import InvokeError, RuntimeUnavailableError
 from .runtime import Runtime
@@ -48,7 +47,6 @@ class TflmEngine(Engine):
     def __init__(self, module: ModuleType, model: bytes, directory: Directory) -> None:
         self._directory = directory  # the ops write to it as long as the interpreter lives
         hand_over = core.library().zo_tflm_set_external_context
-        hand_over.argtypes, hand_over.restype = [ctypes.c_void_p], None
         hand_over(directory.address)
         try:
             self._interpreter = module.Interpreter.from_bytes(

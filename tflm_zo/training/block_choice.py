@@ -7,19 +7,16 @@ runs; here its probes are done in a runtime.
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import os
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .. import core
 from ..converters import Model
-from ..core import NativeError
+from ..core import BlockControl
 from ..data import Samples, prepare
 from ..logs import LogError, SnapshotLog
 from .callbacks import Callback
@@ -31,74 +28,10 @@ from .settings import SettingsError, TrainSettings, check_integer
 from .tasks import trained_tensors
 from .trainer import Trainer
 
-__all__ = ["BlockChoice", "BlockControl", "BlockProbes", "choose_block"]
+__all__ = ["BlockChoice", "BlockProbes", "choose_block"]
 
 ProbeProgress = Callable[[int, int, int], None]
 """Told after each step of a probe: its block, steps done in all probes, how many there are."""
-
-_u32, _i64 = ctypes.c_uint32, ctypes.c_int64
-_PROBE = 1  # ZO_BLOCK_PROBE
-
-
-class _Choice(ctypes.Structure):
-    _fields_ = [("blocks", _u32), ("block", _u32), ("best", _u32), ("score", _i64)]
-
-
-class _Request(ctypes.Structure):
-    _fields_ = [("action", _u32), ("block", _u32)]
-
-
-@lru_cache(maxsize=1)
-def _library() -> Any:
-    library, choice = core.library(), ctypes.POINTER(_Choice)
-    prototypes: dict[str, list[Any]] = {
-        "zo_block_choice_init": [choice, _u32],
-        "zo_block_choice_next": [choice, ctypes.POINTER(_Request)],
-        "zo_block_choice_report": [choice, _i64],
-    }
-    for name, arguments in prototypes.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = ctypes.c_int, arguments
-    return library
-
-
-def _call(name: str, *arguments: object) -> None:
-    status: int = getattr(_library(), name)(*arguments)
-    if status != 0:
-        raise NativeError(name, status)
-
-
-class BlockControl:
-    """The state machine (``zo_block_choice``).
-
-    Args:
-        blocks: their number, 1..2^32-1.
-
-    Raises:
-        NativeError: there is none.
-    """
-
-    def __init__(self, blocks: int) -> None:
-        self._choice, self._request = _Choice(), _Request()
-        _call("zo_block_choice_init", ctypes.byref(self._choice), blocks)
-
-    def next(self) -> int | None:
-        """The block to probe next; None: all are done, and `best` counts."""
-        _call("zo_block_choice_next", ctypes.byref(self._choice), ctypes.byref(self._request))
-        return int(self._request.block) if self._request.action == _PROBE else None
-
-    def report(self, score: int) -> None:
-        """Takes the score of the probe in progress, -2^63..2^63-1, larger is better.
-
-        Raises:
-            NativeError: all blocks have theirs.
-        """
-        _call("zo_block_choice_report", ctypes.byref(self._choice), score)
-
-    @property
-    def best(self) -> int:
-        """The best block of the probes done."""
-        return int(self._choice.best)
 
 
 @dataclasses.dataclass(frozen=True)

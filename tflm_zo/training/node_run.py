@@ -10,7 +10,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import core
 from ..converters import Model, ZoMetadata
 from ..core import (
     Measurement,
@@ -18,12 +17,15 @@ from ..core import (
     NodeControl,
     NodeRequest,
     NodeState,
+    Snapshot,
     StepReport,
+    TaskEntry,
     best_of,
     is_due,
+    make_tensor,
     weight_tensors,
 )
-from ..logs import LogError, Snapshot, SnapshotLog, SnapshotWriter, TaskEntry, data_checksum, fingerprint
+from ..logs import LogError, SnapshotLog, SnapshotLogWriter, data_checksum, fingerprint
 from ..runtime import Runtime
 from .node_plan import NodePlan
 from .node_settings import NodeSettings
@@ -79,7 +81,7 @@ class NodeRun(Run):
         # Of each task: where what its queries begin with is written.
         self._entering: list[NDArray[np.int8] | None] = [None] * len(self._plan)
         self._words = runtime.command().words
-        self._writer: SnapshotWriter | None = None
+        self._writer: SnapshotLogWriter | None = None
         self._checksum = data_checksum([*inputs, labels])
         # What enters the first segment that is trained, in the order in which samples are used first, and
         # where there each sample is; -1: nowhere yet.
@@ -300,7 +302,7 @@ class NodeRun(Run):
         for t in self._tensors_of[task]:
             weights, fraction = self._runtime.weight_views(t.name)
             tensors.append(
-                core.native._make_tensor(
+                make_tensor(
                     weights,
                     fraction,
                     self._multipliers[t.name],
@@ -390,7 +392,7 @@ class NodeRun(Run):
 
     def open_log(self, log: Path, kept: int | None, *, replace: bool, sync_every: float | None) -> None:
         """`sync_every` is of no use here: snapshots are brought to the disk, and only they count."""
-        self._writer = SnapshotWriter(
+        self._writer = SnapshotLogWriter(
             log,
             self._control,
             self._entries(),

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -315,7 +314,7 @@ class NodeSettings:
             queries=1,
             estimator=ESTIMATORS.index(self.estimator),
             rule=WEIGHT_RULES.index(self.weight_rule),
-            distribution=self.distribution._c,
+            distribution=self.distribution.struct,
             rate=max(1, round(self.rate * 65536)),
             final_rate=round(self.final_rate * 65536),
             schedule=SCHEDULES.index(self.schedule),
@@ -323,6 +322,6 @@ class NodeSettings:
             decay=round(self.decay * 65536),
             decay_steps=self.decay_steps,
             clip=round(self.clip * 65536),
-            stage_steps=(ctypes.c_uint32 * 2)(*begins),
+            stage_steps=tuple(begins),
             stage_p_zero=p_zero[0] | (p_zero[1] << 8 if len(p_zero) > 1 else 0),
         )

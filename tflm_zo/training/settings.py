@@ -283,7 +283,7 @@ class TrainSettings:
             queries=self.queries,
             estimator=ESTIMATORS.index(self.estimator),
             rule=RULES.index(self.rule),
-            distribution=self.distribution._c,
+            distribution=self.distribution.struct,
             rate=max(1, _q16(rate)),
             final_rate=_q16(self.final_rate),
             schedule=SCHEDULES.index(self.schedule),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .. import core
 from ..converters import Model, ZoMetadata, initial_weights, read_metadata, step_multipliers, update_masks
 from ..core import Control, Distribution, DistributionKind, Measurement, StepReport, best_of
-from ..logs import LogError, LogWriter, SeedLog, fingerprint
+from ..logs import LogError, SeedLog, SeedLogWriter, fingerprint
 from ..runtime import Runtime
 from .costs import Costs, WeightCosts, block_segments
 from .run import Run
@@ -147,7 +147,7 @@ class WeightRun(Run):
         # the whole steps since: replaced in one assignment, so that no interruption comes between.
         self._base: tuple[tuple[Weights, Weights] | None, int, list[list[int]]] = (None, 0, [])
         self._fed = -1
-        self._writer: LogWriter | None = None
+        self._writer: SeedLogWriter | None = None
         self._resumed_log: Path | None = None
         self.total, self.forwards, self.measurements = total, 0, []
 
@@ -222,7 +222,7 @@ class WeightRun(Run):
 
     def open_log(self, log: Path, kept: int | None, *, replace: bool, sync_every: float | None) -> None:
         """Opens the log for the steps to come."""
-        self._writer = LogWriter(
+        self._writer = SeedLogWriter(
             log,
             self._control,
             self._mark,
@@ -298,7 +298,7 @@ class WeightRun(Run):
         """The log up to the last whole step."""
         return self._own_log().whole(self.step, len(self.measurements))
 
-    def _own_log(self) -> LogWriter:
+    def _own_log(self) -> SeedLogWriter:
         if self._writer is None:
             raise ValueError("there is no log to copy: give fit a log")
         return self._writer

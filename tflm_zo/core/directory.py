@@ -12,27 +12,9 @@ import ctypes
 import numpy as np
 from numpy.typing import NDArray
 
+from .loader import constants, structs
+
 __all__ = ["Directory"]
-
-_MAGIC = 0x5A4F4449
-
-
-class _Entry(ctypes.Structure):
-    _fields_ = [
-        ("weights", ctypes.c_void_p),
-        ("fraction", ctypes.c_void_p),
-        ("size", ctypes.c_uint32),
-        ("stream", ctypes.c_uint32),
-    ]
-
-
-class _Header(ctypes.Structure):
-    _fields_ = [
-        ("magic", ctypes.c_uint32),
-        ("capacity", ctypes.c_uint32),
-        ("count", ctypes.c_uint32),
-        ("entries", ctypes.POINTER(_Entry)),
-    ]
 
 
 def _view(address: int, size: int) -> NDArray[np.int8]:
@@ -47,13 +29,15 @@ class Directory:
     """
 
     def __init__(self, capacity: int) -> None:
-        self._entries = (_Entry * capacity)()
-        self._header = _Header(_MAGIC, capacity, 0, ctypes.cast(self._entries, ctypes.POINTER(_Entry)))
+        self._entries = (structs.zo_directory_entry * capacity)()
+        self._directory = structs.zo_directory(
+            constants.ZO_DIRECTORY_MAGIC, capacity, 0, ctypes.addressof(self._entries)
+        )
 
     @property
     def address(self) -> int:
         """Address of the ``zo_directory``, for the op pack."""
-        return ctypes.addressof(self._header)
+        return ctypes.addressof(self._directory)
 
     def find(self, stream: int) -> tuple[NDArray[np.int8], NDArray[np.int8] | None]:
         """Views of the weights and (16-bit update) the fractions of one tensor, int8 [size].
@@ -64,7 +48,7 @@ class Directory:
         Raises:
             KeyError: the tensor was not published: no invoke yet, or not in this segment.
         """
-        for entry in self._entries[: self._header.count]:
+        for entry in self._entries[: self._directory.count]:
             if entry.stream == stream and entry.weights:
                 fraction = _view(entry.fraction, entry.size) if entry.fraction else None
                 return _view(entry.weights, entry.size), fraction

@@ -1,0 +1,301 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * What the Python package takes over from the headers: a table of the structs, functions and
+ * constants that it uses, from which tflm_zo/core/declarations.py makes ctypes structures and
+ * prototypes. The compiler refuses an entry that differs from its header, and offsets and sizes
+ * are the compiler's, so nothing is written down twice that could differ.
+ *
+ * A part of the shared library alone: firmware has no use for it.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ops/core/graph/zo_command.h"
+#include "ops/core/graph/zo_node.h"
+#include "ops/core/graph/zo_wide_fully_connected.h"
+#include "ops/core/log/zo_log.h"
+#include "ops/core/log/zo_measurement.h"
+#include "ops/core/log/zo_snapshot_log.h"
+#include "ops/core/loss/zo_loss.h"
+#include "ops/core/nodes/zo_fc_backprop.h"
+#include "ops/core/nodes/zo_node_layer.h"
+#include "ops/core/nodes/zo_node_update.h"
+#include "ops/core/papers/zo_floor_log2_loss.h"
+#include "ops/core/papers/zo_update_bits.h"
+#include "ops/core/random/zo_stream.h"
+#include "ops/core/run/zo_block_choice.h"
+#include "ops/core/run/zo_control.h"
+#include "ops/core/run/zo_node_run.h"
+#include "ops/core/weights/zo_checksum.h"
+#include "ops/core/weights/zo_perturb.h"
+#include "ops/core/weights/zo_update.h"
+#include "ops/core/zo_types.h"
+
+/* One declaration: a constant, a function, a struct, or a field of the struct before it. */
+typedef struct zo_declaration {
+  const char* name;
+  const char* type; /* "constant", "struct", a field's type, or "result(arguments)" */
+  uint32_t offset;  /* of a field */
+  uint32_t size;    /* of a struct or field; a constant's value */
+} zo_declaration;
+
+/* 0; does not compile where the types differ. */
+#define SAME(a, b) (0u * sizeof(char[__builtin_types_compatible_p(a, b) ? 1 : -1]))
+#define MEMBER(name) (((S*)0)->name)
+
+#define CONSTANT(name) {#name, "constant", 0, name}
+#define TEXT(name) #name
+#define NAME(name) TEXT(name)
+#define STRUCT {NAME(S), "struct", 0, sizeof(S)}
+#define FIELD(type, name) \
+  {#name, #type, offsetof(S, name) + SAME(type, __typeof__(MEMBER(name))), sizeof(MEMBER(name))}
+#define ARRAY(type, name)                                                          \
+  {#name, #type "[]", offsetof(S, name) + SAME(type, __typeof__(MEMBER(name)[0])), \
+   sizeof(MEMBER(name))}
+#define U32(name) FIELD(uint32_t, name)
+#define FUNCTION(result, name, ...) \
+  {#name, #result "(" #__VA_ARGS__ ")", SAME(result(__VA_ARGS__), __typeof__(name)), 0}
+
+extern const zo_declaration zo_declarations[];
+
+/* ops/abi/tflm_python.cc */
+extern void zo_tflm_set_external_context(void* context);
+
+/* One line for each would be twice as long. */
+/* clang-format off */
+const zo_declaration zo_declarations[] = {
+  CONSTANT(ZO_MAX_QUERIES), CONSTANT(ZO_MAX_CHAIN), CONSTANT(ZO_STREAM_BLOCK), CONSTANT(ZO_ALL_BLOCKS),
+  CONSTANT(ZO_LOG_HEADER_BYTES), CONSTANT(ZO_LOG_FINGERPRINT_BYTES), CONSTANT(ZO_MEASUREMENT_BYTES),
+  CONSTANT(ZO_NODE_TASKS_MAX), CONSTANT(ZO_NODE_HEAD), CONSTANT(ZO_SNAPSHOT_RECORD_BYTES),
+  CONSTANT(ZO_SNAPSHOT_BEST_SLOT), CONSTANT(ZO_DIRECTORY_MAGIC),
+
+#define S zo_distribution
+  STRUCT, FIELD(uint8_t, kind), FIELD(uint8_t, p_zero), FIELD(uint16_t, mu),
+#undef S
+#define S zo_logit_scale
+  STRUCT, U32(scale_log2e), U32(scale),
+#undef S
+#define S zo_perturb_terms
+  STRUCT, FIELD(const zo_perturb_term*, terms), U32(count), U32(momentum),
+#undef S
+#define S zo_tensor
+  STRUCT, FIELD(int8_t*, weights), FIELD(int8_t*, fraction), FIELD(const int32_t*, multiplier),
+  U32(size), U32(channels), U32(inner), U32(stream), FIELD(int32_t, limit),
+  FIELD(const uint8_t*, mask), U32(wide),
+#undef S
+#define S zo_query
+  STRUCT, U32(seed), FIELD(int32_t, coefficient),
+#undef S
+#define S zo_scale
+  STRUCT, U32(mantissa), FIELD(int32_t, exponent),
+#undef S
+#define S zo_command_writer
+  STRUCT, FIELD(int32_t*, words), U32(capacity), U32(length),
+#undef S
+#define S zo_limits
+  STRUCT, U32(head_room), U32(max_queries), U32(blocks),
+#undef S
+#define S zo_control_settings
+  STRUCT, U32(run_seed), U32(steps), U32(samples), U32(batch), U32(parts), U32(queries),
+  U32(estimator), U32(rule), FIELD(zo_distribution, distribution), U32(rate), U32(final_rate),
+  U32(schedule), U32(warmup_steps), U32(decay), U32(decay_steps), U32(clip), U32(gradient_norm),
+  U32(blocks), ARRAY(uint32_t, stage_steps), U32(stage_p_zero), U32(momentum), U32(sharpness),
+#undef S
+#define S zo_control
+  STRUCT, FIELD(const zo_control_settings*, settings), FIELD(const uint8_t*, block_segments),
+  U32(step), U32(query), U32(phase), U32(part), U32(pending), U32(based), FIELD(int32_t, ascent),
+  FIELD(int64_t, base), FIELD(int64_t, plus), FIELD(int64_t, minus), FIELD(int64_t, total),
+  FIELD(int64_t, mean_square), ARRAY(int64_t, difference), ARRAY(zo_query, queries),
+#undef S
+#define S zo_request
+  STRUCT, U32(action), U32(step), U32(first_sample), U32(start_segment),
+#undef S
+#define S zo_report
+  STRUCT, U32(step_done), U32(step), FIELD(int32_t, mean_loss), U32(rate),
+#undef S
+#define S zo_node_layer
+  STRUCT, U32(form), U32(in_h), U32(in_w), U32(in_c), U32(k_h), U32(k_w), U32(stride_h),
+  U32(stride_w), U32(dilation_h), U32(dilation_w), U32(pad_top), U32(pad_left), U32(out_h),
+  U32(out_w), U32(out_c), U32(node_h), U32(node_w), U32(pool_h), U32(pool_w), U32(pool_stride_h),
+  U32(pool_stride_w), U32(pool_pad_top), U32(pool_pad_left), FIELD(int32_t, input_zero_point),
+  FIELD(int32_t, low), FIELD(int32_t, high), U32(unmasked),
+#undef S
+#define S zo_node_evidence
+  STRUCT, U32(samples), U32(queries), FIELD(const int8_t*, inputs), FIELD(const uint8_t*, routes),
+  FIELD(const int32_t*, differences), FIELD(const uint32_t*, seeds), FIELD(const int16_t*, errors),
+#undef S
+#define S zo_node_step
+  STRUCT, U32(rule), U32(rate), U32(clip), U32(seed), U32(bits), U32(rows), FIELD(zo_scale, gain),
+  FIELD(zo_scale, mean_square),
+#undef S
+#define S zo_node_task
+  STRUCT, U32(kind), FIELD(zo_node_layer, layer), U32(start_segment), U32(queries), U32(following),
+  U32(mu), U32(rate), FIELD(zo_scale, gain), U32(boundary_bytes),
+  FIELD(int8_t*, inputs), FIELD(uint8_t*, routes), FIELD(int8_t*, nodes),
+  FIELD(int32_t*, differences), FIELD(int16_t*, errors), FIELD(int64_t*, sums),
+  FIELD(zo_scale, mean_square),
+#undef S
+#define S zo_node_settings
+  STRUCT, FIELD(zo_control_settings, common), U32(tasks), U32(first_segment), U32(weight_clip),
+  U32(rule), U32(exact_rule), U32(bits), U32(rows),
+#undef S
+#define S zo_node_run
+  STRUCT, FIELD(zo_node_settings, settings), FIELD(zo_node_task*, tasks), U32(step), U32(stage),
+  U32(part), U32(task), U32(query), U32(side), U32(moved), FIELD(int64_t, total),
+  FIELD(int64_t, base), FIELD(int32_t, largest_loss),
+#undef S
+#define S zo_node_request
+  STRUCT, U32(action), U32(step), U32(task), U32(start_segment), U32(first_sample),
+#undef S
+#define S zo_log_header
+  STRUCT, ARRAY(uint8_t, fingerprint), U32(measure_every),
+#undef S
+#define S zo_log_record
+  STRUCT, U32(step), FIELD(int32_t, mean_loss), FIELD(int64_t, mean_square),
+  ARRAY(int32_t, coefficients),
+#undef S
+#define S zo_snapshot_header
+  STRUCT, ARRAY(uint8_t, fingerprint), U32(interval), U32(weight_bytes), U32(data_checksum),
+  U32(measure_every),
+#undef S
+#define S zo_snapshot_task
+  STRUCT, U32(tensor), U32(tensors), U32(kind), U32(queries), U32(mu), U32(rate),
+  FIELD(zo_scale, gain),
+#undef S
+#define S zo_measurement
+  STRUCT, U32(step), U32(samples), FIELD(int64_t, loss), U32(correct), U32(data_checksum),
+#undef S
+#define S zo_block_choice
+  STRUCT, U32(blocks), U32(block), U32(best), FIELD(int64_t, score),
+#undef S
+#define S zo_block_request
+  STRUCT, U32(action), U32(block),
+#undef S
+#define S zo_directory_entry
+  STRUCT, FIELD(int8_t*, weights), FIELD(int8_t*, fraction), U32(size), U32(stream),
+#undef S
+#define S zo_directory
+  STRUCT, U32(magic), U32(capacity), U32(count), FIELD(zo_directory_entry*, entries),
+#undef S
+#define S zo_wide_fully_connected
+  STRUCT, U32(units), U32(depth), FIELD(const int8_t*, weights), FIELD(const int8_t*, fraction),
+  FIELD(const int32_t*, bias), FIELD(const uint8_t*, multipliers), U32(multiplier_count),
+  FIELD(int32_t, input_zero_point), FIELD(int32_t, output_zero_point), FIELD(int32_t, output_min),
+  FIELD(int32_t, output_max),
+#undef S
+
+  FUNCTION(const char*, zo_status_text, zo_status),
+  FUNCTION(uint32_t, zo_query_seed, uint32_t, uint32_t, uint32_t),
+  FUNCTION(zo_status, zo_distribution_check, zo_distribution),
+  FUNCTION(int32_t, zo_distribution_reach, zo_distribution),
+  FUNCTION(int32_t, zo_distribution_z_max, zo_distribution),
+  FUNCTION(zo_status, zo_direction, zo_distribution, uint32_t, uint32_t, uint32_t, uint32_t,
+           int8_t*),
+  FUNCTION(zo_status, zo_perturb_s8, const zo_tensor*, zo_distribution, const zo_perturb_terms*),
+  FUNCTION(zo_status, zo_update_s8, const zo_tensor*, zo_distribution, const zo_perturb_terms*,
+           const zo_query*, uint32_t, uint32_t*),
+  FUNCTION(zo_status, zo_replay_s8, const zo_tensor*, zo_distribution, const zo_query*, uint32_t,
+           uint32_t, uint32_t*),
+  FUNCTION(zo_status, zo_update_bits_s8, const zo_tensor*, zo_distribution, uint32_t, int32_t,
+           uint32_t, uint32_t*),
+  FUNCTION(uint32_t, zo_checksum, const zo_tensor*),
+  FUNCTION(zo_status, zo_cross_entropy_s8, const int8_t*, uint32_t, uint32_t, zo_logit_scale, const
+           int32_t*, int32_t*),
+  FUNCTION(zo_status, zo_cross_entropy_error_s8, const int8_t*, uint32_t, uint32_t, zo_logit_scale,
+           const int32_t*, int16_t*),
+  FUNCTION(zo_status, zo_binary_cross_entropy_s8, const int8_t*, uint32_t, uint32_t, int32_t,
+           zo_logit_scale, const int32_t*, int32_t*),
+  FUNCTION(zo_status, zo_mean_squared_error_s8, const int8_t*, const int8_t*, uint32_t, uint32_t,
+           int32_t, int32_t, int32_t*),
+  FUNCTION(zo_status, zo_floor_log2_loss_s8, const int8_t*, uint32_t, uint32_t, zo_logit_scale,
+           const int32_t*, int32_t*),
+  FUNCTION(void, zo_wide_fully_connected_s8, const zo_wide_fully_connected*, const int8_t*,
+           int8_t*),
+  FUNCTION(zo_status, zo_command_begin, zo_command_writer*, int32_t*, uint32_t, uint32_t),
+  FUNCTION(zo_status, zo_command_restore, zo_command_writer*, uint32_t),
+  FUNCTION(zo_status, zo_command_replay, zo_command_writer*, uint32_t, zo_distribution, const
+           zo_query*, uint32_t, uint32_t),
+  FUNCTION(zo_status, zo_command_update, zo_command_writer*, uint32_t, zo_distribution, const
+           zo_perturb_terms*, const zo_query*, uint32_t),
+  FUNCTION(zo_status, zo_command_perturb, zo_command_writer*, uint32_t, zo_distribution, const
+           zo_perturb_terms*),
+  FUNCTION(zo_status, zo_command_check, const int32_t*, uint32_t, const zo_limits*),
+  FUNCTION(uint32_t, zo_command_flags, const int32_t*),
+  FUNCTION(uint32_t, zo_command_steps, const int32_t*, zo_opcode),
+  FUNCTION(zo_status, zo_command_execute, const int32_t*, zo_opcode, const zo_tensor*, uint32_t,
+           const int8_t*, uint32_t*),
+  FUNCTION(zo_status, zo_control_init, zo_control*, const zo_control_settings*, const uint8_t*),
+  FUNCTION(zo_status, zo_control_resume, zo_control*, uint32_t, int64_t),
+  FUNCTION(zo_status, zo_control_next, zo_control*, int32_t*, uint32_t, zo_request*),
+  FUNCTION(zo_status, zo_control_report, zo_control*, const int32_t*, uint32_t, zo_report*),
+  FUNCTION(zo_status, zo_control_settle, zo_control*, int32_t*, uint32_t, uint32_t*),
+  FUNCTION(zo_status, zo_control_abandon, zo_control*, uint32_t, int32_t*, uint32_t),
+  FUNCTION(zo_distribution, zo_control_distribution, const zo_control_settings*, uint32_t),
+  FUNCTION(uint32_t, zo_control_items, const zo_control_settings*, uint32_t, const int32_t*,
+           zo_query*),
+  FUNCTION(uint32_t, zo_control_words, const zo_control_settings*),
+  FUNCTION(uint32_t, zo_control_rate, const zo_control_settings*, uint32_t),
+  FUNCTION(uint32_t, zo_sample_at, const zo_control_settings*, uint32_t),
+  FUNCTION(void, zo_samples_at, const zo_control_settings*, uint32_t, uint32_t, uint32_t*),
+  FUNCTION(zo_status, zo_node_layer_check, const zo_node_layer*),
+  FUNCTION(uint32_t, zo_node_count, const zo_node_layer*),
+  FUNCTION(uint32_t, zo_node_input_bytes, const zo_node_layer*),
+  FUNCTION(uint32_t, zo_node_route_bytes, const zo_node_layer*),
+  FUNCTION(uint32_t, zo_node_scratch_values, const zo_node_layer*),
+  FUNCTION(zo_status, zo_route_nodes_s8, const zo_node_layer*, uint32_t, const int8_t*, uint8_t*),
+  FUNCTION(zo_status, zo_perturb_nodes_s8, const zo_node_layer*, uint32_t, uint32_t, const int8_t*,
+           uint32_t, int32_t, int8_t*),
+  FUNCTION(zo_status, zo_node_update_s8, const zo_node_layer*, const zo_tensor*, const
+           zo_node_evidence*, zo_node_step*, int32_t*, uint32_t*),
+  FUNCTION(zo_status, zo_fc_backprop_s8, uint32_t, uint32_t, uint32_t, const int8_t*, const
+           int16_t*, const int16_t*, const uint8_t*, int16_t*, int32_t*),
+  FUNCTION(zo_status, zo_node_run_init, zo_node_run*, const zo_node_settings*, zo_node_task*),
+  FUNCTION(zo_status, zo_node_run_resume, zo_node_run*, uint32_t, int32_t, const zo_scale*),
+  FUNCTION(zo_status, zo_node_run_next, const zo_node_run*, zo_node_request*),
+  FUNCTION(zo_status, zo_node_run_capture, zo_node_run*, uint32_t, const int8_t*, const int8_t*,
+           const int8_t*),
+  FUNCTION(zo_status, zo_node_run_capture_head, zo_node_run*, uint32_t, const int8_t*, const
+           int8_t*, zo_logit_scale, const int32_t*),
+  FUNCTION(zo_status, zo_node_run_capture_boundary, zo_node_run*, uint32_t, const int8_t*),
+  FUNCTION(zo_status, zo_node_run_backpropagate, zo_node_run*, uint32_t, const int8_t*, const
+           int16_t*, int32_t*),
+  FUNCTION(zo_status, zo_node_run_perturb, const zo_node_run*, int8_t*),
+  FUNCTION(zo_status, zo_node_run_perturb_weights, zo_node_run*, const zo_tensor*, uint32_t),
+  FUNCTION(zo_status, zo_node_run_report, zo_node_run*, const int32_t*, uint32_t, zo_report*),
+  FUNCTION(zo_status, zo_node_run_update, zo_node_run*, const zo_tensor*, int32_t*, uint32_t*,
+           zo_report*),
+  FUNCTION(zo_status, zo_node_run_update_weights, zo_node_run*, const zo_tensor*, uint32_t,
+           uint32_t*, zo_report*),
+  FUNCTION(zo_status, zo_node_run_abandon, zo_node_run*, const zo_tensor*, uint32_t),
+  FUNCTION(uint32_t, zo_log_record_bytes, uint32_t),
+  FUNCTION(void, zo_log_write_header, const zo_log_header*, const zo_control_settings*, uint8_t*),
+  FUNCTION(zo_status, zo_log_read_header, const uint8_t*, zo_log_header*, zo_control_settings*),
+  FUNCTION(void, zo_log_write_record, const zo_control*, int32_t, uint32_t, uint8_t*),
+  FUNCTION(zo_status, zo_log_read_record, const uint8_t*, const zo_control_settings*, uint32_t,
+           zo_log_record*),
+  FUNCTION(uint32_t, zo_snapshot_header_bytes, uint32_t),
+  FUNCTION(uint32_t, zo_snapshot_bytes, uint32_t, uint32_t),
+  FUNCTION(uint32_t, zo_snapshot_slots, uint32_t),
+  FUNCTION(void, zo_snapshot_write_header, const zo_snapshot_header*, const zo_node_settings*, const
+           zo_snapshot_task*, uint8_t*),
+  FUNCTION(zo_status, zo_snapshot_read_header, const uint8_t*, uint32_t, zo_snapshot_header*,
+           zo_node_settings*, zo_snapshot_task*),
+  FUNCTION(void, zo_snapshot_write_head, const zo_node_run*, uint32_t, uint32_t, uint8_t*),
+  FUNCTION(zo_status, zo_snapshot_read, const uint8_t*, uint32_t, const zo_node_settings*, const
+           zo_snapshot_task*, uint32_t, uint32_t*, uint32_t*, int32_t*, zo_scale*),
+  FUNCTION(void, zo_snapshot_write_record, uint32_t, int32_t, uint32_t, uint8_t*),
+  FUNCTION(zo_status, zo_snapshot_read_record, const uint8_t*, uint32_t, uint32_t*, int32_t*),
+  FUNCTION(uint32_t, zo_step_record_at, uint32_t, uint32_t, uint32_t, uint32_t),
+  FUNCTION(uint32_t, zo_measurement_at, uint32_t, uint32_t, uint32_t, uint32_t),
+  FUNCTION(int, zo_measurement_is_due, uint32_t, uint32_t, uint32_t),
+  FUNCTION(uint32_t, zo_measurement_number, uint32_t, uint32_t),
+  FUNCTION(void, zo_measurement_write, const zo_measurement*, uint32_t, uint8_t*),
+  FUNCTION(zo_status, zo_measurement_read, const uint8_t*, uint32_t, zo_measurement*),
+  FUNCTION(zo_status, zo_block_choice_init, zo_block_choice*, uint32_t),
+  FUNCTION(zo_status, zo_block_choice_next, const zo_block_choice*, zo_block_request*),
+  FUNCTION(zo_status, zo_block_choice_report, zo_block_choice*, int64_t),
+  FUNCTION(void, zo_tflm_set_external_context, void*),
+
+  {NULL, NULL, 0, 0},
+};
+/* clang-format on */

@@ -1,0 +1,92 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Checks of what the C core's functions are called with.
+
+Arrays are never converted, since they are changed in place: a wrong type, layout or size is a `TypeError` or
+a `ValueError` that says what was expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["QUERY_DTYPE", "Queries", "address", "integer", "pairs", "signed", "step_pairs", "unsigned"]
+
+QUERY_DTYPE: Final = np.dtype([("seed", np.uint32), ("coefficient", np.int32)])
+"""One (seed, coefficient) or (seed, k) pair as the C core stores it."""
+
+Queries: TypeAlias = Sequence[tuple[int, int]] | NDArray[Any]
+"""Pairs (seed, coefficient): a sequence of tuples, an integer array [n, 2] or an array of `QUERY_DTYPE`."""
+
+
+def address(name: str, array: object, dtype: type[np.generic], *, writable: bool = False) -> int:
+    """Checks an array and returns the address of its data; the caller keeps the array alive."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{name}: expected a NumPy array of {dtype.__name__}, got {type(array).__name__}")
+    if array.dtype != dtype:
+        raise TypeError(f"{name}: expected dtype {dtype.__name__}, got {array.dtype}")
+    if not array.flags.c_contiguous:
+        raise ValueError(f"{name}: expected a C-contiguous array, got strides {array.strides}")
+    if writable and not array.flags.writeable:
+        raise ValueError(f"{name}: expected a writable array, got a read-only one")
+    return int(array.ctypes.data)
+
+
+def integer(name: str, value: object, low: int, high: int) -> int:
+    """The value of an integer, also one of NumPy's, of which a range is expected."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
+    if not low <= value <= high:
+        raise ValueError(f"{name}: expected {low}..{high}, got {value}")
+    return int(value)
+
+
+def unsigned(name: str, value: object) -> int:
+    """The value of an integer that fits uint32."""
+    return integer(name, value, 0, 2**32 - 1)
+
+
+def signed(name: str, value: object) -> int:
+    """The value of an integer that fits int32."""
+    return integer(name, value, -(2**31), 2**31 - 1)
+
+
+def pairs(name: str, pairs: Queries, second: str) -> NDArray[np.void]:
+    """Pairs (seed, second) as a contiguous array of `QUERY_DTYPE`."""
+    if isinstance(pairs, np.ndarray) and pairs.dtype == QUERY_DTYPE:
+        return np.ascontiguousarray(pairs).reshape(-1)
+    try:
+        table = np.asarray(pairs)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{name}: expected pairs (seed, {second}): {error}") from None
+    if table.size == 0:
+        return np.zeros(0, QUERY_DTYPE)
+    if table.ndim != 2 or table.shape[1] != 2:
+        raise ValueError(f"{name}: expected pairs (seed, {second}), got an array of shape {table.shape}")
+    if table.dtype.kind not in "iu":
+        raise TypeError(f"{name}: expected pairs of integers (seed, {second}), got {table.dtype}")
+    if table[:, 0].min() < 0 or table[:, 0].max() > 2**32 - 1:
+        raise ValueError(f"{name}: expected seeds in 0..2^32-1")
+    if table[:, 1].min() < -(2**31) or table[:, 1].max() > 2**31 - 1:
+        raise ValueError(f"{name}: expected each {second} in -2^31..2^31-1")
+    result = np.empty(len(table), QUERY_DTYPE)
+    result["seed"], result["coefficient"] = table[:, 0], table[:, 1]
+    return result
+
+
+def step_pairs(steps: Sequence[Queries] | NDArray[Any]) -> tuple[NDArray[np.void], int, int]:
+    """Recorded steps as a flat array of `QUERY_DTYPE`, queries per step, number of steps."""
+    if isinstance(steps, np.ndarray) and steps.dtype == QUERY_DTYPE:
+        if steps.ndim != 2:
+            raise ValueError(f"steps: expected an array [steps, queries], got shape {steps.shape}")
+        return np.ascontiguousarray(steps).reshape(-1), steps.shape[1], steps.shape[0]
+    converted = [pairs(f"steps[{i}]", step, "coefficient") for i, step in enumerate(steps)]
+    if not converted:
+        return np.zeros(0, QUERY_DTYPE), 0, 0
+    lengths = {len(step) for step in converted}
+    if len(lengths) != 1:
+        raise ValueError(f"steps: expected equally many queries in each step, got {sorted(lengths)}")
+    return np.concatenate(converted), lengths.pop(), len(converted)

@@ -1,0 +1,162 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Commands of an invoke: the words of ``zo_command``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arguments import Queries, address, integer, pairs, signed, step_pairs, unsigned
+from .declarations import Struct
+from .distribution import Distribution
+from .loader import call, constants, structs
+
+__all__ = ["ALL_BLOCKS", "Command", "command_check", "make_terms", "restoration"]
+
+ALL_BLOCKS: Final[int] = constants.ZO_ALL_BLOCKS
+"""Selects every block in an instruction of a `Command`."""
+
+
+def make_terms(table: NDArray[np.void], momentum: int) -> Struct:
+    """A perturbation; the caller keeps the table alive."""
+    rho = integer("momentum", momentum, 0, 2**16 - 1)
+    terms: Struct = structs.zo_perturb_terms(table.ctypes.data, len(table), rho)
+    return terms
+
+
+def restoration(queries: NDArray[np.void], restore_k: int, restore: Queries) -> NDArray[np.void]:
+    """The terms that precede a step: `restore`, or `restore_k` times the last query's direction."""
+    if not signed("restore_k", restore_k) or len(queries) == 0:
+        return pairs("restore", restore, "k")
+    if len(restore):
+        raise ValueError("restore, restore_k: expected one of them, got both")
+    last: NDArray[np.void] = queries[-1:].copy()
+    last["coefficient"] = restore_k
+    return last
+
+
+def _block(block: int | None) -> int:
+    return ALL_BLOCKS if block is None else unsigned("block", block)
+
+
+class Command:
+    """Writes the ``zo_command`` tensor: what the weight ops do in one invoke.
+
+    Instructions must come in the order restore, replay, update, perturb, in which the graph executes them; a
+    `block` of None selects every block. What does not fit is a `NativeError` and leaves the command as it
+    was. Methods return the command:
+
+        Command(45).update(queries, distribution, restore_k=1).perturb([(seed, 1)], distribution).words
+
+    Args:
+        capacity: number of words of the tensor.
+        loss: the loss op computes losses in this invoke.
+        checksum: ``zo_status`` carries the weight checksum after this invoke.
+    """
+
+    def __init__(self, capacity: int, *, loss: bool = True, checksum: bool = False) -> None:
+        self._words = np.zeros(unsigned("capacity", capacity), np.int32)
+        self._writer = structs.zo_command_writer()
+        flags = (1 if loss else 0) | (2 if checksum else 0)
+        call("zo_command_begin", self._writer, self._words.ctypes.data, self._words.size, flags)
+
+    @property
+    def words(self) -> NDArray[np.int32]:
+        """int32 [capacity], zero after the last instruction: the tensor's content."""
+        return self._words
+
+    @property
+    def length(self) -> int:
+        """Number of words in use."""
+        return int(self._writer.length)
+
+    def restore(self, block: int | None = None) -> Command:
+        """The weights become the initial ones."""
+        call("zo_command_restore", self._writer, _block(block))
+        return self
+
+    def replay(
+        self,
+        steps: Sequence[Queries] | NDArray[Any],
+        distribution: Distribution,
+        block: int | None = None,
+    ) -> Command:
+        """Applies recorded steps, see `core.replay`."""
+        table, queries, count = step_pairs(steps)
+        call(
+            "zo_command_replay",
+            self._writer,
+            _block(block),
+            distribution.struct,
+            table.ctypes.data,
+            queries,
+            count,
+        )
+        return self
+
+    def update(
+        self,
+        queries: Queries,
+        distribution: Distribution,
+        restore_k: int = 0,
+        block: int | None = None,
+        *,
+        restore: Queries = (),
+        momentum: int = 0,
+    ) -> Command:
+        """One step, see ``zo_update_s8``."""
+        table = pairs("queries", queries, "coefficient")
+        before = restoration(table, restore_k, restore)
+        terms = make_terms(before, momentum)
+        call(
+            "zo_command_update",
+            self._writer,
+            _block(block),
+            distribution.struct,
+            terms,
+            table.ctypes.data,
+            len(table),
+        )
+        return self
+
+    def perturb(
+        self,
+        seed_k_pairs: Queries,
+        distribution: Distribution,
+        block: int | None = None,
+        *,
+        momentum: int = 0,
+    ) -> Command:
+        """Adds perturbations, see ``zo_perturb_s8``."""
+        table = pairs("seed_k_pairs", seed_k_pairs, "k")
+        terms = make_terms(table, momentum)
+        call(
+            "zo_command_perturb",
+            self._writer,
+            _block(block),
+            distribution.struct,
+            terms,
+        )
+        return self
+
+
+def command_check(words: NDArray[np.int32], *, head_room: int, max_queries: int, blocks: int) -> None:
+    """Checks a whole command against what a model allows.
+
+    Args:
+        words: int32 [capacity].
+        head_room: largest perturbation of a weight, LSB.
+        max_queries: seeds in one update or step of a replay.
+        blocks: number of blocks of the model.
+
+    Raises:
+        NativeError: what a weight op would report.
+    """
+    limits = structs.zo_limits(
+        unsigned("head_room", head_room), unsigned("max_queries", max_queries), unsigned("blocks", blocks)
+    )
+    capacity = unsigned("words.size", words.size)
+    call("zo_command_check", address("words", words, np.int32), capacity, limits)

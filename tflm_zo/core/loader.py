@@ -1,0 +1,121 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The shared library: where it is, its functions, structs and constants, and its errors.
+
+It is loaded when this module is imported.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from enum import IntEnum
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+from .declarations import Declarations
+
+__all__ = ["NativeError", "Status", "call", "constants", "installed", "library", "library_path", "structs"]
+
+_PACKAGE: Final = __package__.partition(".")[0]
+
+
+def installed(name: str) -> Path:
+    """Where a file or folder of the installed package is.
+
+    Args:
+        name: its path within the package.
+
+    Raises:
+        FileNotFoundError: the package was imported from a source tree that is not installed.
+    """
+    spec = find_spec(_PACKAGE)
+    # An editable install spreads the package over the source tree and the place of what was built.
+    folders = [Path(p) for p in (spec.submodule_search_locations or [])] if spec else []
+    folders += [Path(entry) / _PACKAGE for entry in sys.path if entry]
+    for folder in folders:
+        if (folder / name).exists():
+            return (folder / name).resolve()
+    raise FileNotFoundError(
+        f"{name} is not in {folders[0]}: {_PACKAGE} was imported from a place where it is not installed; run "
+        f"'pip install .' or 'pip install -e .' in its source tree"
+    )
+
+
+@lru_cache(maxsize=1)
+def library_path() -> Path:
+    """Where the compiled op pack is, which a runtime loads as its delegate.
+
+    Raises:
+        FileNotFoundError: see `installed`.
+    """
+    names = {"darwin": "libtflm_zo.dylib", "win32": "tflm_zo.dll"}
+    return installed(f"_native/{names.get(sys.platform, 'libtflm_zo.so')}")
+
+
+class Status(IntEnum):
+    """Status codes of the C core (``zo_status``)."""
+
+    OK = 0
+    ARGUMENT = 1
+    COMMAND = 2
+    OPCODE = 3
+    ORDER = 4
+    BLOCK = 5
+    DISTRIBUTION = 6
+    HEAD_ROOM = 7
+    QUERIES = 8
+    COEFFICIENT = 9
+    FACTOR = 10
+    CAPACITY = 11
+    LABEL = 12
+    OPTIONS = 13
+    MEMORY = 14
+    RUNTIME = 15
+    SAMPLE = 16
+    LOG = 17
+    STORE = 18
+
+
+class NativeError(RuntimeError):
+    """An error that the C core reported; nothing was changed.
+
+    Attributes:
+        status: the code, see `Status`.
+        text: the C core's own words for it.
+    """
+
+    def __init__(self, function: str, status: int) -> None:
+        self.status = Status(status)
+        self.text: str = library().zo_status_text(status).decode("ascii")
+        super().__init__(f"{function}: {self.text} ({self.status.name})")
+
+
+# Its symbols are global, so that TFLM's Python wheel, which looks custom ops up by name in the whole process,
+# finds them.
+_LIBRARY: Final = ctypes.CDLL(str(library_path()), mode=ctypes.RTLD_GLOBAL)
+_DECLARATIONS: Final = Declarations(_LIBRARY)
+
+structs: Final[Any] = SimpleNamespace(**_DECLARATIONS.structs)
+"""The classes of all structs, by their C names."""
+
+constants: Final[Any] = SimpleNamespace(**_DECLARATIONS.constants)
+"""The constants, by their C names."""
+
+
+def library() -> ctypes.CDLL:
+    """The loaded library, every function of the core typed."""
+    return _LIBRARY
+
+
+def call(name: str, *arguments: object) -> None:
+    """Calls a function that returns a status.
+
+    Raises:
+        NativeError: the status is not OK.
+    """
+    status: int = getattr(_LIBRARY, name)(*arguments)
+    if status != Status.OK:
+        raise NativeError(name, status)

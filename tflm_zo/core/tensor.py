@@ -1,0 +1,147 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Trainable tensors in the C core: replay and checksum of their weights.
+
+The weights of a tensor are an int8 array of any shape in the order in which TFLite stores them. `stream` is
+the number of the tensor in the model, `limit` is 127 minus the head-room.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arguments import Queries, address, signed, step_pairs, unsigned
+from .declarations import Tensor
+from .distribution import Distribution
+from .loader import call, library
+
+__all__ = ["checksum", "make_tensor", "replay", "weight_tensors"]
+
+
+def make_tensor(
+    weights: NDArray[np.int8],
+    fraction: NDArray[np.int8] | None,
+    multiplier: NDArray[np.int32] | None,
+    channels: int,
+    inner: int,
+    stream: int,
+    limit: int,
+    writable: bool = True,
+    mask: NDArray[np.uint8] | None = None,
+    wide: bool = False,
+) -> Tensor:
+    """A tensor whose arrays are checked.
+
+    Args:
+        weights: int8.
+        fraction: int8 like `weights`, units of 2^-8 LSB, or None for the 8-bit update.
+        multiplier: int32 [channels], Q31 factor of the step per output channel, or None for 1.
+        channels: number of output channels; with `inner` read only where there is a multiplier.
+        inner: weight i belongs to channel (i // inner) % channels.
+        stream: number of the tensor.
+        limit: 127 minus the head-room.
+        writable: whether the weights must be writable.
+        mask: uint8 [(weights + 7) // 8], bit i % 8 of byte i // 8 says whether weight i is trained; None: all
+            are.
+        wide: whether the forward pass reads weights and fractions.
+
+    Returns:
+        The tensor; the caller keeps the arrays alive.
+
+    Raises:
+        TypeError, ValueError: an array of another type, layout or size.
+    """
+    tensor = Tensor()
+    tensor.weights = address("weights", weights, np.int8, writable=writable)
+    tensor.size = unsigned("weights.size", weights.size)
+    if fraction is not None:
+        tensor.fraction = address("fraction", fraction, np.int8, writable=writable)
+        if fraction.size != weights.size:
+            raise ValueError(f"fraction: expected {weights.size} elements like weights, got {fraction.size}")
+    tensor.channels = unsigned("channels", channels)
+    tensor.inner = unsigned("inner", inner)
+    if multiplier is not None:
+        tensor.multiplier = address("multiplier", multiplier, np.int32)
+        if multiplier.size != channels:
+            raise ValueError(
+                f"multiplier: expected one element per channel ({channels}), got {multiplier.size}"
+            )
+        if multiplier.size and multiplier.min() < 0:
+            raise ValueError("multiplier: expected Q31 factors in 0..2^31-1")
+        if inner < 1 or channels < 1 or weights.size % (channels * inner):
+            raise ValueError(
+                f"channels, inner: expected their product ({channels} * {inner}) to divide the number of "
+                f"weights, {weights.size}"
+            )
+    tensor.stream = unsigned("stream", stream)
+    tensor.limit = signed("limit", limit)
+    if mask is not None:
+        tensor.mask = address("mask", mask, np.uint8)
+        if mask.size != -(-weights.size // 8):
+            raise ValueError(f"mask: expected {-(-weights.size // 8)} bytes, a bit a weight, got {mask.size}")
+    tensor.wide = int(wide)
+    return tensor
+
+
+def replay(
+    weights: NDArray[np.int8],
+    fraction: NDArray[np.int8] | None,
+    multiplier: NDArray[np.int32] | None,
+    channels: int,
+    inner: int,
+    stream: int,
+    limit: int,
+    distribution: Distribution,
+    steps: Sequence[Queries] | NDArray[Any],
+    mask: NDArray[np.uint8] | None = None,
+) -> int:
+    """Applies recorded steps in one walk over the weights: the same as ``zo_update_s8`` for each of them.
+
+    Args:
+        weights: int8, every value within ±limit; changed in place.
+        fraction: int8 like `weights`, units of 2^-8 LSB, changed in place: selects the 16-bit update. None
+            selects the 8-bit one with stochastic rounding.
+        multiplier: see `make_tensor`, like the arguments that are not described here.
+        channels: see `make_tensor`.
+        inner: see `make_tensor`.
+        stream: see `make_tensor`.
+        limit: see `make_tensor`.
+        distribution: of the directions.
+        steps: for each step its pairs (seed, coefficient), equally many in each; or an array
+            [steps, queries] of `QUERY_DTYPE`.
+        mask: see `make_tensor`.
+
+    Returns:
+        How many weights were clipped, summed over the steps.
+
+    Raises:
+        NativeError: ARGUMENT, DISTRIBUTION, QUERIES, COEFFICIENT.
+    """
+    tensor = make_tensor(weights, fraction, multiplier, channels, inner, stream, limit, mask=mask)
+    table, queries, count = step_pairs(steps)
+    saturated = ctypes.c_uint32(0)
+    call(
+        "zo_replay_s8",
+        tensor,
+        distribution.struct,
+        table.ctypes.data,
+        queries,
+        count,
+        ctypes.byref(saturated),
+    )
+    return saturated.value
+
+
+def checksum(weights: NDArray[np.int8], fraction: NDArray[np.int8] | None = None, stream: int = 0) -> int:
+    """Checksum of one tensor, 0..2^32-1; a model's is the sum of its tensors' modulo 2^32."""
+    tensor = make_tensor(weights, fraction, None, 1, 1, stream, 127, writable=False)
+    return int(library().zo_checksum(tensor))
+
+
+def weight_tensors(tensors: Sequence[Tensor]) -> ctypes.Array[Tensor]:
+    """The tensors of a task whose weights are perturbed, as the control unit takes them."""
+    return (Tensor * len(tensors))(*tensors)
