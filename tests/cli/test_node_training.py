@@ -201,7 +201,7 @@ def test_every_option_reaches_the_run(folder: Path) -> None:
         mu=5,
         batch_size=16,
     ).as_integers(steps=12, samples=32, batch=16)
-    assert log.settings.as_bytes() == expected.as_bytes()
+    assert bytes(log.settings) == bytes(expected)
     assert [(t.queries, t.mu) for t in log.tasks] == [(3, 5)]
     assert log.interval == 7
 

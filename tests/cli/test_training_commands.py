@@ -151,7 +151,7 @@ def test_every_option_reaches_the_run(files: Path) -> None:
         seed=77,
         batch_size=16,
     ).as_integers(steps=12, samples=32, batch=8, weights=292, blocks=2)
-    assert actual.as_bytes() == expected.as_bytes()
+    assert bytes(actual) == bytes(expected)
 
 
 @pytest.mark.parametrize("options", [(), EVERY_OPTION], ids=["default", "every option"])

@@ -74,7 +74,7 @@ def test_bytes(path):
     records = write(path, 9)
     assert path.read_bytes() == header_bytes() + record_bytes(records, header_bytes())
     log = SeedLog.read(path)
-    assert log.settings.as_bytes() == integers().as_bytes()
+    assert bytes(log.settings) == bytes(integers())
     assert log.fingerprint == MARK
     assert log.steps_of_block(0)[0][0] == Distribution.sparse_uniform(5, 0.25)
     assert (log.losses * 65536).tolist() == [r[1] for r in records]

@@ -360,7 +360,7 @@ class NodeRun(Run):
         own = self._control
         log.check_model(self._model)
         if (
-            log.settings.as_bytes() != own.settings.as_bytes()
+            bytes(log.settings) != bytes(own.settings)
             or list(log.tasks) != self._entries()
             or log.rules != own.rules
             or log.interval != self._settings.snapshot_every

@@ -199,7 +199,7 @@ class WeightRun(Run):
         for part in SeedLog.parts(log):
             if not part.first_step:
                 part.check_model(self._model)
-                if part.settings.as_bytes() != self._control.settings.as_bytes():
+                if bytes(part.settings) != bytes(self._control.settings):
                     raise LogError("the log is of a run with other settings, data or number of steps")
                 self._check_interval(part.measure_every)
             replay.add(part)
