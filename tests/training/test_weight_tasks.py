@@ -67,7 +67,7 @@ class Case:
             queries=1,
             estimator=int(self.one_sided),
             rule=self.rule,
-            distribution=self.distribution._c,
+            distribution=self.distribution.struct,
             rate=self.rate,
             final_rate=self.rate,
             decay_steps=1,
