@@ -17,7 +17,8 @@ from tflm_zo.core.declarations import Declarations
 from tflm_zo.core.loader import constants, structs
 
 CORE = Path(__file__).parents[2] / "ops" / "core"
-HEADERS = sorted(CORE.rglob("zo_*.h"))
+# The kernels' headers stand for each other, one for each instruction set.
+HEADERS = sorted(h for h in CORE.rglob("zo_*.h") if h.parent.name != "kernels")
 STRUCTS: dict[str, Any] = vars(structs)
 
 

@@ -447,7 +447,8 @@ def test_gradients_are_those_of_the_paper() -> None:
     fresh.invoke(fresh.command(loss=False).restore())
     g = np.zeros((10, 84))
     seeds = [query_seed(3, 0, q) for q in range(4)]
-    from tflm_zo.core import NodeLayer, perturb_nodes
+    from helpers.nodes import perturb_nodes
+    from tflm_zo.core import NodeLayer
 
     layer = NodeLayer.of(task.nodes)
     words = fresh.command().words
