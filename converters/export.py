@@ -18,6 +18,7 @@ from .model import Model, Signature, Subgraph, Tensor, load_model
 from .passes.set_batch import rewrite_batch
 from .passes.widen_layers import restore_layer
 from .re_range import re_range as adapt_range
+from .settings import MOST_SAMPLES, checked_integer
 
 # What a joined model gets: the names of the original subgraph and signatures are not kept in a cut one.
 _SUBGRAPH: Final = "main"
@@ -78,10 +79,7 @@ def export_model(
     rest = _checked(metadata, fractions or {}, "fractions")
     if rest and not re_range:
         raise ConversionError("fractions: an int8 model has no place for them; they are for re_range")
-    if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
-        raise ConversionError(f"batch must be an integer from 1 on, not {batch!r}")
-    if batch is None:
-        batch = metadata.original.batch
+    batch = metadata.original.batch if batch is None else checked_integer(batch, "batch", 1, MOST_SAMPLES)
     before = model.referenced_buffers()
 
     for op in [op for graph in model.subgraphs for op in graph.operators]:

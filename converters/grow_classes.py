@@ -49,8 +49,9 @@ def grow_classes(model: Model, classes: int, *, loss_output: int | str | None = 
     logits, _ = logits_of(graph, output)
     layer = _layer(graph, logits)
     old = logits.shape[-1]
-    if isinstance(classes, bool) or not isinstance(classes, int) or classes <= old:
+    if isinstance(classes, bool) or not isinstance(classes, int | np.integer) or classes <= old:
         raise ConversionError(f"classes: the model has {old}; expected an integer above, got {classes!r}")
+    classes = int(classes)
     weights, bias, data = layer.inputs[1], layer.input(2), layer.inputs[0]
     assert weights is not None and data is not None
     widened = [logits, *_followers(graph, logits)]

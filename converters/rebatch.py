@@ -7,6 +7,7 @@ from .constants import METADATA_NAME
 from .errors import ConversionError
 from .model import Model
 from .passes.set_batch import rewrite_batch
+from .settings import MOST_SAMPLES, checked_integer
 
 
 def set_batch(model: Model, batch: int) -> Model:
@@ -21,8 +22,7 @@ def set_batch(model: Model, batch: int) -> Model:
             subgraphs, is a ZO model (inject it with the batch size instead), or has an operator that moves or
             merges the batch axis.
     """
-    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-        raise ConversionError(f"batch must be an integer from 1 on, not {batch!r}")
+    batch = checked_integer(batch, "batch", 1, MOST_SAMPLES)
     if model.find_metadata(METADATA_NAME) is not None:
         raise ConversionError("the batch size of a ZO model is fixed; inject the original with another one")
     if len(model.subgraphs) != 1:

@@ -44,6 +44,10 @@ _INSTRUCTION_WORDS: Final = 4
 _ITEM_WORDS: Final = 2
 
 
+#: Samples per invoke, at most.
+MOST_SAMPLES: Final = 2**20
+
+
 def smallest_command(max_queries: int) -> int:
     """Words of a command with an UPDATE of so many seeds that restores a direction, and a PERTURB of one."""
     update = _INSTRUCTION_WORDS + _ITEM_WORDS * (max_queries + 1)
@@ -71,9 +75,15 @@ def last_number(wanted: str | Sequence[str]) -> int | None:
     return int(count)
 
 
-def _integer(value: Any, what: str, low: int, high: int) -> None:
+def checked_integer(value: Any, what: str, low: int, high: int) -> int:
+    """An integer of Python or NumPy, as Python's.
+
+    Raises:
+        ConversionError: it is none, or out of range.
+    """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
         raise ConversionError(f"{what} must be an integer from {low} to {high}, not {value!r}")
+    return int(value)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,7 +171,7 @@ class InjectSettings:
             if not blocks or not all(blocks.values()) or any(not n or not isinstance(n, str) for n in blocks):
                 raise ConversionError("blocks take a name and at least one layer each")
             object.__setattr__(self, "blocks", blocks)
-        _integer(self.head_room, "head_room", 0, 127)
+        self._take("head_room", 0, 127)
         if 127 - self.head_room < SMALLEST_LIMIT:
             raise ConversionError(
                 f"head_room {self.head_room} leaves weights of +-{127 - self.head_room}, fewer than 5 bits; "
@@ -169,14 +179,14 @@ class InjectSettings:
             )
         if self.update_bits not in (8, 16):
             raise ConversionError(f"update_bits must be 8 or 16, not {self.update_bits!r}")
-        _integer(self.max_queries, "max_queries", 1, MAX_QUERIES)
-        _integer(self.batch, "batch", 1, 2**20)
-        if self.export_batch is not None:
-            _integer(self.export_batch, "export_batch", 1, 2**20)
+        self._take("update_bits", 8, 16)
+        self._take("max_queries", 1, MAX_QUERIES)
+        self._take("batch", 1, MOST_SAMPLES)
+        self._take("export_batch", 1, MOST_SAMPLES)
         if self.loss not in LOSS_KINDS:
             raise ConversionError(f"loss must be one of {', '.join(LOSS_KINDS)}, not {self.loss!r}")
-        if self.loss_output is not None and not isinstance(self.loss_output, str):
-            _integer(self.loss_output, "loss_output", 0, 2**16)
+        if not isinstance(self.loss_output, str):
+            self._take("loss_output", 0, 2**16)
         object.__setattr__(self, "cuts", _strings(self.cuts, "cuts"))
         if self.nodes != "auto" and last_number(self.nodes) is None:
             object.__setattr__(self, "nodes", _strings(self.nodes, "nodes"))
@@ -184,8 +194,7 @@ class InjectSettings:
             raise ConversionError(
                 f'trainable "{NODES}" means the layers that carry nodes, but nodes names none'
             )
-        if self.command_words is not None:
-            _integer(self.command_words, "command_words", smallest_command(self.max_queries), 2**24)
+        self._take("command_words", smallest_command(self.max_queries), 2**24)
         if isinstance(self.multipliers, str):
             if self.multipliers not in MULTIPLIER_KINDS:
                 raise ConversionError(
@@ -194,7 +203,7 @@ class InjectSettings:
                 )
         elif self.multipliers is not None:
             object.__setattr__(self, "multipliers", dict(self.multipliers))
-        _integer(self.sparse_seed, "sparse_seed", 0, 2**32 - 1)
+        self._take("sparse_seed", 0, 2**32 - 1)
         drawn = isinstance(self.sparse, str) and SparseRule.parse(self.sparse).kind == "random"
         if self.sparse_seed and not drawn:
             raise ConversionError("sparse_seed: only sparse «random:…» draws weights by it; leave it out")
@@ -211,6 +220,11 @@ class InjectSettings:
             raise ConversionError("sparse: node perturbation trains all weights of its layers")
 
         self._check_effects()
+
+    def _take(self, name: str, low: int, high: int) -> None:
+        """Checks a setting that is an integer or None."""
+        if (value := getattr(self, name)) is not None:
+            object.__setattr__(self, name, checked_integer(value, name, low, high))
 
     def _check_effects(self) -> None:
         """Raises ConversionError where a setting would change nothing."""

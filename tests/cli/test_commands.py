@@ -276,23 +276,6 @@ def test_evaluate_refuses_data(cli: Any, model_file: Any, data_file: Any) -> Non
     assert not Path("r.json").exists()
 
 
-def test_evaluate_refuses_files(cli: Any, model_file: Any, data_file: Any, tmp_path: Path) -> None:
-    (tmp_path / "text.npz").write_text("no archive")
-    whole = data_file(x=_X, y=_Y).read_bytes()
-    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
-    np.save(tmp_path / "x.npy", _X)
-    for name, said in [
-        ("absent.npz", "cannot be read: No such file"),
-        ("text.npz", "damaged"),
-        ("cut.npz", "damaged"),
-        ("x.npy", "needs labels (array «y»); there are: x"),
-        (".", "cannot be read"),
-    ]:
-        result = cli("evaluate", model_file(), tmp_path / name)
-        assert result.exit_code == 1
-        assert said in result.stderr
-
-
 def test_evaluate_unknown_or_absent_runtime(
     cli: Any, model_file: Any, data_file: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

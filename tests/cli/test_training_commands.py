@@ -273,38 +273,6 @@ def test_nothing_is_replaced_unasked(files: Path) -> None:
 # --- every kind of data -------------------------------------------------------------------------------------
 
 
-def test_two_inputs(tmp_path: Path) -> None:
-    """By the inputs' names or numbered: evaluate, train and verify read the same."""
-    inject(MODELS["two_inputs"](), batch=4).save(tmp_path / "m.zo.tflite")
-    (tmp_path / "m.tflite").write_bytes(MODELS["two_inputs"]())
-    rng = np.random.default_rng(0)
-    image = rng.integers(-128, 128, (12, 8, 8, 1)).astype(np.int8)
-    features, y = rng.integers(-128, 128, (12, 10)).astype(np.int8), rng.integers(0, 4, 12)
-    np.savez(tmp_path / "named.npz", image=image, features=features, y=y)
-    np.savez(tmp_path / "numbered.npz", x0=image, x1=features, y=y)
-    results = []
-    for name in ("named", "numbered"):
-        for command in (
-            ("evaluate", "@m.tflite", f"@{name}.npz", "-o", f"@{name}.json"),
-            ("train", "@m.zo.tflite", f"@{name}.npz", "--batch-size", "4", "-o", f"@{name}.tflite"),
-            ("verify", "@m.zo.tflite", f"@{name}.npz", "--steps", "2", "--runtime", "litert-ref"),
-        ):
-            done = run(tmp_path, *command)
-            assert done.exit_code == 0, done.output
-        report = json.loads((tmp_path / f"{name}.json").read_text())
-        results.append((report["loss"], (tmp_path / f"{name}.tflite").read_bytes()))
-    assert results[0] == results[1]
-    np.savez(tmp_path / "x.npz", x=image, y=y)
-    done = run(tmp_path, "train", "@m.zo.tflite", "@x.npz", "-o", "@no.tflite")
-    assert done.exit_code == 1
-    assert "expected arrays image, features (or x0, x1); there are: x, y" in done.stderr
-    np.savez(tmp_path / "x.npz", image=image, features=features[1:], y=y)
-    done = run(tmp_path, "train", "@m.zo.tflite", "@x.npz", "-o", "@no.tflite")
-    assert done.exit_code == 1
-    assert "image has 12 samples, features has 11" in done.stderr
-    assert not (tmp_path / "no.tflite").exists()
-
-
 def test_autoencoder_trains_without_labels(tmp_path: Path) -> None:
     """From .npz and .npy, in the model's units or quantized already; with y given, the same."""
     inject(MODELS["autoencoder"](), batch=8).save(tmp_path / "m.zo.tflite")

@@ -12,6 +12,7 @@ from tflm_zo.converters import (
     ConversionError,
     Model,
     export_model,
+    grow_classes,
     initial_weights,
     inject,
     load_model,
@@ -211,7 +212,7 @@ def test_what_is_refused() -> None:
         export_model(zo, {name: weights[name].reshape(-1)})
     with pytest.raises(ConversionError, match=r"needs int8 .*, not float64"):
         export_model(zo, {name: weights[name].astype(float)})  # type: ignore[dict-item]
-    with pytest.raises(ConversionError, match="batch must be an integer from 1 on, not 0"):
+    with pytest.raises(ConversionError, match="batch must be an integer from 1 to 1048576, not 0"):
         export_model(zo, batch=0)
 
 
@@ -248,3 +249,16 @@ def test_a_signature_that_names_the_machinery_is_dropped() -> None:
     assert [s.key for s in load_model(exported.to_bytes()).signatures or ()] == [
         s.key for s in load_model(small_cnn()).signatures or ()
     ]
+
+
+def test_integers_of_numpy() -> None:
+    """Wherever integers are taken; what is recorded of them are Python's."""
+    plain, zo = MODELS["small_cnn"](), {}
+    for kind in (int, np.int64, np.uint8):
+        settings = {"batch": kind(4), "head_room": kind(2), "update_bits": kind(16), "max_queries": kind(4)}
+        zo[kind] = inject(plain, loss_output=kind(0), command_words=kind(40), **settings).to_bytes()
+        assert zo[kind] == zo[int]
+        assert export_model(zo[kind], batch=kind(2)).to_bytes() == export_model(zo[int], batch=2).to_bytes()
+        assert set_batch(load_model(plain), kind(3)).to_bytes() == set_batch(load_model(plain), 3).to_bytes()
+        grown = grow_classes(load_model(plain), kind(6)).to_bytes()
+        assert grown == grow_classes(load_model(plain), 6).to_bytes()

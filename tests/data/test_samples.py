@@ -285,94 +285,55 @@ def test_implausible_ranges_are_warned_about_once() -> None:
 X = RNG.integers(-128, 128, (8, 8, 8, 1)).astype(np.int8)
 Y = np.arange(8) % 4
 NAN = np.where(np.arange(512).reshape(X.shape) == 77, np.nan, X / np.float32(64))
-IMAGE, FEATURES = X, RNG.integers(-128, 128, (8, 10)).astype(np.int8)
+FEATURES = RNG.integers(-128, 128, (8, 10)).astype(np.int8)
 
-REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
-    "no labels": ("classes", {"x": X}, "the model's loss (cross_entropy) needs labels (array «y»)"),
-    "no samples": ("classes", {"images": X, "y": Y}, "no array «x»; there are: images, y"),
-    "label too large": ("classes", {"x": X, "y": Y + 1}, "y: label 4 is out of range: expected 0..3"),
-    "label -2": ("classes", {"x": X, "y": Y - 2}, "y: label -2 is out of range: expected 0..3"),
-    "label 2^40": ("classes", {"x": X, "y": Y + 2**40}, "y: label 1099511627776 is out of range"),
-    "label 2^64 - 1": (
-        "classes",
-        {"x": X, "y": np.full(8, 2**64 - 1, np.uint64)},
-        "y: label 18446744073709551615 is out of range",
-    ),
-    "all unlabelled": ("classes", {"x": X, "y": Y * 0 - 1}, "y: no sample has a label (all are -1)"),
-    "float labels": (
-        "classes",
-        {"x": X, "y": Y * 1.0},
-        "y is float64; labels are integers, which y.astype(int)",
-    ),
-    "labels in rows": (
-        "classes",
-        {"x": X, "y": np.ones((8, 3), int)},
-        "y: expected 1 label(s) per sample, got shape [8, 3]",
-    ),
-    "two hot": (
-        "classes",
-        {"x": X, "y": np.eye(4)[Y] + np.eye(4)[0]},
-        "y: shape [8, 4] is that of one-hot labels, which hold a single 1 in each row, else 0",
-    ),
-    "scores": ("classes", {"x": X, "y": np.eye(4)[Y] * 0.9}, "of scores y.argmax(1) makes labels"),
-    "lengths": ("classes", {"x": X, "y": Y[1:]}, "x has 8 samples, y has 7 labels"),
-    "one label": ("classes", {"x": X, "y": np.int64(3)}, "y is a single number, not an array of samples"),
-    "text labels": ("classes", {"x": X, "y": np.array(["a"] * 8)}, "y is <U1, not numbers"),
-    "shape": ("classes", {"x": X[:, :7], "y": Y}, "x: expected samples of shape [8, 8, 1], got [7, 8, 1]"),
-    "one sample": ("classes", {"x": X[0], "y": Y}, "x: expected samples of shape [8, 8, 1], got [8, 1]"),
-    "empty": ("classes", {"x": X[:0], "y": Y[:0]}, "x is empty (shape [0, 8, 8, 1])"),
-    "NaN": ("classes", {"x": NAN, "y": Y}, "x contains NaN or infinity"),
-    "infinity": (
-        "classes",
-        {"x": np.where(np.isnan(NAN), np.inf, NAN), "y": Y},
-        "x contains NaN or infinity",
-    ),
-    "integers": ("classes", {"x": X.astype(np.int32), "y": Y}, "x is int32; expected floating point, uint8"),
-    "complex": ("classes", {"x": X * 1j, "y": Y}, "x is complex128, not numbers"),
-    "pixels": (
-        "classes",
-        {"x": X.astype(np.uint8), "y": Y},
-        "x: uint8 samples may be values of 0..255 or, divided by 255, of 0..1, and the model covers "
-        "-2.05..1.94, which is neither; give floating point in the units that it was trained on: "
-        "x.astype('float32') for 0..255, x / 255 for 0..1",
-    ),
-    "int8 for uint8": ("uint8 input", {"x": X, "y": Y}, "x is int8, but the model reads uint8 there"),
-    "int8 for float": ("float input", {"x": FEATURES, "y": Y}, "x: expected samples of shape [16], got [10]"),
-    "one of two": (
-        "two inputs",
-        {"image": IMAGE, "y": Y},
+WINDOWS, PAIRS = RNG.normal(0, 0.5, (4, 24)), RNG.normal(0, 1, (4, 6, 6, 2))
+
+
+def bad(said: str, name: str = "classes", **arrays: Any) -> tuple[str, dict[str, Any], str]:
+    return name, arrays, said
+
+
+HOT = np.eye(4)[Y]
+REFUSED = {
+    "no labels": bad("the model's loss (cross_entropy) needs labels (array «y»)", x=X),
+    "no samples": bad("no array «x»; there are: images, y", images=X, y=Y),
+    "label too large": bad("y: label 4 is out of range: expected 0..3 (-1: unlabelled)", x=X, y=Y + 1),
+    "label -2": bad("y: label -2 is out of range: expected 0..3", x=X, y=Y - 2),
+    "large label": bad("y: label 18446744073709551615 is out", x=X, y=np.full(8, 2**64 - 1, np.uint64)),
+    "all unlabelled": bad("y: no sample has a label (all are -1)", x=X, y=Y * 0 - 1),
+    "float labels": bad("y is float64; labels are integers, which y.astype(int) makes", x=X, y=Y * 1.0),
+    "rows": bad("y: expected 1 label(s) per sample, got shape [8, 3]", x=X, y=np.ones((8, 3), int)),
+    "two hot": bad("y: shape [8, 4] is that of one-hot labels, which hold a single 1", x=X, y=HOT + HOT[0]),
+    "scores": bad("of scores y.argmax(1) makes labels", x=X, y=HOT * 0.9),
+    "lengths": bad("x has 8 samples, y has 7 labels", x=X, y=Y[1:]),
+    "one label": bad("y is a single number, not an array of samples", x=X, y=np.int64(3)),
+    "text": bad("y is <U1, not numbers", x=X, y=np.array(["a"] * 8)),
+    "shape": bad("x: expected samples of shape [8, 8, 1], got [7, 8, 1]", x=X[:, :7], y=Y),
+    "one sample": bad("x: expected samples of shape [8, 8, 1], got [8, 1]", x=X[0], y=Y),
+    "empty": bad("x is empty (shape [0, 8, 8, 1])", x=X[:0], y=Y[:0]),
+    "NaN": bad("x contains NaN or infinity", x=NAN, y=Y),
+    "infinity": bad("x contains NaN or infinity", x=np.where(np.isnan(NAN), np.inf, NAN), y=Y),
+    "integers": bad("x is int32; expected floating point, uint8 (pixels) or int8", x=X.astype(np.int32), y=Y),
+    "complex": bad("x is complex128, not numbers", x=X * 1j, y=Y),
+    "pixels": bad("model covers -2.05..1.94, which is neither; give floating", x=X.astype(np.uint8), y=Y),
+    "int8 for uint8": bad("x is int8, but the model reads uint8 there", "uint8 input", x=X, y=Y),
+    "one of two": bad(
         "the model has 2 inputs; expected arrays image, features (or x0, x1); there are: image, y",
-    ),
-    "other lengths": (
         "two inputs",
-        {"image": IMAGE, "features": FEATURES[1:], "y": Y},
-        "image has 8 samples, features has 7",
+        image=X,
+        y=Y,
     ),
-    "binary 2": (
-        "binary",
-        {"x": RNG.normal(0, 1, (4, 6, 6, 2)), "y": np.full((4, 3), 2)},
-        "y: label 2 is out of range: expected 0..1",
+    "other lengths": bad(
+        "image has 8 samples, features has 7", "two inputs", image=X, features=FEATURES[1:], y=Y
     ),
-    "binary shape": (
-        "binary",
-        {"x": RNG.normal(0, 1, (4, 6, 6, 2)), "y": np.zeros(4, int)},
-        "y: expected 3 label(s) per sample, got shape [4]",
+    "binary 2": bad("y: label 2 is out of range: expected 0..1", "binary", x=PAIRS, y=np.full((4, 3), 2)),
+    "binary row": bad("y: expected 3 label(s) per sample, got shape [4]", "binary", x=PAIRS, y=Y[:4]),
+    "targets": bad("y: expected 24 values per sample, got", "targets", x=WINDOWS, y=WINDOWS[:, 1:]),
+    "target integers": bad(
+        "y is int64; expected floating", "targets", x=WINDOWS, y=np.zeros((4, 24), np.int64)
     ),
-    "targets' shape": (
-        "targets",
-        {"x": RNG.normal(0, 0.5, (4, 24)), "y": np.zeros((4, 23))},
-        "y: expected 24 values per sample, got shape [4, 23]",
-    ),
-    "targets' type": (
-        "targets",
-        {"x": RNG.normal(0, 0.5, (4, 24)), "y": np.zeros((4, 24), int)},
-        "y is int64; expected floating point, uint8 (pixels) or int8",
-    ),
-    "targets' NaN": (
-        "targets",
-        {"x": RNG.normal(0, 0.5, (4, 24)), "y": np.full((4, 24), np.nan)},
-        "y contains NaN or infinity",
-    ),
+    "target NaN": bad("y contains NaN or infinity", "targets", x=WINDOWS, y=WINDOWS * np.nan),
 }
 
 
@@ -415,12 +376,12 @@ def test_refused_by_the_same_words(case: str, tmp_path: Path) -> None:
         ("classes", (3, Y), "x is a single number, not an array of samples"),
         ("classes", (X.tolist(), Y), "x is int64; expected floating point, uint8"),
         ("classes", (X, [[0]] * 7 + [[1, 2]]), "y: its samples differ in shape"),
-        ("two inputs", (IMAGE, Y), r"x: the model has 2 inputs \(image, features\), got 1 array\(s\)"),
-        ("two inputs", ([IMAGE], Y), r"got 1 array\(s\)"),
-        ("two inputs", ([IMAGE, FEATURES, FEATURES], Y), r"got 3 array\(s\)"),
-        ("two inputs", ({"image": IMAGE, "feature": FEATURES}, Y), "there are: image, feature$"),
-        ("two inputs", ([FEATURES, IMAGE], Y), r"image: expected samples of shape \[8, 8, 1\], got \[10\]"),
-        ("two inputs", ([IMAGE, FEATURES[1:]], Y), "image has 8 samples, features has 7$"),
+        ("two inputs", (X, Y), r"x: the model has 2 inputs \(image, features\), got 1 array\(s\)"),
+        ("two inputs", ([X], Y), r"got 1 array\(s\)"),
+        ("two inputs", ([X, FEATURES, FEATURES], Y), r"got 3 array\(s\)"),
+        ("two inputs", ({"image": X, "feature": FEATURES}, Y), "there are: image, feature$"),
+        ("two inputs", ([FEATURES, X], Y), r"image: expected samples of shape \[8, 8, 1\], got \[10\]"),
+        ("two inputs", ([X, FEATURES[1:]], Y), "image has 8 samples, features has 7$"),
     ],
 )
 def test_forms_of_python_that_are_refused(name: str, arguments: Any, said: str) -> None:

@@ -371,7 +371,8 @@ class Runtime(Inputs, ABC):
         """
         limit = 127 - self._metadata.head_room
         tensors = {tensor.name: tensor for tensor in self._metadata.trainable}
-        given = dict(fractions or {})
+        weights = {name: np.asarray(array) for name, array in weights.items()}
+        given = {name: np.asarray(array) for name, array in (fractions or {}).items()}
         for kind, arrays in (("weights", weights), ("fractions", given)):
             for name, array in arrays.items():
                 if name not in tensors:
