@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
 from ..core import MAX_CHAIN, MAX_QUERIES, CSettings, Distribution, DistributionKind, command_words
 
 __all__ = ["ESTIMATORS", "RULES", "SCHEDULES", "SettingsError", "TrainSettings"]
@@ -44,13 +42,13 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
 
 def check_integer(name: str, value: object, low: int, high: int) -> None:
     """Raises SettingsError where a setting is no integer from low to high."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not low <= value <= high:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise SettingsError(f"{name}: expected an integer in {low}..{high}, got {value!r}")
 
 
 def check_number(name: str, value: object, lower: float, upper: float) -> None:
     """Raises SettingsError where a setting is no number from lower to upper."""
-    if not isinstance(value, int | float | np.integer | np.floating) or not lower <= value <= upper:
+    if not isinstance(value, (int, float)) or not lower <= value <= upper:
         raise SettingsError(f"{name}: expected {lower:g}..{upper:g}, got {value!r}")
 
 
