@@ -388,9 +388,9 @@ def test_folders_that_are_not_replaced(tmp_path: Path) -> None:
     made.write(out)
     before = contents(tmp_path)
     for folder, force, said in (
-        ("out", False, "replace it with --force"),
+        ("out", False, "replace it with force=True"),
         ("file", True, "is a file; name a folder"),
-        ("other", True, "is no generated firmware .* --force does not replace it"),
+        ("other", True, "is no generated firmware .* force=True does not replace it"),
         ("no/out", False, "the folder .*no does not exist"),
     ):
         with pytest.raises(OSError, match=said):
@@ -555,7 +555,7 @@ def test_what_a_kill_leaves_goes_with_the_next_folder(
     assert child.returncode == -signal.SIGKILL
     assert Path("out").exists() == (moment == 0) and len(list(tmp_path.iterdir())) == 2
     if moment:
-        with pytest.raises(FileExistsError, match="replace it with --force"):
+        with pytest.raises(FileExistsError, match="replace it with force=True"):
             write_folder("out", files, ["main.cc"], force=False)
     assert write_folder("out", files, ["main.cc"], force=True) == ["main.cc"]
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
