@@ -29,9 +29,9 @@ from typing import Any
 from harness import chosen_models, progress
 from rich.console import Console
 from rich.table import Table
-from tflm_zo.converters import ConversionError, Model, load_model
 
 from tflm_zo import inject
+from tflm_zo.converters import ConversionError, Model, load_model
 from tflm_zo.firmware import Firmware, generate_firmware
 from tflm_zo.training import algorithm
 

@@ -35,9 +35,9 @@ import numpy as np
 from harness import HEAD_ROOM, add_models_argument, chosen_models, progress
 from rich.console import Console
 from rich.table import Table
-from tflm_zo.converters import Model, read_metadata
 
 from tflm_zo import inject
+from tflm_zo.converters import Model, read_metadata
 from tflm_zo.data import Data
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.training import NodeSettings, TrainSettings

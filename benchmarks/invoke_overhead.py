@@ -30,9 +30,9 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType, load_delegat
 from harness import HEAD_ROOM, add_models_argument, chosen_models, progress
 from rich.console import Console
 from rich.table import Table
-from tflm_zo.converters import Model, read_metadata, set_batch
 
 from tflm_zo import Command, Distribution, core, inject
+from tflm_zo.converters import Model, read_metadata, set_batch
 from tflm_zo.runtime.arena import arena_bytes
 
 

@@ -35,8 +35,8 @@ import numpy as np
 from harness import add_models_argument, chosen_models, progress, random_data, trainable_model
 from rich.console import Console
 from rich.table import Table
-from tflm_zo.converters import Model, export_model, load_model
 
+from tflm_zo.converters import Model, export_model, load_model
 from tflm_zo.logs import SeedLog
 from tflm_zo.training import Callback, Trainer, TrainSettings, replay_log
 

@@ -35,9 +35,9 @@ from harness import HEAD_ROOM, add_models_argument, chosen_models, progress, ran
 from numpy_simulation import Network, Simulation, UnsupportedError
 from rich.console import Console
 from rich.table import Table
-from tflm_zo.converters import Model, export_model, set_batch
 from threadpoolctl import threadpool_limits
 
+from tflm_zo.converters import Model, export_model, set_batch
 from tflm_zo.training import Trainer, TrainSettings
 
 MINIBATCH = 64

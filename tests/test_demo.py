@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import load_model
 from typer.testing import CliRunner
 
 from helpers.interpreters import require
 from tflm_zo.cli import app
+from tflm_zo.converters import load_model
 from tflm_zo.demo import TASKS, DemoResult, run_demo, story
 from tflm_zo.demo.memory import backpropagation_bytes
 from tflm_zo.demo.spoken_digits import read_spoken_digits
@@ -221,7 +221,6 @@ def test_backpropagation_of_a_depthwise_separable_network() -> None:
     """Against a count by hand over Keras' layers: batch norm and ReLU are part of the convolutions."""
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     from tflm_zo.converters.keras import convert
-
     from tflm_zo.keras_models import ds_cnn
 
     model = ds_cnn((49, 20, 1), classes=10, filters=24, blocks=3, stride=(4, 2))

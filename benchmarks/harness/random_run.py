@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tflm_zo.converters import Model
 
 from tflm_zo import inject
+from tflm_zo.converters import Model
 from tflm_zo.runtime import Runtime
 
 __all__ = ["HEAD_ROOM", "random_data", "trainable_model"]

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tflm_zo.converters import load_model
 
+from tflm_zo.converters import load_model
 from tflm_zo.core import LogitScale, library
 from tflm_zo.data import to_levels
 

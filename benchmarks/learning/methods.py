@@ -87,9 +87,8 @@ def adapt(task: Task, method: Method, budget: float, seed: int) -> dict[str, flo
         )
     if not method.algorithm:
         return _backpropagate(task, x, y, budget, seed)
-    from tflm_zo.converters import load_model, read_metadata
-
     from tflm_zo import inject
+    from tflm_zo.converters import load_model, read_metadata
     from tflm_zo.training import NodeSettings, Trainer, choose_block
     from tflm_zo.training.algorithms import algorithm
 
@@ -134,6 +133,7 @@ def _backpropagate(task: Task, x: Any, y: Any, budget: float, seed: int) -> dict
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import keras
+
     from tflm_zo.converters.keras import accuracy, convert
 
     keras.utils.set_random_seed(seed)

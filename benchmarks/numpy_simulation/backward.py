@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tflm_zo.converters.model import Tensor
 
 from .layers import Conv, Dense, DepthwiseConv, Pool, Reshape

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tflm_zo.converters.model import Model, Operator, Tensor
 from tflm_zo.converters.model.schema import OPERATOR_NAMES
 from tflm_zo.converters.model.schema import BuiltinOperator as B

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from numpy_simulation import Backward, Network, UnsupportedError
 from numpy_simulation.backward import round_shift, to_bits
 from numpy_simulation.layers import Conv, Dense, DepthwiseConv, Pool
-from tflm_zo.converters import load_model
 
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation, Padding
 from helpers.oracle.fixed_losses import cross_entropy_error
+from tflm_zo.converters import load_model
 
 LEARNING = Path(__file__).parents[2] / "benchmarks" / "learning"
 

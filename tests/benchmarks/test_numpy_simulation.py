@@ -17,7 +17,6 @@ from numpy_simulation import Network, Simulation, UnsupportedError
 from numpy_simulation.fixed_point import Clamp, Multiplier
 from numpy_simulation.layers import Dense, Pool
 from numpy_simulation.windows import Windows
-from tflm_zo.converters import Model, export_model, load_model, set_batch
 
 from helpers.interpreters import random_inputs, require, run_plain
 from helpers.models import MODELS, GraphBuilder
@@ -27,6 +26,7 @@ from helpers.oracle.scalar import query_seed
 from helpers.oracle.stream import direction
 from helpers.real_models import REAL_MODELS
 from tflm_zo import inject
+from tflm_zo.converters import Model, export_model, load_model, set_batch
 from tflm_zo.logs import SeedLog
 from tflm_zo.training import Trainer, TrainSettings
 

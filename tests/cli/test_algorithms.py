@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import load_model, read_metadata
 
+from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.training import ALGORITHMS
 
 X = np.random.default_rng(0).integers(-128, 128, (40, 28, 28, 1)).astype(np.int8)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import load_model, read_metadata
 from typer.testing import CliRunner
 
 from helpers.interpreters import require
@@ -20,6 +19,7 @@ from tflm_zo import inject
 from tflm_zo.cli.app import app
 from tflm_zo.cli.commands import train as train_command
 from tflm_zo.cli.injection import inject_for_training
+from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.logs import SnapshotLog
 from tflm_zo.training import BlockProbes, Callback, Trainer, algorithm, choose_block
 

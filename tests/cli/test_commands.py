@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
-from tflm_zo.converters import ConversionError, export_model, load_model, read_metadata
 
 import tflm_zo
 from helpers.interpreters import require, run_plain
 from helpers.models import MODELS
+from tflm_zo.converters import ConversionError, export_model, load_model, read_metadata
 
 
 def _json(result: Any) -> Any:

@@ -7,10 +7,10 @@ import json
 from typing import Any
 
 import pytest
-from tflm_zo.converters import load_model, read_metadata
 
 import tflm_zo
 from helpers.models import MODELS
+from tflm_zo.converters import load_model, read_metadata
 
 LENET_LAYERS = ("conv2", "fc1", "fc2", "fc3")
 # Nodes behind the pooling, or outputs; what enters the layer, and where each node's credit goes.

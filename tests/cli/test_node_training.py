@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import load_model, read_metadata, set_batch
 from typer.testing import CliRunner
 
 from helpers import signals
@@ -23,6 +22,7 @@ from helpers.models import MODELS, GraphBuilder
 from tflm_zo import inject
 from tflm_zo.cli.app import app
 from tflm_zo.cli.commands import verify as verify_command
+from tflm_zo.converters import load_model, read_metadata, set_batch
 from tflm_zo.logs import SeedLog, SnapshotLog
 from tflm_zo.training import Callback, NodeSettings, Trainer, TrainSettings, best_state
 from tflm_zo.training.held_out import held_out_samples

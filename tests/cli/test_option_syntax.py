@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tflm_zo.converters import InjectSettings
 
 from tflm_zo.cli import failures
 from tflm_zo.cli.commands.firmware import firmware
 from tflm_zo.cli.commands.inject import inject
 from tflm_zo.cli.commands.train import train
 from tflm_zo.cli.option_names import in_option_syntax, options_of
+from tflm_zo.converters import InjectSettings
 from tflm_zo.training import NodeSettings, TrainSettings
 
 ROOT = Path(__file__).parents[2]

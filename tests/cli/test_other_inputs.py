@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from ai_edge_litert.schema_py_generated import BuiltinOperator, BuiltinOptions, QuantizeOptionsT, TensorType
-from tflm_zo.converters import load_model
 
 from helpers.interpreters import require, run_plain
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
+from tflm_zo.converters import load_model
 
 EDGES = {"uint8_edges": ("image", (8, 8, 1), 5), "float_edges": ("input", (16,), 5)}
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tflm_zo.converters import load_model
 from typer.testing import CliRunner
 
 from helpers.models import MODELS
 from tflm_zo.cli.app import app
+from tflm_zo.converters import load_model
 
 STEPS = ("--steps", "6", "--runtime", "litert-ref")
 RUNS = {

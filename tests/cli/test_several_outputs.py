@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from tflm_zo.converters import load_model, read_metadata
 
 TOOK = "the loss belongs to output 0 of 2, «softmax»; --loss-output chooses another"

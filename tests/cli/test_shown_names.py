@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tflm_zo.converters import load_model
 from tflm_zo.converters.passes.layer_names import shown_name
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import export_model, load_model
-from tflm_zo.converters.files import NewFile
 from typer.testing import CliRunner
 
 from helpers import signals
 from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.cli.app import app
+from tflm_zo.converters import export_model, load_model
+from tflm_zo.converters.files import NewFile
 from tflm_zo.logs import SeedLog, SnapshotLog
 from tflm_zo.training import replay_log
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import export_model
 from typer.testing import CliRunner
 
 from helpers.interpreters import require
 from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.cli.app import app
+from tflm_zo.converters import export_model
 from tflm_zo.core import Control, Distribution
 from tflm_zo.logs import SeedLog
 from tflm_zo.training import TrainSettings

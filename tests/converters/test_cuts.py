@@ -7,6 +7,9 @@ import itertools
 
 import numpy as np
 import pytest
+
+from helpers.models import MODELS, lenet5, residual, small_cnn, two_inputs, two_outputs
+from helpers.models.running import random_inputs, run
 from tflm_zo.converters import (
     ConversionError,
     Model,
@@ -17,9 +20,6 @@ from tflm_zo.converters import (
     read_metadata,
     set_batch,
 )
-
-from helpers.models import MODELS, lenet5, residual, small_cnn, two_inputs, two_outputs
-from helpers.models.running import random_inputs, run
 
 SMALL = ["small_cnn", "dense_per_tensor", "depth_multiplier", "logistic_head", "dense_after_4d",
          "autoencoder", "float_edges", "two_inputs", "two_outputs", "residual"]  # fmt: skip

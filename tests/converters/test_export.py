@@ -8,6 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from helpers.interpreters import random_inputs, run_plain
+from helpers.models import MODELS, depthwise_separable, lenet5, small_cnn
+from helpers.models.running import run
 from tflm_zo.converters import (
     ConversionError,
     Model,
@@ -20,10 +24,6 @@ from tflm_zo.converters import (
     set_batch,
 )
 from tflm_zo.converters.model.schema import DTYPES
-
-from helpers.interpreters import random_inputs, run_plain
-from helpers.models import MODELS, depthwise_separable, lenet5, small_cnn
-from helpers.models.running import run
 from tflm_zo.runtime import Runtime, load
 
 

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tflm_zo.converters.files import (
     FileInUseError,
     NewFile,

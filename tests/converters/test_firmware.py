@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import ConversionError, read_metadata
-from tflm_zo.converters.segments import extract_segment
 
 from helpers.firmware_folders import ALGORITHMS, COMMAND, firmware, zo_model
 from helpers.models import MODELS
 from tflm_zo import core, inject, load_model
+from tflm_zo.converters import ConversionError, read_metadata
+from tflm_zo.converters.segments import extract_segment
 from tflm_zo.data import Data
 from tflm_zo.firmware import PLATFORMS, Firmware, arena, generate_firmware, identifier
 from tflm_zo.firmware.folder import CHECKSUMS, checksums, write_folder

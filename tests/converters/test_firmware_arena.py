@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tflm_zo.converters import read_metadata
-from tflm_zo.converters.segments import extract_segment
 
 from helpers.firmware_folders import ALGORITHMS, zo_model
+from tflm_zo.converters import read_metadata
+from tflm_zo.converters.segments import extract_segment
 from tflm_zo.firmware import arena, generate_firmware
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import Model
 
 from helpers.firmware_folders import zo_model
 from helpers.models import lenet5
 from tflm_zo import inject
+from tflm_zo.converters import Model
 from tflm_zo.data import Data
 from tflm_zo.firmware import PLATFORMS, BlockSearch, Firmware, arena, generate_firmware
 from tflm_zo.training import BlockProbes, NodeSettings, SettingsError, TrainSettings

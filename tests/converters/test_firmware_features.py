@@ -7,10 +7,10 @@ import re
 from typing import Any
 
 import pytest
-from tflm_zo.converters import ConversionError
 
 from helpers.models import MODELS
 from tflm_zo import Distribution, inject
+from tflm_zo.converters import ConversionError
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.firmware.features import with_features
 from tflm_zo.training import NodeSettings, TrainSettings, algorithm

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tflm_zo.converters import ConversionError, grow_classes, inject, load_model
 
 import tflm_zo
 from helpers.interpreters import require
 from helpers.models import MODELS
+from tflm_zo.converters import ConversionError, grow_classes, inject, load_model
 from tflm_zo.training import NodeSettings, Trainer
 
 CLASSIFIERS = ("lenet5", "small_cnn", "depthwise_separable", "dense_per_tensor", "dense_after_4d")

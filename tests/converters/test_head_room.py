@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tflm_zo.converters import initial_weights, inject, load_model, read_metadata
-from tflm_zo.converters.model import Model, Operator, Tensor
 
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
+from tflm_zo.converters import initial_weights, inject, load_model, read_metadata
+from tflm_zo.converters.model import Model, Operator, Tensor
 
 
 def channel_scales(tensor: Tensor, axis: int) -> np.ndarray:

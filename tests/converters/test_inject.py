@@ -9,6 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter
+
+from helpers.models import MODELS, GraphBuilder, lenet5, small_cnn, two_outputs
+from helpers.models.graph_builder import Activation
+from tflm_zo import runtime
 from tflm_zo.converters import (
     ConversionError,
     InjectSettings,
@@ -22,10 +26,6 @@ from tflm_zo.converters import (
     read_metadata,
 )
 from tflm_zo.converters.model import Operator, Tensor
-
-from helpers.models import MODELS, GraphBuilder, lenet5, small_cnn, two_outputs
-from helpers.models.graph_builder import Activation
-from tflm_zo import runtime
 
 WEIGHT_OPS = ["TFLM_ZO_SEED_REPLAY", "TFLM_ZO_UPDATE", "TFLM_ZO_PERTURB"]
 

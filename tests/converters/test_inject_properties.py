@@ -9,10 +9,10 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tflm_zo.converters import Model, initial_weights, inject, load_model, possible_cuts, read_metadata
-from tflm_zo.converters.model import Tensor
 
 from helpers.models import MODELS
+from tflm_zo.converters import Model, initial_weights, inject, load_model, possible_cuts, read_metadata
+from tflm_zo.converters.model import Tensor
 
 
 @st.composite

@@ -11,6 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
+
+from helpers.interpreters import random_inputs, run_plain
+from tflm_zo import keras_models
+from tflm_zo.cli import app
 from tflm_zo.converters import (
     ConversionError,
     ConversionResult,
@@ -22,11 +27,6 @@ from tflm_zo.converters import (
     read_metadata,
 )
 from tflm_zo.converters.errors import DataError
-from typer.testing import CliRunner
-
-from helpers.interpreters import random_inputs, run_plain
-from tflm_zo import keras_models
-from tflm_zo.cli import app
 from tflm_zo.logs import SeedLog
 from tflm_zo.runtime import available, load
 from tflm_zo.training import Trainer, TrainSettings, replay_log

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tflm_zo.converters import initial_weights, read_metadata, step_multipliers, update_masks
-from tflm_zo.converters.kernel_norm import kernel_norm_multipliers
-from tflm_zo.converters.quantization_aware import NEUTRAL
 from typer.testing import CliRunner
 
 from helpers.models import MODELS
 from tflm_zo import Distribution, inject
 from tflm_zo.cli import app
+from tflm_zo.converters import initial_weights, read_metadata, step_multipliers, update_masks
+from tflm_zo.converters.kernel_norm import kernel_norm_multipliers
+from tflm_zo.converters.quantization_aware import NEUTRAL
 from tflm_zo.runtime import load
 
 

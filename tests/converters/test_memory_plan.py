@@ -6,14 +6,14 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from tflm_zo.converters import read_metadata
-from tflm_zo.converters.model import Operator
-from tflm_zo.converters.segments import extract_segment
 
 from helpers.firmware_folders import ALGORITHMS, zo_model
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation, Padding
 from tflm_zo import load_model
+from tflm_zo.converters import read_metadata
+from tflm_zo.converters.model import Operator
+from tflm_zo.converters.segments import extract_segment
 from tflm_zo.firmware import arena
 from tflm_zo.firmware.cmsis_nn import Extra, extra_memory
 from tflm_zo.firmware.memory_plan import Buffers, buffers_of, planned_bytes

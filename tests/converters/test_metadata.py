@@ -14,6 +14,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+
+from fuzz.files.metadata import changed
+from helpers.models import MODELS
+from tflm_zo import NativeError
 from tflm_zo.converters import (
     ConversionError,
     Model,
@@ -26,10 +30,6 @@ from tflm_zo.converters import (
 )
 from tflm_zo.converters.model import OperatorCode
 from tflm_zo.converters.model.schema import BuiltinOperator
-
-from fuzz.files.metadata import changed
-from helpers.models import MODELS
-from tflm_zo import NativeError
 from tflm_zo.core import NodeLayer
 from tflm_zo.runtime import load
 

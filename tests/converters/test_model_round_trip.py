@@ -11,11 +11,11 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tflm_zo.converters import ConversionError, Model, load_model
-from tflm_zo.converters.model import Buffer, Metadata
 
 from helpers.models import MODELS, GraphBuilder, lenet5, small_cnn
 from helpers.models.running import random_inputs, run
+from tflm_zo.converters import ConversionError, Model, load_model
+from tflm_zo.converters.model import Buffer, Metadata
 
 NAMES = st.sampled_from(sorted(MODELS))
 

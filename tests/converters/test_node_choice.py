@@ -8,11 +8,11 @@ import glob
 
 import numpy as np
 import pytest
-from tflm_zo.converters import ConversionError, inject, load_model, read_metadata
-from tflm_zo.converters.node_choice import node_choices
 
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
+from tflm_zo.converters import ConversionError, inject, load_model, read_metadata
+from tflm_zo.converters.node_choice import node_choices
 
 
 @pytest.mark.parametrize("name", MODELS)

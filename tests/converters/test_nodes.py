@@ -13,6 +13,12 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType, load_delegate
+
+from helpers.models import MODELS, GraphBuilder, lenet5, residual, small_cnn, two_inputs, two_outputs
+from helpers.models.graph_builder import Activation, Padding, Value
+from helpers.models.running import random_inputs, run
+from helpers.nodes import route_nodes
+from tflm_zo import core
 from tflm_zo.converters import (
     ConversionError,
     Model,
@@ -23,12 +29,6 @@ from tflm_zo.converters import (
     read_metadata,
     set_batch,
 )
-
-from helpers.models import MODELS, GraphBuilder, lenet5, residual, small_cnn, two_inputs, two_outputs
-from helpers.models.graph_builder import Activation, Padding, Value
-from helpers.models.running import random_inputs, run
-from helpers.nodes import route_nodes
-from tflm_zo import core
 from tflm_zo.core import NodeForm, NodeLayer
 from tflm_zo.runtime import Runtime, load
 

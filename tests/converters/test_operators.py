@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
-from tflm_zo.converters import ConversionError, inject, load_model, set_batch
-from tflm_zo.converters.kernels import ARITY, CONTROL_FLOW, STATEFUL
-from tflm_zo.converters.model import Model, Subgraph
 
 from helpers.interpreters import random_inputs, require, run_plain
 from helpers.models import GraphBuilder
 from helpers.models.single_operators import SINGLE_OPERATORS, WITHOUT_SPECIMEN
+from tflm_zo.converters import ConversionError, inject, load_model, set_batch
+from tflm_zo.converters.kernels import ARITY, CONTROL_FLOW, STATEFUL
+from tflm_zo.converters.model import Model, Subgraph
 from tflm_zo.firmware.resolver import _adder
 from tflm_zo.runtime import ModelError, load
 

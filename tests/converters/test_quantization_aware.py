@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tflm_zo.converters import ConversionError, inject, load_model, read_metadata
-from tflm_zo.converters.quantization_aware import NEUTRAL, quantization_aware_multipliers
 from typer.testing import CliRunner
 
 import tflm_zo
 from helpers.models import MODELS, small_cnn
 from tflm_zo.cli.app import app
+from tflm_zo.converters import ConversionError, inject, load_model, read_metadata
+from tflm_zo.converters.quantization_aware import NEUTRAL, quantization_aware_multipliers
 
 SCALES = st.lists(st.floats(2.0**-17, 1.0, width=32), min_size=1, max_size=6)
 

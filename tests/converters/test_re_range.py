@@ -9,6 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from helpers.interpreters import run_plain
+from helpers.models import MODELS, GraphBuilder
+from helpers.models.graph_builder import Activation
 from tflm_zo.converters import (
     ConversionError,
     Model,
@@ -20,10 +24,6 @@ from tflm_zo.converters import (
     read_metadata,
 )
 from tflm_zo.converters.model import Operator
-
-from helpers.interpreters import run_plain
-from helpers.models import MODELS, GraphBuilder
-from helpers.models.graph_builder import Activation
 
 KINDS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 Arrays = dict[str, np.ndarray]

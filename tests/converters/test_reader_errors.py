@@ -12,9 +12,9 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tflm_zo.converters import ConversionError, extract_segment, inject, load_model, possible_cuts, set_batch
 
 from helpers.models import MODELS, residual, small_cnn, two_inputs
+from tflm_zo.converters import ConversionError, extract_segment, inject, load_model, possible_cuts, set_batch
 
 SMALL = [small_cnn(), MODELS["float_edges"](), two_inputs()]
 

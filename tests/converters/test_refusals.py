@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
-from tflm_zo.converters import ConversionError, Model, inject, load_model, read_metadata
-from tflm_zo.converters.model import Metadata, Operator, OperatorCode, Subgraph, Tensor
 
 from helpers.models import GraphBuilder, small_cnn, two_inputs
 from helpers.models.graph_builder import Activation
+from tflm_zo.converters import ConversionError, Model, inject, load_model, read_metadata
+from tflm_zo.converters.model import Metadata, Operator, OperatorCode, Subgraph, Tensor
 
 TensorType = schema.TensorType
 BuiltinOperator = schema.BuiltinOperator

@@ -11,11 +11,11 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tflm_zo.converters import ConversionError, inject, load_model, set_batch
 
 from helpers.models import MODELS, GraphBuilder, lenet5, small_cnn
 from helpers.models.graph_builder import Activation, Value
 from helpers.models.running import random_inputs, run
+from tflm_zo.converters import ConversionError, inject, load_model, set_batch
 
 
 def check_equal_to_single_runs(data: bytes, batch: int, seed: int = 0) -> None:

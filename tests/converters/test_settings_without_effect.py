@@ -7,9 +7,9 @@ import dataclasses
 from typing import Any
 
 import pytest
-from tflm_zo.converters import ConversionError, InjectSettings, inject, read_metadata
 
 from helpers.models import MODELS
+from tflm_zo.converters import ConversionError, InjectSettings, inject, read_metadata
 
 # What each setting is changed to; where a context has it already, it is not looked at.
 OTHER: dict[str, Any] = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tflm_zo.converters import ConversionError, inject, load_model, read_metadata
-from tflm_zo.converters.model import Model
-from tflm_zo.converters.node_choice import node_choices
 
 from helpers.models import GraphBuilder, two_outputs
 from helpers.models.graph_builder import Activation
+from tflm_zo.converters import ConversionError, inject, load_model, read_metadata
+from tflm_zo.converters.model import Model
+from tflm_zo.converters.node_choice import node_choices
 from tflm_zo.training import Trainer, TrainSettings
 
 

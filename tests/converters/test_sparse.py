@@ -11,6 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
+from typer.testing import CliRunner
+
+from helpers.models import MODELS
+from tflm_zo import inject
+from tflm_zo.cli import app
 from tflm_zo.converters import (
     ConversionError,
     InjectSettings,
@@ -22,11 +27,6 @@ from tflm_zo.converters import (
     update_masks,
 )
 from tflm_zo.converters.sparse import SparseRule
-from typer.testing import CliRunner
-
-from helpers.models import MODELS
-from tflm_zo import inject
-from tflm_zo.cli import app
 
 weights = npst.arrays(np.int8, st.integers(1, 300), elements=st.integers(-127, 127))
 

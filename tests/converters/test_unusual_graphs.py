@@ -9,6 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
+
+from helpers.models import depthwise_separable, lenet5, small_cnn
+from tflm_zo.cli import app
 from tflm_zo.converters import (
     ConversionError,
     Model,
@@ -22,10 +26,6 @@ from tflm_zo.converters.model import OperatorCode
 from tflm_zo.converters.model.schema import BuiltinOperator
 from tflm_zo.converters.node_choice import node_choices
 from tflm_zo.converters.operator_costs import macs
-from typer.testing import CliRunner
-
-from helpers.models import depthwise_separable, lenet5, small_cnn
-from tflm_zo.cli import app
 from tflm_zo.runtime import load
 
 KINDS = ("QUANTIZE", "DEQUANTIZE", "SOFTMAX", "LOGISTIC", "RESHAPE", "CONV_2D", "MAX_POOL_2D", "BATCH_MATMUL")

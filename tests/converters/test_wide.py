@@ -7,6 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from helpers.interpreters import run_plain
+from helpers.models import MODELS
+from helpers.models.graph_builder import Activation, GraphBuilder
 from tflm_zo.converters import (
     ConversionError,
     InjectSettings,
@@ -17,10 +21,6 @@ from tflm_zo.converters import (
 )
 from tflm_zo.converters.operator_costs import filter_of, macs
 from tflm_zo.converters.passes.widen_layers import quantize_multiplier
-
-from helpers.interpreters import run_plain
-from helpers.models import MODELS
-from helpers.models.graph_builder import Activation, GraphBuilder
 
 WIDE = "TFLM_ZO_FULLY_CONNECTED_16"
 

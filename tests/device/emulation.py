@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tflm_zo.converters import extract_segment, load_model, read_metadata
 
 from tflm_zo import Model
+from tflm_zo.converters import extract_segment, load_model, read_metadata
 from tflm_zo.core.loader import structs
 from tflm_zo.data import Data
 from tflm_zo.firmware import Firmware

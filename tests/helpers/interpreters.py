@@ -75,8 +75,8 @@ def _tflite(
 
 def _tflm(model: bytes, inputs: list[NDArray[Any]]) -> list[NDArray[Any]]:
     from tflite_micro import runtime
-    from tflm_zo.converters import load_model
 
+    from tflm_zo.converters import load_model
     from tflm_zo.runtime.tflm import arena_upper_bound
 
     loaded = load_model(model)

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters.model.schema import TensorType
 
 import tflm_zo
 from helpers.interpreters import RUNTIMES, require
 from helpers.models import MODELS
 from tflm_zo import ConversionError, Distribution, NativeError, inject
+from tflm_zo.converters.model.schema import TensorType
 from tflm_zo.core import Status
 from tflm_zo.runtime import InvokeError, ModelError, Runtime, RuntimeUnavailableError, load
 from tflm_zo.runtime.tflm import REGISTERER, WHEEL_VERSION, TflmRuntime, arena_upper_bound

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import Model, set_batch
 
 from helpers.interpreters import RUNTIMES, require, run_plain
 from helpers.models import MODELS
 from helpers.oracle.weights import checksum
 from tflm_zo import Distribution, core, inject, load_model
+from tflm_zo.converters import Model, set_batch
 from tflm_zo.runtime import Runtime, load
 
 

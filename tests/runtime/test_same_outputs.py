@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import possible_cuts, read_metadata, set_batch
-from tflm_zo.converters.model.schema import DTYPES
 
 from helpers.interpreters import RUNTIMES, random_inputs, require, run_plain
 from helpers.models import MODELS
 from helpers.real_models import REAL_MODELS
 from tflm_zo import core, inject, load_model
+from tflm_zo.converters import possible_cuts, read_metadata, set_batch
+from tflm_zo.converters.model.schema import DTYPES
 from tflm_zo.runtime import Runtime, load
 
 ALL_MODELS = [pytest.param(make, id=name) for name, make in MODELS.items()] + REAL_MODELS

@@ -151,9 +151,8 @@ def test_other_architectures_and_losses(name: str, model: str) -> None:
 def test_layer_by_layer_with_suffix_runs() -> None:
     """Blocks and segments together: perturbing one layer and re-running from it equals a full run."""
     model = MODELS["lenet5"]()
-    from tflm_zo.converters import possible_cuts
-
     from tflm_zo import load_model
+    from tflm_zo.converters import possible_cuts
 
     cut = possible_cuts(load_model(model))[-2]
     runtime = load(inject(model, trainable="all", head_room=2, cuts=(cut,)), "litert-ref")

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import Model, initial_weights, load_model, read_metadata, set_batch
-from tflm_zo.converters.passes.widen_layers import quantize_multiplier
 
 from helpers.interpreters import EXACT_RUNTIMES, RUNTIMES, random_inputs, require, run_plain
 from helpers.models import MODELS
 from helpers.moments import At, stop
 from helpers.oracle import wide as oracle
 from tflm_zo import inject
+from tflm_zo.converters import Model, initial_weights, load_model, read_metadata, set_batch
+from tflm_zo.converters.passes.widen_layers import quantize_multiplier
 from tflm_zo.core import Distribution
 from tflm_zo.logs import SeedLog
 from tflm_zo.runtime import Runtime, load

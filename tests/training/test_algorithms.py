@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import InjectSettings, read_metadata
 
 from helpers.models import MODELS
 from tflm_zo import inject
+from tflm_zo.converters import InjectSettings, read_metadata
 from tflm_zo.logs import LogError, SnapshotLog
 from tflm_zo.training import (
     ALGORITHMS,

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tflm_zo.converters import Model, load_model, read_metadata
 
 from helpers.models import MODELS, lenet5
 from tflm_zo import inject
+from tflm_zo.converters import Model, load_model, read_metadata
 from tflm_zo.core import NativeError, Status
 from tflm_zo.logs import LogError, SnapshotLog
 from tflm_zo.training import (

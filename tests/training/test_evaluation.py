@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import ConversionError, ZoMetadata, load_model, read_metadata
 
 from helpers.interpreters import run_plain
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
 from tflm_zo import inject
+from tflm_zo.converters import ConversionError, ZoMetadata, load_model, read_metadata
 from tflm_zo.data import prepare
 from tflm_zo.runtime import load
 from tflm_zo.training import Trainer, TrainSettings, evaluation

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import export_model, load_model, read_metadata
 
 from helpers.interpreters import require
 from helpers.models import MODELS
 from tflm_zo import inject
+from tflm_zo.converters import export_model, load_model, read_metadata
 from tflm_zo.training import Trainer, TrainSettings
 
 BATCH, SAMPLES = 20, 1000

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import read_metadata
 
 from helpers.interpreters import RUNTIMES, require
 from helpers.models import MODELS
 from helpers.oracle import losses as oracle
 from tflm_zo import inject
+from tflm_zo.converters import read_metadata
 from tflm_zo.runtime import load
 from tflm_zo.training import NodeSettings, Trainer, TrainSettings
 from tflm_zo.training.algorithms import algorithm

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import export_model, load_model
 from typer.testing import CliRunner
 
 from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.cli.app import app
+from tflm_zo.converters import export_model, load_model
 from tflm_zo.training import Trainer, algorithm
 
 STEPS = 6

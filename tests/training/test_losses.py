@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import export_model, initial_weights
-from tflm_zo.converters.model.schema import BuiltinOperator
 
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
 from helpers.oracle.stream import Dist, direction
 from tflm_zo import inject
+from tflm_zo.converters import export_model, initial_weights
+from tflm_zo.converters.model.schema import BuiltinOperator
 from tflm_zo.core import Distribution
 from tflm_zo.logs import SeedLog
 from tflm_zo.training import Trainer, TrainSettings

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflm_zo.converters import Model, read_metadata
 
 from helpers.models import MODELS, GraphBuilder, lenet5
 from helpers.models.graph_builder import Activation
 from tflm_zo import inject
+from tflm_zo.converters import Model, read_metadata
 from tflm_zo.training import NodeSettings, Trainer, TrainSettings
 from tflm_zo.training.costs import Costs, NodeCosts, WeightCosts
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tflm_zo.converters import inject, load_model, read_metadata
 
 from helpers.interpreters import require
 from helpers.models import MODELS
+from tflm_zo.converters import inject, load_model, read_metadata
 from tflm_zo.training import NodeSettings, SettingsError, Trainer
 
 RNG = np.random.default_rng(7)

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
-from tflm_zo.converters import Model, ZoMetadata, load_model
-from tflm_zo.converters.model.schema import TensorType
 
 from helpers.interpreters import require
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
 from helpers.oracle.node_training import NodeTraining
 from tflm_zo import inject
+from tflm_zo.converters import Model, ZoMetadata, load_model
+from tflm_zo.converters.model.schema import TensorType
 from tflm_zo.training import Callback, NodeSettings, Trainer
 
 SAMPLES = 20

@@ -19,11 +19,11 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from tflm_zo.converters import Model, read_metadata
 
 from helpers.models import GraphBuilder
 from helpers.models.graph_builder import Activation, Padding
 from tflm_zo import inject
+from tflm_zo.converters import Model, read_metadata
 from tflm_zo.firmware import plan_run
 from tflm_zo.firmware.generate import workspace_bytes
 from tflm_zo.firmware.plan import NodeRunPlan, TaskPlan, WeightRunPlan

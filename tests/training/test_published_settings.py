@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tflm_zo.converters import InjectSettings
 
+from tflm_zo.converters import InjectSettings
 from tflm_zo.core import Distribution, DistributionKind
 from tflm_zo.training import ALGORITHMS, algorithm
 

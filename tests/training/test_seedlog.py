@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tflm_zo.converters import load_model
 
 from helpers.models import MODELS
 from helpers.oracle.scalar import query_seed
 from tflm_zo import inject
+from tflm_zo.converters import load_model
 from tflm_zo.core import Control, CSettings, Distribution, Measurement, SeedLogHeader
 from tflm_zo.logs import IncompleteHeaderError, LogError, SeedLog, SeedLogWriter, SnapshotLog, fingerprint
 

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.console import Console
-from tflm_zo.converters import Model
-from tflm_zo.converters.files import NewFile
 
 from helpers.interpreters import require
 from helpers.models import MODELS
 from helpers.moments import At, interrupt, stop
 from helpers.oracle.weights import checksum
 from tflm_zo import inject
+from tflm_zo.converters import Model
+from tflm_zo.converters.files import NewFile
 from tflm_zo.core import Distribution
 from tflm_zo.logs import LogError, SeedLog
 from tflm_zo.training import (

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tflm_zo.converters import read_metadata
 
 from helpers.models import lenet5
 from helpers.oracle import weights as oracle
@@ -20,6 +19,7 @@ from helpers.oracle.control import sample_at
 from helpers.oracle.draws import distribution_of
 from helpers.oracle.scalar import query_seed
 from tflm_zo import core, inject
+from tflm_zo.converters import read_metadata
 from tflm_zo.core import (
     CSettings,
     Distribution,

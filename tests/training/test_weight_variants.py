@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tflm_zo.converters import Model, initial_weights, read_metadata, update_masks
 
 from helpers.models import MODELS
 from helpers.moments import At, stop
 from tflm_zo import inject
+from tflm_zo.converters import Model, initial_weights, read_metadata, update_masks
 from tflm_zo.core import Distribution
 from tflm_zo.logs import SeedLog
 from tflm_zo.runtime import load

@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+
 from tflm_zo.converters import ConversionError, Model, export_model, load_model
 from tflm_zo.converters.constants import METADATA_NAME, OP_PREFIX
 from tflm_zo.converters.model.schema import DTYPES

@@ -10,10 +10,10 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from tflm_zo.converters import ConversionError, load_model
 
 from helpers.models import MODELS
 from tflm_zo import inject
+from tflm_zo.converters import ConversionError, load_model
 from tflm_zo.training import NodeSettings, Trainer, TrainSettings
 
 PLAIN = [name for name in MODELS if name != "lenet5"]  # 60,000 weights: a tenth of the speed

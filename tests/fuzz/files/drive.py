@@ -20,6 +20,10 @@ from unittest import mock
 
 import numpy as np
 import typer
+
+import tflm_zo
+from tflm_zo import runtime
+from tflm_zo.cli import app
 from tflm_zo.converters import (
     ConversionError,
     InjectSettings,
@@ -35,10 +39,6 @@ from tflm_zo.converters import (
     update_masks,
 )
 from tflm_zo.converters.node_choice import node_choices
-
-import tflm_zo
-from tflm_zo import runtime
-from tflm_zo.cli import app
 from tflm_zo.core import NativeError
 from tflm_zo.data import DataError, prepare, read_arrays
 from tflm_zo.firmware import PLATFORMS, arena, generate_firmware

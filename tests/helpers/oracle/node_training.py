@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tflm_zo.converters import Model, ZoNodes
 
+from tflm_zo.converters import Model, ZoNodes
 from tflm_zo.runtime import load
 from tflm_zo.training import NodeSettings
 
