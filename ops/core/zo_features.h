@@ -2,7 +2,9 @@
  *
  * What a firmware can leave out of the core, to save flash: everything is in unless a macro is
  * defined as 0. ZO_FEATURES=0 leaves out all that is listed here; ZO_FEATURES=0 with, say,
- * ZO_WITH_MASKS=1 keeps one. Every source of a program must be compiled with the same values.
+ * ZO_WITH_MASKS=1 keeps one. Every source of a program must be compiled with the same values. A
+ * file of papers/ is included where its macro is not 0 alone, so a program without it need not have
+ * it.
  *
  * What remains does the same, bit for bit: perturbation and updates of 8 and 16 bits along random
  * signs, replay, cross-entropy, the control unit with its rules, constant and linear rates. What is
@@ -19,19 +21,19 @@
 #define ZO_FEATURES 1
 #endif
 
-/* ZO_GAUSSIAN. */
+/* The distribution ZO_GAUSSIAN. */
 #ifndef ZO_WITH_GAUSSIAN
 #define ZO_WITH_GAUSSIAN ZO_FEATURES
 #endif
-/* With ZO_GAUSSIAN: directions with memory and wide tensors (papers/zo_chain.h). */
+/* Directions with memory and wide tensors, which need ZO_GAUSSIAN, too (papers/zo_chain.h). */
 #ifndef ZO_WITH_CHAINS
 #define ZO_WITH_CHAINS ZO_FEATURES
 #endif
-/* ZO_SPARSE_UNIFORM; with it the stages of p_zero. */
+/* The distribution ZO_SPARSE_UNIFORM, and the stages of its p_zero. */
 #ifndef ZO_WITH_SPARSE_UNIFORM
 #define ZO_WITH_SPARSE_UNIFORM ZO_FEATURES
 #endif
-/* ZO_COORDINATE (papers/zo_coordinate.h). */
+/* The distribution ZO_COORDINATE (papers/zo_coordinate.h). */
 #ifndef ZO_WITH_COORDINATE
 #define ZO_WITH_COORDINATE ZO_FEATURES
 #endif
@@ -47,7 +49,7 @@
 #ifndef ZO_WITH_OTHER_LOSSES
 #define ZO_WITH_OTHER_LOSSES ZO_FEATURES
 #endif
-/* ZO_LOSS_FLOOR_LOG2 (papers/zo_floor_log2_loss.h). */
+/* The loss ZO_LOSS_FLOOR_LOG2 (papers/zo_floor_log2_loss.h). */
 #ifndef ZO_WITH_FLOOR_LOG2
 #define ZO_WITH_FLOOR_LOG2 ZO_FEATURES
 #endif

@@ -29,7 +29,7 @@ static void set_signs(four_signs* signs, uint32_t step, uint32_t bias) {
 ZO_NOINLINE static void make_tables(zo_step_tables* tables, const zo_query* queries, uint32_t count,
                                     uint32_t unit, uint32_t bias) {
   const int is_single = ZO_LOOPS_FOR_EACH && count == 1u;
-  zo_two_steps* sums = tables->steps.pairs[0];
+  zo_two_steps* sums = tables->pairs[0];
   for (uint32_t q = 0; q < count; q += 2u, bias = 0) {
     four_signs one, other;
     set_signs(&one, (uint32_t)queries[q].coefficient * unit, bias);

@@ -2,7 +2,9 @@
  *
  * The inner loop of an update along Rademacher directions on cores with the DSP extension
  * (Cortex-M4, M7, M33, M55), four weights at a time. zo_update.c has the portable form, which is
- * the reference and serves every other core and every other kind of step.
+ * the reference and serves every other core and every other kind of step. zo_step_signs.c makes the
+ * tables, zo_step_signs_dsp.c has the loops, zo_step_signs_mve.c the loop of one query with
+ * vectors.
  *
  * A weight's step is one of 2^Q sums of +-coefficients. Two queries make a table of all sums of two
  * weights, so that four bits, two of either query's word, fetch two weights' steps. With 8 bits the
@@ -42,14 +44,12 @@ typedef struct zo_two_steps {
 /* What is made of the queries once for all blocks of a tensor: the sums of +-coefficients.
  *
  * Of two queries: bits 0 and 1 of the index are the first one's signs of two weights, bits 2 and 3
- * the second one's. Of a single query: four bits, the signs of four weights. */
+ * the second one's. Of a single query: four bits are the signs of four weights, and each index has
+ * two entries, one after the other. */
 typedef struct zo_step_tables {
   const zo_query* queries; /* that the tables are made of; null before the first ones */
   int32_t sum;             /* of |coefficients| */
-  union {
-    zo_two_steps pairs[ZO_STEP_SIGNS_QUERIES / 2u][16];
-    zo_two_steps single[16][2];
-  } steps;
+  zo_two_steps pairs[ZO_STEP_SIGNS_QUERIES / 2u][16];
 } zo_step_tables;
 
 /* Whether a Rademacher step on the weights [begin, begin + size) can be done so: no multiplier, no

@@ -177,7 +177,7 @@ ZO_ALWAYS_INLINE uint32_t run_loop(const zo_step_run* run, int kind, int wide, u
   l.fraction = run->fraction;
   l.limit = (uint32_t)run->limit * (wide ? UINT32_C(0x01000100) : UINT32_C(0x01010101));
   l.random = *run->rounding;
-  l.steps = run->tables->steps.pairs[0];
+  l.steps = run->tables->pairs[0];
   l.signs.first = l.signs.second = l.more.first = l.more.second = 0;
   uint32_t state = run->states[0];
   for (const int8_t* const end = l.weights + CHUNK * run->chunks; l.weights != end;) {
@@ -187,9 +187,9 @@ ZO_ALWAYS_INLINE uint32_t run_loop(const zo_step_run* run, int kind, int wide, u
       l.signs = next_pair(run, 0);
       if (kind == kQuad) l.more = next_pair(run, 2);
     } else {
-      set_pair(steps, next_pair(run, 0), run->tables->steps.pairs[0]);
+      set_pair(steps, next_pair(run, 0), run->tables->pairs[0]);
       for (uint32_t q = 2; q < run->count; q += 2u) {
-        add_pair(steps, next_pair(run, q), run->tables->steps.pairs[q / 2u]);
+        add_pair(steps, next_pair(run, q), run->tables->pairs[q / 2u]);
       }
       l.steps = steps;
     }

@@ -43,7 +43,7 @@ ZO_ALWAYS_INLINE uint32_t move_16_mve(int8_t* weights, uint32_t signs, uint32_t 
 
 uint32_t zo_step_single_mve(const zo_step_run* run) {
   /* The entry of two plus signs. */
-  const int32_t coefficient = (int32_t)run->tables->steps.pairs[0][0].first;
+  const int32_t coefficient = (int32_t)run->tables->pairs[0][0].first;
   mve_step step;
   step.whole = vdupq_n_u8((uint8_t)((uint32_t)coefficient >> 16));
   step.fraction = vdupq_n_u16((uint16_t)coefficient);
