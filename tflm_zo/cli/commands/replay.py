@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...converters import Model, export_model, load_model
 from ...core import Measurement, best_of
-from ...logs import LogError, SeedLog, SnapshotLog, is_snapshot_log
+from ...logs import LogError, SeedLog, SnapshotLog, open_log
 from ...training import replay_log, snapshot_weights
 from ..failures import warn
 from ..options import Force, Json, OutputModel, ZoModelFile
@@ -54,8 +55,11 @@ def replay(
     check_different({"MODEL": model, "LOG": log}, {"-o": output})
     check_output(output, force=force)
     base = load_model(model)
-    read = _read_snapshot if is_snapshot_log(log) else _read_steps
-    weights, fractions, result = read(base, log, steps)
+    opened = open_log(log)
+    if isinstance(opened, SnapshotLog):
+        weights, fractions, result = _read_snapshot(base, opened, steps)
+    else:
+        weights, fractions, result = _read_steps(base, log, opened, steps)
     rest = fractions if re_range else None
     data = export_model(base, weights, batch=batch, fractions=rest, re_range=re_range).to_bytes()
     write_output(output, data, force=force)
@@ -76,9 +80,11 @@ def replay(
     )
 
 
-def _read_steps(base: Model, log: Path, steps: int | None) -> tuple[_Weights, _Weights, dict[str, Any]]:
+def _read_steps(
+    base: Model, log: Path, parts: Iterator[SeedLog], steps: int | None
+) -> tuple[_Weights, _Weights, dict[str, Any]]:
     measurements: list[Measurement] = []
-    for last in SeedLog.parts(log):
+    for last in parts:
         whole = last.first_step + len(last.steps)
         measurements += last.measurements
     if steps is not None and not 0 <= steps <= whole:
@@ -99,8 +105,9 @@ def _read_steps(base: Model, log: Path, steps: int | None) -> tuple[_Weights, _W
     )
 
 
-def _read_snapshot(base: Model, log: Path, steps: int | None) -> tuple[_Weights, _Weights, dict[str, Any]]:
-    read = SnapshotLog.read(log)
+def _read_snapshot(
+    base: Model, read: SnapshotLog, steps: int | None
+) -> tuple[_Weights, _Weights, dict[str, Any]]:
     at = 0 if read.snapshot is None else read.snapshot.step
     best = read.best
     kept = steps if steps is not None else at if best is None else best.step
