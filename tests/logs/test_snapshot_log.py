@@ -1,0 +1,202 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A snapshot log, written record by record without a run, against its bytes as they are specified."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.models import MODELS
+from tflm_zo import inject
+from tflm_zo.core import (
+    CSettings,
+    Distribution,
+    Measurement,
+    NodeControl,
+    NodeLayer,
+    NodeState,
+    NodeTask,
+    TaskEntry,
+)
+from tflm_zo.logs import LogError, SnapshotLog, SnapshotLogWriter, data_checksum, fingerprint, open_log
+
+STEPS, INTERVAL, MARK, DATA = 9, 2, bytes(range(16)), 0xABCDEF
+LAYER = NodeLayer(in_c=3, out_c=2)
+TENSOR = 6
+SLOT = 16 + 8 + TENSOR + 4
+HEADER = 164 + 32
+
+
+class Run:
+    """A control unit that is told where it is."""
+
+    def __init__(self) -> None:
+        settings = CSettings(
+            run_seed=7,
+            steps=STEPS,
+            samples=10,
+            batch=2,
+            parts=1,
+            queries=1,
+            distribution=Distribution.rademacher(2).struct,
+            rate=65536,
+            clip=1 << 16,
+        )
+        self.task = NodeTask(LAYER, 1, 1)
+        self.control = NodeControl(settings, 0, [self.task])
+
+    def at(self, step: int) -> Any:
+        """Goes there; the weights that it has."""
+        self.control.resume(step, [NodeState(2**31 + step, -20 - step)], 100 * step)
+        return np.full(TENSOR, step, np.int8)
+
+    def writer(self, path: Path, every: int = 0, **more: Any) -> SnapshotLogWriter:
+        tasks, size = [TaskEntry.of(self.task, [4])], TENSOR
+        return SnapshotLogWriter(
+            path, self.control, tasks, MARK, INTERVAL, size, DATA, measure_every=every, **more
+        )
+
+
+NDArray8 = Any
+
+
+def measured(step: int) -> Measurement:
+    return Measurement(step, 10, 1000 - step, step, DATA)
+
+
+def write(path: Path, steps: int, every: int = 0, **more: Any) -> None:
+    run = Run()
+    writer = run.writer(path, every, **more)
+    for step in range(steps + 1):
+        if step:
+            writer.append(step - 1, step / 4)
+        weights = run.at(step) if step else None
+        if every and step % every == 0:
+            writer.append_measurement(measured(step))
+            if step:
+                writer.best_snapshot(step // every, [weights])
+        if step and writer.is_due:
+            writer.snapshot([weights])
+    writer.close()
+
+
+def slot_bytes(owner: int, number: int, step: int) -> bytes:
+    body = (
+        struct.pack("<4IIi", owner, number, step, 100 * step, 2**31 + step, -20 - step)
+        + bytes([step]) * TENSOR
+    )
+    return body + struct.pack("<I", zlib.crc32(body))
+
+
+@pytest.mark.parametrize("every", [0, 3])
+@pytest.mark.parametrize("steps", [0, 1, 2, 5, STEPS])
+def test_bytes(steps: int, every: int, tmp_path: Path) -> None:
+    """Slots of the last snapshots, and of the best state where the run measures; records in their order."""
+    write(tmp_path / "log", steps, every)
+    data = (tmp_path / "log").read_bytes()
+    owner = zlib.crc32(data[: HEADER - 4])
+    assert data[HEADER - 4 : HEADER] == struct.pack("<I", owner)
+    slots = [b"", b"", b""][: 3 if every else 2]
+    for step in range(1, steps + 1):
+        if every and step % every == 0:
+            slots[2] = slot_bytes(owner, step // every + 1, step)
+        if step % INTERVAL == 0 or step == STEPS:
+            number = -(-step // INTERVAL)
+            slots[(number - 1) % 2] = slot_bytes(owner, number, step)
+    records = b""
+    for step in range(steps + 1):
+        if step:
+            body = struct.pack("<Ii", step - 1, round(65536 * step / 4))
+            records += body + struct.pack("<I", zlib.crc32(body, owner))
+        if every and step % every == 0:
+            records += measured(step).to_bytes(owner)
+    assert data[HEADER:] == b"".join(slot.ljust(SLOT, b"\0") for slot in slots) + records
+
+
+@pytest.mark.parametrize("every", [0, 3])
+def test_reading(every: int, tmp_path: Path) -> None:
+    write(tmp_path / "log", 7, every)
+    log = SnapshotLog.read(tmp_path / "log")
+    assert (log.fingerprint, log.interval, log.weight_bytes, log.data_checksum) == (MARK, INTERVAL, 6, DATA)
+    assert (log.measure_every, log.first_segment, log.settings.steps) == (every, 0, STEPS)
+    assert log.tasks == (TaskEntry((4,), 1, 2, 65536, NodeState(), False),)
+    assert log.losses.tolist() == [step / 4 for step in range(1, 8)]
+    assert log.measurements == (tuple(measured(s) for s in (0, 3, 6)) if every else ())
+    found = log.snapshot
+    assert found is not None and (found.number, found.step, found.largest_loss) == (3, 6, 600)
+    assert found.states == (NodeState(2**31 + 6, -26),) and found.weights.tolist() == [6] * TENSOR
+    assert log.after(6) is found and log.after(4) is None
+    assert (log.best_slot is not None) == bool(every)
+    assert log.best == (measured(6) if every else None)
+    assert log.best_until(5) == (measured(0) if every else None)  # the weights after 3 steps are gone
+
+
+@pytest.mark.parametrize("at", [0, 5, 16, SLOT - 1])
+def test_a_damaged_snapshot_leaves_the_one_before(at: int, tmp_path: Path) -> None:
+    write(tmp_path / "log", 7)
+    data = bytearray((tmp_path / "log").read_bytes())
+    data[HEADER + at] ^= 1  # the slot of numbers 1 and 3
+    (tmp_path / "log").write_bytes(data)
+    found = SnapshotLog.read(tmp_path / "log").snapshot
+    assert found is not None and (found.number, found.step) == (2, 4)
+
+
+def test_a_damaged_record_ends_the_log_and_what_is_behind_it(tmp_path: Path) -> None:
+    write(tmp_path / "log", 7)
+    data = bytearray((tmp_path / "log").read_bytes())
+    data[HEADER + 2 * SLOT + 12 * 4 + 1] ^= 1  # of the fifth step
+    (tmp_path / "log").write_bytes(data)
+    log = SnapshotLog.read(tmp_path / "log")
+    assert len(log.losses) == 4
+    assert log.snapshot is not None and log.snapshot.step == 4
+
+
+@pytest.mark.parametrize("steps", [2, 4, 6])
+def test_a_resumed_log_ends_with_the_same_bytes(steps: int, tmp_path: Path) -> None:
+    write(tmp_path / "whole", STEPS)
+    write(tmp_path / "log", min(steps + 1, STEPS))
+    run = Run()
+    run.at(steps)
+    writer = run.writer(tmp_path / "log", resume=0)
+    assert len(SnapshotLog.read(tmp_path / "log").losses) == steps
+    assert writer.snapshot_step == steps
+    for before, step in pairwise(range(steps, STEPS + 1)):
+        writer.append(before, step / 4)
+        weights = run.at(step)
+        if writer.is_due:
+            writer.snapshot([weights])
+    assert writer.whole(3, 0) == (tmp_path / "whole").read_bytes()[: HEADER + 2 * SLOT + 36]
+    writer.close()
+    assert (tmp_path / "log").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_a_log_belongs_to_its_model(tmp_path: Path) -> None:
+    model = inject(MODELS["small_cnn"](), nodes="fc")
+    write(tmp_path / "log", 3)
+    with pytest.raises(LogError, match="of another model"):
+        SnapshotLog.read(tmp_path / "log").check_model(model)
+    run = Run()
+    tasks = [TaskEntry.of(run.task, [40])]
+    SnapshotLogWriter(tmp_path / "own", run.control, tasks, fingerprint(model), 2, 6, DATA).close()
+    with pytest.raises(LogError, match="trainable tensor 40"):
+        SnapshotLog.read(tmp_path / "own").check_model(model)
+
+
+def test_opened_by_what_it_begins_with(tmp_path: Path) -> None:
+    write(tmp_path / "log", 3)
+    assert isinstance(open_log(tmp_path / "log"), SnapshotLog)
+    (tmp_path / "other").write_bytes(b"something else")
+    with pytest.raises(LogError, match="no seed log of this version"):
+        list(open_log(tmp_path / "other"))  # type: ignore[arg-type]
+
+
+def test_checksum_of_data() -> None:
+    a, b = np.arange(6, dtype=np.int8).reshape(2, 3), np.array([1, -1], np.int32)
+    assert data_checksum([a, b]) == zlib.crc32(a.tobytes() + b.tobytes())
+    assert data_checksum([a[:, ::-1]]) == zlib.crc32(bytes([2, 1, 0, 5, 4, 3]))
