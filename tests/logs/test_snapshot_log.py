@@ -63,9 +63,6 @@ class Run:
         )
 
 
-NDArray8 = Any
-
-
 def measured(step: int) -> Measurement:
     return Measurement(step, 10, 1000 - step, step, DATA)
 

@@ -1,0 +1,78 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The tasks that a run is made of, of layers that are known."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from helpers.models import MODELS
+from tflm_zo import inject
+from tflm_zo.converters import read_metadata
+from tflm_zo.training.settings import SettingsError
+from tflm_zo.training.tasks import TaskKind, credited, exact_tail, plan_tasks, trained_tensors
+
+METADATA = read_metadata(inject(MODELS["small_cnn"](), nodes="fc"))
+LAYERS = [t.layer for t in METADATA.trainable]
+
+
+def settings(**changes: Any) -> Any:
+    found: dict[str, Any] = {"only": None, "others": "together", "head": "zo", "tail": 1}
+    found |= {"queries_of": lambda name, share: 3, "weight_queries_of": lambda names: 10 + len(names)}
+    return SimpleNamespace(**{**found, **changes})
+
+
+def plan(**changes: Any) -> list[Any]:
+    return plan_tasks(settings(**changes), METADATA, lambda segment: 0.5)
+
+
+def test_layers_with_nodes_come_first_then_the_others() -> None:
+    nodes = [n.trainable for n in METADATA.nodes]
+    rest = [i for i in range(len(LAYERS)) if i not in nodes]
+    tasks = plan(others="layers")
+    assert [t.tensors for t in tasks] == [(i,) for i in nodes + rest]
+    assert [t.kind for t in tasks] == [TaskKind.NODES] * len(nodes) + [TaskKind.WEIGHTS] * len(rest)
+    assert [t.queries for t in tasks] == [3] * len(nodes) + [11] * len(rest)
+    assert [t.dimensions for t in tasks[len(nodes) :]] == [METADATA.trainable[i].trained for i in rest]
+
+
+def test_others_together_are_runs_of_consecutive_tensors() -> None:
+    nodes = {n.trainable for n in METADATA.nodes}
+    groups = [t.tensors for t in plan() if t.kind == TaskKind.WEIGHTS]
+    assert sorted(i for g in groups for i in g) == [i for i in range(len(LAYERS)) if i not in nodes]
+    for group in groups:
+        assert group == tuple(range(group[0], group[-1] + 1))
+    for a, b in zip(groups, groups[1:], strict=False):
+        assert b[0] > a[-1] + 1
+    assert [t.queries for t in plan() if t.kind == TaskKind.WEIGHTS] == [10 + len(g) for g in groups]
+
+
+def test_frozen_others_are_left_out() -> None:
+    assert [t.tensors for t in plan(others="frozen")] == [(n.trainable,) for n in METADATA.nodes]
+
+
+def test_an_exact_head_takes_no_queries() -> None:
+    (head,) = (t for t in plan(head="exact") if t.kind == TaskKind.EXACT)
+    assert head.queries == 0 and head.following is None and head.nodes is not None and head.nodes.head
+    assert head.first_segment == head.nodes.input_segment
+    assert exact_tail(settings(), METADATA.nodes) == []
+
+
+def test_only_takes_names_and_patterns() -> None:
+    assert trained_tensors(settings(only=(LAYERS[0],)), METADATA) == [0]
+    assert trained_tensors(settings(only=("*",)), METADATA) == list(range(len(LAYERS)))
+    assert trained_tensors(settings(only=(LAYERS[-1], LAYERS[0])), METADATA) == sorted({0, len(LAYERS) - 1})
+    with pytest.raises(SettingsError, match="only: no layer that is trained fits 'nothing'; there are"):
+        trained_tensors(settings(only=("nothing",)), METADATA)
+    with_nodes = {n.trainable for n in METADATA.nodes}
+    first = next(i for i in range(len(LAYERS)) if i not in with_nodes)
+    with pytest.raises(SettingsError, match="only: no layer"):
+        trained_tensors(settings(only=(LAYERS[first],), others="frozen"), METADATA)
+
+
+def test_credited_outputs() -> None:
+    geometry = {"out_h": 5, "out_w": 7, "node_h": 2, "node_w": 3}
+    assert credited(SimpleNamespace(form="mean", geometry=geometry)) == 35  # type: ignore[arg-type]
+    assert credited(SimpleNamespace(form="max_pool", geometry=geometry)) == 6  # type: ignore[arg-type]
