@@ -47,6 +47,9 @@ def test_others_together_are_runs_of_consecutive_tensors() -> None:
     for a, b in zip(groups, groups[1:], strict=False):
         assert b[0] > a[-1] + 1
     assert [t.queries for t in plan() if t.kind == TaskKind.WEIGHTS] == [10 + len(g) for g in groups]
+    a, b, c = sorted(set(range(len(LAYERS))) - nodes)[:3]
+    chosen = plan(only=(LAYERS[a], LAYERS[c]))
+    assert b == a + 1 and [t.tensors for t in chosen] == [(a,), (c,)]
 
 
 def test_frozen_others_are_left_out() -> None:
