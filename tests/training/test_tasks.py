@@ -14,7 +14,7 @@ from tflm_zo.converters import read_metadata
 from tflm_zo.training.settings import SettingsError
 from tflm_zo.training.tasks import TaskKind, credited, exact_tail, plan_tasks, trained_tensors
 
-METADATA = read_metadata(inject(MODELS["small_cnn"](), nodes="fc"))
+METADATA = read_metadata(inject(MODELS["lenet5"](), nodes="fc3"))
 LAYERS = [t.layer for t in METADATA.trainable]
 
 
