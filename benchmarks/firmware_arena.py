@@ -33,7 +33,7 @@ from rich.table import Table
 from tflm_zo import inject
 from tflm_zo.converters import ConversionError, Model, load_model
 from tflm_zo.firmware import Firmware, generate_firmware
-from tflm_zo.training import algorithm
+from tflm_zo.training import algorithm, inject_settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from cortex_m.emulator import CORES, run
@@ -50,7 +50,7 @@ def generated(models: dict[str, Model]) -> dict[tuple[str, str], Firmware]:
     for name, model in models.items():
         for kind in RUNS:
             try:
-                zo = inject(model, algorithm(kind).inject_settings(batch=1))
+                zo = inject(model, inject_settings(algorithm(kind), batch=1))
                 found[name, kind] = generate_firmware(zo, steps=1, samples=1)
             except ConversionError as error:
                 print(f"{name}, {kind}: {error}", file=sys.stderr)

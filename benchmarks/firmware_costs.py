@@ -40,7 +40,7 @@ from tflm_zo import inject
 from tflm_zo.converters import Model, read_metadata
 from tflm_zo.data import Data
 from tflm_zo.firmware import generate_firmware
-from tflm_zo.training import NodeSettings, TrainSettings
+from tflm_zo.training import Nodes, Settings, Weights
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from cortex_m.emulator import CORES, COUNTING_SOURCE, compile_objects, counting_flags, run
@@ -95,7 +95,7 @@ def measure_weights(model: Model, library: Library, folder: Path) -> dict[str, f
     trainable = sum(t.size for t in read_metadata(zo).trainable)
     found: dict[str, float] = {"weights": trainable}
     for queries in QUERIES:
-        settings = TrainSettings(batch_size=1, queries=queries)
+        settings = Settings(tasks=(Weights(queries=queries),), batch_size=1)
         made = generate_firmware(zo, settings, **run_of("weight", model))
         made.write(folder / f"q{queries}")
         if not found.get("inference"):
@@ -117,7 +117,7 @@ def measure_layer(model: Model, library: Library, folder: Path, inference: float
     if len(layers) < 2:
         return {}
     widest = max(layers, key=lambda t: t.size)
-    settings = NodeSettings(batch_size=1, queries=2, only=(widest.layer,))
+    settings = Settings(tasks=(Nodes(queries=2),), batch_size=1, layers=(widest.layer,))
     made = generate_firmware(zo, settings, **run_of("node", model))
     made.write(folder)
     cost = program(library, folder, "training.cc")

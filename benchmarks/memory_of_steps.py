@@ -37,7 +37,7 @@ def train(kind: str, steps: int, folder: str) -> dict[str, float]:
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from helpers.models import MODELS
     from tflm_zo import inject
-    from tflm_zo.training import Callback, Trainer, algorithm
+    from tflm_zo.training import ALGORITHMS, Callback, Trainer, inject_settings
 
     class Watch(Callback):
         def __init__(self) -> None:
@@ -52,12 +52,11 @@ def train(kind: str, steps: int, folder: str) -> dict[str, float]:
     rng = np.random.default_rng(0)
     x = rng.integers(-128, 128, (1000, 8, 8, 1)).astype(np.int8)
     y = rng.integers(0, 4, len(x))
-    chosen = algorithm(kind)
-    given = {"batch_size": 1, "queries": 1}
-    model = inject(MODELS["small_cnn"](), chosen.inject_settings(given))
+    settings = ALGORITHMS[kind](batch_size=1, queries=1)
+    model = inject(MODELS["small_cnn"](), inject_settings(settings))
     log, watch = Path(folder) / f"{kind}.zolog", Watch()
-    Trainer(model, chosen.make(**given)).fit(x, y, steps=steps, callbacks=[watch], log=log, keep="last")
-    Trainer(model, chosen.make(**given)).fit(x, y, steps=steps, log=log, resume=True, keep="last")
+    Trainer(model, settings).fit(x, y, steps=steps, callbacks=[watch], log=log, keep="last")
+    Trainer(model, settings).fit(x, y, steps=steps, log=log, resume=True, keep="last")
     return {**watch.found, "resumed_mb": resident_mb()}
 
 

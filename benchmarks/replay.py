@@ -38,7 +38,7 @@ from rich.table import Table
 
 from tflm_zo.converters import Model, export_model, load_model
 from tflm_zo.logs import SeedLog
-from tflm_zo.training import Callback, Trainer, TrainSettings, replay_log
+from tflm_zo.training import Callback, Settings, Trainer, Weights, replay_log
 
 #: Steps after which a run says how far it is: seldom enough to cost nothing.
 REPORT_EVERY = 50
@@ -74,7 +74,7 @@ def measure(
         zo_path, log, output = (Path(folder) / name for name in ("m.zo.tflite", "run.zolog", "m.tflite"))
         trainable_model(model, min(batch, minibatch)).save(zo_path)
         zo = load_model(zo_path)
-        trainer = Trainer(zo, TrainSettings(batch_size=minibatch), runtime="litert")
+        trainer = Trainer(zo, Settings(tasks=(Weights(),), batch_size=minibatch), runtime="litert")
         x, y = random_data(trainer.runtime, 512)
         callbacks = [_Report(advance)]
         training, _ = timed(lambda: trainer.fit(x, y, steps=steps, log=log, callbacks=callbacks, keep="last"))

@@ -38,7 +38,7 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from tflm_zo.converters import Model, export_model, set_batch
-from tflm_zo.training import Trainer, TrainSettings
+from tflm_zo.training import Settings, Trainer, Weights
 
 MINIBATCH = 64
 SIMULATION_BATCHES = (8, 16, 32, 64)
@@ -101,7 +101,7 @@ def measure(
     model: Model, batch: int, rounds: int, seconds: float, advance: Callable[[int], None]
 ) -> dict[str, float]:
     zo = trainable_model(model, batch)
-    trainer = Trainer(zo, TrainSettings(batch_size=MINIBATCH, queries=1), runtime="litert")
+    trainer = Trainer(zo, Settings(tasks=(Weights(queries=1),), batch_size=MINIBATCH), runtime="litert")
     x, y = random_data(trainer.runtime, 512)
     bare = bare_forwards(model, batch, x)
     simulation = fastest_simulation(export_model(zo), x, y, seconds / 4)

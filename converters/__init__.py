@@ -4,7 +4,7 @@
 from .errors import ConversionError
 from .export import export_model
 from .grow_classes import grow_classes
-from .initial_weights import initial_weights
+from .initial_weights import initial_weights, with_initial_weights
 from .inject import inject
 from .keras import ConversionReport, ConversionResult, convert
 from .metadata import (
@@ -43,6 +43,7 @@ __all__ = [
     "extract_segment",
     "grow_classes",
     "initial_weights",
+    "with_initial_weights",
     "inject",
     "load_model",
     "possible_cuts",

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from .constants import FULLY_CONNECTED_16, METADATA_NAME, OP_PREFIX, segment_key
 from .errors import ConversionError
-from .initial_weights import initial_weights
+from .initial_weights import checked_weights, initial_weights
 from .metadata import ZoMetadata, read_metadata
 from .model import Model, Signature, Subgraph, Tensor, load_model
 from .passes.set_batch import rewrite_batch
@@ -75,8 +75,8 @@ def export_model(
     model = zo_model.copy() if isinstance(zo_model, Model) else load_model(zo_model)
     metadata = read_metadata(model)
     values = initial_weights(model)
-    values.update(_checked(metadata, weights or {}, "weights"))
-    rest = _checked(metadata, fractions or {}, "fractions")
+    values.update(checked_weights(metadata, weights or {}, "weights"))
+    rest = checked_weights(metadata, fractions or {}, "fractions")
     if rest and not re_range:
         raise ConversionError("fractions: an int8 model has no place for them; they are for re_range")
     batch = metadata.original.batch if batch is None else checked_integer(batch, "batch", 1, MOST_SAMPLES)
@@ -104,25 +104,6 @@ def export_model(
     # model came from memory or from a file. Buffers that nothing used in the original stay.
     model.buffers = [b for i, b in enumerate(model.buffers) if i == 0 or b not in before]
     return model
-
-
-def _checked(
-    metadata: ZoMetadata, weights: Mapping[str, npt.NDArray[np.int8]], what: str
-) -> dict[str, npt.NDArray[np.int8]]:
-    shapes = {t.name: t.shape for t in metadata.trainable}
-    result = {}
-    for name, given in weights.items():
-        if name not in shapes:
-            raise ConversionError(
-                f"{what}: «{name}» is no trainable filter tensor; there are: {', '.join(shapes)}"
-            )
-        array: npt.NDArray[Any] = np.asarray(given)
-        if array.dtype != np.int8 or array.shape != shapes[name]:
-            raise ConversionError(
-                f"{what}: «{name}» needs int8 {list(shapes[name])}, not {array.dtype} {list(array.shape)}"
-            )
-        result[name] = array
-    return result
 
 
 def _make_constant(graph: Subgraph, name: str, values: npt.NDArray[np.int8]) -> Tensor:

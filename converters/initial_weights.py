@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from . import constants
-from .metadata import read_metadata
+from .errors import ConversionError
+from .metadata import ZoMetadata, read_metadata
 from .model import Model, Subgraph
 
 
@@ -36,7 +38,61 @@ def initial_weights(model: Model) -> dict[str, npt.NDArray[np.int8]]:
     return weights
 
 
+def checked_weights(
+    metadata: ZoMetadata, weights: Mapping[str, npt.NDArray[np.int8]], what: str
+) -> dict[str, npt.NDArray[np.int8]]:
+    """The weights that somebody gives.
+
+    Args:
+        metadata: of the ZO model.
+        weights: by filter tensor name.
+        what: name of the argument, for messages.
+
+    Raises:
+        ConversionError: a name, shape or type is wrong.
+    """
+    shapes = {t.name: t.shape for t in metadata.trainable}
+    result = {}
+    for name, given in weights.items():
+        if name not in shapes:
+            raise ConversionError(
+                f"{what}: «{name}» is no trainable filter tensor; there are: {', '.join(shapes)}"
+            )
+        array: npt.NDArray[Any] = np.asarray(given)
+        if array.dtype != np.int8 or array.shape != shapes[name]:
+            raise ConversionError(
+                f"{what}: «{name}» needs int8 {list(shapes[name])}, not {array.dtype} {list(array.shape)}"
+            )
+        result[name] = array
+    return result
+
+
 def _initial(graph: Subgraph) -> npt.NDArray[Any]:
     """The constant initial weights of a segment, flat; empty where it has none."""
     tensors = [t for t in graph.tensors if t.name == constants.INITIAL and t.is_constant]
     return tensors[0].numpy().reshape(-1) if tensors else np.empty(0, np.int8)
+
+
+def with_initial_weights(model: Model, weights: Mapping[str, npt.NDArray[np.int8]]) -> Model:
+    """A ZO model that starts from other weights.
+
+    Args:
+        model: a ZO model; it is not changed.
+        weights: int8 arrays by filter tensor name, in the filters' own shapes; those of filters that are not
+            named stay.
+
+    Returns:
+        A copy with these initial weights. Logs of runs of the one do not belong to the other.
+
+    Raises:
+        ConversionError: it is no ZO model, or does not fit its metadata; or a name, shape or type is wrong.
+    """
+    metadata, own = read_metadata(model), initial_weights(model)
+    own.update(checked_weights(metadata, weights, "initial_weights"))
+    result = model.copy()
+    for k, graph in enumerate(result.subgraphs):
+        parts = [own[t.name].reshape(-1) for t in metadata.trainable if t.segment == k]
+        for tensor in graph.tensors:
+            if parts and tensor.name == constants.INITIAL and tensor.is_constant:
+                tensor.set_data(np.concatenate(parts))
+    return result

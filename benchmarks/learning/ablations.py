@@ -15,28 +15,29 @@ __all__ = ["ABLATIONS", "PAIRS"]
 
 _QZO = "qzo-ff"
 _PMT = "poor-mans-training"
+_GRADIENT = {"rule": "gradient", "gradient_norm": True, "quantization_aware": True}
 
 ABLATIONS: dict[str, Method] = {
     "node-gradient": Method(
         "node perturbation, fixed rate with NQ/(NQ+d-1)/s² instead of a running RMS",
         "node",
-        settings={"rule": "gradient"},
+        settings=_GRADIENT,
     ),
     "node-gradient-small": Method(
-        "the same at a tenth of the rate", "node", settings={"rule": "gradient", "rate": 0.1}
+        "the same at a tenth of the rate", "node", settings={**_GRADIENT, "learning_rate": 0.1}
     ),
     "node-gradient-large": Method(
-        "the same at ten times the rate", "node", settings={"rule": "gradient", "rate": 10.0}
+        "the same at ten times the rate", "node", settings={**_GRADIENT, "learning_rate": 10.0}
     ),
-    "node-small": Method("node perturbation at a tenth of the rate", "node", settings={"rate": 0.1}),
-    "node-large": Method("node perturbation at ten times the rate", "node", settings={"rate": 10.0}),
+    "node-small": Method("node perturbation at a tenth of the rate", "node", settings={"learning_rate": 0.1}),
+    "node-large": Method("node perturbation at ten times the rate", "node", settings={"learning_rate": 10.0}),
     "node-unscaled": Method(
         "the fixed rate without 1/s²",
         "node",
-        settings={"rule": "gradient", "quantization_aware": False, "rate": 1e4},
+        settings={**_GRADIENT, "quantization_aware": False, "learning_rate": 1e4},
     ),
     "node-unnormed": Method(
-        "the fixed rate without NQ/(NQ+d-1)", "node", settings={"rule": "gradient", "gradient_norm": False}
+        "the fixed rate without NQ/(NQ+d-1)", "node", settings={**_GRADIENT, "gradient_norm": False}
     ),
     "node-unmasked": Method(
         "node perturbation, nodes at the clamp perturbed like the others", "node", settings={"masked": False}
@@ -77,8 +78,11 @@ ABLATIONS: dict[str, Method] = {
         f"probe-{bits}-{name}": Method(
             f"QZO-FF on the last layer alone, epsilon {epsilon} LSB, {bits}-bit weights in the forward pass",
             "qzo-ff-probe",
-            settings={"distribution": Distribution.gaussian(epsilon), "rate": 1.0},
-            injection={} if bits == 16 else {"wide": ()},
+            settings={
+                "perturbation": Distribution.gaussian(epsilon),
+                "learning_rate": 1.0,
+                "int16": "last" if bits == 16 else (),
+            },
         )
         for name, epsilon in (("tenth", 0.1), ("quarter", 0.25), ("one", 1.0))
         for bits in (8, 16)
@@ -87,7 +91,7 @@ ABLATIONS: dict[str, Method] = {
         f"pmt-block-{i + 1}": Method(
             f"Poor Man's Training, LeNet-5's {' and '.join(layers)} alone",
             _PMT,
-            settings={"batch_size": 32, "only": layers},
+            settings={"batch_size": 32, "layers": layers},
             most_steps=5000,
         )
         for i, layers in enumerate((("conv1", "conv2"), ("fc1",), ("fc2",), ("fc3",)))
@@ -107,7 +111,7 @@ ABLATIONS: dict[str, Method] = {
         probe_epochs=3,
     ),
     "mezo-rademacher": Method(
-        "MeZO with signs as directions", "mezo", settings={"distribution": Distribution.rademacher(1)}
+        "MeZO with signs as directions", "mezo", settings={"perturbation": Distribution.rademacher(1)}
     ),
 }
 

@@ -15,7 +15,8 @@ class Method:
         summary: one line.
         algorithm: name of an algorithm of `tflm_zo.training.algorithms`; "" for backpropagation in Keras.
         injection: what differs from the algorithm's own injection.
-        settings: what differs from the algorithm's own defaults.
+        settings: by name, what differs from the algorithm's own.
+        exact: whether the algorithm's exact gradients are taken; without, these layers are perturbed, too.
         last_layer: whether the last layer alone is trained.
         most_steps: of a method whose steps cost next to nothing; None: as many as the budget is good for.
         rehearsal: whether samples of the old domain are mixed in, as many as the task has.
@@ -30,6 +31,7 @@ class Method:
     algorithm: str
     injection: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
+    exact: bool = True
     last_layer: bool = False
     most_steps: int | None = None
     rehearsal: bool = False

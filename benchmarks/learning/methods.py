@@ -14,7 +14,9 @@ from ablations import ABLATIONS
 from method import Method
 from tasks import Task
 
-from tflm_zo.training import ALGORITHMS
+from tflm_zo.converters import load_model, read_metadata
+from tflm_zo.training import ALGORITHMS, Exact
+from tflm_zo.training.algorithms import summary
 
 BATCH = 32
 
@@ -25,11 +27,11 @@ LAST_LAYER_STEPS = 5000
 
 METHODS: dict[str, Method] = {
     "node": Method("node perturbation, strictly zeroth-order (the default)", "node"),
-    "node-exact": Method("node perturbation, exact head", "node", settings={"head": "exact"}),
+    "node-exact": Method("node perturbation, exact head", "node", settings={"exact.last": 1}),
     "weight": Method("whole-model weight perturbation (SPSA), no extra memory", "weight"),
     "head-zo": Method("node perturbation of the last layer alone", "node", last_layer=True),
     "head-exact": Method(
-        "exact gradient of the last layer alone", "node", settings={"head": "exact"}, last_layer=True
+        "exact gradient of the last layer alone", "node", settings={"exact.last": 1}, last_layer=True
     ),
     "node-rehearsal": Method("node perturbation, old samples mixed in", "node", rehearsal=True),
     "backpropagation": Method("full backpropagation, float32 in Keras (Adam), then converted to int8", ""),
@@ -40,18 +42,18 @@ METHODS: dict[str, Method] = {
         "full backpropagation in int8, gradients rounded to few bits (NITI)", "", integer="rounded"
     ),
     **{
-        name: Method(made.summary, name)
-        for name, made in ALGORITHMS.items()
+        name: Method(summary(name), name)
+        for name in ALGORITHMS
         if name not in ("node", "weight", "elastic-zo-int8")
     },
     "elastic-zo-tail-2": Method(
-        "ElasticZO, two layers by backpropagation", "elastic-zo", settings={"tail": 2}
+        "ElasticZO, two layers by backpropagation", "elastic-zo", settings={"last": 2}
     ),
     # 50 epochs of 1,024 images in minibatches of 256: ElasticZO-INT8, sec. 5.2.
     "elastic-zo-int8-full": Method(
         "ElasticZO-INT8 as published, all layers zeroth-order (Full ZO)",
         "elastic-zo-int8",
-        settings={"head": "zo"},
+        exact=False,
         steps=200,
     ),
     "elastic-zo-int8": Method(
@@ -62,7 +64,7 @@ METHODS: dict[str, Method] = {
     "elastic-zo-int8-tail-2": Method(
         "ElasticZO-INT8 as published, two layers by backpropagation (ZO-Feat-Cls1)",
         "elastic-zo-int8",
-        settings={"tail": 2},
+        settings={"last": 2},
         steps=200,
     ),
     **ABLATIONS,
@@ -88,23 +90,21 @@ def adapt(task: Task, method: Method, budget: float, seed: int) -> dict[str, flo
     if not method.algorithm:
         return _backpropagate(task, x, y, budget, seed)
     from tflm_zo import inject
-    from tflm_zo.converters import load_model, read_metadata
-    from tflm_zo.training import NodeSettings, Trainer, choose_block
-    from tflm_zo.training.algorithms import algorithm
+    from tflm_zo.training import Trainer, algorithm, choose_block, inject_settings
+    from tflm_zo.training.setting_names import changed
 
-    named = algorithm(method.algorithm)
+    run, probes = changed(algorithm(method.algorithm), {"seed": seed, **method.settings}), 0.0
+    if not method.exact:
+        run = dataclasses.replace(run, tasks=tuple(t for t in run.tasks if not isinstance(t, Exact)))
     plain = load_model(task.model)
-    settings = named.inject_settings(method.settings, batch=BATCH, **method.injection)
-    zo = inject(plain, settings)
+    zo = inject(plain, inject_settings(run, batch=BATCH, **method.injection))
     if method.last_layer:
         metadata = read_metadata(zo)
         last = metadata.trainable[metadata.nodes[-1].trainable].layer
-        zo = inject(plain, named.inject_settings(batch=BATCH, nodes=(last,)))
-    run, probes = named.make(seed=seed, **method.settings), 0.0
+        zo = inject(plain, inject_settings(run, batch=BATCH, nodes=(last,)))
     if method.choose_block:
-        assert isinstance(run, NodeSettings)
         choice = choose_block(zo, run, x, y, blocks=method.choose_block, epochs=method.probe_epochs)
-        run, probes = dataclasses.replace(run, only=choice.layers), choice.equivalents
+        run, probes = dataclasses.replace(run, layers=choice.layers), choice.equivalents
     trainer = Trainer(zo, run, runtime="litert")
     before = 100 * trainer.evaluate(*task.test)["accuracy"]
     steps = trainer.affordable_steps(budget - probes, len(y))

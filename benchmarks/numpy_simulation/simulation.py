@@ -17,7 +17,7 @@ Directions = Callable[[int], dict[str, NDArray[np.int8]]]
 
 
 class Simulation:
-    """The step of `TrainSettings()`: antithetic, one Rademacher query, normalized, 16-bit weights.
+    """The step of `algorithms.weight()`: antithetic, one Rademacher query, normalized, 16-bit weights.
 
     With the loss difference d = L(w + mu z) - L(w - mu z) of a minibatch and the running mean of d^2,
 

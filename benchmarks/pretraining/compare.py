@@ -4,7 +4,7 @@
     python benchmarks/pretraining/compare.py [--seeds 6] [--runs 3] [--only NAME …] [--tune]
 
 Each recipe of recipes.py pre-trains in Keras, converts, injects (all weights, batch 32, 16-bit update) and
-adapts to images rotated by 45 degrees, with the default `TrainSettings` but a rate of 2: LeNet-5 on MNIST
+adapts to images rotated by 45 degrees, by weight perturbation with a rate of 2: LeNet-5 on MNIST
 (10^5 forward passes) and the demo's CNN on scikit-learn's digits (3,000 steps). Every recipe is measured with
 the same seeds of pre-training, and for each of them with the same `--runs` seeds of adaptation, so that gains
 are paired: the gain is the mean over pre-trainings of the difference to the baseline, with its standard
@@ -89,9 +89,10 @@ def converted(recipe: Recipe, data: Data, model: Any) -> Any:
 
 def adapt(recipe: Recipe, data: Data, zo: Any, seed: int) -> dict[str, float]:
     """Accuracies in percent, and the LSB of a weight relative to the RMS of its layer's weights."""
-    from tflm_zo.training import Trainer, TrainSettings
+    from tflm_zo.training import Trainer, algorithms
 
-    trainer = Trainer(zo, TrainSettings(seed=seed, **{"rate": RATE, **recipe.settings}), runtime="litert")
+    settings = algorithms.weight(seed=seed, **{"learning_rate": RATE, **recipe.settings})
+    trainer = Trainer(zo, settings, runtime="litert")
     rms = [math.sqrt(np.mean(np.square(w, dtype=float))) for w in trainer.runtime.read_weights().values()]
 
     def accuracy(samples: Any) -> float:

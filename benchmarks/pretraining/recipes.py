@@ -326,7 +326,7 @@ CANDIDATES = [
     *(Recipe(f"logits divided by {v:g}", "divided_logits", v) for v in (1.5, 2.0, 4.0)),
     *(Recipe(f"weight noise {v:g} LSB", "weight_noise", v) for v in (2, 8, 24)),
     *(Recipe(f"weights within {127 - v} LSB", head_room=v) for v in (32, 64)),
-    *(Recipe(f"step rate {v:g}", settings={"rate": v}) for v in (1.0, 1.5, 3.0, 4.0)),
+    *(Recipe(f"step rate {v:g}", settings={"learning_rate": v}) for v in (1.0, 1.5, 3.0, 4.0)),
     Recipe("perturbation 4 LSB", head_room=4, settings={"distribution": Distribution.rademacher(4)}),
 ]
 """Hyper-parameters to choose from, by accuracy on validation data."""
@@ -347,8 +347,8 @@ RECIPES = [
     *(Recipe(f"activation head-room {h:g}", activation_head_room=h) for h in (0.25, 0.5, 1.0)),
     Recipe("dense layers per tensor", per_channel_dense=False),
     Recipe("weights within 95 LSB", head_room=32),
-    Recipe("step rate 3", settings={"rate": 3.0}),
-    Recipe("activation penalty, step rate 3", "activation_penalty", 1e-2, settings={"rate": 3.0}),
+    Recipe("step rate 3", settings={"learning_rate": 3.0}),
+    Recipe("activation penalty, step rate 3", "activation_penalty", 1e-2, settings={"learning_rate": 3.0}),
 ]
 """With the hyper-parameters that did best on validation data (label smoothing: the customary one).
 Fine-tuning, label smoothing and the step rate are controls: simpler ways to what other recipes may gain."""

@@ -22,7 +22,7 @@ from tflm_zo.converters import convert
 from tflm_zo.data import prepare
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.runtime import load
-from tflm_zo.training import NodeSettings, Trainer
+from tflm_zo.training import Nodes, Settings, Trainer
 
 HERE = Path(__file__).parent
 OLD, CLASSES = 8, 10
@@ -32,7 +32,13 @@ STREAM = 300
 ARRIVALS = {8: 60, 9: 160}  # position in the stream from which a new class appears
 
 # The rate stays what it is, so the number of steps says only when the run is over: not soon.
-SETTINGS = NodeSettings(batch_size=16, rate=0.3, final_rate=0.3, schedule="constant", queries=8, seed=1)
+SETTINGS = Settings(
+    tasks=(Nodes(queries=8),),
+    batch_size=16,
+    learning_rate=0.3,
+    schedule="constant",
+    seed=1,
+)
 STEPS = 1_000_000
 
 Samples = tuple[NDArray[Any], NDArray[np.int32]]

@@ -25,10 +25,11 @@ from helpers.oracle.draws import distribution_of
 from helpers.oracle.scalar import query_seed
 from helpers.oracle.stream import direction
 from helpers.real_models import REAL_MODELS
+from helpers.settings import weight_settings
 from tflm_zo import inject
 from tflm_zo.converters import Model, export_model, load_model, set_batch
 from tflm_zo.logs import SeedLog
-from tflm_zo.training import Trainer, TrainSettings
+from tflm_zo.training import Settings, Trainer
 
 BATCH = 4
 
@@ -160,36 +161,38 @@ Weights = dict[str, NDArray[np.int8]]
 
 
 def random_run(
-    name: str, settings: TrainSettings | None = None
+    name: str, settings: Settings | None = None
 ) -> tuple[Trainer, NDArray[np.int8], NDArray[np.int64]]:
     """A trainer with exact kernels, and a minibatch of 24."""
     zo = inject(MODELS[name](), batch=8, head_room=2, update_bits=16)
-    trainer = Trainer(zo, settings or TrainSettings(), runtime="litert-ref")
+    trainer = Trainer(zo, settings or weight_settings(), runtime="litert-ref")
     x, y = random_data(trainer.runtime, 24)
     return trainer, x, y
 
 
 def train_both(tmp_path: Any, name: str, steps: int, **settings: Any) -> tuple[Trainer, Simulation, Any, Any]:
     """The trainer and the simulation on the same minibatch and directions; coefficients of each."""
-    chosen = TrainSettings(batch_size=24, schedule="constant", seed=11, **settings)
+    chosen = weight_settings(batch_size=24, schedule="constant", seed=11, **settings)
     trainer, x, y = random_run(name, chosen)
-    zo, metadata = trainer._model, trainer.runtime.metadata
+    zo, metadata = trainer.model, trainer.runtime.metadata
     trainer.fit(x, y, steps=steps, log=tmp_path / "run.zolog", keep="last")
     recorded = SeedLog.read(tmp_path / "run.zolog").steps["coefficient"][:, 0].tolist()
 
     def directions(step: int) -> Weights:
         seed = query_seed(chosen.seed, step, 0)
         return {
-            t.name: direction(distribution_of(chosen.distribution), seed, t.stream, t.size).reshape(t.shape)
+            t.name: direction(distribution_of(chosen.weights.perturbation), seed, t.stream, t.size).reshape(
+                t.shape
+            )
             for t in metadata.trainable
         }
 
     simulation = Simulation(
-        Network(export_model(zo)), head_room=2, clip=chosen.clip, batch=8, directions=directions
+        Network(export_model(zo)), head_room=2, clip=chosen.weights.clip, batch=8, directions=directions
     )
     coefficients = []
     for _ in range(steps):
-        simulation.step(x, y, chosen.rate)
+        simulation.step(x, y, chosen.learning_rate)
         coefficients.append(simulation.coefficient)
     return trainer, simulation, recorded, coefficients
 
@@ -197,10 +200,12 @@ def train_both(tmp_path: Any, name: str, steps: int, **settings: Any) -> tuple[T
 @pytest.mark.parametrize("name", ["small_cnn", "depthwise_separable", "residual"])
 def test_steps_are_the_trainers(tmp_path: Any, name: str) -> None:
     """With a tight clip every coefficient is ± clip * rate, whatever the losses' rounding: all is exact."""
-    trainer, simulation, recorded, coefficients = train_both(tmp_path, name, 20, rate=8204.5, clip=2.0**-12)
+    trainer, simulation, recorded, coefficients = train_both(
+        tmp_path, name, 20, learning_rate=8204.5, clip=2.0**-12
+    )
     assert {abs(c) for c in recorded} == {2 * 2**16 + 200} and len(set(recorded)) == 2
     assert coefficients == recorded
-    before = export_model(trainer._model).subgraphs[0].tensors
+    before = export_model(trainer.model).subgraphs[0].tensors
     for t in (t for t in before if t.name in simulation.weights):
         assert (simulation.weights[t.name] != t.numpy()).mean() > 0.5
     for mine, theirs in (
@@ -216,12 +221,12 @@ def test_steps_are_the_trainers(tmp_path: Any, name: str) -> None:
 def test_loss_is_the_trainers(name: str) -> None:
     """Of a network without SOFTMAX, and of one whose SOFTMAX has a beta of 2."""
     trainer, x, y = random_run(name)
-    simulation = Simulation(Network(export_model(trainer._model)), batch=10)
+    simulation = Simulation(Network(export_model(trainer.model)), batch=10)
     assert simulation.loss(x, y) == pytest.approx(trainer.evaluate(x, y)["loss"], abs=1e-3)
 
 
 def test_coefficients_are_the_trainers(tmp_path: Any) -> None:
     """Without a tight clip they differ by what the trainer's integer losses are off float64's."""
-    _, _, recorded, coefficients = train_both(tmp_path, "small_cnn", 8, rate=2.0)
+    _, _, recorded, coefficients = train_both(tmp_path, "small_cnn", 8, learning_rate=2.0)
     np.testing.assert_allclose(np.array(coefficients) / 2**16, np.array(recorded) / 2**16, atol=0.02)
     assert len({abs(c) for c in recorded}) == 8

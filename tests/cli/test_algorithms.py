@@ -37,11 +37,12 @@ def test_list(cli: Any) -> None:
     assert [a["name"] for a in listed] == list(ALGORITHMS)
     one = json.loads(cli("algorithms", "elastic-zo-int8", "--json").stdout)["algorithms"]
     assert len(one) == 1
-    assert one[0]["settings"]["distribution"] == "sparse-uniform:15:0.33"
-    assert one[0]["settings"]["exact_bits"] == "5,4,3"
+    assert one[0]["settings"]["perturbation"] == "sparse-uniform:15:0.33"
+    assert one[0]["settings"]["exact.bits"] == "5,4,3"
+    assert one[0]["tasks"] == ["weights", "exact"]
     assert one[0]["injection"]["update_bits"] == 8
     text = cli("algorithms", "qzo-ff").stdout
-    assert "gaussian:1" in text and "--queries" in text
+    assert "gaussian:1" in text and "queries" in text and "--set NAME=VALUE" in text
     refused = cli("algorithms", "adam")
     assert refused.exit_code == 1
     assert f"no 'adam'; there are {', '.join(ALGORITHMS)}" in refused.stderr
@@ -67,15 +68,16 @@ def test_train_a_plain_model(name: str, cli: Any, model_file: Any, data: Path) -
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (("--algorithm", "weight", "--distribution", "rademacher:5"), {"head_room": 5}),
-        (("--algorithm", "qzo-ff", "--sharpness"), {"head_room": 6}),
-        (("--algorithm", "weight", "--queries", "20"), {"max_queries": 20}),
-        (("--algorithm", "elastic-zo", "--tail", "2"), {"nodes": ["fc2", "fc3"]}),
-        (("--algorithm", "elastic-zo", "--head", "zo"), {"nodes": []}),
+        (("--algorithm", "weight", "--set", "perturbation=rademacher:5"), {"head_room": 5}),
+        (("--algorithm", "qzo-ff", "--set", "sharpness=true"), {"head_room": 6}),
+        (("--algorithm", "weight", "--set", "queries=20"), {"max_queries": 20}),
+        (("--algorithm", "elastic-zo", "--set", "last=2"), {"nodes": ["fc2", "fc3"]}),
+        (("--algorithm", "weight", "--set", "exact.last=2"), {"nodes": ["fc2", "fc3"]}),
+        (("--set", "weights.scope=layers"), {"segments": 7, "nodes": ["conv2", "fc1", "fc2", "fc3"]}),
         (("--algorithm", "layer"), {"segments": 5}),
-        (("--nodes", "last:2"), {"nodes": ["fc2", "fc3"]}),
-        (("--nodes", "fc1,fc3", "--update-bits", "8"), {"nodes": ["fc1", "fc3"], "update_bits": 8}),
-        (("--loss", "floor-log2"), {"loss": "floor_log2"}),
+        (("--set", "nodes=last:2"), {"nodes": ["fc2", "fc3"]}),
+        (("--set", "nodes=fc1,fc3", "--set", "update-bits=8"), {"nodes": ["fc1", "fc3"], "update_bits": 8}),
+        (("--set", "loss=floor-log2"), {"loss": "floor_log2"}),
     ],
 )
 def test_what_settings_ask_of_a_plain_model(
@@ -98,12 +100,12 @@ def test_what_settings_ask_of_a_plain_model(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--algorithm", "elastic-zo", "--tail", "4"), "tail: expected at most 3"),
-        (("--algorithm", "elastic-zo-int8", "--update-bits", "16"), "inject with --update-bits 8"),
-        (("--algorithm", "weight", "--nodes", "fc1"), "perturbs weights, not nodes"),
-        (("--algorithm", "layer", "--distribution", "rademacher:200"), "rademacher:200"),
-        (("--nodes", "last:0"), '"last:N" takes a number'),
-        (("--exact-bits", "5,4", "--head", "exact", "--exact-rule", "bits"), "three"),
+        (("--algorithm", "elastic-zo", "--set", "last=4"), "--set last: expected at most 3"),
+        (("--algorithm", "elastic-zo-int8", "--set", "update-bits=16"), "inject with --update-bits 8"),
+        (("--algorithm", "weight", "--set", "nodes=fc1"), "perturbs weights, not nodes"),
+        (("--algorithm", "layer", "--set", "perturbation=rademacher:200"), "rademacher:200"),
+        (("--set", "nodes=last:0"), '"last:N" takes a number'),
+        (("--set", "exact.bits=5,4", "--set", "exact.rule=bits"), "three"),
     ],
 )
 def test_refusals(options: tuple[str, ...], said: str, cli: Any, model_file: Any, data: Path) -> None:
@@ -115,8 +117,8 @@ def test_refusals(options: tuple[str, ...], said: str, cli: Any, model_file: Any
 
 def test_options_of_a_zo_model(cli: Any, model_file: Any, data: Path) -> None:
     assert cli("inject", model_file("lenet5"), "-o", "z.tflite", "--algorithm", "node").exit_code == 0
-    done = cli("train", "z.tflite", data, "-o", "a.tflite", "--steps", 1, "--update-bits", 8)
-    assert done.exit_code == 1 and "--update-bits: z.tflite is a ZO model already" in done.stderr
+    done = cli("train", "z.tflite", data, "-o", "a.tflite", "--steps", 1, "--set", "update-bits=8")
+    assert done.exit_code == 1 and "--set update-bits: z.tflite is a ZO model already" in done.stderr
 
 
 def test_re_range(cli: Any, model_file: Any, data: Path) -> None:

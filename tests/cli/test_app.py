@@ -13,15 +13,60 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
 
 import tflm_zo
-from tflm_zo.cli import commands
+from tflm_zo.cli import app, commands
 
 COMMANDS = [m.name for m in pkgutil.iter_modules(commands.__path__)]
 
 
 def _module(name: str) -> Any:
     return importlib.import_module(f"tflm_zo.cli.commands.{name}")
+
+
+# Two screens.
+MOST_LINES = 110
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_on_two_screens(cli: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = cli(name.replace("_", "-"), "--help").stdout.splitlines()
+    assert len(lines) <= MOST_LINES
+    assert max(map(len, lines)) <= 80
+
+
+def _options(name: str) -> list[Any]:
+    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    return [p for p in command.params if p.param_type_name == "option"]
+
+
+def test_train_has_few_options_and_each_has_its_place() -> None:
+    """All other settings are --set's."""
+    options = _options("train")
+    assert len(options) <= 24
+    panels = {o.name: o.rich_help_panel for o in options}
+    assert {name for name, panel in panels.items() if panel is None} == {"output"}
+    assert set(panels.values()) == {None, "Run", "Algorithm", "Data", "Files", "Output"}
+
+
+CHOICES = [
+    (command, f"--{o.name}")
+    for command in ("train", "inject", "firmware", "evaluate")
+    for o in _options(command)
+    if o.name in ("algorithm", "runtime", "keep", "platform") or (command, o.name) == ("inject", "loss")
+]
+
+
+@pytest.mark.parametrize(("command", "option"), CHOICES)
+def test_choices_are_completed(command: str, option: str) -> None:
+    (found,) = (o for o in _options(command) if o.opts[0] == option)
+    names = [item.value for item in found.shell_complete(None, "")]
+    assert len(names) > 1
+    assert [i.value for i in found.shell_complete(None, names[1])] == [
+        n for n in names if n.startswith(names[1])
+    ]
 
 
 def test_version(cli: Any) -> None:

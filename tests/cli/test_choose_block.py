@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""train --only and --choose-block."""
+"""train --set layers and --choose-block."""
 
 from __future__ import annotations
 
@@ -16,15 +16,29 @@ from helpers.models import MODELS
 from helpers.real_models import REAL_MODELS
 from helpers.refusals import refused
 from tflm_zo import inject
+from tflm_zo.cli import training_run
 from tflm_zo.cli.app import app
 from tflm_zo.cli.commands import train as train_command
-from tflm_zo.cli.injection import inject_for_training
 from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.logs import SnapshotLog
-from tflm_zo.training import BlockProbes, Callback, Trainer, algorithm, choose_block
+from tflm_zo.training import (
+    ALGORITHMS,
+    BlockProbes,
+    Callback,
+    Trainer,
+    algorithm,
+    choose_block,
+    inject_settings,
+)
+from tflm_zo.training.injection import inject_for
+from tflm_zo.training.session import Session
+from tflm_zo.training.setting_names import changed
 
 BATCH = 8
-GIVEN = ("--algorithm", "poor-mans-training", "--batch-size", BATCH, "--queries", 2, "--rate", 0.05)
+GIVEN = (
+    *("--algorithm", "poor-mans-training", "--batch-size", BATCH, "--learning-rate", 0.05),
+    *("--set", "nodes.queries=2"),
+)
 EXAMPLE_OPTIONS = {"--algorithm", "--batch-size", "--choose-block", "--held-out", "--budget"}
 BLOCKS = [["conv1", "conv2"], ["fc1", "fc2"], ["fc3"]]
 
@@ -63,22 +77,22 @@ def layers_of(name: str) -> list[str]:
 
 
 def test_only(folder: Path) -> None:
-    result = result_of("-o", "a.tflite", "--steps", 2, "--only", "fc?,conv1")
+    result = result_of("-o", "a.tflite", "--steps", 2, "--set", "layers=fc?,conv1")
     assert layers_of("a") == ["conv1", "fc1", "fc2", "fc3"]
     assert result["trainable_weights"] == 150 + 48_000 + 10_080 + 840
     assert result["block_choice"] is None
-    result_of("-o", "b.tflite", "--steps", 2, "--only", "fc3")
+    result_of("-o", "b.tflite", "--steps", 2, "--set", "layers=fc3")
     assert layers_of("b") == ["fc3"]
 
 
 def test_the_block_is_chosen_and_trained(folder: Path) -> None:
-    """As by hand: choose_block, then --only its layers."""
+    """As by hand: choose_block, then its layers alone."""
     result = result_of("-o", "a.tflite", "--epochs", 2, "--choose-block", 3, "--held-out", 0.25)
     choice = result["block_choice"]
     with np.load("d.npz") as arrays:
         x, y = arrays["x"], arrays["y"]
-    settings = algorithm("poor-mans-training").make(batch_size=BATCH, queries=2, rate=0.05)
-    assert isinstance(settings, algorithm("poor-mans-training").settings)
+    settings = ALGORITHMS["poor-mans-training"](batch_size=BATCH, learning_rate=0.05)
+    settings = changed(settings, {"nodes.queries": 2})
     expected = choose_block("a.zo.tflite", settings, x, y, blocks=3, held_out=0.25, runtime="litert-ref")
     assert choice["blocks"] == BLOCKS == [list(block) for block in expected.blocks]
     assert choice["best"] == expected.best and choice["layers"] == list(expected.layers)
@@ -87,7 +101,7 @@ def test_the_block_is_chosen_and_trained(folder: Path) -> None:
     assert choice["equivalents"] == pytest.approx(expected.equivalents, abs=1e-3)
     assert (choice["probed"], choice["measure"], choice["held_out_samples"]) == (True, "accuracy", 10)
     assert layers_of("a") == list(expected.layers)
-    result_of("-o", "b.tflite", "--epochs", 2, "--only", ",".join(expected.layers))
+    result_of("-o", "b.tflite", "--epochs", 2, "--set", f"layers={','.join(expected.layers)}")
     assert outputs("a") == outputs("b")
 
 
@@ -108,7 +122,9 @@ def test_the_table(folder: Path) -> None:
 def test_the_probes_are_part_of_the_budget(folder: Path) -> None:
     result = result_of("-o", "a.tflite", "--budget", 1000, "--choose-block", 3)
     spent = result["block_choice"]["equivalents"]
-    left = result_of("-o", "b.tflite", "--budget", 1000 - spent, "--only", ",".join(layers_of("a")))
+    left = result_of(
+        "-o", "b.tflite", "--budget", 1000 - spent, "--set", f"layers={','.join(layers_of('a'))}"
+    )
     assert result["steps"] == left["steps"] > 1
     assert spent + result["equivalents"] <= 1000
     assert outputs("a") == outputs("b")
@@ -140,10 +156,10 @@ class Interrupted(Callback):
 def test_a_resumed_run_does_not_probe_again(
     limit: tuple[Any, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = (*limit, "--choose-block", 3, "--snapshot-every", 2)
+    given = (*limit, "--choose-block", 3, "--set", "snapshot-every=2")
     whole = result_of("-o", "whole.tflite", *given)
     with monkeypatch.context() as patch:
-        patch.setattr(train_command, "ProgressBar", lambda: Interrupted(3))
+        patch.setattr(training_run, "ProgressBar", lambda: Interrupted(3))
         cut = result_of("-o", "cut.tflite", *given, code=130)
     assert cut["interrupted"] and cut["steps"] == 3
     assert cut["block_choice"] == whole["block_choice"]
@@ -179,7 +195,7 @@ def test_ctrl_c_in_a_probe(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         raise KeyboardInterrupt
 
     before = sorted(folder.iterdir())
-    monkeypatch.setattr(Trainer, "_loop", interrupted)
+    monkeypatch.setattr(Session, "_loop", interrupted)
     done = run("-o", "a.tflite", "--steps", 2, "--choose-block", 3, code=130)
     assert "interrupted" in done.stderr
     assert sorted(folder.iterdir()) == before
@@ -187,9 +203,8 @@ def test_ctrl_c_in_a_probe(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_losses_of_an_autoencoder(folder: Path) -> None:
     Path("p.tflite").write_bytes(MODELS["autoencoder"]())
-    inject("p.tflite", algorithm("node").inject_settings(batch=8), nodes="*", trainable="all").save(
-        "z.tflite"
-    )
+    settings = inject_settings(algorithm("node"), batch=8, nodes="*", trainable="all")
+    inject("p.tflite", settings).save("z.tflite")
     shape = Trainer("z.tflite").runtime.input_details()[0][1:]
     np.savez("d.npz", x=np.random.default_rng(0).uniform(-1, 1, (20, *shape)).astype(np.float32))
     given = ["train", "z.tflite", "d.npz", "-o", "a.tflite", "--steps", "1", "--choose-block", "2"]
@@ -206,7 +221,11 @@ def test_losses_of_an_autoencoder(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--choose-block", 0), "--choose-block: expected an integer in 1"),
+        (("--choose-block", 0), "--choose-block: expected N or N:EPOCHS, got '0'"),
+        (("--choose-block", "2:0"), "--choose-block: expected N or N:EPOCHS, got '2:0'"),
+        (("--choose-block", "2:"), "--choose-block: expected N or N:EPOCHS, got '2:'"),
+        (("--choose-block", "2:1:1"), "--choose-block: expected N or N:EPOCHS, got '2:1:1'"),
+        (("--choose-block", "two"), "--choose-block: expected N or N:EPOCHS, got 'two'"),
         (("--choose-block", 6), "--choose-block: expected 1..5"),
         (("--choose-block", 2, "--held-out", 0), "--held-out: expected a share that leaves samples"),
         (("--choose-block", 2, "--held-out", 2), "--held-out: expected 0..1"),
@@ -215,10 +234,11 @@ def test_losses_of_an_autoencoder(folder: Path) -> None:
         (("--choose-block", 2, "--budget", 100), "the probes of 2 blocks take"),
         (("--choose-block", 2, "--budget", "nan"), "budget: expected forward equivalents above 0, got nan"),
         (("--choose-block", 2, "--budget", "inf"), "budget: expected forward equivalents above 0, got inf"),
-        (("--choose-block", 2, "--only", "fc3"), "--choose-block: expected 1..1"),
-        (("--only", "fc9"), "only: no layer that is trained fits 'fc9'; there are conv1"),
-        (("--only", "fc1,,fc2"), "--only: expected names of layers"),
-        (("--only", ""), "--only: expected names of layers"),
+        (("--choose-block", 2, "--set", "layers=fc3"), "--choose-block: expected 1..1"),
+        (("--set", "layers=fc9"), "--set layers: no layer that is trained fits 'fc9'; there are conv1"),
+        (("--set", "layers=fc1,,fc2"), "--set layers: expected names of layers"),
+        (("--set", "layers=,"), "--set layers: expected names of layers"),
+        (("--set", "layers="), "--set: expected NAME=VALUE, got 'layers='"),
     ],
 )
 def test_refused(
@@ -229,20 +249,13 @@ def test_refused(
     refused(folder, "train", "p.tflite", "d.npz", "-o", "a.tflite", *GIVEN, *options, said=message)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--choose-block", 2), "--choose-block is for layer-wise algorithms"),
-        (("--only", "fc3"), "--only is no option of algorithm weight"),
-    ],
-)
-def test_refused_for_weight_perturbation(options: tuple[Any, ...], message: str, folder: Path) -> None:
-    given = ("train", "p.tflite", "d.npz", "-o", "a.tflite", "--algorithm", "weight", *options)
-    refused(folder, *given, said=message)
+def test_refused_for_weight_perturbation(folder: Path) -> None:
+    given = ("train", "p.tflite", "d.npz", "-o", "a.tflite", "--algorithm", "weight", "--choose-block", 2)
+    refused(folder, *given, said="--choose-block is for layer-wise algorithms")
 
 
 def test_a_log_of_other_layers(folder: Path) -> None:
-    run("-o", "a.tflite", "--steps", 2, "--only", "fc1")
+    run("-o", "a.tflite", "--steps", 2, "--set", "layers=fc1")
     before = outputs("a")
     done = run("-o", "a.tflite", "--steps", 2, "--choose-block", 3, "--resume", code=1)
     assert "trains fc1, which is none of the blocks" in done.stderr
@@ -262,8 +275,8 @@ def test_the_example_of_the_help(model: Any) -> None:
     begin = words.index("tflm-zo", words.index("Tasks"))
     given = {w: words[begin + i + 1] for i, w in enumerate(words[begin:-1]) if w in EXAMPLE_OPTIONS}
     assert set(given) == EXAMPLE_OPTIONS
-    zo, chosen = inject_for_training(load_model(model()), given["--algorithm"], int(given["--batch-size"]))
-    trainer = Trainer(zo, chosen.make(batch_size=int(given["--batch-size"])))
+    settings = ALGORITHMS[given["--algorithm"]](batch_size=int(given["--batch-size"]))
+    trainer = Trainer(inject_for(load_model(model()), settings), settings)
     loss = trainer.runtime.metadata.loss
     assert loss is not None
     x = np.zeros((300, *trainer.runtime.input_details(0)[0][1:]), np.int8)

@@ -15,7 +15,10 @@ import pytest
 import tflm_zo
 from helpers.interpreters import require, run_plain
 from helpers.models import MODELS
+from helpers.refusals import wrong_usage
 from tflm_zo.converters import ConversionError, export_model, load_model, read_metadata
+
+INJECT = ("inject", "--algorithm", "weight")
 
 
 def _json(result: Any) -> Any:
@@ -28,11 +31,11 @@ def _json(result: Any) -> Any:
 
 def test_inject(cli: Any, model_file: Any, tmp_path: Path) -> None:
     model, output = model_file("lenet5"), tmp_path / "out.zo.tflite"
-    result = cli("inject", model, "-o", output)
+    result = cli(*INJECT, model, "-o", output)
     assert result.exit_code == 0
     for said in ("conv1", "48,000", "61,470 weights, 5 block(s), 1 segment(s), batch 1", str(output)):
         assert said in result.stdout
-    assert output.read_bytes() == tflm_zo.inject(model).to_bytes()
+    assert output.read_bytes() == tflm_zo.inject(model, algorithm="weight").to_bytes()
 
 
 def test_inject_with_every_option(cli: Any, model_file: Any, tmp_path: Path) -> None:
@@ -42,7 +45,7 @@ def test_inject_with_every_option(cli: Any, model_file: Any, tmp_path: Path) -> 
         *("--update-bits", 8, "--max-queries", 3, "--batch", 2, "--loss", "cross_entropy"),
         *("--loss-output", "softmax", "--cut", "pool1", "--cut", "fc1", "--command-words", 99, "--no-replay"),
     ]
-    result = _json(cli("inject", model_file("lenet5"), "-o", output, *options, "--json"))
+    result = _json(cli(*INJECT, model_file("lenet5"), "-o", output, *options, "--json"))
     metadata = read_metadata(load_model(output))
     assert metadata.blocks == ("body", "fc3") == tuple(result["blocks"])
     assert (metadata.head_room, metadata.update_bits, metadata.max_queries) == (4, 8, 3)
@@ -62,9 +65,9 @@ def test_inject_wide_layers(cli: Any, model_file: Any, tmp_path: Path) -> None:
         (["fc2", "fc3"], ["fc2", "fc3"]),
     ):
         options = [part for item in given for part in ("--wide", item)]
-        result = _json(cli("inject", model, "-o", output, *options, "--force", "--json"))
+        result = _json(cli(*INJECT, model, "-o", output, *options, "--force", "--json"))
         assert [t["layer"] for t in result["trainable"] if t["wide"]] == expected
-    shown = cli("inject", model, "-o", output, "--wide", "last", "--force").stdout
+    shown = cli(*INJECT, model, "-o", output, "--wide", "last", "--force").stdout
     assert shown.count("FULLY_CONNECTED, 16 bit") == 1
     result = _json(cli("inject", model, "-o", output, "--algorithm", "qzo-ff-probe", "--force", "--json"))
     assert [(t["layer"], t["wide"]) for t in result["trainable"]] == [("fc3", True)]
@@ -74,16 +77,19 @@ def test_inject_wide_layers(cli: Any, model_file: Any, tmp_path: Path) -> None:
         (["--wide", "conv1"], "--wide: layer «conv1» is a CONV_2D"),
         (["--wide", "last", "--update-bits", 8], "--wide: weights of 16 bits need --update-bits 16"),
     ):
-        failed = cli("inject", model, "-o", output, *given, "--force")
+        failed = cli(*INJECT, model, "-o", output, *given, "--force")
         assert failed.exit_code == 1 and said in failed.stderr
 
 
 @pytest.mark.parametrize("spelled", ["floor_log2", "floor-log2"])
 def test_inject_with_the_floor_log2_loss(cli: Any, model_file: Any, tmp_path: Path, spelled: str) -> None:
     output = tmp_path / "out.zo.tflite"
-    result = cli("inject", model_file("lenet5"), "-o", output, "--loss", spelled)
+    result = cli(*INJECT, model_file("lenet5"), "-o", output, "--loss", spelled)
     assert "floor_log2 over 10" in result.stdout
-    assert output.read_bytes() == tflm_zo.inject(model_file("lenet5"), loss="floor_log2").to_bytes()
+    assert (
+        output.read_bytes()
+        == tflm_zo.inject(model_file("lenet5"), loss="floor_log2", algorithm="weight").to_bytes()
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,17 +101,21 @@ def test_inject_with_the_floor_log2_loss(cli: Any, model_file: Any, tmp_path: Pa
         (["--block", "b=conv", "--block", "b=fc"], "given twice"),
         (["--cut", "nowhere"], "nowhere"),
         (["--head-room", "113"], "--head-room 113 leaves"),
-        (["--loss", "hinge"], "loss must be one of"),
         (["--loss-output", "7"], "there is no output 7"),
         (["--batch", "0"], "batch must be"),
     ],
 )
 def test_inject_refuses(cli: Any, model_file: Any, tmp_path: Path, options: list[str], said: str) -> None:
-    result = cli("inject", model_file(), "-o", tmp_path / "o", *options)
+    result = cli(*INJECT, model_file(), "-o", tmp_path / "o", *options)
     assert result.exit_code == 1
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "o").exists()
+
+
+def test_inject_takes_the_losses_that_there_are(model_file: Any, tmp_path: Path) -> None:
+    command = (*INJECT, model_file(), "-o", tmp_path / "o", "--loss", "hinge")
+    wrong_usage(tmp_path, *command, said="no 'hinge'; there are auto, cross-entropy, floor-log2")
 
 
 def test_inject_that_fails_at_its_end_leaves_no_file(
@@ -115,7 +125,7 @@ def test_inject_that_fails_at_its_end_leaves_no_file(
         raise ConversionError("what is shown cannot be said")
 
     monkeypatch.setattr("tflm_zo.cli.commands.inject.trained_layers", fail)
-    result = cli("inject", model_file(), "-o", tmp_path / "o")
+    result = cli(*INJECT, model_file(), "-o", tmp_path / "o")
     assert (result.exit_code, result.stderr) == (1, "error: what is shown cannot be said\n")
     assert not (tmp_path / "o").exists()
 
@@ -142,7 +152,7 @@ def test_inspect_plain(cli: Any, model_file: Any) -> None:
 @pytest.mark.parametrize("name", list(MODELS))
 def test_inspect_any_model(cli: Any, model_file: Any, tmp_path: Path, name: str) -> None:
     plain = _json(cli("inspect", model_file(name), "--json"))
-    assert cli("inject", model_file(name), "-o", "out.zo.tflite", "--batch", 3).exit_code == 0
+    assert cli(*INJECT, model_file(name), "-o", "out.zo.tflite", "--batch", 3).exit_code == 0
     zo = _json(cli("inspect", "out.zo.tflite", "--json"))
     assert cli("inspect", "out.zo.tflite").exit_code == 0
     assert zo["macs"] == 3 * plain["macs"] > 0
@@ -165,7 +175,7 @@ def test_inspect_writes_the_json(cli: Any, model_file: Any, tmp_path: Path) -> N
 
 
 def test_inspect_cuts_of_a_zo_model(cli: Any, model_file: Any) -> None:
-    assert cli("inject", model_file(), "-o", "out.zo.tflite").exit_code == 0
+    assert cli(*INJECT, model_file(), "-o", "out.zo.tflite").exit_code == 0
     result = cli("inspect", "out.zo.tflite", "--cuts")
     assert result.exit_code == 1
     assert "--cuts takes a plain model" in result.stderr
@@ -201,7 +211,7 @@ def test_evaluate(cli: Any, model_file: Any, data_file: Any, samples: Any, runti
     assert plain["accuracy"] == pytest.approx(accuracy)
     assert plain["loss"] == pytest.approx(loss, abs=1e-3)
 
-    injected = cli("inject", model_file(), "-o", "o.zo.tflite", "--batch", 7, "--head-room", 0)
+    injected = cli(*INJECT, model_file(), "-o", "o.zo.tflite", "--batch", 7, "--head-room", 0)
     assert injected.exit_code == 0
     zo = _json(cli("evaluate", "o.zo.tflite", data, "--runtime", runtime, "--json", "-o", "r.json"))
     assert zo["batch"] == 7
@@ -281,7 +291,7 @@ def test_evaluate_unknown_or_absent_runtime(
 ) -> None:
     data = data_file(x=_X, y=_Y)
     result = cli("evaluate", model_file(), data, "--runtime", "magic")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     for name in tflm_zo.runtime.RUNTIMES:
         assert name in result.stderr
     monkeypatch.setitem(sys.modules, "tflite_runtime", None)
@@ -294,7 +304,7 @@ def test_evaluate_refuses_models(cli: Any, model_file: Any, data_file: Any) -> N
     data = data_file(x=_X, y=_Y)
     assert "has 2 inputs" in cli("evaluate", model_file("two_inputs"), data).stderr
     assert "--loss must be one of" in cli("evaluate", model_file(), data, "--loss", "none").stderr
-    assert cli("inject", model_file(), "-o", "o.zo.tflite", "--loss", "none").exit_code == 0
+    assert cli(*INJECT, model_file(), "-o", "o.zo.tflite", "--loss", "none").exit_code == 0
     assert "has no loss" in cli("evaluate", "o.zo.tflite", data).stderr
     assert "its own loss" in cli("evaluate", "o.zo.tflite", data, "--loss", "mse").stderr
 
@@ -303,7 +313,7 @@ def test_evaluate_refuses_models(cli: Any, model_file: Any, data_file: Any) -> N
 
 
 def test_export(cli: Any, model_file: Any, tmp_path: Path) -> None:
-    assert cli("inject", model_file(), "-o", "o.zo.tflite", "--batch", 4, "--head-room", 0).exit_code == 0
+    assert cli(*INJECT, model_file(), "-o", "o.zo.tflite", "--batch", 4, "--head-room", 0).exit_code == 0
     result = cli("export", "o.zo.tflite", "-o", "plain.tflite", "--batch", 1)
     assert result.exit_code == 0
     assert "plain.tflite: " in result.stdout
@@ -327,7 +337,7 @@ def test_export(cli: Any, model_file: Any, tmp_path: Path) -> None:
 
 
 def test_export_with_the_range_of_the_weights(cli: Any, model_file: Any, tmp_path: Path) -> None:
-    assert cli("inject", model_file(), "-o", "o.zo.tflite").exit_code == 0
+    assert cli(*INJECT, model_file(), "-o", "o.zo.tflite").exit_code == 0
     initial = tflm_zo.converters.initial_weights(load_model("o.zo.tflite"))
     weights = {name: w // 2 for name, w in initial.items()}
     fractions = {name: np.full_like(w, 100) for name, w in initial.items()}
@@ -347,7 +357,7 @@ def test_export_with_the_range_of_the_weights(cli: Any, model_file: Any, tmp_pat
 
 
 def test_export_refuses(cli: Any, model_file: Any, data_file: Any, tmp_path: Path) -> None:
-    assert cli("inject", model_file(), "-o", "o.zo.tflite").exit_code == 0
+    assert cli(*INJECT, model_file(), "-o", "o.zo.tflite").exit_code == 0
     (tmp_path / "text.npz").write_text("no archive")
     np.save("one.npy", np.zeros(3))
     for arguments, said in [

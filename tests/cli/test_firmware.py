@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 
 from helpers.firmware_folders import zo_model
 from helpers.models import MODELS
-from helpers.refusals import refused
+from helpers.refusals import refused, wrong_usage
 from tflm_zo import inject
 from tflm_zo.cli.app import app
 from tflm_zo.data import Data
 from tflm_zo.firmware import PLATFORMS, BlockSearch, arena, generate_firmware
 from tflm_zo.runtime import RUNTIMES
-from tflm_zo.training import NodeSettings, TrainSettings
-from tflm_zo.training.trainer import usual_epochs
+from tflm_zo.training import Exact, Nodes, Settings, Weights
+from tflm_zo.training.length import usual_epochs
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1.9, 1.9, (7, 8, 8, 1)).astype(np.float32)
@@ -139,18 +139,18 @@ def test_samples_are_read_without_a_runtime(files: Path, monkeypatch: pytest.Mon
     [
         (
             "node",
-            ["queries=4", "batch-size=16", "seed=7", "snapshot_every=5", "rate=0.5"],
-            NodeSettings(queries=4, batch_size=16, seed=7, snapshot_every=5, rate=0.5),
+            ["queries=4", "batch-size=16", "seed=7", "snapshot_every=5", "learning-rate=0.5"],
+            Settings(tasks=(Nodes(queries=4),), batch_size=16, seed=7, snapshot_every=5, learning_rate=0.5),
         ),
         (
             "node",
-            ["batch-size=16", "head=exact", "snapshot_every=5"],
-            NodeSettings(batch_size=16, head="exact", snapshot_every=5),
+            ["batch-size=16", "exact.last=1", "snapshot_every=5"],
+            Settings(tasks=(Nodes(), Exact()), batch_size=16, snapshot_every=5),
         ),
         (
             "weight",
             ["queries=2", "batch-size=16", "seed=7", "schedule=constant"],
-            TrainSettings(queries=2, batch_size=16, seed=7, schedule="constant"),
+            Settings(tasks=(Weights(queries=2),), batch_size=16, seed=7, schedule="constant"),
         ),
     ],
 )
@@ -174,11 +174,11 @@ def test_a_block_is_chosen_as_in_training(files: Path) -> None:
     nodes: dict[str, Any] = {"trainable": "nodes", "nodes": ("*",), "head_room": 0, "replay": False}
     model = inject(MODELS["small_cnn"](), **nodes)
     model.save("all.zo.tflite")
-    search = ["--choose-block", 2, "--held-out", 0.4, "--probe-epochs", 3]
+    search = ["--choose-block", "2:3", "--held-out", 0.4]
     done("all.zo.tflite", "-o", "out", "--data", "d.npz", "--steps", 9, "--set", "seed=7", *search)
     expected = generate_firmware(
         model,
-        NodeSettings(seed=7),
+        Settings(seed=7),
         steps=9,
         samples=20,
         name="all",
@@ -226,29 +226,34 @@ REFUSALS: dict[str, tuple[list[Any], str]] = {
     "plain model": (["plain.tflite"], "this is no ZO model (it has no metadata «tflm_zo»); inject it first"),
     "no file": (["none.tflite"], "none.tflite: No such file"),
     "not a model": (["d.npz"], "not a .tflite model"),
-    "unknown platform": (
-        ["weight.zo.tflite", "--platform", "iar"],
-        "platform: no 'iar'; there are cmake, make, arduino, zephyr, esp-idf",
-    ),
-    "unknown algorithm": (
-        ["weight.zo.tflite", "--algorithm", "adam"],
-        "algorithm: no 'adam'; there are",
-    ),
     "nodes for weights": (["node.zo.tflite", "--algorithm", "weight"], "inject with --head-room 2"),
     "weights for nodes": (["weight.zo.tflite", "--algorithm", "node"], "no nodes: inject it with nodes"),
-    "unknown setting": (["weight.zo.tflite", "--set", "foo=1"], "--foo is no option of algorithm weight"),
-    "another's setting": (["weight.zo.tflite", "--set", "head=exact"], "--head is no option of algorithm"),
+    "unknown setting": (
+        ["weight.zo.tflite", "--set", "foo=1"],
+        "--set foo: algorithm weight has no such setting; it has ",
+    ),
+    "another's setting": (
+        ["weight.zo.tflite", "--set", "masked=true"],
+        "--set masked: algorithm weight has no",
+    ),
     "no value": (["weight.zo.tflite", "--set", "seed"], "--set: expected NAME=VALUE, got 'seed'"),
     "no setting": (["weight.zo.tflite", "--set", "=1"], "--set: expected NAME=VALUE, got '=1'"),
     "twice": (["weight.zo.tflite", "--set", "seed=1", "--set", "seed=2"], "--set: seed is given twice"),
     "no integer": (["weight.zo.tflite", "--set", "seed=x"], "--set seed: expected an integer, got 'x'"),
-    "no number": (["weight.zo.tflite", "--set", "rate=x"], "--set rate: expected a number, got 'x'"),
+    "no number": (["weight.zo.tflite", "--set", "decay=x"], "--set decay: expected a number, got 'x'"),
     "no truth": (["node.zo.tflite", "--set", "masked=x"], "--set masked: expected true or false, got 'x'"),
     "out of range": (
         ["weight.zo.tflite", "--set", "batch-size=0"],
         "--set batch-size: expected an integer in 1..",
     ),
-    "wrong word": (["node.zo.tflite", "--set", "head=foo"], "head: no 'foo'; there are zo, exact"),
+    "wrong word": (
+        ["node.zo.tflite", "--set", "rule=foo"],
+        "--set nodes.rule: no 'foo'; there are rms, gradient",
+    ),
+    "of inject": (
+        ["node.zo.tflite", "--set", "update-bits=8"],
+        "--set update-bits: node.zo.tflite is a ZO model",
+    ),
     "name": (
         ["weight.zo.tflite", "--name", "9-x"],
         "name: expected up to 48 letters, digits and underscores",
@@ -261,7 +266,10 @@ REFUSALS: dict[str, tuple[list[Any], str]] = {
     "no data": (["weight.zo.tflite", "--data", "none.npz"], "none.npz: cannot be read: No such file"),
     "blocks without data": (["node.zo.tflite", "--choose-block", 2], "--choose-block needs --data"),
     "held out of nothing": (["node.zo.tflite", "--held-out", 0.5], "--held-out needs --choose-block"),
-    "probes of nothing": (["node.zo.tflite", "--probe-epochs", 2], "--probe-epochs needs --choose-block"),
+    "no blocks": (
+        ["node.zo.tflite", "--choose-block", "2:x"],
+        "--choose-block: expected N or N:EPOCHS, got '2:x'",
+    ),
     "too many blocks": (
         ["node.zo.tflite", "--data", "d.npz", "--choose-block", 9],
         "--choose-block: expected 1..",
@@ -281,6 +289,17 @@ def test_refusals(case: str, files: Path) -> None:
     output = [] if "-o" in arguments else ["-o", "out"]
     refused(files, "firmware", *arguments, *output, said=said)
     assert sorted(p.name for p in files.iterdir() if p.is_dir()) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (("--platform", "iar"), "no 'iar'; there are cmake, make, arduino, zephyr, esp-idf"),
+        (("--algorithm", "adam"), "no 'adam'; there are node, weight"),
+    ],
+)
+def test_wrong_usage(option: tuple[str, str], said: str, files: Path) -> None:
+    wrong_usage(files, "firmware", "weight.zo.tflite", "-o", "out", *option, said=said)
 
 
 def test_a_batch_that_does_not_divide(files: Path) -> None:

@@ -27,7 +27,7 @@ def _json(result: Any) -> Any:
     return json.loads(result.stdout)
 
 
-@pytest.mark.parametrize("options", [("--algorithm", "node"), ("--nodes", "auto")])
+@pytest.mark.parametrize("options", [(), ("--algorithm", "node"), ("--nodes", "auto")])
 def test_inject_for_node_perturbation(cli: Any, model_file: Any, options: tuple[str, ...]) -> None:
     """No head-room, no replay, and the other layers are not in RAM."""
     result = _json(cli("inject", model_file("lenet5"), "-o", "o.zo.tflite", "--batch", 2, *options, "--json"))
@@ -59,12 +59,11 @@ def test_inject_with_options(cli: Any, model_file: Any) -> None:
     assert carrying == ["conv1", "conv2", "fc1", "fc3"] == [row["layer"] for row in result["nodes"]]
 
 
-def test_inject_by_default_as_ever(cli: Any, model_file: Any) -> None:
-    for options in ((), ("--algorithm", "weight")):
-        result = _json(cli("inject", model_file(), "-o", "o.zo.tflite", "--force", *options, "--json"))
-        assert (result["algorithm"], result["nodes"]) == ("weight", [])
-        named = tflm_zo.inject(MODELS["small_cnn"](), algorithm=options[1] if options else "")
-        assert load_model("o.zo.tflite").to_bytes() == named.to_bytes()
+def test_inject_for_weight_perturbation(cli: Any, model_file: Any) -> None:
+    result = _json(cli("inject", model_file(), "-o", "o.zo.tflite", "--algorithm", "weight", "--json"))
+    assert (result["algorithm"], result["nodes"]) == ("weight", [])
+    named = tflm_zo.inject(MODELS["small_cnn"](), algorithm="weight")
+    assert load_model("o.zo.tflite").to_bytes() == named.to_bytes()
 
 
 def test_tables(cli: Any, model_file: Any) -> None:

@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from helpers.models import MODELS
-from helpers.refusals import refused
+from helpers.refusals import refused, wrong_usage
 from tflm_zo import inject
-from tflm_zo.cli import injection
+from tflm_zo.cli import injection, training_run
 from tflm_zo.cli.app import app
 from tflm_zo.training import ALGORITHMS
 
@@ -53,74 +53,93 @@ def files(base: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     return tmp_path
 
 
-NODE_OPTIONS = (
-    ("--mu", "3"),
-    ("--head", "exact"),
-    ("--snapshot-every", "5"),
-)
-WEIGHT_OPTIONS = {
-    ("--scope", "blocks"): "--scope is no option of algorithm node",
-    ("--sync-every", "2"): "--sync-every is no option of algorithm node",
-    ("--rule", "sign"): "rule: no 'sign'; there are rms, gradient",
-    ("--distribution", "rademacher:1"): "--distribution would have no effect: no weights are perturbed",
-    ("--weight-rate", "2"): "--weight-rate would have no effect: no weights are perturbed",
-    ("--gradient-norm",): "--gradient-norm would have no effect: only a rule gradient",
-    ("--no-gradient-norm",): "--gradient-norm would have no effect: only a rule gradient",
-    ("--exact-rule", "bits"): "--exact-rule would have no effect: no layer has its exact gradient",
-    ("--exact-bits", "5,4,3"): "--exact-bits would have no effect: no layer has its exact gradient",
-    ("--stages", "0.5"): "--stages would have no effect",
-    ("--stages", "0.5,a"): "--stages: expected numbers separated by commas",
-    ("--decay", "0.5"): "--decay would have no effect: only schedule step",
+NO_SUCH_SETTING = "has no such setting; it has batch-size, learning-rate, "
+OF_NODES = {
+    "scope=blocks": f"--set scope: algorithm node {NO_SUCH_SETTING}",
+    "clip=2": f"--set clip: algorithm node {NO_SUCH_SETTING}",
+    "last=1": f"--set last: algorithm node {NO_SUCH_SETTING}",
+    "sync-every=2": "--set sync-every would have no effect: snapshots are brought to the disk",
+    "rule=sign": "--set nodes.rule: no 'sign'; there are rms, gradient",
+    "gradient-norm=true": "--set nodes.gradient-norm would have no effect: only rule gradient",
+    "gradient-norm=false": "--set gradient-norm would have no effect: only rule gradient",
+    "quantization-aware=false": "--set quantization-aware would have no effect: only rule gradient",
+    "exact.bits=5,4,3": "--set exact.bits would have no effect: only rule bits",
+    "stages=0.5": "--set stages would have no effect: nothing changes between them",
+    "stages=0.5,a": "--set stages: expected numbers separated by commas",
+    "decay=0.5": "--set decay would have no effect: only schedule step",
+}
+OF_WEIGHTS = {
+    "masked=false": f"--set masked: algorithm weight {NO_SUCH_SETTING}",
+    "last=1": f"--set last: algorithm weight {NO_SUCH_SETTING}",
+    "snapshot-every=5": "--set snapshot-every would have no effect: the log of weight perturbation alone",
+    "step-clip=2": "--set step-clip would have no effect: no step of a weight is clipped to it",
+    "perturbation=3": "--set perturbation: no '3'; there are rademacher:LSB",
 }
 
 
 @pytest.mark.parametrize("model", ["p.tflite", "node.zo.tflite"])
-@pytest.mark.parametrize("option", WEIGHT_OPTIONS)
-def test_options_of_weight_perturbation(model: str, option: tuple[str, ...], files: Path) -> None:
-    refused(files, *_train(files, "new.tflite", model), *option, said=WEIGHT_OPTIONS[option])
+@pytest.mark.parametrize("setting", OF_NODES)
+def test_settings_of_node_perturbation(model: str, setting: str, files: Path) -> None:
+    refused(files, *_train(files, "new.tflite", model), "--set", setting, said=OF_NODES[setting])
 
 
-@pytest.mark.parametrize("option", NODE_OPTIONS)
+@pytest.mark.parametrize("setting", OF_WEIGHTS)
 @pytest.mark.parametrize(
     "model", [("weight.zo.tflite",), ("p.tflite", "--algorithm", "weight")], ids=lambda m: m[0]
 )
-def test_options_of_node_perturbation(option: tuple[str, ...], model: tuple[str, ...], files: Path) -> None:
-    said = f"{option[0]} is no option of algorithm weight; it has --estimator, --rule, "
-    refused(files, *_train(files, "new.tflite", model[0]), *model[1:], *option, said=said)
+def test_settings_of_weight_perturbation(setting: str, model: tuple[str, ...], files: Path) -> None:
+    command = (*_train(files, "new.tflite", model[0]), *model[1:], "--set", setting)
+    refused(files, *command, said=OF_WEIGHTS[setting])
+
+
+@pytest.mark.parametrize("setting", ["weights.headroom=3", "weights.queries=2", "weights.scope=layers"])
+def test_tasks_that_no_layer_is_left_for(setting: str, files: Path) -> None:
+    """Of a ZO model that trains the layers with nodes alone."""
+    zo = inject(MODELS["small_cnn"](), nodes="auto", trainable="nodes", batch=8)
+    (files / "node.zo.tflite").write_bytes(zo.to_bytes())
+    said = (
+        f"--set {setting.split('=')[0]} would have no effect: no layer of the model is left for task weights"
+    )
+    refused(files, *_train(files, "new.tflite"), "--set", setting, said=said)
 
 
 def test_unknown_algorithms_list_what_there_is(files: Path) -> None:
-    for name in ALGORITHMS:
-        for command in (_train(files, "new"), ["inject", files / "p.tflite", "-o", "new"]):
-            refused(files, *command, "--algorithm", "adam", said=name)
-            refused(files, *command, "--algorithm", "adam", said="no 'adam'; there are ")
+    said = f"no 'adam'; there are {', '.join(ALGORITHMS)}"
+    for command in (_train(files, "new"), ["inject", files / "p.tflite", "-o", "new"]):
+        wrong_usage(files, *command, "--algorithm", "adam", said=said)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--queries", "many"), "--queries: expected a number, auto, or LAYER=NUMBER, got 'many'"),
-        (("--queries", "-1"), "got '-1'"),
-        (("--queries", "fc="), "got 'fc='"),
-        (("--queries", "=3"), "got '=3'"),
-        (("--queries", "3", "--queries", "4"), "for each of several layers, got 3 and 4"),
-        (("--queries", "auto", "--queries", "fc=4"), "got 'auto'"),
-        (("--queries", "fc=3", "--queries", "fc=4"), "«fc» is given twice"),
-        (("--queries", "conv=3"), "no layer 'conv' carries nodes; there are fc"),
-        (("--queries", "0"), "queries: expected an integer in 1..32, got 0"),
-        (("--queries", "fc=33"), "queries: expected an integer in 1..32, got 33"),
-        (("--mu", "0"), "mu: expected an integer in 1..127, got 0"),
-        (("--mu", "128"), "mu: expected"),
-        (("--head", "soft"), "head: no 'soft'; there are zo, exact"),
-        (("--schedule", "exponential"), "there are constant, linear, cosine, step"),
-        (("--rate", "0"), "rate: expected"),
-        (("--rate", "nan"), "rate: expected"),
-        (("--rate", "1", "--final-rate", "2"), "--final-rate: expected 0..1"),
-        (("--clip", "0"), "clip: expected"),
-        (("--snapshot-every", "0"), "--snapshot-every: expected an integer"),
+        (
+            ("--set", "queries=many"),
+            "--set queries: expected a number, auto, or LAYER=NUMBER separated by commas, got 'many'",
+        ),
+        (("--set", "queries=-1"), "got '-1'"),
+        (("--set", "queries=fc="), "got 'fc='"),
+        (("--set", "queries==3"), "got '=3'"),
+        (("--set", "queries=3,4"), "got '3,4'"),
+        (("--set", "queries=3", "--set", "queries=4"), "--set: queries is given twice"),
+        (("--set", "queries=auto,fc=4"), "got 'auto,fc=4'"),
+        (("--set", "queries=fc=3,fc=4"), "«fc» is given twice"),
+        (("--set", "queries=conv=3"), "no layer 'conv' is trained so; there are fc"),
+        (("--set", "queries=0"), "--set nodes.queries: expected an integer in 1..32, got 0"),
+        (("--set", "queries=fc=33"), "--set nodes.queries: expected an integer in 1..32, got 33"),
+        (("--set", "perturbation=0"), "--set nodes.perturbation: expected an integer in 1..127, got 0"),
+        (("--set", "perturbation=128"), "--set nodes.perturbation: expected"),
+        (("--set", "exact.rule=soft"), "--set exact.rule: no 'soft'; there are rms, bits, standardized"),
+        (("--set", "schedule=exponential"), "there are constant, linear, cosine, step"),
+        (("--learning-rate", "0"), "--learning-rate: expected"),
+        (("--learning-rate", "nan"), "--learning-rate: expected"),
+        (
+            ("--learning-rate", "1", "--set", "final-learning-rate=2"),
+            "--set final-learning-rate: expected 0..1",
+        ),
+        (("--set", "step-clip=0"), "--set step-clip: expected"),
+        (("--set", "snapshot-every=0"), "--set snapshot-every: expected an integer"),
         (("--batch-size", "12"), "multiple of the model's batch 8, got 12"),
         (("--zo-model", "z.tflite"), "node.zo.tflite is a ZO model already"),
-        (("--runtime", "onnx"), "'onnx'; there are litert"),
         (("--log", "run.zolog"), "run.zolog exists"),
         (("--algorithm", "weight"), "up to 2 LSB, the model's head-room is 0"),
     ],
@@ -138,10 +157,10 @@ def test_other_refusals(files: Path) -> None:
     refused(files, *budget, 30, said="budget: one step takes 35 forward equivalents, got 30")
     weight = _train(files, "new.tflite", "weight.zo.tflite")
     refused(files, *weight, "--algorithm", "node", said="weight.zo.tflite carries no nodes; give the plain")
-    refused(files, *weight, "--queries", "fc=2", said="--queries: algorithm weight takes one number")
-    refused(files, *weight, "--queries", "auto", said="--queries: algorithm weight takes one number")
+    said = "--set weights.queries: all layers are perturbed together, which takes one number"
+    refused(files, *weight, "--set", "queries=fc=2", said=said)
     autoencoder = _train(files, "new.tflite", "ae.zo.tflite", "windows.npz")
-    refused(files, *autoencoder, "--head", "exact", said="head: exact needs a softmax cross-entropy")
+    refused(files, *autoencoder, "--set", "exact.last=1", said="needs a softmax cross-entropy")
 
 
 @pytest.mark.parametrize(
@@ -186,7 +205,13 @@ def test_logs_of_other_runs(files: Path) -> None:
     other = [*_train(files, "new.tflite", "other.zo.tflite"), "--resume", "--log", "run.zolog"]
     refused(files, *other, said="of another model")
     said = "other settings, data or number of steps"
-    for change in (("--seed", 5), ("--steps", 7), ("--mu", 3), ("--queries", 2), ("--snapshot-every", 7)):
+    for change in (
+        ("--seed", 5),
+        ("--steps", 7),
+        ("--set", "perturbation=3"),
+        ("--set", "queries=2"),
+        ("--set", "snapshot-every=7"),
+    ):
         refused(files, *resume, "run.zolog", *change, said=said)
     np.savez(files / "d.npz", x=X, y=Y[::-1])
     refused(files, *resume, "run.zolog", said="on other data")
@@ -259,11 +284,9 @@ def test_no_room_for_the_log(files: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_no_room_for_the_model(files: Path, base: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     """The run is not lost: the message names what replay makes the model of."""
-    from tflm_zo.cli.commands import train
-
     arguments = [str(a) for a in _train(files, "new.tflite", "p.tflite")]
     with monkeypatch.context() as patch:
-        patch.setattr(train, "write_output", _full)
+        patch.setattr(training_run, "write_output", _full)
         done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 1
     assert done.stderr.splitlines()[-1] == (
@@ -288,7 +311,7 @@ def test_no_room_for_the_model(files: Path, base: dict[str, bytes], monkeypatch:
         (("--nodes", "fc,"), "--nodes takes names of layers"),
         (("--nodes", "fc", "--trainable", "conv"), "«fc» fits no trainable layer; there are: conv"),
         (
-            ("--trainable", "nodes"),
+            ("--algorithm", "weight", "--trainable", "nodes"),
             'trainable "nodes" means the layers that carry nodes, but',
         ),
         (("--trainable", "nodes", "--trainable", "fc"), "cannot be combined"),

@@ -24,8 +24,9 @@ from tflm_zo.cli.app import app
 from tflm_zo.cli.commands import verify as verify_command
 from tflm_zo.converters import load_model, read_metadata, set_batch
 from tflm_zo.logs import SeedLog, SnapshotLog
-from tflm_zo.training import Callback, NodeSettings, Trainer, TrainSettings, best_state
+from tflm_zo.training import Callback, Nodes, Settings, Trainer, Weights, best_state
 from tflm_zo.training.held_out import held_out_samples
+from tflm_zo.training.integers import layerwise_integers
 
 MACS = {"conv1": 117_600, "conv2": 240_000, "fc1": 48_000, "fc2": 10_080, "fc3": 840}  # of lenet5
 LENET = sum(MACS.values())
@@ -179,28 +180,29 @@ def run_export(model: str) -> bytes:
 
 
 EVERY_OPTION = (
-    *("--schedule", "step", "--decay", 0.25, "--decay-steps", 4, "--clip", 1.5, "--rate", 1.5),
-    *("--final-rate", 0.25, "--warmup-steps", 3, "--seed", 77, "--mu", 5, "--batch-size", 16),
-    *("--snapshot-every", 7),
+    *("--set", "schedule=step", "--set", "decay=0.25", "--set", "decay-steps=4", "--set", "step-clip=1.5"),
+    *("--learning-rate", 1.5, "--set", "final-learning-rate=0.25", "--set", "warmup-steps=3", "--seed", 77),
+    *("--set", "perturbation=5", "--batch-size", 16, "--set", "snapshot-every=7"),
 )
 
 
 def test_every_option_reaches_the_run(folder: Path) -> None:
     """The log's header has the settings."""
-    run("train", "p.tflite", "d.npz", "-o", "a.tflite", "--steps", 12, "--queries", 3, *EVERY_OPTION)
+    run("train", "p.tflite", "d.npz", "-o", "a.tflite", "--steps", 12, "--set", "queries=3", *EVERY_OPTION)
     log = SnapshotLog.read("a.zolog")
-    expected = NodeSettings(
+    settings = Settings(
+        tasks=(Nodes(perturbation=5),),
         schedule="step",
         decay=0.25,
         decay_steps=4,
-        clip=1.5,
-        rate=1.5,
-        final_rate=0.25,
+        learning_rate=1.5,
+        final_learning_rate=0.25,
         warmup_steps=3,
         seed=77,
-        mu=5,
         batch_size=16,
-    ).as_integers(steps=12, samples=32, batch=16)
+        step_clip=1.5,
+    )
+    expected = layerwise_integers(settings, steps=12, samples=32, batch=16)
     assert bytes(log.settings) == bytes(expected)
     assert [(t.queries, t.mu) for t in log.tasks] == [(3, 5)]
     assert log.interval == 7
@@ -211,14 +213,7 @@ def test_help_has_the_defaults_of_each_algorithm() -> None:
     for said in (
         *(
             "(default: node 32, weight 64)",
-            "(default: node auto, weight 1)",
-            "(default: node 1.0, weight min(2, 80/√steps))",
-        ),
-        *("(only layer-wise algorithms: 2)", "(only layer-wise algorithms: zo)"),
-        *("(default: antithetic)", "(default: rademacher:2)", "(default: node rms, weight normalized)"),
-        *(
-            "(default: linear)",
-            "(default: node 4.0, weight 3.0)",
+            "(default: node 1, weight min(2, 80/√steps))",
             "(default: 10, or as many as take 300 steps)",
         ),
     ):
@@ -229,11 +224,11 @@ def test_help_has_the_defaults_of_each_algorithm() -> None:
     ("options", "queries"),
     [
         ((), [2, 2, 24, 32]),
-        (("--head", "exact", "--tail", 3), [2, 0, 0, 0]),
-        (("--queries", "auto"), [2, 2, 24, 32]),
-        (("--queries", "5"), [5, 5, 5, 5]),
-        (("--queries", "fc1=7", "--queries", "fc3=1"), [2, 7, 24, 1]),
-        (("--head", "exact"), [2, 2, 24, 0]),
+        (("--set", "exact.last=3"), [2, 0, 0, 0]),
+        (("--set", "queries=auto"), [2, 2, 24, 32]),
+        (("--set", "queries=5"), [5, 5, 5, 5]),
+        (("--set", "queries=fc1=7,fc3=1"), [2, 7, 24, 1]),
+        (("--set", "exact.last=1"), [2, 2, 24, 0]),
     ],
 )
 def test_queries_of_layers(options: tuple[str, ...], queries: list[int], folder: Path) -> None:
@@ -256,7 +251,7 @@ def test_budget(folder: Path) -> None:
 
 def test_a_zo_model_is_trained_by_what_it_was_made_for(folder: Path) -> None:
     run("inject", "p.tflite", "-o", "node.zo.tflite", "--algorithm", "node", "--batch", 8)
-    run("inject", "p.tflite", "-o", "weight.zo.tflite", "--batch", 8)
+    run("inject", "p.tflite", "-o", "weight.zo.tflite", "--algorithm", "weight", "--batch", 8)
     both = inject("p.tflite", nodes="auto", batch=8)
     both.save("both.zo.tflite")
     for model, options, algorithm in (
@@ -271,7 +266,7 @@ def test_a_zo_model_is_trained_by_what_it_was_made_for(folder: Path) -> None:
         assert result["zo_model"] == f"{model}.zo.tflite"
         assert not Path("a.zo.tflite").exists()
         log: Any = SnapshotLog.read("a.zolog") if algorithm == "node" else SeedLog.read("a.zolog")
-        usual: Any = NodeSettings() if algorithm == "node" else TrainSettings()
+        usual: Any = Settings() if algorithm == "node" else Settings(tasks=(Weights(),), batch_size=64)
         assert log.settings.parts * log.settings.batch == usual.batch_size
         assert load_model("a.tflite").subgraphs[0].inputs[0].shape[0] == 8
 
@@ -338,7 +333,7 @@ RUN = "import sys; from tflm_zo.cli import main; sys.argv[0] = 'tflm-zo'; main()
 
 
 def arguments(name: str, *more: Any) -> list[Any]:
-    given = ("--steps", STEPS, "--snapshot-every", EVERY, "--batch-size", 16)
+    given = ("--steps", STEPS, "--set", f"snapshot-every={EVERY}", "--batch-size", 16)
     return ["train", "p.tflite", "d.npz", "-o", f"{name}.tflite", *given, *more]
 
 
@@ -411,9 +406,9 @@ class KilledAt(Callback):
 
 def test_replay_says_what_needs_the_data(folder: Path) -> None:
     """A run of 12 steps with snapshots after 5 and 10, killed after 8, and before its first snapshot."""
-    options = ("--keep", "last", "--steps", 12, "--snapshot-every", 5, "--batch-size", 16)
+    options = ("--keep", "last", "--steps", 12, "--set", "snapshot-every=5", "--batch-size", 16)
     run("train", "p.tflite", "d.npz", "-o", "whole.tflite", *options)
-    trainer = Trainer("whole.zo.tflite", NodeSettings(batch_size=16, snapshot_every=5))
+    trainer = Trainer("whole.zo.tflite", Settings(batch_size=16, snapshot_every=5))
     with np.load("d.npz") as arrays:
         x, y = arrays["x"], arrays["y"]
     copies = [KilledAt(8, "api.zolog", "killed.zolog"), KilledAt(3, "api.zolog", "early.zolog")]
@@ -435,7 +430,7 @@ def test_replay_says_what_needs_the_data(folder: Path) -> None:
         "warning: killed.zolog: 3 steps after its last snapshot (5) are not in the model: they need the "
         "data; train --resume repeats them\n"
     )
-    five = Trainer("whole.zo.tflite", NodeSettings(batch_size=16, snapshot_every=5))
+    five = Trainer("whole.zo.tflite", Settings(batch_size=16, snapshot_every=5))
     stop = StopAt(5)
     five.fit(x, y, steps=12, callbacks=[stop], keep="last")
     assert Path("b.tflite").read_bytes() == five.export(1).to_bytes()

@@ -16,9 +16,9 @@ from tflm_zo.converters import load_model
 STEPS = ("--steps", "6", "--runtime", "litert-ref")
 RUNS = {
     "node": ("--algorithm", "node"),
-    "only": ("--algorithm", "node", "--only", "fc"),
+    "layers": ("--algorithm", "node", "--set", "layers=fc"),
     "choose-block": ("--algorithm", "poor-mans-training", "--choose-block", "2"),
-    "exact": ("--algorithm", "fqt", "--tail", "1"),
+    "exact": ("--algorithm", "fqt", "--set", "last=1"),
     "weight tasks": ("--algorithm", "elastic-zo-int8"),
     "weight": ("--algorithm", "weight"),
     "momentum": ("--algorithm", "qzo-ff"),

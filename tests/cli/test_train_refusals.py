@@ -14,11 +14,14 @@ import pytest
 from typer.testing import CliRunner
 
 from helpers.models import MODELS
-from helpers.refusals import refused
+from helpers.refusals import refused, wrong_usage
 from tflm_zo import inject
 from tflm_zo.cli.app import app
 from tflm_zo.runtime import RUNTIMES
-from tflm_zo.training.settings import ESTIMATORS, RULES, SCHEDULES, SCOPES
+from tflm_zo.training import ALGORITHMS
+from tflm_zo.training.settings import ESTIMATORS, SCHEDULES
+from tflm_zo.training.tasks import SCOPES, WEIGHT_RULES
+from tflm_zo.training.trainer import KEEPS
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.integers(-128, 128, (32, 8, 8, 1)).astype(np.int8), RNG.integers(0, 4, 32)
@@ -101,38 +104,54 @@ def test_files_that_are_no_model(model: str, said: str, files: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "choices"),
+    ("name", "value", "choices"),
     [
-        ("--runtime", "onnx", tuple(RUNTIMES)),
-        ("--estimator", "central", ESTIMATORS),
-        ("--rule", "adam", RULES),
-        ("--schedule", "exponential", SCHEDULES),
-        ("--scope", "layers", SCOPES),
-        ("--distribution", "cauchy:2", ("rademacher", "sparse-uniform", "gaussian")),
+        ("estimator", "central", ESTIMATORS),
+        ("rule", "adam", WEIGHT_RULES),
+        ("schedule", "exponential", SCHEDULES),
+        ("scope", "channels", SCOPES),
+        ("perturbation", "cauchy:2", ("rademacher", "sparse-uniform", "gaussian", "coordinate")),
     ],
 )
 def test_unknown_names_list_what_there_is(
+    name: str, value: str, choices: tuple[str, ...], files: Path
+) -> None:
+    command = _train(files, "-o", files / "new.tflite", "--set", f"{name}={value}")
+    for said in (*choices, f"{name}: no '{value}'; there are "):
+        refused(files, *command, said=said)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "choices"),
+    [
+        ("--runtime", "onnx", tuple(RUNTIMES)),
+        ("--keep", "first", KEEPS),
+        ("--algorithm", "adam", tuple(ALGORITHMS)),
+    ],
+)
+def test_unknown_choices_are_wrong_usage(
     option: str, value: str, choices: tuple[str, ...], files: Path
 ) -> None:
-    for choice in choices:
-        refused(files, *_train(files, "-o", files / "new.tflite", option, value), said=choice)
-    refused(files, *_train(files, "-o", files / "new.tflite", option, value), said=f"'{value}'; there are ")
+    said = f"Invalid value for '{option}': no '{value}'; there are {', '.join(choices)}"
+    wrong_usage(files, *_train(files, "-o", files / "new.tflite", option, value), said=said)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--distribution", "rademacher"), "no 'rademacher'; there are rademacher:LSB"),
-        (("--distribution", "rademacher:0"), "mu"),
-        (("--distribution", "rademacher:a"), "distribution 'rademacher:a'"),
-        (("--distribution", "gaussian:-1"), "std_lsb: expected"),
-        (("--distribution", "rademacher:3"), "up to 3 LSB, the model's head-room is 2"),
-        (("--rate", "nan"), "rate: expected"),
-        (("--clip", "-1"), "clip: expected"),
-        (("--decay", "2"), "decay: expected 0..1"),
+        (
+            ("--set", "perturbation=rademacher"),
+            "--set perturbation: no 'rademacher'; there are rademacher:LSB",
+        ),
+        (("--set", "perturbation=rademacher:0"), "--set perturbation: 'rademacher:0': mu"),
+        (("--set", "perturbation=rademacher:a"), "--set perturbation: 'rademacher:a'"),
+        (("--set", "perturbation=gaussian:-1"), "std_lsb: expected"),
+        (("--set", "perturbation=rademacher:3"), "up to 3 LSB, the model's head-room is 2"),
+        (("--learning-rate", "nan"), "--learning-rate: expected"),
+        (("--set", "clip=-1"), "--set weights.clip: expected"),
+        (("--set", "schedule=step", "--set", "decay=2"), "--set decay: expected 0..1"),
         (("--steps", "0"), "steps: expected at least 1, got 0"),
-        (("--sync-every", "-1"), "--sync-every: expected seconds from 0 on"),
-        (("--keep", "first"), "--keep: expected best or last, got first"),
+        (("--set", "sync-every=-1"), "--set sync-every: expected 0..4.29497e+09, got -1.0"),
         (("--log", "m.zo.tflite", "--force"), "--log and MODEL are the same file"),
         (("--log", "new.tflite"), "--log and -o are the same file"),
         (("--csv", "./d.npz", "--force"), "--csv and DATA are the same file"),
@@ -163,7 +182,12 @@ def test_unwritable_folder(files: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_force_replaces_a_log_only_once_all_is_well(files: Path) -> None:
     """--force and bad settings or data: the old log is still there."""
-    for bad in (("--steps", 0), ("--rate", -1), ("--queries", 20), ("--validation", "absent.npz")):
+    for bad in (
+        ("--steps", 0),
+        ("--learning-rate", -1),
+        ("--set", "queries=20"),
+        ("--validation", "absent.npz"),
+    ):
         refused(files, *_train(files, "-o", files / "run.tflite", "--force", *bad), said="error: ")
 
 
@@ -218,7 +242,7 @@ def test_logs_of_other_runs(files: Path) -> None:
     refused(files, *_train(files, *resume, model="other.zo.tflite"), said=said)
     refused(files, "replay", files / "other.zo.tflite", files / "run.zolog", *out, said=said)
     said = "other settings, data or number of steps"
-    for change in (("--seed", 5), ("--steps", STEPS + 1), ("--rate", 1.5)):
+    for change in (("--seed", 5), ("--steps", STEPS + 1), ("--learning-rate", 1.5)):
         refused(files, *_train(files, *resume, *change), said=said)
     np.savez(files / "d.npz", x=X[1:], y=Y[1:])
     refused(files, *_train(files, *resume), said=said)

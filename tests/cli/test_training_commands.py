@@ -18,7 +18,8 @@ from tflm_zo.cli.app import app
 from tflm_zo.converters import export_model
 from tflm_zo.core import Control, Distribution
 from tflm_zo.logs import SeedLog
-from tflm_zo.training import TrainSettings
+from tflm_zo.training import Settings, Weights
+from tflm_zo.training.integers import weight_integers
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_train_and_replay(files: Path) -> None:
 
 def test_json_has_every_figure(files: Path) -> None:
     done = run(
-        files, *TRAIN, "-o", "@a.tflite", "--validation", "@d.npz", "--queries", "3", "--checkpoint", "@c"
+        files, *TRAIN, "-o", "@a.tflite", "--validation", "@d.npz", "--set", "queries=3", "--checkpoint", "@c"
     )
     result = json.loads(done.stdout)
     history = result.pop("history")
@@ -112,21 +113,11 @@ def test_json_has_every_figure(files: Path) -> None:
 
 
 EVERY_OPTION = (
-    *("--distribution", "sparse-uniform:2:0.5", "--schedule", "step", "--decay", "0.25"),
-    *(
-        "--decay-steps",
-        "4",
-        "--clip",
-        "1.5",
-        "--estimator",
-        "one-sided",
-        "--rule",
-        "gradient",
-        "--queries",
-        "2",
-    ),
-    *("--rate", "1.5", "--final-rate", "0.25", "--warmup-steps", "3", "--scope", "blocks", "--seed", "77"),
-    "--gradient-norm",
+    *("--set", "perturbation=sparse-uniform:2:0.5", "--set", "schedule=step", "--set", "decay=0.25"),
+    *("--set", "decay-steps=4", "--set", "clip=1.5", "--set", "estimator=one-sided"),
+    *("--set", "rule=gradient", "--set", "queries=2", "--learning-rate", "1.5"),
+    *("--set", "final-learning-rate=0.25", "--set", "warmup-steps=3", "--set", "scope=blocks"),
+    *("--seed", "77", "--set", "gradient-norm=true", "--set", "sync-every=0"),
 )
 
 
@@ -134,23 +125,28 @@ def test_every_option_reaches_the_run(files: Path) -> None:
     """The log's header has the settings."""
     assert run(files, *TRAIN, "-o", "@a.tflite", *EVERY_OPTION).exit_code == 0
     actual = SeedLog.read(files / "a.zolog").settings
-    expected = TrainSettings(
-        distribution=Distribution.sparse_uniform(2, 0.5),
+    settings = Settings(
+        tasks=(
+            Weights(
+                perturbation=Distribution.sparse_uniform(2, 0.5),
+                clip=1.5,
+                rule="gradient",
+                queries=2,
+                scope="blocks",
+                gradient_norm=True,
+            ),
+        ),
         schedule="step",
         decay=0.25,
         decay_steps=4,
-        clip=1.5,
         estimator="one-sided",
-        rule="gradient",
-        queries=2,
-        rate=1.5,
-        final_rate=0.25,
+        learning_rate=1.5,
+        final_learning_rate=0.25,
         warmup_steps=3,
-        scope="blocks",
-        gradient_norm=True,
         seed=77,
         batch_size=16,
-    ).as_integers(steps=12, samples=32, batch=8, weights=292, blocks=2)
+    )
+    expected = weight_integers(settings, steps=12, samples=32, batch=8, weights=292, blocks=2)
     assert bytes(actual) == bytes(expected)
 
 
@@ -167,7 +163,7 @@ def test_same_bits_in_tflm(options: tuple[str, ...], files: Path) -> None:
 
 def test_checkpoints(files: Path) -> None:
     """The best weights come back from the log, those of any step, and a run goes on from a checkpoint."""
-    arguments = (*TRAIN, "--rate", "6", "--validation", "@d.npz")
+    arguments = (*TRAIN, "--learning-rate", "6", "--validation", "@d.npz")
     done = run(files, *arguments, "-o", "@a.tflite", "--checkpoint", "@best.zolog")
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
@@ -234,11 +230,10 @@ def test_verify_interrupted(files: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--rate", "-1"), "rate: expected"),
-        (("--rule", "adam"), "there are gradient, normalized, sign"),
-        (("--runtime", "onnx"), "no runtime 'onnx'"),
+        (("--learning-rate", "-1"), "--learning-rate: expected"),
+        (("--set", "rule=adam"), "there are gradient, normalized, sign"),
         (("--batch-size", "12"), "multiple of the model's batch 8"),
-        (("--queries", "20"), "--max-queries 8"),
+        (("--set", "queries=20"), "--max-queries 8"),
     ],
 )
 def test_bad_settings_write_nothing(files: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -24,7 +24,7 @@ from tflm_zo.data import Data
 from tflm_zo.firmware import PLATFORMS, Firmware, arena, generate_firmware, identifier
 from tflm_zo.firmware.folder import CHECKSUMS, checksums, write_folder
 from tflm_zo.firmware.source_text import comment, string
-from tflm_zo.training import NodeSettings, TrainSettings
+from tflm_zo.training import Nodes, Settings, Weights
 from tflm_zo.training.settings import SettingsError
 
 
@@ -152,8 +152,8 @@ def test_resolver_has_the_models_operators() -> None:
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_settings_are_the_runs(name: str) -> None:
     settings: Any = {
-        "node": NodeSettings(batch_size=4, queries=3, seed=77, snapshot_every=9),
-        "weight": TrainSettings(batch_size=4, queries=3, seed=77),
+        "node": Settings(tasks=(Nodes(queries=3),), batch_size=4, seed=77, snapshot_every=9),
+        "weight": Settings(tasks=(Weights(queries=3),), batch_size=4, seed=77),
     }[name]
     made = generate_firmware(zo_model(name), settings, steps=12, samples=20, name="small")
     text = made.files["small_zo_model.cc"]
@@ -338,8 +338,8 @@ def test_models_that_cannot_be_trained() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "said"),
     [
-        ("weight", NodeSettings(batch_size=4), "no nodes: inject it with nodes"),
-        ("node", TrainSettings(batch_size=4), "head-room is 0; inject with head_room=2"),
+        ("weight", Settings(batch_size=4), "no nodes: inject it with nodes"),
+        ("node", Settings(tasks=(Weights(),), batch_size=4), "head-room is 0; inject with head_room=2"),
     ],
 )
 def test_settings_of_the_other_kind(name: str, settings: Any, said: str) -> None:
@@ -349,7 +349,9 @@ def test_settings_of_the_other_kind(name: str, settings: Any, said: str) -> None
 
 def test_settings_that_do_not_fit() -> None:
     with pytest.raises(SettingsError, match="multiple of the model's batch 4, got 6"):
-        generate_firmware(zo_model("weight", batch=4), TrainSettings(batch_size=6), steps=3, samples=5)
+        generate_firmware(
+            zo_model("weight", batch=4), Settings(tasks=(Weights(),), batch_size=6), steps=3, samples=5
+        )
     for bad in ({"steps": 0, "samples": 5}, {"steps": 3, "samples": 0}, {"steps": 2**32, "samples": 5}):
         with pytest.raises(SettingsError, match=r"(steps|samples): expected 1\.\.4294967295, got"):
             generate_firmware(zo_model("weight"), **bad)

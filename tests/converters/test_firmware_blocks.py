@@ -16,13 +16,13 @@ from tflm_zo import inject
 from tflm_zo.converters import Model
 from tflm_zo.data import Data
 from tflm_zo.firmware import PLATFORMS, BlockSearch, Firmware, arena, generate_firmware
-from tflm_zo.training import BlockProbes, NodeSettings, SettingsError, TrainSettings
+from tflm_zo.training import BlockProbes, Exact, Nodes, Settings, SettingsError, Weights
 
 SAMPLES, STEPS = 30, 11
 RNG = np.random.default_rng(2)
 X = RNG.integers(-128, 128, (SAMPLES, 28, 28, 1)).astype(np.int8)
 Y = np.where(np.arange(SAMPLES) % 9 == 4, -1, RNG.integers(0, 3, SAMPLES)).astype(np.int32)
-SETTINGS = NodeSettings(batch_size=8, seed=3, queries=2, head="exact", snapshot_every=4)
+SETTINGS = Settings(tasks=(Nodes(queries=2), Exact()), batch_size=8, seed=3, snapshot_every=4)
 SEARCH = BlockSearch(blocks=3, held_out=0.3, epochs=2)
 LAYERS = ("conv1", "conv2", "fc1", "fc2", "fc3")
 
@@ -97,7 +97,7 @@ def test_memory_is_that_of_the_largest_block(model: Model) -> None:
     alone = [
         generated(
             model,
-            dataclasses.replace(SETTINGS, only=layers),
+            dataclasses.replace(SETTINGS, layers=layers),
             search=None,
         ).workspace_bytes
         for layers in (("conv1", "conv2"), ("fc1", "fc2"), ("fc3",))
@@ -138,7 +138,7 @@ def test_refusals(model: Model) -> None:
     with pytest.raises(SettingsError, match="a block is chosen for layer-wise runs, not for weight"):
         generate_firmware(
             zo_model("weight"),
-            TrainSettings(),
+            Settings(tasks=(Weights(),), batch_size=64),
             steps=3,
             samples=9,
             data=Data([np.zeros((9, 8, 8, 1), np.int8)], Y[:9]),

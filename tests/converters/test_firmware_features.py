@@ -13,45 +13,47 @@ from tflm_zo import Distribution, inject
 from tflm_zo.converters import ConversionError
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.firmware.features import with_features
-from tflm_zo.training import NodeSettings, TrainSettings, algorithm
+from tflm_zo.training import Exact, Nodes, Settings, Weights, algorithms, inject_settings
 
 SPARSE = Distribution.sparse_uniform(15, 0.33)
-BITS = NodeSettings(
-    batch_size=1, others="together", head="exact", exact_rule="bits", weight_rule="bits", distribution=SPARSE
-)
+BITS = Settings(tasks=(Nodes(), Exact(rule="bits"), Weights(rule="bits", perturbation=SPARSE)), batch_size=1)
 
 #: Injection, settings and what they need besides random signs.
 RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
-    "defaults": ({}, TrainSettings(batch_size=1), set()),
-    "nodes": ({"trainable": "nodes", "nodes": "auto"}, NodeSettings(batch_size=1), set()),
+    "defaults": ({}, Settings(tasks=(Weights(),), batch_size=1), set()),
+    "nodes": ({"trainable": "nodes", "nodes": "auto"}, Settings(batch_size=1), set()),
     "gaussian": (
         {"head_room": 5},
-        TrainSettings(batch_size=1, distribution=Distribution.gaussian(0.5)),
+        Settings(tasks=(Weights(perturbation=Distribution.gaussian(0.5)),), batch_size=1),
         {"GAUSSIAN"},
     ),
     "momentum": (
         {"head_room": 5, "command_words": 58},
-        TrainSettings(batch_size=1, distribution=Distribution.gaussian(0.5), momentum=0.5),
+        Settings(tasks=(Weights(perturbation=Distribution.gaussian(0.5), momentum=0.5),), batch_size=1),
         {"GAUSSIAN", "CHAINS"},
     ),
     "bits": ({"nodes": "auto", "update_bits": 8, "head_room": 15}, BITS, {"SPARSE_UNIFORM", "BITS"}),
     "sparse uniform": (
         {},
-        TrainSettings(batch_size=1, distribution=Distribution.sparse_uniform(2, 0.25)),
+        Settings(tasks=(Weights(perturbation=Distribution.sparse_uniform(2, 0.25)),), batch_size=1),
         {"SPARSE_UNIFORM"},
     ),
     "coordinate": (
         {},
-        TrainSettings(batch_size=1, distribution=Distribution.coordinate(2)),
+        Settings(tasks=(Weights(perturbation=Distribution.coordinate(2)),), batch_size=1),
         {"COORDINATE"},
     ),
-    "masks": ({"sparse": "top-k:0.5"}, TrainSettings(batch_size=1), {"MASKS"}),
-    "multipliers": ({"multipliers": "kernel-norm"}, TrainSettings(batch_size=1), {"MULTIPLIERS"}),
-    "loss": ({"loss": "floor_log2"}, TrainSettings(batch_size=1), {"FLOOR_LOG2"}),
-    "sharpness": ({}, TrainSettings(batch_size=1, sharpness=True), {"SHARPNESS"}),
-    "schedule": ({}, TrainSettings(batch_size=1, schedule="cosine"), {"SCHEDULES"}),
-    "norm": ({}, TrainSettings(batch_size=1, gradient_norm=True), {"SCHEDULES"}),
-    "constant": ({}, TrainSettings(batch_size=1, schedule="constant"), set()),
+    "masks": ({"sparse": "top-k:0.5"}, Settings(tasks=(Weights(),), batch_size=1), {"MASKS"}),
+    "multipliers": (
+        {"multipliers": "kernel-norm"},
+        Settings(tasks=(Weights(),), batch_size=1),
+        {"MULTIPLIERS"},
+    ),
+    "loss": ({"loss": "floor_log2"}, Settings(tasks=(Weights(),), batch_size=1), {"FLOOR_LOG2"}),
+    "sharpness": ({}, Settings(tasks=(Weights(sharpness=True),), batch_size=1), {"SHARPNESS"}),
+    "schedule": ({}, Settings(tasks=(Weights(),), batch_size=1, schedule="cosine"), {"SCHEDULES"}),
+    "norm": ({}, Settings(tasks=(Weights(gradient_norm=True),), batch_size=1), {"SCHEDULES"}),
+    "constant": ({}, Settings(tasks=(Weights(),), batch_size=1, schedule="constant"), set()),
 }
 
 
@@ -85,9 +87,9 @@ def test_files_of_a_paper_are_there_where_the_run_needs_them(name: str) -> None:
 
 
 def test_wide_layers_read_fractions() -> None:
-    chosen = algorithm("qzo-ff-probe")
-    zo = inject(MODELS["small_cnn"](), chosen.inject_settings(batch=1))
-    made = generate_firmware(zo, chosen.make(batch_size=1), steps=3, samples=4, name="small")
+    settings = algorithms.qzo_ff_probe(batch_size=1)
+    zo = inject(MODELS["small_cnn"](), inject_settings(settings, batch=1))
+    made = generate_firmware(zo, settings, steps=3, samples=4, name="small")
     header = made.files["ops/core/small_zo_features.h"]
     assert "#define SMALL_ZO_WITH_GAUSSIAN 1" in header and "#define SMALL_ZO_WITH_CHAINS 1" in header
 

@@ -10,7 +10,7 @@ import tflm_zo
 from helpers.interpreters import require
 from helpers.models import MODELS
 from tflm_zo.converters import ConversionError, grow_classes, inject, load_model
-from tflm_zo.training import NodeSettings, Trainer
+from tflm_zo.training import Settings, Trainer
 
 CLASSIFIERS = ("lenet5", "small_cnn", "depthwise_separable", "dense_per_tensor", "dense_after_4d")
 
@@ -73,7 +73,7 @@ def test_a_new_class_can_be_learned():
     y = np.array([v[0][0].argmax() for v in run(model, x)])
     y[30:] = 4
     zo = inject(grow_classes(model, 5), nodes=("fc",), batch=4, head_room=0)
-    trainer = Trainer(zo, NodeSettings(batch_size=12, rate=2.0), "litert")
+    trainer = Trainer(zo, Settings(batch_size=12, learning_rate=2.0), "litert")
     before = trainer.evaluate(x, y)["accuracy"]
     trainer.fit(x, y, steps=150, keep="last")
     assert before <= 0.5

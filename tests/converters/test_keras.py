@@ -29,7 +29,7 @@ from tflm_zo.converters import (
 from tflm_zo.converters.errors import DataError
 from tflm_zo.logs import SeedLog
 from tflm_zo.runtime import available, load
-from tflm_zo.training import Trainer, TrainSettings, replay_log
+from tflm_zo.training import Settings, Trainer, Weights, replay_log
 
 keras = pytest.importorskip("keras")
 tf = pytest.importorskip("tensorflow")
@@ -87,7 +87,7 @@ def check_trainable(result: ConversionResult) -> None:
 def check_training_step(result: ConversionResult, x: np.ndarray, log: Path) -> None:
     """One step moves weights of every layer, and the log alone says where to."""
     zo = inject(result.model, head_room=2)
-    trainer = Trainer(zo, TrainSettings(batch_size=2, rate=4.0), runtime="litert-ref")
+    trainer = Trainer(zo, Settings(tasks=(Weights(),), batch_size=2, learning_rate=4.0), runtime="litert-ref")
     history = trainer.fit(x[:2], np.array([0, 1]), steps=1, log=log, keep="last")
     assert history.forwards == 4
     before, after = initial_weights(zo), trainer.runtime.read_weights()

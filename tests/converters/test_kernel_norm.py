@@ -62,6 +62,18 @@ def test_a_step_is_in_proportion_to_the_norm() -> None:
 def test_command_line(tmp_path: Path) -> None:
     plain, output = tmp_path / "plain.tflite", tmp_path / "zo.tflite"
     plain.write_bytes(MODELS["small_cnn"]())
-    arguments = ["inject", str(plain), "-o", str(output), "--multipliers", "kernel-norm"]
+    arguments = [
+        "inject",
+        str(plain),
+        "-o",
+        str(output),
+        "--algorithm",
+        "weight",
+        "--multipliers",
+        "kernel-norm",
+    ]
     assert CliRunner().invoke(app, arguments).exit_code == 0
-    assert output.read_bytes() == inject(MODELS["small_cnn"](), multipliers="kernel-norm").to_bytes()
+    assert (
+        output.read_bytes()
+        == inject(MODELS["small_cnn"](), multipliers="kernel-norm", algorithm="weight").to_bytes()
+    )

@@ -85,10 +85,13 @@ def test_unknown_kind():
 def test_command_line(tmp_path):
     plain, output = tmp_path / "model.tflite", tmp_path / "model.zo.tflite"
     plain.write_bytes(small_cnn())
-    arguments = ["inject", str(plain), "-o", str(output), "--multipliers"]
+    arguments = ["inject", str(plain), "-o", str(output), "--algorithm", "weight", "--multipliers"]
     result = CliRunner().invoke(app, [*arguments, "something"])
     assert result.exit_code == 1
     assert not output.exists()
     assert "quantization-aware" in result.output
     assert CliRunner().invoke(app, [*arguments, "quantization-aware"]).exit_code == 0
-    assert output.read_bytes() == inject(small_cnn(), multipliers="quantization-aware").to_bytes()
+    assert (
+        output.read_bytes()
+        == inject(small_cnn(), multipliers="quantization-aware", algorithm="weight").to_bytes()
+    )

@@ -8,10 +8,9 @@ import pytest
 
 from helpers.models import GraphBuilder, two_outputs
 from helpers.models.graph_builder import Activation
-from tflm_zo.converters import ConversionError, inject, load_model, read_metadata
-from tflm_zo.converters.model import Model
+from tflm_zo.converters import ConversionError, Model, inject, load_model, read_metadata
 from tflm_zo.converters.node_choice import node_choices
-from tflm_zo.training import Trainer, TrainSettings
+from tflm_zo.training import Settings, Trainer, Weights
 
 
 def boxes_and_classes() -> bytes:
@@ -64,7 +63,9 @@ def test_weights_of_the_other_head_stay_as_they_are() -> None:
     """Weight perturbation let them walk at random: the loss never tells it to stop."""
     x = np.random.default_rng(0).integers(-128, 128, (32, 6, 6, 1)).astype(np.int8)
     y = (x.mean((1, 2, 3)) > 0).astype(np.int32)
-    trainer = Trainer(inject(boxes_and_classes(), batch=8), TrainSettings(batch_size=8), runtime="litert-ref")
+    trainer = Trainer(
+        inject(boxes_and_classes(), batch=8), Settings(tasks=(Weights(),), batch_size=8), runtime="litert-ref"
+    )
     trainer.fit(x, y, steps=60, keep="last")
     before, after = (
         {t.name: t.numpy() for t in m.subgraphs[0].tensors if t.is_constant and t.name.endswith("/filter")}

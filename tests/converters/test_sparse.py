@@ -195,12 +195,12 @@ def test_export_leaves_nothing_of_them() -> None:
 def test_command_line(tmp_path: Path) -> None:
     plain, output = tmp_path / "plain.tflite", tmp_path / "zo.tflite"
     plain.write_bytes(MODELS["small_cnn"]())
-    arguments = ["inject", str(plain), "-o", str(output), "--sparse"]
+    arguments = ["inject", str(plain), "-o", str(output), "--algorithm", "weight", "--sparse"]
     result = CliRunner().invoke(app, [*arguments, "some"])
     assert result.exit_code == 1 and not output.exists()
     assert "top-k:NUMBER" in result.output
     result = CliRunner().invoke(app, [*arguments, "random:0.5", "--sparse-seed", "3"])
     assert result.exit_code == 0
     assert "146 weights" in result.output  # (36 + 256) / 2
-    settings: dict[str, Any] = {"sparse": "random:0.5", "sparse_seed": 3}
+    settings: dict[str, Any] = {"sparse": "random:0.5", "sparse_seed": 3, "algorithm": "weight"}
     assert output.read_bytes() == inject(MODELS["small_cnn"](), **settings).to_bytes()

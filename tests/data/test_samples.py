@@ -27,7 +27,7 @@ from tflm_zo.cli.app import app
 from tflm_zo.data import Data, DataError, DataWarning, labelled, prepare, prepare_samples
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.runtime import Inputs
-from tflm_zo.training import Trainer, TrainSettings
+from tflm_zo.training import Settings, Trainer, Weights
 
 SAMPLES = 9
 RNG = np.random.default_rng(0)
@@ -202,7 +202,7 @@ def test_the_command_line_is_the_trainer(name: str, tmp_path: Path) -> None:
     forms = label_forms(example.labels, details.metadata.loss, details.label_details())
     names = details.metadata.original.inputs
     file = dict(zip(names, inputs, strict=True)) | {"y": forms.get("one-hot", forms["own"])}
-    trainer = Trainer(zo, TrainSettings(batch_size=4), "litert-ref")
+    trainer = Trainer(zo, Settings(tasks=(Weights(),), batch_size=4), "litert-ref")
     measured = trainer.evaluate(example.inputs, example.labels)["loss"]
     runtime = ["--runtime", "litert-ref"]
     assert loss_of(file, tmp_path, "evaluate", *runtime, str(tmp_path / "m.zo.tflite")) == measured
@@ -269,7 +269,7 @@ def test_parts_and_sums() -> None:
 
 def test_implausible_ranges_are_warned_about_once() -> None:
     x, y = np.full((4, 8, 8, 1), 100.0), np.arange(4)
-    trainer = Trainer(inject(BUILT["classes"](), batch=4), TrainSettings(batch_size=4))
+    trainer = Trainer(inject(BUILT["classes"](), batch=4), Settings(tasks=(Weights(),), batch_size=4))
     with pytest.warns(
         DataWarning, match="x goes from 100 to 100, .*: 100% of the values are clipped"
     ) as told:
@@ -343,7 +343,7 @@ def test_refused_by_the_same_words(case: str, tmp_path: Path) -> None:
     """From a dictionary, from arrays where there is a form of it, and from a file, whose name comes first."""
     name, arrays, said = REFUSED[case]
     zo = inject(BUILT[name](), batch=2)
-    trainer = Trainer(zo, TrainSettings(batch_size=4))
+    trainer = Trainer(zo, Settings(tasks=(Weights(),), batch_size=4))
     before = {k: w.copy() for k, w in trainer.runtime.read_weights().items()}
     ways: list[Callable[[], Any]] = [
         lambda: trainer.evaluate(arrays),

@@ -19,7 +19,7 @@ from tflm_zo import Model, inject, load_model
 from tflm_zo.core import Distribution
 from tflm_zo.data import Data
 from tflm_zo.firmware import Firmware, arena, generate_firmware
-from tflm_zo.training import Callback, NodeSettings, Trainer, TrainSettings, algorithm
+from tflm_zo.training import Callback, Exact, Nodes, Settings, Trainer, Weights, algorithm, inject_settings
 
 CLASSES, SAMPLES, STEPS = 4, 12, 6
 _NODES: dict[str, Any] = {"trainable": "nodes", "nodes": "auto", "head_room": 0, "replay": False}
@@ -30,31 +30,32 @@ _LAYERWISE = algorithm("poor-mans-training")
 RUNS: dict[str, tuple[dict[str, Any], Any]] = {
     "weight": (
         {"trainable": "all", "update_bits": 8},
-        TrainSettings(batch_size=4, queries=2, seed=3, rate=20.0),
+        Settings(tasks=(Weights(queries=2),), batch_size=4, seed=3, learning_rate=20.0),
     ),
     "weight, segments": (
         {"trainable": "all", "cuts": "layers"},
-        TrainSettings(batch_size=2, queries=2, seed=4, rate=20.0),
+        Settings(tasks=(Weights(queries=2),), batch_size=2, seed=4, learning_rate=20.0),
     ),
     "weight, blocks": (
         {"trainable": "all", "cuts": "layers"},
-        TrainSettings(batch_size=2, queries=2, seed=5, rate=20.0, scope="blocks"),
+        Settings(tasks=(Weights(queries=2, scope="blocks"),), batch_size=2, seed=5, learning_rate=20.0),
     ),
-    "node": (_NODES, NodeSettings(batch_size=4, seed=5, snapshot_every=2, queries=2)),
+    "node": (_NODES, Settings(tasks=(Nodes(queries=2),), batch_size=4, seed=5, snapshot_every=2)),
     "exact head": (
         {**_NODES, "update_bits": 8},
-        NodeSettings(batch_size=2, seed=6, snapshot_every=1, head="exact", queries=2),
+        Settings(tasks=(Nodes(queries=2), Exact()), batch_size=2, seed=6, snapshot_every=1),
     ),
     "nodes and weights": (
-        dict(_LAYERWISE.inject_settings(batch=2).__dict__) | {"nodes": "auto"},
-        NodeSettings(
+        dict(inject_settings(_LAYERWISE, batch=2).__dict__) | {"nodes": "auto"},
+        Settings(
+            tasks=(
+                Nodes(queries=2),
+                Weights(queries=2, perturbation=Distribution.rademacher(1), scope="layers"),
+            ),
             batch_size=4,
             seed=7,
-            queries=2,
             snapshot_every=3,
-            others="layers",
-            rate=2.0,
-            distribution=Distribution.rademacher(1),
+            learning_rate=2.0,
         ),
     ),
 }

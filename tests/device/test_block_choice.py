@@ -29,10 +29,10 @@ from device.runs import STEPS, Desktop, generated, run_on_desktop, samples, yard
 from helpers.models import MODELS
 from tflm_zo import Model, inject, load_model
 from tflm_zo.firmware import BlockSearch
-from tflm_zo.training import BlockChoice, NodeSettings, choose_block
+from tflm_zo.training import BlockChoice, Nodes, Settings, choose_block
 
 pytestmark = needs_compiler
-SETTINGS = NodeSettings(batch_size=4, seed=9, snapshot_every=2, queries=2)
+SETTINGS = Settings(tasks=(Nodes(queries=2),), batch_size=4, seed=9, snapshot_every=2)
 SEARCH = BlockSearch(blocks=2, held_out=0.4, epochs=2)
 DATA_SEED = 29
 
@@ -63,7 +63,9 @@ def choice() -> BlockChoice:
 @cache
 def desktop() -> Desktop:
     """The run of the block that is chosen."""
-    return run_on_desktop(zo_model(), dataclasses.replace(SETTINGS, only=choice().layers), samples(DATA_SEED))
+    return run_on_desktop(
+        zo_model(), dataclasses.replace(SETTINGS, layers=choice().layers), samples(DATA_SEED)
+    )
 
 
 def device() -> Device:

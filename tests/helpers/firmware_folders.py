@@ -11,7 +11,7 @@ from unittest import mock
 from helpers.models import MODELS
 from tflm_zo import Model, inject, load_model
 from tflm_zo.firmware import PLATFORMS, Firmware, arena, generate_firmware
-from tflm_zo.training import algorithm
+from tflm_zo.training import algorithm, inject_settings
 
 #: One of each kind of trainer.
 ALGORITHMS = ("node", "weight")
@@ -21,7 +21,7 @@ COMMAND = "tflm-zo firmware small.zo.tflite -o small"
 @cache
 def zo_model(name: str, network: str = "small_cnn", batch: int = 1) -> Model:
     """A network injected for an algorithm."""
-    settings = algorithm(name).inject_settings(batch=batch)
+    settings = inject_settings(algorithm(name), batch=batch)
     return load_model(inject(MODELS[network](), settings).to_bytes())
 
 

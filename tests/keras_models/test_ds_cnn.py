@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tflm_zo import inject
-from tflm_zo.training import NodeSettings, Trainer, algorithm
+from tflm_zo.training import Settings, Trainer, algorithm, inject_settings
 
 keras = pytest.importorskip("keras", reason="Keras is not installed")
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
@@ -54,11 +54,11 @@ def test_embedding_carries_nodes_and_is_trained() -> None:
         if "_bn" in layer.name:
             layer.momentum = 0.0
     model(x, training=True)  # statistics, without which activations vanish
-    zo = inject(convert(model, x).model, algorithm("node").inject_settings(batch=8))
+    zo = inject(convert(model, x).model, inject_settings(algorithm("node"), batch=8))
     metadata = read_metadata(zo)
     carrying = {metadata.trainable[n.trainable].layer: (n.form, n.count) for n in metadata.nodes}
     assert carrying == {"pw2": ("mean", 6), "fc": ("plain", 4)}
-    trainer = Trainer(zo, NodeSettings(batch_size=16))
+    trainer = Trainer(zo, Settings(batch_size=16))
     before = trainer.runtime.read_weights()
     trainer.fit(x, np.arange(32) % 4, steps=3)
     after = trainer.runtime.read_weights()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tflm_zo import inject
-from tflm_zo.training import NodeSettings, Trainer, algorithm
+from tflm_zo.training import Settings, Trainer, algorithm, inject_settings
 
 pytestmark = pytest.mark.slow
 
@@ -48,8 +48,8 @@ def test_digits(tmp_path: Path) -> None:
     from tflm_zo.demo.tasks import TASKS
 
     task = TASKS["digits"]()
-    model = inject(_pretrained(task, 0), algorithm("node").inject_settings(batch=32))
-    trainer = Trainer(model, NodeSettings())
+    model = inject(_pretrained(task, 0), inject_settings(algorithm("node"), batch=32))
+    trainer = Trainer(model, Settings())
     assert trainer.evaluate(*task.test)["accuracy"] < 0.4
     trainer.fit(*task.adapt, budget=1e5, keep="last")
     assert trainer.evaluate(*task.test)["accuracy"] >= 0.91

@@ -13,13 +13,14 @@ from helpers.interpreters import EXACT_RUNTIMES, RUNTIMES, random_inputs, requir
 from helpers.models import MODELS
 from helpers.moments import At, stop
 from helpers.oracle import wide as oracle
+from helpers.settings import weight_settings
 from tflm_zo import inject
 from tflm_zo.converters import Model, initial_weights, load_model, read_metadata, set_batch
 from tflm_zo.converters.passes.widen_layers import quantize_multiplier
 from tflm_zo.core import Distribution
 from tflm_zo.logs import SeedLog
 from tflm_zo.runtime import Runtime, load
-from tflm_zo.training import SettingsError, Trainer, TrainSettings, replay_log
+from tflm_zo.training import Settings, SettingsError, Trainer, Weights, replay_log
 
 # Last layers per channel and per tensor, with a bias and without; all of an MLP's, with RELU.
 LAYERS = {
@@ -142,15 +143,15 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "sparse": ({"sparse": "random:0.5"}, {}),
     "memory": ({}, {"momentum": 0.8, "momentum_terms": 4}),
     "sharpness": ({"head_room": 4}, {"sharpness": True}),
-    "rademacher": ({}, {"distribution": Distribution.rademacher(2)}),
-    "kernel norm": ({"multipliers": "kernel-norm"}, {"rule": "sign", "rate": 0.5}),
+    "rademacher": ({}, {"perturbation": Distribution.rademacher(2)}),
+    "kernel norm": ({"multipliers": "kernel-norm"}, {"rule": "sign", "learning_rate": 0.5}),
 }
 
 
-def variant(name: str) -> tuple[Model, TrainSettings]:
+def variant(name: str) -> tuple[Model, Settings]:
     injection, changes = VARIANTS[name]
     model = inject(MODELS["small_cnn"](), **{"batch": 4, "command_words": 1000, "wide": "last", **injection})
-    return model, TrainSettings(**{"batch_size": 4, "distribution": GAUSSIAN, **changes})
+    return model, weight_settings(**{"batch_size": 4, "perturbation": GAUSSIAN, **changes})
 
 
 def state(trainer: Trainer) -> list[bytes]:
@@ -195,8 +196,8 @@ def test_perturbations_leave_no_trace(name: str) -> None:
     """A rate too small for any step."""
     model, settings = variant(name)
     injection, changes = VARIANTS[name]
-    small = {"batch_size": 4, "distribution": GAUSSIAN, **changes, "rate": 2.0**-16}
-    trainer = Trainer(model, TrainSettings(**small))
+    small = {"batch_size": 4, "perturbation": GAUSSIAN, **changes, "learning_rate": 2.0**-16}
+    trainer = Trainer(model, weight_settings(**small))
     trainer.fit(X, Y, steps=STEPS, keep="last")
     for k, v in initial_weights(model).items():
         np.testing.assert_array_equal(trainer.runtime.read_weights()[k], v)
@@ -207,7 +208,7 @@ def test_perturbations_below_half_an_lsb_are_seen_by_a_wide_layer_alone() -> Non
     """What 8 bits round to nothing gives 16 bits a gradient."""
     for wide, moves in (((), False), ("last", True)):
         model = inject(MODELS["small_cnn"](), batch=4, trainable="last:1", wide=wide)
-        settings = TrainSettings(batch_size=4, distribution=Distribution.gaussian(0.1))
+        settings = Settings(tasks=(Weights(perturbation=Distribution.gaussian(0.1)),), batch_size=4)
         trainer = Trainer(model, settings)
         trainer.fit(X, Y, steps=10, keep="last")
         (found,) = trainer.runtime.read_weights().values()
@@ -217,7 +218,9 @@ def test_perturbations_below_half_an_lsb_are_seen_by_a_wide_layer_alone() -> Non
 
 def test_sharpness_needs_room_for_what_is_not_rounded() -> None:
     """Reaches of 1.45 LSB each: two LSB rounded, 2.9 as they are."""
-    settings = TrainSettings(batch_size=4, sharpness=True, distribution=Distribution.gaussian(0.5))
+    settings = Settings(
+        tasks=(Weights(sharpness=True, perturbation=Distribution.gaussian(0.5)),), batch_size=4
+    )
     Trainer(inject(MODELS["small_cnn"](), batch=4, head_room=2), settings).fit(X, Y, steps=1, keep="last")
     model = inject(MODELS["small_cnn"](), batch=4, head_room=2, wide="last")
     with pytest.raises(SettingsError, match="up to 3 LSB .*inject with head_room=3"):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tflm_checkout.firmware_build import LIBRARIES, build_firmware
 from tflm_checkout.test_firmware import log_of, samples
 from tflm_zo import inject, load_model
 from tflm_zo.firmware import generate_firmware
-from tflm_zo.training import Trainer, algorithm
+from tflm_zo.training import Trainer, algorithm, inject_settings
 from tflm_zo.training.algorithms import ALGORITHMS
 
 STEPS, SAMPLES = 6, 40
@@ -24,9 +25,9 @@ LIBRARY = next(library for library in LIBRARIES if library.name == "cortex-m4-cm
 def test_the_run_is_the_desktops(name: str, tmp_path: Path) -> None:
     if reason := LIBRARY.why_not():
         pytest.skip(reason)
-    chosen, data = algorithm(name), samples(28)
-    zo = load_model(inject(lenet5(), chosen.inject_settings(batch=2)).to_bytes())
-    settings = chosen.make(batch_size=4, seed=5)
+    data = samples(28)
+    settings = dataclasses.replace(algorithm(name), batch_size=4, seed=5)
+    zo = load_model(inject(lenet5(), inject_settings(settings, batch=2)).to_bytes())
 
     trainer = Trainer(zo, settings, runtime="tflm")
     log = tmp_path / "run.zolog"

@@ -16,25 +16,25 @@ from tflm_checkout.firmware_build import LIBRARIES, Library, build_firmware, rep
 from tflm_zo import inject
 from tflm_zo.data import Data
 from tflm_zo.firmware import generate_firmware
-from tflm_zo.training import NodeSettings, TrainSettings
+from tflm_zo.training import Exact, Nodes, Settings, Weights
 
 CLASSES, SAMPLES, STEPS = 4, 12, 6
 RUNS: dict[str, tuple[dict[str, Any], Any]] = {
     "weight, 8 bits": (
         {"trainable": "all", "update_bits": 8},
-        TrainSettings(batch_size=4, queries=2, seed=3, rate=20.0),
+        Settings(tasks=(Weights(queries=2),), batch_size=4, seed=3, learning_rate=20.0),
     ),
     "weight, 16 bits, segments": (
         {"trainable": "all", "cuts": "layers"},
-        TrainSettings(batch_size=2, queries=1, seed=4, rate=20.0),
+        Settings(tasks=(Weights(queries=1),), batch_size=2, seed=4, learning_rate=20.0),
     ),
     "node": (
         {"trainable": "nodes", "nodes": "auto", "head_room": 0, "replay": False},
-        NodeSettings(batch_size=4, seed=5, snapshot_every=2, queries=2),
+        Settings(tasks=(Nodes(queries=2),), batch_size=4, seed=5, snapshot_every=2),
     ),
     "exact head": (
         {"trainable": "nodes", "nodes": "auto", "head_room": 0, "replay": False, "update_bits": 8},
-        NodeSettings(batch_size=2, seed=6, snapshot_every=1, head="exact"),
+        Settings(tasks=(Nodes(), Exact()), batch_size=2, seed=6, snapshot_every=1),
     ),
 }
 TESTED = [library for library in LIBRARIES if library.name in ("cortex-m3-reference", "cortex-m4-cmsis_nn")]

@@ -13,23 +13,28 @@ import pytest
 
 from cortex_m.emulator import CORES, run
 from helpers.models import MODELS, lenet5
+from helpers.settings import settings_of
 from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR, build_firmware, replace_main
 from tflm_checkout.test_firmware import log_of, samples
 from tflm_checkout.test_firmware_warnings import CXX, STATIC, WARNINGS, checked, tflm_includes, tool
 from tflm_zo import inject, load_model
 from tflm_zo.data import Data
 from tflm_zo.firmware import BlockSearch, Firmware, generate_firmware
-from tflm_zo.training import NodeSettings, Trainer, algorithm, choose_block
+from tflm_zo.training import Nodes, Settings, Trainer, choose_block, inject_settings
 
 STEPS = 8
 LIBRARY = next(library for library in LIBRARIES if library.name == "cortex-m4-cmsis_nn")
 RUNS: dict[str, tuple[str, dict[str, Any], BlockSearch]] = {
     # Perturbed weights in the first block, perturbed nodes in the others.
-    "poor-mans-training": ("poor-mans-training", {"batch_size": 4, "rate": 0.5}, BlockSearch(4, 0.5, 2)),
+    "poor-mans-training": (
+        "poor-mans-training",
+        {"batch_size": 4, "learning_rate": 0.5},
+        BlockSearch(4, 0.5, 2),
+    ),
     # Exact gradients, passed back through a layer of the same block.
     "exact tail": (
         "node",
-        {"batch_size": 8, "head": "exact", "tail": 2, "snapshot_every": 3},
+        {"batch_size": 8, "exact.last": 2, "snapshot_every": 3},
         BlockSearch(2, 0.4, 2),
     ),
 }
@@ -39,10 +44,9 @@ RUNS: dict[str, tuple[str, dict[str, Any], BlockSearch]] = {
 def test_choice_and_run_are_the_desktops(name: str, tmp_path: Path) -> None:
     if reason := LIBRARY.why_not():
         pytest.skip(reason)
-    chosen, data = algorithm(RUNS[name][0]), samples(28)
-    settings, search = chosen.make(seed=5, **RUNS[name][1]), RUNS[name][2]
-    assert isinstance(settings, NodeSettings)
-    zo = load_model(inject(lenet5(), chosen.inject_settings(RUNS[name][1], batch=2)).to_bytes())
+    algorithm, given, search = RUNS[name]
+    settings, data = settings_of(algorithm, given, seed=5), samples(28)
+    zo = load_model(inject(lenet5(), inject_settings(settings, batch=2)).to_bytes())
 
     found = choose_block(
         zo,
@@ -54,7 +58,7 @@ def test_choice_and_run_are_the_desktops(name: str, tmp_path: Path) -> None:
         epochs=search.epochs,
         runtime="tflm",
     )
-    trainer = Trainer(zo, dataclasses.replace(settings, only=found.layers), runtime="tflm")
+    trainer = Trainer(zo, dataclasses.replace(settings, layers=found.layers), runtime="tflm")
     log = tmp_path / "run.zolog"
     history = trainer.fit(data.inputs[0], data.labels, steps=STEPS, log=log, keep="last")
     trainer.runtime.invoke(trainer.runtime.command(loss=False, checksum=True))
@@ -83,7 +87,7 @@ def small() -> Firmware:
     data = Data([x], rng.integers(0, 4, 12).astype(np.int32))
     return generate_firmware(
         inject(MODELS["small_cnn"](), batch=2, trainable="nodes", nodes=("*",), head_room=0, replay=False),
-        NodeSettings(batch_size=4, seed=5, snapshot_every=2, queries=2),
+        Settings(tasks=(Nodes(queries=2),), batch_size=4, seed=5, snapshot_every=2),
         steps=7,
         samples=12,
         name="small",

@@ -22,7 +22,7 @@ from tflm_checkout.firmware_build import LIBRARIES, Library, build_firmware
 from tflm_zo import Model, inject, load_model
 from tflm_zo.data import Data
 from tflm_zo.firmware import generate_firmware
-from tflm_zo.training import NodeSettings, Trainer, TrainSettings
+from tflm_zo.training import Nodes, Settings, Trainer, Weights
 
 STEPS = 50
 SAMPLES = 40
@@ -43,10 +43,10 @@ def ds_cnn() -> bytes:
 
 NETWORKS = {"lenet5": (lenet5, 28), "ds_cnn": (ds_cnn, 24)}
 ALGORITHMS: dict[str, tuple[dict[str, Any], Any]] = {
-    "weight": ({"trainable": "all"}, TrainSettings(batch_size=4, queries=2, seed=11)),
+    "weight": ({"trainable": "all"}, Settings(tasks=(Weights(queries=2),), batch_size=4, seed=11)),
     "node": (
         {"trainable": "nodes", "nodes": "auto", "head_room": 0, "replay": False},
-        NodeSettings(batch_size=4, seed=11, snapshot_every=20, queries=2),
+        Settings(tasks=(Nodes(queries=2),), batch_size=4, seed=11, snapshot_every=20),
     ),
 }
 

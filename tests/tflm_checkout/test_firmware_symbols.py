@@ -6,6 +6,7 @@ So there is no heap, no floating point, no exceptions, no RTTI, and nothing that
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 from pathlib import Path
@@ -16,7 +17,7 @@ from helpers.models import MODELS
 from tflm_checkout.firmware_build import LIBRARIES, build_firmware
 from tflm_zo import inject
 from tflm_zo.firmware import generate_firmware
-from tflm_zo.training import algorithm
+from tflm_zo.training import algorithm, inject_settings
 
 # Division of 64 bits is the compiler's; TFLM's headers make `abort` and `strcmp` of their own.
 ALLOWED = {"memcpy", "memmove", "memset", "memcmp", "strcmp", "abort", "__aeabi_uldivmod", "__aeabi_ldivmod"}
@@ -33,9 +34,9 @@ def _said(*command: object) -> str:
 def test_symbols_and_sections(name: str, tmp_path: Path) -> None:
     if reason := LIBRARY.why_not():
         pytest.skip(reason)
-    chosen = algorithm(name)
-    zo = inject(MODELS["small_cnn"](), chosen.inject_settings(batch=1))
-    made = generate_firmware(zo, chosen.make(batch_size=2), steps=3, samples=4, name="small")
+    settings = dataclasses.replace(algorithm(name), batch_size=2)
+    zo = inject(MODELS["small_cnn"](), inject_settings(settings, batch=1))
+    made = generate_firmware(zo, settings, steps=3, samples=4, name="small")
     made.write(tmp_path / "firmware")
     build_firmware(LIBRARY, tmp_path / "firmware", tmp_path / "build")
     (archive,) = (tmp_path / "build").rglob("libsmall_zo.a")

@@ -23,7 +23,7 @@ from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR, build_firmware
 from tflm_checkout.test_firmware_warnings import CXX, STATIC, WARNINGS, checked, tflm_includes, tool
 from tflm_zo import load_model
 from tflm_zo.runtime import load
-from tflm_zo.training import NodeSettings
+from tflm_zo.training import Nodes, Settings
 from tflm_zo.training.evaluation import evaluate
 from tflm_zo.training.node_run import NodeRun
 
@@ -159,7 +159,13 @@ def desktop(folder: Path) -> tuple[list[list[int]], int]:
     """The same run: right held-out samples (old classes, each new one) at each report; the checksum."""
     runtime = load(load_model(folder / "digits.zo.tflite"), "tflm")
     rehearsal, stream, held_out = (samples(folder, f"k{n}") for n in ("Rehearsal", "Stream", "HeldOut"))
-    settings = NodeSettings(batch_size=16, rate=0.3, final_rate=0.3, schedule="constant", queries=8, seed=1)
+    settings = Settings(
+        tasks=(Nodes(queries=8),),
+        batch_size=16,
+        learning_rate=0.3,
+        schedule="constant",
+        seed=1,
+    )
     count = len(rehearsal[1])
     which = np.arange(count + SLOTS) % count
     x, y = rehearsal[0][which], rehearsal[1][which]

@@ -13,13 +13,13 @@ from cortex_m.emulator import CORES, run
 from helpers.firmware_folders import zo_model
 from tflm_checkout.firmware_build import HERE, LIBRARIES, TFLM_DIR, build_firmware
 from tflm_zo.firmware import generate_firmware
-from tflm_zo.training import NodeSettings, TrainSettings
+from tflm_zo.training import Nodes, Settings, Weights
 
 LIBRARY = next(library for library in LIBRARIES if library.name == "cortex-m4-cmsis_nn")
 #: Runs of different kinds, with different features and numbers of queries.
 RUNS = {
-    "first": ("node", NodeSettings(batch_size=2, queries=3)),
-    "second": ("weight", TrainSettings(batch_size=2, queries=2, schedule="cosine")),
+    "first": ("node", Settings(tasks=(Nodes(queries=3),), batch_size=2)),
+    "second": ("weight", Settings(tasks=(Weights(queries=2),), batch_size=2, schedule="cosine")),
 }
 
 BOTH = """

@@ -10,19 +10,24 @@ import numpy as np
 import pytest
 
 from helpers.models import MODELS
+from helpers.settings import settings_of
 from tflm_zo import inject
 from tflm_zo.converters import InjectSettings, read_metadata
 from tflm_zo.logs import LogError, SnapshotLog
 from tflm_zo.training import (
     ALGORITHMS,
-    NodeSettings,
+    Nodes,
+    Settings,
     SettingsError,
     Trainer,
-    TrainSettings,
+    Weights,
     algorithm,
     algorithm_of,
+    algorithms,
+    inject_settings,
     snapshot_weights,
 )
+from tflm_zo.training.algorithms import summary
 
 RNG = np.random.default_rng(3)
 X = RNG.integers(-128, 128, (24, 28, 28, 1)).astype(np.int8)
@@ -31,32 +36,36 @@ Y = RNG.integers(0, 10, 24)
 
 def test_names() -> None:
     assert list(ALGORITHMS)[:2] == ["node", "weight"]
-    assert all(algorithm(name).name == name and algorithm(name).summary for name in ALGORITHMS)
+    assert all(algorithm(name).algorithm == name and summary(name) for name in ALGORITHMS)
     with pytest.raises(SettingsError, match="no 'adam'; there are node, weight, "):
         algorithm("adam")
 
 
 def test_settings() -> None:
-    assert algorithm("node").make() == NodeSettings()
-    assert algorithm("weight").make() == TrainSettings()
-    assert algorithm("node").make(mu=4, rate=0.5) == NodeSettings(mu=4, rate=0.5)
-    with pytest.raises(SettingsError, match="scope: algorithm node has no such setting; it has batch_size, "):
-        algorithm("node").make(scope="blocks")
-    with pytest.raises(SettingsError, match="mu: expected an integer"):
-        algorithm("node").make(mu=0)
-    assert algorithm("weight").inject_settings() == InjectSettings(algorithm="weight")
-    assert algorithm("node").inject_settings(batch=4, head_room=1) == InjectSettings(
+    assert algorithm("node") == Settings(algorithm="node")
+    assert algorithm("weight") == Settings(tasks=(Weights(),), batch_size=64, algorithm="weight")
+    wanted = Settings(tasks=(Nodes(perturbation=4),), learning_rate=0.5, algorithm="node")
+    assert settings_of("node", perturbation=4, learning_rate=0.5) == wanted
+    assert algorithms.node(perturbation=4, learning_rate=0.5) == wanted
+    with pytest.raises(SettingsError, match="scope: algorithm node has no such setting; it has batch-size, "):
+        settings_of("node", scope="blocks")
+    with pytest.raises(SettingsError, match="perturbation: expected an integer"):
+        settings_of("node", perturbation=0)
+    assert inject_settings(
+        algorithm("weight"),
+    ) == InjectSettings(algorithm="weight")
+    assert inject_settings(algorithm("node"), batch=4, head_room=1) == InjectSettings(
         trainable="nodes", nodes="auto", head_room=1, replay=False, batch=4, algorithm="node"
     )
     with pytest.raises(SettingsError, match="perturbs weights, not nodes"):
-        algorithm("weight").inject_settings(nodes="auto")
+        inject_settings(algorithm("weight"), nodes="auto")
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_model_injected_for_an_algorithm_is_trained_by_it(name: str) -> None:
-    model = inject(MODELS["lenet5"](), algorithm(name).inject_settings(batch=8))
-    assert algorithm_of(read_metadata(model)).name == name
-    settings = algorithm(name).make(batch_size=8)
+    model = inject(MODELS["lenet5"](), inject_settings(algorithm(name), batch=8))
+    assert algorithm_of(read_metadata(model)) == name
+    settings = settings_of(name, batch_size=8)
     history = Trainer(model, settings).fit(X, Y, steps=2, keep="last")
     assert len(history.steps) == 2
 
@@ -67,8 +76,8 @@ def test_snapshot_weights(bits: int, trainable: str, tmp_path: Path) -> None:
     """What the trainer has; layers without nodes are what they were."""
     log = tmp_path / "log"
     more: dict[str, Any] = {"trainable": trainable, "update_bits": bits, "nodes": ["conv2", "fc3"]}
-    model = inject(MODELS["lenet5"](), algorithm("node").inject_settings(batch=8, **more))
-    trainer = Trainer(model, NodeSettings(batch_size=8, snapshot_every=2))
+    model = inject(MODELS["lenet5"](), inject_settings(algorithm("node"), batch=8, **more))
+    trainer = Trainer(model, Settings(batch_size=8, snapshot_every=2))
     before = trainer.runtime
     before.invoke(before.command(loss=False).restore())
     initial = before.read_weights()
@@ -85,6 +94,6 @@ def test_snapshot_weights(bits: int, trainable: str, tmp_path: Path) -> None:
     assert changed == {"conv2/filter", "fc3/filter"}
     assert bool(fractions) == (bits == 16)
 
-    other = inject(MODELS["lenet5"](7), algorithm("node").inject_settings(batch=8, **more))
+    other = inject(MODELS["lenet5"](7), inject_settings(algorithm("node"), batch=8, **more))
     with pytest.raises(LogError, match="another model"):
         snapshot_weights(other, SnapshotLog.read(log))

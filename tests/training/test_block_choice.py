@@ -13,18 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.models import MODELS, lenet5
+from helpers.settings import settings_of
 from tflm_zo import inject
 from tflm_zo.converters import Model, load_model, read_metadata
 from tflm_zo.core import NativeError, Status
 from tflm_zo.logs import LogError, SnapshotLog
 from tflm_zo.training import (
     BlockProbes,
-    NodeSettings,
+    Nodes,
+    Settings,
     SettingsError,
     Trainer,
-    TrainSettings,
+    Weights,
     algorithm,
     choose_block,
+    inject_settings,
     snapshot_weights,
 )
 from tflm_zo.training.block_choice import BlockControl
@@ -37,12 +40,12 @@ LAYERS = ["conv1", "conv2", "fc1", "fc2", "fc3"]
 
 def mixed(**options: Any) -> Model:
     """LeNet-5; conv1 alone carries no nodes."""
-    return inject(lenet5(), algorithm("poor-mans-training").inject_settings(batch=8), **options)
+    return inject(lenet5(), inject_settings(algorithm("poor-mans-training"), batch=8), **options)
 
 
-def settings_of(**options: Any) -> NodeSettings:
-    settings = algorithm("poor-mans-training").make(**{"batch_size": 8, "queries": 2, **options})
-    assert isinstance(settings, NodeSettings)
+def poor_mans(**options: Any) -> Settings:
+    queries = {"nodes.queries": 2, "weights.queries": 2}
+    settings = settings_of("poor-mans-training", {"batch_size": 8, **queries, **options})
     return settings
 
 
@@ -76,7 +79,7 @@ def test_only_these_layers_are_trained(
     only: tuple[str, ...] | None, layers: list[str], tmp_path: Path
 ) -> None:
     model = mixed()
-    trainer = Trainer(model, settings_of(only=only, snapshot_every=2), runtime="litert-ref")
+    trainer = Trainer(model, poor_mans(layers=only, snapshot_every=2), runtime="litert-ref")
     trainer.fit(X, Y, steps=3, log=tmp_path / "a.zolog", keep="last")
     assert changed(model, trainer) == layers
     # What the log says leads to the same weights.
@@ -93,7 +96,7 @@ def test_a_trained_layer_is_estimated_as_beside_others() -> None:
     model, first, second = mixed(), {}, {}
     for only, weights in ((None, first), (("fc3", "fc2"), second)):
         # The seeds of a task's directions go by its number, which others before it would change.
-        trainer = Trainer(model, settings_of(only=only, head="exact", tail=2), runtime="litert-ref")
+        trainer = Trainer(model, poor_mans(layers=only, **{"exact.last": 2}), runtime="litert-ref")
         trainer.fit(X, Y, steps=1, keep="last")
         weights.update(trainer.runtime.read_weights())
     trainable = [t for t in read_metadata(model).trainable if t.layer in ("fc2", "fc3")]
@@ -108,7 +111,7 @@ def test_what_is_not_trained_costs_nothing() -> None:
     """By hand: fc2's input is kept of the 16 samples that two steps use; fc2's queries run fc3, its update is
     its products.
     """
-    trainer = Trainer(mixed(), settings_of(only=("fc2",)))
+    trainer = Trainer(mixed(), poor_mans(layers=("fc2",)))
     trainer.fit(X, Y, steps=2, keep="last")
     conv1, conv2, fc1, fc2, fc3 = 117_600, 240_000, 48_000, 10_080, 840
     whole = conv1 + conv2 + fc1 + fc2 + fc3
@@ -119,13 +122,13 @@ def test_what_is_not_trained_costs_nothing() -> None:
 def test_weights_together_around_a_layer_with_nodes(tmp_path: Path) -> None:
     """The log stores a first tensor and a number: what is not consecutive becomes tasks of its own."""
     model = inject(lenet5(), trainable="all", nodes=("fc1",), batch=8)
-    settings = NodeSettings(batch_size=8, others="together", snapshot_every=1)
+    settings = Settings(tasks=(Nodes(), Weights()), batch_size=8, snapshot_every=1)
     for only, expected in (
         (None, [(2,), (0, 1), (3, 4)]),
         (("conv1", "fc?"), [(2,), (0,), (3, 4)]),
         (("conv*", "fc3"), [(0, 1), (4,)]),
     ):
-        trainer = Trainer(model, dataclasses.replace(settings, only=only), runtime="litert-ref")
+        trainer = Trainer(model, dataclasses.replace(settings, layers=only), runtime="litert-ref")
         log = tmp_path / "log"
         trainer.fit(X, Y, steps=2, log=log, replace=True, keep="last")
         read = SnapshotLog.read(log)
@@ -133,7 +136,7 @@ def test_weights_together_around_a_layer_with_nodes(tmp_path: Path) -> None:
         weights, _ = snapshot_weights(model, read)
         now = trainer.runtime.read_weights()
         assert all(np.array_equal(weights[name], now[name]) for name in now)
-        again = Trainer(model, dataclasses.replace(settings, only=only), runtime="litert-ref")
+        again = Trainer(model, dataclasses.replace(settings, layers=only), runtime="litert-ref")
         again.fit(X, Y, steps=2, log=log, resume=True, keep="last")
         assert again.step == 2
 
@@ -141,17 +144,20 @@ def test_weights_together_around_a_layer_with_nodes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("injection", "chosen", "message"),
     [
-        ({}, {"only": ("fc9",)}, "only: no layer that is trained fits 'fc9'; there are conv1, conv2, fc1,"),
-        ({}, {"only": ("fc1", "pool*")}, "fits 'pool[*]'; there are conv1"),
-        ({}, {"only": ("conv1",), "others": "frozen"}, "fits 'conv1'; there are conv2, fc1, fc2, fc3$"),
         (
             {},
-            {"only": ("fc2",), "head": "exact", "tail": 2},
+            {"layers": ("fc9",)},
+            "layers: no layer that is trained fits 'fc9'; there are conv1, conv2, fc1,",
+        ),
+        ({}, {"layers": ("fc1", "pool*")}, "fits 'pool[*]'; there are conv1"),
+        (
+            {},
+            {"layers": ("fc2",), "exact.last": 2},
             "gradient of layer fc2 comes back through layer fc3, which is left out",
         ),
         (
             {},
-            {"only": ("fc1", "fc3"), "head": "exact", "tail": 3},
+            {"layers": ("fc1", "fc3"), "exact.last": 3},
             "gradient of layer fc1 comes back through layer fc2",
         ),
     ],
@@ -160,20 +166,25 @@ def test_layers_that_cannot_be_trained_alone(
     injection: dict[str, Any], chosen: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(SettingsError, match=message):
-        Trainer(mixed(**injection), settings_of(**chosen))
+        Trainer(mixed(**injection), poor_mans(**chosen))
+
+
+def test_layers_of_no_task() -> None:
+    settings = Settings(tasks=(poor_mans().nodes,), batch_size=8, layers="conv1")
+    with pytest.raises(SettingsError, match="fits 'conv1'; there are conv2, fc1, fc2, fc3$"):
+        Trainer(mixed(), settings)
 
 
 @pytest.mark.parametrize(
     ("only", "message"),
     [
         ((), "expected at least one layer"),
-        ("fc1", "expected a tuple of names"),
-        (("fc1", 2), "expected a tuple of names"),
+        (("fc1", 2), "expected names of layers"),
     ],
 )
 def test_bad_only(only: Any, message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        NodeSettings(only=only)
+        Settings(layers=only)
 
 
 def test_a_name_is_no_pattern() -> None:
@@ -183,12 +194,12 @@ def test_a_name_is_no_pattern() -> None:
         dataclasses.replace(t, layer=name)
         for t, name in zip(metadata.trainable, ["a?", "ab", "c", "d", "e"], strict=True)
     ]
-    from tflm_zo.training.tasks import trained_tensors
+    from tflm_zo.training.plan import trained_tensors
 
     found = dataclasses.replace(metadata, trainable=tuple(renamed))
-    assert trained_tensors(settings_of(only=("a?",)), found) == [0]
-    assert trained_tensors(settings_of(only=("?b",)), found) == [1]
-    assert trained_tensors(settings_of(only=("a*",)), found) == [0, 1]
+    assert trained_tensors(poor_mans(layers=("a?",)), found) == [0]
+    assert trained_tensors(poor_mans(layers=("?b",)), found) == [1]
+    assert trained_tensors(poor_mans(layers=("a*",)), found) == [0, 1]
 
 
 # --- the choice ---------------------------------------------------------------------------------------------
@@ -214,7 +225,7 @@ def test_there_is_a_block() -> None:
 
 def test_against_training_each_block_alone() -> None:
     """The held-out part is whatever the choice says it is not trained on: here rebuilt from the docstring."""
-    model, settings = mixed(), settings_of(seed=4, rate=0.05)
+    model, settings = mixed(), poor_mans(seed=4, learning_rate=0.05)
     y = np.repeat(np.arange(10), 4)
     told: list[tuple[int, int, int]] = []
     choice = choose_block(
@@ -238,7 +249,7 @@ def test_against_training_each_block_alone() -> None:
     rest = np.setdiff1d(np.arange(40), judged)
     scores, equivalents = [], 4 * 10.0
     for layers in choice.blocks:
-        trainer = Trainer(model, dataclasses.replace(settings, only=layers), runtime="litert-ref")
+        trainer = Trainer(model, dataclasses.replace(settings, layers=layers), runtime="litert-ref")
         trainer.fit(X[rest], y[rest], epochs=2, keep="last")
         scores.append(int((trainer.predict(X[judged]).argmax(1) == y[judged]).sum()))
         equivalents += trainer.equivalents
@@ -264,7 +275,7 @@ def test_the_block_that_a_task_needs(lost: str) -> None:
     y = np.arange(200) % 10
     x = rng.integers(-128, 128, (10, 28, 28, 1))[y] + rng.normal(0, 10, (200, 28, 28, 1))
     x = np.clip(x, -128, 127).astype(np.int8)
-    choice = choose_block(model, NodeSettings(batch_size=8), x, y, blocks=4, epochs=5)
+    choice = choose_block(model, Settings(batch_size=8), x, y, blocks=4, epochs=5)
     assert choice.blocks == (("conv2",), ("fc1",), ("fc2",), ("fc3",))
     assert choice.layers == (lost,)
     for layers, score in zip(choice.blocks, choice.scores, strict=True):
@@ -272,17 +283,17 @@ def test_the_block_that_a_task_needs(lost: str) -> None:
         assert score > 4 if layers == (lost,) else score == 4
 
 
-@pytest.mark.parametrize("others", ["layers", "together"])
+@pytest.mark.parametrize("others", ["layers", "model"])
 def test_same_choice_in_tflm(others: str) -> None:
     pytest.importorskip("tflite_micro", reason="TFLM is not installed")
-    model, settings = mixed(), settings_of(others=others, rate=0.05)
+    model, settings = mixed(), poor_mans(**{"weights.scope": others}, learning_rate=0.05)
     found = [choose_block(model, settings, X, Y, blocks=5, runtime=r) for r in ("litert-ref", "tflm")]
     assert found[0] == found[1]
     assert found[0] == choose_block(model, settings, X, Y, blocks=5, runtime="litert-ref")
 
 
 def test_a_trainer_stays_as_it_is() -> None:
-    model, settings = mixed(), settings_of(rate=0.05)
+    model, settings = mixed(), poor_mans(learning_rate=0.05)
     trainer = Trainer(model, settings, runtime="litert-ref")
     trainer.fit(X, Y, steps=2, keep="last")
     before = {name: w.copy() for name, w in trainer.runtime.read_weights().items()}
@@ -309,7 +320,7 @@ def test_a_trainer_stays_as_it_is() -> None:
 def test_losses_that_are_not_of_classes(name: str, make: Any) -> None:
     """Scored by minus the sum of losses."""
     model = inject(MODELS[name](), trainable="all", nodes="*", batch=4)
-    settings = NodeSettings(batch_size=4, seed=9)
+    settings = Settings(batch_size=4, seed=9)
     loss = read_metadata(model).loss
     assert loss is not None
     details = Trainer(model, settings).runtime.input_details()
@@ -321,7 +332,7 @@ def test_losses_that_are_not_of_classes(name: str, make: Any) -> None:
     judged = np.sort(np.random.default_rng(9).permutation(20)[:4])
     rest = np.setdiff1d(np.arange(20), judged)
     for layers, score in zip(choice.blocks, choice.scores, strict=True):
-        trainer = Trainer(model, dataclasses.replace(settings, only=layers))
+        trainer = Trainer(model, dataclasses.replace(settings, layers=layers))
         trainer.fit(x[rest], None if y is None else y[rest], epochs=1, keep="last")
         loss_left = trainer.evaluate(x[judged], None if y is None else y[judged])["loss"]
         assert score == round(-loss_left * 4 * 65536)
@@ -331,7 +342,7 @@ def test_losses_that_are_not_of_classes(name: str, make: Any) -> None:
 
 def test_unlabelled_samples_are_not_judged_by() -> None:
     y = np.where(np.arange(40) < 30, -1, Y)
-    probes = BlockProbes(mixed(), settings_of(), X, y, blocks=2, held_out=0.3)
+    probes = BlockProbes(mixed(), poor_mans(), X, y, blocks=2, held_out=0.3)
     judged = probes._judge
     assert len(judged) == 3 and (judged.labels >= 0).all()
     assert len(probes._train) == 37
@@ -355,26 +366,26 @@ def test_unlabelled_samples_are_not_judged_by() -> None:
 )
 def test_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        choose_block(mixed(), settings_of(), X, Y, **options)
+        choose_block(mixed(), poor_mans(), X, Y, **options)
 
 
 def test_refused_settings() -> None:
     with pytest.raises(SettingsError, match="a block is chosen for layer-wise runs"):
-        choose_block(mixed(), TrainSettings(batch_size=8), X, Y)  # type: ignore[arg-type]
+        choose_block(mixed(), Settings(tasks=(Weights(),), batch_size=8), X, Y)  # type: ignore[arg-type]
     # Of the layers that are trained, not of all that could be.
     with pytest.raises(SettingsError, match=r"1..2, .*\(fc1, fc2\), got 3"):
-        choose_block(mixed(), settings_of(only=("fc1", "fc2")), X, Y, blocks=3)
+        choose_block(mixed(), poor_mans(layers=("fc1", "fc2")), X, Y, blocks=3)
     # A block that would cut the exact tail, before anything is trained.
     with pytest.raises(SettingsError, match="gradient of layer fc2 comes back through layer fc3"):
-        choose_block(mixed(), settings_of(head="exact", tail=2), X, Y, blocks=5)
+        choose_block(mixed(), poor_mans(**{"exact.last": 2}), X, Y, blocks=5)
     with pytest.raises(ValueError, match="x has 40 samples, y has 3 labels"):
-        choose_block(mixed(), settings_of(), X, Y[:3])
+        choose_block(mixed(), poor_mans(), X, Y[:3])
 
 
 def test_budget() -> None:
     """By hand: a step of the dearest block and the probes must fit."""
     model = mixed()
-    probes = BlockProbes(model, settings_of(), X, Y, blocks=5)
+    probes = BlockProbes(model, poor_mans(), X, Y, blocks=5)
     # conv1's: 8 samples through the whole network, once as it is and once for each of two queries.
     first = 8 * (1 + 2)
     least = probes.equivalents + first
@@ -384,15 +395,15 @@ def test_budget() -> None:
 
 
 def test_the_block_of_a_log(tmp_path: Path) -> None:
-    model, settings = mixed(), settings_of()
+    model, settings = mixed(), poor_mans()
     probes = BlockProbes(model, settings, X, Y, blocks=3)
     for block in range(3):
         log = tmp_path / f"{block}.zolog"
         Trainer(model, probes.settings_of(block)).fit(X, Y, steps=1, log=log, keep="last")
         assert probes.block_of(log) == block
-    Trainer(model, settings_of(only=("fc1",))).fit(X, Y, steps=1, log=tmp_path / "other.zolog", keep="last")
+    Trainer(model, poor_mans(layers=("fc1",))).fit(X, Y, steps=1, log=tmp_path / "other.zolog", keep="last")
     with pytest.raises(LogError, match="trains fc1, which is none of the blocks: conv1, conv2; fc1"):
         probes.block_of(tmp_path / "other.zolog")
-    other = inject(lenet5(seed=77), algorithm("poor-mans-training").inject_settings(batch=8))
+    other = inject(lenet5(seed=77), inject_settings(algorithm("poor-mans-training"), batch=8))
     with pytest.raises(LogError, match="another model"):
         BlockProbes(other, settings, X, Y, blocks=3).block_of(tmp_path / "0.zolog")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import errno
 import os
 from pathlib import Path
@@ -15,19 +16,19 @@ import pytest
 from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.logs import LogError, SeedLog
-from tflm_zo.training import Callback, Checkpoint, CSVLogger, Trainer, TrainSettings
+from tflm_zo.training import Callback, Checkpoint, CSVLogger, Settings, Trainer, Weights
 
 RNG = np.random.default_rng(3)
 X = RNG.integers(-128, 128, (20, 8, 8, 1)).astype(np.int8)
 Y = RNG.integers(0, 4, 20)
 VALIDATION = (RNG.integers(-128, 128, (9, 8, 8, 1)).astype(np.int8), RNG.integers(0, 4, 9))
 EPOCHS, PER_EPOCH = 8, 3  # an epoch's last step is of samples of the next one, too
-SETTINGS = TrainSettings(batch_size=8, queries=2, seed=5, rate=6.0)
+SETTINGS = Settings(tasks=(Weights(queries=2),), batch_size=8, seed=5, learning_rate=6.0)
 MODEL = inject(MODELS["small_cnn"](), batch=4)
 
 
 def fit(log: Path | None, *callbacks: Callback, **more: Any) -> Any:
-    trainer = Trainer(MODEL, SETTINGS)
+    trainer = Trainer(MODEL, dataclasses.replace(SETTINGS, sync_every=None))
     options = {"epochs": EPOCHS, "validation_data": VALIDATION, "callbacks": callbacks, "log": log} | more
     return trainer.fit(X, Y, **options, keep="last").history
 
@@ -156,7 +157,7 @@ def test_full_disk(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", replace)
         with pytest.raises(OSError, match="No space left on device") as failure:
-            fit(log, Checkpoint(kept), sync_every=None)
+            fit(log, Checkpoint(kept))
     assert failure.value.filename == str(kept)
     assert steps_of(kept, run[0]) == 2 * PER_EPOCH
     assert steps_of(log, run[0]) == 3 * PER_EPOCH

@@ -11,18 +11,20 @@ import numpy as np
 import pytest
 
 from helpers.models import MODELS
+from helpers.settings import weight_settings
 from tflm_zo import inject
 from tflm_zo.core import Control
 from tflm_zo.logs import SeedLog
-from tflm_zo.training import SettingsError, Trainer, TrainSettings
+from tflm_zo.training import Settings, SettingsError, Trainer, Weights
+from tflm_zo.training.integers import weight_integers
 
 SIZES: dict[str, Any] = {"samples": 1000, "batch": 32, "weights": 5000, "blocks": 3}
 
 
-def rates(settings: TrainSettings, steps: int) -> np.ndarray[Any, Any]:
+def rates(settings: Settings, steps: int) -> np.ndarray[Any, Any]:
     """Of every step, LSB, from the control unit."""
-    integers = settings.as_integers(steps=steps, **SIZES)
-    control = Control(integers, 64, [0] * (3 if settings.scope == "blocks" else 1))
+    integers = weight_integers(settings, steps=steps, **SIZES)
+    control = Control(integers, 64, [0] * (3 if settings.weights.scope == "blocks" else 1))
     return np.array([control.rate(t) for t in range(steps)])
 
 
@@ -45,7 +47,7 @@ def test_the_noise_of_a_long_run_adds_up_to_the_same_walk(
 ) -> None:
     """Each of Q directions moves a weight by rate / Q: the squares of a run's steps add up to 46 LSB^2."""
     for steps in (3000, 7812, 39062):
-        own = rates(TrainSettings(queries=queries, rule=rule, **schedule), steps)
+        own = rates(weight_settings(queries=queries, rule=rule, **schedule), steps)
         walk = math.sqrt(queries * float(((own / queries) ** 2).sum()))
         assert walk == pytest.approx(46, rel=2e-3)
 
@@ -53,26 +55,32 @@ def test_the_noise_of_a_long_run_adds_up_to_the_same_walk(
 def test_of_the_defaults() -> None:
     """min(2, 80 / sqrt(steps)), as the help says."""
     for steps in (1, 100, 781, 1580, 1600, 2500, 7812, 39062, 10**6):
-        assert TrainSettings().chosen_rate(steps) == pytest.approx(min(2, 80 / math.sqrt(steps)), rel=5e-3)
-    assert TrainSettings(queries=9).chosen_rate(10) == 6
+        assert Settings(tasks=(Weights(),), batch_size=64).chosen_rate(steps) == pytest.approx(
+            min(2, 80 / math.sqrt(steps)), rel=5e-3
+        )
+    assert Settings(tasks=(Weights(queries=9),), batch_size=64).chosen_rate(10) == 6
 
 
 def test_of_blocks() -> None:
     """A block takes every third step."""
-    assert TrainSettings(scope="blocks").chosen_rate(30000, 3) == TrainSettings().chosen_rate(10000)
-    assert rates(TrainSettings(scope="blocks"), 30000)[0] == pytest.approx(0.8, rel=5e-3)
+    assert Settings(tasks=(Weights(scope="blocks"),), batch_size=64).chosen_rate(30000, 3) == Settings(
+        tasks=(Weights(),), batch_size=64
+    ).chosen_rate(10000)
+    assert rates(Settings(tasks=(Weights(scope="blocks"),), batch_size=64), 30000)[0] == pytest.approx(
+        0.8, rel=5e-3
+    )
 
 
 def test_what_is_given_counts() -> None:
     for rule in ("normalized", "sign", "gradient"):
-        assert rates(TrainSettings(rule=rule, rate=3.5), 10**5)[0] == 3.5
-    assert rates(TrainSettings(rule="gradient"), 10**5)[0] == 2
+        assert rates(Settings(tasks=(Weights(rule=rule),), batch_size=64, learning_rate=3.5), 10**5)[0] == 3.5
+    assert rates(Settings(tasks=(Weights(rule="gradient"),), batch_size=64), 10**5)[0] == 2
 
 
 def test_a_final_rate_above_it() -> None:
-    assert rates(TrainSettings(final_rate=0.5), 10000)[-1] == 0.5
+    assert rates(Settings(tasks=(Weights(),), batch_size=64, final_learning_rate=0.5), 10000)[-1] == 0.5
     with pytest.raises(SettingsError, match=r"at most 0\.797, the rate chosen for 10000 steps, got 1; give"):
-        rates(TrainSettings(final_rate=1), 10000)
+        rates(Settings(tasks=(Weights(),), batch_size=64, final_learning_rate=1), 10000)
 
 
 def test_the_log_has_it(tmp_path: Path) -> None:
@@ -80,7 +88,7 @@ def test_the_log_has_it(tmp_path: Path) -> None:
     model = inject(MODELS["small_cnn"](), batch=8, head_room=2)
     random = np.random.default_rng(0)
     x, y = random.integers(-128, 128, (16, 8, 8, 1)).astype(np.int8), random.integers(0, 4, 16)
-    Trainer(model, TrainSettings(batch_size=8, queries=4)).fit(
+    Trainer(model, Settings(tasks=(Weights(queries=4),), batch_size=8)).fit(
         x, y, steps=3, log=tmp_path / "log", keep="last"
     )
     assert SeedLog.read(tmp_path / "log").settings.rate == 4 * 65536

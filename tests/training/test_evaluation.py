@@ -16,7 +16,7 @@ from tflm_zo import inject
 from tflm_zo.converters import ConversionError, ZoMetadata, load_model, read_metadata
 from tflm_zo.data import prepare
 from tflm_zo.runtime import load
-from tflm_zo.training import Trainer, TrainSettings, evaluation
+from tflm_zo.training import Settings, Trainer, Weights, evaluation
 
 SAMPLES = 11  # of batches of 4: the last one is not full
 
@@ -111,7 +111,9 @@ def test_either_output(index: int) -> None:
     assert 0 < right.mean() < 1
     found = evaluate(built, inputs, y, loss_output=index)
     assert found.accuracy == pytest.approx(right.mean())
-    trainer = Trainer(inject(built, batch=4, loss_output=index), TrainSettings(batch_size=4), "litert-ref")
+    trainer = Trainer(
+        inject(built, batch=4, loss_output=index), Settings(tasks=(Weights(),), batch_size=4), "litert-ref"
+    )
     assert trainer.predict(inputs[0]).shape == (SAMPLES, (4, 1)[index])
     assert trainer.evaluate(inputs[0], y).keys() == {"loss", "accuracy"}
 
@@ -155,7 +157,7 @@ def test_cross_entropy_of_the_labelled() -> None:
     assert found.loss == pytest.approx(expected[known].mean(), abs=1e-3)
     assert found.accuracy == pytest.approx((real.argmax(1) == y)[known].mean())
     assert (found.samples, found.labelled) == (SAMPLES, len(known))
-    trainer = Trainer(inject(built, batch=4), TrainSettings(batch_size=4), "litert-ref")
+    trainer = Trainer(inject(built, batch=4), Settings(tasks=(Weights(),), batch_size=4), "litert-ref")
     for use in (trainer.evaluate, trainer.fit):
         with pytest.raises(ValueError, match="no sample has a label"):
             use(inputs[0], np.full(SAMPLES, -1))
@@ -174,7 +176,9 @@ def test_mean_squared_error(given: str) -> None:
     targets = (x.astype(np.float64) - entry.zero_point) * entry.scale
     levels = np.clip(np.rint(targets / exit_.scale) + exit_.zero_point, -128, 127)
     expected = ((real - (levels - exit_.zero_point) * exit_.scale) ** 2).mean()
-    assert Trainer(inject(built, batch=4), TrainSettings(batch_size=4)).evaluate(x).keys() == {"loss"}
+    assert Trainer(inject(built, batch=4), Settings(tasks=(Weights(),), batch_size=4)).evaluate(x).keys() == {
+        "loss"
+    }
     if given == "nothing":
         y = None
     else:
@@ -210,6 +214,8 @@ def test_two_inputs() -> None:
     y = np.random.default_rng(1).integers(0, 4, SAMPLES)
     assert evaluate(built, inputs, y).accuracy == pytest.approx((real.argmax(1) == y).mean())
 
-    trainer = Trainer(inject(built, batch=4), TrainSettings(batch_size=8, seed=3), "litert-ref")
+    trainer = Trainer(
+        inject(built, batch=4), Settings(tasks=(Weights(),), batch_size=8, seed=3), "litert-ref"
+    )
     swapped = trainer.predict([inputs[0], inputs[1][::-1]])
     assert swapped.tolist() != trainer.predict(inputs).tolist()  # the second input matters

@@ -15,7 +15,7 @@ from helpers.interpreters import require
 from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.converters import export_model, load_model, read_metadata
-from tflm_zo.training import Trainer, TrainSettings
+from tflm_zo.training import Settings, Trainer, Weights
 
 BATCH, SAMPLES = 20, 1000
 CLASSIFIERS = [n for n in MODELS if read_metadata(inject(MODELS[n]())).loss.kind != "mse"]  # type: ignore
@@ -63,7 +63,9 @@ def samples(trainer: Trainer) -> list[Any]:
 def train(name: str, runtime: str) -> tuple[Trainer, list[Any]]:
     """A few large steps, so that every layer has other weights than before."""
     zo = inject(MODELS[name](), batch=BATCH, cuts=CUTS.get(name, ()))
-    settings = TrainSettings(batch_size=BATCH, rule="sign", rate=40.0, final_rate=40.0)
+    settings = Settings(
+        tasks=(Weights(rule="sign"),), batch_size=BATCH, learning_rate=40.0, final_learning_rate=40.0
+    )
     trainer = Trainer(zo, settings, runtime)
     loss = trainer.runtime.metadata.loss
     assert loss is not None
@@ -148,7 +150,7 @@ def test_same_outputs_in_plain_tflm(name: str) -> None:
 def test_export_with_the_range_of_the_weights() -> None:
     """From the 16-bit weights; what it does to them is tests/converters/test_re_range.py's."""
     zo = inject(MODELS["small_cnn"](), batch=BATCH)
-    trainer = Trainer(zo, TrainSettings(batch_size=BATCH), "litert-ref")
+    trainer = Trainer(zo, Settings(tasks=(Weights(),), batch_size=BATCH), "litert-ref")
     x = samples(trainer)
     trainer.fit(x[0], np.random.default_rng(12).integers(0, 4, SAMPLES), steps=20, keep="last")
     weights, fractions = trainer.runtime.read_weights(), trainer.runtime.read_fractions()

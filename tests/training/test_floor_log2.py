@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -15,7 +16,7 @@ from helpers.oracle import losses as oracle
 from tflm_zo import inject
 from tflm_zo.converters import read_metadata
 from tflm_zo.runtime import load
-from tflm_zo.training import NodeSettings, Trainer, TrainSettings
+from tflm_zo.training import Exact, Nodes, Settings, Trainer, Weights, inject_settings
 from tflm_zo.training.algorithms import algorithm
 
 SAMPLES, CLASSES = 21, 4  # of small_cnn, whose output the loss reads
@@ -52,7 +53,9 @@ def test_evaluation_is_a_classifiers() -> None:
     x, y = samples(1)
     found = {}
     for kind in ("cross_entropy", "floor_log2"):
-        trainer = Trainer(inject(MODELS["small_cnn"](), batch=4, loss=kind), TrainSettings(batch_size=4))
+        trainer = Trainer(
+            inject(MODELS["small_cnn"](), batch=4, loss=kind), Settings(tasks=(Weights(),), batch_size=4)
+        )
         found[kind] = trainer.evaluate(x, y)
     assert found["floor_log2"]["accuracy"] == found["cross_entropy"]["accuracy"]
     # Up to two powers of two below, sample by sample.
@@ -63,9 +66,9 @@ def test_the_exact_head_is_the_one_of_the_cross_entropy() -> None:
     """Its error vector is softmax minus one-hot whatever loss the layers before it are judged by."""
     weights = {}
     for kind in ("cross_entropy", "floor_log2"):
-        settings = algorithm("node").inject_settings(nodes=("fc",), batch=4, loss=kind)
+        settings = inject_settings(algorithm("node"), nodes=("fc",), batch=4, loss=kind)
         zo = inject(MODELS["small_cnn"](), settings)
-        trainer = Trainer(zo, NodeSettings(batch_size=8, head="exact", seed=5), runtime="litert-ref")
+        trainer = Trainer(zo, Settings(tasks=(Nodes(), Exact()), batch_size=8, seed=5), runtime="litert-ref")
         x, y = samples(2)
         before = trainer.runtime.read_weights()
         trainer.fit(x, y, steps=6, keep="last")
@@ -86,8 +89,8 @@ def test_trains(method: str) -> None:
         image[bright[label]] += 100
     x = x.astype(np.int8)
     chosen = algorithm(method)
-    zo = inject(MODELS["small_cnn"](), chosen.inject_settings(batch=20, loss="floor_log2"))
-    trainer = Trainer(zo, chosen.make(batch_size=20, seed=1), runtime="litert")
+    zo = inject(MODELS["small_cnn"](), inject_settings(chosen, batch=20, loss="floor_log2"))
+    trainer = Trainer(zo, dataclasses.replace(chosen, batch_size=20, seed=1), runtime="litert")
     before = trainer.evaluate(x, y)
     trainer.fit(x, y, steps={"node": 150, "weight": 800}[method], keep="last")
     after = trainer.evaluate(x, y)

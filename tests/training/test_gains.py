@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,25 +11,27 @@ import pytest
 from helpers.models import MODELS
 from tflm_zo import inject, load_model
 from tflm_zo.converters import read_metadata
+from tflm_zo.training import Nodes, Settings, Weights
 from tflm_zo.training.gains import task_gain
-from tflm_zo.training.tasks import Task, TaskKind
+from tflm_zo.training.plan import PlannedTask
 
 PLAIN = load_model(MODELS["small_cnn"]())
 ZO = inject(MODELS["small_cnn"](), nodes="*")
 METADATA = read_metadata(ZO)
 
 
-def settings(**changes: Any) -> Any:
-    found = {"batch_size": 6, "gradient_norm": False, "quantization_aware": False, "mu": 2}
-    return SimpleNamespace(**{**found, "estimator": "antithetic", **changes})
+def settings(*, estimator: Any = "antithetic", **factors: bool) -> Settings:
+    nodes = Nodes(rule="gradient", perturbation=2, **factors)
+    weights = Weights(rule="gradient", scope="layers", **factors)
+    return Settings(tasks=(nodes, weights), batch_size=6, estimator=estimator)
 
 
-def node_task(number: int, queries: int) -> Task:
+def node_task(number: int, queries: int) -> PlannedTask:
     nodes = METADATA.nodes[number]
-    return Task(TaskKind.NODES, (nodes.trainable,), nodes.node_segment, queries, nodes.count, nodes)
+    return PlannedTask(Nodes, (nodes.trainable,), nodes.node_segment, queries, nodes.count, nodes)
 
 
-def factors(task: Task, given: Any) -> list[Any]:
+def factors(task: PlannedTask, given: Any) -> list[Any]:
     """What a gradient estimate is multiplied with, for each tensor's channels."""
     made = task_gain(task, given, ZO, METADATA)
     whole = made.gain.mantissa * 2.0**made.gain.exponent
@@ -88,7 +89,7 @@ def test_weights(aware: bool, norm: bool) -> None:
     """Tensors that are perturbed together have one factor, and 1 / s^2 of each of their channels."""
     tensors = tuple(range(len(METADATA.trainable)))
     weights = sum(METADATA.trainable[i].trained for i in tensors)
-    task = Task(TaskKind.WEIGHTS, tensors, 0, 5, weights)
+    task = PlannedTask(Weights, tensors, 0, 5, weights)
     found = factors(task, settings(quantization_aware=aware, gradient_norm=norm))
     share = 30 / (30 + weights - 1) if norm else 1.0
     for i, own in zip(tensors, found, strict=True):

@@ -24,7 +24,8 @@ from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.cli.app import app
 from tflm_zo.converters import export_model, load_model
-from tflm_zo.training import Trainer, algorithm
+from tflm_zo.training import Trainer, algorithm, inject_settings
+from tflm_zo.training.setting_names import changed
 
 STEPS = 6
 STORED = Path(__file__).with_name("golden_runs.tar.xz")
@@ -68,7 +69,7 @@ GOLDEN: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "exact head": (
         "node",
-        {"head": "exact", "queries": 2},
+        {"queries": 2, "exact.last": 1},
         "last",
     ),
     "layers": (
@@ -103,7 +104,7 @@ GOLDEN: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "standardized": (
         "fqt",
-        {"tail": 1},
+        {"last": 1},
         "last",
     ),
 }
@@ -116,10 +117,9 @@ Run = dict[str, bytes]
 def made(name: str, folder: Path) -> Run:
     """The files of a run of that kind."""
     method, settings, keep = GOLDEN[name]
-    chosen = algorithm(method)
-    settings = {**settings, "batch_size": 8, "seed": 5}
-    model = inject(MODELS["small_cnn"](), chosen.inject_settings(settings, batch=4))
-    trainer = Trainer(model, chosen.make(**settings), runtime="litert-ref")
+    chosen = changed(algorithm(method), {**settings, "batch_size": 8, "seed": 5})
+    model = inject(MODELS["small_cnn"](), inject_settings(chosen, batch=4))
+    trainer = Trainer(model, chosen, runtime="litert-ref")
     rng = np.random.default_rng(7)
     x = rng.integers(-128, 128, (20, 8, 8, 1)).astype(np.int8)
     y = rng.integers(0, 4, 20)

@@ -10,9 +10,9 @@ import pytest
 
 from helpers.models import MODELS
 from tflm_zo import inject
-from tflm_zo.training import Trainer, TrainSettings, best_state
+from tflm_zo.training import Settings, Trainer, Weights, best_state
 from tflm_zo.training import trainer as trainer_module
-from tflm_zo.training.trainer import usual_epochs
+from tflm_zo.training.length import usual_epochs
 
 RNG = np.random.default_rng(2)
 X = RNG.integers(-128, 128, (16, 8, 8, 1)).astype(np.int8)
@@ -41,7 +41,7 @@ def test_few_samples_get_enough_steps(samples: int, batch_size: int, epochs: int
 
 def test_a_budget_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer_module, "MOST_BUDGET_STEPS", 5)
-    trainer = Trainer(inject(MODELS["small_cnn"](), batch=8), TrainSettings(batch_size=8))
+    trainer = Trainer(inject(MODELS["small_cnn"](), batch=8), Settings(tasks=(Weights(),), batch_size=8))
     assert trainer.affordable_steps(1e6, 16) > 5
     trainer.fit(X, Y, budget=1e6)
     assert (trainer.step, trainer.planned) == (5, 5)
@@ -56,7 +56,8 @@ def test_a_budget_ends_where_nothing_gets_better(
     """Steps of a hundred LSB only do harm; a run whose steps are given does them all the same."""
     monkeypatch.setattr(best_state, "_PATIENCE", 4)
     trainer = Trainer(
-        inject(MODELS["small_cnn"](), batch=8), TrainSettings(batch_size=8, rate=100.0, schedule="constant")
+        inject(MODELS["small_cnn"](), batch=8),
+        Settings(tasks=(Weights(),), batch_size=8, learning_rate=100.0, schedule="constant"),
     )
     # One step takes 16 forward equivalents, an epoch has two.
     history = trainer.fit(X, Y, log=tmp_path / "log", **{given: {"budget": 16 * 40, "steps": 40}[given]})
@@ -69,7 +70,7 @@ def test_a_budget_ends_where_nothing_gets_better(
     assert len(losses) == best + 4 + 1
     assert trainer.step == 2 * (len(losses) - 1) < 40
     written = (tmp_path / "log").read_bytes()
-    again = Trainer(trainer._model, trainer.settings)
+    again = Trainer(trainer.model, trainer.settings)
     again.fit(X, Y, log=tmp_path / "log", resume=True, budget=16 * 40)
     assert again.step == trainer.step and (tmp_path / "log").read_bytes() == written
     assert again.export().to_bytes() == trainer.export().to_bytes()

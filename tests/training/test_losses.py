@@ -16,7 +16,7 @@ from tflm_zo.converters import export_model, initial_weights
 from tflm_zo.converters.model.schema import BuiltinOperator
 from tflm_zo.core import Distribution
 from tflm_zo.logs import SeedLog
-from tflm_zo.training import Trainer, TrainSettings
+from tflm_zo.training import Settings, Trainer, Weights
 
 SAMPLES, INPUTS, OUTPUTS = 16, 24, 5
 KINDS = ("cross_entropy", "binary_cross_entropy", "mse")
@@ -70,14 +70,11 @@ def test_differences_are_the_gradient_along_the_direction(kind: str, tmp_path: A
     x = rng.integers(-128, 128, (SAMPLES, INPUTS)).astype(np.int8)
     y = layer.targets(kind, rng)
     rate, steps, queries = 500.0, 6, 32
-    settings = TrainSettings(
+    settings = Settings(
+        tasks=(Weights(rule="gradient", clip=0, queries=queries, perturbation=Distribution.rademacher(mu)),),
         batch_size=SAMPLES,
-        rule="gradient",
-        rate=rate,
-        final_rate=rate,
-        clip=0,
-        queries=queries,
-        distribution=Distribution.rademacher(mu),
+        learning_rate=rate,
+        final_learning_rate=rate,
         seed=5,
     )
     trainer = Trainer(zo, settings, "litert-ref")
@@ -121,7 +118,7 @@ def test_differences_are_the_gradient_along_the_direction(kind: str, tmp_path: A
 @pytest.mark.parametrize("update_bits", [8, 16])
 def test_loss_falls(name: str, changes: Any, factor: float, update_bits: int) -> None:
     zo = inject(MODELS[name](), batch=8, update_bits=update_bits, **changes)
-    trainer = Trainer(zo, TrainSettings(batch_size=8, queries=4, seed=1))
+    trainer = Trainer(zo, Settings(tasks=(Weights(queries=4),), batch_size=8, seed=1))
     runtime, rng = trainer.runtime, np.random.default_rng(6)
     x = []
     for i in range(len(runtime.metadata.original.inputs)):

@@ -15,7 +15,7 @@ from helpers.moments import At, stop
 from tflm_zo import inject
 from tflm_zo.core import Distribution
 from tflm_zo.logs import SeedLog, seed_log
-from tflm_zo.training import NodeSettings, Trainer, TrainSettings, replay_log, weight_run
+from tflm_zo.training import Nodes, Settings, Trainer, Weights, replay_log, weight_run
 
 RNG = np.random.default_rng(5)
 X = RNG.integers(-128, 128, (500, 8, 8, 1)).astype(np.int8)
@@ -28,9 +28,11 @@ def test_memory_does_not_grow_with_steps(kind: str, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(weight_run, "_KEPT_STEPS", 64)
     monkeypatch.setattr("tflm_zo.training.history._IN_MEMORY", 1)
     if kind == "weight":
-        trainer = Trainer(inject(MODELS["small_cnn"]()), TrainSettings(batch_size=1))
+        trainer = Trainer(inject(MODELS["small_cnn"]()), Settings(tasks=(Weights(),), batch_size=1))
     else:
-        trainer = Trainer(inject(MODELS["small_cnn"](), nodes="fc"), NodeSettings(batch_size=1, queries=1))
+        trainer = Trainer(
+            inject(MODELS["small_cnn"](), nodes="fc"), Settings(tasks=(Nodes(queries=1),), batch_size=1)
+        )
     sizes: list[int] = []
 
     def look(_: Trainer) -> None:
@@ -59,8 +61,9 @@ def test_a_log_is_read_in_parts(steps: int, tmp_path: Path, monkeypatch: pytest.
     torn."""
     monkeypatch.setattr(weight_run, "_KEPT_STEPS", 5)
     model, log = inject(MODELS["small_cnn"](), max_queries=16, head_room=6), tmp_path / "log"
-    settings = TrainSettings(
-        batch_size=4, queries=2, momentum=0.9, momentum_terms=4, distribution=Distribution.gaussian(1.0)
+    settings = Settings(
+        tasks=(Weights(queries=2, momentum=0.9, momentum_terms=4, perturbation=Distribution.gaussian(1.0)),),
+        batch_size=4,
     )
     Trainer(model, settings).fit(X, Y, steps=21, log=log, callbacks=[At(steps - 1, stop)], keep="last")
     whole, weights = SeedLog.read(log), replay_log(model, SeedLog.read(log))

@@ -10,9 +10,10 @@ import pytest
 
 from helpers.models import MODELS, GraphBuilder, lenet5
 from helpers.models.graph_builder import Activation
+from helpers.settings import weight_settings
 from tflm_zo import inject
 from tflm_zo.converters import Model, read_metadata
-from tflm_zo.training import NodeSettings, Trainer, TrainSettings
+from tflm_zo.training import Exact, Nodes, Settings, Trainer, Weights
 from tflm_zo.training.costs import Costs, NodeCosts, WeightCosts
 
 # LeNet-5: outputs x weights of each.
@@ -21,7 +22,7 @@ FC1, FC2, FC3 = 400 * 120, 120 * 84, 84 * 10
 WHOLE = CONV1 + CONV2 + FC1 + FC2 + FC3
 
 
-def node_costs(model: Model, settings: NodeSettings) -> NodeCosts:
+def node_costs(model: Model, settings: Settings) -> NodeCosts:
     metadata = read_metadata(model)
     return NodeCosts(Costs(model, metadata), settings, metadata)
 
@@ -46,7 +47,7 @@ def test_shares_of_a_forward_pass(batch: int) -> None:
 
 def test_a_step_of_node_perturbation() -> None:
     model = inject(lenet5(), nodes="auto", batch=2)
-    costs = node_costs(model, NodeSettings(batch_size=6, queries=3))
+    costs = node_costs(model, Settings(tasks=(Nodes(queries=3),), batch_size=6))
     assert costs.first_segment == 1
     forward = CONV2 + FC1 + FC2 + FC3
     queries = 2 * 3 * ((FC1 + FC2 + FC3) + (FC2 + FC3) + FC3 + 0)
@@ -60,13 +61,13 @@ def test_a_step_of_node_perturbation() -> None:
 def test_queries_that_cost_a_tenth_of_a_forward_pass() -> None:
     model = inject(lenet5(), nodes="auto")
     metadata = read_metadata(model)
-    costs = node_costs(model, NodeSettings())
+    costs = node_costs(model, Settings())
     # FC3 / WHOLE is 1 / 495.9: 24 pairs of them are just below a tenth.
     assert 24 * 2 * FC3 <= 0.1 * WHOLE < 25 * 2 * FC3
     assert [costs.queries(n) for n in metadata.nodes] == [2, 2, 24, 32]
-    exact = node_costs(model, NodeSettings(head="exact"))
+    exact = node_costs(model, Settings(tasks=(Nodes(), Exact())))
     assert [exact.queries(n) for n in metadata.nodes] == [2, 2, 24, 0]
-    chosen = node_costs(model, NodeSettings(queries={"fc2": 7, "fc3": 1}))
+    chosen = node_costs(model, Settings(tasks=(Nodes(queries={"fc2": 7, "fc3": 1}),)))
     assert [chosen.queries(n) for n in metadata.nodes] == [2, 2, 7, 1]
     # Nothing that multiplies is re-run behind the head.
     assert costs.until(1, 0) == exact.until(1, 0)
@@ -81,7 +82,7 @@ def test_the_whole_network() -> None:
         nodes="*",
     )
     conv, fc = 6 * 4 * 5 * 18, 15
-    costs = node_costs(model, NodeSettings(batch_size=2, queries=4))
+    costs = node_costs(model, Settings(tasks=(Nodes(queries=4),), batch_size=2))
     expected = 2 * (conv + fc + 8 * fc + conv + fc) / (conv + fc)
     assert costs.first_segment == 0
     assert costs.until(1, 1000) == pytest.approx(expected)
@@ -99,7 +100,7 @@ def test_the_whole_network() -> None:
 def test_a_step_of_weight_perturbation(changes: dict[str, Any], samples: int) -> None:
     model = inject(lenet5(), batch=4)
     metadata = read_metadata(model)
-    costs = WeightCosts(Costs(model, metadata), TrainSettings(batch_size=16, **changes), metadata)
+    costs = WeightCosts(Costs(model, metadata), weight_settings(batch_size=16, **changes), metadata)
     assert costs.until(0) == 0
     assert costs.until(7) == pytest.approx(7 * samples)
 
@@ -108,7 +109,9 @@ def test_a_step_of_a_block() -> None:
     """Blocks take turns; each re-runs the network from its own segment on."""
     model = inject(lenet5(), cuts=("pool2", "fc2"), blocks={"a": "conv*", "b": ("fc1", "fc2"), "c": "fc3"})
     metadata = read_metadata(model)
-    costs = WeightCosts(Costs(model, metadata), TrainSettings(batch_size=2, scope="blocks"), metadata)
+    costs = WeightCosts(
+        Costs(model, metadata), Settings(tasks=(Weights(scope="blocks"),), batch_size=2), metadata
+    )
     blocks = [WHOLE, FC1 + FC2 + FC3, FC3]
     for steps in range(8):
         assert close(costs.until(steps), sum(4 * blocks[t % 3] for t in range(steps)))
@@ -124,6 +127,12 @@ X = np.random.default_rng(1).integers(-128, 128, (SAMPLES, 8, 8, 1)).astype(np.i
 Y = np.random.default_rng(2).integers(0, 4, SAMPLES)
 
 
+TASKS: dict[str, Any] = {
+    "zo": (Nodes(queries=3),),
+    "exact": (Nodes(queries=3), Exact()),
+}
+
+
 @pytest.mark.parametrize("model, prefix", [(SMALL, 0), (HEAD, 8 * 8 * 4 * 9)], ids=["whole", "head"])
 @pytest.mark.parametrize("head", ["zo", "exact"])
 @pytest.mark.parametrize("steps", [1, 5])  # of 8 of 12 samples
@@ -131,7 +140,7 @@ def test_what_the_runtime_runs(
     model: Model, prefix: int, head: str, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Segments are watched as they run: `equivalents` is their multiply-accumulates and those of updates."""
-    trainer = Trainer(model, NodeSettings(batch_size=8, queries=3, head=head))
+    trainer = Trainer(model, Settings(tasks=TASKS[head], batch_size=8))
     conv, fc = 8 * 8 * 4 * 9, 4 * 4 * 4 * 4
     of_segment = {2: [conv, fc, 0], 4: [conv, 0, fc, 0]}
     macs = of_segment[4] if len(trainer.runtime.metadata.segments) == 4 else [conv, fc, 0]
@@ -161,7 +170,7 @@ def test_the_prefix_runs_for_samples_that_are_used(
 ) -> None:
     """Each of them once: few steps on many samples take no longer than on few."""
     x, y = np.tile(X, (5, 1, 1, 1))[:51], np.tile(Y, 5)[:51]
-    trainer = Trainer(HEAD, NodeSettings(batch_size=8, queries=1))
+    trainer = Trainer(HEAD, Settings(tasks=(Nodes(queries=1),), batch_size=8))
     original, prefixes = type(trainer.runtime).invoke, [0]
 
     def invoke(runtime: Any, *arguments: Any, **options: Any) -> None:
@@ -178,7 +187,7 @@ def test_the_prefix_runs_for_samples_that_are_used(
 
 @pytest.mark.parametrize("model", [SMALL, HEAD], ids=["whole", "head"])
 def test_a_budget_is_used_up(model: Model) -> None:
-    settings = NodeSettings(batch_size=4, queries=1)
+    settings = Settings(tasks=(Nodes(queries=1),), batch_size=4)
     costs = node_costs(model, settings)
     for steps in (1, 2, 9):
         cost = costs.until(steps, SAMPLES)
@@ -198,7 +207,7 @@ def test_a_budget_is_used_up(model: Model) -> None:
 
 def test_a_budget_for_weight_perturbation() -> None:
     model = inject(MODELS["small_cnn"](), batch=4)
-    settings = TrainSettings(batch_size=4, queries=2)
+    settings = Settings(tasks=(Weights(queries=2),), batch_size=4)
     for budget, expected in ((16, 1), (31.9, 1), (32, 2), (160, 10)):
         trainer = Trainer(model, settings)
         assert len(trainer.fit(X, Y, budget=budget, keep="last").steps) == expected
@@ -206,7 +215,7 @@ def test_a_budget_for_weight_perturbation() -> None:
 
 
 def test_bad_budgets() -> None:
-    trainer = Trainer(SMALL, NodeSettings(batch_size=4, queries=1))
+    trainer = Trainer(SMALL, Settings(tasks=(Nodes(queries=1),), batch_size=4))
     with pytest.raises(ValueError, match=r"budget: one step takes \d+ forward equivalents, got 3"):
         trainer.fit(X, Y, budget=3, keep="last")
     with pytest.raises(ValueError, match="steps, budget: give one of them"):

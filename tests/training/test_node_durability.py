@@ -35,25 +35,32 @@ from tflm_zo.training import (
     Checkpoint,
     CSVLogger,
     EarlyStopping,
-    NodeSettings,
+    Exact,
+    Nodes,
+    Settings,
     Trainer,
-    TrainSettings,
+    Weights,
 )
+from tflm_zo.training.integers import layerwise_integers
 from tflm_zo.training.node_run import NodeRun
+from tflm_zo.training.setting_names import changed
 
 RNG = np.random.default_rng(3)
 X = RNG.integers(-128, 128, (24, 8, 8, 1)).astype(np.int8)
 Y = RNG.integers(0, 4, 24)
 VALIDATION = (RNG.integers(-128, 128, (9, 8, 8, 1)).astype(np.int8), RNG.integers(0, 4, 9))
 STEPS, EVERY, RECORD = 14, 4, 12
-SETTINGS = NodeSettings(batch_size=8, queries=2, seed=9, snapshot_every=EVERY)
+SETTINGS = Settings(tasks=(Nodes(queries=2),), batch_size=8, seed=9, snapshot_every=EVERY)
 
 # Both layers with fractions; one with the prefix run once, 8 bit, its head exact.
 MODELS_OF = {
     "whole": inject(MODELS["small_cnn"](), nodes="*", batch=4),
     "head": inject(MODELS["small_cnn"](), nodes="fc", batch=8, update_bits=8),
 }
-SETTINGS_OF = {"whole": SETTINGS, "head": replace(SETTINGS, head="exact", snapshot_every=5)}
+SETTINGS_OF = {
+    "whole": SETTINGS,
+    "head": replace(SETTINGS, tasks=(*SETTINGS.tasks, Exact()), snapshot_every=5),
+}
 KINDS = list(MODELS_OF)
 
 
@@ -142,7 +149,7 @@ def test_bytes_are_as_specified(kind: str, whole: dict[str, Run]) -> None:
     header, records = layout(kind)
     assert data[:16] == b"ZOLOG\r\n\x1a" + struct.pack("<4H", 4, 164 + 32 * tasks, 12, tasks)
     assert data[16:32] == hashlib.sha256(MODELS_OF[kind].to_bytes()).digest()[:16]
-    integers = settings.as_integers(steps=STEPS, samples=24, batch=metadata.batch)
+    integers = layerwise_integers(settings, steps=STEPS, samples=24, batch=metadata.batch)
     assert data[32:52] == struct.pack("<5I", 9, STEPS, 24, metadata.batch, 8 // metadata.batch)
     assert struct.unpack_from("<2I", data, 32 + 4 * 9) == (integers.rate, integers.final_rate)
     assert struct.unpack_from("<I", data, 32 + 4 * 15) == (4 * 65536,)  # clip
@@ -151,7 +158,7 @@ def test_bytes_are_as_specified(kind: str, whole: dict[str, Run]) -> None:
     assert data[124:140] == struct.pack("<4I", first, settings.snapshot_every, weights, checksum)
     assert data[140:160] == struct.pack("<5I", 3 * 65536, 0, 5 | 4 << 8 | 3 << 16 | 1 << 24, 0, 0)
     for t, n in enumerate(metadata.nodes):
-        queries = 0 if n.head and settings.head == "exact" else 2
+        queries = 0 if n.head and settings.has(Exact) else 2
         entry = struct.pack("<8I", n.trainable, 1 << 16, queries, 2 << 16 | 1, 65536, 0, 0, 0)
         assert data[160 + 32 * t :][:32] == entry
     assert data[header - 4 : header] == zlib.crc32(data[: header - 4]).to_bytes(4, "little")
@@ -393,10 +400,10 @@ def test_an_error_of_a_callback(tmp_path: Path, whole: dict[str, Run]) -> None:
 CHILD = """
 import sys
 import numpy as np
-from tflm_zo.training import NodeSettings, Trainer
+from tflm_zo.training import Nodes, Settings, Trainer, Weights
 folder, resume = sys.argv[1], sys.argv[2] == "resume"
 data = np.load(folder + "/data.npz")
-settings = NodeSettings(batch_size=8, queries=2, seed=9, snapshot_every=EVERY)
+settings = Settings(tasks=(Nodes(queries=2),), batch_size=8, seed=9, snapshot_every=EVERY)
 trainer = Trainer(folder + "/model.tflite", settings)
 trainer.fit(data["x"], data["y"], steps=STEPS, log=folder + "/log", resume=resume, keep="last")
 trainer.export().save(folder + "/final.tflite")
@@ -475,9 +482,10 @@ def test_what_is_not_this_run_is_refused(tmp_path: Path) -> None:
         trainer.fit(X, Y, steps=STEPS, resume=True, keep="last")
     trainer.fit(X, Y, steps=STEPS, log=log, callbacks=[At(5, stop)], keep="last")
     data = log.read_bytes()
-    for changes in ({"seed": 10}, {"queries": 3}, {"mu": 3}, {"rate": 2.0}, {"clip": 1.0}, {"head": "exact"},
-                    {"snapshot_every": 5}, {"batch_size": 4}):  # fmt: skip
-        other = Trainer(MODELS_OF["whole"], replace(SETTINGS, **changes))
+    for changes in ({"seed": 10}, {"queries": 3}, {"perturbation": 3}, {"learning_rate": 2.0},
+                    {"step_clip": 1.0}, {"exact.last": 1}, {"snapshot_every": 5},
+                    {"batch_size": 4}):  # fmt: skip
+        other = Trainer(MODELS_OF["whole"], changed(SETTINGS, changes))
         with pytest.raises(LogError, match="other settings, data or number of steps"):
             other.fit(X, Y, steps=STEPS, log=log, resume=True, keep="last")
     with pytest.raises(LogError, match="other settings, data or number of steps"):
@@ -488,7 +496,7 @@ def test_what_is_not_this_run_is_refused(tmp_path: Path) -> None:
         Trainer(MODELS_OF["head"], SETTINGS).fit(X, Y, steps=STEPS, log=log, resume=True, keep="last")
     with pytest.raises(FileExistsError, match="choose another name, or resume from it or replace it"):
         make().fit(X, Y, steps=STEPS, log=log, keep="last")
-    by_weights = Trainer(MODELS_OF["whole"], TrainSettings(batch_size=8))
+    by_weights = Trainer(MODELS_OF["whole"], Settings(tasks=(Weights(),), batch_size=8))
     with pytest.raises(LogError, match="no seed log of this version"):
         by_weights.fit(X, Y, steps=STEPS, log=log, resume=True, keep="last")
     assert log.read_bytes() == data
@@ -498,7 +506,9 @@ def test_what_is_not_this_run_is_refused(tmp_path: Path) -> None:
 def test_a_seed_log_is_not_overwritten(steps: int, tmp_path: Path) -> None:
     """However short it is."""
     log = tmp_path / "log"
-    Trainer(MODELS_OF["whole"], TrainSettings(batch_size=8)).fit(X, Y, steps=steps, log=log, keep="last")
+    Trainer(MODELS_OF["whole"], Settings(tasks=(Weights(),), batch_size=8)).fit(
+        X, Y, steps=steps, log=log, keep="last"
+    )
     data = log.read_bytes()
     for length in (16, 100, len(data)):
         log.write_bytes(data[:length])

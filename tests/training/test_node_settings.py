@@ -11,32 +11,33 @@ import pytest
 
 from helpers.models import MODELS, GraphBuilder, lenet5
 from helpers.models.graph_builder import Activation
+from helpers.settings import layerwise_settings
 from tflm_zo import inject
 from tflm_zo.converters import Model, read_metadata
-from tflm_zo.training import NodeSettings, SettingsError, Trainer, TrainSettings
+from tflm_zo.training import Nodes, Settings, SettingsError, Trainer, Weights
 from tflm_zo.training.node_run import NodeRun
 
 BAD = [
-    ({"queries": 0}, r"queries: expected an integer in 1\.\.32, got 0"),
-    ({"queries": 33}, r"queries: expected an integer in 1\.\.32, got 33"),
-    ({"queries": 1.5}, "queries: expected an integer"),
-    ({"queries": True}, "queries: expected an integer"),
-    ({"queries": {"fc": 0}}, r"queries: expected an integer in 1\.\.32, got 0"),
-    ({"queries": {"conv": 2, "fc": 33}}, r"queries: expected an integer in 1\.\.32, got 33"),
-    ({"mu": 0}, r"mu: expected an integer in 1\.\.127, got 0"),
-    ({"mu": 128}, r"mu: expected an integer in 1\.\.127, got 128"),
-    ({"mu": 2.0}, "mu: expected an integer"),
-    ({"rate": 0.0}, r"rate: expected .*\.\.128, got 0\.0"),
-    ({"rate": -1.0}, r"rate: expected .*\.\.128, got -1\.0"),
-    ({"rate": 129.0}, "rate: expected"),
-    ({"rate": float("nan")}, "rate: expected"),
-    ({"rate": float("inf")}, "rate: expected"),
-    ({"rate": "1"}, "rate: expected .*, got '1'"),
-    ({"final_rate": -0.1}, r"final_rate: expected 0\.\.1, got -0\.1"),
-    ({"final_rate": 2.0}, r"final_rate: expected 0\.\.1, got 2\.0"),
-    ({"clip": 0.0}, r"clip: expected .*\.\.256, got 0\.0"),
-    ({"clip": 257.0}, "clip: expected"),
-    ({"head": "backprop"}, "head: no 'backprop'; there are zo, exact"),
+    ({"nodes.queries": 0}, r"queries: expected an integer in 1\.\.32, got 0"),
+    ({"nodes.queries": 33}, r"queries: expected an integer in 1\.\.32, got 33"),
+    ({"nodes.queries": 1.5}, "queries: expected an integer"),
+    ({"nodes.queries": True}, "queries: expected an integer"),
+    ({"nodes.queries": {"fc": 0}}, r"queries: expected an integer in 1\.\.32, got 0"),
+    ({"nodes.queries": {"conv": 2, "fc": 33}}, r"queries: expected an integer in 1\.\.32, got 33"),
+    ({"nodes.perturbation": 0}, r"perturbation: expected an integer in 1\.\.127, got 0"),
+    ({"nodes.perturbation": 128}, r"perturbation: expected an integer in 1\.\.127, got 128"),
+    ({"nodes.perturbation": 2.0}, "perturbation: expected an integer"),
+    ({"learning_rate": 0.0}, r"rate: expected .*\.\.128, got 0\.0"),
+    ({"learning_rate": -1.0}, r"rate: expected .*\.\.128, got -1\.0"),
+    ({"learning_rate": 129.0}, "rate: expected"),
+    ({"learning_rate": float("nan")}, "rate: expected"),
+    ({"learning_rate": float("inf")}, "rate: expected"),
+    ({"learning_rate": "1"}, "rate: expected .*, got '1'"),
+    ({"final_learning_rate": -0.1}, r"final_learning_rate: expected 0\.\.1, got -0\.1"),
+    ({"final_learning_rate": 2.0}, r"final_learning_rate: expected 0\.\.1, got 2\.0"),
+    ({"step_clip": 0.0}, r"clip: expected .*\.\.256, got 0\.0"),
+    ({"step_clip": 257.0}, "clip: expected"),
+    ({"exact.last": 0}, r"last: expected an integer in 1\.\.64, got 0"),
     ({"schedule": "exp"}, "schedule: no 'exp'; there are constant, linear, cosine, step"),
     ({"decay": 1.1}, r"decay: expected 0\.\.1, got 1\.1"),
     ({"decay_steps": 0}, "decay_steps: expected an integer in 1"),
@@ -51,7 +52,7 @@ BAD = [
 @pytest.mark.parametrize("changes, message", BAD, ids=lambda v: str(v) if isinstance(v, dict) else "")
 def test_out_of_range(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        NodeSettings(**changes)
+        layerwise_settings(**changes)
 
 
 def mean_head() -> bytes:
@@ -73,33 +74,33 @@ MISFITS = {
     ),
     "unknown layer": (
         lambda: zo("small_cnn"),
-        {"batch_size": 8, "queries": {"conv": 2, "fc9": 3}},
-        "queries: no layer 'fc9' carries nodes; there are conv, fc",
+        {"batch_size": 8, "nodes.queries": {"conv": 2, "fc9": 3}},
+        "queries: no layer 'fc9' is trained so; there are conv, fc",
     ),
     "a layer without nodes": (
         lambda: zo("small_cnn", nodes="fc"),
-        {"batch_size": 8, "queries": {"conv": 2}},
-        "queries: no layer 'conv' carries nodes; there are fc",
+        {"batch_size": 8, "nodes.queries": {"conv": 2}},
+        "queries: no layer 'conv' is trained so; there are fc",
     ),
     "no head": (
         lambda: zo("small_cnn", nodes="conv"),
-        {"batch_size": 8, "head": "exact"},
-        "head: exact needs a last FULLY_CONNECTED layer that carries nodes.*with nodes are conv",
+        {"batch_size": 8, "exact.last": 1},
+        "exact: needs a last FULLY_CONNECTED layer that carries nodes.*with nodes are conv",
     ),
     "a mean is no head": (
         lambda: inject(mean_head(), nodes="*", batch=4),
-        {"batch_size": 8, "head": "exact"},
-        "head: exact needs a last FULLY_CONNECTED layer that carries nodes.*with nodes are conv",
+        {"batch_size": 8, "exact.last": 1},
+        "exact: needs a last FULLY_CONNECTED layer that carries nodes.*with nodes are conv",
     ),
     "mean squared error": (
         lambda: zo("autoencoder"),
-        {"batch_size": 8, "head": "exact"},
-        "head: exact needs a softmax cross-entropy, the model has another loss",
+        {"batch_size": 8, "exact.last": 1},
+        "exact: needs a softmax cross-entropy, the model has another loss",
     ),
     "binary cross-entropy": (
         lambda: zo("logistic_head"),
-        {"batch_size": 8, "head": "exact"},
-        "head: exact needs a softmax cross-entropy, the model has another loss",
+        {"batch_size": 8, "exact.last": 1},
+        "exact: needs a softmax cross-entropy, the model has another loss",
     ),
     "batch size": (
         lambda: zo("small_cnn"),
@@ -118,7 +119,7 @@ MISFITS = {
 def test_what_the_model_does_not_fit(name: str) -> None:
     build, settings, message = MISFITS[name]
     with pytest.raises(SettingsError, match=message):
-        Trainer(build(), NodeSettings(**settings))
+        Trainer(build(), layerwise_settings(**settings))
 
 
 def test_a_layer_with_nodes_is_trained_whole() -> None:
@@ -126,14 +127,15 @@ def test_a_layer_with_nodes_is_trained_whole() -> None:
     metadata = read_metadata(zo("small_cnn"))
     assert metadata.nodes
     some = [dataclasses.replace(t, updated=1) for t in metadata.trainable]
-    NodeRun.check(NodeSettings(batch_size=8), metadata)
+    NodeRun.check(Settings(batch_size=8), metadata)
     with pytest.raises(SettingsError, match="layer conv carries nodes, which move all weights"):
-        NodeRun.check(NodeSettings(batch_size=8), dataclasses.replace(metadata, trainable=some))
+        NodeRun.check(Settings(batch_size=8), dataclasses.replace(metadata, trainable=some))
 
 
 def test_the_largest_minibatch_has_an_update() -> None:
     """One sample more, and the core would refuse it after all of its forward passes."""
-    from tflm_zo.core import NativeError, NodeLayer, NodeState, update_from_nodes
+    from helpers.nodes import update_from_nodes
+    from tflm_zo.core import NativeError, NodeLayer, NodeState
 
     layer = NodeLayer(in_c=1, out_c=1, in_h=196, out_h=196)
     largest = (2**31 - 1) // (255 * 196)
@@ -151,14 +153,14 @@ def test_the_largest_minibatch_has_an_update() -> None:
 def test_models_that_cannot_be_trained() -> None:
     for options in ({"trainable": "none", "nodes": ()}, {"loss": "none", "nodes": ()}):
         with pytest.raises(SettingsError, match="no trainable tensors or no loss"):
-            Trainer(zo("small_cnn", **options), NodeSettings(batch_size=4))
+            Trainer(zo("small_cnn", **options), Settings(batch_size=4))
 
 
 def test_the_default_is_what_the_model_is_for() -> None:
-    assert isinstance(Trainer(zo("small_cnn")).settings, NodeSettings)
-    assert isinstance(Trainer(zo("small_cnn", nodes=())).settings, TrainSettings)
+    assert isinstance(Trainer(zo("small_cnn")).settings, Settings)
+    assert isinstance(Trainer(zo("small_cnn", nodes=())).settings, Settings)
     # Nodes are no hindrance to weight perturbation.
-    trainer = Trainer(zo("small_cnn"), TrainSettings(batch_size=4))
+    trainer = Trainer(zo("small_cnn"), Settings(tasks=(Weights(),), batch_size=4))
     x = np.zeros((4, 8, 8, 1), np.int8)
     assert len(trainer.fit(x, np.arange(4), steps=2, keep="last").steps) == 2
 
@@ -166,7 +168,9 @@ def test_the_default_is_what_the_model_is_for() -> None:
 def test_a_mean_that_is_the_logits_is_trained_by_perturbation() -> None:
     rng = np.random.default_rng(3)
     x = np.repeat(rng.integers(-128, 128, (4, 1, 1, 2)), 25, 0).reshape(4, 5, 5, 2).astype(np.int8)
-    trainer = Trainer(inject(mean_head(), nodes="*", batch=4), NodeSettings(batch_size=4, queries=8))
+    trainer = Trainer(
+        inject(mean_head(), nodes="*", batch=4), Settings(tasks=(Nodes(queries=8),), batch_size=4)
+    )
     before = trainer.evaluate(x, np.arange(4))["loss"]
     trainer.fit(x, np.arange(4), steps=200, keep="last")
     assert trainer.evaluate(x, np.arange(4))["loss"] < before / 2

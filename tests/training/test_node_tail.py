@@ -8,8 +8,9 @@ import pytest
 
 from helpers.interpreters import require
 from helpers.models import MODELS
+from helpers.settings import layerwise_settings
 from tflm_zo.converters import inject, load_model, read_metadata
-from tflm_zo.training import NodeSettings, SettingsError, Trainer
+from tflm_zo.training import Exact, Nodes, Settings, SettingsError, Trainer
 
 RNG = np.random.default_rng(7)
 X = RNG.integers(-128, 128, (24, 28, 28, 1)).astype(np.int8)
@@ -22,7 +23,7 @@ def lenet(nodes=FC, **more):
 
 
 def exact(tail, **more):
-    return NodeSettings(**{"batch_size": 8, "head": "exact", "tail": tail, "seed": 3, **more})
+    return layerwise_settings(**{"batch_size": 8, "exact.last": tail, "seed": 3, **more})
 
 
 class Dense:
@@ -72,7 +73,7 @@ def float_errors(trainer, tail):
 @pytest.mark.parametrize("tail", [1, 2, 3])
 def test_the_first_step_is_the_gradient(tail):
     """Every layer of the tail moves along what backpropagation in float64 gives."""
-    trainer = Trainer(lenet(), exact(tail, batch_size=24, rate=1.0, clip=200.0), "litert-ref")
+    trainer = Trainer(lenet(), exact(tail, batch_size=24, learning_rate=1.0, step_clip=200.0), "litert-ref")
     errors, inputs = float_errors(trainer, tail)
     before = trainer.runtime.read_weights()
     trainer.fit(X, Y, steps=2, keep="last")  # the rate of the last step is 0
@@ -149,11 +150,9 @@ def test_tails_that_are_too_long():
         Trainer(lenet(("conv2", *FC)), exact(4))
 
 
-def test_a_tail_needs_an_exact_head():
-    with pytest.raises(SettingsError, match='needs head="exact"'):
-        NodeSettings(tail=2)
+def test_a_tail_has_a_layer_at_least():
     with pytest.raises(SettingsError, match=r"1\.\.64"):
-        NodeSettings(tail=0, head="exact")
+        Settings(tasks=(Nodes(), Exact(last=0)))
 
 
 def test_layers_of_a_tail_may_be_injected_alone():

@@ -17,9 +17,10 @@ from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
 from helpers.oracle.node_training import NodeTraining
 from tflm_zo import inject
-from tflm_zo.converters import Model, ZoMetadata, load_model
+from tflm_zo.converters import Model, ZoMetadata, initial_weights, load_model
 from tflm_zo.converters.model.schema import TensorType
-from tflm_zo.training import Callback, NodeSettings, Trainer
+from tflm_zo.training import Callback, Exact, Nodes, Settings, Trainer
+from tflm_zo.training.setting_names import changed
 
 SAMPLES = 20
 
@@ -59,7 +60,7 @@ class Case:
     model: Callable[[], bytes]
     nodes: Any = "*"
     inject: tuple[tuple[str, Any], ...] = ()
-    settings: NodeSettings = NodeSettings(batch_size=4, queries=2, seed=3)
+    settings: Settings = Settings(tasks=(Nodes(queries=2),), batch_size=4, seed=3)
     batch: int = 4
 
     def build(self, **more: Any) -> Model:
@@ -67,8 +68,8 @@ class Case:
 
 
 BITS_8 = (("update_bits", 8),)
-PARTS = NodeSettings(batch_size=12, queries=3, seed=4)
-EXACT = NodeSettings(batch_size=8, queries=2, head="exact", seed=5)
+PARTS = Settings(tasks=(Nodes(queries=3),), batch_size=12, seed=4)
+EXACT = Settings(tasks=(Nodes(queries=2), Exact()), batch_size=8, seed=5)
 CNN, DENSE = MODELS["small_cnn"], MODELS["dense_per_tensor"]
 
 CASES = {
@@ -88,14 +89,16 @@ CASES = {
     "multipliers, 8 bit": Case(
         mean_cnn, inject=(*BITS_8, ("multipliers", "quantization-aware")), settings=EXACT
     ),
-    "no head-room": Case(CNN, inject=(("head_room", 0),), settings=replace(PARTS, rate=20.0, clip=30.0)),
+    "no head-room": Case(
+        CNN, inject=(("head_room", 0),), settings=replace(PARTS, learning_rate=20.0, step_clip=30.0)
+    ),
     "as it is injected by default": Case(
         CNN,
         nodes="auto",
         inject=(("trainable", "nodes"), ("head_room", 0), ("replay", False)),
         settings=PARTS,
     ),
-    "mu 127, all queries": Case(DENSE, settings=replace(PARTS, mu=127, queries=32)),
+    "mu 127, all queries": Case(DENSE, settings=changed(PARTS, {"perturbation": 127, "queries": 32})),
     "dense layer on positions": Case(positions, settings=PARTS),
     "clamped head": Case(clamped_head),
     "clamped head, exact": Case(clamped_head, settings=EXACT),
@@ -177,7 +180,7 @@ def test_lenet_in_tflm() -> None:
     results = []
     for runtime in ("litert-ref", "tflm"):
         require(runtime)
-        trainer = Trainer(inject(MODELS["lenet5"](), nodes="auto"), NodeSettings(batch_size=2), runtime)
+        trainer = Trainer(inject(MODELS["lenet5"](), nodes="auto"), Settings(batch_size=2), runtime)
         x, y = data_of(trainer.runtime.metadata, MODELS["lenet5"]())
         results.append((trainer.fit(x, y, steps=3, keep="last").steps, state(trainer)))
     assert results[0] == results[1]
@@ -194,11 +197,12 @@ def test_other_seeds_are_other_runs() -> None:
     assert results[0] == results[1] != results[2]
 
 
-def test_a_second_fit_starts_again(case: Case) -> None:
+def test_a_fit_from_the_initial_weights_starts_again(case: Case) -> None:
     trainer = Trainer(case.build(), case.settings)
+    initial = initial_weights(trainer.model)
     x, y = data_of(trainer.runtime.metadata, case.model())
     first, weights = trainer.fit(x, y, steps=4, keep="last"), state(trainer)
-    second = trainer.fit(x, y, steps=4, keep="last")
+    second = trainer.fit(x, y, steps=4, keep="last", initial_weights=initial)
     assert first.steps == second.steps and weights == state(trainer)
 
 
@@ -258,7 +262,7 @@ def task_of(trainer: Trainer, model: bytes, classes: int) -> tuple[Any, Any]:
         ("the first layer alone", {}, 0.75),
         (
             "global mean, 8 bit, exact head",
-            {"schedule": "cosine", "warmup_steps": 10, "queries": 8, "rate": 2.0},
+            {"schedule": "cosine", "warmup_steps": 10, "queries": 8, "learning_rate": 2.0},
             0.33,
         ),
         ("dense", {"schedule": "step", "decay_steps": 60}, 0.33),
@@ -267,7 +271,7 @@ def task_of(trainer: Trainer, model: bytes, classes: int) -> tuple[Any, Any]:
 )
 def test_learns(name: str, changes: dict[str, Any], remains: float) -> None:
     case = CASES[name]
-    settings = replace(case.settings, batch_size=16, **changes)
+    settings = changed(case.settings, {"batch_size": 16, **changes})
     trainer = Trainer(case.build(batch=16), settings)
     x, y = task_of(trainer, case.model(), 4)
     before = trainer.evaluate(x, y)
@@ -282,7 +286,7 @@ def test_learns(name: str, changes: dict[str, Any], remains: float) -> None:
 def test_learns_a_regression() -> None:
     """The mean squared error of an autoencoder, whose output is cut off for its last layer."""
     model = inject(MODELS["autoencoder"](), nodes="*", batch=8)
-    trainer = Trainer(model, NodeSettings(batch_size=8, queries=4))
+    trainer = Trainer(model, Settings(tasks=(Nodes(queries=4),), batch_size=8))
     x = np.random.default_rng(9).integers(-128, 128, (8, 24)).astype(np.int8)
     before = trainer.evaluate(x)["loss"]
     trainer.fit(x, steps=300, keep="last")
@@ -291,7 +295,7 @@ def test_learns_a_regression() -> None:
 
 def test_learns_independent_outputs() -> None:
     model = inject(MODELS["logistic_head"](), nodes="*", batch=8)
-    trainer = Trainer(model, NodeSettings(batch_size=8, queries=4))
+    trainer = Trainer(model, Settings(tasks=(Nodes(queries=4),), batch_size=8))
     rng = np.random.default_rng(10)
     x = rng.integers(-128, 128, (8, 6, 6, 2)).astype(np.int8)
     y = rng.integers(0, 2, (8, 3))
@@ -320,7 +324,7 @@ def test_two_inputs() -> None:
     rng = np.random.default_rng(11)
     x = [rng.integers(-128, 128, (12, *shape)).astype(np.int8) for shape in ((8, 8, 1), (10,))]
     y = rng.integers(0, 4, 12)
-    settings = NodeSettings(batch_size=4, queries=8)
+    settings = Settings(tasks=(Nodes(queries=8),), batch_size=4)
     results = []
     for runtime in ("litert-ref", "tflm"):
         require(runtime)

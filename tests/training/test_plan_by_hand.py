@@ -28,15 +28,15 @@ from tflm_zo.firmware import plan_run
 from tflm_zo.firmware.generate import workspace_bytes
 from tflm_zo.firmware.plan import NodeRunPlan, TaskPlan, WeightRunPlan
 from tflm_zo.firmware.tables import Boundaries
-from tflm_zo.training import NodeSettings, TrainSettings
+from tflm_zo.training import Exact, Nodes, Settings, Weights
 from tflm_zo.training.costs import Costs, NodeCosts, WeightCosts
 
 STEPS, SAMPLES = 10, 20
 NO_TASK = 0xFFFFFFFF  # nothing that errors come back through
 
 # Minibatches of 4 in a model of batch 1: 4 parts. 2 queries of two sides.
-NODES = NodeSettings(batch_size=4, queries=2)
-EXACT = NodeSettings(batch_size=4, queries=2, head="exact")
+NODES = Settings(tasks=(Nodes(queries=2),), batch_size=4)
+EXACT = Settings(tasks=(Nodes(queries=2), Exact()), batch_size=4)
 
 
 @cache
@@ -81,11 +81,11 @@ def test_segments() -> None:
 
 
 @pytest.mark.parametrize("settings", [NODES, EXACT], ids=["zo", "exact"])
-def test_tasks(settings: NodeSettings) -> None:
+def test_tasks(settings: Settings) -> None:
     plan = plan_run(with_nodes(), settings, steps=STEPS, samples=SAMPLES)
     assert isinstance(plan, NodeRunPlan)
     assert plan.settings["parts"] == 4 and plan.rules["first_segment"] == 0
-    head_queries = 0 if settings.head == "exact" else 2
+    head_queries = 0 if settings.has(Exact) else 2
 
     def task(tensor: int, segments: tuple[int, int, int], queries: int, sizes: tuple[int, ...]) -> object:
         values = {"kind": 0, "start_segment": segments[2], "queries": queries, "following": NO_TASK, "mu": 2}
@@ -187,7 +187,9 @@ def test_costs_where_a_prefix_does_not_change() -> None:
     """fc2 alone: conv and fc1 are run once for each training sample, then only the head's 6."""
     model = with_nodes()
     metadata = read_metadata(model)
-    run = NodeCosts(Costs(model, metadata), NodeSettings(batch_size=4, queries=2, only=("fc2",)), metadata)
+    run = NodeCosts(
+        Costs(model, metadata), Settings(tasks=(Nodes(queries=2),), batch_size=4, layers=("fc2",)), metadata
+    )
     assert run.first_segment == 3
     once = SAMPLES * (318 - 6) / 318
     step = 4 * (6 + 2 * 2 * 0 + 2 * 3) / 318
@@ -199,7 +201,7 @@ def test_blocks_of_weights() -> None:
     model = inject(network(), trainable="all", cuts="layers", batch=1)
     metadata = read_metadata(model)
     assert [t.segment for t in metadata.trainable] == [0, 1, 2]
-    settings = TrainSettings(batch_size=4, queries=1, scope="blocks")
+    settings = Settings(tasks=(Weights(queries=1, scope="blocks"),), batch_size=4)
     plan = plan_run(model, settings, steps=STEPS, samples=SAMPLES)
     assert isinstance(plan, WeightRunPlan) and plan.block_segments == (0, 1, 2)
     # What enters fc1's segment has 8 bytes, fc2's 3, so 8; the command 4 bytes a word.

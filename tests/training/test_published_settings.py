@@ -15,7 +15,10 @@ import pytest
 
 from tflm_zo.converters import InjectSettings
 from tflm_zo.core import Distribution, DistributionKind
-from tflm_zo.training import ALGORITHMS, algorithm
+from tflm_zo.training import ALGORITHMS, Settings, algorithm, inject_settings
+from tflm_zo.training.integers import layerwise_integers
+from tflm_zo.training.setting_names import names, resolve
+from tflm_zo.training.setting_names import value_of as setting
 
 PMT = "Poor Man's Training on MCUs (arXiv 2411.05873)"
 QZO = "QZO-FF (Stepping Forward on the Last Mile)"
@@ -49,23 +52,31 @@ NO_INTEGERS = "the paper's is of floating-point weights; here LSB count"
 TABLE = [
     # --- Poor Man's Training ---
     Row("poor-mans-training", "estimator", "one-sided", "one-sided", f"{PMT}, sec. 3.1.1, eq. 8"),
-    Row("poor-mans-training", "mu", 1, 1, f"{PMT}, sec. 4.1"),
+    Row("poor-mans-training", "nodes.perturbation", 1, 1, f"{PMT}, sec. 4.1"),
     Row(
         "poor-mans-training",
-        "distribution",
+        "weights.perturbation",
         Distribution.rademacher(1),
         Distribution.rademacher(1),
         f"{PMT}, sec. 3.4.2 and 4.1 (mu = 1)",
     ),
     Row("poor-mans-training", "schedule", "cosine", "cosine", f"{PMT}, sec. 4.1"),
-    Row("poor-mans-training", "final_rate", 0.0, 0.0, f"{PMT}, sec. 4.1 (cosine decay)"),
-    Row("poor-mans-training", "rule", "gradient", "gradient", f"{PMT}, sec. 3.1.2, eq. 11"),
-    Row("poor-mans-training", "weight_rule", "gradient", "gradient", f"{PMT}, sec. 3.1.2, eq. 11"),
-    Row("poor-mans-training", "gradient_norm", True, True, f"{PMT}, sec. 3.1.2 (gradient-norm scaling)"),
-    Row("poor-mans-training", "quantization_aware", True, True, f"{PMT}, sec. 3.1.2 (quantization-aware)"),
+    Row("poor-mans-training", "final_learning_rate", 0.0, 0.0, f"{PMT}, sec. 4.1 (cosine decay)"),
+    Row("poor-mans-training", "nodes.rule", "gradient", "gradient", f"{PMT}, sec. 3.1.2, eq. 11"),
+    Row("poor-mans-training", "weights.rule", "gradient", "gradient", f"{PMT}, sec. 3.1.2, eq. 11"),
+    Row(
+        "poor-mans-training", "nodes.gradient_norm", True, True, f"{PMT}, sec. 3.1.2 (gradient-norm scaling)"
+    ),
     Row(
         "poor-mans-training",
-        "others",
+        "nodes.quantization_aware",
+        True,
+        True,
+        f"{PMT}, sec. 3.1.2 (quantization-aware)",
+    ),
+    Row(
+        "poor-mans-training",
+        "scope",
         "layers",
         "layers",
         f"{PMT}, sec. 3.2.2 (layer by layer; weights where they are fewer than nodes)",
@@ -88,7 +99,7 @@ TABLE = [
     ),
     Row(
         "poor-mans-training",
-        "queries",
+        "nodes.queries",
         8,
         100,
         f"{PMT}, sec. 4.1 (50 on the device, sec. 4.3)",
@@ -97,7 +108,7 @@ TABLE = [
     ),
     Row(
         "poor-mans-training",
-        "rate",
+        "learning_rate",
         0.04,
         0.1,
         f"{PMT}, sec. 4.1 (0.1 for FGVC, 0.01 for CIFAR-10-C)",
@@ -105,13 +116,13 @@ TABLE = [
     ),
     Row(
         "poor-mans-training",
-        "clip",
+        "step_clip",
         255.0,
         None,
         f"{PMT}, sec. 4.1 (no clipping)",
         "a step is always clipped, and 255 LSB is more than a weight can move",
     ),
-    Row("poor-mans-training", "weight_clip", 0.0, 0.0, f"{PMT}, sec. 4.1 (no clipping)"),
+    Row("poor-mans-training", "weights.clip", 0.0, 0.0, f"{PMT}, sec. 4.1 (no clipping)"),
     # --- QZO-FF ---
     Row("qzo-ff", "rule", "sign", "sign", f"{QZO}, sec. 3.2, Alg. 1 (sign-m-SPSA)"),
     Row("qzo-ff", "estimator", "antithetic", "antithetic", f"{QZO}, Alg. 1 (w + eps z against w - eps z)"),
@@ -119,7 +130,7 @@ TABLE = [
     Row("qzo-ff", "queries", 1, 1, f"{QZO}, Alg. 1 (m = 1: SPSA)"),
     Row(
         "qzo-ff",
-        "distribution",
+        "weights.perturbation",
         Distribution.gaussian(1.0),
         1e-3,
         f"{QZO}, tables 6 to 9 (epsilon)",
@@ -132,27 +143,26 @@ TABLE = [
     Row("qzo-ff-probe", "inject.update_bits", 16, 16, f"{QZO}, sec. 3.3 (16-bit weights)"),
     Row(
         "qzo-ff-probe",
-        "distribution",
+        "weights.perturbation",
         Distribution.gaussian(0.5),
         1e-3,
         f"{QZO}, tables 6 to 9 (epsilon)",
         NO_INTEGERS,
     ),
     # --- ElasticZO ---
-    Row("elastic-zo", "head", "exact", "exact", f"{ELASTIC}, sec. 4 (the last layers by backpropagation)"),
-    Row("elastic-zo", "tail", 1, 1, f"{ELASTIC}, sec. 5.1 (ZO-Feat-Cls2; ZO-Feat-Cls1 has 2)"),
+    Row("elastic-zo", "last", 1, 1, f"{ELASTIC}, sec. 5.1 (ZO-Feat-Cls2; ZO-Feat-Cls1 has 2)"),
     Row(
         "elastic-zo",
-        "others",
-        "together",
-        "together",
+        "scope",
+        "model",
+        "model",
         f"{ELASTIC}, Alg. 1 (one direction of all the layers before)",
     ),
     Row("elastic-zo", "estimator", "antithetic", "antithetic", f"{ELASTIC}, Alg. 1 and eq. 1"),
     Row("elastic-zo", "batch_size", 32, 32, f"{ELASTIC}, sec. 5.1.1 (FP32 case)"),
     Row(
         "elastic-zo",
-        "distribution",
+        "weights.perturbation",
         Distribution.gaussian(1.0),
         "N(0, I) eps",
         f"{ELASTIC}, eq. 1",
@@ -160,7 +170,7 @@ TABLE = [
     ),
     Row(
         "elastic-zo",
-        "weight_rule",
+        "weights.rule",
         "normalized",
         "gradient",
         f"{ELASTIC}, Alg. 1 and sec. 5.1.1 (SGD with a clipped gradient, its rate tuned for each model)",
@@ -176,15 +186,15 @@ TABLE = [
         "one falls to 0 by its end, the paper's to a ninth",
     ),
     Row("elastic-zo-int8", "batch_size", 256, 256, f"{ELASTIC}, sec. 5.1.1 (INT8 case)"),
-    Row("elastic-zo-int8", "head", "exact", "exact", f"{ELASTIC}, Alg. 2"),
-    Row("elastic-zo-int8", "others", "together", "together", f"{ELASTIC}, Alg. 2"),
-    Row("elastic-zo-int8", "exact_rule", "bits", "bits", f"{ELASTIC}, sec. 4.2, after NITI"),
-    Row("elastic-zo-int8", "exact_bits", (5, 4, 3), (5, 4, 3), f"{ELASTIC}, sec. 5.1.1 (b_BP)"),
-    Row("elastic-zo-int8", "weight_rule", "bits", "bits", f"{ELASTIC}, Alg. 2, lines 19 to 25"),
-    Row("elastic-zo-int8", "weight_bits", 1, 1, f"{ELASTIC}, sec. 5.1.1 (b_ZO)"),
+    Row("elastic-zo-int8", "last", 1, 1, f"{ELASTIC}, Alg. 2"),
+    Row("elastic-zo-int8", "scope", "model", "model", f"{ELASTIC}, Alg. 2"),
+    Row("elastic-zo-int8", "exact.rule", "bits", "bits", f"{ELASTIC}, sec. 4.2, after NITI"),
+    Row("elastic-zo-int8", "exact.bits", (5, 4, 3), (5, 4, 3), f"{ELASTIC}, sec. 5.1.1 (b_BP)"),
+    Row("elastic-zo-int8", "weights.rule", "bits", "bits", f"{ELASTIC}, Alg. 2, lines 19 to 25"),
+    Row("elastic-zo-int8", "weights.bits", 1, 1, f"{ELASTIC}, sec. 5.1.1 (b_ZO)"),
     Row(
         "elastic-zo-int8",
-        "distribution",
+        "weights.perturbation",
         Distribution.sparse_uniform(15, 0.33),
         Distribution.sparse_uniform(15, 0.33),
         f"{ELASTIC}, sec. 5.1.1 (r_max of 1, 3, 7, 15, 31, 63; p_zero 0.33)",
@@ -199,18 +209,17 @@ TABLE = [
     Row("elastic-zo-int8", "stage_p_zero", (0.5, 0.9), (0.5, 0.9), f"{ELASTIC}, sec. 5.1.1"),
     Row("elastic-zo-int8", "inject.update_bits", 8, 8, f"{ELASTIC}, sec. 4.2 (INT8 weights alone)"),
     # --- FQT ---
-    Row("fqt", "head", "exact", "exact", f"{FQT}, «Fully-Quantized Training»"),
-    Row("fqt", "exact_rule", "standardized", "standardized", f"{FQT}, «Gradient Standardization»"),
+    Row("fqt", "exact.rule", "standardized", "standardized", f"{FQT}, «Gradient Standardization»"),
     Row(
         "fqt",
-        "sparse_rows",
+        "rows",
         (0.1, 1.0),
         (0.1, 1.0),
         f"{FQT}, «Dynamic Sparse Gradients» (lambda_min of 0.1, 0.5, 1.0; lambda_max 1)",
     ),
     Row(
         "fqt",
-        "tail",
+        "last",
         2,
         "the last blocks",
         f"{FQT}, comparison on MCUNet-5FPS",
@@ -218,7 +227,7 @@ TABLE = [
     ),
     Row(
         "fqt",
-        "rate",
+        "learning_rate",
         0.1,
         None,
         f"{FQT} (a learning rate l, no figure)",
@@ -232,7 +241,7 @@ TABLE = [
     Row("mezo", "gradient_norm", False, False, f"{PMT}, sec. 4.2.3 (lack of learning-rate scaling)"),
     Row(
         "mezo",
-        "distribution",
+        "weights.perturbation",
         Distribution.gaussian(1.0),
         "N(0, I) eps",
         "MeZO (arXiv 2305.17333), def. 1",
@@ -241,23 +250,23 @@ TABLE = [
     Row("mezo", "schedule", "constant", "constant", "MeZO (arXiv 2305.17333), sec. 3 (constant rate)"),
     Row(
         "mezo",
-        "rate",
+        "learning_rate",
         100.0,
         None,
         "MeZO (tuned for each model)",
-        "LeNet-5 takes about 100 LSB^2 per nat (TrainSettings)",
+        "LeNet-5 takes about 100 LSB^2 per nat (Settings)",
     ),
     Row("mezo", "inject.head_room", 4, None, "MeZO", "the reach of the Gaussian directions"),
     Row(
         "deepzero",
-        "distribution.kind",
+        "weights.perturbation.kind",
         DistributionKind.COORDINATE,
         DistributionKind.COORDINATE,
         f"{PMT}, sec. 4.2.3 (DeepZero: coordinate-wise estimation)",
     ),
     Row(
         "deepzero",
-        "others",
+        "scope",
         "layers",
         "all coordinates",
         f"{PMT}, table 5 (49,457 forwards an iteration)",
@@ -273,7 +282,7 @@ TABLE = [
     ),
     Row(
         "deepzero",
-        "distribution",
+        "weights.perturbation",
         Distribution.coordinate(2),
         None,
         "DeepZero (arXiv 2310.02025)",
@@ -281,7 +290,7 @@ TABLE = [
     ),
     Row(
         "deepzero",
-        "weight_rule",
+        "weights.rule",
         "normalized",
         "gradient",
         "DeepZero (arXiv 2310.02025)",
@@ -290,11 +299,11 @@ TABLE = [
     ),
     Row(
         "deepzero",
-        "rate",
+        "learning_rate",
         128.0,
         None,
         "DeepZero (arXiv 2310.02025)",
-        "coordinates move one weight of each layer a query and need a rate of their own (TrainSettings)",
+        "coordinates move one weight of each layer a query and need a rate of their own (Settings)",
     ),
 ]
 
@@ -304,12 +313,15 @@ PUBLISHED = sorted({row.algorithm for row in TABLE})
 def value_of(row: Row) -> Any:
     chosen = algorithm(row.algorithm)
     if row.setting.startswith("inject."):
-        return getattr(chosen.inject_settings(), row.setting.removeprefix("inject."))
-    name, *parts = row.setting.split(".")
-    value = getattr(chosen.make(), name)
-    for part in parts:
-        value = getattr(value, part)
-    return value
+        return getattr(
+            inject_settings(
+                chosen,
+            ),
+            row.setting.removeprefix("inject."),
+        )
+    name, dot, kind = row.setting.partition(".kind")
+    value = setting(chosen, name)
+    return value.kind if dot else value
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.algorithm} {row.setting}")
@@ -322,12 +334,25 @@ def test_setting(row: Row) -> None:
 def test_every_default_has_its_row(name: str) -> None:
     """What an entry of the registry sets is what the table says; a new default needs its source."""
     rows = {row.setting.removesuffix(".kind") for row in TABLE if row.algorithm == name}
-    assert set(algorithm(name).defaults) <= rows
+    settings, plain = algorithm(name), Settings(tasks=tuple(type(t)() for t in algorithm(name).tasks))
+    inert = settings.without_effect()
+    for one in names(settings):
+        owner, field = resolve(settings, one)
+        # Minibatches of 64 are this project's for all algorithms that perturb all weights at once.
+        # Layers and words are rows of what is asked of inject.
+        own = field in ("layers", "int16") or (field, settings.batch_size) == ("batch_size", 64)
+        if own or f"{owner}.{field}".lstrip(".") in inert:
+            continue
+        if setting(settings, one) != setting(plain, one):
+            bare = one.rpartition(".")[2]
+            # Where two tasks have a setting, a row is of both.
+            assert {one, f"{owner}.{field}", bare, f"nodes.{bare}"} & rows or field == "headroom", one
     usual = InjectSettings()
     # How it is laid out in segments follows from its other settings, and so does head-room of 0.
-    structural = {"trainable", "nodes", "cuts", "replay", "wide"}
-    for key, value in algorithm(name).injection.items():
-        if key not in structural and value not in (0, getattr(usual, key)):
+    structural = {"trainable", "nodes", "cuts", "replay", "wide", "algorithm"}
+    for key, value in vars(inject_settings(settings)).items():
+        reach = key == "head_room" and value == max(2, settings.reach)
+        if key not in structural and value not in (0, getattr(usual, key)) and not reach:
             assert f"inject.{key}" in rows
 
 
@@ -337,17 +362,17 @@ def test_the_table_has_every_algorithm_of_a_paper() -> None:
 
 
 def test_sparsity_is_the_papers_within_a_256th() -> None:
-    run = algorithm("elastic-zo-int8").make()
-    integers = run.as_integers(steps=100, samples=1024, batch=32)
+    run = algorithm("elastic-zo-int8")
+    integers = layerwise_integers(run, steps=100, samples=1024, batch=32)
     assert list(integers.stage_steps) == [20, 50]
-    found = [run.distribution.p_zero, integers.stage_p_zero & 255, integers.stage_p_zero >> 8]
+    found = [run.weights.perturbation.p_zero, integers.stage_p_zero & 255, integers.stage_p_zero >> 8]
     assert [abs(n / 256 - p) < 1 / 512 for n, p in zip(found, (0.33, 0.5, 0.9), strict=True)] == [True] * 3
 
 
 def test_momentum_and_sharpness_are_off_as_in_the_plain_algorithm() -> None:
     """QZO-FF, sec. 3.4: enhancements that are asked for by name."""
-    run = algorithm("qzo-ff").make()
-    assert (run.momentum, run.sharpness) == (0.0, False)
+    run = algorithm("qzo-ff")
+    assert (run.weights.momentum, run.weights.sharpness) == (0.0, False)
 
 
 def test_sources_name_a_place() -> None:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The tasks that a run is made of, of layers that are known."""
+"""How tasks are spread over layers that are known."""
 
 from __future__ import annotations
 
@@ -11,17 +11,22 @@ import pytest
 from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.converters import read_metadata
-from tflm_zo.training.settings import SettingsError
-from tflm_zo.training.tasks import TaskKind, credited, exact_tail, plan_tasks, trained_tensors
+from tflm_zo.training import Exact, Nodes, Settings, SettingsError, Weights
+from tflm_zo.training.plan import credited, exact_tail, plan_tasks, trained_tensors
 
 METADATA = read_metadata(inject(MODELS["lenet5"](), nodes="fc3"))
 LAYERS = [t.layer for t in METADATA.trainable]
 
 
-def settings(**changes: Any) -> Any:
-    found: dict[str, Any] = {"only": None, "others": "together", "head": "zo", "tail": 1}
-    found |= {"queries_of": lambda name, share: 3, "weight_queries_of": lambda names: 10 + len(names)}
-    return SimpleNamespace(**{**found, **changes})
+def settings(*, others: Any = "model", exact: bool = False, layers: Any = None) -> Settings:
+    tasks: list[Any] = [Nodes(queries=3)]
+    if exact:
+        tasks.append(Exact())
+    if others is not None:
+        # One query more for every layer in a group: that of the group is the largest one of its layers.
+        queries = {name: 11 + i for i, name in enumerate(LAYERS)}
+        tasks.append(Weights(scope=others, queries=queries))
+    return Settings(tasks=tuple(tasks), layers=layers)
 
 
 def plan(**changes: Any) -> list[Any]:
@@ -33,46 +38,46 @@ def test_layers_with_nodes_come_first_then_the_others() -> None:
     rest = [i for i in range(len(LAYERS)) if i not in nodes]
     tasks = plan(others="layers")
     assert [t.tensors for t in tasks] == [(i,) for i in nodes + rest]
-    assert [t.kind for t in tasks] == [TaskKind.NODES] * len(nodes) + [TaskKind.WEIGHTS] * len(rest)
-    assert [t.queries for t in tasks] == [3] * len(nodes) + [11] * len(rest)
+    assert [t.kind for t in tasks] == [Nodes] * len(nodes) + [Weights] * len(rest)
+    assert [t.queries for t in tasks] == [3] * len(nodes) + [11 + i for i in rest]
     assert [t.dimensions for t in tasks[len(nodes) :]] == [METADATA.trainable[i].trained for i in rest]
 
 
 def test_others_together_are_runs_of_consecutive_tensors() -> None:
     nodes = {n.trainable for n in METADATA.nodes}
-    groups = [t.tensors for t in plan() if t.kind == TaskKind.WEIGHTS]
+    groups = [t.tensors for t in plan() if t.kind is Weights]
     assert sorted(i for g in groups for i in g) == [i for i in range(len(LAYERS)) if i not in nodes]
     for group in groups:
         assert group == tuple(range(group[0], group[-1] + 1))
     for a, b in zip(groups, groups[1:], strict=False):
         assert b[0] > a[-1] + 1
-    assert [t.queries for t in plan() if t.kind == TaskKind.WEIGHTS] == [10 + len(g) for g in groups]
+    assert [t.queries for t in plan() if t.kind is Weights] == [11 + max(g) for g in groups]
     a, b, c = sorted(set(range(len(LAYERS))) - nodes)[:3]
-    chosen = plan(only=(LAYERS[a], LAYERS[c]))
+    chosen = plan(layers=(LAYERS[a], LAYERS[c]))
     assert b == a + 1 and [t.tensors for t in chosen] == [(a,), (c,)]
 
 
 def test_frozen_others_are_left_out() -> None:
-    assert [t.tensors for t in plan(others="frozen")] == [(n.trainable,) for n in METADATA.nodes]
+    assert [t.tensors for t in plan(others=None)] == [(n.trainable,) for n in METADATA.nodes]
 
 
 def test_an_exact_head_takes_no_queries() -> None:
-    (head,) = (t for t in plan(head="exact") if t.kind == TaskKind.EXACT)
+    (head,) = (t for t in plan(exact=True) if t.kind is Exact)
     assert head.queries == 0 and head.following is None and head.nodes is not None and head.nodes.head
     assert head.first_segment == head.nodes.input_segment
     assert exact_tail(settings(), METADATA.nodes) == []
 
 
 def test_only_takes_names_and_patterns() -> None:
-    assert trained_tensors(settings(only=(LAYERS[0],)), METADATA) == [0]
-    assert trained_tensors(settings(only=("*",)), METADATA) == list(range(len(LAYERS)))
-    assert trained_tensors(settings(only=(LAYERS[-1], LAYERS[0])), METADATA) == sorted({0, len(LAYERS) - 1})
-    with pytest.raises(SettingsError, match="only: no layer that is trained fits 'nothing'; there are"):
-        trained_tensors(settings(only=("nothing",)), METADATA)
+    assert trained_tensors(settings(layers=(LAYERS[0],)), METADATA) == [0]
+    assert trained_tensors(settings(layers=("*",)), METADATA) == list(range(len(LAYERS)))
+    assert trained_tensors(settings(layers=(LAYERS[-1], LAYERS[0])), METADATA) == sorted({0, len(LAYERS) - 1})
+    with pytest.raises(SettingsError, match="layers: no layer that is trained fits 'nothing'; there are"):
+        trained_tensors(settings(layers=("nothing",)), METADATA)
     with_nodes = {n.trainable for n in METADATA.nodes}
     first = next(i for i in range(len(LAYERS)) if i not in with_nodes)
-    with pytest.raises(SettingsError, match="only: no layer"):
-        trained_tensors(settings(only=(LAYERS[first],), others="frozen"), METADATA)
+    with pytest.raises(SettingsError, match="layers: no layer"):
+        trained_tensors(settings(layers=(LAYERS[first],), others=None), METADATA)
 
 
 def test_credited_outputs() -> None:

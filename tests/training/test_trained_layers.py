@@ -9,7 +9,7 @@ import pytest
 
 from helpers.models import MODELS
 from tflm_zo import inject
-from tflm_zo.training import NodeSettings, TrainedLayers, TrainSettings, trained_layers
+from tflm_zo.training import Nodes, Settings, TrainedLayers, Weights, trained_layers
 
 WHOLE = "trains 2 of 2 layers (100 % of the weights)"
 FC = "trains 1 of 2 layers (88 % of the weights): fc"
@@ -22,17 +22,21 @@ NONE = "trains 0 of 2 layers (0 % of the weights); the other 2 stay as they are"
 @pytest.mark.parametrize(
     ("options", "settings", "sentence"),
     [
-        ({}, TrainSettings(), WHOLE),
-        ({"nodes": "*"}, NodeSettings(), WHOLE),
-        ({"nodes": "*", "cuts": ("layers",)}, NodeSettings(), WHOLE),
-        ({"wide": "last", "trainable": "last:1"}, TrainSettings(), FC + STAYS),
-        ({"trainable": "conv"}, TrainSettings(), CONV + STAYS),
-        ({"nodes": "fc", "trainable": "nodes"}, NodeSettings(), FC + NO_NODES),
-        ({"nodes": "fc", "trainable": "all"}, NodeSettings(), FC + NO_NODES),
-        ({"nodes": "fc", "trainable": "all"}, NodeSettings(others="layers"), WHOLE),
-        ({"nodes": "*"}, NodeSettings(only=("conv",)), CONV + "; the other is left out"),
-        ({"sparse": "top-k:1"}, TrainSettings(), "trains 2 of 2 layers (0.7 % of the weights)"),
-        ({"trainable": "none"}, TrainSettings(), NONE),
+        ({}, Settings(tasks=(Weights(),), batch_size=64), WHOLE),
+        ({"nodes": "*"}, Settings(), WHOLE),
+        ({"nodes": "*", "cuts": ("layers",)}, Settings(), WHOLE),
+        ({"wide": "last", "trainable": "last:1"}, Settings(tasks=(Weights(),), batch_size=64), FC + STAYS),
+        ({"trainable": "conv"}, Settings(tasks=(Weights(),), batch_size=64), CONV + STAYS),
+        ({"nodes": "fc", "trainable": "nodes"}, Settings(), FC + NO_NODES),
+        ({"nodes": "fc", "trainable": "all"}, Settings(), FC + NO_NODES),
+        ({"nodes": "fc", "trainable": "all"}, Settings(tasks=(Nodes(), Weights(scope="layers"))), WHOLE),
+        ({"nodes": "*"}, Settings(layers=("conv",)), CONV + "; the other is left out"),
+        (
+            {"sparse": "top-k:1"},
+            Settings(tasks=(Weights(),), batch_size=64),
+            "trains 2 of 2 layers (0.7 % of the weights)",
+        ),
+        ({"trainable": "none"}, Settings(tasks=(Weights(),), batch_size=64), NONE),
     ],
 )
 def test_sentence(options: dict[str, Any], settings: Any, sentence: str) -> None:
@@ -41,10 +45,13 @@ def test_sentence(options: dict[str, Any], settings: Any, sentence: str) -> None
 
 def test_values() -> None:
     """small_cnn has 36 weights in a convolution and 256 in a dense layer."""
-    found = trained_layers(inject(MODELS["small_cnn"](), nodes="fc", trainable="nodes"), NodeSettings())
+    found = trained_layers(inject(MODELS["small_cnn"](), nodes="fc", trainable="nodes"), Settings())
     assert found == TrainedLayers(("fc",), 2, 256, 292, found.sentence)
 
 
 def test_many_layers() -> None:
     model = inject(MODELS["lenet5"](), trainable="all")
-    assert trained_layers(model, TrainSettings()).sentence == "trains 5 of 5 layers (100 % of the weights)"
+    assert (
+        trained_layers(model, Settings(tasks=(Weights(),), batch_size=64)).sentence
+        == "trains 5 of 5 layers (100 % of the weights)"
+    )

@@ -19,8 +19,9 @@ from helpers.interpreters import require
 from helpers.models import MODELS
 from helpers.moments import At, interrupt, stop
 from helpers.oracle.weights import checksum
+from helpers.settings import weight_settings
 from tflm_zo import inject
-from tflm_zo.converters import Model
+from tflm_zo.converters import ConversionError, Model, initial_weights
 from tflm_zo.converters.files import NewFile
 from tflm_zo.core import Distribution
 from tflm_zo.logs import LogError, SeedLog
@@ -28,11 +29,11 @@ from tflm_zo.training import (
     Callback,
     CSVLogger,
     EarlyStopping,
-    NodeSettings,
     ProgressBar,
+    Settings,
     SettingsError,
     Trainer,
-    TrainSettings,
+    Weights,
     replay_log,
 )
 
@@ -40,7 +41,7 @@ RNG = np.random.default_rng(3)
 X = RNG.integers(-128, 128, (24, 8, 8, 1)).astype(np.int8)
 Y = RNG.integers(0, 4, 24)
 STEPS = 17
-SETTINGS = TrainSettings(batch_size=8, queries=2, seed=9)
+SETTINGS = Settings(tasks=(Weights(queries=2),), batch_size=8, seed=9)
 
 MODEL_SETTINGS: dict[str, dict[str, Any]] = {
     "8": {"update_bits": 8, "command_words": 40},
@@ -73,47 +74,79 @@ def is_replay(trainer: Trainer, model: Model, log: Any) -> bool:
     return equal(state(trainer), replay_log(model, SeedLog.read(log)))
 
 
-ONE_LSB: dict[str, Any] = {"distribution": Distribution.rademacher(1)}
-MEMORY: dict[str, Any] = {"distribution": Distribution.gaussian(0.6), "momentum": 0.7}
-ONE_WEIGHT: dict[str, Any] = {"distribution": Distribution.coordinate(2)}
-ONE_LSB_OF_ONE: dict[str, Any] = {"distribution": Distribution.coordinate(1)}
+ONE_LSB: dict[str, Any] = {"perturbation": Distribution.rademacher(1)}
+MEMORY: dict[str, Any] = {"perturbation": Distribution.gaussian(0.6), "momentum": 0.7}
+ONE_WEIGHT: dict[str, Any] = {"perturbation": Distribution.coordinate(2)}
+ONE_LSB_OF_ONE: dict[str, Any] = {"perturbation": Distribution.coordinate(1)}
 RUNS = {
-    "8 bit": ("8", TrainSettings(batch_size=8, queries=2)),
-    "16 bit": ("16", TrainSettings(batch_size=8, queries=2)),
-    "one-sided": ("16", TrainSettings(batch_size=4, queries=3, estimator="one-sided", rule="sign", rate=0.5)),
-    "one-sided, 8 bit": ("8", TrainSettings(batch_size=12, estimator="one-sided", schedule="cosine")),
-    "gradient": ("16", TrainSettings(batch_size=8, rule="gradient", rate=30.0, clip=0.5)),
-    "blocks, suffix": ("cut", TrainSettings(batch_size=4, queries=2, scope="blocks")),
-    "blocks, parts": ("cut", TrainSettings(batch_size=8, queries=2, scope="blocks", estimator="one-sided")),
-    "sparse": ("8", TrainSettings(batch_size=8, distribution=Distribution.sparse_uniform(2, 0.3))),
-    "sparse, 16 bit": ("16", TrainSettings(batch_size=8, distribution=Distribution.sparse_uniform(2))),
-    "gaussian": ("16", TrainSettings(batch_size=8, distribution=Distribution.gaussian(0.6))),
-    "sharpness": ("head-room", TrainSettings(batch_size=8, queries=2, sharpness=True)),
-    "sharpness, blocks": ("cut", TrainSettings(batch_size=4, sharpness=True, scope="blocks", **ONE_LSB)),
-    "sharpness, 8 bit": ("8", TrainSettings(batch_size=8, sharpness=True, **ONE_LSB)),
-    "momentum": ("head-room", TrainSettings(batch_size=8, queries=2, momentum_terms=4, **MEMORY)),
-    "momentum, 8 bit": ("8", TrainSettings(batch_size=8, momentum_terms=3, **MEMORY)),
-    "momentum, blocks": ("cut", TrainSettings(batch_size=4, momentum_terms=2, scope="blocks", **MEMORY)),
+    "8 bit": ("8", Settings(tasks=(Weights(queries=2),), batch_size=8)),
+    "16 bit": ("16", Settings(tasks=(Weights(queries=2),), batch_size=8)),
+    "one-sided": (
+        "16",
+        Settings(
+            tasks=(Weights(queries=3, rule="sign"),), batch_size=4, estimator="one-sided", learning_rate=0.5
+        ),
+    ),
+    "one-sided, 8 bit": (
+        "8",
+        Settings(tasks=(Weights(),), batch_size=12, estimator="one-sided", schedule="cosine"),
+    ),
+    "gradient": (
+        "16",
+        Settings(tasks=(Weights(rule="gradient", clip=0.5),), batch_size=8, learning_rate=30.0),
+    ),
+    "blocks, suffix": ("cut", Settings(tasks=(Weights(queries=2, scope="blocks"),), batch_size=4)),
+    "blocks, parts": (
+        "cut",
+        Settings(tasks=(Weights(queries=2, scope="blocks"),), batch_size=8, estimator="one-sided"),
+    ),
+    "sparse": (
+        "8",
+        Settings(tasks=(Weights(perturbation=Distribution.sparse_uniform(2, 0.3)),), batch_size=8),
+    ),
+    "sparse, 16 bit": (
+        "16",
+        Settings(tasks=(Weights(perturbation=Distribution.sparse_uniform(2)),), batch_size=8),
+    ),
+    "gaussian": ("16", Settings(tasks=(Weights(perturbation=Distribution.gaussian(0.6)),), batch_size=8)),
+    "sharpness": ("head-room", Settings(tasks=(Weights(queries=2, sharpness=True),), batch_size=8)),
+    "sharpness, blocks": ("cut", weight_settings(batch_size=4, sharpness=True, scope="blocks", **ONE_LSB)),
+    "sharpness, 8 bit": ("8", weight_settings(batch_size=8, sharpness=True, **ONE_LSB)),
+    "momentum": ("head-room", weight_settings(batch_size=8, queries=2, momentum_terms=4, **MEMORY)),
+    "momentum, 8 bit": ("8", weight_settings(batch_size=8, momentum_terms=3, **MEMORY)),
+    "momentum, blocks": ("cut", weight_settings(batch_size=4, momentum_terms=2, scope="blocks", **MEMORY)),
     "momentum, one-sided": (
         "16",
-        TrainSettings(batch_size=4, momentum_terms=2, estimator="one-sided", **MEMORY),
+        weight_settings(batch_size=4, momentum_terms=2, estimator="one-sided", **MEMORY),
     ),
-    "momentum, sharpness": ("head-room", TrainSettings(batch_size=8, sharpness=True, **MEMORY)),
-    "coordinate": ("16", TrainSettings(batch_size=8, queries=4, rule="gradient", rate=300.0, **ONE_WEIGHT)),
-    "coordinate, 8 bit": ("8", TrainSettings(batch_size=4, estimator="one-sided", rate=9.0, **ONE_WEIGHT)),
+    "momentum, sharpness": ("head-room", weight_settings(batch_size=8, sharpness=True, **MEMORY)),
+    "coordinate": (
+        "16",
+        weight_settings(batch_size=8, queries=4, rule="gradient", learning_rate=300.0, **ONE_WEIGHT),
+    ),
+    "coordinate, 8 bit": (
+        "8",
+        weight_settings(batch_size=4, estimator="one-sided", learning_rate=9.0, **ONE_WEIGHT),
+    ),
     "coordinate, sparse, blocks": (
         "random",
-        TrainSettings(batch_size=4, scope="blocks", rate=9.0, **ONE_WEIGHT),
+        weight_settings(batch_size=4, scope="blocks", learning_rate=9.0, **ONE_WEIGHT),
     ),
     "coordinate, sharpness": (
         "top-k",
-        TrainSettings(batch_size=8, sharpness=True, rate=9.0, **ONE_LSB_OF_ONE),
+        weight_settings(batch_size=8, sharpness=True, learning_rate=9.0, **ONE_LSB_OF_ONE),
     ),
-    "sparse update": ("top-k", TrainSettings(batch_size=8, queries=2)),
-    "sparse update, momentum": ("top-k", TrainSettings(batch_size=8, momentum_terms=3, **MEMORY)),
-    "sparse update, blocks": ("random", TrainSettings(batch_size=4, scope="blocks")),
-    "sparse update of a layer": ("one mask", TrainSettings(batch_size=4, gradient_norm=True, rate=9.0)),
-    "gaussian, 8 bit": ("8", TrainSettings(batch_size=8, distribution=Distribution.gaussian(0.6))),
+    "sparse update": ("top-k", Settings(tasks=(Weights(queries=2),), batch_size=8)),
+    "sparse update, momentum": ("top-k", weight_settings(batch_size=8, momentum_terms=3, **MEMORY)),
+    "sparse update, blocks": ("random", Settings(tasks=(Weights(scope="blocks"),), batch_size=4)),
+    "sparse update of a layer": (
+        "one mask",
+        Settings(tasks=(Weights(gradient_norm=True),), batch_size=4, learning_rate=9.0),
+    ),
+    "gaussian, 8 bit": (
+        "8",
+        Settings(tasks=(Weights(perturbation=Distribution.gaussian(0.6)),), batch_size=8),
+    ),
 }
 
 
@@ -131,8 +164,8 @@ def test_same_in_tflm_and_from_the_log(name, tmp_path):
         log = tmp_path / runtime
         history = trainer.fit(X, Y, steps=40, log=log, keep="last")
         assert is_replay(trainer, model, log)
-        sides = 4 if settings.sharpness else 2
-        forwards = settings.queries + 1 if settings.estimator == "one-sided" else sides * settings.queries
+        sides, queries = 4 if settings.weights.sharpness else 2, settings.weights.queries
+        forwards = queries + 1 if settings.estimator == "one-sided" else sides * queries
         assert history.forwards == trainer.forwards == 40 * forwards * settings.batch_size
         results.append((state(trainer), log.read_bytes(), history.steps))
     assert equal(results[0][0], results[1][0])
@@ -148,18 +181,34 @@ def _empty(log):
 
 def test_suffixes_are_what_whole_passes_are(tmp_path):
     """A cut model's block runs, which skip the prefix, and the uncut model's, which do not."""
-    settings = TrainSettings(batch_size=4, queries=2, scope="blocks")
+    settings = Settings(tasks=(Weights(queries=2, scope="blocks"),), batch_size=4)
     a, b = Trainer(zo_model("cut"), settings, "litert-ref"), Trainer(zo_model("16"), settings, "litert-ref")
     losses = [t.fit(X, Y, steps=40, keep="last").steps for t in (a, b)]
     assert losses[0] == losses[1]
     assert equal(state(a), state(b))
 
 
-def test_a_second_fit_starts_again():
+def test_a_second_fit_goes_on(tmp_path):
     trainer = Trainer(zo_model(), SETTINGS)
-    first, weights = trainer.fit(X, Y, steps=5, keep="last"), state(trainer)
-    second = trainer.fit(X, Y, steps=5, keep="last")
-    assert first.steps == second.steps and equal(weights, state(trainer))
+    initial = trainer.runtime.read_weights()
+    first, weights = trainer.fit(X, Y, steps=5, keep="last"), trainer.runtime.read_weights()
+    second = trainer.fit(X, Y, steps=5, log=tmp_path / "log", keep="last")
+    # From the weights of the first one, which a new trainer can be given, too.
+    assert same(initial_weights(trainer.model), weights)
+    other = Trainer(zo_model(), SETTINGS)
+    assert other.fit(X, Y, steps=5, keep="last", initial_weights=weights).steps == second.steps
+    assert equal(state(other), state(trainer)) and not same(weights, trainer.runtime.read_weights())
+    assert is_replay(trainer, trainer.model, tmp_path / "log")
+    # From those of the beginning it is the first one again.
+    third = trainer.fit(X, Y, steps=5, keep="last", initial_weights=initial)
+    assert third.steps == first.steps and same(weights, trainer.runtime.read_weights())
+    with pytest.raises(ConversionError, match="«nix» is no trainable filter"):
+        trainer.fit(X, Y, steps=5, initial_weights={"nix": weights["fc/filter"]})
+
+
+def test_forwards_are_counted():
+    trainer = Trainer(zo_model(), SETTINGS)
+    first, second = (trainer.fit(X, Y, steps=5, keep="last") for _ in range(2))
     assert first.forwards == second.forwards == 5 * 4 * 8
     assert trainer.forwards == 2 * 5 * 4 * 8
 
@@ -210,9 +259,9 @@ def uninterrupted(tmp_path_factory):
 
 
 INTERRUPTED = {
-    "8": TrainSettings(batch_size=8, queries=2, estimator="one-sided"),
+    "8": Settings(tasks=(Weights(queries=2),), batch_size=8, estimator="one-sided"),
     "16": SETTINGS,
-    "cut": TrainSettings(batch_size=4, queries=2, scope="blocks"),
+    "cut": Settings(tasks=(Weights(queries=2, scope="blocks"),), batch_size=4),
 }
 
 
@@ -302,10 +351,10 @@ def test_an_error_of_a_callback_leaves_the_last_steps_weights(tmp_path, uninterr
 CHILD = """
 import sys
 import numpy as np
-from tflm_zo.training import Trainer, TrainSettings
+from tflm_zo.training import Settings, Trainer, Weights
 folder, resume = sys.argv[1], sys.argv[2] == "resume"
 data = np.load(folder + "/data.npz")
-trainer = Trainer(folder + "/model.tflite", TrainSettings(batch_size=8, queries=2, seed=9))
+trainer = Trainer(folder + "/model.tflite", Settings(tasks=(Weights(queries=2),), batch_size=8, seed=9))
 trainer.fit(data["x"], data["y"], steps=STEPS, log=folder + "/log", resume=resume, keep="last")
 np.savez(folder + "/final.npz", **trainer.runtime.read_weights())
 """
@@ -372,7 +421,7 @@ def test_resume_of_what_is_not_this_run(tmp_path):
         trainer.fit(X, Y, steps=STEPS, resume=True, keep="last")
     trainer.fit(X, Y, steps=STEPS, log=log, callbacks=[At(3, stop)], keep="last")
     data = log.read_bytes()
-    other = Trainer(zo_model(), TrainSettings(batch_size=8, queries=2, seed=10))
+    other = Trainer(zo_model(), Settings(tasks=(Weights(queries=2),), batch_size=8, seed=10))
     with pytest.raises(LogError, match="other settings"):
         other.fit(X, Y, steps=STEPS, log=log, resume=True, keep="last")
     with pytest.raises(LogError, match="other settings, data or number of steps"):
@@ -416,20 +465,20 @@ BAD_SETTINGS = [
     ({"estimator": "central"}, "estimator: no 'central'; there are antithetic, one-sided"),
     ({"rule": "adam"}, "rule: no 'adam'"),
     ({"schedule": "exp"}, "schedule: no 'exp'"),
-    ({"scope": "layers"}, "scope: no 'layers'"),
+    ({"scope": "rows"}, "scope: no 'rows'; there are model, blocks, layers"),
     ({"queries": 0}, r"queries: expected an integer in 1..32, got 0"),
     ({"queries": 33}, "queries"),
     ({"queries": 1.5}, "queries"),
     ({"queries": True}, "queries"),
-    ({"rate": "1"}, "rate: expected .*, got '1'"),
+    ({"learning_rate": "1"}, "rate: expected .*, got '1'"),
     ({"batch_size": 0}, "batch_size"),
     ({"seed": -1}, "seed"),
     ({"seed": 2**32}, "seed"),
-    ({"rate": 0.0}, "rate"),
-    ({"rate": float("nan")}, "rate"),
-    ({"rate": float("inf")}, "rate"),
-    ({"rate": 1.0, "final_rate": 1.5}, "final_rate: expected 0..1, got 1.5"),
-    ({"final_rate": -1.0}, "final_rate"),
+    ({"learning_rate": 0.0}, "rate"),
+    ({"learning_rate": float("nan")}, "rate"),
+    ({"learning_rate": float("inf")}, "rate"),
+    ({"learning_rate": 1.0, "final_learning_rate": 1.5}, "final_learning_rate: expected 0..1, got 1.5"),
+    ({"final_learning_rate": -1.0}, "final_learning_rate"),
     ({"decay": 1.5}, "decay"),
     ({"decay_steps": 0}, "decay_steps"),
     ({"clip": -1.0}, "clip"),
@@ -448,13 +497,13 @@ BAD_SETTINGS = [
 )
 def test_bad_settings(changes, message):
     with pytest.raises(SettingsError, match=message):
-        TrainSettings(**changes)
+        weight_settings(**changes)
 
 
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"distribution": Distribution.rademacher(3)}, "up to 3 LSB, the model's head-room is 2"),
+        ({"perturbation": Distribution.rademacher(3)}, "up to 3 LSB, the model's head-room is 2"),
         ({"sharpness": True}, r"up to 4 LSB \(sharpness: twice\), the model's head-room is 2; .*head_room=4"),
         ({"batch_size": 6}, "batch_size: expected a multiple of the model's batch 4, got 6"),
         ({**MEMORY, "momentum_terms": 5}, "max_queries=4, got 1, times momentum_terms=5; .*max_queries=5"),
@@ -464,7 +513,7 @@ def test_bad_settings(changes, message):
 )
 def test_settings_that_the_model_does_not_fit(changes, message):
     with pytest.raises(SettingsError, match=message):
-        Trainer(zo_model(), TrainSettings(**{"batch_size": 8, **changes}))
+        Trainer(zo_model(), weight_settings(**{"batch_size": 8, **changes}))
 
 
 def test_models_that_cannot_be_trained():
@@ -482,18 +531,18 @@ def test_models_that_cannot_be_trained():
         ("16", {}),
         ("8", {}),
         ("16", {"estimator": "one-sided"}),
-        ("16", {"distribution": Distribution.gaussian(0.6)}),
-        ("16", {"distribution": Distribution.sparse_uniform(2, 0.33)}),
+        ("16", {"perturbation": Distribution.gaussian(0.6)}),
+        ("16", {"perturbation": Distribution.sparse_uniform(2, 0.33)}),
         ("cut", {"scope": "blocks"}),
         ("head-room", {"sharpness": True}),
-        ("top-k", {"rate": 4.0}),
+        ("top-k", {"learning_rate": 4.0}),
         ("head-room", {**MEMORY, "momentum_terms": 2}),
         ("16", {"schedule": "cosine", "warmup_steps": 20}),
     ],
     ids=str,
 )
 def test_learns(kind, changes):
-    settings = TrainSettings(**{"batch_size": 8, "queries": 4, "rate": 2.0, **changes})
+    settings = weight_settings(**{"batch_size": 8, "queries": 4, "learning_rate": 2.0, **changes})
     trainer = Trainer(zo_model(kind), settings)
     before = trainer.evaluate(X[:8], Y[:8])["loss"]
     history = trainer.fit(X[:8], Y[:8], steps=400, keep="last")
@@ -519,12 +568,12 @@ def node_cost(steps):
 def test_budget(name):
     """As many steps as it is good for, and not one more."""
     if name == "node":
-        trainer = Trainer(zo_model(nodes="auto"), NodeSettings(batch_size=8))
+        trainer = Trainer(zo_model(nodes="auto"), Settings(batch_size=8))
         cost = node_cost
     elif name == "weight":
         trainer, cost = Trainer(zo_model(), SETTINGS), lambda steps: steps * 2 * 2 * 8
     else:  # one of conv and fc, in turn; fc's suffix is a tenth
-        trainer = Trainer(zo_model("cut"), TrainSettings(batch_size=8, scope="blocks"))
+        trainer = Trainer(zo_model("cut"), Settings(tasks=(Weights(scope="blocks"),), batch_size=8))
         cost = lambda steps: steps * 2 * 8 * (1 + 0.1) / 2  # noqa: E731
     for steps in (2, 10):
         exact = cost(steps)
@@ -546,7 +595,7 @@ def test_budget(name):
 def test_equivalents_are_of_the_run_and_of_this_part_of_it(name, tmp_path):
     nodes = name == "node"
     model = zo_model(nodes="auto") if nodes else zo_model()
-    settings = NodeSettings(batch_size=8, seed=9) if nodes else SETTINGS
+    settings = Settings(batch_size=8, seed=9) if nodes else SETTINGS
     cost = node_cost if nodes else lambda steps: 32 * steps
     first = Trainer(model, settings)
     assert (first.equivalents, first.buffer_bytes) == (0, 0)

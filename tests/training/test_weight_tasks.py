@@ -18,6 +18,7 @@ from helpers.oracle import weights as oracle
 from helpers.oracle.control import sample_at
 from helpers.oracle.draws import distribution_of
 from helpers.oracle.scalar import query_seed
+from helpers.settings import layerwise_settings
 from tflm_zo import core, inject
 from tflm_zo.converters import read_metadata
 from tflm_zo.core import (
@@ -32,7 +33,7 @@ from tflm_zo.core import (
     make_tensor,
     weight_tensors,
 )
-from tflm_zo.training import NodeSettings, Trainer
+from tflm_zo.training import Nodes, Settings, Trainer
 from tflm_zo.training.settings import SettingsError
 
 LIMIT = 110
@@ -312,58 +313,67 @@ TAIL = {"trainable": "all", "nodes": ("fc2", "fc3"), "head_room": 7}
 HYBRIDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "together and an exact tail": (
         TAIL,
-        {"others": "together", "head": "exact", "tail": 2, "weight_rate": 0.5},
+        {"weights.scope": "model", "exact.last": 2, "weights.learning_rate": 0.5},
     ),
     "each layer, nodes and weights": (
         {"trainable": "all", "nodes": "auto"},
-        {"others": "layers", "estimator": "one-sided", "queries": 3, "mu": 1},
+        {
+            "weights.scope": "layers",
+            "estimator": "one-sided",
+            "nodes.queries": 3,
+            "weights.queries": 3,
+            "nodes.perturbation": 1,
+        },
     ),
     "gradients of both": (
         {"trainable": "all", "nodes": "auto", "update_bits": 8},
         {
-            "others": "layers",
+            "weights.scope": "layers",
             "estimator": "one-sided",
-            "rule": "gradient",
-            "weight_rule": "gradient",
-            "rate": 0.05,
-            "distribution": Distribution.rademacher(1),
-            "mu": 1,
+            "nodes.rule": "gradient",
+            "nodes.gradient_norm": True,
+            "nodes.quantization_aware": True,
+            "weights.rule": "gradient",
+            "weights.gradient_norm": True,
+            "weights.quantization_aware": True,
+            "learning_rate": 0.05,
+            "weights.perturbation": Distribution.rademacher(1),
+            "nodes.perturbation": 1,
         },
     ),
     "sparser from stage to stage": (
         TAIL,
         {
-            "others": "together",
-            "weight_rule": "sign",
-            "distribution": Distribution.sparse_uniform(7, 0.33),
+            "weights.scope": "model",
+            "weights.rule": "sign",
+            "weights.perturbation": Distribution.sparse_uniform(7, 0.33),
             "stages": (0.3, 0.6),
-            "stage_p_zero": (0.5, 0.9),
+            "weights.stage_p_zero": (0.5, 0.9),
         },
     ),
     "ElasticZO-INT8": (
         {**TAIL, "update_bits": 8, "head_room": 15},
         {
-            "others": "together",
-            "head": "exact",
-            "tail": 2,
-            "exact_rule": "bits",
-            "weight_rule": "bits",
-            "distribution": Distribution.sparse_uniform(15, 0.33),
+            "weights.scope": "model",
+            "exact.last": 2,
+            "exact.rule": "bits",
+            "weights.rule": "bits",
+            "weights.perturbation": Distribution.sparse_uniform(15, 0.33),
             "stages": (0.3, 0.6),
-            "stage_p_zero": (0.5, 0.9),
+            "weights.stage_p_zero": (0.5, 0.9),
         },
     ),
     "standardized, of few rows": (
         {"nodes": ("fc2", "fc3"), "trainable": "nodes"},
-        {"head": "exact", "tail": 2, "exact_rule": "standardized", "sparse_rows": (0.1, 0.5)},
+        {"exact.last": 2, "exact.rule": "standardized", "exact.rows": (0.1, 0.5)},
     ),
     "clamped nodes, too": (
         {"nodes": "auto", "trainable": "nodes"},
-        {"masked": False},
+        {"nodes.masked": False},
     ),
     "no nodes": (
         {"trainable": "all"},
-        {"others": "together", "weight_rule": "sign", "queries": 2},
+        {"weights.scope": "model", "weights.rule": "sign", "weights.queries": 2},
     ),
 }
 
@@ -371,7 +381,11 @@ HYBRIDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def run(name: str, runtime: str, log: Any = None, **fit: Any) -> tuple[Trainer, bytes]:
     injection, chosen = HYBRIDS[name]
     model = inject(lenet5(), batch=4, **injection)
-    trainer = Trainer(model, NodeSettings(batch_size=8, snapshot_every=2, seed=5, **chosen), runtime=runtime)
+    trainer = Trainer(
+        model,
+        layerwise_settings(**{"batch_size": 8, "snapshot_every": 2, "seed": 5, **chosen}),
+        runtime=runtime,
+    )
     trainer.fit(X, Y, steps=6, log=log, **fit, keep="last")
     weights = trainer.runtime.read_weights()
     return trainer, b"".join(weights[t.name].tobytes() for t in trainer.runtime.metadata.trainable)
@@ -422,8 +436,21 @@ def test_costs() -> None:
 def test_gradients_are_those_of_the_paper() -> None:
     """Rule "gradient": a step of one dense layer against equation 11 in float64."""
     model = inject(lenet5(), batch=4, nodes=("fc3",), trainable=("fc3",), head_room=2, replay=False)
-    settings_ = NodeSettings(
-        batch_size=8, rule="gradient", rate=0.02, mu=2, queries=4, schedule="constant", clip=200.0, seed=3
+    settings_ = Settings(
+        tasks=(
+            Nodes(
+                rule="gradient",
+                perturbation=2,
+                queries=4,
+                gradient_norm=True,
+                quantization_aware=True,
+            ),
+        ),
+        batch_size=8,
+        learning_rate=0.02,
+        schedule="constant",
+        seed=3,
+        step_clip=200.0,
     )
     trainer = Trainer(model, settings_, runtime="litert-ref")
     runtime = trainer.runtime
@@ -483,34 +510,48 @@ def test_gradients_are_those_of_the_paper() -> None:
         ({}, {}, "carries no nodes"),
         (
             {"nodes": ("fc3",)},
-            {"others": "together", "distribution": Distribution.rademacher(5)},
+            {"weights.scope": "model", "weights.perturbation": Distribution.rademacher(5)},
             "head_room=5",
         ),
-        ({"nodes": ("fc3",)}, {"others": "together", "weight_rule": "bits"}, "update_bits=8"),
-        ({"nodes": ("fc3",)}, {"others": "layers", "queries": {"nix": 2}}, "there are conv1, conv2"),
-        ({"nodes": ("fc2", "fc3")}, {"head": "exact", "tail": 3}, "expected at most 2"),
+        ({"nodes": ("fc3",)}, {"weights.scope": "model", "weights.rule": "bits"}, "update_bits=8"),
+        (
+            {"nodes": ("fc3",)},
+            {"weights.scope": "layers", "weights.queries": {"nix": 2}},
+            "there are conv1, conv2",
+        ),
+        ({"nodes": ("fc2", "fc3")}, {"exact.last": 3}, "expected at most 2"),
     ],
 )
 def test_bad_settings(injection: dict[str, Any], chosen: dict[str, Any], message: str) -> None:
     model = inject(lenet5(), **injection)
     with pytest.raises(SettingsError, match=message):
-        Trainer(model, NodeSettings(**chosen))
+        Trainer(model, layerwise_settings(**chosen))
 
 
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
         ({"stages": (0.5, 0.2)}, "rising"),
-        ({"stages": (0.5,), "stage_p_zero": (0.5, 0.9)}, "one share of zeros"),
-        ({"stages": (0.5,), "stage_p_zero": (0.5,)}, "sparse uniform"),
-        ({"sparse_rows": (0.5, 0.1)}, "least share"),
-        ({"exact_bits": (5, 4)}, "three numbers|three stages"),
-        ({"weight_rule": "bits", "distribution": Distribution.coordinate(2)}, "not single coordinates"),
-        ({"weight_bits": 8}, "weight_bits: expected an integer in 1..7"),
-        ({"others": "some"}, "no 'some'; there are frozen, layers, together"),
-        ({"rule": "sign"}, "no 'sign'; there are rms, gradient"),
+        (
+            {
+                "stages": (0.5,),
+                "weights.stage_p_zero": (0.5, 0.9),
+                "weights.perturbation": Distribution.sparse_uniform(3),
+            },
+            "one share of zeros",
+        ),
+        ({"stages": (0.5,), "weights.stage_p_zero": (0.5,)}, "sparse uniform"),
+        ({"exact.rows": (0.5, 0.1)}, "least share"),
+        ({"exact.bits": (5, 4)}, "three numbers|three stages"),
+        (
+            {"weights.rule": "bits", "weights.perturbation": Distribution.coordinate(2)},
+            "not single coordinates",
+        ),
+        ({"weights.bits": 8}, "weights.bits: expected an integer in 1..7"),
+        ({"weights.scope": "some"}, "no 'some'; there are model, blocks, layers"),
+        ({"nodes.rule": "sign"}, "no 'sign'; there are rms, gradient"),
     ],
 )
 def test_bad_values(chosen: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        NodeSettings(**chosen)
+        layerwise_settings(**chosen)

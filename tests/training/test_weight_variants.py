@@ -13,19 +13,20 @@ from hypothesis import strategies as st
 
 from helpers.models import MODELS
 from helpers.moments import At, stop
+from helpers.settings import weight_settings
 from tflm_zo import inject
 from tflm_zo.converters import Model, initial_weights, read_metadata, update_masks
 from tflm_zo.core import Distribution
 from tflm_zo.logs import SeedLog
 from tflm_zo.runtime import load
-from tflm_zo.training import Trainer, TrainSettings, replay_log
+from tflm_zo.training import Settings, Trainer, Weights, replay_log
 
 RNG = np.random.default_rng(4)
 X = RNG.integers(-128, 128, (24, 8, 8, 1)).astype(np.int8)
 Y = RNG.integers(0, 4, 24)
 STEPS = 23
 
-GAUSSIAN = {"distribution": Distribution.gaussian(0.6)}
+GAUSSIAN = {"perturbation": Distribution.gaussian(0.6)}
 VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "sharpness": ({"head_room": 4}, {"sharpness": True, "queries": 2}),
     "momentum": ({}, {"momentum": 0.8, "momentum_terms": 4, "queries": 2, **GAUSSIAN}),
@@ -36,18 +37,18 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "top-k": ({"sparse": "top-k:0.2"}, {}),
     "random, 8 bit": ({"sparse": "random:0.5", "update_bits": 8}, {"queries": 3}),
     "threshold, kernel norm": ({"sparse": "threshold:30", "multipliers": "kernel-norm"}, {}),
-    "coordinate": ({}, {"distribution": Distribution.coordinate(2), "queries": 4, "rate": 9.0}),
+    "coordinate": ({}, {"perturbation": Distribution.coordinate(2), "queries": 4, "learning_rate": 9.0}),
     "coordinate, random, 8 bit": (
         {"sparse": "random:0.3", "update_bits": 8},
-        {"distribution": Distribution.coordinate(2), "rate": 9.0},
+        {"perturbation": Distribution.coordinate(2), "learning_rate": 9.0},
     ),
 }
 
 
-def made(name: str) -> tuple[Model, TrainSettings]:
+def made(name: str) -> tuple[Model, Settings]:
     injection, changes = VARIANTS[name]
     model = inject(MODELS["small_cnn"](), **{"batch": 4, "command_words": 1000, **injection})
-    return model, TrainSettings(**{"batch_size": 4, **changes})
+    return model, weight_settings(**{"batch_size": 4, **changes})
 
 
 def state(trainer: Trainer) -> list[bytes]:
@@ -112,7 +113,9 @@ def test_gradient_norm_counts_what_is_trained() -> None:
     """N Q / (N Q + d - 1) with d the weights that directions have."""
     model = inject(MODELS["small_cnn"](), batch=4, sparse="top-k:0.25")
     rates = [
-        Trainer(model, TrainSettings(batch_size=8, queries=2, rate=8.0, gradient_norm=on))
+        Trainer(
+            model, Settings(tasks=(Weights(queries=2, gradient_norm=on),), batch_size=8, learning_rate=8.0)
+        )
         .fit(X, Y, steps=1, keep="last")
         .history["rate"][0]
         for on in (False, True)
@@ -127,7 +130,9 @@ def test_perturbations_leave_no_trace(name: str, seed: int, steps: int) -> None:
     """A run whose rate is too small for any step but whose directions are as large as ever."""
     model, changes = made(name)
     injection, own = VARIANTS[name]
-    trainer = Trainer(model, TrainSettings(**{"batch_size": 4, **own, "rate": 2.0**-16, "seed": seed}))
+    trainer = Trainer(
+        model, weight_settings(**{"batch_size": 4, **own, "learning_rate": 2.0**-16, "seed": seed})
+    )
     if steps:
         trainer.fit(X, Y, steps=steps, keep="last")
     for k, v in initial_weights(model).items():

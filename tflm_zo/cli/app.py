@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Annotated
 
@@ -64,9 +65,16 @@ def _command_modules() -> Iterator[tuple[str, ModuleType]]:
         yield name, importlib.import_module(f"{commands.__name__}.{name}")
 
 
+def _paragraphs(function: Callable[..., None]) -> str:
+    """A docstring whose lines are as long as the terminal is wide."""
+    text = inspect.getdoc(function) or ""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
 for _name, _module in _command_modules():
-    app.command(_name.replace("_", "-"), epilog=f"Example: {_module.EXAMPLE}")(
-        one_line_errors(getattr(_module, _name))
+    _function = getattr(_module, _name)
+    app.command(_name.replace("_", "-"), help=_paragraphs(_function), epilog=f"Example: {_module.EXAMPLE}")(
+        one_line_errors(_function)
     )
 
 

@@ -31,5 +31,5 @@ def parse_distribution(text: str) -> Distribution:
         if name == "coordinate" and len(numbers) == 1:
             return Distribution.coordinate(int(numbers[0]))
     except ValueError as error:
-        raise SettingsError(f"distribution {text!r}: {error}") from None
-    raise SettingsError(f"distribution: no {text!r}; there are {DISTRIBUTIONS}")
+        raise SettingsError(f"{text!r}: {error}") from None
+    raise SettingsError(f"no {text!r}; there are {DISTRIBUTIONS}")

@@ -60,7 +60,9 @@ def one_line_errors(command: _Command) -> _Command:
     Warnings of this package that the command causes are shown on stderr, once each.
     """
     own = options_of(command)
-    _all_options.update({name: option for name, option in own.items() if name not in _all_options})
+    for name, option in own.items():
+        if _all_options.get(name, "--set ").startswith("--set "):
+            _all_options[name] = option
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> Any:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from ..converters import Model, read_metadata
 from ..core import NodeLayer
-from ..training import NodeSettings
+from ..training import Settings
 from ..training.costs import Costs, NodeCosts
 from .results import table
 
@@ -28,7 +28,7 @@ def node_rows(zo: Model) -> list[dict[str, Any]]:
     if not metadata.nodes:
         return []
     costs = Costs(zo, metadata)
-    queries = NodeCosts(costs, NodeSettings(), metadata).queries
+    queries = NodeCosts(costs, Settings(), metadata).queries
     rows = []
     for n in metadata.nodes:
         trainable = metadata.trainable[n.trainable]

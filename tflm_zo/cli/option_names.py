@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import typing
 from collections.abc import Callable, Mapping
@@ -11,9 +10,12 @@ from typing import Any, Final
 
 from typer.models import OptionInfo
 
-from ..training import NodeSettings, TrainSettings
+from ..training.setting_names import every_name
 
-__all__ = ["in_option_syntax", "options_of"]
+__all__ = ["OF_INJECT", "in_option_syntax", "options_of"]
+
+#: Settings of inject that ``--set`` gives a run of a plain model, too.
+OF_INJECT: Final = ("loss", "nodes", "update_bits", "sparse", "sparse_seed", "multipliers")
 
 # Settings that a command's option has another name for: the first that it has.
 _OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -33,9 +35,9 @@ def options_of(command: Callable[..., Any]) -> dict[str, str]:
                 names = [info.default, *(info.param_decls or ())]
                 long = [n.split("/")[0] for n in names if isinstance(n, str) and n.startswith("--")]
                 found[name] = long[0] if long else "--" + name.replace("_", "-")
-    if any(option == "--set" for option in found.values()):  # NAME=VALUE for each setting of a run
-        for field in dataclasses.fields(NodeSettings) + dataclasses.fields(TrainSettings):
-            found.setdefault(field.name, "--set " + field.name.replace("_", "-"))
+    if any(option == "--set" for option in found.values()):
+        for name in (*every_name(), *OF_INJECT):
+            found.setdefault(name, "--set " + name.replace("_", "-"))
     for setting, others in _OTHER_NAMES.items():
         for name in others:
             if setting not in found and name in found:
@@ -55,20 +57,22 @@ def in_option_syntax(message: str, own: Mapping[str, str], everywhere: Mapping[s
     known = {**everywhere, **own}
 
     def assignment(found: re.Match[str]) -> str:
-        option, value = known.get(found[1]), next(v for v in found.groups()[1:] if v is not None)
+        before, name, *values = found.groups(default="")
+        option, value = (everywhere if before else known).get(name), "".join(values)
         if option is None:
             return found[0]
         if value in ("True", "False") and not option.startswith("--set "):
-            return option if value == "True" else "--no-" + option[2:]
-        return f"{option}{'=' if option.startswith('--set ') else ' '}{value}"
+            return before + (option if value == "True" else "--no-" + option[2:])
+        return f"{before}{option}{'=' if option.startswith('--set ') else ' '}{value}"
 
     def heading(found: re.Match[str]) -> str:
         names = found[1].split(", ")
-        return ", ".join(own[n] for n in names) + ":" if all(n in own for n in names) else found[0]
+        return ", ".join(own[n] for n in names) if all(n in own for n in names) else found[0]
 
     def name(found: re.Match[str]) -> str:
         return known.get(found[0], found[0])
 
-    message = re.sub(rf"(?<![\w./«-])([a-z]\w*)={_VALUE}", assignment, message)
-    message = re.sub(r"^(\w+(?:, \w+)*):(?= )", heading, message)
-    return re.sub(r"(?<![\w./«'\"-])[a-z]+(?:_[a-z]+)+(?![\w./»'\"-])", name, message)
+    # Whatever the command is, "inject with" has inject's own options behind it.
+    message = re.sub(rf"(inject with )?(?<![\w./«'\"-])([a-z]\w*)={_VALUE}", assignment, message)
+    message = re.sub(r"^([\w.]+(?:, [\w.]+)*)(?=: | would have no effect: )", heading, message)
+    return re.sub(r"(?<![\w./«'\"-])(?:[a-z]+\.)?[a-z]+(?:_[a-z]+)+(?![\w./»'\"-])", name, message)

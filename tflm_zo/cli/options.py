@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ..runtime import RUNTIMES
+from ..training import SettingsError
 
 __all__ = [
+    "BlockSearchOption",
     "Force",
     "Json",
     "LossOutput",
@@ -19,7 +22,29 @@ __all__ = [
     "OutputReport",
     "RuntimeName",
     "ZoModelFile",
+    "choice",
+    "parse_block_search",
 ]
+
+
+def choice(names: Iterable[str], *, listed: bool = True) -> dict[str, Any]:
+    """Arguments of an option that takes one of these names: shells complete them, others are wrong usage.
+
+    Args:
+        names: the choices; people may write their dashes as underscores.
+        listed: the help shows them in the place of the value.
+    """
+    known = tuple(names)
+
+    def check(value: str | None) -> str | None:
+        found = None if value is None else value.replace("_", "-")
+        if found is not None and found not in known:
+            raise typer.BadParameter(f"no {value!r}; there are {', '.join(known)}")
+        return found
+
+    metavar = f"[{'|'.join(known)}]" if listed else "NAME"
+    return {"callback": check, "autocompletion": lambda: list(known), "metavar": metavar}
+
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]
 ZoModelFile = Annotated[
@@ -37,13 +62,42 @@ LossOutput = Annotated[
     typer.Option(
         "--loss-output",
         metavar="OUTPUT",
-        help="Of a plain MODEL with several outputs: name or number of the one that the loss belongs to "
-        "(default: the first one behind a SOFTMAX or LOGISTIC, else the first one).",
+        help="Output of a plain MODEL that the loss belongs to, its name or number (default: the first one "
+        "behind a SOFTMAX or LOGISTIC, else the first one).",
         show_default=False,
+        rich_help_panel="Data",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
-RuntimeName = Annotated[
-    str, typer.Option("--runtime", metavar="NAME", help=f"What runs the model: {', '.join(RUNTIMES)}.")
+Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.", rich_help_panel="Output")]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="Print the result as JSON, and nothing else, on stdout.", rich_help_panel="Output"
+    ),
 ]
+RuntimeName = Annotated[
+    str,
+    typer.Option("--runtime", help="What runs the model.", rich_help_panel="Run", **choice(RUNTIMES)),
+]
+BlockSearchOption = Annotated[
+    str | None,
+    typer.Option(
+        "--choose-block",
+        metavar="N[:EPOCHS]",
+        help="Split the layers into N blocks, train each for an epoch (EPOCHS), then the best one alone.",
+        show_default=False,
+        rich_help_panel="Algorithm",
+    ),
+]
+
+
+def parse_block_search(text: str) -> tuple[int, int]:
+    """Reads ``--choose-block``: the number of blocks, and the epochs of a probe.
+
+    Raises:
+        SettingsError: it is something else.
+    """
+    parts = text.split(":")
+    if len(parts) > 2 or not all(part.isascii() and part.isdecimal() and int(part) for part in parts):
+        raise SettingsError(f"--choose-block: expected N or N:EPOCHS, got {text!r}")
+    return int(parts[0]), int(parts[1]) if len(parts) == 2 else 1

@@ -16,7 +16,7 @@ from ..converters import Model, export_model, inject
 from ..logs import SeedLog
 from ..runtime import available
 from ..runtime.arena import arena_bytes
-from ..training import Callback, Trainer, TrainSettings, replay_log
+from ..training import Callback, Settings, Trainer, algorithms, replay_log
 from .memory import backpropagation_bytes
 from .tasks import TASKS
 
@@ -102,7 +102,7 @@ def run_demo(
     zo = inject(plain, trainable="all", batch=BATCH, head_room=2, update_bits=16)
     zo_path = zo.save(folder / f"{dataset}.zo.tflite", force=True)
 
-    settings = TrainSettings(seed=seed, rate=task.rate)
+    settings = algorithms.weight(seed=seed, learning_rate=task.rate)
     trainer = Trainer(zo, settings, runtime="litert-ref")
     upright, before = trainer.evaluate(*task.upright), trainer.evaluate(*task.test)
     say(
@@ -175,7 +175,7 @@ def _pretrained(task: Any, seed: int) -> Model:
 
 def _repeat_in_tflm(
     zo: Model,
-    settings: TrainSettings,
+    settings: Settings,
     data: Any,
     steps: int,
     log_path: Path,

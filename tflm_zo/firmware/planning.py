@@ -18,15 +18,17 @@ from ..core import LogitScale, NodeTask
 from ..data import Samples, prepare
 from ..logs import fingerprint
 from ..runtime import Inputs
-from ..training.algorithms import algorithm_of
+from ..training.algorithms import algorithm_of, usual_settings
 from ..training.block_choice import _split
+from ..training.checks import SettingsError, check_integer, check_number
 from ..training.costs import block_segments
 from ..training.held_out import held_out_samples
+from ..training.integers import weight_integers
 from ..training.node_plan import NodePlan
 from ..training.node_run import NodeRun
-from ..training.node_settings import NodeSettings
-from ..training.settings import SettingsError, TrainSettings, check_integer, check_number
-from ..training.tasks import Task, TaskKind, trained_tensors
+from ..training.plan import PlannedTask, trained_tensors
+from ..training.settings import Settings
+from ..training.tasks import Weights
 from ..training.weight_run import WeightRun
 from .generate import Firmware, FirmwareSettings, generate
 from .plan import BlockPlan, BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
@@ -60,9 +62,9 @@ class BlockSearch:
         check_number("held_out", self.held_out, 0.0, 1.0)
 
 
-def _task(task: Task, node: NodeTask, scales: Any) -> TaskPlan:
+def _task(task: PlannedTask, node: NodeTask, scales: Any) -> TaskPlan:
     values = {
-        "kind": int(task.kind == TaskKind.WEIGHTS),
+        "kind": int(task.kind is Weights),
         "start_segment": node.start_segment,
         "queries": node.queries,
         "following": node.following_number,
@@ -90,9 +92,7 @@ def _task(task: Task, node: NodeTask, scales: Any) -> TaskPlan:
     )
 
 
-def plan_run(
-    model: Model, settings: NodeSettings | TrainSettings, *, steps: int, samples: int, algorithm: str = ""
-) -> RunPlan:
+def plan_run(model: Model, settings: Settings, *, steps: int, samples: int, algorithm: str = "") -> RunPlan:
     """A run as the control unit takes it.
 
     Args:
@@ -121,7 +121,7 @@ def plan_run(
         "minibatch": str(settings.batch_size),
         "seed": str(settings.seed),
     }
-    if isinstance(settings, NodeSettings):
+    if settings.is_layerwise:
         NodeRun.check(settings, metadata)
         plan = NodePlan(model, metadata, settings, steps, samples)
         rules = plan.rules
@@ -145,7 +145,8 @@ def plan_run(
             interval=settings.snapshot_every,
         )
     WeightRun.check(settings, metadata)
-    numbers = settings.as_integers(
+    numbers = weight_integers(
+        settings,
         steps=steps,
         samples=samples,
         batch=metadata.batch,
@@ -157,7 +158,7 @@ def plan_run(
 
 def plan_blocks(
     model: Model,
-    settings: NodeSettings | TrainSettings,
+    settings: Settings,
     search: BlockSearch,
     labels: NDArray[Any],
     *,
@@ -179,7 +180,7 @@ def plan_blocks(
         SettingsError: the model does not fit the settings, weight perturbation, more blocks than layers, or
             no sample on one side of the split.
     """
-    if not isinstance(settings, NodeSettings):
+    if not settings.is_layerwise:
         raise SettingsError("a block is chosen for layer-wise runs, not for weight perturbation")
     metadata = read_metadata(model)
     loss = metadata.loss
@@ -191,7 +192,7 @@ def plan_blocks(
     probe_steps = search.epochs * -(-rest // settings.batch_size)
 
     def plan(layers: tuple[str, ...], count: int, samples: int) -> NodeRunPlan:
-        own = dataclasses.replace(settings, only=layers)
+        own = dataclasses.replace(settings, layers=layers)
         found = plan_run(model, own, steps=count, samples=samples, algorithm=algorithm)
         assert isinstance(found, NodeRunPlan)
         return found
@@ -247,7 +248,7 @@ def check_names(platform: str, name: str | None) -> None:
 
 def generate_firmware(
     model: Model | bytes | str | os.PathLike[str],
-    settings: NodeSettings | TrainSettings | None = None,
+    settings: Settings | None = None,
     *,
     steps: int,
     samples: int,
@@ -287,14 +288,14 @@ def generate_firmware(
     metadata = read_metadata(loaded)
     if metadata.loss is None:
         raise ConversionError("the model has no loss, so it cannot train; inject it with one")
-    chosen = algorithm_of(metadata)
-    own = settings if settings is not None else chosen.make()
+    own = settings if settings is not None else usual_settings(metadata)
+    algorithm = own.algorithm or algorithm_of(metadata)
     if name is None:
         name = name_of(model) if isinstance(model, (str, os.PathLike)) else "model"
     arrays = None if data is None else prepare(Inputs(loaded), data)
     plan: RunPlan
     if search is None:
-        plan = plan_run(loaded, own, steps=steps, samples=samples, algorithm=chosen.name)
+        plan = plan_run(loaded, own, steps=steps, samples=samples, algorithm=algorithm)
     else:
         if arrays is None or len(arrays) != samples:
             got = "no data" if arrays is None else f"{len(arrays)}"
@@ -302,7 +303,7 @@ def generate_firmware(
                 "a block is judged by held-out samples, chosen by label: expected data of "
                 f"{samples} samples, got {got}"
             )
-        plan = plan_blocks(loaded, own, search, arrays.labels, steps=steps, algorithm=chosen.name)
+        plan = plan_blocks(loaded, own, search, arrays.labels, steps=steps, algorithm=algorithm)
     return generate(
         loaded,
         plan,

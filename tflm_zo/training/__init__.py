@@ -1,16 +1,19 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Training: settings, the control unit, the trainer and what watches it."""
+"""Training: tasks and settings, algorithms, the trainer and what watches it."""
 
 from __future__ import annotations
 
-from .algorithms import ALGORITHMS, Algorithm, algorithm, algorithm_of
+from . import algorithms
+from .algorithms import ALGORITHMS, algorithm, algorithm_of
 from .block_choice import BlockChoice, BlockProbes, choose_block
 from .callbacks import Callback, CSVLogger, EarlyStopping, ProgressBar
 from .checkpoint import Checkpoint
+from .checks import SettingsError
 from .history import History
-from .node_settings import NodeSettings
-from .settings import SettingsError, TrainSettings
+from .injection import TrainingWarning, inject_for, inject_settings
+from .settings import Settings
 from .snapshot_weights import snapshot_weights
+from .tasks import Exact, Nodes, Weights
 from .trained_layers import TrainedLayers, trained_layers
 from .trainer import Trainer
 from .verify import RuntimeRun, compare_runtimes
@@ -18,25 +21,30 @@ from .weight_run import replay_log
 
 __all__ = [
     "ALGORITHMS",
-    "Algorithm",
     "BlockChoice",
     "BlockProbes",
     "CSVLogger",
     "Callback",
     "Checkpoint",
     "EarlyStopping",
+    "Exact",
     "History",
-    "NodeSettings",
+    "Nodes",
     "ProgressBar",
     "RuntimeRun",
+    "Settings",
     "SettingsError",
-    "TrainSettings",
     "TrainedLayers",
     "Trainer",
+    "TrainingWarning",
+    "Weights",
     "algorithm",
     "algorithm_of",
+    "algorithms",
     "choose_block",
     "compare_runtimes",
+    "inject_for",
+    "inject_settings",
     "replay_log",
     "snapshot_weights",
     "trained_layers",

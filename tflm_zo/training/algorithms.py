@@ -1,269 +1,272 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Algorithms by name: what each needs of a model, and how it trains by default.
+"""Published algorithms, as functions that give the settings of a run.
 
-To add one, add an entry to ``ALGORITHMS``: the command line lists it, and takes its defaults from here.
+To add one, write a function and list it in ``_ALL``: the command line, the README's table and the
+documentation take its name and the first sentence of its docstring.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import inspect
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from ..converters import InjectSettings, ZoMetadata
-from ..converters.settings import NODES
+from ..converters import ZoMetadata
 from ..core import Distribution
-from .node_settings import NodeSettings
-from .settings import SettingsError, TrainSettings
+from .checks import SettingsError
+from .settings import Estimator, Schedule, Settings
+from .tasks import Exact, Nodes, Weights
 
-__all__ = ["ALGORITHMS", "TAIL", "Algorithm", "algorithm", "algorithm_of"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-#: Of ``injection``: ``nodes`` of as many last layers as have their exact gradients.
-TAIL: Final = "tail"
+__all__ = ["ALGORITHMS", "DEFAULT", "algorithm", "algorithm_of", "summary", "usual_settings"]
 
 
-@dataclass(frozen=True)
-class Algorithm:
-    """A way of training.
+class RunSettings(TypedDict, total=False):
+    """The fields of `Settings` that every algorithm takes; see there."""
 
-    Attributes:
-        name: what people write.
-        summary: one line, with where it was published.
-        settings: class of its settings: `NodeSettings` for layer-wise runs, `TrainSettings` for weight
-            perturbation with nothing but forward passes of the whole network.
-        defaults: where its defaults differ from the class's.
-        injection: where what it needs of `inject` differs from the defaults of `InjectSettings`.
+    batch_size: int
+    learning_rate: float | None
+    final_learning_rate: float
+    schedule: Schedule
+    warmup_steps: int
+    decay: float
+    decay_steps: int
+    estimator: Estimator
+    step_clip: float
+    stages: tuple[float, ...]
+    layers: str | tuple[str, ...] | None
+    snapshot_every: int
+    seed: int
+
+
+_BY_TWO: Final = Distribution.rademacher(2)
+
+
+def _settings(name: str, *tasks: Nodes | Exact | Weights, run: RunSettings, **usual: Any) -> Settings:
+    return Settings(tasks=tasks, algorithm=name, **{**usual, **run})
+
+
+def node(
+    *, queries: int | Mapping[str, int] | None = None, perturbation: int = 2, **run: Unpack[RunSettings]
+) -> Settings:
+    """Node perturbation: the outputs of each layer are perturbed, each sample's in a direction of its own
+    (Poor Man's Training on MCUs, sec. 3.2).
+
+        d = L(y + mu z) - L(y - mu z),    G = sum of d z a^T,    W <- W - rate G / rms(G)
     """
-
-    name: str
-    summary: str
-    settings: type[NodeSettings] | type[TrainSettings]
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    injection: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def is_layerwise(self) -> bool:
-        """Whether its runs are layer-wise: they keep a snapshot log, and need the data to be resumed."""
-        return self.settings is NodeSettings
-
-    @property
-    def takes_nodes(self) -> bool:
-        """Whether it perturbs or credits nodes of the layers that `inject` is told."""
-        return bool(self.injection.get("nodes"))
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Its settings and their defaults."""
-        own = self.settings()
-        return {f.name: getattr(own, f.name) for f in dataclasses.fields(own)} | dict(self.defaults)
-
-    def make(self, **given: Any) -> NodeSettings | TrainSettings:
-        """Its settings.
-
-        Args:
-            **given: those that differ from its defaults.
-
-        Raises:
-            SettingsError: it has no such setting (the message lists them), or a value is out of range.
-        """
-        unknown = [name for name in given if name not in self.options]
-        if unknown:
-            raise SettingsError(
-                f"{unknown[0]}: algorithm {self.name} has no such setting; it has {', '.join(self.options)}"
-            )
-        return self.settings(**{**self.defaults, **given})
-
-    def inject_settings(self, chosen: Mapping[str, Any] | None = None, **given: Any) -> InjectSettings:
-        """How `inject` prepares a model for it.
-
-        Args:
-            chosen: settings of the run to come that differ from its defaults, as for `make`: a larger
-                perturbation needs more head-room, more layers with exact gradients more that carry nodes.
-            **given: settings of the injection that differ from what it asks for.
-
-        Raises:
-            ConversionError: a value is out of range.
-            SettingsError: nodes are given, which it does not perturb.
-        """
-        if given.get("nodes") and not self.takes_nodes:
-            raise SettingsError(f"nodes: algorithm {self.name} perturbs weights, not nodes")
-        asked = {"algorithm": self.name} | dict(self.injection)
-        run, usual = self.make(**(chosen or {})), InjectSettings()
-        if asked.get("nodes") == TAIL:
-            asked["nodes"] = _tail_nodes(run)
-        if asked.get("trainable", "all") != NODES:
-            asked["head_room"] = max(asked.get("head_room", usual.head_room), run.head_room)
-        if isinstance(run, TrainSettings):
-            asked["max_queries"] = max(usual.max_queries, run.items)
-            words = InjectSettings(max_queries=asked["max_queries"]).words
-            if run.command_words > words:
-                asked["command_words"] = run.command_words
-        return InjectSettings(**{**asked, **given})
+    return _settings("node", Nodes(queries=queries, perturbation=perturbation), run=run)
 
 
-def _tail_nodes(settings: NodeSettings | TrainSettings) -> str | tuple[()]:
-    """Layers that carry nodes where the last ones have their exact gradients and no other carries any."""
-    assert isinstance(settings, NodeSettings)
-    return f"last:{settings.tail}" if settings.head == "exact" else ()
+def weight(
+    *,
+    queries: int = 1,
+    perturbation: Distribution = _BY_TWO,
+    **run: Unpack[RunSettings],
+) -> Settings:
+    """Weight perturbation: all weights are perturbed at once (SPSA, Spall 1992).
+
+    d = L(w + z) - L(w - z),    w <- w - rate d / rms(d) z
+    """
+    task = Weights(queries=queries, perturbation=perturbation)
+    return _settings("weight", task, run=run, batch_size=64)
 
 
-def _frozen(**values: Any) -> Mapping[str, Any]:
-    return MappingProxyType(values)
+def layer(*, queries: int | Mapping[str, int] = 1, **run: Unpack[RunSettings]) -> Settings:
+    """Layer-wise weight perturbation: the weights of one layer after the other are perturbed, each from its
+    own inputs on.
+
+        d = L(w + z) - L(w - z),    w <- w - rate d / rms(d) z,    z = 0 but for one layer
+    """
+    return _settings("layer", Weights(queries=queries, scope="layers"), run=run, learning_rate=2.0)
 
 
-_LAYERWISE: Final = _frozen(trainable="all", nodes=(), cuts=("layers",), replay=False)
-_HYBRID: Final = _frozen(trainable="all", nodes=TAIL, replay=False)
+def poor_mans_training(*, queries: int = 8, **run: Unpack[RunSettings]) -> Settings:
+    """One-sided estimates layer by layer, of nodes or weights, whichever are fewer; rates are scaled by
+    NQ/(NQ+d-1)/s² (Poor Man's Training on MCUs).
 
-_ALL: Final = (
-    Algorithm(
-        "node",
-        "perturbs layers' outputs, each sample's in a direction of its own (Poor Man's Training on MCUs, "
-        "sec. 3.2)",
-        NodeSettings,
-        # Weights themselves are never perturbed and nothing is replayed: the exact outputs of the original,
-        # no operator that would not run, no RAM for layers that stay as they are.
-        injection=_frozen(trainable="nodes", nodes="auto", head_room=0, replay=False),
-    ),
-    Algorithm(
-        "weight",
-        "perturbs all weights at once (SPSA, Spall 1992)",
-        TrainSettings,
-    ),
-    Algorithm(
-        "layer",
-        "perturbs the weights of one layer after the other, each from its own inputs on",
-        NodeSettings,
-        _frozen(others="layers", rate=2.0),
-        _LAYERWISE,
-    ),
-    Algorithm(
+        d = L(x + mu z) - L(x),    W <- W - rate N Q / (N Q + d - 1) / s^2 G_mean    (eq. 8, 11)
+
+    The paper has minibatches of 100 and 100 queries (sec. 4.1). Here a minibatch is whole invokes, of 32
+    samples where a plain model is made trainable, and a step has 32 queries at most; with 8 of them a budget
+    is good for four times as many steps, and a minibatch of nodes has 768 directions.
+    """
+    return _settings(
         "poor-mans-training",
-        "one-sided estimates layer by layer, of nodes or weights, whichever are fewer; rates scaled by "
-        "NQ/(NQ+d-1)/s² (Poor Man's Training on MCUs)",
-        NodeSettings,
-        # The paper has minibatches of 100 and 100 queries (sec. 4.1). Here a minibatch is whole invokes, of
-        # 32 samples where a command injects the model, and a step has 32 queries at most; with 8 of them a
-        # budget is good for four times as many steps, and a minibatch of nodes has 768 directions.
-        _frozen(
-            batch_size=96,
-            estimator="one-sided",
+        Nodes(queries=queries, perturbation=1, rule="gradient", gradient_norm=True, quantization_aware=True),
+        Weights(
+            queries=queries,
+            perturbation=Distribution.rademacher(1),
             rule="gradient",
-            weight_rule="gradient",
-            rate=0.04,
-            schedule="cosine",
-            clip=255.0,
-            weight_clip=0.0,
-            mu=1,
-            queries=8,
-            others="layers",
-            distribution=Distribution.rademacher(1),
-        ),
-        _frozen(trainable="all", nodes="auto", cuts=("layers",), head_room=1, replay=False),
-    ),
-    Algorithm(
-        "qzo-ff",
-        "signs of loss differences along 8-bit Gaussian directions, 16-bit weights (QZO-FF: sign-m-SPSA)",
-        TrainSettings,
-        _frozen(rule="sign", distribution=Distribution.gaussian(1.0)),
-        _frozen(update_bits=16, head_room=4),
-    ),
-    Algorithm(
-        "elastic-zo",
-        "perturbs the weights of the first layers together, backpropagation for the last ones (ElasticZO)",
-        NodeSettings,
-        # The paper's rate is tuned for each model and falls by 0.8 every 10 of 100 epochs, its gradient is
-        # clipped (sec. 5.1.1). Here differences count relative to their running RMS, clipped at three times
-        # it, which takes one rate for all models, and the rate falls to 0 by the end of a run of any length.
-        _frozen(
-            head="exact",
-            others="together",
-            distribution=Distribution.gaussian(1.0),
-        ),
-        _HYBRID,
-    ),
-    Algorithm(
-        "elastic-zo-int8",
-        "the same in 8 bits: sparse uniform directions, signs, updates rounded to few bits (ElasticZO-INT8)",
-        NodeSettings,
-        _frozen(
-            batch_size=256,
-            head="exact",
-            exact_rule="bits",
-            others="together",
-            weight_rule="bits",
-            distribution=Distribution.sparse_uniform(15, 0.33),
-            stages=(0.2, 0.5),
-            stage_p_zero=(0.5, 0.9),
-        ),
-        MappingProxyType({**_HYBRID, "update_bits": 8}),
-    ),
-    Algorithm(
-        "fqt",
-        "quantized backpropagation of the last layers alone: standardized gradients of the outputs with the "
-        "largest errors (On-Device Training of Fully Quantized DNNs)",
-        NodeSettings,
-        # The poster names no rate: 0.1 LSB is the standard deviation of a layer's first step.
-        _frozen(head="exact", tail=2, exact_rule="standardized", sparse_rows=(0.1, 1.0), rate=0.1),
-        _frozen(trainable="nodes", nodes=TAIL, head_room=0, replay=False),
-    ),
-    Algorithm(
-        "mezo",
-        "perturbs all weights at once along Gaussian directions, plain gradient steps (MeZO)",
-        TrainSettings,
-        _frozen(
-            rule="gradient",
-            distribution=Distribution.gaussian(1.0),
-            rate=100.0,
-            schedule="constant",
             clip=0.0,
+            scope="layers",
+            gradient_norm=True,
+            quantization_aware=True,
+            headroom=1,
         ),
-        _frozen(head_room=4),
-    ),
-    Algorithm(
-        "deepzero",
-        "finite differences weight by weight, some of every layer a step, each from its layer on (DeepZero: "
-        "coordinate-wise estimation; weights drawn at random)",
-        NodeSettings,
-        # Finite differences of single weights differ between layers and along a run: over their running RMS
-        # one rate serves all layers, where plain steps, as DeepZero's, would need one for each.
-        _frozen(
-            others="layers",
-            weight_rule="normalized",
-            rate=128.0,
-            queries=32,
-            distribution=Distribution.coordinate(2),
-        ),
-        _LAYERWISE,
-    ),
-    Algorithm(
-        "qzo-ff-probe",
-        "signs along Gaussian directions smaller than an LSB, for the last layer, weights of 16 bits in the "
-        "forward pass (QZO-FF: linear probing with 16w8a)",
-        TrainSettings,
-        _frozen(rule="sign", distribution=Distribution.gaussian(0.5)),
-        _frozen(trainable="last:1", wide="last", update_bits=16),
-    ),
+        run=run,
+        batch_size=96,
+        estimator="one-sided",
+        learning_rate=0.04,
+        schedule="cosine",
+        step_clip=255.0,
+    )
+
+
+def qzo_ff(
+    *, momentum: float = 0.0, momentum_terms: int = 8, sharpness: bool = False, **run: Unpack[RunSettings]
+) -> Settings:
+    """Signs of loss differences along 8-bit Gaussian directions, with 16-bit weights (QZO-FF: sign-m-SPSA).
+
+    w <- w - rate / Q sum of sign(L(w + z) - L(w - z)) z    (Alg. 1)
+    """
+    task = Weights(
+        perturbation=Distribution.gaussian(1.0),
+        rule="sign",
+        momentum=momentum,
+        momentum_terms=momentum_terms,
+        sharpness=sharpness,
+        headroom=4,
+    )
+    return _settings("qzo-ff", task, run=run, batch_size=64)
+
+
+def elastic_zo(*, last: int = 1, **run: Unpack[RunSettings]) -> Settings:
+    """The weights of the first layers are perturbed together, the last ones have their exact gradients
+    (ElasticZO).
+
+        first: w <- w - rate d / rms(d) z,    last: W <- W - rate G / rms(G),    G = (softmax - one-hot) a^T
+
+    The paper's rate is tuned for each model and falls by 0.8 every 10 of 100 epochs, its gradient is clipped
+    (sec. 5.1.1). Here differences count relative to their running RMS, clipped at three times it, which takes
+    one rate for all models, and the rate falls to 0 by the end of a run of any length.
+    """
+    return _settings(
+        "elastic-zo", Weights(perturbation=Distribution.gaussian(1.0)), Exact(last=last), run=run
+    )
+
+
+def elastic_zo_int8(*, last: int = 1, **run: Unpack[RunSettings]) -> Settings:
+    """ElasticZO in 8 bits: sparse uniform directions, signs, updates rounded to few bits (ElasticZO-INT8).
+
+    first: w <- w - sign(d) round(z),    last: W <- W - round(G), to 5, 4 and 3 bits    (Alg. 2)
+    """
+    weights = Weights(
+        perturbation=Distribution.sparse_uniform(15, 0.33), rule="bits", stage_p_zero=(0.5, 0.9)
+    )
+    exact = Exact(last=last, rule="bits")
+    return _settings("elastic-zo-int8", weights, exact, run=run, batch_size=256, stages=(0.2, 0.5))
+
+
+def fqt(*, last: int = 2, **run: Unpack[RunSettings]) -> Settings:
+    """Quantized backpropagation of the last layers alone: standardized gradients of the outputs with the
+    largest errors (On-Device Training of Fully Quantized DNNs).
+
+        W <- W - rate (G - mean(G)) / std(G)
+
+    The poster names no rate: 0.1 LSB is the standard deviation of a layer's first step.
+    """
+    return _settings(
+        "fqt", Exact(last=last, rule="standardized", rows=(0.1, 1.0)), run=run, learning_rate=0.1
+    )
+
+
+def mezo(*, queries: int = 1, gradient_norm: bool = False, **run: Unpack[RunSettings]) -> Settings:
+    """All weights are perturbed at once along Gaussian directions, with plain gradient steps (MeZO).
+
+    w <- w - rate (L(w + mu z) - L(w - mu z)) / (2 mu) z    (Alg. 1)
+    """
+    task = Weights(
+        perturbation=Distribution.gaussian(1.0),
+        queries=queries,
+        rule="gradient",
+        clip=0.0,
+        gradient_norm=gradient_norm,
+        headroom=4,
+    )
+    return _settings("mezo", task, run=run, batch_size=64, learning_rate=100.0, schedule="constant")
+
+
+def deepzero(*, queries: int = 32, **run: Unpack[RunSettings]) -> Settings:
+    """Finite differences weight by weight, some of every layer a step, each from its layer on (DeepZero:
+    coordinate-wise estimation; weights drawn at random).
+
+        w_i <- w_i - rate d_i / rms(d),    d_i = L(w + mu e_i) - L(w - mu e_i)
+
+    Finite differences of single weights differ between layers and along a run: over their running RMS one
+    rate serves all layers, where plain steps, as DeepZero's, would need one for each.
+    """
+    task = Weights(perturbation=Distribution.coordinate(2), queries=queries, scope="layers")
+    return _settings("deepzero", task, run=run, learning_rate=128.0)
+
+
+def qzo_ff_probe(**run: Unpack[RunSettings]) -> Settings:
+    """Signs along Gaussian directions smaller than an LSB, for the last layer, with weights of 16 bits in the
+    forward pass (QZO-FF: linear probing with 16w8a).
+
+        w <- w - rate / Q sum of sign(L(w + z) - L(w - z)) z    (Alg. 1)
+    """
+    task = Weights(perturbation=Distribution.gaussian(0.5), rule="sign", int16="last")
+    return _settings("qzo-ff-probe", task, run=run, batch_size=64, layers="last:1")
+
+
+_ALL: Final[tuple[Callable[..., Settings], ...]] = (
+    node,
+    weight,
+    layer,
+    poor_mans_training,
+    qzo_ff,
+    elastic_zo,
+    elastic_zo_int8,
+    fqt,
+    mezo,
+    deepzero,
+    qzo_ff_probe,
 )
 
 #: By name, the default first.
-ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType({a.name: a for a in _ALL})
+ALGORITHMS: Final[Mapping[str, Callable[..., Settings]]] = MappingProxyType(
+    {function.__name__.replace("_", "-"): function for function in _ALL}
+)
+#: The name of the one that is used where nobody names any.
+DEFAULT: Final = next(iter(ALGORITHMS))
 
 
-def algorithm(name: str) -> Algorithm:
-    """The algorithm of a name.
+def algorithm(name: str) -> Settings:
+    """The settings of the algorithm of a name.
 
     Raises:
         SettingsError: there is none; the message lists them.
     """
     if name not in ALGORITHMS:
         raise SettingsError(f"algorithm: no {name!r}; there are {', '.join(ALGORITHMS)}")
-    return ALGORITHMS[name]
+    return ALGORITHMS[name]()
 
 
-def algorithm_of(metadata: ZoMetadata) -> Algorithm:
-    """The algorithm that a ZO model was made for; where it does not say, node perturbation where it carries
-    nodes, else weight perturbation.
+def summary(name: str) -> str:
+    """The first sentence of an algorithm's docstring, on one line."""
+    text = inspect.getdoc(ALGORITHMS[name]) or ""
+    return " ".join(text.split("\n\n")[0].split()).rstrip(".")
+
+
+def algorithm_of(metadata: ZoMetadata) -> str:
+    """Name of the algorithm that a ZO model was made for; where it does not say, node perturbation where it
+    carries nodes, else weight perturbation.
     """
-    return ALGORITHMS.get(metadata.algorithm) or ALGORITHMS["node" if metadata.nodes else "weight"]
+    if metadata.algorithm in ALGORITHMS:
+        return metadata.algorithm
+    return "node" if metadata.nodes else "weight"
+
+
+def usual_settings(metadata: ZoMetadata) -> Settings:
+    """The settings of the algorithm that a ZO model was made for, with a minibatch that its batch divides."""
+    settings = algorithm(algorithm_of(metadata))
+    return dataclasses.replace(settings, batch_size=fitting_batch_size(settings, metadata.batch))
+
+
+def fitting_batch_size(settings: Settings, batch: int) -> int:
+    """The minibatch of the settings, rounded down to a multiple of a model's batch, one batch at least."""
+    return max(settings.batch_size // batch, 1) * batch

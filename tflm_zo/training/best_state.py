@@ -6,18 +6,15 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core import Measurement, best_of, is_due, samples_in_order
 from ..data import Data, labelled
 from ..logs import data_checksum
 from ..runtime import Runtime
 from .evaluation import Evaluation, evaluate
-from .run import Run
+from .run import Arrays, Run
 
 __all__ = ["BestState", "measured_samples", "measuring_interval"]
-
-Weights = dict[str, NDArray[np.int8]]
 
 # Measurements of a run, besides the one before its first step, at most.
 _MOST: Final = 20
@@ -74,7 +71,7 @@ class BestState:
         self._data_checksum = data_checksum([*data.inputs, data.labels])
         run.check_measured_data(self._data_checksum)
         # Measurement and weights of the best state whose weights are at hand.
-        self._kept: tuple[Measurement, Weights, Weights] | None = run.best_state()
+        self._kept: tuple[Measurement, Arrays, Arrays] | None = run.best_state()
         self._last: tuple[int, Evaluation] | None = None
 
     def measure_where_due(self) -> None:

@@ -14,17 +14,18 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..converters import Model
+from ..converters import Model, initial_weights
 from ..core import BlockControl
 from ..data import Samples, prepare
 from ..logs import LogError, SnapshotLog
 from .callbacks import Callback
+from .checks import SettingsError, check_integer
 from .costs import Costs, NodeCosts
 from .evaluation import evaluate
 from .held_out import hold_out
-from .node_settings import NodeSettings
-from .settings import SettingsError, TrainSettings, check_integer
-from .tasks import trained_tensors
+from .length import planned_steps
+from .plan import trained_tensors
+from .settings import Settings
 from .trainer import Trainer
 
 __all__ = ["BlockChoice", "BlockProbes", "choose_block"]
@@ -59,7 +60,7 @@ class BlockChoice:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """Of the best block: what `NodeSettings.only` takes."""
+        """Of the best block: what `Settings.layers` takes."""
         return self.blocks[self.best]
 
     def value(self, score: int) -> float:
@@ -91,6 +92,11 @@ def _split(names: list[str], blocks: int) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(names[i] for i in part) for part in parts)
 
 
+def _check_layerwise(settings: Settings) -> None:
+    if not settings.is_layerwise:
+        raise SettingsError("a block is chosen for layer-wise runs, not for weight perturbation")
+
+
 class BlockProbes:
     """Probes of each block of layers; `choose_block` in two parts, the first of which trains nothing.
 
@@ -116,7 +122,7 @@ class BlockProbes:
     def __init__(
         self,
         trainer_or_model: Trainer | Model | bytes | str | os.PathLike[str],
-        settings: NodeSettings | None,
+        settings: Settings | None,
         x: Samples,
         y: ArrayLike | None = None,
         *,
@@ -126,37 +132,38 @@ class BlockProbes:
         runtime: str | None = None,
     ) -> None:
         model: Model | bytes | str | os.PathLike[str]
-        given: NodeSettings | TrainSettings
         if isinstance(trainer_or_model, Trainer):
-            model, own = trainer_or_model._model, trainer_or_model
+            model, own = trainer_or_model.model, trainer_or_model
             runtime = runtime or own.runtime.name
-            given = settings or own.settings
+            settings = settings or own.settings
         else:
-            model, given = trainer_or_model, settings or NodeSettings()
-        if not isinstance(given, NodeSettings):
-            raise SettingsError("a block is chosen for layer-wise runs, not for weight perturbation")
-        self._settings = settings = given
+            model = trainer_or_model
+        if settings is not None:
+            _check_layerwise(settings)
         self._trainer = trainer = Trainer(model, settings, runtime=runtime or "litert")
+        self._settings = settings = trainer.settings
+        _check_layerwise(settings)
         check_integer("blocks", blocks, 1, 2**31)
         check_integer("epochs", epochs, 1, 2**31)
         metadata = trainer.runtime.metadata
         loss = metadata.loss
         assert loss is not None  # the trainer has refused such a model
         self._of_classes = loss.of_classes
+        self._initial = initial_weights(trainer.model)
         tensors = trained_tensors(settings, metadata)
         self.blocks = _split([metadata.trainable[i].layer for i in tensors], blocks)
         data = prepare(trainer.runtime, x, y)
         self._train, self._judge = hold_out(data, loss, held_out, settings.seed)
         samples = len(self._train)
-        self._steps = trainer.planned_steps(samples, epochs, None)
-        costs = Costs(trainer._model, metadata)
+        self._steps = planned_steps(settings, samples, epochs, None)
+        costs = Costs(trainer.model, metadata)
         self._costs = [NodeCosts(costs, self.settings_of(b), metadata) for b in range(blocks)]
         training = sum(c.until(self._steps, samples) for c in self._costs)
         self.equivalents = training + len(self._judge) * (blocks + 1)
 
-    def settings_of(self, block: int) -> NodeSettings:
+    def settings_of(self, block: int) -> Settings:
         """Settings of a run that trains one block alone."""
-        return dataclasses.replace(self._settings, only=self.blocks[block])
+        return dataclasses.replace(self._settings, layers=self.blocks[block])
 
     def rest_of(self, budget: float, samples: int) -> float:
         """What is left of a budget after the probes.
@@ -187,7 +194,7 @@ class BlockProbes:
             OSError: it cannot be read.
         """
         found = SnapshotLog.read(log)
-        found.check_model(self._trainer._model)
+        found.check_model(self._trainer.model)
         trainable = self._trainer.runtime.metadata.trainable
         layers = tuple(trainable[i].layer for i in sorted(i for task in found.tasks for i in task.tensors))
         if layers not in self.blocks:
@@ -210,7 +217,13 @@ class BlockProbes:
         while (block := control.next()) is not None:
             # Every run begins with the weights that the model starts with.
             trainer.settings, steps.block = self.settings_of(block), block
-            trainer.fit(self._train, steps=self._steps, callbacks=[steps], keep="last")
+            trainer.fit(
+                self._train,
+                steps=self._steps,
+                callbacks=[steps],
+                keep="last",
+                initial_weights=self._initial,
+            )
             if trainer.interrupted:
                 raise KeyboardInterrupt
             scores.append(self._score())
@@ -235,7 +248,7 @@ class BlockProbes:
 
 def choose_block(
     trainer_or_model: Trainer | Model | bytes | str | os.PathLike[str],
-    settings: NodeSettings | None,
+    settings: Settings | None,
     x: Samples,
     y: ArrayLike | None = None,
     *,
@@ -253,7 +266,7 @@ def choose_block(
     choice; so do runtimes with the same bits. Then::
 
         choice = choose_block(model, settings, x, y)
-        trainer = Trainer(model, dataclasses.replace(settings, only=choice.layers))
+        trainer = Trainer(model, dataclasses.replace(settings, layers=choice.layers))
         trainer.fit(x, y, epochs=20)
 
     Args:

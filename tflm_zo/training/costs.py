@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 from ..converters import Model, ZoMetadata, ZoNodes
 from ..converters.operator_costs import macs
-from .node_settings import NodeSettings
-from .settings import TrainSettings
-from .tasks import credited, plan_tasks
+from .plan import credited, plan_tasks
+from .settings import Settings
 
 __all__ = ["Costs", "NodeCosts", "WeightCosts", "block_segments"]
 
@@ -56,8 +55,8 @@ class WeightCosts:
         metadata: of the model.
     """
 
-    def __init__(self, costs: Costs, settings: TrainSettings, metadata: ZoMetadata) -> None:
-        starts = block_segments(metadata) if settings.scope == "blocks" else [0]
+    def __init__(self, costs: Costs, settings: Settings, metadata: ZoMetadata) -> None:
+        starts = block_segments(metadata) if settings.weights.scope == "blocks" else [0]
         self._steps = [settings.batch_size * settings.forwards * costs.suffix(k) for k in starts]
 
     def until(self, steps: int) -> float:
@@ -83,7 +82,7 @@ class NodeCosts:
         first_segment: where forward passes begin: before it nothing is trained.
     """
 
-    def __init__(self, costs: Costs, settings: NodeSettings, metadata: ZoMetadata) -> None:
+    def __init__(self, costs: Costs, settings: Settings, metadata: ZoMetadata) -> None:
         self._costs = costs
         self.tasks = plan_tasks(settings, metadata, costs.suffix)
         self.first_segment = min(t.first_segment for t in self.tasks)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from ..converters import Model, ZoMetadata, initial_weights
 from ..converters.model import Tensor
 from ..core import NodeState
-from .node_settings import NodeSettings
-from .tasks import Task, credited
+from .plan import PlannedTask, credited
+from .settings import Settings
 
 __all__ = ["Gain", "channel_scales", "task_gain"]
 
@@ -37,11 +37,11 @@ class Gain:
     multipliers: tuple[NDArray[np.int32] | None, ...]
 
 
-def task_gain(task: Task, settings: NodeSettings, model: Model, metadata: ZoMetadata) -> Gain:
+def task_gain(task: PlannedTask, settings: Settings, model: Model, metadata: ZoMetadata) -> Gain:
     """The factors of a task under rule "gradient".
 
     Args:
-        task: NODES or WEIGHTS.
+        task: of `Nodes` or `Weights`.
         settings: of the run.
         model: the ZO model.
         metadata: of it.
@@ -55,15 +55,16 @@ def task_gain(task: Task, settings: NodeSettings, model: Model, metadata: ZoMeta
     ]
     samples, queries = settings.batch_size, task.queries
     gain = 1.0
-    if settings.gradient_norm:
+    own = settings.weights if task.nodes is None else settings.nodes
+    if own.gradient_norm:
         gain = samples * queries / (samples * queries + task.dimensions - 1)
     if task.nodes is None:
-        powers = -2 if settings.quantization_aware else 0
+        powers = -2 if own.quantization_aware else 0
     else:
         # Of a channel s s_a / s_y, and 1 / s^2.
-        powers = -1 if settings.quantization_aware else 1
+        powers = -1 if own.quantization_aware else 1
         sides = 2 if settings.estimator == "antithetic" else 1
-        gain *= _node_chain(task, model, metadata) / (samples * queries * sides * settings.mu)
+        gain *= _node_chain(task, model, metadata) / (samples * queries * sides * settings.nodes.perturbation)
     extreme = min if powers < 0 else max
     reference = float(extreme((extreme(s) for s in known if len(s)), default=1.0))
     factors = [np.minimum((s / reference) ** powers, 1.0) if powers else np.ones(1) for s in scales]
@@ -95,7 +96,7 @@ def _scales(tensor: Tensor | None) -> NDArray[np.float64]:
     return np.asarray(tensor.quantization.scales, np.float64)
 
 
-def _node_chain(task: Task, model: Model, metadata: ZoMetadata) -> float:
+def _node_chain(task: PlannedTask, model: Model, metadata: ZoMetadata) -> float:
     """s_a / s_y, for nodes that are means over H W outputs divided by H W."""
     nodes = task.nodes
     assert nodes is not None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..converters.metadata import ZoLoss
 from ..data import Data, labelled
-from .settings import SettingsError, check_number
+from .checks import SettingsError, check_number
 
 __all__ = ["held_out_samples", "hold_out"]
 

@@ -13,8 +13,10 @@ from ..converters import Model, ZoMetadata, ZoNodes, step_multipliers, update_ma
 from ..core import LogitScale, NodeLayer, NodeRules, NodeState, NodeTask
 from .costs import Costs, NodeCosts
 from .gains import channel_scales, task_gain
-from .node_settings import NODE_RULES, NodeSettings
-from .tasks import Task, TaskKind
+from .integers import layerwise_integers
+from .plan import PlannedTask
+from .settings import Settings
+from .tasks import NODE_RULES, Exact, Weights
 
 __all__ = ["NodePlan"]
 
@@ -27,15 +29,15 @@ def _relative_scales(scales: NDArray[np.float64]) -> NDArray[np.int16] | None:
     return np.minimum(relative, 2**15 - 1).astype(np.int16)
 
 
-def _rules(settings: NodeSettings) -> NodeRules:
-    least, most = (round(share * 65535) for share in settings.sparse_rows)
-    bits = (*settings.exact_bits, settings.weight_bits)
+def _rules(settings: Settings) -> NodeRules:
+    least, most = (round(share * 65535) for share in settings.exact.rows)
+    bits = (*settings.exact.bits, settings.weights.bits)
     return NodeRules(
-        weight_clip=round(settings.weight_clip * 65536),
-        rule=NODE_RULES.index(settings.rule),
-        exact_rule={"rms": 0, "bits": 2, "standardized": 3}[settings.exact_rule],
+        weight_clip=round(settings.weights.clip * 65536),
+        rule=NODE_RULES.index(settings.nodes.rule),
+        exact_rule={"rms": 0, "bits": 2, "standardized": 3}[settings.exact.rule],
         bits=sum(b << 8 * i for i, b in enumerate(bits)),
-        rows=0 if settings.sparse_rows == (1.0, 1.0) else least | most << 16,
+        rows=0 if settings.exact.rows == (1.0, 1.0) else least | most << 16,
     )
 
 
@@ -60,7 +62,7 @@ class NodePlan:
 
     Attributes:
         costs: of the run, in forward equivalents.
-        tasks: what is trained, see `Task`.
+        tasks: what is trained, see `PlannedTask`.
         first_segment: where a forward pass begins; what is before it does not change.
         node_tasks: the tasks for `NodeControl`, in the same order.
         rules: for `NodeControl`.
@@ -78,7 +80,7 @@ class NodePlan:
     """
 
     def __init__(
-        self, model: Model, metadata: ZoMetadata, settings: NodeSettings, total: int, samples: int
+        self, model: Model, metadata: ZoMetadata, settings: Settings, total: int, samples: int
     ) -> None:
         self._settings = settings
         self.costs = NodeCosts(Costs(model, metadata), settings, metadata)
@@ -87,11 +89,11 @@ class NodePlan:
         self.limit = 127 - metadata.head_room
         own, self.masks = step_multipliers(model), update_masks(model)
         self.multipliers = {t.name: own.get(t.name) for t in self.tensors}
-        self.settings = settings.as_integers(steps=total, samples=samples, batch=metadata.batch)
+        self.settings = layerwise_integers(settings, steps=total, samples=samples, batch=metadata.batch)
         self.node_tasks = [self._task(task, model, metadata) for task in self.tasks]
         self.rules = _rules(settings)
         self.filter_scales = [
-            None if task.kind != TaskKind.EXACT else _relative_scales(channel_scales(model, metadata, i))
+            None if task.kind is not Exact else _relative_scales(channel_scales(model, metadata, i))
             for task in self.tasks
             for i in task.tensors[:1]
         ]
@@ -101,25 +103,25 @@ class NodePlan:
 
     def _layer(self, nodes: ZoNodes) -> NodeLayer:
         layer = NodeLayer.of(nodes)
-        return layer if self._settings.masked else dataclasses.replace(layer, unmasked=True)
+        return layer if self._settings.nodes.masked else dataclasses.replace(layer, unmasked=True)
 
-    def _task(self, task: Task, model: Model, metadata: ZoMetadata) -> NodeTask:
-        settings, weights = self._settings, task.kind == TaskKind.WEIGHTS
-        rule = settings.weight_rule if weights else settings.rule
+    def _task(self, task: PlannedTask, model: Model, metadata: ZoMetadata) -> NodeTask:
+        settings, weights = self._settings, task.kind is Weights
+        rule = settings.weights.rule if weights else settings.nodes.rule
         gain = NodeState()
-        if rule == "gradient" and task.kind != TaskKind.EXACT:
+        if rule == "gradient" and task.kind is not Exact:
             found = task_gain(task, settings, model, metadata)
             gain = found.gain
             for i, multipliers in zip(task.tensors, found.multipliers, strict=True):
                 self.multipliers[metadata.trainable[i].name] = multipliers
         rate = 65536
-        if weights and settings.weight_rate is not None:
-            rate = round(65536 * settings.weight_rate / settings.rate)
+        if weights and settings.weights.learning_rate is not None:
+            rate = round(65536 * settings.weights.learning_rate / settings.chosen_rate(1))
         return NodeTask(
             None if task.nodes is None else self._layer(task.nodes),
             task.start_segment,
             task.queries,
-            0 if weights else settings.mu,
+            0 if weights else settings.nodes.perturbation,
             rate=rate,
             following=task.following,
             gain=gain,

@@ -27,17 +27,53 @@ from ..core import (
 )
 from ..logs import LogError, SnapshotLog, SnapshotLogWriter, data_checksum, fingerprint
 from ..runtime import Runtime
+from .checks import SettingsError
 from .node_plan import NodePlan
-from .node_settings import NodeSettings
-from .run import Run, Weights
-from .settings import SettingsError
+from .plan import credited, exact_tail, is_exact_head
+from .run import Arrays, Run
+from .settings import Settings
 from .snapshot_weights import snapshot_weights
-from .tasks import TaskKind, credited, exact_tail, is_exact_head
+from .tasks import Exact, Weights
 
 __all__ = ["NodeRun"]
 
 # Sums of products with an input are of 32 bits (D of zo_node_update.h).
 _SUM_MAX: Final = 2**31 - 1
+
+
+def _check_updates(settings: Settings, metadata: ZoMetadata) -> None:
+    """Raises SettingsError where the model's weights cannot be perturbed or moved as the tasks do."""
+    by_weights, reach = settings.has(Weights), settings.reach
+    if reach > metadata.head_room:
+        raise SettingsError(
+            f"weights.perturbation: moves a weight by up to {reach} LSB, the model's head-room is "
+            f"{metadata.head_room}; inject with head_room={reach}"
+        )
+    bits = by_weights and settings.weights.rule == "bits"
+    exact = settings.has(Exact) and settings.exact.rule == "bits"
+    if (bits or exact) and metadata.update_bits != 8:
+        raise SettingsError("a rule of bits moves weights by whole LSB: inject with update_bits=8")
+    if bits and any(t.updated is not None for t in metadata.trainable):
+        raise SettingsError("weights.rule: bits moves all weights of a layer: inject without sparse")
+
+
+def _check_exact(settings: Settings, metadata: ZoMetadata, layers: list[str]) -> None:
+    """Raises SettingsError where the last layers have no exact gradients."""
+    loss = metadata.loss
+    if loss is None or not loss.of_classes:
+        raise SettingsError("exact: needs a softmax cross-entropy, the model has another loss")
+    if not any(is_exact_head(n) for n in metadata.nodes):
+        raise SettingsError(
+            "exact: needs a last FULLY_CONNECTED layer that carries nodes and whose outputs the loss reads; "
+            f"the layers with nodes are {', '.join(layers)}"
+        )
+    tail = exact_tail(settings, metadata.nodes)
+    if len(tail) < settings.exact.last:
+        names = ", ".join(layers[i] for i in reversed(tail))
+        raise SettingsError(
+            f"last: expected at most {len(tail)}, the FULLY_CONNECTED layers with nodes at the end that feed "
+            f"each other ({names}), got {settings.exact.last}"
+        )
 
 
 class NodeRun(Run):
@@ -60,7 +96,7 @@ class NodeRun(Run):
         self,
         runtime: Runtime,
         model: Model,
-        settings: NodeSettings,
+        settings: Settings,
         total: int,
         inputs: list[NDArray[Any]],
         labels: NDArray[Any],
@@ -93,25 +129,14 @@ class NodeRun(Run):
         self.total, self.forwards, self.measurements = total, 0, []
 
     @staticmethod
-    def check(settings: NodeSettings, metadata: ZoMetadata) -> None:
+    def check(settings: Settings, metadata: ZoMetadata) -> None:
         """Raises SettingsError where a model does not fit the settings."""
         layers = [metadata.trainable[n.trainable].layer for n in metadata.nodes]
-        if not layers and settings.others == "frozen":
+        if not layers and not settings.has(Weights):
             raise SettingsError(
                 "the model carries no nodes: inject it with nodes, or train it by weight perturbation"
             )
-        reach = settings.distribution.reach
-        if settings.others != "frozen" and reach > metadata.head_room:
-            raise SettingsError(
-                f"distribution: moves a weight by up to {reach} LSB, the model's head-room is "
-                f"{metadata.head_room}; inject with head_room={reach}"
-            )
-        bits = settings.weight_rule == "bits" and settings.others != "frozen"
-        exact = settings.exact_rule == "bits" and settings.head == "exact"
-        if (bits or exact) and metadata.update_bits != 8:
-            raise SettingsError("a rule of bits moves weights by whole LSB: inject with update_bits=8")
-        if bits and any(t.updated is not None for t in metadata.trainable):
-            raise SettingsError("weight_rule: bits moves all weights of a layer: inject without sparse")
+        _check_updates(settings, metadata)
         for nodes, layer in zip(metadata.nodes, layers, strict=True):
             if metadata.trainable[nodes.trainable].updated is not None:
                 raise SettingsError(
@@ -123,29 +148,21 @@ class NodeRun(Run):
                     f"batch_size: expected at most {most}, the samples that sums over the "
                     f"{credited(nodes)} positions of layer {layer} hold, got {settings.batch_size}"
                 )
-        if isinstance(settings.queries, Mapping):
-            known = layers if settings.others == "frozen" else [t.layer for t in metadata.trainable]
-            unknown = [name for name in settings.queries if name not in known]
+        for name, task, known in (
+            ("nodes.queries", settings.nodes, layers),
+            ("weights.queries", settings.weights, [t.layer for t in metadata.trainable]),
+        ):
+            unknown = (
+                [layer for layer in task.queries or () if layer not in known]
+                if isinstance(task.queries, Mapping)
+                else []
+            )
             if unknown:
                 raise SettingsError(
-                    f"queries: no layer {unknown[0]!r} carries nodes; there are {', '.join(known)}"
+                    f"{name}: no layer {unknown[0]!r} is trained so; there are {', '.join(known)}"
                 )
-        if settings.head == "exact":
-            loss = metadata.loss
-            if loss is None or not loss.of_classes:
-                raise SettingsError("head: exact needs a softmax cross-entropy, the model has another loss")
-            if not any(is_exact_head(n) for n in metadata.nodes):
-                raise SettingsError(
-                    "head: exact needs a last FULLY_CONNECTED layer that carries nodes and whose outputs the "
-                    f"loss reads; the layers with nodes are {', '.join(layers)}"
-                )
-            tail = exact_tail(settings, metadata.nodes)
-            if len(tail) < settings.tail:
-                names = ", ".join(layers[i] for i in reversed(tail))
-                raise SettingsError(
-                    f"tail: expected at most {len(tail)}, the FULLY_CONNECTED layers with nodes at the end "
-                    f"that feed each other ({names}), got {settings.tail}"
-                )
+        if settings.has(Exact):
+            _check_exact(settings, metadata, layers)
 
     @property
     def buffer_bytes(self) -> int:
@@ -242,7 +259,7 @@ class NodeRun(Run):
         if best.step == self.step and self._writer.best_step != best.step:
             self._writer.best_snapshot(self.measurements.index(best), self._views())
 
-    def best_state(self) -> tuple[Measurement, Weights, Weights] | None:
+    def best_state(self) -> tuple[Measurement, Arrays, Arrays] | None:
         """Of a run that was resumed: the best measurement whose weights its log has."""
         if self._resumed_log is None:
             return None
@@ -272,7 +289,7 @@ class NodeRun(Run):
                         self._entering[i] = np.empty_like(entering_it)
                 continue
             read = at(nodes.node_segment)
-            if task.kind == TaskKind.EXACT and task.following is None:
+            if task.kind is Exact and task.following is None:
                 assert self._scale is not None  # the trainer has refused other losses
                 control.capture_head(i, at(nodes.input_segment), read, self._scale, labels)
             else:

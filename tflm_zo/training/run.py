@@ -14,7 +14,7 @@ from ..logs import LogError
 
 __all__ = ["Run"]
 
-Weights = dict[str, NDArray[np.int8]]
+Arrays = dict[str, NDArray[np.int8]]
 
 
 class Run(ABC):
@@ -93,7 +93,7 @@ class Run(ABC):
         """Writes what was measured of the weights after the last whole step into the log."""
 
     @abstractmethod
-    def best_state(self) -> tuple[Measurement, Weights, Weights] | None:
+    def best_state(self) -> tuple[Measurement, Arrays, Arrays] | None:
         """Of a run that was resumed: the best measurement whose weights its log has, and they."""
 
     def check_measured_data(self, checksum: int) -> None:

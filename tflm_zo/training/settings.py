@@ -3,296 +3,318 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final, Literal, TypeVar, get_args
 
-from ..core import MAX_CHAIN, MAX_QUERIES, CSettings, Distribution, DistributionKind, command_words
+from ..converters.settings import last_number
+from .checks import SettingsError, check_choice, check_integer, check_number
+from .tasks import Exact, Nodes, Task, Weights
 
-__all__ = ["ESTIMATORS", "RULES", "SCHEDULES", "SettingsError", "TrainSettings"]
+__all__ = ["ESTIMATORS", "SCHEDULES", "Settings"]
 
-ESTIMATORS: Final = ("antithetic", "one-sided")
-RULES: Final = ("gradient", "normalized", "sign")
-SCHEDULES: Final = ("constant", "linear", "cosine", "step")
-SCOPES: Final = ("model", "blocks")
+Estimator = Literal["antithetic", "one-sided"]
+Schedule = Literal["constant", "linear", "cosine", "step"]
 
-# Of the rate that is chosen. What a step moves the weights by is noise almost entirely: over a run it adds up
-# to a random walk of rate sqrt(steps m / queries) LSB, m the mean square of the schedule. Walks of 40 to 60
-# LSB were best on validation data, for networks of 61,470 (LeNet-5) and of 3,784 weights (the demo's), 781 to
-# 39,062 steps, 1 and 4 queries, linear and constant rates.
+#: In the order of the control units' numbers.
+ESTIMATORS: Final[tuple[str, ...]] = get_args(Estimator)
+SCHEDULES: Final[tuple[str, ...]] = get_args(Schedule)
+
+# A step of weight perturbation moves the weights by noise almost entirely: over a run it adds up to a random
+# walk of rate sqrt(steps m / queries) LSB, m the mean square of the schedule. Walks of 40 to 60 LSB were best
+# on validation data, for networks of 61,470 (LeNet-5) and of 3,784 weights (the demo's), 781 to 39,062 steps,
+# 1 and 4 queries, linear and constant rates.
 _WALK: Final = 46.0
 _LARGEST_RATE: Final = 2.0
 _GRADIENT_RATE: Final = 2.0
+_USUAL_RATE: Final = 1.0
+
+_TaskT = TypeVar("_TaskT", Nodes, Exact, Weights)
 
 
-def _q16(value: float) -> int:
-    return round(value * 65536)
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings of a training run: the tasks, and what they have in common.
 
-
-class SettingsError(ValueError):
-    """A setting is out of range; the message says what is possible."""
-
-
-def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Raises SettingsError where a setting is none of its choices."""
-    if value not in choices:
-        raise SettingsError(f"{name}: no {value!r}; there are {', '.join(choices)}")
-
-
-def check_integer(name: str, value: object, low: int, high: int) -> None:
-    """Raises SettingsError where a setting is no integer from low to high."""
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise SettingsError(f"{name}: expected an integer in {low}..{high}, got {value!r}")
-
-
-def check_number(name: str, value: object, lower: float, upper: float) -> None:
-    """Raises SettingsError where a setting is no number from lower to upper."""
-    if not isinstance(value, (int, float)) or not lower <= value <= upper:
-        raise SettingsError(f"{name}: expected {lower:g}..{upper:g}, got {value!r}")
-
-
-def without_schedule(schedule: str) -> dict[str, str]:
-    """Settings that a schedule does not look at, each with why."""
-    reasons: dict[str, str] = {}
-    if schedule != "step":
-        reasons |= dict.fromkeys(("decay", "decay_steps"), "only schedule step has them")
-    if schedule == "constant":
-        reasons["final_rate"] = "with schedule constant the rate stays what it is"
-    return reasons
-
-
-@dataclass(frozen=True)
-class TrainSettings:
-    """Settings of a weight-perturbation run.
-
-    Each query draws a direction z from a seed and compares losses of the minibatch:
-
-        antithetic   d = L(w + z) - L(w - z)      SPSA; two forwards
-        one-sided    d = L(w + z) - L(w)          RGE (Poor Man's Training, eq. 8); one forward, and one
-                                                  more per step
-
-    and a step moves the weights once, by the sum over its queries of c z, with
-
-        gradient     c = -rate d / (2 mu Q)       (one-sided: -rate d / (mu Q)); rate: LSB^2 per nat
-        normalized   c = -rate d / rms(d) / Q     rms: running over about 32 queries; rate: LSB
-        sign         c = -rate sign(d) / Q        sign-m-SPSA (QZO-FF, Alg. 1); rate: LSB
-
-    where LSB counts per standard deviation of z (per unit of z for sparse uniform).
-
-    A sharpness-aware step (QZO-FF, sec. 3.4) compares losses not at w but uphill of it: each query first
-    takes a direction z_s of its own, as large as z, and
-
-        g = sign(L(w + z_s) - L(w - z_s)),    d = L(w + g z_s + z) - L(w + g z_s - z)
-
-    before w itself is moved: four forwards, and weights that are 2 reaches away, for which the model needs
-    head-room.
-
-    Without a rate, a run of T steps (scope "blocks": of each block) takes
+    A run without a learning rate takes 1 LSB. One of weight perturbation alone takes, with T steps of which
+    a weight sees all (scope "blocks": T is the number of steps of each block),
 
         sqrt(Q) min(2, 46 / sqrt(T m))    LSB; m: mean square of the schedule (linear: 1/3, which makes it
                                           min(2, 80 / sqrt(T)) with one query)
-        2                                 LSB^2 per nat, rule "gradient": a cautious beginning, since what is
-                                          right there depends on the network (LeNet-5: about 100)
+        2                                 LSB^2 per nat, rule "gradient": a cautious beginning, since the
+                                          right rate depends on the network (LeNet-5: about 100)
 
-    which lets the noise of the steps add up to the same walk of the weights, 46 LSB, whatever their number: a
-    longer run takes smaller steps. Deep networks of narrow layers (DS-CNN) bear less: try a rate of a fifth.
+    With it the noise of the steps adds up to the same walk of the weights, 46 LSB, for every number of steps:
+    a longer run takes smaller steps. Deep networks of narrow layers (DS-CNN) bear less: try a fifth of it.
     Coordinates, which move one weight of each layer a query, need a rate of their own: tens of LSB.
 
-    Directions with memory (momentum-guided sampling; QZO-FF, sec. 3.4) are drawn around the last ones. The
-    paper's z_{t+1} = beta z_1 + (1 - beta) z_2 with z_1 ~ N(0, alpha) and z_2 ~ N(z_t, 1 - alpha) is
-
-        z_{t+1} = rho z_t + n,    rho = 1 - beta,
-
-    with n normal: alpha only splits n between two normals, and so sets its size. Here z always has the
-    distribution's, whatever rho. The paper keeps z_t in memory; here it is made anew from the seeds of the
-    last J steps, z_t ~ sum of rho^j n(seed_{t-j}), j < J. Each query, and in scope "blocks" each block, has
-    memory of its own. Perturbing and updating take J times as long; the model's max_queries must be J Q.
-
     Attributes:
-        estimator: "antithetic" or "one-sided".
-        rule: "gradient", "normalized" or "sign".
-        distribution: of the perturbation; its reach must be within the model's head-room.
-        queries: Q, 1..32.
+        tasks: what is trained and how, at most one task of each kind.
         batch_size: samples of a minibatch, a multiple of the model's batch.
-        rate: at the first step, > 0; None: chosen by the number of steps, see above and `chosen_rate`.
-        final_rate: at the last step, 0..rate.
-        schedule: "constant", "linear", "cosine" (both from rate to final_rate) or "step".
-        warmup_steps: the rate rises linearly over so many first steps.
-        decay: "step" schedule: factor, 0..1.
-        decay_steps: "step" schedule: every so many steps, >= 1.
-        clip: of |d| in nats ("gradient") or of |d| / rms(d) ("normalized"); 0 for none.
-        gradient_norm: multiplies the rate by N Q / (N Q + d - 1), N the minibatch, d the trained weights
-            (Poor Man's Training, sec. 3.1.2).
-        scope: "model": every step moves every trainable weight; "blocks": step t moves block t modulo the
-            number of blocks, and queries re-run the network from its segment on.
-        momentum: rho, the memory of directions, 0 (none) to 65535/65536; Gaussian distribution only.
-        momentum_terms: J, 2..8, and J Q <= 32; only counts with momentum.
-        sharpness: sharpness-aware steps; antithetic only.
+        learning_rate: at the first step, > 0; None: see above.
+        final_learning_rate: at the last step, 0..learning_rate.
+        schedule: "constant", "linear", "cosine" (both from the first to the last rate) or "step".
+        warmup_steps: number of first steps over which the rate rises linearly.
+        decay: schedule "step": factor of the rate, 0..1.
+        decay_steps: schedule "step": steps between two decays, >= 1.
+        estimator: "antithetic": a query compares the losses on both sides of a point; "one-sided": with the
+            loss at the point.
+        step_clip: largest step of a weight by the tasks `Nodes` and `Exact`, LSB, > 0.
+        stages: shares of the run, 0..1, rising, at which a second and a third stage begin, for settings that
+            differ between stages.
+        layers: "last:N" (the last N), or names of the layers that are trained, or patterns with * and ?; the
+            others stay as they are. None: all that the tasks can train.
+        snapshot_every: steps between two snapshots of the weights in the log, where the log has snapshots.
+        sync_every: seconds after which the log of seeds is brought to the disk: what a power failure can
+            cost. 0: after each step; None: only at the end. A killed program loses no whole step in any case.
         seed: of directions, rounding and the order of samples, 0..2^32-1.
+        algorithm: name of the algorithm that these are the settings of; "": none in particular.
 
     Raises:
         SettingsError: at construction.
     """
 
-    estimator: str = "antithetic"
-    rule: str = "normalized"
-    distribution: Distribution = field(default_factory=lambda: Distribution.rademacher(2))
-    queries: int = 1
-    batch_size: int = 64
-    rate: float | None = None
-    final_rate: float = 0.0
-    schedule: str = "linear"
+    tasks: tuple[Task, ...] = (Nodes(),)
+    batch_size: int = 32
+    learning_rate: float | None = None
+    final_learning_rate: float = 0.0
+    schedule: Schedule = "linear"
     warmup_steps: int = 0
     decay: float = 0.5
     decay_steps: int = 1000
-    clip: float = 3.0
-    gradient_norm: bool = False
-    scope: str = "model"
-    momentum: float = 0.0
-    momentum_terms: int = 8
-    sharpness: bool = False
+    estimator: Estimator = "antithetic"
+    step_clip: float = 4.0
+    stages: tuple[float, ...] = ()
+    layers: str | tuple[str, ...] | None = None
+    snapshot_every: int = 100
+    sync_every: float | None = 1.0
     seed: int = 0
+    algorithm: str = ""
 
     def __post_init__(self) -> None:
         """Checks every range."""
-        for name, choices in (
-            ("estimator", ESTIMATORS),
-            ("rule", RULES),
-            ("schedule", SCHEDULES),
-            ("scope", SCOPES),
-        ):
-            check_choice(name, getattr(self, name), choices)
+        self._check_tasks()
+        check_choice("schedule", self.schedule, SCHEDULES)
+        check_choice("estimator", self.estimator, ESTIMATORS)
         for name, low, high in (
-            ("queries", 1, MAX_QUERIES),
             ("batch_size", 1, 2**20),
             ("warmup_steps", 0, 2**31),
             ("decay_steps", 1, 2**31),
-            ("momentum_terms", 2, MAX_CHAIN),
+            ("snapshot_every", 1, 2**31),
             ("seed", 0, 2**32 - 1),
         ):
-            check_integer(name, getattr(self, name), low, high)
-        for name, lower, upper in (
-            *([] if self.rate is None else [("rate", 2.0**-16, 2.0**14)]),
-            ("final_rate", 0.0, 2.0**14 if self.rate is None else self.rate),
+            object.__setattr__(self, name, check_integer(name, getattr(self, name), low, high))
+        in_lsb = self.is_layerwise and self.nodes.rule == "rms"
+        highest = 2.0**7 if in_lsb else 2.0**14
+        for number, lower, upper in (
+            *([] if self.learning_rate is None else [("learning_rate", 2.0**-16, highest)]),
+            ("final_learning_rate", 0.0, self._usual_rate(highest)),
             ("decay", 0.0, 1.0),
-            ("clip", 0.0, 2.0**14),
-            ("momentum", 0.0, 1 - 2.0**-16),
+            ("step_clip", 2.0**-16, 2.0**8),
         ):
-            check_number(name, getattr(self, name), lower, upper)
-        if self.momentum > 0 and self.distribution.kind is not DistributionKind.GAUSSIAN:
-            raise SettingsError(
-                f"momentum: needs the Gaussian distribution, not {self.distribution.kind.name.lower()}"
-            )
-        if self.items > MAX_QUERIES:
-            raise SettingsError(
-                f"momentum_terms: times queries must be {MAX_QUERIES} at most, got {self.momentum_terms} * "
-                f"{self.queries}"
-            )
-        if not isinstance(self.sharpness, bool):
-            raise SettingsError(f"sharpness: expected True or False, got {self.sharpness!r}")
-        if self.sharpness and self.estimator != "antithetic":
+            check_number(number, getattr(self, number), lower, upper)
+        if self.sync_every is not None:
+            check_number("sync_every", self.sync_every, 0.0, 2.0**32)
+        self._check_stages()
+        self._check_layers()
+        for setting, reason in self.without_effect().items():
+            if self._differs(setting):
+                raise SettingsError(f"{setting} would have no effect: {reason}")
+
+    def _usual_rate(self, unknown: float) -> float:
+        if self.learning_rate is None:
+            return _USUAL_RATE if self.is_layerwise else unknown
+        return self.learning_rate
+
+    def _check_tasks(self) -> None:
+        object.__setattr__(self, "tasks", tuple(self.tasks))
+        for task in self.tasks:
+            if not isinstance(task, Nodes | Exact | Weights):
+                raise SettingsError(f"tasks: expected Nodes, Exact or Weights, got {task!r}")
+        kinds = [type(task).__name__ for task in self.tasks]
+        if not kinds or len(set(kinds)) < len(kinds):
+            raise SettingsError(f"tasks: expected one of each kind at most, and one at all, got {kinds}")
+        weights = self.weights
+        if self.is_layerwise:
+            for name in ("momentum", "sharpness"):
+                if getattr(weights, name):
+                    raise SettingsError(f"{name}: needs Weights as the only task, of scope model or blocks")
+            if weights.scope == "blocks":
+                raise SettingsError(
+                    "scope: blocks needs Weights as the only task; beside others it is layers"
+                )
+            if weights.int16:
+                raise SettingsError("int16: needs Weights as the only task, of scope model or blocks")
+            if weights.learning_rate is not None:
+                rate = self._usual_rate(0)
+                check_number("weights.learning_rate", weights.learning_rate, rate / 65536, 255 * rate)
+        elif isinstance(weights.queries, dict):
+            raise SettingsError("weights.queries: all layers are perturbed together, which takes one number")
+        if weights.sharpness and self.estimator != "antithetic":
             raise SettingsError(f"sharpness: needs the antithetic estimator, not {self.estimator}")
 
-    def without_effect(self) -> dict[str, str]:
-        """Settings that change nothing beside the others, each with why; their values are not looked at."""
-        reasons = without_schedule(self.schedule)
-        if not self.momentum > 0:
-            reasons["momentum_terms"] = "directions have no memory without momentum"
-        if self.rule == "sign":
-            reasons["clip"] = "rule sign looks at the sign of a difference alone"
+    def _check_stages(self) -> None:
+        stages, shares = tuple(self.stages), self.weights.stage_p_zero
+        if len(stages) > 2 or list(stages) != sorted(set(stages)):
+            raise SettingsError(f"stages: expected at most two rising shares of the run, got {stages!r}")
+        for share in stages:
+            check_number("stages", share, 0.0, 1.0)
+        if shares and len(shares) != len(stages):
+            raise SettingsError(
+                f"stage_p_zero: expected one share of zeros for each of {len(stages)} later stages, "
+                f"got {shares!r}"
+            )
+
+    def _check_layers(self) -> None:
+        if self.layers is None:
+            return
+        if isinstance(self.layers, str):
+            if last_number(self.layers) is None:
+                object.__setattr__(self, "layers", (self.layers,))
+            return
+        object.__setattr__(self, "layers", tuple(self.layers))
+        if not all(isinstance(name, str) for name in self.layers):
+            raise SettingsError(f"layers: expected names of layers or patterns, got {self.layers!r}")
+        if not self.layers:
+            raise SettingsError("layers: expected at least one layer, got none; None trains all")
+
+    def _differs(self, setting: str) -> bool:
+        """Whether a setting, named as `without_effect` does, differs from its default."""
+        owner, _, name = setting.rpartition(".")
+        own: Settings | Task = getattr(self, owner) if owner else self
+        field = next(f for f in dataclasses.fields(own) if f.name == name)
+        return bool(getattr(own, name) != field.default)
+
+    # --- tasks ----------------------------------------------------------------------------------------------
+
+    def _task(self, kind: type[_TaskT]) -> _TaskT:
+        return next((task for task in self.tasks if isinstance(task, kind)), None) or kind()
+
+    @property
+    def nodes(self) -> Nodes:
+        """The task of that kind, or the defaults of one."""
+        return self._task(Nodes)
+
+    @property
+    def exact(self) -> Exact:
+        """The task of that kind, or the defaults of one."""
+        return self._task(Exact)
+
+    @property
+    def weights(self) -> Weights:
+        """The task of that kind, or the defaults of one."""
+        return self._task(Weights)
+
+    def has(self, kind: type[Task]) -> bool:
+        """Whether there is a task of a kind."""
+        return any(isinstance(task, kind) for task in self.tasks)
+
+    @property
+    def is_layerwise(self) -> bool:
+        """Whether layers are trained one by one: the log then has snapshots of the weights; without, it has
+        the seeds of the steps, from which the weights are made anew.
+        """
+        alone = len(self.tasks) == 1 and self.has(Weights)
+        return not alone or self.weights.scope == "layers" or self.weights.rule == "bits"
+
+    def without_effect(self, kinds: Collection[type[Task]] | None = None) -> dict[str, str]:
+        """Settings that change nothing beside the others, each with the reason.
+
+        Args:
+            kinds: kinds of the tasks that train any layer of a model; None: of all tasks.
+
+        Returns:
+            Names, those of a task as in "weights.clip".
+        """
+        kinds = tuple(type(task) for task in self.tasks if kinds is None or type(task) in kinds)
+        reasons: dict[str, str] = {}
+        for task in self.tasks:
+            name = type(task).__name__.lower()
+            if type(task) not in kinds:
+                why = f"no layer of the model is left for task {name}"
+                own = {f.name: why for f in dataclasses.fields(task)}
+            else:
+                own = task.without_effect()
+            reasons |= {f"{name}.{setting}": why for setting, why in own.items()}
+        nodes, weights, exact = (kind in kinds for kind in (Nodes, Weights, Exact))
+        if self.schedule != "step":
+            reasons |= dict.fromkeys(("decay", "decay_steps"), "only schedule step has them")
+        if self.schedule == "constant":
+            reasons["final_learning_rate"] = "with schedule constant the rate stays the same"
+        if not nodes and not weights:
+            reasons["estimator"] = "no query is made where all layers have their exact gradients"
+        of_bits = exact and self.exact.rule == "bits"
+        if not (weights and self.weights.stage_p_zero) and not of_bits:
+            reasons["stages"] = (
+                "nothing changes between them without stage_p_zero or rule bits of exact gradients"
+            )
+        steps = nodes or (exact and not of_bits)
+        if not steps:
+            reasons["step_clip"] = "no step of a weight is clipped to it"
+        if not steps and not (weights and self.weights.rule != "bits"):
+            rates = (
+                "learning_rate",
+                "final_learning_rate",
+                "schedule",
+                "warmup_steps",
+                "decay",
+                "decay_steps",
+            )
+            reasons |= dict.fromkeys(rates, "rules of bits have no rate")
+        if not self.is_layerwise:
+            reasons["snapshot_every"] = "the log of weight perturbation alone has no snapshots"
+            reasons["weights.quantization_aware"] = "weights that are perturbed together have one rate"
+            reasons["weights.learning_rate"] = "the run has no other rate"
+        else:
+            alone = ("momentum", "momentum_terms", "sharpness", "int16")
+            why = "it needs Weights as the only task, of scope model or blocks"
+            reasons |= {f"weights.{name}": why for name in alone if self.has(Weights)}
+            reasons["sync_every"] = "snapshots are brought to the disk when they are written"
+        if self.is_layerwise and self.has(Weights) and self.weights.rule != "gradient":
+            reasons.setdefault(
+                "weights.gradient_norm", "where layers are trained one by one, only rule gradient has it"
+            )
         return reasons
 
-    @property
-    def head_room(self) -> int:
-        """Head-room that the run needs of the model, LSB: how far weights are perturbed at most."""
-        return self.distribution.reach * (2 if self.sharpness else 1)
+    # --- what is derived ------------------------------------------------------------------------------------
 
     @property
-    def items(self) -> int:
-        """Seeds in an update: what the model's max_queries must be at least."""
-        return self.queries * (self.momentum_terms if self.momentum > 0 else 1)
-
-    @property
-    def _momentum(self) -> int:
-        """As the control unit takes it."""
-        return self.momentum_terms << 16 | max(1, _q16(self.momentum)) if self.momentum > 0 else 0
-
-    @property
-    def command_words(self) -> int:
-        """Words that the run needs of the model's ``zo_command``."""
-        return command_words(
-            CSettings(queries=self.queries, momentum=self._momentum, sharpness=int(self.sharpness))
-        )
+    def reach(self) -> int:
+        """How far the run perturbs a weight at most, LSB: the headroom that it needs of the model."""
+        return self.weights.reach if self.has(Weights) else 0
 
     @property
     def forwards(self) -> int:
-        """Evaluations of the minibatch's loss in a step."""
+        """Forward passes of the minibatch in a step of weight perturbation alone."""
+        queries = self.weights.queries_of(())
         if self.estimator == "one-sided":
-            return self.queries + 1
-        return self.queries * (4 if self.sharpness else 2)
+            return queries + 1
+        return queries * (4 if self.weights.sharpness else 2)
 
     def chosen_rate(self, steps: int, blocks: int = 1) -> float:
-        """The rate at the first step of a run: `rate`, or what is chosen without.
+        """The rate at the first step of a run: `learning_rate`, or the one that is chosen without it.
 
         Args:
             steps: of the whole run.
             blocks: of the model.
         """
-        if self.rate is not None:
-            return self.rate
-        if self.rule == "gradient":
+        if self.learning_rate is not None:
+            return self.learning_rate
+        if self.is_layerwise:
+            return _USUAL_RATE
+        if self.weights.rule == "gradient":
             return _GRADIENT_RATE
-        own = steps / blocks if self.scope == "blocks" else steps
-        return math.sqrt(self.queries) * min(_LARGEST_RATE, _WALK / math.sqrt(own * self._mean_square(steps)))
+        own = steps / blocks if self.weights.scope == "blocks" else steps
+        walk = _WALK / math.sqrt(own * self._mean_square(steps))
+        return math.sqrt(self.weights.queries_of(())) * min(_LARGEST_RATE, walk)
 
     def _mean_square(self, steps: int) -> float:
         """Of the schedule that begins at 1 and ends at 0."""
         if self.schedule == "step":
-            # So many stages of decay_steps steps each, and the beginning of another one.
+            # A number of whole stages of decay_steps steps each, and the beginning of another one.
             ratio, (stages, rest) = self.decay**2, divmod(steps, self.decay_steps)
             whole = stages if ratio == 1 else (1 - ratio**stages) / (1 - ratio)
             return (whole * self.decay_steps + rest * ratio**stages) / steps
         return {"constant": 1.0, "linear": 1 / 3, "cosine": 3 / 8}[self.schedule]
-
-    def as_integers(self, *, steps: int, samples: int, batch: int, weights: int, blocks: int) -> CSettings:
-        """The settings as the control unit takes them.
-
-        Args:
-            steps: of the whole run.
-            samples: in the training set.
-            batch: of the model.
-            weights: trainable ones.
-            blocks: of the model.
-
-        Raises:
-            SettingsError: the final rate is above the one chosen for so many steps.
-        """
-        rate = self.chosen_rate(steps, max(blocks, 1))
-        if self.final_rate > rate:
-            raise SettingsError(
-                f"final_rate: expected at most {rate:.3g}, the rate chosen for {steps} steps, got "
-                f"{self.final_rate:g}; give rate, too"
-            )
-        return CSettings(
-            run_seed=self.seed,
-            steps=steps,
-            samples=samples,
-            batch=batch,
-            parts=self.batch_size // batch,
-            queries=self.queries,
-            estimator=ESTIMATORS.index(self.estimator),
-            rule=RULES.index(self.rule),
-            distribution=self.distribution.struct,
-            rate=max(1, _q16(rate)),
-            final_rate=_q16(self.final_rate),
-            schedule=SCHEDULES.index(self.schedule),
-            warmup_steps=self.warmup_steps,
-            decay=_q16(self.decay),
-            decay_steps=self.decay_steps,
-            clip=_q16(self.clip),
-            gradient_norm=weights if self.gradient_norm else 0,
-            blocks=blocks if self.scope == "blocks" else 0,
-            momentum=self._momentum,
-            sharpness=int(self.sharpness),
-        )

@@ -1,176 +1,274 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What a layer-wise run trains, and how each part of it is estimated."""
+"""Tasks: what a run trains, and how it estimates the gradient of each part."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, get_args
 
-from ..converters import ZoMetadata, ZoNodes
-from .node_settings import NodeSettings
-from .settings import SettingsError
-from .task_kind import TaskKind
+from ..core import MAX_CHAIN, MAX_QUERIES, Distribution, DistributionKind
+from .checks import SettingsError, check_choice, check_integer, check_number
 
-__all__ = ["Task", "TaskKind", "credited", "exact_tail", "is_exact_head", "plan_tasks", "trained_tensors"]
+__all__ = ["Exact", "Nodes", "Task", "Weights"]
+
+NodeRule = Literal["rms", "gradient"]
+WeightRule = Literal["gradient", "normalized", "sign", "bits"]
+ExactRule = Literal["rms", "bits", "standardized"]
+Scope = Literal["model", "blocks", "layers"]
+
+#: Choices; rules of nodes and weights in the order of the control units' numbers.
+NODE_RULES: Final[tuple[str, ...]] = get_args(NodeRule)
+WEIGHT_RULES: Final[tuple[str, ...]] = get_args(WeightRule)
+EXACT_RULES: Final[tuple[str, ...]] = get_args(ExactRule)
+SCOPES: Final[tuple[str, ...]] = get_args(Scope)
 
 
-@dataclass(frozen=True)
-class Task:
-    """One task.
+def _check_queries(name: str, queries: int | Mapping[str, int]) -> int | dict[str, int]:
+    if isinstance(queries, Mapping):
+        return {layer: check_integer(name, n, 1, MAX_QUERIES) for layer, n in queries.items()}
+    return check_integer(name, queries, 1, MAX_QUERIES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nodes:
+    """Node perturbation: the layers that carry nodes, which are their outputs, are trained one by one.
+
+    For every layer with nodes y = W a, each sample b draws directions z of its own and re-runs the network
+    from the nodes on, with the losses
+
+        d_qb = L_b(y_b + mu z_qb) - L_b(y_b - mu z_qb)                    (estimator "antithetic")
+        d_qb = L_b(y_b + mu z_qb) - L_b(y_b)                              (estimator "one-sided")
+
+    and the layer's weights get the outer products of credits and inputs, G = sum over b, q of d z a^T (node
+    perturbation; Poor Man's Training on MCUs, sec. 3.2).
 
     Attributes:
-        kind: NODES: by perturbing a layer's nodes; EXACT: by a dense layer's exact gradient; WEIGHTS: by
-            perturbing tensors together.
-        tensors: consecutive numbers of its trainable tensors, one but for WEIGHTS.
-        start_segment: first segment that a query runs.
-        queries: per step; 0: EXACT.
-        dimensions: of what is perturbed: nodes or weights.
-        nodes: NODES and EXACT: of the layer.
-        following: EXACT: number of the task through which errors come back; None: the loss.
+        queries: directions per sample and step, 1..32, of all layers or by layer name; None, or a name that
+            is missing: as many as cost a tenth of a forward pass, 2 at least and 32 at most.
+        perturbation: mu, 1..127 LSB.
+        rule: "rms": steps of a known size, W <- W - rate G / rms(G); "gradient": W <- W - rate F G_mean,
+            where G_mean is the estimate of the gradient of the mean loss with respect to W in LSB, and F is
+            the product of the factors below (Poor Man's Training, eq. 11).
+        gradient_norm: rule "gradient": F includes N Q / (N Q + d - 1), with N samples in the minibatch, Q
+            queries and d nodes.
+        quantization_aware: rule "gradient": F includes 1 / s^2, with s the scale of the weight's channel.
+        masked: nodes at the clamp of an activation are left alone.
+
+    Raises:
+        SettingsError: at construction.
     """
 
-    kind: TaskKind
-    tensors: tuple[int, ...]
-    start_segment: int
-    queries: int
-    dimensions: int
-    nodes: ZoNodes | None = None
-    following: int | None = None
+    queries: int | Mapping[str, int] | None = None
+    perturbation: int = 2
+    rule: NodeRule = "rms"
+    gradient_norm: bool = False
+    quantization_aware: bool = False
+    masked: bool = True
+
+    def __post_init__(self) -> None:
+        """Checks every range."""
+        check_choice("nodes.rule", self.rule, NODE_RULES)
+        if self.queries is not None:
+            object.__setattr__(self, "queries", _check_queries("nodes.queries", self.queries))
+        object.__setattr__(
+            self, "perturbation", check_integer("nodes.perturbation", self.perturbation, 1, 127)
+        )
+
+    def without_effect(self) -> dict[str, str]:
+        """Settings that change nothing beside the others, each with the reason."""
+        if self.rule == "gradient":
+            return {}
+        return dict.fromkeys(("gradient_norm", "quantization_aware"), "only rule gradient has such factors")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exact:
+    """The exact gradients of the last FULLY_CONNECTED layers, in integers.
+
+    The gradient of the last layer is the outer product (softmax - one-hot) a^T of its error and its input,
+    which takes no query; errors pass back through the dense layers before it (the tail of ElasticZO, sec. 4).
+
+    Attributes:
+        last: number of layers, 1..64.
+        rule: "rms": steps of a known size, W <- W - rate G / rms(G); "bits": W <- W - round(G), to `bits`
+            bits (ElasticZO-INT8, Alg. 2, after NITI), which has no rate and needs an 8-bit update;
+            "standardized": W <- W - rate (G - mean(G)) / std(G) over the layer (FQT).
+        bits: rule "bits": 1..7, in the first, second and third stage of the run.
+        rows: (least, most), shares of a layer's outputs that a step updates, those with the largest errors:
+            least + loss / largest loss so far * (most - least) (FQT: dynamic sparse gradients).
+
+    Raises:
+        SettingsError: at construction.
+    """
+
+    last: int = 1
+    rule: ExactRule = "rms"
+    bits: tuple[int, int, int] = (5, 4, 3)
+    rows: tuple[float, float] = (1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        """Checks every range."""
+        check_choice("exact.rule", self.rule, EXACT_RULES)
+        object.__setattr__(self, "last", check_integer("last", self.last, 1, 64))
+        object.__setattr__(self, "bits", tuple(check_integer("exact.bits", b, 1, 7) for b in self.bits))
+        if len(self.bits) != 3:
+            raise SettingsError(f"exact.bits: expected a number for each of three stages, got {self.bits!r}")
+        for share in self.rows:
+            check_number("rows", share, 0.0, 1.0)
+        if len(self.rows) != 2 or self.rows[0] > self.rows[1] or self.rows[1] == 0:
+            raise SettingsError(f"rows: expected a least share, and a most above it and 0, got {self.rows!r}")
+
+    def without_effect(self) -> dict[str, str]:
+        """Settings that change nothing beside the others, each with the reason."""
+        return {} if self.rule == "bits" else {"bits": "only rule bits has them"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """Weight perturbation: all trainable layers that no other task trains.
+
+    Each query draws a direction z from a seed and compares losses of the minibatch,
+
+        d = L(w + z) - L(w - z)      estimator "antithetic": SPSA; two forward passes
+        d = L(w + z) - L(w)          estimator "one-sided": RGE (Poor Man's Training, eq. 8); one forward
+                                     pass, and one more per step
+
+    and a step moves the weights once, by the sum over its queries of c z, with
+
+        gradient     c = -rate d / (2 mu Q)       (one-sided: -rate d / (mu Q)); rate: LSB^2 per nat
+        normalized   c = -rate d / rms(d) / Q     rms: running over about 32 queries; rate: LSB
+        sign         c = -rate sign(d) / Q        sign-m-SPSA (QZO-FF, Alg. 1); rate: LSB
+
+    where LSB counts per standard deviation of z (per unit of z for sparse uniform). Rule "bits" moves weights
+    by -sign(d) z, rounded to `bits` bits (ElasticZO-INT8, Alg. 2), which has no rate.
+
+    Where it is the only task of a run and perturbs more than single layers, steps are replayed from seeds:
+    the log has no weights. The two settings that QZO-FF (sec. 3.4) adds need that:
+
+    A sharpness-aware step compares losses not at w but uphill of it: each query first takes a direction z_s
+    of its own, as large as z, and
+
+        g = sign(L(w + z_s) - L(w - z_s)),    d = L(w + g z_s + z) - L(w + g z_s - z)
+
+    before w itself is moved: four forward passes, and weights that are 2 reaches away.
+
+    Directions with memory are drawn around the last ones. The paper's z_{t+1} = beta z_1 + (1 - beta) z_2
+    with z_1 ~ N(0, alpha) and z_2 ~ N(z_t, 1 - alpha) is
+
+        z_{t+1} = rho z_t + n,    rho = 1 - beta,
+
+    with n normal: alpha only splits n between two normals, and so sets its size. Here z always has the
+    distribution's, for every rho. The paper keeps z_t in memory; here it is made anew from the seeds of the
+    last J steps, z_t ~ sum of rho^j n(seed_{t-j}), j < J. Perturbing and updating take J times as long.
+
+    Attributes:
+        perturbation: distribution of z; its reach must be within the model's headroom.
+        queries: Q directions per step, 1..32; with scope "layers" also by layer name, 1 of those that are
+            missing.
+        rule: "normalized", "gradient", "sign" or "bits".
+        clip: of |d| in nats (rule "gradient") or of |d| / rms(d) ("normalized"); 0: none.
+        scope: "model": a query perturbs all weights; "blocks": step t perturbs and moves block t modulo the
+            number of blocks, and its queries re-run the network from that block on; "layers": each layer has
+            queries of its own, which re-run the network from its inputs on.
+        gradient_norm: the rate is multiplied by N Q / (N Q + d - 1), with N samples in the minibatch and d
+            weights (Poor Man's Training, sec. 3.1.2).
+        quantization_aware: rule "gradient", beside other tasks or with scope "layers": the rate is multiplied
+            by 1 / s^2, with s the scale of the weight's channel.
+        learning_rate: beside other tasks: the rate at the first step, where it is another one than the run's.
+        bits: rule "bits": 1..7.
+        stage_p_zero: sparse uniform perturbation: shares of zeros in the later stages of the run
+            (ElasticZO-INT8, sec. 5.1.1).
+        momentum: rho, the memory of directions, 0 (none) to 65535/65536; Gaussian perturbation only.
+        momentum_terms: J, 2..8, and J Q <= 32.
+        sharpness: steps are sharpness-aware; estimator "antithetic" only.
+        int16: FULLY_CONNECTED layers whose forward pass reads weights of 16 bits, so that perturbations of
+            less than an LSB have an effect: "last" (the last trainable layer), names or patterns.
+        headroom: of a model that is made trainable for the run, LSB: weights stay within +-(127 - headroom).
+            It is at least as much as a weight is perturbed.
+
+    Raises:
+        SettingsError: at construction.
+    """
+
+    perturbation: Distribution = field(default_factory=lambda: Distribution.rademacher(2))
+    queries: int | Mapping[str, int] = 1
+    rule: WeightRule = "normalized"
+    clip: float = 3.0
+    scope: Scope = "model"
+    gradient_norm: bool = False
+    quantization_aware: bool = False
+    learning_rate: float | None = None
+    bits: int = 1
+    stage_p_zero: tuple[float, ...] = ()
+    momentum: float = 0.0
+    momentum_terms: int = 8
+    sharpness: bool = False
+    int16: str | tuple[str, ...] = ()
+    headroom: int = 2
+
+    def __post_init__(self) -> None:
+        """Checks every range."""
+        check_choice("weights.rule", self.rule, WEIGHT_RULES)
+        check_choice("scope", self.scope, SCOPES)
+        object.__setattr__(self, "queries", _check_queries("weights.queries", self.queries))
+        for name, low, high in (("bits", 1, 7), ("momentum_terms", 2, MAX_CHAIN), ("headroom", 0, 112)):
+            object.__setattr__(self, name, check_integer(f"weights.{name}", getattr(self, name), low, high))
+        if not isinstance(self.sharpness, bool):
+            raise SettingsError(f"sharpness: expected True or False, got {self.sharpness!r}")
+        check_number("weights.clip", self.clip, 0.0, 2.0**14)
+        check_number("momentum", self.momentum, 0.0, 1 - 2.0**-16)
+        if self.learning_rate is not None:
+            check_number("weights.learning_rate", self.learning_rate, 2.0**-32, 2.0**22)
+        if not isinstance(self.perturbation, Distribution):
+            raise SettingsError(f"perturbation: expected a distribution, got {self.perturbation!r}")
+        if self.rule == "bits" and self.perturbation.kind is DistributionKind.COORDINATE:
+            raise SettingsError("weights.rule: bits takes a direction of all weights, not single coordinates")
+        for share in self.stage_p_zero:
+            check_number("stage_p_zero", share, 0.0, 255 / 256)
+        if self.stage_p_zero and self.perturbation.kind is not DistributionKind.SPARSE_UNIFORM:
+            raise SettingsError("stage_p_zero: needs a sparse uniform perturbation")
+        if self.momentum > 0 and self.perturbation.kind is not DistributionKind.GAUSSIAN:
+            kind = self.perturbation.kind.name.lower()
+            raise SettingsError(f"momentum: needs the Gaussian distribution, not {kind}")
+        if self.items > MAX_QUERIES:
+            raise SettingsError(
+                f"momentum_terms: times queries must be {MAX_QUERIES} at most, got {self.momentum_terms} * "
+                f"{self.items // self.momentum_terms}"
+            )
+
+    def without_effect(self) -> dict[str, str]:
+        """Settings that change nothing beside the others, each with the reason."""
+        reasons: dict[str, str] = {}
+        if self.rule in ("sign", "bits"):
+            reasons["clip"] = f"rule {self.rule} looks at the sign of a difference alone"
+        if self.rule == "bits":
+            reasons |= dict.fromkeys(("gradient_norm", "learning_rate"), "rule bits has no rate")
+        else:
+            reasons["bits"] = "only rule bits has them"
+        if self.rule != "gradient":
+            reasons["quantization_aware"] = "only rule gradient has such a factor"
+        if not self.momentum > 0:
+            reasons["momentum_terms"] = "directions have no memory without momentum"
+        return reasons
 
     @property
-    def first_segment(self) -> int:
-        """The first segment that matters to it."""
-        return self.start_segment if self.nodes is None else self.nodes.input_segment
+    def reach(self) -> int:
+        """How far a weight is perturbed at most, LSB."""
+        return self.perturbation.reach * (2 if self.sharpness else 1)
+
+    @property
+    def items(self) -> int:
+        """Seeds in an update: what the model's max_queries must be at least."""
+        queries = self.queries if isinstance(self.queries, int) else 1
+        return queries * (self.momentum_terms if self.momentum > 0 else 1)
+
+    def queries_of(self, layers: tuple[str, ...]) -> int:
+        """Queries of layers that are perturbed together."""
+        if isinstance(self.queries, int):
+            return self.queries
+        return max((self.queries[name] for name in layers if name in self.queries), default=1)
 
 
-def is_exact_head(nodes: ZoNodes) -> bool:
-    """Whether a layer's nodes are its own outputs and what the loss reads, as an exact head needs it."""
-    return nodes.head and nodes.form == "plain"
-
-
-def credited(nodes: ZoNodes) -> int:
-    """Outputs of a channel that get a share of a sample's error."""
-    g, side = nodes.geometry, "out" if nodes.form == "mean" else "node"
-    return g[f"{side}_h"] * g[f"{side}_w"]
-
-
-def trained_tensors(settings: NodeSettings, metadata: ZoMetadata) -> list[int]:
-    """Numbers of the trainable tensors that a run trains, in execution order.
-
-    Args:
-        settings: of the run; a name in `only` that is a layer's is no pattern.
-        metadata: of the ZO model.
-
-    Raises:
-        SettingsError: `only` names what the run would not train anyway; the message lists the layers.
-    """
-    with_nodes = {n.trainable for n in metadata.nodes}
-    possible = [i for i in range(len(metadata.trainable)) if settings.others != "frozen" or i in with_nodes]
-    if settings.only is None:
-        return possible
-    names = [metadata.trainable[i].layer for i in possible]
-    found: set[int] = set()
-    for pattern in settings.only:
-        fitting = {
-            i
-            for i, name in zip(possible, names, strict=True)
-            if name == pattern or (pattern not in names and fnmatchcase(name, pattern))
-        }
-        if not fitting:
-            raise SettingsError(
-                f"only: no layer that is trained fits {pattern!r}; there are {', '.join(names)}"
-            )
-        found |= fitting
-    return sorted(found)
-
-
-def exact_tail(settings: NodeSettings, nodes: Sequence[ZoNodes]) -> list[int]:
-    """Numbers of the layers that are trained by their exact gradients: the head, and, back from it, dense
-    layers that feed each other, as far as they go and the settings ask for.
-    """
-    found = [i for i, n in enumerate(nodes) if is_exact_head(n)] if settings.head == "exact" else []
-    while found and len(found) < settings.tail:
-        last = nodes[found[-1]]
-        before = [
-            i
-            for i, n in enumerate(nodes)
-            if n.form == "plain" and n.node_segment == last.input_segment and n.count == last.geometry["in_c"]
-        ]
-        if not before or last.geometry["in_h"] * last.geometry["in_w"] != 1:
-            break
-        found.append(before[0])
-    return found
-
-
-def plan_tasks(settings: NodeSettings, metadata: ZoMetadata, suffix: Callable[[int], float]) -> list[Task]:
-    """The tasks of a run: layers that carry nodes, then the others, each in execution order.
-
-    Args:
-        settings: of the run.
-        metadata: of the ZO model.
-        suffix: what running from a segment on costs, as a share of a forward pass.
-
-    Raises:
-        SettingsError: `only` names layers that there are not, or cuts an exact tail in two.
-    """
-    chosen = trained_tensors(settings, metadata)
-    own = [i for i, n in enumerate(metadata.nodes) if n.trainable in chosen]
-    tail = _trained_tail(settings, metadata, own)
-    tasks = []
-    for i in own:
-        n, exact = metadata.nodes[i], i in tail
-        name = metadata.trainable[n.trainable].layer
-        tasks.append(
-            Task(
-                TaskKind.EXACT if exact else TaskKind.NODES,
-                (n.trainable,),
-                n.node_segment,
-                0 if exact else settings.queries_of(name, suffix(n.node_segment)),
-                n.count,
-                n,
-                own.index(tail[tail.index(i) - 1]) if i in tail[1:] else None,
-            )
-        )
-    return tasks + _weight_tasks(settings, metadata, chosen)
-
-
-def _trained_tail(settings: NodeSettings, metadata: ZoMetadata, own: Sequence[int]) -> list[int]:
-    """Of `exact_tail` the layers that are trained: errors come back only through layers that are."""
-    whole = exact_tail(settings, metadata.nodes)
-    tail = [i for i in whole if i in own]
-    if tail != whole[: len(tail)]:
-        missing = next(i for i in whole if i not in own)
-        behind = next(i for i in tail if whole.index(i) > whole.index(missing))
-        names = [metadata.trainable[metadata.nodes[i].trainable].layer for i in (behind, missing)]
-        raise SettingsError(
-            f"only: the exact gradient of layer {names[0]} comes back through layer {names[1]}, which is "
-            'left out; train that, too, or give head="zo"'
-        )
-    return tail
-
-
-def _weight_tasks(settings: NodeSettings, metadata: ZoMetadata, chosen: Sequence[int]) -> list[Task]:
-    with_nodes = {n.trainable for n in metadata.nodes}
-    groups: list[list[int]] = []
-    for i in chosen:
-        if i in with_nodes:
-            continue
-        # The log knows a task's tensors by the first one and how many there are.
-        if settings.others == "together" and groups and groups[-1][-1] == i - 1:
-            groups[-1].append(i)
-        else:
-            groups.append([i])
-    tasks = []
-    for group in groups:
-        tensors = [metadata.trainable[i] for i in group]
-        tasks.append(
-            Task(
-                TaskKind.WEIGHTS,
-                tuple(group),
-                tensors[0].segment,
-                settings.weight_queries_of([t.layer for t in tensors]),
-                sum(t.trained for t in tensors),
-            )
-        )
-    return tasks
+Task = Nodes | Exact | Weights
+"""One of the parts that a run trains, each in its own way."""

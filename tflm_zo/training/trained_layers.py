@@ -9,9 +9,9 @@ from ..converters import Model, read_metadata
 from ..converters.constants import FULLY_CONNECTED_16
 from ..converters.kernels import FILTER_OPERATORS
 from ..converters.model import Tensor
-from .node_settings import NodeSettings
-from .settings import TrainSettings
-from .tasks import trained_tensors
+from .plan import trained_tensors
+from .settings import Settings
+from .tasks import Weights
 
 __all__ = ["TrainedLayers", "trained_layers"]
 
@@ -37,7 +37,7 @@ class TrainedLayers:
     sentence: str
 
 
-def trained_layers(model: Model, settings: NodeSettings | TrainSettings) -> TrainedLayers:
+def trained_layers(model: Model, settings: Settings) -> TrainedLayers:
     """What a run trains of a ZO model.
 
     Args:
@@ -45,10 +45,10 @@ def trained_layers(model: Model, settings: NodeSettings | TrainSettings) -> Trai
         settings: of the run.
 
     Raises:
-        SettingsError: `only` names what the run would not train anyway.
+        SettingsError: `layers` names what the run would not train anyway.
     """
     metadata = read_metadata(model)
-    if isinstance(settings, NodeSettings):
+    if settings.is_layerwise:
         chosen = trained_tensors(settings, metadata)
     else:
         chosen = list(range(len(metadata.trainable)))
@@ -65,13 +65,13 @@ def trained_layers(model: Model, settings: NodeSettings | TrainSettings) -> Trai
     return TrainedLayers(layers, total, weights, of_weights, sentence)
 
 
-def _about_others(others: int, settings: NodeSettings | TrainSettings, has_nodes: bool) -> str:
+def _about_others(others: int, settings: Settings, has_nodes: bool) -> str:
     if not others:
         return ""
     one = others == 1
-    if isinstance(settings, NodeSettings) and settings.only is not None:
+    if settings.layers is not None:
         return "; the other is left out" if one else f"; the other {others} are left out"
-    if isinstance(settings, NodeSettings) and has_nodes and settings.others == "frozen":
+    if has_nodes and not settings.has(Weights):
         return f"; {others} {'carries' if one else 'carry'} no nodes (inspect --nodes says why)"
     return "; the other stays as it is" if one else f"; the other {others} stay as they are"
 

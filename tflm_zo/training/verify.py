@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike
 from .. import core
 from ..converters import Model
 from ..data import Samples
-from .node_settings import NodeSettings
-from .settings import TrainSettings
+from .settings import Settings
 from .trainer import Trainer
 
 __all__ = ["RuntimeRun", "compare_runtimes"]
@@ -59,7 +58,7 @@ def compare_runtimes(
     y: ArrayLike | None = None,
     *,
     runtimes: list[str],
-    settings: TrainSettings | NodeSettings | None = None,
+    settings: Settings | None = None,
     steps: int = 20,
 ) -> list[RuntimeRun]:
     """Trains the same steps in each runtime.

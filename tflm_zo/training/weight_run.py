@@ -16,13 +16,13 @@ from ..converters import Model, ZoMetadata, initial_weights, read_metadata, step
 from ..core import Control, Distribution, DistributionKind, Measurement, StepReport, best_of
 from ..logs import LogError, SeedLog, SeedLogWriter, fingerprint
 from ..runtime import Runtime
+from .checks import SettingsError
 from .costs import Costs, WeightCosts, block_segments
-from .run import Run
-from .settings import SettingsError, TrainSettings
+from .integers import weight_command_words, weight_integers
+from .run import Arrays, Run
+from .settings import Settings
 
 __all__ = ["WeightRun", "replay_log"]
-
-Weights = dict[str, NDArray[np.int8]]
 
 # Steps whose coefficients a run keeps: what an interruption replays.
 _KEPT_STEPS: Final = 4096
@@ -30,7 +30,7 @@ _KEPT_STEPS: Final = 4096
 
 def replay_log(
     model: Model, log: SeedLog | str | os.PathLike[str], steps: int | None = None
-) -> tuple[Weights, Weights]:
+) -> tuple[Arrays, Arrays]:
     """The weights that a run has led to, from the base model and its log alone, without a forward pass.
 
     Args:
@@ -70,7 +70,7 @@ class _Replay:
         begin: weights and fractions before the first step; None: those that the model starts with.
     """
 
-    def __init__(self, model: Model, begin: tuple[Weights, Weights] | None = None) -> None:
+    def __init__(self, model: Model, begin: tuple[Arrays, Arrays] | None = None) -> None:
         self._metadata = read_metadata(model)
         self._multipliers, self._masks = step_multipliers(model), update_masks(model)
         if begin is None:
@@ -123,7 +123,7 @@ class WeightRun(Run):
         self,
         runtime: Runtime,
         model: Model,
-        settings: TrainSettings,
+        settings: Settings,
         total: int,
         inputs: list[NDArray[Any]],
         labels: NDArray[Any],
@@ -132,7 +132,8 @@ class WeightRun(Run):
         self._runtime, self._model, self._mark = runtime, model, fingerprint(model)
         self._inputs, self._labels = inputs, labels
         self._control = Control(
-            settings.as_integers(
+            weight_integers(
+                settings,
                 steps=total,
                 samples=len(labels),
                 batch=metadata.batch,
@@ -145,31 +146,31 @@ class WeightRun(Run):
         self._costs = WeightCosts(Costs(model, metadata), settings, metadata)
         # Weights and fractions after some step (None: the model's own), its number, and the coefficients of
         # the whole steps since: replaced in one assignment, so that no interruption comes between.
-        self._base: tuple[tuple[Weights, Weights] | None, int, list[list[int]]] = (None, 0, [])
+        self._base: tuple[tuple[Arrays, Arrays] | None, int, list[list[int]]] = (None, 0, [])
         self._fed = -1
         self._writer: SeedLogWriter | None = None
         self._resumed_log: Path | None = None
         self.total, self.forwards, self.measurements = total, 0, []
 
     @staticmethod
-    def check(settings: TrainSettings, metadata: ZoMetadata) -> None:
+    def check(settings: Settings, metadata: ZoMetadata) -> None:
         """Raises SettingsError where a model does not fit the settings."""
-        reach = settings.head_room
-        if settings.sharpness and any(t.wide for t in metadata.trainable):
-            reach = max(reach, _two_fine_reaches(settings.distribution))
+        reach, task = settings.reach, settings.weights
+        if task.sharpness and any(t.wide for t in metadata.trainable):
+            reach = max(reach, _two_fine_reaches(task.perturbation))
         if reach > metadata.head_room:
-            twice = " (sharpness: twice)" if settings.sharpness else ""
+            twice = " (sharpness: twice)" if task.sharpness else ""
             raise SettingsError(
-                f"distribution: moves a weight by up to {reach} LSB{twice}, the model's head-room is "
+                f"weights.perturbation: moves a weight by up to {reach} LSB{twice}, the model's head-room is "
                 f"{metadata.head_room}; inject with head_room={reach}"
             )
-        if settings.items > metadata.max_queries:
-            terms = f", times momentum_terms={settings.momentum_terms}" if settings.momentum > 0 else ""
+        if task.items > metadata.max_queries:
+            terms = f", times momentum_terms={task.momentum_terms}" if task.momentum > 0 else ""
             raise SettingsError(
-                f"queries: the model was injected with max_queries={metadata.max_queries}, "
-                f"got {settings.queries}{terms}; inject with max_queries={settings.items}"
+                f"weights.queries: the model was injected with max_queries={metadata.max_queries}, "
+                f"got {task.queries_of(())}{terms}; inject with max_queries={task.items}"
             )
-        words = settings.command_words
+        words = weight_command_words(settings)
         if words > metadata.command_words:
             raise SettingsError(
                 f"this run needs commands of {words} words, the model was injected with command_words="
@@ -265,7 +266,7 @@ class WeightRun(Run):
             self._writer.append_measurement(measurement)
         self.measurements.append(measurement)
 
-    def best_state(self) -> tuple[Measurement, Weights, Weights] | None:
+    def best_state(self) -> tuple[Measurement, Arrays, Arrays] | None:
         """Of a run that was resumed: the best measurement, weights and fractions after a replay up to it."""
         best = best_of(self.measurements)
         if best is None or self._resumed_log is None:

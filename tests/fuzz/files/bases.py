@@ -14,7 +14,7 @@ import numpy as np
 from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.converters import ConversionError, load_model
-from tflm_zo.training import NodeSettings, Trainer, TrainSettings
+from tflm_zo.training import Exact, Nodes, Settings, Trainer, Weights
 
 PLAIN = [name for name in MODELS if name != "lenet5"]  # 60,000 weights: a tenth of the speed
 
@@ -79,15 +79,20 @@ def runs(model: bytes, data: dict[str, Any]) -> dict[str, list[Run]]:
     """Logs of a few steps."""
     found: dict[str, list[Run]] = {"seed log": [], "snapshot log": []}
     settings: list[tuple[str, Any, dict[str, Any], tuple[str, ...]]] = [
-        ("seed log", TrainSettings(batch_size=4), {"batch": 4}, ()),
+        ("seed log", Settings(tasks=(Weights(),), batch_size=4), {"batch": 4}, ()),
         (
             "seed log",
-            TrainSettings(batch_size=4, queries=2),
+            Settings(tasks=(Weights(queries=2),), batch_size=4),
             {"batch": 2, "cuts": "layers"},
-            ("--queries", "2"),
+            ("--set", "queries=2"),
         ),
-        ("snapshot log", NodeSettings(batch_size=4, snapshot_every=2), SETTINGS["nodes"], ()),
-        ("snapshot log", NodeSettings(batch_size=4, head="exact"), SETTINGS["nodes"], ("--head", "exact")),
+        ("snapshot log", Settings(batch_size=4, snapshot_every=2), SETTINGS["nodes"], ()),
+        (
+            "snapshot log",
+            Settings(tasks=(Nodes(), Exact()), batch_size=4),
+            SETTINGS["nodes"],
+            ("--set", "exact.last=1"),
+        ),
     ]
     with tempfile.TemporaryDirectory() as folder:
         for i, (kind, chosen, injection, options) in enumerate(settings):
@@ -95,7 +100,7 @@ def runs(model: bytes, data: dict[str, Any]) -> dict[str, list[Run]]:
             log = Path(folder) / str(i)
             Trainer(zo, chosen, "litert-ref").fit(data["x"], data["y"], steps=5, log=log)
             if kind == "snapshot log":
-                options += ("--snapshot-every", str(chosen.snapshot_every), "--algorithm", "node")
+                options += ("--set", f"snapshot-every={chosen.snapshot_every}", "--algorithm", "node")
             found[kind].append(Run(zo, log.read_bytes(), (*options, "--batch-size", "4", "--steps", "5")))
     return found
 

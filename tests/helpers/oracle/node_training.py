@@ -12,7 +12,8 @@ import numpy as np
 
 from tflm_zo.converters import Model, ZoNodes
 from tflm_zo.runtime import load
-from tflm_zo.training import NodeSettings
+from tflm_zo.training import Exact
+from tflm_zo.training import Settings as RunSettings
 
 from . import node_step, nodes
 from .control import sample_at
@@ -65,17 +66,17 @@ class NodeTraining:
         losses: mean unperturbed loss of each step, unit 2^-16.
     """
 
-    def __init__(self, model: Model, settings: NodeSettings, steps: int, x: Array, y: Array) -> None:
+    def __init__(self, model: Model, settings: RunSettings, steps: int, x: Array, y: Array) -> None:
         self.runtime = load(model, "litert-ref")
         self.metadata = self.runtime.metadata
         self.settings, self.x, self.y = settings, x, y
         self.layers = [layer_of(n) for n in self.metadata.nodes]
-        assert isinstance(settings.queries, int) and settings.schedule == "linear"
-        exact = settings.head == "exact"
+        task, exact = settings.nodes, settings.has(Exact)
+        assert isinstance(task.queries, int) and settings.schedule == "linear"
         batch = self.metadata.batch
         self.s = Settings(
             tuple(
-                Task(n.node_segment, 0 if n.head and exact else settings.queries, settings.mu)
+                Task(n.node_segment, 0 if n.head and exact else task.queries, task.perturbation)
                 for n in self.metadata.nodes
             ),
             run_seed=settings.seed,
@@ -83,10 +84,10 @@ class NodeTraining:
             samples=len(x),
             batch=batch,
             parts=settings.batch_size // batch,
-            rate=round(settings.rate * ONE),
-            final_rate=round(settings.final_rate * ONE),
+            rate=round(settings.chosen_rate(steps) * ONE),
+            final_rate=round(settings.final_learning_rate * ONE),
             schedule=LINEAR,
-            clip=round(settings.clip * ONE),
+            clip=round(settings.step_clip * ONE),
         )
         self.weights = {k: v.reshape(-1).copy() for k, v in self.runtime.read_weights().items()}
         self.fractions = {k: v.reshape(-1).copy() for k, v in self.runtime.read_fractions().items()}

@@ -3,53 +3,73 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from ...training import ALGORITHMS, Algorithm
-from ...training import algorithm as algorithm_of_name
-from ..algorithm_options import written
+from ...converters import InjectSettings
+from ...training import ALGORITHMS, algorithm, inject_settings
+from ...training.algorithms import summary
+from ..option_names import options_of
 from ..options import Json
 from ..results import show, table
+from ..set_option import written, written_settings
+from .inject import inject
 
 EXAMPLE = "tflm-zo algorithms elastic-zo-int8"
 
 
 def algorithms(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="With its settings.", show_default=False)
+        str | None,
+        typer.Argument(metavar="[NAME]", help="An algorithm, to see its settings.", show_default=False),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """List the algorithms that train can use, or the settings of one and what it asks of inject."""
-    chosen = [algorithm_of_name(name)] if name is not None else list(ALGORITHMS.values())
+    if name is not None:
+        algorithm(name)  # says which there are
+    chosen = [name] if name is not None else list(ALGORITHMS)
     result: dict[str, Any] = {"algorithms": [_described(a) for a in chosen]}
-    show(result, as_json=as_json, render=lambda console: _render(console, chosen, name is not None))
+    show(result, as_json=as_json, render=lambda console: _render(console, result, name))
 
 
-def _described(a: Algorithm) -> dict[str, Any]:
+def _described(name: str) -> dict[str, Any]:
+    settings, usual = algorithm(name), InjectSettings()
+    asked = inject_settings(settings)
+    differing = {
+        key: value
+        for key, value in vars(asked).items()
+        if value != getattr(usual, key) and key != "algorithm"
+    }
     return {
-        "name": a.name,
-        "summary": a.summary,
-        "layerwise": a.is_layerwise,
-        "settings": {setting: written(setting, value) for setting, value in a.options.items()},
-        "injection": {setting: _plain(value) for setting, value in a.injection.items()},
+        "name": name,
+        "summary": summary(name),
+        "tasks": [type(task).__name__.lower() for task in settings.tasks],
+        "layerwise": settings.is_layerwise,
+        "settings": written_settings(settings),
+        "injection": differing,
     }
 
 
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _render(console: Console, chosen: list[Algorithm], detailed: bool) -> None:
-    console.print(table("Algorithms", ["name", "what it does"], [[a.name, a.summary] for a in chosen]))
-    if not detailed:
+def _render(console: Console, result: dict[str, Any], name: str | None) -> None:
+    found = result["algorithms"]
+    rows = [[a["name"], ", ".join(a["tasks"]), a["summary"]] for a in found]
+    console.print(table("Algorithms", ["name", "tasks", "what it does"], rows))
+    if name is None:
         return
-    (one,) = chosen
-    rows = [["--" + s.replace("_", "-"), written(s, v)] for s, v in one.options.items()]
-    console.print(table("Settings of train", ["option", "default"], rows))
-    asked = [["--" + s.replace("_", "-"), str(_plain(v))] for s, v in one.injection.items()]
-    if asked:
-        console.print(table("What it asks of inject", ["setting", "value"], asked))
+    console.print(inspect.getdoc(ALGORITHMS[name]), markup=False, highlight=False)
+    (one,) = found
+    console.print(
+        table("Settings (train --set NAME=VALUE)", ["name", "value"], list(one["settings"].items()))
+    )
+    if one["injection"]:
+        asked = [_asked(name, value) for name, value in one["injection"].items()]
+        console.print(table("What it asks of inject", ["option", "value"], asked))
+
+
+def _asked(name: str, value: Any) -> list[str]:
+    option = options_of(inject)[name]
+    return ["--no-" + option[2:], ""] if value is False else [option, written(value)]

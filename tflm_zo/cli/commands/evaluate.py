@@ -14,7 +14,8 @@ from ...converters import ConversionError, InjectSettings, Model, load_model
 from ...converters.settings import LOSS_KINDS
 from ...data import prepare
 from ...training.evaluation import evaluate as evaluate_runtime
-from ..injection import inject_plain, is_zo, parse_loss_output
+from ...training.injection import inject_plain, is_zo
+from ..injection import parse_loss_output, say_loss_output
 from ..options import Force, Json, LossOutput, ModelFile, OutputReport, RuntimeName
 from ..output_file import check_output
 from ..progress import progress
@@ -72,14 +73,11 @@ def _as_zo(model: Model, loss: str | None, loss_output: str | None) -> Model:
         return model
     if loss is not None and loss not in LOSS_KINDS[:-1]:
         raise ConversionError(f"--loss must be one of {', '.join(LOSS_KINDS[:-1])}, not {loss!r}")
-    return inject_plain(
-        model,
-        InjectSettings(
-            trainable="none",
-            loss=loss or "auto",
-            loss_output=parse_loss_output(loss_output),
-        ),
-    )
+    output = parse_loss_output(loss_output)
+    zo = inject_plain(model, InjectSettings(trainable="none", loss=loss or "auto", loss_output=output))
+    if output is None:
+        say_loss_output(zo)
+    return zo
 
 
 def _render(console: Console, result: dict[str, Any]) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,13 +23,12 @@ from ...firmware import (
     name_of,
 )
 from ...runtime import Inputs
+from ...training import ALGORITHMS, SettingsError, algorithm_of, trained_layers
 from ...training import algorithm as algorithm_of_name
-from ...training import algorithm_of, trained_layers
-from ...training.settings import SettingsError
-from ...training.trainer import check_length, usual_epochs
-from ..algorithm_options import make_settings, parse_settings
-from ..options import Json, ZoModelFile
+from ...training.length import check_length, usual_epochs
+from ..options import BlockSearchOption, Json, ZoModelFile, choice, parse_block_search
 from ..results import show, table
+from ..set_option import SetOption, make_settings, parse_set, split_set
 
 EXAMPLE = "tflm-zo firmware lenet5.zo.tflite -o lenet5_firmware --data adapt.npz --samples 100 --epochs 5"
 
@@ -48,7 +46,7 @@ def firmware(
         Path,
         typer.Option("-o", "--output", metavar="FOLDER", help="Where the sources go.", show_default=False),
     ],
-    platform: Annotated[str, typer.Option(help=f"Layout and build glue: {', '.join(PLATFORMS)}.")] = "cmake",
+    platform: Annotated[str, typer.Option(help="Layout and build glue.", **choice(PLATFORMS))] = "cmake",
     data: Annotated[
         Path | None,
         typer.Option(
@@ -74,34 +72,13 @@ def firmware(
     algorithm: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME",
+            **choice(ALGORITHMS, listed=False),
             help="Default: the one that the model was made for; see `tflm-zo algorithms`.",
             show_default=False,
         ),
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="A setting of the algorithm, named and written as the option of train: queries=4, "
-            "batch-size=16, head=exact, seed=7; repeatable.",
-            show_default=False,
-        ),
-    ] = None,
-    choose_block: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="The device splits the layers into N blocks, tries each for an epoch, then trains the best "
-            "alone; as --choose-block of train. Needs --data, some of which judge the blocks.",
-            show_default=False,
-        ),
-    ] = None,
-    probe_epochs: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Of each probe of --choose-block (default: 1).", show_default=False),
-    ] = None,
+    settings: SetOption = None,
+    choose_block: BlockSearchOption = None,
     held_out: Annotated[
         float | None,
         typer.Option(
@@ -134,15 +111,18 @@ def firmware(
     samples, give the same log and the same weights.
     """
     check_names(platform, name)
-    search = _search(choose_block, held_out, probe_epochs)
+    search = _search(choose_block, held_out)
     if search is not None and data is None:
         raise SettingsError("--choose-block needs --data: blocks are judged by samples held out of it")
     check_folder(output, force=force)
     loaded = load_model(model)
     metadata = read_metadata(loaded)
-    chosen = algorithm_of(metadata) if algorithm is None else algorithm_of_name(algorithm)
-    given = _settings(settings or [], chosen.options)
-    run = make_settings(chosen, parse_settings(chosen, given), metadata)
+    usual = algorithm_of_name(algorithm_of(metadata) if algorithm is None else algorithm)
+    texts, injection = split_set(settings)
+    if injection:
+        name_of_first = next(iter(injection)).replace("_", "-")
+        raise SettingsError(f"--set {name_of_first}: {model} is a ZO model already")
+    run = make_settings(usual, parse_set(usual, texts), metadata)
     arrays = None
     if data is not None:
         arrays = prepare(Inputs(loaded), data)
@@ -177,7 +157,7 @@ def firmware(
     result: dict[str, Any] = {
         "output": str(output),
         "platform": platform,
-        "algorithm": chosen.name,
+        "algorithm": run.algorithm,
         "trains": dataclasses.asdict(trained_layers(loaded, run)),
         "steps": total,
         "samples": count,
@@ -193,13 +173,13 @@ def firmware(
     show(result, as_json=as_json, render=lambda console: _render(console, result))
 
 
-def _search(blocks: int | None, held_out: float | None, epochs: int | None) -> BlockSearch | None:
-    for option, value in (("--held-out", held_out), ("--probe-epochs", epochs)):
-        if value is not None and blocks is None:
-            raise SettingsError(f"{option} needs --choose-block, whose probes it is for")
-    if blocks is None:
+def _search(text: str | None, held_out: float | None) -> BlockSearch | None:
+    if text is None:
+        if held_out is not None:
+            raise SettingsError("--held-out needs --choose-block, whose probes it is for")
         return None
-    return BlockSearch(blocks, 0.2 if held_out is None else held_out, 1 if epochs is None else epochs)
+    blocks, epochs = parse_block_search(text)
+    return BlockSearch(blocks, 0.2 if held_out is None else held_out, epochs)
 
 
 def _command(context: typer.Context) -> str:
@@ -222,47 +202,6 @@ def _relative(path: Path) -> str:
         return str(path)
     here = os.path.relpath(path)
     return path.name if here.startswith("..") else here
-
-
-def _settings(given: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as `parse_settings` takes them.
-
-    Args:
-        given: NAME=VALUE each.
-        options: settings of the algorithm with their defaults, whose types say how a value is read.
-    """
-    found: dict[str, Any] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        key = name.strip().replace("-", "_")
-        if not equals or not key:
-            raise SettingsError(f"--set: expected NAME=VALUE, got {text!r}")
-        if key == "queries":
-            found.setdefault(key, []).append(value)
-            continue
-        if key in found:
-            raise SettingsError(f"--set: {name} is given twice")
-        found[key] = _read(name, value, options.get(key, value), key)
-    return found
-
-
-def _read(name: str, value: str, default: Any, key: str) -> Any:
-    """A value of the type that the setting's default has; text where `parse_settings` reads it."""
-    if key == "only":
-        return tuple(part.strip() for part in value.split(","))
-    if default is None and key.endswith("rate"):
-        default = 0.0
-    try:
-        if isinstance(default, bool):
-            return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[
-                value.lower()
-            ]
-        if isinstance(default, (int, float)):
-            return type(default)(value)
-    except (KeyError, ValueError):
-        kind = {bool: "true or false", int: "an integer", float: "a number"}[type(default)]
-        raise SettingsError(f"--set {name}: expected {kind}, got {value!r}") from None
-    return value
 
 
 def _render(console: Console, result: dict[str, Any]) -> None:

@@ -12,36 +12,41 @@ from rich.console import Console
 from ...converters import ConversionError, ZoMetadata, load_model, read_metadata
 from ...converters import inject as inject_model
 from ...converters.settings import KERNEL_NORM, LAST, LOSS_KINDS, QUANTIZATION_AWARE
+from ...training import ALGORITHMS, inject_settings, trained_layers
 from ...training import algorithm as algorithm_of_name
-from ...training import trained_layers
-from ..algorithm_options import ALGORITHM_HELP
+from ...training.algorithms import DEFAULT
 from ..injection import parse_loss_output, parse_nodes, say_loss_output
 from ..node_table import node_rows, node_table
-from ..options import Force, Json, LossOutput, ModelFile, OutputModel
+from ..options import Force, Json, LossOutput, ModelFile, OutputModel, choice
 from ..output_file import check_output, write_output
 from ..results import show, table
+from ..set_option import ALGORITHM_HELP
 
 EXAMPLE = "tflm-zo inject model.tflite -o model.zo.tflite --algorithm node --batch 32"
 
 _KEYWORDS = ("all", "nodes", "none")
+_RUN, _LAYERS, _MEMORY, _DATA = "Run", "Layers", "Memory", "Data"
+_LOSSES = tuple(kind.replace("_", "-") for kind in LOSS_KINDS)
 
 
 def inject(
     model: ModelFile,
     output: OutputModel,
     algorithm: Annotated[
-        str | None,
+        str,
         typer.Option(
-            metavar="NAME",
-            help=f"What it is to be trained by (default: weight; with --nodes node). {ALGORITHM_HELP}.",
+            **choice(ALGORITHMS, listed=False),
+            help=f"How the model is to be trained: {ALGORITHM_HELP}.",
+            rich_help_panel=_RUN,
         ),
-    ] = None,
+    ] = DEFAULT,
     nodes: Annotated[
         list[str] | None,
         typer.Option(
             metavar="LAYER,…",
             help="Layers that carry nodes, names or glob patterns; repeatable. auto: those with fewer nodes "
             "than weights (default of node). inspect --nodes lists the choice.",
+            rich_help_panel=_LAYERS,
         ),
     ] = None,
     trainable: Annotated[
@@ -51,35 +56,59 @@ def inject(
             metavar="WHICH",
             help="all (default of weight), nodes (those that carry nodes; default of node), last:N, none, or "
             "names or glob patterns of layers; may be repeated.",
+            rich_help_panel=_LAYERS,
         ),
     ] = None,
     block: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=PATTERN,…", help="Layers that a command addresses as one; repeatable."),
+        typer.Option(
+            metavar="NAME=PATTERN,…",
+            help="Layers that a command addresses as one; repeatable.",
+            rich_help_panel=_LAYERS,
+        ),
     ] = None,
     head_room: Annotated[
-        int | None, typer.Option(help="Largest perturbation of a weight, LSB (default: node 0, weight 2).")
+        int | None,
+        typer.Option(
+            help="Largest perturbation of a weight, LSB (default: node 0, weight 2).", rich_help_panel=_MEMORY
+        ),
     ] = None,
     update_bits: Annotated[
-        int | None, typer.Option(help="16: a fraction byte per weight; 8: none (default: 16).")
+        int | None,
+        typer.Option(help="16: a fraction byte per weight; 8: none (default: 16).", rich_help_panel=_MEMORY),
     ] = None,
-    max_queries: Annotated[int | None, typer.Option(help="Seeds in one update (default: 8).")] = None,
-    batch: Annotated[int, typer.Option(help="Samples per invoke.")] = 1,
-    loss: Annotated[str, typer.Option(help=f"One of {', '.join(LOSS_KINDS)}.")] = "auto",
+    max_queries: Annotated[
+        int | None, typer.Option(help="Seeds in one update (default: 8).", rich_help_panel=_MEMORY)
+    ] = None,
+    batch: Annotated[int, typer.Option(help="Samples per invoke.", rich_help_panel=_RUN)] = 1,
+    loss: Annotated[
+        str,
+        typer.Option(
+            help=f"Loss that training minimizes: {', '.join(_LOSSES)}.",
+            rich_help_panel=_DATA,
+            **choice(_LOSSES, listed=False),
+        ),
+    ] = "auto",
     loss_output: LossOutput = None,
     cut: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TENSOR",
             help="Cut here; repeatable. inspect --cuts lists the choice; layers: before each.",
+            rich_help_panel=_LAYERS,
         ),
     ] = None,
     command_words: Annotated[
-        int | None, typer.Option(help="Capacity of a command, int32 words; more for long replays.")
+        int | None,
+        typer.Option(
+            help="Capacity of a command, int32 words; more for long replays.", rich_help_panel=_MEMORY
+        ),
     ] = None,
     replay: Annotated[
         bool | None,
-        typer.Option(help="Include the op that replays a seed log (default: not for node)."),
+        typer.Option(
+            help="Include the op that replays a seed log (default: not for node).", rich_help_panel=_MEMORY
+        ),
     ] = None,
     multipliers: Annotated[
         str | None,
@@ -87,6 +116,7 @@ def inject(
             metavar="KIND",
             help=f"{QUANTIZATION_AWARE}: steps scaled by 1/s² per channel, s its quantization scale. "
             f"{KERNEL_NORM}: by the root mean square of the layer's weights.",
+            rich_help_panel=_LAYERS,
         ),
     ] = None,
     sparse: Annotated[
@@ -95,15 +125,17 @@ def inject(
             metavar="RULE",
             help="Train only some weights of each layer: top-k:0.1 (the largest tenth; top-k:100 the largest "
             "hundred), random:0.1, threshold:20 (all of 20 LSB or more).",
+            rich_help_panel=_LAYERS,
         ),
     ] = None,
-    sparse_seed: Annotated[int, typer.Option(help="Of --sparse random.")] = 0,
+    sparse_seed: Annotated[int, typer.Option(help="Of --sparse random.", rich_help_panel=_LAYERS)] = 0,
     wide: Annotated[
         list[str] | None,
         typer.Option(
             metavar="LAYER,…",
             help="Dense layers whose weights have 16 bits in the forward pass: names or glob patterns, or "
             "last; repeatable (default of qzo-ff-probe: last).",
+            rich_help_panel=_LAYERS,
         ),
     ] = None,
     force: Force = False,
@@ -115,7 +147,7 @@ def inject(
     training its outputs are exactly the original's. The other layers stay as they are.
     """
     check_output(output, force=force)
-    chosen = algorithm_of_name(algorithm or ("node" if nodes else "weight"))
+    run = algorithm_of_name(algorithm)
     which: str | list[str] | None = trainable[0] if trainable and len(trainable) == 1 else trainable
     if isinstance(which, list) and any(w in _KEYWORDS or w.startswith("last:") for w in which):
         raise ConversionError("--trainable all, nodes, none and last:N cannot be combined with others")
@@ -130,8 +162,8 @@ def inject(
         "max_queries": max_queries,
         "wide": _wide(wide or []),
     }
-    settings = chosen.inject_settings(
-        algorithm=algorithm or "",
+    settings = inject_settings(
+        run,
         blocks=_blocks(block or []),
         batch=batch,
         loss=loss.replace("-", "_"),
@@ -148,11 +180,11 @@ def inject(
         "output": str(output),
         "bytes": len(data),
         "original_bytes": model.stat().st_size,
-        "algorithm": chosen.name,
+        "algorithm": algorithm,
         "batch": metadata.batch,
         "loss": None if metadata.loss is None else dataclasses.asdict(metadata.loss),
         "trainable_weights": sum(t.trained for t in metadata.trainable),
-        "trains": dataclasses.asdict(trained_layers(zo, chosen.make())),
+        "trains": dataclasses.asdict(trained_layers(zo, run)),
         "trainable": [dataclasses.asdict(t) for t in metadata.trainable],
         "blocks": list(metadata.blocks),
         "segments": len(metadata.segments),
@@ -160,7 +192,8 @@ def inject(
     }
     # Whatever can fail has been done: a refused model leaves no file.
     write_output(output, data, force=force)
-    say_loss_output(zo, settings)
+    if loss_output is None:
+        say_loss_output(zo)
     show(result, as_json=as_json, render=lambda console: _render(console, metadata, result))
 
 

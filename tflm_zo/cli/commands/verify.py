@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 from ... import runtime as runtimes
 from ...converters import load_model, read_metadata
 from ...data import prepare
-from ...training import algorithm_of, compare_runtimes
+from ...training import algorithm, algorithm_of, compare_runtimes
 from ..options import Force, Json, OutputReport, ZoModelFile
 from ..output_file import check_output
 from ..progress import progress
@@ -42,7 +43,7 @@ def verify(
     metadata = read_metadata(zo)
     names = runtime or [n for n in runtimes.available() if n != "litert"]
     given = prepare(runtimes.load(zo, names[0]), data)
-    settings = algorithm_of(metadata).make(batch_size=metadata.batch)
+    settings = dataclasses.replace(algorithm(algorithm_of(metadata)), batch_size=metadata.batch)
     runs = []
     for name in progress(names, len(names), "training"):
         runs += compare_runtimes(zo, given, runtimes=[name], settings=settings, steps=steps)
@@ -58,7 +59,7 @@ def verify(
     ]
     result = {
         "model": str(model),
-        "algorithm": algorithm_of(metadata).name,
+        "algorithm": algorithm_of(metadata),
         "steps": steps,
         "runs": rows,
         "identical": all(r["identical"] for r in rows),

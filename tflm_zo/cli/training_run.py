@@ -1,0 +1,388 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A training run on the command line: the model, the data, the run and the files that it leaves."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from ..converters import Model, read_metadata
+from ..data import prepare
+from ..logs import MAGIC, LogError, is_snapshot_log
+from ..training import (
+    BlockProbes,
+    Callback,
+    Checkpoint,
+    CSVLogger,
+    History,
+    ProgressBar,
+    Settings,
+    SettingsError,
+    Trainer,
+    algorithm,
+    algorithm_of,
+    trained_layers,
+)
+from ..training.held_out import hold_out
+from ..training.injection import is_zo, trainable_model
+from ..training.length import MOST_BUDGET_STEPS, check_length, planned_steps, usual_epochs
+from ..training.setting_names import changed
+from .block_probes import choose
+from .failures import interruption_code, note, warn
+from .injection import KeepZoModel, parse_loss_output, say_loss_output
+from .options import parse_block_search
+from .output_file import write_output
+from .results import show
+from .set_option import make_settings, parse_injection, parse_set, split_set
+from .training_report import render
+
+__all__ = ["Files", "Length", "Measured", "TrainingRun", "choose_algorithm"]
+
+_HELD_OUT: Final = 0.2
+_HEAD_BYTES: Final = len(MAGIC) + 2  # of a log: the version after the magic tells the kind
+
+
+@dataclass(frozen=True)
+class Files:
+    """Paths of a run."""
+
+    model: Path
+    data: Path
+    output: Path
+    log: Path
+    zo_model: Path | None
+    checkpoint: Path | None
+    csv: Path | None
+    rehearsal: Path | None
+    validation: Path | None
+
+    @property
+    def reads(self) -> dict[str, Path | None]:
+        """Files that are read, by their option."""
+        return {
+            "MODEL": self.model,
+            "DATA": self.data,
+            "--rehearsal": self.rehearsal,
+            "--validation": self.validation,
+        }
+
+    @property
+    def writes(self) -> dict[str, Path | None]:
+        """Files that are written, by their option."""
+        return {
+            "-o": self.output,
+            "--log": self.log,
+            "--zo-model": self.zo_model,
+            "--checkpoint": self.checkpoint,
+            "--csv": self.csv,
+        }
+
+
+@dataclass(frozen=True)
+class Length:
+    """Length of a run, of which one is given at most."""
+
+    epochs: int | None
+    steps: int | None
+    budget: float | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a run is measured on, and what for.
+
+    Attributes:
+        held_out: share of the samples that are not trained on; None: none, or the usual one for blocks.
+        blocks: ``--choose-block`` as it was given.
+        keep: weights that are handed over.
+    """
+
+    held_out: float | None
+    blocks: str | None
+    keep: str
+
+
+def choose_algorithm(
+    source: Model,
+    files: Files,
+    name: str | None,
+    set_options: Sequence[str] | None,
+    given: Mapping[str, Any],
+    loss_output: str | None,
+) -> tuple[Model, Settings]:
+    """The ZO model of a run and its settings.
+
+    Args:
+        source: the model that was given.
+        files: of the run.
+        name: of the algorithm; None: the one that the model was made for.
+        set_options: of ``--set``.
+        given: settings that have options of their own.
+        loss_output: of ``--loss-output``.
+
+    Raises:
+        SettingsError: the settings are wrong, or the model does not fit them.
+        ConversionError: a plain model cannot be injected.
+    """
+    texts, injection_texts = split_set(set_options)
+    for option in given:
+        if option in texts:
+            raise SettingsError(f"--set {option.replace('_', '-')}: it is given as an option, too")
+
+    def values(usual: Settings) -> dict[str, Any]:
+        return {**given, **parse_set(usual, texts)}
+
+    injection = parse_injection(injection_texts)
+    if loss_output is not None:
+        injection["loss_output"] = parse_loss_output(loss_output)
+    if is_zo(source):
+        if injection:
+            first = "--loss-output" if loss_output is not None else f"--set {next(iter(injection_texts))}"
+            raise ValueError(
+                f"{first.replace('_', '-')}: {files.model} is a ZO model already; give the plain model"
+            )
+        usual, zo = _of_zo_model(source, files.model, name), source
+    else:
+        zo, settings = trainable_model(
+            source,
+            None if name is None else algorithm(name),
+            lambda usual: changed(usual, values(usual)),
+            **injection,
+        )
+        usual = algorithm(settings.algorithm)
+        if loss_output is None:
+            say_loss_output(zo)
+    return zo, make_settings(usual, values(usual), read_metadata(zo))
+
+
+def _of_zo_model(zo: Model, path: Path, name: str | None) -> Settings:
+    metadata = read_metadata(zo)
+    settings = algorithm(algorithm_of(metadata) if name is None else name)
+    if settings.algorithm == "node" and not metadata.nodes:
+        raise SettingsError(
+            f"--algorithm {settings.algorithm}: {path} carries no nodes; give the plain model, or inject "
+            f"that with --algorithm {settings.algorithm}"
+        )
+    return settings
+
+
+def check_kind(log: Path, settings: Settings) -> None:
+    """Raises LogError where a log, if there is a whole one, is of the other kind of run."""
+    if not log.is_file() or log.read_bytes()[: len(MAGIC)] != MAGIC or log.stat().st_size < _HEAD_BYTES:
+        return  # the trainer says what it is instead
+    if is_snapshot_log(log) != settings.is_layerwise:
+        what = "weight perturbation" if settings.is_layerwise else "a layer-wise run"
+        raise LogError(f"{log} is of {what}; algorithm {settings.algorithm} cannot go on from it")
+
+
+class _SayWhatIsTrained(Callback):
+    def __init__(self, sentence: str) -> None:
+        self._sentence = sentence
+
+    def on_train_begin(self, trainer: Trainer, steps: int) -> None:
+        """Before the bar, when nothing is left to be refused."""
+        note(self._sentence)
+
+
+class TrainingRun:
+    """One ``tflm-zo train``.
+
+    Args:
+        zo: the ZO model.
+        settings: of the run.
+        files: of the run.
+        runtime: name.
+        force: replace files that exist.
+        resume: go on from the log.
+    """
+
+    def __init__(
+        self, zo: Model, settings: Settings, files: Files, runtime: str, *, force: bool, resume: bool
+    ) -> None:
+        self._zo, self._files, self._runtime = zo, files, runtime
+        self._force, self._resume = force, resume
+        self._trainer = Trainer(zo, settings, runtime=runtime)
+        if resume:
+            check_kind(files.log, settings)
+
+    def load_data(self, measured: Measured) -> None:
+        """Reads the data and sets aside what the run is measured on."""
+        files, runtime = self._files, self._trainer.runtime
+        self._keep, self._held_out = measured.keep, measured.held_out
+        self._blocks = None if measured.blocks is None else parse_block_search(measured.blocks)
+        own = prepare(runtime, files.data)
+        validation = None if files.validation is None else prepare(runtime, files.validation)
+        if measured.held_out is not None and self._blocks is None:
+            loss = runtime.metadata.loss
+            assert loss is not None  # the trainer has refused such a model
+            seed = self._trainer.settings.seed
+            own, validation = hold_out(own, loss, measured.held_out, seed)
+        self._samples, self._validation = len(own), validation
+        self._data = own if files.rehearsal is None else own + prepare(runtime, files.rehearsal)
+
+    def train(self, length: Length) -> None:
+        """Does the run."""
+        files, count = self._files, len(self._data)
+        check_length(length.epochs, length.steps, length.budget)
+        if length == Length(None, None, None):
+            length = Length(usual_epochs(count, self._trainer.settings.batch_size), None, None)
+        kept_zo = None
+        callbacks: list[Callback] = [ProgressBar()]
+        if files.csv is not None:
+            callbacks.append(CSVLogger(files.csv))
+        if files.checkpoint is not None:
+            callbacks.append(Checkpoint(files.checkpoint, replace=self._force))
+        if files.zo_model is not None:
+            kept_zo = KeepZoModel(
+                files.zo_model, self._zo.to_bytes(), files.log, force=self._force, resume=self._resume
+            )
+            callbacks.append(kept_zo)
+        self._block_choice, budget = self._choose_block(length)
+        self._say_budget(budget)
+        self._budget = budget
+        self._trained = trained_layers(self._zo, self._trainer.settings)
+        callbacks.insert(0, _SayWhatIsTrained(self._trained.sentence))
+        self._on = self._validation or self._trainer.measured_samples(self._data)
+        self._before = None if self._keep == "best" or self._resume else self._trainer.evaluate(self._on)
+        try:
+            self._history = self._trainer.fit(
+                self._data,
+                epochs=length.epochs,
+                steps=length.steps,
+                budget=budget,
+                validation_data=self._validation,
+                callbacks=callbacks,
+                log=files.log,
+                resume=self._resume,
+                replace=self._force,
+                keep=self._keep,  # type: ignore[arg-type]
+            )
+        except BaseException:
+            if kept_zo is not None:
+                kept_zo.withdraw()
+            raise
+
+    def _choose_block(self, length: Length) -> tuple[dict[str, Any] | None, float | None]:
+        """The block that is trained, where one is chosen, and the budget that is left for the run."""
+        budget = length.budget
+        if self._blocks is None:
+            return None, budget
+        trainer, (blocks, epochs) = self._trainer, self._blocks
+        if not trainer.settings.is_layerwise:
+            raise SettingsError(
+                f"--choose-block is for layer-wise algorithms; {trainer.settings.algorithm} perturbs all "
+                "weights at once"
+            )
+        count = len(self._data)
+        # What is wrong with the run to come is said before the probes, not after.
+        if budget is None:
+            planned_steps(
+                trainer.settings, count, 1 if length.epochs is None else length.epochs, length.steps
+            )
+        held_out = _HELD_OUT if self._held_out is None else self._held_out
+        probes = BlockProbes(trainer, None, self._data, blocks=blocks, held_out=held_out, epochs=epochs)
+        if budget is not None:
+            budget = probes.rest_of(budget, count)
+        found = choose(probes, self._files.log if self._resume else None)
+        self._trainer = Trainer(self._zo, probes.settings_of(found["best"]), runtime=self._runtime)
+        return found, budget
+
+    def _say_budget(self, budget: float | None) -> None:
+        if budget is not None:
+            affordable = self._trainer.affordable_steps(budget, len(self._data))
+            if affordable > MOST_BUDGET_STEPS:
+                note(f"the budget is good for {affordable:,} steps; the run ends after {MOST_BUDGET_STEPS:,}")
+
+    def finish(self, *, re_range: bool, as_json: bool) -> None:
+        """Writes the model, says what the run has come to, and ends an interrupted command."""
+        trainer, history, files = self._trainer, self._history, self._files
+        self._write_model(re_range)
+        if history.measurements:
+            before, final = _measured_at(history, 0), _measured_at(history, history.kept_step)
+        else:
+            # Who has pressed Ctrl-C wants the prompt back.
+            before, final = self._before or {}, {} if trainer.interrupted else trainer.evaluate(self._on)
+        result = self._result(before or None, final)
+        show(result, as_json=as_json, render=lambda console: render(console, result))
+        if history.measurements and not history.kept_step:
+            warn(
+                f"nothing got better: of {len(history.measurements)} measurements on "
+                f"{result['evaluated_on']} that before the first step is the best, so {files.output} has the "
+                "weights that the run began with; --keep last writes the last ones"
+            )
+        if self._budget is not None and not trainer.interrupted and trainer.step < trainer.planned:
+            note(
+                f"nothing got better any more: the run ended after {trainer.step:,} of {trainer.planned:,} "
+                "steps"
+            )
+        if trainer.interrupted:
+            same = history.kept_step == trainer.step
+            what = "the same" if same else f"the best measured ({history.kept_step})"
+            warn(
+                f"interrupted: {files.log} is that of the last whole step ({trainer.step}), {files.output} "
+                f"that of {what}; the same command with --resume goes on"
+            )
+            raise typer.Exit(interruption_code())
+
+    def _write_model(self, re_range: bool) -> None:
+        files = self._files
+        again = f"tflm-zo replay makes the model of {files.zo_model or files.model} and {files.log}"
+        data = self._trainer.export(re_range=re_range).to_bytes()
+        try:
+            write_output(files.output, data, force=self._force or self._resume)
+        except OSError as error:
+            what = error.strerror or str(error)
+            raise OSError(error.errno, f"{what}; nothing is lost: {again}", str(files.output)) from error
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"{files.output} is not written; nothing is lost: {again}") from None
+
+    def _result(self, before: dict[str, float] | None, final: dict[str, float]) -> dict[str, Any]:
+        trainer, history, files = self._trainer, self._history, self._files
+        return {
+            "output": str(files.output),
+            "log": str(files.log),
+            "zo_model": str(files.zo_model or files.model),
+            "checkpoint": None if files.checkpoint is None else str(files.checkpoint),
+            "runtime": self._runtime,
+            "algorithm": trainer.settings.algorithm,
+            "samples": self._samples,
+            "rehearsal_samples": len(self._data) - self._samples,
+            "trains": dataclasses.asdict(self._trained),
+            "trainable_weights": self._trained.weights,
+            "buffer_bytes": trainer.buffer_bytes,
+            "steps": trainer.step,
+            "equivalents": round(trainer.equivalents, 3),
+            "block_choice": self._block_choice,
+            "interrupted": trainer.interrupted,
+            "forwards": history.forwards,
+            "seconds": round(history.seconds, 3),
+            "equivalents_per_second": round(history.equivalents / max(history.seconds, 1e-9), 1),
+            "evaluated_on": self._measured_on(),
+            "keep": self._keep,
+            "kept_step": history.kept_step,
+            "before": before,
+            "measurements": history.measurements,
+            **final,
+            "history": history.history,
+        }
+
+    def _measured_on(self) -> str:
+        """Name of the data that the result's loss is of."""
+        files, used, count = self._files, len(self._on), len(self._data)
+        if files.validation is not None:
+            return str(files.validation)
+        if self._validation is not None:
+            return f"{used:,} samples of {files.data}, held out"
+        what = f"{files.data} and {files.rehearsal}" if files.rehearsal is not None else str(files.data)
+        return what if used == count else f"{used:,} of the {count:,} samples of {what}"
+
+
+def _measured_at(history: History, step: int) -> dict[str, float]:
+    """Loss and accuracy of the measurement after a number of steps."""
+    found = next(m for m in history.measurements if m["step"] == step)
+    return {name: value for name, value in found.items() if name != "step"}

@@ -1,0 +1,44 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Checks of single settings, and the exception that they raise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+__all__ = ["SettingsError", "check_choice", "check_integer", "check_number"]
+
+
+class SettingsError(ValueError):
+    """A setting cannot be used; the message names it and says what is possible."""
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Raises SettingsError unless a setting is one of its choices."""
+    if value not in choices:
+        raise SettingsError(f"{name}: no {value!r}; there are {', '.join(choices)}")
+
+
+def check_integer(name: str, value: object, low: int, high: int) -> int:
+    """The setting as an `int`; NumPy's integers are integers, too.
+
+    Raises:
+        SettingsError: it is no integer from low to high.
+    """
+    integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not integer or not low <= int(value) <= high:  # type: ignore[call-overload]
+        raise SettingsError(f"{name}: expected an integer in {low}..{high}, got {value!r}")
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def check_number(name: str, value: object, lower: float, upper: float) -> float:
+    """The setting as a `float`.
+
+    Raises:
+        SettingsError: it is no number from lower to upper.
+    """
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not number or not lower <= float(value) <= upper:  # type: ignore[arg-type]
+        raise SettingsError(f"{name}: expected {lower:g}..{upper:g}, got {value!r}")
+    return float(value)  # type: ignore[arg-type]

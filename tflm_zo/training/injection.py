@@ -1,0 +1,154 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""From a plain int8 model to the ZO model that a run needs: what `inject` is asked follows from the tasks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Final
+
+from ..converters import ConversionError, InjectSettings, Model, inject
+from ..converters.constants import METADATA_NAME
+from ..converters.settings import LAYERS, NODES
+from . import algorithms
+from .checks import SettingsError
+from .integers import weight_command_words
+from .settings import Settings
+from .tasks import Exact, Nodes, Weights
+
+__all__ = [
+    "BATCH",
+    "TrainingWarning",
+    "inject_for",
+    "inject_plain",
+    "inject_settings",
+    "is_zo",
+    "own_batch",
+    "trainable_model",
+]
+
+BATCH: Final = 32  # samples per invoke of a plain model, at most
+
+
+class TrainingWarning(UserWarning):
+    """A run is another one than people may expect; the message says why."""
+
+
+def is_zo(model: Model) -> bool:
+    """Whether a model is a ZO model."""
+    return model.find_metadata(METADATA_NAME) is not None
+
+
+def own_batch(model: Model) -> int:
+    """Samples per invoke of a plain model; 1 where it has no inputs, which inject will refuse."""
+    inputs = model.subgraphs[0].inputs if model.subgraphs else []
+    return max(inputs[0].shape[0], 1) if inputs and inputs[0].shape else 1
+
+
+def inject_settings(settings: Settings, **given: Any) -> InjectSettings:
+    """What a run needs of `inject`.
+
+    Args:
+        settings: of the run.
+        **given: settings of `inject` that are to differ.
+
+    Raises:
+        ConversionError: a value is out of range.
+        SettingsError: nodes are given, which no task has.
+    """
+    takes_nodes = settings.has(Nodes) or settings.has(Exact)
+    if given.get("nodes") and not takes_nodes:
+        raise SettingsError(f"nodes: algorithm {settings.algorithm} perturbs weights, not nodes")
+    asked: dict[str, Any] = {"algorithm": settings.algorithm, "head_room": 0}
+    if settings.has(Weights):
+        asked["head_room"] = max(settings.weights.headroom, settings.reach)
+    if settings.is_layerwise:
+        # Nothing is replayed from seeds: the log has snapshots.
+        asked["replay"] = False
+        if settings.has(Nodes):
+            asked["nodes"] = "auto"
+        elif settings.has(Exact):
+            asked["nodes"] = f"last:{settings.exact.last}"
+        if not settings.has(Weights):
+            # No RAM for layers that stay as they are, and the exact outputs of the original.
+            asked["trainable"] = NODES
+        elif settings.weights.scope == "layers":
+            asked["cuts"] = (LAYERS,)
+    else:
+        asked["max_queries"] = max(InjectSettings().max_queries, settings.weights.items)
+        words = weight_command_words(settings)
+        if words > InjectSettings(max_queries=asked["max_queries"]).words:
+            asked["command_words"] = words
+        if settings.layers is not None:
+            asked["trainable"] = settings.layers
+        if settings.weights.int16:
+            asked["wide"] = settings.weights.int16
+    if "bits" in (settings.weights.rule, settings.exact.rule):
+        asked["update_bits"] = 8
+    return InjectSettings(**{**asked, **given})
+
+
+def _as_they_are(settings: Settings) -> Settings:
+    return settings
+
+
+def trainable_model(
+    model: Model,
+    settings: Settings | None,
+    changed: Callable[[Settings], Settings] = _as_they_are,
+    **given: Any,
+) -> tuple[Model, Settings]:
+    """A plain model made trainable, and how it is trained.
+
+    Args:
+        model: a plain model; it is not changed.
+        settings: of the run; None: node perturbation, or weight perturbation, with a warning, where no layer
+            can carry nodes.
+        changed: gives the settings of the run, from those here.
+        **given: as for `inject_for`.
+
+    Raises:
+        ConversionError: it cannot be injected.
+    """
+    wanted = changed(algorithms.node() if settings is None else settings)
+    try:
+        return inject_for(model, wanted, **given), wanted
+    except ConversionError as error:
+        if settings is not None or given.get("nodes"):
+            raise
+        weights = changed(algorithms.weight())
+        result = inject_for(model, weights, **given)
+        message = f"training by weight perturbation, not by node perturbation: {error}"
+        warnings.warn(message, TrainingWarning, stacklevel=3)
+        return result, weights
+
+
+def inject_for(model: Model, settings: Settings, **given: Any) -> Model:
+    """A plain model made trainable for a run.
+
+    Args:
+        model: a plain model; it is not changed.
+        settings: of the run. The largest divisor of its minibatch up to 32 becomes the model's batch; a model
+            whose own batch is another one, or that an operator ties to a batch of 1, keeps its own.
+        **given: settings of `inject` that are to differ from what the run asks for.
+
+    Raises:
+        ConversionError: it cannot be injected.
+    """
+    batch = max(b for b in range(1, BATCH + 1) if settings.batch_size % b == 0)
+    return inject_plain(model, inject_settings(settings, **given), batch)
+
+
+def inject_plain(model: Model, settings: InjectSettings, batch: int = BATCH) -> Model:
+    """A plain model made a ZO model, of that batch where its own is 1 and nothing ties it to that.
+
+    Raises:
+        ConversionError: it cannot be injected.
+    """
+    own = own_batch(model)
+    if own == 1 and batch != 1:
+        try:
+            return inject(model, settings, batch=batch, export_batch=1)
+        except ConversionError:
+            pass  # an operator may tie the model to its batch; anything else is said again below
+    return inject(model, settings, batch=own)

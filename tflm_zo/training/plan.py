@@ -1,0 +1,199 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What a run that trains layers one by one does with a model: its tasks, spread over the model's tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+from ..converters import ZoMetadata, ZoNodes
+from ..converters.settings import last_number
+from ..core import MAX_QUERIES
+from .checks import SettingsError
+from .settings import Settings
+from .tasks import Exact, Nodes, Task, Weights
+
+__all__ = ["PlannedTask", "credited", "exact_tail", "is_exact_head", "plan_tasks", "trained_tensors"]
+
+# Cost of a layer's queries, as a share of a forward pass, where their number is chosen.
+_QUERY_BUDGET: Final = 0.1
+_FEWEST_QUERIES: Final = 2
+
+
+@dataclass(frozen=True)
+class PlannedTask:
+    """A task's part in a layer, or, of `Weights` with scope "model", in consecutive layers.
+
+    Attributes:
+        kind: class of the task.
+        tensors: consecutive numbers of the trainable tensors.
+        start_segment: first segment that a query runs.
+        queries: per step; 0: `Exact`.
+        dimensions: number of values that are perturbed: nodes or weights.
+        nodes: `Nodes` and `Exact`: of the layer.
+        following: `Exact`: number of the planned task through which errors come back; None: the loss.
+    """
+
+    kind: type[Task]
+    tensors: tuple[int, ...]
+    start_segment: int
+    queries: int
+    dimensions: int
+    nodes: ZoNodes | None = None
+    following: int | None = None
+
+    @property
+    def first_segment(self) -> int:
+        """The first segment whose input the task reads."""
+        return self.start_segment if self.nodes is None else self.nodes.input_segment
+
+
+def is_exact_head(nodes: ZoNodes) -> bool:
+    """Whether a layer's nodes are its own outputs and what the loss reads, as its exact gradient needs it."""
+    return nodes.head and nodes.form == "plain"
+
+
+def credited(nodes: ZoNodes) -> int:
+    """Number of outputs of a channel that get a share of a sample's error."""
+    g, side = nodes.geometry, "out" if nodes.form == "mean" else "node"
+    return g[f"{side}_h"] * g[f"{side}_w"]
+
+
+def _with_own_nodes(settings: Settings, metadata: ZoMetadata) -> list[int]:
+    """Numbers of the layers that a task trains by their nodes; `Weights` trains the others."""
+    tail = exact_tail(settings, metadata.nodes)
+    return [i for i in range(len(metadata.nodes)) if settings.has(Nodes) or i in tail]
+
+
+def trained_tensors(settings: Settings, metadata: ZoMetadata) -> list[int]:
+    """Numbers of the trainable tensors that a run trains, in execution order.
+
+    Args:
+        settings: of the run; a name in `layers` that is a layer's is no pattern.
+        metadata: of the ZO model.
+
+    Raises:
+        SettingsError: `layers` names one that the run would not train anyway; the message lists the layers.
+    """
+    by_nodes = {metadata.nodes[i].trainable for i in _with_own_nodes(settings, metadata)}
+    numbers = range(len(metadata.trainable))
+    possible = [i for i in numbers if settings.has(Weights) or i in by_nodes]
+    if settings.layers is None:
+        return possible
+    if isinstance(settings.layers, str):
+        return possible[-(last_number(settings.layers) or 0) :]
+    names = [metadata.trainable[i].layer for i in possible]
+    found: set[int] = set()
+    for pattern in settings.layers:
+        fitting = {
+            i
+            for i, name in zip(possible, names, strict=True)
+            if name == pattern or (pattern not in names and fnmatchcase(name, pattern))
+        }
+        if not fitting:
+            raise SettingsError(
+                f"layers: no layer that is trained fits {pattern!r}; there are {', '.join(names)}"
+            )
+        found |= fitting
+    return sorted(found)
+
+
+def exact_tail(settings: Settings, nodes: Sequence[ZoNodes]) -> list[int]:
+    """Numbers of the layers that are trained by their exact gradients: the last one, and, back from it, dense
+    layers that feed each other, as far as they go and the task asks for.
+    """
+    found = [i for i, n in enumerate(nodes) if is_exact_head(n)] if settings.has(Exact) else []
+    while found and len(found) < settings.exact.last:
+        last = nodes[found[-1]]
+        before = [
+            i
+            for i, n in enumerate(nodes)
+            if n.form == "plain" and n.node_segment == last.input_segment and n.count == last.geometry["in_c"]
+        ]
+        if not before or last.geometry["in_h"] * last.geometry["in_w"] != 1:
+            break
+        found.append(before[0])
+    return found
+
+
+def _node_queries(task: Nodes, layer: str, suffix: float) -> int:
+    """Queries of a layer, whose nodes enter a suffix of the network of that cost."""
+    if isinstance(task.queries, int):
+        return task.queries
+    if task.queries is not None and layer in task.queries:
+        return task.queries[layer]
+    affordable = int(_QUERY_BUDGET / (2 * suffix)) if suffix > 0 else MAX_QUERIES
+    return min(MAX_QUERIES, max(_FEWEST_QUERIES, affordable))
+
+
+def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int], float]) -> list[PlannedTask]:
+    """The tasks of a run: layers that are trained by their nodes, then the others, each in execution order.
+
+    Args:
+        settings: of the run.
+        metadata: of the ZO model.
+        suffix: cost of running the network from a segment on, as a share of a forward pass.
+
+    Raises:
+        SettingsError: `layers` names layers that there are not, or cuts an exact tail in two.
+    """
+    chosen = trained_tensors(settings, metadata)
+    own = [i for i in _with_own_nodes(settings, metadata) if metadata.nodes[i].trainable in chosen]
+    tail = _trained_tail(settings, metadata, own)
+    tasks = []
+    for i in own:
+        n, exact = metadata.nodes[i], i in tail
+        name = metadata.trainable[n.trainable].layer
+        tasks.append(
+            PlannedTask(
+                Exact if exact else Nodes,
+                (n.trainable,),
+                n.node_segment,
+                0 if exact else _node_queries(settings.nodes, name, suffix(n.node_segment)),
+                n.count,
+                n,
+                own.index(tail[tail.index(i) - 1]) if i in tail[1:] else None,
+            )
+        )
+    by_nodes = {metadata.nodes[i].trainable for i in _with_own_nodes(settings, metadata)}
+    return tasks + _weight_tasks(settings.weights, metadata, [i for i in chosen if i not in by_nodes])
+
+
+def _trained_tail(settings: Settings, metadata: ZoMetadata, own: Sequence[int]) -> list[int]:
+    """The layers of `exact_tail` that are trained: errors come back only through layers that are."""
+    whole = exact_tail(settings, metadata.nodes)
+    tail = [i for i in whole if i in own]
+    if tail != whole[: len(tail)]:
+        missing = next(i for i in whole if i not in own)
+        behind = next(i for i in tail if whole.index(i) > whole.index(missing))
+        names = [metadata.trainable[metadata.nodes[i].trainable].layer for i in (behind, missing)]
+        raise SettingsError(
+            f"layers: the exact gradient of layer {names[0]} comes back through layer {names[1]}, which is "
+            "left out; train that, too, or leave out the task Exact"
+        )
+    return tail
+
+
+def _weight_tasks(task: Weights, metadata: ZoMetadata, chosen: Sequence[int]) -> list[PlannedTask]:
+    groups: list[list[int]] = []
+    for i in chosen:
+        # The log knows a task's tensors by the first one and their number.
+        if task.scope == "model" and groups and groups[-1][-1] == i - 1:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    tasks = []
+    for group in groups:
+        tensors = [metadata.trainable[i] for i in group]
+        tasks.append(
+            PlannedTask(
+                Weights,
+                tuple(group),
+                tensors[0].segment,
+                task.queries_of(tuple(t.layer for t in tensors)),
+                sum(t.trained for t in tensors),
+            )
+        )
+    return tasks

@@ -1,0 +1,105 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Settings by name, those of tasks included: ``queries``, ``weights.rule``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+
+from .checks import SettingsError
+from .settings import Settings
+from .tasks import Exact, Nodes, Task, Weights
+
+__all__ = ["changed", "every_name", "names", "resolve", "value_of"]
+
+TASKS: Final[Mapping[str, type[Task]]] = {"nodes": Nodes, "exact": Exact, "weights": Weights}
+_NOT_NAMED: Final = ("tasks", "algorithm")
+
+
+def _fields(kind: type[Task] | type[Settings]) -> list[str]:
+    return [f.name for f in dataclasses.fields(kind) if f.name not in _NOT_NAMED]
+
+
+def every_name() -> list[str]:
+    """All names that a setting of any run may have."""
+    of_tasks = [(owner, name) for owner, kind in TASKS.items() for name in _fields(kind)]
+    return [*_fields(Settings), *(n for _, n in of_tasks), *(f"{owner}.{n}" for owner, n in of_tasks)]
+
+
+def names(settings: Settings) -> list[str]:
+    """All names of a run's settings: the run's own, then each task's, those that two tasks have with the
+    task's name before them.
+    """
+    own = _fields(Settings)
+    of_tasks = [
+        (owner, name) for owner, kind in TASKS.items() if settings.has(kind) for name in _fields(kind)
+    ]
+    bare = [name for _, name in of_tasks]
+    return own + [
+        f"{owner}.{name}" if name in own or bare.count(name) > 1 else name for owner, name in of_tasks
+    ]
+
+
+def resolve(settings: Settings, name: str) -> tuple[str, str]:
+    """Task ("" for the run) and field that a name stands for.
+
+    Args:
+        settings: of the run.
+        name: with a task's name and a dot before it, or a name that is one setting's alone.
+
+    Raises:
+        SettingsError: there is no such setting, or several; the message lists them.
+    """
+    owner, dot, field = name.rpartition(".")
+    if dot:
+        if owner not in TASKS:
+            raise SettingsError(f"{_written(name)}: there is no task {owner}; there are {', '.join(TASKS)}")
+        if field not in _fields(TASKS[owner]):
+            own = _written(", ".join(_fields(TASKS[owner])))
+            raise SettingsError(f"{_written(name)}: task {owner} has no such setting; it has {own}")
+        return owner, field
+    if field in _fields(Settings):
+        return "", field
+    owners = [o for o, kind in TASKS.items() if settings.has(kind) and field in _fields(kind)]
+    if len(owners) == 1:
+        return owners[0], field
+    which = " or ".join(f"{o}.{field}" for o in owners)
+    if owners:
+        raise SettingsError(_written(f"{name}: say which, {which}"))
+    run = f"algorithm {settings.algorithm}" if settings.algorithm else "the run"
+    own = _written(", ".join(names(settings)))
+    raise SettingsError(f"{_written(name)}: {run} has no such setting; it has {own}")
+
+
+def _written(name: str) -> str:
+    """As the command line writes names: what is none of its options stays as it is there."""
+    return name.replace("_", "-")
+
+
+def value_of(settings: Settings, name: str) -> Any:
+    """The value of a setting."""
+    owner, field = resolve(settings, name)
+    return getattr(getattr(settings, owner) if owner else settings, field)
+
+
+def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+    """The settings with other values.
+
+    Args:
+        settings: of a run.
+        changes: values by name; one with a task's name before it adds that task where there is none yet.
+
+    Raises:
+        SettingsError: there is no such setting, or a value is out of range or would have no effect.
+    """
+    of: dict[str, dict[str, Any]] = {}
+    for name, value in changes.items():
+        owner, field = resolve(settings, name)
+        of.setdefault(owner, {})[field] = value
+    tasks = {type(task): task for task in settings.tasks}
+    for owner, values in of.items():
+        if owner:
+            kind = TASKS[owner]
+            tasks[kind] = dataclasses.replace(tasks.get(kind) or kind(), **values)
+    return dataclasses.replace(settings, tasks=tuple(tasks.values()), **of.get("", {}))
