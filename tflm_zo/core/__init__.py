@@ -27,7 +27,7 @@ from .distribution import Distribution, DistributionKind, query_seed, query_seed
 from .loader import NativeError, Status, installed, library, library_path
 from .logit_scale import LogitScale
 from .measurement import MEASUREMENT_BYTES, Measurement, best_of, is_due
-from .node_control import NodeAction, NodeControl, NodeRequest, NodeRules, NodeTask
+from .node_control import NODE_HEAD, NodeAction, NodeControl, NodeRequest, NodeRules, NodeTask
 from .node_layer import NodeForm, NodeLayer, NodeState
 from .seed_log_format import FINGERPRINT_BYTES, SEED_LOG_HEADER_BYTES, SeedLogHeader, SeedLogRecord
 from .snapshot_log_format import (
@@ -59,6 +59,7 @@ __all__ = [
     "MAX_QUERIES",
     "MEASUREMENT_BYTES",
     "Measurement",
+    "NODE_HEAD",
     "NativeError",
     "NodeAction",
     "NodeControl",

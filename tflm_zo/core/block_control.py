@@ -6,11 +6,9 @@ Nothing is decided here: the state machine is the one that firmware runs.
 
 from __future__ import annotations
 
-from .loader import call, structs
+from .loader import call, constants, structs
 
 __all__ = ["BlockControl"]
-
-_PROBE = 1  # ZO_BLOCK_PROBE
 
 
 class BlockControl:
@@ -30,7 +28,8 @@ class BlockControl:
     def next(self) -> int | None:
         """The block to probe next; None: all are done, and `best` counts."""
         call("zo_block_choice_next", self._choice, self._request)
-        return int(self._request.block) if self._request.action == _PROBE else None
+        probes = self._request.action == constants.ZO_BLOCK_PROBE
+        return int(self._request.block) if probes else None
 
     def report(self, score: int) -> None:
         """Takes the score of the probe in progress, -2^63..2^63-1, larger is better.

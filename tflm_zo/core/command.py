@@ -60,7 +60,7 @@ class Command:
     def __init__(self, capacity: int, *, loss: bool = True, checksum: bool = False) -> None:
         self._words = np.zeros(unsigned("capacity", capacity), np.int32)
         self._writer = structs.zo_command_writer()
-        flags = (1 if loss else 0) | (2 if checksum else 0)
+        flags = constants.ZO_FLAG_LOSS * loss | constants.ZO_FLAG_CHECKSUM * checksum
         call("zo_command_begin", self._writer, self._words.ctypes.data, self._words.size, flags)
 
     @property

@@ -175,7 +175,7 @@ class Control:
             words.size,
             request,
         )
-        if request.action == 0:
+        if request.action == constants.ZO_ACTION_DONE:
             return None
         return Request(words, request.step, request.first_sample, request.start_segment)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .arguments import integer, unsigned
 from .declarations import Struct
-from .loader import library, structs
+from .loader import constants, library, structs
 
 __all__ = ["Distribution", "DistributionKind", "query_seed", "query_seeds"]
 
@@ -20,10 +20,10 @@ __all__ = ["Distribution", "DistributionKind", "query_seed", "query_seeds"]
 class DistributionKind(IntEnum):
     """Family of the random direction; values are part of the file format."""
 
-    RADEMACHER = 0
-    SPARSE_UNIFORM = 1
-    GAUSSIAN = 2
-    COORDINATE = 3
+    RADEMACHER = constants.ZO_RADEMACHER
+    SPARSE_UNIFORM = constants.ZO_SPARSE_UNIFORM
+    GAUSSIAN = constants.ZO_GAUSSIAN
+    COORDINATE = constants.ZO_COORDINATE
 
 
 @dataclass(frozen=True)

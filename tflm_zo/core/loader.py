@@ -55,28 +55,40 @@ def library_path() -> Path:
     return installed(f"_native/{names.get(sys.platform, 'libtflm_zo.so')}")
 
 
+# Its symbols are global, so that TFLM's Python wheel, which looks custom ops up by name in the whole process,
+# finds them.
+_LIBRARY: Final = ctypes.CDLL(str(library_path()), mode=ctypes.RTLD_GLOBAL)
+_DECLARATIONS: Final = Declarations(_LIBRARY)
+
+structs: Final[Any] = SimpleNamespace(**_DECLARATIONS.structs)
+"""The classes of all structs, by their C names."""
+
+constants: Final[Any] = SimpleNamespace(**_DECLARATIONS.constants)
+"""The constants, by their C names."""
+
+
 class Status(IntEnum):
     """Status codes of the C core (``zo_status``)."""
 
-    OK = 0
-    ARGUMENT = 1
-    COMMAND = 2
-    OPCODE = 3
-    ORDER = 4
-    BLOCK = 5
-    DISTRIBUTION = 6
-    HEAD_ROOM = 7
-    QUERIES = 8
-    COEFFICIENT = 9
-    FACTOR = 10
-    CAPACITY = 11
-    LABEL = 12
-    OPTIONS = 13
-    MEMORY = 14
-    RUNTIME = 15
-    SAMPLE = 16
-    LOG = 17
-    STORE = 18
+    OK = constants.ZO_OK
+    ARGUMENT = constants.ZO_ERROR_ARGUMENT
+    COMMAND = constants.ZO_ERROR_COMMAND
+    OPCODE = constants.ZO_ERROR_OPCODE
+    ORDER = constants.ZO_ERROR_ORDER
+    BLOCK = constants.ZO_ERROR_BLOCK
+    DISTRIBUTION = constants.ZO_ERROR_DISTRIBUTION
+    HEAD_ROOM = constants.ZO_ERROR_HEAD_ROOM
+    QUERIES = constants.ZO_ERROR_QUERIES
+    COEFFICIENT = constants.ZO_ERROR_COEFFICIENT
+    FACTOR = constants.ZO_ERROR_FACTOR
+    CAPACITY = constants.ZO_ERROR_CAPACITY
+    LABEL = constants.ZO_ERROR_LABEL
+    OPTIONS = constants.ZO_ERROR_OPTIONS
+    MEMORY = constants.ZO_ERROR_MEMORY
+    RUNTIME = constants.ZO_ERROR_RUNTIME
+    SAMPLE = constants.ZO_ERROR_SAMPLE
+    LOG = constants.ZO_ERROR_LOG
+    STORE = constants.ZO_ERROR_STORE
 
 
 class NativeError(RuntimeError):
@@ -91,18 +103,6 @@ class NativeError(RuntimeError):
         self.status = Status(status)
         self.text: str = library().zo_status_text(status).decode("ascii")
         super().__init__(f"{function}: {self.text} ({self.status.name})")
-
-
-# Its symbols are global, so that TFLM's Python wheel, which looks custom ops up by name in the whole process,
-# finds them.
-_LIBRARY: Final = ctypes.CDLL(str(library_path()), mode=ctypes.RTLD_GLOBAL)
-_DECLARATIONS: Final = Declarations(_LIBRARY)
-
-structs: Final[Any] = SimpleNamespace(**_DECLARATIONS.structs)
-"""The classes of all structs, by their C names."""
-
-constants: Final[Any] = SimpleNamespace(**_DECLARATIONS.constants)
-"""The constants, by their C names."""
 
 
 def library() -> ctypes.CDLL:

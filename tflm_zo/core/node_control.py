@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,10 @@ from .logit_scale import LogitScale
 from .node_layer import NodeLayer, NodeState
 from .tensor import make_tensor
 
-__all__ = ["NodeAction", "NodeControl", "NodeRequest", "NodeRules", "NodeTask"]
+__all__ = ["NODE_HEAD", "NodeAction", "NodeControl", "NodeRequest", "NodeRules", "NodeTask"]
 
-_WEIGHTS = 1  # ZO_TASK_WEIGHTS
+NODE_HEAD: Final[int] = constants.ZO_NODE_HEAD
+"""Number of the task that follows one that the loss follows."""
 
 
 def _scratch(layer: NodeLayer | None) -> int:
@@ -36,11 +37,11 @@ def _scratch(layer: NodeLayer | None) -> int:
 class NodeAction(IntEnum):
     """What to do next (``zo_node_action``)."""
 
-    DONE = 0
-    FORWARD = 1
-    QUERY = 2
-    UPDATE = 3
-    RESTORE = 4
+    DONE = constants.ZO_NODE_DONE
+    FORWARD = constants.ZO_NODE_FORWARD
+    QUERY = constants.ZO_NODE_QUERY
+    UPDATE = constants.ZO_NODE_UPDATE
+    RESTORE = constants.ZO_NODE_RESTORE
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class NodeTask:
     @property
     def following_number(self) -> int:
         """`following` as the core takes it."""
-        return constants.ZO_NODE_HEAD if self.following is None else self.following
+        return NODE_HEAD if self.following is None else self.following
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,7 @@ class NodeControl:
         c.gain = task.gain.struct
         c.following = task.following_number
         if layer is None:
-            c.kind, c.boundary_bytes = _WEIGHTS, task.boundary_bytes
+            c.kind, c.boundary_bytes = constants.ZO_TASK_WEIGHTS, task.boundary_bytes
             c.sums = buffer((max(1, task.queries),), np.int64)
             if task.boundary_bytes:
                 c.nodes = buffer((self._batch, task.boundary_bytes), np.int8)

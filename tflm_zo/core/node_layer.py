@@ -10,7 +10,7 @@ from typing import Any
 
 from ..converters import ZoNodes
 from .declarations import Struct
-from .loader import call, library, structs
+from .loader import call, constants, library, structs
 
 __all__ = ["NodeForm", "NodeLayer", "NodeState"]
 
@@ -18,9 +18,9 @@ __all__ = ["NodeForm", "NodeLayer", "NodeState"]
 class NodeForm(IntEnum):
     """What lies between a layer and its nodes (``zo_node_form``)."""
 
-    PLAIN = 0
-    MAX_POOL = 1
-    MEAN = 2
+    PLAIN = constants.ZO_NODES_PLAIN
+    MAX_POOL = constants.ZO_NODES_MAX_POOL
+    MEAN = constants.ZO_NODES_MEAN
 
 
 @dataclasses.dataclass(frozen=True)

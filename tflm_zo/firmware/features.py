@@ -8,13 +8,10 @@ from ..converters.metadata import ZoMetadata
 from ..converters.model import Model
 from ..converters.step_multipliers import step_multipliers
 from ..converters.update_masks import update_masks
+from ..core.loader import constants
 from .plan import NodeRunPlan, RunPlan
 
 __all__ = ["features", "unused_papers", "with_features"]
-
-_SPARSE_UNIFORM, _GAUSSIAN, _COORDINATE = 1, 2, 3  # ZO_SPARSE_UNIFORM …
-_LINEAR = 1  # ZO_SCHEDULE_LINEAR
-_RUN_BITS, _NODE_BITS = 3, 2  # ZO_RUN_BITS, ZO_NODE_BITS
 
 # What is in ops/core/papers for one of the switches alone.
 _PAPERS = {
@@ -43,14 +40,14 @@ def features(model: Model, metadata: ZoMetadata, plan: RunPlan) -> dict[str, boo
     multipliers = {**step_multipliers(model), **plan.multipliers}
     loss = None if metadata.loss is None else metadata.loss.kind
     wide = any(t.wide for t in metadata.trainable)
-    bits = plan.value("rule") == _RUN_BITS
+    bits = plan.value("rule") == constants.ZO_RUN_BITS
     if isinstance(plan, NodeRunPlan):
-        bits = bits or plan.rules["exact_rule"] == _NODE_BITS
+        bits = bits or plan.rules["exact_rule"] == constants.ZO_NODE_BITS
     return {
-        "ZO_WITH_GAUSSIAN": kind == _GAUSSIAN or wide,
+        "ZO_WITH_GAUSSIAN": kind == constants.ZO_GAUSSIAN or wide,
         "ZO_WITH_CHAINS": plan.value("momentum") != 0 or wide,
-        "ZO_WITH_SPARSE_UNIFORM": kind == _SPARSE_UNIFORM,
-        "ZO_WITH_COORDINATE": kind == _COORDINATE,
+        "ZO_WITH_SPARSE_UNIFORM": kind == constants.ZO_SPARSE_UNIFORM,
+        "ZO_WITH_COORDINATE": kind == constants.ZO_COORDINATE,
         "ZO_WITH_MASKS": bool(update_masks(model)),
         "ZO_WITH_MULTIPLIERS": any(m is not None for m in multipliers.values())
         or bool(step_multipliers(model)),
@@ -58,7 +55,8 @@ def features(model: Model, metadata: ZoMetadata, plan: RunPlan) -> dict[str, boo
         "ZO_WITH_FLOOR_LOG2": loss == "floor_log2",
         "ZO_WITH_BITS": bits,
         "ZO_WITH_SHARPNESS": plan.value("sharpness") != 0,
-        "ZO_WITH_SCHEDULES": plan.value("schedule") > _LINEAR or plan.value("gradient_norm") != 0,
+        "ZO_WITH_SCHEDULES": plan.value("schedule") > constants.ZO_SCHEDULE_LINEAR
+        or plan.value("gradient_norm") != 0,
         # Not needed, but several times faster; a kilobyte or two.
         "ZO_WITH_FAST_STEPS": True,
     }

@@ -14,12 +14,12 @@ from ..converters.model import Model
 from ..converters.model.schema import DTYPES
 from ..converters.step_multipliers import step_multipliers
 from ..converters.update_masks import update_masks
+from ..core import NODE_HEAD
 from .plan import BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
 from .source_text import array, comment, fill, numbers, own, string
 
 _LOSSES = ("cross_entropy", "binary_cross_entropy", "mse", "floor_log2")
 _MAX_INPUTS = 8  # kMaxInputs
-_HEAD = 0xFFFFFFFF  # ZO_NODE_HEAD
 
 
 def _bytes_of_sample(model: Model, segment: int, side: str, index: int, batch: int) -> int:
@@ -144,7 +144,7 @@ def _settings(settings: Mapping[str, int | tuple[int, ...]], indent: str) -> str
 def _task(task: TaskPlan, number: str, macros: str) -> str:
     v = task.values
     layer = ", ".join(map(str, task.layer)) if task.layer else ""
-    following = f"{macros}_NODE_HEAD" if v["following"] == _HEAD else str(v["following"])
+    following = f"{macros}_NODE_HEAD" if v["following"] == NODE_HEAD else str(v["following"])
     scales = "nullptr" if task.scales is None else f"kScales{number}"
     kind = f"{macros}_TASK_{'WEIGHTS' if task.perturbs_weights else 'NODES'}"
     return "\n".join(

@@ -36,8 +36,6 @@ from .errors import IncompleteHeaderError, LogError
 
 __all__ = ["SnapshotLog", "data_checksum"]
 
-_FIXED_HEADER_BYTES = 164
-
 
 def data_checksum(arrays: Sequence[NDArray[Any]]) -> int:
     """CRC-32 of training samples and labels, as the model reads them, one array after the other."""
@@ -184,7 +182,7 @@ def _is_cut_short(data: bytes) -> bool:
     """Whether a file is the beginning of a header, and not something else."""
     if data[: len(SNAPSHOT_LOG)] != SNAPSHOT_LOG[: len(data)]:
         return False
-    if len(data) < _FIXED_HEADER_BYTES:
+    if len(data) < SnapshotLogHeader.size_of(0):
         return True
     size, _, tasks = (int.from_bytes(data[at : at + 2], "little") for at in (10, 12, 14))
     return len(data) < size == SnapshotLogHeader.size_of(tasks)
