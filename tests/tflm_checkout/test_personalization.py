@@ -22,6 +22,7 @@ from helpers.interpreters import require
 from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR, build_firmware
 from tflm_checkout.test_firmware_warnings import CXX, STATIC, WARNINGS, checked, tflm_includes, tool
 from tflm_zo import load_model
+from tflm_zo.data import Data
 from tflm_zo.runtime import load
 from tflm_zo.training import Nodes, Settings
 from tflm_zo.training.evaluation import evaluate
@@ -111,7 +112,7 @@ def test_the_folder_and_what_is_in_it_agree(folder: Path) -> None:
     runtime = load(load_model(folder / "digits.zo.tflite"), "litert-ref")
     assert runtime.output_details()[0][-1] == CLASSES
     new = held_out[1] >= OLD
-    assert evaluate(runtime, [held_out[0][new]], held_out[1][new]).accuracy == 0
+    assert evaluate(runtime, Data([held_out[0][new]], held_out[1][new])).accuracy == 0
 
 
 @pytest.mark.parametrize("slots", [1, 7, 20])
@@ -175,7 +176,7 @@ def desktop(folder: Path) -> tuple[list[list[int]], int]:
     def right() -> list[int]:
         old = held_out[1] < OLD
         parts = [old, *(held_out[1] == c for c in range(OLD, CLASSES))]
-        shares = [evaluate(runtime, [held_out[0][p]], held_out[1][p]).accuracy or 0 for p in parts]
+        shares = [evaluate(runtime, Data([held_out[0][p]], held_out[1][p])).accuracy or 0 for p in parts]
         return [round(share * p.sum()) for share, p in zip(shares, parts, strict=True)]
 
     reports, ring = [right()], Ring(SLOTS)
