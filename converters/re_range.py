@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from .constants import OP_PREFIX
+from .kernels import FILTER_OPERATORS
 from .model import Operator, Subgraph, Tensor
 from .model.schema import BuiltinOperator
 from .rescale_bias import rescale_bias
 
-_WITH_FILTER = (BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CONV_2D, BuiltinOperator.FULLY_CONNECTED)
 _LIMIT = 127
 _SMALLEST_SCALE = float(np.finfo(np.float32).tiny)
 # Of an input value from its zero point.
@@ -87,7 +87,7 @@ def _readers(graph: Subgraph, tensor: Tensor) -> list[Operator]:
         if tensor not in op.inputs or op.code.name.startswith(OP_PREFIX):
             continue
         bias = op.input(2)
-        if op.builtin not in _WITH_FILTER or op.inputs.index(tensor) != 1 or op.inputs.count(tensor) != 1:
+        if op.builtin not in FILTER_OPERATORS or op.inputs.index(tensor) != 1 or op.inputs.count(tensor) != 1:
             return []
         if bias is not None and not bias.is_constant:
             return []

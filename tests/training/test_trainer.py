@@ -35,6 +35,7 @@ from tflm_zo.training import (
     Trainer,
     Weights,
     replay_log,
+    trained_layers,
 )
 
 RNG = np.random.default_rng(3)
@@ -204,6 +205,26 @@ def test_a_second_fit_goes_on(tmp_path):
     assert third.steps == first.steps and same(weights, trainer.runtime.read_weights())
     with pytest.raises(ConversionError, match="«nix» is no trainable filter"):
         trainer.fit(X, Y, steps=5, initial_weights={"nix": weights["fc/filter"]})
+
+
+def test_a_fit_that_is_refused_changes_nothing(tmp_path):
+    trainer = Trainer(zo_model(), SETTINGS)
+    trainer.fit(X, Y, steps=5, keep="last")
+    model, before = trainer.model, state(trainer)
+    (tmp_path / "log").write_bytes(b"another run's")
+    for given, error in (({"log": tmp_path / "log"}, FileExistsError), ({"resume": True}, ValueError)):
+        with pytest.raises(error):
+            trainer.fit(X, Y, steps=5, **given)
+    assert trainer.model is model and equal(before, state(trainer))
+
+
+def test_layers_of_weight_perturbation_alone_are_those_of_the_model():
+    settings = Settings(tasks=(Weights(),), batch_size=8, layers="fc")
+    with pytest.raises(SettingsError, match="layers: the model trains conv, too"):
+        Trainer(zo_model(), settings)
+    trainer = Trainer(MODELS["small_cnn"](), settings)
+    assert [t.layer for t in trainer.runtime.metadata.trainable] == ["fc"]
+    assert trained_layers(trainer.model, settings).layers == ("fc",)
 
 
 def test_forwards_are_counted():

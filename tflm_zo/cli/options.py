@@ -77,7 +77,7 @@ Json = Annotated[
 ]
 RuntimeName = Annotated[
     str,
-    typer.Option("--runtime", help="What runs the model.", rich_help_panel="Run", **choice(RUNTIMES)),
+    typer.Option("--runtime", help="Runtime of the model.", rich_help_panel="Run", **choice(RUNTIMES)),
 ]
 BlockSearchOption = Annotated[
     str | None,

@@ -17,7 +17,7 @@ from ..core import Distribution, DistributionKind
 from ..training import ALGORITHMS, Settings, SettingsError
 from ..training.algorithms import fitting_batch_size
 from ..training.plan import plan_tasks
-from ..training.setting_names import TASKS, changed, names, resolve, value_of
+from ..training.setting_names import TASKS, changed, full_name, names, resolve, value_of
 from .distribution import parse_distribution
 from .injection import parse_nodes
 from .option_names import OF_INJECT
@@ -197,8 +197,7 @@ def make_settings(usual: Settings, given: Mapping[str, Any], metadata: ZoMetadat
         kinds = {task.kind for task in plan_tasks(settings, metadata, lambda _: 1.0)} or None
     inert = settings.without_effect(kinds)
     for name in given:
-        owner, field = resolve(settings, name)
-        reason = inert.get(f"{owner}.{field}" if owner else field)
+        reason = inert.get(full_name(settings, name))
         if reason is not None:
             raise SettingsError(f"{name} would have no effect: {reason}")
     return settings
@@ -209,8 +208,7 @@ def written_settings(settings: Settings) -> dict[str, str]:
     inert = settings.without_effect()
     found = {}
     for name in names(settings):
-        owner, field = resolve(settings, name)
-        if (f"{owner}.{field}" if owner else field) not in inert:
+        if full_name(settings, name) not in inert:
             found[name.replace("_", "-")] = written(value_of(settings, name))
     return found
 

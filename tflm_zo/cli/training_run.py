@@ -173,7 +173,11 @@ def _of_zo_model(zo: Model, path: Path, name: str | None) -> Settings:
 
 def check_kind(log: Path, settings: Settings) -> None:
     """Raises LogError where a log, if there is a whole one, is of the other kind of run."""
-    if not log.is_file() or log.read_bytes()[: len(MAGIC)] != MAGIC or log.stat().st_size < _HEAD_BYTES:
+    if not log.is_file():
+        return
+    with log.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    if len(head) < _HEAD_BYTES or not head.startswith(MAGIC):
         return  # the trainer says what it is instead
     if is_snapshot_log(log) != settings.is_layerwise:
         what = "weight perturbation" if settings.is_layerwise else "a layer-wise run"

@@ -21,7 +21,21 @@ from .run import Run
 if TYPE_CHECKING:
     from .trainer import Trainer
 
-__all__ = ["Session", "prepare_log"]
+__all__ = ["Session", "check_log", "prepare_log"]
+
+
+def check_log(log: str | os.PathLike[str] | None, *, resume: bool, replace: bool) -> None:
+    """Checks what `prepare_log` is going to be given, before anything has changed.
+
+    Raises:
+        ValueError: a run without a log is to be resumed.
+        FileExistsError: a new log would replace another one, unasked.
+    """
+    if log is None:
+        if resume:
+            raise ValueError("resume: needs a log to go on from")
+    elif not resume and not replace and os.path.exists(log):
+        raise FileExistsError(f"{log} exists; choose another name, or resume from it or replace it")
 
 
 def prepare_log(
@@ -40,8 +54,6 @@ def prepare_log(
         A function that opens the log, which is not touched before.
     """
     if log is None:
-        if resume:
-            raise ValueError("resume: needs a log to go on from")
         run.begin()
         return lambda: None
     path = Path(log)
@@ -50,8 +62,6 @@ def prepare_log(
         return lambda: run.open_log(path, kept, replace=replace, sync_every=sync_every)
 
     if not resume:
-        if path.exists() and not replace:
-            raise FileExistsError(f"{log} exists; choose another name, or resume from it or replace it")
         run.begin()
         return opened(None)
     try:

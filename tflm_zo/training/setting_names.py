@@ -11,7 +11,7 @@ from .checks import SettingsError
 from .settings import Settings
 from .tasks import Exact, Nodes, Task, Weights
 
-__all__ = ["changed", "every_name", "names", "resolve", "value_of"]
+__all__ = ["changed", "every_name", "full_name", "names", "resolve", "value_of"]
 
 TASKS: Final[Mapping[str, type[Task]]] = {"nodes": Nodes, "exact": Exact, "weights": Weights}
 _NOT_NAMED: Final = ("tasks", "algorithm")
@@ -75,6 +75,12 @@ def resolve(settings: Settings, name: str) -> tuple[str, str]:
 def _written(name: str) -> str:
     """As the command line writes names: what is none of its options stays as it is there."""
     return name.replace("_", "-")
+
+
+def full_name(settings: Settings, name: str) -> str:
+    """The name of a setting as `Settings.without_effect` has it: a task's with the task before it."""
+    owner, field = resolve(settings, name)
+    return f"{owner}.{field}" if owner else field
 
 
 def value_of(settings: Settings, name: str) -> Any:

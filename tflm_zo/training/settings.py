@@ -38,17 +38,17 @@ _TaskT = TypeVar("_TaskT", Nodes, Exact, Weights)
 class Settings:
     """Settings of a training run: the tasks, and what they have in common.
 
-    A run without a learning rate takes 1 LSB. One of weight perturbation alone takes, with T steps of which
-    a weight sees all (scope "blocks": T is the number of steps of each block),
+    A run that is given no learning rate takes 1 LSB. A run of weight perturbation alone that is given none
+    takes, with T steps of which a weight sees all (scope "blocks": T is the number of steps of each block),
 
         sqrt(Q) min(2, 46 / sqrt(T m))    LSB; m: mean square of the schedule (linear: 1/3, which makes it
                                           min(2, 80 / sqrt(T)) with one query)
         2                                 LSB^2 per nat, rule "gradient": a cautious beginning, since the
                                           right rate depends on the network (LeNet-5: about 100)
 
-    With it the noise of the steps adds up to the same walk of the weights, 46 LSB, for every number of steps:
-    a longer run takes smaller steps. Deep networks of narrow layers (DS-CNN) bear less: try a fifth of it.
-    Coordinates, which move one weight of each layer a query, need a rate of their own: tens of LSB.
+    At that rate the noise of the steps adds up to the same walk of the weights, 46 LSB, for every number of
+    steps: a longer run takes smaller steps. Deep networks of narrow layers (DS-CNN) bear less: try a fifth
+    of it. Coordinates, which move one weight of each layer a query, need a rate of their own: tens of LSB.
 
     Attributes:
         tasks: what is trained and how, at most one task of each kind.
@@ -69,7 +69,7 @@ class Settings:
         snapshot_every: steps between two snapshots of the weights in the log, where the log has snapshots.
         sync_every: seconds after which the log of seeds is brought to the disk: what a power failure can
             cost. 0: after each step; None: only at the end. A killed program loses no whole step in any case.
-        seed: of directions, rounding and the order of samples, 0..2^32-1.
+        seed: seed of the random directions, of rounding and of the order of samples, 0..2^32-1.
         algorithm: name of the algorithm that these are the settings of; "": none in particular.
 
     Raises:
@@ -138,15 +138,10 @@ class Settings:
             raise SettingsError(f"tasks: expected one of each kind at most, and one at all, got {kinds}")
         weights = self.weights
         if self.is_layerwise:
-            for name in ("momentum", "sharpness"):
-                if getattr(weights, name):
-                    raise SettingsError(f"{name}: needs Weights as the only task, of scope model or blocks")
             if weights.scope == "blocks":
                 raise SettingsError(
                     "scope: blocks needs Weights as the only task; beside others it is layers"
                 )
-            if weights.int16:
-                raise SettingsError("int16: needs Weights as the only task, of scope model or blocks")
             if weights.learning_rate is not None:
                 rate = self._usual_rate(0)
                 check_number("weights.learning_rate", weights.learning_rate, rate / 65536, 255 * rate)

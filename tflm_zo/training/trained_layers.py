@@ -48,10 +48,7 @@ def trained_layers(model: Model, settings: Settings) -> TrainedLayers:
         SettingsError: `layers` names what the run would not train anyway.
     """
     metadata = read_metadata(model)
-    if settings.is_layerwise:
-        chosen = trained_tensors(settings, metadata)
-    else:
-        chosen = list(range(len(metadata.trainable)))
+    chosen = trained_tensors(settings, metadata)
     sizes = {t.name: t.size for t in _filters(model)}
     trained = [metadata.trainable[i] for i in chosen]
     layers, weights = tuple(t.layer for t in trained), sum(t.trained for t in trained)

@@ -26,7 +26,7 @@ from .length import MOST_BUDGET_STEPS, affordable_steps, check_length, planned_s
 from .node_run import NodeRun
 from .plan import plan_tasks
 from .run import Run
-from .session import Session, prepare_log
+from .session import Session, check_log, prepare_log
 from .settings import Settings
 from .weight_run import WeightRun
 
@@ -150,7 +150,6 @@ class Trainer:
                 measured, which may be those that the model starts with. A measurement takes a forward pass of
                 each of these samples, which counts in no budget. "last": nothing is measured, and the weights
                 are those of the last step.
-
             initial_weights: int8 arrays by filter tensor name that the run begins with instead, e.g. those of
                 `converters.initial_weights`.
 
@@ -175,6 +174,7 @@ class Trainer:
             steps = min(self.affordable_steps(budget, samples), MOST_BUDGET_STEPS)
         total = planned_steps(self.settings, samples, 1 if epochs is None else epochs, steps)
         check_choice("keep", keep, KEEPS)
+        check_log(log, resume=resume, replace=replace)
         if not resume:
             self._begin_with(initial_weights)
         elif initial_weights is not None:

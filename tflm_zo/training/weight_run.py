@@ -19,6 +19,7 @@ from ..runtime import Runtime
 from .checks import SettingsError
 from .costs import Costs, WeightCosts, block_segments
 from .integers import weight_command_words, weight_integers
+from .plan import trained_tensors
 from .run import Arrays, Run
 from .settings import Settings
 
@@ -169,6 +170,13 @@ class WeightRun(Run):
             raise SettingsError(
                 f"weights.queries: the model was injected with max_queries={metadata.max_queries}, "
                 f"got {task.queries_of(())}{terms}; inject with max_queries={task.items}"
+            )
+        left_out = set(range(len(metadata.trainable))) - set(trained_tensors(settings, metadata))
+        if left_out:
+            names = ", ".join(metadata.trainable[i].layer for i in sorted(left_out))
+            raise SettingsError(
+                f"layers: the model trains {names}, too, and weight perturbation alone perturbs all that a "
+                "model trains; make the run's model of the original one"
             )
         words = weight_command_words(settings)
         if words > metadata.command_words:

@@ -128,7 +128,7 @@ def inject(
             rich_help_panel=_LAYERS,
         ),
     ] = None,
-    sparse_seed: Annotated[int, typer.Option(help="Of --sparse random.", rich_help_panel=_LAYERS)] = 0,
+    sparse_seed: Annotated[int, typer.Option(help="Seed of --sparse random.", rich_help_panel=_LAYERS)] = 0,
     wide: Annotated[
         list[str] | None,
         typer.Option(

@@ -64,7 +64,7 @@ def train(
     seed: Annotated[
         int | None,
         typer.Option(
-            help="Of directions, rounding and the order of samples (default: 0).",
+            help="Seed of the random directions, of rounding and of the order of samples (default: 0).",
             show_default=False,
             rich_help_panel=_RUN,
         ),
@@ -72,7 +72,7 @@ def train(
     keep: Annotated[
         str,
         typer.Option(
-            help="Which weights are written. best: those with the smallest loss on --validation, on the "
+            help="Weights that are written. best: those with the smallest loss on --validation, on the "
             "samples that --held-out sets aside, or else on DATA; last: those of the last step.",
             rich_help_panel=_RUN,
             **choice(KEEPS),
@@ -114,7 +114,11 @@ def train(
     choose_block: BlockSearchOption = None,
     validation: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help=".npz that is evaluated after each epoch.", rich_help_panel=_DATA),
+        typer.Option(
+            metavar="FILE",
+            help="An .npz file to measure on after each epoch.",
+            rich_help_panel=_DATA,
+        ),
     ] = None,
     held_out: Annotated[
         float | None,
@@ -130,7 +134,7 @@ def train(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help=".npz of what the model knows, which is mixed in, against forgetting.",
+            help="An .npz file of what the model knows, which is mixed in against forgetting.",
             rich_help_panel=_DATA,
         ),
     ] = None,
@@ -138,23 +142,28 @@ def train(
     log: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="The log (default: the output with .zolog).", rich_help_panel=_FILES
+            metavar="FILE",
+            help="Where the log goes (default: the output with .zolog).",
+            rich_help_panel=_FILES,
         ),
     ] = None,
     zo_model: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="The ZO model of a plain MODEL (default: the output with .zo.tflite).",
+            help="Where the ZO model of a plain MODEL goes (default: the output with .zo.tflite).",
             rich_help_panel=_FILES,
         ),
     ] = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A copy of the log after each epoch.", rich_help_panel=_FILES),
+        typer.Option(
+            metavar="FILE", help="Where a copy of the log goes after each epoch.", rich_help_panel=_FILES
+        ),
     ] = None,
     csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="One line per epoch.", rich_help_panel=_FILES)
+        Path | None,
+        typer.Option(metavar="FILE", help="A CSV file with a line for each epoch.", rich_help_panel=_FILES),
     ] = None,
     force: Force = False,
     re_range: Annotated[
