@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType, load_delegate
-from harness import HEAD_ROOM, add_models_argument, chosen_models, progress
+from harness import HEADROOM, add_models_argument, chosen_models, progress
 from rich.console import Console
 from rich.table import Table
 
@@ -68,11 +68,11 @@ def measure_time(model: Model, batch: int, rounds: int, advance: Callable[[int],
     """Microseconds per invoke: plain, ZO without a command, ZO with a perturbation; and ratios to plain."""
     rebatched = set_batch(model, batch)
     plain = interpreter(rebatched.to_bytes(), custom_ops=False)
-    zo = inject(model, trainable="all", head_room=HEAD_ROOM, batch=batch, update_bits=8)
+    zo = inject(model, trainable="all", headroom=HEADROOM, batch=batch, update_bits=8)
     trained = interpreter(zo.to_bytes(), custom_ops=True)
     port = next(d["index"] for d in trained.get_input_details() if d["name"] == "zo_command")
     words = read_metadata(zo).command_words
-    z = Distribution.rademacher(HEAD_ROOM)
+    z = Distribution.rademacher(HEADROOM)
     idle = np.zeros(words, np.int32)
     perturb = [Command(words, loss=False).perturb([(1, k)], z).words for k in (1, -1)]
 
@@ -110,7 +110,7 @@ def measure_time(model: Model, batch: int, rounds: int, advance: Callable[[int],
 
 def measure_memory(model: Model) -> dict[str, int]:
     original = arena_bytes(model)
-    zo = inject(model, trainable="all", head_room=HEAD_ROOM, update_bits=8)
+    zo = inject(model, trainable="all", headroom=HEADROOM, update_bits=8)
     trainable = sum(t.size for t in read_metadata(zo).trainable)
     total = arena_bytes(zo)
     return {

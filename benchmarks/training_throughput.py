@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
-from harness import HEAD_ROOM, add_models_argument, chosen_models, progress, random_data, trainable_model
+from harness import HEADROOM, add_models_argument, chosen_models, progress, random_data, trainable_model
 from numpy_simulation import Network, Simulation, UnsupportedError
 from rich.console import Console
 from rich.table import Table
@@ -65,7 +65,7 @@ def simulated_steps(
     model: Model, batch: int, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]
 ) -> Callable[[], int]:
     """A training step in NumPy; returns the samples that it passes forward."""
-    simulation = Simulation(Network(model), head_room=HEAD_ROOM, batch=batch)
+    simulation = Simulation(Network(model), headroom=HEADROOM, batch=batch)
     rng = np.random.default_rng(0)
 
     def step() -> int:

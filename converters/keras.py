@@ -83,7 +83,7 @@ def convert(
     *,
     batch: int = 1,
     per_channel_dense: bool = True,
-    activation_head_room: float = 0.0,
+    activation_headroom: float = 0.0,
     classes: int | None = None,
     labels: npt.ArrayLike | None = None,
 ) -> ConversionResult:
@@ -103,7 +103,7 @@ def convert(
             many.
         batch: samples per invoke.
         per_channel_dense: quantize Dense layers per output channel; False: per tensor.
-        activation_head_room: fraction by which the calibrated ranges of activations are widened, so that a
+        activation_headroom: fraction by which the calibrated ranges of activations are widened, so that a
             model that drifts in training does not saturate; see ``widen_activations``.
         classes: number of classes that the first output is to have, more than in Keras: room for new ones, to
             be learned later; see ``grow_classes``. The report's accuracies are those of the old classes.
@@ -137,7 +137,7 @@ def convert(
     _check_int8(result, layers)
     _order_and_name(result, [t.name for t in fixed.inputs], fixed.outputs, layers)
     _check_ports(result)
-    widen_activations(result, activation_head_room)
+    widen_activations(result, activation_headroom)
     # Whatever the editor left over is not worth flash.
     used = result.referenced_buffers()
     result.buffers = [b for i, b in enumerate(result.buffers) if i == 0 or b in used]

@@ -33,6 +33,9 @@ _GEOMETRY: Final = frozenset(
 )
 
 # The ranges that reading checks; what refers to something else is checked by ``_faults``.
+#: The headroom's name in files.
+_HEADROOM: Final = "head_room"
+
 _Index = Annotated[int, Field(ge=0, lt=2**31)]
 _Count = Annotated[int, Field(ge=1, lt=2**31)]
 _Scale = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -82,7 +85,7 @@ class ZoTrainable:
         size: number of weights.
         channels: output channels.
         inner: consecutive weights of one channel (the channel of weight i is i // inner % channels).
-        requantized_channels: scales that head-room changed.
+        requantized_channels: scales that headroom changed.
         updated: number of weights that are trained; None: all.
         wide: whether the forward pass reads its weights with their fractions, as 16 bits.
     """
@@ -184,7 +187,7 @@ class ZoMetadata:
 
     Attributes:
         version: format of the metadata.
-        head_room: largest perturbation, LSB.
+        headroom: largest perturbation, LSB.
         update_bits: 8 or 16.
         max_queries: seeds in one UPDATE.
         command_words: int32 words of ``zo_command``.
@@ -200,7 +203,7 @@ class ZoMetadata:
     """
 
     version: Annotated[int, Field(ge=METADATA_VERSION, le=METADATA_VERSION)]
-    head_room: Annotated[int, Field(ge=0, le=127 - SMALLEST_LIMIT)]
+    headroom: Annotated[int, Field(ge=0, le=127 - SMALLEST_LIMIT, alias=_HEADROOM)]
     update_bits: Annotated[int, Field(ge=8, le=16, multiple_of=8)]
     max_queries: Annotated[int, Field(ge=1, le=MAX_QUERIES)]
     command_words: Annotated[int, Field(le=2**24)]
@@ -216,7 +219,8 @@ class ZoMetadata:
 
     def to_json(self) -> str:
         """The metadata as JSON text, deterministic."""
-        content = dataclasses.asdict(self)
+        own = dataclasses.asdict(self)
+        content = {_HEADROOM if name == "headroom" else name: value for name, value in own.items()}
         if content["original"]["batch"] is None:
             del content["original"]["batch"]
         for trainable in content["trainable"]:

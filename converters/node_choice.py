@@ -51,7 +51,7 @@ def node_choices(model: Model, loss_output: int | str | None = None) -> list[Nod
     """
     own = model.subgraphs[0].inputs[0].shape[:1] if model.subgraphs and model.subgraphs[0].inputs else ()
     settings = InjectSettings(
-        nodes="auto", head_room=0, batch=max(own[0] if own else 1, 1), loss_output=loss_output
+        nodes="auto", headroom=0, batch=max(own[0] if own else 1, 1), loss_output=loss_output
     )
     copy, plan = model.copy(), Plan()
     for apply in PASSES[: PASSES.index(plan_nodes)]:

@@ -15,7 +15,7 @@ from .sparse import SparseRule
 
 #: Largest number of seeds in one UPDATE, PERTURB or step of a REPLAY (ZO_MAX_QUERIES).
 MAX_QUERIES: Final = 32
-#: Fewest bits of magnitude and sign that head-room may leave a weight: 127 - h >= 15 is 5 bits.
+#: Fewest bits of magnitude and sign that headroom may leave a weight: 127 - h >= 15 is 5 bits.
 SMALLEST_LIMIT: Final = 15
 
 LOSS_KINDS: Final = ("auto", "cross_entropy", "floor_log2", "binary_cross_entropy", "mse", "none")
@@ -33,7 +33,7 @@ LAYERS: Final = "layers"
 NODES: Final = "nodes"
 
 # What says how trainable weights are perturbed and moved.
-_OF_WEIGHTS: Final = ("blocks", "head_room", "update_bits", "multipliers", "sparse", "replay")
+_OF_WEIGHTS: Final = ("blocks", "headroom", "update_bits", "multipliers", "sparse", "replay")
 
 #: ``wide``: the last trainable layer.
 LAST: Final = "last"
@@ -97,7 +97,7 @@ class InjectSettings:
             that are compared with layer names, filter tensor names, operator output names and block names.
         blocks: name of a block to name(s) or pattern(s) of its layers. A command addresses one block or all
             of them. Layers that no block names are blocks of their own; None: every layer is.
-        head_room: largest perturbation of a weight, LSB, 0 to 112. Weights stay within +-(127 - head_room).
+        headroom: largest perturbation of a weight, LSB, 0 to 112. Weights stay within +-(127 - headroom).
         update_bits: 16 (each weight has a fraction byte, nothing is lost to rounding) or 8 (stochastic
             rounding, no extra memory).
         max_queries: seeds in one UPDATE or one step of a replay, 1 to 32.
@@ -142,7 +142,7 @@ class InjectSettings:
 
     trainable: str | Sequence[str] = "all"
     blocks: Mapping[str, str | Sequence[str]] | None = None
-    head_room: int = 2
+    headroom: int = 2
     update_bits: int = 16
     max_queries: int = 8
     batch: int = 1
@@ -171,10 +171,10 @@ class InjectSettings:
             if not blocks or not all(blocks.values()) or any(not n or not isinstance(n, str) for n in blocks):
                 raise ConversionError("blocks take a name and at least one layer each")
             object.__setattr__(self, "blocks", blocks)
-        self._take("head_room", 0, 127)
-        if 127 - self.head_room < SMALLEST_LIMIT:
+        self._take("headroom", 0, 127)
+        if 127 - self.headroom < SMALLEST_LIMIT:
             raise ConversionError(
-                f"head_room {self.head_room} leaves weights of +-{127 - self.head_room}, fewer than 5 bits; "
+                f"headroom {self.headroom} leaves weights of +-{127 - self.headroom}, fewer than 5 bits; "
                 f"use at most {127 - SMALLEST_LIMIT}"
             )
         if self.update_bits not in (8, 16):

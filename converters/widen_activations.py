@@ -43,7 +43,7 @@ def widen_activations(model: Model, fraction: float) -> None:
         fraction: at least 0; 0.25 costs a third of a bit of resolution.
     """
     if not isinstance(fraction, int | float | np.floating) or not 0 <= fraction <= 7:
-        raise ConversionError(f"head-room of activations must be from 0 to 7, not {fraction!r}")
+        raise ConversionError(f"headroom of activations must be from 0 to 7, not {fraction!r}")
     if fraction == 0:
         return
     graph = model.subgraphs[0]

@@ -3,10 +3,10 @@
 
 from .model_choice import add_models_argument, chosen_models
 from .progress import progress
-from .random_run import HEAD_ROOM, random_data, trainable_model
+from .random_run import HEADROOM, random_data, trainable_model
 
 __all__ = [
-    "HEAD_ROOM",
+    "HEADROOM",
     "add_models_argument",
     "chosen_models",
     "progress",

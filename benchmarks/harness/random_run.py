@@ -12,9 +12,9 @@ from tflm_zo import inject
 from tflm_zo.converters import Model
 from tflm_zo.runtime import Runtime
 
-__all__ = ["HEAD_ROOM", "random_data", "trainable_model"]
+__all__ = ["HEADROOM", "random_data", "trainable_model"]
 
-HEAD_ROOM = 2
+HEADROOM = 2
 
 
 def trainable_model(model: Model, batch: int) -> Model:
@@ -24,7 +24,7 @@ def trainable_model(model: Model, batch: int) -> Model:
         model: a plain int8 model.
         batch: samples per invoke.
     """
-    return inject(model, trainable="all", head_room=HEAD_ROOM, batch=batch, update_bits=16)
+    return inject(model, trainable="all", headroom=HEADROOM, batch=batch, update_bits=16)
 
 
 def random_data(runtime: Runtime, samples: int) -> tuple[NDArray[Any], NDArray[np.int64]]:

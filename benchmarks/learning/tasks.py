@@ -105,7 +105,7 @@ def scratch(folder: Path, seed: int) -> Task:
         keras.utils.set_random_seed(seed)
         model = lenet5()
         unit_outputs(model, x[7000:7300])
-        _converted(model, path, x[7000:7300], activation_head_room=SCRATCH_HEAD_ROOM)
+        _converted(model, path, x[7000:7300], activation_headroom=SCRATCH_HEADROOM)
     return Task(
         model=path,
         adapt=(x[:6000], y[:6000]),
@@ -118,7 +118,7 @@ def scratch(folder: Path, seed: int) -> Task:
     )
 
 
-SCRATCH_HEAD_ROOM = 3.0
+SCRATCH_HEADROOM = 3.0
 # Of the speakers' DS-CNN. Chosen on validation data, among embeddings of 6 and 8 and none and several ways of
 # pre-training: node perturbation is within its spread of the best, and further above the last layer alone
 # than without an embedding, whose 40 features leave the layers before it little to learn. With 6, the int8

@@ -26,7 +26,7 @@ class Simulation:
 
     Args:
         network: whose weights are trained, all of them.
-        head_room: mu, and what the weights stay away from ±127.
+        headroom: mu, and what the weights stay away from ±127.
         clip: of |d| / rms(d).
         batch: samples per forward pass.
         directions: z of a step by filter name, int8 ±1 in the filters' shapes; None: NumPy's generator.
@@ -41,12 +41,12 @@ class Simulation:
         self,
         network: Network,
         *,
-        head_room: int = 2,
+        headroom: int = 2,
         clip: float = 3.0,
         batch: int = 32,
         directions: Directions | None = None,
     ) -> None:
-        self.network, self.head_room, self.clip, self.batch = network, head_room, clip, batch
+        self.network, self.headroom, self.clip, self.batch = network, headroom, clip, batch
         self._directions = directions or self._random_directions
         self._rng = np.random.default_rng(0)
         self._wide = {name: w.astype(np.int32) << 8 for name, w in network.weights.items()}
@@ -97,11 +97,11 @@ class Simulation:
             rate: LSB.
         """
         directions = self._directions(self._steps)
-        moves = {name: np.int8(self.head_room) * z for name, z in directions.items()}
+        moves = {name: np.int8(self.headroom) * z for name, z in directions.items()}
         plus = self.loss(x, y, {name: w + moves[name] for name, w in self.weights.items()})
         minus = self.loss(x, y, {name: w - moves[name] for name, w in self.weights.items()})
         self.coefficient = round(-rate * self._normalized(plus - minus) * 2**16)
-        limit = 127 - self.head_room << 8
+        limit = 127 - self.headroom << 8
         for name, z in directions.items():
             wide = self._wide[name]
             wide += (self.coefficient * z.astype(np.int32) + 128) >> 8

@@ -81,10 +81,10 @@ def converted(recipe: Recipe, data: Data, model: Any) -> Any:
     int8 = convert(
         model,
         data.calibration,
-        activation_head_room=recipe.activation_head_room,
+        activation_headroom=recipe.activation_headroom,
         per_channel_dense=recipe.per_channel_dense,
     ).model
-    return inject(int8, trainable="all", batch=BATCH, head_room=recipe.head_room, update_bits=16)
+    return inject(int8, trainable="all", batch=BATCH, headroom=recipe.headroom, update_bits=16)
 
 
 def adapt(recipe: Recipe, data: Data, zo: Any, seed: int) -> dict[str, float]:

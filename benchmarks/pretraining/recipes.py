@@ -16,7 +16,7 @@ from tflm_zo.keras_models import narrow_activations, pretrain
 
 Array = np.ndarray[Any, Any]
 
-# Largest |weight| after injection with a head-room of 2: a channel's LSB is its largest weight / LIMIT.
+# Largest |weight| after injection with a headroom of 2: a channel's LSB is its largest weight / LIMIT.
 LIMIT = 125
 
 
@@ -28,18 +28,18 @@ class Recipe:
         name: what the results file knows it by.
         pretraining: a name of `PRETRAININGS`.
         value: the pre-training's hyper-parameter.
-        activation_head_room: of the conversion.
+        activation_headroom: of the conversion.
         per_channel_dense: of the conversion.
-        head_room: of the injection.
+        headroom: of the injection.
         settings: of the adaptation, what differs from the defaults.
     """
 
     name: str
     pretraining: str = "plain"
     value: float = 0.0
-    activation_head_room: float = 0.0
+    activation_headroom: float = 0.0
     per_channel_dense: bool = True
-    head_room: int = 2
+    headroom: int = 2
     settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -325,9 +325,9 @@ CANDIDATES = [
     *(Recipe(f"activation penalty {v:g}", "activation_penalty", v) for v in (1e-3, 1e-2, 3e-2, 1e-1)),
     *(Recipe(f"logits divided by {v:g}", "divided_logits", v) for v in (1.5, 2.0, 4.0)),
     *(Recipe(f"weight noise {v:g} LSB", "weight_noise", v) for v in (2, 8, 24)),
-    *(Recipe(f"weights within {127 - v} LSB", head_room=v) for v in (32, 64)),
+    *(Recipe(f"weights within {127 - v} LSB", headroom=v) for v in (32, 64)),
     *(Recipe(f"step rate {v:g}", settings={"learning_rate": v}) for v in (1.0, 1.5, 3.0, 4.0)),
-    Recipe("perturbation 4 LSB", head_room=4, settings={"distribution": Distribution.rademacher(4)}),
+    Recipe("perturbation 4 LSB", headroom=4, settings={"distribution": Distribution.rademacher(4)}),
 ]
 """Hyper-parameters to choose from, by accuracy on validation data."""
 
@@ -344,9 +344,9 @@ RECIPES = [
     Recipe("activation penalty, fine-tuning", "activation_penalty_longer", 1e-2),
     Recipe("label smoothing", "label_smoothing", 0.1),
     Recipe("logits divided by 2", "divided_logits", 2.0),
-    *(Recipe(f"activation head-room {h:g}", activation_head_room=h) for h in (0.25, 0.5, 1.0)),
+    *(Recipe(f"activation headroom {h:g}", activation_headroom=h) for h in (0.25, 0.5, 1.0)),
     Recipe("dense layers per tensor", per_channel_dense=False),
-    Recipe("weights within 95 LSB", head_room=32),
+    Recipe("weights within 95 LSB", headroom=32),
     Recipe("step rate 3", settings={"learning_rate": 3.0}),
     Recipe("activation penalty, step rate 3", "activation_penalty", 1e-2, settings={"learning_rate": 3.0}),
 ]

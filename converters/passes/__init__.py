@@ -20,7 +20,7 @@ from .name_ports import name_ports
 from .name_signatures import name_signatures
 from .plan import Plan
 from .plan_nodes import plan_nodes
-from .reserve_head_room import reserve_head_room
+from .reserve_headroom import reserve_headroom
 from .select_trainable import select_trainable
 from .select_weights import select_weights
 from .set_batch import set_batch
@@ -43,7 +43,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     set_batch,
     find_loss,
     select_trainable,
-    reserve_head_room,
+    reserve_headroom,
     plan_nodes,
     cut_segments,
     select_weights,

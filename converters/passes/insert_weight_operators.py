@@ -89,7 +89,7 @@ def weight_options(
         "<BBBBHH",
         _OPTIONS_VERSION,
         flags,
-        settings.head_room,
+        settings.headroom,
         settings.max_queries,
         len(trainable),
         blocks,

@@ -25,7 +25,7 @@ class Trainable:
         stream: number in execution order.
         block: number of its block.
         segment: number of its segment.
-        requantized: scales that reserving head-room changed.
+        requantized: scales that reserving headroom changed.
         variable: the variable tensor that takes its place.
         multiplier: constant factors of the update step, if any.
         selected: which weights are trained, bool [size]; None: all.

@@ -30,7 +30,7 @@ def write_metadata(model: Model, settings: InjectSettings, plan: Plan) -> None:
     loss = plan.loss
     metadata = ZoMetadata(
         version=METADATA_VERSION,
-        head_room=settings.head_room,
+        headroom=settings.headroom,
         update_bits=settings.update_bits,
         max_queries=settings.max_queries,
         command_words=settings.words,

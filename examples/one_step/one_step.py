@@ -95,7 +95,7 @@ def main() -> None:
 
     # The rewriter turns the int8 model into one whose weights the graph itself can change.
     model = tflm_zo.inject(
-        arguments.model or small_cnn(), trainable="all", batch=BATCH, head_room=2, max_queries=QUERIES
+        arguments.model or small_cnn(), trainable="all", batch=BATCH, headroom=2, max_queries=QUERIES
     )
     checksums = {name: train(model, name) for name in names}
     if len(checksums) > 1:

@@ -17,8 +17,8 @@ const char* zo_status_text(zo_status status) {
       return "block number outside the model";
     case ZO_ERROR_DISTRIBUTION:
       return "unknown distribution or parameter out of range";
-    case ZO_ERROR_HEAD_ROOM:
-      return "perturbation exceeds the model's head-room";
+    case ZO_ERROR_HEADROOM:
+      return "perturbation exceeds the model's headroom";
     case ZO_ERROR_QUERIES:
       return "more seeds than the model was built for";
     case ZO_ERROR_COEFFICIENT:

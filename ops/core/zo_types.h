@@ -27,7 +27,7 @@ typedef enum zo_status {
   ZO_ERROR_ORDER = 4,        /* instructions not in RESTORE..PERTURB order */
   ZO_ERROR_BLOCK = 5,        /* block number outside the model */
   ZO_ERROR_DISTRIBUTION = 6, /* unknown distribution or parameter */
-  ZO_ERROR_HEAD_ROOM = 7,    /* perturbation larger than the head-room */
+  ZO_ERROR_HEADROOM = 7,     /* perturbation larger than the headroom */
   ZO_ERROR_QUERIES = 8,      /* more seeds than the model was built for */
   ZO_ERROR_COEFFICIENT = 9,  /* sum of |coefficients| would overflow */
   ZO_ERROR_FACTOR = 10,      /* perturbation factor k not allowed */
@@ -128,7 +128,7 @@ typedef struct zo_tensor {
   uint32_t channels;   /* >= 1, read only where multiplier is given */
   uint32_t inner;      /* >= 1, read only where multiplier is given */
   uint32_t stream;     /* number of the tensor in the model: its random stream */
-  int32_t limit;       /* 127 - head-room: the update clips to +-limit */
+  int32_t limit;       /* 127 - headroom: the update clips to +-limit */
   const uint8_t* mask; /* bits [size], see zo_mask.h, or null (= all): weights whose bit is 0 are
                           neither perturbed nor updated; the random streams run on over them */
   uint32_t wide;       /* 1: the forward pass reads weight and fraction, and perturbations have the

@@ -105,7 +105,7 @@ struct ModelInfo {
   uint32_t classes;      // of a softmax, else outputs
   zo_logit_scale scale;  // of the logits; softmax losses
   Port output;           // that the loss belongs to; of the last segment, or what enters it
-  int32_t limit;         // of weights between steps: 127 - head-room
+  int32_t limit;         // of weights between steps: 127 - headroom
   uint32_t least_arena;  // bytes that no build of TFLM gets by with
 };
 

@@ -164,7 +164,7 @@ def random_run(
     name: str, settings: Settings | None = None
 ) -> tuple[Trainer, NDArray[np.int8], NDArray[np.int64]]:
     """A trainer with exact kernels, and a minibatch of 24."""
-    zo = inject(MODELS[name](), batch=8, head_room=2, update_bits=16)
+    zo = inject(MODELS[name](), batch=8, headroom=2, update_bits=16)
     trainer = Trainer(zo, settings or weight_settings(), runtime="litert-ref")
     x, y = random_data(trainer.runtime, 24)
     return trainer, x, y
@@ -188,7 +188,7 @@ def train_both(tmp_path: Any, name: str, steps: int, **settings: Any) -> tuple[T
         }
 
     simulation = Simulation(
-        Network(export_model(zo)), head_room=2, clip=chosen.weights.clip, batch=8, directions=directions
+        Network(export_model(zo)), headroom=2, clip=chosen.weights.clip, batch=8, directions=directions
     )
     coefficients = []
     for _ in range(steps):

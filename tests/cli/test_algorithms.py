@@ -68,8 +68,8 @@ def test_train_a_plain_model(name: str, cli: Any, model_file: Any, data: Path) -
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (("--algorithm", "weight", "--set", "perturbation=rademacher:5"), {"head_room": 5}),
-        (("--algorithm", "qzo-ff", "--set", "sharpness=true"), {"head_room": 6}),
+        (("--algorithm", "weight", "--set", "perturbation=rademacher:5"), {"headroom": 5}),
+        (("--algorithm", "qzo-ff", "--set", "sharpness=true"), {"headroom": 6}),
         (("--algorithm", "weight", "--set", "queries=20"), {"max_queries": 20}),
         (("--algorithm", "elastic-zo", "--set", "last=2"), {"nodes": ["fc2", "fc3"]}),
         (("--algorithm", "weight", "--set", "exact.last=2"), {"nodes": ["fc2", "fc3"]}),
@@ -87,7 +87,7 @@ def test_what_settings_ask_of_a_plain_model(
     assert done.exit_code == 0, done.output
     metadata = read_metadata(load_model("a.zo.tflite"))
     found = {
-        "head_room": metadata.head_room,
+        "headroom": metadata.headroom,
         "max_queries": metadata.max_queries,
         "update_bits": metadata.update_bits,
         "nodes": [metadata.trainable[n.trainable].layer for n in metadata.nodes],

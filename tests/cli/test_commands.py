@@ -41,14 +41,14 @@ def test_inject(cli: Any, model_file: Any, tmp_path: Path) -> None:
 def test_inject_with_every_option(cli: Any, model_file: Any, tmp_path: Path) -> None:
     output = tmp_path / "out.zo.tflite"
     options = [
-        *("--trainable", "conv*", "--trainable", "fc3", "--block", "body=conv1,conv2", "--head-room", 4),
+        *("--trainable", "conv*", "--trainable", "fc3", "--block", "body=conv1,conv2", "--headroom", 4),
         *("--update-bits", 8, "--max-queries", 3, "--batch", 2, "--loss", "cross_entropy"),
         *("--loss-output", "softmax", "--cut", "pool1", "--cut", "fc1", "--command-words", 99, "--no-replay"),
     ]
     result = _json(cli(*INJECT, model_file("lenet5"), "-o", output, *options, "--json"))
     metadata = read_metadata(load_model(output))
     assert metadata.blocks == ("body", "fc3") == tuple(result["blocks"])
-    assert (metadata.head_room, metadata.update_bits, metadata.max_queries) == (4, 8, 3)
+    assert (metadata.headroom, metadata.update_bits, metadata.max_queries) == (4, 8, 3)
     assert (metadata.batch, metadata.command_words, metadata.replay) == (2, 99, False)
     assert len(metadata.segments) == 3 == result["segments"]
     assert [t["layer"] for t in result["trainable"]] == ["conv1", "conv2", "fc3"]
@@ -100,7 +100,7 @@ def test_inject_with_the_floor_log2_loss(cli: Any, model_file: Any, tmp_path: Pa
         (["--block", "body"], "NAME=PATTERN"),
         (["--block", "b=conv", "--block", "b=fc"], "given twice"),
         (["--cut", "nowhere"], "nowhere"),
-        (["--head-room", "113"], "--head-room 113 leaves"),
+        (["--headroom", "113"], "--headroom 113 leaves"),
         (["--loss-output", "7"], "there is no output 7"),
         (["--batch", "0"], "batch must be"),
     ],
@@ -211,7 +211,7 @@ def test_evaluate(cli: Any, model_file: Any, data_file: Any, samples: Any, runti
     assert plain["accuracy"] == pytest.approx(accuracy)
     assert plain["loss"] == pytest.approx(loss, abs=1e-3)
 
-    injected = cli(*INJECT, model_file(), "-o", "o.zo.tflite", "--batch", 7, "--head-room", 0)
+    injected = cli(*INJECT, model_file(), "-o", "o.zo.tflite", "--batch", 7, "--headroom", 0)
     assert injected.exit_code == 0
     zo = _json(cli("evaluate", "o.zo.tflite", data, "--runtime", runtime, "--json", "-o", "r.json"))
     assert zo["batch"] == 7
@@ -313,7 +313,7 @@ def test_evaluate_refuses_models(cli: Any, model_file: Any, data_file: Any) -> N
 
 
 def test_export(cli: Any, model_file: Any, tmp_path: Path) -> None:
-    assert cli(*INJECT, model_file(), "-o", "o.zo.tflite", "--batch", 4, "--head-room", 0).exit_code == 0
+    assert cli(*INJECT, model_file(), "-o", "o.zo.tflite", "--batch", 4, "--headroom", 0).exit_code == 0
     result = cli("export", "o.zo.tflite", "-o", "plain.tflite", "--batch", 1)
     assert result.exit_code == 0
     assert "plain.tflite: " in result.stdout
@@ -401,7 +401,7 @@ def converter(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_convert(cli: Any, converter: dict[str, Any], tmp_path: Path) -> None:
     Path("model.keras").touch()
     Path("train.npz").touch()
-    options = ["--batch", 2, "--no-per-channel-dense", "--activation-head-room", 0.25, "--classes", 9]
+    options = ["--batch", 2, "--no-per-channel-dense", "--activation-headroom", 0.25, "--classes", 9]
     result = cli("convert", "model.keras", "train.npz", "-o", "model.tflite", *options, "--json")
     content = _json(result)
     assert converter == {
@@ -409,7 +409,7 @@ def test_convert(cli: Any, converter: dict[str, Any], tmp_path: Path) -> None:
         "representative": "train.npz",
         "batch": 2,
         "per_channel_dense": False,
-        "activation_head_room": 0.25,
+        "activation_headroom": 0.25,
         "classes": 9,
     }
     assert load_model("model.tflite").subgraphs

@@ -171,7 +171,7 @@ def test_a_block_is_chosen_as_in_training(files: Path) -> None:
     rng = np.random.default_rng(1)
     images, labels = rng.integers(-128, 128, (20, 8, 8, 1)).astype(np.int8), rng.integers(0, 4, 20)
     np.savez("d.npz", x=images, y=labels)
-    nodes: dict[str, Any] = {"trainable": "nodes", "nodes": ("*",), "head_room": 0, "replay": False}
+    nodes: dict[str, Any] = {"trainable": "nodes", "nodes": ("*",), "headroom": 0, "replay": False}
     model = inject(MODELS["small_cnn"](), **nodes)
     model.save("all.zo.tflite")
     search = ["--choose-block", "2:3", "--held-out", 0.4]
@@ -226,7 +226,7 @@ REFUSALS: dict[str, tuple[list[Any], str]] = {
     "plain model": (["plain.tflite"], "this is no ZO model (it has no metadata «tflm_zo»); inject it first"),
     "no file": (["none.tflite"], "none.tflite: No such file"),
     "not a model": (["d.npz"], "not a .tflite model"),
-    "nodes for weights": (["node.zo.tflite", "--algorithm", "weight"], "inject with --head-room 2"),
+    "nodes for weights": (["node.zo.tflite", "--algorithm", "weight"], "inject with --headroom 2"),
     "weights for nodes": (["weight.zo.tflite", "--algorithm", "node"], "no nodes: inject it with nodes"),
     "unknown setting": (
         ["weight.zo.tflite", "--set", "foo=1"],

@@ -29,12 +29,12 @@ def _json(result: Any) -> Any:
 
 @pytest.mark.parametrize("options", [(), ("--algorithm", "node"), ("--nodes", "auto")])
 def test_inject_for_node_perturbation(cli: Any, model_file: Any, options: tuple[str, ...]) -> None:
-    """No head-room, no replay, and the other layers are not in RAM."""
+    """No headroom, no replay, and the other layers are not in RAM."""
     result = _json(cli("inject", model_file("lenet5"), "-o", "o.zo.tflite", "--batch", 2, *options, "--json"))
     assert result["algorithm"] == "node"
     zo = load_model("o.zo.tflite")
     metadata = read_metadata(zo)
-    assert (metadata.head_room, metadata.replay, metadata.update_bits) == (0, False, 16)
+    assert (metadata.headroom, metadata.replay, metadata.update_bits) == (0, False, 16)
     assert [t.layer for t in metadata.trainable] == [*LENET_LAYERS]
     assert not any(t.requantized_channels for t in metadata.trainable)
     assert {t.name for g in zo.subgraphs for t in g.tensors if t.is_variable and "filter" in t.name} == {
@@ -50,10 +50,10 @@ def test_inject_for_node_perturbation(cli: Any, model_file: Any, options: tuple[
 
 
 def test_inject_with_options(cli: Any, model_file: Any) -> None:
-    options = ("--nodes", "fc1,fc3", "--nodes", "conv*", "--head-room", 3, "--replay", "--trainable", "all")
+    options = ("--nodes", "fc1,fc3", "--nodes", "conv*", "--headroom", 3, "--replay", "--trainable", "all")
     result = _json(cli("inject", model_file("lenet5"), "-o", "o.zo.tflite", *options, "--json"))
     metadata = read_metadata(load_model("o.zo.tflite"))
-    assert (metadata.head_room, metadata.replay) == (3, True)
+    assert (metadata.headroom, metadata.replay) == (3, True)
     assert [t.layer for t in metadata.trainable] == ["conv1", *LENET_LAYERS]
     carrying = [metadata.trainable[n.trainable].layer for n in metadata.nodes]
     assert carrying == ["conv1", "conv2", "fc1", "fc3"] == [row["layer"] for row in result["nodes"]]

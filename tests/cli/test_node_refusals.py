@@ -30,8 +30,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("base")
     (folder / "p.tflite").write_bytes(MODELS["small_cnn"]())
     inject(MODELS["small_cnn"](), batch=8).save(folder / "weight.zo.tflite")
-    inject(MODELS["small_cnn"](), nodes="auto", head_room=0, batch=8).save(folder / "node.zo.tflite")
-    inject(MODELS["small_cnn"](5), nodes="auto", head_room=0, batch=8).save(folder / "other.zo.tflite")
+    inject(MODELS["small_cnn"](), nodes="auto", headroom=0, batch=8).save(folder / "node.zo.tflite")
+    inject(MODELS["small_cnn"](5), nodes="auto", headroom=0, batch=8).save(folder / "other.zo.tflite")
     inject(MODELS["autoencoder"](), nodes="auto", batch=8).save(folder / "ae.zo.tflite")
     np.savez(folder / "d.npz", x=X, y=Y)
     np.savez(folder / "windows.npz", x=RNG.uniform(-1, 1, (32, 24)).astype(np.float32))
@@ -141,7 +141,7 @@ def test_unknown_algorithms_list_what_there_is(files: Path) -> None:
         (("--batch-size", "12"), "multiple of the model's batch 8, got 12"),
         (("--zo-model", "z.tflite"), "node.zo.tflite is a ZO model already"),
         (("--log", "run.zolog"), "run.zolog exists"),
-        (("--algorithm", "weight"), "up to 2 LSB, the model's head-room is 0"),
+        (("--algorithm", "weight"), "up to 2 LSB, the model's headroom is 0"),
     ],
 )
 def test_options(options: tuple[str, ...], said: str, files: Path) -> None:

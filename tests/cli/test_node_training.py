@@ -94,13 +94,13 @@ def test_the_defaults_adapt_a_plain_model(folder: Path) -> None:
     assert result["accuracy"] > 0.95
 
     # The layers with fewer nodes than weights, the batch that the runs of evaluate have, and the original's
-    # outputs: no head-room.
+    # outputs: no headroom.
     layers = ["conv2", "fc1", "fc2", "fc3"]
     zo = inject(
         "lenet5.tflite",
         trainable=layers,
         nodes=layers,
-        head_room=0,
+        headroom=0,
         replay=False,
         batch=32,
         algorithm="node",

@@ -54,13 +54,13 @@ def translated(message: str, command: str = "train") -> str:
         ),
         ("train", "it needs update_bits 16", "it needs --set update-bits 16"),
         ("train", "inject with update_bits=8", "inject with --update-bits 8"),
-        ("train", "a rule of bits: inject with head_room=2", "a rule of bits: inject with --head-room 2"),
+        ("train", "a rule of bits: inject with headroom=2", "a rule of bits: inject with --headroom 2"),
         ("train", "blocks: expected 1..3", "--choose-block: expected 1..3"),
         ("inject", "blocks: a is in two", "--block: a is in two"),
         ("inject", "cuts: no a", "--cut: no a"),
         # What only looks like a setting.
         ("train", "batch_size.npz: no such file", "batch_size.npz: no such file"),
-        ("train", "data/head_room/d.npz: y: bad", "data/head_room/d.npz: y: bad"),
+        ("train", "data/headroom/d.npz: y: bad", "data/headroom/d.npz: y: bad"),
         ("train", "layer «batch_size» has no nodes", "layer «batch_size» has no nodes"),
         ("train", "x: expected 3 samples", "x: expected 3 samples"),
         ("train", "weights.npz: expected an archive", "weights.npz: expected an archive"),
@@ -72,7 +72,7 @@ def translated(message: str, command: str = "train") -> str:
         ("firmware", 'leave schedule="step"', "leave --set schedule=step"),
         ("firmware", "inject with update_bits=8", "inject with --update-bits 8"),
         ("firmware", "weights.rule: bits moves", "--set weights.rule: bits moves"),
-        ("firmware", "inject with head_room=2", "inject with --head-room 2"),
+        ("firmware", "inject with headroom=2", "inject with --headroom 2"),
     ],
 )
 def test_translated(command: str, message: str, expected: str) -> None:

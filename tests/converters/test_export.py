@@ -73,11 +73,11 @@ def assert_plain(model: Model) -> None:
 
 def test_initial_weights(built: bytes) -> None:
     original = load_model(built)
-    for batch, head_room in ((1, 2), (3, 0)):
-        zo = load_model(inject(built, batch=batch, head_room=head_room).to_bytes())
+    for batch, headroom in ((1, 2), (3, 0)):
+        zo = load_model(inject(built, batch=batch, headroom=headroom).to_bytes())
         exported = check(zo, None)
         same_interface(exported, original)
-        if head_room == 0:
+        if headroom == 0:
             # Nothing but the batch size differs from the original.
             expected = {
                 t.name: t.buffer.data
@@ -255,7 +255,7 @@ def test_integers_of_numpy() -> None:
     """Wherever integers are taken; what is recorded of them are Python's."""
     plain, zo = MODELS["small_cnn"](), {}
     for kind in (int, np.int64, np.uint8):
-        settings = {"batch": kind(4), "head_room": kind(2), "update_bits": kind(16), "max_queries": kind(4)}
+        settings = {"batch": kind(4), "headroom": kind(2), "update_bits": kind(16), "max_queries": kind(4)}
         zo[kind] = inject(plain, loss_output=kind(0), command_words=kind(40), **settings).to_bytes()
         assert zo[kind] == zo[int]
         assert export_model(zo[kind], batch=kind(2)).to_bytes() == export_model(zo[int], batch=2).to_bytes()

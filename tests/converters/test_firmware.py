@@ -130,7 +130,7 @@ def test_tables_are_the_metadata(name: str, network: str) -> None:
         assert size == model.subgraphs[segment_number].inputs[index].size // metadata.batch
     for field, value in (("batch", metadata.batch), ("command_words", metadata.command_words)):
         assert re.search(rf"/\* {field} \*/ {value},", text)
-    assert re.search(rf"/\* limit \*/ {127 - metadata.head_room},", text)
+    assert re.search(rf"/\* limit \*/ {127 - metadata.headroom},", text)
     bits = 2 if metadata.update_bits == 16 else 1
     assert int(define(made, "ZO_TRAINABLE_BYTES")) == bits * sum(t.size for t in metadata.trainable)
 
@@ -339,7 +339,7 @@ def test_models_that_cannot_be_trained() -> None:
     ("name", "settings", "said"),
     [
         ("weight", Settings(batch_size=4), "no nodes: inject it with nodes"),
-        ("node", Settings(tasks=(Weights(),), batch_size=4), "head-room is 0; inject with head_room=2"),
+        ("node", Settings(tasks=(Weights(),), batch_size=4), "headroom is 0; inject with headroom=2"),
     ],
 )
 def test_settings_of_the_other_kind(name: str, settings: Any, said: str) -> None:

@@ -35,7 +35,7 @@ def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def model() -> Model:
-    return inject(lenet5(), trainable="nodes", nodes=LAYERS, batch=4, head_room=0, replay=False)
+    return inject(lenet5(), trainable="nodes", nodes=LAYERS, batch=4, headroom=0, replay=False)
 
 
 def generated(model: Model, settings: Any = SETTINGS, **options: Any) -> Firmware:

@@ -23,16 +23,16 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
     "defaults": ({}, Settings(tasks=(Weights(),), batch_size=1), set()),
     "nodes": ({"trainable": "nodes", "nodes": "auto"}, Settings(batch_size=1), set()),
     "gaussian": (
-        {"head_room": 5},
+        {"headroom": 5},
         Settings(tasks=(Weights(perturbation=Distribution.gaussian(0.5)),), batch_size=1),
         {"GAUSSIAN"},
     ),
     "momentum": (
-        {"head_room": 5, "command_words": 58},
+        {"headroom": 5, "command_words": 58},
         Settings(tasks=(Weights(perturbation=Distribution.gaussian(0.5), momentum=0.5),), batch_size=1),
         {"GAUSSIAN", "CHAINS"},
     ),
-    "bits": ({"nodes": "auto", "update_bits": 8, "head_room": 15}, BITS, {"SPARSE_UNIFORM", "BITS"}),
+    "bits": ({"nodes": "auto", "update_bits": 8, "headroom": 15}, BITS, {"SPARSE_UNIFORM", "BITS"}),
     "sparse uniform": (
         {},
         Settings(tasks=(Weights(perturbation=Distribution.sparse_uniform(2, 0.25)),), batch_size=1),
@@ -60,7 +60,7 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
 @pytest.mark.parametrize("name", RUNS)
 def test_what_the_run_needs(name: str) -> None:
     injection, settings, needed = RUNS[name]
-    zo = inject(MODELS["small_cnn"](), **{"trainable": "all", "head_room": 4, **injection})
+    zo = inject(MODELS["small_cnn"](), **{"trainable": "all", "headroom": 4, **injection})
     made = generate_firmware(zo, settings, steps=3, samples=4, name="small")
     header = made.files["ops/core/small_zo_features.h"]
     # Before the defaults, which are left to macros that nobody has defined.
@@ -73,7 +73,7 @@ def test_what_the_run_needs(name: str) -> None:
 @pytest.mark.parametrize("name", RUNS)
 def test_files_of_a_paper_are_there_where_the_run_needs_them(name: str) -> None:
     injection, settings, needed = RUNS[name]
-    zo = inject(MODELS["small_cnn"](), **{"trainable": "all", "head_room": 4, **injection})
+    zo = inject(MODELS["small_cnn"](), **{"trainable": "all", "headroom": 4, **injection})
     made = generate_firmware(zo, settings, steps=3, samples=4, name="small")
     papers = {
         "CHAINS": {"chain.c", "chain.h"},

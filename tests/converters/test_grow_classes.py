@@ -72,7 +72,7 @@ def test_a_new_class_can_be_learned():
     x[30:] = np.clip(x[30:] // 8 + 100, -128, 127)
     y = np.array([v[0][0].argmax() for v in run(model, x)])
     y[30:] = 4
-    zo = inject(grow_classes(model, 5), nodes=("fc",), batch=4, head_room=0)
+    zo = inject(grow_classes(model, 5), nodes=("fc",), batch=4, headroom=0)
     trainer = Trainer(zo, Settings(batch_size=12, learning_rate=2.0), "litert")
     before = trainer.evaluate(x, y)["accuracy"]
     trainer.fit(x, y, steps=150, keep="last")

@@ -114,7 +114,7 @@ def test_graph_of_every_model(built: bytes) -> None:
 
 
 def test_untouched_parts_are_as_before(built: bytes) -> None:
-    original, model = load_model(built), reload(inject(built, head_room=0))
+    original, model = load_model(built), reload(inject(built, headroom=0))
     before = {t.name: t for t in original.subgraphs[0].tensors}
     after = {t.name: t for t in model.subgraphs[0].tensors}
     starts = initial_weights(model)
@@ -140,7 +140,7 @@ def test_untouched_parts_are_as_before(built: bytes) -> None:
 def test_injecting_changes_no_argument_and_stores_no_weight_twice(built: bytes) -> None:
     model = load_model(built)
     before = model.to_bytes()
-    zo = reload(inject(model, batch=2, head_room=20))
+    zo = reload(inject(model, batch=2, headroom=20))
     assert model.to_bytes() == before
     weights = sum(t.size for t in read_metadata(zo).trainable)
     stored = sum(len(b.data) for b in zo.buffers)
@@ -159,8 +159,8 @@ def test_signature_of_the_segment() -> None:
 
 
 def test_metadata_of_lenet5() -> None:
-    metadata = read_metadata(reload(inject(lenet5(), batch=8, head_room=4, update_bits=8, max_queries=3)))
-    assert (metadata.version, metadata.batch, metadata.head_room) == (1, 8, 4)
+    metadata = read_metadata(reload(inject(lenet5(), batch=8, headroom=4, update_bits=8, max_queries=3)))
+    assert (metadata.version, metadata.batch, metadata.headroom) == (1, 8, 4)
     assert (metadata.update_bits, metadata.max_queries, metadata.command_words) == (8, 3, 20)
     assert metadata.blocks == ("conv1", "conv2", "fc1", "fc2", "fc3")
     first = metadata.trainable[0]
@@ -286,7 +286,7 @@ def test_tied_filter_is_one_trainable_tensor() -> None:
     z = g.dense(y, "b", 6, Activation.NONE)
     tied = g._operators[0].inputs[1]
     g._operators[1].inputs = np.array([y.index, tied, -1], np.int32)
-    model = inject(g.build([z]), loss="mse", head_room=30)
+    model = inject(g.build([z]), loss="mse", headroom=30)
     assert [t.name for t in read_metadata(model).trainable] == ["a/filter"]
     readers = [op for op in model.subgraphs[0].operators if op.code.name == "FULLY_CONNECTED"]
     assert readers[0].inputs[1] is readers[1].inputs[1]
@@ -420,9 +420,9 @@ def test_loss_errors() -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"head_room": 113}, "fewer than 5 bits"),
-        ({"head_room": -1}, "head_room"),
-        ({"head_room": 2.0}, "head_room"),
+        ({"headroom": 113}, "fewer than 5 bits"),
+        ({"headroom": -1}, "headroom"),
+        ({"headroom": 2.0}, "headroom"),
         ({"update_bits": 4}, "update_bits"),
         ({"max_queries": 0}, "max_queries"),
         ({"max_queries": 33}, "max_queries"),
@@ -446,8 +446,8 @@ def test_settings_are_checked_when_constructed(overrides: dict[str, Any], messag
         InjectSettings(**overrides)
 
 
-def test_largest_head_room() -> None:
-    model = inject(small_cnn(), head_room=112)
+def test_largest_headroom() -> None:
+    model = inject(small_cnn(), headroom=112)
     for weights in initial_weights(model).values():
         assert np.abs(weights.astype(int)).max() <= 15
 
@@ -474,7 +474,7 @@ def test_extracted_segment_has_its_own_buffers_only(built: bytes) -> None:
 
 
 def test_real_models(real_model: bytes) -> None:
-    model = reload(inject(real_model, batch=2, head_room=8))
+    model = reload(inject(real_model, batch=2, headroom=8))
     metadata = read_metadata(model)
     for weights in initial_weights(model).values():
         assert np.abs(weights.astype(int)).max() <= 119

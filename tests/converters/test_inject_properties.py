@@ -29,7 +29,7 @@ def cases(draw: Any) -> tuple[str, int, dict[str, Any]]:
         "cuts": tuple(sorted(chosen, key=cuts.index)),
     }
     if trainable != "none":
-        settings["head_room"] = draw(st.integers(0, 112))
+        settings["headroom"] = draw(st.integers(0, 112))
         settings["update_bits"] = draw(st.sampled_from([8, 16]))
         settings["replay"] = draw(st.booleans())
     return name, seed, settings
@@ -90,9 +90,9 @@ def test_inject_write_load(case: tuple[str, int, dict[str, Any]]) -> None:
     assert sorted(kept) == sorted(kinds(original))
     assert overrides["cuts"] or kept == kinds(original)
 
-    # The weights: within the head-room, of the original's values to half a step, nothing stored twice.
+    # The weights: within the headroom, of the original's values to half a step, nothing stored twice.
     starts = initial_weights(loaded)
-    limit = 127 - metadata.head_room
+    limit = 127 - metadata.headroom
     for t in metadata.trainable:
         (before,) = (x for x in original.subgraphs[0].tensors if x.name == t.name)
         (after,) = (x for g in loaded.subgraphs for x in g.tensors if x.name == t.name)

@@ -73,7 +73,7 @@ def check_full_int8(result: ConversionResult) -> Model:
 def check_trainable(result: ConversionResult) -> None:
     """Injected, it computes what it computes by itself, and in TFLM."""
     plain = result.model.to_bytes()
-    runtime = load(inject(result.model, head_room=0), "litert-ref")
+    runtime = load(inject(result.model, headroom=0), "litert-ref")
     count = len(result.model.subgraphs[0].inputs)
     inputs = random_inputs([runtime.input_details(i) for i in range(count)], 3)
     runtime.set_inputs(*inputs)
@@ -86,7 +86,7 @@ def check_trainable(result: ConversionResult) -> None:
 
 def check_training_step(result: ConversionResult, x: np.ndarray, log: Path) -> None:
     """One step moves weights of every layer, and the log alone says where to."""
-    zo = inject(result.model, head_room=2)
+    zo = inject(result.model, headroom=2)
     trainer = Trainer(zo, Settings(tasks=(Weights(),), batch_size=2, learning_rate=4.0), runtime="litert-ref")
     history = trainer.fit(x[:2], np.array([0, 1]), steps=1, log=log, keep="last")
     assert history.forwards == 4
@@ -112,7 +112,7 @@ def test_reference_models(name: str, parameters: int, weights: int, tmp_path: Pa
     assert model.count_params() == parameters
     x = data(*model.input_shape[1:])
     settle_batch_norm(model, x)
-    result = convert(model, x, activation_head_room=0.25)
+    result = convert(model, x, activation_headroom=0.25)
     check_full_int8(result)
     assert result.report.operators[-1] == "SOFTMAX"
     assert result.report.warnings == ()
@@ -161,7 +161,7 @@ def two_inputs() -> Any:
 def test_two_inputs_and_outputs(tmp_path: Path) -> None:
     model = two_inputs()
     x = [data(8, 8, 1), 3 * data(5)]
-    result = convert(model, x, activation_head_room=0.5)
+    result = convert(model, x, activation_headroom=0.5)
     check_full_int8(result)
     assert [p.name for p in result.report.inputs] == ["z_image", "a_features"]
     assert [p.shape for p in result.report.outputs] == [(1, 3), (1, 1)]
@@ -169,7 +169,7 @@ def test_two_inputs_and_outputs(tmp_path: Path) -> None:
     assert result.report.inputs[1].scale > 2.5 * result.report.inputs[0].scale
     np.savez(tmp_path / "x.npz", z_image=x[0], a_features=x[1])
     for same in (tmp_path / "x.npz", ([a, b] for a, b in zip(*x, strict=True))):
-        again = convert(model, same, activation_head_room=0.5)
+        again = convert(model, same, activation_headroom=0.5)
         assert again.model.to_bytes() == result.model.to_bytes()
     # Real outputs are close to Keras's.
     quantized = [
@@ -276,7 +276,7 @@ def residual() -> Any:
 
 
 @pytest.mark.parametrize("make", [residual, two_inputs, small])
-def test_head_room_of_activations(make: Any) -> None:
+def test_headroom_of_activations(make: Any) -> None:
     model = make()
     keras.utils.set_random_seed(2)
     for layer in model.layers:
@@ -284,7 +284,7 @@ def test_head_room_of_activations(make: Any) -> None:
             layer.bias.assign(0.3 * np.random.default_rng(0).normal(size=layer.bias.shape))
     x = [data(*t.shape[1:], seed=i) for i, t in enumerate(model.inputs)]
     x = x if len(x) > 1 else x[0]
-    narrow, wide = (convert(model, x, activation_head_room=h).model for h in (0.0, 0.5))
+    narrow, wide = (convert(model, x, activation_headroom=h).model for h in (0.0, 0.5))
     check_trainable(ConversionResult(wide, convert(model, x).report))
     ends = ("SOFTMAX", "LOGISTIC")
     scales = 0
@@ -326,9 +326,9 @@ def test_head_room_of_activations(make: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [-0.1, float("nan"), 100.0])
-def test_wrong_head_room(value: float) -> None:
+def test_wrong_headroom(value: float) -> None:
     with pytest.raises(ConversionError, match="from 0 to 7"):
-        convert(small(), data(8, 8, 1), activation_head_room=value)
+        convert(small(), data(8, 8, 1), activation_headroom=value)
 
 
 def fft(x: Any) -> Any:

@@ -35,9 +35,9 @@ from tflm_zo.runtime import load
 
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "weights": ("residual", {"batch": 2}),
-    "nodes": ("lenet5", {"batch": 2, "nodes": "auto", "head_room": 0}),
+    "nodes": ("lenet5", {"batch": 2, "nodes": "auto", "headroom": 0}),
     "cuts": ("two_outputs", {"loss_output": 1, "cuts": "layers", "sparse": "top-k:0.5"}),
-    "pixels": ("uint8_edges", {"nodes": "auto", "trainable": "nodes", "head_room": 0}),
+    "pixels": ("uint8_edges", {"nodes": "auto", "trainable": "nodes", "headroom": 0}),
     "autoencoder": ("autoencoder", {"update_bits": 8}),
 }
 
@@ -197,7 +197,7 @@ def test_a_graph_that_is_another_is_refused(change: Callable[[Model], Any], said
         {"cuts": "layers", "update_bits": 8, "sparse": "top-k:0.5"},
         {"nodes": "last:1", "wide": "last", "batch": 3},
         {"trainable": "none"},
-        {"head_room": 0, "replay": False},
+        {"headroom": 0, "replay": False},
         {"trainable": "none", "loss": "none"},
         {"cuts": "layers", "loss": "none"},
         {"loss": "mse"},

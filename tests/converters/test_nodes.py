@@ -256,7 +256,7 @@ def activations(runtime: Runtime, nodes: ZoNodes, inputs: list[Array]) -> Iterat
 def test_geometry(case: Case) -> None:
     data = case.build()
     plain = load_model(data)
-    model = inject(data, nodes=case.nodes, head_room=0, batch=BATCH)
+    model = inject(data, nodes=case.nodes, headroom=0, batch=BATCH)
     metadata = read_metadata(model)
     assert tuple(n.form for n in metadata.nodes) == case.forms
     whole = set_batch(load_model(data), BATCH).to_bytes()
@@ -319,10 +319,10 @@ def test_padding_before_the_image_is_tested() -> None:
 
 def test_outputs_are_those_of_the_uncut_model(case: Case) -> None:
     data = case.build()
-    model = load_model(inject(data, nodes=case.nodes, head_room=0, batch=BATCH).to_bytes())
+    model = load_model(inject(data, nodes=case.nodes, headroom=0, batch=BATCH).to_bytes())
     whole = set_batch(load_model(data), BATCH).to_bytes()
     inputs = random_inputs(whole, 6)
-    uncut = run_zo(inject(data, head_room=0, batch=BATCH), inputs)
+    uncut = run_zo(inject(data, headroom=0, batch=BATCH), inputs)
     cut = run_zo(model, inputs)
     for a, b in zip(cut.outputs(), uncut.outputs(), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -502,7 +502,7 @@ def test_logits_that_are_an_output_beside_the_probabilities() -> None:
 
 def test_signatures_of_a_model_that_is_cut_at_its_output() -> None:
     """The output and the boundary are one tensor under two names, in the file's own signatures too."""
-    model = inject(small_cnn(), nodes="fc", head_room=0)
+    model = inject(small_cnn(), nodes="fc", headroom=0)
     runtime = load(model, "litert-ref")
     interpreter = Interpreter(
         model_content=model.to_bytes(),

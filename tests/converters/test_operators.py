@@ -98,7 +98,7 @@ def test_a_state_is_called_a_state(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["RSQRT", "ELU"])
 def test_a_model_with_such_an_operator_runs_and_trains(name: str) -> None:
-    zo = inject(with_operator(name), batch=3, head_room=0)
+    zo = inject(with_operator(name), batch=3, headroom=0)
     plain = set_batch(with_operator(name), 3).to_bytes()
     x = np.random.default_rng(2).integers(-120, 128, (3, 8)).astype(np.int8)
     for kind in ("litert", "tflm"):
@@ -130,7 +130,7 @@ def test_gathering_keeps_samples_apart(table: str, numbers: list[int], axis: int
         with pytest.raises(ConversionError, match="GATHER «y»: it gathers along the batch axis"):
             inject(model, batch=2)
         return
-    runtime = load(inject(model, batch=2, head_room=0), "litert-ref")
+    runtime = load(inject(model, batch=2, headroom=0), "litert-ref")
     values = np.random.default_rng(0).integers(-128, 128, (2, 8)).astype(np.int8)
     runtime.set_inputs(values)
     runtime.invoke()

@@ -69,7 +69,7 @@ def trained(zo: Model, seed: int) -> tuple[Arrays, Arrays]:
     with_fractions=st.booleans(),
 )
 def test_real_values_stay(name: str, seed: int, with_fractions: bool) -> None:
-    zo = inject(MODELS[name](seed=seed), head_room=2)  # type: ignore[call-arg]
+    zo = inject(MODELS[name](seed=seed), headroom=2)  # type: ignore[call-arg]
     weights, fractions = trained(zo, seed)
     plain = export_model(zo, weights)
     given_fractions = fractions if with_fractions else None
@@ -173,7 +173,7 @@ def one_layer(bias: int, per_channel: bool) -> bytes:
 def test_what_would_overflow_keeps_its_scale(per_channel: bool) -> None:
     """Weights of one LSB make units 127 times as fine: too fine for a bias of 2^25."""
     for bias, kept in ((2**23, False), (2**25, True), (-(2**25), True)):
-        zo = inject(one_layer(bias, per_channel), head_room=0, loss="cross_entropy")
+        zo = inject(one_layer(bias, per_channel), headroom=0, loss="cross_entropy")
         name = read_metadata(zo).trainable[0].name
         weights = {name: np.ones((5, 6), np.int8)}
         (old,), (new,) = (layers(export_model(zo, weights, re_range=r)) for r in (False, True))
@@ -193,7 +193,7 @@ def test_sums_that_would_overflow_keep_their_scale() -> None:
     for depth, kept in ((66_000, False), (66_400, True)):
         g = GraphBuilder(4)
         x = g.dense(g.input("x", [1, depth]), "fc", 2, Activation.NONE, bias=False)
-        zo = inject(g.build([x]), head_room=0, loss="cross_entropy")
+        zo = inject(g.build([x]), headroom=0, loss="cross_entropy")
         name = read_metadata(zo).trainable[0].name
         weights = {name: np.full((2, depth), 64, np.int8)}
         (old,), (new,) = (layers(export_model(zo, weights, re_range=r)) for r in (False, True))
@@ -215,7 +215,7 @@ def test_a_bias_that_others_read_is_copied(share_tensor: bool) -> None:
         b.buffer, b.quantization = a.buffer, a.quantization
     if share_tensor:
         second.inputs[2] = first.inputs[2]
-    zo = inject(g.build([z]), trainable="a", head_room=0, loss="mse")
+    zo = inject(g.build([z]), trainable="a", headroom=0, loss="mse")
     name = read_metadata(zo).trainable[0].name
     weights = {name: initial_weights(zo)[name] // 3}
     old, new = export_model(zo, weights), export_model(zo, weights, re_range=True)

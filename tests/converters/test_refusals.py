@@ -277,7 +277,7 @@ def test_filter_that_is_read_as_something_else() -> None:
 
 
 def test_bias_that_is_no_constant() -> None:
-    def build(head_room: int) -> Any:
+    def build(headroom: int) -> Any:
         g = GraphBuilder()
         x = g.input("x", [1, 8])
         b = g.tensor("late_bias", [8], TensorType.INT32, scales=[0.01])
@@ -286,7 +286,7 @@ def test_bias_that_is_no_constant() -> None:
         g._operators[0].inputs[2] = b
         model = load_model(g.build([y]))
         model.subgraphs[0].inputs[1].shape = (1, 8)
-        return inject(model, loss="mse", head_room=head_room)
+        return inject(model, loss="mse", headroom=headroom)
 
     with pytest.raises(ConversionError, match="«late_bias» is not a constant"):
         build(40)

@@ -15,7 +15,7 @@ from tflm_zo.converters import ConversionError, InjectSettings, inject, read_met
 OTHER: dict[str, Any] = {
     "trainable": "last:1",
     "blocks": {"one": "*"},
-    "head_room": 3,
+    "headroom": 3,
     "update_bits": 8,
     "max_queries": 4,
     "batch": 2,
@@ -35,7 +35,7 @@ OTHER: dict[str, Any] = {
 # For whoever trains or exports, not for the graph.
 OF_METADATA = {"export_batch", "algorithm"}
 # Refused in contexts without weights that are trained.
-OF_WEIGHTS = {"blocks", "head_room", "update_bits", "multipliers", "sparse", "replay", "wide", "nodes"}
+OF_WEIGHTS = {"blocks", "headroom", "update_bits", "multipliers", "sparse", "replay", "wide", "nodes"}
 ALONE = {"sparse_seed"}  # acts with a sparse rule that draws
 
 # Name: model, settings, what is refused, and what is the same there by another name.

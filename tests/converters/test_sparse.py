@@ -125,10 +125,10 @@ def test_bad_seeds_and_nodes() -> None:
 
 @pytest.mark.parametrize("name", ["small_cnn", "depth_multiplier"])
 @pytest.mark.parametrize("sparse", ["top-k:0.3", "random:7", "threshold:60"])
-@pytest.mark.parametrize("head_room", [0, 40])
-def test_what_the_model_carries(name: str, sparse: str, head_room: int) -> None:
-    """Masks by the weights that training starts with, those with head-room; numbers in the metadata."""
-    model = load_model(inject(MODELS[name](), sparse=sparse, head_room=head_room, cuts=()).to_bytes())
+@pytest.mark.parametrize("headroom", [0, 40])
+def test_what_the_model_carries(name: str, sparse: str, headroom: int) -> None:
+    """Masks by the weights that training starts with, those with headroom; numbers in the metadata."""
+    model = load_model(inject(MODELS[name](), sparse=sparse, headroom=headroom, cuts=()).to_bytes())
     masks, start = selected(model), initial_weights(model)
     for t in read_metadata(model).trainable:
         assert t.trained == t.updated == masks[t.name].sum()
@@ -186,10 +186,10 @@ def test_refusals(sparse: Any, message: str) -> None:
 
 
 def test_export_leaves_nothing_of_them() -> None:
-    """But for head-room the original comes back."""
+    """But for headroom the original comes back."""
     original = load_model(MODELS["small_cnn"]())
-    zo = inject(original, sparse="top-k:0.1", head_room=0)
-    assert export_model(zo).to_bytes() == export_model(inject(original, head_room=0)).to_bytes()
+    zo = inject(original, sparse="top-k:0.1", headroom=0)
+    assert export_model(zo).to_bytes() == export_model(inject(original, headroom=0)).to_bytes()
 
 
 def test_command_line(tmp_path: Path) -> None:

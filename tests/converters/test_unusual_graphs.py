@@ -116,7 +116,7 @@ def test_shapes_that_contradict_the_filter() -> None:
     read_metadata(inject(model, nodes="last:1", batch=1))
 
 
-@pytest.mark.parametrize("settings", [{}, {"cuts": ["pool"]}, {"nodes": "auto", "head_room": 0}])
+@pytest.mark.parametrize("settings", [{}, {"cuts": ["pool"]}, {"nodes": "auto", "headroom": 0}])
 def test_an_output_that_is_an_input(settings: dict[str, Any]) -> None:
     model = load_model(small_cnn())
     graph = model.subgraphs[0]

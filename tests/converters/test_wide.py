@@ -65,7 +65,7 @@ def test_shared_filter() -> None:
     z = g.dense(y, "b", 6, Activation.NONE)
     g._operators[1].inputs = np.array([y.index, g._operators[0].inputs[1], -1], np.int32)
     original = g.build([z])
-    zo = inject(original, loss="mse", wide="last", head_room=0)
+    zo = inject(original, loss="mse", wide="last", headroom=0)
     first, second = wide_operators(zo)
     assert first.inputs[1] is second.inputs[1] and first.inputs[3] is second.inputs[3]
     assert first.custom_options[8:12] == second.custom_options[8:12]
@@ -78,7 +78,7 @@ def test_shared_filter() -> None:
 )
 def test_export_is_the_original_again(model: str) -> None:
     original = load_model(MODELS[model]())
-    zo = inject(original, wide="fc*" if model != "autoencoder" else "*", head_room=0, batch=4)
+    zo = inject(original, wide="fc*" if model != "autoencoder" else "*", headroom=0, batch=4)
     assert wide_operators(zo)
     assert export_model(load_model(zo.to_bytes()), batch=1).to_bytes() == original.to_bytes()
 

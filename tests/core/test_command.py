@@ -19,7 +19,7 @@ from helpers.oracle.stream import Dist
 from tflm_zo.core import Command, Distribution, NativeError, Status, command_check, library, make_tensor
 from tflm_zo.core.loader import structs
 
-LIMITS = {"head_room": 5, "max_queries": 4, "blocks": 3}
+LIMITS = {"headroom": 5, "max_queries": 4, "blocks": 3}
 blocks = st.one_of(st.none(), st.integers(0, 2))
 coefficients = st.integers(-100_000, 100_000)
 small_distributions = st.one_of(
@@ -181,8 +181,8 @@ BAD_COMMANDS = {
     "mu 0": (oracle.command([oracle.update([(1, 1)], Dist(0, 0))]), Status.DISTRIBUTION),
     "mu 128": (oracle.command([oracle.replay([[(1, 1)]], Dist(1, 128))]), Status.DISTRIBUTION),
     "p_zero": (oracle.command([oracle.update([(1, 1)], Dist(0, 1, 9))]), Status.DISTRIBUTION),
-    "head-room": (oracle.command([oracle.perturb([(1, 1)], Dist(0, 6))]), Status.HEAD_ROOM),
-    "head-room of restore_k": (oracle.command([oracle.update([(1, 1)], Dist(0, 6), 1)]), Status.HEAD_ROOM),
+    "headroom": (oracle.command([oracle.perturb([(1, 1)], Dist(0, 6))]), Status.HEADROOM),
+    "headroom of restore_k": (oracle.command([oracle.update([(1, 1)], Dist(0, 6), 1)]), Status.HEADROOM),
     "queries of update": (oracle.command([oracle.update([(1, 1)] * 5, DIST)]), Status.QUERIES),
     "no queries": (oracle.command([oracle.update([], DIST)]), Status.QUERIES),
     "terms": (oracle.command([oracle.perturb([(1, 1)] * 33, DIST)]), Status.QUERIES),
@@ -243,7 +243,7 @@ def test_terms_are_not_queries():
         assert check(oracle.command([instruction]), max_queries=1) is Status.OK
 
 
-def test_head_room_does_not_bound_updates():
+def test_headroom_does_not_bound_updates():
     """A larger distribution may be updated with; it only may not be perturbed with."""
     assert check(oracle.command([oracle.update([(1, 1)], Dist(0, 100))])) is Status.OK
     assert check(oracle.command([oracle.replay([[(1, 1)]], Dist(0, 100))])) is Status.OK

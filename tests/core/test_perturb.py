@@ -108,7 +108,7 @@ def test_every_weight_value():
         assert np.array_equal(weights, before)
 
 
-def test_stays_within_head_room():
+def test_stays_within_headroom():
     """From ±(127 - reach) no perturbation wraps."""
     for dist in EXAMPLES:
         edge = 127 - native(dist).reach

@@ -60,7 +60,7 @@ def test_plus_minus_plus_restores(case, stream):
 
 @given(st.integers(1, 4800), seeds, st.sampled_from([-1, 1]), st.integers(0, 2))
 def test_no_allowed_perturbation_wraps(mu, seed, sign, spare):
-    """From the limit of every head-room that a Gaussian fits, where its reach was rounded down too."""
+    """From the limit of every headroom that a Gaussian fits, where its reach was rounded down too."""
     distribution = native(Dist(2, mu))
     room = distribution.reach + spare
     limit = 127 - room

@@ -22,7 +22,7 @@ from tflm_zo.firmware import Firmware, arena, generate_firmware
 from tflm_zo.training import Callback, Exact, Nodes, Settings, Trainer, Weights, algorithm, inject_settings
 
 CLASSES, SAMPLES, STEPS = 4, 12, 6
-_NODES: dict[str, Any] = {"trainable": "nodes", "nodes": "auto", "head_room": 0, "replay": False}
+_NODES: dict[str, Any] = {"trainable": "nodes", "nodes": "auto", "headroom": 0, "replay": False}
 _LAYERWISE = algorithm("poor-mans-training")
 
 #: Injection and settings by name. All are of `small_cnn`, which ends in logits: with nodes at the last layer

@@ -39,7 +39,7 @@ DATA_SEED = 29
 
 @cache
 def zo_model() -> Model:
-    zo = inject(MODELS["small_cnn"](), batch=2, trainable="nodes", nodes=("*",), head_room=0, replay=False)
+    zo = inject(MODELS["small_cnn"](), batch=2, trainable="nodes", nodes=("*",), headroom=0, replay=False)
     return load_model(zo.to_bytes())
 
 

@@ -2,7 +2,7 @@
 """Functions of the C core on arrays that the package itself has no use for: what the ops of a graph do.
 
 The weights of a tensor are an int8 array of any shape in the order in which TFLite stores them. `stream` is
-the number of the tensor in the model, `limit` is 127 minus the head-room.
+the number of the tensor in the model, `limit` is 127 minus the headroom.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def perturb(
             all are.
         fraction: int8 like `weights`, units of 2^-8 LSB: the tensor is wide, and Gaussian perturbations move
             256 weight + fraction, modulo 2^16. Changed in place. None: it is not.
-        limit: 127 minus the head-room, 0..127, which perturbations of a wide tensor are kept to.
+        limit: 127 minus the headroom, 0..127, which perturbations of a wide tensor are kept to.
 
     Raises:
         NativeError: ARGUMENT, DISTRIBUTION, FACTOR, QUERIES.
@@ -125,7 +125,7 @@ def update(
         channels: number of output channels; with `inner` read only where there is a multiplier.
         inner: weight i belongs to channel (i // inner) % channels.
         stream: number of the tensor.
-        limit: 127 minus the head-room; the step is clipped to ±limit.
+        limit: 127 minus the headroom; the step is clipped to ±limit.
         distribution: of the direction.
         queries: 1 to 32 pairs (seed, coefficient); unit of the coefficient: 2^-16 LSB per unit of z.
         restore_k: adds this many perturbations (-1, 0, +1) of the last query's seed before the step.
@@ -171,7 +171,7 @@ def update_bits(
     Args:
         weights: int8, every value within ±limit, changed in place.
         stream: number of the tensor.
-        limit: 127 minus the head-room; weights are clipped to ±limit.
+        limit: 127 minus the headroom; weights are clipped to ±limit.
         distribution: by which the weights were perturbed.
         seed: of the direction, 0..2^32-1.
         direction: -1, 0 or +1, the sign of the loss difference L(w + z) - L(w - z).

@@ -128,7 +128,7 @@ def update_from_nodes(
         multiplier: int32 [out_c], Q31 factors of the step, or None. `NodeRule.BITS` takes no fraction and
             uses no multiplier.
         stream: number of the tensor.
-        limit: 127 minus the head-room.
+        limit: 127 minus the headroom.
         inputs: int8 [samples, ...], the layer's inputs.
         routes: uint8 [samples, route_bytes], or None where no output is clamped.
         rate: RMS or, standardized, standard deviation of the step over the updated channels, unit 2^-16 LSB;

@@ -805,7 +805,7 @@ static void make_segment(segment* s, uint32_t tensors, uint32_t words, uint32_t 
     g->options[0] = ZO_OPTIONS_VERSION;
     g->options[1] =
         (uint8_t)(flags | (op == 0 ? ZO_OPTION_FIRST : 0u) | (op == 2 ? ZO_OPTION_LAST : 0u));
-    g->options[2] = (uint8_t)limits.head_room;
+    g->options[2] = (uint8_t)limits.headroom;
     g->options[3] = (uint8_t)limits.max_queries;
     put_u16(g->options + 4, tensors);
     put_u16(g->options + 6, limits.blocks);
@@ -861,7 +861,7 @@ static zo_status invoke(segment* s, zo_directory* directory) {
 static zo_tensor segment_tensor(const segment* s, uint32_t t, uint32_t flags) {
   zo_tensor tensor =
       tensor_of(&s->weights[t], flags & ZO_OPTION_FRACTION ? &s->fraction[t] : NULL, 10 + t);
-  tensor.limit = 127 - (int32_t)limits.head_room;
+  tensor.limit = 127 - (int32_t)limits.headroom;
   tensor.channels = 2;
   tensor.inner = 3;
   tensor.wide = (uint32_t)is_wide(t, flags);
@@ -967,7 +967,7 @@ static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
   CHECK(zo_command_restore(&writer, ZO_ALL_BLOCKS) == ZO_OK);
   CHECK(zo_command_update(&writer, ZO_ALL_BLOCKS, distribution, NULL, &query, 1) == ZO_OK);
   CHECK(append_perturb(&writer, too_large, &plus) == ZO_OK);
-  CHECK(invoke(&s, NULL) == ZO_ERROR_HEAD_ROOM);
+  CHECK(invoke(&s, NULL) == ZO_ERROR_HEADROOM);
   CHECK(segment_checksum(&s, flags) == now);
 
   /* The runtime resets the variables: the initial weights come back by themselves. */
@@ -2486,7 +2486,7 @@ static void test_refused_tensors(zo_node_run* run, const zo_tensor* tensors, con
       if (run->settings.common.rule != ZO_RUN_BITS) continue;
       bad[1].mask = (const uint8_t*)bad[1].weights;
     }
-    const zo_status expected = i == 4u ? ZO_ERROR_HEAD_ROOM : ZO_ERROR_ARGUMENT;
+    const zo_status expected = i == 4u ? ZO_ERROR_HEADROOM : ZO_ERROR_ARGUMENT;
     if (run->stage == ZO_NODE_UPDATE) {
       CHECK(zo_node_run_update_weights(run, bad, 2, NULL, &report) == expected);
     } else {

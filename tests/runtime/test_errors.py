@@ -24,7 +24,7 @@ Z = Distribution.rademacher(2)
 
 def _runtime(name: str = "litert-ref", **settings: Any) -> Runtime:
     require(name)
-    runtime = load(inject(MODELS["small_cnn"](), head_room=2, batch=2, max_queries=3, **settings), name)
+    runtime = load(inject(MODELS["small_cnn"](), headroom=2, batch=2, max_queries=3, **settings), name)
     rng = np.random.default_rng(0)
     shape, dtype, _, _ = runtime.input_details()
     runtime.set_inputs(rng.integers(-128, 128, shape).astype(dtype))
@@ -57,7 +57,7 @@ def bad_commands(runtime: Runtime) -> list[tuple[Any, Status]]:
         (_damage(good, **{f"_{end}": 0x02000000, f"_{end + 3}": 1}), Status.ORDER),
         (_damage(good, **{f"_{end}": 0x04000009}), Status.BLOCK),
         (_damage(good, **{f"_{end + 2}": 0x07000001}), Status.DISTRIBUTION),
-        (_damage(good, **{f"_{end + 2}": 3}), Status.HEAD_ROOM),
+        (_damage(good, **{f"_{end + 2}": 3}), Status.HEADROOM),
         (_damage(good, **{f"_{end + 1}": 4}), Status.COMMAND),
         (_damage(good, **{f"_{end + 5}": 2}), Status.FACTOR),
         (_damage(good, _7=2**31 - 1), Status.COEFFICIENT),

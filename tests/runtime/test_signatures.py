@@ -33,7 +33,7 @@ def _interpreter(module: str, model: bytes) -> Any:
 def test_segments_of_one_file(name: str, module: str) -> None:
     """A training step over the signatures of one cut file equals the same over our runtime."""
     require(name)
-    model = inject(MODELS["lenet5"](), head_room=2, cuts=("pool1", "fc1"))
+    model = inject(MODELS["lenet5"](), headroom=2, cuts=("pool1", "fc1"))
     runtime = load(model, name)
     interpreter = _interpreter(module, model.to_bytes())
     runners = [interpreter.get_signature_runner(f"segment_{k}") for k in range(3)]
@@ -69,7 +69,7 @@ def test_segments_of_one_file(name: str, module: str) -> None:
 def test_original_signature_keeps_working(name: str, module: str) -> None:
     require(name)
     original = MODELS["lenet5"]()
-    interpreter = _interpreter(module, inject(original, head_room=0).to_bytes())
+    interpreter = _interpreter(module, inject(original, headroom=0).to_bytes())
     plain = _interpreter(module, original)
     assert set(interpreter.get_signature_list()) == {"serving_default", "segment_0"}
     interpreter.allocate_tensors()

@@ -17,7 +17,7 @@ from helpers.spsa import spsa_commands
 from tflm_zo import Distribution, inject
 from tflm_zo.runtime import Runtime, load
 
-STEPS, QUERIES, BATCH, HEAD_ROOM = 200, 4, 4, 2
+STEPS, QUERIES, BATCH, HEADROOM = 200, 4, 4, 2
 
 assert oracle.__doc__
 
@@ -27,7 +27,7 @@ def _runtime(name: str, update_bits: int, model: str = "small_cnn", **settings: 
         inject(
             MODELS[model](),
             trainable="all",
-            head_room=HEAD_ROOM,
+            headroom=HEADROOM,
             batch=BATCH,
             update_bits=update_bits,
             max_queries=QUERIES,
@@ -90,7 +90,7 @@ def test_weights_are_what_the_equations_say(distribution: Distribution, update_b
         f = np.zeros_like(w) if update_bits == 16 else None
         for queries in record:
             w, f, _ = oracle_weights.update(
-                w, f, None, tensor.channels, tensor.inner, tensor.stream, 127 - HEAD_ROOM, dist, queries
+                w, f, None, tensor.channels, tensor.inner, tensor.stream, 127 - HEADROOM, dist, queries
             )
         np.testing.assert_array_equal(weights[tensor.name].reshape(-1), w)
         if f is not None:
@@ -110,7 +110,7 @@ def test_1000_steps_replayed_in_one_invoke(name: str, update_bits: int) -> None:
     trace, (weights, fractions), record = _train(runtime, steps=steps if name != "tflm" else steps)
 
     fresh = _runtime(name, update_bits, **settings)
-    fresh.invoke(fresh.command(checksum=True).replay(record, Distribution.rademacher(HEAD_ROOM)))
+    fresh.invoke(fresh.command(checksum=True).replay(record, Distribution.rademacher(HEADROOM)))
     assert fresh.status().checksum == trace[-1][1].checksum
     assert fresh.status().steps == steps
     np.testing.assert_array_equal(fresh.losses(), trace[-1][0])
@@ -130,7 +130,7 @@ def test_other_architectures_and_losses(name: str, model: str) -> None:
     traces = []
     for runtime_name in ("litert-ref", name):
         runtime = load(
-            inject(MODELS[model](), trainable="all", head_room=2, batch=2, max_queries=QUERIES), runtime_name
+            inject(MODELS[model](), trainable="all", headroom=2, batch=2, max_queries=QUERIES), runtime_name
         )
         rng = np.random.default_rng(3)
         details = [runtime.input_details(i) for i in range(len(runtime._input_details))]
@@ -155,8 +155,8 @@ def test_layer_by_layer_with_suffix_runs() -> None:
     from tflm_zo.converters import possible_cuts
 
     cut = possible_cuts(load_model(model))[-2]
-    runtime = load(inject(model, trainable="all", head_room=2, cuts=(cut,)), "litert-ref")
-    uncut = load(inject(model, trainable="all", head_room=2), "litert-ref")
+    runtime = load(inject(model, trainable="all", headroom=2, cuts=(cut,)), "litert-ref")
+    uncut = load(inject(model, trainable="all", headroom=2), "litert-ref")
     blocks = runtime.metadata.blocks
     late = {t.block for t in runtime.metadata.trainable if t.segment == 1}
     assert late and len(late) < len(blocks)

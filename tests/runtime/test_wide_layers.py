@@ -33,7 +33,7 @@ LAYERS = {
 def made(name: str, **changes: Any) -> tuple[bytes, Model]:
     model, which = LAYERS[name]
     original = MODELS[model]()
-    return original, inject(original, **{"wide": which, "head_room": 0, **changes})
+    return original, inject(original, **{"wide": which, "headroom": 0, **changes})
 
 
 def inputs_of(runtime: Runtime, seed: int) -> list[Any]:
@@ -76,7 +76,7 @@ def test_fractions_count_as_the_oracle_says(model: str, name: str) -> None:
     require(name)
     original = load_model(MODELS[model]())
     op = original.subgraphs[0].operators[0]
-    zo = inject(original, wide="*", head_room=0, batch=4, cuts=[op.outputs[0].name])
+    zo = inject(original, wide="*", headroom=0, batch=4, cuts=[op.outputs[0].name])
     runtime = load(zo, name)
     weights, fractions = runtime.read_weights(), set_fractions(runtime, 1)
     (x,) = inputs_of(runtime, 2)
@@ -142,7 +142,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "cut": ({"cuts": ("pool",)}, {"scope": "blocks"}),
     "sparse": ({"sparse": "random:0.5"}, {}),
     "memory": ({}, {"momentum": 0.8, "momentum_terms": 4}),
-    "sharpness": ({"head_room": 4}, {"sharpness": True}),
+    "sharpness": ({"headroom": 4}, {"sharpness": True}),
     "rademacher": ({}, {"perturbation": Distribution.rademacher(2)}),
     "kernel norm": ({"multipliers": "kernel-norm"}, {"rule": "sign", "learning_rate": 0.5}),
 }
@@ -221,10 +221,10 @@ def test_sharpness_needs_room_for_what_is_not_rounded() -> None:
     settings = Settings(
         tasks=(Weights(sharpness=True, perturbation=Distribution.gaussian(0.5)),), batch_size=4
     )
-    Trainer(inject(MODELS["small_cnn"](), batch=4, head_room=2), settings).fit(X, Y, steps=1, keep="last")
-    model = inject(MODELS["small_cnn"](), batch=4, head_room=2, wide="last")
-    with pytest.raises(SettingsError, match="up to 3 LSB .*inject with head_room=3"):
+    Trainer(inject(MODELS["small_cnn"](), batch=4, headroom=2), settings).fit(X, Y, steps=1, keep="last")
+    model = inject(MODELS["small_cnn"](), batch=4, headroom=2, wide="last")
+    with pytest.raises(SettingsError, match="up to 3 LSB .*inject with headroom=3"):
         Trainer(model, settings).fit(X, Y, steps=1, keep="last")
-    Trainer(inject(MODELS["small_cnn"](), batch=4, head_room=3, wide="last"), settings).fit(
+    Trainer(inject(MODELS["small_cnn"](), batch=4, headroom=3, wide="last"), settings).fit(
         X, Y, steps=1, keep="last"
     )

@@ -29,11 +29,11 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
         Settings(tasks=(Weights(queries=1),), batch_size=2, seed=4, learning_rate=20.0),
     ),
     "node": (
-        {"trainable": "nodes", "nodes": "auto", "head_room": 0, "replay": False},
+        {"trainable": "nodes", "nodes": "auto", "headroom": 0, "replay": False},
         Settings(tasks=(Nodes(queries=2),), batch_size=4, seed=5, snapshot_every=2),
     ),
     "exact head": (
-        {"trainable": "nodes", "nodes": "auto", "head_room": 0, "replay": False, "update_bits": 8},
+        {"trainable": "nodes", "nodes": "auto", "headroom": 0, "replay": False, "update_bits": 8},
         Settings(tasks=(Nodes(), Exact()), batch_size=2, seed=6, snapshot_every=1),
     ),
 }

@@ -86,7 +86,7 @@ def small() -> Firmware:
     x = rng.integers(-128, 128, (12, 8, 8, 1)).astype(np.int8)
     data = Data([x], rng.integers(0, 4, 12).astype(np.int32))
     return generate_firmware(
-        inject(MODELS["small_cnn"](), batch=2, trainable="nodes", nodes=("*",), head_room=0, replay=False),
+        inject(MODELS["small_cnn"](), batch=2, trainable="nodes", nodes=("*",), headroom=0, replay=False),
         Settings(tasks=(Nodes(queries=2),), batch_size=4, seed=5, snapshot_every=2),
         steps=7,
         samples=12,

@@ -144,7 +144,7 @@ def test_same_run_as_on_the_desktop(name: str, model: str, update_bits: int, tmp
             pytest.skip(f"{tool} is not installed: nothing was checked for {name}")
 
     zo_model = tflm_zo.inject(
-        MODELS[model](), trainable="all", head_room=2, batch=BATCH, update_bits=update_bits, max_queries=4
+        MODELS[model](), trainable="all", headroom=2, batch=BATCH, update_bits=update_bits, max_queries=4
     )
     runtime = tflm_zo.runtime.load(zo_model, "tflm")
     rng = np.random.default_rng(7)

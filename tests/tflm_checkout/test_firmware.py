@@ -45,7 +45,7 @@ NETWORKS = {"lenet5": (lenet5, 28), "ds_cnn": (ds_cnn, 24)}
 ALGORITHMS: dict[str, tuple[dict[str, Any], Any]] = {
     "weight": ({"trainable": "all"}, Settings(tasks=(Weights(queries=2),), batch_size=4, seed=11)),
     "node": (
-        {"trainable": "nodes", "nodes": "auto", "head_room": 0, "replay": False},
+        {"trainable": "nodes", "nodes": "auto", "headroom": 0, "replay": False},
         Settings(tasks=(Nodes(queries=2),), batch_size=4, seed=11, snapshot_every=20),
     ),
 }

@@ -54,8 +54,8 @@ def test_settings() -> None:
     assert inject_settings(
         algorithm("weight"),
     ) == InjectSettings(algorithm="weight")
-    assert inject_settings(algorithm("node"), batch=4, head_room=1) == InjectSettings(
-        trainable="nodes", nodes="auto", head_room=1, replay=False, batch=4, algorithm="node"
+    assert inject_settings(algorithm("node"), batch=4, headroom=1) == InjectSettings(
+        trainable="nodes", nodes="auto", headroom=1, replay=False, batch=4, algorithm="node"
     )
     with pytest.raises(SettingsError, match="perturbs weights, not nodes"):
         inject_settings(algorithm("weight"), nodes="auto")

@@ -90,7 +90,7 @@ def drive(s: Settings, control: Control, losses_of, *, settle=frozenset(), model
     """Runs the core beside the oracle; returns (coefficients, mean square) of every step."""
     model = model or oracle.Control(s)
     limits = {
-        "head_room": s.dist.reach,
+        "headroom": s.dist.reach,
         "max_queries": s.queries * s.chain,
         "blocks": max(1, len(s.segments)),
     }

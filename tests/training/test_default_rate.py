@@ -85,7 +85,7 @@ def test_a_final_rate_above_it() -> None:
 
 def test_the_log_has_it(tmp_path: Path) -> None:
     """A run is repeated from the log's integers, not from the formula."""
-    model = inject(MODELS["small_cnn"](), batch=8, head_room=2)
+    model = inject(MODELS["small_cnn"](), batch=8, headroom=2)
     random = np.random.default_rng(0)
     x, y = random.integers(-128, 128, (16, 8, 8, 1)).astype(np.int8), random.integers(0, 4, 16)
     Trainer(model, Settings(tasks=(Weights(queries=4),), batch_size=8)).fit(

@@ -60,7 +60,7 @@ def plain_outputs(built: bytes, inputs: list[Any], index: int) -> Any:
 
 
 def evaluate(built: bytes, inputs: list[Any], y: Any, **settings: Any) -> evaluation.Evaluation:
-    runtime = load(inject(built, batch=4, head_room=0, **settings), "litert-ref")
+    runtime = load(inject(built, batch=4, headroom=0, **settings), "litert-ref")
     return evaluation.evaluate(runtime, prepare(runtime, inputs, y))
 
 
@@ -183,7 +183,7 @@ def test_mean_squared_error(given: str) -> None:
         y = None
     else:
         y = levels.astype(np.int8) if given == "int8" else targets
-    runtime = load(inject(built, batch=4, head_room=0), "litert-ref")
+    runtime = load(inject(built, batch=4, headroom=0), "litert-ref")
     found = evaluation.evaluate(runtime, prepare(runtime, x, y))
     assert found.loss == pytest.approx(expected, rel=1e-3)
     assert found.accuracy is None and found.labelled == SAMPLES

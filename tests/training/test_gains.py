@@ -43,7 +43,7 @@ def factors(task: PlannedTask, given: Any) -> list[Any]:
 
 
 def filter_scales(trainable: int) -> Any:
-    """Of the ZO model: head-room changes them."""
+    """Of the ZO model: headroom changes them."""
     t = METADATA.trainable[trainable]
     tensors = ZO.subgraphs[t.segment].all_tensors()
     tensor = next(x for x in tensors if x.name == t.name and x.is_variable)

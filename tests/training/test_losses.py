@@ -64,7 +64,7 @@ class Layer:
 def test_differences_are_the_gradient_along_the_direction(kind: str, tmp_path: Any) -> None:
     """d = L(w + mu z) - L(w - mu z) = 2 mu <g, z>, for every query of every step."""
     mu = 4  # large, since the outputs are rounded to 8 bits
-    zo = inject(one_layer(), batch=8, loss=kind, head_room=mu, max_queries=32)
+    zo = inject(one_layer(), batch=8, loss=kind, headroom=mu, max_queries=32)
     layer = Layer(zo)
     rng = np.random.default_rng(4)
     x = rng.integers(-128, 128, (SAMPLES, INPUTS)).astype(np.int8)

@@ -60,7 +60,7 @@ def test_a_log_is_read_in_parts(steps: int, tmp_path: Path, monkeypatch: pytest.
     """Whatever the parts, the log, its weights and a resumed run are the same; the last part knows what is
     torn."""
     monkeypatch.setattr(weight_run, "_KEPT_STEPS", 5)
-    model, log = inject(MODELS["small_cnn"](), max_queries=16, head_room=6), tmp_path / "log"
+    model, log = inject(MODELS["small_cnn"](), max_queries=16, headroom=6), tmp_path / "log"
     settings = Settings(
         tasks=(Weights(queries=2, momentum=0.9, momentum_terms=4, perturbation=Distribution.gaussian(1.0)),),
         batch_size=4,

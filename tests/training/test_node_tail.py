@@ -19,7 +19,7 @@ FC = ("fc1", "fc2", "fc3")
 
 
 def lenet(nodes=FC, **more):
-    return inject(MODELS["lenet5"](), **{"nodes": nodes, "batch": 4, "head_room": 0, **more})
+    return inject(MODELS["lenet5"](), **{"nodes": nodes, "batch": 4, "headroom": 0, **more})
 
 
 def exact(tail, **more):

@@ -89,13 +89,13 @@ CASES = {
     "multipliers, 8 bit": Case(
         mean_cnn, inject=(*BITS_8, ("multipliers", "quantization-aware")), settings=EXACT
     ),
-    "no head-room": Case(
-        CNN, inject=(("head_room", 0),), settings=replace(PARTS, learning_rate=20.0, step_clip=30.0)
+    "no headroom": Case(
+        CNN, inject=(("headroom", 0),), settings=replace(PARTS, learning_rate=20.0, step_clip=30.0)
     ),
     "as it is injected by default": Case(
         CNN,
         nodes="auto",
-        inject=(("trainable", "nodes"), ("head_room", 0), ("replay", False)),
+        inject=(("trainable", "nodes"), ("headroom", 0), ("replay", False)),
         settings=PARTS,
     ),
     "mu 127, all queries": Case(DENSE, settings=changed(PARTS, {"perturbation": 127, "queries": 32})),

@@ -53,7 +53,7 @@ def network() -> bytes:
 
 @cache
 def with_nodes() -> Model:
-    return inject(network(), trainable="nodes", nodes="auto", head_room=0, replay=False)
+    return inject(network(), trainable="nodes", nodes="auto", headroom=0, replay=False)
 
 
 def test_segments() -> None:

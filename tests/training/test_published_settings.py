@@ -88,7 +88,7 @@ TABLE = [
         "auto",
         f"{PMT}, sec. 3.2.2 (nodes where they are fewer than weights)",
     ),
-    Row("poor-mans-training", "inject.head_room", 1, 1, f"{PMT}, sec. 4.1 (mu = 1)"),
+    Row("poor-mans-training", "inject.headroom", 1, 1, f"{PMT}, sec. 4.1 (mu = 1)"),
     Row(
         "poor-mans-training",
         "batch_size",
@@ -136,7 +136,7 @@ TABLE = [
         f"{QZO}, tables 6 to 9 (epsilon)",
         f"{NO_INTEGERS}, and in the forward pass weights have whole LSB",
     ),
-    Row("qzo-ff", "inject.head_room", 4, None, QZO, "the reach of the Gaussian directions"),
+    Row("qzo-ff", "inject.headroom", 4, None, QZO, "the reach of the Gaussian directions"),
     Row("qzo-ff-probe", "rule", "sign", "sign", f"{QZO}, sec. 3.2, Alg. 1"),
     Row("qzo-ff-probe", "inject.trainable", "last:1", "last:1", f"{QZO}, sec. 4 (linear probing)"),
     Row("qzo-ff-probe", "inject.wide", "last", "last", f"{QZO}, sec. 3.3 and 4.3 (16w8a)"),
@@ -256,7 +256,7 @@ TABLE = [
         "MeZO (tuned for each model)",
         "LeNet-5 takes about 100 LSB^2 per nat (Settings)",
     ),
-    Row("mezo", "inject.head_room", 4, None, "MeZO", "the reach of the Gaussian directions"),
+    Row("mezo", "inject.headroom", 4, None, "MeZO", "the reach of the Gaussian directions"),
     Row(
         "deepzero",
         "weights.perturbation.kind",
@@ -348,10 +348,10 @@ def test_every_default_has_its_row(name: str) -> None:
             # Where two tasks have a setting, a row is of both.
             assert {one, f"{owner}.{field}", bare, f"nodes.{bare}"} & rows or field == "headroom", one
     usual = InjectSettings()
-    # How it is laid out in segments follows from its other settings, and so does head-room of 0.
+    # How it is laid out in segments follows from its other settings, and so does headroom of 0.
     structural = {"trainable", "nodes", "cuts", "replay", "wide", "algorithm"}
     for key, value in vars(inject_settings(settings)).items():
-        reach = key == "head_room" and value == max(2, settings.reach)
+        reach = key == "headroom" and value == max(2, settings.reach)
         if key not in structural and value not in (0, getattr(usual, key)) and not reach:
             assert f"inject.{key}" in rows
 

@@ -28,14 +28,14 @@ STEPS = 6
 
 SPARSE = Distribution.sparse_uniform(7, 0.33)
 MODELS_OF: dict[str, dict[str, Any]] = {
-    "plain": {"max_queries": 16, "head_room": 12, "command_words": 100},
+    "plain": {"max_queries": 16, "headroom": 12, "command_words": 100},
     "nodes": {"nodes": "*"},
     "head": {"nodes": "fc"},
     "head, 8 bit": {"nodes": "fc", "update_bits": 8},
-    "weights": {"cuts": ("layers",), "head_room": 8},
-    "weights, 8 bit": {"cuts": ("layers",), "head_room": 8, "update_bits": 8},
-    "both": {"nodes": "fc", "head_room": 8},
-    "both, 8 bit": {"nodes": "fc", "head_room": 8, "update_bits": 8},
+    "weights": {"cuts": ("layers",), "headroom": 8},
+    "weights, 8 bit": {"cuts": ("layers",), "headroom": 8, "update_bits": 8},
+    "both": {"nodes": "fc", "headroom": 8},
+    "both, 8 bit": {"nodes": "fc", "headroom": 8, "update_bits": 8},
 }
 
 

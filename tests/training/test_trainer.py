@@ -51,7 +51,7 @@ MODEL_SETTINGS: dict[str, dict[str, Any]] = {
     "top-k": {"update_bits": 16, "sparse": "top-k:0.3", "multipliers": "kernel-norm", "command_words": 40},
     "random": {"update_bits": 8, "sparse": "random:0.1", "cuts": ("pool",)},
     "one mask": {"sparse": {"fc/filter": np.arange(256).reshape(4, 64) % 5 == 0}},
-    "head-room": {"update_bits": 16, "head_room": 4, "max_queries": 8, "command_words": 60},
+    "headroom": {"update_bits": 16, "headroom": 4, "max_queries": 8, "command_words": 60},
 }
 
 
@@ -110,17 +110,17 @@ RUNS = {
         Settings(tasks=(Weights(perturbation=Distribution.sparse_uniform(2)),), batch_size=8),
     ),
     "gaussian": ("16", Settings(tasks=(Weights(perturbation=Distribution.gaussian(0.6)),), batch_size=8)),
-    "sharpness": ("head-room", Settings(tasks=(Weights(queries=2, sharpness=True),), batch_size=8)),
+    "sharpness": ("headroom", Settings(tasks=(Weights(queries=2, sharpness=True),), batch_size=8)),
     "sharpness, blocks": ("cut", weight_settings(batch_size=4, sharpness=True, scope="blocks", **ONE_LSB)),
     "sharpness, 8 bit": ("8", weight_settings(batch_size=8, sharpness=True, **ONE_LSB)),
-    "momentum": ("head-room", weight_settings(batch_size=8, queries=2, momentum_terms=4, **MEMORY)),
+    "momentum": ("headroom", weight_settings(batch_size=8, queries=2, momentum_terms=4, **MEMORY)),
     "momentum, 8 bit": ("8", weight_settings(batch_size=8, momentum_terms=3, **MEMORY)),
     "momentum, blocks": ("cut", weight_settings(batch_size=4, momentum_terms=2, scope="blocks", **MEMORY)),
     "momentum, one-sided": (
         "16",
         weight_settings(batch_size=4, momentum_terms=2, estimator="one-sided", **MEMORY),
     ),
-    "momentum, sharpness": ("head-room", weight_settings(batch_size=8, sharpness=True, **MEMORY)),
+    "momentum, sharpness": ("headroom", weight_settings(batch_size=8, sharpness=True, **MEMORY)),
     "coordinate": (
         "16",
         weight_settings(batch_size=8, queries=4, rule="gradient", learning_rate=300.0, **ONE_WEIGHT),
@@ -524,8 +524,8 @@ def test_bad_settings(changes, message):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"perturbation": Distribution.rademacher(3)}, "up to 3 LSB, the model's head-room is 2"),
-        ({"sharpness": True}, r"up to 4 LSB \(sharpness: twice\), the model's head-room is 2; .*head_room=4"),
+        ({"perturbation": Distribution.rademacher(3)}, "up to 3 LSB, the model's headroom is 2"),
+        ({"sharpness": True}, r"up to 4 LSB \(sharpness: twice\), the model's headroom is 2; .*headroom=4"),
         ({"batch_size": 6}, "batch_size: expected a multiple of the model's batch 4, got 6"),
         ({**MEMORY, "momentum_terms": 5}, "max_queries=4, got 1, times momentum_terms=5; .*max_queries=5"),
         ({"sharpness": True, "queries": 4, **ONE_LSB}, "command_words=22; inject with command_words=24"),
@@ -555,9 +555,9 @@ def test_models_that_cannot_be_trained():
         ("16", {"perturbation": Distribution.gaussian(0.6)}),
         ("16", {"perturbation": Distribution.sparse_uniform(2, 0.33)}),
         ("cut", {"scope": "blocks"}),
-        ("head-room", {"sharpness": True}),
+        ("headroom", {"sharpness": True}),
         ("top-k", {"learning_rate": 4.0}),
-        ("head-room", {**MEMORY, "momentum_terms": 2}),
+        ("headroom", {**MEMORY, "momentum_terms": 2}),
         ("16", {"schedule": "cosine", "warmup_steps": 20}),
     ],
     ids=str,

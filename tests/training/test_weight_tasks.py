@@ -309,7 +309,7 @@ RNG = np.random.default_rng(7)
 X = RNG.integers(-128, 128, (24, 28, 28, 1)).astype(np.int8)
 Y = RNG.integers(0, 10, 24).astype(np.int32)
 
-TAIL = {"trainable": "all", "nodes": ("fc2", "fc3"), "head_room": 7}
+TAIL = {"trainable": "all", "nodes": ("fc2", "fc3"), "headroom": 7}
 HYBRIDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "together and an exact tail": (
         TAIL,
@@ -352,7 +352,7 @@ HYBRIDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         },
     ),
     "ElasticZO-INT8": (
-        {**TAIL, "update_bits": 8, "head_room": 15},
+        {**TAIL, "update_bits": 8, "headroom": 15},
         {
             "weights.scope": "model",
             "exact.last": 2,
@@ -435,7 +435,7 @@ def test_costs() -> None:
 
 def test_gradients_are_those_of_the_paper() -> None:
     """Rule "gradient": a step of one dense layer against equation 11 in float64."""
-    model = inject(lenet5(), batch=4, nodes=("fc3",), trainable=("fc3",), head_room=2, replay=False)
+    model = inject(lenet5(), batch=4, nodes=("fc3",), trainable=("fc3",), headroom=2, replay=False)
     settings_ = Settings(
         tasks=(
             Nodes(
@@ -500,7 +500,7 @@ def test_gradients_are_those_of_the_paper() -> None:
     factor = 32 / (32 + 10 - 1)
     wanted = -0.02 * factor * d_w / s_w.reshape(-1, 1) ** 2
     assert np.abs(wanted).max() > 1
-    kept = np.clip(initial[name] + wanted, -125, 125) - initial[name]  # head-room
+    kept = np.clip(initial[name] + wanted, -125, 125) - initial[name]  # headroom
     np.testing.assert_allclose(moved, kept, atol=2 / 256, rtol=2e-3)
 
 
@@ -511,7 +511,7 @@ def test_gradients_are_those_of_the_paper() -> None:
         (
             {"nodes": ("fc3",)},
             {"weights.scope": "model", "weights.perturbation": Distribution.rademacher(5)},
-            "head_room=5",
+            "headroom=5",
         ),
         ({"nodes": ("fc3",)}, {"weights.scope": "model", "weights.rule": "bits"}, "update_bits=8"),
         (

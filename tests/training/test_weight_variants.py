@@ -28,7 +28,7 @@ STEPS = 23
 
 GAUSSIAN = {"perturbation": Distribution.gaussian(0.6)}
 VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "sharpness": ({"head_room": 4}, {"sharpness": True, "queries": 2}),
+    "sharpness": ({"headroom": 4}, {"sharpness": True, "queries": 2}),
     "momentum": ({}, {"momentum": 0.8, "momentum_terms": 4, "queries": 2, **GAUSSIAN}),
     "momentum, 8 bit, blocks": (
         {"update_bits": 8, "cuts": ("pool",)},

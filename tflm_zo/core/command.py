@@ -143,12 +143,12 @@ class Command:
         return self
 
 
-def command_check(words: NDArray[np.int32], *, head_room: int, max_queries: int, blocks: int) -> None:
+def command_check(words: NDArray[np.int32], *, headroom: int, max_queries: int, blocks: int) -> None:
     """Checks a whole command against what a model allows.
 
     Args:
         words: int32 [capacity].
-        head_room: largest perturbation of a weight, LSB.
+        headroom: largest perturbation of a weight, LSB.
         max_queries: seeds in one update or step of a replay.
         blocks: number of blocks of the model.
 
@@ -156,7 +156,7 @@ def command_check(words: NDArray[np.int32], *, head_room: int, max_queries: int,
         NativeError: what a weight op would report.
     """
     limits = structs.zo_limits(
-        unsigned("head_room", head_room), unsigned("max_queries", max_queries), unsigned("blocks", blocks)
+        unsigned("headroom", headroom), unsigned("max_queries", max_queries), unsigned("blocks", blocks)
     )
     capacity = unsigned("words.size", words.size)
     call("zo_command_check", address("words", words, np.int32), capacity, limits)

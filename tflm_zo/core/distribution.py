@@ -81,7 +81,7 @@ class Distribution:
 
     @property
     def reach(self) -> int:
-        """Largest change of one weight, in LSB: the head-room that the distribution needs."""
+        """Largest change of one weight, in LSB: the headroom that the distribution needs."""
         return int(library().zo_distribution_reach(self.struct))
 
     @property

@@ -77,7 +77,7 @@ class Status(IntEnum):
     ORDER = constants.ZO_ERROR_ORDER
     BLOCK = constants.ZO_ERROR_BLOCK
     DISTRIBUTION = constants.ZO_ERROR_DISTRIBUTION
-    HEAD_ROOM = constants.ZO_ERROR_HEAD_ROOM
+    HEADROOM = constants.ZO_ERROR_HEADROOM
     QUERIES = constants.ZO_ERROR_QUERIES
     COEFFICIENT = constants.ZO_ERROR_COEFFICIENT
     FACTOR = constants.ZO_ERROR_FACTOR

@@ -2,7 +2,7 @@
 """Trainable tensors in the C core: replay and checksum of their weights.
 
 The weights of a tensor are an int8 array of any shape in the order in which TFLite stores them. `stream` is
-the number of the tensor in the model, `limit` is 127 minus the head-room.
+the number of the tensor in the model, `limit` is 127 minus the headroom.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def make_tensor(
         channels: number of output channels; with `inner` read only where there is a multiplier.
         inner: weight i belongs to channel (i // inner) % channels.
         stream: number of the tensor.
-        limit: 127 minus the head-room.
+        limit: 127 minus the headroom.
         writable: whether the weights must be writable.
         mask: uint8 [(weights + 7) // 8], bit i % 8 of byte i // 8 says whether weight i is trained; None: all
             are.

@@ -99,7 +99,7 @@ def run_demo(
     say("pre-training in Keras, with backpropagation")
     plain = _pretrained(task, seed)
     plain_path = plain.save(folder / f"{dataset}.tflite", force=True)
-    zo = inject(plain, trainable="all", batch=BATCH, head_room=2, update_bits=16)
+    zo = inject(plain, trainable="all", batch=BATCH, headroom=2, update_bits=16)
     zo_path = zo.save(folder / f"{dataset}.zo.tflite", force=True)
 
     settings = algorithms.weight(seed=seed, learning_rate=task.rate)
@@ -129,7 +129,7 @@ def run_demo(
     identical: bool | None = None
     arenas: tuple[int, int] | tuple[None, None] = (None, None)
     if "tflm" in available():
-        arenas = (arena_bytes(plain), arena_bytes(inject(plain, head_room=2, update_bits=16)))
+        arenas = (arena_bytes(plain), arena_bytes(inject(plain, headroom=2, update_bits=16)))
         if exact:
             say("repeating the run in TFLM")
             identical = _repeat_in_tflm(zo, settings, task.adapt, total, log_path, exported, callbacks)

@@ -285,7 +285,7 @@ def model_source(
         classes=loss.elements,
         scale=", ".join(f"{v}u" for v in logit_scale),
         output=", ".join(map(str, output)),
-        limit=127 - metadata.head_room,
+        limit=127 - metadata.headroom,
         least_arena=least_arena,
         run=_run(plan, own(name)),
     )

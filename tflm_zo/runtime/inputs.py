@@ -58,7 +58,7 @@ class Inputs:
 
     @property
     def metadata(self) -> ZoMetadata:
-        """What the rewriter recorded: trainable tensors, blocks, head-room, loss, segments."""
+        """What the rewriter recorded: trainable tensors, blocks, headroom, loss, segments."""
         return self._metadata
 
     @property

@@ -30,7 +30,7 @@ class Status:
 
     Attributes:
         steps: steps applied since the weights were initialized or all restored, replayed ones included.
-        saturated: weights that the last invoke clipped to the head-room.
+        saturated: weights that the last invoke clipped to the headroom.
         checksum: checksum of all trainable weights and fractions after the last invoke's weight ops, where
             the command asked for it, else 0; does not depend on how the model is cut.
     """
@@ -256,7 +256,7 @@ class Runtime(Inputs, ABC):
             )
         core.command_check(
             words,
-            head_room=self._metadata.head_room,
+            headroom=self._metadata.headroom,
             max_queries=self._metadata.max_queries,
             blocks=len(self._metadata.blocks),
         )
@@ -362,14 +362,14 @@ class Runtime(Inputs, ABC):
         """Replaces trainable weights; tensors that are not named keep theirs.
 
         Args:
-            weights: int8 arrays by tensor name, within +-(127 - head-room).
+            weights: int8 arrays by tensor name, within +-(127 - headroom).
             fractions: the same for fractions; a tensor whose weights are written and whose fraction is not
                 named gets fraction 0.
 
         Raises:
             ValueError: an unknown name, a wrong shape, dtype or range; nothing is changed.
         """
-        limit = 127 - self._metadata.head_room
+        limit = 127 - self._metadata.headroom
         tensors = {tensor.name: tensor for tensor in self._metadata.trainable}
         weights = {name: np.asarray(array) for name, array in weights.items()}
         given = {name: np.asarray(array) for name, array in (fractions or {}).items()}

@@ -59,9 +59,9 @@ def inject_settings(settings: Settings, **given: Any) -> InjectSettings:
     takes_nodes = settings.has(Nodes) or settings.has(Exact)
     if given.get("nodes") and not takes_nodes:
         raise SettingsError(f"nodes: algorithm {settings.algorithm} perturbs weights, not nodes")
-    asked: dict[str, Any] = {"algorithm": settings.algorithm, "head_room": 0}
+    asked: dict[str, Any] = {"algorithm": settings.algorithm, "headroom": 0}
     if settings.has(Weights):
-        asked["head_room"] = max(settings.weights.headroom, settings.reach)
+        asked["headroom"] = max(settings.weights.headroom, settings.reach)
     if settings.is_layerwise:
         # Nothing is replayed from seeds: the log has snapshots.
         asked["replay"] = False

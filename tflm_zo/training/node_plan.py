@@ -86,7 +86,7 @@ class NodePlan:
         self.costs = NodeCosts(Costs(model, metadata), settings, metadata)
         self.tasks, self.first_segment = self.costs.tasks, self.costs.first_segment
         self.tensors = [metadata.trainable[i] for task in self.tasks for i in task.tensors]
-        self.limit = 127 - metadata.head_room
+        self.limit = 127 - metadata.headroom
         own, self.masks = step_multipliers(model), update_masks(model)
         self.multipliers = {t.name: own.get(t.name) for t in self.tensors}
         self.settings = layerwise_integers(settings, steps=total, samples=samples, batch=metadata.batch)

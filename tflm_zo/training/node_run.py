@@ -44,10 +44,10 @@ _SUM_MAX: Final = 2**31 - 1
 def _check_updates(settings: Settings, metadata: ZoMetadata) -> None:
     """Raises SettingsError where the model's weights cannot be perturbed or moved as the tasks do."""
     by_weights, reach = settings.has(Weights), settings.reach
-    if reach > metadata.head_room:
+    if reach > metadata.headroom:
         raise SettingsError(
-            f"weights.perturbation: moves a weight by up to {reach} LSB, the model's head-room is "
-            f"{metadata.head_room}; inject with head_room={reach}"
+            f"weights.perturbation: moves a weight by up to {reach} LSB, the model's headroom is "
+            f"{metadata.headroom}; inject with headroom={reach}"
         )
     bits = by_weights and settings.weights.rule == "bits"
     exact = settings.has(Exact) and settings.exact.rule == "bits"

@@ -92,7 +92,7 @@ class _Replay:
                     t.channels,
                     t.inner,
                     t.stream,
-                    127 - self._metadata.head_room,
+                    127 - self._metadata.headroom,
                     distribution,
                     steps,
                     self._masks.get(t.name),
@@ -159,11 +159,11 @@ class WeightRun(Run):
         reach, task = settings.reach, settings.weights
         if task.sharpness and any(t.wide for t in metadata.trainable):
             reach = max(reach, _two_fine_reaches(task.perturbation))
-        if reach > metadata.head_room:
+        if reach > metadata.headroom:
             twice = " (sharpness: twice)" if task.sharpness else ""
             raise SettingsError(
-                f"weights.perturbation: moves a weight by up to {reach} LSB{twice}, the model's head-room is "
-                f"{metadata.head_room}; inject with head_room={reach}"
+                f"weights.perturbation: moves a weight by up to {reach} LSB{twice}, the model's headroom is "
+                f"{metadata.headroom}; inject with headroom={reach}"
             )
         if task.items > metadata.max_queries:
             terms = f", times momentum_terms={task.momentum_terms}" if task.momentum > 0 else ""

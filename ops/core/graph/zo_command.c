@@ -85,8 +85,8 @@ static zo_status check_perturbation(const instruction* in, const zo_limits* limi
   if (terms.count == 0u) return ZO_OK;
   const zo_status status = zo_perturb_check(in->distribution, &terms);
   if (status != ZO_OK) return status;
-  return zo_distribution_reach(in->distribution) <= (int32_t)limits->head_room ? ZO_OK
-                                                                               : ZO_ERROR_HEAD_ROOM;
+  return zo_distribution_reach(in->distribution) <= (int32_t)limits->headroom ? ZO_OK
+                                                                              : ZO_ERROR_HEADROOM;
 }
 
 static zo_status check_instruction(const instruction* in, const zo_limits* limits) {

@@ -79,7 +79,7 @@ zo_status zo_command_perturb(zo_command_writer* writer, uint32_t block,
 
 /* What a model allows; from the weight op's options. */
 typedef struct zo_limits {
-  uint32_t head_room;   /* largest perturbation of a weight, LSB */
+  uint32_t headroom;    /* largest perturbation of a weight, LSB */
   uint32_t max_queries; /* queries of one UPDATE or step of a REPLAY; terms of perturbations are
                            not limited by the model */
   uint32_t blocks;      /* number of blocks */

@@ -29,7 +29,7 @@
  *   options  bytes, little-endian, no alignment:
  *            0  u8   1 (version)
  *            1  u8   flags ZO_OPTION_*
- *            2  u8   head-room, LSB
+ *            2  u8   headroom, LSB
  *            3  u8   max_queries, 1..ZO_MAX_QUERIES
  *            4  u16  number of tensors
  *            6  u16  number of blocks

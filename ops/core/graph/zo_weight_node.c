@@ -18,7 +18,7 @@ enum { kStateMagic = 0, kStateSteps = 1, kStateSaturated = 2 };
 enum {
   kOptionVersion = 0,
   kOptionFlags = 1,
-  kOptionHeadRoom = 2,
+  kOptionHeadroom = 2,
   kOptionMaxQueries = 3,
   kOptionTensors = 4,
   kOptionBlocks = 6,
@@ -66,11 +66,11 @@ static zo_status read_options(const uint8_t* options, size_t length, weight_node
   }
   node->options = options;
   node->flags = options[kOptionFlags];
-  node->limits.head_room = options[kOptionHeadRoom];
+  node->limits.headroom = options[kOptionHeadroom];
   node->limits.max_queries = options[kOptionMaxQueries];
   node->tensors = zo_read_u16(options + kOptionTensors);
   node->limits.blocks = zo_read_u16(options + kOptionBlocks);
-  const int valid = node->limits.head_room <= 126u && node->limits.max_queries >= 1u &&
+  const int valid = node->limits.headroom <= 126u && node->limits.max_queries >= 1u &&
                     node->limits.max_queries <= ZO_QUERY_SEEDS && node->tensors >= 1u &&
                     (node->flags & missing_flags()) == 0u &&
                     length == kOptionHeaderBytes + (size_t)kOptionTensorBytes * node->tensors;
@@ -128,7 +128,7 @@ static int next_tensor(weight_cursor* cursor) {
   tensor->stream = zo_read_u16(entry);
   tensor->channels = zo_read_u32(entry + 4);
   tensor->inner = zo_read_u32(entry + 8);
-  tensor->limit = 127 - (int32_t)node->limits.head_room;
+  tensor->limit = 127 - (int32_t)node->limits.headroom;
   tensor->mask = (const uint8_t*)mask.data;
   /* Null at Prepare, when only sizes count; null plus an offset would be undefined. */
   const int8_t* initial = (const int8_t*)cursor->initial.data;

@@ -142,7 +142,7 @@ zo_status zo_node_run_backpropagate(zo_node_run* run, uint32_t task, const int8_
 /* Moves the weights of a weight task to where the QUERY in progress wants them, or, for RESTORE,
  * back. Asked again before the report, it does nothing.
  *   tensors  [count] of the task, always the same
- * Errors: ZO_ERROR_HEAD_ROOM, ZO_ERROR_ARGUMENT (one that zo_node_run_update_weights would not take
+ * Errors: ZO_ERROR_HEADROOM, ZO_ERROR_ARGUMENT (one that zo_node_run_update_weights would not take
  * included); no weight has moved then. */
 zo_status zo_node_run_perturb_weights(zo_node_run* run, const zo_tensor* tensors, uint32_t count);
 

@@ -46,7 +46,7 @@ static zo_status check_tensors(const zo_node_run* run, const zo_tensor* tensors,
     if (!zo_update_takes(t) || (in_bits && (t->fraction != NULL || t->mask != NULL))) {
       return ZO_ERROR_ARGUMENT;
     }
-    if (zo_distribution_reach(distribution) > 127 - t->limit) return ZO_ERROR_HEAD_ROOM;
+    if (zo_distribution_reach(distribution) > 127 - t->limit) return ZO_ERROR_HEADROOM;
   }
   return ZO_OK;
 }

@@ -25,7 +25,7 @@ typedef enum zo_schedule {
  *   g = sign(L(w + z_s) - L(w - z_s)),
  *
  * then compares d = L(w + g z_s + z) - L(w + g z_s - z): four evaluations. The step moves w. The
- * weights carry up to two perturbations at a time, so the model's head-room must be twice the
+ * weights carry up to two perturbations at a time, so the model's headroom must be twice the
  * distribution's reach; whoever owns the model sees to that.
  *
  * Directions with memory (zo_chain.h): the direction of query q of step t is made of the seeds of

@@ -22,7 +22,7 @@ extern "C" {
  * reversible for every weight, seed and distribution: after +1, -2, +1 of one
  * seed each weight is what it was. No intermediate value wraps as long as the
  * terms in force sum to at most one perturbation and the distribution's reach
- * is within the head-room (zo_command_check sees to the latter).
+ * is within the headroom (zo_command_check sees to the latter).
  *
  * Two terms restore one query and set up the next in a single pass over blocks of weights.
  *

@@ -179,7 +179,7 @@ static int fold_restored(const zo_tensor* tensor, zo_distribution distribution,
   }
   const zo_perturb_term term = restore->terms[0];
   const int32_t moved = term.k * (int32_t)distribution.mu;
-  /* Beyond the head-room weights would wrap around. */
+  /* Beyond the headroom weights would wrap around. */
   if (tensor->limit + (moved < 0 ? -moved : moved) > 127) return 0;
   int found = 0;
   for (uint32_t q = 0; q < count; ++q) {

@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
  * Commands on weight ops: any words, or such as the writer makes, damaged or not, on segments of
- * any options. What is refused moves nothing; after updates every weight is within the head-room; a
+ * any options. What is refused moves nothing; after updates every weight is within the headroom; a
  * perturbation and its opposite give back the same weights; a replay is its steps one by one.
  */
 #include "fuzz_input.h"
@@ -13,7 +13,7 @@
 #include "ops/core/weights/zo_update.h"
 #include "ops/core/zo_little_endian.h"
 
-enum { kTensors = 3, kMaxWords = 120, kHeadRoom = 8 };
+enum { kTensors = 3, kMaxWords = 120, kHeadroom = 8 };
 
 typedef struct graph {
   zo_buffer inputs[4 + 3 * kTensors];
@@ -52,7 +52,7 @@ static void make_op(segment* s, uint32_t op) {
   g->options[0] = ZO_OPTIONS_VERSION;
   g->options[1] =
       (uint8_t)(s->flags | (op == 0u ? ZO_OPTION_FIRST : 0u) | (op == 2u ? ZO_OPTION_LAST : 0u));
-  g->options[2] = kHeadRoom;
+  g->options[2] = kHeadroom;
   g->options[3] = 8;
   zo_write_u16(g->options + 4, s->tensors);
   zo_write_u16(g->options + 6, 2);
@@ -92,7 +92,7 @@ static void make_segment(segment* s, fuzz_input* in) {
     s->sizes[t] = take_between(in, 1, 40) + (large ? 1024u : 0u);
     s->total += s->sizes[t];
   }
-  s->initial = make_int8(in, s->total, 127 - kHeadRoom);
+  s->initial = make_int8(in, s->total, 127 - kHeadroom);
   s->fraction = (int8_t*)fuzz_allocate(s->total);
   memset(s->fraction, 0, s->total);
   for (uint32_t t = 0; t < s->tensors; ++t) {
@@ -233,7 +233,7 @@ static zo_tensor tensor_of(const segment* s, uint32_t t) {
   tensor.channels = 2;
   tensor.inner = 1 + t;
   tensor.stream = t;
-  tensor.limit = 127 - kHeadRoom;
+  tensor.limit = 127 - kHeadroom;
   return tensor;
 }
 
@@ -316,10 +316,10 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (status != ZO_OK) HOLDS(is_same(&s, before));
     if (status == ZO_OK && !perturbs) {
       for (uint32_t t = 0; t < s.tensors; ++t) {
-        HOLDS(is_within(s.weights[t], s.sizes[t], 127 - kHeadRoom));
+        HOLDS(is_within(s.weights[t], s.sizes[t], 127 - kHeadroom));
       }
     }
-    /* Back within the head-room for what follows. */
+    /* Back within the headroom for what follows. */
     if (perturbs) {
       uint32_t at = 0;
       for (uint32_t t = 0; t < s.tensors; at += s.sizes[t++]) {

@@ -160,7 +160,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   w.expected = w.tensor;
   w.expected.weights = (int8_t*)copy_of(w.tensor.weights, weights);
   w.expected.fraction = sixteen ? (int8_t*)copy_of(w.tensor.fraction, weights) : NULL;
-  w.limits.head_room = (uint32_t)reach;
+  w.limits.headroom = (uint32_t)reach;
   w.limits.max_queries = ZO_MAX_QUERIES;
   w.limits.blocks = w.settings.blocks > 0u ? w.settings.blocks : 1u;
   w.capacity = zo_control_words(&w.settings);

@@ -23,7 +23,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "eight bits, sparse": {"update_bits": 8, "sparse": "top-k:0.3"},
     "cut, multipliers": {"cuts": "layers", "multipliers": "quantization-aware"},
     "wide, without replay": {"wide": "last", "replay": False},
-    "nodes": {"nodes": "auto", "head_room": 0, "batch": 4, "trainable": "nodes"},
+    "nodes": {"nodes": "auto", "headroom": 0, "batch": 4, "trainable": "nodes"},
 }
 
 

@@ -237,7 +237,7 @@ def chosen(rng: Random) -> dict[str, Any]:
     settings: dict[str, Any] = {"batch": rng.choice((1, 1, 2, 3, 8))}
     for name, values in {
         "trainable": ("all", "all", "last:1", "last:9", "none", "nodes", "*", "conv"),
-        "head_room": (0, 2, 30),
+        "headroom": (0, 2, 30),
         "update_bits": (8, 16),
         "loss": ("auto", "auto", "cross_entropy", "floor_log2", "binary_cross_entropy", "mse", "none"),
         "loss_output": (None, None, 0, 1),

@@ -182,7 +182,7 @@ class GraphBuilder:
         """Adds an int8 filter; returns its index, scales per channel (or one) and rms of its real values.
 
         Channels differ in their largest value: every third reaches 127, others 126, 125 or less, so that
-        head-room needs some of them requantized and others not.
+        headroom needs some of them requantized and others not.
         """
         channels = shape[channels_axis]
         peaks = np.array([(127, 125, 60)[c % 3] if c % 5 else 126 for c in range(channels)])

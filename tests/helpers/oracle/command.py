@@ -63,7 +63,7 @@ def command(instructions: Sequence[list[int]], loss: bool = True, checksum: bool
     return [0x5A4F0000 + (1 if loss else 0) + (2 if checksum else 0), len(body), *body]
 
 
-def acceptable(words: Sequence[int], head_room: int, max_queries: int, blocks: int) -> bool:
+def acceptable(words: Sequence[int], headroom: int, max_queries: int, blocks: int) -> bool:
     """Whether a model with these limits accepts a command, by its specification."""
     if words[0] == 0:
         return True
@@ -101,7 +101,7 @@ def acceptable(words: Sequence[int], head_room: int, max_queries: int, blocks: i
                 return False
             if not chains_fit(factors, dist, argument >> 16):
                 return False
-            if terms and dist.reach > head_room:
+            if terms and dist.reach > headroom:
                 return False
             for s in range(steps):
                 step = seconds[s * queries : (s + 1) * queries]

@@ -184,7 +184,7 @@ class NodeTraining:
 
     def _move(self, step: int, t: int, steps: list[int], row: int) -> None:
         tensor = self.metadata.trainable[self.metadata.nodes[t].trainable]
-        limit, weights = 127 - self.metadata.head_room, self.weights[tensor.name]
+        limit, weights = 127 - self.metadata.headroom, self.weights[tensor.name]
         if tensor.name in self.multipliers:
             factors = self.multipliers[tensor.name]
             steps = [(v * int(factors[i // row]) + 2**30) >> 31 for i, v in enumerate(steps)]

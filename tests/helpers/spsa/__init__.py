@@ -38,10 +38,10 @@ def spsa_commands(
         queries: seeds per step.
         learning_rate: LSB per nat.
         seed: of the run.
-        distribution: default Rademacher of the model's whole head-room.
+        distribution: default Rademacher of the model's whole headroom.
         record: the (seed, coefficient) pairs of each step are appended to it.
     """
-    z = distribution or Distribution.rademacher(runtime.metadata.head_room)
+    z = distribution or Distribution.rademacher(runtime.metadata.headroom)
     pending: list[tuple[int, int]] = []
     for step in range(steps):
         seeds = [scalar.query_seed(seed, step, q) for q in range(queries)]

@@ -35,7 +35,7 @@ def convert(
     output: OutputModel,
     batch: Annotated[int, typer.Option(help="Samples per invoke.")] = 1,
     per_channel_dense: Annotated[bool, typer.Option(help="Quantize Dense layers per output channel.")] = True,
-    activation_head_room: Annotated[
+    activation_headroom: Annotated[
         float, typer.Option(help="Fraction by which the ranges of activations are widened.")
     ] = 0.0,
     classes: Annotated[
@@ -56,7 +56,7 @@ def convert(
         str(representative),
         batch=batch,
         per_channel_dense=per_channel_dense,
-        activation_head_room=activation_head_room,
+        activation_headroom=activation_headroom,
         classes=classes,
     )
     data = converted.model.to_bytes()

@@ -67,7 +67,7 @@ def inject(
             rich_help_panel=_LAYERS,
         ),
     ] = None,
-    head_room: Annotated[
+    headroom: Annotated[
         int | None,
         typer.Option(
             help="Largest perturbation of a weight, LSB (default: node 0, weight 2).", rich_help_panel=_MEMORY
@@ -143,7 +143,7 @@ def inject(
 ) -> None:
     """Make an int8 model trainable: from a plain .tflite to a ZO model.
 
-    Node perturbation needs the model cut around the layers that carry nodes, and no head-room: before
+    Node perturbation needs the model cut around the layers that carry nodes, and no headroom: before
     training its outputs are exactly the original's. The other layers stay as they are.
     """
     check_output(output, force=force)
@@ -155,7 +155,7 @@ def inject(
     given: dict[str, Any] = {
         "trainable": which,
         "nodes": parse_nodes(nodes or []),
-        "head_room": head_room,
+        "headroom": headroom,
         "replay": replay,
         "update_bits": update_bits,
         "cuts": tuple(cut) if cut else None,

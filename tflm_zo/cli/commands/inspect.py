@@ -187,7 +187,7 @@ def _render_training(console: Console, zo: dict[str, Any]) -> None:
     console.print(table("Trainable filters", columns, rows))
     loss = zo["loss"]
     console.print(
-        f"batch {zo['batch']}, head-room {zo['head_room']} LSB, {zo['update_bits']}-bit update, "
+        f"batch {zo['batch']}, headroom {zo['headroom']} LSB, {zo['update_bits']}-bit update, "
         f"up to {zo['max_queries']} queries, commands of {zo['command_words']} words, "
         f"{'with' if zo['replay'] else 'without'} replay, "
         + ("no loss" if loss is None else f"{loss['kind']} over {loss['elements']}")

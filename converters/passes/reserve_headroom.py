@@ -12,18 +12,18 @@ from ..settings import InjectSettings
 from .plan import Plan, Trainable
 
 
-def reserve_head_room(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Requantizes trainable filters so that every weight is within +-(127 - head_room).
+def reserve_headroom(model: Model, settings: InjectSettings, plan: Plan) -> None:
+    """Requantizes trainable filters so that every weight is within +-(127 - headroom).
 
     Where the largest |weight| of a channel (of the tensor, where it has one scale) exceeds that, the scale
-    grows by largest / (127 - head_room), weights are rounded anew from their real values, and the bias, whose
-    scale is input scale * filter scale, with them. All other channels, and everything for a head-room of 0,
+    grows by largest / (127 - headroom), weights are rounded anew from their real values, and the bias, whose
+    scale is input scale * filter scale, with them. All other channels, and everything for a headroom of 0,
     keep every byte. Buffers that are changed are replaced, never edited.
     """
-    if settings.head_room == 0:
+    if settings.headroom == 0:
         return
     for trainable in plan.trainable:
-        _requantize(model.subgraphs[0], trainable, 127 - settings.head_room)
+        _requantize(model.subgraphs[0], trainable, 127 - settings.headroom)
 
 
 def _requantize(graph: Subgraph, trainable: Trainable, limit: int) -> None:
@@ -54,6 +54,6 @@ def _requantize(graph: Subgraph, trainable: Trainable, limit: int) -> None:
         if bias is not None and not bias.is_constant:
             raise ConversionError(
                 f"{op.label}: bias «{bias.name}» is not a constant, so its filter cannot be requantized; "
-                "leave this layer out of the trainable ones or use head_room=0"
+                "leave this layer out of the trainable ones or use headroom=0"
             )
         rescale_bias(graph, op, scales, ratio, np.broadcast_to(changed, trainable.channels))
