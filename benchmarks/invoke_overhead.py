@@ -31,7 +31,7 @@ from harness import HEADROOM, add_models_argument, chosen_models, progress
 from rich.console import Console
 from rich.table import Table
 
-from tflm_zo import Command, Distribution, core, inject
+from tflm_zo import Command, Rademacher, core, inject
 from tflm_zo.converters import Model, read_metadata, set_batch
 from tflm_zo.runtime.arena import arena_bytes
 
@@ -72,7 +72,7 @@ def measure_time(model: Model, batch: int, rounds: int, advance: Callable[[int],
     trained = interpreter(zo.to_bytes(), custom_ops=True)
     port = next(d["index"] for d in trained.get_input_details() if d["name"] == "zo_command")
     words = read_metadata(zo).command_words
-    z = Distribution.rademacher(HEADROOM)
+    z = Rademacher(HEADROOM)
     idle = np.zeros(words, np.int32)
     perturb = [Command(words, loss=False).perturb([(1, k)], z).words for k in (1, -1)]
 

@@ -1,35 +1,74 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Training on microcontrollers with forward passes only.
 
-    import tflm_zo
+    import tflm_zo as zo
 
-    model = tflm_zo.inject("model.tflite", trainable="all", batch=8)
-    model.save("model.zo.tflite")
-    runtime = tflm_zo.runtime.load("model.zo.tflite", "litert-ref")
+    trainer = zo.Trainer("model.tflite", zo.algorithms.node(batch_size=16))
+    trainer.fit(x, y, epochs=2, log="run.zolog")
+    trainer.evaluate(x_test, y_test)
+    trainer.export("adapted.tflite")
 
-`converters` rewrites models, `runtime` runs them, `core` is the op pack's arithmetic. ARCHITECTURE.md has
-the contract between them.
+`training` has the trainer and what watches it, `converters` rewrites models, `runtime` runs them, `firmware`
+writes what a device needs, and `core` is the op pack's arithmetic. ARCHITECTURE.md has the contract between
+them.
 """
 
 from __future__ import annotations
 
-from . import converters, core, runtime
+from . import converters, core, runtime, training
 from .converters import ConversionError, InjectSettings, Model, inject, load_model
-from .core import Command, Distribution, NativeError
+from .core import Command, Coordinate, Distribution, Gaussian, NativeError, Rademacher, SparseUniform
+from .data import DataError
+from .logs import LogError
+from .training import (
+    Callback,
+    CSVLogger,
+    EarlyStopping,
+    Exact,
+    History,
+    Nodes,
+    ProgressBar,
+    Settings,
+    SettingsError,
+    Trainer,
+    Weights,
+    algorithms,
+    choose_block,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "CSVLogger",
+    "Callback",
     "Command",
     "ConversionError",
+    "Coordinate",
+    "DataError",
     "Distribution",
+    "EarlyStopping",
+    "Exact",
+    "Gaussian",
+    "History",
     "InjectSettings",
+    "LogError",
     "Model",
     "NativeError",
+    "Nodes",
+    "ProgressBar",
+    "Rademacher",
+    "Settings",
+    "SettingsError",
+    "SparseUniform",
+    "Trainer",
+    "Weights",
     "__version__",
+    "algorithms",
+    "choose_block",
     "converters",
+    "core",
     "inject",
     "load_model",
-    "core",
     "runtime",
+    "training",
 ]

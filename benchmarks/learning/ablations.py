@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from method import Method
 
-from tflm_zo.core import Distribution
+from tflm_zo.core import Gaussian, Rademacher
 
 __all__ = ["ABLATIONS", "PAIRS"]
 
@@ -79,7 +79,7 @@ ABLATIONS: dict[str, Method] = {
             f"QZO-FF on the last layer alone, epsilon {epsilon} LSB, {bits}-bit weights in the forward pass",
             "qzo-ff-probe",
             settings={
-                "perturbation": Distribution.gaussian(epsilon),
+                "perturbation": Gaussian(epsilon),
                 "learning_rate": 1.0,
                 "int16": "last" if bits == 16 else (),
             },
@@ -111,7 +111,7 @@ ABLATIONS: dict[str, Method] = {
         probe_epochs=3,
     ),
     "mezo-rademacher": Method(
-        "MeZO with signs as directions", "mezo", settings={"perturbation": Distribution.rademacher(1)}
+        "MeZO with signs as directions", "mezo", settings={"perturbation": Rademacher(1)}
     ),
 }
 

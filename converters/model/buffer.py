@@ -14,4 +14,4 @@ class Buffer:
     buffer (``Tensor.set_data``) and leaves this one as it is.
     """
 
-    data: bytes = b""
+    data: bytes = dataclasses.field(default=b"", repr=False)

@@ -16,7 +16,7 @@ from .signature import Signature
 from .subgraph import Subgraph
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, repr=False)
 class Model:
     """A .tflite model as objects that refer to each other; indices exist in the file only.
 
@@ -38,6 +38,27 @@ class Model:
     metadata: list[Metadata] | None = None
     metadata_buffers: list[Buffer] | None = None
     description: str | None = None
+
+    def __repr__(self) -> str:
+        ports = (
+            (
+                ", ".join(f"{'x'.join(map(str, t.shape))} {t.type_name}" for t in tensors)
+                for tensors in (self.subgraphs[0].inputs, self.subgraphs[-1].outputs)
+            )
+            if self.subgraphs
+            else ("", "")
+        )
+        operators = sum(len(graph.operators) for graph in self.subgraphs)
+        return f"<Model: {operators} operators, {' -> '.join(ports)}>"
+
+    def summary(self) -> None:
+        """Prints the tables of ``tflm-zo inspect``: inputs and outputs, operators, and of a ZO model what it
+        trains.
+        """
+        from ..summary import render_summary, summarize
+        from ..table import table_console
+
+        render_summary(table_console(), summarize(self, len(self.to_bytes())), "model")
 
     @property
     def empty_buffer(self) -> Buffer:

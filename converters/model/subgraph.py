@@ -12,7 +12,7 @@ from .schema import schema
 from .tensor import Tensor
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, repr=False)
 class Subgraph:
     """A subgraph; compared by identity.
 
@@ -32,6 +32,9 @@ class Subgraph:
     outputs: list[Tensor] = dataclasses.field(default_factory=list)
     operators: list[Operator] = dataclasses.field(default_factory=list)
     raw: Any = dataclasses.field(default_factory=schema.SubGraphT)
+
+    def __repr__(self) -> str:
+        return f"<Subgraph {self.name!r}: {len(self.operators)} operators, {len(self.tensors)} tensors>"
 
     def all_tensors(self) -> Iterator[Tensor]:
         """Every tensor once: the listed ones, then those only named, in execution order."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import tflm_zo
-from tflm_zo import Distribution, Model
+from tflm_zo import Model, Rademacher
 from tflm_zo.core import query_seed
 
 QUERIES, STEPS, BATCH, LEARNING_RATE = 4, 40, 8, 50.0
@@ -35,7 +35,7 @@ def train(model: Model, runtime_name: str) -> int:
 
     # SPSA: two invokes per query, and nothing else. What an invoke does to the weights before its forward
     # pass is in its command; the update of a step rides on the first invoke of the next one.
-    z = Distribution.rademacher(2)  # every weight moves by +2 or -2 LSB
+    z = Rademacher(2)  # every weight moves by +2 or -2 LSB
     gain = LEARNING_RATE / (2 * QUERIES * BATCH)
     log: list[list[tuple[int, int]]] = []
     for step in range(STEPS):

@@ -438,3 +438,19 @@ def test_convert_with_tensorflow(cli: Any, data_file: Any) -> None:
     content = _json(cli("convert", "model.keras", data, "-o", "model.tflite", "--json"))
     assert content["int8_accuracy"] is not None
     assert _json(cli("evaluate", "model.tflite", data, "--json"))["samples"] == 60
+
+
+@pytest.mark.parametrize("zo", [False, True], ids=["plain", "zo"])
+def test_summary_is_what_inspect_shows(zo: bool, cli: Any, tmp_path: Path, capsys: Any) -> None:
+    model = load_model(MODELS["lenet5"]())
+    if zo:
+        model = tflm_zo.inject(model, nodes="auto", headroom=0, trainable="nodes", replay=False)
+    path = model.save(tmp_path / "lenet5.tflite")
+    model.summary()
+    first, *rest = capsys.readouterr().out.splitlines()
+    shown = cli("inspect", path).stdout.splitlines()
+    size = path.stat().st_size
+    assert first.startswith(f"model: {'ZO' if zo else 'plain'} model, {size:,} bytes, 61,470 weights, ")
+    assert shown[0] == first.replace("model:", f"{path}:", 1)
+    assert rest == shown[1 : 1 + len(rest)]
+    assert any("FULLY_CONNECTED" in line for line in rest)

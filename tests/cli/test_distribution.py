@@ -6,18 +6,18 @@ from __future__ import annotations
 import pytest
 
 from tflm_zo.cli.distribution import parse_distribution
-from tflm_zo.core import Distribution
+from tflm_zo.core import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from tflm_zo.training import SettingsError
 
 
 @pytest.mark.parametrize(
     ("text", "distribution"),
     [
-        ("rademacher:2", Distribution.rademacher(2)),
-        ("sparse-uniform:3", Distribution.sparse_uniform(3)),
-        ("sparse-uniform:3:0.5", Distribution.sparse_uniform(3, 0.5)),
-        ("gaussian:0.6", Distribution.gaussian(0.6)),
-        ("coordinate:4", Distribution.coordinate(4)),
+        ("rademacher:2", Rademacher(2)),
+        ("sparse-uniform:3", SparseUniform(3)),
+        ("sparse-uniform:3:0.5", SparseUniform(3, 0.5)),
+        ("gaussian:0.6", Gaussian(0.6)),
+        ("coordinate:4", Coordinate(4)),
     ],
 )
 def test_text(text: str, distribution: Distribution) -> None:

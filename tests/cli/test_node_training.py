@@ -433,7 +433,7 @@ def test_replay_says_what_needs_the_data(folder: Path) -> None:
     five = Trainer("whole.zo.tflite", Settings(batch_size=16, snapshot_every=5))
     stop = StopAt(5)
     five.fit(x, y, steps=12, callbacks=[stop], keep="last")
-    assert Path("b.tflite").read_bytes() == five.export(1).to_bytes()
+    assert Path("b.tflite").read_bytes() == five.export(batch=1).to_bytes()
     done = run(*replay, "--steps", 5, "--force")
     assert "after 5 of the run's 12 steps" in done.stdout and done.stderr == ""
     for steps in (4, 8, 12):

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.settings import settings_of
 from tflm_zo.cli.set_option import parse_injection, parse_set, split_set, written_settings
-from tflm_zo.core import Distribution
+from tflm_zo.core import Gaussian, SparseUniform
 from tflm_zo.training import ALGORITHMS, Exact, Nodes, SettingsError, Weights, algorithm
 from tflm_zo.training.setting_names import changed, names, resolve, value_of
 
@@ -38,8 +38,8 @@ VALUES: list[tuple[str, str, str, Any]] = [
     ("node", "queries=auto", "queries", None),
     ("node", "queries=fc1=7, fc3=1", "queries", {"fc1": 7, "fc3": 1}),
     ("node", "queries=a/b=c=2", "queries", {"a/b=c": 2}),
-    ("weight", "perturbation=gaussian:0.6", "perturbation", Distribution.gaussian(0.6)),
-    ("weight", "perturbation=sparse-uniform:3:0.5", "perturbation", Distribution.sparse_uniform(3, 0.5)),
+    ("weight", "perturbation=gaussian:0.6", "perturbation", Gaussian(0.6)),
+    ("weight", "perturbation=sparse-uniform:3:0.5", "perturbation", SparseUniform(3, 0.5)),
     ("node", "perturbation=3", "perturbation", 3),
     ("node", "layers=fc1, conv*", "layers", ("fc1", "conv*")),
     ("node", "layers=last:2", "layers", "last:2"),

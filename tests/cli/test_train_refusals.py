@@ -145,7 +145,7 @@ def test_unknown_choices_are_wrong_usage(
         ),
         (("--set", "perturbation=rademacher:0"), "--set perturbation: 'rademacher:0': mu"),
         (("--set", "perturbation=rademacher:a"), "--set perturbation: 'rademacher:a'"),
-        (("--set", "perturbation=gaussian:-1"), "std_lsb: expected"),
+        (("--set", "perturbation=gaussian:-1"), "std: expected"),
         (("--set", "perturbation=rademacher:3"), "up to 3 LSB, the model's headroom is 2"),
         (("--learning-rate", "nan"), "--learning-rate: expected"),
         (("--set", "clip=-1"), "--set weights.clip: expected"),

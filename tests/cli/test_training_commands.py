@@ -16,7 +16,7 @@ from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.cli.app import app
 from tflm_zo.converters import export_model
-from tflm_zo.core import Control, Distribution
+from tflm_zo.core import Control, SparseUniform
 from tflm_zo.logs import SeedLog
 from tflm_zo.training import Settings, Weights
 from tflm_zo.training.integers import weight_integers
@@ -128,7 +128,7 @@ def test_every_option_reaches_the_run(files: Path) -> None:
     settings = Settings(
         tasks=(
             Weights(
-                perturbation=Distribution.sparse_uniform(2, 0.5),
+                perturbation=SparseUniform(2, 0.5),
                 clip=1.5,
                 rule="gradient",
                 queries=2,

@@ -146,7 +146,7 @@ def test_weights_after_training() -> None:
     zo = inject(small_cnn(), batch=4)
     runtime = load(zo, "litert-ref")
     command = runtime.command(loss=False)
-    runtime.invoke(command.update([(7, 3 << 16)], tflm_zo.Distribution.rademacher(2), restore_k=0))
+    runtime.invoke(command.update([(7, 3 << 16)], tflm_zo.Rademacher(2), restore_k=0))
     weights = runtime.read_weights()
     assert any((weights[n] != w).any() for n, w in initial_weights(zo).items())
     exported = export_model(zo, weights)

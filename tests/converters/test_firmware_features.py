@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from helpers.models import MODELS
-from tflm_zo import Distribution, inject
+from tflm_zo import Coordinate, Gaussian, SparseUniform, inject
 from tflm_zo.converters import ConversionError
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.firmware.features import with_features
 from tflm_zo.training import Exact, Nodes, Settings, Weights, algorithms, inject_settings
 
-SPARSE = Distribution.sparse_uniform(15, 0.33)
+SPARSE = SparseUniform(15, 0.33)
 BITS = Settings(tasks=(Nodes(), Exact(rule="bits"), Weights(rule="bits", perturbation=SPARSE)), batch_size=1)
 
 #: Injection, settings and what they need besides random signs.
@@ -24,23 +24,23 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
     "nodes": ({"trainable": "nodes", "nodes": "auto"}, Settings(batch_size=1), set()),
     "gaussian": (
         {"headroom": 5},
-        Settings(tasks=(Weights(perturbation=Distribution.gaussian(0.5)),), batch_size=1),
+        Settings(tasks=(Weights(perturbation=Gaussian(0.5)),), batch_size=1),
         {"GAUSSIAN"},
     ),
     "momentum": (
         {"headroom": 5, "command_words": 58},
-        Settings(tasks=(Weights(perturbation=Distribution.gaussian(0.5), momentum=0.5),), batch_size=1),
+        Settings(tasks=(Weights(perturbation=Gaussian(0.5), momentum=0.5),), batch_size=1),
         {"GAUSSIAN", "CHAINS"},
     ),
     "bits": ({"nodes": "auto", "update_bits": 8, "headroom": 15}, BITS, {"SPARSE_UNIFORM", "BITS"}),
     "sparse uniform": (
         {},
-        Settings(tasks=(Weights(perturbation=Distribution.sparse_uniform(2, 0.25)),), batch_size=1),
+        Settings(tasks=(Weights(perturbation=SparseUniform(2, 0.25)),), batch_size=1),
         {"SPARSE_UNIFORM"},
     ),
     "coordinate": (
         {},
-        Settings(tasks=(Weights(perturbation=Distribution.coordinate(2)),), batch_size=1),
+        Settings(tasks=(Weights(perturbation=Coordinate(2)),), batch_size=1),
         {"COORDINATE"},
     ),
     "masks": ({"sparse": "top-k:0.5"}, Settings(tasks=(Weights(),), batch_size=1), {"MASKS"}),

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from helpers.models import MODELS
-from tflm_zo import Distribution, inject
+from tflm_zo import Rademacher, inject
 from tflm_zo.cli import app
 from tflm_zo.converters import initial_weights, read_metadata, step_multipliers, update_masks
 from tflm_zo.converters.kernel_norm import kernel_norm_multipliers
@@ -47,7 +47,7 @@ def test_a_step_is_in_proportion_to_the_norm() -> None:
     """Equation 9: every layer moves by the same share of its norm, but where the limit clips."""
     model = inject(MODELS["small_cnn"](), multipliers="kernel-norm", headroom=3, update_bits=16)
     runtime = load(model, "litert-ref")
-    before, z = runtime.read_weights(), Distribution.rademacher(1)
+    before, z = runtime.read_weights(), Rademacher(1)
     runtime.invoke(runtime.command(loss=False).update([(3, 3 << 16)], z))
     after, fractions = runtime.read_weights(), runtime.read_fractions()
     shares = []

@@ -61,7 +61,7 @@ def test_an_update_moves_real_weights_equally():
     runtime = tflm_zo.runtime.load(model, "litert-ref")
     runtime.invoke(runtime.command(loss=False))
     before = runtime.read_weights(), runtime.read_fractions()
-    z = tflm_zo.Distribution.rademacher(1)
+    z = tflm_zo.Rademacher(1)
     runtime.invoke(runtime.command(loss=False).update([(7, 2**20)], z))
     after = runtime.read_weights(), runtime.read_fractions()
     scales = [s for _, s in multipliers_and_scales(model)]

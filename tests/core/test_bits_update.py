@@ -12,7 +12,7 @@ from helpers import core
 from helpers.core import update_bits
 from helpers.oracle import bits as oracle
 from helpers.oracle.draws import EXAMPLES, distributions, native, seeds, sizes, streams
-from tflm_zo.core import Distribution, NativeError, Status
+from tflm_zo.core import Coordinate, Gaussian, NativeError, Rademacher, SparseUniform, Status
 
 # Of seed 1234 and tensor 7: directions, and what is left of them, by hand.
 SPARSE = [19, 7, -17, -22, -28, 4, -10, -3]  # within 31: 5 bits
@@ -47,7 +47,7 @@ def test_is_the_oracles(dist, seed, stream, size, sign, bits, limit):
 
 
 def test_vectors():
-    sparse, gaussian = Distribution.sparse_uniform(31), Distribution.gaussian(4.0)
+    sparse, gaussian = SparseUniform(31), Gaussian(4.0)
     z = core.direction(sparse, 1234, 7, 8).tolist()
     assert z == SPARSE
     for bits, expected in SPARSE_UPDATES.items():
@@ -79,7 +79,7 @@ def test_it_goes_back_along_the_perturbation(dist):
 def test_coordinates_are_refused():
     weights = np.ones(50, np.int8)
     with pytest.raises(NativeError) as error:
-        update_bits(weights, 0, 127, Distribution.coordinate(4), 5, 1, 3)
+        update_bits(weights, 0, 127, Coordinate(4), 5, 1, 3)
     assert error.value.status == Status.DISTRIBUTION
     assert (weights == 1).all()
 
@@ -87,8 +87,8 @@ def test_coordinates_are_refused():
 def test_the_size_of_mu_does_not_matter_to_signs():
     for mu in (1, 5, 127):
         weights = np.zeros(100, np.int8)
-        update_bits(weights, 0, 127, Distribution.rademacher(mu), 5, 1, 7)
-        assert np.array_equal(weights, -core.direction(Distribution.rademacher(1), 5, 0, 100))
+        update_bits(weights, 0, 127, Rademacher(mu), 5, 1, 7)
+        assert np.array_equal(weights, -core.direction(Rademacher(1), 5, 0, 100))
 
 
 @pytest.mark.parametrize(
@@ -105,11 +105,11 @@ def test_the_size_of_mu_does_not_matter_to_signs():
 def test_errors_leave_weights_alone(limit, sign, bits, status):
     weights = np.arange(-50, 50).astype(np.int8)
     with pytest.raises(NativeError) as error:
-        update_bits(weights, 0, limit, Distribution.rademacher(1), 1, sign, bits)
+        update_bits(weights, 0, limit, Rademacher(1), 1, sign, bits)
     assert error.value.status is status
     assert np.array_equal(weights, np.arange(-50, 50))
 
 
 def test_empty_tensor():
     with pytest.raises(NativeError):
-        update_bits(np.zeros(0, np.int8), 0, 127, Distribution.rademacher(1), 1, 1, 1)
+        update_bits(np.zeros(0, np.int8), 0, 127, Rademacher(1), 1, 1, 1)

@@ -10,11 +10,11 @@ import pytest
 
 from helpers import core
 from helpers.oracle import chain
-from tflm_zo.core import Distribution
+from tflm_zo.core import Gaussian
 
 SIZE = 40_000
 STD = 12.0  # LSB: rounding to whole ones hardly shows
-GAUSSIAN = Distribution.gaussian(STD)
+GAUSSIAN = Gaussian(STD)
 
 
 def perturbation(seeds: list[int], rho: float) -> np.ndarray:

@@ -16,7 +16,7 @@ from helpers.oracle import weights
 from helpers.oracle.command import PERTURB, REPLAY, RESTORE, UPDATE
 from helpers.oracle.draws import distributions, native, perturbations, seeds
 from helpers.oracle.stream import Dist
-from tflm_zo.core import Command, Distribution, NativeError, Status, command_check, library, make_tensor
+from tflm_zo.core import Command, NativeError, Rademacher, Status, command_check, library, make_tensor
 from tflm_zo.core.loader import structs
 
 LIMITS = {"headroom": 5, "max_queries": 4, "blocks": 3}
@@ -99,7 +99,7 @@ def test_encoding_is_the_oracles(calls, loss, checksum, spare):
 
 
 def test_written_out():
-    dist = Distribution.rademacher(2)
+    dist = Rademacher(2)
     command = Command(18, checksum=True).update([(0xFFFFFFFF, -3)], dist, restore_k=1, block=0)
     command.perturb([(7, -2)], dist)
     assert command.words.tolist() == [

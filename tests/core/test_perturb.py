@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from helpers import core
 from helpers.oracle import weights as oracle
 from helpers.oracle.draws import EXAMPLES, distributions, masks, native, perturbations, sizes, streams
-from tflm_zo.core import QUERY_DTYPE, Distribution, NativeError, Status, library, make_tensor
+from tflm_zo.core import (
+    QUERY_DTYPE,
+    Gaussian,
+    NativeError,
+    Rademacher,
+    SparseUniform,
+    Status,
+    library,
+    make_tensor,
+)
 from tflm_zo.core.loader import structs
 
 
@@ -99,9 +108,9 @@ def test_every_weight_value():
     weights = np.repeat(np.arange(-128, 128).astype(np.int8), 33)
     before = weights.copy()
     for dist in (
-        Distribution.rademacher(127),
-        Distribution.sparse_uniform(127, 0.5),
-        Distribution.gaussian(580.0),
+        Rademacher(127),
+        SparseUniform(127, 0.5),
+        Gaussian(580.0),
     ):
         for k in (1, -2, 1):
             core.perturb(weights, [(99, k)], dist)
@@ -134,7 +143,7 @@ def test_errors_leave_weights_alone(terms, status):
     weights = random_weights(100)
     before = weights.copy()
     with pytest.raises(NativeError) as error:
-        core.perturb(weights, terms, Distribution.rademacher(2))
+        core.perturb(weights, terms, Rademacher(2))
     assert error.value.status is status
     assert error.value.text in str(error.value)
     assert np.array_equal(weights, before)
@@ -142,7 +151,7 @@ def test_errors_leave_weights_alone(terms, status):
 
 def test_empty_tensor():
     with pytest.raises(NativeError) as error:
-        core.perturb(np.zeros(0, np.int8), [(1, 1)], Distribution.rademacher(2))
+        core.perturb(np.zeros(0, np.int8), [(1, 1)], Rademacher(2))
     assert error.value.status is Status.ARGUMENT
 
 
@@ -184,7 +193,7 @@ def test_bad_distributions(raw):
 )
 def test_arrays(weights, error, message):
     with pytest.raises(error, match=message):
-        core.perturb(weights, [(1, 1)], Distribution.rademacher(2))
+        core.perturb(weights, [(1, 1)], Rademacher(2))
 
 
 @pytest.mark.parametrize(
@@ -200,4 +209,4 @@ def test_arrays(weights, error, message):
 )
 def test_pairs(pairs, error, message):
     with pytest.raises(error, match=message):
-        core.perturb(np.zeros(4, np.int8), pairs, Distribution.rademacher(2))
+        core.perturb(np.zeros(4, np.int8), pairs, Rademacher(2))

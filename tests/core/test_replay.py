@@ -12,7 +12,7 @@ from helpers import core
 from helpers.oracle import weights as oracle
 from helpers.oracle.draws import EXAMPLES, native, seeds, steps
 from helpers.oracle.stream import Dist
-from tflm_zo.core import QUERY_DTYPE, Distribution, NativeError, Status, checksum, replay
+from tflm_zo.core import QUERY_DTYPE, NativeError, Rademacher, Status, checksum, replay
 
 
 def random_steps(count, queries, scale, seed=0):
@@ -88,7 +88,7 @@ def test_one_query_steps_of_any_size(size, largest, outside):
             expected, expected_fraction, None, 1, 1, 9, limit, Dist(0, 1), pairs(step)
         )
         saturated += clipped
-    found = replay(weights, fraction, None, 1, 1, 9, limit, Distribution.rademacher(), table)
+    found = replay(weights, fraction, None, 1, 1, 9, limit, Rademacher(), table)
     assert found == saturated
     assert np.array_equal(weights, expected)
     assert np.array_equal(fraction, expected_fraction)
@@ -108,7 +108,7 @@ def test_errors_in_the_last_step_leave_weights_alone(change, status):
     weights, fraction = np.arange(-60, 60).astype(np.int8), np.zeros(120, np.int8)
     before = weights.copy()
     with pytest.raises(NativeError) as error:
-        replay(weights, fraction, None, 1, 1, 0, 125, Distribution.rademacher(), table)
+        replay(weights, fraction, None, 1, 1, 0, 125, Rademacher(), table)
     assert error.value.status is status
     assert np.array_equal(weights, before)
     assert not fraction.any()
@@ -117,7 +117,7 @@ def test_errors_in_the_last_step_leave_weights_alone(change, status):
 @pytest.mark.parametrize("recorded", [[], [[]], np.zeros((0, 3), QUERY_DTYPE)])
 def test_no_steps(recorded):
     with pytest.raises(NativeError) as error:
-        replay(np.zeros(9, np.int8), None, None, 1, 1, 0, 125, Distribution.rademacher(), recorded)
+        replay(np.zeros(9, np.int8), None, None, 1, 1, 0, 125, Rademacher(), recorded)
     assert error.value.status is Status.ARGUMENT
 
 
@@ -131,7 +131,7 @@ def test_steps_of_different_lengths():
             1,
             0,
             125,
-            Distribution.rademacher(),
+            Rademacher(),
             [[(1, 1)], [(1, 1), (2, 2)]],
         )
 

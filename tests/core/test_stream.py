@@ -12,7 +12,15 @@ from helpers import core
 from helpers.oracle import scalar, stream
 from helpers.oracle.draws import EXAMPLES, distributions, native, seeds, sizes, streams
 from helpers.oracle.stream import Dist
-from tflm_zo.core import Distribution, DistributionKind, NativeError, Status, query_seed
+from tflm_zo.core import (
+    Coordinate,
+    Gaussian,
+    NativeError,
+    Rademacher,
+    SparseUniform,
+    Status,
+    query_seed,
+)
 
 # (kind, mu, p_zero), seed, tensor: z of weights 0..15 and of weights 1024..1031. From oracle.scalar, which
 # implements the specification with Python integers. They never change: logs of old runs depend on them.
@@ -97,7 +105,7 @@ def test_vectors(parameters, seed, tensor, first, second_block):
 @pytest.mark.parametrize(("seed", "tensor", "first", "second_block", "rounding"), WORDS)
 def test_word_vectors(seed, tensor, first, second_block, rounding):
     """Bits of the words through Rademacher signs; rounding numbers through an update that only rounds."""
-    z = core.direction(Distribution.rademacher(), seed, tensor, 1024 + 64)
+    z = core.direction(Rademacher(), seed, tensor, 1024 + 64)
     bits = (z == -1).reshape(-1, 32).astype(np.uint64)
     words = (bits << np.arange(32, dtype=np.uint64)).sum(axis=1).tolist()
     assert words[:4] == first
@@ -108,15 +116,13 @@ def test_word_vectors(seed, tensor, first, second_block, rounding):
         for delta, moved in ((65536 - r, 1), (65535 - r, 0)):
             weights = np.zeros(8, np.int8)
             coefficient = delta * int(z[index])
-            core.update(
-                weights, None, None, 1, 1, tensor, 125, Distribution.rademacher(), [(seed, coefficient)]
-            )
+            core.update(weights, None, None, 1, 1, tensor, 125, Rademacher(), [(seed, coefficient)])
             assert weights[index] == moved
 
 
 def test_zero_state_is_replaced():
     assert scalar.fmix(scalar.key(ZERO_STATE_SEED, 0) ^ scalar.fmix(0x6A09E667)) == 0
-    z = core.direction(Distribution.rademacher(), ZERO_STATE_SEED, 0, 1024)
+    z = core.direction(Rademacher(), ZERO_STATE_SEED, 0, 1024)
     assert z.tolist() == scalar.direction(0, 1, 0, ZERO_STATE_SEED, 0, 1024)
     word = scalar.next_state(0x6C8E9CF5)
     assert z[:32].tolist() == [-1 if word >> j & 1 else 1 for j in range(32)]
@@ -149,18 +155,18 @@ def test_direction_from_any_block(dist, seed, tensor, block, count):
 def test_coordinates():
     """One weight each, any of them equally often; no part of a tensor has one of its own."""
     size, count = 37, 20_000
-    z = np.array([core.direction(Distribution.coordinate(9), s, 5, size) for s in range(count)])
+    z = np.array([core.direction(Coordinate(9), s, 5, size) for s in range(count)])
     assert (z.sum(axis=1) == 1).all() and set(np.unique(z)) == {0, 1}
     expected = count / size
     assert ((z.sum(axis=0) - expected) ** 2 / expected).sum() < size - 1 + 6 * (2 * size) ** 0.5
     with pytest.raises(NativeError) as error:
-        core.direction(Distribution.coordinate(), 1, 0, 8, begin=1024)
+        core.direction(Coordinate(), 1, 0, 8, begin=1024)
     assert error.value.status is Status.ARGUMENT
 
 
 def test_direction_begins_at_a_block():
     with pytest.raises(NativeError) as error:
-        core.direction(Distribution.rademacher(), 1, 0, 8, begin=32)
+        core.direction(Rademacher(), 1, 0, 8, begin=32)
     assert error.value.status is Status.ARGUMENT
 
 
@@ -191,13 +197,14 @@ def test_query_seeds(run_seed, step, query):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Distribution.rademacher(0), "mu: expected 1..127, got 0"),
-        (lambda: Distribution.rademacher(128), "mu: expected 1..127"),
-        (lambda: Distribution.coordinate(128), "mu: expected 1..127"),
-        (lambda: Distribution.sparse_uniform(3, 1.5), "p_zero_fraction: expected 0 to 1"),
-        (lambda: Distribution.gaussian(0.0), "std_lsb: expected"),
-        (lambda: Distribution.gaussian(float("nan")), "std_lsb: expected"),
-        (lambda: Distribution(DistributionKind.RADEMACHER, 1, 5), "p_zero: expected 0..0"),
+        (lambda: Rademacher(0), "mu: expected 1..127, got 0"),
+        (lambda: Rademacher(128), "mu: expected 1..127"),
+        (lambda: Coordinate(128), "mu: expected 1..127"),
+        (lambda: SparseUniform(3, 1.5), "zeros: expected 0 to 1"),
+        (lambda: Gaussian(0.0), "std: expected"),
+        (lambda: Gaussian(float("nan")), "std: expected"),
+        (lambda: native(Dist(0, 1, 5)), "p_zero: expected 0..0"),
+        (lambda: native(Dist(4, 1)), "kind: no distribution has the number 4"),
     ],
 )
 def test_distribution_parameters(make, message):
@@ -214,7 +221,7 @@ DRAWS = 10_000_000
 
 @pytest.fixture(scope="module")
 def rademacher():
-    return core.direction(Distribution.rademacher(), 20260101, 5, DRAWS).astype(np.float32)
+    return core.direction(Rademacher(), 20260101, 5, DRAWS).astype(np.float32)
 
 
 def test_rademacher_mean(rademacher):
@@ -246,23 +253,23 @@ def test_blocks_are_uncorrelated(rademacher):
 
 
 def test_seeds_are_uncorrelated():
-    rows = [core.direction(Distribution.rademacher(), seed, 0, 50_000) for seed in range(200)]
+    rows = [core.direction(Rademacher(), seed, 0, 50_000) for seed in range(200)]
     assert off_diagonal(np.stack(rows).astype(np.float32)) < 6 / 50_000**0.5
 
 
 def test_tensors_are_uncorrelated():
-    rows = [core.direction(Distribution.rademacher(), 77, tensor, 50_000) for tensor in range(200)]
+    rows = [core.direction(Rademacher(), 77, tensor, 50_000) for tensor in range(200)]
     assert off_diagonal(np.stack(rows).astype(np.float32)) < 6 / 50_000**0.5
 
 
 def test_seed_differing_in_one_bit():
-    rows = [core.direction(Distribution.rademacher(), 1 << bit, 0, 50_000) for bit in range(32)]
+    rows = [core.direction(Rademacher(), 1 << bit, 0, 50_000) for bit in range(32)]
     assert off_diagonal(np.stack(rows).astype(np.float32)) < 6 / 50_000**0.5
 
 
 def test_sparse_uniform_frequencies():
     n = 2_000_000
-    z = core.direction(Distribution.sparse_uniform(3, 0.25), 5, 0, n)
+    z = core.direction(SparseUniform(3, 0.25), 5, 0, n)
     # A byte in -127..127 times 7: -3..3 get 36 or 37 of 255 values each, symmetrically; -128 counts as 0.
     byte = np.arange(-127, 128)
     value, count = np.unique((byte * 7 + 128) // 256, return_counts=True)
@@ -276,12 +283,10 @@ def test_sparse_uniform_frequencies():
 
 def test_gaussian_moments():
     n = 2_000_000
-    z = core.direction(Distribution.gaussian(1.0), 5, 0, n) * (3.5 / 127)
+    z = core.direction(Gaussian(1.0), 5, 0, n) * (3.5 / 127)
     table = np.array(scalar.QUANTILES) * (3.5 / 127)
     assert scalar.QUANTILES[-1] == 105
     assert abs(z.mean()) < 5 / n**0.5
     assert abs(z.std() - (table**2).mean() ** 0.5) < 5 / n**0.5
     assert 0.98 < z.std() < 1.01
-    assert set(np.unique(np.abs(core.direction(Distribution.gaussian(1.0), 9, 0, 100_000)))) == set(
-        scalar.QUANTILES
-    )
+    assert set(np.unique(np.abs(core.direction(Gaussian(1.0), 9, 0, 100_000)))) == set(scalar.QUANTILES)

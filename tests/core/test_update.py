@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from helpers import core
 from helpers.oracle import weights as oracle
 from helpers.oracle.draws import EXAMPLES, Step, native, steps
-from tflm_zo.core import Distribution, NativeError, Status
+from tflm_zo.core import NativeError, Rademacher, Status
 
-RADEMACHER = Distribution.rademacher(1)
+RADEMACHER = Rademacher(1)
 
 
 def random_queries(rng, count, largest):

@@ -16,7 +16,7 @@ from helpers.oracle import weights as plain
 from helpers.oracle import wide as oracle
 from helpers.oracle.draws import distributions, masks, native, perturbations, seeds, steps, streams
 from helpers.oracle.stream import Dist
-from tflm_zo.core import Distribution, NativeError, Status, library
+from tflm_zo.core import Gaussian, NativeError, Rademacher, Status, library
 from tflm_zo.core.loader import structs
 
 small = st.one_of(st.integers(1, 200), st.sampled_from([1023, 1025]))
@@ -76,7 +76,7 @@ def test_no_allowed_perturbation_wraps(mu, seed, sign, spare):
 def test_deviation_of_small_perturbations(std):
     """What rounds to whole LSB as nothing or too much has the deviation asked for, and resolves 2^-8."""
     weights, fraction = np.zeros(100_000, np.int8), np.zeros(100_000, np.int8)
-    distribution = Distribution.gaussian(std)
+    distribution = Gaussian(std)
     core.perturb(weights, [(5, 1)], distribution, fraction=fraction, limit=120)
     moved = weights + fraction / 256
     assert np.std(moved) == pytest.approx(distribution.mu / (3.5 / 127 * 4096), rel=0.02)
@@ -108,10 +108,10 @@ def test_errors_leave_weights_alone():
     before = weights.copy(), fraction.copy()
     for limit in (-1, 128):
         with pytest.raises(NativeError) as error:
-            core.perturb(weights, [(1, 1)], Distribution.gaussian(1.0), fraction=fraction, limit=limit)
+            core.perturb(weights, [(1, 1)], Gaussian(1.0), fraction=fraction, limit=limit)
         assert error.value.status is Status.ARGUMENT
     with pytest.raises(NativeError) as error:
-        core.update(weights, None, None, 1, 1, 0, 120, Distribution.rademacher(1), [(1, 9)], wide=True)
+        core.update(weights, None, None, 1, 1, 0, 120, Rademacher(1), [(1, 9)], wide=True)
     assert error.value.status is Status.ARGUMENT
     assert np.array_equal(weights, before[0]) and np.array_equal(fraction, before[1])
 

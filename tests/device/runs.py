@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from device.emulation import OK, RUNTIME, Device
 from helpers.models import MODELS
 from tflm_zo import Model, inject, load_model
-from tflm_zo.core import Distribution
+from tflm_zo.core import Rademacher
 from tflm_zo.data import Data
 from tflm_zo.firmware import Firmware, arena, generate_firmware
 from tflm_zo.training import Callback, Exact, Nodes, Settings, Trainer, Weights, algorithm, inject_settings
@@ -50,7 +50,7 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
         Settings(
             tasks=(
                 Nodes(queries=2),
-                Weights(queries=2, perturbation=Distribution.rademacher(1), scope="layers"),
+                Weights(queries=2, perturbation=Rademacher(1), scope="layers"),
             ),
             batch_size=4,
             seed=7,

@@ -16,7 +16,7 @@ from helpers.models import MODELS
 from helpers.oracle.scalar import query_seed
 from tflm_zo import inject
 from tflm_zo.converters import load_model
-from tflm_zo.core import Control, CSettings, Distribution, Measurement, SeedLogHeader
+from tflm_zo.core import Control, CSettings, Measurement, SeedLogHeader, SparseUniform
 from tflm_zo.logs import IncompleteHeaderError, LogError, SeedLog, SeedLogWriter, SnapshotLog, fingerprint
 
 MARK = bytes(range(100, 116))
@@ -24,7 +24,7 @@ SETTINGS = (0xFFFFFFFE, 9, 11, 2, 1, 3, 1, 2, None, 65536, 7, 1, 2, 3, 4, 5, 6, 
 
 
 def integers(**changes) -> CSettings:
-    distribution = Distribution.sparse_uniform(5, 0.25).struct
+    distribution = SparseUniform(5, 0.25).struct
     s = CSettings(*(distribution if value is None else value for value in SETTINGS))
     for name, value in changes.items():
         setattr(s, name, value)
@@ -76,7 +76,7 @@ def test_bytes(path):
     log = SeedLog.read(path)
     assert bytes(log.settings) == bytes(integers())
     assert log.fingerprint == MARK
-    assert log.steps_of_block(0)[0][0] == Distribution.sparse_uniform(5, 0.25)
+    assert log.steps_of_block(0)[0][0] == SparseUniform(5, 0.25)
     assert (log.losses * 65536).tolist() == [r[1] for r in records]
     assert log.mean_squares.tolist() == [r[2] for r in records]
     assert log.steps["coefficient"].tolist() == [list(r[3:]) for r in records]

@@ -16,12 +16,12 @@ from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.core import (
     CSettings,
-    Distribution,
     Measurement,
     NodeControl,
     NodeLayer,
     NodeState,
     NodeTask,
+    Rademacher,
     TaskEntry,
 )
 from tflm_zo.logs import LogError, SnapshotLog, SnapshotLogWriter, data_checksum, fingerprint, open_log
@@ -44,7 +44,7 @@ class Run:
             batch=2,
             parts=1,
             queries=1,
-            distribution=Distribution.rademacher(2).struct,
+            distribution=Rademacher(2).struct,
             rate=65536,
             clip=1 << 16,
         )

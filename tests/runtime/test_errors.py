@@ -14,12 +14,12 @@ import pytest
 import tflm_zo
 from helpers.interpreters import RUNTIMES, require
 from helpers.models import MODELS
-from tflm_zo import ConversionError, Distribution, NativeError, inject
+from tflm_zo import ConversionError, NativeError, Rademacher, inject
 from tflm_zo.core import Status
 from tflm_zo.runtime import InvokeError, ModelError, Runtime, RuntimeUnavailableError, load
 from tflm_zo.runtime.tflm import REGISTERER, WHEEL_VERSION, TflmRuntime, arena_upper_bound
 
-Z = Distribution.rademacher(2)
+Z = Rademacher(2)
 
 
 def _runtime(name: str = "litert-ref", **settings: Any) -> Runtime:

@@ -11,7 +11,7 @@ import pytest
 from helpers.interpreters import RUNTIMES, require, run_plain
 from helpers.models import MODELS
 from helpers.oracle.weights import checksum
-from tflm_zo import Distribution, core, inject, load_model
+from tflm_zo import Rademacher, core, inject, load_model
 from tflm_zo.converters import Model, set_batch
 from tflm_zo.runtime import Runtime, load
 
@@ -54,7 +54,7 @@ def test_forward_pass_sees_the_weights_of_the_same_command(name: str, model: str
     shape, dtype, _, _ = runtime.input_details()
     x = rng.integers(-128, 128, shape).astype(dtype)
     runtime.set_inputs(x)
-    z = Distribution.rademacher(2)
+    z = Rademacher(2)
     seen = set()
     for seed, k in ((1, 1), (1, -2), (1, 1), (2, 1), (2, -2)):
         runtime.invoke(runtime.command(loss=False).perturb([(seed, k)], z))
@@ -71,7 +71,7 @@ def test_restore_brings_the_initial_weights_back(name: str) -> None:
     require(name)
     runtime = _runtime(MODELS["small_cnn"](), name, 2)
     initial = runtime.read_weights()
-    z = Distribution.rademacher(2)
+    z = Rademacher(2)
     runtime.invoke(runtime.command(loss=False).update([(1, 90000)], z))
     assert any((runtime.read_weights()[n] != initial[n]).any() for n in initial)
     assert runtime.status().steps == 1
@@ -91,7 +91,7 @@ def test_reset_of_the_interpreter_brings_the_initial_weights_back() -> None:
     initial = runtime.read_weights()
     runtime.invoke()
     expected = runtime.outputs()[0]
-    runtime.invoke(runtime.command(loss=False).update([(1, 90000)], Distribution.rademacher(2)))
+    runtime.invoke(runtime.command(loss=False).update([(1, 90000)], Rademacher(2)))
     interpreter = runtime._segments[0].engine._interpreter  # type: ignore[attr-defined]
     interpreter.reset_all_variables()
     assert not any(value.any() for value in runtime.read_weights().values())
@@ -123,7 +123,7 @@ def test_runtimes_do_not_share_weights() -> None:
     model = inject(MODELS["small_cnn"](), trainable="all", headroom=2)
     one, other = load(model, "litert"), load(model, "litert")
     before = other.read_weights()
-    one.invoke(one.command(loss=False).perturb([(1, 1)], Distribution.rademacher(2)))
+    one.invoke(one.command(loss=False).perturb([(1, 1)], Rademacher(2)))
     other.invoke()
     for name, value in other.read_weights().items():
         np.testing.assert_array_equal(value, before[name])
@@ -148,7 +148,7 @@ def test_delegate_in_tensorflows_own_interpreter() -> None:
     x, labels = rng.integers(-128, 128, shape).astype(dtype), np.array([1, 3], np.int32)
     runtime.set_inputs(x)
     runtime.set_labels(labels)
-    z = Distribution.rademacher(2)
+    z = Rademacher(2)
     commands = [
         runtime.command(checksum=True).perturb([(5, 1)], z),
         runtime.command(checksum=True).perturb([(5, -2)], z),

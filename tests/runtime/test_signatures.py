@@ -11,7 +11,7 @@ import pytest
 
 from helpers.interpreters import require
 from helpers.models import MODELS
-from tflm_zo import Distribution, core, inject
+from tflm_zo import Rademacher, core, inject
 from tflm_zo.runtime import load
 
 INTERPRETERS = [
@@ -42,7 +42,7 @@ def test_segments_of_one_file(name: str, module: str) -> None:
     x, label = rng.integers(-128, 128, shape).astype(dtype), np.array([7], np.int32)
     runtime.set_inputs(x)
     runtime.set_labels(label)
-    z = Distribution.rademacher(2)
+    z = Rademacher(2)
     commands = [
         runtime.command(checksum=True),
         runtime.command(checksum=True).perturb([(1, 1)], z),

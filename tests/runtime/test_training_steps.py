@@ -14,7 +14,7 @@ from helpers.models import MODELS
 from helpers.oracle import weights as oracle_weights
 from helpers.oracle.stream import Dist
 from helpers.spsa import spsa_commands
-from tflm_zo import Distribution, inject
+from tflm_zo import Distribution, Gaussian, Rademacher, SparseUniform, inject
 from tflm_zo.runtime import Runtime, load
 
 STEPS, QUERIES, BATCH, HEADROOM = 200, 4, 4, 2
@@ -75,15 +75,15 @@ def test_200_steps_are_the_same_in_litert_ref(name: str, update_bits: int) -> No
 @pytest.mark.parametrize("update_bits", [8, 16])
 @pytest.mark.parametrize(
     "distribution",
-    [Distribution.rademacher(2), Distribution.sparse_uniform(2, 0.33), Distribution.gaussian(0.6)],
-    ids=lambda d: d.kind.name.lower(),
+    [Rademacher(2), SparseUniform(2, 0.33), Gaussian(0.6)],
+    ids=lambda d: type(d).__name__.lower(),
 )
 def test_weights_are_what_the_equations_say(distribution: Distribution, update_bits: int) -> None:
     runtime = _runtime("litert-ref", update_bits)
     initial = runtime.read_weights()
     _, (weights, fractions), record = _train(runtime, distribution=distribution)
 
-    dist = Dist(int(distribution.kind), distribution.mu, distribution.p_zero)
+    dist = Dist(distribution.kind, distribution.mu, distribution.p_zero)
     total = 0
     for tensor in runtime.metadata.trainable:
         w = initial[tensor.name].reshape(-1).copy()
@@ -110,7 +110,7 @@ def test_1000_steps_replayed_in_one_invoke(name: str, update_bits: int) -> None:
     trace, (weights, fractions), record = _train(runtime, steps=steps if name != "tflm" else steps)
 
     fresh = _runtime(name, update_bits, **settings)
-    fresh.invoke(fresh.command(checksum=True).replay(record, Distribution.rademacher(HEADROOM)))
+    fresh.invoke(fresh.command(checksum=True).replay(record, Rademacher(HEADROOM)))
     assert fresh.status().checksum == trace[-1][1].checksum
     assert fresh.status().steps == steps
     np.testing.assert_array_equal(fresh.losses(), trace[-1][0])
@@ -167,7 +167,7 @@ def test_layer_by_layer_with_suffix_runs() -> None:
         r.set_inputs(x)
         r.set_labels(np.array([3]))
     runtime.invoke()
-    z = Distribution.rademacher(2)
+    z = Rademacher(2)
     for block in sorted(late):
         for k in (1, -2, 1):
             runtime.invoke(runtime.command().perturb([(block + 9, k)], z, block=block), start=1)

@@ -17,7 +17,7 @@ from helpers.settings import weight_settings
 from tflm_zo import inject
 from tflm_zo.converters import Model, initial_weights, load_model, read_metadata, set_batch
 from tflm_zo.converters.passes.widen_layers import quantize_multiplier
-from tflm_zo.core import Distribution
+from tflm_zo.core import Gaussian, Rademacher
 from tflm_zo.logs import SeedLog
 from tflm_zo.runtime import Runtime, load
 from tflm_zo.training import Settings, SettingsError, Trainer, Weights, replay_log
@@ -134,7 +134,7 @@ RNG = np.random.default_rng(4)
 X = RNG.integers(-128, 128, (24, 8, 8, 1)).astype(np.int8)
 Y = RNG.integers(0, 4, 24)
 STEPS = 23
-GAUSSIAN = Distribution.gaussian(0.2)
+GAUSSIAN = Gaussian(0.2)
 
 VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "last": ({"trainable": "last:1"}, {}),
@@ -143,7 +143,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "sparse": ({"sparse": "random:0.5"}, {}),
     "memory": ({}, {"momentum": 0.8, "momentum_terms": 4}),
     "sharpness": ({"headroom": 4}, {"sharpness": True}),
-    "rademacher": ({}, {"perturbation": Distribution.rademacher(2)}),
+    "rademacher": ({}, {"perturbation": Rademacher(2)}),
     "kernel norm": ({"multipliers": "kernel-norm"}, {"rule": "sign", "learning_rate": 0.5}),
 }
 
@@ -208,7 +208,7 @@ def test_perturbations_below_half_an_lsb_are_seen_by_a_wide_layer_alone() -> Non
     """What 8 bits round to nothing gives 16 bits a gradient."""
     for wide, moves in (((), False), ("last", True)):
         model = inject(MODELS["small_cnn"](), batch=4, trainable="last:1", wide=wide)
-        settings = Settings(tasks=(Weights(perturbation=Distribution.gaussian(0.1)),), batch_size=4)
+        settings = Settings(tasks=(Weights(perturbation=Gaussian(0.1)),), batch_size=4)
         trainer = Trainer(model, settings)
         trainer.fit(X, Y, steps=10, keep="last")
         (found,) = trainer.runtime.read_weights().values()
@@ -218,9 +218,7 @@ def test_perturbations_below_half_an_lsb_are_seen_by_a_wide_layer_alone() -> Non
 
 def test_sharpness_needs_room_for_what_is_not_rounded() -> None:
     """Reaches of 1.45 LSB each: two LSB rounded, 2.9 as they are."""
-    settings = Settings(
-        tasks=(Weights(sharpness=True, perturbation=Distribution.gaussian(0.5)),), batch_size=4
-    )
+    settings = Settings(tasks=(Weights(sharpness=True, perturbation=Gaussian(0.5)),), batch_size=4)
     Trainer(inject(MODELS["small_cnn"](), batch=4, headroom=2), settings).fit(X, Y, steps=1, keep="last")
     model = inject(MODELS["small_cnn"](), batch=4, headroom=2, wide="last")
     with pytest.raises(SettingsError, match="up to 3 LSB .*inject with headroom=3"):

@@ -99,7 +99,7 @@ def in_plain_litert(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple
     folder, expected = tmp_path_factory.mktemp("exported"), {}
     for name in CLASSIFIERS:
         trainer, x = train(name, "litert")
-        trainer.export().save(folder / f"{name}.tflite")
+        trainer.export(folder / f"{name}.tflite")
         np.savez(folder / f"{name}.npz", **{f"x{i}": values for i, values in enumerate(x)})
         expected[name] = trained_outputs(trainer, x)
     script = PLAIN.replace("BATCH", str(BATCH))

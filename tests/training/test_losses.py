@@ -14,7 +14,7 @@ from helpers.oracle.stream import Dist, direction
 from tflm_zo import inject
 from tflm_zo.converters import export_model, initial_weights
 from tflm_zo.converters.model.schema import BuiltinOperator
-from tflm_zo.core import Distribution
+from tflm_zo.core import Rademacher
 from tflm_zo.logs import SeedLog
 from tflm_zo.training import Settings, Trainer, Weights
 
@@ -71,7 +71,7 @@ def test_differences_are_the_gradient_along_the_direction(kind: str, tmp_path: A
     y = layer.targets(kind, rng)
     rate, steps, queries = 500.0, 6, 32
     settings = Settings(
-        tasks=(Weights(rule="gradient", clip=0, queries=queries, perturbation=Distribution.rademacher(mu)),),
+        tasks=(Weights(rule="gradient", clip=0, queries=queries, perturbation=Rademacher(mu)),),
         batch_size=SAMPLES,
         learning_rate=rate,
         final_learning_rate=rate,

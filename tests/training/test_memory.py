@@ -13,7 +13,7 @@ import pytest
 from helpers.models import MODELS
 from helpers.moments import At, stop
 from tflm_zo import inject
-from tflm_zo.core import Distribution
+from tflm_zo.core import Gaussian
 from tflm_zo.logs import SeedLog, seed_log
 from tflm_zo.training import Nodes, Settings, Trainer, Weights, replay_log, weight_run
 
@@ -62,7 +62,7 @@ def test_a_log_is_read_in_parts(steps: int, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(weight_run, "_KEPT_STEPS", 5)
     model, log = inject(MODELS["small_cnn"](), max_queries=16, headroom=6), tmp_path / "log"
     settings = Settings(
-        tasks=(Weights(queries=2, momentum=0.9, momentum_terms=4, perturbation=Distribution.gaussian(1.0)),),
+        tasks=(Weights(queries=2, momentum=0.9, momentum_terms=4, perturbation=Gaussian(1.0)),),
         batch_size=4,
     )
     Trainer(model, settings).fit(X, Y, steps=21, log=log, callbacks=[At(steps - 1, stop)], keep="last")

@@ -18,7 +18,6 @@ from helpers.oracle.fixed_losses import cross_entropy_error
 from helpers.oracle.node_run import CONSTANT, FORWARD, LINEAR, ONE, QUERY, STEP, UPDATE, Settings, Task
 from tflm_zo.core import (
     CSettings,
-    Distribution,
     LogitScale,
     NativeError,
     NodeAction,
@@ -27,6 +26,7 @@ from tflm_zo.core import (
     NodeLayer,
     NodeState,
     NodeTask,
+    Rademacher,
     Status,
 )
 
@@ -100,7 +100,7 @@ def integers(s: Settings) -> CSettings:
         batch=s.batch,
         parts=s.parts,
         queries=1,
-        distribution=Distribution.rademacher(2).struct,
+        distribution=Rademacher(2).struct,
         rate=s.rate,
         final_rate=s.final_rate,
         schedule=s.schedule,

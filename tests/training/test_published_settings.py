@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tflm_zo.converters import InjectSettings
-from tflm_zo.core import Distribution, DistributionKind
+from tflm_zo.core import Coordinate, Gaussian, Rademacher, SparseUniform
 from tflm_zo.training import ALGORITHMS, Settings, algorithm, inject_settings
 from tflm_zo.training.integers import layerwise_integers
 from tflm_zo.training.setting_names import names, resolve
@@ -56,8 +56,8 @@ TABLE = [
     Row(
         "poor-mans-training",
         "weights.perturbation",
-        Distribution.rademacher(1),
-        Distribution.rademacher(1),
+        Rademacher(1),
+        Rademacher(1),
         f"{PMT}, sec. 3.4.2 and 4.1 (mu = 1)",
     ),
     Row("poor-mans-training", "schedule", "cosine", "cosine", f"{PMT}, sec. 4.1"),
@@ -131,7 +131,7 @@ TABLE = [
     Row(
         "qzo-ff",
         "weights.perturbation",
-        Distribution.gaussian(1.0),
+        Gaussian(1.0),
         1e-3,
         f"{QZO}, tables 6 to 9 (epsilon)",
         f"{NO_INTEGERS}, and in the forward pass weights have whole LSB",
@@ -144,7 +144,7 @@ TABLE = [
     Row(
         "qzo-ff-probe",
         "weights.perturbation",
-        Distribution.gaussian(0.5),
+        Gaussian(0.5),
         1e-3,
         f"{QZO}, tables 6 to 9 (epsilon)",
         NO_INTEGERS,
@@ -163,7 +163,7 @@ TABLE = [
     Row(
         "elastic-zo",
         "weights.perturbation",
-        Distribution.gaussian(1.0),
+        Gaussian(1.0),
         "N(0, I) eps",
         f"{ELASTIC}, eq. 1",
         NO_INTEGERS,
@@ -195,8 +195,8 @@ TABLE = [
     Row(
         "elastic-zo-int8",
         "weights.perturbation",
-        Distribution.sparse_uniform(15, 0.33),
-        Distribution.sparse_uniform(15, 0.33),
+        SparseUniform(15, 0.33),
+        SparseUniform(15, 0.33),
         f"{ELASTIC}, sec. 5.1.1 (r_max of 1, 3, 7, 15, 31, 63; p_zero 0.33)",
     ),
     Row(
@@ -242,7 +242,7 @@ TABLE = [
     Row(
         "mezo",
         "weights.perturbation",
-        Distribution.gaussian(1.0),
+        Gaussian(1.0),
         "N(0, I) eps",
         "MeZO (arXiv 2305.17333), def. 1",
         NO_INTEGERS,
@@ -259,9 +259,9 @@ TABLE = [
     Row("mezo", "inject.headroom", 4, None, "MeZO", "the reach of the Gaussian directions"),
     Row(
         "deepzero",
-        "weights.perturbation.kind",
-        DistributionKind.COORDINATE,
-        DistributionKind.COORDINATE,
+        "weights.perturbation",
+        Coordinate(2),
+        Coordinate(2),
         f"{PMT}, sec. 4.2.3 (DeepZero: coordinate-wise estimation)",
     ),
     Row(
@@ -283,7 +283,7 @@ TABLE = [
     Row(
         "deepzero",
         "weights.perturbation",
-        Distribution.coordinate(2),
+        Coordinate(2),
         None,
         "DeepZero (arXiv 2310.02025)",
         NO_INTEGERS,

@@ -14,7 +14,7 @@ import pytest
 
 from helpers.models import MODELS
 from tflm_zo import inject
-from tflm_zo.core import Distribution
+from tflm_zo.core import Gaussian, SparseUniform
 from tflm_zo.training import Exact, Nodes, Settings, SettingsError, Trainer, Weights
 from tflm_zo.training.node_run import NodeRun
 from tflm_zo.training.plan import plan_tasks
@@ -26,7 +26,7 @@ X = RNG.integers(-128, 128, (24, 8, 8, 1)).astype(np.int8)
 Y = RNG.integers(0, 4, 24)
 STEPS = 6
 
-SPARSE = Distribution.sparse_uniform(7, 0.33)
+SPARSE = SparseUniform(7, 0.33)
 MODELS_OF: dict[str, dict[str, Any]] = {
     "plain": {"max_queries": 16, "headroom": 12, "command_words": 100},
     "nodes": {"nodes": "*"},
@@ -71,7 +71,7 @@ CONTEXTS: dict[str, tuple[str, Settings]] = {
     "weights, step": ("plain", run(Weights(), schedule="step", decay_steps=1)),
     "weights, signs": ("plain", run(Weights(rule="sign"))),
     "weights, gradient": ("plain", run(Weights(rule="gradient"))),
-    "weights, momentum": ("plain", run(Weights(momentum=0.9, perturbation=Distribution.gaussian(1.0)))),
+    "weights, momentum": ("plain", run(Weights(momentum=0.9, perturbation=Gaussian(1.0)))),
     "weights, blocks": ("plain", run(Weights(scope="blocks"))),
 }
 
@@ -107,7 +107,7 @@ OTHERS: dict[str, Any] = {
     "weights.learning_rate": 0.3,
     "weights.clip": 0.01,
     "weights.bits": 2,
-    "weights.perturbation": Distribution.sparse_uniform(3, 0.33),
+    "weights.perturbation": SparseUniform(3, 0.33),
     "weights.queries": 3,
     "weights.stage_p_zero": (0.1, 0.2),
     "weights.gradient_norm": True,

@@ -23,7 +23,7 @@ from helpers.settings import weight_settings
 from tflm_zo import inject
 from tflm_zo.converters import ConversionError, Model, initial_weights
 from tflm_zo.converters.files import NewFile
-from tflm_zo.core import Distribution
+from tflm_zo.core import Coordinate, Gaussian, Rademacher, SparseUniform
 from tflm_zo.logs import LogError, SeedLog
 from tflm_zo.training import (
     Callback,
@@ -75,10 +75,10 @@ def is_replay(trainer: Trainer, model: Model, log: Any) -> bool:
     return equal(state(trainer), replay_log(model, SeedLog.read(log)))
 
 
-ONE_LSB: dict[str, Any] = {"perturbation": Distribution.rademacher(1)}
-MEMORY: dict[str, Any] = {"perturbation": Distribution.gaussian(0.6), "momentum": 0.7}
-ONE_WEIGHT: dict[str, Any] = {"perturbation": Distribution.coordinate(2)}
-ONE_LSB_OF_ONE: dict[str, Any] = {"perturbation": Distribution.coordinate(1)}
+ONE_LSB: dict[str, Any] = {"perturbation": Rademacher(1)}
+MEMORY: dict[str, Any] = {"perturbation": Gaussian(0.6), "momentum": 0.7}
+ONE_WEIGHT: dict[str, Any] = {"perturbation": Coordinate(2)}
+ONE_LSB_OF_ONE: dict[str, Any] = {"perturbation": Coordinate(1)}
 RUNS = {
     "8 bit": ("8", Settings(tasks=(Weights(queries=2),), batch_size=8)),
     "16 bit": ("16", Settings(tasks=(Weights(queries=2),), batch_size=8)),
@@ -103,13 +103,13 @@ RUNS = {
     ),
     "sparse": (
         "8",
-        Settings(tasks=(Weights(perturbation=Distribution.sparse_uniform(2, 0.3)),), batch_size=8),
+        Settings(tasks=(Weights(perturbation=SparseUniform(2, 0.3)),), batch_size=8),
     ),
     "sparse, 16 bit": (
         "16",
-        Settings(tasks=(Weights(perturbation=Distribution.sparse_uniform(2)),), batch_size=8),
+        Settings(tasks=(Weights(perturbation=SparseUniform(2)),), batch_size=8),
     ),
-    "gaussian": ("16", Settings(tasks=(Weights(perturbation=Distribution.gaussian(0.6)),), batch_size=8)),
+    "gaussian": ("16", Settings(tasks=(Weights(perturbation=Gaussian(0.6)),), batch_size=8)),
     "sharpness": ("headroom", Settings(tasks=(Weights(queries=2, sharpness=True),), batch_size=8)),
     "sharpness, blocks": ("cut", weight_settings(batch_size=4, sharpness=True, scope="blocks", **ONE_LSB)),
     "sharpness, 8 bit": ("8", weight_settings(batch_size=8, sharpness=True, **ONE_LSB)),
@@ -146,7 +146,7 @@ RUNS = {
     ),
     "gaussian, 8 bit": (
         "8",
-        Settings(tasks=(Weights(perturbation=Distribution.gaussian(0.6)),), batch_size=8),
+        Settings(tasks=(Weights(perturbation=Gaussian(0.6)),), batch_size=8),
     ),
 }
 
@@ -524,7 +524,7 @@ def test_bad_settings(changes, message):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"perturbation": Distribution.rademacher(3)}, "up to 3 LSB, the model's headroom is 2"),
+        ({"perturbation": Rademacher(3)}, "up to 3 LSB, the model's headroom is 2"),
         ({"sharpness": True}, r"up to 4 LSB \(sharpness: twice\), the model's headroom is 2; .*headroom=4"),
         ({"batch_size": 6}, "batch_size: expected a multiple of the model's batch 4, got 6"),
         ({**MEMORY, "momentum_terms": 5}, "max_queries=4, got 1, times momentum_terms=5; .*max_queries=5"),
@@ -552,8 +552,8 @@ def test_models_that_cannot_be_trained():
         ("16", {}),
         ("8", {}),
         ("16", {"estimator": "one-sided"}),
-        ("16", {"perturbation": Distribution.gaussian(0.6)}),
-        ("16", {"perturbation": Distribution.sparse_uniform(2, 0.33)}),
+        ("16", {"perturbation": Gaussian(0.6)}),
+        ("16", {"perturbation": SparseUniform(2, 0.33)}),
         ("cut", {"scope": "blocks"}),
         ("headroom", {"sharpness": True}),
         ("top-k", {"learning_rate": 4.0}),
@@ -636,7 +636,7 @@ def test_equivalents_are_of_the_run_and_of_this_part_of_it(name, tmp_path):
 def test_exported_for_another_batch():
     trainer = Trainer(zo_model(), SETTINGS)
     trainer.fit(X, Y, steps=3, keep="last")
-    four, one = trainer.export(), trainer.export(1)
+    four, one = trainer.export(), trainer.export(batch=1)
     assert [m.subgraphs[0].inputs[0].shape[0] for m in (four, one)] == [4, 1]
     constants = [{t.name: t.numpy() for t in m.subgraphs[0].tensors if t.is_constant} for m in (four, one)]
     weights = trainer.runtime.read_weights()

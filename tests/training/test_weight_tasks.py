@@ -22,13 +22,17 @@ from helpers.settings import layerwise_settings
 from tflm_zo import core, inject
 from tflm_zo.converters import read_metadata
 from tflm_zo.core import (
+    Coordinate,
     CSettings,
     Distribution,
+    Gaussian,
     NativeError,
     NodeAction,
     NodeControl,
     NodeRules,
     NodeTask,
+    Rademacher,
+    SparseUniform,
     Status,
     make_tensor,
     weight_tensors,
@@ -82,10 +86,10 @@ def cases(draw: st.DrawFn) -> Case:
         draw(
             st.sampled_from(
                 [
-                    Distribution.rademacher(1),
-                    Distribution.rademacher(7),
-                    Distribution.sparse_uniform(5, 0.4),
-                    Distribution.gaussian(2.0),
+                    Rademacher(1),
+                    Rademacher(7),
+                    SparseUniform(5, 0.4),
+                    Gaussian(2.0),
                 ]
             )
         ),
@@ -115,7 +119,7 @@ def coefficients(case: Case, sums: list[int], mean_square: int) -> tuple[list[in
     for d in ds:
         mean_square = d * d if mean_square == 0 else mean_square + (d * d - mean_square) // 32
     sides = 1 if case.one_sided else 2
-    gaussian = z.kind == core.DistributionKind.GAUSSIAN
+    gaussian = isinstance(z, core.Gaussian)
     found = []
     for d in ds:
         if case.rule == GRADIENT:
@@ -123,7 +127,7 @@ def coefficients(case: Case, sums: list[int], mean_square: int) -> tuple[list[in
             product = divide(-clipped * case.rate, ONE)
             if gaussian:
                 c = divide(product * 4096 * 49, sides * z.mu * count * 254 * 254)
-            elif z.kind == core.DistributionKind.RADEMACHER:
+            elif isinstance(z, core.Rademacher):
                 c = divide(product, sides * z.mu * count)
             else:
                 c = divide(product, sides * count)
@@ -140,7 +144,7 @@ def coefficients(case: Case, sums: list[int], mean_square: int) -> tuple[list[in
             c = -c if negative else c
             if case.rule == SIGN and d == 0:
                 c = 0
-        z_max = {0: 1, 1: z.mu, 2: 105}[int(z.kind)]
+        z_max = {0: 1, 1: z.mu, 2: 105}[z.kind]
         limit = 2**30 // (count * z_max)
         found.append(max(-limit, min(limit, c)))
     return found, mean_square
@@ -337,7 +341,7 @@ HYBRIDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "weights.gradient_norm": True,
             "weights.quantization_aware": True,
             "learning_rate": 0.05,
-            "weights.perturbation": Distribution.rademacher(1),
+            "weights.perturbation": Rademacher(1),
             "nodes.perturbation": 1,
         },
     ),
@@ -346,7 +350,7 @@ HYBRIDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {
             "weights.scope": "model",
             "weights.rule": "sign",
-            "weights.perturbation": Distribution.sparse_uniform(7, 0.33),
+            "weights.perturbation": SparseUniform(7, 0.33),
             "stages": (0.3, 0.6),
             "weights.stage_p_zero": (0.5, 0.9),
         },
@@ -358,7 +362,7 @@ HYBRIDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "exact.last": 2,
             "exact.rule": "bits",
             "weights.rule": "bits",
-            "weights.perturbation": Distribution.sparse_uniform(15, 0.33),
+            "weights.perturbation": SparseUniform(15, 0.33),
             "stages": (0.3, 0.6),
             "weights.stage_p_zero": (0.5, 0.9),
         },
@@ -510,7 +514,7 @@ def test_gradients_are_those_of_the_paper() -> None:
         ({}, {}, "carries no nodes"),
         (
             {"nodes": ("fc3",)},
-            {"weights.scope": "model", "weights.perturbation": Distribution.rademacher(5)},
+            {"weights.scope": "model", "weights.perturbation": Rademacher(5)},
             "headroom=5",
         ),
         ({"nodes": ("fc3",)}, {"weights.scope": "model", "weights.rule": "bits"}, "update_bits=8"),
@@ -536,7 +540,7 @@ def test_bad_settings(injection: dict[str, Any], chosen: dict[str, Any], message
             {
                 "stages": (0.5,),
                 "weights.stage_p_zero": (0.5, 0.9),
-                "weights.perturbation": Distribution.sparse_uniform(3),
+                "weights.perturbation": SparseUniform(3),
             },
             "one share of zeros",
         ),
@@ -544,7 +548,7 @@ def test_bad_settings(injection: dict[str, Any], chosen: dict[str, Any], message
         ({"exact.rows": (0.5, 0.1)}, "least share"),
         ({"exact.bits": (5, 4)}, "three numbers|three stages"),
         (
-            {"weights.rule": "bits", "weights.perturbation": Distribution.coordinate(2)},
+            {"weights.rule": "bits", "weights.perturbation": Coordinate(2)},
             "not single coordinates",
         ),
         ({"weights.bits": 8}, "weights.bits: expected an integer in 1..7"),

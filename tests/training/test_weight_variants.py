@@ -16,7 +16,7 @@ from helpers.moments import At, stop
 from helpers.settings import weight_settings
 from tflm_zo import inject
 from tflm_zo.converters import Model, initial_weights, read_metadata, update_masks
-from tflm_zo.core import Distribution
+from tflm_zo.core import Coordinate, Gaussian
 from tflm_zo.logs import SeedLog
 from tflm_zo.runtime import load
 from tflm_zo.training import Settings, Trainer, Weights, replay_log
@@ -26,7 +26,7 @@ X = RNG.integers(-128, 128, (24, 8, 8, 1)).astype(np.int8)
 Y = RNG.integers(0, 4, 24)
 STEPS = 23
 
-GAUSSIAN = {"perturbation": Distribution.gaussian(0.6)}
+GAUSSIAN = {"perturbation": Gaussian(0.6)}
 VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "sharpness": ({"headroom": 4}, {"sharpness": True, "queries": 2}),
     "momentum": ({}, {"momentum": 0.8, "momentum_terms": 4, "queries": 2, **GAUSSIAN}),
@@ -37,10 +37,10 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "top-k": ({"sparse": "top-k:0.2"}, {}),
     "random, 8 bit": ({"sparse": "random:0.5", "update_bits": 8}, {"queries": 3}),
     "threshold, kernel norm": ({"sparse": "threshold:30", "multipliers": "kernel-norm"}, {}),
-    "coordinate": ({}, {"perturbation": Distribution.coordinate(2), "queries": 4, "learning_rate": 9.0}),
+    "coordinate": ({}, {"perturbation": Coordinate(2), "queries": 4, "learning_rate": 9.0}),
     "coordinate, random, 8 bit": (
         {"sparse": "random:0.3", "update_bits": 8},
-        {"perturbation": Distribution.coordinate(2), "learning_rate": 9.0},
+        {"perturbation": Coordinate(2), "learning_rate": 9.0},
     ),
 }
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from rich.table import Table
 
+from ..converters.table import table
 from ..logs import IncompleteHeaderError
 from ..training import BlockProbes
 from .progress import counting_bar
-from .results import table
 
 __all__ = ["choice_table", "choose"]
 

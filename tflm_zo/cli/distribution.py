@@ -3,14 +3,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from ..core import Distribution
+from ..core import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from ..training import SettingsError
 
-__all__ = ["DISTRIBUTIONS", "parse_distribution"]
+__all__ = ["DISTRIBUTIONS", "parse_distribution", "written_distribution"]
 
 DISTRIBUTIONS: Final = "rademacher:LSB, sparse-uniform:LSB[:ZEROS], gaussian:LSB, coordinate:LSB"
+
+_FAMILIES: Final[Mapping[str, Callable[..., Distribution]]] = {
+    "rademacher": Rademacher,
+    "sparse-uniform": SparseUniform,
+    "gaussian": Gaussian,
+    "coordinate": Coordinate,
+}
 
 
 def parse_distribution(text: str) -> Distribution:
@@ -21,15 +29,18 @@ def parse_distribution(text: str) -> Distribution:
         SettingsError: there is no such distribution (the message lists them), or a number is wrong.
     """
     name, *numbers = text.split(":")
+    family = _FAMILIES.get(name)
+    if family is None or len(numbers) not in ((1, 2) if family is SparseUniform else (1,)):
+        raise SettingsError(f"no {text!r}; there are {DISTRIBUTIONS}")
+    size, *zeros = numbers
     try:
-        if name == "rademacher" and len(numbers) == 1:
-            return Distribution.rademacher(int(numbers[0]))
-        if name == "sparse-uniform" and len(numbers) in (1, 2):
-            return Distribution.sparse_uniform(int(numbers[0]), *map(float, numbers[1:]))
-        if name == "gaussian" and len(numbers) == 1:
-            return Distribution.gaussian(float(numbers[0]))
-        if name == "coordinate" and len(numbers) == 1:
-            return Distribution.coordinate(int(numbers[0]))
+        return family(float(size) if family is Gaussian else int(size), *map(float, zeros))
     except ValueError as error:
         raise SettingsError(f"{text!r}: {error}") from None
-    raise SettingsError(f"no {text!r}; there are {DISTRIBUTIONS}")
+
+
+def written_distribution(z: Distribution) -> str:
+    """A distribution as `parse_distribution` reads it."""
+    name = next(name for name, family in _FAMILIES.items() if family is type(z))
+    size = f"{z.std:.3g}" if isinstance(z, Gaussian) else str(z.mu)
+    return f"{name}:{size}" + (f":{z.p_zero / 256:.2g}" if z.p_zero else "")

@@ -9,10 +9,10 @@ from typing import Any
 from rich.table import Table
 
 from ..converters import Model, read_metadata
+from ..converters.table import table
 from ..core import NodeLayer
 from ..training import Settings
 from ..training.costs import Costs, NodeCosts
-from .results import table
 
 __all__ = ["node_rows", "node_table"]
 

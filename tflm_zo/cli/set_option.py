@@ -13,12 +13,12 @@ import typer
 
 from ..converters import ZoMetadata
 from ..converters.settings import LAST
-from ..core import Distribution, DistributionKind
+from ..core import Distribution
 from ..training import ALGORITHMS, Settings, SettingsError
 from ..training.algorithms import fitting_batch_size
 from ..training.plan import plan_tasks
 from ..training.setting_names import TASKS, changed, full_name, names, resolve, value_of
-from .distribution import parse_distribution
+from .distribution import parse_distribution, written_distribution
 from .injection import parse_nodes
 from .option_names import OF_INJECT
 
@@ -220,14 +220,7 @@ def written(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Distribution):
-        return _written_distribution(value)
+        return written_distribution(value)
     if isinstance(value, tuple):
         return ",".join(v if isinstance(v, str) else f"{v:g}" for v in value) or "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _written_distribution(z: Distribution) -> str:
-    """A distribution as `parse_distribution` reads it."""
-    name = z.kind.name.lower().replace("_", "-")
-    size = f"{z.mu / 4096 * 127 / 3.5:.3g}" if z.kind == DistributionKind.GAUSSIAN else str(z.mu)
-    return f"{name}:{size}" + (f":{z.p_zero / 256:.2g}" if z.p_zero else "")

@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
+from ..converters.table import table
 from .block_probes import choice_table
-from .results import table
 
 __all__ = ["render"]
 

@@ -23,7 +23,15 @@ from .control import (
 )
 from .declarations import CSettings, Struct, Tensor
 from .directory import Directory
-from .distribution import Distribution, DistributionKind, query_seed, query_seeds
+from .distribution import (
+    Coordinate,
+    Distribution,
+    Gaussian,
+    Rademacher,
+    SparseUniform,
+    query_seed,
+    query_seeds,
+)
 from .loader import NativeError, Status, installed, library, library_path
 from .logit_scale import LogitScale
 from .measurement import MEASUREMENT_BYTES, Measurement, best_of, is_due
@@ -44,6 +52,10 @@ from .snapshot_log_format import (
 from .tensor import checksum, make_tensor, replay, weight_tensors
 
 __all__ = [
+    "Coordinate",
+    "Gaussian",
+    "Rademacher",
+    "SparseUniform",
     "ALL_BLOCKS",
     "BEST_SLOT",
     "BlockControl",
@@ -52,7 +64,6 @@ __all__ = [
     "Control",
     "Directory",
     "Distribution",
-    "DistributionKind",
     "FINGERPRINT_BYTES",
     "LogitScale",
     "MAX_CHAIN",

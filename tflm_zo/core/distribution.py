@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,70 +13,43 @@ from .arguments import integer, unsigned
 from .declarations import Struct
 from .loader import constants, library, structs
 
-__all__ = ["Distribution", "DistributionKind", "query_seed", "query_seeds"]
+__all__ = [
+    "Coordinate",
+    "Distribution",
+    "Gaussian",
+    "Rademacher",
+    "SparseUniform",
+    "query_seed",
+    "query_seeds",
+]
 
 
-class DistributionKind(IntEnum):
-    """Family of the random direction; values are part of the file format."""
-
-    RADEMACHER = constants.ZO_RADEMACHER
-    SPARSE_UNIFORM = constants.ZO_SPARSE_UNIFORM
-    GAUSSIAN = constants.ZO_GAUSSIAN
-    COORDINATE = constants.ZO_COORDINATE
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Distribution:
-    """Distribution of a perturbation; use the constructors below.
+    """Distribution of a perturbation: a `Rademacher`, `SparseUniform`, `Gaussian` or `Coordinate`.
 
     Attributes:
-        kind: family of the direction z.
-        mu: size of the perturbation; the unit depends on the kind.
+        kind: number of the family of the direction z, in files and in ``zo_distribution``.
+        mu: size of the perturbation in files; the unit depends on the family.
         p_zero: sparse uniform only: zero probability in 1/256.
 
     Raises:
         ValueError: a parameter is out of range.
     """
 
-    kind: DistributionKind
+    kind: ClassVar[int]
     mu: int
     p_zero: int = 0
 
     def __post_init__(self) -> None:
         """Checks the parameters against the ranges of ``zo_types.h``."""
-        object.__setattr__(self, "kind", DistributionKind(self.kind))
-        integer("mu", self.mu, 1, 65535 if self.kind is DistributionKind.GAUSSIAN else 127)
-        integer("p_zero", self.p_zero, 0, 255 if self.kind is DistributionKind.SPARSE_UNIFORM else 0)
+        mu = integer("mu", self.mu, 1, 65535 if isinstance(self, Gaussian) else 127)
+        p_zero = integer("p_zero", self.p_zero, 0, 255 if isinstance(self, SparseUniform) else 0)
+        object.__setattr__(self, "mu", mu)
+        object.__setattr__(self, "p_zero", p_zero)
 
-    @classmethod
-    def rademacher(cls, mu: int = 1) -> Distribution:
-        """Every weight moves by +mu or -mu LSB, mu in 1..127."""
-        return cls(DistributionKind.RADEMACHER, mu)
-
-    @classmethod
-    def sparse_uniform(cls, radius: int, p_zero_fraction: float = 0.0) -> Distribution:
-        """A weight stays with the given probability, else moves uniformly by -radius..radius LSB.
-
-        Args:
-            radius: 1..127 LSB.
-            p_zero_fraction: 0 to 1, kept in units of 1/256, 255/256 at most.
-        """
-        if not 0.0 <= p_zero_fraction <= 1.0:
-            raise ValueError(f"p_zero_fraction: expected 0 to 1, got {p_zero_fraction}")
-        return cls(DistributionKind.SPARSE_UNIFORM, radius, min(255, round(p_zero_fraction * 256)))
-
-    @classmethod
-    def gaussian(cls, std_lsb: float) -> Distribution:
-        """Every weight moves by a quantized normal of the given standard deviation, in LSB (up to 580)."""
-        mu = std_lsb * 3.5 / 127 * 4096
-        if not 0.5 <= mu < 65535.5:
-            raise ValueError(f"std_lsb: expected 0.0045 to 580, got {std_lsb}")
-        return cls(DistributionKind.GAUSSIAN, round(mu))
-
-    @classmethod
-    def coordinate(cls, mu: int = 1) -> Distribution:
-        """One weight of each tensor moves by mu LSB, mu in 1..127: coordinate-wise estimation (DeepZero)."""
-        return cls(DistributionKind.COORDINATE, mu)
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.mu})"
 
     @property
     def reach(self) -> int:
@@ -92,18 +64,96 @@ class Distribution:
     @property
     def word(self) -> int:
         """The distribution as a word of ``zo_command``."""
-        return int(self.kind) << 24 | self.p_zero << 16 | self.mu
+        return self.kind << 24 | self.p_zero << 16 | self.mu
 
     @property
     def struct(self) -> Struct:
         """``zo_distribution``."""
-        struct: Struct = structs.zo_distribution(int(self.kind), self.p_zero, self.mu)
+        struct: Struct = structs.zo_distribution(self.kind, self.p_zero, self.mu)
         return struct
 
-    @classmethod
-    def of(cls, struct: Any) -> Distribution:
-        """That of a ``zo_distribution``."""
-        return cls(DistributionKind(struct.kind), struct.mu, struct.p_zero)
+    @staticmethod
+    def of(struct: Any) -> Distribution:
+        """The distribution that a ``zo_distribution`` says.
+
+        Raises:
+            ValueError: there is no such kind, or a parameter is out of range.
+        """
+        for family in Rademacher, SparseUniform, Gaussian, Coordinate:
+            if family.kind == struct.kind:
+                made = object.__new__(family)
+                Distribution.__init__(made, struct.mu, struct.p_zero)
+                return made
+        raise ValueError(f"kind: no distribution has the number {struct.kind}")
+
+
+class Rademacher(Distribution):
+    """Every weight moves by +mu or -mu LSB, each with probability 1/2.
+
+    Args:
+        mu: 1..127 LSB.
+    """
+
+    kind = constants.ZO_RADEMACHER
+
+    def __init__(self, mu: int = 1) -> None:
+        super().__init__(mu)
+
+
+class SparseUniform(Distribution):
+    """A weight stays with the given probability, else moves uniformly by -radius..radius LSB.
+
+    Args:
+        radius: 1..127 LSB.
+        zeros: the probability, 0 to 1, kept in units of 1/256, 255/256 at most.
+    """
+
+    kind = constants.ZO_SPARSE_UNIFORM
+
+    def __init__(self, radius: int, zeros: float = 0.0) -> None:
+        if not 0.0 <= zeros <= 1.0:
+            raise ValueError(f"zeros: expected 0 to 1, got {zeros}")
+        super().__init__(radius, min(255, round(zeros * 256)))
+
+    def __repr__(self) -> str:
+        return f"SparseUniform({self.mu}, {self.p_zero / 256:.3g})"
+
+
+class Gaussian(Distribution):
+    """Every weight moves by a quantized normal.
+
+    Args:
+        std: standard deviation, 0.0045 to 580 LSB, kept in units of 127 / 3.5 / 4096 LSB.
+    """
+
+    kind = constants.ZO_GAUSSIAN
+
+    def __init__(self, std: float) -> None:
+        mu = std * 3.5 / 127 * 4096
+        if not 0.5 <= mu < 65535.5:
+            raise ValueError(f"std: expected 0.0045 to 580, got {std}")
+        super().__init__(round(mu))
+
+    @property
+    def std(self) -> float:
+        """Standard deviation, LSB."""
+        return self.mu / 4096 * 127 / 3.5
+
+    def __repr__(self) -> str:
+        return f"Gaussian({self.std:.3g})"
+
+
+class Coordinate(Distribution):
+    """One weight of each tensor moves by mu LSB: coordinate-wise estimation (DeepZero).
+
+    Args:
+        mu: 1..127 LSB.
+    """
+
+    kind = constants.ZO_COORDINATE
+
+    def __init__(self, mu: int = 1) -> None:
+        super().__init__(mu)
 
 
 def query_seed(run_seed: int, step: int, query: int) -> int:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from ..converters import ZoMetadata
-from ..core import Distribution
+from ..core import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from .checks import SettingsError
 from .settings import Estimator, Schedule, Settings
 from .tasks import Exact, Nodes, Weights
@@ -43,7 +43,7 @@ class RunSettings(TypedDict, total=False):
     seed: int
 
 
-_BY_TWO: Final = Distribution.rademacher(2)
+_BY_TWO: Final = Rademacher(2)
 
 
 def _settings(name: str, *tasks: Nodes | Exact | Weights, run: RunSettings, **usual: Any) -> Settings:
@@ -99,7 +99,7 @@ def poor_mans_training(*, queries: int = 8, **run: Unpack[RunSettings]) -> Setti
         Nodes(queries=queries, perturbation=1, rule="gradient", gradient_norm=True, quantization_aware=True),
         Weights(
             queries=queries,
-            perturbation=Distribution.rademacher(1),
+            perturbation=Rademacher(1),
             rule="gradient",
             clip=0.0,
             scope="layers",
@@ -124,7 +124,7 @@ def qzo_ff(
     w <- w - rate / Q sum of sign(L(w + z) - L(w - z)) z    (Alg. 1)
     """
     task = Weights(
-        perturbation=Distribution.gaussian(1.0),
+        perturbation=Gaussian(1.0),
         rule="sign",
         momentum=momentum,
         momentum_terms=momentum_terms,
@@ -144,9 +144,7 @@ def elastic_zo(*, last: int = 1, **run: Unpack[RunSettings]) -> Settings:
     (sec. 5.1.1). Here differences count relative to their running RMS, clipped at three times it, which takes
     one rate for all models, and the rate falls to 0 by the end of a run of any length.
     """
-    return _settings(
-        "elastic-zo", Weights(perturbation=Distribution.gaussian(1.0)), Exact(last=last), run=run
-    )
+    return _settings("elastic-zo", Weights(perturbation=Gaussian(1.0)), Exact(last=last), run=run)
 
 
 def elastic_zo_int8(*, last: int = 1, **run: Unpack[RunSettings]) -> Settings:
@@ -154,9 +152,7 @@ def elastic_zo_int8(*, last: int = 1, **run: Unpack[RunSettings]) -> Settings:
 
     first: w <- w - sign(d) round(z),    last: W <- W - round(G), to 5, 4 and 3 bits    (Alg. 2)
     """
-    weights = Weights(
-        perturbation=Distribution.sparse_uniform(15, 0.33), rule="bits", stage_p_zero=(0.5, 0.9)
-    )
+    weights = Weights(perturbation=SparseUniform(15, 0.33), rule="bits", stage_p_zero=(0.5, 0.9))
     exact = Exact(last=last, rule="bits")
     return _settings("elastic-zo-int8", weights, exact, run=run, batch_size=256, stages=(0.2, 0.5))
 
@@ -180,7 +176,7 @@ def mezo(*, queries: int = 1, gradient_norm: bool = False, **run: Unpack[RunSett
     w <- w - rate (L(w + mu z) - L(w - mu z)) / (2 mu) z    (Alg. 1)
     """
     task = Weights(
-        perturbation=Distribution.gaussian(1.0),
+        perturbation=Gaussian(1.0),
         queries=queries,
         rule="gradient",
         clip=0.0,
@@ -199,7 +195,7 @@ def deepzero(*, queries: int = 32, **run: Unpack[RunSettings]) -> Settings:
     Finite differences of single weights differ between layers and along a run: over their running RMS one
     rate serves all layers, where plain steps, as DeepZero's, would need one for each.
     """
-    task = Weights(perturbation=Distribution.coordinate(2), queries=queries, scope="layers")
+    task = Weights(perturbation=Coordinate(2), queries=queries, scope="layers")
     return _settings("deepzero", task, run=run, learning_rate=128.0)
 
 
@@ -209,7 +205,7 @@ def qzo_ff_probe(**run: Unpack[RunSettings]) -> Settings:
 
         w <- w - rate / Q sum of sign(L(w + z) - L(w - z)) z    (Alg. 1)
     """
-    task = Weights(perturbation=Distribution.gaussian(0.5), rule="sign", int16="last")
+    task = Weights(perturbation=Gaussian(0.5), rule="sign", int16="last")
     return _settings("qzo-ff-probe", task, run=run, batch_size=64, layers="last:1")
 
 

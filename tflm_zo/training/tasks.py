@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from ..core import MAX_CHAIN, MAX_QUERIES, Distribution, DistributionKind
+from ..core import MAX_CHAIN, MAX_QUERIES, Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from .checks import SettingsError, check_choice, check_integer, check_number
 
 __all__ = ["Exact", "Nodes", "Task", "Weights"]
@@ -191,7 +191,7 @@ class Weights:
         SettingsError: at construction.
     """
 
-    perturbation: Distribution = field(default_factory=lambda: Distribution.rademacher(2))
+    perturbation: Distribution = Rademacher(2)
     queries: int | Mapping[str, int] = 1
     rule: WeightRule = "normalized"
     clip: float = 3.0
@@ -222,15 +222,14 @@ class Weights:
             check_number("weights.learning_rate", self.learning_rate, 2.0**-32, 2.0**22)
         if not isinstance(self.perturbation, Distribution):
             raise SettingsError(f"perturbation: expected a distribution, got {self.perturbation!r}")
-        if self.rule == "bits" and self.perturbation.kind is DistributionKind.COORDINATE:
+        if self.rule == "bits" and isinstance(self.perturbation, Coordinate):
             raise SettingsError("weights.rule: bits takes a direction of all weights, not single coordinates")
         for share in self.stage_p_zero:
             check_number("stage_p_zero", share, 0.0, 255 / 256)
-        if self.stage_p_zero and self.perturbation.kind is not DistributionKind.SPARSE_UNIFORM:
+        if self.stage_p_zero and not isinstance(self.perturbation, SparseUniform):
             raise SettingsError("stage_p_zero: needs a sparse uniform perturbation")
-        if self.momentum > 0 and self.perturbation.kind is not DistributionKind.GAUSSIAN:
-            kind = self.perturbation.kind.name.lower()
-            raise SettingsError(f"momentum: needs the Gaussian distribution, not {kind}")
+        if self.momentum > 0 and not isinstance(self.perturbation, Gaussian):
+            raise SettingsError(f"momentum: needs the Gaussian distribution, not {self.perturbation!r}")
         if self.items > MAX_QUERIES:
             raise SettingsError(
                 f"momentum_terms: times queries must be {MAX_QUERIES} at most, got {self.momentum_terms} * "

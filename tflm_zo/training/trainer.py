@@ -284,18 +284,32 @@ class Trainer:
         self._settle_run()
         return predict(self.runtime, inputs)
 
-    def export(self, batch: int | None = None, *, re_range: bool = False) -> Model:
+    def export(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        batch: int | None = None,
+        re_range: bool = False,
+        force: bool = False,
+    ) -> Model:
         """The plain int8 model with the weights as they are now: no custom op, any runtime runs it.
 
         Args:
+            path: of the file to write; None: the model is returned alone.
             batch: its samples per invoke; None: as `export_model` has it.
             re_range: gives filters new scales from the range of their weights, fractions included; see
                 `export_model`. The model is then the trained one but for rounding, not bit for bit.
+            force: replaces a file that exists.
 
         Raises:
             ConversionError: an operator ties the model to its batch size.
+            FileExistsError: the file exists and ``force`` is not set.
+            OSError: the file cannot be written.
         """
         self._settle_run()
         weights = self.runtime.read_weights()
         fractions = self.runtime.read_fractions() if re_range else None
-        return export_model(self.model, weights, batch=batch, fractions=fractions, re_range=re_range)
+        exported = export_model(self.model, weights, batch=batch, fractions=fractions, re_range=re_range)
+        if path is not None:
+            exported.save(path, force=force)
+        return exported

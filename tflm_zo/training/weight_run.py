@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .. import core
 from ..converters import Model, ZoMetadata, initial_weights, read_metadata, step_multipliers, update_masks
-from ..core import Control, Distribution, DistributionKind, Measurement, StepReport, best_of
+from ..core import Control, Distribution, Gaussian, Measurement, StepReport, best_of
 from ..logs import LogError, SeedLog, SeedLogWriter, fingerprint
 from ..runtime import Runtime
 from .checks import SettingsError
@@ -103,7 +103,7 @@ def _two_fine_reaches(distribution: Distribution) -> int:
     """LSB, rounded up, by which two Gaussian perturbations in force move a weight of 16 bits, which does not
     round each to whole LSB.
     """
-    if distribution.kind is not DistributionKind.GAUSSIAN:
+    if not isinstance(distribution, Gaussian):
         return 2 * distribution.reach
     return -(-2 * distribution.z_max * distribution.mu // 4096)
 

@@ -333,7 +333,7 @@ def use_runtime(bases: Bases, case: Case, rng: Random, model: Model) -> None:
 
     def step() -> None:
         loaded.invoke(loaded.command())
-        loaded.invoke(loaded.command().perturb([(1, 1)], tflm_zo.Distribution.rademacher(1)))
+        loaded.invoke(loaded.command().perturb([(1, 1)], tflm_zo.Rademacher(1)))
         loaded.status()
         loaded.read_weights()
         loaded.losses()

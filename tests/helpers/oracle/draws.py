@@ -29,12 +29,12 @@ EXAMPLES = [Dist(0, 2), Dist(1, 5, 100), Dist(2, 300), Dist(3, 4)]
 
 
 def native(dist: Dist) -> core.Distribution:
-    return core.Distribution(core.DistributionKind(dist.kind), dist.mu, dist.p_zero)
+    return core.Distribution.of(dist)
 
 
 def distribution_of(distribution: core.Distribution) -> Dist:
     """The other way round."""
-    return Dist(int(distribution.kind), distribution.mu, distribution.p_zero)
+    return Dist(distribution.kind, distribution.mu, distribution.p_zero)
 
 
 @dataclass

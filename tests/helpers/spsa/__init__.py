@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from helpers.oracle import scalar
-from tflm_zo import Distribution
+from tflm_zo import Distribution, Rademacher
 from tflm_zo.runtime import Runtime
 
 __all__ = ["spsa_commands"]
@@ -41,7 +41,7 @@ def spsa_commands(
         distribution: default Rademacher of the model's whole headroom.
         record: the (seed, coefficient) pairs of each step are appended to it.
     """
-    z = distribution or Distribution.rademacher(runtime.metadata.headroom)
+    z = distribution or Rademacher(runtime.metadata.headroom)
     pending: list[tuple[int, int]] = []
     for step in range(steps):
         seeds = [scalar.query_seed(seed, step, q) for q in range(queries)]

@@ -10,11 +10,12 @@ import typer
 from rich.console import Console
 
 from ...converters import InjectSettings
+from ...converters.table import table
 from ...training import ALGORITHMS, algorithm, inject_settings
 from ...training.algorithms import summary
 from ..option_names import options_of
 from ..options import Json
-from ..results import show, table
+from ..results import show
 from ..set_option import written, written_settings
 from .inject import inject
 

@@ -11,10 +11,11 @@ import typer
 from rich.console import Console
 
 from ...converters.passes.layer_names import shown_name
+from ...converters.table import table
 from ..failures import warn
 from ..options import Force, Json, OutputModel
 from ..output_file import check_output, write_output
-from ..results import show, table
+from ..results import show
 
 EXAMPLE = "tflm-zo convert model.keras train.npz -o model.tflite"
 

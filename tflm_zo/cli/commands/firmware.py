@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from ...converters import load_model, read_metadata
+from ...converters.table import table
 from ...data import DataError, prepare
 from ...firmware import (
     PLATFORMS,
@@ -27,7 +28,7 @@ from ...training import ALGORITHMS, SettingsError, algorithm_of, trained_layers
 from ...training import algorithm as algorithm_of_name
 from ...training.length import check_length, usual_epochs
 from ..options import BlockSearchOption, Json, ZoModelFile, choice, parse_block_search
-from ..results import show, table
+from ..results import show
 from ..set_option import SetOption, make_settings, parse_set, split_set
 
 EXAMPLE = "tflm-zo firmware lenet5.zo.tflite -o lenet5_firmware --data adapt.npz --samples 100 --epochs 5"

@@ -12,6 +12,7 @@ from rich.console import Console
 from ...converters import ConversionError, ZoMetadata, load_model, read_metadata
 from ...converters import inject as inject_model
 from ...converters.settings import KERNEL_NORM, LAST, LOSS_KINDS, QUANTIZATION_AWARE
+from ...converters.table import table
 from ...training import ALGORITHMS, inject_settings, trained_layers
 from ...training import algorithm as algorithm_of_name
 from ...training.algorithms import DEFAULT
@@ -19,7 +20,7 @@ from ..injection import parse_loss_output, parse_nodes, say_loss_output
 from ..node_table import node_rows, node_table
 from ..options import Force, Json, LossOutput, ModelFile, OutputModel, choice
 from ..output_file import check_output, write_output
-from ..results import show, table
+from ..results import show
 from ..set_option import ALGORITHM_HELP
 
 EXAMPLE = "tflm-zo inject model.tflite -o model.zo.tflite --algorithm node --batch 32"

@@ -11,12 +11,13 @@ import typer
 
 from ... import runtime as runtimes
 from ...converters import load_model, read_metadata
+from ...converters.table import table
 from ...data import prepare
 from ...training import algorithm, algorithm_of, compare_runtimes
 from ..options import Force, Json, OutputReport, ZoModelFile
 from ..output_file import check_output
 from ..progress import progress
-from ..results import show, table, write_report
+from ..results import show, write_report
 
 EXAMPLE = "tflm-zo verify model.zo.tflite data.npz --steps 20"
 

@@ -1,0 +1,146 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A model's inputs, outputs, operators and, of a ZO model, trainable filters: as data and as tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+from .constants import METADATA_NAME
+from .metadata import read_metadata
+from .model import Model, Operator, Tensor
+from .operator_costs import filter_of, macs
+from .passes.layer_names import shown_name
+from .table import table
+
+__all__ = ["render_summary", "summarize"]
+
+
+def summarize(model: Model, size: int) -> dict[str, Any]:
+    """The summary as numbers, strings, lists and dictionaries.
+
+    Args:
+        model: plain or ZO model.
+        size: of its file, bytes.
+    """
+    zo = model.find_metadata(METADATA_NAME) is not None
+    operators = [_operator(k, op) for k, graph in enumerate(model.subgraphs) for op in graph.operators]
+    return {
+        "bytes": size,
+        "kind": "zo" if zo else "plain",
+        "inputs": _ports(model, "inputs"),
+        "outputs": _ports(model, "outputs"),
+        "operators": operators,
+        "weights": weights_of(model),
+        "macs": sum(op["macs"] for op in operators),
+        "zo": json.loads(read_metadata(model).to_json()) if zo else None,
+    }
+
+
+def render_summary(console: Console, result: Mapping[str, Any], name: str) -> None:
+    """Prints the tables of `summarize`.
+
+    Args:
+        console: where to.
+        result: what `summarize` returns.
+        name: of the model, or its path.
+    """
+    kind = "ZO model" if result["kind"] == "zo" else "plain model"
+    console.print(
+        f"{name}: {kind}, {result['bytes']:,} bytes, {result['weights']:,} weights, {result['macs']:,} MACs",
+        markup=False,
+    )
+    rows = [
+        [side, p["segment"], shown_name(p["name"]), p["type"], _shape(p["shape"]), *_quantization(p)]
+        for side in ("inputs", "outputs")
+        for p in result[side]
+    ]
+    columns = ["", "segment", "name", "type", "shape", "scale", "zero point", "range"]
+    console.print(table("Inputs and outputs", columns, rows))
+    rows = [
+        [
+            op["segment"],
+            op["operator"] + (" (trainable)" if op["trainable"] else ""),
+            shown_name(op["output"] or ""),
+            _shape(op["shape"]),
+            op["weights"],
+            op["macs"],
+        ]
+        for op in result["operators"]
+    ]
+    console.print(table("Operators", ["segment", "operator", "output", "shape", "weights", "MACs"], rows))
+    if result["zo"] is not None:
+        _render_training(console, result["zo"])
+
+
+def _ports(model: Model, side: str) -> list[dict[str, Any]]:
+    return [
+        {"segment": k, **_port(tensor)}
+        for k, graph in enumerate(model.subgraphs)
+        for tensor in getattr(graph, side)
+    ]
+
+
+def _port(tensor: Tensor) -> dict[str, Any]:
+    quantization = tensor.quantization
+    quantized = quantization is not None and len(quantization.scales) > 0
+    return {
+        "name": tensor.name,
+        "type": tensor.type_name,
+        "shape": list(tensor.shape),
+        "scale": quantization.scale if quantization is not None and quantized else None,
+        "zero_point": quantization.zero_point if quantization is not None and quantized else None,
+    }
+
+
+def _operator(segment: int, op: Operator) -> dict[str, Any]:
+    tensor = filter_of(op)
+    return {
+        "segment": segment,
+        "operator": op.code.name,
+        "output": op.outputs[0].name if op.outputs else None,
+        "shape": list(op.outputs[0].shape) if op.outputs else None,
+        "weights": 0 if tensor is None else tensor.size,
+        "trainable": tensor is not None and tensor.is_variable,
+        "macs": macs(op),
+    }
+
+
+def weights_of(model: Model) -> int:
+    """Weights of all filters, those that several operators share counted once."""
+    filters = {filter_of(op) for graph in model.subgraphs for op in graph.operators}
+    return sum(tensor.size for tensor in filters if tensor is not None)
+
+
+def _shape(shape: list[int] | None) -> str:
+    return "" if shape is None else "x".join(map(str, shape))
+
+
+def _quantization(port: dict[str, Any]) -> list[str]:
+    scale, zero_point = port["scale"], port["zero_point"]
+    if scale is None:
+        return ["", "", ""]
+    bounds = ""
+    lowest = {"INT8": -128, "UINT8": 0}.get(port["type"])
+    if lowest is not None:
+        bounds = f"{(lowest - zero_point) * scale:.4g} .. {(lowest + 255 - zero_point) * scale:.4g}"
+    return [f"{scale:g}", str(zero_point), bounds]
+
+
+def _render_training(console: Console, zo: Mapping[str, Any]) -> None:
+    rows = [
+        [t["layer"], t["operator"], _shape(t["shape"]), t["size"], zo["blocks"][t["block"]], t["segment"]]
+        for t in zo["trainable"]
+    ]
+    columns = ["layer", "operator", "shape", "weights", "block", "segment"]
+    console.print(table("Trainable filters", columns, rows))
+    loss = zo["loss"]
+    console.print(
+        f"batch {zo['batch']}, headroom {zo['head_room']} LSB, {zo['update_bits']}-bit update, "
+        f"up to {zo['max_queries']} queries, commands of {zo['command_words']} words, "
+        f"{'with' if zo['replay'] else 'without'} replay, "
+        + ("no loss" if loss is None else f"{loss['kind']} over {loss['elements']}")
+    )

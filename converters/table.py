@@ -1,0 +1,40 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Tables for people, and the console that they are printed on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .model.schema import printable
+
+__all__ = ["table", "table_console"]
+
+# Of tables in files and pipes.
+_WIDTH: Final = 140
+
+
+def table_console() -> Console:
+    """A console on stdout; where that is no terminal, wide enough for tables."""
+    console = Console(highlight=False, soft_wrap=True)
+    if not console.is_terminal and not console.is_jupyter:
+        console.width = _WIDTH
+    return console
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    """A table of rich: numbers right-aligned with thousands separators, text as it is."""
+    result = Table(title=title, title_justify="left", title_style="bold")
+    for i, column in enumerate(columns):
+        numbers = bool(rows) and all(isinstance(row[i], int | float) for row in rows)
+        result.add_column(column, justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        # Text, not markup: names may contain brackets.
+        result.add_row(
+            *(Text(f"{cell:,}" if isinstance(cell, int) else printable(str(cell))) for cell in row)
+        )
+    return result

@@ -1,0 +1,40 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The names of the package, and how settings are written with them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import tflm_zo as zo
+
+
+def test_every_name_is_there() -> None:
+    assert len(set(zo.__all__)) == len(zo.__all__)
+    for name in zo.__all__:
+        assert getattr(zo, name) is not None
+
+
+def test_settings_are_tasks() -> None:
+    nodes = zo.Settings(tasks=(zo.Nodes(queries=4),), batch_size=16, learning_rate=1.0)
+    elastic = zo.Settings(tasks=(zo.Weights(perturbation=zo.Gaussian(1)), zo.Exact(last=2)))
+    spsa = zo.Settings(tasks=(zo.Weights(),))
+    # Only weight perturbation alone has a log of seeds.
+    assert [s.is_layerwise for s in (nodes, elastic, spsa)] == [True, True, False]
+    assert zo.algorithms.weight().tasks == spsa.tasks
+    assert zo.Settings().tasks == zo.algorithms.node().tasks
+
+
+def test_distributions_are_written_as_they_are_made() -> None:
+    assert repr(zo.Rademacher(2)) == "Rademacher(2)"
+    assert repr(zo.SparseUniform(15, 0.33)) == "SparseUniform(15, 0.328)"  # in 256ths
+    assert repr(zo.Gaussian(1)) == "Gaussian(1)"
+    assert repr(zo.Coordinate(3)) == "Coordinate(3)"
+    assert zo.Rademacher(2) == zo.Rademacher(2) != zo.Coordinate(2)
+    assert len({zo.Gaussian(1), zo.Gaussian(1.0), zo.Gaussian(2)}) == 2
+
+
+def test_importing_needs_no_framework() -> None:
+    wanted = "import sys, tflm_zo; print(sorted({'tensorflow', 'keras', 'matplotlib'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", wanted], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
