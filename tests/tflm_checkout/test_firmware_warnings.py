@@ -2,7 +2,7 @@
 """Generated C++ against the headers of a real checkout, for every core and compiler: no warning.
 
 TFLM_DIR is a checkout of tflite-micro in which its own Makefile has fetched its third-party code. The C
-sources need none, and are compiled in tests/converters/test_firmware_platforms.py.
+sources need none, and are compiled in tests/firmware/test_platforms.py.
 """
 
 from __future__ import annotations

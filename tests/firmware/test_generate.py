@@ -30,7 +30,7 @@ from tflm_zo.training.settings import SettingsError
 
 @pytest.fixture(autouse=True)
 def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The arena is its bound: measuring takes a second (test_firmware_arena.py does)."""
+    """The arena is its bound: measuring takes a second (test_arena.py does)."""
     monkeypatch.setattr(arena, "_recorded", lambda models: None)
 
 
