@@ -31,18 +31,15 @@ def main() -> None:
     for seed in track(range(arguments.seeds), "seeds", console=Console(stderr=True)):
         with tempfile.TemporaryDirectory() as folder:
             results.append(run_demo(folder, dataset=arguments.dataset, seed=seed, exact=False))
-    columns = {
-        "upright": [100 * r.upright for r in results],
-        "rotated, before": [100 * r.before for r in results],
-        "rotated, after": [100 * r.after for r in results],
-        "gain": [100 * (r.after - r.before) for r in results],
-    }
+    old, new = results[0].old, results[0].new
+    columns = {old: [100 * r.upright for r in results], f"{new}, before": [100 * r.before for r in results]}
+    for name in results[0].adaptations:
+        columns[f"{new}, {name} perturbation"] = [100 * r.adaptations[name].accuracy for r in results]
     if arguments.json:
-        print(json.dumps({"dataset": arguments.dataset, "forwards": results[0].forwards, **columns}))
+        print(json.dumps({"dataset": arguments.dataset, "budget": results[0].budget, **columns}))
         return
-    table = Table(
-        title=f"{results[0].title}, {len(results)} seeds, {results[0].forwards:,} forwards: accuracy, %"
-    )
+    budget = f"{results[0].budget:,} forward equivalents"
+    table = Table(title=f"{results[0].title}, {len(results)} seeds, {budget}: accuracy, %")
     for column in ("", "mean", "spread (σ)", "least", "most"):
         table.add_column(column, justify="right" if column else "left")
     for name, values in columns.items():

@@ -33,13 +33,17 @@ def pretrain_for(epochs: int, patch: pytest.MonkeyPatch) -> None:
 
 def check_story(result: DemoResult, said: list[str]) -> None:
     """What holds however long the adaptation was."""
-    assert result.replayed
-    assert result.tflm_identical
-    assert result.forwards == result.steps * 2 * 64
-    assert result.training_arena is not None and result.inference_arena is not None
-    assert result.training_arena - result.inference_arena - 2 * result.weights < 1024
-    adapted = load_model(result.files["adapted int8 model"])
-    assert not any("TFLM_ZO" in op.code.name for op in adapted.subgraphs[0].operators)
+    assert list(result.adaptations) == ["node", "weight"]
+    for adaptation in result.adaptations.values():
+        assert adaptation.replayed
+        assert adaptation.tflm_identical
+        assert 0.8 * result.budget < adaptation.equivalents <= result.budget
+        adapted = load_model(adaptation.files["adapted int8 model"])
+        assert not any("TFLM_ZO" in op.code.name for op in adapted.subgraphs[0].operators)
+    # Weight perturbation keeps nothing of a sample, node perturbation what updates need of it.
+    weight, node = result.adaptations["weight"], result.adaptations["node"]
+    assert weight.arena - result.inference_arena - 2 * weight.weights < 1024
+    assert weight.workspace < 64 < node.workspace
     assert said[-1] == "repeating the run in TFLM"
 
 
@@ -48,11 +52,12 @@ def test_story(tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     require("tflm")
     said: list[str] = []
-    result = run_demo(tmp_path / "out", steps=300, say=said.append)
+    result = run_demo(tmp_path / "out", budget=10_000, say=said.append)
     assert result.upright > 0.9
     assert result.before < 0.4
-    assert result.after > result.before + 0.15  # 300 of 3,000 steps
-    assert result.forwards == 300 * 2 * 64
+    node, weight = (result.adaptations[name].accuracy for name in ("node", "weight"))
+    assert node > result.before + 0.4  # a tenth of the demo's budget
+    assert node > weight > result.before
     check_story(result, said)
 
 
@@ -67,12 +72,12 @@ def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     pretrain_for(1, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
-        run_demo(tmp_path, steps=3, callbacks=(Interrupt(),))
+        run_demo(tmp_path, budget=1000, callbacks=(Interrupt(),))
     assert not list(tmp_path.glob("*.adapted.tflite"))
 
 
 @pytest.mark.parametrize(
-    "name", ["digits.tflite", "digits.zo.tflite", "digits.zolog", "digits.adapted.tflite"]
+    "name", ["digits.tflite", "digits.zo.tflite", "digits.zolog", "digits.weight.adapted.tflite"]
 )
 def test_files_of_an_earlier_demo_are_kept(name: str, tmp_path: Path) -> None:
     """Unless --force says otherwise; found before anything is trained."""
@@ -126,12 +131,13 @@ def test_spoken_digits_story(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     np.savez(folder / "fsdd.npz", **spoken_digits())
     pretrain_for(2, monkeypatch)
     said: list[str] = []
-    result = run_demo(folder / "out", dataset="fsdd", steps=3, say=said.append)
+    result = run_demo(folder / "out", dataset="fsdd", budget=1000, say=said.append)
     check_story(result, said)
     assert "never heard before (fay)" in result.title
     assert "% on 5 known speakers, " in said[2] and "% on the new one" in said[2]
     assert sorted(p.name for p in (folder / "out").iterdir()) == [
-        "fsdd.adapted.tflite", "fsdd.tflite", "fsdd.zo.tflite", "fsdd.zolog",
+        "fsdd.adapted.tflite", "fsdd.tflite", "fsdd.weight.adapted.tflite", "fsdd.weight.zo.tflite",
+        "fsdd.weight.zolog", "fsdd.zo.tflite", "fsdd.zolog",
     ]  # fmt: skip
 
 
@@ -208,9 +214,9 @@ def test_spoken_digits_of_a_new_speaker(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     require("tflm")
     said: list[str] = []
-    result = run_demo(tmp_path, dataset="fsdd", steps=150, say=said.append)
+    result = run_demo(tmp_path, dataset="fsdd", budget=5000, say=said.append)
     assert result.upright > 0.8
-    assert result.after > result.before + 0.05
+    assert result.adaptations["node"].accuracy > result.before + 0.05
     check_story(result, said)
 
 

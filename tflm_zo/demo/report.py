@@ -6,43 +6,52 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from .story import DemoResult
+from .story import Adaptation, DemoResult
 
 __all__ = ["print_report"]
 
 
-def _bytes(value: int | None) -> str:
-    return "TFLM is not installed" if value is None else f"{value:,} bytes"
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _bytes(value: int) -> str:
+    return f"{value:,} bytes"
 
 
 def print_report(result: DemoResult, console: Console) -> None:
     """Prints what the demo found and the files it wrote."""
-    table = Table(title=result.title, show_header=False, title_justify="left")
-    table.add_column()
-    table.add_column(justify="right")
-    for name, value in (
-        ("accuracy on the data it was made for", f"{100 * result.upright:.1f} %"),
-        ("accuracy after the shift, before adaptation", f"{100 * result.before:.1f} %"),
-        ("accuracy after adaptation, forward passes only", f"{100 * result.after:.1f} %"),
-        ("steps, forward passes", f"{result.steps:,}, {result.forwards:,}"),
-        (
-            "time",
-            f"{result.seconds:.1f} s ({result.equivalents / result.seconds:,.0f} equivalents/s)",
-        ),
-        ("trainable weights", f"{result.weights:,}"),
-        ("TFLM arena, inference", _bytes(result.inference_arena)),
-        ("TFLM arena, training (16-bit update, batch 1)", _bytes(result.training_arena)),
-        (
-            "backpropagation, int8, one sample: data alone",
-            f"{result.backpropagation:,} bytes",
-        ),
-        ("weights replayed from the log alone", "identical" if result.replayed else "DIFFERENT"),
-        (
-            "the same run in TFLM",
-            {True: "bit-identical", False: "DIFFERENT", None: "not checked"}[result.tflm_identical],
-        ),
-    ):
-        table.add_row(name, value)
+    rows = {
+        f"accuracy, {result.new}": lambda a: _percent(a.accuracy),
+        "forward equivalents": lambda a: f"{a.equivalents:,.0f}",
+        "steps": lambda a: f"{a.steps:,}",
+        "time": lambda a: f"{a.seconds:.1f} s",
+        "trainable weights": lambda a: f"{a.weights:,}",
+        "RAM on a Cortex-M4: arena": lambda a: _bytes(a.arena),
+        "kept of a minibatch besides": lambda a: _bytes(a.workspace),
+        "weights replayed from the log alone": lambda a: "identical" if a.replayed else "DIFFERENT",
+        "the same run in TFLM": _in_tflm,
+    }
+    before = {
+        f"accuracy, {result.new}": _percent(result.before),
+        "RAM on a Cortex-M4: arena": _bytes(result.inference_arena),
+    }
+    table = Table(title=f"{result.title}: {_percent(result.upright)} {result.old}", title_justify="left")
+    for column in "", "before", *(f"{name} perturbation" for name in result.adaptations):
+        table.add_column(column, justify="right" if column else "left")
+    for name, value in rows.items():
+        table.add_row(name, before.get(name, ""), *map(value, result.adaptations.values()))
     console.print(table)
-    for kind, path in result.files.items():
-        console.print(f"{kind:>20}  {path}", highlight=False)
+    console.print(
+        f"Backpropagation in int8 needs {_bytes(result.backpropagation)} for the data of one sample alone.",
+        highlight=False,
+    )
+    files = {"int8 model": result.model}
+    for name, adaptation in result.adaptations.items():
+        files |= {f"{kind} ({name})": path for kind, path in adaptation.files.items()}
+    for kind, path in files.items():
+        console.print(f"{kind:>28}  {path}", highlight=False)
+
+
+def _in_tflm(adaptation: Adaptation) -> str:
+    return {True: "bit-identical", False: "DIFFERENT", None: "not checked"}[adaptation.tflm_identical]

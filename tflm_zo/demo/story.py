@@ -8,21 +8,52 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from ..converters import Model, export_model, inject
-from ..logs import SeedLog
+from ..converters import Model, inject
+from ..firmware import generate_firmware
+from ..firmware.arena import arena_of
+from ..logs import SnapshotLog, open_log
 from ..runtime import available
-from ..runtime.arena import arena_bytes
-from ..training import Callback, Settings, Trainer, algorithms, replay_log
+from ..training import ALGORITHMS, Callback, Trainer, inject_settings, replay_log, snapshot_weights
 from .memory import backpropagation_bytes
-from .tasks import TASKS
+from .tasks import TASKS, Task
 
-__all__ = ["DemoResult", "run_demo"]
+__all__ = ["COMPARED", "Adaptation", "DemoResult", "run_demo"]
 
-BATCH = 32
+COMPARED: Final = ("node", "weight")
+"""The algorithms that the demo compares, the default first."""
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """What an algorithm made of the model, in the budget that all have.
+
+    Attributes:
+        accuracy: on the new domain, after it.
+        steps: of adaptation.
+        equivalents: forward equivalents that it took, see `Trainer`.
+        seconds: of adaptation.
+        weights: trainable ones.
+        arena: of the generated firmware, bytes, minibatch samples one by one.
+        workspace: what the firmware keeps besides the arena of a minibatch, bytes.
+        replayed: whether the log alone gives the weights that the run kept.
+        tflm_identical: whether TFLM repeated the run bit for bit; None without TFLM.
+        files: what was written, by kind.
+    """
+
+    accuracy: float
+    steps: int
+    equivalents: float
+    seconds: float
+    weights: int
+    arena: int
+    workspace: int
+    replayed: bool
+    tflm_identical: bool | None
+    files: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -31,37 +62,89 @@ class DemoResult:
 
     Attributes:
         title: of the task.
-        weights: trainable ones.
+        old: the old domain in a word or two.
+        new: likewise the new one.
+        budget: of each adaptation, forward equivalents.
         upright: accuracy of the int8 model on the old domain.
         before: accuracy on the new domain before adaptation.
-        after: the same after it.
-        steps: of adaptation.
-        forwards: forward passes (samples) of adaptation.
-        equivalents: what it cost in forward equivalents, see `Trainer`.
-        seconds: of adaptation.
-        inference_arena: TFLM's arena of the plain model, bytes (64-bit structs); None without TFLM.
-        training_arena: the same of the ZO model at batch 1.
-        backpropagation: bytes by the papers' equation.
-        replayed: whether the log alone gave the trained weights.
-        tflm_identical: whether TFLM repeated the run bit for bit; None without TFLM.
-        files: what was written, by kind.
+        inference_arena: arena of the plain model on a Cortex-M4, bytes.
+        backpropagation: bytes that backpropagation needs of one sample, by the papers' equation.
+        model: path of the int8 model before adaptation.
+        adaptations: by name of the algorithm, those of `COMPARED`.
     """
 
     title: str
-    weights: int
+    old: str
+    new: str
+    budget: int
     upright: float
     before: float
-    after: float
-    steps: int
-    forwards: int
-    equivalents: float
-    seconds: float
-    inference_arena: int | None
-    training_arena: int | None
+    inference_arena: int
     backpropagation: int
-    replayed: bool
-    tflm_identical: bool | None
-    files: dict[str, str]
+    model: str
+    adaptations: dict[str, Adaptation]
+
+
+@dataclass(frozen=True)
+class _Story:
+    """What all adaptations of a demo have in common."""
+
+    plain: Model
+    task: Task
+    budget: int
+    seed: int
+    say: Callable[[str], None]
+    callbacks: tuple[Callback, ...]
+    repeat: bool
+
+    def adapt(self, name: str, stem: Path) -> Adaptation:
+        """Trains by an algorithm, writes the files of `stem`, and checks them."""
+        settings = ALGORITHMS[name](seed=self.seed)
+        trainer = Trainer(self.plain, settings, runtime="litert-ref")
+        zo, log = stem.with_name(f"{stem.name}.zo.tflite"), stem.with_name(f"{stem.name}.zolog")
+        adapted = stem.with_name(f"{stem.name}.adapted.tflite")
+        trainer.model.save(zo, force=True)
+        self.say(f"adapting by {name} perturbation")
+        begin = time.perf_counter()
+        self._fit(trainer, log)
+        seconds = time.perf_counter() - begin
+        exported = trainer.export(adapted, force=True).to_bytes()
+        self.say("replaying the log")
+        replayed, trained = _replay(trainer.model, log), trainer.runtime.read_weights()
+        identical = None
+        if self.repeat:
+            self.say("repeating the run in TFLM")
+            again = stem.with_name(f"{stem.name}.tflm.zolog")
+            repeated = Trainer(trainer.model, settings, runtime="tflm")
+            try:
+                self._fit(repeated, again)
+                same_log = again.read_bytes() == log.read_bytes()
+            finally:
+                again.unlink(missing_ok=True)
+            identical = same_log and repeated.export().to_bytes() == exported
+        firmware = generate_firmware(
+            inject(self.plain, inject_settings(settings, batch=1)),
+            settings,
+            steps=trainer.step,
+            samples=len(self.task.adapt[1]),
+        )
+        return Adaptation(
+            accuracy=trainer.evaluate(*self.task.test)["accuracy"],
+            steps=trainer.step,
+            equivalents=trainer.equivalents,
+            seconds=seconds,
+            weights=sum(t.size for t in trainer.runtime.metadata.trainable),
+            arena=firmware.arena.bytes,
+            workspace=firmware.workspace_bytes,
+            replayed=all(np.array_equal(replayed[tensor], trained[tensor]) for tensor in trained),
+            tflm_identical=identical,
+            files={"ZO model": str(zo), "log": str(log), "adapted int8 model": str(adapted)},
+        )
+
+    def _fit(self, trainer: Trainer, log: Path) -> None:
+        trainer.fit(*self.task.adapt, budget=self.budget, log=log, replace=True, callbacks=self.callbacks)
+        if trainer.interrupted:  # half a story has no end
+            raise KeyboardInterrupt
 
 
 def run_demo(
@@ -69,21 +152,22 @@ def run_demo(
     *,
     dataset: str = "digits",
     seed: int = 0,
-    steps: int | None = None,
+    budget: int | None = None,
     say: Callable[[str], None] = lambda _: None,
     callbacks: tuple[Callback, ...] = (),
     exact: bool = True,
 ) -> DemoResult:
-    """Pre-trains in Keras, converts, injects, adapts by forward passes, exports, replays, repeats in TFLM.
+    """Pre-trains in Keras, converts, adapts by forward passes, exports, replays and repeats in TFLM, by node
+    perturbation and, for comparison, by weight perturbation.
 
     Args:
         output: folder for the files; made where it does not exist. Files of an earlier demo are replaced.
         dataset: a name of `TASKS`.
         seed: of pre-training and adaptation.
-        steps: of adaptation; default: the task's.
+        budget: of each adaptation, forward equivalents; default: the task's.
         say: told what happens.
-        callbacks: of the adaptation.
-        exact: repeat the run in TFLM.
+        callbacks: of the adaptations.
+        exact: repeat the runs in TFLM.
 
     Raises:
         ValueError: no such dataset.
@@ -98,66 +182,30 @@ def run_demo(
 
     say("pre-training in Keras, with backpropagation")
     plain = _pretrained(task, seed)
-    plain_path = plain.save(folder / f"{dataset}.tflite", force=True)
-    zo = inject(plain, trainable="all", batch=BATCH, headroom=2, update_bits=16)
-    zo_path = zo.save(folder / f"{dataset}.zo.tflite", force=True)
-
-    settings = algorithms.weight(seed=seed, learning_rate=task.rate)
-    trainer = Trainer(zo, settings, runtime="litert-ref")
-    upright, before = trainer.evaluate(*task.upright), trainer.evaluate(*task.test)
-    say(
-        f"int8: {100 * upright['accuracy']:.1f} % {task.old}, "
-        f"{100 * before['accuracy']:.1f} % {task.new}; adapting"
-    )
-    log_path = folder / f"{dataset}.zolog"
-    log_path.unlink(missing_ok=True)
-    begin = time.perf_counter()
-    total = steps or task.steps
-    history = trainer.fit(*task.adapt, steps=total, log=log_path, callbacks=callbacks, keep="last")
-    seconds = time.perf_counter() - begin
-    if trainer.interrupted:  # half a story has no end
-        raise KeyboardInterrupt
-    after = trainer.evaluate(*task.test)
-    exported = trainer.export()
-    exported_path = exported.save(folder / f"{dataset}.adapted.tflite", force=True)
-
-    say("replaying the log")
-    weights, fractions = replay_log(zo, SeedLog.read(log_path))
-    trained = trainer.runtime.read_weights()
-    replayed = all(np.array_equal(weights[name], trained[name]) for name in trained)
-
-    identical: bool | None = None
-    arenas: tuple[int, int] | tuple[None, None] = (None, None)
-    if "tflm" in available():
-        arenas = (arena_bytes(plain), arena_bytes(inject(plain, headroom=2, update_bits=16)))
-        if exact:
-            say("repeating the run in TFLM")
-            identical = _repeat_in_tflm(zo, settings, task.adapt, total, log_path, exported, callbacks)
+    path = plain.save(folder / f"{dataset}.tflite", force=True)
+    untrained = Trainer(plain, runtime="litert-ref")
+    upright, before = (untrained.evaluate(*data)["accuracy"] for data in (task.upright, task.test))
+    say(f"int8: {100 * upright:.1f} % {task.old}, {100 * before:.1f} % {task.new}")
+    total = budget or task.budget
+    story = _Story(plain, task, total, seed, say, callbacks, exact and "tflm" in available())
     return DemoResult(
         title=task.title,
-        weights=sum(t.size for t in trainer.runtime.metadata.trainable),
-        upright=upright["accuracy"],
-        before=before["accuracy"],
-        after=after["accuracy"],
-        steps=total,
-        forwards=history.forwards,
-        equivalents=history.equivalents,
-        seconds=seconds,
-        inference_arena=arenas[0],
-        training_arena=arenas[1],
+        old=task.old,
+        new=task.new,
+        budget=total,
+        upright=upright,
+        before=before,
+        inference_arena=arena_of([plain], tensors=0).bytes,
         backpropagation=backpropagation_bytes(plain),
-        replayed=replayed,
-        tflm_identical=identical,
-        files={
-            "int8 model": str(plain_path),
-            "ZO model": str(zo_path),
-            "seed log": str(log_path),
-            "adapted int8 model": str(exported_path),
+        model=str(path),
+        adaptations={
+            name: story.adapt(name, folder / (dataset if name == COMPARED[0] else f"{dataset}.{name}"))
+            for name in COMPARED
         },
     )
 
 
-def _pretrained(task: Any, seed: int) -> Model:
+def _pretrained(task: Task, seed: int) -> Model:
     from ..converters.keras import convert, quiet
     from ..keras_models import pretrain
 
@@ -173,23 +221,8 @@ def _pretrained(task: Any, seed: int) -> Model:
     return convert(model, x[:300]).model
 
 
-def _repeat_in_tflm(
-    zo: Model,
-    settings: Settings,
-    data: Any,
-    steps: int,
-    log_path: Path,
-    exported: Model,
-    callbacks: tuple[Callback, ...],
-) -> bool:
-    trainer = Trainer(zo, settings, runtime="tflm")
-    path = log_path.with_suffix(".tflm.zolog")
-    path.unlink(missing_ok=True)
-    try:
-        trainer.fit(*data, steps=steps, log=path, callbacks=callbacks, keep="last")
-        if trainer.interrupted:
-            raise KeyboardInterrupt
-        same_log = path.read_bytes() == log_path.read_bytes()
-    finally:
-        path.unlink(missing_ok=True)
-    return same_log and export_model(zo, trainer.runtime.read_weights()).to_bytes() == exported.to_bytes()
+def _replay(zo: Model, log: Path) -> dict[str, Any]:
+    """The weights that a run kept, from its log alone."""
+    opened = open_log(log)
+    weights, _ = snapshot_weights(zo, opened) if isinstance(opened, SnapshotLog) else replay_log(zo, log)
+    return weights

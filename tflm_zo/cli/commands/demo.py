@@ -29,15 +29,21 @@ def demo(
         Path, typer.Option("-o", "--output", metavar="FOLDER", help="For the files; made if need be.")
     ] = Path("demo_output"),
     seed: Annotated[int, typer.Option(help="Of pre-training and adaptation.")] = 0,
-    steps: Annotated[int | None, typer.Option(help="Of adaptation; default: the task's.")] = None,
+    budget: Annotated[
+        int | None, typer.Option(help="Forward equivalents of each adaptation; default: the task's.", min=1)
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Run the main job on real data: pre-train, convert, adapt by forward passes, export, replay, verify."""
+    """Run the main job on real data: pre-train, convert, adapt by forward passes, export, replay, verify.
+
+    The model is adapted by node perturbation, the default, and for comparison by weight perturbation.
+    """
     from ...demo import run_demo
     from ...demo.report import print_report
 
-    for name in ("tflite", "zo.tflite", "zolog", "adapted.tflite"):
+    kinds = ("zo.tflite", "zolog", "adapted.tflite")
+    for name in ("tflite", *kinds, *(f"weight.{kind}" for kind in kinds)):
         path = output / f"{dataset}.{name}"
         if path.exists() and not force:
             raise FileExistsError(f"{path} exists; choose another folder with -o or replace it with --force")
@@ -47,10 +53,10 @@ def demo(
         output,
         dataset=dataset,
         seed=seed,
-        steps=steps,
+        budget=budget,
         say=lambda text: told.print(f"• {text}", markup=False),
         callbacks=(ProgressBar(told),),
     )
     show(dataclasses.asdict(result), as_json=as_json, render=lambda console: print_report(result, console))
-    if not result.replayed or result.tflm_identical is False:
+    if any(not a.replayed or a.tflm_identical is False for a in result.adaptations.values()):
         raise typer.Exit(1)
