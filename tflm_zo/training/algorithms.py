@@ -40,6 +40,7 @@ class RunSettings(TypedDict, total=False):
     stages: tuple[float, ...]
     layers: str | tuple[str, ...] | None
     snapshot_every: int
+    sync_every: float | None
     seed: int
 
 
