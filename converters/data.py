@@ -95,6 +95,26 @@ def _read(path: str | os.PathLike[str], used: Collection[str] | None = None) -> 
     return arrays
 
 
+def read_labels(source: Any) -> Any:
+    """Labels as they are, or those of a file.
+
+    Args:
+        source: labels; or the path of an ``.npy`` file of them, or of an ``.npz`` file with ``y``.
+
+    Raises:
+        DataError: the file cannot be read, or has no ``y``; the message begins with its name.
+    """
+    if not isinstance(source, str | os.PathLike):
+        return source
+    with naming(source):
+        arrays = _read(source, {"x", "y"})
+        if "y" in arrays:
+            return arrays["y"]
+        if arrays.keys() != {"x"} or zipfile.is_zipfile(source):
+            raise DataError(f"no array «y»; there are: {', '.join(arrays) or 'none'}")
+        return arrays["x"]
+
+
 def gather(source: Any, shapes: Mapping[str, Sequence[int]]) -> Gathered:
     """The samples of every input of a model, [samples, ...] each, in the shapes of the inputs.
 

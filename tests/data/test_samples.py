@@ -156,9 +156,12 @@ def ways(folder: Path, names: list[str], inputs: list[Any], y: Any) -> dict[str,
         np.savez(folder / f"{way}.npz", other=np.array([None]), y=y, **arrays)
         found[way] = (folder / f"{way}.npz",)
         found[f"{way}, labels apart"] = str(folder / f"{way}.npz"), y
+        found[f"{way}, its labels by themselves"] = list(inputs), folder / f"{way}.npz"
     if len(names) == 1:
         np.save(folder / "x.npy", inputs[0])
+        np.save(folder / "y.npy", y)
         found["array in a file"] = folder / "x.npy", y
+        found["both in files of their own"] = str(folder / "x.npy"), str(folder / "y.npy")
     return found
 
 
@@ -296,7 +299,7 @@ def bad(said: str, name: str = "classes", **arrays: Any) -> tuple[str, dict[str,
 
 HOT = np.eye(4)[Y]
 REFUSED = {
-    "no labels": bad("the model's loss (cross_entropy) needs labels (array «y»)", x=X),
+    "no labels": bad("the model's loss (cross_entropy) needs labels: an array «y», or a file of them", x=X),
     "no samples": bad("no array «x»; there are: images, y", images=X, y=Y),
     "label too large": bad("y: label 4 is out of range: expected 0..3 (-1: unlabelled)", x=X, y=Y + 1),
     "label -2": bad("y: label -2 is out of range: expected 0..3", x=X, y=Y - 2),
@@ -369,7 +372,11 @@ def test_refused_by_the_same_words(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
-        ("classes", (X,), r"the model's loss \(cross_entropy\) needs labels \(array «y»\)$"),
+        (
+            "classes",
+            (X,),
+            r"the model's loss \(cross_entropy\) needs labels: an array «y», or a file of them$",
+        ),
         ("classes", ([X, X], Y), r"x: expected samples of shape \[8, 8, 1\], got \[8, 8, 8, 1\]"),
         ("classes", ([[1.0], [1.0, 2.0]], Y), "x: its samples differ in shape, so they make no array"),
         ("classes", (None, Y), "x is object, not numbers"),

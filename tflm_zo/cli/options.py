@@ -17,6 +17,8 @@ __all__ = [
     "Force",
     "Json",
     "LossOutput",
+    "DataFile",
+    "LabelsFile",
     "ModelFile",
     "OutputModel",
     "OutputReport",
@@ -49,6 +51,18 @@ def choice(names: Iterable[str], *, listed: bool = True) -> dict[str, Any]:
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]
 ZoModelFile = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A ZO model: what inject wrote.", show_default=False)
+]
+DataFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DATA",
+        help="An .npz file with x and y, or an .npy file with x.",
+        show_default=False,
+    ),
+]
+LabelsFile = Annotated[
+    Path | None,
+    typer.Argument(metavar="LABELS", help="An .npy file with y, where DATA has none.", show_default=False),
 ]
 OutputModel = Annotated[
     Path, typer.Option("-o", "--output", metavar="FILE", help="Where the model goes.", show_default=False)

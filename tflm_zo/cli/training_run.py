@@ -53,6 +53,7 @@ class Files:
 
     model: Path
     data: Path
+    labels: Path | None
     output: Path
     log: Path
     zo_model: Path | None
@@ -67,6 +68,7 @@ class Files:
         return {
             "MODEL": self.model,
             "DATA": self.data,
+            "LABELS": self.labels,
             "--rehearsal": self.rehearsal,
             "--validation": self.validation,
         }
@@ -219,7 +221,7 @@ class TrainingRun:
         files, runtime = self._files, self._trainer.runtime
         self._keep, self._held_out = measured.keep, measured.held_out
         self._blocks = None if measured.blocks is None else parse_block_search(measured.blocks)
-        own = prepare(runtime, files.data)
+        own = prepare(runtime, files.data, files.labels)
         validation = None if files.validation is None else prepare(runtime, files.validation)
         if measured.held_out is not None and self._blocks is None:
             loss = runtime.metadata.loss

@@ -8,12 +8,13 @@ trainer.fit(data)
 from ..converters.data import read_arrays
 from ..converters.errors import DataError
 from .levels import DataWarning, to_levels, to_real
-from .prepare import Data, Samples, labelled, prepare, prepare_input, prepare_labels, prepare_samples
+from .prepare import Data, Labels, Samples, labelled, prepare, prepare_input, prepare_labels, prepare_samples
 
 __all__ = [
     "Data",
     "DataError",
     "DataWarning",
+    "Labels",
     "Samples",
     "labelled",
     "prepare",

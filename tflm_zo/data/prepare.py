@@ -21,6 +21,7 @@ from ..converters.data import (
     in_shape,
     integer_labels,
     naming,
+    read_labels,
 )
 from ..converters.errors import DataError
 from .levels import quantize, real_samples, warn_implausible
@@ -74,8 +75,11 @@ Floating point is in the units that the model was trained on; int8 (or uint8) fo
 levels; uint8 for another input are pixels, which are read as 0..1 or 0..255, whichever the input covers.
 """
 
+Labels = ArrayLike | os.PathLike[str]
+"""Labels, [samples, ...]: an array, a list, or the path of an ``.npy`` file, or an ``.npz`` file with ``y``."""
 
-def prepare(model: Inputs, x: Samples, y: ArrayLike | None = None) -> Data:
+
+def prepare(model: Inputs, x: Samples, y: Labels | None = None) -> Data:
     """Samples and labels as a model takes them.
 
     Args:
@@ -99,6 +103,7 @@ def prepare(model: Inputs, x: Samples, y: ArrayLike | None = None) -> Data:
     loss = model.metadata.loss
     if loss is None:
         raise DataError("the model has no loss, so there is nothing to measure; inject it with one")
+    y = read_labels(y)
     with naming(x):
         given = _gather(model, x)
         inputs = _inputs(model, given)
@@ -141,7 +146,9 @@ def _reconstruction(model: Inputs, given: Gathered) -> NDArray[Any]:
     (x, *more), shape = given.inputs, model.label_details()[0][1:]
     there = f"; there are: {', '.join(given.there)}" if given.there else ""
     if loss.kind != "mse" or more:
-        raise DataError(f"the model's loss ({loss.kind}) needs labels (array «y»){there}")
+        raise DataError(
+            f"the model's loss ({loss.kind}) needs labels: an array «y», or a file of them{there}"
+        )
     if x.size != len(x) * loss.elements:
         raise DataError(
             f"y: no targets, and {given.names[0]} of shape {list(x.shape)} cannot be the target: expected "

@@ -12,11 +12,10 @@ import os
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ..converters import Model, initial_weights
 from ..core import BlockControl
-from ..data import Samples, prepare
+from ..data import Labels, Samples, prepare
 from ..logs import LogError, SnapshotLog
 from .callbacks import Callback
 from .checks import SettingsError, check_integer
@@ -124,7 +123,7 @@ class BlockProbes:
         trainer_or_model: Trainer | Model | bytes | str | os.PathLike[str],
         settings: Settings | None,
         x: Samples,
-        y: ArrayLike | None = None,
+        y: Labels | None = None,
         *,
         blocks: int = 4,
         held_out: float = 0.2,
@@ -250,7 +249,7 @@ def choose_block(
     trainer_or_model: Trainer | Model | bytes | str | os.PathLike[str],
     settings: Settings | None,
     x: Samples,
-    y: ArrayLike | None = None,
+    y: Labels | None = None,
     *,
     blocks: int = 4,
     held_out: float = 0.2,

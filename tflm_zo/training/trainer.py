@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ..converters import Model, export_model, initial_weights, load_model, with_initial_weights
 from ..converters.files import write_output
-from ..data import Data, Samples, prepare, prepare_samples
+from ..data import Data, Labels, Samples, prepare, prepare_samples
 from ..runtime import load
 from .algorithms import usual_settings
 from .best_state import measured_samples, measuring_interval
@@ -106,12 +106,12 @@ class Trainer:
     def fit(
         self,
         x: Samples,
-        y: ArrayLike | None = None,
+        y: Labels | None = None,
         *,
         epochs: int | None = None,
         steps: int | None = None,
         budget: float | None = None,
-        validation_data: Samples | tuple[Samples, ArrayLike | None] | None = None,
+        validation_data: Samples | tuple[Samples, Labels | None] | None = None,
         callbacks: Sequence[Callback] = (),
         log: str | os.PathLike[str] | None = None,
         resume: bool = False,
@@ -129,9 +129,10 @@ class Trainer:
             x: samples, [samples, ...]: an array or list, for several inputs a list or dictionary of them, or
                 the path of an .npz file. Floating point in the units that the model was trained on, int8 as
                 the model's input, or uint8 pixels; see `tflm_zo.data.Samples`.
-            y: labels; None: those of the file or dictionary, for an autoencoder x. Cross-entropy: integers
-                [samples], classes, or one-hot [samples, classes]; binary cross-entropy: 0 and 1
-                [samples, outputs]; -1: unlabelled. Mean squared error: targets shaped like the output.
+            y: labels, or the path of an .npy file of them; None: those of the file or dictionary, for an
+                autoencoder x. Cross-entropy: integers [samples], classes, or one-hot [samples, classes];
+                binary cross-entropy: 0 and 1 [samples, outputs]; -1: unlabelled. Mean squared error: targets
+                shaped like the output.
             epochs: passes over the samples; 1 where neither steps nor a budget are given.
             steps: number of steps instead.
             budget: as many steps as so many forward equivalents are good for instead, 50,000 at most; with
@@ -204,7 +205,7 @@ class Trainer:
             self.model = with_initial_weights(self.model, wanted)
             self.runtime = load(self.model, self.runtime.name)
 
-    def measured_samples(self, x: Samples, y: ArrayLike | None = None) -> Data:
+    def measured_samples(self, x: Samples, y: Labels | None = None) -> Data:
         """What a run without validation data is measured on: its training data, of more than 10,000 samples
         10,000 that have a label, always the same ones.
 
@@ -261,7 +262,7 @@ class Trainer:
 
     # --- using ----------------------------------------------------------------------------------------------
 
-    def evaluate(self, x: Samples, y: ArrayLike | None = None) -> dict[str, float]:
+    def evaluate(self, x: Samples, y: Labels | None = None) -> dict[str, float]:
         """Mean "loss" of the labelled samples and, unless it is the mean squared error, "accuracy" (0..1).
 
         Args:

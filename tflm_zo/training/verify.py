@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from .. import core
 from ..converters import Model
-from ..data import Samples
+from ..data import Labels, Samples
 from .settings import Settings
 from .trainer import Trainer
 
@@ -55,7 +54,7 @@ class RuntimeRun:
 def compare_runtimes(
     model: Model,
     x: Samples,
-    y: ArrayLike | None = None,
+    y: Labels | None = None,
     *,
     runtimes: list[str],
     settings: Settings | None = None,

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +15,7 @@ from ...data import prepare
 from ...training.evaluation import evaluate as evaluate_runtime
 from ...training.injection import inject_plain, is_zo
 from ..injection import parse_loss_output, say_loss_output
-from ..options import Force, Json, LossOutput, ModelFile, OutputReport, RuntimeName
+from ..options import DataFile, Force, Json, LabelsFile, LossOutput, ModelFile, OutputReport, RuntimeName
 from ..output_file import check_output
 from ..progress import progress
 from ..results import show, write_report
@@ -26,7 +25,8 @@ EXAMPLE = "tflm-zo evaluate model.tflite test.npz --runtime litert-ref"
 
 def evaluate(
     model: ModelFile,
-    data: Annotated[Path, typer.Argument(metavar="DATA", help=".npz file with x and y.", show_default=False)],
+    data: DataFile,
+    labels: LabelsFile = None,
     runtime: RuntimeName = "litert",
     loss: Annotated[
         str | None, typer.Option(help=f"Of a plain model: one of {', '.join(LOSS_KINDS[:-1])}.")
@@ -45,7 +45,7 @@ def evaluate(
         raise ValueError(f"no runtime {runtime!r}; there are {', '.join(runtimes.RUNTIMES)}")
     zo = _as_zo(load_model(model), loss, loss_output)
     loaded = runtimes.load(zo, runtime)
-    given = prepare(loaded, data)
+    given = prepare(loaded, data, labels)
     found = evaluate_runtime(loaded, given, lambda starts: progress(starts, len(starts), "evaluating"))
     assert loaded.metadata.loss is not None  # prepare has refused such a model
     result: dict[str, Any] = {

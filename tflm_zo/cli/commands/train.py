@@ -14,8 +14,10 @@ from ...training.injection import is_zo
 from ...training.trainer import KEEPS
 from ..options import (
     BlockSearchOption,
+    DataFile,
     Force,
     Json,
+    LabelsFile,
     LossOutput,
     ModelFile,
     OutputModel,
@@ -34,10 +36,9 @@ _RUN, _ALGORITHM, _DATA, _FILES = "Run", "Algorithm", "Data", "Files"
 def train(
     context: typer.Context,
     model: ModelFile,
-    data: Annotated[
-        Path, typer.Argument(metavar="DATA", help=".npz file with x and y, or .npy.", show_default=False)
-    ],
+    data: DataFile,
     output: OutputModel,
+    labels: LabelsFile = None,
     runtime: RuntimeName = "litert",
     epochs: Annotated[
         int | None,
@@ -200,6 +201,7 @@ def train(
     files = Files(
         model=model,
         data=data,
+        labels=labels,
         output=output,
         log=log or output.with_suffix(".zolog"),
         zo_model=zo_model or output.with_suffix(".zo.tflite") if plain else None,

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +13,7 @@ from ...converters import load_model, read_metadata
 from ...converters.table import table
 from ...data import prepare
 from ...training import algorithm, algorithm_of, compare_runtimes
-from ..options import Force, Json, OutputReport, ZoModelFile
+from ..options import DataFile, Force, Json, LabelsFile, OutputReport, ZoModelFile
 from ..output_file import check_output
 from ..progress import progress
 from ..results import show, write_report
@@ -24,7 +23,8 @@ EXAMPLE = "tflm-zo verify model.zo.tflite data.npz --steps 20"
 
 def verify(
     model: ZoModelFile,
-    data: Annotated[Path, typer.Argument(metavar="DATA", help=".npz file with x and y.", show_default=False)],
+    data: DataFile,
+    labels: LabelsFile = None,
     steps: Annotated[int, typer.Option(help="Training steps in each runtime.")] = 20,
     runtime: Annotated[
         list[str] | None,
@@ -43,7 +43,7 @@ def verify(
     zo = load_model(model)
     metadata = read_metadata(zo)
     names = runtime or [n for n in runtimes.available() if n != "litert"]
-    given = prepare(runtimes.load(zo, names[0]), data)
+    given = prepare(runtimes.load(zo, names[0]), data, labels)
     settings = dataclasses.replace(algorithm(algorithm_of(metadata)), batch_size=metadata.batch)
     runs = []
     for name in progress(names, len(names), "training"):
