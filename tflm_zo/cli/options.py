@@ -56,13 +56,13 @@ DataFile = Annotated[
     Path,
     typer.Argument(
         metavar="DATA",
-        help="An .npz file with x and y, or an .npy file with x.",
+        help="An .npz file (x and y), or .npy (x).",
         show_default=False,
     ),
 ]
 LabelsFile = Annotated[
     Path | None,
-    typer.Argument(metavar="LABELS", help="An .npy file with y, where DATA has none.", show_default=False),
+    typer.Argument(metavar="LABELS", help="An .npy file (y).", show_default=False),
 ]
 OutputModel = Annotated[
     Path, typer.Option("-o", "--output", metavar="FILE", help="Where the model goes.", show_default=False)

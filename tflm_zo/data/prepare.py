@@ -76,7 +76,7 @@ levels; uint8 for another input are pixels, which are read as 0..1 or 0..255, wh
 """
 
 Labels = ArrayLike | os.PathLike[str]
-"""Labels, [samples, ...]: an array, a list, or the path of an ``.npy`` file, or an ``.npz`` file with ``y``."""
+"""Labels, [samples, ...]: an array, a list, or the path of an ``.npy`` file or of an ``.npz`` file with y."""
 
 
 def prepare(model: Inputs, x: Samples, y: Labels | None = None) -> Data:

@@ -184,8 +184,7 @@ def train(
 
     Ctrl-C ends the run after the last whole step: log and model are written, the exit code is 130, and
     --resume goes on to the same bits as a run that was never interrupted. SIGTERM and SIGHUP end a run the
-    same way, with exit codes 143 and 129. After a kill or a power failure --resume goes on, too. A checkpoint
-    is a log like any other: replay makes a model of it.
+    same way, with exit codes 143 and 129. After a kill or a power failure --resume goes on, too.
 
     Tasks differ in which layers are best trained, and few layers take few forward passes:
     tflm-zo train model.tflite adapt.npz -o adapted.tflite --algorithm poor-mans-training --batch-size 32
