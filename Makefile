@@ -24,6 +24,8 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find ops -type f)
 C_SOURCES := $(shell find ops tests examples -name '*.[ch]' -o -name '*.cc' 2>/dev/null)
 PYTHON_SOURCES := $(wildcard tflm_zo converters tests examples benchmarks)
+# All but benchmarks/pretraining, which has a module of the same name as benchmarks/learning.
+MYPY_SCRIPTS := tests examples $(wildcard benchmarks/*.py) benchmarks/harness benchmarks/learning benchmarks/numpy_simulation
 
 .PHONY: all demo test test-main test-slow test-tflite-runtime test-c firmware-test fuzz fuzz-core fuzz-core-build fuzz-files fuzz-corpus lint format bench clean
 all: test
@@ -136,6 +138,7 @@ lint: $(VENV)/.installed
 	$(PY) -m ruff check $(PYTHON_SOURCES)
 	$(PY) -m ruff format --check $(PYTHON_SOURCES)
 	$(PY) -m mypy --strict -p tflm_zo
+	$(PY) -m mypy --config-file tests/mypy.ini $(MYPY_SCRIPTS)
 	$(VENV)/bin/clang-format --dry-run -Werror $(C_SOURCES)
 
 format: $(VENV)/.installed

@@ -217,7 +217,7 @@ def main() -> None:
         console.print(ablation_table(lines) if arguments.ablations else table(lines))
 
 
-def _work(todo: list[Any], folder: Path, path: Path, jobs: int) -> None:
+def _work(todo: list[tuple[str, str, float, int]], folder: Path, path: Path, jobs: int) -> None:
     # One thread each: two interpreter threads on two busy cores are far slower than one.
     for variable in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
         os.environ.setdefault(variable, "1")

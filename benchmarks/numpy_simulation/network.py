@@ -137,7 +137,9 @@ def _windows(op: Operator, kernel: tuple[int, int]) -> Windows:
     return Windows.of((rows, columns), kernel, stride, op.option("padding", _SAME) == _SAME)
 
 
-def _sum_of_products(op: Operator, channels: int, float_product: bool = False) -> tuple[Any, ...]:
+def _sum_of_products(
+    op: Operator, channels: int, float_product: bool = False
+) -> tuple[int, Any, Multiplier, Clamp]:
     """Input zero point, bias, multiplier and clamp of a layer with a filter."""
     filters, bias = _operand(op, 1), op.input(2)
     if filters.quantization is None or filters.quantization.zero_points.any():

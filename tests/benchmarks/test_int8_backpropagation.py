@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from numpy_simulation import Backward, Network, UnsupportedError
 from numpy_simulation.backward import round_shift, to_bits
-from numpy_simulation.layers import Conv, Dense, DepthwiseConv, Pool
+from numpy_simulation.layers import Conv, Dense, DepthwiseConv, Pool, Reshape
 
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation, Padding
@@ -102,6 +102,7 @@ def float_gradients(network: Network, x: NDArray[np.int8], y: Any) -> dict[str, 
                 pool = tf.nn.avg_pool2d if layer.average else tf.nn.max_pool2d
                 value = pool(value, windows.kernel, windows.stride, padding)
             else:
+                assert isinstance(layer, Reshape)
                 value = tf.reshape(value, (len(x), *layer.shape))
             if hasattr(layer, "clamp"):
                 exit_ = node.output.quantization

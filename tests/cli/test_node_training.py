@@ -6,9 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from helpers import signals
 from helpers.interpreters import require, run_plain
 from helpers.models import MODELS, GraphBuilder
+from helpers.processes import start, wait_until
 from tflm_zo import inject
 from tflm_zo.cli.app import app
 from tflm_zo.cli.commands import verify as verify_command
@@ -329,7 +327,6 @@ def test_other_files(folder: Path) -> None:
 # --- interruptions ------------------------------------------------------------------------------------------
 
 STEPS, EVERY = 1200, 50
-RUN = "import sys; from tflm_zo.cli import main; sys.argv[0] = 'tflm-zo'; main()"
 
 
 def arguments(name: str, *more: Any) -> list[Any]:
@@ -337,17 +334,8 @@ def arguments(name: str, *more: Any) -> list[Any]:
     return ["train", "p.tflite", "d.npz", "-o", f"{name}.tflite", *given, *more]
 
 
-def start(*given: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", RUN, *map(str, arguments(*given))]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, text=True, preexec_fn=signals.not_ignored, **pipes)
-
-
 def wait_for_steps(log: Path, steps: int) -> None:
-    deadline = time.monotonic() + 60
-    while not (log.exists() and len(SnapshotLog.read(log).losses) >= steps):
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    wait_until(lambda: log.exists() and len(SnapshotLog.read(log).losses) >= steps)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
@@ -356,7 +344,7 @@ def test_ctrl_c_and_kill(folder: Path) -> None:
     run(*arguments("whole"))
     log = folder / "cut.zolog"
 
-    child = start("cut")
+    child = start(*arguments("cut"))
     wait_for_steps(log, EVERY + 10)
     child.send_signal(signal.SIGINT)
     _, stderr = child.communicate(timeout=60)
@@ -377,7 +365,7 @@ def test_ctrl_c_and_kill(folder: Path) -> None:
     assert (replayed["steps"], replayed["whole_steps"], replayed["steps_beyond"]) == (kept, done, 0)
     assert Path("part.tflite").read_bytes() == Path("cut.tflite").read_bytes()
 
-    child = start("cut", "--resume")
+    child = start(*arguments("cut", "--resume"))
     wait_for_steps(log, done + EVERY + 10)
     child.kill()
     child.communicate()

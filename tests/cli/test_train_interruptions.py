@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from helpers import signals
 from helpers.models import MODELS
+from helpers.processes import command, start, wait_until
 from tflm_zo import inject
 from tflm_zo.cli.app import app
 from tflm_zo.converters import export_model, load_model
@@ -28,7 +28,6 @@ from tflm_zo.training import replay_log
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 
 HEADER, RECORD = 132, 24
-RUN = "import sys; from tflm_zo.cli import main; sys.argv[0] = 'tflm-zo'; "
 
 
 @pytest.fixture
@@ -47,26 +46,9 @@ def use_nodes(folder: Path) -> int:
     return 400
 
 
-def arguments(output: str, steps: int, *more: str) -> list[str]:
-    run = [
-        "train",
-        "m.zo.tflite",
-        "d.npz",
-        "-o",
-        output,
-        "--steps",
-        str(steps),
-        "--batch-size",
-        "16",
-        "--keep",
-        "last",
-    ]
-    return [*run, "--runtime", "litert-ref", *more]
-
-
-def command(*given: Any, before: str = "") -> list[str]:
-    """The command line in a process of its own; `before`: Python that runs first."""
-    return [sys.executable, "-c", f"{RUN}{before}main()", *arguments(*given)]
+def arguments(output: str, steps: int, *more: str) -> list[Any]:
+    run = ["train", "m.zo.tflite", "d.npz", "-o", output, "--steps", steps, "--batch-size", 16]
+    return [*map(str, run), "--keep", "last", "--runtime", "litert-ref", *more]
 
 
 def finish(*given: Any) -> None:
@@ -75,20 +57,12 @@ def finish(*given: Any) -> None:
     assert done.exit_code == 0, done.output
 
 
-def start(folder: Path, *given: Any) -> subprocess.Popen[str]:
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command(*given), cwd=folder, text=True, preexec_fn=signals.not_ignored, **pipes)
-
-
 def wait_for_steps(log: Path, steps: int) -> None:
     wait_for_size(log, HEADER + steps * RECORD)
 
 
 def wait_for_size(log: Path, size: int) -> None:
-    deadline = time.monotonic() + 300
-    while not (log.exists() and log.stat().st_size >= size):
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    wait_until(lambda: log.exists() and log.stat().st_size >= size)
 
 
 def same(folder: Path, a: str, b: str) -> bool:
@@ -106,7 +80,7 @@ def test_ctrl_c(ending: signal.Signals, folder: Path) -> None:
     finish("whole.tflite", steps, *fast)
     log, done = folder / "cut.zolog", 0
     for more in ((), ("--resume", "--json")):
-        child = start(folder, "cut.tflite", steps, *fast, *more)
+        child = start(*arguments("cut.tflite", steps, *fast, *more), folder=folder)
         wait_for_steps(log, done + 200)
         child.send_signal(ending)
         stdout, stderr = child.communicate(timeout=60)
@@ -156,7 +130,7 @@ def test_ended_while_the_model_is_written(folder: Path, monkeypatch: pytest.Monk
 def test_nohup(folder: Path) -> None:
     """A signal that the program was started to ignore is ignored."""
     ignore = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
-    given = command("cut.tflite", 3000, "--runtime", "litert", before=ignore)
+    given = command(*arguments("cut.tflite", 3000, "--runtime", "litert"), before=ignore)
     child = subprocess.Popen(given, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     wait_for_steps(folder / "cut.zolog", 300)
     child.send_signal(signal.SIGHUP)
@@ -173,7 +147,7 @@ def test_two_runs_of_one_log(kind: str, more: tuple[str, ...], folder: Path) -> 
     if kind == "node":
         use_nodes(folder)
     finish("whole.tflite", steps)
-    child = start(folder, "cut.tflite", steps)
+    child = start(*arguments("cut.tflite", steps), folder=folder)
     wait_for_steps(folder / "cut.zolog", 20)
     child.send_signal(signal.SIGSTOP)
     names = sorted(path.name for path in folder.iterdir())
@@ -197,9 +171,8 @@ def test_no_room_left(room: int, folder: Path) -> None:
     steps = 60
     finish("whole.tflite", steps)
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room})); "
-    full = subprocess.run(
-        command("cut.tflite", steps, before=limit), cwd=folder, capture_output=True, text=True, timeout=120
-    )
+    given = command(*arguments("cut.tflite", steps), before=limit)
+    full = subprocess.run(given, cwd=folder, capture_output=True, text=True, timeout=120)
     assert full.returncode == 1
     last = full.stderr.splitlines()[-1]
     assert "Traceback" not in full.stderr and last.startswith("error: cut.") and "File too large" in last
@@ -228,7 +201,7 @@ def test_killed_at_random_moments(kind: str, folder: Path) -> None:
         steps = 4 * use_nodes(folder)
     rounds = -(-int(os.environ.get("TFLM_ZO_KILLS", "20")) // 5)
     begin = time.monotonic()
-    child = start(folder, "whole.tflite", steps)
+    child = start(*arguments("whole.tflite", steps), folder=folder)
     wait_for_steps(folder / "whole.zolog", 1)
     start_up = time.monotonic() - begin
     child.communicate()
@@ -240,7 +213,7 @@ def test_killed_at_random_moments(kind: str, folder: Path) -> None:
         log, model = folder / f"{name}.zolog", folder / f"{name}.tflite"
         for kill in range(5):
             before = log.read_bytes() if log.exists() else b""
-            child = start(folder, f"{name}.tflite", steps, "--resume")
+            child = start(*arguments(f"{name}.tflite", steps, "--resume"), folder=folder)
             if kill == 4:
                 wait_for_size(log, len(whole))
                 time.sleep(float(rng.uniform(0, 0.01)))

@@ -31,9 +31,9 @@ from tflm_zo.logs import SeedLog
 from tflm_zo.runtime import available, load
 from tflm_zo.training import Settings, Trainer, Weights, replay_log
 
-keras = pytest.importorskip("keras")
-tf = pytest.importorskip("tensorflow")
-layers = keras.layers
+keras: Any = pytest.importorskip("keras")
+tf: Any = pytest.importorskip("tensorflow")
+layers: Any = keras.layers
 
 
 @pytest.fixture(autouse=True)

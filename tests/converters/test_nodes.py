@@ -399,7 +399,7 @@ def contradictions(name: str, shape: tuple[int, ...]) -> tuple[Callable[[], byte
 
 
 POSSIBLE = "conv, block0/pointwise, block1/pointwise, fc"
-REFUSALS = {
+REFUSALS: dict[str, tuple[Any, str, str]] = {
     "rows that no window gives": contradictions("conv", (1, 9, 8, 4)),
     "channels that no filter gives": contradictions("conv", (1, 8, 8, 3)),
     "columns that no pooling gives": contradictions("pool", (1, 4, 5, 4)),

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -21,7 +23,7 @@ def expected(weights, scales, errors, routes):
         spare += 1
     rows = []
     for b in range(len(errors)):
-        f = [int(e) for e in errors[b]]
+        f: Any = [int(e) for e in errors[b]]
         if scales is not None:
             f = [(e * int(s) + 2**14) // 2**15 for e, s in zip(f, scales, strict=True)]
         f = np.array([e // 2**spare for e in f], dtype=object)

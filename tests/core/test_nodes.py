@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -212,7 +214,7 @@ def test_bad_updates_change_nothing():
         ({"weights": np.ones((2, 5), np.int8)}, NativeError),
     ]
     for change, error in bad:
-        arguments = {**good, **change}
+        arguments: dict[str, Any] = {**good, **change}
         state, target = NodeState(), arguments.pop("weights", weights)
         with pytest.raises(error):
             update_from_nodes(layer, state, target, None, None, 0, 125, **arguments)

@@ -11,7 +11,7 @@ from cortex_m.emulator import CORES, each, missing
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 # Instructions per weight at -O2 (and step, of a replay).
-BUDGETS = {
+BUDGETS: dict[str, dict[str, float]] = {
     "cortex-m0plus": {"perturb": 5, "perturb_restore": 6},
     "cortex-m4": {
         "perturb": 2,

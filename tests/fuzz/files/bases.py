@@ -65,13 +65,13 @@ def data_for(model: bytes, classes: int = 4, samples: int = 8) -> dict[str, Any]
 def build() -> Bases:
     plain = {name: MODELS[name]() for name in PLAIN}
     zo = {}
-    for name, data in plain.items():
+    for name, model in plain.items():
         for kind, settings in SETTINGS.items():
             try:
-                zo[f"{name}, {kind}"] = inject(data, **settings).to_bytes()
+                zo[f"{name}, {kind}"] = inject(model, **settings).to_bytes()
             except ConversionError:
                 pass  # a model without a layer for that
-    data = {name: data_for(model) for name, model in plain.items()}
+    data = {name: data_for(content) for name, content in plain.items()}
     return Bases(plain, zo, data, runs(plain["small_cnn"], data["small_cnn"]))
 
 

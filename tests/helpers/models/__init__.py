@@ -26,7 +26,7 @@ from .networks import (
     uint8_edges,
 )
 
-MODELS: dict[str, Callable[[], bytes]] = {
+MODELS: dict[str, Callable[..., bytes]] = {
     "lenet5": lenet5,
     "small_cnn": small_cnn,
     "depthwise_separable": depthwise_separable,

@@ -117,5 +117,5 @@ def steps(draw, restore: bool | None = None, max_queries: int = 5) -> Step:
         draw(st.integers(1, 127)),
         queries,
         *(([], 0) if restore is False else draw(perturbations(dist, least=restore is True))),
-        draw(masks(size)),
+        mask=draw(masks(size)),
     )
