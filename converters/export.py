@@ -15,8 +15,8 @@ from .errors import ConversionError
 from .initial_weights import checked_weights, initial_weights
 from .metadata import ZoMetadata, read_metadata
 from .model import Model, Signature, Subgraph, Tensor, load_model
+from .passes.int16_layers import restore_layer
 from .passes.set_batch import rewrite_batch
-from .passes.widen_layers import restore_layer
 from .re_range import re_range as adapt_range
 from .settings import MOST_SAMPLES, checked_integer
 
@@ -40,8 +40,8 @@ def export_model(
     Filters are constants again and nothing of the ZO machinery is left. The segments of a cut model are
     joined into one subgraph.
 
-    A wide layer is the exception to «bit for bit»: it becomes a plain FULLY_CONNECTED, whose weights are the
-    nearest of 8 bits. Its outputs are those that the ZO model has with all its fractions 0.
+    An int16 layer is the exception to «bit for bit»: it becomes a plain FULLY_CONNECTED, whose weights are
+    the nearest of 8 bits. Its outputs are those that the ZO model has with all its fractions 0.
 
     With ``re_range`` every trained filter gets new scales from the range of its weights, per channel where it
     has them, and so uses all of -127..127 again. The fractions of the 16-bit update, which a plain model has
@@ -89,8 +89,8 @@ def export_model(
         graph = model.subgraphs[t.segment]
         tensor = _make_constant(graph, t.name, values[t.name])
         if re_range:
-            wide = values[t.name].astype(np.int32) * 256
-            adapt_range(graph, tensor, wide + rest[t.name] if t.name in rest else wide)
+            in_256ths = values[t.name].astype(np.int32) * 256
+            adapt_range(graph, tensor, in_256ths + rest[t.name] if t.name in rest else in_256ths)
     joined = _Joined(metadata)
     for k, graph in enumerate(model.subgraphs):
         joined.add(k, graph)

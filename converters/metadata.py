@@ -32,9 +32,11 @@ _GEOMETRY: Final = frozenset(
     "input_zero_point low high".split()
 )
 
-# The ranges that reading checks; what refers to something else is checked by ``_faults``.
-#: The headroom's name in files.
+#: Names in files of what has another one here.
 _HEADROOM: Final = "head_room"
+_INT16: Final = "wide"
+
+# The ranges that reading checks; what refers to something else is checked by ``_faults``.
 
 _Index = Annotated[int, Field(ge=0, lt=2**31)]
 _Count = Annotated[int, Field(ge=1, lt=2**31)]
@@ -76,7 +78,7 @@ class ZoTrainable:
 
     Attributes:
         name: name of the filter tensor, as in the original.
-        operator: e.g. "CONV_2D"; of a wide layer, too, what it was in the original.
+        operator: e.g. "CONV_2D"; of an int16 layer, too, what it was in the original.
         layer: short name of the layer, unique in the model.
         stream: number in execution order over the whole model: selects the random stream.
         block: index into the blocks.
@@ -87,7 +89,7 @@ class ZoTrainable:
         inner: consecutive weights of one channel (the channel of weight i is i // inner % channels).
         requantized_channels: scales that headroom changed.
         updated: number of weights that are trained; None: all.
-        wide: whether the forward pass reads its weights with their fractions, as 16 bits.
+        int16: whether the forward pass reads its weights with their fractions, as 16 bits.
     """
 
     name: str
@@ -102,7 +104,7 @@ class ZoTrainable:
     inner: _Count
     requantized_channels: _Index
     updated: _Index | None = None
-    wide: bool = False
+    int16: Annotated[bool, Field(alias=_INT16)] = False
 
     @property
     def trained(self) -> int:
@@ -226,8 +228,8 @@ class ZoMetadata:
         for trainable in content["trainable"]:
             if trainable["updated"] is None:
                 del trainable["updated"]
-            if not trainable["wide"]:
-                del trainable["wide"]
+            if trainable.pop("int16"):
+                trainable[_INT16] = True
         for segment in content["segments"]:
             for side in ("inputs", "outputs"):
                 segment[side] = [
@@ -297,8 +299,8 @@ def _faults(m: ZoMetadata) -> Iterator[str]:
             yield f"trainable.{i}: shape, size, channels and inner contradict each other"
         if t.requantized_channels > t.channels or (t.updated or 0) > t.size:
             yield f"trainable.{i}: more is requantized or updated than there is"
-        if t.wide and m.update_bits != 16:
-            yield f"trainable.{i}: wide weights need 16 bits"
+        if t.int16 and m.update_bits != 16:
+            yield f"trainable.{i}: int16 weights need an update of 16 bits"
     if m.loss is not None and m.loss.output >= len(m.original.outputs):
         yield f"loss.output: the model has no output {m.loss.output}"
     if m.loss is not None and m.loss.of_classes and m.loss.elements < 2:

@@ -22,7 +22,7 @@ def filter_of(op: Operator) -> Tensor | None:
 
 
 def _kind(op: Operator) -> int:
-    """The ``BuiltinOperator``; of a wide layer the one that it stands for."""
+    """The ``BuiltinOperator``; of an int16 layer the one that it stands for."""
     return B.FULLY_CONNECTED if op.code.name == FULLY_CONNECTED_16 else op.builtin
 
 

@@ -18,7 +18,7 @@ _SMALLEST_SCALE = float(np.finfo(np.float32).tiny)
 _LARGEST_INPUT = 255
 
 
-def re_range(graph: Subgraph, tensor: Tensor, wide: npt.NDArray[np.int32]) -> int:
+def re_range(graph: Subgraph, tensor: Tensor, in_256ths: npt.NDArray[np.int32]) -> int:
     """Requantizes a constant filter from its 16-bit weights so that the largest of each channel is ±127.
 
     The scale becomes old scale * largest / (256 * 127), of each channel or, where the filter has one scale,
@@ -33,7 +33,7 @@ def re_range(graph: Subgraph, tensor: Tensor, wide: npt.NDArray[np.int32]) -> in
     Args:
         graph: the filter's own.
         tensor: int8 filter, zero point 0, that holds the 16-bit weights rounded to whole ones.
-        wide: int32 in the filter's shape: 256 * weight + fraction, unit 2^-8 LSB.
+        in_256ths: int32 in the filter's shape: 256 * weight + fraction, unit 2^-8 LSB.
 
     Returns:
         How many scales are others than before.
@@ -43,7 +43,7 @@ def re_range(graph: Subgraph, tensor: Tensor, wide: npt.NDArray[np.int32]) -> in
     if not readers or quantization is None or not len(quantization.scales):
         return 0
     axis = 3 if readers[0].builtin == BuiltinOperator.DEPTHWISE_CONV_2D else 0
-    channels_first = np.moveaxis(wide, axis, 0).astype(np.float64) / 256
+    channels_first = np.moveaxis(in_256ths, axis, 0).astype(np.float64) / 256
     channels = len(channels_first)
     flat = channels_first.reshape(channels, -1)
     largest = np.abs(flat).max(axis=1)

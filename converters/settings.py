@@ -35,7 +35,7 @@ NODES: Final = "nodes"
 # What says how trainable weights are perturbed and moved.
 _OF_WEIGHTS: Final = ("blocks", "headroom", "update_bits", "multipliers", "sparse", "replay")
 
-#: ``wide``: the last trainable layer.
+#: ``int16``: the last trainable layer.
 LAST: Final = "last"
 
 # Words of a command, see ops/core/graph/zo_command.h.
@@ -129,7 +129,7 @@ class InjectSettings:
             (layers that are missing: all of theirs). None: all. Costs a bit of flash per weight, and of RAM a
             tensor's struct per layer.
         sparse_seed: of the choice "random", 0 to 2^32-1.
-        wide: trainable FULLY_CONNECTED layers whose forward pass reads weights of 16 bits (weight and
+        int16: trainable FULLY_CONNECTED layers whose forward pass reads weights of 16 bits (weight and
             fraction), so that Gaussian perturbations of less than an LSB have an effect: "last" (the last
             trainable layer), or names or glob patterns; (): none. Needs ``update_bits`` 16, no more RAM than
             that, and twice the multiplications in these layers.
@@ -155,7 +155,7 @@ class InjectSettings:
     multipliers: Mapping[str, npt.NDArray[np.int32]] | str | None = None
     sparse: Mapping[str, npt.NDArray[np.bool_]] | str | None = None
     sparse_seed: int = 0
-    wide: str | Sequence[str] = ()
+    int16: str | Sequence[str] = ()
     replay: bool = True
     algorithm: str = ""
 
@@ -209,11 +209,11 @@ class InjectSettings:
             raise ConversionError("sparse_seed: only sparse «random:…» draws weights by it; leave it out")
         if self.sparse is not None and not isinstance(self.sparse, str):
             object.__setattr__(self, "sparse", dict(self.sparse))
-        if self.wide != LAST:
-            object.__setattr__(self, "wide", _strings(self.wide, "wide"))
-        if self.wide and self.update_bits != 16:
+        if self.int16 != LAST:
+            object.__setattr__(self, "int16", _strings(self.int16, "int16"))
+        if self.int16 and self.update_bits != 16:
             raise ConversionError(
-                f"wide: weights of 16 bits need update_bits 16, which gives them their fractions, "
+                f"int16: weights of 16 bits need update_bits 16, which gives them their fractions, "
                 f"not {self.update_bits}"
             )
         if self.sparse is not None and self.nodes:

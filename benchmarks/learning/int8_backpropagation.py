@@ -73,7 +73,7 @@ class _Filter:
     """A filter while it is trained: 16 bits per weight, unit 2^-8 LSB."""
 
     def __init__(self, weights: NDArray[np.int8], scales: NDArray[Any], axis: int) -> None:
-        self.wide = weights.astype(np.int64) << 8
+        self.in_256ths = weights.astype(np.int64) << 8
         # Steps are equal in real size: finer channels move by more LSB.
         shape = np.ones(weights.ndim, int)
         shape[axis] = len(scales)
@@ -83,7 +83,7 @@ class _Filter:
     @property
     def weights(self) -> NDArray[np.int8]:
         """int8, as the forward pass reads them."""
-        return ((self.wide + 128) >> 8).astype(np.int8)
+        return ((self.in_256ths + 128) >> 8).astype(np.int8)
 
     def standardized(self, gradient: NDArray[np.int64], rate: int, random: Any) -> None:
         """One step; rate in 2^-8 LSB; without a fraction ``random`` rounds."""
@@ -103,7 +103,7 @@ class _Filter:
         self._subtract(to_bits(gradient, bits)[0] << 8)
 
     def _subtract(self, step: NDArray[np.int64]) -> None:
-        self.wide = np.clip(self.wide - step, -_LIMIT, _LIMIT)
+        self.in_256ths = np.clip(self.in_256ths - step, -_LIMIT, _LIMIT)
 
 
 def _errors(logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float) -> NDArray[np.int16]:

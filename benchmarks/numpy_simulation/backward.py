@@ -181,8 +181,8 @@ def _without_filter(node: Node, x: Int8, error: _Error) -> _Error:
         better = tap > best
         best = np.where(better, tap, best)
         winner = np.where(better, np.int16(i * windows.kernel[1] + j), winner)
-    wide = error.values.astype(np.int64)
-    sums = _spread(windows, x.shape, lambda i, j: np.where(winner == i * windows.kernel[1] + j, wide, 0))
+    values = error.values.astype(np.int64)
+    sums = _spread(windows, x.shape, lambda i, j: np.where(winner == i * windows.kernel[1] + j, values, 0))
     return _Error.of(sums, error.scale)
 
 

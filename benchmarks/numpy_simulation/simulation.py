@@ -49,7 +49,7 @@ class Simulation:
         self.network, self.headroom, self.clip, self.batch = network, headroom, clip, batch
         self._directions = directions or self._random_directions
         self._rng = np.random.default_rng(0)
-        self._wide = {name: w.astype(np.int32) << 8 for name, w in network.weights.items()}
+        self._in_256ths = {name: w.astype(np.int32) << 8 for name, w in network.weights.items()}
         self.weights = {name: w.copy() for name, w in network.weights.items()}
         self._steps = 0
         self._mean_square = 0.0
@@ -59,8 +59,8 @@ class Simulation:
     def fractions(self) -> dict[str, NDArray[np.int8]]:
         """See the class."""
         return {
-            name: (wide - (self.weights[name].astype(np.int32) << 8)).astype(np.int8)
-            for name, wide in self._wide.items()
+            name: (in_256ths - (self.weights[name].astype(np.int32) << 8)).astype(np.int8)
+            for name, in_256ths in self._in_256ths.items()
         }
 
     def _random_directions(self, step: int) -> dict[str, NDArray[np.int8]]:
@@ -103,10 +103,10 @@ class Simulation:
         self.coefficient = round(-rate * self._normalized(plus - minus) * 2**16)
         limit = 127 - self.headroom << 8
         for name, z in directions.items():
-            wide = self._wide[name]
-            wide += (self.coefficient * z.astype(np.int32) + 128) >> 8
-            np.clip(wide, -limit, limit, out=wide)
-            self.weights[name] = ((wide + 128) >> 8).astype(np.int8)
+            in_256ths = self._in_256ths[name]
+            in_256ths += (self.coefficient * z.astype(np.int32) + 128) >> 8
+            np.clip(in_256ths, -limit, limit, out=in_256ths)
+            self.weights[name] = ((in_256ths + 128) >> 8).astype(np.int8)
         self._steps += 1
 
     def _normalized(self, d: float) -> float:

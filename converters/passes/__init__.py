@@ -15,6 +15,7 @@ from .cut_segments import cut_segments
 from .find_loss import find_loss
 from .insert_loss import insert_loss
 from .insert_weight_operators import insert_weight_operators
+from .int16_layers import make_int16_layers
 from .make_trainable import make_trainable
 from .name_ports import name_ports
 from .name_signatures import name_signatures
@@ -25,7 +26,6 @@ from .select_trainable import select_trainable
 from .select_weights import select_weights
 from .set_batch import set_batch
 from .set_quantized_dimension import set_quantized_dimension
-from .widen_layers import widen_layers
 from .write_metadata import write_metadata
 
 
@@ -48,7 +48,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     cut_segments,
     select_weights,
     make_trainable,
-    widen_layers,
+    make_int16_layers,
     insert_weight_operators,
     insert_loss,
     name_signatures,

@@ -65,7 +65,7 @@ def insert_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
 
 
 def loss_options(loss: Loss) -> bytes:
-    """The options of TFLM_ZO_LOSS, byte by byte as in ops/core/graph/zo_node.h."""
+    """The options of TFLM_ZO_LOSS, byte by byte as in ops/core/graph/zo_op.h."""
     if loss.kind == "mse":
         first, second = _mean_squared_error(loss)
     else:

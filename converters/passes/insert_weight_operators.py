@@ -18,7 +18,7 @@ _LAST: Final = 2
 _FRACTION: Final = 4
 _MULTIPLIER: Final = 8
 _MASK: Final = 16
-_WIDE: Final = 0x8000  # in the block of a tensor
+_INT16: Final = 0x8000  # in the block of a tensor
 
 
 def insert_weight_operators(model: Model, settings: InjectSettings, plan: Plan) -> None:
@@ -80,7 +80,7 @@ def insert_weight_operators(model: Model, settings: InjectSettings, plan: Plan) 
 def weight_options(
     trainable: list[Trainable], settings: InjectSettings, blocks: int, first: bool, last: bool
 ) -> bytes:
-    """The options of a weight operator, byte by byte as in ops/core/graph/zo_node.h."""
+    """The options of a weight operator, byte by byte as in ops/core/graph/zo_op.h."""
     flags = (_FIRST if first else 0) | (_LAST if last else 0)
     flags |= _FRACTION if settings.update_bits == 16 else 0
     flags |= _MULTIPLIER if settings.multipliers is not None else 0
@@ -95,6 +95,6 @@ def weight_options(
         blocks,
     )
     return header + b"".join(
-        struct.pack("<HHII", t.stream, t.block | (_WIDE if t.wide else 0), t.channels, t.inner)
+        struct.pack("<HHII", t.stream, t.block | (_INT16 if t.int16 else 0), t.channels, t.inner)
         for t in trainable
     )

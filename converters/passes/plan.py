@@ -30,7 +30,7 @@ class Trainable:
         multiplier: constant factors of the update step, if any.
         selected: which weights are trained, bool [size]; None: all.
         mask: the same as a constant tensor.
-        wide: whether the forward pass reads its weights with their fractions.
+        int16: whether the forward pass reads its weights with their fractions.
     """
 
     tensor: Tensor
@@ -44,7 +44,7 @@ class Trainable:
     multiplier: Tensor | None = None
     selected: npt.NDArray[np.bool_] | None = None
     mask: Tensor | None = None
-    wide: bool = False
+    int16: bool = False
 
     @property
     def name(self) -> str:

@@ -25,7 +25,7 @@
 #ifndef ZO_WITH_GAUSSIAN
 #define ZO_WITH_GAUSSIAN ZO_FEATURES
 #endif
-/* Directions with memory and wide tensors, which need ZO_GAUSSIAN, too (papers/zo_chain.h). */
+/* Directions with memory and int16 tensors, which need ZO_GAUSSIAN, too (papers/zo_chain.h). */
 #ifndef ZO_WITH_CHAINS
 #define ZO_WITH_CHAINS ZO_FEATURES
 #endif
@@ -99,7 +99,7 @@ static inline const int32_t* zo_multiplier_of(const zo_tensor* tensor) {
  * largest tensor is a number of 32 bits, too. */
 static inline int zo_tensor_is_supported(const zo_tensor* tensor) {
   return tensor->size <= INT32_MAX && zo_mask_of(tensor) == tensor->mask &&
-         zo_multiplier_of(tensor) == tensor->multiplier && (ZO_WITH_CHAINS || tensor->wide == 0u);
+         zo_multiplier_of(tensor) == tensor->multiplier && (ZO_WITH_CHAINS || tensor->int16 == 0u);
 }
 
 #endif /* TFLM_ZO_OPS_CORE_ZO_FEATURES_H_ */

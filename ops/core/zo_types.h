@@ -131,8 +131,8 @@ typedef struct zo_tensor {
   int32_t limit;       /* 127 - headroom: the update clips to +-limit */
   const uint8_t* mask; /* bits [size], see zo_mask.h, or null (= all): weights whose bit is 0 are
                           neither perturbed nor updated; the random streams run on over them */
-  uint32_t wide;       /* 1: the forward pass reads weight and fraction, and perturbations have the
-                          resolution of both, see zo_perturb.h (fraction not null); 0: weight alone */
+  uint32_t int16;      /* 1: the forward pass reads weight and fraction, and perturbations have the
+                         resolution of both, see zo_perturb.h (fraction not null); 0: weight alone */
 } zo_tensor;
 
 #ifdef __cplusplus

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "ops/core/graph/zo_node.h"
+#include "ops/core/graph/zo_op.h"
 #include "ops/core/log/zo_log.h"
 #include "ops/core/loss/zo_loss.h"
 
@@ -86,7 +86,7 @@ struct Trainable {
   uint16_t stream;
   uint16_t block;
   uint8_t segment;
-  uint8_t wide;
+  uint8_t int16;
 };
 
 // A ZO model.

@@ -301,7 +301,7 @@ zo_tensor Network::tensor(uint32_t number) const {
   tensor.stream = trainable.stream;
   tensor.limit = info_->limit;
   tensor.mask = trainable.mask;
-  tensor.wide = trainable.wide;
+  tensor.int16 = trainable.int16;
   return tensor;
 }
 

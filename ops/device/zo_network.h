@@ -120,7 +120,7 @@ class Network {
   // Results of the last Run.
   const int32_t* losses();
   const int8_t* output();
-  const int32_t* status(uint32_t segment);  // zo_status, or null; see zo_node.h
+  const int32_t* status(uint32_t segment);  // zo_status, or null; see zo_op.h
 
   // Checksum of all weights and fractions as they are, see zo_checksum.h.
   uint32_t checksum() const;

@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 #include "ops/core/graph/zo_command.h"
-#include "ops/core/graph/zo_node.h"
-#include "ops/core/graph/zo_wide_fully_connected.h"
+#include "ops/core/graph/zo_int16_fully_connected.h"
+#include "ops/core/graph/zo_op.h"
 #include "ops/core/log/zo_log.h"
 #include "ops/core/log/zo_measurement.h"
 #include "ops/core/log/zo_snapshot_log.h"
@@ -97,7 +97,7 @@ const zo_declaration zo_declarations[] = {
 #define S zo_tensor
   STRUCT, FIELD(int8_t*, weights), FIELD(int8_t*, fraction), FIELD(const int32_t*, multiplier),
   U32(size), U32(channels), U32(inner), U32(stream), FIELD(int32_t, limit),
-  FIELD(const uint8_t*, mask), U32(wide),
+  FIELD(const uint8_t*, mask), U32(int16),
 #undef S
 #define S zo_query
   STRUCT, U32(seed), FIELD(int32_t, coefficient),
@@ -193,7 +193,7 @@ const zo_declaration zo_declarations[] = {
 #define S zo_directory
   STRUCT, U32(magic), U32(capacity), U32(count), FIELD(zo_directory_entry*, entries),
 #undef S
-#define S zo_wide_fully_connected
+#define S zo_int16_fully_connected
   STRUCT, U32(units), U32(depth), FIELD(const int8_t*, weights), FIELD(const int8_t*, fraction),
   FIELD(const int32_t*, bias), FIELD(const uint8_t*, multipliers), U32(multiplier_count),
   FIELD(int32_t, input_zero_point), FIELD(int32_t, output_zero_point), FIELD(int32_t, output_min),
@@ -225,7 +225,7 @@ const zo_declaration zo_declarations[] = {
            int32_t, int32_t, int32_t*),
   FUNCTION(zo_status, zo_floor_log2_loss_s8, const int8_t*, uint32_t, uint32_t, zo_logit_scale,
            const int32_t*, int32_t*),
-  FUNCTION(void, zo_wide_fully_connected_s8, const zo_wide_fully_connected*, const int8_t*,
+  FUNCTION(void, zo_int16_fully_connected_s8, const zo_int16_fully_connected*, const int8_t*,
            int8_t*),
   FUNCTION(zo_status, zo_command_begin, zo_command_writer*, int32_t*, uint32_t, uint32_t),
   FUNCTION(zo_status, zo_command_restore, zo_command_writer*, uint32_t),

@@ -3,8 +3,8 @@
  * The custom ops as an external delegate, for LiteRT, TensorFlow and tflite-runtime.
  *
  * A desktop runtime offers no way to add custom ops from a shared library, but any of them loads
- * a delegate from one. This one claims the nodes whose custom name starts with TFLM_ZO_ and runs
- * them through ops/core/graph/zo_node.h.
+ * a delegate from one. This one claims the ops whose custom name starts with TFLM_ZO_ and runs
+ * them through ops/core/graph/zo_op.h.
  *
  *   interpreter = Interpreter(model, experimental_delegates=[load_delegate(library, options)])
  *
@@ -22,22 +22,24 @@
 #include <string.h>
 
 #include "ops/abi/tflite_c_api.h"
-#include "ops/core/graph/zo_node.h"
+#include "ops/core/graph/zo_op.h"
 #include "ops/tflite/zo_fully_connected.h"
 
 #define CUSTOM_NAME_PREFIX "TFLM_ZO_"
 
 /* What an op is: the zo_opcode of a weight op, or one of these. */
-enum { kLossOp = 0, kWideOp = -1 };
+enum { kLossOp = 0, kInt16Op = -1 };
 
 /* The custom ops. */
 static const struct {
   const char* name;
   int opcode;
 } kOps[] = {
-    {CUSTOM_NAME_PREFIX "SEED_REPLAY", ZO_OP_REPLAY},   {CUSTOM_NAME_PREFIX "UPDATE", ZO_OP_UPDATE},
-    {CUSTOM_NAME_PREFIX "PERTURB", ZO_OP_PERTURB},      {CUSTOM_NAME_PREFIX "LOSS", kLossOp},
-    {CUSTOM_NAME_PREFIX "FULLY_CONNECTED_16", kWideOp},
+    {CUSTOM_NAME_PREFIX "SEED_REPLAY", ZO_OP_REPLAY},
+    {CUSTOM_NAME_PREFIX "UPDATE", ZO_OP_UPDATE},
+    {CUSTOM_NAME_PREFIX "PERTURB", ZO_OP_PERTURB},
+    {CUSTOM_NAME_PREFIX "LOSS", kLossOp},
+    {CUSTOM_NAME_PREFIX "FULLY_CONNECTED_16", kInt16Op},
 };
 
 /* Settings of a delegate: its data_. */
@@ -47,8 +49,8 @@ typedef struct settings {
   bool exact;
 } settings;
 
-/* One node of the graph that a delegate kernel stands for. */
-typedef struct node_view {
+/* One op of the graph that a delegate kernel stands for. */
+typedef struct op_view {
   const char* name;
   int opcode;
   const uint8_t* options;
@@ -57,26 +59,26 @@ typedef struct node_view {
   const TfLiteIntArray* outputs;
   const TfLiteFullyConnectedParams* fully_connected_params; /* null for a custom op */
   zo_fully_connected* fully_connected;                      /* made by prepare */
-  /* Of a wide layer: output memory for where the runtime allocates none, see
+  /* Of an int16 layer: output memory for where the runtime allocates none, see
    * zo_fully_connected.c. */
   void* scratch;
-} node_view;
+} op_view;
 
 typedef struct kernel {
   zo_directory* directory;
   int count;
-  node_view nodes[];
+  op_view ops[];
 } kernel;
 
-/* What a zo_buffer_source needs to find a node's tensors. */
+/* What a zo_buffer_source needs to find the tensors of an op. */
 typedef struct tensor_source {
   const TfLiteContext* context;
-  const node_view* node;
+  const op_view* op;
 } tensor_source;
 
 static zo_buffer find_buffer(void* context, int32_t index) {
   const tensor_source* source = (const tensor_source*)context;
-  const TfLiteIntArray* list = index >= 0 ? source->node->inputs : source->node->outputs;
+  const TfLiteIntArray* list = index >= 0 ? source->op->inputs : source->op->outputs;
   const int32_t at = index >= 0 ? index : -1 - index;
   zo_buffer buffer = {NULL, 0};
   if (list == NULL || at >= list->size) return buffer;
@@ -90,9 +92,9 @@ static zo_buffer find_buffer(void* context, int32_t index) {
   return buffer;
 }
 
-static TfLiteStatus report(TfLiteContext* context, const node_view* node, zo_status status) {
+static TfLiteStatus report(TfLiteContext* context, const op_view* op, zo_status status) {
   if (status == ZO_OK) return kTfLiteOk;
-  context->ReportError(context, "%s: %s", node->name, zo_status_text(status));
+  context->ReportError(context, "%s: %s", op->name, zo_status_text(status));
   return kTfLiteError;
 }
 
@@ -109,8 +111,8 @@ static int find_op(const char* name) {
   return -1;
 }
 
-/* Returns false for a node that is none of ours. */
-static bool set_view(node_view* view, const TfLiteNode* node,
+/* Returns false for an op that is none of ours. */
+static bool set_view(op_view* view, const TfLiteNode* node,
                      const TfLiteRegistration* registration) {
   view->inputs = node->inputs;
   view->outputs = node->outputs;
@@ -134,8 +136,8 @@ static void kernel_free(TfLiteContext* context, void* buffer) {
   kernel* self = (kernel*)buffer;
   if (self == NULL) return;
   for (int i = 0; i < self->count; ++i) {
-    zo_fully_connected_free(self->nodes[i].fully_connected, NULL);
-    free(self->nodes[i].scratch);
+    zo_fully_connected_free(self->ops[i].fully_connected, NULL);
+    free(self->ops[i].scratch);
   }
   free(self);
 }
@@ -144,7 +146,7 @@ static void* kernel_init(TfLiteContext* context, const char* buffer, size_t leng
   (void)length;
   const TfLiteDelegateParams* params = (const TfLiteDelegateParams*)(const void*)buffer;
   const TfLiteIntArray* replaced = params->nodes_to_replace;
-  kernel* self = calloc(1, sizeof(kernel) + (size_t)replaced->size * sizeof(node_view));
+  kernel* self = calloc(1, sizeof(kernel) + (size_t)replaced->size * sizeof(op_view));
   if (self == NULL) return NULL;
   self->directory = ((const settings*)params->delegate->data_)->directory;
   for (int i = 0; i < replaced->size; ++i) {
@@ -152,7 +154,7 @@ static void* kernel_init(TfLiteContext* context, const char* buffer, size_t leng
     TfLiteRegistration* registration;
     if (context->GetNodeAndRegistration(context, replaced->data[i], &node, &registration) !=
             kTfLiteOk ||
-        !set_view(&self->nodes[self->count], node, registration)) {
+        !set_view(&self->ops[self->count], node, registration)) {
       kernel_free(context, self);
       return NULL;
     }
@@ -161,7 +163,7 @@ static void* kernel_init(TfLiteContext* context, const char* buffer, size_t leng
   return self;
 }
 
-static bool prepare_scratch(TfLiteContext* context, node_view* view) {
+static bool prepare_scratch(TfLiteContext* context, op_view* view) {
   TfLiteTensor* output = &context->tensors[view->outputs->data[0]];
   if (output->data == view->scratch) output->data = NULL;
   free(view->scratch);
@@ -169,7 +171,7 @@ static bool prepare_scratch(TfLiteContext* context, node_view* view) {
   return view->scratch != NULL;
 }
 
-static TfLiteStatus prepare_view(TfLiteContext* context, node_view* view) {
+static TfLiteStatus prepare_view(TfLiteContext* context, op_view* view) {
   if (view->fully_connected_params != NULL) {
     zo_fully_connected_free(view->fully_connected, context);
     view->fully_connected = zo_fully_connected_create(context, view->inputs, view->outputs,
@@ -178,13 +180,13 @@ static TfLiteStatus prepare_view(TfLiteContext* context, node_view* view) {
   }
   tensor_source source = {context, view};
   zo_status status;
-  if (view->opcode == kWideOp) {
-    status = zo_wide_node_check(view->options, view->options_length, find_buffer, &source);
+  if (view->opcode == kInt16Op) {
+    status = zo_int16_op_check(view->options, view->options_length, find_buffer, &source);
     if (status == ZO_OK && !prepare_scratch(context, view)) status = ZO_ERROR_ARGUMENT;
   } else if (view->opcode == kLossOp) {
-    status = zo_loss_node_check(view->options, view->options_length, find_buffer, &source);
+    status = zo_loss_op_check(view->options, view->options_length, find_buffer, &source);
   } else {
-    status = zo_weight_node_check(view->options, view->options_length, find_buffer, &source);
+    status = zo_weight_op_check(view->options, view->options_length, find_buffer, &source);
   }
   return report(context, view, status);
 }
@@ -193,30 +195,29 @@ static TfLiteStatus kernel_prepare(TfLiteContext* context, TfLiteNode* node) {
   kernel* self = (kernel*)node->user_data;
   if (self == NULL) return kTfLiteError;
   for (int i = 0; i < self->count; ++i) {
-    if (prepare_view(context, &self->nodes[i]) != kTfLiteOk) return kTfLiteError;
+    if (prepare_view(context, &self->ops[i]) != kTfLiteOk) return kTfLiteError;
   }
   return kTfLiteOk;
 }
 
-static zo_status run_custom(TfLiteContext* context, const node_view* view,
-                            zo_directory* directory) {
+static zo_status run_custom(TfLiteContext* context, const op_view* view, zo_directory* directory) {
   tensor_source source = {context, view};
-  if (view->opcode == kWideOp) {
+  if (view->opcode == kInt16Op) {
     TfLiteTensor* output = &context->tensors[view->outputs->data[0]];
     if (output->data == NULL) output->data = view->scratch;
-    return zo_wide_node_run(view->options, view->options_length, find_buffer, &source);
+    return zo_int16_op_run(view->options, view->options_length, find_buffer, &source);
   }
   return view->opcode == kLossOp
-             ? zo_loss_node_run(view->options, view->options_length, find_buffer, &source)
-             : zo_weight_node_run((zo_opcode)view->opcode, view->options, view->options_length,
-                                  find_buffer, &source, directory);
+             ? zo_loss_op_run(view->options, view->options_length, find_buffer, &source)
+             : zo_weight_op_run((zo_opcode)view->opcode, view->options, view->options_length,
+                                find_buffer, &source, directory);
 }
 
 static TfLiteStatus kernel_invoke(TfLiteContext* context, TfLiteNode* node) {
   const kernel* self = (const kernel*)node->user_data;
   if (self == NULL) return kTfLiteError;
   for (int i = 0; i < self->count; ++i) {
-    const node_view* view = &self->nodes[i];
+    const op_view* view = &self->ops[i];
     zo_status status;
     if (view->fully_connected != NULL) {
       status = zo_fully_connected_run(view->fully_connected, context) ? ZO_OK : ZO_ERROR_ARGUMENT;

@@ -17,7 +17,7 @@ struct zo_fully_connected {
   int32_t input_offset, weights_offset, output_offset;
   int32_t output_min, output_max;
   int32_t scales; /* 1 or units */
-  /* Output memory for where the runtime allocates none: a tensor that only nodes of the same
+  /* Output memory for where the runtime allocates none: a tensor that only ops of the same
    * delegate kernel read is that kernel's own business. */
   int8_t* scratch;
   zo_multiplier multipliers[];

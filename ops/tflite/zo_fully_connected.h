@@ -13,13 +13,13 @@
 
 typedef struct zo_fully_connected zo_fully_connected;
 
-/* Whether this kernel computes the node: all int8, default weights layout, a fused activation
+/* Whether this kernel computes the op: all int8, default weights layout, a fused activation
  * that clamps. */
 bool zo_fully_connected_supports(const TfLiteContext* context, const TfLiteIntArray* inputs,
                                  const TfLiteIntArray* outputs,
                                  const TfLiteFullyConnectedParams* params);
 
-/* Shapes, multipliers and clamps of such a node; null where it is none (any more), a shape does not
+/* Shapes, multipliers and clamps of such an op; null where it is none (any more), a shape does not
  * fit or memory is short. Tensors are those of `context`, found again at each run. */
 zo_fully_connected* zo_fully_connected_create(const TfLiteContext* context,
                                               const TfLiteIntArray* inputs,

@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Glue between TensorFlow Lite Micro and ops/core/graph/zo_node.h. Compiled against a TFLM checkout
+ * Glue between TensorFlow Lite Micro and ops/core/graph/zo_op.h. Compiled against a TFLM checkout
  * for firmware, and against ops/abi/tflm for TFLM's Python package; TFLM is reached through its
  * kernel helpers alone, so that the layout of its structs does not matter here.
  */
@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ops/core/graph/zo_node.h"
+#include "ops/core/graph/zo_op.h"
 #include "tensorflow/lite/micro/kernels/kernel_util.h"
 #include "tensorflow/lite/micro/micro_log.h"
 
@@ -70,7 +70,7 @@ void* WeightInit(TfLiteContext* context, const char*, size_t) {
 TfLiteStatus WeightPrepare(TfLiteContext* context, TfLiteNode* node) {
   TensorSource source = {context, node};
   return Report("WEIGHTS",
-                zo_weight_node_check(Options(node), OptionsLength(node), FindBuffer, &source));
+                zo_weight_op_check(Options(node), OptionsLength(node), FindBuffer, &source));
 }
 
 template <zo_opcode opcode>
@@ -79,31 +79,30 @@ TfLiteStatus WeightInvoke(TfLiteContext* context, TfLiteNode* node) {
                                 : opcode == ZO_OP_UPDATE ? "UPDATE"
                                                          : "PERTURB";
   TensorSource source = {context, node};
-  return Report(kName, zo_weight_node_run(opcode, Options(node), OptionsLength(node), FindBuffer,
-                                          &source, static_cast<zo_directory*>(node->user_data)));
+  return Report(kName, zo_weight_op_run(opcode, Options(node), OptionsLength(node), FindBuffer,
+                                        &source, static_cast<zo_directory*>(node->user_data)));
 }
 
 TfLiteStatus LossPrepare(TfLiteContext* context, TfLiteNode* node) {
   TensorSource source = {context, node};
-  return Report("LOSS",
-                zo_loss_node_check(Options(node), OptionsLength(node), FindBuffer, &source));
+  return Report("LOSS", zo_loss_op_check(Options(node), OptionsLength(node), FindBuffer, &source));
 }
 
 TfLiteStatus LossInvoke(TfLiteContext* context, TfLiteNode* node) {
   TensorSource source = {context, node};
-  return Report("LOSS", zo_loss_node_run(Options(node), OptionsLength(node), FindBuffer, &source));
+  return Report("LOSS", zo_loss_op_run(Options(node), OptionsLength(node), FindBuffer, &source));
 }
 
-TfLiteStatus WidePrepare(TfLiteContext* context, TfLiteNode* node) {
+TfLiteStatus Int16Prepare(TfLiteContext* context, TfLiteNode* node) {
   TensorSource source = {context, node};
   return Report("FULLY_CONNECTED_16",
-                zo_wide_node_check(Options(node), OptionsLength(node), FindBuffer, &source));
+                zo_int16_op_check(Options(node), OptionsLength(node), FindBuffer, &source));
 }
 
-TfLiteStatus WideInvoke(TfLiteContext* context, TfLiteNode* node) {
+TfLiteStatus Int16Invoke(TfLiteContext* context, TfLiteNode* node) {
   TensorSource source = {context, node};
   return Report("FULLY_CONNECTED_16",
-                zo_wide_node_run(Options(node), OptionsLength(node), FindBuffer, &source));
+                zo_int16_op_run(Options(node), OptionsLength(node), FindBuffer, &source));
 }
 
 }  // namespace
@@ -123,7 +122,7 @@ TFLMRegistration Register_ZO_PERTURB() {
 TFLMRegistration Register_ZO_LOSS() { return micro::RegisterOp(nullptr, LossPrepare, LossInvoke); }
 
 TFLMRegistration Register_ZO_FULLY_CONNECTED_16() {
-  return micro::RegisterOp(nullptr, WidePrepare, WideInvoke);
+  return micro::RegisterOp(nullptr, Int16Prepare, Int16Invoke);
 }
 
 }  // namespace tflite

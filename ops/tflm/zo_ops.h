@@ -4,10 +4,10 @@
  *
  *   static tflite::MicroMutableOpResolver<N> resolver;
  *   tflite::AddZoOps(&resolver);      // 4 ops
- *   tflite::AddZoWideOps(&resolver);  // 1 op, for models with wide layers
+ *   tflite::AddZoInt16Ops(&resolver);  // 1 op, for models with int16 layers
  *
  * No arena, no scratch buffers, no static data. To reach the weights, give the interpreter a
- * zo_directory (ops/core/graph/zo_node.h) before AllocateTensors:
+ * zo_directory (ops/core/graph/zo_op.h) before AllocateTensors:
  * interpreter.SetMicroExternalContext(&directory). Other payloads are ignored.
  */
 #ifndef TFLM_ZO_OPS_TFLM_ZO_OPS_H_
@@ -40,10 +40,10 @@ TfLiteStatus AddZoOps(Resolver* resolver) {
   return kTfLiteOk;
 }
 
-/* Adds what models with wide layers need besides (weights of 16 bits in the forward pass); firmware
- * for others is smaller without. */
+/* Adds what models with int16 layers need besides (weights of 16 bits in the forward pass);
+ * firmware for others is smaller without. */
 template <typename Resolver>
-TfLiteStatus AddZoWideOps(Resolver* resolver) {
+TfLiteStatus AddZoInt16Ops(Resolver* resolver) {
   const TFLMRegistration fully_connected = Register_ZO_FULLY_CONNECTED_16();
   return resolver->AddCustom("TFLM_ZO_FULLY_CONNECTED_16", &fully_connected);
 }

@@ -57,25 +57,25 @@ def test_inject_with_every_option(cli: Any, model_file: Any, tmp_path: Path) -> 
     assert result["loss"]["kind"] == "cross_entropy"
 
 
-def test_inject_wide_layers(cli: Any, model_file: Any, tmp_path: Path) -> None:
+def test_inject_int16_layers(cli: Any, model_file: Any, tmp_path: Path) -> None:
     model, output = model_file("lenet5"), tmp_path / "out.zo.tflite"
     for given, expected in (
         (["fc1,fc3"], ["fc1", "fc3"]),
         (["last"], ["fc3"]),
         (["fc2", "fc3"], ["fc2", "fc3"]),
     ):
-        options = [part for item in given for part in ("--wide", item)]
+        options = [part for item in given for part in ("--int16", item)]
         result = _json(cli(*INJECT, model, "-o", output, *options, "--force", "--json"))
-        assert [t["layer"] for t in result["trainable"] if t["wide"]] == expected
-    shown = cli(*INJECT, model, "-o", output, "--wide", "last", "--force").stdout
+        assert [t["layer"] for t in result["trainable"] if t["int16"]] == expected
+    shown = cli(*INJECT, model, "-o", output, "--int16", "last", "--force").stdout
     assert shown.count("FULLY_CONNECTED, 16 bit") == 1
     result = _json(cli("inject", model, "-o", output, "--algorithm", "qzo-ff-probe", "--force", "--json"))
-    assert [(t["layer"], t["wide"]) for t in result["trainable"]] == [("fc3", True)]
+    assert [(t["layer"], t["int16"]) for t in result["trainable"]] == [("fc3", True)]
     for given, said in (
-        (["--wide", "last,fc1"], "--wide takes names of layers, or last alone, not 'last,fc1'"),
-        (["--wide", "fc1,"], "--wide takes names of layers, or last alone, not 'fc1,'"),
-        (["--wide", "conv1"], "--wide: layer «conv1» is a CONV_2D"),
-        (["--wide", "last", "--update-bits", 8], "--wide: weights of 16 bits need --update-bits 16"),
+        (["--int16", "last,fc1"], "--int16 takes names of layers, or last alone, not 'last,fc1'"),
+        (["--int16", "fc1,"], "--int16 takes names of layers, or last alone, not 'fc1,'"),
+        (["--int16", "conv1"], "--int16: layer «conv1» is a CONV_2D"),
+        (["--int16", "last", "--update-bits", 8], "--int16: weights of 16 bits need --update-bits 16"),
     ):
         failed = cli(*INJECT, model, "-o", output, *given, "--force")
         assert failed.exit_code == 1 and said in failed.stderr

@@ -195,7 +195,7 @@ def test_a_graph_that_is_another_is_refused(change: Callable[[Model], Any], said
     [
         {"batch": 2},
         {"cuts": "layers", "update_bits": 8, "sparse": "top-k:0.5"},
-        {"nodes": "last:1", "wide": "last", "batch": 3},
+        {"nodes": "last:1", "int16": "last", "batch": 3},
         {"trainable": "none"},
         {"headroom": 0, "replay": False},
         {"trainable": "none", "loss": "none"},

@@ -56,9 +56,9 @@ def trained(zo: Model, seed: int) -> tuple[Arrays, Arrays]:
             reach[:] = 0
         shape = [1] * len(t.shape)
         shape[3 if t.operator == "DEPTHWISE_CONV_2D" else 0] = t.channels
-        wide = np.rint(rng.uniform(-256, 256, t.shape) * reach.reshape(shape)).astype(int)
-        weights[t.name] = ((wide + 128) >> 8).astype(np.int8)
-        fractions[t.name] = (wide - 256 * weights[t.name].astype(int)).astype(np.int8)
+        in_256ths = np.rint(rng.uniform(-256, 256, t.shape) * reach.reshape(shape)).astype(int)
+        weights[t.name] = ((in_256ths + 128) >> 8).astype(np.int8)
+        fractions[t.name] = (in_256ths - 256 * weights[t.name].astype(int)).astype(np.int8)
     return weights, fractions
 
 
@@ -135,16 +135,16 @@ def test_finer_steps_come_nearer_to_the_16_bit_weights() -> None:
     x = g.input("x", [1, 40], 1 / 64, 3)
     zo = inject(g.build([g.dense(x, "fc", 10, Activation.NONE)]), trainable="all", loss="cross_entropy")
     rng = np.random.default_rng(2)
-    wide = rng.integers(-8 * 256, 8 * 256, (10, 40))
+    in_256ths = rng.integers(-8 * 256, 8 * 256, (10, 40))
     name = read_metadata(zo).trainable[0].name
-    weights = {name: ((wide + 128) >> 8).astype(np.int8)}
-    fractions = {name: (wide - 256 * weights[name].astype(int)).astype(np.int8)}
+    weights = {name: ((in_256ths + 128) >> 8).astype(np.int8)}
+    fractions = {name: (in_256ths - 256 * weights[name].astype(int)).astype(np.int8)}
     plain = export_model(zo, weights)
     ranged = export_model(zo, weights, fractions=fractions, re_range=True)
     (op,) = layers(plain)
     bias, out = op.inputs[2], op.outputs[0].quantization
     samples = rng.integers(-128, 128, (200, 1, 40)).astype(np.int8)
-    real = (samples[:, 0] - 3.0) / 64 @ (wide / 256 * scales_of(op)).T
+    real = (samples[:, 0] - 3.0) / 64 @ (in_256ths / 256 * scales_of(op)).T
     real += bias.numpy() * scales_of(op).ravel() / 64  # type: ignore[union-attr]
     levels = real / out.scale + out.zero_point  # type: ignore[union-attr]
     errors = []

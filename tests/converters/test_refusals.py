@@ -229,8 +229,8 @@ def test_zo_models_are_refused_for_the_same(change: Callable[[Model], None], mes
     assert re.search(message, str(e.value)), e.value
 
 
-def test_a_wide_layer_is_refused_for_what_the_layer_would_be() -> None:
-    model = load_model(inject(small_cnn(), wide="last").to_bytes())
+def test_an_int16_layer_is_refused_for_what_the_layer_would_be() -> None:
+    model = load_model(inject(small_cnn(), int16="last").to_bytes())
     read_metadata(model)
     found = tensor(model, "fc/bias")
     found.shape = (2,)

@@ -28,21 +28,21 @@ OTHER: dict[str, Any] = {
     "multipliers": "quantization-aware",
     "sparse": "top-k:0.5",
     "sparse_seed": 1,
-    "wide": "last",
+    "int16": "last",
     "replay": False,
     "algorithm": "weight",
 }
 # For whoever trains or exports, not for the graph.
 OF_METADATA = {"export_batch", "algorithm"}
 # Refused in contexts without weights that are trained.
-OF_WEIGHTS = {"blocks", "headroom", "update_bits", "multipliers", "sparse", "replay", "wide", "nodes"}
+OF_WEIGHTS = {"blocks", "headroom", "update_bits", "multipliers", "sparse", "replay", "int16", "nodes"}
 ALONE = {"sparse_seed"}  # acts with a sparse rule that draws
 
 # Name: model, settings, what is refused, and what is the same there by another name.
 CONTEXTS: dict[str, tuple[str, dict[str, Any], set[str], set[str]]] = {
     "usual": ("small_cnn", {}, ALONE | {"loss_output"}, set()),
     "two outputs": ("two_outputs", {}, ALONE, set()),
-    "8 bits": ("small_cnn", {"update_bits": 8}, ALONE | {"loss_output", "wide"}, set()),
+    "8 bits": ("small_cnn", {"update_bits": 8}, ALONE | {"loss_output", "int16"}, set()),
     "kernel norm": ("small_cnn", {"multipliers": "kernel-norm"}, ALONE | {"loss_output"}, set()),
     "drawn": ("small_cnn", {"sparse": "random:0.5"}, {"loss_output", "nodes"}, set()),
     "nodes": (

@@ -295,12 +295,12 @@ def test_garbage():
 
 
 @given(instructions(), st.integers(1, 1100), st.integers(0, 2), st.booleans())
-def test_execution(calls, size, block, wide):
+def test_execution(calls, size, block, has_fraction):
     """Opcode by opcode, as the graph runs them: the oracle's functions one after the other."""
     rng = np.random.default_rng(size)
     limit, stream = 122, 9
     w = rng.integers(-limit + 1, limit, size).astype(np.int8)
-    f = rng.integers(-128, 128, size).astype(np.int8) if wide else None
+    f = rng.integers(-128, 128, size).astype(np.int8) if has_fraction else None
     initial = rng.integers(-limit, limit + 1, size).astype(np.int8)
     words = np.array(encoded(calls), np.int32)
 
@@ -311,7 +311,7 @@ def test_execution(calls, size, block, wide):
         if selected not in (None, block):
             continue
         if opcode == RESTORE:
-            expected, expected_f = initial, np.zeros(size, np.int8) if wide else None
+            expected, expected_f = initial, np.zeros(size, np.int8) if has_fraction else None
         elif opcode == PERTURB:
             terms, dist, _, momentum = arguments
             expected = weights.perturb(expected, terms, dist, stream, momentum)

@@ -191,14 +191,14 @@ small = st.one_of(
 
 @settings(max_examples=40)
 @given(any_settings(small), st.integers(0, 2**32), st.sets(st.integers(1, 5)), st.booleans())
-def test_weights_are_restored_and_never_wrap(s, seed, settle, wide):
+def test_weights_are_restored_and_never_wrap(s, seed, settle, has_fraction):
     """After every command: initial weights + updates + the one perturbation in force, within -127..127."""
     rng, size = np.random.default_rng(seed), 70
     limit = 127 - s.dist.reach * (2 if s.sharpness else 1)
     tensors = max(1, len(s.segments))
     real = [rng.integers(-limit, limit + 1, size).astype(np.int8) for _ in range(tensors)]
     clean = [w.copy() for w in real]
-    fractions = [np.zeros(size, np.int8) if wide else None for _ in real]
+    fractions = [np.zeros(size, np.int8) if has_fraction else None for _ in real]
     clean_fractions = [None if f is None else f.copy() for f in fractions]
     control = make(s)
     z = native(s.dist)

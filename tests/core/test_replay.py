@@ -29,17 +29,17 @@ def pairs(step):
 
 @pytest.mark.parametrize("queries", [1, 2, 3, 8, 32])
 @pytest.mark.parametrize("with_multiplier", [False, True])
-@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("has_fraction", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dist", EXAMPLES)
-def test_a_thousand_steps_are_a_thousand_updates(dist, masked, wide, with_multiplier, queries):
+def test_a_thousand_steps_are_a_thousand_updates(dist, masked, has_fraction, with_multiplier, queries):
     rng = np.random.default_rng(1)
     size, limit, stream = 1024 + 77 * 4, 120, 6
     channels, inner = 4, 111
     multiplier = rng.integers(0, 2**31, channels).astype(np.int32) if with_multiplier else None
     shape = (multiplier, channels, inner, stream, limit, native(dist))
     weights = rng.integers(-limit, limit + 1, size).astype(np.int8)
-    fraction = np.zeros(size, np.int8) if wide else None
+    fraction = np.zeros(size, np.int8) if has_fraction else None
     weights_2, fraction_2 = weights.copy(), None if fraction is None else fraction.copy()
     # Up to a step each, shared by the queries; of a coordinate, which moves one weight, a large one.
     table = random_steps(1000, queries, 2**21 if dist.kind == 3 else 60_000 // queries)
@@ -137,10 +137,10 @@ def test_steps_of_different_lengths():
 
 
 @given(st.integers(1, 3000), st.integers(0, 65535), st.booleans())
-def test_checksum(size, stream, wide):
+def test_checksum(size, stream, has_fraction):
     rng = np.random.default_rng(size)
     weights = rng.integers(-128, 128, size).astype(np.int8)
-    fraction = rng.integers(-128, 128, size).astype(np.int8) if wide else None
+    fraction = rng.integers(-128, 128, size).astype(np.int8) if has_fraction else None
     assert checksum(weights, fraction, stream) == oracle.checksum(weights, fraction, stream)
 
 

@@ -69,8 +69,8 @@ def test_never_leaves_the_limit(step):
         step.restore = []
     weights, fraction = step.arrays()
     run(step, weights, fraction)
-    wide = weights.astype(int) * 256 + (0 if fraction is None else fraction.astype(int))
-    assert np.abs(wide).max() <= step.limit * 256
+    in_256ths = weights.astype(int) * 256 + (0 if fraction is None else fraction.astype(int))
+    assert np.abs(in_256ths).max() <= step.limit * 256
 
 
 def unrestored(step: Step, weights, fraction):
@@ -116,14 +116,14 @@ def test_what_is_masked_out_stays(step):
 
 
 @pytest.mark.parametrize("dist", EXAMPLES)
-@pytest.mark.parametrize("wide", [False, True])
-def test_many_queries_in_one_pass(dist, wide):
+@pytest.mark.parametrize("has_fraction", [False, True])
+def test_many_queries_in_one_pass(dist, has_fraction):
     """32 queries, the most there can be, on a tensor with odd edges."""
     rng = np.random.default_rng(5)
     size, limit = 3 * 1024 + 17, 120
     queries = random_queries(rng, 32, 50_000)
     weights = rng.integers(-limit, limit + 1, size).astype(np.int8)
-    fraction = np.zeros(size, np.int8) if wide else None
+    fraction = np.zeros(size, np.int8) if has_fraction else None
     expected = oracle.update(weights, fraction, None, 1, 1, 3, limit, dist, queries)
     saturated = core.update(weights, fraction, None, 1, 1, 3, limit, native(dist), queries)
     assert np.array_equal(weights, expected[0])
@@ -191,10 +191,10 @@ def test_sixteen_bits_lose_nothing():
     assert np.array_equal(weights.astype(int) * 256 + fraction, start)
 
 
-@pytest.mark.parametrize("wide", [False, True])
-def test_saturated_weights_are_counted(wide):
+@pytest.mark.parametrize("has_fraction", [False, True])
+def test_saturated_weights_are_counted(has_fraction):
     weights = np.full(3000, 125, np.int8)
-    fraction = np.zeros(3000, np.int8) if wide else None
+    fraction = np.zeros(3000, np.int8) if has_fraction else None
     up = int((core.direction(RADEMACHER, 6, 0, 3000) == 1).sum())
     assert core.update(weights, fraction, None, 1, 1, 0, 125, RADEMACHER, [(6, 65536)]) == up
     assert (weights == 125).sum() == up

@@ -84,7 +84,7 @@ static int compare(uint32_t round) {
   static const uint32_t sizes[] = {1, 31, 32, 33, 64, 100, 1023, 1024, 1025, 1056, 2048, kLargest};
   const uint32_t size = below(3) == 0u ? below(71) : sizes[below(12)];
   const uint32_t shift = below(3) == 0u ? below(4) : 0u;
-  const int wide = (int)below(2);
+  const int has_fraction = (int)below(2);
   const int anything = below(3) == 0u;
   zo_tensor a, b;
   memset(&a, 0, sizeof a);
@@ -98,16 +98,16 @@ static int compare(uint32_t round) {
   a.stream = below(70000);
   a.limit = below(4) == 0u ? 1 + (int32_t)below(127) : 123 + (int32_t)below(5);
   a.weights = bytes[0] + shift;
-  a.fraction = wide ? bytes[1] + (shift ^ 1u) : NULL;
+  a.fraction = has_fraction ? bytes[1] + (shift ^ 1u) : NULL;
   fill(a.weights, size, a.limit, anything);
   fill(bytes[1] + (shift ^ 1u), size, 127, 1);
-  for (uint32_t i = 0; wide && !anything && i < size; ++i) {
+  for (uint32_t i = 0; has_fraction && !anything && i < size; ++i) {
     if (a.weights[i] == a.limit || a.weights[i] == -a.limit) a.fraction[i] = 0;
   }
   b = a;
   b.weights = bytes[2] + shift;
   memcpy(b.weights, a.weights, size);
-  if (wide) {
+  if (has_fraction) {
     b.fraction = bytes[3] + (shift ^ 1u);
     memcpy(b.fraction, a.fraction, size);
   }
@@ -151,12 +151,13 @@ static int compare(uint32_t round) {
   const zo_status expected = size > 0u ? ZO_OK : ZO_ERROR_ARGUMENT;
   if (status_a == expected && status_b == expected && clipped_a == clipped_b &&
       memcmp(a.weights, b.weights, size) == 0 &&
-      (!wide || memcmp(a.fraction, b.fraction, size) == 0)) {
+      (!has_fraction || memcmp(a.fraction, b.fraction, size) == 0)) {
     return 1;
   }
   printf("round %" PRIu32 ": size %" PRIu32 " shift %" PRIu32 " limit %d queries %" PRIu32
-         " wide %d anything %d distribution %d: status %d %d, clipped %" PRIu32 " %" PRIu32 "\n",
-         round, size, shift, (int)a.limit, count, wide, anything, (int)distribution.kind,
+         " has_fraction %d anything %d distribution %d: status %d %d, clipped %" PRIu32 " %" PRIu32
+         "\n",
+         round, size, shift, (int)a.limit, count, has_fraction, anything, (int)distribution.kind,
          (int)status_a, (int)status_b, clipped_a, clipped_b);
   return 0;
 }

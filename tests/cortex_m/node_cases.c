@@ -95,7 +95,7 @@ static uint32_t update_result(void* argument) {
   return u->tensor.fraction == NULL ? h : hash(h, fraction, u->tensor.size);
 }
 
-enum { kWide = 1, kScaled = 2, kRectified = 4, kExact = 8 };
+enum { kFraction = 1, kScaled = 2, kRectified = 4, kExact = 8 };
 
 /* Two updates, of which the second is counted: the first one of ZO_NODE_RMS measures, too. */
 static void update_case(const char* name, const zo_node_layer* layer, uint32_t samples,
@@ -112,7 +112,7 @@ static void update_case(const char* name, const zo_node_layer* layer, uint32_t s
   u.tensor.limit = kLimit;
   fill(weights, u.tensor.size, -kLimit, kLimit);
   memset(fraction, 0, sizeof fraction);
-  if ((options & kWide) != 0u) u.tensor.fraction = fraction;
+  if ((options & kFraction) != 0u) u.tensor.fraction = fraction;
   for (uint32_t c = 0; c < layer->out_c; ++c) multiplier[c] = (int32_t)(random_below(1u << 31));
   if ((options & kScaled) != 0u) u.tensor.multiplier = multiplier;
 
@@ -239,7 +239,7 @@ int main(void) {
   update_case("fc1-1", &fc1, 1, 2, ZO_NODE_RMS, 0, 0);
   update_case("fc1-1-rectified", &fc1, 1, 2, ZO_NODE_RMS, 0, kRectified);
   update_case("fc1-1-scaled", &fc1, 1, 2, ZO_NODE_RMS, 0, kScaled);
-  update_case("fc1-1-wide", &fc1, 1, 2, ZO_NODE_RMS, 0, kWide);
+  update_case("fc1-1-fraction", &fc1, 1, 2, ZO_NODE_RMS, 0, kFraction);
   update_case("fc1-1-rows", &fc1, 1, 2, ZO_NODE_RMS, 30, 0);
   update_case("fc1-1-q8", &fc1, 1, 8, ZO_NODE_RMS, 0, 0);
   update_case("fc1-1-fixed", &fc1, 1, 2, ZO_NODE_FIXED, 0, 0);

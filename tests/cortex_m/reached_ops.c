@@ -3,7 +3,7 @@
  * What the weight ops and the loss call in the core, as the glue of a runtime calls it: linked to
  * measure what they need of a firmware's flash. Not run.
  */
-#include "ops/core/graph/zo_node.h"
+#include "ops/core/graph/zo_op.h"
 
 static zo_buffer nothing(void* context, int32_t index) {
   const zo_buffer none = {NULL, 0};
@@ -15,8 +15,8 @@ int main(void) {
   const uint8_t* volatile options = NULL;
   volatile size_t length = 0;
   volatile zo_opcode opcode = ZO_OP_UPDATE;
-  int status = (int)zo_weight_node_check(options, length, nothing, NULL);
-  status |= (int)zo_weight_node_run(opcode, options, length, nothing, NULL, NULL);
-  status |= (int)zo_loss_node_check(options, length, nothing, NULL);
-  return status | (int)zo_loss_node_run(options, length, nothing, NULL);
+  int status = (int)zo_weight_op_check(options, length, nothing, NULL);
+  status |= (int)zo_weight_op_run(opcode, options, length, nothing, NULL, NULL);
+  status |= (int)zo_loss_op_check(options, length, nothing, NULL);
+  return status | (int)zo_loss_op_run(options, length, nothing, NULL);
 }

@@ -54,7 +54,7 @@ def test_sizes_of_everything(tmp_path):
     core = CORES["cortex-m4"]
     ops, control = sizes(core, OP_PACK, tmp_path), sizes(core, CONTROL_UNIT, tmp_path)
     print(f"\n{ops}\n{control}")
-    assert {"zo_perturb", "zo_update", "zo_weight_node", "zo_loss_node"} <= set(ops.core)
+    assert {"zo_perturb", "zo_update", "zo_weight_op", "zo_loss_op"} <= set(ops.core)
     assert {"zo_control", "zo_log", "zo_step_size"} <= set(control.core)
     assert ops.total <= 11 * 1024
     assert control.total <= 5.5 * 1024

@@ -98,10 +98,10 @@ int main(void) {
   measure("perturb_masked", run, &w);
   w.tensor.mask = NULL;
 
-  for (int wide = 0; wide < 2; ++wide) {
+  for (int has_fraction = 0; has_fraction < 2; ++has_fraction) {
     char name[40];
-    w.tensor.fraction = wide ? fractions : NULL;
-    const char* const kind = wide ? "update_16bit" : "update_8bit";
+    w.tensor.fraction = has_fraction ? fractions : NULL;
+    const char* const kind = has_fraction ? "update_16bit" : "update_8bit";
     w.terms.count = 0;
     for (w.queries = 1; w.queries <= 4u; w.queries *= 2u) {
       snprintf(name, sizeof name, "%s_%u", kind, (unsigned)w.queries);
@@ -121,7 +121,7 @@ int main(void) {
     measure(name, run, &w);
     w.tensor.mask = NULL;
     w.steps = kReplaySteps;
-    snprintf(name, sizeof name, "replay_%s", wide ? "16bit" : "8bit");
+    snprintf(name, sizeof name, "replay_%s", has_fraction ? "16bit" : "8bit");
     measure(name, run, &w);
     w.steps = 0;
   }

@@ -86,7 +86,7 @@ def test_files_of_a_paper_are_there_where_the_run_needs_them(name: str) -> None:
     assert found == {f"ops/core/papers/small_zo_{name}" for name in expected}
 
 
-def test_wide_layers_read_fractions() -> None:
+def test_int16_layers_read_fractions() -> None:
     settings = algorithms.qzo_ff_probe(batch_size=1)
     zo = inject(MODELS["small_cnn"](), inject_settings(settings, batch=1))
     made = generate_firmware(zo, settings, steps=3, samples=4, name="small")

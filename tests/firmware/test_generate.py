@@ -119,7 +119,7 @@ def test_tables_are_the_metadata(name: str, network: str) -> None:
             t.stream,
             t.block,
             t.segment,
-            t.wide,
+            t.int16,
         ]
 
     inputs = rows(text, "kInputs")

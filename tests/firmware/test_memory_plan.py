@@ -54,7 +54,7 @@ def test_scratch_of_convolutions() -> None:
     x = g.conv(x, "a", 8, (3, 3))  # 27 columns: 28 of 2 bytes, twice; with vectors 4 rows of 32
     x = g.conv(x, "b", 6, (1, 1))  # none
     x = g.conv(x, "c", 6, (1, 1), stride=2)  # none
-    x = g.depthwise(x, "d", (3, 3))  # none; 4 images of the filter, 124 channels wide
+    x = g.depthwise(x, "d", (3, 3))  # none; 4 images of the filter, 124 channels
     x = g.depthwise(x, "e", (5, 3))  # the filter in 16 bits
     built = g.build([g.dense(g.flatten(x, "f"), "fc", 5, Activation.NONE)])
     ops = operators(built)

@@ -85,14 +85,14 @@ def perturb(
         momentum: of directions of several seeds, unit 2^-16, below 2^16.
         mask: uint8 [(weights + 7) // 8], bit i % 8 of byte i // 8 says whether weight i is perturbed; None:
             all are.
-        fraction: int8 like `weights`, units of 2^-8 LSB: the tensor is wide, and Gaussian perturbations move
+        fraction: int8 like `weights`, units of 2^-8 LSB: the tensor is int16, and Gaussian perturbations move
             256 weight + fraction, modulo 2^16. Changed in place. None: it is not.
-        limit: 127 minus the headroom, 0..127, which perturbations of a wide tensor are kept to.
+        limit: 127 minus the headroom, 0..127, which perturbations of an int16 tensor are kept to.
 
     Raises:
         NativeError: ARGUMENT, DISTRIBUTION, FACTOR, QUERIES.
     """
-    tensor = make_tensor(weights, fraction, None, 1, 1, stream, limit, mask=mask, wide=fraction is not None)
+    tensor = make_tensor(weights, fraction, None, 1, 1, stream, limit, mask=mask, int16=fraction is not None)
     table = pairs("seed_k_pairs", seed_k_pairs, "k")
     terms = make_terms(table, momentum)
     call("zo_perturb_s8", tensor, distribution.struct, terms)
@@ -113,7 +113,7 @@ def update(
     restore: Queries = (),
     momentum: int = 0,
     mask: NDArray[np.uint8] | None = None,
-    wide: bool = False,
+    int16: bool = False,
 ) -> int:
     """One optimization step: every weight moves by the sum of coefficient * z(seed), see ``zo_update.h``.
 
@@ -132,7 +132,7 @@ def update(
         restore: the same in general: pairs (seed, k), see `perturb`, up to 32, added before the step.
         momentum: of these, see `perturb`.
         mask: of what is perturbed and moved, see `perturb`.
-        wide: whether what precedes the step is a perturbation of 16 bits, see `perturb`.
+        int16: whether what precedes the step is a perturbation of 16 bits, see `perturb`.
 
     Returns:
         How many weights were clipped.
@@ -140,7 +140,9 @@ def update(
     Raises:
         NativeError: ARGUMENT, DISTRIBUTION, FACTOR, QUERIES, COEFFICIENT.
     """
-    tensor = make_tensor(weights, fraction, multiplier, channels, inner, stream, limit, mask=mask, wide=wide)
+    tensor = make_tensor(
+        weights, fraction, multiplier, channels, inner, stream, limit, mask=mask, int16=int16
+    )
     table = pairs("queries", queries, "coefficient")
     before = restoration(table, restore_k, restore)
     terms = make_terms(before, momentum)

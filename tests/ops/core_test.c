@@ -13,7 +13,7 @@
 
 #include "check.h"
 #include "ops/core/graph/zo_command.h"
-#include "ops/core/graph/zo_node.h"
+#include "ops/core/graph/zo_op.h"
 #include "ops/core/log/zo_crc32.h"
 #include "ops/core/log/zo_log.h"
 #include "ops/core/log/zo_snapshot_log.h"
@@ -370,9 +370,9 @@ static void random_queries(zo_query* queries, uint32_t count, int32_t largest) {
 
 static void update_once(uint32_t size, zo_distribution distribution, uint32_t mode,
                         uint32_t shift) {
-  const int wide = (mode & 1u) != 0, scaled = (mode & 2u) != 0;
+  const int has_fraction = (mode & 1u) != 0, scaled = (mode & 2u) != 0;
   block weights = make_block(size, shift, 118), fraction = make_block(size, 3 - shift, 100);
-  zo_tensor tensor = tensor_of(&weights, wide ? &fraction : NULL, random_below(65536));
+  zo_tensor tensor = tensor_of(&weights, has_fraction ? &fraction : NULL, random_below(65536));
   int32_t* multiplier = NULL;
   if (scaled) {
     tensor.channels = 1 + random_below(size < 9 ? size : 9);
@@ -389,7 +389,7 @@ static void update_once(uint32_t size, zo_distribution distribution, uint32_t mo
   block weights_2 = copy_block(&weights, 0), fraction_2 = copy_block(&fraction, 1);
   zo_tensor tensor_2 = tensor;
   tensor_2.weights = weights_2.at;
-  if (wide) tensor_2.fraction = fraction_2.at;
+  if (has_fraction) tensor_2.fraction = fraction_2.at;
 
   /* A replay is its updates one by one. */
   enum { kSteps = 7 };
@@ -405,7 +405,7 @@ static void update_once(uint32_t size, zo_distribution distribution, uint32_t mo
           ZO_OK);
   }
   CHECK(same(&weights, &weights_2));
-  CHECK(!wide || same(&fraction, &fraction_2));
+  CHECK(!has_fraction || same(&fraction, &fraction_2));
   CHECK(saturated == saturated_2);
   for (uint32_t i = 0; i < size; ++i) CHECK(abs(weights.at[i]) <= tensor.limit);
 
@@ -419,7 +419,7 @@ static void update_once(uint32_t size, zo_distribution distribution, uint32_t mo
     CHECK(zo_mask_has(tensor.mask, i) || weights.at[i] == initial.at[i]);
   }
   CHECK(same(&weights, &weights_2));
-  CHECK(!wide || same(&fraction, &fraction_2));
+  CHECK(!has_fraction || same(&fraction, &fraction_2));
   CHECK(zo_checksum(&tensor) == zo_checksum(&tensor_2));
   digest = digest * 31u + zo_checksum(&tensor);
   weights.at[size - 1] ^= 1;
@@ -768,7 +768,7 @@ typedef struct segment {
 
 static const zo_opcode op_order[3] = {ZO_OP_REPLAY, ZO_OP_UPDATE, ZO_OP_PERTURB};
 
-static int is_wide(uint32_t t, uint32_t flags) {
+static int is_int16(uint32_t t, uint32_t flags) {
   return t % 2u == 0u && (flags & ZO_OPTION_FRACTION) != 0u;
 }
 
@@ -818,9 +818,10 @@ static void make_segment(segment* s, uint32_t tensors, uint32_t words, uint32_t 
     for (uint32_t t = 0; t < tensors; ++t) {
       uint8_t* entry = g->options + 8 + 12 * t;
       put_u16(entry, 10 + t); /* stream */
-      put_u16(entry + 2, t % limits.blocks | (is_wide(t, flags) ? ZO_OPTION_WIDE : 0u)); /* block */
-      put_u32(entry + 4, 2); /* channels */
-      put_u32(entry + 8, 3); /* inner */
+      put_u16(entry + 2,
+              t % limits.blocks | (is_int16(t, flags) ? ZO_OPTION_INT16 : 0u)); /* block */
+      put_u32(entry + 4, 2);                                                    /* channels */
+      put_u32(entry + 8, 3);                                                    /* inner */
       g->inputs[g->input_count++] = buffer_of(s->weights[t].at, s->weights[t].size);
       if (flags & ZO_OPTION_MULTIPLIER) {
         g->inputs[g->input_count++] = buffer_of(s->multiplier[t], sizeof(int32_t) * 2);
@@ -852,7 +853,7 @@ static zo_status invoke(segment* s, zo_directory* directory) {
   for (int op = 0; op < 3; ++op) {
     graph* g = &s->ops[op];
     const zo_status status =
-        zo_weight_node_run(op_order[op], g->options, g->options_bytes, graph_source, g, directory);
+        zo_weight_op_run(op_order[op], g->options, g->options_bytes, graph_source, g, directory);
     if (status != ZO_OK) return status;
   }
   return ZO_OK;
@@ -864,7 +865,7 @@ static zo_tensor segment_tensor(const segment* s, uint32_t t, uint32_t flags) {
   tensor.limit = 127 - (int32_t)limits.headroom;
   tensor.channels = 2;
   tensor.inner = 3;
-  tensor.wide = (uint32_t)is_wide(t, flags);
+  tensor.int16 = (uint32_t)is_int16(t, flags);
   if (flags & ZO_OPTION_MULTIPLIER) tensor.multiplier = s->multiplier[t];
   if ((flags & ZO_OPTION_MASK) && t != 1u) tensor.mask = (const uint8_t*)s->mask[t].at;
   return tensor;
@@ -900,12 +901,12 @@ static zo_status append_perturb(zo_command_writer* writer, zo_distribution distr
   return zo_command_perturb(writer, ZO_ALL_BLOCKS, distribution, &terms);
 }
 
-static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
+static void test_weight_op(uint32_t tensors, uint32_t flags) {
   segment s;
   make_segment(&s, tensors, kCapacity, flags);
   for (int op = 0; op < 3; ++op) {
     graph* g = &s.ops[op];
-    CHECK(zo_weight_node_check(g->options, g->options_bytes, graph_source, g) == ZO_OK);
+    CHECK(zo_weight_op_check(g->options, g->options_bytes, graph_source, g) == ZO_OK);
   }
 
   /* A plain inference initializes the weights and counts nothing. */
@@ -994,13 +995,13 @@ static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
   /* Damaged options and tensors are refused, or harmless. */
   for (int op = 0; op < 3; ++op) {
     graph* g = &s.ops[op];
-    CHECK(zo_weight_node_check(NULL, 100, graph_source, g) == ZO_ERROR_OPTIONS);
-    CHECK(zo_weight_node_check(g->options, g->options_bytes, NULL, g) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_weight_op_check(NULL, 100, graph_source, g) == ZO_ERROR_OPTIONS);
+    CHECK(zo_weight_op_check(g->options, g->options_bytes, NULL, g) == ZO_ERROR_ARGUMENT);
     for (size_t cut = 0; cut < g->options_bytes; ++cut) {
       char* copy = (char*)allocate(cut > 0 ? cut : 1);
       memcpy(copy, g->options, cut);
-      CHECK(zo_weight_node_check((uint8_t*)copy, cut, graph_source, g) == ZO_ERROR_OPTIONS);
-      CHECK(zo_weight_node_run(op_order[op], (uint8_t*)copy, cut, graph_source, g, NULL) ==
+      CHECK(zo_weight_op_check((uint8_t*)copy, cut, graph_source, g) == ZO_ERROR_OPTIONS);
+      CHECK(zo_weight_op_run(op_order[op], (uint8_t*)copy, cut, graph_source, g, NULL) ==
             ZO_ERROR_OPTIONS);
       free(copy);
     }
@@ -1008,19 +1009,17 @@ static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
       const size_t at = random_below((uint32_t)g->options_bytes);
       const uint8_t old = g->options[at];
       g->options[at] = (uint8_t)random_u32();
-      if (zo_weight_node_check(g->options, g->options_bytes, graph_source, g) == ZO_OK) {
-        (void)zo_weight_node_run(op_order[op], g->options, g->options_bytes, graph_source, g, NULL);
+      if (zo_weight_op_check(g->options, g->options_bytes, graph_source, g) == ZO_OK) {
+        (void)zo_weight_op_run(op_order[op], g->options, g->options_bytes, graph_source, g, NULL);
       }
       g->options[at] = old;
     }
     for (int32_t i = 0; i < g->input_count; ++i) {
       const uint32_t old = g->inputs[i].bytes;
       g->inputs[i].bytes = i == 0 ? 4 : old + 1;
-      CHECK(zo_weight_node_check(g->options, g->options_bytes, graph_source, g) ==
-            ZO_ERROR_ARGUMENT);
+      CHECK(zo_weight_op_check(g->options, g->options_bytes, graph_source, g) == ZO_ERROR_ARGUMENT);
       g->inputs[i].bytes = ZO_NO_SIZE;
-      CHECK(zo_weight_node_check(g->options, g->options_bytes, graph_source, g) ==
-            ZO_ERROR_ARGUMENT);
+      CHECK(zo_weight_op_check(g->options, g->options_bytes, graph_source, g) == ZO_ERROR_ARGUMENT);
       g->inputs[i].bytes = old;
     }
     /* A tensor without memory: nothing is done, not even to the others. */
@@ -1032,8 +1031,8 @@ static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
       void* const old = g->inputs[i].data;
       if (g->inputs[i].bytes == 0u) continue; /* an absent mask */
       g->inputs[i].data = NULL;
-      CHECK(zo_weight_node_check(g->options, g->options_bytes, graph_source, g) == ZO_OK);
-      CHECK(zo_weight_node_run(op_order[op], g->options, g->options_bytes, graph_source, g, NULL) ==
+      CHECK(zo_weight_op_check(g->options, g->options_bytes, graph_source, g) == ZO_OK);
+      CHECK(zo_weight_op_run(op_order[op], g->options, g->options_bytes, graph_source, g, NULL) ==
             ZO_ERROR_ARGUMENT);
       CHECK(segment_checksum(&s, flags) == untouched);
       g->inputs[i].data = old;
@@ -1045,30 +1044,29 @@ static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
       g->inputs[0].data = g->inputs[i].data;
       const uint32_t size = g->inputs[i].bytes / 4u * 4u;
       g->inputs[0].bytes = size > command.bytes ? command.bytes : size;
-      CHECK(zo_weight_node_run(op_order[op], g->options, g->options_bytes, graph_source, g, NULL) ==
+      CHECK(zo_weight_op_run(op_order[op], g->options, g->options_bytes, graph_source, g, NULL) ==
             ZO_ERROR_ARGUMENT);
       CHECK(segment_checksum(&s, flags) == untouched);
     }
     g->inputs[0] = command;
-    CHECK(zo_weight_node_run(op_order[op], g->options, g->options_bytes, NULL, g, NULL) ==
+    CHECK(zo_weight_op_run(op_order[op], g->options, g->options_bytes, NULL, g, NULL) ==
           ZO_ERROR_ARGUMENT);
     if (op == 2) { /* a status that is written beyond its end */
       const zo_buffer old = g->outputs[0];
       int32_t* none = (int32_t*)allocate(1); /* not null, and yet without a size: absent */
       g->outputs[0] = buffer_of(none, 0);
-      CHECK(zo_weight_node_check(g->options, g->options_bytes, graph_source, g) == ZO_OK);
+      CHECK(zo_weight_op_check(g->options, g->options_bytes, graph_source, g) == ZO_OK);
       memset(s.command, 0, sizeof(int32_t) * s.words);
-      CHECK(zo_weight_node_run(op_order[op], g->options, g->options_bytes, graph_source, g, NULL) ==
+      CHECK(zo_weight_op_run(op_order[op], g->options, g->options_bytes, graph_source, g, NULL) ==
             ZO_OK);
       free(none);
       g->outputs[0] = buffer_of(s.status, sizeof(int32_t));
-      CHECK(zo_weight_node_check(g->options, g->options_bytes, graph_source, g) ==
-            ZO_ERROR_ARGUMENT);
+      CHECK(zo_weight_op_check(g->options, g->options_bytes, graph_source, g) == ZO_ERROR_ARGUMENT);
       g->outputs[0] = old;
     }
     const int32_t count = g->input_count;
     g->input_count = count - 1;
-    const zo_status status = zo_weight_node_check(g->options, g->options_bytes, graph_source, g);
+    const zo_status status = zo_weight_op_check(g->options, g->options_bytes, graph_source, g);
     CHECK(status == ZO_ERROR_ARGUMENT || flags & (ZO_OPTION_MULTIPLIER | ZO_OPTION_MASK));
     g->input_count = count;
   }
@@ -1084,20 +1082,20 @@ static void test_weight_nodes(uint32_t tensors, uint32_t flags) {
       s.ops[1].inputs[first + (int32_t)(t * (1u + extras) + i)] = buffer_of(nothing, 0);
     }
   }
-  CHECK(zo_weight_node_run(ZO_OP_UPDATE, s.ops[1].options, s.ops[1].options_bytes, graph_source,
-                           &s.ops[1], NULL) == ZO_OK);
+  CHECK(zo_weight_op_run(ZO_OP_UPDATE, s.ops[1].options, s.ops[1].options_bytes, graph_source,
+                         &s.ops[1], NULL) == ZO_OK);
   free(nothing);
   free_segment(&s);
 }
 
-/* --- wide layers ------------------------------------------------------------------ */
+/* --- int16 layers ------------------------------------------------------------------ */
 
-static void test_wide_perturbation(void) {
+static void test_int16_perturbation(void) {
   for (size_t s = 0; s < SIZES; ++s) {
     const block weights = make_block(sizes[s], 1, 127), fraction = make_block(sizes[s], 3, 127);
     const block before = copy_block(&weights, 0), parts = copy_block(&fraction, 0);
     zo_tensor tensor = tensor_of(&weights, &fraction, random_below(100));
-    tensor.wide = 1;
+    tensor.int16 = 1;
     for (size_t d = 0; d < DISTRIBUTIONS; ++d) {
       zo_perturb_term term = {random_u32(), 1};
       const zo_perturb_terms terms = {&term, 1, 0};
@@ -1126,13 +1124,13 @@ static void test_wide_perturbation(void) {
   }
 }
 
-static zo_status wide_node(graph* g) {
-  const zo_status status = zo_wide_node_check(g->options, g->options_bytes, graph_source, g);
-  return status != ZO_OK ? status : zo_wide_node_run(g->options, g->options_bytes, graph_source, g);
+static zo_status int16_op(graph* g) {
+  const zo_status status = zo_int16_op_check(g->options, g->options_bytes, graph_source, g);
+  return status != ZO_OK ? status : zo_int16_op_run(g->options, g->options_bytes, graph_source, g);
 }
 
 /* Every buffer ends where its memory ends: what the layer reads beyond, the sanitizers see. */
-static void test_wide_nodes(uint32_t per_channel, uint32_t with_bias) {
+static void test_int16_op(uint32_t per_channel, uint32_t with_bias) {
   enum { kSamples = 3, kUnits = 5, kDepth = 33, kFirst = 11, kSize = kUnits * kDepth };
   graph g;
   memset(&g, 0, sizeof g);
@@ -1159,7 +1157,7 @@ static void test_wide_nodes(uint32_t per_channel, uint32_t with_bias) {
   g.inputs[3] = buffer_of(fraction.at, fraction.size);
   g.input_count = 4;
   g.outputs[0] = buffer_of(y.at, y.size);
-  CHECK(wide_node(&g) == ZO_OK);
+  CHECK(int16_op(&g) == ZO_OK);
   for (uint32_t i = 0; i < y.size; ++i) digest = digest * 31u + (uint8_t)y.at[i];
 
   /* A sum in one go, and one rounding of what is left: within an LSB of the two roundings. */
@@ -1182,35 +1180,35 @@ static void test_wide_nodes(uint32_t per_channel, uint32_t with_bias) {
   }
 
   /* Damaged options and sizes are refused, or harmless. */
-  CHECK(zo_wide_node_check(NULL, 100, graph_source, &g) == ZO_ERROR_OPTIONS);
-  CHECK(zo_wide_node_check(g.options, g.options_bytes, NULL, &g) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_int16_op_check(NULL, 100, graph_source, &g) == ZO_ERROR_OPTIONS);
+  CHECK(zo_int16_op_check(g.options, g.options_bytes, NULL, &g) == ZO_ERROR_ARGUMENT);
   for (size_t cut = 0; cut < g.options_bytes; ++cut) {
     char* copy = (char*)allocate(cut > 0 ? cut : 1);
     memcpy(copy, g.options, cut);
-    CHECK(zo_wide_node_run((uint8_t*)copy, cut, graph_source, &g) == ZO_ERROR_OPTIONS);
+    CHECK(zo_int16_op_run((uint8_t*)copy, cut, graph_source, &g) == ZO_ERROR_OPTIONS);
     free(copy);
   }
   for (int round = 0; round < ROUNDS(5000); ++round) {
     const size_t at = random_below((uint32_t)g.options_bytes);
     const uint8_t old = g.options[at];
     g.options[at] = (uint8_t)random_u32();
-    (void)wide_node(&g);
+    (void)int16_op(&g);
     g.options[at] = old;
   }
   for (int32_t i = 0; i < 4; ++i) {
     if (i == 2 && !with_bias) continue;
     const uint32_t old = g.inputs[i].bytes;
     g.inputs[i].bytes = i == 3 ? old - 1u : old + 1u;
-    CHECK(wide_node(&g) == ZO_ERROR_ARGUMENT);
+    CHECK(int16_op(&g) == ZO_ERROR_ARGUMENT);
     g.inputs[i].bytes = old;
     void* data = g.inputs[i].data;
     g.inputs[i].data = NULL; /* as at Prepare */
-    CHECK(zo_wide_node_check(g.options, g.options_bytes, graph_source, &g) == ZO_OK);
-    CHECK(wide_node(&g) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_int16_op_check(g.options, g.options_bytes, graph_source, &g) == ZO_OK);
+    CHECK(int16_op(&g) == ZO_ERROR_ARGUMENT);
     g.inputs[i].data = data;
   }
   g.inputs[2] = buffer_of(x.at, 0); /* a bias without a size is none */
-  CHECK(wide_node(&g) == ZO_OK);
+  CHECK(int16_op(&g) == ZO_OK);
   free(g.options_memory);
   free(x.memory);
   free(w.memory);
@@ -1219,12 +1217,12 @@ static void test_wide_nodes(uint32_t per_channel, uint32_t with_bias) {
   free(bias);
 }
 
-static zo_status loss_node(graph* g) {
-  const zo_status status = zo_loss_node_check(g->options, g->options_bytes, graph_source, g);
-  return status != ZO_OK ? status : zo_loss_node_run(g->options, g->options_bytes, graph_source, g);
+static zo_status loss_op(graph* g) {
+  const zo_status status = zo_loss_op_check(g->options, g->options_bytes, graph_source, g);
+  return status != ZO_OK ? status : zo_loss_op_run(g->options, g->options_bytes, graph_source, g);
 }
 
-static void test_loss_nodes(void) {
+static void test_loss_op(void) {
   enum { kSamples = 3, kElements = 7 };
   static const size_t label_bytes[4] = {4 * kSamples, 4 * kSamples * kElements,
                                         kSamples * kElements, 4 * kSamples};
@@ -1251,7 +1249,7 @@ static void test_loss_nodes(void) {
     g.outputs[0] = buffer_of(losses, 4 * kSamples);
 
     *flags = (int32_t)(ZO_COMMAND_MAGIC | ZO_FLAG_LOSS);
-    CHECK(loss_node(&g) == ZO_OK);
+    CHECK(loss_op(&g) == ZO_OK);
     zo_status status;
     if (kind == 0) {
       status =
@@ -1270,30 +1268,30 @@ static void test_loss_nodes(void) {
 
     *flags = 0; /* a plain inference: zeros, whatever the label */
     memset(label, 0x7F, label_bytes[kind]);
-    CHECK(loss_node(&g) == ZO_OK);
+    CHECK(loss_op(&g) == ZO_OK);
     CHECK(losses[0] == 0 && losses[kSamples - 1] == 0);
     *flags = (int32_t)(ZO_COMMAND_MAGIC | ZO_FLAG_LOSS);
     losses[0] = 77;
-    CHECK(loss_node(&g) == (kind == 2 ? ZO_OK : ZO_ERROR_LABEL));
+    CHECK(loss_op(&g) == (kind == 2 ? ZO_OK : ZO_ERROR_LABEL));
     CHECK(kind == 2 || losses[0] == 77);
 
     g.outputs[0].data = NULL; /* nobody reads the losses */
-    CHECK(loss_node(&g) == ZO_OK);
+    CHECK(loss_op(&g) == ZO_OK);
     g.outputs[0].data = losses;
 
     for (int32_t i = 0; i < 3; ++i) {
       const zo_buffer old = g.inputs[i];
       g.inputs[i].bytes = i == 2 ? 0 : old.bytes - 1;
-      CHECK(loss_node(&g) == ZO_ERROR_ARGUMENT);
+      CHECK(loss_op(&g) == ZO_ERROR_ARGUMENT);
       g.inputs[i] = old;
     }
     g.outputs[0].bytes -= 4;
-    CHECK(loss_node(&g) == ZO_ERROR_ARGUMENT);
+    CHECK(loss_op(&g) == ZO_ERROR_ARGUMENT);
     g.outputs[0].bytes += 4;
     for (size_t cut = 0; cut < 20; ++cut) {
       char* copy = (char*)allocate(cut > 0 ? cut : 1);
       memcpy(copy, g.options, cut);
-      CHECK(zo_loss_node_check((uint8_t*)copy, cut, graph_source, &g) == ZO_ERROR_OPTIONS);
+      CHECK(zo_loss_op_check((uint8_t*)copy, cut, graph_source, &g) == ZO_ERROR_OPTIONS);
       free(copy);
     }
     memset(label, 0, label_bytes[kind]);
@@ -1301,11 +1299,11 @@ static void test_loss_nodes(void) {
       const size_t at = random_below(20);
       const uint8_t old = g.options[at];
       g.options[at] = (uint8_t)random_u32();
-      (void)loss_node(&g);
+      (void)loss_op(&g);
       g.options[at] = old;
     }
-    CHECK(zo_loss_node_check(NULL, 20, graph_source, &g) == ZO_ERROR_OPTIONS);
-    CHECK(zo_loss_node_check(g.options, 20, NULL, &g) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_loss_op_check(NULL, 20, graph_source, &g) == ZO_ERROR_OPTIONS);
+    CHECK(zo_loss_op_check(g.options, 20, NULL, &g) == ZO_ERROR_ARGUMENT);
     free(logits.memory);
     free(flags);
     free(losses);
@@ -2476,7 +2474,7 @@ static void test_refused_tensors(zo_node_run* run, const zo_tensor* tensors, con
   zo_report report;
   for (uint32_t i = 0; i < 7u; ++i) {
     zo_tensor bad[2] = {tensors[0], tensors[1]};
-    if (i == 0u) bad[1].wide = 1; /* without fractions */
+    if (i == 0u) bad[1].int16 = 1; /* without fractions */
     if (i == 1u) bad[1].size = 0;
     if (i == 2u) bad[1].weights = NULL;
     if (i == 3u) bad[1].limit = 0;
@@ -2657,12 +2655,12 @@ int main(void) {
   test_commands();
   for (uint32_t tensors = 1; tensors <= kMaxTensors; ++tensors) {
     for (uint32_t mode = 0; mode < 8; ++mode) {
-      test_weight_nodes(tensors, mode * ZO_OPTION_FRACTION);
+      test_weight_op(tensors, mode * ZO_OPTION_FRACTION);
     }
   }
-  test_loss_nodes();
-  test_wide_perturbation();
-  for (uint32_t mode = 0; mode < 4; ++mode) test_wide_nodes(mode & 1u, mode >> 1);
+  test_loss_op();
+  test_int16_perturbation();
+  for (uint32_t mode = 0; mode < 4; ++mode) test_int16_op(mode & 1u, mode >> 1);
   test_control();
   test_log_header();
   test_many_blocks();

@@ -10,7 +10,7 @@
 
 #include "check.h"
 #include "fake_runtime.h"
-#include "ops/core/graph/zo_node.h"
+#include "ops/core/graph/zo_op.h"
 #include "ops/core/zo_little_endian.h"
 
 static char reported[200];

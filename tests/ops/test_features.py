@@ -24,7 +24,7 @@ REFUSALS = r"""
 #include <stdio.h>
 #include <string.h>
 #include "ops/core/run/zo_control.h"
-#include "ops/core/graph/zo_node.h"
+#include "ops/core/graph/zo_op.h"
 #include "ops/core/weights/zo_perturb.h"
 #include "ops/core/random/zo_stream.h"
 #include "ops/core/weights/zo_update.h"
@@ -68,11 +68,11 @@ int main(void) {
   }
   for (uint8_t kind = 0; kind < 4; ++kind) {
     const uint8_t options[20] = {1, kind, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 16, 0};
-    printf("%d ", (int)zo_loss_node_check(options, 20, loss_tensor, NULL) == ZO_ERROR_OPTIONS);
+    printf("%d ", (int)zo_loss_op_check(options, 20, loss_tensor, NULL) == ZO_ERROR_OPTIONS);
   }
   for (uint8_t flags = 0; flags <= 16; flags = flags ? (uint8_t)(2 * flags) : 4) {
     const uint8_t options[20] = {1, flags, 2, 1, 1, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 4};
-    printf("%d ", (int)zo_weight_node_check(options, 20, weight_tensor, NULL) == ZO_ERROR_OPTIONS);
+    printf("%d ", (int)zo_weight_op_check(options, 20, weight_tensor, NULL) == ZO_ERROR_OPTIONS);
   }
   zo_control_settings s;
   memset(&s, 0, sizeof s);

@@ -139,7 +139,7 @@ TABLE = [
     Row("qzo-ff", "inject.headroom", 4, None, QZO, "the reach of the Gaussian directions"),
     Row("qzo-ff-probe", "rule", "sign", "sign", f"{QZO}, sec. 3.2, Alg. 1"),
     Row("qzo-ff-probe", "inject.trainable", "last:1", "last:1", f"{QZO}, sec. 4 (linear probing)"),
-    Row("qzo-ff-probe", "inject.wide", "last", "last", f"{QZO}, sec. 3.3 and 4.3 (16w8a)"),
+    Row("qzo-ff-probe", "inject.int16", "last", "last", f"{QZO}, sec. 3.3 and 4.3 (16w8a)"),
     Row("qzo-ff-probe", "inject.update_bits", 16, 16, f"{QZO}, sec. 3.3 (16-bit weights)"),
     Row(
         "qzo-ff-probe",
@@ -349,7 +349,7 @@ def test_every_default_has_its_row(name: str) -> None:
             assert {one, f"{owner}.{field}", bare, f"nodes.{bare}"} & rows or field == "headroom", one
     usual = InjectSettings()
     # How it is laid out in segments follows from its other settings, and so does headroom of 0.
-    structural = {"trainable", "nodes", "cuts", "replay", "wide", "algorithm"}
+    structural = {"trainable", "nodes", "cuts", "replay", "int16", "algorithm"}
     for key, value in vars(inject_settings(settings)).items():
         reach = key == "headroom" and value == max(2, settings.reach)
         if key not in structural and value not in (0, getattr(usual, key)) and not reach:

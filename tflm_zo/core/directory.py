@@ -2,7 +2,7 @@
 """Where a segment's trainable tensors live in the memory of a runtime.
 
 No runtime's API reaches variable tensors everywhere (TFLM's does not at all), so the op pack publishes their
-addresses in a ``zo_directory`` that we own (``ops/core/graph/zo_node.h``), at every invoke.
+addresses in a ``zo_directory`` that we own (``ops/core/graph/zo_op.h``), at every invoke.
 """
 
 from __future__ import annotations

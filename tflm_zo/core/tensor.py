@@ -32,7 +32,7 @@ def make_tensor(
     limit: int,
     writable: bool = True,
     mask: NDArray[np.uint8] | None = None,
-    wide: bool = False,
+    int16: bool = False,
 ) -> Tensor:
     """A tensor whose arrays are checked.
 
@@ -47,7 +47,7 @@ def make_tensor(
         writable: whether the weights must be writable.
         mask: uint8 [(weights + 7) // 8], bit i % 8 of byte i // 8 says whether weight i is trained; None: all
             are.
-        wide: whether the forward pass reads weights and fractions.
+        int16: whether the forward pass reads weights and fractions.
 
     Returns:
         The tensor; the caller keeps the arrays alive.
@@ -83,7 +83,7 @@ def make_tensor(
         tensor.mask = address("mask", mask, np.uint8)
         if mask.size != -(-weights.size // 8):
             raise ValueError(f"mask: expected {-(-weights.size // 8)} bytes, a bit a weight, got {mask.size}")
-    tensor.wide = int(wide)
+    tensor.int16 = int(int16)
     return tensor
 
 

@@ -39,13 +39,13 @@ def features(model: Model, metadata: ZoMetadata, plan: RunPlan) -> dict[str, boo
     kind = distribution[0]
     multipliers = {**step_multipliers(model), **plan.multipliers}
     loss = None if metadata.loss is None else metadata.loss.kind
-    wide = any(t.wide for t in metadata.trainable)
+    int16 = any(t.int16 for t in metadata.trainable)
     bits = plan.value("rule") == constants.ZO_RUN_BITS
     if isinstance(plan, NodeRunPlan):
         bits = bits or plan.rules["exact_rule"] == constants.ZO_NODE_BITS
     return {
-        "ZO_WITH_GAUSSIAN": kind == constants.ZO_GAUSSIAN or wide,
-        "ZO_WITH_CHAINS": plan.value("momentum") != 0 or wide,
+        "ZO_WITH_GAUSSIAN": kind == constants.ZO_GAUSSIAN or int16,
+        "ZO_WITH_CHAINS": plan.value("momentum") != 0 or int16,
         "ZO_WITH_SPARSE_UNIFORM": kind == constants.ZO_SPARSE_UNIFORM,
         "ZO_WITH_COORDINATE": kind == constants.ZO_COORDINATE,
         "ZO_WITH_MASKS": bool(update_masks(model)),

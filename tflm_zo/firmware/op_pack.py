@@ -59,7 +59,7 @@ def of_model(sources: Mapping[str, str], name: str) -> dict[str, str]:
     def renamed(text: str) -> str:
         text = re.sub(r"\btflm_zo(?=::|( {$|$))", names["zo"], text, flags=re.M)
         text = re.sub(r"\b(TFLM_(?=ZO_OPS_)|Register_)ZO_", rf"\g<1>{names['ZO']}_", text)
-        text = re.sub(r"\bAddZo(?=(?:Wide)?Ops\b)", f"Add_{names['zo']}_", text)
+        text = re.sub(r"\bAddZo(?=(?:Int16)?Ops\b)", f"Add_{names['zo']}_", text)
         return re.sub(r"\bzo_", f"{names['zo']}_", re.sub(r"\bZO_", f"{names['ZO']}_", text))
 
     def rewritten(text: str) -> str:

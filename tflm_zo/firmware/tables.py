@@ -128,7 +128,7 @@ def _trainable(model: Model, metadata: ZoMetadata, plan: RunPlan) -> tuple[str, 
         if mask is not None:
             arrays.append(array(f"const uint8_t kMask{i}[{mask.size}]", mask.reshape(-1)))
         pointers.append("nullptr" if mask is None else f"kMask{i}")
-        values = [t.size, t.channels, t.inner, t.stream, t.block, t.segment, int(t.wide)]
+        values = [t.size, t.channels, t.inner, t.stream, t.block, t.segment, int(t.int16)]
         rows.append(f"    {{{string(t.layer)}, {', '.join(pointers)}, {', '.join(map(str, values))}}},")
     return "\n".join(arrays), "\n".join(rows)
 

@@ -82,7 +82,7 @@ def inject_settings(settings: Settings, **given: Any) -> InjectSettings:
         if settings.layers is not None:
             asked["trainable"] = settings.layers
         if settings.weights.int16:
-            asked["wide"] = settings.weights.int16
+            asked["int16"] = settings.weights.int16
     if "bits" in (settings.weights.rule, settings.exact.rule):
         asked["update_bits"] = 8
     return InjectSettings(**{**asked, **given})

@@ -157,7 +157,7 @@ class WeightRun(Run):
     def check(settings: Settings, metadata: ZoMetadata) -> None:
         """Raises SettingsError where a model does not fit the settings."""
         reach, task = settings.reach, settings.weights
-        if task.sharpness and any(t.wide for t in metadata.trainable):
+        if task.sharpness and any(t.int16 for t in metadata.trainable):
             reach = max(reach, _two_fine_reaches(task.perturbation))
         if reach > metadata.headroom:
             twice = " (sharpness: twice)" if task.sharpness else ""

@@ -51,7 +51,7 @@ int zo_step_signs_fit(zo_step_tables* tables, const zo_tensor* tensor, uint32_t 
       count > ZO_STEP_SIGNS_QUERIES || size < ZO_STEP_SIGNS_CHUNK) {
     return 0;
   }
-  const int wide = tensor->fraction != NULL;
+  const int has_fraction = tensor->fraction != NULL;
   if (tables->queries != queries) {
     tables->queries = queries;
     tables->sum = 0; /* within 2^30: zo_step_check */
@@ -60,12 +60,13 @@ int zo_step_signs_fit(zo_step_tables* tables, const zo_tensor* tensor, uint32_t 
       tables->sum += coefficient < 0 ? -coefficient : coefficient;
     }
     /* W moves by floor((step + 128) / 2^8): the high half of (step + 128) 2^8. */
-    make_tables(tables, queries, count, wide ? 256u : 1u, wide ? 128u * 256u : 0u);
+    make_tables(tables, queries, count, has_fraction ? 256u : 1u, has_fraction ? 128u * 256u : 0u);
   }
   if (tables->sum > MOVE_MAX) return 0;
   /* 256 w + fraction is beyond 16 bits for w = -128 alone, which saturates; the difference does
    * not count where such a weight stays beyond the limit anyway. */
-  if (!wide || tables->sum < (128 - tensor->limit) * (INT32_C(1) << ZO_COEFFICIENT_BITS) - 256) {
+  if (!has_fraction ||
+      tables->sum < (128 - tensor->limit) * (INT32_C(1) << ZO_COEFFICIENT_BITS) - 256) {
     return 1;
   }
   for (uint32_t i = begin; i < begin + size; ++i) {

@@ -139,7 +139,7 @@ typedef struct loop_state {
 } loop_state;
 
 /* Moves the four weights of nibble k. */
-ZO_ALWAYS_INLINE void move_four(loop_state* l, uint32_t k, int kind, int wide) {
+ZO_ALWAYS_INLINE void move_four(loop_state* l, uint32_t k, int kind, int has_fraction) {
   const uint32_t bits = l->signs.first >> 4u * k & 15u;
   four_steps f;
   if (kind == kSingle) {
@@ -154,7 +154,7 @@ ZO_ALWAYS_INLINE void move_four(loop_state* l, uint32_t k, int kind, int wide) {
     f = load_four(l->steps);
     l->steps += 2;
   }
-  if (wide) {
+  if (has_fraction) {
     l->outside |= move_16(l->weights, l->fraction, f, l->limit);
     l->fraction += 4;
   } else {
@@ -169,13 +169,14 @@ ZO_ALWAYS_INLINE void move_four(loop_state* l, uint32_t k, int kind, int wide) {
 }
 
 /* `fours`: 1, 2, 4 or 8 times four weights are moved without a jump. */
-ZO_ALWAYS_INLINE uint32_t run_loop(const zo_step_run* run, int kind, int wide, uint32_t fours) {
+ZO_ALWAYS_INLINE uint32_t run_loop(const zo_step_run* run, int kind, int has_fraction,
+                                   uint32_t fours) {
   zo_two_steps steps[CHUNK / 2u];
   uint32_t clipped = 0;
   loop_state l;
   l.weights = run->weights;
   l.fraction = run->fraction;
-  l.limit = (uint32_t)run->limit * (wide ? UINT32_C(0x01000100) : UINT32_C(0x01010101));
+  l.limit = (uint32_t)run->limit * (has_fraction ? UINT32_C(0x01000100) : UINT32_C(0x01010101));
   l.random = *run->rounding;
   l.steps = run->tables->pairs[0];
   l.signs.first = l.signs.second = l.more.first = l.more.second = 0;
@@ -195,15 +196,15 @@ ZO_ALWAYS_INLINE uint32_t run_loop(const zo_step_run* run, int kind, int wide, u
     }
     l.outside = 0;
     for (const int8_t* const chunk_end = l.weights + CHUNK; l.weights != chunk_end;) {
-      move_four(&l, 0, kind, wide);
-      if (fours > 1u) move_four(&l, 1, kind, wide);
-      if (fours > 2u) move_four(&l, 2, kind, wide);
-      if (fours > 2u) move_four(&l, 3, kind, wide);
+      move_four(&l, 0, kind, has_fraction);
+      if (fours > 1u) move_four(&l, 1, kind, has_fraction);
+      if (fours > 2u) move_four(&l, 2, kind, has_fraction);
+      if (fours > 2u) move_four(&l, 3, kind, has_fraction);
       if (fours > 4u) {
-        move_four(&l, 4, kind, wide);
-        move_four(&l, 5, kind, wide);
-        move_four(&l, 6, kind, wide);
-        move_four(&l, 7, kind, wide);
+        move_four(&l, 4, kind, has_fraction);
+        move_four(&l, 5, kind, has_fraction);
+        move_four(&l, 6, kind, has_fraction);
+        move_four(&l, 7, kind, has_fraction);
         break;
       }
       l.signs.first >>= 4u * fours;
@@ -212,8 +213,8 @@ ZO_ALWAYS_INLINE uint32_t run_loop(const zo_step_run* run, int kind, int wide, u
       l.more.second >>= 4u * fours;
     }
     if (l.outside != 0u) {
-      clipped += wide ? clip_16(l.weights - CHUNK, l.fraction - CHUNK, run->limit)
-                      : zo_step_clip_8(l.weights - CHUNK, run->limit);
+      clipped += has_fraction ? clip_16(l.weights - CHUNK, l.fraction - CHUNK, run->limit)
+                              : zo_step_clip_8(l.weights - CHUNK, run->limit);
     }
   }
   if (kind == kSingle) run->states[0] = state;
@@ -241,34 +242,34 @@ ZO_NOINLINE static uint32_t single_16(const zo_step_run* run) {
 ZO_NOINLINE static uint32_t pair_16(const zo_step_run* run) { return run_loop(run, kPair, 1, 2); }
 ZO_NOINLINE static uint32_t any_16(const zo_step_run* run) { return run_loop(run, kAny, 1, 2); }
 
-static uint32_t run_step(const zo_step_run* run, int wide) {
-  if (run->count == 1u) return wide ? single_16(run) : single_8(run);
-  if (run->count == 2u) return wide ? pair_16(run) : pair_8(run);
-  if (run->count <= 4u && !wide) return quad_8(run);
-  return wide ? any_16(run) : any_8(run);
+static uint32_t run_step(const zo_step_run* run, int has_fraction) {
+  if (run->count == 1u) return has_fraction ? single_16(run) : single_8(run);
+  if (run->count == 2u) return has_fraction ? pair_16(run) : pair_8(run);
+  if (run->count <= 4u && !has_fraction) return quad_8(run);
+  return has_fraction ? any_16(run) : any_8(run);
 }
 #else
 ZO_NOINLINE static uint32_t any_8(const zo_step_run* run) { return run_loop(run, kAny, 0, 1); }
 ZO_NOINLINE static uint32_t any_16(const zo_step_run* run) { return run_loop(run, kAny, 1, 1); }
 
-static uint32_t run_step(const zo_step_run* run, int wide) {
-  return wide ? any_16(run) : any_8(run);
+static uint32_t run_step(const zo_step_run* run, int has_fraction) {
+  return has_fraction ? any_16(run) : any_8(run);
 }
 #endif
 
 uint32_t zo_step_signs(const zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin,
                        uint32_t chunks, uint32_t count, uint32_t* states, uint32_t* rounding) {
-  const int wide = tensor->fraction != NULL;
+  const int has_fraction = tensor->fraction != NULL;
   zo_step_run run;
   run.weights = tensor->weights + begin;
-  run.fraction = wide ? tensor->fraction + begin : NULL;
+  run.fraction = has_fraction ? tensor->fraction + begin : NULL;
   run.chunks = chunks;
   run.limit = tensor->limit;
   run.count = count;
   run.states = states;
   run.rounding = rounding;
   run.tables = tables;
-  return run_step(&run, wide);
+  return run_step(&run, has_fraction);
 }
 
 #endif

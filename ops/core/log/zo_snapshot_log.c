@@ -44,7 +44,7 @@ uint32_t zo_snapshot_bytes(uint32_t tasks, uint32_t weight_bytes) {
   return bytes <= UINT32_MAX ? (uint32_t)bytes : 0u;
 }
 
-/* Whether places in the file are 32 bits wide up to the first record. */
+/* Whether places in the file fit in 32 bits up to the first record. */
 static int slots_fit(uint32_t tasks, uint32_t weight_bytes) {
   const uint32_t slot = zo_snapshot_bytes(tasks, weight_bytes);
   return slot != 0u && slot <= (UINT32_MAX - zo_snapshot_header_bytes(tasks)) / 3u;

@@ -47,7 +47,7 @@ typedef enum zo_node_form {
 
 /* A CONV_2D or FULLY_CONNECTED (everything 1 x 1, in_c inputs, out_c outputs) that carries nodes.
  * Layouts are TFLite's: inputs [in_h, in_w, in_c], filter [out_c, k_h, k_w, in_c], outputs
- * [out_h, out_w, out_c], nodes [node_h, node_w, out_c]. All fields are 32 bits wide, in the order
+ * [out_h, out_w, out_c], nodes [node_h, node_w, out_c]. All fields have 32 bits, in the order
  * in which bindings list them. */
 typedef struct zo_node_layer {
   uint32_t form;

@@ -13,7 +13,7 @@ extern "C" {
 
 /* Adds the perturbations of some terms to a tensor's weights.
  *
- *   tensor        weights, size, stream and mask are used; nothing else, unless it is wide: then
+ *   tensor        weights, size, stream and mask are used; nothing else, unless it is int16: then
  *                 fraction and limit as well
  *   distribution  see zo_types.h
  *   terms         at least one
@@ -26,10 +26,11 @@ extern "C" {
  *
  * Two terms restore one query and set up the next in a single pass over blocks of weights.
  *
- * In a wide tensor W = 256 w + fraction moves, in units of 2^-8 LSB, modulo 2^16: with ZO_GAUSSIAN
- * by k * round(z * mu / 2^4), half away from zero, and by k * 2^8 (127 - limit) at most, because
- * reach is rounded to whole LSB. w stays W / 256 rounded half up. The other distributions move by
- * whole LSB, which leaves fractions as they are. As exactly reversible, and as free of wrapping.
+ * In an int16 tensor W = 256 w + fraction moves, in units of 2^-8 LSB, modulo 2^16: with
+ * ZO_GAUSSIAN by k * round(z * mu / 2^4), half away from zero, and by k * 2^8 (127 - limit) at
+ * most, because reach is rounded to whole LSB. w stays W / 256 rounded half up. The other
+ * distributions move by whole LSB, which leaves fractions as they are. As exactly reversible, and
+ * as free of wrapping.
  *
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_DISTRIBUTION, ZO_ERROR_FACTOR,
  * ZO_ERROR_QUERIES; the weights are untouched then. */

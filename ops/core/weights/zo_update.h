@@ -37,7 +37,7 @@ extern "C" {
  *   tensor     see zo_types.h
  *   restore    if not null, a perturbation that is added before the step (as
  *              zo_perturb_s8 does), which undoes what is in force in the same
- *              pass; fraction is not concerned, unless the tensor is wide
+ *              pass; fraction is not concerned, unless the tensor is int16
  *   queries    [count], count in 1..ZO_MAX_QUERIES,
  *              sum |coefficient| * max |z| <= 2^30
  *   saturated  if not null, the number of clipped weights is added to it

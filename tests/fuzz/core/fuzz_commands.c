@@ -6,7 +6,7 @@
  */
 #include "fuzz_input.h"
 #include "ops/core/graph/zo_command.h"
-#include "ops/core/graph/zo_node.h"
+#include "ops/core/graph/zo_op.h"
 #include "ops/core/random/zo_stream.h"
 #include "ops/core/weights/zo_checksum.h"
 #include "ops/core/weights/zo_perturb.h"
@@ -65,9 +65,9 @@ static void make_op(segment* s, uint32_t op) {
   }
   for (uint32_t t = 0; t < s->tensors; ++t) {
     uint8_t* entry = g->options + 8 + 12 * t;
-    const int wide = t == 0u && (s->flags & ZO_OPTION_FRACTION) != 0u;
+    const int int16 = t == 0u && (s->flags & ZO_OPTION_FRACTION) != 0u;
     zo_write_u16(entry, t);
-    zo_write_u16(entry + 2, t % 2u | (wide ? ZO_OPTION_WIDE : 0u));
+    zo_write_u16(entry + 2, t % 2u | (int16 ? ZO_OPTION_INT16 : 0u));
     zo_write_u32(entry + 4, 2);
     zo_write_u32(entry + 8, 1 + t);
     g->inputs[g->input_count++] = buffer_of(s->weights[t], s->sizes[t]);
@@ -131,7 +131,7 @@ static zo_status invoke(segment* s, zo_directory* directory) {
   for (uint32_t op = 0; op < 3u; ++op) {
     graph* g = &s->ops[op];
     const zo_status status =
-        zo_weight_node_run(order[op], g->options, g->length, source, g, directory);
+        zo_weight_op_run(order[op], g->options, g->length, source, g, directory);
     if (status != ZO_OK) return status;
   }
   return ZO_OK;
@@ -228,7 +228,7 @@ static zo_tensor tensor_of(const segment* s, uint32_t t) {
   tensor.fraction = s->flags & ZO_OPTION_FRACTION ? s->fraction + offset : NULL;
   tensor.multiplier = s->flags & ZO_OPTION_MULTIPLIER ? s->multipliers[t] : NULL;
   tensor.mask = (s->flags & ZO_OPTION_MASK) != 0u && t != 1u ? s->masks[t] : NULL;
-  tensor.wide = (uint32_t)(t == 0u && (s->flags & ZO_OPTION_FRACTION) != 0u);
+  tensor.int16 = (uint32_t)(t == 0u && (s->flags & ZO_OPTION_FRACTION) != 0u);
   tensor.size = s->sizes[t];
   tensor.channels = 2;
   tensor.inner = 1 + t;

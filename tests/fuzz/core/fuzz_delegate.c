@@ -8,8 +8,8 @@
 #include "fake_runtime.h"
 #include "fuzz_input.h"
 #include "ops/core/graph/zo_command.h"
-#include "ops/core/graph/zo_node.h"
-#include "ops/core/graph/zo_wide_fully_connected.h"
+#include "ops/core/graph/zo_int16_fully_connected.h"
+#include "ops/core/graph/zo_op.h"
 #include "ops/core/zo_little_endian.h"
 
 enum { kWords = 40, kOptions = 120, kMostMemory = 400 };
@@ -92,9 +92,9 @@ static void add_weight_ops(fuzz_input* in, world* w) {
   }
 }
 
-/* A dense layer, plain or wide; its output follows in the runtime's order. */
+/* A dense layer, plain or int16; its output follows in the runtime's order. */
 static int add_dense(fuzz_input* in, world* w, int x, uint32_t samples, uint32_t depth,
-                     uint32_t units, int wide) {
+                     uint32_t units, int int16) {
   fake_runtime* r = &w->runtime;
   const int weights = add_tensor(in, w, kTfLiteInt8, depth * units);
   const int bias = take_flag(in) ? add_tensor(in, w, kTfLiteInt32, 4u * units) : -1;
@@ -103,7 +103,7 @@ static int add_dense(fuzz_input* in, world* w, int x, uint32_t samples, uint32_t
   r->dims[weights].size = 2;
   r->dims[weights].data[0] = (int)units;
   r->dims[weights].data[1] = (int)depth;
-  if (wide) {
+  if (int16) {
     uint8_t options[kOptions] = {ZO_OPTIONS_VERSION, 0, 3, 4, 0x80, 0x7F};
     const int per_channel = take_flag(in);
     options[1] = per_channel ? ZO_OPTION_PER_CHANNEL : 0;
@@ -111,11 +111,11 @@ static int add_dense(fuzz_input* in, world* w, int x, uint32_t samples, uint32_t
     zo_write_u32(options + 8, first);
     zo_write_u32(options + 12, units);
     for (uint32_t i = 0; i < count; ++i) {
-      zo_write_u32(options + 16 + ZO_WIDE_MULTIPLIER_BYTES * i, take_u32(in) >> 1);
-      options[20 + ZO_WIDE_MULTIPLIER_BYTES * i] = (uint8_t)(take_between(in, 0, 61) - 31u);
+      zo_write_u32(options + 16 + ZO_INT16_MULTIPLIER_BYTES * i, take_u32(in) >> 1);
+      options[20 + ZO_INT16_MULTIPLIER_BYTES * i] = (uint8_t)(take_between(in, 0, 61) - 31u);
     }
     node =
-        add_node(w, "TFLM_ZO_FULLY_CONNECTED_16", options, 16u + ZO_WIDE_MULTIPLIER_BYTES * count);
+        add_node(w, "TFLM_ZO_FULLY_CONNECTED_16", options, 16u + ZO_INT16_MULTIPLIER_BYTES * count);
     fake_input(r, node, x);
     fake_input(r, node, weights);
     fake_input(r, node, bias);

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "fuzz_input.h"
-#include "ops/core/graph/zo_node.h"
+#include "ops/core/graph/zo_op.h"
 #include "ops/core/loss/zo_loss.h"
 #include "ops/core/papers/zo_floor_log2_loss.h"
 #include "ops/core/zo_little_endian.h"
@@ -122,8 +122,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
 
   uint8_t* own = (uint8_t*)copy_of(options, length > 0u ? length : 1u);
-  const zo_status status = zo_loss_node_check(own, length, source, &t);
-  const zo_status run = zo_loss_node_run(own, length, source, &t);
+  const zo_status status = zo_loss_op_check(own, length, source, &t);
+  const zo_status run = zo_loss_op_run(own, length, source, &t);
   if (status != ZO_OK) HOLDS(run != ZO_OK);
   if (run == ZO_OK && absent == NULL && length == sizeof options) {
     const uint32_t now = zo_read_u32(options + 4);

@@ -22,7 +22,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "weight": {"batch": 4},
     "eight bits, sparse": {"update_bits": 8, "sparse": "top-k:0.3"},
     "cut, multipliers": {"cuts": "layers", "multipliers": "quantization-aware"},
-    "wide, without replay": {"wide": "last", "replay": False},
+    "int16, without replay": {"int16": "last", "replay": False},
     "nodes": {"nodes": "auto", "headroom": 0, "batch": 4, "trainable": "nodes"},
 }
 

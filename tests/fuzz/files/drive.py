@@ -245,7 +245,7 @@ def chosen(rng: Random) -> dict[str, Any]:
         "nodes": ((), (), "auto", "last:1", "last:2"),
         "multipliers": (None, None, "quantization-aware", "kernel-norm"),
         "sparse": (None, None, None, "top-k:0.1", "random:3", "threshold:50"),
-        "wide": ((), (), (), "last"),
+        "int16": ((), (), (), "last"),
         "replay": (True, False),
     }.items():
         settings[name] = rng.choice(values)

@@ -46,7 +46,7 @@ class Step:
     channels: int
     inner: int
     multiplier: NDArray[np.int32] | None
-    wide: bool
+    has_fraction: bool
     stream: int
     limit: int
     queries: list[tuple[int, int]]
@@ -60,7 +60,7 @@ class Step:
         total = rng.integers(-256 * self.limit, 256 * self.limit + 1, self.size)
         whole = (total + 128) // 256
         fraction = (total - 256 * whole).astype(np.int8)
-        return whole.astype(np.int8), fraction if self.wide else None
+        return whole.astype(np.int8), fraction if self.has_fraction else None
 
 
 factors = st.sampled_from([-2, -1, 1])

@@ -84,12 +84,12 @@ def update(
         channel = np.arange(size) // inner % channels
         delta = (delta * multiplier.astype(np.int64)[channel] + 2**30) // 2**31
     delta[~bits(mask, size)] = 0
-    wide = weights.astype(np.int64)
+    whole = weights.astype(np.int64)
     if fraction is None:
-        moved = wide + (delta + rounding(queries[0][0], stream, size)) // 2**16
+        moved = whole + (delta + rounding(queries[0][0], stream, size)) // 2**16
         clipped = np.where(touched, np.clip(moved, -limit, limit), moved)
         return clipped.astype(np.int8), None, int((clipped != moved).sum())
-    moved = 256 * wide + fraction + (delta + 128) // 2**8
+    moved = 256 * whole + fraction + (delta + 128) // 2**8
     clipped = np.where(touched, np.clip(moved, -256 * limit, 256 * limit), moved)
     whole = (clipped + 128) // 256
     return (

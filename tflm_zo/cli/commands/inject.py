@@ -130,7 +130,7 @@ def inject(
         ),
     ] = None,
     sparse_seed: Annotated[int, typer.Option(help="Seed of --sparse random.", rich_help_panel=_LAYERS)] = 0,
-    wide: Annotated[
+    int16: Annotated[
         list[str] | None,
         typer.Option(
             metavar="LAYER,…",
@@ -161,7 +161,7 @@ def inject(
         "update_bits": update_bits,
         "cuts": tuple(cut) if cut else None,
         "max_queries": max_queries,
-        "wide": _wide(wide or []),
+        "int16": _int16(int16 or []),
     }
     settings = inject_settings(
         run,
@@ -198,11 +198,11 @@ def inject(
     show(result, as_json=as_json, render=lambda console: _render(console, metadata, result))
 
 
-def _wide(given: list[str]) -> str | list[str] | None:
+def _int16(given: list[str]) -> str | list[str] | None:
     names = [name.strip() for item in given for name in item.split(",")]
     if not all(names) or (LAST in names and len(names) > 1):
         raise ConversionError(
-            f"--wide takes names of layers, or last alone, not {', '.join(map(repr, given))}"
+            f"--int16 takes names of layers, or last alone, not {', '.join(map(repr, given))}"
         )
     return LAST if names == [LAST] else names or None
 
@@ -224,7 +224,7 @@ def _render(console: Console, metadata: ZoMetadata, result: dict[str, Any]) -> N
     rows = [
         [
             t.layer,
-            f"{t.operator}, 16 bit" if t.wide else t.operator,
+            f"{t.operator}, 16 bit" if t.int16 else t.operator,
             "x".join(map(str, t.shape)),
             t.trained,
             metadata.blocks[t.block],

@@ -1,5 +1,5 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-#include "ops/core/graph/zo_wide_fully_connected.h"
+#include "ops/core/graph/zo_int16_fully_connected.h"
 
 #include "ops/core/math/zo_requantize.h"
 #include "ops/core/zo_little_endian.h"
@@ -23,17 +23,18 @@ static sums sum_products(const int8_t* x, const int8_t* w, const int8_t* f, uint
   return s;
 }
 
-static zo_multiplier multiplier_of(const zo_wide_fully_connected* layer, uint32_t unit) {
+static zo_multiplier multiplier_of(const zo_int16_fully_connected* layer, uint32_t unit) {
   const uint8_t* at =
       layer->multipliers +
-      (layer->multiplier_count == 1u ? 0u : (size_t)unit * ZO_WIDE_MULTIPLIER_BYTES);
+      (layer->multiplier_count == 1u ? 0u : (size_t)unit * ZO_INT16_MULTIPLIER_BYTES);
   zo_multiplier multiplier;
   multiplier.value = (int32_t)zo_read_u32(at);
   multiplier.shift = (int8_t)at[4];
   return multiplier;
 }
 
-void zo_wide_fully_connected_s8(const zo_wide_fully_connected* layer, const int8_t* x, int8_t* y) {
+void zo_int16_fully_connected_s8(const zo_int16_fully_connected* layer, const int8_t* x,
+                                 int8_t* y) {
   const uint32_t depth = layer->depth;
   for (uint32_t unit = 0; unit < layer->units; ++unit) {
     const size_t row = (size_t)unit * depth;

@@ -1,5 +1,5 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-#include "ops/core/graph/zo_node.h"
+#include "ops/core/graph/zo_op.h"
 #include "ops/core/weights/zo_checksum.h"
 #include "ops/core/weights/zo_mask.h"
 #include "ops/core/zo_features.h"
@@ -26,7 +26,7 @@ enum {
   kOptionTensorBytes = 12,
 };
 
-typedef struct weight_node {
+typedef struct weight_op {
   const uint8_t* options;
   uint32_t flags;
   uint32_t tensors;
@@ -36,16 +36,16 @@ typedef struct weight_node {
   int runs; /* tensors have memory */
   zo_buffer command;
   int32_t* state;
-} weight_node;
+} weight_op;
 
-/* Walks the trainable tensors of a node: the first `next_tensor` enters tensor 0. */
+/* Walks the trainable tensors of a op: the first `next_tensor` enters tensor 0. */
 typedef struct weight_cursor {
-  const weight_node* node;
+  const weight_op* op;
   zo_buffer initial;  /* of the segment */
   zo_buffer fraction; /* of the segment; null without */
   uint32_t number;    /* of the tensor that comes next */
   uint32_t offset;    /* weights before it */
-  int32_t input;      /* its first node input */
+  int32_t input;      /* its first op input */
   int consistent;     /* sizes and options agree so far */
 
   /* The tensor entered last. */
@@ -59,47 +59,46 @@ static uint32_t missing_flags(void) {
   return (ZO_WITH_MULTIPLIERS ? 0u : ZO_OPTION_MULTIPLIER) | (ZO_WITH_MASKS ? 0u : ZO_OPTION_MASK);
 }
 
-static zo_status read_options(const uint8_t* options, size_t length, weight_node* node) {
+static zo_status read_options(const uint8_t* options, size_t length, weight_op* op) {
   if (options == NULL || length < kOptionHeaderBytes ||
       options[kOptionVersion] != ZO_OPTIONS_VERSION) {
     return ZO_ERROR_OPTIONS;
   }
-  node->options = options;
-  node->flags = options[kOptionFlags];
-  node->limits.headroom = options[kOptionHeadroom];
-  node->limits.max_queries = options[kOptionMaxQueries];
-  node->tensors = zo_read_u16(options + kOptionTensors);
-  node->limits.blocks = zo_read_u16(options + kOptionBlocks);
-  const int valid = node->limits.headroom <= 126u && node->limits.max_queries >= 1u &&
-                    node->limits.max_queries <= ZO_QUERY_SEEDS && node->tensors >= 1u &&
-                    (node->flags & missing_flags()) == 0u &&
-                    length == kOptionHeaderBytes + (size_t)kOptionTensorBytes * node->tensors;
+  op->options = options;
+  op->flags = options[kOptionFlags];
+  op->limits.headroom = options[kOptionHeadroom];
+  op->limits.max_queries = options[kOptionMaxQueries];
+  op->tensors = zo_read_u16(options + kOptionTensors);
+  op->limits.blocks = zo_read_u16(options + kOptionBlocks);
+  const int valid = op->limits.headroom <= 126u && op->limits.max_queries >= 1u &&
+                    op->limits.max_queries <= ZO_QUERY_SEEDS && op->tensors >= 1u &&
+                    (op->flags & missing_flags()) == 0u &&
+                    length == kOptionHeaderBytes + (size_t)kOptionTensorBytes * op->tensors;
   /* A build with room for fewer takes the commands that fit it. */
-  if (node->limits.max_queries > ZO_MAX_QUERIES) node->limits.max_queries = ZO_MAX_QUERIES;
+  if (op->limits.max_queries > ZO_MAX_QUERIES) op->limits.max_queries = ZO_MAX_QUERIES;
   return valid ? ZO_OK : ZO_ERROR_OPTIONS;
 }
 
 /* One without a size counts as absent, wherever it points. When the op runs, one that has a size
  * and no memory gets a size that fits nothing; so does one in the command's memory: lengths in
  * there are checked once, and must not change while the op writes. */
-static zo_buffer input(const weight_node* node, int32_t index) {
-  zo_buffer buffer = node->source(node->context, index);
+static zo_buffer input(const weight_op* op, int32_t index) {
+  zo_buffer buffer = op->source(op->context, index);
   if (buffer.bytes == 0u) buffer.data = NULL;
-  if (buffer.bytes != 0u && node->runs &&
-      (buffer.data == NULL || buffer.data == node->command.data)) {
+  if (buffer.bytes != 0u && op->runs && (buffer.data == NULL || buffer.data == op->command.data)) {
     buffer.bytes = ZO_NO_SIZE;
   }
   return buffer;
 }
 
-static weight_cursor first_tensor(const weight_node* node) {
-  const int has_fraction = (node->flags & ZO_OPTION_FRACTION) != 0u;
+static weight_cursor first_tensor(const weight_op* op) {
+  const int has_fraction = (op->flags & ZO_OPTION_FRACTION) != 0u;
   weight_cursor cursor;
-  cursor.node = node;
-  cursor.initial = input(node, kInitial);
+  cursor.op = op;
+  cursor.initial = input(op, kInitial);
   cursor.fraction.data = NULL;
   cursor.fraction.bytes = cursor.initial.bytes;
-  if (has_fraction) cursor.fraction = input(node, kFraction);
+  if (has_fraction) cursor.fraction = input(op, kFraction);
   cursor.number = 0;
   cursor.offset = 0;
   cursor.input = has_fraction ? kFraction + 1 : kInitial + 1;
@@ -110,16 +109,16 @@ static weight_cursor first_tensor(const weight_node* node) {
 
 /* Enters the next tensor; 0 after the last one. */
 static int next_tensor(weight_cursor* cursor) {
-  const weight_node* node = cursor->node;
-  if (cursor->number == node->tensors) return 0;
+  const weight_op* op = cursor->op;
+  if (cursor->number == op->tensors) return 0;
   const uint8_t* entry =
-      node->options + kOptionHeaderBytes + (size_t)kOptionTensorBytes * cursor->number++;
-  const zo_buffer weights = input(node, cursor->input++);
+      op->options + kOptionHeaderBytes + (size_t)kOptionTensorBytes * cursor->number++;
+  const zo_buffer weights = input(op, cursor->input++);
   zo_buffer multiplier = {NULL, 0};
-  if (ZO_WITH_MULTIPLIERS && (node->flags & ZO_OPTION_MULTIPLIER) != 0u)
-    multiplier = input(node, cursor->input++);
+  if (ZO_WITH_MULTIPLIERS && (op->flags & ZO_OPTION_MULTIPLIER) != 0u)
+    multiplier = input(op, cursor->input++);
   zo_buffer mask = {NULL, 0};
-  if (ZO_WITH_MASKS && (node->flags & ZO_OPTION_MASK) != 0u) mask = input(node, cursor->input++);
+  if (ZO_WITH_MASKS && (op->flags & ZO_OPTION_MASK) != 0u) mask = input(op, cursor->input++);
 
   zo_tensor* tensor = &cursor->tensor;
   tensor->weights = (int8_t*)weights.data;
@@ -128,7 +127,7 @@ static int next_tensor(weight_cursor* cursor) {
   tensor->stream = zo_read_u16(entry);
   tensor->channels = zo_read_u32(entry + 4);
   tensor->inner = zo_read_u32(entry + 8);
-  tensor->limit = 127 - (int32_t)node->limits.headroom;
+  tensor->limit = 127 - (int32_t)op->limits.headroom;
   tensor->mask = (const uint8_t*)mask.data;
   /* Null at Prepare, when only sizes count; null plus an offset would be undefined. */
   const int8_t* initial = (const int8_t*)cursor->initial.data;
@@ -136,14 +135,14 @@ static int next_tensor(weight_cursor* cursor) {
   cursor->tensor_initial = initial != NULL ? initial + cursor->offset : NULL;
   tensor->fraction = fraction != NULL ? fraction + cursor->offset : NULL;
   const uint32_t block = zo_read_u16(entry + 2);
-  cursor->block = block & (ZO_OPTION_WIDE - 1u);
-  tensor->wide = (uint32_t)((block & ZO_OPTION_WIDE) != 0u);
+  cursor->block = block & (ZO_OPTION_INT16 - 1u);
+  tensor->int16 = (uint32_t)((block & ZO_OPTION_INT16) != 0u);
 
   cursor->consistent = cursor->consistent && weights.bytes > 0u &&
                        weights.bytes <= cursor->initial.bytes - cursor->offset &&
                        tensor->channels > 0u && tensor->inner > 0u &&
-                       cursor->block < node->limits.blocks &&
-                       (tensor->wide == 0u || (node->flags & ZO_OPTION_FRACTION) != 0u) &&
+                       cursor->block < op->limits.blocks &&
+                       (tensor->int16 == 0u || (op->flags & ZO_OPTION_FRACTION) != 0u) &&
                        zo_tensor_is_supported(tensor) &&
                        (multiplier.bytes == 0u ||
                         multiplier.bytes == sizeof(int32_t) * (uint64_t)tensor->channels) &&
@@ -153,38 +152,38 @@ static int next_tensor(weight_cursor* cursor) {
 }
 
 /* Options and tensors, checked; `runs`: their data as well. */
-static zo_status read_node(const uint8_t* options, size_t length, zo_buffer_source source,
-                           void* context, int runs, weight_node* node) {
-  const zo_status status = read_options(options, length, node);
+static zo_status read_op(const uint8_t* options, size_t length, zo_buffer_source source,
+                         void* context, int runs, weight_op* op) {
+  const zo_status status = read_options(options, length, op);
   if (status != ZO_OK) return status;
   if (source == NULL) return ZO_ERROR_ARGUMENT;
-  node->source = source;
-  node->context = context;
-  node->runs = runs;
-  node->command.data = NULL;
-  node->command = input(node, kCommand);
-  const zo_buffer state = input(node, kState);
-  node->state = (int32_t*)state.data;
-  if (node->command.bytes < sizeof(int32_t) * ZO_COMMAND_HEADER_WORDS ||
-      node->command.bytes == ZO_NO_SIZE || state.bytes != sizeof(int32_t) * ZO_STATE_WORDS ||
+  op->source = source;
+  op->context = context;
+  op->runs = runs;
+  op->command.data = NULL;
+  op->command = input(op, kCommand);
+  const zo_buffer state = input(op, kState);
+  op->state = (int32_t*)state.data;
+  if (op->command.bytes < sizeof(int32_t) * ZO_COMMAND_HEADER_WORDS ||
+      op->command.bytes == ZO_NO_SIZE || state.bytes != sizeof(int32_t) * ZO_STATE_WORDS ||
       (source(context, kStatus).bytes & ~(uint32_t)kStatusBytes) != 0u) {
     return ZO_ERROR_ARGUMENT;
   }
-  weight_cursor cursor = first_tensor(node);
+  weight_cursor cursor = first_tensor(op);
   while (cursor.consistent && next_tensor(&cursor)) {
   }
   return cursor.consistent && cursor.offset == cursor.initial.bytes ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
-zo_status zo_weight_node_check(const uint8_t* options, size_t length, zo_buffer_source source,
-                               void* context) {
-  weight_node node;
-  return read_node(options, length, source, context, 0, &node);
+zo_status zo_weight_op_check(const uint8_t* options, size_t length, zo_buffer_source source,
+                             void* context) {
+  weight_op op;
+  return read_op(options, length, source, context, 0, &op);
 }
 
-static void publish(const weight_node* node, zo_directory* directory) {
-  directory->count = node->tensors;
-  weight_cursor cursor = first_tensor(node);
+static void publish(const weight_op* op, zo_directory* directory) {
+  directory->count = op->tensors;
+  weight_cursor cursor = first_tensor(op);
   for (uint32_t t = 0; t < directory->capacity && next_tensor(&cursor); ++t) {
     zo_directory_entry* entry = &directory->entries[t];
     entry->weights = cursor.tensor.weights;
@@ -194,9 +193,9 @@ static void publish(const weight_node* node, zo_directory* directory) {
   }
 }
 
-static zo_status execute(const weight_node* node, const int32_t* words, zo_opcode opcode,
+static zo_status execute(const weight_op* op, const int32_t* words, zo_opcode opcode,
                          uint32_t* saturated) {
-  weight_cursor cursor = first_tensor(node);
+  weight_cursor cursor = first_tensor(op);
   while (next_tensor(&cursor)) {
     const zo_status status = zo_command_execute(words, opcode, &cursor.tensor, cursor.block,
                                                 cursor.tensor_initial, saturated);
@@ -206,10 +205,10 @@ static zo_status execute(const weight_node* node, const int32_t* words, zo_opcod
 }
 
 /* Copies every tensor's initial weights in. */
-static zo_status initialize(const weight_node* node, int32_t* state) {
+static zo_status initialize(const weight_op* op, int32_t* state) {
   static const int32_t restore[] = {
       (int32_t)ZO_COMMAND_MAGIC, ZO_INSTRUCTION_HEADER_WORDS, ZO_OP_RESTORE << 24, 0, 0, 0};
-  const zo_status status = execute(node, restore, ZO_OP_RESTORE, NULL);
+  const zo_status status = execute(op, restore, ZO_OP_RESTORE, NULL);
   if (status == ZO_OK) {
     state[kStateMagic] = ZO_STATE_MAGIC;
     state[kStateSteps] = 0;
@@ -217,52 +216,52 @@ static zo_status initialize(const weight_node* node, int32_t* state) {
   return status;
 }
 
-static uint32_t checksum(const weight_node* node) {
+static uint32_t checksum(const weight_op* op) {
   uint32_t sum = 0;
-  weight_cursor cursor = first_tensor(node);
+  weight_cursor cursor = first_tensor(op);
   while (next_tensor(&cursor)) sum += zo_checksum(&cursor.tensor);
   return sum;
 }
 
-zo_status zo_weight_node_run(zo_opcode opcode, const uint8_t* options, size_t length,
-                             zo_buffer_source source, void* context, zo_directory* directory) {
-  weight_node node;
+zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t length,
+                           zo_buffer_source source, void* context, zo_directory* directory) {
+  weight_op op;
   /* Again, because a runtime may have moved or resized tensors since Prepare: no weight is touched
    * where another one cannot be. */
-  zo_status status = read_node(options, length, source, context, 1, &node);
+  zo_status status = read_op(options, length, source, context, 1, &op);
   if (status != ZO_OK) return status;
 
-  const int32_t* words = (const int32_t*)node.command.data;
-  int32_t* state = node.state;
+  const int32_t* words = (const int32_t*)op.command.data;
+  int32_t* state = op.state;
   /* Every op checks the whole command: the first one must not act on what a later one refuses. */
-  status = zo_command_check(words, node.command.bytes / (uint32_t)sizeof(int32_t), &node.limits);
+  status = zo_command_check(words, op.command.bytes / (uint32_t)sizeof(int32_t), &op.limits);
   if (status != ZO_OK) return status;
 
-  if ((node.flags & ZO_OPTION_FIRST) != 0u) {
+  if ((op.flags & ZO_OPTION_FIRST) != 0u) {
     state[kStateSaturated] = 0;
     if (state[kStateMagic] != ZO_STATE_MAGIC) {
-      status = initialize(&node, state);
+      status = initialize(&op, state);
     }
-    if (status == ZO_OK) status = execute(&node, words, ZO_OP_RESTORE, NULL);
+    if (status == ZO_OK) status = execute(&op, words, ZO_OP_RESTORE, NULL);
     if (status == ZO_OK && zo_command_restores_all(words)) state[kStateSteps] = 0;
     if (status != ZO_OK) return status;
-    if (directory != NULL) publish(&node, directory);
+    if (directory != NULL) publish(&op, directory);
   }
 
   uint32_t saturated = 0;
-  status = execute(&node, words, opcode, &saturated);
+  status = execute(&op, words, opcode, &saturated);
   if (status != ZO_OK) return status;
   state[kStateSaturated] = (int32_t)((uint32_t)state[kStateSaturated] + saturated);
   state[kStateSteps] = (int32_t)((uint32_t)state[kStateSteps] + zo_command_steps(words, opcode));
 
-  if ((node.flags & ZO_OPTION_LAST) != 0u) {
-    int32_t* report = (int32_t*)input(&node, kStatus).data;
+  if ((op.flags & ZO_OPTION_LAST) != 0u) {
+    int32_t* report = (int32_t*)input(&op, kStatus).data;
     if (report != NULL) {
       const int wanted = (zo_command_flags(words) & ZO_FLAG_CHECKSUM) != 0u;
       report[0] = words[0];
       report[1] = state[kStateSteps];
       report[2] = state[kStateSaturated];
-      report[3] = wanted ? (int32_t)checksum(&node) : 0;
+      report[3] = wanted ? (int32_t)checksum(&op) : 0;
     }
   }
   return ZO_OK;

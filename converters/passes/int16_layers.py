@@ -22,20 +22,20 @@ _PER_CHANNEL: Final = 1
 # Of the header, where restoring the operator finds what it was.
 _VERSION_AT: Final = 6
 _INPUTS_AT: Final = 7
-# ZO_WIDE_DEPTH_MAX of ops/core/graph/zo_wide_fully_connected.h.
+# ZO_INT16_DEPTH_MAX of ops/core/graph/zo_int16_fully_connected.h.
 _LARGEST_DEPTH: Final = 65536
 # By number of the fused activation (ActivationFunctionType), in real values: NONE, RELU, RELU_N1_TO_1, RELU6.
 _RANGES: Final = {0: (-math.inf, math.inf), 1: (0.0, math.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
 
 
-def widen_layers(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Replaces the layers of ``settings.wide`` by TFLM_ZO_FULLY_CONNECTED_16, which reads the fractions too.
+def make_int16_layers(model: Model, settings: InjectSettings, plan: Plan) -> None:
+    """Replaces the layers of ``settings.int16`` by TFLM_ZO_FULLY_CONNECTED_16, which reads the fractions too.
 
     Filters have their variables and final scales by now. The builtin options stay those of the
     FULLY_CONNECTED, for ``restore_layer``; no runtime reads those of a custom operator.
 
     Raises:
-        ConversionError: a name or pattern fits no trainable layer, or a layer cannot be wide: it is no
+        ConversionError: a name or pattern fits no trainable layer, or a layer cannot be int16: it is no
             FULLY_CONNECTED, carries nodes, or has more than 65,536 inputs.
     """
     chosen = _chosen(settings, plan)
@@ -43,7 +43,7 @@ def widen_layers(model: Model, settings: InjectSettings, plan: Plan) -> None:
         if trainable not in chosen:
             continue
         _check(trainable, plan)
-        trainable.wide = True
+        trainable.int16 = True
         segment = plan.segments[trainable.segment]
         assert segment.fraction is not None  # update_bits is 16
         before = plan.trainable[: plan.trainable.index(trainable)]
@@ -55,24 +55,24 @@ def widen_layers(model: Model, settings: InjectSettings, plan: Plan) -> None:
 
 
 def _chosen(settings: InjectSettings, plan: Plan) -> set[Trainable]:
-    if not settings.wide:
+    if not settings.int16:
         return set()
     if not plan.trainable:
-        raise ConversionError("wide: the model has no trainable layer")
-    if settings.wide == LAST:
+        raise ConversionError("int16: the model has no trainable layer")
+    if settings.int16 == LAST:
         return {plan.trainable[-1]}
     chosen: set[Trainable] = set()
-    for pattern in settings.wide:
+    for pattern in settings.int16:
         found = [t for t in plan.trainable if matches(t, pattern)]
         if not found:
-            raise unknown_layer("wide:", pattern, (t.layer for t in plan.trainable), plan, "trainable layer")
+            raise unknown_layer("int16:", pattern, (t.layer for t in plan.trainable), plan, "trainable layer")
         chosen.update(found)
     return chosen
 
 
 def _check(trainable: Trainable, plan: Plan) -> None:
     def refuse(reason: str) -> ConversionError:
-        return ConversionError(f"wide: layer «{trainable.layer}» {reason}")
+        return ConversionError(f"int16: layer «{trainable.layer}» {reason}")
 
     first = trainable.operators[0]
     if first.builtin != BuiltinOperator.FULLY_CONNECTED:
@@ -88,7 +88,7 @@ def _check(trainable: Trainable, plan: Plan) -> None:
 
 
 def layer_options(op: Operator, first: int) -> bytes:
-    """The options of TFLM_ZO_FULLY_CONNECTED_16, byte by byte as in ops/core/graph/zo_node.h.
+    """The options of TFLM_ZO_FULLY_CONNECTED_16, byte by byte as in ops/core/graph/zo_op.h.
 
     Args:
         op: the FULLY_CONNECTED.

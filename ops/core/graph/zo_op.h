@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * The custom ops, independent of any runtime: an adapter hands over the node's
+ * The custom ops, independent of any runtime: an adapter hands over the op's
  * options and tensors and gets a status. ops/tflite and ops/tflm are thin
  * because everything that can be shared is here.
  *
@@ -34,7 +34,7 @@
  *            4  u16  number of tensors
  *            6  u16  number of blocks
  *            8  per tensor 12 bytes: u16 stream, u16 block (bit 15: the tensor
- *               is wide), u32 channels, u32 inner (see zo_tensor)
+ *               is int16), u32 channels, u32 inner (see zo_tensor)
  *
  * TFLM_ZO_LOSS:
  *
@@ -51,7 +51,7 @@
  *            12 u32  scale_log2e, or multiplier (mean squared error)
  *            16 u32  scale, or shift (mean squared error)
  *
- * TFLM_ZO_FULLY_CONNECTED_16, in the place of a FULLY_CONNECTED whose weights are wide:
+ * TFLM_ZO_FULLY_CONNECTED_16, in the place of a FULLY_CONNECTED whose weights are int16:
  *
  *   inputs   0 activation  int8 [batch, ...]
  *            1 weights     int8 [units, depth], variable
@@ -67,12 +67,12 @@
  *            6  u16  kernel version of the FULLY_CONNECTED, for export
  *            8  u32  weights before this tensor's in zo_fraction
  *            12 u32  units
- *            16 multipliers, see zo_wide_fully_connected.h
+ *            16 multipliers, see zo_int16_fully_connected.h
  *   The builtin options of the FULLY_CONNECTED stay those of the operator: runtimes do not read
  *   them, export does.
  */
-#ifndef TFLM_ZO_OPS_CORE_GRAPH_ZO_NODE_H_
-#define TFLM_ZO_OPS_CORE_GRAPH_ZO_NODE_H_
+#ifndef TFLM_ZO_OPS_CORE_GRAPH_ZO_OP_H_
+#define TFLM_ZO_OPS_CORE_GRAPH_ZO_OP_H_
 
 #include "ops/core/graph/zo_command.h"
 #include "ops/core/zo_types.h"
@@ -88,7 +88,7 @@ extern "C" {
 #define ZO_OPTION_MULTIPLIER 8u /* tensors have per-channel multipliers */
 #define ZO_OPTION_MASK 16u      /* tensors may have masks */
 
-#define ZO_OPTION_WIDE 0x8000u /* in the block of a tensor */
+#define ZO_OPTION_INT16 0x8000u /* in the block of a tensor */
 
 #define ZO_OPTION_PER_CHANNEL 1u /* of TFLM_ZO_FULLY_CONNECTED_16: a multiplier per unit */
 
@@ -114,7 +114,7 @@ typedef struct zo_buffer {
   uint32_t bytes;
 } zo_buffer;
 
-/* Returns the node's input i (output -1 - i for negative arguments: -1 is
+/* Returns the op's input i (output -1 - i for negative arguments: -1 is
  * output 0). Out of range: {NULL, 0}. */
 typedef zo_buffer (*zo_buffer_source)(void* context, int32_t index);
 
@@ -142,28 +142,28 @@ typedef struct zo_directory {
 
 /* Checks a weight op's options and the sizes of its tensors. For Prepare: data
  * pointers may be null, sizes may not. */
-zo_status zo_weight_node_check(const uint8_t* options, size_t length, zo_buffer_source source,
-                               void* context);
+zo_status zo_weight_op_check(const uint8_t* options, size_t length, zo_buffer_source source,
+                             void* context);
 
 /* Runs a weight op. `opcode` is REPLAY, UPDATE or PERTURB; `directory` may be
  * null. A tensor in the memory of the command is refused. */
-zo_status zo_weight_node_run(zo_opcode opcode, const uint8_t* options, size_t length,
-                             zo_buffer_source source, void* context, zo_directory* directory);
+zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t length,
+                           zo_buffer_source source, void* context, zo_directory* directory);
 
 /* The same for TFLM_ZO_LOSS. */
-zo_status zo_loss_node_check(const uint8_t* options, size_t length, zo_buffer_source source,
-                             void* context);
-zo_status zo_loss_node_run(const uint8_t* options, size_t length, zo_buffer_source source,
+zo_status zo_loss_op_check(const uint8_t* options, size_t length, zo_buffer_source source,
                            void* context);
+zo_status zo_loss_op_run(const uint8_t* options, size_t length, zo_buffer_source source,
+                         void* context);
 
 /* The same for TFLM_ZO_FULLY_CONNECTED_16. */
-zo_status zo_wide_node_check(const uint8_t* options, size_t length, zo_buffer_source source,
-                             void* context);
-zo_status zo_wide_node_run(const uint8_t* options, size_t length, zo_buffer_source source,
-                           void* context);
+zo_status zo_int16_op_check(const uint8_t* options, size_t length, zo_buffer_source source,
+                            void* context);
+zo_status zo_int16_op_run(const uint8_t* options, size_t length, zo_buffer_source source,
+                          void* context);
 
 #ifdef __cplusplus
 }
 #endif
 
-#endif /* TFLM_ZO_OPS_CORE_GRAPH_ZO_NODE_H_ */
+#endif /* TFLM_ZO_OPS_CORE_GRAPH_ZO_OP_H_ */

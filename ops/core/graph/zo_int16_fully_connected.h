@@ -4,8 +4,8 @@
  * where its steps and perturbations are smaller than what 8 bits of weight resolve (QZO-FF's
  * 16w8a).
  */
-#ifndef TFLM_ZO_OPS_CORE_GRAPH_ZO_WIDE_FULLY_CONNECTED_H_
-#define TFLM_ZO_OPS_CORE_GRAPH_ZO_WIDE_FULLY_CONNECTED_H_
+#ifndef TFLM_ZO_OPS_CORE_GRAPH_ZO_INT16_FULLY_CONNECTED_H_
+#define TFLM_ZO_OPS_CORE_GRAPH_ZO_INT16_FULLY_CONNECTED_H_
 
 #include "ops/core/zo_types.h"
 
@@ -14,24 +14,24 @@ extern "C" {
 #endif
 
 /* Inputs of one unit: sums of 8-bit products stay in int32_t. */
-#define ZO_WIDE_DEPTH_MAX 65536
+#define ZO_INT16_DEPTH_MAX 65536
 
-typedef struct zo_wide_fully_connected {
+typedef struct zo_int16_fully_connected {
   uint32_t units;             /* 1..2^20 */
-  uint32_t depth;             /* 1..ZO_WIDE_DEPTH_MAX */
+  uint32_t depth;             /* 1..ZO_INT16_DEPTH_MAX */
   const int8_t* weights;      /* [units, depth] */
   const int8_t* fraction;     /* [units, depth], unit 2^-8 LSB */
   const int32_t* bias;        /* [units], unit: input scale * weight scale, or null */
-  const uint8_t* multipliers; /* ZO_WIDE_MULTIPLIER_BYTES each, no alignment: int32 value,
+  const uint8_t* multipliers; /* ZO_INT16_MULTIPLIER_BYTES each, no alignment: int32 value,
                                  little-endian, then int8 shift, see zo_requantize.h */
   uint32_t multiplier_count;  /* 1, or one per unit */
   int32_t input_zero_point;
   int32_t output_zero_point;
   int32_t output_min; /* of the fused activation, within -128..127 */
   int32_t output_max;
-} zo_wide_fully_connected;
+} zo_int16_fully_connected;
 
-#define ZO_WIDE_MULTIPLIER_BYTES 5
+#define ZO_INT16_MULTIPLIER_BYTES 5
 
 /* Writes the outputs of one sample.
  *
@@ -43,10 +43,10 @@ typedef struct zo_wide_fully_connected {
  *
  *   x  int8 [depth]
  *   y  int8 [units] */
-void zo_wide_fully_connected_s8(const zo_wide_fully_connected* layer, const int8_t* x, int8_t* y);
+void zo_int16_fully_connected_s8(const zo_int16_fully_connected* layer, const int8_t* x, int8_t* y);
 
 #ifdef __cplusplus
 }
 #endif
 
-#endif /* TFLM_ZO_OPS_CORE_GRAPH_ZO_WIDE_FULLY_CONNECTED_H_ */
+#endif /* TFLM_ZO_OPS_CORE_GRAPH_ZO_INT16_FULLY_CONNECTED_H_ */

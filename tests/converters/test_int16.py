@@ -20,20 +20,20 @@ from tflm_zo.converters import (
     read_metadata,
 )
 from tflm_zo.converters.operator_costs import filter_of, macs
-from tflm_zo.converters.passes.widen_layers import quantize_multiplier
+from tflm_zo.converters.passes.int16_layers import quantize_multiplier
 
-WIDE = "TFLM_ZO_FULLY_CONNECTED_16"
+INT16 = "TFLM_ZO_FULLY_CONNECTED_16"
 
 
-def wide_operators(model: Any) -> list[Any]:
-    return [op for graph in model.subgraphs for op in graph.operators if op.code.name == WIDE]
+def int16_operators(model: Any) -> list[Any]:
+    return [op for graph in model.subgraphs for op in graph.operators if op.code.name == INT16]
 
 
 def test_last() -> None:
-    model = inject(MODELS["lenet5"](), wide="last")
-    assert [t.layer for t in read_metadata(model).trainable if t.wide] == ["fc3"]
-    assert [t.operator for t in read_metadata(model).trainable if t.wide] == ["FULLY_CONNECTED"]
-    (op,) = wide_operators(model)
+    model = inject(MODELS["lenet5"](), int16="last")
+    assert [t.layer for t in read_metadata(model).trainable if t.int16] == ["fc3"]
+    assert [t.operator for t in read_metadata(model).trainable if t.int16] == ["FULLY_CONNECTED"]
+    (op,) = int16_operators(model)
     data, weights, bias, fraction = op.inputs
     assert (data.shape, weights.shape, bias.shape) == ((1, 84), (10, 84), (10,))
     assert fraction.name == "zo_fraction" and weights.is_variable
@@ -43,16 +43,16 @@ def test_last() -> None:
 
 
 def test_nothing_changes_without() -> None:
-    assert '"wide"' not in read_metadata(inject(MODELS["lenet5"]())).to_json()
-    assert not wide_operators(inject(MODELS["lenet5"]()))
+    assert '"int16"' not in read_metadata(inject(MODELS["lenet5"]())).to_json()
+    assert not int16_operators(inject(MODELS["lenet5"]()))
 
 
-@pytest.mark.parametrize("wide", ["fc?", ["fc1", "fc2", "fc3"], ["fc1/filter", "fc[23]"]])
-def test_names_and_patterns_in_segments(wide: Any) -> None:
+@pytest.mark.parametrize("int16", ["fc?", ["fc1", "fc2", "fc3"], ["fc1/filter", "fc[23]"]])
+def test_names_and_patterns_in_segments(int16: Any) -> None:
     """Offsets count the weights of the segment."""
-    model = inject(MODELS["lenet5"](), wide=wide, cuts=["fc1"])
-    assert [t.wide for t in read_metadata(model).trainable] == [False, False, True, True, True]
-    firsts = [int.from_bytes(op.custom_options[8:12], "little") for op in wide_operators(model)]
+    model = inject(MODELS["lenet5"](), int16=int16, cuts=["fc1"])
+    assert [t.int16 for t in read_metadata(model).trainable] == [False, False, True, True, True]
+    firsts = [int.from_bytes(op.custom_options[8:12], "little") for op in int16_operators(model)]
     assert firsts == [150 + 2400, 0, 120 * 84]
     assert read_metadata(load_model(model.to_bytes())) == read_metadata(model)
 
@@ -65,8 +65,8 @@ def test_shared_filter() -> None:
     z = g.dense(y, "b", 6, Activation.NONE)
     g._operators[1].inputs = np.array([y.index, g._operators[0].inputs[1], -1], np.int32)
     original = g.build([z])
-    zo = inject(original, loss="mse", wide="last", headroom=0)
-    first, second = wide_operators(zo)
+    zo = inject(original, loss="mse", int16="last", headroom=0)
+    first, second = int16_operators(zo)
     assert first.inputs[1] is second.inputs[1] and first.inputs[3] is second.inputs[3]
     assert first.custom_options[8:12] == second.custom_options[8:12]
     assert first.custom_options[16:] != second.custom_options[16:]
@@ -78,14 +78,14 @@ def test_shared_filter() -> None:
 )
 def test_export_is_the_original_again(model: str) -> None:
     original = load_model(MODELS[model]())
-    zo = inject(original, wide="fc*" if model != "autoencoder" else "*", headroom=0, batch=4)
-    assert wide_operators(zo)
+    zo = inject(original, int16="fc*" if model != "autoencoder" else "*", headroom=0, batch=4)
+    assert int16_operators(zo)
     assert export_model(load_model(zo.to_bytes()), batch=1).to_bytes() == original.to_bytes()
 
 
 def test_export_with_new_ranges_keeps_fractions() -> None:
     """Weights that a grid of their own resolves: closer to the 16 bits than the nearest whole LSB."""
-    zo = inject(MODELS["small_cnn"](), wide="last", trainable="last:1")
+    zo = inject(MODELS["small_cnn"](), int16="last", trainable="last:1")
     (name,) = (t.name for t in read_metadata(zo).trainable)
     rng = np.random.default_rng(1)
     weights = {name: rng.integers(-20, 21, (4, 64)).astype(np.int8)}
@@ -103,8 +103,8 @@ def test_export_with_new_ranges_keeps_fractions() -> None:
 
 
 def test_costs_are_those_of_the_plain_layer() -> None:
-    plain, wide = inject(MODELS["lenet5"]()), inject(MODELS["lenet5"](), wide="fc*")
-    for a, b in zip(plain.subgraphs[0].operators, wide.subgraphs[0].operators, strict=True):
+    plain, int16 = inject(MODELS["lenet5"]()), inject(MODELS["lenet5"](), int16="fc*")
+    for a, b in zip(plain.subgraphs[0].operators, int16.subgraphs[0].operators, strict=True):
         assert macs(a) == macs(b)
         assert (filter_of(a) is None) == (filter_of(b) is None)
 
@@ -112,12 +112,12 @@ def test_costs_are_those_of_the_plain_layer() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"wide": "conv1"}, "wide: layer «conv1» is a CONV_2D; only FULLY_CONNECTED"),
-        ({"wide": "last", "trainable": ["conv2"]}, "wide: layer «conv2» is a CONV_2D"),
-        ({"wide": "fc9"}, "wide: «fc9» fits no trainable layer; there are: conv1, conv2, fc1, fc2, fc3"),
-        ({"wide": "fc1", "trainable": "last:1"}, "wide: «fc1» fits no trainable layer; there are: fc3"),
-        ({"wide": "last", "trainable": "none"}, "wide: the model has no trainable layer"),
-        ({"wide": "last", "nodes": "fc3"}, "wide: layer «fc3» carries nodes"),
+        ({"int16": "conv1"}, "int16: layer «conv1» is a CONV_2D; only FULLY_CONNECTED"),
+        ({"int16": "last", "trainable": ["conv2"]}, "int16: layer «conv2» is a CONV_2D"),
+        ({"int16": "fc9"}, "int16: «fc9» fits no trainable layer; there are: conv1, conv2, fc1, fc2, fc3"),
+        ({"int16": "fc1", "trainable": "last:1"}, "int16: «fc1» fits no trainable layer; there are: fc3"),
+        ({"int16": "last", "trainable": "none"}, "int16: the model has no trainable layer"),
+        ({"int16": "last", "nodes": "fc3"}, "int16: layer «fc3» carries nodes"),
     ],
 )
 def test_refused(changes: dict[str, Any], message: str) -> None:
@@ -130,15 +130,15 @@ def test_too_many_inputs() -> None:
     x = g.input("x", [1, 65537])
     original = g.build([g.dense(x, "fc", 1, Activation.NONE)])
     with pytest.raises(ConversionError, match="layer «fc» has 65537 inputs, 65536 at most"):
-        inject(original, wide="last", loss="mse")
+        inject(original, int16="last", loss="mse")
 
 
 def test_settings() -> None:
-    with pytest.raises(ConversionError, match="wide: weights of 16 bits need update_bits 16.*not 8"):
-        InjectSettings(wide="last", update_bits=8)
-    with pytest.raises(ConversionError, match="wide takes names"):
-        InjectSettings(wide=["fc1", ""])
-    assert InjectSettings(wide="fc1").wide == ("fc1",)
+    with pytest.raises(ConversionError, match="int16: weights of 16 bits need update_bits 16.*not 8"):
+        InjectSettings(int16="last", update_bits=8)
+    with pytest.raises(ConversionError, match="int16 takes names"):
+        InjectSettings(int16=["fc1", ""])
+    assert InjectSettings(int16="fc1").int16 == ("fc1",)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import core
+from helpers.oracle import int16 as oracle
 from helpers.oracle import weights as plain
-from helpers.oracle import wide as oracle
 from helpers.oracle.draws import distributions, masks, native, perturbations, seeds, steps, streams
 from helpers.oracle.stream import Dist
 from tflm_zo.core import Gaussian, NativeError, Rademacher, Status, library
@@ -97,7 +97,7 @@ def test_update_undoes_a_perturbation_of_16_bits(step):
         restored = weights, fraction
     shape = step.multiplier, step.channels, step.inner, step.stream, step.limit
     expected = plain.update(*restored, *shape, step.dist, step.queries, mask=step.mask)
-    arguments = {"restore": step.restore, "momentum": step.momentum, "mask": step.mask, "wide": True}
+    arguments = {"restore": step.restore, "momentum": step.momentum, "mask": step.mask, "int16": True}
     clipped = core.update(weights, fraction, *shape, native(step.dist), step.queries, **arguments)
     assert np.array_equal(weights, expected[0]) and np.array_equal(fraction, expected[1])
     assert clipped == expected[2]
@@ -111,7 +111,7 @@ def test_errors_leave_weights_alone():
             core.perturb(weights, [(1, 1)], Gaussian(1.0), fraction=fraction, limit=limit)
         assert error.value.status is Status.ARGUMENT
     with pytest.raises(NativeError) as error:
-        core.update(weights, None, None, 1, 1, 0, 120, Rademacher(1), [(1, 9)], wide=True)
+        core.update(weights, None, None, 1, 1, 0, 120, Rademacher(1), [(1, 9)], int16=True)
     assert error.value.status is Status.ARGUMENT
     assert np.array_equal(weights, before[0]) and np.array_equal(fraction, before[1])
 
@@ -121,7 +121,7 @@ def test_errors_leave_weights_alone():
 
 def fully_connected(x, weights, fraction, bias, multipliers, in_zero, out_zero, low, high):
     table = b"".join(struct.pack("<ib", *m) for m in multipliers)
-    layer = structs.zo_wide_fully_connected(
+    layer = structs.zo_int16_fully_connected(
         *weights.shape,
         weights.ctypes.data,
         fraction.ctypes.data,
@@ -134,7 +134,7 @@ def fully_connected(x, weights, fraction, bias, multipliers, in_zero, out_zero, 
         high,
     )
     y = np.empty(len(weights), np.int8)
-    library().zo_wide_fully_connected_s8(layer, x.ctypes.data, y.ctypes.data)
+    library().zo_int16_fully_connected_s8(layer, x.ctypes.data, y.ctypes.data)
     return y
 
 
