@@ -65,7 +65,7 @@
 #ifndef ZO_WITH_SCHEDULES
 #define ZO_WITH_SCHEDULES ZO_FEATURES
 #endif
-/* Faster loops for updates (zo_step_signs.h), replays (zo_replay_block.h) and perturbations of two
+/* Faster loops for updates (zo_step_signs.h), replays (zo_replay_tile.h) and perturbations of two
  * terms, beside the plain ones that serve everything. Replays take 2 KiB of stack on cores without
  * DSP, perturbations of two terms 1 KiB, on Cortex-M55 none. */
 #ifndef ZO_WITH_FAST_STEPS
@@ -95,7 +95,7 @@ static inline const int32_t* zo_multiplier_of(const zo_tensor* tensor) {
   return ZO_WITH_MULTIPLIERS ? tensor->multiplier : NULL;
 }
 
-/* Whether the build can do with a tensor what it asks for. What is behind the last block of the
+/* Whether the build can do with a tensor what it asks for. What is behind the last tile of the
  * largest tensor is a number of 32 bits, too. */
 static inline int zo_tensor_is_supported(const zo_tensor* tensor) {
   return tensor->size <= INT32_MAX && zo_mask_of(tensor) == tensor->mask &&

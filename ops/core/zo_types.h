@@ -109,8 +109,8 @@ typedef struct zo_query {
 /* Largest number of seeds that make up one direction: bounds stack use. */
 #define ZO_MAX_CHAIN 8
 /* Weights after which the random stream of a (seed, tensor) pair restarts from
- * a state of its own, so that any block can be regenerated alone. */
-#define ZO_STREAM_BLOCK 1024
+ * a state of its own, so that any tile can be regenerated alone. */
+#define ZO_STREAM_TILE 1024
 
 /* One trainable tensor as the arithmetic sees it. The caller owns everything.
  *

@@ -102,7 +102,7 @@ def update(
 
 
 SIZES = {
-    "channels of equal errors, in two blocks": (layer(nodes.PLAIN, (1, 37), 1, 300), 1, 2),
+    "channels of equal errors, in two tiles": (layer(nodes.PLAIN, (1, 37), 1, 300), 1, 2),
     "channels of given errors": (layer(nodes.PLAIN, (1, 37), 1, 300), 1, 0),
     "as many errors as channels": (layer(nodes.PLAIN, (1, 64), 1, 20), 1, 8),
     "more samples than are credited at once": (layer(nodes.PLAIN, (1, 43), 1, 9), 70, 2),

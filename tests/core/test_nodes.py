@@ -38,7 +38,7 @@ def test_perturbed_nodes(layer, seed, k, first):
 
 
 def test_nodes_of_many_blocks():
-    """More nodes than a block of the stream has, and channels that begin anywhere in a word."""
+    """More nodes than a tile of the stream has, and channels that begin anywhere in a word."""
     layer = oracle.Layer(oracle.PLAIN, (9, 9, 1), (1, 1), (1, 1), (1, 1), (0, 0), (9, 9, 37), (9, 9))
     nodes = np.zeros((1, 81, 37), np.int8)
     found = perturb_nodes(native(layer), nodes, 5, 1, 7)

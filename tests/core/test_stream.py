@@ -66,7 +66,7 @@ VECTORS = [
     ),
 ]
 
-# seed, tensor: the first four words of block 0, the first two of block 1, the first eight rounding numbers.
+# seed, tensor: the first four words of tile 0, the first two of tile 1, the first eight rounding numbers.
 WORDS = [
     (
         0,
@@ -91,25 +91,25 @@ WORDS = [
     ),
 ]
 
-# The seed whose state mixes to zero for tensor 0, block 0: the stream must not stay there.
+# The seed whose state mixes to zero for tensor 0, tile 0: the stream must not stay there.
 ZERO_STATE_SEED = (0x6A09E667 - 0x9E3779B9) % 2**32
 
 
-@pytest.mark.parametrize(("parameters", "seed", "tensor", "first", "second_block"), VECTORS)
-def test_vectors(parameters, seed, tensor, first, second_block):
+@pytest.mark.parametrize(("parameters", "seed", "tensor", "first", "second_tile"), VECTORS)
+def test_vectors(parameters, seed, tensor, first, second_tile):
     z = core.direction(native(Dist(*parameters)), seed, tensor, 1032)
     assert z[:16].tolist() == first
-    assert z[1024:].tolist() == second_block
+    assert z[1024:].tolist() == second_tile
 
 
-@pytest.mark.parametrize(("seed", "tensor", "first", "second_block", "rounding"), WORDS)
-def test_word_vectors(seed, tensor, first, second_block, rounding):
+@pytest.mark.parametrize(("seed", "tensor", "first", "second_tile", "rounding"), WORDS)
+def test_word_vectors(seed, tensor, first, second_tile, rounding):
     """Bits of the words through Rademacher signs; rounding numbers through an update that only rounds."""
     z = core.direction(Rademacher(), seed, tensor, 1024 + 64)
     bits = (z == -1).reshape(-1, 32).astype(np.uint64)
     words = (bits << np.arange(32, dtype=np.uint64)).sum(axis=1).tolist()
     assert words[:4] == first
-    assert words[32:34] == second_block
+    assert words[32:34] == second_tile
 
     # delta_i = 65536 - r_i - (0 or 1): the first makes every weight move, the second none.
     for index, r in enumerate(rounding):
@@ -146,10 +146,10 @@ def test_oracle_is_the_scalar_one(dist):
 
 
 @given(st.sampled_from(EXAMPLES[:3]), seeds, streams, st.integers(0, 4), st.integers(1, 1500))
-def test_direction_from_any_block(dist, seed, tensor, block, count):
-    whole = core.direction(native(dist), seed, tensor, block * 1024 + count)
-    part = core.direction(native(dist), seed, tensor, count, begin=block * 1024)
-    assert np.array_equal(whole[block * 1024 :], part)
+def test_direction_from_any_tile(dist, seed, tensor, tile, count):
+    whole = core.direction(native(dist), seed, tensor, tile * 1024 + count)
+    part = core.direction(native(dist), seed, tensor, count, begin=tile * 1024)
+    assert np.array_equal(whole[tile * 1024 :], part)
 
 
 def test_coordinates():
@@ -164,7 +164,7 @@ def test_coordinates():
     assert error.value.status is Status.ARGUMENT
 
 
-def test_direction_begins_at_a_block():
+def test_direction_begins_at_a_tile():
     with pytest.raises(NativeError) as error:
         core.direction(Rademacher(), 1, 0, 8, begin=32)
     assert error.value.status is Status.ARGUMENT
@@ -242,14 +242,14 @@ def off_diagonal(rows):
     return float(np.abs(gram).max())
 
 
-def test_positions_in_a_block_are_uncorrelated(rademacher):
-    blocks = rademacher[: DRAWS // 1024 * 1024].reshape(-1, 1024)
-    assert off_diagonal(np.ascontiguousarray(blocks.T)) < 7 / len(blocks) ** 0.5
+def test_positions_in_a_tile_are_uncorrelated(rademacher):
+    tiles = rademacher[: DRAWS // 1024 * 1024].reshape(-1, 1024)
+    assert off_diagonal(np.ascontiguousarray(tiles.T)) < 7 / len(tiles) ** 0.5
 
 
-def test_blocks_are_uncorrelated(rademacher):
-    blocks = rademacher[: 2000 * 1024].reshape(2000, 1024)
-    assert off_diagonal(blocks) < 7 / 1024**0.5
+def test_tiles_are_uncorrelated(rademacher):
+    tiles = rademacher[: 2000 * 1024].reshape(2000, 1024)
+    assert off_diagonal(tiles) < 7 / 1024**0.5
 
 
 def test_seeds_are_uncorrelated():

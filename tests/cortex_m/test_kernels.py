@@ -21,7 +21,7 @@ from cortex_m.emulator import (
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 # What perturbations and updates are made of.
-NAMES = {"zo_chain", "zo_coordinate", "zo_perturb", "zo_replay_block", "zo_stream", "zo_update"}
+NAMES = {"zo_chain", "zo_coordinate", "zo_perturb", "zo_replay_tile", "zo_stream", "zo_update"}
 NAMES |= {"zo_step_signs", "zo_step_signs_dsp", "zo_step_signs_mve"}
 SOURCES = [source for source in CORE_SOURCES if source.stem in NAMES]
 

@@ -39,7 +39,7 @@ NAMES = {
     "zo_node_layer",
     "zo_node_update",
     "zo_perturb",
-    "zo_replay_block",
+    "zo_replay_tile",
     "zo_stream",
     "zo_update",
     "zo_update_bits",

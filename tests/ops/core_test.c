@@ -79,14 +79,14 @@ static void* allocate(size_t bytes) {
 }
 
 /* int8 values that end where their memory ends and start `shift` bytes after its start. */
-typedef struct block {
+typedef struct array {
   char* memory;
   int8_t* at;
   uint32_t size;
-} block;
+} array;
 
-static block make_block(uint32_t size, uint32_t shift, int32_t limit) {
-  block b;
+static array make_array(uint32_t size, uint32_t shift, int32_t limit) {
+  array b;
   b.memory = (char*)allocate(size + shift);
   b.at = (int8_t*)(b.memory + shift);
   b.size = size;
@@ -94,24 +94,24 @@ static block make_block(uint32_t size, uint32_t shift, int32_t limit) {
   return b;
 }
 
-static block copy_block(const block* from, uint32_t shift) {
-  block b = make_block(from->size, shift, 0);
+static array copy_array(const array* from, uint32_t shift) {
+  array b = make_array(from->size, shift, 0);
   memcpy(b.at, from->at, from->size);
   return b;
 }
 
-/* A part of a block, which keeps the memory. */
-static block part_of(const block* whole, uint32_t offset, uint32_t size) {
-  block b;
+/* A part of an array, which keeps the memory. */
+static array part_of(const array* whole, uint32_t offset, uint32_t size) {
+  array b;
   b.memory = NULL;
   b.at = whole->at + offset;
   b.size = size;
   return b;
 }
 
-static int same(const block* a, const block* b) { return memcmp(a->at, b->at, a->size) == 0; }
+static int same(const array* a, const array* b) { return memcmp(a->at, b->at, a->size) == 0; }
 
-static zo_tensor tensor_of(const block* weights, const block* fraction, uint32_t stream) {
+static zo_tensor tensor_of(const array* weights, const array* fraction, uint32_t stream) {
   zo_tensor tensor;
   memset(&tensor, 0, sizeof tensor);
   tensor.weights = weights->at;
@@ -174,7 +174,7 @@ static void test_stream(void) {
     CHECK(zo_distribution_reach(distribution) ==
           (distribution.kind == ZO_GAUSSIAN ? (105 * mu + 2048) / 4096 : mu));
     for (size_t s = 0; s < SIZES; ++s) {
-      block z = make_block(sizes[s], 3, 0), later = make_block(sizes[s], 1, 0);
+      array z = make_array(sizes[s], 3, 0), later = make_array(sizes[s], 1, 0);
       CHECK(zo_direction(distribution, 5, 6, 0, sizes[s], z.at) == ZO_OK);
       for (uint32_t i = 0; i < z.size; ++i) {
         CHECK(abs(z.at[i]) <= zo_distribution_z_max(distribution));
@@ -205,8 +205,8 @@ static void test_perturb(void) {
   for (size_t s = 0; s < SIZES; ++s) {
     for (size_t d = 0; d < DISTRIBUTIONS; ++d) {
       for (uint32_t shift = 0; shift < 4; ++shift) {
-        block weights = make_block(sizes[s], shift, 127), before = copy_block(&weights, 0);
-        block aligned = copy_block(&weights, 0);
+        array weights = make_array(sizes[s], shift, 127), before = copy_array(&weights, 0);
+        array aligned = copy_array(&weights, 0);
         const zo_tensor tensor = tensor_of(&weights, NULL, random_u32());
         zo_tensor other = tensor;
         other.weights = aligned.at;
@@ -238,7 +238,7 @@ static void test_perturb(void) {
     }
   }
 
-  block weights = make_block(50, 1, 127), before = copy_block(&weights, 0);
+  array weights = make_array(50, 1, 127), before = copy_array(&weights, 0);
   const zo_tensor tensor = tensor_of(&weights, NULL, 0);
   zo_tensor broken = tensor;
   zo_perturb_term term = {1, 1}, many[ZO_MAX_TERMS + 1];
@@ -300,8 +300,8 @@ static void test_chains(void) {
     CHECK(squares > (INT64_C(1) << 30) - (1 << 20) && squares < (INT64_C(1) << 30) + (1 << 20));
     CHECK(sum < ZO_CHAIN_SPREAD << ZO_CHAIN_BITS);
 
-    block weights = make_block(sizes[round % SIZES], round % 4u, 50);
-    block before = copy_block(&weights, 0);
+    array weights = make_array(sizes[round % SIZES], round % 4u, 50);
+    array before = copy_array(&weights, 0);
     const zo_tensor tensor = tensor_of(&weights, NULL, round);
     zo_perturb_term terms[2 * ZO_MAX_CHAIN];
     for (uint32_t j = 0; j < 2u * count; ++j) {
@@ -344,7 +344,7 @@ static void test_chains(void) {
 }
 
 static void test_a_million_restores(void) {
-  block weights = make_block(41, 1, 127), before = copy_block(&weights, 0);
+  array weights = make_array(41, 1, 127), before = copy_array(&weights, 0);
   zo_tensor tensor = tensor_of(&weights, NULL, 0);
   for (uint32_t i = 0; i < ROUNDS(1000000); ++i) {
     const zo_distribution distribution = distributions[i % DISTRIBUTIONS];
@@ -371,7 +371,7 @@ static void random_queries(zo_query* queries, uint32_t count, int32_t largest) {
 static void update_once(uint32_t size, zo_distribution distribution, uint32_t mode,
                         uint32_t shift) {
   const int has_fraction = (mode & 1u) != 0, scaled = (mode & 2u) != 0;
-  block weights = make_block(size, shift, 118), fraction = make_block(size, 3 - shift, 100);
+  array weights = make_array(size, shift, 118), fraction = make_array(size, 3 - shift, 100);
   zo_tensor tensor = tensor_of(&weights, has_fraction ? &fraction : NULL, random_below(65536));
   int32_t* multiplier = NULL;
   if (scaled) {
@@ -383,10 +383,10 @@ static void update_once(uint32_t size, zo_distribution distribution, uint32_t mo
     }
     tensor.multiplier = multiplier;
   }
-  block mask = make_block((size + 7u) / 8u, shift, 127);
+  array mask = make_array((size + 7u) / 8u, shift, 127);
   if (random_below(2)) tensor.mask = (const uint8_t*)mask.at;
-  const block initial = copy_block(&weights, 0);
-  block weights_2 = copy_block(&weights, 0), fraction_2 = copy_block(&fraction, 1);
+  const array initial = copy_array(&weights, 0);
+  array weights_2 = copy_array(&weights, 0), fraction_2 = copy_array(&fraction, 1);
   zo_tensor tensor_2 = tensor;
   tensor_2.weights = weights_2.at;
   if (has_fraction) tensor_2.fraction = fraction_2.at;
@@ -447,8 +447,8 @@ static void test_update(void) {
 }
 
 static void test_update_errors(void) {
-  block weights = make_block(70, 1, 100), fraction = make_block(70, 2, 100);
-  block before = copy_block(&weights, 0), fraction_before = copy_block(&fraction, 0);
+  array weights = make_array(70, 1, 100), fraction = make_array(70, 2, 100);
+  array before = copy_array(&weights, 0), fraction_before = copy_array(&fraction, 0);
   const zo_tensor tensor = tensor_of(&weights, &fraction, 0);
   zo_query queries[2 * (ZO_MAX_QUERIES + 1)];
   random_queries(queries, 2 * (ZO_MAX_QUERIES + 1), 1000);
@@ -519,7 +519,7 @@ static void test_losses(void) {
     for (size_t s = 0; s < sizeof scales / sizeof scales[0]; ++s) {
       const uint32_t samples = 5, n = classes[c];
       const zo_logit_scale scale = scale_of(scales[s]);
-      block logits = make_block(samples * n, 1, 127), targets = make_block(samples * n, 3, 127);
+      array logits = make_array(samples * n, 1, 127), targets = make_array(samples * n, 3, 127);
       int32_t* labels = (int32_t*)allocate(sizeof(int32_t) * samples);
       int32_t* binary = (int32_t*)allocate(sizeof(int32_t) * samples * n);
       int32_t* losses = (int32_t*)allocate(sizeof(int32_t) * samples);
@@ -583,7 +583,7 @@ static void test_losses(void) {
   }
 
   enum { kElements = 1 << 20 };
-  block most = make_block(kElements, 0, 0), least = make_block(kElements, 0, 0);
+  array most = make_array(kElements, 0, 0), least = make_array(kElements, 0, 0);
   memset(most.at, 127, kElements);
   memset(least.at, -128, kElements);
   int32_t loss = 0;
@@ -652,8 +652,8 @@ static void test_commands(void) {
     CHECK(zo_command_check(words, length, &limits) == ZO_OK);
     CHECK(zo_command_flags(words) == (uint32_t)round % 4u);
 
-    block weights = make_block(sizes[(unsigned)round % SIZES], (uint32_t)round % 4u, 120);
-    block fraction = make_block(weights.size, 1, 100), initial = make_block(weights.size, 1, 120);
+    array weights = make_array(sizes[(unsigned)round % SIZES], (uint32_t)round % 4u, 120);
+    array fraction = make_array(weights.size, 1, 100), initial = make_array(weights.size, 1, 120);
     const zo_tensor tensor = tensor_of(&weights, round % 2 ? &fraction : NULL, 4);
     uint32_t saturated = 0;
     for (int opcode = ZO_OP_RESTORE; opcode <= ZO_OP_PERTURB; ++opcode) {
@@ -757,11 +757,11 @@ static zo_buffer buffer_of(void* data, size_t bytes) {
 /* A segment: three weight ops over the same tensors. */
 typedef struct segment {
   graph ops[3]; /* replay, update, perturb */
-  block weights[kMaxTensors];
-  block all_initial, all_fraction;                   /* of the segment */
-  block initial[kMaxTensors], fraction[kMaxTensors]; /* parts of them */
+  array weights[kMaxTensors];
+  array all_initial, all_fraction;                   /* of the segment */
+  array initial[kMaxTensors], fraction[kMaxTensors]; /* parts of them */
   int32_t* multiplier[kMaxTensors];
-  block mask[kMaxTensors]; /* exact size; of the second tensor none */
+  array mask[kMaxTensors]; /* exact size; of the second tensor none */
   int32_t *command, *state, *status;
   uint32_t tensors, words;
 } segment;
@@ -784,19 +784,19 @@ static void make_segment(segment* s, uint32_t tensors, uint32_t words, uint32_t 
   memset(s->status, 0x55, sizeof(int32_t) * ZO_STATUS_WORDS);
   uint32_t total = 0;
   for (uint32_t t = 0; t < tensors; ++t) total += sizes[(t * 5 + tensors) % SIZES];
-  s->all_initial = make_block(total, 1, 121);
-  s->all_fraction = make_block(total, 2, 0);
+  s->all_initial = make_array(total, 1, 121);
+  s->all_fraction = make_array(total, 2, 0);
   uint32_t offset = 0;
   for (uint32_t t = 0; t < tensors; ++t) {
     const uint32_t size = sizes[(t * 5 + tensors) % SIZES];
-    s->weights[t] = make_block(size, t, 0); /* zero, as a runtime leaves a variable */
+    s->weights[t] = make_array(size, t, 0); /* zero, as a runtime leaves a variable */
     s->initial[t] = part_of(&s->all_initial, offset, size);
     s->fraction[t] = part_of(&s->all_fraction, offset, size);
     offset += size;
     s->multiplier[t] = (int32_t*)allocate(sizeof(int32_t) * 2);
     s->multiplier[t][0] = INT32_MAX;
     s->multiplier[t][1] = INT32_C(1) << 29;
-    s->mask[t] = make_block((size + 7u) / 8u, t, 127);
+    s->mask[t] = make_array((size + 7u) / 8u, t, 127);
     s->mask[t].at[0] |= 1; /* something moves */
   }
   for (int op = 0; op < 3; ++op) {
@@ -819,7 +819,7 @@ static void make_segment(segment* s, uint32_t tensors, uint32_t words, uint32_t 
       uint8_t* entry = g->options + 8 + 12 * t;
       put_u16(entry, 10 + t); /* stream */
       put_u16(entry + 2,
-              t % limits.blocks | (is_int16(t, flags) ? ZO_OPTION_INT16 : 0u)); /* block */
+              t % limits.blocks | (is_int16(t, flags) ? ZO_OPTION_INT16 : 0u)); /* array */
       put_u32(entry + 4, 2);                                                    /* channels */
       put_u32(entry + 8, 3);                                                    /* inner */
       g->inputs[g->input_count++] = buffer_of(s->weights[t].at, s->weights[t].size);
@@ -932,7 +932,7 @@ static void test_weight_op(uint32_t tensors, uint32_t flags) {
   CHECK(s.status[0] == s.command[0] && s.status[1] == 1);
   CHECK((uint32_t)s.status[3] == segment_checksum(&s, flags));
   for (uint32_t t = 0; t < tensors; ++t) {
-    block expected = copy_block(&s.initial[t], 0), fraction = make_block(expected.size, 0, 0);
+    array expected = copy_array(&s.initial[t], 0), fraction = make_array(expected.size, 0, 0);
     zo_tensor tensor = segment_tensor(&s, t, flags);
     tensor.weights = expected.at;
     if (tensor.fraction != NULL) tensor.fraction = fraction.at;
@@ -1092,8 +1092,8 @@ static void test_weight_op(uint32_t tensors, uint32_t flags) {
 
 static void test_int16_perturbation(void) {
   for (size_t s = 0; s < SIZES; ++s) {
-    const block weights = make_block(sizes[s], 1, 127), fraction = make_block(sizes[s], 3, 127);
-    const block before = copy_block(&weights, 0), parts = copy_block(&fraction, 0);
+    const array weights = make_array(sizes[s], 1, 127), fraction = make_array(sizes[s], 3, 127);
+    const array before = copy_array(&weights, 0), parts = copy_array(&fraction, 0);
     zo_tensor tensor = tensor_of(&weights, &fraction, random_below(100));
     tensor.int16 = 1;
     for (size_t d = 0; d < DISTRIBUTIONS; ++d) {
@@ -1147,8 +1147,8 @@ static void test_int16_op(uint32_t per_channel, uint32_t with_bias) {
     put_u32(g.options + at, UINT32_C(1) << 30 | (random_u32() >> 2));
     g.options[at + 4] = (uint8_t)-9;
   }
-  block x = make_block(kSamples * kDepth, 1, 127), w = make_block(kSize, 2, 127);
-  block fraction = make_block(kFirst + kSize, 3, 127), y = make_block(kSamples * kUnits, 1, 0);
+  array x = make_array(kSamples * kDepth, 1, 127), w = make_array(kSize, 2, 127);
+  array fraction = make_array(kFirst + kSize, 3, 127), y = make_array(kSamples * kUnits, 1, 0);
   int32_t* bias = (int32_t*)allocate(sizeof(int32_t) * kUnits);
   for (uint32_t u = 0; u < kUnits; ++u) bias[u] = random_between(-100000, 100000);
   g.inputs[0] = buffer_of(x.at, x.size);
@@ -1237,7 +1237,7 @@ static void test_loss_op(void) {
     put_u32(g.options + 8, kind == 1 ? (uint32_t)-5 : 0);
     put_u32(g.options + 12, kind == 2 ? UINT32_C(1) << 30 : scale.scale_log2e);
     put_u32(g.options + 16, kind == 2 ? 25 : scale.scale);
-    block logits = make_block(kSamples * kElements, 0, 127);
+    array logits = make_array(kSamples * kElements, 0, 127);
     int32_t *flags = (int32_t*)allocate(4), *losses = (int32_t*)allocate(4 * kSamples);
     int32_t expected[kSamples];
     void* label = allocate(label_bytes[kind]);
@@ -1636,10 +1636,10 @@ static void test_node_layer(const zo_node_layer* layer) {
   const uint32_t samples = 1 + random_below(3), queries = 1 + random_below(ZO_MAX_QUERIES);
   const uint32_t nodes = zo_node_count(layer), row = row_of(layer);
   CHECK(zo_node_scratch_values(layer) == row + layer->out_c);
-  block outputs = make_block(samples * layer->out_h * layer->out_w * layer->out_c, 1, 127);
-  block y = make_block(samples * nodes, 3, 127), moved = make_block(samples * nodes, 0, 0);
-  block inputs = make_block(samples * zo_node_input_bytes(layer), 1, 127);
-  block weights = make_block(row * layer->out_c, 1, 125), fraction = copy_block(&weights, 0);
+  array outputs = make_array(samples * layer->out_h * layer->out_w * layer->out_c, 1, 127);
+  array y = make_array(samples * nodes, 3, 127), moved = make_array(samples * nodes, 0, 0);
+  array inputs = make_array(samples * zo_node_input_bytes(layer), 1, 127);
+  array weights = make_array(row * layer->out_c, 1, 125), fraction = copy_array(&weights, 0);
   const uint32_t route_bytes = samples * zo_node_route_bytes(layer);
   uint8_t* routes = (uint8_t*)allocate(route_bytes);
   int32_t* scratch = (int32_t*)allocate(sizeof(int32_t) * row);
@@ -1718,11 +1718,11 @@ static void test_pseudo_stochastic(void) {
   }
 }
 
-static void test_update_bits(const block* before, uint32_t size, zo_distribution distribution) {
+static void test_update_bits(const array* before, uint32_t size, zo_distribution distribution) {
   const uint32_t bits = 1 + random_below(7), seed = random_u32();
-  block w = part_of(before, 0, size);
-  w = copy_block(&w, 1);
-  block back = copy_block(&w, 3);
+  array w = part_of(before, 0, size);
+  w = copy_array(&w, 1);
+  array back = copy_array(&w, 3);
   zo_tensor tensor = tensor_of(&w, NULL, random_u32());
   uint32_t saturated = 0;
   if (distribution.kind == ZO_COORDINATE) {
@@ -1744,7 +1744,7 @@ static void test_update_bits(const block* before, uint32_t size, zo_distribution
     CHECK(zo_update_bits_s8(&tensor, distribution, seed, -1, bits, NULL) == ZO_OK);
     CHECK(same(&w, &back));
   }
-  const block kept = copy_block(&w, 0);
+  const array kept = copy_array(&w, 0);
   zo_tensor bad = tensor;
   bad.fraction = back.at;
   CHECK(zo_update_bits_s8(&bad, distribution, seed, 1, bits, NULL) == ZO_ERROR_ARGUMENT);
@@ -1767,7 +1767,7 @@ static void test_update_bits(const block* before, uint32_t size, zo_distribution
 
 static void test_bits(void) {
   test_pseudo_stochastic();
-  block weights = make_block(3000, 0, 120);
+  array weights = make_array(3000, 0, 120);
   for (size_t i = 0; i < SIZES; ++i) {
     for (size_t d = 0; d < DISTRIBUTIONS; ++d)
       test_update_bits(&weights, sizes[i], distributions[d]);
@@ -1800,8 +1800,8 @@ enum { kMostTasks = 3 };
 typedef struct node_run {
   zo_node_settings settings;
   zo_node_task tasks[kMostTasks];
-  block weights[kMostTasks], fractions[kMostTasks];
-  block inputs[kMostTasks], outputs[kMostTasks], nodes[kMostTasks];
+  array weights[kMostTasks], fractions[kMostTasks];
+  array inputs[kMostTasks], outputs[kMostTasks], nodes[kMostTasks];
   int32_t* multipliers[kMostTasks]; /* of every other task */
   int32_t* scratch;
 } node_run;
@@ -1829,11 +1829,11 @@ static void make_node_task(node_run* r, uint32_t t) {
   } else {
     task->differences = (int32_t*)allocate(sizeof(int32_t) * task->queries * whole);
   }
-  r->weights[t] = make_block(row_of(l) * l->out_c, 1, 120);
-  r->fractions[t] = copy_block(&r->weights[t], 3);
-  r->inputs[t] = make_block(s->batch * zo_node_input_bytes(l), 1, 127);
-  r->outputs[t] = make_block(s->batch * l->out_h * l->out_w * l->out_c, 0, 127);
-  r->nodes[t] = make_block(s->batch * count, 1, 127);
+  r->weights[t] = make_array(row_of(l) * l->out_c, 1, 120);
+  r->fractions[t] = copy_array(&r->weights[t], 3);
+  r->inputs[t] = make_array(s->batch * zo_node_input_bytes(l), 1, 127);
+  r->outputs[t] = make_array(s->batch * l->out_h * l->out_w * l->out_c, 0, 127);
+  r->nodes[t] = make_array(s->batch * count, 1, 127);
   if (t % 2u != 0u) return;
   r->multipliers[t] = (int32_t*)allocate(sizeof(int32_t) * l->out_c);
   for (uint32_t c = 0; c < l->out_c; ++c) r->multipliers[t][c] = random_between(0, INT32_MAX);
@@ -1847,7 +1847,7 @@ static void test_node_tail(void) {
     zo_node_task tasks[2];
     memset(tasks, 0, sizeof tasks);
     const uint32_t in[2] = {kFirst, kNodes}, out[2] = {kNodes, kClasses};
-    block weights[2], inputs[2], outputs[2];
+    array weights[2], inputs[2], outputs[2];
     for (uint32_t t = 0; t < 2u; ++t) {
       zo_node_layer* l = &tasks[t].layer;
       l->in_h = l->in_w = l->k_h = l->k_w = l->stride_h = l->stride_w = 1;
@@ -1863,9 +1863,9 @@ static void test_node_tail(void) {
       tasks[t].routes = (uint8_t*)allocate((size_t)kWhole * out[t]);
       tasks[t].nodes = (int8_t*)allocate((size_t)kBatch * out[t]);
       tasks[t].errors = (int16_t*)allocate(sizeof(int16_t) * kWhole * out[t]);
-      weights[t] = make_block(in[t] * out[t], 1, 120);
-      inputs[t] = make_block(kBatch * in[t], 1, 127);
-      outputs[t] = make_block(kBatch * out[t], 3, 127);
+      weights[t] = make_array(in[t] * out[t], 1, 120);
+      inputs[t] = make_array(kBatch * in[t], 1, 127);
+      outputs[t] = make_array(kBatch * out[t], 3, 127);
     }
     int32_t* scratch = (int32_t*)allocate(sizeof(int32_t) * kNodes);
     int16_t* scales = (int16_t*)allocate(sizeof(int16_t) * kClasses);
@@ -1988,7 +1988,7 @@ static void free_node_run(node_run* r) {
   free(r->scratch);
 }
 
-static void fill(block* b, int32_t limit) {
+static void fill(array* b, int32_t limit) {
   for (uint32_t i = 0; i < b->size; ++i) b->at[i] = (int8_t)random_between(-limit, limit);
 }
 
@@ -2016,7 +2016,7 @@ static zo_report answer(node_run* r, zo_node_run* run, const zo_node_request* re
     CHECK(zo_sample_at(s, request->first_sample + i) < s->samples);
   }
   for (uint32_t t = 0; t < r->settings.tasks; ++t) {
-    block *x = &r->inputs[t], *y = &r->outputs[t], *n = &r->nodes[t];
+    array *x = &r->inputs[t], *y = &r->outputs[t], *n = &r->nodes[t];
     const int exact = r->tasks[t].queries == 0u;
     const int expected = request->action == ZO_NODE_FORWARD;
     fill(x, 127);

@@ -11,7 +11,7 @@
  *   zo_add_signs_lanes.h  portable C for any little-endian core; define ZO_PORTABLE to force it
  *   this file             one weight at a time, on big-endian cores
  *
- * Each provides zo_signs, made of a delta once per block of weights by zo_signs_of, which may take
+ * Each provides zo_signs, made of a delta once per tile of weights by zo_signs_of, which may take
  * a table of ZO_SIGNS_WORDS words; zo_add_32_signs, which moves 32 weights by a word of one term;
  * and zo_add_32_both, which moves them by those of two. An instruction set that has a faster way
  * for two terms, worth preparing once for a whole tensor, defines ZO_PAIR_WORDS and provides

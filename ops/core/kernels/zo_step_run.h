@@ -26,7 +26,7 @@
 /* For a loop whose tables' addresses are to stay in registers. */
 #define ZO_NOINLINE __attribute__((noinline))
 
-/* One step on the chunks of a block of weights. */
+/* One step on the chunks of a tile of weights. */
 typedef struct zo_step_run {
   int8_t* weights;
   int8_t* fraction;

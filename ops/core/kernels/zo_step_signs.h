@@ -41,7 +41,7 @@ typedef struct zo_two_steps {
   uint32_t second;
 } zo_two_steps;
 
-/* What is made of the queries once for all blocks of a tensor: the sums of +-coefficients.
+/* What is made of the queries once for all tiles of a tensor: the sums of +-coefficients.
  *
  * Of two queries: bits 0 and 1 of the index are the first one's signs of two weights, bits 2 and 3
  * the second one's. Of a single query: four bits are the signs of four weights, and each index has

@@ -90,7 +90,7 @@ uint32_t zo_node_scratch_values(const zo_node_layer* layer);
  *
  * clipped to +-clip, times the channel's multiplier where there is one; then rounding and clipping
  * as in zo_update.h. The 8-bit update's rounding stream is that of `seed` and tensor->stream +
- * 2^31, block c for output channel c, 32 weights at a time.
+ * 2^31, tile c for output channel c, 32 weights at a time.
  *
  *   ZO_NODE_BITS          w = clip(w - zo_pseudo_stochastic(G, shift), -limit, limit), shift =
  *                         max(0, B - bits), B the bit width of max |G|, which a pass of its own

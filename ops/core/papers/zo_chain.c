@@ -49,7 +49,7 @@ void zo_perturb_chain_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
   zo_chain_weights(terms->momentum, seeds, shares);
   for (uint32_t j = 0; j < seeds; ++j) {
     const uint32_t key = zo_stream_key(terms->terms[first + j].seed, tensor->stream);
-    states[j] = zo_stream_state(key, begin / ZO_STREAM_BLOCK);
+    states[j] = zo_stream_state(key, begin / ZO_STREAM_TILE);
   }
   for (uint32_t i = 0; i < size; ++i) {
     int32_t v = 0;

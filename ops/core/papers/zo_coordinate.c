@@ -30,8 +30,8 @@ void zo_perturb_coordinates_s8(const zo_tensor* tensor, zo_distribution distribu
 /* The rounding term of one weight: that of the stream in zo_draw_rounding. */
 static int32_t rounding_of(const zo_tensor* tensor, uint32_t seed, uint32_t index) {
   const uint32_t key = zo_stream_key(seed, tensor->stream | ZO_ROUNDING_STREAM);
-  uint32_t word = zo_stream_state(key, index / ZO_STREAM_BLOCK);
-  for (uint32_t i = 0; i <= index % ZO_STREAM_BLOCK; i += 4u) word = zo_stream_next(word);
+  uint32_t word = zo_stream_state(key, index / ZO_STREAM_TILE);
+  for (uint32_t i = 0; i <= index % ZO_STREAM_TILE; i += 4u) word = zo_stream_next(word);
   const uint32_t turn = 8u * (index % 4u);
   return (int32_t)((word >> turn | (uint32_t)((uint64_t)word << (32u - turn))) & 0xFFFFu);
 }

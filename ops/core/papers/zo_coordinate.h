@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 /* ZO_COORDINATE, coordinate-wise gradient estimation (DeepZero): a direction moves one weight of
- * each tensor (zo_stream.h says which), so these functions take whole tensors instead of blocks.
+ * each tensor (zo_stream.h says which), so these functions take whole tensors instead of tiles.
  * The arguments are checked ones. */
 #ifndef TFLM_ZO_OPS_CORE_PAPERS_ZO_COORDINATE_H_
 #define TFLM_ZO_OPS_CORE_PAPERS_ZO_COORDINATE_H_

@@ -21,10 +21,10 @@ uint32_t zo_subtract_rounded(int8_t* weights, const int32_t* values, uint32_t co
   return saturated;
 }
 
-/* One stream block. */
-static uint32_t update_block(int8_t* weights, uint32_t count, uint32_t state,
-                             zo_distribution distribution, int32_t direction, uint32_t shift,
-                             int32_t limit) {
+/* One stream tile. */
+static uint32_t update_tile(int8_t* weights, uint32_t count, uint32_t state,
+                            zo_distribution distribution, int32_t direction, uint32_t shift,
+                            int32_t limit) {
   const uint32_t per_word = zo_weights_per_word(distribution);
   uint32_t saturated = 0;
   for (uint32_t i = 0; i < count; i += CHUNK) {
@@ -55,12 +55,12 @@ zo_status zo_update_bits_s8(const zo_tensor* tensor, zo_distribution distributio
   const uint32_t shift = width > bits ? width - bits : 0u;
   const uint32_t key = zo_stream_key(seed, tensor->stream);
   uint32_t clipped = 0;
-  for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
+  for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_TILE) {
     const uint32_t left = tensor->size - begin;
-    const uint32_t size = left < ZO_STREAM_BLOCK ? left : ZO_STREAM_BLOCK;
+    const uint32_t size = left < ZO_STREAM_TILE ? left : ZO_STREAM_TILE;
     clipped +=
-        update_block(tensor->weights + begin, size, zo_stream_state(key, begin / ZO_STREAM_BLOCK),
-                     distribution, direction, shift, tensor->limit);
+        update_tile(tensor->weights + begin, size, zo_stream_state(key, begin / ZO_STREAM_TILE),
+                    distribution, direction, shift, tensor->limit);
   }
   if (saturated != NULL) *saturated += clipped;
   return ZO_OK;

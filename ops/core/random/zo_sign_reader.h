@@ -14,8 +14,8 @@ typedef struct zo_sign_reader {
 
 /* Enters the word of `index`, which is a multiple of 32. */
 static inline void zo_sign_reader_load(zo_sign_reader* reader) {
-  if (reader->index % ZO_STREAM_BLOCK == 0u) {
-    reader->word = zo_stream_state(reader->key, reader->index / ZO_STREAM_BLOCK);
+  if (reader->index % ZO_STREAM_TILE == 0u) {
+    reader->word = zo_stream_state(reader->key, reader->index / ZO_STREAM_TILE);
   }
   reader->word = zo_stream_next(reader->word);
 }
@@ -25,9 +25,9 @@ static inline zo_sign_reader zo_sign_reader_at(uint32_t seed, uint32_t stream, u
   reader.key = zo_stream_key(seed, stream);
   reader.index = index;
   reader.word = 0;
-  /* Words of the block that lie before or hold it; where it begins a word, that one is next. */
-  const uint32_t words = (index % ZO_STREAM_BLOCK + 31u) / 32u;
-  if (words > 0u) reader.word = zo_stream_state(reader.key, index / ZO_STREAM_BLOCK);
+  /* Words of the tile that lie before or hold it; where it begins a word, that one is next. */
+  const uint32_t words = (index % ZO_STREAM_TILE + 31u) / 32u;
+  if (words > 0u) reader.word = zo_stream_state(reader.key, index / ZO_STREAM_TILE);
   for (uint32_t w = 0; w < words; ++w) reader.word = zo_stream_next(reader.word);
   return reader;
 }

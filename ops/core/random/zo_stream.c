@@ -40,7 +40,7 @@ zo_status zo_direction(zo_distribution distribution, uint32_t seed, uint32_t ten
                        uint32_t count, int8_t* z) {
   zo_status status = zo_distribution_check(distribution);
   if (status != ZO_OK) return status;
-  if (z == NULL || begin % ZO_STREAM_BLOCK != 0) return ZO_ERROR_ARGUMENT;
+  if (z == NULL || begin % ZO_STREAM_TILE != 0) return ZO_ERROR_ARGUMENT;
 
   const uint32_t key = zo_stream_key(seed, tensor);
   if (zo_is_coordinate(distribution)) {
@@ -50,8 +50,8 @@ zo_status zo_direction(zo_distribution distribution, uint32_t seed, uint32_t ten
   }
   uint32_t state = 0;
   for (uint32_t i = 0; i < count; ++i) {
-    const uint32_t at = i % ZO_STREAM_BLOCK;
-    if (at == 0) state = zo_stream_state(key, (begin + i) / ZO_STREAM_BLOCK);
+    const uint32_t at = i % ZO_STREAM_TILE;
+    if (at == 0) state = zo_stream_state(key, (begin + i) / ZO_STREAM_TILE);
     const uint32_t per_word = zo_weights_per_word(distribution);
     if (at % per_word == 0) state = zo_stream_next(state);
     z[i] = (int8_t)zo_draw(distribution, state, at % per_word);

@@ -7,13 +7,13 @@
  *   fmix(h): h ^= h >> 16; h *= 0x85EBCA6B; h ^= h >> 13; h *= 0xC2B2AE35;
  *            h ^= h >> 16                     (MurmurHash3's finalizer)
  *   key(seed, tensor)   = fmix(seed + 0x9E3779B9 * (tensor + 1))
- *   state(key, block)   = fmix(key ^ fmix(0x6A09E667 + block)), and
+ *   state(key, tile)    = fmix(key ^ fmix(0x6A09E667 + tile)), and
  *                         0x6C8E9CF5 where that is zero
  *   next(state): state ^= state << 13; state ^= state >> 17;
  *                state ^= state << 5; the new state is the word drawn
  *                                             (Marsaglia's xorshift32)
  *
- * Weight i belongs to block i / 1024. A block's words are drawn one after the
+ * Weight i belongs to tile i / 1024. A tile's words are drawn one after the
  * other and used from the least significant bit up:
  *
  *   Rademacher      bit j of a word is weight 32 w + j; 1 means -1
@@ -28,9 +28,9 @@
  *   rounding        (tensor number with bit 31 set) weight 4 w + j takes the
  *                   low 16 bits of the word rotated right by 8 j
  *
- * Everything is defined modulo 2^32. The stream of a block depends on (seed,
- * tensor, block) alone, so an update can walk the weights once, block by
- * block, over any number of recorded steps, and never stores a direction.
+ * Everything is defined modulo 2^32. The stream of a tile depends on (seed,
+ * tensor, tile) alone, so an update can walk the weights once, tile by
+ * tile, over any number of recorded steps, and never stores a direction.
  */
 #ifndef TFLM_ZO_OPS_CORE_RANDOM_ZO_STREAM_H_
 #define TFLM_ZO_OPS_CORE_RANDOM_ZO_STREAM_H_
@@ -64,9 +64,9 @@ static inline uint32_t zo_stream_key(uint32_t seed, uint32_t tensor) {
   return zo_fmix(seed + UINT32_C(0x9E3779B9) * (tensor + 1u));
 }
 
-/* State before the first word of a block; never zero. */
-static inline uint32_t zo_stream_state(uint32_t key, uint32_t block) {
-  const uint32_t state = zo_fmix(key ^ zo_fmix(UINT32_C(0x6A09E667) + block));
+/* State before the first word of a tile; never zero. */
+static inline uint32_t zo_stream_state(uint32_t key, uint32_t tile) {
+  const uint32_t state = zo_fmix(key ^ zo_fmix(UINT32_C(0x6A09E667) + tile));
   return state != 0u ? state : UINT32_C(0x6C8E9CF5);
 }
 
@@ -100,7 +100,7 @@ int32_t zo_distribution_z_max(zo_distribution distribution);
 /* Writes z for the weights [begin, begin + count) of a tensor of any size.
  *
  *   z      int8 [count]
- *   begin  a multiple of ZO_STREAM_BLOCK; ZO_COORDINATE: 0, and count is the
+ *   begin  a multiple of ZO_STREAM_TILE; ZO_COORDINATE: 0, and count is the
  *          tensor's size, without a mask
  *
  * The slow, plain form of the specification above: for tests, inspection and

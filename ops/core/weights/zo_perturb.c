@@ -99,7 +99,7 @@ static void perturb_sparse_uniform(int8_t* weights, const uint8_t* mask, uint32_
   }
 }
 
-/* One term; `state` is the block's zo_stream_state. */
+/* One term; `state` is the tile's zo_stream_state. */
 static void perturb_term(int8_t* weights, const uint8_t* mask, uint32_t count, uint32_t state,
                          zo_distribution distribution, int32_t k) {
   const int32_t delta = k * (int32_t)distribution.mu;
@@ -122,7 +122,7 @@ static void perturb_signs(const zo_tensor* tensor, uint32_t begin, uint32_t size
     for (uint32_t i = 0; i < 1u + (uint32_t)both; ++i) {
       const zo_perturb_term term = terms->terms[t + i];
       const uint32_t key = zo_stream_key(term.seed, tensor->stream);
-      states[i] = zo_stream_state(key, begin / ZO_STREAM_BLOCK);
+      states[i] = zo_stream_state(key, begin / ZO_STREAM_TILE);
       deltas[i] = term.k * (int32_t)distribution.mu;
     }
     perturb_rademacher(tensor->weights + begin, size, states, deltas, both);
@@ -130,34 +130,34 @@ static void perturb_signs(const zo_tensor* tensor, uint32_t begin, uint32_t size
 }
 
 #if ZO_WITH_FAST_STEPS && defined(ZO_PAIR_WORDS)
-/* Whole blocks of words; `states` are those before the first one. */
+/* Whole tiles of words; `states` are those before the first one. */
 LOOP void add_pair(int8_t* weights, uint32_t state, uint32_t state_2, zo_pair pair) {
-  for (const int8_t* const end = weights + ZO_STREAM_BLOCK; weights != end; weights += 32) {
+  for (const int8_t* const end = weights + ZO_STREAM_TILE; weights != end; weights += 32) {
     state = zo_stream_next(state);
     state_2 = zo_stream_next(state_2);
     zo_add_32_pair(weights, state, state_2, pair);
   }
 }
 
-/* Two terms on the whole blocks of a tensor. Returns the number of weights. */
+/* Two terms on the whole tiles of a tensor. Returns the number of weights. */
 LOOP uint32_t perturb_pair(const zo_tensor* tensor, uint32_t mu, const zo_perturb_term* terms) {
-  const uint32_t blocks = tensor->size / ZO_STREAM_BLOCK;
+  const uint32_t tiles = tensor->size / ZO_STREAM_TILE;
   uint32_t tables[2][ZO_SIGNS_WORDS], table[ZO_PAIR_WORDS];
   const zo_signs signs = zo_signs_of(terms[0].k * (int32_t)mu, tables[0]);
   const zo_signs signs_2 = zo_signs_of(terms[1].k * (int32_t)mu, tables[1]);
   const zo_pair pair = zo_pair_of(signs, signs_2, table);
   const uint32_t key = zo_stream_key(terms[0].seed, tensor->stream);
   const uint32_t key_2 = zo_stream_key(terms[1].seed, tensor->stream);
-  for (uint32_t block = 0; block < blocks; ++block) {
-    add_pair(tensor->weights + block * ZO_STREAM_BLOCK, zo_stream_state(key, block),
-             zo_stream_state(key_2, block), pair);
+  for (uint32_t tile = 0; tile < tiles; ++tile) {
+    add_pair(tensor->weights + tile * ZO_STREAM_TILE, zo_stream_state(key, tile),
+             zo_stream_state(key_2, tile), pair);
   }
-  return blocks * ZO_STREAM_BLOCK;
+  return tiles * ZO_STREAM_TILE;
 }
 #endif
 
-void zo_perturb_block_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
-                         zo_distribution distribution, const zo_perturb_terms* terms) {
+void zo_perturb_tile_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
+                        zo_distribution distribution, const zo_perturb_terms* terms) {
   const uint8_t* mask = zo_mask_of(tensor) != NULL ? tensor->mask + begin / 8u : NULL;
   if (zo_is_rademacher(distribution) && mask == NULL) {
     perturb_signs(tensor, begin, size, distribution, terms);
@@ -174,7 +174,7 @@ void zo_perturb_block_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
 #endif
     const zo_perturb_term term = terms->terms[t++];
     const uint32_t key = zo_stream_key(term.seed, tensor->stream);
-    perturb_term(tensor->weights + begin, mask, size, zo_stream_state(key, begin / ZO_STREAM_BLOCK),
+    perturb_term(tensor->weights + begin, mask, size, zo_stream_state(key, begin / ZO_STREAM_TILE),
                  distribution, term.k);
   }
 }
@@ -220,14 +220,14 @@ zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
   uint32_t begin = 0;
 #if ZO_WITH_FAST_STEPS && defined(ZO_PAIR_WORDS)
   if (terms->count == 2u && zo_is_rademacher(distribution) && zo_mask_of(tensor) == NULL &&
-      tensor->size >= 2u * ZO_STREAM_BLOCK && zo_signs_fit(tensor->weights)) {
+      tensor->size >= 2u * ZO_STREAM_TILE && zo_signs_fit(tensor->weights)) {
     begin = perturb_pair(tensor, distribution.mu, terms->terms);
   }
 #endif
-  for (; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
+  for (; begin < tensor->size; begin += ZO_STREAM_TILE) {
     const uint32_t left = tensor->size - begin;
-    const uint32_t size = left < ZO_STREAM_BLOCK ? left : ZO_STREAM_BLOCK;
-    zo_perturb_block_s8(tensor, begin, size, distribution, terms);
+    const uint32_t size = left < ZO_STREAM_TILE ? left : ZO_STREAM_TILE;
+    zo_perturb_tile_s8(tensor, begin, size, distribution, terms);
   }
   return ZO_OK;
 }

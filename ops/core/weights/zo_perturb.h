@@ -24,7 +24,7 @@ extern "C" {
  * terms in force sum to at most one perturbation and the distribution's reach
  * is within the headroom (zo_command_check sees to the latter).
  *
- * Two terms restore one query and set up the next in a single pass over blocks of weights.
+ * Two terms restore one query and set up the next in a single pass over tiles of weights.
  *
  * In an int16 tensor W = 256 w + fraction moves, in units of 2^-8 LSB, modulo 2^16: with
  * ZO_GAUSSIAN by k * round(z * mu / 2^4), half away from zero, and by k * 2^8 (127 - limit) at
@@ -41,10 +41,10 @@ zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
  * ZO_ERROR_DISTRIBUTION, ZO_ERROR_FACTOR, ZO_ERROR_QUERIES. */
 zo_status zo_perturb_check(zo_distribution distribution, const zo_perturb_terms* terms);
 
-/* The same as zo_perturb_s8 for the weights [begin, begin + size) of one stream block, unchecked.
- * Not for ZO_COORDINATE, which has no blocks. */
-void zo_perturb_block_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
-                         zo_distribution distribution, const zo_perturb_terms* terms);
+/* The same as zo_perturb_s8 for the weights [begin, begin + size) of one stream tile, unchecked.
+ * Not for ZO_COORDINATE, which has no tiles. */
+void zo_perturb_tile_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
+                        zo_distribution distribution, const zo_perturb_terms* terms);
 
 /* Perturbation factors that SPSA and one-sided estimators use. */
 static inline int zo_factor_allowed(int32_t k) { return k == 1 || k == -1 || k == -2; }

@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "ops/core/weights/zo_update.h"
 
-#include "ops/core/kernels/zo_replay_block.h"
+#include "ops/core/kernels/zo_replay_tile.h"
 #include "ops/core/kernels/zo_step_signs.h"
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/random/zo_draw.h"
@@ -28,11 +28,11 @@
 #define ZO_HAS_VECTORS 1
 #endif
 
-/* The random streams of one block of weights, one per query. */
-typedef struct block_streams {
+/* The random streams of one tile of weights, one per query. */
+typedef struct tile_streams {
   uint32_t state[ZO_MAX_QUERIES];
   uint32_t rounding;
-} block_streams;
+} tile_streams;
 
 /* One bit of a word per weight, as a table, so that the loop below has no shift by its counter:
  * vector units without such shifts (SSE2, MVE has none either) can run it. */
@@ -94,17 +94,17 @@ static void mask_steps(int32_t* steps, uint32_t count, uint32_t selected) {
   }
 }
 
-/* One step on weights [begin, begin + count) of one stream block. Returns the clipped weights. */
-static uint32_t update_block(zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin,
-                             uint32_t count, zo_distribution distribution, const zo_query* queries,
-                             uint32_t query_count) {
-  const uint32_t block = begin / ZO_STREAM_BLOCK;
-  block_streams streams;
+/* One step on weights [begin, begin + count) of one stream tile. Returns the clipped weights. */
+static uint32_t update_tile(zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin,
+                            uint32_t count, zo_distribution distribution, const zo_query* queries,
+                            uint32_t query_count) {
+  const uint32_t tile = begin / ZO_STREAM_TILE;
+  tile_streams streams;
   for (uint32_t q = 0; q < query_count; ++q) {
-    streams.state[q] = zo_stream_state(zo_stream_key(queries[q].seed, tensor->stream), block);
+    streams.state[q] = zo_stream_state(zo_stream_key(queries[q].seed, tensor->stream), tile);
   }
   streams.rounding =
-      zo_stream_state(zo_stream_key(queries[0].seed, tensor->stream | ZO_ROUNDING_STREAM), block);
+      zo_stream_state(zo_stream_key(queries[0].seed, tensor->stream | ZO_ROUNDING_STREAM), tile);
 
   uint32_t saturated = 0;
 #if ZO_STEP_SIGNS
@@ -216,17 +216,17 @@ static uint32_t walk(const zo_tensor* tensor, zo_distribution distribution,
   const int is_common =
       ZO_WITH_FAST_STEPS && !ZO_STEP_SIGNS && steps > 1u && distribution.kind == ZO_RADEMACHER &&
       count == 1u && tensor->fraction != NULL && tensor->multiplier == NULL && tensor->mask == NULL;
-  for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_BLOCK) {
+  for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_TILE) {
     const uint32_t left = tensor->size - begin;
-    const uint32_t size = left < ZO_STREAM_BLOCK ? left : ZO_STREAM_BLOCK;
-    if (restore != NULL) zo_perturb_block_s8(tensor, begin, size, distribution, restore);
-    if (is_common && zo_replay_block_fits(tensor, begin, size)) {
-      clipped += zo_replay_block(tensor, begin, size, queries, steps);
+    const uint32_t size = left < ZO_STREAM_TILE ? left : ZO_STREAM_TILE;
+    if (restore != NULL) zo_perturb_tile_s8(tensor, begin, size, distribution, restore);
+    if (is_common && zo_replay_tile_fits(tensor, begin, size)) {
+      clipped += zo_replay_tile(tensor, begin, size, queries, steps);
       continue;
     }
     for (uint32_t t = 0; t < steps; ++t) {
-      clipped += update_block(&tables, tensor, begin, size, distribution,
-                              queries + (size_t)t * count, count);
+      clipped += update_tile(&tables, tensor, begin, size, distribution,
+                             queries + (size_t)t * count, count);
     }
   }
   return clipped;

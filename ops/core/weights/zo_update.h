@@ -54,8 +54,8 @@ zo_status zo_update_s8(const zo_tensor* tensor, zo_distribution distribution,
 
 /* SEED_REPLAY: `steps` recorded steps of `count` queries each, queries of step
  * t at queries[t * count]. Bit-identical to the same zo_update_s8 calls one by
- * one (restore null), but walks the weights once, a block at a time, so that
- * a block stays in cache over all steps. Same contract otherwise. */
+ * one (restore null), but walks the weights once, a tile at a time, so that
+ * a tile stays in cache over all steps. Same contract otherwise. */
 zo_status zo_replay_s8(const zo_tensor* tensor, zo_distribution distribution,
                        const zo_query* queries, uint32_t count, uint32_t steps,
                        uint32_t* saturated);

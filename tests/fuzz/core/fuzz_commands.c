@@ -87,7 +87,7 @@ static void make_segment(segment* s, fuzz_input* in) {
   s->tensors = take_between(in, 1, kTensors);
   s->flags = take_u8(in) & (ZO_OPTION_FRACTION | ZO_OPTION_MULTIPLIER | ZO_OPTION_MASK);
   s->words = take_between(in, 2, kMaxWords);
-  const int large = take_u8(in) > 250u; /* more than a block of the random stream */
+  const int large = take_u8(in) > 250u; /* more than a tile of the random stream */
   for (uint32_t t = 0; t < s->tensors; ++t) {
     s->sizes[t] = take_between(in, 1, 40) + (large ? 1024u : 0u);
     s->total += s->sizes[t];

@@ -170,7 +170,7 @@ def step(g: Array, shift: int, mean: float, rate: int, clip: int) -> NDArray[np.
 
 
 def rounding_terms(seed: int, stream: int, row: int, channels: int) -> Array:
-    """r of the 8-bit update, [channels, row]: block c of the rounding stream for channel c."""
+    """r of the 8-bit update, [channels, row]: tile c of the rounding stream for channel c."""
     padded = -(-row // 32) * 32
     words = rounding(seed, stream, 1024 * channels).reshape(channels, 1024)
     assert padded <= 1024

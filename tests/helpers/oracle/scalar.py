@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from statistics import NormalDist
 
 MASK = 0xFFFFFFFF
-BLOCK = 1024
+TILE = 1024
 RADEMACHER, SPARSE_UNIFORM, GAUSSIAN, COORDINATE = 0, 1, 2, 3
 
 
@@ -23,8 +23,8 @@ def key(seed: int, tensor: int) -> int:
     return fmix(seed + 0x9E3779B9 * (tensor + 1) & MASK)
 
 
-def block_state(stream_key: int, block: int) -> int:
-    return fmix(stream_key ^ fmix(0x6A09E667 + block & MASK)) or 0x6C8E9CF5
+def tile_state(stream_key: int, tile: int) -> int:
+    return fmix(stream_key ^ fmix(0x6A09E667 + tile & MASK)) or 0x6C8E9CF5
 
 
 def next_state(state: int) -> int:
@@ -66,8 +66,8 @@ def draw(kind: int, mu: int, p_zero: int, word: int, j: int) -> int:
 PER_WORD = {RADEMACHER: 32, SPARSE_UNIFORM: 2, GAUSSIAN: 4}
 
 
-def words(seed: int, tensor: int, block: int) -> Iterator[int]:
-    state = block_state(key(seed, tensor), block)
+def words(seed: int, tensor: int, tile: int) -> Iterator[int]:
+    state = tile_state(key(seed, tensor), tile)
     while True:
         state = next_state(state)
         yield state
@@ -77,9 +77,9 @@ def direction(kind: int, mu: int, p_zero: int, seed: int, tensor: int, count: in
     z: list[int] = []
     if kind == COORDINATE:
         return [int(i == key(seed, tensor) % count) for i in range(count)]
-    for begin in range(0, count, BLOCK):
-        stream = words(seed, tensor, begin // BLOCK)
-        size, word = min(BLOCK, count - begin), 0
+    for begin in range(0, count, TILE):
+        stream = words(seed, tensor, begin // TILE)
+        size, word = min(TILE, count - begin), 0
         for i in range(size):
             j = i % PER_WORD[kind]
             if j == 0:
@@ -91,9 +91,9 @@ def direction(kind: int, mu: int, p_zero: int, seed: int, tensor: int, count: in
 def rounding(seed: int, tensor: int, count: int) -> list[int]:
     """The random 16-bit numbers of the 8-bit update."""
     r: list[int] = []
-    for begin in range(0, count, BLOCK):
-        stream = words(seed, tensor + 0x80000000, begin // BLOCK)
-        size, word = min(BLOCK, count - begin), 0
+    for begin in range(0, count, TILE):
+        stream = words(seed, tensor + 0x80000000, begin // TILE)
+        size, word = min(TILE, count - begin), 0
         for i in range(size):
             if i % 4 == 0:
                 word = next(stream)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The random stream for whole tensors: oracle.scalar, vectorized over blocks."""
+"""The random stream for whole tensors: oracle.scalar, vectorized over tiles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import scalar
-from .scalar import BLOCK, COORDINATE, GAUSSIAN, RADEMACHER, SPARSE_UNIFORM
+from .scalar import TILE, COORDINATE, GAUSSIAN, RADEMACHER, SPARSE_UNIFORM
 
 U32 = np.uint32
 QUANTILES = np.array(scalar.QUANTILES)
@@ -49,12 +49,12 @@ def fmix(h: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 
 def block_words(seed: int, tensor: int, size: int, per_word: int) -> NDArray[np.uint32]:
-    """The words of a tensor, uint32 [blocks, words of a block]."""
-    blocks = np.arange(-(-size // BLOCK), dtype=U32)
-    state = fmix(U32(scalar.key(seed, tensor)) ^ fmix(U32(0x6A09E667) + blocks))
+    """The words of a tensor, uint32 [tiles, words of a tile]."""
+    tiles = np.arange(-(-size // TILE), dtype=U32)
+    state = fmix(U32(scalar.key(seed, tensor)) ^ fmix(U32(0x6A09E667) + tiles))
     state[state == 0] = 0x6C8E9CF5
-    words = -(-min(size, BLOCK) // per_word)
-    result = np.empty((words, len(blocks)), U32)
+    words = -(-min(size, TILE) // per_word)
+    result = np.empty((words, len(tiles)), U32)
     for w in range(words):
         state = state ^ (state << U32(13))
         state = state ^ (state >> U32(17))

@@ -1,5 +1,5 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-#include "ops/core/kernels/zo_replay_block.h"
+#include "ops/core/kernels/zo_replay_tile.h"
 
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/random/zo_stream.h"
@@ -47,7 +47,7 @@ static uint32_t apply(int16_t* restrict values, uint32_t signs, move plus, move 
   return clipped;
 }
 
-int zo_replay_block_fits(const zo_tensor* tensor, uint32_t begin, uint32_t count) {
+int zo_replay_tile_fits(const zo_tensor* tensor, uint32_t begin, uint32_t count) {
   const int32_t limit = 256 * tensor->limit;
   for (uint32_t i = begin; i < begin + count; ++i) {
     const int32_t value = 256 * tensor->weights[i] + tensor->fraction[i];
@@ -56,12 +56,12 @@ int zo_replay_block_fits(const zo_tensor* tensor, uint32_t begin, uint32_t count
   return 1;
 }
 
-uint32_t zo_replay_block(const zo_tensor* tensor, uint32_t begin, uint32_t count,
-                         const zo_query* steps, uint32_t step_count) {
-  int16_t values[ZO_STREAM_BLOCK];
+uint32_t zo_replay_tile(const zo_tensor* tensor, uint32_t begin, uint32_t count,
+                        const zo_query* steps, uint32_t step_count) {
+  int16_t values[ZO_STREAM_TILE];
   int8_t* weights = tensor->weights + begin;
   int8_t* fraction = tensor->fraction + begin;
-  /* Whole words at the end too; what is beyond the block counts for nothing. */
+  /* Whole words at the end too; what is beyond the tile counts for nothing. */
   const uint32_t whole = count / (2u * HALF) * (2u * HALF);
   for (uint32_t i = 0; i < count; ++i) {
     values[i] = (int16_t)(256 * weights[i] + fraction[i]);
@@ -71,7 +71,7 @@ uint32_t zo_replay_block(const zo_tensor* tensor, uint32_t begin, uint32_t count
     const move plus = move_of(steps[t].coefficient, 256 * tensor->limit);
     const move minus = move_of(-steps[t].coefficient, 256 * tensor->limit);
     uint32_t state =
-        zo_stream_state(zo_stream_key(steps[t].seed, tensor->stream), begin / ZO_STREAM_BLOCK);
+        zo_stream_state(zo_stream_key(steps[t].seed, tensor->stream), begin / ZO_STREAM_TILE);
     for (uint32_t i = 0; i < whole; i += 2u * HALF) {
       state = zo_stream_next(state);
       clipped += apply(values + i, state & 0xFFFFu, plus, minus);
