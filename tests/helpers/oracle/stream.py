@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import scalar
-from .scalar import TILE, COORDINATE, GAUSSIAN, RADEMACHER, SPARSE_UNIFORM
+from .scalar import COORDINATE, GAUSSIAN, RADEMACHER, SPARSE_UNIFORM, TILE
 
 U32 = np.uint32
 QUANTILES = np.array(scalar.QUANTILES)
