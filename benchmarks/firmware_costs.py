@@ -91,7 +91,7 @@ def run_of(kind: str, model: Model) -> dict[str, Any]:
 
 def measure_weights(model: Model, library: Library, folder: Path) -> dict[str, float]:
     """Inference of the original, and SPSA on all weights."""
-    zo = inject(model, trainable="all", headroom=HEADROOM, update_bits=8, replay=False)
+    zo = inject(model, trainable="all", nodes=(), headroom=HEADROOM, update_bits=8, replay=False)
     trainable = sum(t.size for t in read_metadata(zo).trainable)
     found: dict[str, float] = {"weights": trainable}
     for queries in QUERIES:
@@ -111,7 +111,7 @@ def measure_weights(model: Model, library: Library, folder: Path) -> dict[str, f
 
 def measure_layer(model: Model, library: Library, folder: Path, inference: float) -> dict[str, Any]:
     """Node perturbation of the layer with the most weights of those without pooling, if there are several."""
-    zo = inject(model, trainable="nodes", nodes="auto", headroom=0, update_bits=8, replay=False)
+    zo = inject(model, update_bits=8)
     metadata = read_metadata(zo)
     layers = [metadata.trainable[n.trainable] for n in metadata.nodes if n.form == "plain"]
     if len(layers) < 2:

@@ -68,7 +68,7 @@ def measure_time(model: Model, batch: int, rounds: int, advance: Callable[[int],
     """Microseconds per invoke: plain, ZO without a command, ZO with a perturbation; and ratios to plain."""
     rebatched = set_batch(model, batch)
     plain = interpreter(rebatched.to_bytes(), custom_ops=False)
-    zo = inject(model, trainable="all", headroom=HEADROOM, batch=batch, update_bits=8)
+    zo = inject(model, trainable="all", nodes=(), headroom=HEADROOM, batch=batch, update_bits=8, replay=True)
     trained = interpreter(zo.to_bytes(), custom_ops=True)
     port = next(d["index"] for d in trained.get_input_details() if d["name"] == "zo_command")
     words = read_metadata(zo).command_words
@@ -110,7 +110,7 @@ def measure_time(model: Model, batch: int, rounds: int, advance: Callable[[int],
 
 def measure_memory(model: Model) -> dict[str, int]:
     original = arena_bytes(model)
-    zo = inject(model, trainable="all", headroom=HEADROOM, update_bits=8)
+    zo = inject(model, trainable="all", nodes=(), headroom=HEADROOM, update_bits=8, replay=True)
     trainable = sum(t.size for t in read_metadata(zo).trainable)
     total = arena_bytes(zo)
     return {

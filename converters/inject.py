@@ -24,7 +24,7 @@ def inject(
 
     Args:
         model: the model, its path, or its bytes; it is not changed.
-        settings: how it is to train; None: the defaults of ``InjectSettings``.
+        settings: how it is to train; None: the defaults of ``InjectSettings``, by node perturbation.
         **overrides: single settings that differ, e.g. ``batch=32``.
 
     Returns:
@@ -35,7 +35,7 @@ def inject(
         OSError: the file cannot be read.
 
     Example:
-        >>> inject("model.tflite", trainable="last:2", batch=16).save("model_zo.tflite")  # doctest: +SKIP
+        >>> inject("model.tflite", nodes="last:2", batch=16).save("model_zo.tflite")  # doctest: +SKIP
     """
     chosen = InjectSettings() if settings is None else settings
     if overrides:

@@ -50,9 +50,7 @@ def node_choices(model: Model, loss_output: int | str | None = None) -> list[Nod
         ConversionError: the model cannot be injected at all.
     """
     own = model.subgraphs[0].inputs[0].shape[:1] if model.subgraphs and model.subgraphs[0].inputs else ()
-    settings = InjectSettings(
-        nodes="auto", headroom=0, batch=max(own[0] if own else 1, 1), loss_output=loss_output
-    )
+    settings = InjectSettings(trainable="all", batch=max(own[0] if own else 1, 1), loss_output=loss_output)
     copy, plan = model.copy(), Plan()
     for apply in PASSES[: PASSES.index(plan_nodes)]:
         apply(copy, settings, plan)

@@ -90,6 +90,9 @@ def checked_integer(value: Any, what: str, low: int, high: int) -> int:
 class InjectSettings:
     """How a model is to train. Checked when constructed.
 
+    The defaults are those of node perturbation, as for ``tflm-zo inject``; ``training.inject_settings`` gives
+    those of another algorithm, e.g. ``inject_settings(algorithms.weight())``.
+
     Attributes:
         trainable: which filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED become trainable, of those
             that feed what the loss reads: "all", "last:N" (the last N in execution order), "nodes" (those
@@ -140,9 +143,9 @@ class InjectSettings:
         ConversionError: a value is outside its range.
     """
 
-    trainable: str | Sequence[str] = "all"
+    trainable: str | Sequence[str] = NODES
     blocks: Mapping[str, str | Sequence[str]] | None = None
-    headroom: int = 2
+    headroom: int = 0
     update_bits: int = 16
     max_queries: int = 8
     batch: int = 1
@@ -150,20 +153,24 @@ class InjectSettings:
     loss: str = "auto"
     loss_output: int | str | None = None
     cuts: Sequence[str] = ()
-    nodes: str | Sequence[str] = ()
+    nodes: str | Sequence[str] = "auto"
     command_words: int | None = None
     multipliers: Mapping[str, npt.NDArray[np.int32]] | str | None = None
     sparse: Mapping[str, npt.NDArray[np.bool_]] | str | None = None
     sparse_seed: int = 0
     int16: str | Sequence[str] = ()
-    replay: bool = True
-    algorithm: str = ""
+    replay: bool = False
+    algorithm: str = "node"
 
     def __post_init__(self) -> None:
         if not isinstance(self.trainable, str):
             object.__setattr__(self, "trainable", _strings(self.trainable, "trainable"))
         if self.trainable == "" or self.trainable == ():
             raise ConversionError('trainable names no layer; "none" makes a model without trainable layers')
+        if self.trainable == "none" and self.nodes == "auto":
+            object.__setattr__(self, "nodes", ())
+        if self.algorithm == "node" and not self.nodes:
+            object.__setattr__(self, "algorithm", "")
         for wanted in (self.trainable, self.nodes):
             last_number(wanted)
         if self.blocks is not None:

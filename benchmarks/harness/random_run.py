@@ -24,7 +24,7 @@ def trainable_model(model: Model, batch: int) -> Model:
         model: a plain int8 model.
         batch: samples per invoke.
     """
-    return inject(model, trainable="all", headroom=HEADROOM, batch=batch, update_bits=16)
+    return inject(model, trainable="all", nodes=(), headroom=HEADROOM, batch=batch, replay=True)
 
 
 def random_data(runtime: Runtime, samples: int) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -84,7 +84,7 @@ def converted(recipe: Recipe, data: Data, model: Any) -> Any:
         activation_headroom=recipe.activation_headroom,
         per_channel_dense=recipe.per_channel_dense,
     ).model
-    return inject(int8, trainable="all", batch=BATCH, headroom=recipe.headroom, update_bits=16)
+    return inject(int8, trainable="all", nodes=(), batch=BATCH, headroom=recipe.headroom, replay=True)
 
 
 def adapt(recipe: Recipe, data: Data, zo: Any, seed: int) -> dict[str, float]:

@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 
 import tflm_zo
-from tflm_zo import Model, Rademacher
+from tflm_zo import Model, Rademacher, algorithms
 from tflm_zo.core import query_seed
+from tflm_zo.training import inject_settings
 
 QUERIES, STEPS, BATCH, LEARNING_RATE = 4, 40, 8, 50.0
 
@@ -94,9 +95,8 @@ def main() -> None:
     names = arguments.runtime or default
 
     # The rewriter turns the int8 model into one whose weights the graph itself can change.
-    model = tflm_zo.inject(
-        arguments.model or small_cnn(), trainable="all", batch=BATCH, headroom=2, max_queries=QUERIES
-    )
+    settings = inject_settings(algorithms.weight(), batch=BATCH, max_queries=QUERIES)
+    model = tflm_zo.inject(arguments.model or small_cnn(), settings)
     checksums = {name: train(model, name) for name in names}
     if len(checksums) > 1:
         same = len(set(checksums.values())) == 1

@@ -76,7 +76,7 @@ def make_model(known: Samples, epochs: int) -> Model:
     network = digits_cnn(classes=OLD)
     pretrain(network, *known, epochs=epochs)
     plain = convert(network, known[0][:300], classes=CLASSES).model
-    return inject(plain, trainable="nodes", nodes=("fc",), batch=1, headroom=0, replay=False)
+    return inject(plain, nodes=("fc",))
 
 
 def c_array(name: str, size: str, x: NDArray[np.int8], y: NDArray[np.int32]) -> str:

@@ -18,6 +18,7 @@ from numpy_simulation.fixed_point import Clamp, Multiplier
 from numpy_simulation.layers import Dense, Pool
 from numpy_simulation.windows import Windows
 
+from helpers.injection import inject_all
 from helpers.interpreters import random_inputs, require, run_plain
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation, Padding
@@ -26,7 +27,6 @@ from helpers.oracle.scalar import query_seed
 from helpers.oracle.stream import direction
 from helpers.real_models import REAL_MODELS
 from helpers.settings import weight_settings
-from tflm_zo import inject
 from tflm_zo.converters import Model, export_model, load_model, set_batch
 from tflm_zo.logs import SeedLog
 from tflm_zo.training import Settings, Trainer
@@ -164,7 +164,7 @@ def random_run(
     name: str, settings: Settings | None = None
 ) -> tuple[Trainer, NDArray[np.int8], NDArray[np.int64]]:
     """A trainer with exact kernels, and a minibatch of 24."""
-    zo = inject(MODELS[name](), batch=8, headroom=2, update_bits=16)
+    zo = inject_all(MODELS[name](), batch=8, update_bits=16)
     trainer = Trainer(zo, settings or weight_settings(), runtime="litert-ref")
     x, y = random_data(trainer.runtime, 24)
     return trainer, x, y

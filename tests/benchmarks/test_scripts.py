@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from harness import chosen_models, random_data
 
+from helpers.injection import inject_all
 from helpers.interpreters import require
 from helpers.models import MODELS
-from tflm_zo import inject
 from tflm_zo.runtime import load
 
 ROOT = Path(__file__).parents[2]
@@ -81,7 +81,7 @@ def test_no_model(tmp_path: Path) -> None:
 
 
 def test_no_classifier() -> None:
-    runtime = load(inject(MODELS["autoencoder"]()), "litert")
+    runtime = load(inject_all(MODELS["autoencoder"]()), "litert")
     with pytest.raises(SystemExit, match="expected a classifier, got a model with loss mse"):
         random_data(runtime, 4)
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import tflm_zo
+from helpers.injection import inject_all
 from helpers.interpreters import require, run_plain
 from helpers.models import MODELS
 from helpers.refusals import wrong_usage
@@ -35,7 +36,7 @@ def test_inject(cli: Any, model_file: Any, tmp_path: Path) -> None:
     assert result.exit_code == 0
     for said in ("conv1", "48,000", "61,470 weights, 5 block(s), 1 segment(s), batch 1", str(output)):
         assert said in result.stdout
-    assert output.read_bytes() == tflm_zo.inject(model, algorithm="weight").to_bytes()
+    assert output.read_bytes() == inject_all(model, algorithm="weight").to_bytes()
 
 
 def test_inject_with_every_option(cli: Any, model_file: Any, tmp_path: Path) -> None:
@@ -88,7 +89,7 @@ def test_inject_with_the_floor_log2_loss(cli: Any, model_file: Any, tmp_path: Pa
     assert "floor_log2 over 10" in result.stdout
     assert (
         output.read_bytes()
-        == tflm_zo.inject(model_file("lenet5"), loss="floor_log2", algorithm="weight").to_bytes()
+        == inject_all(model_file("lenet5"), loss="floor_log2", algorithm="weight").to_bytes()
     )
 
 

@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from helpers.firmware_folders import zo_model
+from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.refusals import refused, wrong_usage
-from tflm_zo import inject
 from tflm_zo.cli.app import app
 from tflm_zo.data import Data
 from tflm_zo.firmware import PLATFORMS, BlockSearch, arena, generate_firmware
@@ -172,7 +172,7 @@ def test_a_block_is_chosen_as_in_training(files: Path) -> None:
     images, labels = rng.integers(-128, 128, (20, 8, 8, 1)).astype(np.int8), rng.integers(0, 4, 20)
     np.savez("d.npz", x=images, y=labels)
     nodes: dict[str, Any] = {"trainable": "nodes", "nodes": ("*",), "headroom": 0, "replay": False}
-    model = inject(MODELS["small_cnn"](), **nodes)
+    model = inject_all(MODELS["small_cnn"](), **nodes)
     model.save("all.zo.tflite")
     search = ["--choose-block", "2:3", "--held-out", 0.4]
     done("all.zo.tflite", "-o", "out", "--data", "d.npz", "--steps", 9, "--set", "seed=7", *search)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import tflm_zo
+from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo.converters import load_model, read_metadata
 
@@ -62,7 +62,7 @@ def test_inject_with_options(cli: Any, model_file: Any) -> None:
 def test_inject_for_weight_perturbation(cli: Any, model_file: Any) -> None:
     result = _json(cli("inject", model_file(), "-o", "o.zo.tflite", "--algorithm", "weight", "--json"))
     assert (result["algorithm"], result["nodes"]) == ("weight", [])
-    named = tflm_zo.inject(MODELS["small_cnn"](), algorithm="weight")
+    named = inject_all(MODELS["small_cnn"](), algorithm="weight")
     assert load_model("o.zo.tflite").to_bytes() == named.to_bytes()
 
 
@@ -93,7 +93,7 @@ def test_inspect_says_what_inject_does(cli: Any, model_file: Any, name: str) -> 
     for the reason given."""
     model = model_file(name)
     choices = _json(cli("inspect", model, "--nodes", "--json"))["node_choices"]
-    every = read_metadata(tflm_zo.inject(MODELS[name](), loss="none")).trainable
+    every = read_metadata(inject_all(MODELS[name](), loss="none")).trainable
     assert [(c["layer"], c["weights"]) for c in choices] == [(t.layer, t.size) for t in every]
     assert cli("inject", model, "-o", "auto.zo.tflite", "--algorithm", "node").exit_code == 0
     metadata = read_metadata(load_model("auto.zo.tflite"))

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.refusals import refused, wrong_usage
-from tflm_zo import inject
 from tflm_zo.cli import injection, training_run
 from tflm_zo.cli.app import app
 from tflm_zo.training import ALGORITHMS
@@ -29,10 +29,10 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Models, data and finished runs, by file name."""
     folder = tmp_path_factory.mktemp("base")
     (folder / "p.tflite").write_bytes(MODELS["small_cnn"]())
-    inject(MODELS["small_cnn"](), batch=8).save(folder / "weight.zo.tflite")
-    inject(MODELS["small_cnn"](), nodes="auto", headroom=0, batch=8).save(folder / "node.zo.tflite")
-    inject(MODELS["small_cnn"](5), nodes="auto", headroom=0, batch=8).save(folder / "other.zo.tflite")
-    inject(MODELS["autoencoder"](), nodes="auto", batch=8).save(folder / "ae.zo.tflite")
+    inject_all(MODELS["small_cnn"](), batch=8).save(folder / "weight.zo.tflite")
+    inject_all(MODELS["small_cnn"](), nodes="auto", headroom=0, batch=8).save(folder / "node.zo.tflite")
+    inject_all(MODELS["small_cnn"](5), nodes="auto", headroom=0, batch=8).save(folder / "other.zo.tflite")
+    inject_all(MODELS["autoencoder"](), nodes="auto", batch=8).save(folder / "ae.zo.tflite")
     np.savez(folder / "d.npz", x=X, y=Y)
     np.savez(folder / "windows.npz", x=RNG.uniform(-1, 1, (32, 24)).astype(np.float32))
     for model, name in (("node.zo.tflite", "run"), ("weight.zo.tflite", "weights"), ("p.tflite", "plain")):
@@ -95,7 +95,7 @@ def test_settings_of_weight_perturbation(setting: str, model: tuple[str, ...], f
 @pytest.mark.parametrize("setting", ["weights.headroom=3", "weights.queries=2", "weights.scope=layers"])
 def test_tasks_that_no_layer_is_left_for(setting: str, files: Path) -> None:
     """Of a ZO model that trains the layers with nodes alone."""
-    zo = inject(MODELS["small_cnn"](), nodes="auto", trainable="nodes", batch=8)
+    zo = inject_all(MODELS["small_cnn"](), nodes="auto", trainable="nodes", batch=8)
     (files / "node.zo.tflite").write_bytes(zo.to_bytes())
     said = (
         f"--set {setting.split('=')[0]} would have no effect: no layer of the model is left for task weights"

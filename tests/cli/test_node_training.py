@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from helpers.injection import inject_all
 from helpers.interpreters import require, run_plain
 from helpers.models import MODELS, GraphBuilder
 from helpers.processes import start, wait_until
@@ -148,7 +149,7 @@ def test_every_model_trains_to_the_same_bits_in_tflm(name: str, folder: Path) ->
     require("tflm")
     Path("p.tflite").write_bytes(MODELS[name]())
     graph = load_model("p.tflite").subgraphs[0]
-    metadata = read_metadata(inject("p.tflite"))
+    metadata = read_metadata(inject_all("p.tflite"))
     rng = np.random.default_rng(0)
     arrays = {
         name: rng.uniform(-1, 1, (40, *t.shape[1:])).astype(np.float32)
@@ -250,7 +251,7 @@ def test_budget(folder: Path) -> None:
 def test_a_zo_model_is_trained_by_what_it_was_made_for(folder: Path) -> None:
     run("inject", "p.tflite", "-o", "node.zo.tflite", "--algorithm", "node", "--batch", 8)
     run("inject", "p.tflite", "-o", "weight.zo.tflite", "--algorithm", "weight", "--batch", 8)
-    both = inject("p.tflite", nodes="auto", batch=8)
+    both = inject_all("p.tflite", nodes="auto", batch=8)
     both.save("both.zo.tflite")
     for model, options, algorithm in (
         ("node", (), "node"),

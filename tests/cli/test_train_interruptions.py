@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.processes import command, start, wait_until
-from tflm_zo import inject
 from tflm_zo.cli.app import app
 from tflm_zo.converters import export_model, load_model
 from tflm_zo.converters.files import NewFile
@@ -33,7 +33,7 @@ HEADER, RECORD = 132, 24
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    inject(MODELS["small_cnn"](), batch=8).save(tmp_path / "m.zo.tflite")
+    inject_all(MODELS["small_cnn"](), batch=8).save(tmp_path / "m.zo.tflite")
     rng = np.random.default_rng(0)
     x = rng.integers(-128, 128, (32, 8, 8, 1)).astype(np.int8)
     np.savez(tmp_path / "d.npz", x=x, y=rng.integers(0, 4, 32))
@@ -42,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def use_nodes(folder: Path) -> int:
     """Makes the model one for node perturbation; returns how many steps take some seconds."""
-    inject(MODELS["small_cnn"](), nodes="fc", batch=8).save(folder / "m.zo.tflite", force=True)
+    inject_all(MODELS["small_cnn"](), nodes="fc", batch=8).save(folder / "m.zo.tflite", force=True)
     return 400
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.refusals import refused, wrong_usage
-from tflm_zo import inject
 from tflm_zo.cli.app import app
 from tflm_zo.runtime import RUNTIMES
 from tflm_zo.training import ALGORITHMS
@@ -32,9 +32,9 @@ STEPS, HEADER, RECORD = 6, 132, 24
 def base(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Models, data and a finished run, by file name."""
     folder = tmp_path_factory.mktemp("base")
-    inject(MODELS["small_cnn"](), batch=8).save(folder / "m.zo.tflite")
-    inject(MODELS["small_cnn"](), batch=4).save(folder / "other.zo.tflite")
-    inject(MODELS["autoencoder"](), batch=8).save(folder / "ae.zo.tflite")
+    inject_all(MODELS["small_cnn"](), batch=8).save(folder / "m.zo.tflite")
+    inject_all(MODELS["small_cnn"](), batch=4).save(folder / "other.zo.tflite")
+    inject_all(MODELS["autoencoder"](), batch=8).save(folder / "ae.zo.tflite")
     np.savez(folder / "d.npz", x=X, y=Y)
     done = CliRunner().invoke(app, list(map(str, _train(folder, "-o", folder / "run.tflite"))))
     assert done.exit_code == 0, done.output

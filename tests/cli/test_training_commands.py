@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from helpers.injection import inject_all
 from helpers.interpreters import require
 from helpers.models import MODELS
-from tflm_zo import inject
 from tflm_zo.cli.app import app
 from tflm_zo.converters import export_model
 from tflm_zo.core import Control, SparseUniform
@@ -24,7 +24,7 @@ from tflm_zo.training.integers import weight_integers
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    inject(MODELS["small_cnn"](), batch=8).save(tmp_path / "m.zo.tflite")
+    inject_all(MODELS["small_cnn"](), batch=8).save(tmp_path / "m.zo.tflite")
     rng = np.random.default_rng(0)
     x = rng.integers(-128, 128, (32, 8, 8, 1)).astype(np.int8)
     np.savez(tmp_path / "d.npz", x=x, y=rng.integers(0, 4, 32))
@@ -246,7 +246,7 @@ def test_bad_settings_write_nothing(files: Path, arguments: tuple[str, ...], mes
 
 def test_log_of_another_model(files: Path) -> None:
     assert run(files, *TRAIN, "-o", "@a.tflite").exit_code == 0
-    inject(MODELS["small_cnn"](), batch=4).save(files / "other.zo.tflite")
+    inject_all(MODELS["small_cnn"](), batch=4).save(files / "other.zo.tflite")
     done = run(files, "replay", "@other.zo.tflite", "@a.zolog", "-o", "@b.tflite")
     assert done.exit_code == 1
     assert "another model" in done.output
@@ -270,7 +270,7 @@ def test_nothing_is_replaced_unasked(files: Path) -> None:
 
 def test_autoencoder_trains_without_labels(tmp_path: Path) -> None:
     """From .npz and .npy, in the model's units or quantized already; with y given, the same."""
-    inject(MODELS["autoencoder"](), batch=8).save(tmp_path / "m.zo.tflite")
+    inject_all(MODELS["autoencoder"](), batch=8).save(tmp_path / "m.zo.tflite")
     x = np.random.default_rng(0).uniform(-1.5, 1.5, (32, 24)).astype(np.float32)
     np.savez(tmp_path / "x.npz", x=x)
     np.savez(tmp_path / "xy.npz", x=x, y=x)

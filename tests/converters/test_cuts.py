@@ -8,13 +8,13 @@ import itertools
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.models import MODELS, lenet5, residual, small_cnn, two_inputs, two_outputs
 from helpers.models.running import random_inputs, run
 from tflm_zo.converters import (
     ConversionError,
     Model,
     extract_segment,
-    inject,
     load_model,
     possible_cuts,
     read_metadata,
@@ -50,7 +50,7 @@ def run_chained(model: Model, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def check(data: bytes, cuts: list[str], batch: int = 1) -> None:
-    model = load_model(inject(data, trainable="none", loss="none", cuts=cuts, batch=batch).to_bytes())
+    model = load_model(inject_all(data, trainable="none", loss="none", cuts=cuts, batch=batch).to_bytes())
     assert len(model.subgraphs) == len(cuts) + 1
     whole = set_batch(load_model(data), batch).to_bytes()
     inputs = random_inputs(whole)
@@ -79,7 +79,7 @@ def test_real_models(real_model: bytes) -> None:
     names = possible_cuts(load_model(real_model))
     for cuts in [names, *([name] for name in names[::3])]:
         check(real_model, cuts, batch=2)
-        model = load_model(inject(real_model, cuts=cuts, batch=2).to_bytes())
+        model = load_model(inject_all(real_model, cuts=cuts, batch=2).to_bytes())
         assert len(model.subgraphs) == len(cuts) + 1
 
 
@@ -87,10 +87,10 @@ def test_residual_connections_cannot_be_cut() -> None:
     model = load_model(residual())
     assert possible_cuts(model) == ["stem", "block0/add", "block1/add", "average", "flatten", "fc"]
     with pytest.raises(ConversionError, match="these tensors cross it: «block0/conv0», «stem»") as e:
-        inject(model, cuts=["block0/conv0"])
+        inject_all(model, cuts=["block0/conv0"])
     assert "block0/conv1" not in str(e.value)
     with pytest.raises(ConversionError, match="«block1/conv1», «block0/add»"):
-        inject(model, cuts=["block1/conv1"])
+        inject_all(model, cuts=["block1/conv1"])
 
 
 def test_what_cannot_be_a_boundary() -> None:
@@ -101,19 +101,19 @@ def test_what_cannot_be_a_boundary() -> None:
         ("conv3", "0 tensors are called so"),
     ]:
         with pytest.raises(ConversionError, match=f"«{name}».*{message}"):
-            inject(lenet5(), cuts=[name])
+            inject_all(lenet5(), cuts=[name])
     with pytest.raises(ConversionError, match="twice"):
-        inject(lenet5(), cuts=["fc1", "fc1"])
+        inject_all(lenet5(), cuts=["fc1", "fc1"])
     model = load_model(lenet5())
     model.subgraphs[0].operators[0].outputs[0].name = "pool1"
     with pytest.raises(ConversionError, match="2 tensors are called so"):
-        inject(model, cuts=["pool1"])
+        inject_all(model, cuts=["pool1"])
     assert "pool1" not in possible_cuts(model)
     model = load_model(two_outputs())
     next(t for t in model.subgraphs[0].all_tensors() if t.name == "flatten").shape = ()
     assert "flatten" not in possible_cuts(model)
     with pytest.raises(ConversionError, match=r"«flatten».*has shape \[\], which does not divide"):
-        inject(model, cuts=["flatten"])
+        inject_all(model, cuts=["flatten"])
 
 
 def test_branches_exclude_each_other() -> None:
@@ -122,7 +122,7 @@ def test_branches_exclude_each_other() -> None:
     # The other branch is as good, only not together with the first.
     check(two_inputs(), ["fc_features", "match", "concat"], batch=2)
     with pytest.raises(ConversionError, match="different branches"):
-        inject(two_inputs(), cuts=["fc_image", "match"])
+        inject_all(two_inputs(), cuts=["fc_image", "match"])
 
 
 def test_loss_lies_behind_every_cut() -> None:
@@ -131,8 +131,8 @@ def test_loss_lies_behind_every_cut() -> None:
     assert "detect" in possible_cuts(model, loss_output="sigmoid")
     assert "detect" not in possible_cuts(model)
     with pytest.raises(ConversionError, match="«detect».*cross it"):
-        inject(model, cuts=["detect"])
-    segments = read_metadata(inject(model, cuts=["detect"], loss_output=1)).segments
+        inject_all(model, cuts=["detect"])
+    segments = read_metadata(inject_all(model, cuts=["detect"], loss_output=1)).segments
     assert [(p.role, p.name, p.index) for p in segments[0].outputs] == [
         ("output", "softmax", 0),
         ("boundary", None, None),
@@ -141,7 +141,7 @@ def test_loss_lies_behind_every_cut() -> None:
 
 
 def test_segments_of_a_zo_model() -> None:
-    zo = inject(lenet5(), cuts=["fc1", "pool1"], batch=3)
+    zo = inject_all(lenet5(), cuts=["fc1", "pool1"], batch=3)
     entry = zo.find_metadata("tflm_zo")
     assert entry is not None
     model = load_model(zo.to_bytes())
@@ -165,7 +165,7 @@ def test_segments_of_a_zo_model() -> None:
     assert [t.segment for t in metadata.trainable] == [0, 1, 1, 2, 2]
     assert [t.stream for t in metadata.trainable] == list(range(5))
     # Nothing is stored twice: the constants of the segments add up to those of the whole.
-    whole = inject(lenet5(), batch=3)
+    whole = inject_all(lenet5(), batch=3)
     constants = sum(len(b.data) for b in whole.referenced_buffers()) - len(
         whole.find_metadata("tflm_zo").buffer.data  # type: ignore[union-attr]
     )
@@ -173,14 +173,14 @@ def test_segments_of_a_zo_model() -> None:
 
 
 def test_streams_do_not_depend_on_cuts() -> None:
-    whole, cut = (read_metadata(inject(lenet5(), cuts=cuts)) for cuts in ((), ("conv2", "fc2")))
+    whole, cut = (read_metadata(inject_all(lenet5(), cuts=cuts)) for cuts in ((), ("conv2", "fc2")))
     for a, b in zip(whole.trainable, cut.trainable, strict=True):
         assert (a.name, a.stream, a.block) == (b.name, b.stream, b.block)
     assert whole.blocks == cut.blocks
 
 
 def test_last_segment_without_trainable_layers_has_a_command_for_the_loss() -> None:
-    model = inject(small_cnn(), cuts=["pool"], trainable="conv")
+    model = inject_all(small_cnn(), cuts=["pool"], trainable="conv")
     first, last = read_metadata(model).segments
     assert [p.role for p in last.inputs] == ["boundary", "label", "command"]
     assert [p.role for p in last.outputs] == ["output", "loss"]
@@ -190,7 +190,7 @@ def test_last_segment_without_trainable_layers_has_a_command_for_the_loss() -> N
 
 
 def test_segments_without_trainable_layers_have_no_custom_operator() -> None:
-    model = inject(lenet5(), cuts=["flatten"], trainable="fc*")
+    model = inject_all(lenet5(), cuts=["flatten"], trainable="fc*")
     assert all(not op.code.name.startswith("TFLM_ZO") for op in model.subgraphs[0].operators)
     data = extract_segment(model, 0).to_bytes()
     (boundary,) = run(data, random_inputs(data))
@@ -199,14 +199,14 @@ def test_segments_without_trainable_layers_have_no_custom_operator() -> None:
 
 def test_before_every_layer():
     """ "layers": where a cut is possible; names beside it are kept, and nothing is cut twice."""
-    metadata = read_metadata(inject(lenet5(), cuts=["layers"]))
+    metadata = read_metadata(inject_all(lenet5(), cuts=["layers"]))
     assert [t.segment for t in metadata.trainable] == [0, 1, 2, 3, 4]
-    same = read_metadata(inject(lenet5(), cuts=["layers", "fc1"]))
+    same = read_metadata(inject_all(lenet5(), cuts=["layers", "fc1"]))
     assert len(same.segments) == 5
-    with_nodes = read_metadata(inject(lenet5(), cuts=["layers"], nodes="last:2"))
+    with_nodes = read_metadata(inject_all(lenet5(), cuts=["layers"], nodes="last:2"))
     assert [with_nodes.trainable[n.trainable].layer for n in with_nodes.nodes] == ["fc2", "fc3"]
     with pytest.raises(ConversionError, match="nodes: last:9: only 5 layers can carry any"):
-        inject(lenet5(), nodes="last:9")
+        inject_all(lenet5(), nodes="last:9")
 
 
 def test_graphs_that_are_out_of_order() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.interpreters import random_inputs, run_plain
 from helpers.models import MODELS, depthwise_separable, lenet5, small_cnn
 from helpers.models.running import run
@@ -18,7 +19,6 @@ from tflm_zo.converters import (
     export_model,
     grow_classes,
     initial_weights,
-    inject,
     load_model,
     possible_cuts,
     set_batch,
@@ -74,7 +74,7 @@ def assert_plain(model: Model) -> None:
 def test_initial_weights(built: bytes) -> None:
     original = load_model(built)
     for batch, headroom in ((1, 2), (3, 0)):
-        zo = load_model(inject(built, batch=batch, headroom=headroom).to_bytes())
+        zo = load_model(inject_all(built, batch=batch, headroom=headroom).to_bytes())
         exported = check(zo, None)
         same_interface(exported, original)
         if headroom == 0:
@@ -110,9 +110,9 @@ def same_interface(exported: Model, original: Model, signatures: bool = True) ->
 def test_cut_models(built: bytes) -> None:
     original = load_model(built)
     names = possible_cuts(original)
-    whole = export_model(inject(built, batch=2))
+    whole = export_model(inject_all(built, batch=2))
     for cuts in [names, *([name] for name in names[::2]), *itertools.combinations(names[:3], 2)]:
-        zo = load_model(inject(built, cuts=cuts, batch=2).to_bytes())
+        zo = load_model(inject_all(built, cuts=cuts, batch=2).to_bytes())
         exported = check(zo, random_weights(zo, 1), seeds=1)
         same_interface(exported, original, signatures=False)
         (signature,) = exported.signatures or ()
@@ -129,21 +129,21 @@ def test_cut_models(built: bytes) -> None:
 def test_real_models(real_model: bytes) -> None:
     names = possible_cuts(load_model(real_model))
     for cuts in ((), names[len(names) // 2 :][:1], names[::4]):
-        zo = load_model(inject(real_model, cuts=cuts, update_bits=8).to_bytes())
+        zo = load_model(inject_all(real_model, cuts=cuts, update_bits=8).to_bytes())
         same_interface(check(zo, None, seeds=1), load_model(real_model), signatures=not cuts)
         check(zo, random_weights(zo, 2), seeds=1)
 
 
 @pytest.mark.parametrize("make", [lenet5, depthwise_separable])
 def test_trained_weights_on_a_thousand_inputs(make: Any) -> None:
-    zo = inject(make(), batch=250, multipliers={})
+    zo = inject_all(make(), batch=250, multipliers={})
     check(zo, random_weights(zo, 3), seeds=4)
 
 
 def test_weights_after_training() -> None:
     import tflm_zo
 
-    zo = inject(small_cnn(), batch=4)
+    zo = inject_all(small_cnn(), batch=4)
     runtime = load(zo, "litert-ref")
     command = runtime.command(loss=False)
     runtime.invoke(command.update([(7, 3 << 16)], tflm_zo.Rademacher(2), restore_k=0))
@@ -157,7 +157,7 @@ def test_weights_after_training() -> None:
         runtime.outputs()[0], run_plain(exported.to_bytes(), "litert-ref", inputs)[0]
     )
     # A trained model can be trained on.
-    again = initial_weights(inject(exported, batch=4))
+    again = initial_weights(inject_all(exported, batch=4))
     for name, w in weights.items():
         np.testing.assert_array_equal(again[name], w)
 
@@ -165,7 +165,7 @@ def test_weights_after_training() -> None:
 @pytest.mark.parametrize("name", sorted(set(MODELS) - {"lenet5"}))
 def test_other_batch_size(name: str) -> None:
     data = MODELS[name]()
-    zo = inject(data, batch=4, cuts=possible_cuts(load_model(data))[:1])
+    zo = inject_all(data, batch=4, cuts=possible_cuts(load_model(data))[:1])
     weights = random_weights(zo, 6)
     four = export_model(zo, weights).to_bytes()
     inputs = random_inputs(
@@ -188,7 +188,7 @@ def test_batch_size_of_a_model_without_inputs() -> None:
 
 
 def test_arguments_are_not_changed_and_some_weights_may_be_missing() -> None:
-    zo = inject(lenet5())
+    zo = inject_all(lenet5())
     before = zo.to_bytes()
     weights = random_weights(zo, 4)
     (name, values), *_ = weights.items()
@@ -201,7 +201,7 @@ def test_arguments_are_not_changed_and_some_weights_may_be_missing() -> None:
 
 
 def test_what_is_refused() -> None:
-    zo = inject(small_cnn())
+    zo = inject_all(small_cnn())
     weights = initial_weights(zo)
     name = next(iter(weights))
     with pytest.raises(ConversionError, match="no ZO model"):
@@ -218,7 +218,7 @@ def test_what_is_refused() -> None:
 
 @pytest.mark.parametrize("damage", ["variable", "port", "subgraph", "input"])
 def test_graphs_that_do_not_fit_their_metadata(damage: str) -> None:
-    zo = inject(small_cnn())
+    zo = inject_all(small_cnn())
     graph = zo.subgraphs[0]
     if damage == "variable":
         next(t for t in graph.tensors if t.name == "conv/filter").is_variable = False
@@ -236,13 +236,13 @@ def test_graphs_that_do_not_fit_their_metadata(damage: str) -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"batch": 4, "update_bits": 8}])
 def test_the_same_file_from_memory_and_from_a_file(built: bytes, settings: dict[str, Any]) -> None:
-    zo = inject(built, **settings)
+    zo = inject_all(built, **settings)
     assert export_model(zo).to_bytes() == export_model(zo.to_bytes()).to_bytes()
 
 
 def test_a_signature_that_names_the_machinery_is_dropped() -> None:
     """One that somebody has renamed is not the original's: what it names is not in the plain model."""
-    zo = inject(small_cnn())
+    zo = inject_all(small_cnn())
     (segment,) = (s for s in zo.signatures or () if s.key == "segment_0")
     segment.key = "other"
     exported = export_model(load_model(zo.to_bytes()))
@@ -256,7 +256,7 @@ def test_integers_of_numpy() -> None:
     plain, zo = MODELS["small_cnn"](), {}
     for kind in (int, np.int64, np.uint8):
         settings = {"batch": kind(4), "headroom": kind(2), "update_bits": kind(16), "max_queries": kind(4)}
-        zo[kind] = inject(plain, loss_output=kind(0), command_words=kind(40), **settings).to_bytes()
+        zo[kind] = inject_all(plain, loss_output=kind(0), command_words=kind(40), **settings).to_bytes()
         assert zo[kind] == zo[int]
         assert export_model(zo[kind], batch=kind(2)).to_bytes() == export_model(zo[int], batch=2).to_bytes()
         assert set_batch(load_model(plain), kind(3)).to_bytes() == set_batch(load_model(plain), 3).to_bytes()

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import tflm_zo
+from helpers.injection import inject_all
 from helpers.interpreters import require
 from helpers.models import MODELS
-from tflm_zo.converters import ConversionError, grow_classes, inject, load_model
+from tflm_zo.converters import ConversionError, grow_classes, load_model
 from tflm_zo.training import Settings, Trainer
 
 CLASSIFIERS = ("lenet5", "small_cnn", "depthwise_separable", "dense_per_tensor", "dense_after_4d")
@@ -17,7 +18,7 @@ CLASSIFIERS = ("lenet5", "small_cnn", "depthwise_separable", "dense_per_tensor",
 
 def run(model, inputs):
     """All outputs and the logits, int8, of a plain model, in LiteRT's reference mode."""
-    zo = inject(model, trainable="none", loss="cross_entropy")
+    zo = inject_all(model, trainable="none", loss="cross_entropy")
     runtime = tflm_zo.runtime.load(zo, "litert-ref")
     outputs = []
     for x in inputs:
@@ -72,7 +73,7 @@ def test_a_new_class_can_be_learned():
     x[30:] = np.clip(x[30:] // 8 + 100, -128, 127)
     y = np.array([v[0][0].argmax() for v in run(model, x)])
     y[30:] = 4
-    zo = inject(grow_classes(model, 5), nodes=("fc",), batch=4, headroom=0)
+    zo = inject_all(grow_classes(model, 5), nodes=("fc",), batch=4, headroom=0)
     trainer = Trainer(zo, Settings(batch_size=12, learning_rate=2.0), "litert")
     before = trainer.evaluate(x, y)["accuracy"]
     trainer.fit(x, y, steps=150, keep="last")
@@ -84,7 +85,7 @@ def test_in_tflm():
     require("tflm")
     model = grow_classes(load_model(MODELS["depthwise_separable"]()), 9)
     x = samples(model, 5)
-    zo = inject(model, trainable="none", loss="cross_entropy")
+    zo = inject_all(model, trainable="none", loss="cross_entropy")
     exact = tflm_zo.runtime.load(zo, "tflm")
     for sample, (expected, *_) in zip(x, run(model, x), strict=True):
         exact.set_inputs(sample[None])
@@ -108,4 +109,4 @@ def test_refusals(name, classes, message):
 
 def test_zo_models_are_refused():
     with pytest.raises(ConversionError, match="cannot be added to a ZO model"):
-        grow_classes(inject(MODELS["small_cnn"]()), 6)
+        grow_classes(inject_all(MODELS["small_cnn"]()), 6)

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.injection import inject_all
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
-from tflm_zo.converters import initial_weights, inject, load_model, read_metadata
+from tflm_zo.converters import initial_weights, load_model, read_metadata
 from tflm_zo.converters.model import Model, Operator, Tensor
 
 
@@ -35,7 +36,7 @@ def filters(model: Model) -> list[Operator]:
 )
 def test_weights_and_biases_against_float64(name: str, seed: int, headroom: int) -> None:
     data = MODELS[name](seed=seed)  # type: ignore[call-arg]
-    old_model, new_model = load_model(data), load_model(inject(data, headroom=headroom).to_bytes())
+    old_model, new_model = load_model(data), load_model(inject_all(data, headroom=headroom).to_bytes())
     initial = initial_weights(new_model)
     limit = 127 - headroom
     # Filters that do not feed the loss are not trainable.
@@ -85,7 +86,7 @@ def test_weights_and_biases_against_float64(name: str, seed: int, headroom: int)
 
 
 def test_no_headroom_keeps_every_byte(built: bytes) -> None:
-    old, new = load_model(built), inject(built, headroom=0)
+    old, new = load_model(built), inject_all(built, headroom=0)
     for a, b in zip(filters(old), filters(new), strict=True):
         assert a.inputs[1] is not None and b.inputs[1] is not None
         trained = initial_weights(new).get(b.inputs[1].name)
@@ -116,7 +117,7 @@ def test_shared_buffers_and_biases(share_tensor: bool) -> None:
     data = shared_model(share_tensor)
     old = load_model(data)
     # Only the first layer is trainable: the other one keeps filter, bias and their scales.
-    new = load_model(inject(data, trainable="a", headroom=40, loss="mse").to_bytes())
+    new = load_model(inject_all(data, trainable="a", headroom=40, loss="mse").to_bytes())
     before, after = filters(old)[1], filters(new)[1]
     for i in (1, 2):
         a, b = before.inputs[i], after.inputs[i]
@@ -134,6 +135,6 @@ def test_bias_with_one_scale_for_per_channel_filter() -> None:
     bias = g._tensors[g._operators[0].inputs[2]]
     bias.quantization.scale = bias.quantization.scale[:1]
     bias.quantization.zeroPoint = bias.quantization.zeroPoint[:1]
-    new = filters(inject(g.build([y]), headroom=60))[0].inputs[2]
+    new = filters(inject_all(g.build([y]), headroom=60))[0].inputs[2]
     assert new is not None and new.quantization is not None
     assert len(new.quantization.scales) == 6

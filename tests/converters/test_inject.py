@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
+from helpers.injection import inject_all
 from helpers.models import MODELS, GraphBuilder, lenet5, small_cnn, two_outputs
 from helpers.models.graph_builder import Activation
 from tflm_zo import runtime
@@ -50,7 +51,7 @@ def operator(model: Model, kind: str, k: int = 0) -> Operator:
 
 def test_graph_of_every_model(built: bytes) -> None:
     original = load_model(built)
-    model = reload(inject(built, batch=4))
+    model = reload(inject_all(built, batch=4))
     graph, metadata = model.subgraphs[0], read_metadata(model)
     plain_kinds = kinds(original)
     assert kinds(model) == [*WEIGHT_OPS, *plain_kinds, "TFLM_ZO_LOSS"]
@@ -114,7 +115,7 @@ def test_graph_of_every_model(built: bytes) -> None:
 
 
 def test_untouched_parts_are_as_before(built: bytes) -> None:
-    original, model = load_model(built), reload(inject(built, headroom=0))
+    original, model = load_model(built), reload(inject_all(built, headroom=0))
     before = {t.name: t for t in original.subgraphs[0].tensors}
     after = {t.name: t for t in model.subgraphs[0].tensors}
     starts = initial_weights(model)
@@ -140,7 +141,7 @@ def test_untouched_parts_are_as_before(built: bytes) -> None:
 def test_injecting_changes_no_argument_and_stores_no_weight_twice(built: bytes) -> None:
     model = load_model(built)
     before = model.to_bytes()
-    zo = reload(inject(model, batch=2, headroom=20))
+    zo = reload(inject_all(model, batch=2, headroom=20))
     assert model.to_bytes() == before
     weights = sum(t.size for t in read_metadata(zo).trainable)
     stored = sum(len(b.data) for b in zo.buffers)
@@ -151,7 +152,7 @@ def test_injecting_changes_no_argument_and_stores_no_weight_twice(built: bytes) 
 
 
 def test_signature_of_the_segment() -> None:
-    model = reload(inject(lenet5()))
+    model = reload(inject_all(lenet5()))
     signature = (model.signatures or [])[-1]
     assert signature.key == "segment_0"
     assert [n for n, _ in signature.inputs] == ["image", "zo_label", "zo_command"]
@@ -159,7 +160,7 @@ def test_signature_of_the_segment() -> None:
 
 
 def test_metadata_of_lenet5() -> None:
-    metadata = read_metadata(reload(inject(lenet5(), batch=8, headroom=4, update_bits=8, max_queries=3)))
+    metadata = read_metadata(reload(inject_all(lenet5(), batch=8, headroom=4, update_bits=8, max_queries=3)))
     assert (metadata.version, metadata.batch, metadata.headroom) == (1, 8, 4)
     assert (metadata.update_bits, metadata.max_queries, metadata.command_words) == (8, 3, 20)
     assert metadata.blocks == ("conv1", "conv2", "fc1", "fc2", "fc3")
@@ -175,7 +176,7 @@ def test_metadata_of_lenet5() -> None:
 
 
 def test_depthwise_channels() -> None:
-    metadata = read_metadata(inject(MODELS["depth_multiplier"]()))
+    metadata = read_metadata(inject_all(MODELS["depth_multiplier"]()))
     first = metadata.trainable[0]
     assert (first.operator, first.shape, first.channels, first.inner) == (
         "DEPTHWISE_CONV_2D",
@@ -186,7 +187,7 @@ def test_depthwise_channels() -> None:
 
 
 def test_damaged_metadata() -> None:
-    model = inject(small_cnn())
+    model = inject_all(small_cnn())
     entry = model.find_metadata("tflm_zo")
     assert entry is not None
     text = entry.buffer.data
@@ -202,14 +203,14 @@ def test_damaged_metadata() -> None:
 
 
 def test_without_replay_update_comes_first() -> None:
-    model = inject(small_cnn(), replay=False)
+    model = inject_all(small_cnn(), replay=False)
     assert kinds(model)[:2] == WEIGHT_OPS[1:]
     flags = [op.custom_options[1] for op in model.subgraphs[0].operators[:2] if op.custom_options]
     assert flags == [1 | 4, 2 | 4]
 
 
 def test_eight_bit_update_has_no_fractions() -> None:
-    model = inject(small_cnn(), update_bits=8)
+    model = inject_all(small_cnn(), update_bits=8)
     assert not [t for t in model.subgraphs[0].tensors if t.name.endswith("zo_fraction")]
     op = operator(model, "TFLM_ZO_UPDATE")
     assert len(op.inputs) == 3 + 2
@@ -219,7 +220,7 @@ def test_eight_bit_update_has_no_fractions() -> None:
 
 def test_multipliers() -> None:
     factors = np.array([1, 2, 3, 4], np.int32)
-    model = reload(inject(small_cnn(), multipliers={"conv/filter": factors}))
+    model = reload(inject_all(small_cnn(), multipliers={"conv/filter": factors}))
     np.testing.assert_array_equal(find(model, "conv/filter/zo_multiplier").numpy(), factors)
     assert (find(model, "fc/filter/zo_multiplier").numpy() == 2**31 - 1).all()
     op = operator(model, "TFLM_ZO_UPDATE")
@@ -234,7 +235,7 @@ def test_multipliers() -> None:
         ({"conv/filter": -factors}, "negative"),
     ]:
         with pytest.raises(ConversionError, match=message):
-            inject(small_cnn(), multipliers=bad)
+            inject_all(small_cnn(), multipliers=bad)
 
 
 # --- Selection ------------------------------------------------------------------------------------------
@@ -251,7 +252,7 @@ def test_multipliers() -> None:
     ],
 )
 def test_selection(trainable: Any, layers: list[str]) -> None:
-    model = inject(lenet5(), trainable=trainable)
+    model = inject_all(lenet5(), trainable=trainable)
     metadata = read_metadata(model)
     assert [t.layer for t in metadata.trainable] == layers
     assert [t.stream for t in metadata.trainable] == list(range(len(layers)))
@@ -259,10 +260,10 @@ def test_selection(trainable: Any, layers: list[str]) -> None:
 
 
 def test_blocks() -> None:
-    metadata = read_metadata(inject(lenet5(), blocks={"head": ["fc2", "fc3"], "features": "conv*"}))
+    metadata = read_metadata(inject_all(lenet5(), blocks={"head": ["fc2", "fc3"], "features": "conv*"}))
     assert metadata.blocks == ("features", "fc1", "head")
     assert [t.block for t in metadata.trainable] == [0, 0, 1, 2, 2]
-    only = read_metadata(inject(lenet5(), blocks={"head": ["fc2", "fc3"]}, trainable="head"))
+    only = read_metadata(inject_all(lenet5(), blocks={"head": ["fc2", "fc3"]}, trainable="head"))
     assert only.blocks == ("head",)
     assert [t.layer for t in only.trainable] == ["fc2", "fc3"]
 
@@ -276,7 +277,7 @@ def test_selection_errors() -> None:
         ({"blocks": {"fc1": "conv1"}}, "«fc1» has the name of a layer"),
     ]:
         with pytest.raises(ConversionError, match=message):
-            inject(lenet5(), **overrides)
+            inject_all(lenet5(), **overrides)
 
 
 def test_tied_filter_is_one_trainable_tensor() -> None:
@@ -286,12 +287,12 @@ def test_tied_filter_is_one_trainable_tensor() -> None:
     z = g.dense(y, "b", 6, Activation.NONE)
     tied = g._operators[0].inputs[1]
     g._operators[1].inputs = np.array([y.index, tied, -1], np.int32)
-    model = inject(g.build([z]), loss="mse", headroom=30)
+    model = inject_all(g.build([z]), loss="mse", headroom=30)
     assert [t.name for t in read_metadata(model).trainable] == ["a/filter"]
     readers = [op for op in model.subgraphs[0].operators if op.code.name == "FULLY_CONNECTED"]
     assert readers[0].inputs[1] is readers[1].inputs[1]
     with pytest.raises(ConversionError, match="a/filter.*shared by layers of different segments"):
-        inject(g.build([z]), loss="mse", cuts=["a"])
+        inject_all(g.build([z]), loss="mse", cuts=["a"])
 
 
 def test_layer_names_of_converters() -> None:
@@ -306,7 +307,7 @@ def test_layer_names_of_converters() -> None:
         weights = op.inputs[1]
         assert weights is not None
         weights.name = "arith.constant3" if "conv2d/Relu" in weights.name else weights.name[:-7]
-    names = [t.layer for t in read_metadata(inject(model)).trainable]
+    names = [t.layer for t in read_metadata(inject_all(model)).trainable]
     assert names[:3] == ["conv2d", "depthwise_conv2d", "dense"]
     assert len(set(names)) == 4
 
@@ -335,7 +336,7 @@ def scale_of(model: Model, name: str) -> tuple[float, int]:
     [("lenet5", "fc3", 1), ("dense_after_4d", "fc2", 2), ("float_edges", "fc2", 1), ("small_cnn", "fc", 1)],
 )
 def test_cross_entropy(name: str, logits: str, beta: float) -> None:
-    model = inject(MODELS[name]())
+    model = inject_all(MODELS[name]())
     found, kind, _, zero_point, first, second, _ = loss_fields(model)
     assert (found, kind, zero_point) == (logits, 0, 0)
     scale = scale_of(model, logits)[0] * beta
@@ -347,7 +348,7 @@ def test_cross_entropy(name: str, logits: str, beta: float) -> None:
 @pytest.mark.parametrize(("name", "logits", "beta"), [("lenet5", "fc3", 1), ("dense_after_4d", "fc2", 2)])
 def test_floor_log2(name: str, logits: str, beta: float) -> None:
     """The operands and the label of a cross-entropy, and a kind of its own."""
-    exact, model = inject(MODELS[name](), batch=2), inject(MODELS[name](), batch=2, loss="floor_log2")
+    exact, model = inject_all(MODELS[name](), batch=2), inject_all(MODELS[name](), batch=2, loss="floor_log2")
     found, kind, elements, zero_point, first, second, _ = loss_fields(model)
     assert (found, kind, zero_point) == (logits, 3, 0)
     assert (elements, first, second) == (*loss_fields(exact)[2:3], *loss_fields(exact)[4:6])
@@ -359,7 +360,7 @@ def test_floor_log2(name: str, logits: str, beta: float) -> None:
 
 
 def test_binary_cross_entropy() -> None:
-    model = inject(MODELS["logistic_head"](), batch=2)
+    model = inject_all(MODELS["logistic_head"](), batch=2)
     found, kind, elements, zero_point, _, second, _ = loss_fields(model)
     scale, zero = scale_of(model, "fc")
     assert (found, kind, elements, zero_point, second) == ("fc", 1, 3, zero, round(scale * 2**24))
@@ -368,7 +369,7 @@ def test_binary_cross_entropy() -> None:
 
 
 def test_mean_squared_error() -> None:
-    model = inject(MODELS["autoencoder"](), batch=3)
+    model = inject_all(MODELS["autoencoder"](), batch=3)
     found, kind, elements, zero_point, multiplier, shift, _ = loss_fields(model)
     scale, zero = scale_of(model, "decoder2")
     assert (found, kind, elements, zero_point) == ("decoder2", 2, 24, 0)
@@ -381,17 +382,17 @@ def test_mean_squared_error() -> None:
 
 
 def test_mean_squared_error_of_a_sigmoid_reads_the_output() -> None:
-    model = inject(MODELS["logistic_head"](), loss="mse")
+    model = inject_all(MODELS["logistic_head"](), loss="mse")
     assert loss_fields(model)[0] == "probability"
 
 
 def test_loss_output() -> None:
-    assert loss_fields(inject(two_outputs()))[:2] == ("class", 0)
-    assert loss_fields(inject(two_outputs(), loss_output=1))[:2] == ("detect", 1)
-    assert loss_fields(inject(two_outputs(), loss_output="sigmoid"))[:2] == ("detect", 1)
+    assert loss_fields(inject_all(two_outputs()))[:2] == ("class", 0)
+    assert loss_fields(inject_all(two_outputs(), loss_output=1))[:2] == ("detect", 1)
+    assert loss_fields(inject_all(two_outputs(), loss_output="sigmoid"))[:2] == ("detect", 1)
     for wrong in (2, "sigmoids"):
         with pytest.raises(ConversionError, match="0 «softmax», 1 «sigmoid»"):
-            inject(two_outputs(), loss_output=wrong)
+            inject_all(two_outputs(), loss_output=wrong)
 
 
 def test_loss_errors() -> None:
@@ -399,19 +400,19 @@ def test_loss_errors() -> None:
     x = g.conv(g.input("x", [1, 4, 4, 1]), "c", 3, activation=Activation.NONE)
     image = g.build([x])
     with pytest.raises(ConversionError, match="choose loss"):
-        inject(image)
+        inject_all(image)
     with pytest.raises(ConversionError, match="one vector of at least two"):
-        inject(image, loss="cross_entropy")
-    assert loss_fields(inject(image, loss="mse"))[2] == 48
+        inject_all(image, loss="cross_entropy")
+    assert loss_fields(inject_all(image, loss="mse"))[2] == 48
     with pytest.raises(
         ConversionError, match="SOFTMAX «softmax», choose «cross_entropy», «floor_log2» or «mse»"
     ):
-        inject(lenet5(), loss="binary_cross_entropy")
+        inject_all(lenet5(), loss="binary_cross_entropy")
     for kind in ("cross_entropy", "floor_log2"):
         with pytest.raises(ConversionError, match="LOGISTIC «probability», choose «binary_cross_entropy» or"):
-            inject(MODELS["logistic_head"](), loss=kind)
+            inject_all(MODELS["logistic_head"](), loss=kind)
     with pytest.raises(ConversionError, match="one vector of at least two"):
-        inject(image, loss="floor_log2")
+        inject_all(image, loss="floor_log2")
 
 
 # --- Settings ------------------------------------------------------------------------------------------
@@ -447,7 +448,7 @@ def test_settings_are_checked_when_constructed(overrides: dict[str, Any], messag
 
 
 def test_largest_headroom() -> None:
-    model = inject(small_cnn(), headroom=112)
+    model = inject_all(small_cnn(), headroom=112)
     for weights in initial_weights(model).values():
         assert np.abs(weights.astype(int)).max() <= 15
 
@@ -457,11 +458,11 @@ def test_overrides() -> None:
     metadata = read_metadata(inject(small_cnn(), settings, command_words=1000))
     assert (metadata.batch, metadata.command_words) == (2, 1000)
     with pytest.raises(ConversionError, match="unknown setting «heads»; there are: algorithm, batch"):
-        inject(small_cnn(), heads=2)
+        inject_all(small_cnn(), heads=2)
 
 
 def test_extracted_segment_has_its_own_buffers_only(built: bytes) -> None:
-    model = inject(built)
+    model = inject_all(built)
     before = model.to_bytes()
     alone = reload(extract_segment(model, 0))
     assert model.to_bytes() == before
@@ -474,7 +475,7 @@ def test_extracted_segment_has_its_own_buffers_only(built: bytes) -> None:
 
 
 def test_real_models(real_model: bytes) -> None:
-    model = reload(inject(real_model, batch=2, headroom=8))
+    model = reload(inject_all(real_model, batch=2, headroom=8))
     metadata = read_metadata(model)
     for weights in initial_weights(model).values():
         assert np.abs(weights.astype(int)).max() <= 119
@@ -495,7 +496,7 @@ def test_quantized_dimension_of_tensors_with_one(per_channel: bool) -> None:
         Interpreter(model_content=plain)
     axes = {t.name: t.quantization.axis for t in load_model(plain).subgraphs[0].tensors if "bias" in t.name}
     assert axes == {"depthwise/bias": 3, "fc/bias": 3}
-    model = reload(inject(plain, trainable="fc"))
+    model = reload(inject_all(plain, trainable="fc"))
     for name in axes:
         quantization = find(model, name).quantization
         assert quantization is not None and quantization.axis == 0

@@ -10,8 +10,9 @@ from ai_edge_litert import schema_py_generated as schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo.converters import Model, initial_weights, inject, load_model, possible_cuts, read_metadata
+from tflm_zo.converters import Model, initial_weights, load_model, possible_cuts, read_metadata
 from tflm_zo.converters.model import Tensor
 
 
@@ -72,7 +73,7 @@ def test_inject_write_load(case: tuple[str, int, dict[str, Any]]) -> None:
     name, seed, overrides = case
     data = MODELS[name](seed=seed)  # type: ignore[call-arg]
     original = load_model(data)
-    model = inject(data, **overrides)
+    model = inject_all(data, **overrides)
     written = model.to_bytes()
     loaded = load_model(written)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.interpreters import run_plain
 from helpers.models import MODELS
 from helpers.models.graph_builder import Activation, GraphBuilder
@@ -15,7 +16,6 @@ from tflm_zo.converters import (
     ConversionError,
     InjectSettings,
     export_model,
-    inject,
     load_model,
     read_metadata,
 )
@@ -30,7 +30,7 @@ def int16_operators(model: Any) -> list[Any]:
 
 
 def test_last() -> None:
-    model = inject(MODELS["lenet5"](), int16="last")
+    model = inject_all(MODELS["lenet5"](), int16="last")
     assert [t.layer for t in read_metadata(model).trainable if t.int16] == ["fc3"]
     assert [t.operator for t in read_metadata(model).trainable if t.int16] == ["FULLY_CONNECTED"]
     (op,) = int16_operators(model)
@@ -43,14 +43,14 @@ def test_last() -> None:
 
 
 def test_nothing_changes_without() -> None:
-    assert '"int16"' not in read_metadata(inject(MODELS["lenet5"]())).to_json()
-    assert not int16_operators(inject(MODELS["lenet5"]()))
+    assert '"int16"' not in read_metadata(inject_all(MODELS["lenet5"]())).to_json()
+    assert not int16_operators(inject_all(MODELS["lenet5"]()))
 
 
 @pytest.mark.parametrize("int16", ["fc?", ["fc1", "fc2", "fc3"], ["fc1/filter", "fc[23]"]])
 def test_names_and_patterns_in_segments(int16: Any) -> None:
     """Offsets count the weights of the segment."""
-    model = inject(MODELS["lenet5"](), int16=int16, cuts=["fc1"])
+    model = inject_all(MODELS["lenet5"](), int16=int16, cuts=["fc1"])
     assert [t.int16 for t in read_metadata(model).trainable] == [False, False, True, True, True]
     firsts = [int.from_bytes(op.custom_options[8:12], "little") for op in int16_operators(model)]
     assert firsts == [150 + 2400, 0, 120 * 84]
@@ -65,7 +65,7 @@ def test_shared_filter() -> None:
     z = g.dense(y, "b", 6, Activation.NONE)
     g._operators[1].inputs = np.array([y.index, g._operators[0].inputs[1], -1], np.int32)
     original = g.build([z])
-    zo = inject(original, loss="mse", int16="last", headroom=0)
+    zo = inject_all(original, loss="mse", int16="last", headroom=0)
     first, second = int16_operators(zo)
     assert first.inputs[1] is second.inputs[1] and first.inputs[3] is second.inputs[3]
     assert first.custom_options[8:12] == second.custom_options[8:12]
@@ -78,14 +78,14 @@ def test_shared_filter() -> None:
 )
 def test_export_is_the_original_again(model: str) -> None:
     original = load_model(MODELS[model]())
-    zo = inject(original, int16="fc*" if model != "autoencoder" else "*", headroom=0, batch=4)
+    zo = inject_all(original, int16="fc*" if model != "autoencoder" else "*", headroom=0, batch=4)
     assert int16_operators(zo)
     assert export_model(load_model(zo.to_bytes()), batch=1).to_bytes() == original.to_bytes()
 
 
 def test_export_with_new_ranges_keeps_fractions() -> None:
     """Weights that a grid of their own resolves: closer to the 16 bits than the nearest whole LSB."""
-    zo = inject(MODELS["small_cnn"](), int16="last", trainable="last:1")
+    zo = inject_all(MODELS["small_cnn"](), int16="last", trainable="last:1")
     (name,) = (t.name for t in read_metadata(zo).trainable)
     rng = np.random.default_rng(1)
     weights = {name: rng.integers(-20, 21, (4, 64)).astype(np.int8)}
@@ -103,7 +103,7 @@ def test_export_with_new_ranges_keeps_fractions() -> None:
 
 
 def test_costs_are_those_of_the_plain_layer() -> None:
-    plain, int16 = inject(MODELS["lenet5"]()), inject(MODELS["lenet5"](), int16="fc*")
+    plain, int16 = inject_all(MODELS["lenet5"]()), inject_all(MODELS["lenet5"](), int16="fc*")
     for a, b in zip(plain.subgraphs[0].operators, int16.subgraphs[0].operators, strict=True):
         assert macs(a) == macs(b)
         assert (filter_of(a) is None) == (filter_of(b) is None)
@@ -122,7 +122,7 @@ def test_costs_are_those_of_the_plain_layer() -> None:
 )
 def test_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConversionError, match=message.replace("*", r"\*")):
-        inject(MODELS["lenet5"](), **changes)
+        inject_all(MODELS["lenet5"](), **changes)
 
 
 def test_too_many_inputs() -> None:
@@ -130,7 +130,7 @@ def test_too_many_inputs() -> None:
     x = g.input("x", [1, 65537])
     original = g.build([g.dense(x, "fc", 1, Activation.NONE)])
     with pytest.raises(ConversionError, match="layer «fc» has 65537 inputs, 65536 at most"):
-        inject(original, int16="last", loss="mse")
+        inject_all(original, int16="last", loss="mse")
 
 
 def test_settings() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from helpers.injection import inject_all
 from helpers.interpreters import random_inputs, run_plain
 from tflm_zo import keras_models
 from tflm_zo.cli import app
@@ -22,7 +23,6 @@ from tflm_zo.converters import (
     Model,
     convert,
     initial_weights,
-    inject,
     load_model,
     read_metadata,
 )
@@ -73,7 +73,7 @@ def check_full_int8(result: ConversionResult) -> Model:
 def check_trainable(result: ConversionResult) -> None:
     """Injected, it computes what it computes by itself, and in TFLM."""
     plain = result.model.to_bytes()
-    runtime = load(inject(result.model, headroom=0), "litert-ref")
+    runtime = load(inject_all(result.model, headroom=0), "litert-ref")
     count = len(result.model.subgraphs[0].inputs)
     inputs = random_inputs([runtime.input_details(i) for i in range(count)], 3)
     runtime.set_inputs(*inputs)
@@ -86,7 +86,7 @@ def check_trainable(result: ConversionResult) -> None:
 
 def check_training_step(result: ConversionResult, x: np.ndarray, log: Path) -> None:
     """One step moves weights of every layer, and the log alone says where to."""
-    zo = inject(result.model, headroom=2)
+    zo = inject_all(result.model)
     trainer = Trainer(zo, Settings(tasks=(Weights(),), batch_size=2, learning_rate=4.0), runtime="litert-ref")
     history = trainer.fit(x[:2], np.array([0, 1]), steps=1, log=log, keep="last")
     assert history.forwards == 4
@@ -116,7 +116,7 @@ def test_reference_models(name: str, parameters: int, weights: int, tmp_path: Pa
     check_full_int8(result)
     assert result.report.operators[-1] == "SOFTMAX"
     assert result.report.warnings == ()
-    metadata = read_metadata(inject(result.model))
+    metadata = read_metadata(inject_all(result.model))
     assert sum(t.size for t in metadata.trainable) == weights
     assert metadata.loss is not None and metadata.loss.kind == "cross_entropy"
     names = {layer.name for layer in model.layers}
@@ -138,7 +138,7 @@ def test_ends(end: str | None, classes: int, operator: str, loss: str) -> None:
     result = convert(small(end, classes), data(8, 8, 1), labels=labels)
     check_full_int8(result)
     assert result.report.operators[-1] == operator
-    metadata = read_metadata(inject(result.model, loss=loss))
+    metadata = read_metadata(inject_all(result.model, loss=loss))
     assert metadata.original.inputs == ("image",)
     assert result.report.float_accuracy is not None and result.report.int8_accuracy is not None
     assert abs(result.report.float_accuracy - result.report.int8_accuracy) <= 0.1
@@ -481,7 +481,7 @@ def test_softmax_however_it_is_written(end: Any) -> None:
     check_full_int8(result)
     assert result.report.operators[-2:] == ("FULLY_CONNECTED", "SOFTMAX")
     assert result.report.warnings == ()
-    assert read_metadata(inject(result.model)).loss is not None
+    assert read_metadata(inject_all(result.model)).loss is not None
 
 
 def test_nested_models() -> None:
@@ -490,7 +490,7 @@ def test_nested_models() -> None:
     outer.add(keras.Sequential([layers.Dense(4, activation="softmax", name="fc")]))
     result = convert(outer, data(8, 8, 1))
     check_full_int8(result)
-    assert {t.layer for t in read_metadata(inject(result.model)).trainable} == {"inside", "fc"}
+    assert {t.layer for t in read_metadata(inject_all(result.model)).trainable} == {"inside", "fc"}
     check_trainable(result)
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo import Rademacher, inject
+from tflm_zo import Rademacher
 from tflm_zo.cli import app
 from tflm_zo.converters import initial_weights, read_metadata, step_multipliers, update_masks
 from tflm_zo.converters.kernel_norm import kernel_norm_multipliers
@@ -30,7 +31,7 @@ def test_factors() -> None:
 @pytest.mark.parametrize("name", ["small_cnn", "depth_multiplier", "dense_after_4d"])
 @pytest.mark.parametrize("sparse", [None, "threshold:50"])
 def test_in_a_model(name: str, sparse: str | None) -> None:
-    model = inject(MODELS[name](), multipliers="kernel-norm", sparse=sparse)
+    model = inject_all(MODELS[name](), multipliers="kernel-norm", sparse=sparse)
     factors, start, masks = step_multipliers(model), initial_weights(model), update_masks(model)
     sizes = {}
     for t in read_metadata(model).trainable:
@@ -45,7 +46,7 @@ def test_in_a_model(name: str, sparse: str | None) -> None:
 
 def test_a_step_is_in_proportion_to_the_norm() -> None:
     """Equation 9: every layer moves by the same share of its norm, but where the limit clips."""
-    model = inject(MODELS["small_cnn"](), multipliers="kernel-norm", headroom=3, update_bits=16)
+    model = inject_all(MODELS["small_cnn"](), multipliers="kernel-norm", headroom=3, update_bits=16)
     runtime = load(model, "litert-ref")
     before, z = runtime.read_weights(), Rademacher(1)
     runtime.invoke(runtime.command(loss=False).update([(3, 3 << 16)], z))
@@ -75,5 +76,5 @@ def test_command_line(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, arguments).exit_code == 0
     assert (
         output.read_bytes()
-        == inject(MODELS["small_cnn"](), multipliers="kernel-norm", algorithm="weight").to_bytes()
+        == inject_all(MODELS["small_cnn"](), multipliers="kernel-norm", algorithm="weight").to_bytes()
     )

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from fuzz.files.metadata import changed
+from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo import NativeError
 from tflm_zo.converters import (
@@ -24,7 +25,6 @@ from tflm_zo.converters import (
     ZoMetadata,
     export_model,
     initial_weights,
-    inject,
     load_model,
     read_metadata,
 )
@@ -45,7 +45,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
 @cache
 def model_of(kind: str) -> bytes:
     name, chosen = KINDS[kind]
-    return inject(MODELS[name](), **chosen).to_bytes()
+    return inject_all(MODELS[name](), **chosen).to_bytes()
 
 
 @cache
@@ -207,7 +207,7 @@ def test_a_graph_that_is_another_is_refused(change: Callable[[Model], Any], said
 )
 def test_what_inject_writes_is_read(name: str, given: dict[str, Any]) -> None:
     try:
-        model = inject(MODELS[name](), **given)
+        model = inject_all(MODELS[name](), **given)
     except ConversionError:
         return  # what inject refuses has tests of its own
     assert read_metadata(load_model(model.to_bytes())) == read_metadata(model)

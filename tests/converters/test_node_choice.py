@@ -9,17 +9,18 @@ import glob
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
-from tflm_zo.converters import ConversionError, inject, load_model, read_metadata
+from tflm_zo.converters import ConversionError, load_model, read_metadata
 from tflm_zo.converters.node_choice import node_choices
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_only_layers_with_nodes_are_trainable(name: str) -> None:
     """The same nodes as with every layer trainable; the others' filters stay constants."""
-    all_ = read_metadata(inject(MODELS[name](), nodes="auto"))
-    model = inject(MODELS[name](), nodes="auto", trainable="nodes")
+    all_ = read_metadata(inject_all(MODELS[name](), nodes="auto"))
+    model = inject_all(MODELS[name](), nodes="auto", trainable="nodes")
     only = read_metadata(model)
     layers = [t.layer for t in only.trainable]
     assert [only.trainable[n.trainable].layer for n in only.nodes] == layers
@@ -44,13 +45,13 @@ def test_names_with_brackets_are_no_patterns() -> None:
     x = g.dense(x, "fc[12]", 12)
     model = g.build([g.softmax(g.dense(x, "fc*", 5, Activation.NONE), "softmax")])
     for layer in ("fc1", "fc[12]", "fc*"):
-        metadata = read_metadata(inject(model, nodes=[glob.escape(layer)], trainable="nodes"))
+        metadata = read_metadata(inject_all(model, nodes=[glob.escape(layer)], trainable="nodes"))
         assert [t.layer for t in metadata.trainable] == [layer]
 
 
 def test_refusals() -> None:
     with pytest.raises(ConversionError, match="means the layers that carry nodes, but nodes names none"):
-        inject(MODELS["lenet5"](), trainable="nodes")
+        inject_all(MODELS["lenet5"](), trainable="nodes")
     g = GraphBuilder(1)
     x = g.depthwise(g.input("x", [1, 4, 4, 1]), "depthwise", multiplier=4)
     x = g.flatten(g.pool(x, "average", 4, average=True), "flatten")
@@ -58,7 +59,7 @@ def test_refusals() -> None:
     (choice,) = node_choices(model)
     assert (choice.layer, choice.form, choice.count, choice.auto) == ("depthwise", None, None, False)
     with pytest.raises(ConversionError, match=f"no trainable layer .*«depthwise» {choice.reason}"):
-        inject(model, nodes="auto", trainable="nodes")
+        inject_all(model, nodes="auto", trainable="nodes")
 
 
 def test_reasons() -> None:

@@ -14,6 +14,7 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType, load_delegate
 
+from helpers.injection import inject_all
 from helpers.models import MODELS, GraphBuilder, lenet5, residual, small_cnn, two_inputs, two_outputs
 from helpers.models.graph_builder import Activation, Padding, Value
 from helpers.models.running import random_inputs, run
@@ -24,7 +25,6 @@ from tflm_zo.converters import (
     Model,
     ZoNodes,
     export_model,
-    inject,
     load_model,
     read_metadata,
     set_batch,
@@ -256,7 +256,7 @@ def activations(runtime: Runtime, nodes: ZoNodes, inputs: list[Array]) -> Iterat
 def test_geometry(case: Case) -> None:
     data = case.build()
     plain = load_model(data)
-    model = inject(data, nodes=case.nodes, headroom=0, batch=BATCH)
+    model = inject_all(data, nodes=case.nodes, headroom=0, batch=BATCH)
     metadata = read_metadata(model)
     assert tuple(n.form for n in metadata.nodes) == case.forms
     whole = set_batch(load_model(data), BATCH).to_bytes()
@@ -307,7 +307,7 @@ def test_padding_before_the_image_is_tested() -> None:
     """The cases have what they are named after."""
 
     def geometry(name: str) -> dict[str, int]:
-        return read_metadata(inject(CASES[name].build(), nodes="conv")).nodes[0].geometry
+        return read_metadata(inject_all(CASES[name].build(), nodes="conv")).nodes[0].geometry
 
     g = geometry("stride, padding before the image")
     assert (g["pad_top"], g["pad_left"]) == (2, 1)
@@ -319,10 +319,10 @@ def test_padding_before_the_image_is_tested() -> None:
 
 def test_outputs_are_those_of_the_uncut_model(case: Case) -> None:
     data = case.build()
-    model = load_model(inject(data, nodes=case.nodes, headroom=0, batch=BATCH).to_bytes())
+    model = load_model(inject_all(data, nodes=case.nodes, headroom=0, batch=BATCH).to_bytes())
     whole = set_batch(load_model(data), BATCH).to_bytes()
     inputs = random_inputs(whole, 6)
-    uncut = run_zo(inject(data, headroom=0, batch=BATCH), inputs)
+    uncut = run_zo(inject_all(data, headroom=0, batch=BATCH), inputs)
     cut = run_zo(model, inputs)
     for a, b in zip(cut.outputs(), uncut.outputs(), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -345,19 +345,19 @@ def layers(model: Model) -> list[str]:
 
 
 def test_auto_takes_layers_with_fewer_nodes_than_weights() -> None:
-    metadata = read_metadata(inject(lenet5(), nodes="auto"))
+    metadata = read_metadata(inject_all(lenet5(), nodes="auto"))
     assert [metadata.trainable[n.trainable].layer for n in metadata.nodes] == ["conv2", "fc1", "fc2", "fc3"]
     assert [n.count for n in metadata.nodes] == [400, 120, 84, 10]
     assert [n.head for n in metadata.nodes] == [False, False, False, True]
 
 
 def test_names_and_patterns() -> None:
-    assert layers(inject(lenet5(), nodes="fc1")) == ["fc1"]
-    assert layers(inject(lenet5(), nodes=("fc3", "conv?"))) == ["conv1", "conv2", "fc3"]
-    assert layers(inject(lenet5(), nodes="auto", trainable="last:2")) == ["fc2", "fc3"]
-    assert layers(inject(lenet5(), cuts=("flatten", "fc1"), nodes="fc1")) == ["fc1"]
-    assert len(read_metadata(inject(lenet5(), cuts=("flatten", "fc1"), nodes="fc1")).segments) == 4
-    assert read_metadata(inject(lenet5())).nodes == ()
+    assert layers(inject_all(lenet5(), nodes="fc1")) == ["fc1"]
+    assert layers(inject_all(lenet5(), nodes=("fc3", "conv?"))) == ["conv1", "conv2", "fc3"]
+    assert layers(inject_all(lenet5(), nodes="auto", trainable="last:2")) == ["fc2", "fc3"]
+    assert layers(inject_all(lenet5(), cuts=("flatten", "fc1"), nodes="fc1")) == ["fc1"]
+    assert len(read_metadata(inject_all(lenet5(), cuts=("flatten", "fc1"), nodes="fc1")).segments) == 4
+    assert read_metadata(inject_all(lenet5())).nodes == ()
 
 
 def shared_filter() -> bytes:
@@ -442,37 +442,37 @@ REFUSALS: dict[str, tuple[Any, str, str]] = {
 def test_refusals(name: str) -> None:
     build, nodes, message = REFUSALS[name]
     with pytest.raises(ConversionError, match=message):
-        inject(build() if callable(build) else MODELS[build](), nodes=nodes)
+        inject_all(build() if callable(build) else MODELS[build](), nodes=nodes)
 
 
 def test_other_refusals() -> None:
     with pytest.raises(ConversionError, match="nodes need a loss: losses of single samples"):
-        inject(lenet5(), nodes="auto", loss="none")
+        inject_all(lenet5(), nodes="auto", loss="none")
     with pytest.raises(ConversionError, match="«conv1» fits no trainable layer; there are: fc2, fc3"):
-        inject(lenet5(), nodes="conv1", trainable="last:2")
+        inject_all(lenet5(), nodes="conv1", trainable="last:2")
     with pytest.raises(
         ConversionError,
         match=r"no trainable layer can.*\(possible with more nodes: conv1\)",
     ):
-        inject(lenet5(), nodes="auto", trainable="conv1")
+        inject_all(lenet5(), nodes="auto", trainable="conv1")
     with pytest.raises(ConversionError, match="no trainable layer can.*: «depthwise» is a DEPTHWISE_CONV_2D"):
-        inject(MODELS["depth_multiplier"](), nodes="auto", trainable="depthwise")
+        inject_all(MODELS["depth_multiplier"](), nodes="auto", trainable="depthwise")
 
 
 def test_auto_leaves_out_what_is_too_large() -> None:
-    assert layers(inject(long_signal(), nodes="auto")) == ["fc"]
+    assert layers(inject_all(long_signal(), nodes="auto")) == ["fc"]
 
 
 def test_auto_takes_one_of_two_branches() -> None:
-    assert layers(inject(branches(), nodes="auto")) == ["right", "fc"]
-    assert layers(inject(branches(), nodes=("left", "fc"))) == ["left", "fc"]
+    assert layers(inject_all(branches(), nodes="auto")) == ["right", "fc"]
+    assert layers(inject_all(branches(), nodes=("left", "fc"))) == ["left", "fc"]
 
 
 # --- logits that are the model's output ---------------------------------------------------------------------
 
 
 def test_a_cut_at_the_logits_leaves_the_loss_alone_behind_it() -> None:
-    model = load_model(inject(small_cnn(), nodes="fc", batch=2).to_bytes())
+    model = load_model(inject_all(small_cnn(), nodes="fc", batch=2).to_bytes())
     segments = read_metadata(model).segments
     assert [[p.role for p in s.inputs] for s in segments[1:]] == [
         ["boundary", "command"],
@@ -483,17 +483,17 @@ def test_a_cut_at_the_logits_leaves_the_loss_alone_behind_it() -> None:
         ["loss"],
     ]
     assert [op.code.name for op in model.subgraphs[2].operators] == ["TFLM_ZO_LOSS"]
-    assert len(read_metadata(inject(small_cnn(), cuts=("fc",))).segments) == 2
+    assert len(read_metadata(inject_all(small_cnn(), cuts=("fc",))).segments) == 2
     with pytest.raises(ConversionError, match="«fc».*is an output of the model"):
-        inject(small_cnn(), cuts=("fc",), loss="none")
+        inject_all(small_cnn(), cuts=("fc",), loss="none")
     with pytest.raises(ConversionError, match="«softmax».*is an output of the model"):
-        inject(lenet5(), cuts=("softmax",))
+        inject_all(lenet5(), cuts=("softmax",))
 
 
 def test_logits_that_are_an_output_beside_the_probabilities() -> None:
     g = GraphBuilder(26)
     x = g.dense(g.input("features", [1, 12]), "fc", 4, Activation.NONE)
-    model = inject(g.build([g.softmax(x, "softmax"), x]), nodes="fc", batch=2)
+    model = inject_all(g.build([g.softmax(x, "softmax"), x]), nodes="fc", batch=2)
     assert [[(p.role, p.index) for p in s.outputs] for s in read_metadata(model).segments] == [
         [("output", 1), ("boundary", None), ("status", None)],
         [("output", 0), ("loss", None)],
@@ -502,7 +502,7 @@ def test_logits_that_are_an_output_beside_the_probabilities() -> None:
 
 def test_signatures_of_a_model_that_is_cut_at_its_output() -> None:
     """The output and the boundary are one tensor under two names, in the file's own signatures too."""
-    model = inject(small_cnn(), nodes="fc", headroom=0)
+    model = inject_all(small_cnn(), nodes="fc", headroom=0)
     runtime = load(model, "litert-ref")
     interpreter = Interpreter(
         model_content=model.to_bytes(),

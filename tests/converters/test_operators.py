@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
+from helpers.injection import inject_all
 from helpers.interpreters import random_inputs, require, run_plain
 from helpers.models import GraphBuilder
 from helpers.models.single_operators import SINGLE_OPERATORS, WITHOUT_SPECIMEN
-from tflm_zo.converters import ConversionError, inject, load_model, set_batch
+from tflm_zo.converters import ConversionError, load_model, set_batch
 from tflm_zo.converters.kernels import ARITY, CONTROL_FLOW, STATEFUL
 from tflm_zo.converters.model import Model, Subgraph
 from tflm_zo.firmware.resolver import _adder
@@ -85,7 +86,7 @@ def with_operator(name: str) -> Model:
 @pytest.mark.parametrize("name", sorted(set(NAMES.values()) - TAKEN - REFUSED - {"CUSTOM"}))
 def test_an_operator_without_an_int8_kernel_is_refused(name: str) -> None:
     with pytest.raises(ConversionError, match=f"{name} «y»: TFLM has no int8 kernel for it; convert"):
-        inject(with_operator(name))
+        inject_all(with_operator(name))
 
 
 @pytest.mark.parametrize("name", sorted(NAMES[number] for number in STATEFUL))
@@ -93,12 +94,12 @@ def test_a_state_is_called_a_state(name: str) -> None:
     model = with_operator(name)
     model.subgraphs.append(Subgraph("initialization"))  # what CALL_ONCE runs
     with pytest.raises(ConversionError, match=f"{name} «y»: it carries a state from one invoke to the next"):
-        inject(model)
+        inject_all(model)
 
 
 @pytest.mark.parametrize("name", ["RSQRT", "ELU"])
 def test_a_model_with_such_an_operator_runs_and_trains(name: str) -> None:
-    zo = inject(with_operator(name), batch=3, headroom=0)
+    zo = inject_all(with_operator(name), batch=3, headroom=0)
     plain = set_batch(with_operator(name), 3).to_bytes()
     x = np.random.default_rng(2).integers(-120, 128, (3, 8)).astype(np.int8)
     for kind in ("litert", "tflm"):
@@ -128,9 +129,9 @@ def test_gathering_keeps_samples_apart(table: str, numbers: list[int], axis: int
     model = g.build([g.softmax(g.dense(y, "fc", 4), "softmax")])
     if not fits:
         with pytest.raises(ConversionError, match="GATHER «y»: it gathers along the batch axis"):
-            inject(model, batch=2)
+            inject_all(model, batch=2)
         return
-    runtime = load(inject(model, batch=2, headroom=0), "litert-ref")
+    runtime = load(inject_all(model, batch=2, headroom=0), "litert-ref")
     values = np.random.default_rng(0).integers(-128, 128, (2, 8)).astype(np.int8)
     runtime.set_inputs(values)
     runtime.invoke()
@@ -151,7 +152,7 @@ def test_litert_reference_sums_are_refused() -> None:
         schema.BuiltinOptions.ReducerOptions,
         schema.ReducerOptionsT(),
     )
-    zo = inject(g.build([g.softmax(g.dense(y, "fc", 4), "softmax")]))
+    zo = inject_all(g.build([g.softmax(g.dense(y, "fc", 4), "softmax")]))
     load(zo, "litert")
     with pytest.raises(ModelError, match="SUM «y»: the reference kernel.*litert or tflm"):
         load(zo, "litert-ref")
@@ -161,7 +162,7 @@ def test_batch_size_of_a_model_is_said_once() -> None:
     g = GraphBuilder()
     model = g.build([g.softmax(g.dense(g.input("x", [3, 8]), "fc", 4), "softmax")])
     with pytest.raises(ConversionError, match="its batch size must be 1$"):
-        inject(model)
+        inject_all(model)
 
 
 def test_generated_resolvers_call_them_as_tflm_does() -> None:

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import tflm_zo
+from helpers.injection import inject_all
 from helpers.models import MODELS, small_cnn
 from tflm_zo.cli.app import app
-from tflm_zo.converters import ConversionError, inject, load_model, read_metadata
+from tflm_zo.converters import ConversionError, load_model, read_metadata
 from tflm_zo.converters.quantization_aware import NEUTRAL, quantization_aware_multipliers
 
 SCALES = st.lists(st.floats(2.0**-17, 1.0, width=32), min_size=1, max_size=6)
@@ -46,7 +47,7 @@ def test_channels_of_zeros_do_not_count():
 
 @pytest.mark.parametrize("name", ["small_cnn", "lenet5", "depthwise_separable"])
 def test_in_the_model(name):
-    model = inject(MODELS[name](), multipliers="quantization-aware")
+    model = inject_all(MODELS[name](), multipliers="quantization-aware")
     found = list(multipliers_and_scales(model))
     finest = min(scales.min() for _, scales in found)
     assert any(len(set(scales.tolist())) > 1 for _, scales in found)
@@ -57,7 +58,7 @@ def test_in_the_model(name):
 
 def test_an_update_moves_real_weights_equally():
     """One query, 16-bit update: every weight moves by the same |s dq| s, whatever its channel."""
-    model = inject(small_cnn(), multipliers="quantization-aware", update_bits=16)
+    model = inject_all(small_cnn(), multipliers="quantization-aware", update_bits=16)
     runtime = tflm_zo.runtime.load(model, "litert-ref")
     runtime.invoke(runtime.command(loss=False))
     before = runtime.read_weights(), runtime.read_fractions()
@@ -79,7 +80,7 @@ def test_an_update_moves_real_weights_equally():
 
 def test_unknown_kind():
     with pytest.raises(ConversionError, match="'quantization-aware' or 'kernel-norm', or factors"):
-        inject(small_cnn(), multipliers="aware")
+        inject_all(small_cnn(), multipliers="aware")
 
 
 def test_command_line(tmp_path):
@@ -93,5 +94,5 @@ def test_command_line(tmp_path):
     assert CliRunner().invoke(app, [*arguments, "quantization-aware"]).exit_code == 0
     assert (
         output.read_bytes()
-        == inject(small_cnn(), multipliers="quantization-aware", algorithm="weight").to_bytes()
+        == inject_all(small_cnn(), multipliers="quantization-aware", algorithm="weight").to_bytes()
     )

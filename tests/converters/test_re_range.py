@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.injection import inject_all
 from helpers.interpreters import run_plain
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
@@ -18,7 +19,6 @@ from tflm_zo.converters import (
     Model,
     export_model,
     initial_weights,
-    inject,
     load_model,
     possible_cuts,
     read_metadata,
@@ -69,7 +69,7 @@ def trained(zo: Model, seed: int) -> tuple[Arrays, Arrays]:
     with_fractions=st.booleans(),
 )
 def test_real_values_stay(name: str, seed: int, with_fractions: bool) -> None:
-    zo = inject(MODELS[name](seed=seed), headroom=2)  # type: ignore[call-arg]
+    zo = inject_all(MODELS[name](seed=seed))  # type: ignore[call-arg]
     weights, fractions = trained(zo, seed)
     plain = export_model(zo, weights)
     given_fractions = fractions if with_fractions else None
@@ -110,12 +110,12 @@ def test_real_values_stay(name: str, seed: int, with_fractions: bool) -> None:
 
 def test_cuts_change_nothing(built: bytes) -> None:
     """The same constants whether the ZO model was cut or not, in memory or in a file."""
-    whole = inject(built)
+    whole = inject_all(built)
     weights, fractions = trained(whole, 1)
     options: dict[str, Any] = {"fractions": fractions, "re_range": True}
     expected = export_model(whole, weights, **options).to_bytes()
     names = possible_cuts(load_model(built))
-    cut = inject(built, cuts=names)
+    cut = inject_all(built, cuts=names)
     found = export_model(cut.to_bytes(), weights, **options).to_bytes()
 
     def constants(data: bytes) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def test_finer_steps_come_nearer_to_the_16_bit_weights() -> None:
     """Outputs of one layer whose weights are small: less off the exact ones than those of a plain export."""
     g = GraphBuilder(1)
     x = g.input("x", [1, 40], 1 / 64, 3)
-    zo = inject(g.build([g.dense(x, "fc", 10, Activation.NONE)]), trainable="all", loss="cross_entropy")
+    zo = inject_all(g.build([g.dense(x, "fc", 10, Activation.NONE)]), loss="cross_entropy")
     rng = np.random.default_rng(2)
     in_256ths = rng.integers(-8 * 256, 8 * 256, (10, 40))
     name = read_metadata(zo).trainable[0].name
@@ -173,7 +173,7 @@ def one_layer(bias: int, per_channel: bool) -> bytes:
 def test_what_would_overflow_keeps_its_scale(per_channel: bool) -> None:
     """Weights of one LSB make units 127 times as fine: too fine for a bias of 2^25."""
     for bias, kept in ((2**23, False), (2**25, True), (-(2**25), True)):
-        zo = inject(one_layer(bias, per_channel), headroom=0, loss="cross_entropy")
+        zo = inject_all(one_layer(bias, per_channel), headroom=0, loss="cross_entropy")
         name = read_metadata(zo).trainable[0].name
         weights = {name: np.ones((5, 6), np.int8)}
         (old,), (new,) = (layers(export_model(zo, weights, re_range=r)) for r in (False, True))
@@ -193,7 +193,7 @@ def test_sums_that_would_overflow_keep_their_scale() -> None:
     for depth, kept in ((66_000, False), (66_400, True)):
         g = GraphBuilder(4)
         x = g.dense(g.input("x", [1, depth]), "fc", 2, Activation.NONE, bias=False)
-        zo = inject(g.build([x]), headroom=0, loss="cross_entropy")
+        zo = inject_all(g.build([x]), headroom=0, loss="cross_entropy")
         name = read_metadata(zo).trainable[0].name
         weights = {name: np.full((2, depth), 64, np.int8)}
         (old,), (new,) = (layers(export_model(zo, weights, re_range=r)) for r in (False, True))
@@ -215,7 +215,7 @@ def test_a_bias_that_others_read_is_copied(share_tensor: bool) -> None:
         b.buffer, b.quantization = a.buffer, a.quantization
     if share_tensor:
         second.inputs[2] = first.inputs[2]
-    zo = inject(g.build([z]), trainable="a", headroom=0, loss="mse")
+    zo = inject_all(g.build([z]), trainable="a", headroom=0, loss="mse")
     name = read_metadata(zo).trainable[0].name
     weights = {name: initial_weights(zo)[name] // 3}
     old, new = export_model(zo, weights), export_model(zo, weights, re_range=True)
@@ -227,7 +227,7 @@ def test_a_bias_that_others_read_is_copied(share_tensor: bool) -> None:
 
 
 def test_the_zo_model_is_not_changed() -> None:
-    zo = inject(MODELS["small_cnn"]())
+    zo = inject_all(MODELS["small_cnn"]())
     before = zo.to_bytes()
     weights, fractions = trained(zo, 0)
     export_model(zo, weights, fractions=fractions, re_range=True)
@@ -235,7 +235,7 @@ def test_the_zo_model_is_not_changed() -> None:
 
 
 def test_errors() -> None:
-    zo = inject(MODELS["small_cnn"]())
+    zo = inject_all(MODELS["small_cnn"]())
     weights, fractions = trained(zo, 0)
     with pytest.raises(ConversionError, match="fractions: .* no place for them; they are for re_range"):
         export_model(zo, weights, fractions=fractions)

@@ -13,6 +13,7 @@ from ai_edge_litert import schema_py_generated as schema
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from helpers.injection import inject_all
 from helpers.models import MODELS, residual, small_cnn, two_inputs
 from tflm_zo.converters import ConversionError, extract_segment, inject, load_model, possible_cuts, set_batch
 
@@ -37,9 +38,9 @@ def use(data: bytes) -> None:
     load_model(model.to_bytes())
     for function in (
         inject,
-        lambda m: inject(m, batch=2, trainable="last:1", loss="mse"),
+        lambda m: inject_all(m, batch=2, trainable="last:1", loss="mse"),
         lambda m: set_batch(m, 3),
-        lambda m: inject(m, cuts=possible_cuts(m)[:2], loss="none"),
+        lambda m: inject_all(m, cuts=possible_cuts(m)[:2], loss="none"),
         lambda m: extract_segment(m, 0),
     ):
         try:

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
+from helpers.injection import inject_all
 from helpers.models import GraphBuilder, small_cnn, two_inputs
 from helpers.models.graph_builder import Activation
-from tflm_zo.converters import ConversionError, Model, inject, load_model, read_metadata
+from tflm_zo.converters import ConversionError, Model, load_model, read_metadata
 from tflm_zo.converters.model import Metadata, Operator, OperatorCode, Subgraph, Tensor
 
 TensorType = schema.TensorType
@@ -213,7 +214,7 @@ def test_refused_by_name_without_a_file(
     model = load_model(small_cnn())
     change(model)
     with pytest.raises(ConversionError) as e:
-        inject(model).save(tmp_path / "zo.tflite")
+        inject_all(model).save(tmp_path / "zo.tflite")
     assert re.search(message, str(e.value)), e.value
     assert "\n" not in str(e.value)
     assert not list(tmp_path.iterdir())
@@ -221,7 +222,7 @@ def test_refused_by_name_without_a_file(
 
 @pytest.mark.parametrize(("change", "message"), OF_BOTH)
 def test_zo_models_are_refused_for_the_same(change: Callable[[Model], None], message: str) -> None:
-    model = load_model(inject(small_cnn()).to_bytes())
+    model = load_model(inject_all(small_cnn()).to_bytes())
     read_metadata(model)
     change(model)
     with pytest.raises(ConversionError) as e:
@@ -230,7 +231,7 @@ def test_zo_models_are_refused_for_the_same(change: Callable[[Model], None], mes
 
 
 def test_an_int16_layer_is_refused_for_what_the_layer_would_be() -> None:
-    model = load_model(inject(small_cnn(), int16="last").to_bytes())
+    model = load_model(inject_all(small_cnn(), int16="last").to_bytes())
     read_metadata(model)
     found = tensor(model, "fc/bias")
     found.shape = (2,)
@@ -240,31 +241,31 @@ def test_an_int16_layer_is_refused_for_what_the_layer_would_be() -> None:
 
 
 def test_injected_models_are_refused() -> None:
-    zo = inject(small_cnn())
+    zo = inject_all(small_cnn())
     with pytest.raises(ConversionError, match="already"):
-        inject(zo)
+        inject_all(zo)
     zo.metadata = None
     with pytest.raises(ConversionError, match="already"):
-        inject(zo.to_bytes())
+        inject_all(zo.to_bytes())
 
 
 def test_nothing_to_train() -> None:
     g = GraphBuilder()
     data = g.build([g.softmax(g.input("x", [1, 4]), "softmax")])
     with pytest.raises(ConversionError, match="no layer to train"):
-        inject(data)
+        inject_all(data)
 
 
 def test_other_batch_size() -> None:
     g = GraphBuilder()
     data = g.build([g.dense(g.input("x", [3, 8]), "fc", 4, Activation.NONE)])
     with pytest.raises(ConversionError, match="«x».*batch size must be 1 or 2"):
-        inject(data, batch=2)
-    inject(data, batch=3)
+        inject_all(data, batch=2)
+    inject_all(data, batch=3)
     model = load_model(two_inputs())
     tensor(model, "features").shape = (4, 10)
     with pytest.raises(ConversionError, match="differ in batch size"):
-        inject(model, batch=4)
+        inject_all(model, batch=4)
 
 
 def test_filter_that_is_read_as_something_else() -> None:
@@ -273,7 +274,7 @@ def test_filter_that_is_read_as_something_else() -> None:
     y = g.dense(x, "fc", 8, Activation.NONE)
     data = g.build([y, g._operators[0].inputs[1]])
     with pytest.raises(ConversionError, match="fc/filter.*input or output"):
-        inject(data, loss="mse")
+        inject_all(data, loss="mse")
 
 
 def test_bias_that_is_no_constant() -> None:
@@ -286,7 +287,7 @@ def test_bias_that_is_no_constant() -> None:
         g._operators[0].inputs[2] = b
         model = load_model(g.build([y]))
         model.subgraphs[0].inputs[1].shape = (1, 8)
-        return inject(model, loss="mse", headroom=headroom)
+        return inject_all(model, loss="mse", headroom=headroom)
 
     with pytest.raises(ConversionError, match="«late_bias» is not a constant"):
         build(40)
@@ -299,4 +300,4 @@ def test_stale_memory_plan_is_dropped() -> None:
         Metadata("OfflineMemoryAllocation", model.empty_buffer),
         Metadata("x", model.empty_buffer),
     ]
-    assert [m.name for m in inject(model).metadata or ()] == ["x", "tflm_zo"]
+    assert [m.name for m in inject_all(model).metadata or ()] == ["x", "tflm_zo"]

@@ -12,10 +12,11 @@ from ai_edge_litert import schema_py_generated as schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.injection import inject_all
 from helpers.models import MODELS, GraphBuilder, lenet5, small_cnn
 from helpers.models.graph_builder import Activation, Value
 from helpers.models.running import random_inputs, run
-from tflm_zo.converters import ConversionError, inject, load_model, set_batch
+from tflm_zo.converters import ConversionError, load_model, set_batch
 
 
 def check_equal_to_single_runs(data: bytes, batch: int, seed: int = 0) -> None:
@@ -72,7 +73,7 @@ def test_batch_must_be_a_positive_integer(batch: Any) -> None:
 
 def test_zo_models_are_refused() -> None:
     with pytest.raises(ConversionError, match="ZO model is fixed"):
-        set_batch(inject(small_cnn()), 2)
+        set_batch(inject_all(small_cnn()), 2)
 
 
 def int32(g: GraphBuilder, name: str, values: list[int] | list[list[int]]) -> int:
@@ -282,4 +283,4 @@ def test_dynamic_flatten_of_keras() -> None:
     g.operator(schema.BuiltinOperator.RESHAPE, [x.index, target], [y.index])
     data = g.build([g.dense(y, "fc", 4, Activation.NONE)])
     check_equal_to_single_runs(data, 3)
-    inject(data, batch=3)
+    inject_all(data, batch=3)

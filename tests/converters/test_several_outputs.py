@@ -6,9 +6,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.models import GraphBuilder, two_outputs
 from helpers.models.graph_builder import Activation
-from tflm_zo.converters import ConversionError, Model, inject, load_model, read_metadata
+from tflm_zo.converters import ConversionError, Model, load_model, read_metadata
 from tflm_zo.converters.node_choice import node_choices
 from tflm_zo.training import Settings, Trainer, Weights
 
@@ -27,22 +28,24 @@ def trained(model: Model) -> list[str]:
 
 
 def test_the_loss_belongs_to_the_first_output_behind_a_softmax_or_sigmoid() -> None:
-    loss = read_metadata(inject(boxes_and_classes())).loss
+    loss = read_metadata(inject_all(boxes_and_classes())).loss
     assert loss is not None and (loss.output, loss.kind, loss.elements) == (1, "cross_entropy", 3)
-    first = read_metadata(inject(two_outputs())).loss
+    first = read_metadata(inject_all(two_outputs())).loss
     assert first is not None and first.output == 0
 
 
 @pytest.mark.parametrize(("wanted", "layers"), [(0, ["trunk", "class"]), (1, ["trunk", "detect"])])
 def test_layers_that_the_loss_does_not_read_are_not_trainable(wanted: int, layers: list[str]) -> None:
-    assert trained(inject(two_outputs(), loss_output=wanted)) == layers
-    assert trained(inject(two_outputs(), loss_output=wanted, trainable=["*"])) == layers
-    assert trained(inject(two_outputs(), loss_output=wanted, trainable="last:1")) == layers[1:]
-    assert trained(inject(two_outputs(), loss_output=wanted, nodes="auto", trainable="nodes")) == layers[1:]
+    assert trained(inject_all(two_outputs(), loss_output=wanted)) == layers
+    assert trained(inject_all(two_outputs(), loss_output=wanted, trainable=["*"])) == layers
+    assert trained(inject_all(two_outputs(), loss_output=wanted, trainable="last:1")) == layers[1:]
+    assert (
+        trained(inject_all(two_outputs(), loss_output=wanted, nodes="auto", trainable="nodes")) == layers[1:]
+    )
 
 
 def test_without_a_loss_every_layer_is_trainable() -> None:
-    assert trained(inject(two_outputs(), loss="none")) == ["trunk", "class", "detect"]
+    assert trained(inject_all(two_outputs(), loss="none")) == ["trunk", "class", "detect"]
 
 
 def test_a_layer_that_the_loss_does_not_read_is_refused_by_name() -> None:
@@ -50,7 +53,7 @@ def test_a_layer_that_the_loss_does_not_read_is_refused_by_name() -> None:
         with pytest.raises(
             ConversionError, match="«detect» does not feed what the loss reads .«class».; loss_output"
         ):
-            inject(two_outputs(), **settings)
+            inject_all(two_outputs(), **settings)
 
 
 def test_inspect_says_that_it_does_not_feed_the_loss() -> None:
@@ -64,7 +67,9 @@ def test_weights_of_the_other_head_stay_as_they_are() -> None:
     x = np.random.default_rng(0).integers(-128, 128, (32, 6, 6, 1)).astype(np.int8)
     y = (x.mean((1, 2, 3)) > 0).astype(np.int32)
     trainer = Trainer(
-        inject(boxes_and_classes(), batch=8), Settings(tasks=(Weights(),), batch_size=8), runtime="litert-ref"
+        inject_all(boxes_and_classes(), batch=8),
+        Settings(tasks=(Weights(),), batch_size=8),
+        runtime="litert-ref",
     )
     trainer.fit(x, y, steps=60, keep="last")
     before, after = (

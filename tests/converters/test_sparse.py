@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from typer.testing import CliRunner
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo import inject
 from tflm_zo.cli import app
 from tflm_zo.converters import (
     ConversionError,
@@ -128,7 +128,7 @@ def test_bad_seeds_and_nodes() -> None:
 @pytest.mark.parametrize("headroom", [0, 40])
 def test_what_the_model_carries(name: str, sparse: str, headroom: int) -> None:
     """Masks by the weights that training starts with, those with headroom; numbers in the metadata."""
-    model = load_model(inject(MODELS[name](), sparse=sparse, headroom=headroom, cuts=()).to_bytes())
+    model = load_model(inject_all(MODELS[name](), sparse=sparse, headroom=headroom, cuts=()).to_bytes())
     masks, start = selected(model), initial_weights(model)
     for t in read_metadata(model).trainable:
         assert t.trained == t.updated == masks[t.name].sum()
@@ -142,14 +142,14 @@ def test_what_the_model_carries(name: str, sparse: str, headroom: int) -> None:
             assert np.array_equal(masks[t.name], sizes >= 60)
     if not sparse.startswith("random"):
         with pytest.raises(ConversionError, match="sparse_seed: only sparse «random:…» draws weights by it"):
-            inject(MODELS[name](), sparse=sparse, sparse_seed=1)
+            inject_all(MODELS[name](), sparse=sparse, sparse_seed=1)
         return
-    seeds = [selected(inject(MODELS[name](), sparse=sparse, sparse_seed=s)) for s in (0, 1)]
+    seeds = [selected(inject_all(MODELS[name](), sparse=sparse, sparse_seed=s)) for s in (0, 1)]
     assert any(not np.array_equal(seeds[0][k], seeds[1][k]) for k in seeds[0])
 
 
 def test_layers_choose_independently() -> None:
-    model = inject(MODELS["dense_after_4d"](), sparse="random:0.5")
+    model = inject_all(MODELS["dense_after_4d"](), sparse="random:0.5")
     masks = [m.reshape(-1) for m in selected(model).values()]
     least = min(map(len, masks))
     assert len({m[:least].tobytes() for m in masks}) == len(masks)
@@ -158,12 +158,12 @@ def test_layers_choose_independently() -> None:
 def test_masks_of_ones_own() -> None:
     """Layers without one, and those whose mask selects all, are trained whole and carry none."""
     mask = np.random.default_rng(0).random((4, 3, 3, 1)) < 0.5
-    model = inject(MODELS["small_cnn"](), sparse={"conv/filter": mask})
+    model = inject_all(MODELS["small_cnn"](), sparse={"conv/filter": mask})
     assert list(update_masks(model)) == ["conv/filter"]
     assert np.array_equal(selected(model)["conv/filter"], mask)
     assert [t.updated for t in read_metadata(model).trainable] == [mask.sum(), None]
-    whole = inject(MODELS["small_cnn"](), sparse={"conv/filter": np.ones_like(mask)})
-    assert whole.to_bytes() == inject(MODELS["small_cnn"]()).to_bytes()
+    whole = inject_all(MODELS["small_cnn"](), sparse={"conv/filter": np.ones_like(mask)})
+    assert whole.to_bytes() == inject_all(MODELS["small_cnn"]()).to_bytes()
 
 
 @pytest.mark.parametrize(
@@ -182,14 +182,14 @@ def test_masks_of_ones_own() -> None:
 )
 def test_refusals(sparse: Any, message: str) -> None:
     with pytest.raises(ConversionError, match=message):
-        inject(MODELS["small_cnn"](), sparse=sparse)
+        inject_all(MODELS["small_cnn"](), sparse=sparse)
 
 
 def test_export_leaves_nothing_of_them() -> None:
     """But for headroom the original comes back."""
     original = load_model(MODELS["small_cnn"]())
-    zo = inject(original, sparse="top-k:0.1", headroom=0)
-    assert export_model(zo).to_bytes() == export_model(inject(original, headroom=0)).to_bytes()
+    zo = inject_all(original, sparse="top-k:0.1", headroom=0)
+    assert export_model(zo).to_bytes() == export_model(inject_all(original, headroom=0)).to_bytes()
 
 
 def test_command_line(tmp_path: Path) -> None:
@@ -203,4 +203,4 @@ def test_command_line(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "146 weights" in result.output  # (36 + 256) / 2
     settings: dict[str, Any] = {"sparse": "random:0.5", "sparse_seed": 3, "algorithm": "weight"}
-    assert output.read_bytes() == inject(MODELS["small_cnn"](), **settings).to_bytes()
+    assert output.read_bytes() == inject_all(MODELS["small_cnn"](), **settings).to_bytes()

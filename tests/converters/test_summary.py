@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import pytest
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo import inject, load_model
+from tflm_zo import load_model
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_repr_fits_on_a_line(name: str) -> None:
     plain = load_model(MODELS[name]())
-    for model in (plain, inject(plain)):
+    for model in (plain, inject_all(plain)):
         assert len(repr(model)) < 200
         graph = model.subgraphs[0]
         for part in (graph, graph.operators[0].code, graph.inputs[0], graph.outputs[0]):

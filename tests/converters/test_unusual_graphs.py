@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from helpers.injection import inject_all
 from helpers.models import depthwise_separable, lenet5, small_cnn
 from tflm_zo.cli import app
 from tflm_zo.converters import (
@@ -53,7 +54,7 @@ def test_operators_without_inputs(tmp_path: Path, kind: str, at: int) -> None:
         result = inspect(tmp_path / "m.tflite", option)
         assert "internal error" not in result.stderr
     with pytest.raises(ConversionError, match="the file is damaged|is not computed"):
-        inject(model)
+        inject_all(model)
 
 
 @pytest.mark.parametrize("name", ["pool1", "conv1", "conv2", "pool2"])
@@ -94,7 +95,7 @@ def test_an_output_of_another_size_than_what_it_is_computed_from() -> None:
     output = model.subgraphs[0].outputs[0]
     output.shape = (1, 7)
     with pytest.raises(ConversionError, match="has 7 values and «.*», which it is computed from, 5"):
-        inject(model)
+        inject_all(model)
 
 
 def test_an_input_with_data() -> None:
@@ -102,7 +103,7 @@ def test_an_input_with_data() -> None:
     read = model.subgraphs[0].inputs[0]
     read.set_data(np.zeros(read.shape, np.int8))
     with pytest.raises(ConversionError, match=f"input «{read.name}» has data of its own"):
-        inject(model, batch=3)
+        inject_all(model, batch=3)
 
 
 def test_shapes_that_contradict_the_filter() -> None:
@@ -112,8 +113,8 @@ def test_shapes_that_contradict_the_filter() -> None:
     reasons = {choice.layer: choice.reason for choice in node_choices(model)}
     assert reasons["fc"] == "reads 1 values of a sample where its filter and output need 8"
     with pytest.raises(ConversionError, match="«fc» cannot carry any: reads 1 values"):
-        inject(model, nodes=("fc",), batch=1)
-    read_metadata(inject(model, nodes="last:1", batch=1))
+        inject_all(model, nodes=("fc",), batch=1)
+    read_metadata(inject_all(model, nodes="last:1", batch=1))
 
 
 @pytest.mark.parametrize("settings", [{}, {"cuts": ["pool"]}, {"nodes": "auto", "headroom": 0}])
@@ -122,7 +123,7 @@ def test_an_output_that_is_an_input(settings: dict[str, Any]) -> None:
     graph = model.subgraphs[0]
     graph.outputs.append(graph.inputs[0])
     with pytest.raises(ConversionError, match="output «image» is an input of the model as well"):
-        inject(model, **settings)
+        inject_all(model, **settings)
 
 
 def test_names_that_are_no_utf_8(tmp_path: Path) -> None:
@@ -133,7 +134,7 @@ def test_names_that_are_no_utf_8(tmp_path: Path) -> None:
     for option in ("--nodes", "--cuts", "--json"):
         result = inspect(tmp_path / "m.tflite", option)
         assert result.exit_code == 0, result.stderr
-    zo = inject(tmp_path / "m.tflite", batch=2)
+    zo = inject_all(tmp_path / "m.tflite", batch=2)
     zo.save(tmp_path / "z.tflite")
     metadata = read_metadata(load_model(tmp_path / "z.tflite"))
     assert metadata.trainable[0].name.endswith("\ufffd\ufffd/conv")

@@ -20,9 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from helpers.injection import inject_all
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
-from tflm_zo import inject
 from tflm_zo.cli.app import app
 from tflm_zo.data import Data, DataError, DataWarning, labelled, prepare, prepare_samples
 from tflm_zo.firmware import generate_firmware
@@ -53,7 +53,7 @@ BUILT: dict[str, Callable[[], bytes]] = {
 
 @functools.cache
 def model(name: str) -> Inputs:
-    return Inputs(inject(BUILT[name](), batch=2))
+    return Inputs(inject_all(BUILT[name](), batch=2))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,7 +196,7 @@ def loss_of(arrays: dict[str, Any], folder: Path, *command: str) -> Any:
 @pytest.mark.parametrize("name", BUILT)
 def test_the_command_line_is_the_trainer(name: str, tmp_path: Path) -> None:
     """A run and a measurement of arrays in Python and of the same in a file, floating point and one-hot."""
-    zo = inject(BUILT[name](), batch=2)
+    zo = inject_all(BUILT[name](), batch=2)
     zo.save(tmp_path / "m.zo.tflite")
     example, details = Example.of(name, 3), model(name)
     inputs = [
@@ -220,7 +220,7 @@ def test_the_command_line_is_the_trainer(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["own", "float32", "pixels"])
 def test_firmware_has_the_same_samples(form: str, tmp_path: Path) -> None:
     """The arrays in the generated source, from the command line and from Python."""
-    zo = inject(pixel_model())
+    zo = inject_all(pixel_model())
     zo.save(tmp_path / "m.zo.tflite")
     example = Example.of("pixels", 1)
     x = value_forms(example.inputs[0], model("pixels").input_details())[form]
@@ -248,7 +248,7 @@ def test_targets() -> None:
     expected = np.clip(np.rint(real / target_scale) + target_zero, -128, 127).astype(np.int8)
     for arguments in ((x,), (real,), (x, real), ({"x": x},), (x, expected), (real, real[:, :, None])):
         np.testing.assert_array_equal(prepare(zo, *arguments).labels, expected)
-    flat = Inputs(inject(MODELS["small_cnn"](), loss="mse"))
+    flat = Inputs(inject_all(MODELS["small_cnn"](), loss="mse"))
     images = np.zeros((3, 8, 8, 1), np.int8)
     with pytest.raises(DataError, match=r"y: no targets, and x of shape \[3, 8, 8, 1\] cannot be the target"):
         prepare(flat, images)
@@ -272,7 +272,7 @@ def test_parts_and_sums() -> None:
 
 def test_implausible_ranges_are_warned_about_once() -> None:
     x, y = np.full((4, 8, 8, 1), 100.0), np.arange(4)
-    trainer = Trainer(inject(BUILT["classes"](), batch=4), Settings(tasks=(Weights(),), batch_size=4))
+    trainer = Trainer(inject_all(BUILT["classes"](), batch=4), Settings(tasks=(Weights(),), batch_size=4))
     with pytest.warns(
         DataWarning, match="x goes from 100 to 100, .*: 100% of the values are clipped"
     ) as told:
@@ -345,7 +345,7 @@ REFUSED = {
 def test_refused_by_the_same_words(case: str, tmp_path: Path) -> None:
     """From a dictionary, from arrays where there is a form of it, and from a file, whose name comes first."""
     name, arrays, said = REFUSED[case]
-    zo = inject(BUILT[name](), batch=2)
+    zo = inject_all(BUILT[name](), batch=2)
     trainer = Trainer(zo, Settings(tasks=(Weights(),), batch_size=4))
     before = {k: w.copy() for k, w in trainer.runtime.read_weights().items()}
     ways: list[Callable[[], Any]] = [
@@ -401,5 +401,5 @@ def test_labels_of_what_has_them() -> None:
     with pytest.raises(DataError, match="y: x has its labels already"):
         prepare(model("classes"), data, Y)
     with pytest.raises(DataError, match="the model has no loss, so there is nothing to measure; inject it"):
-        prepare(Inputs(inject(MODELS["small_cnn"](), loss="none")), X, Y)
+        prepare(Inputs(inject_all(MODELS["small_cnn"](), loss="none")), X, Y)
     np.testing.assert_array_equal(prepare(model("classes"), {"x": X, "y": Y}, Y[::-1]).labels, Y[::-1])

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device.emulation import OK, RUNTIME, Device
+from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo import Model, inject, load_model
+from tflm_zo import Model, load_model
 from tflm_zo.core import Rademacher
 from tflm_zo.data import Data
 from tflm_zo.firmware import Firmware, arena, generate_firmware
@@ -79,7 +80,7 @@ def yardstick() -> Data:
 @cache
 def zo_model(name: str) -> Model:
     """The network of a run."""
-    return load_model(inject(MODELS["small_cnn"](), **{**RUNS[name][0], "batch": 2}).to_bytes())
+    return load_model(inject_all(MODELS["small_cnn"](), **{**RUNS[name][0], "batch": 2}).to_bytes())
 
 
 def generated(model: Model, settings: Any, data: Data, *, steps: int = STEPS, **options: Any) -> Firmware:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo import Coordinate, Gaussian, SparseUniform, inject
 from tflm_zo.converters import ConversionError
@@ -60,7 +61,7 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
 @pytest.mark.parametrize("name", RUNS)
 def test_what_the_run_needs(name: str) -> None:
     injection, settings, needed = RUNS[name]
-    zo = inject(MODELS["small_cnn"](), **{"trainable": "all", "headroom": 4, **injection})
+    zo = inject_all(MODELS["small_cnn"](), **{"trainable": "all", "headroom": 4, **injection})
     made = generate_firmware(zo, settings, steps=3, samples=4, name="small")
     header = made.files["ops/core/small_zo_features.h"]
     # Before the defaults, which are left to macros that nobody has defined.
@@ -73,7 +74,7 @@ def test_what_the_run_needs(name: str) -> None:
 @pytest.mark.parametrize("name", RUNS)
 def test_files_of_a_paper_are_there_where_the_run_needs_them(name: str) -> None:
     injection, settings, needed = RUNS[name]
-    zo = inject(MODELS["small_cnn"](), **{"trainable": "all", "headroom": 4, **injection})
+    zo = inject_all(MODELS["small_cnn"](), **{"trainable": "all", "headroom": 4, **injection})
     made = generate_firmware(zo, settings, steps=3, samples=4, name="small")
     papers = {
         "CHAINS": {"chain.c", "chain.h"},

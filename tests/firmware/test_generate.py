@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 from helpers.firmware_folders import ALGORITHMS, COMMAND, firmware, zo_model
+from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo import core, inject, load_model
+from tflm_zo import core, load_model
 from tflm_zo.converters import ConversionError, read_metadata
 from tflm_zo.converters.segments import extract_segment
 from tflm_zo.data import Data
@@ -327,10 +328,10 @@ def test_models_that_cannot_be_trained() -> None:
     plain = load_model(MODELS["small_cnn"]())
     with pytest.raises(ConversionError, match="no ZO model .* inject it first"):
         generate_firmware(plain, steps=3, samples=5)
-    without = load_model(inject(MODELS["small_cnn"](), loss="none").to_bytes())
+    without = load_model(inject_all(MODELS["small_cnn"](), loss="none").to_bytes())
     with pytest.raises(ConversionError, match="no loss, so it cannot train; inject it with one"):
         generate_firmware(without, steps=3, samples=5)
-    floats = load_model(inject(MODELS["float_edges"]()).to_bytes())
+    floats = load_model(inject_all(MODELS["float_edges"]()).to_bytes())
     with pytest.raises(ConversionError, match="input 0 is not int8"):
         generate_firmware(floats, steps=3, samples=5)
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.oracle.scalar import query_seed
-from tflm_zo import inject
 from tflm_zo.converters import load_model
 from tflm_zo.core import Control, CSettings, Measurement, SeedLogHeader, SparseUniform
 from tflm_zo.logs import IncompleteHeaderError, LogError, SeedLog, SeedLogWriter, SnapshotLog, fingerprint
@@ -209,19 +209,19 @@ def test_an_existing_log_is_not_overwritten(path):
 
 
 def test_fingerprint():
-    model = inject(MODELS["small_cnn"]())
+    model = inject_all(MODELS["small_cnn"]())
     data = model.to_bytes()
     assert fingerprint(model) == fingerprint(data) == fingerprint(load_model(data))
     assert fingerprint(data) == hashlib.sha256(data).digest()[:16]
     # FIPS 180-4, the example of one block.
     assert fingerprint(b"abc").hex() == "ba7816bf8f01cfea414140de5dae2223"
-    assert fingerprint(inject(MODELS["small_cnn"](), update_bits=8)) != fingerprint(data)
+    assert fingerprint(inject_all(MODELS["small_cnn"](), update_bits=8)) != fingerprint(data)
 
 
 def test_another_models_log(path):
     write(path, 1)
     with pytest.raises(LogError, match="another model"):
-        SeedLog.read(path).check_model(inject(MODELS["small_cnn"]()))
+        SeedLog.read(path).check_model(inject_all(MODELS["small_cnn"]()))
 
 
 def test_the_beginning_of_another_kind_of_log_is_not_cut_short(tmp_path):

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo import inject
 from tflm_zo.core import (
     CSettings,
     Measurement,
@@ -174,7 +174,7 @@ def test_a_resumed_log_ends_with_the_same_bytes(steps: int, tmp_path: Path) -> N
 
 
 def test_a_log_belongs_to_its_model(tmp_path: Path) -> None:
-    model = inject(MODELS["small_cnn"](), nodes="fc")
+    model = inject_all(MODELS["small_cnn"](), nodes="fc")
     write(tmp_path / "log", 3)
     with pytest.raises(LogError, match="of another model"):
         SnapshotLog.read(tmp_path / "log").check_model(model)

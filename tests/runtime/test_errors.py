@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import tflm_zo
+from helpers.injection import inject_all
 from helpers.interpreters import RUNTIMES, require
 from helpers.models import MODELS
-from tflm_zo import ConversionError, NativeError, Rademacher, inject
+from tflm_zo import ConversionError, NativeError, Rademacher
 from tflm_zo.core import Status
 from tflm_zo.runtime import InvokeError, ModelError, Runtime, RuntimeUnavailableError, load
 from tflm_zo.runtime.tflm import REGISTERER, WHEEL_VERSION, TflmRuntime, arena_upper_bound
@@ -24,7 +25,7 @@ Z = Rademacher(2)
 
 def _runtime(name: str = "litert-ref", **settings: Any) -> Runtime:
     require(name)
-    runtime = load(inject(MODELS["small_cnn"](), headroom=2, batch=2, max_queries=3, **settings), name)
+    runtime = load(inject_all(MODELS["small_cnn"](), batch=2, max_queries=3, **settings), name)
     rng = np.random.default_rng(0)
     shape, dtype, _, _ = runtime.input_details()
     runtime.set_inputs(rng.integers(-128, 128, shape).astype(dtype))
@@ -158,25 +159,25 @@ def test_labels_are_described() -> None:
         ("logistic_head", (2, 3), np.int32),
         ("autoencoder", (2, 24), np.int8),
     ):
-        runtime = load(inject(MODELS[name](), batch=2), "litert")
+        runtime = load(inject_all(MODELS[name](), batch=2), "litert")
         assert runtime.label_details()[:2] == (shape, dtype)
     assert runtime.label_details() == runtime.output_details()
     for wrong in (np.nan, np.inf):
         with pytest.raises(ValueError, match="NaN or infinity"):
             runtime.set_labels(np.full((2, 24), wrong))
     with pytest.raises(ValueError, match="no loss"):
-        load(inject(MODELS["small_cnn"](), loss="none"), "litert").label_details()
+        load(inject_all(MODELS["small_cnn"](), loss="none"), "litert").label_details()
 
 
 def test_losses_need_labels() -> None:
     require("litert-ref")
-    runtime = load(inject(MODELS["small_cnn"]()), "litert-ref")
+    runtime = load(inject_all(MODELS["small_cnn"]()), "litert-ref")
     with pytest.raises(ValueError, match="set_labels first"):
         runtime.invoke(runtime.command())
 
 
 def test_start_and_boundary() -> None:
-    model = inject(MODELS["small_cnn"](), cuts=("pool",))
+    model = inject_all(MODELS["small_cnn"](), cuts=("pool",))
     runtime = load(model, "litert-ref")
     runtime.invoke()
     boundary = runtime.boundary(1)
@@ -235,7 +236,7 @@ def test_not_a_zo_model(tmp_path: Any) -> None:
 
 def test_a_model_that_the_runtime_does_not_take() -> None:
     """Its own words, in one line."""
-    model = inject(MODELS["small_cnn"]())
+    model = inject_all(MODELS["small_cnn"]())
     flat = next(op for op in model.subgraphs[0].operators if op.code.name == "RESHAPE")
     assert flat.inputs[1] is not None
     flat.inputs[1].set_data(np.array([1, 7], np.int32))
@@ -246,7 +247,7 @@ def test_a_model_that_the_runtime_does_not_take() -> None:
 
 def test_operators_that_do_not_say_where_the_weights_are() -> None:
     """The streams of the filters are in their options, 12 bytes each from byte 8 on (zo_node.h)."""
-    model = inject(MODELS["small_cnn"](), replay=False)
+    model = inject_all(MODELS["small_cnn"](), replay=False)
     for op in model.subgraphs[0].operators:
         if op.code.name in ("TFLM_ZO_UPDATE", "TFLM_ZO_PERTURB"):
             options = bytearray(op.custom_options or b"")
@@ -261,12 +262,12 @@ def test_operators_that_do_not_say_where_the_weights_are() -> None:
 def test_a_size_that_wraps(shape: tuple[int, ...], capfd: pytest.CaptureFixture[str]) -> None:
     """TFLM takes dimensions as the model says; the bytes of the second are right in 32 bits."""
     require("tflm")
-    model = inject(MODELS["small_cnn"](), multipliers="kernel-norm")
+    model = inject_all(MODELS["small_cnn"](), multipliers="kernel-norm")
     multiplier = next(t for t in model.subgraphs[0].tensors if t.name.endswith("zo_multiplier"))
     assert multiplier.shape == (4,)
     multiplier.shape = shape
     interpreter = TflmRuntime._import().Interpreter
-    arguments = (model.to_bytes(), [REGISTERER], arena_upper_bound(inject(MODELS["small_cnn"]())))
+    arguments = (model.to_bytes(), [REGISTERER], arena_upper_bound(inject_all(MODELS["small_cnn"]())))
     if shape == (4,):
         interpreter.from_bytes(*arguments)
         return
@@ -276,7 +277,7 @@ def test_a_size_that_wraps(shape: tuple[int, ...], capfd: pytest.CaptureFixture[
 
 
 def test_an_output_that_nothing_computes() -> None:
-    model = inject(MODELS["small_cnn"](), cuts="layers")
+    model = inject_all(MODELS["small_cnn"](), cuts="layers")
     graph = model.subgraphs[0]
     graph.operators = [op for op in graph.operators if graph.outputs[0] not in op.outputs]
     with pytest.raises(ModelError, match="output «.*» is not computed"):
@@ -302,12 +303,12 @@ def test_runtime_that_is_not_installed(
     monkeypatch.setitem(__import__("sys").modules, module, None)
     assert name not in tflm_zo.runtime.available()
     with pytest.raises(RuntimeUnavailableError, match=hint):
-        load(inject(MODELS["small_cnn"]()), name)
+        load(inject_all(MODELS["small_cnn"]()), name)
 
 
 def test_already_injected() -> None:
     with pytest.raises(ConversionError, match="already"):
-        inject(inject(MODELS["small_cnn"]()))
+        inject_all(inject_all(MODELS["small_cnn"]()))
 
 
 def test_unknown_delegate_option() -> None:
@@ -326,5 +327,5 @@ def test_another_version_of_the_tflm_wheel_is_refused(monkeypatch: pytest.Monkey
         importlib.metadata, "version", lambda n: "0.dev20270101000000" if n == "tflite-micro" else version(n)
     )
     with pytest.raises(RuntimeUnavailableError, match=f"needs.*{WHEEL_VERSION}, but 0.dev2027.*pip install"):
-        load(inject(MODELS["small_cnn"](), batch=2), "tflm")
+        load(inject_all(MODELS["small_cnn"](), batch=2), "tflm")
     assert "tflm" not in tflm_zo.runtime.available()

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.interpreters import EXACT_RUNTIMES, RUNTIMES, random_inputs, require, run_plain
 from helpers.models import MODELS
 from helpers.moments import At, stop
 from helpers.oracle import int16 as oracle
 from helpers.settings import weight_settings
-from tflm_zo import inject
 from tflm_zo.converters import Model, initial_weights, load_model, read_metadata, set_batch
 from tflm_zo.converters.passes.int16_layers import quantize_multiplier
 from tflm_zo.core import Gaussian, Rademacher
@@ -33,7 +33,7 @@ LAYERS = {
 def made(name: str, **changes: Any) -> tuple[bytes, Model]:
     model, which = LAYERS[name]
     original = MODELS[model]()
-    return original, inject(original, **{"int16": which, "headroom": 0, **changes})
+    return original, inject_all(original, **{"int16": which, "headroom": 0, **changes})
 
 
 def inputs_of(runtime: Runtime, seed: int) -> list[Any]:
@@ -76,7 +76,7 @@ def test_fractions_count_as_the_oracle_says(model: str, name: str) -> None:
     require(name)
     original = load_model(MODELS[model]())
     op = original.subgraphs[0].operators[0]
-    zo = inject(original, int16="*", headroom=0, batch=4, cuts=[op.outputs[0].name])
+    zo = inject_all(original, int16="*", headroom=0, batch=4, cuts=[op.outputs[0].name])
     runtime = load(zo, name)
     weights, fractions = runtime.read_weights(), set_fractions(runtime, 1)
     (x,) = inputs_of(runtime, 2)
@@ -150,7 +150,9 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 def variant(name: str) -> tuple[Model, Settings]:
     injection, changes = VARIANTS[name]
-    model = inject(MODELS["small_cnn"](), **{"batch": 4, "command_words": 1000, "int16": "last", **injection})
+    model = inject_all(
+        MODELS["small_cnn"](), **{"batch": 4, "command_words": 1000, "int16": "last", **injection}
+    )
     return model, weight_settings(**{"batch_size": 4, "perturbation": GAUSSIAN, **changes})
 
 
@@ -207,7 +209,7 @@ def test_perturbations_leave_no_trace(name: str) -> None:
 def test_perturbations_below_half_an_lsb_are_seen_by_an_int16_layer_alone() -> None:
     """What 8 bits round to nothing gives 16 bits a gradient."""
     for int16, moves in (((), False), ("last", True)):
-        model = inject(MODELS["small_cnn"](), batch=4, trainable="last:1", int16=int16)
+        model = inject_all(MODELS["small_cnn"](), batch=4, trainable="last:1", int16=int16)
         settings = Settings(tasks=(Weights(perturbation=Gaussian(0.1)),), batch_size=4)
         trainer = Trainer(model, settings)
         trainer.fit(X, Y, steps=10, keep="last")
@@ -219,10 +221,10 @@ def test_perturbations_below_half_an_lsb_are_seen_by_an_int16_layer_alone() -> N
 def test_sharpness_needs_room_for_what_is_not_rounded() -> None:
     """Reaches of 1.45 LSB each: two LSB rounded, 2.9 as they are."""
     settings = Settings(tasks=(Weights(sharpness=True, perturbation=Gaussian(0.5)),), batch_size=4)
-    Trainer(inject(MODELS["small_cnn"](), batch=4, headroom=2), settings).fit(X, Y, steps=1, keep="last")
-    model = inject(MODELS["small_cnn"](), batch=4, headroom=2, int16="last")
+    Trainer(inject_all(MODELS["small_cnn"](), batch=4), settings).fit(X, Y, steps=1, keep="last")
+    model = inject_all(MODELS["small_cnn"](), batch=4, int16="last")
     with pytest.raises(SettingsError, match="up to 3 LSB .*inject with headroom=3"):
         Trainer(model, settings).fit(X, Y, steps=1, keep="last")
-    Trainer(inject(MODELS["small_cnn"](), batch=4, headroom=3, int16="last"), settings).fit(
+    Trainer(inject_all(MODELS["small_cnn"](), batch=4, headroom=3, int16="last"), settings).fit(
         X, Y, steps=1, keep="last"
     )

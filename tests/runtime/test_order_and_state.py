@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.interpreters import RUNTIMES, require, run_plain
 from helpers.models import MODELS
 from helpers.oracle.weights import checksum
-from tflm_zo import Rademacher, core, inject, load_model
+from tflm_zo import Rademacher, core, load_model
 from tflm_zo.converters import Model, set_batch
 from tflm_zo.runtime import Runtime, load
 
@@ -35,7 +36,7 @@ def _with_weights(model: Model, batch: int, weights: dict[str, Any]) -> bytes:
 
 
 def _runtime(model: bytes, name: str, batch: int) -> Runtime:
-    runtime = load(inject(model, trainable="all", headroom=2, batch=batch), name)
+    runtime = load(inject_all(model, batch=batch), name)
     rng = np.random.default_rng(1)
     shape, dtype, _, _ = runtime.input_details()
     runtime.set_inputs(rng.integers(-128, 128, shape).astype(dtype))
@@ -48,7 +49,7 @@ def test_forward_pass_sees_the_weights_of_the_same_command(name: str, model: str
     require(name)
     batch = 2
     original = _within(MODELS[model](), 125)
-    zo = inject(original, trainable="all", headroom=2, batch=batch)
+    zo = inject_all(original, batch=batch)
     runtime = load(zo, name)
     rng = np.random.default_rng(1)
     shape, dtype, _, _ = runtime.input_details()
@@ -120,7 +121,7 @@ def test_written_weights_are_used(name: str) -> None:
 
 
 def test_runtimes_do_not_share_weights() -> None:
-    model = inject(MODELS["small_cnn"](), trainable="all", headroom=2)
+    model = inject_all(MODELS["small_cnn"]())
     one, other = load(model, "litert"), load(model, "litert")
     before = other.read_weights()
     one.invoke(one.command(loss=False).perturb([(1, 1)], Rademacher(2)))
@@ -132,7 +133,7 @@ def test_runtimes_do_not_share_weights() -> None:
 def test_delegate_in_tensorflows_own_interpreter() -> None:
     """The same library, the same outputs, in TensorFlow's interpreter."""
     lite = pytest.importorskip("tensorflow", reason="TensorFlow is not installed").lite
-    model = inject(MODELS["small_cnn"](), trainable="all", headroom=2, batch=2).to_bytes()
+    model = inject_all(MODELS["small_cnn"](), batch=2).to_bytes()
     runtime = load(model, "litert-ref")
     delegate = lite.experimental.load_delegate(str(core.library_path()), {"exact": "1"})
     interpreter = lite.Interpreter(

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.interpreters import RUNTIMES, random_inputs, require, run_plain
 from helpers.models import MODELS
 from helpers.real_models import REAL_MODELS
-from tflm_zo import core, inject, load_model
+from tflm_zo import core, load_model
 from tflm_zo.converters import possible_cuts, read_metadata, set_batch
 from tflm_zo.converters.model.schema import DTYPES
 from tflm_zo.runtime import Runtime, load
@@ -38,7 +39,7 @@ def _assert_equal(actual: list[Any], expected: list[Any]) -> None:
 def test_whole_model(make: Any, name: str, update_bits: int, batch: int) -> None:
     require(name)
     original = make()
-    runtime = load(inject(original, trainable="all", headroom=0, batch=batch, update_bits=update_bits), name)
+    runtime = load(inject_all(original, headroom=0, batch=batch, update_bits=update_bits), name)
     plain = set_batch(load_model(original), batch).to_bytes()
     for seed in range(3):
         inputs = _inputs(runtime, seed)
@@ -55,7 +56,7 @@ def test_whole_model_with_bare_reference_kernels(make: Any) -> None:
     from ai_edge_litert.interpreter import Interpreter, OpResolverType, load_delegate
 
     original = make()
-    zo = inject(original, trainable="all", headroom=0)
+    zo = inject_all(original, headroom=0)
     interpreter = Interpreter(
         model_content=zo.to_bytes(),
         experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
@@ -99,14 +100,14 @@ def _cuts(model: bytes, segments: int, limit: int) -> list[tuple[str, ...]]:
 
 def _check_cuts(make: Any, name: str, limit: int) -> None:
     original = make()
-    whole = load(inject(original, trainable="all", headroom=0), name)
+    whole = load(inject_all(original, headroom=0), name)
     inputs = _inputs(whole, 0)
     others = _inputs(whole, 1)
     expected = run_plain(original, name, inputs)
     checked = 0
     for segments in (2, 3, 4):
         for cuts in _cuts(original, segments, limit):
-            runtime = load(inject(original, trainable="all", headroom=0, cuts=cuts), name)
+            runtime = load(inject_all(original, headroom=0, cuts=cuts), name)
             assert runtime.segment_count == segments
             runtime.set_inputs(*inputs)
             runtime.invoke()
@@ -147,7 +148,7 @@ def test_checksum_does_not_depend_on_cuts(make: Any) -> None:
     original = make()
     sums = set()
     for cuts in [(), *[(cut,) for cut in possible_cuts(load_model(original))]]:
-        runtime = load(inject(original, trainable="all", headroom=2, cuts=cuts), "litert-ref")
+        runtime = load(inject_all(original, cuts=cuts), "litert-ref")
         runtime.invoke(runtime.command(loss=False, checksum=True))
         sums.add(runtime.status().checksum)
     assert len(sums) == 1

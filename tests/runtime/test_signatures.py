@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.interpreters import require
 from helpers.models import MODELS
-from tflm_zo import Rademacher, core, inject
+from tflm_zo import Rademacher, core
 from tflm_zo.runtime import load
 
 INTERPRETERS = [
@@ -33,7 +34,7 @@ def _interpreter(module: str, model: bytes) -> Any:
 def test_segments_of_one_file(name: str, module: str) -> None:
     """A training step over the signatures of one cut file equals the same over our runtime."""
     require(name)
-    model = inject(MODELS["lenet5"](), headroom=2, cuts=("pool1", "fc1"))
+    model = inject_all(MODELS["lenet5"](), cuts=("pool1", "fc1"))
     runtime = load(model, name)
     interpreter = _interpreter(module, model.to_bytes())
     runners = [interpreter.get_signature_runner(f"segment_{k}") for k in range(3)]
@@ -69,7 +70,7 @@ def test_segments_of_one_file(name: str, module: str) -> None:
 def test_original_signature_keeps_working(name: str, module: str) -> None:
     require(name)
     original = MODELS["lenet5"]()
-    interpreter = _interpreter(module, inject(original, headroom=0).to_bytes())
+    interpreter = _interpreter(module, inject_all(original, headroom=0).to_bytes())
     plain = _interpreter(module, original)
     assert set(interpreter.get_signature_list()) == {"serving_default", "segment_0"}
     interpreter.allocate_tensors()

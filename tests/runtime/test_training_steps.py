@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from helpers import oracle
+from helpers.injection import inject_all
 from helpers.interpreters import EXACT_RUNTIMES, require
 from helpers.models import MODELS
 from helpers.oracle import weights as oracle_weights
 from helpers.oracle.stream import Dist
 from helpers.spsa import spsa_commands
-from tflm_zo import Distribution, Gaussian, Rademacher, SparseUniform, inject
+from tflm_zo import Distribution, Gaussian, Rademacher, SparseUniform
 from tflm_zo.runtime import Runtime, load
 
 STEPS, QUERIES, BATCH, HEADROOM = 200, 4, 4, 2
@@ -24,9 +25,8 @@ assert oracle.__doc__
 
 def _runtime(name: str, update_bits: int, model: str = "small_cnn", **settings: Any) -> Runtime:
     runtime = load(
-        inject(
+        inject_all(
             MODELS[model](),
-            trainable="all",
             headroom=HEADROOM,
             batch=BATCH,
             update_bits=update_bits,
@@ -130,7 +130,8 @@ def test_other_architectures_and_losses(name: str, model: str) -> None:
     traces = []
     for runtime_name in ("litert-ref", name):
         runtime = load(
-            inject(MODELS[model](), trainable="all", headroom=2, batch=2, max_queries=QUERIES), runtime_name
+            inject_all(MODELS[model](), batch=2, max_queries=QUERIES),
+            runtime_name,
         )
         rng = np.random.default_rng(3)
         details = [runtime.input_details(i) for i in range(len(runtime._input_details))]
@@ -155,8 +156,8 @@ def test_layer_by_layer_with_suffix_runs() -> None:
     from tflm_zo.converters import possible_cuts
 
     cut = possible_cuts(load_model(model))[-2]
-    runtime = load(inject(model, trainable="all", headroom=2, cuts=(cut,)), "litert-ref")
-    uncut = load(inject(model, trainable="all", headroom=2), "litert-ref")
+    runtime = load(inject_all(model, cuts=(cut,)), "litert-ref")
+    uncut = load(inject_all(model), "litert-ref")
     blocks = runtime.metadata.blocks
     late = {t.block for t in runtime.metadata.trainable if t.segment == 1}
     assert late and len(late) < len(blocks)

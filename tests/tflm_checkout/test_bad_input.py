@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from cortex_m.emulator import CORES, run
+from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_checkout.firmware_build import LIBRARIES, Library, build_firmware, replace_main
-from tflm_zo import inject
 from tflm_zo.data import Data
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.training import Exact, Nodes, Settings, Weights
@@ -52,7 +52,7 @@ def test_bad_input(library: Library, name: str, tmp_path: Path) -> None:
         rng.integers(0, CLASSES, SAMPLES).astype(np.int32),
     )
     made = generate_firmware(
-        inject(MODELS["small_cnn"](), batch=2, **injection),
+        inject_all(MODELS["small_cnn"](), batch=2, **injection),
         settings,
         steps=STEPS,
         samples=SAMPLES,

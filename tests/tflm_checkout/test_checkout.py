@@ -25,6 +25,7 @@ import numpy as np
 import pytest
 
 import tflm_zo
+from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.spsa import spsa_commands
 
@@ -143,9 +144,7 @@ def test_same_run_as_on_the_desktop(name: str, model: str, update_bits: int, tmp
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed: nothing was checked for {name}")
 
-    zo_model = tflm_zo.inject(
-        MODELS[model](), trainable="all", headroom=2, batch=BATCH, update_bits=update_bits, max_queries=4
-    )
+    zo_model = inject_all(MODELS[model](), batch=BATCH, update_bits=update_bits, max_queries=4)
     runtime = tflm_zo.runtime.load(zo_model, "tflm")
     rng = np.random.default_rng(7)
     shape, dtype, _, _ = runtime.input_details()

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from helpers.injection import inject_all
 from tflm_checkout.firmware_build import TFLM_DIR
-from tflm_zo import inject, load_model, runtime
+from tflm_zo import load_model, runtime
 from tflm_zo.cli.app import app
 
 if TFLM_DIR is None:
@@ -32,7 +33,7 @@ def test_firmware_with_data(name: str, tmp_path: Path) -> None:
     x = rng.integers(-128, 128, (6, *shape)).astype(np.int8)
     np.savez(tmp_path / "d.npz", x=x, y=np.arange(6) % classes)
     zo = tmp_path / "m.zo.tflite"
-    inject(path, trainable="last:1").save(zo)
+    inject_all(path, trainable="last:1").save(zo)
     out = tmp_path / "out"
     done = CliRunner().invoke(app, ["firmware", str(zo), "-o", str(out), "--data", str(tmp_path / "d.npz")])
     assert done.exit_code == 0, done.output

@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 from cortex_m.emulator import CORES, run
+from helpers.injection import inject_all
 from helpers.models import lenet5
 from helpers.models.graph_builder import Activation, GraphBuilder
 from tflm_checkout.firmware_build import LIBRARIES, Library, build_firmware
-from tflm_zo import Model, inject, load_model
+from tflm_zo import Model, load_model
 from tflm_zo.data import Data
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.training import Nodes, Settings, Trainer, Weights
@@ -66,7 +67,7 @@ def samples(side: int) -> Data:
 
 @cache
 def zo_model(network: str, algorithm: str) -> Model:
-    return load_model(inject(NETWORKS[network][0](), batch=1, **ALGORITHMS[algorithm][0]).to_bytes())
+    return load_model(inject_all(NETWORKS[network][0](), batch=1, **ALGORITHMS[algorithm][0]).to_bytes())
 
 
 class Desktop:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.injection import ALL_WEIGHTS
 from helpers.models import MODELS
 from helpers.settings import settings_of
 from tflm_zo import inject
@@ -51,12 +52,8 @@ def test_settings() -> None:
         settings_of("node", scope="blocks")
     with pytest.raises(SettingsError, match="perturbation: expected an integer"):
         settings_of("node", perturbation=0)
-    assert inject_settings(
-        algorithm("weight"),
-    ) == InjectSettings(algorithm="weight")
-    assert inject_settings(algorithm("node"), batch=4, headroom=1) == InjectSettings(
-        trainable="nodes", nodes="auto", headroom=1, replay=False, batch=4, algorithm="node"
-    )
+    assert inject_settings(algorithm("weight")) == InjectSettings(**ALL_WEIGHTS, algorithm="weight")
+    assert inject_settings(algorithm("node"), batch=4, headroom=1) == InjectSettings(batch=4, headroom=1)
     with pytest.raises(SettingsError, match="perturbs weights, not nodes"):
         inject_settings(algorithm("weight"), nodes="auto")
 

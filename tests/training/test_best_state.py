@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo import inject
 from tflm_zo.converters import initial_weights
 from tflm_zo.core import is_due
 from tflm_zo.logs import LogError, SeedLog, SeedLogWriter, SnapshotLog, SnapshotLogWriter
@@ -25,8 +25,8 @@ OTHER = (RNG.integers(-128, 128, (9, 8, 8, 1)).astype(np.int8), RNG.integers(0, 
 STEPS = 12  # of 8 samples: four epochs
 
 MODELS_OF = {
-    "weight": inject(MODELS["small_cnn"](), batch=4),
-    "node": inject(MODELS["small_cnn"](), batch=4, nodes="auto"),
+    "weight": inject_all(MODELS["small_cnn"](), batch=4),
+    "node": inject_all(MODELS["small_cnn"](), batch=4, nodes="auto"),
 }
 # Rates at which the losses go up and down.
 SETTINGS: dict[str, Any] = {

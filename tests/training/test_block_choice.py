@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.injection import inject_all
 from helpers.models import MODELS, lenet5
 from helpers.settings import settings_of
 from tflm_zo import inject
@@ -121,7 +122,7 @@ def test_what_is_not_trained_costs_nothing() -> None:
 
 def test_weights_together_around_a_layer_with_nodes(tmp_path: Path) -> None:
     """The log stores a first tensor and a number: what is not consecutive becomes tasks of its own."""
-    model = inject(lenet5(), trainable="all", nodes=("fc1",), batch=8)
+    model = inject_all(lenet5(), nodes=("fc1",), batch=8)
     settings = Settings(tasks=(Nodes(), Weights()), batch_size=8, snapshot_every=1)
     for only, expected in (
         (None, [(2,), (0, 1), (3, 4)]),
@@ -270,7 +271,7 @@ def test_the_block_that_a_task_needs(lost: str) -> None:
     plain = load_model(lenet5())
     (filters,) = (t for t in plain.subgraphs[0].tensors if t.name == f"{lost}/filter")
     filters.set_data(np.zeros(filters.shape, np.int8))
-    model = inject(plain, nodes="auto", batch=8)
+    model = inject_all(plain, nodes="auto", batch=8)
     rng = np.random.default_rng(2)
     y = np.arange(200) % 10
     x = rng.integers(-128, 128, (10, 28, 28, 1))[y] + rng.normal(0, 10, (200, 28, 28, 1))
@@ -319,7 +320,7 @@ def test_a_trainer_stays_as_it_is() -> None:
 )
 def test_losses_that_are_not_of_classes(name: str, make: Any) -> None:
     """Scored by minus the sum of losses."""
-    model = inject(MODELS[name](), trainable="all", nodes="*", batch=4)
+    model = inject_all(MODELS[name](), nodes="*", batch=4)
     settings = Settings(batch_size=4, seed=9)
     loss = read_metadata(model).loss
     assert loss is not None

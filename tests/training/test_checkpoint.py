@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo import inject
 from tflm_zo.logs import LogError, SeedLog
 from tflm_zo.training import Callback, Checkpoint, CSVLogger, Settings, Trainer, Weights
 
@@ -24,7 +24,7 @@ Y = RNG.integers(0, 4, 20)
 VALIDATION = (RNG.integers(-128, 128, (9, 8, 8, 1)).astype(np.int8), RNG.integers(0, 4, 9))
 EPOCHS, PER_EPOCH = 8, 3  # an epoch's last step is of samples of the next one, too
 SETTINGS = Settings(tasks=(Weights(queries=2),), batch_size=8, seed=5, learning_rate=6.0)
-MODEL = inject(MODELS["small_cnn"](), batch=4)
+MODEL = inject_all(MODELS["small_cnn"](), batch=4)
 
 
 def fit(log: Path | None, *callbacks: Callback, **more: Any) -> Any:

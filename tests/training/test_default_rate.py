@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.settings import weight_settings
-from tflm_zo import inject
 from tflm_zo.core import Control
 from tflm_zo.logs import SeedLog
 from tflm_zo.training import Settings, SettingsError, Trainer, Weights
@@ -85,7 +85,7 @@ def test_a_final_rate_above_it() -> None:
 
 def test_the_log_has_it(tmp_path: Path) -> None:
     """A run is repeated from the log's integers, not from the formula."""
-    model = inject(MODELS["small_cnn"](), batch=8, headroom=2)
+    model = inject_all(MODELS["small_cnn"](), batch=8)
     random = np.random.default_rng(0)
     x, y = random.integers(-128, 128, (16, 8, 8, 1)).astype(np.int8), random.integers(0, 4, 16)
     Trainer(model, Settings(tasks=(Weights(queries=4),), batch_size=8)).fit(

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo import inject
 from tflm_zo.core import Control
 from tflm_zo.logs import LogError, LogWarning, SeedLog, SeedLogWriter
 from tflm_zo.training import Settings, Trainer, Weights, replay_log
@@ -27,7 +27,7 @@ X = RNG.integers(-128, 128, (24, 8, 8, 1)).astype(np.int8)
 Y = RNG.integers(0, 4, 24)
 STEPS, HEADER, RECORD = 9, 132, 28
 SETTINGS = Settings(tasks=(Weights(queries=2),), batch_size=8, seed=9)
-MODEL = inject(MODELS["small_cnn"](), batch=4)
+MODEL = inject_all(MODELS["small_cnn"](), batch=4)
 
 
 def train(log: Path, *, sync_every: float | None = 1.0, **more: Any) -> Trainer:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.interpreters import run_plain
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
-from tflm_zo import inject
 from tflm_zo.converters import ConversionError, ZoMetadata, load_model, read_metadata
 from tflm_zo.data import prepare
 from tflm_zo.runtime import load
@@ -60,7 +60,7 @@ def plain_outputs(built: bytes, inputs: list[Any], index: int) -> Any:
 
 
 def evaluate(built: bytes, inputs: list[Any], y: Any, **settings: Any) -> evaluation.Evaluation:
-    runtime = load(inject(built, batch=4, headroom=0, **settings), "litert-ref")
+    runtime = load(inject_all(built, batch=4, headroom=0, **settings), "litert-ref")
     return evaluation.evaluate(runtime, prepare(runtime, inputs, y))
 
 
@@ -69,7 +69,7 @@ def evaluate(built: bytes, inputs: list[Any], y: Any, **settings: Any) -> evalua
 
 @pytest.mark.parametrize("wanted, index", [(None, 0), (0, 0), (1, 1), ("sigmoid", 1), ("softmax", 0)])
 def test_metadata_name_the_output(wanted: Any, index: int) -> None:
-    loss = read_metadata(inject(MODELS["two_outputs"](), loss_output=wanted)).loss
+    loss = read_metadata(inject_all(MODELS["two_outputs"](), loss_output=wanted)).loss
     assert loss is not None
     assert (loss.output, loss.squashed) == (index, True)
     assert loss.kind == ("cross_entropy", "binary_cross_entropy")[index]
@@ -80,12 +80,12 @@ def test_metadata_name_the_output(wanted: Any, index: int) -> None:
     [("lenet5", True), ("logistic_head", True), ("small_cnn", False), ("autoencoder", False)],
 )
 def test_metadata_tell_logits_from_probabilities(name: str, squashed: bool) -> None:
-    loss = read_metadata(inject(MODELS[name]())).loss
+    loss = read_metadata(inject_all(MODELS[name]())).loss
     assert loss is not None and loss.squashed == squashed
 
 
 def test_older_metadata() -> None:
-    content = json.loads(read_metadata(inject(MODELS["two_outputs"](), loss_output=1)).to_json())
+    content = json.loads(read_metadata(inject_all(MODELS["two_outputs"](), loss_output=1)).to_json())
     del content["loss"]["output"], content["loss"]["squashed"]
     loss = ZoMetadata.from_json(json.dumps(content)).loss
     assert loss is not None and (loss.output, loss.squashed) == (0, True)
@@ -112,7 +112,9 @@ def test_either_output(index: int) -> None:
     found = evaluate(built, inputs, y, loss_output=index)
     assert found.accuracy == pytest.approx(right.mean())
     trainer = Trainer(
-        inject(built, batch=4, loss_output=index), Settings(tasks=(Weights(),), batch_size=4), "litert-ref"
+        inject_all(built, batch=4, loss_output=index),
+        Settings(tasks=(Weights(),), batch_size=4),
+        "litert-ref",
     )
     assert trainer.predict(inputs[0]).shape == (SAMPLES, (4, 1)[index])
     assert trainer.evaluate(inputs[0], y).keys() == {"loss", "accuracy"}
@@ -157,7 +159,7 @@ def test_cross_entropy_of_the_labelled() -> None:
     assert found.loss == pytest.approx(expected[known].mean(), abs=1e-3)
     assert found.accuracy == pytest.approx((real.argmax(1) == y)[known].mean())
     assert (found.samples, found.labelled) == (SAMPLES, len(known))
-    trainer = Trainer(inject(built, batch=4), Settings(tasks=(Weights(),), batch_size=4), "litert-ref")
+    trainer = Trainer(inject_all(built, batch=4), Settings(tasks=(Weights(),), batch_size=4), "litert-ref")
     for use in (trainer.evaluate, trainer.fit):
         with pytest.raises(ValueError, match="no sample has a label"):
             use(inputs[0], np.full(SAMPLES, -1))
@@ -176,14 +178,14 @@ def test_mean_squared_error(given: str) -> None:
     targets = (x.astype(np.float64) - entry.zero_point) * entry.scale
     levels = np.clip(np.rint(targets / exit_.scale) + exit_.zero_point, -128, 127)
     expected = ((real - (levels - exit_.zero_point) * exit_.scale) ** 2).mean()
-    assert Trainer(inject(built, batch=4), Settings(tasks=(Weights(),), batch_size=4)).evaluate(x).keys() == {
-        "loss"
-    }
+    assert Trainer(inject_all(built, batch=4), Settings(tasks=(Weights(),), batch_size=4)).evaluate(
+        x
+    ).keys() == {"loss"}
     if given == "nothing":
         y = None
     else:
         y = levels.astype(np.int8) if given == "int8" else targets
-    runtime = load(inject(built, batch=4, headroom=0), "litert-ref")
+    runtime = load(inject_all(built, batch=4, headroom=0), "litert-ref")
     found = evaluation.evaluate(runtime, prepare(runtime, x, y))
     assert found.loss == pytest.approx(expected, rel=1e-3)
     assert found.accuracy is None and found.labelled == SAMPLES
@@ -191,7 +193,7 @@ def test_mean_squared_error(given: str) -> None:
 
 def test_watching() -> None:
     built = MODELS["small_cnn"]()
-    runtime = load(inject(built, batch=4), "litert-ref")
+    runtime = load(inject_all(built, batch=4), "litert-ref")
     given, seen = prepare(runtime, data(built), np.zeros(SAMPLES, int)), []
 
     def watch(starts: Any) -> Any:
@@ -215,7 +217,7 @@ def test_two_inputs() -> None:
     assert evaluate(built, inputs, y).accuracy == pytest.approx((real.argmax(1) == y).mean())
 
     trainer = Trainer(
-        inject(built, batch=4), Settings(tasks=(Weights(),), batch_size=8, seed=3), "litert-ref"
+        inject_all(built, batch=4), Settings(tasks=(Weights(),), batch_size=8, seed=3), "litert-ref"
     )
     swapped = trainer.predict([inputs[0], inputs[1][::-1]])
     assert swapped.tolist() != trainer.predict(inputs).tolist()  # the second input matters

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.interpreters import require
 from helpers.models import MODELS
-from tflm_zo import inject
 from tflm_zo.converters import export_model, load_model, read_metadata
 from tflm_zo.training import Settings, Trainer, Weights
 
 BATCH, SAMPLES = 20, 1000
-CLASSIFIERS = [n for n in MODELS if read_metadata(inject(MODELS[n]())).loss.kind != "mse"]  # type: ignore
+CLASSIFIERS = [n for n in MODELS if read_metadata(inject_all(MODELS[n]())).loss.kind != "mse"]  # type: ignore
 CUTS = {"lenet5": ("pool2",), "small_cnn": ("pool",)}
 
 # A process that knows nothing of this package.
@@ -62,7 +62,7 @@ def samples(trainer: Trainer) -> list[Any]:
 
 def train(name: str, runtime: str) -> tuple[Trainer, list[Any]]:
     """A few large steps, so that every layer has other weights than before."""
-    zo = inject(MODELS[name](), batch=BATCH, cuts=CUTS.get(name, ()))
+    zo = inject_all(MODELS[name](), batch=BATCH, cuts=CUTS.get(name, ()))
     settings = Settings(
         tasks=(Weights(rule="sign"),), batch_size=BATCH, learning_rate=40.0, final_learning_rate=40.0
     )
@@ -149,7 +149,7 @@ def test_same_outputs_in_plain_tflm(name: str) -> None:
 
 def test_export_with_the_range_of_the_weights() -> None:
     """From the 16-bit weights; what it does to them is tests/converters/test_re_range.py's."""
-    zo = inject(MODELS["small_cnn"](), batch=BATCH)
+    zo = inject_all(MODELS["small_cnn"](), batch=BATCH)
     trainer = Trainer(zo, Settings(tasks=(Weights(),), batch_size=BATCH), "litert-ref")
     x = samples(trainer)
     trainer.fit(x[0], np.random.default_rng(12).integers(0, 4, SAMPLES), steps=20, keep="last")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.interpreters import RUNTIMES, require
 from helpers.models import MODELS
 from helpers.oracle import losses as oracle
@@ -37,7 +38,7 @@ def expected_bits(logits: Any, labels: Any, scale: float) -> list[int]:
 def test_losses_in_every_runtime(name: str) -> None:
     require(name)
     x, y = samples()
-    runtime = load(inject(MODELS["small_cnn"](), batch=SAMPLES, loss="floor_log2"), name)
+    runtime = load(inject_all(MODELS["small_cnn"](), batch=SAMPLES, loss="floor_log2"), name)
     assert runtime.metadata.loss is not None
     runtime.set_inputs(x)
     runtime.set_labels(y)
@@ -54,7 +55,7 @@ def test_evaluation_is_a_classifiers() -> None:
     found = {}
     for kind in ("cross_entropy", "floor_log2"):
         trainer = Trainer(
-            inject(MODELS["small_cnn"](), batch=4, loss=kind), Settings(tasks=(Weights(),), batch_size=4)
+            inject_all(MODELS["small_cnn"](), batch=4, loss=kind), Settings(tasks=(Weights(),), batch_size=4)
         )
         found[kind] = trainer.evaluate(x, y)
     assert found["floor_log2"]["accuracy"] == found["cross_entropy"]["accuracy"]

@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo import inject, load_model
+from tflm_zo import load_model
 from tflm_zo.converters import read_metadata
 from tflm_zo.training import Nodes, Settings, Weights
 from tflm_zo.training.gains import task_gain
 from tflm_zo.training.plan import PlannedTask
 
 PLAIN = load_model(MODELS["small_cnn"]())
-ZO = inject(MODELS["small_cnn"](), nodes="*")
+ZO = inject_all(MODELS["small_cnn"](), nodes="*")
 METADATA = read_metadata(ZO)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo import inject
 from tflm_zo.training import Settings, Trainer, Weights, best_state
 from tflm_zo.training import trainer as trainer_module
 from tflm_zo.training.length import usual_epochs
@@ -41,7 +41,7 @@ def test_few_samples_get_enough_steps(samples: int, batch_size: int, epochs: int
 
 def test_a_budget_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer_module, "MOST_BUDGET_STEPS", 5)
-    trainer = Trainer(inject(MODELS["small_cnn"](), batch=8), Settings(tasks=(Weights(),), batch_size=8))
+    trainer = Trainer(inject_all(MODELS["small_cnn"](), batch=8), Settings(tasks=(Weights(),), batch_size=8))
     assert trainer.affordable_steps(1e6, 16) > 5
     trainer.fit(X, Y, budget=1e6)
     assert (trainer.step, trainer.planned) == (5, 5)
@@ -56,7 +56,7 @@ def test_a_budget_ends_where_nothing_gets_better(
     """Steps of a hundred LSB only do harm; a run whose steps are given does them all the same."""
     monkeypatch.setattr(best_state, "_PATIENCE", 4)
     trainer = Trainer(
-        inject(MODELS["small_cnn"](), batch=8),
+        inject_all(MODELS["small_cnn"](), batch=8),
         Settings(tasks=(Weights(),), batch_size=8, learning_rate=100.0, schedule="constant"),
     )
     # One step takes 16 forward equivalents, an epoch has two.

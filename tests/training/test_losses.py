@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
 from helpers.oracle.stream import Dist, direction
-from tflm_zo import inject
 from tflm_zo.converters import export_model, initial_weights
 from tflm_zo.converters.model.schema import BuiltinOperator
 from tflm_zo.core import Rademacher
@@ -64,7 +64,7 @@ class Layer:
 def test_differences_are_the_gradient_along_the_direction(kind: str, tmp_path: Any) -> None:
     """d = L(w + mu z) - L(w - mu z) = 2 mu <g, z>, for every query of every step."""
     mu = 4  # large, since the outputs are rounded to 8 bits
-    zo = inject(one_layer(), batch=8, loss=kind, headroom=mu, max_queries=32)
+    zo = inject_all(one_layer(), batch=8, loss=kind, headroom=mu, max_queries=32)
     layer = Layer(zo)
     rng = np.random.default_rng(4)
     x = rng.integers(-128, 128, (SAMPLES, INPUTS)).astype(np.int8)
@@ -117,7 +117,7 @@ def test_differences_are_the_gradient_along_the_direction(kind: str, tmp_path: A
 )
 @pytest.mark.parametrize("update_bits", [8, 16])
 def test_loss_falls(name: str, changes: Any, factor: float, update_bits: int) -> None:
-    zo = inject(MODELS[name](), batch=8, update_bits=update_bits, **changes)
+    zo = inject_all(MODELS[name](), batch=8, update_bits=update_bits, **changes)
     trainer = Trainer(zo, Settings(tasks=(Weights(queries=4),), batch_size=8, seed=1))
     runtime, rng = trainer.runtime, np.random.default_rng(6)
     x = []

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.moments import At, stop
-from tflm_zo import inject
 from tflm_zo.core import Gaussian
 from tflm_zo.logs import SeedLog, seed_log
 from tflm_zo.training import Nodes, Settings, Trainer, Weights, replay_log, weight_run
@@ -28,10 +28,10 @@ def test_memory_does_not_grow_with_steps(kind: str, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(weight_run, "_KEPT_STEPS", 64)
     monkeypatch.setattr("tflm_zo.training.history._IN_MEMORY", 1)
     if kind == "weight":
-        trainer = Trainer(inject(MODELS["small_cnn"]()), Settings(tasks=(Weights(),), batch_size=1))
+        trainer = Trainer(inject_all(MODELS["small_cnn"]()), Settings(tasks=(Weights(),), batch_size=1))
     else:
         trainer = Trainer(
-            inject(MODELS["small_cnn"](), nodes="fc"), Settings(tasks=(Nodes(queries=1),), batch_size=1)
+            inject_all(MODELS["small_cnn"](), nodes="fc"), Settings(tasks=(Nodes(queries=1),), batch_size=1)
         )
     sizes: list[int] = []
 
@@ -60,7 +60,7 @@ def test_a_log_is_read_in_parts(steps: int, tmp_path: Path, monkeypatch: pytest.
     """Whatever the parts, the log, its weights and a resumed run are the same; the last part knows what is
     torn."""
     monkeypatch.setattr(weight_run, "_KEPT_STEPS", 5)
-    model, log = inject(MODELS["small_cnn"](), max_queries=16, headroom=6), tmp_path / "log"
+    model, log = inject_all(MODELS["small_cnn"](), max_queries=16, headroom=6), tmp_path / "log"
     settings = Settings(
         tasks=(Weights(queries=2, momentum=0.9, momentum_terms=4, perturbation=Gaussian(1.0)),),
         batch_size=4,

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.models import MODELS, GraphBuilder, lenet5
 from helpers.models.graph_builder import Activation
 from helpers.settings import weight_settings
-from tflm_zo import inject
 from tflm_zo.converters import Model, read_metadata
 from tflm_zo.training import Exact, Nodes, Settings, Trainer, Weights
 from tflm_zo.training.costs import Costs, NodeCosts, WeightCosts
@@ -33,7 +33,7 @@ def close(value: float, macs: float) -> bool:
 
 @pytest.mark.parametrize("batch", [1, 4])
 def test_shares_of_a_forward_pass(batch: int) -> None:
-    model = inject(lenet5(), nodes="auto", batch=batch)
+    model = inject_all(lenet5(), nodes="auto", batch=batch)
     costs, metadata = Costs(model, read_metadata(model)), read_metadata(model)
     assert costs.forward == WHOLE == 416_520
     # conv1 | conv2 | pooling | fc1 | fc2 | fc3 | softmax
@@ -46,7 +46,7 @@ def test_shares_of_a_forward_pass(batch: int) -> None:
 
 
 def test_a_step_of_node_perturbation() -> None:
-    model = inject(lenet5(), nodes="auto", batch=2)
+    model = inject_all(lenet5(), nodes="auto", batch=2)
     costs = node_costs(model, Settings(tasks=(Nodes(queries=3),), batch_size=6))
     assert costs.first_segment == 1
     forward = CONV2 + FC1 + FC2 + FC3
@@ -59,7 +59,7 @@ def test_a_step_of_node_perturbation() -> None:
 
 
 def test_queries_that_cost_a_tenth_of_a_forward_pass() -> None:
-    model = inject(lenet5(), nodes="auto")
+    model = inject_all(lenet5(), nodes="auto")
     metadata = read_metadata(model)
     costs = node_costs(model, Settings())
     # FC3 / WHOLE is 1 / 495.9: 24 pairs of them are just below a tenth.
@@ -77,7 +77,7 @@ def test_the_whole_network() -> None:
     """Without a prefix; a mean credits all outputs of the layer."""
     g = GraphBuilder(41)
     x = g.conv(g.input("image", [1, 6, 4, 2]), "conv", 5)
-    model = inject(
+    model = inject_all(
         g.build([g.softmax(g.dense(g.mean(x, "mean", [1, 2]), "fc", 3, Activation.NONE), "softmax")]),
         nodes="*",
     )
@@ -98,7 +98,7 @@ def test_the_whole_network() -> None:
     ],
 )
 def test_a_step_of_weight_perturbation(changes: dict[str, Any], samples: int) -> None:
-    model = inject(lenet5(), batch=4)
+    model = inject_all(lenet5(), batch=4)
     metadata = read_metadata(model)
     costs = WeightCosts(Costs(model, metadata), weight_settings(batch_size=16, **changes), metadata)
     assert costs.until(0) == 0
@@ -107,7 +107,9 @@ def test_a_step_of_weight_perturbation(changes: dict[str, Any], samples: int) ->
 
 def test_a_step_of_a_block() -> None:
     """Blocks take turns; each re-runs the network from its own segment on."""
-    model = inject(lenet5(), cuts=("pool2", "fc2"), blocks={"a": "conv*", "b": ("fc1", "fc2"), "c": "fc3"})
+    model = inject_all(
+        lenet5(), cuts=("pool2", "fc2"), blocks={"a": "conv*", "b": ("fc1", "fc2"), "c": "fc3"}
+    )
     metadata = read_metadata(model)
     costs = WeightCosts(
         Costs(model, metadata), Settings(tasks=(Weights(scope="blocks"),), batch_size=2), metadata
@@ -121,8 +123,8 @@ def test_a_step_of_a_block() -> None:
 
 
 SAMPLES = 12
-SMALL = inject(MODELS["small_cnn"](), nodes="*", batch=4)
-HEAD = inject(MODELS["small_cnn"](), nodes="fc", batch=4)
+SMALL = inject_all(MODELS["small_cnn"](), nodes="*", batch=4)
+HEAD = inject_all(MODELS["small_cnn"](), nodes="fc", batch=4)
 X = np.random.default_rng(1).integers(-128, 128, (SAMPLES, 8, 8, 1)).astype(np.int8)
 Y = np.random.default_rng(2).integers(0, 4, SAMPLES)
 
@@ -206,7 +208,7 @@ def test_a_budget_is_used_up(model: Model) -> None:
 
 
 def test_a_budget_for_weight_perturbation() -> None:
-    model = inject(MODELS["small_cnn"](), batch=4)
+    model = inject_all(MODELS["small_cnn"](), batch=4)
     settings = Settings(tasks=(Weights(queries=2),), batch_size=4)
     for budget, expected in ((16, 1), (31.9, 1), (32, 2), (160, 10)):
         trainer = Trainer(model, settings)

@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.interpreters import require
 from helpers.models import MODELS
 from helpers.moments import At, interrupt, stop
-from tflm_zo import inject
 from tflm_zo.core import NodeControl
 from tflm_zo.logs import LogError, LogWarning, SnapshotLog, SnapshotLogWriter
 from tflm_zo.training import (
@@ -54,8 +54,8 @@ SETTINGS = Settings(tasks=(Nodes(queries=2),), batch_size=8, seed=9, snapshot_ev
 
 # Both layers with fractions; one with the prefix run once, 8 bit, its head exact.
 MODELS_OF = {
-    "whole": inject(MODELS["small_cnn"](), nodes="*", batch=4),
-    "head": inject(MODELS["small_cnn"](), nodes="fc", batch=8, update_bits=8),
+    "whole": inject_all(MODELS["small_cnn"](), nodes="*", batch=4),
+    "head": inject_all(MODELS["small_cnn"](), nodes="fc", batch=8, update_bits=8),
 }
 SETTINGS_OF = {
     "whole": SETTINGS,

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.models import MODELS, GraphBuilder, lenet5
 from helpers.models.graph_builder import Activation
 from helpers.settings import layerwise_settings
-from tflm_zo import inject
 from tflm_zo.converters import Model, read_metadata
 from tflm_zo.training import Nodes, Settings, SettingsError, Trainer, Weights
 from tflm_zo.training.node_run import NodeRun
@@ -63,7 +63,7 @@ def mean_head() -> bytes:
 
 
 def zo(name: str, **options: Any) -> Model:
-    return inject(MODELS[name](), **{"nodes": "*", "batch": 4, **options})
+    return inject_all(MODELS[name](), **{"nodes": "*", "batch": 4, **options})
 
 
 MISFITS = {
@@ -88,7 +88,7 @@ MISFITS = {
         "exact: needs a last FULLY_CONNECTED layer that carries nodes.*with nodes are conv",
     ),
     "a mean is no head": (
-        lambda: inject(mean_head(), nodes="*", batch=4),
+        lambda: inject_all(mean_head(), nodes="*", batch=4),
         {"batch_size": 8, "exact.last": 1},
         "exact: needs a last FULLY_CONNECTED layer that carries nodes.*with nodes are conv",
     ),
@@ -108,7 +108,7 @@ MISFITS = {
         "batch_size: expected a multiple of the model's batch 4, got 10",
     ),
     "more samples than a sum holds": (
-        lambda: inject(lenet5(), nodes="*", batch=4),
+        lambda: inject_all(lenet5(), nodes="*", batch=4),
         {"batch_size": 2**20},
         r"batch_size: expected at most 42964, the samples that sums over the 196 positions of layer conv1",
     ),
@@ -169,7 +169,7 @@ def test_a_mean_that_is_the_logits_is_trained_by_perturbation() -> None:
     rng = np.random.default_rng(3)
     x = np.repeat(rng.integers(-128, 128, (4, 1, 1, 2)), 25, 0).reshape(4, 5, 5, 2).astype(np.int8)
     trainer = Trainer(
-        inject(mean_head(), nodes="*", batch=4), Settings(tasks=(Nodes(queries=8),), batch_size=4)
+        inject_all(mean_head(), nodes="*", batch=4), Settings(tasks=(Nodes(queries=8),), batch_size=4)
     )
     before = trainer.evaluate(x, np.arange(4))["loss"]
     trainer.fit(x, np.arange(4), steps=200, keep="last")

@@ -6,10 +6,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.interpreters import require
 from helpers.models import MODELS
 from helpers.settings import layerwise_settings
-from tflm_zo.converters import inject, load_model, read_metadata
+from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.training import Exact, Nodes, Settings, SettingsError, Trainer
 
 RNG = np.random.default_rng(7)
@@ -19,7 +20,7 @@ FC = ("fc1", "fc2", "fc3")
 
 
 def lenet(nodes=FC, **more):
-    return inject(MODELS["lenet5"](), **{"nodes": nodes, "batch": 4, "headroom": 0, **more})
+    return inject_all(MODELS["lenet5"](), **{"nodes": nodes, "batch": 4, "headroom": 0, **more})
 
 
 def exact(tail, **more):

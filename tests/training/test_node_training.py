@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
+from helpers.injection import inject_all
 from helpers.interpreters import require
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
 from helpers.oracle.node_training import NodeTraining
-from tflm_zo import inject
 from tflm_zo.converters import Model, ZoMetadata, initial_weights, load_model
 from tflm_zo.converters.model.schema import TensorType
 from tflm_zo.training import Callback, Exact, Nodes, Settings, Trainer
@@ -64,7 +64,9 @@ class Case:
     batch: int = 4
 
     def build(self, **more: Any) -> Model:
-        return inject(self.model(), **{"nodes": self.nodes, "batch": self.batch, **dict(self.inject), **more})
+        return inject_all(
+            self.model(), **{"nodes": self.nodes, "batch": self.batch, **dict(self.inject), **more}
+        )
 
 
 BITS_8 = (("update_bits", 8),)
@@ -180,7 +182,7 @@ def test_lenet_in_tflm() -> None:
     results = []
     for runtime in ("litert-ref", "tflm"):
         require(runtime)
-        trainer = Trainer(inject(MODELS["lenet5"](), nodes="auto"), Settings(batch_size=2), runtime)
+        trainer = Trainer(inject_all(MODELS["lenet5"](), nodes="auto"), Settings(batch_size=2), runtime)
         x, y = data_of(trainer.runtime.metadata, MODELS["lenet5"]())
         results.append((trainer.fit(x, y, steps=3, keep="last").steps, state(trainer)))
     assert results[0] == results[1]
@@ -285,7 +287,7 @@ def test_learns(name: str, changes: dict[str, Any], remains: float) -> None:
 
 def test_learns_a_regression() -> None:
     """The mean squared error of an autoencoder, whose output is cut off for its last layer."""
-    model = inject(MODELS["autoencoder"](), nodes="*", batch=8)
+    model = inject_all(MODELS["autoencoder"](), nodes="*", batch=8)
     trainer = Trainer(model, Settings(tasks=(Nodes(queries=4),), batch_size=8))
     x = np.random.default_rng(9).integers(-128, 128, (8, 24)).astype(np.int8)
     before = trainer.evaluate(x)["loss"]
@@ -294,7 +296,7 @@ def test_learns_a_regression() -> None:
 
 
 def test_learns_independent_outputs() -> None:
-    model = inject(MODELS["logistic_head"](), nodes="*", batch=8)
+    model = inject_all(MODELS["logistic_head"](), nodes="*", batch=8)
     trainer = Trainer(model, Settings(tasks=(Nodes(queries=4),), batch_size=8))
     rng = np.random.default_rng(10)
     x = rng.integers(-128, 128, (8, 6, 6, 2)).astype(np.int8)
@@ -320,7 +322,7 @@ def test_unlabelled_samples_teach_nothing() -> None:
 
 def test_two_inputs() -> None:
     """The second input is read behind the prefix, which is run once for all samples."""
-    model = inject(MODELS["two_inputs"](), nodes="auto", batch=4)
+    model = inject_all(MODELS["two_inputs"](), nodes="auto", batch=4)
     rng = np.random.default_rng(11)
     x = [rng.integers(-128, 128, (12, *shape)).astype(np.int8) for shape in ((8, 8, 1), (10,))]
     y = rng.integers(0, 4, 12)

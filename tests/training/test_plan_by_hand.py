@@ -20,6 +20,7 @@ from functools import cache
 
 import pytest
 
+from helpers.injection import inject_all
 from helpers.models import GraphBuilder
 from helpers.models.graph_builder import Activation, Padding
 from tflm_zo import inject
@@ -198,7 +199,7 @@ def test_costs_where_a_prefix_does_not_change() -> None:
 
 def test_blocks_of_weights() -> None:
     """Cut before each layer: fc1's block re-runs 30 of 318, fc2's 6."""
-    model = inject(network(), trainable="all", cuts="layers", batch=1)
+    model = inject_all(network(), cuts="layers", batch=1)
     metadata = read_metadata(model)
     assert [t.segment for t in metadata.trainable] == [0, 1, 2]
     settings = Settings(tasks=(Weights(queries=1, scope="blocks"),), batch_size=4)

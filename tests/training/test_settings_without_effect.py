@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo import inject
 from tflm_zo.core import Gaussian, SparseUniform
 from tflm_zo.training import Exact, Nodes, Settings, SettingsError, Trainer, Weights
 from tflm_zo.training.node_run import NodeRun
@@ -125,7 +125,7 @@ NOT_SHOWN = {"head": {"nodes.masked"}, "both": {"nodes.masked"}}
 
 @cache
 def trainer_of(model: str, is_layerwise: bool) -> Trainer:
-    zo = inject(MODELS["small_cnn"](), batch=4, **MODELS_OF[model])
+    zo = inject_all(MODELS["small_cnn"](), batch=4, **MODELS_OF[model])
     context = next(s for m, s in CONTEXTS.values() if m == model and s.is_layerwise == is_layerwise)
     return Trainer(zo, context)
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo import inject
 from tflm_zo.converters import read_metadata
 from tflm_zo.training import Exact, Nodes, Settings, SettingsError, Weights
 from tflm_zo.training.plan import credited, exact_tail, plan_tasks, trained_tensors
 
-METADATA = read_metadata(inject(MODELS["lenet5"](), nodes="fc3"))
+METADATA = read_metadata(inject_all(MODELS["lenet5"](), nodes="fc3"))
 LAYERS = [t.layer for t in METADATA.trainable]
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo import inject
 from tflm_zo.training import Nodes, Settings, TrainedLayers, Weights, trained_layers
 
 WHOLE = "trains 2 of 2 layers (100 % of the weights)"
@@ -40,17 +40,17 @@ NONE = "trains 0 of 2 layers (0 % of the weights); the other 2 stay as they are"
     ],
 )
 def test_sentence(options: dict[str, Any], settings: Any, sentence: str) -> None:
-    assert trained_layers(inject(MODELS["small_cnn"](), **options), settings).sentence == sentence
+    assert trained_layers(inject_all(MODELS["small_cnn"](), **options), settings).sentence == sentence
 
 
 def test_values() -> None:
     """small_cnn has 36 weights in a convolution and 256 in a dense layer."""
-    found = trained_layers(inject(MODELS["small_cnn"](), nodes="fc", trainable="nodes"), Settings())
+    found = trained_layers(inject_all(MODELS["small_cnn"](), nodes="fc", trainable="nodes"), Settings())
     assert found == TrainedLayers(("fc",), 2, 256, 292, found.sentence)
 
 
 def test_many_layers() -> None:
-    model = inject(MODELS["lenet5"](), trainable="all")
+    model = inject_all(MODELS["lenet5"]())
     assert (
         trained_layers(model, Settings(tasks=(Weights(),), batch_size=64)).sentence
         == "trains 5 of 5 layers (100 % of the weights)"

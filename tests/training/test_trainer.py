@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from helpers.injection import inject_all
 from helpers.interpreters import require
 from helpers.models import MODELS
 from helpers.moments import At, interrupt, stop
 from helpers.oracle.weights import checksum
 from helpers.settings import weight_settings
-from tflm_zo import inject
 from tflm_zo.converters import ConversionError, Model, initial_weights
 from tflm_zo.converters.files import NewFile
 from tflm_zo.core import Coordinate, Gaussian, Rademacher, SparseUniform
@@ -56,7 +56,7 @@ MODEL_SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def zo_model(name: str = "16", **more: Any) -> Model:
-    return inject(MODELS["small_cnn"](), **{"batch": 4, "max_queries": 4, **MODEL_SETTINGS[name], **more})
+    return inject_all(MODELS["small_cnn"](), **{"batch": 4, "max_queries": 4, **MODEL_SETTINGS[name], **more})
 
 
 def same(a: dict[str, Any], b: dict[str, Any]) -> bool:

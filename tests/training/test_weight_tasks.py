@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.injection import inject_all
 from helpers.models import lenet5
 from helpers.oracle import weights as oracle
 from helpers.oracle.control import sample_at
@@ -384,7 +385,7 @@ HYBRIDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 def run(name: str, runtime: str, log: Any = None, **fit: Any) -> tuple[Trainer, bytes]:
     injection, chosen = HYBRIDS[name]
-    model = inject(lenet5(), batch=4, **injection)
+    model = inject_all(lenet5(), batch=4, **injection)
     trainer = Trainer(
         model,
         layerwise_settings(**{"batch_size": 8, "snapshot_every": 2, "seed": 5, **chosen}),
@@ -402,7 +403,7 @@ def test_same_bits_in_tflm_and_after_an_interruption(name: str, tmp_path: Any) -
     assert again == weights
     logs = [(tmp_path / f"{x}.zolog").read_bytes() for x in "ab"]
     assert logs[0] == logs[1]
-    initial = Trainer(inject(lenet5(), batch=4, **HYBRIDS[name][0])).runtime.read_weights()
+    initial = Trainer(inject_all(lenet5(), batch=4, **HYBRIDS[name][0])).runtime.read_weights()
     changed = [not np.array_equal(initial[n], w) for n, w in whole.runtime.read_weights().items()]
     assert all(changed)
 
@@ -426,7 +427,7 @@ def test_same_bits_in_tflm_and_after_an_interruption(name: str, tmp_path: Any) -
 def test_costs() -> None:
     """By counting forwards: each pass through a segment has the share that Costs says."""
     trainer, _ = run("each layer, nodes and weights", "litert-ref")
-    metadata = read_metadata(inject(lenet5(), batch=4, **HYBRIDS["each layer, nodes and weights"][0]))
+    metadata = read_metadata(inject_all(lenet5(), batch=4, **HYBRIDS["each layer, nodes and weights"][0]))
     # conv1 alone carries no nodes: its queries run the whole network, those of nodes the suffix.
     conv1, conv2, fc1, fc2, fc3 = 117600, 240000, 48000, 10080, 840
     whole = conv1 + conv2 + fc1 + fc2 + fc3
@@ -527,7 +528,7 @@ def test_gradients_are_those_of_the_paper() -> None:
     ],
 )
 def test_bad_settings(injection: dict[str, Any], chosen: dict[str, Any], message: str) -> None:
-    model = inject(lenet5(), **injection)
+    model = inject_all(lenet5(), **injection)
     with pytest.raises(SettingsError, match=message):
         Trainer(model, layerwise_settings(**chosen))
 

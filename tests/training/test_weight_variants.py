@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.moments import At, stop
 from helpers.settings import weight_settings
-from tflm_zo import inject
 from tflm_zo.converters import Model, initial_weights, read_metadata, update_masks
 from tflm_zo.core import Coordinate, Gaussian
 from tflm_zo.logs import SeedLog
@@ -47,7 +47,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 def made(name: str) -> tuple[Model, Settings]:
     injection, changes = VARIANTS[name]
-    model = inject(MODELS["small_cnn"](), **{"batch": 4, "command_words": 1000, **injection})
+    model = inject_all(MODELS["small_cnn"](), **{"batch": 4, "command_words": 1000, **injection})
     return model, weight_settings(**{"batch_size": 4, **changes})
 
 
@@ -111,7 +111,7 @@ def test_what_is_masked_out_is_never_moved(name: str) -> None:
 
 def test_gradient_norm_counts_what_is_trained() -> None:
     """N Q / (N Q + d - 1) with d the weights that directions have."""
-    model = inject(MODELS["small_cnn"](), batch=4, sparse="top-k:0.25")
+    model = inject_all(MODELS["small_cnn"](), batch=4, sparse="top-k:0.25")
     rates = [
         Trainer(
             model, Settings(tasks=(Weights(queries=2, gradient_norm=on),), batch_size=8, learning_rate=8.0)

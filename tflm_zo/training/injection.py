@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ..converters import ConversionError, InjectSettings, Model, inject
 from ..converters.constants import METADATA_NAME
-from ..converters.settings import LAYERS, NODES
+from ..converters.settings import LAYERS
 from . import algorithms
 from .checks import SettingsError
 from .integers import weight_command_words
@@ -59,22 +59,17 @@ def inject_settings(settings: Settings, **given: Any) -> InjectSettings:
     takes_nodes = settings.has(Nodes) or settings.has(Exact)
     if given.get("nodes") and not takes_nodes:
         raise SettingsError(f"nodes: algorithm {settings.algorithm} perturbs weights, not nodes")
-    asked: dict[str, Any] = {"algorithm": settings.algorithm, "headroom": 0}
+    asked: dict[str, Any] = {"algorithm": settings.algorithm}
+    if given.get("trainable") == "none":
+        return InjectSettings(**asked, **given)
+    if not settings.has(Nodes):
+        asked["nodes"] = f"last:{settings.exact.last}" if settings.has(Exact) else ()
     if settings.has(Weights):
-        asked["headroom"] = max(settings.weights.headroom, settings.reach)
-    if settings.is_layerwise:
-        # Nothing is replayed from seeds: the log has snapshots.
-        asked["replay"] = False
-        if settings.has(Nodes):
-            asked["nodes"] = "auto"
-        elif settings.has(Exact):
-            asked["nodes"] = f"last:{settings.exact.last}"
-        if not settings.has(Weights):
-            # No RAM for layers that stay as they are, and the exact outputs of the original.
-            asked["trainable"] = NODES
-        elif settings.weights.scope == "layers":
+        asked |= {"trainable": "all", "headroom": max(settings.weights.headroom, settings.reach)}
+        if settings.weights.scope == "layers":
             asked["cuts"] = (LAYERS,)
-    else:
+    if not settings.is_layerwise:
+        asked["replay"] = True  # the log has seeds
         asked["max_queries"] = max(InjectSettings().max_queries, settings.weights.items)
         words = weight_command_words(settings)
         if words > InjectSettings(max_queries=asked["max_queries"]).words:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo import inject
 from tflm_zo.converters import ConversionError, load_model
 from tflm_zo.training import Exact, Nodes, Settings, Trainer, Weights
 
@@ -68,7 +68,7 @@ def build() -> Bases:
     for name, model in plain.items():
         for kind, settings in SETTINGS.items():
             try:
-                zo[f"{name}, {kind}"] = inject(model, **settings).to_bytes()
+                zo[f"{name}, {kind}"] = inject_all(model, **settings).to_bytes()
             except ConversionError:
                 pass  # a model without a layer for that
     data = {name: data_for(content) for name, content in plain.items()}
@@ -96,7 +96,7 @@ def runs(model: bytes, data: dict[str, Any]) -> dict[str, list[Run]]:
     ]
     with tempfile.TemporaryDirectory() as folder:
         for i, (kind, chosen, injection, options) in enumerate(settings):
-            zo = inject(model, **injection).to_bytes()
+            zo = inject_all(model, **injection).to_bytes()
             log = Path(folder) / str(i)
             Trainer(zo, chosen, "litert-ref").fit(data["x"], data["y"], steps=5, log=log)
             if kind == "snapshot log":

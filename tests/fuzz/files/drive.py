@@ -22,6 +22,7 @@ import numpy as np
 import typer
 
 import tflm_zo
+from helpers.injection import inject_all
 from tflm_zo import runtime
 from tflm_zo.cli import app
 from tflm_zo.converters import (
@@ -275,7 +276,7 @@ def use_cuts(bases: Bases, case: Case, rng: Random, model: Model) -> None:
     cuts = attempt(case, "possible_cuts", lambda: possible_cuts(model))
     if cuts:
         some = rng.sample(cuts, min(len(cuts), 2))
-        attempt(case, f"inject cuts={some}", lambda: inject(model, cuts=some, loss="none").to_bytes())
+        attempt(case, f"inject cuts={some}", lambda: inject_all(model, cuts=some, loss="none").to_bytes())
 
 
 def use_functions(bases: Bases, case: Case, rng: Random, model: Model) -> None:
@@ -323,7 +324,7 @@ def use_zo_functions(bases: Bases, case: Case, rng: Random, model: Model) -> Non
     attempt(case, "step_multipliers", lambda: step_multipliers(model))
     attempt(case, "update_masks", lambda: update_masks(model))
     attempt(case, "extract_segment", lambda: extract_segment(model, rng.choice((0, 1, 5))).to_bytes())
-    attempt(case, "inject", lambda: inject(model).to_bytes())
+    attempt(case, "inject", lambda: inject_all(model).to_bytes())
 
 
 def use_runtime(bases: Bases, case: Case, rng: Random, model: Model) -> None:

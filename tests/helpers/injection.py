@@ -1,0 +1,23 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Models all of whose weights are trainable, whatever the rewriter's defaults are."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+from tflm_zo.converters import Model, inject
+
+ALL_WEIGHTS: Final[dict[str, Any]] = {"trainable": "all", "nodes": (), "headroom": 2, "replay": True}
+
+
+def inject_all(model: Model | str | os.PathLike[str] | bytes, **given: Any) -> Model:
+    """A ZO model that can do all: every weight is trainable, moves by 2 LSB and is replayed from seeds.
+
+    Args:
+        model: as for `inject`.
+        **given: settings of `inject` that differ; ``nodes`` are carried beside the trainable weights, and
+            ``trainable="none"`` leaves nothing to move.
+    """
+    usual = {} if given.get("trainable") == "none" else ALL_WEIGHTS
+    return inject(model, **{"algorithm": "", **usual, **given})
