@@ -138,6 +138,7 @@ lint: $(VENV)/.installed
 	$(PY) -m ruff check $(PYTHON_SOURCES)
 	$(PY) -m ruff format --check $(PYTHON_SOURCES)
 	$(PY) -m mypy --strict -p tflm_zo
+	$(PY) -m mypy --strict tests/test_package.py
 	$(PY) -m mypy --config-file tests/mypy.ini $(MYPY_SCRIPTS)
 	$(VENV)/bin/clang-format --dry-run -Werror $(C_SOURCES)
 
