@@ -1,7 +1,7 @@
 # make demo    the main job on real data, from nothing
 # make test    every test (under ten minutes); `make test-slow` adds the long ones
 # make lint    formatting, style and types
-# make bench   the figures in README
+# make bench   the figures in docs/costs.md
 # make fuzz    the C core and the delegate under a fuzzer (tests/fuzz/README.md), FUZZ_SECONDS each, and damaged
 #              files through the package, FUZZ_FILES of them
 # make firmware-test TFLM_DIR=…   generated firmware on emulated Cortex-M cores
@@ -23,9 +23,9 @@ PY := $(VENV)/bin/python
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find ops -type f)
 C_SOURCES := $(shell find ops tests examples -name '*.[ch]' -o -name '*.cc' 2>/dev/null)
-PYTHON_SOURCES := $(wildcard tflm_zo converters tests examples benchmarks)
+PYTHON_SOURCES := $(wildcard tflm_zo converters tests examples benchmarks docs)
 # All but benchmarks/pretraining, which has a module of the same name as benchmarks/learning.
-MYPY_SCRIPTS := tests examples $(wildcard benchmarks/*.py) benchmarks/harness benchmarks/learning benchmarks/numpy_simulation
+MYPY_SCRIPTS := tests examples docs $(wildcard benchmarks/*.py) benchmarks/harness benchmarks/learning benchmarks/numpy_simulation
 
 .PHONY: all demo test test-main test-slow test-tflite-runtime test-c firmware-test fuzz fuzz-core fuzz-core-build fuzz-files fuzz-corpus lint format bench clean
 all: test
@@ -132,7 +132,7 @@ fuzz-corpus: fuzz-core-build
 # Generated firmware in a build of TensorFlow Lite Micro, on emulated cores: TFLM_DIR is a checkout in which
 # its own Makefile has built the libraries (tests/tflm_checkout says how).
 firmware-test: $(VENV)/.installed
-	TFLM_DIR=$(TFLM_DIR) $(PY) -m pytest -n $(JOBS) tests/tflm_checkout tests/test_guide.py $(PYTEST_ARGS)
+	TFLM_DIR=$(TFLM_DIR) $(PY) -m pytest -n $(JOBS) tests/tflm_checkout tests/docs/test_guide.py $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed
 	$(PY) -m ruff check $(PYTHON_SOURCES)

@@ -98,9 +98,10 @@ def main() -> None:
     settings = inject_settings(algorithms.weight(), batch=BATCH, max_queries=QUERIES)
     model = tflm_zo.inject(arguments.model or small_cnn(), settings)
     checksums = {name: train(model, name) for name in names}
+    if len(set(checksums.values())) > 1:
+        raise SystemExit(f"the weights differ: {checksums}")
     if len(checksums) > 1:
-        same = len(set(checksums.values())) == 1
-        print(f"the weights are {'identical' if same else 'DIFFERENT'} in {' and '.join(checksums)}")
+        print(f"the weights are identical in {' and '.join(checksums)}")
 
 
 if __name__ == "__main__":

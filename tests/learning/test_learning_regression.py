@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""That algorithms still learn what README says, with the defaults: one run of each benchmark."""
+"""That algorithms still learn what docs/results.md says, with the defaults: one run of each benchmark."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ TABLE = [
         0.1,
         None,
         f"{FQT} (a learning rate l, no figure)",
-        "the standard deviation of a layer's first step, in LSB; README's figures are with it",
+        "the standard deviation of a layer's first step, in LSB; the figures of docs/results.md are with it",
     ),
     # --- baselines ---
     Row("mezo", "rule", "gradient", "gradient", f"{PMT}, sec. 4.2.3 (MeZO: RGE of the whole model)"),
@@ -357,7 +357,7 @@ def test_every_default_has_its_row(name: str) -> None:
 
 
 def test_the_table_has_every_algorithm_of_a_paper() -> None:
-    own = {"node", "weight", "layer"}  # defaults of this project, measured in README
+    own = {"node", "weight", "layer"}  # defaults of this project, measured in docs/results.md
     assert set(PUBLISHED) == set(ALGORITHMS) - own
 
 

@@ -1,8 +1,8 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Published algorithms, as functions that give the settings of a run.
 
-To add one, write a function and list it in ``_ALL``: the command line, the README's table and the
-documentation take its name and the first sentence of its docstring.
+To add one, write a function and list it in ``_ALL``. The command line takes its name and the first sentence of
+its docstring from there, and docs/generate_algorithms.py makes docs/algorithms.md of all of it.
 """
 
 from __future__ import annotations
@@ -58,6 +58,9 @@ def node(
     (Poor Man's Training on MCUs, sec. 3.2).
 
         d = L(y + mu z) - L(y - mu z),    G = sum of d z a^T,    W <- W - rate G / rms(G)
+
+    References:
+        Y. Zhao, H. Li, I. Young, Z. Zhang: Poor Man's Training on MCUs, 2024. arXiv 2411.05873
     """
     return _settings("node", Nodes(queries=queries, perturbation=perturbation), run=run)
 
@@ -70,7 +73,11 @@ def weight(
 ) -> Settings:
     """Weight perturbation: all weights are perturbed at once (SPSA, Spall 1992).
 
-    d = L(w + z) - L(w - z),    w <- w - rate d / rms(d) z
+        d = L(w + z) - L(w - z),    w <- w - rate d / rms(d) z
+
+    References:
+        J. C. Spall: Multivariate Stochastic Approximation Using a Simultaneous Perturbation Gradient
+        Approximation, IEEE Transactions on Automatic Control 37 (3), 1992. doi 10.1109/9.119632
     """
     task = Weights(queries=queries, perturbation=perturbation)
     return _settings("weight", task, run=run, batch_size=64)
@@ -81,6 +88,9 @@ def layer(*, queries: int | Mapping[str, int] = 1, **run: Unpack[RunSettings]) -
     own inputs on.
 
         d = L(w + z) - L(w - z),    w <- w - rate d / rms(d) z,    z = 0 but for one layer
+
+    References:
+        Y. Zhao, H. Li, I. Young, Z. Zhang: Poor Man's Training on MCUs, 2024. arXiv 2411.05873
     """
     return _settings("layer", Weights(queries=queries, scope="layers"), run=run, learning_rate=2.0)
 
@@ -94,6 +104,9 @@ def poor_mans_training(*, queries: int = 8, **run: Unpack[RunSettings]) -> Setti
     The paper has minibatches of 100 and 100 queries (sec. 4.1). Here a minibatch is whole invokes, of 32
     samples where a plain model is made trainable, and a step has 32 queries at most; with 8 of them a budget
     is good for four times as many steps, and a minibatch of nodes has 768 directions.
+
+    References:
+        Y. Zhao, H. Li, I. Young, Z. Zhang: Poor Man's Training on MCUs, 2024. arXiv 2411.05873
     """
     return _settings(
         "poor-mans-training",
@@ -122,7 +135,10 @@ def qzo_ff(
 ) -> Settings:
     """Signs of loss differences along 8-bit Gaussian directions, with 16-bit weights (QZO-FF: sign-m-SPSA).
 
-    w <- w - rate / Q sum of sign(L(w + z) - L(w - z)) z    (Alg. 1)
+        w <- w - rate / Q sum of sign(L(w + z) - L(w - z)) z    (Alg. 1)
+
+    References:
+        C. Feng et al.: Stepping Forward on the Last Mile, NeurIPS 2024. arXiv 2411.04036
     """
     task = Weights(
         perturbation=Gaussian(1.0),
@@ -144,6 +160,9 @@ def elastic_zo(*, last: int = 1, **run: Unpack[RunSettings]) -> Settings:
     The paper's rate is tuned for each model and falls by 0.8 every 10 of 100 epochs, its gradient is clipped
     (sec. 5.1.1). Here differences count relative to their running RMS, clipped at three times it, which takes
     one rate for all models, and the rate falls to 0 by the end of a run of any length.
+
+    References:
+        K. Sugiura, H. Matsutani: ElasticZO, 2025. arXiv 2501.04287
     """
     return _settings("elastic-zo", Weights(perturbation=Gaussian(1.0)), Exact(last=last), run=run)
 
@@ -151,7 +170,10 @@ def elastic_zo(*, last: int = 1, **run: Unpack[RunSettings]) -> Settings:
 def elastic_zo_int8(*, last: int = 1, **run: Unpack[RunSettings]) -> Settings:
     """ElasticZO in 8 bits: sparse uniform directions, signs, updates rounded to few bits (ElasticZO-INT8).
 
-    first: w <- w - sign(d) round(z),    last: W <- W - round(G), to 5, 4 and 3 bits    (Alg. 2)
+        first: w <- w - sign(d) round(z),    last: W <- W - round(G), to 5, 4 and 3 bits    (Alg. 2)
+
+    References:
+        K. Sugiura, H. Matsutani: ElasticZO, 2025. arXiv 2501.04287
     """
     weights = Weights(perturbation=SparseUniform(15, 0.33), rule="bits", stage_p_zero=(0.5, 0.9))
     exact = Exact(last=last, rule="bits")
@@ -165,6 +187,10 @@ def fqt(*, last: int = 2, **run: Unpack[RunSettings]) -> Settings:
         W <- W - rate (G - mean(G)) / std(G)
 
     The poster names no rate: 0.1 LSB is the standard deviation of a layer's first step.
+
+    References:
+        M. Deutel, F. Hannig, C. Mutschler, J. Teich: On-Device Training of Fully Quantized Deep Neural
+        Networks on Cortex-M Microcontrollers, 2024. arXiv 2407.10734
     """
     return _settings(
         "fqt", Exact(last=last, rule="standardized", rows=(0.1, 1.0)), run=run, learning_rate=0.1
@@ -174,7 +200,11 @@ def fqt(*, last: int = 2, **run: Unpack[RunSettings]) -> Settings:
 def mezo(*, queries: int = 1, gradient_norm: bool = False, **run: Unpack[RunSettings]) -> Settings:
     """All weights are perturbed at once along Gaussian directions, with plain gradient steps (MeZO).
 
-    w <- w - rate (L(w + mu z) - L(w - mu z)) / (2 mu) z    (Alg. 1)
+        w <- w - rate (L(w + mu z) - L(w - mu z)) / (2 mu) z    (Alg. 1)
+
+    References:
+        S. Malladi et al.: Fine-Tuning Language Models with Just Forward Passes, NeurIPS 2023.
+        arXiv 2305.17333
     """
     task = Weights(
         perturbation=Gaussian(1.0),
@@ -195,6 +225,10 @@ def deepzero(*, queries: int = 32, **run: Unpack[RunSettings]) -> Settings:
 
     Finite differences of single weights differ between layers and along a run: over their running RMS one
     rate serves all layers, where plain steps, as DeepZero's, would need one for each.
+
+    References:
+        A. Chen et al.: DeepZero: Scaling Up Zeroth-Order Optimization for Deep Model Training, ICLR 2024.
+        arXiv 2310.02025
     """
     task = Weights(perturbation=Coordinate(2), queries=queries, scope="layers")
     return _settings("deepzero", task, run=run, learning_rate=128.0)
@@ -205,6 +239,9 @@ def qzo_ff_probe(**run: Unpack[RunSettings]) -> Settings:
     forward pass (QZO-FF: linear probing with 16w8a).
 
         w <- w - rate / Q sum of sign(L(w + z) - L(w - z)) z    (Alg. 1)
+
+    References:
+        C. Feng et al.: Stepping Forward on the Last Mile, NeurIPS 2024. arXiv 2411.04036
     """
     task = Weights(perturbation=Gaussian(0.5), rule="sign", int16="last")
     return _settings("qzo-ff-probe", task, run=run, batch_size=64, layers="last:1")

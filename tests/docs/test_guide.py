@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""docs: the guide is executed as it stands, pages of platforms say what the generated folders say.
+"""docs: the guide is executed as it stands.
 
 Without TFLM_DIR (see tflm_checkout/firmware_build.py) the guide's device is played by the desktop: its log is
 printed as the example prints it. With TFLM_DIR the guide's own commands build the firmware and run it on an
@@ -10,79 +10,50 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
-from typer.testing import CliRunner
 
 from cortex_m.emulator import CORES, run
-from helpers.firmware_folders import firmware, zo_model
 from helpers.interpreters import require
+from helpers.pages import GUIDE, REPOSITORY, Block, blocks, run_command
 from helpers.refusals import refused
 from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR
-from tflm_zo.cli.app import app
-from tflm_zo.firmware import PLATFORMS, arena
 from tflm_zo.logs import SeedLog, SnapshotLog
 
-REPOSITORY = Path(__file__).parents[1]
-DOCS = REPOSITORY / "docs"
-GUIDE = DOCS / "from-keras-to-a-training-cortex-m.md"
-PAGES = sorted(DOCS.rglob("*.md"))
 LIBRARY = next(lib for lib in LIBRARIES if lib.core == "cortex-m4" and lib.cmsis_nn)
 ALGORITHMS = ("node", "weight")
 
 
-@dataclass(frozen=True)
-class Block:
-    """Fenced text, what it is written in, and the file that the sentence before names, if any."""
-
-    language: str
-    text: str
-    file: str | None
-
-    @property
-    def is_installation(self) -> bool:
-        return self.language == "sh" and self.text.startswith(("pip ", "git clone "))
-
-    @property
-    def is_command_line(self) -> bool:
-        return self.language == "sh" and self.text.startswith("tflm-zo ")
-
-    @property
-    def is_on_device(self) -> bool:
-        return self.language == "sh" and not self.is_installation and not self.is_command_line
-
-    def of(self, algorithm: str) -> Block:
-        """With another algorithm in the place of the guide's."""
-        text = re.sub(r"\bnode(?=\b|_zo)", algorithm, self.text)
-        return Block(self.language, re.sub(r"\bNODE(?=_ZO)", algorithm.upper(), text), self.file)
+def is_installation(block: Block) -> bool:
+    return block.language == "sh" and block.text.startswith(("pip ", "git clone "))
 
 
-def blocks(page: Path) -> list[Block]:
-    text = page.read_text(encoding="utf-8")
-    found = re.finditer(r"(?:`([\w.-]+)`:\n\n)?```(\w+)\n(.*?)```", text, re.DOTALL)
-    return [Block(language, text, file) for file, language, text in (m.groups() for m in found)]
+def is_command_line(block: Block) -> bool:
+    return block.language == "sh" and block.text.startswith("tflm-zo ")
 
 
-def commands(block: Block) -> list[str]:
-    return block.text.replace("\\\n", " ").strip().splitlines()
+def is_on_device(block: Block) -> bool:
+    return block.language == "sh" and not is_installation(block) and not is_command_line(block)
+
+
+def of(block: Block, algorithm: str) -> Block:
+    """A block with another algorithm in the place of the guide's."""
+    text = re.sub(r"\bnode(?=\b|_zo)", algorithm, block.text)
+    return Block(block.language, re.sub(r"\bNODE(?=_ZO)", algorithm.upper(), text), block.file)
 
 
 def execute(block: Block, names: dict[str, Any]) -> None:
     """Runs a block in the working directory; `names` are the variables of all Python blocks."""
     if block.language == "python":
         exec(compile(block.text, GUIDE.name, "exec"), names)
-    elif block.is_command_line:
-        for line in commands(block):
-            done = CliRunner().invoke(app, shlex.split(line)[1:])
-            assert done.exit_code == 0, f"{line}\n{done.output}"
-    elif block.is_on_device:
+    elif is_command_line(block):
+        for line in block.commands:
+            run_command(line)
+    elif is_on_device(block):
         environment = {**os.environ, "TFLM_DIR": str(TFLM_DIR), "TFLM_ZO_DIR": str(REPOSITORY)}
         words = ["bash", "-euo", "pipefail", "-c", block.text]
         ran = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=600)
@@ -98,9 +69,6 @@ def print_log(log: bytes) -> list[str]:
     lines = [f"log {at} {bytes(len(piece)).hex()}" for at, piece in pieces[: len(pieces) // 2]]
     lines += [f"log {at} {piece.hex()}" for at, piece in reversed(pieces)]
     return ["before: 1 of 2 right, loss 3 / 65536", *lines, "step 0 loss 5", "checksum 00000000"]
-
-
-# --- the guide ----------------------------------------------------------------------------------------------
 
 
 def parts() -> tuple[list[Block], list[Block]]:
@@ -124,8 +92,8 @@ def desktop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             execute(block, names)
         # Blocks that name both algorithms have made both.
         for block in own:
-            if block.is_command_line and re.search(r"node\.(desktop|firmware)", block.text):
-                execute(block.of("weight"), names)
+            if is_command_line(block) and re.search(r"node\.(desktop|firmware)", block.text):
+                execute(of(block, "weight"), names)
     yield folder
 
 
@@ -137,7 +105,7 @@ def walk(request: pytest.FixtureRequest, desktop: Path, monkeypatch: pytest.Monk
 
 
 def accuracy(model: str) -> float:
-    line = CliRunner().invoke(app, ["evaluate", model, "test.npz"]).output
+    line = run_command(f"tflm-zo evaluate {model} test.npz")
     found = re.search(r"accuracy ([\d.]+)", line)
     assert found is not None, line
     return float(found[1])
@@ -146,7 +114,7 @@ def accuracy(model: str) -> float:
 def follow_log(algorithm: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The guide's end: the device's output becomes a model."""
     names: dict[str, Any] = {}
-    after = [b.of(algorithm) for b in parts()[1] if b.language == "python" or b.is_command_line]
+    after = [of(b, algorithm) for b in parts()[1] if b.language == "python" or is_command_line(b)]
     assert [block.language for block in after] == ["python", "sh"]
     for name in (f"{algorithm}.device.zolog", f"{algorithm}.device.tflite"):
         Path(name).unlink(missing_ok=True)
@@ -189,14 +157,14 @@ def test_the_desktop_measures_as_often_as_the_example(walk: str) -> None:
 def test_a_lost_line_shows(walk: str, capsys: pytest.CaptureFixture[str]) -> None:
     lines = print_log(Path(f"{walk}.desktop.zolog").read_bytes())
     Path(f"{walk}.txt").write_text("\n".join(lines[:-3] + lines[-2:]) + "\n")  # its first bytes
-    execute(next(b for b in parts()[1] if b.language == "python").of(walk), {})
+    execute(of(next(b for b in parts()[1] if b.language == "python"), walk), {})
     assert capsys.readouterr().out.splitlines()[-1] == "the desktop's log: False"
     refused(Path(), "replay", f"{walk}.zo.tflite", f"{walk}.device.zolog", "-o", "no.tflite", said="damaged")
 
 
 def test_installation(walk: str) -> None:
     del walk
-    said = "\n".join(block.text for block in blocks(GUIDE) if block.is_installation)
+    said = "\n".join(block.text for block in blocks(GUIDE) if is_installation(block))
     # The library that the guide links is the one that its make builds.
     for word in LIBRARY.make.split():
         assert word in said.replace("\\\n", " ").split(), word
@@ -210,7 +178,7 @@ def build(algorithm: str) -> list[str]:
     """Follows the guide's build and run; lines that the emulated device has printed."""
     if reason := LIBRARY.why_not():
         pytest.skip(reason)
-    device = [b.of(algorithm) for b in parts()[1] if b.language == "cmake" or b.is_on_device]
+    device = [of(b, algorithm) for b in parts()[1] if b.language == "cmake" or is_on_device(b)]
     assert [block.language for block in device] == ["cmake", "sh", "sh"]
     for block in device:
         execute(block, {})
@@ -307,9 +275,9 @@ def test_the_guides_cpp_is_a_program_that_goes_on_after_a_reset(board: tuple[str
         program = program.replace("// With weight perturbation: ", "")
     main = Path(f"{algorithm}.firmware/main.cc")
     generated = main.read_text()
-    main.write_text(Block("cpp", program + MAIN, None).of(algorithm).text)
+    main.write_text(of(Block("cpp", program + MAIN), algorithm).text)
     try:
-        execute(Block("sh", f"cmake --build {algorithm}.build", None), {})
+        execute(Block("sh", f"cmake --build {algorithm}.build"), {})
     finally:
         main.write_text(generated)
     lines = run(CORES["cortex-m4"], Path(f"{algorithm}.build/{algorithm}"), timeout=300).splitlines()
@@ -328,84 +296,3 @@ def test_the_guides_cpp_is_a_program_that_goes_on_after_a_reset(board: tuple[str
     stored = bytes.fromhex("".join(line.split()[2] for line in lines if line.startswith("log ")))
     assert stored[: len(wanted)] == wanted
     assert set(stored[len(wanted) :]) == {0xFF}
-
-
-# --- pages of platforms -------------------------------------------------------------------------------------
-
-
-def test_every_platform_has_a_page() -> None:
-    assert {page.stem for page in (DOCS / "platforms").iterdir()} == set(PLATFORMS)
-
-
-@pytest.mark.parametrize("platform", PLATFORMS)
-def test_a_page_says_what_the_generated_readme_says(
-    platform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = DOCS / "platforms" / f"{platform}.md"
-    monkeypatch.chdir(tmp_path)
-    zo_model("node").save("lenet5.zo.tflite")
-    first, *others = blocks(page)
-    # Its bound: measuring takes a second.
-    with mock.patch.object(arena, "_recorded", return_value=None):
-        execute(first, {})
-    folder = Path("lenet5_firmware")
-    readme = (folder / "README.md").read_text(encoding="utf-8")
-    assert f"--platform {platform}" in first.text and first.text.strip() in readme
-    said = {line.strip() for line in readme.splitlines()}
-    assert others
-    for block in others:
-        for line in block.text.splitlines():
-            assert line.strip() in said, line
-    rows = re.findall(r"^\| (`[^|]*`) \|", page.read_text(), re.M)
-    named = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
-    assert len(named) > 8
-    for name in named:
-        assert (folder / name).exists(), name
-
-
-@pytest.mark.parametrize(
-    ("platform", "file", "option"),
-    [
-        ("cmake", "CMakeLists.txt", "option(TFLM_STRIP_ERROR_STRINGS"),
-        ("cmake", "CMakeLists.txt", "cmake_minimum_required(VERSION 3.18)"),
-        ("make", "small_zo.mk", "TFLM_STRIP_ERROR_STRINGS ?= 1"),
-        ("make", "small_zo.mk", "SMALL_ZO_BUILD_DIR ?= build/small_zo"),
-        ("make", "small_zo.mk", "SMALL_ZO_OPTIMIZE ?= -O2"),
-        ("arduino", "library.properties", "depends=Arduino_TensorFlowLite"),
-        ("arduino", "examples/small/small.ino", "Serial.begin(115200)"),
-        ("zephyr", "samples/small/prj.conf", "CONFIG_MAIN_STACK_SIZE=8192"),
-        ("esp-idf", "examples/small/sdkconfig.defaults", "CONFIG_ESP_MAIN_TASK_STACK_SIZE=8192"),
-        ("esp-idf", "examples/small/sdkconfig.defaults", "CONFIG_ESP_TASK_WDT_INIT=n"),
-        ("esp-idf", "idf_component.yml", 'version: ">=1.3.3"'),
-        ("esp-idf", "idf_component.yml", 'version: ">=5.1"'),
-    ],
-)
-def test_options_that_pages_name_are_generated(platform: str, file: str, option: str) -> None:
-    assert option in firmware(platform).files[file]
-
-
-# --- links --------------------------------------------------------------------------------------------------
-
-
-def anchor(heading: str) -> str:
-    """As GitHub makes it of a heading."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links(page: Path) -> None:
-    for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
-        if link.startswith("https://"):
-            continue
-        path, _, name = link.partition("#")
-        target = page if not path else (page.parent / path).resolve()
-        assert target.exists(), link
-        if name:
-            headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.M)
-            assert name in {anchor(heading) for heading in headings}, link
-
-
-def test_every_page_is_in_the_index() -> None:
-    index = DOCS / "README.md"
-    linked = {(DOCS / link).resolve() for link in re.findall(r"\]\(([^)#]+)\)", index.read_text())}
-    assert {page for page in PAGES if page != index} <= linked

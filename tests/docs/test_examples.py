@@ -1,0 +1,224 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Every example of every page runs as it stands, or is in `NOT_EXECUTED` with the reason why it cannot.
+
+Python and shell blocks are collected from all pages, so a new one is executed without a line here. Those of a
+page share a folder, one for Python and one for commands, that begins with the files of `start`. The guide's
+examples are executed by test_guide.py, in the order in which the guide needs them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from helpers.firmware_folders import firmware
+from helpers.models import MODELS
+from helpers.pages import GUIDE, README, REPOSITORY, blocks, pages, run_command
+from tflm_zo import algorithms, inject
+from tflm_zo.firmware import PLATFORMS, arena
+from tflm_zo.training import inject_settings
+
+
+def relative(page: Path) -> str:
+    return page.relative_to(REPOSITORY).as_posix()
+
+
+PYTHON = [page for page in pages() if page != GUIDE and blocks(page, "python")]
+SHELL = [page for page in pages() if blocks(page, "sh")]
+
+
+# --- what is not executed, and what is checked of it instead ------------------------------------------------
+
+
+def parses(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Python script takes these arguments; it ends where it has read them."""
+
+    class TakenError(Exception):
+        pass
+
+    def parse(parser: argparse.ArgumentParser, *given: Any) -> argparse.Namespace:
+        original(parser, *given)
+        raise TakenError
+
+    words = shlex.split(line)
+    script = REPOSITORY / words[words.index("python") + 1]
+    original = argparse.ArgumentParser.parse_args
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse)
+    monkeypatch.setattr(sys, "argv", [str(script), *words[words.index("python") + 2 :]])
+    monkeypatch.syspath_prepend(script.parent)
+    with pytest.raises(TakenError):
+        runpy.run_path(str(script), run_name="__main__")
+
+
+def is_a_target(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Makefile has the target and says how it would be made."""
+    words = ["make", "--dry-run", *shlex.split(line)[1:]]
+    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def has_the_extra(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyproject.toml has the extra that is installed."""
+    package, *extra = re.findall(r"[^\[\]]+", shlex.split(line)[-1])
+    if package == ".":
+        text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
+        assert all(re.search(rf"^{name} = \[", text, re.MULTILINE) for name in extra)
+
+
+def is_a_fuzzer(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program that it calls is built of a source of this repository."""
+    program = Path(shlex.split(line)[0]).relative_to("build/fuzz")
+    assert (REPOSITORY / program).with_suffix(".c").is_file()
+
+
+def sets_options_that_there_are(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder's CMakeLists.txt knows what the command line sets, or CMake itself does."""
+    known = firmware("cmake").files["CMakeLists.txt"]
+    assert all(name.startswith("CMAKE_") or name in known for name in re.findall(r"-D(\w+)=", line))
+
+
+def is_in_a_generated_readme(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A generated folder says the same of itself."""
+    readmes = [firmware(platform).files["README.md"] for platform in PLATFORMS]
+    said = {said.strip() for readme in readmes for said in readme.splitlines()}
+    assert line.replace("lenet5", "small") in said
+
+
+@dataclass(frozen=True)
+class Left:
+    """Lines that begin like this are not executed, for a reason; a check of what can be checked of them."""
+
+    begins: str
+    why: str
+    check: Callable[[str, pytest.MonkeyPatch], None]
+
+
+NOT_EXECUTED = (
+    Left("make ", "makes environments, and runs the demo, all tests or a fuzzer", is_a_target),
+    Left("pip install ", "needs the network", has_the_extra),
+    Left(r"(TFLM_DIR=checkout )?python benchmarks/", "takes minutes to hours, data sets, models", parses),
+    Left(
+        "python examples/personalization/",
+        "pre-trains for minutes: tests/tflm_checkout/test_personalization.py runs it",
+        parses,
+    ),
+    Left("build/fuzz/", "needs clang, and an input that was found", is_a_fuzzer),
+    Left("cmake ", "needs a cross-compiler's toolchain file, and TFLM", sets_options_that_there_are),
+    Left("(cd|idf.py|west|arduino-cli) ", "needs the tools of that platform", is_in_a_generated_readme),
+)
+
+
+def left(line: str) -> Left | None:
+    """Why a line is not executed; None: it is."""
+    return next((one for one in NOT_EXECUTED if re.match(one.begins, line)), None)
+
+
+LEFT = [
+    pytest.param(line, id=f"{relative(page)}: {line}")
+    for page in SHELL
+    if page != GUIDE
+    for block in blocks(page, "sh")
+    for line in block.commands
+    if left(line)
+]
+
+
+@pytest.mark.parametrize("line", LEFT)
+def test_lines_that_are_not_executed(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = left(line)
+    assert one is not None
+    one.check(line, monkeypatch)
+
+
+def test_every_reason_is_needed() -> None:
+    lines = [str(one.values[0]) for one in LEFT]
+    assert [one.begins for one in NOT_EXECUTED if not any(re.match(one.begins, line) for line in lines)] == []
+
+
+# --- what is ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files that examples begin with: an int8 model, its ZO model, and data for it."""
+    folder = tmp_path_factory.mktemp("examples")
+    (folder / "model.tflite").write_bytes(MODELS["lenet5"]())
+    inject(folder / "model.tflite", inject_settings(algorithms.node())).save(folder / "lenet5.zo.tflite")
+    rng = np.random.default_rng(0)
+    for name in ("calibration", "adapt", "test", "old"):
+        x = rng.random((64, 28, 28, 1)).astype(np.float32)
+        np.savez(folder / f"{name}.npz", x=x, y=rng.integers(0, 10, 64))
+    return folder
+
+
+@pytest.fixture
+def folder(start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of them, which is the working directory."""
+    shutil.copytree(start, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PYTHON, ids=relative)
+def test_python(page: Path, folder: Path) -> None:
+    """The blocks of a page, one after the other, with the samples and labels that README speaks of."""
+    with np.load("adapt.npz") as adapt, np.load("test.npz") as test:
+        names: dict[str, Any] = {"x": adapt["x"], "y": adapt["y"], "x_test": test["x"], "y_test": test["y"]}
+    for block in blocks(page, "python"):
+        exec(compile(block.text, relative(page), "exec"), names)
+    for kept, differ in DIFFERENT.get(relative(page), ()):
+        assert names[kept] != names[differ]
+
+
+@pytest.mark.parametrize("page", [page for page in SHELL if page != GUIDE], ids=relative)
+def test_commands(page: Path, folder: Path) -> None:
+    lines = [line for block in blocks(page, "sh") for line in block.commands if not left(line)]
+    for made in re.findall(r"-o (\S+)", "\n".join(lines)):
+        (folder / made).unlink(missing_ok=True)
+    if any("model.keras" in line for line in lines):
+        keras_model(folder / "model.keras")
+    # The arena's bound: measuring takes a second for each folder.
+    with mock.patch.object(arena, "_recorded", return_value=None):
+        for line in lines:
+            if line.startswith("python "):
+                run_script(line)
+            else:
+                run_command(line)
+    for one, other in EQUAL.get(relative(page), ()):
+        assert (folder / one).read_bytes() == (folder / other).read_bytes()
+
+
+#: What must hold of what the examples of a page have made: files that are equal, variables that differ.
+EQUAL = {"docs/training.md": [("weights.tflite", "again.tflite")]}
+DIFFERENT = {"docs/by-hand.md": [("plus", "minus")]}
+
+
+def run_script(line: str) -> None:
+    words = [sys.executable, REPOSITORY / line.split()[1], *line.split()[2:]]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, f"{line}\n{done.stderr}"
+
+
+def keras_model(path: Path) -> None:
+    keras = pytest.importorskip("keras", reason="NO TensorFlow: THE COMMANDS OF THIS PAGE WERE NOT EXECUTED")
+    from tflm_zo.keras_models import lenet5
+
+    keras.utils.set_random_seed(0)
+    lenet5().save(path)
+
+
+def test_pages_are_found() -> None:
+    assert {README, GUIDE} <= set(SHELL) and README in PYTHON and len(SHELL) > 10

@@ -1,0 +1,110 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What pages say besides their examples: links, options, files, tables that agree, and what is generated."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from helpers.pages import DOCS, README, REPOSITORY, pages
+from tflm_zo.cli.app import app
+from tflm_zo.cli.option_names import OF_INJECT
+from tflm_zo.training.setting_names import every_name
+
+PAGES = pages()
+COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def relative(page: Path) -> str:
+    return page.relative_to(REPOSITORY).as_posix()
+
+
+def test_the_first_page_is_short() -> None:
+    assert len(README.read_bytes()) <= 8192
+
+
+def test_the_page_of_algorithms_is_what_the_generator_makes() -> None:
+    made = runpy.run_path(str(DOCS / "generate_algorithms.py"))["page"]()
+    same = (DOCS / "algorithms.md").read_text(encoding="utf-8") == made
+    assert same, "docstrings have changed: run python docs/generate_algorithms.py"
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of all tables' rows."""
+    lines = re.findall(r"^\| (.*) \|$", text, re.MULTILINE)
+    return [[cell.strip() for cell in line.split("|")] for line in lines if not line.startswith("---")]
+
+
+@pytest.mark.parametrize(("heading", "page"), [("What it learns", "results"), ("What it costs", "costs")])
+def test_the_first_page_has_rows_of_the_other_pages(heading: str, page: str) -> None:
+    """Each row of README has cells of a row of the page, in their order."""
+    section = README.read_text(encoding="utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    whole, taken = rows((DOCS / f"{page}.md").read_text(encoding="utf-8")), rows(section)
+    assert len(taken) > 3
+    for row in taken:
+        assert any(in_order(row, other) for other in whole if other[0] == row[0]), row
+
+
+def in_order(part: list[str], whole: list[str]) -> bool:
+    rest = iter(whole)
+    return all(cell in rest for cell in part)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_options_exist(page: Path) -> None:
+    """Those of tflm-zo: on its command lines, and in words between backticks."""
+    known = {
+        name for command in COMMANDS.values() for p in command.params for name in (*p.opts, *p.secondary_opts)
+    }
+    text = page.read_text(encoding="utf-8")
+    lines = re.findall(r"^tflm-zo .*$", text.replace("\\\n", " "), re.MULTILINE)
+    spans = re.findall(r"`((?:(?:tflm-zo )?(?:" + "|".join(COMMANDS) + r") )?--[^`]+)`", text)
+    named = {name for words in (*lines, *spans) for name in re.findall(r"(?<!\S)--[a-z][\w-]*", words)}
+    named -= {"--tasks"}  # of benchmarks/learning/compare.py
+    assert named <= known, named - known
+    settings = {name.replace("_", "-") for name in (*every_name(), *OF_INJECT)}
+    given = set(re.findall(r"--set\s+([a-z][\w.-]*)=", text))
+    assert given <= settings, given - settings
+
+
+def anchor(heading: str) -> str:
+    """As GitHub makes it of a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_links(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        if link.startswith("https://"):
+            continue
+        path, _, name = link.partition("#")
+        target = page if not path else (page.parent / path).resolve()
+        assert target.exists(), link
+        if name:
+            headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.M)
+            assert name in {anchor(heading) for heading in headings}, link
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = DOCS / "README.md"
+    linked = {
+        (DOCS / link).resolve() for link in re.findall(r"\]\(([^)#]+)\)", index.read_text(encoding="utf-8"))
+    }
+    assert {page for page in PAGES if page != index} <= linked
+
+
+def test_files_between_backticks_exist() -> None:
+    """Paths that begin with a folder of this repository, and names of the core's files wherever they lie."""
+    path = re.compile(r"`((?:benchmarks|converters|docs|examples|ops|tests|tflm_zo)/[\w./-]+)`")
+    sources = {source.name for source in (REPOSITORY / "ops").rglob("*") if source.is_file()}
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if page.parent.name != "platforms":  # those name files of the generated folder, see test_platforms.py
+            missing = [name for name in path.findall(text) if not (REPOSITORY / name).exists()]
+            assert missing == [], relative(page)
+        assert set(re.findall(r"`(zo_\w+\.(?:h|c|cc))`", text)) <= sources, relative(page)

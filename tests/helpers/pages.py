@@ -1,0 +1,59 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The Markdown pages of this repository, and the examples in them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from tflm_zo.cli.app import app
+
+REPOSITORY = Path(__file__).parents[2]
+README = REPOSITORY / "README.md"
+DOCS = REPOSITORY / "docs"
+GUIDE = DOCS / "from-keras-to-a-training-cortex-m.md"
+
+
+def pages() -> list[Path]:
+    """Every page that git knows or would add, so that no new one is forgotten."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+    found = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    return [REPOSITORY / name for name in sorted(found.splitlines()) if (REPOSITORY / name).exists()]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Fenced text, the language it is marked with, and the file that the sentence before names, if any."""
+
+    language: str
+    text: str
+    file: str | None = None
+
+    @property
+    def commands(self) -> list[str]:
+        """Of a shell block: its command lines, without comments, each on one line."""
+        lines = re.sub(r"\\\n\s*", "", self.text).splitlines()
+        stripped = [re.sub(r"(^|\s)#\s.*$", "", line).strip() for line in lines]
+        return [line for line in stripped if line]
+
+
+def blocks(page: Path, *languages: str) -> list[Block]:
+    """The fenced blocks of a page, in order; those of some languages alone, if any are named."""
+    text = page.read_text(encoding="utf-8")
+    found = re.finditer(r"(?:`([\w.-]+)`:\n\n)?^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    every = [Block(language, text, file) for file, language, text in (m.groups() for m in found)]
+    return [block for block in every if not languages or block.language in languages]
+
+
+def run_command(line: str) -> str:
+    """Runs a line ``tflm-zo …`` in the working directory; what it prints."""
+    program, *arguments = shlex.split(line)
+    assert program == "tflm-zo", line
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, f"{line}\n{done.output}"
+    return done.output
