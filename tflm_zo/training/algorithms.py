@@ -1,8 +1,8 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Published algorithms, as functions that give the settings of a run.
 
-To add one, write a function and list it in ``_ALL``. The command line takes its name and the first sentence of
-its docstring from there, and docs/generate_algorithms.py makes docs/algorithms.md of all of it.
+To add one, write a function and list it in ``_ALL``. The command line takes its name and the first sentence
+of its docstring from there, and docs/generate_algorithms.py makes docs/algorithms.md of all of it.
 """
 
 from __future__ import annotations
