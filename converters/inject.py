@@ -6,19 +6,22 @@ from __future__ import annotations
 import dataclasses
 import glob
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .errors import ConversionError
 from .model import Model, load_model
 from .passes import PASSES, Plan
 from .passes.plan_nodes import plan_nodes
-from .settings import NODES, InjectSettings
+from .settings import NODES, InjectChanges, InjectSettings
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def inject(
     model: Model | str | os.PathLike[str] | bytes,
     settings: InjectSettings | None = None,
-    **overrides: Any,
+    **overrides: Unpack[InjectChanges],
 ) -> Model:
     """Makes an int8 model trainable.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal, TypedDict, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,8 @@ MAX_QUERIES: Final = 32
 #: Fewest bits of magnitude and sign that headroom may leave a weight: 127 - h >= 15 is 5 bits.
 SMALLEST_LIMIT: Final = 15
 
-LOSS_KINDS: Final = ("auto", "cross_entropy", "floor_log2", "binary_cross_entropy", "mse", "none")
+LossKind = Literal["auto", "cross_entropy", "floor_log2", "binary_cross_entropy", "mse", "none"]
+LOSS_KINDS: Final[tuple[str, ...]] = get_args(LossKind)
 
 #: Multipliers (s_min / s)^2 per channel, see ``quantization_aware``.
 QUANTIZATION_AWARE: Final = "quantization-aware"
@@ -86,6 +87,29 @@ def checked_integer(value: Any, what: str, low: int, high: int) -> int:
     return int(value)
 
 
+class InjectChanges(TypedDict, total=False):
+    """The settings of `InjectSettings` that are given by name."""
+
+    trainable: str | Sequence[str]
+    blocks: Mapping[str, str | Sequence[str]] | None
+    headroom: int
+    update_bits: int
+    max_queries: int
+    batch: int
+    export_batch: int | None
+    loss: LossKind
+    loss_output: int | str | None
+    cuts: Sequence[str]
+    nodes: str | Sequence[str]
+    command_words: int | None
+    multipliers: Mapping[str, npt.NDArray[np.int32]] | str | None
+    sparse: Mapping[str, npt.NDArray[np.bool_]] | str | None
+    sparse_seed: int
+    int16: str | Sequence[str]
+    replay: bool
+    algorithm: str
+
+
 @dataclasses.dataclass(frozen=True)
 class InjectSettings:
     """How a model is to train. Checked when constructed.
@@ -150,7 +174,7 @@ class InjectSettings:
     max_queries: int = 8
     batch: int = 1
     export_batch: int | None = None
-    loss: str = "auto"
+    loss: LossKind = "auto"
     loss_output: int | str | None = None
     cuts: Sequence[str] = ()
     nodes: str | Sequence[str] = "auto"

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tflm_zo as zo
+from tflm_zo.converters.settings import InjectChanges
 from tflm_zo.training.algorithms import RunSettings
 
 
@@ -57,11 +58,21 @@ def test_what_is_misspelt_is_refused() -> None:
         zo.algorithms.node(estimator="antithetical")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="batchsize"):
         zo.algorithms.node(batchsize=16)  # type: ignore[call-arg]
+    with pytest.raises(zo.ConversionError, match="loss"):
+        zo.InjectSettings(loss="crossentropy")  # type: ignore[arg-type]
+    with pytest.raises(zo.ConversionError, match="head_room"):
+        zo.inject(b"", head_room=2)  # type: ignore[call-arg]
 
 
 def test_algorithms_take_what_settings_have() -> None:
     fields = {field.name for field in dataclasses.fields(zo.Settings)}
     assert RunSettings.__annotations__.keys() == fields - {"tasks", "algorithm"}
+
+
+def test_inject_takes_what_its_settings_have() -> None:
+    fields = {field.name: field.type for field in dataclasses.fields(zo.InjectSettings)}
+    given = {name: kind.__forward_arg__ for name, kind in InjectChanges.__annotations__.items()}
+    assert given == fields
 
 
 def test_integers_of_numpy_are_integers() -> None:

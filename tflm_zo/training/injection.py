@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..converters import ConversionError, InjectSettings, Model, inject
 from ..converters.constants import METADATA_NAME
-from ..converters.settings import LAYERS
+from ..converters.settings import LAYERS, InjectChanges
 from . import algorithms
 from .checks import SettingsError
 from .integers import weight_command_words
 from .settings import Settings
 from .tasks import Exact, Nodes, Weights
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = [
     "BATCH",
@@ -45,7 +48,7 @@ def own_batch(model: Model) -> int:
     return max(inputs[0].shape[0], 1) if inputs and inputs[0].shape else 1
 
 
-def inject_settings(settings: Settings, **given: Any) -> InjectSettings:
+def inject_settings(settings: Settings, **given: Unpack[InjectChanges]) -> InjectSettings:
     """What a run needs of `inject`.
 
     Args:
@@ -91,7 +94,7 @@ def trainable_model(
     model: Model,
     settings: Settings | None,
     changed: Callable[[Settings], Settings] = _as_they_are,
-    **given: Any,
+    **given: Unpack[InjectChanges],
 ) -> tuple[Model, Settings]:
     """A plain model made trainable, and how it is trained.
 
@@ -118,7 +121,7 @@ def trainable_model(
         return result, weights
 
 
-def inject_for(model: Model, settings: Settings, **given: Any) -> Model:
+def inject_for(model: Model, settings: Settings, **given: Unpack[InjectChanges]) -> Model:
     """A plain model made trainable for a run.
 
     Args:

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
 
 from ... import runtime as runtimes
 from ...converters import ConversionError, InjectSettings, Model, load_model
-from ...converters.settings import LOSS_KINDS
+from ...converters.settings import LOSS_KINDS, LossKind
 from ...data import prepare
 from ...training.evaluation import evaluate as evaluate_runtime
 from ...training.injection import inject_plain, is_zo
@@ -74,7 +74,9 @@ def _as_zo(model: Model, loss: str | None, loss_output: str | None) -> Model:
     if loss is not None and loss not in LOSS_KINDS[:-1]:
         raise ConversionError(f"--loss must be one of {', '.join(LOSS_KINDS[:-1])}, not {loss!r}")
     output = parse_loss_output(loss_output)
-    zo = inject_plain(model, InjectSettings(trainable="none", loss=loss or "auto", loss_output=output))
+    zo = inject_plain(
+        model, InjectSettings(trainable="none", loss=cast(LossKind, loss or "auto"), loss_output=output)
+    )
     if output is None:
         say_loss_output(zo)
     return zo

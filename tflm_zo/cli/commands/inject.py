@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
 
 from ...converters import ConversionError, ZoMetadata, load_model, read_metadata
 from ...converters import inject as inject_model
-from ...converters.settings import KERNEL_NORM, LAST, LOSS_KINDS, QUANTIZATION_AWARE
+from ...converters.settings import KERNEL_NORM, LAST, LOSS_KINDS, QUANTIZATION_AWARE, LossKind
 from ...converters.table import table
 from ...training import ALGORITHMS, inject_settings, trained_layers
 from ...training import algorithm as algorithm_of_name
@@ -167,7 +167,7 @@ def inject(
         run,
         blocks=_blocks(block or []),
         batch=batch,
-        loss=loss.replace("-", "_"),
+        loss=cast(LossKind, loss.replace("-", "_")),
         loss_output=parse_loss_output(loss_output),
         command_words=command_words,
         multipliers=multipliers,
