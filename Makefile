@@ -44,9 +44,9 @@ $(VENV)/.installed: $(BUILD_INPUTS) | $(PY)
 	$(PY) $(PIP_INSTALL) -e '.[all]'
 	touch $@ $(VENV)/.installed-demo
 
-$(TFLITE_RUNTIME_VENV)/.installed: $(BUILD_INPUTS)
+$(TFLITE_RUNTIME_VENV)/.installed: $(BUILD_INPUTS) Makefile
 	test -x $(TFLITE_RUNTIME_VENV)/bin/python || $(PYTHON) -m venv $(TFLITE_RUNTIME_VENV)
-	$(TFLITE_RUNTIME_VENV)/bin/python $(PIP_INSTALL) -e '.[tflite-runtime]' pytest hypothesis
+	$(TFLITE_RUNTIME_VENV)/bin/python $(PIP_INSTALL) -e '.[tflite-runtime]' pytest pytest-xdist hypothesis
 	touch $@
 
 # --- what people run ------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ demo: $(VENV)/.installed-demo
 test: test-tflite-runtime test-main
 
 test-main: $(VENV)/.installed
-	$(PY) -m pytest -n $(JOBS) -m 'not slow and not tflite_runtime' $(PYTEST_ARGS)
+	$(PY) -m pytest -n $(JOBS) --dist loadfile -m 'not slow and not tflite_runtime' $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.installed
 	$(PY) -m pytest -n $(JOBS) -m 'slow and not tflite_runtime' $(PYTEST_ARGS)
@@ -66,7 +66,7 @@ test-slow: $(VENV)/.installed
 # tflite-runtime's last release is for CPython 3.11 at most and for NumPy 1.
 ifeq ($(shell $(PYTHON) -c 'import sys; print(sys.version_info[:2] in ((3, 10), (3, 11)))'),True)
 test-tflite-runtime: $(TFLITE_RUNTIME_VENV)/.installed
-	$(TFLITE_RUNTIME_VENV)/bin/python -m pytest -m 'tflite_runtime and not slow' $(PYTEST_ARGS); \
+	$(TFLITE_RUNTIME_VENV)/bin/python -m pytest -n $(JOBS) -m 'tflite_runtime and not slow' $(PYTEST_ARGS); \
 	status=$$?; test $$status -ne 5 || { echo 'WARNING: no test is marked tflite_runtime'; status=0; }; \
 	exit $$status
 else

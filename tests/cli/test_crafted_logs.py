@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import struct
-import subprocess
-import sys
 import zlib
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 
 from helpers.models import MODELS
+from helpers.processes import run
 
 OPTIONS = ("--steps", "6", "--runtime", "litert-ref", "--batch-size", "8")
 MOST = 2**32 - 1
@@ -33,16 +32,6 @@ CRAFTED = {
     "tensors": ("node", 160 + 4, 9 << 16, "no snapshot log of this version, or its header is damaged"),
     "few weights": ("node", 132, 4, "the log is damaged: its snapshots are of 4 bytes of weights"),
 }
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """In a process of its own: corrupted memory would end it by a signal."""
-    return subprocess.run(
-        [sys.executable, "-c", "from tflm_zo.cli import main; main()", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
 
 
 @pytest.fixture(scope="module")

@@ -327,7 +327,7 @@ def test_other_files(folder: Path) -> None:
 
 # --- interruptions ------------------------------------------------------------------------------------------
 
-STEPS, EVERY = 1200, 50
+STEPS, EVERY = 600, 50
 
 
 def arguments(name: str, *more: Any) -> list[Any]:

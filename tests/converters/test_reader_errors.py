@@ -162,7 +162,7 @@ def test_every_truncation() -> None:
         use(data[:length])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(
     model=st.sampled_from(SMALL),
     flips=st.lists(st.tuples(st.integers(0, 2**20), st.integers(1, 255)), min_size=1, max_size=4),
@@ -175,7 +175,7 @@ def test_byte_flips(model: bytes, flips: list[tuple[int, int]]) -> None:
     use(bytes(data))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(position=st.integers(0, 2**20), value=st.sampled_from([0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF]))
 @example(position=144, value=1)  # a signature that names a filter
 def test_damaged_words(position: int, value: int) -> None:

@@ -68,7 +68,9 @@ def node_costs(core: Core, folder: Path, level: str = "-O2") -> dict[str, int]:
 
 def sizes(core: Core, caller: Path, folder: Path, flags: tuple[str, ...] = ("-Os",)) -> Sizes:
     """What a program keeps of the C core that makes the calls of `caller`."""
-    objects = compile_objects(core, [caller, *CORE_SOURCES], folder / caller.stem, flags)
+    compiled = folder / "core" / "".join((*core.flags, *flags))
+    objects = sorted(compiled.glob("*.o")) or compile_objects(core, CORE_SOURCES, compiled, flags)
+    objects = [*compile_objects(core, [caller], folder / caller.stem, flags), *objects]
     found = folder / f"{caller.stem}.map"
     link(core, objects, folder / f"{caller.stem}.elf", [f"-Wl,-Map={found}"])
     kept: dict[str, int] = {}
