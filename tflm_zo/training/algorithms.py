@@ -96,8 +96,8 @@ def layer(*, queries: int | Mapping[str, int] = 1, **run: Unpack[RunSettings]) -
 
 
 def poor_mans_training(*, queries: int = 8, **run: Unpack[RunSettings]) -> Settings:
-    """One-sided estimates layer by layer, of nodes or weights, whichever are fewer; rates are scaled by
-    NQ/(NQ+d-1)/s² (Poor Man's Training on MCUs).
+    """The nodes or the weights of each layer, whichever are fewer, are perturbed to one side, and rates are
+    scaled by NQ/(NQ+d-1)/s² (Poor Man's Training on MCUs).
 
         d = L(x + mu z) - L(x),    W <- W - rate N Q / (N Q + d - 1) / s^2 G_mean    (eq. 8, 11)
 
@@ -133,7 +133,8 @@ def poor_mans_training(*, queries: int = 8, **run: Unpack[RunSettings]) -> Setti
 def qzo_ff(
     *, momentum: float = 0.0, momentum_terms: int = 8, sharpness: bool = False, **run: Unpack[RunSettings]
 ) -> Settings:
-    """Signs of loss differences along 8-bit Gaussian directions, with 16-bit weights (QZO-FF: sign-m-SPSA).
+    """All weights, which have 16 bits, move by the signs of loss differences along 8-bit Gaussian directions
+    (QZO-FF: sign-m-SPSA).
 
         w <- w - rate / Q sum of sign(L(w + z) - L(w - z)) z    (Alg. 1)
 
@@ -152,7 +153,7 @@ def qzo_ff(
 
 
 def elastic_zo(*, last: int = 1, **run: Unpack[RunSettings]) -> Settings:
-    """The weights of the first layers are perturbed together, the last ones have their exact gradients
+    """The weights of the first layers are perturbed together, and the last layers have their exact gradients
     (ElasticZO).
 
         first: w <- w - rate d / rms(d) z,    last: W <- W - rate G / rms(G),    G = (softmax - one-hot) a^T
@@ -168,7 +169,8 @@ def elastic_zo(*, last: int = 1, **run: Unpack[RunSettings]) -> Settings:
 
 
 def elastic_zo_int8(*, last: int = 1, **run: Unpack[RunSettings]) -> Settings:
-    """ElasticZO in 8 bits: sparse uniform directions, signs, updates rounded to few bits (ElasticZO-INT8).
+    """The weights of the first layers move by signs along sparse uniform directions, and the last layers by
+    exact gradients that are rounded to few bits (ElasticZO-INT8).
 
         first: w <- w - sign(d) round(z),    last: W <- W - round(G), to 5, 4 and 3 bits    (Alg. 2)
 
@@ -181,8 +183,8 @@ def elastic_zo_int8(*, last: int = 1, **run: Unpack[RunSettings]) -> Settings:
 
 
 def fqt(*, last: int = 2, **run: Unpack[RunSettings]) -> Settings:
-    """Quantized backpropagation of the last layers alone: standardized gradients of the outputs with the
-    largest errors (On-Device Training of Fully Quantized DNNs).
+    """The last layers alone are trained, by quantized backpropagation: gradients are standardized, and only
+    the outputs with the largest errors are updated (On-Device Training of Fully Quantized DNNs).
 
         W <- W - rate (G - mean(G)) / std(G)
 
@@ -218,8 +220,8 @@ def mezo(*, queries: int = 1, gradient_norm: bool = False, **run: Unpack[RunSett
 
 
 def deepzero(*, queries: int = 32, **run: Unpack[RunSettings]) -> Settings:
-    """Finite differences weight by weight, some of every layer a step, each from its layer on (DeepZero:
-    coordinate-wise estimation; weights drawn at random).
+    """Some weights of every layer, drawn at random, are perturbed one by one, each from its layer on
+    (DeepZero: coordinate-wise estimation).
 
         w_i <- w_i - rate d_i / rms(d),    d_i = L(w + mu e_i) - L(w - mu e_i)
 
@@ -235,8 +237,8 @@ def deepzero(*, queries: int = 32, **run: Unpack[RunSettings]) -> Settings:
 
 
 def qzo_ff_probe(**run: Unpack[RunSettings]) -> Settings:
-    """Signs along Gaussian directions smaller than an LSB, for the last layer, with weights of 16 bits in the
-    forward pass (QZO-FF: linear probing with 16w8a).
+    """The weights of the last layer, which have 16 bits in the forward pass, move by signs along Gaussian
+    directions smaller than an LSB (QZO-FF: linear probing with 16w8a).
 
         w <- w - rate / Q sum of sign(L(w + z) - L(w - z)) z    (Alg. 1)
 
