@@ -15,7 +15,7 @@ from helpers.models.graph_builder import Activation
 from helpers.settings import layerwise_settings
 from tflm_zo.converters import Model, read_metadata
 from tflm_zo.training import Nodes, Settings, SettingsError, Trainer, Weights
-from tflm_zo.training.node_run import NodeRun
+from tflm_zo.training.model_fit import check_model
 
 BAD = [
     ({"nodes.queries": 0}, r"queries: expected an integer in 1\.\.32, got 0"),
@@ -127,9 +127,9 @@ def test_a_layer_with_nodes_is_trained_whole() -> None:
     metadata = read_metadata(zo("small_cnn"))
     assert metadata.nodes
     some = [dataclasses.replace(t, updated=1) for t in metadata.trainable]
-    NodeRun.check(Settings(batch_size=8), metadata)
+    check_model(Settings(batch_size=8), metadata)
     with pytest.raises(SettingsError, match="layer conv carries nodes, which move all weights"):
-        NodeRun.check(Settings(batch_size=8), dataclasses.replace(metadata, trainable=some))
+        check_model(Settings(batch_size=8), dataclasses.replace(metadata, trainable=some))
 
 
 def test_the_largest_minibatch_has_an_update() -> None:

@@ -16,10 +16,9 @@ from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo.core import Gaussian, SparseUniform
 from tflm_zo.training import Exact, Nodes, Settings, SettingsError, Trainer, Weights
-from tflm_zo.training.node_run import NodeRun
+from tflm_zo.training.model_fit import check_model
 from tflm_zo.training.plan import plan_tasks
 from tflm_zo.training.setting_names import TASKS
-from tflm_zo.training.weight_run import WeightRun
 
 RNG = np.random.default_rng(11)
 X = RNG.integers(-128, 128, (24, 8, 8, 1)).astype(np.int8)
@@ -179,8 +178,7 @@ def test_what_is_named_changes_nothing_and_what_is_not_does(name: str) -> None:
         try:
             if setting not in refused:
                 changed = dataclasses.replace(changed, tasks=tuple(map(dataclasses.replace, changed.tasks)))
-            check = NodeRun.check if settings.is_layerwise else WeightRun.check
-            check(changed, trainer.runtime.metadata)
+            check_model(changed, trainer.runtime.metadata)
         except SettingsError:
             continue  # refused beside the others or for the model
         same = outcome(trainer, changed) == begin

@@ -24,12 +24,11 @@ from ..training.checks import SettingsError, check_integer, check_number
 from ..training.costs import block_segments
 from ..training.held_out import held_out_samples
 from ..training.integers import weight_integers
+from ..training.model_fit import check_model
 from ..training.node_plan import NodePlan
-from ..training.node_run import NodeRun
 from ..training.plan import PlannedTask, trained_tensors
 from ..training.settings import Settings
 from ..training.tasks import Weights
-from ..training.weight_run import WeightRun
 from .generate import Firmware, FirmwareSettings, generate
 from .plan import BlockPlan, BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
 from .platforms import PLATFORMS
@@ -121,8 +120,8 @@ def plan_run(model: Model, settings: Settings, *, steps: int, samples: int, algo
         "minibatch": str(settings.batch_size),
         "seed": str(settings.seed),
     }
+    check_model(settings, metadata)
     if settings.is_layerwise:
-        NodeRun.check(settings, metadata)
         plan = NodePlan(model, metadata, settings, steps, samples)
         rules = plan.rules
         return NodeRunPlan(
@@ -144,7 +143,6 @@ def plan_run(model: Model, settings: Settings, *, steps: int, samples: int, algo
             ),
             interval=settings.snapshot_every,
         )
-    WeightRun.check(settings, metadata)
     numbers = weight_integers(
         settings,
         steps=steps,
@@ -185,7 +183,7 @@ def plan_blocks(
     metadata = read_metadata(model)
     loss = metadata.loss
     assert loss is not None  # the generator has refused such a model
-    NodeRun.check(settings, metadata)
+    check_model(settings, metadata)
     names = [metadata.trainable[i].layer for i in trained_tensors(settings, metadata)]
     held_out = held_out_samples(labels, loss, search.held_out, settings.seed)
     rest = len(labels) - len(held_out)

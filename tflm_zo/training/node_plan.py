@@ -56,7 +56,7 @@ class NodePlan:
     Args:
         model: a ZO model with nodes or, for a run that perturbs weights layer by layer, without.
         metadata: its own.
-        settings: how to train; `NodeRun.check` has nothing against them.
+        settings: how to train; `check_model` has nothing against them.
         total: steps.
         samples: in the training set.
 

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..converters import Model, ZoMetadata
+from ..converters import Model
 from ..core import (
     Measurement,
     NodeAction,
@@ -27,53 +26,13 @@ from ..core import (
 )
 from ..logs import LogError, SnapshotLog, SnapshotLogWriter, data_checksum, fingerprint
 from ..runtime import Runtime
-from .checks import SettingsError
 from .node_plan import NodePlan
-from .plan import credited, exact_tail, is_exact_head
 from .run import Arrays, Run
 from .settings import Settings
 from .snapshot_weights import snapshot_weights
-from .tasks import Exact, Weights
+from .tasks import Exact
 
 __all__ = ["NodeRun"]
-
-# Sums of products with an input are of 32 bits (D of zo_node_update.h).
-_SUM_MAX: Final = 2**31 - 1
-
-
-def _check_updates(settings: Settings, metadata: ZoMetadata) -> None:
-    """Raises SettingsError where the model's weights cannot be perturbed or moved as the tasks do."""
-    by_weights, reach = settings.has(Weights), settings.reach
-    if reach > metadata.headroom:
-        raise SettingsError(
-            f"weights.perturbation: moves a weight by up to {reach} LSB, the model's headroom is "
-            f"{metadata.headroom}; inject with headroom={reach}"
-        )
-    bits = by_weights and settings.weights.rule == "bits"
-    exact = settings.has(Exact) and settings.exact.rule == "bits"
-    if (bits or exact) and metadata.update_bits != 8:
-        raise SettingsError("a rule of bits moves weights by whole LSB: inject with update_bits=8")
-    if bits and any(t.updated is not None for t in metadata.trainable):
-        raise SettingsError("weights.rule: bits moves all weights of a layer: inject without sparse")
-
-
-def _check_exact(settings: Settings, metadata: ZoMetadata, layers: list[str]) -> None:
-    """Raises SettingsError where the last layers have no exact gradients."""
-    loss = metadata.loss
-    if loss is None or not loss.of_classes:
-        raise SettingsError("exact: needs a softmax cross-entropy, the model has another loss")
-    if not any(is_exact_head(n) for n in metadata.nodes):
-        raise SettingsError(
-            "exact: needs a last FULLY_CONNECTED layer that carries nodes and whose outputs the loss reads; "
-            f"the layers with nodes are {', '.join(layers)}"
-        )
-    tail = exact_tail(settings, metadata.nodes)
-    if len(tail) < settings.exact.last:
-        names = ", ".join(layers[i] for i in reversed(tail))
-        raise SettingsError(
-            f"last: expected at most {len(tail)}, the FULLY_CONNECTED layers with nodes at the end that feed "
-            f"each other ({names}), got {settings.exact.last}"
-        )
 
 
 class NodeRun(Run):
@@ -127,42 +86,6 @@ class NodeRun(Run):
         self._resumed_log: Path | None = None
         self._resumed_best: Snapshot | None = None
         self.total, self.forwards, self.measurements = total, 0, []
-
-    @staticmethod
-    def check(settings: Settings, metadata: ZoMetadata) -> None:
-        """Raises SettingsError where a model does not fit the settings."""
-        layers = [metadata.trainable[n.trainable].layer for n in metadata.nodes]
-        if not layers and not settings.has(Weights):
-            raise SettingsError(
-                "the model carries no nodes: inject it with nodes, or train it by weight perturbation"
-            )
-        _check_updates(settings, metadata)
-        for nodes, layer in zip(metadata.nodes, layers, strict=True):
-            if metadata.trainable[nodes.trainable].updated is not None:
-                raise SettingsError(
-                    f"layer {layer} carries nodes, which move all weights: inject without sparse"
-                )
-            most = _SUM_MAX // (255 * credited(nodes)) // metadata.batch * metadata.batch
-            if settings.batch_size > most:
-                raise SettingsError(
-                    f"batch_size: expected at most {most}, the samples that sums over the "
-                    f"{credited(nodes)} positions of layer {layer} hold, got {settings.batch_size}"
-                )
-        for name, task, known in (
-            ("nodes.queries", settings.nodes, layers),
-            ("weights.queries", settings.weights, [t.layer for t in metadata.trainable]),
-        ):
-            unknown = (
-                [layer for layer in task.queries or () if layer not in known]
-                if isinstance(task.queries, Mapping)
-                else []
-            )
-            if unknown:
-                raise SettingsError(
-                    f"{name}: no layer {unknown[0]!r} is trained so; there are {', '.join(known)}"
-                )
-        if settings.has(Exact):
-            _check_exact(settings, metadata, layers)
 
     @property
     def buffer_bytes(self) -> int:

@@ -23,6 +23,7 @@ from .evaluation import evaluate, predict
 from .history import History
 from .injection import is_zo, trainable_model
 from .length import MOST_BUDGET_STEPS, affordable_steps, check_length, planned_steps
+from .model_fit import check_model
 from .node_run import NodeRun
 from .plan import plan_tasks
 from .run import Run
@@ -87,11 +88,9 @@ class Trainer:
                 f"batch_size: expected a multiple of the model's batch {metadata.batch}, "
                 f"got {self.settings.batch_size}"
             )
+        check_model(self.settings, metadata)
         if self.settings.is_layerwise:
-            NodeRun.check(self.settings, metadata)
             plan_tasks(self.settings, metadata, lambda _: 1.0)  # says what is wrong with `layers`
-        else:
-            WeightRun.check(self.settings, metadata)
         self.stop_training = False
         self.forwards, self.equivalents = 0, 0.0
         self.step = 0

@@ -12,14 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import core
-from ..converters import Model, ZoMetadata, initial_weights, read_metadata, step_multipliers, update_masks
-from ..core import Control, Distribution, Gaussian, Measurement, StepReport, best_of
+from ..converters import Model, initial_weights, read_metadata, step_multipliers, update_masks
+from ..core import Control, Measurement, StepReport, best_of
 from ..logs import LogError, SeedLog, SeedLogWriter, fingerprint
 from ..runtime import Runtime
-from .checks import SettingsError
 from .costs import Costs, WeightCosts, block_segments
-from .integers import weight_command_words, weight_integers
-from .plan import trained_tensors
+from .integers import weight_integers
 from .run import Arrays, Run
 from .settings import Settings
 
@@ -99,15 +97,6 @@ class _Replay:
                 )
 
 
-def _two_fine_reaches(distribution: Distribution) -> int:
-    """LSB, rounded up, by which two Gaussian perturbations in force move a weight of 16 bits, which does not
-    round each to whole LSB.
-    """
-    if not isinstance(distribution, Gaussian):
-        return 2 * distribution.reach
-    return -(-2 * distribution.z_max * distribution.mu // 4096)
-
-
 class WeightRun(Run):
     """See `Run`.
 
@@ -152,38 +141,6 @@ class WeightRun(Run):
         self._writer: SeedLogWriter | None = None
         self._resumed_log: Path | None = None
         self.total, self.forwards, self.measurements = total, 0, []
-
-    @staticmethod
-    def check(settings: Settings, metadata: ZoMetadata) -> None:
-        """Raises SettingsError where a model does not fit the settings."""
-        reach, task = settings.reach, settings.weights
-        if task.sharpness and any(t.int16 for t in metadata.trainable):
-            reach = max(reach, _two_fine_reaches(task.perturbation))
-        if reach > metadata.headroom:
-            twice = " (sharpness: twice)" if task.sharpness else ""
-            raise SettingsError(
-                f"weights.perturbation: moves a weight by up to {reach} LSB{twice}, the model's headroom is "
-                f"{metadata.headroom}; inject with headroom={reach}"
-            )
-        if task.items > metadata.max_queries:
-            terms = f", times momentum_terms={task.momentum_terms}" if task.momentum > 0 else ""
-            raise SettingsError(
-                f"weights.queries: the model was injected with max_queries={metadata.max_queries}, "
-                f"got {task.queries_of(())}{terms}; inject with max_queries={task.items}"
-            )
-        left_out = set(range(len(metadata.trainable))) - set(trained_tensors(settings, metadata))
-        if left_out:
-            names = ", ".join(metadata.trainable[i].layer for i in sorted(left_out))
-            raise SettingsError(
-                f"layers: the model trains {names}, too, and weight perturbation alone perturbs all that a "
-                "model trains; make the run's model of the original one"
-            )
-        words = weight_command_words(settings)
-        if words > metadata.command_words:
-            raise SettingsError(
-                f"this run needs commands of {words} words, the model was injected with command_words="
-                f"{metadata.command_words}; inject with command_words={words}"
-            )
 
     @property
     def step(self) -> int:
