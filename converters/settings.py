@@ -187,6 +187,35 @@ class InjectSettings:
     algorithm: str = "node"
 
     def __post_init__(self) -> None:
+        """Checks every range."""
+        self._check_layers()
+        self._take("headroom", 0, 127)
+        if 127 - self.headroom < SMALLEST_LIMIT:
+            raise ConversionError(
+                f"headroom={self.headroom} leaves weights of +-{127 - self.headroom}, fewer than 5 bits; "
+                f"use at most {127 - SMALLEST_LIMIT}"
+            )
+        if self.update_bits not in (8, 16):
+            raise ConversionError(f"update_bits must be 8 or 16, not {self.update_bits!r}")
+        for name, low, high in (
+            ("update_bits", 8, 16),
+            ("max_queries", 1, MAX_QUERIES),
+            ("batch", 1, MOST_SAMPLES),
+            ("export_batch", 1, MOST_SAMPLES),
+            ("sparse_seed", 0, 2**32 - 1),
+        ):
+            self._take(name, low, high)
+        self._take("command_words", smallest_command(self.max_queries), 2**24)
+        if self.loss not in LOSS_KINDS:
+            raise ConversionError(f"loss must be one of {', '.join(LOSS_KINDS)}, not {self.loss!r}")
+        if not isinstance(self.loss_output, str):
+            self._take("loss_output", 0, 2**16)
+        object.__setattr__(self, "cuts", _strings(self.cuts, "cuts"))
+        self._check_weights()
+        self._check_effects()
+
+    def _check_layers(self) -> None:
+        """Checks which layers are trained, and how they are grouped."""
         if not isinstance(self.trainable, str):
             object.__setattr__(self, "trainable", _strings(self.trainable, "trainable"))
         if self.trainable == "" or self.trainable == ():
@@ -195,37 +224,21 @@ class InjectSettings:
             object.__setattr__(self, "nodes", ())
         if self.algorithm == "node" and not self.nodes:
             object.__setattr__(self, "algorithm", "")
-        for wanted in (self.trainable, self.nodes):
-            last_number(wanted)
-        if self.blocks is not None:
-            blocks = {name: _strings(patterns, f"block {name}") for name, patterns in self.blocks.items()}
-            if not blocks or not all(blocks.values()) or any(not n or not isinstance(n, str) for n in blocks):
-                raise ConversionError("blocks take a name and at least one layer each")
-            object.__setattr__(self, "blocks", blocks)
-        self._take("headroom", 0, 127)
-        if 127 - self.headroom < SMALLEST_LIMIT:
-            raise ConversionError(
-                f"headroom {self.headroom} leaves weights of +-{127 - self.headroom}, fewer than 5 bits; "
-                f"use at most {127 - SMALLEST_LIMIT}"
-            )
-        if self.update_bits not in (8, 16):
-            raise ConversionError(f"update_bits must be 8 or 16, not {self.update_bits!r}")
-        self._take("update_bits", 8, 16)
-        self._take("max_queries", 1, MAX_QUERIES)
-        self._take("batch", 1, MOST_SAMPLES)
-        self._take("export_batch", 1, MOST_SAMPLES)
-        if self.loss not in LOSS_KINDS:
-            raise ConversionError(f"loss must be one of {', '.join(LOSS_KINDS)}, not {self.loss!r}")
-        if not isinstance(self.loss_output, str):
-            self._take("loss_output", 0, 2**16)
-        object.__setattr__(self, "cuts", _strings(self.cuts, "cuts"))
-        if self.nodes != "auto" and last_number(self.nodes) is None:
+        last_number(self.trainable)
+        if last_number(self.nodes) is None and self.nodes != "auto":
             object.__setattr__(self, "nodes", _strings(self.nodes, "nodes"))
         if self.trainable == NODES and not self.nodes:
             raise ConversionError(
                 f'trainable "{NODES}" means the layers that carry nodes, but nodes names none'
             )
-        self._take("command_words", smallest_command(self.max_queries), 2**24)
+        if self.blocks is not None:
+            blocks = {name: _strings(patterns, f"block {name}") for name, patterns in self.blocks.items()}
+            if not blocks or not all(blocks.values()) or any(not n or not isinstance(n, str) for n in blocks):
+                raise ConversionError("blocks take a name and at least one layer each")
+            object.__setattr__(self, "blocks", blocks)
+
+    def _check_weights(self) -> None:
+        """Checks how the trainable weights differ from each other."""
         if isinstance(self.multipliers, str):
             if self.multipliers not in MULTIPLIER_KINDS:
                 raise ConversionError(
@@ -234,12 +247,13 @@ class InjectSettings:
                 )
         elif self.multipliers is not None:
             object.__setattr__(self, "multipliers", dict(self.multipliers))
-        self._take("sparse_seed", 0, 2**32 - 1)
         drawn = isinstance(self.sparse, str) and SparseRule.parse(self.sparse).kind == "random"
         if self.sparse_seed and not drawn:
             raise ConversionError("sparse_seed: only sparse «random:…» draws weights by it; leave it out")
         if self.sparse is not None and not isinstance(self.sparse, str):
             object.__setattr__(self, "sparse", dict(self.sparse))
+        if self.sparse is not None and self.nodes:
+            raise ConversionError("sparse: node perturbation trains all weights of its layers")
         if self.int16 != LAST:
             object.__setattr__(self, "int16", _strings(self.int16, "int16"))
         if self.int16 and self.update_bits != 16:
@@ -247,10 +261,6 @@ class InjectSettings:
                 f"int16: weights of 16 bits need update_bits 16, which gives them their fractions, "
                 f"not {self.update_bits}"
             )
-        if self.sparse is not None and self.nodes:
-            raise ConversionError("sparse: node perturbation trains all weights of its layers")
-
-        self._check_effects()
 
     def _take(self, name: str, low: int, high: int) -> None:
         """Checks a setting that is an integer or None."""

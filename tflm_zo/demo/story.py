@@ -206,7 +206,8 @@ def run_demo(
 
 
 def _pretrained(task: Task, seed: int) -> Model:
-    from ..converters.keras import convert, quiet
+    from ..converters.keras import convert
+    from ..converters.keras_source import quiet
     from ..keras_models import pretrain
 
     # TensorFlow has much to say when it is imported and first used.

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keras models as the converter takes them: read, and rebuilt for one sample."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from .errors import ConversionError
+from .keras_names import all_layers
+
+__all__ = ["FixedModel", "first_line", "load_keras", "quiet", "tensorflow_and_keras", "with_fixed_batch"]
+
+_SAVED_MODEL: Final = "saved_model.pb"
+_ENDPOINT: Final = "serving_default"
+
+
+def tensorflow_and_keras() -> tuple[Any, Any]:
+    """Imports them.
+
+    Raises:
+        ConversionError: TensorFlow is not installed, or Keras runs on something else.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    try:
+        import keras
+        import tensorflow as tf
+    except ImportError as e:
+        raise ConversionError(
+            f"converting Keras models needs TensorFlow ({e}): pip install 'tflm_zo[keras]'"
+        ) from e
+    if keras.backend.backend() != "tensorflow":
+        raise ConversionError(
+            f"Keras runs on {keras.backend.backend()}; set KERAS_BACKEND=tensorflow before it is imported"
+        )
+    return tf, keras
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Swallows warnings and what TensorFlow's C++ and Python code print, on the file descriptors."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    with tempfile.TemporaryFile() as sink:
+        saved = {}
+        for number in (1, 2):
+            with contextlib.suppress(OSError):
+                saved[number] = os.dup(number)
+                os.dup2(sink.fileno(), number)
+        try:
+            import warnings
+
+            with (
+                warnings.catch_warnings(),
+                open(os.devnull, "w") as null,
+                contextlib.redirect_stdout(null),
+                contextlib.redirect_stderr(null),
+            ):
+                warnings.simplefilter("ignore")
+                yield
+        finally:
+            for number, copy in saved.items():
+                os.dup2(copy, number)
+                os.close(copy)
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedModel:
+    """A functional model of batch size 1 around the user's."""
+
+    source: Any
+    model: Any
+    inputs: list[Any]
+    outputs: list[str]  # names for the signature
+
+
+def load_keras(keras: Any, model: Any) -> Any:
+    """Reads a Keras model, or a SavedModel as a layer; a model object is returned as it is.
+
+    Raises:
+        ConversionError: the file cannot be read as a model; the message says why.
+        FileNotFoundError: there is no file.
+    """
+    if not isinstance(model, str | os.PathLike):
+        if not isinstance(model, keras.Model):
+            raise ConversionError(f"expected a Keras model or a path, got {type(model).__name__}")
+        return model
+    path = Path(model)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no {path}")
+    try:
+        if path.is_dir() and (path / _SAVED_MODEL).exists():
+            return _saved_model_layer(keras, path)
+        if path.is_dir() or path.suffix not in (".keras", ".h5", ".hdf5"):
+            raise ConversionError(
+                f"{path}: expected a .keras or .h5 file or a SavedModel folder, with {_SAVED_MODEL} in it"
+            )
+        return keras.models.load_model(path, compile=False)
+    except ConversionError:
+        raise
+    except Exception as e:
+        raise ConversionError(f"{path} cannot be read as a Keras model: {_why_unreadable(e)}") from e
+
+
+def _why_unreadable(error: Exception) -> str:
+    text = str(error)
+    if unknown := re.search(r"Could not locate class '(\w+)'", text):
+        return f"its class «{unknown.group(1)}» is not registered here; convert the model object instead"
+    if there := re.search(r"Available endpoints for this SavedModel: \[(.*?)\]", text):
+        return f"it has no signature {_ENDPOINT}, but {there.group(1) or 'none'}"
+    if "Lambda" in text and "safe_mode" in text:
+        return "its Lambda layer holds Python code, which is not run; convert the model object instead"
+    return first_line(error)
+
+
+def _saved_model_layer(keras: Any, path: Path) -> Any:
+    class SavedModel(keras.layers.TFSMLayer):  # type: ignore[misc]
+        """Calls the signature by the names of its inputs, in the order of the alphabet."""
+
+        def call(self, inputs: Any) -> Any:
+            values = inputs if isinstance(inputs, list) else [inputs]
+            names = sorted(self.call_endpoint_fn.structured_input_signature[1])
+            outputs = self.call_endpoint_fn(**dict(zip(names, values, strict=True)))
+            return [outputs[name] for name in sorted(outputs)]
+
+    return SavedModel(str(path), call_endpoint=_ENDPOINT)
+
+
+def first_line(error: BaseException) -> str:
+    """Returns the first line of an error's message, its type where it has none."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def with_fixed_batch(keras: Any, model: Any) -> FixedModel:
+    """Builds a model of batch size 1 around what `load_keras` returned.
+
+    Raises:
+        ConversionError: the model has inputs or layers that have no int8 form.
+    """
+    if isinstance(model, keras.Model):
+        specs = [(t.name, tuple(t.shape), str(t.dtype)) for t in getattr(model, "inputs", None) or ()]
+        name = model.name
+    else:
+        # A SavedModel: its inputs are named by the signature.
+        _, by_name = model.call_endpoint_fn.structured_input_signature
+        specs = [(n, tuple(s.shape), s.dtype.name) for n, s in sorted(by_name.items())]
+        name = "saved_model"
+    if not specs:
+        raise ConversionError(
+            "the model does not know its inputs; build it from keras.Input, or put x = keras.Input(shape) "
+            "before it: keras.Model(x, model(x))"
+        )
+    for input_name, shape, dtype in specs:
+        if dtype != "float32":
+            raise ConversionError(f"input «{input_name}» is {dtype}; only float32 inputs become int8")
+        if len(shape) < 1 or any(n is None for n in shape[1:]):
+            raise ConversionError(
+                f"input «{input_name}» has shape {list(shape)}; all sizes but the batch must be fixed"
+            )
+        if shape[0] not in (None, 1):
+            raise ConversionError(f"input «{input_name}» has a fixed batch size of {shape[0]}, not 1")
+    for layer in all_layers(model):
+        is_input = isinstance(layer, keras.layers.InputLayer)
+        if not is_input and getattr(layer, "compute_dtype", None) in ("float16", "bfloat16", "float64"):
+            raise ConversionError(
+                f"layer «{layer.name}» computes in {layer.compute_dtype}; build the model with the dtype "
+                "policy float32 and load the weights into it"
+            )
+        # The converter crashes on some of these.
+        if isinstance(layer, keras.layers.RNN) and not layer.unroll:
+            raise ConversionError(
+                f"layer «{layer.name}»: recurrent layers become loops, which have no int8 form; "
+                "use unroll=True"
+            )
+    try:
+        return _rebuilt(keras, model, specs, name)
+    except Exception as e:
+        raise ConversionError(f"the model cannot be called with one sample: {first_line(e)}") from e
+
+
+def _rebuilt(keras: Any, model: Any, specs: list[tuple[str, tuple[Any, ...], str]], name: str) -> FixedModel:
+    inputs = [keras.Input(batch_shape=(1, *shape[1:]), name=name) for name, shape, _ in specs]
+    named: list[str] | None = None
+    if isinstance(model, keras.Model):
+        # What the model takes: one tensor, a list, or a dictionary.
+        structure = getattr(model, "_inputs_struct", None)
+        if isinstance(structure, dict):
+            by_tensor = {id(t): x for t, x in zip(model.inputs, inputs, strict=True)}
+            outputs = model({k: by_tensor[id(t)] for k, t in structure.items()}, training=False)
+        else:
+            outputs = model(inputs if len(inputs) > 1 else inputs[0], training=False)
+    else:
+        outputs = model(inputs if len(inputs) > 1 else inputs[0])
+        named = sorted(model.call_endpoint_fn.structured_outputs)
+    if isinstance(outputs, dict):
+        named, outputs = list(outputs), list(outputs.values())
+    fixed = keras.Model(inputs, outputs, name=f"fixed_{name}")
+    if named is None or len(named) != len(fixed.outputs):
+        named = [f"output_{i}" for i in range(len(fixed.outputs))]
+    return FixedModel(model, fixed, inputs, named)
