@@ -46,6 +46,17 @@ def test_is_the_oracles(case, stream):
     assert np.array_equal(weights, expected)
 
 
+@pytest.mark.parametrize("dist", EXAMPLES)
+def test_nothing_beside_the_weights_is_touched(dist):
+    """Bits of a mask beyond the last weight mean nothing."""
+    for size in (*range(1, 70), 1023, 1024, 1025):
+        memory = np.full(size + 128, 7, np.int8)
+        mask = np.full(-(-size // 8), 255, np.uint8)
+        for bits in (None, mask):
+            core.perturb(memory[64 : 64 + size], [(5, 1), (6, -2)], native(dist), 0, mask=bits)
+        assert (memory[:64] == 7).all() and (memory[64 + size :] == 7).all()
+
+
 @given(cases(), streams)
 def test_plus_minus_plus_restores(case, stream):
     dist, terms, momentum, size, mask = case

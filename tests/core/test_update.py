@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from helpers import core
 from helpers.oracle import weights as oracle
 from helpers.oracle.draws import EXAMPLES, Step, native, steps
+from helpers.oracle.stream import Dist
 from tflm_zo.core import NativeError, Rademacher, Status
 
 RADEMACHER = Rademacher(1)
@@ -40,8 +41,8 @@ def run(step: Step, weights, fraction):
     )
 
 
-@given(steps())
-def test_is_the_oracles(step):
+def check(step: Step) -> None:
+    """An update, against the oracle's."""
     weights, fraction = step.arrays()
     expected_weights, expected_fraction, expected_saturated = oracle.update(
         weights,
@@ -61,6 +62,20 @@ def test_is_the_oracles(step):
     assert np.array_equal(weights, expected_weights)
     assert fraction is None or np.array_equal(fraction, expected_fraction)
     assert saturated == expected_saturated
+
+
+@given(steps())
+def test_is_the_oracles(step):
+    check(step)
+
+
+@pytest.mark.parametrize("limit", [1, 125, 126, 127])
+@pytest.mark.parametrize("k", [-2, -1, 1])
+def test_a_step_along_what_is_restored(limit, k):
+    """The core does both in one pass, unless restored weights wrap around on their way."""
+    queries = random_queries(np.random.default_rng(limit), 3, 2**18)
+    step = Step(Dist(0, 2), 2000, 1, 1, None, False, 3, limit, queries, [(queries[1][0], k)], 0, None)
+    check(step)
 
 
 @given(steps())

@@ -33,6 +33,15 @@ def plan(**changes: Any) -> list[Any]:
     return plan_tasks(settings(**changes), METADATA, lambda segment: 0.5)
 
 
+def test_what_makes_a_run_layer_wise() -> None:
+    """Its log has snapshots then; weights that are perturbed together can be replayed from seeds alone."""
+    together = (Weights(), Weights(scope="blocks"), Weights(rule="sign"))
+    one_by_one = (Nodes(), Exact(), Weights(scope="layers"), Weights(rule="bits"))
+    assert not any(Settings(tasks=(task,)).is_layerwise for task in together)
+    assert all(Settings(tasks=(task,)).is_layerwise for task in one_by_one)
+    assert Settings(tasks=(Nodes(), Weights())).is_layerwise
+
+
 def test_layers_with_nodes_come_first_then_the_others() -> None:
     nodes = [n.trainable for n in METADATA.nodes]
     rest = [i for i in range(len(LAYERS)) if i not in nodes]
