@@ -71,12 +71,15 @@ typedef struct zo_distribution {
   uint16_t mu;    /* GAUSSIAN: 1..65535, else 1..127 LSB */
 } zo_distribution;
 
-/* One term of a perturbation, k in {-2, -1, +1}. A term with k = 0 adds an earlier seed to the
- * chain of the one before it: k times a direction made of several seeds, see zo_chain.h. */
+/* One term of a perturbation. It has the layout of a command's items, which are read in place. */
 typedef struct zo_perturb_term {
   uint32_t seed;
-  int32_t k;
+  int32_t k; /* -2, -1 or +1, or ZO_SAME_CHAIN */
 } zo_perturb_term;
+
+/* k of a term whose seed belongs to the chain of the term before it, whose k is that of the whole
+ * chain: a direction made of several seeds, see zo_chain.h. */
+#define ZO_SAME_CHAIN 0
 
 /* A perturbation: the sum of its terms. */
 typedef struct zo_perturb_terms {

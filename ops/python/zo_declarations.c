@@ -115,7 +115,8 @@ const zo_declaration zo_declarations[] = {
   STRUCT, U32(run_seed), U32(steps), U32(samples), U32(batch), U32(parts), U32(queries),
   U32(estimator), U32(rule), FIELD(zo_distribution, distribution), U32(rate), U32(final_rate),
   U32(schedule), U32(warmup_steps), U32(decay), U32(decay_steps), U32(clip), U32(gradient_norm),
-  U32(blocks), ARRAY(uint32_t, stage_steps), U32(stage_p_zero), U32(momentum), U32(sharpness),
+  U32(blocks), ARRAY(uint32_t, stage_steps), ARRAY(uint32_t, stage_p_zero), U32(chain),
+  U32(momentum), U32(sharpness),
 #undef S
 #define S zo_control
   STRUCT, FIELD(const zo_control_settings*, settings), FIELD(const uint8_t*, block_segments),
@@ -153,7 +154,8 @@ const zo_declaration zo_declarations[] = {
 #undef S
 #define S zo_node_settings
   STRUCT, FIELD(zo_control_settings, common), U32(tasks), U32(first_segment), U32(weight_clip),
-  U32(rule), U32(exact_rule), U32(bits), U32(rows),
+  U32(rule), U32(exact_rule), ARRAY(uint32_t, exact_bits), U32(weight_bits), U32(rows_least),
+  U32(rows_most),
 #undef S
 #define S zo_node_run
   STRUCT, FIELD(zo_node_settings, settings), FIELD(zo_node_task*, tasks), U32(step), U32(stage),

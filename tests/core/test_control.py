@@ -26,7 +26,8 @@ def integers(s: Settings) -> CSettings:
         *(s.run_seed, s.steps, s.samples, s.batch, s.parts, s.queries, int(s.one_sided), s.rule),
         *(native(s.dist).struct, s.rate, s.final_rate, s.schedule, s.warmup_steps, s.decay, s.decay_steps),
         *(s.clip, s.gradient_norm, len(s.segments)),
-        momentum=s.chain << 16 | s.memory if s.memory else 0,
+        chain=s.chain if s.memory else 0,
+        momentum=s.memory,
         sharpness=s.sharpness,
     )
 

@@ -303,7 +303,7 @@ def test_measurements_stand_among_the_steps(path, every):
 
 @pytest.mark.parametrize(
     "field, value",
-    [("momentum", 33 << 16 | 1), ("steps", 0), ("rate", 2**31), ("sharpness", 7), ("stage_p_zero", 2**20)],
+    [("chain", 33), ("steps", 0), ("rate", 2**31), ("sharpness", 7), ("stage_p_zero", (0, 2**12))],
 )
 def test_settings_that_no_run_has_are_refused(path, field, value):
     """With a correct checksum: somebody may have written it to nonsense."""

@@ -1340,8 +1340,8 @@ static zo_control_settings random_settings(void) {
   s.sharpness = s.estimator == ZO_ANTITHETIC ? random_below(2) : 0u;
   if (s.distribution.kind == ZO_GAUSSIAN && s.queries <= ZO_MAX_QUERIES / 2u && random_below(4)) {
     const uint32_t most = ZO_MAX_QUERIES / s.queries;
-    const uint32_t chain = 2u + random_below((most < ZO_MAX_CHAIN ? most : ZO_MAX_CHAIN) - 1u);
-    s.momentum = chain << 16 | (1u + random_below(65535));
+    s.chain = 2u + random_below((most < ZO_MAX_CHAIN ? most : ZO_MAX_CHAIN) - 1u);
+    s.momentum = 1u + random_below(65535);
   }
   return s;
 }
@@ -1358,7 +1358,7 @@ static void test_control(void) {
   const uint8_t segments[] = {3, 1, 2};
   for (int round = 0; round < ROUNDS(3000); ++round) {
     const zo_control_settings s = random_settings();
-    const uint32_t chain = s.momentum > 0u ? s.momentum >> 16 : 1u;
+    const uint32_t chain = s.chain > 0u ? s.chain : 1u;
     const zo_limits allowed = {127u, s.queries * chain, s.blocks > 0u ? s.blocks : 1u};
     const int small = zo_distribution_reach(s.distribution) <= 127;
     const uint32_t capacity = zo_control_words(&s);
@@ -1470,14 +1470,23 @@ static void test_log_header(void) {
     CHECK(memcmp(&s, &read, sizeof s) == 0 && memcmp(&header, &back, sizeof header) == 0);
     flip_a_bit(bytes, ZO_LOG_HEADER_BYTES);
     CHECK(zo_log_read_header(bytes, &back, &read) == ZO_ERROR_OPTIONS);
-    /* What init refuses is refused, whoever wrote the checksum. */
-    ((uint32_t*)&s)[random_below(sizeof s / 4u)] = random_u32();
+    /* What init refuses is refused, whoever wrote the checksum; anything else is kept whole. */
     zo_log_write_header(&header, &s, bytes);
-    CHECK(zo_log_read_header(bytes, &back, &read) == zo_control_settings_check(&s));
+    put_u32(bytes + 32 + 4u * random_below(23), random_bits(32));
+    put_u32(bytes + ZO_LOG_HEADER_BYTES - 4, zo_crc32(0, bytes, ZO_LOG_HEADER_BYTES - 4));
+    const zo_status status = zo_log_read_header(bytes, &back, &read);
+    const zo_status expected = zo_control_settings_check(&read);
+    CHECK(status == (expected == ZO_OK && read.queries != s.queries ? ZO_ERROR_OPTIONS : expected));
+    if (status == ZO_OK) {
+      uint8_t again[ZO_LOG_HEADER_BYTES];
+      zo_log_write_header(&back, &read, again);
+      CHECK(memcmp(again, bytes, sizeof again) == 0);
+    }
   }
   zo_control_settings s = random_settings();
   s.distribution.kind = ZO_GAUSSIAN;
-  s.momentum = UINT32_C(33) << 16 | 1u; /* items for 33 queries and more */
+  s.chain = 33; /* items for 33 queries and more */
+  s.momentum = 1;
   zo_log_write_header(&header, &s, bytes);
   CHECK(zo_log_read_header(bytes, &back, &s) != ZO_OK);
   free(bytes);
@@ -2122,7 +2131,7 @@ static void test_snapshot_log(const node_run* r, const zo_node_run* run) {
     if (i == 0u) h.weight_bytes = UINT32_MAX - 15u - 8u * tasks;
     if (i == 1u) h.weight_bytes = UINT32_MAX / 3u;
     if (i == 2u) h.interval = 0;
-    if (i == 3u) s.common.momentum = UINT32_C(33) << 16 | 1u;
+    if (i == 3u) s.common.chain = 33;
     if (i == 4u) s.common.queries = ZO_MAX_QUERIES + 1u;
     if (i == 5u) s.rule = 9;
     if (i == 6u) e[0].queries = ZO_MAX_QUERIES + 1u;
@@ -2239,8 +2248,8 @@ static void test_a_following_layer_that_wraps(void) {
   settings.tasks = 2;
   settings.common = random_settings();
   settings.common.clip = 1;
-  settings.common.gradient_norm = settings.common.blocks = settings.common.momentum = 0;
-  settings.common.sharpness = 0;
+  settings.common.gradient_norm = settings.common.blocks = settings.common.sharpness = 0;
+  settings.common.chain = settings.common.momentum = 0;
   zo_node_run run;
   CHECK(zo_node_run_init(&run, &settings, tasks) == ZO_OK);
   zo_node_layer* l = &tasks[1].layer;
@@ -2286,8 +2295,8 @@ static void test_snapshot_sizes(void) {
   settings.tasks = tasks;
   settings.common = random_settings();
   settings.common.clip = 1;
-  settings.common.gradient_norm = settings.common.blocks = settings.common.momentum = 0;
-  settings.common.sharpness = 0;
+  settings.common.gradient_norm = settings.common.blocks = settings.common.sharpness = 0;
+  settings.common.chain = settings.common.momentum = 0;
   zo_snapshot_header header;
   memset(&header, 0, sizeof header);
   header.interval = 1;
@@ -2382,8 +2391,17 @@ static void test_node_run_errors(node_run* r) {
   REFUSED(s->sharpness = 1, ZO_ERROR_ARGUMENT);
   REFUSED(r->settings.rule = ZO_NODE_BITS, ZO_ERROR_ARGUMENT);
   REFUSED(r->settings.exact_rule = ZO_NODE_FIXED, ZO_ERROR_ARGUMENT);
-  REFUSED(r->settings.exact_rule = ZO_NODE_BITS; r->settings.bits = 0x0801, ZO_ERROR_ARGUMENT);
-  REFUSED(r->settings.rows = 0x00010002, ZO_ERROR_ARGUMENT);
+  REFUSED(s->chain = 2; s->momentum = 1; s->distribution.kind = ZO_GAUSSIAN, ZO_ERROR_ARGUMENT);
+  REFUSED(s->stage_p_zero[1] = 256, ZO_ERROR_ARGUMENT);
+  for (uint32_t stage = 0; stage < 3u; ++stage) {
+    for (uint32_t i = 0; i < 3u; ++i) r->settings.exact_bits[i] = i == stage ? 8u : 7u;
+    REFUSED(r->settings.exact_rule = ZO_NODE_BITS, ZO_ERROR_ARGUMENT);
+    REFUSED(r->settings.exact_bits[stage] = 256,
+            ZO_ERROR_ARGUMENT); /* even where no rule has them */
+  }
+  REFUSED(r->settings.weight_bits = 256, ZO_ERROR_ARGUMENT);
+  REFUSED(r->settings.rows_least = 2; r->settings.rows_most = 1, ZO_ERROR_ARGUMENT);
+  REFUSED(r->settings.rows_most = 65536, ZO_ERROR_ARGUMENT);
   REFUSED(t->kind = 2, ZO_ERROR_ARGUMENT);
   REFUSED(t->kind = ZO_TASK_WEIGHTS; t->queries = 0, ZO_ERROR_QUERIES);
   REFUSED(t->kind = ZO_TASK_WEIGHTS; t->queries = 1; t->sums = NULL, ZO_ERROR_ARGUMENT);
@@ -2518,9 +2536,9 @@ static void test_weight_task(void) {
     s->rate = 1 + random_below(1 << 18);
     s->clip = 1;
     s->stage_steps[0] = 1;
-    s->stage_p_zero = 200;
+    s->stage_p_zero[0] = 200;
     settings.tasks = 1;
-    settings.bits = 0x02010101;
+    settings.weight_bits = 2;
     zo_node_task task;
     memset(&task, 0, sizeof task);
     task.kind = ZO_TASK_WEIGHTS;

@@ -35,8 +35,9 @@ from .distribution import (
 from .loader import NativeError, Status, installed, library, library_path
 from .logit_scale import LogitScale
 from .measurement import MEASUREMENT_BYTES, Measurement, best_of, is_due
-from .node_control import NODE_HEAD, NodeAction, NodeControl, NodeRequest, NodeRules, NodeTask
+from .node_control import NodeAction, NodeControl, NodeRequest
 from .node_layer import NodeForm, NodeLayer, NodeState
+from .node_settings import NODE_HEAD, NodeRules, NodeTask
 from .seed_log_format import FINGERPRINT_BYTES, SEED_LOG_HEADER_BYTES, SeedLogHeader, SeedLogRecord
 from .snapshot_log_format import (
     BEST_SLOT,

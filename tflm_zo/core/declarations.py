@@ -23,13 +23,14 @@ class Struct(ctypes.Structure):
 
     def numbers(self) -> dict[str, Any]:
         """The fields as integers, those of a struct or an array within as tuples."""
-        found: dict[str, Any] = {}
-        for name, *_ in self._fields_:
-            value = getattr(self, name)
-            if isinstance(value, Struct):
-                value = [getattr(value, field) for field, *_ in value._fields_]
-            found[name] = int(value) if isinstance(value, int) else tuple(int(v) for v in value)
-        return found
+        return {name: _numbers(getattr(self, name)) for name, *_ in self._fields_}
+
+
+def _numbers(value: Any) -> Any:
+    """An integer as it is; a struct or an array as the tuple of what is in it."""
+    if isinstance(value, int):
+        return value
+    return tuple(map(_numbers, value.numbers().values() if isinstance(value, Struct) else value))
 
 
 class CSettings(Struct):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,10 @@ from .declarations import CSettings, Struct, Tensor
 from .loader import call, constants, library, structs
 from .logit_scale import LogitScale
 from .node_layer import NodeLayer, NodeState
+from .node_settings import NodeRules, NodeTask
 from .tensor import make_tensor
 
-__all__ = ["NODE_HEAD", "NodeAction", "NodeControl", "NodeRequest", "NodeRules", "NodeTask"]
-
-NODE_HEAD: Final[int] = constants.ZO_NODE_HEAD
-"""Number of the task that follows one that the loss follows."""
+__all__ = ["NodeAction", "NodeControl", "NodeRequest"]
 
 
 def _scratch(layer: NodeLayer | None) -> int:
@@ -42,61 +40,6 @@ class NodeAction(IntEnum):
     QUERY = constants.ZO_NODE_QUERY
     UPDATE = constants.ZO_NODE_UPDATE
     RESTORE = constants.ZO_NODE_RESTORE
-
-
-@dataclass(frozen=True)
-class NodeTask:
-    """What a run trains: a layer, by its nodes or its exact gradient, or tensors that are perturbed together.
-
-    Attributes:
-        layer: its geometry; None: tensors that are perturbed.
-        start_segment: first segment that reads the nodes, or that has one of the tensors.
-        queries: perturbations per sample and step, 1..32; 0: trained by its exact gradient.
-        mu: perturbation of a node, LSB.
-        rate: factor of the run's rate, unit 2^-16.
-        following: without queries: number of the task, trained likewise, that reads the nodes; None: the loss
-            does.
-        gain: of a "gradient" rule, see ``zo_node_task``.
-        boundary_bytes: of tensors: of a sample, of what enters the first segment; 0: the network's inputs.
-    """
-
-    layer: NodeLayer | None
-    start_segment: int
-    queries: int
-    mu: int = 2
-    rate: int = 65536
-    following: int | None = None
-    gain: NodeState = field(default_factory=NodeState)
-    boundary_bytes: int = 0
-
-    @property
-    def following_number(self) -> int:
-        """`following` as the core takes it."""
-        return NODE_HEAD if self.following is None else self.following
-
-
-@dataclass(frozen=True)
-class NodeRules:
-    """Settings that ``zo_node_settings`` has beyond those of every run; see there.
-
-    Attributes:
-        weight_clip: unit 2^-16.
-        rule: of node tasks, 0: RMS, 1: fixed.
-        exact_rule: of exact tasks, 0: RMS, 2: bits, 3: standardized.
-        bits: of a byte each: exact tasks in three stages, perturbed weights.
-        rows: shares of exact tasks' outputs, least and most << 16, unit 1/65535; 0: all.
-    """
-
-    weight_clip: int = 0
-    rule: int = 0
-    exact_rule: int = 0
-    bits: int = 0
-    rows: int = 0
-
-    @classmethod
-    def of(cls, struct: Any) -> NodeRules:
-        """Those of a ``zo_node_settings``."""
-        return cls(struct.weight_clip, struct.rule, struct.exact_rule, struct.bits, struct.rows)
 
 
 @dataclass(frozen=True)
@@ -125,7 +68,7 @@ class NodeControl:
         settings: of the run; ``clip`` is the largest step of a weight, unit 2^-16 LSB.
         first_segment: where a forward pass begins.
         tasks: what is trained, at least one.
-        rules: more settings.
+        rules: more settings; None: the defaults.
 
     Attributes:
         tasks, rules: as given.
@@ -139,11 +82,11 @@ class NodeControl:
         settings: CSettings,
         first_segment: int,
         tasks: Sequence[NodeTask],
-        rules: NodeRules = NodeRules(),
+        rules: NodeRules | None = None,
     ) -> None:
         self._samples = int(settings.batch) * int(settings.parts)
         self._batch = int(settings.batch)
-        self.tasks, self.rules = tuple(tasks), rules
+        self.tasks, self.rules = tuple(tasks), NodeRules() if rules is None else rules
         self._tasks = (structs.zo_node_task * max(1, len(tasks)))()
         self._buffers: list[NDArray[Any]] = []
         for c, task in zip(self._tasks, tasks, strict=False):
@@ -153,16 +96,7 @@ class NodeControl:
             structs.zo_node_request(),
             structs.zo_report(),
         )
-        whole = structs.zo_node_settings(
-            settings,
-            len(tasks),
-            first_segment,
-            rules.weight_clip,
-            rules.rule,
-            rules.exact_rule,
-            rules.bits,
-            rules.rows,
-        )
+        whole = structs.zo_node_settings(settings, len(tasks), first_segment, **self.rules.numbers())
         call("zo_node_run_init", self._run, whole, self._tasks)
         # Of any filter; errors that come back through a layer need one for each of its inputs.
         self._scratch = np.empty(max((_scratch(t.layer) for t in tasks), default=0), np.int32)

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from .declarations import CSettings, Struct
 from .loader import constants, library, structs
-from .node_control import NodeControl, NodeRules, NodeTask
+from .node_control import NodeControl
 from .node_layer import NodeState
+from .node_settings import NodeRules, NodeTask
 
 __all__ = [
     "BEST_SLOT",

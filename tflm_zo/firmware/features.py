@@ -45,7 +45,7 @@ def features(model: Model, metadata: ZoMetadata, plan: RunPlan) -> dict[str, boo
         bits = bits or plan.rules["exact_rule"] == constants.ZO_NODE_BITS
     return {
         "ZO_WITH_GAUSSIAN": kind == constants.ZO_GAUSSIAN or int16,
-        "ZO_WITH_CHAINS": plan.value("momentum") != 0 or int16,
+        "ZO_WITH_CHAINS": plan.value("chain") != 0 or int16,
         "ZO_WITH_SPARSE_UNIFORM": kind == constants.ZO_SPARSE_UNIFORM,
         "ZO_WITH_COORDINATE": kind == constants.ZO_COORDINATE,
         "ZO_WITH_MASKS": bool(update_masks(model)),

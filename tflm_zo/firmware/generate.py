@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..converters.errors import ConversionError
 from ..converters.metadata import ZoMetadata, read_metadata
@@ -212,69 +212,24 @@ def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmwar
         ConversionError: the model cannot be trained on a device; the message says why.
     """
     metadata = read_metadata(model)
-    if metadata.loss is None:
-        raise ConversionError("the model has no loss, so it cannot train; inject it with one")
-    if settings.platform not in PLATFORMS:
-        raise ConversionError(f"platform: no {settings.platform!r}; there are {', '.join(PLATFORMS)}")
-    if isinstance(plan, WeightRunPlan) and plan.value("blocks"):
-        late = [p for s in metadata.segments[1:] for p in s.inputs if p.role == "input"]
-        if late:
-            raise ConversionError("block by block, firmware trains models whose inputs enter segment 0 only")
+    _check(metadata, plan, settings)
     platform = PLATFORMS[settings.platform]
     name, command = identifier(settings.name), comment(settings.command)
-    segments = [extract_segment(model, k) for k in range(len(metadata.segments))]
-    data = [s.to_bytes() for s in segments]
-    stems = [name if len(data) == 1 else f"{name}_segment_{k}" for k in range(len(data))]
-    arrays = [f"g_{stem}_model_data" for stem in stems]
-    arena = arena_of(segments, tensors=len(metadata.trainable), static_memory=platform.static_memory)
-    workspace = workspace_bytes(model, metadata, plan)
-    boundaries = Boundaries(model, metadata, plan).bytes
-    trainable = sum(t.size for t in metadata.trainable) * (2 if metadata.update_bits == 16 else 1)
-    trainer = _trainer(plan)
-    note = (
-        "from TFLM's recording allocator, for 32-bit targets and CMSIS-NN's\n"
-        " * kernels, which need more than TFLM's reference kernels do."
-        if arena.measured
-        else "an upper bound: the tflite-micro package, which measures it,\n"
-        " * was not there; pip install 'tflm_zo[tflm]' and generate it again."
-    )
-    names = own(name)
+    names, trainer = own(name), _trainer(plan)
     common = {"command": command, "name": name, **names}
+    segments = [extract_segment(model, k) for k in range(len(metadata.segments))]
+    arrays = _model_arrays(segments, name)
+    arena = arena_of(segments, tensors=len(metadata.trainable), static_memory=platform.static_memory)
+    sizes = {
+        "workspace_bytes": workspace_bytes(model, metadata, plan),
+        "trainable_bytes": sum(t.size for t in metadata.trainable) * (metadata.update_bits // 8),
+        "model_bytes": sum(map(len, arrays.values())),
+    }
     sources = {
-        f"{name}_model_data.h": fill(
-            "model_data.h.in",
-            **common,
-            guard=name.upper(),
-            declarations="\n".join(
-                f"constexpr unsigned int {a}_size = {len(d)};\nextern const unsigned char {a}[];"
-                for a, d in zip(arrays, data, strict=True)
-            ),
-        ),
-        f"{name}_model_data.cc": fill(
-            "model_data.cc.in",
-            **common,
-            definitions="\n".join(
-                f"alignas(16) const unsigned char {a}[] = {{\n{hexadecimal(d)}\n}};"
-                for a, d in zip(arrays, data, strict=True)
-            ),
-        ),
+        **_model_data(common, arrays),
         f"{names['zo']}_op_resolver.h": resolver_source(segments, name, command, int8=platform.int8),
         f"{names['zo']}_config.h": fill(
-            "zo_config.h.in",
-            **common,
-            name_string=string(settings.name),
-            words="\n".join(f" *   {k}: {v}" for k, v in plan.words.items()),
-            arena_note=note,
-            arena_bytes=arena.bytes,
-            arena_bytes_mve=arena.bytes_mve,
-            workspace_bytes=workspace,
-            trainable_bytes=trainable,
-            model_bytes=sum(map(len, data)),
-            segments=len(data),
-            tensors=len(metadata.trainable),
-            batch=metadata.batch,
-            steps=plan.value("steps"),
-            samples=plan.value("samples"),
+            "zo_config.h.in", **common, **sizes, **_figures(metadata, plan, settings, arena)
         ),
         f"{names['zo']}_model.h": fill(
             "zo_model.h.in",
@@ -289,13 +244,15 @@ def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmwar
             plan,
             fingerprint=settings.fingerprint,
             name=name,
-            arrays=arrays,
+            arrays=list(arrays),
             logit_scale=settings.logit_scale,
             least_arena=arena.least,
             command=command,
         ),
         f"{names['zo']}_trainer.cc": fill(
-            "zo_trainer.cc.in", **common, init=_init(metadata, plan, boundaries)
+            "zo_trainer.cc.in",
+            **common,
+            init=_init(metadata, plan, Boundaries(model, metadata, plan).bytes),
         ),
         **of_model(_own_op_pack(plan, features(model, metadata, plan)), name),
     }
@@ -306,7 +263,66 @@ def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmwar
     layout = platform.lay_out(Project(name, command, sources, samples, trainer == "block"))
     files = dict(layout.files)
     files[CHECKSUMS] = checksums(files)
-    return Firmware(files, layout.example, arena, workspace, trainable, sum(map(len, data)))
+    return Firmware(files, layout.example, arena, **sizes)
+
+
+def _check(metadata: ZoMetadata, plan: RunPlan, settings: FirmwareSettings) -> None:
+    if metadata.loss is None:
+        raise ConversionError("the model has no loss, so it cannot train; inject it with one")
+    if settings.platform not in PLATFORMS:
+        raise ConversionError(f"platform: no {settings.platform!r}; there are {', '.join(PLATFORMS)}")
+    if isinstance(plan, WeightRunPlan) and plan.value("blocks"):
+        late = [p for s in metadata.segments[1:] for p in s.inputs if p.role == "input"]
+        if late:
+            raise ConversionError("block by block, firmware trains models whose inputs enter segment 0 only")
+
+
+def _model_arrays(segments: Sequence[Model], name: str) -> dict[str, bytes]:
+    """The segments' files, by the names of their arrays."""
+    stems = [name] if len(segments) == 1 else [f"{name}_segment_{k}" for k in range(len(segments))]
+    return {f"g_{stem}_model_data": segment.to_bytes() for stem, segment in zip(stems, segments, strict=True)}
+
+
+def _model_data(common: Mapping[str, str], arrays: Mapping[str, bytes]) -> dict[str, str]:
+    name = common["name"]
+    declarations = (
+        f"constexpr unsigned int {a}_size = {len(d)};\nextern const unsigned char {a}[];"
+        for a, d in arrays.items()
+    )
+    definitions = (
+        f"alignas(16) const unsigned char {a}[] = {{\n{hexadecimal(d)}\n}};" for a, d in arrays.items()
+    )
+    return {
+        f"{name}_model_data.h": fill(
+            "model_data.h.in", **common, guard=name.upper(), declarations="\n".join(declarations)
+        ),
+        f"{name}_model_data.cc": fill("model_data.cc.in", **common, definitions="\n".join(definitions)),
+    }
+
+
+def _figures(
+    metadata: ZoMetadata, plan: RunPlan, settings: FirmwareSettings, arena: Arena
+) -> dict[str, str | int]:
+    """What ``zo_config.h`` says of the model, the run and the arena."""
+    note = (
+        "from TFLM's recording allocator, for 32-bit targets and CMSIS-NN's\n"
+        " * kernels, which need more than TFLM's reference kernels do."
+        if arena.measured
+        else "an upper bound: the tflite-micro package, which measures it,\n"
+        " * was not there; pip install 'tflm_zo[tflm]' and generate it again."
+    )
+    return {
+        "name_string": string(settings.name),
+        "words": "\n".join(f" *   {k}: {v}" for k, v in plan.words.items()),
+        "arena_note": note,
+        "arena_bytes": arena.bytes,
+        "arena_bytes_mve": arena.bytes_mve,
+        "segments": len(metadata.segments),
+        "tensors": len(metadata.trainable),
+        "batch": metadata.batch,
+        "steps": plan.value("steps"),
+        "samples": plan.value("samples"),
+    }
 
 
 def _trainer(plan: RunPlan) -> str:
@@ -323,7 +339,7 @@ def _own_op_pack(plan: RunPlan, wanted: dict[str, bool]) -> dict[str, str]:
     Features and queries are written into the headers that have the defaults, since not every build system
     lets a library define macros, and whoever includes the headers has to see the same.
     """
-    queries = plan.value("queries") * max(1, plan.value("momentum") >> 16)
+    queries = plan.value("queries") * max(1, plan.value("chain"))
     tasks = plan.tasks if isinstance(plan, NodeRunPlan) else ()
     most = max([queries, *(t.values["queries"] for t in tasks)])
     own = _trainer(plan)

@@ -90,7 +90,7 @@ class NodeRunPlan(RunPlan):
         interval: steps between snapshots of the log.
     """
 
-    rules: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    rules: Mapping[str, int | tuple[int, ...]] = dataclasses.field(default_factory=dict)
     tasks: tuple[TaskPlan, ...] = ()
     interval: int = 100
 

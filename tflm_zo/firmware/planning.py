@@ -19,7 +19,7 @@ from ..data import Samples, prepare
 from ..logs import fingerprint
 from ..runtime import Inputs
 from ..training.algorithms import algorithm_of, usual_settings
-from ..training.block_choice import _split
+from ..training.block_choice import split_layers
 from ..training.checks import SettingsError, check_integer, check_number
 from ..training.costs import block_segments
 from ..training.held_out import held_out_samples
@@ -123,7 +123,6 @@ def plan_run(model: Model, settings: Settings, *, steps: int, samples: int, algo
     check_model(settings, metadata)
     if settings.is_layerwise:
         plan = NodePlan(model, metadata, settings, steps, samples)
-        rules = plan.rules
         return NodeRunPlan(
             plan.settings.numbers(),
             plan.multipliers,
@@ -131,11 +130,7 @@ def plan_run(model: Model, settings: Settings, *, steps: int, samples: int, algo
             rules={
                 "tasks": len(plan.tasks),
                 "first_segment": plan.first_segment,
-                "weight_clip": rules.weight_clip,
-                "rule": rules.rule,
-                "exact_rule": rules.exact_rule,
-                "bits": rules.bits,
-                "rows": rules.rows,
+                **plan.rules.numbers(),
             },
             tasks=tuple(
                 _task(task, node, scales)
@@ -197,7 +192,7 @@ def plan_blocks(
 
     blocks = tuple(
         BlockPlan(layers, plan(layers, probe_steps, rest), plan(layers, steps, len(labels)))
-        for layers in _split(names, search.blocks)
+        for layers in split_layers(names, search.blocks)
     )
     first = blocks[0].run
     probes = {

@@ -180,8 +180,7 @@ def _tasks(plan: NodeRunPlan, name: str, block: str, macros: str) -> str:
 
 
 def _node_settings(plan: NodeRunPlan, name: str, zo: str) -> str:
-    rules = "\n".join(f"    /* {rule} */ {value}u," for rule, value in plan.rules.items())
-    inner = _settings(plan.settings, "        ")
+    rules, inner = _settings(plan.rules, "    "), _settings(plan.settings, "        ")
     return f"const {zo}_node_settings {name} = {{\n    {{\n{inner}\n    }},\n{rules}\n}};\n"
 
 

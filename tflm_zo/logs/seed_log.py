@@ -201,7 +201,7 @@ class SeedLog:
 
     def _items(self, numbers: NDArray[np.int_]) -> NDArray[np.void]:
         """What these steps do to the weights: (seed, coefficient) pairs, [steps, items]."""
-        if not self.settings.momentum:
+        if not self.settings.chain:
             return self.steps[numbers - self.first_step]
         items = np.zeros((len(numbers), MAX_QUERIES), QUERY_DTYPE)
         coefficients = np.ascontiguousarray(self.steps["coefficient"])

@@ -80,7 +80,7 @@ class _Steps(Callback):
             self._tell(self.block, self._done, self._total)
 
 
-def _split(names: list[str], blocks: int) -> tuple[tuple[str, ...], ...]:
+def split_layers(names: list[str], blocks: int) -> tuple[tuple[str, ...], ...]:
     """Consecutive groups of nearly equal number, the larger ones first."""
     if not 1 <= blocks <= len(names):
         raise SettingsError(
@@ -150,7 +150,7 @@ class BlockProbes:
         self._of_classes = loss.of_classes
         self._initial = initial_weights(trainer.model)
         tensors = trained_tensors(settings, metadata)
-        self.blocks = _split([metadata.trainable[i].layer for i in tensors], blocks)
+        self.blocks = split_layers([metadata.trainable[i].layer for i in tensors], blocks)
         data = prepare(trainer.runtime, x, y)
         self._train, self._judge = hold_out(data, loss, held_out, settings.seed)
         samples = len(self._train)

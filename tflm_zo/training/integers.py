@@ -15,16 +15,16 @@ def _q16(value: float) -> int:
     return round(value * 65536)
 
 
-def _momentum(weights: Weights) -> int:
-    return weights.momentum_terms << 16 | max(1, _q16(weights.momentum)) if weights.momentum > 0 else 0
+def _memory(weights: Weights) -> dict[str, int]:
+    if not weights.momentum > 0:
+        return {"chain": 0, "momentum": 0}
+    return {"chain": weights.momentum_terms, "momentum": max(1, _q16(weights.momentum))}
 
 
 def weight_command_words(settings: Settings) -> int:
     """Words that a run of weight perturbation alone needs of the model's ``zo_command``."""
     weights = settings.weights
-    own = CSettings(
-        queries=weights.queries_of(()), momentum=_momentum(weights), sharpness=int(weights.sharpness)
-    )
+    own = CSettings(queries=weights.queries_of(()), sharpness=int(weights.sharpness), **_memory(weights))
     return command_words(own)
 
 
@@ -74,7 +74,9 @@ def weight_integers(
     result.clip = _q16(task.clip)
     result.gradient_norm = weights if task.gradient_norm else 0
     result.blocks = blocks if task.scope == "blocks" else 0
-    result.momentum, result.sharpness = _momentum(task), int(task.sharpness)
+    result.sharpness = int(task.sharpness)
+    for name, value in _memory(task).items():
+        setattr(result, name, value)
     return result
 
 
@@ -96,5 +98,5 @@ def layerwise_integers(settings: Settings, *, steps: int, samples: int, batch: i
     result.queries = 1
     result.clip = _q16(settings.step_clip)
     result.stage_steps = tuple(begins)
-    result.stage_p_zero = p_zero[0] | (p_zero[1] << 8 if len(p_zero) > 1 else 0)
+    result.stage_p_zero = tuple(p_zero)
     return result

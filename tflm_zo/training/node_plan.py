@@ -30,14 +30,16 @@ def _relative_scales(scales: NDArray[np.float64]) -> NDArray[np.int16] | None:
 
 
 def _rules(settings: Settings) -> NodeRules:
-    least, most = (round(share * 65535) for share in settings.exact.rows)
-    bits = (*settings.exact.bits, settings.weights.bits)
+    all_rows = settings.exact.rows == (1.0, 1.0)
+    least, most = (0 if all_rows else round(share * 65535) for share in settings.exact.rows)
     return NodeRules(
         weight_clip=round(settings.weights.clip * 65536),
         rule=NODE_RULES.index(settings.nodes.rule),
         exact_rule={"rms": 0, "bits": 2, "standardized": 3}[settings.exact.rule],
-        bits=sum(b << 8 * i for i, b in enumerate(bits)),
-        rows=0 if settings.exact.rows == (1.0, 1.0) else least | most << 16,
+        exact_bits=settings.exact.bits,
+        weight_bits=settings.weights.bits,
+        rows_least=least,
+        rows_most=most,
     )
 
 

@@ -22,7 +22,7 @@
  *                                      a perturbation that precedes the step
  *   4 PERTURB     terms     M          n * (seed, k)
  *
- * M: zo_perturb_terms.momentum << 16.
+ * M: zo_perturb_terms.momentum << 16. k as in zo_perturb_term.
  *
  * Opcodes must not decrease within a command: that is the order in which the
  * graph executes them. The whole command is checked before any weight moves.

@@ -5,6 +5,8 @@
 
 #include "ops/core/zo_little_endian.h"
 
+/* Words of a log have several fields where these are small; nothing but these two functions knows
+ * it. */
 enum { kWords = ZO_LOG_SETTINGS_BYTES / 4 };
 
 static const uint8_t magic[ZO_LOG_MAGIC_BYTES] = {0x5A, 0x4F, 0x4C, 0x4F, 0x47, 0x0D, 0x0A, 0x1A};
@@ -22,12 +24,13 @@ int zo_log_has_magic(const uint8_t* bytes) {
 void zo_log_write_settings(const zo_control_settings* s, uint8_t* bytes) {
   const uint32_t distribution = (uint32_t)s->distribution.kind << 24 |
                                 (uint32_t)s->distribution.p_zero << 16 | s->distribution.mu;
+  const uint32_t stage_p_zero = s->stage_p_zero[0] | s->stage_p_zero[1] << 8;
+  const uint32_t momentum = s->chain << 16 | s->momentum;
   const uint32_t words[kWords] = {
-      s->run_seed,     s->steps,         s->samples,      s->batch,          s->parts,
-      s->queries,      s->estimator,     s->rule,         distribution,      s->rate,
-      s->final_rate,   s->schedule,      s->warmup_steps, s->decay,          s->decay_steps,
-      s->clip,         s->gradient_norm, s->blocks,       s->stage_steps[0], s->stage_steps[1],
-      s->stage_p_zero, s->momentum,      s->sharpness};
+      s->run_seed,       s->steps,          s->samples,     s->batch, s->parts,         s->queries,
+      s->estimator,      s->rule,           distribution,   s->rate,  s->final_rate,    s->schedule,
+      s->warmup_steps,   s->decay,          s->decay_steps, s->clip,  s->gradient_norm, s->blocks,
+      s->stage_steps[0], s->stage_steps[1], stage_p_zero,   momentum, s->sharpness};
   for (uint32_t i = 0; i < kWords; ++i) zo_write_u32(bytes + 4u * i, words[i]);
 }
 
@@ -57,7 +60,9 @@ void zo_log_read_settings(const uint8_t* bytes, zo_control_settings* settings) {
   settings->blocks = words[17];
   settings->stage_steps[0] = words[18];
   settings->stage_steps[1] = words[19];
-  settings->stage_p_zero = words[20];
-  settings->momentum = words[21];
+  settings->stage_p_zero[0] = words[20] & 0xFFu;
+  settings->stage_p_zero[1] = words[20] >> 8;
+  settings->chain = words[21] >> 16;
+  settings->momentum = words[21] & 0xFFFFu;
   settings->sharpness = words[22];
 }

@@ -69,8 +69,9 @@ void zo_snapshot_write_header(const zo_snapshot_header* header, const zo_node_se
   zo_write_u32(bytes + kDataChecksum, header->data_checksum);
   zo_write_u32(bytes + kWeightClip, settings->weight_clip);
   zo_write_u32(bytes + kRules, settings->rule | settings->exact_rule << 8);
-  zo_write_u32(bytes + kBits, settings->bits);
-  zo_write_u32(bytes + kRows, settings->rows);
+  zo_write_u32(bytes + kBits, settings->exact_bits[0] | settings->exact_bits[1] << 8 |
+                                  settings->exact_bits[2] << 16 | settings->weight_bits << 24);
+  zo_write_u32(bytes + kRows, settings->rows_least | settings->rows_most << 16);
   zo_write_u32(bytes + kMeasureEvery, header->measure_every);
   for (uint32_t t = 0; t < settings->tasks; ++t) {
     uint8_t* entry = bytes + kTaskEntries + kTaskBytes * t;
@@ -124,8 +125,12 @@ zo_status zo_snapshot_read_header(const uint8_t* bytes, uint32_t count, zo_snaps
   settings->weight_clip = zo_read_u32(bytes + kWeightClip);
   settings->rule = zo_read_u32(bytes + kRules) & 0xFFu;
   settings->exact_rule = zo_read_u32(bytes + kRules) >> 8;
-  settings->bits = zo_read_u32(bytes + kBits);
-  settings->rows = zo_read_u32(bytes + kRows);
+  for (uint32_t stage = 0; stage < 3u; ++stage) {
+    settings->exact_bits[stage] = bytes[kBits + stage];
+  }
+  settings->weight_bits = bytes[kBits + 3];
+  settings->rows_least = zo_read_u16(bytes + kRows);
+  settings->rows_most = zo_read_u16(bytes + kRows + 2);
   settings->tasks = number;
   for (uint32_t t = 0; t < number; ++t) {
     const uint8_t* entry = bytes + kTaskEntries + kTaskBytes * t;

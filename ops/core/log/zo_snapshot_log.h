@@ -19,7 +19,8 @@
  *   136  u32 CRC-32 of the training samples and labels, as the model reads them
  *   140  u32 weight_clip
  *   144  u32 rule | exact_rule << 8
- *   148  u32 bits, rows
+ *   148  u8  exact_bits [3], weight_bits
+ *   152  u16 rows_least, rows_most
  *   156  u32 measure_every, see zo_measurement.h: steps between measurements; 0: never
  *   160  32 for each task: u32 number of its first trainable tensor, u32 its tensors << 16 | kind,
  *            u32 queries, u32 mu << 16 | 1, u32 rate, u32 mantissa, i32 exponent of its gain,

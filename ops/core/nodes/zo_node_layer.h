@@ -9,7 +9,7 @@
  *   dL/dy_i ~ d z_i / (2 mu),  d = L(y + mu z) - L(y - mu z),  z_i = +1 or -1
  *
  * The variance grows with the number of nodes, not of weights (Poor Man's Training, sec. 3.2), and
- * every sample gives a direction of its own, where weight perturbation has one per batch.
+ * every sample gives a direction of its own, where weight perturbation has one per minibatch.
  *
  * Nodes may lie behind a pooling that follows the layer: there are fewer of them.
  *

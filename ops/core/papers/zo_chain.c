@@ -33,7 +33,7 @@ static int32_t chain_perturbation(int32_t v, uint32_t mu, uint32_t shift) {
 
 uint32_t zo_chain_length(const zo_perturb_terms* terms, uint32_t first) {
   uint32_t seeds = 1;
-  while (first + seeds < terms->count && terms->terms[first + seeds].k == 0) ++seeds;
+  while (first + seeds < terms->count && terms->terms[first + seeds].k == ZO_SAME_CHAIN) ++seeds;
   return seeds;
 }
 

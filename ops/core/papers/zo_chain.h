@@ -49,7 +49,8 @@ extern "C" {
  *   weights   [count], count in 1..ZO_MAX_CHAIN, 0..2^15 each */
 void zo_chain_weights(uint32_t momentum, uint32_t count, int32_t* weights);
 
-/* Seeds of the chain that begins with a term: itself and the terms with k = 0 that follow it. */
+/* Seeds of the chain that begins with a term: itself and the terms of ZO_SAME_CHAIN that follow it.
+ */
 uint32_t zo_chain_length(const zo_perturb_terms* terms, uint32_t first);
 
 /* Adds the perturbation of that chain, `seeds` long, to the weights [begin, begin + size) of one

@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Which block of layers a task is best trained in: a state machine that asks for a short training,
+ * Which block of layers is best trained alone: a state machine that asks for a short training,
  * a probe, of each block and keeps the best (Poor Man's Training, sec. 3.3: block-sparse training
  * with a task-adaptive choice). What a block is, and how it is trained, is the caller's; the state
  * is a handful of words whatever the number of blocks, weights and samples.

@@ -15,10 +15,8 @@
 
 /* Seeds that make up a direction once there are enough steps. */
 static uint32_t longest_chain(const zo_control_settings* s) {
-  return !ZO_WITH_CHAINS || s->momentum == 0u ? 1u : s->momentum >> 16;
+  return !ZO_WITH_CHAINS || s->chain == 0u ? 1u : s->chain;
 }
-
-static uint32_t rho_of(const zo_control_settings* s) { return s->momentum & 0xFFFFu; }
 
 static int is_sharp(const zo_control_settings* s) {
   return ZO_WITH_SHARPNESS && s->sharpness != 0u;
@@ -54,7 +52,7 @@ uint32_t zo_control_items(const zo_control_settings* s, uint32_t step, const int
 #if ZO_WITH_CHAINS
   const uint32_t chain = chain_length(s, step);
   int32_t shares[ZO_MAX_CHAIN];
-  zo_chain_weights(rho_of(s), chain, shares);
+  zo_chain_weights(s->momentum, chain, shares);
   uint32_t count = 0;
   for (uint32_t q = 0; q < s->queries; ++q) {
     for (uint32_t j = 0; j < chain; ++j) {
@@ -76,7 +74,7 @@ uint32_t zo_control_items(const zo_control_settings* s, uint32_t step, const int
 /* Largest |coefficient| whose items zo_update_s8 accepts: a chain spreads it. */
 static int64_t coefficient_limit(const zo_control_settings* s) {
 #if ZO_WITH_CHAINS
-  if (s->momentum != 0u) {
+  if (s->chain != 0u) {
     return (INT64_C(1) << 30) /
            ((int64_t)s->queries * ZO_CHAIN_SPREAD * zo_distribution_z_max(s->distribution));
   }
@@ -140,7 +138,7 @@ static void add_direction(term_list* list, const zo_control* control, uint32_t s
   const zo_control_settings* s = control->settings;
   const uint32_t chain = chain_length(s, step);
   for (uint32_t j = 0; j < chain; ++j)
-    add_term(list, chain_seed(s, step, query, j), j == 0u ? k : 0);
+    add_term(list, chain_seed(s, step, query, j), j == 0u ? k : ZO_SAME_CHAIN);
 }
 
 /* Undoes what the last evaluation of a query leaves. */
@@ -156,7 +154,7 @@ static zo_perturb_terms terms_of(const term_list* list, const zo_control_setting
   zo_perturb_terms terms;
   terms.terms = list->terms;
   terms.count = list->count;
-  terms.momentum = rho_of(s);
+  terms.momentum = s->momentum;
   return terms;
 }
 

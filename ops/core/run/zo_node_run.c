@@ -260,10 +260,9 @@ uint32_t zo_node_task_rate(const zo_node_run* run, const zo_node_task* task) {
 
 /* Output channels that an exact task updates in this step; 0: all. */
 static uint32_t rows_of(const zo_node_run* run, const zo_node_task* task) {
-  const uint32_t rows = run->settings.rows;
-  if (rows == 0u) return 0;
-  const uint64_t least = rows & 0xFFFFu;
-  const uint64_t range = (rows >> 16) - least;
+  if (run->settings.rows_most == 0u) return 0;
+  const uint64_t least = run->settings.rows_least;
+  const uint64_t range = run->settings.rows_most - least;
   const uint64_t largest = (uint64_t)run->largest_loss;
   const uint64_t share = largest == 0u ? 0u : range * (uint64_t)mean_loss(run) / largest;
   const uint32_t count = (uint32_t)((least + share) * task->layer.out_c / 65535u);
@@ -300,8 +299,7 @@ zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensor, int32_t*
   step.rate = zo_node_task_rate(run, t);
   step.clip = run->settings.common.clip;
   if (t->queries == 0u) {
-    step.bits =
-        run->settings.bits >> (8u * zo_control_stage(&run->settings.common, run->step)) & 0xFFu;
+    step.bits = run->settings.exact_bits[zo_control_stage(&run->settings.common, run->step)];
     step.rows = rows_of(run, t);
   }
   step.gain = t->gain;

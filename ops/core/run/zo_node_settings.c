@@ -46,13 +46,18 @@ static zo_status check_following(const zo_node_task* tasks, uint32_t count, uint
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
+/* Bits of an update, or what stands there where no rule needs them: a byte of the log. */
+static int bits_are_valid(uint32_t bits, int needed) {
+  return needed ? ZO_WITH_BITS && bits >= 1u && bits <= ZO_UPDATE_BITS_MAX : bits <= 255u;
+}
+
 static int rules_are_valid(const zo_node_settings* s) {
   int valid = s->rule <= ZO_NODE_FIXED && s->exact_rule <= ZO_NODE_STANDARDIZED &&
-              s->exact_rule != ZO_NODE_FIXED && (s->rows >> 16) >= (s->rows & 0xFFFFu);
-  for (uint32_t i = 0; i < 4u; ++i) {
-    const uint32_t bits = s->bits >> (8u * i) & 0xFFu;
-    const int needed = i == 3u ? s->common.rule == ZO_RUN_BITS : s->exact_rule == ZO_NODE_BITS;
-    if (needed && (!ZO_WITH_BITS || bits < 1u || bits > ZO_UPDATE_BITS_MAX)) valid = 0;
+              s->exact_rule != ZO_NODE_FIXED && s->rows_least <= s->rows_most &&
+              s->rows_most <= 65535u &&
+              bits_are_valid(s->weight_bits, s->common.rule == ZO_RUN_BITS);
+  for (uint32_t stage = 0; stage < 3u; ++stage) {
+    valid &= bits_are_valid(s->exact_bits[stage], s->exact_rule == ZO_NODE_BITS);
   }
   return valid;
 }
@@ -70,7 +75,7 @@ zo_status zo_node_settings_check(const zo_node_settings* settings) {
   if (common->rule == ZO_RUN_BITS && zo_is_coordinate(common->distribution)) {
     return ZO_ERROR_DISTRIBUTION; /* zo_update_bits_s8 does not take it */
   }
-  const int valid = common->gradient_norm == 0u && common->blocks == 0u && common->momentum == 0u &&
+  const int valid = common->gradient_norm == 0u && common->blocks == 0u && common->chain == 0u &&
                     common->sharpness == 0u && rules_are_valid(settings);
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }

@@ -51,7 +51,7 @@ static inline int zo_task_is_weights(const zo_node_task* task) {
  * parts, estimator, rate (RMS of a layer's step for ZO_NODE_RMS, LSB), final_rate, schedule,
  * warmup_steps, decay, decay_steps and the stages are used, for weight tasks rule and distribution,
  * and clip: the largest step of a weight in node tasks, unit 2^-16 LSB, 1..2^24. gradient_norm,
- * blocks, momentum and sharpness must be 0; queries may be any valid number. */
+ * blocks, chain, momentum and sharpness must be 0; queries may be any valid number. */
 typedef struct zo_node_settings {
   zo_control_settings common;
   uint32_t tasks;         /* 1..ZO_NODE_TASKS_MAX */
@@ -59,12 +59,14 @@ typedef struct zo_node_settings {
   uint32_t weight_clip;   /* `clip` of zo_control_settings for weight tasks */
   uint32_t rule;          /* zo_node_rule of node tasks, ZO_NODE_RMS or ZO_NODE_FIXED */
   uint32_t exact_rule;    /* of exact tasks, ZO_NODE_RMS, ZO_NODE_BITS or ZO_NODE_STANDARDIZED */
-  uint32_t bits;          /* byte 0..2: ZO_NODE_BITS, by stage; byte 3: ZO_RUN_BITS */
-  uint32_t rows;          /* shares of an exact task's outputs that are updated, unit 1 / 65535: the
-                             least, the most << 16; 0: all. Their number is
-                             floor((least + loss / largest (most - least)) out_c / 65535), at
-                             least 1, loss: the step's mean loss, largest: that of the steps so
-                             far (dynamic sparse gradients, FQT) */
+  uint32_t
+      exact_bits[3];    /* ZO_NODE_BITS: bits of an update in each stage, 1..7; others: up to 255 */
+  uint32_t weight_bits; /* the same for ZO_RUN_BITS, in all stages */
+  uint32_t rows_least;  /* shares of an exact task's outputs that are updated, unit 1 / 65535, */
+  uint32_t rows_most;   /* rows_least <= rows_most <= 65535; both 0: all. Their number is
+                           floor((least + loss / largest (most - least)) out_c / 65535), at
+                           least 1, loss: the step's mean loss, largest: that of the steps so
+                           far (dynamic sparse gradients, FQT) */
 } zo_node_settings;
 
 /* A further rule of weight tasks: each query's tensors take zo_update_bits_s8 (ElasticZO-INT8). */

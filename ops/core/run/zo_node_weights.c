@@ -136,7 +136,7 @@ static zo_status update_bits(const zo_node_run* run, const zo_node_task* task,
     const int64_t sum = task->sums[q];
     const zo_status status =
         zo_update_bits_s8(tensor, distribution, zo_node_seed(run, run->task, q),
-                          sum > 0 ? 1 : (sum < 0 ? -1 : 0), run->settings.bits >> 24, saturated);
+                          sum > 0 ? 1 : (sum < 0 ? -1 : 0), run->settings.weight_bits, saturated);
     if (status != ZO_OK) return status;
   }
   return ZO_OK;

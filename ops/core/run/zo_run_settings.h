@@ -56,11 +56,12 @@ typedef struct zo_control_settings {
                              minibatch (Poor Man's Training, sec. 3.1.2); 0: off */
   uint32_t blocks; /* 0: every step moves the whole model; else step t moves block t % blocks,
                       whose first segment is block_segments[.]; at most ZO_BLOCKS_MAX */
-  uint32_t stage_steps[2]; /* steps at which a second and a third stage begin; 0: none */
-  uint32_t stage_p_zero;   /* ZO_SPARSE_UNIFORM: p_zero of the second stage, of the third << 8
-                              (ElasticZO-INT8, sec. 5.1.1) */
-  uint32_t momentum;  /* 0: none; J << 16 | rho, unit 2^-16: directions with memory, made of J seeds
-                         (2..ZO_MAX_CHAIN, J queries <= ZO_MAX_QUERIES); ZO_GAUSSIAN only */
+  uint32_t stage_steps[2];  /* steps at which a second and a third stage begin; 0: none */
+  uint32_t stage_p_zero[2]; /* ZO_SPARSE_UNIFORM: p_zero of the second and of the third stage
+                               (ElasticZO-INT8, sec. 5.1.1) */
+  uint32_t chain;    /* J, seeds that make up a direction with memory, 2..ZO_MAX_CHAIN, J queries <=
+                        ZO_MAX_QUERIES, ZO_GAUSSIAN only; 0: directions have no memory */
+  uint32_t momentum; /* rho of the chains, unit 2^-16, 1..65535; 0 where there are none */
   uint32_t sharpness; /* 1: sharpness-aware steps, see above; ZO_ANTITHETIC only */
 } zo_control_settings;
 

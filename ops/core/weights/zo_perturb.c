@@ -187,7 +187,7 @@ zo_status zo_perturb_check(zo_distribution distribution, const zo_perturb_terms*
   if (terms->momentum >= UINT32_C(1) << 16) return ZO_ERROR_FACTOR;
   uint32_t seeds = 0; /* of the chain that goes on */
   for (uint32_t t = 0; t < terms->count; ++t) {
-    if (terms->terms[t].k != 0) {
+    if (terms->terms[t].k != ZO_SAME_CHAIN) {
       if (!zo_factor_allowed(terms->terms[t].k)) return ZO_ERROR_FACTOR;
       seeds = 1;
       continue;

@@ -44,13 +44,16 @@ static void take_settings(fuzz_input* in, zo_control_settings* s) {
   s->gradient_norm = take_flag(in) ? 0u : take_any(in);
   s->blocks = take_between(in, 0, 2);
   if (s->distribution.kind == ZO_GAUSSIAN && take_flag(in)) {
-    s->momentum = take_between(in, 2, 8) << 16 | take_between(in, 1, 65535);
+    s->chain = take_between(in, 2, 8);
+    s->momentum = take_between(in, 1, 65535);
   }
   s->sharpness = (uint32_t)take_flag(in);
   if (take_flag(in)) {
     s->stage_steps[0] = take_between(in, 1, 3);
     s->stage_steps[1] = take_between(in, 0, 4);
-    s->stage_p_zero = take_between(in, 0, 65535);
+    const uint32_t p_zero = take_between(in, 0, 65535);
+    s->stage_p_zero[0] = p_zero & 255u;
+    s->stage_p_zero[1] = p_zero >> 8;
   }
   for (uint32_t damaged = take_u8(in); damaged > 200u; damaged = take_u8(in)) {
     ((uint32_t*)s)[take_between(in, 0, sizeof *s / 4u - 1u)] = take_any(in);

@@ -35,7 +35,10 @@ static void write_header(fuzz_input* in, uint8_t* bytes) {
   s.distribution.mu = (uint16_t)(s.distribution.kind == ZO_GAUSSIAN ? 170 : 2);
   s.rate = take_between(in, 1, 1000000);
   s.schedule = take_between(in, 0, 2);
-  if (s.distribution.kind == ZO_GAUSSIAN && take_flag(in)) s.momentum = 3u << 16 | 40000u;
+  if (s.distribution.kind == ZO_GAUSSIAN && take_flag(in)) {
+    s.chain = 3;
+    s.momentum = 40000;
+  }
   zo_log_write_header(&header, &s, bytes);
 }
 

@@ -36,7 +36,10 @@ static uint32_t write_header(fuzz_input* in, uint8_t* bytes) {
   s.common.rate = take_between(in, 1, 1000000);
   s.common.clip = take_between(in, 1, 100000);
   s.tasks = take_between(in, 1, kWorldTasks);
-  s.bits = UINT32_C(0x03020104);
+  s.exact_bits[0] = 4;
+  s.exact_bits[1] = 1;
+  s.exact_bits[2] = 2;
+  s.weight_bits = 3;
   header.interval = take_between(in, 1, 9);
   header.measure_every = take_between(in, 0, 3);
   header.weight_bytes = take_between(in, 0, 200);
