@@ -70,6 +70,20 @@ def path(tmp_path):
     return tmp_path / "run.zolog"
 
 
+@pytest.mark.parametrize("word", [127, 1 << 24 | 255 << 16 | 127, 2 << 24 | 65535, 3 << 24 | 1])
+def test_the_distribution_of_a_header(word):
+    """Kind, share of zeros and size, in the bits that the header has for them."""
+    settings = tuple(word if value is None else value for value in SETTINGS)
+    found = SeedLogHeader.from_bytes(header_bytes(settings=settings))
+    assert found is not None
+    distribution = found.settings.distribution
+    assert (distribution.kind, distribution.p_zero, distribution.mu) == (
+        word >> 24,
+        word >> 16 & 255,
+        word & 65535,
+    )
+
+
 def test_bytes(path):
     records = write(path, 9)
     assert path.read_bytes() == header_bytes() + record_bytes(records, header_bytes())

@@ -144,6 +144,18 @@ def test_a_damaged_snapshot_leaves_the_one_before(at: int, tmp_path: Path) -> No
     assert found is not None and (found.number, found.step) == (2, 4)
 
 
+@pytest.mark.parametrize(("other", "number"), [(0, 9), (1, 2)])
+def test_a_slot_of_another_run_is_none(other: int, number: int, tmp_path: Path) -> None:
+    """It may lie where a run before wrote it: whole, but with the checksum of another header."""
+    write(tmp_path / "log", 7)
+    data = bytearray((tmp_path / "log").read_bytes())
+    owner = int.from_bytes(data[HEADER - 4 : HEADER], "little")
+    data[HEADER : HEADER + SLOT] = slot_bytes(owner ^ other, 9, 6)
+    (tmp_path / "log").write_bytes(data)
+    found = SnapshotLog.read(tmp_path / "log").snapshot
+    assert found is not None and found.number == number
+
+
 def test_a_damaged_record_ends_the_log_and_what_is_behind_it(tmp_path: Path) -> None:
     write(tmp_path / "log", 7)
     data = bytearray((tmp_path / "log").read_bytes())
