@@ -30,6 +30,7 @@ from tflm_zo.training import (
     choose_block,
     inject_settings,
 )
+from tflm_zo.training.block_search import BlockSearch
 from tflm_zo.training.injection import inject_for
 from tflm_zo.training.session import Session
 from tflm_zo.training.setting_names import changed
@@ -282,6 +283,6 @@ def test_the_example_of_the_help(model: Any) -> None:
     x = np.zeros((300, *trainer.runtime.input_details(0)[0][1:]), np.int8)
     y = np.arange(300) % loss.elements if loss.of_classes else None
     blocks, held_out, budget = (given[o] for o in ("--choose-block", "--held-out", "--budget"))
-    probes = BlockProbes(trainer, None, x, y, blocks=int(blocks), held_out=float(held_out))
+    probes = BlockProbes(trainer, None, x, y, BlockSearch(int(blocks), float(held_out)))
     assert len(probes.blocks) == int(blocks)
     assert probes.rest_of(float(budget), 300) > float(budget) / 2

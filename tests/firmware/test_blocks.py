@@ -64,9 +64,7 @@ def test_tables_are_the_desktops_probes(model: Model) -> None:
         SETTINGS,
         X,
         Y,
-        blocks=SEARCH.blocks,
-        held_out=SEARCH.held_out,
-        epochs=SEARCH.epochs,
+        SEARCH,
         runtime="litert",
     )
     held_out = [int(v) for v in values(text, "const uint32_t kHeldOut[8]")]  # 0.3 of 27 with a label

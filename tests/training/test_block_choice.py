@@ -32,6 +32,7 @@ from tflm_zo.training import (
     snapshot_weights,
 )
 from tflm_zo.training.block_choice import BlockControl
+from tflm_zo.training.block_search import BlockSearch
 
 RNG = np.random.default_rng(11)
 X = RNG.integers(-128, 128, (40, 28, 28, 1)).astype(np.int8)
@@ -343,7 +344,7 @@ def test_losses_that_are_not_of_classes(name: str, make: Any) -> None:
 
 def test_unlabelled_samples_are_not_judged_by() -> None:
     y = np.where(np.arange(40) < 30, -1, Y)
-    probes = BlockProbes(mixed(), poor_mans(), X, y, blocks=2, held_out=0.3)
+    probes = BlockProbes(mixed(), poor_mans(), X, y, BlockSearch(2, 0.3))
     judged = probes._judge
     assert len(judged) == 3 and (judged.labels >= 0).all()
     assert len(probes._train) == 37
@@ -386,7 +387,7 @@ def test_refused_settings() -> None:
 def test_budget() -> None:
     """By hand: a step of the dearest block and the probes must fit."""
     model = mixed()
-    probes = BlockProbes(model, poor_mans(), X, Y, blocks=5)
+    probes = BlockProbes(model, poor_mans(), X, Y, BlockSearch(5))
     # conv1's: 8 samples through the whole network, once as it is and once for each of two queries.
     first = 8 * (1 + 2)
     least = probes.equivalents + first
@@ -397,7 +398,7 @@ def test_budget() -> None:
 
 def test_the_block_of_a_log(tmp_path: Path) -> None:
     model, settings = mixed(), poor_mans()
-    probes = BlockProbes(model, settings, X, Y, blocks=3)
+    probes = BlockProbes(model, settings, X, Y, BlockSearch(3))
     for block in range(3):
         log = tmp_path / f"{block}.zolog"
         Trainer(model, probes.settings_of(block)).fit(X, Y, steps=1, log=log, keep="last")
@@ -407,4 +408,4 @@ def test_the_block_of_a_log(tmp_path: Path) -> None:
         probes.block_of(tmp_path / "other.zolog")
     other = inject(lenet5(seed=77), inject_settings(algorithm("poor-mans-training"), batch=8))
     with pytest.raises(LogError, match="another model"):
-        BlockProbes(other, settings, X, Y, blocks=3).block_of(tmp_path / "0.zolog")
+        BlockProbes(other, settings, X, Y, BlockSearch(3)).block_of(tmp_path / "0.zolog")

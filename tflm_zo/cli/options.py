@@ -11,6 +11,7 @@ import typer
 
 from ..runtime import RUNTIMES
 from ..training import SettingsError
+from ..training.block_search import BlockSearch
 
 __all__ = [
     "BlockSearchOption",
@@ -105,8 +106,8 @@ BlockSearchOption = Annotated[
 ]
 
 
-def parse_block_search(text: str) -> tuple[int, int]:
-    """Reads ``--choose-block``: the number of blocks, and the epochs of a probe.
+def parse_block_search(text: str, held_out: float | None) -> BlockSearch:
+    """Reads ``--choose-block``, the number of blocks and the epochs of a probe, and ``--held-out``.
 
     Raises:
         SettingsError: it is something else.
@@ -114,4 +115,5 @@ def parse_block_search(text: str) -> tuple[int, int]:
     parts = text.split(":")
     if len(parts) > 2 or not all(part.isascii() and part.isdecimal() and int(part) for part in parts):
         raise SettingsError(f"--choose-block: expected N or N:EPOCHS, got {text!r}")
-    return int(parts[0]), int(parts[1]) if len(parts) == 2 else 1
+    share = BlockSearch.held_out if held_out is None else held_out
+    return BlockSearch(int(parts[0]), share, int(parts[1]) if len(parts) == 2 else BlockSearch.epochs)

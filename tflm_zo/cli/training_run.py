@@ -43,7 +43,6 @@ from .training_report import render
 
 __all__ = ["Files", "Length", "Measured", "TrainingRun", "choose_algorithm"]
 
-_HELD_OUT: Final = 0.2
 _HEAD_BYTES: Final = len(MAGIC) + 2  # of a log: the version after the magic tells the kind
 
 
@@ -219,15 +218,15 @@ class TrainingRun:
     def load_data(self, measured: Measured) -> None:
         """Reads the data and sets aside what the run is measured on."""
         files, runtime = self._files, self._trainer.runtime
-        self._keep, self._held_out = measured.keep, measured.held_out
-        self._blocks = None if measured.blocks is None else parse_block_search(measured.blocks)
+        self._keep, held_out = measured.keep, measured.held_out
+        self._search = None if measured.blocks is None else parse_block_search(measured.blocks, held_out)
         own = prepare(runtime, files.data, files.labels)
         validation = None if files.validation is None else prepare(runtime, files.validation)
-        if measured.held_out is not None and self._blocks is None:
+        if held_out is not None and self._search is None:
             loss = runtime.metadata.loss
             assert loss is not None  # the trainer has refused such a model
             seed = self._trainer.settings.seed
-            own, validation = hold_out(own, loss, measured.held_out, seed)
+            own, validation = hold_out(own, loss, held_out, seed)
         self._samples, self._validation = len(own), validation
         self._data = own if files.rehearsal is None else own + prepare(runtime, files.rehearsal)
 
@@ -276,9 +275,9 @@ class TrainingRun:
     def _choose_block(self, length: Length) -> tuple[dict[str, Any] | None, float | None]:
         """The block that is trained, where one is chosen, and the budget that is left for the run."""
         budget = length.budget
-        if self._blocks is None:
+        if self._search is None:
             return None, budget
-        trainer, (blocks, epochs) = self._trainer, self._blocks
+        trainer = self._trainer
         if not trainer.settings.is_layerwise:
             raise SettingsError(
                 f"--choose-block is for layer-wise algorithms; {trainer.settings.algorithm} perturbs all "
@@ -290,8 +289,7 @@ class TrainingRun:
             planned_steps(
                 trainer.settings, count, 1 if length.epochs is None else length.epochs, length.steps
             )
-        held_out = _HELD_OUT if self._held_out is None else self._held_out
-        probes = BlockProbes(trainer, None, self._data, blocks=blocks, held_out=held_out, epochs=epochs)
+        probes = BlockProbes(trainer, None, self._data, None, self._search)
         if budget is not None:
             budget = probes.rest_of(budget, count)
         found = choose(probes, self._files.log if self._resume else None)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Firmware: a ZO model as a folder of C and C++ that is added to a build of TensorFlow Lite Micro."""
 
+from ..training.block_search import BlockSearch
 from .folder import check_folder
 from .generate import Firmware, FirmwareSettings, generate
 from .plan import BlockPlan, BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
-from .planning import BlockSearch, check_names, generate_firmware, name_of, plan_blocks, plan_run
+from .planning import check_names, generate_firmware, name_of, plan_blocks, plan_run
 from .platforms import PLATFORMS
 from .source_text import identifier, is_identifier
 

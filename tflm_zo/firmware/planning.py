@@ -19,14 +19,14 @@ from ..data import Samples, prepare
 from ..logs import fingerprint
 from ..runtime import Inputs
 from ..training.algorithms import algorithm_of, usual_settings
-from ..training.block_choice import split_layers
-from ..training.checks import SettingsError, check_integer, check_number
+from ..training.block_search import BlockSearch
+from ..training.checks import SettingsError
 from ..training.costs import block_segments
 from ..training.held_out import held_out_samples
 from ..training.integers import weight_integers
 from ..training.model_fit import check_model
 from ..training.node_plan import NodePlan
-from ..training.plan import PlannedTask, trained_tensors
+from ..training.plan import PlannedTask
 from ..training.settings import Settings
 from ..training.tasks import Weights
 from .generate import Firmware, FirmwareSettings, generate
@@ -35,30 +35,6 @@ from .platforms import PLATFORMS
 from .source_text import identifier, is_identifier
 
 __all__ = ["BlockSearch", "check_names", "generate_firmware", "name_of", "plan_blocks", "plan_run"]
-
-
-@dataclasses.dataclass(frozen=True)
-class BlockSearch:
-    """How a device finds the block of layers that is best trained alone; see `training.choose_block`.
-
-    Attributes:
-        blocks: 1 to the number of layers that are trained.
-        held_out: share of the labelled samples that judge the probes, 0..1.
-        epochs: of each probe, >= 1.
-
-    Raises:
-        SettingsError: at construction.
-    """
-
-    blocks: int = 4
-    held_out: float = 0.2
-    epochs: int = 1
-
-    def __post_init__(self) -> None:
-        """Checks every range."""
-        check_integer("blocks", self.blocks, 1, 2**31)
-        check_integer("epochs", self.epochs, 1, 2**31)
-        check_number("held_out", self.held_out, 0.0, 1.0)
 
 
 def _task(task: PlannedTask, node: NodeTask, scales: Any) -> TaskPlan:
@@ -173,13 +149,11 @@ def plan_blocks(
         SettingsError: the model does not fit the settings, weight perturbation, more blocks than layers, or
             no sample on one side of the split.
     """
-    if not settings.is_layerwise:
-        raise SettingsError("a block is chosen for layer-wise runs, not for weight perturbation")
     metadata = read_metadata(model)
+    split = search.split(settings, metadata)
     loss = metadata.loss
     assert loss is not None  # the generator has refused such a model
     check_model(settings, metadata)
-    names = [metadata.trainable[i].layer for i in trained_tensors(settings, metadata)]
     held_out = held_out_samples(labels, loss, search.held_out, settings.seed)
     rest = len(labels) - len(held_out)
     probe_steps = search.epochs * -(-rest // settings.batch_size)
@@ -192,7 +166,7 @@ def plan_blocks(
 
     blocks = tuple(
         BlockPlan(layers, plan(layers, probe_steps, rest), plan(layers, steps, len(labels)))
-        for layers in split_layers(names, search.blocks)
+        for layers in split
     )
     first = blocks[0].run
     probes = {

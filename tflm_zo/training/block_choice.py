@@ -11,19 +11,16 @@ import dataclasses
 import os
 from collections.abc import Callable
 
-import numpy as np
-
 from ..converters import Model, initial_weights
 from ..core import BlockControl
 from ..data import Labels, Samples, prepare
 from ..logs import LogError, SnapshotLog
+from .block_search import BlockSearch, check_layerwise
 from .callbacks import Callback
-from .checks import SettingsError, check_integer
 from .costs import Costs, NodeCosts
 from .evaluation import evaluate
 from .held_out import hold_out
 from .length import planned_steps
-from .plan import trained_tensors
 from .settings import Settings
 from .trainer import Trainer
 
@@ -80,22 +77,6 @@ class _Steps(Callback):
             self._tell(self.block, self._done, self._total)
 
 
-def split_layers(names: list[str], blocks: int) -> tuple[tuple[str, ...], ...]:
-    """Consecutive groups of nearly equal number, the larger ones first."""
-    if not 1 <= blocks <= len(names):
-        raise SettingsError(
-            f"blocks: expected 1..{len(names)}, the number of layers that are trained ({', '.join(names)}), "
-            f"got {blocks}"
-        )
-    parts = np.array_split(np.arange(len(names)), blocks)
-    return tuple(tuple(names[i] for i in part) for part in parts)
-
-
-def _check_layerwise(settings: Settings) -> None:
-    if not settings.is_layerwise:
-        raise SettingsError("a block is chosen for layer-wise runs, not for weight perturbation")
-
-
 class BlockProbes:
     """Probes of each block of layers; `choose_block` in two parts, the first of which trains nothing.
 
@@ -104,9 +85,7 @@ class BlockProbes:
         settings: as for `choose_block`.
         x: as for `choose_block`.
         y: as for `choose_block`.
-        blocks: as for `choose_block`.
-        held_out: as for `choose_block`.
-        epochs: as for `choose_block`.
+        search: how many blocks there are, how long each is trained, and what judges it.
         runtime: as for `choose_block`.
 
     Attributes:
@@ -123,11 +102,9 @@ class BlockProbes:
         trainer_or_model: Trainer | Model | bytes | str | os.PathLike[str],
         settings: Settings | None,
         x: Samples,
-        y: Labels | None = None,
+        y: Labels | None,
+        search: BlockSearch,
         *,
-        blocks: int = 4,
-        held_out: float = 0.2,
-        epochs: int = 1,
         runtime: str | None = None,
     ) -> None:
         model: Model | bytes | str | os.PathLike[str]
@@ -138,27 +115,23 @@ class BlockProbes:
         else:
             model = trainer_or_model
         if settings is not None:
-            _check_layerwise(settings)
+            check_layerwise(settings)
         self._trainer = trainer = Trainer(model, settings, runtime=runtime or "litert")
         self._settings = settings = trainer.settings
-        _check_layerwise(settings)
-        check_integer("blocks", blocks, 1, 2**31)
-        check_integer("epochs", epochs, 1, 2**31)
         metadata = trainer.runtime.metadata
         loss = metadata.loss
         assert loss is not None  # the trainer has refused such a model
         self._of_classes = loss.of_classes
         self._initial = initial_weights(trainer.model)
-        tensors = trained_tensors(settings, metadata)
-        self.blocks = split_layers([metadata.trainable[i].layer for i in tensors], blocks)
+        self.blocks = search.split(settings, metadata)
         data = prepare(trainer.runtime, x, y)
-        self._train, self._judge = hold_out(data, loss, held_out, settings.seed)
+        self._train, self._judge = hold_out(data, loss, search.held_out, settings.seed)
         samples = len(self._train)
-        self._steps = planned_steps(settings, samples, epochs, None)
+        self._steps = planned_steps(settings, samples, search.epochs, None)
         costs = Costs(trainer.model, metadata)
-        self._costs = [NodeCosts(costs, self.settings_of(b), metadata) for b in range(blocks)]
+        self._costs = [NodeCosts(costs, self.settings_of(b), metadata) for b in range(search.blocks)]
         training = sum(c.until(self._steps, samples) for c in self._costs)
-        self.equivalents = training + len(self._judge) * (blocks + 1)
+        self.equivalents = training + len(self._judge) * (search.blocks + 1)
 
     def settings_of(self, block: int) -> Settings:
         """Settings of a run that trains one block alone."""
@@ -251,9 +224,9 @@ def choose_block(
     x: Samples,
     y: Labels | None = None,
     *,
-    blocks: int = 4,
-    held_out: float = 0.2,
-    epochs: int = 1,
+    blocks: int = BlockSearch.blocks,
+    held_out: float = BlockSearch.held_out,
+    epochs: int = BlockSearch.epochs,
     runtime: str | None = None,
     progress: ProbeProgress | None = None,
 ) -> BlockChoice:
@@ -285,7 +258,5 @@ def choose_block(
         DataError: wrong data.
         KeyboardInterrupt: Ctrl-C.
     """
-    probes = BlockProbes(
-        trainer_or_model, settings, x, y, blocks=blocks, held_out=held_out, epochs=epochs, runtime=runtime
-    )
-    return probes.run(progress)
+    search = BlockSearch(blocks, held_out, epochs)
+    return BlockProbes(trainer_or_model, settings, x, y, search, runtime=runtime).run(progress)

@@ -179,8 +179,7 @@ def _search(text: str | None, held_out: float | None) -> BlockSearch | None:
         if held_out is not None:
             raise SettingsError("--held-out needs --choose-block, whose probes it is for")
         return None
-    blocks, epochs = parse_block_search(text)
-    return BlockSearch(blocks, 0.2 if held_out is None else held_out, epochs)
+    return parse_block_search(text, held_out)
 
 
 def _command(context: typer.Context) -> str:
