@@ -33,7 +33,7 @@ _UNREADABLE = (
 
 @dataclasses.dataclass(frozen=True)
 class Gathered:
-    """What `gather` found.
+    """Arrays that `gather` has found.
 
     Attributes:
         inputs: an array [samples, ...] for each input, in its shape.
@@ -164,7 +164,7 @@ def _numbered(names: list[str]) -> list[str]:
 
 
 def keys_of(source: Mapping[str, Any], names: list[str]) -> list[str]:
-    """What a file or dictionary calls a model's inputs.
+    """Returns the names by which a file or dictionary calls a model's inputs.
 
     Raises:
         DataError: it does not have them all.

@@ -43,7 +43,7 @@ class Port:
 
 @dataclasses.dataclass(frozen=True)
 class ConversionReport:
-    """What came out.
+    """A report of a conversion.
 
     Attributes:
         inputs: in the order of the Keras model.

@@ -68,7 +68,7 @@ class ZoLoss:
 
     @property
     def of_classes(self) -> bool:
-        """Whether a label is one class: a cross-entropy of softmax, or the floor-log2 loss in its place."""
+        """True if a label is one class: a cross-entropy of softmax, or the floor-log2 loss in its place."""
         return self.kind in SOFTMAX_KINDS
 
 
@@ -170,7 +170,7 @@ class ZoSegment:
 
 @dataclasses.dataclass(frozen=True)
 class ZoOriginal:
-    """What is left of the original model.
+    """Names and batch size of the original model.
 
     Attributes:
         inputs: names of its inputs, made unique.
@@ -185,7 +185,7 @@ class ZoOriginal:
 
 @dataclasses.dataclass(frozen=True)
 class ZoMetadata:
-    """All of it; see ARCHITECTURE.md for the JSON.
+    """The metadata of a ZO model; ARCHITECTURE.md has their JSON.
 
     Attributes:
         version: format of the metadata.
@@ -274,7 +274,7 @@ def _damaged(fault: str) -> ConversionError:
 
 
 def _faults(m: ZoMetadata) -> Iterator[str]:
-    """Where parts of it contradict each other."""
+    """Raises ConversionError where parts of the metadata contradict each other."""
     last = len(m.segments) - 1
     if m.command_words < smallest_command(m.max_queries):
         yield f"command_words: {m.command_words} do not hold {m.max_queries} queries"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rewriter is asked for."""
+"""Settings of the rewriter."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class InjectChanges(TypedDict, total=False):
 
 @dataclasses.dataclass(frozen=True)
 class InjectSettings:
-    """How a model is to train. Checked when constructed.
+    """Settings of the rewriter: how a model is to train. They are checked at construction.
 
     The defaults are those of node perturbation, as for ``tflm-zo inject``; ``training.inject_settings`` gives
     those of another algorithm, e.g. ``inject_settings(algorithms.weight())``.

@@ -51,7 +51,7 @@ class Window:
         return (self.size - 1) * self.dilation + 1
 
     def positions(self, length: int) -> int:
-        """How many it has on an axis of this length."""
+        """Returns the number of positions on an axis of this length."""
         return -(-(length if self.same else length - self.reach + 1) // self.stride)
 
     def zeros_before(self, length: int, positions: int) -> int:

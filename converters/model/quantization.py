@@ -35,7 +35,7 @@ class Quantization:
 
     @property
     def is_per_channel(self) -> bool:
-        """Whether there is more than one scale."""
+        """True if there is more than one scale."""
         return len(self.scales) > 1
 
     @property

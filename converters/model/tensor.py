@@ -48,7 +48,7 @@ class Tensor:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the file holds its data."""
+        """True if the file holds its data."""
         return bool(self.buffer.data)
 
     @property

@@ -138,7 +138,7 @@ def _is_float(tensor: Tensor) -> bool:
 
 
 def _squashed(producers: dict[Tensor, Operator], tensor: Tensor) -> bool:
-    """Whether a SOFTMAX or LOGISTIC computes the tensor, perhaps with requantizations after it."""
+    """Returns whether a SOFTMAX or LOGISTIC computes the tensor, perhaps with requantizations after it."""
     while (op := producers.get(tensor)) is not None:
         if op.builtin in _SQUASHING:
             return True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the passes have decided so far."""
+"""Decisions of the passes, which later passes and the metadata read."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _wanted_cuts(model: Model, settings: InjectSettings, plan: Plan) -> list[str
 
 
 def _boundaries(graph: Subgraph, nodes: Sequence[NodeLayer]) -> list[Tensor]:
-    """Where the model is cut for layers that carry nodes."""
+    """Returns the tensors at which the model is cut for layers that carry nodes."""
     return [t for n in nodes for t in (n.input, n.output, n.nodes) if t not in graph.inputs]
 
 
@@ -281,7 +281,7 @@ def _dense(op: Operator) -> dict[str, int]:
 
 
 def _clamps(op: Operator, output: Tensor) -> tuple[int, int]:
-    """Where the fused activation clamps: outputs <= low and >= high do."""
+    """Returns low and high: the fused activation clamps outputs <= low and >= high."""
     assert output.quantization is not None
     scale, zero_point = output.quantization.scale, output.quantization.zero_point
     activation = int(op.option("fusedActivationFunction", _NONE))

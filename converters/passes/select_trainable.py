@@ -72,7 +72,7 @@ def _candidates(graph: Subgraph) -> list[Trainable]:
 
 
 def _feeds(graph: Subgraph, candidate: Trainable, wanted: Tensor) -> bool:
-    """Whether a tensor depends on the filter."""
+    """Returns whether a tensor depends on the filter."""
     producers = graph.producers()
     seen: set[Operator] = set()
     pending: list[Tensor | None] = [wanted]
@@ -86,7 +86,7 @@ def _feeds(graph: Subgraph, candidate: Trainable, wanted: Tensor) -> bool:
 
 
 def matches(candidate: Trainable, pattern: str) -> bool:
-    """Whether a name or glob pattern fits a layer."""
+    """Returns whether a name or glob pattern fits a layer."""
     names = [candidate.layer, candidate.tensor.name, *(op.outputs[0].name for op in candidate.operators)]
     return any(name == pattern or fnmatchcase(name, pattern) for name in names)
 

@@ -70,7 +70,7 @@ def _run(probes: BlockProbes) -> Any:
 
 
 def choice_table(choice: dict[str, Any]) -> Table:
-    """What `choose` returned, for people; blocks are counted from 1."""
+    """Returns the result of `choose` as a table; blocks are counted from 1."""
     rows: list[list[Any]] = []
     for number, layers in enumerate(choice["blocks"]):
         row: list[Any] = [number + 1, ", ".join(layers)]

@@ -50,7 +50,7 @@ _debug = contextvars.ContextVar("debug", default=False)
 
 
 def show_tracebacks(wanted: bool) -> None:
-    """Whether an error's traceback is printed before its line (--debug)."""
+    """Sets whether an error's traceback is printed before its line (--debug)."""
     _debug.set(wanted)
 
 

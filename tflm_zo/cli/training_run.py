@@ -95,7 +95,7 @@ class Length:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a run is measured on, and what for.
+    """The samples that a run is measured on, and their purpose.
 
     Attributes:
         held_out: share of the samples that are not trained on; None: none, or the usual one for blocks.

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""How much arena a model takes under TFLM."""
+"""Size of the arena that a model takes under TFLM."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["arena_bytes"]
 
 @contextmanager
 def _captured_output() -> Iterator[IO[bytes]]:
-    """What the process writes to stdout and stderr, C code included."""
+    """Catches what the process writes to stdout and stderr, C code included."""
     sys.stdout.flush()
     sys.stderr.flush()
     saved = os.dup(1), os.dup(2)

@@ -346,7 +346,7 @@ class Runtime(Inputs, ABC):
         }
 
     def read_fractions(self) -> dict[str, NDArray[np.int8]]:
-        """The same for the fractions, unit 2^-8 LSB; empty for a model with the 8-bit update."""
+        """Fractions of the weights by tensor name, unit 2^-8 LSB; empty for a model with the 8-bit update."""
         views = {tensor: self._views[tensor.name][1] for tensor in self._metadata.trainable}
         return {
             tensor.name: view.reshape(tensor.shape).copy()

@@ -92,14 +92,14 @@ class BestState:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether nothing has got better for so long that nothing is to be expected."""
+        """Returns whether nothing has got better for so long that nothing is to be expected."""
         found = self._run.measurements
         best = best_of(found)
         return best is not None and len(found) - 1 - found.index(best) >= _PATIENCE
 
     @property
     def last(self) -> Evaluation | None:
-        """What was measured of the run's weights as they are; None where they were not."""
+        """The measurement of the run's weights as they are; None where there is none."""
         if self._last is None or self._last[0] != self._run.step:
             return None
         return self._last[1]

@@ -32,7 +32,7 @@ ProbeProgress = Callable[[int, int, int], None]
 
 @dataclasses.dataclass(frozen=True)
 class BlockChoice:
-    """What the probes found.
+    """The result of the probes.
 
     Attributes:
         best: number of the best block; of equal ones the first.
@@ -56,7 +56,7 @@ class BlockChoice:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """Of the best block: what `Settings.layers` takes."""
+        """Names of the layers of the best block, as `Settings.layers` takes them."""
         return self.blocks[self.best]
 
     def value(self, score: int) -> float:
@@ -138,7 +138,7 @@ class BlockProbes:
         return dataclasses.replace(self._settings, layers=self.blocks[block])
 
     def rest_of(self, budget: float, samples: int) -> float:
-        """What is left of a budget after the probes.
+        """Returns the part of a budget that the probes leave.
 
         Args:
             budget: forward equivalents.

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What may watch a run, and stop it."""
+"""Callbacks: they watch a run, and may stop it."""
 
 from __future__ import annotations
 

@@ -37,11 +37,11 @@ class Costs:
         self.forward = sum(self._segments)
 
     def suffix(self, start: int) -> float:
-        """Of running the network from a segment on."""
+        """Returns the MACs of running the network from a segment on."""
         return sum(self._segments[start:]) / self.forward if self.forward else 1.0
 
     def update(self, nodes: ZoNodes) -> float:
-        """Of crediting a layer's weights with one sample's nodes."""
+        """Returns the MACs of crediting a layer's weights with one sample's nodes."""
         g = nodes.geometry
         return credited(nodes) * g["out_c"] * g["k_h"] * g["k_w"] * g["in_c"] / self.forward
 

@@ -21,7 +21,7 @@ Watch = Callable[[Sequence[int]], Iterable[int]]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What an evaluation found.
+    """The result of an evaluation.
 
     Attributes:
         samples: all of them.

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What a run recorded."""
+"""Records of a run."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class TrainingWarning(UserWarning):
 
 
 def is_zo(model: Model) -> bool:
-    """Whether a model is a ZO model."""
+    """Returns whether a model is a ZO model."""
     return model.find_metadata(METADATA_NAME) is not None
 
 
@@ -49,7 +49,7 @@ def own_batch(model: Model) -> int:
 
 
 def inject_settings(settings: Settings, **given: Unpack[InjectChanges]) -> InjectSettings:
-    """What a run needs of `inject`.
+    """Returns the settings of `inject` that a run needs.
 
     Args:
         settings: of the run.

@@ -175,7 +175,7 @@ class NodeRun(Run):
             self._writer.snapshot(self._views())
 
     def _write_best(self) -> None:
-        """Where the weights are the best that was measured, and the log does not have them yet."""
+        """Writes the weights into the log where they are the best that was measured and missing there."""
         best = best_of(self.measurements)
         if self._writer is None or best is None or not best.step:  # the model has those before the first step
             return
@@ -183,7 +183,7 @@ class NodeRun(Run):
             self._writer.best_snapshot(self.measurements.index(best), self._views())
 
     def best_state(self) -> tuple[Measurement, Arrays, Arrays] | None:
-        """Of a run that was resumed: the best measurement whose weights its log has."""
+        """Returns the best measurement whose weights the log of a resumed run has, and these weights."""
         if self._resumed_log is None:
             return None
         log = SnapshotLog.read(self._resumed_log)
@@ -349,7 +349,7 @@ class NodeRun(Run):
 
     @property
     def has_log(self) -> bool:
-        """Whether a log is open."""
+        """True if a log is open."""
         return self._writer is not None
 
     def close_log(self) -> None:

@@ -82,7 +82,7 @@ class Run(ABC):
     @property
     @abstractmethod
     def has_log(self) -> bool:
-        """Whether a log is open."""
+        """Returns whether a log is open."""
 
     @abstractmethod
     def advance(self) -> StepReport:
@@ -94,7 +94,7 @@ class Run(ABC):
 
     @abstractmethod
     def best_state(self) -> tuple[Measurement, Arrays, Arrays] | None:
-        """Of a run that was resumed: the best measurement whose weights its log has, and they."""
+        """Returns the best measurement whose weights the log of a resumed run has, and these weights."""
 
     def check_measured_data(self, checksum: int) -> None:
         """Raises LogError where a run that was resumed has measured data of another checksum."""

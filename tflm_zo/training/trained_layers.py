@@ -20,7 +20,7 @@ _NAMED = 6  # layers that a sentence names
 
 @dataclass(frozen=True)
 class TrainedLayers:
-    """What a run trains of a network.
+    """The layers of a network that a run trains.
 
     Attributes:
         layers: names of the layers that are trained, in execution order.
@@ -38,7 +38,7 @@ class TrainedLayers:
 
 
 def trained_layers(model: Model, settings: Settings) -> TrainedLayers:
-    """What a run trains of a ZO model.
+    """Returns the layers of a ZO model that a run trains.
 
     Args:
         model: the ZO model; layers that it does not train are constants of it.

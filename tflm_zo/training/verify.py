@@ -37,7 +37,7 @@ class RuntimeRun:
     exported: bytes
 
     def equals(self, other: RuntimeRun) -> bool:
-        """Whether every bit agrees: losses, log, weights and exported model."""
+        """Returns whether every bit agrees: losses, log, weights and exported model."""
         return (
             self.losses == other.losses
             and self.checksum == other.checksum

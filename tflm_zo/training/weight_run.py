@@ -200,7 +200,7 @@ class WeightRun(Run):
 
     @property
     def has_log(self) -> bool:
-        """Whether a log is open."""
+        """True if a log is open."""
         return self._writer is not None
 
     def advance(self) -> StepReport:
@@ -232,7 +232,7 @@ class WeightRun(Run):
         self.measurements.append(measurement)
 
     def best_state(self) -> tuple[Measurement, Arrays, Arrays] | None:
-        """Of a run that was resumed: the best measurement, weights and fractions after a replay up to it."""
+        """Returns the best measurement of a resumed run, and weights and fractions replayed up to it."""
         best = best_of(self.measurements)
         if best is None or self._resumed_log is None:
             return None
