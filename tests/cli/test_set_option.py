@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from helpers.settings import settings_of
-from tflm_zo.cli.set_option import parse_injection, parse_set, split_set, written_settings
+from tflm_zo.cli.set_option import parse_injection, parse_set, split_set, written, written_settings
 from tflm_zo.core import Gaussian, SparseUniform
 from tflm_zo.training import ALGORITHMS, Exact, Nodes, SettingsError, Weights, algorithm
 from tflm_zo.training.setting_names import changed, names, resolve, value_of
@@ -157,3 +157,19 @@ def test_settings_of_inject() -> None:
     ):
         with pytest.raises(ValueError, match=said):
             parse_injection(given)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (True, "true"),
+        (False, "false"),
+        (None, "auto"),
+        ((), "none"),
+        (("a", "b"), "a,b"),
+        ((0.5,), "0.5"),
+    ],
+)
+def test_how_values_are_shown(value: Any, text: str) -> None:
+    """As one gives them."""
+    assert written(value) == text

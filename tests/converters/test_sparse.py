@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from tflm_zo.converters import (
     update_masks,
 )
 from tflm_zo.converters.sparse import SparseRule
+from tflm_zo.core import Rademacher
+from tflm_zo.runtime import load
 
 weights = npst.arrays(np.int8, st.integers(1, 300), elements=st.integers(-127, 127))
 
@@ -149,10 +152,11 @@ def test_what_the_model_carries(name: str, sparse: str, headroom: int) -> None:
 
 
 def test_layers_choose_independently() -> None:
-    model = inject_all(MODELS["dense_after_4d"](), sparse="random:0.5")
-    masks = [m.reshape(-1) for m in selected(model).values()]
-    least = min(map(len, masks))
-    assert len({m[:least].tobytes() for m in masks}) == len(masks)
+    """With one seed for all, weights of the same number would be chosen together."""
+    masks = [m.reshape(-1) for m in selected(inject_all(MODELS["lenet5"](), sparse="random:0.5")).values()]
+    for one, other in itertools.combinations(masks, 2):
+        both = min(len(one), len(other))
+        assert 0.35 < (one[:both] == other[:both]).mean() < 0.65
 
 
 def test_masks_of_ones_own() -> None:
@@ -162,6 +166,11 @@ def test_masks_of_ones_own() -> None:
     assert list(update_masks(model)) == ["conv/filter"]
     assert np.array_equal(selected(model)["conv/filter"], mask)
     assert [t.updated for t in read_metadata(model).trainable] == [mask.sum(), None]
+    runtime = load(model, "litert")
+    before = {name: w.copy() for name, w in runtime.read_weights().items()}
+    runtime.invoke(runtime.command(loss=False).perturb([(5, 1)], Rademacher(1)))
+    moved = {name: w != before[name] for name, w in runtime.read_weights().items()}
+    assert np.array_equal(moved["conv/filter"], mask) and moved["fc/filter"].all()
     whole = inject_all(MODELS["small_cnn"](), sparse={"conv/filter": np.ones_like(mask)})
     assert whole.to_bytes() == inject_all(MODELS["small_cnn"]()).to_bytes()
 
