@@ -306,6 +306,10 @@ def test_measurements_stand_among_the_steps(path, every):
     assert [m.step for m in log.measurements] == [step for _, step, is_one in sizes if is_one]
     assert log.best == measured(9, -(2**40))
     assert log.first(8).best == min(log.measurements[:-1], key=lambda m: m.loss_sum)
+    for steps in range(10):
+        there = [entry for entry in sizes if entry[1] <= steps]
+        assert log.first(steps).whole_bytes == there[-1][0]
+        assert len(log.first(steps).measurements) == sum(is_one for _, _, is_one in there)
     for cut in range(132, len(expected)):
         path.write_bytes(expected[:cut])
         log = SeedLog.read(path)
