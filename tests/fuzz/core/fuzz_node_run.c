@@ -27,8 +27,12 @@ static void take_settings(fuzz_input* in, node_world* w) {
   s->weight_clip = take_flag(in) ? 0u : take_any(in);
   s->rule = (uint32_t)take_flag(in);
   s->exact_rule = take_between(in, 0, 3);
-  s->bits = take_flag(in) ? UINT32_C(0x03020104) : take_u32(in);
-  s->rows = take_flag(in) ? 0u : take_u32(in);
+  const uint32_t bits = take_flag(in) ? UINT32_C(0x03020104) : take_u32(in);
+  for (uint32_t stage = 0; stage < 3u; ++stage) s->exact_bits[stage] = bits >> (8u * stage) & 255u;
+  s->weight_bits = bits >> 24;
+  const uint32_t rows = take_flag(in) ? 0u : take_u32(in);
+  s->rows_least = rows & 0xFFFFu;
+  s->rows_most = rows >> 16;
   for (uint32_t damaged = take_u8(in); damaged > 220u; damaged = take_u8(in)) {
     ((uint32_t*)s)[take_between(in, 0, sizeof *s / 4u - 1u)] = take_any(in);
   }
