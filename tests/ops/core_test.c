@@ -1472,7 +1472,8 @@ static void test_log_header(void) {
     CHECK(zo_log_read_header(bytes, &back, &read) == ZO_ERROR_OPTIONS);
     /* What init refuses is refused, whoever wrote the checksum; anything else is kept whole. */
     zo_log_write_header(&header, &s, bytes);
-    put_u32(bytes + 32 + 4u * random_below(23), random_bits(32));
+    const uint32_t at = 32u + 4u * random_below(23); /* of a field, drawn before its value */
+    put_u32(bytes + at, random_bits(32));
     put_u32(bytes + ZO_LOG_HEADER_BYTES - 4, zo_crc32(0, bytes, ZO_LOG_HEADER_BYTES - 4));
     const zo_status status = zo_log_read_header(bytes, &back, &read);
     const zo_status expected = zo_control_settings_check(&read);
