@@ -201,8 +201,7 @@ def main() -> None:
         for seed in range(arguments.seeds)
     ]
     done = {tuple(row[k] for k in KEY) for row in rows}
-    todo = [key for key in wanted if key not in done]
-    if todo:
+    if todo := [key for key in wanted if key not in done]:
         _work(todo, arguments.work, path, arguments.jobs)
     chosen = [row for row in read(path) if tuple(row[k] for k in KEY) in set(wanted)]
     lines = summary(chosen)

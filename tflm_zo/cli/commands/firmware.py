@@ -12,12 +12,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from ...converters import load_model, read_metadata
+from ...converters import Model, load_model, read_metadata
 from ...converters.table import table
-from ...data import DataError, prepare
+from ...data import Data, DataError, prepare
 from ...firmware import (
     PLATFORMS,
     BlockSearch,
+    Firmware,
     check_folder,
     check_names,
     generate_firmware,
@@ -40,69 +41,79 @@ _SAMPLES = 100
 _UNRECORDED = ("force", "as_json")
 
 
+Output = Annotated[
+    Path,
+    typer.Option("-o", "--output", metavar="FOLDER", help="Where the sources go.", show_default=False),
+]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help=".npz with x and y: samples that are compiled into the example. Without: noise, to be "
+        "replaced by samples of the device's own.",
+    ),
+]
+Samples = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", help=f"Samples that the device trains on (default: all of --data, else {_SAMPLES})."
+    ),
+]
+Epochs = Annotated[
+    int | None,
+    typer.Option(
+        help="Passes over the samples (default, as of train: 10, or as many as take 300 steps).",
+        show_default=False,
+    ),
+]
+Algorithm = Annotated[
+    str | None,
+    typer.Option(
+        **choice(ALGORITHMS, listed=False),
+        help="Default: the one that the model was made for; see `tflm-zo algorithms`.",
+        show_default=False,
+    ),
+]
+HeldOut = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Share of the samples by which --choose-block tells the best block (default: 0.2).",
+        show_default=False,
+    ),
+]
+Name = Annotated[
+    str | None,
+    typer.Option(
+        help="Name of the model: letters, digits and underscores (default: that of the file, up to the "
+        "first dot)."
+    ),
+]
+ForceOption = Annotated[
+    bool,
+    typer.Option(
+        "--force",
+        help="Replace the folder if it is generated firmware. Files of your own in it are kept, and "
+        "those of the example that you have changed.",
+    ),
+]
+
+
 def firmware(
     context: typer.Context,
     model: ZoModelFile,
-    output: Annotated[
-        Path,
-        typer.Option("-o", "--output", metavar="FOLDER", help="Where the sources go.", show_default=False),
-    ],
+    output: Output,
     platform: Annotated[str, typer.Option(help="Layout and build glue.", **choice(PLATFORMS))] = "cmake",
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help=".npz with x and y: samples that are compiled into the example. Without: noise, to be "
-            "replaced by samples of the device's own.",
-        ),
-    ] = None,
-    samples: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help=f"Samples that the device trains on (default: all of --data, else {_SAMPLES})."
-        ),
-    ] = None,
-    epochs: Annotated[
-        int | None,
-        typer.Option(
-            help="Passes over the samples (default, as of train: 10, or as many as take 300 steps).",
-            show_default=False,
-        ),
-    ] = None,
+    data: DataOption = None,
+    samples: Samples = None,
+    epochs: Epochs = None,
     steps: Annotated[int | None, typer.Option(help="Number of steps instead of epochs.")] = None,
-    algorithm: Annotated[
-        str | None,
-        typer.Option(
-            **choice(ALGORITHMS, listed=False),
-            help="Default: the one that the model was made for; see `tflm-zo algorithms`.",
-            show_default=False,
-        ),
-    ] = None,
+    algorithm: Algorithm = None,
     settings: SetOption = None,
     choose_block: BlockSearchOption = None,
-    held_out: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Of the samples, by which --choose-block tells the best (default: 0.2).",
-            show_default=False,
-        ),
-    ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            help="Of the model: letters, digits and underscores (default: made of the file's, up to the "
-            "first dot)."
-        ),
-    ] = None,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force",
-            help="Replace the folder if it is generated firmware. Files of your own in it are kept, and "
-            "those of the example that you have changed.",
-        ),
-    ] = False,
+    held_out: HeldOut = None,
+    name: Name = None,
+    force: ForceOption = False,
     as_json: Json = False,
 ) -> None:
     """Write the C and C++ that train a model on a microcontroller, for a build of TensorFlow Lite Micro.
@@ -124,24 +135,8 @@ def firmware(
         name_of_first = next(iter(injection)).replace("_", "-")
         raise SettingsError(f"--set {name_of_first}: {model} is a ZO model already")
     run = make_settings(usual, parse_set(usual, texts), metadata)
-    arrays = None
-    if data is not None:
-        arrays = prepare(Inputs(loaded), data)
-        if samples is not None and samples > len(arrays):
-            raise DataError(f"--samples: {data} has {len(arrays)}, got {samples}")
-        arrays = arrays.take(slice(samples))
-        count = len(arrays)
-    else:
-        count = _SAMPLES if samples is None else samples
-    if count < 1:
-        raise SettingsError(f"--samples: expected at least 1, got {count}")
-    check_length(epochs, steps, None)
-    if epochs is not None and epochs < 1:
-        raise SettingsError(f"--epochs: expected at least 1, got {epochs}")
-    if epochs is None and steps is None:
-        epochs = usual_epochs(count, run.batch_size)
-    total = steps if epochs is None else epochs * -(-count // run.batch_size)
-    assert total is not None  # one of them is given
+    arrays, count = _device_samples(loaded, data, samples)
+    total = _device_steps(epochs, steps, count, run.batch_size)
     made = generate_firmware(
         loaded,
         run,
@@ -163,15 +158,45 @@ def firmware(
         "steps": total,
         "samples": count,
         "samples_assumed": data is None and samples is None,
-        "files": sorted(made.files),
         "kept": kept,
+        **_described(made),
+    }
+    show(result, as_json=as_json, render=lambda console: _render(console, result))
+
+
+def _described(made: Firmware) -> dict[str, Any]:
+    """What the result says of a generated folder."""
+    return {
+        "files": sorted(made.files),
         "arena_bytes": made.arena.bytes,
         "arena_measured": made.arena.measured,
         "workspace_bytes": made.workspace_bytes,
         "trainable_bytes": made.trainable_bytes,
         "model_bytes": made.model_bytes,
     }
-    show(result, as_json=as_json, render=lambda console: _render(console, result))
+
+
+def _device_samples(model: Model, data: Path | None, samples: int | None) -> tuple[Data | None, int]:
+    """The samples that are compiled in, where there are any, and how many the device has."""
+    if samples is not None and samples < 1:
+        raise SettingsError(f"--samples: expected at least 1, got {samples}")
+    if data is None:
+        return None, samples or _SAMPLES
+    arrays = prepare(Inputs(model), data)
+    if samples is not None and samples > len(arrays):
+        raise DataError(f"--samples: {data} has {len(arrays)}, got {samples}")
+    arrays = arrays.take(slice(samples))
+    return arrays, len(arrays)
+
+
+def _device_steps(epochs: int | None, steps: int | None, samples: int, batch_size: int) -> int:
+    """Steps of the run on the device."""
+    check_length(epochs, steps, None)
+    if steps is not None:
+        return steps
+    if epochs is not None and epochs < 1:
+        raise SettingsError(f"--epochs: expected at least 1, got {epochs}")
+    return (epochs or usual_epochs(samples, batch_size)) * -(-samples // batch_size)
 
 
 def _search(text: str | None, held_out: float | None) -> BlockSearch | None:

@@ -9,11 +9,11 @@ from typing import Annotated, Any, cast
 import typer
 from rich.console import Console
 
-from ...converters import ConversionError, ZoMetadata, load_model, read_metadata
+from ...converters import ConversionError, Model, ZoMetadata, load_model, read_metadata
 from ...converters import inject as inject_model
 from ...converters.settings import KERNEL_NORM, LAST, LOSS_KINDS, QUANTIZATION_AWARE, LossKind
 from ...converters.table import table
-from ...training import ALGORITHMS, inject_settings, trained_layers
+from ...training import ALGORITHMS, Settings, inject_settings, trained_layers
 from ...training import algorithm as algorithm_of_name
 from ...training.algorithms import DEFAULT
 from ..injection import parse_loss_output, parse_nodes, say_loss_output
@@ -30,115 +30,129 @@ _RUN, _LAYERS, _MEMORY, _DATA = "Run", "Layers", "Memory", "Data"
 _LOSSES = tuple(kind.replace("_", "-") for kind in LOSS_KINDS)
 
 
+Algorithm = Annotated[
+    str,
+    typer.Option(
+        **choice(ALGORITHMS, listed=False),
+        help=f"How the model is to be trained: {ALGORITHM_HELP}.",
+        rich_help_panel=_RUN,
+    ),
+]
+Nodes = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="LAYER,…",
+        help="Layers that carry nodes, names or glob patterns; repeatable. auto: those with fewer nodes "
+        "than weights (default of node). inspect --nodes lists the choice.",
+        rich_help_panel=_LAYERS,
+    ),
+]
+Trainable = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trainable",
+        metavar="WHICH",
+        help="all (default of weight), nodes (those that carry nodes; default of node), last:N, none, or "
+        "names or glob patterns of layers; may be repeated.",
+        rich_help_panel=_LAYERS,
+    ),
+]
+Block = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=PATTERN,…",
+        help="Layers that a command addresses as one; repeatable.",
+        rich_help_panel=_LAYERS,
+    ),
+]
+Headroom = Annotated[
+    int | None,
+    typer.Option(
+        help="Largest perturbation of a weight, LSB (default: node 0, weight 2).", rich_help_panel=_MEMORY
+    ),
+]
+UpdateBits = Annotated[
+    int | None,
+    typer.Option(help="16: a fraction byte per weight; 8: none (default: 16).", rich_help_panel=_MEMORY),
+]
+MaxQueries = Annotated[
+    int | None, typer.Option(help="Seeds in one update (default: 8).", rich_help_panel=_MEMORY)
+]
+Loss = Annotated[
+    str,
+    typer.Option(
+        help=f"Loss that training minimizes: {', '.join(_LOSSES)}.",
+        rich_help_panel=_DATA,
+        **choice(_LOSSES, listed=False),
+    ),
+]
+Cut = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TENSOR",
+        help="Cut here; repeatable. inspect --cuts lists the choice; layers: before each.",
+        rich_help_panel=_LAYERS,
+    ),
+]
+CommandWords = Annotated[
+    int | None,
+    typer.Option(help="Capacity of a command, int32 words; more for long replays.", rich_help_panel=_MEMORY),
+]
+Replay = Annotated[
+    bool | None,
+    typer.Option(
+        help="Include the op that replays a seed log (default: not for node).", rich_help_panel=_MEMORY
+    ),
+]
+Multipliers = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND",
+        help=f"{QUANTIZATION_AWARE}: steps scaled by 1/s² per channel, s its quantization scale. "
+        f"{KERNEL_NORM}: by the root mean square of the layer's weights.",
+        rich_help_panel=_LAYERS,
+    ),
+]
+Sparse = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RULE",
+        help="Train only some weights of each layer: top-k:0.1 (the largest tenth; top-k:100 the largest "
+        "hundred), random:0.1, threshold:20 (all of 20 LSB or more).",
+        rich_help_panel=_LAYERS,
+    ),
+]
+Int16 = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="LAYER,…",
+        help="Dense layers whose weights have 16 bits in the forward pass: names or glob patterns, or "
+        "last; repeatable (default of qzo-ff-probe: last).",
+        rich_help_panel=_LAYERS,
+    ),
+]
+
+
 def inject(
     model: ModelFile,
     output: OutputModel,
-    algorithm: Annotated[
-        str,
-        typer.Option(
-            **choice(ALGORITHMS, listed=False),
-            help=f"How the model is to be trained: {ALGORITHM_HELP}.",
-            rich_help_panel=_RUN,
-        ),
-    ] = DEFAULT,
-    nodes: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="LAYER,…",
-            help="Layers that carry nodes, names or glob patterns; repeatable. auto: those with fewer nodes "
-            "than weights (default of node). inspect --nodes lists the choice.",
-            rich_help_panel=_LAYERS,
-        ),
-    ] = None,
-    trainable: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--trainable",
-            metavar="WHICH",
-            help="all (default of weight), nodes (those that carry nodes; default of node), last:N, none, or "
-            "names or glob patterns of layers; may be repeated.",
-            rich_help_panel=_LAYERS,
-        ),
-    ] = None,
-    block: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=PATTERN,…",
-            help="Layers that a command addresses as one; repeatable.",
-            rich_help_panel=_LAYERS,
-        ),
-    ] = None,
-    headroom: Annotated[
-        int | None,
-        typer.Option(
-            help="Largest perturbation of a weight, LSB (default: node 0, weight 2).", rich_help_panel=_MEMORY
-        ),
-    ] = None,
-    update_bits: Annotated[
-        int | None,
-        typer.Option(help="16: a fraction byte per weight; 8: none (default: 16).", rich_help_panel=_MEMORY),
-    ] = None,
-    max_queries: Annotated[
-        int | None, typer.Option(help="Seeds in one update (default: 8).", rich_help_panel=_MEMORY)
-    ] = None,
+    algorithm: Algorithm = DEFAULT,
+    nodes: Nodes = None,
+    trainable: Trainable = None,
+    block: Block = None,
+    headroom: Headroom = None,
+    update_bits: UpdateBits = None,
+    max_queries: MaxQueries = None,
     batch: Annotated[int, typer.Option(help="Samples per invoke.", rich_help_panel=_RUN)] = 1,
-    loss: Annotated[
-        str,
-        typer.Option(
-            help=f"Loss that training minimizes: {', '.join(_LOSSES)}.",
-            rich_help_panel=_DATA,
-            **choice(_LOSSES, listed=False),
-        ),
-    ] = "auto",
+    loss: Loss = "auto",
     loss_output: LossOutput = None,
-    cut: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TENSOR",
-            help="Cut here; repeatable. inspect --cuts lists the choice; layers: before each.",
-            rich_help_panel=_LAYERS,
-        ),
-    ] = None,
-    command_words: Annotated[
-        int | None,
-        typer.Option(
-            help="Capacity of a command, int32 words; more for long replays.", rich_help_panel=_MEMORY
-        ),
-    ] = None,
-    replay: Annotated[
-        bool | None,
-        typer.Option(
-            help="Include the op that replays a seed log (default: not for node).", rich_help_panel=_MEMORY
-        ),
-    ] = None,
-    multipliers: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KIND",
-            help=f"{QUANTIZATION_AWARE}: steps scaled by 1/s² per channel, s its quantization scale. "
-            f"{KERNEL_NORM}: by the root mean square of the layer's weights.",
-            rich_help_panel=_LAYERS,
-        ),
-    ] = None,
-    sparse: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RULE",
-            help="Train only some weights of each layer: top-k:0.1 (the largest tenth; top-k:100 the largest "
-            "hundred), random:0.1, threshold:20 (all of 20 LSB or more).",
-            rich_help_panel=_LAYERS,
-        ),
-    ] = None,
+    cut: Cut = None,
+    command_words: CommandWords = None,
+    replay: Replay = None,
+    multipliers: Multipliers = None,
+    sparse: Sparse = None,
     sparse_seed: Annotated[int, typer.Option(help="Seed of --sparse random.", rich_help_panel=_LAYERS)] = 0,
-    int16: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="LAYER,…",
-            help="Dense layers whose weights have 16 bits in the forward pass: names or glob patterns, or "
-            "last; repeatable (default of qzo-ff-probe: last).",
-            rich_help_panel=_LAYERS,
-        ),
-    ] = None,
+    int16: Int16 = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -149,12 +163,8 @@ def inject(
     """
     check_output(output, force=force)
     run = algorithm_of_name(algorithm)
-    which: str | list[str] | None = trainable[0] if trainable and len(trainable) == 1 else trainable
-    if isinstance(which, list) and any(w in _KEYWORDS or w.startswith("last:") for w in which):
-        raise ConversionError("--trainable all, nodes, none and last:N cannot be combined with others")
-    source = load_model(model)
     given: dict[str, Any] = {
-        "trainable": which,
+        "trainable": _trainable(trainable),
         "nodes": parse_nodes(nodes or []),
         "headroom": headroom,
         "replay": replay,
@@ -175,13 +185,34 @@ def inject(
         sparse_seed=sparse_seed,
         **{name: value for name, value in given.items() if value is not None},
     )
-    zo = inject_model(source, settings)
+    zo = inject_model(load_model(model), settings)
     data, metadata = zo.to_bytes(), read_metadata(zo)
-    result: dict[str, Any] = {
+    result = {
         "output": str(output),
         "bytes": len(data),
         "original_bytes": model.stat().st_size,
         "algorithm": algorithm,
+        **_described(zo, run),
+    }
+    # Whatever can fail has been done: a refused model leaves no file.
+    write_output(output, data, force=force)
+    if loss_output is None:
+        say_loss_output(zo)
+    show(result, as_json=as_json, render=lambda console: _render(console, metadata, result))
+
+
+def _trainable(given: list[str] | None) -> str | list[str] | None:
+    if given is None or len(given) == 1:
+        return given[0] if given else None
+    if any(which in _KEYWORDS or which.startswith("last:") for which in given):
+        raise ConversionError("--trainable all, nodes, none and last:N cannot be combined with others")
+    return given
+
+
+def _described(zo: Model, run: Settings) -> dict[str, Any]:
+    """What the result says of a ZO model."""
+    metadata = read_metadata(zo)
+    return {
         "batch": metadata.batch,
         "loss": None if metadata.loss is None else dataclasses.asdict(metadata.loss),
         "trainable_weights": sum(t.trained for t in metadata.trainable),
@@ -191,11 +222,6 @@ def inject(
         "segments": len(metadata.segments),
         "nodes": node_rows(zo),
     }
-    # Whatever can fail has been done: a refused model leaves no file.
-    write_output(output, data, force=force)
-    if loss_output is None:
-        say_loss_output(zo)
-    show(result, as_json=as_json, render=lambda console: _render(console, metadata, result))
 
 
 def _int16(given: list[str]) -> str | list[str] | None:

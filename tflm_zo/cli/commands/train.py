@@ -33,6 +33,137 @@ EXAMPLE = "tflm-zo train model.tflite adapt.npz -o adapted.tflite --epochs 20 --
 _RUN, _ALGORITHM, _DATA, _FILES = "Run", "Algorithm", "Data", "Files"
 
 
+Epochs = Annotated[
+    int | None,
+    typer.Option(
+        help="Passes over the data (default: 10, or as many as take 300 steps).",
+        show_default=False,
+        rich_help_panel=_RUN,
+    ),
+]
+Steps = Annotated[
+    int | None,
+    typer.Option(help="Number of steps instead of epochs.", show_default=False, rich_help_panel=_RUN),
+]
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        metavar="N",
+        help="As many steps as N forward equivalents are good for, 50,000 at most; the run ends earlier "
+        "where nothing gets better.",
+        show_default=False,
+        rich_help_panel=_RUN,
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        help="Seed of the random directions, of rounding and of the order of samples (default: 0).",
+        show_default=False,
+        rich_help_panel=_RUN,
+    ),
+]
+Keep = Annotated[
+    str,
+    typer.Option(
+        help="Weights that are written. best: those with the smallest loss on --validation, on the "
+        "samples that --held-out sets aside, or else on DATA; last: those of the last step.",
+        rich_help_panel=_RUN,
+        **choice(KEEPS),
+    ),
+]
+Resume = Annotated[
+    bool,
+    typer.Option("--resume", help="Go on from the log, or begin where there is none.", rich_help_panel=_RUN),
+]
+Algorithm = Annotated[
+    str | None,
+    typer.Option(
+        **choice(ALGORITHMS, listed=False),
+        help=f"How the model is trained: {ALGORITHM_HELP} (default: as a ZO model was made for; of a "
+        "plain model node).",
+        show_default=False,
+        rich_help_panel=_ALGORITHM,
+    ),
+]
+BatchSize = Annotated[
+    int | None,
+    typer.Option(
+        help="Samples of a minibatch, a multiple of the model's batch (default: node 32, weight 64).",
+        show_default=False,
+        rich_help_panel=_ALGORITHM,
+    ),
+]
+LearningRate = Annotated[
+    float | None,
+    typer.Option(
+        help="Step size at the beginning, LSB (default: node 1, weight min(2, 80/√steps)).",
+        show_default=False,
+        rich_help_panel=_ALGORITHM,
+    ),
+]
+Validation = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="An .npz file to measure on after each epoch.",
+        rich_help_panel=_DATA,
+    ),
+]
+HeldOut = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Share of DATA's samples that the run is not trained on, but measured; with --choose-block "
+        "they tell the best block instead (default: 0.2).",
+        show_default=False,
+        rich_help_panel=_DATA,
+    ),
+]
+Rehearsal = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="An .npz file of what the model knows, which is mixed in against forgetting.",
+        rich_help_panel=_DATA,
+    ),
+]
+Log = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Where the log goes (default: the output with .zolog).",
+        rich_help_panel=_FILES,
+    ),
+]
+ZoModel = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Where the ZO model of a plain MODEL goes (default: the output with .zo.tflite).",
+        rich_help_panel=_FILES,
+    ),
+]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Where a copy of the log goes after each epoch.", rich_help_panel=_FILES
+    ),
+]
+Csv = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="A CSV file with a line for each epoch.", rich_help_panel=_FILES),
+]
+ReRange = Annotated[
+    bool,
+    typer.Option(
+        "--re-range",
+        help="Give the output's filters new scales, from the range of the trained weights.",
+        rich_help_panel="Output",
+    ),
+]
+
+
 def train(
     context: typer.Context,
     model: ModelFile,
@@ -40,141 +171,27 @@ def train(
     output: OutputModel,
     labels: LabelsFile = None,
     runtime: RuntimeName = "litert",
-    epochs: Annotated[
-        int | None,
-        typer.Option(
-            help="Passes over the data (default: 10, or as many as take 300 steps).",
-            show_default=False,
-            rich_help_panel=_RUN,
-        ),
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(help="Number of steps instead of epochs.", show_default=False, rich_help_panel=_RUN),
-    ] = None,
-    budget: Annotated[
-        float | None,
-        typer.Option(
-            metavar="N",
-            help="As many steps as N forward equivalents are good for, 50,000 at most; the run ends earlier "
-            "where nothing gets better.",
-            show_default=False,
-            rich_help_panel=_RUN,
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            help="Seed of the random directions, of rounding and of the order of samples (default: 0).",
-            show_default=False,
-            rich_help_panel=_RUN,
-        ),
-    ] = None,
-    keep: Annotated[
-        str,
-        typer.Option(
-            help="Weights that are written. best: those with the smallest loss on --validation, on the "
-            "samples that --held-out sets aside, or else on DATA; last: those of the last step.",
-            rich_help_panel=_RUN,
-            **choice(KEEPS),
-        ),
-    ] = "best",
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume", help="Go on from the log, or begin where there is none.", rich_help_panel=_RUN
-        ),
-    ] = False,
-    algorithm: Annotated[
-        str | None,
-        typer.Option(
-            **choice(ALGORITHMS, listed=False),
-            help=f"How the model is trained: {ALGORITHM_HELP} (default: as a ZO model was made for; of a "
-            "plain model node).",
-            show_default=False,
-            rich_help_panel=_ALGORITHM,
-        ),
-    ] = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(
-            help="Samples of a minibatch, a multiple of the model's batch (default: node 32, weight 64).",
-            show_default=False,
-            rich_help_panel=_ALGORITHM,
-        ),
-    ] = None,
-    learning_rate: Annotated[
-        float | None,
-        typer.Option(
-            help="Step size at the beginning, LSB (default: node 1, weight min(2, 80/√steps)).",
-            show_default=False,
-            rich_help_panel=_ALGORITHM,
-        ),
-    ] = None,
+    epochs: Epochs = None,
+    steps: Steps = None,
+    budget: Budget = None,
+    seed: Seed = None,
+    keep: Keep = "best",
+    resume: Resume = False,
+    algorithm: Algorithm = None,
+    batch_size: BatchSize = None,
+    learning_rate: LearningRate = None,
     settings: SetOption = None,
     choose_block: BlockSearchOption = None,
-    validation: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="An .npz file to measure on after each epoch.",
-            rich_help_panel=_DATA,
-        ),
-    ] = None,
-    held_out: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Share of DATA's samples that the run is not trained on, but measured; with --choose-block "
-            "they tell the best block instead (default: 0.2).",
-            show_default=False,
-            rich_help_panel=_DATA,
-        ),
-    ] = None,
-    rehearsal: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="An .npz file of what the model knows, which is mixed in against forgetting.",
-            rich_help_panel=_DATA,
-        ),
-    ] = None,
+    validation: Validation = None,
+    held_out: HeldOut = None,
+    rehearsal: Rehearsal = None,
     loss_output: LossOutput = None,
-    log: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Where the log goes (default: the output with .zolog).",
-            rich_help_panel=_FILES,
-        ),
-    ] = None,
-    zo_model: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Where the ZO model of a plain MODEL goes (default: the output with .zo.tflite).",
-            rich_help_panel=_FILES,
-        ),
-    ] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Where a copy of the log goes after each epoch.", rich_help_panel=_FILES
-        ),
-    ] = None,
-    csv: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A CSV file with a line for each epoch.", rich_help_panel=_FILES),
-    ] = None,
+    log: Log = None,
+    zo_model: ZoModel = None,
+    checkpoint: Checkpoint = None,
+    csv: Csv = None,
     force: Force = False,
-    re_range: Annotated[
-        bool,
-        typer.Option(
-            "--re-range",
-            help="Give the output's filters new scales, from the range of the trained weights.",
-            rich_help_panel="Output",
-        ),
-    ] = False,
+    re_range: ReRange = False,
     as_json: Json = False,
 ) -> None:
     """Train a model with forward passes and write the trained plain int8 model.
@@ -197,18 +214,9 @@ def train(
     plain = not is_zo(source)
     if zo_model is not None and not plain:
         raise ValueError(f"--zo-model: {model} is a ZO model already")
-    files = Files(
-        model=model,
-        data=data,
-        labels=labels,
-        output=output,
-        log=log or output.with_suffix(".zolog"),
-        zo_model=zo_model or output.with_suffix(".zo.tflite") if plain else None,
-        checkpoint=checkpoint,
-        csv=csv,
-        rehearsal=rehearsal,
-        validation=validation,
-    )
+    zo_model = zo_model or output.with_suffix(".zo.tflite") if plain else None
+    log = log or output.with_suffix(".zolog")
+    files = Files(model, data, labels, output, log, zo_model, checkpoint, csv, rehearsal, validation)
     check_different(files.reads, files.writes)
     for path in files.writes.values():
         check_output(path, force=force or resume)
