@@ -505,7 +505,7 @@ BAD_SETTINGS = [
     ({"clip": -1.0}, "clip"),
     ({"warmup_steps": -1}, "warmup_steps"),
     ({"momentum": 1.0}, "momentum: expected 0..0.99"),
-    ({"momentum": 0.5}, "momentum: needs the Gaussian distribution, not rademacher"),
+    ({"momentum": 0.5}, "momentum: needs the Gaussian distribution, not Rademacher"),
     ({**MEMORY, "momentum_terms": 9}, r"momentum_terms: expected an integer in 2\.\.8, got 9"),
     ({**MEMORY, "queries": 5}, r"momentum_terms: times queries must be 32 at most, got 8 \* 5"),
     ({"sharpness": 1}, "sharpness: expected True or False, got 1"),
