@@ -29,10 +29,9 @@ static uint32_t cosine(uint32_t done, uint32_t whole) {
 /* --- Checks ----------------------------------------------------------------- */
 
 static int momentum_is_valid(const zo_control_settings* s) {
-  if (s->chain == 0u) return s->momentum == 0u;
-  return ZO_WITH_CHAINS && s->chain >= 2u && s->chain <= ZO_MAX_CHAIN &&
-         s->chain * s->queries <= ZO_MAX_QUERIES && s->momentum > 0u && s->momentum < ONE &&
-         zo_is_gaussian(s->distribution);
+  if (!ZO_WITH_CHAINS || s->chain == 0u) return (s->chain | s->momentum) == 0u;
+  return s->chain >= 2u && s->chain <= ZO_MAX_CHAIN && s->chain * s->queries <= ZO_MAX_QUERIES &&
+         s->momentum > 0u && s->momentum < ONE && zo_is_gaussian(s->distribution);
 }
 
 /* Largest schedule that the build has. */
@@ -49,7 +48,7 @@ zo_status zo_control_settings_check(const zo_control_settings* s) {
       s->rule <= ZO_STEP_SIGN && s->schedule <= LAST_SCHEDULE && s->rate >= 1u &&
       s->rate < (UINT32_C(1) << 31) && s->final_rate <= s->rate &&
       (s->schedule != ZO_SCHEDULE_STEP || (s->decay_steps >= 1u && s->decay <= ONE)) &&
-      s->blocks <= ZO_BLOCKS_MAX && s->stage_p_zero[0] <= 255u && s->stage_p_zero[1] <= 255u &&
+      (s->stage_p_zero[0] | s->stage_p_zero[1]) / 256u + s->blocks / (ZO_BLOCKS_MAX + 1u) == 0u &&
       momentum_is_valid(s) && s->sharpness <= (ZO_WITH_SHARPNESS ? 1u : 0u) &&
       (ZO_WITH_SCHEDULES || s->gradient_norm == 0u) &&
       (s->sharpness == 0u || s->estimator == ZO_ANTITHETIC) &&
