@@ -168,6 +168,32 @@ def test_where_nothing_gets_better_nothing_is_changed(kind: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_interrupted_before_the_best_state_was_kept(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weights are the best ones that were measured, though no copy of them was made."""
+    trainer, measured = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert-ref"), []
+    real_evaluate, real_read = best_state.evaluate, trainer.runtime.read_weights
+
+    def better_each_time(*arguments: Any) -> Any:
+        measured.append(trainer.step)
+        return dataclasses.replace(real_evaluate(*arguments), loss_sum=1000 - len(measured))
+
+    def interrupted_at_the_third() -> Any:
+        if len(measured) == 3 and trainer.step == measured[-1]:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+        return real_read()
+
+    monkeypatch.setattr(best_state, "evaluate", better_each_time)
+    monkeypatch.setattr(trainer.runtime, "read_weights", interrupted_at_the_third)
+    history = trainer.fit(X, Y, steps=STEPS)
+    assert trainer.interrupted and history.kept_step == measured[2] == 6
+    stopped = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert-ref")
+    stop = At(5, lambda t: setattr(t, "stop_training", True))
+    stopped.fit(X, Y, steps=STEPS, keep="last", callbacks=[stop])
+    assert weights_of(trainer) == weights_of(stopped)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("step", range(STEPS))
 def test_interrupted_anywhere(kind: str, step: int, tmp_path: Path) -> None:
     whole, history = run(kind, tmp_path / "whole")
