@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -35,6 +36,10 @@ def test_distributions_are_written_as_they_are_made() -> None:
     assert repr(zo.Rademacher(2)) == "Rademacher(2)"
     assert repr(zo.SparseUniform(15, 0.33)) == "SparseUniform(15, 0.328)"  # in 256ths
     assert repr(zo.Gaussian(1)) == "Gaussian(1)"
+    assert repr(zo.Gaussian(0.5)) == "Gaussian(0.5)"
+    for mu in (1, 2, 57, 113, 4096, 65535):
+        made = zo.Distribution.of(SimpleNamespace(kind=zo.Gaussian.kind, mu=mu, p_zero=0))
+        assert isinstance(made, zo.Gaussian) and zo.Gaussian(made.std) == made
     assert repr(zo.Coordinate(3)) == "Coordinate(3)"
     assert len({zo.Gaussian(1), zo.Gaussian(1.0), zo.Gaussian(2)}) == 2
     assert len({zo.Rademacher(2), zo.Rademacher(2), zo.Coordinate(2)}) == 2

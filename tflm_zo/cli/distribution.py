@@ -42,5 +42,5 @@ def parse_distribution(text: str) -> Distribution:
 def written_distribution(z: Distribution) -> str:
     """A distribution as `parse_distribution` reads it."""
     name = next(name for name, family in _FAMILIES.items() if family is type(z))
-    size = f"{z.std:.3g}" if isinstance(z, Gaussian) else str(z.mu)
+    size = f"{z.std:g}" if isinstance(z, Gaussian) else str(z.mu)
     return f"{name}:{size}" + (f":{z.p_zero / 256:.2g}" if z.p_zero else "")

@@ -127,20 +127,25 @@ class Gaussian(Distribution):
     """
 
     kind = constants.ZO_GAUSSIAN
-
     def __init__(self, std: float) -> None:
-        mu = std * 3.5 / 127 * 4096
+        mu = self._in_units(std)
         if not 0.5 <= mu < 65535.5:
             raise ValueError(f"std: expected 0.0045 to 580, got {std}")
         super().__init__(round(mu))
 
+    @staticmethod
+    def _in_units(std: float) -> float:
+        return std * 3.5 / 127 * 4096
+
     @property
     def std(self) -> float:
-        """Standard deviation, LSB."""
-        return self.mu / 4096 * 127 / 3.5
+        """Standard deviation, LSB: the shortest number that makes this distribution."""
+        exact = self.mu / 4096 * 127 / 3.5
+        numbers = (float(f"{exact:.{digits}g}") for digits in range(1, 6))
+        return next((std for std in numbers if round(self._in_units(std)) == self.mu), exact)
 
     def __repr__(self) -> str:
-        return f"Gaussian({self.std:.3g})"
+        return f"Gaussian({self.std:g})"
 
 
 class Coordinate(Distribution):
