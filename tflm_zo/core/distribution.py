@@ -127,6 +127,7 @@ class Gaussian(Distribution):
     """
 
     kind = constants.ZO_GAUSSIAN
+
     def __init__(self, std: float) -> None:
         mu = self._in_units(std)
         if not 0.5 <= mu < 65535.5:
