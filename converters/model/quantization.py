@@ -28,11 +28,6 @@ class Quantization:
     axis: int = 0
     raw: Any = dataclasses.field(default_factory=schema.QuantizationParametersT)
 
-    @classmethod
-    def per_tensor(cls, scale: float, zero_point: int) -> Quantization:
-        """One scale and one zero point."""
-        return cls(np.array([scale], np.float32), np.array([zero_point], np.int64))
-
     @property
     def is_per_channel(self) -> bool:
         """True if there is more than one scale."""
