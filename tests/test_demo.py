@@ -15,20 +15,20 @@ from typer.testing import CliRunner
 from helpers.interpreters import require
 from tflm_zo.cli import app
 from tflm_zo.converters import load_model
-from tflm_zo.demo import TASKS, DemoResult, run_demo, story
+from tflm_zo.demo import SCENARIOS, DemoResult, run_demo, story
 from tflm_zo.demo.memory import backpropagation_bytes
+from tflm_zo.demo.scenarios import fsdd
 from tflm_zo.demo.spoken_digits import read_spoken_digits
-from tflm_zo.demo.tasks import fsdd
 from tflm_zo.training import Callback, Trainer
 
 
 def pretrain_for(epochs: int, patch: pytest.MonkeyPatch) -> None:
     """Shortens what is before the story that a test looks at."""
-    tasks = {
+    scenarios = {
         name: lambda make=make: dataclasses.replace(make(), epochs=epochs)  # type: ignore
-        for name, make in TASKS.items()
+        for name, make in SCENARIOS.items()
     }
-    patch.setattr(story, "TASKS", tasks)
+    patch.setattr(story, "SCENARIOS", scenarios)
 
 
 def check_story(result: DemoResult, said: list[str]) -> None:
@@ -144,9 +144,9 @@ def test_spoken_digits_story(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_spoken_digits_splits(folder: Path) -> None:
     arrays = spoken_digits()
     np.savez(folder / "fsdd.npz", **arrays)
-    task = fsdd("cy")
+    scenario = fsdd("cy")
     # Every utterance is used once, in one part, told apart by its features.
-    parts = {name: getattr(task, name) for name in ("pretrain", "upright", "adapt", "test")}
+    parts = {name: getattr(scenario, name) for name in ("pretrain", "upright", "adapt", "test")}
     assert {name: len(y) for name, (_, y) in parts.items()} == {
         "pretrain": 100, "upright": 50, "adapt": 20, "test": 10,
     }  # fmt: skip

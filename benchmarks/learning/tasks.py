@@ -16,8 +16,8 @@ from augmentation import pretrain_on_spectrograms
 from initialization import unit_outputs
 from numpy.typing import NDArray
 
-from tflm_zo.demo.tasks import load_mnist
-from tflm_zo.demo.tasks import rotated as turned_by_45
+from tflm_zo.demo.scenarios import load_mnist
+from tflm_zo.demo.scenarios import rotated as turned_by_45
 
 Labelled = tuple[NDArray[Any], NDArray[Any]]
 
@@ -128,8 +128,8 @@ FILTERS, EMBEDDING = 40, 8
 
 def _speaker(number: int) -> Callable[[Path, int], Task]:
     def task(folder: Path, seed: int) -> Task:
+        from tflm_zo.demo.scenarios import fsdd
         from tflm_zo.demo.spoken_digits import read_spoken_digits
-        from tflm_zo.demo.tasks import fsdd
         from tflm_zo.features import log_mel
 
         recordings = read_spoken_digits()

@@ -58,7 +58,7 @@ def load_data(name: str) -> Data:
     task = TASKS[name]()
     if name != "mnist":
         return Data(task, task.pretrain[0][:300], None, task.steps)
-    from tflm_zo.demo.tasks import load_mnist, rotated
+    from tflm_zo.demo.scenarios import load_mnist, rotated
 
     x, y = (part[7000:8000] for part in load_mnist())
     return Data(task, x[:300], (rotated(x), y), 100_000 // 128)

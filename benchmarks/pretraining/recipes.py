@@ -327,7 +327,7 @@ CANDIDATES = [
     *(Recipe(f"weight noise {v:g} LSB", "weight_noise", v) for v in (2, 8, 24)),
     *(Recipe(f"weights within {127 - v} LSB", headroom=v) for v in (32, 64)),
     *(Recipe(f"step rate {v:g}", settings={"learning_rate": v}) for v in (1.0, 1.5, 3.0, 4.0)),
-    Recipe("perturbation 4 LSB", headroom=4, settings={"distribution": Rademacher(4)}),
+    Recipe("perturbation 4 LSB", headroom=4, settings={"perturbation": Rademacher(4)}),
 ]
 """Hyper-parameters to choose from, by accuracy on validation data."""
 

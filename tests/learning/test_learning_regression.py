@@ -36,7 +36,7 @@ def need(file: str) -> None:
 
 
 def adapted(learning: Any, task: str, method: str, budget: float, folder: Path) -> dict[str, float]:
-    made = learning.tasks.TASKS[task](folder, 0)
+    made = learning.tasks.SCENARIOS[task](folder, 0)
     found: dict[str, float] = learning.methods.adapt(made, learning.methods.METHODS[method], budget, 0)
     return found
 
@@ -44,10 +44,10 @@ def adapted(learning: Any, task: str, method: str, budget: float, folder: Path) 
 def test_digits(tmp_path: Path) -> None:
     """scikit-learn's digits, which are everywhere. Five pre-trainings: 21.6 % before, 95.3 ± 1.1 % after."""
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    from tflm_zo.demo.scenarios import SCENARIOS
     from tflm_zo.demo.story import _pretrained
-    from tflm_zo.demo.tasks import TASKS
 
-    task = TASKS["digits"]()
+    task = SCENARIOS["digits"]()
     model = inject(_pretrained(task, 0), inject_settings(algorithm("node"), batch=32))
     trainer = Trainer(model, Settings())
     assert trainer.evaluate(*task.test)["accuracy"] < 0.4

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
+from .scenarios import SCENARIOS, Scenario
 from .story import DemoResult, run_demo
-from .tasks import TASKS, Task
 
-__all__ = ["TASKS", "DemoResult", "Task", "run_demo"]
+__all__ = ["SCENARIOS", "DemoResult", "Scenario", "run_demo"]

@@ -19,7 +19,7 @@ from ..logs import SnapshotLog, open_log
 from ..runtime import available
 from ..training import ALGORITHMS, Callback, Trainer, inject_settings, replay_log, snapshot_weights
 from .memory import backpropagation_bytes
-from .tasks import TASKS, Task
+from .scenarios import SCENARIOS, Scenario
 
 __all__ = ["COMPARED", "Adaptation", "DemoResult", "run_demo"]
 
@@ -61,7 +61,7 @@ class DemoResult:
     """What the demo found.
 
     Attributes:
-        title: of the task.
+        title: of the scenario.
         old: the old domain in a word or two.
         new: likewise the new one.
         budget: of each adaptation, forward equivalents.
@@ -90,7 +90,7 @@ class _Story:
     """What all adaptations of a demo have in common."""
 
     plain: Model
-    task: Task
+    scenario: Scenario
     budget: int
     seed: int
     say: Callable[[str], None]
@@ -126,10 +126,10 @@ class _Story:
             inject(self.plain, inject_settings(settings, batch=1)),
             settings,
             steps=trainer.step,
-            samples=len(self.task.adapt[1]),
+            samples=len(self.scenario.adapt[1]),
         )
         return Adaptation(
-            accuracy=trainer.evaluate(*self.task.test)["accuracy"],
+            accuracy=trainer.evaluate(*self.scenario.test)["accuracy"],
             steps=trainer.step,
             equivalents=trainer.equivalents,
             seconds=seconds,
@@ -142,7 +142,7 @@ class _Story:
         )
 
     def _fit(self, trainer: Trainer, log: Path) -> None:
-        trainer.fit(*self.task.adapt, budget=self.budget, log=log, replace=True, callbacks=self.callbacks)
+        trainer.fit(*self.scenario.adapt, budget=self.budget, log=log, replace=True, callbacks=self.callbacks)
         if trainer.interrupted:  # half a story has no end
             raise KeyboardInterrupt
 
@@ -162,9 +162,9 @@ def run_demo(
 
     Args:
         output: folder for the files; made where it does not exist. Files of an earlier demo are replaced.
-        dataset: a name of `TASKS`.
+        dataset: a name of `SCENARIOS`.
         seed: of pre-training and adaptation.
-        budget: of each adaptation, forward equivalents; default: the task's.
+        budget: of each adaptation, forward equivalents; default: the scenario's.
         say: told what happens.
         callbacks: of the adaptations.
         exact: repeat the runs in TFLM.
@@ -173,25 +173,25 @@ def run_demo(
         ValueError: no such dataset.
         KeyboardInterrupt: Ctrl-C.
     """
-    if dataset not in TASKS:
-        raise ValueError(f"no dataset {dataset!r}; there are {', '.join(TASKS)}")
+    if dataset not in SCENARIOS:
+        raise ValueError(f"no dataset {dataset!r}; there are {', '.join(SCENARIOS)}")
     say("loading data and Keras")
-    task = TASKS[dataset]()
+    scenario = SCENARIOS[dataset]()
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
 
     say("pre-training in Keras, with backpropagation")
-    plain = _pretrained(task, seed)
+    plain = _pretrained(scenario, seed)
     path = plain.save(folder / f"{dataset}.tflite", force=True)
     untrained = Trainer(plain, runtime="litert-ref")
-    upright, before = (untrained.evaluate(*data)["accuracy"] for data in (task.upright, task.test))
-    say(f"int8: {100 * upright:.1f} % {task.old}, {100 * before:.1f} % {task.new}")
-    total = budget or task.budget
-    story = _Story(plain, task, total, seed, say, callbacks, exact and "tflm" in available())
+    upright, before = (untrained.evaluate(*data)["accuracy"] for data in (scenario.upright, scenario.test))
+    say(f"int8: {100 * upright:.1f} % {scenario.old}, {100 * before:.1f} % {scenario.new}")
+    total = budget or scenario.budget
+    story = _Story(plain, scenario, total, seed, say, callbacks, exact and "tflm" in available())
     return DemoResult(
-        title=task.title,
-        old=task.old,
-        new=task.new,
+        title=scenario.title,
+        old=scenario.old,
+        new=scenario.new,
         budget=total,
         upright=upright,
         before=before,
@@ -205,7 +205,7 @@ def run_demo(
     )
 
 
-def _pretrained(task: Task, seed: int) -> Model:
+def _pretrained(scenario: Scenario, seed: int) -> Model:
     from ..converters.keras import convert
     from ..converters.keras_source import quiet
     from ..keras_models import pretrain
@@ -216,9 +216,9 @@ def _pretrained(task: Task, seed: int) -> Model:
         import keras
 
         keras.utils.set_random_seed(seed)
-        model = task.build()
-    x, y = task.pretrain
-    pretrain(model, x, y, epochs=task.epochs, seed=seed)
+        model = scenario.build()
+    x, y = scenario.pretrain
+    pretrain(model, x, y, epochs=scenario.epochs, seed=seed)
     return convert(model, x[:300]).model
 
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Data of the demo: a classification task and a shift that it does not survive."""
+"""Scenarios of the demo: data to classify, and a shift that a network does not survive."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from ..data import read_arrays
 from .spoken_digits import read_spoken_digits
 
-__all__ = ["TASKS", "Task", "load_mnist", "rotated"]
+__all__ = ["SCENARIOS", "Scenario", "load_mnist", "rotated"]
 
 DEGREES = 45
 
 
 @dataclass(frozen=True)
-class Task:
-    """A task: what the network was made for, and what it meets once it is deployed.
+class Scenario:
+    """A network's first domain, which it was made for, and the one that it meets once it is deployed.
 
     Attributes:
         title: one line.
@@ -57,7 +57,7 @@ def rotated(x: NDArray[Any]) -> NDArray[Any]:
     return turned.astype(np.float32)
 
 
-def digits() -> Task:
+def digits() -> Scenario:
     """scikit-learn's bundled 8 x 8 digits: 900 to pre-train, 500 to adapt, 397 to test."""
     from sklearn.datasets import load_digits
 
@@ -68,7 +68,7 @@ def digits() -> Task:
     x = (data.images[order, ..., None] / 16).astype(np.float32)
     y = data.target[order].astype(np.int32)
     turned = rotated(x)
-    return Task(
+    return Scenario(
         title=f"scikit-learn's digits, rotated by {DEGREES} degrees",
         old="upright",
         new="rotated",
@@ -103,13 +103,13 @@ def load_mnist() -> tuple[NDArray[np.float32], NDArray[np.int32]]:
     return (images[order, ..., None] / 255).astype(np.float32), labels[order].astype(np.int32)
 
 
-def mnist() -> Task:
+def mnist() -> Scenario:
     """MNIST: 7,000 to pre-train, 1,000 to adapt, 1,000 to test."""
     from ..keras_models import lenet5
 
     x, y = load_mnist()
     turned = rotated(x[8000:])
-    return Task(
+    return Scenario(
         title=f"MNIST, rotated by {DEGREES} degrees",
         old="upright",
         new="rotated",
@@ -123,7 +123,7 @@ def mnist() -> Task:
     )
 
 
-def fsdd(speaker: str | None = None) -> Task:
+def fsdd(speaker: str | None = None) -> Scenario:
     """Spoken digits of five speakers; then a sixth one comes: fsdd.npz in the folder TFLM_ZO_DATA.
 
     Of the five, takes 5 and up pre-train and takes 0-4 test. Of the sixth, 128 utterances drawn from takes
@@ -157,7 +157,7 @@ def fsdd(speaker: str | None = None) -> Task:
     for name, part in parts.items():
         if not len(part):
             raise ValueError(f"the spoken digits hold no utterance for {name!r}: too few speakers or takes")
-    return Task(
+    return Scenario(
         title=f"spoken digits, a speaker never heard before ({sixth})",
         old=f"on {len(names) - 1} known speakers",
         new="on the new one",
@@ -169,5 +169,5 @@ def fsdd(speaker: str | None = None) -> Task:
     )
 
 
-TASKS: dict[str, Callable[[], Task]] = {"digits": digits, "mnist": mnist, "fsdd": fsdd}
-"""The tasks by name."""
+SCENARIOS: dict[str, Callable[[], Scenario]] = {"digits": digits, "mnist": mnist, "fsdd": fsdd}
+"""The scenarios by name."""
