@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Options that several commands have, spelled and described alike."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ __all__ = [
 
 
 def choice(names: Iterable[str], *, listed: bool = True) -> dict[str, Any]:
-    """Arguments of an option that takes one of these names: shells complete them, others are wrong usage.
+    """Returns the arguments of an option that takes one of some names, which shells complete.
 
     Args:
-        names: the choices; people may write their dashes as underscores.
-        listed: the help shows them in the place of the value.
+        names: names that the option takes; people may write their dashes as underscores. Any other value is
+            wrong usage.
+        listed: True if the help lists the names in the place of the value.
     """
     known = tuple(names)
 
@@ -51,34 +52,49 @@ def choice(names: Iterable[str], *, listed: bool = True) -> dict[str, Any]:
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]
 ZoModelFile = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="A ZO model: what inject wrote.", show_default=False)
+    Path,
+    typer.Argument(metavar="MODEL", help="A ZO model, as inject or train writes it.", show_default=False),
 ]
 DataFile = Annotated[
     Path,
     typer.Argument(
         metavar="DATA",
-        help="An .npz file (x and y), or .npy (x).",
+        help="An .npz file with x and y, or an .npy file of x.",
         show_default=False,
     ),
 ]
 LabelsFile = Annotated[
     Path | None,
-    typer.Argument(metavar="LABELS", help="An .npy file (y).", show_default=False),
+    typer.Argument(metavar="LABELS", help="An .npy file of y.", show_default=False),
 ]
 OutputModel = Annotated[
-    Path, typer.Option("-o", "--output", metavar="FILE", help="Where the model goes.", show_default=False)
+    Path,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="File that the model is written to.",
+        show_default=False,
+        rich_help_panel="Output",
+    ),
 ]
 OutputReport = Annotated[
     Path | None,
-    typer.Option("-o", "--output", metavar="FILE", help="Write the result, as JSON, to a file as well."),
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="File that the result is written to as JSON.",
+        rich_help_panel="Output",
+    ),
 ]
 LossOutput = Annotated[
     str | None,
     typer.Option(
         "--loss-output",
         metavar="OUTPUT",
-        help="Output of a plain MODEL that the loss belongs to, its name or number (default: the first one "
-        "behind a SOFTMAX or LOGISTIC, else the first one).",
+        help="Name or number of the output of a plain MODEL that the loss belongs to (default: the first "
+        "output behind a SOFTMAX or LOGISTIC, else the first output).",
         show_default=False,
         rich_help_panel="Data",
     ),
@@ -92,14 +108,14 @@ Json = Annotated[
 ]
 RuntimeName = Annotated[
     str,
-    typer.Option("--runtime", help="Runtime of the model.", rich_help_panel="Run", **choice(RUNTIMES)),
+    typer.Option("--runtime", help="Runtime that runs the model.", rich_help_panel="Run", **choice(RUNTIMES)),
 ]
 BlockSearchOption = Annotated[
     str | None,
     typer.Option(
         "--choose-block",
         metavar="N[:EPOCHS]",
-        help="Split the layers into N blocks, train each for an epoch (EPOCHS), then the best one alone.",
+        help="Split the layers into N blocks, train each for one epoch or EPOCHS, then the best one alone.",
         show_default=False,
         rich_help_panel="Algorithm",
     ),
@@ -107,10 +123,10 @@ BlockSearchOption = Annotated[
 
 
 def parse_block_search(text: str, held_out: float | None) -> BlockSearch:
-    """Reads ``--choose-block``, the number of blocks and the epochs of a probe, and ``--held-out``.
+    """Returns the search that ``--choose-block`` and ``--held-out`` ask for.
 
     Raises:
-        SettingsError: it is something else.
+        SettingsError: the text is neither N nor N:EPOCHS.
     """
     parts = text.split(":")
     if len(parts) > 2 or not all(part.isascii() and part.isdecimal() and int(part) for part in parts):

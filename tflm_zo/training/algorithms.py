@@ -1,8 +1,8 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Published algorithms, as functions that give the settings of a run.
+"""Published algorithms, as functions that return the settings of a run.
 
 To add one, write a function and list it in ``_ALL``. The command line takes its name and the first sentence
-of its docstring from there, and docs/generate_algorithms.py makes docs/algorithms.md of all of it.
+of its docstring from there, and docs/generate_algorithms.py makes docs/algorithms.md of the list.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["ALGORITHMS", "DEFAULT", "algorithm", "algorithm_of", "summary", "usu
 
 
 class RunSettings(TypedDict, total=False):
-    """The fields of `Settings` that every algorithm takes; see there."""
+    """The fields of `Settings` that every algorithm takes."""
 
     batch_size: int
     learning_rate: float | None
@@ -263,19 +263,19 @@ _ALL: Final[tuple[Callable[..., Settings], ...]] = (
     qzo_ff_probe,
 )
 
-#: By name, the default first.
+#: Algorithms by name, the default first.
 ALGORITHMS: Final[Mapping[str, Callable[..., Settings]]] = MappingProxyType(
     {function.__name__.replace("_", "-"): function for function in _ALL}
 )
-#: The name of the one that is used where nobody names any.
+#: Name of the algorithm that is used where none is named.
 DEFAULT: Final = next(iter(ALGORITHMS))
 
 
 def algorithm(name: str) -> Settings:
-    """The settings of the algorithm of a name.
+    """Returns the settings of the algorithm of a name.
 
     Raises:
-        SettingsError: there is none; the message lists them.
+        SettingsError: no algorithm has that name; the message lists the algorithms.
     """
     if name not in ALGORITHMS:
         raise SettingsError(f"algorithm: no {name!r}; there are {', '.join(ALGORITHMS)}")
@@ -283,14 +283,14 @@ def algorithm(name: str) -> Settings:
 
 
 def summary(name: str) -> str:
-    """The first sentence of an algorithm's docstring, on one line."""
+    """Returns the first sentence of an algorithm's docstring, on one line."""
     text = inspect.getdoc(ALGORITHMS[name]) or ""
     return " ".join(text.split("\n\n")[0].split()).rstrip(".")
 
 
 def algorithm_of(metadata: ZoMetadata) -> str:
-    """Name of the algorithm that a ZO model was made for; where it does not say, node perturbation where it
-    carries nodes, else weight perturbation.
+    """Returns the name of the algorithm that a ZO model was made for; if the model names none, "node" if it
+    carries nodes, else "weight".
     """
     if metadata.algorithm in ALGORITHMS:
         return metadata.algorithm
@@ -298,11 +298,11 @@ def algorithm_of(metadata: ZoMetadata) -> str:
 
 
 def usual_settings(metadata: ZoMetadata) -> Settings:
-    """The settings of the algorithm that a ZO model was made for, with a minibatch that its batch divides."""
+    """Returns the settings of the algorithm that a ZO model was made for, with a minibatch that fits it."""
     settings = algorithm(algorithm_of(metadata))
     return dataclasses.replace(settings, batch_size=fitting_batch_size(settings, metadata.batch))
 
 
 def fitting_batch_size(settings: Settings, batch: int) -> int:
-    """The minibatch of the settings, rounded down to a multiple of a model's batch, one batch at least."""
+    """Returns the settings' minibatch, rounded down to a multiple of the model's batch, at least one."""
     return max(settings.batch_size // batch, 1) * batch

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Which block of layers a task is best trained in (Poor Man's Training, sec. 3.3).
+"""The choice of the block of layers in which a task is best trained (Poor Man's Training, sec. 3.3).
 
 The decision is made by the C core's state machine (``ops/core/run/zo_block_choice.h``), the one that firmware
 runs; here its probes are done in a runtime.
@@ -27,7 +27,7 @@ from .trainer import Trainer
 __all__ = ["BlockChoice", "BlockProbes", "choose_block"]
 
 ProbeProgress = Callable[[int, int, int], None]
-"""Told after each step of a probe: its block, steps done in all probes, how many there are."""
+"""Function called after each step of a probe: its block, the steps done in all probes, and their total."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,15 +35,15 @@ class BlockChoice:
     """The result of the probes.
 
     Attributes:
-        best: number of the best block; of equal ones the first.
+        best: number of the best block, the first one of equals.
         blocks: names of the layers of each block, in execution order.
-        scores: of each block: held-out samples that are right (a loss of classes), else minus the sum of
-            their losses, unit 2^-16.
-        before: the same of the model as it was.
+        scores: score of each block: the number of held-out samples that are right (a loss of classes), else
+            minus the sum of their losses, unit 2^-16.
+        before: score of the model as it was before the probes.
         held_out: number of held-out samples.
-        of_classes: whether scores are numbers of right samples.
-        equivalents: what it cost in forward equivalents: training of the probes, and a forward pass of every
-            held-out sample after each and before them all.
+        of_classes: True if scores are numbers of right samples.
+        equivalents: cost in forward equivalents: training of the probes, and a forward pass of every held-out
+            sample before the first probe and after each.
     """
 
     best: int
@@ -60,7 +60,7 @@ class BlockChoice:
         return self.blocks[self.best]
 
     def value(self, score: int) -> float:
-        """A score as people read it: accuracy, 0..1, or mean loss."""
+        """Returns the accuracy, 0..1, or the mean loss that a score stands for."""
         return score / self.held_out if self.of_classes else -score / 65536 / self.held_out
 
 
@@ -71,30 +71,30 @@ class _Steps(Callback):
         self._tell, self._total, self._done, self.block = tell, total, 0, 0
 
     def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
-        """Passes it on."""
+        """Counts the step, and tells of it."""
         self._done += 1
         if self._tell is not None:
             self._tell(self.block, self._done, self._total)
 
 
 class BlockProbes:
-    """Probes of each block of layers; `choose_block` in two parts, the first of which trains nothing.
+    """Probes of each block of layers: construction checks them and knows their cost, `run` does them.
 
     Args:
         trainer_or_model: the ZO model, or a trainer of it, whose runtime and weights stay as they are.
-        settings: as for `choose_block`.
-        x: as for `choose_block`.
-        y: as for `choose_block`.
-        search: how many blocks there are, how long each is trained, and what judges it.
-        runtime: as for `choose_block`.
+        settings: settings, as `choose_block` takes them.
+        x: samples, as `choose_block` takes them.
+        y: labels, as `choose_block` takes them.
+        search: number of blocks, epochs of each probe, and share of the samples that judge it.
+        runtime: name of the runtime, as `choose_block` takes it.
 
     Attributes:
         blocks: names of the layers of each block.
-        equivalents: what the probes cost, in forward equivalents.
+        equivalents: cost of the probes in forward equivalents.
 
     Raises:
-        SettingsError: at construction, as `choose_block`.
-        DataError: wrong data.
+        SettingsError: the settings or the search do not fit the model, see `choose_block`.
+        DataError: the data do not fit the model.
     """
 
     def __init__(
@@ -134,18 +134,19 @@ class BlockProbes:
         self.equivalents = training + len(self._judge) * (search.blocks + 1)
 
     def settings_of(self, block: int) -> Settings:
-        """Settings of a run that trains one block alone."""
+        """Returns the settings of a run that trains one block alone."""
         return dataclasses.replace(self._settings, layers=self.blocks[block])
 
     def rest_of(self, budget: float, samples: int) -> float:
         """Returns the part of a budget that the probes leave.
 
         Args:
-            budget: forward equivalents.
-            samples: of the training set.
+            budget: forward equivalents, > 0.
+            samples: number of samples of the training set.
 
         Raises:
-            ValueError: no budget, or not enough for a step of every block; the message says what it takes.
+            ValueError: the budget is out of range or pays for no step besides the probes; the message names
+                their cost.
         """
         if not 0 < budget < 2**63:
             raise ValueError(f"budget: expected forward equivalents above 0, got {budget:g}")
@@ -158,12 +159,12 @@ class BlockProbes:
         return budget - self.equivalents
 
     def block_of(self, log: str | os.PathLike[str]) -> int:
-        """The block that a run trains, from its log.
+        """Returns the number of the block that a run trains, read from its log.
 
         Raises:
             IncompleteHeaderError: the log ends before its first record.
-            LogError: it is of another model, of layers that are not one of the blocks, or no such log.
-            OSError: it cannot be read.
+            LogError: the file is no snapshot log, or the log of another model or of no such block.
+            OSError: the log cannot be read.
         """
         found = SnapshotLog.read(log)
         found.check_model(self._trainer.model)
@@ -177,10 +178,10 @@ class BlockProbes:
         return self.blocks.index(layers)
 
     def run(self, progress: ProbeProgress | None = None) -> BlockChoice:
-        """Does the probes.
+        """Trains and judges each block, and returns the choice.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C.
+            KeyboardInterrupt: Ctrl-C ended a probe.
         """
         control, steps = BlockControl(len(self.blocks)), _Steps(progress, self._steps * len(self.blocks))
         trainer, scores = self._trainer, []
@@ -233,9 +234,9 @@ def choose_block(
     """Finds the block of layers that is best trained alone (Poor Man's Training, sec. 3.3).
 
     The layers that the settings train, in execution order, are split into consecutive blocks of nearly equal
-    number. Each is trained by itself, from the weights that the model starts with, on samples some of which
-    are held out; the held-out ones tell which block is best. The same model, settings and data give the same
-    choice; so do runtimes with the same bits. Then::
+    number. Each block is trained by itself, from the weights that the model starts with; held-out samples
+    tell which block is best. The same model, settings and data give the same choice, and so do runtimes with
+    the same bits. A run then trains the chosen block::
 
         choice = choose_block(model, settings, x, y)
         trainer = Trainer(model, dataclasses.replace(settings, layers=choice.layers))
@@ -243,20 +244,22 @@ def choose_block(
 
     Args:
         trainer_or_model: the ZO model, or a trainer of it, whose runtime and weights stay as they are.
-        settings: of the run; None: the trainer's, or the defaults. The seed also chooses what is held out.
-        x: samples, as for `Trainer.fit`.
-        y: labels, likewise.
-        blocks: 1 to the number of layers that are trained.
-        held_out: share of the labelled samples, 0..1, in classes of the same shares as all.
-        epochs: of each probe, >= 1.
-        runtime: name; None: the trainer's, or "litert".
-        progress: told after each step: the block, steps done in all probes, how many there are.
+        settings: settings of the run, whose seed also chooses the held-out samples; None: the trainer's, or
+            the defaults.
+        x: samples, as `Trainer.fit` takes them.
+        y: labels, as `Trainer.fit` takes them.
+        blocks: number of blocks, 1 to the number of layers that are trained.
+        held_out: share of the labelled samples that is held out, 0..1, in every class alike.
+        epochs: epochs of each probe, >= 1.
+        runtime: name of the runtime; None: the trainer's, or "litert".
+        progress: function called after each step with its block, the steps done in all probes, and their
+            total.
 
     Raises:
-        SettingsError: settings that the model does not fit, weight perturbation, more blocks than layers, or
-            no sample on one side of the split. Nothing has been trained.
-        DataError: wrong data.
-        KeyboardInterrupt: Ctrl-C.
+        SettingsError: the settings do not fit the model or are those of weight perturbation, there are more
+            blocks than layers, or one side of the split has no sample. Nothing has been trained.
+        DataError: the data do not fit the model.
+        KeyboardInterrupt: Ctrl-C ended a probe.
     """
     search = BlockSearch(blocks, held_out, epochs)
     return BlockProbes(trainer_or_model, settings, x, y, search, runtime=runtime).run(progress)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Callbacks: they watch a run, and may stop it."""
+"""Callbacks watch a run, and may stop it."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ __all__ = ["CSVLogger", "Callback", "EarlyStopping", "ProgressBar"]
 
 
 class Callback:
-    """Base class; every method does nothing. `trainer.stop_training = True` ends the run after the step."""
+    """Base class of callbacks; a method that sets `trainer.stop_training` ends the run after the step."""
 
     def on_train_begin(self, trainer: Trainer, steps: int) -> None:
-        """Before the first step; `steps` of the whole run."""
+        """Is called before the first step, with the number of steps of the whole run."""
 
     def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
-        """After each step, with "loss" and "rate"."""
+        """Is called after each step; logs has its "loss" and "rate"."""
 
     def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
-        """After each epoch, with what the history gets."""
+        """Is called after each epoch; logs has the values that the history gets."""
 
     def on_train_end(self, trainer: Trainer) -> None:
-        """After the last step, also of an interrupted run."""
+        """Is called after the last step, also of an interrupted run."""
 
 
 class CSVLogger(Callback):
-    """Writes one line per epoch: epoch, and the history's values.
+    """Writes a CSV file with a line for each epoch: its number and the history's values.
 
     Args:
-        path: of the file; replaced, except that a resumed run keeps the lines of the epochs before.
+        path: path of the file, which is replaced; a resumed run keeps the lines of the epochs before.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -51,7 +51,7 @@ class CSVLogger(Callback):
         self._before: list[dict[str, str]] = []
 
     def on_train_begin(self, trainer: Trainer, steps: int) -> None:
-        """Reads what a resumed run keeps."""
+        """Reads the lines that a resumed run keeps."""
         self._before = []
         if trainer.step and os.path.exists(self._path):
             epochs = trainer.step // trainer.steps_per_epoch
@@ -62,14 +62,14 @@ class CSVLogger(Callback):
             self._before = [row for row in whole if int(row["epoch"]) < epochs]
 
     def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
-        """Writes the line, before the first one the header."""
+        """Writes the epoch's line, and the header before the first one."""
         if self._writer is None:
             self._new = NewFile(Path(self._path))
             self._file = open(self._new.file.fileno(), "w", newline="", encoding="utf-8", closefd=False)
             self._writer = csv.DictWriter(self._file, ["epoch", *logs], extrasaction="ignore")
             self._writer.writeheader()
             self._writer.writerows(self._before)
-            # What was there is replaced when all that is kept of it has been written.
+            # The old file is replaced when all lines that are kept of it have been written.
             self._file.flush()
             self._new.publish(replace=True)
         assert self._file is not None
@@ -87,12 +87,12 @@ class CSVLogger(Callback):
 
 
 class EarlyStopping(Callback):
-    """Stops where a value has not improved for `patience` epochs.
+    """Stops a run when a value has not improved for `patience` epochs.
 
     Args:
-        monitor: "val_loss", "loss" (lower is better) or "val_accuracy" (higher is better).
-        patience: epochs, >= 1.
-        min_delta: smallest change that counts.
+        monitor: the value: "val_loss", "loss" (lower is better) or "val_accuracy" (higher is better).
+        patience: number of epochs without an improvement, >= 1.
+        min_delta: smallest change that counts as an improvement.
     """
 
     def __init__(self, monitor: str = "val_loss", patience: int = 5, min_delta: float = 0.0) -> None:
@@ -102,11 +102,11 @@ class EarlyStopping(Callback):
         self._best, self._waited = float("-inf"), 0
 
     def on_train_begin(self, trainer: Trainer, steps: int) -> None:
-        """Forgets the last run."""
+        """Forgets the values of the last run."""
         self._best, self._waited = float("-inf"), 0
 
     def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
-        """Counts."""
+        """Counts the epochs since the last improvement."""
         if self._monitor not in logs:
             raise ValueError(f"monitor: no {self._monitor!r}; there are {', '.join(logs)}")
         value = logs[self._monitor] if self._monitor.endswith("accuracy") else -logs[self._monitor]
@@ -118,17 +118,17 @@ class EarlyStopping(Callback):
 
 
 class ProgressBar(Callback):
-    """A live bar: step, forward equivalents, loss, validation accuracy, equivalents per second, time left.
+    """Draws a bar: step, forward equivalents, loss, validation accuracy, equivalents per second, time left.
 
     Args:
-        console: where to draw; default stderr.
+        console: console on which the bar is drawn; None: stderr.
     """
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
 
     def on_train_begin(self, trainer: Trainer, steps: int) -> None:
-        """Starts to draw."""
+        """Starts to draw the bar."""
         self._progress = Progress(
             TextColumn("step {task.completed:>6.0f}/{task.total:.0f}"),
             BarColumn(),
@@ -152,7 +152,7 @@ class ProgressBar(Callback):
         self._progress.start()
 
     def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
-        """Moves on."""
+        """Moves the bar on by a step."""
         self._loss = logs["loss"] if self._loss == 0.0 else 0.95 * self._loss + 0.05 * logs["loss"]
         speed = (trainer.equivalents - self._before) / (time.perf_counter() - self._begin + 1e-9)
         self._progress.update(
@@ -164,7 +164,7 @@ class ProgressBar(Callback):
         )
 
     def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
-        """Shows the validation."""
+        """Shows the accuracy on the validation data."""
         if "val_accuracy" in logs:
             self._progress.update(self._task, accuracy=f"val {100 * logs['val_accuracy']:.1f} %")
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""How a run trains, in units people think in."""
+"""Settings of a training run, in units that people think in."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TaskT = TypeVar("_TaskT", Nodes, Exact, Weights)
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of a training run: the tasks, and what they have in common.
+    """Settings of a training run: its tasks, and the settings that all tasks share.
 
     A run that is given no learning rate takes 1 LSB. A run of weight perturbation alone that is given none
     takes, with T steps of which a weight sees all (scope "blocks": T is the number of steps of each block),
@@ -51,29 +51,30 @@ class Settings:
     of it. Coordinates, which move one weight of each layer a query, need a rate of their own: tens of LSB.
 
     Attributes:
-        tasks: what is trained and how, at most one task of each kind.
+        tasks: tasks of the run, at most one of each kind; each trains a part of the model.
         batch_size: samples of a minibatch, a multiple of the model's batch.
-        learning_rate: at the first step, > 0; None: see above.
-        final_learning_rate: at the last step, 0..learning_rate.
+        learning_rate: rate at the first step, > 0; None chooses the rate from the tasks and the number of
+            steps.
+        final_learning_rate: rate at the last step, 0..learning_rate.
         schedule: "constant", "linear", "cosine" (both from the first to the last rate) or "step".
         warmup_steps: number of first steps over which the rate rises linearly.
-        decay: schedule "step": factor of the rate, 0..1.
-        decay_steps: schedule "step": steps between two decays, >= 1.
-        estimator: "antithetic": a query compares the losses on both sides of a point; "one-sided": with the
-            loss at the point.
+        decay: factor by which schedule "step" lowers the rate, 0..1.
+        decay_steps: steps between two decays of schedule "step", >= 1.
+        estimator: "antithetic": a query compares the losses on both sides of a point; "one-sided": a query
+            compares the loss on one side with the loss at the point.
         step_clip: largest step of a weight by the tasks `Nodes` and `Exact`, LSB, > 0.
         stages: shares of the run, 0..1, rising, at which a second and a third stage begin, for settings that
             differ between stages.
         layers: "last:N" (the last N), or names of the layers that are trained, or patterns with * and ?; the
-            others stay as they are. None: all that the tasks can train.
+            others stay as they are. None trains all layers that the tasks can train.
         snapshot_every: steps between two snapshots of the weights in the log, where the log has snapshots.
-        sync_every: seconds after which the log of seeds is brought to the disk: what a power failure can
-            cost. 0: after each step; None: only at the end. A killed program loses no whole step in any case.
+        sync_every: seconds between two syncs of the seed log to the disk, the most that a power failure can
+            cost. 0 syncs after each step; None only at the end. A killed program loses no whole step.
         seed: seed of the random directions, of rounding and of the order of samples, 0..2^32-1.
-        algorithm: name of the algorithm that these are the settings of; "": none in particular.
+        algorithm: name of the algorithm that has these settings; "": none in particular.
 
     Raises:
-        SettingsError: at construction.
+        SettingsError: a setting is out of range, or would have no effect beside the others.
     """
 
     tasks: tuple[Task, ...] = (Nodes(),)
@@ -176,7 +177,7 @@ class Settings:
             raise SettingsError("layers: expected at least one layer, got none; None trains all")
 
     def _differs(self, setting: str) -> bool:
-        """Whether a setting, named as `without_effect` does, differs from its default."""
+        """Returns whether a setting, named as by `without_effect`, differs from its default."""
         owner, _, name = setting.rpartition(".")
         own: Settings | Task = getattr(self, owner) if owner else self
         field = next(f for f in dataclasses.fields(own) if f.name == name)
@@ -189,39 +190,39 @@ class Settings:
 
     @property
     def nodes(self) -> Nodes:
-        """The task of that kind, or the defaults of one."""
+        """The run's task `Nodes`; where it has none, one with the defaults."""
         return self._task(Nodes)
 
     @property
     def exact(self) -> Exact:
-        """The task of that kind, or the defaults of one."""
+        """The run's task `Exact`; where it has none, one with the defaults."""
         return self._task(Exact)
 
     @property
     def weights(self) -> Weights:
-        """The task of that kind, or the defaults of one."""
+        """The run's task `Weights`; where it has none, one with the defaults."""
         return self._task(Weights)
 
     def has(self, kind: type[Task]) -> bool:
-        """Whether there is a task of a kind."""
+        """Returns whether the run has a task of a kind."""
         return any(isinstance(task, kind) for task in self.tasks)
 
     @property
     def is_layerwise(self) -> bool:
-        """Whether layers are trained one by one: the log then has snapshots of the weights; without, it has
-        the seeds of the steps, from which the weights are made anew.
+        """True if layers are trained one by one, and the log has snapshots of the weights; False if the log
+        has the seeds of the steps, from which the weights are made anew.
         """
         alone = len(self.tasks) == 1 and self.has(Weights)
         return not alone or self.weights.scope == "layers" or self.weights.rule == "bits"
 
     def without_effect(self, kinds: Collection[type[Task]] | None = None) -> dict[str, str]:
-        """Settings that change nothing beside the others, each with the reason.
+        """Returns the settings that change nothing beside the others, each with the reason.
 
         Args:
-            kinds: kinds of the tasks that train any layer of a model; None: of all tasks.
+            kinds: kinds of the tasks that train any layer of a model; None stands for all tasks.
 
         Returns:
-            Names, those of a task as in "weights.clip".
+            Reasons by the setting's name; a task's setting has the task's name before it ("weights.clip").
         """
         kinds = tuple(type(task) for task in self.tasks if kinds is None or type(task) in kinds)
         reasons: dict[str, str] = {}
@@ -277,23 +278,23 @@ class Settings:
 
     @property
     def reach(self) -> int:
-        """How far the run perturbs a weight at most, LSB: the headroom that it needs of the model."""
+        """The largest perturbation of a weight, LSB: the headroom that the run needs of the model."""
         return self.weights.reach if self.has(Weights) else 0
 
     @property
     def forwards(self) -> int:
-        """Forward passes of the minibatch in a step of weight perturbation alone."""
+        """Number of forward passes of the minibatch in a step of weight perturbation alone."""
         queries = self.weights.queries_of(())
         if self.estimator == "one-sided":
             return queries + 1
         return queries * (4 if self.weights.sharpness else 2)
 
     def chosen_rate(self, steps: int, blocks: int = 1) -> float:
-        """The rate at the first step of a run: `learning_rate`, or the one that is chosen without it.
+        """Returns the rate at the first step of a run: `learning_rate`, or the one chosen in its place.
 
         Args:
-            steps: of the whole run.
-            blocks: of the model.
+            steps: number of steps of the whole run.
+            blocks: number of blocks of the model.
         """
         if self.learning_rate is not None:
             return self.learning_rate
@@ -306,7 +307,7 @@ class Settings:
         return math.sqrt(self.weights.queries_of(())) * min(_LARGEST_RATE, walk)
 
     def _mean_square(self, steps: int) -> float:
-        """Of the schedule that begins at 1 and ends at 0."""
+        """Returns the mean square of the schedule's factor, for a schedule that begins at 1 and ends at 0."""
         if self.schedule == "step":
             # A number of whole stages of decay_steps steps each, and the beginning of another one.
             ratio, (stages, rest) = self.decay**2, divmod(steps, self.decay_steps)

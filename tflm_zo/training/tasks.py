@@ -44,19 +44,21 @@ class Nodes:
     perturbation; Poor Man's Training on MCUs, sec. 3.2).
 
     Attributes:
-        queries: directions per sample and step, 1..32, of all layers or by layer name; None, or a name that
-            is missing: as many as cost a tenth of a forward pass, 2 at least and 32 at most.
-        perturbation: mu, 1..127 LSB.
+        queries: directions per sample and step, 1..32, of all layers or by layer name. A layer that is given
+            none gets as many as cost a tenth of a forward pass, 2 at least and 32 at most.
+        perturbation: size mu of the perturbation, 1..127 LSB.
         rule: "rms": steps of a known size, W <- W - rate G / rms(G); "gradient": W <- W - rate F G_mean,
             where G_mean is the estimate of the gradient of the mean loss with respect to W in LSB, and F is
-            the product of the factors below (Poor Man's Training, eq. 11).
-        gradient_norm: rule "gradient": F includes N Q / (N Q + d - 1), with N samples in the minibatch, Q
-            queries and d nodes.
-        quantization_aware: rule "gradient": F includes 1 / s^2, with s the scale of the weight's channel.
-        masked: nodes at the clamp of an activation are left alone.
+            the product of the factors that `gradient_norm` and `quantization_aware` switch on (Poor Man's
+            Training, eq. 11).
+        gradient_norm: True if F of rule "gradient" includes N Q / (N Q + d - 1), with N samples in the
+            minibatch, Q queries and d nodes.
+        quantization_aware: True if F of rule "gradient" includes 1 / s^2, with s the scale of the weight's
+            channel.
+        masked: True if nodes at the clamp of an activation are left alone.
 
     Raises:
-        SettingsError: at construction.
+        SettingsError: a setting is out of range.
     """
 
     queries: int | Mapping[str, int] | None = None
@@ -76,7 +78,7 @@ class Nodes:
         )
 
     def without_effect(self) -> dict[str, str]:
-        """Settings that change nothing beside the others, each with the reason."""
+        """Returns the settings that change nothing beside the others, each with the reason."""
         if self.rule == "gradient":
             return {}
         return dict.fromkeys(("gradient_norm", "quantization_aware"), "only rule gradient has such factors")
@@ -94,12 +96,13 @@ class Exact:
         rule: "rms": steps of a known size, W <- W - rate G / rms(G); "bits": W <- W - round(G), to `bits`
             bits (ElasticZO-INT8, Alg. 2, after NITI), which has no rate and needs an 8-bit update;
             "standardized": W <- W - rate (G - mean(G)) / std(G) over the layer (FQT).
-        bits: rule "bits": 1..7, in the first, second and third stage of the run.
-        rows: (least, most), shares of a layer's outputs that a step updates, those with the largest errors:
-            least + loss / largest loss so far * (most - least) (FQT: dynamic sparse gradients).
+        bits: bits of a step by rule "bits", 1..7, in the first, second and third stage of the run.
+        rows: (least, most), bounds of the share of a layer's outputs that a step updates: those with the
+            largest errors, least + loss / largest loss so far * (most - least) of them (FQT: dynamic sparse
+            gradients).
 
     Raises:
-        SettingsError: at construction.
+        SettingsError: a setting is out of range.
     """
 
     last: int = 1
@@ -120,7 +123,7 @@ class Exact:
             raise SettingsError(f"rows: expected a least share, and a most above it and 0, got {self.rows!r}")
 
     def without_effect(self) -> dict[str, str]:
-        """Settings that change nothing beside the others, each with the reason."""
+        """Returns the settings that change nothing beside the others, each with the reason."""
         return {} if self.rule == "bits" else {"bits": "only rule bits has them"}
 
 
@@ -164,10 +167,10 @@ class Weights:
 
     Attributes:
         perturbation: distribution of z; its reach must be within the model's headroom.
-        queries: Q directions per step, 1..32; with scope "layers" also by layer name, 1 of those that are
-            missing.
+        queries: number Q of directions per step, 1..32; with scope "layers" also by layer name, where a
+            layer that is not named has 1.
         rule: "normalized", "gradient", "sign" or "bits".
-        clip: of |d| in nats (rule "gradient") or of |d| / rms(d) ("normalized"); 0: none.
+        clip: largest |d| in nats (rule "gradient") or |d| / rms(d) ("normalized"); 0 clips nothing.
         scope: "model": a query perturbs all weights; "blocks": step t perturbs and moves block t modulo the
             number of blocks, and its queries re-run the network from that block on; "layers": each layer has
             queries of its own, which re-run the network from its inputs on.
@@ -188,7 +191,7 @@ class Weights:
             It is at least as much as a weight is perturbed.
 
     Raises:
-        SettingsError: at construction.
+        SettingsError: a setting is out of range.
     """
 
     perturbation: Distribution = Rademacher(2)
@@ -237,7 +240,7 @@ class Weights:
             )
 
     def without_effect(self) -> dict[str, str]:
-        """Settings that change nothing beside the others, each with the reason."""
+        """Returns the settings that change nothing beside the others, each with the reason."""
         reasons: dict[str, str] = {}
         if self.rule in ("sign", "bits"):
             reasons["clip"] = f"rule {self.rule} looks at the sign of a difference alone"
@@ -253,7 +256,7 @@ class Weights:
 
     @property
     def reach(self) -> int:
-        """How far a weight is perturbed at most, LSB."""
+        """The largest perturbation of a weight, LSB."""
         return self.perturbation.reach * (2 if self.sharpness else 1)
 
     @property

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Keras-like training of an int8 model."""
+"""The trainer: `Trainer` trains an int8 model as Keras trains one, by fit, evaluate and predict."""
 
 from __future__ import annotations
 
@@ -43,30 +43,30 @@ class Trainer:
     Args:
         model: a plain int8 model, which is made trainable as the settings need it, or a ZO model with a loss;
             the model, its bytes or its path.
-        settings: how to train, e.g. ``algorithms.node(batch_size=16)``. None: the algorithm that a ZO model
-            was made for; of a plain model node perturbation, or weight perturbation, with a warning, where no
-            layer can carry nodes.
-        runtime: name of the runtime.
+        settings: settings of the runs, e.g. ``algorithms.node(batch_size=16)``. None trains a ZO model by the
+            algorithm that it was made for, and a plain model by node perturbation, or, with a warning, by
+            weight perturbation where no layer can carry nodes.
+        runtime: name of the runtime that runs the model.
 
     Attributes:
-        settings: of the runs.
+        settings: settings of the runs.
         model: the ZO model that is trained; logs belong to it.
         runtime: the loaded model.
-        stop_training: set by callbacks to end a run after the step.
+        stop_training: True if a callback has asked that the run ends after the step.
         forwards: samples passed through the network by training, whole or from some layer on.
-        equivalents: what the whole steps of the run, those before it was resumed included, cost in forward
+        equivalents: cost of the run's whole steps, those before it was resumed included, in forward
             equivalents: multiply-accumulates, those of updates included, divided by those of one sample's
             whole forward pass.
-        buffer_bytes: what a device keeps of a minibatch besides the arena; 0 before the first run, and for
-            weight perturbation.
+        buffer_bytes: bytes of a minibatch that a device keeps besides the arena; 0 before the first run, and
+            for weight perturbation.
         step: whole steps of the run, those before it was resumed included.
-        steps_per_epoch: of the run.
+        steps_per_epoch: number of steps in an epoch of the run.
         planned: steps of the whole run; one that a budget ends may do fewer.
-        log: path of the run's log, if it has one.
-        interrupted: whether Ctrl-C ended the run.
+        log: path of the run's log, or None.
+        interrupted: True if Ctrl-C ended the run.
 
     Raises:
-        SettingsError: settings that the model does not fit.
+        SettingsError: the settings do not fit the model.
     """
 
     def __init__(
@@ -118,49 +118,49 @@ class Trainer:
         keep: Keep = "best",
         initial_weights: Mapping[str, NDArray[np.int8]] | None = None,
     ) -> History:
-        """Trains, from the weights as they are: a second call goes on where the first one ended.
+        """Trains the model from the weights as they are: a second call goes on where the first one ended.
 
-        A run that goes on begins with whole weights: what the run before had kept of fractions of an LSB is
-        rounded away, as in an exported model, and `model` becomes the ZO model with these weights, which is
-        the one that the new run's log belongs to.
+        The second run begins with whole weights: the fractions of an LSB that the first one kept are rounded
+        away, as in an exported model, and `model` becomes the ZO model with these weights, to which the new
+        run's log belongs.
 
         Args:
             x: samples, [samples, ...]: an array or list, for several inputs a list or dictionary of them, or
                 the path of an .npz file. Floating point in the units that the model was trained on, int8 as
                 the model's input, or uint8 pixels; see `tflm_zo.data.Samples`.
-            y: labels, or the path of an .npy file of them; None: those of the file or dictionary, for an
-                autoencoder x. Cross-entropy: integers [samples], classes, or one-hot [samples, classes];
-                binary cross-entropy: 0 and 1 [samples, outputs]; -1: unlabelled. Mean squared error: targets
-                shaped like the output.
+            y: labels, or the path of an .npy file of them. None takes the labels of the file or dictionary,
+                and x itself for an autoencoder. Cross-entropy: class numbers [samples], or one-hot
+                [samples, classes]; binary cross-entropy: 0 and 1 [samples, outputs]; -1 in either stands for
+                no label. Mean squared error: targets shaped like the output.
             epochs: passes over the samples; 1 where neither steps nor a budget are given.
-            steps: number of steps instead.
-            budget: as many steps as so many forward equivalents are good for instead, 50,000 at most; with
-                keep="best" the run is over, too, when three quarters of its measurements in a row have
-                brought nothing better.
-            validation_data: (x, y), or what has its labels, evaluated after each epoch.
-            callbacks: told of every step and epoch.
-            log: seed log to write; must not exist unless `resume` or `replace`.
-            resume: go on from the log, which must be of the same model and settings; the run ends with the
+            steps: number of steps, in the place of `epochs`.
+            budget: forward equivalents that the run may cost, in the place of `epochs`; it does as many steps
+                as they pay for, 50,000 at most. With keep="best" the run also ends when three quarters of its
+                measurements in a row have brought nothing better.
+            validation_data: (x, y), or samples that have their labels, evaluated after each epoch.
+            callbacks: callbacks that are called after every step and epoch.
+            log: path of the log to write, which must not exist unless `resume` or `replace` is set.
+            resume: goes on from the log, which must be of the same model and settings; the run ends with the
                 same weights as one that was never interrupted. Without a log, or where the run was killed
                 before the log's header was whole, it starts from the beginning, with a LogWarning.
-            replace: start anew although the log exists; it stays until everything else has been checked.
+            replace: starts anew although the log exists; the log stays until all arguments were checked.
             keep: "best": the loss of the weights is measured before the first step, at ends of epochs, at
                 most 20 times, and after the last step, on the validation data or, without them, on
-                `measured_samples` of the training data; `export` and the rest use the best weights that were
+                `measured_samples` of the training data; the trainer ends with the best weights that were
                 measured, which may be those that the model starts with. A measurement takes a forward pass of
                 each of these samples, which counts in no budget. "last": nothing is measured, and the weights
                 are those of the last step.
-            initial_weights: int8 arrays by filter tensor name that the run begins with instead, e.g. those of
-                `converters.initial_weights`.
+            initial_weights: weights that the run begins with in the place of the present ones, int8 arrays by
+                filter tensor name, e.g. those of `converters.initial_weights`.
 
         Returns:
             The history, also of a run that Ctrl-C or a callback ended: the weights are then the best measured
             so far, with keep="last" those of the last whole step.
 
         Raises:
-            DataError: wrong data; nothing has been trained.
-            LogError: the log is of another model or run, or it is none.
-            FileExistsError: the log exists.
+            DataError: the data do not fit the model; nothing has been trained.
+            LogError: the file is no log, or a log of another model or run.
+            FileExistsError: the log exists, and neither `resume` nor `replace` is set.
             OSError: the log cannot be written, e.g. the disk is full. Log and weights are then those of the
                 last whole step, and the run can be resumed.
         """
@@ -196,7 +196,7 @@ class Trainer:
             self._run = None
 
     def _begin_with(self, given: Mapping[str, NDArray[np.int8]] | None) -> None:
-        """Makes the model one whose initial weights are those that a run is to begin with."""
+        """Makes the weights that a run is to begin with the model's initial weights."""
         wanted, own = self.runtime.read_weights(), initial_weights(self.model)
         if given is not None:
             wanted = {**own, **given}
@@ -205,55 +205,55 @@ class Trainer:
             self.runtime = load(self.model, self.runtime.name)
 
     def measured_samples(self, x: Samples, y: Labels | None = None) -> Data:
-        """What a run without validation data is measured on: its training data, of more than 10,000 samples
-        10,000 that have a label, always the same ones.
+        """Returns the samples on which a run without validation data is measured: the training data, or, of
+        more than 10,000 samples, the same 10,000 labelled ones each time.
 
         Args:
-            x: as for `fit`.
-            y: as for `fit`.
+            x: samples, as `fit` takes them.
+            y: labels, as `fit` takes them.
 
         Raises:
-            DataError: wrong data.
+            DataError: the data do not fit the model.
         """
         loss = self.runtime.metadata.loss
         assert loss is not None  # the trainer has refused such a model
         return measured_samples(prepare(self.runtime, x, y), loss.kind)
 
     def affordable_steps(self, budget: float, samples: int) -> int:
-        """Steps that a budget is good for.
+        """Returns the number of steps that a budget pays for.
 
         Args:
-            budget: forward equivalents.
-            samples: in the training set.
+            budget: forward equivalents, > 0.
+            samples: number of samples in the training set.
 
         Raises:
-            ValueError: it is none, or not good for a single step; the message says what one takes.
+            ValueError: the budget is out of range or less than a step costs; the message names that cost.
         """
         return affordable_steps(self.settings, self.model, self.runtime.metadata, budget, samples)
 
     def _settle_run(self) -> None:
-        """Before a callback uses the model between steps: applies the step that rides on the next invoke."""
+        """Applies the step that waits for the next invoke, so that a callback sees the weights after it."""
         if self._run is not None:
             self._run.settle()
 
     def steps_of_copy(self, log: str | os.PathLike[str]) -> int:
-        """For callbacks, before a run's first step: steps that a copy of its log leads to.
+        """Returns the number of steps in a copy of the run's log; for callbacks, before the first step.
 
         Raises:
-            LogError: it is no copy of this run's log.
+            LogError: the file is no copy of this run's log.
         """
         assert self._run is not None
         return self._run.steps_of_copy(Path(log))
 
     def save_log(self, path: str | os.PathLike[str]) -> None:
-        """For callbacks: copies the seed log up to the last whole step, whole or not at all.
+        """Copies the run's log up to the last whole step; for callbacks.
 
         Args:
-            path: of the copy; replaced. It is a log like any other: it can be replayed and resumed from.
+            path: path of the copy, a log that can be replayed and resumed from; an older file is replaced.
 
         Raises:
             ValueError: no run is in progress, or it has no log.
-            OSError: it cannot be written; what was there is as it was.
+            OSError: the copy cannot be written; an older file is as it was.
         """
         if self._run is None:
             raise ValueError("no run is in progress, so there is no log to copy")
@@ -262,23 +262,25 @@ class Trainer:
     # --- using ----------------------------------------------------------------------------------------------
 
     def evaluate(self, x: Samples, y: Labels | None = None) -> dict[str, float]:
-        """Mean "loss" of the labelled samples and, unless it is the mean squared error, "accuracy" (0..1).
+        """Returns the mean "loss" of the labelled samples and, unless that is the mean squared error, their
+        "accuracy" (0..1).
 
         Args:
-            x: as for `fit`.
-            y: as for `fit`.
+            x: samples, as `fit` takes them.
+            y: labels, as `fit` takes them.
 
         Raises:
-            DataError: wrong data, or no label at all.
+            DataError: the data do not fit the model, or have no label at all.
         """
         data = prepare(self.runtime, x, y)
         self._settle_run()
         return evaluate(self.runtime, data).values()
 
     def predict(self, x: Samples) -> NDArray[Any]:
-        """The output that the loss belongs to, of every sample, in the model's own dtype, [samples, ...].
+        """Returns the output that the loss belongs to, of every sample, in the model's dtype, [samples, ...].
 
-        A classifier's loss reads the logits, but this is the model's output: probabilities behind a SOFTMAX.
+        A classifier's loss reads the logits, but `predict` returns the probabilities that a SOFTMAX makes of
+        them.
         """
         inputs = prepare_samples(self.runtime, x)
         self._settle_run()
@@ -292,11 +294,11 @@ class Trainer:
         re_range: bool = False,
         force: bool = False,
     ) -> Model:
-        """The plain int8 model with the weights as they are now: no custom op, any runtime runs it.
+        """Returns the plain int8 model with the weights as they are now, and writes it to a file if asked.
 
         Args:
-            path: of the file to write; None: the model is returned alone.
-            batch: its samples per invoke; None: as `export_model` has it.
+            path: path of the file to write; None writes no file.
+            batch: samples per invoke of the exported model; None: as many as `export_model` chooses.
             re_range: gives filters new scales from the range of their weights, fractions included; see
                 `export_model`. The model is then the trained one but for rounding, not bit for bit.
             force: replaces a file that exists.

@@ -25,11 +25,11 @@ EXAMPLE = "tflm-zo algorithms elastic-zo-int8"
 def algorithms(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="An algorithm, to see its settings.", show_default=False),
+        typer.Argument(metavar="[NAME]", help="Algorithm whose settings are shown.", show_default=False),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the algorithms that train can use, or the settings of one and what it asks of inject."""
+    """List the algorithms that train can use, or the settings of one, those of inject included."""
     if name is not None:
         algorithm(name)  # says which there are
     chosen = [name] if name is not None else list(ALGORITHMS)

@@ -29,7 +29,8 @@ def convert(
         Path,
         typer.Argument(
             metavar="DATA",
-            help=".npz (x, or the inputs' names; y: labels) or .npy file of typical inputs.",
+            help="An .npz file of typical inputs (x, or arrays by the inputs' names; y: labels), or an .npy "
+            "file of x.",
             show_default=False,
         ),
     ],
@@ -40,7 +41,7 @@ def convert(
         float, typer.Option(help="Fraction by which the ranges of activations are widened.")
     ] = 0.0,
     classes: Annotated[
-        int | None, typer.Option(help="Give the last layer outputs for so many classes: room for new ones.")
+        int | None, typer.Option(help="Number of outputs of the last layer, to leave room for new classes.")
     ] = None,
     force: Force = False,
     as_json: Json = False,

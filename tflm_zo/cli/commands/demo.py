@@ -21,16 +21,18 @@ def demo(
     dataset: Annotated[
         str,
         typer.Option(
-            help="digits; mnist (from the folder TFLM_ZO_DATA, or Keras' loader); "
-            "or fsdd, spoken digits (from TFLM_ZO_DATA)."
+            help="Data set: digits; mnist, from the folder TFLM_ZO_DATA or Keras' loader; "
+            "or fsdd, spoken digits, from TFLM_ZO_DATA."
         ),
     ] = "digits",
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FOLDER", help="For the files; made if need be.")
+        Path,
+        typer.Option("-o", "--output", metavar="FOLDER", help="Folder that the files are written to."),
     ] = Path("demo_output"),
-    seed: Annotated[int, typer.Option(help="Of pre-training and adaptation.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of pre-training and adaptation.")] = 0,
     budget: Annotated[
-        int | None, typer.Option(help="Forward equivalents of each adaptation; default: the task's.", min=1)
+        int | None,
+        typer.Option(help="Forward equivalents of each adaptation (default: the data set's).", min=1),
     ] = None,
     force: Force = False,
     as_json: Json = False,

@@ -15,12 +15,24 @@ from ...data import prepare
 from ...training.evaluation import evaluate as evaluate_runtime
 from ...training.injection import inject_plain, is_zo
 from ..injection import parse_loss_output, say_loss_output
-from ..options import DataFile, Force, Json, LabelsFile, LossOutput, ModelFile, OutputReport, RuntimeName
+from ..options import (
+    DataFile,
+    Force,
+    Json,
+    LabelsFile,
+    LossOutput,
+    ModelFile,
+    OutputReport,
+    RuntimeName,
+    choice,
+)
 from ..output_file import check_output
 from ..progress import progress
 from ..results import show, write_report
 
 EXAMPLE = "tflm-zo evaluate model.tflite test.npz --runtime litert-ref"
+
+_LOSSES = tuple(kind.replace("_", "-") for kind in LOSS_KINDS if kind != "none")
 
 
 def evaluate(
@@ -29,7 +41,13 @@ def evaluate(
     labels: LabelsFile = None,
     runtime: RuntimeName = "litert",
     loss: Annotated[
-        str | None, typer.Option(help=f"Of a plain model: one of {', '.join(LOSS_KINDS[:-1])}.")
+        str | None,
+        typer.Option(
+            help=f"Loss of a plain model: {', '.join(_LOSSES)} (default: auto).",
+            show_default=False,
+            rich_help_panel="Data",
+            **choice(_LOSSES, listed=False),
+        ),
     ] = None,
     loss_output: LossOutput = None,
     output: OutputReport = None,
@@ -38,7 +56,7 @@ def evaluate(
 ) -> None:
     """Measure accuracy and mean loss of a plain or ZO model on labelled data.
 
-    A model with a mean squared error and data without y is taken for an autoencoder: its target is x.
+    A model with a mean squared error is taken for an autoencoder, whose target is x, if the data have no y.
     """
     check_output(output, force=force)
     if runtime not in runtimes.RUNTIMES:
@@ -64,19 +82,16 @@ def evaluate(
 
 
 def _as_zo(model: Model, loss: str | None, loss_output: str | None) -> Model:
-    """A ZO model as it is; a plain one with a loss and nothing to train, which computes the same."""
+    """Returns a ZO model as it is, and a plain model with a loss added, which computes the same."""
     if is_zo(model):
         if loss is not None:
             raise ConversionError("--loss: a ZO model has its own loss")
         if loss_output is not None:
             raise ConversionError("--loss-output: a ZO model has its own loss")
         return model
-    if loss is not None and loss not in LOSS_KINDS[:-1]:
-        raise ConversionError(f"--loss must be one of {', '.join(LOSS_KINDS[:-1])}, not {loss!r}")
     output = parse_loss_output(loss_output)
-    zo = inject_plain(
-        model, InjectSettings(trainable="none", loss=cast(LossKind, loss or "auto"), loss_output=output)
-    )
+    kind = cast(LossKind, (loss or "auto").replace("-", "_"))
+    zo = inject_plain(model, InjectSettings(trainable="none", loss=kind, loss_output=output))
     if output is None:
         say_loss_output(zo)
     return zo

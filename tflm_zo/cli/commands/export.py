@@ -22,18 +22,24 @@ def export(
     output: OutputModel,
     weights: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help=".npz file: int8 weights by filter name; default: initial ones."),
+        typer.Option(
+            metavar="FILE", help="An .npz file of int8 weights by filter name (default: the initial weights)."
+        ),
     ] = None,
-    batch: Annotated[int | None, typer.Option(help="Samples per invoke; default: the ZO model's.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Samples per invoke of the plain model (default: the ZO model's).")
+    ] = None,
     re_range: Annotated[
         bool,
         typer.Option(
-            "--re-range", help="New filter scales from the range of the weights, which then use int8."
+            "--re-range", help="Give the filters new scales, so that the weights use the range of int8."
         ),
     ] = False,
     fractions: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="With --re-range, .npz: fraction bytes of the weights, likewise."),
+        typer.Option(
+            metavar="FILE", help="An .npz file of the weights' fraction bytes by filter name, for --re-range."
+        ),
     ] = None,
     force: Force = False,
     as_json: Json = False,

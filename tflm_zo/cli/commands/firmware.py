@@ -37,41 +37,66 @@ EXAMPLE = "tflm-zo firmware lenet5.zo.tflite -o lenet5_firmware --data adapt.npz
 _SAMPLES = 100
 
 
-# They say how the command runs, not what it makes.
+# Options that say how the command runs, not what it makes.
 _UNRECORDED = ("force", "as_json")
 
 
 Output = Annotated[
     Path,
-    typer.Option("-o", "--output", metavar="FOLDER", help="Where the sources go.", show_default=False),
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        help="Folder that the sources are written to.",
+        show_default=False,
+        rich_help_panel="Output",
+    ),
+]
+Platform = Annotated[
+    str,
+    typer.Option(
+        help="Build system that the folder is laid out for.", rich_help_panel="Output", **choice(PLATFORMS)
+    ),
+]
+Steps = Annotated[
+    int | None,
+    typer.Option(help="Number of steps instead of epochs.", show_default=False, rich_help_panel="Run"),
 ]
 DataOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help=".npz with x and y: samples that are compiled into the example. Without: noise, to be "
-        "replaced by samples of the device's own.",
+        help="An .npz file with x and y, the samples that are compiled into the example (default: noise, "
+        "which the device's own samples are to replace).",
+        show_default=False,
+        rich_help_panel="Data",
     ),
 ]
 Samples = Annotated[
     int | None,
     typer.Option(
-        metavar="N", help=f"Samples that the device trains on (default: all of --data, else {_SAMPLES})."
+        metavar="N",
+        help=f"Number of samples that the device trains on (default: all of --data, else {_SAMPLES}).",
+        show_default=False,
+        rich_help_panel="Data",
     ),
 ]
 Epochs = Annotated[
     int | None,
     typer.Option(
-        help="Passes over the samples (default, as of train: 10, or as many as take 300 steps).",
+        help="Passes over the samples (default: 10, or as many as take 300 steps).",
         show_default=False,
+        rich_help_panel="Run",
     ),
 ]
 Algorithm = Annotated[
     str | None,
     typer.Option(
         **choice(ALGORITHMS, listed=False),
-        help="Default: the one that the model was made for; see `tflm-zo algorithms`.",
+        help="Algorithm of the run, as `tflm-zo algorithms` lists them (default: the one that the model was "
+        "made for).",
         show_default=False,
+        rich_help_panel="Algorithm",
     ),
 ]
 HeldOut = Annotated[
@@ -80,21 +105,25 @@ HeldOut = Annotated[
         metavar="SHARE",
         help="Share of the samples by which --choose-block tells the best block (default: 0.2).",
         show_default=False,
+        rich_help_panel="Data",
     ),
 ]
 Name = Annotated[
     str | None,
     typer.Option(
-        help="Name of the model: letters, digits and underscores (default: that of the file, up to the "
-        "first dot)."
+        help="Name of the model in the sources, of letters, digits and underscores (default: the file's name "
+        "up to the first dot).",
+        show_default=False,
+        rich_help_panel="Output",
     ),
 ]
 ForceOption = Annotated[
     bool,
     typer.Option(
         "--force",
-        help="Replace the folder if it is generated firmware. Files of your own in it are kept, and "
-        "those of the example that you have changed.",
+        help="Replace the folder if it is generated firmware. Your own files in it are kept, and so are "
+        "files of the example that you have changed.",
+        rich_help_panel="Output",
     ),
 ]
 
@@ -103,11 +132,11 @@ def firmware(
     context: typer.Context,
     model: ZoModelFile,
     output: Output,
-    platform: Annotated[str, typer.Option(help="Layout and build glue.", **choice(PLATFORMS))] = "cmake",
+    platform: Platform = "cmake",
     data: DataOption = None,
     samples: Samples = None,
     epochs: Epochs = None,
-    steps: Annotated[int | None, typer.Option(help="Number of steps instead of epochs.")] = None,
+    steps: Steps = None,
     algorithm: Algorithm = None,
     settings: SetOption = None,
     choose_block: BlockSearchOption = None,
@@ -118,9 +147,9 @@ def firmware(
 ) -> None:
     """Write the C and C++ that train a model on a microcontroller, for a build of TensorFlow Lite Micro.
 
-    The folder has the model, the op pack, a resolver, the trainer, an example and what the build system
-    needs. A training run on the device, and one of `tflm-zo train --runtime tflm` with the same settings and
-    samples, give the same log and the same weights.
+    The folder has the model, the op pack, a resolver, the trainer, an example and the build system's files.
+    A run on the device and one of `tflm-zo train --runtime tflm` with the same settings and samples give the
+    same log and the same weights.
     """
     check_names(platform, name)
     search = _search(choose_block, held_out)
@@ -165,7 +194,7 @@ def firmware(
 
 
 def _described(made: Firmware) -> dict[str, Any]:
-    """What the result says of a generated folder."""
+    """Returns the command's result: the figures of a generated folder."""
     return {
         "files": sorted(made.files),
         "arena_bytes": made.arena.bytes,

@@ -42,8 +42,8 @@ Nodes = Annotated[
     list[str] | None,
     typer.Option(
         metavar="LAYER,…",
-        help="Layers that carry nodes, names or glob patterns; repeatable. auto: those with fewer nodes "
-        "than weights (default of node). inspect --nodes lists the choice.",
+        help="Layers that carry nodes: names or glob patterns, or auto, the layers with fewer nodes than "
+        "weights (default of node); repeatable. inspect --nodes lists them.",
         rich_help_panel=_LAYERS,
     ),
 ]
@@ -52,8 +52,8 @@ Trainable = Annotated[
     typer.Option(
         "--trainable",
         metavar="WHICH",
-        help="all (default of weight), nodes (those that carry nodes; default of node), last:N, none, or "
-        "names or glob patterns of layers; may be repeated.",
+        help="Layers that are trained: all (default of weight), nodes (layers that carry nodes; default of "
+        "node), last:N, none, or names or glob patterns; repeatable.",
         rich_help_panel=_LAYERS,
     ),
 ]
@@ -61,7 +61,7 @@ Block = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=PATTERN,…",
-        help="Layers that a command addresses as one; repeatable.",
+        help="Layers that are perturbed and moved as one block; repeatable.",
         rich_help_panel=_LAYERS,
     ),
 ]
@@ -73,7 +73,9 @@ Headroom = Annotated[
 ]
 UpdateBits = Annotated[
     int | None,
-    typer.Option(help="16: a fraction byte per weight; 8: none (default: 16).", rich_help_panel=_MEMORY),
+    typer.Option(
+        help="Bits of a weight: 16 (with a fraction byte) or 8 (default: 16).", rich_help_panel=_MEMORY
+    ),
 ]
 MaxQueries = Annotated[
     int | None, typer.Option(help="Seeds in one update (default: 8).", rich_help_panel=_MEMORY)
@@ -90,7 +92,8 @@ Cut = Annotated[
     list[str] | None,
     typer.Option(
         metavar="TENSOR",
-        help="Cut here; repeatable. inspect --cuts lists the choice; layers: before each.",
+        help="Tensor at which the graph is cut, as inspect --cuts lists them, or layers, before each layer; "
+        "repeatable.",
         rich_help_panel=_LAYERS,
     ),
 ]
@@ -108,8 +111,8 @@ Multipliers = Annotated[
     str | None,
     typer.Option(
         metavar="KIND",
-        help=f"{QUANTIZATION_AWARE}: steps scaled by 1/s² per channel, s its quantization scale. "
-        f"{KERNEL_NORM}: by the root mean square of the layer's weights.",
+        help=f"Factors of steps: {QUANTIZATION_AWARE}, 1/s² per channel with its quantization scale s, or "
+        f"{KERNEL_NORM}, the root mean square of the layer's weights.",
         rich_help_panel=_LAYERS,
     ),
 ]
@@ -210,7 +213,7 @@ def _trainable(given: list[str] | None) -> str | list[str] | None:
 
 
 def _described(zo: Model, run: Settings) -> dict[str, Any]:
-    """What the result says of a ZO model."""
+    """Returns the command's result: the figures of a ZO model."""
     metadata = read_metadata(zo)
     return {
         "batch": metadata.batch,

@@ -29,7 +29,7 @@ def inspect(
     model: ModelFile,
     cuts: Annotated[bool, typer.Option("--cuts", help="List the tensors at which inject can cut.")] = False,
     nodes: Annotated[
-        bool, typer.Option("--nodes", help="Say which layers could carry nodes, and why the others cannot.")
+        bool, typer.Option("--nodes", help="List layers that could carry nodes, and why others cannot.")
     ] = False,
     loss_output: LossOutput = None,
     output: OutputReport = None,

@@ -28,29 +28,44 @@ _Weights = dict[str, NDArray[np.int8]]
 def replay(
     model: ZoModelFile,
     log: Annotated[
-        Path, typer.Argument(metavar="LOG", help="What train wrote; or a checkpoint.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="LOG", help="A log or a checkpoint, as train writes them.", show_default=False
+        ),
     ],
     output: OutputModel,
     steps: Annotated[
         int | None,
         typer.Option(
-            help="After so many steps; default: what train kept, the best measured state or the last.",
+            help="Number of the run's steps to replay (default: up to the best measured state, which train "
+            "keeps, or all).",
             show_default=False,
         ),
     ] = None,
     batch: Annotated[
-        int | None, typer.Option(help="Samples per invoke; default: as of the model that train wrote.")
+        int | None,
+        typer.Option(
+            help="Samples per invoke of the trained model (default: as train exports it).",
+            show_default=False,
+            rich_help_panel="Output",
+        ),
     ] = None,
     re_range: Annotated[
-        bool, typer.Option("--re-range", help="New filter scales, as of a model that train wrote with it.")
+        bool,
+        typer.Option(
+            "--re-range",
+            help="Give the filters new scales, from the range of the trained weights.",
+            rich_help_panel="Output",
+        ),
     ] = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Rebuild the trained model from the ZO model and its log, without data or forward passes.
 
-    The log of a run by weight perturbation has every step. That of a run by node perturbation has snapshots
-    of the weights: the model is that of the last one, and the steps after it need the data (train --resume).
+    The log of a run by weight perturbation has every step. The log of a run by node perturbation has
+    snapshots of the weights, from which replay takes the best or the last; train --resume repeats the steps
+    after the last snapshot, with the data.
     """
     check_different({"MODEL": model, "LOG": log}, {"-o": output})
     check_output(output, force=force)

@@ -49,8 +49,8 @@ Budget = Annotated[
     float | None,
     typer.Option(
         metavar="N",
-        help="As many steps as N forward equivalents are good for, 50,000 at most; the run ends earlier "
-        "where nothing gets better.",
+        help="Forward equivalents that the run may cost, in at most 50,000 steps; it ends earlier where "
+        "nothing gets better.",
         show_default=False,
         rich_help_panel=_RUN,
     ),
@@ -66,8 +66,8 @@ Seed = Annotated[
 Keep = Annotated[
     str,
     typer.Option(
-        help="Weights that are written. best: those with the smallest loss on --validation, on the "
-        "samples that --held-out sets aside, or else on DATA; last: those of the last step.",
+        help="Weights that are written. best: the weights with the smallest loss on --validation, on the "
+        "samples that --held-out sets aside, or else on DATA; last: the weights of the last step.",
         rich_help_panel=_RUN,
         **choice(KEEPS),
     ),
@@ -80,8 +80,8 @@ Algorithm = Annotated[
     str | None,
     typer.Option(
         **choice(ALGORITHMS, listed=False),
-        help=f"How the model is trained: {ALGORITHM_HELP} (default: as a ZO model was made for; of a "
-        "plain model node).",
+        help=f"Algorithm of the run: {ALGORITHM_HELP} (default: node, or the one that a ZO model was made "
+        "for).",
         show_default=False,
         rich_help_panel=_ALGORITHM,
     ),
@@ -124,7 +124,7 @@ Rehearsal = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="An .npz file of what the model knows, which is mixed in against forgetting.",
+        help="An .npz file of data that the model knows, which are mixed in against forgetting.",
         rich_help_panel=_DATA,
     ),
 ]
@@ -132,7 +132,7 @@ Log = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Where the log goes (default: the output with .zolog).",
+        help="File that the log is written to (default: the output with .zolog).",
         rich_help_panel=_FILES,
     ),
 ]
@@ -140,19 +140,19 @@ ZoModel = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Where the ZO model of a plain MODEL goes (default: the output with .zo.tflite).",
+        help="File that the ZO model of a plain MODEL is written to (default: the output with .zo.tflite).",
         rich_help_panel=_FILES,
     ),
 ]
 Checkpoint = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help="Where a copy of the log goes after each epoch.", rich_help_panel=_FILES
+        metavar="FILE", help="File that the log is copied to after each epoch.", rich_help_panel=_FILES
     ),
 ]
 Csv = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="A CSV file with a line for each epoch.", rich_help_panel=_FILES),
+    typer.Option(metavar="FILE", help="CSV file that gets a line for each epoch.", rich_help_panel=_FILES),
 ]
 ReRange = Annotated[
     bool,
@@ -196,8 +196,8 @@ def train(
 ) -> None:
     """Train a model with forward passes and write the trained plain int8 model.
 
-    MODEL is a plain int8 model, or a ZO model, which inject makes of one. Of a plain model the ZO model is
-    written, too: replay needs it.
+    MODEL is a plain int8 model, or a ZO model, which inject makes of a plain one. For a plain model train
+    also writes the ZO model, which replay needs.
 
     Ctrl-C ends the run after the last whole step: log and model are written, the exit code is 130, and
     --resume goes on to the same bits as a run that was never interrupted. SIGTERM and SIGHUP end a run the

@@ -28,7 +28,10 @@ def verify(
     steps: Annotated[int, typer.Option(help="Training steps in each runtime.")] = 20,
     runtime: Annotated[
         list[str] | None,
-        typer.Option(help="May be repeated; default: every installed exact one.", show_default=False),
+        typer.Option(
+            help="Runtime to compare; repeatable (default: every exact one that is installed).",
+            show_default=False,
+        ),
     ] = None,
     output: OutputReport = None,
     force: Force = False,
@@ -36,8 +39,8 @@ def verify(
 ) -> None:
     """Train the same steps in several runtimes and compare losses, logs, weights and models bit by bit.
 
-    The algorithm is the one that the model was injected for. Exit code 1 where an exact runtime differs from
-    the first one.
+    The algorithm is the one that the model was injected for. The exit code is 1 if an exact runtime differs
+    from the first one.
     """
     check_output(output, force=force)
     zo = load_model(model)
