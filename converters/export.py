@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a ZO model and weights back to a plain int8 model."""
+"""The export of a ZO model with its weights as a plain int8 model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def export_model(
     fractions: Mapping[str, npt.NDArray[np.int8]] | None = None,
     re_range: bool = False,
 ) -> Model:
-    """A plain int8 model that computes what the ZO model computes with these weights, bit for bit.
+    """Returns a plain int8 model that computes the same as the ZO model with these weights, bit for bit.
 
     Filters are constants again and nothing of the ZO machinery is left. The segments of a cut model are
     joined into one subgraph.
@@ -51,12 +51,12 @@ def export_model(
     Args:
         zo_model: the model, its path, or its bytes; it is not changed.
         weights: int8 arrays by filter tensor name, e.g. ``Runtime.read_weights()``; filters that are not
-            named keep their initial weights. None: all do.
-        batch: samples per invoke; None: what the ZO model was injected with as export_batch, else its own.
-        fractions: int8 arrays likewise, unit 2^-8 LSB, e.g. ``Runtime.read_fractions()``: what ``re_range``
-            rounds is weight + fraction; filters that are not named have none.
-        re_range: see above. Channels that are all zero and those where a sum might exceed int32 keep
-            their scales.
+            named keep their initial weights. None: all filters do.
+        batch: samples per invoke; None: the ZO model's export_batch, or else its own batch.
+        fractions: int8 arrays by filter tensor name, unit 2^-8 LSB, e.g. ``Runtime.read_fractions()``, which
+            ``re_range`` adds to the weights before it rounds; filters that are not named have none.
+        re_range: gives trained filters new scales. Channels that are all zero and channels where a sum might
+            exceed int32 keep their scales.
 
     Returns:
         A model with the original inputs, outputs and signatures. An original's signatures are lost where the
@@ -64,9 +64,9 @@ def export_model(
         outputs.
 
     Raises:
-        ConversionError: it is no ZO model or its graph does not fit its metadata; a name, shape or type of
-            ``weights`` or ``fractions`` is wrong, or there are fractions without ``re_range``; or the batch
-            size cannot be changed.
+        ConversionError: the model is no ZO model or its graph does not fit its metadata; a name, shape or
+            type of ``weights`` or ``fractions`` is wrong, or there are fractions without ``re_range``; or the
+            batch size cannot be changed.
         OSError: the file cannot be read.
 
     Example:
@@ -129,7 +129,7 @@ class _Joined:
         self.constants: dict[Any, Tensor] = {}
 
     def add(self, number: int, graph: Subgraph) -> None:
-        """Appends a segment without its ZO operators and what only they mention."""
+        """Appends a segment without its ZO operators and the tensors that only they mention."""
         segment = self.metadata.segments[number]
         ports = [
             *zip(segment.inputs, graph.inputs, strict=True),

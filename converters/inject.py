@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an int8 model to a ZO model."""
+"""The rewriter: makes a ZO model of an int8 model."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def inject(
 
     Args:
         model: the model, its path, or its bytes; it is not changed.
-        settings: how it is to train; None: the defaults of ``InjectSettings``, by node perturbation.
-        **overrides: single settings that differ, e.g. ``batch=32``.
+        settings: settings of the rewriter; None: the defaults of ``InjectSettings``, for node perturbation.
+        **overrides: settings that replace those of ``settings``, e.g. ``batch=32``.
 
     Returns:
         The ZO model that ARCHITECTURE.md describes. ``to_bytes`` or ``save`` writes it.
 
     Raises:
-        ConversionError: the model or the settings cannot be used; the message names what and says why.
+        ConversionError: the model or the settings cannot be used; the message says which, and why.
         OSError: the file cannot be read.
 
     Example:
@@ -61,7 +61,7 @@ def inject(
 
 
 def _node_layers(model: Model, settings: InjectSettings) -> list[str]:
-    """Patterns of the layers that would carry nodes if all were trainable."""
+    """Returns patterns of the layers that would carry nodes if all layers were trainable."""
     probe, plan = model.copy(), Plan()
     wanted = dataclasses.replace(settings, trainable="all")
     for apply in PASSES[: PASSES.index(plan_nodes) + 1]:

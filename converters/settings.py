@@ -27,16 +27,16 @@ QUANTIZATION_AWARE: Final = "quantization-aware"
 KERNEL_NORM: Final = "kernel-norm"
 MULTIPLIER_KINDS: Final = (QUANTIZATION_AWARE, KERNEL_NORM)
 
-#: ``cuts``: before every trainable layer.
+#: Value of ``cuts`` that cuts before every trainable layer.
 LAYERS: Final = "layers"
 
-#: ``trainable``: the layers that carry nodes.
+#: Value of ``trainable`` that stands for the layers that carry nodes.
 NODES: Final = "nodes"
 
-# What says how trainable weights are perturbed and moved.
+# Settings that say how trainable weights are perturbed and moved.
 _OF_WEIGHTS: Final = ("blocks", "headroom", "update_bits", "multipliers", "sparse", "replay")
 
-#: ``int16``: the last trainable layer.
+#: Value of ``int16`` that stands for the last trainable layer.
 LAST: Final = "last"
 
 # Words of a command, see ops/core/graph/zo_command.h.
@@ -45,12 +45,14 @@ _INSTRUCTION_WORDS: Final = 4
 _ITEM_WORDS: Final = 2
 
 
-#: Samples per invoke, at most.
+#: Largest number of samples per invoke.
 MOST_SAMPLES: Final = 2**20
 
 
 def smallest_command(max_queries: int) -> int:
-    """Words of a command with an UPDATE of so many seeds that restores a direction, and a PERTURB of one."""
+    """Returns the words of a command with an UPDATE of `max_queries` seeds that restores a direction, and a
+    PERTURB of one seed.
+    """
     update = _INSTRUCTION_WORDS + _ITEM_WORDS * (max_queries + 1)
     return _HEADER_WORDS + update + _INSTRUCTION_WORDS + _ITEM_WORDS
 
@@ -63,7 +65,7 @@ def _strings(value: str | Sequence[str], what: str) -> tuple[str, ...]:
 
 
 def last_number(wanted: str | Sequence[str]) -> int | None:
-    """N of "last:N"; None where it is something else.
+    """Returns N of "last:N", and None for anything else.
 
     Raises:
         ConversionError: N is no number from 1 on.
@@ -77,10 +79,10 @@ def last_number(wanted: str | Sequence[str]) -> int | None:
 
 
 def checked_integer(value: Any, what: str, low: int, high: int) -> int:
-    """An integer of Python or NumPy, as Python's.
+    """Returns an integer of Python or NumPy as one of Python.
 
     Raises:
-        ConversionError: it is none, or out of range.
+        ConversionError: the value is no integer, or out of range.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
         raise ConversionError(f"{what} must be an integer from {low} to {high}, not {value!r}")
@@ -112,56 +114,57 @@ class InjectChanges(TypedDict, total=False):
 
 @dataclasses.dataclass(frozen=True)
 class InjectSettings:
-    """Settings of the rewriter: how a model is to train. They are checked at construction.
+    """Settings of the rewriter, which say how a model is to train. They are checked at construction.
 
-    The defaults are those of node perturbation, as for ``tflm-zo inject``; ``training.inject_settings`` gives
-    those of another algorithm, e.g. ``inject_settings(algorithms.weight())``.
+    The defaults serve node perturbation, as those of ``tflm-zo inject`` do; ``training.inject_settings``
+    returns the settings for another algorithm, e.g. ``inject_settings(algorithms.weight())``.
 
     Attributes:
-        trainable: which filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED become trainable, of those
-            that feed what the loss reads: "all", "last:N" (the last N in execution order), "nodes" (those
-            that carry nodes, which saves the others' RAM), "none", or one or several names or glob patterns
-            that are compared with layer names, filter tensor names, operator output names and block names.
-        blocks: name of a block to name(s) or pattern(s) of its layers. A command addresses one block or all
-            of them. Layers that no block names are blocks of their own; None: every layer is.
+        trainable: filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED that become trainable, if they
+            feed the loss: "all", "last:N" (the last N in execution order), "nodes" (those that carry nodes,
+            which saves the others' RAM), "none", or one or several names or glob patterns that are compared
+            with layer names, filter tensor names, operator output names and block names.
+        blocks: names or patterns of a block's layers, by the block's name. A command addresses one block or
+            all of them. A layer that no block names is a block of its own, as every layer is for None.
         headroom: largest perturbation of a weight, LSB, 0 to 112. Weights stay within +-(127 - headroom).
         update_bits: 16 (each weight has a fraction byte, nothing is lost to rounding) or 8 (stochastic
             rounding, no extra memory).
         max_queries: seeds in one UPDATE or one step of a replay, 1 to 32.
         batch: samples per invoke, at least 1. The model's own batch size must be 1 or this.
-        export_batch: samples per invoke of the models that are exported from it, where nothing else is asked
-            for; None: as many.
+        export_batch: samples per invoke of exported models, where the export asks for no other number; None:
+            the ZO model's batch.
         loss: "auto" (from the model's tail), "cross_entropy", "floor_log2" (a cross-entropy in whole powers
             of two, ElasticZO's; see ops/core/papers/zo_floor_log2_loss.h), "binary_cross_entropy", "mse", or
             "none" (no loss operator: for looking at segments).
-        loss_output: which output the loss belongs to, by index or tensor name; None: the first one behind a
-            SOFTMAX or LOGISTIC, else the first one.
-        cuts: names of the tensors between segments, in any order; see ``possible_cuts``. "layers": before
-            every trainable layer where one is possible.
+        loss_output: index or tensor name of the output that the loss belongs to; None: the first output
+            behind a SOFTMAX or LOGISTIC, else the first output.
+        cuts: names of the tensors between segments, in any order; see ``possible_cuts``. "layers" cuts
+            before every trainable layer where a cut is possible.
         nodes: layers that carry nodes for node perturbation: "auto" (those with fewer nodes than weights),
-            "last:N" (the last N that can), or names or glob patterns of trainable layers; (): none. The model
-            is cut around them.
+            "last:N" (the last N that can), or names or glob patterns of trainable layers; () for no layer.
+            The model is cut around them.
         command_words: capacity of ``zo_command`` in int32 words; None: enough for an UPDATE of
             ``max_queries`` seeds that restores a direction, and a PERTURB of one. A replay of n steps of Q
             queries takes 6 + 2 n Q words.
-        multipliers: filter tensor name to int32 [channels], Q31 factors 0..2^31-1 of the update step per
-            output channel (e.g. learning rates); None: no such factors. Layers that are missing keep a
-            factor of 1 - 2^-31. "quantization-aware": (s_min / s)^2 from the channels' scales, which makes
-            steps of the same real size of what would be steps of the same number of LSB; see
-            ``quantization_aware_multipliers``. "kernel-norm": the root mean square of the layer's weights
-            relative to the largest layer's, see ``kernel_norm_multipliers``.
-        sparse: which weights of each trainable layer are trained, the others staying as they are: "top-k:0.1"
-            (a tenth of them, those of the largest magnitude), "random:0.1", each also with a count
-            ("top-k:100"), "threshold:20" (all of at least 20 LSB), or filter tensor name to bool in its shape
-            (layers that are missing: all of theirs). None: all. Costs a bit of flash per weight, and of RAM a
-            tensor's struct per layer.
-        sparse_seed: of the choice "random", 0 to 2^32-1.
+        multipliers: Q31 factors 0..2^31-1 of the update step per output channel (e.g. learning rates), int32
+            [channels] by filter tensor name; None: no such factors. A layer without an entry keeps a factor
+            of 1 - 2^-31. "quantization-aware": (s_min / s)^2 from the channels' scales, so that steps have
+            the same real size and not the same number of LSB; see ``quantization_aware_multipliers``.
+            "kernel-norm": the root mean square of the layer's weights relative to the largest layer's, see
+            ``kernel_norm_multipliers``.
+        sparse: choice of the weights of each trainable layer that are trained, while the others stay as they
+            are: "top-k:0.1" (the tenth of the largest magnitude), "random:0.1", each also with a count
+            ("top-k:100"), "threshold:20" (all of at least 20 LSB), or bool arrays in the filters' shapes by
+            filter tensor name (a layer without one trains all its weights). None trains all weights. The
+            choice costs a bit of flash per weight, and the RAM of a tensor's struct per layer.
+        sparse_seed: seed of the choice "random", 0 to 2^32-1.
         int16: trainable FULLY_CONNECTED layers whose forward pass reads weights of 16 bits (weight and
             fraction), so that Gaussian perturbations of less than an LSB have an effect: "last" (the last
-            trainable layer), or names or glob patterns; (): none. Needs ``update_bits`` 16, no more RAM than
-            that, and twice the multiplications in these layers.
-        replay: whether SEED_REPLAY is part of the model.
-        algorithm: name of what it is to be trained by, for the metadata; "": none in particular.
+            trainable layer), or names or glob patterns; () for no layer. They need ``update_bits`` 16, no
+            more RAM than that, and twice the multiplications in these layers.
+        replay: True if SEED_REPLAY is part of the model.
+        algorithm: name of the algorithm that the model is for, written to its metadata; "": none in
+            particular.
 
     Raises:
         ConversionError: a value is outside its range.
@@ -215,7 +218,7 @@ class InjectSettings:
         self._check_effects()
 
     def _check_layers(self) -> None:
-        """Checks which layers are trained, and how they are grouped."""
+        """Checks the choice of the layers that are trained, and their groups."""
         if not isinstance(self.trainable, str):
             object.__setattr__(self, "trainable", _strings(self.trainable, "trainable"))
         if self.trainable == "" or self.trainable == ():
@@ -238,7 +241,7 @@ class InjectSettings:
             object.__setattr__(self, "blocks", blocks)
 
     def _check_weights(self) -> None:
-        """Checks how the trainable weights differ from each other."""
+        """Checks the settings by which trainable weights differ from each other."""
         if isinstance(self.multipliers, str):
             if self.multipliers not in MULTIPLIER_KINDS:
                 raise ConversionError(

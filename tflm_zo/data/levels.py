@@ -13,7 +13,7 @@ from ..converters.errors import DataError
 
 __all__ = ["DataWarning", "quantize", "real_samples", "to_levels", "to_real", "warn_implausible"]
 
-# What pixels of 0..255 may stand for: the factor, and the largest value that it makes of them.
+# Units that pixels of 0..255 may have: the factor, and the largest value that it makes of them.
 _PIXEL_UNITS = ((1 / 255, 1.0), (1.0, 255.0))
 
 
@@ -24,19 +24,19 @@ class DataWarning(UserWarning):
 def quantize(
     x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = np.int8, name: str = "x"
 ) -> NDArray[Any]:
-    """Samples as a model's input reads them.
+    """Returns samples as a model's input reads them.
 
     Args:
-        x: of the input's own type: taken as it is. Else floating point in the units that the model was
-            trained on, or uint8 pixels, which `real_samples` reads.
-        scale: of the model's input: real value = scale * (level - zero_point); of a floating-point input that
-            of what the model quantizes it to, 0 where it is not known.
-        zero_point: likewise.
-        dtype: of the model's input: int8, uint8, or floating point for a model that quantizes by itself.
-        name: what messages call it.
+        x: samples: levels of the input's own type, which are returned as they are, floating point in the
+            units that the model was trained on, or uint8 pixels, which `real_samples` reads.
+        scale: scale of the model's input, real value = scale * (level - zero_point); for a floating-point
+            input the scale that the model quantizes it with, 0 where that is not known.
+        zero_point: zero point that belongs to `scale`.
+        dtype: type of the model's input: int8, uint8, or floating point if the model quantizes by itself.
+        name: name of the samples in messages.
 
     Raises:
-        DataError: values of a type that cannot be fed, or pixels whose unit the input does not tell.
+        DataError: the samples' type cannot be fed, or the input does not tell the unit of pixels.
     """
     dtype = np.dtype(dtype)
     if x.dtype == dtype:
@@ -64,9 +64,9 @@ def quantize(
 def real_samples(
     x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = np.int8, name: str = "x"
 ) -> NDArray[Any]:
-    """The real values that samples stand for; arguments and errors as of `quantize`.
+    """Returns the real values that samples stand for. It has the arguments and errors of `quantize`.
 
-    Pixels (uint8) are values of 0..255 where that is what the model covers, and divided by 255 where it
+    Pixels (uint8) are values of 0..255 where the model covers that range, and are divided by 255 where it
     covers 0..1.
     """
     dtype = np.dtype(dtype)
@@ -97,22 +97,22 @@ def real_samples(
 
 
 def _bounds(scale: float, zero_point: int, dtype: np.dtype[Any]) -> tuple[float, float]:
-    """Least and largest real value of an input; one of floating point is quantized to int8."""
+    """Returns the least and largest real value of an input; one of floating point is quantized to int8."""
     levels = np.iinfo(np.uint8 if dtype == np.uint8 else np.int8)
     return (levels.min - zero_point) * scale, (levels.max - zero_point) * scale
 
 
 def to_levels(x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = np.int8) -> NDArray[Any]:
-    """round(x / scale) + zero point, half to even, clipped to the type's range; computed in float64.
+    """Returns round(x / scale) + zero point, half to even, clipped to the type's range, from float64.
 
     Args:
-        x: floating point, without NaN.
-        scale: > 0.
-        zero_point: within the type's range.
-        dtype: int8 or uint8.
+        x: real values, floating point, without NaN.
+        scale: real value of one level, > 0.
+        zero_point: level of the real value 0, within the type's range.
+        dtype: type of the levels, int8 or uint8.
     """
     levels, bounds = np.empty(x.shape, dtype), np.iinfo(np.dtype(dtype))
-    # A large data set in float64 at once would not fit; what fits a cache takes half the time.
+    # A large data set in float64 at once would not fit; parts that fit a cache take half the time.
     rows = max(1, 2**16 // max(1, x[:1].size))
     for at in range(0, len(x), rows):
         part = x[at : at + rows].astype(np.float64)
@@ -124,14 +124,14 @@ def to_levels(x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike =
 
 
 def to_real(x: NDArray[Any], scale: float, zero_point: int) -> NDArray[Any]:
-    """Real values: of int8 or uint8 levels scale * (level - zero point), of floating point itself."""
+    """Returns real values: scale * (level - zero point) for int8 or uint8 levels, floating point as it is."""
     return x if x.dtype.kind == "f" else (x.astype(np.float64) - zero_point) * scale
 
 
 def warn_implausible(
     x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = np.int8, name: str = "x"
 ) -> None:
-    """Warns (`DataWarning`) of samples whose range does not fit the input's; arguments as of `quantize`."""
+    """Warns (`DataWarning`) of samples whose range does not fit the input; it has `quantize`'s arguments."""
     dtype = np.dtype(dtype)
     smallest, largest = float(x.min()), float(x.max())
     if x.dtype == dtype and dtype.kind in "iu":

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Samples and labels as people have them become what a ZO model takes."""
+"""The preparation of samples and labels, as people have them, for a ZO model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Data", "Samples", "labelled", "prepare", "prepare_input", "prepare_labels", "prepare_samples"]
 
 Details = tuple[tuple[int, ...], np.dtype[Any], float, int]
-"""Shape, dtype, scale and zero point of what a model reads."""
+"""Shape, dtype, scale and zero point of a model's input."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Data:
 
     Attributes:
         inputs: an array [samples, ...] for each input, of the input's shape and type.
-        labels: int32 [samples] (classes), int32 [samples, outputs] (0 and 1), in both -1 for what has no
+        labels: int32 [samples] (classes), int32 [samples, outputs] (0 and 1), in both -1 for a missing
             label, or int8 [samples, ...] (targets of the mean squared error).
     """
 
@@ -52,10 +52,10 @@ class Data:
         return len(self.labels)
 
     def take(self, rows: Any) -> Data:
-        """Some of the samples.
+        """Returns some of the samples.
 
         Args:
-            rows: a slice, their numbers, or a bool for each sample.
+            rows: a slice, numbers of samples, or a bool for each sample.
         """
         return Data([x[rows] for x in self.inputs], self.labels[rows])
 
@@ -67,12 +67,13 @@ class Data:
 Samples = ArrayLike | Mapping[str, ArrayLike] | os.PathLike[str] | Data
 """Samples of a data set, [samples, ...].
 
-An array or a list of samples for a model with one input; for one with several a list or tuple of those in the
-order of its inputs, or a dictionary by their names; or the path of an ``.npz`` or ``.npy`` file. Files and
-dictionaries may have the labels, too, as ``y``. Dimensions of size 1 may be missing or too many.
+A model with one input takes an array or a list of samples; one with several takes a list or tuple of them in
+the order of its inputs, or a dictionary by their names. Either takes the path of an ``.npz`` or ``.npy``
+file. Files and dictionaries may have the labels, too, as ``y``. Dimensions of size 1 may be missing or extra.
 
-Floating point is in the units that the model was trained on; int8 (or uint8) for such an input are its
-levels; uint8 for another input are pixels, which are read as 0..1 or 0..255, whichever the input covers.
+Floating-point samples are in the units that the model was trained on; int8 (or uint8) samples are the levels
+of an input of that type; uint8 samples of another input are pixels, read as the range that the input covers,
+0..1 or 0..255.
 """
 
 Labels = ArrayLike | os.PathLike[str]
@@ -80,18 +81,18 @@ Labels = ArrayLike | os.PathLike[str]
 
 
 def prepare(model: Inputs, x: Samples, y: Labels | None = None) -> Data:
-    """Samples and labels as a model takes them.
+    """Returns samples and labels as a model takes them.
 
     Args:
         model: a ZO model with a loss.
-        x: samples; what this function has returned is returned as it is.
-        y: labels; None: those of the file or dictionary. Cross-entropy: integers [samples], classes, or
+        x: samples; a `Data`, which this function returns, is returned as it is.
+        y: labels; None takes the labels of the file or dictionary. Cross-entropy: class numbers [samples], or
             one-hot [samples, classes]. Binary cross-entropy: 0 and 1 [samples, outputs]. In both, -1 stands
             for no label. Mean squared error: targets shaped like the output, of the types that samples have;
-            without targets those of a model with one input are its samples (an autoencoder).
+            the samples of a model with one input are its targets where none are given (an autoencoder).
 
     Raises:
-        DataError: they cannot be used; the message names the array and says what was expected.
+        DataError: the data cannot be used; the message names the array and says what was expected.
 
     Warns:
         DataWarning: the range of the samples does not fit the model's.
@@ -118,7 +119,7 @@ def prepare(model: Inputs, x: Samples, y: Labels | None = None) -> Data:
 
 
 def prepare_samples(model: Inputs, x: Samples) -> list[NDArray[Any]]:
-    """The samples alone, an array for each input; see `prepare`."""
+    """Returns the samples alone, an array for each input, as `prepare` prepares them."""
     if isinstance(x, Data):
         return list(x.inputs)
     with naming(x):
@@ -140,7 +141,7 @@ def _inputs(model: Inputs, given: Gathered) -> list[NDArray[Any]]:
 
 
 def _reconstruction(model: Inputs, given: Gathered) -> NDArray[Any]:
-    """The targets of an autoencoder: its samples in real values."""
+    """Returns the targets of an autoencoder: its samples in real values."""
     loss = model.metadata.loss
     assert loss is not None  # prepare has refused such a model
     (x, *more), shape = given.inputs, model.label_details()[0][1:]
@@ -159,15 +160,15 @@ def _reconstruction(model: Inputs, given: Gathered) -> NDArray[Any]:
 
 
 def prepare_input(x: ArrayLike, details: Details, name: str) -> NDArray[Any]:
-    """Samples of one input as the model takes them; see `prepare`.
+    """Returns the samples of one input as the model takes them; see `prepare`.
 
     Args:
-        x: [samples, ...].
-        details: of the input.
-        name: what messages call them.
+        x: samples, [samples, ...].
+        details: shape and quantization of the input.
+        name: name of the samples in messages.
 
     Raises:
-        DataError: they cannot be used.
+        DataError: the samples cannot be used.
     """
     shape, dtype, scale, zero_point = details
     return np.ascontiguousarray(
@@ -176,19 +177,19 @@ def prepare_input(x: ArrayLike, details: Details, name: str) -> NDArray[Any]:
 
 
 def prepare_labels(y: ArrayLike, loss: ZoLoss, details: Details) -> NDArray[Any]:
-    """Labels or targets as a model takes them; see `prepare`.
+    """Returns labels or targets as a model takes them; see `prepare`.
 
     Args:
-        y: [samples, ...].
+        y: labels, [samples, ...].
         loss: the model's loss.
-        details: of the model's input for labels.
+        details: shape and quantization of the model's input for labels.
 
     Returns:
         Cross-entropy: int32 [samples]. Binary cross-entropy: int32 [samples, outputs]. Mean squared error:
         int8 [samples, ...].
 
     Raises:
-        DataError: wrong shape, type or range.
+        DataError: the labels have a wrong shape, type or range.
     """
     given = as_array(y, "y")
     if loss.of_classes:
@@ -203,11 +204,11 @@ def prepare_labels(y: ArrayLike, loss: ZoLoss, details: Details) -> NDArray[Any]
 
 
 def labelled(labels: NDArray[Any], kind: str) -> NDArray[np.bool_]:
-    """Which samples have a label, the ones that count: bool [samples].
+    """Returns a bool for each sample, [samples]: whether it has a label, and so counts.
 
     Args:
-        labels: as `prepare_labels` returns them.
-        kind: of the loss.
+        labels: labels, as `prepare_labels` returns them.
+        kind: kind of the loss.
     """
     if kind == "mse":
         return np.ones(len(labels), bool)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How large an arena must be on a 32-bit target.
+"""The size of the arena that a model needs on a 32-bit target.
 
 TFLM's recording allocator (of the ``tflite-micro`` package) says what each segment takes on this machine.
-What lies at the arena's tail is corrected for pointers of four bytes and for CMSIS-NN's kernels. What lies at
-its head is planned again (`memory_plan`), with the scratch buffers that those kernels ask for (`cmsis_nn`).
+The arena's tail is corrected for pointers of four bytes and for CMSIS-NN's kernels. Its head is planned again
+(`memory_plan`), with the scratch buffers that those kernels ask for (`cmsis_nn`).
 Where that package is not installed, the size is an upper bound.
 """
 
@@ -78,10 +78,10 @@ class Arena:
     """Bytes of the arena that all segments share.
 
     Attributes:
-        bytes: a multiple of 16.
-        bytes_mve: of a core with vectors (MVE), for which CMSIS-NN's kernels want more.
-        measured: by the recording allocator; else an upper bound.
-        least: what no build of TFLM gets by with.
+        bytes: size, a multiple of 16.
+        bytes_mve: size for a core with vectors (MVE), for which CMSIS-NN's kernels want more.
+        measured: True if the recording allocator measured it, False for an upper bound.
+        least: size below which no build of TFLM can work.
     """
 
     bytes: int
@@ -133,8 +133,8 @@ class _Kernels:
     """Kernels that a library has.
 
     Attributes:
-        cmsis_nn: CMSIS-NN's, else TFLM's reference kernels.
-        mve: of cores with vectors.
+        cmsis_nn: True for CMSIS-NN's kernels, False for TFLM's reference kernels.
+        mve: True for cores with vectors.
     """
 
     cmsis_nn: bool = True
@@ -152,11 +152,11 @@ def _temporary(op: Operator) -> int:
 
 
 def _need(models: Sequence[Model], recorded: Sequence[dict[str, int]], kernels: _Kernels) -> int:
-    """The least that `Network::Init` takes of an arena, without the directory.
+    """Returns the least that `Network::Init` takes of an arena, without the directory.
 
-    The arena is used from both ends. At the tail lies what stays, of one segment after the other. At the head
-    is room for the activations of the largest segment; while a segment is being prepared and planned, notes
-    lie there instead. Whatever comes to the most, decides.
+    The arena is used from both ends. Each segment adds its persistent memory to the tail. The head has the
+    activations of the largest segment, and notes while a segment is being prepared and planned. The largest
+    sum of both decides.
     """
     tail = _ALLOCATOR[1]
     head = most = 0
@@ -193,7 +193,7 @@ def _itemsize(tensor: Tensor) -> int:
 
 
 def _bound(models: Sequence[Model], kernels: _Kernels) -> int:
-    """An upper bound of it, where nothing was recorded."""
+    """Returns an upper bound of the arena, for a machine that cannot record it."""
     tail = sum(
         sum(t.size * 4 for t in m.subgraphs[0].tensors if t.is_variable)
         + 64 * len(m.subgraphs[0].tensors)
@@ -210,12 +210,12 @@ def _bound(models: Sequence[Model], kernels: _Kernels) -> int:
 
 
 def arena_of(models: Sequence[Model], *, tensors: int, static_memory: bool = True) -> Arena:
-    """The arena of all segments of a model.
+    """Returns the arena of all segments of a model.
 
     Args:
         models: each segment as a model of its own.
-        tensors: how many are trainable.
-        static_memory: whether TFLM is built with TF_LITE_STATIC_MEMORY.
+        tensors: number of trainable tensors.
+        static_memory: True if TFLM is built with TF_LITE_STATIC_MEMORY.
     """
     more = _round(_DIRECTORY_ENTRY * tensors) + (0 if static_memory else sum(map(_dynamic, models)))
     recorded = _recorded(models)

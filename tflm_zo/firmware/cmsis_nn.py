@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory that CMSIS-NN's kernels ask for, as its ``…_get_buffer_size`` functions and TFLM's glue have it.
 
-Of int8 kernels, for two classes of cores: those with vectors (MVE), and the others, of which those with the
-DSP extension ask for at least as much as those without.
+The int8 kernels differ between two classes of cores: cores with vectors (MVE), and the others, of which cores
+with the DSP extension ask for at least as much as cores without.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _CHANNELS = 124  # CH_IN_BLOCK_MVE: of a depthwise convolution, at a time
 
 @dataclasses.dataclass(frozen=True)
 class Extra:
-    """What a kernel asks for besides its tensors, bytes.
+    """Bytes that a kernel asks for besides its tensors.
 
     Attributes:
-        scratch: while it runs.
-        persistent: for as long as the interpreter lives.
+        scratch: bytes that it needs while it runs.
+        persistent: bytes that it needs as long as the interpreter lives.
     """
 
     scratch: int = 0
@@ -96,11 +96,11 @@ def _depthwise(
 
 
 def extra_memory(op: Operator, *, mve: bool) -> Extra:
-    """What the kernel of an operator asks for.
+    """Returns the memory that the kernel of an operator asks for besides its tensors.
 
     Args:
-        op: of a model.
-        mve: on cores with vectors.
+        op: operator of a model.
+        mve: True for cores with vectors.
     """
     data, weights = op.input(0), filter_of(op)
     if data is None or data.type != TensorType.INT8 or not op.outputs:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of the op pack a run needs: the switches of its ``ops/core/zo_features.h``."""
+"""Features of the op pack that a run needs: the switches of its ``ops/core/zo_features.h``."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _HEADER = '#include "ops/core/zo_types.h"\n'
 
 
 def features(model: Model, metadata: ZoMetadata, plan: RunPlan) -> dict[str, bool]:
-    """Which of the features that firmware can leave out this model and run use.
+    """Returns the use that a model and run make of the features that firmware can leave out.
 
     Args:
         model: the ZO model.
-        metadata: of it.
-        plan: of the run.
+        metadata: the model's metadata.
+        plan: the run's plan.
 
     Returns:
-        Whether it is needed, by the macro's name.
+        True or False by the macro's name: whether the run needs the feature.
     """
     distribution = plan.settings["distribution"]
     assert isinstance(distribution, tuple)
@@ -63,21 +63,21 @@ def features(model: Model, metadata: ZoMetadata, plan: RunPlan) -> dict[str, boo
 
 
 def unused_papers(wanted: dict[str, bool]) -> tuple[str, ...]:
-    """How the paths of the op pack begin that a run needs nothing of: what is there for a published variant
-    of training that is not its own.
+    """Returns prefixes of the op pack's paths that a run does not need, since they belong to a published
+    variant of training that it does not use.
 
     Args:
-        wanted: what `features` gives.
+        wanted: the features, as `features` returns them.
     """
     unused = (files for switch, files in _PAPERS.items() if not wanted[switch])
     return tuple(f"ops/core/papers/{name}." for files in unused for name in files)
 
 
 def with_features(header: str, wanted: dict[str, bool]) -> str:
-    """The text of ``zo_features.h`` with its switches set; everything else stays as it is.
+    """Returns the text of ``zo_features.h`` with its switches set and nothing else changed.
 
     Raises:
-        ConversionError: the header does not know one of them.
+        ConversionError: the header does not know a switch.
     """
     known = [name for name in wanted if f"#ifndef {name}\n" in header]
     if len(known) != len(wanted) or header.count(_HEADER) != 1:

@@ -19,7 +19,7 @@ CHECKSUMS: Final = "zo_files.sha256"
 
 
 def checksums(files: Mapping[str, str]) -> str:
-    """Text of `CHECKSUMS`.
+    """Returns the text of the file `CHECKSUMS`.
 
     Args:
         files: text by path.
@@ -32,11 +32,11 @@ def _sum(data: bytes) -> str:
 
 
 def check_folder(target: Path, *, force: bool) -> None:
-    """Raises OSError where a folder could not be written: before the work begins.
+    """Raises OSError where a folder could not be written, before the work begins.
 
     Raises:
-        FileExistsError: it exists and holds something, and ``force`` is not set, or is no firmware.
-        NotADirectoryError: the folder that it would be in does not exist.
+        FileExistsError: the folder has files and ``force`` is not set, or it is no generated firmware.
+        NotADirectoryError: the parent folder does not exist.
     """
     real = target.resolve()
     if not real.parent.is_dir():
@@ -54,7 +54,7 @@ def check_folder(target: Path, *, force: bool) -> None:
 
 
 def _kept(target: Path, real: Path, files: Mapping[str, str], example: Collection[str]) -> list[str]:
-    """Paths of files that a user has added to a folder, or changed in its example.
+    """Returns paths of the files that a user has added to a folder, or changed in its example.
 
     Raises:
         FileExistsError: a file that has to be replaced was changed.
@@ -100,18 +100,18 @@ def write_folder(
     """Writes a folder, whole or not at all.
 
     Args:
-        folder: must not exist, or be empty.
-        files: text by path.
-        example: paths of those that are the user's to change.
-        force: replaces a folder that this function wrote; what its user added, or changed in the example, is
-            kept. Files that are the same as before keep their times.
+        folder: the folder, which must not exist or be empty.
+        files: text of each file by its path.
+        example: paths of the files that are the user's to change.
+        force: replaces a folder that this function wrote; files that its user added, or changed in the
+            example, are kept. Files that are the same as before keep their times.
 
     Returns:
         Paths of the files that were kept.
 
     Raises:
-        FileExistsError: it exists and cannot be replaced; the message says why.
-        OSError: it cannot be written. In both cases what was there is as it was.
+        FileExistsError: the folder exists and cannot be replaced; the message says why.
+        OSError: the folder cannot be written. An older folder is as it was after either error.
     """
     target = Path(folder)
     real = target.resolve()
@@ -146,7 +146,7 @@ def write_folder(
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """For `remove_stale`: somebody is writing it."""
+    """Returns whether another process is writing a folder, which `remove_stale` then leaves alone."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         lock(descriptor)
@@ -156,7 +156,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _replace(part: Path, real: Path, old: Path) -> None:
-    """Gives a folder its name; where there is one, that is `old` for a moment."""
+    """Gives a folder its name; an older folder of that name is called `old` for a moment."""
     if real.exists():
         if (old / CHECKSUMS).is_file():
             shutil.rmtree(old, ignore_errors=True)

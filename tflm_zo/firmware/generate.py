@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generates the folder."""
+"""The generator of a firmware's folder."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _SNAPSHOT_HEADER, _SNAPSHOT_HEADER_TASK = 164, 32
 
 @dataclasses.dataclass(frozen=True)
 class FirmwareSettings:
-    """What a folder is generated for.
+    """Settings of a generated folder.
 
     Attributes:
-        name: of the model; an identifier is made of it.
-        platform: see `PLATFORMS`.
-        command: the command line that generates it, for the files' first lines.
-        fingerprint: of the ZO model's file, 16 bytes.
+        name: name of the model, of which an identifier is made.
+        platform: name of the build system, one of `PLATFORMS`.
+        command: command line that generates the folder, for the files' first lines.
+        fingerprint: fingerprint of the ZO model's file, 16 bytes.
         logit_scale: scale_log2e and scale, as the loss takes them.
-        samples: compiled into the example, or None.
-        data: name of the file they are from.
+        samples: samples that are compiled into the example, or None.
+        data: name of the file that the samples are from.
     """
 
     name: str
@@ -59,12 +59,12 @@ class Firmware:
     """A generated folder.
 
     Attributes:
-        files: text by path.
-        example: paths of those that are the user's to change.
-        arena: its size.
-        workspace_bytes: of what a step keeps besides.
-        trainable_bytes: of the arena, weights and fractions.
-        model_bytes: of the models in flash.
+        files: text of each file by its path.
+        example: paths of the files that are the user's to change.
+        arena: size of the arena.
+        workspace_bytes: bytes that a step keeps besides the arena.
+        trainable_bytes: bytes of the arena that weights and fractions take.
+        model_bytes: bytes of the models in flash.
     """
 
     files: dict[str, str]
@@ -78,16 +78,16 @@ class Firmware:
         """Writes the folder, whole or not at all.
 
         Args:
-            folder: must not exist, or be empty.
-            force: replaces a folder that this function wrote. Files that are not from there, and those of
-                the example that were changed since, are kept.
+            folder: the folder, which must not exist or be empty.
+            force: replaces a folder that this function wrote. Files that a user added, or changed in the
+                example, are kept.
 
         Returns:
             Paths of the files that were kept.
 
         Raises:
-            FileExistsError: it exists and cannot be replaced; the message says why.
-            OSError: it cannot be written. In both cases what was there is as it was.
+            FileExistsError: the folder exists and cannot be replaced; the message says why.
+            OSError: the folder cannot be written. An older folder is as it was after either error.
         """
         return write_folder(folder, self.files, self.example, force=force)
 
@@ -97,7 +97,7 @@ def _eight(size: int) -> int:
 
 
 def workspace_bytes(model: Model, metadata: ZoMetadata, plan: RunPlan) -> int:
-    """Bytes of the workspace on a 32-bit target: boundaries, then what `NodeTrainer` carves."""
+    """Returns the bytes of the workspace on a 32-bit target: boundaries and a run's memory."""
     total = Boundaries(model, metadata, plan).bytes
     if isinstance(plan, WeightRunPlan):
         total += _eight(4 * metadata.command_words) if len(metadata.segments) > 1 else 0
@@ -108,7 +108,7 @@ def workspace_bytes(model: Model, metadata: ZoMetadata, plan: RunPlan) -> int:
 
 
 def _run_bytes(metadata: ZoMetadata, plan: NodeRunPlan) -> int:
-    """What `NodeTrainer` carves for a run."""
+    """Returns the bytes that `NodeTrainer` carves out of the workspace for a run."""
     samples, count = plan.value("batch") * plan.value("parts"), len(plan.tasks)
     total = _eight(count * _TASK_STRUCT)
     header = _SNAPSHOT_HEADER + _SNAPSHOT_HEADER_TASK * count
@@ -201,11 +201,11 @@ def _samples(settings: FirmwareSettings, model: Model, metadata: ZoMetadata, nam
 
 
 def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmware:
-    """Everything that a TFLM build needs to train a model on a device.
+    """Returns the folder that a TFLM build needs to train a model on a device.
 
     Args:
         model: a ZO model with a loss.
-        plan: what the run does.
+        plan: plan of the run.
         settings: names, platform and samples.
 
     Raises:
@@ -278,7 +278,7 @@ def _check(metadata: ZoMetadata, plan: RunPlan, settings: FirmwareSettings) -> N
 
 
 def _model_arrays(segments: Sequence[Model], name: str) -> dict[str, bytes]:
-    """The segments' files, by the names of their arrays."""
+    """Returns the segments' files by the names of their arrays."""
     stems = [name] if len(segments) == 1 else [f"{name}_segment_{k}" for k in range(len(segments))]
     return {f"g_{stem}_model_data": segment.to_bytes() for stem, segment in zip(stems, segments, strict=True)}
 
@@ -303,7 +303,7 @@ def _model_data(common: Mapping[str, str], arrays: Mapping[str, bytes]) -> dict[
 def _figures(
     metadata: ZoMetadata, plan: RunPlan, settings: FirmwareSettings, arena: Arena
 ) -> dict[str, str | int]:
-    """What ``zo_config.h`` says of the model, the run and the arena."""
+    """Returns the figures of the model, the run and the arena in ``zo_config.h``."""
     note = (
         "from TFLM's recording allocator, for 32-bit targets and CMSIS-NN's\n"
         " * kernels, which need more than TFLM's reference kernels do."
@@ -326,15 +326,15 @@ def _figures(
 
 
 def _trainer(plan: RunPlan) -> str:
-    """Which of the op pack's trainers does the run."""
+    """Returns the name of the op pack's trainer that does the run."""
     if isinstance(plan, BlockRunPlan):
         return "block"
     return "node" if isinstance(plan, NodeRunPlan) else "weight"
 
 
 def _own_op_pack(plan: RunPlan, wanted: dict[str, bool]) -> dict[str, str]:
-    """The op pack for one run: without the trainers, the features and the papers' variants that it does not
-    use, and with room for its queries.
+    """Returns the op pack for one run: without the trainers, the features and the papers' variants that the
+    run does not use, and with room for its queries.
 
     Features and queries are written into the headers that have the defaults, since not every build system
     lets a library define macros, and whoever includes the headers has to see the same.

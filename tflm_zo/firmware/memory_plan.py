@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where TFLM puts the activations of a model: its greedy planner, which is the same on every machine."""
+"""TFLM's greedy planner, which places a model's activations in memory, alike on every machine."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _ALIGNMENT = 16
 
 @dataclasses.dataclass(frozen=True)
 class Buffers:
-    """What is planned of a graph, in the order in which TFLM's planner is told of it.
+    """Buffers of a graph, in the order in which TFLM's planner takes them.
 
     Attributes:
-        sizes: bytes, multiples of 16.
-        spans: first and last operator of each, counted from 1; inputs are there from 0 on.
+        sizes: bytes of each buffer, multiples of 16.
+        spans: first and last operator that need each buffer, counted from 1; inputs are needed from 0 on.
     """
 
     sizes: list[int]
@@ -30,11 +30,11 @@ class Buffers:
 
 
 def buffers_of(graph: Subgraph, scratch: Mapping[int, int]) -> Buffers:
-    """Activations and scratch buffers.
+    """Returns the activations and scratch buffers of a graph.
 
     Args:
-        graph: of a model.
-        scratch: bytes, by number of the operator; those of 0 bytes are none.
+        graph: graph of a model.
+        scratch: bytes of scratch by the operator's number; 0 bytes make no buffer.
     """
     first = dict.fromkeys(graph.inputs, 0)
     last = dict(first)
@@ -63,8 +63,8 @@ def buffers_of(graph: Subgraph, scratch: Mapping[int, int]) -> Buffers:
 
 
 def planned_bytes(buffers: Buffers) -> int:
-    """Bytes that `tflite::GreedyMemoryPlanner` needs: the largest buffers first, each at the first gap among
-    those that are there at the same time.
+    """Returns the bytes that `tflite::GreedyMemoryPlanner` needs, which places the largest buffers first,
+    each in the first gap between the buffers of the same time.
     """
     # Of equal size the later ones first.
     order = sorted(reversed(range(len(buffers.sizes))), key=lambda i: -buffers.sizes[i])

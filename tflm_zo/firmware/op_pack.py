@@ -16,10 +16,10 @@ FOLDERS = ("core", "tflm", "device")
 
 
 def op_pack_folder() -> Path:
-    """Where the op pack's sources are.
+    """Returns the folder of the op pack's sources.
 
     Raises:
-        ConversionError: they are not installed.
+        ConversionError: the sources are not installed.
     """
     try:
         return installed("_ops")
@@ -28,7 +28,7 @@ def op_pack_folder() -> Path:
 
 
 def op_pack_sources() -> dict[str, str]:
-    """Text of each source by its path in a firmware's folder."""
+    """Returns the text of each source by its path in a firmware's folder."""
     root = op_pack_folder()
     return {
         f"ops/{path.relative_to(root).as_posix()}": path.read_text(encoding="utf-8")
@@ -43,7 +43,7 @@ _LITERAL = re.compile(r'(?m)^[ \t]*#[ \t]*(?:include|if|elif)\b.*$|"(?:[^"\\\n]|
 
 
 def of_model(sources: Mapping[str, str], name: str) -> dict[str, str]:
-    """The op pack under names of a model's own.
+    """Returns the op pack under names of a model's own.
 
     A program may have several models, each with an op pack that its run needs (features, numbers of queries,
     and with them the layouts of structs) and perhaps of another version. C and C++ have one definition for a
@@ -51,8 +51,8 @@ def of_model(sources: Mapping[str, str], name: str) -> dict[str, str]:
     macros, namespaces, include guards and files.
 
     Args:
-        sources: text by path, as they are in the op pack.
-        name: of the model, an identifier.
+        sources: text of the op pack's sources by path.
+        name: name of the model, an identifier.
     """
     names = own(name)
 

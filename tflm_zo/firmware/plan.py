@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run does, in the integers of the C core: what the generator needs to know of training."""
+"""Plans of runs in the integers of the C core, which the generator writes into firmware."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class TaskPlan:
     Attributes:
         values: fields of ``zo_node_task`` that are plain numbers, by name.
         layer: fields of ``zo_node_layer``, in order; empty for perturbed weights.
-        gain: mantissa and exponent.
+        gain: mantissa and exponent of the task's gain.
         first_tensor: number of its first trainable tensor.
-        tensors: how many.
-        input_segment: what enters it is the layer's input; 0: input 0 of the network.
-        output_segment: the layer's output enters it.
-        scales: int16 [outputs] of an exact task, or None.
-        input_bytes: of a pair, per sample.
-        route_bytes: of a pair, per sample.
-        nodes: per sample.
-        scratch_values: int32 values that an update needs.
+        tensors: number of its trainable tensors.
+        input_segment: number of the segment that the layer's input enters; 0: input 0 of the network.
+        output_segment: number of the segment that the layer's output enters.
+        scales: int16 [outputs], scales of an exact task, or None.
+        input_bytes: bytes of a pair's input, per sample.
+        route_bytes: bytes of a pair's route, per sample.
+        nodes: number of nodes per sample.
+        scratch_values: number of int32 values that an update needs.
     """
 
     values: Mapping[str, int]
@@ -44,13 +44,13 @@ class TaskPlan:
 
     @property
     def perturbs_weights(self) -> bool:
-        """Whether it is a weight task."""
+        """True if the task perturbs weights."""
         return self.values["kind"] == 1
 
 
 @dataclasses.dataclass(frozen=True)
 class RunPlan:
-    """What all runs have.
+    """Plan of a run: the part that all kinds of runs share.
 
     Attributes:
         settings: fields of ``zo_control_settings`` by name, in order; nested ones as tuples.
@@ -71,7 +71,7 @@ class RunPlan:
 
 @dataclasses.dataclass(frozen=True)
 class WeightRunPlan(RunPlan):
-    """Weight perturbation.
+    """Plan of a run by weight perturbation.
 
     Attributes:
         block_segments: first segment of each block.
@@ -82,12 +82,12 @@ class WeightRunPlan(RunPlan):
 
 @dataclasses.dataclass(frozen=True)
 class NodeRunPlan(RunPlan):
-    """A layer-wise run.
+    """Plan of a layer-wise run.
 
     Attributes:
         rules: fields of ``zo_node_settings`` after ``common``, by name, in order.
-        tasks: in order.
-        interval: steps between snapshots of the log.
+        tasks: tasks of the run, in order.
+        interval: number of steps between snapshots of the log.
     """
 
     rules: Mapping[str, int | tuple[int, ...]] = dataclasses.field(default_factory=dict)
@@ -100,9 +100,9 @@ class BlockPlan:
     """A block of layers that may turn out to be the one that is trained.
 
     Attributes:
-        layers: their names.
-        probe: of its probe: the run's settings but for numbers of steps and samples, and the same tasks.
-        run: that trains it alone, on all samples.
+        layers: names of the block's layers.
+        probe: plan of the block's probe: the run's tasks and settings but for numbers of steps and samples.
+        run: plan of the run that trains the block alone, on all samples.
     """
 
     layers: tuple[str, ...]
@@ -114,10 +114,10 @@ class BlockPlan:
 class BlockRunPlan(NodeRunPlan):
     """A layer-wise run of the best of several blocks of layers, which probes on the device find.
 
-    What it has of `NodeRunPlan` is the run of all blocks' tasks.
+    The fields of `NodeRunPlan` are those of a run of all blocks' tasks.
 
     Attributes:
-        blocks: in order.
+        blocks: blocks in execution order.
         held_out: numbers of the samples that judge probes, rising.
     """
 

@@ -68,14 +68,14 @@ def _task(task: PlannedTask, node: NodeTask, scales: Any) -> TaskPlan:
 
 
 def plan_run(model: Model, settings: Settings, *, steps: int, samples: int, algorithm: str = "") -> RunPlan:
-    """A run as the control unit takes it.
+    """Returns the plan of a run, as the control unit takes it.
 
     Args:
         model: the ZO model.
-        settings: how to train.
-        steps: of the whole run.
-        samples: in the training set.
-        algorithm: its name, for comments.
+        settings: settings of the run.
+        steps: number of steps of the whole run.
+        samples: number of samples in the training set.
+        algorithm: name of the algorithm, for comments.
 
     Raises:
         SettingsError: the model does not fit the settings.
@@ -134,20 +134,20 @@ def plan_blocks(
     steps: int,
     algorithm: str = "",
 ) -> BlockRunPlan:
-    """A layer-wise run of the best of several blocks: what `training.choose_block` and a run of what it
-    chooses do on a desktop, with the same settings, samples and held-out samples.
+    """Returns the plan of a layer-wise run of the best of several blocks, which does on a device the same as
+    `training.choose_block` and a run of the chosen block do on a desktop.
 
     Args:
         model: the ZO model.
-        settings: how to train; the seed also chooses what is held out.
-        search: how to choose.
-        labels: of all samples, as the model takes them.
-        steps: of the run after the choice.
-        algorithm: its name, for comments.
+        settings: settings of the run, whose seed also chooses the held-out samples.
+        search: settings of the choice.
+        labels: labels of all samples, as the model takes them.
+        steps: number of steps of the run after the choice.
+        algorithm: name of the algorithm, for comments.
 
     Raises:
-        SettingsError: the model does not fit the settings, weight perturbation, more blocks than layers, or
-            no sample on one side of the split.
+        SettingsError: the model does not fit the settings, the settings are those of weight perturbation,
+            there are more blocks than layers, or one side of the split has no sample.
     """
     metadata = read_metadata(model)
     split = search.split(settings, metadata)
@@ -195,15 +195,15 @@ def _logit_scale(metadata: ZoMetadata) -> tuple[int, int]:
 
 
 def name_of(path: str | os.PathLike[str]) -> str:
-    """What a model is called without a name of its own: its file up to the first dot, as an identifier."""
+    """Returns the name that a model gets of its file: the part up to the first dot, as an identifier."""
     return identifier(Path(path).name.split(".")[0])
 
 
 def check_names(platform: str, name: str | None) -> None:
-    """Checks names before the work begins.
+    """Checks the names of a platform and a model before the work begins.
 
     Raises:
-        SettingsError: no such platform; the name is none that files and variables could have.
+        SettingsError: there is no such platform, or files and variables cannot have the name.
     """
     if platform not in PLATFORMS:
         raise SettingsError(f"platform: no {platform!r}; there are {', '.join(PLATFORMS)}")
@@ -226,7 +226,7 @@ def generate_firmware(
     data_name: str = "",
     search: BlockSearch | None = None,
 ) -> Firmware:
-    """A folder of C and C++ that trains a model in a build of TensorFlow Lite Micro.
+    """Returns a folder of C and C++ that trains a model in a build of TensorFlow Lite Micro.
 
     A run on a desktop with the same model, settings, steps and samples, in a runtime that computes the same
     losses (``tflm`` where the device has TFLM's reference kernels or CMSIS-NN's), gives the same log and
@@ -234,21 +234,21 @@ def generate_firmware(
 
     Args:
         model: a ZO model, its bytes or path.
-        settings: how to train; None: the defaults of the algorithm that the model was made for.
-        steps: of the whole run.
-        samples: that the device will have.
-        platform: build system, see ``PLATFORMS``.
-        name: of the model, letters, digits and underscores; None: made of the file's.
-        command: for the files' first lines.
+        settings: settings of the run; None: the defaults of the algorithm that the model was made for.
+        steps: number of steps of the whole run.
+        samples: number of samples that the device will have.
+        platform: name of the build system, one of ``PLATFORMS``.
+        name: name of the model, of letters, digits and underscores; None: the file's name.
+        command: command line, for the files' first lines.
         data: samples to compile into the example, with their labels, as `tflm_zo.data.prepare` takes them.
-        data_name: where they are from.
-        search: the device first chooses the block of layers that is best trained alone, judged by held-out
-            samples of `data`, which must be `samples`; None: it trains all layers.
+        data_name: name of the file that the samples are from.
+        search: search for the block of layers that is best trained alone, which the device then does first,
+            judged by held-out samples of `data`, which must be `samples` many; None trains all layers.
 
     Raises:
         ConversionError: the model cannot be trained on a device.
-        SettingsError: the model does not fit the settings; no such platform; the name is none; there are no
-            data, or another number of them than `samples`, to hold some out of.
+        SettingsError: the model does not fit the settings, there is no such platform, the name cannot be
+            used, or a search has no data or another number of them than `samples`.
     """
     check_names(platform, name)
     loaded = model if isinstance(model, Model) else load_model(model)

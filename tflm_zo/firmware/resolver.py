@@ -51,12 +51,12 @@ def _is_int8(op: Operator) -> bool:
 def resolver_source(
     models: list[Model], name: str, command: str, *, int8: frozenset[str] | None = None
 ) -> str:
-    """``zo_op_resolver.h`` for the models of all segments.
+    """Returns the text of ``zo_op_resolver.h`` for the models of all segments.
 
     Args:
-        models: of the segments.
-        name: of the whole model, an identifier.
-        command: what generated it.
+        models: models of the segments.
+        name: name of the whole model, an identifier.
+        command: command line, for the file's first line.
         int8: operators that the build system's TFLM can register for int8 alone; None: all of them.
     """
     operators = [op for model in models for graph in model.subgraphs for op in graph.operators]

@@ -24,16 +24,16 @@ class _Text(Template):
 
 
 def fill(template: str, **values: object) -> str:
-    """A file of ``templates`` with its places filled in."""
+    """Returns a file of ``templates`` with its places filled in."""
     text = files(__package__).joinpath(f"templates/{template}").read_text(encoding="utf-8")
     return _Text(text).substitute({name: str(value) for name, value in values.items()})
 
 
 def own(name: str) -> dict[str, str]:
-    """What a model's own names begin with, for templates: two models can be in one program.
+    """Returns the prefixes of a model's own names, for templates: two models can be in one program.
 
     Args:
-        name: of the model, an identifier.
+        name: name of the model, an identifier.
 
     Returns:
         ``zo``, in place of ``zo`` and ``tflm_zo`` in names of functions, types, files and namespaces, and
@@ -86,5 +86,5 @@ def identifier(name: str) -> str:
 
 
 def is_identifier(name: str) -> bool:
-    """Whether a name can be used as it is: what file names, targets and namespaces are made of."""
+    """Returns whether a name can be used as it is in names of files, targets and namespaces."""
     return re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) is not None and len(name) <= _LONGEST

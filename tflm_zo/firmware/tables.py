@@ -29,7 +29,7 @@ def _bytes_of_sample(model: Model, segment: int, side: str, index: int, batch: i
 
 
 def kept_boundaries(metadata: ZoMetadata, plan: RunPlan) -> list[int]:
-    """Segments of which it is kept what enters them."""
+    """Returns the segments whose entering activations are kept."""
     if isinstance(plan, NodeRunPlan):
         wanted = set()
         for task in plan.tasks:
@@ -42,11 +42,11 @@ def kept_boundaries(metadata: ZoMetadata, plan: RunPlan) -> list[int]:
 
 
 class Boundaries:
-    """Where what enters segments is kept.
+    """Memory of the activations that enter segments.
 
     Attributes:
-        at: offset by segment.
-        bytes: of all.
+        at: offset of each by the segment's number.
+        bytes: size of all together.
     """
 
     def __init__(self, model: Model, metadata: ZoMetadata, plan: RunPlan) -> None:
@@ -114,7 +114,7 @@ def _output(model: Model, metadata: ZoMetadata) -> tuple[int, int, int]:
 
 
 def _trainable(model: Model, metadata: ZoMetadata, plan: RunPlan) -> tuple[str, str]:
-    """Arrays, and rows that point to them."""
+    """Returns the definitions of arrays of trainable tensors, and rows that point to them."""
     multipliers: Mapping[str, np.ndarray | None] = {**step_multipliers(model), **plan.multipliers}
     masks = update_masks(model)
     arrays, rows = [], []
@@ -185,7 +185,7 @@ def _node_settings(plan: NodeRunPlan, name: str, zo: str) -> str:
 
 
 def _blocks(plan: BlockRunPlan, names: Mapping[str, str]) -> str:
-    """Definitions of a run of the best of several blocks."""
+    """Returns the definitions of a run of the best of several blocks."""
     parts, rows = [], []
     for i, block in enumerate(plan.blocks):
         parts += [f"// Block {i}: {comment(', '.join(block.layers))}\n", *_scales(block.run, f"{i}_")]
@@ -210,7 +210,7 @@ def _blocks(plan: BlockRunPlan, names: Mapping[str, str]) -> str:
 
 
 def _run(plan: RunPlan, names: Mapping[str, str]) -> str:
-    """Definitions of the run's constants."""
+    """Returns the definitions of the run's constants."""
     if isinstance(plan, BlockRunPlan):
         return _blocks(plan, names)
     if isinstance(plan, NodeRunPlan):
@@ -238,21 +238,21 @@ def model_source(
     least_arena: int,
     command: str,
 ) -> str:
-    """``zo_model.cc``.
+    """Returns the text of ``zo_model.cc``.
 
     Args:
         model: the ZO model.
-        metadata: its own.
-        plan: of the run.
-        fingerprint: of the ZO model's file, 16 bytes.
-        name: of the model, an identifier.
-        arrays: names of the segments' models.
-        logit_scale: as the loss takes it.
-        least_arena: bytes that no build of TFLM gets by with.
-        command: what generated it.
+        metadata: the model's metadata.
+        plan: plan of the run.
+        fingerprint: fingerprint of the ZO model's file, 16 bytes.
+        name: name of the model, an identifier.
+        arrays: names of the arrays of the segments' models.
+        logit_scale: scale_log2e and scale, as the loss takes them.
+        least_arena: bytes of an arena below which no build of TFLM can work.
+        command: command line, for the file's first line.
 
     Raises:
-        ConversionError: inputs that firmware cannot feed.
+        ConversionError: firmware cannot feed the model's inputs.
     """
     loss = metadata.loss
     assert loss is not None

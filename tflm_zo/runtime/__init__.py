@@ -43,13 +43,13 @@ def load(model: Model | bytes | str | os.PathLike[str], runtime: str = "litert")
     """Loads a ZO model into a runtime.
 
     Args:
-        model: what `tflm_zo.inject` returned, or its bytes, or the path of its file.
-        runtime: a name of `RUNTIMES`.
+        model: a ZO model, its bytes, or the path of its file.
+        runtime: name of the runtime, one of `RUNTIMES`.
 
     Raises:
-        ValueError: no such runtime (the message lists them).
-        RuntimeUnavailableError: it is not installed (the message says what installs it).
-        ModelError: not a ZO model.
+        ValueError: there is no such runtime; the message lists them.
+        RuntimeUnavailableError: the runtime is not installed; the message says what installs it.
+        ModelError: the model is not a ZO model.
     """
     if runtime not in RUNTIMES:
         raise ValueError(f"no runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
@@ -57,7 +57,7 @@ def load(model: Model | bytes | str | os.PathLike[str], runtime: str = "litert")
 
 
 def available() -> list[str]:
-    """Names of the runtimes that can be imported here."""
+    """Returns the names of the runtimes that are installed."""
     names = []
     for name, runtime in RUNTIMES.items():
         try:

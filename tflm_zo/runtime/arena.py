@@ -35,10 +35,10 @@ def _captured_output() -> Iterator[IO[bytes]]:
 
 
 def arena_bytes(model: Model) -> int:
-    """Arena of a single-subgraph model by TFLM's recording allocator, with the structs of a 64-bit host.
+    """Returns the arena of a single-subgraph model by TFLM's recording allocator on a 64-bit host.
 
     Args:
-        model: plain or ZO.
+        model: a plain or ZO model.
 
     Raises:
         RuntimeUnavailableError: TFLM is not installed.

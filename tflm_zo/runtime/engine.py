@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What a runtime has to provide: one segment of a ZO model in one interpreter."""
+"""The interface that a runtime implements: one segment of a ZO model in one interpreter."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Engine(ABC):
 
     @abstractmethod
     def get_output(self, index: int) -> NDArray[Any]:
-        """A copy of output `index`."""
+        """Returns a copy of output `index`."""
 
     @abstractmethod
     def invoke(self) -> None:
@@ -33,8 +33,8 @@ class Engine(ABC):
 
     @abstractmethod
     def input_details(self, index: int) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
-        """Shape, dtype, scale and zero point (0.0 and 0 if not quantized) of input `index`."""
+        """Returns shape, dtype, scale and zero point of input `index` (0.0 and 0 if not quantized)."""
 
     @abstractmethod
     def output_details(self, index: int) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
-        """The same of output `index`."""
+        """Returns shape, dtype, scale and zero point of output `index` (0.0 and 0 if not quantized)."""

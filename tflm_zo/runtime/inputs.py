@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What a ZO model reads, known from its file: no runtime is asked."""
+"""The inputs of a ZO model, read from its file without a runtime."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Inputs:
     """A ZO model's inputs and labels: their shapes, types and quantization; see `tflm_zo.data.prepare`.
 
     Args:
-        model: what `tflm_zo.inject` returned, or its bytes, or the path of its file.
+        model: a ZO model, its bytes, or the path of its file.
 
     Raises:
-        ModelError: not a ZO model.
+        ModelError: the model is not a ZO model.
     """
 
     def __init__(self, model: Model | bytes | str | os.PathLike[str]) -> None:
@@ -58,7 +58,7 @@ class Inputs:
 
     @property
     def metadata(self) -> ZoMetadata:
-        """What the rewriter recorded: trainable tensors, blocks, headroom, loss, segments."""
+        """The model's metadata: trainable tensors, blocks, headroom, loss, segments."""
         return self._metadata
 
     @property
@@ -67,15 +67,15 @@ class Inputs:
         return self._metadata.batch
 
     def input_details(self, index: int = 0) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
-        """Shape, dtype, scale and zero point of an original input; of a floating-point one the scale and zero
-        point of what the model quantizes it to (scale 0: it does not).
+        """Returns shape, dtype, scale and zero point of an original input; for a floating-point input the
+        scale and zero point that the model quantizes it with (scale 0: it does not).
         """
         if index not in self._input_details:
             raise ValueError(f"the model has no input {index}")
         return self._input_details[index]
 
     def label_details(self) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
-        """Shape, dtype, scale and zero point of ``zo_label``."""
+        """Returns shape, dtype, scale and zero point of ``zo_label``."""
         if self._label_details is None:
             raise ValueError("the model has no loss")
         return self._label_details

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""LiteRT (``ai-edge-litert``), and what it shares with its ancestors.
+"""LiteRT (``ai-edge-litert``), and the engine that it shares with its ancestors.
 
 The custom ops come from an external delegate, the same shared library for LiteRT, TensorFlow's interpreter
 and tflite-runtime. XNNPACK, the default delegate, stays off: it packs constant weights when the model is
@@ -32,8 +32,8 @@ class InterpreterEngine(Engine):
     Args:
         module: the module that has `Interpreter`, `load_delegate` and `OpResolverType`.
         model: a standalone single-subgraph model.
-        directory: filled by the op pack at each invoke.
-        exact: compute what TFLM computes: the reference kernels instead of the optimized ones, but for
+        directory: directory of trainable tensors, which the op pack fills at each invoke.
+        exact: computes the same as TFLM, by the reference kernels in the place of the optimized ones, but for
             FULLY_CONNECTED, where the op pack has TFLM's arithmetic (LiteRT's reference kernel requantizes in
             float).
     """
@@ -93,7 +93,7 @@ def _details(details: dict[str, Any]) -> tuple[tuple[int, ...], np.dtype[Any], f
 class LiteRTRuntime(Runtime):
     """LiteRT with its optimized kernels: the fast mode.
 
-    Not promised to equal TFLM bit for bit: some of the optimized kernels (ADD) round differently.
+    It is not promised to equal TFLM bit for bit: some of the optimized kernels (ADD) round differently.
     """
 
     name = "litert"
@@ -116,8 +116,8 @@ class LiteRTRuntime(Runtime):
 
 
 class LiteRTReferenceRuntime(LiteRTRuntime):
-    """LiteRT computing bit for bit what TFLM computes: its reference kernels, and the op pack's own for
-    FULLY_CONNECTED.
+    """LiteRT with its reference kernels, and the op pack's kernel for FULLY_CONNECTED, which together compute
+    the same as TFLM, bit for bit.
     """
 
     name = "litert-ref"

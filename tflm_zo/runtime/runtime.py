@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""One interface to a ZO model, whatever runs it."""
+"""The interface to a ZO model that all runtimes share."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Status:
 
     Attributes:
         steps: steps applied since the weights were initialized or all restored, replayed ones included.
-        saturated: weights that the last invoke clipped to the headroom.
+        saturated: number of weights that the last invoke clipped to the headroom.
         checksum: checksum of all trainable weights and fractions after the last invoke's weight ops, where
-            the command asked for it, else 0; does not depend on how the model is cut.
+            the command asked for it, else 0; it does not depend on the model's cuts.
     """
 
     steps: int
@@ -63,11 +63,11 @@ class Runtime(Inputs, ABC):
     ones. An object is not thread-safe; different objects are independent of each other.
 
     Args:
-        model: what `tflm_zo.inject` returned, or its bytes, or the path of its file.
+        model: a ZO model, its bytes, or the path of its file.
 
     Raises:
         RuntimeUnavailableError: the runtime is not installed; the message says what installs it.
-        ModelError: not a ZO model, or one that the runtime does not take; the message has its words.
+        ModelError: the model is not a ZO model, or the runtime does not take it; the message has its words.
     """
 
     name: ClassVar[str]
@@ -98,7 +98,7 @@ class Runtime(Inputs, ABC):
     @classmethod
     @abstractmethod
     def _import(cls) -> ModuleType:
-        """The runtime's module; RuntimeUnavailableError where it is not installed."""
+        """Returns the runtime's module, and raises RuntimeUnavailableError where it is not installed."""
 
     @abstractmethod
     def _open(self, model: bytes, directory: Directory) -> Engine:
@@ -144,12 +144,12 @@ class Runtime(Inputs, ABC):
         """Sets the original inputs, in the model's order; they stay until set again.
 
         Args:
-            arrays: one per input, [batch, ...], of the types that `tflm_zo.data.prepare` takes. Floating
-                point for an int8 or uint8 input is quantized with the input's scale and zero point, rounding
-                half to even, clipped to -128..127 or 0..255.
+            arrays: an array for each input, [batch, ...], of the types that `tflm_zo.data.prepare` takes.
+                Floating point for an int8 or uint8 input is quantized with the input's scale and zero point,
+                rounding half to even, clipped to -128..127 or 0..255.
 
         Raises:
-            DataError: wrong number, shape or type, NaN or infinity; nothing is changed.
+            DataError: number, shape or type is wrong, or a value is not finite; nothing is changed.
         """
         if len(arrays) != len(self._input_details):
             raise DataError(f"expected {len(self._input_details)} inputs, got {len(arrays)}")
@@ -165,10 +165,10 @@ class Runtime(Inputs, ABC):
         """Sets the labels; they stay until set again.
 
         Args:
-            labels: of `batch` samples, as `tflm_zo.data.prepare` takes them.
+            labels: labels of `batch` samples, as `tflm_zo.data.prepare` takes them.
 
         Raises:
-            DataError: wrong number, shape, type or range; nothing is changed.
+            DataError: number, shape, type or range is wrong; nothing is changed.
         """
         loss = self._metadata.loss
         if loss is None:
@@ -179,9 +179,9 @@ class Runtime(Inputs, ABC):
         self._labels = prepared
 
     def feed(self, inputs: list[NDArray[Any]], labels: NDArray[Any] | None) -> None:
-        """Sets inputs and labels of one batch without looking at them.
+        """Sets inputs and labels of one batch without checking them.
 
-        For loops over a data set that `tflm_zo.data.prepare` has made as a whole.
+        It serves loops over a data set that `tflm_zo.data.prepare` has prepared as a whole.
         """
         self._inputs = dict(enumerate(inputs))
         if labels is not None:
@@ -190,7 +190,7 @@ class Runtime(Inputs, ABC):
     # --- running --------------------------------------------------------------------------------------------
 
     def command(self, *, loss: bool = True, checksum: bool = False) -> Command:
-        """A new, empty command of the size that the model takes."""
+        """Returns a new, empty command of the size that the model takes."""
         return Command(self._metadata.command_words, loss=loss, checksum=checksum)
 
     def invoke(
@@ -208,18 +208,18 @@ class Runtime(Inputs, ABC):
         before `start` keep their weights as they are.
 
         Args:
-            command: what the weight ops do; None for a plain inference without losses.
-            start: first segment to run.
-            stop: segment before which the run ends; None: it runs to the end. What enters it can be read with
-                `boundary`.
-            boundary: input activation of segment `start`, int8 [batch, ...]; by default what the last run
-                through the segment before left.
-            checked: the command comes from the control unit, whose commands fit the model; the ops check it
-                all the same.
+            command: instructions of the weight ops; None for a plain inference without losses.
+            start: number of the first segment to run.
+            stop: number of the segment before which the run ends, whose input `boundary` then returns; None
+                runs to the end.
+            boundary: input activation of segment `start`, int8 [batch, ...]; None: the output of the last run
+                through the segment before.
+            checked: True if the command comes from the control unit, whose commands fit the model; the ops
+                check it all the same.
 
         Raises:
             NativeError: the model does not allow the command; weights and outputs are as they were.
-            ValueError: no labels although the command asks for losses, or a bad `start` or `boundary`.
+            ValueError: the command asks for losses without labels, or `start` or `boundary` is wrong.
             InvokeError: the interpreter failed.
         """
         words = command if checked and isinstance(command, np.ndarray) else self._words(command)
@@ -286,13 +286,13 @@ class Runtime(Inputs, ABC):
     # --- results --------------------------------------------------------------------------------------------
 
     def boundary(self, k: int) -> NDArray[Any]:
-        """The activation that enters segment k >= 1, from the last run through segment k - 1."""
+        """Returns the activation that enters segment k >= 1, from the last run through segment k - 1."""
         if k not in self._boundaries:
             raise ValueError(f"segment {k} has no boundary, or segment {k - 1} has not run yet")
         return self._boundaries[k]
 
     def outputs(self) -> list[NDArray[Any]]:
-        """Copies of the original outputs, in the model's order, in the model's own dtypes."""
+        """Returns copies of the original outputs, in the model's order, in the model's own dtypes."""
         values = {
             original: segment.engine.get_output(index)
             for segment in self._segments
@@ -301,14 +301,14 @@ class Runtime(Inputs, ABC):
         return [values[i] for i in sorted(values)]
 
     def output_details(self, index: int = 0) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
-        """Shape, dtype, scale and zero point of an original output."""
+        """Returns shape, dtype, scale and zero point of an original output."""
         for segment in self._segments:
             if index in segment.outputs:
                 return segment.engine.output_details(segment.outputs[index])
         raise ValueError(f"the model has no output {index}")
 
     def losses(self) -> NDArray[np.int32]:
-        """Losses of the last invoke, int32 [batch], unit 2^-16 (zeros where none were asked for)."""
+        """Returns the losses of the last invoke, int32 [batch], unit 2^-16 (0 if none were asked for)."""
         last = self._segments[-1]
         if last.loss is None:
             raise ValueError("the model has no loss")
@@ -316,7 +316,7 @@ class Runtime(Inputs, ABC):
         return value
 
     def status(self) -> Status:
-        """Diagnostics of the last invoke, over all segments."""
+        """Returns diagnostics of the last invoke, over all segments."""
         words = [s.engine.get_output(s.status) for s in self._segments if s.status is not None]
         table = np.array(words, np.int64).reshape(-1, 4)
         return Status(
@@ -328,25 +328,25 @@ class Runtime(Inputs, ABC):
     # --- weights --------------------------------------------------------------------------------------------
 
     def weight_views(self, name: str) -> tuple[NDArray[np.int8], NDArray[np.int8] | None]:
-        """A trainable tensor's weights and, with the 16-bit update, fractions where the interpreter has them:
-        int8 [size], to be read and written between invokes.
+        """Returns a trainable tensor's weights and, with the 16-bit update, its fractions, int8 [size]: views
+        of the interpreter's memory, to be read and written between invokes.
 
         Raises:
-            ValueError: no such tensor.
+            ValueError: there is no such tensor.
         """
         if name not in self._views:
             raise ValueError(f"no trainable tensor {name!r}; there are {sorted(self._views)}")
         return self._views[name]
 
     def read_weights(self) -> dict[str, NDArray[np.int8]]:
-        """Copies of the trainable weights, int8 in their own shapes, by tensor name."""
+        """Returns copies of the trainable weights, int8 in their own shapes, by tensor name."""
         return {
             tensor.name: self._views[tensor.name][0].reshape(tensor.shape).copy()
             for tensor in self._metadata.trainable
         }
 
     def read_fractions(self) -> dict[str, NDArray[np.int8]]:
-        """Fractions of the weights by tensor name, unit 2^-8 LSB; empty for a model with the 8-bit update."""
+        """Returns the weights' fractions by tensor name, unit 2^-8 LSB; {} for the 8-bit update."""
         views = {tensor: self._views[tensor.name][1] for tensor in self._metadata.trainable}
         return {
             tensor.name: view.reshape(tensor.shape).copy()
@@ -363,11 +363,11 @@ class Runtime(Inputs, ABC):
 
         Args:
             weights: int8 arrays by tensor name, within +-(127 - headroom).
-            fractions: the same for fractions; a tensor whose weights are written and whose fraction is not
-                named gets fraction 0.
+            fractions: int8 arrays of fractions by tensor name; a tensor whose weights are written and whose
+                fraction is not named gets fraction 0.
 
         Raises:
-            ValueError: an unknown name, a wrong shape, dtype or range; nothing is changed.
+            ValueError: a name is unknown, or a shape, dtype or range is wrong; nothing is changed.
         """
         limit = 127 - self._metadata.headroom
         tensors = {tensor.name: tensor for tensor in self._metadata.trainable}

@@ -31,10 +31,10 @@ structs with it (ops/abi/tflm), and another build may lay them out differently, 
 
 
 def arena_upper_bound(model: Model) -> int:
-    """Arena bytes that always suffice for a single-subgraph model on a 64-bit host.
+    """Returns arena bytes that always suffice for a single-subgraph model on a 64-bit host.
 
-    Every activation and variable at once with four bytes an element, as if the planner never reused memory,
-    plus a generous allowance for the structs and the scratch buffers of kernels.
+    The bound has every activation and variable at once with four bytes an element, as if the planner never
+    reused memory, and a generous allowance for the structs and the scratch buffers of kernels.
     """
     graph = model.subgraphs[0]
     elements = sum(tensor.size for tensor in graph.tensors if not tensor.is_constant)

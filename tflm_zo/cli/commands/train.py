@@ -132,7 +132,7 @@ Log = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="File that the log is written to (default: the output with .zolog).",
+        help="Log of the run (default: the output with .zolog).",
         rich_help_panel=_FILES,
     ),
 ]
@@ -140,15 +140,13 @@ ZoModel = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="File that the ZO model of a plain MODEL is written to (default: the output with .zo.tflite).",
+        help="ZO model of a plain MODEL (default: the output with .zo.tflite).",
         rich_help_panel=_FILES,
     ),
 ]
 Checkpoint = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE", help="File that the log is copied to after each epoch.", rich_help_panel=_FILES
-    ),
+    typer.Option(metavar="FILE", help="Copy of the log, written after each epoch.", rich_help_panel=_FILES),
 ]
 Csv = Annotated[
     Path | None,
