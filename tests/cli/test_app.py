@@ -47,8 +47,7 @@ def test_train_has_few_options_and_each_has_its_place() -> None:
     options = _options("train")
     assert len(options) <= 24
     panels = {o.name: o.rich_help_panel for o in options}
-    assert {name for name, panel in panels.items() if panel is None} == {"output"}
-    assert set(panels.values()) == {None, "Run", "Algorithm", "Data", "Files", "Output"}
+    assert set(panels.values()) == {"Run", "Algorithm", "Data", "Files", "Output"}
 
 
 CHOICES = [

@@ -146,7 +146,7 @@ def write_folder(
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Returns whether another process is writing a folder, which `remove_stale` then leaves alone."""
+    """Locks a folder while it is written, so that `remove_stale` leaves it alone."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         lock(descriptor)

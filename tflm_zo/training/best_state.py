@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Do no harm: a run measures its weights now and then, and hands over the best that it has measured."""
+"""The best state of a run, which measures its weights now and then and hands over the best ones."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ _PATIENCE: Final = 15
 
 
 def measuring_interval(total: int, per_epoch: int) -> int:
-    """Steps between measurements: an epoch, or so many epochs that a run measures 20 times at most.
+    """Returns the steps between measurements: whole epochs, so that a run measures 20 times at most.
 
     Args:
-        total: steps of the run.
-        per_epoch: steps of an epoch.
+        total: number of steps of the run.
+        per_epoch: number of steps of an epoch.
     """
     return per_epoch * -(-total // (_MOST * per_epoch))
 
 
 def measured_samples(data: Data, kind: str) -> Data:
-    """What a run without validation data is measured on: its training data, of more than 10,000 samples
-    10,000 that have a label, always the same ones.
+    """Returns the samples on which a run without validation data is measured: the training data, or, of more
+    than 10,000 samples, the same 10,000 labelled ones each time.
 
     Args:
         data: the training data.
-        kind: of the loss.
+        kind: kind of the loss.
     """
     if len(data) <= _MOST_SAMPLES:
         return data
@@ -61,9 +61,9 @@ class BestState:
     """The best weights of a run so far, on data that are always the same.
 
     Args:
-        runtime: of the run.
-        run: that begins, or that was resumed.
-        data: to measure on.
+        runtime: runtime of the run.
+        run: the run, which begins or was resumed.
+        data: samples and labels that the weights are measured on.
     """
 
     def __init__(self, runtime: Runtime, run: Run, data: Data) -> None:
@@ -75,7 +75,7 @@ class BestState:
         self._last: tuple[int, Evaluation] | None = None
 
     def measure_where_due(self) -> None:
-        """Between steps: measures the run's weights, where its settings say so, and keeps them if better."""
+        """Measures the run's weights if a measurement is due after the step, and keeps them if better."""
         run = self._run
         if not is_due(run.measure_every, run.total, run.step, len(run.measurements)):
             return
@@ -92,23 +92,23 @@ class BestState:
 
     @property
     def is_stuck(self) -> bool:
-        """Returns whether nothing has got better for so long that nothing is to be expected."""
+        """Returns whether the last improvement is so long ago that none is to be expected."""
         found = self._run.measurements
         best = best_of(found)
         return best is not None and len(found) - 1 - found.index(best) >= _PATIENCE
 
     @property
     def last(self) -> Evaluation | None:
-        """The measurement of the run's weights as they are; None where there is none."""
+        """The measurement of the run's weights as they are, or None."""
         if self._last is None or self._last[0] != self._run.step:
             return None
         return self._last[1]
 
     def restore(self) -> int | None:
-        """After a run: makes the best state that was measured the runtime's weights.
+        """Makes the best state that was measured the runtime's weights, after a run.
 
         Returns:
-            Its step; None where nothing was measured.
+            Step of the best state; None if nothing was measured.
         """
         best, kept = best_of(self._run.measurements), self._kept
         if best is not None and best.step == self._run.step:
@@ -119,7 +119,7 @@ class BestState:
         return kept[0].step
 
     def values(self) -> list[dict[str, float]]:
-        """For a history: "step", "loss" and, where there is one, "accuracy" of each measurement."""
+        """Returns "step", "loss" and, if there is one, "accuracy" of each measurement, for a history."""
         counts = 0
         loss = self._runtime.metadata.loss
         if loss is not None and loss.kind != "mse":

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""How the block of layers that is best trained alone is looked for, on the desktop and on a device."""
+"""The search for the block of layers that is best trained alone, on the desktop and on a device."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class BlockSearch:
     """A search for the best block; see `choose_block`.
 
     Attributes:
-        blocks: 1 to the number of layers that are trained.
+        blocks: number of blocks, 1 to the number of layers that are trained.
         held_out: share of the labelled samples that judge the probes, 0..1.
-        epochs: of each probe, >= 1.
+        epochs: epochs of each probe, >= 1.
 
     Raises:
-        SettingsError: at construction.
+        SettingsError: a value is out of range.
     """
 
     blocks: int = 4
@@ -43,7 +43,7 @@ class BlockSearch:
         nearly equal number, the larger ones first.
 
         Raises:
-            SettingsError: weight perturbation, or more blocks than layers.
+            SettingsError: the settings are of weight perturbation, or there are more blocks than layers.
         """
         check_layerwise(settings)
         names = [metadata.trainable[i].layer for i in trained_tensors(settings, metadata)]

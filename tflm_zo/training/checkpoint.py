@@ -20,20 +20,20 @@ class Checkpoint(Callback):
     """Copies the run's log, whole or not at all.
 
     The copy is a log like any other: ``tflm-zo replay`` makes a model of it, and a run can be resumed from
-    it. Which state a run hands over is not decided here, but by the `keep` of `Trainer.fit`. A run that was
-    interrupted and resumed ends with the same copy as one that was not.
+    it. The `keep` of `Trainer.fit`, and not the checkpoint, decides on the state that a run hands over. A
+    run that was interrupted and resumed ends with the same copy as one that was not.
 
     Args:
-        path: of the copy; replaced. At the beginning of a run there must be none, unless the run is resumed
-            (or `replace`).
-        every: so many epochs, >= 1.
-        replace: the run may begin although there is such a file.
+        path: path of the copy, which each later copy replaces. As a run begins there must be no such file,
+            unless the run is resumed or `replace` is set.
+        every: number of epochs between two copies, >= 1.
+        replace: True if the run may begin although there is such a file.
 
     Raises:
-        ValueError: at construction: a value out of range; as the run begins: it has no log.
-        FileExistsError: as the run begins: there is a file.
-        LogError: as a resumed run begins: the file is no checkpoint of this run.
-        OSError: it cannot be written.
+        ValueError: `every` is out of range, or, as the run begins, it has no log.
+        FileExistsError: the file exists as the run begins.
+        LogError: the file is no checkpoint of the run that is resumed.
+        OSError: the copy cannot be written.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, every: int = 1, replace: bool = False) -> None:
@@ -42,7 +42,7 @@ class Checkpoint(Callback):
         self._path, self._every, self._replace = Path(path), every, replace
 
     def on_train_begin(self, trainer: Trainer, steps: int) -> None:
-        """Looks for what a resumed run has kept."""
+        """Reads the checkpoint of a resumed run."""
         if trainer.log is None:
             raise ValueError("a checkpoint is a copy of the log: give fit a log")
         there = self._path.exists()

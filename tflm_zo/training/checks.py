@@ -21,10 +21,10 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
 
 
 def check_integer(name: str, value: object, low: int, high: int) -> int:
-    """The setting as an `int`; NumPy's integers are integers, too.
+    """Returns a setting as an `int`, of an integer of Python or NumPy.
 
     Raises:
-        SettingsError: it is no integer from low to high.
+        SettingsError: the setting is no integer from low to high.
     """
     integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not integer or not low <= int(value) <= high:  # type: ignore[call-overload]
@@ -33,10 +33,10 @@ def check_integer(name: str, value: object, low: int, high: int) -> int:
 
 
 def check_number(name: str, value: object, lower: float, upper: float) -> float:
-    """The setting as a `float`.
+    """Returns a setting as a `float`.
 
     Raises:
-        SettingsError: it is no number from lower to upper.
+        SettingsError: the setting is no number from lower to upper.
     """
     number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not number or not lower <= float(value) <= upper:  # type: ignore[arg-type]

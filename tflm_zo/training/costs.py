@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What a run costs, in forward equivalents: multiply-accumulates (MACs) relative to one forward pass."""
+"""Costs of a run in forward equivalents: multiply-accumulates (MACs) relative to one forward pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Costs", "NodeCosts", "WeightCosts", "block_segments"]
 
 
 def block_segments(metadata: ZoMetadata) -> list[int]:
-    """The first segment of each block."""
+    """Returns the first segment of each block."""
     segments = [0] * len(metadata.blocks)
     for t in reversed(metadata.trainable):
         segments[t.block] = t.segment
@@ -60,12 +60,12 @@ class WeightCosts:
         self._steps = [settings.batch_size * settings.forwards * costs.suffix(k) for k in starts]
 
     def until(self, steps: int) -> float:
-        """Of so many steps."""
+        """Returns the cost of a number of steps."""
         rounds, rest = divmod(steps, len(self._steps))
         return rounds * sum(self._steps) + sum(self._steps[:rest])
 
     def steps(self, budget: float) -> int:
-        """Steps that a budget is good for."""
+        """Returns the number of steps that a budget pays for."""
         return _largest(budget, self.until)
 
 
@@ -78,8 +78,8 @@ class NodeCosts:
         metadata: of the model.
 
     Attributes:
-        tasks: what the run trains.
-        first_segment: where forward passes begin: before it nothing is trained.
+        tasks: tasks of the run.
+        first_segment: segment at which forward passes begin, since nothing before it is trained.
     """
 
     def __init__(self, costs: Costs, settings: Settings, metadata: ZoMetadata) -> None:
@@ -100,23 +100,21 @@ class NodeCosts:
         self._batch, self._step = settings.batch_size, settings.batch_size * sample
 
     def queries(self, nodes: ZoNodes) -> int:
-        """Queries of a layer; 0 for one that is trained by its exact gradient."""
+        """Returns the queries of a layer; 0 for one that is trained by its exact gradient."""
         return next(t.queries for t in self.tasks if t.nodes == nodes)
 
     def until(self, steps: int, samples: int) -> float:
-        """Of so many steps, and of running the prefix once for each of so many training samples that they
-        use.
-        """
+        """Returns the cost of a number of steps, and of the prefix for each training sample that they use."""
         used = min(samples, steps * self._batch)
         return used * (1 - self._costs.suffix(self.first_segment)) + steps * self._step
 
     def steps(self, budget: float, samples: int) -> int:
-        """Steps that a budget is good for."""
+        """Returns the number of steps that a budget pays for."""
         return _largest(budget, lambda steps: self.until(steps, samples))
 
 
 def _largest(budget: float, cost: Callable[[int], float]) -> int:
-    """The most steps whose cost is within the budget; 0 where one is too dear."""
+    """Returns the most steps whose cost is within the budget; 0 if one step costs more."""
     low, high = 0, 1
     while cost(high) <= budget:
         low, high = high, 2 * high

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""A loaded model over a data set: mean loss, accuracy, outputs."""
+"""The evaluation of a loaded model on a data set: mean loss, accuracy, outputs."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Evaluation:
     """The result of an evaluation.
 
     Attributes:
-        samples: all of them.
-        labelled: samples with a label, the ones that count.
-        loss_sum: of their losses, unit 2^-16.
-        correct: right classes, or right 0/1 outputs; 0 for the mean squared error.
-        counts: of how many; 0 for the mean squared error.
+        samples: number of all samples.
+        labelled: number of samples with a label, the ones that count.
+        loss_sum: sum of the labelled samples' losses, unit 2^-16.
+        correct: number of right classes, or of right 0/1 outputs; 0 for the mean squared error.
+        counts: number of labelled classes or 0/1 outputs; 0 for the mean squared error.
     """
 
     samples: int
@@ -39,22 +39,22 @@ class Evaluation:
 
     @property
     def loss(self) -> float:
-        """Mean over the labelled samples: nats (cross-entropies) or the output's unit squared (mse)."""
+        """The mean loss of the labelled samples, in nats (cross-entropies) or the output's unit squared."""
         return self.loss_sum / 65536 / self.labelled
 
     @property
     def accuracy(self) -> float | None:
-        """0..1; None for the mean squared error."""
+        """The share of right outputs, 0..1; None for the mean squared error."""
         return self.correct / self.counts if self.counts else None
 
     def values(self) -> dict[str, float]:
-        """For a history: "loss" and, where there is one, "accuracy"."""
+        """Returns the "loss" and, if there is one, the "accuracy", for a history."""
         accuracy = {} if self.accuracy is None else {"accuracy": self.accuracy}
         return {"loss": self.loss, **accuracy}
 
 
 def _batches(samples: int, batch: int, watch: Watch | None) -> Iterator[tuple[NDArray[np.intp], int]]:
-    """Numbers of the samples of each whole batch, the last one padded with its first; how many count."""
+    """Yields the samples' numbers of each batch, the last one padded with its first, and how many count."""
     starts = range(0, samples, batch)
     for at in starts if watch is None else watch(starts):
         rows = np.arange(at, at + batch)
@@ -64,12 +64,12 @@ def _batches(samples: int, batch: int, watch: Watch | None) -> Iterator[tuple[ND
 
 
 def evaluate(runtime: Runtime, data: Data, watch: Watch | None = None) -> Evaluation:
-    """Mean loss and accuracy of the model with the weights that it has.
+    """Returns the mean loss and accuracy of the model with the weights that it has.
 
     Args:
-        runtime: a model with a loss; its inputs and labels are others afterwards.
-        data: as `tflm_zo.data.prepare` returns them, with a label at least.
-        watch: for a progress bar.
+        runtime: a loaded model with a loss, whose inputs and labels are replaced.
+        data: samples and labels, as `tflm_zo.data.prepare` returns them, with at least one label.
+        watch: function that passes on the batches' first samples, for a progress bar.
     """
     loss = runtime.metadata.loss
     assert loss is not None  # data.prepare has refused such a model
@@ -93,7 +93,7 @@ def evaluate(runtime: Runtime, data: Data, watch: Watch | None = None) -> Evalua
 
 
 def _guesses(runtime: Runtime) -> NDArray[Any]:
-    """Classes [batch], or 0 and 1 [batch, outputs], from the output that the loss belongs to."""
+    """Returns classes [batch], or 0 and 1 [batch, outputs], from the output that the loss belongs to."""
     loss = runtime.metadata.loss
     assert loss is not None
     output = runtime.outputs()[loss.output].reshape(runtime.batch, -1)
@@ -104,15 +104,15 @@ def _guesses(runtime: Runtime) -> NDArray[Any]:
 
 
 def predict(runtime: Runtime, inputs: list[NDArray[Any]], watch: Watch | None = None) -> NDArray[Any]:
-    """The output that the loss belongs to (without a loss the first one), of every sample.
+    """Returns the output that the loss belongs to (without a loss the first output), of every sample.
 
     Args:
-        runtime: a loaded model; its inputs are others afterwards.
-        inputs: as `tflm_zo.data.prepare_samples` returns them, [samples, ...] each, one per input.
-        watch: for a progress bar.
+        runtime: a loaded model, whose inputs are replaced.
+        inputs: samples, as `tflm_zo.data.prepare_samples` returns them, [samples, ...] for each input.
+        watch: function that passes on the batches' first samples, for a progress bar.
 
     Returns:
-        In the model's own dtype, [samples, ...].
+        The output in the model's own dtype, [samples, ...].
     """
     loss = runtime.metadata.loss
     index = 0 if loss is None else loss.output

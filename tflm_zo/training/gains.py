@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""From the learning rate of a "gradient" rule to steps in LSB: factors of a task and of its channels.
+"""Factors of a task and of its channels that turn the learning rate of a "gradient" rule into steps in LSB.
 
 A weight of w LSB and scale s is worth s w. The gradient of the loss with respect to w is s times the one with
 respect to what it is worth, and a step of what it is worth is s times one of w, hence the 1 / s^2 of
@@ -29,8 +29,8 @@ class Gain:
     """Factors of a task's steps.
 
     Attributes:
-        gain: of all.
-        multipliers: of each of its tensors: int32 [channels], Q31; None: 1.
+        gain: factor of all its steps.
+        multipliers: factors of each of its tensors, int32 [channels], Q31; None: 1.
     """
 
     gain: NodeState
@@ -38,13 +38,13 @@ class Gain:
 
 
 def task_gain(task: PlannedTask, settings: Settings, model: Model, metadata: ZoMetadata) -> Gain:
-    """The factors of a task under rule "gradient".
+    """Returns the factors of a task under rule "gradient".
 
     Args:
-        task: of `Nodes` or `Weights`.
-        settings: of the run.
+        task: a planned task of `Nodes` or `Weights`.
+        settings: settings of the run.
         model: the ZO model.
-        metadata: of it.
+        metadata: the model's metadata.
     """
     weights = initial_weights(model)
     scales = [channel_scales(model, metadata, i) for i in task.tensors]
@@ -78,14 +78,14 @@ def task_gain(task: PlannedTask, settings: Settings, model: Model, metadata: ZoM
 
 
 def _used_channels(weights: NDArray[np.int8], channels: int, inner: int, scales: int) -> NDArray[np.bool_]:
-    """Which channels have a weight that is not 0, [scales]; with one scale for all: whether any has."""
+    """Returns whether each channel has a weight that is not 0, [scales]; with one scale, whether any has."""
     of_channel = np.asarray(weights.reshape(-1, channels, inner) != 0).any(axis=(0, 2))
     assert isinstance(of_channel, np.ndarray)
     return of_channel if scales == channels else np.array([bool(of_channel.any())])
 
 
 def channel_scales(model: Model, metadata: ZoMetadata, trainable: int) -> NDArray[np.float64]:
-    """Scales of a trainable filter's output channels, float64 [channels] or [1]."""
+    """Returns the scales of a trainable filter's output channels, float64 [channels] or [1]."""
     t = metadata.trainable[trainable]
     tensors = model.subgraphs[t.segment].all_tensors()
     return _scales(next(x for x in tensors if x.name == t.name and x.is_variable))
@@ -97,7 +97,7 @@ def _scales(tensor: Tensor | None) -> NDArray[np.float64]:
 
 
 def _node_chain(task: PlannedTask, model: Model, metadata: ZoMetadata) -> float:
-    """s_a / s_y, for nodes that are means over H W outputs divided by H W."""
+    """Returns s_a / s_y, divided by H W for nodes that are means over H W outputs."""
     nodes = task.nodes
     assert nodes is not None
     t = metadata.trainable[task.tensors[0]]
@@ -113,7 +113,7 @@ def _node_chain(task: PlannedTask, model: Model, metadata: ZoMetadata) -> float:
 
 
 def _scale(value: float) -> NodeState:
-    """The nearest ``zo_scale``."""
+    """Returns the nearest ``zo_scale``."""
     fraction, exponent = math.frexp(value)
     mantissa = round(fraction * 2**32)
     return NodeState(min(mantissa, 2**32 - 1), exponent - 32)

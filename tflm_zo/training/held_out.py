@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Samples that a run is judged by and is not trained on."""
+"""Held-out samples, by which a run is judged and on which it is not trained."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["held_out_samples", "hold_out"]
 
 
 def held_out_samples(labels: NDArray[Any], loss: ZoLoss, share: float, seed: int) -> NDArray[np.intp]:
-    """Numbers of the samples that are held out, rising.
+    """Returns the numbers of the samples that are held out, rising.
 
     Args:
         labels: of all samples, as the model takes them.
-        loss: the model's.
-        share: of the labelled samples, 0..1; of each class as many as its share allows.
-        seed: chooses them.
+        loss: the model's loss.
+        share: share of the labelled samples, 0..1, in every class alike.
+        seed: seed of the choice.
 
     Raises:
-        SettingsError: no share, or it leaves one side without a labelled sample.
+        SettingsError: the share is out of range, or leaves one side without a labelled sample.
     """
     check_number("held_out", share, 0.0, 1.0)
     numbers = np.flatnonzero(labelled(labels, loss.kind))
@@ -46,19 +46,19 @@ def held_out_samples(labels: NDArray[Any], loss: ZoLoss, share: float, seed: int
 
 
 def hold_out(data: Data, loss: ZoLoss, share: float, seed: int) -> tuple[Data, Data]:
-    """Splits samples into those to train on and those to judge by; both stay in their order.
+    """Splits samples into the training set and the held-out samples; both stay in their order.
 
     Args:
         data: all samples.
-        loss: as for `held_out_samples`.
-        share: as for `held_out_samples`.
-        seed: as for `held_out_samples`.
+        loss: the model's loss.
+        share: share of the labelled samples, 0..1, in every class alike.
+        seed: seed of the choice.
 
     Returns:
-        What to train on, then what is held out.
+        The training set and the held-out samples.
 
     Raises:
-        SettingsError: as `held_out_samples`.
+        SettingsError: the share is out of range, or leaves one side without a labelled sample.
     """
     judged = held_out_samples(data.labels, loss, share, seed)
     return data.take(np.setdiff1d(np.arange(len(data)), judged)), data.take(judged)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Records of a run."""
+"""The history of a run: its values by step and epoch."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ def _no_losses() -> IO[bytes]:
 
 @dataclass
 class History:
-    """Like Keras' History: `history` maps a name to its values.
+    """History of a run, like Keras' History: `history` maps a name to its values.
 
     Attributes:
-        history: per epoch: "loss" (mean training loss, nats), "rate", "equivalents" (forward equivalents of
-            the run until then) and, with validation data, "val_loss" and "val_accuracy" (not for the mean
-            squared error).
-        measurements: of the run's weights, in order, those before it was resumed included: "step", "loss"
-            and, unless it is the mean squared error, "accuracy", on the validation data or, without them, on
-            the training data; empty with keep="last".
-        kept_step: whole steps after which the weights were those that are kept; 0: those that the model
-            starts with.
+        history: values of each epoch: "loss" (mean training loss, nats), "rate", "equivalents" (forward
+            equivalents of the run until then) and, with validation data, "val_loss" and "val_accuracy" (not
+            for the mean squared error).
+        measurements: measurements of the run's weights, in order, those before it was resumed included:
+            "step", "loss" and, unless that is the mean squared error, "accuracy", on the validation data or,
+            without them, on the training data; empty with keep="last".
+        kept_step: number of whole steps after which the kept weights were reached; 0: the initial weights.
         forwards: samples passed through the network by training, whole or from some layer on; validation not
             included.
-        equivalents: the same in forward equivalents, see `Trainer`.
-        seconds: of the run, validation and callbacks included.
+        equivalents: cost of the run in forward equivalents, see `Trainer`.
+        seconds: duration of the run, validation and callbacks included.
     """
 
     history: dict[str, list[float]] = field(default_factory=dict)
@@ -52,7 +51,7 @@ class History:
 
     @property
     def steps(self) -> list[float]:
-        """Per step of this call of `fit`: mean loss, nats."""
+        """Mean loss of each step of this call of `fit`, nats."""
         self._losses.seek(0)
         losses = array.array("d", self._losses.read())
         return losses.tolist()

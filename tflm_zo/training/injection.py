@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""From a plain int8 model to the ZO model that a run needs: what `inject` is asked follows from the tasks."""
+"""The ZO model that a run needs, made of a plain int8 model with the settings that the tasks imply."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BATCH: Final = 32  # samples per invoke of a plain model, at most
 
 
 class TrainingWarning(UserWarning):
-    """A run is another one than people may expect; the message says why."""
+    """A run differs from what people may expect; the message says how and why."""
 
 
 def is_zo(model: Model) -> bool:
@@ -43,7 +43,7 @@ def is_zo(model: Model) -> bool:
 
 
 def own_batch(model: Model) -> int:
-    """Samples per invoke of a plain model; 1 where it has no inputs, which inject will refuse."""
+    """Returns the samples per invoke of a plain model; 1 if it has no inputs, which inject will refuse."""
     inputs = model.subgraphs[0].inputs if model.subgraphs else []
     return max(inputs[0].shape[0], 1) if inputs and inputs[0].shape else 1
 
@@ -52,12 +52,12 @@ def inject_settings(settings: Settings, **given: Unpack[InjectChanges]) -> Injec
     """Returns the settings of `inject` that a run needs.
 
     Args:
-        settings: of the run.
+        settings: settings of the run.
         **given: settings of `inject` that are to differ.
 
     Raises:
         ConversionError: a value is out of range.
-        SettingsError: nodes are given, which no task has.
+        SettingsError: nodes are given, and no task has nodes.
     """
     takes_nodes = settings.has(Nodes) or settings.has(Exact)
     if given.get("nodes") and not takes_nodes:
@@ -96,17 +96,17 @@ def trainable_model(
     changed: Callable[[Settings], Settings] = _as_they_are,
     **given: Unpack[InjectChanges],
 ) -> tuple[Model, Settings]:
-    """A plain model made trainable, and how it is trained.
+    """Makes a plain model trainable, and returns it with the settings of the run.
 
     Args:
         model: a plain model; it is not changed.
-        settings: of the run; None: node perturbation, or weight perturbation, with a warning, where no layer
-            can carry nodes.
-        changed: gives the settings of the run, from those here.
-        **given: as for `inject_for`.
+        settings: settings of the run; None: node perturbation, or, with a warning, weight perturbation where
+            no layer can carry nodes.
+        changed: function that returns the settings of the run, made of `settings`.
+        **given: settings of `inject` that are to differ from those that the run asks for.
 
     Raises:
-        ConversionError: it cannot be injected.
+        ConversionError: the model cannot be injected.
     """
     wanted = changed(algorithms.node() if settings is None else settings)
     try:
@@ -122,26 +122,26 @@ def trainable_model(
 
 
 def inject_for(model: Model, settings: Settings, **given: Unpack[InjectChanges]) -> Model:
-    """A plain model made trainable for a run.
+    """Returns a plain model made trainable for a run.
 
     Args:
         model: a plain model; it is not changed.
-        settings: of the run. The largest divisor of its minibatch up to 32 becomes the model's batch; a model
-            whose own batch is another one, or that an operator ties to a batch of 1, keeps its own.
-        **given: settings of `inject` that are to differ from what the run asks for.
+        settings: settings of the run. The largest divisor of its minibatch up to 32 becomes the model's
+            batch; a model whose own batch is another one, or that an operator ties to a batch of 1, keeps it.
+        **given: settings of `inject` that are to differ from those that the run asks for.
 
     Raises:
-        ConversionError: it cannot be injected.
+        ConversionError: the model cannot be injected.
     """
     batch = max(b for b in range(1, BATCH + 1) if settings.batch_size % b == 0)
     return inject_plain(model, inject_settings(settings, **given), batch)
 
 
 def inject_plain(model: Model, settings: InjectSettings, batch: int = BATCH) -> Model:
-    """A plain model made a ZO model, of that batch where its own is 1 and nothing ties it to that.
+    """Returns a ZO model of a plain one, with the settings' batch if the model's own is 1 and can be changed.
 
     Raises:
-        ConversionError: it cannot be injected.
+        ConversionError: the model cannot be injected.
     """
     own = own_batch(model)
     if own == 1 and batch != 1:

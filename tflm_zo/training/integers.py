@@ -22,7 +22,7 @@ def _memory(weights: Weights) -> dict[str, int]:
 
 
 def weight_command_words(settings: Settings) -> int:
-    """Words that a run of weight perturbation alone needs of the model's ``zo_command``."""
+    """Returns the words that a run of weight perturbation alone needs of the model's ``zo_command``."""
     weights = settings.weights
     own = CSettings(queries=weights.queries_of(()), sharpness=int(weights.sharpness), **_memory(weights))
     return command_words(own)
@@ -50,18 +50,18 @@ def _common(settings: Settings, rate: float, steps: int, samples: int, batch: in
 def weight_integers(
     settings: Settings, *, steps: int, samples: int, batch: int, weights: int, blocks: int
 ) -> CSettings:
-    """Settings of weight perturbation alone, for ``zo_control``.
+    """Returns the settings of weight perturbation alone for ``zo_control``.
 
     Args:
-        settings: of the run.
-        steps: of the whole run.
-        samples: in the training set.
-        batch: of the model.
-        weights: number of trainable ones.
-        blocks: of the model.
+        settings: settings of the run.
+        steps: number of steps of the whole run.
+        samples: number of samples in the training set.
+        batch: samples per invoke of the model.
+        weights: number of trainable weights.
+        blocks: number of blocks of the model.
 
     Raises:
-        SettingsError: the final rate is above the one chosen for this number of steps.
+        SettingsError: the final rate is above the rate that is chosen for this number of steps.
     """
     rate, task = settings.chosen_rate(steps, max(blocks, 1)), settings.weights
     if settings.final_learning_rate > rate:
@@ -81,13 +81,13 @@ def weight_integers(
 
 
 def layerwise_integers(settings: Settings, *, steps: int, samples: int, batch: int) -> CSettings:
-    """Settings of a run that trains layers one by one, for ``zo_node_run``.
+    """Returns the settings of a run that trains layers one by one for ``zo_node_run``.
 
     Args:
-        settings: of the run.
-        steps: of the whole run.
-        samples: in the training set.
-        batch: of the model.
+        settings: settings of the run.
+        steps: number of steps of the whole run.
+        samples: number of samples in the training set.
+        batch: samples per invoke of the model.
     """
     weights = settings.weights
     p_zero = [round(p * 256) for p in weights.stage_p_zero] or [weights.perturbation.p_zero] * 2

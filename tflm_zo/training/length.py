@@ -26,7 +26,7 @@ _USUAL_STEPS: Final = 300
 
 
 def usual_epochs(samples: int, batch_size: int) -> int:
-    """Epochs of a run whose length nobody gives: 10, with few samples as many as take 300 steps."""
+    """Returns the epochs of a run whose length nobody gives: 10, or, if more, as many as take 300 steps."""
     per_epoch = -(-samples // batch_size)
     return max(_USUAL_EPOCHS, -(-_USUAL_STEPS // per_epoch))
 
@@ -40,16 +40,16 @@ def check_length(epochs: int | None, steps: int | None, budget: float | None) ->
 
 
 def planned_steps(settings: Settings, samples: int, epochs: int, steps: int | None) -> int:
-    """Steps of a run.
+    """Returns the number of steps of a run.
 
     Args:
-        settings: of the run.
-        samples: in the training set.
-        epochs: passes over them, where there are no steps.
-        steps: number of steps instead.
+        settings: settings of the run.
+        samples: number of samples in the training set.
+        epochs: number of passes over the samples, which counts if `steps` is None.
+        steps: number of steps, or None.
 
     Raises:
-        ValueError: too few or too many.
+        ValueError: a number is out of range.
     """
     total = steps if steps is not None else epochs * -(-samples // settings.batch_size)
     if total < 1:
@@ -63,17 +63,17 @@ def planned_steps(settings: Settings, samples: int, epochs: int, steps: int | No
 def affordable_steps(
     settings: Settings, model: Model, metadata: ZoMetadata, budget: float, samples: int
 ) -> int:
-    """Steps that a budget is good for.
+    """Returns the number of steps that a budget pays for.
 
     Args:
-        settings: of the run.
+        settings: settings of the run.
         model: the ZO model.
-        metadata: of it.
-        budget: forward equivalents.
-        samples: in the training set.
+        metadata: the model's metadata.
+        budget: forward equivalents, > 0.
+        samples: number of samples in the training set.
 
     Raises:
-        ValueError: it is none, or not good for a single step; the message says what one takes.
+        ValueError: the budget is out of range or less than a step costs; the message names that cost.
     """
     if not 0 < budget < 2**63:
         raise ValueError(f"budget: expected forward equivalents above 0, got {budget:g}")

@@ -44,7 +44,7 @@ def _rules(settings: Settings) -> NodeRules:
 
 
 def _boundary_bytes(model: Model, metadata: ZoMetadata, segment: int) -> int:
-    """Of one sample, of what enters a segment; 0 for the first one."""
+    """Returns the bytes of a sample's activation that enters a segment; 0 for the first segment."""
     if segment == 0:
         return 0
     port = metadata.segments[segment].input_index("boundary")
@@ -53,32 +53,32 @@ def _boundary_bytes(model: Model, metadata: ZoMetadata, segment: int) -> int:
 
 
 class NodePlan:
-    """What a layer-wise run does, decided from its settings and the model alone.
+    """Plan of a layer-wise run, made of its settings and the model alone.
 
     Args:
         model: a ZO model with nodes or, for a run that perturbs weights layer by layer, without.
-        metadata: its own.
-        settings: how to train; `check_model` has nothing against them.
-        total: steps.
-        samples: in the training set.
+        metadata: the model's metadata.
+        settings: settings of the run, which `check_model` has checked.
+        total: number of steps.
+        samples: number of samples in the training set.
 
     Attributes:
-        costs: of the run, in forward equivalents.
-        tasks: what is trained, see `PlannedTask`.
-        first_segment: where a forward pass begins; what is before it does not change.
+        costs: costs of the run, in forward equivalents.
+        tasks: tasks of the run, spread over the layers.
+        first_segment: segment at which a forward pass begins, since nothing before it changes.
         node_tasks: the tasks for `NodeControl`, in the same order.
-        rules: for `NodeControl`.
-        settings: for `NodeControl`.
+        rules: rules for `NodeControl`.
+        settings: settings for `NodeControl`.
         tensors: trainable tensors of all tasks, in the order of snapshots.
-        limit: of weights between steps, LSB.
-        multipliers: of the update, int32 [channels] Q31 by tensor name; None: 1.
-        masks: of the update, by tensor name, where there are any.
-        filter_scales: of exact tasks, int16 [outputs] Q15 relative to the largest; None: one scale, or
-            another kind of task.
-        logit_scale: of what a softmax loss reads; None: another loss.
+        limit: largest magnitude of weights between steps, LSB.
+        multipliers: factors of the update, int32 [channels] Q31 by tensor name; None: 1.
+        masks: masks of the update by tensor name, for the tensors that have one.
+        filter_scales: scales of exact tasks, int16 [outputs] Q15 relative to the largest; None for one scale,
+            or another kind of task.
+        logit_scale: scale of the logits that a softmax loss reads; None for another loss.
 
     Raises:
-        SettingsError: settings that the model does not fit.
+        SettingsError: the settings do not fit the model.
     """
 
     def __init__(

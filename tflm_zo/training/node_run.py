@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""A layer-wise run: what the control unit asks for, done in a runtime."""
+"""A layer-wise run, which does in a runtime whatever the control unit asks for."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class NodeRun(Run):
     Args:
         runtime: the loaded model, which was injected with nodes.
         model: the same model.
-        settings: how to train.
-        total: steps.
+        settings: settings of the run.
+        total: number of steps.
         inputs: all training samples, one array per input.
-        labels: of all.
+        labels: labels of all samples.
 
     Raises:
-        SettingsError: settings that the model does not fit.
+        SettingsError: the settings do not fit the model.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class NodeRun(Run):
 
     @property
     def buffer_bytes(self) -> int:
-        """What a device keeps of a minibatch besides the arena."""
+        """Bytes of a minibatch that a device keeps besides the arena."""
         return self._control.buffer_bytes
 
     @property
@@ -110,7 +110,7 @@ class NodeRun(Run):
         return [w for w, _ in views] + [f for _, f in views if f is not None]
 
     def _remember(self) -> None:
-        """After each step: what an interruption goes back to, in one assignment."""
+        """Keeps the state that an interruption goes back to, in one assignment, after each step."""
         control = self._control
         self._saved = self.step, [v.copy() for v in self._views()], control.states, control.largest_loss
         self._between_steps = True
@@ -121,7 +121,7 @@ class NodeRun(Run):
         self._remember()
 
     def _entering_first(self, chosen: NDArray[np.uint32]) -> NDArray[np.int8]:
-        """What enters the first segment that is trained, of these samples; runs the prefix of new ones."""
+        """Returns the samples' activation that enters the first trained segment, and computes new ones."""
         runtime = self._runtime
         new = np.unique(chosen[self._row[chosen] < 0])
         if len(new):
@@ -265,10 +265,10 @@ class NodeRun(Run):
         )
 
     def settle(self) -> None:
-        """Nothing is ever pending between steps."""
+        """Does nothing, since nothing is ever pending between steps."""
 
     def roll_back(self) -> None:
-        """After an interruption anywhere: weights and log of the last whole step."""
+        """Goes back to the weights and the log of the last whole step, after an interruption anywhere."""
         step, saved, states, largest = self._saved
         for view, values in zip(self._views(), saved, strict=True):
             view[:] = values

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What the trainer needs of an algorithm: one run over training data, step by step."""
+"""The interface of a run over training data, step by step, that the trainer needs of an algorithm."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Run(ABC):
     """One run in a runtime, from the weights that the model starts with or from a log.
 
     Attributes:
-        total: steps of the whole run.
+        total: number of steps of the whole run.
         forwards: samples that were passed through the network, whole or from some segment on.
-        measure_every: steps between measurements; 0: never. Set before the run begins.
-        measurements: what was measured after some of the whole steps, in order, those before it was resumed
+        measure_every: steps between measurements, set before the run begins; 0: never.
+        measurements: measurements after some of the whole steps, in order, those before the run was resumed
             included.
     """
 
@@ -41,7 +41,7 @@ class Run(ABC):
     @property
     @abstractmethod
     def equivalents(self) -> float:
-        """What the whole steps done, those before it was resumed included, cost in forward equivalents:
+        """Cost of the whole steps, those before the run was resumed included, in forward equivalents:
         multiply-accumulates that are executed, those of updates included, divided by those of one sample's
         whole forward pass.
         """
@@ -55,11 +55,11 @@ class Run(ABC):
         """Sets weights and state to what a log leads to.
 
         Returns:
-            For `open_log`: how much of the log is kept.
+            Length of the log that is kept, for `open_log`.
 
         Raises:
-            IncompleteHeaderError: there is no step in it.
-            LogError: it is of another model or run.
+            IncompleteHeaderError: the log has no step.
+            LogError: the log is of another model or run.
         """
 
     @abstractmethod
@@ -73,10 +73,10 @@ class Run(ABC):
         """Opens the log for the steps to come.
 
         Args:
-            log: its path.
-            kept: what `resume` returned; None: a new log, 0: written anew.
-            replace: whether a new log may replace an existing one.
-            sync_every: seconds after which it is brought to the disk; 0: each step; None: at the end.
+            log: path of the log.
+            kept: length that `resume` returned; None for a new log, 0 to write it anew.
+            replace: True if a new log may replace an existing one.
+            sync_every: seconds between two syncs to the disk; 0: after each step; None: at the end.
         """
 
     @property
@@ -115,7 +115,7 @@ class Run(ABC):
 
     @abstractmethod
     def roll_back(self) -> None:
-        """After an interruption anywhere: weights and log of the last whole step."""
+        """Goes back to the weights and the log of the last whole step, after an interruption anywhere."""
 
     @abstractmethod
     def close_log(self) -> None:
@@ -130,6 +130,6 @@ class Run(ABC):
         """Steps that an earlier copy of this run's log leads to.
 
         Raises:
-            LogError: it is no copy of this run's log.
-            OSError: it cannot be read.
+            LogError: the file is no copy of this run's log.
+            OSError: the file cannot be read.
         """

@@ -25,11 +25,11 @@ __all__ = ["Session", "check_log", "prepare_log"]
 
 
 def check_log(log: str | os.PathLike[str] | None, *, resume: bool, replace: bool) -> None:
-    """Checks what `prepare_log` is going to be given, before anything has changed.
+    """Checks the arguments of `prepare_log` before anything has changed.
 
     Raises:
         ValueError: a run without a log is to be resumed.
-        FileExistsError: a new log would replace another one, unasked.
+        FileExistsError: a new log would replace another one, and `replace` is not set.
     """
     if log is None:
         if resume:
@@ -41,14 +41,14 @@ def check_log(log: str | os.PathLike[str] | None, *, resume: bool, replace: bool
 def prepare_log(
     run: Run, log: str | os.PathLike[str] | None, *, resume: bool, replace: bool, sync_every: float | None
 ) -> Callable[[], None]:
-    """Sets weights and control unit to where a run begins.
+    """Sets weights and control unit to the beginning of a run.
 
     Args:
         run: the run.
-        log: path of its log; None: it has none.
-        resume: as for `Trainer.fit`.
-        replace: likewise.
-        sync_every: as in `Settings`.
+        log: path of the run's log, or None.
+        resume: True to go on from the log, see `Trainer.fit`.
+        replace: True to replace an older log, see `Trainer.fit`.
+        sync_every: seconds between two syncs of the log, see `Settings`.
 
     Returns:
         A function that opens the log, which is not touched before.
@@ -81,7 +81,7 @@ class Session:
 
     Args:
         trainer: the trainer, whose counters follow the run.
-        run: it begins, or was resumed.
+        run: the run, which begins or was resumed.
         validation: samples and labels that are evaluated after each epoch, or None.
         measured: samples and labels that the run's weights are measured on, or None.
         may_end: the run ends before its last step where nothing gets better any more.
@@ -99,8 +99,8 @@ class Session:
         """Does the run's steps; the runtime then has the weights that are handed over.
 
         Args:
-            open_log: from `prepare_log`.
-            callbacks: told of every step and epoch.
+            open_log: function that `prepare_log` returned.
+            callbacks: callbacks that are called after every step and epoch.
 
         Returns:
             The history, also of a run that Ctrl-C or a callback ended.
@@ -183,9 +183,7 @@ class Session:
             callback.on_epoch_end(trainer, (run.step - 1) // trainer.steps_per_epoch, logs)
 
     def _validate(self) -> dict[str, float]:
-        """The weights as they are on the validation data, "val_loss" and, where there is one, "val_accuracy";
-        empty without such data.
-        """
+        """Returns "val_loss" and, if there is one, "val_accuracy" on the validation data; {} without data."""
         if self._validation is None:
             return {}
         found = self._best.last if self._best is not None else None

@@ -22,14 +22,14 @@ def _fields(kind: type[Task] | type[Settings]) -> list[str]:
 
 
 def every_name() -> list[str]:
-    """All names that a setting of any run may have."""
+    """Returns all names that a setting of any run may have."""
     of_tasks = [(owner, name) for owner, kind in TASKS.items() for name in _fields(kind)]
     return [*_fields(Settings), *(n for _, n in of_tasks), *(f"{owner}.{n}" for owner, n in of_tasks)]
 
 
 def names(settings: Settings) -> list[str]:
-    """All names of a run's settings: the run's own, then each task's, those that two tasks have with the
-    task's name before them.
+    """Returns all names of a run's settings, the run's own first; a name that two tasks share has the task's
+    name before it.
     """
     own = _fields(Settings)
     of_tasks = [
@@ -42,14 +42,14 @@ def names(settings: Settings) -> list[str]:
 
 
 def resolve(settings: Settings, name: str) -> tuple[str, str]:
-    """Task ("" for the run) and field that a name stands for.
+    """Returns the task ("" for the run) and the field that a name stands for.
 
     Args:
-        settings: of the run.
-        name: with a task's name and a dot before it, or a name that is one setting's alone.
+        settings: settings of the run.
+        name: name of the setting, with a task's name and a dot before it where two settings share a name.
 
     Raises:
-        SettingsError: there is no such setting, or several; the message lists them.
+        SettingsError: there is no such setting, or there are several; the message lists them.
     """
     owner, dot, field = name.rpartition(".")
     if dot:
@@ -73,28 +73,28 @@ def resolve(settings: Settings, name: str) -> tuple[str, str]:
 
 
 def _written(name: str) -> str:
-    """As the command line writes names: what is none of its options stays as it is there."""
+    """Returns a setting's name as the command line writes it."""
     return name.replace("_", "-")
 
 
 def full_name(settings: Settings, name: str) -> str:
-    """The name of a setting as `Settings.without_effect` has it: a task's with the task before it."""
+    """Returns the name of a setting with its task before it, as `Settings.without_effect` has it."""
     owner, field = resolve(settings, name)
     return f"{owner}.{field}" if owner else field
 
 
 def value_of(settings: Settings, name: str) -> Any:
-    """The value of a setting."""
+    """Returns the value of a setting."""
     owner, field = resolve(settings, name)
     return getattr(getattr(settings, owner) if owner else settings, field)
 
 
 def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """The settings with other values.
+    """Returns the settings with other values.
 
     Args:
-        settings: of a run.
-        changes: values by name; one with a task's name before it adds that task where there is none yet.
+        settings: settings of a run.
+        changes: values by name; a name with a task's name before it adds the task if the run lacks it.
 
     Raises:
         SettingsError: there is no such setting, or a value is out of range or would have no effect.

@@ -17,20 +17,20 @@ Weights = dict[str, NDArray[np.int8]]
 
 
 def snapshot_weights(model: Model, log: SnapshotLog, step: int | None = None) -> tuple[Weights, Weights]:
-    """The weights of a layer-wise run that its log has, without data or forward passes.
+    """Returns the weights of a layer-wise run that its log has, without data or forward passes.
 
     Args:
         model: the ZO model that the log was recorded on.
-        log: what `SnapshotLog.read` returned; without a snapshot, its weights are the initial ones.
-        step: those after so many steps; None: those of the best measurement, where the run measured, else
-            those of the last snapshot.
+        log: the log; without a snapshot, its weights are the initial ones.
+        step: step of the snapshot; None: the step of the best measurement, or of the last snapshot if the run
+            did not measure.
 
     Returns:
         Weights and (16-bit update) fractions by tensor name, int8 in the tensors' shapes, of all trainable
         tensors.
 
     Raises:
-        LogError: the log is of another model, or has no snapshot after so many steps.
+        LogError: the log is of another model, or has no snapshot after that step.
     """
     log.check_model(model)
     metadata = read_metadata(model)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Which part of a network a run trains, in one sentence."""
+"""The part of a network that a run trains, told in one sentence."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class TrainedLayers:
     Attributes:
         layers: names of the layers that are trained, in execution order.
         of_layers: number of all layers that have weights.
-        weights: of the layers that are trained (sparse: those that are moved).
-        of_weights: of all layers.
-        sentence: the same for people, and what about the other layers.
+        weights: number of the weights that are trained.
+        of_weights: number of the weights of all layers.
+        sentence: sentence for people that says which layers are trained, and why others are not.
     """
 
     layers: tuple[str, ...]
@@ -42,10 +42,10 @@ def trained_layers(model: Model, settings: Settings) -> TrainedLayers:
 
     Args:
         model: the ZO model; layers that it does not train are constants of it.
-        settings: of the run.
+        settings: settings of the run.
 
     Raises:
-        SettingsError: `layers` names what the run would not train anyway.
+        SettingsError: `layers` names a layer that the run would not train anyway.
     """
     metadata = read_metadata(model)
     chosen = trained_tensors(settings, metadata)
@@ -74,7 +74,7 @@ def _about_others(others: int, settings: Settings, has_nodes: bool) -> str:
 
 
 def _filters(model: Model) -> list[Tensor]:
-    """Of every layer that has weights, once each."""
+    """Returns the filters of all layers that have weights, each once."""
     found: dict[Tensor, None] = {}
     for graph in model.subgraphs:
         for op in graph.operators:
@@ -87,7 +87,7 @@ def _filters(model: Model) -> list[Tensor]:
 
 
 def _percent(share: float) -> str:
-    """To two digits, never 0 or 100 for what is a part."""
+    """Returns a percentage of two digits, which is never 0 or 100 for a true part."""
     if share in (0.0, 100.0):
         return f"{share:.0f} %"
     return f"{min(share, 99.9):.1f} %" if share < 1 or share > 99 else f"{share:.0f} %"

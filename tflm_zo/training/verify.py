@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Whether runtimes train to the same bits."""
+"""The comparison of runtimes that train the same steps, bit by bit."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class RuntimeRun:
     """A run in one runtime.
 
     Attributes:
-        runtime: its name.
+        runtime: name of the runtime.
         losses: mean loss of each step, nats.
-        checksum: of the final weights.
+        checksum: checksum of the final weights.
         log: the seed log's bytes.
         exported: the exported model's bytes.
     """
@@ -46,7 +46,7 @@ class RuntimeRun:
         )
 
     def first_difference(self, other: RuntimeRun) -> int | None:
-        """The first step whose loss differs, or None."""
+        """Returns the first step whose loss differs, or None."""
         pairs = zip(self.losses, other.losses, strict=True)
         return next((step for step, (a, b) in enumerate(pairs) if a != b), None)
 
@@ -64,14 +64,14 @@ def compare_runtimes(
 
     Args:
         model: a ZO model.
-        x: samples, as for `Trainer.fit`.
-        y: labels, likewise.
-        runtimes: names; each must be installed.
-        settings: of the runs.
+        x: samples, as `Trainer.fit` takes them.
+        y: labels, as `Trainer.fit` takes them.
+        runtimes: names of runtimes that are installed.
+        settings: settings of the runs.
         steps: number of steps.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C.
+        KeyboardInterrupt: Ctrl-C ended a run.
     """
     runs = []
     for name in runtimes:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""A run of weight perturbation: what the control unit asks for, done in a runtime."""
+"""A run of weight perturbation, which does in a runtime whatever the control unit asks for."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _KEPT_STEPS: Final = 4096
 def replay_log(
     model: Model, log: SeedLog | str | os.PathLike[str], steps: int | None = None
 ) -> tuple[Arrays, Arrays]:
-    """The weights that a run has led to, from the base model and its log alone, without a forward pass.
+    """Returns the weights of a run, from the base model and the log alone, without a forward pass.
 
     Args:
         model: the ZO model that the log was recorded on.
-        log: its path, or what `SeedLog.read` returned, which has all steps in memory at once.
-        steps: after so many steps, or all that there are where the log has fewer; None: those of the best
-            measurement, where the run measured, else all.
+        log: path of the log, or a `SeedLog`, which has all steps in memory at once.
+        steps: number of steps to replay, of a longer log; None: the steps up to the best measurement, or all
+            if the run did not measure.
 
     Returns:
         Weights and (16-bit update) fractions by tensor name, int8 in the tensors' shapes.
 
     Raises:
-        LogError: the log is of another model, or none.
-        OSError: it cannot be read.
+        LogError: the file is no log, or the log of another model.
+        OSError: the log cannot be read.
     """
     if steps is None:
         best = best_of(m for part in _parts(log) for m in part.measurements)
@@ -66,7 +66,7 @@ class _Replay:
 
     Args:
         model: the ZO model that the log was recorded on.
-        begin: weights and fractions before the first step; None: those that the model starts with.
+        begin: weights and fractions before the first step; None: the model's initial ones.
     """
 
     def __init__(self, model: Model, begin: tuple[Arrays, Arrays] | None = None) -> None:
@@ -103,10 +103,10 @@ class WeightRun(Run):
     Args:
         runtime: the loaded model.
         model: the same model.
-        settings: how to train.
-        total: steps.
+        settings: settings of the run.
+        total: number of steps.
         inputs: all training samples, one array per input.
-        labels: of all.
+        labels: labels of all samples.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ class WeightRun(Run):
         self._fed = -1  # whoever uses the model in between feeds it something else
 
     def roll_back(self) -> None:
-        """After an interruption anywhere: weights and log of the last whole step."""
+        """Goes back to the weights and the log of the last whole step, after an interruption anywhere."""
         if self._writer is not None:  # the interruption may have come between the log's record and ours
             self._writer.keep(self.step, len(self.measurements))
         begin, first, done = self._base
