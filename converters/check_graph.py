@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the operators of a graph are such that int8 kernels run them and training goes through them."""
+"""The check that int8 kernels run the operators of a graph and that training goes through them."""
 
 from __future__ import annotations
 

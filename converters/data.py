@@ -36,9 +36,9 @@ class Gathered:
     """Arrays that `gather` has found.
 
     Attributes:
-        inputs: an array [samples, ...] for each input, in its shape.
-        names: what messages call each of them.
-        y: the array «y» of a file or dictionary that has one.
+        inputs: array [samples, ...] of each input, in its shape.
+        names: name of each array in messages.
+        y: array «y» of a file or dictionary that has one, else None.
         there: names of all arrays of a file or dictionary.
     """
 
@@ -50,10 +50,10 @@ class Gathered:
 
 @contextlib.contextmanager
 def naming(source: object) -> Iterator[None]:
-    """Errors in data begin with the name of the file that they are read from.
+    """Puts the name of the file before the messages of errors in data that are read from it.
 
     Args:
-        source: a file's path; with anything else errors are as they are.
+        source: path of a file; anything else leaves errors as they are.
     """
     try:
         yield
@@ -64,7 +64,7 @@ def naming(source: object) -> Iterator[None]:
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
-    """The arrays of an ``.npz`` file by their names, or ``x``, the array of an ``.npy`` file.
+    """Returns the arrays of an ``.npz`` file by their names, or ``x``, the array of an ``.npy`` file.
 
     Raises:
         DataError: the file cannot be read, or holds something else.
@@ -74,7 +74,7 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
 
 
 def _read(path: str | os.PathLike[str], used: Collection[str] | None = None) -> dict[str, Array]:
-    """Of the arrays that are not used only the names count: they may be anything."""
+    """Reads arrays of a file; those that are not used may be anything, since only their names count."""
     try:
         content = np.load(path, allow_pickle=False)
         if isinstance(content, np.ndarray):
@@ -96,7 +96,7 @@ def _read(path: str | os.PathLike[str], used: Collection[str] | None = None) -> 
 
 
 def read_labels(source: Any) -> Any:
-    """Labels as they are, or those of a file.
+    """Returns labels as they are, or the labels of a file.
 
     Args:
         source: labels; or the path of an ``.npy`` file of them, or of an ``.npz`` file with ``y``.
@@ -116,7 +116,7 @@ def read_labels(source: Any) -> Any:
 
 
 def gather(source: Any, shapes: Mapping[str, Sequence[int]]) -> Gathered:
-    """The samples of every input of a model, [samples, ...] each, in the shapes of the inputs.
+    """Returns the samples of every input of a model, [samples, ...] each, in the shapes of the inputs.
 
     Args:
         source: an array or list of samples for a model with one input; for one with several a list or tuple
@@ -167,7 +167,7 @@ def keys_of(source: Mapping[str, Any], names: list[str]) -> list[str]:
     """Returns the names by which a file or dictionary calls a model's inputs.
 
     Raises:
-        DataError: it does not have them all.
+        DataError: the file or dictionary does not have all inputs.
     """
     choices = [["x"], names] if len(names) == 1 else [names, _numbered(names)]
     for keys in choices:
@@ -183,7 +183,7 @@ def keys_of(source: Mapping[str, Any], names: list[str]) -> list[str]:
 
 
 def _only(source: Any, shape: tuple[int, ...]) -> Any:
-    """The samples of the one input, which may be in a list or tuple as several inputs' are."""
+    """Returns the samples of a single input, which may be in a list or tuple as several inputs' are."""
     if isinstance(source, list | tuple) and len(source) == 1:
         with contextlib.suppress(DataError):
             return in_shape(as_array(source[0], "x"), shape, "x")
@@ -191,14 +191,14 @@ def _only(source: Any, shape: tuple[int, ...]) -> Any:
 
 
 def as_array(value: Any, name: str) -> Array:
-    """An array of numbers, one or more for each sample.
+    """Returns an array of numbers, one or more for each sample.
 
     Args:
         value: an array, or a list of samples.
-        name: what messages call it.
+        name: name of the array in messages.
 
     Raises:
-        DataError: it is no array of numbers, has no samples, or is not finite.
+        DataError: the value is no array of numbers, has no samples, or is not finite.
     """
     try:
         array = np.asarray(value)
@@ -216,15 +216,15 @@ def as_array(value: Any, name: str) -> Array:
 
 
 def in_shape(array: Array, shape: Sequence[int], name: str) -> Array:
-    """Samples in the shape of a model's input.
+    """Returns samples in the shape of a model's input.
 
     Args:
-        array: [samples, ...].
-        shape: of one sample.
-        name: what messages call them.
+        array: samples, [samples, ...], in which dimensions of size 1 may be missing or extra.
+        shape: shape of one sample.
+        name: name of the samples in messages.
 
     Returns:
-        [samples, *shape]; only dimensions of size 1 may be missing or too many.
+        The samples, [samples, *shape].
 
     Raises:
         DataError: the shapes differ.
@@ -235,19 +235,19 @@ def in_shape(array: Array, shape: Sequence[int], name: str) -> Array:
 
 
 def sizes(shape: Sequence[int]) -> list[int]:
-    """A shape without its dimensions of size 1."""
+    """Returns a shape without its dimensions of size 1."""
     return [n for n in shape if n != 1]
 
 
 def class_labels(y: Array, classes: int) -> npt.NDArray[np.int32]:
-    """Labels that name one class a sample, int32 [samples].
+    """Returns labels that name one class a sample, int32 [samples].
 
     Args:
         y: integers [samples], -1 for a sample without a label; or one-hot [samples, classes].
-        classes: their number, >= 2.
+        classes: number of classes, >= 2.
 
     Raises:
-        DataError: it is neither, or a label is out of range.
+        DataError: the labels are neither, or one is out of range.
     """
     if y.size != len(y) * classes:
         return integer_labels(y, (), classes)
@@ -261,10 +261,10 @@ def class_labels(y: Array, classes: int) -> npt.NDArray[np.int32]:
 
 
 def integer_labels(y: Array, shape: tuple[int, ...], classes: int) -> npt.NDArray[np.int32]:
-    """Labels 0 to classes - 1, or -1 where there is none, int32 [samples, *shape].
+    """Returns labels 0 to classes - 1, and -1 for no label, int32 [samples, *shape].
 
     Raises:
-        DataError: wrong type, number or range.
+        DataError: the labels' type, number or range is wrong.
     """
     if y.dtype.kind not in "iub":
         raise DataError(f"y is {y.dtype}; labels are integers, which y.astype(int) makes of whole numbers")
@@ -285,8 +285,8 @@ def check_count(y: Array, samples: int, name: str) -> None:
 
     Args:
         y: labels.
-        samples: their number.
-        name: what messages call the samples.
+        samples: number of samples.
+        name: name of the samples in messages.
     """
     if len(y) != samples:
         raise DataError(f"{name} has {samples} samples, y has {len(y)} labels")

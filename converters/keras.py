@@ -46,13 +46,13 @@ class ConversionReport:
     """A report of a conversion.
 
     Attributes:
-        inputs: in the order of the Keras model.
-        outputs: likewise.
+        inputs: inputs in the order of the Keras model.
+        outputs: outputs in the order of the Keras model.
         operators: kinds of the operators in execution order, e.g. "CONV_2D".
-        float_accuracy: of the first output of the Keras model on the labelled representative data; None
-            without labels.
-        int8_accuracy: the same of the int8 model (LiteRT's kernels, without delegates).
-        warnings: one line each.
+        float_accuracy: accuracy of the first output of the Keras model on the labelled representative data;
+            None without labels.
+        int8_accuracy: accuracy of the int8 model on these data (LiteRT's kernels, without delegates).
+        warnings: warnings, of one line each.
     """
 
     inputs: tuple[Port, ...]
@@ -65,7 +65,7 @@ class ConversionReport:
 
 @dataclasses.dataclass(frozen=True)
 class ConversionResult:
-    """A converted model and what is to be said about it."""
+    """A converted model and the report of its conversion."""
 
     model: Model
     report: ConversionReport

@@ -24,7 +24,7 @@ def layer_names(model: Any) -> list[str]:
 
 
 def _layer_at(path: Sequence[str], layers: Sequence[str]) -> tuple[int, str] | None:
-    """Where in a path the innermost layer stands, and its name; Keras numbers scopes to make them unique."""
+    """Returns the innermost layer's place in a path, and its name; Keras makes scopes unique by numbers."""
     for i in range(len(path) - 1, -1, -1):
         if path[i] in layers:
             return i, path[i]

@@ -119,7 +119,7 @@ STATEFUL: Final = (
 
 
 def check_arity(op: Operator) -> None:
-    """Raises ConversionError where an operator of the tables above lacks inputs or outputs."""
+    """Raises ConversionError where a supported operator lacks inputs or outputs."""
     low, high = ARITY[op.builtin]
     if not low <= len(op.inputs) <= high or any(t is None for t in op.inputs[:low]) or not op.outputs:
         raise ConversionError(

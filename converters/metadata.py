@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a ZO model says about itself: the metadata entry ``tflm_zo``, UTF-8 JSON."""
+"""The metadata of a ZO model: its entry ``tflm_zo``, UTF-8 JSON."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ _Int8 = Annotated[int, Field(ge=-128, le=127)]
 
 @dataclasses.dataclass(frozen=True)
 class ZoLoss:
-    """The loss.
+    """The loss of a ZO model.
 
     Attributes:
         kind: "cross_entropy", "floor_log2", "binary_cross_entropy" or "mse".
         elements: values per sample (classes, outputs).
-        scale: real value of one LSB of what the loss reads; softmax's beta is part of it.
-        zero_point: of what the loss reads.
+        scale: real value of one LSB of the loss's input; softmax's beta is part of it.
+        zero_point: zero point of the loss's input.
         output: number of the original output that the loss belongs to. The loss of a classifier reads the
             logits before a SOFTMAX or LOGISTIC; the output that people see stays the probabilities.
-        squashed: whether a SOFTMAX or LOGISTIC lies between what the loss reads and that output.
+        squashed: True if a SOFTMAX or LOGISTIC lies between the loss's input and that output.
     """
 
     kind: Annotated[str, Field(pattern=f"^({'|'.join(LOSS_KINDS[1:-1])})$")]
@@ -78,7 +78,7 @@ class ZoTrainable:
 
     Attributes:
         name: name of the filter tensor, as in the original.
-        operator: e.g. "CONV_2D"; of an int16 layer, too, what it was in the original.
+        operator: kind of the operator in the original, e.g. "CONV_2D".
         layer: short name of the layer, unique in the model.
         stream: number in execution order over the whole model: selects the random stream.
         block: index into the blocks.
@@ -87,9 +87,9 @@ class ZoTrainable:
         size: number of weights.
         channels: output channels.
         inner: consecutive weights of one channel (the channel of weight i is i // inner % channels).
-        requantized_channels: scales that headroom changed.
+        requantized_channels: number of scales that headroom changed.
         updated: number of weights that are trained; None: all.
-        int16: whether the forward pass reads its weights with their fractions, as 16 bits.
+        int16: True if the forward pass reads its weights with their fractions, as 16 bits.
     """
 
     name: str
@@ -123,7 +123,7 @@ class ZoNodes:
         output_segment: its output, before any pooling, enters this segment.
         node_segment: its nodes enter this segment: the first one of the suffix that queries re-run.
         count: nodes per sample.
-        head: whether the nodes are what the loss reads.
+        head: True if the loss reads the nodes.
         geometry: the fields of ``zo_node_layer`` but the form.
     """
 
@@ -190,18 +190,18 @@ class ZoMetadata:
     Attributes:
         version: format of the metadata.
         headroom: largest perturbation, LSB.
-        update_bits: 8 or 16.
+        update_bits: bits of a weight in an update, 8 or 16.
         max_queries: seeds in one UPDATE.
         command_words: int32 words of ``zo_command``.
         batch: samples per invoke.
-        replay: whether SEED_REPLAY is part of the model.
-        loss: None where the model has none.
+        replay: True if SEED_REPLAY is part of the model.
+        loss: the model's loss, or None.
         blocks: names of the blocks.
-        trainable: in order of their streams.
-        segments: in execution order.
-        original: the model before.
+        trainable: trainable filters in the order of their streams.
+        segments: segments in execution order.
+        original: names and batch of the original model.
         nodes: layers that carry nodes, in execution order.
-        algorithm: name of what the model was made for; "": none in particular.
+        algorithm: name of the algorithm that the model was made for; "": none in particular.
     """
 
     version: Annotated[int, Field(ge=METADATA_VERSION, le=METADATA_VERSION)]
@@ -263,7 +263,7 @@ class ZoMetadata:
 
 @functools.cache
 def _schema() -> TypeAdapter[ZoMetadata]:
-    """Types and ranges of everything in it, from the annotations above."""
+    """Returns types and ranges of all metadata, read from the annotations of their classes."""
     return TypeAdapter(ZoMetadata)
 
 
@@ -326,7 +326,7 @@ def _faults(m: ZoMetadata) -> Iterator[str]:
 
 
 def _port_faults(m: ZoMetadata, last: int) -> Iterator[str]:
-    """Which inputs and outputs each segment has, follows from where it lies."""
+    """Yields the segments' inputs and outputs that do not follow from the segment's place."""
     trained = {t.segment for t in m.trainable}
     for k, segment in enumerate(m.segments):
         loss = k == last and m.loss is not None
@@ -358,10 +358,10 @@ def _role_faults(
 
 
 def read_metadata(model: Model) -> ZoMetadata:
-    """What a ZO model says about itself, checked against its graph.
+    """Returns the metadata of a ZO model, checked against its graph.
 
     Raises:
-        ConversionError: it is no ZO model, or its metadata is damaged, of another version, or does not
+        ConversionError: the model is no ZO model, its metadata is damaged, of another version, or does not
             describe this graph, or the graph is none that ``inject`` takes.
     """
     entry = model.find_metadata(METADATA_NAME)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a ZO model's graph is what its metadata describes."""
+"""The check that a ZO model's graph is the one that its metadata describes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def misfits(m: ZoMetadata, graphs: Sequence[Subgraph]) -> Iterator[str]:
-    """Where segments, ports, filters or layers with nodes are not as described."""
+    """Yields the differences of segments, ports, filters and layers with nodes from the metadata."""
     if len(graphs) != len(m.segments):
         yield f"it has {len(graphs)} subgraphs, not {len(m.segments)}"
     for k, (segment, graph) in enumerate(zip(m.segments, graphs, strict=True)):

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Which layers of a plain model could carry nodes, and why the others cannot."""
+"""The layers of a plain model that could carry nodes, and reasons why the others cannot."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class NodeChoice:
     """A layer that could be trained.
 
     Attributes:
-        layer: its short name.
-        operator: e.g. "CONV_2D".
-        weights: of its filter.
-        form: what lies between the layer and its nodes, "plain", "max_pool" or "mean"; None where it can
-            carry none.
-        count: nodes per sample; None likewise.
-        auto: whether ``nodes="auto"`` takes it.
-        reason: why it can carry none, or why "auto" leaves it out; "" where it takes it.
+        layer: short name of the layer.
+        operator: kind of the operator, e.g. "CONV_2D".
+        weights: number of weights of its filter.
+        form: operators between the layer and its nodes, "plain", "max_pool" or "mean"; None if it can carry
+            no nodes.
+        count: nodes per sample; None if it can carry no nodes.
+        auto: True if ``nodes="auto"`` takes it.
+        reason: reason why it can carry none, or why "auto" leaves it out; "" if "auto" takes it.
     """
 
     layer: str
@@ -40,7 +40,7 @@ class NodeChoice:
 
 
 def node_choices(model: Model, loss_output: int | str | None = None) -> list[NodeChoice]:
-    """What `inject` says to each layer that could be trained, in execution order.
+    """Returns the choice that `inject` has for each layer that could be trained, in execution order.
 
     Args:
         model: a plain model; it is not changed.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which weights of a filter are trained, where not all are (QZO-FF, sec. 3.4: sparse update)."""
+"""The choice of some weights of a filter, which alone are trained (QZO-FF, sec. 3.4: sparse update)."""
 
 from __future__ import annotations
 

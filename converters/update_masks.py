@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which weights a ZO model trains."""
+"""The masks of the weights that a ZO model trains."""
 
 from __future__ import annotations
 

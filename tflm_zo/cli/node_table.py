@@ -18,11 +18,11 @@ __all__ = ["node_rows", "node_table"]
 
 
 def node_rows(zo: Model) -> list[dict[str, Any]]:
-    """What a ZO model's layers with nodes are, in execution order; empty where there are none.
+    """Returns a row for each layer of a ZO model that carries nodes, in execution order.
 
-    Each has layer, form, nodes and weights (numbers, per sample), segment (the first one that queries
-    re-run), suffix (what that costs, in forward equivalents), queries (per sample and step, by default),
-    pair_bytes (what is kept of a sample until the update) and head (whether the loss reads it).
+    Each row has layer, form, nodes and weights (numbers, per sample), segment (the first one that queries
+    re-run), suffix (the cost of that, in forward equivalents), queries (per sample and step, by default),
+    pair_bytes (bytes that are kept of a sample until the update) and head (True if the loss reads it).
     """
     metadata = read_metadata(zo)
     if not metadata.nodes:
@@ -50,7 +50,7 @@ def node_rows(zo: Model) -> list[dict[str, Any]]:
 
 
 def node_table(rows: Sequence[dict[str, Any]]) -> Table:
-    """Them, for people."""
+    """Returns the rows of `node_rows` as a table."""
     columns = ["layer", "form", "nodes", "weights", "segment", "suffix", "queries", "pair bytes"]
     cells = [
         [

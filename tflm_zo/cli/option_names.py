@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What the package calls a setting, as the command line writes it: ``--headroom 2`` for ``headroom=2``."""
+"""The package's names of settings as the command line writes them: ``--headroom 2`` for ``headroom=2``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What a command writes: files that are whole or absent, replace nothing unasked and differ."""
+"""Output files of a command, which are whole or absent, replace nothing unasked and differ."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def check_different(reads: Mapping[str, Path | None], writes: Mapping[str, Path 
     """Raises ValueError where a file would be written that is read, or by two options.
 
     Args:
-        reads: files by what names them on the command line.
-        writes: likewise.
+        reads: files that are read, by their names on the command line.
+        writes: files that are written, by their names on the command line.
     """
     taken = {os.path.realpath(path): name for name, path in reads.items() if path is not None}
     for name, path in writes.items():

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""A progress bar on stderr for what takes longer than two seconds."""
+"""A progress bar on stderr for work that takes longer than two seconds."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def progress(items: Iterable[_T], total: int, what: str) -> Iterator[_T]:
     """Passes the items on; after two seconds a bar shows how many, where stderr is a terminal.
 
     Args:
-        items: what is worked through.
-        total: how many there are.
+        items: items to pass on.
+        total: number of items.
         what: one word or two in front of the bar.
     """
     bar = counting_bar()

@@ -22,9 +22,9 @@ def show(result: Mapping[str, Any], *, as_json: bool, render: Callable[[Console]
     """Prints the result on stdout.
 
     Args:
-        result: what ``--json`` prints: numbers, strings, lists and dictionaries.
-        as_json: whether to.
-        render: prints it for people otherwise.
+        result: result that ``--json`` prints: numbers, strings, lists and dictionaries.
+        as_json: True to print the result as JSON.
+        render: function that prints the result for people.
     """
     if as_json:
         typer.echo(_as_json(result))

@@ -190,7 +190,7 @@ class _SayWhatIsTrained(Callback):
         self._sentence = sentence
 
     def on_train_begin(self, trainer: Trainer, steps: int) -> None:
-        """Before the bar, when nothing is left to be refused."""
+        """Prints notes before the bar is drawn, when nothing is left to be refused."""
         note(self._sentence)
 
 

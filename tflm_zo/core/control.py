@@ -63,17 +63,17 @@ class StepReport:
 
 
 def command_words(settings: CSettings) -> int:
-    """Words that a command of a run takes at most."""
+    """Returns the most words that a command of a run takes."""
     return int(library().zo_control_words(settings))
 
 
 def samples_in_order(seed: int, samples: int, count: int) -> NDArray[np.uint32]:
-    """Numbers of the first samples of a run's first epoch (``zo_sample_at``).
+    """Returns the numbers of the first samples of a run's first epoch (``zo_sample_at``).
 
     Args:
-        seed: of the run.
-        samples: in the training set, >= 1.
-        count: of those wanted.
+        seed: seed of the run.
+        samples: number of samples in the training set, >= 1.
+        count: number of samples to return.
 
     Returns:
         uint32 [count].
@@ -85,24 +85,24 @@ def samples_in_order(seed: int, samples: int, count: int) -> NDArray[np.uint32]:
 
 
 def distribution_at(settings: CSettings, step: int) -> Distribution:
-    """By which the weights are perturbed in a step of a run."""
+    """Returns the distribution by which a step of a run perturbs the weights."""
     return Distribution.of(library().zo_control_distribution(settings, step))
 
 
 def write_items(
     settings: CSettings, step: int, coefficients: NDArray[np.int32], items: NDArray[np.void]
 ) -> int:
-    """Writes what a step does to the weights: a (seed, coefficient) pair for each query, with momentum one
-    for each seed of a query's direction.
+    """Writes a step's (seed, coefficient) pairs: one for each query, or, with momentum, one for each seed of
+    a query's direction.
 
     Args:
-        settings: of the run.
-        step: its number.
+        settings: settings of the run.
+        step: number of the step.
         coefficients: int32 [queries], as recorded.
         items: `QUERY_DTYPE` [MAX_QUERIES], whose first elements are written.
 
     Returns:
-        How many there are.
+        The number of pairs.
     """
     count = library().zo_control_items(settings, step, coefficients.ctypes.data, items.ctypes.data)
     return int(count)
@@ -117,7 +117,7 @@ class Control:
         block_segments: segment of each block.
 
     Raises:
-        NativeError: settings out of range, or a command that the capacity does not hold.
+        NativeError: the settings are out of range, or the capacity does not hold a command.
     """
 
     def __init__(self, settings: CSettings, capacity: int, block_segments: list[int]) -> None:
@@ -157,7 +157,7 @@ class Control:
 
     @property
     def coefficients(self) -> list[int]:
-        """Of the step that was finished last."""
+        """Coefficients of the step that was finished last."""
         queries = self._control.queries
         return [queries[q].coefficient for q in range(self.settings.queries)]
 
@@ -180,7 +180,7 @@ class Control:
         return Request(words, request.step, request.first_sample, request.start_segment)
 
     def report(self, losses: NDArray[np.int32]) -> StepReport | None:
-        """Takes the losses of the invoke; the step's report where it finished one."""
+        """Takes the losses of the invoke, and returns the step's report, or None before the step's end."""
         report = self._report
         call(
             "zo_control_report",
@@ -195,11 +195,11 @@ class Control:
 
     @property
     def mean_loss(self) -> int:
-        """Of the step that was finished last, unit 2^-16."""
+        """Mean loss of the step that was finished last, unit 2^-16."""
         return int(self._report.mean_loss)
 
     def settle(self) -> NDArray[np.int32] | None:
-        """The command that applies what is pending between steps, or None where nothing is."""
+        """Returns the command that applies the pending update between steps, or None without one."""
         pending = ctypes.c_uint32()
         call(
             "zo_control_settle",
@@ -214,7 +214,7 @@ class Control:
         """Gives up the step in progress, which begins anew with the next request.
 
         Args:
-            executed: whether the last request's command has been, without its losses having been reported.
+            executed: True if the last request's command was executed and its losses were not reported.
 
         Returns:
             The command that makes the weights those of the last whole step.

@@ -27,7 +27,7 @@ class Struct(ctypes.Structure):
 
 
 def _numbers(value: Any) -> Any:
-    """An integer as it is; a struct or an array as the tuple of what is in it."""
+    """Returns an integer as it is, and a struct or an array as the tuple of its values."""
     if isinstance(value, int):
         return value
     return tuple(map(_numbers, value.numbers().values() if isinstance(value, Struct) else value))
@@ -77,11 +77,11 @@ def _declared(loaded: ctypes.CDLL) -> Iterator[tuple[str, str, int, int]]:
 
 
 class Declarations:
-    """What the library declares.
+    """The library's declarations.
 
     Attributes:
         structs: class of each struct by its C name.
-        constants: values by their C names.
+        constants: value of each constant by its C name.
     """
 
     def __init__(self, loaded: ctypes.CDLL) -> None:
@@ -124,7 +124,7 @@ class Declarations:
         return element * (size // ctypes.sizeof(element)) if kind.endswith("[]") else element
 
     def _type(self, kind: str) -> Any:
-        """Of an argument or a result; a struct is handed over by its address without further ado."""
+        """Returns the ctypes type of an argument or a result; a struct is passed by its address."""
         pointee = kind.removeprefix("const ").removesuffix("*")
         if not kind.endswith("*"):
             return self.structs[kind] if kind in self.structs else _NUMBERS[kind]

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Where a segment's trainable tensors live in the memory of a runtime.
+"""The addresses of a segment's trainable tensors in the memory of a runtime.
 
 No runtime's API reaches variable tensors everywhere (TFLM's does not at all), so the op pack publishes their
 addresses in a ``zo_directory`` that we own (``ops/core/graph/zo_op.h``), at every invoke.
@@ -46,7 +46,7 @@ class Directory:
             stream: number of the tensor in the model.
 
         Raises:
-            KeyError: the tensor was not published: no invoke yet, or not in this segment.
+            KeyError: the tensor was not published, since no invoke was made or it is not in this segment.
         """
         for entry in self._entries[: self._directory.count]:
             if entry.stream == stream and entry.weights:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The shared library: where it is, its functions, structs and constants, and its errors.
+"""The shared library: its path, functions, structs and constants, and its errors.
 
 It is loaded when this module is imported.
 """
@@ -23,10 +23,10 @@ _PACKAGE: Final = __package__.partition(".")[0]
 
 
 def installed(name: str) -> Path:
-    """Where a file or folder of the installed package is.
+    """Returns the path of a file or folder of the installed package.
 
     Args:
-        name: its path within the package.
+        name: path within the package.
 
     Raises:
         FileNotFoundError: the package was imported from a source tree that is not installed.
@@ -46,10 +46,10 @@ def installed(name: str) -> Path:
 
 @lru_cache(maxsize=1)
 def library_path() -> Path:
-    """Where the compiled op pack is, which a runtime loads as its delegate.
+    """Returns the path of the compiled op pack, which a runtime loads as its delegate.
 
     Raises:
-        FileNotFoundError: see `installed`.
+        FileNotFoundError: the package was imported from a source tree that is not installed.
     """
     names = {"darwin": "libtflm_zo.dylib", "win32": "tflm_zo.dll"}
     return installed(f"_native/{names.get(sys.platform, 'libtflm_zo.so')}")

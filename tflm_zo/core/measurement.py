@@ -1,8 +1,8 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What a run measured (``ops/core/log/zo_measurement.h``): the loss of its weights on data that are always
+"""Measurements of a run (``ops/core/log/zo_measurement.h``): the loss of its weights on data that are always
 the same, so that the best state can be kept.
 
-When a run measures, where the records lie in its log and their bytes are the C core's.
+The C core decides when a run measures, and the place and bytes of the records in its log.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Measurement:
 
     Attributes:
         step: whole steps done.
-        samples: those that have a label, the ones that count.
-        loss_sum: of their losses, unit 2^-16.
-        correct: outputs that were right; 0 for the mean squared error.
+        samples: number of samples that have a label, the ones that count.
+        loss_sum: sum of their losses, unit 2^-16.
+        correct: number of right outputs; 0 for the mean squared error.
         data_checksum: CRC-32 of samples and labels, as the model reads them.
     """
 
@@ -43,7 +43,7 @@ class Measurement:
         return self.loss_sum / 65536 / max(1, self.samples)
 
     def to_bytes(self, checksum: int) -> bytes:
-        """Its record, whose checksum continues another one."""
+        """Returns the measurement's record, whose checksum continues another one."""
         record = ctypes.create_string_buffer(MEASUREMENT_BYTES)
         m = structs.zo_measurement(self.step, self.samples, self.loss_sum, self.correct, self.data_checksum)
         library().zo_measurement_write(m, checksum, record)
@@ -51,7 +51,7 @@ class Measurement:
 
     @classmethod
     def from_bytes(cls, record: bytes, checksum: int) -> Measurement | None:
-        """What a record says; None where its checksum is wrong or it is not whole."""
+        """Returns the measurement of a record; None if the checksum is wrong or the record is not whole."""
         m = structs.zo_measurement()
         if len(record) < MEASUREMENT_BYTES:
             return None
@@ -61,13 +61,13 @@ class Measurement:
 
 
 def is_due(every: int, steps: int, step: int, done: int) -> bool:
-    """Whether the measurement after `step` whole steps belongs into the log next.
+    """Returns whether the measurement after `step` whole steps comes next in the log.
 
     Args:
         every: steps between measurements; 0: never.
-        steps: of the whole run.
+        steps: number of steps of the whole run.
         step: whole steps done.
-        done: measurements that are in the log.
+        done: number of measurements in the log.
     """
     if not library().zo_measurement_is_due(every, steps, step):
         return False
@@ -75,5 +75,5 @@ def is_due(every: int, steps: int, step: int, done: int) -> bool:
 
 
 def best_of(measurements: Iterable[Measurement]) -> Measurement | None:
-    """The first of those with the smallest loss; None where nothing was measured."""
+    """Returns the first measurement with the smallest loss; None if there is no measurement."""
     return min(measurements, key=lambda m: m.loss_sum, default=None)

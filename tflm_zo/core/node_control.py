@@ -33,7 +33,7 @@ def _scratch(layer: NodeLayer | None) -> int:
 
 
 class NodeAction(IntEnum):
-    """What to do next (``zo_node_action``)."""
+    """Kind of the next action (``zo_node_action``)."""
 
     DONE = constants.ZO_NODE_DONE
     FORWARD = constants.ZO_NODE_FORWARD
@@ -44,13 +44,13 @@ class NodeAction(IntEnum):
 
 @dataclass(frozen=True)
 class NodeRequest:
-    """What to do next.
+    """Action that the control unit asks for next.
 
     Attributes:
-        action: the kind.
+        action: kind of the action.
         step: number of the step.
-        task: QUERY, RESTORE and UPDATE: number of the task.
-        start_segment: FORWARD and QUERY: first segment to run.
+        task: number of the task of QUERY, RESTORE and UPDATE.
+        start_segment: first segment that FORWARD and QUERY run.
         first_sample: position of the part's first sample, see `NodeControl.samples`.
     """
 
@@ -65,16 +65,16 @@ class NodeControl:
     """A run's state machine, with its buffers.
 
     Args:
-        settings: of the run; ``clip`` is the largest step of a weight, unit 2^-16 LSB.
-        first_segment: where a forward pass begins.
-        tasks: what is trained, at least one.
-        rules: more settings; None: the defaults.
+        settings: settings of the run; ``clip`` is the largest step of a weight, unit 2^-16 LSB.
+        first_segment: segment at which a forward pass begins.
+        tasks: tasks of the run, at least one.
+        rules: settings of layer-wise runs; None: the defaults.
 
     Attributes:
-        tasks, rules: as given.
+        tasks, rules: tasks and rules of the run.
 
     Raises:
-        NativeError: settings out of range.
+        NativeError: the settings are out of range.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class NodeControl:
 
     @property
     def buffer_bytes(self) -> int:
-        """What a device keeps besides the arena: pairs, nodes, differences, scratch."""
+        """Bytes that a device keeps besides the arena: pairs, nodes, differences, scratch."""
         return sum(b.nbytes for b in self._buffers) + self._scratch.nbytes
 
     @property
@@ -158,7 +158,7 @@ class NodeControl:
 
     @property
     def largest_loss(self) -> int:
-        """Of the steps so far, unit 2^-16: with step, states and weights all that a run has to remember."""
+        """Largest loss of the steps so far, unit 2^-16; a run's state is this, step, states and weights."""
         return int(self._run.largest_loss)
 
     @property
@@ -172,11 +172,11 @@ class NodeControl:
         Args:
             step: whole steps done.
             states: running means, one for each task.
-            largest_loss: of the steps so far, unit 2^-16.
+            largest_loss: largest loss of the steps so far, unit 2^-16.
 
         Raises:
-            ValueError: not one state for each task.
-            NativeError: more steps than the run has, or no state of such a run; nothing has changed.
+            ValueError: there is not one state for each task.
+            NativeError: the run has fewer steps, or no such state; nothing has changed.
         """
         if len(states) != len(self._tasks):
             raise ValueError(f"states: expected {len(self._tasks)}, one for each task, got {len(states)}")
@@ -184,7 +184,7 @@ class NodeControl:
         call("zo_node_run_resume", self._run, step, largest_loss, squares)
 
     def next(self) -> NodeRequest:
-        """What to do next."""
+        """Returns the next request."""
         r = self._request
         call("zo_node_run_next", self._run, r)
         return NodeRequest(NodeAction(r.action), r.step, r.task, r.start_segment, r.first_sample)
@@ -203,7 +203,7 @@ class NodeControl:
     def capture(
         self, task: int, inputs: NDArray[np.int8], outputs: NDArray[np.int8], nodes: NDArray[np.int8]
     ) -> None:
-        """Keeps what the update and the queries need of a forward pass, int8 [batch, ...] each."""
+        """Keeps the activations of a forward pass for update and queries, int8 [batch, ...] each."""
         layer = self._layer(task)
         call(
             "zo_node_run_capture",
@@ -222,7 +222,7 @@ class NodeControl:
         scale: LogitScale,
         labels: NDArray[np.int32],
     ) -> None:
-        """The same for an exact head: its errors are softmax - one-hot of the logits."""
+        """Keeps an exact head's input and errors, which are softmax - one-hot of the logits."""
         layer = self._layer(task)
         call(
             "zo_node_run_capture_head",
@@ -235,12 +235,13 @@ class NodeControl:
         )
 
     def backpropagate(self, task: int, weights: NDArray[np.int8], scales: NDArray[np.int16] | None) -> None:
-        """After both were captured: a task's errors from those of the task that follows it.
+        """Computes a task's errors from those of the task that follows it, when both were captured.
 
         Args:
-            task: its number.
-            weights: int8, of the task that follows.
-            scales: int16, Q15: filter scales of its outputs relative to the largest, or None for one scale.
+            task: number of the task.
+            weights: weights of the task that follows, int8.
+            scales: filter scales of that task's outputs relative to the largest, int16, Q15, or None for one
+                scale.
         """
         following = self.tasks[task].following
         if following is None:
@@ -260,7 +261,7 @@ class NodeControl:
         )
 
     def capture_boundary(self, task: int, boundary: NDArray[np.int8]) -> None:
-        """For perturbed weights: keeps what enters their first segment, int8 [batch, ...]."""
+        """Keeps the activation that enters the first segment of perturbed weights, int8 [batch, ...]."""
         size = self.tasks[task].boundary_bytes
         call(
             "zo_node_run_capture_boundary",
@@ -270,8 +271,8 @@ class NodeControl:
         )
 
     def perturb(self, nodes: NDArray[np.int8]) -> None:
-        """Writes the perturbed nodes of the query in progress, int8 [batch, ...]; for perturbed weights what
-        was captured.
+        """Writes the perturbed nodes of the query in progress, int8 [batch, ...]; for perturbed weights the
+        captured activation.
         """
         task = self.tasks[self._run.task]
         self._batch_of("nodes", nodes, task.boundary_bytes if task.layer is None else task.layer.nodes)
@@ -295,7 +296,7 @@ class NodeControl:
         stream: int,
         limit: int,
     ) -> StepReport | None:
-        """Moves the weights of the task in progress; the step's report where that finished it."""
+        """Moves the weights of the task in progress, and returns the step's report if that finished it."""
         layer = self._layer(self._run.task)
         tensor = make_tensor(
             weights, fraction, multiplier, layer.out_c, weights.size // layer.out_c, stream, limit
@@ -311,10 +312,10 @@ class NodeControl:
         return self._finished()
 
     def perturb_weights(self, tensors: ctypes.Array[Tensor]) -> None:
-        """Moves perturbed weights to where the query in progress wants them, or back (RESTORE).
+        """Perturbs weights as the query in progress wants them, or restores them (RESTORE).
 
         Args:
-            tensors: of the task, see `weight_tensors`.
+            tensors: tensors of the task, see `weight_tensors`.
         """
         call("zo_node_run_perturb_weights", self._run, tensors, len(tensors))
 
@@ -322,12 +323,12 @@ class NodeControl:
         """Gives up the step in progress, which begins anew with the next request.
 
         Args:
-            tensors: of the task in progress, where it perturbs weights: they are moved back.
+            tensors: tensors of the task in progress, if it perturbs weights, which are restored.
         """
         call("zo_node_run_abandon", self._run, tensors, 0 if tensors is None else len(tensors))
 
     def update_weights(self, tensors: ctypes.Array[Tensor]) -> StepReport | None:
-        """A step of perturbed weights; the step's report where that finished it."""
+        """Does a step of perturbed weights, and returns the step's report if that finished it."""
         call("zo_node_run_update_weights", self._run, tensors, len(tensors), None, self._report)
         return self._finished()
 

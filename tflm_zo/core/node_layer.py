@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Layers that carry nodes (``ops/core/nodes/zo_node_layer.h``), and what their updates remember."""
+"""Layers that carry nodes (``ops/core/nodes/zo_node_layer.h``), and the state of their updates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["NodeForm", "NodeLayer", "NodeState"]
 
 
 class NodeForm(IntEnum):
-    """What lies between a layer and its nodes (``zo_node_form``)."""
+    """Kind of the operators between a layer and its nodes (``zo_node_form``)."""
 
     PLAIN = constants.ZO_NODES_PLAIN
     MAX_POOL = constants.ZO_NODES_MAX_POOL
@@ -28,17 +28,17 @@ class NodeLayer:
     """A CONV_2D or FULLY_CONNECTED (1 x 1 everywhere) that carries nodes; see ``zo_node_layer``.
 
     Attributes:
-        form: what lies between the layer and its nodes.
+        form: kind of the operators between the layer and its nodes.
         in_h, in_w, in_c: input of one sample.
         out_h, out_w, out_c: output of one sample.
         k_h, k_w: filter, [out_c, k_h, k_w, in_c].
         stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left: of the convolution.
-        node_h, node_w: nodes of one sample, [node_h, node_w, out_c]; 0: as the form says.
-        pool_h, pool_w, pool_stride_h, pool_stride_w, pool_pad_top, pool_pad_left: MAX_POOL only.
-        input_zero_point: of the input.
+        node_h, node_w: nodes of one sample, [node_h, node_w, out_c]; 0: derived from the form.
+        pool_h, pool_w, pool_stride_h, pool_stride_w, pool_pad_top, pool_pad_left: of MAX_POOL only.
+        input_zero_point: zero point of the input.
         low: outputs <= low are clamped by the activation; -129: none are.
         high: outputs >= high are clamped; 128: none are.
-        unmasked: nodes at the clamp of the activation are perturbed and credited like the others.
+        unmasked: True if nodes at the clamp of the activation are perturbed and credited like the others.
 
     Raises:
         NativeError: ARGUMENT, the sizes do not fit each other.
@@ -120,7 +120,7 @@ class NodeLayer:
 
 @dataclasses.dataclass
 class NodeState:
-    """What a layer's updates remember: the running mean of the squared gradient, mantissa 2^exponent."""
+    """State of a layer's updates: the running mean of the squared gradient, mantissa 2^exponent."""
 
     mantissa: int = 0
     exponent: int = 0
@@ -133,5 +133,5 @@ class NodeState:
 
     @classmethod
     def of(cls, struct: Any) -> NodeState:
-        """That of a ``zo_scale``."""
+        """Returns the state of a ``zo_scale``."""
         return cls(struct.mantissa, struct.exponent)

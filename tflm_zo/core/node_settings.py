@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What a layer-wise run trains, and its settings (``ops/core/run/zo_node_settings.h``), from Python."""
+"""Tasks and settings of a layer-wise run (``ops/core/run/zo_node_settings.h``), from Python."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ NODE_HEAD: Final[int] = constants.ZO_NODE_HEAD
 
 @dataclass(frozen=True)
 class NodeTask:
-    """What a run trains: a layer, by its nodes or its exact gradient, or tensors that are perturbed together.
+    """Task of a run: a layer, by its nodes or its exact gradient, or tensors that are perturbed together.
 
     Attributes:
-        layer: its geometry; None: tensors that are perturbed.
+        layer: geometry of the layer; None for tensors that are perturbed.
         start_segment: first segment that reads the nodes, or that has one of the tensors.
-        queries: perturbations per sample and step, 1..32; 0: trained by its exact gradient.
+        queries: perturbations per sample and step, 1..32; 0 trains by the exact gradient.
         mu: perturbation of a node, LSB.
         rate: factor of the run's rate, unit 2^-16.
-        following: without queries: number of the task, trained likewise, that reads the nodes; None: the loss
-            does.
-        gain: of a "gradient" rule, see ``zo_node_task``.
-        boundary_bytes: of tensors: of a sample, of what enters the first segment; 0: the network's inputs.
+        following: number of the exact task that reads the nodes of this one; None if the loss does.
+        gain: gain of a "gradient" rule, see ``zo_node_task``.
+        boundary_bytes: bytes of a sample's activation that enters the first segment of perturbed tensors; 0
+            for the network's inputs.
     """
 
     layer: NodeLayer | None
@@ -42,20 +42,20 @@ class NodeTask:
 
     @property
     def following_number(self) -> int:
-        """`following` as the core takes it."""
+        """The number `following` as the core takes it."""
         return NODE_HEAD if self.following is None else self.following
 
 
 @dataclass(frozen=True)
 class NodeRules:
-    """Settings that ``zo_node_settings`` has beyond those of every run; see there.
+    """Settings that ``zo_node_settings`` has beyond those of every run.
 
     Attributes:
-        weight_clip: unit 2^-16.
-        rule: of node tasks, 0: RMS, 1: fixed.
-        exact_rule: of exact tasks, 0: RMS, 2: bits, 3: standardized.
-        exact_bits: of updates by rule 2, in each of three stages, 1..7.
-        weight_bits: of updates of perturbed weights, where the run's rule is to round them, 1..7.
+        weight_clip: clip of perturbed weights' differences, unit 2^-16.
+        rule: rule of node tasks, 0: RMS, 1: fixed.
+        exact_rule: rule of exact tasks, 0: RMS, 2: bits, 3: standardized.
+        exact_bits: bits of updates by rule 2, in each of three stages, 1..7.
+        weight_bits: bits of updates of perturbed weights, if the run's rule rounds them, 1..7.
         rows_least, rows_most: shares of exact tasks' outputs that a step updates, unit 1/65535; both 0: all.
     """
 
@@ -69,10 +69,10 @@ class NodeRules:
 
     @classmethod
     def of(cls, struct: Any) -> NodeRules:
-        """Those of a ``zo_node_settings``."""
+        """Returns the rules of a ``zo_node_settings``."""
         numbers = struct.numbers()
         return cls(**{field.name: numbers[field.name] for field in fields(cls)})
 
     def numbers(self) -> dict[str, int | tuple[int, ...]]:
-        """The fields of a ``zo_node_settings`` that these are, by name, in order."""
+        """Returns the fields of ``zo_node_settings`` that the rules set, by name, in order."""
         return {field.name: getattr(self, field.name) for field in fields(self)}

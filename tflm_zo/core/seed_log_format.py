@@ -19,11 +19,11 @@ FINGERPRINT_BYTES: Final[int] = constants.ZO_LOG_FINGERPRINT_BYTES
 
 @dataclass(frozen=True)
 class SeedLogHeader:
-    """What a seed log begins with.
+    """Header of a seed log.
 
     Attributes:
-        settings: of the run.
-        fingerprint: of the base model, 16 bytes.
+        settings: settings of the run.
+        fingerprint: fingerprint of the base model, 16 bytes.
         measure_every: steps between measurements; 0: never.
     """
 
@@ -40,7 +40,7 @@ class SeedLogHeader:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> SeedLogHeader | None:
-        """What a header says; None where it is not whole, is damaged, or has settings that no run has."""
+        """Returns the header in some bytes; None if it is cut short, damaged, or has settings of no run."""
         header, settings = structs.zo_log_header(), CSettings()
         if len(data) < SEED_LOG_HEADER_BYTES or library().zo_log_read_header(data, header, settings):
             return None
@@ -52,10 +52,10 @@ class SeedLogRecord:
     """A step of a seed log.
 
     Attributes:
-        step: its number.
-        mean_loss: unit 2^-16 nat.
-        mean_square: the control unit's running mean after it.
-        coefficients: one for each query.
+        step: number of the step.
+        mean_loss: mean loss, unit 2^-16 nat.
+        mean_square: running mean of the control unit after the step.
+        coefficients: coefficient of each query.
     """
 
     step: int
@@ -77,7 +77,7 @@ class SeedLogRecord:
 
     @classmethod
     def read(cls, data: bytes, settings: CSettings, checksum: int) -> SeedLogRecord | None:
-        """What a record says; None where it is not whole or its checksum is wrong."""
+        """Returns the record in some bytes; None if it is not whole or its checksum is wrong."""
         record = structs.zo_log_record()
         if len(data) < cls.size(settings) or library().zo_log_read_record(data, settings, checksum, record):
             return None

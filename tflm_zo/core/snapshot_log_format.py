@@ -37,12 +37,12 @@ BEST_SLOT: Final[int] = constants.ZO_SNAPSHOT_BEST_SLOT
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """What the log says of a task.
+    """Entry of a task in the log.
 
     Attributes:
         tensors: consecutive numbers of its trainable tensors.
         queries, mu, rate, gain: see `NodeTask`.
-        perturbs_weights: whether its weights are perturbed.
+        perturbs_weights: True if its weights are perturbed.
     """
 
     tensors: tuple[int, ...]
@@ -54,7 +54,7 @@ class TaskEntry:
 
     @classmethod
     def of(cls, task: NodeTask, tensors: Sequence[int]) -> TaskEntry:
-        """Of a run's task."""
+        """Returns the entry of a run's task."""
         weights = task.layer is None
         return cls(tuple(tensors), task.queries, task.mu, task.rate, task.gain, weights)
 
@@ -74,7 +74,7 @@ class TaskEntry:
 
     @classmethod
     def of_struct(cls, task: Any) -> TaskEntry:
-        """That of a ``zo_snapshot_task``."""
+        """Returns the entry of a ``zo_snapshot_task``."""
         tensors = tuple(range(task.tensor, task.tensor + task.tensors))
         gain = NodeState.of(task.gain)
         return cls(tensors, task.queries, task.mu, task.rate, gain, bool(task.kind))
@@ -82,15 +82,15 @@ class TaskEntry:
 
 @dataclass(frozen=True)
 class SnapshotLogHeader:
-    """What a snapshot log begins with.
+    """Header of a snapshot log.
 
     Attributes:
-        node_settings: of the run, ``zo_node_settings``.
-        tasks: of the run.
-        fingerprint: of the base model, 16 bytes.
-        interval: steps between snapshots.
-        weight_bytes: of a snapshot.
-        data_checksum: of the training data.
+        node_settings: settings of the run, ``zo_node_settings``.
+        tasks: tasks of the run.
+        fingerprint: fingerprint of the base model, 16 bytes.
+        interval: number of steps between snapshots.
+        weight_bytes: bytes of a snapshot's weights.
+        data_checksum: checksum of the training data.
         measure_every: steps between measurements; 0: never.
     """
 
@@ -114,7 +114,7 @@ class SnapshotLogHeader:
 
     @property
     def slots(self) -> int:
-        """How many snapshots the log has room for."""
+        """Number of snapshots that the log has room for."""
         return int(library().zo_snapshot_slots(self.measure_every))
 
     @property
@@ -154,7 +154,7 @@ class SnapshotLogHeader:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> SnapshotLogHeader | None:
-        """What a log's header says; None where it is not whole, damaged, or of settings that no run has."""
+        """Returns the header of a log; None if it is cut short, damaged, or has settings of no run."""
         header, settings = structs.zo_snapshot_header(), structs.zo_node_settings()
         tasks = (structs.zo_snapshot_task * constants.ZO_NODE_TASKS_MAX)()
         if library().zo_snapshot_read_header(data, len(data), header, settings, tasks):
@@ -175,10 +175,10 @@ class Snapshot:
     """Weights and state after some step.
 
     Attributes:
-        number: counted from 1.
+        number: number of the snapshot, counted from 1.
         step: whole steps done.
-        states: of the tasks.
-        largest_loss: of the steps so far, unit 2^-16.
+        states: states of the tasks.
+        largest_loss: largest loss of the steps so far, unit 2^-16.
         weights: int8, the tasks' tensors one after the other, then their fractions (16-bit update).
     """
 
@@ -190,12 +190,12 @@ class Snapshot:
 
     @staticmethod
     def write(control: NodeControl, owner: int, number: int, weights: Sequence[NDArray[np.int8]]) -> bytes:
-        """A run as it is.
+        """Returns the bytes of a snapshot of the run as it is.
 
         Args:
-            control: of the run.
+            control: control unit of the run.
             owner: checksum of the log's header.
-            number: of the snapshot.
+            number: number of the snapshot.
             weights: the tasks' weights, then their fractions.
         """
         head = ctypes.create_string_buffer(16 + 8 * len(control.tasks))
@@ -205,12 +205,12 @@ class Snapshot:
 
     @classmethod
     def read(cls, data: bytes, owner: int, header: SnapshotLogHeader) -> Snapshot | None:
-        """What a slot holds; None where its checksum is wrong or it is of another log.
+        """Returns the snapshot in a slot; None if its checksum is wrong or it is of another log.
 
         Args:
-            data: of the slot.
+            data: bytes of the slot.
             owner: checksum of the log's header.
-            header: of the log.
+            header: header of the log.
         """
         number, step, largest = ctypes.c_uint32(), ctypes.c_uint32(), ctypes.c_int32()
         states = (structs.zo_scale * len(header.tasks))()
@@ -232,12 +232,12 @@ class Snapshot:
 
 
 def step_record_at(begin: int, every: int, step: int) -> int:
-    """Where a step's record lies in a log whose records begin there, with the measurements before it."""
+    """Returns the offset of a step's record from the first record, with the measurements before it."""
     return int(library().zo_step_record_at(begin, SNAPSHOT_RECORD_BYTES, every, step))
 
 
 def measurement_at(begin: int, every: int, number: int) -> int:
-    """Where a measurement's record lies, likewise."""
+    """Returns the offset of a measurement's record from the first record."""
     return int(library().zo_measurement_at(begin, SNAPSHOT_RECORD_BYTES, every, number))
 
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What training costs in memory, by TFLM's count and by the papers' equations."""
+"""The memory that training needs, by TFLM's count and by the papers' equations."""
 
 from __future__ import annotations
 

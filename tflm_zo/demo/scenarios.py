@@ -25,12 +25,12 @@ class Scenario:
     """A network's first domain, which it was made for, and the one that it meets once it is deployed.
 
     Attributes:
-        title: one line.
-        build: makes the untrained Keras model.
-        epochs: of pre-training.
+        title: title of one line.
+        build: function that makes the untrained Keras model.
+        epochs: epochs of pre-training.
         pretrain: (x, y) of the old domain.
-        old: what the old domain is, in a word or two.
-        new: likewise the new one.
+        old: the old domain in a word or two.
+        new: the new domain in a word or two.
         upright: (x, y) of the old domain, test.
         adapt: (x, y) of the new domain, for training on the device.
         test: (x, y) of the new domain, test.

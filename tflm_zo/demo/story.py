@@ -29,19 +29,19 @@ COMPARED: Final = ("node", "weight")
 
 @dataclass(frozen=True)
 class Adaptation:
-    """What an algorithm made of the model, in the budget that all have.
+    """Result of the adaptation by one algorithm, within the budget that all algorithms have.
 
     Attributes:
-        accuracy: on the new domain, after it.
-        steps: of adaptation.
+        accuracy: accuracy on the new domain, after the adaptation.
+        steps: number of steps.
         equivalents: forward equivalents that it took, see `Trainer`.
-        seconds: of adaptation.
-        weights: trainable ones.
-        arena: of the generated firmware, bytes, minibatch samples one by one.
-        workspace: what the firmware keeps besides the arena of a minibatch, bytes.
-        replayed: whether the log alone gives the weights that the run kept.
-        tflm_identical: whether TFLM repeated the run bit for bit; None without TFLM.
-        files: what was written, by kind.
+        seconds: duration of the adaptation.
+        weights: number of trainable weights.
+        arena: arena of the generated firmware, bytes, minibatch samples one by one.
+        workspace: bytes of a minibatch that the firmware keeps besides the arena.
+        replayed: True if the log alone gives the weights that the run kept.
+        tflm_identical: True if TFLM repeated the run bit for bit; None without TFLM.
+        files: files that were written, by kind.
     """
 
     accuracy: float
@@ -58,13 +58,13 @@ class Adaptation:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo found.
+    """Result of the demo.
 
     Attributes:
-        title: of the scenario.
+        title: title of the scenario.
         old: the old domain in a word or two.
-        new: likewise the new one.
-        budget: of each adaptation, forward equivalents.
+        new: the new domain in a word or two.
+        budget: budget of each adaptation, forward equivalents.
         upright: accuracy of the int8 model on the old domain.
         before: accuracy on the new domain before adaptation.
         inference_arena: arena of the plain model on a Cortex-M4, bytes.
@@ -87,7 +87,7 @@ class DemoResult:
 
 @dataclass(frozen=True)
 class _Story:
-    """What all adaptations of a demo have in common."""
+    """The part that all adaptations of a demo share."""
 
     plain: Model
     scenario: Scenario

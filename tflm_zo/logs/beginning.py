@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""How a log begins, of either kind: magic bytes, version, and the fingerprint of the model that it is of."""
+"""The beginning of a log of either kind: magic bytes, version, and the fingerprint of its model."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_version(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def is_snapshot_log(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins like a snapshot log."""
+    """Returns whether a file begins like a snapshot log."""
     with open(path, "rb") as file:
         return file.read(len(SNAPSHOT_LOG)) == SNAPSHOT_LOG
 

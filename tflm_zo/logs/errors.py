@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What can be wrong with a log."""
+"""Errors and warnings about logs."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class LogFile(ABC):
     @property
     @abstractmethod
     def _kept(self) -> str:
-        """What the log keeps after an error, as the end of its message."""
+        """Returns the end of an error's message, which says what the log keeps."""
 
     @abstractmethod
     def keep(self, steps: int, measurements: int) -> None:

@@ -44,15 +44,15 @@ class SeedLog:
     """A log that was read, or consecutive steps of one.
 
     Attributes:
-        settings: of the run.
-        fingerprint: of the base model, 16 bytes.
+        settings: settings of the run.
+        fingerprint: fingerprint of the base model, 16 bytes.
         measure_every: steps between measurements; 0: never.
         losses: mean loss of each whole step, nats, float64 [steps].
         mean_squares: the control unit's running mean after each step, int64 [steps].
         steps: (seed, coefficient) pairs, `QUERY_DTYPE` [steps, queries].
-        measurements: what the run measured, in order, from those of the first of these steps on.
+        measurements: measurements of the run, in order, from the first of these steps on.
         whole_bytes: size of header and whole records, up to the last of these steps and its measurement.
-        torn_bytes: what follows the last whole record: the trace of an interrupted write.
+        torn_bytes: number of bytes after the last whole record, the trace of an interrupted write.
         first_step: number of the first of these steps in the run.
     """
 
@@ -200,7 +200,7 @@ class SeedLog:
         return found
 
     def _items(self, numbers: NDArray[np.int_]) -> NDArray[np.void]:
-        """What these steps do to the weights: (seed, coefficient) pairs, [steps, items]."""
+        """Returns the (seed, coefficient) pairs by which these steps move the weights, [steps, items]."""
         if not self.settings.chain:
             return self.steps[numbers - self.first_step]
         items = np.zeros((len(numbers), MAX_QUERIES), QUERY_DTYPE)

@@ -81,7 +81,7 @@ class SeedLogWriter(LogFile):
         return "; the log keeps the whole steps before, and the run can be resumed from it"
 
     def _write(self, data: bytes) -> None:
-        """Appends all of it or nothing."""
+        """Appends a record whole or not at all."""
         try:
             self._write_at(self._whole, data)
         except OSError:

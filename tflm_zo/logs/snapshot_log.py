@@ -50,20 +50,20 @@ class SnapshotLog:
     """A log that was read.
 
     Attributes:
-        settings: of the run.
-        first_segment: where its forward passes begin.
-        rules: more settings.
-        tasks: what it trains.
-        fingerprint: of the base model, 16 bytes.
-        interval: steps between snapshots.
-        weight_bytes: of a snapshot.
-        data_checksum: of the training data.
+        settings: settings of the run.
+        first_segment: segment at which its forward passes begin.
+        rules: settings of layer-wise runs.
+        tasks: tasks of the run.
+        fingerprint: fingerprint of the base model, 16 bytes.
+        interval: number of steps between snapshots.
+        weight_bytes: bytes of a snapshot's weights.
+        data_checksum: checksum of the training data.
         measure_every: steps between measurements; 0: never.
         snapshot: the last whole one whose steps all have their records; None before the first.
         best_slot: the last whole one of a best state; None where no measurement was better than the first.
         losses: mean loss of each whole step, nats, float64 [steps]; there may be more than the snapshot
             has: those need the data to be repeated.
-        measurements: what the run measured, in order; there may be more than the snapshot has, too.
+        measurements: measurements of the run, in order; there may be more than the snapshot has, too.
     """
 
     settings: CSettings
@@ -179,7 +179,7 @@ def _read_records(
 
 
 def _is_cut_short(data: bytes) -> bool:
-    """Whether a file is the beginning of a header, and not something else."""
+    """Returns whether a file is the beginning of a header."""
     if data[: len(SNAPSHOT_LOG)] != SNAPSHOT_LOG[: len(data)]:
         return False
     if len(data) < SnapshotLogHeader.size_of(0):

@@ -117,7 +117,7 @@ class SnapshotLogWriter(LogFile):
 
     @property
     def is_due(self) -> bool:
-        """Whether a snapshot belongs after the step that has just been finished."""
+        """Returns whether a snapshot belongs after the step that has just been finished."""
         step = self._control.step
         return step % self._interval == 0 or step == self._control.settings.steps
 

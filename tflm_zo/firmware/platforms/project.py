@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a platform lays out."""
+"""The files that a platform lays out."""
 
 from __future__ import annotations
 
