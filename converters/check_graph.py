@@ -45,8 +45,8 @@ def check_graph(graph: Subgraph, filters: Collection[Tensor] = ()) -> None:
     has a kernel for (QUANTIZE and DEQUANTIZE at the edges) and the graph is sound.
 
     Args:
-        graph: of a plain model, or a segment of a ZO model, whose own operators the C core checks.
-        filters: of a ZO model, which are variables there.
+        graph: graph of a plain model, or a segment of a ZO model, whose own operators the C core checks.
+        filters: filters of a ZO model, which are variables there.
     """
     if not graph.operators or not graph.inputs or not graph.outputs:
         raise ConversionError("the model has no operators, no inputs or no outputs")

@@ -127,7 +127,7 @@ class NewFile:
     beside, and the next file of its name removes what a killed program has left of that.
 
     Args:
-        path: where it is going to be.
+        path: path that the file gets.
 
     Attributes:
         file: open for reading and writing, and locked, see `lock_file`; it stays open when it has its name.
@@ -163,7 +163,7 @@ class NewFile:
         """Brings the file to the disk and gives it its name.
 
         Args:
-            replace: whether it may take that of another file.
+            replace: True if it may take that of another file.
 
         Raises:
             FileExistsError: there is one, and it may not.
@@ -213,7 +213,7 @@ def new_file(path: Path) -> Iterator[NewFile]:
     """A file that is being made; after an error nothing is left of it.
 
     Raises:
-        OSError: it cannot be written; the error names the file that was asked for, not the hidden one.
+        OSError: the file cannot be written; the error names its path, not the hidden one.
     """
     new = None
     try:
@@ -235,11 +235,11 @@ def check_output(path: Path | None, *, force: bool) -> None:
     """Raises OSError where a file could not be written: called before the work begins.
 
     Args:
-        path: of the file; None: there is none.
-        force: whether it may replace another file.
+        path: path of the file, or None for no file.
+        force: True if it may replace another file.
 
     Raises:
-        FileExistsError: there is one already, and ``force`` is not set.
+        FileExistsError: the file exists, and ``force`` is not set.
         FileInUseError: a run is writing it.
         OSError: its folder does not exist or cannot be written to, or ``path`` is a folder.
     """

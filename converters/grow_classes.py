@@ -32,12 +32,12 @@ def grow_classes(model: Model, classes: int, *, loss_output: int | str | None = 
     Args:
         model: a plain int8 model with one subgraph; it is not changed.
         classes: number of classes afterwards, more than it has.
-        loss_output: which output is the classifier's, by index or tensor name; None: the first one.
+        loss_output: index or tensor name of the classifier's output; None: the first output.
 
     Raises:
-        ConversionError: it is a ZO model; the classes do not come from a FULLY_CONNECTED layer of its own
-            with constant int8 weights, over nothing but SOFTMAX and conversions; or ``classes`` is not larger
-            than what it has.
+        ConversionError: the model is a ZO model; the classes do not come from a FULLY_CONNECTED layer of its
+            own with constant int8 weights, over nothing but SOFTMAX and conversions; or ``classes`` is not
+            larger than its number of classes.
     """
     if model.find_metadata(METADATA_NAME) is not None:
         raise ConversionError("classes cannot be added to a ZO model; add them to the original and inject it")

@@ -25,7 +25,7 @@ def initial_weights(model: Model) -> dict[str, npt.NDArray[np.int8]]:
         Copies, int8, in the filters' own shapes, by tensor name, in the order of their streams.
 
     Raises:
-        ConversionError: it is no ZO model, or does not fit its metadata.
+        ConversionError: the model is no ZO model, or does not fit its metadata.
     """
     metadata = read_metadata(model)
     at = [0] * len(metadata.segments)
@@ -44,7 +44,7 @@ def checked_weights(
     """The weights that somebody gives.
 
     Args:
-        metadata: of the ZO model.
+        metadata: metadata of the ZO model.
         weights: by filter tensor name.
         what: name of the argument, for messages.
 
@@ -85,7 +85,8 @@ def with_initial_weights(model: Model, weights: Mapping[str, npt.NDArray[np.int8
         A copy with these initial weights. Logs of runs of the one do not belong to the other.
 
     Raises:
-        ConversionError: it is no ZO model, or does not fit its metadata; or a name, shape or type is wrong.
+        ConversionError: the model is no ZO model or does not fit its metadata, or a name, shape or type is
+            wrong.
     """
     metadata, own = read_metadata(model), initial_weights(model)
     own.update(checked_weights(metadata, weights, "initial_weights"))

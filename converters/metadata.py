@@ -274,7 +274,7 @@ def _damaged(fault: str) -> ConversionError:
 
 
 def _faults(m: ZoMetadata) -> Iterator[str]:
-    """Raises ConversionError where parts of the metadata contradict each other."""
+    """Yields the contradictions between parts of the metadata."""
     last = len(m.segments) - 1
     if m.command_words < smallest_command(m.max_queries):
         yield f"command_words: {m.command_words} do not hold {m.max_queries} queries"

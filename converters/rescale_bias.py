@@ -25,9 +25,9 @@ def rescale_bias(
     int32 does not hold are clipped.
 
     Args:
-        graph: of the operator.
+        graph: graph of the operator.
         op: with a bias that is absent or constant.
-        scales: of its filter from now on, [channels] or [1].
+        scales: scales of its filter from now on, [channels] or [1].
         ratio: what the bias of each channel is multiplied by: old filter scale / new one, [channels].
         changed: whose scale is another than before, [channels].
 

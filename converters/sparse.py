@@ -22,7 +22,7 @@ class SparseRule:
     Attributes:
         kind: "top-k" (the largest |weights|, of equal ones the first), "random", or "threshold" (all with at
             least so many LSB).
-        number: how many (int), which share (float), or the threshold, 1..127 LSB.
+        number: number of weights (int), their share (float), or the threshold, 1..127 LSB.
     """
 
     kind: Literal["top-k", "random", "threshold"]

@@ -24,7 +24,7 @@ def summarize(model: Model, size: int) -> dict[str, Any]:
 
     Args:
         model: plain or ZO model.
-        size: of its file, bytes.
+        size: size of its file, bytes.
     """
     zo = model.find_metadata(METADATA_NAME) is not None
     operators = [_operator(k, op) for k, graph in enumerate(model.subgraphs) for op in graph.operators]
@@ -44,9 +44,9 @@ def render_summary(console: Console, result: Mapping[str, Any], name: str) -> No
     """Prints the tables of `summarize`.
 
     Args:
-        console: where to.
-        result: what `summarize` returns.
-        name: of the model, or its path.
+        console: console to print on.
+        result: summary that `summarize` returned.
+        name: name of the model, or its path.
     """
     kind = "ZO model" if result["kind"] == "zo" else "plain model"
     console.print(

@@ -21,7 +21,7 @@ class Window:
         size: number of values that it reads.
         stride: from one position to the next.
         dilation: from one value that it reads to the next.
-        same: whether the image is padded with zeros (``Padding.SAME``).
+        same: True if the image is padded with zeros (``Padding.SAME``).
     """
 
     size: int

@@ -59,7 +59,7 @@ class Operator:
 
     @property
     def label(self) -> str:
-        """How messages call it: kind and name of its first output."""
+        """Name of the operator in messages: its kind and the name of its first output."""
         name = self.outputs[0].name if self.outputs else ""
         return f"{self.code.name} «{name}»" if name else self.code.name
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which kernel an operator calls."""
+"""The code of the kernel that an operator calls."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ from .tensor import Tensor
 
 @dataclasses.dataclass(eq=False)
 class Signature:
-    """A signature.
+    """A signature of a model.
 
     Attributes:
         key: its name.
-        subgraph: what it runs.
+        subgraph: subgraph that it runs.
         inputs: (name, tensor) pairs in the order of the file.
         outputs: the same for outputs.
     """

@@ -20,8 +20,8 @@ class Subgraph:
         name: its name, possibly empty.
         tensors: its tensors in the order of the file; tensors that operators, inputs or outputs name but
             that are missing here are appended when the model is written.
-        inputs: what the caller feeds.
-        outputs: what the caller reads.
+        inputs: tensors that the caller feeds.
+        outputs: tensors that the caller reads.
         operators: in execution order.
         raw: the generated object, for what is not modelled.
     """
@@ -54,11 +54,11 @@ class Subgraph:
         yield from self.outputs
 
     def producers(self) -> dict[Tensor, Operator]:
-        """Which operator computes a tensor; constants, variables and inputs are missing."""
+        """Returns the operator that computes each tensor; constants, variables and inputs are missing."""
         return {t: op for op in self.operators for t in op.outputs}
 
     def consumers(self) -> dict[Tensor, list[Operator]]:
-        """Which operators read a tensor, in execution order; unread tensors are missing."""
+        """Returns the operators that read each tensor, in execution order; unread tensors are missing."""
         result: dict[Tensor, list[Operator]] = {}
         for op in self.operators:
             for tensor in dict.fromkeys(op.inputs):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a larger batch means for each operator.
+"""The rules by which each operator takes a larger batch.
 
 A tensor is *batched* if its first axis counts samples. Every rule takes an operator with at least one batched
 input whose shapes are still those of the old batch, checks that samples stay apart and in axis 0, and says

@@ -19,7 +19,7 @@ from .plan import Plan, Port, Segment
 
 @dataclasses.dataclass(eq=False)
 class _Cut:
-    """What lies behind a boundary, and which other tensors would have to cross it."""
+    """A possible cut: the operators behind a boundary, and other tensors that would have to cross it."""
 
     boundary: Tensor
     after: set[Operator]

@@ -28,9 +28,9 @@ class Trainable:
         requantized: scales that reserving headroom changed.
         variable: the variable tensor that takes its place.
         multiplier: constant factors of the update step, if any.
-        selected: which weights are trained, bool [size]; None: all.
-        mask: the same as a constant tensor.
-        int16: whether the forward pass reads its weights with their fractions.
+        selected: True for each weight that is trained, bool [size]; None: all.
+        mask: constant tensor of the bits of `selected`.
+        int16: True if the forward pass reads its weights with their fractions.
     """
 
     tensor: Tensor
@@ -75,10 +75,10 @@ class Loss:
         kind: "cross_entropy", "floor_log2", "binary_cross_entropy" or "mse".
         tensor: the int8 tensor it reads.
         elements: values per sample.
-        scale: of the tensor, times softmax's beta for the cross-entropy.
-        zero_point: of the tensor.
+        scale: scale of the tensor, times softmax's beta for the cross-entropy.
+        zero_point: zero point of the tensor.
         output: number of the output that it belongs to.
-        squashed: whether a SOFTMAX or LOGISTIC lies between the tensor and that output.
+        squashed: True if a SOFTMAX or LOGISTIC lies between the tensor and that output.
     """
 
     kind: str
@@ -96,13 +96,13 @@ class NodeLayer:
 
     Attributes:
         trainable: its filter.
-        form: what lies between the layer and its nodes: "plain", "max_pool" or "mean".
+        form: operators between the layer and its nodes: "plain", "max_pool" or "mean".
         geometry: the fields of ``zo_node_layer`` but the form.
         input: the activation that it reads, as the uncut graph has it.
         output: what it computes.
         nodes: what is perturbed.
         count: nodes per sample.
-        is_head: whether the loss reads its nodes.
+        is_head: True if the loss reads its nodes.
     """
 
     trainable: Trainable

@@ -39,7 +39,7 @@ def parse_nodes(given: list[str], option: str = "--nodes") -> str | list[str] | 
 
     Args:
         given: texts of the option.
-        option: how the command line names it.
+        option: name of the option on the command line.
 
     Raises:
         ConversionError: it is something else.
@@ -58,11 +58,11 @@ class KeepZoModel(Callback):
     """Writes the ZO model when a run begins: replay and resumption need the very one it was trained as.
 
     Args:
-        path: of the file.
+        path: path of the file.
         model: its bytes.
         log: path of the run's log.
-        force: whether it may replace another file.
-        resume: whether a file with the same bytes, of the run that is resumed, is left alone.
+        force: True if it may replace another file.
+        resume: True if a file with the same bytes, of the run that is resumed, is left alone.
 
     Raises:
         ValueError: at construction: the run is resumed, and the file is another model.

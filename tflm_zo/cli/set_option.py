@@ -73,7 +73,7 @@ def parse_set(settings: Settings, given: Mapping[str, str]) -> dict[str, Any]:
     """Values of settings, for `changed`.
 
     Args:
-        settings: of the algorithm.
+        settings: settings of the algorithm.
         given: texts by name, from `split_set`.
 
     Raises:
@@ -182,7 +182,7 @@ def make_settings(usual: Settings, given: Mapping[str, Any], metadata: ZoMetadat
     Args:
         usual: of the algorithm.
         given: the values that differ, by name.
-        metadata: of the ZO model; a minibatch that is not given becomes a multiple of its batch.
+        metadata: metadata of the ZO model; a minibatch that is not given becomes a multiple of its batch.
 
     Raises:
         SettingsError: a value is wrong, or changes nothing.

@@ -120,8 +120,8 @@ def choose_algorithm(
 
     Args:
         source: the model that was given.
-        files: of the run.
-        name: of the algorithm; None: the one that the model was made for.
+        files: files of the run.
+        name: name of the algorithm; None: the one that the model was made for.
         set_options: of ``--set``.
         given: settings that have options of their own.
         loss_output: of ``--loss-output``.
@@ -199,8 +199,8 @@ class TrainingRun:
 
     Args:
         zo: the ZO model.
-        settings: of the run.
-        files: of the run.
+        settings: settings of the run.
+        files: files of the run.
         runtime: name.
         force: replace files that exist.
         resume: go on from the log.

@@ -15,10 +15,10 @@ class BlockControl:
     """The state machine (``zo_block_choice``).
 
     Args:
-        blocks: their number, 1..2^32-1.
+        blocks: number of blocks, 1..2^32-1.
 
     Raises:
-        NativeError: there is none.
+        NativeError: there is no block.
     """
 
     def __init__(self, blocks: int) -> None:

@@ -44,10 +44,10 @@ def make_tensor(
         inner: weight i belongs to channel (i // inner) % channels.
         stream: number of the tensor.
         limit: 127 minus the headroom.
-        writable: whether the weights must be writable.
+        writable: True if the weights must be writable.
         mask: uint8 [(weights + 7) // 8], bit i % 8 of byte i // 8 says whether weight i is trained; None: all
             are.
-        int16: whether the forward pass reads weights and fractions.
+        int16: True if the forward pass reads weights and fractions.
 
     Returns:
         The tensor; the caller keeps the arrays alive.

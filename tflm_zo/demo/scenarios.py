@@ -34,7 +34,7 @@ class Scenario:
         upright: (x, y) of the old domain, test.
         adapt: (x, y) of the new domain, for training on the device.
         test: (x, y) of the new domain, test.
-        budget: of adaptation, forward equivalents.
+        budget: budget of adaptation, forward equivalents.
     """
 
     title: str

@@ -162,16 +162,16 @@ def run_demo(
 
     Args:
         output: folder for the files; made where it does not exist. Files of an earlier demo are replaced.
-        dataset: a name of `SCENARIOS`.
-        seed: of pre-training and adaptation.
-        budget: of each adaptation, forward equivalents; default: the scenario's.
-        say: told what happens.
-        callbacks: of the adaptations.
-        exact: repeat the runs in TFLM.
+        dataset: name of the data set, one of `SCENARIOS`.
+        seed: seed of pre-training and adaptation.
+        budget: budget of each adaptation, forward equivalents; None: the scenario's.
+        say: function that is called with a line of text at each stage.
+        callbacks: callbacks of the adaptations.
+        exact: True to repeat the runs in TFLM.
 
     Raises:
-        ValueError: no such dataset.
-        KeyboardInterrupt: Ctrl-C.
+        ValueError: there is no such data set.
+        KeyboardInterrupt: Ctrl-C ended the demo.
     """
     if dataset not in SCENARIOS:
         raise ValueError(f"no dataset {dataset!r}; there are {', '.join(SCENARIOS)}")

@@ -24,9 +24,9 @@ def ds_cnn(
     Args:
         input_shape: frames, bands and channels of the features.
         classes: outputs of the softmax.
-        filters: of every convolution.
+        filters: filters of every convolution.
         blocks: depthwise-separable ones.
-        stride: of the first convolution, over frames and bands.
+        stride: stride of the first convolution, over frames and bands.
         embedding: filters of the last pointwise convolution, whose averages over the image are all that the
             dense layer sees; None: as many as of the others.
     """

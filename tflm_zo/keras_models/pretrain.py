@@ -20,7 +20,7 @@ def pretrain(
         x: inputs.
         y: class indices.
         epochs: passes over the data.
-        seed: of the order of the samples.
+        seed: seed of the order of the samples.
     """
     import keras
 

@@ -19,7 +19,7 @@ class LogFile(ABC):
     """A log that a run writes.
 
     Args:
-        path: of the log.
+        path: path of the log.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

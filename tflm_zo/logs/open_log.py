@@ -17,7 +17,7 @@ def open_log(path: str | os.PathLike[str]) -> Iterator[SeedLog] | SnapshotLog:
     """Opens the log of a run by weight perturbation or of a layer-wise one.
 
     Args:
-        path: of the log.
+        path: path of the log.
 
     Returns:
         A `SnapshotLog`, or the parts of a `SeedLog`, whose first one is read when it is asked for.

@@ -28,12 +28,12 @@ class SeedLogWriter(LogFile):
     log up to some whole step, since every record has a checksum.
 
     Args:
-        path: of the log.
-        control: of the run; its settings go into the header.
+        path: path of the log.
+        control: control unit of the run; its settings go into the header.
         mark: fingerprint of the model.
         resume: whole bytes to keep of an existing log, which are followed by the next record (0: it is
             written anew, header and all); None starts a new log.
-        replace: whether a new log may replace an existing one.
+        replace: True if a new log may replace an existing one.
         sync_every: seconds after which the log is brought to the disk; 0: after each step; None: only at the
             end.
         measure_every: steps between measurements; 0: never.

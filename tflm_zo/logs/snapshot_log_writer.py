@@ -36,16 +36,16 @@ class SnapshotLogWriter(LogFile):
     repeated from the data.
 
     Args:
-        path: of the log.
-        control: of the run.
-        tasks: of the run, with the numbers of their trainable tensors.
+        path: path of the log.
+        control: control unit of the run.
+        tasks: tasks of the run, with the numbers of their trainable tensors.
         mark: fingerprint of the model.
         interval: steps between snapshots.
         weight_bytes: bytes of a snapshot's weights.
-        checksum: of the training data.
+        checksum: checksum of the training data.
         resume: measurements to keep of an existing log, which is gone on with from the snapshot of
             `control.step`: records from there on are cut off; None starts a new log.
-        replace: whether a new log may replace an existing one.
+        replace: True if a new log may replace an existing one.
         measure_every: steps between measurements; 0: never.
 
     Attributes:
@@ -138,7 +138,7 @@ class SnapshotLogWriter(LogFile):
         """Writes the run as it is as its best state, before the snapshot of its step.
 
         Args:
-            number: of its measurement, counted from 0.
+            number: number of its measurement, counted from 0.
             weights: the tasks' weights, then their fractions.
         """
         self._write_slot(BEST_SLOT, number + 1, weights)

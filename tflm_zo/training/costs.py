@@ -50,9 +50,9 @@ class WeightCosts:
     """Costs of weight perturbation, whose updates multiply nothing.
 
     Args:
-        costs: of the model.
-        settings: of the run.
-        metadata: of the model.
+        costs: costs of the model.
+        settings: settings of the run.
+        metadata: metadata of the model.
     """
 
     def __init__(self, costs: Costs, settings: Settings, metadata: ZoMetadata) -> None:
@@ -73,9 +73,9 @@ class NodeCosts:
     """Costs of a layer-wise run.
 
     Args:
-        costs: of the model.
-        settings: of the run.
-        metadata: of the model.
+        costs: costs of the model.
+        settings: settings of the run.
+        metadata: metadata of the model.
 
     Attributes:
         tasks: tasks of the run.

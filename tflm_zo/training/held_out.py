@@ -19,7 +19,7 @@ def held_out_samples(labels: NDArray[Any], loss: ZoLoss, share: float, seed: int
     """Returns the numbers of the samples that are held out, rising.
 
     Args:
-        labels: of all samples, as the model takes them.
+        labels: labels of all samples, as the model takes them.
         loss: the model's loss.
         share: share of the labelled samples, 0..1, in every class alike.
         seed: seed of the choice.

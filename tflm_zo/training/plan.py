@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What a run that trains layers one by one does with a model: its tasks, spread over the model's tensors."""
+"""The plan of a run that trains layers one by one: its tasks, spread over the model's tensors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PlannedTask:
 
 
 def is_exact_head(nodes: ZoNodes) -> bool:
-    """Whether a layer's nodes are its own outputs and what the loss reads, as its exact gradient needs it."""
+    """Returns whether a layer's nodes are its outputs and the loss's input, as its exact gradient needs."""
     return nodes.head and nodes.form == "plain"
 
 
@@ -71,8 +71,8 @@ def trained_tensors(settings: Settings, metadata: ZoMetadata) -> list[int]:
     """Numbers of the trainable tensors that a run trains, in execution order.
 
     Args:
-        settings: of the run; a name in `layers` that is a layer's is no pattern.
-        metadata: of the ZO model.
+        settings: settings of the run; a name in `layers` that is a layer's is no pattern.
+        metadata: metadata of the ZO model.
 
     Raises:
         SettingsError: `layers` names one that the run would not train anyway; the message lists the layers.
@@ -132,8 +132,8 @@ def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int],
     """The tasks of a run: layers that are trained by their nodes, then the others, each in execution order.
 
     Args:
-        settings: of the run.
-        metadata: of the ZO model.
+        settings: settings of the run.
+        metadata: metadata of the ZO model.
         suffix: cost of running the network from a segment on, as a share of a forward pass.
 
     Raises:

@@ -174,21 +174,21 @@ class Weights:
         scope: "model": a query perturbs all weights; "blocks": step t perturbs and moves block t modulo the
             number of blocks, and its queries re-run the network from that block on; "layers": each layer has
             queries of its own, which re-run the network from its inputs on.
-        gradient_norm: the rate is multiplied by N Q / (N Q + d - 1), with N samples in the minibatch and d
-            weights (Poor Man's Training, sec. 3.1.2).
-        quantization_aware: rule "gradient", beside other tasks or with scope "layers": the rate is multiplied
-            by 1 / s^2, with s the scale of the weight's channel.
-        learning_rate: beside other tasks: the rate at the first step, where it is another one than the run's.
-        bits: rule "bits": 1..7.
-        stage_p_zero: sparse uniform perturbation: shares of zeros in the later stages of the run
+        gradient_norm: True if the rate is multiplied by N Q / (N Q + d - 1), with N samples in the minibatch
+            and d weights (Poor Man's Training, sec. 3.1.2).
+        quantization_aware: True if the rate of rule "gradient", beside other tasks or with scope "layers", is
+            multiplied by 1 / s^2, with s the scale of the weight's channel.
+        learning_rate: rate at the first step of this task beside others; None: the run's rate.
+        bits: bits of a step by rule "bits", 1..7.
+        stage_p_zero: shares of zeros of a sparse uniform perturbation in the later stages of the run
             (ElasticZO-INT8, sec. 5.1.1).
-        momentum: rho, the memory of directions, 0 (none) to 65535/65536; Gaussian perturbation only.
-        momentum_terms: J, 2..8, and J Q <= 32.
-        sharpness: steps are sharpness-aware; estimator "antithetic" only.
+        momentum: memory rho of directions, 0 (none) to 65535/65536; Gaussian perturbation only.
+        momentum_terms: number J of steps that directions remember, 2..8, and J Q <= 32.
+        sharpness: True for sharpness-aware steps; estimator "antithetic" only.
         int16: FULLY_CONNECTED layers whose forward pass reads weights of 16 bits, so that perturbations of
             less than an LSB have an effect: "last" (the last trainable layer), names or patterns.
-        headroom: of a model that is made trainable for the run, LSB: weights stay within +-(127 - headroom).
-            It is at least as much as a weight is perturbed.
+        headroom: headroom of a model that is made trainable for the run, LSB: weights stay within
+            +-(127 - headroom). It is at least the largest perturbation of a weight.
 
     Raises:
         SettingsError: a setting is out of range.
@@ -266,7 +266,7 @@ class Weights:
         return queries * (self.momentum_terms if self.momentum > 0 else 1)
 
     def queries_of(self, layers: tuple[str, ...]) -> int:
-        """Queries of layers that are perturbed together."""
+        """Returns the queries of layers that are perturbed together."""
         if isinstance(self.queries, int):
             return self.queries
         return max((self.queries[name] for name in layers if name in self.queries), default=1)

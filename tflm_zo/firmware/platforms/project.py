@@ -29,10 +29,10 @@ class Project:
 
     Attributes:
         name: an identifier.
-        command: what generated them.
-        sources: of the library, text by path.
+        command: command line that generated the folder.
+        sources: sources of the library, text by path.
         samples: the header and source of the example's samples, text by path.
-        chooses_block: whether the example has a block of layers to choose before it trains.
+        chooses_block: True if the example has a block of layers to choose before it trains.
     """
 
     name: str
