@@ -266,7 +266,6 @@ class InjectSettings:
             )
 
     def _take(self, name: str, low: int, high: int) -> None:
-        """Checks a setting that is an integer or None."""
         if (value := getattr(self, name)) is not None:
             object.__setattr__(self, name, checked_integer(value, name, low, high))
 

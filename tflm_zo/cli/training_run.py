@@ -387,6 +387,5 @@ class TrainingRun:
 
 
 def _measured_at(history: History, step: int) -> dict[str, float]:
-    """Loss and accuracy of the measurement after a number of steps."""
     found = next(m for m in history.measurements if m["step"] == step)
     return {name: value for name, value in found.items() if name != "step"}

@@ -28,7 +28,6 @@ __all__ = ["NodeAction", "NodeControl", "NodeRequest"]
 
 
 def _scratch(layer: NodeLayer | None) -> int:
-    """Values that an update of a layer needs."""
     return 0 if layer is None else layer.scratch_values
 
 

@@ -223,7 +223,6 @@ def _pretrained(scenario: Scenario, seed: int) -> Model:
 
 
 def _replay(zo: Model, log: Path) -> dict[str, Any]:
-    """The weights that a run kept, from its log alone."""
     opened = open_log(log)
     weights, _ = snapshot_weights(zo, opened) if isinstance(opened, SnapshotLog) else replay_log(zo, log)
     return weights

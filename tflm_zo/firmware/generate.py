@@ -278,7 +278,6 @@ def _check(metadata: ZoMetadata, plan: RunPlan, settings: FirmwareSettings) -> N
 
 
 def _model_arrays(segments: Sequence[Model], name: str) -> dict[str, bytes]:
-    """Returns the segments' files by the names of their arrays."""
     stems = [name] if len(segments) == 1 else [f"{name}_segment_{k}" for k in range(len(segments))]
     return {f"g_{stem}_model_data": segment.to_bytes() for stem, segment in zip(stems, segments, strict=True)}
 
@@ -326,7 +325,6 @@ def _figures(
 
 
 def _trainer(plan: RunPlan) -> str:
-    """Returns the name of the op pack's trainer that does the run."""
     if isinstance(plan, BlockRunPlan):
         return "block"
     return "node" if isinstance(plan, NodeRunPlan) else "weight"

@@ -210,7 +210,6 @@ def _blocks(plan: BlockRunPlan, names: Mapping[str, str]) -> str:
 
 
 def _run(plan: RunPlan, names: Mapping[str, str]) -> str:
-    """Returns the definitions of the run's constants."""
     if isinstance(plan, BlockRunPlan):
         return _blocks(plan, names)
     if isinstance(plan, NodeRunPlan):

@@ -179,7 +179,6 @@ def _read_records(
 
 
 def _is_cut_short(data: bytes) -> bool:
-    """Returns whether a file is the beginning of a header."""
     if data[: len(SNAPSHOT_LOG)] != SNAPSHOT_LOG[: len(data)]:
         return False
     if len(data) < SnapshotLogHeader.size_of(0):

@@ -113,7 +113,6 @@ def _node_chain(task: PlannedTask, model: Model, metadata: ZoMetadata) -> float:
 
 
 def _scale(value: float) -> NodeState:
-    """Returns the nearest ``zo_scale``."""
     fraction, exponent = math.frexp(value)
     mantissa = round(fraction * 2**32)
     return NodeState(min(mantissa, 2**32 - 1), exponent - 32)

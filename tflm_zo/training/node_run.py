@@ -237,7 +237,6 @@ class NodeRun(Run):
         self._control.report(self._runtime.losses())
 
     def _weights_of(self, task: int) -> Any:
-        """The tensors of a task as the control unit takes them."""
         tensors = []
         for t in self._tensors_of[task]:
             weights, fraction = self._runtime.weight_views(t.name)

@@ -73,7 +73,6 @@ def resolve(settings: Settings, name: str) -> tuple[str, str]:
 
 
 def _written(name: str) -> str:
-    """Returns a setting's name as the command line writes it."""
     return name.replace("_", "-")
 
 

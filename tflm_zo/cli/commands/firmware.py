@@ -194,7 +194,6 @@ def firmware(
 
 
 def _described(made: Firmware) -> dict[str, Any]:
-    """Returns the command's result: the figures of a generated folder."""
     return {
         "files": sorted(made.files),
         "arena_bytes": made.arena.bytes,
@@ -219,7 +218,6 @@ def _device_samples(model: Model, data: Path | None, samples: int | None) -> tup
 
 
 def _device_steps(epochs: int | None, steps: int | None, samples: int, batch_size: int) -> int:
-    """Steps of the run on the device."""
     check_length(epochs, steps, None)
     if steps is not None:
         return steps

@@ -213,7 +213,6 @@ def _trainable(given: list[str] | None) -> str | list[str] | None:
 
 
 def _described(zo: Model, run: Settings) -> dict[str, Any]:
-    """Returns the command's result: the figures of a ZO model."""
     metadata = read_metadata(zo)
     return {
         "batch": metadata.batch,
