@@ -25,39 +25,43 @@ EXAMPLE = "tflm-zo replay model.zo.tflite run.zolog -o trained.tflite"
 _Weights = dict[str, NDArray[np.int8]]
 
 
+Log = Annotated[
+    Path,
+    typer.Argument(metavar="LOG", help="A log or a checkpoint, as train writes them.", show_default=False),
+]
+Steps = Annotated[
+    int | None,
+    typer.Option(
+        help="Number of the run's steps to replay (default: up to the best measured state, which train "
+        "keeps, or all).",
+        show_default=False,
+    ),
+]
+Batch = Annotated[
+    int | None,
+    typer.Option(
+        help="Samples per invoke of the trained model (default: as train exports it).",
+        show_default=False,
+        rich_help_panel="Output",
+    ),
+]
+ReRange = Annotated[
+    bool,
+    typer.Option(
+        "--re-range",
+        help="Give the filters new scales, from the range of the trained weights.",
+        rich_help_panel="Output",
+    ),
+]
+
+
 def replay(
     model: ZoModelFile,
-    log: Annotated[
-        Path,
-        typer.Argument(
-            metavar="LOG", help="A log or a checkpoint, as train writes them.", show_default=False
-        ),
-    ],
+    log: Log,
     output: OutputModel,
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of the run's steps to replay (default: up to the best measured state, which train "
-            "keeps, or all).",
-            show_default=False,
-        ),
-    ] = None,
-    batch: Annotated[
-        int | None,
-        typer.Option(
-            help="Samples per invoke of the trained model (default: as train exports it).",
-            show_default=False,
-            rich_help_panel="Output",
-        ),
-    ] = None,
-    re_range: Annotated[
-        bool,
-        typer.Option(
-            "--re-range",
-            help="Give the filters new scales, from the range of the trained weights.",
-            rich_help_panel="Output",
-        ),
-    ] = False,
+    steps: Steps = None,
+    batch: Batch = None,
+    re_range: ReRange = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
