@@ -38,13 +38,15 @@ class Distribution:
     """
 
     kind: ClassVar[int]
+    _mu_max: ClassVar[int] = 127
+    _p_zero_max: ClassVar[int] = 0
     mu: int
     p_zero: int = 0
 
     def __post_init__(self) -> None:
         """Checks the parameters against the ranges of ``zo_types.h``."""
-        mu = integer("mu", self.mu, 1, 65535 if isinstance(self, Gaussian) else 127)
-        p_zero = integer("p_zero", self.p_zero, 0, 255 if isinstance(self, SparseUniform) else 0)
+        mu = integer("mu", self.mu, 1, self._mu_max)
+        p_zero = integer("p_zero", self.p_zero, 0, self._p_zero_max)
         object.__setattr__(self, "mu", mu)
         object.__setattr__(self, "p_zero", p_zero)
 
@@ -109,6 +111,7 @@ class SparseUniform(Distribution):
     """
 
     kind = constants.ZO_SPARSE_UNIFORM
+    _p_zero_max = 255
 
     def __init__(self, radius: int, zeros: float = 0.0) -> None:
         if not 0.0 <= zeros <= 1.0:
@@ -127,6 +130,7 @@ class Gaussian(Distribution):
     """
 
     kind = constants.ZO_GAUSSIAN
+    _mu_max = 65535
 
     def __init__(self, std: float) -> None:
         mu = self._in_units(std)
