@@ -15,6 +15,7 @@ from ..training.block_search import BlockSearch
 
 __all__ = [
     "BlockSearchOption",
+    "Epochs",
     "Force",
     "Json",
     "LossOutput",
@@ -24,6 +25,7 @@ __all__ = [
     "OutputModel",
     "OutputReport",
     "RuntimeName",
+    "Steps",
     "ZoModelFile",
     "choice",
     "parse_block_search",
@@ -109,6 +111,18 @@ Json = Annotated[
 RuntimeName = Annotated[
     str,
     typer.Option("--runtime", help="Runtime that runs the model.", rich_help_panel="Run", **choice(RUNTIMES)),
+]
+Epochs = Annotated[
+    int | None,
+    typer.Option(
+        help="Passes over the samples (default: 10, or as many as take 300 steps).",
+        show_default=False,
+        rich_help_panel="Run",
+    ),
+]
+Steps = Annotated[
+    int | None,
+    typer.Option(help="Number of steps instead of epochs.", show_default=False, rich_help_panel="Run"),
 ]
 BlockSearchOption = Annotated[
     str | None,

@@ -28,7 +28,7 @@ from ...runtime import Inputs
 from ...training import ALGORITHMS, SettingsError, algorithm_of, trained_layers
 from ...training import algorithm as algorithm_of_name
 from ...training.length import check_length, usual_epochs
-from ..options import BlockSearchOption, Json, ZoModelFile, choice, parse_block_search
+from ..options import BlockSearchOption, Epochs, Json, Steps, ZoModelFile, choice, parse_block_search
 from ..results import show
 from ..set_option import SetOption, make_settings, parse_set, split_set
 
@@ -58,10 +58,6 @@ Platform = Annotated[
         help="Build system that the folder is laid out for.", rich_help_panel="Output", **choice(PLATFORMS)
     ),
 ]
-Steps = Annotated[
-    int | None,
-    typer.Option(help="Number of steps instead of epochs.", show_default=False, rich_help_panel="Run"),
-]
 DataOption = Annotated[
     Path | None,
     typer.Option(
@@ -79,14 +75,6 @@ Samples = Annotated[
         help=f"Number of samples that the device trains on (default: all of --data, else {_SAMPLES}).",
         show_default=False,
         rich_help_panel="Data",
-    ),
-]
-Epochs = Annotated[
-    int | None,
-    typer.Option(
-        help="Passes over the samples (default: 10, or as many as take 300 steps).",
-        show_default=False,
-        rich_help_panel="Run",
     ),
 ]
 Algorithm = Annotated[

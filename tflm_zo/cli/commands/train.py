@@ -15,6 +15,7 @@ from ...training.trainer import KEEPS
 from ..options import (
     BlockSearchOption,
     DataFile,
+    Epochs,
     Force,
     Json,
     LabelsFile,
@@ -22,6 +23,7 @@ from ..options import (
     ModelFile,
     OutputModel,
     RuntimeName,
+    Steps,
     choice,
 )
 from ..output_file import check_different, check_output, claim_outputs
@@ -33,18 +35,6 @@ EXAMPLE = "tflm-zo train model.tflite adapt.npz -o adapted.tflite --epochs 20 --
 _RUN, _ALGORITHM, _DATA, _FILES = "Run", "Algorithm", "Data", "Files"
 
 
-Epochs = Annotated[
-    int | None,
-    typer.Option(
-        help="Passes over the data (default: 10, or as many as take 300 steps).",
-        show_default=False,
-        rich_help_panel=_RUN,
-    ),
-]
-Steps = Annotated[
-    int | None,
-    typer.Option(help="Number of steps instead of epochs.", show_default=False, rich_help_panel=_RUN),
-]
 Budget = Annotated[
     float | None,
     typer.Option(
