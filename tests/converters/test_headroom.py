@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.injection import inject_all
-from helpers.models import MODELS, GraphBuilder
+from helpers.models import MODELS, GraphBuilder, shared_filters
 from helpers.models.graph_builder import Activation
 from tflm_zo.converters import initial_weights, load_model, read_metadata
 from tflm_zo.converters.model import Model, Operator, Tensor
@@ -96,25 +96,9 @@ def test_no_headroom_keeps_every_byte(built: bytes) -> None:
     assert not any(t.requantized_channels for t in read_metadata(new).trainable)
 
 
-def shared_model(share_tensor: bool) -> bytes:
-    """Two layers whose filters share a buffer and whose biases share a buffer, or even the tensor."""
-    g = GraphBuilder(3)
-    x = g.input("x", [1, 8])
-    y = g.dense(x, "a", 8, Activation.NONE)
-    y = g.requantize(y, "same", x.scale, x.zero_point)
-    z = g.dense(y, "b", 8, Activation.NONE)
-    first, second = g._operators[0], g._operators[2]
-    for i in (1, 2):
-        a, b = g._tensors[first.inputs[i]], g._tensors[second.inputs[i]]
-        b.buffer, b.quantization = a.buffer, a.quantization
-    if share_tensor:
-        second.inputs[2] = first.inputs[2]
-    return g.build([z])
-
-
 @pytest.mark.parametrize("share_tensor", [False, True])
 def test_shared_buffers_and_biases(share_tensor: bool) -> None:
-    data = shared_model(share_tensor)
+    data = shared_filters(share_tensor)
     old = load_model(data)
     # Only the first layer is trainable: the other one keeps filter, bias and their scales.
     new = load_model(inject_all(data, trainable="a", headroom=40, loss="mse").to_bytes())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from helpers.injection import inject_all
 from helpers.interpreters import run_plain
-from helpers.models import MODELS, GraphBuilder
+from helpers.models import MODELS, GraphBuilder, shared_filters
 from helpers.models.graph_builder import Activation
 from tflm_zo.converters import (
     ConversionError,
@@ -204,18 +204,7 @@ def test_sums_that_would_overflow_keep_their_scale() -> None:
 @pytest.mark.parametrize("share_tensor", [False, True])
 def test_a_bias_that_others_read_is_copied(share_tensor: bool) -> None:
     """Two layers share a bias; only the first one was trained."""
-    g = GraphBuilder(3)
-    x = g.input("x", [1, 8])
-    y = g.dense(x, "a", 8, Activation.NONE)
-    y = g.requantize(y, "same", x.scale, x.zero_point)
-    z = g.dense(y, "b", 8, Activation.NONE)
-    first, second = g._operators[0], g._operators[2]
-    for i in (1, 2):
-        a, b = g._tensors[first.inputs[i]], g._tensors[second.inputs[i]]
-        b.buffer, b.quantization = a.buffer, a.quantization
-    if share_tensor:
-        second.inputs[2] = first.inputs[2]
-    zo = inject_all(g.build([z]), trainable="a", headroom=0, loss="mse")
+    zo = inject_all(shared_filters(share_tensor), trainable="a", headroom=0, loss="mse")
     name = read_metadata(zo).trainable[0].name
     weights = {name: initial_weights(zo)[name] // 3}
     old, new = export_model(zo, weights), export_model(zo, weights, re_range=True)

@@ -20,6 +20,7 @@ from .networks import (
     lenet5,
     logistic_head,
     residual,
+    shared_filters,
     small_cnn,
     two_inputs,
     two_outputs,
@@ -42,4 +43,4 @@ MODELS: dict[str, Callable[..., bytes]] = {
     "uint8_edges": uint8_edges,
 }
 
-__all__ = ["MODELS", "GraphBuilder", *(f.__name__ for f in MODELS.values())]
+__all__ = ["MODELS", "GraphBuilder", "shared_filters", *(f.__name__ for f in MODELS.values())]

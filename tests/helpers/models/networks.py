@@ -164,3 +164,19 @@ def two_outputs(seed: int = 12) -> bytes:
     a = g.softmax(g.dense(x, "class", 4, Activation.NONE), "softmax")
     b = g.logistic(g.dense(x, "detect", 1, Activation.NONE), "sigmoid")
     return g.build([a, b], signature="serving_default")
+
+
+def shared_filters(share_tensor: bool) -> bytes:
+    """Two layers whose filters share a buffer and whose biases share a buffer, or even the tensor."""
+    g = GraphBuilder(3)
+    x = g.input("x", [1, 8])
+    y = g.dense(x, "a", 8, Activation.NONE)
+    y = g.requantize(y, "same", x.scale, x.zero_point)
+    z = g.dense(y, "b", 8, Activation.NONE)
+    first, second = g._operators[0], g._operators[2]
+    for i in (1, 2):
+        a, b = g._tensors[first.inputs[i]], g._tensors[second.inputs[i]]
+        b.buffer, b.quantization = a.buffer, a.quantization
+    if share_tensor:
+        second.inputs[2] = first.inputs[2]
+    return g.build([z])
