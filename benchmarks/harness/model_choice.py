@@ -42,4 +42,4 @@ def _load(path: Path) -> Model:
     try:
         return load_model(path)
     except (ConversionError, OSError) as error:
-        raise SystemExit(f"{path}: {error}") from None
+        raise SystemExit(str(error)) from None

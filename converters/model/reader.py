@@ -51,7 +51,16 @@ def load_model(source: str | os.PathLike[str] | bytes | bytearray | memoryview) 
             the flatbuffer.
         OSError: the file cannot be read.
     """
-    data = bytes(source) if isinstance(source, bytes | bytearray | memoryview) else Path(source).read_bytes()
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _read(bytes(source))
+    path = Path(source)
+    try:
+        return _read(path.read_bytes())
+    except ConversionError as error:
+        raise ConversionError(f"{path}: {error}") from error
+
+
+def _read(data: bytes) -> Model:
     if len(data) > _LARGEST_FILE:
         raise ConversionError("the model is larger than 2 GB, which is not supported")
     if len(data) < 8:

@@ -225,7 +225,7 @@ def test_names(files: Path) -> None:
 REFUSALS: dict[str, tuple[list[Any], str]] = {
     "plain model": (["plain.tflite"], "this is no ZO model (it has no metadata «tflm_zo»); inject it first"),
     "no file": (["none.tflite"], "none.tflite: No such file"),
-    "not a model": (["d.npz"], "not a .tflite model"),
+    "not a model": (["d.npz"], "d.npz: not a .tflite model"),
     "nodes for weights": (["node.zo.tflite", "--algorithm", "weight"], "inject with --headroom 2"),
     "weights for nodes": (["weight.zo.tflite", "--algorithm", "node"], "no nodes: inject it with nodes"),
     "unknown setting": (

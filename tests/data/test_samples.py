@@ -299,7 +299,9 @@ def bad(said: str, name: str = "classes", **arrays: Any) -> tuple[str, dict[str,
 
 HOT = np.eye(4)[Y]
 REFUSED = {
-    "no labels": bad("the model's loss (cross_entropy) needs labels: an array «y», or a file of them", x=X),
+    "no labels": bad(
+        "the model's loss (cross_entropy) needs labels: give y, or a file that has an array «y»", x=X
+    ),
     "no samples": bad("no array «x»; there are: images, y", images=X, y=Y),
     "label too large": bad("y: label 4 is out of range: expected 0..3 (-1: unlabelled)", x=X, y=Y + 1),
     "label -2": bad("y: label -2 is out of range: expected 0..3", x=X, y=Y - 2),
@@ -375,7 +377,7 @@ def test_refused_by_the_same_words(case: str, tmp_path: Path) -> None:
         (
             "classes",
             (X,),
-            r"the model's loss \(cross_entropy\) needs labels: an array «y», or a file of them$",
+            r"the model's loss \(cross_entropy\) needs labels: give y, or a file that has an array «y»$",
         ),
         ("classes", ([X, X], Y), r"x: expected samples of shape \[8, 8, 1\], got \[8, 8, 8, 1\]"),
         ("classes", ([[1.0], [1.0, 2.0]], Y), "x: its samples differ in shape, so they make no array"),

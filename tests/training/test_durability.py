@@ -302,7 +302,9 @@ def test_a_damaged_header_is_refused(whole: bytes, tmp_path: Path) -> None:
 def test_replace(whole: bytes, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(b"old")
-    with pytest.raises(FileExistsError, match="choose another name, or resume from it or replace it"):
+    with pytest.raises(
+        FileExistsError, match="go on from it with resume=True or replace it with replace=True"
+    ):
         train(log)
     with pytest.raises(ValueError, match="steps"):
         Trainer(MODEL, SETTINGS).fit(X, Y, steps=0, log=log, replace=True, keep="last")

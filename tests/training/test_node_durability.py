@@ -494,7 +494,9 @@ def test_what_is_not_this_run_is_refused(tmp_path: Path) -> None:
         make().fit(X[1:], Y[1:], steps=STEPS, log=log, resume=True, keep="last")
     with pytest.raises(LogError, match="another model"):
         Trainer(MODELS_OF["head"], SETTINGS).fit(X, Y, steps=STEPS, log=log, resume=True, keep="last")
-    with pytest.raises(FileExistsError, match="choose another name, or resume from it or replace it"):
+    with pytest.raises(
+        FileExistsError, match="go on from it with resume=True or replace it with replace=True"
+    ):
         make().fit(X, Y, steps=STEPS, log=log, keep="last")
     by_weights = Trainer(MODELS_OF["whole"], Settings(tasks=(Weights(),), batch_size=8))
     with pytest.raises(LogError, match="no seed log of this version"):

@@ -12,7 +12,14 @@ from pathlib import Path
 
 from ..converters.files import lock_file, new_file
 
-__all__ = ["LogFile"]
+__all__ = ["LogFile", "log_exists"]
+
+
+def log_exists(path: str | os.PathLike[str]) -> FileExistsError:
+    """The error of a new log whose file exists."""
+    return FileExistsError(
+        f"{path} exists; choose another name, go on from it with resume=True or replace it with replace=True"
+    )
 
 
 class LogFile(ABC):
@@ -66,8 +73,7 @@ class LogFile(ABC):
                 yield
                 new.publish(replace=replace)
         except FileExistsError:
-            what = f"{self._path} exists; choose another name, or resume from it or replace it"
-            raise FileExistsError(what) from None
+            raise log_exists(self._path) from None
         _sync_folder(Path(self._path).parent)
 
     def _write_at(self, at: int, data: bytes) -> None:

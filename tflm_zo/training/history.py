@@ -19,12 +19,12 @@ def _no_losses() -> IO[bytes]:
     return tempfile.SpooledTemporaryFile(_IN_MEMORY)
 
 
-@dataclass
+@dataclass(repr=False)
 class History:
     """History of a run, like Keras' History: `history` maps a name to its values.
 
     Attributes:
-        history: values of each epoch: "loss" (mean training loss, nats), "rate", "equivalents" (forward
+        history: values of each epoch: "loss" (mean training loss, nats), "rate" (the last step's learning rate), "equivalents" (forward
             equivalents of the run until then) and, with validation data, "val_loss" and "val_accuracy" (not
             for the mean squared error).
         measurements: measurements of the run's weights, in order, those before it was resumed included:
@@ -43,7 +43,12 @@ class History:
     forwards: int = 0
     equivalents: float = 0.0
     seconds: float = 0.0
-    _losses: IO[bytes] = field(default_factory=_no_losses, repr=False, compare=False)
+    _losses: IO[bytes] = field(default_factory=_no_losses, compare=False)
+
+    def __repr__(self) -> str:
+        losses = self.history.get("loss", [])
+        change = f", loss {losses[0]:.4g} -> {losses[-1]:.4g}" if losses else ""
+        return f"<History: {len(losses)} epochs{change}, weights of step {self.kept_step} kept>"
 
     def __del__(self) -> None:
         """Closes the file."""

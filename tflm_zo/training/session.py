@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..data import Data
 from ..logs import IncompleteHeaderError, LogWarning
+from ..logs.log_file import log_exists
 from .best_state import BestState
 from .callbacks import Callback
 from .evaluation import evaluate
@@ -35,7 +36,7 @@ def check_log(log: str | os.PathLike[str] | None, *, resume: bool, replace: bool
         if resume:
             raise ValueError("resume: needs a log to go on from")
     elif not resume and not replace and os.path.exists(log):
-        raise FileExistsError(f"{log} exists; choose another name, or resume from it or replace it")
+        raise log_exists(log)
 
 
 def prepare_log(
