@@ -24,9 +24,9 @@ class History:
     """History of a run, like Keras' History: `history` maps a name to its values.
 
     Attributes:
-        history: values of each epoch: "loss" (mean training loss, nats), "rate" (the last step's learning rate), "equivalents" (forward
-            equivalents of the run until then) and, with validation data, "val_loss" and "val_accuracy" (not
-            for the mean squared error).
+        history: values of each epoch: "loss" (mean training loss, nats), "rate" (the last step's learning
+            rate), "equivalents" (forward equivalents of the run until then) and, with validation data,
+            "val_loss" and "val_accuracy" (not for the mean squared error).
         measurements: measurements of the run's weights, in order, those before it was resumed included:
             "step", "loss" and, unless that is the mean squared error, "accuracy", on the validation data or,
             without them, on the training data; empty with keep="last".
