@@ -67,7 +67,7 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
     """Returns the arrays of an ``.npz`` file by their names, or ``x``, the array of an ``.npy`` file.
 
     Raises:
-        DataError: the file cannot be read, or holds something else.
+        DataError: the file cannot be read, or holds something else than arrays of numbers.
     """
     with naming(path):
         return _read(path)
@@ -102,7 +102,7 @@ def read_labels(source: Any) -> Any:
         source: labels; or the path of an ``.npy`` file of them, or of an ``.npz`` file with ``y``.
 
     Raises:
-        DataError: the file cannot be read, or has no ``y``; the message begins with its name.
+        DataError: the file cannot be read, or has no ``y``; the message begins with the file's name.
     """
     if not isinstance(source, str | os.PathLike):
         return source
@@ -126,8 +126,9 @@ def gather(source: Any, shapes: Mapping[str, Sequence[int]]) -> Gathered:
         shapes: shape of one sample by the input's name. Dimensions of size 1 may be missing or too many.
 
     Raises:
-        DataError: the file cannot be read; arrays are missing, no numbers, empty, not finite, of another
-            shape or number of samples. The caller puts the file's name before it, see `naming`.
+        DataError: the file cannot be read; an array is missing, has no numbers, is empty or not finite, or
+            has another shape or number of samples than expected. The caller puts the file's name before the
+            message, see `naming`.
     """
     names, y = list(shapes), None
     there: tuple[str, ...] = ()
@@ -247,7 +248,7 @@ def class_labels(y: Array, classes: int) -> npt.NDArray[np.int32]:
         classes: number of classes, >= 2.
 
     Raises:
-        DataError: the labels are neither, or one is out of range.
+        DataError: the labels are neither class numbers nor one-hot, or a label is out of range.
     """
     if y.size != len(y) * classes:
         return integer_labels(y, (), classes)

@@ -47,7 +47,7 @@ def lock_file(file: io.FileIO, path: str | os.PathLike[str]) -> None:
     """Locks an open file until it is closed (advisory, where the system has such locks).
 
     Raises:
-        FileInUseError: somebody else has locked it.
+        FileInUseError: another process has locked the file.
     """
     if not lock(file.fileno()):
         raise _in_use(path)
@@ -66,7 +66,7 @@ def claim_name(path: str | os.PathLike[str]) -> Iterator[None]:
     the program, however that ends. Elsewhere nothing is claimed, and who comes later is told when he writes.
 
     Raises:
-        FileInUseError: somebody else has claimed it.
+        FileInUseError: another process has claimed the name.
     """
     with contextlib.ExitStack() as stack:
         if sys.platform == "linux":
@@ -107,7 +107,7 @@ def lock(descriptor: int) -> bool:
     """Locks what a descriptor stands for until it is closed, where the system has such locks.
 
     Returns:
-        Whether nobody else has locked it.
+        True if the file is locked now; False if another process has locked it.
     """
     if sys.platform != "win32":
         try:
@@ -166,9 +166,9 @@ class NewFile:
             replace: True if it may take that of another file.
 
         Raises:
-            FileExistsError: there is one, and it may not.
-            FileInUseError: there is one that another run is writing.
-            OSError: e.g. the disk is full. The file has no name then; `discard` it.
+            FileExistsError: a file has the name, and may not be replaced.
+            FileInUseError: another run is writing the file that has the name.
+            OSError: the file cannot get its name, e.g. because the disk is full; `discard` it.
         """
         os.fsync(self.file.fileno())
         try:
@@ -240,8 +240,8 @@ def check_output(path: Path | None, *, force: bool) -> None:
 
     Raises:
         FileExistsError: the file exists, and ``force`` is not set.
-        FileInUseError: a run is writing it.
-        OSError: its folder does not exist or cannot be written to, or ``path`` is a folder.
+        FileInUseError: a run is writing the file.
+        OSError: the file's folder does not exist or cannot be written to, or ``path`` is a folder.
     """
     if path is None:
         return
@@ -262,7 +262,8 @@ def write_output(path: Path, data: bytes, *, force: bool) -> Path:
     """Writes a file, whole or not at all, and returns its path.
 
     Raises:
-        OSError: as for `check_output`, or e.g. the disk is full; what was there is as it was.
+        OSError: the file cannot be written, for a reason of `check_output` or because, e.g., the disk is
+            full. An older file is then as it was.
     """
     check_output(path, force=force)
     try:

@@ -49,7 +49,7 @@ def checked_weights(
         what: name of the argument, for messages.
 
     Raises:
-        ConversionError: a name, shape or type is wrong.
+        ConversionError: an array has an unknown name, or a wrong shape or type.
     """
     shapes = {t.name: t.shape for t in metadata.trainable}
     result = {}
@@ -78,8 +78,8 @@ def with_initial_weights(model: Model, weights: Mapping[str, npt.NDArray[np.int8
 
     Args:
         model: a ZO model; it is not changed.
-        weights: int8 arrays by filter tensor name, in the filters' own shapes; those of filters that are not
-            named stay.
+        weights: new weights, int8 arrays in the filters' own shapes, by filter tensor name. Filters that are
+            not named keep theirs.
 
     Returns:
         A copy with these initial weights. Logs of runs of the one do not belong to the other.

@@ -34,7 +34,7 @@ def inject(
         The ZO model that ARCHITECTURE.md describes. ``to_bytes`` or ``save`` writes it.
 
     Raises:
-        ConversionError: the model or the settings cannot be used; the message says which, and why.
+        ConversionError: the model or the settings cannot be used; the message says which of them, and why.
         OSError: the file cannot be read.
 
     Example:

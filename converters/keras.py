@@ -103,8 +103,8 @@ def convert(
         per_channel_dense: quantize Dense layers per output channel; False: per tensor.
         activation_headroom: fraction by which the calibrated ranges of activations are widened, so that a
             model that drifts in training does not saturate; see ``widen_activations``.
-        classes: number of classes that the first output is to have, more than in Keras: room for new ones, to
-            be learned later; see ``grow_classes``. The report's accuracies are those of the old classes.
+        classes: number of classes that the first output is to have. More than Keras' model has leave room for
+            classes to be learned later, see ``grow_classes``; accuracies in the report are of Keras' classes.
         labels: integers [samples], class indices of the representative data, -1 for a sample without one, or
             one-hot [samples, classes]; for the report's accuracies. In a model with several outputs they are
             labels of the first one.
@@ -166,7 +166,7 @@ def accuracy(model: Model, inputs: Array | Sequence[Array], labels: npt.ArrayLik
     Args:
         model: an int8 model of batch size 1.
         inputs: [samples, ...], one array per input.
-        labels: integers [samples]; those below 0 do not count.
+        labels: class numbers, integers [samples]; a sample with a label below 0 does not count.
     """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 

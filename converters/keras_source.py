@@ -26,7 +26,7 @@ def tensorflow_and_keras() -> tuple[Any, Any]:
     """Imports them.
 
     Raises:
-        ConversionError: TensorFlow is not installed, or Keras runs on something else.
+        ConversionError: TensorFlow is not installed, or Keras runs on another backend.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
@@ -87,7 +87,7 @@ def load_keras(keras: Any, model: Any) -> Any:
 
     Raises:
         ConversionError: the file cannot be read as a model; the message says why.
-        FileNotFoundError: there is no file.
+        FileNotFoundError: the file does not exist.
     """
     if not isinstance(model, str | os.PathLike):
         if not isinstance(model, keras.Model):

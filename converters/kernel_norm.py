@@ -21,7 +21,7 @@ def kernel_norm_multipliers(filters: Sequence[npt.NDArray[np.int8]]) -> list[int
     10^5 (LeNet-5 on rotated MNIST).
 
     Args:
-        filters: of each trainable filter the weights that are trained, int8, flat, in LSB.
+        filters: the weights that are trained, LSB, a flat int8 array for each trainable filter.
 
     Returns:
         Q31 factors, 0..2^31-1. A layer of zeros gets 0, as the equation has it: it would not move. Where all

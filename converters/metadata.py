@@ -85,7 +85,7 @@ class ZoTrainable:
         segment: index into the segments.
         shape: shape of the filter.
         size: number of weights.
-        channels: output channels.
+        channels: number of output channels.
         inner: consecutive weights of one channel (the channel of weight i is i // inner % channels).
         requantized_channels: number of scales that headroom changed.
         updated: number of weights that are trained; None: all.
@@ -119,10 +119,10 @@ class ZoNodes:
     Attributes:
         trainable: number of its filter.
         form: "plain", "max_pool" or "mean".
-        input_segment: its input is the boundary that enters this segment; 0: original input 0.
-        output_segment: its output, before any pooling, enters this segment.
-        node_segment: its nodes enter this segment: the first one of the suffix that queries re-run.
-        count: nodes per sample.
+        input_segment: number of the segment that the layer's input enters; 0 stands for original input 0.
+        output_segment: number of the segment that the layer's output, before any pooling, enters.
+        node_segment: number of the segment that the nodes enter, the first one that queries re-run.
+        count: number of nodes of a sample.
         head: True if the loss reads the nodes.
         geometry: the fields of ``zo_node_layer`` but the form.
     """
@@ -173,9 +173,9 @@ class ZoOriginal:
     """Names and batch size of the original model.
 
     Attributes:
-        inputs: names of its inputs, made unique.
-        outputs: names of its outputs, made unique.
-        batch: samples per invoke of the models that are exported; None: those of the ZO model.
+        inputs: names of the original model's inputs, made unique.
+        outputs: names of the original model's outputs, made unique.
+        batch: samples per invoke of the models that are exported; None stands for the ZO model's.
     """
 
     inputs: tuple[str, ...]
@@ -189,9 +189,9 @@ class ZoMetadata:
 
     Attributes:
         version: format of the metadata.
-        headroom: largest perturbation, LSB.
+        headroom: largest perturbation of a weight, LSB.
         update_bits: bits of a weight in an update, 8 or 16.
-        max_queries: seeds in one UPDATE.
+        max_queries: largest number of seeds in one UPDATE.
         command_words: int32 words of ``zo_command``.
         batch: samples per invoke.
         replay: True if SEED_REPLAY is part of the model.
@@ -242,7 +242,7 @@ class ZoMetadata:
         """Reads JSON text; unknown keys are ignored.
 
         Raises:
-            ConversionError: it is malformed or of another version, or its parts contradict each other.
+            ConversionError: the text is malformed or of another version, or its parts contradict each other.
         """
         try:
             metadata = _schema().validate_json(text, strict=True)
@@ -361,8 +361,8 @@ def read_metadata(model: Model) -> ZoMetadata:
     """Returns the metadata of a ZO model, checked against its graph.
 
     Raises:
-        ConversionError: the model is no ZO model, its metadata is damaged, of another version, or does not
-            describe this graph, or the graph is none that ``inject`` takes.
+        ConversionError: the model is no ZO model; its metadata is damaged, of another version, or describes
+            another graph; or ``inject`` would refuse the graph.
     """
     entry = model.find_metadata(METADATA_NAME)
     if entry is None:

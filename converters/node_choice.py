@@ -44,7 +44,7 @@ def node_choices(model: Model, loss_output: int | str | None = None) -> list[Nod
 
     Args:
         model: a plain model; it is not changed.
-        loss_output: as in ``InjectSettings``.
+        loss_output: name or number of the output that the loss belongs to, as in ``InjectSettings``.
 
     Raises:
         ConversionError: the model cannot be injected at all.

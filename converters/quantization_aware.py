@@ -27,8 +27,8 @@ def quantization_aware_multipliers(
     "gradient" rule in LSB^2 per nat, reaches every weight with the same real step.
 
     Args:
-        filters: of each trainable filter the scales, float32 [channels], and the weights, int8 with the
-            channels first. A channel of zeros has a scale that means nothing, and is not counted as finest.
+        filters: (scales, weights) of each trainable filter: float32 [channels], and int8 with the channels
+            first. The scale of a channel of zeros means nothing, and is not counted as the finest one.
 
     Returns:
         Q31 factors of each filter, int32 [channels].

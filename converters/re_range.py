@@ -31,7 +31,7 @@ def re_range(graph: Subgraph, tensor: Tensor, in_256ths: npt.NDArray[np.int32]) 
     reads than the layers of which it is the filter, or with a bias that is no constant.
 
     Args:
-        graph: the filter's own.
+        graph: subgraph that the filter is in.
         tensor: int8 filter, zero point 0, that holds the 16-bit weights rounded to whole ones.
         in_256ths: int32 in the filter's shape: 256 * weight + fraction, unit 2^-8 LSB.
 

@@ -28,11 +28,11 @@ def rescale_bias(
         graph: graph of the operator.
         op: with a bias that is absent or constant.
         scales: scales of its filter from now on, [channels] or [1].
-        ratio: what the bias of each channel is multiplied by: old filter scale / new one, [channels].
-        changed: whose scale is another than before, [channels].
+        ratio: factor of each channel's bias, old filter scale / new filter scale, [channels].
+        changed: True for each channel whose scale has changed, bool [channels].
 
     Raises:
-        ConversionError: the operator's input has no scale, as in a damaged model.
+        ConversionError: the operator's input has no scale, which happens in a damaged model only.
     """
     data, bias = op.input(0), op.input(2)
     if bias is None:

@@ -12,14 +12,14 @@ def extract_segment(model: Model, number: int) -> Model:
 
     Args:
         model: a ZO model (or any other: its subgraph); it is not changed.
-        number: from 0 on.
+        number: number of the segment, from 0 on.
 
     Returns:
         A model with the tensors, operators, signatures and constants of that segment, nothing else: no
         metadata (ask the whole model), no buffer that it does not use.
 
     Raises:
-        ConversionError: there is no such segment.
+        ConversionError: the model has no such segment.
     """
     if not 0 <= number < len(model.subgraphs):
         raise ConversionError(f"there is no segment {number}; the model has {len(model.subgraphs)}")

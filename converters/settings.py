@@ -68,7 +68,7 @@ def last_number(wanted: str | Sequence[str]) -> int | None:
     """Returns N of "last:N", and None for anything else.
 
     Raises:
-        ConversionError: N is no number from 1 on.
+        ConversionError: N is no integer, or is below 1.
     """
     if not isinstance(wanted, str) or not wanted.startswith("last:"):
         return None
@@ -82,7 +82,7 @@ def checked_integer(value: Any, what: str, low: int, high: int) -> int:
     """Returns an integer of Python or NumPy as one of Python.
 
     Raises:
-        ConversionError: the value is no integer, or out of range.
+        ConversionError: the value is no integer, or is out of range.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
         raise ConversionError(f"{what} must be an integer from {low} to {high}, not {value!r}")
@@ -125,7 +125,7 @@ class InjectSettings:
             which saves the others' RAM), "none", or one or several names or glob patterns that are compared
             with layer names, filter tensor names, operator output names and block names.
         blocks: names or patterns of a block's layers, by the block's name. A command addresses one block or
-            all of them. A layer that no block names is a block of its own, as every layer is for None.
+            all of them. A layer that no block names is a block of its own; with None every layer is one.
         headroom: largest perturbation of a weight, LSB, 0 to 112. Weights stay within +-(127 - headroom).
         update_bits: 16 (each weight has a fraction byte, nothing is lost to rounding) or 8 (stochastic
             rounding, no extra memory).

@@ -33,7 +33,7 @@ class SparseRule:
         """Reads e.g. "top-k:0.1", "random:500" or "threshold:20".
 
         Raises:
-            ConversionError: it is no such rule, or its number is out of range; the message says what is
+            ConversionError: the text is no such rule, or its number is out of range; the message says what is
                 possible.
         """
         kind, _, number = text.partition(":")
@@ -67,7 +67,7 @@ class SparseRule:
             bool, like ``values``.
 
         Raises:
-            ConversionError: nothing would be, or more than there are.
+            ConversionError: the rule would select no weight, or more weights than there are.
         """
         sizes = np.abs(values.astype(np.int16))
         if self.kind == "threshold":

@@ -19,8 +19,8 @@ class Window:
 
     Attributes:
         size: number of values that it reads.
-        stride: from one position to the next.
-        dilation: from one value that it reads to the next.
+        stride: number of values from one position of the window to the next.
+        dilation: distance of two values that the window reads one after the other.
         same: True if the image is padded with zeros (``Padding.SAME``).
     """
 
@@ -34,7 +34,7 @@ class Window:
         """The window of an operator.
 
         Args:
-            op: convolution or pooling.
+            op: convolution or pooling that has the window.
             side: "h" or "w", the axis.
             size: number of values that it reads; the options of a convolution do not have it.
         """

@@ -10,7 +10,7 @@ from .buffer import Buffer
 
 @dataclasses.dataclass(eq=False)
 class Metadata:
-    """A metadata entry; what the bytes mean is between those who write and read that name."""
+    """A metadata entry; whoever writes and reads entries of that name gives the bytes their meaning."""
 
     name: str
     buffer: Buffer

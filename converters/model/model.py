@@ -21,12 +21,13 @@ class Model:
     """A .tflite model as objects that refer to each other; indices exist in the file only.
 
     Attributes:
-        subgraphs: the first one is what ``Invoke`` of an interpreter runs.
-        buffers: the buffers of the original file, referenced or not; the first is the empty one. Buffers that
-            tensors or metadata refer to but that are missing here are appended when the model is written.
-        operator_codes: those of the original file; missing ones are appended likewise.
-        signatures: in the order of the file.
-        metadata: in the order of the file.
+        subgraphs: subgraphs in the order of the file; an interpreter's ``Invoke`` runs the first one.
+        buffers: buffers of the original file, referenced or not; the first one is empty. Buffers that tensors
+            or metadata refer to but that are missing here are appended when the model is written.
+        operator_codes: operator codes of the original file; codes of operators that are missing here are
+            appended when the model is written.
+        signatures: signatures in the order of the file, or None where the file has no such list.
+        metadata: metadata entries in the order of the file, or None where the file has no such list.
         metadata_buffers: buffers of the deprecated ``metadata_buffer`` list, or None where there is none.
         description: free text, or None where absent.
     """
@@ -52,8 +53,8 @@ class Model:
         return f"<Model: {operators} operators, {' -> '.join(ports)}>"
 
     def summary(self) -> None:
-        """Prints the tables of ``tflm-zo inspect``: inputs and outputs, operators, and of a ZO model what it
-        trains.
+        """Prints the tables of ``tflm-zo inspect``: inputs and outputs, operators, and a ZO model's trainable
+        filters.
         """
         from ..summary import render_summary, summarize
         from ..table import table_console
@@ -66,25 +67,25 @@ class Model:
         return self.buffers[0]
 
     def find_metadata(self, name: str) -> Metadata | None:
-        """The first metadata entry of that name."""
+        """Returns the first metadata entry of that name, or None."""
         return next((m for m in self.metadata or () if m.name == name), None)
 
     def referenced_buffers(self) -> set[Buffer]:
-        """The buffers that tensors or metadata refer to."""
+        """Returns the buffers that tensors or metadata refer to."""
         used = {t.buffer for graph in self.subgraphs for t in graph.all_tensors()}
         used.update(m.buffer for m in self.metadata or ())
         used.update(self.metadata_buffers or ())
         return used
 
     def copy(self) -> Model:
-        """A model that shares nothing with this one that could be changed."""
+        """Returns a copy that shares nothing with this model that could be changed."""
         return copy.deepcopy(self)
 
     def to_bytes(self) -> bytes:
-        """The model as a .tflite file: deterministic, buffers aligned to 16 bytes.
+        """Returns the model as the bytes of a .tflite file, deterministic, with buffers aligned to 16.
 
         Raises:
-            ConversionError: it is inconsistent, or larger than a flatbuffer can be.
+            ConversionError: the model contradicts itself, or is larger than a flatbuffer can be.
         """
         from .writer import write_model
 
@@ -96,12 +97,12 @@ class Model:
         The file appears whole or not at all: it is written under a temporary name next to it first.
 
         Args:
-            path: where to.
-            force: replace a file that exists.
+            path: path of the file.
+            force: replaces a file that exists.
 
         Raises:
             FileExistsError: the file exists and ``force`` is not set.
-            OSError: it cannot be written.
-            ConversionError: see ``to_bytes``.
+            OSError: the file cannot be written.
+            ConversionError: the model contradicts itself, or is larger than a flatbuffer can be.
         """
         return write_output(Path(path), self.to_bytes(), force=force)

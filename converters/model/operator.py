@@ -18,12 +18,13 @@ class Operator:
     """An operator; compared by identity.
 
     Attributes:
-        code: what it does.
-        inputs: tensors, None for an optional input that is absent.
-        outputs: tensors.
-        intermediates: tensors of some recurrent kernels, or None where the file has no such list.
+        code: operator code, which says what the operator computes.
+        inputs: tensors that the operator reads; None stands for an optional input that is absent.
+        outputs: tensors that the operator computes.
+        intermediates: tensors that some recurrent kernels need, or None where the file has no such list.
         custom_options: bytes of a custom operator's options, or None.
-        raw: the generated object, for what is not modelled; its ``builtinOptions`` are the options.
+        raw: the object of the generated schema, which keeps all that is not modelled here; its
+            ``builtinOptions`` are the options.
     """
 
     code: OperatorCode
@@ -35,7 +36,7 @@ class Operator:
 
     @property
     def builtin(self) -> int:
-        """The ``BuiltinOperator``."""
+        """Number of the operator, a ``BuiltinOperator``."""
         return self.code.builtin
 
     @property
@@ -44,10 +45,10 @@ class Operator:
         return self.raw.builtinOptions
 
     def option(self, name: str, default: Any) -> Any:
-        """One field of the builtin options; the default where the operator has none or the field is absent.
+        """Returns a field of the builtin options, or the default where options or field are absent.
 
         Raises:
-            ConversionError: the options are those of another operator.
+            ConversionError: the operator has the options of another operator.
         """
         options = self.raw.builtinOptions
         if options is None:
@@ -64,15 +65,15 @@ class Operator:
         return f"{self.code.name} «{name}»" if name else self.code.name
 
     def input(self, index: int) -> Tensor | None:
-        """Input ``index``; None where it is absent or beyond the end."""
+        """Returns input ``index``, or None where it is absent or beyond the end."""
         return self.inputs[index] if index < len(self.inputs) else None
 
     def replace_input(self, old: Tensor, new: Tensor) -> None:
-        """Makes every use of ``old`` one of ``new``."""
+        """Replaces ``old`` by ``new`` wherever it is an input."""
         self.inputs = [new if t is old else t for t in self.inputs]
 
     def copy(self, tensors: dict[Tensor, Tensor]) -> Operator:
-        """A copy that names ``tensors[t]`` wherever this one names t."""
+        """Returns a copy that refers to ``tensors[t]`` wherever this operator refers to t."""
         return dataclasses.replace(
             self,
             inputs=[None if t is None else tensors[t] for t in self.inputs],

@@ -14,8 +14,8 @@ class OperatorCode:
 
     Attributes:
         builtin: a ``BuiltinOperator`` (CUSTOM for custom operators).
-        version: kernel version, as the file says.
-        custom: name of a custom operator, else None.
+        version: version of the kernel, as the file says.
+        custom: name of a custom operator; None for a builtin one.
     """
 
     builtin: int
@@ -24,7 +24,7 @@ class OperatorCode:
 
     @classmethod
     def of_custom(cls, name: str) -> OperatorCode:
-        """Code of a custom operator."""
+        """Returns the code of a custom operator."""
         return cls(BuiltinOperator.CUSTOM, 1, name)
 
     @property

@@ -17,10 +17,11 @@ class Quantization:
     """Affine quantization, real = scale * (stored - zero point).
 
     Attributes:
-        scales: float32 [channels], [1] for the whole tensor, or [0] where the table holds no parameters.
-        zero_points: int64, as many as scales (older files: as they were).
+        scales: scales, float32 [channels]; [1] for the whole tensor; [0] where the table holds no parameters.
+        zero_points: zero points, int64 [scales]; files of older converters may have another number of them.
         axis: dimension of the channels; meaningless where there is one scale.
-        raw: the generated object, for what is not modelled (min, max, details).
+        raw: the object of the generated schema, which keeps all that is not modelled here (min, max,
+            details).
     """
 
     scales: npt.NDArray[np.float32]

@@ -47,8 +47,8 @@ def load_model(source: str | os.PathLike[str] | bytes | bytearray | memoryview) 
         source: path of a file, or the file's bytes.
 
     Raises:
-        ConversionError: not a .tflite model, damaged or truncated, of a newer schema, or with data outside
-            the flatbuffer.
+        ConversionError: the file is no .tflite model, is damaged or truncated, is of a newer schema, or keeps
+            data outside the flatbuffer. The message begins with the path, if there is one.
         OSError: the file cannot be read.
     """
     if isinstance(source, bytes | bytearray | memoryview):

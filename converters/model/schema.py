@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The generated TFLite schema, and names for its enumerations.
 
-The only place that imports the generated code: it is untyped, and it is what a new release of the schema
-changes.
+No other module imports the generated code, which is untyped, and which a new release of the schema changes.
 """
 
 from __future__ import annotations
@@ -65,26 +64,26 @@ class _FieldCounter:
 
 
 def known_fields(table: str, module: ModuleType | Any = schema) -> int:
-    """Number of fields of a table in the schema at hand, e.g. ``known_fields("Tensor")``."""
+    """Returns the number of fields that the schema gives a table, e.g. ``known_fields("Tensor")``."""
     counter = _FieldCounter()
     getattr(module, f"{table}Start")(counter)
     return counter.fields
 
 
 def text(raw: bytes | str | None) -> str:
-    """A flatbuffers string as str; bytes that are not UTF-8 survive the way back (``raw_text``)."""
+    """Returns a flatbuffers string as str; bytes that are not UTF-8 survive the way back (``raw_text``)."""
     if raw is None:
         return ""
     return raw.decode("utf-8", "surrogateescape") if isinstance(raw, bytes) else raw
 
 
 def printable(name: str) -> str:
-    """A name with what is no UTF-8 in the file replaced by U+FFFD."""
+    """Returns a name in which bytes that are no UTF-8 in the file are replaced by U+FFFD."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def raw_text(value: str, original: bytes | str | None = None) -> bytes | None:
-    """The bytes to store for a string: None (field absent) if it is empty and was absent before."""
+    """Returns the bytes to store for a string; None (field absent) if it is empty and was absent before."""
     if not value and original is None:
         return None
     return value.encode("utf-8", "surrogateescape")

@@ -14,10 +14,10 @@ class Signature:
     """A signature of a model.
 
     Attributes:
-        key: its name.
-        subgraph: subgraph that it runs.
-        inputs: (name, tensor) pairs in the order of the file.
-        outputs: the same for outputs.
+        key: name of the signature.
+        subgraph: subgraph that the signature runs.
+        inputs: (name, tensor) pairs of the inputs, in the order of the file.
+        outputs: (name, tensor) pairs of the outputs, in the order of the file.
     """
 
     key: str

@@ -17,13 +17,13 @@ class Subgraph:
     """A subgraph; compared by identity.
 
     Attributes:
-        name: its name, possibly empty.
-        tensors: its tensors in the order of the file; tensors that operators, inputs or outputs name but
-            that are missing here are appended when the model is written.
+        name: name of the subgraph, possibly empty.
+        tensors: tensors in the order of the file; tensors that operators, inputs or outputs refer to but that
+            are missing here are appended when the model is written.
         inputs: tensors that the caller feeds.
         outputs: tensors that the caller reads.
-        operators: in execution order.
-        raw: the generated object, for what is not modelled.
+        operators: operators in execution order.
+        raw: the object of the generated schema, which keeps all that is not modelled here.
     """
 
     name: str = ""
@@ -37,7 +37,7 @@ class Subgraph:
         return f"<Subgraph {self.name!r}: {len(self.operators)} operators, {len(self.tensors)} tensors>"
 
     def all_tensors(self) -> Iterator[Tensor]:
-        """Every tensor once: the listed ones, then those only named, in execution order."""
+        """Yields every tensor once: the listed ones, then others that are referred to, in execution order."""
         seen: set[Tensor] = set()
         for tensor in self._mentions():
             if tensor is not None and tensor not in seen:

@@ -22,14 +22,17 @@ class Tensor:
     """A tensor; compared by identity, since names need not be unique.
 
     Attributes:
-        name: its name in the file, possibly empty.
-        shape: sizes; () for a scalar.
-        type: a ``TensorType``.
-        buffer: constant data; a buffer without data for everything that is computed, fed or variable.
-        quantization: None where the file has no quantization table for it.
-        is_variable: keeps its value between invokes, zero after allocation and reset.
-        shape_signature: like shape with -1 for sizes that may change, or None where the file has none.
-        raw: the generated object, for what is not modelled (sparsity, variant tensors, has_rank …).
+        name: name in the file, possibly empty.
+        shape: sizes of the dimensions; () for a scalar.
+        type: element type, a ``TensorType``.
+        buffer: buffer with the constant data; one without data for a tensor that is computed, fed or
+            variable.
+        quantization: quantization parameters, or None where the file has no table of them.
+        is_variable: True if the tensor keeps its value between invokes; the value is zero after allocation
+            and reset.
+        shape_signature: the shape with -1 for sizes that may change, or None where the file has none.
+        raw: the object of the generated schema, which keeps all that is not modelled here (sparsity, variant
+            tensors, has_rank …).
     """
 
     name: str
@@ -57,10 +60,11 @@ class Tensor:
         return math.prod(self.shape)
 
     def numpy(self) -> npt.NDArray[Any]:
-        """The constant data, shaped; read-only.
+        """Returns the constant data as a read-only array of the tensor's shape.
 
         Raises:
-            ConversionError: there is no data, or it cannot be looked into (strings, sub-byte integers …).
+            ConversionError: the tensor has no constant data, or data of a type that NumPy lacks (strings,
+                sub-byte integers …).
         """
         if not self.is_constant:
             raise ConversionError(f"tensor «{self.name}» has no constant data")
@@ -72,7 +76,7 @@ class Tensor:
         """Gives the tensor a buffer of its own with this data; other users of the old buffer keep it.
 
         Args:
-            array: same shape and element type as the tensor.
+            array: the data, of the tensor's shape and element type.
         """
         if array.shape != self.shape or array.dtype != np.dtype(DTYPES[self.type]):
             raise ConversionError(
@@ -82,7 +86,7 @@ class Tensor:
         self.buffer = Buffer(array.tobytes())
 
     def copy(self) -> Tensor:
-        """A tensor of its own that shares the buffer."""
+        """Returns a copy that shares the buffer."""
         return dataclasses.replace(
             self, quantization=copy.deepcopy(self.quantization), raw=copy.deepcopy(self.raw)
         )

@@ -37,7 +37,7 @@ class _Tables(NamedTuple):
 
 
 class _Union(NamedTuple):
-    """A union: slot of its type, and table names by type."""
+    """A union, given by the slot of its type and by table names by type."""
 
     type_slot: int
     names: dict[int, str]

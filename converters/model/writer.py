@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes objects as a .tflite file: the only place where indices are made."""
+"""Writes objects as a .tflite file; indices are made nowhere else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .signature import Signature
 from .subgraph import Subgraph
 from .tensor import Tensor
 
-#: What the schema asks for (force_align) and the kernels of TFLM and XNNPACK rely on.
+#: Alignment that the schema asks for (force_align), and that the kernels of TFLM and XNNPACK rely on.
 BUFFER_ALIGNMENT: Final = 16
 
 # The one-byte field that older readers look at holds this for operators beyond its range.
@@ -47,7 +47,7 @@ class _AlignedBuffer:
 
 
 def write_model(model: Model) -> bytes:
-    """See ``Model.to_bytes``."""
+    """Returns a model as the bytes of a .tflite file, see ``Model.to_bytes``."""
     raw = _Writer(model).model()
     size = sum(len(b.data) for b in raw.buffers)
     if size > 2**31 - 1:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules by which each operator takes a larger batch.
 
-A tensor is *batched* if its first axis counts samples. Every rule takes an operator with at least one batched
-input whose shapes are still those of the old batch, checks that samples stay apart and in axis 0, and says
-which of the outputs are batched (all, unless noted); constants that hold the batch size are rewritten. The
-caller then sets axis 0 of the batched outputs.
+A tensor is *batched* if its first axis counts samples. A rule takes an operator with at least one batched
+input, whose shapes are still those of the old batch, checks that samples stay apart and in axis 0, and
+rewrites constants that hold the batch size. The caller then sets axis 0 of the outputs, all of which are
+batched but for those of `UNBATCHED_OUTPUT`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Rebatching:
     """State of one change of the batch size.
 
     Attributes:
-        graph: the subgraph.
+        graph: subgraph that is changed.
         old: batch size that the shapes have before.
         new: batch size to set.
-        batched: tensors known to be batched.
-        old_shapes: shapes from before the change.
+        batched: tensors whose first axis is known to count samples.
+        old_shapes: shapes that changed tensors had before.
     """
 
     graph: Subgraph
@@ -45,11 +45,11 @@ class Rebatching:
         raise ConversionError(f"{op.label}: {reason}, so the batch size cannot be changed to {self.new}")
 
     def shape(self, tensor: Tensor) -> tuple[int, ...]:
-        """The tensor's shape at the old batch size."""
+        """Returns the tensor's shape at the old batch size."""
         return self.old_shapes.get(tensor, tensor.shape)
 
     def constant(self, op: Operator, index: int, what: str) -> npt.NDArray[Any]:
-        """Data of a constant input, flattened copy."""
+        """Returns a flat copy of a constant input's data."""
         tensor = op.input(index)
         if tensor is None or not tensor.is_constant:
             self.refuse(op, f"its {what} is not a constant")
@@ -68,7 +68,7 @@ class Rebatching:
         tensor.set_data(values.astype(tensor.numpy().dtype).reshape(tensor.shape))
 
     def require_batched(self, op: Operator, index: int = 0) -> Tensor:
-        """Data input ``index``, which must be batched."""
+        """Returns data input ``index``, and refuses one that is not batched."""
         tensor = op.input(index)
         if tensor is None or tensor not in self.batched:
             self.refuse(op, "a constant takes the place of its data")
@@ -79,7 +79,7 @@ Rule = Callable[[Rebatching, Operator], None]
 
 
 def _per_sample(r: Rebatching, op: Operator) -> None:
-    """Each sample by itself; the shape of a sample changes or not."""
+    """The operator computes each sample by itself, and may change the shape of a sample."""
     r.require_batched(op)
 
 
@@ -205,7 +205,9 @@ def _along_axes(r: Rebatching, op: Operator) -> None:
 
 
 def _gather(r: Rebatching, op: Operator) -> None:
-    """Rows of a constant table by each sample's numbers, or the same places of every sample."""
+    """The operator gathers rows of a constant table by each sample's numbers, or the same places of every
+    sample.
+    """
     table, numbers = op.inputs[0], op.inputs[1]
     assert table is not None and numbers is not None
     axis = _axis(op.option("axis", 0), len(r.shape(table)))
@@ -281,7 +283,7 @@ def _space_batch(r: Rebatching, op: Operator) -> None:
 
 
 def _shape_operator(r: Rebatching, op: Operator) -> None:
-    """Gives the batch size as a value: its output is right by itself and not batched."""
+    """The operator gives the batch size as a value: its output is right by itself and not batched."""
 
 
 RULES: Final[dict[int, Rule]] = {

@@ -19,7 +19,7 @@ from .plan import Plan, Port, Segment
 
 @dataclasses.dataclass(eq=False)
 class _Cut:
-    """A possible cut: the operators behind a boundary, and other tensors that would have to cross it."""
+    """A possible cut: its boundary, the operators behind it, and other tensors that would cross it."""
 
     boundary: Tensor
     after: set[Operator]
@@ -33,8 +33,8 @@ def cut_segments(model: Model, settings: InjectSettings, plan: Plan) -> None:
     share the buffers, so no constant is stored twice; signatures, which span segments, are dropped.
 
     Raises:
-        ConversionError: a cut is no activation of the graph, or more than that one tensor would have to
-            cross it (the message lists them).
+        ConversionError: a cut is no activation of the graph, or other tensors would have to cross it too (the
+            message lists them).
     """
     graph = model.subgraphs[0]
     if plan.cuts:
@@ -51,14 +51,16 @@ def cut_segments(model: Model, settings: InjectSettings, plan: Plan) -> None:
 
 
 def possible_cuts(model: Model, loss_output: int | str | None = None) -> list[str]:
-    """Names of the tensors at which the model can be cut, in execution order, in any combination.
+    """Returns the names of the tensors at which the model can be cut, in execution order; any of them can be
+    combined.
 
-    Where branches meet that begin at different inputs, cuts on one exclude cuts on the other: this names
-    those on the branch that is executed first, though ``cuts`` takes the others as well.
+    Where branches meet that begin at different inputs, cuts on one exclude cuts on the other: the names are
+    of the branch that is executed first, though ``cuts`` takes tensors of the other as well.
 
     Args:
         model: a plain model; it is not changed.
-        loss_output: as in ``InjectSettings``; the loss must be computable behind every cut.
+        loss_output: name or number of the output that the loss belongs to, as in ``InjectSettings``; the loss
+            must be computable behind every cut.
 
     Raises:
         ConversionError: the model has several subgraphs or no outputs, or its operators are out of order.
@@ -83,7 +85,7 @@ def possible_cuts(model: Model, loss_output: int | str | None = None) -> list[st
 
 
 def _unfit(graph: Subgraph, tensor: Tensor, logits: Tensor | None) -> str | None:
-    """Why a tensor cannot be a boundary, from its own looks."""
+    """Returns why a tensor cannot be a boundary whatever the graph around it is, or None."""
     if tensor in graph.inputs:
         return "is an input of the model"
     if tensor in graph.outputs and tensor is not logits:
@@ -101,7 +103,7 @@ def _unfit(graph: Subgraph, tensor: Tensor, logits: Tensor | None) -> str | None
 
 
 def cut_reason(graph: Subgraph, tensor: Tensor, logits: Tensor | None) -> str | None:
-    """Why the graph cannot be cut at a tensor alone; None where it can.
+    """Returns why the graph cannot be cut at a tensor alone, or None where it can.
 
     Behind what the loss reads there may be nothing but the loss itself.
     """
@@ -119,8 +121,8 @@ def cut_reason(graph: Subgraph, tensor: Tensor, logits: Tensor | None) -> str | 
 def excluding_cuts(
     graph: Subgraph, tensors: Sequence[Tensor], logits: Tensor | None
 ) -> tuple[Tensor, Tensor] | None:
-    """Two of several tensors, each of which the graph can be cut at, that exclude each other because they lie
-    on different branches; None where there are none.
+    """Returns two of several tensors that exclude each other because they lie on different branches, or None
+    if there are no two such tensors. The graph can be cut at each tensor alone.
     """
     cuts = [_cut_at(graph, tensor, logits) for tensor in dict.fromkeys(tensors)]
     return _different_branches(sorted(cuts, key=lambda cut: len(cut.after), reverse=True))
@@ -167,7 +169,7 @@ def _ordered_cuts(graph: Subgraph, names: Sequence[str], logits: Tensor | None) 
 
 def _cut_at(graph: Subgraph, boundary: Tensor, logits: Tensor | None) -> _Cut:
     """Finds the fewest operators that must lie behind ``boundary``: its readers, what depends on them, and
-    what those read besides. Anything of that which ``boundary`` itself depends on must cross the cut.
+    what these read besides. What ``boundary`` itself depends on among these must cross the cut.
     """
     producers, consumers = graph.producers(), graph.consumers()
     before: set[Operator] = set()

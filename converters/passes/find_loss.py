@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the int8 tensor that the loss reads, and the kind of loss."""
+"""Finds the kind of loss and the int8 tensor that it reads."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _SQUASHING: Final = {
 
 
 def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Fills ``plan.loss``.
+    """Fills ``plan.loss`` unless the settings want no loss.
 
     Cross-entropies read the logits: the walk goes back from the output over QUANTIZE, DEQUANTIZE and a
     SOFTMAX (whose beta goes into the scale) or LOGISTIC. The mean squared error reads the output itself
     as int8.
 
     Raises:
-        ConversionError: no such output, the kind cannot be told or does not fit the output, shapes contradict
-            each other, or the scale is outside the range of the loss operator.
+        ConversionError: the model has no such output, the kind cannot be told or does not fit the output,
+            shapes contradict each other, or the scale is outside the range of the loss operator.
     """
     if settings.loss == "none":
         return
@@ -79,16 +79,16 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
 
 
 def choose_output(graph: Subgraph, wanted: int | str | None) -> Tensor:
-    """The output that the loss belongs to; raises as ``output_number``."""
+    """Returns the output that the loss belongs to, whose number ``output_number`` finds."""
     return graph.outputs[output_number(graph, wanted)]
 
 
 def output_number(graph: Subgraph, wanted: int | str | None) -> int:
-    """Number of the output that the loss belongs to: the one wanted, else the first one behind a SOFTMAX or
-    LOGISTIC, else the first one.
+    """Returns the number of the output that the loss belongs to: the wanted one, else the first one behind a
+    SOFTMAX or LOGISTIC, else the first one.
 
     Raises:
-        ConversionError: there is no such output; the message lists them.
+        ConversionError: the model has no such output; the message lists the outputs.
     """
     names = ", ".join(f"{i} «{t.name}»" for i, t in enumerate(graph.outputs))
     if isinstance(wanted, str):
@@ -107,8 +107,8 @@ def output_number(graph: Subgraph, wanted: int | str | None) -> int:
 
 
 def logits_of(graph: Subgraph, output: Tensor) -> tuple[Tensor, Operator | None]:
-    """The tensor behind an output and its conversions, and behind the SOFTMAX or LOGISTIC in between, if any;
-    and that operator.
+    """Returns the tensor that an output is computed from, before conversions and a SOFTMAX or LOGISTIC, and
+    that operator, or None where there is neither.
     """
     tensor = _over_conversions(graph, output)
     op = graph.producers().get(tensor)

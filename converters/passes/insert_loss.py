@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Appends the loss operator."""
+"""Appends the loss operator to the graph."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOSS_BITS: Final = 16
 def insert_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Adds TFLM_ZO_LOSS to the end of the last segment, with ``zo_label`` and ``zo_loss``.
 
-    Runs after the weight operators are in, since its third input is their status where there is one.
+    The weight operators have to be in the graph, for the loss's third input is their status, if there is one.
     """
     if plan.loss is None:
         return
@@ -65,7 +65,7 @@ def insert_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
 
 
 def loss_options(loss: Loss) -> bytes:
-    """The options of TFLM_ZO_LOSS, byte by byte as in ops/core/graph/zo_op.h."""
+    """Returns the options of TFLM_ZO_LOSS, byte by byte as in ops/core/graph/zo_op.h."""
     if loss.kind == "mse":
         first, second = _mean_squared_error(loss)
     else:
@@ -78,7 +78,9 @@ def loss_options(loss: Loss) -> bytes:
 
 
 def _mean_squared_error(loss: Loss) -> tuple[int, int]:
-    """Multiplier in 2^30..2^31-1 and shift in 0..62 with s^2 / elements * 2^16 = multiplier * 2^-shift."""
+    """Returns a multiplier of 2^30..2^31-1 and a shift of 0..62 with s^2 / elements * 2^16 = multiplier *
+    2^-shift.
+    """
     mantissa, exponent = math.frexp(loss.scale**2 / loss.elements * 2**_LOSS_BITS)
     multiplier = round(mantissa * 2**31)
     if multiplier == 2**31:

@@ -80,7 +80,7 @@ def insert_weight_operators(model: Model, settings: InjectSettings, plan: Plan) 
 def weight_options(
     trainable: list[Trainable], settings: InjectSettings, blocks: int, first: bool, last: bool
 ) -> bytes:
-    """The options of a weight operator, byte by byte as in ops/core/graph/zo_op.h."""
+    """Returns the options of a weight operator, byte by byte as in ops/core/graph/zo_op.h."""
     flags = (_FIRST if first else 0) | (_LAST if last else 0)
     flags |= _FRACTION if settings.update_bits == 16 else 0
     flags |= _MULTIPLIER if settings.multipliers is not None else 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights of 16 bits in the forward pass of chosen FULLY_CONNECTED layers."""
+"""Gives chosen FULLY_CONNECTED layers weights of 16 bits in the forward pass."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .select_trainable import matches, unknown_layer
 
 _OPTIONS_VERSION: Final = 1
 _PER_CHANNEL: Final = 1
-# Of the header, where restoring the operator finds what it was.
+# Offsets in the header at which `restore_layer` finds the version and the number of inputs.
 _VERSION_AT: Final = 6
 _INPUTS_AT: Final = 7
 # ZO_INT16_DEPTH_MAX of ops/core/graph/zo_int16_fully_connected.h.
 _LARGEST_DEPTH: Final = 65536
-# By number of the fused activation (ActivationFunctionType), in real values: NONE, RELU, RELU_N1_TO_1, RELU6.
+# Ranges, real values, of fused activations (ActivationFunctionType): NONE, RELU, RELU_N1_TO_1, RELU6.
 _RANGES: Final = {0: (-math.inf, math.inf), 1: (0.0, math.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
 
 
@@ -32,11 +32,11 @@ def make_int16_layers(model: Model, settings: InjectSettings, plan: Plan) -> Non
     """Replaces the layers of ``settings.int16`` by TFLM_ZO_FULLY_CONNECTED_16, which reads the fractions too.
 
     Filters have their variables and final scales by now. The builtin options stay those of the
-    FULLY_CONNECTED, for ``restore_layer``; no runtime reads those of a custom operator.
+    FULLY_CONNECTED, for ``restore_layer``; no runtime reads the builtin options of a custom operator.
 
     Raises:
-        ConversionError: a name or pattern fits no trainable layer, or a layer cannot be int16: it is no
-            FULLY_CONNECTED, carries nodes, or has more than 65,536 inputs.
+        ConversionError: a name or pattern fits no trainable layer, or a layer cannot have weights of 16 bits
+            because it is no FULLY_CONNECTED, carries nodes, or has more than 65,536 inputs.
     """
     chosen = _chosen(settings, plan)
     for trainable in plan.trainable:
@@ -88,11 +88,11 @@ def _check(trainable: Trainable, plan: Plan) -> None:
 
 
 def layer_options(op: Operator, first: int) -> bytes:
-    """The options of TFLM_ZO_FULLY_CONNECTED_16, byte by byte as in ops/core/graph/zo_op.h.
+    """Returns the options of TFLM_ZO_FULLY_CONNECTED_16, byte by byte as in ops/core/graph/zo_op.h.
 
     Args:
-        op: the FULLY_CONNECTED.
-        first: number of weights of its segment before its own.
+        op: the FULLY_CONNECTED that becomes a TFLM_ZO_FULLY_CONNECTED_16.
+        first: number of weights of the segment's filters before this one.
     """
     data, weights, output = op.inputs[0], op.inputs[1], op.outputs[0]
     assert data is not None and weights is not None  # by arity
@@ -120,10 +120,10 @@ def layer_options(op: Operator, first: int) -> bytes:
 
 
 def restore_layer(op: Operator) -> None:
-    """Makes a TFLM_ZO_FULLY_CONNECTED_16 the FULLY_CONNECTED again that it was.
+    """Turns a TFLM_ZO_FULLY_CONNECTED_16 back into the FULLY_CONNECTED that it was.
 
     Raises:
-        ConversionError: its options are damaged.
+        ConversionError: the operator's options are damaged.
     """
     options = op.custom_options or b""
     if len(options) <= _INPUTS_AT or options[0] != _OPTIONS_VERSION or options[_INPUTS_AT] not in (2, 3):
@@ -154,7 +154,7 @@ def _clamp(output: Quantization, activation: int) -> tuple[int, int]:
 def _multipliers(
     data: np.float32, weights: np.ndarray[tuple[int, ...], np.dtype[np.float32]], output: np.float32
 ) -> list[float]:
-    """Real multipliers, one per scale of the filter, in the order of operations of TFLM's kernels."""
+    """Returns a real multiplier for each scale of the filter, computed in the order of TFLM's kernels."""
     if len(weights) == 1:
         # The product of a single scale is rounded to float first.
         return [float(np.float32(data) * np.float32(weights[0])) / float(output)]
@@ -162,7 +162,7 @@ def _multipliers(
 
 
 def quantize_multiplier(real: float) -> tuple[int, int]:
-    """TFLite's (value, shift) of a real multiplier: value * 2^-31 * 2^shift."""
+    """Returns TFLite's (value, shift) of a real multiplier, which is value * 2^-31 * 2^shift."""
     if real == 0.0:
         return 0, 0
     mantissa, shift = math.frexp(real)

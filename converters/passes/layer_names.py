@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short names for layers, from the names that converters give to tensors."""
+"""Makes short names for layers from the names that converters give to tensors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NOISE: Final = re.compile(
 
 
 def _path(op: Operator) -> list[str]:
-    """Components of the layer's name, outermost first; at least one."""
+    """Returns the components of the layer's name, outermost first; there is at least one."""
     weights = op.inputs[1]
     assert weights is not None
     name = weights.name if weights.name and not _ANONYMOUS.match(weights.name) else op.outputs[0].name
@@ -52,9 +52,9 @@ def _path(op: Operator) -> list[str]:
 
 
 def shown_name(tensor: str) -> str:
-    """A tensor's name for people: of one that TensorFlow put together from all that was fused into it
-    («model/relu/Relu;model/bn/FusedBatchNormV3;model/conv/BiasAdd;…»), and of any of more than 40 characters,
-    the layer's name alone.
+    """Returns a tensor's name for people, which is the layer's name alone where the tensor's name has
+    more than 40 characters, or was put together by TensorFlow from all that was fused into it
+    («model/relu/Relu;model/bn/FusedBatchNormV3;model/conv/BiasAdd;…»).
     """
     parts = [p for p in tensor.split(";") if p.strip("/")]
     if not parts or (len(parts) == 1 and len(tensor) <= _LONGEST):
@@ -68,8 +68,8 @@ def shown_name(tensor: str) -> str:
 
 
 def layer_names(operators: list[Operator]) -> list[str]:
-    """A short name for each operator with a filter: the last part of its path, as many parts as it takes to
-    tell it from the others, or a number in the end.
+    """Returns a short name for each operator with a filter: as many of the last parts of its path as tell it
+    from the others, followed by a number where all parts are alike.
     """
     paths = [_path(op) for op in operators]
     depth = [1] * len(paths)

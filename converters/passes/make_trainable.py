@@ -20,7 +20,7 @@ from .plan import Plan, Trainable
 
 
 def make_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Gives the operators of each trainable filter a variable tensor instead.
+    """Replaces each trainable filter by a variable tensor.
 
     The variable takes name, shape, quantization and place of the filter, and no data (runtimes refuse, or
     silently misuse, data of a variable). The initial weights of a segment lie one after the other in one
@@ -68,7 +68,7 @@ def make_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
 
 
 def _multipliers(settings: InjectSettings, plan: Plan) -> dict[str, npt.NDArray[np.int32]]:
-    """By filter tensor name; what is missing is neutral."""
+    """Returns factors by filter tensor name; a filter that is missing has neutral ones."""
     if settings.multipliers == KERNEL_NORM:
         values = [
             t.tensor.numpy().reshape(-1)[slice(None) if t.selected is None else t.selected]

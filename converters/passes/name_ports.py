@@ -20,8 +20,8 @@ _RESERVED: Final = frozenset(
 def name_ports(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Fills ``plan.inputs`` and ``plan.outputs`` with the tensors' names.
 
-    Where one is empty, reserved or used twice on its side, which a signature cannot express, it gets a
-    number. Names of tensors go into JSON, too: what is no UTF-8 in them is replaced, in all of them.
+    A name that is empty, reserved, or used twice among the inputs or the outputs, which a signature cannot
+    express, gets a number. Tensor names go into JSON, so bytes that are no UTF-8 are replaced in all of them.
     """
     graph = model.subgraphs[0]
     for tensor in graph.all_tensors():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions of the passes, which later passes and the metadata read."""
+"""Holds the decisions of the passes, which later passes and the metadata read."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ class Trainable:
 
     Attributes:
         tensor: the filter, as the original graph has it.
-        operators: who reads it, in execution order; more than one where layers share their weights.
-        layer: short name, unique in the model.
-        stream: number in execution order.
-        block: number of its block.
-        segment: number of its segment.
-        requantized: scales that reserving headroom changed.
-        variable: the variable tensor that takes its place.
-        multiplier: constant factors of the update step, if any.
-        selected: True for each weight that is trained, bool [size]; None: all.
-        mask: constant tensor of the bits of `selected`.
-        int16: True if the forward pass reads its weights with their fractions.
+        operators: operators that read the filter, in execution order; several where layers share their
+            weights.
+        layer: short name of the layer, unique in the model.
+        stream: number of the filter in execution order, which chooses its random streams.
+        block: number of the block that the filter is in.
+        segment: number of the segment that the filter is in.
+        requantized: number of scales that reserving headroom changed.
+        variable: variable tensor that takes the filter's place, once there is one.
+        multiplier: constant factors of the update step, or None.
+        selected: True for each weight that is trained, bool [size]; None stands for all weights.
+        mask: constant tensor with the bits of `selected`, or None.
+        int16: True if the forward pass reads the weights with their fractions.
     """
 
     tensor: Tensor
@@ -48,12 +49,12 @@ class Trainable:
 
     @property
     def name(self) -> str:
-        """Name of the filter tensor in the original model."""
+        """Name of the filter tensor, which is that in the original model."""
         return (self.variable or self.tensor).name
 
     @property
     def axis(self) -> int:
-        """Dimension of the output channels: last for a depthwise filter, else first."""
+        """Dimension of the output channels: the last one of a depthwise filter, else the first one."""
         return 3 if self.operators[0].code.name == "DEPTHWISE_CONV_2D" else 0
 
     @property
@@ -63,21 +64,21 @@ class Trainable:
 
     @property
     def inner(self) -> int:
-        """Consecutive weights of one channel, see zo_tensor."""
+        """Number of consecutive weights of one channel, see zo_tensor in ops/core/weights."""
         return 1 if self.axis == 3 else self.tensor.size // self.channels
 
 
 @dataclasses.dataclass(eq=False)
 class Loss:
-    """The loss.
+    """The loss that training minimizes.
 
     Attributes:
         kind: "cross_entropy", "floor_log2", "binary_cross_entropy" or "mse".
-        tensor: the int8 tensor it reads.
-        elements: values per sample.
+        tensor: int8 tensor that the loss reads.
+        elements: number of values that the loss reads of a sample.
         scale: scale of the tensor, times softmax's beta for the cross-entropy.
         zero_point: zero point of the tensor.
-        output: number of the output that it belongs to.
+        output: number of the output that the loss belongs to.
         squashed: True if a SOFTMAX or LOGISTIC lies between the tensor and that output.
     """
 
@@ -95,14 +96,14 @@ class NodeLayer:
     """A layer that is trained by perturbing its nodes, see ops/core/nodes/zo_node_layer.h.
 
     Attributes:
-        trainable: its filter.
+        trainable: filter of the layer.
         form: operators between the layer and its nodes: "plain", "max_pool" or "mean".
         geometry: the fields of ``zo_node_layer`` but the form.
-        input: the activation that it reads, as the uncut graph has it.
-        output: what it computes.
-        nodes: what is perturbed.
-        count: nodes per sample.
-        is_head: True if the loss reads its nodes.
+        input: activation that the layer reads, a tensor of the uncut graph.
+        output: activation that the layer computes.
+        nodes: tensor that is perturbed, the output or what a pooling makes of it.
+        count: number of nodes of a sample.
+        is_head: True if the loss reads the nodes.
     """
 
     trainable: Trainable
@@ -117,7 +118,9 @@ class NodeLayer:
 
 @dataclasses.dataclass(eq=False)
 class Port:
-    """An input or output of a segment: role, tensor, signature name, and which original one it is."""
+    """An input or output of a segment: its role, tensor and signature name, and for an original input or
+    output its number.
+    """
 
     role: Role
     tensor: Tensor
@@ -127,14 +130,16 @@ class Port:
 
 @dataclasses.dataclass(eq=False)
 class Segment:
-    """A segment.
+    """A part of the graph that is run by itself.
 
     Attributes:
-        subgraph: its operators and tensors.
-        inputs: in the subgraph's order.
-        outputs: in the subgraph's order.
-        initial: the constant initial weights of its trainable tensors, one after the other; None without any.
-        fraction: the variable fractions in the same order, 16-bit update only.
+        subgraph: subgraph that holds the segment's operators and tensors.
+        inputs: inputs in the subgraph's order.
+        outputs: outputs in the subgraph's order.
+        initial: constant with the initial weights of the segment's trainable filters, one after the other;
+            None where the segment has no such filter.
+        fraction: variable with the fractions of these weights, in the same order; None without the 16-bit
+            update.
     """
 
     subgraph: Subgraph
@@ -144,25 +149,25 @@ class Segment:
     fraction: Tensor | None = None
 
     def port(self, role: Role) -> Tensor | None:
-        """The tensor of the first input or output of that role."""
+        """Returns the tensor of the first input or output of that role, or None."""
         return next((p.tensor for p in [*self.inputs, *self.outputs] if p.role == role), None)
 
 
 @dataclasses.dataclass(eq=False)
 class Plan:
-    """Decisions of earlier passes, for later ones and for the metadata.
+    """The decisions of earlier passes, for later ones and for the metadata.
 
     Attributes:
         inputs: names of the original inputs, made unique.
         outputs: names of the original outputs, made unique.
-        trainable: in execution order, over the whole model.
+        trainable: filters that become trainable, in execution order over the whole model.
         unread: filters that could be trained but that the loss does not depend on, in execution order.
-        blocks: their names; ``Trainable.block`` is an index here.
-        loss: None where there is none.
-        cuts: names of the tensors where the model is cut.
+        blocks: names of the blocks; ``Trainable.block`` is an index into this list.
+        loss: the loss, or None.
+        cuts: names of the tensors at which the model is cut.
         nodes: layers that carry nodes, in execution order.
         boundaries: tensors of the uncut graph that lie between the segments, in order.
-        segments: at least one once the model has been cut.
+        segments: segments of the model, at least one once the model has been cut.
     """
 
     inputs: list[str] = dataclasses.field(default_factory=list)

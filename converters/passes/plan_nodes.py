@@ -39,18 +39,18 @@ class _UnfitError(Exception):
 
 
 def plan_nodes(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Fills ``plan.nodes`` and adds to ``plan.cuts`` what they need.
+    """Fills ``plan.nodes`` and adds to ``plan.cuts`` the cuts that these layers need.
 
     A layer that carries nodes has its input, its output and its nodes (the output, or what a pooling makes of
     it) at boundaries, so that a run can keep them and re-run the network from the nodes on.
 
-    With "auto", the trainable layers for which that is possible and that have fewer nodes than weights: the
-    variance of an estimate grows with the number of what is perturbed (Poor Man's Training, sec. 3.2). Where
-    they lie on different branches, those on the branch that is executed last.
+    "auto" chooses the trainable layers for which that is possible and that have fewer nodes than weights, for
+    the variance of an estimate grows with the number of perturbed values (Poor Man's Training, sec. 3.2).
+    Where such layers lie on different branches, it chooses the branch that is executed last.
 
     Raises:
         ConversionError: a pattern fits no layer, or the layer that it names cannot carry nodes (the message
-            says why, and which layers can), or two lie on different branches.
+            says why, and which layers can), or two chosen layers lie on different branches.
     """
     plan.cuts = _wanted_cuts(model, settings, plan)
     if settings.nodes == ():
@@ -78,7 +78,7 @@ def plan_nodes(model: Model, settings: InjectSettings, plan: Plan) -> None:
 
 
 def _wanted_cuts(model: Model, settings: InjectSettings, plan: Plan) -> list[str]:
-    """The cuts that were asked for: with "layers" before every trainable layer where one is possible."""
+    """Returns the cuts that were asked for; "layers" cuts before every trainable layer that allows it."""
     if LAYERS not in settings.cuts:
         return list(settings.cuts)
     possible, graph = possible_cuts(model, settings.loss_output), model.subgraphs[0]
@@ -95,7 +95,7 @@ def _boundaries(graph: Subgraph, nodes: Sequence[NodeLayer]) -> list[Tensor]:
 
 
 def _combining(graph: Subgraph, nodes: Sequence[NodeLayer], logits: Tensor) -> list[NodeLayer]:
-    """The layers that do not lie on another branch than a later one of them."""
+    """Returns the layers that do not lie on another branch than a later one of them."""
     kept: list[NodeLayer] = []
     for layer in reversed(nodes):
         if excluding_cuts(graph, _boundaries(graph, [layer, *kept]), logits) is None:
@@ -104,7 +104,7 @@ def _combining(graph: Subgraph, nodes: Sequence[NodeLayer], logits: Tensor) -> l
 
 
 def node_layers(graph: Subgraph, plan: Plan) -> tuple[dict[Trainable, NodeLayer], dict[Trainable, str]]:
-    """The trainable layers that could carry nodes, and why each of the others cannot."""
+    """Returns the trainable layers that could carry nodes, and why each of the others cannot."""
     layers: dict[Trainable, NodeLayer] = {}
     reasons: dict[Trainable, str] = {}
     for trainable in plan.trainable:
@@ -208,7 +208,7 @@ def _check_sizes(geometry: dict[str, int]) -> None:
 
 
 def _same_bytes(graph: Subgraph, tensor: Tensor) -> Tensor:
-    """The tensor before reshapes: fewer cuts where layers follow each other."""
+    """Returns the tensor before reshapes, so that layers that follow each other share a cut."""
     producers = graph.producers()
     while (op := producers.get(tensor)) is not None and op.builtin in _SAME_BYTES:
         source = op.inputs[0]
@@ -281,7 +281,7 @@ def _dense(op: Operator) -> dict[str, int]:
 
 
 def _clamps(op: Operator, output: Tensor) -> tuple[int, int]:
-    """Returns low and high: the fused activation clamps outputs <= low and >= high."""
+    """Returns (low, high): the fused activation has clamped outputs that are <= low or >= high."""
     assert output.quantization is not None
     scale, zero_point = output.quantization.scale, output.quantization.zero_point
     activation = int(op.option("fusedActivationFunction", _NONE))
@@ -303,7 +303,7 @@ def _clamps(op: Operator, output: Tensor) -> tuple[int, int]:
 
 
 def _nodes_of(graph: Subgraph, output: Tensor, geometry: dict[str, int]) -> tuple[str, Tensor]:
-    """Form and tensor of the nodes: behind a pooling where there is one, because they are fewer."""
+    """Returns form and tensor of the nodes: those behind a pooling, if there is one, for they are fewer."""
     height, width = geometry["out_h"], geometry["out_w"]
     readers = graph.consumers().get(output, [])
     pooling = readers[0] if len(readers) == 1 and output not in graph.outputs else None

@@ -15,10 +15,10 @@ from .plan import Plan, Trainable
 def reserve_headroom(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Requantizes trainable filters so that every weight is within +-(127 - headroom).
 
-    Where the largest |weight| of a channel (of the tensor, where it has one scale) exceeds that, the scale
-    grows by largest / (127 - headroom), weights are rounded anew from their real values, and the bias, whose
-    scale is input scale * filter scale, with them. All other channels, and everything for a headroom of 0,
-    keep every byte. Buffers that are changed are replaced, never edited.
+    Where the largest |weight| of a channel (of the whole tensor, if it has one scale) exceeds that, the scale
+    grows by largest / (127 - headroom), and weights and bias, whose scale is input scale * filter scale, are
+    rounded anew from their real values. All other channels, and the whole model for a headroom of 0, keep
+    every byte. Buffers that are changed are replaced, never edited.
     """
     if settings.headroom == 0:
         return

@@ -21,13 +21,13 @@ UNREAD: Final = "does not feed what the loss reads"
 def select_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Fills ``plan.trainable`` and ``plan.blocks`` from ``settings.trainable`` and ``settings.blocks``.
 
-    Candidates are the constant int8 filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED that what the
-    loss reads depends on: the others, of heads for other outputs, would walk at random, and go to
+    Candidates are the constant int8 filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED on which the
+    tensor that the loss reads depends. Filters of heads for other outputs would walk at random; they go to
     ``plan.unread``. Layers that read the same filter tensor stay tied: the filter is one trainable tensor.
 
     Raises:
         ConversionError: a name or pattern fits no layer (the message lists them) or none that feeds the loss,
-            a layer is in two blocks, or a filter is read as something else than a filter as well.
+            a layer is in two blocks, or an operator reads a filter in another role as well.
     """
     if settings.trainable == "none":
         return
@@ -94,7 +94,7 @@ def matches(candidate: Trainable, pattern: str) -> bool:
 def unknown_layer(
     what: str, pattern: str, names: Iterable[str], plan: Plan, kind: str = "layer"
 ) -> ConversionError:
-    """The error of a pattern that fits none of the layers with these names."""
+    """Returns the error of a pattern that fits none of the layers with these names."""
     unread = next((c for c in plan.unread if matches(c, pattern)), None)
     if unread is not None and plan.loss is not None:
         return ConversionError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses the weights that are trained, where not all of a filter are."""
+"""Chooses the weights of a filter that are trained, where it is not trained as a whole."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .plan import Plan, Trainable
 
 
 def select_weights(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Gives each trainable filter of which not all weights are trained its constant ``<name>/zo_mask``, as
-    ``settings.sparse`` says. Head-room has been reserved: thresholds mean the weights that training starts
-    with.
+    """Adds the constant ``<name>/zo_mask`` of each trainable filter that ``settings.sparse`` trains in part.
+
+    Headroom has been reserved, so thresholds compare the weights that training starts with.
 
     Raises:
-        ConversionError: a mask names no trainable filter or has a wrong shape or type, or a layer would have
+        ConversionError: a mask names no trainable filter or has a wrong shape or type, or leaves a layer
             nothing to train.
     """
     if settings.sparse is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixes the batch size."""
+"""Sets the batch size of the graph, which is fixed from then on."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ def set_batch(model: Model, settings: InjectSettings, plan: Plan) -> None:
 
 
 def rewrite_batch(graph: Subgraph, batch: int, old: int = 1) -> None:
-    """See ``set_batch``; on failure the subgraph is left half-rewritten, so callers work on a copy.
+    """Sets axis 0 of all activations of a subgraph, as ``set_batch`` does.
+
+    On failure the subgraph is left half-rewritten, so callers work on a copy.
 
     Args:
-        graph: the subgraph.
+        graph: subgraph that is changed.
         batch: batch size to set.
         old: batch size that it has, unless it has ``batch`` already.
     """

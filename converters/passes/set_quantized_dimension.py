@@ -15,9 +15,9 @@ def set_quantized_dimension(model: Model, settings: InjectSettings, plan: Plan) 
     model in which it is not below the tensor's rank.
 
     Args:
-        model: changed in place.
-        settings: not used.
-        plan: not used.
+        model: model that is changed in place.
+        settings: settings, which this pass does not read.
+        plan: plan, which this pass does not read.
     """
     for graph in model.subgraphs:
         for tensor in graph.tensors:

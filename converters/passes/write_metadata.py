@@ -26,7 +26,7 @@ _STALE: Final = "OfflineMemoryAllocation"
 
 
 def write_metadata(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Adds the entry ``tflm_zo``; other entries are kept, except for a memory plan of the old tensors."""
+    """Adds the metadata entry ``tflm_zo``, and drops a memory plan of the old tensors; other entries stay."""
     loss = plan.loss
     metadata = ZoMetadata(
         version=METADATA_VERSION,

@@ -21,7 +21,7 @@ def choose(probes: BlockProbes, log: Path | None) -> dict[str, Any]:
 
     Args:
         probes: all is well with them.
-        log: of the run that is resumed: the block that it trains counts, where it has one.
+        log: log of the run that is resumed; the block that it trains, if any, is chosen again.
 
     Returns:
         best (number of the block), layers (its names), blocks (a list of names each), equivalents (of the
@@ -29,7 +29,7 @@ def choose(probes: BlockProbes, log: Path | None) -> dict[str, Any]:
         values (accuracy, 0..1, or mean loss) and gains (larger is better) of each block.
 
     Raises:
-        LogError: the log is of another model, or of layers that are none of the blocks.
+        LogError: the log is of another model, or of layers that make none of the blocks.
     """
     result: dict[str, Any] = {
         "blocks": [list(block) for block in probes.blocks],

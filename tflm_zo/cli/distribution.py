@@ -26,7 +26,7 @@ def parse_distribution(text: str) -> Distribution:
     "coordinate:4" (one weight of each layer).
 
     Raises:
-        SettingsError: there is no such distribution (the message lists them), or a number is wrong.
+        SettingsError: no distribution has that name (the message lists them), or a number is wrong.
     """
     name, *numbers = text.split(":")
     family = _FAMILIES.get(name)

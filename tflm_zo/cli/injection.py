@@ -42,7 +42,7 @@ def parse_nodes(given: list[str], option: str = "--nodes") -> str | list[str] | 
         option: name of the option on the command line.
 
     Raises:
-        ConversionError: it is something else.
+        ConversionError: the text is something else.
     """
     names = [name.strip() for item in given for name in item.split(",")]
     if not all(names):
@@ -59,13 +59,13 @@ class KeepZoModel(Callback):
 
     Args:
         path: path of the file.
-        model: its bytes.
+        model: the ZO model as the bytes of a file.
         log: path of the run's log.
         force: True if it may replace another file.
         resume: True if a file with the same bytes, of the run that is resumed, is left alone.
 
     Raises:
-        ValueError: at construction: the run is resumed, and the file is another model.
+        ValueError: the run is resumed, and the file is another model; raised at construction.
     """
 
     def __init__(self, path: Path, model: bytes, log: Path, *, force: bool, resume: bool) -> None:

@@ -49,7 +49,7 @@ def in_option_syntax(message: str, own: Mapping[str, str], everywhere: Mapping[s
     """A message of the package in the syntax of the command line.
 
     Args:
-        message: for people.
+        message: message of the package, for people.
         own: options of the command that says it: its settings may stand for themselves, before a colon.
         everywhere: options of all commands: what else is written like Python, ``name=value`` or a name that
             has an underscore.

@@ -19,7 +19,7 @@ def claim_outputs(context: typer.Context, paths: Iterable[Path | None]) -> None:
     another one had the same name in mind.
 
     Raises:
-        FileInUseError: a run that goes on is going to write one of them.
+        FileInUseError: a run that goes on is going to write one of the files.
     """
     for path in paths:
         if path is not None:

@@ -53,7 +53,7 @@ def split_set(given: Sequence[str] | None) -> tuple[dict[str, str], dict[str, st
     """The names and texts of ``--set`` options: those of a run's settings, and those of inject's.
 
     Raises:
-        SettingsError: one is not NAME=VALUE, or a name is given twice.
+        SettingsError: a text is not NAME=VALUE, or a name is given twice.
     """
     run: dict[str, str] = {}
     injection: dict[str, str] = {}
@@ -77,7 +77,7 @@ def parse_set(settings: Settings, given: Mapping[str, str]) -> dict[str, Any]:
         given: texts by name, from `split_set`.
 
     Raises:
-        SettingsError: there is no such setting, or a text is no value of it.
+        SettingsError: no setting has that name, or a text is no value of its setting.
     """
     values: dict[str, Any] = {}
     names: dict[tuple[str, str], str] = {}
@@ -180,7 +180,7 @@ def make_settings(usual: Settings, given: Mapping[str, Any], metadata: ZoMetadat
     """The settings of a run.
 
     Args:
-        usual: of the algorithm.
+        usual: settings that the algorithm has by default.
         given: the values that differ, by name.
         metadata: metadata of the ZO model; a minibatch that is not given becomes a multiple of its batch.
 

@@ -122,9 +122,9 @@ def choose_algorithm(
         source: the model that was given.
         files: files of the run.
         name: name of the algorithm; None: the one that the model was made for.
-        set_options: of ``--set``.
+        set_options: texts of ``--set``, NAME=VALUE each.
         given: settings that have options of their own.
-        loss_output: of ``--loss-output``.
+        loss_output: value of ``--loss-output``, or None.
 
     Raises:
         SettingsError: the settings are wrong, or the model does not fit them.
@@ -198,10 +198,10 @@ class TrainingRun:
     """One ``tflm-zo train``.
 
     Args:
-        zo: the ZO model.
+        zo: ZO model that is trained.
         settings: settings of the run.
         files: files of the run.
-        runtime: name.
+        runtime: name of the runtime.
         force: replace files that exist.
         resume: go on from the log.
     """

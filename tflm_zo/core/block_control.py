@@ -18,7 +18,7 @@ class BlockControl:
         blocks: number of blocks, 1..2^32-1.
 
     Raises:
-        NativeError: there is no block.
+        NativeError: the number of blocks is 0.
     """
 
     def __init__(self, blocks: int) -> None:
@@ -35,7 +35,7 @@ class BlockControl:
         """Takes the score of the probe in progress, -2^63..2^63-1, larger is better.
 
         Raises:
-            NativeError: all blocks have theirs.
+            NativeError: every block has its loss already.
         """
         call("zo_block_choice_report", self._choice, score)
 

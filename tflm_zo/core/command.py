@@ -147,13 +147,13 @@ def command_check(words: NDArray[np.int32], *, headroom: int, max_queries: int, 
     """Checks a whole command against what a model allows.
 
     Args:
-        words: int32 [capacity].
+        words: words of the command, int32 [capacity].
         headroom: largest perturbation of a weight, LSB.
-        max_queries: seeds in one update or step of a replay.
+        max_queries: largest number of seeds in one update or one step of a replay.
         blocks: number of blocks of the model.
 
     Raises:
-        NativeError: what a weight op would report.
+        NativeError: a weight op would refuse the command; the status is the one that it would report.
     """
     limits = structs.zo_limits(
         unsigned("headroom", headroom), unsigned("max_queries", max_queries), unsigned("blocks", blocks)

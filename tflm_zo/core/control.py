@@ -112,7 +112,7 @@ class Control:
     """A run's state machine.
 
     Args:
-        settings: from `TrainSettings.as_integers` or a seed log.
+        settings: settings in integers, of `TrainSettings.as_integers` or of a seed log.
         capacity: words of the model's ``zo_command``.
         block_segments: segment of each block.
 

@@ -79,7 +79,7 @@ class Distribution:
         """The distribution that a ``zo_distribution`` says.
 
         Raises:
-            ValueError: there is no such kind, or a parameter is out of range.
+            ValueError: no distribution is of that kind, or a parameter is out of range.
         """
         for family in Rademacher, SparseUniform, Gaussian, Coordinate:
             if family.kind == struct.kind:
@@ -93,7 +93,7 @@ class Rademacher(Distribution):
     """Every weight moves by +mu or -mu LSB, each with probability 1/2.
 
     Args:
-        mu: 1..127 LSB.
+        mu: size of a perturbation, 1..127 LSB.
     """
 
     kind = constants.ZO_RADEMACHER
@@ -106,7 +106,7 @@ class SparseUniform(Distribution):
     """A weight stays with the given probability, else moves uniformly by -radius..radius LSB.
 
     Args:
-        radius: 1..127 LSB.
+        radius: largest perturbation, 1..127 LSB.
         zeros: the probability, 0 to 1, kept in units of 1/256, 255/256 at most.
     """
 
@@ -157,7 +157,7 @@ class Coordinate(Distribution):
     """One weight of each tensor moves by mu LSB: coordinate-wise estimation (DeepZero).
 
     Args:
-        mu: 1..127 LSB.
+        mu: size of a perturbation, 1..127 LSB.
     """
 
     kind = constants.ZO_COORDINATE

@@ -18,7 +18,7 @@ class LogitScale:
 
     Attributes:
         scale_log2e: round(s * log2(e) * 2^24).
-        scale: round(s * 2^24).
+        scale: scale s of the logits in fixed point, round(s * 2^24).
     """
 
     scale_log2e: int

@@ -24,7 +24,7 @@ class Measurement:
     """One measurement.
 
     Attributes:
-        step: whole steps done.
+        step: number of whole steps before the measurement.
         samples: number of samples that have a label, the ones that count.
         loss_sum: sum of their losses, unit 2^-16.
         correct: number of right outputs; 0 for the mean squared error.
@@ -66,7 +66,7 @@ def is_due(every: int, steps: int, step: int, done: int) -> bool:
     Args:
         every: steps between measurements; 0: never.
         steps: number of steps of the whole run.
-        step: whole steps done.
+        step: number of whole steps done.
         done: number of measurements in the log.
     """
     if not library().zo_measurement_is_due(every, steps, step):

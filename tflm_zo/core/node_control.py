@@ -169,13 +169,13 @@ class NodeControl:
         """Goes on after so many whole steps.
 
         Args:
-            step: whole steps done.
+            step: number of whole steps done.
             states: running means, one for each task.
             largest_loss: largest loss of the steps so far, unit 2^-16.
 
         Raises:
-            ValueError: there is not one state for each task.
-            NativeError: the run has fewer steps, or no such state; nothing has changed.
+            ValueError: the number of states is not that of the tasks.
+            NativeError: the run has fewer steps, or a state cannot be one of such a run; nothing has changed.
         """
         if len(states) != len(self._tasks):
             raise ValueError(f"states: expected {len(self._tasks)}, one for each task, got {len(states)}")

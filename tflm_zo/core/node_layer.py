@@ -32,16 +32,17 @@ class NodeLayer:
         in_h, in_w, in_c: input of one sample.
         out_h, out_w, out_c: output of one sample.
         k_h, k_w: filter, [out_c, k_h, k_w, in_c].
-        stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left: of the convolution.
+        stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left: window of the convolution.
         node_h, node_w: nodes of one sample, [node_h, node_w, out_c]; 0: derived from the form.
-        pool_h, pool_w, pool_stride_h, pool_stride_w, pool_pad_top, pool_pad_left: of MAX_POOL only.
+        pool_h, pool_w, pool_stride_h, pool_stride_w, pool_pad_top, pool_pad_left: window of MAX_POOL, which
+            no other form has.
         input_zero_point: zero point of the input.
         low: outputs <= low are clamped by the activation; -129: none are.
         high: outputs >= high are clamped; 128: none are.
         unmasked: True if nodes at the clamp of the activation are perturbed and credited like the others.
 
     Raises:
-        NativeError: ARGUMENT, the sizes do not fit each other.
+        NativeError: the sizes do not fit each other; the status is ARGUMENT.
     """
 
     in_c: int

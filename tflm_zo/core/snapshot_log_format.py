@@ -41,7 +41,7 @@ class TaskEntry:
 
     Attributes:
         tensors: consecutive numbers of its trainable tensors.
-        queries, mu, rate, gain: see `NodeTask`.
+        queries, mu, rate, gain: fields of the `NodeTask` that the entry records.
         perturbs_weights: True if its weights are perturbed.
     """
 
@@ -176,7 +176,7 @@ class Snapshot:
 
     Attributes:
         number: number of the snapshot, counted from 1.
-        step: whole steps done.
+        step: number of whole steps done.
         states: states of the tasks.
         largest_loss: largest loss of the steps so far, unit 2^-16.
         weights: int8, the tasks' tensors one after the other, then their fractions (16-bit update).

@@ -34,26 +34,28 @@ def make_tensor(
     mask: NDArray[np.uint8] | None = None,
     int16: bool = False,
 ) -> Tensor:
-    """A tensor whose arrays are checked.
+    """Makes a tensor, and checks its arrays.
 
     Args:
-        weights: int8.
-        fraction: int8 like `weights`, units of 2^-8 LSB, or None for the 8-bit update.
-        multiplier: int32 [channels], Q31 factor of the step per output channel, or None for 1.
+        weights: weights of the tensor, int8.
+        fraction: fractions of the weights, int8 in units of 2^-8 LSB, shaped like `weights`; None for the
+            8-bit update.
+        multiplier: factor of the step for each output channel, Q31, int32 [channels]; None stands for 1.
         channels: number of output channels; with `inner` read only where there is a multiplier.
-        inner: weight i belongs to channel (i // inner) % channels.
+        inner: number of consecutive weights of a channel: weight i belongs to channel (i // inner) %
+            channels.
         stream: number of the tensor.
         limit: 127 minus the headroom.
-        writable: True if the weights must be writable.
-        mask: uint8 [(weights + 7) // 8], bit i % 8 of byte i // 8 says whether weight i is trained; None: all
-            are.
+        writable: True if the weights are going to be changed in place, which refuses a read-only array.
+        mask: uint8 [(weights + 7) // 8], bit i % 8 of byte i // 8 is 1 if weight i is trained; None trains
+            all.
         int16: True if the forward pass reads weights and fractions.
 
     Returns:
         The tensor; the caller keeps the arrays alive.
 
     Raises:
-        TypeError, ValueError: an array of another type, layout or size.
+        TypeError, ValueError: an array has another type, layout or size.
     """
     tensor = Tensor()
     tensor.weights = address("weights", weights, np.int8, writable=writable)
@@ -110,7 +112,7 @@ def replay(
         inner: see `make_tensor`.
         stream: see `make_tensor`.
         limit: see `make_tensor`.
-        distribution: of the directions.
+        distribution: distribution of the directions.
         steps: for each step its pairs (seed, coefficient), equally many in each; or an array
             [steps, queries] of `QUERY_DTYPE`.
         mask: see `make_tensor`.
@@ -119,7 +121,8 @@ def replay(
         How many weights were clipped, summed over the steps.
 
     Raises:
-        NativeError: ARGUMENT, DISTRIBUTION, QUERIES, COEFFICIENT.
+        NativeError: an argument, a distribution, a number of queries or a coefficient is out of range; the
+            status says which.
     """
     tensor = make_tensor(weights, fraction, multiplier, channels, inner, stream, limit, mask=mask)
     table, queries, count = step_pairs(steps)

@@ -163,7 +163,7 @@ def prepare_input(x: ArrayLike, details: Details, name: str) -> NDArray[Any]:
     """Returns the samples of one input as the model takes them; see `prepare`.
 
     Args:
-        x: samples, [samples, ...].
+        x: samples, [samples, ...], as `prepare` takes them.
         details: shape and quantization of the input.
         name: name of the samples in messages.
 
@@ -180,7 +180,7 @@ def prepare_labels(y: ArrayLike, loss: ZoLoss, details: Details) -> NDArray[Any]
     """Returns labels or targets as a model takes them; see `prepare`.
 
     Args:
-        y: labels, [samples, ...].
+        y: labels, [samples, ...], as `prepare` takes them.
         loss: the model's loss.
         details: shape and quantization of the model's input for labels.
 

@@ -27,7 +27,7 @@ class Scenario:
     Attributes:
         title: title of one line.
         build: function that makes the untrained Keras model.
-        epochs: epochs of pre-training.
+        epochs: number of epochs of pre-training.
         pretrain: (x, y) of the old domain.
         old: the old domain in a word or two.
         new: the new domain in a word or two.

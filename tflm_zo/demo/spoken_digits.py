@@ -30,10 +30,10 @@ class SpokenDigits:
 
     Attributes:
         signal: int16 [recordings, 8000], one second at 8 kHz, zero-padded at the end.
-        digit: int32 [recordings], 0..9.
+        digit: digit that is spoken, 0..9, int32 [recordings].
         speaker: int32 [recordings], index into ``speakers``.
         take: int32 [recordings], which repetition of this digit by this speaker, from 0.
-        speakers: names.
+        speakers: names of the speakers, by number.
     """
 
     signal: NDArray[np.int16]
@@ -47,8 +47,8 @@ def read_spoken_digits() -> SpokenDigits:
     """Reads fsdd.npz in the folder that the environment variable TFLM_ZO_DATA names.
 
     Raises:
-        FileNotFoundError: there is no such file; the message says what it holds and where to get it.
-        ValueError: it is not in that format.
+        FileNotFoundError: the file does not exist; the message says what it holds and where to get it.
+        ValueError: the file is not in that format.
     """
     folder = os.environ.get("TFLM_ZO_DATA")
     path = Path(folder or ".") / _FILE

@@ -70,7 +70,7 @@ class DemoResult:
         inference_arena: arena of the plain model on a Cortex-M4, bytes.
         backpropagation: bytes that backpropagation needs of one sample, by the papers' equation.
         model: path of the int8 model before adaptation.
-        adaptations: by name of the algorithm, those of `COMPARED`.
+        adaptations: results by the algorithms of `COMPARED`, by name.
     """
 
     title: str
@@ -170,7 +170,7 @@ def run_demo(
         exact: True to repeat the runs in TFLM.
 
     Raises:
-        ValueError: there is no such data set.
+        ValueError: no data set has that name; the message lists them.
         KeyboardInterrupt: Ctrl-C ended the demo.
     """
     if dataset not in SCENARIOS:

@@ -31,12 +31,12 @@ def log_mel(
 
     Args:
         signal: [..., samples], integers or floating point in any unit.
-        sample_rate: Hz.
-        frame_ms: of a frame, milliseconds.
-        hop_ms: from one frame's start to the next one's.
+        sample_rate: samples a second, Hz.
+        frame_ms: length of a frame, milliseconds.
+        hop_ms: distance from one frame's start to the next one's, milliseconds.
         n_mels: number of mel bands.
-        low_hz: lower edge of the first band.
-        high_hz: upper edge of the last one; default: half of the sample rate.
+        low_hz: frequency at which the first band begins, Hz.
+        high_hz: frequency at which the last band ends, Hz; None stands for half of the sample rate.
         top_db: the floor, > 0, in decibels below the loudest cell.
 
     Returns:
@@ -44,8 +44,7 @@ def log_mel(
         nothing but zeros gives zeros.
 
     Raises:
-        ValueError: NaN or infinity in the signal, a signal shorter than a frame, or a parameter that makes
-            no sense.
+        ValueError: the signal has NaN or infinity or is shorter than a frame, or a parameter makes no sense.
     """
     frame, hop = (round(sample_rate * ms / 1000) for ms in (frame_ms, hop_ms))
     if frame < 2 or hop < 1:
@@ -83,18 +82,18 @@ def mel_filters(
     """Triangles of height 1, evenly spaced on the mel scale, m = 2595 log10(1 + f / 700 Hz).
 
     Args:
-        sample_rate: Hz.
+        sample_rate: samples a second, Hz.
         fft_size: points of the FFT.
         n_mels: number of triangles, >= 1; each begins at the peak of the one before.
-        low_hz: where the first one begins.
-        high_hz: where the last one ends; default: half of the sample rate.
+        low_hz: frequency at which the first band begins, Hz.
+        high_hz: frequency at which the last band ends, Hz; None stands for half of the sample rate.
 
     Returns:
         [fft_size // 2 + 1, n_mels], to multiply power spectra with from the right.
 
     Raises:
-        ValueError: edges that are not 0 <= low < high <= half of the sample rate, or more bands than the FFT
-            tells apart.
+        ValueError: the edges are not 0 <= low < high <= half of the sample rate, or the FFT cannot tell that
+            many bands apart.
     """
     high = sample_rate / 2 if high_hz is None else high_hz
     if not 0 <= low_hz < high <= sample_rate / 2:

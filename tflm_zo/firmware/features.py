@@ -27,9 +27,9 @@ def features(model: Model, metadata: ZoMetadata, plan: RunPlan) -> dict[str, boo
     """Returns the use that a model and run make of the features that firmware can leave out.
 
     Args:
-        model: the ZO model.
+        model: ZO model that is trained.
         metadata: the model's metadata.
-        plan: the run's plan.
+        plan: plan of the run.
 
     Returns:
         True or False by the macro's name: whether the run needs the feature.

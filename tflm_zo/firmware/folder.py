@@ -22,7 +22,7 @@ def checksums(files: Mapping[str, str]) -> str:
     """Returns the text of the file `CHECKSUMS`.
 
     Args:
-        files: text by path.
+        files: texts of the files, by path.
     """
     return "".join(f"{_sum(files[path].encode())}  {path}\n" for path in sorted(files))
 

@@ -19,7 +19,7 @@ def op_pack_folder() -> Path:
     """Returns the folder of the op pack's sources.
 
     Raises:
-        ConversionError: the sources are not installed.
+        ConversionError: the sources of the op pack are not installed.
     """
     try:
         return installed("_ops")

@@ -203,7 +203,7 @@ def check_names(platform: str, name: str | None) -> None:
     """Checks the names of a platform and a model before the work begins.
 
     Raises:
-        SettingsError: there is no such platform, or files and variables cannot have the name.
+        SettingsError: no platform has that name, or files and variables cannot have the model's.
     """
     if platform not in PLATFORMS:
         raise SettingsError(f"platform: no {platform!r}; there are {', '.join(PLATFORMS)}")

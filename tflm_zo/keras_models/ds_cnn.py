@@ -25,7 +25,7 @@ def ds_cnn(
         input_shape: frames, bands and channels of the features.
         classes: outputs of the softmax.
         filters: filters of every convolution.
-        blocks: depthwise-separable ones.
+        blocks: number of depthwise-separable blocks.
         stride: stride of the first convolution, over frames and bands.
         embedding: filters of the last pointwise convolution, whose averages over the image are all that the
             dense layer sees; None: as many as of the others.

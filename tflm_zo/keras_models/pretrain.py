@@ -17,8 +17,8 @@ def pretrain(
     Args:
         model: a compiled or uncompiled Keras model; its initial weights are the caller's
             (``keras.utils.set_random_seed`` before it is built makes them repeatable).
-        x: inputs.
-        y: class indices.
+        x: inputs of the model, [samples, ...].
+        y: class numbers, integers [samples].
         epochs: passes over the data.
         seed: seed of the order of the samples.
     """

@@ -39,15 +39,15 @@ def narrow_activations(
 
     Args:
         model: a Keras model, compiled or not; after the block it is what it was but for its weights.
-        weight: in units of the loss per unit of activation, > 0.
-        layers: names of the layers whose outputs count; default: those that end in an activation function
-            without a bound, such as ReLU.
+        weight: weight of the penalty, > 0, in units of the loss per unit of activation.
+        layers: names of the layers whose outputs count; None chooses the layers that end in an activation
+            function without a bound, such as ReLU.
 
     Yields:
         The names of the layers.
 
     Raises:
-        ValueError: a weight that is not positive, or no such layer; the model is as it was.
+        ValueError: the weight is not positive, or the model has no such layer; the model is as it was.
 
     Example:
         >>> with narrow_activations(model):  # doctest: +SKIP

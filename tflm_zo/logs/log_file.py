@@ -47,7 +47,7 @@ class LogFile(ABC):
         """Cuts off what follows so many whole steps of the run and so many measurements.
 
         Raises:
-            OSError: it cannot be cut.
+            OSError: the file cannot be cut.
         """
 
     @contextlib.contextmanager

@@ -24,7 +24,7 @@ def open_log(path: str | os.PathLike[str]) -> Iterator[SeedLog] | SnapshotLog:
 
     Raises:
         IncompleteHeaderError: a snapshot log ends before its first record.
-        LogError: a snapshot log of settings that no run has, or with a damaged header.
+        LogError: the file is a snapshot log with a damaged header, or with settings that no run has.
         OSError: the file cannot be read.
     """
     return SnapshotLog.read(path) if is_snapshot_log(path) else SeedLog.parts(path)

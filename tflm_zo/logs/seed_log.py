@@ -73,7 +73,8 @@ class SeedLog:
 
         Raises:
             IncompleteHeaderError: the file is the beginning of a log's header.
-            LogError: no log, one of an older version, a damaged header, or settings that no run has.
+            LogError: the file is no seed log or one of an older version, its header is damaged, or no run has
+                its settings.
             OSError: the file cannot be read.
         """
         parts = list(cls.parts(path))
@@ -105,7 +106,7 @@ class SeedLog:
 
         Raises:
             IncompleteHeaderError: the file is the beginning of a log's header.
-            LogError: no log, or a damaged header.
+            LogError: the file is no seed log, or its header is damaged.
             OSError: the file cannot be read.
         """
         with open(path, "rb") as file:
@@ -154,7 +155,7 @@ class SeedLog:
         """The log as it was after so many steps.
 
         Raises:
-            LogError: the log has fewer.
+            LogError: the log has fewer steps.
         """
         if not 0 <= steps <= len(self.steps):
             raise LogError(f"steps: the log has {len(self.steps)} whole steps, got {steps}")
@@ -217,7 +218,7 @@ class _Records:
 
     Attributes:
         size: bytes of a step's record.
-        step: steps taken.
+        step: number of steps taken.
     """
 
     def __init__(self, settings: CSettings, every: int, checksum: int) -> None:

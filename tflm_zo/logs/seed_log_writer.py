@@ -31,17 +31,17 @@ class SeedLogWriter(LogFile):
         path: path of the log.
         control: control unit of the run; its settings go into the header.
         mark: fingerprint of the model.
-        resume: whole bytes to keep of an existing log, which are followed by the next record (0: it is
-            written anew, header and all); None starts a new log.
+        resume: number of bytes of an existing log that stay, which the next record follows; 0 writes the log
+            anew, its header included. None starts a new log.
         replace: True if a new log may replace an existing one.
         sync_every: seconds after which the log is brought to the disk; 0: after each step; None: only at the
             end.
         measure_every: steps between measurements; 0: never.
 
     Raises:
-        FileExistsError: a new log exists.
-        FileInUseError: another run is writing it.
-        OSError: it cannot be written, e.g. the disk is full; a new log is then not left behind.
+        FileExistsError: the log is to be new, and its file exists.
+        FileInUseError: another run is writing the log.
+        OSError: the log cannot be written, e.g. because the disk is full; a new log is then not left behind.
     """
 
     def __init__(
@@ -94,8 +94,8 @@ class SeedLogWriter(LogFile):
         """Writes the step that the control unit has just finished.
 
         Raises:
-            OSError: e.g. the disk is full; the log ends with the step before, or, where the disk failed to
-                keep what was written already, with this one.
+            OSError: the step cannot be written, e.g. because the disk is full; the log ends with the step
+                before, or, where the disk failed to keep what was written already, with this one.
         """
         self._write(SeedLogRecord.write(self._control, self._checksum))
         self._sync_where_due()
@@ -104,7 +104,7 @@ class SeedLogWriter(LogFile):
         """Writes a measurement, which belongs behind the last whole step.
 
         Raises:
-            OSError: as for `append`.
+            OSError: the measurement cannot be written, as for `append`.
         """
         self._write(measurement.to_bytes(self._checksum))
         self._sync_where_due()

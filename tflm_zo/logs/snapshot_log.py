@@ -61,8 +61,8 @@ class SnapshotLog:
         measure_every: steps between measurements; 0: never.
         snapshot: the last whole one whose steps all have their records; None before the first.
         best_slot: the last whole one of a best state; None where no measurement was better than the first.
-        losses: mean loss of each whole step, nats, float64 [steps]; there may be more than the snapshot
-            has: those need the data to be repeated.
+        losses: mean loss of each whole step, nats, float64 [steps]. Steps after the snapshot have losses too;
+            repeating these steps needs the data.
         measurements: measurements of the run, in order; there may be more than the snapshot has, too.
     """
 
@@ -86,7 +86,8 @@ class SnapshotLog:
 
         Raises:
             IncompleteHeaderError: the file ends before its first record.
-            LogError: no such log, one of an older version, a damaged header, or settings that no run has.
+            LogError: the file is no snapshot log or one of an older version, its header is damaged, or no run
+                has its settings.
             OSError: the file cannot be read.
         """
         data = Path(path).read_bytes()

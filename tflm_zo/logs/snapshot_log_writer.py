@@ -40,7 +40,7 @@ class SnapshotLogWriter(LogFile):
         control: control unit of the run.
         tasks: tasks of the run, with the numbers of their trainable tensors.
         mark: fingerprint of the model.
-        interval: steps between snapshots.
+        interval: number of steps between snapshots.
         weight_bytes: bytes of a snapshot's weights.
         checksum: checksum of the training data.
         resume: measurements to keep of an existing log, which is gone on with from the snapshot of
@@ -53,9 +53,9 @@ class SnapshotLogWriter(LogFile):
         best_step: step of the last whole snapshot of a best state; 0 before the first.
 
     Raises:
-        FileExistsError: a new log exists.
-        FileInUseError: another run is writing it.
-        OSError: it cannot be written; a new log is then not left behind.
+        FileExistsError: the log is to be new, and its file exists.
+        FileInUseError: another run is writing the log.
+        OSError: the log cannot be written; a new log is then not left behind.
     """
 
     def __init__(

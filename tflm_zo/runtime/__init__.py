@@ -47,7 +47,7 @@ def load(model: Model | bytes | str | os.PathLike[str], runtime: str = "litert")
         runtime: name of the runtime, one of `RUNTIMES`.
 
     Raises:
-        ValueError: there is no such runtime; the message lists them.
+        ValueError: no runtime has that name; the message lists them.
         RuntimeUnavailableError: the runtime is not installed; the message says what installs it.
         ModelError: the model is not a ZO model.
     """

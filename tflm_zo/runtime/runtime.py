@@ -67,7 +67,7 @@ class Runtime(Inputs, ABC):
 
     Raises:
         RuntimeUnavailableError: the runtime is not installed; the message says what installs it.
-        ModelError: the model is not a ZO model, or the runtime does not take it; the message has its words.
+        ModelError: the model is not a ZO model, or the runtime refuses it; the message quotes the runtime.
     """
 
     name: ClassVar[str]
@@ -149,7 +149,7 @@ class Runtime(Inputs, ABC):
                 rounding half to even, clipped to -128..127 or 0..255.
 
         Raises:
-            DataError: number, shape or type is wrong, or a value is not finite; nothing is changed.
+            DataError: a number, shape or type is wrong, or a value is not finite; nothing is changed.
         """
         if len(arrays) != len(self._input_details):
             raise DataError(f"expected {len(self._input_details)} inputs, got {len(arrays)}")
@@ -168,7 +168,7 @@ class Runtime(Inputs, ABC):
             labels: labels of `batch` samples, as `tflm_zo.data.prepare` takes them.
 
         Raises:
-            DataError: number, shape, type or range is wrong; nothing is changed.
+            DataError: a number, shape, type or range is wrong; nothing is changed.
         """
         loss = self._metadata.loss
         if loss is None:
@@ -332,7 +332,7 @@ class Runtime(Inputs, ABC):
         of the interpreter's memory, to be read and written between invokes.
 
         Raises:
-            ValueError: there is no such tensor.
+            ValueError: the model has no such tensor.
         """
         if name not in self._views:
             raise ValueError(f"no trainable tensor {name!r}; there are {sorted(self._views)}")

@@ -47,7 +47,7 @@ def measured_samples(data: Data, kind: str) -> Data:
     than 10,000 samples, the same 10,000 labelled ones each time.
 
     Args:
-        data: the training data.
+        data: data that the run is trained on.
         kind: kind of the loss.
     """
     if len(data) <= _MOST_SAMPLES:

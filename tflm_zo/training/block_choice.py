@@ -89,11 +89,11 @@ class BlockProbes:
         runtime: name of the runtime, as `choose_block` takes it.
 
     Attributes:
-        blocks: names of the layers of each block.
+        blocks: names of the layers of each block, in execution order.
         equivalents: cost of the probes in forward equivalents.
 
     Raises:
-        SettingsError: the settings or the search do not fit the model, see `choose_block`.
+        SettingsError: the settings or the search do not fit the model, as for `choose_block`.
         DataError: the data do not fit the model.
     """
 
@@ -163,7 +163,8 @@ class BlockProbes:
 
         Raises:
             IncompleteHeaderError: the log ends before its first record.
-            LogError: the file is no snapshot log, or the log of another model or of no such block.
+            LogError: the file is no snapshot log, or it is the log of another model, or of a run on no such
+                block.
             OSError: the log cannot be read.
         """
         found = SnapshotLog.read(log)

@@ -24,13 +24,13 @@ class Checkpoint(Callback):
     run that was interrupted and resumed ends with the same copy as one that was not.
 
     Args:
-        path: path of the copy, which each later copy replaces. As a run begins there must be no such file,
+        path: path of the copy, which each later copy replaces. The file must not exist as a run begins,
             unless the run is resumed or `replace` is set.
         every: number of epochs between two copies, >= 1.
-        replace: True if the run may begin although there is such a file.
+        replace: True if the run may begin although the file exists.
 
     Raises:
-        ValueError: `every` is out of range, or, as the run begins, it has no log.
+        ValueError: `every` is out of range, or the run that begins has no log.
         FileExistsError: the file exists as the run begins.
         LogError: the file is no checkpoint of the run that is resumed.
         OSError: the copy cannot be written.

@@ -25,8 +25,8 @@ class Costs:
     """Costs of one sample, as shares of its whole forward pass.
 
     Args:
-        model: a ZO model.
-        metadata: of it.
+        model: ZO model.
+        metadata: metadata of the model.
 
     Attributes:
         forward: MACs of a forward pass.

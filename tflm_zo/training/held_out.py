@@ -49,7 +49,7 @@ def hold_out(data: Data, loss: ZoLoss, share: float, seed: int) -> tuple[Data, D
     """Splits samples into the training set and the held-out samples; both stay in their order.
 
     Args:
-        data: all samples.
+        data: data that is divided.
         loss: the model's loss.
         share: share of the labelled samples, 0..1, in every class alike.
         seed: seed of the choice.

@@ -57,7 +57,7 @@ def inject_settings(settings: Settings, **given: Unpack[InjectChanges]) -> Injec
 
     Raises:
         ConversionError: a value is out of range.
-        SettingsError: nodes are given, and no task has nodes.
+        SettingsError: `nodes` names layers, and no task perturbs nodes.
     """
     takes_nodes = settings.has(Nodes) or settings.has(Exact)
     if given.get("nodes") and not takes_nodes:
@@ -103,7 +103,7 @@ def trainable_model(
         settings: settings of the run; None: node perturbation, or, with a warning, weight perturbation where
             no layer can carry nodes.
         changed: function that returns the settings of the run, made of `settings`.
-        **given: settings of `inject` that are to differ from those that the run asks for.
+        **given: settings of `inject` that replace those that the run asks for.
 
     Raises:
         ConversionError: the model cannot be injected.
@@ -128,7 +128,7 @@ def inject_for(model: Model, settings: Settings, **given: Unpack[InjectChanges])
         model: a plain model; it is not changed.
         settings: settings of the run. The largest divisor of its minibatch up to 32 becomes the model's
             batch; a model whose own batch is another one, or that an operator ties to a batch of 1, keeps it.
-        **given: settings of `inject` that are to differ from those that the run asks for.
+        **given: settings of `inject` that replace those that the run asks for.
 
     Raises:
         ConversionError: the model cannot be injected.

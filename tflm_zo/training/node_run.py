@@ -41,7 +41,7 @@ class NodeRun(Run):
 
     Args:
         runtime: the loaded model, which was injected with nodes.
-        model: the same model.
+        model: model that the runtime has loaded.
         settings: settings of the run.
         total: number of steps.
         inputs: all training samples, one array per input.

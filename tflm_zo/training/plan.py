@@ -75,7 +75,8 @@ def trained_tensors(settings: Settings, metadata: ZoMetadata) -> list[int]:
         metadata: metadata of the ZO model.
 
     Raises:
-        SettingsError: `layers` names one that the run would not train anyway; the message lists the layers.
+        SettingsError: `layers` names a layer that the run would not train in any case; the message lists the
+            layers that it would.
     """
     by_nodes = {metadata.nodes[i].trainable for i in _with_own_nodes(settings, metadata)}
     numbers = range(len(metadata.trainable))
@@ -137,7 +138,7 @@ def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int],
         suffix: cost of running the network from a segment on, as a share of a forward pass.
 
     Raises:
-        SettingsError: `layers` names layers that there are not, or cuts an exact tail in two.
+        SettingsError: `layers` names a layer that the model lacks, or cuts an exact tail in two.
     """
     chosen = trained_tensors(settings, metadata)
     own = [i for i in _with_own_nodes(settings, metadata) if metadata.nodes[i].trainable in chosen]

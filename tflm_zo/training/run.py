@@ -58,7 +58,7 @@ class Run(ABC):
             Length of the log that is kept, for `open_log`.
 
         Raises:
-            IncompleteHeaderError: the log has no step.
+            IncompleteHeaderError: the log ends before its first step.
             LogError: the log is of another model or run.
         """
 

@@ -29,7 +29,7 @@ def check_log(log: str | os.PathLike[str] | None, *, resume: bool, replace: bool
     """Checks the arguments of `prepare_log` before anything has changed.
 
     Raises:
-        ValueError: a run without a log is to be resumed.
+        ValueError: a run is to be resumed, and has no log.
         FileExistsError: a new log would replace another one, and `replace` is not set.
     """
     if log is None:
@@ -45,7 +45,7 @@ def prepare_log(
     """Sets weights and control unit to the beginning of a run.
 
     Args:
-        run: the run.
+        run: run that is to begin or to go on.
         log: path of the run's log, or None.
         resume: True to go on from the log, see `Trainer.fit`.
         replace: True to replace an older log, see `Trainer.fit`.

@@ -49,7 +49,7 @@ def resolve(settings: Settings, name: str) -> tuple[str, str]:
         name: name of the setting, with a task's name and a dot before it where two settings share a name.
 
     Raises:
-        SettingsError: there is no such setting, or there are several; the message lists them.
+        SettingsError: no setting has that name, or several have; the message lists them.
     """
     owner, dot, field = name.rpartition(".")
     if dot:
@@ -96,7 +96,7 @@ def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
         changes: values by name; a name with a task's name before it adds the task if the run lacks it.
 
     Raises:
-        SettingsError: there is no such setting, or a value is out of range or would have no effect.
+        SettingsError: no setting has that name, or a value is out of range or would have no effect.
     """
     of: dict[str, dict[str, Any]] = {}
     for name, value in changes.items():

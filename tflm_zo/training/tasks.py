@@ -97,9 +97,9 @@ class Exact:
             bits (ElasticZO-INT8, Alg. 2, after NITI), which has no rate and needs an 8-bit update;
             "standardized": W <- W - rate (G - mean(G)) / std(G) over the layer (FQT).
         bits: bits of a step by rule "bits", 1..7, in the first, second and third stage of the run.
-        rows: (least, most), bounds of the share of a layer's outputs that a step updates: those with the
-            largest errors, least + loss / largest loss so far * (most - least) of them (FQT: dynamic sparse
-            gradients).
+        rows: (least, most), bounds of the share of a layer's outputs that a step updates. A step updates the
+            outputs with the largest errors, a share of least + loss / largest loss so far * (most - least)
+            (FQT: dynamic sparse gradients).
 
     Raises:
         SettingsError: a setting is out of range.

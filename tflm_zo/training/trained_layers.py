@@ -45,7 +45,7 @@ def trained_layers(model: Model, settings: Settings) -> TrainedLayers:
         settings: settings of the run.
 
     Raises:
-        SettingsError: `layers` names a layer that the run would not train anyway.
+        SettingsError: `layers` names a layer that the run would not train in any case.
     """
     metadata = read_metadata(model)
     chosen = trained_tensors(settings, metadata)

@@ -59,7 +59,7 @@ class Trainer:
             whole forward pass.
         buffer_bytes: bytes of a minibatch that a device keeps besides the arena; 0 before the first run, and
             for weight perturbation.
-        step: whole steps of the run, those before it was resumed included.
+        step: number of whole steps of the run, those before it was resumed included.
         steps_per_epoch: number of steps in an epoch of the run.
         planned: steps of the whole run; one that a budget ends may do fewer.
         log: path of the run's log, or None.
@@ -252,7 +252,7 @@ class Trainer:
             path: path of the copy, a log that can be replayed and resumed from; an older file is replaced.
 
         Raises:
-            ValueError: no run is in progress, or it has no log.
+            ValueError: no run is in progress, or the run has no log.
             OSError: the copy cannot be written; an older file is as it was.
         """
         if self._run is None:

@@ -63,7 +63,7 @@ def compare_runtimes(
     """Trains the same steps in each runtime.
 
     Args:
-        model: a ZO model.
+        model: ZO model that is trained.
         x: samples, as `Trainer.fit` takes them.
         y: labels, as `Trainer.fit` takes them.
         runtimes: names of runtimes that are installed.

@@ -101,8 +101,8 @@ class WeightRun(Run):
     """See `Run`.
 
     Args:
-        runtime: the loaded model.
-        model: the same model.
+        runtime: runtime with the loaded model.
+        model: model that the runtime has loaded.
         settings: settings of the run.
         total: number of steps.
         inputs: all training samples, one array per input.

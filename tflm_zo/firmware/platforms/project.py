@@ -28,7 +28,7 @@ class Project:
     """Generated sources, before they are laid out. Includes are relative to their common folder.
 
     Attributes:
-        name: an identifier.
+        name: name of the model in the sources, an identifier.
         command: command line that generated the folder.
         sources: sources of the library, text by path.
         samples: the header and source of the example's samples, text by path.
@@ -42,23 +42,24 @@ class Project:
     chooses_block: bool = False
 
     def compiled(self) -> list[str]:
-        """Paths of the library's sources that are compiled."""
+        """Returns the paths of the library's sources that are compiled."""
         return sorted(path for path in self.sources if path.endswith((".c", ".cc")))
 
     def headers(self) -> list[str]:
-        """Paths of its headers."""
+        """Returns the paths of the library's headers."""
         return sorted(path for path in self.sources if path.endswith(".h"))
 
     def example(
         self, *, includes: str = "", printing: str = "", print_with: str = "printf", entry: str = _MAIN
     ) -> str:
-        """The example's program.
+        """Returns the source of the example's program.
 
         Args:
-            includes: lines before its own.
-            printing: a definition of ``print_with``.
-            print_with: what prints, called as printf is.
-            entry: what the platform calls; ``bool Train()`` trains and says whether that went well.
+            includes: lines that come before the program's own.
+            printing: definition of the function ``print_with``.
+            print_with: name of the function that prints, which is called as printf is.
+            entry: source of the functions that the platform calls; ``bool Train()`` trains and says if that
+                went well.
         """
         return fill(
             "example.cc.in",
@@ -71,12 +72,12 @@ class Project:
         )
 
     def readme(self, use: str, *, folder: str = "", example: str = "", program: str = "main.cc") -> str:
-        """The folder's description.
+        """Returns the text of the folder's README.md.
 
         Args:
-            use: template of how the platform's builds take it.
-            folder: that the sources are in, with a slash, or nothing.
-            example: that the example is in, likewise.
+            use: template of the text that says how the platform's builds take the folder.
+            folder: folder of the sources, with a slash at its end; "" for the top.
+            example: folder of the example, with a slash at its end; "" for the top.
             program: file of the example that trains.
         """
         text = fill(use, name=self.name, option=self.name.upper(), **own(self.name)).strip("\n")
@@ -98,8 +99,8 @@ class Layout:
     """A folder.
 
     Attributes:
-        files: text by path.
-        example: paths of those that are the user's to change.
+        files: texts of the files, by path.
+        example: paths of the example's files, which users change.
     """
 
     files: Mapping[str, str]
@@ -111,8 +112,8 @@ class Platform:
     """A build system.
 
     Attributes:
-        lay_out: makes the folder.
-        static_memory: whether TensorFlow Lite Micro is built with TF_LITE_STATIC_MEMORY there, which makes
+        lay_out: function that makes the layout of a project.
+        static_memory: True if TensorFlow Lite Micro is built with TF_LITE_STATIC_MEMORY there, which makes
             its structs smaller.
         int8: operators that TFLM can register there for int8 alone; None: all of the checkout's.
     """
