@@ -135,11 +135,12 @@ const zo_declaration zo_declarations[] = {
   U32(stride_w), U32(dilation_h), U32(dilation_w), U32(pad_top), U32(pad_left), U32(out_h),
   U32(out_w), U32(out_c), U32(node_h), U32(node_w), U32(pool_h), U32(pool_w), U32(pool_stride_h),
   U32(pool_stride_w), U32(pool_pad_top), U32(pool_pad_left), FIELD(int32_t, input_zero_point),
-  FIELD(int32_t, low), FIELD(int32_t, high), U32(unmasked),
+  FIELD(int32_t, low), FIELD(int32_t, high), U32(unmasked), U32(depthwise),
 #undef S
 #define S zo_node_evidence
   STRUCT, U32(samples), U32(queries), FIELD(const int8_t*, inputs), FIELD(const uint8_t*, routes),
   FIELD(const int32_t*, differences), FIELD(const uint32_t*, seeds), FIELD(const int16_t*, errors),
+  FIELD(const int8_t*, exponents),
 #undef S
 #define S zo_node_step
   STRUCT, U32(rule), U32(rate), U32(clip), U32(seed), U32(bits), U32(rows), FIELD(zo_scale, gain),

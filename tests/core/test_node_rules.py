@@ -12,7 +12,7 @@ from helpers.nodes import NodeRule, route_nodes, update_from_nodes
 from helpers.oracle import node_rules as oracle
 from helpers.oracle import nodes
 from helpers.oracle.bits import pseudo_stochastic
-from helpers.oracle.node_draws import layers, native, outputs_of
+from helpers.oracle.node_draws import layers, native, outputs_of, rows_of, stored
 from tflm_zo.core import NativeError, NodeForm, NodeLayer, NodeState, Status
 
 ONE = 65536
@@ -33,8 +33,13 @@ def random_evidence(layer, samples, queries, bits, rng):
         largest = 2 ** min(bits, 15)
         shape = (samples, layer.positions, layer.outputs[2])
         errors = rng.integers(-largest, largest, shape).astype(np.int16)
-        evidence = {"errors": errors}
-        known = nodes.errors(layer, None, [], errors, samples)
+        evidence, exponents = {"errors": errors}, None
+        if rng.integers(0, 2):
+            errors[rng.random(samples) < 0.2] = 0
+            exponents = rng.integers(-20, 21, samples).astype(np.int8)
+            evidence["exponents"] = exponents
+        powers = None if exponents is None else exponents.tolist()
+        known = nodes.errors(layer, None, [], errors, samples, powers)
     return evidence, *known
 
 
@@ -87,7 +92,7 @@ def test_is_the_oracles(
     rng = np.random.default_rng(seed)
     count = layer.outputs[2]
     rows, bits = data.draw(st.integers(0, count)), data.draw(st.integers(1, 7))
-    shape = (count, layer.kernel[0] * layer.kernel[1] * layer.inputs[2])
+    shape = (count, layer.kernel[0] * layer.kernel[1] * layer.depth)
     weights = rng.integers(-LIMIT, LIMIT + 1, shape).astype(np.int8)
     fraction = None
     if fractions and rule is not NodeRule.BITS:
@@ -105,12 +110,14 @@ def test_is_the_oracles(
     g = [int(v) for v in gradient.reshape(shape)[channels].ravel()]
     before = weights.astype(np.int64)
     before_fraction = None if fraction is None else fraction.astype(np.int64)
+    memory = stored(layer, weights)
+    fraction_memory = None if fraction is None else stored(layer, fraction)
 
     clipped = update_from_nodes(
         native(layer),
         state,
-        weights,
-        fraction,
+        memory,
+        fraction_memory,
         multiplier,
         3,
         LIMIT,
@@ -126,6 +133,8 @@ def test_is_the_oracles(
         **evidence,
     )
 
+    weights = rows_of(layer, memory)
+    fraction = None if fraction_memory is None else rows_of(layer, fraction_memory)
     others = [c for c in range(count) if c not in channels]
     assert np.array_equal(weights[others], before[others])
     assert fraction is None or np.array_equal(fraction[others], before_fraction[others])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from helpers.nodes import perturb_nodes, route_nodes, update_from_nodes
 from helpers.oracle import nodes as oracle
-from helpers.oracle.node_draws import layers, native, outputs_of
+from helpers.oracle.node_draws import layers, native, outputs_of, rows_of, stored
 from tflm_zo.core import NativeError, NodeLayer, NodeState
 
 ONE = 65536
@@ -59,9 +59,11 @@ def test_nodes_of_many_blocks():
 def test_update(layer, seed, samples, queries, fractions, rate, clip, bits):
     """Three steps: the gradient exactly, the running RMS and the step in float64, then rounding and clip."""
     rng = np.random.default_rng(seed)
-    shape = (layer.outputs[2], *layer.kernel, layer.inputs[2])
-    weights = rng.integers(-125, 126, shape).astype(np.int8)
-    fraction = rng.integers(-128, 128, shape).astype(np.int8) if fractions else None
+    shape = (layer.outputs[2], *layer.kernel, layer.depth)
+    memory = stored(layer, rng.integers(-125, 126, shape).astype(np.int8))
+    fraction_memory = stored(layer, rng.integers(-128, 128, shape).astype(np.int8)) if fractions else None
+    weights = rows_of(layer, memory).reshape(shape)
+    fraction = None if fraction_memory is None else rows_of(layer, fraction_memory).reshape(shape)
     c_layer, state, mean = native(layer), NodeState(), 0.0
     for t in range(3):
         inputs = rng.integers(-128, 128, (samples, *layer.inputs)).astype(np.int8)
@@ -89,8 +91,8 @@ def test_update(layer, seed, samples, queries, fractions, rate, clip, bits):
         clipped = update_from_nodes(
             c_layer,
             state,
-            weights,
-            fraction,
+            memory,
+            fraction_memory,
             None,
             3,
             125,
@@ -101,6 +103,8 @@ def test_update(layer, seed, samples, queries, fractions, rate, clip, bits):
             seed=1000 + t,
             **evidence,
         )
+        weights = rows_of(layer, memory).reshape(shape)
+        fraction = None if fraction_memory is None else rows_of(layer, fraction_memory).reshape(shape)
         assert np.isclose(state.mantissa * 2.0**state.exponent, mean + (now - mean) / 32, rtol=1e-7)
         if mean == 0.0:
             unmoved = weights.astype(np.int64) * 256 + (0 if fraction is None else fraction)

@@ -105,9 +105,9 @@ static void update_case(const char* name, const zo_node_layer* layer, uint32_t s
   random_state = 1;
   u.layer = *layer;
   u.tensor.weights = weights;
-  u.tensor.inner = layer->k_h * layer->k_w * layer->in_c;
+  u.tensor.inner = layer->depthwise != 0u ? 1u : zo_node_row(layer);
   u.tensor.channels = layer->out_c;
-  u.tensor.size = u.tensor.inner * layer->out_c;
+  u.tensor.size = zo_node_row(layer) * layer->out_c;
   u.tensor.stream = 3;
   u.tensor.limit = kLimit;
   fill(weights, u.tensor.size, -kLimit, kLimit);
@@ -258,6 +258,10 @@ int main(void) {
   update_case("pointwise-1", &pointwise, 1, 2, ZO_NODE_RMS, 0, kRectified);
   const zo_node_layer padded = plane(16, 32, 8, 3, 1);
   update_case("padded-1", &padded, 1, 2, ZO_NODE_RMS, 0, kRectified);
+  zo_node_layer depthwise = plane(64, 64, 8, 3, 1);
+  depthwise.depthwise = 1;
+  update_case("depthwise-1", &depthwise, 1, 2, ZO_NODE_RMS, 0, kRectified);
+  update_case("depthwise-1-fraction", &depthwise, 1, 2, ZO_NODE_RMS, 0, kRectified | kFraction);
   perturbation_case("perturb-120", fc1);
   perturbation_case("perturb-400", conv2);
   backprop_case("backprop-120-84");

@@ -113,6 +113,7 @@ def update_from_nodes(
     differences: NDArray[np.int32] | None = None,
     seeds: NDArray[np.uint32] | None = None,
     errors: NDArray[np.int16] | None = None,
+    exponents: NDArray[np.int8] | None = None,
     rule: NodeRule = NodeRule.RMS,
     gain: float = 0.0,
     bits: int = 0,
@@ -137,7 +138,8 @@ def update_from_nodes(
         seed: of the rounding (8-bit update).
         differences: int32 [queries, samples] L(y + mu z) - L(y - mu z), unit 2^-16; with
         seeds: uint32 [queries]; or
-        errors: int16 [samples, ...] dL/dy in any one unit.
+        errors: int16 [samples, ...] dL/dy in any one unit; with
+        exponents: int8 [samples], dL/dy is errors * 2^exponent; None: all are 0.
         rule: what the step is made of the gradient estimate.
         gain: `NodeRule.FIXED`: step, unit 2^-16 LSB, at a rate of 1 and for a gradient of 1, in the unit of
             the loss differences (or errors) times the input's LSB; above 0.
@@ -162,6 +164,8 @@ def update_from_nodes(
         evidence.errors = _per_sample("errors", errors, np.int16, layer.nodes)
         if len(errors) != samples:
             raise ValueError(f"errors: expected {samples} samples, got {len(errors)}")
+        if exponents is not None:
+            evidence.exponents = _per_sample("exponents", exponents, np.int8, 1)
     elif differences is not None and seeds is not None:
         evidence.differences = address("differences", differences, np.int32)
         evidence.seeds = address("seeds", seeds, np.uint32)

@@ -1579,11 +1579,13 @@ static zo_node_layer random_layer(void) {
   l.low = random_below(2) ? -129 : random_between(-129, 0);
   l.high = random_below(2) ? 128 : random_between(1, 128);
   l.unmasked = random_below(4) == 0u;
+  l.depthwise = random_below(4) == 0u;
+  if (l.depthwise == 1u) {
+    l.in_c = 1 + random_below(9);
+    l.out_c = l.in_c * (1 + random_below(3));
+  }
   return l;
 }
-
-/* Weights of one output channel. */
-static uint32_t row_of(const zo_node_layer* layer) { return layer->k_h * layer->k_w * layer->in_c; }
 
 /* Settings of any rule for the weights of `tensor`, which loses its fraction where that has none.
  */
@@ -1644,7 +1646,7 @@ static void test_bad_steps(const zo_node_layer* layer, const zo_tensor* tensor,
 /* Everything that may be done with a layer, in buffers of exact size. */
 static void test_node_layer(const zo_node_layer* layer) {
   const uint32_t samples = 1 + random_below(3), queries = 1 + random_below(ZO_MAX_QUERIES);
-  const uint32_t nodes = zo_node_count(layer), row = row_of(layer);
+  const uint32_t nodes = zo_node_count(layer), row = zo_node_row(layer);
   CHECK(zo_node_scratch_values(layer) == row + layer->out_c);
   array outputs = make_array(samples * layer->out_h * layer->out_w * layer->out_c, 1, 127);
   array y = make_array(samples * nodes, 3, 127), moved = make_array(samples * nodes, 0, 0);
@@ -1655,6 +1657,7 @@ static void test_node_layer(const zo_node_layer* layer) {
   int32_t* scratch = (int32_t*)allocate(sizeof(int32_t) * row);
   int32_t* differences = (int32_t*)allocate(sizeof(int32_t) * queries * samples);
   int16_t* errors = (int16_t*)allocate(sizeof(int16_t) * samples * nodes);
+  array exponents = make_array(samples, 1, 127);
   uint32_t seeds[ZO_MAX_QUERIES];
   for (uint32_t i = 0; i < queries; ++i) seeds[i] = random_u32();
   for (uint32_t i = 0; i < queries * samples; ++i) differences[i] = (int32_t)random_u32();
@@ -1697,6 +1700,7 @@ static void test_node_layer(const zo_node_layer* layer) {
       digest = digest * 31u + (uint8_t)weights.at[i];
     }
     evidence.errors = round % 4 == 2 ? errors : NULL;
+    evidence.exponents = round >= 4 ? exponents.at : NULL;
     /* Routes that no outputs lead to must not lead out of the buffers. */
     for (uint32_t i = 0; i < route_bytes; ++i) routes[i] = (uint8_t)random_u32();
   }
@@ -1706,6 +1710,7 @@ static void test_node_layer(const zo_node_layer* layer) {
   free(inputs.memory);
   free(weights.memory);
   free(fraction.memory);
+  free(exponents.memory);
   free(routes);
   free(scratch);
   free(differences);
@@ -1795,7 +1800,7 @@ static void test_nodes(void) {
     *field = random_below(2) ? random_below(6) : random_u32();
     if (zo_node_layer_check(&layer) == ZO_OK && (uint64_t)zo_node_input_bytes(&layer) *
                                                         layer.out_h * layer.out_w * layer.out_c *
-                                                        row_of(&layer) <
+                                                        zo_node_row(&layer) <
                                                     (UINT64_C(1) << 32)) {
       test_node_layer(&layer);
     }
@@ -1839,7 +1844,7 @@ static void make_node_task(node_run* r, uint32_t t) {
   } else {
     task->differences = (int32_t*)allocate(sizeof(int32_t) * task->queries * whole);
   }
-  r->weights[t] = make_array(row_of(l) * l->out_c, 1, 120);
+  r->weights[t] = make_array(zo_node_row(l) * l->out_c, 1, 120);
   r->fractions[t] = copy_array(&r->weights[t], 3);
   r->inputs[t] = make_array(s->batch * zo_node_input_bytes(l), 1, 127);
   r->outputs[t] = make_array(s->batch * l->out_h * l->out_w * l->out_c, 0, 127);
@@ -2005,7 +2010,7 @@ static void fill(array* b, int32_t limit) {
 static zo_tensor task_tensor(const node_run* r, uint32_t t) {
   zo_tensor tensor = tensor_of(&r->weights[t], t == 1u ? NULL : &r->fractions[t], t);
   tensor.channels = r->tasks[t].layer.out_c;
-  tensor.inner = row_of(&r->tasks[t].layer);
+  tensor.inner = zo_node_row(&r->tasks[t].layer);
   tensor.multiplier = r->multipliers[t];
   return tensor;
 }

@@ -25,13 +25,14 @@ class NodeForm(IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class NodeLayer:
-    """A CONV_2D or FULLY_CONNECTED (1 x 1 everywhere) that carries nodes; see ``zo_node_layer``.
+    """A CONV_2D, DEPTHWISE_CONV_2D or FULLY_CONNECTED (1 x 1 everywhere) that carries nodes; see
+    ``zo_node_layer``.
 
     Attributes:
         form: kind of the operators between the layer and its nodes.
         in_h, in_w, in_c: input of one sample.
         out_h, out_w, out_c: output of one sample.
-        k_h, k_w: filter, [out_c, k_h, k_w, in_c].
+        k_h, k_w: filter, [out_c, k_h, k_w, in_c], of a depthwise layer [1, k_h, k_w, out_c].
         stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left: window of the convolution.
         node_h, node_w: nodes of one sample, [node_h, node_w, out_c]; 0: derived from the form.
         pool_h, pool_w, pool_stride_h, pool_stride_w, pool_pad_top, pool_pad_left: window of MAX_POOL, which
@@ -40,6 +41,7 @@ class NodeLayer:
         low: outputs <= low are clamped by the activation; -129: none are.
         high: outputs >= high are clamped; 128: none are.
         unmasked: True if nodes at the clamp of the activation are perturbed and credited like the others.
+        depthwise: True if output channel c reads input channel c / (out_c / in_c) alone.
 
     Raises:
         NativeError: the sizes do not fit each other; the status is ARGUMENT.
@@ -72,6 +74,7 @@ class NodeLayer:
     low: int = -129
     high: int = 128
     unmasked: bool = False
+    depthwise: bool = False
 
     def __post_init__(self) -> None:
         if self.node_h == 0 and self.form != NodeForm.MAX_POOL:
@@ -116,7 +119,7 @@ class NodeLayer:
     @property
     def weights(self) -> int:
         """Weights of the filter."""
-        return self.out_c * self.k_h * self.k_w * self.in_c
+        return self.out_c * self.k_h * self.k_w * (1 if self.depthwise else self.in_c)
 
 
 @dataclasses.dataclass

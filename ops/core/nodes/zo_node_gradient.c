@@ -25,15 +25,36 @@ static int32_t clipped_difference(const zo_node_evidence* evidence, uint32_t que
                   -DIFFERENCE_MAX, DIFFERENCE_MAX);
 }
 
-/* Largest |e| that there may be. */
-static int32_t largest_error(const zo_node_gradient* g) {
+/* Largest |e| of a sample whose errors are given. */
+static int32_t largest_of_sample(const zo_node_gradient* g, uint32_t sample) {
+  const uint32_t nodes = zo_node_count(g->layer);
+  const int16_t* errors = g->evidence->errors + (size_t)sample * nodes;
+  int32_t largest = 0;
+  for (uint32_t i = 0; i < nodes; ++i) {
+    const int32_t e = errors[i];
+    if (e > largest || -e > largest) largest = e < 0 ? -e : e;
+  }
+  return largest;
+}
+
+static int32_t exponent_of(const zo_node_evidence* evidence, uint32_t sample) {
+  return evidence->errors == NULL || evidence->exponents == NULL ? 0 : evidence->exponents[sample];
+}
+
+/* Largest |e| that there may be, in a unit of 2^shift, rounded up: with given errors the shift
+ * begins at the largest exponent of a sample that has any. */
+static int32_t largest_error(zo_node_gradient* g) {
   const zo_node_evidence* evidence = g->evidence;
   int32_t largest = 0;
   if (evidence->errors != NULL) {
-    const size_t nodes = (size_t)evidence->samples * zo_node_count(g->layer);
-    for (size_t i = 0; i < nodes; ++i) {
-      const int32_t e = evidence->errors[i];
-      if (e > largest || -e > largest) largest = e < 0 ? -e : e;
+    for (uint32_t b = 0; b < evidence->samples; ++b) {
+      int32_t own = largest_of_sample(g, b);
+      if (own == 0) continue;
+      const int32_t exponent = exponent_of(evidence, b);
+      if (largest == 0) g->shift = exponent;
+      for (; g->shift < exponent; ++g->shift) largest = (largest + 1) >> 1;
+      for (int32_t x = exponent; x < g->shift && own > 1; ++x) own = (own + 1) >> 1;
+      if (own > largest) largest = own;
     }
     return largest;
   }
@@ -57,8 +78,8 @@ static int find_shift(zo_node_gradient* g) {
   if (terms > INT32_MAX / 255) return 0;
   int32_t limit = INT32_MAX / ((int32_t)terms * 255);
   if (limit > ERROR_MAX) limit = ERROR_MAX;
-  int32_t largest = largest_error(g);
   g->shift = 0;
+  int32_t largest = largest_error(g);
   while (largest > limit) { /* rounded up: half up may reach it */
     ++g->shift;
     largest = (largest + 1) >> 1;
@@ -71,10 +92,10 @@ int zo_node_gradient_begin(zo_node_gradient* g, const zo_node_layer* layer,
   g->layer = layer;
   g->evidence = evidence;
   g->positions = layer->node_h * layer->node_w;
-  g->row = layer->k_h * layer->k_w * layer->in_c;
+  g->row = zo_node_row(layer);
   const uint64_t of_channel = (uint64_t)evidence->samples * g->positions;
   g->together = of_channel <= ZO_NODE_ERRORS ? ZO_NODE_ERRORS / (uint32_t)of_channel : 0u;
-  g->dense = of_channel == 1u && layer->form == ZO_NODES_PLAIN;
+  g->dense = of_channel == 1u && layer->form == ZO_NODES_PLAIN && layer->depthwise == 0u;
   g->first = 0;
   g->held = 0;
   return find_shift(g);
@@ -92,7 +113,10 @@ static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t fir
                         int16_t* errors) {
   const zo_node_evidence* evidence = g->evidence;
   const uint32_t channels = g->layer->out_c;
-  const int32_t half = (int32_t)(UINT32_C(1) << g->shift >> 1);
+  /* From 31 bits on nothing is left of any error. */
+  const uint32_t distance = (uint32_t)(g->shift - exponent_of(evidence, sample));
+  const uint32_t shift = distance < 31u ? distance : 31u;
+  const int32_t half = (int32_t)(UINT32_C(1) << shift >> 1);
   for (uint32_t i = 0; i < count; i += CHUNK) {
     const uint32_t size = count - i < CHUNK ? count - i : CHUNK;
     int32_t sums[CHUNK];
@@ -108,7 +132,7 @@ static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t fir
                  clipped_difference(evidence, q, sample));
     }
     for (uint32_t j = 0; j < size; ++j) {
-      errors[i + j] = (int16_t)zo_floor_shift(sums[j] + half, g->shift);
+      errors[i + j] = (int16_t)zo_floor_shift(sums[j] + half, shift);
     }
   }
 }
@@ -153,11 +177,12 @@ typedef struct crediting {
 static void flush(crediting* to) {
   const zo_node_layer* l = to->layer;
   if (to->count == 0u) return;
-  const uint32_t run = l->dilation_w == 1u ? l->k_w : 1u;
+  const uint32_t depth = zo_node_depth(l);
+  const uint32_t run = l->dilation_w == 1u && depth == l->in_c ? l->k_w : 1u;
   for (uint32_t i = 0; i < l->k_h; ++i) {
     for (uint32_t j = 0; j < l->k_w; j += run) {
       zo_add_products(
-          to->gradient + (size_t)(i * l->k_w + j) * l->in_c, run * l->in_c, to->credits, to->count,
+          to->gradient + (size_t)(i * l->k_w + j) * depth, run * depth, to->credits, to->count,
           (size_t)(i * l->dilation_h * l->in_w + j * l->dilation_w) * l->in_c, l->input_zero_point);
     }
   }
@@ -169,6 +194,7 @@ static void credit_part(const crediting* to, const int8_t* inputs, uint32_t top,
                         int32_t error) {
   const zo_node_layer* l = to->layer;
   const zo_product one = {inputs, error};
+  const uint32_t depth = zo_node_depth(l);
   for (uint32_t i = 0; i < l->k_h; ++i) {
     /* Outside on the upper side: wraps to a row far below the image. */
     const uint32_t row = top + i * l->dilation_h;
@@ -178,10 +204,10 @@ static void credit_part(const crediting* to, const int8_t* inputs, uint32_t top,
       const uint32_t column = left + j * l->dilation_w;
       run = 1;
       if (column >= l->in_w) continue;
-      if (l->dilation_w == 1u) {
+      if (l->dilation_w == 1u && depth == l->in_c) {
         run = l->in_w - column < l->k_w - j ? l->in_w - column : l->k_w - j;
       }
-      zo_add_products(to->gradient + (size_t)(i * l->k_w + j) * l->in_c, run * l->in_c, &one, 1,
+      zo_add_products(to->gradient + (size_t)(i * l->k_w + j) * depth, run * depth, &one, 1,
                       ((size_t)row * l->in_w + column) * l->in_c, l->input_zero_point);
     }
   }
@@ -194,7 +220,7 @@ static void credit_output(crediting* to, const int8_t* inputs, uint32_t h, uint3
   const uint32_t top = h * l->stride_h - l->pad_top;
   const uint32_t left = w * l->stride_w - l->pad_left;
   if (!to->any) {
-    memset(to->gradient, 0, (size_t)l->k_h * l->k_w * l->in_c * sizeof to->gradient[0]);
+    memset(to->gradient, 0, (size_t)zo_node_row(l) * sizeof to->gradient[0]);
     to->any = 1;
   }
   if (top >= l->in_h || left >= l->in_w || l->in_h - top <= (l->k_h - 1u) * l->dilation_h ||
@@ -250,10 +276,13 @@ static int32_t credit_channel(zo_node_gradient* g, uint32_t channel, crediting* 
   const zo_node_evidence* evidence = g->evidence;
   const size_t input_bytes = zo_node_input_bytes(g->layer);
   const size_t route_bytes = zo_node_route_bytes(g->layer);
+  const uint32_t input_channel =
+      g->layer->depthwise != 0u ? channel / (g->layer->out_c / g->layer->in_c) : 0u;
   if (g->together != 0u) hold(g, channel);
   int32_t sum = 0;
   for (uint32_t b = 0; b < evidence->samples; ++b) {
-    const int8_t* inputs = evidence->inputs + b * input_bytes;
+    /* Of a depthwise layer, of the one channel that is read. */
+    const int8_t* inputs = evidence->inputs + b * input_bytes + input_channel;
     const uint8_t* route = evidence->routes == NULL ? NULL : evidence->routes + b * route_bytes;
     const int16_t* errors = g->errors;
     if (g->together != 0u) {

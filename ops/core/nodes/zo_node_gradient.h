@@ -18,7 +18,7 @@ typedef struct zo_node_gradient {
   const zo_node_evidence* evidence;
   uint32_t positions; /* nodes of a channel */
   uint32_t row;       /* weights of a channel */
-  uint32_t shift;     /* of errors */
+  int32_t shift;      /* of errors, of samples whose exponent is 0 */
   uint32_t together;  /* channels whose errors are held at once; 0: too many even of one */
   int dense;          /* one node a channel and one sample: G is e times the same input */
   uint32_t first;     /* channel of those held */

@@ -52,7 +52,8 @@ zo_status zo_node_layer_check(const zo_node_layer* l) {
               (uint64_t)l->node_h * l->node_w * l->out_c <= BYTES_MAX &&
               (uint64_t)l->k_h * l->k_w * l->in_c <= BYTES_MAX && l->input_zero_point >= -128 &&
               l->input_zero_point <= 127 && l->low >= -129 && l->low <= 127 && l->high >= -128 &&
-              l->high <= 128 && l->unmasked <= 1u;
+              l->high <= 128 && l->unmasked <= 1u && l->depthwise <= 1u;
+  if (l->depthwise == 1u) valid = valid && l->out_c % l->in_c == 0u;
   if (l->form == ZO_NODES_PLAIN) {
     valid = valid && l->node_h == l->out_h && l->node_w == l->out_w;
   } else if (l->form == ZO_NODES_MEAN) {
@@ -77,6 +78,10 @@ uint32_t zo_node_input_bytes(const zo_node_layer* layer) {
 uint32_t zo_node_route_bytes(const zo_node_layer* layer) {
   return layer->form == ZO_NODES_MEAN ? layer->out_c * ((layer->out_h * layer->out_w + 7u) / 8u)
                                       : zo_node_count(layer);
+}
+
+uint32_t zo_node_row(const zo_node_layer* layer) {
+  return layer->k_h * layer->k_w * zo_node_depth(layer);
 }
 
 static void route_plain(const zo_node_layer* layer, const int8_t* outputs, uint8_t* route) {

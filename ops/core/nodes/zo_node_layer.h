@@ -45,10 +45,10 @@ typedef enum zo_node_form {
   ZO_NODES_MEAN = 2,
 } zo_node_form;
 
-/* A CONV_2D or FULLY_CONNECTED (everything 1 x 1, in_c inputs, out_c outputs) that carries nodes.
- * Layouts are TFLite's: inputs [in_h, in_w, in_c], filter [out_c, k_h, k_w, in_c], outputs
- * [out_h, out_w, out_c], nodes [node_h, node_w, out_c]. All fields have 32 bits, in the order
- * in which bindings list them. */
+/* A CONV_2D, DEPTHWISE_CONV_2D or FULLY_CONNECTED (everything 1 x 1, in_c inputs, out_c outputs)
+ * that carries nodes. Layouts are TFLite's: inputs [in_h, in_w, in_c], filter [out_c, k_h, k_w,
+ * in_c] or, depthwise, [1, k_h, k_w, out_c], outputs [out_h, out_w, out_c], nodes [node_h, node_w,
+ * out_c]. All fields have 32 bits, in the order in which bindings list them. */
 typedef struct zo_node_layer {
   uint32_t form;
   uint32_t in_h, in_w, in_c;
@@ -67,7 +67,16 @@ typedef struct zo_node_layer {
   /* 1: nodes at the clamp of an activation are perturbed, still kept within low and high, and
      credited like the others (an ablation); 0: they are neither */
   uint32_t unmasked;
+  /* 1: output channel c reads input channel c / (out_c / in_c) alone, and its k_h * k_w weights lie
+     out_c apart; 0: it reads all of them */
+  uint32_t depthwise;
 } zo_node_layer;
+
+/* Input channels that an output channel reads: weights of a channel at one position of the
+ * window. */
+static inline uint32_t zo_node_depth(const zo_node_layer* layer) {
+  return layer->depthwise != 0u ? 1u : layer->in_c;
+}
 
 /* Checks that the sizes fit each other.
  * Errors: ZO_ERROR_ARGUMENT. */
@@ -78,6 +87,9 @@ zo_status zo_node_layer_check(const zo_node_layer* layer);
 uint32_t zo_node_count(const zo_node_layer* layer);
 uint32_t zo_node_input_bytes(const zo_node_layer* layer);
 uint32_t zo_node_route_bytes(const zo_node_layer* layer);
+
+/* Weights of an output channel. */
+uint32_t zo_node_row(const zo_node_layer* layer);
 
 /* Routes of samples from the layer's outputs, before any pooling. Of an `unmasked` layer no output
  * counts as clamped.

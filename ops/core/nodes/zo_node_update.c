@@ -38,12 +38,8 @@ typedef struct update {
   uint32_t size;         /* weights of the updated channels */
 } update;
 
-static uint32_t row_size(const zo_node_layer* layer) {
-  return layer->k_h * layer->k_w * layer->in_c;
-}
-
 uint32_t zo_node_scratch_values(const zo_node_layer* layer) {
-  return row_size(layer) + layer->out_c;
+  return zo_node_row(layer) + layer->out_c;
 }
 
 /* --- Choice of output channels --------------------------------------------------- */
@@ -98,7 +94,7 @@ static uint64_t sum_of_squares(const int32_t* gradient, uint32_t count) {
 
 /* Mean of G^2 in the unit of errors before their shift. */
 static zo_scale mean_square(const update* u, uint64_t sum) {
-  const zo_scale total = zo_scale_of(sum, (int32_t)(2u * (SQUARE_SHIFT + u->g.shift)));
+  const zo_scale total = zo_scale_of(sum, 2 * ((int32_t)SQUARE_SHIFT + u->g.shift));
   return zo_scale_ratio(total, zo_scale_of(u->size, 0));
 }
 
@@ -130,35 +126,6 @@ static void scale_steps(int32_t* scaled, const int32_t* steps, uint32_t count, i
     const int64_t product = (int64_t)(2 * steps[j]) * multiplier + (INT64_C(1) << 31);
     scaled[j] = (int32_t)zo_floor_shift64(product, 32);
   }
-}
-
-/* Moves the weights of a channel by steps. */
-static uint32_t apply_row(const update* u, uint32_t channel, const int32_t* steps) {
-  const zo_tensor* tensor = u->tensor;
-  const uint32_t row = u->g.row;
-  const size_t begin = (size_t)channel * row;
-  const int32_t largest = (int32_t)u->step->clip;
-  uint32_t rounding =
-      zo_stream_state(zo_stream_key(u->step->seed, tensor->stream | ZO_ROUNDING_STREAM), channel);
-  if (tensor->multiplier == NULL && tensor->fraction == NULL) {
-    return zo_apply_row_8(tensor->weights + begin, steps, row, tensor->limit, largest, &rounding);
-  }
-  uint32_t saturated = 0;
-  for (uint32_t i = 0; i < row; i += ZO_STEPS_CHUNK) {
-    const uint32_t count = row - i < ZO_STEPS_CHUNK ? row - i : ZO_STEPS_CHUNK;
-    int8_t* weights = tensor->weights + begin + i;
-    const int32_t* chunk = steps + i;
-    int32_t scaled[ZO_STEPS_CHUNK];
-    if (tensor->multiplier != NULL) {
-      scale_steps(scaled, chunk, count, tensor->multiplier[channel]);
-      chunk = scaled;
-    }
-    saturated +=
-        tensor->fraction != NULL
-            ? zo_apply_steps_16(weights, tensor->fraction + begin + i, chunk, count, tensor->limit)
-            : zo_apply_row_8(weights, chunk, count, tensor->limit, largest, &rounding);
-  }
-  return saturated;
 }
 
 static int is_updated(const update* u, uint32_t channel) {
@@ -206,18 +173,82 @@ static findings measure(update* u, const plan* p) {
   return found;
 }
 
-/* Moves the weights of a channel by the steps (the gradient) at hand. */
-static uint32_t move(const update* u, uint32_t channel, const plan* p) {
+/* Weights of a channel, one after the other, and what they move by. */
+typedef struct weight_run {
+  int8_t* weights;
+  int8_t* fraction; /* or null */
+  const int32_t* steps;
+  uint32_t count;
+} weight_run;
+
+/* Moves weights by their steps; those with a fraction or a multiplier, ZO_STEPS_CHUNK at most. */
+static uint32_t move_run(const update* u, uint32_t channel, const plan* p, weight_run run,
+                         uint32_t* rounding) {
+  const zo_tensor* tensor = u->tensor;
+  int32_t scaled[ZO_STEPS_CHUNK];
 #if ZO_WITH_BITS
-  const uint32_t row = u->g.row;
   if (u->step->rule == ZO_NODE_BITS) {
-    return zo_subtract_rounded(u->tensor->weights + (size_t)channel * row, u->gradient, row,
-                               p->shift, u->tensor->limit);
+    return zo_subtract_rounded(run.weights, run.steps, run.count, p->shift, tensor->limit);
   }
 #else
   (void)p;
 #endif
-  return apply_row(u, channel, u->gradient);
+  if (tensor->multiplier != NULL) {
+    scale_steps(scaled, run.steps, run.count, tensor->multiplier[channel]);
+    run.steps = scaled;
+  }
+  return run.fraction != NULL
+             ? zo_apply_steps_16(run.weights, run.fraction, run.steps, run.count, tensor->limit)
+             : zo_apply_row_8(run.weights, run.steps, run.count, tensor->limit,
+                              (int32_t)u->step->clip, rounding);
+}
+
+/* Copies values that lie `stride` apart to where they are one after the other, or back. */
+static void gather(int8_t* to, const int8_t* from, uint32_t count, uint32_t stride) {
+  for (uint32_t j = 0; j < count; ++j) to[j] = from[(size_t)j * stride];
+}
+
+static void scatter(int8_t* to, const int8_t* from, uint32_t count, uint32_t stride) {
+  for (uint32_t j = 0; j < count; ++j) to[(size_t)j * stride] = from[j];
+}
+
+/* Moves a run of weights of a depthwise layer, which lie as many apart as there are channels. */
+static uint32_t move_apart(const update* u, uint32_t channel, const plan* p, weight_run run,
+                           uint32_t* rounding) {
+  const uint32_t apart = u->g.layer->out_c;
+  int8_t weights[ZO_STEPS_CHUNK], fraction[ZO_STEPS_CHUNK];
+  weight_run near = run;
+  near.weights = weights;
+  gather(weights, run.weights, run.count, apart);
+  if (run.fraction != NULL) {
+    near.fraction = fraction;
+    gather(fraction, run.fraction, run.count, apart);
+  }
+  const uint32_t saturated = move_run(u, channel, p, near, rounding);
+  scatter(run.weights, weights, run.count, apart);
+  if (run.fraction != NULL) scatter(run.fraction, fraction, run.count, apart);
+  return saturated;
+}
+
+/* Moves the weights of a channel by the steps (the gradient) at hand. */
+static uint32_t move(const update* u, uint32_t channel, const plan* p) {
+  const zo_tensor* tensor = u->tensor;
+  const int apart = u->g.layer->depthwise != 0u;
+  const uint32_t row = u->g.row;
+  const uint32_t most =
+      apart || tensor->multiplier != NULL || tensor->fraction != NULL ? ZO_STEPS_CHUNK : row;
+  uint32_t rounding =
+      zo_stream_state(zo_stream_key(u->step->seed, tensor->stream | ZO_ROUNDING_STREAM), channel);
+  uint32_t saturated = 0;
+  for (uint32_t i = 0; i < row; i += most) {
+    const size_t at = apart ? (size_t)i * u->g.layer->out_c + channel : (size_t)channel * row + i;
+    const weight_run run = {tensor->weights + at,
+                            tensor->fraction == NULL ? NULL : tensor->fraction + at,
+                            u->gradient + i, row - i < most ? row - i : most};
+    saturated +=
+        apart ? move_apart(u, channel, p, run, &rounding) : move_run(u, channel, p, run, &rounding);
+  }
+  return saturated;
 }
 
 /* Moves the weights by a plan; without one, only measures. */
@@ -272,7 +303,7 @@ static int plan_standardized(const update* u, const zo_moments* moments, plan* p
 
 /* Returns 0 where there is no step. */
 static int make_plan(update* u, zo_node_step* step, plan* p) {
-  const int32_t shift = (int32_t)u->g.shift; /* G is in units of 2^shift */
+  const int32_t shift = u->g.shift; /* G is in units of 2^shift */
   memset(p, 0, sizeof *p);
   if (step->rule == ZO_NODE_FIXED) {
     p->factor =
@@ -323,7 +354,7 @@ static zo_status check(const zo_node_layer* layer, const zo_tensor* tensor,
   }
   const int valid =
       tensor->weights != NULL && tensor->mask == NULL && tensor->limit >= 1 &&
-      tensor->limit <= 127 && tensor->size == (uint64_t)row_size(layer) * layer->out_c &&
+      tensor->limit <= 127 && tensor->size == (uint64_t)zo_node_row(layer) * layer->out_c &&
       tensor->size <= UINT32_C(1) << 20 && evidence->samples > 0u && evidence->inputs != NULL &&
       (evidence->routes != NULL || layer->form == ZO_NODES_PLAIN) &&
       (!zeroth_order || (evidence->differences != NULL && evidence->seeds != NULL)) &&

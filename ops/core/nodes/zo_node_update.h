@@ -25,6 +25,8 @@ typedef struct zo_node_evidence {
                                  or null */
   const uint32_t* seeds;      /* [queries], as for zo_perturb_nodes_s8 */
   const int16_t* errors;      /* [samples, nodes] dL/dy in any one unit, or null */
+  const int8_t* exponents;    /* [samples] of errors: dL/dy is errors * 2^exponent, so that errors
+                                 of each sample can fill 16 bits; null: all are 0 */
 } zo_node_evidence;
 
 /* Keeps sums of exponents in int32_t. */
@@ -55,18 +57,19 @@ typedef struct zo_node_step {
                            zo_scale_is_valid says */
 } zo_node_step;
 
-/* int32 values of scratch memory, k_h * k_w * in_c + out_c: one output channel of the filter, then
+/* int32 values of scratch memory, zo_node_row + out_c: one output channel of the filter, then
  * a value for each output channel, which is touched only where some but not all are updated. */
 uint32_t zo_node_scratch_values(const zo_node_layer* layer);
 
 /* Moves the layer's weights against the gradient estimate of the minibatch.
  *
- *   e_bi    sum_q difference_qb z_i(seed_q, b), differences clipped to +-2^25; or errors_bi;
- *           0 where the route says clamped. All divided by one power of two 2^S (half up), as
- *           little as keeps them within D = min(32767, (2^31 - 1) / (samples * 255 * positions)) by
- *           the largest sum_q |difference_qb| (the largest |error|); positions: outputs that a
- *           weight of one channel contributes to and that are credited (nodes of a channel, for
- *           ZO_NODES_MEAN outputs of a channel)
+ *   e_bi    sum_q difference_qb z_i(seed_q, b), differences clipped to +-2^25; or errors_bi
+ *           2^x_b, x_b the sample's exponent; 0 where the route says clamped. All divided by one
+ *           power of two 2^S (half up), as little as keeps them within D = min(32767, (2^31 - 1) /
+ *           (samples * 255 * positions)) by the largest sum_q |difference_qb| (the largest |error|
+ *           2^x), and S is at least 0 (the largest x_b of samples that have errors other than 0;
+ *           without such samples 0); positions: outputs that a weight of one channel contributes
+ *           to and that are credited (nodes of a channel, for ZO_NODES_MEAN outputs of a channel)
  *   G       sum over samples and credited positions of e * (input - input_zero_point), int32;
  *           outside the image the input is its zero point. Its unit is 2^S times that of the
  *           errors before their division
@@ -97,7 +100,8 @@ uint32_t zo_node_scratch_values(const zo_node_layer* layer);
  *                         measures. At most 2^bits LSB, in whole ones: rate, clip, seed and
  *                         multiplier are not used, and a tensor with a fraction is refused
  *
- *   tensor     weights [out_c, k_h, k_w, in_c], at most 2^20; one with a mask is refused
+ *   tensor     weights [out_c, k_h, k_w, in_c] or, depthwise, [1, k_h, k_w, out_c], at most 2^20;
+ *              one with a mask is refused
  *   scratch    int32 [zo_node_scratch_values]
  *   saturated  if not null, the number of clipped weights is added to it
  *

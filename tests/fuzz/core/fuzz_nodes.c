@@ -87,7 +87,12 @@ static void take_layer(fuzz_input* in, zo_node_layer* l) {
   l->input_zero_point = (int32_t)take_between(in, 0, 255) - 128;
   l->low = -129 + (int32_t)(take_flag(in) ? take_u8(in) : 0u);
   l->high = 128 - (int32_t)(take_flag(in) ? take_u8(in) : 0u);
-  l->unmasked = (uint32_t)take_flag(in);
+  const uint32_t flags = take_u8(in);
+  l->unmasked = flags & 1u;
+  if ((flags & 6u) == 6u) {
+    l->depthwise = 1;
+    l->out_c = l->in_c * (1u + (flags >> 3 & 1u));
+  }
   /* Any field, any value. */
   for (uint32_t damaged = take_u8(in); damaged > 200u; damaged = take_u8(in)) {
     uint32_t* fields = (uint32_t*)l;
@@ -99,11 +104,13 @@ static void take_layer(fuzz_input* in, zo_node_layer* l) {
 static void check_sizes(const zo_node_layer* l) {
   const unsigned __int128 nodes = (unsigned __int128)l->node_h * l->node_w * l->out_c;
   const unsigned __int128 inputs = (unsigned __int128)l->in_h * l->in_w * l->in_c;
-  const unsigned __int128 row = (unsigned __int128)l->k_h * l->k_w * l->in_c;
+  const unsigned __int128 row =
+      (unsigned __int128)l->k_h * l->k_w * (l->depthwise != 0u ? 1u : l->in_c);
   const unsigned __int128 bits = ((unsigned __int128)l->out_h * l->out_w + 7u) / 8u * l->out_c;
   HOLDS(zo_node_count(l) == nodes && zo_node_input_bytes(l) == inputs);
   HOLDS(zo_node_route_bytes(l) == (l->form == ZO_NODES_MEAN ? bits : nodes));
-  HOLDS(zo_node_scratch_values(l) == row + l->out_c);
+  HOLDS(zo_node_row(l) == row && zo_node_scratch_values(l) == row + l->out_c);
+  HOLDS(l->depthwise == 0u || l->out_c % l->in_c == 0u);
 }
 
 static void check_perturbed(const zo_node_layer* l, const int8_t* before, const int8_t* after,
@@ -129,6 +136,7 @@ typedef struct world {
   int32_t *differences, *scratch, *multiplier;
   int16_t *errors, *input_errors, *scales;
   uint32_t seeds[kMostQueries];
+  int8_t exponents[kMostSamples];
   uint32_t size;
 } world;
 
@@ -153,6 +161,7 @@ static void update(fuzz_input* in, world* w) {
   e.routes = l->form == ZO_NODES_PLAIN && take_flag(in) ? NULL : w->routes;
   if (take_flag(in)) {
     e.errors = w->errors;
+    e.exponents = take_flag(in) ? w->exponents : NULL;
   } else {
     e.queries = w->queries;
     e.differences = w->differences;
@@ -229,7 +238,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   check_sizes(l);
   const uint64_t output_bytes = (uint64_t)l->out_h * l->out_w * l->out_c;
-  const uint64_t weights = (uint64_t)l->k_h * l->k_w * l->in_c * l->out_c;
+  const uint64_t weights = (uint64_t)zo_node_row(l) * l->out_c;
   if (zo_node_input_bytes(l) > kMostBytes || zo_node_count(l) > kMostBytes ||
       output_bytes > kMostBytes || weights > kMostBytes) {
     return 0;
@@ -252,6 +261,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   w.scales = (int16_t*)fuzz_allocate(sizeof(int16_t) * l->out_c);
   fill_bytes(&in, w.multiplier, sizeof(int32_t) * l->out_c);
   fill_bytes(&in, w.scales, sizeof(int16_t) * l->out_c);
+  fill_bytes(&in, w.exponents, sizeof w.exponents);
   fill_bytes(&in, w.errors, sizeof(int16_t) * w.samples * nodes);
   for (uint32_t i = 0; i < w.samples * w.queries; ++i) w.differences[i] = (int32_t)take_any(&in);
   for (uint32_t q = 0; q < w.queries; ++q) w.seeds[q] = take_u8(&in);

@@ -13,12 +13,16 @@ from .nodes import MAX_POOL, MEAN, PLAIN, Layer
 
 @st.composite
 def layers(draw):
-    """Any small convolution, with padding, strides, dilation, and any form of nodes."""
+    """Any small convolution, with padding, strides, dilation, depthwise or not, and any form of nodes."""
     small = st.integers(1, 3)
     kernel = draw(st.tuples(small, small))
     stride, dilation = draw(st.tuples(small, small)), draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
     pad = tuple(draw(st.integers(0, (k - 1) * d)) for k, d in zip(kernel, dilation, strict=True))
     outputs = draw(st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(1, 4)))
+    depthwise = draw(st.sampled_from([False, False, True]))
+    in_c = draw(st.integers(1, 3) if depthwise else st.integers(1, 5))
+    if depthwise:
+        outputs = (*outputs[:2], in_c * draw(st.integers(1, 3)))
     # Large enough for all outputs but for what padding adds at the end.
     inputs = tuple(
         max(1, (o - 1) * s + (k - 1) * d + 1 - p - draw(st.integers(0, (k - 1) * d)))
@@ -40,7 +44,7 @@ def layers(draw):
     low = draw(st.sampled_from([-129, -128, -128, -100, 0]))
     return Layer(
         form,
-        (*inputs, draw(st.integers(1, 5))),
+        (*inputs, in_c),
         kernel,
         stride,
         dilation,
@@ -51,6 +55,7 @@ def layers(draw):
         low=low,
         high=draw(st.sampled_from([128, 128, 127, 60])),
         unmasked=draw(st.sampled_from([False, False, True])),
+        depthwise=depthwise,
         **extra,
     )
 
@@ -79,8 +84,21 @@ def native(layer: Layer) -> NodeLayer:
         low=layer.low,
         high=layer.high,
         unmasked=layer.unmasked,
+        depthwise=layer.depthwise,
         **sizes,
     )
+
+
+def stored(layer: Layer, rows: np.ndarray) -> np.ndarray:
+    """Weights [out_c, ...] as TFLite stores them: flat, of a depthwise layer a channel's apart."""
+    flat = rows.reshape(layer.outputs[2], -1)
+    return np.ascontiguousarray(flat.T if layer.depthwise else flat).ravel()
+
+
+def rows_of(layer: Layer, weights: np.ndarray) -> np.ndarray:
+    """Stored weights as [out_c, weights of a channel]."""
+    channels = layer.outputs[2]
+    return weights.reshape(-1, channels).T if layer.depthwise else weights.reshape(channels, -1)
 
 
 def outputs_of(layer: Layer, samples: int, rng: np.random.Generator) -> np.ndarray:

@@ -91,7 +91,7 @@ def rms(
     """None: no step."""
     if mean_square == 0:
         return None
-    factor = Fraction(rate) * 2**shift / Fraction(float(np.sqrt(mean_square)))
+    factor = Fraction(rate) * Fraction(2) ** shift / Fraction(float(np.sqrt(mean_square)))
     return to_steps([-v * factor for v in g], clip, Fraction(1, 10**6))
 
 

@@ -7,6 +7,8 @@ Integers are exact; the running RMS, which the core holds in 32 significant bits
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +39,7 @@ class Layer:
     low: int = -129
     high: int = 128
     unmasked: bool = False
+    depthwise: bool = False
 
     def clamped(self, value: int) -> bool:
         return not self.unmasked and (value <= self.low or value >= self.high)
@@ -44,6 +47,16 @@ class Layer:
     @property
     def positions(self) -> int:
         return self.nodes[0] * self.nodes[1]
+
+    @property
+    def depth(self) -> int:
+        """Input channels that an output channel reads."""
+        return 1 if self.depthwise else self.inputs[2]
+
+    def read_by(self, channel: int) -> slice:
+        """The input channels that an output channel reads."""
+        first = channel * self.inputs[2] // self.outputs[2] if self.depthwise else 0
+        return slice(first, first + self.depth)
 
 
 def window(layer: Layer, h: int, w: int) -> list[tuple[int, int, int]]:
@@ -100,22 +113,30 @@ def perturb(layer: Layer, nodes: Array, seed: int, sample: int, k: int) -> Array
     return np.where(held, nodes, np.clip(moved, low, high))
 
 
-def shift_of(layer: Layer, samples: int, largest: int) -> int:
+def shift_of(layer: Layer, samples: int, largest: Fraction, least: int) -> int:
     credited = layer.outputs[0] * layer.outputs[1] if layer.form == MEAN else layer.positions
     limit = min(32767, (2**31 - 1) // (samples * 255 * credited))
-    shift = 0
-    while -(-largest // 2**shift) > limit:
+    shift = least
+    while ceil(largest / Fraction(2) ** shift) > limit:
         shift += 1
     return shift
 
 
 def errors(
-    layer: Layer, differences: Array | None, seeds: list[int], given: Array | None, samples: int
+    layer: Layer,
+    differences: Array | None,
+    seeds: list[int],
+    given: Array | None,
+    samples: int,
+    exponents: list[int] | None = None,
 ) -> tuple[Array, int]:
     """e before clamping, [samples, positions, channels], and the shift that it has undergone."""
     shape = (samples, layer.positions, layer.outputs[2])
     if given is not None:
-        raw, largest = given.reshape(shape).astype(np.int64), int(np.abs(given.astype(np.int64)).max())
+        raw = given.reshape(shape).astype(np.int64)
+        if exponents is not None:
+            return _with_exponents(layer, raw, exponents)
+        largest = int(np.abs(raw).max())
     else:
         assert differences is not None
         d = np.clip(differences, -(2**25), 2**25)
@@ -124,14 +145,27 @@ def errors(
             for b in range(samples):
                 raw[b] += d[q, b] * signs(layer, seed, b)
         largest = int(np.abs(d).sum(0).max())
-    shift = shift_of(layer, samples, largest)
+    shift = shift_of(layer, samples, Fraction(largest), 0)
     return (raw + (2**shift) // 2) // 2**shift, shift
 
 
+def _with_exponents(layer: Layer, raw: Array, exponents: list[int]) -> tuple[Array, int]:
+    units = [Fraction(2) ** x for x in exponents]
+    least = max((x for x, own in zip(exponents, raw, strict=True) if own.any()), default=0)
+    largest = max(int(np.abs(own).max()) * unit for own, unit in zip(raw, units, strict=True))
+    shift = shift_of(layer, len(raw), largest, least)
+    divided = [
+        floor(int(v) * unit / Fraction(2) ** shift + Fraction(1, 2))
+        for own, unit in zip(raw, units, strict=True)
+        for v in own.ravel()
+    ]
+    return np.array(divided, np.int64).reshape(raw.shape), shift
+
+
 def gradient(layer: Layer, e: Array, inputs: Array, outputs: Array) -> Array:
-    """G, [out_c, k_h, k_w, in_c], from the outputs themselves, not from routes."""
+    """G, [out_c, k_h, k_w, depth], from the outputs themselves, not from routes."""
     height, width, channels = layer.outputs
-    result = np.zeros((channels, *layer.kernel, layer.inputs[2]), np.int64)
+    result = np.zeros((channels, *layer.kernel, layer.depth), np.int64)
     image = inputs - layer.zero_point
 
     def credit(b: int, h: int, w: int, c: int, error: int) -> None:
@@ -140,7 +174,7 @@ def gradient(layer: Layer, e: Array, inputs: Array, outputs: Array) -> Array:
                 row = h * layer.stride[0] + i * layer.dilation[0] - layer.pad[0]
                 column = w * layer.stride[1] + j * layer.dilation[1] - layer.pad[1]
                 if 0 <= row < layer.inputs[0] and 0 <= column < layer.inputs[1]:
-                    result[c, i, j] += error * image[b, row, column]
+                    result[c, i, j] += error * image[b, row, column, layer.read_by(c)]
 
     for b in range(len(e)):
         for c in range(channels):
