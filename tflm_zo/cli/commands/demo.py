@@ -22,17 +22,30 @@ def demo(
         str,
         typer.Option(
             help="Data set: digits; mnist, from the folder TFLM_ZO_DATA or Keras' loader; "
-            "or fsdd, spoken digits, from TFLM_ZO_DATA."
+            "or fsdd, spoken digits, from TFLM_ZO_DATA.",
+            rich_help_panel="Data",
         ),
     ] = "digits",
     output: Annotated[
         Path,
-        typer.Option("-o", "--output", metavar="FOLDER", help="Folder that the files are written to."),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FOLDER",
+            help="Folder that the files are written to.",
+            rich_help_panel="Output",
+        ),
     ] = Path("demo_output"),
-    seed: Annotated[int, typer.Option(help="Seed of pre-training and adaptation.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of pre-training and adaptation.", rich_help_panel="Run")
+    ] = 0,
     budget: Annotated[
         int | None,
-        typer.Option(help="Forward equivalents of each adaptation (default: the data set's).", min=1),
+        typer.Option(
+            help="Forward equivalents of each adaptation (default: the data set's).",
+            min=1,
+            rich_help_panel="Run",
+        ),
     ] = None,
     force: Force = False,
     as_json: Json = False,

@@ -23,22 +23,31 @@ def export(
     weights: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="An .npz file of int8 weights by filter name (default: the initial weights)."
+            metavar="FILE",
+            help="An .npz file of int8 weights by filter name (default: the initial weights).",
+            rich_help_panel="Files",
         ),
     ] = None,
     batch: Annotated[
-        int | None, typer.Option(help="Samples per invoke of the plain model (default: the ZO model's).")
+        int | None,
+        typer.Option(
+            help="Samples per invoke of the plain model (default: the ZO model's).", rich_help_panel="Output"
+        ),
     ] = None,
     re_range: Annotated[
         bool,
         typer.Option(
-            "--re-range", help="Give the filters new scales, so that the weights use the range of int8."
+            "--re-range",
+            help="Give the filters new scales, so that the weights use the range of int8.",
+            rich_help_panel="Output",
         ),
     ] = False,
     fractions: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="An .npz file of the weights' fraction bytes by filter name, for --re-range."
+            metavar="FILE",
+            help="An .npz file of the weights' fraction bytes by filter name, for --re-range.",
+            rich_help_panel="Files",
         ),
     ] = None,
     force: Force = False,
