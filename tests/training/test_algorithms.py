@@ -26,7 +26,7 @@ from tflm_zo.training import (
     algorithm_of,
     algorithms,
     inject_settings,
-    snapshot_weights,
+    replay_log,
 )
 from tflm_zo.training.algorithms import summary
 
@@ -79,7 +79,7 @@ def test_snapshot_weights(bits: int, trainable: str, tmp_path: Path) -> None:
     before.invoke(before.command(loss=False).restore())
     initial = before.read_weights()
     trainer.fit(X, Y, steps=5, log=log, keep="last")
-    weights, fractions = snapshot_weights(model, SnapshotLog.read(log))
+    weights, fractions = replay_log(model, SnapshotLog.read(log))
     for found, expected in (
         (weights, trainer.runtime.read_weights()),
         (fractions, trainer.runtime.read_fractions()),
@@ -93,4 +93,4 @@ def test_snapshot_weights(bits: int, trainable: str, tmp_path: Path) -> None:
 
     other = inject(MODELS["lenet5"](7), inject_settings(algorithm("node"), batch=8, **more))
     with pytest.raises(LogError, match="another model"):
-        snapshot_weights(other, SnapshotLog.read(log))
+        replay_log(other, SnapshotLog.read(log))

@@ -15,7 +15,7 @@ from helpers.models import MODELS
 from tflm_zo.converters import initial_weights
 from tflm_zo.core import is_due
 from tflm_zo.logs import LogError, SeedLog, SeedLogWriter, SnapshotLog, SnapshotLogWriter
-from tflm_zo.training import Callback, Settings, Trainer, Weights, best_state, replay_log, snapshot_weights
+from tflm_zo.training import Callback, Settings, Trainer, Weights, best_state, replay_log
 from tflm_zo.training.best_state import measuring_interval
 
 RNG = np.random.default_rng(8)
@@ -59,8 +59,8 @@ def weights_of(trainer: Trainer) -> bytes:
 
 def of_log(kind: str, log: Path) -> bytes:
     model = MODELS_OF[kind]
-    read: Any = replay_log(model, log) if kind == "weight" else snapshot_weights(model, SnapshotLog.read(log))
-    return b"".join(part.tobytes() for part in [*read[0].values(), *read[1].values()])
+    weights, fractions = replay_log(model, log)
+    return b"".join(part.tobytes() for part in [*weights.values(), *fractions.values()])
 
 
 def run(

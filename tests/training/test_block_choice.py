@@ -29,7 +29,7 @@ from tflm_zo.training import (
     algorithm,
     choose_block,
     inject_settings,
-    snapshot_weights,
+    replay_log,
 )
 from tflm_zo.training.block_choice import BlockControl
 from tflm_zo.training.block_search import BlockSearch
@@ -88,7 +88,7 @@ def test_only_these_layers_are_trained(
     log = SnapshotLog.read(tmp_path / "a.zolog")
     names = [t.layer for t in read_metadata(model).trainable]
     assert sorted(names[i] for task in log.tasks for i in task.tensors) == sorted(layers)
-    weights, _ = snapshot_weights(model, log)
+    weights, _ = replay_log(model, log)
     now = trainer.runtime.read_weights()
     assert all(np.array_equal(weights[name], now[name]) for name in now)
 
@@ -135,7 +135,7 @@ def test_weights_together_around_a_layer_with_nodes(tmp_path: Path) -> None:
         trainer.fit(X, Y, steps=2, log=log, replace=True, keep="last")
         read = SnapshotLog.read(log)
         assert [task.tensors for task in read.tasks] == expected
-        weights, _ = snapshot_weights(model, read)
+        weights, _ = replay_log(model, read)
         now = trainer.runtime.read_weights()
         assert all(np.array_equal(weights[name], now[name]) for name in now)
         again = Trainer(model, dataclasses.replace(settings, layers=only), runtime="litert-ref")

@@ -16,6 +16,7 @@ from ..training.block_search import BlockSearch
 __all__ = [
     "BlockSearchOption",
     "Epochs",
+    "ExportBatch",
     "Force",
     "Json",
     "LossOutput",
@@ -24,6 +25,7 @@ __all__ = [
     "ModelFile",
     "OutputModel",
     "OutputReport",
+    "ReRange",
     "RuntimeName",
     "Steps",
     "ZoModelFile",
@@ -99,6 +101,23 @@ LossOutput = Annotated[
         "output behind a SOFTMAX or LOGISTIC, else the first output).",
         show_default=False,
         rich_help_panel="Data",
+    ),
+]
+ExportBatch = Annotated[
+    int | None,
+    typer.Option(
+        "--batch",
+        help="Samples per invoke of the plain model (default: as train exports it).",
+        show_default=False,
+        rich_help_panel="Output",
+    ),
+]
+ReRange = Annotated[
+    bool,
+    typer.Option(
+        "--re-range",
+        help="Give the filters new scales, from the range of their weights.",
+        rich_help_panel="Output",
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.", rich_help_panel="Output")]

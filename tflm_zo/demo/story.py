@@ -8,16 +8,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from ..converters import Model, inject
 from ..firmware import generate_firmware
 from ..firmware.arena import arena_of
-from ..logs import SnapshotLog, open_log
 from ..runtime import available
-from ..training import ALGORITHMS, Callback, Trainer, inject_settings, replay_log, snapshot_weights
+from ..training import ALGORITHMS, Callback, Trainer, inject_settings, replay_log
 from .memory import backpropagation_bytes
 from .scenarios import SCENARIOS, Scenario
 
@@ -92,25 +91,23 @@ class _Story:
     plain: Model
     scenario: Scenario
     budget: int
-    seed: int
     say: Callable[[str], None]
     callbacks: tuple[Callback, ...]
     repeat: bool
 
-    def adapt(self, name: str, stem: Path) -> Adaptation:
-        """Trains by an algorithm, writes the files of `stem`, and checks them."""
-        settings = ALGORITHMS[name](seed=self.seed)
-        trainer = Trainer(self.plain, settings, runtime="litert-ref")
+    def adapt(self, trainer: Trainer, stem: Path) -> Adaptation:
+        """Trains by the trainer's algorithm, writes the files of `stem`, and checks them."""
+        settings = trainer.settings
         zo, log = stem.with_name(f"{stem.name}.zo.tflite"), stem.with_name(f"{stem.name}.zolog")
         adapted = stem.with_name(f"{stem.name}.adapted.tflite")
         trainer.model.save(zo, force=True)
-        self.say(f"adapting by {name} perturbation")
+        self.say(f"adapting by {settings.algorithm} perturbation")
         begin = time.perf_counter()
         self._fit(trainer, log)
         seconds = time.perf_counter() - begin
         exported = trainer.export(adapted, force=True).to_bytes()
         self.say("replaying the log")
-        replayed, trained = _replay(trainer.model, log), trainer.runtime.read_weights()
+        (replayed, _), trained = replay_log(trainer.model, log), trainer.runtime.read_weights()
         identical = None
         if self.repeat:
             self.say("repeating the run in TFLM")
@@ -183,11 +180,13 @@ def run_demo(
     say("pre-training in Keras, with backpropagation")
     plain = _pretrained(scenario, seed)
     path = plain.save(folder / f"{dataset}.tflite", force=True)
-    untrained = Trainer(plain, runtime="litert-ref")
-    upright, before = (untrained.evaluate(*data)["accuracy"] for data in (scenario.upright, scenario.test))
+    trainers = {name: Trainer(plain, ALGORITHMS[name](seed=seed), runtime="litert-ref") for name in COMPARED}
+    upright, before = (
+        trainers[COMPARED[0]].evaluate(*data)["accuracy"] for data in (scenario.upright, scenario.test)
+    )
     say(f"int8: {100 * upright:.1f} % {scenario.old}, {100 * before:.1f} % {scenario.new}")
     total = budget or scenario.budget
-    story = _Story(plain, scenario, total, seed, say, callbacks, exact and "tflm" in available())
+    story = _Story(plain, scenario, total, say, callbacks, exact and "tflm" in available())
     return DemoResult(
         title=scenario.title,
         old=scenario.old,
@@ -199,8 +198,8 @@ def run_demo(
         backpropagation=backpropagation_bytes(plain),
         model=str(path),
         adaptations={
-            name: story.adapt(name, folder / (dataset if name == COMPARED[0] else f"{dataset}.{name}"))
-            for name in COMPARED
+            name: story.adapt(trainer, folder / (dataset if name == COMPARED[0] else f"{dataset}.{name}"))
+            for name, trainer in trainers.items()
         },
     )
 
@@ -220,9 +219,3 @@ def _pretrained(scenario: Scenario, seed: int) -> Model:
     x, y = scenario.pretrain
     pretrain(model, x, y, epochs=scenario.epochs, seed=seed)
     return convert(model, x[:300]).model
-
-
-def _replay(zo: Model, log: Path) -> dict[str, Any]:
-    opened = open_log(log)
-    weights, _ = snapshot_weights(zo, opened) if isinstance(opened, SnapshotLog) else replay_log(zo, log)
-    return weights

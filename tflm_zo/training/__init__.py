@@ -11,13 +11,12 @@ from .checkpoint import Checkpoint
 from .checks import SettingsError
 from .history import History
 from .injection import TrainingWarning, inject_for, inject_settings
+from .replay import replay_log
 from .settings import Settings
-from .snapshot_weights import snapshot_weights
 from .tasks import Exact, Nodes, Weights
 from .trained_layers import TrainedLayers, trained_layers
 from .trainer import Trainer
 from .verify import RuntimeRun, compare_runtimes
-from .weight_run import replay_log
 
 __all__ = [
     "ALGORITHMS",
@@ -46,6 +45,5 @@ __all__ = [
     "inject_for",
     "inject_settings",
     "replay_log",
-    "snapshot_weights",
     "trained_layers",
 ]

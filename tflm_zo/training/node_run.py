@@ -27,9 +27,9 @@ from ..core import (
 from ..logs import LogError, SnapshotLog, SnapshotLogWriter, data_checksum, fingerprint
 from ..runtime import Runtime
 from .node_plan import NodePlan
+from .replay import replay_log
 from .run import Arrays, Run
 from .settings import Settings
-from .snapshot_weights import snapshot_weights
 from .tasks import Exact
 
 __all__ = ["NodeRun"]
@@ -188,7 +188,7 @@ class NodeRun(Run):
             return None
         log = SnapshotLog.read(self._resumed_log)
         best = log.best_until(self.step)
-        return None if best is None else (best, *snapshot_weights(self._model, log, best.step))
+        return None if best is None else (best, *replay_log(self._model, log, best.step))
 
     def _forward(self, request: NodeRequest) -> None:
         runtime, control, first = self._runtime, self._control, self._first

@@ -3,98 +3,26 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import core
-from ..converters import Model, initial_weights, read_metadata, step_multipliers, update_masks
+from ..converters import Model
 from ..core import Control, Measurement, StepReport, best_of
 from ..logs import LogError, SeedLog, SeedLogWriter, fingerprint
 from ..runtime import Runtime
 from .costs import Costs, WeightCosts, block_segments
 from .integers import weight_integers
+from .replay import Replay, replay_log
 from .run import Arrays, Run
 from .settings import Settings
 
-__all__ = ["WeightRun", "replay_log"]
+__all__ = ["WeightRun"]
 
 # Steps whose coefficients a run keeps: what an interruption replays.
 _KEPT_STEPS: Final = 4096
-
-
-def replay_log(
-    model: Model, log: SeedLog | str | os.PathLike[str], steps: int | None = None
-) -> tuple[Arrays, Arrays]:
-    """Returns the weights of a run, from the base model and the log alone, without a forward pass.
-
-    Args:
-        model: the ZO model that the log was recorded on.
-        log: path of the log, or a `SeedLog`, which has all steps in memory at once.
-        steps: number of steps to replay, of a longer log; None: the steps up to the best measurement, or all
-            if the run did not measure.
-
-    Returns:
-        Weights and (16-bit update) fractions by tensor name, int8 in the tensors' shapes.
-
-    Raises:
-        LogError: the file is no log, or the log of another model.
-        OSError: the log cannot be read.
-    """
-    if steps is None:
-        best = best_of(m for part in _parts(log) for m in part.measurements)
-        steps = None if best is None else best.step
-    replay = _Replay(model)
-    for part in _parts(log):
-        if not part.first_step:
-            part.check_model(model)
-        wanted = len(part.steps) if steps is None else min(max(steps - part.first_step, 0), len(part.steps))
-        replay.add(part.first(wanted))
-    return replay.weights, replay.fractions
-
-
-def _parts(log: SeedLog | str | os.PathLike[str]) -> Iterable[SeedLog]:
-    return [log] if isinstance(log, SeedLog) else SeedLog.parts(log)
-
-
-class _Replay:
-    """The weights that steps lead to, one part of a log after the other.
-
-    Args:
-        model: the ZO model that the log was recorded on.
-        begin: weights and fractions before the first step; None: the model's initial ones.
-    """
-
-    def __init__(self, model: Model, begin: tuple[Arrays, Arrays] | None = None) -> None:
-        self._metadata = read_metadata(model)
-        self._multipliers, self._masks = step_multipliers(model), update_masks(model)
-        if begin is None:
-            self.weights, self.fractions = initial_weights(model), {}
-            if self._metadata.update_bits == 16:
-                self.fractions = {t.name: np.zeros(t.shape, np.int8) for t in self._metadata.trainable}
-        else:
-            self.weights, self.fractions = ({n: v.copy() for n, v in part.items()} for part in begin)
-
-    def add(self, log: SeedLog) -> None:
-        """Does the steps that follow."""
-        for t in self._metadata.trainable:
-            for distribution, steps in log.steps_of_block(t.block):
-                core.replay(
-                    self.weights[t.name],
-                    self.fractions.get(t.name),
-                    self._multipliers.get(t.name),
-                    t.channels,
-                    t.inner,
-                    t.stream,
-                    127 - self._metadata.headroom,
-                    distribution,
-                    steps,
-                    self._masks.get(t.name),
-                )
 
 
 class WeightRun(Run):
@@ -160,7 +88,7 @@ class WeightRun(Run):
 
     def resume(self, log: Path) -> int | None:
         """Sets weights and state to what a log leads to."""
-        replay, mean_square = _Replay(self._model), 0
+        replay, mean_square = Replay(self._model), 0
         measurements: list[Measurement] = []
         for part in SeedLog.parts(log):
             if not part.first_step:
@@ -250,7 +178,7 @@ class WeightRun(Run):
         if self._writer is not None:  # the interruption may have come between the log's record and ours
             self._writer.keep(self.step, len(self.measurements))
         begin, first, done = self._base
-        replay = _Replay(self._model, begin)
+        replay = Replay(self._model, begin)
         replay.add(SeedLog.from_steps(self._control.settings, self._mark, done, first))
         self._runtime.write_weights(replay.weights, replay.fractions)
 

@@ -45,7 +45,7 @@ from tflm_zo.data import DataError, prepare, read_arrays
 from tflm_zo.firmware import PLATFORMS, arena, generate_firmware
 from tflm_zo.logs import LogError, SeedLog, SnapshotLog, is_snapshot_log
 from tflm_zo.runtime import InvokeError, ModelError, RuntimeUnavailableError
-from tflm_zo.training import SettingsError, replay_log, snapshot_weights
+from tflm_zo.training import SettingsError, replay_log
 
 from . import arrays, logs, metadata, models
 from .bases import Bases, choose, data_for
@@ -385,14 +385,10 @@ ZO_USES = {
 
 def drive_log(bases: Bases, case: Case, rng: Random) -> bool:
     zo = load_model("model.tflite")
-    if not is_snapshot_log("run.zolog"):
-        log = attempt(case, "SeedLog.read", lambda: SeedLog.read("run.zolog"))
-        if log is not None:
-            attempt(case, "replay_log", lambda: replay_log(zo, log))
-    else:
-        log = attempt(case, "SnapshotLog.read", lambda: SnapshotLog.read("run.zolog"))
-        if log is not None:
-            attempt(case, "snapshot_weights", lambda: snapshot_weights(zo, log))
+    kind = SnapshotLog if is_snapshot_log("run.zolog") else SeedLog
+    log = attempt(case, f"{kind.__name__}.read", lambda: kind.read("run.zolog"))
+    if log is not None:
+        attempt(case, "replay_log", lambda: replay_log(zo, log))
     if log is None and rng.random() < 0.8:
         return False
     if rng.random() < 0.5:

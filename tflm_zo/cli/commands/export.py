@@ -10,7 +10,7 @@ import typer
 
 from ...converters import ConversionError, export_model
 from ...data import read_arrays
-from ..options import Force, Json, OutputModel, ZoModelFile
+from ..options import ExportBatch, Force, Json, OutputModel, ReRange, ZoModelFile
 from ..output_file import check_output, write_output
 from ..results import show
 
@@ -28,20 +28,8 @@ def export(
             rich_help_panel="Files",
         ),
     ] = None,
-    batch: Annotated[
-        int | None,
-        typer.Option(
-            help="Samples per invoke of the plain model (default: the ZO model's).", rich_help_panel="Output"
-        ),
-    ] = None,
-    re_range: Annotated[
-        bool,
-        typer.Option(
-            "--re-range",
-            help="Give the filters new scales, so that the weights use the range of int8.",
-            rich_help_panel="Output",
-        ),
-    ] = False,
+    batch: ExportBatch = None,
+    re_range: ReRange = False,
     fractions: Annotated[
         Path | None,
         typer.Option(

@@ -7,23 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 
-from ...converters import Model, export_model, load_model
+from ...converters import export_model, load_model
 from ...core import Measurement, best_of
 from ...logs import LogError, SeedLog, SnapshotLog, open_log
-from ...training import replay_log, snapshot_weights
+from ...training import replay_log
 from ..failures import warn
-from ..options import Force, Json, OutputModel, ZoModelFile
+from ..options import ExportBatch, Force, Json, OutputModel, ReRange, ZoModelFile
 from ..output_file import check_different, check_output, write_output
 from ..results import show
 
 EXAMPLE = "tflm-zo replay model.zo.tflite run.zolog -o trained.tflite"
-
-_Weights = dict[str, NDArray[np.int8]]
-
 
 Log = Annotated[
     Path,
@@ -37,22 +32,6 @@ Steps = Annotated[
         show_default=False,
     ),
 ]
-Batch = Annotated[
-    int | None,
-    typer.Option(
-        help="Samples per invoke of the trained model (default: as train exports it).",
-        show_default=False,
-        rich_help_panel="Output",
-    ),
-]
-ReRange = Annotated[
-    bool,
-    typer.Option(
-        "--re-range",
-        help="Give the filters new scales, from the range of the trained weights.",
-        rich_help_panel="Output",
-    ),
-]
 
 
 def replay(
@@ -60,7 +39,7 @@ def replay(
     log: Log,
     output: OutputModel,
     steps: Steps = None,
-    batch: Batch = None,
+    batch: ExportBatch = None,
     re_range: ReRange = False,
     force: Force = False,
     as_json: Json = False,
@@ -73,12 +52,13 @@ def replay(
     """
     check_different({"MODEL": model, "LOG": log}, {"-o": output})
     check_output(output, force=force)
-    base = load_model(model)
-    opened = open_log(log)
+    base, opened = load_model(model), open_log(log)
     if isinstance(opened, SnapshotLog):
-        weights, fractions, result = _read_snapshot(base, opened, steps)
+        result = _snapshots(opened, steps)
+        weights, fractions = replay_log(base, opened, result["steps"])
     else:
-        weights, fractions, result = _read_steps(base, log, opened, steps)
+        result = _whole_steps(opened, steps)
+        weights, fractions = replay_log(base, log, result["steps"])
     rest = fractions if re_range else None
     data = export_model(base, weights, batch=batch, fractions=rest, re_range=re_range).to_bytes()
     write_output(output, data, force=force)
@@ -99,9 +79,7 @@ def replay(
     )
 
 
-def _read_steps(
-    base: Model, log: Path, parts: Iterator[SeedLog], steps: int | None
-) -> tuple[_Weights, _Weights, dict[str, Any]]:
+def _whole_steps(parts: Iterator[SeedLog], steps: int | None) -> dict[str, Any]:
     measurements: list[Measurement] = []
     for last in parts:
         whole = last.first_step + len(last.steps)
@@ -109,42 +87,21 @@ def _read_steps(
     if steps is not None and not 0 <= steps <= whole:
         raise LogError(f"steps: the log has {whole} whole steps, got {steps}")
     best = best_of(measurements)
-    kept = steps if steps is not None else whole if best is None else best.step
-    weights, fractions = replay_log(base, log, kept)
-    return (
-        weights,
-        fractions,
-        {
-            "steps": kept,
-            "whole_steps": whole,
-            "steps_of_run": int(last.settings.steps),
-            "steps_beyond": 0,
-            "torn_bytes": last.torn_bytes if steps is None else 0,
-        },
-    )
+    return {
+        "steps": steps if steps is not None else whole if best is None else best.step,
+        "whole_steps": whole,
+        "steps_of_run": int(last.settings.steps),
+        "steps_beyond": 0,
+        "torn_bytes": last.torn_bytes if steps is None else 0,
+    }
 
 
-def _read_snapshot(
-    base: Model, read: SnapshotLog, steps: int | None
-) -> tuple[_Weights, _Weights, dict[str, Any]]:
-    at = 0 if read.snapshot is None else read.snapshot.step
-    best = read.best
-    kept = steps if steps is not None else at if best is None else best.step
-    if kept and read.after(kept) is None:
-        there = sorted({s.step for s in (read.snapshot, read.best_slot) if s is not None})
-        raise LogError(
-            f"--steps: the log has snapshots after {' and '.join(map(str, there)) or 'no'} steps, got "
-            f"{steps}; other steps of a layer-wise run need the data"
-        )
-    weights, fractions = snapshot_weights(base, read, kept)
-    return (
-        weights,
-        fractions,
-        {
-            "steps": kept,
-            "whole_steps": at,
-            "steps_of_run": int(read.settings.steps),
-            "steps_beyond": 0 if steps is not None else max(len(read.losses) - at, 0),
-            "torn_bytes": 0,
-        },
-    )
+def _snapshots(log: SnapshotLog, steps: int | None) -> dict[str, Any]:
+    at = 0 if log.snapshot is None else log.snapshot.step
+    return {
+        "steps": steps if steps is not None else at if log.best is None else log.best.step,
+        "whole_steps": at,
+        "steps_of_run": int(log.settings.steps),
+        "steps_beyond": 0 if steps is not None else max(len(log.losses) - at, 0),
+        "torn_bytes": 0,
+    }

@@ -22,6 +22,7 @@ from ..options import (
     LossOutput,
     ModelFile,
     OutputModel,
+    ReRange,
     RuntimeName,
     Steps,
     choice,
@@ -141,14 +142,6 @@ Checkpoint = Annotated[
 Csv = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="CSV file that gets a line for each epoch.", rich_help_panel=_FILES),
-]
-ReRange = Annotated[
-    bool,
-    typer.Option(
-        "--re-range",
-        help="Give the output's filters new scales, from the range of the trained weights.",
-        rich_help_panel="Output",
-    ),
 ]
 
 

@@ -1,0 +1,125 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The weights that a run has led to, from its model and its log alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import core
+from ..converters import Model, ZoTrainable, initial_weights, read_metadata, step_multipliers, update_masks
+from ..core import best_of
+from ..logs import LogError, SeedLog, SnapshotLog, is_snapshot_log
+from .run import Arrays
+
+__all__ = ["Replay", "replay_log"]
+
+
+def replay_log(
+    model: Model, log: SeedLog | SnapshotLog | str | os.PathLike[str], steps: int | None = None
+) -> tuple[Arrays, Arrays]:
+    """Returns the weights of a run, from its model and its log, without data or a forward pass.
+
+    Args:
+        model: the ZO model that the log was recorded on.
+        log: path of the log; or a `SeedLog`, which has all steps in memory at once, or a `SnapshotLog`.
+        steps: number of the run's steps after which the weights are wanted; a snapshot log has the weights
+            after few of them. None stands for the best measurement, or, if the run did not measure, for all
+            steps or the last snapshot.
+
+    Returns:
+        Weights and (16-bit update) fractions of all trainable tensors by tensor name, int8 in the tensors'
+        shapes.
+
+    Raises:
+        LogError: the file is no log, or the log is of another model or has no snapshot after these steps.
+        OSError: the log cannot be read.
+    """
+    if not isinstance(log, SeedLog | SnapshotLog) and is_snapshot_log(log):
+        log = SnapshotLog.read(log)
+    if isinstance(log, SnapshotLog):
+        return _of_snapshot(model, log, steps)
+    if steps is None:
+        best = best_of(m for part in _parts(log) for m in part.measurements)
+        steps = None if best is None else best.step
+    replay = Replay(model)
+    for part in _parts(log):
+        if not part.first_step:
+            part.check_model(model)
+        wanted = len(part.steps) if steps is None else min(max(steps - part.first_step, 0), len(part.steps))
+        replay.add(part.first(wanted))
+    return replay.weights, replay.fractions
+
+
+class Replay:
+    """The weights that steps lead to, one part of a log after the other.
+
+    Args:
+        model: the ZO model that the log was recorded on.
+        begin: weights and fractions before the first step; None: the model's initial ones.
+    """
+
+    def __init__(self, model: Model, begin: tuple[Arrays, Arrays] | None = None) -> None:
+        self._metadata = read_metadata(model)
+        self._multipliers, self._masks = step_multipliers(model), update_masks(model)
+        if begin is None:
+            self.weights, self.fractions = _initial(model)
+        else:
+            self.weights, self.fractions = ({n: v.copy() for n, v in part.items()} for part in begin)
+
+    def add(self, log: SeedLog) -> None:
+        """Does the steps that follow."""
+        for t in self._metadata.trainable:
+            for distribution, steps in log.steps_of_block(t.block):
+                core.replay(
+                    self.weights[t.name],
+                    self.fractions.get(t.name),
+                    self._multipliers.get(t.name),
+                    t.channels,
+                    t.inner,
+                    t.stream,
+                    127 - self._metadata.headroom,
+                    distribution,
+                    steps,
+                    self._masks.get(t.name),
+                )
+
+
+def _parts(log: SeedLog | str | os.PathLike[str]) -> Iterable[SeedLog]:
+    return [log] if isinstance(log, SeedLog) else SeedLog.parts(log)
+
+
+def _initial(model: Model) -> tuple[Arrays, Arrays]:
+    metadata = read_metadata(model)
+    tensors = metadata.trainable if metadata.update_bits == 16 else ()
+    return initial_weights(model), {t.name: np.zeros(t.shape, np.int8) for t in tensors}
+
+
+def _of_snapshot(model: Model, log: SnapshotLog, step: int | None) -> tuple[Arrays, Arrays]:
+    log.check_model(model)
+    trainable = read_metadata(model).trainable
+    weights, fractions = _initial(model)
+    if step is None:
+        step = log.best.step if log.best else log.snapshot.step if log.snapshot else 0
+    snapshot = log.after(step)
+    if snapshot is None and step:
+        there = sorted({s.step for s in (log.snapshot, log.best_slot) if s is not None})
+        raise LogError(
+            f"steps: the log has snapshots after {' and '.join(map(str, there)) or 'no'} steps, got {step}; "
+            "other steps of a layer-wise run need the data"
+        )
+    if snapshot is not None:
+        trained = [trainable[i] for task in log.tasks for i in task.tensors]
+        size = sum(t.size for t in trained)
+        weights |= _split(snapshot.weights[:size], trained)
+        if fractions:
+            fractions |= _split(snapshot.weights[size:], trained)
+    return weights, fractions
+
+
+def _split(values: NDArray[np.int8], tensors: Sequence[ZoTrainable]) -> Arrays:
+    parts = np.split(values, np.cumsum([t.size for t in tensors])[:-1])
+    return {t.name: part.reshape(t.shape).copy() for t, part in zip(tensors, parts, strict=True)}
