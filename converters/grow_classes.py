@@ -55,7 +55,7 @@ def grow_classes(model: Model, classes: int, *, loss_output: int | str | None = 
     weights, bias, data = layer.inputs[1], layer.input(2), layer.inputs[0]
     assert weights is not None and data is not None
     widened = [logits, *_followers(graph, logits)]
-    own = _alone(graph, layer, 1, weights)
+    own = graph.own_input(layer, 1)
     scales = _grow_weights(own, classes)
     layer.inputs[2] = _grow_bias(graph, layer, bias, data, scales, logits, classes)
     for tensor in widened:
@@ -103,17 +103,6 @@ def _followers(graph: Subgraph, logits: Tensor) -> list[Tensor]:
     return found
 
 
-def _alone(graph: Subgraph, layer: Operator, index: int, tensor: Tensor) -> Tensor:
-    """A tensor that this operator alone reads: itself, or a copy in its place."""
-    readers = sum(op.inputs.count(tensor) for op in graph.operators) + graph.outputs.count(tensor)
-    if readers == 1:
-        return tensor
-    own = tensor.copy()
-    graph.tensors.append(own)
-    layer.inputs[index] = own
-    return own
-
-
 def _grow_weights(weights: Tensor, classes: int) -> npt.NDArray[np.float64]:
     """Adds rows of zeros; returns the scale of every row."""
     quantization = weights.quantization
@@ -153,7 +142,7 @@ def _grow_bias(
         graph.tensors.append(own)
         layer.inputs += [None] * (3 - len(layer.inputs))
     else:
-        own = _alone(graph, layer, 2, bias)
+        own = graph.own_input(layer, 2)
         own.shape = (classes,)
         own.shape_signature = None if own.shape_signature is None else own.shape
         if own.quantization is not None and len(own.quantization.scales) > 1:

@@ -39,12 +39,7 @@ def rescale_bias(
         return
     if data is None or data.quantization is None or not len(data.quantization.scales):
         raise ConversionError(f"the input of «{op.outputs[0].name}» has no scale, so its bias has none")
-    # Another layer's bias keeps the scale of that layer.
-    if sum(o.inputs.count(bias) for o in graph.operators) > 1 or bias in graph.outputs:
-        own = bias.copy()
-        graph.tensors.append(own)
-        op.inputs[2] = own
-        bias = own
+    bias = graph.own_input(op, 2)  # another layer's bias keeps the scale of that layer
     # Kernels take the bias in units of input scale * filter scale, whatever its own table says.
     values = np.rint(bias.numpy().astype(np.float64) * ratio.reshape(bias.shape))
     bias.set_data(np.clip(values, _INT32.min, _INT32.max).astype(np.int32))

@@ -61,17 +61,11 @@ def widen_activations(model: Model, fraction: float) -> None:
             continue
         if not bias.is_constant:
             raise ConversionError(f"{op.label}: bias «{bias.name}» is not a constant")
-        # Another layer's bias keeps the scale of that layer.
-        own = bias.copy()
-        values = np.rint(bias.numpy().astype(np.float64) / factor)
+        own = graph.own_input(op, at_bias)  # another layer's bias keeps the scale of that layer
+        values = np.rint(own.numpy().astype(np.float64) / factor)
         own.set_data(np.clip(values, _INT32.min, _INT32.max).astype(np.int32))
         if own.quantization is not None:
             own.quantization.scales = (own.quantization.scales * np.float32(factor)).astype(np.float32)
-        op.inputs[at_bias] = own
-        if sum(bias in o.inputs for o in graph.operators):
-            graph.tensors.append(own)
-        else:
-            graph.tensors[graph.tensors.index(bias)] = own
 
 
 def _widened(graph: Subgraph) -> set[Tensor]:

@@ -53,6 +53,16 @@ class Subgraph:
             yield from op.intermediates or ()
         yield from self.outputs
 
+    def own_input(self, op: Operator, index: int) -> Tensor:
+        """Returns an operator's input, or puts a copy in its place if anything else reads that tensor too."""
+        tensor = op.inputs[index]
+        assert tensor is not None
+        if sum(o.inputs.count(tensor) for o in self.operators) == 1 and tensor not in self.outputs:
+            return tensor
+        own = op.inputs[index] = tensor.copy()
+        self.tensors.append(own)
+        return own
+
     def producers(self) -> dict[Tensor, Operator]:
         """Returns the operator that computes each tensor; constants, variables and inputs are missing."""
         return {t: op for op in self.operators for t in op.outputs}

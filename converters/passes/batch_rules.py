@@ -57,14 +57,7 @@ class Rebatching:
 
     def set_constant(self, op: Operator, index: int, values: npt.NDArray[Any]) -> None:
         """Changes a constant input for this operator alone."""
-        tensor = op.inputs[index]
-        assert tensor is not None
-        readers = [o for o in self.graph.operators if tensor in o.inputs]
-        if readers != [op] or tensor in self.graph.outputs or op.inputs.count(tensor) > 1:
-            own = tensor.copy()
-            self.graph.tensors.append(own)
-            op.inputs[index] = own
-            tensor = own
+        tensor = self.graph.own_input(op, index)
         tensor.set_data(values.astype(tensor.numpy().dtype).reshape(tensor.shape))
 
     def require_batched(self, op: Operator, index: int = 0) -> Tensor:
@@ -180,28 +173,19 @@ def _unpack(r: Rebatching, op: Operator) -> None:
         r.refuse(op, "it takes the batch apart")
 
 
-def _split(r: Rebatching, op: Operator) -> None:
-    data = r.require_batched(op, 1)
-    if any(_axis(int(a), len(r.shape(data))) == 0 for a in r.constant(op, 0, "axis")):
-        r.refuse(op, "it splits the batch")
+def _other_axes(data: int, axes: int, what: str, reason: str) -> Rule:
+    """Makes the rule of an operator that works along the axes that constant input ``axes`` names."""
+
+    def rule(r: Rebatching, op: Operator) -> None:
+        rank = len(r.shape(r.require_batched(op, data)))
+        if any(_axis(int(a), rank) == 0 for a in r.constant(op, axes, what)):
+            r.refuse(op, reason)
+
+    return rule
 
 
-def _split_v(r: Rebatching, op: Operator) -> None:
-    data = r.require_batched(op)
-    if any(_axis(int(a), len(r.shape(data))) == 0 for a in r.constant(op, 2, "axis")):
-        r.refuse(op, "it splits the batch")
-
-
-def _reduce(r: Rebatching, op: Operator) -> None:
-    data = r.require_batched(op)
-    if any(_axis(int(a), len(r.shape(data))) == 0 for a in r.constant(op, 1, "list of axes")):
-        r.refuse(op, "it reduces over the batch axis")
-
-
-def _along_axes(r: Rebatching, op: Operator) -> None:
-    data = r.require_batched(op)
-    if any(_axis(int(a), len(r.shape(data))) == 0 for a in r.constant(op, 1, "list of axes")):
-        r.refuse(op, "it works along the batch axis")
+_reduce: Final = _other_axes(0, 1, "list of axes", "it reduces over the batch axis")
+_along_axes: Final = _other_axes(0, 1, "list of axes", "it works along the batch axis")
 
 
 def _gather(r: Rebatching, op: Operator) -> None:
@@ -264,12 +248,6 @@ def _transpose_conv(r: Rebatching, op: Operator) -> None:
         r.refuse(op, "its output shape does not have 4 dimensions")
     shape[0] = r.new
     r.set_constant(op, 0, shape)
-
-
-def _arg(r: Rebatching, op: Operator) -> None:
-    data = r.require_batched(op)
-    if any(_axis(int(a), len(r.shape(data))) == 0 for a in r.constant(op, 1, "axis")):
-        r.refuse(op, "it compares samples with each other")
 
 
 def _batch_matmul(r: Rebatching, op: Operator) -> None:
@@ -343,10 +321,13 @@ RULES: Final[dict[int, Rule]] = {
         ),
         _elementwise,
     ),
-    **dict.fromkeys((B.MEAN, B.REDUCE_ALL, B.REDUCE_MAX, B.REDUCE_MIN, B.SUM), _reduce),
+    **dict.fromkeys(
+        (B.MEAN, B.REDUCE_ALL, B.REDUCE_MAX, B.REDUCE_MIN, B.SUM),
+        _reduce,
+    ),
     **dict.fromkeys((B.CUMSUM, B.REVERSE_V2), _along_axes),
     **dict.fromkeys((B.PAD, B.PADV2, B.MIRROR_PAD), _pad),
-    **dict.fromkeys((B.ARG_MAX, B.ARG_MIN), _arg),
+    **dict.fromkeys((B.ARG_MAX, B.ARG_MIN), _other_axes(0, 1, "axis", "it compares samples with each other")),
     **dict.fromkeys((B.BATCH_TO_SPACE_ND, B.SPACE_TO_BATCH_ND), _space_batch),
     B.BATCH_MATMUL: _batch_matmul,
     B.CONCATENATION: _concatenation,
@@ -357,8 +338,8 @@ RULES: Final[dict[int, Rule]] = {
     B.RESHAPE: _reshape,
     B.SHAPE: _shape_operator,
     B.SLICE: _slice,
-    B.SPLIT: _split,
-    B.SPLIT_V: _split_v,
+    B.SPLIT: _other_axes(1, 0, "axis", "it splits the batch"),
+    B.SPLIT_V: _other_axes(0, 2, "axis", "it splits the batch"),
     B.SQUEEZE: _squeeze,
     B.STRIDED_SLICE: _strided_slice,
     B.TRANSPOSE: _transpose,

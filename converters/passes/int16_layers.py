@@ -10,8 +10,9 @@ from typing import Final
 import numpy as np
 
 from .. import constants
+from ..activation_range import RANGES, activation_range
 from ..errors import ConversionError
-from ..model import Model, Operator, OperatorCode, Quantization
+from ..model import Model, Operator, OperatorCode
 from ..model.schema import BuiltinOperator
 from ..settings import LAST, InjectSettings
 from .plan import Plan, Trainable
@@ -24,8 +25,6 @@ _VERSION_AT: Final = 6
 _INPUTS_AT: Final = 7
 # ZO_INT16_DEPTH_MAX of ops/core/graph/zo_int16_fully_connected.h.
 _LARGEST_DEPTH: Final = 65536
-# Ranges, real values, of fused activations (ActivationFunctionType): NONE, RELU, RELU_N1_TO_1, RELU6.
-_RANGES: Final = {0: (-math.inf, math.inf), 1: (0.0, math.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
 
 
 def make_int16_layers(model: Model, settings: InjectSettings, plan: Plan) -> None:
@@ -83,7 +82,7 @@ def _check(trainable: Trainable, plan: Plan) -> None:
         raise refuse(f"has {trainable.inner} inputs, {_LARGEST_DEPTH} at most can have weights of 16 bits")
     for op in trainable.operators:
         activation = op.option("fusedActivationFunction", 0)
-        if activation not in _RANGES or op.option("weightsFormat", 0):
+        if activation not in RANGES or op.option("weightsFormat", 0):
             raise refuse("has a fused activation or a layout of weights that int8 kernels do not take")
 
 
@@ -101,16 +100,16 @@ def layer_options(op: Operator, first: int) -> bytes:
         raise ConversionError(f"{op.label}: its activations must be quantized")
     assert q_weights is not None  # check_supported
     units = weights.shape[0]
-    low, high = _clamp(q_out, op.option("fusedActivationFunction", 0))
+    low, high = activation_range(q_out, op.option("fusedActivationFunction", 0))
     multipliers = _multipliers(q_in.scales[0], q_weights.scales, q_out.scales[0])
     header = struct.pack(
         "<BBbbbbBBII",
         _OPTIONS_VERSION,
         _PER_CHANNEL if len(multipliers) > 1 else 0,
-        _zero_point(q_in),
-        _zero_point(q_out),
-        low,
-        high,
+        q_in.zero_point,
+        q_out.zero_point,
+        -128 if low is None else low,
+        127 if high is None else high,
         op.code.version,
         len(op.inputs),
         first,
@@ -131,24 +130,6 @@ def restore_layer(op: Operator) -> None:
     op.inputs = op.inputs[: options[_INPUTS_AT]]
     op.code = OperatorCode(BuiltinOperator.FULLY_CONNECTED, options[_VERSION_AT])
     op.custom_options = None
-
-
-def _zero_point(quantization: Quantization) -> int:
-    return int(quantization.zero_points[0]) if len(quantization.zero_points) else 0
-
-
-def _clamp(output: Quantization, activation: int) -> tuple[int, int]:
-    """Smallest and largest output level, rounded as TFLite's kernels do: in float32, half away from zero."""
-
-    def level(value: float) -> int:
-        steps = float(np.float32(value) / np.float32(output.scales[0]))
-        return _zero_point(output) + int(math.copysign(math.floor(abs(steps) + 0.5), steps))
-
-    low, high = _RANGES[activation]
-    return (
-        max(-128, level(low)) if math.isfinite(low) else -128,
-        min(127, level(high)) if math.isfinite(high) else 127,
-    )
 
 
 def _multipliers(

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-import numpy as np
-
+from ..activation_range import RANGES, activation_range
 from ..errors import ConversionError
 from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
@@ -20,8 +19,7 @@ from .cut_segments import cut_reason, excluding_cuts, possible_cuts
 from .plan import NodeLayer, Plan, Trainable
 from .select_trainable import unknown_layer
 
-# Enumerations of the TFLite schema.
-_NONE, _RELU, _RELU_N1_TO_1, _RELU6 = 0, 1, 2, 3
+_NONE: Final = 0  # of the schema's ActivationFunctionType
 
 # Operators that leave the bytes of a tensor as they are.
 _SAME_BYTES: Final = (B.RESHAPE, B.SQUEEZE, B.EXPAND_DIMS)
@@ -283,23 +281,11 @@ def _dense(op: Operator) -> dict[str, int]:
 def _clamps(op: Operator, output: Tensor) -> tuple[int, int]:
     """Returns (low, high): the fused activation has clamped outputs that are <= low or >= high."""
     assert output.quantization is not None
-    scale, zero_point = output.quantization.scale, output.quantization.zero_point
     activation = int(op.option("fusedActivationFunction", _NONE))
-
-    def level(real: float) -> int:
-        # As TFLite's kernels: a float32 quotient, half away from zero.
-        quotient = float(np.float32(real) / np.float32(scale))
-        return min(127, max(-128, zero_point + int(math.copysign(math.floor(abs(quotient) + 0.5), quotient))))
-
-    if activation == _NONE:
-        return -129, 128
-    if activation == _RELU:
-        return level(0.0), 128
-    if activation == _RELU6:
-        return level(0.0), level(6.0)
-    if activation == _RELU_N1_TO_1:
-        return level(-1.0), level(1.0)
-    raise _UnfitError(f"has the fused activation {activation}, whose clamps are not known")
+    if activation not in RANGES:
+        raise _UnfitError(f"has the fused activation {activation}, whose clamps are not known")
+    low, high = activation_range(output.quantization, activation)
+    return -129 if low is None else low, 128 if high is None else high
 
 
 def _nodes_of(graph: Subgraph, output: Tensor, geometry: dict[str, int]) -> tuple[str, Tensor]:
