@@ -230,7 +230,7 @@ def test_losses_of_an_autoencoder(folder: Path) -> None:
         (("--choose-block", 6), "--choose-block: expected 1..5"),
         (("--choose-block", 2, "--held-out", 0), "--held-out: expected a share that leaves samples"),
         (("--choose-block", 2, "--held-out", 2), "--held-out: expected 0..1"),
-        (("--choose-block", 2, "--epochs", 0), "steps: expected at least 1"),
+        (("--choose-block", 2, "--epochs", 0), "--epochs: expected at least 1, got 0"),
         (("--choose-block", 2, "--steps", 1, "--budget", 1000), "give one of them"),
         (("--choose-block", 2, "--budget", 100), "the probes of 2 blocks take"),
         (("--choose-block", 2, "--budget", "nan"), "budget: expected forward equivalents above 0, got nan"),

@@ -261,7 +261,7 @@ REFUSALS: dict[str, tuple[list[Any], str]] = {
     "no samples": (["weight.zo.tflite", "--samples", 0], "--samples: expected at least 1, got 0"),
     "too many": (["weight.zo.tflite", "--data", "d.npz", "--samples", 8], "--samples: d.npz has 7, got 8"),
     "no epochs": (["weight.zo.tflite", "--epochs", 0], "--epochs: expected at least 1, got 0"),
-    "no steps": (["weight.zo.tflite", "--steps", 0], "steps: expected 1..4294967295, got 0"),
+    "no steps": (["weight.zo.tflite", "--steps", 0], "--steps: expected at least 1, got 0"),
     "both": (["weight.zo.tflite", "--steps", 5, "--epochs", 5], "--epochs, --steps: give one of them"),
     "no data": (["weight.zo.tflite", "--data", "none.npz"], "none.npz: cannot be read: No such file"),
     "blocks without data": (["node.zo.tflite", "--choose-block", 2], "--choose-block needs --data"),

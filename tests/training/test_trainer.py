@@ -471,9 +471,10 @@ def test_multipliers_are_replayed(tmp_path):
 # --- wrong settings --------------------------------------------------------------------------------
 
 
-def test_no_steps():
-    with pytest.raises(ValueError, match="steps: expected at least 1, got 0"):
-        Trainer(zo_model(), SETTINGS).fit(X, Y, epochs=0, keep="last")
+@pytest.mark.parametrize("length", ["epochs", "steps"])
+def test_no_steps(length):
+    with pytest.raises(ValueError, match=f"^{length}: expected at least 1, got 0"):
+        Trainer(zo_model(), SETTINGS).fit(X, Y, **{length: 0}, keep="last")
 
 
 @pytest.mark.parametrize("steps", [2**29, 2**32 + 5])

@@ -286,9 +286,7 @@ class TrainingRun:
         count = len(self._data)
         # What is wrong with the run to come is said before the probes, not after.
         if budget is None:
-            planned_steps(
-                trainer.settings, count, 1 if length.epochs is None else length.epochs, length.steps
-            )
+            planned_steps(trainer.settings, count, length.epochs, length.steps)
         probes = BlockProbes(trainer, None, self._data, None, self._search)
         if budget is not None:
             budget = probes.rest_of(budget, count)

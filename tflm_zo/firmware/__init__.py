@@ -3,7 +3,7 @@
 
 from ..training.block_search import BlockSearch
 from .folder import check_folder
-from .generate import Firmware, FirmwareSettings, generate
+from .generate import Firmware
 from .plan import BlockPlan, BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
 from .planning import check_names, generate_firmware, name_of, plan_blocks, plan_run
 from .platforms import PLATFORMS
@@ -14,7 +14,6 @@ __all__ = [
     "BlockRunPlan",
     "BlockSearch",
     "Firmware",
-    "FirmwareSettings",
     "NodeRunPlan",
     "PLATFORMS",
     "RunPlan",
@@ -22,7 +21,6 @@ __all__ = [
     "WeightRunPlan",
     "check_folder",
     "check_names",
-    "generate",
     "generate_firmware",
     "identifier",
     "is_identifier",

@@ -32,29 +32,6 @@ _SNAPSHOT_HEADER, _SNAPSHOT_HEADER_TASK = 164, 32
 
 
 @dataclasses.dataclass(frozen=True)
-class FirmwareSettings:
-    """Settings of a generated folder.
-
-    Attributes:
-        name: name of the model, of which an identifier is made.
-        platform: name of the build system, one of `PLATFORMS`.
-        command: command line that generates the folder, for the files' first lines.
-        fingerprint: fingerprint of the ZO model's file, 16 bytes.
-        logit_scale: scale_log2e and scale, as the loss takes them.
-        samples: samples that are compiled into the example, or None.
-        data: name of the file that the samples are from.
-    """
-
-    name: str
-    platform: str
-    command: str
-    fingerprint: bytes
-    logit_scale: tuple[int, int]
-    samples: Data | None = None
-    data: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
 class Firmware:
     """A generated folder.
 
@@ -154,8 +131,10 @@ def _declarations(plan: RunPlan, zo: str) -> str:
     return f"extern const {zo}_control_settings kSettings;\nextern const uint8_t kBlockSegments[{count}];"
 
 
-def _samples(settings: FirmwareSettings, model: Model, metadata: ZoMetadata, names: Mapping[str, str]) -> str:
-    given, loss = settings.samples, metadata.loss
+def _samples(
+    given: Data | None, source: str, model: Model, metadata: ZoMetadata, names: Mapping[str, str]
+) -> str:
+    loss = metadata.loss
     assert loss is not None
     if given is None:
         sizes = {
@@ -194,32 +173,45 @@ def _samples(settings: FirmwareSettings, model: Model, metadata: ZoMetadata, nam
         "zo_samples_data.cc.in",
         **names,
         count=count,
-        data=comment(settings.data),
+        data=comment(source),
         arrays=arrays,
         copies=copies.rstrip("\n"),
     )
 
 
-def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmware:
+def generate(
+    model: Model,
+    plan: RunPlan,
+    *,
+    name: str,
+    platform: str,
+    command: str,
+    samples: Data | None = None,
+    data: str = "",
+) -> Firmware:
     """Returns the folder that a TFLM build needs to train a model on a device.
 
     Args:
         model: a ZO model with a loss.
         plan: plan of the run.
-        settings: names, platform and samples.
+        name: name of the model, of which an identifier is made.
+        platform: name of the build system, one of `PLATFORMS`.
+        command: command line that generates the folder, for the files' first lines.
+        samples: samples that are compiled into the example, or None.
+        data: name of the file that the samples are from.
 
     Raises:
         ConversionError: the model cannot be trained on a device; the message says why.
     """
     metadata = read_metadata(model)
-    _check(metadata, plan, settings)
-    platform = PLATFORMS[settings.platform]
-    name, command = identifier(settings.name), comment(settings.command)
+    _check(metadata, plan)
+    builds, given_name = PLATFORMS[platform], name
+    name, command = identifier(name), comment(command)
     names, trainer = own(name), _trainer(plan)
     common = {"command": command, "name": name, **names}
     segments = [extract_segment(model, k) for k in range(len(metadata.segments))]
     arrays = _model_arrays(segments, name)
-    arena = arena_of(segments, tensors=len(metadata.trainable), static_memory=platform.static_memory)
+    arena = arena_of(segments, tensors=len(metadata.trainable), static_memory=builds.static_memory)
     sizes = {
         "workspace_bytes": workspace_bytes(model, metadata, plan),
         "trainable_bytes": sum(t.size for t in metadata.trainable) * (metadata.update_bits // 8),
@@ -227,9 +219,9 @@ def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmwar
     }
     sources = {
         **_model_data(common, arrays),
-        f"{names['zo']}_op_resolver.h": resolver_source(segments, name, command, int8=platform.int8),
+        f"{names['zo']}_op_resolver.h": resolver_source(segments, name, command, int8=builds.int8),
         f"{names['zo']}_config.h": fill(
-            "zo_config.h.in", **common, **sizes, **_figures(metadata, plan, settings, arena)
+            "zo_config.h.in", **common, **sizes, **_figures(metadata, plan, given_name, arena)
         ),
         f"{names['zo']}_model.h": fill(
             "zo_model.h.in",
@@ -242,10 +234,8 @@ def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmwar
             model,
             metadata,
             plan,
-            fingerprint=settings.fingerprint,
             name=name,
             arrays=list(arrays),
-            logit_scale=settings.logit_scale,
             least_arena=arena.least,
             command=command,
         ),
@@ -256,21 +246,17 @@ def generate(model: Model, plan: RunPlan, settings: FirmwareSettings) -> Firmwar
         ),
         **of_model(_own_op_pack(plan, features(model, metadata, plan)), name),
     }
-    samples = {
+    example = {
         f"{names['zo']}_samples.h": fill("zo_samples.h.in", **names),
-        f"{names['zo']}_samples.cc": _samples(settings, model, metadata, names),
+        f"{names['zo']}_samples.cc": _samples(samples, data, model, metadata, names),
     }
-    layout = platform.lay_out(Project(name, command, sources, samples, trainer == "block"))
+    layout = builds.lay_out(Project(name, command, sources, example, trainer == "block"))
     files = dict(layout.files)
     files[CHECKSUMS] = checksums(files)
     return Firmware(files, layout.example, arena, **sizes)
 
 
-def _check(metadata: ZoMetadata, plan: RunPlan, settings: FirmwareSettings) -> None:
-    if metadata.loss is None:
-        raise ConversionError("the model has no loss, so it cannot train; inject it with one")
-    if settings.platform not in PLATFORMS:
-        raise ConversionError(f"platform: no {settings.platform!r}; there are {', '.join(PLATFORMS)}")
+def _check(metadata: ZoMetadata, plan: RunPlan) -> None:
     if isinstance(plan, WeightRunPlan) and plan.value("blocks"):
         late = [p for s in metadata.segments[1:] for p in s.inputs if p.role == "input"]
         if late:
@@ -299,9 +285,7 @@ def _model_data(common: Mapping[str, str], arrays: Mapping[str, bytes]) -> dict[
     }
 
 
-def _figures(
-    metadata: ZoMetadata, plan: RunPlan, settings: FirmwareSettings, arena: Arena
-) -> dict[str, str | int]:
+def _figures(metadata: ZoMetadata, plan: RunPlan, name: str, arena: Arena) -> dict[str, str | int]:
     """Returns the figures of the model, the run and the arena in ``zo_config.h``."""
     note = (
         "from TFLM's recording allocator, for 32-bit targets and CMSIS-NN's\n"
@@ -311,7 +295,7 @@ def _figures(
         " * was not there; pip install 'tflm_zo[tflm]' and generate it again."
     )
     return {
-        "name_string": string(settings.name),
+        "name_string": string(name),
         "words": "\n".join(f" *   {k}: {v}" for k, v in plan.words.items()),
         "arena_note": note,
         "arena_bytes": arena.bytes,

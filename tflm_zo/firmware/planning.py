@@ -13,10 +13,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..converters import ConversionError, Model, ZoMetadata, load_model, read_metadata
-from ..core import LogitScale, NodeTask
+from ..converters import ConversionError, Model, load_model, read_metadata
+from ..core import NodeTask
 from ..data import Samples, prepare
-from ..logs import fingerprint
 from ..runtime import Inputs
 from ..training.algorithms import algorithm_of, usual_settings
 from ..training.block_search import BlockSearch
@@ -29,7 +28,7 @@ from ..training.node_plan import NodePlan
 from ..training.plan import PlannedTask
 from ..training.settings import Settings
 from ..training.tasks import Weights
-from .generate import Firmware, FirmwareSettings, generate
+from .generate import Firmware, generate
 from .plan import BlockPlan, BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
 from .platforms import PLATFORMS
 from .source_text import identifier, is_identifier
@@ -67,7 +66,7 @@ def _task(task: PlannedTask, node: NodeTask, scales: Any) -> TaskPlan:
     )
 
 
-def plan_run(model: Model, settings: Settings, *, steps: int, samples: int, algorithm: str = "") -> RunPlan:
+def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> RunPlan:
     """Returns the plan of a run, as the control unit takes it.
 
     Args:
@@ -75,22 +74,16 @@ def plan_run(model: Model, settings: Settings, *, steps: int, samples: int, algo
         settings: settings of the run.
         steps: number of steps of the whole run.
         samples: number of samples in the training set.
-        algorithm: name of the algorithm, for comments.
 
     Raises:
         SettingsError: the model does not fit the settings.
     """
     metadata = read_metadata(model)
-    if settings.batch_size % metadata.batch:
-        raise SettingsError(
-            f"batch_size: expected a multiple of the model's batch {metadata.batch}, "
-            f"got {settings.batch_size}"
-        )
     for name, value in (("steps", steps), ("samples", samples)):
         if not 1 <= value < 2**32:
             raise SettingsError(f"{name}: expected 1..{2**32 - 1}, got {value}")
     words = {
-        "algorithm": algorithm,
+        "algorithm": settings.algorithm or algorithm_of(metadata),
         "steps": str(steps),
         "samples": str(samples),
         "minibatch": str(settings.batch_size),
@@ -132,7 +125,6 @@ def plan_blocks(
     labels: NDArray[Any],
     *,
     steps: int,
-    algorithm: str = "",
 ) -> BlockRunPlan:
     """Returns the plan of a layer-wise run of the best of several blocks, which does on a device the same as
     `training.choose_block` and a run of the chosen block do on a desktop.
@@ -143,7 +135,6 @@ def plan_blocks(
         search: settings of the choice.
         labels: labels of all samples, as the model takes them.
         steps: number of steps of the run after the choice.
-        algorithm: name of the algorithm, for comments.
 
     Raises:
         SettingsError: the model does not fit the settings, the settings are those of weight perturbation,
@@ -160,7 +151,7 @@ def plan_blocks(
 
     def plan(layers: tuple[str, ...], count: int, samples: int) -> NodeRunPlan:
         own = dataclasses.replace(settings, layers=layers)
-        found = plan_run(model, own, steps=count, samples=samples, algorithm=algorithm)
+        found = plan_run(model, own, steps=count, samples=samples)
         assert isinstance(found, NodeRunPlan)
         return found
 
@@ -184,14 +175,6 @@ def plan_blocks(
         blocks=blocks,
         held_out=tuple(int(number) for number in held_out),
     )
-
-
-def _logit_scale(metadata: ZoMetadata) -> tuple[int, int]:
-    loss = metadata.loss
-    if loss is None or not loss.of_classes:
-        return 0, 0
-    scale = LogitScale.of(loss.scale)
-    return scale.scale_log2e, scale.scale
 
 
 def name_of(path: str | os.PathLike[str]) -> str:
@@ -256,13 +239,12 @@ def generate_firmware(
     if metadata.loss is None:
         raise ConversionError("the model has no loss, so it cannot train; inject it with one")
     own = settings if settings is not None else usual_settings(metadata)
-    algorithm = own.algorithm or algorithm_of(metadata)
     if name is None:
         name = name_of(model) if isinstance(model, (str, os.PathLike)) else "model"
     arrays = None if data is None else prepare(Inputs(loaded), data)
     plan: RunPlan
     if search is None:
-        plan = plan_run(loaded, own, steps=steps, samples=samples, algorithm=algorithm)
+        plan = plan_run(loaded, own, steps=steps, samples=samples)
     else:
         if arrays is None or len(arrays) != samples:
             got = "no data" if arrays is None else f"{len(arrays)}"
@@ -270,11 +252,7 @@ def generate_firmware(
                 "a block is judged by held-out samples, chosen by label: expected data of "
                 f"{samples} samples, got {got}"
             )
-        plan = plan_blocks(loaded, own, search, arrays.labels, steps=steps, algorithm=algorithm)
+        plan = plan_blocks(loaded, own, search, arrays.labels, steps=steps)
     return generate(
-        loaded,
-        plan,
-        FirmwareSettings(
-            name, platform, command, fingerprint(loaded), _logit_scale(metadata), arrays, data_name
-        ),
+        loaded, plan, name=name, platform=platform, command=command, samples=arrays, data=data_name
     )

@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..converters.errors import ConversionError
-from ..converters.metadata import ZoMetadata
+from ..converters.metadata import ZoLoss, ZoMetadata
 from ..converters.model import Model
 from ..converters.model.schema import DTYPES
 from ..converters.step_multipliers import step_multipliers
 from ..converters.update_masks import update_masks
-from ..core import NODE_HEAD
+from ..core import NODE_HEAD, LogitScale
+from ..logs import fingerprint
 from .plan import BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
 from .source_text import array, comment, fill, numbers, own, string
 
@@ -225,15 +226,20 @@ def _run(plan: RunPlan, names: Mapping[str, str]) -> str:
     )
 
 
+def _logit_scale(loss: ZoLoss) -> str:
+    if not loss.of_classes:
+        return "0u, 0u"
+    scale = LogitScale.of(loss.scale)
+    return f"{scale.scale_log2e}u, {scale.scale}u"
+
+
 def model_source(
     model: Model,
     metadata: ZoMetadata,
     plan: RunPlan,
     *,
-    fingerprint: bytes,
     name: str,
     arrays: Sequence[str],
-    logit_scale: tuple[int, int],
     least_arena: int,
     command: str,
 ) -> str:
@@ -243,10 +249,8 @@ def model_source(
         model: the ZO model.
         metadata: the model's metadata.
         plan: plan of the run.
-        fingerprint: fingerprint of the ZO model's file, 16 bytes.
         name: name of the model, an identifier.
         arrays: names of the arrays of the segments' models.
-        logit_scale: scale_log2e and scale, as the loss takes them.
         least_arena: bytes of an arena below which no build of TFLM can work.
         command: command line, for the file's first line.
 
@@ -274,14 +278,14 @@ def model_source(
         constants=constants,
         trainable=trainable,
         trainable_count=len(metadata.trainable),
-        fingerprint=", ".join(f"0x{b:02x}" for b in fingerprint),
+        fingerprint=", ".join(f"0x{b:02x}" for b in fingerprint(model)),
         batch=metadata.batch,
         command_words=metadata.command_words,
         label_bytes=label_bytes,
         loss_kind=_LOSSES.index(loss.kind),
         loss_name=loss.kind,
         classes=loss.elements,
-        scale=", ".join(f"{v}u" for v in logit_scale),
+        scale=_logit_scale(loss),
         output=", ".join(map(str, output)),
         limit=127 - metadata.headroom,
         least_arena=least_arena,

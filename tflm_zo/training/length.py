@@ -39,21 +39,22 @@ def check_length(epochs: int | None, steps: int | None, budget: float | None) ->
         raise ValueError(f"{', '.join(names)}: give one of them")
 
 
-def planned_steps(settings: Settings, samples: int, epochs: int, steps: int | None) -> int:
+def planned_steps(settings: Settings, samples: int, epochs: int | None, steps: int | None) -> int:
     """Returns the number of steps of a run.
 
     Args:
         settings: settings of the run.
         samples: number of samples in the training set.
-        epochs: number of passes over the samples, which counts if `steps` is None.
-        steps: number of steps, or None.
+        epochs: number of passes over the samples, of which there is 1 if neither number is given.
+        steps: number of steps.
 
     Raises:
         ValueError: a number is out of range.
     """
-    total = steps if steps is not None else epochs * -(-samples // settings.batch_size)
-    if total < 1:
-        raise ValueError(f"steps: expected at least 1, got {total}")
+    for name, number in (("epochs", epochs), ("steps", steps)):
+        if number is not None and number < 1:
+            raise ValueError(f"{name}: expected at least 1, got {number}")
+    total = (1 if epochs is None else epochs) * -(-samples // settings.batch_size) if steps is None else steps
     longest = (2**32 - 1) // settings.batch_size  # positions in the order of samples are 32 bits
     if total > longest:
         raise ValueError(f"steps: expected {longest} at most, got {total}")

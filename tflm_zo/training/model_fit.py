@@ -26,6 +26,11 @@ def check_model(settings: Settings, metadata: ZoMetadata) -> None:
     Raises:
         SettingsError: the model does not fit the settings; the message says what to inject it with.
     """
+    if settings.batch_size % metadata.batch:
+        raise SettingsError(
+            f"batch_size: expected a multiple of the model's batch {metadata.batch}, "
+            f"got {settings.batch_size}"
+        )
     layers = [metadata.trainable[n.trainable].layer for n in metadata.nodes]
     if settings.is_layerwise and not layers and not settings.has(Weights):
         raise SettingsError(

@@ -83,11 +83,6 @@ class Trainer:
         if not metadata.trainable or metadata.loss is None:
             raise SettingsError("the model has no trainable tensors or no loss: inject it again")
         self.settings = settings or usual_settings(metadata)
-        if self.settings.batch_size % metadata.batch:
-            raise SettingsError(
-                f"batch_size: expected a multiple of the model's batch {metadata.batch}, "
-                f"got {self.settings.batch_size}"
-            )
         check_model(self.settings, metadata)
         if self.settings.is_layerwise:
             plan_tasks(self.settings, metadata, lambda _: 1.0)  # says what is wrong with `layers`
@@ -122,71 +117,59 @@ class Trainer:
 
         The second run begins with whole weights: the fractions of an LSB that the first one kept are rounded
         away, as in an exported model, and `model` becomes the ZO model with these weights, to which the new
-        run's log belongs.
+        run's log belongs. Of `epochs`, `steps` and `budget` one is given at most.
 
         Args:
-            x: samples, [samples, ...]: an array or list, for several inputs a list or dictionary of them, or
-                the path of an .npz file. Floating point in the units that the model was trained on, int8 as
-                the model's input, or uint8 pixels; see `tflm_zo.data.Samples`.
-            y: labels, or the path of an .npy file of them. None takes the labels of the file or dictionary,
-                and x itself for an autoencoder. Cross-entropy: class numbers [samples], or one-hot
-                [samples, classes]; binary cross-entropy: 0 and 1 [samples, outputs]; -1 in either stands for
-                no label. Mean squared error: targets shaped like the output.
-            epochs: passes over the samples; 1 where neither steps nor a budget are given.
-            steps: number of steps, in the place of `epochs`.
-            budget: forward equivalents that the run may cost, in the place of `epochs`; it does as many steps
-                as they pay for, 50,000 at most. With keep="best" the run also ends when three quarters of its
-                measurements in a row have brought nothing better.
+            x: samples, [samples, ...], floating point in the units that the model was trained on, int8 as its
+                input, or uint8 pixels: an array or list, for several inputs a list or dictionary of them, or
+                the path of an .npz or .npy file; see `tflm_zo.data.Samples`.
+            y: labels, or the path of an .npy file of them: class numbers [samples] or one-hot
+                [samples, classes]; 0 and 1 [samples, outputs] for binary cross-entropy; -1 in either stands
+                for no label; targets shaped like the output for the mean squared error. None takes the
+                labels of the file or dictionary, and x itself for an autoencoder.
+            epochs: passes over the samples, >= 1; None stands for 1.
+            steps: number of steps.
+            budget: forward equivalents that the run may cost; it does as many steps as they pay for, 50,000
+                at most, and with keep="best" ends once three quarters of its measurements in a row have
+                brought nothing better.
             validation_data: (x, y), or samples that have their labels, evaluated after each epoch.
             callbacks: callbacks that are called after every step and epoch.
             log: path of the log to write, which must not exist unless `resume` or `replace` is set.
-            resume: goes on from the log, which must be of the same model and settings; the run ends with the
-                same weights as one that was never interrupted. Without a log, or where the run was killed
-                before the log's header was whole, it starts from the beginning, with a LogWarning.
+            resume: goes on from the log, which must be of the same model and settings, to the weights of a
+                run that was never interrupted; begins, with a LogWarning, where there is no whole header.
             replace: starts anew although the log exists; the log stays until all arguments were checked.
-            keep: "best": the loss of the weights is measured before the first step, at ends of epochs, at
-                most 20 times, and after the last step, on the validation data or, without them, on
-                `measured_samples` of the training data; the trainer ends with the best weights that were
-                measured, which may be those that the model starts with. A measurement takes a forward pass of
-                each of these samples, which counts in no budget. "last": nothing is measured, and the weights
-                are those of the last step.
+            keep: "best" measures the loss before the first step, at ends of epochs, at most 20 times, and
+                after the last step, on the validation data or else on `measured_samples`, which counts in no
+                budget, and ends with the best weights measured; "last" keeps those of the last step.
             initial_weights: weights that the run begins with in the place of the present ones, int8 arrays by
                 filter tensor name, e.g. those of `converters.initial_weights`.
 
         Returns:
-            The history, also of a run that Ctrl-C or a callback ended: the weights are then the best measured
-            so far, with keep="last" those of the last whole step.
+            The history, also of a run that Ctrl-C or a callback ended; `keep` then applies to the whole steps
+            so far.
 
         Raises:
             DataError: the data do not fit the model; nothing has been trained.
             LogError: the file is no log, or a log of another model or run.
             FileExistsError: the log exists, and neither `resume` nor `replace` is set.
-            OSError: the log cannot be written, e.g. the disk is full. Log and weights are then those of the
-                last whole step, and the run can be resumed.
+            OSError: the log cannot be written, e.g. because the disk is full. Log and weights are then those
+                of the last whole step, and the run can be resumed.
         """
         data, validation = prepare(self.runtime, x, y), None
         if validation_data is not None:
             given = validation_data if isinstance(validation_data, tuple) else (validation_data,)
             validation = prepare(self.runtime, *given)
-        samples = len(data)
-        check_length(epochs, steps, budget)
-        if budget is not None:
-            steps = min(self.affordable_steps(budget, samples), MOST_BUDGET_STEPS)
-        total = planned_steps(self.settings, samples, 1 if epochs is None else epochs, steps)
+        total = self._planned_steps(epochs, steps, budget, len(data))
         check_choice("keep", keep, KEEPS)
         check_log(log, resume=resume, replace=replace)
         if not resume:
             self._begin_with(initial_weights)
         elif initial_weights is not None:
             raise ValueError("initial_weights: a resumed run goes on from its log")
-        kind = NodeRun if self.settings.is_layerwise else WeightRun
-        run = kind(self.runtime, self.model, self.settings, total, list(data.inputs), data.labels)
-        self.steps_per_epoch, self.planned = -(-samples // self.settings.batch_size), total
-        run.measure_every = measuring_interval(total, self.steps_per_epoch) if keep == "best" else 0
+        run = self._new_run(data, total, keep)
         open_log = prepare_log(run, log, resume=resume, replace=replace, sync_every=self.settings.sync_every)
         self.log = None if log is None else Path(log)
         self.stop_training = self.interrupted = False
-        self.buffer_bytes = run.buffer_bytes if isinstance(run, NodeRun) else 0
         measured = (validation or self.measured_samples(data)) if keep == "best" else None
         session = Session(self, run, validation, measured, may_end=budget is not None)
         self._run = run
@@ -194,6 +177,22 @@ class Trainer:
             return session.train(open_log, callbacks)
         finally:
             self._run = None
+
+    def _planned_steps(
+        self, epochs: int | None, steps: int | None, budget: float | None, samples: int
+    ) -> int:
+        check_length(epochs, steps, budget)
+        if budget is not None:
+            steps = min(self.affordable_steps(budget, samples), MOST_BUDGET_STEPS)
+        return planned_steps(self.settings, samples, epochs, steps)
+
+    def _new_run(self, data: Data, total: int, keep: Keep) -> Run:
+        kind = NodeRun if self.settings.is_layerwise else WeightRun
+        run = kind(self.runtime, self.model, self.settings, total, list(data.inputs), data.labels)
+        self.steps_per_epoch, self.planned = -(-len(data) // self.settings.batch_size), total
+        run.measure_every = measuring_interval(total, self.steps_per_epoch) if keep == "best" else 0
+        self.buffer_bytes = run.buffer_bytes if isinstance(run, NodeRun) else 0
+        return run
 
     def _begin_with(self, given: Mapping[str, NDArray[np.int8]] | None) -> None:
         """Makes the weights that a run is to begin with the model's initial weights."""

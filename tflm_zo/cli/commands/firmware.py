@@ -27,7 +27,7 @@ from ...firmware import (
 from ...runtime import Inputs
 from ...training import ALGORITHMS, SettingsError, algorithm_of, trained_layers
 from ...training import algorithm as algorithm_of_name
-from ...training.length import check_length, usual_epochs
+from ...training.length import check_length, planned_steps, usual_epochs
 from ..options import BlockSearchOption, Epochs, Json, Steps, ZoModelFile, choice, parse_block_search
 from ..results import show
 from ..set_option import SetOption, make_settings, parse_set, split_set
@@ -153,7 +153,10 @@ def firmware(
         raise SettingsError(f"--set {name_of_first}: {model} is a ZO model already")
     run = make_settings(usual, parse_set(usual, texts), metadata)
     arrays, count = _device_samples(loaded, data, samples)
-    total = _device_steps(epochs, steps, count, run.batch_size)
+    check_length(epochs, steps, None)
+    if epochs is None and steps is None:
+        epochs = usual_epochs(count, run.batch_size)
+    total = planned_steps(run, count, epochs, steps)
     made = generate_firmware(
         loaded,
         run,
@@ -203,15 +206,6 @@ def _device_samples(model: Model, data: Path | None, samples: int | None) -> tup
         raise DataError(f"--samples: {data} has {len(arrays)}, got {samples}")
     arrays = arrays.take(slice(samples))
     return arrays, len(arrays)
-
-
-def _device_steps(epochs: int | None, steps: int | None, samples: int, batch_size: int) -> int:
-    check_length(epochs, steps, None)
-    if steps is not None:
-        return steps
-    if epochs is not None and epochs < 1:
-        raise SettingsError(f"--epochs: expected at least 1, got {epochs}")
-    return (epochs or usual_epochs(samples, batch_size)) * -(-samples // batch_size)
 
 
 def _search(text: str | None, held_out: float | None) -> BlockSearch | None:
