@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ...converters import ConversionError, export_model
+from ...converters import export_model
 from ...data import read_arrays
 from ..options import ExportBatch, Force, Json, OutputModel, ReRange, ZoModelFile
 from ..output_file import check_output, write_output
@@ -43,8 +43,6 @@ def export(
 ) -> None:
     """Write a ZO model back as a plain int8 model without custom operators."""
     check_output(output, force=force)
-    if fractions is not None and not re_range:
-        raise ConversionError("--fractions: an int8 model has no place for them; they are for --re-range")
     given = {} if weights is None else read_arrays(weights)
     rest = {} if fractions is None else read_arrays(fractions)
     data = export_model(model, given, batch=batch, fractions=rest, re_range=re_range).to_bytes()
