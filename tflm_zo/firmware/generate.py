@@ -205,8 +205,7 @@ def generate(
     """
     metadata = read_metadata(model)
     _check(metadata, plan)
-    builds, given_name = PLATFORMS[platform], name
-    name, command = identifier(name), comment(command)
+    builds, given, name, command = PLATFORMS[platform], name, identifier(name), comment(command)
     names, trainer = own(name), _trainer(plan)
     common = {"command": command, "name": name, **names}
     segments = [extract_segment(model, k) for k in range(len(metadata.segments))]
@@ -221,7 +220,7 @@ def generate(
         **_model_data(common, arrays),
         f"{names['zo']}_op_resolver.h": resolver_source(segments, name, command, int8=builds.int8),
         f"{names['zo']}_config.h": fill(
-            "zo_config.h.in", **common, **sizes, **_figures(metadata, plan, given_name, arena)
+            "zo_config.h.in", **common, **sizes, **_figures(metadata, plan, given, arena)
         ),
         f"{names['zo']}_model.h": fill(
             "zo_model.h.in",
@@ -251,8 +250,7 @@ def generate(
         f"{names['zo']}_samples.cc": _samples(samples, data, model, metadata, names),
     }
     layout = builds.lay_out(Project(name, command, sources, example, trainer == "block"))
-    files = dict(layout.files)
-    files[CHECKSUMS] = checksums(files)
+    files = {**layout.files, CHECKSUMS: checksums(layout.files)}
     return Firmware(files, layout.example, arena, **sizes)
 
 
