@@ -10,6 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ops/core/backward/zo_conv_backprop.h"
+#include "ops/core/backward/zo_errors.h"
+#include "ops/core/backward/zo_pool_backprop.h"
 #include "ops/core/graph/zo_command.h"
 #include "ops/core/graph/zo_int16_fully_connected.h"
 #include "ops/core/graph/zo_op.h"
@@ -142,6 +145,13 @@ const zo_declaration zo_declarations[] = {
   FIELD(const int32_t*, differences), FIELD(const uint32_t*, seeds), FIELD(const int16_t*, errors),
   FIELD(const int8_t*, exponents),
 #undef S
+#define S zo_error_factors
+  STRUCT, FIELD(const int16_t*, mantissas), U32(channels), FIELD(int32_t, exponent),
+#undef S
+#define S zo_pool
+  STRUCT, U32(in_h), U32(in_w), U32(channels), U32(out_h), U32(out_w), U32(k_h), U32(k_w),
+  U32(stride_h), U32(stride_w), U32(pad_top), U32(pad_left),
+#undef S
 #define S zo_node_step
   STRUCT, U32(rule), U32(rate), U32(clip), U32(seed), U32(bits), U32(rows), FIELD(zo_scale, gain),
   FIELD(zo_scale, mean_square),
@@ -268,6 +278,23 @@ const zo_declaration zo_declarations[] = {
            zo_node_evidence*, zo_node_step*, int32_t*, uint32_t*),
   FUNCTION(zo_status, zo_fc_backprop_s8, uint32_t, uint32_t, uint32_t, const int8_t*, const
            int16_t*, const int16_t*, const uint8_t*, int16_t*, int32_t*),
+  FUNCTION(zo_status, zo_mask_errors, uint32_t, const int8_t*, int32_t, int32_t, int16_t*),
+  FUNCTION(zo_status, zo_scale_errors, const zo_error_factors*, uint32_t, const int16_t*, int8_t,
+           int16_t*, int8_t*),
+  FUNCTION(zo_status, zo_add_errors, const zo_error_factors*, uint32_t, const int16_t*, int8_t,
+           int16_t*, int8_t*),
+  FUNCTION(zo_status, zo_slice_errors, uint32_t, uint32_t, uint32_t, uint32_t, const int16_t*,
+           int16_t*),
+  FUNCTION(zo_status, zo_max_pool_backprop, const zo_pool*, const int8_t*, const int16_t*, int8_t,
+           int16_t*, int8_t*),
+  FUNCTION(zo_status, zo_average_pool_backprop, const zo_pool*, const int16_t*, int8_t, int16_t*,
+           int8_t*, int32_t*),
+  FUNCTION(uint32_t, zo_pool_scratch_values, const zo_pool*),
+  FUNCTION(zo_status, zo_conv_backprop_norm_s8, const zo_node_layer*, const int8_t*, int32_t*,
+           uint32_t*),
+  FUNCTION(zo_status, zo_conv_backprop_s8, const zo_node_layer*, const int8_t*, uint32_t, const
+           int16_t*, const int16_t*, int8_t, int16_t*, int8_t*, int32_t*),
+  FUNCTION(uint32_t, zo_conv_backprop_scratch_values, const zo_node_layer*),
   FUNCTION(zo_status, zo_node_run_init, zo_node_run*, const zo_node_settings*, zo_node_task*),
   FUNCTION(zo_status, zo_node_run_resume, zo_node_run*, uint32_t, int32_t, const zo_scale*),
   FUNCTION(zo_status, zo_node_run_next, const zo_node_run*, zo_node_request*),

@@ -1,0 +1,177 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "ops/core/backward/zo_pool_backprop.h"
+
+#include <string.h>
+
+#include "ops/core/backward/zo_error_range.h"
+#include "ops/core/backward/zo_windows.h"
+
+#define SIDE_MAX UINT32_C(4096)
+#define CHANNELS_MAX UINT32_C(65536)
+#define WINDOW_MAX UINT32_C(65536)
+#define VALUES_MAX (UINT64_C(1) << 30)
+
+/* Sums of parts within it times errors of 16 bits fit 32 bits. */
+#define PARTS_MAX UINT32_C(65535)
+
+static int in_range(uint32_t value, uint32_t high) { return value >= 1u && value <= high; }
+
+static int side_fits(uint32_t inputs, uint32_t outputs, uint32_t size, uint32_t stride,
+                     uint32_t pad) {
+  return in_range(inputs, SIDE_MAX) && in_range(outputs, SIDE_MAX) && in_range(size, SIDE_MAX) &&
+         in_range(stride, SIDE_MAX) && pad < size && (outputs - 1u) * stride < inputs + pad;
+}
+
+zo_status zo_pool_check(const zo_pool* p) {
+  const int valid = p != NULL && side_fits(p->in_h, p->out_h, p->k_h, p->stride_h, p->pad_top) &&
+                    side_fits(p->in_w, p->out_w, p->k_w, p->stride_w, p->pad_left) &&
+                    p->k_h * p->k_w <= WINDOW_MAX && in_range(p->channels, CHANNELS_MAX) &&
+                    (uint64_t)p->in_h * p->in_w * p->channels <= VALUES_MAX &&
+                    (uint64_t)p->out_h * p->out_w * p->channels <= VALUES_MAX;
+  return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
+}
+
+uint32_t zo_pool_scratch_values(const zo_pool* pool) { return pool->channels; }
+
+static zo_windows rows_of(const zo_pool* p) {
+  const zo_windows w = {p->in_h, p->out_h, p->k_h, p->stride_h, 1, p->pad_top};
+  return w;
+}
+
+static zo_windows columns_of(const zo_pool* p) {
+  const zo_windows w = {p->in_w, p->out_w, p->k_w, p->stride_w, 1, p->pad_left};
+  return w;
+}
+
+/* Elements of a window that are inside the image. */
+static uint32_t inside(const zo_windows* w, uint32_t output) {
+  const uint32_t begin = output * w->stride; /* plus the padding */
+  const uint32_t first = begin > w->pad ? begin : w->pad;
+  const uint32_t end = begin + w->size;
+  const uint32_t last = end < w->inputs + w->pad ? end : w->inputs + w->pad;
+  return last - first;
+}
+
+/* --- Maximum --------------------------------------------------------------------- */
+
+/* Whether the input (row, column) is the first largest of a window of its channel. */
+static int is_first_largest(const zo_pool* p, const int8_t* inputs, uint32_t h, uint32_t w,
+                            uint32_t row, uint32_t column) {
+  const int8_t value = inputs[((size_t)row * p->in_w + column) * p->channels];
+  for (uint32_t i = 0; i < p->k_h; ++i) {
+    /* Above the image: wraps to a row far below it. */
+    const uint32_t y = h * p->stride_h + i - p->pad_top;
+    if (y >= p->in_h) continue;
+    for (uint32_t j = 0; j < p->k_w; ++j) {
+      const uint32_t x = w * p->stride_w + j - p->pad_left;
+      if (x >= p->in_w) continue;
+      const int8_t other = inputs[((size_t)y * p->in_w + x) * p->channels];
+      const int is_before = y < row || (y == row && x < column);
+      if (other > value || (other == value && is_before)) return 0;
+    }
+  }
+  return 1;
+}
+
+/* Sum of the errors that go to the input (row, column) of a channel. */
+static int32_t routed_error(const zo_pool* p, const int8_t* inputs, const int16_t* output_errors,
+                            uint32_t row, uint32_t column) {
+  const zo_windows rows = rows_of(p), columns = columns_of(p);
+  int32_t sum = 0;
+  for (uint32_t i = 0; i < p->k_h; ++i) {
+    uint32_t h, w;
+    if (!zo_window_of(&rows, row, i, &h)) continue;
+    for (uint32_t j = 0; j < p->k_w; ++j) {
+      if (!zo_window_of(&columns, column, j, &w)) continue;
+      const int32_t e = output_errors[((size_t)h * p->out_w + w) * p->channels];
+      if (e != 0 && is_first_largest(p, inputs, h, w, row, column)) sum += e;
+    }
+  }
+  return sum;
+}
+
+zo_status zo_max_pool_backprop(const zo_pool* pool, const int8_t* inputs,
+                               const int16_t* output_errors, int8_t exponent, int16_t* input_errors,
+                               int8_t* input_exponent) {
+  if (inputs == NULL || output_errors == NULL || input_errors == NULL || input_exponent == NULL ||
+      zo_pool_check(pool) != ZO_OK) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  const zo_windows rows = rows_of(pool), columns = columns_of(pool);
+  const uint32_t outputs = pool->out_h * pool->out_w * pool->channels;
+  const uint32_t most = zo_most_windows(&rows) * zo_most_windows(&columns);
+  const uint32_t shift = zo_error_shift((uint64_t)most * zo_largest_error(output_errors, outputs));
+  for (uint32_t row = 0; row < pool->in_h; ++row) {
+    for (uint32_t column = 0; column < pool->in_w; ++column) {
+      for (uint32_t c = 0; c < pool->channels; ++c) {
+        const int32_t sum = routed_error(pool, inputs + c, output_errors + c, row, column);
+        *input_errors++ = (int16_t)zo_half_up(sum, shift);
+      }
+    }
+  }
+  *input_exponent = zo_error_exponent(exponent + (int32_t)shift);
+  return ZO_OK;
+}
+
+/* --- Average --------------------------------------------------------------------- */
+
+/* 2^bits / n, half up; n is at most 2^16. */
+static uint32_t part_of(uint32_t bits, uint32_t n) { return ((UINT32_C(1) << bits) + n / 2u) / n; }
+
+/* What the windows that read an input pass on to it: the sum of their parts and, with sums, of
+ * their errors times their parts. */
+static uint32_t pass_on(const zo_pool* p, uint32_t bits, uint32_t row, uint32_t column,
+                        const int16_t* output_errors, int32_t* sums) {
+  const zo_windows rows = rows_of(p), columns = columns_of(p);
+  uint32_t parts = 0;
+  for (uint32_t i = 0; i < p->k_h; ++i) {
+    uint32_t h, w;
+    if (!zo_window_of(&rows, row, i, &h)) continue;
+    for (uint32_t j = 0; j < p->k_w; ++j) {
+      if (!zo_window_of(&columns, column, j, &w)) continue;
+      const uint32_t part = part_of(bits, inside(&rows, h) * inside(&columns, w));
+      parts = part <= UINT32_MAX - parts ? parts + part : UINT32_MAX;
+      const int16_t* e = output_errors + ((size_t)h * p->out_w + w) * p->channels;
+      for (uint32_t c = 0; sums != NULL && c < p->channels; ++c) sums[c] += e[c] * (int32_t)part;
+    }
+  }
+  return parts;
+}
+
+static uint32_t largest_parts(const zo_pool* p, uint32_t bits) {
+  uint32_t largest = 0;
+  for (uint32_t row = 0; row < p->in_h; ++row) {
+    for (uint32_t column = 0; column < p->in_w; ++column) {
+      const uint32_t parts = pass_on(p, bits, row, column, NULL, NULL);
+      if (parts > largest) largest = parts;
+    }
+  }
+  return largest;
+}
+
+zo_status zo_average_pool_backprop(const zo_pool* pool, const int16_t* output_errors,
+                                   int8_t exponent, int16_t* input_errors, int8_t* input_exponent,
+                                   int32_t* scratch) {
+  if (output_errors == NULL || input_errors == NULL || input_exponent == NULL || scratch == NULL ||
+      zo_pool_check(pool) != ZO_OK) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  /* With one bit more the part of a window would be too large alone. */
+  uint32_t bits = 16;
+  for (uint32_t n = pool->k_h * pool->k_w; n > 1u && bits < 31u; n >>= 1) ++bits;
+  uint32_t parts;
+  while ((parts = largest_parts(pool, bits)) > PARTS_MAX) --bits;
+  const uint32_t outputs = pool->out_h * pool->out_w * pool->channels;
+  const uint32_t shift = zo_error_shift((uint64_t)parts * zo_largest_error(output_errors, outputs));
+  for (uint32_t row = 0; row < pool->in_h; ++row) {
+    for (uint32_t column = 0; column < pool->in_w; ++column) {
+      memset(scratch, 0, pool->channels * sizeof scratch[0]);
+      (void)pass_on(pool, bits, row, column, output_errors, scratch);
+      for (uint32_t c = 0; c < pool->channels; ++c) {
+        *input_errors++ = (int16_t)zo_half_up(scratch[c], shift);
+      }
+    }
+  }
+  *input_exponent = zo_error_exponent(exponent + (int32_t)shift - (int32_t)bits);
+  return ZO_OK;
+}

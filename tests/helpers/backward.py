@@ -1,0 +1,173 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The C core's functions that take errors back through operators (``ops/core/backward``), on NumPy arrays.
+
+An error tensor is a pair: int16 values and an exponent; dL/dy is values * 2^exponent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflm_zo.core import NodeLayer
+from tflm_zo.core.arguments import address, signed
+from tflm_zo.core.loader import call, library, structs
+
+Errors = tuple[NDArray[np.int16], int]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """``zo_pool``, sizes as pairs (height, width)."""
+
+    inputs: tuple[int, int, int]
+    outputs: tuple[int, int]
+    window: tuple[int, int]
+    stride: tuple[int, int]
+    pad: tuple[int, int]
+
+    @property
+    def struct(self) -> Any:
+        pairs = {"in": self.inputs, "out": self.outputs, "k": self.window, "stride": self.stride}
+        sizes = {f"{name}_{side}": pair[i] for name, pair in pairs.items() for i, side in enumerate("hw")}
+        return structs.zo_pool(channels=self.inputs[2], pad_top=self.pad[0], pad_left=self.pad[1], **sizes)
+
+    def check_outputs(self, values: NDArray[Any]) -> None:
+        _expect("errors", values, (*self.outputs, self.inputs[2]))
+
+
+def _expect(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise ValueError(f"{name}: expected {list(shape)}, got {list(array.shape)}")
+
+
+def _factors(mantissas: NDArray[np.int16] | None, exponent: int) -> Any:
+    if mantissas is None:
+        return None
+    data = address("mantissas", mantissas, np.int16)
+    return structs.zo_error_factors(data, mantissas.size, signed("exponent", exponent))
+
+
+def mask(outputs: NDArray[np.int8], low: int, high: int, values: NDArray[np.int16]) -> NDArray[np.int16]:
+    """The errors, 0 where outputs are clamped."""
+    _expect("outputs", outputs, values.shape)
+    masked = values.copy()
+    call("zo_mask_errors", values.size, address("outputs", outputs, np.int8), low, high, masked.ctypes.data)
+    return masked
+
+
+def scale(mantissas: NDArray[np.int16] | None, exponent: int, errors: Errors) -> Errors:
+    """Errors times mantissas[i % channels] * 2^(exponent - 15), or, without, filled up to 16 bits."""
+    values, result, found = errors[0], np.empty_like(errors[0]), ctypes.c_int8()
+    call(
+        "zo_scale_errors",
+        _factors(mantissas, exponent),
+        values.size,
+        address("errors", values, np.int16),
+        errors[1],
+        result.ctypes.data,
+        ctypes.byref(found),
+    )
+    return result, found.value
+
+
+def add(mantissas: NDArray[np.int16] | None, exponent: int, errors: Errors, sum_so_far: Errors) -> Errors:
+    """The sum of an error tensor and another one that is scaled."""
+    _expect("sum", sum_so_far[0], errors[0].shape)
+    result, found = sum_so_far[0].copy(), ctypes.c_int8(sum_so_far[1])
+    call(
+        "zo_add_errors",
+        _factors(mantissas, exponent),
+        result.size,
+        address("errors", errors[0], np.int16),
+        errors[1],
+        result.ctypes.data,
+        ctypes.byref(found),
+    )
+    return result, found.value
+
+
+def slice_blocks(
+    values: NDArray[np.int16], blocks: int, pitch: int, offset: int, length: int
+) -> NDArray[np.int16]:
+    """int16 [blocks, length] of flat errors."""
+    if offset + (blocks - 1) * pitch + length > values.size:
+        raise ValueError("blocks: they end behind the errors")
+    result = np.empty((blocks, length), np.int16)
+    data = address("errors", values, np.int16)
+    call("zo_slice_errors", blocks, pitch, offset, length, data, result.ctypes.data)
+    return result
+
+
+def max_pool(pool: Pool, inputs: NDArray[np.int8], errors: Errors) -> Errors:
+    """Errors of a MAX_POOL_2D's inputs."""
+    _expect("inputs", inputs, pool.inputs)
+    pool.check_outputs(errors[0])
+    result, found = np.empty(pool.inputs, np.int16), ctypes.c_int8()
+    call(
+        "zo_max_pool_backprop",
+        pool.struct,
+        address("inputs", inputs, np.int8),
+        address("errors", errors[0], np.int16),
+        errors[1],
+        result.ctypes.data,
+        ctypes.byref(found),
+    )
+    return result, found.value
+
+
+def average_pool(pool: Pool, errors: Errors) -> Errors:
+    """Errors of an AVERAGE_POOL_2D's inputs."""
+    pool.check_outputs(errors[0])
+    result, found = np.empty(pool.inputs, np.int16), ctypes.c_int8()
+    scratch = np.empty(library().zo_pool_scratch_values(pool.struct), np.int32)
+    call(
+        "zo_average_pool_backprop",
+        pool.struct,
+        address("errors", errors[0], np.int16),
+        errors[1],
+        result.ctypes.data,
+        ctypes.byref(found),
+        scratch.ctypes.data,
+    )
+    return result, found.value
+
+
+def conv_norm(layer: NodeLayer, weights: NDArray[np.int8]) -> int:
+    """The norm of a layer's weights, int8 in TFLite's layout."""
+    if weights.size != layer.weights:
+        raise ValueError(f"weights: expected {layer.weights}, got {weights.size}")
+    scratch = np.empty(library().zo_conv_backprop_scratch_values(layer.struct), np.int32)
+    norm = ctypes.c_uint32()
+    data = address("weights", weights, np.int8)
+    call("zo_conv_backprop_norm_s8", layer.struct, data, scratch.ctypes.data, ctypes.byref(norm))
+    return norm.value
+
+
+def conv(
+    layer: NodeLayer, weights: NDArray[np.int8], scales: NDArray[np.int16] | None, errors: Errors
+) -> Errors:
+    """Errors of a convolution's inputs, [in_h, in_w, in_c]."""
+    norm = conv_norm(layer, weights)
+    _expect("errors", errors[0], (layer.out_h, layer.out_w, layer.out_c))
+    if scales is not None:
+        _expect("scales", scales, (layer.out_c,))
+    result, found = np.empty((layer.in_h, layer.in_w, layer.in_c), np.int16), ctypes.c_int8()
+    scratch = np.empty(library().zo_conv_backprop_scratch_values(layer.struct), np.int32)
+    call(
+        "zo_conv_backprop_s8",
+        layer.struct,
+        weights.ctypes.data,
+        norm,
+        None if scales is None else address("scales", scales, np.int16),
+        address("errors", errors[0], np.int16),
+        errors[1],
+        result.ctypes.data,
+        ctypes.byref(found),
+        scratch.ctypes.data,
+    )
+    return result, found.value
