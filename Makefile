@@ -65,8 +65,12 @@ test-slow: $(VENV)/.installed
 
 # tflite-runtime's last release is for CPython 3.11 at most and for NumPy 1.
 ifeq ($(shell $(PYTHON) -c 'import sys; print(sys.version_info[:2] in ((3, 10), (3, 11)))'),True)
+# The files that may have one: collecting all of them takes longer than running these.
+TFLITE_RUNTIME_TESTS = $(shell grep -rlE 'RUNTIMES|mark\.tflite_runtime' tests --include='test_*.py')
+
 test-tflite-runtime: $(TFLITE_RUNTIME_VENV)/.installed
-	$(TFLITE_RUNTIME_VENV)/bin/python -m pytest -n $(JOBS) -m 'tflite_runtime and not slow' $(PYTEST_ARGS); \
+	$(TFLITE_RUNTIME_VENV)/bin/python -m pytest -n $(JOBS) -m 'tflite_runtime and not slow' $(PYTEST_ARGS) \
+	  $(TFLITE_RUNTIME_TESTS); \
 	status=$$?; test $$status -ne 5 || { echo 'WARNING: no test is marked tflite_runtime'; status=0; }; \
 	exit $$status
 else

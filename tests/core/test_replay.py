@@ -42,7 +42,9 @@ def test_a_thousand_steps_are_a_thousand_updates(dist, masked, has_fraction, wit
     fraction = np.zeros(size, np.int8) if has_fraction else None
     weights_2, fraction_2 = weights.copy(), None if fraction is None else fraction.copy()
     # Up to a step each, shared by the queries; of a coordinate, which moves one weight, a large one.
-    table = random_steps(1000, queries, 2**21 if dist.kind == 3 else 60_000 // queries)
+    # A hundred steps of 32 queries have as many terms as a thousand of three.
+    scale = 2**21 if dist.kind == 3 else 60_000 // queries
+    table = random_steps(1000 if queries < 32 else 100, queries, scale)
 
     mask = rng.integers(0, 256, -(-size // 8)).astype(np.uint8) if masked else None
     saturated = replay(weights, fraction, *shape, table, mask)

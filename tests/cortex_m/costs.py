@@ -50,7 +50,7 @@ class Sizes:
 
 def _counted(core: Core, program: str, folder: Path, level: str) -> str:
     sources = [HERE / program, COUNTING_SOURCE, *CORE_SOURCES]
-    built = build(core, sources, folder / Path(program).stem, [level, *counting_flags(core)])
+    built = build(core, sources, folder / Path(program).stem, [level], counting_flags(core))
     return run(core, built, counting=True)
 
 

@@ -14,8 +14,10 @@ Instructions are counted by counting.c, in programs that are run with `counting=
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -33,6 +35,7 @@ PREFIX = "arm-none-eabi-"
 EMULATOR = "qemu-system-arm"
 
 _BOOT = (HERE / "startup.c",)
+_OBJECTS = REPOSITORY / "build" / "cortex-m"
 _KIB = 1024
 
 
@@ -180,9 +183,32 @@ def compile_objects(
             tool = [PREFIX + "gcc", "-std=c99"]
         else:
             tool = [PREFIX + "g++", "-std=c++17", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"]
-        _output([*tool, *common, "-c", source, "-o", target])
+        shutil.copyfile(_compiled([*tool, *common], source), target)
         objects.append(target)
     return objects
+
+
+@cache
+def _surroundings() -> bytes:
+    """What an object depends on beside its command and its source: the compiler and all headers."""
+    headers = sorted([*(REPOSITORY / "ops").rglob("*.h"), *HERE.glob("*.h")])
+    known = hashlib.sha256(_output([PREFIX + "gcc", "--version"]).encode())
+    for header in headers:
+        known.update(header.read_bytes())
+    return known.digest()
+
+
+def _compiled(command: Sequence[str], source: Path) -> Path:
+    """The object file of a source, which is compiled once for all tests."""
+    known = hashlib.sha256(repr(command).encode() + _surroundings() + source.read_bytes())
+    found = _OBJECTS / f"{source.name}-{known.hexdigest()[:32]}.o"
+    if not found.is_file():
+        _OBJECTS.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=_OBJECTS) as folder:
+            made = Path(folder) / found.name
+            _output([*command, "-c", source, "-o", made])
+            made.replace(found)
+    return found
 
 
 def add_prefix(objects: Sequence[Path], prefix: str) -> None:
@@ -215,10 +241,17 @@ def build(
     sources: Iterable[Path],
     program: Path,
     flags: Sequence[str] = ("-O2",),
+    own: Sequence[str] = (),
 ) -> Path:
-    """Compiles and links sources to the ELF file `program`; the objects lie beside it."""
-    objects = compile_objects(core, sources, program.parent / f"{program.name}-objects", flags)
-    return link(core, objects, program)
+    """Compiles and links sources to the ELF file `program`; the objects lie beside it.
+
+    `own` are flags of what is not the C core, whose objects other programs have, too.
+    """
+    folder, sources = program.parent / f"{program.name}-objects", list(sources)
+    rest = [source for source in sources if source not in CORE_SOURCES]
+    shared = [source for source in sources if source in CORE_SOURCES]
+    objects = compile_objects(core, rest, folder, [*flags, *own])
+    return link(core, [*objects, *compile_objects(core, shared, folder, flags)], program)
 
 
 def counting_flags(core: Core) -> list[str]:

@@ -17,7 +17,7 @@ from cortex_m.emulator import CORE_SOURCES, CORES, REPOSITORY, build, each, miss
 
 CORE_TEST = REPOSITORY / "tests" / "ops" / "core_test.c"
 # An emulated core is some twenty times slower than the host.
-FLAGS = ["-O2", "-DCORE_TEST_THIN=32"]
+THIN = "-DCORE_TEST_THIN=32"
 HOST = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
 
 pytestmark = [
@@ -32,14 +32,14 @@ def on_the_host():
     with TemporaryDirectory(prefix="zo_core_test_") as folder:
         program = Path(folder) / "core_test"
         sources = [CORE_TEST, *CORE_SOURCES]
-        flags = ["-std=c99", "-DZO_PORTABLE", *FLAGS, f"-I{REPOSITORY}"]
+        flags = ["-std=c99", "-DZO_PORTABLE", "-O2", THIN, f"-I{REPOSITORY}"]
         subprocess.run([HOST, *flags, *sources, "-o", program], check=True, timeout=300)
         return subprocess.run([program], check=True, capture_output=True, text=True, timeout=300).stdout
 
 
 @pytest.mark.parametrize("name", each(CORES))
 def test_same_bits_as_on_the_host(name, tmp_path):
-    program = build(CORES[name], [CORE_TEST, *CORE_SOURCES], tmp_path / "core_test", FLAGS)
+    program = build(CORES[name], [CORE_TEST, *CORE_SOURCES], tmp_path / "core_test", own=[THIN])
     said = run(CORES[name], program)
     assert "checks passed" in said
     assert said == on_the_host()

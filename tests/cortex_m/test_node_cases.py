@@ -94,8 +94,8 @@ def on_the_host(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 )
 def test_same_bits_within_budget(name, flags, on_the_host, tmp_path):
     core = CORES[name]
-    options = ["-O2", *flags, *counting_flags(core)]
-    program = build(core, [PROGRAM, COUNTING_SOURCE, *SOURCES], tmp_path / "program", options)
+    sources = [PROGRAM, COUNTING_SOURCE, *SOURCES]
+    program = build(core, sources, tmp_path / "program", ["-O2", *flags], counting_flags(core))
     found = results(run(core, program, counting=True))
     print("\n" + "\n".join(f"{case:20} {count:>9,}" for case, (_, count) in found.items()))
     assert {case: bits for case, (bits, _) in found.items()} == on_the_host

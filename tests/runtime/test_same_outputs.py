@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -13,7 +14,7 @@ from helpers.injection import inject_all
 from helpers.interpreters import RUNTIMES, random_inputs, require, run_plain
 from helpers.models import MODELS
 from helpers.real_models import REAL_MODELS
-from tflm_zo import core, load_model
+from tflm_zo import Model, core, load_model
 from tflm_zo.converters import possible_cuts, read_metadata, set_batch
 from tflm_zo.converters.model.schema import DTYPES
 from tflm_zo.runtime import Runtime, load
@@ -98,6 +99,11 @@ def _cuts(model: bytes, segments: int, limit: int) -> list[tuple[str, ...]]:
     return ways[::step]
 
 
+@lru_cache(64)  # the runtimes of a model come one after the other
+def _cut(make: Any, cuts: tuple[str, ...]) -> Model:
+    return inject_all(make(), headroom=0, cuts=cuts)
+
+
 def _check_cuts(make: Any, name: str, limit: int) -> None:
     original = make()
     whole = load(inject_all(original, headroom=0), name)
@@ -107,7 +113,7 @@ def _check_cuts(make: Any, name: str, limit: int) -> None:
     checked = 0
     for segments in (2, 3, 4):
         for cuts in _cuts(original, segments, limit):
-            runtime = load(inject_all(original, headroom=0, cuts=cuts), name)
+            runtime = load(_cut(make, cuts), name)
             assert runtime.segment_count == segments
             runtime.set_inputs(*inputs)
             runtime.invoke()
