@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ai_edge_litert.schema_py_generated import BuiltinOperator, BuiltinOptions, QuantizeOptionsT, TensorType
+from ai_edge_litert.schema_py_generated import TensorType
 
 from helpers.interpreters import require, run_plain
 from helpers.models import MODELS, GraphBuilder
@@ -77,8 +77,7 @@ def int8_in_uint8_out() -> bytes:
     g = GraphBuilder(31)
     x = g.logistic(g.dense(g.input("x", [1, 6]), "fc", 2, Activation.NONE), "sigmoid")
     scores = g.tensor("scores", [1, 2], TensorType.UINT8, scales=[1 / 64], zero_points=[60])
-    options = BuiltinOptions.QuantizeOptions, QuantizeOptionsT()
-    g.operator(BuiltinOperator.QUANTIZE, [x.index], [scores], *options)
+    g.operator("QUANTIZE", [x.index], [scores], "Quantize")
     return g.build([scores])
 
 

@@ -79,7 +79,7 @@ def with_operator(name: str) -> Model:
     g = GraphBuilder()
     x = g.input("x", [1, 8], 1 / 16, -128)
     y = g.value("y", [1, 8], 1 / 16, -128, 1.0)
-    g.operator(getattr(schema.BuiltinOperator, name), [x.index], [y.index])
+    g.operator(name, [x.index], [y.index])
     return load_model(g.build([g.softmax(g.dense(y, "fc", 4), "softmax")]))
 
 
@@ -119,13 +119,9 @@ def test_a_model_with_such_an_operator_runs_and_trains(name: str) -> None:
 def test_gathering_keeps_samples_apart(table: str, numbers: list[int], axis: int, fits: bool) -> None:
     g = GraphBuilder()
     x = g.input(table, [1, 8])
-    at = g.tensor("at", [len(numbers)], schema.TensorType.INT32, data=np.array(numbers, np.int32).tobytes())
+    at = g.int32("at", numbers)
     y = g.value("y", [1, 2] if axis else [1, 8], x.scale, x.zero_point, 1.0)
-    options = schema.GatherOptionsT()
-    options.axis = axis
-    g.operator(
-        schema.BuiltinOperator.GATHER, [x.index, at], [y.index], schema.BuiltinOptions.GatherOptions, options
-    )
+    g.operator("GATHER", [x.index, at], [y.index], "Gather", axis=axis)
     model = g.build([g.softmax(g.dense(y, "fc", 4), "softmax")])
     if not fits:
         with pytest.raises(ConversionError, match="GATHER «y»: it gathers along the batch axis"):
@@ -144,14 +140,7 @@ def test_litert_reference_sums_are_refused() -> None:
     g = GraphBuilder()
     x = g.input("x", [1, 4, 2])
     y = g.value("y", [1, 2], 1 / 4, 0, 1.0)
-    axes = g.tensor("axes", [1], schema.TensorType.INT32, data=np.array([1], np.int32).tobytes())
-    g.operator(
-        schema.BuiltinOperator.SUM,
-        [x.index, axes],
-        [y.index],
-        schema.BuiltinOptions.ReducerOptions,
-        schema.ReducerOptionsT(),
-    )
+    g.operator("SUM", [x.index, g.int32("axes", [1])], [y.index], "Reducer")
     zo = inject_all(g.build([g.softmax(g.dense(y, "fc", 4), "softmax")]))
     load(zo, "litert")
     with pytest.raises(ModelError, match="SUM «y»: the reference kernel.*litert or tflm"):

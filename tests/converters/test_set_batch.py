@@ -76,75 +76,50 @@ def test_zo_models_are_refused() -> None:
         set_batch(inject_all(small_cnn()), 2)
 
 
-def int32(g: GraphBuilder, name: str, values: list[int] | list[list[int]]) -> int:
-    array = np.array(values, np.int32)
-    return g.tensor(name, array.shape, schema.TensorType.INT32, data=array.tobytes())
-
-
 def one_operator(
     code: str,
     shape: list[int],
     out: list[int],
     constants: Sequence[Any] = (),
-    options: Any = None,
+    options: str = "",
     data_at: int = 0,
+    **fields: Any,
 ) -> bytes:
     """Input, one operator with constant parameters, one dense layer."""
     g = GraphBuilder(1)
     x = g.input("x", shape)
     y = g.value("y", out, x.scale, x.zero_point, x.rms)
-    inputs = [int32(g, f"constant{i}", c) for i, c in enumerate(constants)]
+    inputs = [g.int32(f"constant{i}", c) for i, c in enumerate(constants)]
     inputs.insert(data_at, x.index)
-    kind = type(options).__name__[:-1] if options is not None else "NONE"
-    g.operator(
-        getattr(schema.BuiltinOperator, code),
-        inputs,
-        [y.index],
-        getattr(schema.BuiltinOptions, kind),
-        options,
-    )
+    g.operator(code, inputs, [y.index], options, **fields)
     return g.build([g.dense(y, "fc", 3, Activation.NONE)])
-
-
-def with_options(name: str, **fields: Any) -> Any:
-    options = getattr(schema, f"{name}OptionsT")()
-    for field, value in fields.items():
-        assert hasattr(options, field)
-        setattr(options, field, value)
-    return options
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        one_operator(
-            "PAD", [1, 4, 4, 2], [1, 6, 5, 2], [[[0, 0], [1, 1], [0, 1], [0, 0]]], with_options("Pad")
-        ),
-        one_operator("TRANSPOSE", [1, 4, 3], [1, 3, 4], [[0, 2, 1]], with_options("Transpose")),
-        one_operator("MEAN", [1, 4, 3], [1, 3], [[1]], with_options("Reducer")),
-        one_operator("SLICE", [1, 6], [1, 3], [[0, 2], [1, 3]], with_options("Slice")),
-        one_operator("SLICE", [1, 6], [1, 4], [[0, 2], [-1, -1]], with_options("Slice")),
-        one_operator("STRIDED_SLICE", [1, 6], [1, 2], [[0, 1], [1, 5], [1, 2]], with_options("StridedSlice")),
+        one_operator("PAD", [1, 4, 4, 2], [1, 6, 5, 2], [[[0, 0], [1, 1], [0, 1], [0, 0]]], "Pad"),
+        one_operator("TRANSPOSE", [1, 4, 3], [1, 3, 4], [[0, 2, 1]], "Transpose"),
+        one_operator("MEAN", [1, 4, 3], [1, 3], [[1]], "Reducer"),
+        one_operator("SLICE", [1, 6], [1, 3], [[0, 2], [1, 3]], "Slice"),
+        one_operator("SLICE", [1, 6], [1, 4], [[0, 2], [-1, -1]], "Slice"),
+        one_operator("STRIDED_SLICE", [1, 6], [1, 2], [[0, 1], [1, 5], [1, 2]], "StridedSlice"),
         one_operator(
             "STRIDED_SLICE",
             [1, 6],
             [1, 2],
             [[0, 1], [0, 5], [1, 2]],
-            with_options("StridedSlice", beginMask=1, endMask=1),
+            "StridedSlice",
+            beginMask=1,
+            endMask=1,
         ),
-        one_operator(
-            "SQUEEZE", [1, 1, 6], [1, 6], [], with_options("Squeeze", squeezeDims=np.array([1], np.int32))
-        ),
-        one_operator("EXPAND_DIMS", [1, 6], [1, 1, 6], [[1]], with_options("ExpandDims")),
-        one_operator(
-            "SPACE_TO_DEPTH", [1, 4, 4, 2], [1, 2, 2, 8], [], with_options("SpaceToDepth", blockSize=2)
-        ),
+        one_operator("SQUEEZE", [1, 1, 6], [1, 6], [], "Squeeze", squeezeDims=np.array([1], np.int32)),
+        one_operator("EXPAND_DIMS", [1, 6], [1, 1, 6], [[1]], "ExpandDims"),
+        one_operator("SPACE_TO_DEPTH", [1, 4, 4, 2], [1, 2, 2, 8], [], "SpaceToDepth", blockSize=2),
         one_operator("RESIZE_NEAREST_NEIGHBOR", [1, 2, 2, 1], [1, 4, 4, 1], [[4, 4]]),
-        one_operator(
-            "RESHAPE", [1, 2, 6], [1, 12], [], with_options("Reshape", newShape=np.array([1, 12], np.int32))
-        ),
+        one_operator("RESHAPE", [1, 2, 6], [1, 12], [], "Reshape", newShape=np.array([1, 12], np.int32)),
         one_operator("RESHAPE", [1, 2, 6], [1, 12], [[-1, 12]]),
-        one_operator("LEAKY_RELU", [1, 6], [1, 6], [], with_options("LeakyRelu", alpha=0.25)),
+        one_operator("LEAKY_RELU", [1, 6], [1, 6], [], "LeakyRelu", alpha=0.25),
     ],
     ids=lambda data: load_model(data).subgraphs[0].operators[0].code.name.lower(),
 )
@@ -155,27 +130,28 @@ def test_single_operators(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (one_operator("PAD", [1, 4], [2, 4], [[[0, 1], [0, 0]]], with_options("Pad")), "pads the batch"),
-        (one_operator("TRANSPOSE", [1, 4], [4, 1], [[1, 0]], with_options("Transpose")), "moves the batch"),
-        (one_operator("MEAN", [1, 4], [1, 4], [[0]], with_options("Reducer", keepDims=True)), "reduces over"),
+        (one_operator("PAD", [1, 4], [2, 4], [[[0, 1], [0, 0]]], "Pad"), "pads the batch"),
+        (one_operator("TRANSPOSE", [1, 4], [4, 1], [[1, 0]], "Transpose"), "moves the batch"),
+        (one_operator("MEAN", [1, 4], [1, 4], [[0]], "Reducer", keepDims=True), "reduces over"),
         (
-            one_operator("MEAN", [1, 4], [1, 4], [[-2]], with_options("Reducer", keepDims=True)),
+            one_operator("MEAN", [1, 4], [1, 4], [[-2]], "Reducer", keepDims=True),
             "reduces over",
         ),
         (one_operator("RESHAPE", [1, 4, 3], [4, 3], [[4, 3]]), "merges the batch"),
-        (one_operator("SQUEEZE", [1, 4, 1], [4], [], with_options("Squeeze")), "removes the batch"),
+        (one_operator("SQUEEZE", [1, 4, 1], [4], [], "Squeeze"), "removes the batch"),
         (
-            one_operator("EXPAND_DIMS", [1, 6], [1, 1, 6], [[0]], with_options("ExpandDims")),
+            one_operator("EXPAND_DIMS", [1, 6], [1, 1, 6], [[0]], "ExpandDims"),
             "before the batch",
         ),
-        (one_operator("SLICE", [1, 6], [1, 3], [[0, 2], [0, 3]], with_options("Slice")), "part of the batch"),
+        (one_operator("SLICE", [1, 6], [1, 3], [[0, 2], [0, 3]], "Slice"), "part of the batch"),
         (
             one_operator(
                 "STRIDED_SLICE",
                 [1, 6],
                 [6],
                 [[0, 0], [1, 6], [1, 1]],
-                with_options("StridedSlice", shrinkAxisMask=1),
+                "StridedSlice",
+                shrinkAxisMask=1,
             ),
             "removes, inserts",
         ),
@@ -183,7 +159,7 @@ def test_single_operators(data: bytes) -> None:
             one_operator("SPACE_TO_BATCH_ND", [1, 4, 4, 1], [4, 2, 2, 1], [[2, 2], [[0, 0], [0, 0]]]),
             "batch axis and the image",
         ),
-        (one_operator("SOFTMAX", [1], [1], [], with_options("Softmax", beta=1.0)), "only axis"),
+        (one_operator("SOFTMAX", [1], [1], [], "Softmax", beta=1.0), "only axis"),
     ],
 )
 def test_what_moves_or_merges_the_batch(data: bytes, message: str) -> None:
@@ -268,19 +244,15 @@ def test_dynamic_flatten_of_keras() -> None:
     g = GraphBuilder(7)
     x = g.input("x", [1, 3, 4])
     shape = g.tensor("shape", [3], schema.TensorType.INT32)
-    options = schema.BuiltinOptions
-    get = with_options("Shape", outType=schema.TensorType.INT32)
-    g.operator(schema.BuiltinOperator.SHAPE, [x.index], [shape], options.ShapeOptions, get)
+    g.operator("SHAPE", [x.index], [shape], "Shape", outType=schema.TensorType.INT32)
     first = g.tensor("first", [], schema.TensorType.INT32)
-    inputs = [shape, *(int32(g, f"p{i}", [v]) for i, v in enumerate((0, 1, 1)))]
-    pick = with_options("StridedSlice", shrinkAxisMask=1)
-    g.operator(schema.BuiltinOperator.STRIDED_SLICE, inputs, [first], options.StridedSliceOptions, pick)
-    twelve = g.tensor("twelve", [], schema.TensorType.INT32, data=np.int32(12).tobytes())
+    inputs = [shape, *(g.int32(f"p{i}", [v]) for i, v in enumerate((0, 1, 1)))]
+    g.operator("STRIDED_SLICE", inputs, [first], "StridedSlice", shrinkAxisMask=1)
+    twelve = g.int32("twelve", 12)
     target = g.tensor("target", [2], schema.TensorType.INT32)
-    join = with_options("Pack", valuesCount=2)
-    g.operator(schema.BuiltinOperator.PACK, [first, twelve], [target], options.PackOptions, join)
+    g.operator("PACK", [first, twelve], [target], "Pack", valuesCount=2)
     y = g.value("y", [1, 12], x.scale, x.zero_point, x.rms)
-    g.operator(schema.BuiltinOperator.RESHAPE, [x.index, target], [y.index])
+    g.operator("RESHAPE", [x.index, target], [y.index])
     data = g.build([g.dense(y, "fc", 4, Activation.NONE)])
     check_equal_to_single_runs(data, 3)
     inject_all(data, batch=3)

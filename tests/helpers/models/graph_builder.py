@@ -1,72 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds small int8 .tflite models from nothing but the generated flatbuffers schema.
+"""Layers of small int8 models.
 
-Written apart from ``tflm_zo.converters`` on purpose: the models that test the editable model must not be made
-by it. Weights are random; scales are chosen from the root mean square of each activation, so that int8 values
-spread over their range and few of them saturate.
+Weights are random; scales are chosen from the root mean square of each activation, so that int8 values spread
+over their range and few of them saturate.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 
-import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
+
+from .graph_file import GraphFile, Value
+
+__all__ = ["Activation", "GraphBuilder", "Padding", "Value"]
 
 Padding = schema.Padding
 Activation = schema.ActivationFunctionType
 
-_VERSIONS = {
-    schema.BuiltinOperator.CONV_2D: 3,
-    schema.BuiltinOperator.DEPTHWISE_CONV_2D: 3,
-    schema.BuiltinOperator.FULLY_CONNECTED: 4,
-    schema.BuiltinOperator.AVERAGE_POOL_2D: 2,
-    schema.BuiltinOperator.MAX_POOL_2D: 2,
-    schema.BuiltinOperator.SOFTMAX: 2,
-    schema.BuiltinOperator.LOGISTIC: 2,
-    schema.BuiltinOperator.ADD: 2,
-    schema.BuiltinOperator.MUL: 2,
-    schema.BuiltinOperator.CONCATENATION: 2,
-    schema.BuiltinOperator.PAD: 2,
-    schema.BuiltinOperator.MEAN: 2,
-    schema.BuiltinOperator.DEQUANTIZE: 2,
-    schema.BuiltinOperator.BROADCAST_TO: 2,
-}
 
-
-class _AlignedBufferT(schema.BufferT):
-    """A buffer whose data starts at a multiple of 16 bytes, as TFLM and XNNPACK expect."""
-
-    def Pack(self, builder: flatbuffers.Builder) -> int:  # noqa: N802
-        data = None
-        if self.data is not None and len(self.data):
-            raw = bytes(self.data)
-            builder.StartVector(1, len(raw), 16)
-            builder.head -= len(raw)
-            builder.Bytes[builder.head : builder.head + len(raw)] = raw
-            data = builder.EndVector()
-        schema.BufferStart(builder)
-        if data is not None:
-            schema.BufferAddData(builder, data)
-        return int(schema.BufferEnd(builder))
-
-
-@dataclasses.dataclass(frozen=True)
-class Value:
-    """A tensor of the graph: its index, shape, quantization and the rms of its real values."""
-
-    index: int
-    shape: tuple[int, ...]
-    scale: float
-    zero_point: int
-    rms: float
-
-
-class GraphBuilder:
-    """Collects tensors and operators of one subgraph; ``build`` returns the bytes of the model.
+class GraphBuilder(GraphFile):
+    """Adds layers one after the other; ``build`` returns the bytes of the model.
 
     Args:
         seed: seed of the random weights; equal seeds give equal models.
@@ -75,60 +31,9 @@ class GraphBuilder:
     """
 
     def __init__(self, seed: int = 0, *, bias_axis: int = 0) -> None:
+        super().__init__()
         self.rng = np.random.default_rng(seed)
         self.bias_axis = bias_axis
-        self._tensors: list[schema.TensorT] = []
-        self._buffers: list[bytes] = [b""]
-        self._operators: list[schema.OperatorT] = []
-        self._codes: list[tuple[int, str | None]] = []
-        self._inputs: list[int] = []
-        self._names: dict[str, int] = {}
-
-    # --- Tensors -----------------------------------------------------------------------------------------
-
-    def _unique(self, name: str) -> str:
-        count = self._names.get(name, 0)
-        self._names[name] = count + 1
-        return name if count == 0 else f"{name}_{count}"
-
-    def buffer(self, data: bytes) -> int:
-        """Adds a buffer and returns its index; empty data is buffer 0."""
-        if not data:
-            return 0
-        self._buffers.append(data)
-        return len(self._buffers) - 1
-
-    def tensor(
-        self,
-        name: str,
-        shape: Sequence[int],
-        dtype: int,
-        *,
-        data: bytes = b"",
-        buffer: int | None = None,
-        scales: Sequence[float] = (),
-        zero_points: Sequence[int] | None = None,
-        axis: int = 0,
-    ) -> int:
-        """Adds a tensor and returns its index.
-
-        ``buffer`` names an existing buffer (to share it) instead of ``data``.
-        """
-        t = schema.TensorT()
-        t.name = self._unique(name)
-        t.shape = np.asarray(shape, np.int32)
-        t.type = dtype
-        t.buffer = self.buffer(data) if buffer is None else buffer
-        t.hasRank = True
-        if len(scales):
-            q = schema.QuantizationParametersT()
-            q.scale = np.asarray(scales, np.float32)
-            points = [0] * len(scales) if zero_points is None else zero_points
-            q.zeroPoint = np.asarray(points, np.int64)
-            q.quantizedDimension = axis
-            t.quantization = q
-        self._tensors.append(t)
-        return len(self._tensors) - 1
 
     def value(self, name: str, shape: Sequence[int], scale: float, zero_point: int, rms: float) -> Value:
         """Adds an int8 activation."""
@@ -146,29 +51,6 @@ class GraphBuilder:
         index = self.tensor(name, shape, schema.TensorType.FLOAT32)
         self._inputs.append(index)
         return index
-
-    # --- Operators ---------------------------------------------------------------------------------------
-
-    def operator(
-        self,
-        code: int,
-        inputs: Sequence[int],
-        outputs: Sequence[int],
-        options_type: int = 0,
-        options: object | None = None,
-        custom_code: str | None = None,
-    ) -> None:
-        """Adds an operator; -1 in ``inputs`` is an absent optional input."""
-        key = (code, custom_code)
-        if key not in self._codes:
-            self._codes.append(key)
-        op = schema.OperatorT()
-        op.opcodeIndex = self._codes.index(key)
-        op.inputs = np.asarray(inputs, np.int32)
-        op.outputs = np.asarray(outputs, np.int32)
-        op.builtinOptionsType = options_type
-        op.builtinOptions = options
-        self._operators.append(op)
 
     def _activated(self, name: str, shape: Sequence[int], rms: float, activation: int) -> Value:
         # 3 standard deviations fit; a ReLU's output only has the positive half.
@@ -248,19 +130,11 @@ class GraphBuilder:
         bias: bool = True,
         per_channel: bool = True,
     ) -> Value:
-        batch, height, width, depth = x.shape
-        inputs, rms = self._weighted(
-            x, name, [channels, *kernel, depth], 0, kernel[0] * kernel[1] * depth, bias, per_channel
-        )
-        out_h, out_w = self._window(height, width, kernel, stride, padding)
-        y = self._activated(name, [batch, out_h, out_w, channels], rms, activation)
-        options = schema.Conv2DOptionsT()
-        options.padding = padding
-        options.strideH = options.strideW = stride
-        options.fusedActivationFunction = activation
-        self.operator(
-            schema.BuiltinOperator.CONV_2D, inputs, [y.index], schema.BuiltinOptions.Conv2DOptions, options
-        )
+        shape = [channels, *kernel, x.shape[3]]
+        inputs, rms = self._weighted(x, name, shape, 0, math.prod(shape[1:]), bias, per_channel)
+        y = self._activated(name, [*self._window(x, kernel, stride, padding), channels], rms, activation)
+        options = {"padding": padding, "strideH": stride, "strideW": stride}
+        self.operator("CONV_2D", inputs, [y.index], "Conv2D", fusedActivationFunction=activation, **options)
         return y
 
     def depthwise(
@@ -275,34 +149,21 @@ class GraphBuilder:
         per_channel: bool = True,
         multiplier: int = 1,
     ) -> Value:
-        batch, height, width, depth = x.shape
-        channels = depth * multiplier
-        inputs, rms = self._weighted(
-            x, name, [1, *kernel, channels], 3, kernel[0] * kernel[1], bias, per_channel
-        )
-        out_h, out_w = self._window(height, width, kernel, stride, padding)
-        y = self._activated(name, [batch, out_h, out_w, channels], rms, activation)
-        options = schema.DepthwiseConv2DOptionsT()
-        options.padding = padding
-        options.strideH = options.strideW = stride
-        options.depthMultiplier = multiplier
-        options.fusedActivationFunction = activation
-        self.operator(
-            schema.BuiltinOperator.DEPTHWISE_CONV_2D,
-            inputs,
-            [y.index],
-            schema.BuiltinOptions.DepthwiseConv2DOptions,
-            options,
-        )
+        shape = [1, *kernel, x.shape[3] * multiplier]
+        inputs, rms = self._weighted(x, name, shape, 3, math.prod(kernel), bias, per_channel)
+        y = self._activated(name, [*self._window(x, kernel, stride, padding), shape[3]], rms, activation)
+        options = {"padding": padding, "strideH": stride, "strideW": stride, "depthMultiplier": multiplier}
+        options["fusedActivationFunction"] = activation
+        self.operator("DEPTHWISE_CONV_2D", inputs, [y.index], "DepthwiseConv2D", **options)
         return y
 
     @staticmethod
-    def _window(
-        height: int, width: int, kernel: tuple[int, int], stride: int, padding: int
-    ) -> tuple[int, int]:
+    def _window(x: Value, kernel: tuple[int, int], stride: int, padding: int) -> tuple[int, int, int]:
+        """Batch, height and width of an output."""
+        batch, height, width, _ = x.shape
         if padding == Padding.SAME:
-            return -(-height // stride), -(-width // stride)
-        return (height - kernel[0]) // stride + 1, (width - kernel[1]) // stride + 1
+            return batch, -(-height // stride), -(-width // stride)
+        return batch, (height - kernel[0]) // stride + 1, (width - kernel[1]) // stride + 1
 
     def dense(
         self,
@@ -317,47 +178,26 @@ class GraphBuilder:
         fan_in = math.prod(x.shape[1:])
         inputs, rms = self._weighted(x, name, [units, fan_in], 0, fan_in, bias, per_channel)
         y = self._activated(name, [x.shape[0], units], rms, activation)
-        options = schema.FullyConnectedOptionsT()
-        options.fusedActivationFunction = activation
-        self.operator(
-            schema.BuiltinOperator.FULLY_CONNECTED,
-            inputs,
-            [y.index],
-            schema.BuiltinOptions.FullyConnectedOptions,
-            options,
-        )
+        fused = {"fusedActivationFunction": activation}
+        self.operator("FULLY_CONNECTED", inputs, [y.index], "FullyConnected", **fused)
         return y
 
     def pool(self, x: Value, name: str, size: int = 2, average: bool = False) -> Value:
         batch, height, width, depth = x.shape
         y = self.value(name, [batch, height // size, width // size, depth], x.scale, x.zero_point, x.rms)
-        options = schema.Pool2DOptionsT()
-        options.padding = Padding.VALID
-        options.strideH = options.strideW = options.filterHeight = options.filterWidth = size
-        code = schema.BuiltinOperator.AVERAGE_POOL_2D if average else schema.BuiltinOperator.MAX_POOL_2D
-        self.operator(code, [x.index], [y.index], schema.BuiltinOptions.Pool2DOptions, options)
+        window = dict.fromkeys(("strideH", "strideW", "filterHeight", "filterWidth"), size)
+        code = "AVERAGE_POOL_2D" if average else "MAX_POOL_2D"
+        self.operator(code, [x.index], [y.index], "Pool2D", padding=Padding.VALID, **window)
         return y
 
     def reshape(self, x: Value, name: str, shape: Sequence[int], options: bool = True) -> Value:
         """RESHAPE with its shape as a constant tensor and, if ``options``, as an option as well."""
         y = self.value(name, shape, x.scale, x.zero_point, x.rms)
-        target = self.tensor(
-            f"{name}/shape",
-            [len(shape)],
-            schema.TensorType.INT32,
-            data=np.asarray(shape, np.int32).tobytes(),
-        )
-        built = None
+        inputs = [x.index, self.int32(f"{name}/shape", shape)]
         if options:
-            built = schema.ReshapeOptionsT()
-            built.newShape = np.asarray(shape, np.int32)
-        self.operator(
-            schema.BuiltinOperator.RESHAPE,
-            [x.index, target],
-            [y.index],
-            schema.BuiltinOptions.ReshapeOptions if options else 0,
-            built,
-        )
+            self.operator("RESHAPE", inputs, [y.index], "Reshape", newShape=np.asarray(shape, np.int32))
+        else:
+            self.operator("RESHAPE", inputs, [y.index])
         return y
 
     def flatten(self, x: Value, name: str, options: bool = True) -> Value:
@@ -365,15 +205,7 @@ class GraphBuilder:
 
     def add(self, a: Value, b: Value, name: str, activation: int = Activation.RELU) -> Value:
         y = self._activated(name, a.shape, math.hypot(a.rms, b.rms), activation)
-        options = schema.AddOptionsT()
-        options.fusedActivationFunction = activation
-        self.operator(
-            schema.BuiltinOperator.ADD,
-            [a.index, b.index],
-            [y.index],
-            schema.BuiltinOptions.AddOptions,
-            options,
-        )
+        self.operator("ADD", [a.index, b.index], [y.index], "Add", fusedActivationFunction=activation)
         return y
 
     def concat(self, values: Sequence[Value], name: str, axis: int) -> Value:
@@ -382,26 +214,12 @@ class GraphBuilder:
         # int8 CONCATENATION in TFLM wants the quantization of its inputs; the caller sees to that.
         first = values[0]
         y = self.value(name, shape, first.scale, first.zero_point, first.rms)
-        options = schema.ConcatenationOptionsT()
-        options.axis = axis
-        self.operator(
-            schema.BuiltinOperator.CONCATENATION,
-            [v.index for v in values],
-            [y.index],
-            schema.BuiltinOptions.ConcatenationOptions,
-            options,
-        )
+        self.operator("CONCATENATION", [v.index for v in values], [y.index], "Concatenation", axis=axis)
         return y
 
     def requantize(self, x: Value, name: str, scale: float, zero_point: int) -> Value:
         y = self.value(name, x.shape, scale, zero_point, x.rms)
-        self.operator(
-            schema.BuiltinOperator.QUANTIZE,
-            [x.index],
-            [y.index],
-            schema.BuiltinOptions.QuantizeOptions,
-            schema.QuantizeOptionsT(),
-        )
+        self.operator("QUANTIZE", [x.index], [y.index], "Quantize")
         return y
 
     def quantize(
@@ -409,130 +227,28 @@ class GraphBuilder:
     ) -> Value:
         """QUANTIZE of a float graph input."""
         y = self.value(name, shape, scale, zero_point, 74 * scale)
-        self.operator(
-            schema.BuiltinOperator.QUANTIZE,
-            [x],
-            [y.index],
-            schema.BuiltinOptions.QuantizeOptions,
-            schema.QuantizeOptionsT(),
-        )
+        self.operator("QUANTIZE", [x], [y.index], "Quantize")
         return y
 
     def dequantize(self, x: Value, name: str) -> int:
         index = self.tensor(name, x.shape, schema.TensorType.FLOAT32)
-        self.operator(
-            schema.BuiltinOperator.DEQUANTIZE,
-            [x.index],
-            [index],
-            schema.BuiltinOptions.DequantizeOptions,
-            schema.DequantizeOptionsT(),
-        )
+        self.operator("DEQUANTIZE", [x.index], [index], "Dequantize")
         return index
 
     def softmax(self, x: Value, name: str, beta: float = 1.0) -> Value:
         y = self.value(name, x.shape, 1 / 256, -128, 0.5)
-        options = schema.SoftmaxOptionsT()
-        options.beta = beta
-        self.operator(
-            schema.BuiltinOperator.SOFTMAX,
-            [x.index],
-            [y.index],
-            schema.BuiltinOptions.SoftmaxOptions,
-            options,
-        )
+        self.operator("SOFTMAX", [x.index], [y.index], "Softmax", beta=beta)
         return y
 
     def logistic(self, x: Value, name: str) -> Value:
         y = self.value(name, x.shape, 1 / 256, -128, 0.5)
-        self.operator(schema.BuiltinOperator.LOGISTIC, [x.index], [y.index])
+        self.operator("LOGISTIC", [x.index], [y.index])
         return y
 
     def mean(self, x: Value, name: str, axes: Sequence[int], keep_dims: bool = False) -> Value:
         """MEAN over ``axes``."""
         shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keep_dims or i not in axes]
         y = self.value(name, shape, x.scale, x.zero_point, x.rms)
-        constant = self.tensor(
-            f"{name}/axes",
-            [len(axes)],
-            schema.TensorType.INT32,
-            data=np.asarray(axes, np.int32).tobytes(),
-        )
-        options = schema.ReducerOptionsT()
-        options.keepDims = keep_dims
-        self.operator(
-            schema.BuiltinOperator.MEAN,
-            [x.index, constant],
-            [y.index],
-            schema.BuiltinOptions.ReducerOptions,
-            options,
-        )
+        inputs = [x.index, self.int32(f"{name}/axes", axes)]
+        self.operator("MEAN", inputs, [y.index], "Reducer", keepDims=keep_dims)
         return y
-
-    # --- The model ---------------------------------------------------------------------------------------
-
-    def build(
-        self,
-        outputs: Sequence[Value | int],
-        *,
-        signature: str | None = None,
-        metadata: dict[str, bytes] | None = None,
-        description: str = "tflm_zo test model",
-    ) -> bytes:
-        """Returns the model's bytes.
-
-        Args:
-            outputs: the graph's outputs.
-            signature: key of a signature over all inputs and outputs (their names are ``in_<i>`` and
-                ``out_<i>``), or None for a model without signatures.
-            metadata: extra metadata entries.
-        """
-        indices = [o.index if isinstance(o, Value) else int(o) for o in outputs]
-        graph = schema.SubGraphT()
-        graph.name = "main"
-        graph.tensors = self._tensors
-        graph.operators = self._operators
-        graph.inputs = np.asarray(self._inputs, np.int32)
-        graph.outputs = np.asarray(indices, np.int32)
-
-        model = schema.ModelT()
-        model.version = 3
-        model.description = description
-        model.subgraphs = [graph]
-        model.operatorCodes = []
-        for code, custom in self._codes:
-            c = schema.OperatorCodeT()
-            c.builtinCode = code
-            c.deprecatedBuiltinCode = min(127, code)
-            c.version = _VERSIONS.get(code, 1)
-            c.customCode = custom
-            model.operatorCodes.append(c)
-        if metadata:
-            model.metadata = []
-            for name, data in metadata.items():
-                entry = schema.MetadataT()
-                entry.name = name
-                entry.buffer = self.buffer(data)
-                model.metadata.append(entry)
-        if signature is not None:
-            entry = schema.SignatureDefT()
-            entry.signatureKey = signature
-            entry.subgraphIndex = 0
-            entry.inputs = [self._map(f"in_{i}", t) for i, t in enumerate(self._inputs)]
-            entry.outputs = [self._map(f"out_{i}", t) for i, t in enumerate(indices)]
-            model.signatureDefs = [entry]
-        model.buffers = []
-        for data in self._buffers:
-            b = _AlignedBufferT()
-            b.data = data or None
-            model.buffers.append(b)
-
-        builder = flatbuffers.Builder(1024)
-        builder.Finish(model.Pack(builder), b"TFL3")
-        return bytes(builder.Output())
-
-    @staticmethod
-    def _map(name: str, index: int) -> schema.TensorMapT:
-        entry = schema.TensorMapT()
-        entry.name = name
-        entry.tensorIndex = index
-        return entry

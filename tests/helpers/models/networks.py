@@ -3,11 +3,23 @@
 
 from __future__ import annotations
 
-from ai_edge_litert.schema_py_generated import BuiltinOperator, BuiltinOptions, QuantizeOptionsT, TensorType
+from collections.abc import Callable
+from functools import cache
+
+from ai_edge_litert.schema_py_generated import TensorType
 
 from .graph_builder import Activation, GraphBuilder, Padding
 
+MODELS: dict[str, Callable[..., bytes]] = {}
 
+
+def network(build: Callable[..., bytes]) -> Callable[..., bytes]:
+    """Enters a network into `MODELS`; the same seed is built once."""
+    MODELS[build.__name__] = cache(build)
+    return MODELS[build.__name__]
+
+
+@network
 def lenet5(seed: int = 1, signature: str | None = "serving_default") -> bytes:
     """LeNet-5 on 28 x 28 x 1: two convolutions with max pooling, three dense layers, softmax over 10."""
     g = GraphBuilder(seed)
@@ -25,6 +37,7 @@ def lenet5(seed: int = 1, signature: str | None = "serving_default") -> bytes:
     )
 
 
+@network
 def small_cnn(seed: int = 2) -> bytes:
     """One convolution, pooling and one dense layer on 8 x 8 x 1, logits of 4 classes, no softmax, no
     signature: small enough for exhaustive tests."""
@@ -36,6 +49,7 @@ def small_cnn(seed: int = 2) -> bytes:
     return g.build([g.dense(x, "fc", 4, Activation.NONE)])
 
 
+@network
 def depthwise_separable(seed: int = 3) -> bytes:
     """Depthwise-separable network on 12 x 12 x 2 (a keyword spotter in small), softmax over 5."""
     g = GraphBuilder(seed)
@@ -50,6 +64,7 @@ def depthwise_separable(seed: int = 3) -> bytes:
     return g.build([g.softmax(x, "softmax")], signature="serving_default")
 
 
+@network
 def depth_multiplier(seed: int = 4) -> bytes:
     """Depthwise convolution with a multiplier of 3, valid padding and stride 2; MEAN over the image."""
     g = GraphBuilder(seed)
@@ -59,6 +74,7 @@ def depth_multiplier(seed: int = 4) -> bytes:
     return g.build([g.dense(x, "fc", 3, Activation.NONE)])
 
 
+@network
 def residual(seed: int = 5) -> bytes:
     """Residual network on 8 x 8 x 3: two blocks with ADD, one of them with a projection; softmax over 6."""
     g = GraphBuilder(seed)
@@ -77,6 +93,7 @@ def residual(seed: int = 5) -> bytes:
     return g.build([g.softmax(x, "softmax")], signature="serving_default")
 
 
+@network
 def dense_per_tensor(seed: int = 6) -> bytes:
     """Per-tensor quantized dense layers, the second and third without a bias; logits of 5 classes."""
     g = GraphBuilder(seed)
@@ -86,6 +103,7 @@ def dense_per_tensor(seed: int = 6) -> bytes:
     return g.build([g.dense(x, "fc3", 5, Activation.NONE, per_channel=False, bias=False)])
 
 
+@network
 def two_inputs(seed: int = 7) -> bytes:
     """An image and a feature vector, the latter read late in the graph; softmax over 4."""
     g = GraphBuilder(seed)
@@ -101,6 +119,7 @@ def two_inputs(seed: int = 7) -> bytes:
     return g.build([g.softmax(x, "softmax")], signature="serving_default")
 
 
+@network
 def autoencoder(seed: int = 8) -> bytes:
     """Dense autoencoder, 24 inputs, 4 in the middle; output shaped like the input."""
     g = GraphBuilder(seed)
@@ -111,6 +130,7 @@ def autoencoder(seed: int = 8) -> bytes:
     return g.build([g.dense(x, "decoder2", 24, Activation.NONE, per_channel=False)], signature="encode")
 
 
+@network
 def logistic_head(seed: int = 9) -> bytes:
     """Three independent sigmoid outputs."""
     g = GraphBuilder(seed)
@@ -120,6 +140,7 @@ def logistic_head(seed: int = 9) -> bytes:
     return g.build([g.logistic(x, "probability")])
 
 
+@network
 def dense_after_4d(seed: int = 10) -> bytes:
     """A FULLY_CONNECTED straight after a 4-D tensor; softmax with beta 2 over 4."""
     g = GraphBuilder(seed)
@@ -130,6 +151,7 @@ def dense_after_4d(seed: int = 10) -> bytes:
     return g.build([g.softmax(x, "softmax", beta=2.0)])
 
 
+@network
 def float_edges(seed: int = 11) -> bytes:
     """float32 input and output around an int8 network: QUANTIZE first, SOFTMAX and DEQUANTIZE last."""
     g = GraphBuilder(seed)
@@ -139,6 +161,7 @@ def float_edges(seed: int = 11) -> bytes:
     return g.build([g.dequantize(g.softmax(x, "softmax"), "output")], signature="serving_default")
 
 
+@network
 def uint8_edges(seed: int = 13) -> bytes:
     """uint8 image and uint8 scores around an int8 network, as TensorFlow's converter makes them for
     ``inference_input_type=tf.uint8``: QUANTIZE first and last.
@@ -150,11 +173,11 @@ def uint8_edges(seed: int = 13) -> bytes:
     x = g.pool(g.conv(x, "conv", 4), "pool")
     x = g.softmax(g.dense(x, "fc", 5, Activation.NONE), "softmax")
     scores = g.tensor("scores", [1, 5], TensorType.UINT8, scales=[1 / 256], zero_points=[0])
-    options = BuiltinOptions.QuantizeOptions, QuantizeOptionsT()
-    g.operator(BuiltinOperator.QUANTIZE, [x.index], [scores], *options)
+    g.operator("QUANTIZE", [x.index], [scores], "Quantize")
     return g.build([scores], signature="serving_default")
 
 
+@network
 def two_outputs(seed: int = 12) -> bytes:
     """A classifier (softmax over 4) and a detector (one sigmoid) on a common trunk."""
     g = GraphBuilder(seed)

@@ -50,13 +50,7 @@ class _Specimen:
         return index
 
     def build(self, inputs: Sequence[int], outputs: Sequence[int], options: str = "", **fields: Any) -> bytes:
-        made, kind = None, 0
-        if options:
-            made, kind = getattr(schema, f"{options}T")(), getattr(schema.BuiltinOptions, options)
-            for name, value in fields.items():
-                assert hasattr(made, name), name
-                setattr(made, name, value)
-        self.g.operator(getattr(schema.BuiltinOperator, self.code), inputs, outputs, kind, made)
+        self.g.operator(self.code, inputs, outputs, options, **fields)
         return self.g.build(outputs)
 
 
@@ -69,12 +63,12 @@ def _binary(options: str = "", dtype: int = T.INT8) -> Callable[[_Specimen], byt
 
 
 def _reduce(s: _Specimen) -> bytes:
-    return s.build([s.x(1, 4, 4, 2), s.c([1, 2])], [s.y(1, 2)], "ReducerOptions")
+    return s.build([s.x(1, 4, 4, 2), s.c([1, 2])], [s.y(1, 2)], "Reducer")
 
 
 def _pool(s: _Specimen) -> bytes:
     window = {"strideH": 2, "strideW": 2, "filterHeight": 2, "filterWidth": 2}
-    return s.build([s.x(1, 4, 4, 2)], [s.y(1, 2, 2, 2)], "Pool2DOptions", **window)
+    return s.build([s.x(1, 4, 4, 2)], [s.y(1, 2, 2, 2)], "Pool2D", **window)
 
 
 def _logical(options: str, count: int) -> Callable[[_Specimen], bytes]:
@@ -95,27 +89,25 @@ def _fixed(scale: float, zero_point: int) -> Callable[[_Specimen], bytes]:
 def _conv(s: _Specimen) -> bytes:
     w = s.c(np.arange(-18, 18).reshape(2, 3, 3, 2), T.INT8, [0.01, 0.02])
     b = s.c([5, -5], T.INT32, [0.01 * _SCALE, 0.02 * _SCALE])
-    return s.build([s.x(1, 4, 4, 2), w, b], [s.y(1, 4, 4, 2)], "Conv2DOptions", strideH=1, strideW=1)
+    return s.build([s.x(1, 4, 4, 2), w, b], [s.y(1, 4, 4, 2)], "Conv2D", strideH=1, strideW=1)
 
 
 def _depthwise(s: _Specimen) -> bytes:
     w = s.c(np.arange(-9, 9).reshape(1, 3, 3, 2), T.INT8, [0.01, 0.02], 3)
     b = s.c([5, -5], T.INT32, [0.01 * _SCALE, 0.02 * _SCALE])
     options = {"strideH": 1, "strideW": 1, "depthMultiplier": 1}
-    return s.build([s.x(1, 4, 4, 2), w, b], [s.y(1, 4, 4, 2)], "DepthwiseConv2DOptions", **options)
+    return s.build([s.x(1, 4, 4, 2), w, b], [s.y(1, 4, 4, 2)], "DepthwiseConv2D", **options)
 
 
 def _dense(s: _Specimen) -> bytes:
     w = s.c(np.arange(-12, 12).reshape(3, 8), T.INT8, [0.01])
-    return s.build([s.x(1, 8), w, -1], [s.y(1, 3)], "FullyConnectedOptions")
+    return s.build([s.x(1, 8), w, -1], [s.y(1, 3)], "FullyConnected")
 
 
 def _transpose_conv(s: _Specimen) -> bytes:
     w = s.c(np.arange(-9, 9).reshape(1, 3, 3, 2), T.INT8, [0.01])
     options = {"strideH": 2, "strideW": 2}
-    return s.build(
-        [s.c([1, 8, 8, 1]), w, s.x(1, 4, 4, 2)], [s.y(1, 8, 8, 1)], "TransposeConvOptions", **options
-    )
+    return s.build([s.c([1, 8, 8, 1]), w, s.x(1, 4, 4, 2)], [s.y(1, 8, 8, 1)], "TransposeConv", **options)
 
 
 def _svdf(s: _Specimen) -> bytes:
@@ -124,18 +116,18 @@ def _svdf(s: _Specimen) -> bytes:
     return s.build(
         [s.x(1, 8), feature, time, s.c([1, 2], T.INT32, [_SCALE * 0.01]), s.state(1, 8)],
         [s.y(1, 2)],
-        "SVDFOptions",
+        "SVDF",
         rank=1,
         fusedActivationFunction=1,
     )
 
 
 def _split(s: _Specimen) -> bytes:
-    return s.build([s.c(1), s.x(1, 8)], [s.y(1, 4), s.y(1, 4)], "SplitOptions", numSplits=2)
+    return s.build([s.c(1), s.x(1, 8)], [s.y(1, 4), s.y(1, 4)], "Split", numSplits=2)
 
 
 def _split_v(s: _Specimen) -> bytes:
-    return s.build([s.x(1, 8), s.c([3, 5]), s.c(1)], [s.y(1, 3), s.y(1, 5)], "SplitVOptions", numSplits=2)
+    return s.build([s.x(1, 8), s.c([3, 5]), s.c(1)], [s.y(1, 3), s.y(1, 5)], "SplitV", numSplits=2)
 
 
 def _of(
@@ -154,112 +146,112 @@ def _of(
 
 _BUILDERS: dict[str, Callable[[_Specimen], bytes]] = {
     "ABS": _unary(),
-    "ADD": _binary("AddOptions"),
-    "ADD_N": _binary("AddNOptions"),
-    "ARG_MAX": _of([1, 8], [1], [1], "ArgMaxOptions", T.INT32, outputType=T.INT32),
-    "ARG_MIN": _of([1, 8], [1], [1], "ArgMinOptions", T.INT32, outputType=T.INT32),
+    "ADD": _binary("Add"),
+    "ADD_N": _binary("AddN"),
+    "ARG_MAX": _of([1, 8], [1], [1], "ArgMax", T.INT32, outputType=T.INT32),
+    "ARG_MIN": _of([1, 8], [1], [1], "ArgMin", T.INT32, outputType=T.INT32),
     "AVERAGE_POOL_2D": _pool,
-    "BATCH_MATMUL": lambda s: s.build([s.x(1, 2, 3), s.x(1, 3, 4)], [s.y(1, 2, 4)], "BatchMatMulOptions"),
-    "BATCH_TO_SPACE_ND": _of([4, 2, 2, 1], [[2, 2], [[0, 0], [0, 0]]], [1, 4, 4, 1], "BatchToSpaceNDOptions"),
+    "BATCH_MATMUL": lambda s: s.build([s.x(1, 2, 3), s.x(1, 3, 4)], [s.y(1, 2, 4)], "BatchMatMul"),
+    "BATCH_TO_SPACE_ND": _of([4, 2, 2, 1], [[2, 2], [[0, 0], [0, 0]]], [1, 4, 4, 1], "BatchToSpaceND"),
     "BROADCAST_ARGS": lambda s: s.build([s.c([1, 8]), s.c([4, 8])], [s.y(2, dtype=T.INT32)]),
-    "BROADCAST_TO": _of([1, 8], [[2, 8]], [2, 8], "BroadcastToOptions"),
+    "BROADCAST_TO": _of([1, 8], [[2, 8]], [2, 8], "BroadcastTo"),
     "CAST": lambda s: s.build(
-        [s.x(1, 8)], [s.y(1, 8, dtype=T.INT32)], "CastOptions", inDataType=T.INT8, outDataType=T.INT32
+        [s.x(1, 8)], [s.y(1, 8, dtype=T.INT32)], "Cast", inDataType=T.INT8, outDataType=T.INT32
     ),
     "CEIL": _unary(),
-    "CONCATENATION": lambda s: s.build([s.x(1, 8), s.x(1, 8)], [s.y(1, 16)], "ConcatenationOptions", axis=1),
+    "CONCATENATION": lambda s: s.build([s.x(1, 8), s.x(1, 8)], [s.y(1, 16)], "Concatenation", axis=1),
     "CONV_2D": _conv,
     "COS": _unary(),
-    "CUMSUM": _of([1, 8], [1], [1, 8], "CumsumOptions"),
-    "DEPTH_TO_SPACE": _of([1, 2, 2, 4], [], [1, 4, 4, 1], "DepthToSpaceOptions", blockSize=2),
+    "CUMSUM": _of([1, 8], [1], [1, 8], "Cumsum"),
+    "DEPTH_TO_SPACE": _of([1, 2, 2, 4], [], [1, 4, 4, 1], "DepthToSpace", blockSize=2),
     "DEPTHWISE_CONV_2D": _depthwise,
-    "DEQUANTIZE": lambda s: s.build([s.x(1, 8)], [s.y(1, 8, dtype=T.FLOAT32)], "DequantizeOptions"),
-    "DIV": _binary("DivOptions"),
+    "DEQUANTIZE": lambda s: s.build([s.x(1, 8)], [s.y(1, 8, dtype=T.FLOAT32)], "Dequantize"),
+    "DIV": _binary("Div"),
     "DYNAMIC_UPDATE_SLICE": lambda s: s.build(
-        [s.x(1, 8), s.x(1, 2), s.c([0, 3])], [s.y(1, 8)], "DynamicUpdateSliceOptions"
+        [s.x(1, 8), s.x(1, 2), s.c([0, 3])], [s.y(1, 8)], "DynamicUpdateSlice"
     ),
     "ELU": _unary(),
     "EMBEDDING_LOOKUP": lambda s: s.build(
         [s.c([1]), s.c(np.arange(-8, 8).reshape(2, 8), T.INT8, [_SCALE])], [s.y(1, 8)]
     ),
-    "EQUAL": _binary("EqualOptions", T.BOOL),
-    "EXP": _unary("ExpOptions"),
-    "EXPAND_DIMS": _of([1, 8], [1], [1, 1, 8], "ExpandDimsOptions"),
-    "FILL": lambda s: s.build([s.c([1, 8]), s.x()], [s.y(1, 8)], "FillOptions"),
+    "EQUAL": _binary("Equal", T.BOOL),
+    "EXP": _unary("Exp"),
+    "EXPAND_DIMS": _of([1, 8], [1], [1, 1, 8], "ExpandDims"),
+    "FILL": lambda s: s.build([s.c([1, 8]), s.x()], [s.y(1, 8)], "Fill"),
     "FLOOR": _unary(),
-    "FLOOR_DIV": _binary("FloorDivOptions"),
-    "FLOOR_MOD": _binary("FloorModOptions"),
+    "FLOOR_DIV": _binary("FloorDiv"),
+    "FLOOR_MOD": _binary("FloorMod"),
     "FULLY_CONNECTED": _dense,
-    "GATHER": _of([1, 8], [[3, 1]], [1, 2], "GatherOptions", axis=1),
-    "GATHER_ND": _of([1, 8], [[[0, 3]]], [1], "GatherNdOptions"),
-    "GREATER": _binary("GreaterOptions", T.BOOL),
-    "GREATER_EQUAL": _binary("GreaterEqualOptions", T.BOOL),
-    "HARD_SWISH": _unary("HardSwishOptions"),
+    "GATHER": _of([1, 8], [[3, 1]], [1, 2], "Gather", axis=1),
+    "GATHER_ND": _of([1, 8], [[[0, 3]]], [1], "GatherNd"),
+    "GREATER": _binary("Greater", T.BOOL),
+    "GREATER_EQUAL": _binary("GreaterEqual", T.BOOL),
+    "HARD_SWISH": _unary("HardSwish"),
     "L2_NORMALIZATION": _fixed(1 / 128, 0),
     "L2_POOL_2D": _pool,
-    "LEAKY_RELU": _unary("LeakyReluOptions", alpha=0.1),
-    "LESS": _binary("LessOptions", T.BOOL),
-    "LESS_EQUAL": _binary("LessEqualOptions", T.BOOL),
+    "LEAKY_RELU": _unary("LeakyRelu", alpha=0.1),
+    "LESS": _binary("Less", T.BOOL),
+    "LESS_EQUAL": _binary("LessEqual", T.BOOL),
     "LOG": _unary(),
-    "LOGICAL_AND": _logical("LogicalAndOptions", 2),
-    "LOGICAL_NOT": _logical("LogicalNotOptions", 1),
-    "LOGICAL_OR": _logical("LogicalOrOptions", 2),
+    "LOGICAL_AND": _logical("LogicalAnd", 2),
+    "LOGICAL_NOT": _logical("LogicalNot", 1),
+    "LOGICAL_OR": _logical("LogicalOr", 2),
     "LOGISTIC": _fixed(1 / 256, -128),
     "LOG_SOFTMAX": _fixed(16 / 256, 127),
-    "MAXIMUM": _binary("MaximumMinimumOptions"),
+    "MAXIMUM": _binary("MaximumMinimum"),
     "MAX_POOL_2D": _pool,
     "MEAN": _reduce,
-    "MINIMUM": _binary("MaximumMinimumOptions"),
-    "MIRROR_PAD": _of([1, 8], [[[0, 0], [2, 2]]], [1, 12], "MirrorPadOptions"),
-    "MUL": _binary("MulOptions"),
+    "MINIMUM": _binary("MaximumMinimum"),
+    "MIRROR_PAD": _of([1, 8], [[[0, 0], [2, 2]]], [1, 12], "MirrorPad"),
+    "MUL": _binary("Mul"),
     "NEG": _fixed(_SCALE, 0),
-    "NOT_EQUAL": _binary("NotEqualOptions", T.BOOL),
-    "PACK": lambda s: s.build([s.x(1, 8), s.x(1, 8)], [s.y(1, 2, 8)], "PackOptions", valuesCount=2, axis=1),
-    "PAD": _of([1, 8], [[[0, 0], [2, 2]]], [1, 12], "PadOptions"),
+    "NOT_EQUAL": _binary("NotEqual", T.BOOL),
+    "PACK": lambda s: s.build([s.x(1, 8), s.x(1, 8)], [s.y(1, 2, 8)], "Pack", valuesCount=2, axis=1),
+    "PAD": _of([1, 8], [[[0, 0], [2, 2]]], [1, 12], "Pad"),
     "PADV2": lambda s: s.build(
         [s.x(1, 8), s.c([[0, 0], [2, 2]]), s.c(3, T.INT8, [_SCALE], zero_point=-128)],
         [s.y(1, 12)],
-        "PadV2Options",
+        "PadV2",
     ),
     "PRELU": lambda s: s.build([s.x(1, 2, 2, 8), s.c([[[3] * 8]], T.INT8, [0.1])], [s.y(1, 2, 2, 8)]),
-    "QUANTIZE": lambda s: s.build([s.x(1, 8)], [s.y(1, 8, scale=1 / 8)], "QuantizeOptions"),
+    "QUANTIZE": lambda s: s.build([s.x(1, 8)], [s.y(1, 8, scale=1 / 8)], "Quantize"),
     "REDUCE_ALL": lambda s: s.build(
-        [s.c([[True, False] * 4], T.BOOL), s.c([1])], [s.y(1, dtype=T.BOOL)], "ReducerOptions"
+        [s.c([[True, False] * 4], T.BOOL), s.c([1])], [s.y(1, dtype=T.BOOL)], "Reducer"
     ),
     "REDUCE_MAX": _reduce,
     "REDUCE_MIN": _reduce,
     "RELU": _unary(),
     "RELU6": _unary(),
-    "RESHAPE": _of([1, 8], [[1, 2, 4]], [1, 2, 4], "ReshapeOptions", newShape=[1, 2, 4]),
-    "RESIZE_BILINEAR": _of([1, 2, 2, 2], [[4, 4]], [1, 4, 4, 2], "ResizeBilinearOptions"),
-    "RESIZE_NEAREST_NEIGHBOR": _of([1, 2, 2, 2], [[4, 4]], [1, 4, 4, 2], "ResizeNearestNeighborOptions"),
-    "REVERSE_V2": _of([1, 8], [[1]], [1, 8], "ReverseV2Options"),
+    "RESHAPE": _of([1, 8], [[1, 2, 4]], [1, 2, 4], "Reshape", newShape=[1, 2, 4]),
+    "RESIZE_BILINEAR": _of([1, 2, 2, 2], [[4, 4]], [1, 4, 4, 2], "ResizeBilinear"),
+    "RESIZE_NEAREST_NEIGHBOR": _of([1, 2, 2, 2], [[4, 4]], [1, 4, 4, 2], "ResizeNearestNeighbor"),
+    "REVERSE_V2": _of([1, 8], [[1]], [1, 8], "ReverseV2"),
     "ROUND": _unary(),
     "RSQRT": _unary(),
     "SELECT_V2": lambda s: s.build(
-        [s.c([[True, False] * 4], T.BOOL), s.x(1, 8), s.x(1, 8)], [s.y(1, 8)], "SelectV2Options"
+        [s.c([[True, False] * 4], T.BOOL), s.x(1, 8), s.x(1, 8)], [s.y(1, 8)], "SelectV2"
     ),
-    "SHAPE": _of([1, 8], [], [2], "ShapeOptions", T.INT32, outType=T.INT32),
+    "SHAPE": _of([1, 8], [], [2], "Shape", T.INT32, outType=T.INT32),
     "SIN": _unary(),
-    "SLICE": _of([1, 8], [[0, 2], [1, 3]], [1, 3], "SliceOptions"),
-    "SOFTMAX": lambda s: s.build([s.x(1, 8)], [s.y(1, 8, scale=1 / 256)], "SoftmaxOptions", beta=1.0),
-    "SPACE_TO_BATCH_ND": _of([1, 4, 4, 1], [[2, 2], [[0, 0], [0, 0]]], [4, 2, 2, 1], "SpaceToBatchNDOptions"),
-    "SPACE_TO_DEPTH": _of([1, 4, 4, 1], [], [1, 2, 2, 4], "SpaceToDepthOptions", blockSize=2),
+    "SLICE": _of([1, 8], [[0, 2], [1, 3]], [1, 3], "Slice"),
+    "SOFTMAX": lambda s: s.build([s.x(1, 8)], [s.y(1, 8, scale=1 / 256)], "Softmax", beta=1.0),
+    "SPACE_TO_BATCH_ND": _of([1, 4, 4, 1], [[2, 2], [[0, 0], [0, 0]]], [4, 2, 2, 1], "SpaceToBatchND"),
+    "SPACE_TO_DEPTH": _of([1, 4, 4, 1], [], [1, 2, 2, 4], "SpaceToDepth", blockSize=2),
     "SPLIT": _split,
     "SPLIT_V": _split_v,
     "SQRT": _unary(),
-    "SQUARE": _unary("SquareOptions"),
-    "SQUARED_DIFFERENCE": _binary("SquaredDifferenceOptions"),
-    "SQUEEZE": _of([1, 1, 8], [], [1, 8], "SqueezeOptions", squeezeDims=[1]),
-    "STRIDED_SLICE": _of([1, 8], [[0, 1], [1, 7], [1, 2]], [1, 3], "StridedSliceOptions"),
-    "SUB": _binary("SubOptions"),
-    "SUM": lambda s: s.build([s.x(1, 4, 4, 2), s.c([1, 2])], [s.y(1, 2, scale=1.0)], "ReducerOptions"),
+    "SQUARE": _unary("Square"),
+    "SQUARED_DIFFERENCE": _binary("SquaredDifference"),
+    "SQUEEZE": _of([1, 1, 8], [], [1, 8], "Squeeze", squeezeDims=[1]),
+    "STRIDED_SLICE": _of([1, 8], [[0, 1], [1, 7], [1, 2]], [1, 3], "StridedSlice"),
+    "SUB": _binary("Sub"),
+    "SUM": lambda s: s.build([s.x(1, 4, 4, 2), s.c([1, 2])], [s.y(1, 2, scale=1.0)], "Reducer"),
     "SVDF": _svdf,
     "TANH": _fixed(1 / 128, 0),
-    "TRANSPOSE": _of([1, 2, 4], [[0, 2, 1]], [1, 4, 2], "TransposeOptions"),
+    "TRANSPOSE": _of([1, 2, 4], [[0, 2, 1]], [1, 4, 2], "Transpose"),
     "TRANSPOSE_CONV": _transpose_conv,
-    "UNPACK": lambda s: s.build([s.x(1, 2, 4)], [s.y(1, 4), s.y(1, 4)], "UnpackOptions", num=2, axis=1),
-    "ZEROS_LIKE": _unary("ZerosLikeOptions"),
+    "UNPACK": lambda s: s.build([s.x(1, 2, 4)], [s.y(1, 4), s.y(1, 4)], "Unpack", num=2, axis=1),
+    "ZEROS_LIKE": _unary("ZerosLike"),
 }
 
 #: What TFLM registers besides: subgraphs, resources, states.
