@@ -1,7 +1,14 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The same examples in every run: a failure in a pull request is that pull request's."""
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=100)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture
+def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A firmware's arena is its bound: measuring takes a second (firmware/test_arena.py does)."""
+    monkeypatch.setattr("tflm_zo.firmware.arena._recorded", lambda models: None)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
+from helpers.commands import invoke
 from helpers.models import MODELS
-from tflm_zo.cli import app
+from helpers.runs import random_samples
 
 
 @pytest.fixture
@@ -18,7 +18,17 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Runs ``tflm-zo ARGUMENTS`` in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    return lambda *arguments: CliRunner().invoke(app, [str(a) for a in arguments])
+    return invoke
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with small_cnn as a plain model, p.tflite, and 32 samples, d.npz."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.tflite").write_bytes(MODELS["small_cnn"]())
+    x, y = random_samples(0, 32)
+    np.savez("d.npz", x=x, y=y)
+    return tmp_path
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -13,18 +12,14 @@ import numpy as np
 import pytest
 
 import tflm_zo
+from helpers.commands import parsed
 from helpers.injection import inject_all
-from helpers.interpreters import require, run_plain
+from helpers.interpreters import run_plain
 from helpers.models import MODELS
 from helpers.refusals import wrong_usage
 from tflm_zo.converters import ConversionError, export_model, load_model, read_metadata
 
 INJECT = ("inject", "--algorithm", "weight")
-
-
-def _json(result: Any) -> Any:
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
 
 
 # --- inject -------------------------------------------------------------------------------------------------
@@ -46,7 +41,7 @@ def test_inject_with_every_option(cli: Any, model_file: Any, tmp_path: Path) -> 
         *("--update-bits", 8, "--max-queries", 3, "--batch", 2, "--loss", "cross_entropy"),
         *("--loss-output", "softmax", "--cut", "pool1", "--cut", "fc1", "--command-words", 99, "--no-replay"),
     ]
-    result = _json(cli(*INJECT, model_file("lenet5"), "-o", output, *options, "--json"))
+    result = parsed(cli(*INJECT, model_file("lenet5"), "-o", output, *options, "--json"))
     metadata = read_metadata(load_model(output))
     assert metadata.blocks == ("body", "fc3") == tuple(result["blocks"])
     assert (metadata.headroom, metadata.update_bits, metadata.max_queries) == (4, 8, 3)
@@ -66,11 +61,11 @@ def test_inject_int16_layers(cli: Any, model_file: Any, tmp_path: Path) -> None:
         (["fc2", "fc3"], ["fc2", "fc3"]),
     ):
         options = [part for item in given for part in ("--int16", item)]
-        result = _json(cli(*INJECT, model, "-o", output, *options, "--force", "--json"))
+        result = parsed(cli(*INJECT, model, "-o", output, *options, "--force", "--json"))
         assert [t["layer"] for t in result["trainable"] if t["int16"]] == expected
     shown = cli(*INJECT, model, "-o", output, "--int16", "last", "--force").stdout
     assert shown.count("FULLY_CONNECTED, 16 bit") == 1
-    result = _json(cli("inject", model, "-o", output, "--algorithm", "qzo-ff-probe", "--force", "--json"))
+    result = parsed(cli("inject", model, "-o", output, "--algorithm", "qzo-ff-probe", "--force", "--json"))
     assert [(t["layer"], t["int16"]) for t in result["trainable"]] == [("fc3", True)]
     for given, said in (
         (["--int16", "last,fc1"], "--int16 takes names of layers, or last alone, not 'last,fc1'"),
@@ -140,7 +135,7 @@ def test_inspect_plain(cli: Any, model_file: Any) -> None:
     assert result.exit_code == 0
     for said in ("plain model", "61,470 weights", "416,520 MACs", "CONV_2D", "pool2", "Possible cuts"):
         assert said in result.stdout
-    content = _json(cli("inspect", model, "--cuts", "--json"))
+    content = parsed(cli("inspect", model, "--cuts", "--json"))
     assert content["kind"] == "plain"
     assert content["inputs"][0]["shape"] == [1, 28, 28, 1]
     assert (content["inputs"][0]["scale"], content["inputs"][0]["zero_point"]) == (1 / 64, 3)
@@ -152,9 +147,9 @@ def test_inspect_plain(cli: Any, model_file: Any) -> None:
 
 @pytest.mark.parametrize("name", list(MODELS))
 def test_inspect_any_model(cli: Any, model_file: Any, tmp_path: Path, name: str) -> None:
-    plain = _json(cli("inspect", model_file(name), "--json"))
+    plain = parsed(cli("inspect", model_file(name), "--json"))
     assert cli(*INJECT, model_file(name), "-o", "out.zo.tflite", "--batch", 3).exit_code == 0
-    zo = _json(cli("inspect", "out.zo.tflite", "--json"))
+    zo = parsed(cli("inspect", "out.zo.tflite", "--json"))
     assert cli("inspect", "out.zo.tflite").exit_code == 0
     assert zo["macs"] == 3 * plain["macs"] > 0
     assert zo["weights"] == plain["weights"] > 0
@@ -165,14 +160,14 @@ def test_inspect_any_model(cli: Any, model_file: Any, tmp_path: Path, name: str)
 
 
 def test_inspect_depthwise_macs(cli: Any, model_file: Any) -> None:
-    content = _json(cli("inspect", model_file("depth_multiplier"), "--json"))
+    content = parsed(cli("inspect", model_file("depth_multiplier"), "--json"))
     (op,) = [op for op in content["operators"] if op["operator"] == "DEPTHWISE_CONV_2D"]
     assert op["macs"] == 4 * 4 * 6 * 9  # 9 x 9 x 2, valid, stride 2, multiplier 3
 
 
-def test_inspect_writes_the_json(cli: Any, model_file: Any, tmp_path: Path) -> None:
+def test_inspect_writes_theparsed(cli: Any, model_file: Any, tmp_path: Path) -> None:
     result = cli("inspect", model_file(), "-o", tmp_path / "report.json", "--json")
-    assert json.loads((tmp_path / "report.json").read_text()) == _json(result)
+    assert json.loads((tmp_path / "report.json").read_text()) == parsed(result)
 
 
 def test_inspect_cuts_of_a_zo_model(cli: Any, model_file: Any) -> None:
@@ -180,137 +175,6 @@ def test_inspect_cuts_of_a_zo_model(cli: Any, model_file: Any) -> None:
     result = cli("inspect", "out.zo.tflite", "--cuts")
     assert result.exit_code == 1
     assert "--cuts takes a plain model" in result.stderr
-
-
-# --- evaluate -----------------------------------------------------------------------------------------------
-
-
-def _expected(name: str, x: Any, y: Any, runtime: str) -> tuple[float, float]:
-    """Accuracy and mean cross-entropy of logits, one sample at a time, in float64."""
-    model = MODELS[name]()
-    graph = load_model(model).subgraphs[0]
-    entry, exit_ = graph.inputs[0].quantization, graph.outputs[0].quantization
-    assert entry is not None and exit_ is not None
-    right, losses = 0, []
-    for sample, label in zip(x, y, strict=True):
-        levels = np.clip(np.rint(sample / entry.scale) + entry.zero_point, -128, 127).astype(np.int8)
-        (output,) = run_plain(model, runtime, [levels[None]])
-        logits = (output[0].astype(np.float64) - exit_.zero_point) * exit_.scale
-        right += int(logits.argmax() == label)
-        losses.append(np.log(np.exp(logits).sum()) - logits[label])
-    return right / len(y), float(np.mean(losses))
-
-
-@pytest.mark.parametrize("runtime", ["litert", "litert-ref", "tflm"])
-def test_evaluate(cli: Any, model_file: Any, data_file: Any, samples: Any, runtime: str) -> None:
-    require(runtime)
-    x, y = samples
-    data = data_file(x=x, y=y)
-    accuracy, loss = _expected("small_cnn", x, y, runtime)
-    plain = _json(cli("evaluate", model_file(), data, "--runtime", runtime, "--json"))
-    assert (plain["samples"], plain["labelled"], plain["batch"]) == (45, 45, 32)
-    assert plain["accuracy"] == pytest.approx(accuracy)
-    assert plain["loss"] == pytest.approx(loss, abs=1e-3)
-
-    injected = cli(*INJECT, model_file(), "-o", "o.zo.tflite", "--batch", 7, "--headroom", 0)
-    assert injected.exit_code == 0
-    zo = _json(cli("evaluate", "o.zo.tflite", data, "--runtime", runtime, "--json", "-o", "r.json"))
-    assert zo["batch"] == 7
-    assert (zo["accuracy"], zo["loss"]) == pytest.approx((plain["accuracy"], plain["loss"]))
-    assert json.loads(Path("r.json").read_text()) == zo
-
-    text = cli("evaluate", model_file(), data, "--runtime", runtime)
-    assert f"accuracy {accuracy:.2%}, cross_entropy {plain['loss']:.4f}" in text.stdout
-
-
-def test_evaluate_leaves_out_the_unlabelled(cli: Any, model_file: Any, data_file: Any, samples: Any) -> None:
-    x, y = samples
-    some = _json(cli("evaluate", model_file(), data_file("a.npz", x=x[:20], y=y[:20]), "--json"))
-    y = np.where(np.arange(45) < 20, y, -1)
-    rest = _json(cli("evaluate", model_file(), data_file("b.npz", x=x, y=y), "--json"))
-    assert (rest["samples"], rest["labelled"]) == (45, 20)
-    assert (rest["accuracy"], rest["loss"]) == pytest.approx((some["accuracy"], some["loss"]))
-
-
-def test_evaluate_autoencoder_without_labels(cli: Any, model_file: Any, data_file: Any) -> None:
-    x = np.random.default_rng(0).uniform(-1.9, 1.9, (5, 24)).astype(np.float32)
-    data = data_file(x=x)
-    result = _json(cli("evaluate", model_file("autoencoder"), data, "--json"))
-    assert result["loss_kind"] == "mse"
-    assert result["accuracy"] is None
-    assert result["loss"] > 0
-    same = _json(cli("evaluate", model_file("autoencoder"), data_file("b.npz", x=x, y=x), "--json"))
-    assert same["loss"] == pytest.approx(result["loss"])
-
-
-def test_evaluate_binary(cli: Any, model_file: Any, data_file: Any) -> None:
-    rng = np.random.default_rng(1)
-    x = rng.uniform(-1.9, 1.9, (9, 6, 6, 2)).astype(np.float32)
-    model = MODELS["logistic_head"]()
-    entry = load_model(model).subgraphs[0].inputs[0].quantization
-    assert entry is not None
-    levels = np.clip(np.rint(x / entry.scale) + entry.zero_point, -128, 127).astype(np.int8)
-    guesses = np.array([run_plain(model, "litert", [v[None]])[0][0] > 0 for v in levels]).astype(int)
-    result = _json(cli("evaluate", model_file("logistic_head"), data_file(x=x, y=guesses), "--json"))
-    assert result["loss_kind"] == "binary_cross_entropy"
-    assert result["accuracy"] == 1.0
-    guesses[0, 0] ^= 1
-    result = _json(cli("evaluate", model_file("logistic_head"), data_file(x=x, y=guesses), "--json"))
-    assert result["accuracy"] == pytest.approx(1 - 1 / 27)
-
-
-@pytest.mark.parametrize("name", ["float_edges", "two_outputs"])
-def test_evaluate_other_edges(cli: Any, model_file: Any, data_file: Any, name: str) -> None:
-    shape = load_model(MODELS[name]()).subgraphs[0].inputs[0].shape[1:]
-    x = np.random.default_rng(1).uniform(-1, 1, (4, *shape)).astype(np.float32)
-    result = _json(cli("evaluate", model_file(name), data_file(x=x, y=np.arange(4)), "--json"))
-    assert 0 <= result["accuracy"] <= 1
-
-
-def test_warning_goes_to_stderr(cli: Any, model_file: Any, data_file: Any, samples: Any) -> None:
-    result = cli("evaluate", model_file(), data_file(x=samples[0] * 100, y=samples[1]), "--json")
-    assert _json(result)["samples"] == 45
-    assert result.stderr.startswith("warning: x goes from ")
-    assert result.stderr.count("\n") == 1
-
-
-_X = np.zeros((6, 8, 8, 1), np.float32) + np.linspace(-1, 1, 8, dtype=np.float32)[:, None]
-_Y = np.zeros(6, int)
-
-
-def test_evaluate_refuses_data(cli: Any, model_file: Any, data_file: Any) -> None:
-    result = cli("evaluate", model_file(), data_file(x=_X, y=_Y[:5]), "-o", "r.json")
-    assert result.exit_code == 1
-    assert result.stdout == ""
-    assert "data.npz: x has 6 samples, y has 5 labels" in result.stderr
-    assert result.stderr.count("\n") == 1
-    assert not Path("r.json").exists()
-
-
-def test_evaluate_unknown_or_absent_runtime(
-    cli: Any, model_file: Any, data_file: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = data_file(x=_X, y=_Y)
-    result = cli("evaluate", model_file(), data, "--runtime", "magic")
-    assert result.exit_code == 2
-    for name in tflm_zo.runtime.RUNTIMES:
-        assert name in result.stderr
-    monkeypatch.setitem(sys.modules, "tflite_runtime", None)
-    result = cli("evaluate", model_file(), data, "--runtime", "tflite-runtime")
-    assert result.exit_code == 1
-    assert "pip install" in result.stderr
-
-
-def test_evaluate_refuses_models(cli: Any, model_file: Any, data_file: Any) -> None:
-    data = data_file(x=_X, y=_Y)
-    assert "has 2 inputs" in cli("evaluate", model_file("two_inputs"), data).stderr
-    refused = cli("evaluate", model_file(), data, "--loss", "none")
-    assert refused.exit_code == 2 and "binary-cross-entropy" in refused.stderr
-    measured = [cli("evaluate", model_file(), data, "--json", "--loss", f"cross{c}entropy") for c in "-_"]
-    assert measured[0].exit_code == 0 and measured[0].stdout == measured[1].stdout
-    assert cli(*INJECT, model_file(), "-o", "o.zo.tflite", "--loss", "none").exit_code == 0
-    assert "has no loss" in cli("evaluate", "o.zo.tflite", data).stderr
-    assert "its own loss" in cli("evaluate", "o.zo.tflite", data, "--loss", "mse").stderr
 
 
 # --- export -------------------------------------------------------------------------------------------------
@@ -330,7 +194,7 @@ def test_export(cli: Any, model_file: Any, tmp_path: Path) -> None:
         name: w // 2 for name, w in tflm_zo.converters.initial_weights(load_model("o.zo.tflite")).items()
     }
     np.savez("weights.npz", **weights)
-    content = _json(
+    content = parsed(
         cli("export", "o.zo.tflite", "-o", "half.tflite", "--weights", "weights.npz", "--batch", 1, "--json")
     )
     assert content["weights"] == sorted(weights)
@@ -353,7 +217,7 @@ def test_export_with_the_range_of_the_weights(cli: Any, model_file: Any, tmp_pat
     assert "scales from the range of the weights" in result.stdout
     expected = export_model(load_model("o.zo.tflite"), weights, fractions=fractions, re_range=True)
     assert Path("plain.tflite").read_bytes() == expected.to_bytes()
-    assert _json(cli(*arguments, "--force", "--json"))["re_range"] is True
+    assert parsed(cli(*arguments, "--force", "--json"))["re_range"] is True
     assert (
         Path("plain.tflite").read_bytes()
         == export_model(load_model("o.zo.tflite"), weights, re_range=True).to_bytes()
@@ -407,7 +271,7 @@ def test_convert(cli: Any, converter: dict[str, Any], tmp_path: Path) -> None:
     Path("train.npz").touch()
     options = ["--batch", 2, "--no-per-channel-dense", "--activation-headroom", 0.25, "--classes", 9]
     result = cli("convert", "model.keras", "train.npz", "-o", "model.tflite", *options, "--json")
-    content = _json(result)
+    content = parsed(result)
     assert converter == {
         "model": "model.keras",
         "representative": "train.npz",
@@ -439,9 +303,9 @@ def test_convert_with_tensorflow(cli: Any, data_file: Any) -> None:
     model.save("model.keras")
     rng = np.random.default_rng(0)
     data = data_file(x=rng.normal(size=(60, 6)).astype(np.float32), y=rng.integers(0, 3, 60))
-    content = _json(cli("convert", "model.keras", data, "-o", "model.tflite", "--json"))
+    content = parsed(cli("convert", "model.keras", data, "-o", "model.tflite", "--json"))
     assert content["int8_accuracy"] is not None
-    assert _json(cli("evaluate", "model.tflite", data, "--json"))["samples"] == 60
+    assert parsed(cli("evaluate", "model.tflite", data, "--json"))["samples"] == 60
 
 
 @pytest.mark.parametrize("zo", [False, True], ids=["plain", "zo"])

@@ -18,20 +18,16 @@ from helpers.models import MODELS
 from helpers.refusals import refused, wrong_usage
 from tflm_zo.cli.app import app
 from tflm_zo.data import Data
-from tflm_zo.firmware import PLATFORMS, BlockSearch, arena, generate_firmware
+from tflm_zo.firmware import PLATFORMS, BlockSearch, generate_firmware
 from tflm_zo.runtime import RUNTIMES
 from tflm_zo.training import Exact, Nodes, Settings, Weights
 from tflm_zo.training.length import usual_epochs
 
+pytestmark = pytest.mark.usefixtures("nothing_is_measured")
+
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1.9, 1.9, (7, 8, 8, 1)).astype(np.float32)
 Y = RNG.integers(0, 4, 7)
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The arena is its bound: measuring takes a second."""
-    monkeypatch.setattr(arena, "_recorded", lambda models: None)
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
+from helpers.commands import parsed
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo.converters import load_model, read_metadata
@@ -22,15 +22,12 @@ LENET_NODES = [
 ]
 
 
-def _json(result: Any) -> Any:
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
-
-
 @pytest.mark.parametrize("options", [(), ("--algorithm", "node"), ("--nodes", "auto")])
 def test_inject_for_node_perturbation(cli: Any, model_file: Any, options: tuple[str, ...]) -> None:
     """No headroom, no replay, and the other layers are not in RAM."""
-    result = _json(cli("inject", model_file("lenet5"), "-o", "o.zo.tflite", "--batch", 2, *options, "--json"))
+    result = parsed(
+        cli("inject", model_file("lenet5"), "-o", "o.zo.tflite", "--batch", 2, *options, "--json")
+    )
     assert result["algorithm"] == "node"
     zo = load_model("o.zo.tflite")
     metadata = read_metadata(zo)
@@ -51,7 +48,7 @@ def test_inject_for_node_perturbation(cli: Any, model_file: Any, options: tuple[
 
 def test_inject_with_options(cli: Any, model_file: Any) -> None:
     options = ("--nodes", "fc1,fc3", "--nodes", "conv*", "--headroom", 3, "--replay", "--trainable", "all")
-    result = _json(cli("inject", model_file("lenet5"), "-o", "o.zo.tflite", *options, "--json"))
+    result = parsed(cli("inject", model_file("lenet5"), "-o", "o.zo.tflite", *options, "--json"))
     metadata = read_metadata(load_model("o.zo.tflite"))
     assert (metadata.headroom, metadata.replay) == (3, True)
     assert [t.layer for t in metadata.trainable] == ["conv1", *LENET_LAYERS]
@@ -60,7 +57,7 @@ def test_inject_with_options(cli: Any, model_file: Any) -> None:
 
 
 def test_inject_for_weight_perturbation(cli: Any, model_file: Any) -> None:
-    result = _json(cli("inject", model_file(), "-o", "o.zo.tflite", "--algorithm", "weight", "--json"))
+    result = parsed(cli("inject", model_file(), "-o", "o.zo.tflite", "--algorithm", "weight", "--json"))
     assert (result["algorithm"], result["nodes"]) == ("weight", [])
     named = inject_all(MODELS["small_cnn"](), algorithm="weight")
     assert load_model("o.zo.tflite").to_bytes() == named.to_bytes()
@@ -81,7 +78,7 @@ def test_tables(cli: Any, model_file: Any) -> None:
             ["fc2", "plain", "84", "10,080", "5", "0.20%", "24", "204"],
             ["fc3 (head)", "plain", "10", "840", "6", "0.00%", "32", "94"],
         ]
-    content = _json(cli("inspect", "o.zo.tflite", "--json"))
+    content = parsed(cli("inspect", "o.zo.tflite", "--json"))
     assert [row["layer"] for row in content["nodes"]] == [*LENET_LAYERS]
     assert content["node_choices"] is None
     assert "Layers that carry nodes" not in cli("inspect", model_file("lenet5")).stdout
@@ -92,7 +89,7 @@ def test_inspect_says_what_inject_does(cli: Any, model_file: Any, name: str) -> 
     """What auto takes is what inject takes; a layer that can be named can be injected, another one cannot,
     for the reason given."""
     model = model_file(name)
-    choices = _json(cli("inspect", model, "--nodes", "--json"))["node_choices"]
+    choices = parsed(cli("inspect", model, "--nodes", "--json"))["node_choices"]
     every = read_metadata(inject_all(MODELS[name](), loss="none")).trainable
     assert [(c["layer"], c["weights"]) for c in choices] == [(t.layer, t.size) for t in every]
     assert cli("inject", model, "-o", "auto.zo.tflite", "--algorithm", "node").exit_code == 0

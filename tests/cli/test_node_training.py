@@ -5,55 +5,25 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import signal
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
+from helpers.commands import files_of, initial_export, result_of, run
 from helpers.injection import inject_all
 from helpers.interpreters import require, run_plain
 from helpers.models import MODELS, GraphBuilder
-from helpers.processes import start, wait_until
 from tflm_zo import inject
-from tflm_zo.cli.app import app
 from tflm_zo.cli.commands import verify as verify_command
 from tflm_zo.converters import load_model, read_metadata, set_batch
 from tflm_zo.logs import SeedLog, SnapshotLog
-from tflm_zo.training import Callback, Nodes, Settings, Trainer, Weights, best_state
-from tflm_zo.training.held_out import held_out_samples
+from tflm_zo.training import Nodes, Settings, Trainer, Weights
 from tflm_zo.training.integers import layerwise_integers
 
 MACS = {"conv1": 117_600, "conv2": 240_000, "fc1": 48_000, "fc2": 10_080, "fc3": 840}  # of lenet5
 LENET = sum(MACS.values())
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """small_cnn as a plain model, p.tflite, and 32 samples, d.npz."""
-    monkeypatch.chdir(tmp_path)
-    Path("p.tflite").write_bytes(MODELS["small_cnn"]())
-    rng = np.random.default_rng(0)
-    x = rng.integers(-128, 128, (32, 8, 8, 1)).astype(np.int8)
-    np.savez("d.npz", x=x, y=rng.integers(0, 4, 32))
-    return tmp_path
-
-
-def run(*arguments: Any, code: int = 0) -> Any:
-    done = CliRunner().invoke(app, [str(a) for a in arguments])
-    assert done.exit_code == code, done.output
-    return done
-
-
-def result_of(*arguments: Any) -> Any:
-    return json.loads(run(*arguments, "--json").stdout)
-
-
-def files(name: str) -> list[bytes]:
-    return [Path(f"{name}{end}").read_bytes() for end in (".tflite", ".zolog", ".zo.tflite")]
 
 
 def patterns(model: str, classes: int, samples: dict[str, int]) -> None:
@@ -166,16 +136,11 @@ def test_every_model_trains_to_the_same_bits_in_tflm(name: str, folder: Path) ->
         given = ("--steps", 4, "--runtime", runtime, "-o", f"{runtime}.tflite")
         result = result_of("train", "p.tflite", "d.npz", *given)
         assert (result["algorithm"], result["steps"]) == ("node", 4)
-    assert files("litert-ref") == files("tflm")
+    assert files_of("litert-ref") == files_of("tflm")
     run("replay", "tflm.zo.tflite", "tflm.zolog", "-o", "again.tflite", "--batch", 1)
     assert Path("again.tflite").read_bytes() == Path("tflm.tflite").read_bytes()
-    assert Path("again.tflite").read_bytes() != run_export("tflm.zo.tflite")
+    assert Path("again.tflite").read_bytes() != initial_export("tflm.zo.tflite")
     assert result_of("verify", "tflm.zo.tflite", "d.npz", "--steps", 2)["algorithm"] == "node"
-
-
-def run_export(model: str) -> bytes:
-    run("export", model, "-o", "initial.tflite", "--batch", 1, "--force")
-    return Path("initial.tflite").read_bytes()
 
 
 EVERY_OPTION = (
@@ -325,129 +290,6 @@ def test_other_files(folder: Path) -> None:
     assert Path("b.tflite").read_bytes() == Path("a.tflite").read_bytes()
 
 
-# --- interruptions ------------------------------------------------------------------------------------------
-
-STEPS, EVERY = 600, 50
-
-
-def arguments(name: str, *more: Any) -> list[Any]:
-    given = ("--steps", STEPS, "--set", f"snapshot-every={EVERY}", "--batch-size", 16)
-    return ["train", "p.tflite", "d.npz", "-o", f"{name}.tflite", *given, *more]
-
-
-def wait_for_steps(log: Path, steps: int) -> None:
-    wait_until(lambda: log.exists() and len(SnapshotLog.read(log).losses) >= steps)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-def test_ctrl_c_and_kill(folder: Path) -> None:
-    """Ctrl-C, a kill, then to the end from the plain model: the bits of one go."""
-    run(*arguments("whole"))
-    log = folder / "cut.zolog"
-
-    child = start(*arguments("cut"))
-    wait_for_steps(log, EVERY + 10)
-    child.send_signal(signal.SIGINT)
-    _, stderr = child.communicate(timeout=60)
-    assert child.returncode == 130, stderr
-    read = SnapshotLog.read(log)
-    done = len(read.losses)
-    assert read.snapshot is not None and read.snapshot.step == done
-    assert EVERY < done < STEPS
-    assert "Traceback" not in stderr
-    assert read.best is not None
-    kept = read.best.step
-    what = "the same" if kept == done else f"the best measured ({kept})"
-    assert stderr.splitlines()[-1] == (
-        f"warning: interrupted: cut.zolog is that of the last whole step ({done}), cut.tflite that of "
-        f"{what}; the same command with --resume goes on"
-    )
-    replayed = result_of("replay", "cut.zo.tflite", log, "-o", "part.tflite", "--batch", 1)
-    assert (replayed["steps"], replayed["whole_steps"], replayed["steps_beyond"]) == (kept, done, 0)
-    assert Path("part.tflite").read_bytes() == Path("cut.tflite").read_bytes()
-
-    child = start(*arguments("cut", "--resume"))
-    wait_for_steps(log, done + EVERY + 10)
-    child.kill()
-    child.communicate()
-    assert child.returncode == -signal.SIGKILL
-    read = SnapshotLog.read(log)
-    assert read.snapshot is not None and done < read.snapshot.step <= len(read.losses) < STEPS
-
-    result = result_of(*arguments("cut", "--resume"))
-    assert result["steps"] == STEPS
-    assert files("cut") == files("whole")
-    # Of the whole run, not only of what was left of it: fc's share of small_cnn is a tenth.
-    assert result["equivalents"] == pytest.approx(32 * 0.9 + STEPS * 16 * 0.2)
-
-
-class KilledAt(Callback):
-    """Copies the log as a kill after a step would leave it."""
-
-    def __init__(self, step: int, log: str, copy: str) -> None:
-        self._step, self._log, self._copy = step, Path(log), Path(copy)
-
-    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
-        """Copies."""
-        if trainer.step == self._step:
-            self._copy.write_bytes(self._log.read_bytes())
-
-
-def test_replay_says_what_needs_the_data(folder: Path) -> None:
-    """A run of 12 steps with snapshots after 5 and 10, killed after 8, and before its first snapshot."""
-    options = ("--keep", "last", "--steps", 12, "--set", "snapshot-every=5", "--batch-size", 16)
-    run("train", "p.tflite", "d.npz", "-o", "whole.tflite", *options)
-    trainer = Trainer("whole.zo.tflite", Settings(batch_size=16, snapshot_every=5))
-    with np.load("d.npz") as arrays:
-        x, y = arrays["x"], arrays["y"]
-    copies = [KilledAt(8, "api.zolog", "killed.zolog"), KilledAt(3, "api.zolog", "early.zolog")]
-    trainer.fit(x, y, steps=12, log="api.zolog", callbacks=copies, keep="last")
-    assert Path("api.zolog").read_bytes() == Path("whole.zolog").read_bytes()
-
-    replay = ("replay", "whole.zo.tflite", "killed.zolog", "-o", "b.tflite", "--batch", 1)
-    done = run(*replay, "--json")
-    result = json.loads(done.stdout)
-    assert result == {
-        "output": "b.tflite",
-        "steps": 5,
-        "whole_steps": 5,
-        "steps_of_run": 12,
-        "steps_beyond": 3,
-        "torn_bytes": 0,
-    }
-    assert done.stderr == (
-        "warning: killed.zolog: 3 steps after its last snapshot (5) are not in the model: they need the "
-        "data; train --resume repeats them\n"
-    )
-    five = Trainer("whole.zo.tflite", Settings(batch_size=16, snapshot_every=5))
-    stop = StopAt(5)
-    five.fit(x, y, steps=12, callbacks=[stop], keep="last")
-    assert Path("b.tflite").read_bytes() == five.export(batch=1).to_bytes()
-    done = run(*replay, "--steps", 5, "--force")
-    assert "after 5 of the run's 12 steps" in done.stdout and done.stderr == ""
-    for steps in (4, 8, 12):
-        done = run(*replay, "--steps", steps, "--force", code=1)
-        assert f"error: --steps: the log has snapshots after 5 steps, got {steps}" in done.stderr
-
-    assert result_of(*replay[:2], "early.zolog", *replay[3:], "--force")["steps"] == 0
-    assert Path("b.tflite").read_bytes() == run_export("whole.zo.tflite")
-    for name in ("killed", "early"):
-        Path(f"{name}.zo.tflite").write_bytes(Path("whole.zo.tflite").read_bytes())
-        run("train", "p.tflite", "d.npz", "-o", f"{name}.tflite", *options, "--resume")
-        assert files(name) == files("whole")
-
-
-class StopAt(Callback):
-    """Ends the run after so many steps."""
-
-    def __init__(self, step: int) -> None:
-        self._step = step
-
-    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
-        """Ends it."""
-        trainer.stop_training = trainer.step == self._step
-
-
 # --- verify, and the whole way ------------------------------------------------------------------------------
 
 
@@ -509,68 +351,6 @@ def test_the_whole_way(folder: Path) -> None:
     assert result_of("evaluate", "a.zo.tflite", "test.npz")["loss"] == before["loss"]
 
 
-@pytest.mark.parametrize("algorithm", ["node", "weight"])
-def test_rehearsal(algorithm: str, folder: Path) -> None:
-    """The same as training on both files' samples, which the best state is measured on, too."""
-    with np.load("d.npz") as data:
-        x, y = data["x"], data["y"]
-    np.savez("new.npz", x=x[:20], y=y[:20])
-    np.savez("old.npz", x=x[20:], y=y[20:])
-    shared = ("--algorithm", algorithm, "--steps", 5, "--runtime", "litert-ref")
-    result = result_of("train", "p.tflite", "new.npz", "--rehearsal", "old.npz", "-o", "a.tflite", *shared)
-    run("train", "p.tflite", "d.npz", "-o", "b.tflite", *shared)
-    assert files("a") == files("b")
-    assert (result["samples"], result["rehearsal_samples"]) == (20, 12)
-    measured = result_of("evaluate", "a.tflite", "d.npz", "--runtime", "litert-ref")
-    assert result["evaluated_on"] == "new.npz and old.npz"
-    assert result["accuracy"] == pytest.approx(measured["accuracy"])
-
-
-@pytest.mark.parametrize("algorithm", ["node", "weight"])
-def test_held_out(algorithm: str, folder: Path) -> None:
-    """The run of the samples that are left; the others, some of each class, tell its best state."""
-    shared = ("--algorithm", algorithm, "--runtime", "litert-ref", "--rehearsal", "d.npz", "--epochs", 2)
-    result = result_of("train", "p.tflite", "d.npz", "-o", "a.tflite", "--held-out", 0.25, *shared)
-    assert result["evaluated_on"] == "8 samples of d.npz, held out"
-    assert (result["samples"], result["rehearsal_samples"]) == (24, 32)
-    with np.load("d.npz") as data:
-        x, y = data["x"], data["y"]
-    judged = held_out_samples(y, read_metadata(load_model("a.zo.tflite")).loss, 0.25, 0)
-    assert len(judged) == 8 and set(y[judged]) == set(y)
-    rest = np.setdiff1d(np.arange(32), judged)
-    np.savez("rest.npz", x=x[rest], y=y[rest])
-    np.savez("judged.npz", x=x[judged], y=y[judged])
-    known = result_of(
-        "train", "p.tflite", "rest.npz", "-o", "b.tflite", "--validation", "judged.npz", *shared
-    )
-    assert files("a") == files("b")
-    for name in ("before", "loss", "accuracy", "measurements", "kept_step"):
-        assert result[name] == known[name]
-
-
-def test_held_out_refused(folder: Path) -> None:
-    before = sorted(folder.iterdir())
-    for options, said in (
-        ((0.5, "--validation", "d.npz"), "--held-out, --validation: give one of them"),
-        ((0,), "--held-out: expected a share that leaves samples"),
-        ((1.5,), "--held-out: expected 0..1"),
-    ):
-        done = run("train", "p.tflite", "d.npz", "-o", "a.tflite", "--held-out", *options, code=1)
-        assert said in done.stderr
-        assert len(done.stderr.strip().splitlines()) == 1
-    assert sorted(folder.iterdir()) == before
-
-
-@pytest.mark.parametrize("keep", ["best", "last"])
-def test_it_says_that_it_was_measured_on_a_part(
-    folder: Path, keep: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(best_state, "_MOST_SAMPLES", 10)
-    result = result_of("train", "p.tflite", "d.npz", "-o", "a.tflite", "--steps", 2, "--keep", keep)
-    assert result["evaluated_on"] == "10 of the 32 samples of d.npz"
-    assert result["accuracy"] * 10 == pytest.approx(round(result["accuracy"] * 10))
-
-
 @pytest.mark.parametrize("taken", ["-o", "--checkpoint", "--csv"])
 def test_another_run_that_would_write_the_same_is_told_at_once(
     taken: str, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -580,28 +360,17 @@ def test_another_run_that_would_write_the_same_is_told_at_once(
     second = {"-o": "b.tflite", "--log": "b.zolog", "--zo-model": "b.zo"} | {taken: first[taken]}
     real, codes = Trainer.fit, []
 
-    def fit(trainer: Trainer, *arguments: Any, **options: Any) -> Any:
+    def fit(trainer: Trainer, *given: Any, **options: Any) -> Any:
         if not codes:
             codes.append(0)
             options_of_second = [word for pair in second.items() for word in pair]
             done = run("train", "p.tflite", "d.npz", "--steps", 1, "--force", *options_of_second, code=1)
             codes[0] = done.exit_code
             assert f"{first[taken]}: another run is writing it; wait for its end" in done.stderr
-        return real(trainer, *arguments, **options)
+        return real(trainer, *given, **options)
 
     monkeypatch.setattr(Trainer, "fit", fit)
     run("train", "p.tflite", "d.npz", "--steps", 1, *[word for pair in first.items() for word in pair])
     assert codes == [1]
     assert not list(folder.glob("b.*")) and not list(folder.glob(".*"))
     run("train", "p.tflite", "d.npz", "--steps", 1, "--force", *[w for pair in second.items() for w in pair])
-
-
-def test_rehearsal_refused(folder: Path) -> None:
-    before = sorted(folder.iterdir())
-    np.savez("wide.npz", x=np.zeros((4, 9, 9, 1), np.int8), y=np.zeros(4, int))
-    for name, said in (("none.npz", "none.npz"), ("wide.npz", "wide.npz: x: expected samples of shape")):
-        done = run("train", "p.tflite", "d.npz", "--rehearsal", name, "-o", "a.tflite", code=1)
-        assert said in done.stderr
-        assert len(done.stderr.strip().splitlines()) == 1
-    Path("wide.npz").unlink()
-    assert sorted(folder.iterdir()) == before

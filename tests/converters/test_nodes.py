@@ -5,18 +5,17 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType, load_delegate
 
 from helpers.injection import inject_all
 from helpers.models import MODELS, GraphBuilder, lenet5, residual, small_cnn, two_inputs, two_outputs
-from helpers.models.graph_builder import Activation, Padding, Value
+from helpers.models.graph_builder import Activation, Padding
+from helpers.models.node_networks import convolution, global_mean, pooled, sequence
 from helpers.models.running import random_inputs, run
 from helpers.nodes import route_nodes
 from tflm_zo import core
@@ -32,119 +31,8 @@ from tflm_zo.converters import (
 from tflm_zo.core import NodeForm, NodeLayer
 from tflm_zo.runtime import Runtime, load
 
-Pair = tuple[int, int]
 Array = np.ndarray[Any, Any]
 BATCH = 3
-
-
-# --- graphs -------------------------------------------------------------------------------------------------
-
-
-def sizes(x: Value, kernel: Pair, stride: Pair, dilation: Pair, padding: int) -> Pair:
-    """Outputs of a window, as TFLite defines them."""
-    if padding == Padding.SAME:
-        found = [-(-n // s) for n, s in zip(x.shape[1:3], stride, strict=True)]
-    else:
-        spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
-        found = [(n - e) // s + 1 for n, e, s in zip(x.shape[1:3], spans, stride, strict=True)]
-    return found[0], found[1]
-
-
-def conv(
-    g: GraphBuilder,
-    x: Value,
-    name: str,
-    channels: int = 4,
-    kernel: Pair = (3, 3),
-    stride: Pair = (1, 1),
-    dilation: Pair = (1, 1),
-    padding: int = Padding.SAME,
-    activation: int = Activation.RELU,
-    rms: float = 1.0,
-) -> Value:
-    """A convolution with sides of their own, whose outputs have about this rms."""
-    x = dataclasses.replace(x, rms=x.rms / rms)
-    fan_in = kernel[0] * kernel[1] * x.shape[3]
-    inputs, _ = g._weighted(x, name, [channels, *kernel, x.shape[3]], 0, fan_in, True, True)
-    shape = [x.shape[0], *sizes(x, kernel, stride, dilation, padding), channels]
-    y = g.value(name, shape, 6 * rms / 255, int(g.rng.integers(-100, -20)), rms)
-    options = schema.Conv2DOptionsT()
-    options.padding, options.fusedActivationFunction = padding, activation
-    options.strideH, options.strideW = stride
-    options.dilationHFactor, options.dilationWFactor = dilation
-    g.operator(
-        schema.BuiltinOperator.CONV_2D, inputs, [y.index], schema.BuiltinOptions.Conv2DOptions, options
-    )
-    return y
-
-
-def pool(
-    g: GraphBuilder,
-    x: Value,
-    name: str,
-    window: Pair,
-    stride: Pair,
-    padding: int = Padding.SAME,
-    activation: int = Activation.NONE,
-    average: bool = False,
-) -> Value:
-    shape = [x.shape[0], *sizes(x, window, stride, (1, 1), padding), x.shape[3]]
-    y = g.value(name, shape, x.scale, x.zero_point, x.rms)
-    options = schema.Pool2DOptionsT()
-    options.padding, options.fusedActivationFunction = padding, activation
-    options.filterHeight, options.filterWidth = window
-    options.strideH, options.strideW = stride
-    code = schema.BuiltinOperator.AVERAGE_POOL_2D if average else schema.BuiltinOperator.MAX_POOL_2D
-    g.operator(code, [x.index], [y.index], schema.BuiltinOptions.Pool2DOptions, options)
-    return y
-
-
-def head(g: GraphBuilder, x: Value, softmax: bool = True) -> bytes:
-    x = g.dense(x, "fc", 3, Activation.NONE)
-    return g.build([g.softmax(x, "softmax") if softmax else x])
-
-
-def convolution(**options: Any) -> Callable[[], bytes]:
-    def build() -> bytes:
-        g = GraphBuilder(21)
-        return head(g, conv(g, g.input("image", [1, 11, 8, 3]), "conv", **options))
-
-    return build
-
-
-def pooled(
-    window: Pair, stride: Pair, padding: int = Padding.SAME, activation: int = Activation.RELU
-) -> Callable[[], bytes]:
-    def build() -> bytes:
-        g = GraphBuilder(22)
-        image = g.input("image", [1, 11, 10, 2])
-        x = conv(g, image, "conv", padding=Padding.VALID, activation=activation, rms=4.0)
-        return head(g, pool(g, x, "pool", window, stride, padding))
-
-    return build
-
-
-def global_mean(operator: bool, keep: bool = False) -> bytes:
-    g = GraphBuilder(23)
-    x = conv(g, g.input("image", [1, 9, 7, 2]), "conv", stride=(2, 1))
-    if operator:
-        return head(g, g.mean(x, "mean", [1, 2], keep))
-    return head(g, pool(g, x, "mean", (5, 7), (5, 7), Padding.VALID, average=True))
-
-
-def sequence(merged: bool = False) -> bytes:
-    """A dense layer on every one of five positions, or on five samples into which they are merged."""
-    g = GraphBuilder(28)
-    x = g.input("sequence", [1, 5, 8])
-    if merged:
-        x = g.reshape(x, "merge", [5, 8])
-    inputs, rms = g._weighted(x, "token", [6, 8], 0, 8, True, True)
-    y = g.value("token", [*x.shape[:-1], 6], 6 * rms / 255, -20, rms)
-    options = schema.FullyConnectedOptionsT()
-    options.keepNumDims, options.fusedActivationFunction = not merged, Activation.RELU
-    code = schema.BuiltinOperator.FULLY_CONNECTED
-    g.operator(code, inputs, [y.index], schema.BuiltinOptions.FullyConnectedOptions, options)
-    return head(g, g.reshape(y, "flatten", [1, 30]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -334,138 +222,6 @@ def test_outputs_are_those_of_the_uncut_model(case: Case) -> None:
     # Joined again, it is a model without cuts.
     for a, b in zip(run(export_model(model).to_bytes(), inputs), run(whole, inputs), strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-# --- which layers -------------------------------------------------------------------------------------------
-
-
-def layers(model: Model) -> list[str]:
-    metadata = read_metadata(model)
-    return [metadata.trainable[n.trainable].layer for n in metadata.nodes]
-
-
-def test_auto_takes_layers_with_fewer_nodes_than_weights() -> None:
-    metadata = read_metadata(inject_all(lenet5(), nodes="auto"))
-    assert [metadata.trainable[n.trainable].layer for n in metadata.nodes] == ["conv2", "fc1", "fc2", "fc3"]
-    assert [n.count for n in metadata.nodes] == [400, 120, 84, 10]
-    assert [n.head for n in metadata.nodes] == [False, False, False, True]
-
-
-def test_names_and_patterns() -> None:
-    assert layers(inject_all(lenet5(), nodes="fc1")) == ["fc1"]
-    assert layers(inject_all(lenet5(), nodes=("fc3", "conv?"))) == ["conv1", "conv2", "fc3"]
-    assert layers(inject_all(lenet5(), nodes="auto", trainable="last:2")) == ["fc2", "fc3"]
-    assert layers(inject_all(lenet5(), cuts=("flatten", "fc1"), nodes="fc1")) == ["fc1"]
-    assert len(read_metadata(inject_all(lenet5(), cuts=("flatten", "fc1"), nodes="fc1")).segments) == 4
-    assert read_metadata(inject_all(lenet5())).nodes == ()
-
-
-def shared_filter() -> bytes:
-    g = GraphBuilder(24)
-    x = g.conv(g.input("image", [1, 6, 6, 3]), "first", 3)
-    x = g.conv(x, "second", 3)
-    for op in g._operators:
-        op.inputs[1] = g._operators[0].inputs[1]
-    return head(g, x)
-
-
-def branches() -> bytes:
-    """Two dense layers side by side that read the same input."""
-    g = GraphBuilder(25)
-    x = g.input("features", [1, 30])
-    a, b = (g.dense(x, name, 4, Activation.NONE) for name in ("left", "right"))
-    x = g.concat([a, g.requantize(b, "match", a.scale, a.zero_point)], "concat", 1)
-    return head(g, x)
-
-
-def long_signal() -> bytes:
-    g = GraphBuilder(27)
-    x = conv(g, g.input("signal", [1, 1, 5000, 1]), "conv", kernel=(1, 9), stride=(1, 5))
-    return head(g, pool(g, x, "mean", (1, 1000), (1, 1000), Padding.VALID, average=True))
-
-
-def contradicting(name: str, shape: tuple[int, ...]) -> bytes:
-    """small_cnn with a tensor of a shape that its operator does not give."""
-    model = load_model(MODELS["small_cnn"]())
-    next(t for t in model.subgraphs[0].all_tensors() if t.name == name).shape = shape
-    return model.to_bytes()
-
-
-def contradictions(name: str, shape: tuple[int, ...]) -> tuple[Callable[[], bytes], str, str]:
-    told = re.escape(
-        f"«conv» cannot carry any: has the output «{name}» of shape {list(shape)}, which its window"
-    )
-    return lambda: contradicting(name, shape), "conv", f"{told} does not give; possible: fc$"
-
-
-POSSIBLE = "conv, block0/pointwise, block1/pointwise, fc"
-REFUSALS: dict[str, tuple[Any, str, str]] = {
-    "rows that no window gives": contradictions("conv", (1, 9, 8, 4)),
-    "channels that no filter gives": contradictions("conv", (1, 8, 8, 3)),
-    "columns that no pooling gives": contradictions("pool", (1, 4, 5, 4)),
-    "depthwise": (
-        "depthwise_separable",
-        "block0/depthwise",
-        r"«block0/depthwise» cannot carry any: is a DEPTHWISE_CONV_2D; possible are CONV_2D and "
-        rf"FULLY_CONNECTED; possible: {POSSIBLE}",
-    ),
-    "residual": (
-        "residual",
-        "block0/conv0",
-        "«block0/conv0» cannot carry any: has its output «block0/conv0» where the model cannot be cut: these "
-        "would cross too: «stem»; possible: stem, fc",
-    ),
-    "end of a residual branch": ("residual", "block0/conv1", "has its input «block0/conv0» where.*«stem»"),
-    "projection": ("residual", "projection", "has its output.*these would cross too: «block0/add»"),
-    "another output": ("two_outputs", "detect", "layer «detect» does not feed what the loss reads .«class»"),
-    "second input": (
-        "two_inputs",
-        "fc_features",
-        "reads the input «features»; of the model's inputs only the first is possible; possible: conv, "
-        "fc_image, fc",
-    ),
-    "unknown": ("lenet5", "fc9", "«fc9» fits no trainable layer; there are: conv1, conv2, fc1, fc2, fc3"),
-    "empty": ("lenet5", "", "nodes takes names"),
-    "shared filter": (shared_filter, "first", "«first» cannot carry any: shares its filter.*possible: fc$"),
-    "too long": (long_signal, "conv", "«conv» cannot carry any: has in_w = 5000, at most 4096.*possible: fc"),
-    "samples that are merged": (
-        lambda: sequence(True),
-        "token",
-        r"«token» cannot carry any: has its input «merge» in shape \[5, 8\], which does not begin with the "
-        "batch 1; possible: fc",
-    ),
-    "branches": (branches, "*", "«left» and «right» lie on different branches, only one of which"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSALS)
-def test_refusals(name: str) -> None:
-    build, nodes, message = REFUSALS[name]
-    with pytest.raises(ConversionError, match=message):
-        inject_all(build() if callable(build) else MODELS[build](), nodes=nodes)
-
-
-def test_other_refusals() -> None:
-    with pytest.raises(ConversionError, match="nodes need a loss: losses of single samples"):
-        inject_all(lenet5(), nodes="auto", loss="none")
-    with pytest.raises(ConversionError, match="«conv1» fits no trainable layer; there are: fc2, fc3"):
-        inject_all(lenet5(), nodes="conv1", trainable="last:2")
-    with pytest.raises(
-        ConversionError,
-        match=r"no trainable layer can.*\(possible with more nodes: conv1\)",
-    ):
-        inject_all(lenet5(), nodes="auto", trainable="conv1")
-    with pytest.raises(ConversionError, match="no trainable layer can.*: «depthwise» is a DEPTHWISE_CONV_2D"):
-        inject_all(MODELS["depth_multiplier"](), nodes="auto", trainable="depthwise")
-
-
-def test_auto_leaves_out_what_is_too_large() -> None:
-    assert layers(inject_all(long_signal(), nodes="auto")) == ["fc"]
-
-
-def test_auto_takes_one_of_two_branches() -> None:
-    assert layers(inject_all(branches(), nodes="auto")) == ["right", "fc"]
-    assert layers(inject_all(branches(), nodes=("left", "fc"))) == ["left", "fc"]
 
 
 # --- logits that are the model's output ---------------------------------------------------------------------

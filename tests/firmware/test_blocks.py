@@ -15,8 +15,10 @@ from helpers.models import lenet5
 from tflm_zo import inject
 from tflm_zo.converters import Model
 from tflm_zo.data import Data
-from tflm_zo.firmware import PLATFORMS, BlockSearch, Firmware, arena, generate_firmware
+from tflm_zo.firmware import PLATFORMS, BlockSearch, Firmware, generate_firmware
 from tflm_zo.training import BlockProbes, Exact, Nodes, Settings, SettingsError, Weights
+
+pytestmark = pytest.mark.usefixtures("nothing_is_measured")
 
 SAMPLES, STEPS = 30, 11
 RNG = np.random.default_rng(2)
@@ -25,12 +27,6 @@ Y = np.where(np.arange(SAMPLES) % 9 == 4, -1, RNG.integers(0, 3, SAMPLES)).astyp
 SETTINGS = Settings(tasks=(Nodes(queries=2), Exact()), batch_size=8, seed=3, snapshot_every=4)
 SEARCH = BlockSearch(blocks=3, held_out=0.3, epochs=2)
 LAYERS = ("conv1", "conv2", "fc1", "fc2", "fc3")
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The arena is its bound: measuring takes a second."""
-    monkeypatch.setattr(arena, "_recorded", lambda models: None)
 
 
 @pytest.fixture(scope="module")

@@ -1,61 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The generator: files have what the model has, and folders are written whole or not at all."""
+"""The generator: files have what the model has."""
 
 from __future__ import annotations
 
 import importlib
-import os
 import re
-import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from helpers.firmware_folders import ALGORITHMS, COMMAND, firmware, zo_model
+from helpers.firmware_folders import ALGORITHMS, firmware, zo_model
+from helpers.generated_sources import define, initializer, rows
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo import core, load_model
 from tflm_zo.converters import ConversionError, read_metadata
 from tflm_zo.converters.segments import extract_segment
 from tflm_zo.data import Data
-from tflm_zo.firmware import PLATFORMS, Firmware, arena, generate_firmware, identifier
-from tflm_zo.firmware.folder import CHECKSUMS, checksums, write_folder
-from tflm_zo.firmware.source_text import comment, string
+from tflm_zo.firmware import generate_firmware
 from tflm_zo.training import Nodes, Settings, Weights
 from tflm_zo.training.settings import SettingsError
 
-
-@pytest.fixture(autouse=True)
-def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The arena is its bound: measuring takes a second (test_arena.py does)."""
-    monkeypatch.setattr(arena, "_recorded", lambda models: None)
-
-
-def uncommented(text: str) -> str:
-    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
-
-
-def initializer(text: str, name: str) -> str:
-    """What stands between the braces of a definition."""
-    found = re.findall(rf"\b{name}(?:\[\w*\])+ = \{{(.*?)\n?\}};", uncommented(text), re.S)
-    assert len(found) == 1, name
-    return str(found[0])
-
-
-def rows(text: str, name: str) -> list[list[str]]:
-    return [[v.strip() for v in row.split(",")] for row in re.findall(r"\{(.*?)\}", initializer(text, name))]
-
-
-def define(made: Firmware, name: str) -> str:
-    return re.findall(
-        rf"^#define \w+_{name} (.*)$",
-        next(t for p, t in made.files.items() if p.endswith("_zo_config.h")),
-        re.M,
-    )[0]
+pytestmark = pytest.mark.usefixtures("nothing_is_measured")
 
 
 # --- what is in the files -----------------------------------------------------------------------------------
@@ -240,87 +209,6 @@ def test_noise_where_there_are_none(tmp_path: Path) -> None:
     assert len({tuple(row[1:4]) for row in found}) == 5, "samples differ"
 
 
-# --- names and comments -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["", "9lives", "my-model", "a b", "modèle", "_x", "a" * 49, "../x", "x;"])
-def test_names_that_are_none(name: str) -> None:
-    with pytest.raises(SettingsError, match="name: expected up to 48 letters, digits and underscores"):
-        generate_firmware(zo_model("weight"), steps=3, samples=5, name=name)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("LeNet-5 (int8)", "lenet_5_int8"),
-        ("9lives", "model_9lives"),
-        ("", "model"),
-        ("日本", "model"),
-        ("a" * 60, "a" * 48),
-        ("a" * 47 + "-b", "a" * 47),
-    ],
-)
-def test_names_of_files_become_identifiers(text: str, expected: str) -> None:
-    assert identifier(text) == expected
-
-
-def test_model_is_called_like_its_file(tmp_path: Path) -> None:
-    zo_model("weight").save(tmp_path / "My Model-2.zo.tflite")
-    made = generate_firmware(tmp_path / "My Model-2.zo.tflite", steps=3, samples=5)
-    assert "my_model_2_model_data.cc" in made.files
-    assert define(made, "ZO_MODEL_NAME") == '"my_model_2"'
-
-
-def test_text_cannot_leave_a_comment_or_a_string(tmp_path: Path) -> None:
-    assert comment("a\nb */ c /* d") == "a?b * / c / * d"
-    hostile = "x */ int evil; /*\nint worse;"
-    made = generate_firmware(
-        zo_model("weight"),
-        steps=3,
-        samples=1,
-        name="small",
-        command=hostile,
-        data=Data([np.zeros((1, 8, 8, 1), np.int8)], np.zeros(1, np.int32)),
-        data_name=hostile,
-    )
-    for path, text in made.files.items():
-        if path.endswith((".h", ".cc")) and not path.startswith("ops/"):
-            assert "evil" not in uncommented(text) and "worse" not in uncommented(text), path
-    # As C reads it back, byte by byte.
-    name = 'a"b\\c\n\té??/1'
-    source = tmp_path / "string.cc"
-    source.write_text(f"#include <stdio.h>\nint main() {{ fputs({string(name)}, stdout); }}\n")
-    subprocess.run(["g++", "-std=c++17", source, "-o", tmp_path / "string"], check=True)
-    done = subprocess.run([tmp_path / "string"], capture_output=True, check=True)
-    assert done.stdout == name.encode()
-
-
-@pytest.mark.parametrize("platform", PLATFORMS)
-def test_every_file_says_what_made_it(platform: str) -> None:
-    made = firmware(platform)
-    for path, text in made.files.items():
-        if "/ops/" in f"/{path}" or path in (CHECKSUMS, "library.properties"):
-            continue
-        if path in made.example or path.endswith("small_zo_samples.h"):
-            assert "Generated by tflm_zo" in text, path
-        else:
-            assert COMMAND in text, path
-
-
-@pytest.mark.parametrize("platform", PLATFORMS)
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_two_runs_give_the_same_bytes(platform: str, name: str) -> None:
-    again = generate_firmware(
-        load_model(zo_model(name).to_bytes()),
-        steps=3,
-        samples=5,
-        platform=platform,
-        name="small",
-        command=COMMAND,
-    )
-    assert again.files == firmware(platform, name).files
-
-
 # --- refusals -----------------------------------------------------------------------------------------------
 
 
@@ -358,208 +246,3 @@ def test_settings_that_do_not_fit() -> None:
             generate_firmware(zo_model("weight"), **bad)
     with pytest.raises(SettingsError, match="no 'iar'; there are cmake, make, arduino, zephyr, esp-idf"):
         generate_firmware(zo_model("weight"), steps=3, samples=5, platform="iar")
-
-
-# --- folders ------------------------------------------------------------------------------------------------
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
-def encoded(made: Firmware) -> dict[str, bytes]:
-    return {path: text.encode() for path, text in made.files.items()}
-
-
-@pytest.mark.parametrize("platform", PLATFORMS)
-def test_checksums_are_those_of_the_files(platform: str, tmp_path: Path) -> None:
-    made = firmware(platform)
-    assert made.write(tmp_path / "out") == []
-    assert contents(tmp_path) == {f"out/{path}": text for path, text in encoded(made).items()}
-    done = subprocess.run(
-        ["sha256sum", "-c", CHECKSUMS], cwd=tmp_path / "out", capture_output=True, text=True
-    )
-    assert done.returncode == 0 and done.stdout.count(": OK") == len(made.files) - 1
-
-
-def test_folders_that_are_not_replaced(tmp_path: Path) -> None:
-    made = firmware("cmake")
-    out = tmp_path / "out"
-    (tmp_path / "file").write_text("mine")
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other/small_zo_config.h").write_text("mine")
-    made.write(out)
-    before = contents(tmp_path)
-    for folder, force, said in (
-        ("out", False, "replace it with force=True"),
-        ("file", True, "is a file; name a folder"),
-        ("other", True, "is no generated firmware .* force=True does not replace it"),
-        ("no/out", False, "the folder .*no does not exist"),
-    ):
-        with pytest.raises(OSError, match=said):
-            made.write(tmp_path / folder, force=force)
-    assert contents(tmp_path) == before
-    (tmp_path / "empty").mkdir()
-    made.write(tmp_path / "empty")
-    assert contents(tmp_path / "empty") == encoded(made)
-
-
-def test_force_replaces_what_was_generated_and_keeps_what_was_not(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    firmware("cmake", "weight").write(out)
-    (out / "small_zo_samples.cc").write_text("// my own samples\n")
-    (out / "build").mkdir()
-    (out / "build/firmware.elf").write_bytes(b"\x7fELF")
-    (out / "notes.txt").write_text("mine\n")
-    (out / "link").symlink_to("notes.txt")
-    (out / "missing").symlink_to("nowhere")
-    made = firmware("cmake", "node")
-    kept = made.write(out, force=True)
-    assert kept == ["build/firmware.elf", "link", "missing", "notes.txt", "small_zo_samples.cc"]
-    found = contents(out)
-    assert found.pop("small_zo_samples.cc") == b"// my own samples\n"
-    assert found.pop("build/firmware.elf") == b"\x7fELF"
-    assert found.pop("notes.txt") == found.pop("link") == b"mine\n"
-    assert (out / "missing").is_symlink()
-    # Files of the first run that the second has not are gone: an Arduino builder would compile them.
-    expected = encoded(made)
-    del expected["small_zo_samples.cc"]
-    assert found == expected and "ops/device/small_zo_weight_trainer.cc" not in found
-    assert [p.name for p in tmp_path.iterdir()] == ["out"]
-    # The same again: what was kept is still not what was generated.
-    assert made.write(out, force=True) == kept
-
-
-def test_files_that_are_the_same_keep_their_times(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    firmware("cmake", "node").write(out)
-    for path in out.rglob("*"):
-        os.utime(path, (10**9, 10**9))
-    made = firmware("cmake", "weight")
-    made.write(out, force=True)
-    assert contents(out) == encoded(made)
-    old = encoded(firmware("cmake", "node"))
-    same = {name for name, data in encoded(made).items() if old.get(name) == data}
-    assert {f.relative_to(out).as_posix() for f in out.rglob("*") if f.stat().st_mtime == 10**9} >= same
-    assert "ops/core/random/small_zo_stream.h" in same and "small_zo_config.h" not in same
-    assert (out / "small_zo_config.h").stat().st_mtime > 10**9
-
-
-def test_force_does_not_undo_changes_by_hand(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    made = firmware("cmake")
-    made.write(out)
-    config = out / "small_zo_config.h"
-    config.write_text(config.read_text().replace("ZO_STEPS 3u", "ZO_STEPS 4u"))
-    before = contents(tmp_path)
-    with pytest.raises(FileExistsError, match=r"zo_config\.h was changed by hand.*move or delete it"):
-        made.write(out, force=True)
-    assert contents(tmp_path) == before
-    config.unlink()
-    assert made.write(out, force=True) == []
-    assert contents(out) == encoded(made)
-
-
-def test_force_to_another_platform(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    firmware("cmake").write(out)
-    (out / "main.cc").write_text("// mine\n")
-    made = firmware("arduino")
-    assert made.write(out, force=True) == ["main.cc"]
-    assert contents(out) == {**encoded(made), "main.cc": b"// mine\n"}
-
-
-# Of a folder that is replaced, only what differs is written.
-@pytest.mark.parametrize(("force", "at"), [(False, 0), (False, 40), (False, 92), (True, 0), (True, 10)])
-def test_nothing_is_left_half_written(force: bool, at: int, tmp_path: Path, monkeypatch: Any) -> None:
-    out = tmp_path / "out"
-    if force:
-        firmware("cmake", "weight").write(out)
-        (out / "notes.txt").write_text("mine\n")
-    before = contents(tmp_path)
-    written = 0
-    original = Path.write_text
-
-    def write_text(path: Path, *arguments: Any, **options: Any) -> int:
-        nonlocal written
-        written += 1
-        if written == at + 1:
-            raise OSError(28, "No space left on device", str(path))
-        return original(path, *arguments, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", write_text)
-        with pytest.raises(OSError, match="No space left"):
-            firmware("cmake").write(out, force=force)
-    assert written == at + 1
-    assert contents(tmp_path) == before
-    assert sorted(p.name for p in tmp_path.iterdir()) == (["out"] if force else [])
-
-
-def test_the_old_folder_comes_back_where_the_new_one_cannot_take_its_place(
-    tmp_path: Path, monkeypatch: Any
-) -> None:
-    out = tmp_path / "out"
-    firmware("cmake", "weight").write(out)
-    before = contents(tmp_path)
-
-    original = os.replace
-
-    def replace(source: Any, target: Any) -> None:
-        if str(source).endswith(".part"):
-            raise OSError(13, "Permission denied", str(target))
-        original(source, target)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", replace)
-        with pytest.raises(OSError, match="Permission denied"):
-            firmware("cmake").write(out, force=True)
-    assert contents(tmp_path) == before
-    assert [p.name for p in tmp_path.iterdir()] == ["out"]
-
-
-def test_a_link_to_a_folder_stays_one(tmp_path: Path) -> None:
-    firmware("cmake", "weight").write(tmp_path / "real")
-    (tmp_path / "link").symlink_to("real")
-    made = firmware("cmake")
-    made.write(tmp_path / "link", force=True)
-    assert (tmp_path / "link").is_symlink() and contents(tmp_path / "real") == encoded(made)
-
-
-KILLED = """
-import os, signal, sys
-from tflm_zo.firmware.folder import CHECKSUMS, checksums, write_folder
-real, left = os.replace, int(sys.argv[1])
-
-def replace(a, b):
-    global left
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    left -= 1
-    real(a, b)
-
-os.replace = replace
-files = {"zo.h": "new", "main.cc": "new"}
-write_folder("out", files | {CHECKSUMS: checksums(files)}, ["main.cc"], force=True)
-"""
-
-
-@pytest.mark.parametrize("moment", [0, 1])
-def test_what_a_kill_leaves_goes_with_the_next_folder(
-    moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before the old folder has lost its name, and before the new one has it."""
-    monkeypatch.chdir(tmp_path)
-    sources = {"zo.h": "old", "main.cc": "old"}
-    files = sources | {CHECKSUMS: checksums(sources)}
-    write_folder("out", files, ["main.cc"], force=False)
-    Path("out/main.cc").write_text("mine")
-    child = subprocess.run([sys.executable, "-c", KILLED, str(moment)], check=False)
-    assert child.returncode == -signal.SIGKILL
-    assert Path("out").exists() == (moment == 0) and len(list(tmp_path.iterdir())) == 2
-    if moment:
-        with pytest.raises(FileExistsError, match="replace it with force=True"):
-            write_folder("out", files, ["main.cc"], force=False)
-    assert write_folder("out", files, ["main.cc"], force=True) == ["main.cc"]
-    assert [p.name for p in tmp_path.iterdir()] == ["out"]
-    assert [Path("out", name).read_text() for name in sources] == ["old", "mine"]

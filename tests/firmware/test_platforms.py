@@ -13,41 +13,31 @@ import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cortex_m.emulator import CORES
-from helpers.firmware_folders import ALGORITHMS, COMMAND, compiled, firmware, included, write
+from helpers.build_systems import needs_cmake, run
+from helpers.firmware_folders import COMMAND, compiled, firmware, included, write
 from tflm_zo.firmware import PLATFORMS
 from tflm_zo.firmware.op_pack import op_pack_folder
 
-yaml = pytest.importorskip("yaml", reason="PyYAML is not installed: manifests were not parsed")
-
 STRICT = ("-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-pedantic", "-Werror")
 ARM = "arm-none-eabi-"
+
+
 # What C99 and C++ have, and what compilers have for their own instruction sets.
 STANDARD = {
     *("stddef.h", "stdint.h", "string.h", "stdio.h", "stdarg.h", "new", "cstddef", "cstdint"),
     "initializer_list",  # what a loop over a list in braces needs
     *("arm_acle.h", "arm_mve.h", "emmintrin.h"),
 }
-needs_cmake = pytest.mark.skipif(shutil.which("cmake") is None, reason="NO cmake: NO GLUE WAS EXECUTED")
+
+
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="NO make: NO GLUE WAS EXECUTED")
 needs_arm = pytest.mark.skipif(
     shutil.which(f"{ARM}gcc") is None, reason=f"NO {ARM}gcc: NO SOURCE WAS COMPILED FOR A CORTEX-M"
 )
-
-
-def run(*command: Any, folder: Path | None = None) -> str:
-    done = subprocess.run([str(c) for c in command], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
-@pytest.fixture(params=ALGORITHMS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 # --- all platforms ------------------------------------------------------------------------------------------
@@ -196,6 +186,8 @@ all: $(SMALL_ZO_C_OBJS)
 lists:
 \t@printf '%s\\n' $(foreach v,{names},$(addprefix $(v)=,$($(v))))
 """
+
+
 OWN_LISTS = ("C_SRCS", "CC_SRCS", "HDRS", "EXAMPLE_SRCS", "LIBRARY", "DEFINES", "C_OBJS")
 LISTS = tuple(f"SMALL_ZO_{name}" for name in OWN_LISTS)
 
@@ -318,157 +310,3 @@ def test_arduino_layout(kind: str, tmp_path: Path) -> None:
     # No macro can be given to an Arduino build: the headers have them.
     types = (folder / "src/ops/core/small_zo_types.h").read_text()
     assert re.findall(r"#define SMALL_ZO_MAX_QUERIES (\d+)", types) == [{"node": "32", "weight": "1"}[kind]]
-
-
-# --- Zephyr -------------------------------------------------------------------------------------------------
-
-ZEPHYR_BUILD = {"cmake": str, "kconfig": str, "depends": list, "settings": dict}
-
-ZEPHYR_STUBS = """
-cmake_minimum_required(VERSION 3.18)
-project(stub NONE)
-foreach(name zephyr_library zephyr_library_sources zephyr_include_directories)
-  function(${name})
-    file(APPEND ${CMAKE_BINARY_DIR}/calls "${CMAKE_CURRENT_FUNCTION};${ARGN}\\n")
-  endfunction()
-endforeach()
-add_subdirectory(out)
-"""
-
-
-def kconfig(text: str) -> dict[str, list[str]]:
-    """Lines of each option."""
-    found: dict[str, list[str]] = {}
-    for line in text.splitlines():
-        if match := re.fullmatch(r"config (\w+)", line):
-            found[match[1]] = own = []
-        elif line.startswith("\t"):
-            own.append(line.strip())
-        else:
-            assert not line or line.startswith("#"), line
-    return found
-
-
-def test_zephyr_module(tmp_path: Path) -> None:
-    folder = write(tmp_path / "out", "zephyr")
-    module = yaml.safe_load((folder / "zephyr/module.yml").read_text())
-    assert set(module) == {"name", "build"} and module["name"] == "small_zo"
-    for key, value in module["build"].items():
-        assert isinstance(value, ZEPHYR_BUILD[key])
-    assert (folder / module["build"]["cmake"] / "CMakeLists.txt").is_file()
-    assert module["build"]["depends"] == ["tflite-micro"]
-    options = kconfig((folder / module["build"]["kconfig"]).read_text())
-    assert list(options) == ["TFLM_ZO_SMALL"]
-    lines = options["TFLM_ZO_SMALL"]
-    assert re.fullmatch(r'bool "[^"]+"', lines[0])
-    assert {"depends on TENSORFLOW_LITE_MICRO", "depends on CPP", "help"} <= set(lines)
-    configuration = (folder / "samples/small/prj.conf").read_text()
-    assert {"CONFIG_CPP=y", "CONFIG_TENSORFLOW_LITE_MICRO=y", "CONFIG_TFLM_ZO_SMALL=y"} <= set(
-        configuration.splitlines()
-    )
-
-
-@needs_cmake
-def test_zephyr_cmake(kind: str, tmp_path: Path) -> None:
-    folder = write(tmp_path / "out", "zephyr", kind)
-    (tmp_path / "CMakeLists.txt").write_text(ZEPHYR_STUBS)
-    run("cmake", "-S", tmp_path, "-B", tmp_path / "off")
-    assert not (tmp_path / "off/calls").exists()
-    run("cmake", "-S", tmp_path, "-B", tmp_path / "on", "-DCONFIG_TFLM_ZO_SMALL=y")
-    calls = [line.split(";") for line in (tmp_path / "on/calls").read_text().splitlines()]
-    assert [call[0] for call in calls] == [
-        "zephyr_library",
-        "zephyr_include_directories",
-        "zephyr_library_sources",
-    ]
-    assert calls[1][1:] == [str(folder)]
-    assert sorted(calls[2][1:]) == sorted(compiled(folder))
-
-
-@needs_cmake
-def test_zephyr_sample(tmp_path: Path) -> None:
-    folder = write(tmp_path / "out", "zephyr")
-    # find_package(Zephyr) as Zephyr's own does it: a package that defines the target `app`.
-    package = tmp_path / "base/share/zephyr-package/cmake"
-    package.mkdir(parents=True)
-    (package / "ZephyrConfig.cmake").write_text(
-        "file(WRITE ${CMAKE_BINARY_DIR}/modules ${ZEPHYR_EXTRA_MODULES})\n"
-        'function(target_sources)\n  file(WRITE ${CMAKE_BINARY_DIR}/sources "${ARGN}")\nendfunction()\n'
-        "macro(project)\n  _project(${ARGN} NONE)\nendmacro()\n"
-    )
-    sample = folder / "samples/small"
-    run("cmake", "-S", sample, "-B", tmp_path / "b", f"-DZephyr_DIR={package}")
-    assert (tmp_path / "b/modules").read_text() == f"{sample}/../.."
-    sources = (tmp_path / "b/sources").read_text().split(";")
-    assert sources == ["app", "PRIVATE", "src/main.cc", "src/small_zo_samples.cc"]
-    assert all((sample / path).is_file() for path in sources[2:])
-
-
-# --- ESP-IDF ------------------------------------------------------------------------------------------------
-
-# Of the manifest's reference.
-ESP_KEYS = {"version", "description", "url", "repository", "documentation", "issues", "tags", "targets"}
-ESP_KEYS |= {"license", "maintainers", "dependencies", "files", "examples"}
-ESP_DEPENDENCY = {"version", "public", "require", "path", "override_path", "git", "rules", "matches"}
-
-ESP_STUBS = """
-cmake_minimum_required(VERSION 3.16)
-project(stub NONE)
-function(idf_component_register)
-  cmake_parse_arguments(_ "" "" "SRCS;INCLUDE_DIRS;REQUIRES;PRIV_REQUIRES" ${ARGN})
-  file(APPEND ${CMAKE_BINARY_DIR}/calls
-    "${CMAKE_CURRENT_SOURCE_DIR}|${__SRCS}|${__INCLUDE_DIRS}|${__UNPARSED_ARGUMENTS}\\n")
-endfunction()
-add_subdirectory(out)
-add_subdirectory(out/examples/small/main)
-"""
-
-
-def test_esp_manifests(tmp_path: Path) -> None:
-    folder = write(tmp_path / "out", "esp-idf")
-    manifest = yaml.safe_load((folder / "idf_component.yml").read_text())
-    assert set(manifest) <= ESP_KEYS
-    assert re.fullmatch(r"\d+\.\d+\.\d+", manifest["version"])
-    dependencies = manifest["dependencies"]
-    assert set(dependencies) == {"idf", "espressif/esp-tflite-micro"}
-    for dependency in dependencies.values():
-        assert set(dependency) <= ESP_DEPENDENCY
-        assert re.fullmatch(r">=\d+(\.\d+)+", dependency["version"])
-    # Our headers include TFLM's, so whoever takes ours takes those.
-    assert dependencies["espressif/esp-tflite-micro"]["public"] is True
-
-    main = folder / "examples/small/main"
-    example = yaml.safe_load((main / "idf_component.yml").read_text())
-    assert set(example) == {"dependencies"} and set(example["dependencies"]) == {"small_zo"}
-    path = example["dependencies"]["small_zo"]["path"]
-    assert (main / path).resolve() == folder
-
-
-@needs_cmake
-def test_esp_cmake(kind: str, tmp_path: Path) -> None:
-    folder = write(tmp_path / "out", "esp-idf", kind)
-    (tmp_path / "CMakeLists.txt").write_text(ESP_STUBS)
-    run("cmake", "-S", tmp_path, "-B", tmp_path / "b")
-    component, main = (line.split("|") for line in (tmp_path / "b/calls").read_text().splitlines())
-    assert component[0] == str(folder)
-    assert sorted(component[1].split(";")) == sorted(compiled(folder))
-    assert component[2:] == [".", ""]
-    assert main[0] == str(folder / "examples/small/main")
-    assert main[1].split(";") == ["main.cc", "small_zo_samples.cc"] and main[2:] == [".", ""]
-    assert all((folder / "examples/small/main" / name).is_file() for name in main[1].split(";"))
-    program = (folder / "examples/small/main/main.cc").read_text()
-    assert 'extern "C" void app_main()' in program and "int main(" not in program
-
-
-@needs_cmake
-def test_esp_example_project(tmp_path: Path) -> None:
-    folder = write(tmp_path / "out", "esp-idf")
-    tools = tmp_path / "idf/tools/cmake"
-    tools.mkdir(parents=True)
-    (tools / "project.cmake").write_text(
-        "macro(project name)\n  file(WRITE ${CMAKE_BINARY_DIR}/name ${name})\n"
-        "  _project(${name} NONE)\nendmacro()\n"
-    )
-    command = ["cmake", "-S", folder / "examples/small", "-B", tmp_path / "b"]
-    run("env", f"IDF_PATH={tmp_path}/idf", *command)
-    assert (tmp_path / "b/name").read_text() == "small"

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
+
+import pytest
 
 from tflm_zo.training import Callback, Trainer
 
@@ -25,3 +27,26 @@ def stop(trainer: Trainer) -> None:
 
 def interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
+
+
+def interrupt_at_call(
+    patch: pytest.MonkeyPatch, owner: type, name: str, call: int, when: Literal["before", "after"]
+) -> list[int]:
+    """Has a method raise KeyboardInterrupt before or after its given call.
+
+    Returns:
+        How many calls are left until then, which each call changes.
+    """
+    original, left = getattr(owner, name), [call]
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        left[0] -= 1
+        if left[0] == 0 and when == "before":
+            raise KeyboardInterrupt
+        result = original(*args, **kwargs)
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return result
+
+    patch.setattr(owner, name, counted)
+    return left

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Training of some layers alone, and the choice of the block of layers that is best trained."""
+"""The choice of the block of layers that is best trained."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.injection import inject_all
+from helpers.layerwise_runs import RNG, X, Y, mixed, poor_mans
 from helpers.models import MODELS, lenet5
-from helpers.settings import settings_of
 from tflm_zo import inject
-from tflm_zo.converters import Model, load_model, read_metadata
+from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.core import NativeError, Status
-from tflm_zo.logs import LogError, SnapshotLog
+from tflm_zo.logs import LogError
 from tflm_zo.training import (
     BlockProbes,
-    Nodes,
     Settings,
     SettingsError,
     Trainer,
@@ -29,182 +28,9 @@ from tflm_zo.training import (
     algorithm,
     choose_block,
     inject_settings,
-    replay_log,
 )
 from tflm_zo.training.block_choice import BlockControl
 from tflm_zo.training.block_search import BlockSearch
-
-RNG = np.random.default_rng(11)
-X = RNG.integers(-128, 128, (40, 28, 28, 1)).astype(np.int8)
-Y = RNG.integers(0, 10, 40)
-LAYERS = ["conv1", "conv2", "fc1", "fc2", "fc3"]
-
-
-def mixed(**options: Any) -> Model:
-    """LeNet-5; conv1 alone carries no nodes."""
-    return inject(lenet5(), inject_settings(algorithm("poor-mans-training"), batch=8), **options)
-
-
-def poor_mans(**options: Any) -> Settings:
-    queries = {"nodes.queries": 2, "weights.queries": 2}
-    settings = settings_of("poor-mans-training", {"batch_size": 8, **queries, **options})
-    return settings
-
-
-def changed(model: Model, trainer: Trainer) -> list[str]:
-    """Layers whose weights are not those that the model starts with."""
-    fresh = Trainer(model, trainer.settings).runtime
-    fresh.invoke(fresh.command(loss=False).restore())
-    initial, now = fresh.read_weights(), trainer.runtime.read_weights()
-    return [
-        t.layer
-        for t in trainer.runtime.metadata.trainable
-        if not np.array_equal(initial[t.name], now[t.name])
-    ]
-
-
-# --- some layers alone --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("only", "layers"),
-    [
-        (None, LAYERS),
-        (("fc2",), ["fc2"]),
-        (("conv1",), ["conv1"]),
-        (("fc*",), ["fc1", "fc2", "fc3"]),
-        (("fc?", "conv1"), ["conv1", "fc1", "fc2", "fc3"]),
-        (("*2", "fc2"), ["conv2", "fc2"]),
-    ],
-)
-def test_only_these_layers_are_trained(
-    only: tuple[str, ...] | None, layers: list[str], tmp_path: Path
-) -> None:
-    model = mixed()
-    trainer = Trainer(model, poor_mans(layers=only, snapshot_every=2), runtime="litert-ref")
-    trainer.fit(X, Y, steps=3, log=tmp_path / "a.zolog", keep="last")
-    assert changed(model, trainer) == layers
-    # What the log says leads to the same weights.
-    log = SnapshotLog.read(tmp_path / "a.zolog")
-    names = [t.layer for t in read_metadata(model).trainable]
-    assert sorted(names[i] for task in log.tasks for i in task.tensors) == sorted(layers)
-    weights, _ = replay_log(model, log)
-    now = trainer.runtime.read_weights()
-    assert all(np.array_equal(weights[name], now[name]) for name in now)
-
-
-def test_a_trained_layer_is_estimated_as_beside_others() -> None:
-    """All layers are estimated at the same weights: after one step a layer is where it would be with all."""
-    model, first, second = mixed(), {}, {}
-    for only, weights in ((None, first), (("fc3", "fc2"), second)):
-        # The seeds of a task's directions go by its number, which others before it would change.
-        trainer = Trainer(model, poor_mans(layers=only, **{"exact.last": 2}), runtime="litert-ref")
-        trainer.fit(X, Y, steps=1, keep="last")
-        weights.update(trainer.runtime.read_weights())
-    trainable = [t for t in read_metadata(model).trainable if t.layer in ("fc2", "fc3")]
-    assert len(trainable) == 2
-    for t in trainable:
-        # Rounding of fractions is drawn by the task's number, too.
-        difference = np.abs(first[t.name].astype(int) - second[t.name])
-        assert difference.max() <= 1 and difference.mean() < 0.05
-
-
-def test_what_is_not_trained_costs_nothing() -> None:
-    """By hand: fc2's input is kept of the 16 samples that two steps use; fc2's queries run fc3, its update is
-    its products.
-    """
-    trainer = Trainer(mixed(), poor_mans(layers=("fc2",)))
-    trainer.fit(X, Y, steps=2, keep="last")
-    conv1, conv2, fc1, fc2, fc3 = 117_600, 240_000, 48_000, 10_080, 840
-    whole = conv1 + conv2 + fc1 + fc2 + fc3
-    macs = 16 * (conv1 + conv2 + fc1) + 2 * 8 * (fc2 + fc3 + 2 * fc3 + fc2)
-    assert trainer.equivalents == pytest.approx(macs / whole)
-
-
-def test_weights_together_around_a_layer_with_nodes(tmp_path: Path) -> None:
-    """The log stores a first tensor and a number: what is not consecutive becomes tasks of its own."""
-    model = inject_all(lenet5(), nodes=("fc1",), batch=8)
-    settings = Settings(tasks=(Nodes(), Weights()), batch_size=8, snapshot_every=1)
-    for only, expected in (
-        (None, [(2,), (0, 1), (3, 4)]),
-        (("conv1", "fc?"), [(2,), (0,), (3, 4)]),
-        (("conv*", "fc3"), [(0, 1), (4,)]),
-    ):
-        trainer = Trainer(model, dataclasses.replace(settings, layers=only), runtime="litert-ref")
-        log = tmp_path / "log"
-        trainer.fit(X, Y, steps=2, log=log, replace=True, keep="last")
-        read = SnapshotLog.read(log)
-        assert [task.tensors for task in read.tasks] == expected
-        weights, _ = replay_log(model, read)
-        now = trainer.runtime.read_weights()
-        assert all(np.array_equal(weights[name], now[name]) for name in now)
-        again = Trainer(model, dataclasses.replace(settings, layers=only), runtime="litert-ref")
-        again.fit(X, Y, steps=2, log=log, resume=True, keep="last")
-        assert again.step == 2
-
-
-@pytest.mark.parametrize(
-    ("injection", "chosen", "message"),
-    [
-        (
-            {},
-            {"layers": ("fc9",)},
-            "layers: no layer that is trained fits 'fc9'; there are conv1, conv2, fc1,",
-        ),
-        ({}, {"layers": ("fc1", "pool*")}, "fits 'pool[*]'; there are conv1"),
-        (
-            {},
-            {"layers": ("fc2",), "exact.last": 2},
-            "gradient of layer fc2 comes back through layer fc3, which is left out",
-        ),
-        (
-            {},
-            {"layers": ("fc1", "fc3"), "exact.last": 3},
-            "gradient of layer fc1 comes back through layer fc2",
-        ),
-    ],
-)
-def test_layers_that_cannot_be_trained_alone(
-    injection: dict[str, Any], chosen: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(SettingsError, match=message):
-        Trainer(mixed(**injection), poor_mans(**chosen))
-
-
-def test_layers_of_no_task() -> None:
-    settings = Settings(tasks=(poor_mans().nodes,), batch_size=8, layers="conv1")
-    with pytest.raises(SettingsError, match="fits 'conv1'; there are conv2, fc1, fc2, fc3$"):
-        Trainer(mixed(), settings)
-
-
-@pytest.mark.parametrize(
-    ("only", "message"),
-    [
-        ((), "expected at least one layer"),
-        (("fc1", 2), "expected names of layers"),
-    ],
-)
-def test_bad_only(only: Any, message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
-        Settings(layers=only)
-
-
-def test_a_name_is_no_pattern() -> None:
-    """Of layers called a? and ab, a? is the first one alone."""
-    metadata = read_metadata(mixed())
-    renamed = [
-        dataclasses.replace(t, layer=name)
-        for t, name in zip(metadata.trainable, ["a?", "ab", "c", "d", "e"], strict=True)
-    ]
-    from tflm_zo.training.plan import trained_tensors
-
-    found = dataclasses.replace(metadata, trainable=tuple(renamed))
-    assert trained_tensors(poor_mans(layers=("a?",)), found) == [0]
-    assert trained_tensors(poor_mans(layers=("?b",)), found) == [1]
-    assert trained_tensors(poor_mans(layers=("a*",)), found) == [0, 1]
-
-
-# --- the choice ---------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2), min_size=1, max_size=20))

@@ -13,15 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers import node_runs
 from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo.logs import LogError, SeedLog
+from helpers.moments import At, interrupt, stop
+from helpers.node_runs import make, train, uninterrupted
+from helpers.runs import random_samples
+from tflm_zo.logs import LogError, SeedLog, SnapshotLog
 from tflm_zo.training import Callback, Checkpoint, CSVLogger, Settings, Trainer, Weights
 
 RNG = np.random.default_rng(3)
-X = RNG.integers(-128, 128, (20, 8, 8, 1)).astype(np.int8)
-Y = RNG.integers(0, 4, 20)
-VALIDATION = (RNG.integers(-128, 128, (9, 8, 8, 1)).astype(np.int8), RNG.integers(0, 4, 9))
+X, Y = random_samples(RNG, 20)
+VALIDATION = random_samples(RNG, 9)
 EPOCHS, PER_EPOCH = 8, 3  # an epoch's last step is of samples of the next one, too
 SETTINGS = Settings(tasks=(Weights(queries=2),), batch_size=8, seed=5, learning_rate=6.0)
 MODEL = inject_all(MODELS["small_cnn"](), batch=4)
@@ -49,17 +52,6 @@ def steps_of(path: Path, whole: bytes) -> int:
     return len(log.steps)
 
 
-class Stop(Callback):
-    def __init__(self, step: int, error: type[BaseException] | None = None) -> None:
-        self.step, self.error = step, error
-
-    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
-        if step == self.step:
-            if self.error is not None:
-                raise self.error
-            trainer.stop_training = True
-
-
 @pytest.mark.parametrize("every", [1, 3, 5])
 def test_every(every: int, run: Any, tmp_path: Path) -> None:
     seen: list[int] = []
@@ -73,13 +65,13 @@ def test_every(every: int, run: Any, tmp_path: Path) -> None:
     assert seen == [(epoch + 1) // every * every * PER_EPOCH for epoch in range(EPOCHS)]
 
 
-@pytest.mark.parametrize("error", [None, KeyboardInterrupt])
+@pytest.mark.parametrize("action", [stop, interrupt])
 @pytest.mark.parametrize("step", [1, 2, 5, 6, 10, 14, 17, 22, 23])
-def test_interruptions_change_nothing(step: int, error: Any, run: Any, tmp_path: Path) -> None:
+def test_interruptions_change_nothing(step: int, action: Any, run: Any, tmp_path: Path) -> None:
     """Stopped after any step, after an epoch's last one before or after its checkpoint."""
     fit(tmp_path / "once.log", Checkpoint(tmp_path / "once", every=2))
     expected = (tmp_path / "once").read_bytes()
-    fit(tmp_path / "log", Checkpoint(tmp_path / "kept", every=2), Stop(step, error))
+    fit(tmp_path / "log", Checkpoint(tmp_path / "kept", every=2), At(step, action))
     fit(tmp_path / "log", Checkpoint(tmp_path / "kept", every=2), resume=True)
     assert (tmp_path / "kept").read_bytes() == expected
     assert (tmp_path / "log").read_bytes() == run[0]
@@ -97,7 +89,7 @@ def test_a_run_goes_on_from_a_checkpoint(run: Any, tmp_path: Path) -> None:
 def test_the_history_of_a_resumed_run_is_the_rest(step: int, run: Any, tmp_path: Path) -> None:
     """Means over an epoch that was cut short are those of the whole epoch, and a .csv has every line."""
     fit(tmp_path / "once.log", CSVLogger(tmp_path / "once.csv"))
-    fit(tmp_path / "log", CSVLogger(tmp_path / "a.csv"), Stop(step, KeyboardInterrupt))
+    fit(tmp_path / "log", CSVLogger(tmp_path / "a.csv"), At(step, interrupt))
     with open(tmp_path / "a.csv", "a") as file:
         file.write("7,0.25")  # the trace of an interrupted write
     rest = fit(tmp_path / "log", CSVLogger(tmp_path / "a.csv"), resume=True)
@@ -164,3 +156,72 @@ def test_full_disk(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "log"]
     fit(log, Checkpoint(kept), resume=True)
     assert kept.read_bytes() == log.read_bytes() == run[0]
+
+
+# --- node perturbation --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", [1, 4, 5, 9])
+def test_a_resumed_history_is_the_rest(step: int, tmp_path: Path) -> None:
+    """Three steps are an epoch; means over one that was cut short are those of the whole epoch."""
+    expected = node_runs.fit(make(), validation_data=node_runs.VALIDATION).history
+    log, csv_log = tmp_path / "log", tmp_path / "a.csv"
+    train(log, validation_data=node_runs.VALIDATION, callbacks=[CSVLogger(csv_log), At(step, interrupt)])
+    resumed = {"validation_data": node_runs.VALIDATION, "callbacks": [CSVLogger(csv_log)], "resume": True}
+    rest = node_runs.fit(make(), log=log, **resumed).history
+    done = (step + 1) // 3
+    assert rest == {name: values[done:] for name, values in expected.items()}
+    with open(csv_log, newline="") as file:
+        rows = {int(row.pop("epoch")): row for row in csv.DictReader(file)}
+    for epoch, row in rows.items():
+        assert {k: float(v) for k, v in row.items()} == {k: v[epoch] for k, v in expected.items()}
+    assert set(range(5)) - set(rows) <= {done - 1}
+
+
+@pytest.mark.parametrize("action", [stop, interrupt])
+@pytest.mark.parametrize("step", [2, 3, 8, node_runs.STEPS - 1])
+def test_checkpoints(step: int, action: Any, tmp_path: Path) -> None:
+    """An interruption changes neither the checkpoint nor the log; one can be gone on from."""
+
+    def run(log: str, kept: str, *more: Callback, **options: Any) -> None:
+        callbacks = [Checkpoint(tmp_path / kept, every=2), *more]
+        train(tmp_path / log, validation_data=node_runs.VALIDATION, callbacks=callbacks, **options)
+
+    run("once", "once.kept")
+    run("log", "kept", At(step, action))
+    run("log", "kept", resume=True)
+    assert (tmp_path / "log").read_bytes() == (tmp_path / "once").read_bytes()
+    assert (tmp_path / "kept").read_bytes() == (tmp_path / "once.kept").read_bytes()
+    assert SnapshotLog.read(tmp_path / "kept").losses.size % 6 == 0
+    train(tmp_path / "kept", resume=True)
+    assert (tmp_path / "kept").read_bytes() == (tmp_path / "once").read_bytes()
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+    """Also one that is ahead of the run, which is of another future."""
+    log, kept = tmp_path / "log", tmp_path / "kept"
+    train(log, callbacks=[At(4, stop)])
+    data = log.read_bytes()
+    kept.write_bytes(uninterrupted().log)
+    with pytest.raises(LogError, match="is no checkpoint of this run; choose another name"):
+        train(log, callbacks=[Checkpoint(kept)], resume=True)
+    assert kept.read_bytes() == uninterrupted().log and log.read_bytes() == data
+
+
+def test_looking_at_a_checkpoint_does_not_change_what_an_interruption_goes_back_to(tmp_path: Path) -> None:
+    """A checkpoint whose snapshots are damaged stands for the beginning of the run."""
+    log, kept = tmp_path / "log", tmp_path / "kept"
+    first = train(log, callbacks=[At(4, stop)])
+    data, (slots, records) = bytearray(log.read_bytes()), node_runs.layout()
+    for slot in (slots, (slots + records) // 2):
+        data[slot + 20] ^= 16
+    kept.write_bytes(data)
+
+    class Now(Callback):
+        def on_train_begin(self, trainer: Trainer, steps: int) -> None:
+            raise KeyboardInterrupt
+
+    callbacks = [Checkpoint(kept, every=3), Now()]
+    second = train(log, validation_data=node_runs.VALIDATION, callbacks=callbacks, resume=True)
+    assert second.interrupted and second.step == 5
+    assert node_runs.snapshot(second) == node_runs.snapshot(first)

@@ -15,16 +15,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.disk import Disk, fail_to_sync
 from helpers.injection import inject_all
 from helpers.models import MODELS
+from helpers.moments import interrupt_at_call
+from helpers.runs import packed, random_samples, state
 from tflm_zo.core import Control
 from tflm_zo.logs import LogError, LogWarning, SeedLog, SeedLogWriter
 from tflm_zo.training import Settings, Trainer, Weights, replay_log
 from tflm_zo.training.integers import weight_integers
 
-RNG = np.random.default_rng(3)
-X = RNG.integers(-128, 128, (24, 8, 8, 1)).astype(np.int8)
-Y = RNG.integers(0, 4, 24)
+X, Y = random_samples(3)
 STEPS, HEADER, RECORD = 9, 132, 28
 SETTINGS = Settings(tasks=(Weights(queries=2),), batch_size=8, seed=9)
 MODEL = inject_all(MODELS["small_cnn"](), batch=4)
@@ -46,24 +47,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return data
 
 
-class Disk:
-    """A disk with so many bytes left for the log; a write that does not fit takes what does, as write(2)."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, free: int) -> None:
-        disk = self
-        self.free = free
-
-        class File(io.FileIO):
-            def write(self, data: Any) -> int:
-                if not disk.free:
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                taken = super().write(data[: disk.free])
-                disk.free -= taken
-                return taken
-
-        monkeypatch.setattr(io, "FileIO", File)
-
-
 # --- a full disk --------------------------------------------------------------------------------------------
 
 
@@ -79,11 +62,7 @@ def test_full_disk(free: int, whole: bytes, tmp_path: Path, monkeypatch: pytest.
     assert failure.value.filename == str(log)
     assert ("resumed" in failure.value.strerror) == (steps > 0)
     assert log.read_bytes() == whole[: HEADER + steps * RECORD]
-    weights, fractions = replay_log(MODEL, SeedLog.read(log))
-    for name, value in trainer.runtime.read_weights().items():
-        np.testing.assert_array_equal(value, weights[name])
-    for name, value in trainer.runtime.read_fractions().items():
-        np.testing.assert_array_equal(value, fractions[name])
+    assert state(trainer) == packed(*replay_log(MODEL, SeedLog.read(log)))
     train(log, resume=True)
     assert log.read_bytes() == whole
 
@@ -118,7 +97,7 @@ def test_full_again_and_again(whole: bytes, tmp_path: Path, monkeypatch: pytest.
         except OSError:
             times += 1
             assert log.read_bytes() == whole[: HEADER + times * RECORD]
-            disk.free = RECORD * 3 // 2
+            disk.size = HEADER + times * RECORD + RECORD * 3 // 2
     assert times == STEPS - 1
     assert log.read_bytes() == whole
 
@@ -141,17 +120,9 @@ def test_full_before_the_first_step(
 
 def test_a_disk_that_fails_to_sync(whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a file system says only afterwards that it is full: what is in the log is whole all the same."""
-    log, calls = tmp_path / "log", [0]
-    real = os.fsync
-
-    def fsync(handle: int) -> None:
-        calls[0] += 1
-        if calls[0] > 6:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        real(handle)
-
+    log = tmp_path / "log"
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", fsync)
+        fail_to_sync(patch, 6, errno.ENOSPC)
         with pytest.raises(OSError, match="No space left") as failure:
             train(log, sync_every=0)
     assert failure.value.filename == str(log)
@@ -212,24 +183,14 @@ def test_a_record_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert sizes == [HEADER] + [RECORD] * STEPS
 
 
-@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize("when", ["before", "after"])
 def test_ctrl_c_at_the_record(
-    written: bool, whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    when: Any, whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C between a step's last loss and the record that makes it count: all agree on the step before."""
-    append, calls = SeedLogWriter.append, 0
-
-    def interrupted(self: SeedLogWriter) -> None:
-        nonlocal calls
-        calls += 1
-        if calls < 5 or written:
-            append(self)
-        if calls == 5:
-            raise KeyboardInterrupt
-
     log = tmp_path / "log"
     with monkeypatch.context() as patch:
-        patch.setattr(SeedLogWriter, "append", interrupted)
+        interrupt_at_call(patch, SeedLogWriter, "append", 5, when)
         trainer = train(log)
     assert trainer.interrupted
     assert trainer.step == len(SeedLog.read(log).steps) == 4

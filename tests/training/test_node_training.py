@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ai_edge_litert import schema_py_generated as schema
 
 from helpers.injection import inject_all
 from helpers.interpreters import require
@@ -39,10 +38,8 @@ def positions() -> bytes:
     x = g.conv(g.input("image", [1, 3, 4, 5]), "conv", 6, (1, 1))
     inputs, rms = g._weighted(x, "token", [4, 6], 0, 6, True, True)
     y = g.value("token", [1, 3, 4, 4], 6 * rms / 255, -20, rms)
-    options = schema.FullyConnectedOptionsT()
-    options.keepNumDims, options.fusedActivationFunction = True, Activation.RELU
-    code = schema.BuiltinOperator.FULLY_CONNECTED
-    g.operator(code, inputs, [y.index], schema.BuiltinOptions.FullyConnectedOptions, options)
+    fused = {"fusedActivationFunction": Activation.RELU}
+    g.operator("FULLY_CONNECTED", inputs, [y.index], "FullyConnected", keepNumDims=True, **fused)
     return g.build([g.softmax(g.dense(y, "fc", 3, Activation.NONE), "softmax")])
 
 

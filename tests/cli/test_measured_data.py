@@ -1,0 +1,87 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Samples that a run rehearses, holds out and is measured on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers.commands import files_of, result_of, run
+from tflm_zo.converters import load_model, read_metadata
+from tflm_zo.training import best_state
+from tflm_zo.training.held_out import held_out_samples
+
+
+@pytest.mark.parametrize("algorithm", ["node", "weight"])
+def test_rehearsal(algorithm: str, folder: Path) -> None:
+    """The same as training on both files' samples, which the best state is measured on, too."""
+    with np.load("d.npz") as data:
+        x, y = data["x"], data["y"]
+    np.savez("new.npz", x=x[:20], y=y[:20])
+    np.savez("old.npz", x=x[20:], y=y[20:])
+    shared = ("--algorithm", algorithm, "--steps", 5, "--runtime", "litert-ref")
+    result = result_of("train", "p.tflite", "new.npz", "--rehearsal", "old.npz", "-o", "a.tflite", *shared)
+    run("train", "p.tflite", "d.npz", "-o", "b.tflite", *shared)
+    assert files_of("a") == files_of("b")
+    assert (result["samples"], result["rehearsal_samples"]) == (20, 12)
+    measured = result_of("evaluate", "a.tflite", "d.npz", "--runtime", "litert-ref")
+    assert result["evaluated_on"] == "new.npz and old.npz"
+    assert result["accuracy"] == pytest.approx(measured["accuracy"])
+
+
+@pytest.mark.parametrize("algorithm", ["node", "weight"])
+def test_held_out(algorithm: str, folder: Path) -> None:
+    """The run of the samples that are left; the others, some of each class, tell its best state."""
+    shared = ("--algorithm", algorithm, "--runtime", "litert-ref", "--rehearsal", "d.npz", "--epochs", 2)
+    result = result_of("train", "p.tflite", "d.npz", "-o", "a.tflite", "--held-out", 0.25, *shared)
+    assert result["evaluated_on"] == "8 samples of d.npz, held out"
+    assert (result["samples"], result["rehearsal_samples"]) == (24, 32)
+    with np.load("d.npz") as data:
+        x, y = data["x"], data["y"]
+    judged = held_out_samples(y, read_metadata(load_model("a.zo.tflite")).loss, 0.25, 0)
+    assert len(judged) == 8 and set(y[judged]) == set(y)
+    rest = np.setdiff1d(np.arange(32), judged)
+    np.savez("rest.npz", x=x[rest], y=y[rest])
+    np.savez("judged.npz", x=x[judged], y=y[judged])
+    known = result_of(
+        "train", "p.tflite", "rest.npz", "-o", "b.tflite", "--validation", "judged.npz", *shared
+    )
+    assert files_of("a") == files_of("b")
+    for name in ("before", "loss", "accuracy", "measurements", "kept_step"):
+        assert result[name] == known[name]
+
+
+def test_held_out_refused(folder: Path) -> None:
+    before = sorted(folder.iterdir())
+    for options, said in (
+        ((0.5, "--validation", "d.npz"), "--held-out, --validation: give one of them"),
+        ((0,), "--held-out: expected a share that leaves samples"),
+        ((1.5,), "--held-out: expected 0..1"),
+    ):
+        done = run("train", "p.tflite", "d.npz", "-o", "a.tflite", "--held-out", *options, code=1)
+        assert said in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_it_says_that_it_was_measured_on_a_part(
+    folder: Path, keep: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(best_state, "_MOST_SAMPLES", 10)
+    result = result_of("train", "p.tflite", "d.npz", "-o", "a.tflite", "--steps", 2, "--keep", keep)
+    assert result["evaluated_on"] == "10 of the 32 samples of d.npz"
+    assert result["accuracy"] * 10 == pytest.approx(round(result["accuracy"] * 10))
+
+
+def test_rehearsal_refused(folder: Path) -> None:
+    before = sorted(folder.iterdir())
+    np.savez("wide.npz", x=np.zeros((4, 9, 9, 1), np.int8), y=np.zeros(4, int))
+    for name, said in (("none.npz", "none.npz"), ("wide.npz", "wide.npz: x: expected samples of shape")):
+        done = run("train", "p.tflite", "d.npz", "--rehearsal", name, "-o", "a.tflite", code=1)
+        assert said in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+    Path("wide.npz").unlink()
+    assert sorted(folder.iterdir()) == before

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What models are converted from: files, signatures, data of every form."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from helpers.interpreters import run_plain
+from helpers.keras_networks import (
+    check_full_int8,
+    check_trainable,
+    data,
+    keras,
+    layers,
+    small,
+    tf,
+    two_inputs,
+)
+from tflm_zo.cli import app
+from tflm_zo.converters import (
+    ConversionError,
+    convert,
+    load_model,
+)
+from tflm_zo.converters.errors import DataError
+
+pytestmark = pytest.mark.usefixtures("keras_seed")
+
+
+def test_formats_and_data_sources(tmp_path: Path, capfd: Any) -> None:
+    model, x = small(), data(8, 8, 1)
+    model.save(tmp_path / "m.keras")
+    model.save(tmp_path / "m.h5")
+    model.export(tmp_path / "folder", verbose=False)
+    capfd.readouterr()
+    expected = convert(model, x).model
+    for path in (tmp_path / "m.keras", str(tmp_path / "m.h5")):
+        assert convert(path, x).model.to_bytes() == expected.to_bytes()
+    result = convert(tmp_path / "folder", x, labels=np.zeros(60, int))
+    check_full_int8(result)
+    check_trainable(result)
+    inputs = [np.arange(64).astype(np.int8).reshape(1, 8, 8, 1)]
+    np.testing.assert_array_equal(
+        run_plain(result.model.to_bytes(), "litert-ref", inputs),
+        run_plain(expected.to_bytes(), "litert-ref", inputs),
+    )
+    np.save(tmp_path / "x.npy", x)
+    np.savez(tmp_path / "x.npz", x=x, y=np.zeros(60, int))
+    batches = tf.data.Dataset.from_tensor_slices((x, np.zeros(60))).batch(7)
+    for source in (tmp_path / "x.npy", tmp_path / "x.npz", list(x), (a[None] for a in x), batches):
+        assert convert(model, source).model.to_bytes() == expected.to_bytes()
+    assert convert(model, tmp_path / "x.npz").report.int8_accuracy is not None
+    captured = capfd.readouterr()
+    assert (captured.out, captured.err) == ("", "")
+    assert convert(model, x).save(tmp_path / "m.tflite").read_bytes() == expected.to_bytes()
+    with pytest.raises(FileExistsError):
+        convert(model, x).save(tmp_path / "m.tflite")
+
+
+def test_saved_model_with_two_inputs(tmp_path: Path) -> None:
+    model = two_inputs()
+    model.export(tmp_path / "folder", verbose=False)
+    x = [data(8, 8, 1), 3 * data(5)]
+    result = convert(tmp_path / "folder", x[::-1])
+    check_full_int8(result)
+    assert [p.name for p in result.report.inputs] == ["a_features", "z_image"]
+    assert [p.shape for p in result.report.outputs] == [(1, 3), (1, 1)]
+    check_trainable(result)
+
+
+def test_dictionaries() -> None:
+    a, b = keras.Input((3,), name="a"), keras.Input((2,), name="b")
+    ends = {"y": layers.Dense(2)(a), "x": layers.Dense(4)(layers.concatenate([a, b]))}
+    model = keras.Model({"a": a, "b": b}, ends)
+    x = {"b": data(2), "a": data(3)}
+    result = convert(model, x, labels=np.arange(60) % 2)
+    check_full_int8(result)
+    assert [(p.name, p.shape) for p in result.report.inputs] == [("a", (1, 3)), ("b", (1, 2))]
+    assert [(p.name, p.shape) for p in result.report.outputs] == [("y", (1, 2)), ("x", (1, 4))]
+    for same in ([x["a"], x["b"]], [{"a": x["a"][i], "b": x["b"][i]} for i in range(60)]):
+        assert convert(model, same).model.to_bytes() == result.model.to_bytes()
+    with pytest.raises(DataError, match=r"expected arrays a, b \(or x0, x1\); there are: a"):
+        convert(model, {"a": x["a"]})
+
+
+def test_saved_model_keeps_the_names_of_its_signature(tmp_path: Path) -> None:
+    class Module(tf.Module):  # type: ignore[misc]
+        weights = tf.constant(np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32))
+
+        @tf.function(input_signature=[tf.TensorSpec((None, 8), tf.float32, name="window")])  # type: ignore[untyped-decorator]
+        def run(self, window: Any) -> dict[str, Any]:
+            logits = tf.matmul(window, self.weights)
+            return {"probabilities": tf.nn.softmax(logits), "logits": logits}
+
+    module = Module()
+    tf.saved_model.save(module, tmp_path / "a", signatures={"serving_default": module.run})
+    result = convert(tmp_path / "a", data(8))
+    check_full_int8(result)
+    (signature,) = result.model.signatures or ()
+    assert [n for n, _ in signature.inputs] == ["window"]
+    assert [n for n, _ in signature.outputs] == ["logits", "probabilities"]
+    x = np.full((1, 8), 50, np.int8)
+    logits, probabilities = run_plain(result.model.to_bytes(), "litert-ref", [x])
+    # 1/256 per step from -128, whatever the logits are.
+    assert probabilities.astype(int).sum() == pytest.approx(256 - 4 * 128, abs=3)
+    assert logits.argmax() == probabilities.argmax()
+    tf.saved_model.save(module, tmp_path / "b", signatures={"other": module.run})
+    with pytest.raises(ConversionError, match="no signature serving_default, but 'other'"):
+        convert(tmp_path / "b", data(8))
+
+
+def test_targets_that_are_no_classes(tmp_path: Path) -> None:
+    """A file's y may be what a regression learns: the model is converted, and its accuracy is not known."""
+    np.savez(tmp_path / "x.npz", x=data(8, 8, 1), y=np.linspace(0, 1, 60))
+    report = convert(small(None, 1), tmp_path / "x.npz").report
+    assert report.float_accuracy is None and report.int8_accuracy is None
+    (warning,) = report.warnings
+    assert warning.startswith("accuracy not measured: y is float64; labels are integers")
+
+
+def test_data_without_a_range_are_warned_about() -> None:
+    (warning,) = convert(small(), np.zeros((60, 8, 8, 1))).report.warnings
+    assert warning == "representative data of input «image»: every value is 0, which tells no range"
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """Standard output is JSON and nothing else; a failure is one line and leaves no file."""
+    small().save(tmp_path / "good.keras")
+    inputs = keras.Input((8, 8, 1))
+    norm = layers.LayerNormalization(name="norm")(inputs)
+    keras.Model(inputs, layers.Dense(4)(layers.Flatten()(norm))).save(tmp_path / "bad.keras")
+    x, spoiled = data(8, 8, 1), data(8, 8, 1)
+    spoiled[3, 2, 1, 0] = np.nan
+    np.savez(tmp_path / "x.npz", x=x, y=np.arange(60) % 4)
+    np.savez(tmp_path / "nan.npz", x=spoiled)
+
+    def arguments(model: str, source: str) -> list[str]:
+        files = [str(tmp_path / name) for name in (model, source)]
+        return ["convert", *files, "-o", str(tmp_path / "out" / "m.tflite"), "--json"]
+
+    (tmp_path / "out").mkdir()
+    for model, source, message in (
+        ("bad.keras", "x.npz", "error: layer «norm»: "),
+        ("good.keras", "nan.npz", "nan.npz: x contains NaN or infinity"),
+        ("x.npz", "x.npz", "expected a .keras or .h5 file"),
+    ):
+        failed = CliRunner().invoke(app, arguments(model, source))
+        assert failed.exit_code == 1 and failed.stdout == ""
+        (line,) = failed.stderr.splitlines()
+        assert message in line
+        assert not list((tmp_path / "out").iterdir())
+    # A process of its own, so that what TensorFlow's C++ code prints would show.
+    command = [sys.executable, "-c", "from tflm_zo.cli import app; app()", *arguments("good.keras", "x.npz")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == ""
+    report = json.loads(done.stdout)
+    assert report["operators"][-1] == "SOFTMAX" and report["int8_accuracy"] is not None
+    (written,) = load_model(tmp_path / "out" / "m.tflite").subgraphs[0].inputs
+    assert (written.name, written.type_name) == ("image", "INT8")
+
+
+def test_few_samples_are_warned_about() -> None:
+    assert "only 5 representative samples" in convert(small(), data(8, 8, 1, samples=5)).report.warnings[0]

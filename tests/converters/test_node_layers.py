@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which layers carry nodes: by name, by cost, and why others cannot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from helpers.injection import inject_all
+from helpers.models import MODELS, GraphBuilder, lenet5
+from helpers.models.graph_builder import Activation, Padding
+from helpers.models.node_networks import conv, head, pool, sequence
+from tflm_zo.converters import (
+    ConversionError,
+    Model,
+    load_model,
+    read_metadata,
+)
+
+
+def layers(model: Model) -> list[str]:
+    metadata = read_metadata(model)
+    return [metadata.trainable[n.trainable].layer for n in metadata.nodes]
+
+
+def test_auto_takes_layers_with_fewer_nodes_than_weights() -> None:
+    metadata = read_metadata(inject_all(lenet5(), nodes="auto"))
+    assert [metadata.trainable[n.trainable].layer for n in metadata.nodes] == ["conv2", "fc1", "fc2", "fc3"]
+    assert [n.count for n in metadata.nodes] == [400, 120, 84, 10]
+    assert [n.head for n in metadata.nodes] == [False, False, False, True]
+
+
+def test_names_and_patterns() -> None:
+    assert layers(inject_all(lenet5(), nodes="fc1")) == ["fc1"]
+    assert layers(inject_all(lenet5(), nodes=("fc3", "conv?"))) == ["conv1", "conv2", "fc3"]
+    assert layers(inject_all(lenet5(), nodes="auto", trainable="last:2")) == ["fc2", "fc3"]
+    assert layers(inject_all(lenet5(), cuts=("flatten", "fc1"), nodes="fc1")) == ["fc1"]
+    assert len(read_metadata(inject_all(lenet5(), cuts=("flatten", "fc1"), nodes="fc1")).segments) == 4
+    assert read_metadata(inject_all(lenet5())).nodes == ()
+
+
+def shared_filter() -> bytes:
+    g = GraphBuilder(24)
+    x = g.conv(g.input("image", [1, 6, 6, 3]), "first", 3)
+    x = g.conv(x, "second", 3)
+    for op in g._operators:
+        op.inputs[1] = g._operators[0].inputs[1]
+    return head(g, x)
+
+
+def branches() -> bytes:
+    """Two dense layers side by side that read the same input."""
+    g = GraphBuilder(25)
+    x = g.input("features", [1, 30])
+    a, b = (g.dense(x, name, 4, Activation.NONE) for name in ("left", "right"))
+    x = g.concat([a, g.requantize(b, "match", a.scale, a.zero_point)], "concat", 1)
+    return head(g, x)
+
+
+def long_signal() -> bytes:
+    g = GraphBuilder(27)
+    x = conv(g, g.input("signal", [1, 1, 5000, 1]), "conv", kernel=(1, 9), stride=(1, 5))
+    return head(g, pool(g, x, "mean", (1, 1000), (1, 1000), Padding.VALID, average=True))
+
+
+def contradicting(name: str, shape: tuple[int, ...]) -> bytes:
+    """small_cnn with a tensor of a shape that its operator does not give."""
+    model = load_model(MODELS["small_cnn"]())
+    next(t for t in model.subgraphs[0].all_tensors() if t.name == name).shape = shape
+    return model.to_bytes()
+
+
+def contradictions(name: str, shape: tuple[int, ...]) -> tuple[Callable[[], bytes], str, str]:
+    told = re.escape(
+        f"«conv» cannot carry any: has the output «{name}» of shape {list(shape)}, which its window"
+    )
+    return lambda: contradicting(name, shape), "conv", f"{told} does not give; possible: fc$"
+
+
+POSSIBLE = "conv, block0/pointwise, block1/pointwise, fc"
+REFUSALS: dict[str, tuple[Any, str, str]] = {
+    "rows that no window gives": contradictions("conv", (1, 9, 8, 4)),
+    "channels that no filter gives": contradictions("conv", (1, 8, 8, 3)),
+    "columns that no pooling gives": contradictions("pool", (1, 4, 5, 4)),
+    "depthwise": (
+        "depthwise_separable",
+        "block0/depthwise",
+        r"«block0/depthwise» cannot carry any: is a DEPTHWISE_CONV_2D; possible are CONV_2D and "
+        rf"FULLY_CONNECTED; possible: {POSSIBLE}",
+    ),
+    "residual": (
+        "residual",
+        "block0/conv0",
+        "«block0/conv0» cannot carry any: has its output «block0/conv0» where the model cannot be cut: these "
+        "would cross too: «stem»; possible: stem, fc",
+    ),
+    "end of a residual branch": ("residual", "block0/conv1", "has its input «block0/conv0» where.*«stem»"),
+    "projection": ("residual", "projection", "has its output.*these would cross too: «block0/add»"),
+    "another output": ("two_outputs", "detect", "layer «detect» does not feed what the loss reads .«class»"),
+    "second input": (
+        "two_inputs",
+        "fc_features",
+        "reads the input «features»; of the model's inputs only the first is possible; possible: conv, "
+        "fc_image, fc",
+    ),
+    "unknown": ("lenet5", "fc9", "«fc9» fits no trainable layer; there are: conv1, conv2, fc1, fc2, fc3"),
+    "empty": ("lenet5", "", "nodes takes names"),
+    "shared filter": (shared_filter, "first", "«first» cannot carry any: shares its filter.*possible: fc$"),
+    "too long": (long_signal, "conv", "«conv» cannot carry any: has in_w = 5000, at most 4096.*possible: fc"),
+    "samples that are merged": (
+        lambda: sequence(True),
+        "token",
+        r"«token» cannot carry any: has its input «merge» in shape \[5, 8\], which does not begin with the "
+        "batch 1; possible: fc",
+    ),
+    "branches": (branches, "*", "«left» and «right» lie on different branches, only one of which"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refusals(name: str) -> None:
+    build, nodes, message = REFUSALS[name]
+    with pytest.raises(ConversionError, match=message):
+        inject_all(build() if callable(build) else MODELS[build](), nodes=nodes)
+
+
+def test_other_refusals() -> None:
+    with pytest.raises(ConversionError, match="nodes need a loss: losses of single samples"):
+        inject_all(lenet5(), nodes="auto", loss="none")
+    with pytest.raises(ConversionError, match="«conv1» fits no trainable layer; there are: fc2, fc3"):
+        inject_all(lenet5(), nodes="conv1", trainable="last:2")
+    with pytest.raises(
+        ConversionError,
+        match=r"no trainable layer can.*\(possible with more nodes: conv1\)",
+    ):
+        inject_all(lenet5(), nodes="auto", trainable="conv1")
+    with pytest.raises(ConversionError, match="no trainable layer can.*: «depthwise» is a DEPTHWISE_CONV_2D"):
+        inject_all(MODELS["depth_multiplier"](), nodes="auto", trainable="depthwise")
+
+
+def test_auto_leaves_out_what_is_too_large() -> None:
+    assert layers(inject_all(long_signal(), nodes="auto")) == ["fc"]
+
+
+def test_auto_takes_one_of_two_branches() -> None:
+    assert layers(inject_all(branches(), nodes="auto")) == ["right", "fc"]
+    assert layers(inject_all(branches(), nodes=("left", "fc"))) == ["left", "fc"]

@@ -1,0 +1,63 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Learning rates of the control unit: schedules, warm-up, and what the dimensions do to them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.controls import any_settings, integers
+from helpers.oracle import control as oracle
+from helpers.oracle.control import COSINE, LINEAR, ONE, Settings
+from tflm_zo.core import library
+
+
+def rate_of(s: Settings, step: int) -> int:
+    return int(library().zo_control_rate(integers(s), step))
+
+
+@given(any_settings(most_steps=10**6), st.data())
+def test_rates(s, data):
+    s = replace(s, warmup_steps=data.draw(st.integers(0, 2 * s.steps)), batch=1, parts=1)
+    s = replace(s, decay_steps=data.draw(st.integers(1, s.steps)))
+    step = data.draw(st.integers(0, s.steps - 1))
+    expected, actual = oracle.rate(s, step), rate_of(s, step)
+    # Each of up to three truncations takes less than one; the step schedule truncates at every decay.
+    slack = 3.0 + 1e-9 * expected
+    if s.schedule == COSINE:
+        slack += 1e-3 * (s.rate - s.final_rate)
+    if s.schedule == oracle.STEP:
+        slack += min(step // s.decay_steps, 2.0 / (1.0 - min(s.decay, ONE - 1) / ONE))
+    assert abs(actual - expected) <= slack
+
+
+@pytest.mark.parametrize("steps", [2, 3, 10, 1000])
+def test_linear_exactly(steps):
+    s = Settings(steps=steps, rate=7 * (steps - 1) + 3, final_rate=3, schedule=LINEAR)
+    assert [rate_of(s, t) for t in range(steps)] == [7 * (steps - 1 - t) + 3 for t in range(steps)]
+
+
+def test_cosine_from_end_to_end():
+    s = Settings(steps=1001, rate=2**30, final_rate=2**20, schedule=COSINE)
+    values = np.array([rate_of(s, t) for t in range(1001)], float)
+    exact = 2**20 + (2**30 - 2**20) * (1 + np.cos(np.pi * np.arange(1001) / 1000)) / 2
+    assert np.abs(values - exact).max() < 1e-3 * 2**30
+    assert values[0] == 2**30 and values[-1] == 2**20 and (np.diff(values) <= 0).all()
+
+
+def test_warm_up_and_steps():
+    s = Settings(steps=20, rate=1000, warmup_steps=4)
+    assert [rate_of(s, t) for t in range(6)] == [250, 500, 750, 1000, 1000, 1000]
+    s = Settings(steps=20, rate=1024, final_rate=100, schedule=oracle.STEP, decay_steps=2)
+    assert [rate_of(s, t) for t in range(10)] == [1024, 1024, 512, 512, 256, 256, 128, 128, 100, 100]
+    s = Settings(steps=2**31, batch=1, rate=99, schedule=oracle.STEP, decay=ONE)
+    assert rate_of(s, 2**31 - 1) == 99  # at once
+
+
+def test_gradient_norm():
+    s = Settings(batch=4, parts=2, queries=3, rate=10**6, gradient_norm=1001)
+    assert rate_of(s, 0) == 10**6 * 24 // (24 + 1000)

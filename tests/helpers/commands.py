@@ -1,0 +1,46 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Commands in this process, and the files of the runs that they make."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from tflm_zo.cli.app import app
+
+
+def invoke(*arguments: Any) -> Any:
+    """``tflm-zo ARGUMENTS``, however it ends."""
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def run(*arguments: Any, code: int = 0) -> Any:
+    """``tflm-zo ARGUMENTS``, which ends with an exit code."""
+    done = invoke(*arguments)
+    assert done.exit_code == code, done.output
+    return done
+
+
+def result_of(*arguments: Any, code: int = 0) -> Any:
+    """What ``tflm-zo ARGUMENTS --json`` prints."""
+    return json.loads(run(*arguments, "--json", code=code).stdout)
+
+
+def parsed(done: Any) -> Any:
+    """What a command that has done what it should printed, as JSON."""
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def files_of(name: str, folder: Path = Path()) -> list[bytes]:
+    """Trained model, log and ZO model of a run."""
+    return [(folder / f"{name}{end}").read_bytes() for end in (".tflite", ".zolog", ".zo.tflite")]
+
+
+def initial_export(model: str) -> bytes:
+    """The plain model, of batch 1, that a ZO model in the working directory begins with."""
+    run("export", model, "-o", "initial.tflite", "--batch", 1, "--force")
+    return Path("initial.tflite").read_bytes()

@@ -1,0 +1,29 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Short runs on random samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tflm_zo.training import Trainer
+
+
+def random_samples(
+    seed: int | np.random.Generator, count: int = 24, shape: tuple[int, ...] = (8, 8, 1), classes: int = 4
+) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
+    """Inputs over the whole range of int8, by default for ``small_cnn``, and labels."""
+    rng = np.random.default_rng(seed)
+    return rng.integers(-128, 128, (count, *shape)).astype(np.int8), rng.integers(0, classes, count)
+
+
+def state(trainer: Trainer) -> dict[str, bytes]:
+    """The trained weights and fractions, to be compared with those of another trainer or with `packed`."""
+    return packed(trainer.runtime.read_weights(), trainer.runtime.read_fractions())
+
+
+def packed(weights: dict[str, Any], fractions: dict[str, Any]) -> dict[str, bytes]:
+    """Weights and fractions that were read or replayed, under names that tell them apart."""
+    return {f"{kind}/{k}": v.tobytes() for kind, d in enumerate((weights, fractions)) for k, v in d.items()}

@@ -1,0 +1,41 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Short runs of weight perturbation on ``small_cnn``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from helpers.injection import inject_all
+from helpers.models import MODELS
+from helpers.runs import packed, random_samples, state
+from tflm_zo.converters import Model
+from tflm_zo.core import Gaussian
+from tflm_zo.logs import SeedLog
+from tflm_zo.training import Settings, Trainer, Weights, replay_log
+
+X, Y = random_samples(3)
+SETTINGS = Settings(tasks=(Weights(queries=2),), batch_size=8, seed=9)
+MEMORY: dict[str, Any] = {"perturbation": Gaussian(0.6), "momentum": 0.7}
+
+# What models are injected with.
+INJECTIONS: dict[str, dict[str, Any]] = {
+    "8": {"update_bits": 8, "command_words": 40},
+    "16": {"update_bits": 16},
+    "cut": {"update_bits": 16, "cuts": ("pool",)},
+    "top-k": {"update_bits": 16, "sparse": "top-k:0.3", "multipliers": "kernel-norm", "command_words": 40},
+    "random": {"update_bits": 8, "sparse": "random:0.1", "cuts": ("pool",)},
+    "one mask": {"sparse": {"fc/filter": np.arange(256).reshape(4, 64) % 5 == 0}},
+    "headroom": {"update_bits": 16, "headroom": 4, "max_queries": 8, "command_words": 60},
+}
+
+
+def zo_model(name: str = "16", **more: Any) -> Model:
+    return inject_all(MODELS["small_cnn"](), **{"batch": 4, "max_queries": 4, **INJECTIONS[name], **more})
+
+
+def is_replay(trainer: Trainer, log: Path) -> bool:
+    """The trainer's weights and fractions are those that its model and a log lead to."""
+    return state(trainer) == packed(*replay_log(trainer.model, SeedLog.read(log)))

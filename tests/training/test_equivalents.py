@@ -1,0 +1,68 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Forward equivalents: the budget of a run, and what a run has taken."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers.moments import At, stop
+from helpers.weight_runs import SETTINGS, X, Y, zo_model
+from tflm_zo.training import Settings, Trainer, Weights
+
+STEPS = 17
+# small_cnn: 2,304 MACs of conv and 256 of fc, which alone has fewer nodes than weights. Its nodes are the
+# last ones, so that a query costs nothing and there are 32 of them.
+NODE_STEP = 8 * (0.1 + 0.1)
+
+
+def node_cost(steps):
+    """In forward equivalents; conv is run once for each of the 24 samples that is used."""
+    return min(24, 8 * steps) * 0.9 + steps * NODE_STEP
+
+
+@pytest.mark.parametrize("name", ["weight", "node", "blocks"])
+def test_budget(name):
+    """As many steps as it is good for, and not one more."""
+    if name == "node":
+        trainer = Trainer(zo_model(nodes="auto"), Settings(batch_size=8))
+        cost = node_cost
+    elif name == "weight":
+        trainer, cost = Trainer(zo_model(), SETTINGS), lambda steps: steps * 2 * 2 * 8
+    else:  # one of conv and fc, in turn; fc's suffix is a tenth
+        trainer = Trainer(zo_model("cut"), Settings(tasks=(Weights(scope="blocks"),), batch_size=8))
+        cost = lambda steps: steps * 2 * 8 * (1 + 0.1) / 2  # noqa: E731
+    for steps in (2, 10):
+        exact = cost(steps)
+        history = trainer.fit(X, Y, budget=exact + 1e-6, keep="last")
+        assert len(history.steps) == trainer.step == steps
+        assert history.equivalents == trainer.equivalents == pytest.approx(exact)
+        trainer.fit(X, Y, budget=cost(steps + 2) - 1e-6, keep="last")
+        assert trainer.step == steps + 1
+    with pytest.raises(ValueError, match="budget: one step takes .* forward equivalents, got 1$"):
+        trainer.fit(X, Y, budget=1, keep="last")
+    with pytest.raises(ValueError, match="give one of them"):
+        trainer.fit(X, Y, budget=100, steps=3, keep="last")
+    for budget in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="budget: expected forward equivalents above 0"):
+            trainer.fit(X, Y, budget=budget, keep="last")
+
+
+@pytest.mark.parametrize("name", ["weight", "node"])
+def test_equivalents_are_of_the_run_and_of_this_part_of_it(name, tmp_path):
+    nodes = name == "node"
+    model = zo_model(nodes="auto") if nodes else zo_model()
+    settings = Settings(batch_size=8, seed=9) if nodes else SETTINGS
+    cost = node_cost if nodes else lambda steps: 32 * steps
+    first = Trainer(model, settings)
+    assert (first.equivalents, first.buffer_bytes) == (0, 0)
+    history = first.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(6, stop)], keep="last")
+    assert history.equivalents == first.equivalents == pytest.approx(cost(7))
+    # Inputs and route of fc of a minibatch, nodes of a batch, loss differences of 32 queries, a row.
+    assert first.buffer_bytes == (8 * (64 + 4) + 4 * 4 + 4 * 32 * 8 + 4 * (64 + 4) if nodes else 0)
+    second = Trainer(model, settings)
+    history = second.fit(X, Y, steps=STEPS, log=tmp_path / "log", resume=True, keep="last")
+    assert second.equivalents == pytest.approx(cost(STEPS))
+    assert history.equivalents == pytest.approx(cost(STEPS) - cost(7))
+    assert history.history["equivalents"][-1] == second.equivalents
+    again = second.fit(X, Y, steps=3, keep="last")
+    assert again.equivalents == second.equivalents == pytest.approx(cost(3))

@@ -1,0 +1,221 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Node perturbation that is interrupted or killed anywhere: the same bits as if it had not been."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.interpreters import require
+from helpers.killed_runs import kill_and_resume
+from helpers.moments import At, interrupt, interrupt_at_call, stop
+from helpers.node_runs import (
+    KINDS,
+    RECORD,
+    SETTINGS,
+    SETTINGS_OF,
+    STEPS,
+    X,
+    Y,
+    check_interrupted,
+    check_resumed,
+    ended,
+    fit,
+    layout,
+    make,
+    model_of,
+    snapshot,
+    train,
+)
+from tflm_zo.core import NodeControl
+from tflm_zo.logs import SnapshotLog, SnapshotLogWriter
+from tflm_zo.training import EarlyStopping, Trainer
+from tflm_zo.training.node_run import NodeRun
+from tflm_zo.training.setting_names import changed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("step", [0, 2, 3, 4, 8, STEPS - 2, STEPS - 1])
+@pytest.mark.parametrize("action", [stop, interrupt])
+def test_stopped_by_a_callback(kind: str, step: int, action: Any, tmp_path: Path) -> None:
+    trainer = train(tmp_path / "log", kind, callbacks=[At(step, action)])
+    assert check_interrupted(trainer, tmp_path / "log", kind) == step + 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    "place, calls",
+    [
+        ("invoke", 60),
+        ("capture", 12),
+        ("report", 60),
+        ("update", 14),
+        ("append", STEPS),
+        ("snapshot", 3),
+        ("_write_at", 17),
+        ("_sync", 6),
+    ],
+)
+def test_interrupted_around_any_call(
+    kind: str, when: Any, place: str, calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C at random calls of what a run consists of."""
+    rng = np.random.default_rng([len(place), when == "after", len(kind)])
+    for round_ in range(2):
+        trainer, log = make(kind), tmp_path / f"log{round_}"
+        if place == "invoke":
+            owner: Any = type(trainer.runtime)
+        else:
+            owner = NodeControl if hasattr(NodeControl, place) else SnapshotLogWriter
+        name = "capture_head" if place == "capture" and kind == "head" else place
+        with monkeypatch.context() as patch:
+            interrupt_at_call(patch, owner, name, int(rng.integers(1, calls + 1)), when)
+            try:
+                fit(trainer, log=log)
+            except KeyboardInterrupt:
+                assert place == "invoke"  # before the first step
+                continue
+        if log.exists():
+            check_interrupted(trainer, log, kind)
+        else:
+            assert trainer.step == 0  # while the log was made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_interrupted_at_any_line(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C before random lines of Python that a step consists of."""
+    files = ("node_run.py", "snapshot_log_writer.py", "log_file.py", "node_control.py")
+    left = [2**62]
+
+    def trace_line(frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line":
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+        return trace_line
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        return trace_line if frame.f_code.co_filename.endswith(files) else None
+
+    original = NodeRun.advance
+
+    def advance(run: NodeRun) -> Any:
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            return original(run)
+        finally:
+            sys.settrace(before)
+
+    monkeypatch.setattr(NodeRun, "advance", advance)
+    train(tmp_path / "whole", kind)
+    lines = 2**62 - left[0]
+    assert lines > 1000
+    rng = np.random.default_rng(len(kind))
+    # Whole steps, and with them records and snapshots, are done in the last lines of a step.
+    chosen = [*rng.integers(1, lines, 10), *range(lines - 30, lines, 3)]
+    interrupted = []
+    for i, line in enumerate(chosen):
+        left[0] = int(line)
+        trainer = train(tmp_path / f"log{i}", kind)
+        left[0] = 2**62
+        assert trainer.interrupted
+        interrupted.append(check_interrupted(trainer, tmp_path / f"log{i}", kind))
+    assert {STEPS - 1, STEPS} <= set(interrupted)
+
+
+def test_interrupted_again_and_again(tmp_path: Path) -> None:
+    """After every single step."""
+    for step in range(STEPS):
+        trainer = train(tmp_path / "log", callbacks=[At(step, interrupt)], resume=step > 0)
+        assert trainer.step == step + 1
+    check_resumed(tmp_path / "log")
+
+
+@pytest.mark.parametrize("owner, name", [(NodeControl, "resume"), (SnapshotLogWriter, "keep")])
+def test_interrupted_while_going_back(
+    owner: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C twice: no snapshot is made of what is neither one step nor the other."""
+    original = getattr(owner, name)
+    with monkeypatch.context() as patch:
+        left = interrupt_at_call(patch, NodeControl, "update", 14, "after")  # within step 6
+
+        def again(*args: Any) -> Any:
+            if left[0] <= 0:
+                raise KeyboardInterrupt
+            return original(*args)
+
+        patch.setattr(owner, name, again)
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "log")
+    read = SnapshotLog.read(tmp_path / "log")
+    assert read.snapshot is not None and read.snapshot.step == 4
+    check_resumed(tmp_path / "log")
+
+
+def test_an_interruption_without_a_log_leaves_the_last_whole_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = make(), make()
+    fit(a, callbacks=[At(5, stop)])
+    with monkeypatch.context() as patch:
+        left = interrupt_at_call(patch, NodeControl, "update", 2 * 6 + 1, "after")  # the first of two tasks
+        fit(b)
+    assert left == [0] and b.interrupted and b.step == 6
+    assert snapshot(a) == snapshot(b)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("runtimes", [("litert-ref", "tflm"), ("tflm", "litert-ref"), ("tflm", "tflm")])
+def test_a_run_goes_on_in_another_runtime(kind: str, runtimes: tuple[str, str], tmp_path: Path) -> None:
+    """In the exact ones, with the same bits."""
+    for name in runtimes:
+        require(name)
+    first, second, once = (
+        Trainer(model_of(kind), SETTINGS_OF[kind], runtime) for runtime in (*runtimes, runtimes[1])
+    )
+    fit(once, log=tmp_path / "once")
+    fit(first, log=tmp_path / "log", callbacks=[At(6, interrupt)])
+    fit(second, log=tmp_path / "log", resume=True)
+    assert ended(second, tmp_path / "log") == ended(once, tmp_path / "once")
+
+
+def test_an_error_of_a_callback(tmp_path: Path) -> None:
+    def fail(trainer: Trainer) -> None:
+        raise RuntimeError("out of paper")
+
+    trainer = make()
+    with pytest.raises(RuntimeError, match="out of paper"):
+        fit(trainer, log=tmp_path / "log", callbacks=[At(6, fail)])
+    assert check_interrupted(trainer, tmp_path / "log") == 7
+
+
+def test_early_stopping(tmp_path: Path) -> None:
+    """The log it leaves has the weights that training stopped with."""
+    stopping = EarlyStopping("loss", patience=2, min_delta=100.0)
+    trainer = train(tmp_path / "log", callbacks=[stopping])
+    assert check_interrupted(trainer, tmp_path / "log") == 9
+
+
+def killed(folder: Path, kills: int, steps: int, every: int) -> int:
+    settings = changed(SETTINGS, {"snapshot_every": every})
+    header = layout()[1]
+    return kill_and_resume(
+        folder, model_of(), settings, (X, Y), kills=kills, steps=steps, header=header, record=RECORD
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+def test_killed(tmp_path: Path) -> None:
+    assert killed(tmp_path, 3, 1500, 20) >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+def test_killed_20_times(tmp_path: Path) -> None:
+    assert killed(tmp_path, 20, 10000, 7) >= 15

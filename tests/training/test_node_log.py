@@ -1,0 +1,146 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The log of node perturbation: its bytes, and whose run it may resume."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers.moments import At, stop
+from helpers.node_runs import (
+    KINDS,
+    RECORD,
+    SETTINGS,
+    SETTINGS_OF,
+    STEPS,
+    X,
+    Y,
+    fit,
+    layout,
+    make,
+    model_of,
+    snapshot,
+    train,
+    uninterrupted,
+)
+from tflm_zo.logs import LogError
+from tflm_zo.training import Exact, Settings, Trainer, Weights
+from tflm_zo.training.integers import layerwise_integers
+from tflm_zo.training.setting_names import changed
+
+BY_WEIGHTS = Settings(tasks=(Weights(),), batch_size=8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bytes_are_as_specified(kind: str) -> None:
+    """Field by field, from the text of zo_snapshot_log.h."""
+    whole, settings = uninterrupted(kind), SETTINGS_OF[kind]
+    data = whole.log
+    trainer = make(kind)
+    metadata, weights = trainer.runtime.metadata, len(whole.weights)
+    tasks = len(metadata.nodes)
+    header, records = layout(kind)
+    assert data[:16] == b"ZOLOG\r\n\x1a" + struct.pack("<4H", 4, 164 + 32 * tasks, 12, tasks)
+    assert data[16:32] == hashlib.sha256(model_of(kind).to_bytes()).digest()[:16]
+    integers = layerwise_integers(settings, steps=STEPS, samples=24, batch=metadata.batch)
+    assert data[32:52] == struct.pack("<5I", 9, STEPS, 24, metadata.batch, 8 // metadata.batch)
+    assert struct.unpack_from("<2I", data, 32 + 4 * 9) == (integers.rate, integers.final_rate)
+    assert struct.unpack_from("<I", data, 32 + 4 * 15) == (4 * 65536,)  # clip
+    checksum = zlib.crc32(Y.astype("<i4").tobytes(), zlib.crc32(X.tobytes()))
+    first = min(n.input_segment for n in metadata.nodes)
+    assert data[124:140] == struct.pack("<4I", first, settings.snapshot_every, weights, checksum)
+    assert data[140:160] == struct.pack("<5I", 3 * 65536, 0, 5 | 4 << 8 | 3 << 16 | 1 << 24, 0, 0)
+    for t, n in enumerate(metadata.nodes):
+        queries = 0 if n.head and settings.has(Exact) else 2
+        entry = struct.pack("<8I", n.trainable, 1 << 16, queries, 2 << 16 | 1, 65536, 0, 0, 0)
+        assert data[160 + 32 * t :][:32] == entry
+    assert data[header - 4 : header] == zlib.crc32(data[: header - 4]).to_bytes(4, "little")
+
+    slot = (records - header) // 2
+    owner = int.from_bytes(data[header - 4 : header], "little")
+    last = -(-STEPS // settings.snapshot_every)
+    for number in (last - 1, last):
+        at = data[header + (number - 1) % 2 * slot :][:slot]
+        step = min(number * settings.snapshot_every, STEPS)
+        part = make(kind)
+        fit(part, callbacks=[At(step - 1, stop)])
+        largest = max(struct.unpack_from("<i", data, records + RECORD * i + 4)[0] for i in range(step))
+        assert at[:16] == struct.pack("<4I", owner, number, step, largest)
+        assert at[16 + 8 * tasks : -4] == snapshot(part)
+        for t in range(tasks):
+            mantissa, exponent = struct.unpack_from("<Ii", at, 16 + 8 * t)
+            assert mantissa >= 2**31 and -64 < exponent < 64
+        assert at[-4:] == zlib.crc32(at[:-4]).to_bytes(4, "little")
+
+    history = fit(make(kind))
+    assert len(data) == records + RECORD * STEPS
+    for step, loss in enumerate(history.steps):
+        body = struct.pack("<Ii", step, round(loss * 65536))
+        assert data[records + RECORD * step :][:RECORD] == body + struct.pack("<I", zlib.crc32(body, owner))
+
+
+# --- another run --------------------------------------------------------------------------------------------
+
+
+def test_other_data_are_refused(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    train(log, callbacks=[At(5, stop)])
+    data, other_x, other_y = log.read_bytes(), X.copy(), Y.copy()
+    other_x[7, 3, 3, 0] ^= 1
+    other_y[20] = (other_y[20] + 1) % 4
+    order = np.roll(np.arange(24), 1)
+    for x, y in ((other_x, Y), (X, other_y), (X[order], Y[order]), (X, Y[order])):
+        with pytest.raises(LogError, match="of a run on other data: node perturbation is repeated from"):
+            fit(make(), x, y, log=log, resume=True)
+    assert log.read_bytes() == data
+    # The same data in another form.
+    again = make()
+    fit(again, X.copy(order="F"), Y.astype(np.uint8), log=log, resume=True)
+    assert again.step == STEPS
+
+
+def test_what_is_not_this_run_is_refused(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    trainer = make()
+    with pytest.raises(ValueError, match="resume: needs a log"):
+        fit(trainer, resume=True)
+    fit(trainer, log=log, callbacks=[At(5, stop)])
+    data = log.read_bytes()
+    for changes in ({"seed": 10}, {"queries": 3}, {"perturbation": 3}, {"learning_rate": 2.0},
+                    {"step_clip": 1.0}, {"exact.last": 1}, {"snapshot_every": 5},
+                    {"batch_size": 4}):  # fmt: skip
+        other = Trainer(model_of(), changed(SETTINGS, changes))
+        with pytest.raises(LogError, match="other settings, data or number of steps"):
+            fit(other, log=log, resume=True)
+    with pytest.raises(LogError, match="other settings, data or number of steps"):
+        fit(make(), steps=STEPS + 1, log=log, resume=True)
+    with pytest.raises(LogError, match="other settings, data or number of steps"):
+        fit(make(), X[1:], Y[1:], log=log, resume=True)
+    with pytest.raises(LogError, match="another model"):
+        fit(Trainer(model_of("head"), SETTINGS), log=log, resume=True)
+    with pytest.raises(
+        FileExistsError, match="go on from it with resume=True or replace it with replace=True"
+    ):
+        fit(make(), log=log)
+    by_weights = Trainer(model_of(), BY_WEIGHTS)
+    with pytest.raises(LogError, match="no seed log of this version"):
+        fit(by_weights, log=log, resume=True)
+    assert log.read_bytes() == data
+
+
+@pytest.mark.parametrize("steps", [1, 2, 9])
+def test_a_seed_log_is_not_overwritten(steps: int, tmp_path: Path) -> None:
+    """However short it is."""
+    log = tmp_path / "log"
+    fit(Trainer(model_of(), BY_WEIGHTS), steps=steps, log=log)
+    data = log.read_bytes()
+    for length in (16, 100, len(data)):
+        log.write_bytes(data[:length])
+        with pytest.raises(LogError, match="is no snapshot log of this version"):
+            train(log, resume=True)
+        assert log.read_bytes() == data[:length]
