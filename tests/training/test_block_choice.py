@@ -9,15 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from helpers.injection import inject_all
 from helpers.layerwise_runs import RNG, X, Y, mixed, poor_mans
 from helpers.models import MODELS, lenet5
 from tflm_zo import inject
 from tflm_zo.converters import load_model, read_metadata
-from tflm_zo.core import NativeError, Status
 from tflm_zo.logs import LogError
 from tflm_zo.training import (
     BlockProbes,
@@ -29,26 +26,7 @@ from tflm_zo.training import (
     choose_block,
     inject_settings,
 )
-from tflm_zo.training.block_choice import BlockControl
 from tflm_zo.training.block_search import BlockSearch
-
-
-@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2), min_size=1, max_size=20))
-def test_the_best_score_counts(scores: list[int]) -> None:
-    control, asked = BlockControl(len(scores)), []
-    while (block := control.next()) is not None:
-        asked.append(block)
-        control.report(scores[block])
-    assert asked == list(range(len(scores)))
-    assert control.best == scores.index(max(scores))
-    with pytest.raises(NativeError) as error:
-        control.report(0)
-    assert error.value.status == Status.ORDER
-
-
-def test_there_is_a_block() -> None:
-    with pytest.raises(NativeError):
-        BlockControl(0)
 
 
 def test_against_training_each_block_alone() -> None:

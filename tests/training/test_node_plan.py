@@ -1,0 +1,89 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What the control unit of a layer-wise run is told, against numbers that settings and model give by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.injection import inject_all
+from helpers.models import MODELS, lenet5
+from tflm_zo.converters import Model, load_model, read_metadata
+from tflm_zo.training import Exact, Nodes, Settings, Weights
+from tflm_zo.training.node_plan import NodePlan
+
+
+def plan(model: Model, *tasks: Any, **given: Any) -> NodePlan:
+    settings = Settings(tasks=tasks, **{"batch_size": 8, **given})
+    return NodePlan(model, read_metadata(model), settings, 20, 100)
+
+
+def test_tasks_of_nodes_and_weights() -> None:
+    """LeNet-5's dense layers by nodes, its convolutions together by weights, which start from the image."""
+    model = inject_all(lenet5(), nodes=("fc*",), batch=4)
+    found = plan(model, Nodes(queries=3, perturbation=5), Weights(queries=2))
+    names = [[read_metadata(model).trainable[i].layer for i in task.tensors] for task in found.tasks]
+    assert names == [["fc1"], ["fc2"], ["fc3"], ["conv1", "conv2"]]
+    assert [(t.queries, t.mu, t.layer is not None) for t in found.node_tasks] == [
+        *[(3, 5, True)] * 3,
+        (2, 0, False),
+    ]
+    assert [t.name for t in found.tensors] == [
+        f"{layer}/filter" for layer in ("fc1", "fc2", "fc3", "conv1", "conv2")
+    ]
+    assert found.first_segment == 0 and found.limit == 127 - 2
+    # Without the convolutions a pass begins at fc1's input.
+    assert plan(model, Nodes()).first_segment == read_metadata(model).nodes[0].input_segment > 0
+
+
+def test_weights_behind_a_cut_keep_what_enters_them() -> None:
+    """A sample's pooled image, 4 x 4 x 4 bytes, for fc; nothing for conv, which reads the input."""
+    model = inject_all(MODELS["small_cnn"](), cuts=("layers",), headroom=8, batch=4)
+    found = plan(model, Weights(scope="layers", queries=2, learning_rate=0.25), learning_rate=0.5)
+    assert [t.boundary_bytes for t in found.node_tasks] == [0, 64]
+    # In units of the run's rate, 2^-16.
+    assert [t.rate for t in found.node_tasks] == [32768, 32768]
+
+
+def test_rules() -> None:
+    model = inject_all(lenet5(), nodes=("fc2", "fc3"), update_bits=8, batch=4, headroom=15)
+    given: Any = {"stages": (0.3, 0.6)}
+    by_bits = plan(model, Exact(last=2, rule="bits", bits=(5, 4, 3)), **given).rules
+    assert (by_bits.rule, by_bits.exact_rule, tuple(by_bits.exact_bits)) == (0, 2, (5, 4, 3))
+    assert (by_bits.rows_least, by_bits.rows_most) == (0, 0)  # every row
+    some = plan(model, Exact(last=2, rule="standardized", rows=(0.1, 0.5))).rules
+    assert (some.exact_rule, some.rows_least, some.rows_most) == (3, round(6553.5), round(32767.5))
+    assert plan(model, Nodes(), Weights(scope="layers", clip=1.5)).rules.weight_clip == 3 << 15
+
+
+def test_errors_of_exact_layers_are_weighed_by_their_filters() -> None:
+    """Q15 of the largest channel's scale, which the file has."""
+    model = inject_all(lenet5(), nodes=("fc2", "fc3"), batch=4)
+    scales = next(
+        np.asarray(t.quantization.scales, float)
+        for t in load_model(lenet5()).subgraphs[0].tensors
+        if t.name == "fc3/filter"
+    )
+    assert len(set(scales)) > 2
+    found = plan(model, Nodes(), Exact())
+    assert found.filter_scales[0] is None  # of nodes
+    expected = [min(2**15 - 1, round(32768 * s / scales.max())) for s in scales]
+    # fc3 alone has no headroom to make, so that its scales are the original's.
+    actual = plan(inject_all(lenet5(), nodes=("fc3",), headroom=0, batch=4), Exact()).filter_scales[0]
+    assert actual is not None and actual.tolist() == expected
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_clamped_nodes_are_masked_where_the_settings_say_so(masked: bool) -> None:
+    found = plan(inject_all(MODELS["small_cnn"](), nodes="*"), Nodes(masked=masked))
+    assert [t.layer.unmasked for t in found.node_tasks] == [not masked] * 2
+
+
+def test_logits_have_a_scale_where_the_loss_is_of_classes() -> None:
+    classes = inject_all(MODELS["small_cnn"](), nodes="*")
+    loss = read_metadata(classes).loss
+    scale = plan(classes, Nodes()).logit_scale
+    assert scale is not None and type(scale).of(loss.scale) == scale
+    assert plan(inject_all(MODELS["autoencoder"](), nodes="*"), Nodes()).logit_scale is None
