@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
+from helpers.commands import invoke
 from helpers.interpreters import require
-from tflm_zo.cli import app
 from tflm_zo.converters import load_model
 from tflm_zo.demo import SCENARIOS, DemoResult, run_demo, story
 from tflm_zo.demo.memory import backpropagation_bytes
@@ -82,14 +81,14 @@ def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_files_of_an_earlier_demo_are_kept(name: str, tmp_path: Path) -> None:
     """Unless --force says otherwise; found before anything is trained."""
     (tmp_path / name).write_bytes(b"precious")
-    done = CliRunner().invoke(app, ["demo", "-o", str(tmp_path)])
+    done = invoke("demo", "-o", str(tmp_path))
     assert done.exit_code == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ") and "exists" in line and "--force" in line
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_bytes() == b"precious"
     # The next thing that is wrong is said.
-    done = CliRunner().invoke(app, ["demo", "-o", str(tmp_path), "--force", "--dataset", "cifar"])
+    done = invoke("demo", "-o", str(tmp_path), "--force", "--dataset", "cifar")
     assert "no dataset 'cifar'" in done.stderr
 
 
@@ -170,7 +169,7 @@ def test_missing_spoken_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     arguments = ["demo", "--dataset", "fsdd", "-o", str(tmp_path / "out")]
     for value, where in (("", "TFLM_ZO_DATA is not set"), (str(tmp_path), "fsdd.npz does not exist")):
         monkeypatch.setenv("TFLM_ZO_DATA", value)
-        done = CliRunner().invoke(app, arguments)
+        done = invoke(*arguments)
         assert done.exit_code == 1 and not done.stdout
         (line,) = done.stderr.splitlines()[1:]  # after "loading data"
         assert line.startswith("error: ") and where in line

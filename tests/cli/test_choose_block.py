@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
+from helpers.commands import invoke
 from helpers.interpreters import require
 from helpers.models import MODELS
 from helpers.real_models import REAL_MODELS
 from helpers.refusals import refused
 from tflm_zo import inject
 from tflm_zo.cli import training_run
-from tflm_zo.cli.app import app
 from tflm_zo.cli.commands import train as train_command
 from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.logs import SnapshotLog
@@ -57,7 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(*arguments: Any, code: int = 0, runtime: str = "litert-ref") -> Any:
     given = ["train", "p.tflite", "d.npz", "--runtime", runtime, *GIVEN, *arguments]
-    done = CliRunner().invoke(app, [str(a) for a in given])
+    done = invoke(*given)
     assert done.exit_code == code, done.output
     return done
 
@@ -209,13 +208,13 @@ def test_losses_of_an_autoencoder(folder: Path) -> None:
     shape = Trainer("z.tflite").runtime.input_details()[0][1:]
     np.savez("d.npz", x=np.random.default_rng(0).uniform(-1, 1, (20, *shape)).astype(np.float32))
     given = ["train", "z.tflite", "d.npz", "-o", "a.tflite", "--steps", "1", "--choose-block", "2"]
-    done = CliRunner().invoke(app, [*given, "--batch-size", "8", "--json"])
+    done = invoke(*given, "--batch-size", "8", "--json")
     assert done.exit_code == 0, done.output
     choice = json.loads(done.stdout)["block_choice"]
     assert choice["measure"] == "loss"
     assert choice["best"] == int(np.argmin(choice["values"]))
     assert choice["gains"] == pytest.approx([choice["before"] - value for value in choice["values"]])
-    done = CliRunner().invoke(app, [*given, "--batch-size", "8", "--force"])
+    done = invoke(*given, "--batch-size", "8", "--force")
     assert "held-out loss" in done.stdout
 
 
@@ -264,7 +263,7 @@ def test_a_log_of_other_layers(folder: Path) -> None:
 
 
 def test_help() -> None:
-    said = " ".join(CliRunner().invoke(app, ["train", "--help"]).stdout.replace("│", " ").split())
+    said = " ".join(invoke("train", "--help").stdout.replace("│", " ").split())
     assert "--choose-block 4 --held-out 0.2 --budget 100000" in said
     assert "with --choose-block they tell the best block instead (default: 0.2)" in said
 

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
+from helpers.commands import invoke
 from helpers.firmware_folders import zo_model
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.refusals import refused, wrong_usage
-from tflm_zo.cli.app import app
 from tflm_zo.data import Data
 from tflm_zo.firmware import PLATFORMS, BlockSearch, generate_firmware
 from tflm_zo.runtime import RUNTIMES
@@ -42,7 +41,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def done(*arguments: Any) -> Any:
-    result = CliRunner().invoke(app, ["firmware", *map(str, arguments)])
+    result = invoke("firmware", *map(str, arguments))
     assert result.exit_code == 0, result.output
     return result
 

@@ -4,20 +4,19 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
+from helpers.commands import invoke
+from helpers.disk import Disk
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.refusals import refused, wrong_usage
 from tflm_zo.cli import injection, training_run
-from tflm_zo.cli.app import app
 from tflm_zo.training import ALGORITHMS
 
 RNG = np.random.default_rng(0)
@@ -36,7 +35,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     np.savez(folder / "d.npz", x=X, y=Y)
     np.savez(folder / "windows.npz", x=RNG.uniform(-1, 1, (32, 24)).astype(np.float32))
     for model, name in (("node.zo.tflite", "run"), ("weight.zo.tflite", "weights"), ("p.tflite", "plain")):
-        done = CliRunner().invoke(app, [str(a) for a in _train(folder, folder / f"{name}.tflite", model)])
+        done = invoke(*_train(folder, folder / f"{name}.tflite", model))
         assert done.exit_code == 0, done.output
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -251,7 +250,7 @@ def test_what_is_no_log(name: str, files: Path, base: dict[str, bytes]) -> None:
     if "header" not in said or "damaged" in said:
         refused(files, *resume, said=said)
     else:
-        done = CliRunner().invoke(app, resume)
+        done = invoke(*resume)
         assert done.exit_code == 0
         assert "training from the beginning" in done.stderr.splitlines()[0]
         assert (files / "new.zolog").read_bytes() == base["run.zolog"]
@@ -272,12 +271,7 @@ def test_no_room_for_the_zo_model(files: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_no_room_for_the_log(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No ZO model is left without a log."""
-
-    class File(io.FileIO):
-        def write(self, data: Any) -> int:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(io, "FileIO", File)
+    Disk(monkeypatch, 0)
     said = "new.zolog: No space left on device"
     refused(files, *_train(files, "new.tflite", "p.tflite"), said=said, last=True)
 
@@ -287,7 +281,7 @@ def test_no_room_for_the_model(files: Path, base: dict[str, bytes], monkeypatch:
     arguments = [str(a) for a in _train(files, "new.tflite", "p.tflite")]
     with monkeypatch.context() as patch:
         patch.setattr(training_run, "write_output", _full)
-        done = CliRunner().invoke(app, arguments)
+        done = invoke(*arguments)
     assert done.exit_code == 1
     assert done.stderr.splitlines()[-1] == (
         "error: new.tflite: No space left on device; nothing is lost: "
@@ -295,7 +289,7 @@ def test_no_room_for_the_model(files: Path, base: dict[str, bytes], monkeypatch:
     )
     assert not (files / "new.tflite").exists()
     replay = ("replay", "new.zo.tflite", "new.zolog", "-o", "new.tflite", "--batch", "1")
-    assert CliRunner().invoke(app, replay).exit_code == 0
+    assert invoke(*replay).exit_code == 0
     assert (files / "new.tflite").read_bytes() == base["plain.tflite"]
 
 

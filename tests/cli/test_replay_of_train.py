@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
+from helpers.commands import invoke
 from helpers.models import MODELS
-from tflm_zo.cli.app import app
 from tflm_zo.converters import load_model
 
 STEPS = ("--steps", "6", "--runtime", "litert-ref")
@@ -36,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*arguments: str) -> None:
-    done = CliRunner().invoke(app, list(arguments))
+    done = invoke(*arguments)
     assert done.exit_code == 0, done.output
 
 

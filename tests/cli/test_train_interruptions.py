@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
+from helpers.commands import invoke
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.processes import command, start, wait_until
-from tflm_zo.cli.app import app
 from tflm_zo.converters import export_model, load_model
 from tflm_zo.converters.files import NewFile
 from tflm_zo.logs import SeedLog, SnapshotLog
@@ -53,7 +52,7 @@ def arguments(output: str, steps: int, *more: str) -> list[Any]:
 
 def finish(*given: Any) -> None:
     """The command, here, to its end."""
-    done = CliRunner().invoke(app, arguments(*given))
+    done = invoke(*arguments(*given))
     assert done.exit_code == 0, done.output
 
 
@@ -115,7 +114,7 @@ def test_ended_while_the_model_is_written(folder: Path, monkeypatch: pytest.Monk
     before = signal.getsignal(signal.SIGTERM)
     with monkeypatch.context() as patch:
         patch.setattr(NewFile, "publish", publish)
-        done = CliRunner().invoke(app, arguments("cut.tflite", 20))
+        done = invoke(*arguments("cut.tflite", 20))
     assert done.exit_code == 143
     assert done.stderr.splitlines()[-1] == (
         "interrupted: cut.tflite is not written; nothing is lost: "
@@ -151,7 +150,7 @@ def test_two_runs_of_one_log(kind: str, more: tuple[str, ...], folder: Path) -> 
     wait_for_steps(folder / "cut.zolog", 20)
     child.send_signal(signal.SIGSTOP)
     names = sorted(path.name for path in folder.iterdir())
-    done = CliRunner().invoke(app, arguments("cut.tflite", steps, *more))
+    done = invoke(*arguments("cut.tflite", steps, *more))
     assert child.poll() is None, "the first run was over too soon"
     child.send_signal(signal.SIGCONT)
     assert sorted(path.name for path in folder.iterdir()) == names

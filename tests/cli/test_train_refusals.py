@@ -4,19 +4,18 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
+from helpers.commands import invoke
+from helpers.disk import Disk
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.refusals import refused, wrong_usage
-from tflm_zo.cli.app import app
 from tflm_zo.runtime import RUNTIMES
 from tflm_zo.training import ALGORITHMS
 from tflm_zo.training.settings import ESTIMATORS, SCHEDULES
@@ -36,7 +35,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     inject_all(MODELS["small_cnn"](), batch=4).save(folder / "other.zo.tflite")
     inject_all(MODELS["autoencoder"](), batch=8).save(folder / "ae.zo.tflite")
     np.savez(folder / "d.npz", x=X, y=Y)
-    done = CliRunner().invoke(app, list(map(str, _train(folder, "-o", folder / "run.tflite"))))
+    done = invoke(*_train(folder, "-o", folder / "run.tflite"))
     assert done.exit_code == 0, done.output
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -227,7 +226,7 @@ def test_resume_without_a_step_begins(exists: bool, files: Path, base: dict[str,
     if exists:
         (files / "new.zolog").write_bytes(base["run.zolog"][:77])
     arguments = _train(files, "-o", files / "new.tflite", "--resume")
-    done = CliRunner().invoke(app, list(map(str, arguments)))
+    done = invoke(*arguments)
     assert done.exit_code == 0
     assert "training from the beginning" in done.stderr.splitlines()[0]
     assert done.stderr.startswith("warning: ")
@@ -272,7 +271,7 @@ def test_full_disk_while_the_model_is_written(files: Path, monkeypatch: pytest.M
     arguments = [str(a) for a in _train(files, "-o", files / "new.tflite")]
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fsync)
-        done = CliRunner().invoke(app, arguments)
+        done = invoke(*arguments)
     assert done.exit_code == 1
     assert done.stderr.splitlines()[-1] == (
         f"error: {files / 'new.tflite'}: No space left on device; nothing is lost: "
@@ -281,7 +280,7 @@ def test_full_disk_while_the_model_is_written(files: Path, monkeypatch: pytest.M
     assert not (files / "new.tflite").exists()
     assert (files / "new.zolog").read_bytes() == (files / "run.zolog").read_bytes()
     command = ("replay", files / "m.zo.tflite", files / "new.zolog", "-o", files / "new.tflite")
-    assert CliRunner().invoke(app, list(map(str, command))).exit_code == 0
+    assert invoke(*command).exit_code == 0
     assert (files / "new.tflite").read_bytes() == (files / "run.tflite").read_bytes()
     assert not list(files.glob(".*"))
 
@@ -291,27 +290,17 @@ def test_full_disk_while_the_log_is_written(
     steps: int, files: Path, base: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Room for so many steps and a half: one line, whole steps only, and --resume ends with the same bits."""
-    free = [HEADER + steps * RECORD + RECORD // 2]
-
-    class File(io.FileIO):
-        def write(self, data: Any) -> int:
-            if not free[0]:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            taken = super().write(data[: free[0]])
-            free[0] -= taken
-            return taken
-
     arguments = [str(a) for a in _train(files, "-o", files / "new.tflite")]
     with monkeypatch.context() as patch:
-        patch.setattr(io, "FileIO", File)
+        Disk(patch, HEADER + steps * RECORD + RECORD // 2)
         if steps < 0:
             refused(files, *arguments, said="new.zolog: No space left on device", last=True)
         else:
-            done = CliRunner().invoke(app, arguments)
+            done = invoke(*arguments)
             assert done.exit_code == 1
             assert f"{files / 'new.zolog'}: No space left on device" in done.stderr.splitlines()[-1]
             assert (files / "new.zolog").read_bytes() == base["run.zolog"][: HEADER + steps * RECORD]
     assert not (files / "new.tflite").exists()
-    assert CliRunner().invoke(app, [*arguments, "--resume"]).exit_code == 0
+    assert invoke(*arguments, "--resume").exit_code == 0
     assert (files / "new.zolog").read_bytes() == base["run.zolog"]
     assert (files / "new.tflite").read_bytes() == base["run.tflite"]

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
+from helpers.commands import invoke
 from helpers.injection import inject_all
 from helpers.interpreters import require
 from helpers.models import MODELS
-from tflm_zo.cli.app import app
 from tflm_zo.converters import export_model
 from tflm_zo.core import Control, SparseUniform
 from tflm_zo.logs import SeedLog
@@ -33,7 +32,7 @@ def files(tmp_path: Path) -> Path:
 
 def run(folder: Path, *arguments: str) -> Any:
     paths = [str(folder / a[1:]) if a.startswith("@") else a for a in arguments]
-    return CliRunner().invoke(app, paths)
+    return invoke(*paths)
 
 
 TRAIN = ("train", "@m.zo.tflite", "@d.npz", "--batch-size", "16", "--steps", "12", "--json")

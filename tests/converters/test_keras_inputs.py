@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
+from helpers.commands import invoke
 from helpers.interpreters import run_plain
 from helpers.keras_networks import (
     check_full_int8,
@@ -24,12 +24,7 @@ from helpers.keras_networks import (
     tf,
     two_inputs,
 )
-from tflm_zo.cli import app
-from tflm_zo.converters import (
-    ConversionError,
-    convert,
-    load_model,
-)
+from tflm_zo.converters import ConversionError, convert, load_model
 from tflm_zo.converters.errors import DataError
 
 pytestmark = pytest.mark.usefixtures("keras_seed")
@@ -152,7 +147,7 @@ def test_the_command(tmp_path: Path) -> None:
         ("good.keras", "nan.npz", "nan.npz: x contains NaN or infinity"),
         ("x.npz", "x.npz", "expected a .keras or .h5 file"),
     ):
-        failed = CliRunner().invoke(app, arguments(model, source))
+        failed = invoke(*arguments(model, source))
         assert failed.exit_code == 1 and failed.stdout == ""
         (line,) = failed.stderr.splitlines()
         assert message in line

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
+from helpers.commands import invoke
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo import Rademacher
-from tflm_zo.cli import app
 from tflm_zo.converters import initial_weights, read_metadata, step_multipliers, update_masks
 from tflm_zo.converters.kernel_norm import kernel_norm_multipliers
 from tflm_zo.converters.quantization_aware import NEUTRAL
@@ -73,7 +72,7 @@ def test_command_line(tmp_path: Path) -> None:
         "--multipliers",
         "kernel-norm",
     ]
-    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert invoke(*arguments).exit_code == 0
     assert (
         output.read_bytes()
         == inject_all(MODELS["small_cnn"](), multipliers="kernel-norm", algorithm="weight").to_bytes()

@@ -12,11 +12,7 @@ from helpers.graphs import find, reload
 from helpers.injection import inject_all
 from helpers.models import MODELS, GraphBuilder, lenet5, two_outputs
 from helpers.models.graph_builder import Activation
-from tflm_zo.converters import (
-    ConversionError,
-    Model,
-    read_metadata,
-)
+from tflm_zo.converters import ConversionError, Model, read_metadata
 
 
 def loss_fields(model: Model) -> tuple[str, int, int, int, int, int, str]:

@@ -13,12 +13,7 @@ from helpers.injection import inject_all
 from helpers.models import MODELS, GraphBuilder, lenet5
 from helpers.models.graph_builder import Activation, Padding
 from helpers.models.node_networks import conv, head, pool, sequence
-from tflm_zo.converters import (
-    ConversionError,
-    Model,
-    load_model,
-    read_metadata,
-)
+from tflm_zo.converters import ConversionError, Model, load_model, read_metadata
 
 
 def layers(model: Model) -> list[str]:

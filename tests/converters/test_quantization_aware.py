@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import tflm_zo
+from helpers.commands import invoke
 from helpers.injection import inject_all
 from helpers.models import MODELS, small_cnn
-from tflm_zo.cli.app import app
 from tflm_zo.converters import ConversionError, load_model, read_metadata
 from tflm_zo.converters.quantization_aware import NEUTRAL, quantization_aware_multipliers
 
@@ -87,11 +86,11 @@ def test_command_line(tmp_path):
     plain, output = tmp_path / "model.tflite", tmp_path / "model.zo.tflite"
     plain.write_bytes(small_cnn())
     arguments = ["inject", str(plain), "-o", str(output), "--algorithm", "weight", "--multipliers"]
-    result = CliRunner().invoke(app, [*arguments, "something"])
+    result = invoke(*arguments, "something")
     assert result.exit_code == 1
     assert not output.exists()
     assert "quantization-aware" in result.output
-    assert CliRunner().invoke(app, [*arguments, "quantization-aware"]).exit_code == 0
+    assert invoke(*arguments, "quantization-aware").exit_code == 0
     assert (
         output.read_bytes()
         == inject_all(small_cnn(), multipliers="quantization-aware", algorithm="weight").to_bytes()

@@ -11,11 +11,7 @@ import pytest
 from helpers.injection import inject_all
 from helpers.models import GraphBuilder, lenet5
 from helpers.models.graph_builder import Activation
-from tflm_zo.converters import (
-    ConversionError,
-    load_model,
-    read_metadata,
-)
+from tflm_zo.converters import ConversionError, load_model, read_metadata
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
-from typer.testing import CliRunner
 
+from helpers.commands import invoke
 from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo.cli import app
 from tflm_zo.converters import (
     ConversionError,
     InjectSettings,
@@ -205,10 +204,10 @@ def test_command_line(tmp_path: Path) -> None:
     plain, output = tmp_path / "plain.tflite", tmp_path / "zo.tflite"
     plain.write_bytes(MODELS["small_cnn"]())
     arguments = ["inject", str(plain), "-o", str(output), "--algorithm", "weight", "--sparse"]
-    result = CliRunner().invoke(app, [*arguments, "some"])
+    result = invoke(*arguments, "some")
     assert result.exit_code == 1 and not output.exists()
     assert "top-k:NUMBER" in result.output
-    result = CliRunner().invoke(app, [*arguments, "random:0.5", "--sparse-seed", "3"])
+    result = invoke(*arguments, "random:0.5", "--sparse-seed", "3")
     assert result.exit_code == 0
     assert "146 weights" in result.output  # (36 + 256) / 2
     settings: dict[str, Any] = {"sparse": "random:0.5", "sparse_seed": 3, "algorithm": "weight"}

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from helpers.commands import invoke
 from helpers.injection import inject_all
 from helpers.models import depthwise_separable, lenet5, small_cnn
 from tflm_zo.cli import app
@@ -37,7 +38,7 @@ def tensor(model: Model, name: str) -> Any:
 
 
 def inspect(path: Path, *options: str) -> Any:
-    return CliRunner().invoke(app, ["inspect", str(path), *options])
+    return invoke("inspect", str(path), *options)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,15 +12,7 @@ from helpers import core
 from helpers.oracle import scalar, stream
 from helpers.oracle.draws import EXAMPLES, distributions, native, seeds, sizes, streams
 from helpers.oracle.stream import Dist
-from tflm_zo.core import (
-    Coordinate,
-    Gaussian,
-    NativeError,
-    Rademacher,
-    SparseUniform,
-    Status,
-    query_seed,
-)
+from tflm_zo.core import Coordinate, Gaussian, NativeError, Rademacher, SparseUniform, Status, query_seed
 
 # (kind, mu, p_zero), seed, tensor: z of weights 0..15 and of weights 1024..1031. From oracle.scalar, which
 # implements the specification with Python integers. They never change: logs of old runs depend on them.

@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-from tflm_zo.converters import (
-    Model,
-    load_model,
-)
+from tflm_zo.converters import Model, load_model
 from tflm_zo.converters.model import Operator, Tensor
 
 

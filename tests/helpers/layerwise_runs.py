@@ -11,11 +11,7 @@ from helpers.models import lenet5
 from helpers.settings import settings_of
 from tflm_zo import inject
 from tflm_zo.converters import Model
-from tflm_zo.training import (
-    Settings,
-    algorithm,
-    inject_settings,
-)
+from tflm_zo.training import Settings, algorithm, inject_settings
 
 RNG = np.random.default_rng(11)
 X = RNG.integers(-128, 128, (40, 28, 28, 1)).astype(np.int8)

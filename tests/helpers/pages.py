@@ -9,9 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from typer.testing import CliRunner
-
-from tflm_zo.cli.app import app
+from helpers.commands import invoke
 
 REPOSITORY = Path(__file__).parents[2]
 README = REPOSITORY / "README.md"
@@ -54,6 +52,6 @@ def run_command(line: str) -> str:
     """Runs a line ``tflm-zo …`` in the working directory; what it prints."""
     program, *arguments = shlex.split(line)
     assert program == "tflm-zo", line
-    done = CliRunner().invoke(app, arguments)
+    done = invoke(*arguments)
     assert done.exit_code == 0, f"{line}\n{done.output}"
     return done.output

@@ -6,9 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
-
-from tflm_zo.cli.app import app
+from helpers.commands import invoke
 
 
 def refused(folder: Path, *arguments: Any, said: str, last: bool = False) -> None:
@@ -34,7 +32,7 @@ def wrong_usage(folder: Path, *arguments: Any, said: str) -> None:
 
 def _without_a_trace(folder: Path, arguments: tuple[Any, ...]) -> Any:
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    done = invoke(*arguments)
     assert done.stdout == ""
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
     return done

@@ -12,16 +12,17 @@ import pytest
 
 from helpers.injection import inject_all
 from helpers.models import MODELS
+from helpers.moments import At, interrupt, stop
+from helpers.runs import packed, random_samples, state
 from tflm_zo.converters import initial_weights
 from tflm_zo.core import is_due
 from tflm_zo.logs import LogError, SeedLog, SeedLogWriter, SnapshotLog, SnapshotLogWriter
-from tflm_zo.training import Callback, Settings, Trainer, Weights, best_state, replay_log
+from tflm_zo.training import Settings, Trainer, Weights, best_state, replay_log
 from tflm_zo.training.best_state import measuring_interval
 
 RNG = np.random.default_rng(8)
-X = RNG.integers(-128, 128, (24, 8, 8, 1)).astype(np.int8)
-Y = RNG.integers(0, 4, 24)
-OTHER = (RNG.integers(-128, 128, (9, 8, 8, 1)).astype(np.int8), RNG.integers(0, 4, 9))
+X, Y = random_samples(RNG)
+OTHER = random_samples(RNG, 9)
 STEPS = 12  # of 8 samples: four epochs
 
 MODELS_OF = {
@@ -36,31 +37,8 @@ SETTINGS: dict[str, Any] = {
 KINDS = list(SETTINGS)
 
 
-class At(Callback):
-    """Does something after a step."""
-
-    def __init__(self, step: int, action: Any) -> None:
-        self._step, self._action = step, action
-
-    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
-        if step == self._step:
-            self._action(trainer)
-
-
-def interrupt(trainer: Trainer) -> None:
-    raise KeyboardInterrupt
-
-
-def weights_of(trainer: Trainer) -> bytes:
-    runtime = trainer.runtime
-    parts = [*runtime.read_weights().values(), *runtime.read_fractions().values()]
-    return b"".join(part.tobytes() for part in parts)
-
-
-def of_log(kind: str, log: Path) -> bytes:
-    model = MODELS_OF[kind]
-    weights, fractions = replay_log(model, log)
-    return b"".join(part.tobytes() for part in [*weights.values(), *fractions.values()])
+def of_log(kind: str, log: Path) -> dict[str, bytes]:
+    return packed(*replay_log(MODELS_OF[kind], log))
 
 
 def run(
@@ -105,10 +83,9 @@ def test_the_best_measured_state_is_kept(kind: str, runtime: str, tmp_path: Path
     # The same steps without measuring, stopped there, lead to the same weights, and so does the log.
     if history.kept_step:
         last = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime=runtime)
-        stop = At(history.kept_step - 1, lambda t: setattr(t, "stop_training", True))
-        last.fit(X, Y, steps=STEPS, keep="last", callbacks=[stop])
-        assert weights_of(last) == weights_of(trainer)
-    assert of_log(kind, tmp_path / "log") == weights_of(trainer)
+        last.fit(X, Y, steps=STEPS, keep="last", callbacks=[At(history.kept_step - 1, stop)])
+        assert state(last) == state(trainer)
+    assert of_log(kind, tmp_path / "log") == state(trainer)
     log: Any = SeedLog.read(tmp_path / "log") if kind == "weight" else SnapshotLog.read(tmp_path / "log")
     assert log.best is not None and log.best.step == history.kept_step and log.best.loss == best["loss"]
     assert [m.loss for m in log.measurements] == losses
@@ -154,12 +131,12 @@ def test_ten_thousand_samples_are_measured_by_all() -> None:
 def test_where_nothing_gets_better_nothing_is_changed(kind: str, tmp_path: Path) -> None:
     """It learns the opposite of its own guesses, which it is measured on."""
     plain = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert-ref")
-    before, y = weights_of(plain), plain.predict(X).reshape(len(X), -1).argmax(1)
+    before, y = state(plain), plain.predict(X).reshape(len(X), -1).argmax(1)
     exported, opposite = plain.export().to_bytes(), (y + 1) % 4
     trainer = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert-ref")
     history = trainer.fit(X, opposite, steps=STEPS, log=tmp_path / "log", validation_data=(X, y))
     assert history.kept_step == 0 and trainer.step == STEPS
-    assert weights_of(trainer) == before == of_log(kind, tmp_path / "log")
+    assert state(trainer) == before == of_log(kind, tmp_path / "log")
     assert trainer.export().to_bytes() == exported
     assert trainer.evaluate(X, y)["loss"] == history.measurements[0]["loss"]
     last = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert-ref")
@@ -188,9 +165,8 @@ def test_interrupted_before_the_best_state_was_kept(kind: str, monkeypatch: pyte
     history = trainer.fit(X, Y, steps=STEPS)
     assert trainer.interrupted and history.kept_step == measured[2] == 6
     stopped = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert-ref")
-    stop = At(5, lambda t: setattr(t, "stop_training", True))
-    stopped.fit(X, Y, steps=STEPS, keep="last", callbacks=[stop])
-    assert weights_of(trainer) == weights_of(stopped)
+    stopped.fit(X, Y, steps=STEPS, keep="last", callbacks=[At(5, stop)])
+    assert state(trainer) == state(stopped)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -204,10 +180,10 @@ def test_interrupted_anywhere(kind: str, step: int, tmp_path: Path) -> None:
     assert part.measurements == measured
     best = min(measured, key=lambda m: m["loss"])
     assert part.kept_step == best["step"] and trainer.evaluate(X, Y)["loss"] == best["loss"]
-    assert of_log(kind, log) == weights_of(trainer)
+    assert of_log(kind, log) == state(trainer)
     again, rest = run(kind, log, resume=True)
     assert log.read_bytes() == (tmp_path / "whole").read_bytes()
-    assert weights_of(again) == weights_of(whole)
+    assert state(again) == state(whole)
     assert (rest.measurements, rest.kept_step) == (history.measurements, history.kept_step)
 
 
@@ -227,14 +203,14 @@ def test_killed_at_any_write(kind: str, tmp_path: Path, monkeypatch: pytest.Monk
         whole, history = run(kind, tmp_path / "whole")
     expected = (tmp_path / "whole").read_bytes()
     assert len(states) >= STEPS + 5
-    for number, state in enumerate(states):
-        if not state:
+    for number, content in enumerate(states):
+        if not content:
             continue
         log = tmp_path / f"{number}"
-        log.write_bytes(state)
+        log.write_bytes(content)
         trainer, rest = run(kind, log, resume=True)
         assert log.read_bytes() == expected, number
-        assert weights_of(trainer) == weights_of(whole) and rest.measurements == history.measurements
+        assert state(trainer) == state(whole) and rest.measurements == history.measurements
 
 
 def test_a_damaged_best_state_is_written_again(tmp_path: Path) -> None:
@@ -253,7 +229,7 @@ def test_a_damaged_best_state_is_written_again(tmp_path: Path) -> None:
     expected = min((m for m in left.measurements if m.step in there), key=lambda m: m.loss_sum)
     assert left.best == expected
     trainer, rest = run("node", torn, resume=True)
-    assert rest.kept_step == expected.step and of_log("node", torn) == weights_of(trainer)
+    assert rest.kept_step == expected.step and of_log("node", torn) == state(trainer)
 
 
 @pytest.mark.parametrize("kind", KINDS)

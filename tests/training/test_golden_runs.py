@@ -18,11 +18,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
+from helpers.commands import invoke
 from helpers.models import MODELS
 from tflm_zo import inject
-from tflm_zo.cli.app import app
 from tflm_zo.converters import export_model, load_model
 from tflm_zo.training import Trainer, algorithm, inject_settings
 from tflm_zo.training.setting_names import changed
@@ -155,7 +154,7 @@ def test_stored_files_are_read(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     for file, content in stored()[name].items():
         Path(file).write_bytes(content)
-    done = CliRunner().invoke(app, ["replay", "model.zo.tflite", "run.zolog", "-o", "again.tflite"])
+    done = invoke("replay", "model.zo.tflite", "run.zolog", "-o", "again.tflite")
     assert done.exit_code == 0, done.output
     assert Path("again.tflite").read_bytes() == stored()[name]["adapted.tflite"]
     again = export_model(load_model("model.zo.tflite"))

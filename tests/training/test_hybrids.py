@@ -10,16 +10,13 @@ import pytest
 
 from helpers.injection import inject_all
 from helpers.models import lenet5
+from helpers.moments import At, interrupt
 from helpers.oracle.control import sample_at
 from helpers.oracle.scalar import query_seed
 from helpers.settings import layerwise_settings
 from tflm_zo import inject
 from tflm_zo.converters import read_metadata
-from tflm_zo.core import (
-    Coordinate,
-    Rademacher,
-    SparseUniform,
-)
+from tflm_zo.core import Coordinate, Rademacher, SparseUniform
 from tflm_zo.training import Nodes, Settings, Trainer
 from tflm_zo.training.settings import SettingsError
 
@@ -119,18 +116,8 @@ def test_same_bits_in_tflm_and_after_an_interruption(name: str, tmp_path: Any) -
     changed = [not np.array_equal(initial[n], w) for n, w in whole.runtime.read_weights().items()]
     assert all(changed)
 
-    class StoppedError(Exception):
-        pass
-
-    from tflm_zo.training import Callback
-
-    class Interrupt(Callback):
-        def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
-            if step == 2:
-                raise StoppedError
-
-    with pytest.raises(StoppedError):
-        run(name, "litert-ref", tmp_path / "c.zolog", callbacks=[Interrupt()])
+    stopped, _ = run(name, "litert-ref", tmp_path / "c.zolog", callbacks=[At(2, interrupt)])
+    assert stopped.interrupted
     _, resumed = run(name, "litert-ref", tmp_path / "c.zolog", resume=True)
     assert resumed == weights
     assert (tmp_path / "c.zolog").read_bytes() == logs[0]

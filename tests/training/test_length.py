@@ -5,18 +5,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from helpers.injection import inject_all
 from helpers.models import MODELS
+from helpers.runs import random_samples
 from tflm_zo.training import Settings, Trainer, Weights, best_state
 from tflm_zo.training import trainer as trainer_module
 from tflm_zo.training.length import usual_epochs
 
-RNG = np.random.default_rng(2)
-X = RNG.integers(-128, 128, (16, 8, 8, 1)).astype(np.int8)
-Y = RNG.integers(0, 4, 16)
+X, Y = random_samples(2, 16)
 
 
 @pytest.mark.parametrize(

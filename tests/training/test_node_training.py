@@ -15,7 +15,9 @@ from helpers.injection import inject_all
 from helpers.interpreters import require
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
+from helpers.moments import At, stop
 from helpers.oracle.node_training import NodeTraining
+from helpers.runs import state
 from tflm_zo.converters import Model, ZoMetadata, initial_weights, load_model
 from tflm_zo.converters.model.schema import TensorType
 from tflm_zo.training import Callback, Exact, Nodes, Settings, Trainer
@@ -116,11 +118,6 @@ def data_of(metadata: ZoMetadata, model: bytes, samples: int = SAMPLES) -> tuple
     y = rng.integers(0, metadata.loss.elements, samples)
     y[3] = -1  # unlabelled
     return x, y
-
-
-def state(trainer: Trainer) -> dict[str, bytes]:
-    weights, fractions = trainer.runtime.read_weights(), trainer.runtime.read_fractions()
-    return {f"{kind}/{k}": v.tobytes() for kind, d in enumerate((weights, fractions)) for k, v in d.items()}
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -224,12 +221,8 @@ def test_looking_does_not_change_the_run() -> None:
     assert actual.forwards == expected.forwards
     assert actual.history["val_loss"]
 
-    class Stop(Callback):
-        def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
-            trainer.stop_training = step == 2
-
     part = Trainer(case.build(), case.settings)
-    part.fit(x, y, steps=6, callbacks=[Stop()], keep="last")
+    part.fit(x, y, steps=6, callbacks=[At(2, stop)], keep="last")
     assert seen[2] == (
         part.evaluate(x[:7], y[:7]),
         part.predict(x).tobytes(),

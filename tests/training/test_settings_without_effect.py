@@ -9,20 +9,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from helpers.injection import inject_all
 from helpers.models import MODELS
+from helpers.runs import random_samples, state
 from tflm_zo.core import Gaussian, SparseUniform
 from tflm_zo.training import Exact, Nodes, Settings, SettingsError, Trainer, Weights
 from tflm_zo.training.model_fit import check_model
 from tflm_zo.training.plan import plan_tasks
 from tflm_zo.training.setting_names import TASKS
 
-RNG = np.random.default_rng(11)
-X = RNG.integers(-128, 128, (24, 8, 8, 1)).astype(np.int8)
-Y = RNG.integers(0, 4, 24)
+X, Y = random_samples(11)
 STEPS = 6
 
 SPARSE = SparseUniform(7, 0.33)
@@ -129,13 +127,12 @@ def trainer_of(model: str, is_layerwise: bool) -> Trainer:
     return Trainer(zo, context)
 
 
-def outcome(trainer: Trainer, settings: Settings) -> bytes:
+def outcome(trainer: Trainer, settings: Settings) -> tuple[dict[str, bytes], list[float]]:
     """Weights, fractions and losses of a run."""
     trainer.settings = settings
     first = _initial(trainer)
     losses = trainer.fit(X, Y, steps=STEPS, keep="last", initial_weights=first).steps
-    values = [*trainer.runtime.read_weights().values(), *trainer.runtime.read_fractions().values()]
-    return b"".join(v.tobytes() for v in values) + repr(losses).encode()
+    return state(trainer), list(losses)
 
 
 _INITIAL: dict[int, Any] = {}

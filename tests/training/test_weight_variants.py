@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.moments import At, stop
+from helpers.runs import packed, random_samples, state
 from helpers.settings import weight_settings
 from tflm_zo.converters import Model, initial_weights, read_metadata, update_masks
 from tflm_zo.core import Coordinate, Gaussian
@@ -21,9 +22,7 @@ from tflm_zo.logs import SeedLog
 from tflm_zo.runtime import load
 from tflm_zo.training import Settings, Trainer, Weights, replay_log
 
-RNG = np.random.default_rng(4)
-X = RNG.integers(-128, 128, (24, 8, 8, 1)).astype(np.int8)
-Y = RNG.integers(0, 4, 24)
+X, Y = random_samples(4)
 STEPS = 23
 
 GAUSSIAN = {"perturbation": Gaussian(0.6)}
@@ -49,11 +48,6 @@ def made(name: str) -> tuple[Model, Settings]:
     injection, changes = VARIANTS[name]
     model = inject_all(MODELS["small_cnn"](), **{"batch": 4, "command_words": 1000, **injection})
     return model, weight_settings(**{"batch_size": 4, **changes})
-
-
-def state(trainer: Trainer) -> list[bytes]:
-    runtime = trainer.runtime
-    return [v.tobytes() for a in (runtime.read_weights(), runtime.read_fractions()) for v in a.values()]
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -82,9 +76,8 @@ def test_replayed_by_the_model_itself(name: str, tmp_path: Path) -> None:
         for distribution, steps in log.steps_of_block(block):
             runtime.invoke(runtime.command(loss=False, checksum=True).replay(steps, distribution, block))
     weights, fractions = replay_log(model, log)
-    replayed = [v.tobytes() for a in (weights, fractions) for v in a.values()]
-    own = [v.tobytes() for a in (runtime.read_weights(), runtime.read_fractions()) for v in a.values()]
-    assert own == replayed == state(trainer)
+    own = packed(runtime.read_weights(), runtime.read_fractions())
+    assert own == packed(weights, fractions) == state(trainer)
     assert any(not np.array_equal(weights[k], v) for k, v in initial_weights(model).items())
 
 
