@@ -165,7 +165,7 @@ def test_inspect_depthwise_macs(cli: Any, model_file: Any) -> None:
     assert op["macs"] == 4 * 4 * 6 * 9  # 9 x 9 x 2, valid, stride 2, multiplier 3
 
 
-def test_inspect_writes_theparsed(cli: Any, model_file: Any, tmp_path: Path) -> None:
+def test_inspect_writes_the_json(cli: Any, model_file: Any, tmp_path: Path) -> None:
     result = cli("inspect", model_file(), "-o", tmp_path / "report.json", "--json")
     assert json.loads((tmp_path / "report.json").read_text()) == parsed(result)
 
