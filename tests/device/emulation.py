@@ -9,247 +9,47 @@ can be held against the desktop's, and everything around it can be made to fail.
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import os
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from device.compiled import GCC, GXX, build
+from device.structs import (
+    Evaluation,
+    GuardedMemory,
+    Host,
+    Invoke,
+    Open,
+    Probe,
+    Report,
+    Samples,
+    Store,
+    WeightSink,
+    u32,
+)
 from tflm_zo import Model
 from tflm_zo.converters import extract_segment, load_model, read_metadata
 from tflm_zo.core.loader import structs
 from tflm_zo.data import Data
 from tflm_zo.firmware import Firmware
-from tflm_zo.firmware.op_pack import of_model
 from tflm_zo.runtime import available
 from tflm_zo.runtime.engine import Engine
 from tflm_zo.runtime.errors import InvokeError
 from tflm_zo.runtime.litert import InterpreterEngine, LiteRTReferenceRuntime
 from tflm_zo.runtime.tflm import TflmEngine, TflmRuntime
 
-HERE = Path(__file__).parent
-#: Go into the folder, the resolver in the place of the generated one.
-OWN = ("bridge.cc", "zo_op_resolver.h")
-GXX = os.environ.get("CXX") or shutil.which("g++")
-GCC = os.environ.get("CC") or shutil.which("gcc")
 #: The runtime that plays TFLM: TFLM's own kernels where its package is installed.
 RUNTIME = "tflm" if "tflm" in available() else "litert-ref"
-
 needs_compiler = pytest.mark.skipif(
     GXX is None or GCC is None, reason="NO g++: ops/device WAS NOT TESTED (without a checkout of TFLM)"
 )
 
+
 # zo_status
 OK, ARGUMENT, ORDER, LABEL, MEMORY, RUNTIME_FAILED, SAMPLE, LOG, STORE = 0, 1, 4, 12, 14, 15, 16, 17, 18
-
-_MAX_TENSORS = 16
-_u32 = ctypes.c_uint32
-
-
-class _HostSegment(ctypes.Structure):
-    _fields_ = [
-        ("inputs", _u32),
-        ("outputs", _u32),
-        ("input_bytes", _u32 * _MAX_TENSORS),
-        ("output_bytes", _u32 * _MAX_TENSORS),
-        ("is_read_last", _u32 * _MAX_TENSORS),
-    ]
-
-
-_Open = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(_HostSegment))
-_Invoke = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_void_p)
-)
-_Tell = ctypes.CFUNCTYPE(None, _u32, ctypes.c_void_p, _u32)
-
-
-class _Host(ctypes.Structure):
-    _fields_ = [("open", _Open), ("invoke", _Invoke)]
-
-
-class _Samples(ctypes.Structure):
-    _fields_ = [
-        ("inputs", ctypes.c_void_p * 8),
-        ("input_bytes", _u32 * 8),
-        ("labels", ctypes.c_void_p),
-        ("label_bytes", _u32),
-        ("count", _u32),
-        ("reads", _u32),
-        ("failing_read", _u32),
-    ]
-
-
-class _Store(ctypes.Structure):
-    _fields_ = [
-        ("bytes", ctypes.c_void_p),
-        ("size", _u32),
-        ("writes", _u32),
-        ("failing_write", _u32),
-        ("arrives", _u32),
-        ("tell", _Tell),
-    ]
-
-
-class _Weights(ctypes.Structure):
-    _fields_ = [("bytes", ctypes.c_void_p), ("size", _u32), ("at", _u32)]
-
-
-class Report(ctypes.Structure):
-    """``zo_report``."""
-
-    _fields_ = [("step_done", _u32), ("step", _u32), ("mean_loss", ctypes.c_int32), ("rate", _u32)]
-
-
-class Evaluation(ctypes.Structure):
-    """``tflm_zo::Evaluation``."""
-
-    _fields_ = [("samples", _u32), ("correct", _u32), ("loss", ctypes.c_int64)]
-
-
-class Probe(ctypes.Structure):
-    """``tflm_zo::BlockProbe``."""
-
-    _fields_ = [("block", _u32), ("score", ctypes.c_int64)]
-
-
-class Samples:
-    """Samples in a device's memory; reads can be made to fail."""
-
-    def __init__(self, data: Data) -> None:
-        self.arrays = [np.ascontiguousarray(a) for a in data.inputs]
-        self.labels = np.ascontiguousarray(data.labels)
-        self.c = _Samples()
-        for i, values in enumerate(self.arrays):
-            self.c.inputs[i] = values.ctypes.data
-            self.c.input_bytes[i] = values.nbytes // len(values)
-        self.c.labels = self.labels.ctypes.data
-        self.c.label_bytes = self.labels.nbytes // len(self.labels)
-        self.c.count = len(self.labels)
-
-    def fail_at(self, read: int) -> None:
-        """The read of this number from now on fails, counted from 1; 0: none does."""
-        self.c.reads, self.c.failing_read = 0, read
-
-
-class Store:
-    """A log store, erased. It keeps a journal of what was written."""
-
-    def __init__(self, size: int = 1 << 16, content: bytes = b"") -> None:
-        self.bytes = np.full(size, 0xFF, np.uint8)
-        self.bytes[: len(content)] = np.frombuffer(content, np.uint8)
-        self.journal: list[tuple[int, bytes]] = []
-        self._tell = _Tell(
-            lambda offset, at, count: self.journal.append((offset, ctypes.string_at(at, count)))
-        )
-        self.c = _Store(self.bytes.ctypes.data, size, tell=self._tell)
-
-    def fail_at(self, write: int, arrives: int = 0) -> None:
-        """The write of this number from now on fails, counted from 1, after so many bytes; 0: none does."""
-        self.c.writes, self.c.failing_write, self.c.arrives = 0, write, arrives
-
-    def content(self, count: int) -> bytes:
-        """Its first bytes."""
-        return self.bytes[:count].tobytes()
-
-
-class GuardedMemory:
-    """Memory, aligned to 16 bytes, between bytes that nobody may touch."""
-
-    _GUARD = 64
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._all = np.full(size + 2 * self._GUARD + 16, 0xA5, np.uint8)
-        self._begin = self._GUARD + -(self._all.ctypes.data + self._GUARD) % 16
-        self.own = self._all[self._begin : self._begin + size]
-
-    @property
-    def address(self) -> int:
-        """Of the first byte that may be touched."""
-        return int(self.own.ctypes.data)
-
-    def is_whole(self) -> bool:
-        """Whether nothing was written beside it."""
-        beside = np.concatenate([self._all[: self._begin], self._all[self._begin + self.size :]])
-        return bool((beside == 0xA5).all())
-
-
-_WARNINGS = ["-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror"]
-_FLAGS = ["-O0", "-fPIC", *_WARNINGS, f"-I{HERE / 'tflm'}", "-I."]
-_SANITIZED = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
-
-
-def _made(files: dict[str, str], suffix: str, make: Callable[[Path], None]) -> Path:
-    """What `make` makes of files in a folder, as `made` there; once for equal files."""
-    cached = HERE.parents[1] / "build" / "device-tests"
-    known = hashlib.sha256(repr((sorted(files.items()), suffix)).encode() + Path(__file__).read_bytes())
-    made = cached / f"{known.hexdigest()[:32]}{suffix}"
-    if not made.is_file():
-        cached.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cached) as work:
-            for name, text in files.items():
-                path = Path(work, name)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text)
-            make(Path(work))
-            os.replace(Path(work, "made"), made)
-    return made
-
-
-def _run(folder: Path, *command: object) -> None:
-    done = subprocess.run([str(c) for c in command], cwd=folder, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-
-
-def _compile(folder: Path) -> None:
-    """All sources to objects."""
-    sources = sorted(p.relative_to(folder) for p in folder.rglob("*") if p.suffix in (".c", ".cc"))
-    for compiler, suffix in (([GCC, "-std=c99"], ".c"), ([GXX, "-std=c++17"], ".cc")):
-        own = [s for s in sources if s.suffix == suffix]
-        if own:
-            _run(folder, *compiler, *_FLAGS, *_SANITIZED, "-c", *own)
-
-
-def _make_library(folder: Path) -> None:
-    _compile(folder)
-    _run(folder, "ar", "rcs", "made", *folder.glob("*.o"))
-
-
-def build(firmware: Firmware) -> Path:
-    """Compiles a generated folder, with the stand-in for TFLM, to a library that Python loads.
-
-    The op pack is compiled once for folders that have the same.
-    """
-    sources = {
-        name: text
-        for name, text in firmware.files.items()
-        if name.endswith((".h", ".c", ".cc")) and not name.startswith("ops/tflm/") and name != "main.cc"
-    }
-    pack = {name: text for name, text in sources.items() if name.startswith("ops/")}
-    pack["tflm.cc"] = (HERE / "tflm" / "tflm.cc").read_text()
-    op_pack = _made(pack, ".a", _make_library)
-
-    def make(folder: Path) -> None:
-        _compile(folder)
-        # This package's library has the same symbols, and they are there for everybody, because TFLM looks
-        # its operators up. The device's are to be its own.
-        link = ["-shared", "-Wl,-Bsymbolic", *_SANITIZED, *folder.glob("*.o"), op_pack]
-        _run(folder, GXX, *link, "-o", "made")
-
-    # Written without a model's name, like the op pack.
-    (config,) = (name for name in firmware.files if name.endswith("_zo_config.h"))
-    own = of_model({name: (HERE / name).read_text() for name in OWN}, config.removesuffix("_zo_config.h"))
-    headers = {name: text for name, text in pack.items() if name.endswith(".h")}
-    rest = {name: text for name, text in sources.items() if name not in pack}
-    return _made({**rest, **headers, **own, "op_pack.txt": op_pack.name}, ".so", make)
 
 
 @dataclass
@@ -288,8 +88,8 @@ class Device:
             getattr(self._library, name).restype = ctypes.c_void_p
         self._library.device_arena_used.restype = ctypes.c_size_t
         for name in ("device_step", "device_checksum", "device_log_bytes"):
-            getattr(self._library, name).restype = _u32
-        sizes = (_u32 * 3)()
+            getattr(self._library, name).restype = u32
+        sizes = (u32 * 3)()
         self._library.device_sizes(sizes)
         self.arena_bytes, self.workspace_bytes, segments = sizes
         self.metadata = read_metadata(model)
@@ -305,7 +105,7 @@ class Device:
         self._models = {self._library.device_segment_model(k): k for k in range(segments)}
         self._plain = [extract_segment(model, k) for k in range(segments)]
         self._segments: dict[int, _Segment] = {}
-        self._host = _Host(_Open(self._open), _Invoke(self._invoke))
+        self._host = Host(Open(self._open), Invoke(self._invoke))
         self._error: BaseException | None = None
         self.invokes = 0
         self._failing: tuple[int, ...] = ()
@@ -432,12 +232,12 @@ class Device:
         """Goes on from a log; `snapshot`: weights, step and mark."""
         weights, step, mark = snapshot or (None, 0, 0)
         kept = None if weights is None else ctypes.byref(weights.c)
-        return self._call("device_import_log", ctypes.byref(store.c), kept, _u32(step), _u32(mark))
+        return self._call("device_import_log", ctypes.byref(store.c), kept, u32(step), u32(mark))
 
     def keep_best(self, yardstick: Samples, every: int) -> int:
         """Measures by other samples."""
         self._yardstick = yardstick  # kept alive
-        return self._call("device_keep_best", ctypes.byref(yardstick.c), _u32(every))
+        return self._call("device_keep_best", ctypes.byref(yardstick.c), u32(every))
 
     def restore_best(self) -> tuple[int, Any]:
         """Status and what was measured of the best state."""
@@ -451,7 +251,7 @@ class Device:
 
     def snapshot_mark(self) -> tuple[int, int]:
         """Status, and what binds weights to the log."""
-        mark = _u32()
+        mark = u32()
         return self._call("device_snapshot_mark", ctypes.byref(mark)), mark.value
 
     @property
@@ -484,7 +284,7 @@ class Device:
     def export_weights(self) -> tuple[int, bytes]:
         """Status and all weights, then all fractions."""
         room = np.zeros(4 * sum(t.size for t in self.metadata.trainable), np.uint8)
-        sink = _Weights(room.ctypes.data, room.size)
+        sink = WeightSink(room.ctypes.data, room.size)
         status = self._call("device_export_weights", ctypes.byref(sink))
         return status, room[: sink.at].tobytes()
 

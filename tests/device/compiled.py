@@ -1,0 +1,89 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Generated folders compiled to libraries for this machine, against headers that stand in for TFLM's."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from tflm_zo.firmware import Firmware
+from tflm_zo.firmware.op_pack import of_model
+
+HERE = Path(__file__).parent
+#: Go into the folder, the resolver in the place of the generated one.
+OWN = ("bridge.cc", "zo_op_resolver.h")
+GXX = os.environ.get("CXX") or shutil.which("g++")
+GCC = os.environ.get("CC") or shutil.which("gcc")
+_WARNINGS = ["-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror"]
+_FLAGS = ["-O0", "-fPIC", *_WARNINGS, f"-I{HERE / 'tflm'}", "-I."]
+_SANITIZED = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
+
+
+def _made(files: dict[str, str], suffix: str, make: Callable[[Path], None]) -> Path:
+    """What `make` makes of files in a folder, as `made` there; once for equal files."""
+    cached = HERE.parents[1] / "build" / "device-tests"
+    known = hashlib.sha256(repr((sorted(files.items()), suffix)).encode() + Path(__file__).read_bytes())
+    made = cached / f"{known.hexdigest()[:32]}{suffix}"
+    if not made.is_file():
+        cached.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cached) as work:
+            for name, text in files.items():
+                path = Path(work, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            make(Path(work))
+            os.replace(Path(work, "made"), made)
+    return made
+
+
+def _run(folder: Path, *command: object) -> None:
+    done = subprocess.run([str(c) for c in command], cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def _compile(folder: Path) -> None:
+    """All sources to objects."""
+    sources = sorted(p.relative_to(folder) for p in folder.rglob("*") if p.suffix in (".c", ".cc"))
+    for compiler, suffix in (([GCC, "-std=c99"], ".c"), ([GXX, "-std=c++17"], ".cc")):
+        own = [s for s in sources if s.suffix == suffix]
+        if own:
+            _run(folder, *compiler, *_FLAGS, *_SANITIZED, "-c", *own)
+
+
+def _make_library(folder: Path) -> None:
+    _compile(folder)
+    _run(folder, "ar", "rcs", "made", *folder.glob("*.o"))
+
+
+def build(firmware: Firmware) -> Path:
+    """Compiles a generated folder, with the stand-in for TFLM, to a library that Python loads.
+
+    The op pack is compiled once for folders that have the same.
+    """
+    sources = {
+        name: text
+        for name, text in firmware.files.items()
+        if name.endswith((".h", ".c", ".cc")) and not name.startswith("ops/tflm/") and name != "main.cc"
+    }
+    pack = {name: text for name, text in sources.items() if name.startswith("ops/")}
+    pack["tflm.cc"] = (HERE / "tflm" / "tflm.cc").read_text()
+    op_pack = _made(pack, ".a", _make_library)
+
+    def make(folder: Path) -> None:
+        _compile(folder)
+        # This package's library has the same symbols, and they are there for everybody, because TFLM looks
+        # its operators up. The device's are to be its own.
+        link = ["-shared", "-Wl,-Bsymbolic", *_SANITIZED, *folder.glob("*.o"), op_pack]
+        _run(folder, GXX, *link, "-o", "made")
+
+    # Written without a model's name, like the op pack.
+    (config,) = (name for name in firmware.files if name.endswith("_zo_config.h"))
+    own = of_model({name: (HERE / name).read_text() for name in OWN}, config.removesuffix("_zo_config.h"))
+    headers = {name: text for name, text in pack.items() if name.endswith(".h")}
+    rest = {name: text for name, text in sources.items() if name not in pack}
+    return _made({**rest, **headers, **own, "op_pack.txt": op_pack.name}, ".so", make)

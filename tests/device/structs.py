@@ -1,0 +1,141 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What Python and the generated trainers hand to each other: C structs, samples, stores, memory."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+
+from tflm_zo.data import Data
+
+_MAX_TENSORS = 16
+u32 = ctypes.c_uint32
+
+
+class _HostSegment(ctypes.Structure):
+    _fields_ = [
+        ("inputs", u32),
+        ("outputs", u32),
+        ("input_bytes", u32 * _MAX_TENSORS),
+        ("output_bytes", u32 * _MAX_TENSORS),
+        ("is_read_last", u32 * _MAX_TENSORS),
+    ]
+
+
+Open = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(_HostSegment))
+Invoke = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_void_p)
+)
+_Tell = ctypes.CFUNCTYPE(None, u32, ctypes.c_void_p, u32)
+
+
+class Host(ctypes.Structure):
+    _fields_ = [("open", Open), ("invoke", Invoke)]
+
+
+class _Samples(ctypes.Structure):
+    _fields_ = [
+        ("inputs", ctypes.c_void_p * 8),
+        ("input_bytes", u32 * 8),
+        ("labels", ctypes.c_void_p),
+        ("label_bytes", u32),
+        ("count", u32),
+        ("reads", u32),
+        ("failing_read", u32),
+    ]
+
+
+class _Store(ctypes.Structure):
+    _fields_ = [
+        ("bytes", ctypes.c_void_p),
+        ("size", u32),
+        ("writes", u32),
+        ("failing_write", u32),
+        ("arrives", u32),
+        ("tell", _Tell),
+    ]
+
+
+class WeightSink(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_void_p), ("size", u32), ("at", u32)]
+
+
+class Report(ctypes.Structure):
+    """``zo_report``."""
+
+    _fields_ = [("step_done", u32), ("step", u32), ("mean_loss", ctypes.c_int32), ("rate", u32)]
+
+
+class Evaluation(ctypes.Structure):
+    """``tflm_zo::Evaluation``."""
+
+    _fields_ = [("samples", u32), ("correct", u32), ("loss", ctypes.c_int64)]
+
+
+class Probe(ctypes.Structure):
+    """``tflm_zo::BlockProbe``."""
+
+    _fields_ = [("block", u32), ("score", ctypes.c_int64)]
+
+
+class Samples:
+    """Samples in a device's memory; reads can be made to fail."""
+
+    def __init__(self, data: Data) -> None:
+        self.arrays = [np.ascontiguousarray(a) for a in data.inputs]
+        self.labels = np.ascontiguousarray(data.labels)
+        self.c = _Samples()
+        for i, values in enumerate(self.arrays):
+            self.c.inputs[i] = values.ctypes.data
+            self.c.input_bytes[i] = values.nbytes // len(values)
+        self.c.labels = self.labels.ctypes.data
+        self.c.label_bytes = self.labels.nbytes // len(self.labels)
+        self.c.count = len(self.labels)
+
+    def fail_at(self, read: int) -> None:
+        """The read of this number from now on fails, counted from 1; 0: none does."""
+        self.c.reads, self.c.failing_read = 0, read
+
+
+class Store:
+    """A log store, erased. It keeps a journal of what was written."""
+
+    def __init__(self, size: int = 1 << 16, content: bytes = b"") -> None:
+        self.bytes = np.full(size, 0xFF, np.uint8)
+        self.bytes[: len(content)] = np.frombuffer(content, np.uint8)
+        self.journal: list[tuple[int, bytes]] = []
+        self._tell = _Tell(
+            lambda offset, at, count: self.journal.append((offset, ctypes.string_at(at, count)))
+        )
+        self.c = _Store(self.bytes.ctypes.data, size, tell=self._tell)
+
+    def fail_at(self, write: int, arrives: int = 0) -> None:
+        """The write of this number from now on fails, counted from 1, after so many bytes; 0: none does."""
+        self.c.writes, self.c.failing_write, self.c.arrives = 0, write, arrives
+
+    def content(self, count: int) -> bytes:
+        """Its first bytes."""
+        return self.bytes[:count].tobytes()
+
+
+class GuardedMemory:
+    """Memory, aligned to 16 bytes, between bytes that nobody may touch."""
+
+    _GUARD = 64
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._all = np.full(size + 2 * self._GUARD + 16, 0xA5, np.uint8)
+        self._begin = self._GUARD + -(self._all.ctypes.data + self._GUARD) % 16
+        self.own = self._all[self._begin : self._begin + size]
+
+    @property
+    def address(self) -> int:
+        """Of the first byte that may be touched."""
+        return int(self.own.ctypes.data)
+
+    def is_whole(self) -> bool:
+        """Whether nothing was written beside it."""
+        beside = np.concatenate([self._all[: self._begin], self._all[self._begin + self.size :]])
+        return bool((beside == 0xA5).all())
