@@ -1,16 +1,17 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * The kernels of the weight ops against the portable C in the same program: the core is linked
- * twice, the second time compiled with ZO_PORTABLE and every function's name begun with
- * `portable_`. Weights of any value at any address, with masks and multipliers now and then, steps
- * from nothing to the largest allowed, limits from 1 to 127, at and around the edges where a kernel
- * changes over to another.
+ * The kernels of the weight ops, and sums of products, against the portable C in the same program:
+ * the core is linked twice, the second time compiled with ZO_PORTABLE and every function's name
+ * begun with `portable_`. Weights of any value at any address, with masks and multipliers now and
+ * then, steps from nothing to the largest allowed, limits from 1 to 127, at and around the edges
+ * where a kernel changes over to another.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/core/kernels/zo_add_products.h"
 #include "ops/core/weights/zo_perturb.h"
 #include "ops/core/weights/zo_update.h"
 #include "ops/core/zo_features.h"
@@ -23,6 +24,9 @@ zo_status portable_zo_update_s8(const zo_tensor* tensor, zo_distribution distrib
 zo_status portable_zo_replay_s8(const zo_tensor* tensor, zo_distribution distribution,
                                 const zo_query* queries, uint32_t count, uint32_t steps,
                                 uint32_t* saturated);
+
+void portable_zo_add_products(int32_t* sums, uint32_t count, const zo_product* products,
+                              uint32_t number, size_t offset, int32_t zero_point);
 
 enum { kLargest = 2100, kRounds = 1500, kSteps = 3 };
 
@@ -162,9 +166,33 @@ static int compare(uint32_t round) {
   return 0;
 }
 
+/* Sums of any number of products, of rows at any address. */
+static int compare_products(uint32_t round) {
+  enum { kSums = 70, kProducts = 70, kRow = 90 };
+  static int8_t rows[kProducts][kRow];
+  static int32_t sums[kSums + 1], portable_sums[kSums + 1];
+  zo_product products[kProducts];
+  const uint32_t count = below(kSums + 1u), offset = below(kRow - kSums + 1u);
+  const uint32_t number = below(2) == 0u ? below(6) : below(kProducts + 1u);
+  const int32_t zero_point = below(2) == 0u ? 0 : (int32_t)below(256) - 128;
+  for (uint32_t i = 0; i < number; ++i) {
+    fill(rows[i], kRow, 127, 1);
+    products[i].row = rows[i];
+    products[i].factor = (int32_t)below(65536) - 32768;
+  }
+  for (uint32_t j = 0; j <= kSums; ++j) {
+    sums[j] = portable_sums[j] = (int32_t)(random_u32() >> 4) - (1 << 27);
+  }
+  zo_add_products(sums, count, products, number, offset, zero_point);
+  portable_zo_add_products(portable_sums, count, products, number, offset, zero_point);
+  if (memcmp(sums, portable_sums, sizeof sums) == 0) return 1;
+  printf("round %" PRIu32 ": %" PRIu32 " sums of %" PRIu32 " products\n", round, count, number);
+  return 0;
+}
+
 int main(void) {
   for (uint32_t round = 0; round < kRounds; ++round) {
-    if (!compare(round)) return 1;
+    if (!compare(round) || !compare_products(round)) return 1;
   }
   printf("%d rounds agree\n", (int)kRounds);
   return 0;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/core/backward/zo_conv_backprop.h"
 #include "ops/core/loss/zo_loss.h"
 #include "ops/core/nodes/zo_fc_backprop.h"
 #include "ops/core/nodes/zo_node_layer.h"
@@ -28,7 +29,8 @@ enum {
 static int8_t weights[kMostWeights], fraction[kMostWeights];
 static int8_t inputs[kMostInputs], outputs[kMostNodes], nodes[kMostNodes], moved[kMostNodes];
 static uint8_t routes[kMostNodes * 2];
-static int16_t errors[kMostSamples * 120];
+static int16_t errors[kMostSamples * 256];
+static int16_t conv_scales[64];
 static int32_t scratch[1024], differences[8 * kMostSamples], multiplier[128];
 static uint32_t seeds[8];
 
@@ -234,6 +236,43 @@ static void backprop_case(const char* name) {
   report(name, run_backprop, NULL, backprop_result);
 }
 
+/* Errors of a convolution's inputs; of every second output, as behind an activation, or of all. */
+static int16_t conv_errors[8192];
+static int8_t conv_exponent;
+
+typedef struct conv_call {
+  zo_node_layer layer;
+  uint32_t norm;
+} conv_call;
+
+static void run_conv_backprop(void* argument) {
+  const conv_call* c = (const conv_call*)argument;
+  (void)zo_conv_backprop_s8(&c->layer, weights, c->norm, conv_scales, errors, 3, conv_errors,
+                            &conv_exponent, scratch);
+}
+
+static uint32_t conv_backprop_result(void* argument) {
+  const conv_call* c = (const conv_call*)argument;
+  uint32_t h = (uint32_t)conv_exponent;
+  for (uint32_t i = 0; i < zo_node_input_bytes(&c->layer); ++i) {
+    h = h * 31u + (uint32_t)conv_errors[i];
+  }
+  return h;
+}
+
+static void conv_backprop_case(const char* name, const zo_node_layer* layer, int half) {
+  conv_call c = {*layer, 0};
+  random_state = 5;
+  fill(weights, zo_node_row(layer) * layer->out_c, -127, 127);
+  for (uint32_t i = 0; i < zo_node_count(layer); ++i) {
+    const int32_t e = (int32_t)random_below(60000) - 30000;
+    errors[i] = (int16_t)(half && e < 0 ? 0 : e);
+  }
+  for (uint32_t i = 0; i < layer->out_c; ++i) conv_scales[i] = (int16_t)(32767u - 100u * i);
+  (void)zo_conv_backprop_norm_s8(layer, weights, scratch, &c.norm);
+  report(name, run_conv_backprop, &c, conv_backprop_result);
+}
+
 int main(void) {
   const zo_node_layer fc1 = dense(400, 120);
   update_case("fc1-1", &fc1, 1, 2, ZO_NODE_RMS, 0, 0);
@@ -265,6 +304,18 @@ int main(void) {
   perturbation_case("perturb-120", fc1);
   perturbation_case("perturb-400", conv2);
   backprop_case("backprop-120-84");
+  const zo_node_layer same = plane(64, 64, 8, 3, 1);
+  conv_backprop_case("conv-backprop-64", &same, 0);
+  conv_backprop_case("conv-backprop-64-half", &same, 1);
+  zo_node_layer strided = plane(32, 64, 16, 3, 0); /* SAME: a column and a row at the end */
+  strided.stride_h = strided.stride_w = 2;
+  strided.out_h = strided.out_w = strided.node_h = strided.node_w = 8;
+  conv_backprop_case("conv-backprop-32-strided", &strided, 0);
+  const zo_node_layer narrow = plane(13, 7, 9, 3, 1);
+  conv_backprop_case("conv-backprop-13", &narrow, 0);
+  const zo_node_layer of_points = plane(64, 64, 8, 1, 0);
+  conv_backprop_case("conv-backprop-1x1", &of_points, 0);
+  conv_backprop_case("depthwise-backprop-64", &depthwise, 0);
   loss_case("loss-10", 10, -128);
   loss_case("loss-10-near", 10, 80);
   loss_case("loss-12-near", 12, 80);

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Every kernel of the weight ops gives the bits of the portable C, in one program on an emulated core."""
+"""Every kernel of the core gives the bits of the portable C, in one program on an emulated core."""
 
 from __future__ import annotations
 
@@ -20,8 +20,16 @@ from cortex_m.emulator import (
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
-# What perturbations and updates are made of.
-NAMES = {"zo_chain", "zo_coordinate", "zo_perturb", "zo_replay_tile", "zo_stream", "zo_update"}
+# What perturbations, updates and sums of products are made of.
+NAMES = {
+    "zo_add_products",
+    "zo_chain",
+    "zo_coordinate",
+    "zo_perturb",
+    "zo_replay_tile",
+    "zo_stream",
+    "zo_update",
+}
 NAMES |= {"zo_step_signs", "zo_step_signs_dsp", "zo_step_signs_mve"}
 SOURCES = [source for source in CORE_SOURCES if source.stem in NAMES]
 

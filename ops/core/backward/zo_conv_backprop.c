@@ -8,7 +8,7 @@
 #include "ops/core/kernels/zo_add_products.h"
 
 /* Weights of an input channel times their errors that are added in one pass over the sums. */
-#define TOGETHER 32u
+#define TOGETHER 64u
 
 /* The norm of ZO_CONV_BACKPROP_WEIGHTS_MAX weights of -128. */
 #define NORM_MAX UINT32_C(46341)
@@ -58,28 +58,33 @@ zo_status zo_conv_backprop_norm_s8(const zo_node_layer* layer, const int8_t* wei
   return ZO_OK;
 }
 
+/* What makes f of errors. */
+typedef struct factoring {
+  const int16_t* scales;
+  uint32_t shift; /* a */
+} factoring;
+
+/* e * scale. */
+static inline int32_t product_of(factoring by, int32_t error, uint32_t channel) {
+  return by.scales == NULL ? error * (INT32_C(1) << 15) : error * by.scales[channel];
+}
+
+/* f. */
+static inline int32_t factor_of(factoring by, int32_t error, uint32_t channel) {
+  return zo_half_up(product_of(by, error, channel), by.shift);
+}
+
 /* Output errors on their way through the layer. */
 typedef struct passing {
   const zo_node_layer* layer;
   const int8_t* weights;
-  const int16_t* scales;
   const int16_t* errors;
-  uint32_t shift;  /* a */
-  uint32_t number; /* of products that are still to be added */
+  factoring by;
   zo_windows rows;
   zo_windows columns;
+  uint32_t number; /* of products that are still to be added */
   zo_product products[TOGETHER];
 } passing;
-
-/* e * scale. */
-static inline int32_t product_of(const passing* p, int32_t error, uint32_t channel) {
-  return p->scales == NULL ? error * (INT32_C(1) << 15) : error * p->scales[channel];
-}
-
-/* f. */
-static inline int32_t factor_of(const passing* p, int32_t error, uint32_t channel) {
-  return zo_half_up(product_of(p, error, channel), p->shift);
-}
 
 /* The largest |e scale|. */
 static uint32_t largest_product(const passing* p) {
@@ -89,7 +94,7 @@ static uint32_t largest_product(const passing* p) {
   uint32_t largest = 0;
   for (uint32_t i = 0; i < positions; ++i) {
     for (uint32_t c = 0; c < l->out_c; ++c) {
-      const int32_t product = product_of(p, *e++, c);
+      const int32_t product = product_of(p->by, *e++, c);
       const uint32_t magnitude = (uint32_t)(product < 0 ? -product : product);
       if (magnitude > largest) largest = magnitude;
     }
@@ -107,7 +112,7 @@ static uint64_t largest_squares(const passing* p) {
     for (uint32_t c = 0; c < l->out_c;) {
       uint64_t sum = 0;
       for (const uint32_t end = c + together; c < end; ++c) {
-        const int32_t f = factor_of(p, *e++, c);
+        const int32_t f = factor_of(p->by, *e++, c);
         sum += (uint32_t)(f * f);
       }
       if (sum > largest) largest = sum;
@@ -119,8 +124,8 @@ static uint64_t largest_squares(const passing* p) {
 /* Finds a, and returns N. */
 static uint64_t find_shift(passing* p, uint32_t norm) {
   const uint64_t reads = (uint64_t)zo_most_windows(&p->rows) * zo_most_windows(&p->columns);
-  p->shift = zo_error_shift(largest_product(p));
-  for (;; ++p->shift) {
+  p->by.shift = zo_error_shift(largest_product(p));
+  for (;; ++p->by.shift) {
     const uint64_t bound = root_up(reads * largest_squares(p)) * norm;
     if (bound <= SUM_MAX) return bound;
   }
@@ -132,17 +137,19 @@ static void pass_dense(passing* p, uint32_t tap, uint32_t position, int32_t* sum
   const size_t apart = (size_t)l->k_h * l->k_w * l->in_c;
   const int16_t* errors = p->errors + (size_t)position * l->out_c;
   const int8_t* row = p->weights + (size_t)tap * l->in_c;
+  const factoring by = p->by; /* what is stored below does not change it */
+  uint32_t number = p->number;
   for (uint32_t c = 0; c < l->out_c; ++c, row += apart) {
-    const int32_t f = factor_of(p, errors[c], c);
+    const int32_t f = factor_of(by, errors[c], c);
     if (f == 0) continue;
-    zo_product* product = &p->products[p->number++];
-    product->row = row;
-    product->factor = f;
-    if (p->number == TOGETHER) {
-      zo_add_products(sums, l->in_c, p->products, p->number, 0, 0);
-      p->number = 0;
+    p->products[number].row = row;
+    p->products[number].factor = f;
+    if (++number == TOGETHER) {
+      zo_add_products(sums, l->in_c, p->products, number, 0, 0);
+      number = 0;
     }
   }
+  p->number = number;
 }
 
 static void pass_depthwise(const passing* p, uint32_t tap, uint32_t position, int32_t* sums) {
@@ -150,10 +157,13 @@ static void pass_depthwise(const passing* p, uint32_t tap, uint32_t position, in
   const int16_t* errors = p->errors + (size_t)position * l->out_c;
   const int8_t* weights = p->weights + (size_t)tap * l->out_c;
   const uint32_t together = readers(l);
+  const factoring by = p->by;
   for (uint32_t c = 0; c < l->out_c; ++sums) {
+    int32_t sum = *sums;
     for (const uint32_t end = c + together; c < end; ++c) {
-      *sums += factor_of(p, errors[c], c) * weights[c];
+      sum += factor_of(by, errors[c], c) * weights[c];
     }
+    *sums = sum;
   }
 }
 
@@ -187,7 +197,7 @@ zo_status zo_conv_backprop_s8(const zo_node_layer* layer, const int8_t* weights,
   passing p;
   p.layer = layer;
   p.weights = weights;
-  p.scales = scales;
+  p.by.scales = scales;
   p.errors = output_errors;
   p.number = 0;
   const zo_windows rows = {layer->in_h,     layer->out_h,      layer->k_h,
@@ -205,6 +215,6 @@ zo_status zo_conv_backprop_s8(const zo_node_layer* layer, const int8_t* weights,
       }
     }
   }
-  *input_exponent = zo_error_exponent(exponent + (int32_t)(p.shift + shift) - 15);
+  *input_exponent = zo_error_exponent(exponent + (int32_t)(p.by.shift + shift) - 15);
   return ZO_OK;
 }

@@ -19,45 +19,73 @@ void zo_add_products(int32_t* sums, uint32_t count, const zo_product* products, 
 
 #else
 
-/* Eight sums at a time in registers, over all products. They are those of exact integers within 31
- * bits; unsigned, because what leads there need not be. */
-void zo_add_products(int32_t* sums, uint32_t count, const zo_product* products, uint32_t number,
-                     size_t offset, int32_t zero_point) {
-  const zo_product* const end = products + number;
-  uint32_t bias = 0;
-  for (const zo_product* c = products; c < end; ++c) bias -= (uint32_t)(c->factor * zero_point);
-  uint32_t j = 0;
-  for (; j + 8u <= count; j += 8u) {
-    uint32_t s0 = bias, s1 = bias, s2 = bias, s3 = bias, s4 = bias, s5 = bias, s6 = bias, s7 = bias;
-    for (const zo_product* c = products; c < end; ++c) {
-      const int8_t* x = c->row + (offset + j);
-      const int32_t f = c->factor;
-      s0 += (uint32_t)(f * x[0]);
-      s1 += (uint32_t)(f * x[1]);
-      s2 += (uint32_t)(f * x[2]);
-      s3 += (uint32_t)(f * x[3]);
-      s4 += (uint32_t)(f * x[4]);
-      s5 += (uint32_t)(f * x[5]);
-      s6 += (uint32_t)(f * x[6]);
-      s7 += (uint32_t)(f * x[7]);
-    }
-    int32_t* to = sums + j;
-    to[0] = (int32_t)((uint32_t)to[0] + s0);
-    to[1] = (int32_t)((uint32_t)to[1] + s1);
-    to[2] = (int32_t)((uint32_t)to[2] + s2);
-    to[3] = (int32_t)((uint32_t)to[3] + s3);
-    to[4] = (int32_t)((uint32_t)to[4] + s4);
-    to[5] = (int32_t)((uint32_t)to[5] + s5);
-    to[6] = (int32_t)((uint32_t)to[6] + s6);
-    to[7] = (int32_t)((uint32_t)to[7] + s7);
+/* Each of these provides zo_add_together, which adds the products to ZO_SUMS_TOGETHER sums that are
+ * in registers; vectors add the rest, too. */
+#if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1) && !defined(ZO_PORTABLE)
+#include "ops/core/kernels/zo_add_products_mve.h"
+#else
+
+#if defined(__ARM_FEATURE_SIMD32) && defined(__ARM_FEATURE_UNALIGNED) && defined(__ARMEL__) && \
+    !defined(ZO_PORTABLE)
+#include "ops/core/kernels/zo_add_products_dsp.h"
+#else
+
+#define ZO_SUMS_TOGETHER 8u
+
+static void zo_add_together(int32_t* to, const zo_product* products, const zo_product* end,
+                            size_t offset, uint32_t bias) {
+  uint32_t s0 = bias, s1 = bias, s2 = bias, s3 = bias, s4 = bias, s5 = bias, s6 = bias, s7 = bias;
+  for (const zo_product* c = products; c < end; ++c) {
+    const int8_t* x = c->row + offset;
+    const int32_t f = c->factor;
+    s0 += (uint32_t)(f * x[0]);
+    s1 += (uint32_t)(f * x[1]);
+    s2 += (uint32_t)(f * x[2]);
+    s3 += (uint32_t)(f * x[3]);
+    s4 += (uint32_t)(f * x[4]);
+    s5 += (uint32_t)(f * x[5]);
+    s6 += (uint32_t)(f * x[6]);
+    s7 += (uint32_t)(f * x[7]);
   }
-  for (; j < count; ++j) {
+  to[0] = (int32_t)((uint32_t)to[0] + s0);
+  to[1] = (int32_t)((uint32_t)to[1] + s1);
+  to[2] = (int32_t)((uint32_t)to[2] + s2);
+  to[3] = (int32_t)((uint32_t)to[3] + s3);
+  to[4] = (int32_t)((uint32_t)to[4] + s4);
+  to[5] = (int32_t)((uint32_t)to[5] + s5);
+  to[6] = (int32_t)((uint32_t)to[6] + s6);
+  to[7] = (int32_t)((uint32_t)to[7] + s7);
+}
+
+#endif
+
+static void zo_add_rest(int32_t* to, uint32_t count, const zo_product* products,
+                        const zo_product* end, size_t offset, uint32_t bias) {
+  for (uint32_t j = 0; j < count; ++j) {
     uint32_t sum = bias;
     for (const zo_product* c = products; c < end; ++c) {
       sum += (uint32_t)(c->factor * c->row[offset + j]);
     }
-    sums[j] = (int32_t)((uint32_t)sums[j] + sum);
+    to[j] = (int32_t)((uint32_t)to[j] + sum);
   }
+}
+
+#endif
+
+/* Sums are those of exact integers within 31 bits; unsigned, because what leads there need not
+ * be. */
+void zo_add_products(int32_t* sums, uint32_t count, const zo_product* products, uint32_t number,
+                     size_t offset, int32_t zero_point) {
+  const zo_product* const end = products + number;
+  uint32_t bias = 0;
+  if (zero_point != 0) {
+    for (const zo_product* c = products; c < end; ++c) bias -= (uint32_t)(c->factor * zero_point);
+  }
+  uint32_t j = 0;
+  for (; j + ZO_SUMS_TOGETHER <= count; j += ZO_SUMS_TOGETHER) {
+    zo_add_together(sums + j, products, end, offset + j, bias);
+  }
+  zo_add_rest(sums + j, count - j, products, end, offset + j, bias);
 }
 
 #endif
