@@ -9,8 +9,8 @@
 /* Keeps exponents, and what is added to them, far within 32 bits. */
 #define FACTOR_EXPONENT_MAX 255
 
+/* A factor of one: 2^14 * 2^(1 - 15). */
 static const int16_t kHalf[1] = {1 << 14};
-static const zo_error_factors kOne = {kHalf, 1, 1};
 
 static int factors_fit(const zo_error_factors* factors, uint32_t count) {
   return factors->mantissas != NULL && factors->channels > 0u && count % factors->channels == 0u &&
@@ -55,7 +55,8 @@ static inline int32_t scaled_error(const scaling* s, int32_t error, uint32_t cha
 
 zo_status zo_scale_errors(const zo_error_factors* factors, uint32_t count, const int16_t* errors,
                           int8_t exponent, int16_t* scaled, int8_t* scaled_exponent) {
-  if (factors == NULL) factors = &kOne;
+  const zo_error_factors one = {kHalf, 1, 1};
+  if (factors == NULL) factors = &one;
   if (count == 0u || errors == NULL || scaled == NULL || scaled_exponent == NULL ||
       !factors_fit(factors, count)) {
     return ZO_ERROR_ARGUMENT;
@@ -79,7 +80,8 @@ static inline int32_t joined(int32_t sum, int32_t added, int32_t distance) {
 
 zo_status zo_add_errors(const zo_error_factors* factors, uint32_t count, const int16_t* errors,
                         int8_t exponent, int16_t* sum, int8_t* sum_exponent) {
-  if (factors == NULL) factors = &kOne;
+  const zo_error_factors one = {kHalf, 1, 1};
+  if (factors == NULL) factors = &one;
   if (count == 0u || errors == NULL || sum == NULL || sum_exponent == NULL ||
       !factors_fit(factors, count)) {
     return ZO_ERROR_ARGUMENT;

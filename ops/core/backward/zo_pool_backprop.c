@@ -43,6 +43,17 @@ static zo_windows columns_of(const zo_pool* p) {
   return w;
 }
 
+/* The windows that read a position, one after the other: the first, and the one behind the last. */
+static uint32_t first_window(const zo_windows* w, uint32_t position) {
+  const uint32_t at = position + w->pad;
+  return at < w->size ? 0u : (at - w->size) / w->stride + 1u;
+}
+
+static uint32_t end_window(const zo_windows* w, uint32_t position) {
+  const uint32_t end = (position + w->pad) / w->stride + 1u;
+  return end < w->outputs ? end : w->outputs;
+}
+
 /* Elements of a window that are inside the image. */
 static uint32_t inside(const zo_windows* w, uint32_t output) {
   const uint32_t begin = output * w->stride; /* plus the padding */
@@ -77,12 +88,10 @@ static int is_first_largest(const zo_pool* p, const int8_t* inputs, uint32_t h, 
 static int32_t routed_error(const zo_pool* p, const int8_t* inputs, const int16_t* output_errors,
                             uint32_t row, uint32_t column) {
   const zo_windows rows = rows_of(p), columns = columns_of(p);
+  const uint32_t end_h = end_window(&rows, row), end_w = end_window(&columns, column);
   int32_t sum = 0;
-  for (uint32_t i = 0; i < p->k_h; ++i) {
-    uint32_t h, w;
-    if (!zo_window_of(&rows, row, i, &h)) continue;
-    for (uint32_t j = 0; j < p->k_w; ++j) {
-      if (!zo_window_of(&columns, column, j, &w)) continue;
+  for (uint32_t h = first_window(&rows, row); h < end_h; ++h) {
+    for (uint32_t w = first_window(&columns, column); w < end_w; ++w) {
       const int32_t e = output_errors[((size_t)h * p->out_w + w) * p->channels];
       if (e != 0 && is_first_largest(p, inputs, h, w, row, column)) sum += e;
     }
@@ -123,12 +132,10 @@ static uint32_t part_of(uint32_t bits, uint32_t n) { return ((UINT32_C(1) << bit
 static uint32_t pass_on(const zo_pool* p, uint32_t bits, uint32_t row, uint32_t column,
                         const int16_t* output_errors, int32_t* sums) {
   const zo_windows rows = rows_of(p), columns = columns_of(p);
+  const uint32_t end_h = end_window(&rows, row), end_w = end_window(&columns, column);
   uint32_t parts = 0;
-  for (uint32_t i = 0; i < p->k_h; ++i) {
-    uint32_t h, w;
-    if (!zo_window_of(&rows, row, i, &h)) continue;
-    for (uint32_t j = 0; j < p->k_w; ++j) {
-      if (!zo_window_of(&columns, column, j, &w)) continue;
+  for (uint32_t h = first_window(&rows, row); h < end_h; ++h) {
+    for (uint32_t w = first_window(&columns, column); w < end_w; ++w) {
       const uint32_t part = part_of(bits, inside(&rows, h) * inside(&columns, w));
       parts = part <= UINT32_MAX - parts ? parts + part : UINT32_MAX;
       const int16_t* e = output_errors + ((size_t)h * p->out_w + w) * p->channels;
@@ -138,11 +145,11 @@ static uint32_t pass_on(const zo_pool* p, uint32_t bits, uint32_t row, uint32_t 
   return parts;
 }
 
-static uint32_t largest_parts(const zo_pool* p, uint32_t bits) {
+static uint32_t largest_parts(const zo_pool* p, uint32_t bits, const int16_t* output_errors) {
   uint32_t largest = 0;
   for (uint32_t row = 0; row < p->in_h; ++row) {
     for (uint32_t column = 0; column < p->in_w; ++column) {
-      const uint32_t parts = pass_on(p, bits, row, column, NULL, NULL);
+      const uint32_t parts = pass_on(p, bits, row, column, output_errors, NULL);
       if (parts > largest) largest = parts;
     }
   }
@@ -160,7 +167,7 @@ zo_status zo_average_pool_backprop(const zo_pool* pool, const int16_t* output_er
   uint32_t bits = 16;
   for (uint32_t n = pool->k_h * pool->k_w; n > 1u && bits < 31u; n >>= 1) ++bits;
   uint32_t parts;
-  while ((parts = largest_parts(pool, bits)) > PARTS_MAX) --bits;
+  while ((parts = largest_parts(pool, bits, output_errors)) > PARTS_MAX) --bits;
   const uint32_t outputs = pool->out_h * pool->out_w * pool->channels;
   const uint32_t shift = zo_error_shift((uint64_t)parts * zo_largest_error(output_errors, outputs));
   for (uint32_t row = 0; row < pool->in_h; ++row) {
