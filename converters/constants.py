@@ -35,6 +35,11 @@ def segment_key(number: int) -> str:
     return f"segment_{number}"
 
 
+def skip_name(number: int) -> str:
+    """Signature name, in a later segment, of the boundary that entered a segment."""
+    return f"skip_{number}"
+
+
 #: Appended to the name of a filter: its factors of the update step.
 MULTIPLIER: Final = "/zo_multiplier"
 #: Likewise: which of its weights are trained.

@@ -24,7 +24,7 @@ from .settings import MOST_SAMPLES, checked_integer
 _SUBGRAPH: Final = "main"
 _SIGNATURE: Final = "serving_default"
 # Roles of ports that are not part of the ZO machinery.
-_KEPT: Final = ("input", "output", "boundary")
+_KEPT: Final = ("input", "output", "boundary", "skip")
 
 
 def export_model(
@@ -117,7 +117,7 @@ class _Joined:
     """The one subgraph of the plain model, made from the segments in execution order.
 
     A tensor of a segment stands for one of an earlier segment where both are the same original input, the
-    same constant, or the boundary between them.
+    same constant, or a boundary between them.
     """
 
     def __init__(self, metadata: ZoMetadata) -> None:
@@ -125,7 +125,7 @@ class _Joined:
         self.graph = Subgraph(_SUBGRAPH)
         self.inputs: dict[int, Tensor] = {}
         self.outputs: dict[int, Tensor] = {}
-        self.boundary: Tensor | None = None
+        self.boundaries: list[Tensor] = []
         self.constants: dict[Any, Tensor] = {}
 
     def add(self, number: int, graph: Subgraph) -> None:
@@ -145,8 +145,9 @@ class _Joined:
         own: dict[Tensor, Tensor] = {}
         for port, tensor in zip(segment.inputs, graph.inputs, strict=True):
             if port.role == "boundary":
-                assert self.boundary is not None  # only the first segment has none, as read_metadata knows
-                own[tensor] = self.boundary
+                own[tensor] = self.boundaries[-1]  # only the first segment has none, as read_metadata knows
+            elif port.role == "skip" and port.index is not None:
+                own[tensor] = self.boundaries[port.index - 1]
             elif port.role == "input" and port.index is not None:
                 own[tensor] = self.inputs.setdefault(port.index, tensor)
         for tensor in graph.all_tensors():
@@ -163,7 +164,7 @@ class _Joined:
         self.graph.operators += [op.copy(own) for op in kept]
         for port, tensor in zip(segment.outputs, graph.outputs, strict=True):
             if port.role == "boundary":
-                self.boundary = own[tensor]
+                self.boundaries.append(own[tensor])
             elif port.role == "output" and port.index is not None:
                 self.outputs[port.index] = own[tensor]
 

@@ -142,9 +142,10 @@ class ZoPort:
     """An input or output of a segment, in the order of its subgraph.
 
     Attributes:
-        role: "boundary", "input", "label", "command"; "output", "boundary", "loss", "status".
+        role: "boundary", "skip", "input", "label", "command"; "output", "boundary", "loss", "status".
         name: signature name for roles "input" and "output", else None.
-        index: number of the original input or output for these roles, else None.
+        index: number of the original input or output for these roles; of a "skip", which is a boundary that
+            entered an earlier segment, the number of that segment; else None.
     """
 
     role: str
@@ -162,6 +163,11 @@ class ZoSegment:
     def input_index(self, role: str) -> int | None:
         """Number of the first input of that role, or None."""
         return next((i for i, p in enumerate(self.inputs) if p.role == role), None)
+
+    @property
+    def skips(self) -> dict[int, int]:
+        """Numbers of its inputs of role "skip", by the segment that the boundary entered."""
+        return {p.index: i for i, p in enumerate(self.inputs) if p.role == "skip" and p.index is not None}
 
     def output_index(self, role: str) -> int | None:
         """Number of the first output of that role, or None."""
@@ -218,6 +224,13 @@ class ZoMetadata:
     original: ZoOriginal
     nodes: tuple[ZoNodes, ...] = ()
     algorithm: str = ""
+
+    def entering(self, segment: int) -> list[int]:
+        """Returns what a run from a segment on reads of what was computed before, by segments: those
+        whose boundaries it reads besides, and the segment itself, last; [] for segment 0.
+        """
+        read = {j for s in self.segments[segment:] for j in s.skips if j < segment}
+        return [*sorted(read), segment] if segment else []
 
     def to_json(self) -> str:
         """The metadata as JSON text, deterministic."""
@@ -332,11 +345,15 @@ def _port_faults(m: ZoMetadata, last: int) -> Iterator[str]:
         loss = k == last and m.loss is not None
         command = k in trained or loss
         expected = {"boundary": k > 0, "label": loss, "command": command}
-        yield from _role_faults(f"segments.{k}.inputs", segment.inputs, "input", expected)
+        others = [p for p in segment.inputs if p.role != "skip"]
+        yield from _role_faults(f"segments.{k}.inputs", others, "input", expected)
+        skips = [p.index for p in segment.inputs if p.role == "skip"]
+        if any(i is None or not 0 < i < k for i in skips) or len(set(skips)) < len(skips):
+            yield f"segments.{k}.inputs: a skip is none of an earlier segment's boundary, or occurs twice"
         expected = {"boundary": k < last, "loss": loss, "status": k in trained}
         yield from _role_faults(f"segments.{k}.outputs", segment.outputs, "output", expected)
     for side, names in (("inputs", m.original.inputs), ("outputs", m.original.outputs)):
-        ports = [p for s in m.segments for p in getattr(s, side) if p.index is not None]
+        ports = [p for s in m.segments for p in getattr(s, side) if p.role in ("input", "output")]
         if {p.index for p in ports} != set(range(len(names))):
             yield f"segments: they do not have the original {side}, each at least once"
         elif any(p.name != names[p.index or 0] for p in ports):

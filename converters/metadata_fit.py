@@ -31,6 +31,10 @@ def misfits(m: ZoMetadata, graphs: Sequence[Subgraph]) -> Iterator[str]:
         given = graphs[k - 1].outputs[m.segments[k - 1].output_index("boundary") or 0]
         if (read[k].shape, read[k].type) != (given.shape, given.type):
             yield f"segment {k} does not read what segment {k - 1} gives"
+        for entered, index in m.segments[k].skips.items():
+            skip = graphs[k].inputs[index]
+            if (skip.shape, skip.type) != (read[entered].shape, read[entered].type):
+                yield f"segment {k} does not read what entered segment {entered}"
     for i, n in enumerate(m.nodes):
         for segment_number, sizes in (
             (n.input_segment, ("in_h", "in_w", "in_c")),
@@ -82,7 +86,7 @@ def _port_misfits(m: ZoMetadata, what: str, port: ZoPort, tensor: Tensor) -> Ite
     kind, shape = kinds.get(port.role, (tensor.type, None))
     if tensor.type != kind or tensor.type not in DTYPES or (shape is not None and tensor.shape != shape):
         yield f"{what} is {tensor.type_name} {list(tensor.shape)}"
-    elif port.role == "boundary" and (not tensor.shape or tensor.shape[0] % m.batch):
+    elif port.role in ("boundary", "skip") and (not tensor.shape or tensor.shape[0] % m.batch):
         # It may have rows for every position of a sample.
         yield f"{what} of shape {list(tensor.shape)} does not divide into the batch {m.batch}"
     elif port.role in ("input", "label", "loss") and tensor.shape[:1] != (m.batch,):

@@ -8,7 +8,7 @@ import dataclasses
 from .errors import ConversionError
 from .model import Model
 from .passes import PASSES, Plan
-from .passes.plan_nodes import node_layers, plan_nodes
+from .passes.plan_nodes import has_fewer_nodes, node_layers, plan_nodes
 from .passes.select_trainable import UNREAD
 from .settings import InjectSettings
 
@@ -57,25 +57,19 @@ def node_choices(model: Model, loss_output: int | str | None = None) -> list[Nod
     if plan.loss is None:
         raise ConversionError("nodes need a loss, and this model's tail has none that is known")
     possible, reasons = node_layers(copy.subgraphs[0], plan)
-    try:
-        plan_nodes(copy, settings, plan)
-    except ConversionError:
-        plan.nodes = []  # "auto" finds none
-    taken = {n.trainable for n in plan.nodes}
     choices = []
     operators = copy.subgraphs[0].operators
     for t in sorted([*plan.trainable, *plan.unread], key=lambda t: operators.index(t.operators[0])):
         nodes = possible.get(t)
-        if t in taken:
+        auto = nodes is not None and has_fewer_nodes(nodes)
+        if auto:
             reason = ""
         elif t in plan.unread:
             reason = UNREAD
         elif nodes is None:
             reason = reasons[t]
-        elif nodes.count >= t.tensor.size:
-            reason = "has no fewer nodes than weights"
         else:
-            reason = "lies on another branch than a later layer"
+            reason = "has no fewer nodes than weights"
         choices.append(
             NodeChoice(
                 layer=t.layer,
@@ -83,7 +77,7 @@ def node_choices(model: Model, loss_output: int | str | None = None) -> list[Nod
                 weights=t.tensor.size,
                 form=None if nodes is None else nodes.form,
                 count=None if nodes is None else nodes.count,
-                auto=t in taken,
+                auto=auto,
                 reason=reason,
             )
         )

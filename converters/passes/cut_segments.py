@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
 
 from .. import constants
@@ -19,28 +18,34 @@ from .plan import Plan, Port, Segment
 
 @dataclasses.dataclass(eq=False)
 class _Cut:
-    """A possible cut: its boundary, the operators behind it, and other tensors that would cross it."""
+    """A cut: the tensor that enters the segment behind it, the operators that it or an earlier one depends
+    on, and the operators behind it.
+    """
 
     boundary: Tensor
+    before: set[Operator]
     after: set[Operator]
-    crossing: list[Tensor]
 
 
 def cut_segments(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Replaces the subgraph by one subgraph per segment and fills ``plan.segments``.
 
+    A segment computes one tensor for the next one, its boundary, and may read boundaries that entered earlier
+    segments, too: a shortcut around a residual block crosses the cuts in it. Every tensor that crosses a cut
+    without being named as one becomes a cut itself, so that it is the boundary of some segment.
+
     Without cuts the subgraph stays the object it was. Otherwise each segment gets tensors of its own that
     share the buffers, so no constant is stored twice; signatures, which span segments, are dropped.
 
     Raises:
-        ConversionError: a cut is no activation of the graph, or other tensors would have to cross it too (the
-            message lists them).
+        ConversionError: a cut, or a tensor that would have to cross one, is no activation that can be a
+            boundary (the message says why).
     """
     graph = model.subgraphs[0]
     if plan.cuts:
-        cuts = _ordered_cuts(graph, plan.cuts, None if plan.loss is None else plan.loss.tensor)
-        plan.boundaries = [cut.boundary for cut in cuts]
-        _cut(model, plan, cuts)
+        logits = None if plan.loss is None else plan.loss.tensor
+        plan.boundaries, number = _segmented(graph, _named(graph, plan.cuts, logits), logits)
+        _cut(model, plan, number)
         return
     segment = Segment(graph)
     for i, tensor in enumerate(graph.inputs):
@@ -53,9 +58,6 @@ def cut_segments(model: Model, settings: InjectSettings, plan: Plan) -> None:
 def possible_cuts(model: Model, loss_output: int | str | None = None) -> list[str]:
     """Returns the names of the tensors at which the model can be cut, in execution order; any of them can be
     combined.
-
-    Where branches meet that begin at different inputs, cuts on one exclude cuts on the other: the names are
-    of the branch that is executed first, though ``cuts`` takes tensors of the other as well.
 
     Args:
         model: a plain model; it is not changed.
@@ -72,16 +74,8 @@ def possible_cuts(model: Model, loss_output: int | str | None = None) -> list[st
         raise ConversionError("the model has no outputs")
     check_flow(graph)
     logits, _ = logits_of(graph, choose_output(graph, loss_output))
-    names = [t.name for t in graph.all_tensors()]
-    cuts: list[_Cut] = []
-    for op in graph.operators:
-        for tensor in op.outputs:
-            if names.count(tensor.name) == 1 and _unfit(graph, tensor, logits) is None:
-                cut = _cut_at(graph, tensor, logits)
-                combines = all(cut.after < c.after or c.after < cut.after for c in cuts)
-                if cut.after and not cut.crossing and combines:
-                    cuts.append(cut)
-    return [cut.boundary.name for cut in cuts]
+    found = [t for op in graph.operators for t in op.outputs]
+    return [t.name for t in found if cut_reason(graph, t, logits) is None and graph.consumers().get(t)]
 
 
 def _unfit(graph: Subgraph, tensor: Tensor, logits: Tensor | None) -> str | None:
@@ -103,7 +97,7 @@ def _unfit(graph: Subgraph, tensor: Tensor, logits: Tensor | None) -> str | None
 
 
 def cut_reason(graph: Subgraph, tensor: Tensor, logits: Tensor | None) -> str | None:
-    """Returns why the graph cannot be cut at a tensor alone, or None where it can.
+    """Returns why the graph cannot be cut at a tensor, or None where it can.
 
     Behind what the loss reads there may be nothing but the loss itself.
     """
@@ -112,31 +106,20 @@ def cut_reason(graph: Subgraph, tensor: Tensor, logits: Tensor | None) -> str | 
     reason = _unfit(graph, tensor, logits)
     if reason is not None:
         return f"it {reason}"
-    cut = _cut_at(graph, tensor, logits)
-    if cut.crossing:
-        return "these would cross too: " + ", ".join(f"«{t.name}»" for t in cut.crossing)
-    return None if cut.after or tensor is logits else "nothing reads it"
-
-
-def excluding_cuts(
-    graph: Subgraph, tensors: Sequence[Tensor], logits: Tensor | None
-) -> tuple[Tensor, Tensor] | None:
-    """Returns two of several tensors that exclude each other because they lie on different branches, or None
-    if there are no two such tensors. The graph can be cut at each tensor alone.
-    """
-    cuts = [_cut_at(graph, tensor, logits) for tensor in dict.fromkeys(tensors)]
-    return _different_branches(sorted(cuts, key=lambda cut: len(cut.after), reverse=True))
-
-
-def _different_branches(cuts: Sequence[_Cut]) -> tuple[Tensor, Tensor] | None:
-    for cut, following in itertools.pairwise(cuts):
-        if not following.after < cut.after:
-            return cut.boundary, following.boundary
+    try:
+        _segmented(graph, [tensor], logits)
+    except ConversionError as error:
+        return str(error)
     return None
 
 
-def _ordered_cuts(graph: Subgraph, names: Sequence[str], logits: Tensor | None) -> list[_Cut]:
-    cuts = []
+def crosses_alone(graph: Subgraph, tensor: Tensor, logits: Tensor | None) -> bool:
+    """Returns whether nothing but this tensor would cross a cut at it."""
+    return len(_segmented(graph, [tensor], logits)[0]) == 1
+
+
+def _named(graph: Subgraph, names: Sequence[str], logits: Tensor | None) -> list[Tensor]:
+    tensors = []
     for name in names:
         found = [t for t in graph.all_tensors() if t.name == name]
         if len(found) != 1 or not name:
@@ -146,33 +129,72 @@ def _ordered_cuts(graph: Subgraph, names: Sequence[str], logits: Tensor | None) 
         reason = _unfit(graph, found[0], logits)
         if reason is not None:
             raise ConversionError(f"cut «{name}» is not possible: the tensor {reason}")
-        cut = _cut_at(graph, found[0], logits)
-        if cut.crossing:
-            crossing = ", ".join(f"«{t.name}»" for t in [found[0], *cut.crossing])
-            raise ConversionError(
-                f"cut «{name}» is not possible: these tensors cross it: {crossing}; a boundary is one tensor"
-            )
-        if not cut.after and found[0] is not logits:
-            raise ConversionError(f"cut «{name}» is not possible: nothing reads the tensor")
-        cuts.append(cut)
-    if len({cut.boundary for cut in cuts}) < len(cuts):
+        tensors.append(found[0])
+    if len(set(tensors)) < len(tensors):
         raise ConversionError("a tensor is named twice in cuts")
-    cuts.sort(key=lambda cut: len(cut.after), reverse=True)
-    excluding = _different_branches(cuts)
-    if excluding is not None:
-        raise ConversionError(
-            f"cuts «{excluding[0].name}» and «{excluding[1].name}» exclude each other: they lie on different "
-            "branches"
-        )
-    return cuts
+    return tensors
 
 
-def _cut_at(graph: Subgraph, boundary: Tensor, logits: Tensor | None) -> _Cut:
-    """Finds the fewest operators that must lie behind ``boundary``: its readers, what depends on them, and
-    what these read besides. What ``boundary`` itself depends on among these must cross the cut.
+def _segmented(
+    graph: Subgraph, tensors: Sequence[Tensor], logits: Tensor | None
+) -> tuple[list[Tensor], dict[Operator, int]]:
+    """Returns the boundaries, in execution order, and the number of each operator's segment.
+
+    Boundaries are the tensors to cut at, and those that cross such a cut.
     """
+    producers = graph.producers()
+    position = {t: i for i, op in enumerate(graph.operators) for t in op.outputs}
+    wanted = list(dict.fromkeys(tensors))
+    while True:
+        cuts: list[_Cut] = []
+        for tensor in sorted(wanted, key=lambda t: position[t]):
+            cuts.append(_cut_at(graph, tensor, logits, cuts[-1].before if cuts else set()))
+        number = _segment_numbers(graph, cuts)
+        read = {
+            (t, number[op]) for op in graph.operators for t in op.inputs if t is not None and t in producers
+        }
+        if logits is not None and logits in producers:
+            read.add((logits, len(cuts)))
+        crossing = {t for t, k in read if number[producers[t]] < k and t not in wanted}
+        for tensor in sorted(crossing, key=lambda t: position[t]):
+            reason = "the loss reads" if tensor is logits else _unfit(graph, tensor, logits)
+            if reason is not None:
+                names = ", ".join(f"«{t.name}»" for t in tensors)
+                raise ConversionError(
+                    f"a cut at {names} is not possible: «{tensor.name}» would cross it, which {reason}"
+                )
+            wanted.append(tensor)
+        if not crossing:
+            break
+    for cut in cuts:
+        if not cut.after and cut.boundary is not logits:
+            raise ConversionError(f"cut «{cut.boundary.name}» is not possible: nothing reads the tensor")
+    return [cut.boundary for cut in cuts], number
+
+
+def _segment_numbers(graph: Subgraph, cuts: Sequence[_Cut]) -> dict[Operator, int]:
+    producers, number = graph.producers(), {}
+    for op in graph.operators:
+        behind = [k for k, cut in enumerate(cuts, start=1) if op in cut.after]
+        # What a boundary depends on, and no earlier one, is computed in the segment before it.
+        needed = [k for k, cut in enumerate(cuts) if op in cut.before][:1]
+        read = [number[producers[t]] for t in op.inputs if t is not None and t in producers]
+        number[op] = max(behind + needed + read, default=0)
+    return number
+
+
+def _cut_at(graph: Subgraph, boundary: Tensor, logits: Tensor | None, before: set[Operator]) -> _Cut:
+    """Finds the fewest operators that must lie behind ``boundary``: its readers, what depends on them, and
+    what those read besides and is not computed before the cut.
+
+    Args:
+        graph: the uncut graph.
+        boundary: the tensor.
+        logits: what the loss reads, the last operator to be.
+        before: operators that boundaries of earlier cuts depend on.
+    """
+    before = set(before)
     producers, consumers = graph.producers(), graph.consumers()
-    before: set[Operator] = set()
     pending = [producers[boundary]]
     while pending:
         op = pending.pop()
@@ -181,19 +203,13 @@ def _cut_at(graph: Subgraph, boundary: Tensor, logits: Tensor | None) -> _Cut:
             pending += [producers[t] for t in op.inputs if t is not None and t in producers]
 
     after: set[Operator] = set()
-    crossing: dict[Tensor, None] = {}
     pending = list(consumers.get(boundary, ()))
 
     def need(tensor: Tensor) -> None:
-        if tensor is boundary or tensor not in producers:
-            return
-        if producers[tensor] in before:
-            crossing[tensor] = None
-        else:
+        if tensor in producers and producers[tensor] not in before:
             pending.append(producers[tensor])
 
     if logits is not None:
-        # The loss is the last operator to be.
         need(logits)
     while pending:
         op = pending.pop()
@@ -205,14 +221,12 @@ def _cut_at(graph: Subgraph, boundary: Tensor, logits: Tensor | None) -> _Cut:
                 need(tensor)
         for tensor in op.outputs:
             pending += consumers.get(tensor, [])
-    order = {t: i for i, t in enumerate(graph.all_tensors())}
-    return _Cut(boundary, after, sorted(crossing, key=lambda t: order[t]))
+    return _Cut(boundary, before, after)
 
 
-def _cut(model: Model, plan: Plan, cuts: list[_Cut]) -> None:
-    graph = model.subgraphs[0]
-    number = {op: sum(op in cut.after for cut in cuts) for op in graph.operators}
-    count = len(cuts) + 1
+def _cut(model: Model, plan: Plan, number: dict[Operator, int]) -> None:
+    graph, boundaries = model.subgraphs[0], plan.boundaries
+    count = len(boundaries) + 1
     operators = [[op for op in graph.operators if number[op] == k] for k in range(count)]
     for trainable in plan.trainable:
         segments = {number[op] for op in trainable.operators}
@@ -228,8 +242,9 @@ def _cut(model: Model, plan: Plan, cuts: list[_Cut]) -> None:
     for k, members in enumerate(operators):
         mentioned = {t for op in members for t in [*op.inputs, *op.outputs, *(op.intermediates or ())]}
         produced = {t for op in members for t in op.outputs}
+        read = {t for op in members for t in op.inputs}
         if k:
-            mentioned.add(cuts[k - 1].boundary)
+            mentioned.add(boundaries[k - 1])
         if k == 0:
             # Where nothing depends on them, inputs and outputs stay at the beginning.
             mentioned.update(t for t in graph.inputs if t not in read_anywhere)
@@ -241,15 +256,18 @@ def _cut(model: Model, plan: Plan, cuts: list[_Cut]) -> None:
         segment = Segment(Subgraph(name=constants.segment_key(k), tensors=list(own.values())))
         segment.subgraph.operators = [op.copy(own) for op in members]
         if k:
-            segment.inputs.append(Port("boundary", own[cuts[k - 1].boundary], constants.BOUNDARY))
+            segment.inputs.append(Port("boundary", own[boundaries[k - 1]], constants.BOUNDARY))
+        for at, tensor in enumerate(boundaries[: max(k - 1, 0)], start=1):
+            if tensor in read:
+                segment.inputs.append(Port("skip", own[tensor], constants.skip_name(at), at))
         for i, tensor in enumerate(graph.inputs):
             if tensor in own:
                 segment.inputs.append(Port("input", own[tensor], plan.inputs[i], i))
         for i, tensor in enumerate(graph.outputs):
             if tensor in produced:
                 segment.outputs.append(Port("output", own[tensor], plan.outputs[i], i))
-        if k < len(cuts):
-            segment.outputs.append(Port("boundary", own[cuts[k].boundary], constants.BOUNDARY))
+        if k < len(boundaries):
+            segment.outputs.append(Port("boundary", own[boundaries[k]], constants.BOUNDARY))
         plan.segments.append(segment)
 
     model.subgraphs = [segment.subgraph for segment in plan.segments]

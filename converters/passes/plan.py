@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..model import Operator, Subgraph, Tensor
 
-Role = Literal["boundary", "input", "label", "command", "output", "loss", "status"]
+Role = Literal["boundary", "skip", "input", "label", "command", "output", "loss", "status"]
 
 
 @dataclasses.dataclass(eq=False)
@@ -118,8 +118,8 @@ class NodeLayer:
 
 @dataclasses.dataclass(eq=False)
 class Port:
-    """An input or output of a segment: its role, tensor and signature name, and for an original input or
-    output its number.
+    """An input or output of a segment: role, tensor, signature name, and a number: of an original input or
+    output, or, of a skip, of the segment that the boundary entered.
     """
 
     role: Role

@@ -15,11 +15,14 @@ from ..model.schema import BuiltinOperator as B
 from ..model.schema import TensorType
 from ..settings import LAYERS, InjectSettings, last_number
 from ..window import Window
-from .cut_segments import cut_reason, excluding_cuts, possible_cuts
+from .cut_segments import crosses_alone, cut_reason, possible_cuts
 from .plan import NodeLayer, Plan, Trainable
 from .select_trainable import unknown_layer
 
 _NONE: Final = 0  # of the schema's ActivationFunctionType
+
+# Low and high of an output that no activation clamps.
+_NO_CLAMPS: Final = (-129, 128)
 
 # Operators that leave the bytes of a tensor as they are.
 _SAME_BYTES: Final = (B.RESHAPE, B.SQUEEZE, B.EXPAND_DIMS)
@@ -44,11 +47,10 @@ def plan_nodes(model: Model, settings: InjectSettings, plan: Plan) -> None:
 
     "auto" chooses the trainable layers for which that is possible and that have fewer nodes than weights, for
     the variance of an estimate grows with the number of perturbed values (Poor Man's Training, sec. 3.2).
-    Where such layers lie on different branches, it chooses the branch that is executed last.
 
     Raises:
         ConversionError: a pattern fits no layer, or the layer that it names cannot carry nodes (the message
-            says why, and which layers can), or two chosen layers lie on different branches.
+            says why, and which layers can).
     """
     plan.cuts = _wanted_cuts(model, settings, plan)
     if settings.nodes == ():
@@ -58,21 +60,9 @@ def plan_nodes(model: Model, settings: InjectSettings, plan: Plan) -> None:
     graph = model.subgraphs[0]
     layers, reasons = node_layers(graph, plan)
     chosen = _choose(settings.nodes, plan, layers, reasons)
-    ordered = [layers[t] for t in plan.trainable if t in chosen]
-    logits = plan.loss.tensor
-    plan.nodes = _combining(graph, ordered, logits) if settings.nodes == "auto" else ordered
-    needed = _boundaries(graph, plan.nodes)
-    excluding = excluding_cuts(graph, needed, logits)
-    if excluding is not None:
-        first, second = (
-            next(n.trainable.layer for n in plan.nodes if tensor in (n.input, n.output, n.nodes))
-            for tensor in excluding
-        )
-        raise ConversionError(
-            f"nodes: layers «{first}» and «{second}» lie on different branches, only one of which can carry "
-            "nodes"
-        )
-    plan.cuts += [name for name in dict.fromkeys(t.name for t in needed) if name not in plan.cuts]
+    plan.nodes = [layers[t] for t in plan.trainable if t in chosen]
+    needed = [t.name for n in plan.nodes for t in (n.input, n.output, n.nodes) if t not in graph.inputs]
+    plan.cuts += [name for name in dict.fromkeys(needed) if name not in plan.cuts]
 
 
 def _wanted_cuts(model: Model, settings: InjectSettings, plan: Plan) -> list[str]:
@@ -87,20 +77,6 @@ def _wanted_cuts(model: Model, settings: InjectSettings, plan: Plan) -> list[str
     return list(dict.fromkeys([*others, *layers]))
 
 
-def _boundaries(graph: Subgraph, nodes: Sequence[NodeLayer]) -> list[Tensor]:
-    """Returns the tensors at which the model is cut for layers that carry nodes."""
-    return [t for n in nodes for t in (n.input, n.output, n.nodes) if t not in graph.inputs]
-
-
-def _combining(graph: Subgraph, nodes: Sequence[NodeLayer], logits: Tensor) -> list[NodeLayer]:
-    """Returns the layers that do not lie on another branch than a later one of them."""
-    kept: list[NodeLayer] = []
-    for layer in reversed(nodes):
-        if excluding_cuts(graph, _boundaries(graph, [layer, *kept]), logits) is None:
-            kept.insert(0, layer)
-    return kept
-
-
 def node_layers(graph: Subgraph, plan: Plan) -> tuple[dict[Trainable, NodeLayer], dict[Trainable, str]]:
     """Returns the trainable layers that could carry nodes, and why each of the others cannot."""
     layers: dict[Trainable, NodeLayer] = {}
@@ -113,6 +89,11 @@ def node_layers(graph: Subgraph, plan: Plan) -> tuple[dict[Trainable, NodeLayer]
     return layers, reasons
 
 
+def has_fewer_nodes(layer: NodeLayer) -> bool:
+    """Returns whether a layer has fewer nodes than weights, as "auto" asks for."""
+    return layer.count < layer.trainable.tensor.size
+
+
 def _choose(
     wanted: str | Sequence[str],
     plan: Plan,
@@ -121,7 +102,7 @@ def _choose(
 ) -> set[Trainable]:
     possible = ", ".join(t.layer for t in layers) or "none"
     if wanted == "auto":
-        found = {t for t, n in layers.items() if n.count < t.tensor.size}
+        found = {t for t, n in layers.items() if has_fewer_nodes(n)}
         if not found:
             why = "; ".join(f"«{t.layer}» {reason}" for t, reason in reasons.items())
             raise ConversionError(
@@ -163,7 +144,8 @@ def _node_layer(graph: Subgraph, trainable: Trainable, plan: Plan) -> NodeLayer:
     if trainable.tensor.size > _LARGEST_FILTER:
         raise _UnfitError(f"has {trainable.tensor.size} weights, at most 2^20 are possible")
     geometry["input_zero_point"] = source.quantization.zero_point
-    geometry["low"], geometry["high"] = _clamps(op, output)
+    logits = None if plan.loss is None else plan.loss.tensor
+    output, (geometry["low"], geometry["high"]) = _summed(graph, op, logits)
     form, nodes = _nodes_of(graph, output, geometry)
     before = _same_bytes(graph, source)
     if before in graph.inputs[1:]:
@@ -181,7 +163,6 @@ def _node_layer(graph: Subgraph, trainable: Trainable, plan: Plan) -> NodeLayer:
         count=geometry["node_h"] * geometry["node_w"] * geometry["out_c"],
         is_head=plan.loss is not None and nodes is plan.loss.tensor,
     )
-    logits = None if plan.loss is None else plan.loss.tensor
     for what, tensor in (("input", layer.input), ("output", layer.output), ("nodes", layer.nodes)):
         if tensor.shape[:1] != graph.inputs[0].shape[:1]:
             raise _UnfitError(
@@ -276,6 +257,26 @@ def _dense(op: Operator) -> dict[str, int]:
         "pad_top": 0,
         "pad_left": 0,
     }
+
+
+def _summed(graph: Subgraph, op: Operator, logits: Tensor | None) -> tuple[Tensor, tuple[int, int]]:
+    """Returns what of a layer is perturbed or pooled, and its clamps: its output, or, in a residual block,
+    the sum that the output is added to.
+
+    An error of the sum is one of the output, in real units, where the sum is not clamped: d sum / d output
+    = 1. So layers on both branches share the sum's nodes, and nothing crosses a cut at it but itself.
+    """
+    output, clamps = op.outputs[0], _clamps(op, op.outputs[0])
+    while clamps == _NO_CLAMPS and cut_reason(graph, output, logits) is None:
+        readers = graph.consumers().get(output, [])
+        if len(readers) != 1 or readers[0].builtin != B.ADD or crosses_alone(graph, output, logits):
+            break
+        (addition,) = readers
+        if addition.inputs.count(output) != 1 or addition.outputs[0].shape != output.shape:
+            break
+        output = addition.outputs[0]
+        clamps = _clamps(addition, output)
+    return output, clamps
 
 
 def _clamps(op: Operator, output: Tensor) -> tuple[int, int]:

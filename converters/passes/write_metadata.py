@@ -90,4 +90,4 @@ def _nodes(layer: NodeLayer, plan: Plan) -> ZoNodes:
 def _port(port: Port) -> ZoPort:
     if port.role in ("input", "output"):
         return ZoPort(port.role, port.name, port.index)
-    return ZoPort(port.role)
+    return ZoPort(port.role, index=port.index)

@@ -75,7 +75,7 @@ Workspace Carve(const ModelInfo& info, const zo_node_settings& settings, const T
       task.routes = carver->Take<uint8_t>(samples * zo_node_route_bytes(layer));
       if (from.queries > 0) {
         task.differences = carver->Take<int32_t>(from.queries * samples);
-      } else {
+      } else if (from.kind == ZO_TASK_NODES) {
         task.errors = carver->Take<int16_t>(samples * zo_node_count(layer));
       }
       const size_t values = zo_node_scratch_values(layer);

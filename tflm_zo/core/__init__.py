@@ -37,7 +37,7 @@ from .logit_scale import LogitScale
 from .measurement import MEASUREMENT_BYTES, Measurement, best_of, is_due
 from .node_control import NodeAction, NodeControl, NodeRequest
 from .node_layer import NodeForm, NodeLayer, NodeState
-from .node_settings import NODE_HEAD, NodeRules, NodeTask
+from .node_settings import NODE_HEAD, NodeRules, NodeTask, TaskKind
 from .seed_log_format import FINGERPRINT_BYTES, SEED_LOG_HEADER_BYTES, SeedLogHeader, SeedLogRecord
 from .snapshot_log_format import (
     BEST_SLOT,
@@ -93,6 +93,7 @@ __all__ = [
     "StepReport",
     "Struct",
     "TaskEntry",
+    "TaskKind",
     "Tensor",
     "best_of",
     "checksum",

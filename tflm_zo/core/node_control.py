@@ -112,8 +112,9 @@ class NodeControl:
         c.mu, c.rate = task.mu, task.rate
         c.gain = task.gain.struct
         c.following = task.following_number
+        c.kind = task.kind
         if layer is None:
-            c.kind, c.boundary_bytes = constants.ZO_TASK_WEIGHTS, task.boundary_bytes
+            c.boundary_bytes = task.boundary_bytes
             c.sums = buffer((max(1, task.queries),), np.int64)
             if task.boundary_bytes:
                 c.nodes = buffer((self._batch, task.boundary_bytes), np.int8)
@@ -121,6 +122,8 @@ class NodeControl:
         c.layer = layer.struct
         c.inputs = buffer((samples, layer.input_bytes), np.int8)
         c.routes = buffer((samples, layer.route_bytes), np.uint8)
+        if task.shared:
+            return
         c.nodes = buffer((self._batch, layer.nodes), np.int8)
         if task.queries:
             c.differences = buffer((task.queries, samples), np.int32)

@@ -4,15 +4,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from enum import IntEnum
 from typing import Any, Final
 
 from .loader import constants
 from .node_layer import NodeLayer, NodeState
 
-__all__ = ["NODE_HEAD", "NodeRules", "NodeTask"]
+__all__ = ["NODE_HEAD", "NodeRules", "NodeTask", "TaskKind"]
 
 NODE_HEAD: Final[int] = constants.ZO_NODE_HEAD
 """Number of the task that follows one that the loss follows."""
+
+
+class TaskKind(IntEnum):
+    """Kind of a task (``zo_task_kind``)."""
+
+    NODES = constants.ZO_TASK_NODES
+    WEIGHTS = constants.ZO_TASK_WEIGHTS
+    SHARED_NODES = constants.ZO_TASK_SHARED_NODES
 
 
 @dataclass(frozen=True)
@@ -22,13 +31,15 @@ class NodeTask:
     Attributes:
         layer: geometry of the layer; None for tensors that are perturbed.
         start_segment: first segment that reads the nodes, or that has one of the tensors.
-        queries: perturbations per sample and step, 1..32; 0 trains by the exact gradient.
+        queries: perturbations per sample and step, 1..32; 0 trains by the exact gradient, or by those of
+            the task before, whose nodes the layer shares.
         mu: perturbation of a node, LSB.
         rate: factor of the run's rate, unit 2^-16.
         following: number of the exact task that reads the nodes of this one; None if the loss does.
         gain: gain of a "gradient" rule, see ``zo_node_task``.
         boundary_bytes: bytes of a sample's activation that enters the first segment of perturbed tensors; 0
             for the network's inputs.
+        shared: True if the layer's nodes are those of the last task before that has nodes of its own.
     """
 
     layer: NodeLayer | None
@@ -39,6 +50,14 @@ class NodeTask:
     following: int | None = None
     gain: NodeState = field(default_factory=NodeState)
     boundary_bytes: int = 0
+    shared: bool = False
+
+    @property
+    def kind(self) -> TaskKind:
+        """The kind of the task."""
+        if self.layer is None:
+            return TaskKind.WEIGHTS
+        return TaskKind.SHARED_NODES if self.shared else TaskKind.NODES
 
     @property
     def following_number(self) -> int:

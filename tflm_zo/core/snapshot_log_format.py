@@ -16,7 +16,7 @@ from .declarations import CSettings, Struct
 from .loader import constants, library, structs
 from .node_control import NodeControl
 from .node_layer import NodeState
-from .node_settings import NodeRules, NodeTask
+from .node_settings import NodeRules, NodeTask, TaskKind
 
 __all__ = [
     "BEST_SLOT",
@@ -42,7 +42,7 @@ class TaskEntry:
     Attributes:
         tensors: consecutive numbers of its trainable tensors.
         queries, mu, rate, gain: fields of the `NodeTask` that the entry records.
-        perturbs_weights: True if its weights are perturbed.
+        kind: kind of the task.
     """
 
     tensors: tuple[int, ...]
@@ -50,13 +50,12 @@ class TaskEntry:
     mu: int
     rate: int
     gain: NodeState
-    perturbs_weights: bool
+    kind: TaskKind
 
     @classmethod
     def of(cls, task: NodeTask, tensors: Sequence[int]) -> TaskEntry:
         """Returns the entry of a run's task."""
-        weights = task.layer is None
-        return cls(tuple(tensors), task.queries, task.mu, task.rate, task.gain, weights)
+        return cls(tuple(tensors), task.queries, task.mu, task.rate, task.gain, task.kind)
 
     @property
     def struct(self) -> Struct:
@@ -64,7 +63,7 @@ class TaskEntry:
         struct: Struct = structs.zo_snapshot_task(
             tensor=self.tensors[0],
             tensors=len(self.tensors),
-            kind=int(self.perturbs_weights),
+            kind=self.kind,
             queries=self.queries,
             mu=self.mu,
             rate=self.rate,
@@ -77,7 +76,7 @@ class TaskEntry:
         """Returns the entry of a ``zo_snapshot_task``."""
         tensors = tuple(range(task.tensor, task.tensor + task.tensors))
         gain = NodeState.of(task.gain)
-        return cls(tensors, task.queries, task.mu, task.rate, gain, bool(task.kind))
+        return cls(tensors, task.queries, task.mu, task.rate, gain, TaskKind(task.kind))
 
 
 @dataclass(frozen=True)

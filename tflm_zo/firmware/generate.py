@@ -12,6 +12,7 @@ from ..converters.errors import ConversionError
 from ..converters.metadata import ZoMetadata, read_metadata
 from ..converters.model import Model
 from ..converters.segments import extract_segment
+from ..core import TaskKind
 from ..data import Data
 from .arena import Arena, arena_of
 from .features import features, unused_papers, with_features
@@ -97,9 +98,10 @@ def _run_bytes(metadata: ZoMetadata, plan: NodeRunPlan) -> int:
             tensors = max(tensors, task.tensors)
             continue
         total += _eight(samples * task.input_bytes) + _eight(samples * task.route_bytes)
-        total += _eight(4 * queries * samples) if queries else _eight(2 * samples * task.nodes)
+        exact = not queries and task.values["kind"] == TaskKind.NODES
+        total += _eight(4 * queries * samples) + (_eight(2 * samples * task.nodes) if exact else 0)
         scratch = max(scratch, task.scratch_values)
-        labels = labels or (0 if queries else 4 * metadata.batch)
+        labels = labels or (4 * metadata.batch if exact else 0)
     return total + _eight(tensors * _TENSOR_STRUCT) + _eight(4 * scratch) + _eight(labels)
 
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from ..core import TaskKind
+
 
 @dataclasses.dataclass(frozen=True)
 class TaskPlan:
@@ -45,7 +47,7 @@ class TaskPlan:
     @property
     def perturbs_weights(self) -> bool:
         """True if the task perturbs weights."""
-        return self.values["kind"] == 1
+        return self.values["kind"] == TaskKind.WEIGHTS
 
 
 @dataclasses.dataclass(frozen=True)

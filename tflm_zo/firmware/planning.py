@@ -27,7 +27,6 @@ from ..training.model_fit import check_model
 from ..training.node_plan import NodePlan
 from ..training.plan import PlannedTask
 from ..training.settings import Settings
-from ..training.tasks import Weights
 from .generate import Firmware, generate
 from .plan import BlockPlan, BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
 from .platforms import PLATFORMS
@@ -38,7 +37,7 @@ __all__ = ["BlockSearch", "check_names", "generate_firmware", "name_of", "plan_b
 
 def _task(task: PlannedTask, node: NodeTask, scales: Any) -> TaskPlan:
     values = {
-        "kind": int(task.kind is Weights),
+        "kind": int(node.kind),
         "start_segment": node.start_segment,
         "queries": node.queries,
         "following": node.following_number,

@@ -14,7 +14,7 @@ from ..converters.model import Model
 from ..converters.model.schema import DTYPES
 from ..converters.step_multipliers import step_multipliers
 from ..converters.update_masks import update_masks
-from ..core import NODE_HEAD, LogitScale
+from ..core import NODE_HEAD, LogitScale, TaskKind
 from ..logs import fingerprint
 from .plan import BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
 from .source_text import array, comment, fill, numbers, own, string
@@ -147,7 +147,7 @@ def _task(task: TaskPlan, number: str, macros: str) -> str:
     layer = ", ".join(map(str, task.layer)) if task.layer else ""
     following = f"{macros}_NODE_HEAD" if v["following"] == NODE_HEAD else str(v["following"])
     scales = "nullptr" if task.scales is None else f"kScales{number}"
-    kind = f"{macros}_TASK_{'WEIGHTS' if task.perturbs_weights else 'NODES'}"
+    kind = f"{macros}_TASK_{TaskKind(v['kind']).name}"
     return "\n".join(
         [
             "    {",

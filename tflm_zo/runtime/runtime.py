@@ -49,6 +49,7 @@ class Segment:
     inputs: dict[int, int]  # original input -> input of the segment
     outputs: dict[int, int]  # original output -> output of the segment
     boundary_input: int | None
+    skips: dict[int, int]  # segment that a boundary entered -> input of this segment
     boundary_output: int | None
     label: int | None
     command: int | None
@@ -124,6 +125,7 @@ class Runtime(Inputs, ABC):
             inputs={p.index: i for i, p in enumerate(inputs) if p.role == "input" and p.index is not None},
             outputs={p.index: i for i, p in enumerate(outputs) if p.role == "output" and p.index is not None},
             boundary_input=description.input_index("boundary"),
+            skips=description.skips,
             boundary_output=description.output_index("boundary"),
             label=description.input_index("label"),
             command=description.input_index("command"),
@@ -199,7 +201,8 @@ class Runtime(Inputs, ABC):
         *,
         start: int = 0,
         stop: int | None = None,
-        boundary: NDArray[Any] | None = None,
+        boundary: NDArray[Any] | Mapping[int, NDArray[Any]] | None = None,
+        keep: bool = True,
         checked: bool = False,
     ) -> None:
         """Runs the model once, or its suffix from segment `start` on.
@@ -212,8 +215,11 @@ class Runtime(Inputs, ABC):
             start: number of the first segment to run.
             stop: number of the segment before which the run ends, whose input `boundary` then returns; None
                 runs to the end.
-            boundary: input activation of segment `start`, int8 [batch, ...]; None: the output of the last run
-                through the segment before.
+            boundary: input activation of segment `start`, int8 [batch, ...], or the activations that
+                `metadata.entering(start)` lists, by its numbers. Those that are not given are those of the
+                last run that kept them.
+            keep: True if the activations that enter segments are kept for `boundary` and for later runs that
+                begin behind them.
             checked: True if the command comes from the control unit, whose commands fit the model; the ops
                 check it all the same.
 
@@ -225,24 +231,26 @@ class Runtime(Inputs, ABC):
         words = command if checked and isinstance(command, np.ndarray) else self._words(command)
         if words[0] & 1 and self._labels is None and self._metadata.loss is not None:
             raise ValueError("the command asks for losses: set_labels first")
-        activation = self._start_activation(start, boundary)
-
+        given = self._given(start, boundary)
+        entered = self._boundaries if keep else dict(self._boundaries)
+        entered.update(given)
         if stop is not None and not start < stop <= len(self._segments):
             raise ValueError(f"stop: expected {start + 1}..{len(self._segments)}, got {stop}")
         for k in range(start, len(self._segments) if stop is None else stop):
             segment = self._segments[k]
             for original, index in segment.inputs.items():
                 segment.engine.set_input(index, self._inputs[original])
-            if segment.boundary_input is not None and activation is not None:
-                segment.engine.set_input(segment.boundary_input, activation)
+            if segment.boundary_input is not None:
+                segment.engine.set_input(segment.boundary_input, entered[k])
+            for earlier, index in segment.skips.items():
+                segment.engine.set_input(index, entered[earlier])
             if segment.label is not None and self._labels is not None:
                 segment.engine.set_input(segment.label, self._labels)
             if segment.command is not None:
                 segment.engine.set_input(segment.command, words)
             segment.engine.invoke()
             if segment.boundary_output is not None:
-                activation = segment.engine.get_output(segment.boundary_output)
-                self._boundaries[k + 1] = activation
+                entered[k + 1] = segment.engine.get_output(segment.boundary_output)
 
     def _words(self, command: Command | NDArray[np.int32] | None) -> NDArray[np.int32]:
         capacity = self._metadata.command_words
@@ -262,31 +270,43 @@ class Runtime(Inputs, ABC):
         )
         return words
 
-    def _start_activation(self, start: int, boundary: NDArray[Any] | None) -> NDArray[Any] | None:
+    def _given(
+        self, start: int, boundary: NDArray[Any] | Mapping[int, NDArray[Any]] | None
+    ) -> dict[int, NDArray[Any]]:
+        """Returns the activations that a run begins with, checked, by the segments that they enter."""
         if not 0 <= start < len(self._segments):
             raise ValueError(f"start: the model has segments 0..{len(self._segments) - 1}, got {start}")
         if start == 0:
             if boundary is not None:
                 raise ValueError("boundary: segment 0 has none; it reads the inputs")
-            return None
-        segment = self._segments[start]
-        assert segment.boundary_input is not None  # every segment but the first has one
-        shape, dtype, _, _ = segment.engine.input_details(segment.boundary_input)
-        if boundary is None:
-            if start not in self._boundaries:
-                raise ValueError(f"boundary: segment {start - 1} has not run yet, so it must be given")
-            return self._boundaries[start]
-        value = np.asarray(boundary)
-        if value.shape != shape or value.dtype != dtype:
-            raise ValueError(
-                f"boundary: expected {dtype} {list(shape)}, got {value.dtype} {list(value.shape)}"
-            )
-        return np.ascontiguousarray(value)
+            return {}
+        given: Mapping[int, NDArray[Any]]
+        given = boundary if isinstance(boundary, Mapping) else {} if boundary is None else {start: boundary}
+        needed = self._metadata.entering(start)
+        for k in needed:
+            if k not in given and k not in self._boundaries:
+                raise ValueError(f"boundary: segment {k - 1} has not run yet, so it must be given")
+        values = {}
+        for k, activation in given.items():
+            if k not in needed:
+                raise ValueError(
+                    f"boundary: a run from segment {start} on reads those of {needed}, not of {k}"
+                )
+            segment = self._segments[k]
+            assert segment.boundary_input is not None  # every segment but the first has one
+            shape, dtype, _, _ = segment.engine.input_details(segment.boundary_input)
+            value = np.asarray(activation)
+            if value.shape != shape or value.dtype != dtype:
+                raise ValueError(
+                    f"boundary: expected {dtype} {list(shape)}, got {value.dtype} {list(value.shape)}"
+                )
+            values[k] = np.ascontiguousarray(value)
+        return values
 
     # --- results --------------------------------------------------------------------------------------------
 
     def boundary(self, k: int) -> NDArray[Any]:
-        """Returns the activation that enters segment k >= 1, from the last run through segment k - 1."""
+        """Returns the activation that enters segment k >= 1, from the last run that kept it."""
         if k not in self._boundaries:
             raise ValueError(f"segment {k} has no boundary, or segment {k - 1} has not run yet")
         return self._boundaries[k]

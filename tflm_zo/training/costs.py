@@ -100,7 +100,9 @@ class NodeCosts:
         self._batch, self._step = settings.batch_size, settings.batch_size * sample
 
     def queries(self, nodes: ZoNodes) -> int:
-        """Returns the queries of a layer; 0 for one that is trained by its exact gradient."""
+        """Returns the queries that a layer asks for; 0 for one that is trained by its exact gradient, or by
+        the queries of a layer that shares its nodes.
+        """
         return next(t.queries for t in self.tasks if t.nodes == nodes)
 
     def until(self, steps: int, samples: int) -> float:

@@ -128,4 +128,5 @@ class NodePlan:
             following=task.following,
             gain=gain,
             boundary_bytes=_boundary_bytes(model, metadata, task.start_segment) if weights else 0,
+            shared=task.shared,
         )

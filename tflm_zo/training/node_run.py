@@ -78,9 +78,9 @@ class NodeRun(Run):
         self._words = runtime.command().words
         self._writer: SnapshotLogWriter | None = None
         self._checksum = data_checksum([*inputs, labels])
-        # What enters the first segment that is trained, in the order in which samples are used first, and
-        # where there each sample is; -1: nowhere yet.
-        self._prefix: NDArray[np.int8] | None = None
+        # What the network reads from the first trained segment on, by the segments that it entered, in the
+        # order in which samples are used first, and where there each sample is; -1: nowhere yet.
+        self._prefix: dict[int, NDArray[np.int8]] = {}
         self._row, self._kept = np.full(len(labels), -1, np.int64), 0
         self._between_steps = False  # weights and state are those of a whole step
         self._resumed_log: Path | None = None
@@ -120,23 +120,25 @@ class NodeRun(Run):
         self._load(None)
         self._remember()
 
-    def _entering_first(self, chosen: NDArray[np.uint32]) -> NDArray[np.int8]:
-        """Returns the samples' activation that enters the first trained segment, and computes new ones."""
+    def _entering_first(self, chosen: NDArray[np.uint32]) -> dict[int, NDArray[np.int8]]:
+        """Returns the samples' activations that the network reads from the first trained segment on, by the
+        segments that they enter, and computes new ones.
+        """
         runtime = self._runtime
         new = np.unique(chosen[self._row[chosen] < 0])
         if len(new):
             # As many as are missing to a whole batch are run twice.
             runtime.feed([x[np.resize(new, runtime.batch)] for x in self._inputs], None)
             runtime.invoke(stop=self._first)
-            values = runtime.boundary(self._first)
-            if self._prefix is None:
-                used = min(len(self._labels), self.total * self._settings.batch_size)
-                self._prefix = np.empty((used, *values.shape[1:]), values.dtype)
             at, self._kept = self._kept, self._kept + len(new)
-            self._prefix[at : self._kept] = values[: len(new)]
+            for k in runtime.metadata.entering(self._first):
+                values = runtime.boundary(k)
+                if k not in self._prefix:
+                    used = min(len(self._labels), self.total * self._settings.batch_size)
+                    self._prefix[k] = np.empty((used, *values.shape[1:]), values.dtype)
+                self._prefix[k][at : self._kept] = values[: len(new)]
             self._row[new] = np.arange(at, self._kept)
-        assert self._prefix is not None
-        return self._prefix[self._row[chosen]]
+        return {k: kept[self._row[chosen]] for k, kept in self._prefix.items()}
 
     # --- steps ----------------------------------------------------------------------------------------------
 
@@ -194,13 +196,13 @@ class NodeRun(Run):
         runtime, control, first = self._runtime, self._control, self._first
         chosen = control.samples(request.first_sample)
         inputs, labels = [x[chosen] for x in self._inputs], self._labels[chosen]
-        entering = self._entering_first(chosen) if first else inputs[0]
+        entering = self._entering_first(chosen) if first else None
         runtime.feed(inputs, labels)
-        runtime.invoke(self._words, start=first, boundary=None if first == 0 else entering, checked=True)
+        runtime.invoke(self._words, start=first, boundary=entering, checked=True)
         self.forwards += runtime.batch
 
         def at(segment: int) -> NDArray[Any]:
-            return entering if segment == first else runtime.boundary(segment)
+            return runtime.boundary(segment) if segment else inputs[0]
 
         for i, task in enumerate(self._plan):
             nodes = task.nodes
@@ -232,7 +234,9 @@ class NodeRun(Run):
             self._control.perturb(entering)
         if self._plan[request.task].nodes is None:
             self._control.perturb_weights(self._weights_of(request.task))
-        self._runtime.invoke(self._words, start=request.start_segment, boundary=entering, checked=True)
+        self._runtime.invoke(
+            self._words, start=request.start_segment, boundary=entering, keep=False, checked=True
+        )
         self.forwards += self._runtime.batch
         self._control.report(self._runtime.losses())
 

@@ -30,10 +30,11 @@ class PlannedTask:
         kind: class of the task.
         tensors: consecutive numbers of the trainable tensors.
         start_segment: first segment that a query runs.
-        queries: per step; 0: `Exact`.
+        queries: per step; 0: `Exact`, or nodes that are shared.
         dimensions: number of values that are perturbed: nodes or weights.
         nodes: `Nodes` and `Exact`: of the layer.
         following: `Exact`: number of the planned task through which errors come back; None: the loss.
+        shared: True if the nodes are those of the last planned task before that asks for queries.
     """
 
     kind: type[Task]
@@ -43,6 +44,7 @@ class PlannedTask:
     dimensions: int
     nodes: ZoNodes | None = None
     following: int | None = None
+    shared: bool = False
 
     @property
     def first_segment(self) -> int:
@@ -119,12 +121,21 @@ def exact_tail(settings: Settings, nodes: Sequence[ZoNodes]) -> list[int]:
     return found
 
 
-def _node_queries(task: Nodes, layer: str, suffix: float) -> int:
-    """Queries of a layer, whose nodes enter a suffix of the network of that cost."""
+def _sharing_together(own: Sequence[int], metadata: ZoMetadata) -> list[int]:
+    """Returns numbers of layers with nodes in execution order, those that share nodes behind the first."""
+    segments = list(dict.fromkeys(metadata.nodes[i].node_segment for i in own))
+    return sorted(own, key=lambda i: segments.index(metadata.nodes[i].node_segment))
+
+
+def _node_queries(task: Nodes, layers: Sequence[str], suffix: float) -> int:
+    """Queries of layers with the same nodes, which enter a suffix of the network of that cost."""
     if isinstance(task.queries, int):
         return task.queries
-    if task.queries is not None and layer in task.queries:
-        return task.queries[layer]
+    given = (
+        [task.queries[name] for name in layers if name in task.queries] if task.queries is not None else []
+    )
+    if given:
+        return max(given)
     affordable = int(_QUERY_BUDGET / (2 * suffix)) if suffix > 0 else MAX_QUERIES
     return min(MAX_QUERIES, max(_FEWEST_QUERIES, affordable))
 
@@ -143,19 +154,27 @@ def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int],
     chosen = trained_tensors(settings, metadata)
     own = [i for i in _with_own_nodes(settings, metadata) if metadata.nodes[i].trainable in chosen]
     tail = _trained_tail(settings, metadata, own)
-    tasks = []
+    own = _sharing_together(own, metadata)
+    tasks: list[PlannedTask] = []
     for i in own:
         n, exact = metadata.nodes[i], i in tail
-        name = metadata.trainable[n.trainable].layer
+        shared = (
+            bool(tasks) and tasks[-1].nodes is not None and tasks[-1].nodes.node_segment == n.node_segment
+        )
+        names = tuple(
+            metadata.trainable[m.trainable].layer for m in metadata.nodes if m.node_segment == n.node_segment
+        )
+        asks = not exact and not shared
         tasks.append(
             PlannedTask(
                 Exact if exact else Nodes,
                 (n.trainable,),
                 n.node_segment,
-                0 if exact else _node_queries(settings.nodes, name, suffix(n.node_segment)),
+                _node_queries(settings.nodes, names, suffix(n.node_segment)) if asks else 0,
                 n.count,
                 n,
                 own.index(tail[tail.index(i) - 1]) if i in tail[1:] else None,
+                shared,
             )
         )
     by_nodes = {metadata.nodes[i].trainable for i in _with_own_nodes(settings, metadata)}

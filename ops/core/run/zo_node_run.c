@@ -64,7 +64,7 @@ zo_status zo_node_run_next(const zo_node_run* run, zo_node_request* request) {
 }
 
 static int is_head(const zo_node_task* task) {
-  return task->kind == ZO_TASK_NODES && task->queries == 0u && task->following == ZO_NODE_HEAD;
+  return zo_task_is_exact(task) && task->following == ZO_NODE_HEAD;
 }
 
 /* The task to capture for, or null. */
@@ -88,8 +88,8 @@ static void keep_inputs(const zo_node_run* run, const zo_node_task* task, const 
 zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inputs,
                               const int8_t* outputs, const int8_t* nodes) {
   zo_node_task* t = capturing(run, task);
-  if (t == NULL || inputs == NULL || outputs == NULL || nodes == NULL || zo_task_is_weights(t) ||
-      is_head(t)) {
+  if (t == NULL || inputs == NULL || outputs == NULL || zo_task_is_weights(t) || is_head(t) ||
+      (nodes == NULL && t->kind == ZO_TASK_NODES)) {
     return ZO_ERROR_ARGUMENT;
   }
   const uint32_t batch = run->settings.common.batch;
@@ -98,7 +98,7 @@ zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inp
       zo_route_nodes_s8(&t->layer, batch, outputs, t->routes + run->part * routes);
   if (status != ZO_OK) return status;
   keep_inputs(run, t, inputs);
-  keep(t->nodes, nodes, (size_t)batch * zo_node_count(&t->layer));
+  if (t->kind == ZO_TASK_NODES) keep(t->nodes, nodes, (size_t)batch * zo_node_count(&t->layer));
   return ZO_OK;
 }
 
@@ -120,7 +120,7 @@ zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t
 zo_status zo_node_run_backpropagate(zo_node_run* run, uint32_t task, const int8_t* weights,
                                     const int16_t* scales, int32_t* scratch) {
   zo_node_task* t = capturing(run, task);
-  if (t == NULL || t->queries != 0u || is_head(t)) return ZO_ERROR_ARGUMENT;
+  if (t == NULL || !zo_task_is_exact(t) || is_head(t)) return ZO_ERROR_ARGUMENT;
   const zo_node_task* next = &run->tasks[t->following];
   const uint32_t batch = run->settings.common.batch;
   const size_t first = (size_t)run->part * batch;
@@ -282,23 +282,26 @@ zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensor, int32_t*
     return ZO_ERROR_ARGUMENT;
   }
   zo_node_task* t = &run->tasks[run->task];
+  uint32_t asking = run->task; /* the task whose queries say what this one's nodes are worth */
+  while (run->tasks[asking].kind == ZO_TASK_SHARED_NODES) --asking;
+  const uint32_t queries = run->tasks[asking].queries;
   uint32_t seeds[ZO_MAX_QUERIES];
-  for (uint32_t q = 0; q < t->queries; ++q) seeds[q] = zo_node_seed(run, run->task, q);
+  for (uint32_t q = 0; q < queries; ++q) seeds[q] = zo_node_seed(run, asking, q);
   zo_node_evidence evidence;
   memset(&evidence, 0, sizeof evidence);
   evidence.samples = zo_node_minibatch(run);
-  evidence.queries = t->queries;
+  evidence.queries = queries;
   evidence.inputs = t->inputs;
   evidence.routes = t->routes;
-  evidence.differences = t->differences;
+  evidence.differences = run->tasks[asking].differences;
   evidence.seeds = seeds;
-  evidence.errors = t->queries == 0u ? t->errors : NULL;
+  evidence.errors = queries == 0u ? t->errors : NULL;
   zo_node_step step;
   memset(&step, 0, sizeof step);
-  step.rule = t->queries == 0u ? run->settings.exact_rule : run->settings.rule;
+  step.rule = queries == 0u ? run->settings.exact_rule : run->settings.rule;
   step.rate = zo_node_task_rate(run, t);
   step.clip = run->settings.common.clip;
-  if (t->queries == 0u) {
+  if (queries == 0u) {
     step.bits = run->settings.exact_bits[zo_control_stage(&run->settings.common, run->step)];
     step.rows = rows_of(run, t);
   }

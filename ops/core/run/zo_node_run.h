@@ -39,6 +39,9 @@
  * moves every task's weights: all tasks are estimated at the same weights (Poor Man's Training,
  * sec. 3.2.2). The unperturbed losses are the step's mean loss.
  *
+ * Layers that feed the same sum of activations share its nodes: the first of them asks for queries,
+ * and the others (ZO_TASK_SHARED_NODES), captured alike, are updated by its differences.
+ *
  * A node task has differences of its own for each sample; a weight task has the sum over the
  * minibatch, from which zo_step_size.h makes coefficients.
  *
@@ -111,7 +114,8 @@ zo_status zo_node_run_next(const zo_node_run* run, zo_node_request* request);
  *
  *   inputs   int8 [batch, zo_node_input_bytes], the layer's input
  *   outputs  int8 [batch, out_h, out_w, out_c], its output before any pooling
- *   nodes    int8 [batch, zo_node_count]; for ZO_NODES_PLAIN the outputs */
+ *   nodes    int8 [batch, zo_node_count]; for ZO_NODES_PLAIN the outputs; not read of a task that
+ *            shares them */
 zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inputs,
                               const int8_t* outputs, const int8_t* nodes);
 

@@ -7,16 +7,21 @@
 static int buffers_are_valid(const zo_node_task* t) {
   if (zo_task_is_weights(t))
     return t->sums != NULL && (t->boundary_bytes == 0u || t->nodes != NULL);
-  return t->inputs != NULL && t->routes != NULL && t->nodes != NULL &&
+  if (t->inputs == NULL || t->routes == NULL) return 0;
+  if (t->kind == ZO_TASK_SHARED_NODES) return 1;
+  return t->nodes != NULL &&
          (t->queries == 0u ? t->errors != NULL && t->layer.form == ZO_NODES_PLAIN
                            : t->differences != NULL);
 }
 
 zo_status zo_node_task_check(uint32_t kind, uint32_t queries, uint32_t mu, uint32_t rate,
                              zo_scale gain) {
-  if (kind > ZO_TASK_WEIGHTS) return ZO_ERROR_ARGUMENT;
+  if (kind > ZO_TASK_SHARED_NODES) return ZO_ERROR_ARGUMENT;
   const int weights = kind == ZO_TASK_WEIGHTS;
-  if (queries > ZO_MAX_QUERIES || (weights && queries == 0u)) return ZO_ERROR_QUERIES;
+  if (queries > ZO_MAX_QUERIES || (weights && queries == 0u) ||
+      (kind == ZO_TASK_SHARED_NODES && queries > 0u)) {
+    return ZO_ERROR_QUERIES;
+  }
   const int valid = (weights || (mu >= 1u && mu <= 127u)) && rate < UINT32_C(1) << 24 &&
                     gain.exponent >= -ZO_NODE_GAIN_EXPONENT_MAX &&
                     gain.exponent <= ZO_NODE_GAIN_EXPONENT_MAX;
@@ -24,7 +29,7 @@ zo_status zo_node_task_check(uint32_t kind, uint32_t queries, uint32_t mu, uint3
 }
 
 static zo_status check_task(const zo_node_task* t) {
-  if (t->kind > ZO_TASK_WEIGHTS) return ZO_ERROR_ARGUMENT;
+  if (t->kind > ZO_TASK_SHARED_NODES) return ZO_ERROR_ARGUMENT;
   zo_status status = zo_task_is_weights(t) ? ZO_OK : zo_node_layer_check(&t->layer);
   if (status == ZO_OK) {
     status = zo_node_task_check(t->kind, t->queries, t->mu, t->rate, t->gain);
@@ -36,13 +41,24 @@ static zo_status check_task(const zo_node_task* t) {
 /* Errors come back through a dense layer that reads each node once. */
 static zo_status check_following(const zo_node_task* tasks, uint32_t count, uint32_t task) {
   const zo_node_task* t = &tasks[task];
-  if (zo_task_is_weights(t) || t->queries > 0u || t->following == ZO_NODE_HEAD) return ZO_OK;
+  if (!zo_task_is_exact(t) || t->following == ZO_NODE_HEAD) return ZO_OK;
   if (t->following <= task || t->following >= count) return ZO_ERROR_ARGUMENT;
   const zo_node_task* next = &tasks[t->following];
   const zo_node_layer* l = &next->layer;
-  const int valid = !zo_task_is_weights(next) && next->queries == 0u &&
+  const int valid = zo_task_is_exact(next) &&
                     (l->in_h | l->in_w | l->k_h | l->k_w | l->out_h | l->out_w) == 1u &&
                     l->in_c == zo_node_count(&t->layer);
+  return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
+}
+
+/* The nodes of a task that shares them are those of the task before it, channel by channel. */
+static zo_status check_shared(const zo_node_task* tasks, uint32_t task) {
+  if (tasks[task].kind != ZO_TASK_SHARED_NODES) return ZO_OK;
+  if (task == 0u) return ZO_ERROR_ARGUMENT;
+  const zo_node_task* before = &tasks[task - 1u];
+  const int valid = !zo_task_is_weights(before) && !zo_task_is_exact(before) &&
+                    before->layer.out_c == tasks[task].layer.out_c &&
+                    zo_node_count(&before->layer) == zo_node_count(&tasks[task].layer);
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
@@ -87,6 +103,7 @@ zo_status zo_node_tasks_check(const zo_node_settings* settings, const zo_node_ta
   }
   for (uint32_t t = 0; status == ZO_OK && t < settings->tasks; ++t) {
     status = check_following(tasks, settings->tasks, t);
+    if (status == ZO_OK) status = check_shared(tasks, t);
   }
   return status;
 }

@@ -15,26 +15,30 @@ extern "C" {
 typedef enum zo_task_kind {
   ZO_TASK_NODES = 0, /* with queries == 0: exact */
   ZO_TASK_WEIGHTS = 1,
+  /* A layer whose nodes are those of the last task of kind NODES before it, which has queries: both
+     layers feed a sum whose nodes they are. It asks for none of its own. */
+  ZO_TASK_SHARED_NODES = 2,
 } zo_task_kind;
 
 /* What a run trains. The caller owns the buffers; nothing of them need survive a step. Fields that
  * a kind has no use for are 0. */
 typedef struct zo_node_task {
   uint32_t kind;           /* zo_task_kind */
-  zo_node_layer layer;     /* NODES */
+  zo_node_layer layer;     /* NODES, SHARED_NODES */
   uint32_t start_segment;  /* NODES: first segment that reads the nodes; WEIGHTS: of its tensors */
-  uint32_t queries;        /* 1..ZO_MAX_QUERIES; NODES, 0: trained by its exact gradient */
+  uint32_t queries;        /* 1..ZO_MAX_QUERIES; NODES, 0: trained by its exact gradient;
+                              SHARED_NODES: 0 */
   uint32_t following;      /* exact: the task, trained likewise, that reads these nodes and
                               through which errors come back; ZO_NODE_HEAD: the loss does */
-  uint32_t mu;             /* NODES: perturbation of a node, 1..127 LSB */
+  uint32_t mu;             /* NODES, SHARED_NODES: perturbation of a node, 1..127 LSB */
   uint32_t rate;           /* factor of the run's rate, unit 2^-16, < 2^24 */
   zo_scale gain;           /* NODES, ZO_NODE_FIXED: see zo_node_step; WEIGHTS, ZO_STEP_GRADIENT: one
                               more factor of the rate, mantissa 0: 1. The exponent is within
                               +-ZO_NODE_GAIN_EXPONENT_MAX */
   uint32_t boundary_bytes; /* WEIGHTS: of a sample, of what enters start_segment; 0: the inputs of
                               the whole network, which stay where they are */
-  int8_t* inputs;          /* NODES: [minibatch, zo_node_input_bytes] */
-  uint8_t* routes;         /* NODES: [minibatch, zo_node_route_bytes] */
+  int8_t* inputs;          /* but for WEIGHTS: [minibatch, zo_node_input_bytes] */
+  uint8_t* routes;         /* but for WEIGHTS: [minibatch, zo_node_route_bytes] */
   int8_t* nodes;           /* NODES: [batch, zo_node_count]; WEIGHTS: [batch, boundary_bytes] */
   int32_t* differences;    /* NODES: [queries, minibatch]; exact: null */
   int16_t* errors;         /* exact: [minibatch, zo_node_count], else null */
@@ -45,6 +49,10 @@ typedef struct zo_node_task {
 
 static inline int zo_task_is_weights(const zo_node_task* task) {
   return task->kind == ZO_TASK_WEIGHTS;
+}
+
+static inline int zo_task_is_exact(const zo_node_task* task) {
+  return task->kind == ZO_TASK_NODES && task->queries == 0u;
 }
 
 /* Settings of a run. `common` are those of zo_control.h. Of them run_seed, steps, samples, batch,
