@@ -147,7 +147,8 @@ def _segmented(
     wanted = list(dict.fromkeys(tensors))
     while True:
         cuts: list[_Cut] = []
-        for tensor in sorted(wanted, key=lambda t: position[t]):
+        # The loss, which reads the logits, is the last operator to be.
+        for tensor in sorted(wanted, key=lambda t: (t is logits, position[t])):
             cuts.append(_cut_at(graph, tensor, logits, cuts[-1].before if cuts else set()))
         number = _segment_numbers(graph, cuts)
         read = {

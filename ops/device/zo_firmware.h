@@ -60,6 +60,12 @@ struct Port {
 constexpr int8_t kNone = -1;
 constexpr uint32_t kMaxInputs = 8;
 
+// An input of a segment that is a boundary which entered an earlier one.
+struct Skip {
+  uint8_t input;
+  uint8_t segment;  // that it entered
+};
+
 // A segment: one model, one interpreter. Numbers of inputs and outputs; kNone: it has none.
 struct Segment {
   const unsigned char* model;  // aligned to 16 bytes
@@ -73,6 +79,9 @@ struct Segment {
   uint8_t tensors;          // how many it has
   uint32_t boundary_bytes;  // of a sample, of what enters it; 0 for the first segment
   int32_t kept_at;          // where of the boundaries what enters it is kept; -1: it is not
+  int32_t passing_at;  // where it is in a run that keeps nothing; -1: no later segment reads it
+  uint8_t first_skip;
+  uint8_t skips;  // how many it has
 };
 
 // A trainable tensor.
@@ -92,6 +101,7 @@ struct Trainable {
 // A ZO model.
 struct ModelInfo {
   const Segment* segments;
+  const Skip* skips;
   const Port* inputs;
   const Trainable* trainable;
   const uint8_t* fingerprint;  // [ZO_LOG_FINGERPRINT_BYTES] of the file the model came from

@@ -85,9 +85,30 @@ int8_t* Network::entering(uint32_t segment) {
                         : interpreter(segment)->input(static_cast<size_t>(index))->data.int8;
 }
 
-int8_t* Network::kept(uint32_t segment) {
+int8_t* Network::kept(uint32_t segment) const {
   const int32_t at = info_->segments[segment].kept_at;
   return at < 0 ? nullptr : boundaries_ + at;
+}
+
+// Where a run has what enters a segment, for itself and for later segments; null: nobody asks.
+int8_t* Network::passing(uint32_t segment, bool keep) const {
+  int8_t* place = keep ? kept(segment) : nullptr;
+  const int32_t at = info_->segments[segment].passing_at;
+  return place != nullptr || at < 0 ? place : boundaries_ + at;
+}
+
+// Keeps what enters a segment, and gives it what has entered earlier ones.
+void Network::Pass(uint32_t segment, uint32_t start, bool keep) {
+  const Segment& own = info_->segments[segment];
+  if (segment > 0 && passing(segment, keep) != nullptr) {
+    memcpy(passing(segment, keep), entering(segment), info_->batch * own.boundary_bytes);
+  }
+  for (uint32_t i = 0; i < own.skips; ++i) {
+    const Skip& skip = info_->skips[own.first_skip + i];
+    const int8_t* from = skip.segment < start ? kept(skip.segment) : passing(skip.segment, keep);
+    memcpy(interpreter(segment)->input(skip.input)->data.int8, from,
+           info_->batch * info_->segments[skip.segment].boundary_bytes);
+  }
 }
 
 void Network::SetCommand(uint32_t segment, const int32_t* words, uint32_t count) {
@@ -179,13 +200,13 @@ zo_status Network::Run(const Feed* feed, const int32_t* words, uint32_t count, u
   }
   for (uint32_t k = start; k <= last; ++k) {
     const Segment& segment = info_->segments[k];
-    const size_t entering_bytes = info_->batch * segment.boundary_bytes;
     if (k > start) {
       // The activations of both segments share their memory.
       const auto output = static_cast<size_t>(info_->segments[k - 1].boundary_output);
-      memmove(entering(k), interpreter(k - 1)->output(output)->data.int8, entering_bytes);
+      memmove(entering(k), interpreter(k - 1)->output(output)->data.int8,
+              info_->batch * segment.boundary_bytes);
     }
-    if (keep && k > 0 && kept(k) != nullptr) memcpy(kept(k), entering(k), entering_bytes);
+    Pass(k, start, keep);
     if (feed != nullptr) {
       zo_status status = FeedInputs(*feed, k);
       if (status == ZO_OK && k == last && last > 0) status = FeedLabels(*feed);

@@ -73,7 +73,7 @@ class Network {
   int8_t* entering(uint32_t segment);
 
   // What entered a segment in the last Run that kept it; null where it is not kept.
-  int8_t* kept(uint32_t segment);
+  int8_t* kept(uint32_t segment) const;
 
   // Runs the network from a segment to the end.
   //
@@ -81,7 +81,9 @@ class Network {
   //   words   [count] of the command; null: none, weights stay as they are and no loss is computed;
   //           command(0) itself in a network of one segment
   //   start   what enters it is in entering(start); 0: the inputs
-  //   keep    whether what enters segments is kept
+  //   keep    whether what enters segments is kept; what was kept of those before start is what
+  //   later
+  //           ones read of it
   //
   // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL: the source has no such sample or label;
   // ZO_ERROR_RUNTIME. Then segments before executed() have carried the command out, and no others.
@@ -152,6 +154,8 @@ class Network {
   tflite::MicroInterpreter* interpreter(uint32_t segment) const;
   void SetCommand(uint32_t segment, const int32_t* words, uint32_t count);
   bool Invoke(uint32_t segment, bool* executed);
+  int8_t* passing(uint32_t segment, bool keep) const;
+  void Pass(uint32_t segment, uint32_t start, bool keep);
   zo_status FeedInputs(const Feed& feed, uint32_t segment);
   zo_status FeedLabels(const Feed& feed);
   zo_status CheckLabels(const uint8_t* labels) const;

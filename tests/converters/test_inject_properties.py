@@ -81,7 +81,8 @@ def test_inject_write_load(case: tuple[str, int, dict[str, Any]]) -> None:
     assert loaded.to_bytes() == written
     assert read_metadata(loaded) == read_metadata(model)
     metadata = read_metadata(loaded)
-    assert len(loaded.subgraphs) == len(metadata.segments) == len(overrides["cuts"]) + 1
+    # What crosses a cut becomes a boundary, too.
+    assert len(loaded.subgraphs) == len(metadata.segments) >= len(overrides["cuts"]) + 1
 
     # Every original operator is there (a cut may change the order of branches), and only ours came in.
     def kinds(m: Model) -> list[str]:

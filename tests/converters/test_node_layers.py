@@ -75,25 +75,10 @@ def contradictions(name: str, shape: tuple[int, ...]) -> tuple[Callable[[], byte
     return lambda: contradicting(name, shape), "conv", f"{told} does not give; possible: fc$"
 
 
-POSSIBLE = "conv, block0/pointwise, block1/pointwise, fc"
 REFUSALS: dict[str, tuple[Any, str, str]] = {
     "rows that no window gives": contradictions("conv", (1, 9, 8, 4)),
     "channels that no filter gives": contradictions("conv", (1, 8, 8, 3)),
     "columns that no pooling gives": contradictions("pool", (1, 4, 5, 4)),
-    "depthwise": (
-        "depthwise_separable",
-        "block0/depthwise",
-        r"«block0/depthwise» cannot carry any: is a DEPTHWISE_CONV_2D; possible are CONV_2D and "
-        rf"FULLY_CONNECTED; possible: {POSSIBLE}",
-    ),
-    "residual": (
-        "residual",
-        "block0/conv0",
-        "«block0/conv0» cannot carry any: has its output «block0/conv0» where the model cannot be cut: these "
-        "would cross too: «stem»; possible: stem, fc",
-    ),
-    "end of a residual branch": ("residual", "block0/conv1", "has its input «block0/conv0» where.*«stem»"),
-    "projection": ("residual", "projection", "has its output.*these would cross too: «block0/add»"),
     "another output": ("two_outputs", "detect", "layer «detect» does not feed what the loss reads .«class»"),
     "second input": (
         "two_inputs",
@@ -111,7 +96,6 @@ REFUSALS: dict[str, tuple[Any, str, str]] = {
         r"«token» cannot carry any: has its input «merge» in shape \[5, 8\], which does not begin with the "
         "batch 1; possible: fc",
     ),
-    "branches": (branches, "*", "«left» and «right» lie on different branches, only one of which"),
 }
 
 
@@ -132,14 +116,13 @@ def test_other_refusals() -> None:
         match=r"no trainable layer can.*\(possible with more nodes: conv1\)",
     ):
         inject_all(lenet5(), nodes="auto", trainable="conv1")
-    with pytest.raises(ConversionError, match="no trainable layer can.*: «depthwise» is a DEPTHWISE_CONV_2D"):
-        inject_all(MODELS["depth_multiplier"](), nodes="auto", trainable="depthwise")
+    with pytest.raises(ConversionError, match="no trainable layer can.*: «first» shares its filter"):
+        inject_all(shared_filter(), nodes="auto", trainable="first")
 
 
 def test_auto_leaves_out_what_is_too_large() -> None:
     assert layers(inject_all(long_signal(), nodes="auto")) == ["fc"]
 
 
-def test_auto_takes_one_of_two_branches() -> None:
-    assert layers(inject_all(branches(), nodes="auto")) == ["right", "fc"]
-    assert layers(inject_all(branches(), nodes=("left", "fc"))) == ["left", "fc"]
+def test_auto_takes_both_branches() -> None:
+    assert layers(inject_all(branches(), nodes="auto")) == ["left", "right", "fc"]

@@ -40,7 +40,7 @@ class Case:
     """A model, the layers that carry nodes there, and forms of their nodes in order."""
 
     build: Callable[[], bytes]
-    nodes: str = "*"
+    nodes: str | tuple[str, ...] = "*"
     forms: tuple[str, ...] = ("plain", "plain")
 
 
@@ -71,7 +71,7 @@ CASES = {
     "LeNet": Case(lenet5, forms=("max_pool", "max_pool", "plain", "plain", "plain")),
     "DS-CNN": Case(MODELS["depthwise_separable"], "auto", ("mean", "plain")),
     "no softmax": Case(small_cnn, forms=("max_pool", "plain")),
-    "residual": Case(residual, "auto", ("plain",)),
+    "inside of residual blocks": Case(residual, ("block?/conv0", "fc"), ("plain",) * 3),
     "dense layer on positions": Case(sequence),
     "dense layers": Case(MODELS["dense_per_tensor"], forms=("plain",) * 3),
     "dense after 4D": Case(MODELS["dense_after_4d"], forms=("plain",) * 3),
@@ -222,6 +222,46 @@ def test_outputs_are_those_of_the_uncut_model(case: Case) -> None:
     # Joined again, it is a model without cuts.
     for a, b in zip(run(export_model(model).to_bytes(), inputs), run(whole, inputs), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_nodes_of_a_sum() -> None:
+    """Layers on both branches of a residual block share the nodes of the sum, and its clamps."""
+    plain = load_model(residual())
+    model = inject_all(plain, nodes=("*/conv1", "projection"), headroom=0, batch=BATCH)
+    metadata = read_metadata(model)
+    names = [metadata.trainable[n.trainable].layer for n in metadata.nodes]
+    assert names == ["block0/conv1", "block1/conv1", "projection"]
+    first, second, projection = metadata.nodes
+    assert (second.form, projection.form) == ("mean", "mean")
+    assert (second.output_segment, second.node_segment) == (
+        projection.output_segment,
+        projection.node_segment,
+    )
+    assert projection.input_segment == first.output_segment
+    inputs = random_inputs(set_batch(plain, BATCH).to_bytes(), 5)
+    runtime = run_zo(model, inputs)
+    # What the sums add, which enters segments of a model that is cut there.
+    summands = ["stem", "block0/conv1", "block1/conv1", "block1/projection"]
+    cut = inject_all(plain, cuts=summands, headroom=0, batch=BATCH)
+    branches, read = run_zo(cut, inputs), {}
+    for k, segment in enumerate(read_metadata(cut).segments):
+        if (index := segment.input_index("boundary")) is not None:
+            read[cut.subgraphs[k].inputs[index].name] = branches.boundary(k)
+    tensors = {t.name: t for t in plain.subgraphs[0].all_tensors()}
+    for nodes, name in ((first, "block0/add"), (second, "block1/add")):
+        op = next(op for op in plain.subgraphs[0].operators if op.outputs[0].name == name)
+        real = sum(
+            (read[t.name].astype(np.float64) - t.quantization.zero_point) * t.quantization.scale
+            for t in op.inputs
+        )
+        own = tensors[name].quantization
+        expected = np.floor(real / own.scale + 0.5) + own.zero_point
+        low, high = nodes.geometry["low"], nodes.geometry["high"]
+        assert (low, high) == (own.zero_point, 128)  # RELU
+        output = runtime.boundary(nodes.output_segment)
+        assert np.abs(output - np.clip(expected, low, 127)).max() <= 1
+        assert (output <= low).mean() > 0.02
+        check_nodes(native_layer(nodes), output, runtime.boundary(nodes.node_segment))
 
 
 # --- logits that are the model's output ---------------------------------------------------------------------

@@ -155,10 +155,12 @@ uint32_t WorkspaceBytes() {
   size_t boundaries = 0;
   for (uint32_t k = 0; k < ZO_SEGMENTS; ++k) {
     const tflm_zo::Segment& segment = tflm_zo::kInfo.segments[k];
-    if (segment.kept_at < 0) continue;
-    const size_t end = static_cast<size_t>(segment.kept_at) +
-                       (tflm_zo::kInfo.batch * segment.boundary_bytes + 7) / 8 * 8;
-    if (end > boundaries) boundaries = end;
+    for (const int32_t at : {segment.kept_at, segment.passing_at}) {
+      if (at < 0) continue;
+      const size_t end =
+          static_cast<size_t>(at) + (tflm_zo::kInfo.batch * segment.boundary_bytes + 7) / 8 * 8;
+      if (end > boundaries) boundaries = end;
+    }
   }
   return static_cast<uint32_t>(boundaries + bytes);
 }

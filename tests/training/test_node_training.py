@@ -104,6 +104,19 @@ CASES = {
     "clamped head": Case(clamped_head),
     "clamped head, exact": Case(clamped_head, settings=EXACT),
     "float input, behind a prefix": Case(MODELS["float_edges"], settings=PARTS),
+    "residual blocks": Case(MODELS["residual"]),
+    "residual blocks, 8 bit, parts, exact head": Case(
+        MODELS["residual"], inject=BITS_8, settings=changed(PARTS, {"exact.last": 1})
+    ),
+    "a branch behind a prefix": Case(
+        MODELS["residual"], nodes=("block1/conv1", "projection"), settings=PARTS
+    ),
+    "inside of a residual block, behind a prefix": Case(
+        MODELS["residual"], nodes=("block1/conv0", "projection", "fc"), settings=PARTS
+    ),
+    "a residual block whose shortcut comes from before the prefix": Case(
+        MODELS["residual"], nodes=("block0/conv1", "projection"), settings=PARTS
+    ),
     "softmax with beta": Case(MODELS["dense_after_4d"], settings=EXACT),
 }
 

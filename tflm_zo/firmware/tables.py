@@ -29,40 +29,57 @@ def _bytes_of_sample(model: Model, segment: int, side: str, index: int, batch: i
     return int(math.prod(tensor.shape) * itemsize // batch)
 
 
+def _starts(plan: RunPlan) -> set[int]:
+    """Returns the segments that runs which keep nothing begin with, the first one apart."""
+    if isinstance(plan, NodeRunPlan):
+        return {t.values["start_segment"] for t in plan.tasks if t.values["queries"]} - {0}
+    assert isinstance(plan, WeightRunPlan)
+    return set(plan.block_segments) - {0} if plan.value("blocks") else set()
+
+
 def kept_boundaries(metadata: ZoMetadata, plan: RunPlan) -> list[int]:
     """Returns the segments whose entering activations are kept."""
+    wanted = {k for start in _starts(plan) for k in metadata.entering(start)}
     if isinstance(plan, NodeRunPlan):
-        wanted = set()
         for task in plan.tasks:
             wanted.add(task.values["start_segment"])
             if not task.perturbs_weights:
                 wanted |= {task.input_segment, task.output_segment}
-        return sorted(wanted - {0})
-    assert isinstance(plan, WeightRunPlan)
-    return sorted(set(plan.block_segments) - {0}) if plan.value("blocks") else []
+    return sorted(wanted - {0})
 
 
 class Boundaries:
     """Memory of the activations that enter segments.
 
     Attributes:
-        at: offset of each by the segment's number.
+        at: offset of each that is kept, by the segment's number.
+        passing: offset of each that later segments read, in a run that keeps nothing: the place where it is
+            kept, unless such a run begins at the segment or before it.
         bytes: size of all together.
     """
 
     def __init__(self, model: Model, metadata: ZoMetadata, plan: RunPlan) -> None:
-        self.at: dict[int, int] = {}
+        self._model, self._metadata = model, metadata
         self.bytes = 0
-        for k in kept_boundaries(metadata, plan):
-            self.at[k] = self.bytes
-            port = metadata.segments[k].input_index("boundary")
-            assert port is not None
-            size = metadata.batch * _bytes_of_sample(model, k, "inputs", port, metadata.batch)
-            self.bytes += -(-size // 8) * 8
+        self.at = {k: self._place(k) for k in kept_boundaries(metadata, plan)}
+        first = min(_starts(plan), default=len(metadata.segments))
+        skipping = sorted({k for s in metadata.segments for k in s.skips})
+        self.passing = {k: self.at[k] if k in self.at and k < first else self._place(k) for k in skipping}
+
+    def _place(self, segment: int) -> int:
+        port = self._metadata.segments[segment].input_index("boundary")
+        assert port is not None  # every segment but the first has one
+        batch, at = self._metadata.batch, self.bytes
+        size = batch * _bytes_of_sample(self._model, segment, "inputs", port, batch)
+        self.bytes += -(-size // 8) * 8
+        return at
 
 
-def _segments(model: Model, metadata: ZoMetadata, boundaries: Boundaries, arrays: Sequence[str]) -> str:
-    rows = []
+def _segments(
+    model: Model, metadata: ZoMetadata, boundaries: Boundaries, arrays: Sequence[str]
+) -> tuple[str, str]:
+    """Returns the rows of the segments, and those of their skips."""
+    rows, skips = [], []
     for k, segment in enumerate(metadata.segments):
         owned = [i for i, t in enumerate(metadata.trainable) if t.segment == k]
         first = owned[0] if owned else 0
@@ -71,9 +88,11 @@ def _segments(model: Model, metadata: ZoMetadata, boundaries: Boundaries, arrays
         found += [segment.output_index(role) for role in ("boundary", "loss", "status")]
         ports = ["kNone" if i is None else str(i) for i in found]
         size = 0 if entering is None else _bytes_of_sample(model, k, "inputs", entering, metadata.batch)
-        values = [arrays[k], *ports, first, len(owned), size, boundaries.at.get(k, -1)]
+        places = boundaries.at.get(k, -1), boundaries.passing.get(k, -1)
+        values = [arrays[k], *ports, first, len(owned), size, *places, len(skips), len(segment.skips)]
         rows.append(f"    {{{', '.join(map(str, values))}}},")
-    return "\n".join(rows)
+        skips += [f"    {{{index}, {entered}}}," for entered, index in segment.skips.items()]
+    return "\n".join(rows), "\n".join(skips)
 
 
 def _inputs(model: Model, metadata: ZoMetadata) -> list[tuple[int, int, int]]:
@@ -266,12 +285,16 @@ def model_source(
     label_bytes = _bytes_of_sample(model, len(metadata.segments) - 1, "inputs", last, metadata.batch)
     constants, trainable = _trainable(model, metadata, plan)
     output = _output(model, metadata)
+    segments, skips = _segments(model, metadata, boundaries, arrays)
+    skip_array = f"// Number of an input, segment that it entered.\nconst Skip kSkips[] = {{\n{skips}\n}};\n"
     return fill(
         "zo_model.cc.in",
         **own(name),
         command=command,
         name=name,
-        segments=_segments(model, metadata, boundaries, arrays),
+        segments=segments,
+        skips=skip_array if skips else "",
+        skip_array="kSkips" if skips else "nullptr",
         segment_count=len(metadata.segments),
         inputs="\n".join(f"    {{{k}, {i}, {size}}}," for k, i, size in inputs),
         input_count=len(inputs),

@@ -74,10 +74,14 @@ class NodeTraining:
         task, exact = settings.nodes, settings.has(Exact)
         assert isinstance(task.queries, int) and settings.schedule == "linear"
         batch = self.metadata.batch
+        # Layers that feed the same sum share its nodes: the first of them asks.
+        where = [n.node_segment for n in self.metadata.nodes]
+        self.asking = [where.index(segment) for segment in where]
+        self.exact = [n.head and exact for n in self.metadata.nodes]
         self.s = Settings(
             tuple(
-                Task(n.node_segment, 0 if n.head and exact else task.queries, task.perturbation)
-                for n in self.metadata.nodes
+                Task(n.node_segment, 0 if self.exact[t] or first != t else task.queries, task.perturbation)
+                for t, (n, first) in enumerate(zip(self.metadata.nodes, self.asking, strict=True))
             ),
             run_seed=settings.seed,
             steps=steps,
@@ -133,7 +137,8 @@ class NodeTraining:
                 differences[t].append(self._differences(step, part, t, seen[t][-1][2]))
         for t in range(count):
             inputs, outputs, node = (np.concatenate(v) for v in zip(*seen[t], strict=True))
-            self._update(step, t, inputs, outputs, node, np.concatenate(differences[t], 1), labels)
+            given = np.concatenate(differences[self.asking[t]], 1)
+            self._update(step, t, inputs, outputs, node, given, labels)
         self.losses.append((total + s.minibatch // 2) // s.minibatch)
         shapes = {t.name: t.shape for t in self.metadata.trainable}
         runtime.write_weights(
@@ -154,7 +159,9 @@ class NodeTraining:
                     for b in range(s.batch)
                 ]
                 boundary = np.array(moved).reshape(node.shape).astype(np.int8)
-                self.runtime.invoke(self.runtime.command(), start=task.start_segment, boundary=boundary)
+                self.runtime.invoke(
+                    self.runtime.command(), start=task.start_segment, boundary=boundary, keep=False
+                )
                 result[q] += side * self.runtime.losses().astype(np.int64)
         return result
 
@@ -168,14 +175,15 @@ class NodeTraining:
         differences: Array,
         labels: list[Array],
     ) -> None:
-        s, layer, task = self.s, self.layers[t], self.s.tasks[t]
+        s, layer = self.s, self.layers[t]
         loss = self.metadata.loss
         assert loss is not None
         given = None
-        if task.queries == 0:
+        if self.exact[t]:
             logits = node.reshape(s.minibatch, -1).astype(np.int8)
             given = cross_entropy_error(logits, np.concatenate(labels), loss.scale)
-        seeds = [s.seed(step, t, q) for q in range(task.queries)]
+        asking = self.asking[t]
+        seeds = [s.seed(step, asking, q) for q in range(s.tasks[asking].queries)]
         e, shift = nodes.errors(layer, None if given is not None else differences, seeds, given, s.minibatch)
         g = nodes.gradient(layer, e, inputs, outputs)
         steps, self.means[t] = node_step.steps(g, shift, self.means[t], s.task_rate(step, t), s.clip)
