@@ -67,4 +67,8 @@ def test_reasons() -> None:
     assert found["fc"].auto and found["fc"].reason == ""
     assert (found["stem"].form, found["stem"].count) == ("plain", 8 * 8 * 8)
     assert found["stem"].reason == "has no fewer nodes than weights"
-    assert "where the model cannot be cut" in found["block0/conv1"].reason
+    assert [found[name].form for name in ("block0/conv0", "block0/conv1", "projection")] == [
+        "plain",
+        "plain",
+        "mean",
+    ]

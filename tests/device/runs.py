@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from device.emulation import OK, RUNTIME, Device
 from helpers.injection import inject_all
-from helpers.models import MODELS
+from helpers.models import MODELS, residual
 from tflm_zo import Model, load_model
 from tflm_zo.core import Rademacher
 from tflm_zo.data import Data
@@ -26,8 +26,9 @@ CLASSES, SAMPLES, STEPS = 4, 12, 6
 _NODES: dict[str, Any] = {"trainable": "nodes", "nodes": "auto", "headroom": 0, "replay": False}
 _LAYERWISE = algorithm("poor-mans-training")
 
-#: Injection and settings by name. All are of `small_cnn`, which ends in logits: with nodes at the last layer
-#: its output is what enters the last segment.
+#: Injection and settings by name. They are of `small_cnn`, which ends in logits: with nodes at the last layer
+#: its output is what enters the last segment. Those whose name begins with "residual" are of `residual`, whose
+#: shortcuts cross segments.
 RUNS: dict[str, tuple[dict[str, Any], Any]] = {
     "weight": (
         {"trainable": "all", "update_bits": 8},
@@ -46,6 +47,18 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
         {**_NODES, "update_bits": 8},
         Settings(tasks=(Nodes(queries=2), Exact()), batch_size=2, seed=6, snapshot_every=1),
     ),
+    "residual, every layer": (
+        {**_NODES, "nodes": "*"},
+        Settings(tasks=(Nodes(queries=2),), batch_size=4, seed=8, snapshot_every=2),
+    ),
+    "residual, behind a prefix": (
+        {**_NODES, "nodes": ("block1/conv0", "projection", "fc")},
+        Settings(tasks=(Nodes(queries=2), Exact()), batch_size=2, seed=9, snapshot_every=3),
+    ),
+    "residual, blocks": (
+        {"trainable": "all", "cuts": "layers"},
+        Settings(tasks=(Weights(queries=2, scope="blocks"),), batch_size=4, seed=10, learning_rate=20.0),
+    ),
     "nodes and weights": (
         dict(inject_settings(_LAYERWISE, batch=2).__dict__) | {"nodes": "auto"},
         Settings(
@@ -60,7 +73,7 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
         ),
     ),
 }
-SEGMENTED_WEIGHTS = ("weight, segments", "weight, blocks")
+SEGMENTED_WEIGHTS = ("weight, segments", "weight, blocks", "residual, blocks")
 WEIGHT_RUNS = ("weight", *SEGMENTED_WEIGHTS)
 
 
@@ -80,7 +93,8 @@ def yardstick() -> Data:
 @cache
 def zo_model(name: str) -> Model:
     """The network of a run."""
-    return load_model(inject_all(MODELS["small_cnn"](), **{**RUNS[name][0], "batch": 2}).to_bytes())
+    network = residual(channels=1, classes=CLASSES) if name.startswith("residual") else MODELS["small_cnn"]()
+    return load_model(inject_all(network, **{**RUNS[name][0], "batch": 2}).to_bytes())
 
 
 def generated(model: Model, settings: Any, data: Data, *, steps: int = STEPS, **options: Any) -> Firmware:

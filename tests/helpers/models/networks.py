@@ -75,10 +75,10 @@ def depth_multiplier(seed: int = 4) -> bytes:
 
 
 @network
-def residual(seed: int = 5) -> bytes:
-    """Residual network on 8 x 8 x 3: two blocks with ADD, one of them with a projection; softmax over 6."""
+def residual(seed: int = 5, channels: int = 3, classes: int = 6) -> bytes:
+    """Residual network on 8 x 8: two blocks with ADD, one of them with a projection; softmax."""
     g = GraphBuilder(seed)
-    x = g.input("image", [1, 8, 8, 3])
+    x = g.input("image", [1, 8, 8, channels])
     x = g.conv(x, "stem", 8)
     y = g.conv(x, "block0/conv0", 8)
     y = g.conv(y, "block0/conv1", 8, activation=Activation.NONE)
@@ -89,7 +89,7 @@ def residual(seed: int = 5) -> bytes:
     x = g.add(x, y, "block1/add")
     x = g.pool(x, "average", 4, average=True)
     x = g.flatten(x, "flatten")
-    x = g.dense(x, "fc", 6, Activation.NONE)
+    x = g.dense(x, "fc", classes, Activation.NONE)
     return g.build([g.softmax(x, "softmax")], signature="serving_default")
 
 
