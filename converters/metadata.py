@@ -29,7 +29,7 @@ SOFTMAX_KINDS: Final = ("cross_entropy", "floor_log2")
 _GEOMETRY: Final = frozenset(
     "in_h in_w in_c out_h out_w out_c k_h k_w stride_h stride_w dilation_h dilation_w pad_top pad_left "
     "node_h node_w pool_h pool_w pool_stride_h pool_stride_w pool_pad_top pool_pad_left "
-    "input_zero_point low high".split()
+    "input_zero_point low high depthwise".split()
 )
 
 #: Names in files of what has another one here.
@@ -135,6 +135,12 @@ class ZoNodes:
     count: _Count
     head: bool
     geometry: dict[str, Annotated[int, Field(ge=-(2**31), lt=2**31)]]
+
+    @property
+    def row(self) -> int:
+        """Weights of an output channel."""
+        g = self.geometry
+        return g["k_h"] * g["k_w"] * (1 if g.get("depthwise") else g["in_c"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -328,7 +334,7 @@ def _faults(m: ZoMetadata) -> Iterator[str]:
             yield f"nodes.{i}: its segments are not in order"
         if not {"in_c", "out_c", "k_h", "k_w", "node_h", "node_w"} <= g.keys() <= _GEOMETRY:
             yield f"nodes.{i}.geometry: a field is missing or unknown"
-        elif g["out_c"] * g["k_h"] * g["k_w"] * g["in_c"] != t.size:
+        elif g["out_c"] * n.row != t.size:
             yield f"nodes.{i}.geometry: it is not that of a filter of {t.size} weights"
         elif g["node_h"] * g["node_w"] * g["out_c"] != n.count:
             yield f"nodes.{i}.geometry: it is not that of {n.count} nodes"

@@ -174,7 +174,7 @@ def _segmented(
 
 
 def _segment_numbers(graph: Subgraph, cuts: Sequence[_Cut]) -> dict[Operator, int]:
-    producers, number = graph.producers(), {}
+    producers, number = graph.producers(), dict[Operator, int]()
     for op in graph.operators:
         behind = [k for k, cut in enumerate(cuts, start=1) if op in cut.after]
         # What a boundary depends on, and no earlier one, is computed in the segment before it.

@@ -133,12 +133,12 @@ def _node_layer(graph: Subgraph, trainable: Trainable, plan: Plan) -> NodeLayer:
     if len(trainable.operators) > 1:
         raise _UnfitError("shares its filter with another layer")
     op = trainable.operators[0]
-    if op.builtin == B.CONV_2D:
+    if op.builtin in (B.CONV_2D, B.DEPTHWISE_CONV_2D):
         geometry = _convolution(op)
     elif op.builtin == B.FULLY_CONNECTED:
         geometry = _dense(op)
     else:
-        raise _UnfitError(f"is a {op.code.name}; possible are CONV_2D and FULLY_CONNECTED")
+        raise _UnfitError(f"is a {op.code.name}")
     source, output = op.inputs[0], op.outputs[0]
     assert source is not None and source.quantization is not None
     if trainable.tensor.size > _LARGEST_FILTER:
@@ -204,9 +204,11 @@ def _convolution(op: Operator) -> dict[str, int]:
     assert source is not None and weights is not None
     if len(source.shape) != 4 or len(weights.shape) != 4 or len(output.shape) != 4:
         raise _UnfitError("is no convolution of images")
-    if weights.shape[3] != source.shape[3]:
+    depthwise = op.builtin == B.DEPTHWISE_CONV_2D
+    if not depthwise and weights.shape[3] != source.shape[3]:
         raise _UnfitError("is a grouped convolution")
-    if output.shape[3] != weights.shape[0]:
+    channels = weights.shape[3 if depthwise else 0]
+    if output.shape[3] != channels or (depthwise and channels % source.shape[3]):
         raise _contradiction(output)
     result = {
         "in_c": source.shape[3],
@@ -225,7 +227,7 @@ def _convolution(op: Operator) -> dict[str, int]:
             f"dilation_{side}": window.dilation,
             "pad_top" if side == "h" else "pad_left": window.zeros_before(size, out),
         }
-    return result
+    return result | ({"depthwise": 1} if depthwise else {})
 
 
 def _contradiction(output: Tensor) -> _UnfitError:

@@ -317,9 +317,9 @@ def test_inject(options: tuple[str, ...], said: str, files: Path) -> None:
 
 
 def test_inject_a_layer_that_cannot(files: Path) -> None:
-    (files / "p.tflite").write_bytes(MODELS["depth_multiplier"]())
-    command = ("inject", files / "p.tflite", "-o", "new.zo.tflite", "--nodes", "depthwise")
-    refused(files, *command, said="layer «depthwise» cannot carry any: is a DEPTHWISE_CONV_2D; possible are")
+    (files / "p.tflite").write_bytes(MODELS["two_inputs"]())
+    command = ("inject", files / "p.tflite", "-o", "new.zo.tflite", "--nodes", "fc_features")
+    refused(files, *command, said="layer «fc_features» cannot carry any: reads the input «features»")
 
 
 def test_inspect_nodes_of_a_zo_model(files: Path) -> None:

@@ -54,11 +54,12 @@ def test_refusals() -> None:
         inject_all(MODELS["lenet5"](), trainable="nodes")
     g = GraphBuilder(1)
     x = g.depthwise(g.input("x", [1, 4, 4, 1]), "depthwise", multiplier=4)
-    x = g.flatten(g.pool(x, "average", 4, average=True), "flatten")
+    x = g.flatten(g.pool(x, "average", 2, average=True), "flatten")
     model = load_model(g.build([g.softmax(x, "softmax")]))
     (choice,) = node_choices(model)
-    assert (choice.layer, choice.form, choice.count, choice.auto) == ("depthwise", None, None, False)
-    with pytest.raises(ConversionError, match=f"no trainable layer .*«depthwise» {choice.reason}"):
+    assert (choice.layer, choice.form, choice.count, choice.auto) == ("depthwise", "plain", 64, False)
+    assert choice.reason == "has no fewer nodes than weights"
+    with pytest.raises(ConversionError, match="no trainable layer .*possible with more nodes: depthwise"):
         inject_all(model, nodes="auto", trainable="nodes")
 
 

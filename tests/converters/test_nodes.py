@@ -69,6 +69,8 @@ CASES = {
     "MEAN": Case(lambda: global_mean(True), forms=("mean", "plain")),
     "MEAN, dimensions kept": Case(lambda: global_mean(True, True), forms=("mean", "plain")),
     "LeNet": Case(lenet5, forms=("max_pool", "max_pool", "plain", "plain", "plain")),
+    "depthwise": Case(MODELS["depthwise_separable"], forms=("plain",) * 4 + ("mean", "plain")),
+    "depth multiplier": Case(MODELS["depth_multiplier"], forms=("mean", "plain")),
     "DS-CNN": Case(MODELS["depthwise_separable"], "auto", ("mean", "plain")),
     "no softmax": Case(small_cnn, forms=("max_pool", "plain")),
     "inside of residual blocks": Case(residual, ("block?/conv0", "fc"), ("plain",) * 3),
@@ -80,7 +82,6 @@ CASES = {
     "float edges": Case(MODELS["float_edges"], forms=("plain",) * 2),
     "two inputs": Case(two_inputs, "auto", ("plain",) * 2),
     "two outputs": Case(two_outputs, "auto", ("plain",)),
-    "logits of MEAN": Case(MODELS["depth_multiplier"], "auto", ("plain",)),
 }
 
 
@@ -103,7 +104,13 @@ def forward(g: dict[str, int], source: Array, op: Any, low: int, high: int) -> A
         high: largest output.
     """
     weights, bias = op.inputs[1], op.input(2)
-    w = weights.numpy().reshape(g["out_c"], g["k_h"], g["k_w"], g["in_c"]).astype(np.float64)
+    w = weights.numpy().astype(np.float64)
+    if g.get("depthwise"):  # as a filter of all input channels, which is zero but for the one that is read
+        whole = np.zeros((g["out_c"], g["k_h"], g["k_w"], g["in_c"]))
+        for c in range(g["out_c"]):
+            whole[c, :, :, c * g["in_c"] // g["out_c"]] = w[0, :, :, c]
+        w = whole
+    w = w.reshape(g["out_c"], g["k_h"], g["k_w"], g["in_c"])
     w = w * np.broadcast_to(np.array(weights.quantization.scales), g["out_c"]).reshape(-1, 1, 1, 1)
     real = (source.astype(np.float64) - g["input_zero_point"]) * op.inputs[0].quantization.scale
     y = np.zeros((len(source), g["out_h"], g["out_w"], g["out_c"]))

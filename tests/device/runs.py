@@ -27,7 +27,7 @@ _NODES: dict[str, Any] = {"trainable": "nodes", "nodes": "auto", "headroom": 0, 
 _LAYERWISE = algorithm("poor-mans-training")
 
 #: Injection and settings by name. They are of `small_cnn`, which ends in logits: with nodes at the last layer
-#: its output is what enters the last segment. Those whose name begins with "residual" are of `residual`, whose
+#: its output is what enters the last segment. Those whose name begins with "residual" are of `residual`, where
 #: shortcuts cross segments.
 RUNS: dict[str, tuple[dict[str, Any], Any]] = {
     "weight": (

@@ -104,6 +104,11 @@ CASES = {
     "clamped head": Case(clamped_head),
     "clamped head, exact": Case(clamped_head, settings=EXACT),
     "float input, behind a prefix": Case(MODELS["float_edges"], settings=PARTS),
+    "depthwise": Case(MODELS["depthwise_separable"], settings=PARTS),
+    "depthwise, 8 bit, quantization-aware": Case(
+        MODELS["depthwise_separable"], inject=(*BITS_8, ("multipliers", "quantization-aware"))
+    ),
+    "depth multiplier, global mean": Case(MODELS["depth_multiplier"]),
     "residual blocks": Case(MODELS["residual"]),
     "residual blocks, 8 bit, parts, exact head": Case(
         MODELS["residual"], inject=BITS_8, settings=changed(PARTS, {"exact.last": 1})

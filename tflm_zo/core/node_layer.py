@@ -41,7 +41,7 @@ class NodeLayer:
         low: outputs <= low are clamped by the activation; -129: none are.
         high: outputs >= high are clamped; 128: none are.
         unmasked: True if nodes at the clamp of the activation are perturbed and credited like the others.
-        depthwise: True if output channel c reads input channel c / (out_c / in_c) alone.
+        depthwise: 1 if output channel c reads input channel c / (out_c / in_c) alone, else 0.
 
     Raises:
         NativeError: the sizes do not fit each other; the status is ARGUMENT.
@@ -74,7 +74,7 @@ class NodeLayer:
     low: int = -129
     high: int = 128
     unmasked: bool = False
-    depthwise: bool = False
+    depthwise: int = 0
 
     def __post_init__(self) -> None:
         if self.node_h == 0 and self.form != NodeForm.MAX_POOL:

@@ -79,7 +79,7 @@ def _segments(
     model: Model, metadata: ZoMetadata, boundaries: Boundaries, arrays: Sequence[str]
 ) -> tuple[str, str]:
     """Returns the rows of the segments, and those of their skips."""
-    rows, skips = [], []
+    rows, skips = list[str](), list[str]()
     for k, segment in enumerate(metadata.segments):
         owned = [i for i, t in enumerate(metadata.trainable) if t.segment == k]
         first = owned[0] if owned else 0

@@ -42,8 +42,7 @@ class Costs:
 
     def update(self, nodes: ZoNodes) -> float:
         """Returns the MACs of crediting a layer's weights with one sample's nodes."""
-        g = nodes.geometry
-        return credited(nodes) * g["out_c"] * g["k_h"] * g["k_w"] * g["in_c"] / self.forward
+        return credited(nodes) * nodes.geometry["out_c"] * nodes.row / self.forward
 
 
 class WeightCosts:

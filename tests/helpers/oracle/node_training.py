@@ -18,6 +18,7 @@ from tflm_zo.training import Settings as RunSettings
 from . import node_step, nodes
 from .control import sample_at
 from .fixed_losses import cross_entropy_error
+from .node_draws import rows_of, stored
 from .node_run import LINEAR, ONE, Settings, Task
 from .node_step import Scale
 
@@ -48,6 +49,7 @@ def layer_of(n: ZoNodes) -> nodes.Layer:
         g["input_zero_point"],
         g["low"],
         g["high"],
+        depthwise=bool(g.get("depthwise")),
     )
 
 
@@ -196,8 +198,13 @@ class NodeTraining:
         if tensor.name in self.multipliers:
             factors = self.multipliers[tensor.name]
             steps = [(v * int(factors[i // row]) + 2**30) >> 31 for i, v in enumerate(steps)]
+        layer = self.layers[t]
+        rows = rows_of(layer, weights).ravel()
         if tensor.name in self.fractions:
-            node_step.move_16(weights, self.fractions[tensor.name], steps, limit)
+            fractions = rows_of(layer, self.fractions[tensor.name]).ravel()
+            node_step.move_16(rows, fractions, steps, limit)
+            self.fractions[tensor.name] = stored(layer, fractions)
         else:
             seed = self.s.rounding_seed(step, t)
-            node_step.move_8(weights, steps, limit, seed, tensor.stream, tensor.channels)
+            node_step.move_8(rows, steps, limit, seed, tensor.stream, tensor.channels)
+        self.weights[tensor.name] = stored(layer, rows)
