@@ -27,8 +27,8 @@ _NODES: dict[str, Any] = {"trainable": "nodes", "nodes": "auto", "headroom": 0, 
 _LAYERWISE = algorithm("poor-mans-training")
 
 #: Injection and settings by name. They are of `small_cnn`, which ends in logits: with nodes at the last layer
-#: its output is what enters the last segment. Those whose name begins with "residual" are of `residual`, where
-#: shortcuts cross segments.
+#: its output is what enters the last segment. Those whose name begins with "residual" are of `residual`:
+#: its shortcuts cross segments.
 RUNS: dict[str, tuple[dict[str, Any], Any]] = {
     "weight": (
         {"trainable": "all", "update_bits": 8},
