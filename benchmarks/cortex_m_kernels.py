@@ -5,10 +5,11 @@
 
 Instructions are counted on emulated cores (QEMU), to the instruction: they are not cycles. Weight ops are
 measured on a tensor of 48,000 weights (LeNet-5's fc1), per weight and, for SEED_REPLAY, per step; updates of
-node perturbation on layers of LeNet-5 and a DS-CNN, per call; the loss per sample. Code is compiled at -O2.
-Bytes of code and constants are those of the C core that a linker keeps at -Os, with everything and without
-the features that training along random signs does not need (ops/core/zo_features.h). Glue to TFLM comes on
-top, and what the compiler's library adds for 64-bit divisions is listed apart.
+node perturbation on layers of LeNet-5 and a DS-CNN and errors that go back through layers of ResNet-8, per
+call; the loss per sample. Code is compiled at -O2. Bytes of code and constants are those of the C core that a
+linker keeps at -Os, with everything and without the features that training along random signs does not need
+(ops/core/zo_features.h). Glue to TFLM comes on top, and what the compiler's library adds for 64-bit divisions
+is listed apart.
 
 Needs arm-none-eabi-gcc with newlib, and qemu-system-arm.
 """
@@ -56,6 +57,11 @@ NODE_OPS = {
     "node update, fc1 (48,000 weights), 1 sample": "fc1-1",
     "node update, conv2 (2,400 weights), 1 sample": "conv2-1",
     "node update, pointwise, 1 sample": "pointwise-1",
+    "node update, depthwise (576 weights), 1 sample": "depthwise-1",
+    "errors of a convolution's inputs, 8 x 8 x 64, 3 x 3 (1,982,464 MACs)": "conv-backprop-64",
+    "the same, half of the output's errors 0": "conv-backprop-64-half",
+    "errors of a pointwise convolution's inputs (262,144 MACs)": "conv-backprop-1x1",
+    "errors of a depthwise convolution's inputs (30,976 MACs)": "depthwise-backprop-64",
     "perturbation of 120 nodes": "perturb-120",
     "LOSS, 10 classes, far apart": "loss-10",
     "LOSS, 10 classes, close together": "loss-10-near",

@@ -366,3 +366,31 @@ def test_errors_change_nothing(rule, change, error):
     else:
         assert error in str(caught.value)
     assert (weights.ravel() == np.arange(6)).all()
+
+
+def test_channels_of_equal_errors_that_read_different_inputs():
+    """Of a dense layer they share their gradient, of a depthwise one they do not."""
+    layer = NodeLayer(in_c=3, out_c=3, depthwise=True)
+    weights = np.zeros(3, np.int8)
+    given = {"errors": np.full((1, 3), 1024, np.int16), "rule": NodeRule.FIXED, "gain": 64.0}
+    inputs = np.array([[10, -20, 30]], np.int8)
+    update_from_nodes(
+        layer, NodeState(), weights, None, None, 0, 127, inputs, None, rate=ONE, clip=2**24, seed=0, **given
+    )
+    assert weights.tolist() == [-10, 20, -30]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_shift_begins_at_the_largest_exponent(first):
+    """800 positions leave errors 13 bits. The sample of the smaller exponent, which comes first or last, is
+    shifted into them on its way to the larger exponent; that of the larger one keeps all of its bits."""
+    layer = NodeLayer(in_c=1, out_c=1, in_h=20, in_w=20, out_h=20, out_w=20)
+    weights, fraction = np.zeros(1, np.int8), np.zeros(1, np.int8)
+    inputs, errors = np.zeros((2, 400), np.int8), np.zeros((2, 400), np.int16)
+    errors[first], errors[1 - first], inputs[1 - first] = 32767, 5001, 1
+    given = {"errors": errors, "exponents": np.roll(np.array([0, 3], np.int8), first)}
+    update_from_nodes(
+        layer, NodeState(), weights, fraction, None, 0, 127, inputs, None, rate=ONE, clip=2**24, seed=0,
+        rule=NodeRule.FIXED, gain=0.25, **given,
+    )  # fmt: skip
+    assert 256 * int(weights[0]) + int(fraction[0]) == round(-400 * 5001 * 8 * 0.25 / 256)

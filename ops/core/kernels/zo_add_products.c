@@ -26,7 +26,7 @@ void zo_add_products(int32_t* sums, uint32_t count, const zo_product* products, 
 #else
 
 #if defined(__ARM_FEATURE_SIMD32) && defined(__ARM_FEATURE_UNALIGNED) && defined(__ARMEL__) && \
-    !defined(ZO_PORTABLE)
+    defined(__thumb2__) && !defined(ZO_PORTABLE)
 #include "ops/core/kernels/zo_add_products_dsp.h"
 #else
 
