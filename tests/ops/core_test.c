@@ -2408,7 +2408,9 @@ static void test_node_run_errors(node_run* r) {
   REFUSED(r->settings.weight_bits = 256, ZO_ERROR_ARGUMENT);
   REFUSED(r->settings.rows_least = 2; r->settings.rows_most = 1, ZO_ERROR_ARGUMENT);
   REFUSED(r->settings.rows_most = 65536, ZO_ERROR_ARGUMENT);
-  REFUSED(t->kind = 2, ZO_ERROR_ARGUMENT);
+  REFUSED(t->kind = ZO_TASK_SHARED_NODES + 1, ZO_ERROR_ARGUMENT);
+  REFUSED(t->kind = ZO_TASK_SHARED_NODES; t->queries = 1, ZO_ERROR_QUERIES);
+  REFUSED(t->kind = ZO_TASK_SHARED_NODES; t->queries = 0, ZO_ERROR_ARGUMENT); /* the first */
   REFUSED(t->kind = ZO_TASK_WEIGHTS; t->queries = 0, ZO_ERROR_QUERIES);
   REFUSED(t->kind = ZO_TASK_WEIGHTS; t->queries = 1; t->sums = NULL, ZO_ERROR_ARGUMENT);
   REFUSED(s->gradient_norm = 1, ZO_ERROR_ARGUMENT);
