@@ -2142,7 +2142,7 @@ static void test_snapshot_log(const node_run* r, const zo_node_run* run) {
     if (i == 5u) s.rule = 9;
     if (i == 6u) e[0].queries = ZO_MAX_QUERIES + 1u;
     if (i == 7u) e[0].tensors = 0;
-    if (i == 8u) e[0].kind = ZO_TASK_WEIGHTS + 1u;
+    if (i == 8u) e[0].kind = ZO_TASK_SHARED_NODES + 1u;
     zo_snapshot_write_header(&h, &s, e, bytes);
     if (i == 9u) { /* a task in every second step: no log has that */
       bytes[160 + 12] = 2;
