@@ -25,7 +25,7 @@ from .source_text import array, comment, fill, hexadecimal, identifier, own, str
 from .tables import Boundaries, model_source
 
 # Structs of the C core on a 32-bit target, bytes.
-_TASK_STRUCT = 176
+_TASK_STRUCT = 180
 _TENSOR_STRUCT = 40
 _SNAPSHOT_TASK_STRUCT = 32
 # zo_snapshot_header_bytes: of a run without tasks, and for each.

@@ -1,0 +1,70 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Residual networks on emulated cores, whose shortcuts cross segments: the desktop's log and weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cortex_m.emulator import CORES, run
+from helpers.injection import inject_all
+from helpers.models import residual
+from tflm_checkout.firmware_build import LIBRARIES, build_firmware
+from tflm_checkout.test_firmware import log_of
+from tflm_zo import load_model
+from tflm_zo.data import Data
+from tflm_zo.firmware import generate_firmware
+from tflm_zo.training import Exact, Nodes, Settings, Trainer, Weights
+
+STEPS, SAMPLES, CLASSES = 5, 12, 6
+
+NODES: dict[str, Any] = {"trainable": "nodes", "headroom": 0, "replay": False}
+RUNS: dict[str, tuple[dict[str, Any], Settings]] = {
+    "every layer": (
+        {**NODES, "nodes": "*"},
+        Settings(tasks=(Nodes(queries=2),), batch_size=4, seed=8),
+    ),
+    "inside of a block, exact head": (
+        {**NODES, "nodes": ("block1/conv0", "projection", "fc")},
+        Settings(tasks=(Nodes(queries=2), Exact()), batch_size=2, seed=9),
+    ),
+    "weights of blocks": (
+        {"trainable": "all", "cuts": "layers"},
+        Settings(tasks=(Weights(scope="blocks"),), batch_size=4, seed=10, learning_rate=20.0),
+    ),
+}
+
+
+TESTED = ("cortex-m4-cmsis_nn", "cortex-m55-cmsis_nn")
+
+
+@pytest.mark.parametrize("library", TESTED)
+@pytest.mark.parametrize("name", RUNS)
+def test_the_run_is_the_desktops(name: str, library: str, tmp_path: Path) -> None:
+    (built,) = (known for known in LIBRARIES if known.name == library)
+    if reason := built.why_not():
+        pytest.skip(reason)
+    rng = np.random.default_rng(1)
+    x = rng.integers(-128, 128, (SAMPLES, 8, 8, 3)).astype(np.int8)
+    data = Data([x], rng.integers(0, CLASSES, SAMPLES).astype(np.int32))
+    injection, settings = RUNS[name]
+    zo = load_model(inject_all(residual(), **injection, batch=2).to_bytes())
+
+    trainer = Trainer(zo, settings, runtime="tflm")
+    log = tmp_path / "run.zolog"
+    history = trainer.fit(x, data.labels, steps=STEPS, log=log, keep="last")
+    trainer.runtime.invoke(trainer.runtime.command(loss=False, checksum=True))
+    checksum = trainer.runtime.status().checksum
+
+    folder = tmp_path / "firmware"
+    made = generate_firmware(zo, settings, steps=STEPS, samples=SAMPLES, name="residual", data=data)
+    made.write(folder)
+    program = build_firmware(built, folder, tmp_path / "build")
+    lines = run(CORES[built.core], program, timeout=600).splitlines()
+    losses = [int(line.split()[3]) for line in lines if line.startswith("step ")]
+    assert losses == [round(v * 65536) for v in history.steps]
+    assert log_of(lines) == log.read_bytes()
+    assert f"checksum {checksum:08x}" in lines
