@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from .channel_statistics import with_statistics
 from .data import Array
 from .errors import ConversionError, DataError
 from .grow_classes import grow_classes
@@ -141,6 +142,7 @@ def convert(
     used = result.referenced_buffers()
     result.buffers = [b for i, b in enumerate(result.buffers) if i == 0 or b in used]
     int8 = None if known is None else accuracy(result, data, known)
+    result = _with_statistics(result, data)
     if classes is not None:
         result = grow_classes(result, classes)
     if batch != 1:
@@ -270,6 +272,17 @@ def _check_ports(model: Model) -> None:
                 raise ConversionError(f"{kind} «{tensor.name}» is {tensor.type_name}; only int8 can be one")
             if tensor.quantization is None or not len(tensor.quantization.scales):
                 raise ConversionError(f"{kind} «{tensor.name}» has no scale; leave it out")
+
+
+def _with_statistics(model: Model, data: list[Array]) -> Model:
+    """Keeps what recalibration leads back to, where there is enough data and a layer to lead back."""
+    # Above the rewriter, which knows no runtime; only a conversion has the data at hand.
+    from ..recalibration import channel_statistics_of
+
+    try:
+        return with_statistics(model, channel_statistics_of(model, data))
+    except (ConversionError, DataError):
+        return model  # the report says what cannot be trained, too
 
 
 # --- report -------------------------------------------------------------------------------------------------

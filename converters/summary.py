@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from .channel_statistics import read_statistics
 from .constants import METADATA_NAME
 from .metadata import read_metadata
 from .model import Model, Operator, Tensor
@@ -27,6 +28,7 @@ def summarize(model: Model, size: int) -> dict[str, Any]:
         size: size of its file, bytes.
     """
     zo = model.find_metadata(METADATA_NAME) is not None
+    statistics = None if zo else read_statistics(model)
     operators = [_operator(k, op) for k, graph in enumerate(model.subgraphs) for op in graph.operators]
     return {
         "bytes": size,
@@ -36,6 +38,13 @@ def summarize(model: Model, size: int) -> dict[str, Any]:
         "operators": operators,
         "weights": weights_of(model),
         "macs": sum(op["macs"] for op in operators),
+        "statistics": None
+        if statistics is None
+        else {
+            "samples": statistics.samples,
+            "layers": len(statistics.layers),
+            "channels": sum(len(layer.mean) for layer in statistics.layers),
+        },
         "zo": json.loads(read_metadata(model).to_json()) if zo else None,
     }
 
@@ -72,6 +81,12 @@ def render_summary(console: Console, result: Mapping[str, Any], name: str) -> No
         for op in result["operators"]
     ]
     console.print(table("Operators", ["segment", "operator", "output", "shape", "weights", "MACs"], rows))
+    if result["statistics"] is not None:
+        kept = result["statistics"]
+        console.print(
+            f"keeps statistics of {kept['channels']:,} channels in {kept['layers']} layers, of "
+            f"{kept['samples']:,} samples: recalibrate leads back to them"
+        )
     if result["zo"] is not None:
         _render_training(console, result["zo"])
 

@@ -20,6 +20,7 @@ from .converters import ConversionError, InjectSettings, Model, inject, load_mod
 from .core import Command, Coordinate, Distribution, Gaussian, NativeError, Rademacher, SparseUniform
 from .data import DataError
 from .logs import LogError
+from .recalibration import RunningMoments, recalibrate
 from .training import (
     Callback,
     CSVLogger,
@@ -57,6 +58,7 @@ __all__ = [
     "Nodes",
     "ProgressBar",
     "Rademacher",
+    "RunningMoments",
     "Settings",
     "SettingsError",
     "SparseUniform",
@@ -69,6 +71,7 @@ __all__ = [
     "core",
     "inject",
     "load_model",
+    "recalibrate",
     "runtime",
     "training",
 ]

@@ -205,7 +205,7 @@ def test_logs_of_other_runs(files: Path) -> None:
     refused(files, *other, said="of another model")
     said = "other settings, data or number of steps"
     for change in (
-        ("--seed", 5),
+        ("--set", "seed=5"),
         ("--steps", 7),
         ("--set", "perturbation=3"),
         ("--set", "queries=2"),

@@ -145,7 +145,16 @@ def test_every_model_trains_to_the_same_bits_in_tflm(name: str, folder: Path) ->
 
 EVERY_OPTION = (
     *("--set", "schedule=step", "--set", "decay=0.25", "--set", "decay-steps=4", "--set", "step-clip=1.5"),
-    *("--learning-rate", 1.5, "--set", "final-learning-rate=0.25", "--set", "warmup-steps=3", "--seed", 77),
+    *(
+        "--learning-rate",
+        1.5,
+        "--set",
+        "final-learning-rate=0.25",
+        "--set",
+        "warmup-steps=3",
+        "--set",
+        "seed=77",
+    ),
     *("--set", "perturbation=5", "--batch-size", 16, "--set", "snapshot-every=7"),
 )
 

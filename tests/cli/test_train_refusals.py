@@ -241,7 +241,7 @@ def test_logs_of_other_runs(files: Path) -> None:
     refused(files, *_train(files, *resume, model="other.zo.tflite"), said=said)
     refused(files, "replay", files / "other.zo.tflite", files / "run.zolog", *out, said=said)
     said = "other settings, data or number of steps"
-    for change in (("--seed", 5), ("--steps", STEPS + 1), ("--learning-rate", 1.5)):
+    for change in (("--set", "seed=5"), ("--steps", STEPS + 1), ("--learning-rate", 1.5)):
         refused(files, *_train(files, *resume, *change), said=said)
     np.savez(files / "d.npz", x=X[1:], y=Y[1:])
     refused(files, *_train(files, *resume), said=said)

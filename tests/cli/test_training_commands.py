@@ -116,7 +116,7 @@ EVERY_OPTION = (
     *("--set", "decay-steps=4", "--set", "clip=1.5", "--set", "estimator=one-sided"),
     *("--set", "rule=gradient", "--set", "queries=2", "--learning-rate", "1.5"),
     *("--set", "final-learning-rate=0.25", "--set", "warmup-steps=3", "--set", "scope=blocks"),
-    *("--seed", "77", "--set", "gradient-norm=true", "--set", "sync-every=0"),
+    *("--set", "seed=77", "--set", "gradient-norm=true", "--set", "sync-every=0"),
 )
 
 

@@ -23,6 +23,7 @@ _ORDER = (
     "demo",
     "convert",
     "inspect",
+    "recalibrate",
     "inject",
     "train",
     "evaluate",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..data import Data, labelled, to_real
 from ..runtime import Runtime
 
-__all__ = ["Evaluation", "evaluate", "predict"]
+__all__ = ["Evaluation", "evaluate", "every_output", "predict"]
 
 Watch = Callable[[Sequence[int]], Iterable[int]]
 """Passes the numbers of the batches on, one by one: the place for a progress bar."""
@@ -115,10 +115,16 @@ def predict(runtime: Runtime, inputs: list[NDArray[Any]], watch: Watch | None = 
         The output in the model's own dtype, [samples, ...].
     """
     loss = runtime.metadata.loss
-    index = 0 if loss is None else loss.output
+    return every_output(runtime, inputs, watch)[0 if loss is None else loss.output]
+
+
+def every_output(
+    runtime: Runtime, inputs: list[NDArray[Any]], watch: Watch | None = None
+) -> list[NDArray[Any]]:
+    """Returns all outputs of every sample, [samples, ...] each; it has the arguments of `predict`."""
     outputs = []
     for rows, used in _batches(len(inputs[0]), runtime.batch, watch):
         runtime.feed([x[rows] for x in inputs], None)
         runtime.invoke()
-        outputs.append(runtime.outputs()[index][:used])
-    return np.concatenate(outputs)
+        outputs.append([output[:used] for output in runtime.outputs()])
+    return [np.concatenate(column) for column in zip(*outputs, strict=True)]

@@ -28,6 +28,7 @@ from ..options import (
     choice,
 )
 from ..output_file import check_different, check_output, claim_outputs
+from ..recalibration import recalibrated
 from ..set_option import ALGORITHM_HELP, SetOption
 from ..training_run import Files, Length, Measured, TrainingRun, choose_algorithm
 
@@ -42,14 +43,6 @@ Budget = Annotated[
         metavar="N",
         help="Forward equivalents that the run may cost, in at most 50,000 steps; it ends earlier where "
         "nothing gets better.",
-        show_default=False,
-        rich_help_panel=_RUN,
-    ),
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(
-        help="Seed of the random directions, of rounding and of the order of samples (default: 0).",
         show_default=False,
         rich_help_panel=_RUN,
     ),
@@ -111,6 +104,14 @@ HeldOut = Annotated[
         rich_help_panel=_DATA,
     ),
 ]
+Recalibrate = Annotated[
+    bool,
+    typer.Option(
+        "--recalibrate",
+        help="Recalibrate a plain MODEL to DATA first, see `tflm-zo recalibrate`.",
+        rich_help_panel=_DATA,
+    ),
+]
 Rehearsal = Annotated[
     Path | None,
     typer.Option(
@@ -155,7 +156,6 @@ def train(
     epochs: Epochs = None,
     steps: Steps = None,
     budget: Budget = None,
-    seed: Seed = None,
     keep: Keep = "best",
     resume: Resume = False,
     algorithm: Algorithm = None,
@@ -165,6 +165,7 @@ def train(
     choose_block: BlockSearchOption = None,
     validation: Validation = None,
     held_out: HeldOut = None,
+    recalibrate: Recalibrate = False,
     rehearsal: Rehearsal = None,
     loss_output: LossOutput = None,
     log: Log = None,
@@ -204,7 +205,9 @@ def train(
     claim_outputs(context, files.writes.values())
     if held_out is not None and validation is not None and choose_block is None:
         raise SettingsError("--held-out, --validation: give one of them, the run is measured on it")
-    given = {"batch_size": batch_size, "learning_rate": learning_rate, "seed": seed}
+    given = {"batch_size": batch_size, "learning_rate": learning_rate}
+    if recalibrate:
+        source = recalibrated(source, data, runtime)
     zo, chosen = choose_algorithm(
         source,
         files,

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An affine map of a layer's output channels, put into the filter's scales and the bias."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from .constants import METADATA_NAME
+from .errors import ConversionError
+from .kernels import FILTER_OPERATORS
+from .model import Model, Operator, Quantization, Subgraph, Tensor
+from .model.schema import BuiltinOperator, TensorType
+from .rescale_bias import rescale_bias
+
+__all__ = ["is_per_channel", "layers_with_filters", "rescale_channels", "why_fixed"]
+
+_INT32: Final = np.iinfo(np.int32)
+_SMALLEST_SCALE: Final = float(np.finfo(np.float32).tiny)
+# Of an input value from its zero point.
+_LARGEST_INPUT: Final = 255
+
+
+def layers_with_filters(model: Model) -> list[Operator]:
+    """Returns the layers of a plain model that have a filter, in execution order.
+
+    Raises:
+        ConversionError: the model is a ZO model, or has several subgraphs.
+    """
+    if model.find_metadata(METADATA_NAME) is not None:
+        raise ConversionError(
+            "a ZO model cannot be recalibrated; recalibrate the plain model that it was made from, or the "
+            "one that export writes"
+        )
+    if len(model.subgraphs) != 1:
+        raise ConversionError(f"the model has {len(model.subgraphs)} subgraphs, only one is supported")
+    return [op for op in model.subgraphs[0].operators if op.builtin in FILTER_OPERATORS]
+
+
+def why_fixed(graph: Subgraph, layer: Operator) -> str | None:
+    """Returns why the channels of a layer cannot be rescaled; None where they can."""
+    weights, bias = layer.input(1), layer.input(2)
+    if weights is None or not weights.is_constant or weights.type != TensorType.INT8:
+        return "its filter is no int8 constant"
+    if bias is not None and not bias.is_constant:
+        return "its bias is no constant"
+    if sum(op.inputs.count(weights) for op in graph.operators) > 1 or weights in graph.outputs:
+        return "its filter belongs to something else, too"
+    if _answers(graph, layer):
+        return "it computes the model's answer"
+    return None
+
+
+def _answers(graph: Subgraph, layer: Operator) -> bool:
+    """Returns whether a way leads from the layer to an output of the model without another filter."""
+    consumers, pending, seen = graph.consumers(), list(layer.outputs), set[Tensor]()
+    while pending:
+        tensor = pending.pop()
+        if tensor in graph.outputs:
+            return True
+        if tensor not in seen:
+            seen.add(tensor)
+            pending += [
+                t
+                for op in consumers.get(tensor, ())
+                if op.builtin not in FILTER_OPERATORS
+                for t in op.outputs
+            ]
+    return False
+
+
+def is_per_channel(layer: Operator) -> bool:
+    """Returns whether the layer's filter has a scale for each channel."""
+    weights = layer.inputs[1]
+    assert weights is not None and weights.quantization is not None
+    return len(weights.quantization.scales) == layer.outputs[0].shape[-1]
+
+
+def rescale_channels(
+    graph: Subgraph, layer: Operator, factors: npt.NDArray[np.float64], shifts: npt.NDArray[np.float64]
+) -> npt.NDArray[np.bool_]:
+    """Makes of a layer's output y, before its activation clamps it, factor * y + shift.
+
+    The filter's scales are multiplied, and the bias follows: its integers stay, but for the shift in units of
+    input scale * new filter scale. Weights stay as they are, bytes and all. A layer without a bias gets one.
+
+    Args:
+        graph: graph of the layer, changed in place.
+        layer: one for which `why_fixed` returns None.
+        factors: > 0, [channels]; all alike where the filter has one scale.
+        shifts: real values, [channels].
+
+    Returns:
+        A bool for each channel, [channels]: False for one that stays as it is, since its new scale is no
+        normal float32, or its sums might exceed int32. Channels of a filter with one scale stay together.
+    """
+    data, weights = layer.inputs[0], layer.inputs[1]
+    assert data is not None and data.quantization is not None
+    assert weights is not None and weights.quantization is not None
+    old = weights.quantization.scales.astype(np.float64)
+    shared = len(old) == 1
+    new = (old * (factors[:1] if shared else factors)).astype(np.float32)
+    unit = data.quantization.scale * np.broadcast_to(new, factors.shape).astype(np.float64)
+    with np.errstate(divide="ignore", over="ignore"):
+        steps = np.rint(shifts / unit)
+    channel_axis = 3 if layer.builtin == BuiltinOperator.DEPTHWISE_CONV_2D else 0
+    rows = np.moveaxis(weights.numpy(), channel_axis, 0).reshape(len(factors), -1).astype(np.int64)
+    bias = layer.input(2)
+    before = np.zeros(len(factors)) if bias is None else bias.numpy().astype(np.float64).reshape(-1)
+    sums = np.abs(rows).sum(axis=1) * _LARGEST_INPUT + np.abs(before + steps)
+    fits = np.asarray((sums <= _INT32.max) & (new >= _SMALLEST_SCALE))
+    if shared:
+        fits[:] = fits.all()
+    if not fits.any():
+        return fits
+    weights.quantization.scales = np.where(fits[: len(new)], new, weights.quantization.scales)
+    steps = np.where(fits, steps, 0)
+    if bias is None:
+        if not steps.any():
+            return fits
+        _add_bias(graph, layer, weights.quantization.scales * np.float32(data.quantization.scale))
+    else:
+        rescale_bias(graph, layer, weights.quantization.scales, np.ones(len(factors)), fits)
+    own = layer.inputs[2]
+    assert own is not None
+    own.set_data((before + steps).astype(np.int32).reshape(own.shape))
+    return fits
+
+
+def _add_bias(graph: Subgraph, layer: Operator, scales: npt.NDArray[np.float32]) -> None:
+    output = layer.outputs[0]
+    quantization = Quantization(scales.astype(np.float32), np.zeros(len(scales), np.int64))
+    shape: tuple[Any, ...] = (output.shape[-1],)
+    bias = Tensor(f"{output.name}/bias", shape, TensorType.INT32, output.buffer, quantization)
+    graph.tensors.append(bias)
+    layer.inputs += [None] * (3 - len(layer.inputs))
+    layer.inputs[2] = bias

@@ -1,0 +1,118 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""``tflm-zo recalibrate``, ``train --recalibrate``, and what ``inspect`` says of kept statistics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.models import MODELS
+from tflm_zo.converters import load_model
+from tflm_zo.recalibration import recalibrate
+
+
+@pytest.fixture
+def files(model_file: Any, data_file: Any) -> tuple[Path, Path, Path]:
+    """A model, data of the old domain and data of the new one."""
+    rng = np.random.default_rng(1)
+    old = rng.uniform(-1.9, 1.9, (60, 8, 8, 1)).astype(np.float32)
+    new = (0.5 * rng.uniform(-1.9, 1.9, (32, 8, 8, 1)) + 0.4).astype(np.float32)
+    y = np.arange(32) % 4
+    return model_file(), data_file("old.npz", x=old), data_file("new.npz", x=new, y=y)
+
+
+def test_a_model_is_recalibrated_shown_and_recalibrated_again(cli: Any, files: Any, tmp_path: Path) -> None:
+    model, old, new = files
+    result = cli("recalibrate", model, new, "-o", "out.tflite", "--source", old, "--json")
+    assert result.exit_code == 0, result.stderr
+    said = json.loads(result.stdout)
+    assert (said["samples"], said["source_samples"], said["uneven"]) == (32, 60, False)
+    assert [layer["layer"] for layer in said["layers"]] == ["conv", "fc"]
+    assert said["layers"][0]["corrected"] == 4 and said["layers"][1]["left_alone"]
+    expected = recalibrate(model, new, source=old)
+    assert (tmp_path / "out.tflite").read_bytes() == expected.model.to_bytes()
+    shown = json.loads(cli("inspect", "out.tflite", "--json").stdout)
+    assert shown["statistics"] == {"samples": 60, "layers": 1, "channels": 4}
+    assert "keeps statistics of 4 channels in 1 layers, of 60 samples" in cli("inspect", "out.tflite").stdout
+    assert json.loads(cli("inspect", model, "--json").stdout)["statistics"] is None
+    again = cli("recalibrate", "out.tflite", new, "-o", "again.tflite")
+    assert again.exit_code == 0, again.stderr
+    assert "samples" in again.stdout and "the model's answer" in again.stdout
+
+
+def test_train_recalibrates_first(cli: Any, files: Any, tmp_path: Path) -> None:
+    model, old, new = files
+    assert cli("recalibrate", model, old, "-o", "kept.tflite", "--source", old).exit_code == 0
+    options = ["--steps", 4, "--batch-size", 16]
+    assert cli("recalibrate", "kept.tflite", new, "-o", "first.tflite").exit_code == 0
+    for source, output, more in (("first.tflite", "two", []), ("kept.tflite", "one", ["--recalibrate"])):
+        result = cli("train", source, new, "-o", f"{output}.tflite", *options, *more)
+        assert result.exit_code == 0, result.stderr
+    assert "channels in 1 of 2 layers corrected from 32 new samples" in result.stderr
+    one, two = ((tmp_path / f"{name}.tflite").read_bytes() for name in ("one", "two"))
+    assert one == two
+
+
+def test_refusals_leave_no_file(cli: Any, files: Any, data_file: Any, tmp_path: Path) -> None:
+    model, old, new = files
+    cases = [
+        ([model, new], "keeps no statistics of the data that it was made for; give samples of them as"),
+        ([model, data_file("y.npz", y=np.zeros(3)), "--source", old], "no array «x»"),
+        ([model, new, "--source", "nowhere.npz"], "nowhere.npz"),
+        ([model, new, "--source", data_file("one.npz", x=np.zeros((1, 8, 8, 1)))], "2 samples at least"),
+    ]
+    for arguments, message in cases:
+        result = cli("recalibrate", *arguments, "-o", "out.tflite")
+        assert result.exit_code == 1 and message in result.stderr, result.stderr
+        assert len(result.stderr.strip().splitlines()) == 1 or "warning" in result.stderr
+        assert not (tmp_path / "out.tflite").exists()
+    assert "--source and -o are the same file" in cli(
+        "recalibrate", model, new, "-o", old, "--source", old
+    ).stderr.replace("-o and --source", "--source and -o")
+    result = cli("inject", model, "-o", "m.zo.tflite")
+    result = cli("train", "m.zo.tflite", new, "-o", "t.tflite", "--recalibrate")
+    assert result.exit_code == 1 and "recalibrate the plain model" in result.stderr
+
+
+def test_an_uneven_shift_is_said(cli: Any, files: Any, data_file: Any, tmp_path: Path) -> None:
+    model, old, _ = files
+    x = np.random.default_rng(2).uniform(-0.5, 0.5, (16, 8, 8, 1)).astype(np.float32)
+    x[:, :4] += 1.2
+    x[:, 4:] -= 1.2
+    result = cli("recalibrate", model, data_file("u.npz", x=x), "-o", "out.tflite", "--source", old)
+    assert result.exit_code == 0 and "nothing is recalibrated" in result.stderr
+    weights = [
+        load_model(p).subgraphs[0].operators[0].inputs[1].quantization.scales  # type: ignore[union-attr]
+        for p in (model, tmp_path / "out.tflite")
+    ]
+    assert np.array_equal(*weights)
+
+
+def test_convert_keeps_statistics(cli: Any, data_file: Any, tmp_path: Path) -> None:
+    keras = pytest.importorskip("keras")
+    model = keras.Sequential(
+        [keras.Input((8, 8, 1)), keras.layers.Conv2D(4, 3, activation="relu"), keras.layers.Flatten(),
+         keras.layers.Dense(3, activation="softmax")]
+    )  # fmt: skip
+    model.save(tmp_path / "m.keras")
+    data = data_file(x=np.random.default_rng(1).normal(size=(60, 8, 8, 1)).astype(np.float32))
+    result = cli("convert", "m.keras", data, "-o", "m.tflite")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(cli("inspect", "m.tflite", "--json").stdout)["statistics"]["samples"] == 60
+    new = cli("recalibrate", "m.tflite", data, "-o", "r.tflite", "--json")
+    assert json.loads(new.stdout)["layers"][0]["mean_share"] < 0.5
+
+
+def test_every_model_is_taken_or_refused_with_a_sentence(cli: Any, model_file: Any, data_file: Any) -> None:
+    rng = np.random.default_rng(1)
+    for name in MODELS:
+        model = model_file(name)
+        inputs = load_model(model).subgraphs[0].inputs
+        arrays = {t.name: rng.uniform(0, 1, (20, *t.shape[1:])).astype(np.float32) for t in inputs}
+        data = data_file(f"{name}.npz", **(arrays if len(arrays) > 1 else {"x": next(iter(arrays.values()))}))
+        result = cli("recalibrate", model, data, "-o", f"{name}.out.tflite", "--source", data)
+        assert result.exit_code == 0, (name, result.stderr)

@@ -1,0 +1,97 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""``tflm-zo recalibrate``."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from ...converters import load_model
+from ...converters.table import table
+from ...recalibration import recalibrate as recalibrate_model
+from ..failures import warn
+from ..options import Force, Json, ModelFile, OutputModel, RuntimeName
+from ..output_file import check_different, check_output, write_output
+from ..progress import progress
+from ..recalibration import UNEVEN, sentence
+from ..results import show
+
+EXAMPLE = "tflm-zo recalibrate model.tflite new.npz -o recalibrated.tflite"
+
+
+def recalibrate(
+    model: ModelFile,
+    data: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA",
+            help="An .npz file with x, or an .npy file of x: new samples, of which labels are not read.",
+            show_default=False,
+        ),
+    ],
+    output: OutputModel,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Samples of the data that MODEL was made for (default: the statistics of them that MODEL "
+            "keeps).",
+            show_default=False,
+            rich_help_panel="Data",
+        ),
+    ] = None,
+    runtime: RuntimeName = "litert",
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Lead a plain model's channels back to their old means and deviations, without labels.
+
+    New data shift the mean and the deviation of each channel of each layer. Filter scales and biases undo
+    that; weights, operators and arena stay as they are. 16 samples are enough. MODEL keeps statistics of its
+    old data where convert or recalibrate has written it.
+    """
+    check_different({"MODEL": model, "DATA": data, "--source": source}, {"-o": output})
+    check_output(output, force=force)
+    found = recalibrate_model(
+        load_model(model),
+        data,
+        source=source,
+        runtime=runtime,
+        watch=lambda layers: progress(layers, len(layers), "recalibrating"),
+    )
+    written = found.model.to_bytes()
+    write_output(output, written, force=force)
+    if found.uneven:
+        warn(UNEVEN)
+    result: dict[str, Any] = {
+        "output": str(output),
+        "bytes": len(written),
+        "runtime": runtime,
+        "samples": found.samples,
+        "source_samples": found.source_samples,
+        "uneven": found.uneven,
+        "layers": [dataclasses.asdict(layer) for layer in found.layers],
+    }
+    show(result, as_json=as_json, render=lambda console: _render(console, result, sentence(found)))
+
+
+def _render(console: Console, result: dict[str, Any], said: str) -> None:
+    rows = [
+        [
+            change["layer"],
+            change["operator"],
+            change["left_alone"] or f"{change['corrected']} of {change['channels']} channels",
+            f"{change['mean_shift']:.2f}",
+            f"{change['mean_share']:.0%}",
+            f"{change['deviation_shift']:.2f}",
+            f"{change['deviation_share']:.0%}",
+        ]
+        for change in result["layers"]
+    ]
+    columns = ["layer", "operator", "corrected", "mean's shift", "undone", "log deviation's shift", "undone"]
+    console.print(table("Layers", columns, rows))
+    console.print(f"{result['output']}: {result['bytes']:,} bytes; {said}", markup=False)
