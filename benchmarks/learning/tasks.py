@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Tasks: an int8 model as it was made, and the data that it meets afterwards.
+"""The tasks: networks, and what they meet after they were made.
 
 Splits are fixed, and validation data, from which everything is tuned, never overlap with test data.
 """
@@ -7,52 +7,18 @@ Splits are fixed, and validation data, from which everything is tuned, never ove
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from augmentation import pretrain_on_spectrograms
+from cifar import CIFAR_TASKS
 from initialization import unit_outputs
 from numpy.typing import NDArray
+from task import Task, converted
 
 from tflm_zo.demo.scenarios import load_mnist
 from tflm_zo.demo.scenarios import rotated as turned_by_45
-
-Labelled = tuple[NDArray[Any], NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class Task:
-    """One task, with one pre-training.
-
-    Attributes:
-        model: path of the plain int8 model.
-        adapt: (x, y) of the new domain, for training.
-        validation: (x, y) of the new domain, for choosing settings.
-        test: (x, y) of the new domain.
-        old: (x, y) of the old domain, test; None where there is no old domain.
-        rehearsal: (x, y) of the old domain that training may mix in.
-        keras: path of the Keras model, for backpropagation in floating point.
-        calibration: x for converting it.
-    """
-
-    model: Path
-    adapt: Labelled
-    validation: Labelled
-    test: Labelled
-    old: Labelled | None
-    rehearsal: Labelled | None
-    keras: Path
-    calibration: NDArray[Any]
-
-
-def _converted(keras_model: Any, path: Path, calibration: NDArray[Any], **options: Any) -> None:
-    from tflm_zo.converters.keras import convert
-
-    keras_model.save(path.with_suffix(".keras"))
-    convert(keras_model, calibration, **options).save(path, force=True)
-
 
 def _lenet5(folder: Path, seed: int, x: NDArray[Any], y: NDArray[Any]) -> Path:
     path = folder / f"lenet5-upright-{seed}.tflite"
@@ -64,7 +30,7 @@ def _lenet5(folder: Path, seed: int, x: NDArray[Any], y: NDArray[Any]) -> Path:
         keras.utils.set_random_seed(seed)
         model = lenet5()
         pretrain(model, x[:7000], y[:7000], epochs=5, seed=seed)
-        _converted(model, path, x[7000:7300])
+        converted(model, path, x[7000:7300])
     return path
 
 
@@ -105,7 +71,7 @@ def scratch(folder: Path, seed: int) -> Task:
         keras.utils.set_random_seed(seed)
         model = lenet5()
         unit_outputs(model, x[7000:7300])
-        _converted(model, path, x[7000:7300], activation_headroom=SCRATCH_HEADROOM)
+        converted(model, path, x[7000:7300], activation_headroom=SCRATCH_HEADROOM)
     return Task(
         model=path,
         adapt=(x[:6000], y[:6000]),
@@ -145,7 +111,7 @@ def _speaker(number: int) -> Callable[[Path, int], Task]:
             x, y = source.pretrain
             model = ds_cnn(x.shape[1:], 10, filters=FILTERS, blocks=3, stride=(4, 2), embedding=EMBEDDING)
             pretrain_on_spectrograms(model, x, y, seed=seed)
-            _converted(model, path, source.pretrain[0][:300])
+            converted(model, path, source.pretrain[0][:300])
         # Takes 0-19 of the speaker that did not adapt.
         own = np.flatnonzero((recordings.speaker == number) & (recordings.take < 20))
         used = np.random.default_rng(0).choice(own, min(128, len(own)), replace=False)
@@ -170,5 +136,6 @@ TASKS: dict[str, Callable[[Path, int], Task]] = {
     "rotated-128": rotated_128,
     "scratch": scratch,
     **{f"speaker-{i}": _speaker(i) for i in range(6)},
+    **CIFAR_TASKS,
 }
 """By name: makes the task from a folder for models and the seed of pre-training."""
