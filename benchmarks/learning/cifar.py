@@ -1,9 +1,9 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Tasks of colour images: networks that were made for CIFAR-10 as it is meet corrupted images.
 
-`cifar10.npz` in the folder TFLM_ZO_DATA has 6,000 images. Its parts are fixed and the same for every task: the
-seed of a task is the number of the set that adapts. Networks that were not published with weights for these
-images are pre-trained on the other two sets, so there are few images for it, and accuracies are modest.
+`cifar10.npz` in the folder TFLM_ZO_DATA has 6,000 images. Its parts are fixed, and the same for every task:
+the seed of a task is the number of the set that adapts. Networks that were not published with weights for
+these images are pre-trained on the other two sets: few images, so their accuracies are modest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from corruptions import IMAGES
@@ -42,7 +41,7 @@ def _in_folder(variable: str, name: str) -> Path:
 
 
 def load_cifar() -> tuple[Pixels, NDArray[np.int32]]:
-    """The images, x uint8 [6000, 32, 32, 3], and their classes, y int32 [6000]."""
+    """Returns the images, x uint8 [6000, 32, 32, 3], and their classes, y int32 [6000]."""
     arrays = read_arrays(_in_folder("TFLM_ZO_DATA", "cifar10.npz"))
     return arrays["x"], arrays["y"].astype(np.int32)
 
@@ -125,9 +124,7 @@ def _vww(shift: str) -> Callable[[Path, int], Task]:
             model = made_of_int8(mobilenet_v1(), _in_folder("TFLM_ZO_MODELS", _VWW))
             pretrain_on_images(model, x, _are_animals(y), epochs=6, rate=5e-4, seed=seed, frozen_norm=True)
             converted(model, path, x[:300].astype(np.float32))
-        return _task(
-            shift, seed, model=path, keras=path.with_suffix(".keras"), times=3, classes=_are_animals
-        )
+        return _task(shift, seed, model=path, keras=path.with_suffix(".keras"), times=3, classes=_are_animals)
 
     task.__doc__ = f"The person detector, fine-tuned to animals and vehicles, meets CIFAR-10, {shift}."
     return task

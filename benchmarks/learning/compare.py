@@ -30,17 +30,18 @@ from pathlib import Path
 from typing import Any
 
 from ablations import PAIRS
+from guard import guard_table
 from methods import METHODS, adapt
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
-from tasks import TASKS
+from tasks import SHIFTS, TASKS
 
 Row = dict[str, Any]
-KEY = ("task", "method", "budget", "seed")
+KEY = ("task", "method", "budget", "seed", "guard")
 
 
-def run(task: str, method: str, budget: float, seed: int, folder: str) -> Row:
+def run(task: str, method: str, budget: float, seed: int, guard: bool, folder: str) -> Row:
     """One line of the results."""
     made = TASKS[task](Path(folder), seed)
     return {
@@ -48,7 +49,8 @@ def run(task: str, method: str, budget: float, seed: int, folder: str) -> Row:
         "method": method,
         "budget": budget,
         "seed": seed,
-        **adapt(made, METHODS[method], budget, seed),
+        "guard": guard,
+        **adapt(made, METHODS[method], budget, seed, guard),
     }
 
 
@@ -61,6 +63,10 @@ def read(path: Path) -> list[Row]:
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    return tuple(row.get(name, False) for name in KEY)  # rows written before there was a guard have none
 
 
 def family(task: str) -> str:
@@ -158,7 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tasks", nargs="+", default=["rotated"], help="names, or: speakers, all")
+    parser.add_argument("--tasks", nargs="+", default=["rotated"], help="names, or: speakers, shifts, all")
     parser.add_argument("--methods", nargs="+", default=["node", "node-exact", "weight", "head-zo"])
     parser.add_argument("--budgets", nargs="+", type=float, default=[2e4, 1e5])
     parser.add_argument("--seeds", type=int, default=3, help="0, 1, … (default: %(default)s)")
@@ -172,6 +178,11 @@ def main() -> None:
         action="store_true",
         help="the methods of ablations.py instead, and a table of their gains",
     )
+    parser.add_argument(
+        "--guard",
+        action="store_true",
+        help="hold a fifth of the samples out, keep the best state, and say how often that was needed",
+    )
     parser.add_argument("--list", action="store_true", help="tasks and methods")
     arguments = parser.parse_args()
     if arguments.list:
@@ -183,9 +194,10 @@ def main() -> None:
     if arguments.ablations:
         arguments.methods = list(dict.fromkeys(name for _, *pair in PAIRS for name in pair))
     speakers = [name for name in TASKS if family(name) == "speakers"]
+    groups = {"all": list(TASKS), "speakers": speakers, "shifts": list(SHIFTS)}
     tasks: list[str] = []
     for name in arguments.tasks:
-        tasks += list(TASKS) if name == "all" else speakers if name == "speakers" else [name]
+        tasks += groups.get(name, [name])
     for what, names, known in (("task", tasks, TASKS), ("method", arguments.methods, METHODS)):
         for name in names:
             if name not in known:
@@ -194,16 +206,16 @@ def main() -> None:
     path = arguments.results or arguments.work / "results.jsonl"
     rows = read(path)
     wanted = [
-        (task, method, budget, seed)
+        (task, method, budget, seed, arguments.guard)
         for task in dict.fromkeys(tasks)
         for method in arguments.methods
         for budget in arguments.budgets
         for seed in range(arguments.seeds)
     ]
-    done = {tuple(row[k] for k in KEY) for row in rows}
+    done = {_key(row) for row in rows}
     if todo := [key for key in wanted if key not in done]:
         _work(todo, arguments.work, path, arguments.jobs)
-    chosen = [row for row in read(path) if tuple(row[k] for k in KEY) in set(wanted)]
+    chosen = [row for row in read(path) if _key(row) in set(wanted)]
     lines = summary(chosen)
     if arguments.plot is not None:
         plot(lines, arguments.plot)
@@ -213,10 +225,13 @@ def main() -> None:
         console = Console()
         if not console.is_terminal:
             console.width = 120
-        console.print(ablation_table(lines) if arguments.ablations else table(lines))
+        if arguments.guard:
+            console.print(guard_table(chosen))
+        else:
+            console.print(ablation_table(lines) if arguments.ablations else table(lines))
 
 
-def _work(todo: list[tuple[str, str, float, int]], folder: Path, path: Path, jobs: int) -> None:
+def _work(todo: list[tuple[str, str, float, int, bool]], folder: Path, path: Path, jobs: int) -> None:
     # One thread each: two interpreter threads on two busy cores are far slower than one.
     for variable in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
         os.environ.setdefault(variable, "1")
@@ -227,7 +242,7 @@ def _work(todo: list[tuple[str, str, float, int]], folder: Path, path: Path, job
         Progress(console=Console(stderr=True)) as bar,
         open(path, "a", encoding="utf-8") as results,
     ):
-        models = list(dict.fromkeys((task, seed) for task, _, _, seed in todo))
+        models = list(dict.fromkeys((task, seed) for task, _, _, seed, _ in todo))
         first = bar.add_task("pre-training", total=len(models))
         for future in as_completed([pool.submit(prepare, t, s, str(folder)) for t, s in models]):
             future.result()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import rotate
 
-__all__ = ["IMAGES", "contrast", "noise", "turned"]
+__all__ = ["IMAGES", "contrast", "noise"]
 
 Images = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -36,7 +36,7 @@ def fog(x: Images, seed: int) -> Images:
 
 
 def rotation(x: Images, seed: int) -> Images:
-    """Images turned counter-clockwise by 30 degrees: a shift that channels' means and deviations hardly show."""
+    """Images turned counter-clockwise by 30 degrees: what means and deviations of channels hardly show."""
     turned_by_30 = rotate(x.astype(np.float32), 30, axes=(2, 1), reshape=False, order=1)
     return np.round(turned_by_30).astype(np.uint8)
 
@@ -48,13 +48,6 @@ IMAGES: dict[str, Callable[[Images, int], Images]] = {
     "fog": fog,
     "rotation": rotation,
 }
-
-
-def turned(x: NDArray[Any]) -> Floats:
-    """Samples [samples, height, width, channels], 0..1, turned counter-clockwise by 45 degrees."""
-    from tflm_zo.demo.scenarios import rotated
-
-    return rotated(x)
 
 
 def noise(x: NDArray[Any], deviation: float, seed: int) -> Floats:

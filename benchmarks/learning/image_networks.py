@@ -99,8 +99,9 @@ def pretrain_on_images(
     keras.utils.set_random_seed(seed)
     random = np.random.default_rng(seed)
     for layer in model.layers:
-        if frozen_norm and isinstance(layer, keras.layers.BatchNormalization):
-            layer.trainable = False
+        if isinstance(layer, keras.layers.BatchNormalization):
+            # With Keras' 0.999 the statistics of a run this short would be those of its beginning.
+            layer.trainable, layer.momentum = not frozen_norm, 0.9
     falling = keras.optimizers.schedules.CosineDecay(rate, epochs * -(-len(y) // 32))
     loss = keras.losses.CategoricalCrossentropy(label_smoothing=0.1)
     model.compile(optimizer=keras.optimizers.Adam(falling), loss=loss)
@@ -115,7 +116,9 @@ def _moved(x: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint
     most = side // 8
     padded = np.pad(x, ((0, 0), (most, most), (most, most), (0, 0)), mode="edge")
     result = np.empty_like(x)
-    for i, (top, left, mirrored) in enumerate(random.integers(0, [2 * most + 1, 2 * most + 1, 2], (len(x), 3))):
+    for i, (top, left, mirrored) in enumerate(
+        random.integers(0, [2 * most + 1, 2 * most + 1, 2], (len(x), 3))
+    ):
         image = padded[i, top : top + side, left : left + side]
         result[i] = image[:, ::-1] if mirrored else image
     return result

@@ -22,6 +22,7 @@ class Method:
         rehearsal: whether samples of the old domain are mixed in, as many as the task has.
         steps: as many as were published, whatever the budget; None: what the budget is good for.
         integer: full backpropagation in int8 instead, with that rule.
+        frozen_norm: of full backpropagation in float32, whether batch norm keeps its statistics.
         choose_block: number of blocks of layers, the best of which is trained alone; 0: all layers are. What
             the probes cost is part of the budget.
         probe_epochs: of each probe.
@@ -37,5 +38,6 @@ class Method:
     rehearsal: bool = False
     steps: int | None = None
     integer: str = ""
+    frozen_norm: bool = True
     choose_block: int = 0
     probe_epochs: int = 1

@@ -35,6 +35,9 @@ METHODS: dict[str, Method] = {
     ),
     "node-rehearsal": Method("node perturbation, old samples mixed in", "node", rehearsal=True),
     "backpropagation": Method("full backpropagation, float32 in Keras (Adam), then converted to int8", ""),
+    "backpropagation-norm": Method(
+        "the same, with batch norm that follows the new data", "", frozen_norm=False
+    ),
     "int8-backpropagation": Method(
         "full backpropagation in int8, standardized gradients (FQT)", "", integer="standardized"
     ),
@@ -71,12 +74,25 @@ METHODS: dict[str, Method] = {
 }
 
 
-def adapt(task: Task, method: Method, budget: float, seed: int) -> dict[str, float]:
+HELD_OUT = 0.2
+
+
+def adapt(task: Task, method: Method, budget: float, seed: int, guard: bool = False) -> dict[str, float]:
     """Adapts and measures.
+
+    Args:
+        task: the model and its data.
+        method: how it is adapted.
+        budget: forward equivalents.
+        seed: of the run.
+        guard: whether a fifth of the samples is held out and the state with the smallest loss on them kept,
+            as `tflm-zo train --held-out 0.2` does; forward-only methods alone.
 
     Returns:
         Accuracies in percent: "validation", "test", "before" (the int8 model that adapts) and, where the task
-        has an old domain, "old"; the number of "steps", and the forward "equivalents" that they took.
+        has an old domain, "old"; the number of "steps", and the forward "equivalents" that they took. With a
+        guard also "last", the test accuracy of the last step's weights, "kept_step", and whether the run
+        "ended_worse" than it began by the loss of the held-out samples.
     """
     x, y = task.adapt
     if method.rehearsal:
@@ -88,7 +104,7 @@ def adapt(task: Task, method: Method, budget: float, seed: int) -> dict[str, flo
             task, budget, seed, int8_backpropagation.Settings(rule=method.integer)
         )
     if not method.algorithm:
-        return _backpropagate(task, x, y, budget, seed)
+        return _backpropagate(task, x, y, budget, seed, method.frozen_norm)
     from tflm_zo import inject
     from tflm_zo.training import Trainer, algorithm, choose_block, inject_settings
     from tflm_zo.training.setting_names import changed
@@ -111,13 +127,39 @@ def adapt(task: Task, method: Method, budget: float, seed: int) -> dict[str, flo
     if method.steps is not None:
         steps = method.steps
     most = LAST_LAYER_STEPS if method.last_layer else method.most_steps
-    history = trainer.fit(x, y, steps=steps if most is None else min(steps, most), keep="last")
+    steps = steps if most is None else min(steps, most)
+    guarded: dict[str, float] = {}
+    if guard:
+        history = _fit_guarded(trainer, x, y, steps, task.test, guarded)
+    else:
+        history = trainer.fit(x, y, steps=steps, keep="last")
     return {
         "before": before,
+        **guarded,
         **_accuracies(task, lambda part: 100 * trainer.evaluate(*part)["accuracy"]),
         "steps": trainer.step,
         "equivalents": probes + history.equivalents,
     }
+
+
+def _fit_guarded(trainer: Any, x: Any, y: Any, steps: int, test: Any, found: dict[str, float]) -> Any:
+    """Trains, keeps the best state by held-out samples, and writes into `found` what came of it."""
+    from tflm_zo.training import Callback
+    from tflm_zo.training.held_out import held_out_samples
+
+    class AtLast(Callback):
+        def on_step_end(self, trainer: Any, step: int, logs: dict[str, float]) -> None:
+            if trainer.step == steps:
+                found["last"] = 100 * trainer.evaluate(*test)["accuracy"]
+
+    held = held_out_samples(np.asarray(y), trainer.runtime.metadata.loss, HELD_OUT, 0)
+    rest = np.setdiff1d(np.arange(len(y)), held)
+    history = trainer.fit(
+        x[rest], y[rest], steps=steps, validation_data=(x[held], y[held]), callbacks=[AtLast()]
+    )
+    first, last = history.measurements[0], history.measurements[-1]
+    found["kept_step"], found["ended_worse"] = history.kept_step, float(last["loss"] > first["loss"])
+    return history
 
 
 def _accuracies(task: Task, measure: Callable[[Any], float]) -> dict[str, float]:
@@ -125,21 +167,27 @@ def _accuracies(task: Task, measure: Callable[[Any], float]) -> dict[str, float]
     return result | ({"old": measure(task.old)} if task.old is not None else {})
 
 
-def _backpropagate(task: Task, x: Any, y: Any, budget: float, seed: int) -> dict[str, float]:
+def _backpropagate(
+    task: Task, x: Any, y: Any, budget: float, seed: int, frozen_norm: bool
+) -> dict[str, float]:
     """A backward pass counts as two forward passes.
 
-    Batch norm stays what it is in the int8 model: moving averages over a hundred minibatches would be those
-    of a network that is gone.
+    Batch norm that is frozen stays what it is in the int8 model; otherwise its statistics follow the new
+    data, whose moving averages over a hundred minibatches are partly those of a network that is gone.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import keras
 
     from tflm_zo.converters.keras import accuracy, convert
 
+    if task.keras is None:
+        raise ValueError(
+            "of this network the int8 model alone was published, so there is no float32 baseline"
+        )
     keras.utils.set_random_seed(seed)
     model = keras.models.load_model(task.keras, compile=False)
     for layer in model.layers:
-        if isinstance(layer, keras.layers.BatchNormalization):
+        if isinstance(layer, keras.layers.BatchNormalization) and frozen_norm:
             layer.trainable = False
     steps = max(1, int(budget / 3 / BATCH))
     rate = keras.optimizers.schedules.PolynomialDecay(1e-3, steps, 0.0)
@@ -149,8 +197,8 @@ def _backpropagate(task: Task, x: Any, y: Any, budget: float, seed: int) -> dict
         if len(order) < BATCH:
             order = np.concatenate([order, random.permutation(len(y))])
         chosen, order = order[:BATCH], order[BATCH:]
-        model.train_on_batch(x[chosen], y[chosen])
-    int8 = convert(model, np.concatenate([task.calibration[:150], x[:150]])).model
+        model.train_on_batch(x[chosen].astype(np.float32), y[chosen])
+    int8 = convert(model, np.concatenate([task.calibration[:150], x[:150]]).astype(np.float32)).model
     return {
         **_accuracies(task, lambda part: 100 * accuracy(int8, *part)),
         "steps": steps,

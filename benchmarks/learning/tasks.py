@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 from augmentation import pretrain_on_spectrograms
 from cifar import CIFAR_TASKS
+from corruptions import contrast, noise
 from initialization import unit_outputs
 from numpy.typing import NDArray
 from task import Task, converted
 
 from tflm_zo.demo.scenarios import load_mnist
 from tflm_zo.demo.scenarios import rotated as turned_by_45
+
 
 def _lenet5(folder: Path, seed: int, x: NDArray[Any], y: NDArray[Any]) -> Path:
     path = folder / f"lenet5-upright-{seed}.tflite"
@@ -34,16 +36,18 @@ def _lenet5(folder: Path, seed: int, x: NDArray[Any], y: NDArray[Any]) -> Path:
     return path
 
 
-def rotated(folder: Path, seed: int, adapt: int = 1000) -> Task:
-    """LeNet-5 made for upright MNIST (7,000 images) meets images rotated by 45 degrees."""
+def _mnist(
+    folder: Path, seed: int, shift: Callable[[NDArray[Any], int], NDArray[Any]], adapt: int = 1000
+) -> Task:
+    """LeNet-5 made for upright MNIST (7,000 images) meets images that are shifted."""
     x, y = load_mnist()
-    turned = turned_by_45(x[7000:])
+    new = shift(x[7000:], 0)
     path = _lenet5(folder, seed, x, y)
     return Task(
         model=path,
-        adapt=(turned[1000 : 1000 + adapt], y[8000 : 8000 + adapt]),
-        validation=(turned[:1000], y[7000:8000]),
-        test=(turned[2000:], y[9000:]),
+        adapt=(new[1000 : 1000 + adapt], y[8000 : 8000 + adapt]),
+        validation=(new[:1000], y[7000:8000]),
+        test=(new[2000:], y[9000:]),
         old=(x[9000:], y[9000:]),
         rehearsal=(x[:500], y[:500]),
         keras=path.with_suffix(".keras"),
@@ -51,9 +55,24 @@ def rotated(folder: Path, seed: int, adapt: int = 1000) -> Task:
     )
 
 
+def rotated(folder: Path, seed: int) -> Task:
+    """LeNet-5 made for upright MNIST (7,000 images) meets images rotated by 45 degrees."""
+    return _mnist(folder, seed, lambda x, _: turned_by_45(x))
+
+
 def rotated_128(folder: Path, seed: int) -> Task:
     """The same with 128 images to adapt on."""
-    return rotated(folder, seed, 128)
+    return _mnist(folder, seed, lambda x, _: turned_by_45(x), 128)
+
+
+def mnist_noise(folder: Path, seed: int) -> Task:
+    """The same network meets images with noise of a standard deviation of 0.6."""
+    return _mnist(folder, seed, lambda x, drawn: noise(x, 0.6, drawn))
+
+
+def mnist_contrast(folder: Path, seed: int) -> Task:
+    """The same network meets images of which three tenths of the contrast are left, on light grey."""
+    return _mnist(folder, seed, lambda x, _: contrast(x, 0.3, 0.7))
 
 
 def scratch(folder: Path, seed: int) -> Task:
@@ -92,7 +111,13 @@ SCRATCH_HEADROOM = 3.0
 FILTERS, EMBEDDING = 40, 8
 
 
-def _speaker(number: int) -> Callable[[Path, int], Task]:
+def _as_it_is(x: NDArray[Any], seed: int) -> NDArray[Any]:
+    return x
+
+
+def _speaker(
+    number: int, shift: Callable[[NDArray[Any], int], NDArray[Any]] = _as_it_is, what: str = ""
+) -> Callable[[Path, int], Task]:
     def task(folder: Path, seed: int) -> Task:
         from tflm_zo.demo.scenarios import fsdd
         from tflm_zo.demo.spoken_digits import read_spoken_digits
@@ -118,16 +143,16 @@ def _speaker(number: int) -> Callable[[Path, int], Task]:
         rest = np.setdiff1d(own, used)
         return Task(
             model=path,
-            adapt=source.adapt,
-            validation=(log_mel(recordings.signal[rest])[..., None], recordings.digit[rest]),
-            test=source.test,
+            adapt=(shift(source.adapt[0], 2), source.adapt[1]),
+            validation=(shift(log_mel(recordings.signal[rest])[..., None], 1), recordings.digit[rest]),
+            test=(shift(source.test[0], 0), source.test[1]),
             old=source.upright,
             rehearsal=(source.pretrain[0][:500], source.pretrain[1][:500]),
             keras=path.with_suffix(".keras"),
             calibration=source.pretrain[0][:300],
         )
 
-    task.__doc__ = f"A DS-CNN made for five speakers meets the sixth, number {number} of the file."
+    task.__doc__ = f"A DS-CNN made for five speakers meets the sixth, number {number} of the file{what}."
     return task
 
 
@@ -136,6 +161,21 @@ TASKS: dict[str, Callable[[Path, int], Task]] = {
     "rotated-128": rotated_128,
     "scratch": scratch,
     **{f"speaker-{i}": _speaker(i) for i in range(6)},
+    "mnist-noise": mnist_noise,
+    "mnist-contrast": mnist_contrast,
+    "speech-noise": _speaker(0, lambda x, drawn: noise(x, 0.1, drawn), ", with noise on the spectrogram"),
+    "speech-quiet": _speaker(0, lambda x, _: contrast(x, 0.8, 0.0), ", with four fifths of the level"),
     **CIFAR_TASKS,
 }
 """By name: makes the task from a folder for models and the seed of pre-training."""
+
+SHIFTS = (
+    *("rotated", "mnist-noise", "mnist-contrast"),  # LeNet-5
+    *("speaker-0", "speech-noise", "speech-quiet"),  # DS-CNN
+    *(
+        f"{network}-{shift}"
+        for network in ("cifar", "vww", "mobilenet")
+        for shift in ("impulse", "dark", "fog")
+    ),
+)
+"""Names of the tasks of five networks that meet three shifts each."""

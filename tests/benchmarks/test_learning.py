@@ -22,7 +22,7 @@ FOLDER = ROOT / "benchmarks" / "learning"
 def learning(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Its modules, as the script itself imports them."""
     monkeypatch.syspath_prepend(str(FOLDER))
-    for name in ("augmentation", "initialization", "tasks", "methods", "compare"):
+    for name in ("augmentation", "initialization", "cifar", "tasks", "methods", "compare"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     import augmentation
     import compare
