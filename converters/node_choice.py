@@ -8,7 +8,7 @@ import dataclasses
 from .errors import ConversionError
 from .model import Model
 from .passes import PASSES, Plan
-from .passes.plan_nodes import has_fewer_nodes, node_layers, plan_nodes
+from .passes.plan_nodes import left_out, node_layers, plan_nodes
 from .passes.select_trainable import UNREAD
 from .settings import InjectSettings
 
@@ -61,15 +61,10 @@ def node_choices(model: Model, loss_output: int | str | None = None) -> list[Nod
     operators = copy.subgraphs[0].operators
     for t in sorted([*plan.trainable, *plan.unread], key=lambda t: operators.index(t.operators[0])):
         nodes = possible.get(t)
-        auto = nodes is not None and has_fewer_nodes(nodes)
-        if auto:
-            reason = ""
-        elif t in plan.unread:
+        if t in plan.unread:
             reason = UNREAD
-        elif nodes is None:
-            reason = reasons[t]
         else:
-            reason = "has no fewer nodes than weights"
+            reason = reasons[t] if nodes is None else left_out(nodes) or ""
         choices.append(
             NodeChoice(
                 layer=t.layer,
@@ -77,7 +72,7 @@ def node_choices(model: Model, loss_output: int | str | None = None) -> list[Nod
                 weights=t.tensor.size,
                 form=None if nodes is None else nodes.form,
                 count=None if nodes is None else nodes.count,
-                auto=auto,
+                auto=not reason,
                 reason=reason,
             )
         )
