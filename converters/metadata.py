@@ -232,9 +232,7 @@ class ZoMetadata:
     algorithm: str = ""
 
     def entering(self, segment: int) -> list[int]:
-        """Returns what a run from a segment on reads of what was computed before, by segments: those
-        whose boundaries it reads besides, and the segment itself, last; [] for segment 0.
-        """
+        """Returns the segments whose entering boundaries a run from a segment on reads: that one last."""
         read = {j for s in self.segments[segment:] for j in s.skips if j < segment}
         return [*sorted(read), segment] if segment else []
 

@@ -17,6 +17,7 @@ from .. import core
 from ..converters import Model, extract_segment
 from ..core import Command, Directory
 from ..data import DataError, prepare_input, prepare_labels
+from .beginning import begin_with
 from .engine import Engine
 from .errors import ModelError
 from .inputs import Inputs
@@ -276,32 +277,13 @@ class Runtime(Inputs, ABC):
         """Returns the activations that a run begins with, checked, by the segments that they enter."""
         if not 0 <= start < len(self._segments):
             raise ValueError(f"start: the model has segments 0..{len(self._segments) - 1}, got {start}")
-        if start == 0:
-            if boundary is not None:
-                raise ValueError("boundary: segment 0 has none; it reads the inputs")
-            return {}
-        given: Mapping[int, NDArray[Any]]
-        given = boundary if isinstance(boundary, Mapping) else {} if boundary is None else {start: boundary}
-        needed = self._metadata.entering(start)
-        for k in needed:
-            if k not in given and k not in self._boundaries:
-                raise ValueError(f"boundary: segment {k - 1} has not run yet, so it must be given")
-        values = {}
-        for k, activation in given.items():
-            if k not in needed:
-                raise ValueError(
-                    f"boundary: a run from segment {start} on reads those of {needed}, not of {k}"
-                )
-            segment = self._segments[k]
-            assert segment.boundary_input is not None  # every segment but the first has one
-            shape, dtype, _, _ = segment.engine.input_details(segment.boundary_input)
-            value = np.asarray(activation)
-            if value.shape != shape or value.dtype != dtype:
-                raise ValueError(
-                    f"boundary: expected {dtype} {list(shape)}, got {value.dtype} {list(value.shape)}"
-                )
-            values[k] = np.ascontiguousarray(value)
-        return values
+        needed = {k: self._entering_details(k) for k in self._metadata.entering(start)}
+        return begin_with(start, boundary, needed, self._boundaries)
+
+    def _entering_details(self, segment: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        own = self._segments[segment]
+        assert own.boundary_input is not None  # every segment but the first has one
+        return own.engine.input_details(own.boundary_input)[:2]
 
     # --- results --------------------------------------------------------------------------------------------
 

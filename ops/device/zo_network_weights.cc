@@ -1,0 +1,109 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+/* The weights of a network: where they are, those that a run begins with, and their export. */
+#include <string.h>
+
+#include "ops/core/graph/zo_command.h"
+#include "ops/core/log/zo_crc32.h"
+#include "ops/core/weights/zo_checksum.h"
+#include "ops/core/zo_little_endian.h"
+#include "ops/device/zo_network.h"
+
+namespace tflm_zo {
+
+zo_status Network::Restore() {
+  int32_t words[ZO_COMMAND_HEADER_WORDS + ZO_INSTRUCTION_HEADER_WORDS];
+  constexpr uint32_t kWords = sizeof words / sizeof words[0];
+  zo_command_writer writer;
+  zo_status status = zo_command_begin(&writer, words, kWords, 0);
+  if (status == ZO_OK) status = zo_command_restore(&writer, ZO_ALL_BLOCKS);
+  uint32_t from = 0;
+  if (status == ZO_OK) status = Execute(words, kWords, &from);
+  if (status != ZO_OK || base_.read == nullptr) return status;
+  status = ReadWeights(base_);
+  return status == ZO_OK && checksum() != base_checksum_ ? ZO_ERROR_STORE : status;
+}
+
+zo_status Network::ReadWeights(const LogStore& store) const {
+  uint32_t at = 0;
+  for (int fractions = 0; fractions < 2; ++fractions) {
+    for (uint32_t i = 0; i < info_->trainable_count; ++i) {
+      const zo_tensor of = tensor(i);
+      int8_t* values = fractions != 0 ? of.fraction : of.weights;
+      if (values == nullptr) continue;
+      if (!store.read(store.context, at, reinterpret_cast<uint8_t*>(values), of.size)) {
+        return ZO_ERROR_STORE;
+      }
+      at += of.size;
+      for (uint32_t j = 0; fractions == 0 && j < of.size; ++j) {
+        if (values[j] > of.limit || values[j] < -of.limit) return ZO_ERROR_ARGUMENT;
+      }
+    }
+  }
+  return ZO_OK;
+}
+
+zo_status Network::ImportWeights(const LogStore& store) {
+  const zo_status status = ReadWeights(store);
+  base_ = {};
+  if (status == ZO_OK) {
+    base_ = store;
+    base_checksum_ = checksum();
+    return ZO_OK;
+  }
+  const zo_status restored = Restore();
+  return restored == ZO_OK ? status : restored;
+}
+
+void Network::Fingerprint(uint8_t* bytes) const {
+  memcpy(bytes, info_->fingerprint, ZO_LOG_FINGERPRINT_BYTES);
+  if (base_.read == nullptr) return;
+  uint8_t own[4];
+  zo_write_u32(own, base_checksum_);
+  uint8_t* last = bytes + ZO_LOG_FINGERPRINT_BYTES - sizeof own;
+  zo_write_u32(last, zo_crc32(zo_read_u32(last), own, sizeof own));
+}
+
+zo_tensor Network::tensor(uint32_t number) const {
+  const Trainable& trainable = info_->trainable[number];
+  // A segment's weight ops publish its tensors in the order of the tables.
+  const zo_directory_entry& entry = entries_[number];
+  zo_tensor tensor = {};
+  tensor.weights = entry.weights;
+  tensor.fraction = entry.fraction;
+  tensor.multiplier = trainable.multiplier;
+  tensor.size = trainable.size;
+  tensor.channels = trainable.channels;
+  tensor.inner = trainable.inner;
+  tensor.stream = trainable.stream;
+  tensor.limit = info_->limit;
+  tensor.mask = trainable.mask;
+  tensor.int16 = trainable.int16;
+  return tensor;
+}
+
+uint32_t Network::checksum() const {
+  uint32_t sum = 0;
+  for (uint32_t i = 0; i < info_->trainable_count; ++i) {
+    const zo_tensor of = tensor(i);
+    sum += zo_checksum(&of);
+  }
+  return sum;
+}
+
+zo_status Network::ExportWeights(const WeightSink& sink) const {
+  constexpr uint32_t kPiece = 64;
+  for (int fractions = 0; fractions < 2; ++fractions) {
+    for (uint32_t i = 0; i < info_->trainable_count; ++i) {
+      const zo_tensor of = tensor(i);
+      const int8_t* values = fractions != 0 ? of.fraction : of.weights;
+      if (values == nullptr) continue;
+      for (uint32_t at = 0; at < of.size; at += kPiece) {
+        const uint32_t count = of.size - at < kPiece ? of.size - at : kPiece;
+        if (!sink.write(sink.context, i, values + at, count)) return ZO_ERROR_STORE;
+      }
+    }
+  }
+  return ZO_OK;
+}
+
+}  // namespace tflm_zo
