@@ -15,7 +15,9 @@ import tflm_zo as zo
 from helpers.interpreters import EXACT_RUNTIMES, require
 from helpers.models import MODELS
 from tflm_zo import DataError, RunningMoments
-from tflm_zo.converters import load_model
+from tflm_zo.converters import ConversionError, load_model
+from tflm_zo.converters.channel_statistics import with_statistics
+from tflm_zo.recalibration import channel_statistics_of, corrected_names
 from tflm_zo.recalibration.moments import cell_sums, channel_statistics, moments_of
 
 PLAIN = MODELS["residual"]()
@@ -69,68 +71,79 @@ def test_cells_of_images_of_any_size_hold_every_pixel_once() -> None:
 
 
 @pytest.mark.parametrize("runtime", EXACT_RUNTIMES)
-def test_sums_are_the_same_in_any_order_and_runtime(runtime: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("layer", [0, 3, 5])
+def test_sums_are_the_same_in_any_order_and_runtime(runtime: str, layer: int, tmp_path: Path) -> None:
     require(runtime)
     require("litert-ref")
     x = data(20, 1)
-    whole, first, second = (RunningMoments(PLAIN) for _ in range(3))
+    whole, first, second = (RunningMoments(PLAIN, layer) for _ in range(3))
     whole.add(x, runtime="litert-ref")
-    for at in (0, 3, 8):
-        first.add(x[at : at + {0: 3, 3: 5, 8: 1}[at]], runtime=runtime)
+    for part in (x[:3], x[3:8], x[8:9]):
+        first.add(part, runtime=runtime)
     second.add(x[9:], runtime=runtime)
-    merged = second + first
-    merged.save(tmp_path / "moments.npz")
+    (second + first).save(tmp_path / "moments.npz")
     read = RunningMoments.load(tmp_path / "moments.npz", PLAIN)
-    assert read.samples == whole.samples == 20
-    for a, b in zip(whole.layers, read.layers, strict=True):
-        assert a.positions == b.positions
-        assert np.array_equal(a.sums, b.sums) and np.array_equal(a.squares, b.squares)
+    assert (read.samples, read.layer, read.moments.positions) == (20, layer, whole.moments.positions)
+    assert np.array_equal(whole.moments.sums, read.moments.sums)
+    assert np.array_equal(whole.moments.squares, read.moments.squares)
 
 
-def test_a_model_comes_back_for_moments() -> None:
-    """Repeated, all layers at once come to what samples come to layer by layer."""
-    old, new = data(300, 1), np.clip(data(128, 2, 15).astype(int) + 25, -128, 127).astype(np.int8)
+def test_layer_by_layer_moments_lead_where_samples_do() -> None:
+    old, new = data(300, 1), np.clip(data(128, 2, 18).astype(int) + 10, -128, 127).astype(np.int8)
     aim = zo.recalibrate(PLAIN, new, source=old)
-    model, distances = aim.model, []
-    model = zo.recalibrate(PLAIN, old, source=old).model
-    for _ in range(4):
-        moments = RunningMoments(model)
+    assert not aim.uneven
+    wanted = channel_statistics_of(load_model(PLAIN), old)
+
+    def distance(model: zo.Model) -> float:
+        pairs = zip(channel_statistics_of(model, new).layers, wanted.layers, strict=True)
+        found = ((a.mean - b.mean)[b.deviation > 0] / b.deviation[b.deviation > 0] for a, b in pairs)
+        return sum(float(np.abs(moved).mean()) for moved in found)
+
+    model = with_statistics(load_model(PLAIN), wanted)
+    before = distance(model)
+    for layer in range(len(corrected_names(model))):
+        moments = RunningMoments(model, layer)
         moments.add(new)
         found = zo.recalibrate(model, moments)
-        distances.append(sum(layer.mean_shift for layer in found.layers))
+        assert [i for i, change in enumerate(found.layers) if change.corrected] == [layer]
         model = found.model
-    assert distances[-1] < 0.35 * distances[0]
+    assert distance(aim.model) < distance(model) < 0.3 * before
 
 
 def test_a_device_s_sums_are_taken() -> None:
-    x = data(8, 3)
-    summed = RunningMoments(PLAIN)
-    summed.add(x)
-    given = RunningMoments(PLAIN, 8, [m.sums for m in summed.layers], [m.squares for m in summed.layers])
-    assert [m.positions for m in given.layers] == [m.positions for m in summed.layers]
+    summed = RunningMoments(PLAIN, 2)
+    summed.add(data(8, 3))
+    given = RunningMoments(PLAIN, 2, 8, summed.moments.sums.tolist(), summed.moments.squares.tolist())
+    assert given.moments.positions == summed.moments.positions
+    source = data(50, 1)
+    models = [zo.recalibrate(PLAIN, m, source=source).model.to_bytes() for m in (summed, given)]
+    assert models[0] == models[1]
 
 
 def test_refusals(tmp_path: Path) -> None:
-    moments = RunningMoments(PLAIN)
+    moments = RunningMoments(PLAIN, 0)
     with pytest.raises(DataError, match="no sample"):
         zo.recalibrate(PLAIN, moments, source=data(8, 1))
+    with pytest.raises(ConversionError, match=r"layer: expected 0..5 \(stem, "):
+        RunningMoments(PLAIN, 6)
+    with pytest.raises(DataError, match="layers 0 and 1 do not add up"):
+        moments + RunningMoments(PLAIN, 1)
     moments.add(data(4, 1))
     other = load_model(PLAIN)
     other.subgraphs[0].operators[0].inputs[1].quantization.scales *= 2  # type: ignore[union-attr]
     with pytest.raises(DataError, match="another model"):
         zo.recalibrate(other, moments, source=data(8, 1))
-    sums, squares = [m.sums for m in moments.layers], [m.squares for m in moments.layers]
+    sums, squares = moments.moments.sums, moments.moments.squares
     wrong = [
-        (4, sums[:-1], squares[:-1], "layers that are corrected"),
-        (4, [s[:-1] for s in sums], squares, "integers each"),
-        (4, sums, [q * 0 for q in squares], "do not have them"),
-        (4, sums, [q + 10**9 for q in squares], "do not have them"),
+        (4, sums[:-1], squares[:-1], "integers each"),
+        (4, sums, squares * 0, "do not have them"),
+        (4, sums, squares + 10**9, "do not have them"),
         (1, sums, squares, "do not have them"),
-        (4, [s.astype(float) for s in sums], squares, "integers each"),
+        (4, sums.astype(float), squares, "integers each"),
     ]
     for samples, s, q, message in wrong:
         with pytest.raises(DataError, match=message):
-            RunningMoments(PLAIN, samples, s, q)
+            RunningMoments(PLAIN, 0, samples, s, q)
     np.savez(tmp_path / "x.npz", x=data(4, 1))
     with pytest.raises(DataError, match="no file of moments"):
         RunningMoments.load(tmp_path / "x.npz", PLAIN)

@@ -15,7 +15,7 @@ __all__ = ["UNEVEN", "recalibrated", "sentence"]
 
 UNEVEN: Final = (
     "nothing is recalibrated: the data differ from the old ones more from place to place than as a whole, as "
-    "rotated images do, and scales and biases cannot undo that"
+    "rotated images do, or samples of one class alone; scales and biases cannot undo that"
 )
 
 

@@ -3,7 +3,7 @@
 
 from .moments import Moments
 from .recalibrate import LayerChange, Recalibration, channel_statistics_of, recalibrate
-from .running_moments import RunningMoments
+from .running_moments import RunningMoments, corrected_names
 
 __all__ = [
     "LayerChange",
@@ -11,5 +11,6 @@ __all__ = [
     "Recalibration",
     "RunningMoments",
     "channel_statistics_of",
+    "corrected_names",
     "recalibrate",
 ]

@@ -70,7 +70,8 @@ class Recalibration:
         model: plain int8 model, which keeps the statistics that it was led back to.
         samples: number of new samples.
         source_samples: number of samples that the old statistics are of.
-        uneven: True if nothing was corrected, since the data differ from place to place, as by a rotation.
+        uneven: True if nothing was corrected, since the data differ from place to place, as by a rotation or
+            because they are of one class alone.
         layers: every layer with a filter, in execution order.
     """
 
@@ -97,12 +98,12 @@ def channel_statistics_of(model: Model, x: Samples, *, runtime: str = "litert") 
         ConversionError: the model cannot be recalibrated.
         DataError: the samples cannot be used.
     """
-    outputs = layer_outputs(model, x, runtime)
+    layers = corrected_layers(model)
+    outputs = layer_outputs(model, layers, x, runtime)
     if len(outputs[0]) < 2:
         raise DataError("statistics take 2 samples at least; some hundred are good")
-    zero_points = [_zero_point(op) for op in corrected_layers(model)]
-    layers = [channel_statistics(y, z) for y, z in zip(outputs, zero_points, strict=True)]
-    return Statistics(len(outputs[0]), layers, layout_of(outputs[0]))
+    found = [channel_statistics(y, _zero_point(op)) for y, op in zip(outputs, layers, strict=True)]
+    return Statistics(len(outputs[0]), found, layout_of(outputs[0]))
 
 
 def recalibrate(
@@ -123,13 +124,13 @@ def recalibrate(
     to nothing. The layer that computes the model's answer is left alone, for the mean of an answer depends on
     how frequent the classes are.
 
-    Where the first layer's shift differs from place to place more than it is one of the whole picture, as
-    after a rotation, nothing is corrected (`Recalibration.uneven`).
+    Where the first layer's shift differs much from place to place, more than it is one of the whole picture,
+    nothing is corrected (`Recalibration.uneven`): rotated images are like that, and samples of one class.
 
     Args:
         model: a plain int8 model, its path or its bytes; it is not changed.
-        x: samples of the new data, without labels, from 16 on; or `RunningMoments` of this very model, which
-            correct all its layers at once.
+        x: samples of the new data, without labels, from 16 on, of all classes; or `RunningMoments` of a layer
+            of this very model, which alone is corrected then.
         source: samples of the data that the model was made for, some hundred; None: the statistics that the
             model keeps, as `convert` and `recalibrate` leave them.
         runtime: name of the runtime that runs the model.
@@ -165,11 +166,10 @@ def recalibrate(
         if x.samples < 1:
             raise DataError("the moments are of no sample")
         samples = x.samples
-        for layer, was, now in zip(layers, old.layers, x.layers, strict=True):
-            shift = shift_between(was, old.samples, now, samples, _zero_point(layer))
-            factors = np.ones(len(was.mean))
-            _, corrected = _correct(graph, layer, shift, now, factors)
-            changes[layer] = shift, int(corrected.sum())
+        layer, was = layers[x.layer], old.layers[x.layer]
+        shift = shift_between(was, old.samples, x.moments, samples, _zero_point(layer))
+        _, corrected = _correct(graph, layer, shift, x.moments, np.ones(len(was.mean)))
+        changes[layer] = shift, int(corrected.sum())
     else:
         inputs = prepare_samples(as_runtime(loaded, runtime), x)
         samples = len(inputs[0])

@@ -1,11 +1,13 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Moments of a whole model's layers that are summed up as samples arrive, here or on a device."""
+"""Moments of a layer that are summed up as samples arrive, here or on a device."""
 
 from __future__ import annotations
 
 import io
+import math
 import os
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,14 @@ from numpy.typing import NDArray
 from ..converters import ConversionError, Model, load_model
 from ..converters.files import write_output
 from ..converters.model import Operator, Subgraph
+from ..converters.passes.layer_names import layer_names
 from ..converters.rescale_channels import layers_with_filters, why_fixed
 from ..data import DataError, Samples, prepare_samples, read_arrays
 from ..training.evaluation import every_output
 from .layer_walk import as_runtime
 from .moments import Moments, moments_of
 
-__all__ = ["RunningMoments", "corrected_layers", "layer_outputs"]
+__all__ = ["RunningMoments", "corrected_layers", "corrected_names", "layer_outputs"]
 
 
 def corrected_layers(model: Model) -> list[Operator]:
@@ -42,68 +45,77 @@ def corrected_layers(model: Model) -> list[Operator]:
     return found
 
 
-def layer_outputs(model: Model, x: Samples, runtime: str) -> list[NDArray[Any]]:
-    """Returns the outputs of the layers that recalibration corrects, int8 [samples, ...] each."""
-    layers = corrected_layers(model)
+def corrected_names(model: Model) -> list[str]:
+    """Returns the names of the layers that recalibration corrects, in the order of `corrected_layers`."""
+    every, found = layers_with_filters(model), corrected_layers(model)
+    return [name for op, name in zip(every, layer_names(every), strict=True) if op in found]
+
+
+def layer_outputs(model: Model, layers: Sequence[Operator], x: Samples, runtime: str) -> list[NDArray[Any]]:
+    """Returns outputs of layers of a model, int8 [samples, ...] each; nothing behind the last one runs."""
     graph = model.subgraphs[0]
-    until = graph.operators.index(layers[-1]) + 1
+    until = max(graph.operators.index(op) for op in layers) + 1
     outputs = [op.outputs[0] for op in layers]
     part = Subgraph("layers", [], list(graph.inputs), outputs, graph.operators[:until])
-    loaded = as_runtime(Model(subgraphs=[part]), runtime)
     for tensor in outputs:
         if tensor.shape[:1] != graph.inputs[0].shape[:1]:
             raise ConversionError(f"«{tensor.name}» has no batch dimension in front: {list(tensor.shape)}")
+    loaded = as_runtime(Model(subgraphs=[part]), runtime)
     return every_output(loaded, prepare_samples(loaded, x))
 
 
 class RunningMoments:
-    """Two exact integers for each channel of a model, summed up over samples.
+    """Two exact integers for each channel of a layer, summed up over samples.
 
     Sums of different samples, from different devices too, are added up in any order and give the same bits,
-    in every runtime that gives the same bits. `tflm_zo.recalibrate` takes them in the place of samples.
+    in every runtime that gives the same bits. `tflm_zo.recalibrate` takes them in the place of samples, and
+    corrects that layer alone: a layer is measured behind corrected ones, so layers come in execution order,
+    each with the model that the one before has led to.
 
     Args:
         model: a plain int8 model, its path or its bytes.
+        layer: number of the layer among those that recalibration corrects, from 0 in execution order.
         samples: number of samples that ``sums`` and ``squares`` are of, where a device has summed them up.
-        sums: of each layer that recalibration corrects, in execution order, the sums of its output's int8
-            values over samples and positions, [channels].
+        sums: sums of the layer's int8 outputs over samples and positions, [channels].
         squares: likewise the sums of their squares.
 
     Attributes:
+        layer: number of the layer.
         samples: number of samples so far.
-        layers: `Moments` of each layer.
+        moments: `Moments` of the layer's output.
 
     Raises:
-        ConversionError: the model cannot be recalibrated.
-        DataError: the sums do not fit the model, or no int8 values have such sums.
+        ConversionError: the model cannot be recalibrated, or has no such layer.
+        DataError: the sums do not fit the layer, or no int8 values have such sums.
 
     Example:
-        >>> moments = RunningMoments("model.tflite")  # doctest: +SKIP
-        >>> moments.add(x)  # doctest: +SKIP
-        >>> tflm_zo.recalibrate("model.tflite", moments).save("recalibrated.tflite")  # doctest: +SKIP
+        >>> for layer in range(layers):  # doctest: +SKIP
+        ...     moments = RunningMoments(model, layer)
+        ...     moments.add(x)
+        ...     model = tflm_zo.recalibrate(model, moments).model
     """
 
     def __init__(
         self,
         model: Model | str | os.PathLike[str] | bytes,
+        layer: int,
         samples: int = 0,
         sums: Any = None,
         squares: Any = None,
     ) -> None:
         self._model = model.copy() if isinstance(model, Model) else load_model(model)
-        self.samples = int(samples)
+        names = corrected_names(self._model)
+        if not 0 <= layer < len(names):
+            raise ConversionError(f"layer: expected 0..{len(names) - 1} ({', '.join(names)}), got {layer}")
+        self.layer, self.samples = layer, int(samples)
         self._checksum = zlib.crc32(self._model.to_bytes())
-        shapes = [op.outputs[0].shape for op in corrected_layers(self._model)]
-        zeros = [np.zeros(shape[-1], np.int64) for shape in shapes]
-        given = [zeros if part is None else list(part) for part in (sums, squares)]
-        self.layers = []
+        shape = corrected_layers(self._model)[layer].outputs[0].shape
         batch = self._model.subgraphs[0].inputs[0].shape[0]
-        for number, shape in enumerate(shapes):
-            positions = self.samples * (int(np.prod(shape[:-1])) // batch)
-            if any(len(part) != len(shapes) for part in given):
-                raise DataError(f"sums and squares: the model has {len(shapes)} layers that are corrected")
-            own_sums, own_squares = (part[number] for part in given)
-            self.layers.append(_checked(own_sums, own_squares, positions, shape[-1], number))
+        positions = self.samples * (math.prod(shape[:-1]) // batch)
+        zeros = np.zeros(shape[-1], np.int64)
+        self.moments = _checked(
+            zeros if sums is None else sums, zeros if squares is None else squares, positions, shape[-1]
+        )
 
     def add(self, x: Samples, *, runtime: str = "litert") -> None:
         """Adds samples.
@@ -115,15 +127,17 @@ class RunningMoments:
         Raises:
             DataError: the samples cannot be used.
         """
-        outputs = layer_outputs(self._model, x, runtime)
-        self.layers = [old + moments_of(y) for old, y in zip(self.layers, outputs, strict=True)]
-        self.samples += len(outputs[0])
+        (values,) = layer_outputs(self._model, [corrected_layers(self._model)[self.layer]], x, runtime)
+        self.moments += moments_of(values)
+        self.samples += len(values)
 
     def __add__(self, other: RunningMoments) -> RunningMoments:
         self.check_model(other._checksum)
-        result = RunningMoments(self._model)
+        if other.layer != self.layer:
+            raise DataError(f"moments of layers {self.layer} and {other.layer} do not add up")
+        result = RunningMoments(self._model, self.layer)
         result.samples = self.samples + other.samples
-        result.layers = [a + b for a, b in zip(self.layers, other.layers, strict=True)]
+        result.moments = self.moments + other.moments
         return result
 
     def check_model(self, model: Model | int) -> None:
@@ -133,16 +147,15 @@ class RunningMoments:
             raise DataError("the moments are of another model; they hold for the very file that was measured")
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> Path:
-        """Writes an ``.npz`` file: ``samples``, ``model`` (CRC-32 of its file), ``sums0``, ``squares0`` ….
+        """Writes an ``.npz`` file: ``layer``, ``samples``, ``model`` (its CRC-32), ``sums`` and ``squares``.
 
         Raises:
             OSError: the file exists and ``force`` is not set, or it cannot be written.
         """
-        arrays: dict[str, Any] = {"samples": np.int64(self.samples), "model": np.int64(self._checksum)}
-        for i, layer in enumerate(self.layers):
-            arrays |= {f"sums{i}": layer.sums, f"squares{i}": layer.squares}
+        numbers = {"layer": self.layer, "samples": self.samples, "model": self._checksum}
+        arrays: dict[str, Any] = {name: np.array(value, np.int64) for name, value in numbers.items()}
         buffer = io.BytesIO()
-        np.savez(buffer, **arrays)
+        np.savez(buffer, **arrays, sums=self.moments.sums, squares=self.moments.squares)
         return write_output(Path(path), buffer.getvalue(), force=force)
 
     @classmethod
@@ -159,29 +172,25 @@ class RunningMoments:
             DataError: the file is none of moments, is damaged, or is of another model.
         """
         arrays = read_arrays(path)
-        count = sum(name.startswith("sums") for name in arrays)
-        wanted = {"samples", "model", *(f"{kind}{i}" for kind in ("sums", "squares") for i in range(count))}
-        if arrays.keys() != wanted or any(arrays[n].dtype != np.int64 for n in wanted):
-            raise DataError(
-                f"{os.fspath(path)}: no file of moments; there are: {', '.join(arrays) or 'none'}"
-            )
-        kinds = ([arrays[f"{kind}{i}"] for i in range(count)] for kind in ("sums", "squares"))
-        samples, checksum = arrays["samples"], arrays["model"]
-        if samples.shape != () or checksum.shape != ():
-            raise DataError(f"{os.fspath(path)}: samples and model are no single numbers")
-        result = cls(model, int(samples), *kinds)
-        result.check_model(int(checksum))
+        ranks = {"layer": 0, "samples": 0, "model": 0, "sums": 1, "squares": 1}
+        if {name: a.ndim for name, a in arrays.items()} != ranks or any(
+            a.dtype != np.int64 for a in arrays.values()
+        ):
+            raise DataError(f"{os.fspath(path)}: no file of moments")
+        layer, samples, checksum = (int(arrays[name]) for name in ("layer", "samples", "model"))
+        result = cls(model, layer, samples, arrays["sums"], arrays["squares"])
+        result.check_model(checksum)
         return result
 
 
-def _checked(sums: Any, squares: Any, positions: int, channels: int, layer: int) -> Moments:
+def _checked(sums: Any, squares: Any, positions: int, channels: int) -> Moments:
     s, q = (np.asarray(a) for a in (sums, squares))
     if any(a.shape != (channels,) or a.dtype.kind not in "iu" for a in (s, q)) or positions < 0:
-        raise DataError(f"sums and squares of layer {layer}: expected {channels} integers each")
+        raise DataError(f"sums and squares: expected {channels} integers each")
     s, q = s.astype(np.int64), q.astype(np.int64)
     for total, square in zip(s.tolist(), q.tolist(), strict=True):
         if not (-128 * positions <= total <= 127 * positions and total * total <= positions * square):
-            raise DataError(f"sums and squares of layer {layer}: {positions} int8 values do not have them")
+            raise DataError(f"sums and squares: {positions} int8 values do not have them")
         if square > 16384 * positions:
-            raise DataError(f"squares of layer {layer}: {positions} int8 values do not have them")
+            raise DataError(f"squares: {positions} int8 values do not have them")
     return Moments(positions, s, q)
