@@ -234,7 +234,7 @@ def test_export_refuses(cli: Any, model_file: Any, data_file: Any, tmp_path: Pat
         (["o.zo.tflite", "--weights", "one.npy"], "«x» is no trainable filter"),
         (["o.zo.tflite", "--weights", data_file("w.npz", nowhere=np.zeros(3, np.int8))], "nowhere"),
         (["o.zo.tflite", "--batch", "0"], "batch must be"),
-        (["o.zo.tflite", "--fractions", "one.npy"], "they are for --re-range"),
+        (["o.zo.tflite", "--fractions", "one.npy"], "--fractions: «x» is no trainable filter"),
         ([model_file()], "no ZO model"),
     ]:
         result = cli("export", *arguments, "-o", "plain.tflite")

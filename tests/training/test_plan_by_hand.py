@@ -114,6 +114,7 @@ FIELDS = (
     *("pad_top", "pad_left", "out_h", "out_w", "out_c", "node_h", "node_w", "pool_h", "pool_w"),
     *("pool_stride_h", "pool_stride_w", "pool_pad_top", "pool_pad_left", "input_zero_point", "low", "high"),
     "unmasked",
+    "depthwise",
 )
 
 
@@ -133,7 +134,7 @@ def test_boundaries_are_kept_one_after_the_other() -> None:
 
 # zo_node_task on a 32-bit core: 27 numbers of the layer and 17 other words: kind, start_segment, queries,
 # following, mu, rate, gain (2), boundary_bytes, 6 pointers, mean_square (2).
-TASK_STRUCT = 4 * (27 + 17)
+TASK_STRUCT = 4 * (28 + 17)
 
 # Two headers of 164 + 32 * 3 bytes, and 8 words for each task's entry.
 HEADERS = 2 * (164 + 32 * 3) + 3 * 4 * 8
@@ -150,16 +151,16 @@ def test_workspace() -> None:
     conv = eight(4 * 36) + eight(4 * 8) + eight(4 * 2 * 4)  # 144 + 32 + 32
     fc1 = eight(4 * 8) + eight(4 * 3) + eight(4 * 2 * 4)  # 32 + 16 + 32
     fc2 = eight(4 * 3) + eight(4 * 2) + eight(4 * 2 * 4)  # 16 + 8 + 32
-    structs = eight(3 * TASK_STRUCT)  # 528
+    structs = eight(3 * TASK_STRUCT)  # 540, and 4 of padding
     headers = eight(HEADERS)  # 616: more than the 11 words that an update needs
     expected = 56 + structs + conv + fc1 + fc2 + headers
-    assert expected == 1544
+    assert expected == 1560
     plan = plan_run(model, NODES, steps=STEPS, samples=SAMPLES)
     assert workspace_bytes(model, metadata, plan) == expected
 
     # Errors of 2 bytes in place of the head's losses, and the label of the sample.
     exact = expected - eight(4 * 2 * 4) + eight(4 * 2 * 2) + eight(4)
-    assert exact == 1536
+    assert exact == 1552
     plan = plan_run(model, EXACT, steps=STEPS, samples=SAMPLES)
     assert workspace_bytes(model, metadata, plan) == exact
 
