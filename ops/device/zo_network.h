@@ -81,9 +81,8 @@ class Network {
   //   words   [count] of the command; null: none, weights stay as they are and no loss is computed;
   //           command(0) itself in a network of one segment
   //   start   what enters it is in entering(start); 0: the inputs
-  //   keep    whether what enters segments is kept; what was kept of those before start is what
-  //   later
-  //           ones read of it
+  //   keep    whether what enters segments is kept. Of boundaries from before start, segments read
+  //           what was kept
   //
   // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL: the source has no such sample or label;
   // ZO_ERROR_RUNTIME. Then segments before executed() have carried the command out, and no others.

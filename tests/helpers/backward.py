@@ -52,6 +52,16 @@ def _factors(mantissas: NDArray[np.int16] | None, exponent: int) -> Any:
     return structs.zo_error_factors(data, mantissas.size, signed("exponent", exponent))
 
 
+def _passed(
+    name: str, result: NDArray[np.int16], exponent: int, *arguments: Any, scratch: int | None = None
+) -> Errors:
+    """Calls a function that writes errors and their exponent behind its arguments, then takes its scratch."""
+    found, values = ctypes.c_int8(exponent), np.empty(scratch or 0, np.int32)
+    last = [] if scratch is None else [values.ctypes.data]
+    call(name, *arguments, result.ctypes.data, ctypes.byref(found), *last)
+    return result, found.value
+
+
 def mask(outputs: NDArray[np.int8], low: int, high: int, values: NDArray[np.int16]) -> NDArray[np.int16]:
     """The errors, 0 where outputs are clamped."""
     _expect("outputs", outputs, values.shape)
@@ -62,33 +72,19 @@ def mask(outputs: NDArray[np.int8], low: int, high: int, values: NDArray[np.int1
 
 def scale(mantissas: NDArray[np.int16] | None, exponent: int, errors: Errors) -> Errors:
     """Errors times mantissas[i % channels] * 2^(exponent - 15), or, without, filled up to 16 bits."""
-    values, result, found = errors[0], np.empty_like(errors[0]), ctypes.c_int8()
-    call(
-        "zo_scale_errors",
-        _factors(mantissas, exponent),
-        values.size,
-        address("errors", values, np.int16),
-        errors[1],
-        result.ctypes.data,
-        ctypes.byref(found),
-    )
-    return result, found.value
+    values = errors[0]
+    data = address("errors", values, np.int16)
+    factors = _factors(mantissas, exponent)
+    return _passed("zo_scale_errors", np.empty_like(values), 0, factors, values.size, data, errors[1])
 
 
 def add(mantissas: NDArray[np.int16] | None, exponent: int, errors: Errors, sum_so_far: Errors) -> Errors:
     """The sum of an error tensor and another one that is scaled."""
     _expect("sum", sum_so_far[0], errors[0].shape)
-    result, found = sum_so_far[0].copy(), ctypes.c_int8(sum_so_far[1])
-    call(
-        "zo_add_errors",
-        _factors(mantissas, exponent),
-        result.size,
-        address("errors", errors[0], np.int16),
-        errors[1],
-        result.ctypes.data,
-        ctypes.byref(found),
-    )
-    return result, found.value
+    result, exponent_so_far = sum_so_far[0].copy(), sum_so_far[1]
+    data = address("errors", errors[0], np.int16)
+    factors = _factors(mantissas, exponent)
+    return _passed("zo_add_errors", result, exponent_so_far, factors, result.size, data, errors[1])
 
 
 def slice_blocks(
@@ -107,34 +103,19 @@ def max_pool(pool: Pool, inputs: NDArray[np.int8], errors: Errors) -> Errors:
     """Errors of a MAX_POOL_2D's inputs."""
     _expect("inputs", inputs, pool.inputs)
     pool.check_outputs(errors[0])
-    result, found = np.empty(pool.inputs, np.int16), ctypes.c_int8()
-    call(
-        "zo_max_pool_backprop",
-        pool.struct,
-        address("inputs", inputs, np.int8),
-        address("errors", errors[0], np.int16),
-        errors[1],
-        result.ctypes.data,
-        ctypes.byref(found),
-    )
-    return result, found.value
+    read = address("inputs", inputs, np.int8)
+    data = address("errors", errors[0], np.int16)
+    result = np.empty(pool.inputs, np.int16)
+    return _passed("zo_max_pool_backprop", result, 0, pool.struct, read, data, errors[1])
 
 
 def average_pool(pool: Pool, errors: Errors) -> Errors:
     """Errors of an AVERAGE_POOL_2D's inputs."""
     pool.check_outputs(errors[0])
-    result, found = np.empty(pool.inputs, np.int16), ctypes.c_int8()
-    scratch = np.empty(library().zo_pool_scratch_values(pool.struct), np.int32)
-    call(
-        "zo_average_pool_backprop",
-        pool.struct,
-        address("errors", errors[0], np.int16),
-        errors[1],
-        result.ctypes.data,
-        ctypes.byref(found),
-        scratch.ctypes.data,
-    )
-    return result, found.value
+    scratch = library().zo_pool_scratch_values(pool.struct)
+    data = address("errors", errors[0], np.int16)
+    result = np.empty(pool.inputs, np.int16)
+    return _passed("zo_average_pool_backprop", result, 0, pool.struct, data, errors[1], scratch=scratch)
 
 
 def conv_norm(layer: NodeLayer, weights: NDArray[np.int8]) -> int:
@@ -156,18 +137,15 @@ def conv(
     _expect("errors", errors[0], (layer.out_h, layer.out_w, layer.out_c))
     if scales is not None:
         _expect("scales", scales, (layer.out_c,))
-    result, found = np.empty((layer.in_h, layer.in_w, layer.in_c), np.int16), ctypes.c_int8()
-    scratch = np.empty(library().zo_conv_backprop_scratch_values(layer.struct), np.int32)
-    call(
+    return _passed(
         "zo_conv_backprop_s8",
+        np.empty((layer.in_h, layer.in_w, layer.in_c), np.int16),
+        0,
         layer.struct,
         weights.ctypes.data,
         norm,
         None if scales is None else address("scales", scales, np.int16),
         address("errors", errors[0], np.int16),
         errors[1],
-        result.ctypes.data,
-        ctypes.byref(found),
-        scratch.ctypes.data,
+        scratch=library().zo_conv_backprop_scratch_values(layer.struct),
     )
-    return result, found.value

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cortex_m.emulator import CORES, run
 from helpers.injection import inject_all
 from helpers.models import residual
-from tflm_checkout.firmware_build import LIBRARIES, build_firmware
-from tflm_checkout.test_firmware import log_of
+from tflm_checkout.firmware_build import LIBRARIES
+from tflm_checkout.runs import check_run
 from tflm_zo import load_model
 from tflm_zo.data import Data
-from tflm_zo.firmware import generate_firmware
-from tflm_zo.training import Exact, Nodes, Settings, Trainer, Weights
+from tflm_zo.training import Exact, Nodes, Settings, Weights
 
 STEPS, SAMPLES, CLASSES = 5, 12, 6
 
@@ -52,19 +50,4 @@ def test_the_run_is_the_desktops(name: str, library: str, tmp_path: Path) -> Non
     data = Data([x], rng.integers(0, CLASSES, SAMPLES).astype(np.int32))
     injection, settings = RUNS[name]
     zo = load_model(inject_all(residual(), **injection, batch=2).to_bytes())
-
-    trainer = Trainer(zo, settings, runtime="tflm")
-    log = tmp_path / "run.zolog"
-    history = trainer.fit(x, data.labels, steps=STEPS, log=log, keep="last")
-    trainer.runtime.invoke(trainer.runtime.command(loss=False, checksum=True))
-    checksum = trainer.runtime.status().checksum
-
-    folder = tmp_path / "firmware"
-    made = generate_firmware(zo, settings, steps=STEPS, samples=SAMPLES, name="residual", data=data)
-    made.write(folder)
-    program = build_firmware(built, folder, tmp_path / "build")
-    lines = run(CORES[built.core], program, timeout=600).splitlines()
-    losses = [int(line.split()[3]) for line in lines if line.startswith("step ")]
-    assert losses == [round(v * 65536) for v in history.steps]
-    assert log_of(lines) == log.read_bytes()
-    assert f"checksum {checksum:08x}" in lines
+    check_run(built, zo, settings, data, STEPS, "residual", tmp_path)

@@ -12,16 +12,46 @@ from numpy.typing import NDArray
 from .. import runtime as runtimes
 from ..converters import ConversionError, InjectSettings, Model
 from ..converters.model import Operator, Subgraph, Tensor
-from ..runtime import Runtime
+from ..data import Samples, prepare_samples
+from ..runtime import Inputs
 from ..training.evaluation import every_output
 from ..training.injection import inject_plain
 
-__all__ = ["LayerWalk", "as_runtime"]
+__all__ = ["LayerWalk", "outputs_of", "prepared"]
 
 
-def as_runtime(model: Model, runtime: str) -> Runtime:
-    """Returns a plain model in a runtime, which computes what the model does and trains nothing."""
-    return runtimes.load(inject_plain(model, InjectSettings(trainable="none", loss="none")), runtime)
+def _untrained(model: Model) -> Model:
+    """Returns a ZO model that computes what a plain one does, and trains nothing."""
+    return inject_plain(model, InjectSettings(trainable="none", loss="none"))
+
+
+def prepared(model: Model, x: Samples) -> list[NDArray[Any]]:
+    """Returns samples as a plain model takes them, [samples, ...] for each input.
+
+    Raises:
+        DataError: the samples cannot be used.
+    """
+    return prepare_samples(Inputs(_untrained(model)), x)
+
+
+def outputs_of(part: Subgraph, inputs: list[NDArray[Any]], runtime: str) -> list[NDArray[Any]]:
+    """Returns the outputs of a part of a plain model for every sample, [samples, ...] each.
+
+    Args:
+        part: operators of the model, with the tensors that they read as inputs.
+        inputs: values of these tensors, [samples, ...] each.
+        runtime: name of the runtime that runs the part.
+
+    Raises:
+        ConversionError: samples cannot be told apart in an output.
+    """
+    for tensor in part.outputs:
+        if tensor.shape[:1] != part.inputs[0].shape[:1]:
+            raise ConversionError(
+                f"«{tensor.name}» of shape {list(tensor.shape)} does not have the batch as its first "
+                "dimension, so samples cannot be told apart there"
+            )
+    return every_output(runtimes.load(_untrained(Model(subgraphs=[part])), runtime), inputs)
 
 
 class LayerWalk:
@@ -66,12 +96,6 @@ class LayerWalk:
         return any(tensor in op.inputs for op in self._graph.operators[self._next :])
 
     def _run(self, operators: list[Operator], outputs: Sequence[Tensor]) -> list[NDArray[Any]]:
-        for tensor in outputs:
-            if tensor.shape[:1] != self._graph.inputs[0].shape[:1]:
-                raise ConversionError(
-                    f"«{tensor.name}» of shape {list(tensor.shape)} does not have the batch as its first "
-                    "dimension, so samples cannot be told apart there"
-                )
         inputs = [t for t in self._live if any(t in op.inputs for op in operators)]
-        part = Model(subgraphs=[Subgraph("part", [], inputs, list(outputs), operators)])
-        return every_output(as_runtime(part, self._runtime), [self._live[t] for t in inputs])
+        part = Subgraph("part", [], inputs, list(outputs), operators)
+        return outputs_of(part, [self._live[t] for t in inputs], self._runtime)

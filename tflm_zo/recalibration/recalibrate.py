@@ -21,9 +21,9 @@ from ..converters.channel_statistics import (
 from ..converters.model import Operator, Subgraph
 from ..converters.passes.layer_names import layer_names
 from ..converters.rescale_channels import is_per_channel, layers_with_filters, rescale_channels, why_fixed
-from ..data import DataError, Samples, prepare_samples
+from ..data import DataError, Samples
 from .correction import Shift, is_uneven, shift_between
-from .layer_walk import LayerWalk, as_runtime
+from .layer_walk import LayerWalk, prepared
 from .moments import Moments, cell_sums, channel_statistics, layout_of, moments_of
 from .running_moments import RunningMoments, corrected_layers, layer_outputs
 
@@ -171,7 +171,7 @@ def recalibrate(
         _, corrected = _correct(graph, layer, shift, x.moments, np.ones(len(was.mean)))
         changes[layer] = shift, int(corrected.sum())
     else:
-        inputs = prepare_samples(as_runtime(loaded, runtime), x)
+        inputs = prepared(loaded, x)
         samples = len(inputs[0])
         walk = LayerWalk(graph, inputs, runtime)
         for number, layer in enumerate(watch(layers)):

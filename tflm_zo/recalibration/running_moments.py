@@ -19,9 +19,8 @@ from ..converters.files import write_output
 from ..converters.model import Operator, Subgraph
 from ..converters.passes.layer_names import layer_names
 from ..converters.rescale_channels import layers_with_filters, why_fixed
-from ..data import DataError, Samples, prepare_samples, read_arrays
-from ..training.evaluation import every_output
-from .layer_walk import as_runtime
+from ..data import DataError, Samples, read_arrays
+from .layer_walk import outputs_of, prepared
 from .moments import Moments, moments_of
 
 __all__ = ["RunningMoments", "corrected_layers", "corrected_names", "layer_outputs"]
@@ -57,11 +56,7 @@ def layer_outputs(model: Model, layers: Sequence[Operator], x: Samples, runtime:
     until = max(graph.operators.index(op) for op in layers) + 1
     outputs = [op.outputs[0] for op in layers]
     part = Subgraph("layers", [], list(graph.inputs), outputs, graph.operators[:until])
-    for tensor in outputs:
-        if tensor.shape[:1] != graph.inputs[0].shape[:1]:
-            raise ConversionError(f"«{tensor.name}» has no batch dimension in front: {list(tensor.shape)}")
-    loaded = as_runtime(Model(subgraphs=[part]), runtime)
-    return every_output(loaded, prepare_samples(loaded, x))
+    return outputs_of(part, prepared(model, x), runtime)
 
 
 class RunningMoments:

@@ -83,6 +83,11 @@ class Runtime(Inputs, ABC):
         self._inputs: dict[int, NDArray[Any]] = {}
         self._labels: NDArray[Any] | None = None
         self._boundaries: dict[int, NDArray[Any]] = {}
+        # Of each segment: shapes and dtypes of what a run from it on reads of what was computed before.
+        self._entering = [
+            {j: self._entering_details(j) for j in self._metadata.entering(k)}
+            for k in range(len(self._segments))
+        ]
         self.set_inputs(*(np.zeros(d[0], d[1]) for _, d in sorted(self._input_details.items())))
         try:
             self.invoke()  # the op pack copies the initial weights in and publishes where they are
@@ -277,8 +282,7 @@ class Runtime(Inputs, ABC):
         """Returns the activations that a run begins with, checked, by the segments that they enter."""
         if not 0 <= start < len(self._segments):
             raise ValueError(f"start: the model has segments 0..{len(self._segments) - 1}, got {start}")
-        needed = {k: self._entering_details(k) for k in self._metadata.entering(start)}
-        return begin_with(start, boundary, needed, self._boundaries)
+        return begin_with(start, boundary, self._entering[start], self._boundaries)
 
     def _entering_details(self, segment: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
         own = self._segments[segment]

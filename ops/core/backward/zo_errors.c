@@ -88,7 +88,7 @@ zo_status zo_add_errors(const zo_error_factors* factors, uint32_t count, const i
   }
   const scaling s = make_scaling(factors, count, errors, exponent);
   if (s.largest == 0u) return ZO_OK;
-  if (zo_largest_error(sum, count) == 0u) {
+  if (zo_largest_magnitude(sum, count) == 0) {
     return zo_scale_errors(factors, count, errors, exponent, sum, sum_exponent);
   }
   const int32_t distance = *sum_exponent - s.exponent;

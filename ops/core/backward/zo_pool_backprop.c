@@ -109,7 +109,8 @@ zo_status zo_max_pool_backprop(const zo_pool* pool, const int8_t* inputs,
   const zo_windows rows = rows_of(pool), columns = columns_of(pool);
   const uint32_t outputs = pool->out_h * pool->out_w * pool->channels;
   const uint32_t most = zo_most_windows(&rows) * zo_most_windows(&columns);
-  const uint32_t shift = zo_error_shift((uint64_t)most * zo_largest_error(output_errors, outputs));
+  const uint32_t shift =
+      zo_error_shift((uint64_t)most * (uint32_t)zo_largest_magnitude(output_errors, outputs));
   for (uint32_t row = 0; row < pool->in_h; ++row) {
     for (uint32_t column = 0; column < pool->in_w; ++column) {
       for (uint32_t c = 0; c < pool->channels; ++c) {
@@ -169,7 +170,8 @@ zo_status zo_average_pool_backprop(const zo_pool* pool, const int16_t* output_er
   uint32_t parts;
   while ((parts = largest_parts(pool, bits, output_errors)) > PARTS_MAX) --bits;
   const uint32_t outputs = pool->out_h * pool->out_w * pool->channels;
-  const uint32_t shift = zo_error_shift((uint64_t)parts * zo_largest_error(output_errors, outputs));
+  const uint32_t shift =
+      zo_error_shift((uint64_t)parts * (uint32_t)zo_largest_magnitude(output_errors, outputs));
   for (uint32_t row = 0; row < pool->in_h; ++row) {
     for (uint32_t column = 0; column < pool->in_w; ++column) {
       memset(scratch, 0, pool->channels * sizeof scratch[0]);

@@ -26,6 +26,21 @@ static inline int64_t zo_floor_shift64(int64_t value, uint32_t bits) {
 
 #endif
 
+/* value / 2^bits, half up; bits <= 31, and 2^(bits - 1) can be added to the value. */
+static inline int32_t zo_half_up(int32_t value, uint32_t bits) {
+  return zo_floor_shift(value + (int32_t)(UINT32_C(1) << bits >> 1), bits);
+}
+
+/* The largest |value|; 0 of none. */
+static inline int32_t zo_largest_magnitude(const int16_t* values, uint32_t count) {
+  int32_t largest = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    const int32_t v = values[i] < 0 ? -values[i] : values[i];
+    if (v > largest) largest = v;
+  }
+  return largest;
+}
+
 static inline int32_t zo_clamp(int32_t value, int32_t low, int32_t high) {
   return value < low ? low : (value > high ? high : value);
 }

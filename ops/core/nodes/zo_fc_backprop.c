@@ -33,7 +33,7 @@ zo_status zo_fc_backprop_s8(uint32_t samples, uint32_t inputs, uint32_t outputs,
     memset(scratch, 0, inputs * sizeof scratch[0]);
     for (uint32_t i = 0; i < outputs; ++i) {
       int32_t error = from[i];
-      if (scales != NULL) error = zo_floor_shift(error * scales[i] + (INT32_C(1) << 14), 15);
+      if (scales != NULL) error = zo_half_up(error * scales[i], 15);
       error = zo_floor_shift(error, spare);
       if (error != 0) {
         products[number].row = weights + (size_t)i * inputs;

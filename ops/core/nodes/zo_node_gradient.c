@@ -28,13 +28,7 @@ static int32_t clipped_difference(const zo_node_evidence* evidence, uint32_t que
 /* Largest |e| of a sample whose errors are given. */
 static int32_t largest_of_sample(const zo_node_gradient* g, uint32_t sample) {
   const uint32_t nodes = zo_node_count(g->layer);
-  const int16_t* errors = g->evidence->errors + (size_t)sample * nodes;
-  int32_t largest = 0;
-  for (uint32_t i = 0; i < nodes; ++i) {
-    const int32_t e = errors[i];
-    if (e > largest || -e > largest) largest = e < 0 ? -e : e;
-  }
-  return largest;
+  return zo_largest_magnitude(g->evidence->errors + (size_t)sample * nodes, nodes);
 }
 
 static int32_t exponent_of(const zo_node_evidence* evidence, uint32_t sample) {
@@ -116,7 +110,6 @@ static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t fir
   /* From 31 bits on nothing is left of any error. */
   const uint32_t distance = (uint32_t)(g->shift - exponent_of(evidence, sample));
   const uint32_t shift = distance < 31u ? distance : 31u;
-  const int32_t half = (int32_t)(UINT32_C(1) << shift >> 1);
   for (uint32_t i = 0; i < count; i += CHUNK) {
     const uint32_t size = count - i < CHUNK ? count - i : CHUNK;
     int32_t sums[CHUNK];
@@ -132,7 +125,7 @@ static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t fir
                  clipped_difference(evidence, q, sample));
     }
     for (uint32_t j = 0; j < size; ++j) {
-      errors[i + j] = (int16_t)zo_floor_shift(sums[j] + half, shift);
+      errors[i + j] = (int16_t)zo_half_up(sums[j], shift);
     }
   }
 }

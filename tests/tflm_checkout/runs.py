@@ -1,0 +1,34 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A run of a generated folder on an emulated core, against the same run on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cortex_m.emulator import CORES, run
+from tflm_checkout.firmware_build import Library, build_firmware
+from tflm_checkout.test_firmware import log_of
+from tflm_zo import Model
+from tflm_zo.data import Data
+from tflm_zo.firmware import generate_firmware
+from tflm_zo.training import Settings, Trainer
+
+
+def check_run(
+    library: Library, zo: Model, settings: Settings, data: Data, steps: int, name: str, folder: Path
+) -> None:
+    """Asserts that losses, log and weights of the run are the desktop's."""
+    trainer = Trainer(zo, settings, runtime="tflm")
+    log = folder / "run.zolog"
+    history = trainer.fit(data.inputs[0], data.labels, steps=steps, log=log, keep="last")
+    trainer.runtime.invoke(trainer.runtime.command(loss=False, checksum=True))
+    checksum = trainer.runtime.status().checksum
+
+    made = generate_firmware(zo, settings, steps=steps, samples=len(data.labels), name=name, data=data)
+    made.write(folder / "firmware")
+    program = build_firmware(library, folder / "firmware", folder / "build")
+    lines = run(CORES[library.core], program, timeout=600).splitlines()
+    losses = [int(line.split()[3]) for line in lines if line.startswith("step ")]
+    assert losses == [round(v * 65536) for v in history.steps]
+    assert log_of(lines) == log.read_bytes()
+    assert f"checksum {checksum:08x}" in lines
