@@ -3,40 +3,32 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-from ..activation_range import RANGES, activation_range
 from ..errors import ConversionError
 from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
-from ..model.schema import TensorType
 from ..settings import LAYERS, InjectSettings, last_number
 from ..window import Window
 from .cut_segments import crosses_alone, cut_reason, possible_cuts
+from .layer_geometry import (
+    NO_CLAMPS,
+    UnfitError,
+    check_sizes,
+    clamps_of,
+    contradiction,
+    layer_geometry,
+    same_bytes,
+)
 from .plan import NodeLayer, Plan, Trainable
 from .select_trainable import unknown_layer
 
 _NONE: Final = 0  # of the schema's ActivationFunctionType
 
-# Low and high of an output that no activation clamps.
-_NO_CLAMPS: Final = (-129, 128)
-
-# Operators that leave the bytes of a tensor as they are.
-_SAME_BYTES: Final = (B.RESHAPE, B.SQUEEZE, B.EXPAND_DIMS)
-
-# Bounds of zo_node_layer.c.
-_LARGEST_SIDE: Final = 4096
-_LARGEST_CHANNELS: Final = 65536
-_LARGEST_IMAGE: Final = 2**30
+# Bound of zo_node_layer.c.
 _LARGEST_WINDOW: Final = 254
-_LARGEST_FILTER: Final = 2**20
-
-
-class _UnfitError(Exception):
-    """Why a layer carries no nodes."""
 
 
 def plan_nodes(model: Model, settings: InjectSettings, plan: Plan) -> None:
@@ -73,7 +65,7 @@ def _wanted_cuts(model: Model, settings: InjectSettings, plan: Plan) -> list[str
         return list(settings.cuts)
     possible, graph = possible_cuts(model, settings.loss_output), model.subgraphs[0]
     entering = [op.inputs[0] for t in plan.trainable for op in t.operators[:1]]
-    before = [_same_bytes(graph, tensor) for tensor in entering if tensor is not None]
+    before = [same_bytes(graph, tensor) for tensor in entering if tensor is not None]
     layers = [tensor.name for tensor in before if tensor.name in possible]
     others = [name for name in settings.cuts if name != LAYERS]
     return list(dict.fromkeys([*others, *layers]))
@@ -86,7 +78,7 @@ def node_layers(graph: Subgraph, plan: Plan) -> tuple[dict[Trainable, NodeLayer]
     for trainable in plan.trainable:
         try:
             layers[trainable] = _node_layer(graph, trainable, plan)
-        except _UnfitError as unfit:
+        except UnfitError as unfit:
             reasons[trainable] = str(unfit)
     return layers, reasons
 
@@ -139,28 +131,18 @@ def _choose(
 
 def _node_layer(graph: Subgraph, trainable: Trainable, plan: Plan) -> NodeLayer:
     if len(trainable.operators) > 1:
-        raise _UnfitError("shares its filter with another layer")
+        raise UnfitError("shares its filter with another layer")
     op = trainable.operators[0]
-    if op.builtin in (B.CONV_2D, B.DEPTHWISE_CONV_2D):
-        geometry = _convolution(op)
-    elif op.builtin == B.FULLY_CONNECTED:
-        geometry = _dense(op)
-    else:
-        raise _UnfitError(f"is a {op.code.name}")
-    source, output = op.inputs[0], op.outputs[0]
-    assert source is not None and source.quantization is not None
-    if trainable.tensor.size > _LARGEST_FILTER:
-        raise _UnfitError(f"has {trainable.tensor.size} weights, at most 2^20 are possible")
-    geometry["input_zero_point"] = source.quantization.zero_point
+    geometry = layer_geometry(op)
+    source = op.inputs[0]
+    assert source is not None
     logits = None if plan.loss is None else plan.loss.tensor
     output, (geometry["low"], geometry["high"]) = _summed(graph, op, logits)
     form, nodes = _nodes_of(graph, output, geometry)
-    before = _same_bytes(graph, source)
+    before = same_bytes(graph, source)
     if before in graph.inputs[1:]:
-        raise _UnfitError(
-            f"reads the input «{before.name}»; of the model's inputs only the first is possible"
-        )
-    _check_sizes(geometry)
+        raise UnfitError(f"reads the input «{before.name}»; of the model's inputs only the first is possible")
+    check_sizes(geometry)
     layer = NodeLayer(
         trainable=trainable,
         form=form,
@@ -173,105 +155,19 @@ def _node_layer(graph: Subgraph, trainable: Trainable, plan: Plan) -> NodeLayer:
     )
     for what, tensor in (("input", layer.input), ("output", layer.output), ("nodes", layer.nodes)):
         if tensor.shape[:1] != graph.inputs[0].shape[:1]:
-            raise _UnfitError(
+            raise UnfitError(
                 f"has its {what} «{tensor.name}» in shape {list(tensor.shape)}, which does not begin with "
                 f"the batch {graph.inputs[0].shape[0]}"
             )
         reason = None if tensor in graph.inputs else cut_reason(graph, tensor, logits)
         if reason is not None:
-            raise _UnfitError(f"has its {what} «{tensor.name}» where the model cannot be cut: {reason}")
+            raise UnfitError(f"has its {what} «{tensor.name}» where the model cannot be cut: {reason}")
     # Nodes lie on a sum only where the layer's own output does not cross a cut alone.
     layer.crossed = output is not op.outputs[0] or not all(
         tensor in graph.inputs or crosses_alone(graph, tensor, logits)
         for tensor in (layer.input, layer.output, layer.nodes)
     )
     return layer
-
-
-def _check_sizes(geometry: dict[str, int]) -> None:
-    for name, size in geometry.items():
-        largest = _LARGEST_CHANNELS if name in ("in_c", "out_c") else _LARGEST_SIDE
-        if size > largest:
-            raise _UnfitError(f"has {name} = {size}, at most {largest} are possible")
-    for side in ("in", "out"):
-        image = math.prod(geometry[f"{side}_{axis}"] for axis in "hwc")
-        if image > _LARGEST_IMAGE:
-            raise _UnfitError(f"has {image} values in its {side}put, at most 2^30 are possible")
-
-
-def _same_bytes(graph: Subgraph, tensor: Tensor) -> Tensor:
-    """Returns the tensor before reshapes, so that layers that follow each other share a cut."""
-    producers = graph.producers()
-    while (op := producers.get(tensor)) is not None and op.builtin in _SAME_BYTES:
-        source = op.inputs[0]
-        if source is None or source.type != TensorType.INT8 or source.size != tensor.size:
-            break
-        if source.shape[:1] != tensor.shape[:1]:  # samples are merged
-            break
-        tensor = source
-    return tensor
-
-
-def _convolution(op: Operator) -> dict[str, int]:
-    source, weights, output = op.inputs[0], op.inputs[1], op.outputs[0]
-    assert source is not None and weights is not None
-    if len(source.shape) != 4 or len(weights.shape) != 4 or len(output.shape) != 4:
-        raise _UnfitError("is no convolution of images")
-    depthwise = op.builtin == B.DEPTHWISE_CONV_2D
-    if not depthwise and weights.shape[3] != source.shape[3]:
-        raise _UnfitError("is a grouped convolution")
-    channels = weights.shape[3 if depthwise else 0]
-    if output.shape[3] != channels or (depthwise and channels % source.shape[3]):
-        raise _contradiction(output)
-    result = {
-        "in_c": source.shape[3],
-        "out_c": output.shape[3],
-    }
-    for side, axis in (("h", 1), ("w", 2)):
-        size, out = source.shape[axis], output.shape[axis]
-        window = Window.of(op, side, weights.shape[axis])
-        if out != window.positions(size):
-            raise _contradiction(output)
-        result |= {
-            f"in_{side}": size,
-            f"out_{side}": out,
-            f"k_{side}": window.size,
-            f"stride_{side}": window.stride,
-            f"dilation_{side}": window.dilation,
-            "pad_top" if side == "h" else "pad_left": window.zeros_before(size, out),
-        }
-    return result | ({"depthwise": 1} if depthwise else {})
-
-
-def _contradiction(output: Tensor) -> _UnfitError:
-    shape = list(output.shape)
-    return _UnfitError(f"has the output «{output.name}» of shape {shape}, which its window does not give")
-
-
-def _dense(op: Operator) -> dict[str, int]:
-    source, weights, output = op.inputs[0], op.inputs[1], op.outputs[0]
-    assert source is not None and weights is not None
-    units, depth = weights.shape
-    positions = math.prod(output.shape[1:]) // units
-    read, wanted = math.prod(source.shape[1:]), positions * depth
-    if read != wanted:
-        raise _UnfitError(f"reads {read} values of a sample where its filter and output need {wanted}")
-    return {
-        "in_h": 1,
-        "in_w": positions,
-        "in_c": depth,
-        "out_h": 1,
-        "out_w": positions,
-        "out_c": units,
-        "k_h": 1,
-        "k_w": 1,
-        "stride_h": 1,
-        "stride_w": 1,
-        "dilation_h": 1,
-        "dilation_w": 1,
-        "pad_top": 0,
-        "pad_left": 0,
-    }
 
 
 def _summed(graph: Subgraph, op: Operator, logits: Tensor | None) -> tuple[Tensor, tuple[int, int]]:
@@ -281,8 +177,8 @@ def _summed(graph: Subgraph, op: Operator, logits: Tensor | None) -> tuple[Tenso
     An error of the sum is one of the output, in real units, where the sum is not clamped: d sum / d output
     = 1. So layers on both branches share the sum's nodes, and nothing crosses a cut at it but itself.
     """
-    output, clamps = op.outputs[0], _clamps(op, op.outputs[0])
-    while clamps == _NO_CLAMPS and cut_reason(graph, output, logits) is None:
+    output, clamps = op.outputs[0], clamps_of(op, op.outputs[0])
+    while clamps == NO_CLAMPS and cut_reason(graph, output, logits) is None:
         readers = graph.consumers().get(output, [])
         if len(readers) != 1 or readers[0].builtin != B.ADD or crosses_alone(graph, output, logits):
             break
@@ -290,18 +186,8 @@ def _summed(graph: Subgraph, op: Operator, logits: Tensor | None) -> tuple[Tenso
         if addition.inputs.count(output) != 1 or addition.outputs[0].shape != output.shape:
             break
         output = addition.outputs[0]
-        clamps = _clamps(addition, output)
+        clamps = clamps_of(addition, output)
     return output, clamps
-
-
-def _clamps(op: Operator, output: Tensor) -> tuple[int, int]:
-    """Returns (low, high): the fused activation has clamped outputs that are <= low or >= high."""
-    assert output.quantization is not None
-    activation = int(op.option("fusedActivationFunction", _NONE))
-    if activation not in RANGES:
-        raise _UnfitError(f"has the fused activation {activation}, whose clamps are not known")
-    low, high = activation_range(output.quantization, activation)
-    return -129 if low is None else low, 128 if high is None else high
 
 
 def _nodes_of(graph: Subgraph, output: Tensor, geometry: dict[str, int]) -> tuple[str, Tensor]:
@@ -324,7 +210,7 @@ def _nodes_of(graph: Subgraph, output: Tensor, geometry: dict[str, int]) -> tupl
         filter_size = int(pooling.option("filterHeight" if side == "h" else "filterWidth", 1))
         window = Window.of(pooling, side, filter_size)
         if out != window.positions(size):
-            raise _contradiction(pooled)
+            raise contradiction(pooled)
         pools |= {
             f"node_{side}": out,
             f"pool_{side}": window.size,

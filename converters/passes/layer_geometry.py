@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Describes a layer's operator as the core takes it: sizes, window and clamps, see zo_node_layer.h."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from ..activation_range import RANGES, activation_range
+from ..model import Operator, Subgraph, Tensor
+from ..model.schema import BuiltinOperator as B
+from ..model.schema import TensorType
+from ..window import Window
+
+_NONE: Final = 0  # of the schema's ActivationFunctionType
+
+# Low and high of an output that no activation clamps.
+NO_CLAMPS: Final = (-129, 128)
+
+# Operators that leave the bytes of a tensor as they are.
+SAME_BYTES: Final = (B.RESHAPE, B.SQUEEZE, B.EXPAND_DIMS)
+
+# Bounds of zo_node_layer.c.
+_LARGEST_SIDE: Final = 4096
+_LARGEST_CHANNELS: Final = 65536
+_LARGEST_IMAGE: Final = 2**30
+_LARGEST_FILTER: Final = 2**20
+
+
+class UnfitError(Exception):
+    """Why the core cannot take a layer, as what follows its name in a sentence."""
+
+
+def layer_geometry(op: Operator) -> dict[str, int]:
+    """Returns the fields of ``zo_node_layer`` that a layer's operator has: its own, without clamps and nodes.
+
+    Raises:
+        UnfitError: the core takes no such layer.
+    """
+    if op.builtin in (B.CONV_2D, B.DEPTHWISE_CONV_2D):
+        geometry = _convolution(op)
+    elif op.builtin == B.FULLY_CONNECTED:
+        geometry = _dense(op)
+    else:
+        raise UnfitError(f"is a {op.code.name}")
+    source, weights = op.inputs[0], op.inputs[1]
+    assert source is not None and source.quantization is not None and weights is not None
+    if weights.size > _LARGEST_FILTER:
+        raise UnfitError(f"has {weights.size} weights, at most 2^20 are possible")
+    return geometry | {"input_zero_point": source.quantization.zero_point}
+
+
+def check_sizes(geometry: dict[str, int]) -> None:
+    """Raises UnfitError where a size is beyond the core's."""
+    for name, size in geometry.items():
+        largest = _LARGEST_CHANNELS if name in ("in_c", "out_c") else _LARGEST_SIDE
+        if size > largest:
+            raise UnfitError(f"has {name} = {size}, at most {largest} are possible")
+    for side in ("in", "out"):
+        image = math.prod(geometry[f"{side}_{axis}"] for axis in "hwc")
+        if image > _LARGEST_IMAGE:
+            raise UnfitError(f"has {image} values in its {side}put, at most 2^30 are possible")
+
+
+def same_bytes(graph: Subgraph, tensor: Tensor) -> Tensor:
+    """Returns the tensor before reshapes, so that layers that follow each other share a cut."""
+    producers = graph.producers()
+    while (op := producers.get(tensor)) is not None and op.builtin in SAME_BYTES:
+        source = op.inputs[0]
+        if source is None or source.type != TensorType.INT8 or source.size != tensor.size:
+            break
+        if source.shape[:1] != tensor.shape[:1]:  # samples are merged
+            break
+        tensor = source
+    return tensor
+
+
+def _convolution(op: Operator) -> dict[str, int]:
+    source, weights, output = op.inputs[0], op.inputs[1], op.outputs[0]
+    assert source is not None and weights is not None
+    if len(source.shape) != 4 or len(weights.shape) != 4 or len(output.shape) != 4:
+        raise UnfitError("is no convolution of images")
+    depthwise = op.builtin == B.DEPTHWISE_CONV_2D
+    if not depthwise and weights.shape[3] != source.shape[3]:
+        raise UnfitError("is a grouped convolution")
+    channels = weights.shape[3 if depthwise else 0]
+    if output.shape[3] != channels or (depthwise and channels % source.shape[3]):
+        raise contradiction(output)
+    result = {
+        "in_c": source.shape[3],
+        "out_c": output.shape[3],
+    }
+    for side, axis in (("h", 1), ("w", 2)):
+        size, out = source.shape[axis], output.shape[axis]
+        window = Window.of(op, side, weights.shape[axis])
+        if out != window.positions(size):
+            raise contradiction(output)
+        result |= {
+            f"in_{side}": size,
+            f"out_{side}": out,
+            f"k_{side}": window.size,
+            f"stride_{side}": window.stride,
+            f"dilation_{side}": window.dilation,
+            "pad_top" if side == "h" else "pad_left": window.zeros_before(size, out),
+        }
+    return result | ({"depthwise": 1} if depthwise else {})
+
+
+def _dense(op: Operator) -> dict[str, int]:
+    source, weights, output = op.inputs[0], op.inputs[1], op.outputs[0]
+    assert source is not None and weights is not None
+    units, depth = weights.shape
+    positions = math.prod(output.shape[1:]) // units
+    read, wanted = math.prod(source.shape[1:]), positions * depth
+    if read != wanted:
+        raise UnfitError(f"reads {read} values of a sample where its filter and output need {wanted}")
+    return {
+        "in_h": 1,
+        "in_w": positions,
+        "in_c": depth,
+        "out_h": 1,
+        "out_w": positions,
+        "out_c": units,
+        "k_h": 1,
+        "k_w": 1,
+        "stride_h": 1,
+        "stride_w": 1,
+        "dilation_h": 1,
+        "dilation_w": 1,
+        "pad_top": 0,
+        "pad_left": 0,
+    }
+
+
+def contradiction(output: Tensor) -> UnfitError:
+    """Returns the refusal of an output whose shape its window does not give."""
+    shape = list(output.shape)
+    return UnfitError(f"has the output «{output.name}» of shape {shape}, which its window does not give")
+
+
+def clamps_of(op: Operator, output: Tensor) -> tuple[int, int]:
+    """Returns (low, high): the fused activation has clamped outputs that are <= low or >= high."""
+    assert output.quantization is not None
+    activation = int(op.option("fusedActivationFunction", _NONE))
+    if activation not in RANGES:
+        raise UnfitError(f"has the fused activation {activation}, whose clamps are not known")
+    low, high = activation_range(output.quantization, activation)
+    return -129 if low is None else low, 128 if high is None else high
