@@ -4,7 +4,7 @@
 from .errors import ConversionError
 from .export import export_model
 from .grow_classes import grow_classes
-from .initial_weights import initial_weights, with_initial_weights
+from .initial_weights import WeightArray, initial_weights, with_initial_weights
 from .inject import inject
 from .keras import ConversionReport, ConversionResult, convert
 from .metadata import (
@@ -31,6 +31,7 @@ __all__ = [
     "ConversionResult",
     "InjectSettings",
     "Model",
+    "WeightArray",
     "ZoLoss",
     "ZoMetadata",
     "ZoNodes",

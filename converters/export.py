@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from .constants import FULLY_CONNECTED_16, METADATA_NAME, OP_PREFIX, segment_key
 from .errors import ConversionError
-from .initial_weights import checked_weights, initial_weights
+from .initial_weights import WeightArray, checked_weights, initial_weights
 from .metadata import ZoMetadata, read_metadata
 from .model import Model, Signature, Subgraph, Tensor, load_model
 from .passes.int16_layers import restore_layer
@@ -29,7 +29,7 @@ _KEPT: Final = ("input", "output", "boundary", "skip")
 
 def export_model(
     zo_model: Model | str | os.PathLike[str] | bytes,
-    weights: Mapping[str, npt.NDArray[np.int8]] | None = None,
+    weights: Mapping[str, WeightArray] | None = None,
     *,
     batch: int | None = None,
     fractions: Mapping[str, npt.NDArray[np.int8]] | None = None,
@@ -37,8 +37,8 @@ def export_model(
 ) -> Model:
     """Returns a plain int8 model that computes the same as the ZO model with these weights, bit for bit.
 
-    Filters are constants again and nothing of the ZO machinery is left. The segments of a cut model are
-    joined into one subgraph.
+    Filters and biases are constants again and nothing of the ZO machinery is left. The segments of a cut
+    model are joined into one subgraph.
 
     An int16 layer is the exception to «bit for bit»: it becomes a plain FULLY_CONNECTED, whose weights are
     the nearest of 8 bits. Its outputs are those that the ZO model has with all its fractions 0.
@@ -50,8 +50,8 @@ def export_model(
 
     Args:
         zo_model: the model, its path, or its bytes; it is not changed.
-        weights: int8 arrays by filter tensor name, e.g. ``Runtime.read_weights()``; filters that are not
-            named keep their initial weights. None: all filters do.
+        weights: int8 arrays of filters and int32 arrays of biases by tensor name, e.g.
+            ``Runtime.read_weights()``; tensors that are not named keep their initial values. None: all do.
         batch: samples per invoke; None: the ZO model's export_batch, or else its own batch.
         fractions: int8 arrays by filter tensor name, unit 2^-8 LSB, e.g. ``Runtime.read_fractions()``, which
             ``re_range`` adds to the weights before it rounds; filters that are not named have none.
@@ -85,10 +85,11 @@ def export_model(
     for op in [op for graph in model.subgraphs for op in graph.operators]:
         if op.code.name == FULLY_CONNECTED_16:
             restore_layer(op)
-    for t in metadata.trainable:
+    # Biases first: new scales of a filter change the bias with it.
+    for t in sorted(metadata.trainable, key=lambda t: not t.bias):
         graph = model.subgraphs[t.segment]
         tensor = _make_constant(graph, t.name, values[t.name])
-        if re_range:
+        if re_range and not t.bias:
             in_256ths = values[t.name].astype(np.int32) * 256
             adapt_range(graph, tensor, in_256ths + rest[t.name] if t.name in rest else in_256ths)
     joined = _Joined(metadata)
@@ -106,7 +107,7 @@ def export_model(
     return model
 
 
-def _make_constant(graph: Subgraph, name: str, values: npt.NDArray[np.int8]) -> Tensor:
+def _make_constant(graph: Subgraph, name: str, values: WeightArray) -> Tensor:
     (found,) = (t for t in graph.all_tensors() if t.name == name and t.is_variable)
     found.is_variable = False
     found.set_data(values)

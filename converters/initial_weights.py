@@ -14,15 +14,19 @@ from .errors import ConversionError
 from .metadata import ZoMetadata, read_metadata
 from .model import Model, Subgraph
 
+#: WeightArray of a filter, int8, or biases of a layer, int32.
+WeightArray = npt.NDArray[Any]
 
-def initial_weights(model: Model) -> dict[str, npt.NDArray[np.int8]]:
-    """The initial weights of a ZO model's trainable filters.
+
+def initial_weights(model: Model) -> dict[str, WeightArray]:
+    """The initial weights of a ZO model's trainable filters, and its trainable biases.
 
     Args:
         model: a ZO model; it is not changed.
 
     Returns:
-        Copies, int8, in the filters' own shapes, by tensor name, in the order of their streams.
+        Copies, int8 in the filters' own shapes and int32 [channels] of biases, by tensor name, in the order
+        of their streams.
 
     Raises:
         ConversionError: the model is no ZO model, or does not fit its metadata.
@@ -30,38 +34,39 @@ def initial_weights(model: Model) -> dict[str, npt.NDArray[np.int8]]:
     metadata = read_metadata(model)
     at = [0] * len(metadata.segments)
     data = [_initial(graph) for graph in model.subgraphs]
-    weights = {}
+    weights: dict[str, WeightArray] = {}
     for t in metadata.trainable:
-        values = data[t.segment][at[t.segment] : at[t.segment] + t.size]
-        weights[t.name] = values.reshape(t.shape).copy()
-        at[t.segment] += t.size
+        values = data[t.segment][at[t.segment] : at[t.segment] + t.nbytes].copy()
+        weights[t.name] = values.view(t.dtype).reshape(t.shape)
+        at[t.segment] += t.nbytes
     return weights
 
 
 def checked_weights(
-    metadata: ZoMetadata, weights: Mapping[str, npt.NDArray[np.int8]], what: str
-) -> dict[str, npt.NDArray[np.int8]]:
+    metadata: ZoMetadata, weights: Mapping[str, WeightArray], what: str
+) -> dict[str, WeightArray]:
     """The weights that somebody gives.
 
     Args:
         metadata: metadata of the ZO model.
-        weights: by filter tensor name.
+        weights: by tensor name.
         what: name of the argument, for messages.
 
     Raises:
         ConversionError: an array has an unknown name, or a wrong shape or type.
     """
-    shapes = {t.name: t.shape for t in metadata.trainable}
-    result = {}
+    known = {t.name: t for t in metadata.trainable}
+    result: dict[str, WeightArray] = {}
     for name, given in weights.items():
-        if name not in shapes:
+        if name not in known:
             raise ConversionError(
-                f"{what}: «{name}» is no trainable filter tensor; there are: {', '.join(shapes)}"
+                f"{what}: «{name}» is no trainable filter tensor; there are: {', '.join(known)}"
             )
         array: npt.NDArray[Any] = np.asarray(given)
-        if array.dtype != np.int8 or array.shape != shapes[name]:
+        wanted = known[name].dtype, known[name].shape
+        if (array.dtype, array.shape) != wanted:
             raise ConversionError(
-                f"{what}: «{name}» needs int8 {list(shapes[name])}, not {array.dtype} {list(array.shape)}"
+                f"{what}: «{name}» needs {wanted[0]} {list(wanted[1])}, not {array.dtype} {list(array.shape)}"
             )
         result[name] = array
     return result
@@ -73,13 +78,13 @@ def _initial(graph: Subgraph) -> npt.NDArray[Any]:
     return tensors[0].numpy().reshape(-1) if tensors else np.empty(0, np.int8)
 
 
-def with_initial_weights(model: Model, weights: Mapping[str, npt.NDArray[np.int8]]) -> Model:
+def with_initial_weights(model: Model, weights: Mapping[str, WeightArray]) -> Model:
     """A ZO model that starts from other weights.
 
     Args:
         model: a ZO model; it is not changed.
-        weights: new weights, int8 arrays in the filters' own shapes, by filter tensor name. Filters that are
-            not named keep theirs.
+        weights: new weights, int8 arrays in the filters' own shapes, or biases, int32 [channels], by tensor
+            name. Tensors that are not named keep theirs.
 
     Returns:
         A copy with these initial weights. Logs of runs of the one do not belong to the other.
@@ -92,7 +97,7 @@ def with_initial_weights(model: Model, weights: Mapping[str, npt.NDArray[np.int8
     own.update(checked_weights(metadata, weights, "initial_weights"))
     result = model.copy()
     for k, graph in enumerate(result.subgraphs):
-        parts = [own[t.name].reshape(-1) for t in metadata.trainable if t.segment == k]
+        parts = [own[t.name].reshape(-1).view(np.int8) for t in metadata.trainable if t.segment == k]
         for tensor in graph.tensors:
             if parts and tensor.name == constants.INITIAL and tensor.is_constant:
                 tensor.set_data(np.concatenate(parts))

@@ -7,9 +7,10 @@ import dataclasses
 import functools
 import json
 import math
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Any, Final
 
+import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
 from .check_graph import check_graph
@@ -17,7 +18,7 @@ from .constants import METADATA_NAME
 from .errors import ConversionError
 from .metadata_fit import misfits
 from .model import Model
-from .settings import LOSS_KINDS, MAX_QUERIES, SMALLEST_LIMIT, smallest_command
+from .settings import LOSS_KINDS, MAX_QUERIES, SMALLEST_LIMIT, Parameters, smallest_command
 
 #: Version of the metadata; readers refuse others.
 METADATA_VERSION: Final = 1
@@ -74,22 +75,23 @@ class ZoLoss:
 
 @dataclasses.dataclass(frozen=True)
 class ZoTrainable:
-    """A trainable filter.
+    """A trainable filter, or the trainable bias of a layer.
 
     Attributes:
-        name: name of the filter tensor, as in the original.
+        name: name of the tensor, as in the original.
         operator: kind of the operator in the original, e.g. "CONV_2D".
         layer: short name of the layer, unique in the model.
         stream: number in execution order over the whole model: selects the random stream.
         block: index into the blocks.
         segment: index into the segments.
-        shape: shape of the filter.
-        size: number of weights.
+        shape: shape of the tensor.
+        size: number of weights or biases.
         channels: number of output channels.
         inner: consecutive weights of one channel (the channel of weight i is i // inner % channels).
         requantized_channels: number of scales that headroom changed.
         updated: number of weights that are trained; None: all.
         int16: True if the forward pass reads its weights with their fractions, as 16 bits.
+        bias: True of a bias, int32 [channels], which follows its layer's filter if that is trainable, too.
     """
 
     name: str
@@ -98,18 +100,29 @@ class ZoTrainable:
     stream: _Index
     block: _Index
     segment: _Index
-    shape: Annotated[tuple[_Count, ...], Field(min_length=2)]
+    shape: Annotated[tuple[_Count, ...], Field(min_length=1)]
     size: _Count
     channels: _Count
     inner: _Count
     requantized_channels: _Index
     updated: _Index | None = None
     int16: Annotated[bool, Field(alias=_INT16)] = False
+    bias: bool = False
 
     @property
     def trained(self) -> int:
         """Number of weights that are trained."""
         return self.size if self.updated is None else self.updated
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of its values: int8, or int32 of biases."""
+        return np.dtype(np.int32 if self.bias else np.int8)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its values, without fractions."""
+        return self.size * self.dtype.itemsize
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +130,7 @@ class ZoNodes:
     """A layer that carries nodes, see ops/core/nodes/zo_node_layer.h.
 
     Attributes:
-        trainable: number of its filter.
+        trainable: number of its filter, or of its bias where that alone is trainable.
         form: "plain", "max_pool" or "mean".
         input_segment: number of the segment that the layer's input enters; 0 stands for original input 0.
         output_segment: number of the segment that the layer's output, before any pooling, enters.
@@ -209,7 +222,7 @@ class ZoMetadata:
         replay: True if SEED_REPLAY is part of the model.
         loss: the model's loss, or None.
         blocks: names of the blocks.
-        trainable: trainable filters in the order of their streams.
+        trainable: trainable filters and biases in the order of their streams.
         segments: segments in execution order.
         original: names and batch of the original model.
         nodes: layers that carry nodes, in execution order.
@@ -231,6 +244,38 @@ class ZoMetadata:
     nodes: tuple[ZoNodes, ...] = ()
     algorithm: str = ""
 
+    @property
+    def layers(self) -> list[tuple[int, ...]]:
+        """Numbers of the trainable tensors of each layer: its filter, its bias or both."""
+        found: dict[str, list[int]] = {}
+        for i, t in enumerate(self.trainable):
+            found.setdefault(t.layer, []).append(i)
+        return [tuple(numbers) for numbers in found.values()]
+
+    @property
+    def parameters(self) -> Parameters:
+        """What is trainable of the layers that carry nodes: "weights", "biases" or "all"."""
+        layers = {self.trainable[n.trainable].layer for n in self.nodes}
+        kinds = {t.bias for t in self.trainable if t.layer in layers}
+        return "all" if len(kinds) > 1 else "biases" if kinds == {True} else "weights"
+
+    def tensors_of(self, trainable: int, parameters: Parameters) -> tuple[int, ...]:
+        """Returns the numbers of a layer's trainable tensors, its filter ("weights"), its bias ("biases") or
+        both ("all"), as far as they are trainable.
+
+        Args:
+            trainable: number of one of the layer's tensors.
+            parameters: which of them.
+        """
+        kinds = {"weights": (False,), "biases": (True,), "all": (False, True)}[parameters]
+        layer = self.trainable[trainable].layer
+        return tuple(i for i, t in enumerate(self.trainable) if t.layer == layer and t.bias in kinds)
+
+    def bytes_of(self, numbers: Iterable[int]) -> int:
+        """Returns the bytes of trainable tensors with their fractions."""
+        tensors = [self.trainable[i] for i in numbers]
+        return sum(t.nbytes * (2 if self.update_bits == 16 and not t.bias else 1) for t in tensors)
+
     def entering(self, segment: int) -> list[int]:
         """Returns the segments whose entering boundaries a run from a segment on reads: that one last."""
         read = {j for s in self.segments[segment:] for j in s.skips if j < segment}
@@ -247,6 +292,8 @@ class ZoMetadata:
                 del trainable["updated"]
             if trainable.pop("int16"):
                 trainable[_INT16] = True
+            if not trainable["bias"]:
+                del trainable["bias"]
         for segment in content["segments"]:
             for side in ("inputs", "outputs"):
                 segment[side] = [
@@ -297,7 +344,7 @@ def _faults(m: ZoMetadata) -> Iterator[str]:
         yield f"command_words: {m.command_words} do not hold {m.max_queries} queries"
     for what, names in (
         ("trainable", [t.name for t in m.trainable]),
-        ("trainable: layers", [t.layer for t in m.trainable]),
+        ("trainable: layers", [(t.layer, t.bias) for t in m.trainable]),
         ("original.inputs", m.original.inputs),
         ("original.outputs", m.original.outputs),
     ):
@@ -306,7 +353,7 @@ def _faults(m: ZoMetadata) -> Iterator[str]:
     for i, t in enumerate(m.trainable):
         if t.stream != i or t.block >= len(m.blocks) or t.segment > last:
             yield f"trainable.{i}: its stream, block or segment does not exist"
-        first = t.operator != "DEPTHWISE_CONV_2D"
+        first = t.bias or t.operator != "DEPTHWISE_CONV_2D"
         channels = t.shape[0 if first else -1]
         if (math.prod(t.shape), channels, t.size // channels if first else 1) != (
             t.size,
@@ -314,6 +361,11 @@ def _faults(m: ZoMetadata) -> Iterator[str]:
             t.inner,
         ):
             yield f"trainable.{i}: shape, size, channels and inner contradict each other"
+        if len(t.shape) < 2 and not t.bias:
+            yield f"trainable.{i}.shape: a filter has two dimensions at least"
+        filters = [j for j, other in enumerate(m.trainable) if other.layer == t.layer and not other.bias]
+        if t.bias and (len(t.shape) > 1 or t.int16 or t.updated is not None or filters not in ([], [i - 1])):
+            yield f"trainable.{i}: a bias has one dimension, is trained whole and follows its layer's filter"
         if t.requantized_channels > t.channels or (t.updated or 0) > t.size:
             yield f"trainable.{i}: more is requantized or updated than there is"
         if t.int16 and m.update_bits != 16:
@@ -332,8 +384,8 @@ def _faults(m: ZoMetadata) -> Iterator[str]:
             yield f"nodes.{i}: its segments are not in order"
         if not {"in_c", "out_c", "k_h", "k_w", "node_h", "node_w"} <= g.keys() <= _GEOMETRY:
             yield f"nodes.{i}.geometry: a field is missing or unknown"
-        elif g["out_c"] * n.row != t.size:
-            yield f"nodes.{i}.geometry: it is not that of a filter of {t.size} weights"
+        elif g["out_c"] * (1 if t.bias else n.row) != t.size:
+            yield f"nodes.{i}.geometry: it is not that of a layer of {t.size} weights or biases"
         elif g["node_h"] * g["node_w"] * g["out_c"] != n.count:
             yield f"nodes.{i}.geometry: it is not that of {n.count} nodes"
         if n.head and (n.count, n.node_segment) != (m.loss.elements, last):

@@ -60,17 +60,19 @@ def _read(m: ZoMetadata, graphs: Sequence[Subgraph], k: int) -> Tensor:
 def _filter_misfits(trainable: Sequence[ZoTrainable], graph: Subgraph, segment: int) -> Iterator[str]:
     for t in trainable:
         found = [v for v in graph.all_tensors() if v.name == t.name and v.is_variable]
-        if [(v.type, v.shape) for v in found] != [(TensorType.INT8, t.shape)]:
-            yield f"segment {segment} has not one int8 variable «{t.name}» {list(t.shape)}"
+        type_ = TensorType.INT32 if t.bias else TensorType.INT8
+        if [(v.type, v.shape) for v in found] != [(type_, t.shape)]:
+            yield f"segment {segment} has not one {t.dtype} variable «{t.name}» {list(t.shape)}"
             continue
-        for op in graph.operators:
-            if op.input(1) is found[0] and op.code.name not in (t.operator, constants.FULLY_CONNECTED_16):
+        readers = [op for op in graph.operators if op.input(2 if t.bias else 1) is found[0]]
+        for op in readers:
+            if op.code.name not in (t.operator, constants.FULLY_CONNECTED_16):
                 kinds = f"a {op.code.name}, not of a {t.operator}"
-                yield f"segment {segment}: filter «{t.name}» is that of {kinds}"
-    size = sum(t.size for t in trainable)
+                yield f"segment {segment}: «{t.name}» is that of {kinds}"
+    size = sum(t.nbytes for t in trainable)
     initial = [t for t in graph.tensors if t.name == constants.INITIAL and t.is_constant]
     if size and [(t.type, t.shape) for t in initial] != [(TensorType.INT8, (size,))]:
-        yield f"segment {segment} has not the {size} initial weights of its filters"
+        yield f"segment {segment} has not the initial weights of its filters and biases, {size} bytes"
 
 
 def _port_misfits(m: ZoMetadata, what: str, port: ZoPort, tensor: Tensor) -> Iterator[str]:

@@ -18,6 +18,9 @@ MAX_QUERIES: Final = 32
 #: Fewest bits of magnitude and sign that headroom may leave a weight: 127 - h >= 15 is 5 bits.
 SMALLEST_LIMIT: Final = 15
 
+Parameters = Literal["weights", "biases", "all"]
+PARAMETERS: Final[tuple[str, ...]] = get_args(Parameters)
+
 LossKind = Literal["auto", "cross_entropy", "floor_log2", "binary_cross_entropy", "mse", "none"]
 LOSS_KINDS: Final[tuple[str, ...]] = get_args(LossKind)
 
@@ -103,6 +106,7 @@ class InjectChanges(TypedDict, total=False):
     loss_output: int | str | None
     cuts: Sequence[str]
     nodes: str | Sequence[str]
+    parameters: Parameters
     command_words: int | None
     multipliers: Mapping[str, npt.NDArray[np.int32]] | str | None
     sparse: Mapping[str, npt.NDArray[np.bool_]] | str | None
@@ -143,6 +147,9 @@ class InjectSettings:
         nodes: layers that carry nodes for node perturbation: "auto" (those with fewer nodes than weights),
             "last:N" (the last N that can), or names or glob patterns of trainable layers; () for no layer.
             The model is cut around them.
+        parameters: what becomes trainable of the layers that carry nodes: "weights" (their filters), "all"
+            (their biases, too, int32) or "biases" (these alone: filters stay constants in flash, and no step
+            keeps the layers' inputs). A layer keeps a bias that it shares or that is computed as it is.
         command_words: capacity of ``zo_command`` in int32 words; None: enough for an UPDATE of
             ``max_queries`` seeds that restores a direction, and a PERTURB of one. A replay of n steps of Q
             queries takes 6 + 2 n Q words.
@@ -181,6 +188,7 @@ class InjectSettings:
     loss_output: int | str | None = None
     cuts: Sequence[str] = ()
     nodes: str | Sequence[str] = "auto"
+    parameters: Parameters = "weights"
     command_words: int | None = None
     multipliers: Mapping[str, npt.NDArray[np.int32]] | str | None = None
     sparse: Mapping[str, npt.NDArray[np.bool_]] | str | None = None
@@ -234,6 +242,11 @@ class InjectSettings:
             raise ConversionError(
                 f'trainable "{NODES}" means the layers that carry nodes, but nodes names none'
             )
+        if self.parameters not in PARAMETERS:
+            known = ", ".join(PARAMETERS)
+            raise ConversionError(f"parameters must be one of {known}, not {self.parameters!r}")
+        if self.parameters != "weights" and not self.nodes:
+            raise ConversionError("parameters: only layers that carry nodes train biases")
         if self.blocks is not None:
             blocks = {name: _strings(patterns, f"block {name}") for name, patterns in self.blocks.items()}
             if not blocks or not all(blocks.values()) or any(not n or not isinstance(n, str) for n in blocks):

@@ -147,7 +147,14 @@ def _quantization(port: dict[str, Any]) -> list[str]:
 
 def _render_training(console: Console, zo: Mapping[str, Any]) -> None:
     rows = [
-        [t["layer"], t["operator"], _shape(t["shape"]), t["size"], zo["blocks"][t["block"]], t["segment"]]
+        [
+            t["layer"],
+            t["operator"] + (", bias" if t.get("bias") else ""),
+            _shape(t["shape"]),
+            t["size"],
+            zo["blocks"][t["block"]],
+            t["segment"],
+        ]
         for t in zo["trainable"]
     ]
     columns = ["layer", "operator", "shape", "weights", "block", "segment"]

@@ -26,6 +26,7 @@ from .select_trainable import select_trainable
 from .select_weights import select_weights
 from .set_batch import set_batch
 from .set_quantized_dimension import set_quantized_dimension
+from .train_biases import train_biases
 from .write_metadata import write_metadata
 
 
@@ -47,6 +48,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     plan_nodes,
     cut_segments,
     select_weights,
+    train_biases,
     make_trainable,
     make_int16_layers,
     insert_weight_operators,

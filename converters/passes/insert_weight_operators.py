@@ -19,6 +19,7 @@ _FRACTION: Final = 4
 _MULTIPLIER: Final = 8
 _MASK: Final = 16
 _INT16: Final = 0x8000  # in the block of a tensor
+_BIAS: Final = 0x4000  # likewise
 
 
 def insert_weight_operators(model: Model, settings: InjectSettings, plan: Plan) -> None:
@@ -82,7 +83,7 @@ def weight_options(
 ) -> bytes:
     """Returns the options of a weight operator, byte by byte as in ops/core/graph/zo_op.h."""
     flags = (_FIRST if first else 0) | (_LAST if last else 0)
-    flags |= _FRACTION if settings.update_bits == 16 else 0
+    flags |= _FRACTION if settings.update_bits == 16 and not all(t.is_bias for t in trainable) else 0
     flags |= _MULTIPLIER if settings.multipliers is not None else 0
     flags |= _MASK if any(t.mask is not None for t in trainable) else 0
     header = struct.pack(
@@ -95,6 +96,12 @@ def weight_options(
         blocks,
     )
     return header + b"".join(
-        struct.pack("<HHII", t.stream, t.block | (_INT16 if t.int16 else 0), t.channels, t.inner)
+        struct.pack(
+            "<HHII",
+            t.stream,
+            t.block | (_INT16 if t.int16 else 0) | (_BIAS if t.is_bias else 0),
+            t.channels,
+            t.inner,
+        )
         for t in trainable
     )

@@ -37,15 +37,16 @@ def make_int16_layers(model: Model, settings: InjectSettings, plan: Plan) -> Non
         ConversionError: a name or pattern fits no trainable layer, or a layer cannot have weights of 16 bits
             because it is no FULLY_CONNECTED, carries nodes, or has more than 65,536 inputs.
     """
-    chosen = _chosen(settings, plan)
-    for trainable in plan.trainable:
+    filters = [t for t in plan.trainable if not t.is_bias]
+    chosen = _chosen(settings, filters, plan)
+    for trainable in filters:
         if trainable not in chosen:
             continue
         _check(trainable, plan)
         trainable.int16 = True
         segment = plan.segments[trainable.segment]
         assert segment.fraction is not None  # update_bits is 16
-        before = plan.trainable[: plan.trainable.index(trainable)]
+        before = filters[: filters.index(trainable)]
         first = sum(t.tensor.size for t in before if t.segment == trainable.segment)
         for op in trainable.operators:
             op.custom_options = layer_options(op, first)
@@ -53,18 +54,18 @@ def make_int16_layers(model: Model, settings: InjectSettings, plan: Plan) -> Non
             op.inputs = [op.inputs[0], op.inputs[1], op.input(2), segment.fraction]
 
 
-def _chosen(settings: InjectSettings, plan: Plan) -> set[Trainable]:
+def _chosen(settings: InjectSettings, filters: list[Trainable], plan: Plan) -> set[Trainable]:
     if not settings.int16:
         return set()
-    if not plan.trainable:
+    if not filters:
         raise ConversionError("int16: the model has no trainable layer")
     if settings.int16 == LAST:
-        return {plan.trainable[-1]}
+        return {filters[-1]}
     chosen: set[Trainable] = set()
     for pattern in settings.int16:
-        found = [t for t in plan.trainable if matches(t, pattern)]
+        found = [t for t in filters if matches(t, pattern)]
         if not found:
-            raise unknown_layer("int16:", pattern, (t.layer for t in plan.trainable), plan, "trainable layer")
+            raise unknown_layer("int16:", pattern, (t.layer for t in filters), plan, "trainable layer")
         chosen.update(found)
     return chosen
 

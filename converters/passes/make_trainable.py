@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns trainable filters into variable tensors."""
+"""Turns trainable filters and biases into variable tensors."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .plan import Plan, Trainable
 
 
 def make_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Replaces each trainable filter by a variable tensor.
+    """Replaces each trainable filter or bias by a variable tensor.
 
-    The variable takes name, shape, quantization and place of the filter, and no data (runtimes refuse, or
+    The variable takes name, shape, quantization and place of the constant, and no data (runtimes refuse, or
     silently misuse, data of a variable). The initial weights of a segment lie one after the other in one
     constant, ``zo_initial``, and so do the fractions of the 16-bit update in one variable, ``zo_fraction``:
     every tensor costs TFLM's arena a struct. Adds ``<name>/zo_multiplier`` on request.
@@ -31,7 +31,8 @@ def make_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
         ConversionError: a multiplier names no trainable filter, or has a wrong shape, type or range.
     """
     multipliers = _multipliers(settings, plan)
-    known = [t.name for t in plan.trainable]
+    filters_of = {t.layer: t.name for t in plan.trainable if not t.is_bias}
+    known = list(filters_of.values())
     for name in multipliers:
         if name not in known:
             raise ConversionError(
@@ -49,43 +50,44 @@ def make_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
         graph.tensors[at] = variable
         if settings.multipliers is not None:
             name = trainable.name
-            values = multipliers.get(name, np.full(trainable.channels, NEUTRAL, np.int32))
+            neutral = np.full(trainable.channels, NEUTRAL, np.int32)
+            values = multipliers.get(filters_of.get(trainable.layer, name), neutral)
             trainable.multiplier = _multiplier(trainable, name, values)
             graph.tensors.insert(at + 1, trainable.multiplier)
     for k, segment in enumerate(plan.segments):
-        filters = [t.tensor for t in plan.trainable if t.segment == k]
-        if not filters:
+        own = [t for t in plan.trainable if t.segment == k]
+        if not own:
             continue
-        shape = (sum(t.size for t in filters),)
-        data = Buffer(b"".join(t.numpy().tobytes() for t in filters))
-        segment.initial = Tensor(constants.INITIAL, shape, TensorType.INT8, data)
+        data = b"".join(t.tensor.numpy().tobytes() for t in own)
+        segment.initial = Tensor(constants.INITIAL, (len(data),), TensorType.INT8, Buffer(data))
         segment.subgraph.tensors.append(segment.initial)
-        if settings.update_bits == 16:
+        weights = sum(t.tensor.size for t in own if not t.is_bias)
+        if settings.update_bits == 16 and weights:
             segment.fraction = Tensor(
-                constants.FRACTION, shape, TensorType.INT8, model.empty_buffer, is_variable=True
+                constants.FRACTION, (weights,), TensorType.INT8, model.empty_buffer, is_variable=True
             )
             segment.subgraph.tensors.append(segment.fraction)
 
 
 def _multipliers(settings: InjectSettings, plan: Plan) -> dict[str, npt.NDArray[np.int32]]:
     """Returns factors by filter tensor name; a filter that is missing has neutral ones."""
+    filters = [t for t in plan.trainable if not t.is_bias]
     if settings.multipliers == KERNEL_NORM:
         values = [
-            t.tensor.numpy().reshape(-1)[slice(None) if t.selected is None else t.selected]
-            for t in plan.trainable
+            t.tensor.numpy().reshape(-1)[slice(None) if t.selected is None else t.selected] for t in filters
         ]
         norms = kernel_norm_multipliers(values)
-        return {t.name: np.full(t.channels, n, np.int32) for t, n in zip(plan.trainable, norms, strict=True)}
+        return {t.name: np.full(t.channels, n, np.int32) for t, n in zip(filters, norms, strict=True)}
     if settings.multipliers != QUANTIZATION_AWARE:
         assert not isinstance(settings.multipliers, str)  # checked by the settings
         return dict(settings.multipliers or {})
-    filters = []
-    for t in plan.trainable:
+    scaled = []
+    for t in filters:
         assert t.tensor.quantization is not None  # check_supported
         scales = np.broadcast_to(t.tensor.quantization.scales, t.channels)
-        filters.append((scales, np.moveaxis(t.tensor.numpy(), t.axis, 0)))
-    factors = quantization_aware_multipliers(filters)
-    return {t.name: f for t, f in zip(plan.trainable, factors, strict=True)}
+        scaled.append((scales, np.moveaxis(t.tensor.numpy(), t.axis, 0)))
+    factors = quantization_aware_multipliers(scaled)
+    return {t.name: f for t, f in zip(filters, factors, strict=True)}
 
 
 def _multiplier(trainable: Trainable, name: str, values: npt.NDArray[Any]) -> Tensor:

@@ -16,10 +16,10 @@ Role = Literal["boundary", "skip", "input", "label", "command", "output", "loss"
 
 @dataclasses.dataclass(eq=False)
 class Trainable:
-    """A filter that becomes trainable.
+    """A filter that becomes trainable, or a layer's bias.
 
     Attributes:
-        tensor: the filter, as the original graph has it.
+        tensor: the filter or bias, as the original graph has it.
         operators: operators that read the filter, in execution order; several where layers share their
             weights.
         layer: short name of the layer, unique in the model.
@@ -32,6 +32,7 @@ class Trainable:
         selected: True for each weight that is trained, bool [size]; None stands for all weights.
         mask: constant tensor with the bits of `selected`, or None.
         int16: True if the forward pass reads the weights with their fractions.
+        is_bias: True of a bias.
     """
 
     tensor: Tensor
@@ -46,16 +47,17 @@ class Trainable:
     selected: npt.NDArray[np.bool_] | None = None
     mask: Tensor | None = None
     int16: bool = False
+    is_bias: bool = False
 
     @property
     def name(self) -> str:
-        """Name of the filter tensor, which is that in the original model."""
+        """Name of the tensor, which is that in the original model."""
         return (self.variable or self.tensor).name
 
     @property
     def axis(self) -> int:
         """Dimension of the output channels: the last one of a depthwise filter, else the first one."""
-        return 3 if self.operators[0].code.name == "DEPTHWISE_CONV_2D" else 0
+        return 3 if not self.is_bias and self.operators[0].code.name == "DEPTHWISE_CONV_2D" else 0
 
     @property
     def channels(self) -> int:
@@ -138,10 +140,10 @@ class Segment:
         subgraph: subgraph that holds the segment's operators and tensors.
         inputs: inputs in the subgraph's order.
         outputs: outputs in the subgraph's order.
-        initial: constant with the initial weights of the segment's trainable filters, one after the other;
-            None where the segment has no such filter.
-        fraction: variable with the fractions of these weights, in the same order; None without the 16-bit
-            update.
+        initial: constant with the initial weights of the segment's trainable filters and biases, one after
+            the other; None where the segment has none.
+        fraction: variable with the fractions of the filters' weights, in the same order; None without the
+            16-bit update, and where the segment has no trainable filter.
     """
 
     subgraph: Subgraph
@@ -162,7 +164,8 @@ class Plan:
     Attributes:
         inputs: names of the original inputs, made unique.
         outputs: names of the original outputs, made unique.
-        trainable: filters that become trainable, in execution order over the whole model.
+        trainable: filters and biases that become trainable, in execution order over the whole model; a bias
+            follows the filter of its layer.
         unread: filters that could be trained but that the loss does not depend on, in execution order.
         blocks: names of the blocks; ``Trainable.block`` is an index into this list.
         loss: the loss, or None.

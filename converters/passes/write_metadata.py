@@ -55,6 +55,7 @@ def write_metadata(model: Model, settings: InjectSettings, plan: Plan) -> None:
                 requantized_channels=t.requantized,
                 updated=None if t.selected is None else int(t.selected.sum()),
                 int16=t.int16,
+                bias=t.is_bias,
             )
             for t in plan.trainable
         ),

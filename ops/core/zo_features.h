@@ -45,6 +45,10 @@
 #ifndef ZO_WITH_MULTIPLIERS
 #define ZO_WITH_MULTIPLIERS ZO_FEATURES
 #endif
+/* Biases of layers that are trained by their nodes or exact gradients. */
+#ifndef ZO_WITH_BIASES
+#define ZO_WITH_BIASES ZO_FEATURES
+#endif
 /* Binary cross-entropy and mean squared error. */
 #ifndef ZO_WITH_OTHER_LOSSES
 #define ZO_WITH_OTHER_LOSSES ZO_FEATURES
@@ -99,7 +103,9 @@ static inline const int32_t* zo_multiplier_of(const zo_tensor* tensor) {
  * largest tensor is a number of 32 bits, too. */
 static inline int zo_tensor_is_supported(const zo_tensor* tensor) {
   return tensor->size <= INT32_MAX && zo_mask_of(tensor) == tensor->mask &&
-         zo_multiplier_of(tensor) == tensor->multiplier && (ZO_WITH_CHAINS || tensor->int16 == 0u);
+         zo_multiplier_of(tensor) == tensor->multiplier &&
+         (ZO_WITH_CHAINS || tensor->type != ZO_TENSOR_INT16) &&
+         (ZO_WITH_BIASES || tensor->type != ZO_TENSOR_INT32);
 }
 
 #endif /* TFLM_ZO_OPS_CORE_ZO_FEATURES_H_ */

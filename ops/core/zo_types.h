@@ -115,6 +115,26 @@ typedef struct zo_query {
  * a state of its own, so that any tile can be regenerated alone. */
 #define ZO_STREAM_TILE 1024
 
+/* What a trainable tensor holds. Values are part of the generated tables. */
+typedef enum zo_tensor_type {
+  ZO_TENSOR_INT8 = 0,  /* weights that the forward pass reads as int8; with a fraction, updates have
+                          the resolution of both */
+  ZO_TENSOR_INT16 = 1, /* weights of which the forward pass reads the fraction, too; perturbations
+                          have the resolution of both, see zo_perturb.h */
+  ZO_TENSOR_INT32 = 2, /* the biases of a layer: int32 [channels], aligned to 4 bytes, in the memory
+                          that `weights` points to; no fraction and no mask */
+} zo_tensor_type;
+
+/* A layer's bias is moved like a weight v of its channel whose input is always 2^5, and is worth
+ * 2^5 v. A constant input of that size gets a bias steps of the size that the other weights'
+ * are: an activation whose 255 levels span about eight standard deviations, as calibration leaves
+ * it, has a root mean square of about 2^5 levels from its zero point. */
+#define ZO_BIAS_SHIFT 5u
+/* No step takes a bias beyond +-2^30; one that begins beyond does not get further away. Sums of
+ * 32,896 products of int8 values, of which one is relative to its zero point, then stay in int32.
+ */
+#define ZO_BIAS_MAX (INT32_C(1) << 30)
+
 /* One trainable tensor as the arithmetic sees it. The caller owns everything.
  *
  * Weights lie in the order TFLite stores them: [out, h, w, in] for CONV_2D,
@@ -122,20 +142,19 @@ typedef struct zo_query {
  * channel of weight i is (i / inner) % channels: inner = size / channels for
  * the first and the last, 1 for the depthwise one. */
 typedef struct zo_tensor {
-  int8_t* weights;           /* [size], every value within +-limit between steps */
+  int8_t* weights;           /* [size], every value within +-limit between steps; biases as bytes */
   int8_t* fraction;          /* [size] or null: units of 2^-8 LSB, value in -128..127;
                                 null selects the 8-bit update */
   const int32_t* multiplier; /* [channels] or null (= 1): Q31 factor of the
                                 step, 0..2^31-1, per output channel */
-  uint32_t size;
-  uint32_t channels;   /* >= 1, read only where multiplier is given */
-  uint32_t inner;      /* >= 1, read only where multiplier is given */
-  uint32_t stream;     /* number of the tensor in the model: its random stream */
-  int32_t limit;       /* 127 - headroom: the update clips to +-limit */
+  uint32_t size;             /* bytes of `weights` */
+  uint32_t channels;         /* >= 1, read only where multiplier is given */
+  uint32_t inner;            /* >= 1, read only where multiplier is given */
+  uint32_t stream;           /* number of the tensor in the model: its random stream */
+  int32_t limit;             /* 127 - headroom: the update clips to +-limit */
   const uint8_t* mask; /* bits [size], see zo_mask.h, or null (= all): weights whose bit is 0 are
                           neither perturbed nor updated; the random streams run on over them */
-  uint32_t int16;      /* 1: the forward pass reads weight and fraction, and perturbations have the
-                         resolution of both, see zo_perturb.h (fraction not null); 0: weight alone */
+  uint32_t type;       /* zo_tensor_type */
 } zo_tensor;
 
 #ifdef __cplusplus

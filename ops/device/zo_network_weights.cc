@@ -34,6 +34,7 @@ zo_status Network::ReadWeights(const LogStore& store) const {
         return ZO_ERROR_STORE;
       }
       at += of.size;
+      if (of.type == ZO_TENSOR_INT32) continue;
       for (uint32_t j = 0; fractions == 0 && j < of.size; ++j) {
         if (values[j] > of.limit || values[j] < -of.limit) return ZO_ERROR_ARGUMENT;
       }
@@ -77,7 +78,7 @@ zo_tensor Network::tensor(uint32_t number) const {
   tensor.stream = trainable.stream;
   tensor.limit = info_->limit;
   tensor.mask = trainable.mask;
-  tensor.int16 = trainable.int16;
+  tensor.type = trainable.type;
   return tensor;
 }
 

@@ -71,7 +71,9 @@ Workspace Carve(const ModelInfo& info, const zo_node_settings& settings, const T
       if (from.tensors > tensors) tensors = from.tensors;
     } else {
       const zo_node_layer* layer = &from.layer;
-      task.inputs = carver->Take<int8_t>(samples * zo_node_input_bytes(layer));
+      if (info.trainable[from.first_tensor].type != ZO_TENSOR_INT32) {
+        task.inputs = carver->Take<int8_t>(samples * zo_node_input_bytes(layer));
+      }
       task.routes = carver->Take<uint8_t>(samples * zo_node_route_bytes(layer));
       if (from.queries > 0) {
         task.differences = carver->Take<int32_t>(from.queries * samples);
@@ -142,8 +144,9 @@ zo_status NodeTrainer::Capture(uint32_t task, const Feed& feed) {
   if (info.kind == ZO_TASK_WEIGHTS) {
     return info.boundary_bytes == 0 ? ZO_OK : zo_node_run_capture_boundary(&run_, task, t.nodes);
   }
-  int8_t* inputs = network_->kept(info.input_segment);
-  if (info.input_segment == 0) {
+  // Biases alone are trained without the layer's inputs.
+  int8_t* inputs = t.inputs == nullptr ? nullptr : network_->kept(info.input_segment);
+  if (t.inputs != nullptr && info.input_segment == 0) {
     // The network's inputs are overwritten by its activations: once more, to where they are kept.
     inputs = t.inputs + run_.part * feed.order->batch * zo_node_input_bytes(&t.layer);
     const zo_status status = network_->ReadInputs(feed, inputs);
@@ -173,8 +176,10 @@ zo_status NodeTrainer::Forward(const zo_node_request& request) {
     const TaskInfo& info = infos_[i];
     if (info.kind != ZO_TASK_NODES || info.queries > 0 || IsHead(info)) continue;
     const TaskInfo& following = infos_[info.following];
-    status = zo_node_run_backpropagate(&run_, i, network_->tensor(following.first_tensor).weights,
-                                       following.scales, scratch_);
+    zo_tensor filter = network_->tensor(following.first_tensor);
+    // It lies before the bias, where that alone is trained.
+    if (filter.type == ZO_TENSOR_INT32) filter = network_->tensor(following.first_tensor - 1);
+    status = zo_node_run_backpropagate(&run_, i, filter.weights, following.scales, scratch_);
   }
   zo_report none;
   return status == ZO_OK
@@ -204,8 +209,9 @@ zo_status NodeTrainer::Update(const zo_node_request& request, zo_report* report)
     const uint32_t count = Tensors(request.task, tensors_);
     return zo_node_run_update_weights(&run_, tensors_, count, nullptr, report);
   }
-  const zo_tensor tensor = network_->tensor(infos_[request.task].first_tensor);
-  return zo_node_run_update(&run_, &tensor, scratch_, nullptr, report);
+  zo_tensor tensors[2];  // a layer's filter, its biases, or both
+  const uint32_t count = Tensors(request.task, tensors);
+  return zo_node_run_update(&run_, tensors, count, scratch_, nullptr, report);
 }
 
 zo_status NodeTrainer::Abandon(zo_status reason) {

@@ -83,6 +83,7 @@ const zo_declaration zo_declarations[] = {
   CONSTANT(ZO_COORDINATE),
   CONSTANT(ZO_FLAG_LOSS), CONSTANT(ZO_FLAG_CHECKSUM),
   CONSTANT(ZO_SCHEDULE_LINEAR), CONSTANT(ZO_RUN_BITS), CONSTANT(ZO_NODE_BITS),
+  CONSTANT(ZO_TENSOR_INT8), CONSTANT(ZO_TENSOR_INT16), CONSTANT(ZO_TENSOR_INT32),
   CONSTANT(ZO_NODES_PLAIN), CONSTANT(ZO_NODES_MAX_POOL), CONSTANT(ZO_NODES_MEAN),
   CONSTANT(ZO_ACTION_DONE), CONSTANT(ZO_BLOCK_PROBE),
   CONSTANT(ZO_TASK_NODES), CONSTANT(ZO_TASK_WEIGHTS), CONSTANT(ZO_TASK_SHARED_NODES),
@@ -101,7 +102,7 @@ const zo_declaration zo_declarations[] = {
 #define S zo_tensor
   STRUCT, FIELD(int8_t*, weights), FIELD(int8_t*, fraction), FIELD(const int32_t*, multiplier),
   U32(size), U32(channels), U32(inner), U32(stream), FIELD(int32_t, limit),
-  FIELD(const uint8_t*, mask), U32(int16),
+  FIELD(const uint8_t*, mask), U32(type),
 #undef S
 #define S zo_query
   STRUCT, U32(seed), FIELD(int32_t, coefficient),
@@ -275,7 +276,7 @@ const zo_declaration zo_declarations[] = {
   FUNCTION(zo_status, zo_route_nodes_s8, const zo_node_layer*, uint32_t, const int8_t*, uint8_t*),
   FUNCTION(zo_status, zo_perturb_nodes_s8, const zo_node_layer*, uint32_t, uint32_t, const int8_t*,
            uint32_t, int32_t, int8_t*),
-  FUNCTION(zo_status, zo_node_update_s8, const zo_node_layer*, const zo_tensor*, const
+  FUNCTION(zo_status, zo_node_update_s8, const zo_node_layer*, const zo_tensor*, uint32_t, const
            zo_node_evidence*, zo_node_step*, int32_t*, uint32_t*),
   FUNCTION(zo_status, zo_fc_backprop_s8, uint32_t, uint32_t, uint32_t, const int8_t*, const
            int16_t*, const int16_t*, const uint8_t*, int16_t*, int32_t*),
@@ -309,8 +310,8 @@ const zo_declaration zo_declarations[] = {
   FUNCTION(zo_status, zo_node_run_perturb, const zo_node_run*, int8_t*),
   FUNCTION(zo_status, zo_node_run_perturb_weights, zo_node_run*, const zo_tensor*, uint32_t),
   FUNCTION(zo_status, zo_node_run_report, zo_node_run*, const int32_t*, uint32_t, zo_report*),
-  FUNCTION(zo_status, zo_node_run_update, zo_node_run*, const zo_tensor*, int32_t*, uint32_t*,
-           zo_report*),
+  FUNCTION(zo_status, zo_node_run_update, zo_node_run*, const zo_tensor*, uint32_t, int32_t*,
+           uint32_t*, zo_report*),
   FUNCTION(zo_status, zo_node_run_update_weights, zo_node_run*, const zo_tensor*, uint32_t,
            uint32_t*, zo_report*),
   FUNCTION(zo_status, zo_node_run_abandon, zo_node_run*, const zo_tensor*, uint32_t),

@@ -24,10 +24,18 @@ from tflm_zo.core import (
     NodeState,
     NodeTask,
     Rademacher,
+    make_tensor,
+    weight_tensors,
 )
 
 LIMIT = 120
 SCALE = LogitScale.of(0.1)
+
+
+def of_layer(weights: Any, fraction: Any = None, stream: int = 0, limit: int = LIMIT) -> Any:
+    """The filter of a layer as the control unit takes it."""
+    return weight_tensors([make_tensor(weights, fraction, None, 1, 1, stream, limit)])
+
 
 # The same geometry for the core and for the oracle.
 ORACLE_LAYERS = [
@@ -266,7 +274,7 @@ def drive(world: World, control: NodeControl, first_step: int = 0) -> list[tuple
         else:
             t = expected.task
             assert request.task == t
-            report = control.update(world.weights[t], world.fractions[t], None, t, LIMIT)
+            report = control.update(of_layer(world.weights[t], world.fractions[t], t))
             states[t] = expected_update(mine, expected.step, t, states[t])
             assert control.states[t] == states[t]
             assert world.state() == mine.state()
@@ -321,5 +329,5 @@ def test_the_loss_of_a_step_is_the_unperturbed_one() -> None:
             control.report(np.array([1, 2], np.int32) * ONE)
         else:
             control.report(np.array([7, 9], np.int32) * ONE)
-    report = control.update(np.zeros(35, np.int8), None, None, 0, LIMIT)
+    report = control.update(of_layer(np.zeros(35, np.int8)))
     assert report is not None and report.loss == 1.5

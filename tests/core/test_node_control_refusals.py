@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.test_node_control import LAYERS, LIMIT, SCALE, World, integers, make
+from core.test_node_control import LAYERS, SCALE, World, integers, make, of_layer
 from helpers.oracle.node_run import ONE, Settings, Task
 from tflm_zo.core import NativeError, NodeAction, NodeControl, NodeTask, Status
 
@@ -68,7 +68,7 @@ def test_wrong_order_and_sizes() -> None:
 
     assert control.next().action == NodeAction.FORWARD
     refused(control.perturb, nodes)
-    refused(control.update, weights, None, None, 0, LIMIT)
+    refused(control.update, of_layer(weights))
     refused(control.capture, 1, inputs, outputs, nodes)  # it is a head
     refused(control.capture_head, 0, inputs, nodes, SCALE, labels)  # it is none
     refused(control.capture, 0, inputs[:1], outputs, nodes)
@@ -87,8 +87,8 @@ def test_wrong_order_and_sizes() -> None:
         control.report(np.zeros(2, np.int32))
     assert control.next().action == NodeAction.UPDATE
     refused(control.report, np.zeros(2, np.int32))
-    refused(control.update, np.zeros(30, np.int8), None, None, 0, LIMIT)
-    refused(control.update, weights, None, None, 0, 0)
+    refused(control.update, of_layer(np.zeros(30, np.int8)))
+    refused(control.update, of_layer(weights, limit=0))
     refused(control.resume, 2, control.states)
 
 

@@ -44,31 +44,38 @@ def random_evidence(layer, samples, queries, bits, rng):
     return evidence, *known
 
 
-def expect_between(case, weights, fraction, bounds, clipped):
-    """The updated channels' weights after steps between two ends; equal ends leave no room. None: no step."""
+def clipped_between(case, weights, fraction, bounds):
+    """Asserts that the updated channels' weights are those after steps between two ends, which leave no room
+    where they are equal; returns how many weights each end clips.
+    """
     before, before_fraction, multiplier, seed, stream, channels = case
-    if bounds is None:
-        assert np.array_equal(weights, before)
-        assert fraction is None or np.array_equal(fraction, before_fraction)
-        assert clipped == 0
-        return
-    count = before.shape[0]
     scale = oracle.times(multiplier, channels)
     ends = []
     for steps in bounds:
-        scaled = scale(np.array(steps, np.int64).reshape(len(channels), -1))
         if fraction is not None:
-            ends.append(oracle.apply_16(before[channels], before_fraction[channels], scaled, LIMIT))
+            ends.append(oracle.apply_16(before[channels], before_fraction[channels], scale(steps), LIMIT))
         else:
             ends.append(
-                oracle.apply_8(before[channels], scaled, LIMIT, seed, stream, channels, all_channels=count)
+                oracle.apply_8(before[channels], scale(steps), LIMIT, seed, stream, channels, len(before))
             )
     whole = weights.astype(np.int64) * (1 if fraction is None else 256)
     after = (whole + (0 if fraction is None else fraction))[channels]
     assert (after >= ends[0][0]).all()
     assert (after <= ends[1][0]).all()
-    if bounds[0] == bounds[1]:
-        assert clipped == ends[0][1]
+    return np.array([ends[0][1], ends[1][1]])
+
+
+def clipped_biases_between(case, biases, bounds):
+    """The same of biases."""
+    before, multiplier, seed, stream, channels = case
+    scale = oracle.times(multiplier, channels)
+    ends = []
+    for steps in bounds:
+        moves = oracle.bias_steps(scale(steps)[:, 0], seed, stream, channels, len(before))
+        ends.append(oracle.move_biases(before[channels].astype(np.int64), moves))
+    assert (biases[channels] >= ends[0][0]).all()
+    assert (biases[channels] <= ends[1][0]).all()
+    return np.array([ends[0][1], ends[1][1]])
 
 
 @settings(max_examples=300)
@@ -85,10 +92,24 @@ def expect_between(case, weights, fraction, bounds, clipped):
     st.sampled_from([1, 100, 4 * ONE, 2**24]),
     st.integers(1, 26),
     gains,
+    st.sampled_from(["weights", "biases", "all"]),
     st.data(),
 )
 def test_is_the_oracles(
-    layer, seed, samples, queries, rule, remembers, fractions, multipliers, rate, clip, size, gain, data
+    layer,
+    seed,
+    samples,
+    queries,
+    rule,
+    remembers,
+    fractions,
+    multipliers,
+    rate,
+    clip,
+    size,
+    gain,
+    parameters,
+    data,
 ):
     rng = np.random.default_rng(seed)
     count = layer.outputs[2]
@@ -106,9 +127,16 @@ def test_is_the_oracles(
     inputs = rng.integers(-128, 128, (samples, *layer.inputs)).astype(np.int8)
     outputs = outputs_of(layer, samples, rng)
     evidence, e, shift = random_evidence(layer, samples, queries, size, rng)
-    gradient = nodes.gradient(layer, e, inputs.astype(np.int64), outputs.astype(np.int64))
-    channels = oracle.updated(oracle.sums_of_errors(layer, e, outputs), rows)
-    g = [int(v) for v in gradient.reshape(shape)[channels].ravel()]
+    gradient = nodes.gradient(layer, e, inputs.astype(np.int64), outputs.astype(np.int64)).reshape(shape)
+    channels = oracle.updated(oracle.sums_of_errors(layer, np.abs(e), outputs), rows)
+    # A bias is a weight whose input is 32; it comes last of its channel.
+    of_biases = 32 * np.array(oracle.sums_of_errors(layer, e, outputs), np.int64)[:, None]
+    row = 0 if parameters == "biases" else shape[1]
+    parts = {"weights": [gradient], "biases": [of_biases], "all": [gradient, of_biases]}[parameters]
+    g = [int(v) for v in np.concatenate(parts, axis=1)[channels].ravel()]
+    biases = rng.integers(-(2**31), 2**31, count).astype(np.int32)
+    biases[rng.random(count) < 0.5] //= 2**16
+    before_biases = biases.copy()
     before = weights.astype(np.int64)
     before_fraction = None if fraction is None else fraction.astype(np.int64)
     memory = stored(layer, weights)
@@ -131,10 +159,16 @@ def test_is_the_oracles(
         gain=gain[0] * 2.0 ** gain[1],
         bits=bits,
         rows=rows,
+        biases=None if parameters == "weights" else biases,
+        alone=parameters == "biases",
         **evidence,
     )
 
     weights = rows_of(layer, memory)
+    if parameters == "weights":
+        assert np.array_equal(biases, before_biases)
+    if parameters == "biases":
+        assert np.array_equal(weights, before)
     fraction = None if fraction_memory is None else rows_of(layer, fraction_memory)
     others = [c for c in range(count) if c not in channels]
     assert np.array_equal(weights[others], before[others])
@@ -146,19 +180,41 @@ def test_is_the_oracles(
     else:
         assert (state.mantissa, state.exponent) == known
 
-    case = (before, before_fraction, multiplier, 77, 3, channels)
+    assert np.array_equal(biases[others], before_biases[others])
     if rule is NodeRule.BITS:
-        expected, saturated = oracle.bits(g, [int(w) for w in before[channels].ravel()], bits, LIMIT)
-        assert weights[channels].ravel().tolist() == expected
+        size = max(0, max(abs(v) for v in g).bit_length() - bits)
+        moves = -np.array([pseudo_stochastic(v, size) for v in g]).reshape(len(channels), -1)
+        moved = before[channels] + (moves[:, :row] if row else 0)
+        saturated = int((np.abs(moved) > LIMIT).sum())
+        assert np.array_equal(weights[channels], np.clip(moved, -LIMIT, LIMIT))
+        if parameters != "weights":
+            own = oracle.move_biases(before_biases[channels].astype(np.int64), 32 * moves[:, -1])
+            assert np.array_equal(biases[channels], own[0])
+            saturated += own[1]
         assert clipped == saturated
-    elif rule is NodeRule.FIXED:
+        return
+    if rule is NodeRule.FIXED:
         ends = oracle.fixed(g, shift, gain, rate, clip)
         assert ends[0] == ends[1]
-        expect_between(case, weights, fraction, ends, clipped)
     elif rule is NodeRule.RMS:
-        expect_between(case, weights, fraction, oracle.rms(g, shift, mean, rate, clip), clipped)
+        ends = oracle.rms(g, shift, mean, rate, clip)
     else:
-        expect_between(case, weights, fraction, oracle.standardized(g, rate, clip), clipped)
+        ends = oracle.standardized(g, rate, clip)
+    if ends is None:
+        assert np.array_equal(weights, before) and np.array_equal(biases, before_biases)
+        assert fraction is None or np.array_equal(fraction, before_fraction)
+        assert clipped == 0
+        return
+    bounds = [np.array(v, np.int64).reshape(len(channels), -1) for v in ends]
+    expected = np.zeros(2, int)
+    if parameters != "biases":
+        case = (before, before_fraction, multiplier, 77, 3, channels)
+        expected += clipped_between(case, weights, fraction, [steps[:, :row] for steps in bounds])
+    if parameters != "weights":
+        of_biases = (before_biases, multiplier, 77, 4, channels)
+        expected += clipped_biases_between(of_biases, biases, [steps[:, row:] for steps in bounds])
+    if ends[0] == ends[1]:
+        assert clipped == expected[0]
 
 
 # --- standardized and fixed steps -----------------------------------------------------------------------

@@ -237,7 +237,7 @@ def test_a_run(case: Case) -> None:
                 for w, f, stream in zip(before[t], tensors[t].fractions, tensors[t].streams, strict=True)
             ]
             wanted_w, wanted_f = [w for w, _, _ in moved], [f for _, f, _ in moved]
-            report = control.update_weights(tensors[t].native())
+            report = control.update(tensors[t].native())
             for own, wanted in zip(
                 [*tensors[t].weights, *tensors[t].fractions], [*wanted_w, *wanted_f], strict=True
             ):
@@ -275,7 +275,7 @@ def test_a_step_that_is_given_up_begins_anew(case: Case, times: int, share: floa
                     with pytest.raises(NativeError) as error:
                         control.abandon(own)
                     assert error.value.status == Status.ORDER
-                if (report := control.update_weights(own)) is not None:
+                if (report := control.update(own)) is not None:
                     reports.append(report)
                     whole = copies()
                 continue

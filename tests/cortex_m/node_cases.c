@@ -77,7 +77,7 @@ typedef struct update {
 static void run_update(void* argument) {
   update* u = (update*)argument;
   ++u->step.seed;
-  if (zo_node_update_s8(&u->layer, &u->tensor, &u->evidence, &u->step, scratch, &u->saturated) !=
+  if (zo_node_update_s8(&u->layer, &u->tensor, 1, &u->evidence, &u->step, scratch, &u->saturated) !=
       ZO_OK) {
     u->saturated = UINT32_MAX;
   }

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tflm_zo.core import MAX_QUERIES, NodeLayer, NodeState, make_tensor
+from tflm_zo.core import MAX_QUERIES, NodeLayer, NodeState, make_tensor, weight_tensors
 from tflm_zo.core.arguments import address, signed, unsigned
 from tflm_zo.core.loader import call, structs
 
@@ -118,6 +118,8 @@ def update_from_nodes(
     gain: float = 0.0,
     bits: int = 0,
     rows: int = 0,
+    biases: NDArray[np.int32] | None = None,
+    alone: bool = False,
 ) -> int:
     """One step of a layer from what a minibatch says of its nodes; see ``zo_node_update_s8``.
 
@@ -145,6 +147,8 @@ def update_from_nodes(
             the loss differences (or errors) times the input's LSB; above 0.
         bits: `NodeRule.BITS`: of the largest update, 1..7.
         rows: output channels that are updated, those with the largest errors; 0: all.
+        biases: int32 [out_c], changed in place: tensor number stream + 1; None: they stay as they are.
+        alone: whether the biases alone are trained; the weights then stay as they are, and no input is read.
 
     Returns:
         How many weights were clipped.
@@ -154,7 +158,8 @@ def update_from_nodes(
     """
     samples = len(inputs)
     evidence = structs.zo_node_evidence(
-        samples=samples, inputs=_per_sample("inputs", inputs, np.int8, layer.input_bytes)
+        samples=samples,
+        inputs=None if alone else _per_sample("inputs", inputs, np.int8, layer.input_bytes),
     )
     if routes is not None:
         evidence.routes = _per_sample("routes", routes, np.uint8, layer.route_bytes)
@@ -177,9 +182,11 @@ def update_from_nodes(
         evidence.queries = len(seeds)
     else:
         raise ValueError("expected differences and seeds, or errors")
-    tensor = make_tensor(
-        weights, fraction, multiplier, layer.out_c, weights.size // layer.out_c, stream, limit
-    )
+    row = weights.size // layer.out_c
+    tensors = [make_tensor(weights, fraction, multiplier, layer.out_c, row, stream, limit)]
+    if biases is not None:
+        tensors.append(make_tensor(biases, None, multiplier, layer.out_c, 1, stream + 1, limit))
+    own = weight_tensors(tensors[1:] if alone else tensors)
     step = structs.zo_node_step(
         rule=int(NodeRule(rule)),
         rate=unsigned("rate", rate),
@@ -196,7 +203,8 @@ def update_from_nodes(
     call(
         "zo_node_update_s8",
         c_layer,
-        tensor,
+        own,
+        len(own),
         evidence,
         step,
         scratch.ctypes.data,

@@ -865,7 +865,7 @@ static zo_tensor segment_tensor(const segment* s, uint32_t t, uint32_t flags) {
   tensor.limit = 127 - (int32_t)limits.headroom;
   tensor.channels = 2;
   tensor.inner = 3;
-  tensor.int16 = (uint32_t)is_int16(t, flags);
+  tensor.type = is_int16(t, flags) ? ZO_TENSOR_INT16 : ZO_TENSOR_INT8;
   if (flags & ZO_OPTION_MULTIPLIER) tensor.multiplier = s->multiplier[t];
   if ((flags & ZO_OPTION_MASK) && t != 1u) tensor.mask = (const uint8_t*)s->mask[t].at;
   return tensor;
@@ -1095,7 +1095,7 @@ static void test_int16_perturbation(void) {
     const array weights = make_array(sizes[s], 1, 127), fraction = make_array(sizes[s], 3, 127);
     const array before = copy_array(&weights, 0), parts = copy_array(&fraction, 0);
     zo_tensor tensor = tensor_of(&weights, &fraction, random_below(100));
-    tensor.int16 = 1;
+    tensor.type = ZO_TENSOR_INT16;
     for (size_t d = 0; d < DISTRIBUTIONS; ++d) {
       zo_perturb_term term = {random_u32(), 1};
       const zo_perturb_terms terms = {&term, 1, 0};
@@ -1616,7 +1616,7 @@ static void test_bad_steps(const zo_node_layer* layer, const zo_tensor* tensor,
   memset(&good, 0, sizeof good);
   good.rate = good.clip = 1;
   t.mask = (const uint8_t*)tensor->weights; /* all weights of a layer are trained, or none */
-  CHECK(zo_node_update_s8(layer, &t, evidence, &good, scratch, NULL) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_node_update_s8(layer, &t, 1, evidence, &good, scratch, NULL) == ZO_ERROR_ARGUMENT);
   t.mask = NULL;
   for (uint32_t i = 0; i < 13u; ++i) {
     zo_node_step step = good;
@@ -1638,9 +1638,45 @@ static void test_bad_steps(const zo_node_layer* layer, const zo_tensor* tensor,
       step.gain.mantissa = i == 8u ? 0u : 1u;
       step.gain.exponent = i == 8u ? 0 : INT32_MAX;
     }
-    CHECK(zo_node_update_s8(layer, &t, evidence, &step, scratch, NULL) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_node_update_s8(layer, &t, 1, evidence, &step, scratch, NULL) == ZO_ERROR_ARGUMENT);
     CHECK(i >= 10u || step.mean_square.mantissa == 0u);
   }
+}
+
+static zo_tensor biases_of(const zo_node_layer* layer, int32_t* biases) {
+  zo_tensor tensor;
+  memset(&tensor, 0, sizeof tensor);
+  tensor.weights = (int8_t*)biases;
+  tensor.size = 4u * layer->out_c;
+  tensor.channels = layer->out_c;
+  tensor.inner = 1;
+  tensor.stream = 3;
+  tensor.type = ZO_TENSOR_INT32;
+  return tensor;
+}
+
+/* Biases that are refused, and weights in their place. */
+static void test_bad_biases(const zo_node_layer* layer, const zo_tensor* filter,
+                            const zo_node_evidence* evidence, int32_t* biases, int32_t* scratch) {
+  zo_node_step step;
+  memset(&step, 0, sizeof step);
+  step.rate = step.clip = 1;
+  for (uint32_t i = 0; i < 8u; ++i) {
+    zo_tensor tensors[3] = {*filter, biases_of(layer, biases), *filter};
+    if (i == 0u) tensors[1].type = ZO_TENSOR_INT8;
+    if (i == 1u) tensors[1].size -= 4u;
+    if (i == 2u) tensors[1].weights += 1;
+    if (i == 3u) tensors[1].mask = (const uint8_t*)filter->weights;
+    if (i == 4u) tensors[1].fraction = filter->weights;
+    if (i == 5u) tensors[0] = tensors[1];
+    if (i == 6u) tensors[1] = *filter;
+    CHECK(zo_node_update_s8(layer, tensors, i == 7u ? 3u : 2u, evidence, &step, scratch, NULL) ==
+          ZO_ERROR_ARGUMENT);
+  }
+  zo_node_evidence without = *evidence; /* a filter's gradient needs the inputs */
+  without.inputs = NULL;
+  CHECK(zo_node_update_s8(layer, filter, 1, &without, &step, scratch, NULL) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_node_update_s8(layer, filter, 0, evidence, &step, scratch, NULL) == ZO_ERROR_ARGUMENT);
 }
 
 /* Everything that may be done with a layer, in buffers of exact size. */
@@ -1652,6 +1688,8 @@ static void test_node_layer(const zo_node_layer* layer) {
   array y = make_array(samples * nodes, 3, 127), moved = make_array(samples * nodes, 0, 0);
   array inputs = make_array(samples * zo_node_input_bytes(layer), 1, 127);
   array weights = make_array(row * layer->out_c, 1, 125), fraction = copy_array(&weights, 0);
+  int32_t* biases = (int32_t*)allocate(sizeof(int32_t) * layer->out_c);
+  for (uint32_t i = 0; i < layer->out_c; ++i) biases[i] = (int32_t)random_u32();
   const uint32_t route_bytes = samples * zo_node_route_bytes(layer);
   uint8_t* routes = (uint8_t*)allocate(route_bytes);
   int32_t* scratch = (int32_t*)allocate(sizeof(int32_t) * row);
@@ -1681,20 +1719,29 @@ static void test_node_layer(const zo_node_layer* layer) {
   step.rate = random_u32() >> 1;
   step.clip = 1 + random_below(1u << 24);
   evidence.queries = random_below(2) == 0u ? 0u : ZO_MAX_QUERIES + 1u;
-  CHECK(zo_node_update_s8(layer, &tensor, &evidence, &step, scratch, NULL) == ZO_ERROR_QUERIES);
+  CHECK(zo_node_update_s8(layer, &tensor, 1, &evidence, &step, scratch, NULL) == ZO_ERROR_QUERIES);
   evidence.queries = queries;
   test_bad_steps(layer, &tensor, &evidence, scratch);
+  test_bad_biases(layer, &tensor, &evidence, biases, scratch);
   for (int round = 0; round < 8; ++round) {
     uint32_t saturated = 0;
+    /* The filter, the biases alone, both. */
+    const int with_filter = round % 3 != 1;
+    const uint32_t count = round % 3 == 2 ? 2u : 1u;
     tensor.fraction = round == 2 || round == 3 ? NULL : fraction.at;
     if (round >= 4) step = random_step(&tensor, layer->out_c);
     /* Values for the channels are touched only where a choice is made of them. */
     const int chooses = step.rows != 0u && step.rows != layer->out_c;
     int32_t* scratch_of =
         (int32_t*)allocate(sizeof(int32_t) * (row + (chooses ? layer->out_c : 0u)));
-    CHECK(zo_node_update_s8(layer, &tensor, &evidence, &step, scratch_of, &saturated) == ZO_OK);
+    const zo_tensor tensors[2] = {with_filter ? tensor : biases_of(layer, biases),
+                                  biases_of(layer, biases)};
+    evidence.inputs = with_filter ? inputs.at : NULL;
+    CHECK(zo_node_update_s8(layer, tensors, count, &evidence, &step, scratch_of, &saturated) ==
+          ZO_OK);
     free(scratch_of);
-    CHECK(saturated <= tensor.size);
+    CHECK(saturated <= tensor.size + layer->out_c);
+    for (uint32_t i = 0; i < layer->out_c; ++i) digest = digest * 31u + (uint32_t)biases[i];
     for (uint32_t i = 0; i < tensor.size; ++i) {
       CHECK(weights.at[i] >= -125 && weights.at[i] <= 125);
       digest = digest * 31u + (uint8_t)weights.at[i];
@@ -1710,6 +1757,7 @@ static void test_node_layer(const zo_node_layer* layer) {
   free(inputs.memory);
   free(weights.memory);
   free(fraction.memory);
+  free(biases);
   free(exponents.memory);
   free(routes);
   free(scratch);
@@ -1939,7 +1987,7 @@ static void test_node_tail(void) {
       zo_tensor tensor = tensor_of(&weights[t], NULL, t);
       CHECK(zo_node_run_next(&run, &request) == ZO_OK && request.action == ZO_NODE_UPDATE &&
             request.task == t);
-      CHECK(zo_node_run_update(&run, &tensor, scratch, NULL, &report) == ZO_OK);
+      CHECK(zo_node_run_update(&run, &tensor, 1, scratch, NULL, &report) == ZO_OK);
       for (uint32_t i = 0; i < tensor.size; ++i) {
         digest = digest * 31u + (uint8_t)weights[t].at[i];
       }
@@ -2055,7 +2103,7 @@ static zo_report answer(node_run* r, zo_node_run* run, const zo_node_request* re
     CHECK(zo_node_run_perturb(run, r->nodes[0].at) == ZO_ERROR_ARGUMENT);
   }
   if (request->action != ZO_NODE_UPDATE) {
-    CHECK(zo_node_run_update(run, &tensor, r->scratch, NULL, &report) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_node_run_update(run, &tensor, 1, r->scratch, NULL, &report) == ZO_ERROR_ARGUMENT);
     CHECK(zo_node_run_report(run, losses, s->batch + 1u, &report) == ZO_ERROR_ARGUMENT);
     CHECK(zo_node_run_report(run, NULL, s->batch, &report) == ZO_ERROR_ARGUMENT);
     CHECK(zo_node_run_report(run, losses, s->batch, NULL) == ZO_ERROR_ARGUMENT);
@@ -2065,9 +2113,9 @@ static zo_report answer(node_run* r, zo_node_run* run, const zo_node_request* re
     losses[s->batch - 1u] = loss;
   } else {
     CHECK(zo_node_run_report(run, losses, s->batch, &report) == ZO_ERROR_ARGUMENT);
-    CHECK(zo_node_run_update(run, &tensor, NULL, NULL, &report) == ZO_ERROR_ARGUMENT);
-    CHECK(zo_node_run_update(run, NULL, r->scratch, NULL, &report) == ZO_ERROR_ARGUMENT);
-    CHECK(zo_node_run_update(run, &tensor, r->scratch, NULL, NULL) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_node_run_update(run, &tensor, 1, NULL, NULL, &report) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_node_run_update(run, NULL, 1, r->scratch, NULL, &report) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_node_run_update(run, &tensor, 1, r->scratch, NULL, NULL) == ZO_ERROR_ARGUMENT);
   }
   CHECK(memcmp(run, &before, sizeof before) == 0);
   if (request->action == ZO_NODE_QUERY) {
@@ -2076,7 +2124,7 @@ static zo_report answer(node_run* r, zo_node_run* run, const zo_node_request* re
   }
   if (request->action == ZO_NODE_UPDATE) {
     uint32_t saturated = 0;
-    CHECK(zo_node_run_update(run, &tensor, r->scratch, &saturated, &report) == ZO_OK);
+    CHECK(zo_node_run_update(run, &tensor, 1, r->scratch, &saturated, &report) == ZO_OK);
     CHECK(saturated <= tensor.size);
     for (uint32_t i = 0; i < tensor.size; ++i) digest = digest * 31u + (uint8_t)tensor.weights[i];
   } else {
@@ -2424,7 +2472,6 @@ static void test_node_run_errors(node_run* r) {
   REFUSED(t->rate = 1u << 24, ZO_ERROR_ARGUMENT);
   REFUSED(t->gain.exponent = ZO_NODE_GAIN_EXPONENT_MAX + 1, ZO_ERROR_ARGUMENT);
   REFUSED(t->gain.exponent = INT32_MIN, ZO_ERROR_ARGUMENT);
-  REFUSED(t->inputs = NULL, ZO_ERROR_ARGUMENT);
   REFUSED(t->routes = NULL, ZO_ERROR_ARGUMENT);
   REFUSED(t->nodes = NULL, ZO_ERROR_ARGUMENT);
   REFUSED(t->differences = NULL; t->queries = 1, ZO_ERROR_ARGUMENT);
@@ -2481,7 +2528,7 @@ static void test_node_run(void) {
     memset(losses, 0, sizeof(int32_t) * s->batch);
     const zo_tensor tensor = task_tensor(&r, 0);
     CHECK(zo_node_run_report(&run, losses, s->batch, &report) == ZO_ERROR_ARGUMENT);
-    CHECK(zo_node_run_update(&run, &tensor, r.scratch, NULL, &report) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_node_run_update(&run, &tensor, 1, r.scratch, NULL, &report) == ZO_ERROR_ARGUMENT);
     CHECK(zo_node_run_perturb(&run, r.nodes[0].at) == ZO_ERROR_ARGUMENT);
     CHECK(zo_node_run_capture(&run, 0, r.inputs[0].at, r.outputs[0].at, r.nodes[0].at) ==
           ZO_ERROR_ARGUMENT);
@@ -2500,7 +2547,7 @@ static void test_refused_tensors(zo_node_run* run, const zo_tensor* tensors, con
   zo_report report;
   for (uint32_t i = 0; i < 7u; ++i) {
     zo_tensor bad[2] = {tensors[0], tensors[1]};
-    if (i == 0u) bad[1].int16 = 1; /* without fractions */
+    if (i == 0u) bad[1].type = ZO_TENSOR_INT16; /* without fractions */
     if (i == 1u) bad[1].size = 0;
     if (i == 2u) bad[1].weights = NULL;
     if (i == 3u) bad[1].limit = 0;
@@ -2609,7 +2656,7 @@ static void test_weight_task(void) {
           }
           break;
         default:
-          CHECK(zo_node_run_update(&run, tensors, NULL, NULL, &report) == ZO_ERROR_ARGUMENT);
+          CHECK(zo_node_run_update(&run, tensors, 1, NULL, NULL, &report) == ZO_ERROR_ARGUMENT);
           test_refused_tensors(&run, tensors, weights[0]);
           CHECK(zo_node_run_update_weights(&run, tensors, kTensors, NULL, &report) == ZO_OK);
           CHECK(report.step_done == 1u);

@@ -11,7 +11,7 @@ from rich.table import Table
 from ..converters import Model, read_metadata
 from ..converters.table import table
 from ..core import NodeLayer
-from ..training import Settings
+from ..training import algorithm_for
 from ..training.costs import Costs, NodeCosts
 
 __all__ = ["node_rows", "node_table"]
@@ -28,7 +28,7 @@ def node_rows(zo: Model) -> list[dict[str, Any]]:
     if not metadata.nodes:
         return []
     costs = Costs(zo, metadata)
-    queries = NodeCosts(costs, Settings(), metadata).queries
+    queries = NodeCosts(costs, algorithm_for(metadata, "node"), metadata).queries
     rows = []
     for n in metadata.nodes:
         trainable = metadata.trainable[n.trainable]
@@ -42,7 +42,7 @@ def node_rows(zo: Model) -> list[dict[str, Any]]:
                 "segment": n.node_segment,
                 "suffix": round(costs.suffix(n.node_segment), 6),
                 "queries": queries(n),
-                "pair_bytes": layer.input_bytes + layer.route_bytes,
+                "pair_bytes": (0 if trainable.bias else layer.input_bytes) + layer.route_bytes,
                 "head": n.head,
             }
         )

@@ -25,7 +25,7 @@ from ..training import (
     SettingsError,
     Trainer,
     algorithm,
-    algorithm_of,
+    algorithm_for,
     trained_layers,
 )
 from ..training.held_out import hold_out
@@ -163,7 +163,7 @@ def choose_algorithm(
 
 def _of_zo_model(zo: Model, path: Path, name: str | None) -> Settings:
     metadata = read_metadata(zo)
-    settings = algorithm(algorithm_of(metadata) if name is None else name)
+    settings = algorithm_for(metadata, name)
     if settings.algorithm == "node" and not metadata.nodes:
         raise SettingsError(
             f"--algorithm {settings.algorithm}: {path} carries no nodes; give the plain model, or inject "

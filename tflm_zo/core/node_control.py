@@ -22,7 +22,6 @@ from .loader import call, constants, library, structs
 from .logit_scale import LogitScale
 from .node_layer import NodeLayer, NodeState
 from .node_settings import NodeRules, NodeTask
-from .tensor import make_tensor
 
 __all__ = ["NodeAction", "NodeControl", "NodeRequest"]
 
@@ -120,7 +119,8 @@ class NodeControl:
                 c.nodes = buffer((self._batch, task.boundary_bytes), np.int8)
             return
         c.layer = layer.struct
-        c.inputs = buffer((samples, layer.input_bytes), np.int8)
+        if task.keeps_inputs:
+            c.inputs = buffer((samples, layer.input_bytes), np.int8)
         c.routes = buffer((samples, layer.route_bytes), np.uint8)
         if task.shared:
             return
@@ -290,27 +290,19 @@ class NodeControl:
             self._report,
         )
 
-    def update(
-        self,
-        weights: NDArray[np.int8],
-        fraction: NDArray[np.int8] | None,
-        multiplier: NDArray[np.int32] | None,
-        stream: int,
-        limit: int,
-    ) -> StepReport | None:
-        """Moves the weights of the task in progress, and returns the step's report if that finished it."""
-        layer = self._layer(self._run.task)
-        tensor = make_tensor(
-            weights, fraction, multiplier, layer.out_c, weights.size // layer.out_c, stream, limit
-        )
-        call(
-            "zo_node_run_update",
-            self._run,
-            tensor,
-            self._scratch.ctypes.data,
-            None,
-            self._report,
-        )
+    def update(self, tensors: ctypes.Array[Tensor]) -> StepReport | None:
+        """Does a step of the task in progress, and returns the step's report if that finished it.
+
+        Args:
+            tensors: tensors of the task, see `weight_tensors`: of a layer that carries nodes its filter, its
+                biases or both, in this order.
+        """
+        run, count = self._run, len(tensors)
+        if self.tasks[run.task].layer is None:
+            call("zo_node_run_update_weights", run, tensors, count, None, self._report)
+        else:
+            scratch = self._scratch.ctypes.data
+            call("zo_node_run_update", run, tensors, count, scratch, None, self._report)
         return self._finished()
 
     def perturb_weights(self, tensors: ctypes.Array[Tensor]) -> None:
@@ -328,11 +320,6 @@ class NodeControl:
             tensors: tensors of the task in progress, if it perturbs weights, which are restored.
         """
         call("zo_node_run_abandon", self._run, tensors, 0 if tensors is None else len(tensors))
-
-    def update_weights(self, tensors: ctypes.Array[Tensor]) -> StepReport | None:
-        """Does a step of perturbed weights, and returns the step's report if that finished it."""
-        call("zo_node_run_update_weights", self._run, tensors, len(tensors), None, self._report)
-        return self._finished()
 
     def _layer(self, task: int) -> NodeLayer:
         layer = self.tasks[task].layer

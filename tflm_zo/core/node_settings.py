@@ -40,6 +40,8 @@ class NodeTask:
         boundary_bytes: bytes of a sample's activation that enters the first segment of perturbed tensors; 0
             for the network's inputs.
         shared: True if the layer's nodes are those of the last task before that has nodes of its own.
+        keeps_inputs: True if the layer's inputs are kept, as a step of its filter needs; a step of its biases
+            alone does not.
     """
 
     layer: NodeLayer | None
@@ -51,6 +53,7 @@ class NodeTask:
     gain: NodeState = field(default_factory=NodeState)
     boundary_bytes: int = 0
     shared: bool = False
+    keeps_inputs: bool = True
 
     @property
     def kind(self) -> TaskKind:

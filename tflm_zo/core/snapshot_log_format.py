@@ -178,7 +178,8 @@ class Snapshot:
         step: number of whole steps done.
         states: states of the tasks.
         largest_loss: largest loss of the steps so far, unit 2^-16.
-        weights: int8, the tasks' tensors one after the other, then their fractions (16-bit update).
+        weights: bytes of the tasks' tensors one after the other, int8 weights or int32 biases, then the
+            fractions of the weights (16-bit update), int8.
     """
 
     number: int

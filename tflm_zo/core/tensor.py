@@ -1,7 +1,8 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Trainable tensors in the C core: replay and checksum of their weights.
 
-The weights of a tensor are an int8 array of any shape in the order in which TFLite stores them. `stream` is
+The weights of a tensor are an int8 array of any shape in the order in which TFLite stores them; biases of a
+layer are a tensor as well, int32 [channels]. `stream` is
 the number of the tensor in the model, `limit` is 127 minus the headroom.
 """
 
@@ -17,13 +18,13 @@ from numpy.typing import NDArray
 from .arguments import Queries, address, signed, step_pairs, unsigned
 from .declarations import Tensor
 from .distribution import Distribution
-from .loader import call, library
+from .loader import call, constants, library
 
 __all__ = ["checksum", "make_tensor", "replay", "weight_tensors"]
 
 
 def make_tensor(
-    weights: NDArray[np.int8],
+    weights: NDArray[np.int8] | NDArray[np.int32],
     fraction: NDArray[np.int8] | None,
     multiplier: NDArray[np.int32] | None,
     channels: int,
@@ -37,7 +38,7 @@ def make_tensor(
     """Makes a tensor, and checks its arrays.
 
     Args:
-        weights: weights of the tensor, int8.
+        weights: weights of the tensor, int8, or biases, int32 [channels].
         fraction: fractions of the weights, int8 in units of 2^-8 LSB, shaped like `weights`; None for the
             8-bit update.
         multiplier: factor of the step for each output channel, Q31, int32 [channels]; None stands for 1.
@@ -58,8 +59,10 @@ def make_tensor(
         TypeError, ValueError: an array has another type, layout or size.
     """
     tensor = Tensor()
-    tensor.weights = address("weights", weights, np.int8, writable=writable)
-    tensor.size = unsigned("weights.size", weights.size)
+    are_biases = getattr(weights, "dtype", None) == np.int32
+    own_type = np.int32 if are_biases else np.int8
+    tensor.weights = address("weights", weights, own_type, writable=writable)
+    tensor.size = unsigned("weights.size", weights.nbytes)
     if fraction is not None:
         tensor.fraction = address("fraction", fraction, np.int8, writable=writable)
         if fraction.size != weights.size:
@@ -85,7 +88,9 @@ def make_tensor(
         tensor.mask = address("mask", mask, np.uint8)
         if mask.size != -(-weights.size // 8):
             raise ValueError(f"mask: expected {-(-weights.size // 8)} bytes, a bit a weight, got {mask.size}")
-    tensor.int16 = int(int16)
+    tensor.type = constants.ZO_TENSOR_INT16 if int16 else constants.ZO_TENSOR_INT8
+    if are_biases:
+        tensor.type = constants.ZO_TENSOR_INT32
     return tensor
 
 
@@ -139,12 +144,14 @@ def replay(
     return saturated.value
 
 
-def checksum(weights: NDArray[np.int8], fraction: NDArray[np.int8] | None = None, stream: int = 0) -> int:
+def checksum(
+    weights: NDArray[np.int8] | NDArray[np.int32], fraction: NDArray[np.int8] | None = None, stream: int = 0
+) -> int:
     """Checksum of one tensor, 0..2^32-1; a model's is the sum of its tensors' modulo 2^32."""
     tensor = make_tensor(weights, fraction, None, 1, 1, stream, 127, writable=False)
     return int(library().zo_checksum(tensor))
 
 
 def weight_tensors(tensors: Sequence[Tensor]) -> ctypes.Array[Tensor]:
-    """The tensors of a task whose weights are perturbed, as the control unit takes them."""
+    """The tensors of a task, as the control unit takes them."""
     return (Tensor * len(tensors))(*tensors)

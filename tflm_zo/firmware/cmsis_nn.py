@@ -120,8 +120,10 @@ def extra_memory(op: Operator, *, mve: bool) -> Extra:
             per_channel = weights.quantization is not None and weights.quantization.is_per_channel
             return Extra(0 if per_channel else 8 * shape[0])
         sums = 4 * shape[0] if mve else 0
-        # Sums of a constant filter are computed once.
-        return Extra(0, sums) if weights.is_constant else Extra(sums)
+        # Sums of a constant filter and its bias are computed once.
+        bias = op.input(2)
+        once = weights.is_constant and (bias is None or bias.is_constant)
+        return Extra(0, sums) if once else Extra(sums)
     if op.builtin == BuiltinOperator.TRANSPOSE_CONV:
         # A bound: sums of all outputs, a row of columns, and the filter turned.
         return Extra(4 * op.outputs[0].size + 2 * weights.size)

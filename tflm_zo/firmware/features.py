@@ -51,6 +51,7 @@ def features(model: Model, metadata: ZoMetadata, plan: RunPlan) -> dict[str, boo
         "ZO_WITH_MASKS": bool(update_masks(model)),
         "ZO_WITH_MULTIPLIERS": any(m is not None for m in multipliers.values())
         or bool(step_multipliers(model)),
+        "ZO_WITH_BIASES": any(t.bias for t in metadata.trainable),
         "ZO_WITH_OTHER_LOSSES": loss not in ("cross_entropy", "floor_log2"),
         "ZO_WITH_FLOOR_LOG2": loss == "floor_log2",
         "ZO_WITH_BITS": bits,

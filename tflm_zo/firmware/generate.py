@@ -41,7 +41,7 @@ class Firmware:
         example: paths of the files that are the user's to change.
         arena: size of the arena.
         workspace_bytes: bytes that a step keeps besides the arena.
-        trainable_bytes: bytes of the arena that weights and fractions take.
+        trainable_bytes: bytes of the arena that weights, fractions and biases take.
         model_bytes: bytes of the models in flash.
     """
 
@@ -215,7 +215,7 @@ def generate(
     arena = arena_of(segments, tensors=len(metadata.trainable), static_memory=builds.static_memory)
     sizes = {
         "workspace_bytes": workspace_bytes(model, metadata, plan),
-        "trainable_bytes": sum(t.size for t in metadata.trainable) * (metadata.update_bits // 8),
+        "trainable_bytes": metadata.bytes_of(range(len(metadata.trainable))),
         "model_bytes": sum(map(len, arrays.values())),
     }
     sources = {

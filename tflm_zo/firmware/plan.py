@@ -25,7 +25,7 @@ class TaskPlan:
         input_segment: number of the segment that the layer's input enters; 0: input 0 of the network.
         output_segment: number of the segment that the layer's output enters.
         scales: int16 [outputs], scales of an exact task, or None.
-        input_bytes: bytes of a pair's input, per sample.
+        input_bytes: bytes of a pair's input, per sample; 0 where biases alone are trained, which need none.
         route_bytes: bytes of a pair's route, per sample.
         nodes: number of nodes per sample.
         scratch_values: number of int32 values that an update needs.

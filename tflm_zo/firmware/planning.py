@@ -54,11 +54,11 @@ def _task(task: PlannedTask, node: NodeTask, scales: Any) -> TaskPlan:
         tuple(layer.struct.numbers().values()),
         gain,
         task.tensors[0],
-        1,
+        len(task.tensors),
         input_segment=nodes.input_segment,
         output_segment=nodes.output_segment,
         scales=scales,
-        input_bytes=layer.input_bytes,
+        input_bytes=layer.input_bytes if node.keeps_inputs else 0,
         route_bytes=layer.route_bytes,
         nodes=layer.nodes,
         scratch_values=layer.scratch_values,
@@ -111,7 +111,7 @@ def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> R
         steps=steps,
         samples=samples,
         batch=metadata.batch,
-        weights=sum(t.trained for t in metadata.trainable),
+        weights=sum(t.trained for t in metadata.trainable if not t.bias),
         blocks=len(metadata.blocks),
     )
     return WeightRunPlan(numbers.numbers(), {}, words, block_segments=tuple(block_segments(metadata)))

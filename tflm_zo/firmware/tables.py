@@ -15,6 +15,7 @@ from ..converters.model.schema import DTYPES
 from ..converters.step_multipliers import step_multipliers
 from ..converters.update_masks import update_masks
 from ..core import NODE_HEAD, LogitScale, TaskKind
+from ..core.loader import constants
 from ..logs import fingerprint
 from .plan import BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
 from .source_text import array, comment, fill, numbers, own, string
@@ -44,7 +45,7 @@ def kept_boundaries(metadata: ZoMetadata, plan: RunPlan) -> list[int]:
         for task in plan.tasks:
             wanted.add(task.values["start_segment"])
             if not task.perturbs_weights:
-                wanted |= {task.input_segment, task.output_segment}
+                wanted |= {task.input_segment if task.input_bytes else 0, task.output_segment}
     return sorted(wanted - {0})
 
 
@@ -148,7 +149,9 @@ def _trainable(model: Model, metadata: ZoMetadata, plan: RunPlan) -> tuple[str, 
         if mask is not None:
             arrays.append(array(f"const uint8_t kMask{i}[{mask.size}]", mask.reshape(-1)))
         pointers.append("nullptr" if mask is None else f"kMask{i}")
-        values = [t.size, t.channels, t.inner, t.stream, t.block, t.segment, int(t.int16)]
+        kind = constants.ZO_TENSOR_INT16 if t.int16 else constants.ZO_TENSOR_INT8
+        kind = constants.ZO_TENSOR_INT32 if t.bias else kind
+        values = [t.nbytes, t.channels, t.inner, t.stream, t.block, t.segment, kind]
         rows.append(f"    {{{string(t.layer)}, {', '.join(pointers)}, {', '.join(map(str, values))}}},")
     return "\n".join(arrays), "\n".join(rows)
 

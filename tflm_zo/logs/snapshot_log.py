@@ -149,7 +149,7 @@ class SnapshotLog:
             raise LogError(
                 f"the log is damaged: it is of trainable tensor {beyond[0]}, the model has {len(trainable)}"
             )
-        size = sum(trainable[i].size for i in numbers) * (2 if metadata.update_bits == 16 else 1)
+        size = metadata.bytes_of(numbers)
         if size != self.weight_bytes:
             raise LogError(
                 f"the log is damaged: its snapshots are of {self.weight_bytes} bytes of weights, and the "

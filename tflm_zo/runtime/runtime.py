@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import core
-from ..converters import Model, extract_segment
+from ..converters import Model, WeightArray, extract_segment
 from ..core import Command, Directory
 from ..data import DataError, prepare_input, prepare_labels
 from .beginning import begin_with
@@ -91,10 +91,10 @@ class Runtime(Inputs, ABC):
         self.set_inputs(*(np.zeros(d[0], d[1]) for _, d in sorted(self._input_details.items())))
         try:
             self.invoke()  # the op pack copies the initial weights in and publishes where they are
-            self._views = {
-                tensor.name: self._segments[tensor.segment].directory.find(tensor.stream)
-                for tensor in self._metadata.trainable
-            }
+            self._views: dict[str, tuple[WeightArray, NDArray[np.int8] | None]] = {}
+            for tensor in self._metadata.trainable:
+                weights, fractions = self._segments[tensor.segment].directory.find(tensor.stream)
+                self._views[tensor.name] = weights.view(tensor.dtype), fractions
         except ValueError as error:
             raise ModelError(f"{self.name} has no memory for all of the model: {error}") from error
         except KeyError as error:
@@ -333,9 +333,9 @@ class Runtime(Inputs, ABC):
 
     # --- weights --------------------------------------------------------------------------------------------
 
-    def weight_views(self, name: str) -> tuple[NDArray[np.int8], NDArray[np.int8] | None]:
-        """Returns a trainable tensor's weights and, with the 16-bit update, its fractions, int8 [size]: views
-        of the interpreter's memory, to be read and written between invokes.
+    def weight_views(self, name: str) -> tuple[WeightArray, NDArray[np.int8] | None]:
+        """Returns a trainable tensor's weights and, with the 16-bit update, its fractions, int8 [size], or
+        biases, int32 [size]: views of the interpreter's memory, to be read and written between invokes.
 
         Raises:
             ValueError: the model has no such tensor.
@@ -344,8 +344,8 @@ class Runtime(Inputs, ABC):
             raise ValueError(f"no trainable tensor {name!r}; there are {sorted(self._views)}")
         return self._views[name]
 
-    def read_weights(self) -> dict[str, NDArray[np.int8]]:
-        """Returns copies of the trainable weights, int8 in their own shapes, by tensor name."""
+    def read_weights(self) -> dict[str, WeightArray]:
+        """Returns copies of the trainable weights, int8 in their own shapes, and biases, int32, by name."""
         return {
             tensor.name: self._views[tensor.name][0].reshape(tensor.shape).copy()
             for tensor in self._metadata.trainable
@@ -362,13 +362,13 @@ class Runtime(Inputs, ABC):
 
     def write_weights(
         self,
-        weights: Mapping[str, NDArray[np.int8]],
+        weights: Mapping[str, WeightArray],
         fractions: Mapping[str, NDArray[np.int8]] | None = None,
     ) -> None:
         """Replaces trainable weights; tensors that are not named keep theirs.
 
         Args:
-            weights: int8 arrays by tensor name, within +-(127 - headroom).
+            weights: int8 arrays by tensor name, within +-(127 - headroom), and int32 arrays of biases.
             fractions: int8 arrays of fractions by tensor name; a tensor whose weights are written and whose
                 fraction is not named gets fraction 0.
 
@@ -383,14 +383,17 @@ class Runtime(Inputs, ABC):
             for name, array in arrays.items():
                 if name not in tensors:
                     raise ValueError(f"{kind}: no trainable tensor {name!r}; there are {sorted(tensors)}")
-                if array.dtype != np.int8 or array.size != tensors[name].size:
-                    raise ValueError(
-                        f"{kind}: {name}: expected int8 {list(tensors[name].shape)}, "
-                        f"got {array.dtype} {list(array.shape)}"
-                    )
+                own = tensors[name]
+                if kind == "fractions" and own.bias:
+                    raise ValueError(f"fractions: {name}: biases have none")
                 if kind == "fractions" and self._views[name][1] is None:
                     raise ValueError("fractions: the model has the 8-bit update and keeps none")
-                if kind == "weights" and np.abs(array.astype(np.int16)).max() > limit:
+                if array.dtype != own.dtype or array.size != own.size:
+                    raise ValueError(
+                        f"{kind}: {name}: expected {own.dtype} {list(own.shape)}, "
+                        f"got {array.dtype} {list(array.shape)}"
+                    )
+                if kind == "weights" and not own.bias and np.abs(array.astype(np.int16)).max() > limit:
                     raise ValueError(f"weights: {name}: expected values within +-{limit}")
         for name, array in weights.items():
             view, fraction = self._views[name]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from . import algorithms
-from .algorithms import ALGORITHMS, algorithm, algorithm_of
+from .algorithms import ALGORITHMS, algorithm, algorithm_for, algorithm_of
 from .block_choice import BlockChoice, BlockProbes, choose_block
 from .callbacks import Callback, CSVLogger, EarlyStopping, ProgressBar
 from .checkpoint import Checkpoint
@@ -38,6 +38,7 @@ __all__ = [
     "TrainingWarning",
     "Weights",
     "algorithm",
+    "algorithm_for",
     "algorithm_of",
     "algorithms",
     "choose_block",

@@ -22,7 +22,7 @@ from .tasks import Exact, Nodes, Weights
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["ALGORITHMS", "DEFAULT", "algorithm", "algorithm_of", "summary", "usual_settings"]
+__all__ = ["ALGORITHMS", "DEFAULT", "algorithm", "algorithm_for", "algorithm_of", "summary", "usual_settings"]
 
 
 class RunSettings(TypedDict, total=False):
@@ -297,9 +297,30 @@ def algorithm_of(metadata: ZoMetadata) -> str:
     return "node" if metadata.nodes else "weight"
 
 
+def algorithm_for(metadata: ZoMetadata, name: str | None = None) -> Settings:
+    """Returns the settings of an algorithm for a ZO model: layers that carry nodes train what of them is
+    trainable there, weights, biases or both.
+
+    Args:
+        metadata: the model's metadata.
+        name: name of the algorithm; None: the one that the model was made for.
+
+    Raises:
+        SettingsError: no algorithm has that name; the message lists the algorithms.
+    """
+    settings = algorithm(algorithm_of(metadata) if name is None else name)
+    if metadata.parameters == "weights":
+        return settings
+    tasks = (
+        t if isinstance(t, Weights) else dataclasses.replace(t, parameters=metadata.parameters)
+        for t in settings.tasks
+    )
+    return dataclasses.replace(settings, tasks=tuple(tasks))
+
+
 def usual_settings(metadata: ZoMetadata) -> Settings:
     """Returns the settings of the algorithm that a ZO model was made for, with a minibatch that fits it."""
-    settings = algorithm(algorithm_of(metadata))
+    settings = algorithm_for(metadata)
     return dataclasses.replace(settings, batch_size=fitting_batch_size(settings, metadata.batch))
 
 

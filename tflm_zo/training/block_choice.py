@@ -170,7 +170,8 @@ class BlockProbes:
         found = SnapshotLog.read(log)
         found.check_model(self._trainer.model)
         trainable = self._trainer.runtime.metadata.trainable
-        layers = tuple(trainable[i].layer for i in sorted(i for task in found.tasks for i in task.tensors))
+        tensors = sorted(i for task in found.tasks for i in task.tensors)
+        layers = tuple(dict.fromkeys(trainable[i].layer for i in tensors))
         if layers not in self.blocks:
             raise LogError(
                 f"{os.fspath(log)} is of a run that trains {', '.join(layers)}, which is none of the blocks: "

@@ -46,7 +46,8 @@ class BlockSearch:
             SettingsError: the settings are of weight perturbation, or there are more blocks than layers.
         """
         check_layerwise(settings)
-        names = [metadata.trainable[i].layer for i in trained_tensors(settings, metadata)]
+        tensors = trained_tensors(settings, metadata)
+        names = list(dict.fromkeys(metadata.trainable[i].layer for i in tensors))
         if self.blocks > len(names):
             raise SettingsError(
                 f"blocks: expected 1..{len(names)}, the number of layers that are trained "

@@ -41,7 +41,7 @@ class Costs:
         return sum(self._segments[start:]) / self.forward if self.forward else 1.0
 
     def update(self, nodes: ZoNodes) -> float:
-        """Returns the MACs of crediting a layer's weights with one sample's nodes."""
+        """Returns the MACs of crediting a layer's weights with one sample's nodes; biases take none."""
         return credited(nodes) * nodes.geometry["out_c"] * nodes.row / self.forward
 
 
@@ -89,7 +89,7 @@ class NodeCosts:
         sample = costs.suffix(self.first_segment)
         for t in self.tasks:
             sample += sides * t.queries * costs.suffix(t.start_segment)
-            if t.nodes is not None:
+            if t.nodes is not None and t.trains_filter:
                 sample += costs.update(t.nodes)
             # Errors come back through the layer that follows: as many products as it has weights.
             if t.following is not None:

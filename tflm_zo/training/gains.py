@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..converters import Model, ZoMetadata, initial_weights
-from ..converters.model import Tensor
+from ..converters import Model, WeightArray, ZoMetadata, initial_weights
+from ..converters.model import Operator, Tensor
 from ..core import NodeState
 from .plan import PlannedTask, credited
 from .settings import Settings
@@ -48,10 +48,11 @@ def task_gain(task: PlannedTask, settings: Settings, model: Model, metadata: ZoM
     """
     weights = initial_weights(model)
     scales = [channel_scales(model, metadata, i) for i in task.tensors]
-    # A channel of zeros has a scale that means nothing.
+    # A channel of zeros has a scale that means nothing; a bias has its filter's.
     known = [
-        s[_used_channels(weights[t.name], t.channels, t.inner, len(s))]
+        s if t.bias else s[_used_channels(weights[t.name], t.channels, t.inner, len(s))]
         for s, t in zip(scales, (metadata.trainable[i] for i in task.tensors), strict=True)
+        if not t.bias or not task.trains_filter
     ]
     samples, queries = settings.batch_size, task.queries
     gain = 1.0
@@ -77,7 +78,7 @@ def task_gain(task: PlannedTask, settings: Settings, model: Model, metadata: ZoM
     )
 
 
-def _used_channels(weights: NDArray[np.int8], channels: int, inner: int, scales: int) -> NDArray[np.bool_]:
+def _used_channels(weights: WeightArray, channels: int, inner: int, scales: int) -> NDArray[np.bool_]:
     """Returns whether each channel has a weight that is not 0, [scales]; with one scale, whether any has."""
     of_channel = np.asarray(weights.reshape(-1, channels, inner) != 0).any(axis=(0, 2))
     assert isinstance(of_channel, np.ndarray)
@@ -85,10 +86,25 @@ def _used_channels(weights: NDArray[np.int8], channels: int, inner: int, scales:
 
 
 def channel_scales(model: Model, metadata: ZoMetadata, trainable: int) -> NDArray[np.float64]:
-    """Returns the scales of a trainable filter's output channels, float64 [channels] or [1]."""
+    """Returns the scales of a layer's filter, per output channel, float64 [channels] or [1].
+
+    Args:
+        model: the ZO model.
+        metadata: the model's metadata.
+        trainable: number of the layer's trainable filter or bias.
+    """
+    return _scales(_layer(model, metadata, trainable).inputs[1])
+
+
+def _layer(model: Model, metadata: ZoMetadata, trainable: int) -> Operator:
+    """Returns the first operator that reads a trainable filter or bias."""
     t = metadata.trainable[trainable]
-    tensors = model.subgraphs[t.segment].all_tensors()
-    return _scales(next(x for x in tensors if x.name == t.name and x.is_variable))
+    at = 2 if t.bias else 1
+    return next(
+        op
+        for op in model.subgraphs[t.segment].operators
+        if (x := op.input(at)) is not None and x.name == t.name and x.is_variable
+    )
 
 
 def _scales(tensor: Tensor | None) -> NDArray[np.float64]:
@@ -100,11 +116,7 @@ def _node_chain(task: PlannedTask, model: Model, metadata: ZoMetadata) -> float:
     """Returns s_a / s_y, divided by H W for nodes that are means over H W outputs."""
     nodes = task.nodes
     assert nodes is not None
-    t = metadata.trainable[task.tensors[0]]
-    operators = model.subgraphs[t.segment].operators
-    readers = [op for op in operators if any(x is not None and x.name == t.name for x in op.inputs[1:2])]
-    operator = readers[0]
-    entering = _scales(operator.inputs[0])[0]
+    entering = _scales(_layer(model, metadata, task.tensors[0]).inputs[0])[0]
     port = metadata.segments[nodes.node_segment].input_index("boundary")
     assert port is not None  # nodes lie at a boundary
     read = _scales(model.subgraphs[nodes.node_segment].inputs[port])[0]

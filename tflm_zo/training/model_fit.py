@@ -41,10 +41,11 @@ def check_model(settings: Settings, metadata: ZoMetadata) -> None:
         _check_capacity(settings, metadata)
         return
     _check_bits(settings, metadata)
+    _check_parameters(settings, metadata)
     _check_node_layers(settings, metadata, layers)
     for name, task, known in (
         ("nodes.queries", settings.nodes, layers),
-        ("weights.queries", settings.weights, [t.layer for t in metadata.trainable]),
+        ("weights.queries", settings.weights, [t.layer for t in metadata.trainable if not t.bias]),
     ):
         named = task.queries if isinstance(task.queries, Mapping) else ()
         if unknown := [layer for layer in named if layer not in known]:
@@ -85,7 +86,10 @@ def _check_capacity(settings: Settings, metadata: ZoMetadata) -> None:
             f"weights.queries: the model was injected with max_queries={metadata.max_queries}, "
             f"got {task.queries_of(())}{terms}; inject with max_queries={task.items}"
         )
-    left_out = set(range(len(metadata.trainable))) - set(trained_tensors(settings, metadata))
+    filters = {i for i, t in enumerate(metadata.trainable) if not t.bias}
+    if not filters:
+        raise SettingsError("the model trains biases alone, which weight perturbation leaves as they are")
+    left_out = filters - set(trained_tensors(settings, metadata))
     if left_out:
         names = ", ".join(metadata.trainable[i].layer for i in sorted(left_out))
         raise SettingsError(
@@ -108,6 +112,18 @@ def _check_bits(settings: Settings, metadata: ZoMetadata) -> None:
         raise SettingsError("a rule of bits moves weights by whole LSB: inject with update_bits=8")
     if bits and any(t.updated is not None for t in metadata.trainable):
         raise SettingsError("weights.rule: bits moves all weights of a layer: inject without sparse")
+
+
+def _check_parameters(settings: Settings, metadata: ZoMetadata) -> None:
+    """Raises SettingsError where a task trains what is not trainable in the model."""
+    for name, task in (("nodes", settings.nodes), ("exact", settings.exact)):
+        if not settings.has(type(task)) or not metadata.nodes or metadata.parameters == "all":
+            continue
+        if task.parameters != metadata.parameters:
+            raise SettingsError(
+                f"{name}.parameters: the model's layers have {metadata.parameters!r} trainable, not "
+                f"{task.parameters!r}; inject it with parameters={task.parameters!r}"
+            )
 
 
 def _check_node_layers(settings: Settings, metadata: ZoMetadata, layers: list[str]) -> None:
@@ -139,3 +155,9 @@ def _check_exact(settings: Settings, metadata: ZoMetadata, layers: list[str]) ->
             f"last: expected at most {len(tail)}, the FULLY_CONNECTED layers with nodes at the end that feed "
             f"each other ({names}), got {settings.exact.last}"
         )
+    for i in tail[:-1]:
+        if metadata.trainable[metadata.nodes[i].trainable].bias:
+            raise SettingsError(
+                f"last: errors come back through the filter of layer {layers[i]}, which the model has as a "
+                'constant: inject it with parameters="all"'
+            )

@@ -129,4 +129,5 @@ class NodePlan:
             gain=gain,
             boundary_bytes=_boundary_bytes(model, metadata, task.start_segment) if weights else 0,
             shared=task.shared,
+            keeps_inputs=weights or task.trains_filter,
         )

@@ -105,9 +105,9 @@ class NodeRun(Run):
     # --- weights --------------------------------------------------------------------------------------------
 
     def _views(self) -> list[NDArray[np.int8]]:
-        """The tensors' weights, then their fractions, where they are."""
+        """The tensors' weights or biases, as bytes, then the weights' fractions, where they are."""
         views = [self._runtime.weight_views(t.name) for t in self._tensors]
-        return [w for w, _ in views] + [f for _, f in views if f is not None]
+        return [w.view(np.int8) for w, _ in views] + [f for _, f in views if f is not None]
 
     def _remember(self) -> None:
         """Keeps the state that an interruption goes back to, in one assignment, after each step."""
@@ -153,7 +153,7 @@ class NodeRun(Run):
                 self._query(request)
             elif request.action == NodeAction.RESTORE:
                 self._control.perturb_weights(self._weights_of(request.task))
-            elif (report := self._update(request)) is not None:
+            elif (report := self._control.update(self._weights_of(request.task))) is not None:
                 break
         # Its record is there before the step counts: a full disk leaves the step before.
         if self._writer is not None:
@@ -224,7 +224,9 @@ class NodeRun(Run):
         for i in self._backwards:
             following = self._plan[i].following
             assert following is not None
-            weights, _ = runtime.weight_views(self._tensors_of[following][0].name)
+            nodes = self._plan[following].nodes
+            assert nodes is not None  # it is exact, too
+            weights, _ = runtime.weight_views(runtime.metadata.trainable[nodes.trainable].name)
             control.backpropagate(i, weights, self._filter_scales[following])
         control.report(runtime.losses())
 
@@ -257,15 +259,6 @@ class NodeRun(Run):
                 )
             )
         return weight_tensors(tensors)
-
-    def _update(self, request: NodeRequest) -> StepReport | None:
-        if self._plan[request.task].nodes is None:
-            return self._control.update_weights(self._weights_of(request.task))
-        tensor = self._tensors_of[request.task][0]
-        weights, fraction = self._runtime.weight_views(tensor.name)
-        return self._control.update(
-            weights, fraction, self._multipliers[tensor.name], tensor.stream, self._limit
-        )
 
     def settle(self) -> None:
         """Does nothing, since nothing is ever pending between steps."""

@@ -28,13 +28,15 @@ class PlannedTask:
 
     Attributes:
         kind: class of the task.
-        tensors: consecutive numbers of the trainable tensors.
+        tensors: consecutive numbers of the trainable tensors; of a layer with nodes its filter, its bias or
+            both.
         start_segment: first segment that a query runs.
         queries: per step; 0: `Exact`, or nodes that are shared.
         dimensions: number of values that are perturbed: nodes or weights.
         nodes: `Nodes` and `Exact`: of the layer.
         following: `Exact`: number of the planned task through which errors come back; None: the loss.
         shared: True if the nodes are those of the last planned task before that asks for queries.
+        trains_filter: False if a layer's bias alone is trained.
     """
 
     kind: type[Task]
@@ -45,6 +47,7 @@ class PlannedTask:
     nodes: ZoNodes | None = None
     following: int | None = None
     shared: bool = False
+    trains_filter: bool = True
 
     @property
     def first_segment(self) -> int:
@@ -63,10 +66,15 @@ def credited(nodes: ZoNodes) -> int:
     return g[f"{side}_h"] * g[f"{side}_w"]
 
 
-def _with_own_nodes(settings: Settings, metadata: ZoMetadata) -> list[int]:
-    """Numbers of the layers that a task trains by their nodes; `Weights` trains the others."""
+def _with_own_nodes(settings: Settings, metadata: ZoMetadata) -> dict[int, tuple[int, ...]]:
+    """Tensors that a task trains by a layer's nodes, by its number; `Weights` trains other filters."""
     tail = exact_tail(settings, metadata.nodes)
-    return [i for i in range(len(metadata.nodes)) if settings.has(Nodes) or i in tail]
+    found = {}
+    for i, n in enumerate(metadata.nodes):
+        task = settings.exact if i in tail else settings.nodes
+        if i in tail or settings.has(Nodes):
+            found[i] = metadata.tensors_of(n.trainable, task.parameters)
+    return {i: tensors for i, tensors in found.items() if tensors}
 
 
 def trained_tensors(settings: Settings, metadata: ZoMetadata) -> list[int]:
@@ -80,19 +88,17 @@ def trained_tensors(settings: Settings, metadata: ZoMetadata) -> list[int]:
         SettingsError: `layers` names a layer that the run would not train in any case; the message lists the
             layers that it would.
     """
-    by_nodes = {metadata.nodes[i].trainable for i in _with_own_nodes(settings, metadata)}
-    numbers = range(len(metadata.trainable))
-    possible = [i for i in numbers if settings.has(Weights) or i in by_nodes]
+    possible = _trainable_layers(settings, metadata)
     if settings.layers is None:
-        return possible
+        return [i for tensors in possible for i in tensors]
     if isinstance(settings.layers, str):
-        return possible[-(last_number(settings.layers) or 0) :]
-    names = [metadata.trainable[i].layer for i in possible]
-    found: set[int] = set()
+        return [i for tensors in possible[-(last_number(settings.layers) or 0) :] for i in tensors]
+    names = [metadata.trainable[tensors[0]].layer for tensors in possible]
+    found: set[tuple[int, ...]] = set()
     for pattern in settings.layers:
         fitting = {
-            i
-            for i, name in zip(possible, names, strict=True)
+            tensors
+            for tensors, name in zip(possible, names, strict=True)
             if name == pattern or (pattern not in names and fnmatchcase(name, pattern))
         }
         if not fitting:
@@ -100,7 +106,20 @@ def trained_tensors(settings: Settings, metadata: ZoMetadata) -> list[int]:
                 f"layers: no layer that is trained fits {pattern!r}; there are {', '.join(names)}"
             )
         found |= fitting
-    return sorted(found)
+    return sorted(i for tensors in found for i in tensors)
+
+
+def _trainable_layers(settings: Settings, metadata: ZoMetadata) -> list[tuple[int, ...]]:
+    """Numbers of the tensors that a run can train of each layer, in execution order."""
+    own = _with_own_nodes(settings, metadata)
+    by_nodes = {metadata.nodes[i].trainable: tensors for i, tensors in own.items()}
+    found = []
+    for first, *_ in metadata.layers:
+        if first in by_nodes:
+            found.append(by_nodes[first])
+        elif settings.has(Weights) and not metadata.trainable[first].bias:
+            found.append((first,))
+    return found
 
 
 def exact_tail(settings: Settings, nodes: Sequence[ZoNodes]) -> list[int]:
@@ -152,7 +171,8 @@ def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int],
         SettingsError: `layers` names a layer that the model lacks, or cuts an exact tail in two.
     """
     chosen = trained_tensors(settings, metadata)
-    own = [i for i in _with_own_nodes(settings, metadata) if metadata.nodes[i].trainable in chosen]
+    by_nodes = _with_own_nodes(settings, metadata)
+    own = [i for i, tensors in by_nodes.items() if tensors[0] in chosen]
     tail = _trained_tail(settings, metadata, own)
     own = _sharing_together(own, metadata)
     tasks: list[PlannedTask] = []
@@ -168,17 +188,18 @@ def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int],
         tasks.append(
             PlannedTask(
                 Exact if exact else Nodes,
-                (n.trainable,),
+                by_nodes[i],
                 n.node_segment,
                 _node_queries(settings.nodes, names, suffix(n.node_segment)) if asks else 0,
                 n.count,
                 n,
                 own.index(tail[tail.index(i) - 1]) if i in tail[1:] else None,
                 shared,
+                trains_filter=not metadata.trainable[by_nodes[i][0]].bias,
             )
         )
-    by_nodes = {metadata.nodes[i].trainable for i in _with_own_nodes(settings, metadata)}
-    return tasks + _weight_tasks(settings.weights, metadata, [i for i in chosen if i not in by_nodes])
+    nodal = {i for tensors in by_nodes.values() for i in tensors}
+    return tasks + _weight_tasks(settings.weights, metadata, [i for i in chosen if i not in nodal])
 
 
 def _trained_tail(settings: Settings, metadata: ZoMetadata, own: Sequence[int]) -> list[int]:

@@ -31,8 +31,8 @@ def replay_log(
             steps or the last snapshot.
 
     Returns:
-        Weights and (16-bit update) fractions of all trainable tensors by tensor name, int8 in the tensors'
-        shapes.
+        Weights and (16-bit update) fractions of all trainable tensors by tensor name, int8 (biases: int32) in
+        the tensors' shapes.
 
     Raises:
         LogError: the file is no log, or the log is of another model or has no snapshot after these steps.
@@ -73,6 +73,8 @@ class Replay:
     def add(self, log: SeedLog) -> None:
         """Does the steps that follow."""
         for t in self._metadata.trainable:
+            if t.bias:  # along a direction, weights alone move
+                continue
             for distribution, steps in log.steps_of_block(t.block):
                 core.replay(
                     self.weights[t.name],
@@ -94,7 +96,7 @@ def _parts(log: SeedLog | str | os.PathLike[str]) -> Iterable[SeedLog]:
 
 def _initial(model: Model) -> tuple[Arrays, Arrays]:
     metadata = read_metadata(model)
-    tensors = metadata.trainable if metadata.update_bits == 16 else ()
+    tensors = [t for t in metadata.trainable if metadata.update_bits == 16 and not t.bias]
     return initial_weights(model), {t.name: np.zeros(t.shape, np.int8) for t in tensors}
 
 
@@ -113,13 +115,13 @@ def _of_snapshot(model: Model, log: SnapshotLog, step: int | None) -> tuple[Arra
         )
     if snapshot is not None:
         trained = [trainable[i] for task in log.tasks for i in task.tensors]
-        size = sum(t.size for t in trained)
+        size = sum(t.nbytes for t in trained)
         weights |= _split(snapshot.weights[:size], trained)
-        if fractions:
-            fractions |= _split(snapshot.weights[size:], trained)
+        if size < len(snapshot.weights):
+            fractions |= _split(snapshot.weights[size:], [t for t in trained if not t.bias])
     return weights, fractions
 
 
 def _split(values: NDArray[np.int8], tensors: Sequence[ZoTrainable]) -> Arrays:
-    parts = np.split(values, np.cumsum([t.size for t in tensors])[:-1])
-    return {t.name: part.reshape(t.shape).copy() for t, part in zip(tensors, parts, strict=True)}
+    parts = np.split(values, np.cumsum([t.nbytes for t in tensors])[:-1])
+    return {t.name: p.copy().view(t.dtype).reshape(t.shape) for t, p in zip(tensors, parts, strict=True)}

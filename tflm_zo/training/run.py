@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ..converters import WeightArray
 from ..core import Measurement, StepReport
 from ..logs import LogError
 
 __all__ = ["Run"]
 
-Arrays = dict[str, NDArray[np.int8]]
+Arrays = dict[str, WeightArray]
 
 
 class Run(ABC):

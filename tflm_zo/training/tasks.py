@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
+from ..converters.settings import PARAMETERS, Parameters
 from ..core import MAX_CHAIN, MAX_QUERIES, Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from .checks import SettingsError, check_choice, check_integer, check_number
 
@@ -56,6 +57,9 @@ class Nodes:
         quantization_aware: True if F of rule "gradient" includes 1 / s^2, with s the scale of the weight's
             channel.
         masked: True if nodes at the clamp of an activation are left alone.
+        parameters: what a step moves of a layer: "weights", "all" (its biases, too: a bias is a weight whose
+            input is always 32 LSB, and moves by 32 times its step) or "biases" (these alone, which needs
+            neither the layer's inputs nor its filter in RAM; TinyTL).
 
     Raises:
         SettingsError: a setting is out of range.
@@ -67,10 +71,12 @@ class Nodes:
     gradient_norm: bool = False
     quantization_aware: bool = False
     masked: bool = True
+    parameters: Parameters = "weights"
 
     def __post_init__(self) -> None:
         """Checks every range."""
         check_choice("nodes.rule", self.rule, NODE_RULES)
+        check_choice("nodes.parameters", self.parameters, PARAMETERS)
         if self.queries is not None:
             object.__setattr__(self, "queries", _check_queries("nodes.queries", self.queries))
         object.__setattr__(
@@ -100,6 +106,7 @@ class Exact:
         rows: (least, most), bounds of the share of a layer's outputs that a step updates. A step updates the
             outputs with the largest errors, a share of least + loss / largest loss so far * (most - least)
             (FQT: dynamic sparse gradients).
+        parameters: what a step moves of a layer, as in `Nodes`.
 
     Raises:
         SettingsError: a setting is out of range.
@@ -109,10 +116,12 @@ class Exact:
     rule: ExactRule = "rms"
     bits: tuple[int, int, int] = (5, 4, 3)
     rows: tuple[float, float] = (1.0, 1.0)
+    parameters: Parameters = "weights"
 
     def __post_init__(self) -> None:
         """Checks every range."""
         check_choice("exact.rule", self.rule, EXACT_RULES)
+        check_choice("exact.parameters", self.parameters, PARAMETERS)
         object.__setattr__(self, "last", check_integer("last", self.last, 1, 64))
         object.__setattr__(self, "bits", tuple(check_integer("exact.bits", b, 1, 7) for b in self.bits))
         if len(self.bits) != 3:
@@ -129,7 +138,7 @@ class Exact:
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """Weight perturbation: all trainable layers that no other task trains.
+    """Weight perturbation: all trainable layers that no other task trains; biases stay as they are.
 
     Each query draws a direction z from a seed and compares losses of the minibatch,
 

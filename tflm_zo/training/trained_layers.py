@@ -27,6 +27,7 @@ class TrainedLayers:
         of_layers: number of all layers that have weights.
         weights: number of the weights that are trained.
         of_weights: number of the weights of all layers.
+        biases: number of the biases that are trained.
         sentence: sentence for people that says which layers are trained, and why others are not.
     """
 
@@ -34,6 +35,7 @@ class TrainedLayers:
     of_layers: int
     weights: int
     of_weights: int
+    biases: int
     sentence: str
 
 
@@ -51,15 +53,18 @@ def trained_layers(model: Model, settings: Settings) -> TrainedLayers:
     chosen = trained_tensors(settings, metadata)
     sizes = {t.name: t.size for t in _filters(model)}
     trained = [metadata.trainable[i] for i in chosen]
-    layers, weights = tuple(t.layer for t in trained), sum(t.trained for t in trained)
+    layers = tuple(dict.fromkeys(t.layer for t in trained))
+    weights = sum(t.trained for t in trained if not t.bias)
+    biases = sum(t.size for t in trained if t.bias)
     total, of_weights = len(sizes), sum(sizes.values())
     share = 100 * weights / of_weights if of_weights else 0.0
     many = f"{layers[0]} … {layers[-1]}" if len(layers) > _NAMED else ", ".join(layers)
-    sentence = f"trains {len(layers)} of {total} layers ({_percent(share)} of the weights)"
+    part = f"{_percent(share)} of the weights" + (f" and {biases:,} biases" if biases else "")
+    sentence = f"trains {len(layers)} of {total} layers ({part if weights else f'{biases:,} biases alone'})"
     if layers and len(layers) < total:
         sentence += f": {many}"
     sentence += _about_others(total - len(layers), settings, bool(metadata.nodes))
-    return TrainedLayers(layers, total, weights, of_weights, sentence)
+    return TrainedLayers(layers, total, weights, of_weights, biases, sentence)
 
 
 def _about_others(others: int, settings: Settings, has_nodes: bool) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ..converters import Model, export_model, initial_weights, load_model, with_initial_weights
+from ..converters import Model, WeightArray, export_model, initial_weights, load_model, with_initial_weights
 from ..converters.files import write_output
 from ..data import Data, Labels, Samples, prepare, prepare_samples
 from ..runtime import load
@@ -111,7 +111,7 @@ class Trainer:
         resume: bool = False,
         replace: bool = False,
         keep: Keep = "best",
-        initial_weights: Mapping[str, NDArray[np.int8]] | None = None,
+        initial_weights: Mapping[str, WeightArray] | None = None,
     ) -> History:
         """Trains the model from the weights as they are: a second call goes on where the first one ended.
 
@@ -194,7 +194,7 @@ class Trainer:
         self.buffer_bytes = run.buffer_bytes if isinstance(run, NodeRun) else 0
         return run
 
-    def _begin_with(self, given: Mapping[str, NDArray[np.int8]] | None) -> None:
+    def _begin_with(self, given: Mapping[str, WeightArray] | None) -> None:
         """Makes the weights that a run is to begin with the model's initial weights."""
         wanted, own = self.runtime.read_weights(), initial_weights(self.model)
         if given is not None:

@@ -14,11 +14,12 @@
  *                          reset), so that the first op to run after that
  *                          copies the initial weights in.
  *            2 zo_initial  int8 [weights of the segment], constant: the initial
- *                          weights of its tensors one after the other
- *            3 zo_fraction int8, variable, same size and order
- *                          (ZO_OPTION_FRACTION only)
+ *                          weights of its tensors one after the other, biases
+ *                          as 4 bytes, little-endian
+ *            3 zo_fraction int8, variable, same size and order but without the
+ *                          biases, which have none (ZO_OPTION_FRACTION only)
  *            then, for each trainable tensor,
- *              weights     int8, variable
+ *              weights     int8, variable; or biases, int32 [channels], variable
  *              multiplier  int32 [channels], constant (ZO_OPTION_MULTIPLIER only)
  *              mask        int8 [(weights + 7) / 8], constant: the bits of zo_mask.h
  *                          (ZO_OPTION_MASK only); absent for a tensor that is trained whole
@@ -34,7 +35,8 @@
  *            4  u16  number of tensors
  *            6  u16  number of blocks
  *            8  per tensor 12 bytes: u16 stream, u16 block (bit 15: the tensor
- *               is int16), u32 channels, u32 inner (see zo_tensor)
+ *               is int16; bit 14: it is of biases), u32 channels, u32 inner
+ *               (see zo_tensor)
  *
  * TFLM_ZO_LOSS:
  *
@@ -89,6 +91,7 @@ extern "C" {
 #define ZO_OPTION_MASK 16u      /* tensors may have masks */
 
 #define ZO_OPTION_INT16 0x8000u /* in the block of a tensor */
+#define ZO_OPTION_BIAS 0x4000u  /* likewise */
 
 #define ZO_OPTION_PER_CHANNEL 1u /* of TFLM_ZO_FULLY_CONNECTED_16: a multiplier per unit */
 

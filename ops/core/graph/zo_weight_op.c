@@ -44,7 +44,8 @@ typedef struct weight_cursor {
   zo_buffer initial;  /* of the segment */
   zo_buffer fraction; /* of the segment; null without */
   uint32_t number;    /* of the tensor that comes next */
-  uint32_t offset;    /* weights before it */
+  uint32_t offset;    /* bytes of weights before it */
+  uint32_t fractions; /* of them, those that have fractions */
   int32_t input;      /* its first op input */
   int consistent;     /* sizes and options agree so far */
 
@@ -97,14 +98,22 @@ static weight_cursor first_tensor(const weight_op* op) {
   cursor.op = op;
   cursor.initial = input(op, kInitial);
   cursor.fraction.data = NULL;
-  cursor.fraction.bytes = cursor.initial.bytes;
+  cursor.fraction.bytes = 0;
   if (has_fraction) cursor.fraction = input(op, kFraction);
   cursor.number = 0;
   cursor.offset = 0;
+  cursor.fractions = 0;
   cursor.input = has_fraction ? kFraction + 1 : kInitial + 1;
-  cursor.consistent =
-      cursor.fraction.bytes == cursor.initial.bytes && cursor.initial.bytes != ZO_NO_SIZE;
+  cursor.consistent = cursor.initial.bytes != ZO_NO_SIZE;
   return cursor;
+}
+
+/* Whether a tensor is what its type says; its data may be null. */
+static int type_fits(const weight_op* op, const zo_tensor* tensor, zo_buffer mask) {
+  if (tensor->type == ZO_TENSOR_INT16) return (op->flags & ZO_OPTION_FRACTION) != 0u;
+  if (tensor->type == ZO_TENSOR_INT8) return 1;
+  return tensor->size == sizeof(int32_t) * (uint64_t)tensor->channels && mask.bytes == 0u &&
+         (uintptr_t)tensor->weights % sizeof(int32_t) == 0u;
 }
 
 /* Enters the next tensor; 0 after the last one. */
@@ -133,21 +142,23 @@ static int next_tensor(weight_cursor* cursor) {
   const int8_t* initial = (const int8_t*)cursor->initial.data;
   int8_t* fraction = (int8_t*)cursor->fraction.data;
   cursor->tensor_initial = initial != NULL ? initial + cursor->offset : NULL;
-  tensor->fraction = fraction != NULL ? fraction + cursor->offset : NULL;
   const uint32_t block = zo_read_u16(entry + 2);
-  cursor->block = block & (ZO_OPTION_INT16 - 1u);
-  tensor->int16 = (uint32_t)((block & ZO_OPTION_INT16) != 0u);
+  const int is_bias = (block & ZO_OPTION_BIAS) != 0u;
+  tensor->fraction = fraction != NULL && !is_bias ? fraction + cursor->fractions : NULL;
+  cursor->block = block & (ZO_OPTION_BIAS - 1u);
+  tensor->type = is_bias ? ZO_TENSOR_INT32 : ZO_TENSOR_INT8;
+  if ((block & ZO_OPTION_INT16) != 0u) tensor->type = ZO_TENSOR_INT16;
 
   cursor->consistent = cursor->consistent && weights.bytes > 0u &&
                        weights.bytes <= cursor->initial.bytes - cursor->offset &&
                        tensor->channels > 0u && tensor->inner > 0u &&
-                       cursor->block < op->limits.blocks &&
-                       (tensor->int16 == 0u || (op->flags & ZO_OPTION_FRACTION) != 0u) &&
+                       cursor->block < op->limits.blocks && type_fits(op, tensor, mask) &&
                        zo_tensor_is_supported(tensor) &&
                        (multiplier.bytes == 0u ||
                         multiplier.bytes == sizeof(int32_t) * (uint64_t)tensor->channels) &&
                        (mask.bytes == 0u || mask.bytes == zo_mask_bytes(weights.bytes));
   cursor->offset += weights.bytes;
+  cursor->fractions += is_bias ? 0u : weights.bytes;
   return 1;
 }
 
@@ -172,7 +183,10 @@ static zo_status read_op(const uint8_t* options, size_t length, zo_buffer_source
   weight_cursor cursor = first_tensor(op);
   while (cursor.consistent && next_tensor(&cursor)) {
   }
-  return cursor.consistent && cursor.offset == cursor.initial.bytes ? ZO_OK : ZO_ERROR_ARGUMENT;
+  const int complete =
+      cursor.offset == cursor.initial.bytes &&
+      ((op->flags & ZO_OPTION_FRACTION) == 0u || cursor.fractions == cursor.fraction.bytes);
+  return cursor.consistent && complete ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
 zo_status zo_weight_op_check(const uint8_t* options, size_t length, zo_buffer_source source,

@@ -94,7 +94,7 @@ static zo_status check_header(const zo_snapshot_header* header, const zo_node_se
   for (uint32_t t = 0; status == ZO_OK && t < settings->tasks; ++t) {
     const zo_snapshot_task* task = &tasks[t];
     status = zo_node_task_check(task->kind, task->queries, task->mu, task->rate, task->gain);
-    if (task->tensors < 1u || (task->kind != ZO_TASK_WEIGHTS && task->tensors > 1u)) {
+    if (task->tensors < 1u || (task->kind != ZO_TASK_WEIGHTS && task->tensors > 2u)) {
       return ZO_ERROR_OPTIONS;
     }
   }

@@ -35,7 +35,8 @@
  *   8    u32 steps done
  *   12   i32 largest_loss
  *   16   8 for each task: u32 mantissa, i32 exponent of its mean_square
- *        int8 weights, then fractions (16-bit update), of the tasks' tensors in order
+ *        int8 weights or int32 biases, then fractions (16-bit update) of the weights, of the tasks'
+ *        tensors in order
  *   end  u32 CRC-32 of the slot before it
  *
  * Snapshot n goes into slot (n - 1) % 2: the one before stays whole until this one is. Slot 2 is
@@ -81,7 +82,7 @@ typedef struct zo_snapshot_header {
 /* What a task's entry in the header says. */
 typedef struct zo_snapshot_task {
   uint32_t tensor;
-  uint32_t tensors; /* 1 but for weight tasks */
+  uint32_t tensors; /* but for weight tasks 1, or 2: a layer's filter and its biases */
   uint32_t kind;
   uint32_t queries;
   uint32_t mu;

@@ -1,12 +1,12 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-/* Mean and standard deviation of up to 2^20 numbers of 32 bits, from exact sums. */
+/* Mean and standard deviation of up to 2^21 numbers of 32 bits, from exact sums. */
 #ifndef TFLM_ZO_OPS_CORE_MATH_ZO_MOMENTS_H_
 #define TFLM_ZO_OPS_CORE_MATH_ZO_MOMENTS_H_
 
 #include "ops/core/math/zo_scale.h"
 
-/* All zero before the first number. Numbers are within +-(2^31 - 1), at most 2^20 of them: the sum
- * is within +-2^51, the sum of squares below 2^82. */
+/* All zero before the first number. Numbers are within +-(2^31 - 1), at most 2^21 of them: the sum
+ * is within +-2^52, the sum of squares below 2^83. */
 typedef struct zo_moments {
   uint32_t count;
   uint32_t largest; /* |number| */

@@ -263,8 +263,8 @@ static int32_t credit_node(const zo_node_layer* layer, const int8_t* inputs, con
   return 1;
 }
 
-/* Credits all errors of a channel; without a gradient, returns the sum over samples and credited
- * positions of |e|: with no factor of 255, far within 31 bits. */
+/* Credits all errors of a channel and sums them up; without a gradient, returns the sum over
+ * samples and credited positions of |e|: with no factor of 255, far within 31 bits. */
 static int32_t credit_channel(zo_node_gradient* g, uint32_t channel, crediting* to) {
   const zo_node_evidence* evidence = g->evidence;
   const size_t input_bytes = zo_node_input_bytes(g->layer);
@@ -273,9 +273,10 @@ static int32_t credit_channel(zo_node_gradient* g, uint32_t channel, crediting* 
       g->layer->depthwise != 0u ? channel / (g->layer->out_c / g->layer->in_c) : 0u;
   if (g->together != 0u) hold(g, channel);
   int32_t sum = 0;
+  g->sum = 0;
   for (uint32_t b = 0; b < evidence->samples; ++b) {
     /* Of a depthwise layer, of the one channel that is read. */
-    const int8_t* inputs = evidence->inputs + b * input_bytes + input_channel;
+    const int8_t* inputs = to == NULL ? NULL : evidence->inputs + b * input_bytes + input_channel;
     const uint8_t* route = evidence->routes == NULL ? NULL : evidence->routes + b * route_bytes;
     const int16_t* errors = g->errors;
     if (g->together != 0u) {
@@ -292,6 +293,7 @@ static int32_t credit_channel(zo_node_gradient* g, uint32_t channel, crediting* 
         if (e == 0) continue;
         const int32_t outputs = credit_node(g->layer, inputs, route, first + j, channel, e, to);
         sum += (e < 0 ? -e : e) * outputs;
+        g->sum += e * outputs;
       }
     }
   }
@@ -311,4 +313,36 @@ int zo_node_gradient_form(zo_node_gradient* g, uint32_t channel, int32_t* gradie
   (void)credit_channel(g, channel, &to);
   flush(&to);
   return to.any;
+}
+
+/* --- Choice of output channels --------------------------------------------------- */
+
+static uint32_t count_from(const int32_t* sums, uint32_t channels, int32_t threshold) {
+  uint32_t count = 0;
+  for (uint32_t c = 0; c < channels; ++c) count += (uint32_t)(sums[c] >= threshold);
+  return count;
+}
+
+void zo_node_gradient_choose(zo_node_gradient* g, uint32_t rows, int32_t* chosen) {
+  const uint32_t channels = g->layer->out_c;
+  for (uint32_t c = 0; c < channels; ++c) chosen[c] = zo_node_gradient_errors(g, c);
+  /* The largest threshold that enough channels reach, bit by bit. */
+  int32_t threshold = 0;
+  uint32_t equals = rows; /* that are still to be chosen of those at the threshold */
+  for (int32_t bit = INT32_C(1) << 29; bit != 0; bit >>= 1) {
+    const uint32_t count = count_from(chosen, channels, threshold + bit);
+    if (count >= rows) {
+      threshold += bit;
+    } else {
+      equals = rows - count; /* in the end, of the threshold + 1 */
+    }
+  }
+  for (uint32_t c = 0; c < channels; ++c) {
+    if (chosen[c] != threshold) {
+      chosen[c] = chosen[c] > threshold;
+    } else {
+      chosen[c] = equals > 0u;
+      equals -= (uint32_t)(equals > 0u);
+    }
+  }
 }

@@ -21,6 +21,8 @@ typedef struct zo_node_gradient {
   int32_t shift;      /* of errors, of samples whose exponent is 0 */
   uint32_t together;  /* channels whose errors are held at once; 0: too many even of one */
   int dense;          /* one node a channel and one sample: G is e times the same input */
+  int32_t sum;        /* of e over samples and credited positions, of the channel that was last
+                         formed, or whose errors were asked for; below 2^31 / 255 */
   uint32_t first;     /* channel of those held */
   uint32_t held;      /* channels held */
   int16_t errors[ZO_NODE_ERRORS]; /* [samples, held, positions] */
@@ -33,8 +35,11 @@ int zo_node_gradient_begin(zo_node_gradient* g, const zo_node_layer* layer,
 /* Before a pass over the channels, from the first on. */
 static inline void zo_node_gradient_rewind(zo_node_gradient* g) { g->held = 0; }
 
-/* Sum over samples and credited positions of |e|; below 2^31. */
+/* Sum over samples and credited positions of |e|; below 2^31 / 255. */
 int32_t zo_node_gradient_errors(zo_node_gradient* g, uint32_t channel);
+
+/* Writes 1 for the `rows` channels with the largest errors, 0 for the others; 0 < rows < out_c. */
+void zo_node_gradient_choose(zo_node_gradient* g, uint32_t rows, int32_t* chosen);
 
 /* Forms G of a channel, int32 [row]. Returns 0 where no node is credited: G is all zero. */
 int zo_node_gradient_form(zo_node_gradient* g, uint32_t channel, int32_t* gradient);

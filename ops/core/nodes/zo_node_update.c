@@ -6,6 +6,7 @@
 #include "ops/core/kernels/zo_apply_row.h"
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/math/zo_moments.h"
+#include "ops/core/nodes/zo_node_bias.h"
 #include "ops/core/nodes/zo_node_gradient.h"
 #include "ops/core/weights/zo_apply_steps.h"
 #include "ops/core/zo_features.h"
@@ -15,7 +16,7 @@
 #include "ops/core/papers/zo_update_bits.h"
 #endif
 
-/* G is squared in units of 2^8 and never beyond 2^21 of them: a million squares fit 64 bits. */
+/* G is squared in units of 2^8 and never beyond 2^21 of them: two million squares fit 64 bits. */
 #define SQUARE_SHIFT 8u
 #define SQUARE_MAX (INT32_C(1) << 21)
 
@@ -31,48 +32,21 @@
 
 typedef struct update {
   zo_node_gradient g;
-  const zo_tensor* tensor;
+  const zo_tensor* tensor; /* null: the filter stays as it is */
+  const zo_tensor* bias;   /* null: biases stay as they are */
   const zo_node_step* step;
   int32_t* gradient;     /* [row], of the channel at hand; then its steps */
+  int32_t of_bias;       /* the same of the channel's bias */
   const int32_t* chosen; /* [out_c], not zero: the channel is updated; null: all are */
-  uint32_t size;         /* weights of the updated channels */
+  uint32_t row;          /* weights of a channel that are updated: all or none */
+  uint32_t size;         /* weights and biases of the updated channels */
 } update;
+
+/* The biases, in a build that trains any. */
+static const zo_tensor* bias_of(const update* u) { return ZO_WITH_BIASES ? u->bias : NULL; }
 
 uint32_t zo_node_scratch_values(const zo_node_layer* layer) {
   return zo_node_row(layer) + layer->out_c;
-}
-
-/* --- Choice of output channels --------------------------------------------------- */
-
-static uint32_t count_from(const int32_t* sums, uint32_t channels, int32_t threshold) {
-  uint32_t count = 0;
-  for (uint32_t c = 0; c < channels; ++c) count += (uint32_t)(sums[c] >= threshold);
-  return count;
-}
-
-/* Writes 1 for the `rows` channels with the largest errors, 0 for the others; 0 < rows < out_c. */
-static void choose_channels(zo_node_gradient* g, uint32_t rows, int32_t* chosen) {
-  const uint32_t channels = g->layer->out_c;
-  for (uint32_t c = 0; c < channels; ++c) chosen[c] = zo_node_gradient_errors(g, c);
-  /* The largest threshold that enough channels reach, bit by bit. */
-  int32_t threshold = 0;
-  uint32_t equals = rows; /* that are still to be chosen of those at the threshold */
-  for (int32_t bit = INT32_C(1) << 29; bit != 0; bit >>= 1) {
-    const uint32_t count = count_from(chosen, channels, threshold + bit);
-    if (count >= rows) {
-      threshold += bit;
-    } else {
-      equals = rows - count; /* in the end, of the threshold + 1 */
-    }
-  }
-  for (uint32_t c = 0; c < channels; ++c) {
-    if (chosen[c] != threshold) {
-      chosen[c] = chosen[c] > threshold;
-    } else {
-      chosen[c] = equals > 0u;
-      equals -= (uint32_t)(equals > 0u);
-    }
-  }
 }
 
 /* --- Step ---------------------------------------------------------------------- */
@@ -157,20 +131,26 @@ static void standardize_row(int32_t* gradient, uint32_t count, const plan* p) {
   }
 }
 
-/* What the gradient at hand is worth, and, with a plan, its steps in its place. */
-static findings measure(update* u, const plan* p) {
+/* What a part of the gradient at hand is worth, and, with a plan, its steps in its place. */
+static void measure(const update* u, const plan* p, int32_t* gradient, uint32_t count,
+                    findings* found) {
   const uint32_t rule = u->step->rule;
-  findings found;
-  memset(&found, 0, sizeof found);
   if (rule == ZO_NODE_RMS) {
-    found.squares = sum_of_squares(u->gradient, u->g.row);
+    found->squares += sum_of_squares(gradient, count);
   } else if (p == NULL) {
-    zo_moments_add(&found.moments, u->gradient, u->g.row);
+    zo_moments_add(&found->moments, gradient, count);
   }
-  if (p == NULL || rule == ZO_NODE_BITS) return found;
-  if (rule == ZO_NODE_STANDARDIZED) standardize_row(u->gradient, u->g.row, p);
-  make_steps(u->gradient, u->g.row, p->factor, (int32_t)u->step->clip);
-  return found;
+  if (p == NULL || rule == ZO_NODE_BITS) return;
+  if (rule == ZO_NODE_STANDARDIZED) standardize_row(gradient, count, p);
+  make_steps(gradient, count, p->factor, (int32_t)u->step->clip);
+}
+
+/* Forms the gradient of a channel; returns 0 where it is all zero. */
+static int form(update* u, uint32_t channel) {
+  const int any = u->tensor != NULL ? zo_node_gradient_form(&u->g, channel, u->gradient)
+                                    : zo_node_gradient_errors(&u->g, channel) != 0;
+  u->of_bias = u->g.sum * (INT32_C(1) << ZO_BIAS_SHIFT);
+  return any;
 }
 
 /* Weights of a channel, one after the other, and what they move by. */
@@ -230,11 +210,27 @@ static uint32_t move_apart(const update* u, uint32_t channel, const plan* p, wei
   return saturated;
 }
 
+/* Moves the bias of a channel by the step (the gradient) at hand. */
+static uint32_t move_bias(const update* u, uint32_t channel, const plan* p) {
+  const zo_tensor* tensor = u->bias;
+  int32_t step = u->of_bias;
+#if ZO_WITH_BITS
+  if (u->step->rule == ZO_NODE_BITS) {
+    step = -zo_pseudo_stochastic(step, p->shift) * (INT32_C(1) << ZO_BIAS_SHIFT);
+    return zo_move_bias(tensor, channel, step);
+  }
+#else
+  (void)p;
+#endif
+  if (tensor->multiplier != NULL) scale_steps(&step, &step, 1, tensor->multiplier[channel]);
+  return zo_move_bias(tensor, channel, zo_bias_step(tensor, channel, step, u->step->seed));
+}
+
 /* Moves the weights of a channel by the steps (the gradient) at hand. */
 static uint32_t move(const update* u, uint32_t channel, const plan* p) {
   const zo_tensor* tensor = u->tensor;
   const int apart = u->g.layer->depthwise != 0u;
-  const uint32_t row = u->g.row;
+  const uint32_t row = u->row;
   const uint32_t most =
       apart || tensor->multiplier != NULL || tensor->fraction != NULL ? ZO_STEPS_CHUNK : row;
   uint32_t rounding =
@@ -255,8 +251,8 @@ static uint32_t move(const update* u, uint32_t channel, const plan* p) {
 static findings walk(update* u, const plan* p) {
   const uint32_t rule = u->step->rule;
   /* Whether nothing comes of a gradient of zero: a step of zero leaves an 8-bit weight alone. */
-  const int skips =
-      p == NULL ? rule == ZO_NODE_RMS : rule != ZO_NODE_STANDARDIZED && u->tensor->fraction == NULL;
+  const int exact = u->tensor == NULL || u->tensor->fraction == NULL;
+  const int skips = p == NULL ? rule == ZO_NODE_RMS : rule != ZO_NODE_STANDARDIZED && exact;
   findings found;
   memset(&found, 0, sizeof found);
   zo_node_gradient_rewind(&u->g);
@@ -267,11 +263,14 @@ static findings walk(update* u, const plan* p) {
     int16_t* errors = u->g.dense ? zo_node_gradient_held(&u->g, c, &end) : NULL;
     const int32_t error = errors == NULL ? 0 : errors[0];
     if (error == DONE) continue;
-    if (!zo_node_gradient_form(&u->g, c, u->gradient)) {
+    if (!form(u, c)) {
       if (skips) continue;
-      memset(u->gradient, 0, u->g.row * sizeof u->gradient[0]);
+      memset(u->gradient, 0, u->row * sizeof u->gradient[0]);
     }
-    const findings row = measure(u, p);
+    findings row;
+    memset(&row, 0, sizeof row);
+    measure(u, p, u->gradient, u->row, &row);
+    if (bias_of(u) != NULL) measure(u, p, &u->of_bias, 1, &row);
     for (uint32_t i = c; i < end; ++i) {
       if (errors != NULL) {
         if (errors[i - c] != error || !is_updated(u, i)) continue;
@@ -279,7 +278,9 @@ static findings walk(update* u, const plan* p) {
       }
       zo_moments_join(&found.moments, &row.moments);
       found.squares += row.squares;
-      if (p != NULL) found.clipped += move(u, i, p);
+      if (p == NULL) continue;
+      if (u->tensor != NULL) found.clipped += move(u, i, p);
+      if (bias_of(u) != NULL) found.clipped += move_bias(u, i, p);
     }
   }
   return found;
@@ -329,10 +330,9 @@ static int make_plan(update* u, zo_node_step* step, plan* p) {
   return 1;
 }
 
-static int rule_is_valid(const zo_node_step* step, const zo_tensor* tensor) {
+static int rule_is_valid(const zo_node_step* step) {
   if (step->rule == ZO_NODE_BITS) {
-    return ZO_WITH_BITS && step->bits >= 1u && step->bits <= ZO_UPDATE_BITS_MAX &&
-           tensor->fraction == NULL;
+    return ZO_WITH_BITS && step->bits >= 1u && step->bits <= ZO_UPDATE_BITS_MAX;
   }
   const zo_scale gain = step->gain;
   return step->rule <= ZO_NODE_STANDARDIZED && step->rate < UINT32_C(1) << 31 && step->clip >= 1u &&
@@ -343,41 +343,63 @@ static int rule_is_valid(const zo_node_step* step, const zo_tensor* tensor) {
            gain.exponent <= ZO_NODE_GAIN_EXPONENT_MAX));
 }
 
-static zo_status check(const zo_node_layer* layer, const zo_tensor* tensor,
+static int filter_is_valid(const zo_node_layer* layer, const zo_tensor* tensor,
+                           const zo_node_evidence* evidence, const zo_node_step* step) {
+  return tensor->type != ZO_TENSOR_INT32 && tensor->limit >= 1 && tensor->limit <= 127 &&
+         tensor->size == (uint64_t)zo_node_row(layer) * layer->out_c &&
+         tensor->size <= UINT32_C(1) << 20 && evidence->inputs != NULL &&
+         (step->rule != ZO_NODE_BITS || tensor->fraction == NULL);
+}
+
+static int bias_is_valid(const zo_node_layer* layer, const zo_tensor* tensor) {
+  return ZO_WITH_BIASES && tensor->type == ZO_TENSOR_INT32 &&
+         tensor->size == sizeof(int32_t) * (uint64_t)layer->out_c && tensor->fraction == NULL &&
+         (uintptr_t)tensor->weights % sizeof(int32_t) == 0u;
+}
+
+static zo_status check(const zo_node_layer* layer, const zo_tensor* tensors, uint32_t count,
                        const zo_node_evidence* evidence, const zo_node_step* step) {
   const zo_status status = zo_node_layer_check(layer);
   if (status != ZO_OK) return status;
-  if (tensor == NULL || evidence == NULL || step == NULL) return ZO_ERROR_ARGUMENT;
+  if (tensors == NULL || evidence == NULL || step == NULL || count < 1u || count > 2u) {
+    return ZO_ERROR_ARGUMENT;
+  }
   const int zeroth_order = evidence->errors == NULL;
   if (zeroth_order && (evidence->queries < 1u || evidence->queries > ZO_MAX_QUERIES)) {
     return ZO_ERROR_QUERIES;
   }
-  const int valid =
-      tensor->weights != NULL && tensor->mask == NULL && tensor->limit >= 1 &&
-      tensor->limit <= 127 && tensor->size == (uint64_t)zo_node_row(layer) * layer->out_c &&
-      tensor->size <= UINT32_C(1) << 20 && evidence->samples > 0u && evidence->inputs != NULL &&
-      (evidence->routes != NULL || layer->form == ZO_NODES_PLAIN) &&
-      (!zeroth_order || (evidence->differences != NULL && evidence->seeds != NULL)) &&
-      step->rows <= layer->out_c && rule_is_valid(step, tensor);
+  int valid = evidence->samples > 0u &&
+              (evidence->routes != NULL || layer->form == ZO_NODES_PLAIN) &&
+              (!zeroth_order || (evidence->differences != NULL && evidence->seeds != NULL)) &&
+              step->rows <= layer->out_c && rule_is_valid(step);
+  for (uint32_t i = 0; i < count; ++i) {
+    const zo_tensor* t = &tensors[i];
+    const int is_bias = i > 0u || t->type == ZO_TENSOR_INT32;
+    valid = valid && t->weights != NULL && t->mask == NULL &&
+            (is_bias ? bias_is_valid(layer, t) : filter_is_valid(layer, t, evidence, step));
+  }
+  if (count > 1u && tensors[0].type == ZO_TENSOR_INT32) return ZO_ERROR_ARGUMENT;
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
-zo_status zo_node_update_s8(const zo_node_layer* layer, const zo_tensor* tensor,
+zo_status zo_node_update_s8(const zo_node_layer* layer, const zo_tensor* tensors, uint32_t count,
                             const zo_node_evidence* evidence, zo_node_step* step, int32_t* scratch,
                             uint32_t* saturated) {
-  const zo_status status = check(layer, tensor, evidence, step);
+  const zo_status status = check(layer, tensors, count, evidence, step);
   if (status != ZO_OK) return status;
   if (scratch == NULL) return ZO_ERROR_ARGUMENT;
   const uint32_t rows = step->rows == 0u ? layer->out_c : step->rows;
   update u;
-  u.tensor = tensor;
+  u.tensor = tensors->type != ZO_TENSOR_INT32 ? tensors : NULL;
+  u.bias = u.tensor == NULL ? tensors : (count > 1u ? tensors + 1 : NULL);
   u.step = step;
   u.gradient = scratch;
   u.chosen = NULL;
   if (!zo_node_gradient_begin(&u.g, layer, evidence)) return ZO_ERROR_ARGUMENT;
-  u.size = u.g.row * rows;
+  u.row = u.tensor != NULL ? u.g.row : 0u;
+  u.size = (u.row + (bias_of(&u) != NULL ? 1u : 0u)) * rows;
   if (rows < layer->out_c) {
-    choose_channels(&u.g, rows, scratch + u.g.row);
+    zo_node_gradient_choose(&u.g, rows, scratch + u.g.row);
     u.chosen = scratch + u.g.row;
   }
 

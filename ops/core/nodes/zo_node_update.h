@@ -18,7 +18,7 @@ extern "C" {
 typedef struct zo_node_evidence {
   uint32_t samples;
   uint32_t queries;           /* 1..ZO_MAX_QUERIES; 0 with errors */
-  const int8_t* inputs;       /* [samples, in_h, in_w, in_c] */
+  const int8_t* inputs;       /* [samples, in_h, in_w, in_c]; not read for biases alone */
   const uint8_t* routes;      /* [samples, zo_node_route_bytes]; null: no output is clamped
                                  (ZO_NODES_PLAIN only) */
   const int32_t* differences; /* [queries, samples] L(y + mu z) - L(y - mu z), unit 2^-16;
@@ -61,7 +61,7 @@ typedef struct zo_node_step {
  * a value for each output channel, which is touched only where some but not all are updated. */
 uint32_t zo_node_scratch_values(const zo_node_layer* layer);
 
-/* Moves the layer's weights against the gradient estimate of the minibatch.
+/* Moves the layer's weights, its biases or both against the gradient estimate of the minibatch.
  *
  *   e_bi    sum_q difference_qb z_i(seed_q, b), differences clipped to +-2^25; or errors_bi
  *           2^x_b, x_b the sample's exponent; 0 where the route says clamped. All divided by one
@@ -72,7 +72,9 @@ uint32_t zo_node_scratch_values(const zo_node_layer* layer);
  *           to and that are credited (nodes of a channel, for ZO_NODES_MEAN outputs of a channel)
  *   G       sum over samples and credited positions of e * (input - input_zero_point), int32;
  *           outside the image the input is its zero point. Its unit is 2^S times that of the
- *           errors before their division
+ *           errors before their division. A bias b = 2^ZO_BIAS_SHIFT v is trained as one more
+ *           weight v of its channel, whose input is always 2^ZO_BIAS_SHIFT: its G is the sum of e,
+ *           times that
  *
  * Updated channels are the `rows` ones with the largest sum over samples and credited positions of
  * |e|, of equals the lower ones (dynamic sparse gradients: G of the others is never formed). Others
@@ -100,16 +102,22 @@ uint32_t zo_node_scratch_values(const zo_node_layer* layer);
  *                         measures. At most 2^bits LSB, in whole ones: rate, clip, seed and
  *                         multiplier are not used, and a tensor with a fraction is refused
  *
- *   tensor     weights [out_c, k_h, k_w, in_c] or, depthwise, [1, k_h, k_w, out_c], at most 2^20;
- *              one with a mask is refused
+ * A bias takes 2^ZO_BIAS_SHIFT times the step of its v, in whole LSB: plus the lower half of the
+ * first word of its rounding stream, which is that of a weight of the 8-bit update, 2^-16 each,
+ * rounded down. It stays within +-ZO_BIAS_MAX, or within what it was if that is more.
+ *
+ *   tensors    the filter, or the biases (ZO_TENSOR_INT32), or both in this order; one with a mask
+ *              is refused. Weights [out_c, k_h, k_w, in_c] or, depthwise, [1, k_h, k_w, out_c], at
+ *              most 2^20; biases int32 [out_c]
+ *   count      1 or 2
  *   scratch    int32 [zo_node_scratch_values]
- *   saturated  if not null, the number of clipped weights is added to it
+ *   saturated  if not null, the number of clipped weights and biases is added to it
  *
  * Source: node perturbation as in Poor Man's Training, sec. 3.2, with a direction for every sample;
  * normalization as in RMSProp, one mean for a layer; other rules as named above.
  *
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_QUERIES; weights and mean_square are untouched then. */
-zo_status zo_node_update_s8(const zo_node_layer* layer, const zo_tensor* tensor,
+zo_status zo_node_update_s8(const zo_node_layer* layer, const zo_tensor* tensors, uint32_t count,
                             const zo_node_evidence* evidence, zo_node_step* step, int32_t* scratch,
                             uint32_t* saturated);
 

@@ -82,14 +82,15 @@ static void keep(int8_t* place, const int8_t* values, size_t bytes) {
 
 static void keep_inputs(const zo_node_run* run, const zo_node_task* task, const int8_t* inputs) {
   const size_t bytes = (size_t)run->settings.common.batch * zo_node_input_bytes(&task->layer);
+  if (task->inputs == NULL) return;
   keep(task->inputs + run->part * bytes, inputs, bytes);
 }
 
 zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inputs,
                               const int8_t* outputs, const int8_t* nodes) {
   zo_node_task* t = capturing(run, task);
-  if (t == NULL || inputs == NULL || outputs == NULL || zo_task_is_weights(t) || is_head(t) ||
-      (nodes == NULL && t->kind == ZO_TASK_NODES)) {
+  if (t == NULL || (inputs == NULL && t->inputs != NULL) || outputs == NULL ||
+      zo_task_is_weights(t) || is_head(t) || (nodes == NULL && t->kind == ZO_TASK_NODES)) {
     return ZO_ERROR_ARGUMENT;
   }
   const uint32_t batch = run->settings.common.batch;
@@ -106,7 +107,9 @@ zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t
                                    const int8_t* logits, zo_logit_scale scale,
                                    const int32_t* labels) {
   zo_node_task* t = capturing(run, task);
-  if (t == NULL || inputs == NULL || logits == NULL || !is_head(t)) return ZO_ERROR_ARGUMENT;
+  if (t == NULL || (inputs == NULL && t->inputs != NULL) || logits == NULL || !is_head(t)) {
+    return ZO_ERROR_ARGUMENT;
+  }
   const uint32_t batch = run->settings.common.batch;
   const uint32_t nodes = zo_node_count(&t->layer);
   const zo_status status = zo_cross_entropy_error_s8(logits, batch, nodes, scale, labels,
@@ -275,8 +278,8 @@ void zo_node_leave_update(zo_node_run* run, zo_report* report) {
   if (run->task == run->settings.tasks) finish_step(run, report);
 }
 
-zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensor, int32_t* scratch,
-                             uint32_t* saturated, zo_report* report) {
+zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensors, uint32_t count,
+                             int32_t* scratch, uint32_t* saturated, zo_report* report) {
   if (run == NULL || report == NULL || run->stage != ZO_NODE_UPDATE ||
       zo_task_is_weights(&run->tasks[run->task])) {
     return ZO_ERROR_ARGUMENT;
@@ -309,7 +312,7 @@ zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensor, int32_t*
   step.seed = zo_node_seed(run, run->task, ZO_QUERY_SEEDS - 1u);
   step.mean_square = t->mean_square;
   const zo_status status =
-      zo_node_update_s8(&t->layer, tensor, &evidence, &step, scratch, saturated);
+      zo_node_update_s8(&t->layer, tensors, count, &evidence, &step, scratch, saturated);
   if (status != ZO_OK) return status;
   t->mean_square = step.mean_square;
   zo_node_leave_update(run, report);

@@ -26,8 +26,7 @@
  *                              run from there with losses;
  *                              zo_node_run_report(&run, losses, batch, &report);       break;
  *       case ZO_NODE_RESTORE:  zo_node_run_perturb_weights(&run, tensors, count);      break;
- *       case ZO_NODE_UPDATE:   zo_node_run_update(&run, tensor of request.task, scratch, NULL,
- *                                                 &report);
+ *       case ZO_NODE_UPDATE:   zo_node_run_update(&run, tensors, count, scratch, NULL, &report);
  *                              (weight tasks: zo_node_run_update_weights())            break;
  *       case ZO_NODE_DONE:     return;
  *     }
@@ -112,7 +111,8 @@ zo_status zo_node_run_next(const zo_node_run* run, zo_node_request* request);
  * lies where it is kept already (inputs in the part's place in the task's, nodes in the task's)
  * stays.
  *
- *   inputs   int8 [batch, zo_node_input_bytes], the layer's input
+ *   inputs   int8 [batch, zo_node_input_bytes], the layer's input; not read of a task that keeps
+ *            none
  *   outputs  int8 [batch, out_h, out_w, out_c], its output before any pooling
  *   nodes    int8 [batch, zo_node_count]; for ZO_NODES_PLAIN the outputs; not read of a task that
  *            shares them */
@@ -163,10 +163,11 @@ zo_status zo_node_run_abandon(zo_node_run* run, const zo_tensor* tensors, uint32
 zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t count,
                              zo_report* report);
 
-/* Moves the weights of the node task in progress.
- *   scratch  see zo_node_update_s8; saturated may be null */
-zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensor, int32_t* scratch,
-                             uint32_t* saturated, zo_report* report);
+/* Moves weights, biases or both of the node task in progress.
+ *   tensors, count, scratch  see zo_node_update_s8; saturated may be null
+ * Errors: those of zo_node_update_s8; nothing has moved then. */
+zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensors, uint32_t count,
+                             int32_t* scratch, uint32_t* saturated, zo_report* report);
 
 /* The same for a weight task: its tensors, as zo_update_s8 takes them; ZO_RUN_BITS takes none with
  * fractions or a mask.

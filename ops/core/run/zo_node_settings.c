@@ -7,7 +7,7 @@
 static int buffers_are_valid(const zo_node_task* t) {
   if (zo_task_is_weights(t))
     return t->sums != NULL && (t->boundary_bytes == 0u || t->nodes != NULL);
-  if (t->inputs == NULL || t->routes == NULL) return 0;
+  if (t->routes == NULL) return 0;
   if (t->kind == ZO_TASK_SHARED_NODES) return 1;
   return t->nodes != NULL &&
          (t->queries == 0u ? t->errors != NULL && t->layer.form == ZO_NODES_PLAIN

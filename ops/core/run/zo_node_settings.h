@@ -37,7 +37,8 @@ typedef struct zo_node_task {
                               +-ZO_NODE_GAIN_EXPONENT_MAX */
   uint32_t boundary_bytes; /* WEIGHTS: of a sample, of what enters start_segment; 0: the inputs of
                               the whole network, which stay where they are */
-  int8_t* inputs;          /* but for WEIGHTS: [minibatch, zo_node_input_bytes] */
+  int8_t* inputs;          /* but for WEIGHTS: [minibatch, zo_node_input_bytes], or null where the
+                              layer's biases are trained and its filter is not */
   uint8_t* routes;         /* but for WEIGHTS: [minibatch, zo_node_route_bytes] */
   int8_t* nodes;           /* NODES: [batch, zo_node_count]; WEIGHTS: [batch, boundary_bytes] */
   int32_t* differences;    /* NODES: [queries, minibatch]; exact: null */

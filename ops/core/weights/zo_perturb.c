@@ -166,7 +166,7 @@ void zo_perturb_tile_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
   for (uint32_t t = 0; t < terms->count;) {
 #if ZO_WITH_CHAINS
     const uint32_t seeds = zo_chain_length(terms, t);
-    if (seeds > 1u || (tensor->int16 != 0u && zo_is_gaussian(distribution))) {
+    if (seeds > 1u || (tensor->type == ZO_TENSOR_INT16 && zo_is_gaussian(distribution))) {
       zo_perturb_chain_s8(tensor, begin, size, distribution, terms, t, seeds);
       t += seeds;
       continue;
@@ -202,10 +202,10 @@ zo_status zo_perturb_check(zo_distribution distribution, const zo_perturb_terms*
 zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
                         const zo_perturb_terms* terms) {
   if (tensor == NULL || tensor->weights == NULL || tensor->size == 0 || terms == NULL ||
-      terms->count == 0 || !zo_tensor_is_supported(tensor)) {
+      terms->count == 0 || tensor->type > ZO_TENSOR_INT16 || !zo_tensor_is_supported(tensor)) {
     return ZO_ERROR_ARGUMENT;
   }
-  if (tensor->int16 != 0u &&
+  if (tensor->type == ZO_TENSOR_INT16 &&
       (tensor->fraction == NULL || tensor->limit < 0 || tensor->limit > 127)) {
     return ZO_ERROR_ARGUMENT;
   }

@@ -158,7 +158,8 @@ zo_status zo_step_check(zo_distribution distribution, const zo_query* queries, u
 
 int zo_update_takes(const zo_tensor* tensor) {
   return tensor != NULL && tensor->weights != NULL && tensor->size > 0 && tensor->limit >= 1 &&
-         tensor->limit <= 127 && (tensor->int16 == 0u || tensor->fraction != NULL) &&
+         tensor->limit <= 127 && tensor->type <= ZO_TENSOR_INT16 &&
+         (tensor->type != ZO_TENSOR_INT16 || tensor->fraction != NULL) &&
          zo_tensor_is_supported(tensor) &&
          (tensor->multiplier == NULL || (tensor->channels > 0 && tensor->inner > 0));
 }

@@ -67,7 +67,7 @@ static void call_wrongly(fuzz_input* in, node_world* w, const zo_node_request* r
       break;
     case 1:
       if (!updates) {
-        HOLDS(zo_node_run_update(&w->run, tensors, w->scratch, NULL, &report) != ZO_OK);
+        HOLDS(zo_node_run_update(&w->run, tensors, 1, w->scratch, NULL, &report) != ZO_OK);
         HOLDS(zo_node_run_update_weights(&w->run, tensors, count, NULL, &report) != ZO_OK);
       }
       break;

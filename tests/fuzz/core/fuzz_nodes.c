@@ -186,7 +186,7 @@ static void update(fuzz_input* in, world* w) {
     int8_t* before = (int8_t*)copy_of(w->weights, w->size);
     const zo_scale square = step.mean_square;
     uint32_t saturated = 0;
-    const zo_status status = zo_node_update_s8(l, &tensor, &e, &step, w->scratch, &saturated);
+    const zo_status status = zo_node_update_s8(l, &tensor, 1, &e, &step, w->scratch, &saturated);
     if (status != ZO_OK) {
       HOLDS(memcmp(before, w->weights, w->size) == 0 && saturated == 0u);
       HOLDS(memcmp(&square, &step.mean_square, sizeof square) == 0);

@@ -203,7 +203,7 @@ static inline zo_status world_answer(fuzz_input* in, node_world* w, const zo_nod
   }
   const zo_status status =
       weights ? zo_node_run_update_weights(&w->run, tensors, count, &saturated, report)
-              : zo_node_run_update(&w->run, tensors, w->scratch, &saturated, report);
+              : zo_node_run_update(&w->run, tensors, 1, w->scratch, &saturated, report);
   for (uint32_t i = 0; status == ZO_OK && i < count; ++i) {
     HOLDS(is_within(tensors[i].weights, tensors[i].size, w->limit));
   }

@@ -13,14 +13,13 @@ from math import floor, isqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from . import bits as few_bits
 from .nodes import MEAN, PLAIN, Array, Layer, rounding_terms, window
 
 HALF = Fraction(1, 2)
 
 
 def sums_of_errors(layer: Layer, e: Array, outputs: Array) -> list[int]:
-    """Sum over samples and credited positions of |e|, for each output channel."""
+    """Sum over samples and credited positions of e, for each output channel."""
     height, width, channels = layer.outputs
     sums = [0] * channels
     for b in range(len(e)):
@@ -33,8 +32,21 @@ def sums_of_errors(layer: Layer, e: Array, outputs: Array) -> list[int]:
                     credited = [outputs[b, h, w, c]]
                 else:
                     credited = [max(outputs[b, y, x, c] for _, y, x in window(layer, h, w))]
-                sums[c] += abs(int(e[b, p, c])) * sum(not layer.clamped(v) for v in credited)
+                sums[c] += int(e[b, p, c]) * sum(not layer.clamped(v) for v in credited)
     return sums
+
+
+def bias_steps(steps: Array, seed: int, stream: int, channels: list[int], all_channels: int) -> Array:
+    """Whole LSB that biases of the updated channels move by, from the steps of their v."""
+    r = rounding_terms(seed, stream, 1, all_channels)[channels, 0]
+    return (32 * steps + r) // 65536
+
+
+def move_biases(biases: Array, steps: Array) -> tuple[Array, int]:
+    """New biases, and how many were clipped."""
+    most = np.maximum(2**30, np.abs(biases))
+    moved = biases + steps
+    return np.clip(moved, -most, most), int((np.abs(moved) > most).sum())
 
 
 def updated(sums: list[int], rows: int) -> list[int]:
@@ -122,9 +134,3 @@ def times(multiplier: NDArray[np.int32] | None, channels: list[int]) -> Callable
         return (steps * factors + 2**30) // 2**31
 
     return apply
-
-
-def bits(g: list[int], weights: list[int], count: int, limit: int) -> tuple[list[int], int]:
-    """New weights and how many were clipped."""
-    shift = max(0, max(abs(v) for v in g).bit_length() - count)
-    return few_bits.subtract(weights, g, shift, limit)

@@ -25,8 +25,7 @@ from ...firmware import (
     name_of,
 )
 from ...runtime import Inputs
-from ...training import ALGORITHMS, SettingsError, algorithm_of, trained_layers
-from ...training import algorithm as algorithm_of_name
+from ...training import ALGORITHMS, SettingsError, algorithm_for, trained_layers
 from ...training.length import check_length, planned_steps, usual_epochs
 from ..options import BlockSearchOption, Epochs, Json, Steps, ZoModelFile, choice, parse_block_search
 from ..results import show
@@ -146,7 +145,7 @@ def firmware(
     check_folder(output, force=force)
     loaded = load_model(model)
     metadata = read_metadata(loaded)
-    usual = algorithm_of_name(algorithm_of(metadata) if algorithm is None else algorithm)
+    usual = algorithm_for(metadata, algorithm)
     texts, injection = split_set(settings)
     if injection:
         name_of_first = next(iter(injection)).replace("_", "-")

@@ -11,7 +11,14 @@ from rich.console import Console
 
 from ...converters import ConversionError, Model, ZoMetadata, load_model, read_metadata
 from ...converters import inject as inject_model
-from ...converters.settings import KERNEL_NORM, LAST, LOSS_KINDS, QUANTIZATION_AWARE, LossKind
+from ...converters.settings import (
+    KERNEL_NORM,
+    LAST,
+    LOSS_KINDS,
+    PARAMETERS,
+    QUANTIZATION_AWARE,
+    LossKind,
+)
 from ...converters.table import table
 from ...training import ALGORITHMS, Settings, inject_settings, trained_layers
 from ...training import algorithm as algorithm_of_name
@@ -136,11 +143,22 @@ Int16 = Annotated[
 ]
 
 
+Parameters = Annotated[
+    str | None,
+    typer.Option(
+        help="What becomes trainable of layers that carry nodes: weights, biases or all of them.",
+        rich_help_panel=_LAYERS,
+        **choice(PARAMETERS, listed=False),
+    ),
+]
+
+
 def inject(
     model: ModelFile,
     output: OutputModel,
     algorithm: Algorithm = DEFAULT,
     nodes: Nodes = None,
+    parameters: Parameters = None,
     trainable: Trainable = None,
     block: Block = None,
     headroom: Headroom = None,
@@ -169,6 +187,7 @@ def inject(
     given: dict[str, Any] = {
         "trainable": _trainable(trainable),
         "nodes": parse_nodes(nodes or []),
+        "parameters": parameters,
         "headroom": headroom,
         "replay": replay,
         "update_bits": update_bits,
@@ -217,7 +236,7 @@ def _described(zo: Model, run: Settings) -> dict[str, Any]:
     return {
         "batch": metadata.batch,
         "loss": None if metadata.loss is None else dataclasses.asdict(metadata.loss),
-        "trainable_weights": sum(t.trained for t in metadata.trainable),
+        "trainable_weights": sum(t.trained for t in metadata.trainable if not t.bias),
         "trains": dataclasses.asdict(trained_layers(zo, run)),
         "trainable": [dataclasses.asdict(t) for t in metadata.trainable],
         "blocks": list(metadata.blocks),
@@ -252,7 +271,7 @@ def _render(console: Console, metadata: ZoMetadata, result: dict[str, Any]) -> N
     rows = [
         [
             t.layer,
-            f"{t.operator}, 16 bit" if t.int16 else t.operator,
+            t.operator + (", 16 bit" if t.int16 else ", bias" if t.bias else ""),
             "x".join(map(str, t.shape)),
             t.trained,
             metadata.blocks[t.block],
@@ -261,7 +280,11 @@ def _render(console: Console, metadata: ZoMetadata, result: dict[str, Any]) -> N
         for t in metadata.trainable
     ]
     console.print(
-        table("Trainable filters", ["layer", "operator", "shape", "weights", "block", "segment"], rows)
+        table(
+            "Trainable tensors" if any(t.bias for t in metadata.trainable) else "Trainable filters",
+            ["layer", "operator", "shape", "weights", "block", "segment"],
+            rows,
+        )
     )
     if result["nodes"]:
         console.print(node_table(result["nodes"]))

@@ -12,7 +12,7 @@ from ... import runtime as runtimes
 from ...converters import load_model, read_metadata
 from ...converters.table import table
 from ...data import prepare
-from ...training import algorithm, algorithm_of, compare_runtimes
+from ...training import algorithm_for, algorithm_of, compare_runtimes
 from ..options import DataFile, Force, Json, LabelsFile, OutputReport, ZoModelFile
 from ..output_file import check_output
 from ..progress import progress
@@ -47,7 +47,7 @@ def verify(
     metadata = read_metadata(zo)
     names = runtime or [n for n in runtimes.available() if n != "litert"]
     given = prepare(runtimes.load(zo, names[0]), data, labels)
-    settings = dataclasses.replace(algorithm(algorithm_of(metadata)), batch_size=metadata.batch)
+    settings = dataclasses.replace(algorithm_for(metadata), batch_size=metadata.batch)
     runs = []
     for name in progress(names, len(names), "training"):
         runs += compare_runtimes(zo, given, runtimes=[name], settings=settings, steps=steps)

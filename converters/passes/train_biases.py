@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes biases of layers that carry nodes trainable, beside their filters or instead of them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..errors import ConversionError
+from ..model import Model, Tensor
+from ..settings import InjectSettings
+from .plan import Plan, Trainable
+
+
+def train_biases(model: Model, settings: InjectSettings, plan: Plan) -> None:
+    """Puts the bias of each layer that carries nodes behind its filter in ``plan.trainable`` or, where
+    ``settings.parameters`` is "biases", in its place, and numbers the streams anew.
+
+    Only a constant that the layer reads alone is taken: what else reads a bias would change with it. Layers
+    without such a bias keep what they have; where biases alone are trained, they carry no nodes then.
+
+    Raises:
+        ConversionError: no layer that carries nodes has such a bias, or two trainable tensors of a segment
+            have one name.
+    """
+    if settings.parameters == "weights":
+        return
+    biases: dict[Trainable, Trainable] = {}
+    reasons: list[str] = []
+    for node in plan.nodes:
+        layer = node.trainable
+        bias = layer.operators[0].input(2)
+        reason = _unfit(model, layer, bias)
+        if bias is None or reason is not None:
+            reasons.append(f"«{layer.layer}» {reason}")
+        else:
+            biases[layer] = dataclasses.replace(layer, tensor=bias, is_bias=True, requantized=0)
+    if not biases:
+        raise ConversionError(
+            f"parameters «{settings.parameters}»: no layer that carries nodes has a bias to train: "
+            + "; ".join(reasons)
+        )
+    if settings.parameters == "all":
+        plan.trainable = [t for own in plan.trainable for t in (own, biases.get(own)) if t is not None]
+    else:
+        plan.nodes = [n for n in plan.nodes if n.trainable in biases]
+        for node in plan.nodes:
+            node.trainable = biases[node.trainable]
+        plan.trainable = [biases.get(own, own) for own in plan.trainable]
+    for stream, trainable in enumerate(plan.trainable):
+        trainable.stream = stream
+    for trainable in biases.values():
+        if [t.name for t in plan.trainable].count(trainable.name) > 1:
+            raise ConversionError(
+                f"two trainable tensors are called «{trainable.name}»; give them different names"
+            )
+
+
+def _unfit(model: Model, layer: Trainable, bias: Tensor | None) -> str | None:
+    """Returns why a layer's bias cannot be trained, or None where it can."""
+    if bias is None:
+        return "has none"
+    if not bias.is_constant:
+        return f"has one that is computed, «{bias.name}»"
+    readers = [op for graph in model.subgraphs for op in graph.operators if bias in op.inputs]
+    if len(readers) > 1 or any(bias in graph.outputs for graph in model.subgraphs):
+        return f"has one that others read, too, «{bias.name}»"
+    if bias.shape != (layer.channels,):
+        return f"has one of shape {list(bias.shape)}, «{bias.name}»"
+    return None
