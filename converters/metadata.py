@@ -385,7 +385,8 @@ def _faults(m: ZoMetadata) -> Iterator[str]:
         if not {"in_c", "out_c", "k_h", "k_w", "node_h", "node_w"} <= g.keys() <= _GEOMETRY:
             yield f"nodes.{i}.geometry: a field is missing or unknown"
         elif g["out_c"] * (1 if t.bias else n.row) != t.size:
-            yield f"nodes.{i}.geometry: it is not that of a layer of {t.size} weights or biases"
+            what = f"{t.size} biases" if t.bias else f"a filter of {t.size} weights"
+            yield f"nodes.{i}.geometry: it is not that of {what}"
         elif g["node_h"] * g["node_w"] * g["out_c"] != n.count:
             yield f"nodes.{i}.geometry: it is not that of {n.count} nodes"
         if n.head and (n.count, n.node_segment) != (m.loss.elements, last):

@@ -68,7 +68,8 @@ def _filter_misfits(trainable: Sequence[ZoTrainable], graph: Subgraph, segment: 
         for op in readers:
             if op.code.name not in (t.operator, constants.FULLY_CONNECTED_16):
                 kinds = f"a {op.code.name}, not of a {t.operator}"
-                yield f"segment {segment}: «{t.name}» is that of {kinds}"
+                what = "bias" if t.bias else "filter"
+                yield f"segment {segment}: {what} «{t.name}» is that of {kinds}"
     size = sum(t.nbytes for t in trainable)
     initial = [t for t in graph.tensors if t.name == constants.INITIAL and t.is_constant]
     if size and [(t.type, t.shape) for t in initial] != [(TensorType.INT8, (size,))]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 
 from ..errors import ConversionError
-from ..model import Model, Tensor
+from ..model import Model, Subgraph, Tensor
 from ..settings import InjectSettings
 from .plan import Plan, Trainable
 
@@ -15,12 +15,11 @@ def train_biases(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Puts the bias of each layer that carries nodes behind its filter in ``plan.trainable`` or, where
     ``settings.parameters`` is "biases", in its place, and numbers the streams anew.
 
-    Only a constant that the layer reads alone is taken: what else reads a bias would change with it. Layers
-    without such a bias keep what they have; where biases alone are trained, they carry no nodes then.
+    Only a constant that the layer reads alone is taken: what else reads a bias would change with it. Of a
+    layer without such a bias the filter is trained, or, where biases alone are, nothing.
 
     Raises:
-        ConversionError: no layer that carries nodes has such a bias, or two trainable tensors of a segment
-            have one name.
+        ConversionError: no layer that carries nodes has such a bias, or two trainable tensors have one name.
     """
     if settings.parameters == "weights":
         return
@@ -29,7 +28,7 @@ def train_biases(model: Model, settings: InjectSettings, plan: Plan) -> None:
     for node in plan.nodes:
         layer = node.trainable
         bias = layer.operators[0].input(2)
-        reason = _unfit(model, layer, bias)
+        reason = _unfit(model.subgraphs[0], layer, bias)
         if bias is None or reason is not None:
             reasons.append(f"«{layer.layer}» {reason}")
         else:
@@ -42,10 +41,11 @@ def train_biases(model: Model, settings: InjectSettings, plan: Plan) -> None:
     if settings.parameters == "all":
         plan.trainable = [t for own in plan.trainable for t in (own, biases.get(own)) if t is not None]
     else:
+        without = {n.trainable for n in plan.nodes} - set(biases)
         plan.nodes = [n for n in plan.nodes if n.trainable in biases]
         for node in plan.nodes:
             node.trainable = biases[node.trainable]
-        plan.trainable = [biases.get(own, own) for own in plan.trainable]
+        plan.trainable = [biases.get(own, own) for own in plan.trainable if own not in without]
     for stream, trainable in enumerate(plan.trainable):
         trainable.stream = stream
     for trainable in biases.values():
@@ -55,14 +55,13 @@ def train_biases(model: Model, settings: InjectSettings, plan: Plan) -> None:
             )
 
 
-def _unfit(model: Model, layer: Trainable, bias: Tensor | None) -> str | None:
+def _unfit(graph: Subgraph, layer: Trainable, bias: Tensor | None) -> str | None:
     """Returns why a layer's bias cannot be trained, or None where it can."""
     if bias is None:
         return "has none"
     if not bias.is_constant:
         return f"has one that is computed, «{bias.name}»"
-    readers = [op for graph in model.subgraphs for op in graph.operators if bias in op.inputs]
-    if len(readers) > 1 or any(bias in graph.outputs for graph in model.subgraphs):
+    if len([op for op in graph.operators if bias in op.inputs]) > 1 or bias in graph.outputs:
         return f"has one that others read, too, «{bias.name}»"
     if bias.shape != (layer.channels,):
         return f"has one of shape {list(bias.shape)}, «{bias.name}»"

@@ -41,8 +41,8 @@ struct LogStore {
   void* context;
 };
 
-// Takes exported weights, and biases as bytes, in pieces of one tensor after the other. What it has taken, piece behind
-// piece from offset 0 of a LogStore on, is what ImportWeights reads.
+// Takes exported weights, and biases as bytes, in pieces of one tensor after the other. What it has
+// taken, piece behind piece from offset 0 of a LogStore on, is what ImportWeights reads.
 struct WeightSink {
   bool (*write)(void* context, uint32_t tensor, const int8_t* weights, uint32_t count);
   void* context;
@@ -89,7 +89,7 @@ struct Trainable {
   const char* name;
   const int32_t* multiplier;  // [channels] of the update, see zo_tensor; null: 1
   const uint8_t* mask;        // see zo_mask.h; null: all weights
-  uint32_t size;  // bytes
+  uint32_t size;              // bytes
   uint32_t channels;
   uint32_t inner;
   uint16_t stream;

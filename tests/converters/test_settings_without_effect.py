@@ -25,6 +25,7 @@ OTHER: dict[str, Any] = {
     "loss_output": 1,
     "cuts": ("layers",),
     "nodes": "last:1",
+    "parameters": "biases",
     "command_words": 200,
     "multipliers": "quantization-aware",
     "sparse": "top-k:0.5",
@@ -38,14 +39,15 @@ OF_METADATA = {"export_batch", "algorithm"}
 # Refused in contexts without weights that are trained.
 OF_WEIGHTS = {"blocks", "headroom", "update_bits", "multipliers", "sparse", "replay", "int16", "nodes"}
 ALONE = {"sparse_seed"}  # acts with a sparse rule that draws
+NODELESS = ALONE | {"parameters"}  # acts in layers that carry nodes
 
 # Name: model, settings, what is refused, and what is the same there by another name.
 CONTEXTS: dict[str, tuple[str, dict[str, Any], set[str], set[str]]] = {
-    "usual": ("small_cnn", {}, ALONE | {"loss_output"}, set()),
-    "two outputs": ("two_outputs", {}, ALONE, set()),
-    "8 bits": ("small_cnn", {"update_bits": 8}, ALONE | {"loss_output", "int16"}, set()),
-    "kernel norm": ("small_cnn", {"multipliers": "kernel-norm"}, ALONE | {"loss_output"}, set()),
-    "drawn": ("small_cnn", {"sparse": "random:0.5"}, {"loss_output", "nodes"}, set()),
+    "usual": ("small_cnn", {}, NODELESS | {"loss_output"}, set()),
+    "two outputs": ("two_outputs", {}, NODELESS, set()),
+    "8 bits": ("small_cnn", {"update_bits": 8}, NODELESS | {"loss_output", "int16"}, set()),
+    "kernel norm": ("small_cnn", {"multipliers": "kernel-norm"}, NODELESS | {"loss_output"}, set()),
+    "drawn": ("small_cnn", {"sparse": "random:0.5"}, {"loss_output", "nodes", "parameters"}, set()),
     "nodes": (
         "lenet5",
         {"nodes": ("conv2",), "batch": 2},
@@ -61,14 +63,14 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any], set[str], set[str]]] = {
     "without weights": (
         "small_cnn",
         {"trainable": "none"},
-        ALONE | OF_WEIGHTS | {"loss_output", "cuts"},
+        NODELESS | OF_WEIGHTS | {"loss_output", "cuts"},
         set(),
     ),
-    "without a loss": ("small_cnn", {"loss": "none"}, ALONE | {"loss_output", "nodes"}, set()),
+    "without a loss": ("small_cnn", {"loss": "none"}, NODELESS | {"loss_output", "nodes"}, set()),
     "to look at": (
         "small_cnn",
         {"trainable": "none", "loss": "none"},
-        ALONE | OF_WEIGHTS | {"loss_output", "cuts"},
+        NODELESS | OF_WEIGHTS | {"loss_output", "cuts"},
         {"max_queries", "command_words"},  # no command is left
     ),
 }

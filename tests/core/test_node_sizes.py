@@ -64,7 +64,7 @@ def update(
         known = nodes.errors(layer, None, [], given, samples)
     e, shift = known
     gradient = nodes.gradient(layer, e, inputs.astype(np.int64), outputs.astype(np.int64))
-    channels = oracle.updated(oracle.sums_of_errors(layer, e, outputs), rows)
+    channels = oracle.updated(oracle.sums_of_errors(layer, np.abs(e), outputs), rows)
     g = [int(v) for v in gradient.reshape(shape)[channels].ravel()]
     state = NodeState()
     clipped = update_from_nodes(

@@ -59,6 +59,25 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
         {"trainable": "all", "cuts": "layers"},
         Settings(tasks=(Weights(queries=2, scope="blocks"),), batch_size=4, seed=10, learning_rate=20.0),
     ),
+    "biases, too": (
+        {**_NODES, "nodes": "*", "parameters": "all"},
+        Settings(tasks=(Nodes(queries=2, parameters="all"),), batch_size=4, seed=11, snapshot_every=2),
+    ),
+    "residual, biases alone": (
+        {**_NODES, "nodes": "*", "parameters": "biases", "update_bits": 8},
+        Settings(
+            tasks=(Nodes(queries=2, parameters="biases"), Exact(parameters="biases")),
+            batch_size=4,
+            seed=12,
+            snapshot_every=2,
+        ),
+    ),
+    "residual, biases beside": (
+        {**_NODES, "nodes": "*", "parameters": "all"},
+        Settings(
+            tasks=(Nodes(queries=2), Exact(parameters="biases")), batch_size=2, seed=13, snapshot_every=2
+        ),
+    ),
     "nodes and weights": (
         dict(inject_settings(_LAYERWISE, batch=2).__dict__) | {"nodes": "auto"},
         Settings(

@@ -29,7 +29,9 @@ REFUSALS = r"""
 #include "ops/core/random/zo_stream.h"
 #include "ops/core/weights/zo_update.h"
 
-static int8_t logits[2] = {1, 2}, weights[4];
+static int8_t logits[2] = {1, 2};
+static int32_t bias[1];
+static int8_t* const weights = (int8_t*)bias;
 static int32_t words[8], losses[1];
 static zo_buffer loss_tensor(void* context, int32_t index) {
   zo_buffer b = {index == 0 ? (void*)logits : index == -1 ? (void*)losses : (void*)words, 0};
@@ -40,7 +42,7 @@ static zo_buffer loss_tensor(void* context, int32_t index) {
 static zo_buffer weight_tensor(void* context, int32_t index) {
   zo_buffer b = {index < 2 ? (void*)words : (void*)weights, 0};
   (void)context;
-  b.bytes = index == 0 ? 32 : index == 1 ? 16 : index < 4 ? 4 : index == 4 ? 4 : 1;
+  b.bytes = index < 0 ? 0 : index == 0 ? 32 : index == 1 ? 16 : index < 4 ? 4 : index == 4 ? 4 : 1;
   return b;
 }
 int main(void) {
@@ -74,6 +76,8 @@ int main(void) {
     const uint8_t options[20] = {1, flags, 2, 1, 1, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 4};
     printf("%d ", (int)zo_weight_op_check(options, 20, weight_tensor, NULL) == ZO_ERROR_OPTIONS);
   }
+  const uint8_t biases[20] = {1, 0, 2, 1, 1, 0, 1, 0, 0, 0, 0, 0x40, 1, 0, 0, 0, 1};
+  printf("%d ", (int)zo_weight_op_check(biases, 20, weight_tensor, NULL));
   zo_control_settings s;
   memset(&s, 0, sizeof s);
   s.steps = s.samples = s.batch = s.parts = s.queries = s.rate = 1;
@@ -109,7 +113,7 @@ def test_with_everything(tmp_path):
         [0, 0],
         [0, 0],
         [0, 0],
-        [0, 0, 0, 0, 0, 0, 0, 0],
+        [0, 0, 0, 0, 0, 0, 0, 0, 0],
         [0, 0, 0, 0, 0, 0, 0],
     ]
 
@@ -120,7 +124,8 @@ def test_without_anything(tmp_path):
         [0, 0],  # a plain tensor
         [1, 1],  # masked
         [1, 1],  # with multipliers
-        [0, 1, 1, 1, 0, 0, 1, 1],  # losses but cross-entropy; a plain model, fractions, multipliers, masks
+        # Losses but cross-entropy; a plain model, fractions, multipliers, masks; biases.
+        [0, 1, 1, 1, 0, 0, 1, 1, 1],
         [0, 1, 1, 0, 0, 1, 1],  # sharpness, gradient norm, cosine and step schedules
     ]
 
@@ -133,7 +138,7 @@ def test_one_back(tmp_path):
 
 @pytest.mark.parametrize("feature", FEATURES)
 def test_each_alone_and_missing_compiles_without_a_warning(feature, tmp_path):
-    assert len(FEATURES) == 12
+    assert len(FEATURES) == 13
     for flags in ([f"-D{feature}=0"], ["-DZO_FEATURES=0", f"-D{feature}=1"]):
         command = [CC, *STRICT, "-fsyntax-only", *flags, *SOURCES]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)

@@ -29,6 +29,16 @@ RUNS: dict[str, tuple[dict[str, Any], Settings]] = {
         {**NODES, "nodes": ("block1/conv0", "projection", "fc")},
         Settings(tasks=(Nodes(queries=2), Exact()), batch_size=2, seed=9),
     ),
+    "biases, too": (
+        {**NODES, "nodes": "*", "parameters": "all"},
+        Settings(tasks=(Nodes(queries=2, parameters="all"),), batch_size=4, seed=11),
+    ),
+    "biases alone": (
+        {**NODES, "nodes": "*", "parameters": "biases"},
+        Settings(
+            tasks=(Nodes(queries=2, parameters="biases"), Exact(parameters="biases")), batch_size=2, seed=12
+        ),
+    ),
     "weights of blocks": (
         {"trainable": "all", "cuts": "layers"},
         Settings(tasks=(Weights(scope="blocks"),), batch_size=4, seed=10, learning_rate=20.0),

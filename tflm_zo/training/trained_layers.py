@@ -27,16 +27,16 @@ class TrainedLayers:
         of_layers: number of all layers that have weights.
         weights: number of the weights that are trained.
         of_weights: number of the weights of all layers.
-        biases: number of the biases that are trained.
         sentence: sentence for people that says which layers are trained, and why others are not.
+        biases: number of the biases that are trained.
     """
 
     layers: tuple[str, ...]
     of_layers: int
     weights: int
     of_weights: int
-    biases: int
     sentence: str
+    biases: int = 0
 
 
 def trained_layers(model: Model, settings: Settings) -> TrainedLayers:
@@ -59,12 +59,14 @@ def trained_layers(model: Model, settings: Settings) -> TrainedLayers:
     total, of_weights = len(sizes), sum(sizes.values())
     share = 100 * weights / of_weights if of_weights else 0.0
     many = f"{layers[0]} … {layers[-1]}" if len(layers) > _NAMED else ", ".join(layers)
-    part = f"{_percent(share)} of the weights" + (f" and {biases:,} biases" if biases else "")
-    sentence = f"trains {len(layers)} of {total} layers ({part if weights else f'{biases:,} biases alone'})"
+    part = f"{_percent(share)} of the weights"
+    if biases:
+        part = f"{part} and {biases:,} biases" if weights else f"{biases:,} biases alone"
+    sentence = f"trains {len(layers)} of {total} layers ({part})"
     if layers and len(layers) < total:
         sentence += f": {many}"
     sentence += _about_others(total - len(layers), settings, bool(metadata.nodes))
-    return TrainedLayers(layers, total, weights, of_weights, biases, sentence)
+    return TrainedLayers(layers, total, weights, of_weights, sentence, biases)
 
 
 def _about_others(others: int, settings: Settings, has_nodes: bool) -> str:

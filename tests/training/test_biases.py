@@ -1,0 +1,208 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Runs that train biases: what they ask of the model, move, keep and leave alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.injection import inject_all
+from helpers.models import MODELS, residual
+from tflm_zo.converters import Model, initial_weights, load_model, read_metadata
+from tflm_zo.logs import SnapshotLog
+from tflm_zo.training import (
+    Exact,
+    Nodes,
+    Settings,
+    SettingsError,
+    Trainer,
+    Weights,
+    algorithm_for,
+    inject_settings,
+    trained_layers,
+)
+from tflm_zo.training.replay import replay_log
+
+SAMPLES, CLASSES = 24, 6
+RNG = np.random.default_rng(2)
+X = RNG.integers(-128, 128, (SAMPLES, 8, 8, 3)).astype(np.int8)
+Y = RNG.integers(0, CLASSES, SAMPLES).astype(np.int32)
+USUAL = Settings(tasks=(Nodes(queries=2, parameters="all"),), batch_size=8, seed=4, snapshot_every=3)
+
+
+def model_of(parameters: str = "all", **given: Any) -> Model:
+    wanted = {"trainable": "nodes", "nodes": "*", "parameters": parameters, "headroom": 0, "batch": 4}
+    return load_model(inject_all(residual(), **{**wanted, **given}).to_bytes())
+
+
+def of(parameters: str, *tasks: Any, **given: Any) -> Settings:
+    return replace(USUAL, tasks=tasks or (Nodes(queries=2, parameters=parameters),), **given)  # type: ignore[arg-type]
+
+
+def moved(trainer: Trainer, start: Any) -> dict[str, set[bool]]:
+    """Kinds of tensors, True: biases, that have moved and that have not."""
+    now, known = trainer.runtime.read_weights(), {t.name: t for t in trainer.runtime.metadata.trainable}
+    found: dict[str, set[bool]] = {"moved": set(), "still": set()}
+    for name, before in start.items():
+        found["still" if np.array_equal(now[name], before) else "moved"].add(known[name].bias)
+    return found
+
+
+@pytest.mark.parametrize("update_bits", [8, 16])
+@pytest.mark.parametrize(
+    ("model", "parameters", "expected"),
+    [
+        ("all", "all", {"moved": {False, True}, "still": set()}),
+        ("all", "biases", {"moved": {True}, "still": {False}}),
+        ("all", "weights", {"moved": {False}, "still": {True}}),
+        ("biases", "biases", {"moved": {True}, "still": set()}),
+    ],
+)
+def test_what_moves(model: str, parameters: str, expected: Any, update_bits: int, tmp_path: Path) -> None:
+    zo = model_of(model, update_bits=update_bits)
+    trainer = Trainer(zo, of(parameters), runtime="litert-ref")
+    log = tmp_path / "run.zolog"
+    trainer.fit(X, Y, steps=7, log=log, keep="last")
+    assert moved(trainer, initial_weights(zo)) == expected
+    weights, fractions = replay_log(zo, log, 7)
+    for name, now in trainer.runtime.read_weights().items():
+        np.testing.assert_array_equal(weights[name], now)
+    assert {n: f.tolist() for n, f in fractions.items()} == {
+        n: f.tolist() for n, f in trainer.runtime.read_fractions().items()
+    }
+    # The log tells which tensors a task trains.
+    metadata, header = trainer.runtime.metadata, SnapshotLog.read(log)
+    assert header.weight_bytes == metadata.bytes_of(i for task in header.tasks for i in task.tensors)
+    kinds = [[metadata.trainable[i].bias for i in task.tensors] for task in header.tasks]
+    wanted = {"all": [False, True], "biases": [True], "weights": [False]}[parameters]
+    assert kinds == [wanted] * len(kinds)
+
+
+@pytest.mark.parametrize("parameters", ["all", "biases"])
+def test_a_resumed_run_is_the_whole_one(parameters: str, tmp_path: Path) -> None:
+    zo, settings = model_of(parameters), of(parameters)
+    whole, cut = Trainer(zo, settings, runtime="litert-ref"), tmp_path / "cut.zolog"
+    given: dict[str, Any] = {"steps": 11, "validation_data": (X[:8], Y[:8]), "keep": "best"}
+    whole.fit(X, Y, log=tmp_path / "whole.zolog", **given)
+    content = (tmp_path / "whole.zolog").read_bytes()
+    cut.write_bytes(content[:-12])  # its last record, or the measurement, is missing
+    again = Trainer(zo, settings, runtime="litert-ref")
+    again.fit(X, Y, log=cut, resume=True, **given)
+    assert cut.read_bytes() == content
+    for name, value in whole.runtime.read_weights().items():
+        np.testing.assert_array_equal(again.runtime.read_weights()[name], value)
+    assert again.export().to_bytes() == whole.export().to_bytes()
+
+
+def test_a_second_call_goes_on_from_the_trained_biases() -> None:
+    trainer = Trainer(model_of(), USUAL, runtime="litert-ref")
+    trainer.fit(X, Y, steps=3, keep="last")
+    first = trainer.runtime.read_weights()
+    trainer.fit(X, Y, steps=3, keep="last")
+    start = initial_weights(trainer.model)
+    assert all(np.array_equal(first[name], start[name]) for name in first)
+    assert moved(trainer, first)["moved"] == {False, True}
+
+
+def test_biases_alone_keep_no_inputs() -> None:
+    sizes = {}
+    for parameters in ("all", "biases"):
+        trainer = Trainer(model_of(parameters), of(parameters), runtime="litert-ref")
+        trainer.fit(X, Y, steps=1, keep="last")
+        sizes[parameters] = trainer.buffer_bytes
+    inputs = sum(
+        n.geometry["in_h"] * n.geometry["in_w"] * n.geometry["in_c"] for n in read_metadata(model_of()).nodes
+    )
+    assert sizes["all"] - sizes["biases"] == 8 * inputs
+
+
+def test_a_plain_model_becomes_what_the_tasks_train() -> None:
+    for settings, expected in (
+        (of("weights"), "weights"),
+        (of("all"), "all"),
+        (of("biases"), "biases"),
+        (of("", Nodes(queries=2), Exact(parameters="biases")), "all"),
+        (of("", Exact(last=2, parameters="biases")), "all"),  # errors come back through filters
+    ):
+        assert inject_settings(settings).parameters == expected
+    trainer = Trainer(MODELS["small_cnn"](), of("biases"), runtime="litert-ref")
+    assert {t.bias for t in trainer.runtime.metadata.trainable} == {True}
+
+
+def test_the_usual_settings_are_the_models() -> None:
+    for parameters in ("weights", "biases", "all"):
+        settings = algorithm_for(read_metadata(model_of(parameters)), "node")
+        assert settings.nodes.parameters == parameters
+
+
+def test_exact_gradients_come_back_through_a_filter_that_stays() -> None:
+    zo = load_model(
+        inject_all(
+            MODELS["lenet5"](), nodes="last:3", parameters="all", trainable="nodes", headroom=0, batch=4
+        ).to_bytes()
+    )
+    rng = np.random.default_rng(0)
+    x = rng.integers(-128, 128, (8, *zo.subgraphs[0].inputs[0].shape[1:])).astype(np.int8)
+    y = rng.integers(0, 10, 8).astype(np.int32)
+    found = []
+    for parameters in ("all", "biases"):
+        settings = of("", Exact(last=3, parameters=parameters))
+        trainer = Trainer(zo, settings, runtime="litert-ref")
+        found.append(trainer.fit(x, y, steps=1, keep="last").steps)
+        now, start = trainer.runtime.read_weights(), initial_weights(zo)
+        assert all((now[t.name] != start[t.name]).any() for t in read_metadata(zo).trainable if t.bias)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "words"),
+    [
+        (
+            "weights",
+            of("all"),
+            "nodes.parameters.*'weights' trainable, not 'all'; inject it with parameters='all'",
+        ),
+        ("biases", of("weights"), "nodes.parameters.*'biases' trainable, not 'weights'"),
+        ("biases", of("", Exact(last=2, parameters="biases")), 'filter of layer fc3, .*parameters="all"'),
+    ],
+)
+def test_what_the_model_lacks_is_named(model: str, settings: Settings, words: str) -> None:
+    zo = model_of(model)
+    if settings.has(Exact):
+        zo = inject_all(MODELS["lenet5"](), nodes="last:2", trainable="nodes", parameters=model, batch=4)
+    with pytest.raises(SettingsError, match=words):
+        Trainer(zo, settings, runtime="litert-ref")
+
+
+def test_weight_perturbation_leaves_biases_alone() -> None:
+    zo = model_of("all", replay=True, headroom=2)
+    settings = Settings(tasks=(Weights(),), batch_size=4, seed=1, learning_rate=20.0)
+    trainer = Trainer(zo, settings, runtime="litert-ref")
+    trainer.fit(X, Y, steps=3, keep="last")
+    assert moved(trainer, initial_weights(zo)) == {"moved": {False}, "still": {True}}
+    alone = model_of("biases", replay=True, headroom=2)
+    with pytest.raises(SettingsError, match="trains biases alone, which weight perturbation leaves"):
+        Trainer(alone, settings, runtime="litert-ref")
+
+
+def test_layers_are_layers_whatever_is_trained_of_them() -> None:
+    zo = model_of()
+    metadata = read_metadata(zo)
+    trained = trained_layers(zo, of("all", layers="last:2"))
+    assert trained.layers == ("projection", "fc")
+    own = [t for t in metadata.trainable if t.layer in trained.layers]
+    assert trained.biases == sum(t.size for t in own if t.bias) > 0
+    assert trained.weights == sum(t.size for t in own if not t.bias)
+    assert "of the weights and 18 biases): projection, fc" in trained.sentence
+    alone = trained_layers(model_of("biases"), of("biases"))
+    assert "biases alone" in alone.sentence and alone.weights == 0
+
+
+def test_a_word_that_is_none() -> None:
+    for kind in (Nodes, Exact):
+        with pytest.raises(SettingsError, match="parameters"):
+            kind(parameters="both")  # type: ignore[arg-type]
