@@ -96,7 +96,9 @@ OTHERS: dict[str, Any] = {
     "nodes.perturbation": 5,
     "nodes.queries": 3,
     "nodes.masked": False,
+    "nodes.parameters": None,  # of the model
     "exact.last": None,  # needs two dense layers
+    "exact.parameters": None,  # of the model
     "exact.rule": "standardized",
     "exact.bits": (2, 2, 2),
     "exact.rows": (0.1, 0.2),

@@ -26,6 +26,7 @@ typedef struct graph {
 typedef struct segment {
   graph ops[3];
   uint32_t tensors, flags, words, sizes[kTensors];
+  int biases; /* the last tensor is of two biases, which RESTORE alone concerns */
   int8_t *weights[kTensors], *initial, *fraction;
   uint8_t* masks[kTensors];
   int32_t *multipliers[kTensors], *command, *state, *status;
@@ -42,6 +43,16 @@ static zo_buffer source(void* context, int32_t index) {
 static zo_buffer buffer_of(void* data, size_t bytes) {
   zo_buffer b = {data, (uint32_t)bytes};
   return b;
+}
+
+static int is_bias(const segment* s, uint32_t t) { return s->biases && t + 1u == s->tensors; }
+
+static int is_int16(const segment* s, uint32_t t) {
+  return t == 0u && (s->flags & ZO_OPTION_FRACTION) != 0u && !is_bias(s, t);
+}
+
+static int is_masked(const segment* s, uint32_t t) {
+  return (s->flags & ZO_OPTION_MASK) != 0u && t != 1u && !is_bias(s, t);
 }
 
 static void make_op(segment* s, uint32_t op) {
@@ -61,13 +72,13 @@ static void make_op(segment* s, uint32_t op) {
   g->inputs[g->input_count++] = buffer_of(s->state, 4u * ZO_STATE_WORDS);
   g->inputs[g->input_count++] = buffer_of(s->initial, s->total);
   if (s->flags & ZO_OPTION_FRACTION) {
-    g->inputs[g->input_count++] = buffer_of(s->fraction, s->total);
+    g->inputs[g->input_count++] = buffer_of(s->fraction, s->total - (s->biases ? 8u : 0u));
   }
   for (uint32_t t = 0; t < s->tensors; ++t) {
     uint8_t* entry = g->options + 8 + 12 * t;
-    const int int16 = t == 0u && (s->flags & ZO_OPTION_FRACTION) != 0u;
     zo_write_u16(entry, t);
-    zo_write_u16(entry + 2, t % 2u | (int16 ? ZO_OPTION_INT16 : 0u));
+    zo_write_u16(entry + 2, t % 2u | (is_int16(s, t) ? ZO_OPTION_INT16 : 0u) |
+                                (is_bias(s, t) ? ZO_OPTION_BIAS : 0u));
     zo_write_u32(entry + 4, 2);
     zo_write_u32(entry + 8, 1 + t);
     g->inputs[g->input_count++] = buffer_of(s->weights[t], s->sizes[t]);
@@ -76,7 +87,7 @@ static void make_op(segment* s, uint32_t op) {
     }
     if (s->flags & ZO_OPTION_MASK) {
       g->inputs[g->input_count++] =
-          t == 1u ? buffer_of(NULL, 0) : buffer_of(s->masks[t], (s->sizes[t] + 7u) / 8u);
+          is_masked(s, t) ? buffer_of(s->masks[t], (s->sizes[t] + 7u) / 8u) : buffer_of(NULL, 0);
     }
   }
   if (op == 2u) g->status = buffer_of(s->status, 4u * ZO_STATUS_WORDS);
@@ -85,11 +96,14 @@ static void make_op(segment* s, uint32_t op) {
 static void make_segment(segment* s, fuzz_input* in) {
   memset(s, 0, sizeof *s);
   s->tensors = take_between(in, 1, kTensors);
-  s->flags = take_u8(in) & (ZO_OPTION_FRACTION | ZO_OPTION_MULTIPLIER | ZO_OPTION_MASK);
+  s->flags = take_u8(in);
+  s->biases = (s->flags & 0x20u) != 0u;
+  s->flags &= ZO_OPTION_FRACTION | ZO_OPTION_MULTIPLIER | ZO_OPTION_MASK;
   s->words = take_between(in, 2, kMaxWords);
   const int large = take_u8(in) > 250u; /* more than a tile of the random stream */
   for (uint32_t t = 0; t < s->tensors; ++t) {
     s->sizes[t] = take_between(in, 1, 40) + (large ? 1024u : 0u);
+    if (is_bias(s, t)) s->sizes[t] = 8;
     s->total += s->sizes[t];
   }
   s->initial = make_int8(in, s->total, 127 - kHeadroom);
@@ -225,10 +239,12 @@ static zo_tensor tensor_of(const segment* s, uint32_t t) {
   uint32_t offset = 0;
   for (uint32_t i = 0; i < t; ++i) offset += s->sizes[i];
   tensor.weights = s->weights[t];
-  tensor.fraction = s->flags & ZO_OPTION_FRACTION ? s->fraction + offset : NULL;
+  tensor.fraction =
+      (s->flags & ZO_OPTION_FRACTION) != 0u && !is_bias(s, t) ? s->fraction + offset : NULL;
   tensor.multiplier = s->flags & ZO_OPTION_MULTIPLIER ? s->multipliers[t] : NULL;
-  tensor.mask = (s->flags & ZO_OPTION_MASK) != 0u && t != 1u ? s->masks[t] : NULL;
-  tensor.int16 = (uint32_t)(t == 0u && (s->flags & ZO_OPTION_FRACTION) != 0u);
+  tensor.mask = is_masked(s, t) ? s->masks[t] : NULL;
+  tensor.type = is_int16(s, t) ? ZO_TENSOR_INT16 : ZO_TENSOR_INT8;
+  if (is_bias(s, t)) tensor.type = ZO_TENSOR_INT32;
   tensor.size = s->sizes[t];
   tensor.channels = 2;
   tensor.inner = 1 + t;
@@ -314,9 +330,12 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     const zo_status status = invoke(&s, NULL);
     if (status != ZO_OK) HOLDS(is_same(&s, before));
+    if (s.biases) {
+      HOLDS(memcmp(s.weights[s.tensors - 1u], s.initial + s.total - 8u, 8u) == 0);
+    }
     if (status == ZO_OK && !perturbs) {
       for (uint32_t t = 0; t < s.tensors; ++t) {
-        HOLDS(is_within(s.weights[t], s.sizes[t], 127 - kHeadroom));
+        HOLDS(is_bias(&s, t) || is_within(s.weights[t], s.sizes[t], 127 - kHeadroom));
       }
     }
     /* Back within the headroom for what follows. */

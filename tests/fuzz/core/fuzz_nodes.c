@@ -132,6 +132,7 @@ typedef struct world {
   zo_node_layer layer;
   uint32_t samples, queries;
   int8_t *inputs, *outputs, *nodes, *perturbed, *weights, *fraction;
+  int32_t* biases;
   uint8_t* routes;
   int32_t *differences, *scratch, *multiplier;
   int16_t *errors, *input_errors, *scales;
@@ -154,6 +155,16 @@ static void update(fuzz_input* in, world* w) {
   tensor.channels = l->out_c;
   tensor.inner = w->size / l->out_c;
   tensor.stream = take_u8(in);
+  /* The filter, with its biases, or the biases alone: with any values, near the ends of int32. */
+  zo_tensor tensors[2] = {tensor, tensor};
+  const int alone = tensor.stream >= 0xC0u;
+  const uint32_t count = tensor.stream >= 0x80u && !alone ? 2u : 1u;
+  zo_tensor* bias = &tensors[alone ? 0 : 1];
+  bias->weights = (int8_t*)w->biases;
+  bias->fraction = NULL;
+  bias->size = 4u * l->out_c;
+  bias->inner = 1;
+  bias->type = ZO_TENSOR_INT32;
   zo_node_evidence e;
   memset(&e, 0, sizeof e);
   e.samples = w->samples;
@@ -184,17 +195,29 @@ static void update(fuzz_input* in, world* w) {
       step.mean_square.exponent = (int32_t)take_any(in);
     }
     int8_t* before = (int8_t*)copy_of(w->weights, w->size);
+    int32_t* biases = (int32_t*)copy_of(w->biases, 4u * l->out_c);
     const zo_scale square = step.mean_square;
     uint32_t saturated = 0;
-    const zo_status status = zo_node_update_s8(l, &tensor, 1, &e, &step, w->scratch, &saturated);
+    const zo_status status =
+        zo_node_update_s8(l, tensors, count, &e, &step, w->scratch, &saturated);
+    if (status != ZO_OK || alone) HOLDS(memcmp(before, w->weights, w->size) == 0);
+    if (status != ZO_OK || (!alone && count == 1u)) {
+      HOLDS(memcmp(biases, w->biases, 4u * l->out_c) == 0);
+    }
+    for (uint32_t c = 0; c < l->out_c; ++c) { /* none that is large gets larger */
+      const int64_t now = w->biases[c], was = biases[c];
+      HOLDS((now <= ZO_BIAS_MAX || now <= (was < 0 ? -was : was)) &&
+            (now >= -ZO_BIAS_MAX || now >= (was < 0 ? was : -was)));
+    }
     if (status != ZO_OK) {
-      HOLDS(memcmp(before, w->weights, w->size) == 0 && saturated == 0u);
+      HOLDS(saturated == 0u);
       HOLDS(memcmp(&square, &step.mean_square, sizeof square) == 0);
     } else {
-      HOLDS(is_within(w->weights, w->size, tensor.limit) && saturated <= w->size);
+      HOLDS(is_within(w->weights, w->size, tensor.limit) && saturated <= w->size + l->out_c);
       HOLDS(zo_scale_is_valid(step.mean_square) || step.rule != ZO_NODE_RMS);
     }
     free(before);
+    free(biases);
   }
 }
 
@@ -260,6 +283,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   w.errors = (int16_t*)fuzz_allocate(sizeof(int16_t) * w.samples * nodes);
   w.scales = (int16_t*)fuzz_allocate(sizeof(int16_t) * l->out_c);
   fill_bytes(&in, w.multiplier, sizeof(int32_t) * l->out_c);
+  w.biases = (int32_t*)copy_of(w.multiplier, sizeof(int32_t) * l->out_c);
   fill_bytes(&in, w.scales, sizeof(int16_t) * l->out_c);
   fill_bytes(&in, w.exponents, sizeof w.exponents);
   fill_bytes(&in, w.errors, sizeof(int16_t) * w.samples * nodes);
@@ -282,6 +306,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   free(w.nodes);
   free(w.perturbed);
   free(w.weights);
+  free(w.biases);
   free(w.fraction);
   free(w.routes);
   free(w.differences);
