@@ -68,14 +68,14 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
         Settings(
             tasks=(Nodes(queries=2, parameters="biases"), Exact(parameters="biases")),
             batch_size=4,
-            seed=12,
+            seed=11,  # whose best state comes after some steps, as that of each run here
             snapshot_every=2,
         ),
     ),
     "residual, biases beside": (
         {**_NODES, "nodes": "*", "parameters": "all"},
         Settings(
-            tasks=(Nodes(queries=2), Exact(parameters="biases")), batch_size=2, seed=13, snapshot_every=2
+            tasks=(Nodes(queries=2), Exact(parameters="biases")), batch_size=2, seed=11, snapshot_every=2
         ),
     ),
     "nodes and weights": (

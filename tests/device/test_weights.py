@@ -27,8 +27,8 @@ def run_from(name: str, weights: bytes) -> Desktop:
             parts.append({})
             for tensor in runtime.metadata.trainable:
                 if tensor.name in kind:
-                    parts[-1][tensor.name] = np.frombuffer(weights, np.int8, tensor.size, at)
-                    at += tensor.size
+                    parts[-1][tensor.name] = np.frombuffer(weights, tensor.dtype, tensor.size, at)
+                    at += tensor.nbytes
         runtime.write_weights(*parts)
 
     kind = WeightRun if name in WEIGHT_RUNS else NodeRun
@@ -87,9 +87,10 @@ def test_weights_that_are_none(name: str) -> None:
     made = device(name)
     own = made.export_weights()
     wrong = bytearray(desktop(name).states[-1].weights)
-    wrong[40] = 0x80  # -128
-    assert made.import_weights(Store(content=bytes(wrong))) == ARGUMENT
-    assert made.export_weights() == own
+    if "alone" not in name:  # of biases, all values are some
+        wrong[30] = 0x80  # -128
+        assert made.import_weights(Store(content=bytes(wrong))) == ARGUMENT
+        assert made.export_weights() == own
     assert made.import_weights(Store(size=len(wrong) - 1, content=bytes(wrong[:40]))) in (ARGUMENT, STORE)
     assert made.export_weights() == own
     made.set_log(store := Store())
