@@ -7,10 +7,10 @@ from .grow_classes import grow_classes
 from .initial_weights import WeightArray, initial_weights, with_initial_weights
 from .inject import inject
 from .keras import ConversionReport, ConversionResult, convert
+from .layer_metadata import ZoBackwardStep, ZoField, ZoNodes, ZoTail
 from .metadata import (
     ZoLoss,
     ZoMetadata,
-    ZoNodes,
     ZoOriginal,
     ZoPort,
     ZoSegment,
@@ -32,12 +32,15 @@ __all__ = [
     "InjectSettings",
     "Model",
     "WeightArray",
+    "ZoBackwardStep",
+    "ZoField",
     "ZoLoss",
     "ZoMetadata",
     "ZoNodes",
     "ZoOriginal",
     "ZoPort",
     "ZoSegment",
+    "ZoTail",
     "ZoTrainable",
     "convert",
     "export_model",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from .errors import ConversionError
 from .model import Model, load_model
 from .passes import PASSES, Plan
-from .passes.plan_nodes import plan_nodes
+from .passes.plan_tail import plan_tail
 from .settings import NODES, InjectChanges, InjectSettings
 
 if TYPE_CHECKING:
@@ -61,9 +61,10 @@ def inject(
 
 
 def _node_layers(model: Model, settings: InjectSettings) -> list[str]:
-    """Returns patterns of the layers that would carry nodes if all layers were trainable."""
+    """Returns patterns of the layers that would carry nodes, or be of the tail, if all were trainable."""
     probe, plan = model.copy(), Plan()
     wanted = dataclasses.replace(settings, trainable="all")
-    for apply in PASSES[: PASSES.index(plan_nodes) + 1]:
+    for apply in PASSES[: PASSES.index(plan_tail) + 1]:
         apply(probe, wanted, plan)
-    return [glob.escape(n.trainable.layer) for n in plan.nodes]
+    tail = [] if plan.tail is None else plan.tail.layers
+    return [glob.escape(n.trainable.layer) for n in [*plan.nodes, *tail]]

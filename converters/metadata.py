@@ -16,6 +16,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from .check_graph import check_graph
 from .constants import METADATA_NAME
 from .errors import ConversionError
+from .layer_metadata import Index, ZoNodes, ZoTail, layer_faults
 from .metadata_fit import misfits
 from .model import Model
 from .settings import LOSS_KINDS, MAX_QUERIES, SMALLEST_LIMIT, Parameters, smallest_command
@@ -26,20 +27,12 @@ METADATA_VERSION: Final = 1
 #: Losses of a vector of logits and one class.
 SOFTMAX_KINDS: Final = ("cross_entropy", "floor_log2")
 
-# The fields of zo_node_layer but the form.
-_GEOMETRY: Final = frozenset(
-    "in_h in_w in_c out_h out_w out_c k_h k_w stride_h stride_w dilation_h dilation_w pad_top pad_left "
-    "node_h node_w pool_h pool_w pool_stride_h pool_stride_w pool_pad_top pool_pad_left "
-    "input_zero_point low high depthwise".split()
-)
-
 #: Names in files of what has another one here.
 _HEADROOM: Final = "head_room"
 _INT16: Final = "wide"
 
 # The ranges that reading checks; what refers to something else is checked by ``_faults``.
 
-_Index = Annotated[int, Field(ge=0, lt=2**31)]
 _Count = Annotated[int, Field(ge=1, lt=2**31)]
 _Scale = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Int8 = Annotated[int, Field(ge=-128, le=127)]
@@ -64,7 +57,7 @@ class ZoLoss:
     scale: _Scale
     zero_point: _Int8
     # Metadata written before these keys existed do not have them.
-    output: _Index = 0
+    output: Index = 0
     squashed: bool = True
 
     @property
@@ -97,15 +90,15 @@ class ZoTrainable:
     name: str
     operator: Annotated[str, Field(pattern="^(CONV_2D|DEPTHWISE_CONV_2D|FULLY_CONNECTED)$")]
     layer: str
-    stream: _Index
-    block: _Index
-    segment: _Index
+    stream: Index
+    block: Index
+    segment: Index
     shape: Annotated[tuple[_Count, ...], Field(min_length=1)]
     size: _Count
     channels: _Count
     inner: _Count
-    requantized_channels: _Index
-    updated: _Index | None = None
+    requantized_channels: Index
+    updated: Index | None = None
     int16: Annotated[bool, Field(alias=_INT16)] = False
     bias: bool = False
 
@@ -126,37 +119,6 @@ class ZoTrainable:
 
 
 @dataclasses.dataclass(frozen=True)
-class ZoNodes:
-    """A layer that carries nodes, see ops/core/nodes/zo_node_layer.h.
-
-    Attributes:
-        trainable: number of its filter, or of its bias where that alone is trainable.
-        form: "plain", "max_pool" or "mean".
-        input_segment: number of the segment that the layer's input enters; 0 stands for original input 0.
-        output_segment: number of the segment that the layer's output, before any pooling, enters.
-        node_segment: number of the segment that the nodes enter, the first one that queries re-run.
-        count: number of nodes of a sample.
-        head: True if the loss reads the nodes.
-        geometry: the fields of ``zo_node_layer`` but the form.
-    """
-
-    trainable: _Index
-    form: Annotated[str, Field(pattern="^(plain|max_pool|mean)$")]
-    input_segment: _Index
-    output_segment: _Index
-    node_segment: _Index
-    count: _Count
-    head: bool
-    geometry: dict[str, Annotated[int, Field(ge=-(2**31), lt=2**31)]]
-
-    @property
-    def row(self) -> int:
-        """Weights of an output channel."""
-        g = self.geometry
-        return g["k_h"] * g["k_w"] * (1 if g.get("depthwise") else g["in_c"])
-
-
-@dataclasses.dataclass(frozen=True)
 class ZoPort:
     """An input or output of a segment, in the order of its subgraph.
 
@@ -169,7 +131,7 @@ class ZoPort:
 
     role: str
     name: str | None = None
-    index: _Index | None = None
+    index: Index | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,6 +189,7 @@ class ZoMetadata:
         original: names and batch of the original model.
         nodes: layers that carry nodes, in execution order.
         algorithm: name of the algorithm that the model was made for; "": none in particular.
+        tail: layers that can be trained by their exact gradients beyond dense ones, or None.
     """
 
     version: Annotated[int, Field(ge=METADATA_VERSION, le=METADATA_VERSION)]
@@ -243,6 +206,7 @@ class ZoMetadata:
     original: ZoOriginal
     nodes: tuple[ZoNodes, ...] = ()
     algorithm: str = ""
+    tail: ZoTail | None = None
 
     @property
     def layers(self) -> list[tuple[int, ...]]:
@@ -254,8 +218,9 @@ class ZoMetadata:
 
     @property
     def parameters(self) -> Parameters:
-        """What is trainable of the layers that carry nodes: "weights", "biases" or "all"."""
-        layers = {self.trainable[n.trainable].layer for n in self.nodes}
+        """What is trainable of the layers that carry nodes or are of a tail: "weights", "biases" or "all"."""
+        tail = () if self.tail is None else self.tail.layers
+        layers = {self.trainable[n.trainable].layer for n in (*self.nodes, *tail)}
         kinds = {t.bias for t in self.trainable if t.layer in layers}
         return "all" if len(kinds) > 1 else "biases" if kinds == {True} else "weights"
 
@@ -287,6 +252,8 @@ class ZoMetadata:
         content = {_HEADROOM if name == "headroom" else name: value for name, value in own.items()}
         if content["original"]["batch"] is None:
             del content["original"]["batch"]
+        if self.tail is None:
+            del content["tail"]
         for trainable in content["trainable"]:
             if trainable["updated"] is None:
                 del trainable["updated"]
@@ -375,24 +342,7 @@ def _faults(m: ZoMetadata) -> Iterator[str]:
     if m.loss is not None and m.loss.of_classes and m.loss.elements < 2:
         yield "loss.elements: a cross-entropy has two classes at least"
     yield from _port_faults(m, last)
-    for i, n in enumerate(m.nodes):
-        if n.trainable >= len(m.trainable) or m.loss is None:
-            yield f"nodes.{i}: there is no trainable {n.trainable}, or no loss"
-            return
-        t, g = m.trainable[n.trainable], n.geometry
-        if not n.input_segment <= t.segment < n.output_segment <= n.node_segment <= last:
-            yield f"nodes.{i}: its segments are not in order"
-        if not {"in_c", "out_c", "k_h", "k_w", "node_h", "node_w"} <= g.keys() <= _GEOMETRY:
-            yield f"nodes.{i}.geometry: a field is missing or unknown"
-        elif g["out_c"] * (1 if t.bias else n.row) != t.size:
-            what = f"{t.size} biases" if t.bias else f"a filter of {t.size} weights"
-            yield f"nodes.{i}.geometry: it is not that of {what}"
-        elif g["node_h"] * g["node_w"] * g["out_c"] != n.count:
-            yield f"nodes.{i}.geometry: it is not that of {n.count} nodes"
-        if n.head and (n.count, n.node_segment) != (m.loss.elements, last):
-            yield f"nodes.{i}.head: the loss does not read these nodes"
-    if len({n.trainable for n in m.nodes}) < len(m.nodes):
-        yield "nodes: a layer is listed twice"
+    yield from layer_faults(m)
 
 
 def _port_faults(m: ZoMetadata, last: int) -> Iterator[str]:

@@ -43,6 +43,23 @@ def misfits(m: ZoMetadata, graphs: Sequence[Subgraph]) -> Iterator[str]:
         ):
             if read[segment_number].size != m.batch * math.prod(n.geometry.get(name, 1) for name in sizes):
                 yield f"nodes.{i}: what enters segment {segment_number} is not {' x '.join(sizes)}"
+    yield from _tail_misfits(m, [tensor.size for tensor in read])
+
+
+def _tail_misfits(m: ZoMetadata, sizes: Sequence[int]) -> Iterator[str]:
+    """`sizes` are those of what enters the segments."""
+    if m.tail is None:
+        return
+    for i, n in enumerate(m.tail.layers):
+        read = math.prod(n.geometry.get(name, 1) for name in ("in_h", "in_w", "in_c"))
+        if sizes[n.input_segment] != m.batch * read:
+            yield f"tail.layers.{i}: what enters segment {n.input_segment} is not its input"
+    head = m.tail.layers[-1]
+    if sizes[head.node_segment] != m.batch * head.count:
+        yield f"tail: what enters segment {head.node_segment} is not what the loss reads"
+    for i, step in enumerate(m.tail.steps):
+        if step.segment is not None and sizes[step.segment] != m.batch * m.tail.fields[step.target].count:
+            yield f"tail.steps.{i}: what enters segment {step.segment} is not what it looks at"
 
 
 def _read(m: ZoMetadata, graphs: Sequence[Subgraph], k: int) -> Tensor:

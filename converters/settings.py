@@ -81,6 +81,20 @@ def last_number(wanted: str | Sequence[str]) -> int | None:
     return int(count)
 
 
+def blocks_number(wanted: str) -> int:
+    """Returns N of "N blocks", and 1 for "block".
+
+    Raises:
+        ConversionError: it is neither, or N is below 1.
+    """
+    number = "1" if wanted == "block" else wanted.removesuffix(" blocks")
+    if not number.isascii() or not number.isdigit() or int(number) < 1 or number == wanted:
+        raise ConversionError(
+            f'expected a number of layers, "block" or "N blocks" with N from 1 on, not {wanted!r}'
+        )
+    return int(number)
+
+
 def checked_integer(value: Any, what: str, low: int, high: int) -> int:
     """Returns an integer of Python or NumPy as one of Python.
 
@@ -106,6 +120,7 @@ class InjectChanges(TypedDict, total=False):
     loss_output: int | str | None
     cuts: Sequence[str]
     nodes: str | Sequence[str]
+    tail: int | str | None
     parameters: Parameters
     command_words: int | None
     multipliers: Mapping[str, npt.NDArray[np.int32]] | str | None
@@ -147,6 +162,10 @@ class InjectSettings:
         nodes: layers that carry nodes for node perturbation: "auto" (those with fewer nodes than weights),
             "last:N" (the last N that can), or names or glob patterns of trainable layers; () for no layer.
             The model is cut around them.
+        tail: layers that are to be trained by their exact gradients: a number N from 1 on (the last N),
+            "block" (the last residual block and what depends on it) or "N blocks" (the last N); None: none.
+            A block is what lies between an ADD of two branches and the tensor that both come from. The layers
+            of a tail carry no nodes, unless they are dense layers that feed each other.
         parameters: what becomes trainable of the layers that carry nodes: "weights" (their filters), "all"
             (their biases, too, int32) or "biases" (these alone: filters stay constants in flash, and no step
             keeps the layers' inputs). A layer keeps a bias that it shares or that is computed as it is.
@@ -188,6 +207,7 @@ class InjectSettings:
     loss_output: int | str | None = None
     cuts: Sequence[str] = ()
     nodes: str | Sequence[str] = "auto"
+    tail: int | str | None = None
     parameters: Parameters = "weights"
     command_words: int | None = None
     multipliers: Mapping[str, npt.NDArray[np.int32]] | str | None = None
@@ -216,6 +236,10 @@ class InjectSettings:
             ("sparse_seed", 0, 2**32 - 1),
         ):
             self._take(name, low, high)
+        if isinstance(self.tail, str):
+            blocks_number(self.tail)
+        else:
+            self._take("tail", 1, 64)
         self._take("command_words", smallest_command(self.max_queries), 2**24)
         if self.loss not in LOSS_KINDS:
             raise ConversionError(f"loss must be one of {', '.join(LOSS_KINDS)}, not {self.loss!r}")
@@ -233,12 +257,12 @@ class InjectSettings:
             raise ConversionError('trainable names no layer; "none" makes a model without trainable layers')
         if self.trainable == "none" and self.nodes == "auto":
             object.__setattr__(self, "nodes", ())
-        if self.algorithm == "node" and not self.nodes:
+        if self.algorithm == "node" and not self.nodes and self.tail is None:
             object.__setattr__(self, "algorithm", "")
         last_number(self.trainable)
         if last_number(self.nodes) is None and self.nodes != "auto":
             object.__setattr__(self, "nodes", _strings(self.nodes, "nodes"))
-        if self.trainable == NODES and not self.nodes:
+        if self.trainable == NODES and not self.nodes and self.tail is None:
             raise ConversionError(
                 f'trainable "{NODES}" means the layers that carry nodes, but nodes names none'
             )
@@ -268,8 +292,10 @@ class InjectSettings:
             raise ConversionError("sparse_seed: only sparse «random:…» draws weights by it; leave it out")
         if self.sparse is not None and not isinstance(self.sparse, str):
             object.__setattr__(self, "sparse", dict(self.sparse))
-        if self.sparse is not None and self.nodes:
-            raise ConversionError("sparse: node perturbation trains all weights of its layers")
+        if self.sparse is not None and (self.nodes or self.tail is not None):
+            raise ConversionError(
+                "sparse: node perturbation and exact gradients train all weights of a layer"
+            )
         if self.int16 != LAST:
             object.__setattr__(self, "int16", _strings(self.int16, "int16"))
         if self.int16 and self.update_bits != 16:

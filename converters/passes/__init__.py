@@ -21,6 +21,7 @@ from .name_ports import name_ports
 from .name_signatures import name_signatures
 from .plan import Plan
 from .plan_nodes import plan_nodes
+from .plan_tail import plan_tail
 from .reserve_headroom import reserve_headroom
 from .select_trainable import select_trainable
 from .select_weights import select_weights
@@ -46,6 +47,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     select_trainable,
     reserve_headroom,
     plan_nodes,
+    plan_tail,
     train_biases,
     cut_segments,
     select_weights,

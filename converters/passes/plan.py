@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..model import Operator, Subgraph, Tensor
+from .backward_program import BackwardProgram
 
 Role = Literal["boundary", "skip", "input", "label", "command", "output", "loss", "status"]
 
@@ -121,6 +122,19 @@ class NodeLayer:
 
 
 @dataclasses.dataclass(eq=False)
+class Tail:
+    """The layers that are trained by their exact gradients, and the program that leads errors back to them.
+
+    Attributes:
+        layers: layers in execution order, in form "plain"; the last one is the head.
+        program: backward program.
+    """
+
+    layers: list[NodeLayer]
+    program: BackwardProgram
+
+
+@dataclasses.dataclass(eq=False)
 class Port:
     """An input or output of a segment: role, tensor, signature name, and a number: of an original input or
     output, or, of a skip, of the segment that the boundary entered.
@@ -171,6 +185,7 @@ class Plan:
         loss: the loss, or None.
         cuts: names of the tensors at which the model is cut.
         nodes: layers that carry nodes, in execution order.
+        tail: exact tail of the model, or None.
         boundaries: tensors of the uncut graph that lie between the segments, in order.
         segments: segments of the model, at least one once the model has been cut.
     """
@@ -183,5 +198,6 @@ class Plan:
     loss: Loss | None = None
     cuts: list[str] = dataclasses.field(default_factory=list)
     nodes: list[NodeLayer] = dataclasses.field(default_factory=list)
+    tail: Tail | None = None
     boundaries: list[Tensor] = dataclasses.field(default_factory=list)
     segments: list[Segment] = dataclasses.field(default_factory=list)

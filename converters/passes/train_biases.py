@@ -25,7 +25,13 @@ def train_biases(model: Model, settings: InjectSettings, plan: Plan) -> None:
         return
     biases: dict[Trainable, Trainable] = {}
     reasons: list[str] = []
-    for node in plan.nodes:
+    tail = [] if plan.tail is None else plan.tail.layers
+    if tail and settings.parameters == "biases":
+        raise ConversionError(
+            "parameters «biases»: errors of a tail come back through filters, which must be trainable, too: "
+            "take «all»"
+        )
+    for node in [*plan.nodes, *tail]:
         layer = node.trainable
         bias = layer.operators[0].input(2)
         reason = _unfit(model.subgraphs[0], layer, bias)

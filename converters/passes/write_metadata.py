@@ -3,22 +3,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Final
 
 from ..constants import METADATA_NAME
-from ..metadata import (
-    METADATA_VERSION,
-    ZoLoss,
-    ZoMetadata,
-    ZoNodes,
-    ZoOriginal,
-    ZoPort,
-    ZoSegment,
-    ZoTrainable,
-)
+from ..layer_metadata import ZoNodes, ZoTail
+from ..metadata import METADATA_VERSION, ZoLoss, ZoMetadata, ZoOriginal, ZoPort, ZoSegment, ZoTrainable
 from ..model import Buffer, Metadata, Model, Tensor
 from ..settings import InjectSettings
-from .plan import NodeLayer, Plan, Port
+from .plan import NodeLayer, Plan, Port, Tail
 
 # TFLM reads an arena offset per tensor number from it; there are other tensors now, and with the old numbers
 # they would overlap.
@@ -66,25 +59,42 @@ def write_metadata(model: Model, settings: InjectSettings, plan: Plan) -> None:
         original=ZoOriginal(tuple(plan.inputs), tuple(plan.outputs), settings.export_batch),
         nodes=tuple(_nodes(n, plan) for n in plan.nodes),
         algorithm=settings.algorithm,
+        tail=None if plan.tail is None else _tail(plan.tail, str(settings.tail), plan),
     )
     entries = [m for m in model.metadata or () if m.name != _STALE]
     entries.append(Metadata(METADATA_NAME, Buffer(metadata.to_json().encode())))
     model.metadata = entries
 
 
-def _nodes(layer: NodeLayer, plan: Plan) -> ZoNodes:
-    def entered(tensor: Tensor) -> int:
-        return plan.boundaries.index(tensor) + 1 if tensor in plan.boundaries else 0
+def _entered(tensor: Tensor, plan: Plan) -> int:
+    """Returns the number of the segment that a tensor enters; 0 for one that enters none."""
+    return plan.boundaries.index(tensor) + 1 if tensor in plan.boundaries else 0
 
+
+def _nodes(layer: NodeLayer, plan: Plan) -> ZoNodes:
     return ZoNodes(
         trainable=plan.trainable.index(layer.trainable),
         form=layer.form,
-        input_segment=entered(layer.input),
-        output_segment=entered(layer.output),
-        node_segment=entered(layer.nodes),
+        input_segment=_entered(layer.input, plan),
+        output_segment=_entered(layer.output, plan),
+        node_segment=_entered(layer.nodes, plan),
         count=layer.count,
         head=layer.is_head,
         geometry=layer.geometry,
+    )
+
+
+def _tail(tail: Tail, asked: str, plan: Plan) -> ZoTail:
+    layers = [_nodes(n, plan) for n in tail.layers]
+    return ZoTail(
+        "1 blocks" if asked == "block" else asked,
+        tuple(n if n.head else dataclasses.replace(n, output_segment=0, node_segment=0) for n in layers),
+        tuple(tail.program.of_layers),
+        tuple(tail.program.fields),
+        tuple(
+            dataclasses.replace(step, segment=None if looks_at is None else _entered(looks_at, plan))
+            for step, looks_at in zip(tail.program.steps, tail.program.looks_at, strict=True)
+        ),
     )
 
 

@@ -2,37 +2,21 @@
 #include "ops/device/zo_node_trainer.h"
 
 #include "ops/core/graph/zo_command.h"
+#include "ops/core/zo_features.h"
+#include "ops/device/zo_carver.h"
+#if ZO_WITH_BACKWARD
+#include "ops/device/zo_backward_tail.h"
+#endif
 
 namespace tflm_zo {
 namespace {
-
-// Takes pieces of a workspace one after the other; without one it counts them.
-class Carver {
- public:
-  Carver(void* memory, size_t bytes) : memory_(static_cast<uint8_t*>(memory)), bytes_(bytes) {}
-
-  template <typename T>
-  T* Take(size_t count) {
-    constexpr size_t kAlignment = 8;
-    T* piece = memory_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_ + used_);
-    used_ += (count * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
-    return fits() ? piece : nullptr;
-  }
-
-  bool fits() const { return used_ <= bytes_; }
-  size_t used() const { return used_; }
-
- private:
-  uint8_t* memory_;
-  size_t bytes_;
-  size_t used_ = 0;
-};
 
 struct Workspace {
   zo_node_task* tasks;
   zo_tensor* tensors;
   int32_t* scratch;
   uint8_t* labels;
+  BackwardTail* tail;
 };
 
 bool IsHead(const TaskInfo& task) {
@@ -44,6 +28,16 @@ size_t HeaderWords(uint32_t tasks) {
   return zo_snapshot_header_bytes(tasks) / 2 + tasks * sizeof(zo_snapshot_task) / 4;
 }
 
+#if ZO_WITH_BACKWARD
+// The program of the run's exact tail, or null.
+const BackwardInfo* BackwardOf(const zo_node_settings& settings, const TaskInfo* infos) {
+  for (uint32_t i = 0; i < settings.tasks; ++i) {
+    if (infos[i].backward != nullptr) return infos[i].backward;
+  }
+  return nullptr;
+}
+#endif
+
 // `tasks` may be null: nothing is written then.
 Workspace Carve(const ModelInfo& info, const zo_node_settings& settings, const TaskInfo* infos,
                 Carver* carver) {
@@ -54,6 +48,14 @@ Workspace Carve(const ModelInfo& info, const zo_node_settings& settings, const T
   size_t scratch = HeaderWords(settings.tasks);
   uint32_t tensors = 0;
   bool has_head = false;
+#if ZO_WITH_BACKWARD
+  const BackwardInfo* backward = BackwardOf(settings, infos);
+  if (backward != nullptr) {
+    space.tail = BackwardTail::Take(*backward, samples, carver);
+    const size_t values = zo_backward_scratch_values(backward->steps, backward->step_count);
+    if (values > scratch) scratch = values;
+  }
+#endif
   for (uint32_t i = 0; i < settings.tasks; ++i) {
     const TaskInfo& from = infos[i];
     zo_node_task task = {};
@@ -74,12 +76,21 @@ Workspace Carve(const ModelInfo& info, const zo_node_settings& settings, const T
       if (info.trainable[from.first_tensor].type != ZO_TENSOR_INT32) {
         task.inputs = carver->Take<int8_t>(samples * zo_node_input_bytes(layer));
       }
-      task.routes = carver->Take<uint8_t>(samples * zo_node_route_bytes(layer));
+      if (from.following != ZO_NODE_TAIL) {
+        task.routes = carver->Take<uint8_t>(samples * zo_node_route_bytes(layer));
+      }
       if (from.queries > 0) {
         task.differences = carver->Take<int32_t>(from.queries * samples);
-      } else if (from.kind == ZO_TASK_NODES) {
+      } else if (from.kind == ZO_TASK_NODES && from.backward == nullptr) {
         task.errors = carver->Take<int16_t>(samples * zo_node_count(layer));
       }
+#if ZO_WITH_BACKWARD
+      if (from.backward != nullptr && space.tail != nullptr) {
+        const zo_error_field& field = space.tail->program.fields[from.field];
+        task.errors = field.errors;
+        task.exponents = field.exponents;
+      }
+#endif
       const size_t values = zo_node_scratch_values(layer);
       if (values > scratch) scratch = values;
       has_head = has_head || IsHead(from);
@@ -89,6 +100,9 @@ Workspace Carve(const ModelInfo& info, const zo_node_settings& settings, const T
   space.tensors = carver->Take<zo_tensor>(tensors);
   space.scratch = carver->Take<int32_t>(scratch);
   space.labels = carver->Take<uint8_t>(has_head ? batch * info.label_bytes : 0);
+#if ZO_WITH_BACKWARD
+  if (space.tail != nullptr) space.tail->program.scratch = space.scratch;
+#endif
   return space;
 }
 
@@ -117,6 +131,7 @@ zo_status NodeTrainer::Init(Network* network, const zo_node_settings* settings,
   tensors_ = space.tensors;
   scratch_ = space.scratch;
   labels_ = space.labels;
+  tail_ = space.tail;
   interval_ = interval;
   source_ = source;
   for (uint32_t i = 0; i < settings->tasks; ++i) {
@@ -127,6 +142,12 @@ zo_status NodeTrainer::Init(Network* network, const zo_node_settings* settings,
   }
   measuring_ = nullptr;
   measurements_ = {};
+#if ZO_WITH_BACKWARD
+  if (tail_ != nullptr) {
+    const zo_status status = zo_backward_check(&tail_->program);
+    if (status != ZO_OK) return status;
+  }
+#endif
   return zo_node_run_init(&run_, settings, tasks_);
 }
 
@@ -174,13 +195,19 @@ zo_status NodeTrainer::Forward(const zo_node_request& request) {
   // Errors come back from the end.
   for (uint32_t i = run_.settings.tasks; status == ZO_OK && i-- > 0;) {
     const TaskInfo& info = infos_[i];
-    if (info.kind != ZO_TASK_NODES || info.queries > 0 || IsHead(info)) continue;
+    if (info.kind != ZO_TASK_NODES || info.queries > 0 || IsHead(info) ||
+        info.following == ZO_NODE_TAIL) {
+      continue;
+    }
     const TaskInfo& following = infos_[info.following];
     zo_tensor filter = network_->tensor(following.first_tensor);
     // It lies before the bias, where that alone is trained.
     if (filter.type == ZO_TENSOR_INT32) filter = network_->tensor(following.first_tensor - 1);
     status = zo_node_run_backpropagate(&run_, i, filter.weights, following.scales, scratch_);
   }
+#if ZO_WITH_BACKWARD
+  if (status == ZO_OK && tail_ != nullptr) status = tail_->LeadBack(run_, *network_);
+#endif
   zo_report none;
   return status == ZO_OK
              ? zo_node_run_report(&run_, network_->losses(), run_.settings.common.batch, &none)

@@ -14,6 +14,9 @@
 
 namespace tflm_zo {
 
+struct BackwardInfo;  // zo_backward_tail.h
+struct BackwardTail;
+
 // A task of the run as the generator knows it: zo_node_task without its buffers.
 struct TaskInfo {
   uint32_t kind;  // zo_task_kind
@@ -27,9 +30,11 @@ struct TaskInfo {
   uint32_t boundary_bytes;
   uint32_t first_tensor;
   uint32_t tensors;
-  uint32_t input_segment;   // the layer's input is what enters it; 0: input 0 of the network
-  uint32_t output_segment;  // the layer's output, before any pooling, enters it
-  const int16_t* scales;    // exact tasks: see zo_fc_backprop_s8, or null
+  uint32_t input_segment;        // the layer's input is what enters it; 0: input 0 of the network
+  uint32_t output_segment;       // the layer's output, before any pooling, enters it
+  const int16_t* scales;         // exact tasks: see zo_fc_backprop_s8, or null
+  const BackwardInfo* backward;  // exact tasks of a tail with a program, the same for all; or null
+  uint32_t field;                // its field in the program
 };
 
 class NodeTrainer {
@@ -148,6 +153,7 @@ class NodeTrainer {
   const LogStore* log_ = nullptr;
   zo_node_task* tasks_ = nullptr;
   zo_tensor* tensors_ = nullptr;  // of the weight task in progress
+  BackwardTail* tail_ = nullptr;  // where a program leads errors back
   int32_t* scratch_ = nullptr;
   uint8_t* labels_ = nullptr;  // of a batch, where an exact head needs them
   uint32_t interval_ = 0;

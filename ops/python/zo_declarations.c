@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ops/core/backward/zo_backward.h"
 #include "ops/core/backward/zo_conv_backprop.h"
 #include "ops/core/backward/zo_errors.h"
 #include "ops/core/backward/zo_pool_backprop.h"
@@ -28,6 +29,7 @@
 #include "ops/core/random/zo_stream.h"
 #include "ops/core/run/zo_block_choice.h"
 #include "ops/core/run/zo_control.h"
+#include "ops/core/run/zo_node_backward.h"
 #include "ops/core/run/zo_node_run.h"
 #include "ops/core/weights/zo_checksum.h"
 #include "ops/core/weights/zo_perturb.h"
@@ -69,7 +71,10 @@ extern void zo_tflm_set_external_context(void* context);
 const zo_declaration zo_declarations[] = {
   CONSTANT(ZO_MAX_QUERIES), CONSTANT(ZO_MAX_CHAIN), CONSTANT(ZO_STREAM_TILE), CONSTANT(ZO_ALL_BLOCKS),
   CONSTANT(ZO_LOG_HEADER_BYTES), CONSTANT(ZO_LOG_FINGERPRINT_BYTES), CONSTANT(ZO_MEASUREMENT_BYTES),
-  CONSTANT(ZO_NODE_TASKS_MAX), CONSTANT(ZO_NODE_HEAD), CONSTANT(ZO_SNAPSHOT_RECORD_BYTES),
+  CONSTANT(ZO_NODE_TASKS_MAX), CONSTANT(ZO_NODE_HEAD), CONSTANT(ZO_NODE_TAIL), CONSTANT(ZO_SNAPSHOT_RECORD_BYTES),
+  CONSTANT(ZO_BACKWARD_MASK), CONSTANT(ZO_BACKWARD_LAYER), CONSTANT(ZO_BACKWARD_MAX_POOL),
+  CONSTANT(ZO_BACKWARD_AVERAGE_POOL), CONSTANT(ZO_BACKWARD_FACTORS), CONSTANT(ZO_BACKWARD_SLICE),
+  CONSTANT(ZO_BACKWARD_ADD),
   CONSTANT(ZO_SNAPSHOT_BEST_SLOT), CONSTANT(ZO_DIRECTORY_MAGIC),
 
   CONSTANT(ZO_OK), CONSTANT(ZO_ERROR_ARGUMENT), CONSTANT(ZO_ERROR_COMMAND),
@@ -154,6 +159,19 @@ const zo_declaration zo_declarations[] = {
   STRUCT, U32(in_h), U32(in_w), U32(channels), U32(out_h), U32(out_w), U32(k_h), U32(k_w),
   U32(stride_h), U32(stride_w), U32(pad_top), U32(pad_left),
 #undef S
+#define S zo_error_field
+  STRUCT, FIELD(int16_t*, errors), FIELD(int8_t*, exponents), U32(count), U32(kept),
+#undef S
+#define S zo_backward_step
+  STRUCT, U32(kind), U32(from), U32(to), FIELD(int32_t, low), FIELD(int32_t, high), U32(blocks),
+  U32(pitch), U32(offset), U32(length), FIELD(const zo_node_layer*, layer),
+  FIELD(const zo_pool*, pool), FIELD(const int16_t*, mantissas), U32(channels),
+  FIELD(int32_t, exponent),
+#undef S
+#define S zo_backward
+  STRUCT, FIELD(const zo_backward_step*, steps), FIELD(const zo_error_field*, fields),
+  U32(step_count), U32(field_count), FIELD(uint32_t*, norms), FIELD(int32_t*, scratch),
+#undef S
 #define S zo_node_step
   STRUCT, U32(rule), U32(rate), U32(clip), U32(seed), U32(bits), U32(rows), FIELD(zo_scale, gain),
   FIELD(zo_scale, mean_square),
@@ -162,8 +180,8 @@ const zo_declaration zo_declarations[] = {
   STRUCT, U32(kind), FIELD(zo_node_layer, layer), U32(start_segment), U32(queries), U32(following),
   U32(mu), U32(rate), FIELD(zo_scale, gain), U32(boundary_bytes),
   FIELD(int8_t*, inputs), FIELD(uint8_t*, routes), FIELD(int8_t*, nodes),
-  FIELD(int32_t*, differences), FIELD(int16_t*, errors), FIELD(int64_t*, sums),
-  FIELD(zo_scale, mean_square),
+  FIELD(int32_t*, differences), FIELD(int16_t*, errors), FIELD(int8_t*, exponents),
+  FIELD(int64_t*, sums), FIELD(zo_scale, mean_square),
 #undef S
 #define S zo_node_settings
   STRUCT, FIELD(zo_control_settings, common), U32(tasks), U32(first_segment), U32(weight_clip),
@@ -297,6 +315,12 @@ const zo_declaration zo_declarations[] = {
   FUNCTION(zo_status, zo_conv_backprop_s8, const zo_node_layer*, const int8_t*, uint32_t, const
            int16_t*, const int16_t*, int8_t, int16_t*, int8_t*, int32_t*),
   FUNCTION(uint32_t, zo_conv_backprop_scratch_values, const zo_node_layer*),
+  FUNCTION(uint32_t, zo_backward_scratch_values, const zo_backward_step*, uint32_t),
+  FUNCTION(zo_status, zo_backward_check, const zo_backward*),
+  FUNCTION(zo_status, zo_backward_norms, const zo_backward*, const int8_t* const*),
+  FUNCTION(zo_status, zo_backward_run, const zo_backward*, uint32_t, uint32_t, const int8_t* const*),
+  FUNCTION(zo_status, zo_node_run_backward, const zo_node_run*, const zo_backward*,
+           const int8_t* const*),
   FUNCTION(zo_status, zo_node_run_init, zo_node_run*, const zo_node_settings*, zo_node_task*),
   FUNCTION(zo_status, zo_node_run_resume, zo_node_run*, uint32_t, int32_t, const zo_scale*),
   FUNCTION(zo_status, zo_node_run_next, const zo_node_run*, zo_node_request*),

@@ -26,6 +26,7 @@ OTHER: dict[str, Any] = {
     "cuts": ("layers",),
     "nodes": "last:1",
     "parameters": "biases",
+    "tail": 2,
     "command_words": 200,
     "multipliers": "quantization-aware",
     "sparse": "top-k:0.5",
@@ -37,7 +38,17 @@ OTHER: dict[str, Any] = {
 # For whoever trains or exports, not for the graph.
 OF_METADATA = {"export_batch", "algorithm"}
 # Refused in contexts without weights that are trained.
-OF_WEIGHTS = {"blocks", "headroom", "update_bits", "multipliers", "sparse", "replay", "int16", "nodes"}
+OF_WEIGHTS = {
+    "blocks",
+    "headroom",
+    "update_bits",
+    "multipliers",
+    "sparse",
+    "replay",
+    "int16",
+    "nodes",
+    "tail",
+}
 ALONE = {"sparse_seed"}  # acts with a sparse rule that draws
 NODELESS = ALONE | {"parameters"}  # acts in layers that carry nodes
 
@@ -47,7 +58,7 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any], set[str], set[str]]] = {
     "two outputs": ("two_outputs", {}, NODELESS, set()),
     "8 bits": ("small_cnn", {"update_bits": 8}, NODELESS | {"loss_output", "int16"}, set()),
     "kernel norm": ("small_cnn", {"multipliers": "kernel-norm"}, NODELESS | {"loss_output"}, set()),
-    "drawn": ("small_cnn", {"sparse": "random:0.5"}, {"loss_output", "nodes", "parameters"}, set()),
+    "drawn": ("small_cnn", {"sparse": "random:0.5"}, {"loss_output", "nodes", "parameters", "tail"}, set()),
     "nodes": (
         "lenet5",
         {"nodes": ("conv2",), "batch": 2},
@@ -58,7 +69,7 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any], set[str], set[str]]] = {
         "lenet5",
         {"trainable": "nodes", "nodes": "auto", "headroom": 0, "algorithm": "node"},
         ALONE | {"loss_output", "sparse", "int16"},
-        {"cuts"},  # nodes cut before every layer
+        {"cuts", "tail"},  # nodes cut before every layer, and dense layers at the end have them
     ),
     "without weights": (
         "small_cnn",
@@ -66,7 +77,7 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any], set[str], set[str]]] = {
         NODELESS | OF_WEIGHTS | {"loss_output", "cuts"},
         set(),
     ),
-    "without a loss": ("small_cnn", {"loss": "none"}, NODELESS | {"loss_output", "nodes"}, set()),
+    "without a loss": ("small_cnn", {"loss": "none"}, NODELESS | {"loss_output", "nodes", "tail"}, set()),
     "to look at": (
         "small_cnn",
         {"trainable": "none", "loss": "none"},

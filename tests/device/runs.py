@@ -55,6 +55,10 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
         {**_NODES, "nodes": ("block1/conv0", "projection", "fc")},
         Settings(tasks=(Nodes(queries=2), Exact()), batch_size=2, seed=9, snapshot_every=3),
     ),
+    "residual, exact tail": (
+        {**_NODES, "nodes": ("stem",), "tail": "2 blocks"},
+        Settings(tasks=(Nodes(queries=2), Exact(last="2 blocks")), batch_size=4, seed=11, snapshot_every=2),
+    ),
     "residual, blocks": (
         {"trainable": "all", "cuts": "layers"},
         Settings(tasks=(Weights(queries=2, scope="blocks"),), batch_size=4, seed=10, learning_rate=20.0),

@@ -13,7 +13,7 @@ from helpers.injection import inject_all
 from helpers.models import residual
 from tflm_checkout.firmware_build import LIBRARIES
 from tflm_checkout.runs import check_run
-from tflm_zo import load_model
+from tflm_zo import Rademacher, load_model
 from tflm_zo.data import Data
 from tflm_zo.training import Exact, Nodes, Settings, Weights
 
@@ -38,6 +38,10 @@ RUNS: dict[str, tuple[dict[str, Any], Settings]] = {
         Settings(
             tasks=(Nodes(queries=2, parameters="biases"), Exact(parameters="biases")), batch_size=2, seed=12
         ),
+    ),
+    "exact tail over a block, body by its weights": (
+        {**NODES, "trainable": "all", "nodes": (), "tail": "block", "headroom": 2},
+        Settings(tasks=(Weights(perturbation=Rademacher(1)), Exact(last="block")), batch_size=4, seed=11),
     ),
     "weights of blocks": (
         {"trainable": "all", "cuts": "layers"},

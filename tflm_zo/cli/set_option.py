@@ -19,7 +19,7 @@ from ..training.algorithms import fitting_batch_size
 from ..training.plan import plan_tasks
 from ..training.setting_names import TASKS, changed, full_name, names, resolve, value_of
 from .distribution import parse_distribution, written_distribution
-from .injection import parse_nodes
+from .injection import layers_or_blocks, parse_nodes
 from .option_names import OF_INJECT
 
 __all__ = [
@@ -40,7 +40,7 @@ SetOption = Annotated[
         "--set",
         metavar="NAME=VALUE",
         help="A setting of the algorithm; repeatable. `tflm-zo algorithms NAME` lists them: queries=4, "
-        "schedule=cosine, exact.last=2.",
+        "schedule=cosine, exact.last=block.",
         show_default=False,
         rich_help_panel="Algorithm",
     ),
@@ -107,6 +107,8 @@ def parse_injection(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _value(kind: type[Any], field: str, name: str, text: str) -> Any:
+    if field == "last":
+        return layers_or_blocks(text)
     if field == "queries":
         return _queries(name, text)
     if field == "layers":

@@ -8,6 +8,7 @@ runtimes' custom ops and the firmware call.
 from __future__ import annotations
 
 from .arguments import QUERY_DTYPE
+from .backward import Backward, BackwardProgram, BackwardStep
 from .block_control import BlockControl
 from .command import ALL_BLOCKS, Command, command_check
 from .control import (
@@ -37,7 +38,7 @@ from .logit_scale import LogitScale
 from .measurement import MEASUREMENT_BYTES, Measurement, best_of, is_due
 from .node_control import NodeAction, NodeControl, NodeRequest
 from .node_layer import NodeForm, NodeLayer, NodeState
-from .node_settings import NODE_HEAD, NodeRules, NodeTask, TaskKind
+from .node_settings import NODE_HEAD, NODE_TAIL, NodeRules, NodeTask, TaskKind
 from .seed_log_format import FINGERPRINT_BYTES, SEED_LOG_HEADER_BYTES, SeedLogHeader, SeedLogRecord
 from .snapshot_log_format import (
     BEST_SLOT,
@@ -59,6 +60,9 @@ __all__ = [
     "SparseUniform",
     "ALL_BLOCKS",
     "BEST_SLOT",
+    "Backward",
+    "BackwardProgram",
+    "BackwardStep",
     "BlockControl",
     "CSettings",
     "Command",
@@ -72,6 +76,7 @@ __all__ = [
     "MEASUREMENT_BYTES",
     "Measurement",
     "NODE_HEAD",
+    "NODE_TAIL",
     "NativeError",
     "NodeAction",
     "NodeControl",

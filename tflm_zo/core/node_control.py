@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arguments import address
+from .backward import Backward, BackwardProgram
 from .control import StepReport
 from .declarations import CSettings, Struct, Tensor
 from .loader import call, constants, library, structs
@@ -67,6 +68,7 @@ class NodeControl:
         first_segment: segment at which a forward pass begins.
         tasks: tasks of the run, at least one.
         rules: settings of layer-wise runs; None: the defaults.
+        program: backward program that leads errors to tasks of the exact tail, or None.
 
     Attributes:
         tasks, rules: tasks and rules of the run.
@@ -81,14 +83,17 @@ class NodeControl:
         first_segment: int,
         tasks: Sequence[NodeTask],
         rules: NodeRules | None = None,
+        program: BackwardProgram | None = None,
     ) -> None:
         self._samples = int(settings.batch) * int(settings.parts)
         self._batch = int(settings.batch)
         self.tasks, self.rules = tuple(tasks), NodeRules() if rules is None else rules
         self._tasks = (structs.zo_node_task * max(1, len(tasks)))()
         self._buffers: list[NDArray[Any]] = []
-        for c, task in zip(self._tasks, tasks, strict=False):
-            self._fill(c, task)
+        self._backward = None if program is None else Backward(program, self._samples)
+        of_tasks = {} if program is None else program.of_tasks
+        for i, (c, task) in enumerate(zip(self._tasks, tasks, strict=False)):
+            self._fill(c, task, of_tasks.get(i))
         self._run, self._request, self._report = (
             structs.zo_node_run(),
             structs.zo_node_request(),
@@ -99,7 +104,7 @@ class NodeControl:
         # Of any filter; errors that come back through a layer need one for each of its inputs.
         self._scratch = np.empty(max((_scratch(t.layer) for t in tasks), default=0), np.int32)
 
-    def _fill(self, c: Any, task: NodeTask) -> None:
+    def _fill(self, c: Any, task: NodeTask, field: int | None) -> None:
         layer, samples = task.layer, self._samples
 
         def buffer(shape: tuple[int, ...], dtype: type[np.generic]) -> int:
@@ -121,19 +126,26 @@ class NodeControl:
         c.layer = layer.struct
         if task.keeps_inputs:
             c.inputs = buffer((samples, layer.input_bytes), np.int8)
+        if field is not None:
+            assert self._backward is not None
+            errors, exponents = self._backward.fields[field]
+            c.errors, c.exponents = errors.ctypes.data, exponents.ctypes.data
+        if task.in_tail:
+            return
         c.routes = buffer((samples, layer.route_bytes), np.uint8)
         if task.shared:
             return
         c.nodes = buffer((self._batch, layer.nodes), np.int8)
         if task.queries:
             c.differences = buffer((task.queries, samples), np.int32)
-        else:
+        elif field is None:
             c.errors = buffer((samples, layer.nodes), np.int16)
 
     @property
     def buffer_bytes(self) -> int:
         """Bytes that a device keeps besides the arena: pairs, nodes, differences, scratch."""
-        return sum(b.nbytes for b in self._buffers) + self._scratch.nbytes
+        backward = 0 if self._backward is None else self._backward.buffer_bytes
+        return sum(b.nbytes for b in self._buffers) + self._scratch.nbytes + backward
 
     @property
     def settings(self) -> CSettings:
@@ -261,6 +273,22 @@ class NodeControl:
             None if scales is None else address("scales", scales, np.int16),
             self._scratch.ctypes.data,
         )
+
+    def capture_inputs(self, task: int, inputs: NDArray[np.int8]) -> None:
+        """Keeps the input of a layer to which a backward program leads errors, int8 [batch, ...]."""
+        data = self._batch_of("inputs", inputs, self._layer(task).input_bytes)
+        call("zo_node_run_capture", self._run, task, data, None, None)
+
+    def lead_back(self, sources: Sequence[NDArray[np.int8] | None]) -> None:
+        """Leads errors back to all tasks of the exact tail, when these were captured.
+
+        Args:
+            sources: what each step of the program reads: weights, an activation [batch, ...], or None.
+        """
+        if self._backward is None:
+            raise ValueError("sources: the run has no backward program")
+        found = self._backward.sources(self._batch, sources)
+        call("zo_node_run_backward", self._run, self._backward.struct, found)
 
     def capture_boundary(self, task: int, boundary: NDArray[np.int8]) -> None:
         """Keeps the activation that enters the first segment of perturbed weights, int8 [batch, ...]."""

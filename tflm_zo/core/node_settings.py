@@ -10,10 +10,13 @@ from typing import Any, Final
 from .loader import constants
 from .node_layer import NodeLayer, NodeState
 
-__all__ = ["NODE_HEAD", "NodeRules", "NodeTask", "TaskKind"]
+__all__ = ["NODE_HEAD", "NODE_TAIL", "NodeRules", "NodeTask", "TaskKind"]
 
 NODE_HEAD: Final[int] = constants.ZO_NODE_HEAD
 """Number of the task that follows one that the loss follows."""
+
+NODE_TAIL: Final[int] = constants.ZO_NODE_TAIL
+"""The same of a task to which a backward program leads errors."""
 
 
 class TaskKind(IntEnum):
@@ -42,6 +45,7 @@ class NodeTask:
         shared: True if the layer's nodes are those of the last task before that has nodes of its own.
         keeps_inputs: True if the layer's inputs are kept, as a step of its filter needs; a step of its biases
             alone does not.
+        in_tail: True if a backward program leads errors to the task.
     """
 
     layer: NodeLayer | None
@@ -54,6 +58,7 @@ class NodeTask:
     boundary_bytes: int = 0
     shared: bool = False
     keeps_inputs: bool = True
+    in_tail: bool = False
 
     @property
     def kind(self) -> TaskKind:
@@ -65,6 +70,8 @@ class NodeTask:
     @property
     def following_number(self) -> int:
         """The number `following` as the core takes it."""
+        if self.in_tail:
+            return NODE_TAIL
         return NODE_HEAD if self.following is None else self.following
 
 

@@ -9,9 +9,9 @@ from ..converters.model import Model
 from ..converters.step_multipliers import step_multipliers
 from ..converters.update_masks import update_masks
 from ..core.loader import constants
-from .plan import NodeRunPlan, RunPlan
+from .plan import NodeRunPlan, RunPlan, runs_of
 
-__all__ = ["features", "unused_papers", "with_features"]
+__all__ = ["features", "unused_sources", "with_features"]
 
 # What is in ops/core/papers for one of the switches alone.
 _PAPERS = {
@@ -20,6 +20,7 @@ _PAPERS = {
     "ZO_WITH_FLOOR_LOG2": ("zo_floor_log2_loss",),
     "ZO_WITH_BITS": ("zo_pseudo_stochastic", "zo_update_bits"),
 }
+_BACKWARD = ("ops/core/backward/", "ops/core/run/zo_node_backward.", "ops/device/zo_backward_tail.")
 _HEADER = '#include "ops/core/zo_types.h"\n'
 
 
@@ -55,6 +56,7 @@ def features(model: Model, metadata: ZoMetadata, plan: RunPlan) -> dict[str, boo
         "ZO_WITH_OTHER_LOSSES": loss not in ("cross_entropy", "floor_log2"),
         "ZO_WITH_FLOOR_LOG2": loss == "floor_log2",
         "ZO_WITH_BITS": bits,
+        "ZO_WITH_BACKWARD": any(run.backward is not None for run in runs_of(plan)),
         "ZO_WITH_SHARPNESS": plan.value("sharpness") != 0,
         "ZO_WITH_SCHEDULES": plan.value("schedule") > constants.ZO_SCHEDULE_LINEAR
         or plan.value("gradient_norm") != 0,
@@ -63,15 +65,16 @@ def features(model: Model, metadata: ZoMetadata, plan: RunPlan) -> dict[str, boo
     }
 
 
-def unused_papers(wanted: dict[str, bool]) -> tuple[str, ...]:
+def unused_sources(wanted: dict[str, bool]) -> tuple[str, ...]:
     """Returns prefixes of the op pack's paths that a run does not need, since they belong to a published
-    variant of training that it does not use.
+    variant of training, or to exact tails, that it does not use.
 
     Args:
         wanted: the features, as `features` returns them.
     """
     unused = (files for switch, files in _PAPERS.items() if not wanted[switch])
-    return tuple(f"ops/core/papers/{name}." for files in unused for name in files)
+    papers = tuple(f"ops/core/papers/{name}." for files in unused for name in files)
+    return papers if wanted["ZO_WITH_BACKWARD"] else papers + _BACKWARD
 
 
 def with_features(header: str, wanted: dict[str, bool]) -> str:

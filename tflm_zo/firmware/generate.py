@@ -12,22 +12,24 @@ from ..converters.errors import ConversionError
 from ..converters.metadata import ZoMetadata, read_metadata
 from ..converters.model import Model
 from ..converters.segments import extract_segment
-from ..core import TaskKind
+from ..core import NODE_TAIL, BackwardProgram, TaskKind
 from ..data import Data
 from .arena import Arena, arena_of
-from .features import features, unused_papers, with_features
+from .features import features, unused_sources, with_features
 from .folder import CHECKSUMS, checksums, write_folder
 from .op_pack import of_model, op_pack_sources
-from .plan import BlockRunPlan, NodeRunPlan, RunPlan, WeightRunPlan
+from .plan import BlockRunPlan, NodeRunPlan, RunPlan, WeightRunPlan, runs_of
 from .platforms import PLATFORMS, Project
 from .resolver import resolver_source
 from .source_text import array, comment, fill, hexadecimal, identifier, own, string
 from .tables import Boundaries, model_source
 
 # Structs of the C core on a 32-bit target, bytes.
-_TASK_STRUCT = 180
+_TASK_STRUCT = 184
 _TENSOR_STRUCT = 40
 _SNAPSHOT_TASK_STRUCT = 32
+_ERROR_FIELD_STRUCT = 16
+_BACKWARD_STRUCT = 24
 # zo_snapshot_header_bytes: of a run without tasks, and for each.
 _SNAPSHOT_HEADER, _SNAPSHOT_HEADER_TASK = 164, 32
 
@@ -80,9 +82,7 @@ def workspace_bytes(model: Model, metadata: ZoMetadata, plan: RunPlan) -> int:
     if isinstance(plan, WeightRunPlan):
         total += _eight(4 * metadata.command_words) if len(metadata.segments) > 1 else 0
         return max(total, 8)
-    assert isinstance(plan, NodeRunPlan)
-    runs = [b.run for b in plan.blocks] if isinstance(plan, BlockRunPlan) else [plan]
-    return total + max(_run_bytes(metadata, run) for run in runs)
+    return total + max(_run_bytes(metadata, run) for run in runs_of(plan))
 
 
 def _run_bytes(metadata: ZoMetadata, plan: NodeRunPlan) -> int:
@@ -97,12 +97,27 @@ def _run_bytes(metadata: ZoMetadata, plan: NodeRunPlan) -> int:
             total += 8 * queries
             tensors = max(tensors, task.tensors)
             continue
-        total += _eight(samples * task.input_bytes) + _eight(samples * task.route_bytes)
+        total += _eight(samples * task.input_bytes)
+        if task.values["following"] != NODE_TAIL:
+            total += _eight(samples * task.route_bytes)
         exact = not queries and task.values["kind"] == TaskKind.NODES
-        total += _eight(4 * queries * samples) + (_eight(2 * samples * task.nodes) if exact else 0)
+        own = exact and task.field is None
+        total += _eight(4 * queries * samples) + (_eight(2 * samples * task.nodes) if own else 0)
         scratch = max(scratch, task.scratch_values)
         labels = labels or (4 * metadata.batch if exact else 0)
+    if plan.backward is not None:
+        total += _backward_bytes(plan.backward, samples)
+        scratch = max(scratch, plan.backward.scratch_values)
     return total + _eight(tensors * _TENSOR_STRUCT) + _eight(4 * scratch) + _eight(labels)
+
+
+def _backward_bytes(program: BackwardProgram, samples: int) -> int:
+    """Returns the bytes of a backward program: structs, norms, addresses, and errors with exponents."""
+    steps, fields = len(program.steps), len(program.fields)
+    total = _eight(_BACKWARD_STRUCT + 8) + _eight(fields * _ERROR_FIELD_STRUCT) + 2 * _eight(4 * steps)
+    total += _eight(2 * program.shared_errors) + _eight(fields)
+    kept = (f.count for f in program.fields if f.at is None)
+    return total + sum(_eight(2 * samples * count) + _eight(samples) for count in kept)
 
 
 def _init(metadata: ZoMetadata, plan: RunPlan, boundaries: int) -> str:
@@ -326,7 +341,7 @@ def _own_op_pack(plan: RunPlan, wanted: dict[str, bool]) -> dict[str, str]:
     most = max([queries, *(t.values["queries"] for t in tasks)])
     own = _trainer(plan)
     others = {"weight", "node", "block"} - ({"node", "block"} if own == "block" else {own})
-    left_out = (*(f"ops/device/zo_{other}_trainer" for other in others), *unused_papers(wanted))
+    left_out = (*(f"ops/device/zo_{other}_trainer" for other in others), *unused_sources(wanted))
     sources = {path: text for path, text in op_pack_sources().items() if not path.startswith(left_out)}
     types = "ops/core/zo_types.h"
     sources[types], found = re.subn(r"(?m)^(#define ZO_MAX_QUERIES) \d+$", rf"\1 {most}", sources[types])

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from ..core import TaskKind
+from ..core import BackwardProgram, TaskKind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +29,7 @@ class TaskPlan:
         route_bytes: bytes of a pair's route, per sample.
         nodes: number of nodes per sample.
         scratch_values: number of int32 values that an update needs.
+        field: number of the task's field in the run's backward program, or None.
     """
 
     values: Mapping[str, int]
@@ -43,6 +44,7 @@ class TaskPlan:
     route_bytes: int = 0
     nodes: int = 0
     scratch_values: int = 0
+    field: int | None = None
 
     @property
     def perturbs_weights(self) -> bool:
@@ -90,11 +92,13 @@ class NodeRunPlan(RunPlan):
         rules: fields of ``zo_node_settings`` after ``common``, by name, in order.
         tasks: tasks of the run, in order.
         interval: number of steps between snapshots of the log.
+        backward: program that leads errors back to the tasks of an exact tail, or None.
     """
 
     rules: Mapping[str, int | tuple[int, ...]] = dataclasses.field(default_factory=dict)
     tasks: tuple[TaskPlan, ...] = ()
     interval: int = 100
+    backward: BackwardProgram | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,3 +129,10 @@ class BlockRunPlan(NodeRunPlan):
 
     blocks: tuple[BlockPlan, ...] = ()
     held_out: tuple[int, ...] = ()
+
+
+def runs_of(plan: RunPlan) -> list[NodeRunPlan]:
+    """Returns the layer-wise runs that a plan has: those of its blocks, itself, or none."""
+    if isinstance(plan, BlockRunPlan):
+        return [block.run for block in plan.blocks]
+    return [plan] if isinstance(plan, NodeRunPlan) else []

@@ -35,7 +35,7 @@ from .source_text import identifier, is_identifier
 __all__ = ["BlockSearch", "check_names", "generate_firmware", "name_of", "plan_blocks", "plan_run"]
 
 
-def _task(task: PlannedTask, node: NodeTask, scales: Any) -> TaskPlan:
+def _task(task: PlannedTask, node: NodeTask, scales: Any, field: int | None) -> TaskPlan:
     values = {
         "kind": int(node.kind),
         "start_segment": node.start_segment,
@@ -62,6 +62,7 @@ def _task(task: PlannedTask, node: NodeTask, scales: Any) -> TaskPlan:
         route_bytes=layer.route_bytes,
         nodes=layer.nodes,
         scratch_values=layer.scratch_values,
+        field=field,
     )
 
 
@@ -91,6 +92,8 @@ def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> R
     check_model(settings, metadata)
     if settings.is_layerwise:
         plan = NodePlan(model, metadata, settings, steps, samples)
+        of_tasks = {} if plan.program is None else plan.program.of_tasks
+        planned = zip(plan.tasks, plan.node_tasks, plan.filter_scales, strict=True)
         return NodeRunPlan(
             plan.settings.numbers(),
             plan.multipliers,
@@ -101,10 +104,10 @@ def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> R
                 **plan.rules.numbers(),
             },
             tasks=tuple(
-                _task(task, node, scales)
-                for task, node, scales in zip(plan.tasks, plan.node_tasks, plan.filter_scales, strict=True)
+                _task(task, node, scales, of_tasks.get(i)) for i, (task, node, scales) in enumerate(planned)
             ),
             interval=settings.snapshot_every,
+            backward=plan.program,
         )
     numbers = weight_integers(
         settings,

@@ -14,10 +14,11 @@ from ..converters.model import Model
 from ..converters.model.schema import DTYPES
 from ..converters.step_multipliers import step_multipliers
 from ..converters.update_masks import update_masks
-from ..core import NODE_HEAD, LogitScale, TaskKind
+from ..core import NODE_HEAD, NODE_TAIL, LogitScale, TaskKind
 from ..core.loader import constants
 from ..logs import fingerprint
-from .plan import BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
+from .backward_tables import backward_tables
+from .plan import BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan, runs_of
 from .source_text import array, comment, fill, numbers, own, string
 
 _LOSSES = ("cross_entropy", "binary_cross_entropy", "mse", "floor_log2")
@@ -46,6 +47,9 @@ def kept_boundaries(metadata: ZoMetadata, plan: RunPlan) -> list[int]:
             wanted.add(task.values["start_segment"])
             if not task.perturbs_weights:
                 wanted |= {task.input_segment if task.input_bytes else 0, task.output_segment}
+    for run in runs_of(plan):
+        steps = () if run.backward is None else run.backward.steps
+        wanted |= {step.segment for step in steps if step.segment is not None}
     return sorted(wanted - {0})
 
 
@@ -164,11 +168,12 @@ def _settings(settings: Mapping[str, int | tuple[int, ...]], indent: str) -> str
     return "\n".join(lines)
 
 
-def _task(task: TaskPlan, number: str, macros: str) -> str:
+def _task(task: TaskPlan, number: int, block: str, macros: str) -> str:
     v = task.values
     layer = ", ".join(map(str, task.layer)) if task.layer else ""
-    following = f"{macros}_NODE_HEAD" if v["following"] == NODE_HEAD else str(v["following"])
-    scales = "nullptr" if task.scales is None else f"kScales{number}"
+    named = {NODE_HEAD: f"{macros}_NODE_HEAD", NODE_TAIL: f"{macros}_NODE_TAIL"}
+    following = named.get(v["following"], str(v["following"]))
+    scales = "nullptr" if task.scales is None else f"kScales{block}{number}"
     kind = f"{macros}_TASK_{TaskKind(v['kind']).name}"
     return "\n".join(
         [
@@ -184,13 +189,17 @@ def _task(task: TaskPlan, number: str, macros: str) -> str:
             f"        /* tensors: first, how many */ {task.first_tensor}, {task.tensors},",
             f"        /* segments of input, output */ {task.input_segment}, {task.output_segment},",
             f"        /* scales */ {scales},",
+            "        /* backward, field */ "
+            + ("nullptr, 0," if task.field is None else f"&kBackward{block}, {task.field},"),
             "    },",
         ]
     )
 
 
-def _scales(plan: NodeRunPlan, block: str) -> list[str]:
-    return [
+def _constants_of_tasks(plan: NodeRunPlan, block: str, names: Mapping[str, str]) -> list[str]:
+    """Returns the definitions of what the tasks of a run point to."""
+    backward = [] if plan.backward is None else backward_tables(plan.backward, block, names["zo"])
+    return backward + [
         array(f"const int16_t kScales{block}{i}[{t.scales.size}]", t.scales)
         for i, t in enumerate(plan.tasks)
         if t.scales is not None
@@ -198,7 +207,7 @@ def _scales(plan: NodeRunPlan, block: str) -> list[str]:
 
 
 def _tasks(plan: NodeRunPlan, name: str, block: str, macros: str) -> str:
-    tasks = "\n".join(_task(t, f"{block}{i}", macros) for i, t in enumerate(plan.tasks))
+    tasks = "\n".join(_task(t, i, block, macros) for i, t in enumerate(plan.tasks))
     return f"const TaskInfo {name}[{len(plan.tasks)}] = {{\n{tasks}\n}};\n"
 
 
@@ -211,7 +220,10 @@ def _blocks(plan: BlockRunPlan, names: Mapping[str, str]) -> str:
     """Returns the definitions of a run of the best of several blocks."""
     parts, rows = [], []
     for i, block in enumerate(plan.blocks):
-        parts += [f"// Block {i}: {comment(', '.join(block.layers))}\n", *_scales(block.run, f"{i}_")]
+        parts += [
+            f"// Block {i}: {comment(', '.join(block.layers))}\n",
+            *_constants_of_tasks(block.run, f"{i}_", names),
+        ]
         parts += [
             _tasks(block.run, f"kTasks{i}", f"{i}_", names["ZO"]),
             _node_settings(block.probe, f"kProbe{i}", names["zo"]),
@@ -236,9 +248,9 @@ def _run(plan: RunPlan, names: Mapping[str, str]) -> str:
     if isinstance(plan, BlockRunPlan):
         return _blocks(plan, names)
     if isinstance(plan, NodeRunPlan):
-        scales = _scales(plan, "")
+        constants = _constants_of_tasks(plan, "", names)
         return (
-            "namespace {\n\n" + "\n".join(scales) + "\n}  // namespace\n\n" if scales else ""
+            "namespace {\n\n" + "\n".join(constants) + "\n}  // namespace\n\n" if constants else ""
         ) + f"{_node_settings(plan, 'kSettings', names['zo'])}\n{_tasks(plan, 'kTasks', '', names['ZO'])}"
     assert isinstance(plan, WeightRunPlan)
     segments = plan.block_segments or (0,)
@@ -316,4 +328,7 @@ def model_source(
         limit=127 - metadata.headroom,
         least_arena=least_arena,
         run=_run(plan, own(name)),
+        backward_header=f'#include "ops/device/{own(name)["zo"]}_backward_tail.h"\n'
+        if any(run.backward is not None for run in runs_of(plan))
+        else "",
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ..converters import Model, ZoMetadata, ZoNodes
 from ..converters.operator_costs import macs
-from .plan import credited, plan_tasks
+from .plan import backward_steps, credited, plan_tasks
 from .settings import Settings
 
 __all__ = ["Costs", "NodeCosts", "WeightCosts", "block_segments"]
@@ -96,6 +96,9 @@ class NodeCosts:
                 nodes = self.tasks[t.following].nodes
                 assert nodes is not None  # it is exact, too
                 sample += costs.update(nodes)
+        for step in backward_steps(self.tasks, metadata):
+            if step.layer is not None and metadata.tail is not None:
+                sample += costs.update(metadata.tail.layers[step.layer])
         self._batch, self._step = settings.batch_size, settings.batch_size * sample
 
     def queries(self, nodes: ZoNodes) -> int:

@@ -66,11 +66,13 @@ def inject_settings(settings: Settings, **given: Unpack[InjectChanges]) -> Injec
     if given.get("trainable") == "none":
         return InjectSettings(**asked, **given)
     if not settings.has(Nodes):
-        asked["nodes"] = f"last:{settings.exact.last}" if settings.has(Exact) else ()
+        asked["nodes"] = ()
+    if settings.has(Exact):
+        asked["tail"] = settings.exact.last
     own = {t.parameters for t in settings.tasks if not isinstance(t, Weights)}
     if own:
         # Errors come back through filters, which must be where a step reads them.
-        one = len(own) == 1 and not (settings.has(Exact) and settings.exact.last > 1 and "biases" in own)
+        one = len(own) == 1 and not (settings.has(Exact) and settings.exact.last != 1 and "biases" in own)
         asked["parameters"] = own.pop() if one else "all"
     if settings.has(Weights):
         asked |= {"trainable": "all", "headroom": max(settings.weights.headroom, settings.reach)}

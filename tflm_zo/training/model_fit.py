@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ..converters import ZoMetadata
+from ..converters import ZoMetadata, ZoNodes
 from ..core import Distribution, Gaussian
 from .checks import SettingsError
 from .integers import weight_command_words
-from .plan import credited, exact_tail, is_exact_head, trained_tensors
+from .plan import credited, exact_tail, trained_tensors
 from .settings import Settings
 from .tasks import Exact, Weights
 
@@ -31,7 +31,9 @@ def check_model(settings: Settings, metadata: ZoMetadata) -> None:
             f"batch_size: expected a multiple of the model's batch {metadata.batch}, "
             f"got {settings.batch_size}"
         )
-    layers = [metadata.trainable[n.trainable].layer for n in metadata.nodes]
+    tail = () if metadata.tail is None else metadata.tail.layers
+    carrying = [*metadata.nodes, *(n for n in tail if n not in metadata.nodes)]
+    layers = [metadata.trainable[n.trainable].layer for n in carrying]
     if settings.is_layerwise and not layers and not settings.has(Weights):
         raise SettingsError(
             "the model carries no nodes: inject it with nodes, or train it by weight perturbation"
@@ -41,8 +43,8 @@ def check_model(settings: Settings, metadata: ZoMetadata) -> None:
         _check_capacity(settings, metadata)
         return
     _check_bits(settings, metadata)
-    _check_parameters(settings, metadata)
-    _check_node_layers(settings, metadata, layers)
+    _check_parameters(settings, metadata, carrying)
+    _check_node_layers(settings, metadata, carrying)
     for name, task, known in (
         ("nodes.queries", settings.nodes, layers),
         ("weights.queries", settings.weights, [t.layer for t in metadata.trainable if not t.bias]),
@@ -114,10 +116,10 @@ def _check_bits(settings: Settings, metadata: ZoMetadata) -> None:
         raise SettingsError("weights.rule: bits moves all weights of a layer: inject without sparse")
 
 
-def _check_parameters(settings: Settings, metadata: ZoMetadata) -> None:
+def _check_parameters(settings: Settings, metadata: ZoMetadata, carrying: list[ZoNodes]) -> None:
     """Raises SettingsError where a task trains what is not trainable in the model."""
     for name, task in (("nodes", settings.nodes), ("exact", settings.exact)):
-        if not settings.has(type(task)) or not metadata.nodes or metadata.parameters == "all":
+        if not settings.has(type(task)) or not carrying or metadata.parameters == "all":
             continue
         if task.parameters != metadata.parameters:
             raise SettingsError(
@@ -126,8 +128,9 @@ def _check_parameters(settings: Settings, metadata: ZoMetadata) -> None:
             )
 
 
-def _check_node_layers(settings: Settings, metadata: ZoMetadata, layers: list[str]) -> None:
-    for nodes, layer in zip(metadata.nodes, layers, strict=True):
+def _check_node_layers(settings: Settings, metadata: ZoMetadata, carrying: list[ZoNodes]) -> None:
+    for nodes in carrying:
+        layer = metadata.trainable[nodes.trainable].layer
         if metadata.trainable[nodes.trainable].updated is not None:
             raise SettingsError(f"layer {layer} carries nodes, which move all weights: inject without sparse")
         most = _SUM_MAX // (255 * credited(nodes)) // metadata.batch * metadata.batch
@@ -143,21 +146,28 @@ def _check_exact(settings: Settings, metadata: ZoMetadata, layers: list[str]) ->
     loss = metadata.loss
     if loss is None or not loss.of_classes:
         raise SettingsError("exact: needs a softmax cross-entropy, the model has another loss")
-    if not any(is_exact_head(n) for n in metadata.nodes):
+    tail = exact_tail(settings, metadata)
+    if not tail:
         raise SettingsError(
             "exact: needs a last FULLY_CONNECTED layer that carries nodes and whose outputs the loss reads; "
             f"the layers with nodes are {', '.join(layers)}"
         )
-    tail = exact_tail(settings, metadata.nodes)
-    if len(tail) < settings.exact.last:
-        names = ", ".join(layers[i] for i in reversed(tail))
-        raise SettingsError(
-            f"last: expected at most {len(tail)}, the FULLY_CONNECTED layers with nodes at the end that feed "
-            f"each other ({names}), got {settings.exact.last}"
+    last = settings.exact.last
+    if isinstance(last, int) and len(tail) < last:
+        names = ", ".join(metadata.trainable[n.trainable].layer for n in reversed(tail))
+        of = (
+            "the FULLY_CONNECTED layers with nodes at the end that feed each other"
+            if metadata.tail is None
+            else "the layers of the tail that the model was injected with"
         )
-    for i in tail[:-1]:
-        if metadata.trainable[metadata.nodes[i].trainable].bias:
+        raise SettingsError(
+            f"last: expected at most {len(tail)}, {of} ({names}), got {last}; inject the original model with "
+            f"tail={last}"
+        )
+    for nodes in tail[:-1]:
+        filter_ = metadata.trainable[nodes.trainable]
+        if filter_.bias:
             raise SettingsError(
-                f"last: errors come back through the filter of layer {layers[i]}, which the model has as a "
-                'constant: inject it with parameters="all"'
+                f"last: errors come back through the filter of layer {filter_.layer}, which the model has "
+                'as a constant: inject it with parameters="all"'
             )

@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model, ZoMetadata, ZoNodes, step_multipliers, update_masks
-from ..core import LogitScale, NodeLayer, NodeRules, NodeState, NodeTask
+from ..core import BackwardProgram, BackwardStep, LogitScale, NodeLayer, NodeRules, NodeState, NodeTask
 from .costs import Costs, NodeCosts
 from .gains import channel_scales, task_gain
 from .integers import layerwise_integers
-from .plan import PlannedTask
+from .plan import PlannedTask, backward_steps
 from .settings import Settings
 from .tasks import NODE_RULES, Exact, Weights
 
@@ -27,6 +28,34 @@ def _relative_scales(scales: NDArray[np.float64]) -> NDArray[np.int16] | None:
         return None
     relative = np.rint(scales / float(scales.max()) * 2**15)
     return np.minimum(relative, 2**15 - 1).astype(np.int16)
+
+
+def _mantissas(factors: NDArray[np.float64]) -> tuple[NDArray[np.int16], int]:
+    """Returns factors as integers within +-32767 in units of 2^(exponent - 15), and the exponent."""
+    exponent = max(-255, min(255, math.frexp(float(np.abs(factors).max()))[1]))
+    return np.clip(np.rint(factors * 2.0 ** (15 - exponent)), -32767, 32767).astype(np.int16), exponent
+
+
+def _program(tasks: Sequence[PlannedTask], model: Model, metadata: ZoMetadata) -> BackwardProgram | None:
+    tail, kept = metadata.tail, backward_steps(tasks, metadata)
+    exact = {t.nodes.trainable: i for i, t in enumerate(tasks) if t.kind is Exact and t.nodes is not None}
+    if tail is None or not exact:
+        return None
+    steps = []
+    for step in kept:
+        layer, tensor, factors = None, None, np.array(step.factors)
+        if step.layer is not None:
+            nodes = tail.layers[step.layer]
+            layer, tensor = NodeLayer.of(nodes), nodes.trainable
+            scales = channel_scales(model, metadata, tensor)
+            factors = np.broadcast_to(scales, nodes.geometry["out_c"])
+        mantissas, exponent = _mantissas(factors) if factors.size else (None, 0)
+        own = step.kind, step.source, step.target, step.numbers
+        steps.append(BackwardStep(*own, layer, mantissas, exponent, tensor, step.segment))
+    fields = zip(tail.layers, tail.of_layers, strict=True)
+    return BackwardProgram(
+        tuple(steps), tail.fields, {exact[n.trainable]: f for n, f in fields if n.trainable in exact}
+    )
 
 
 def _rules(settings: Settings) -> NodeRules:
@@ -66,6 +95,8 @@ class NodePlan:
         costs: costs of the run, in forward equivalents.
         tasks: tasks of the run, spread over the layers.
         first_segment: segment at which a forward pass begins, since nothing before it changes.
+        program: program that leads errors back to the tasks of an exact tail; None without one, or for one of
+            dense layers alone.
         node_tasks: the tasks for `NodeControl`, in the same order.
         rules: rules for `NodeControl`.
         settings: settings for `NodeControl`.
@@ -92,6 +123,7 @@ class NodePlan:
         own, self.masks = step_multipliers(model), update_masks(model)
         self.multipliers = {t.name: own.get(t.name) for t in self.tensors}
         self.settings = layerwise_integers(settings, steps=total, samples=samples, batch=metadata.batch)
+        self.program = _program(self.tasks, model, metadata)
         self.node_tasks = [self._task(task, model, metadata) for task in self.tasks]
         self.rules = _rules(settings)
         self.filter_scales = [
@@ -130,4 +162,7 @@ class NodePlan:
             boundary_bytes=_boundary_bytes(model, metadata, task.start_segment) if weights else 0,
             shared=task.shared,
             keeps_inputs=weights or task.trains_filter,
+            in_tail=self.program is not None
+            and task.kind is Exact
+            and (task.nodes is not None and not task.nodes.head),
         )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..converters import Model
 from ..core import (
+    BackwardStep,
     Measurement,
     NodeAction,
     NodeControl,
@@ -69,7 +71,10 @@ class NodeRun(Run):
         self._tensors, self._limit = whole.tensors, whole.limit
         self._multipliers, self._masks = whole.multipliers, whole.masks
         self._filter_scales, self._scale = whole.filter_scales, whole.logit_scale
-        self._control = NodeControl(whole.settings, whole.first_segment, whole.node_tasks, whole.rules)
+        self._control = NodeControl(
+            whole.settings, whole.first_segment, whole.node_tasks, whole.rules, whole.program
+        )
+        self._program = whole.program
         self._tensors_of = [[metadata.trainable[i] for i in task.tensors] for task in self._plan]
         # Layers through which errors come back, the last one first.
         self._backwards = [i for i, task in enumerate(self._plan) if task.following is not None][::-1]
@@ -213,6 +218,9 @@ class NodeRun(Run):
                     if self._entering[i] is None:
                         self._entering[i] = np.empty_like(entering_it)
                 continue
+            if self._control.tasks[i].in_tail:
+                control.capture_inputs(i, at(nodes.input_segment))
+                continue
             read = at(nodes.node_segment)
             if task.kind is Exact and task.following is None:
                 assert self._scale is not None  # the trainer has refused other losses
@@ -228,7 +236,15 @@ class NodeRun(Run):
             assert nodes is not None  # it is exact, too
             weights, _ = runtime.weight_views(runtime.metadata.trainable[nodes.trainable].name)
             control.backpropagate(i, weights, self._filter_scales[following])
+        if self._program is not None:
+            control.lead_back([self._source(step, at) for step in self._program.steps])
         control.report(runtime.losses())
+
+    def _source(self, step: BackwardStep, at: Callable[[int], NDArray[Any]]) -> NDArray[np.int8] | None:
+        """Returns the weights or the activation that a step of the backward program reads."""
+        if step.tensor is not None:
+            return self._runtime.weight_views(self._runtime.metadata.trainable[step.tensor].name)[0]
+        return None if step.segment is None else at(step.segment)
 
     def _query(self, request: NodeRequest) -> None:
         entering = self._entering[request.task]  # None: the network's inputs are where they were fed

@@ -8,14 +8,23 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from ..converters import ZoMetadata, ZoNodes
-from ..converters.settings import last_number
+from ..converters import ZoBackwardStep, ZoMetadata, ZoNodes
+from ..converters.settings import blocks_number, last_number
 from ..core import MAX_QUERIES
 from .checks import SettingsError
 from .settings import Settings
 from .tasks import Exact, Nodes, Task, Weights
 
-__all__ = ["PlannedTask", "credited", "exact_tail", "is_exact_head", "plan_tasks", "trained_tensors"]
+__all__ = [
+    "PlannedTask",
+    "backward_steps",
+    "credited",
+    "exact_tail",
+    "is_exact_head",
+    "own_layers",
+    "plan_tasks",
+    "trained_tensors",
+]
 
 # Cost of a layer's queries, as a share of a forward pass, where their number is chosen.
 _QUERY_BUDGET: Final = 0.1
@@ -34,7 +43,8 @@ class PlannedTask:
         queries: per step; 0: `Exact`, or nodes that are shared.
         dimensions: number of values that are perturbed: nodes or weights.
         nodes: `Nodes` and `Exact`: of the layer.
-        following: `Exact`: number of the planned task through which errors come back; None: the loss.
+        following: `Exact`: number of the planned task through which errors come back; None: they come from
+            the loss, or by the steps of `backward_steps`.
         shared: True if the nodes are those of the last planned task before that asks for queries.
         trains_filter: False if a layer's bias alone is trained.
     """
@@ -66,15 +76,17 @@ def credited(nodes: ZoNodes) -> int:
     return g[f"{side}_h"] * g[f"{side}_w"]
 
 
-def _with_own_nodes(settings: Settings, metadata: ZoMetadata) -> dict[int, tuple[int, ...]]:
-    """Tensors that a task trains by a layer's nodes, by its number; `Weights` trains other filters."""
-    tail = exact_tail(settings, metadata.nodes)
-    found = {}
-    for i, n in enumerate(metadata.nodes):
-        task = settings.exact if i in tail else settings.nodes
-        if i in tail or settings.has(Nodes):
-            found[i] = metadata.tensors_of(n.trainable, task.parameters)
-    return {i: tensors for i, tensors in found.items() if tensors}
+def own_layers(settings: Settings, metadata: ZoMetadata) -> list[tuple[ZoNodes, tuple[int, ...]]]:
+    """Layers that a task trains by their nodes or exact gradients, each with the tensors that it trains;
+    `Weights` trains other filters.
+    """
+    tail, found = exact_tail(settings, metadata), []
+    carrying = [n for n in metadata.nodes if settings.has(Nodes) or n in tail]
+    for n in [*carrying, *(n for n in tail[::-1] if n not in carrying)]:
+        task = settings.exact if n in tail else settings.nodes
+        if tensors := metadata.tensors_of(n.trainable, task.parameters):
+            found.append((n, tensors))
+    return found
 
 
 def trained_tensors(settings: Settings, metadata: ZoMetadata) -> list[int]:
@@ -111,8 +123,7 @@ def trained_tensors(settings: Settings, metadata: ZoMetadata) -> list[int]:
 
 def _trainable_layers(settings: Settings, metadata: ZoMetadata) -> list[tuple[int, ...]]:
     """Numbers of the tensors that a run can train of each layer, in execution order."""
-    own = _with_own_nodes(settings, metadata)
-    by_nodes = {metadata.nodes[i].trainable: tensors for i, tensors in own.items()}
+    by_nodes = {n.trainable: tensors for n, tensors in own_layers(settings, metadata)}
     found = []
     for first, *_ in metadata.layers:
         if first in by_nodes:
@@ -122,28 +133,62 @@ def _trainable_layers(settings: Settings, metadata: ZoMetadata) -> list[tuple[in
     return found
 
 
-def exact_tail(settings: Settings, nodes: Sequence[ZoNodes]) -> list[int]:
-    """Numbers of the layers that are trained by their exact gradients: the last one, and, back from it, dense
-    layers that feed each other, as far as they go and the task asks for.
+def exact_tail(settings: Settings, metadata: ZoMetadata) -> list[ZoNodes]:
+    """Layers that are trained by their exact gradients, as many as the model has and the task asks for: the
+    last one, and, back from it, those of the model's tail or, in a model without one, dense layers with nodes
+    that feed each other.
+
+    Raises:
+        SettingsError: the task asks for blocks, and the model was made for others or for none.
     """
-    found = [i for i, n in enumerate(nodes) if is_exact_head(n)] if settings.has(Exact) else []
-    while found and len(found) < settings.exact.last:
-        last = nodes[found[-1]]
+    if not settings.has(Exact):
+        return []
+    last, tail = settings.exact.last, metadata.tail
+    if isinstance(last, str):
+        asked = f"{blocks_number(last)} blocks"
+        if tail is None or tail.asked != asked:
+            was = "without a tail" if tail is None else f"with tail={tail.asked!r}"
+            raise SettingsError(f"last: the model was injected {was}; inject the original with tail={last!r}")
+        return list(tail.layers[::-1])
+    if tail is not None:
+        return list(tail.layers[::-1][:last])
+    found = [n for n in metadata.nodes if is_exact_head(n)]
+    while found and len(found) < last:
+        behind = found[-1]
         before = [
-            i
-            for i, n in enumerate(nodes)
-            if n.form == "plain" and n.node_segment == last.input_segment and n.count == last.geometry["in_c"]
+            n
+            for n in metadata.nodes
+            if n.form == "plain"
+            and n.node_segment == behind.input_segment
+            and n.count == behind.geometry["in_c"]
         ]
-        if not before or last.geometry["in_h"] * last.geometry["in_w"] != 1:
+        if not before or behind.geometry["in_h"] * behind.geometry["in_w"] != 1:
             break
         found.append(before[0])
     return found
 
 
-def _sharing_together(own: Sequence[int], metadata: ZoMetadata) -> list[int]:
-    """Returns numbers of layers with nodes in execution order, those that share nodes behind the first."""
-    segments = list(dict.fromkeys(metadata.nodes[i].node_segment for i in own))
-    return sorted(own, key=lambda i: segments.index(metadata.nodes[i].node_segment))
+def backward_steps(tasks: Sequence[PlannedTask], metadata: ZoMetadata) -> list[ZoBackwardStep]:
+    """Returns the steps of the model's backward program that errors of a run's tasks need; none where the
+    tail is one of dense layers alone, or the model has no such program.
+    """
+    tail = metadata.tail
+    if tail is None:
+        return []
+    exact = [t.nodes for t in tasks if t.kind is Exact]
+    needed = {field for field, n in zip(tail.of_layers, tail.layers, strict=True) if n in exact}
+    steps = []
+    for step in reversed(tail.steps):
+        if step.target in needed:
+            needed.add(step.source)
+            steps.append(step)
+    return steps[::-1]
+
+
+def _sharing_together(own: Sequence[ZoNodes]) -> list[ZoNodes]:
+    """Returns layers in execution order, those that share nodes behind the first."""
+    segments = list(dict.fromkeys(n.node_segment for n in own))
+    return sorted(own, key=lambda n: segments.index(n.node_segment))
 
 
 def _node_queries(task: Nodes, layers: Sequence[str], suffix: float) -> int:
@@ -171,50 +216,52 @@ def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int],
         SettingsError: `layers` names a layer that the model lacks, or cuts an exact tail in two.
     """
     chosen = trained_tensors(settings, metadata)
-    by_nodes = _with_own_nodes(settings, metadata)
-    own = [i for i, tensors in by_nodes.items() if tensors[0] in chosen]
-    tail = _trained_tail(settings, metadata, own)
-    own = _sharing_together(own, metadata)
+    tensors_of = {n.trainable: tensors for n, tensors in own_layers(settings, metadata)}
+    own = [n for n, tensors in own_layers(settings, metadata) if tensors[0] in chosen]
+    tail = [n for n in exact_tail(settings, metadata) if n in own]
+    if metadata.tail is None:
+        _check_tail(settings, metadata, tail)
+        own = _sharing_together(own)
+    else:
+        own = _sharing_together([n for n in own if n not in tail]) + tail[::-1]
     tasks: list[PlannedTask] = []
-    for i in own:
-        n, exact = metadata.nodes[i], i in tail
-        shared = (
-            bool(tasks) and tasks[-1].nodes is not None and tasks[-1].nodes.node_segment == n.node_segment
-        )
+    for n in own:
+        exact = n in tail
+        before = tasks[-1].nodes if tasks else None
+        shared = not exact and before is not None and before.node_segment == n.node_segment
         names = tuple(
             metadata.trainable[m.trainable].layer for m in metadata.nodes if m.node_segment == n.node_segment
         )
         asks = not exact and not shared
+        follows = n in tail[1:] and metadata.tail is None
         tasks.append(
             PlannedTask(
                 Exact if exact else Nodes,
-                by_nodes[i],
+                tensors_of[n.trainable],
                 n.node_segment,
                 _node_queries(settings.nodes, names, suffix(n.node_segment)) if asks else 0,
                 n.count,
                 n,
-                own.index(tail[tail.index(i) - 1]) if i in tail[1:] else None,
+                own.index(tail[tail.index(n) - 1]) if follows else None,
                 shared,
-                trains_filter=not metadata.trainable[by_nodes[i][0]].bias,
+                trains_filter=not metadata.trainable[tensors_of[n.trainable][0]].bias,
             )
         )
-    nodal = {i for tensors in by_nodes.values() for i in tensors}
+    nodal = {i for tensors in tensors_of.values() for i in tensors}
     return tasks + _weight_tasks(settings.weights, metadata, [i for i in chosen if i not in nodal])
 
 
-def _trained_tail(settings: Settings, metadata: ZoMetadata, own: Sequence[int]) -> list[int]:
-    """The layers of `exact_tail` that are trained: errors come back only through layers that are."""
-    whole = exact_tail(settings, metadata.nodes)
-    tail = [i for i in whole if i in own]
-    if tail != whole[: len(tail)]:
-        missing = next(i for i in whole if i not in own)
-        behind = next(i for i in tail if whole.index(i) > whole.index(missing))
-        names = [metadata.trainable[metadata.nodes[i].trainable].layer for i in (behind, missing)]
+def _check_tail(settings: Settings, metadata: ZoMetadata, trained: Sequence[ZoNodes]) -> None:
+    """Checks that errors come back through dense layers that are trained."""
+    whole = exact_tail(settings, metadata)
+    if list(trained) != whole[: len(trained)]:
+        missing = next(n for n in whole if n not in trained)
+        behind = next(n for n in trained if whole.index(n) > whole.index(missing))
+        names = [metadata.trainable[n.trainable].layer for n in (behind, missing)]
         raise SettingsError(
             f"layers: the exact gradient of layer {names[0]} comes back through layer {names[1]}, which is "
             "left out; train that, too, or leave out the task Exact"
         )
-    return tail
 
 
 def _weight_tasks(task: Weights, metadata: ZoMetadata, chosen: Sequence[int]) -> list[PlannedTask]:

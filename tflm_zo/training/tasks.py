@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from ..converters.settings import PARAMETERS, Parameters
+from ..converters import ConversionError
+from ..converters.settings import PARAMETERS, Parameters, blocks_number
 from ..core import MAX_CHAIN, MAX_QUERIES, Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from .checks import SettingsError, check_choice, check_integer, check_number
 
@@ -92,13 +93,17 @@ class Nodes:
 
 @dataclass(frozen=True, kw_only=True)
 class Exact:
-    """The exact gradients of the last FULLY_CONNECTED layers, in integers.
+    """The exact gradients of the last layers, in integers.
 
     The gradient of the last layer is the outer product (softmax - one-hot) a^T of its error and its input,
-    which takes no query; errors pass back through the dense layers before it (the tail of ElasticZO, sec. 4).
+    which takes no query; errors pass back through the layers before it (the tail of ElasticZO, sec. 4), be
+    they dense or convolutions, and through what lies between: ADD, SUB, MUL by a constant, activations,
+    poolings, MEAN, PAD, CONCATENATION, RESHAPE.
 
     Attributes:
-        last: number of layers, 1..64.
+        last: number of layers, 1..64, or "block" for the last residual block and what depends on it, or
+            "N blocks". A block is what lies between an ADD of two branches and the tensor that both come
+            from.
         rule: "rms": steps of a known size, W <- W - rate G / rms(G); "bits": W <- W - round(G), to `bits`
             bits (ElasticZO-INT8, Alg. 2, after NITI), which has no rate and needs an 8-bit update;
             "standardized": W <- W - rate (G - mean(G)) / std(G) over the layer (FQT).
@@ -112,7 +117,7 @@ class Exact:
         SettingsError: a setting is out of range.
     """
 
-    last: int = 1
+    last: int | str = 1
     rule: ExactRule = "rms"
     bits: tuple[int, int, int] = (5, 4, 3)
     rows: tuple[float, float] = (1.0, 1.0)
@@ -122,7 +127,13 @@ class Exact:
         """Checks every range."""
         check_choice("exact.rule", self.rule, EXACT_RULES)
         check_choice("exact.parameters", self.parameters, PARAMETERS)
-        object.__setattr__(self, "last", check_integer("last", self.last, 1, 64))
+        if isinstance(self.last, str):
+            try:
+                blocks_number(self.last)
+            except ConversionError as error:
+                raise SettingsError(f"last: {error}") from error
+        else:
+            object.__setattr__(self, "last", check_integer("last", self.last, 1, 64))
         object.__setattr__(self, "bits", tuple(check_integer("exact.bits", b, 1, 7) for b in self.bits))
         if len(self.bits) != 3:
             raise SettingsError(f"exact.bits: expected a number for each of three stages, got {self.bits!r}")

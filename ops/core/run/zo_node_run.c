@@ -89,10 +89,14 @@ static void keep_inputs(const zo_node_run* run, const zo_node_task* task, const 
 zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inputs,
                               const int8_t* outputs, const int8_t* nodes) {
   zo_node_task* t = capturing(run, task);
-  if (t == NULL || (inputs == NULL && t->inputs != NULL) || outputs == NULL ||
-      zo_task_is_weights(t) || is_head(t) || (nodes == NULL && t->kind == ZO_TASK_NODES)) {
+  if (t == NULL || (inputs == NULL && t->inputs != NULL) || zo_task_is_weights(t) || is_head(t)) {
     return ZO_ERROR_ARGUMENT;
   }
+  if (zo_task_is_in_tail(t)) {
+    keep_inputs(run, t, inputs);
+    return ZO_OK;
+  }
+  if (outputs == NULL || (nodes == NULL && t->kind == ZO_TASK_NODES)) return ZO_ERROR_ARGUMENT;
   const uint32_t batch = run->settings.common.batch;
   const size_t routes = (size_t)batch * zo_node_route_bytes(&t->layer);
   const zo_status status =
@@ -115,6 +119,7 @@ zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t
   const zo_status status = zo_cross_entropy_error_s8(logits, batch, nodes, scale, labels,
                                                      t->errors + (size_t)run->part * batch * nodes);
   if (status != ZO_OK) return status;
+  if (t->exponents != NULL) memset(t->exponents + (size_t)run->part * batch, 0, batch);
   keep_inputs(run, t, inputs);
   /* Nodes, and so bytes of a route: a head's nodes are its outputs. */
   return zo_route_nodes_s8(&t->layer, batch, logits, t->routes + (size_t)run->part * batch * nodes);
@@ -123,7 +128,9 @@ zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t
 zo_status zo_node_run_backpropagate(zo_node_run* run, uint32_t task, const int8_t* weights,
                                     const int16_t* scales, int32_t* scratch) {
   zo_node_task* t = capturing(run, task);
-  if (t == NULL || !zo_task_is_exact(t) || is_head(t)) return ZO_ERROR_ARGUMENT;
+  if (t == NULL || !zo_task_is_exact(t) || is_head(t) || zo_task_is_in_tail(t)) {
+    return ZO_ERROR_ARGUMENT;
+  }
   const zo_node_task* next = &run->tasks[t->following];
   const uint32_t batch = run->settings.common.batch;
   const size_t first = (size_t)run->part * batch;
@@ -299,6 +306,7 @@ zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensors, uint32_
   evidence.differences = run->tasks[asking].differences;
   evidence.seeds = seeds;
   evidence.errors = queries == 0u ? t->errors : NULL;
+  evidence.exponents = queries == 0u ? t->exponents : NULL;
   zo_node_step step;
   memset(&step, 0, sizeof step);
   step.rule = queries == 0u ? run->settings.exact_rule : run->settings.rule;

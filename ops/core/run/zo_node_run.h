@@ -18,6 +18,7 @@
  *                                zo_node_run_capture(&run, task, input, output, nodes);
  *                              (exact heads: zo_node_run_capture_head(), from the logits; then
  *                              for each task before one, backwards: zo_node_run_backpropagate();
+ *                              tasks of ZO_NODE_TAIL: zo_node_run_backward(), once;
  *                              weight tasks: zo_node_run_capture_boundary())
  *                              zo_node_run_report(&run, losses, batch, &report);       break;
  *       case ZO_NODE_QUERY:    zo_node_run_perturb(&run, input of request.start_segment);
@@ -107,7 +108,8 @@ zo_status zo_node_run_resume(zo_node_run* run, uint32_t step, int32_t largest_lo
 /* Says what to do next; the same again until it is reported or updated. */
 zo_status zo_node_run_next(const zo_node_run* run, zo_node_request* request);
 
-/* After a FORWARD's invoke, for a node task: keeps the pairs and the nodes of the part. What
+/* After a FORWARD's invoke, for a node task: keeps the pairs and the nodes of the part, of a task
+ * of ZO_NODE_TAIL the inputs alone. What
  * lies where it is kept already (inputs in the part's place in the task's, nodes in the task's)
  * stays.
  *

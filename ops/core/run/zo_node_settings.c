@@ -7,6 +7,9 @@
 static int buffers_are_valid(const zo_node_task* t) {
   if (zo_task_is_weights(t))
     return t->sums != NULL && (t->boundary_bytes == 0u || t->nodes != NULL);
+  if (zo_task_is_in_tail(t)) {
+    return t->errors != NULL && t->exponents != NULL && t->layer.form == ZO_NODES_PLAIN;
+  }
   if (t->routes == NULL) return 0;
   if (t->kind == ZO_TASK_SHARED_NODES) return 1;
   return t->nodes != NULL &&
@@ -41,7 +44,7 @@ static zo_status check_task(const zo_node_task* t) {
 /* Errors come back through a dense layer that reads each node once. */
 static zo_status check_following(const zo_node_task* tasks, uint32_t count, uint32_t task) {
   const zo_node_task* t = &tasks[task];
-  if (!zo_task_is_exact(t) || t->following == ZO_NODE_HEAD) return ZO_OK;
+  if (!zo_task_is_exact(t) || t->following == ZO_NODE_HEAD || zo_task_is_in_tail(t)) return ZO_OK;
   if (t->following <= task || t->following >= count) return ZO_ERROR_ARGUMENT;
   const zo_node_task* next = &tasks[t->following];
   const zo_node_layer* l = &next->layer;

@@ -20,6 +20,13 @@ typedef enum zo_task_kind {
   ZO_TASK_SHARED_NODES = 2,
 } zo_task_kind;
 
+/* Nothing follows a task but the loss. */
+#define ZO_NODE_HEAD UINT32_C(0xFFFFFFFF)
+
+/* A program leads errors to a task (zo_node_backward.h), which may share its errors and exponents
+ * with others: layers whose outputs are added have the same. Nothing of its outputs is kept. */
+#define ZO_NODE_TAIL UINT32_C(0xFFFFFFFE)
+
 /* What a run trains. The caller owns the buffers; nothing of them need survive a step. Fields that
  * a kind has no use for are 0. */
 typedef struct zo_node_task {
@@ -29,7 +36,8 @@ typedef struct zo_node_task {
   uint32_t queries;        /* 1..ZO_MAX_QUERIES; NODES, 0: trained by its exact gradient;
                               SHARED_NODES: 0 */
   uint32_t following;      /* exact: the task, trained likewise, that reads these nodes and
-                              through which errors come back; ZO_NODE_HEAD: the loss does */
+                              through which errors come back; ZO_NODE_HEAD: the loss does;
+                              ZO_NODE_TAIL: a backward program leads errors here */
   uint32_t mu;             /* NODES, SHARED_NODES: perturbation of a node, 1..127 LSB */
   uint32_t rate;           /* factor of the run's rate, unit 2^-16, < 2^24 */
   zo_scale gain;           /* NODES, ZO_NODE_FIXED: see zo_node_step; WEIGHTS, ZO_STEP_GRADIENT: one
@@ -39,10 +47,13 @@ typedef struct zo_node_task {
                               the whole network, which stay where they are */
   int8_t* inputs;          /* but for WEIGHTS: [minibatch, zo_node_input_bytes], or null where the
                               layer's biases are trained and its filter is not */
-  uint8_t* routes;         /* but for WEIGHTS: [minibatch, zo_node_route_bytes] */
-  int8_t* nodes;           /* NODES: [batch, zo_node_count]; WEIGHTS: [batch, boundary_bytes] */
+  uint8_t* routes;         /* but for WEIGHTS and ZO_NODE_TAIL: [minibatch, zo_node_route_bytes] */
+  int8_t* nodes;           /* NODES but for ZO_NODE_TAIL: [batch, zo_node_count]; WEIGHTS: [batch,
+                              boundary_bytes] */
   int32_t* differences;    /* NODES: [queries, minibatch]; exact: null */
   int16_t* errors;         /* exact: [minibatch, zo_node_count], else null */
+  int8_t* exponents;       /* ZO_NODE_TAIL, and the head before which it is: [minibatch] of errors,
+                              see zo_node_evidence; else null */
   int64_t* sums;           /* WEIGHTS: [queries] */
   zo_scale mean_square;    /* part of the run's state. NODES: see zo_node_step; WEIGHTS: the 64 bits
                               of zo_track_mean_square, the lower ones in the mantissa */
@@ -54,6 +65,10 @@ static inline int zo_task_is_weights(const zo_node_task* task) {
 
 static inline int zo_task_is_exact(const zo_node_task* task) {
   return task->kind == ZO_TASK_NODES && task->queries == 0u;
+}
+
+static inline int zo_task_is_in_tail(const zo_node_task* task) {
+  return zo_task_is_exact(task) && task->following == ZO_NODE_TAIL;
 }
 
 /* Settings of a run. `common` are those of zo_control.h. Of them run_seed, steps, samples, batch,
@@ -82,9 +97,6 @@ typedef struct zo_node_settings {
 #define ZO_RUN_BITS 3u
 
 #define ZO_NODE_TASKS_MAX 64
-
-/* Nothing follows a task but the loss. */
-#define ZO_NODE_HEAD UINT32_C(0xFFFFFFFF)
 
 /* Whether a run can have such settings, and such tasks: all of zo_node_run_init's checks.
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_QUERIES, ZO_ERROR_DISTRIBUTION. */

@@ -23,7 +23,7 @@ from ...converters.table import table
 from ...training import ALGORITHMS, Settings, inject_settings, trained_layers
 from ...training import algorithm as algorithm_of_name
 from ...training.algorithms import DEFAULT
-from ..injection import parse_loss_output, parse_nodes, say_loss_output
+from ..injection import layers_or_blocks, parse_loss_output, parse_nodes, say_loss_output
 from ..node_table import node_rows, node_table
 from ..options import Force, Json, LossOutput, ModelFile, OutputModel, choice
 from ..output_file import check_output, write_output
@@ -51,6 +51,15 @@ Nodes = Annotated[
         metavar="LAYER,…",
         help="Layers that carry nodes: names or glob patterns, or auto, the layers with fewer nodes than "
         "weights (default of node); repeatable. inspect --nodes lists them.",
+        rich_help_panel=_LAYERS,
+    ),
+]
+Tail = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|BLOCKS",
+        help="Layers that a run can train by their exact gradients: a number of last layers, block (the last "
+        "residual block and what follows it), or a number of blocks, as in '2 blocks'.",
         rich_help_panel=_LAYERS,
     ),
 ]
@@ -158,6 +167,7 @@ def inject(
     output: OutputModel,
     algorithm: Algorithm = DEFAULT,
     nodes: Nodes = None,
+    tail: Tail = None,
     parameters: Parameters = None,
     trainable: Trainable = None,
     block: Block = None,
@@ -187,6 +197,7 @@ def inject(
     given: dict[str, Any] = {
         "trainable": _trainable(trainable),
         "nodes": parse_nodes(nodes or []),
+        "tail": None if tail is None else layers_or_blocks(tail),
         "parameters": parameters,
         "headroom": headroom,
         "replay": replay,

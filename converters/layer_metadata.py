@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The layers of a ZO model that are trained one by one, as its metadata describe them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Final
+
+from pydantic import Field
+
+if TYPE_CHECKING:
+    from .metadata import ZoMetadata
+
+# The fields of zo_node_layer but the form.
+_GEOMETRY: Final = frozenset(
+    "in_h in_w in_c out_h out_w out_c k_h k_w stride_h stride_w dilation_h dilation_w pad_top pad_left "
+    "node_h node_w pool_h pool_w pool_stride_h pool_stride_w pool_pad_top pool_pad_left "
+    "input_zero_point low high depthwise".split()
+)
+
+Index = Annotated[int, Field(ge=0, lt=2**31)]
+_Count = Annotated[int, Field(ge=1, lt=2**31)]
+_Number = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+_Factor = Annotated[float, Field(allow_inf_nan=False)]
+
+
+@dataclasses.dataclass(frozen=True)
+class ZoNodes:
+    """A layer that carries nodes, see ops/core/nodes/zo_node_layer.h.
+
+    Attributes:
+        trainable: number of its filter, or of its bias where that alone is trainable.
+        form: "plain", "max_pool" or "mean".
+        input_segment: number of the segment that the layer's input enters; 0 stands for original input 0.
+        output_segment: number of the segment that the layer's output, before any pooling, enters.
+        node_segment: number of the segment that the nodes enter, the first one that queries re-run.
+        count: number of nodes of a sample.
+        head: True if the loss reads the nodes.
+        geometry: the fields of ``zo_node_layer`` but the form.
+    """
+
+    trainable: Index
+    form: Annotated[str, Field(pattern="^(plain|max_pool|mean)$")]
+    input_segment: Index
+    output_segment: Index
+    node_segment: Index
+    count: _Count
+    head: bool
+    geometry: dict[str, _Number]
+
+    @property
+    def row(self) -> int:
+        """Weights of an output channel."""
+        g = self.geometry
+        return g["k_h"] * g["k_w"] * (1 if g.get("depthwise") else g["in_c"])
+
+
+@dataclasses.dataclass(frozen=True)
+class ZoField:
+    """Errors of a tensor, or of several that have the same, see ops/core/backward/zo_backward.h.
+
+    Attributes:
+        count: number of errors of a sample.
+        at: place in the memory that fields share while a sample is led back, in errors; None: the field is
+            kept for each sample of the minibatch.
+    """
+
+    count: _Count
+    at: Index | None = None
+
+
+# Numbers that a kind of step has.
+_POOL: Final = frozenset("in_h in_w channels out_h out_w k_h k_w stride_h stride_w pad_top pad_left".split())
+_NUMBERS: Final = {
+    "mask": frozenset(("low", "high")),
+    "max_pool": _POOL,
+    "average_pool": _POOL,
+    "slice": frozenset(("blocks", "pitch", "offset", "length")),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ZoBackwardStep:
+    """A step of a backward program, one operator.
+
+    Attributes:
+        kind: "mask", "layer", "max_pool", "average_pool", "factors", "slice" or "add".
+        source: number of the field of the operator's output.
+        target: number of the field of its input.
+        segment: number of the segment that the activation enters that the step looks at, the operator's
+            output ("mask") or its input ("max_pool"); of other kinds None.
+        layer: "layer": number of the layer in the tail, else None.
+        numbers: fields of ``zo_backward_step`` ("mask", "slice") or ``zo_pool`` that the kind has.
+        factors: "factors": real factors of the channels.
+    """
+
+    kind: Annotated[str, Field(pattern="^(mask|layer|max_pool|average_pool|factors|slice|add)$")]
+    source: Index
+    target: Index
+    segment: Index | None = None
+    layer: Index | None = None
+    numbers: dict[str, _Number] = dataclasses.field(default_factory=dict)
+    factors: tuple[_Factor, ...] = ()
+
+    @property
+    def looks(self) -> bool:
+        """True if the step looks at an activation."""
+        return self.kind in ("mask", "max_pool")
+
+
+@dataclasses.dataclass(frozen=True)
+class ZoTail:
+    """Layers that can be trained by their exact gradients, and the program that leads errors back to them.
+
+    Attributes:
+        asked: number of layers, or "N blocks", that the tail was made for.
+        layers: layers in execution order, in form "plain"; the last one is the head. Of the others the input
+            alone is kept: their output and nodes are said to enter segment 0.
+        of_layers: number of the field of each layer's outputs.
+        fields: fields of errors; number 0 is the head's.
+        steps: steps in the order in which they are done.
+    """
+
+    asked: str
+    layers: Annotated[tuple[ZoNodes, ...], Field(min_length=1)]
+    of_layers: tuple[Index, ...]
+    fields: Annotated[tuple[ZoField, ...], Field(min_length=1)]
+    steps: tuple[ZoBackwardStep, ...]
+
+
+def layer_faults(m: ZoMetadata) -> Iterator[str]:
+    """Yields the contradictions between the layers with nodes or of a tail and the rest of the metadata."""
+    last = len(m.segments) - 1
+    for i, n in enumerate(m.nodes):
+        yield from _faults_of(m, n, f"nodes.{i}")
+        if not n.input_segment < n.output_segment <= n.node_segment <= last:
+            yield f"nodes.{i}: its segments are not in order"
+    if len({n.trainable for n in m.nodes}) < len(m.nodes):
+        yield "nodes: a layer is listed twice"
+    if m.tail is not None:
+        yield from _tail_faults(m, m.tail)
+
+
+def _faults_of(m: ZoMetadata, n: ZoNodes, what: str) -> Iterator[str]:
+    if n.trainable >= len(m.trainable) or m.loss is None:
+        yield f"{what}: there is no trainable {n.trainable}, or no loss"
+        return
+    t, g, last = m.trainable[n.trainable], n.geometry, len(m.segments) - 1
+    if n.input_segment > t.segment or (n.output_segment and n.output_segment <= t.segment):
+        yield f"{what}: its segments are not in order"
+    if not {"in_c", "out_c", "k_h", "k_w", "node_h", "node_w"} <= g.keys() <= _GEOMETRY:
+        yield f"{what}.geometry: a field is missing or unknown"
+    elif g["out_c"] * (1 if t.bias else n.row) != t.size:
+        of = f"{t.size} biases" if t.bias else f"a filter of {t.size} weights"
+        yield f"{what}.geometry: it is not that of {of}"
+    elif g["node_h"] * g["node_w"] * g["out_c"] != n.count:
+        yield f"{what}.geometry: it is not that of {n.count} nodes"
+    if n.head and (n.count, n.node_segment) != (m.loss.elements, last):
+        yield f"{what}.head: the loss does not read these nodes"
+
+
+def _tail_faults(m: ZoMetadata, tail: ZoTail) -> Iterator[str]:
+    last, fields = len(m.segments) - 1, tail.fields
+    for i, n in enumerate(tail.layers):
+        yield from _faults_of(m, n, f"tail.layers.{i}")
+        if n.trainable >= len(m.trainable):
+            return
+        if n.form != "plain" or n.head != (i == len(tail.layers) - 1):
+            yield f"tail.layers.{i}: the last layer alone is the head, and all are plain"
+        if m.trainable[n.trainable].bias:
+            yield f"tail.layers.{i}: errors come back through filters, not through biases"
+        if max(n.output_segment, n.node_segment) > last:
+            yield f"tail.layers.{i}: its segments do not exist"
+    numbers = [n.trainable for n in tail.layers]
+    if numbers != sorted(set(numbers)):
+        yield "tail.layers: they are not in order"
+    of_layers = [fields[i] if i < len(fields) else None for i in tail.of_layers]
+    wanted = [ZoField(n.count) for n in tail.layers]
+    if of_layers != wanted or tail.of_layers[-1] != 0:
+        yield "tail.of_layers: these fields are not kept, or have other sizes"
+    for i, s in enumerate(tail.steps):
+        if s.source >= len(fields) or s.target >= len(fields) or s.kind != "mask" and s.target == s.source:
+            yield f"tail.steps.{i}: its fields do not exist, or are one"
+        if s.looks != (s.segment is not None) or not 0 <= (s.segment or 0) <= last or s.segment == 0:
+            yield f"tail.steps.{i}: its segment does not exist"
+        if (s.kind == "layer") != (s.layer is not None) or (s.layer or 0) >= len(tail.layers):
+            yield f"tail.steps.{i}: its layer does not exist"
+        if s.numbers.keys() != _NUMBERS.get(s.kind, frozenset()) or (s.kind == "factors") != bool(s.factors):
+            yield f"tail.steps.{i}: a number is missing or unknown"

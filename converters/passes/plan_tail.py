@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds the layers of an exact tail, and where the model is cut for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import ConversionError
+from ..model import Model, Operator, Subgraph, Tensor
+from ..model.schema import BuiltinOperator as B
+from ..settings import InjectSettings, blocks_number
+from .backward_program import backward_program
+from .cut_segments import cut_reason
+from .layer_geometry import UnfitError, check_sizes, clamps_of, layer_geometry, same_bytes
+from .plan import NodeLayer, Plan, Tail, Trainable
+from .plan_nodes import node_layers
+
+
+def plan_tail(model: Model, settings: InjectSettings, plan: Plan) -> None:
+    """Fills ``plan.tail`` and adds to ``plan.cuts`` the cuts that it needs; its layers carry no nodes.
+
+    Dense layers that feed each other up to the loss need no program: they become layers with nodes, through
+    which a run leads errors back itself (``zo_fc_backprop.h``).
+
+    Raises:
+        ConversionError: there are fewer layers or blocks, or no errors come back to one of the layers (the
+            message says why, and how many layers can be trained so).
+    """
+    if settings.tail is None:
+        return
+    if plan.loss is None:
+        raise ConversionError("tail: exact gradients need a loss")
+    graph, logits = model.subgraphs[0], plan.loss.tensor
+    chosen = _chosen(graph, logits, settings.tail, plan)
+    if _is_dense_chain(graph, logits, chosen):
+        found, _ = node_layers(graph, plan)
+        if all(t in found for t in chosen):
+            carrying = {n.trainable: n for n in plan.nodes} | {t: found[t] for t in chosen}
+            plan.nodes = [carrying[t] for t in plan.trainable if t in carrying]
+            _cut_at(plan, graph, [t for n in plan.nodes for t in (n.input, n.output, n.nodes)])
+            return
+    try:
+        plan.tail = _tail(graph, logits, chosen)
+    except UnfitError as unfit:
+        most = next(
+            (n for n in range(len(chosen) - 1, 0, -1) if _fits(graph, logits, plan.trainable[-n:])), 0
+        )
+        advice = f"; the last {most} layers can be trained so" if most else ""
+        raise ConversionError(f"tail: {unfit}{advice}") from unfit
+    plan.nodes = [n for n in plan.nodes if n.trainable not in chosen]
+    layers, program = plan.tail.layers, plan.tail.program
+    looks_at = [t for t in program.looks_at if t is not None]
+    _cut_at(plan, graph, [*(n.input for n in layers), layers[-1].output, *looks_at])
+
+
+def _cut_at(plan: Plan, graph: Subgraph, tensors: Sequence[Tensor]) -> None:
+    needed = [t.name for t in tensors if t not in graph.inputs]
+    plan.cuts += [name for name in dict.fromkeys(needed) if name not in plan.cuts]
+
+
+def _chosen(graph: Subgraph, logits: Tensor, wanted: int | str, plan: Plan) -> list[Trainable]:
+    if isinstance(wanted, int):
+        if wanted > len(plan.trainable):
+            raise ConversionError(f"tail: {wanted}: only {len(plan.trainable)} layers are trainable")
+        return plan.trainable[-wanted:]
+    number, forks = blocks_number(wanted), _forks(graph, logits)
+    if number > len(forks):
+        have = (
+            f"{len(forks)} residual blocks" if forks else "no residual block (an ADD that joins two branches)"
+        )
+        raise ConversionError(f"tail: {wanted!r}: the model has {have}; give a number of layers")
+    behind = _depending_on(graph, forks[number - 1])
+    return [t for t in plan.trainable if t.operators[0] in behind]
+
+
+def _depending_on(graph: Subgraph, tensor: Tensor) -> set[Operator]:
+    tensors, found = {tensor}, set[Operator]()
+    for op in graph.operators:
+        if any(t in tensors for t in op.inputs):
+            found.add(op)
+            tensors.update(op.outputs)
+    return found
+
+
+def _before(graph: Subgraph, tensor: Tensor) -> set[Tensor]:
+    """Returns a tensor and all activations that it depends on."""
+    producers, found, pending = graph.producers(), set[Tensor](), [tensor]
+    while pending:
+        tensor = pending.pop()
+        if tensor in found:
+            continue
+        found.add(tensor)
+        if tensor in producers:
+            pending += [t for t in producers[tensor].inputs if t is not None]
+    return {t for t in found if t in producers or t in graph.inputs}
+
+
+def _forks(graph: Subgraph, logits: Tensor) -> list[Tensor]:
+    """Returns where residual blocks begin, the last block first: the last tensor that both summands of an
+    ADD depend on, or are.
+    """
+    order = {t: i for i, t in enumerate([*graph.inputs, *(t for op in graph.operators for t in op.outputs)])}
+    on_path = _before(graph, logits)
+    forks: list[Tensor] = []
+    for op in reversed(graph.operators):
+        summands = [t for t in op.inputs if t is not None and t in order]
+        if op.builtin != B.ADD or len(summands) != 2 or op.outputs[0] not in on_path:
+            continue
+        common = _before(graph, summands[0]) & _before(graph, summands[1])
+        if common:
+            forks.append(max(common, key=lambda t: order[t]))
+    return list(dict.fromkeys(forks))
+
+
+def _is_dense_chain(graph: Subgraph, logits: Tensor, layers: Sequence[Trainable]) -> bool:
+    ops = [t.operators[0] for t in layers]
+    sources = [op.inputs[0] for op in ops]
+    reads = [same_bytes(graph, t) if t is not None else None for t in sources[1:]]
+    writes = [op.outputs[0] for op in ops]
+    return all(op.builtin == B.FULLY_CONNECTED for op in ops) and [*reads, logits] == writes
+
+
+def _fits(graph: Subgraph, logits: Tensor, layers: Sequence[Trainable]) -> bool:
+    try:
+        _tail(graph, logits, layers)
+    except UnfitError:
+        return False
+    return True
+
+
+def _tail(graph: Subgraph, logits: Tensor, chosen: Sequence[Trainable]) -> Tail:
+    layers = [_layer(graph, t) for t in chosen]
+    operators = [t.operators[0] for t in chosen]
+    program = backward_program(graph, logits, operators, [n.geometry for n in layers])
+    layers[-1].is_head = True
+    for tensor in [n.input for n in layers] + [layers[-1].output, *program.looks_at]:
+        if tensor is None or tensor is graph.inputs[0]:
+            continue
+        if (reason := cut_reason(graph, tensor, logits)) is not None:
+            raise UnfitError(f"«{tensor.name}», which the tail keeps, cannot be a boundary: {reason}")
+    return Tail(layers, program)
+
+
+def _layer(graph: Subgraph, trainable: Trainable) -> NodeLayer:
+    """A layer of a tail: what it computes is its nodes, but of the head's nothing of them is kept."""
+    op = trainable.operators[0]
+    try:
+        if len(trainable.operators) > 1:
+            raise UnfitError("shares its filter with another layer")
+        geometry = layer_geometry(op)
+        geometry["low"], geometry["high"] = clamps_of(op, op.outputs[0])
+        geometry |= {"node_h": geometry["out_h"], "node_w": geometry["out_w"]}
+        check_sizes(geometry)
+    except UnfitError as unfit:
+        raise UnfitError(f"layer «{trainable.layer}» {unfit}") from unfit
+    source, output = op.inputs[0], op.outputs[0]
+    assert source is not None
+    count = geometry["out_h"] * geometry["out_w"] * geometry["out_c"]
+    return NodeLayer(trainable, "plain", geometry, same_bytes(graph, source), output, output, count, False)

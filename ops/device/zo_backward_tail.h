@@ -1,0 +1,80 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * The backward program of an exact tail, as the generator knows it, and its memory.
+ */
+#ifndef TFLM_ZO_OPS_DEVICE_ZO_BACKWARD_TAIL_H_
+#define TFLM_ZO_OPS_DEVICE_ZO_BACKWARD_TAIL_H_
+
+#include "ops/core/run/zo_node_backward.h"
+#include "ops/device/zo_carver.h"
+#include "ops/device/zo_network.h"
+
+namespace tflm_zo {
+
+// zo_error_field without its memory.
+struct ErrorFieldInfo {
+  uint32_t count;
+  int32_t at;  // in the memory that fields share, in errors; -1: it is kept
+};
+
+// zo_backward without its memory.
+struct BackwardInfo {
+  const zo_backward_step* steps;
+  const uint16_t* reads;  // of each step: tensor that has the weights (LAYER), or segment that the
+                          // activation enters (MASK, MAX_POOL)
+  const ErrorFieldInfo* fields;
+  uint32_t step_count;
+  uint32_t field_count;
+  uint32_t shared;  // errors of the memory that fields share
+};
+
+struct BackwardTail {
+  zo_backward program;
+  const BackwardInfo* info;
+  const int8_t** sources;
+
+  // Takes the memory of a program, but for its scratch. Null where there is no memory.
+  static BackwardTail* Take(const BackwardInfo& info, uint32_t samples, Carver* carver) {
+    BackwardTail* tail = carver->Take<BackwardTail>(1);
+    zo_error_field* fields = carver->Take<zo_error_field>(info.field_count);
+    uint32_t* norms = carver->Take<uint32_t>(info.step_count);
+    const int8_t** sources = carver->Take<const int8_t*>(info.step_count);
+    int16_t* shared = carver->Take<int16_t>(info.shared);
+    int8_t* exponents = carver->Take<int8_t>(info.field_count);
+    for (uint32_t i = 0; i < info.field_count; ++i) {
+      const ErrorFieldInfo& from = info.fields[i];
+      zo_error_field field = {};
+      field.count = from.count;
+      field.kept = from.at < 0;
+      if (from.at < 0) {
+        field.errors = carver->Take<int16_t>(samples * from.count);
+        field.exponents = carver->Take<int8_t>(samples);
+      } else if (shared != nullptr && exponents != nullptr) {
+        field.errors = shared + from.at;
+        field.exponents = exponents + i;
+      }
+      if (carver->fits() && fields != nullptr) fields[i] = field;
+    }
+    if (!carver->fits() || tail == nullptr) return nullptr;
+    *tail = {
+        {info.steps, fields, info.step_count, info.field_count, norms, nullptr}, &info, sources};
+    return tail;
+  }
+
+  // Leads errors of the part that has been captured back to all tasks.
+  zo_status LeadBack(const zo_node_run& run, const Network& network) {
+    for (uint32_t i = 0; i < info->step_count; ++i) {
+      const uint32_t kind = info->steps[i].kind;
+      sources[i] = nullptr;
+      if (kind == ZO_BACKWARD_LAYER) sources[i] = network.tensor(info->reads[i]).weights;
+      if (kind == ZO_BACKWARD_MASK || kind == ZO_BACKWARD_MAX_POOL) {
+        sources[i] = network.kept(info->reads[i]);
+      }
+    }
+    return zo_node_run_backward(&run, &program, sources);
+  }
+};
+
+}  // namespace tflm_zo
+
+#endif  // TFLM_ZO_OPS_DEVICE_ZO_BACKWARD_TAIL_H_

@@ -1,0 +1,127 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""An exact tail through convolutions and blocks: its gradients are TensorFlow's, and it takes whole runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers.models import MODELS, GraphBuilder
+from helpers.models.graph_builder import Activation, Padding
+from helpers.oracle.gradients import layer_gradients
+from tflm_zo.converters import load_model
+from tflm_zo.core import NodeControl, samples_in_order
+from tflm_zo.training import Exact, Settings, Trainer, inject_for
+
+RNG = np.random.default_rng(3)
+
+
+def other_operators() -> bytes:
+    """What the other models lack: a tensor with three readers, MUL by factors of channels, SUB, a separate
+    RELU6, QUANTIZE, CONCATENATION, PAD, MAX_POOL with overlaps, MEAN, a sum of a tensor with itself.
+    """
+    g = GraphBuilder(21)
+    x = g.input("image", [1, 8, 8, 2])
+    x = g.conv(x, "stem", 6)
+    factors = g.tensor(
+        "factors", [6], 9, data=bytes([5, 90, 30, 127, 64, 200]), scales=[1 / 64], zero_points=[3]
+    )
+    a = g.value("scaled", x.shape, x.scale, x.zero_point, x.rms)
+    g.operator("MUL", [x.index, factors], [a.index], "Mul", fusedActivationFunction=Activation.NONE)
+    b = g.conv(a, "branch", 6, activation=Activation.NONE)
+    c = g.value("difference", x.shape, 2 * b.scale, 0, b.rms)
+    g.operator("SUB", [b.index, x.index], [c.index], "Sub", fusedActivationFunction=Activation.NONE)
+    d = g.value("rectified", c.shape, c.scale, -100, c.rms)
+    g.operator("RELU6", [c.index], [d.index])
+    e = g.value("same scale", x.shape, d.scale, d.zero_point, d.rms)
+    g.operator("QUANTIZE", [x.index], [e.index], "Quantize")
+    f = g.concat([d, e], "channels", 3)
+    h = g.value("padded", [1, 10, 11, 12], f.scale, f.zero_point, f.rms)
+    sizes = g.tensor("sizes", [4, 2], 2, data=np.array([[0, 0], [1, 1], [2, 1], [0, 0]], np.int32).tobytes())
+    g.operator("PAD", [f.index, sizes], [h.index], "Pad")
+    i = g.depthwise(
+        h, "depthwise", stride=2, padding=Padding.VALID, activation=Activation.RELU6, multiplier=2
+    )
+    j = g.value("pooled", [1, 4, 5, 24], i.scale, i.zero_point, i.rms)
+    window = {"strideH": 1, "strideW": 1, "filterHeight": 3, "filterWidth": 2}
+    g.operator("MAX_POOL_2D", [i.index], [j.index], "Pool2D", padding=Padding.SAME, **window)
+    k = g.add(j, j, "doubled", Activation.NONE)
+    x = g.mean(k, "mean", [1, 2])
+    return g.build([g.softmax(g.dense(x, "fc", 5, Activation.NONE), "softmax")])
+
+
+SOURCES = {
+    **{name: MODELS[name] for name in ("residual", "depthwise_separable", "lenet5")},
+    "other": other_operators,
+}
+
+
+def samples(model, count):
+    graph = model.subgraphs[0]
+    x = RNG.integers(-128, 128, (count, *graph.inputs[0].shape[1:])).astype(np.int8)
+    return x, RNG.integers(0, graph.outputs[0].shape[-1], count).astype(np.int32)
+
+
+class Spy:
+    """Errors and exponents of the tail's tasks in the first step, [samples, ...], by the layers' filters."""
+
+    def __init__(self, monkeypatch):
+        self.errors: dict[int, np.ndarray] = {}
+        lead_back = NodeControl.lead_back
+
+        def recorded(control, sources):
+            lead_back(control, sources)
+            for task, field in control._backward._program.of_tasks.items():
+                errors, exponents = control._backward.fields[field]
+                self.errors.setdefault(task, errors * 2.0 ** exponents[:, None])
+
+        monkeypatch.setattr(NodeControl, "lead_back", recorded)
+
+
+def cosine(a, b):
+    return float((a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum()))
+
+
+def check_gradients(source, last, monkeypatch, count=4):
+    """Errors of every layer and sample, from those of the head, whose unit is 2^-15."""
+    plain = load_model(source)
+    x, y = samples(plain, count)
+    settings = Settings(tasks=(Exact(last=last),), batch_size=count, seed=3)
+    trainer = Trainer(inject_for(plain, settings), settings, "litert-ref")
+    spy = Spy(monkeypatch)
+    trainer.fit(x, y, steps=1, keep="last")
+    metadata = trainer.runtime.metadata
+    names = [metadata.trainable[n.trainable].name for n in metadata.tail.layers]
+    assert sorted(spy.errors) == list(range(len(names)))
+    drawn = samples_in_order(settings.seed, count, count)
+    expected = layer_gradients(plain, x[drawn], spy.errors[len(names) - 1] * 2.0**-15)
+    for task, name in enumerate(names):
+        found, exact = spy.errors[task] * 2.0**-15, expected[name]
+        assert np.abs(exact).max() > 0
+        for a, b in zip(found, exact, strict=True):
+            assert not b.any() or cosine(a, b) > 0.9999, name
+        assert abs(np.linalg.norm(found) / np.linalg.norm(exact) - 1) < 0.005, name
+
+
+TAILS = {
+    "residual": ("block", "2 blocks", 3, 7),
+    "depthwise_separable": (2, 4, 6),
+    "lenet5": (4, 5),
+    "other": (2, 4),
+}
+
+
+@pytest.mark.parametrize(("name", "last"), [(n, last) for n, tails in TAILS.items() for last in tails])
+def test_errors_are_the_gradients(name, last, monkeypatch):
+    check_gradients(SOURCES[name](), last, monkeypatch)
+
+
+@pytest.mark.parametrize("last", ["block", "2 blocks", "3 blocks"])
+def test_errors_are_the_gradients_of_resnet_8(last, monkeypatch):
+    path = Path(os.environ.get("TFLM_ZO_MODELS", "none")) / "pretrainedResnet_quant.tflite"
+    if not path.exists():
+        pytest.skip("TFLM_ZO_MODELS has no ResNet-8")
+    check_gradients(path.read_bytes(), last, monkeypatch, count=2)

@@ -1,0 +1,193 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Backward programs of exact tails (``ops/core/backward/zo_backward.h``), from Python."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..converters import ZoField
+from .arguments import address
+from .loader import call, constants, structs
+from .node_layer import NodeLayer
+
+__all__ = ["Backward", "BackwardProgram", "BackwardStep"]
+
+_KINDS: Final = ("mask", "layer", "max_pool", "average_pool", "factors", "slice", "add")
+
+
+@dataclass(frozen=True)
+class BackwardStep:
+    """A step of a program, ``zo_backward_step``.
+
+    Attributes:
+        kind: name of the kind, see `ZoBackwardStep`.
+        source, target: numbers of fields.
+        numbers: fields of the step ("mask", "slice") or of its ``zo_pool``.
+        layer: layer that the step leads errors through, or None.
+        mantissas: factors of the channels, or scales of a layer's weights, int16 in units of
+            2^(exponent - 15), or None.
+        exponent: their exponent.
+        tensor: "layer": number of the trainable tensor that has the weights, else None.
+        segment: "mask", "max_pool": number of the segment that the activation enters, else None.
+    """
+
+    kind: str
+    source: int
+    target: int
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    layer: NodeLayer | None = None
+    mantissas: NDArray[np.int16] | None = None
+    exponent: int = 0
+    tensor: int | None = None
+    segment: int | None = None
+
+    @property
+    def number(self) -> int:
+        """The kind as the core numbers it."""
+        return int(getattr(constants, f"ZO_BACKWARD_{self.kind.upper()}"))
+
+    @property
+    def pool(self) -> Mapping[str, int] | None:
+        """Fields of ``zo_pool``, or None."""
+        return self.numbers if self.kind.endswith("_pool") else None
+
+    @property
+    def own_numbers(self) -> dict[str, int]:
+        """The fields of ``zo_backward_step`` that are plain numbers, by name, in order."""
+        own = {} if self.pool is not None else self.numbers
+        names = ("low", "high", "blocks", "pitch", "offset", "length")
+        return {
+            "kind": self.number,
+            "from": self.source,
+            "to": self.target,
+            **{name: own.get(name, 0) for name in names},
+        }
+
+    @property
+    def channels(self) -> int:
+        """Number of the factors' channels."""
+        return self.mantissas.size if self.kind == "factors" and self.mantissas is not None else 0
+
+
+@dataclass(frozen=True)
+class BackwardProgram:
+    """A program of a run.
+
+    Attributes:
+        steps: steps in the order in which they are done.
+        fields: fields of errors; number 0 is that of the logits.
+        of_tasks: number of the field of each task of the tail, by the task's number.
+    """
+
+    steps: tuple[BackwardStep, ...]
+    fields: tuple[ZoField, ...]
+    of_tasks: Mapping[int, int]
+
+    @property
+    def shared_errors(self) -> int:
+        """Errors that the memory holds which fields share while a sample is led back."""
+        return max((f.at + f.count for f in self.fields if f.at is not None), default=0)
+
+    @property
+    def scratch_values(self) -> int:
+        """int32 values of scratch memory that the steps need."""
+        in_c = (step.layer.in_c for step in self.steps if step.layer is not None)
+        channels = (step.numbers["channels"] for step in self.steps if step.kind == "average_pool")
+        return max([*in_c, *channels], default=0)
+
+    def bytes_kept(self, samples: int) -> int:
+        """Returns the bytes of the fields of a minibatch, with their exponents."""
+        kept = sum(samples * (2 * f.count + 1) for f in self.fields if f.at is None)
+        return kept + 2 * self.shared_errors + sum(f.at is not None for f in self.fields)
+
+
+class Backward:
+    """A program with its memory.
+
+    Args:
+        program: program that leads errors back.
+        samples: samples of a minibatch.
+
+    Attributes:
+        struct: ``zo_backward``.
+        fields: errors and exponents of each field, int16 and int8, those that are kept [samples, ...].
+        buffer_bytes: bytes of all its memory.
+
+    Raises:
+        NativeError: steps and fields do not fit each other.
+    """
+
+    def __init__(self, program: BackwardProgram, samples: int) -> None:
+        self._program = program
+        shared = np.zeros(max(1, program.shared_errors), np.int16)
+        self.fields: list[tuple[NDArray[np.int16], NDArray[np.int8]]] = []
+        for f in program.fields:
+            if f.at is None:
+                self.fields.append((np.zeros((samples, f.count), np.int16), np.zeros(samples, np.int8)))
+            else:
+                self.fields.append((shared[f.at : f.at + f.count], np.zeros(1, np.int8)))
+        norms = np.zeros(max(1, len(program.steps)), np.uint32)
+        scratch = np.zeros(max(1, program.scratch_values), np.int32)
+        self.buffer_bytes = program.bytes_kept(samples) + norms.nbytes + scratch.nbytes
+        self._kept: list[Any] = [norms, scratch]  # what addresses in structs point to
+        steps = (structs.zo_backward_step * max(1, len(program.steps)))()
+        for c, step in zip(steps, program.steps, strict=False):
+            self._fill(c, step)
+        fields = (structs.zo_error_field * len(program.fields))()
+        for c, f, (errors, exponents) in zip(fields, program.fields, self.fields, strict=True):
+            c.errors, c.exponents = errors.ctypes.data, exponents.ctypes.data
+            c.count, c.kept = f.count, int(f.at is None)
+        self.struct = structs.zo_backward(
+            self._address(steps),
+            self._address(fields),
+            len(program.steps),
+            len(program.fields),
+            norms.ctypes.data,
+            scratch.ctypes.data,
+        )
+        call("zo_backward_check", self.struct)
+
+    def _address(self, struct: Any) -> int:
+        self._kept.append(struct)
+        return ctypes.addressof(struct)
+
+    def _fill(self, c: Any, step: BackwardStep) -> None:
+        for name, value in step.own_numbers.items():
+            setattr(c, name, value)
+        if step.layer is not None:
+            c.layer = self._address(step.layer.struct)
+        if step.pool is not None:
+            c.pool = self._address(structs.zo_pool(**step.pool))
+        if step.mantissas is not None:
+            c.mantissas = address("mantissas", step.mantissas, np.int16)
+        c.channels, c.exponent = step.channels, step.exponent
+
+    def sources(
+        self, samples: int, given: Sequence[NDArray[np.int8] | None]
+    ) -> ctypes.Array[ctypes.c_void_p]:
+        """Returns the addresses of what the steps read.
+
+        Args:
+            samples: samples of the activations.
+            given: for each step, the weights that it reads, the activation that it looks at, [samples, ...],
+                or None.
+
+        Raises:
+            ValueError: an array has another size than its step reads.
+        """
+        found = (ctypes.c_void_p * max(1, len(given)))()
+        for i, (step, array) in enumerate(zip(self._program.steps, given, strict=True)):
+            wanted = 0 if step.layer is None else step.layer.weights
+            if step.segment is not None:
+                wanted = samples * self._program.fields[step.target].count
+            if (0 if array is None else array.size) != wanted:
+                raise ValueError(f"sources: step {i} reads {wanted} values")
+            if array is not None:
+                found[i] = address("sources", array, np.int8)
+        return found
