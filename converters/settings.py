@@ -269,8 +269,8 @@ class InjectSettings:
         if self.parameters not in PARAMETERS:
             known = ", ".join(PARAMETERS)
             raise ConversionError(f"parameters must be one of {known}, not {self.parameters!r}")
-        if self.parameters != "weights" and not self.nodes:
-            raise ConversionError("parameters: only layers that carry nodes train biases")
+        if self.parameters != "weights" and not self.nodes and self.tail is None:
+            raise ConversionError("parameters: only layers that carry nodes or are of a tail train biases")
         if self.blocks is not None:
             blocks = {name: _strings(patterns, f"block {name}") for name, patterns in self.blocks.items()}
             if not blocks or not all(blocks.values()) or any(not n or not isinstance(n, str) for n in blocks):

@@ -93,7 +93,7 @@ class _Builder:
                 self._behind.update(op.outputs)
 
     def build(self) -> BackwardProgram:
-        if self._graph.producers().get(self._logits) is not (self._layers or [None])[-1]:
+        if self._graph.producers().get(self._logits) not in self._layers[-1:]:
             raise UnfitError(f"the loss reads «{self._logits.name}», which is no trainable layer's output")
         self._pending[self._logits] = self._field(self._logits)
         for op in reversed(self._graph.operators):
