@@ -100,7 +100,7 @@ def test_what_settings_ask_of_a_plain_model(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--algorithm", "elastic-zo", "--set", "last=4"), "--set last: expected at most 3"),
+        (("--algorithm", "elastic-zo", "--set", "last=6"), "only 5 layers are trainable"),
         (("--algorithm", "elastic-zo-int8", "--set", "update-bits=16"), "inject with --update-bits 8"),
         (("--algorithm", "weight", "--set", "nodes=fc1"), "perturbs weights, not nodes"),
         (("--algorithm", "layer", "--set", "perturbation=rademacher:200"), "rademacher:200"),

@@ -139,7 +139,7 @@ def test_layers_without_a_bias_of_their_own_keep_what_they_have() -> None:
 
 
 def test_biases_need_nodes() -> None:
-    with pytest.raises(ConversionError, match="parameters: only layers that carry nodes or are of a tail train biases"):
+    with pytest.raises(ConversionError, match="only layers that carry nodes or are of a tail train biases"):
         inject_all(lenet5(), parameters="all")
     with pytest.raises(ConversionError, match="parameters must be one of weights, biases, all"):
         inject_all(lenet5(), nodes="*", parameters="both")
