@@ -3,18 +3,30 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from helpers.interpreters import require
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation, Padding
 from helpers.oracle.gradients import layer_gradients
-from tflm_zo.converters import load_model
+from tflm_zo.converters import ConversionError, inject, load_model, read_metadata
 from tflm_zo.core import NodeControl, samples_in_order
-from tflm_zo.training import Exact, Settings, Trainer, inject_for
+from tflm_zo.training import (
+    Exact,
+    Nodes,
+    Settings,
+    SettingsError,
+    Trainer,
+    Weights,
+    inject_for,
+    inject_settings,
+)
+from tflm_zo.training.node_plan import NodePlan
 
 RNG = np.random.default_rng(3)
 
@@ -32,7 +44,7 @@ def other_operators() -> bytes:
     a = g.value("scaled", x.shape, x.scale, x.zero_point, x.rms)
     g.operator("MUL", [x.index, factors], [a.index], "Mul", fusedActivationFunction=Activation.NONE)
     b = g.conv(a, "branch", 6, activation=Activation.NONE)
-    c = g.value("difference", x.shape, 2 * b.scale, 0, b.rms)
+    c = g.value("difference", x.shape, 2 * b.scale, -100, b.rms)
     g.operator("SUB", [b.index, x.index], [c.index], "Sub", fusedActivationFunction=Activation.NONE)
     d = g.value("rectified", c.shape, c.scale, -100, c.rms)
     g.operator("RELU6", [c.index], [d.index])
@@ -125,3 +137,122 @@ def test_errors_are_the_gradients_of_resnet_8(last, monkeypatch):
     if not path.exists():
         pytest.skip("TFLM_ZO_MODELS has no ResNet-8")
     check_gradients(path.read_bytes(), last, monkeypatch, count=2)
+
+
+def trained(name, settings, runtime, folder, **given):
+    plain = load_model(SOURCES[name]())
+    x, y = samples_of(plain)
+    trainer = Trainer(inject_for(plain, settings, **given), settings, runtime)
+    trainer.fit(x, y, steps=5, log=folder / runtime, keep="last")
+    return (folder / runtime).read_bytes(), trainer.export().to_bytes()
+
+
+def samples_of(model):
+    graph, rng = model.subgraphs[0], np.random.default_rng(5)
+    x = rng.integers(-128, 128, (24, *graph.inputs[0].shape[1:])).astype(np.int8)
+    return x, rng.integers(0, graph.outputs[0].shape[-1], 24).astype(np.int32)
+
+
+WHOLE_RUNS = {
+    "a block alone": ("residual", Settings(tasks=(Exact(last="block"),), batch_size=8, seed=1)),
+    "with its biases": (
+        "residual",
+        Settings(tasks=(Exact(last="block", parameters="all"),), batch_size=8, seed=1),
+    ),
+    "behind nodes": ("lenet5", Settings(tasks=(Nodes(queries=2), Exact(last=4)), batch_size=8, seed=2)),
+    "behind weights": (
+        "residual",
+        Settings(tasks=(Weights(scope="layers"), Exact(last="block")), batch_size=8, seed=3),
+    ),
+    "in few bits": ("other", Settings(tasks=(Exact(last=3, rule="bits"),), batch_size=8, seed=4)),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE_RUNS)
+def test_the_same_bits_in_tflm(name, tmp_path):
+    require("tflm")
+    model, settings = WHOLE_RUNS[name]
+    found = [trained(model, settings, runtime, tmp_path) for runtime in ("litert-ref", "tflm")]
+    assert found[0] == found[1]
+
+
+def test_the_batch_of_the_model_changes_nothing(tmp_path):
+    """Parts of a minibatch: samples are led back one by one, and kept errors lie one behind the other."""
+    settings = Settings(tasks=(Exact(last="block"),), batch_size=8, seed=1)
+    x, y = samples_of(load_model(SOURCES["residual"]()))
+    weights = []
+    for batch in (2, 8):
+        zo = inject(SOURCES["residual"](), inject_settings(settings, batch=batch))
+        trainer = Trainer(zo, settings, "litert-ref")
+        trainer.fit(x, y, steps=5, keep="last")
+        weights.append({n: w.tolist() for n, w in trainer.runtime.read_weights().items()})
+    assert weights[0] == weights[1]
+
+
+def test_fewer_layers_than_the_tail_has():
+    """A run takes the last ones, and leads errors back no further than they ask for."""
+    zo = inject(SOURCES["residual"](), nodes=(), tail="2 blocks", batch=4)
+    metadata = read_metadata(zo)
+    steps = {}
+    for last in (1, 3, 6):
+        plan = NodePlan(zo, metadata, Settings(tasks=(Exact(last=last),), batch_size=4), 3, 8)
+        assert [t.tensors for t in plan.tasks] == [(i,) for i in range(6 - last, 6)]
+        steps[last] = [(s.kind, s.source, s.target) for s in plan.program.steps]
+    assert steps[1] == [] and steps[3] == steps[6][: len(steps[3])] and len(steps[3]) == 3
+    whole = NodePlan(zo, metadata, Settings(tasks=(Exact(last="2 blocks"),), batch_size=4), 3, 8)
+    assert [(s.kind, s.source, s.target) for s in whole.program.steps] == steps[6]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_fields_that_last_together_share_no_memory(name):
+    count = len(read_metadata(inject(SOURCES[name](), nodes="*", trainable="all")).trainable)
+    for last in range(2, count + 1):
+        tail = read_metadata(inject(SOURCES[name](), nodes=(), tail=last)).tail
+        if tail is None:
+            continue  # dense layers alone
+        lives = {}
+        for i, step in enumerate(tail.steps):
+            for f in {step.source, step.target}:
+                lives.setdefault(f, []).append(i)
+        temporary = [(f, tail.fields[f]) for f in lives if tail.fields[f].at is not None]
+        for (f, a), (g, b) in itertools.combinations(temporary, 2):
+            if lives[f][0] <= lives[g][-1] and lives[g][0] <= lives[f][-1]:
+                assert a.at + a.count <= b.at or b.at + b.count <= a.at
+
+
+@pytest.mark.parametrize(
+    ("name", "last", "said"),
+    [
+        ("lenet5", "block", "no residual block"),
+        ("residual", "3 blocks", "the model has 2 residual blocks"),
+        ("residual", 8, "only 7 layers are trainable"),
+        ("residual", "blocks", 'expected a number of layers, "block" or "N blocks"'),
+    ],
+)
+def test_refusals(name, last, said):
+    with pytest.raises(ConversionError, match=said):
+        inject(SOURCES[name](), nodes=(), tail=last)
+
+
+def test_a_model_of_another_tail_is_refused():
+    settings = Settings(tasks=(Exact(last="2 blocks"),), batch_size=4)
+    with pytest.raises(SettingsError, match="injected with tail='1 blocks'; inject the original"):
+        Trainer(inject(SOURCES["residual"](), nodes=(), tail="block", batch=4), settings)
+    with pytest.raises(SettingsError, match="injected without a tail"):
+        Trainer(inject(SOURCES["residual"](), nodes=("fc",), batch=4), settings)
+    with pytest.raises(SettingsError, match="expected a number of layers"):
+        Exact(last="blocks")
+
+
+def test_an_operator_without_a_way_back():
+    g = GraphBuilder(4)
+    x = g.conv(g.input("image", [1, 8, 8, 2]), "stem", 4)
+    y = g.value("tanh", x.shape, 1 / 128, 0, 0.5)
+    g.operator("TANH", [x.index], [y.index])
+    z = g.conv(y, "behind", 4)
+    model = g.build([g.dense(g.flatten(z, "flat"), "fc", 3, Activation.NONE)])
+    with pytest.raises(
+        ConversionError, match="through the TANH of «tanh»; the last 2 layers can be trained so"
+    ):
+        inject(model, nodes=(), tail=3)
+    assert len(read_metadata(inject(model, nodes=(), tail=2)).tail.layers) == 2
