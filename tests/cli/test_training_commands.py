@@ -86,6 +86,7 @@ def test_json_has_every_figure(files: Path) -> None:
             "weights": 36 + 256,
             "of_weights": 36 + 256,
             "sentence": "trains 2 of 2 layers (100 % of the weights)",
+            "biases": 0,
         },
         "trainable_weights": 36 + 256,
         "buffer_bytes": 0,
