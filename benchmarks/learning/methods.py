@@ -28,6 +28,10 @@ LAST_LAYER_STEPS = 5000
 METHODS: dict[str, Method] = {
     "node": Method("node perturbation, strictly zeroth-order (the default)", "node"),
     "node-exact": Method("node perturbation, exact head", "node", settings={"exact.last": 1}),
+    "node-all": Method("node perturbation of weights and biases", "node", settings={"parameters": "all"}),
+    "node-biases": Method(
+        "node perturbation, biases alone", "node", settings={"parameters": "biases", "learning_rate": 2.0}
+    ),
     "weight": Method("whole-model weight perturbation (SPSA), no extra memory", "weight"),
     "head-zo": Method("node perturbation of the last layer alone", "node", last_layer=True),
     "head-exact": Method(
