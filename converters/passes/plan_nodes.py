@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -53,7 +52,7 @@ def plan_nodes(model: Model, settings: InjectSettings, plan: Plan) -> None:
         raise ConversionError("nodes need a loss: losses of single samples are what they are judged by")
     graph = model.subgraphs[0]
     layers, reasons = node_layers(graph, plan)
-    chosen = _choose(settings.nodes, plan, layers, reasons)
+    chosen = _choose(settings, plan, layers, reasons)
     plan.nodes = [layers[t] for t in plan.trainable if t in chosen]
     needed = [t.name for n in plan.nodes for t in (n.input, n.output, n.nodes) if t not in graph.inputs]
     plan.cuts += [name for name in dict.fromkeys(needed) if name not in plan.cuts]
@@ -95,15 +94,16 @@ def left_out(layer: NodeLayer) -> str | None:
 
 
 def _choose(
-    wanted: str | Sequence[str],
+    settings: InjectSettings,
     plan: Plan,
     layers: dict[Trainable, NodeLayer],
     reasons: dict[Trainable, str],
 ) -> set[Trainable]:
+    wanted = settings.nodes
     possible = ", ".join(t.layer for t in layers) or "none"
     if wanted == "auto":
         found = {t for t, n in layers.items() if left_out(n) is None}
-        if not found:
+        if not found and settings.tail is None:
             why = "; ".join(f"«{t.layer}» {reason}" for t, reason in reasons.items())
             raise ConversionError(
                 "no trainable layer can carry fewer nodes than it has weights"
