@@ -393,9 +393,7 @@ def read_metadata(model: Model) -> ZoMetadata:
         raise ConversionError("this is no ZO model (it has no metadata «tflm_zo»); inject it first")
     metadata = ZoMetadata.from_json(entry.buffer.data)
     for fault in misfits(metadata, model.subgraphs):
-        raise ConversionError(
-            f"the model does not fit its metadata: {fault}; inject the original model again"
-        )
+        raise ConversionError(f"the model does not fit its metadata: {fault}; inject the original again")
     names = {t.name for t in metadata.trainable}
     for graph in model.subgraphs:
         check_graph(graph, [t for t in graph.all_tensors() if t.is_variable and t.name in names])

@@ -82,7 +82,8 @@ def test_real_models(real_model: bytes) -> None:
     for cuts in [names, *([name] for name in names[::3])]:
         check(real_model, cuts, batch=2)
         model = load_model(inject_all(real_model, cuts=cuts, batch=2).to_bytes())
-        assert len(model.subgraphs) == len(cuts) + 1
+        # What crosses a cut inside of a residual block becomes a cut of its own.
+        assert len(cuts) < len(model.subgraphs) <= len(names) + 1
 
 
 def test_shortcuts_cross_a_cut_in_their_block() -> None:

@@ -21,7 +21,8 @@ from ..converters.model.schema import BuiltinOperator
 from ..core import Directory
 from .engine import Engine
 from .errors import InvokeError, ModelError, RuntimeUnavailableError
-from .runtime import Runtime, Segment
+from .runtime import Runtime
+from .segment import Segment
 
 __all__ = ["LiteRTReferenceRuntime", "LiteRTRuntime"]
 

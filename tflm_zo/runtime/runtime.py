@@ -21,8 +21,9 @@ from .beginning import begin_with
 from .engine import Engine
 from .errors import ModelError
 from .inputs import Inputs
+from .segment import Segment
 
-__all__ = ["Runtime", "Segment", "Status"]
+__all__ = ["Runtime", "Status"]
 
 
 @dataclass(frozen=True)
@@ -39,23 +40,6 @@ class Status:
     steps: int
     saturated: int
     checksum: int
-
-
-@dataclass(frozen=True)
-class Segment:
-    """One segment in its interpreter; numbers index its inputs and outputs, None where it has none."""
-
-    engine: Engine
-    directory: Directory
-    inputs: dict[int, int]  # original input -> input of the segment
-    outputs: dict[int, int]  # original output -> output of the segment
-    boundary_input: int | None
-    skips: dict[int, int]  # segment that a boundary entered -> input of this segment
-    boundary_output: int | None
-    label: int | None
-    command: int | None
-    loss: int | None
-    status: int | None
 
 
 class Runtime(Inputs, ABC):
