@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The whole C core on emulated Cortex-M cores, without TFLM: the checks of tests/ops/core_test.c pass there,
+"""The whole C core on emulated Cortex-M cores, without TFLM: the checks of tests/ops/core pass there,
 and the digest of everything that they computed is the host's."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from cortex_m.emulator import CORE_SOURCES, CORES, REPOSITORY, build, each, missing, run
 
-CORE_TEST = REPOSITORY / "tests" / "ops" / "core_test.c"
+CORE_TEST = sorted((REPOSITORY / "tests" / "ops" / "core").glob("*.c"))
 # An emulated core is some twenty times slower than the host.
 THIN = "-DCORE_TEST_THIN=32"
 HOST = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
@@ -31,7 +31,7 @@ def on_the_host():
     """What the portable C prints."""
     with TemporaryDirectory(prefix="zo_core_test_") as folder:
         program = Path(folder) / "core_test"
-        sources = [CORE_TEST, *CORE_SOURCES]
+        sources = [*CORE_TEST, *CORE_SOURCES]
         flags = ["-std=c99", "-DZO_PORTABLE", "-O2", THIN, f"-I{REPOSITORY}"]
         subprocess.run([HOST, *flags, *sources, "-o", program], check=True, timeout=300)
         return subprocess.run([program], check=True, capture_output=True, text=True, timeout=300).stdout
@@ -39,7 +39,7 @@ def on_the_host():
 
 @pytest.mark.parametrize("name", each(CORES))
 def test_same_bits_as_on_the_host(name, tmp_path):
-    program = build(CORES[name], [CORE_TEST, *CORE_SOURCES], tmp_path / "core_test", own=[THIN])
+    program = build(CORES[name], [*CORE_TEST, *CORE_SOURCES], tmp_path / "core_test", own=[THIN])
     said = run(CORES[name], program)
     assert "checks passed" in said
     assert said == on_the_host()

@@ -14,6 +14,8 @@
 #include "ops/core/backward/zo_errors.h"
 #include "ops/core/backward/zo_pool_backprop.h"
 
+unsigned long checks;
+
 enum { kRounds = 1500 };
 
 static uint32_t state = 20260101u;

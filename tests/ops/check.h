@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Those that have passed. */
-static unsigned long checks;
+/* Those that have passed; each program has it once. */
+extern unsigned long checks;
 
 #define CHECK(condition)                                                      \
   do {                                                                        \

@@ -13,6 +13,8 @@
 #include "ops/core/graph/zo_op.h"
 #include "ops/core/zo_little_endian.h"
 
+unsigned long checks;
+
 static char reported[200];
 static void keep_error(const char* message) {
   (void)snprintf(reported, sizeof reported, "%s", message);

@@ -34,9 +34,9 @@ PATHS = {"host": [], "portable": ["-DZO_PORTABLE"], "plain": ["-DZO_PORTABLE", "
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g"]
 
 
-def build(program, test, *sources_and_flags, flags=SANITIZERS):
+def build(program, tests, *sources_and_flags, flags=SANITIZERS):
     warnings = ["-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-pedantic", "-Werror"]
-    sources = [ROOT / "tests" / "ops" / test, *sorted(CORE.rglob("*.c")), *sources_and_flags]
+    sources = [*sorted((ROOT / "tests" / "ops").glob(tests)), *sorted(CORE.rglob("*.c")), *sources_and_flags]
     run(
         [
             CC,
@@ -63,7 +63,7 @@ def test_the_same_bits_on_every_path(tmp_path):
     """Under sanitizers the portable one; `make test-c` has the host's."""
     flags = {name: SANITIZERS if name == "portable" else [] for name in PATHS}
     results = {
-        name: run([build(tmp_path / name, "core_test.c", *path, flags=flags[name])])
+        name: run([build(tmp_path / name, "core/*.c", *path, flags=flags[name])])
         for name, path in PATHS.items()
     }
     print(results["host"])

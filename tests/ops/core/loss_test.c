@@ -1,0 +1,94 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+/* Losses of a batch. */
+#include "core_test.h"
+
+zo_logit_scale scale_of(double scale) {
+  zo_logit_scale result;
+  result.scale_log2e = (uint32_t)(scale * 1.4426950408889634 * 16777216.0 + 0.5);
+  result.scale = (uint32_t)(scale * 16777216.0 + 0.5);
+  return result;
+}
+
+void test_losses(void) {
+  static const uint32_t classes[] = {2, 3, 10, 64, 65, 1000};
+  static const double scales[] = {9.5367431640625e-07, 0.00390625, 0.1, 1.0, 64.0};
+  for (size_t c = 0; c < sizeof classes / sizeof classes[0]; ++c) {
+    for (size_t s = 0; s < sizeof scales / sizeof scales[0]; ++s) {
+      const uint32_t samples = 5, n = classes[c];
+      const zo_logit_scale scale = scale_of(scales[s]);
+      array logits = make_array(samples * n, 1, 127), targets = make_array(samples * n, 3, 127);
+      int32_t* labels = (int32_t*)allocate(sizeof(int32_t) * samples);
+      int32_t* binary = (int32_t*)allocate(sizeof(int32_t) * samples * n);
+      int32_t* losses = (int32_t*)allocate(sizeof(int32_t) * samples);
+      int16_t* errors = (int16_t*)allocate(sizeof(int16_t) * samples * n);
+      memset(logits.at, s % 2 ? 127 : -128, n); /* one sample with all logits equal */
+      for (uint32_t i = 0; i < samples; ++i) labels[i] = random_between(-1, (int32_t)n - 1);
+      for (uint32_t i = 0; i < samples * n; ++i) binary[i] = random_between(-1, 1);
+
+      CHECK(zo_cross_entropy_s8(logits.at, samples, n, scale, labels, losses) == ZO_OK);
+      for (uint32_t i = 0; i < samples; ++i)
+        CHECK(losses[i] >= 0 && (labels[i] >= 0 || !losses[i]));
+      CHECK(zo_floor_log2_loss_s8(logits.at, samples, n, scale, labels, losses) == ZO_OK);
+      for (uint32_t i = 0; i < samples; ++i)
+        CHECK(losses[i] >= 0 && losses[i] % ZO_FLOOR_LOG2_UNIT == 0 &&
+              (labels[i] >= 0 || !losses[i]));
+      CHECK(zo_cross_entropy_error_s8(logits.at, samples, n, scale, labels, errors) == ZO_OK);
+      CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, -128, scale, binary, losses) ==
+            ZO_OK);
+      CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, 127, scale, binary, losses) == ZO_OK);
+      CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, INT32_MAX, 0, losses) ==
+            ZO_OK);
+      CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, INT32_C(1) << 30, 62,
+                                     losses) == ZO_OK);
+
+      labels[samples - 1] = (int32_t)n;
+      losses[0] = 77;
+      errors[0] = 77;
+      CHECK(zo_cross_entropy_s8(logits.at, samples, n, scale, labels, losses) == ZO_ERROR_LABEL);
+      CHECK(zo_floor_log2_loss_s8(logits.at, samples, n, scale, labels, losses) == ZO_ERROR_LABEL);
+      CHECK(zo_cross_entropy_error_s8(logits.at, samples, n, scale, labels, errors) ==
+            ZO_ERROR_LABEL);
+      binary[samples * n - 1] = 2;
+      CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, 0, scale, binary, losses) ==
+            ZO_ERROR_LABEL);
+      binary[samples * n - 1] = 0;
+      CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, 128, scale, binary, losses) ==
+            ZO_ERROR_ARGUMENT);
+      CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, 1, 0, losses) ==
+            ZO_ERROR_ARGUMENT);
+      CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, INT32_MAX, 63, losses) ==
+            ZO_ERROR_ARGUMENT);
+      CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, INT32_MAX, -1, losses) ==
+            ZO_ERROR_ARGUMENT);
+      CHECK(zo_mean_squared_error_s8(logits.at, NULL, samples, n, INT32_MAX, 0, losses) ==
+            ZO_ERROR_ARGUMENT);
+      CHECK(zo_cross_entropy_s8(NULL, samples, n, scale, labels, losses) == ZO_ERROR_ARGUMENT);
+      CHECK(zo_floor_log2_loss_s8(NULL, samples, n, scale, labels, losses) == ZO_ERROR_ARGUMENT);
+      const zo_logit_scale none = {0, 0};
+      labels[samples - 1] = 0;
+      CHECK(zo_cross_entropy_s8(logits.at, samples, n, none, labels, losses) == ZO_ERROR_ARGUMENT);
+      CHECK(zo_floor_log2_loss_s8(logits.at, samples, n, none, labels, losses) ==
+            ZO_ERROR_ARGUMENT);
+      CHECK(losses[0] == 77 && errors[0] == 77);
+      free(logits.memory);
+      free(targets.memory);
+      free(labels);
+      free(binary);
+      free(losses);
+      free(errors);
+    }
+  }
+
+  enum { kElements = 1 << 20 };
+  array most = make_array(kElements, 0, 0), least = make_array(kElements, 0, 0);
+  memset(most.at, 127, kElements);
+  memset(least.at, -128, kElements);
+  int32_t loss = 0;
+  CHECK(zo_mean_squared_error_s8(most.at, least.at, 1, kElements, INT32_MAX, 0, &loss) == ZO_OK);
+  CHECK(loss == INT32_MAX);
+  CHECK(zo_mean_squared_error_s8(most.at, least.at, 1, kElements, INT32_C(1) << 30, 50, &loss) ==
+        ZO_OK);
+  CHECK(loss == 65025); /* 255^2 2^20 2^30 / 2^50 */
+  free(most.memory);
+  free(least.memory);
+}
