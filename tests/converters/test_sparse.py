@@ -118,7 +118,7 @@ def test_bad_text(text: str, message: str) -> None:
 def test_bad_seeds_and_nodes() -> None:
     with pytest.raises(ConversionError, match="sparse_seed must be an integer"):
         InjectSettings(sparse="random:0.5", sparse_seed=-1)
-    with pytest.raises(ConversionError, match="node perturbation trains all weights"):
+    with pytest.raises(ConversionError, match="node perturbation and exact gradients train all weights"):
         InjectSettings(sparse="random:0.5", nodes="auto")
 
 

@@ -56,5 +56,6 @@ def test_sizes_of_everything(tmp_path):
     print(f"\n{ops}\n{control}")
     assert {"zo_perturb", "zo_update", "zo_weight_op", "zo_loss_op"} <= set(ops.core)
     assert {"zo_control", "zo_log", "zo_step_size"} <= set(control.core)
-    assert ops.total <= 11 * 1024
+    # Tensors of 32 bits, which biases are, are among what the ops take.
+    assert ops.total <= 11.25 * 1024
     assert control.total <= 5.5 * 1024

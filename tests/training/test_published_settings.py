@@ -349,7 +349,7 @@ def test_every_default_has_its_row(name: str) -> None:
             assert {one, f"{owner}.{field}", bare, f"nodes.{bare}"} & rows or field == "headroom", one
     usual = InjectSettings()
     # How it is laid out in segments follows from its other settings, and so does headroom of 0.
-    structural = {"trainable", "nodes", "cuts", "replay", "int16", "algorithm"}
+    structural = {"trainable", "nodes", "tail", "cuts", "replay", "int16", "algorithm"}
     for key, value in vars(inject_settings(settings)).items():
         reach = key == "headroom" and value == max(2, settings.reach)
         if key not in structural and value not in (0, getattr(usual, key)) and not reach:
