@@ -14,7 +14,7 @@ from .errors import ConversionError
 from .metadata import ZoMetadata, read_metadata
 from .model import Model, Subgraph
 
-#: WeightArray of a filter, int8, or biases of a layer, int32.
+#: Weights of a filter, int8, or biases of a layer, int32.
 WeightArray = npt.NDArray[Any]
 
 

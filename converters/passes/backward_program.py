@@ -10,13 +10,20 @@ from typing import Final
 
 import numpy as np
 
-from ..activation_range import activation_range
 from ..layer_metadata import ZoBackwardStep, ZoField
 from ..model import Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
 from ..model.schema import TensorType
-from ..window import Window
-from .layer_geometry import NO_CLAMPS, SAME_BYTES, UnfitError, clamps_of, same_bytes
+from .layer_geometry import (
+    NO_CLAMPS,
+    SAME_BYTES,
+    UnfitError,
+    clamps_by,
+    clamps_of,
+    is_image_mean,
+    pool_geometry,
+    same_bytes,
+)
 
 # Activations that are operators, by their number as a fused activation.
 _ACTIVATIONS: Final = {B.RELU: 1, B.RELU_N1_TO_1: 2, B.RELU6: 3}
@@ -201,9 +208,7 @@ class _Builder:
             return clamps_of(op, op.outputs[0])
         if op.builtin not in _ACTIVATIONS:
             return NO_CLAMPS
-        assert op.outputs[0].quantization is not None
-        low, high = activation_range(op.outputs[0].quantization, _ACTIVATIONS[op.builtin])
-        return -129 if low is None else low, 128 if high is None else high
+        return clamps_by(_ACTIVATIONS[op.builtin], op.outputs[0])
 
     def _factors(self, op: Operator, number: int) -> tuple[float, ...]:
         """Returns the real factors of a MUL's channels."""
@@ -219,38 +224,16 @@ class _Builder:
         return tuple(float(f) for f in factors)
 
     def _pool(self, op: Operator) -> dict[str, int]:
-        source, output = op.inputs[0], op.outputs[0]
+        source = op.inputs[0]
         assert source is not None
         if len(source.shape) != 4:
             raise self._unfit(op, "is no pooling of images")
-        pool = {"channels": source.shape[3]}
-        if op.builtin == B.MEAN:
-            axes = op.input(1)
-            if (
-                axes is None
-                or not axes.is_constant
-                or sorted(int(a) % 4 for a in axes.numpy().flat) != [1, 2]
-            ):
-                raise self._unfit(op, "is no mean over height and width")
-        for side, axis in (("h", 1), ("w", 2)):
-            size = source.shape[axis]
-            if op.builtin == B.MEAN:
-                window, positions = Window(size, 1, 1, same=False), 1
-            else:
-                window = Window.of(
-                    op, side, int(op.option("filterHeight" if side == "h" else "filterWidth", 1))
-                )
-                positions = window.positions(size)
-                if output.shape[axis] != positions:
-                    raise self._unfit(op, "has an output that its window does not give")
-            pool |= {
-                f"in_{side}": size,
-                f"out_{side}": positions,
-                f"k_{side}": window.size,
-                f"stride_{side}": window.stride,
-                "pad_top" if side == "h" else "pad_left": window.zeros_before(size, positions),
-            }
-        return pool
+        if op.builtin == B.MEAN and not is_image_mean(op):
+            raise self._unfit(op, "is no mean over height and width")
+        try:
+            return pool_geometry(op, source)
+        except UnfitError:
+            raise self._unfit(op, "has an output that its window does not give") from None
 
     def _slice_of(self, op: Operator, number: int) -> dict[str, int]:
         """An input's part of a CONCATENATION."""

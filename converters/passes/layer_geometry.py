@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from ..activation_range import RANGES, activation_range
@@ -19,6 +20,9 @@ NO_CLAMPS: Final = (-129, 128)
 
 # Operators that leave the bytes of a tensor as they are.
 SAME_BYTES: Final = (B.RESHAPE, B.SQUEEZE, B.EXPAND_DIMS)
+
+# Sides of an image, and their axes.
+_SIDES: Final = (("h", 1), ("w", 2))
 
 # Bounds of zo_node_layer.c.
 _LARGEST_SIDE: Final = 4096
@@ -85,25 +89,58 @@ def _convolution(op: Operator) -> dict[str, int]:
         raise UnfitError("is a grouped convolution")
     channels = weights.shape[3 if depthwise else 0]
     if output.shape[3] != channels or (depthwise and channels % source.shape[3]):
-        raise contradiction(output)
+        raise _contradiction(output)
     result = {
         "in_c": source.shape[3],
         "out_c": output.shape[3],
     }
-    for side, axis in (("h", 1), ("w", 2)):
-        size, out = source.shape[axis], output.shape[axis]
-        window = Window.of(op, side, weights.shape[axis])
+    windows = [Window.of(op, side, weights.shape[axis]) for side, axis in _SIDES]
+    return result | _windowed(op, source, windows) | ({"depthwise": 1} if depthwise else {})
+
+
+def pool_geometry(op: Operator, source: Tensor) -> dict[str, int]:
+    """Returns the fields of ``zo_pool`` of a pooling, or of a mean over height and width.
+
+    Raises:
+        UnfitError: the output's shape is not the one that the window gives.
+    """
+    if op.builtin == B.MEAN:
+        windows = [Window(source.shape[axis], 1, 1, same=False) for _, axis in _SIDES]
+    else:
+        names = {"h": "filterHeight", "w": "filterWidth"}
+        windows = [Window.of(op, side, int(op.option(names[side], 1))) for side, _ in _SIDES]
+    return {"channels": source.shape[3], **_windowed(op, source, windows)}
+
+
+def is_image_mean(op: Operator) -> bool:
+    """Returns whether an operator is a MEAN over height and width."""
+    axes = op.input(1)
+    return (
+        op.builtin == B.MEAN
+        and axes is not None
+        and axes.is_constant
+        and sorted(int(a) % 4 for a in axes.numpy().reshape(-1)) == [1, 2]
+    )
+
+
+def _windowed(op: Operator, source: Tensor, windows: Sequence[Window]) -> dict[str, int]:
+    """Returns sizes, windows, strides and padding of both sides of an image, dilations of a convolution."""
+    output, result = op.outputs[0], dict[str, int]()
+    for (side, axis), window in zip(_SIDES, windows, strict=True):
+        size = source.shape[axis]
+        out = 1 if op.builtin == B.MEAN else output.shape[axis]  # a MEAN may drop the sides
         if out != window.positions(size):
-            raise contradiction(output)
+            raise _contradiction(output)
         result |= {
             f"in_{side}": size,
             f"out_{side}": out,
             f"k_{side}": window.size,
             f"stride_{side}": window.stride,
-            f"dilation_{side}": window.dilation,
-            "pad_top" if side == "h" else "pad_left": window.zeros_before(size, out),
         }
-    return result | ({"depthwise": 1} if depthwise else {})
+        if op.builtin in (B.CONV_2D, B.DEPTHWISE_CONV_2D):
+            result[f"dilation_{side}"] = window.dilation
+        result["pad_top" if side == "h" else "pad_left"] = window.zeros_before(size, out)
+    return result
 
 
 def _dense(op: Operator) -> dict[str, int]:
@@ -132,17 +169,21 @@ def _dense(op: Operator) -> dict[str, int]:
     }
 
 
-def contradiction(output: Tensor) -> UnfitError:
-    """Returns the refusal of an output whose shape its window does not give."""
+def _contradiction(output: Tensor) -> UnfitError:
     shape = list(output.shape)
     return UnfitError(f"has the output «{output.name}» of shape {shape}, which its window does not give")
 
 
 def clamps_of(op: Operator, output: Tensor) -> tuple[int, int]:
     """Returns (low, high): the fused activation has clamped outputs that are <= low or >= high."""
-    assert output.quantization is not None
     activation = int(op.option("fusedActivationFunction", _NONE))
     if activation not in RANGES:
         raise UnfitError(f"has the fused activation {activation}, whose clamps are not known")
+    return clamps_by(activation, output)
+
+
+def clamps_by(activation: int, output: Tensor) -> tuple[int, int]:
+    """Returns (low, high) as `clamps_of`, of an activation by its number, a key of `RANGES`."""
+    assert output.quantization is not None
     low, high = activation_range(output.quantization, activation)
-    return -129 if low is None else low, 128 if high is None else high
+    return NO_CLAMPS[0] if low is None else low, NO_CLAMPS[1] if high is None else high

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Literal
 
 import numpy as np
@@ -201,3 +202,8 @@ class Plan:
     tail: Tail | None = None
     boundaries: list[Tensor] = dataclasses.field(default_factory=list)
     segments: list[Segment] = dataclasses.field(default_factory=list)
+
+    def cut_at(self, graph: Subgraph, tensors: Iterable[Tensor]) -> None:
+        """Adds cuts at tensors of the uncut graph, but at its inputs and where there are cuts already."""
+        needed = [t.name for t in tensors if t not in graph.inputs]
+        self.cuts += [name for name in dict.fromkeys(needed) if name not in self.cuts]

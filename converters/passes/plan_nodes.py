@@ -10,15 +10,15 @@ from ..errors import ConversionError
 from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
 from ..settings import LAYERS, InjectSettings, last_number
-from ..window import Window
 from .cut_segments import crosses_alone, cut_reason, possible_cuts
 from .layer_geometry import (
     NO_CLAMPS,
     UnfitError,
     check_sizes,
     clamps_of,
-    contradiction,
+    is_image_mean,
     layer_geometry,
+    pool_geometry,
     same_bytes,
 )
 from .plan import NodeLayer, Plan, Trainable
@@ -54,8 +54,7 @@ def plan_nodes(model: Model, settings: InjectSettings, plan: Plan) -> None:
     layers, reasons = node_layers(graph, plan)
     chosen = _choose(settings, plan, layers, reasons)
     plan.nodes = [layers[t] for t in plan.trainable if t in chosen]
-    needed = [t.name for n in plan.nodes for t in (n.input, n.output, n.nodes) if t not in graph.inputs]
-    plan.cuts += [name for name in dict.fromkeys(needed) if name not in plan.cuts]
+    plan.cut_at(graph, [t for n in plan.nodes for t in (n.input, n.output, n.nodes)])
 
 
 def _wanted_cuts(model: Model, settings: InjectSettings, plan: Plan) -> list[str]:
@@ -204,22 +203,16 @@ def _nodes_of(graph: Subgraph, output: Tensor, geometry: dict[str, int]) -> tupl
         return "mean", pooled
     if pooling.builtin != B.MAX_POOL_2D or pooling.option("fusedActivationFunction", _NONE) != _NONE:
         return "plain", output
-    pools: dict[str, int] = {}
-    for side, axis in (("h", 1), ("w", 2)):
-        size, out = output.shape[axis], pooled.shape[axis]
-        filter_size = int(pooling.option("filterHeight" if side == "h" else "filterWidth", 1))
-        window = Window.of(pooling, side, filter_size)
-        if out != window.positions(size):
-            raise contradiction(pooled)
-        pools |= {
-            f"node_{side}": out,
-            f"pool_{side}": window.size,
-            f"pool_stride_{side}": window.stride,
-            "pool_pad_top" if side == "h" else "pool_pad_left": window.zeros_before(size, out),
-        }
-    if pools["pool_h"] * pools["pool_w"] > _LARGEST_WINDOW:
+    pool = pool_geometry(pooling, output)
+    if pool["k_h"] * pool["k_w"] > _LARGEST_WINDOW:
         return "plain", output
-    geometry |= pools
+    for side, pad in (("h", "pad_top"), ("w", "pad_left")):
+        geometry |= {
+            f"node_{side}": pool[f"out_{side}"],
+            f"pool_{side}": pool[f"k_{side}"],
+            f"pool_stride_{side}": pool[f"stride_{side}"],
+            f"pool_{pad}": pool[pad],
+        }
     return "max_pool", pooled
 
 
@@ -231,10 +224,4 @@ def _is_global_mean(op: Operator, source: Tensor) -> bool:
             and window == source.shape[1:3]
             and op.outputs[0].shape[1:3] == (1, 1)
         )
-    axes = op.input(1)
-    return (
-        op.builtin == B.MEAN
-        and axes is not None
-        and axes.is_constant
-        and sorted(int(a) % 4 for a in axes.numpy().reshape(-1)) == [1, 2]
-    )
+    return is_image_mean(op)

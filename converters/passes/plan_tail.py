@@ -37,7 +37,7 @@ def plan_tail(model: Model, settings: InjectSettings, plan: Plan) -> None:
         if all(t in found for t in chosen):
             carrying = {n.trainable: n for n in plan.nodes} | {t: found[t] for t in chosen}
             plan.nodes = [carrying[t] for t in plan.trainable if t in carrying]
-            _cut_at(plan, graph, [t for n in plan.nodes for t in (n.input, n.output, n.nodes)])
+            plan.cut_at(graph, [t for n in plan.nodes for t in (n.input, n.output, n.nodes)])
             return
     try:
         plan.tail = _tail(graph, logits, chosen)
@@ -50,12 +50,7 @@ def plan_tail(model: Model, settings: InjectSettings, plan: Plan) -> None:
     plan.nodes = [n for n in plan.nodes if n.trainable not in chosen]
     layers, program = plan.tail.layers, plan.tail.program
     looks_at = [t for t in program.looks_at if t is not None]
-    _cut_at(plan, graph, [*(n.input for n in layers), layers[-1].output, *looks_at])
-
-
-def _cut_at(plan: Plan, graph: Subgraph, tensors: Sequence[Tensor]) -> None:
-    needed = [t.name for t in tensors if t not in graph.inputs]
-    plan.cuts += [name for name in dict.fromkeys(needed) if name not in plan.cuts]
+    plan.cut_at(graph, [*(n.input for n in layers), layers[-1].output, *looks_at])
 
 
 def _chosen(graph: Subgraph, logits: Tensor, wanted: int | str, plan: Plan) -> list[Trainable]:

@@ -6,19 +6,17 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import ZoField
 from .arguments import address
-from .loader import call, constants, structs
+from .loader import call, constants, library, structs
 from .node_layer import NodeLayer
 
 __all__ = ["Backward", "BackwardProgram", "BackwardStep"]
-
-_KINDS: Final = ("mask", "layer", "max_pool", "average_pool", "factors", "slice", "add")
 
 
 @dataclass(frozen=True)
@@ -96,15 +94,35 @@ class BackwardProgram:
 
     @property
     def scratch_values(self) -> int:
-        """int32 values of scratch memory that the steps need."""
-        in_c = (step.layer.in_c for step in self.steps if step.layer is not None)
-        channels = (step.numbers["channels"] for step in self.steps if step.kind == "average_pool")
-        return max([*in_c, *channels], default=0)
+        """int32 values of scratch memory that the steps need (``zo_backward_scratch_values``)."""
+        steps, _kept = _structs_of(self.steps)
+        return int(library().zo_backward_scratch_values(steps, len(self.steps)))
 
     def bytes_kept(self, samples: int) -> int:
         """Returns the bytes of the fields of a minibatch, with their exponents."""
         kept = sum(samples * (2 * f.count + 1) for f in self.fields if f.at is None)
         return kept + 2 * self.shared_errors + sum(f.at is not None for f in self.fields)
+
+
+def _structs_of(steps: Sequence[BackwardStep]) -> tuple[Any, list[Any]]:
+    """Returns ``zo_backward_step`` [steps], and the structs that they point to."""
+    result, kept = (structs.zo_backward_step * max(1, len(steps)))(), list[Any]()
+
+    def kept_at(struct: Any) -> int:
+        kept.append(struct)
+        return ctypes.addressof(struct)
+
+    for c, step in zip(result, steps, strict=False):
+        for name, value in step.own_numbers.items():
+            setattr(c, name, value)
+        if step.layer is not None:
+            c.layer = kept_at(step.layer.struct)
+        if step.pool is not None:
+            c.pool = kept_at(structs.zo_pool(**step.pool))
+        if step.mantissas is not None:
+            c.mantissas = address("mantissas", step.mantissas, np.int16)
+        c.channels, c.exponent = step.channels, step.exponent
+    return result, kept
 
 
 class Backward:
@@ -136,9 +154,8 @@ class Backward:
         scratch = np.zeros(max(1, program.scratch_values), np.int32)
         self.buffer_bytes = program.bytes_kept(samples) + norms.nbytes + scratch.nbytes
         self._kept: list[Any] = [norms, scratch]  # what addresses in structs point to
-        steps = (structs.zo_backward_step * max(1, len(program.steps)))()
-        for c, step in zip(steps, program.steps, strict=False):
-            self._fill(c, step)
+        steps, kept = _structs_of(program.steps)
+        self._kept.append(kept)
         fields = (structs.zo_error_field * len(program.fields))()
         for c, f, (errors, exponents) in zip(fields, program.fields, self.fields, strict=True):
             c.errors, c.exponents = errors.ctypes.data, exponents.ctypes.data
@@ -156,17 +173,6 @@ class Backward:
     def _address(self, struct: Any) -> int:
         self._kept.append(struct)
         return ctypes.addressof(struct)
-
-    def _fill(self, c: Any, step: BackwardStep) -> None:
-        for name, value in step.own_numbers.items():
-            setattr(c, name, value)
-        if step.layer is not None:
-            c.layer = self._address(step.layer.struct)
-        if step.pool is not None:
-            c.pool = self._address(structs.zo_pool(**step.pool))
-        if step.mantissas is not None:
-            c.mantissas = address("mantissas", step.mantissas, np.int16)
-        c.channels, c.exponent = step.channels, step.exponent
 
     def sources(
         self, samples: int, given: Sequence[NDArray[np.int8] | None]

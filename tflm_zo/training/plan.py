@@ -216,11 +216,12 @@ def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int],
         SettingsError: `layers` names a layer that the model lacks, or cuts an exact tail in two.
     """
     chosen = trained_tensors(settings, metadata)
-    tensors_of = {n.trainable: tensors for n, tensors in own_layers(settings, metadata)}
-    own = [n for n, tensors in own_layers(settings, metadata) if tensors[0] in chosen]
-    tail = [n for n in exact_tail(settings, metadata) if n in own]
+    layers, whole = own_layers(settings, metadata), exact_tail(settings, metadata)
+    tensors_of = {n.trainable: tensors for n, tensors in layers}
+    own = [n for n, tensors in layers if tensors[0] in chosen]
+    tail = [n for n in whole if n in own]
     if metadata.tail is None:
-        _check_tail(settings, metadata, tail)
+        _check_tail(whole, tail, metadata)
         own = _sharing_together(own)
     else:
         own = _sharing_together([n for n in own if n not in tail]) + tail[::-1]
@@ -251,9 +252,8 @@ def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int],
     return tasks + _weight_tasks(settings.weights, metadata, [i for i in chosen if i not in nodal])
 
 
-def _check_tail(settings: Settings, metadata: ZoMetadata, trained: Sequence[ZoNodes]) -> None:
+def _check_tail(whole: Sequence[ZoNodes], trained: Sequence[ZoNodes], metadata: ZoMetadata) -> None:
     """Checks that errors come back through dense layers that are trained."""
-    whole = exact_tail(settings, metadata)
     if list(trained) != whole[: len(trained)]:
         missing = next(n for n in whole if n not in trained)
         behind = next(n for n in trained if whole.index(n) > whole.index(missing))

@@ -109,9 +109,8 @@ zo_status zo_node_run_resume(zo_node_run* run, uint32_t step, int32_t largest_lo
 zo_status zo_node_run_next(const zo_node_run* run, zo_node_request* request);
 
 /* After a FORWARD's invoke, for a node task: keeps the pairs and the nodes of the part, of a task
- * of ZO_NODE_TAIL the inputs alone. What
- * lies where it is kept already (inputs in the part's place in the task's, nodes in the task's)
- * stays.
+ * of ZO_NODE_TAIL the inputs alone. What lies where it is kept already (inputs in the part's place
+ * in the task's, nodes in the task's) stays.
  *
  *   inputs   int8 [batch, zo_node_input_bytes], the layer's input; not read of a task that keeps
  *            none

@@ -3,7 +3,7 @@
 #include "core_test.h"
 
 /* Running means that a run cannot have come to are refused before anything is changed. */
-void test_resumed_states(node_run* r, zo_node_run* run) {
+static void test_resumed_states(node_run* r, zo_node_run* run) {
   static const zo_scale unlikely[] = {
       {UINT32_C(1) << 31, ZO_SCALE_EXPONENT_MAX + 1},
       {UINT32_MAX, INT32_MIN},
@@ -41,7 +41,7 @@ void test_resumed_states(node_run* r, zo_node_run* run) {
   }
 }
 
-void test_node_run_errors(node_run* r) {
+static void test_node_run_errors(node_run* r) {
   zo_node_run run;
   const node_run good = *r;
   zo_control_settings* s = &r->settings.common;

@@ -2,13 +2,23 @@
 /* Sizes that wrap or are the largest. */
 #include "core_test.h"
 
-/* Sizes whose product is a small number in 32 bits. */
-void test_node_sizes_that_wrap(void) {
+/* A layer of one input and one output, which nothing clamps. */
+static zo_node_layer layer_of_ones(void) {
   zo_node_layer l;
   memset(&l, 0, sizeof l);
-  l.form = ZO_NODES_MAX_POOL;
+  l.form = ZO_NODES_PLAIN;
   l.in_h = l.in_w = l.in_c = l.k_h = l.k_w = 1;
   l.stride_h = l.stride_w = l.dilation_h = l.dilation_w = 1;
+  l.out_h = l.out_w = l.out_c = l.node_h = l.node_w = 1;
+  l.low = -129;
+  l.high = 128;
+  return l;
+}
+
+/* Sizes whose product is a small number in 32 bits. */
+void test_node_sizes_that_wrap(void) {
+  zo_node_layer l = layer_of_ones();
+  l.form = ZO_NODES_MAX_POOL;
   l.out_h = 4096;
   l.out_w = 4;
   l.out_c = 65536;
@@ -18,8 +28,6 @@ void test_node_sizes_that_wrap(void) {
   l.pool_w = 254;
   l.pool_stride_h = l.pool_stride_w = 1;
   l.pool_pad_left = 253;
-  l.low = -129;
-  l.high = 128;
   CHECK(zo_node_layer_check(&l) == ZO_OK);           /* 2^30 nodes */
   for (l.node_w = 5; l.node_w <= 257u; ++l.node_w) { /* at 257, 2^32 + 2^28 of them */
     CHECK(zo_node_layer_check(&l) == ZO_ERROR_ARGUMENT);
@@ -29,14 +37,7 @@ void test_node_sizes_that_wrap(void) {
 /* Errors come back through a dense layer alone, and the product of this one's sides is 1, too, in
  * 32 bits. */
 void test_a_following_layer_that_wraps(void) {
-  zo_node_layer small;
-  memset(&small, 0, sizeof small);
-  small.form = ZO_NODES_PLAIN;
-  small.in_h = small.in_w = small.in_c = small.k_h = small.k_w = 1;
-  small.stride_h = small.stride_w = small.dilation_h = small.dilation_w = 1;
-  small.out_h = small.out_w = small.out_c = small.node_h = small.node_w = 1;
-  small.low = -129;
-  small.high = 128;
+  const zo_node_layer small = layer_of_ones();
   int8_t byte = 0;
   uint8_t route = 0;
   int16_t error = 0;
