@@ -38,6 +38,7 @@ NAMES = {
     "zo_log2",
     "zo_node_gradient",
     "zo_node_layer",
+    "zo_node_move",
     "zo_node_update",
     "zo_perturb",
     "zo_replay_tile",

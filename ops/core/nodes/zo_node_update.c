@@ -3,12 +3,10 @@
 
 #include <string.h>
 
-#include "ops/core/kernels/zo_apply_row.h"
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/math/zo_moments.h"
-#include "ops/core/nodes/zo_node_bias.h"
 #include "ops/core/nodes/zo_node_gradient.h"
-#include "ops/core/weights/zo_apply_steps.h"
+#include "ops/core/nodes/zo_node_move.h"
 #include "ops/core/zo_features.h"
 
 #if ZO_WITH_BITS
@@ -32,9 +30,7 @@
 
 typedef struct update {
   zo_node_gradient g;
-  const zo_tensor* tensor; /* null: the filter stays as it is */
-  const zo_tensor* bias;   /* null: biases stay as they are */
-  const zo_node_step* step;
+  zo_node_move to;
   int32_t* gradient;     /* [row], of the channel at hand; then its steps */
   int32_t of_bias;       /* the same of the channel's bias */
   const int32_t* chosen; /* [out_c], not zero: the channel is updated; null: all are */
@@ -43,7 +39,7 @@ typedef struct update {
 } update;
 
 /* The biases, in a build that trains any. */
-static const zo_tensor* bias_of(const update* u) { return ZO_WITH_BIASES ? u->bias : NULL; }
+static const zo_tensor* bias_of(const update* u) { return ZO_WITH_BIASES ? u->to.bias : NULL; }
 
 uint32_t zo_node_scratch_values(const zo_node_layer* layer) {
   return zo_node_row(layer) + layer->out_c;
@@ -94,26 +90,17 @@ static void make_steps(int32_t* values, uint32_t count, zo_scale factor, int32_t
   }
 }
 
-/* Steps of at most 2^24 times a channel's Q31 factor, half up. */
-static void scale_steps(int32_t* scaled, const int32_t* steps, uint32_t count, int32_t multiplier) {
-  for (uint32_t j = 0; j < count; ++j) {
-    const int64_t product = (int64_t)(2 * steps[j]) * multiplier + (INT64_C(1) << 31);
-    scaled[j] = (int32_t)zo_floor_shift64(product, 32);
-  }
-}
-
 static int is_updated(const update* u, uint32_t channel) {
   return u->chosen == NULL || u->chosen[channel] != 0;
 }
 
 /* --- Rules ----------------------------------------------------------------------- */
 
-/* How a rule makes a step of G: -(G 2^bits - mean) factor, or, for ZO_NODE_BITS, by a shift. */
+/* How a rule makes a step of G: -(G 2^bits - mean) factor. ZO_NODE_BITS has the shift of a move. */
 typedef struct plan {
   zo_scale factor;
   int32_t bits;
   int32_t mean;
-  uint32_t shift;
 } plan;
 
 /* What a pass over the updated channels finds. */
@@ -134,7 +121,7 @@ static void standardize_row(int32_t* gradient, uint32_t count, const plan* p) {
 /* What a part of the gradient at hand is worth, and, with a plan, its steps in its place. */
 static void measure(const update* u, const plan* p, int32_t* gradient, uint32_t count,
                     findings* found) {
-  const uint32_t rule = u->step->rule;
+  const uint32_t rule = u->to.step->rule;
   if (rule == ZO_NODE_RMS) {
     found->squares += sum_of_squares(gradient, count);
   } else if (p == NULL) {
@@ -142,116 +129,22 @@ static void measure(const update* u, const plan* p, int32_t* gradient, uint32_t 
   }
   if (p == NULL || rule == ZO_NODE_BITS) return;
   if (rule == ZO_NODE_STANDARDIZED) standardize_row(gradient, count, p);
-  make_steps(gradient, count, p->factor, (int32_t)u->step->clip);
+  make_steps(gradient, count, p->factor, (int32_t)u->to.step->clip);
 }
 
 /* Forms the gradient of a channel; returns 0 where it is all zero. */
 static int form(update* u, uint32_t channel) {
-  const int any = u->tensor != NULL ? zo_node_gradient_form(&u->g, channel, u->gradient)
-                                    : zo_node_gradient_errors(&u->g, channel) != 0;
+  const int any = u->to.filter != NULL ? zo_node_gradient_form(&u->g, channel, u->gradient)
+                                       : zo_node_gradient_errors(&u->g, channel) != 0;
   u->of_bias = u->g.sum * (INT32_C(1) << ZO_BIAS_SHIFT);
   return any;
 }
 
-/* Weights of a channel, one after the other, and what they move by. */
-typedef struct weight_run {
-  int8_t* weights;
-  int8_t* fraction; /* or null */
-  const int32_t* steps;
-  uint32_t count;
-} weight_run;
-
-/* Moves weights by their steps; those with a fraction or a multiplier, ZO_STEPS_CHUNK at most. */
-static uint32_t move_run(const update* u, uint32_t channel, const plan* p, weight_run run,
-                         uint32_t* rounding) {
-  const zo_tensor* tensor = u->tensor;
-  int32_t scaled[ZO_STEPS_CHUNK];
-#if ZO_WITH_BITS
-  if (u->step->rule == ZO_NODE_BITS) {
-    return zo_subtract_rounded(run.weights, run.steps, run.count, p->shift, tensor->limit);
-  }
-#else
-  (void)p;
-#endif
-  if (tensor->multiplier != NULL) {
-    scale_steps(scaled, run.steps, run.count, tensor->multiplier[channel]);
-    run.steps = scaled;
-  }
-  return run.fraction != NULL
-             ? zo_apply_steps_16(run.weights, run.fraction, run.steps, run.count, tensor->limit)
-             : zo_apply_row_8(run.weights, run.steps, run.count, tensor->limit,
-                              (int32_t)u->step->clip, rounding);
-}
-
-/* Copies values that lie `stride` apart to where they are one after the other, or back. */
-static void gather(int8_t* to, const int8_t* from, uint32_t count, uint32_t stride) {
-  for (uint32_t j = 0; j < count; ++j) to[j] = from[(size_t)j * stride];
-}
-
-static void scatter(int8_t* to, const int8_t* from, uint32_t count, uint32_t stride) {
-  for (uint32_t j = 0; j < count; ++j) to[(size_t)j * stride] = from[j];
-}
-
-/* Moves a run of weights of a depthwise layer, which lie as many apart as there are channels. */
-static uint32_t move_apart(const update* u, uint32_t channel, const plan* p, weight_run run,
-                           uint32_t* rounding) {
-  const uint32_t apart = u->g.layer->out_c;
-  int8_t weights[ZO_STEPS_CHUNK], fraction[ZO_STEPS_CHUNK];
-  weight_run near = run;
-  near.weights = weights;
-  gather(weights, run.weights, run.count, apart);
-  if (run.fraction != NULL) {
-    near.fraction = fraction;
-    gather(fraction, run.fraction, run.count, apart);
-  }
-  const uint32_t saturated = move_run(u, channel, p, near, rounding);
-  scatter(run.weights, weights, run.count, apart);
-  if (run.fraction != NULL) scatter(run.fraction, fraction, run.count, apart);
-  return saturated;
-}
-
-/* Moves the bias of a channel by the step (the gradient) at hand. */
-static uint32_t move_bias(const update* u, uint32_t channel, const plan* p) {
-  const zo_tensor* tensor = u->bias;
-  int32_t step = u->of_bias;
-#if ZO_WITH_BITS
-  if (u->step->rule == ZO_NODE_BITS) {
-    step = -zo_pseudo_stochastic(step, p->shift) * (INT32_C(1) << ZO_BIAS_SHIFT);
-    return zo_move_bias(tensor, channel, step);
-  }
-#else
-  (void)p;
-#endif
-  if (tensor->multiplier != NULL) scale_steps(&step, &step, 1, tensor->multiplier[channel]);
-  return zo_move_bias(tensor, channel, zo_bias_step(tensor, channel, step, u->step->seed));
-}
-
-/* Moves the weights of a channel by the steps (the gradient) at hand. */
-static uint32_t move(const update* u, uint32_t channel, const plan* p) {
-  const zo_tensor* tensor = u->tensor;
-  const int apart = u->g.layer->depthwise != 0u;
-  const uint32_t row = u->row;
-  const uint32_t most =
-      apart || tensor->multiplier != NULL || tensor->fraction != NULL ? ZO_STEPS_CHUNK : row;
-  uint32_t rounding =
-      zo_stream_state(zo_stream_key(u->step->seed, tensor->stream | ZO_ROUNDING_STREAM), channel);
-  uint32_t saturated = 0;
-  for (uint32_t i = 0; i < row; i += most) {
-    const size_t at = apart ? (size_t)i * u->g.layer->out_c + channel : (size_t)channel * row + i;
-    const weight_run run = {tensor->weights + at,
-                            tensor->fraction == NULL ? NULL : tensor->fraction + at,
-                            u->gradient + i, row - i < most ? row - i : most};
-    saturated +=
-        apart ? move_apart(u, channel, p, run, &rounding) : move_run(u, channel, p, run, &rounding);
-  }
-  return saturated;
-}
-
 /* Moves the weights by a plan; without one, only measures. */
 static findings walk(update* u, const plan* p) {
-  const uint32_t rule = u->step->rule;
+  const uint32_t rule = u->to.step->rule;
   /* Whether nothing comes of a gradient of zero: a step of zero leaves an 8-bit weight alone. */
-  const int exact = u->tensor == NULL || u->tensor->fraction == NULL;
+  const int exact = u->to.filter == NULL || u->to.filter->fraction == NULL;
   const int skips = p == NULL ? rule == ZO_NODE_RMS : rule != ZO_NODE_STANDARDIZED && exact;
   findings found;
   memset(&found, 0, sizeof found);
@@ -279,8 +172,8 @@ static findings walk(update* u, const plan* p) {
       zo_moments_join(&found.moments, &row.moments);
       found.squares += row.squares;
       if (p == NULL) continue;
-      if (u->tensor != NULL) found.clipped += move(u, i, p);
-      if (bias_of(u) != NULL) found.clipped += move_bias(u, i, p);
+      if (u->to.filter != NULL) found.clipped += zo_node_move_weights(&u->to, i, u->gradient);
+      if (bias_of(u) != NULL) found.clipped += zo_node_move_bias(&u->to, i, u->of_bias);
     }
   }
   return found;
@@ -297,7 +190,7 @@ static int plan_standardized(const update* u, const zo_moments* moments, plan* p
   }
   p->mean = (int32_t)zo_moments_mean(moments, p->bits);
   /* std is root(spread) / size. */
-  const zo_scale rate = zo_scale_of((uint64_t)u->step->rate * u->size, -p->bits);
+  const zo_scale rate = zo_scale_of((uint64_t)u->to.step->rate * u->size, -p->bits);
   p->factor = zo_scale_ratio(rate, zo_scale_root(spread));
   return 1;
 }
@@ -317,7 +210,7 @@ static int make_plan(update* u, zo_node_step* step, plan* p) {
 #if ZO_WITH_BITS
     if (step->rule == ZO_NODE_BITS) {
       const uint32_t width = zo_bit_width(found.moments.largest);
-      p->shift = width > step->bits ? width - step->bits : 0u;
+      u->to.shift = width > step->bits ? width - step->bits : 0u;
       return 1;
     }
 #endif
@@ -390,13 +283,15 @@ zo_status zo_node_update_s8(const zo_node_layer* layer, const zo_tensor* tensors
   if (scratch == NULL) return ZO_ERROR_ARGUMENT;
   const uint32_t rows = step->rows == 0u ? layer->out_c : step->rows;
   update u;
-  u.tensor = tensors->type != ZO_TENSOR_INT32 ? tensors : NULL;
-  u.bias = u.tensor == NULL ? tensors : (count > 1u ? tensors + 1 : NULL);
-  u.step = step;
+  u.to.layer = layer;
+  u.to.filter = tensors->type != ZO_TENSOR_INT32 ? tensors : NULL;
+  u.to.bias = u.to.filter == NULL ? tensors : (count > 1u ? tensors + 1 : NULL);
+  u.to.step = step;
+  u.to.shift = 0;
   u.gradient = scratch;
   u.chosen = NULL;
   if (!zo_node_gradient_begin(&u.g, layer, evidence)) return ZO_ERROR_ARGUMENT;
-  u.row = u.tensor != NULL ? u.g.row : 0u;
+  u.row = u.to.filter != NULL ? u.g.row : 0u;
   u.size = (u.row + (bias_of(&u) != NULL ? 1u : 0u)) * rows;
   if (rows < layer->out_c) {
     zo_node_gradient_choose(&u.g, rows, scratch + u.g.row);

@@ -21,7 +21,7 @@ from tflm_zo.converters.model.schema import DTYPES
 from tflm_zo.converters.segments import extract_segment
 
 from . import bare_runtime, bases, workers
-from .drive import KINDS
+from .cases import KINDS, Case
 from .workers import Outcome
 
 RUNTIMES = "runtime's fault"
@@ -90,7 +90,7 @@ def signature(outcome: Outcome) -> str:
     return f"{what} at {place}" if place else what
 
 
-def runtimes_fault(case: workers.Case) -> bool:
+def runtimes_fault(case: Case) -> bool:
     """Whether the bare runtime dies of the same network, without our operators, delegate and package."""
     if "model.tflite" not in case.files:
         return False
@@ -139,7 +139,7 @@ def plain_segment(model: Model, number: int) -> bytes:
     return segment.to_bytes()
 
 
-def write_files(case: workers.Case, place: Path) -> None:
+def write_files(case: Case, place: Path) -> None:
     place.mkdir(parents=True, exist_ok=True)
     for name, data in case.files.items():
         (place / name).write_bytes(data)

@@ -10,10 +10,12 @@ from random import Random
 from typing import Any
 
 import flatbuffers
-import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from .values import FLOATS, damaged, integer, near, pick, text
+from . import model_operators as operators
+from . import model_tensors as tensors
+from .model_parts import edited, graph, int32, list_of, name
+from .values import damaged, pick
 
 Mutation = Callable[[Random, Any], None]
 
@@ -39,247 +41,7 @@ def packed(raw: Any) -> bytes:
     return bytes(builder.Output())
 
 
-def name(rng: Random) -> Any:
-    """As a field of the schema takes it; strings of a file need not be UTF-8."""
-    return rng.randbytes(rng.randrange(1, 9)) if rng.random() < 0.3 else text(rng)
-
-
-def graph(rng: Random, raw: Any) -> Any:
-    return rng.choice(raw.subgraphs)
-
-
-def tensor(rng: Random, raw: Any) -> Any:
-    return rng.choice(graph(rng, raw).tensors)
-
-
-def operator(rng: Random, raw: Any) -> Any:
-    return rng.choice(graph(rng, raw).operators)
-
-
-def list_of(values: Any) -> list[Any]:
-    return [] if values is None else list(values)
-
-
-def edited(rng: Random, values: Any, new: Callable[[], Any]) -> list[Any]:
-    """A list with an item changed, added, removed, repeated or moved."""
-    items = list_of(values)
-    kind = rng.randrange(6)
-    at = rng.randrange(len(items)) if items else 0
-    if not items or kind == 0:
-        items.insert(at, new())
-    elif kind == 1:
-        del items[at]
-    elif kind == 2:
-        items.insert(at, copy.copy(rng.choice(items)))
-    elif kind == 3:
-        other = rng.randrange(len(items))
-        items[at], items[other] = items[other], items[at]
-    else:
-        items[at] = new()
-    return items
-
-
-def int32(values: list[int]) -> Any:
-    return np.array(values, np.int64).astype(np.int32)
-
-
-# --- tensors ----------------------------------------------------------------------------------------------
-
-
-def shape(rng: Random, raw: Any) -> None:
-    t = tensor(rng, raw)
-    dims = list_of(t.shape)
-    if dims and rng.random() < 0.6:
-        at = rng.randrange(len(dims))
-        dims[at] = near(rng, int(dims[at]))
-    else:
-        dims = edited(rng, dims, lambda: rng.choice((0, 1, 1, 2, 3, 4, 8, integer(rng, 32))))
-    t.shape = None if rng.random() < 0.05 else int32(dims)
-
-
-def shape_signature(rng: Random, raw: Any) -> None:
-    t = tensor(rng, raw)
-    t.shapeSignature = int32(edited(rng, t.shape, lambda: rng.choice((-1, -1, 0, 5, integer(rng, 32)))))
-
-
-def type_(rng: Random, raw: Any) -> None:
-    tensor(rng, raw).type = rng.choice((0, 1, 2, 3, 4, 5, 6, 7, 9, 9, 10, 16, 17, 18, 19, 25, 60))
-
-
-def buffer_of(rng: Random, raw: Any) -> None:
-    tensor(rng, raw).buffer = rng.choice((0, 1, rng.randrange(len(raw.buffers)), len(raw.buffers), 2**31))
-
-
-def buffer_data(rng: Random, raw: Any) -> None:
-    b = rng.choice(raw.buffers)
-    data = b"" if b.data is None else bytes(b.data)
-    kind = rng.randrange(5)
-    if kind == 0:
-        data = data[: rng.randrange(len(data) + 1)]
-    elif kind == 1:
-        data += rng.randbytes(rng.choice((1, 2, 4, 16)))
-    elif kind == 2 and len(data) >= 4:
-        at = rng.randrange(len(data) // 4) * 4  # an int32: shapes and axes are constants of a few of them
-        data = data[:at] + (integer(rng) & 0xFFFFFFFF).to_bytes(4, "little") + data[at + 4 :]
-    elif kind == 3:
-        data = rng.choice((bytes(len(data)), b"\x80" * len(data), rng.randbytes(len(data))))
-    else:
-        data = damaged(rng, data) if data else b"x"
-    b.data = np.frombuffer(data, np.uint8) if data else None
-
-
-def tensor_name(rng: Random, raw: Any) -> None:
-    t = tensor(rng, raw)
-    t.name = None if rng.random() < 0.1 else pick(rng, [tensor(rng, raw).name, name(rng)])
-
-
-def variable(rng: Random, raw: Any) -> None:
-    t = tensor(rng, raw)
-    t.isVariable = not t.isVariable
-    if rng.random() < 0.5:
-        t.buffer = 0
-
-
-def tensor_list(rng: Random, raw: Any) -> None:
-    g = graph(rng, raw)
-    g.tensors = edited(rng, g.tensors, lambda: copy.deepcopy(rng.choice(g.tensors)))
-
-
-def quantization(rng: Random, raw: Any) -> None:
-    t = tensor(rng, raw)
-    if t.quantization is None or rng.random() < 0.05:
-        t.quantization = None if t.quantization is not None else schema.QuantizationParametersT()
-        return
-    q, kind = t.quantization, rng.randrange(7)
-    scales, zeros = list_of(q.scale), list_of(q.zeroPoint)
-    if kind == 0:
-        scales = edited(rng, scales, lambda: rng.choice(FLOATS))
-    elif kind == 1 and scales:
-        scales[rng.randrange(len(scales))] *= rng.choice((2.0, 0.5, 1.01, 1e-3, 1e3, -1.0))
-    elif kind == 2:
-        zeros = edited(rng, zeros, lambda: integer(rng))
-    elif kind == 3 and zeros:
-        zeros[rng.randrange(len(zeros))] += rng.choice((-1, 1, 128, -128))
-    elif kind == 4:
-        q.quantizedDimension = rng.choice((-1, 0, 1, 2, 3, 4, integer(rng, 32)))
-    elif kind == 5:
-        scales, zeros = scales * rng.choice((0, 2, 3)), zeros * rng.choice((0, 2, 3))
-    else:
-        q.min, q.max = edited(rng, q.min, lambda: rng.choice(FLOATS)), list_of(q.max)
-    with np.errstate(over="ignore"):
-        q.scale = np.array(scales, np.float32) if scales or rng.random() < 0.8 else None
-    q.zeroPoint = np.array(zeros, np.int64) if zeros or rng.random() < 0.8 else None
-
-
-def same_quantization(rng: Random, raw: Any) -> None:
-    tensor(rng, raw).quantization = copy.deepcopy(tensor(rng, raw).quantization)
-
-
-def sparsity(rng: Random, raw: Any) -> None:
-    s = schema.SparsityParametersT()
-    s.traversalOrder = int32([rng.randrange(4) for _ in range(rng.randrange(4))])
-    tensor(rng, raw).sparsity = s
-
-
-# --- operators --------------------------------------------------------------------------------------------
-
-
-def operands(rng: Random, raw: Any) -> None:
-    g = graph(rng, raw)
-    op = rng.choice(g.operators)
-    side = rng.choice(("inputs", "inputs", "outputs"))
-
-    def new() -> int:
-        return rng.choice((-1, rng.randrange(len(g.tensors)), rng.randrange(len(g.tensors)), len(g.tensors)))
-
-    setattr(op, side, int32(edited(rng, getattr(op, side), new)))
-
-
-def no_operands(rng: Random, raw: Any) -> None:
-    op = operator(rng, raw)
-    setattr(op, rng.choice(("inputs", "outputs")), rng.choice((None, int32([]))))
-
-
-def intermediates(rng: Random, raw: Any) -> None:
-    op = operator(rng, raw)
-    op.intermediates = int32([integer(rng, 32) for _ in range(rng.randrange(3))])
-    op.mutatingVariableInputs = np.array([True] * rng.randrange(4))
-
-
-def options(rng: Random, raw: Any) -> None:
-    op = operator(rng, raw)
-    if op.builtinOptions is None or rng.random() < 0.1:
-        op.builtinOptions, op.builtinOptionsType = None, rng.choice((0, op.builtinOptionsType))
-        return
-    fields = [k for k, v in vars(op.builtinOptions).items() if isinstance(v, (bool, int, float))]
-    field = pick(rng, fields)
-    if field is None:
-        return
-    value = getattr(op.builtinOptions, field)
-    if isinstance(value, bool):
-        setattr(op.builtinOptions, field, not value)
-    elif isinstance(value, float):
-        setattr(op.builtinOptions, field, rng.choice(FLOATS))
-    else:
-        setattr(op.builtinOptions, field, rng.choice((0, 1, 2, 3, near(rng, value), integer(rng, 8))))
-
-
-def options_of_another(rng: Random, raw: Any) -> None:
-    one, other = operator(rng, raw), operator(rng, raw)
-    one.builtinOptions, one.builtinOptionsType = other.builtinOptions, other.builtinOptionsType
-
-
-def custom_options(rng: Random, raw: Any) -> None:
-    op = pick(rng, [o for o in graph(rng, raw).operators if o.customOptions is not None])
-    if op is None:
-        operator(rng, raw).customOptions = np.frombuffer(rng.randbytes(rng.randrange(40)), np.uint8)
-        return
-    data = bytes(op.customOptions)
-    if rng.random() < 0.6 and len(data) >= 4:
-        at = rng.randrange(len(data) // 4) * 4
-        data = data[:at] + (integer(rng) & 0xFFFFFFFF).to_bytes(4, "little") + data[at + 4 :]
-    else:
-        data = damaged(rng, data)
-    op.customOptions = np.frombuffer(data, np.uint8)
-
-
-def operator_list(rng: Random, raw: Any) -> None:
-    g = graph(rng, raw)
-    g.operators = edited(rng, g.operators, lambda: copy.deepcopy(rng.choice(g.operators)))
-
-
-def opcode(rng: Random, raw: Any) -> None:
-    operator(rng, raw).opcodeIndex = rng.choice(
-        (rng.randrange(len(raw.operatorCodes)), len(raw.operatorCodes), integer(rng, 32) & 0x7FFFFFFF)
-    )
-
-
-def operator_code(rng: Random, raw: Any) -> None:
-    code = rng.choice(raw.operatorCodes)
-    kind = rng.randrange(5)
-    if kind < 3:
-        new = rng.randrange(0, 210)
-        code.builtinCode, code.deprecatedBuiltinCode = new, min(new, 127)
-    elif kind == 3:
-        code.version = rng.choice((0, 1, 2, 5, 9, 100))
-    else:
-        code.customCode = name(rng)
-
-
-def rewired(rng: Random, raw: Any) -> None:
-    """An operator becomes another one with the same operands and the options that belong to it."""
-    g = graph(rng, raw)
-    op = rng.choice(g.operators)
-    code = schema.OperatorCodeT()
-    code.builtinCode = rng.choice((0, 1, 2, 3, 4, 9, 14, 17, 18, 19, 21, 22, 25, 28, 34, 39, 40, 41, 45, 53))
-    code.deprecatedBuiltinCode, code.version = code.builtinCode, 1
-    raw.operatorCodes.append(code)
-    op.opcodeIndex = len(raw.operatorCodes) - 1
-    if rng.random() < 0.7:
-        op.builtinOptions, op.builtinOptionsType = None, 0
-
-
-# --- the rest ---------------------------------------------------------------------------------------------
+# --- graphs, signatures, metadata -----------------------------------------------------------------------
 
 
 def ports(rng: Random, raw: Any) -> None:
@@ -372,27 +134,27 @@ def buffers(rng: Random, raw: Any) -> None:
 
 
 TABLE: dict[Mutation, int] = {
-    shape: 10,
-    shape_signature: 3,
-    type_: 6,
-    buffer_of: 3,
-    buffer_data: 8,
-    tensor_name: 5,
-    variable: 4,
-    tensor_list: 2,
-    quantization: 12,
-    same_quantization: 4,
-    sparsity: 1,
-    operands: 9,
-    no_operands: 2,
-    intermediates: 1,
-    options: 12,
-    options_of_another: 2,
-    custom_options: 3,
-    operator_list: 6,
-    opcode: 4,
-    operator_code: 3,
-    rewired: 6,
+    tensors.shape: 10,
+    tensors.shape_signature: 3,
+    tensors.type_: 6,
+    tensors.buffer_of: 3,
+    tensors.buffer_data: 8,
+    tensors.tensor_name: 5,
+    tensors.variable: 4,
+    tensors.tensor_list: 2,
+    tensors.quantization: 12,
+    tensors.same_quantization: 4,
+    tensors.sparsity: 1,
+    operators.operands: 9,
+    operators.no_operands: 2,
+    operators.intermediates: 1,
+    operators.options: 12,
+    operators.options_of_another: 2,
+    operators.custom_options: 3,
+    operators.operator_list: 6,
+    operators.opcode: 4,
+    operators.operator_code: 3,
+    operators.rewired: 6,
     ports: 5,
     port_for_port: 6,
     subgraphs: 2,

@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .attempts import FaultError, described
 from .bases import Bases
-from .drive import Case, FaultError, clean, described, drive, make
+from .cases import Case, make
+from .drive import clean, drive
 
 CPU_SECONDS = 20  # of one case; a hang
 WALL_SECONDS = 300  # of one case that does not even come back to Python

@@ -1,0 +1,134 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "ops/core/nodes/zo_node_move.h"
+
+#include "ops/core/kernels/zo_apply_row.h"
+#include "ops/core/math/zo_fixed_point.h"
+#include "ops/core/random/zo_stream.h"
+#include "ops/core/weights/zo_apply_steps.h"
+#include "ops/core/zo_features.h"
+
+#if ZO_WITH_BITS
+#include "ops/core/papers/zo_pseudo_stochastic.h"
+#include "ops/core/papers/zo_update_bits.h"
+#endif
+
+/* Steps of at most 2^24 times a channel's Q31 factor, half up. */
+static void scale_steps(int32_t* scaled, const int32_t* steps, uint32_t count, int32_t multiplier) {
+  for (uint32_t j = 0; j < count; ++j) {
+    const int64_t product = (int64_t)(2 * steps[j]) * multiplier + (INT64_C(1) << 31);
+    scaled[j] = (int32_t)zo_floor_shift64(product, 32);
+  }
+}
+
+/* --- Weights --------------------------------------------------------------------- */
+
+/* Weights of a channel, one after the other, and what they move by. */
+typedef struct weight_run {
+  int8_t* weights;
+  int8_t* fraction; /* or null */
+  const int32_t* steps;
+  uint32_t count;
+} weight_run;
+
+/* Moves weights by their steps; those with a fraction or a multiplier, ZO_STEPS_CHUNK at most. */
+static uint32_t move_run(const zo_node_move* m, uint32_t channel, weight_run run,
+                         uint32_t* rounding) {
+  const zo_tensor* tensor = m->filter;
+  int32_t scaled[ZO_STEPS_CHUNK];
+#if ZO_WITH_BITS
+  if (m->step->rule == ZO_NODE_BITS) {
+    return zo_subtract_rounded(run.weights, run.steps, run.count, m->shift, tensor->limit);
+  }
+#endif
+  if (tensor->multiplier != NULL) {
+    scale_steps(scaled, run.steps, run.count, tensor->multiplier[channel]);
+    run.steps = scaled;
+  }
+  return run.fraction != NULL
+             ? zo_apply_steps_16(run.weights, run.fraction, run.steps, run.count, tensor->limit)
+             : zo_apply_row_8(run.weights, run.steps, run.count, tensor->limit,
+                              (int32_t)m->step->clip, rounding);
+}
+
+/* Copies values that lie `stride` apart to where they are one after the other, or back. */
+static void gather(int8_t* to, const int8_t* from, uint32_t count, uint32_t stride) {
+  for (uint32_t j = 0; j < count; ++j) to[j] = from[(size_t)j * stride];
+}
+
+static void scatter(int8_t* to, const int8_t* from, uint32_t count, uint32_t stride) {
+  for (uint32_t j = 0; j < count; ++j) to[(size_t)j * stride] = from[j];
+}
+
+/* Moves a run of weights of a depthwise layer, which lie as many apart as there are channels. */
+static uint32_t move_apart(const zo_node_move* m, uint32_t channel, weight_run run,
+                           uint32_t* rounding) {
+  const uint32_t apart = m->layer->out_c;
+  int8_t weights[ZO_STEPS_CHUNK], fraction[ZO_STEPS_CHUNK];
+  weight_run near = run;
+  near.weights = weights;
+  gather(weights, run.weights, run.count, apart);
+  if (run.fraction != NULL) {
+    near.fraction = fraction;
+    gather(fraction, run.fraction, run.count, apart);
+  }
+  const uint32_t saturated = move_run(m, channel, near, rounding);
+  scatter(run.weights, weights, run.count, apart);
+  if (run.fraction != NULL) scatter(run.fraction, fraction, run.count, apart);
+  return saturated;
+}
+
+uint32_t zo_node_move_weights(const zo_node_move* m, uint32_t channel, const int32_t* steps) {
+  const zo_tensor* tensor = m->filter;
+  const int apart = m->layer->depthwise != 0u;
+  const uint32_t row = zo_node_row(m->layer);
+  const uint32_t most =
+      apart || tensor->multiplier != NULL || tensor->fraction != NULL ? ZO_STEPS_CHUNK : row;
+  uint32_t rounding =
+      zo_stream_state(zo_stream_key(m->step->seed, tensor->stream | ZO_ROUNDING_STREAM), channel);
+  uint32_t saturated = 0;
+  for (uint32_t i = 0; i < row; i += most) {
+    const size_t at = apart ? (size_t)i * m->layer->out_c + channel : (size_t)channel * row + i;
+    const weight_run run = {tensor->weights + at,
+                            tensor->fraction == NULL ? NULL : tensor->fraction + at, steps + i,
+                            row - i < most ? row - i : most};
+    saturated +=
+        apart ? move_apart(m, channel, run, &rounding) : move_run(m, channel, run, &rounding);
+  }
+  return saturated;
+}
+
+/* --- Biases ---------------------------------------------------------------------- */
+
+/* Whole LSB of a bias that a step of its v comes to.
+ *
+ *   step  unit 2^-16 LSB, within +-2^24
+ *   seed  of the rounding */
+static int32_t bias_step(const zo_tensor* tensor, uint32_t channel, int32_t step, uint32_t seed) {
+  const uint32_t key = zo_stream_key(seed, tensor->stream | ZO_ROUNDING_STREAM);
+  const uint32_t word = zo_stream_next(zo_stream_state(key, channel));
+  return zo_floor_shift(step * (INT32_C(1) << ZO_BIAS_SHIFT) + (int32_t)(word & 0xFFFFu),
+                        ZO_COEFFICIENT_BITS);
+}
+
+/* Moves the bias of a channel by whole LSB; returns 1 where it was clipped. */
+static uint32_t move_bias(const zo_tensor* tensor, uint32_t channel, int32_t step) {
+  int32_t* bias = (int32_t*)(void*)tensor->weights + channel;
+  const int64_t size = *bias < 0 ? -(int64_t)*bias : *bias;
+  const int64_t moved = (int64_t)*bias + step;
+  const int64_t clipped = zo_clamp64(moved, size > ZO_BIAS_MAX ? size : ZO_BIAS_MAX);
+  /* Of INT32_MIN there is no opposite, and none is reached: steps are below 2^30. */
+  *bias = (int32_t)clipped;
+  return (uint32_t)(clipped != moved);
+}
+
+uint32_t zo_node_move_bias(const zo_node_move* m, uint32_t channel, int32_t step) {
+  const zo_tensor* tensor = m->bias;
+#if ZO_WITH_BITS
+  if (m->step->rule == ZO_NODE_BITS) {
+    step = -zo_pseudo_stochastic(step, m->shift) * (INT32_C(1) << ZO_BIAS_SHIFT);
+    return move_bias(tensor, channel, step);
+  }
+#endif
+  if (tensor->multiplier != NULL) scale_steps(&step, &step, 1, tensor->multiplier[channel]);
+  return move_bias(tensor, channel, bias_step(tensor, channel, step, m->step->seed));
+}

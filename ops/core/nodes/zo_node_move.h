@@ -1,0 +1,23 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+/* How a step moves the weights and the bias of an output channel: the rules of zo_node_update.h. */
+#ifndef TFLM_ZO_OPS_CORE_NODES_ZO_NODE_MOVE_H_
+#define TFLM_ZO_OPS_CORE_NODES_ZO_NODE_MOVE_H_
+
+#include "ops/core/nodes/zo_node_update.h"
+
+typedef struct zo_node_move {
+  const zo_node_layer* layer;
+  const zo_tensor* filter; /* null: it stays as it is */
+  const zo_tensor* bias;   /* null: biases stay as they are */
+  const zo_node_step* step;
+  uint32_t shift; /* ZO_NODE_BITS: of the values that are steps by the other rules */
+} zo_node_move;
+
+/* Moves the weights of a channel by [zo_node_row] steps, unit 2^-16 LSB, within +-clip, or by the
+ * gradient itself (ZO_NODE_BITS); returns how many were clipped. */
+uint32_t zo_node_move_weights(const zo_node_move* m, uint32_t channel, const int32_t* steps);
+
+/* The same of its bias, by the step of v; returns 1 where it was clipped. */
+uint32_t zo_node_move_bias(const zo_node_move* m, uint32_t channel, int32_t step);
+
+#endif /* TFLM_ZO_OPS_CORE_NODES_ZO_NODE_MOVE_H_ */

@@ -1,0 +1,121 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Steps that are known beforehand: standardized ones, those of a fixed gain, sums next to their bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from helpers.dense_updates import ONE, dense
+from helpers.nodes import NodeRule, update_from_nodes
+from helpers.oracle import node_rules as oracle
+from helpers.oracle.bits import pseudo_stochastic
+from tflm_zo.core import NodeLayer, NodeState
+
+
+def test_standardized_steps():
+    """Mean zero and the given deviation, whatever the unit of the errors and wherever the mean."""
+    rng = np.random.default_rng(0)
+    inputs = rng.integers(0, 100, (6, 40))
+    errors = rng.integers(0, 9, (6, 8))  # both positive: the gradient's mean is far from zero
+    gradient = errors.T @ inputs
+    exact = -(gradient - gradient.mean()) / gradient.std()
+    for unit in (1, 100, 3000):
+        weights, fraction = np.zeros((8, 40), np.int8), np.zeros((8, 40), np.int8)
+        dense(inputs, errors * unit, weights, NodeRule.STANDARDIZED, fraction=fraction, rate=5 * ONE)
+        moved = weights + fraction / 256
+        # A unit of 3000 is shifted: its gradient is rounded.
+        assert np.abs(moved - 5 * exact).max() < (0.003 if unit < 3000 else 0.03)
+
+
+def test_no_standardized_step_of_a_constant_gradient():
+    weights = np.full((2, 3), 9, np.int8)
+    dense(np.full((4, 3), 50), np.full((4, 2), 700), weights, NodeRule.STANDARDIZED)
+    assert (weights == 9).all()
+    dense(np.full((4, 3), 50), np.array([[700, 701]] * 4), weights, NodeRule.STANDARDIZED)
+    assert weights.tolist() == [[10] * 3, [8] * 3]
+
+
+def test_the_largest_gradients():
+    """A million weights, gradients next to 2^31: the sums that standardization takes are at their bounds."""
+    samples, in_c, out_c = 258, 4096, 256
+    largest = (2**31 - 1) // (samples * 255)
+    inputs = np.full((samples, in_c), 127)
+    errors = np.tile(np.where(np.arange(out_c) < 64, -largest, largest), (samples, 1))
+    weights, fraction = np.zeros((out_c, in_c), np.int8), np.zeros((out_c, in_c), np.int8)
+    dense(inputs, errors, weights, NodeRule.STANDARDIZED, fraction=fraction, zero_point=-128)
+    # A quarter at -1, the others at +1: mean 1/2, deviation root 3/4.
+    moved = weights + fraction / 256
+    assert np.abs(moved[:64] - 1.5 / 0.75**0.5).max() < 1 / 256
+    assert np.abs(moved[64:] + 0.5 / 0.75**0.5).max() < 1 / 256
+    ends = oracle.standardized([-v * 258 * 255 for v in (largest, -largest, -largest, -largest)], ONE, 2**24)
+    assert ends is not None  # the same moments
+    assert (moved[0, 0] * 256, moved[64, 0] * 256) == tuple((s + 128) // 256 for s in ends[0][:2])
+
+    bits = np.zeros((out_c, in_c), np.int8)
+    dense(inputs, errors, bits, NodeRule.BITS, zero_point=-128, bits=1)
+    g = largest * 258 * 255
+    assert (bits[64:] == -pseudo_stochastic(g, g.bit_length() - 1)).all()
+    assert (bits[:64] == pseudo_stochastic(g, g.bit_length() - 1)).all()
+
+
+def expect_standardized(inputs, errors):
+    """Steps from errors that are not shifted, against the oracle's."""
+    weights, fraction = np.zeros((1, inputs.shape[1]), np.int8), np.zeros((1, inputs.shape[1]), np.int8)
+    dense(inputs, errors, weights, NodeRule.STANDARDIZED, fraction=fraction, zero_point=-128)
+    g = errors[:, 0].astype(object) @ (inputs + 128).astype(object)
+    ends = oracle.standardized([int(v) for v in g], ONE, 2**24)
+    assert ends is not None
+    low, high = ([(s + 128) // 256 for s in end] for end in ends)
+    moved = (weights[0].astype(int) * 256 + fraction[0]).tolist()
+    assert all(a <= m <= b for a, m, b in zip(low, moved, high, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_moments_of_many_large_gradients(seed):
+    """Sums far beyond 32 bits, their squares beyond 64."""
+    rng = np.random.default_rng(seed)
+    expect_standardized(rng.integers(-128, 128, (1, 4096)), np.array([[-32767 + 100 * seed]]))
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_large_mean_of_gradients_that_hardly_differ(sign):
+    """2^30 and a little: mean and gradient in whole units, which is their deviation's size."""
+    inputs = np.full((129, 3), 127)
+    inputs[128] = [-128, -127, -127]
+    errors = np.full((129, 1), sign * 32767)
+    errors[128] = sign
+    expect_standardized(inputs, errors)
+
+
+def test_fixed_steps():
+    """Gain 1/4, rate 3: -3/4 of the gradient, half up, in the unit of the errors before they are shifted."""
+    weights, fraction = np.zeros((1, 3), np.int8), np.zeros((1, 3), np.int8)
+    arguments = {"gain": 0.25 * 256, "rate": 3 * ONE, "fraction": fraction}
+    dense(np.array([[2, -2, 100]]), np.array([[1]]), weights, NodeRule.FIXED, **arguments)
+    assert (weights.astype(int) * 256 + fraction).tolist() == [[-1, 2, -75]]  # -1.5 and 1.5 half up
+    weights[:], fraction[:] = 0, 0
+    # 1100 samples: errors are shifted by 2, which the step makes up for.
+    inputs = np.zeros((1100, 3), int)
+    inputs[0] = [2, -2, 100]
+    errors = np.zeros((1100, 1), int)
+    errors[0] = 28000
+    arguments["gain"] = 0.25 * 256 / 28000
+    dense(inputs, errors, weights, NodeRule.FIXED, **arguments)
+    assert (weights.astype(int) * 256 + fraction).tolist() == [[-1, 2, -75]]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_shift_begins_at_the_largest_exponent(first):
+    """800 positions leave errors 13 bits. The sample of the smaller exponent, which comes first or last, is
+    shifted into them on its way to the larger exponent; that of the larger one keeps all of its bits."""
+    layer = NodeLayer(in_c=1, out_c=1, in_h=20, in_w=20, out_h=20, out_w=20)
+    weights, fraction = np.zeros(1, np.int8), np.zeros(1, np.int8)
+    inputs, errors = np.zeros((2, 400), np.int8), np.zeros((2, 400), np.int16)
+    errors[first], errors[1 - first], inputs[1 - first] = 32767, 5001, 1
+    given = {"errors": errors, "exponents": np.roll(np.array([0, 3], np.int8), first)}
+    update_from_nodes(
+        layer, NodeState(), weights, fraction, None, 0, 127, inputs, None, rate=ONE, clip=2**24, seed=0,
+        rule=NodeRule.FIXED, gain=0.25, **given,
+    )  # fmt: skip
+    assert 256 * int(weights[0]) + int(fraction[0]) == round(-400 * 5001 * 8 * 0.25 / 256)
