@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from .errors import ConversionError
-from .model import Buffer, Model, Signature
+from .model import Model
 
 
 def extract_segment(model: Model, number: int) -> Model:
@@ -23,17 +23,14 @@ def extract_segment(model: Model, number: int) -> Model:
     """
     if not 0 <= number < len(model.subgraphs):
         raise ConversionError(f"there is no segment {number}; the model has {len(model.subgraphs)}")
-    whole = model.copy()
-    graph = whole.subgraphs[number]
-    empty = Buffer()
-    for tensor in graph.all_tensors():
+    graph = model.subgraphs[number]
+    own = Model(
+        subgraphs=[graph],
+        signatures=[s for s in model.signatures or () if s.subgraph is graph] or None,
+        description=model.description,
+    ).copy()
+    for tensor in own.subgraphs[0].all_tensors():
         # Every activation may have had an empty buffer of its own; one will do.
         if not tensor.buffer.data:
-            tensor.buffer = empty
-    signatures: list[Signature] = [s for s in whole.signatures or () if s.subgraph is graph]
-    return Model(
-        subgraphs=[graph],
-        buffers=[empty],
-        signatures=signatures or None,
-        description=whole.description,
-    )
+            tensor.buffer = own.empty_buffer
+    return own

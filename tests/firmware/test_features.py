@@ -16,6 +16,7 @@ from tflm_zo.firmware import generate_firmware
 from tflm_zo.firmware.features import with_features
 from tflm_zo.training import Exact, Nodes, Settings, Weights, algorithms, inject_settings
 
+pytestmark = pytest.mark.usefixtures("nothing_is_measured")
 SPARSE = SparseUniform(15, 0.33)
 BITS = Settings(tasks=(Nodes(), Exact(rule="bits"), Weights(rule="bits", perturbation=SPARSE)), batch_size=1)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from cortex_m.emulator import CORES
+from cortex_m.emulator import CORES, each
 from helpers.build_systems import needs_cmake, run
 from helpers.firmware_folders import COMMAND, compiled, firmware, included, write
 from tflm_zo.firmware import PLATFORMS
@@ -247,7 +247,7 @@ def newlib() -> list[str]:
 
 
 @needs_arm
-@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize("core", each(CORES))
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_c_sources_compile_without_a_warning(compiler: str, core: str, tmp_path: Path) -> None:
     if shutil.which(compiler) is None:
