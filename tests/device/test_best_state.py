@@ -33,7 +33,10 @@ def test_log_and_best_state_are_the_desktops(name: str, every: int) -> None:
     measuring(made, every)
     made.set_log(store)
     assert made.restore_best()[0] == ORDER  # the run is not over
-    train(made)
+    stores = [Store()]  # after each step
+    while made.step < STEPS:
+        assert made.train_step()[0] == OK
+        stores.append(Store(content=store.bytes.tobytes()))
     assert store.content(len(expected.log)) == expected.log
     if name in WEIGHT_RUNS:
         assert made.log_bytes == len(expected.log)
@@ -45,12 +48,7 @@ def test_log_and_best_state_are_the_desktops(name: str, every: int) -> None:
     assert expected.states[best.step].weights == expected.kept.weights
 
     # Resets after each step: the same log, the same best state.
-    for step in range(STEPS + 1):
-        store = Store()
-        measuring(made, every)
-        made.set_log(store)
-        while made.step < step:
-            assert made.train_step()[0] == OK
+    for step, store in enumerate(stores):
         assert made.init() == OK
         if step:
             assert made.import_log(store) == LOG  # of a run that measures
