@@ -92,6 +92,7 @@ def test_uint8_sigmoids_are_read_with_their_scale(cli: Any, tmp_path: Path, data
     assert told["accuracy"] == 1.0
 
 
+@pytest.mark.usefixtures("nothing_is_measured")
 def test_firmware_refuses_them_before_anything_is_written(cli: Any, tmp_path: Path) -> None:
     models = {"input 0": MODELS["float_edges"](), "output 0": int8_in_uint8_out()}
     for what, built in models.items():

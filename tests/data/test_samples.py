@@ -150,6 +150,7 @@ def test_the_command_line_is_the_trainer(name: str, tmp_path: Path) -> None:
     assert trainer.export().to_bytes() == (tmp_path / "t.tflite").read_bytes()
 
 
+@pytest.mark.usefixtures("nothing_is_measured")
 @pytest.mark.parametrize("form", ["own", "float32", "pixels"])
 def test_firmware_has_the_same_samples(form: str, tmp_path: Path) -> None:
     """The arrays in the generated source, from the command line and from Python."""

@@ -63,6 +63,17 @@ def library() -> None:
         pytest.skip(reason)
 
 
+@pytest.fixture(params=["gcc", "clang"])
+def compiler(request: pytest.FixtureRequest) -> str:
+    """Asked for before the folder, too."""
+    if TFLM_DIR is None:
+        pytest.skip("TFLM_DIR IS NOT SET: THE EXAMPLE WAS NOT COMPILED (tflite-micro's headers are needed)")
+    for name in ("arm-none-eabi-g++", "clang++" if request.param == "clang" else "arm-none-eabi-g++"):
+        if shutil.which(name) is None:
+            pytest.skip(f"NO {name}: THE EXAMPLE WAS NOT COMPILED WITH IT")
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the example's script writes."""
@@ -211,13 +222,8 @@ def test_new_classes_are_learned_on_the_device(library: None, folder: Path, tmp_
     assert lines[-1] == f"steps 900 checksum {checksum:08x}"
 
 
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
-def test_no_warning(folder: Path, compiler: str) -> None:
-    if TFLM_DIR is None:
-        pytest.skip("TFLM_DIR IS NOT SET: THE EXAMPLE WAS NOT COMPILED (tflite-micro's headers are needed)")
-    for name in ("arm-none-eabi-g++", "clang++" if compiler == "clang" else "arm-none-eabi-g++"):
-        if shutil.which(name) is None:
-            pytest.skip(f"NO {name}: THE EXAMPLE WAS NOT COMPILED WITH IT")
+def test_no_warning(compiler: str, request: pytest.FixtureRequest) -> None:
+    folder = request.getfixturevalue("folder")
     options = ["-std=c++17", *CXX, *WARNINGS, *STATIC, "-I.", *tflm_includes(), "-fsyntax-only"]
     checked(
         *tool(compiler, "cortex-m4"), *options, "main.cc", "digits_zo_samples.cc", folder=folder / "firmware"
