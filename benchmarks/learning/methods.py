@@ -127,39 +127,41 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: bool = Fa
         run, probes = dataclasses.replace(run, layers=choice.layers), choice.equivalents
     trainer = Trainer(zo, run, runtime="litert")
     before = 100 * trainer.evaluate(*task.test)["accuracy"]
-    steps = trainer.affordable_steps(budget - probes, len(y))
-    if method.steps is not None:
-        steps = method.steps
-    most = LAST_LAYER_STEPS if method.last_layer else method.most_steps
-    steps = steps if most is None else min(steps, most)
+    length: dict[str, Any] = {"budget": budget - probes}
+    most = method.steps or (LAST_LAYER_STEPS if method.last_layer else method.most_steps)
+    if method.steps or (most is not None and most < trainer.affordable_steps(budget - probes, len(y))):
+        length = {"steps": most}
     guarded: dict[str, float] = {}
     if guard:
-        history = _fit_guarded(trainer, x, y, steps, task.test, guarded)
+        history = _fit_guarded(trainer, x, y, length, task.test, guarded)
     else:
-        history = trainer.fit(x, y, steps=steps, keep="last")
+        history = trainer.fit(x, y, **length, keep="last")
     return {
         "before": before,
         **guarded,
         **_accuracies(task, lambda part: 100 * trainer.evaluate(*part)["accuracy"]),
         "steps": trainer.step,
+        "rate": trainer.measured_rate,
         "equivalents": probes + history.equivalents,
     }
 
 
-def _fit_guarded(trainer: Any, x: Any, y: Any, steps: int, test: Any, found: dict[str, float]) -> Any:
+def _fit_guarded(
+    trainer: Any, x: Any, y: Any, length: dict[str, Any], test: Any, found: dict[str, float]
+) -> Any:
     """Trains, keeps the best state by held-out samples, and writes into `found` what came of it."""
     from tflm_zo.training import Callback
     from tflm_zo.training.held_out import held_out_samples
 
     class AtLast(Callback):
         def on_step_end(self, trainer: Any, step: int, logs: dict[str, float]) -> None:
-            if trainer.step == steps:
+            if trainer.step == trainer.planned:
                 found["last"] = 100 * trainer.evaluate(*test)["accuracy"]
 
     held = held_out_samples(np.asarray(y), trainer.runtime.metadata.loss, HELD_OUT, 0)
     rest = np.setdiff1d(np.arange(len(y)), held)
     history = trainer.fit(
-        x[rest], y[rest], steps=steps, validation_data=(x[held], y[held]), callbacks=[AtLast()]
+        x[rest], y[rest], **length, validation_data=(x[held], y[held]), callbacks=[AtLast()]
     )
     first, last = history.measurements[0], history.measurements[-1]
     found["kept_step"], found["ended_worse"] = history.kept_step, float(last["loss"] > first["loss"])

@@ -108,7 +108,6 @@ class NodeLayer:
         nodes: tensor that is perturbed, the output or what a pooling makes of it.
         count: number of nodes of a sample.
         is_head: True if the loss reads the nodes.
-        crossed: True if other tensors cross a cut at its input, its output or its nodes.
     """
 
     trainable: Trainable
@@ -119,7 +118,6 @@ class NodeLayer:
     nodes: Tensor
     count: int
     is_head: bool
-    crossed: bool = False
 
 
 @dataclasses.dataclass(eq=False)

@@ -91,6 +91,7 @@ def test_json_has_every_figure(files: Path) -> None:
         "trainable_weights": 36 + 256,
         "buffer_bytes": 0,
         "steps": 12,
+        "measured_rate": None,
         "equivalents": 12 * 2 * 3 * 16,
         "block_choice": None,
         "interrupted": False,

@@ -24,7 +24,7 @@ def node_cost(steps):
 def test_budget(name):
     """As many steps as it is good for, and not one more."""
     if name == "node":
-        trainer = Trainer(zo_model(nodes="auto"), Settings(batch_size=8))
+        trainer = Trainer(zo_model(nodes="auto"), Settings(batch_size=8, learning_rate=1.0))
         cost = node_cost
     elif name == "weight":
         trainer, cost = Trainer(zo_model(), SETTINGS), lambda steps: steps * 2 * 2 * 8
@@ -51,7 +51,7 @@ def test_budget(name):
 def test_equivalents_are_of_the_run_and_of_this_part_of_it(name, tmp_path):
     nodes = name == "node"
     model = zo_model(nodes="auto") if nodes else zo_model()
-    settings = Settings(batch_size=8, seed=9) if nodes else SETTINGS
+    settings = Settings(batch_size=8, learning_rate=1.0, seed=9) if nodes else SETTINGS
     cost = node_cost if nodes else lambda steps: 32 * steps
     first = Trainer(model, settings)
     assert (first.equivalents, first.buffer_bytes) == (0, 0)

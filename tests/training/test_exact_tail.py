@@ -101,7 +101,7 @@ def check_gradients(source, last, monkeypatch, count=4):
     """Errors of every layer and sample, from those of the head, whose unit is 2^-15."""
     plain = load_model(source)
     x, y = samples(plain, count)
-    settings = Settings(tasks=(Exact(last=last),), batch_size=count, seed=3)
+    settings = Settings(tasks=(Exact(last=last),), batch_size=count, learning_rate=1.0, seed=3)
     trainer = Trainer(inject_for(plain, settings), settings, "litert-ref")
     spy = Spy(monkeypatch)
     trainer.fit(x, y, steps=1, keep="last")

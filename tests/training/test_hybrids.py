@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -92,14 +93,15 @@ HYBRIDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def run(name: str, runtime: str, log: Any = None, **fit: Any) -> tuple[Trainer, bytes]:
+def run(
+    name: str, runtime: str, log: Any = None, *, rate: float | None = None, **fit: Any
+) -> tuple[Trainer, bytes]:
     injection, chosen = HYBRIDS[name]
     model = inject_all(lenet5(), batch=4, **injection)
-    trainer = Trainer(
-        model,
-        layerwise_settings(**{"batch_size": 8, "snapshot_every": 2, "seed": 5, **chosen}),
-        runtime=runtime,
-    )
+    settings = layerwise_settings(**{"batch_size": 8, "snapshot_every": 2, "seed": 5, **chosen})
+    if rate is not None:
+        settings = dataclasses.replace(settings, learning_rate=rate)
+    trainer = Trainer(model, settings, runtime=runtime)
     trainer.fit(X, Y, steps=6, log=log, **fit, keep="last")
     weights = trainer.runtime.read_weights()
     return trainer, b"".join(weights[t.name].tobytes() for t in trainer.runtime.metadata.trainable)
@@ -125,7 +127,7 @@ def test_same_bits_in_tflm_and_after_an_interruption(name: str, tmp_path: Any) -
 
 def test_costs() -> None:
     """By counting forwards: each pass through a segment has the share that Costs says."""
-    trainer, _ = run("each layer, nodes and weights", "litert-ref")
+    trainer, _ = run("each layer, nodes and weights", "litert-ref", rate=1.0)
     metadata = read_metadata(inject_all(lenet5(), batch=4, **HYBRIDS["each layer, nodes and weights"][0]))
     # conv1 alone carries no nodes: its queries run the whole network, those of nodes the suffix.
     conv1, conv2, fc1, fc2, fc3 = 117600, 240000, 48000, 10080, 840

@@ -142,7 +142,7 @@ def test_what_the_runtime_runs(
     model: Model, prefix: int, head: str, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Segments are watched as they run: `equivalents` is their multiply-accumulates and those of updates."""
-    trainer = Trainer(model, Settings(tasks=TASKS[head], batch_size=8))
+    trainer = Trainer(model, Settings(tasks=TASKS[head], batch_size=8, learning_rate=1.0))
     conv, fc = 8 * 8 * 4 * 9, 4 * 4 * 4 * 4
     of_segment = {2: [conv, fc, 0], 4: [conv, 0, fc, 0]}
     macs = of_segment[4] if len(trainer.runtime.metadata.segments) == 4 else [conv, fc, 0]
@@ -172,7 +172,7 @@ def test_the_prefix_runs_for_samples_that_are_used(
 ) -> None:
     """Each of them once: few steps on many samples take no longer than on few."""
     x, y = np.tile(X, (5, 1, 1, 1))[:51], np.tile(Y, 5)[:51]
-    trainer = Trainer(HEAD, Settings(tasks=(Nodes(queries=1),), batch_size=8))
+    trainer = Trainer(HEAD, Settings(tasks=(Nodes(queries=1),), batch_size=8, learning_rate=1.0))
     original, prefixes = type(trainer.runtime).invoke, [0]
 
     def invoke(runtime: Any, *arguments: Any, **options: Any) -> None:
@@ -189,7 +189,7 @@ def test_the_prefix_runs_for_samples_that_are_used(
 
 @pytest.mark.parametrize("model", [SMALL, HEAD], ids=["whole", "head"])
 def test_a_budget_is_used_up(model: Model) -> None:
-    settings = Settings(tasks=(Nodes(queries=1),), batch_size=4)
+    settings = Settings(tasks=(Nodes(queries=1),), batch_size=4, learning_rate=1.0)
     costs = node_costs(model, settings)
     for steps in (1, 2, 9):
         cost = costs.until(steps, SAMPLES)
@@ -217,7 +217,7 @@ def test_a_budget_for_weight_perturbation() -> None:
 
 
 def test_bad_budgets() -> None:
-    trainer = Trainer(SMALL, Settings(tasks=(Nodes(queries=1),), batch_size=4))
+    trainer = Trainer(SMALL, Settings(tasks=(Nodes(queries=1),), batch_size=4, learning_rate=1.0))
     with pytest.raises(ValueError, match=r"budget: one step takes \d+ forward equivalents, got 3"):
         trainer.fit(X, Y, budget=3, keep="last")
     with pytest.raises(ValueError, match="steps, budget: give one of them"):

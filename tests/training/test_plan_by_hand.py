@@ -89,8 +89,8 @@ def test_tasks(settings: Settings) -> None:
     head_queries = 0 if settings.has(Exact) else 2
 
     def task(tensor: int, segments: tuple[int, int, int], queries: int, sizes: tuple[int, ...]) -> object:
-        values = {"kind": 0, "start_segment": segments[2], "queries": queries, "following": NO_TASK, "mu": 2}
-        values |= {"rate": 65536, "boundary_bytes": 0}
+        values = {"kind": 0, "start_segment": segments[2], "queries": queries, "following": NO_TASK}
+        values |= {"mu": 1 if queries else 2, "rate": 65536, "boundary_bytes": 0}
         return values, tensor, 1, segments[0], segments[1], sizes
 
     # Of a sample: bytes of the input; a route byte a node; nodes; scratch: a channel's row, and the channels.

@@ -22,6 +22,7 @@ from typing import Any, Final, TypeVar
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.status import Status
 
 from ..converters.model.schema import printable
 from ..converters.passes.layer_names import shown_name
@@ -125,6 +126,11 @@ def note(message: str) -> None:
 def warn(message: str) -> None:
     """One line of warning on stderr."""
     _print("warning: ", "yellow", message)
+
+
+def waiting_for(what: str) -> Status:
+    """A line on stderr that moves while something is under way, from its `start` to its `stop`."""
+    return _stderr().status(what)
 
 
 def _stderr() -> Console:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import typer
+from rich.status import Status
 
 from ..converters import Model, read_metadata
 from ..data import prepare
@@ -33,7 +34,7 @@ from ..training.injection import is_zo, trainable_model
 from ..training.length import MOST_BUDGET_STEPS, check_length, planned_steps, usual_epochs
 from ..training.setting_names import changed
 from .block_probes import choose
-from .failures import interruption_code, note, warn
+from .failures import interruption_code, note, waiting_for, warn
 from .injection import KeepZoModel, parse_loss_output, say_loss_output
 from .options import parse_block_search
 from .output_file import write_output
@@ -186,12 +187,19 @@ def check_kind(log: Path, settings: Settings) -> None:
 
 
 class _SayWhatIsTrained(Callback):
-    def __init__(self, sentence: str) -> None:
-        self._sentence = sentence
+    """Prints notes before the bar is drawn, when nothing is left to be refused."""
+
+    def __init__(self, sentence: str, waiting: Status) -> None:
+        self._sentence, self._waiting = sentence, waiting
 
     def on_train_begin(self, trainer: Trainer, steps: int) -> None:
-        """Prints notes before the bar is drawn, when nothing is left to be refused."""
+        self._waiting.stop()
         note(self._sentence)
+        if trainer.measured_rate is not None:
+            note(
+                f"learning rate: {trainer.measured_rate:g} LSB at the first step, measured; --learning-rate "
+                "gives another"
+            )
 
 
 class TrainingRun:
@@ -251,9 +259,12 @@ class TrainingRun:
         self._say_budget(budget)
         self._budget = budget
         self._trained = trained_layers(self._zo, self._trainer.settings)
-        callbacks.insert(0, _SayWhatIsTrained(self._trained.sentence))
+        waiting = waiting_for("measuring the learning rate")
+        callbacks.insert(0, _SayWhatIsTrained(self._trained.sentence, waiting))
         self._on = self._validation or self._trainer.measured_samples(self._data)
         self._before = None if self._keep == "best" or self._resume else self._trainer.evaluate(self._on)
+        if self._trainer.settings.measures_rate:
+            waiting.start()
         try:
             self._history = self._trainer.fit(
                 self._data,
@@ -271,6 +282,8 @@ class TrainingRun:
             if kept_zo is not None:
                 kept_zo.withdraw()
             raise
+        finally:
+            waiting.stop()
 
     def _choose_block(self, length: Length) -> tuple[dict[str, Any] | None, float | None]:
         """The block that is trained, where one is chosen, and the budget that is left for the run."""
@@ -358,6 +371,7 @@ class TrainingRun:
             "trainable_weights": self._trained.weights,
             "buffer_bytes": trainer.buffer_bytes,
             "steps": trainer.step,
+            "measured_rate": trainer.measured_rate,
             "equivalents": round(trainer.equivalents, 3),
             "block_choice": self._block_choice,
             "interrupted": trainer.interrupted,

@@ -11,12 +11,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
+import numpy as np
 
 from ..converters import ConversionError, Model, load_model, read_metadata
 from ..core import NodeTask
-from ..data import Samples, prepare
-from ..runtime import Inputs
+from ..data import Data, Samples, prepare
+from ..runtime import Inputs, available, load
 from ..training.algorithms import algorithm_of, usual_settings
 from ..training.block_search import BlockSearch
 from ..training.checks import SettingsError
@@ -26,6 +26,7 @@ from ..training.integers import weight_integers
 from ..training.model_fit import check_model
 from ..training.node_plan import NodePlan
 from ..training.plan import PlannedTask
+from ..training.rate import with_measured_rate
 from ..training.settings import Settings
 from .generate import Firmware, generate
 from .plan import BlockPlan, BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
@@ -64,6 +65,23 @@ def _task(task: PlannedTask, node: NodeTask, scales: Any, field: int | None) -> 
         scratch_values=layer.scratch_values,
         field=field,
     )
+
+
+def measured(model: Model, settings: Settings, data: Data | None, steps: int) -> Settings:
+    """Returns the settings of a run, with the learning rate that `Trainer.fit` measures where none is given;
+    without data they stay as they are, which makes it 1 LSB.
+
+    Args:
+        model: the ZO model.
+        settings: settings of the run.
+        data: samples in the training set.
+        steps: number of steps of the whole run.
+    """
+    if data is None or not settings.measures_rate:
+        return settings
+    # A device's bits, where there is a runtime that has them.
+    name = next(name for name in ("tflm", "litert-ref", "tflite-runtime") if name in available())
+    return with_measured_rate(load(model, name), model, settings, data, steps)[0]
 
 
 def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> RunPlan:
@@ -124,7 +142,7 @@ def plan_blocks(
     model: Model,
     settings: Settings,
     search: BlockSearch,
-    labels: NDArray[Any],
+    data: Data,
     *,
     steps: int,
 ) -> BlockRunPlan:
@@ -135,7 +153,7 @@ def plan_blocks(
         model: the ZO model.
         settings: settings of the run, whose seed also chooses the held-out samples.
         search: settings of the choice.
-        labels: labels of all samples, as the model takes them.
+        data: all samples, as the model takes them.
         steps: number of steps of the run after the choice.
 
     Raises:
@@ -147,18 +165,19 @@ def plan_blocks(
     loss = metadata.loss
     assert loss is not None  # the generator has refused such a model
     check_model(settings, metadata)
-    held_out = held_out_samples(labels, loss, search.held_out, settings.seed)
-    rest = len(labels) - len(held_out)
-    probe_steps = search.epochs * -(-rest // settings.batch_size)
+    held_out = held_out_samples(data.labels, loss, search.held_out, settings.seed)
+    train = data.take(np.setdiff1d(np.arange(len(data)), held_out))
+    probe_steps = search.epochs * -(-len(train) // settings.batch_size)
+    probed = measured(model, settings, train, probe_steps)
 
-    def plan(layers: tuple[str, ...], count: int, samples: int) -> NodeRunPlan:
-        own = dataclasses.replace(settings, layers=layers)
-        found = plan_run(model, own, steps=count, samples=samples)
+    def plan(own: Settings, layers: tuple[str, ...], count: int, samples: Data) -> NodeRunPlan:
+        own = measured(model, dataclasses.replace(own, layers=layers), samples, count)
+        found = plan_run(model, own, steps=count, samples=len(samples))
         assert isinstance(found, NodeRunPlan)
         return found
 
     blocks = tuple(
-        BlockPlan(layers, plan(layers, probe_steps, rest), plan(layers, steps, len(labels)))
+        BlockPlan(layers, plan(probed, layers, probe_steps, train), plan(settings, layers, steps, data))
         for layers in split
     )
     first = blocks[0].run
@@ -246,7 +265,7 @@ def generate_firmware(
     arrays = None if data is None else prepare(Inputs(loaded), data)
     plan: RunPlan
     if search is None:
-        plan = plan_run(loaded, own, steps=steps, samples=samples)
+        plan = plan_run(loaded, measured(loaded, own, arrays, steps), steps=steps, samples=samples)
     else:
         if arrays is None or len(arrays) != samples:
             got = "no data" if arrays is None else f"{len(arrays)}"
@@ -254,7 +273,7 @@ def generate_firmware(
                 "a block is judged by held-out samples, chosen by label: expected data of "
                 f"{samples} samples, got {got}"
             )
-        plan = plan_blocks(loaded, own, search, arrays.labels, steps=steps)
+        plan = plan_blocks(loaded, own, search, arrays, steps=steps)
     return generate(
         loaded, plan, name=name, platform=platform, command=command, samples=arrays, data=data_name
     )

@@ -52,7 +52,7 @@ def _settings(name: str, *tasks: Nodes | Exact | Weights, run: RunSettings, **us
 
 
 def node(
-    *, queries: int | Mapping[str, int] | None = None, perturbation: int = 2, **run: Unpack[RunSettings]
+    *, queries: int | Mapping[str, int] | None = None, perturbation: int = 1, **run: Unpack[RunSettings]
 ) -> Settings:
     """Node perturbation: the outputs of each layer are perturbed, each sample's in a direction of its own
     (Poor Man's Training on MCUs, sec. 3.2).

@@ -21,6 +21,7 @@ from .costs import Costs, NodeCosts
 from .evaluation import evaluate
 from .held_out import hold_out
 from .length import planned_steps
+from .rate import with_measured_rate
 from .settings import Settings
 from .trainer import Trainer
 
@@ -42,7 +43,8 @@ class BlockChoice:
         before: score of the model as it was before the probes.
         held_out: number of held-out samples.
         of_classes: True if scores are numbers of right samples.
-        equivalents: cost in forward equivalents: training of the probes, and a forward pass of every held-out
+        equivalents: cost in forward equivalents: training of the probes, the measurement of their learning
+            rate where none is given, and a forward pass of every held-out
             sample before the first probe and after each.
     """
 
@@ -131,7 +133,11 @@ class BlockProbes:
         costs = Costs(trainer.model, metadata)
         self._costs = [NodeCosts(costs, self.settings_of(b), metadata) for b in range(search.blocks)]
         training = sum(c.until(self._steps, samples) for c in self._costs)
-        self.equivalents = training + len(self._judge) * (search.blocks + 1)
+        # One rate for all probes, which differ in their blocks alone.
+        self._probed, measuring = with_measured_rate(
+            trainer.runtime, trainer.model, settings, self._train, self._steps
+        )
+        self.equivalents = measuring + training + len(self._judge) * (search.blocks + 1)
 
     def settings_of(self, block: int) -> Settings:
         """Returns the settings of a run that trains one block alone."""
@@ -191,7 +197,10 @@ class BlockProbes:
         before = self._score()
         while (block := control.next()) is not None:
             # Every run begins with the weights that the model starts with.
-            trainer.settings, steps.block = self.settings_of(block), block
+            trainer.settings, steps.block = (
+                dataclasses.replace(self._probed, layers=self.blocks[block]),
+                block,
+            )
             trainer.fit(
                 self._train,
                 steps=self._steps,

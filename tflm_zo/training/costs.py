@@ -86,9 +86,9 @@ class NodeCosts:
         self.tasks = plan_tasks(settings, metadata, costs.suffix)
         self.first_segment = min(t.first_segment for t in self.tasks)
         sides = 2 if settings.estimator == "antithetic" else 1
-        sample = costs.suffix(self.first_segment)
+        sample, queries = costs.suffix(self.first_segment), 0.0
         for t in self.tasks:
-            sample += sides * t.queries * costs.suffix(t.start_segment)
+            queries += sides * t.queries * costs.suffix(t.start_segment)
             if t.nodes is not None and t.trains_filter:
                 sample += costs.update(t.nodes)
             # Errors come back through the layer that follows: as many products as it has weights.
@@ -99,7 +99,8 @@ class NodeCosts:
         for step in backward_steps(self.tasks, metadata):
             if step.layer is not None and metadata.tail is not None:
                 sample += costs.update(metadata.tail.layers[step.layer])
-        self._batch, self._step = settings.batch_size, settings.batch_size * sample
+        self._batch, self._step = settings.batch_size, settings.batch_size * (sample + queries)
+        self._queries = settings.batch_size * queries
 
     def queries(self, nodes: ZoNodes) -> int:
         """Returns the queries that a layer asks for; 0 for one that is trained by its exact gradient, or by
@@ -111,6 +112,10 @@ class NodeCosts:
         """Returns the cost of a number of steps, and of the prefix for each training sample that they use."""
         used = min(samples, steps * self._batch)
         return used * (1 - self._costs.suffix(self.first_segment)) + steps * self._step
+
+    def without_queries(self, steps: int, samples: int) -> float:
+        """Returns the cost of `until` of steps that run no query."""
+        return self.until(steps, samples) - steps * self._queries
 
     def steps(self, budget: float, samples: int) -> int:
         """Returns the number of steps that a budget pays for."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,12 @@ from .gains import channel_scales, task_gain
 from .integers import layerwise_integers
 from .plan import PlannedTask, backward_steps
 from .settings import Settings
-from .tasks import NODE_RULES, Exact, Weights
+from .tasks import NODE_RULES, Exact, Nodes, Weights
 
 __all__ = ["NodePlan"]
+
+# Exact gradients perturb nothing; logs have had this number for them.
+_MU_OF_EXACT: Final = 2
 
 
 def _relative_scales(scales: NDArray[np.float64]) -> NDArray[np.int16] | None:
@@ -155,7 +159,7 @@ class NodePlan:
             None if task.nodes is None else self._layer(task.nodes),
             task.start_segment,
             task.queries,
-            0 if weights else settings.nodes.perturbation,
+            0 if weights else settings.nodes.perturbation if task.kind is Nodes else _MU_OF_EXACT,
             rate=rate,
             following=task.following,
             gain=gain,

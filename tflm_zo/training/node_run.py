@@ -105,7 +105,7 @@ class NodeRun(Run):
     @property
     def equivalents(self) -> float:
         """Forward equivalents of the whole steps done, and of the prefix."""
-        return self._costs.until(self.step, len(self._labels))
+        return self.spent + self._costs.until(self.step, len(self._labels))
 
     # --- weights --------------------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class NodeRun(Run):
             control.backpropagate(i, weights, self._filter_scales[following])
         if self._program is not None:
             control.lead_back([self._source(step, at) for step in self._program.steps])
-        control.report(runtime.losses())
+        control.report(self._losses())
 
     def _source(self, step: BackwardStep, at: Callable[[int], NDArray[Any]]) -> NDArray[np.int8] | None:
         """Returns the weights or the activation that a step of the backward program reads."""
@@ -252,11 +252,17 @@ class NodeRun(Run):
             self._control.perturb(entering)
         if self._plan[request.task].nodes is None:
             self._control.perturb_weights(self._weights_of(request.task))
-        self._runtime.invoke(
-            self._words, start=request.start_segment, boundary=entering, keep=False, checked=True
-        )
+        self._rerun(request.start_segment, entering)
+        self._control.report(self._losses())
+
+    def _rerun(self, start: int, entering: NDArray[np.int8] | None) -> None:
+        """Runs the network from a segment on, with what enters it."""
+        self._runtime.invoke(self._words, start=start, boundary=entering, keep=False, checked=True)
         self.forwards += self._runtime.batch
-        self._control.report(self._runtime.losses())
+
+    def _losses(self) -> NDArray[np.int32]:
+        """Returns the losses of the samples that ran last, unit 2^-16 nats."""
+        return self._runtime.losses()
 
     def _weights_of(self, task: int) -> Any:
         tensors = []

@@ -25,6 +25,7 @@ class Run(ABC):
         total: number of steps of the whole run.
         forwards: samples that were passed through the network, whole or from some segment on.
         measure_every: steps between measurements, set before the run begins; 0: never.
+        spent: forward equivalents that were paid before the first step, for measured learning rates.
         measurements: measurements after some of the whole steps, in order, those before the run was resumed
             included.
     """
@@ -32,6 +33,7 @@ class Run(ABC):
     total: int
     forwards: int
     measure_every: int = 0
+    spent: float = 0.0
     measurements: list[Measurement]
 
     @property

@@ -38,8 +38,10 @@ _TaskT = TypeVar("_TaskT", Nodes, Exact, Weights)
 class Settings:
     """Settings of a training run: its tasks, and the settings that all tasks share.
 
-    A run that is given no learning rate takes 1 LSB. A run of weight perturbation alone that is given none
-    takes, with T steps of which a weight sees all (scope "blocks": T is the number of steps of each block),
+    A run that trains layers one by one and is given no learning rate measures one before its first step, by
+    walking along its own noise (tflm_zo/training/rate.py). A run of weight perturbation alone that is given
+    none takes, with T steps of which a weight sees all (scope "blocks": T is the number of steps of each
+    block),
 
         sqrt(Q) min(2, 46 / sqrt(T m))    LSB; m: mean square of the schedule (linear: 1/3, which makes it
                                           min(2, 80 / sqrt(T)) with one query)
@@ -53,8 +55,7 @@ class Settings:
     Attributes:
         tasks: tasks of the run, at most one of each kind; each trains a part of the model.
         batch_size: samples of a minibatch, a multiple of the model's batch.
-        learning_rate: rate at the first step, > 0; None chooses the rate from the tasks and the number of
-            steps.
+        learning_rate: rate at the first step, > 0; None measures it or chooses it.
         final_learning_rate: rate at the last step, 0..learning_rate.
         schedule: "constant", "linear", "cosine" (both from the first to the last rate) or "step".
         warmup_steps: number of first steps over which the rate rises linearly.
@@ -305,6 +306,13 @@ class Settings:
         own = steps / blocks if self.weights.scope == "blocks" else steps
         walk = _WALK / math.sqrt(own * self._mean_square(steps))
         return math.sqrt(self.weights.queries_of(())) * min(_LARGEST_RATE, walk)
+
+    @property
+    def measures_rate(self) -> bool:
+        """True if a run measures its learning rate before its first step."""
+        of_nodes = not self.has(Nodes) or self.nodes.rule == "rms"
+        inert = "learning_rate" in self.without_effect()
+        return self.learning_rate is None and self.is_layerwise and of_nodes and not inert
 
     def _mean_square(self, steps: int) -> float:
         """Returns the mean square of the schedule's factor, for a schedule that begins at 1 and ends at 0."""

@@ -67,7 +67,7 @@ class Nodes:
     """
 
     queries: int | Mapping[str, int] | None = None
-    perturbation: int = 2
+    perturbation: int = 1
     rule: NodeRule = "rms"
     gradient_norm: bool = False
     quantization_aware: bool = False

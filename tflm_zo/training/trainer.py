@@ -19,6 +19,7 @@ from .algorithms import usual_settings
 from .best_state import measured_samples, measuring_interval
 from .callbacks import Callback
 from .checks import SettingsError, check_choice
+from .costs import Costs, NodeCosts
 from .evaluation import evaluate, predict
 from .history import History
 from .injection import is_zo, trainable_model
@@ -26,6 +27,7 @@ from .length import MOST_BUDGET_STEPS, affordable_steps, check_length, planned_s
 from .model_fit import check_model
 from .node_run import NodeRun
 from .plan import plan_tasks
+from .rate import with_measured_rate
 from .run import Run
 from .session import Session, check_log, prepare_log
 from .settings import Settings
@@ -62,6 +64,7 @@ class Trainer:
         step: number of whole steps of the run, those before it was resumed included.
         steps_per_epoch: number of steps in an epoch of the run.
         planned: steps of the whole run; one that a budget ends may do fewer.
+        measured_rate: learning rate that the run measured, LSB; None where it was given or chosen.
         log: path of the run's log, or None.
         interrupted: True if Ctrl-C ended the run.
 
@@ -91,6 +94,7 @@ class Trainer:
         self.step = 0
         self.buffer_bytes = 0
         self.steps_per_epoch = self.planned = 0
+        self.measured_rate: float | None = None
         self.log: Path | None = None
         self.interrupted = False
         self._run: Run | None = None  # in progress
@@ -166,7 +170,13 @@ class Trainer:
             self._begin_with(initial_weights)
         elif initial_weights is not None:
             raise ValueError("initial_weights: a resumed run goes on from its log")
-        run = self._new_run(data, total, keep)
+        settings, spent = with_measured_rate(self.runtime, self.model, self.settings, data, total)
+        self.measured_rate = settings.learning_rate if spent else None
+        if budget is not None and spent:
+            costs = NodeCosts(Costs(self.model, self.runtime.metadata), settings, self.runtime.metadata)
+            total = max(1, min(total, costs.steps(budget - spent, len(data))))
+        run = self._new_run(settings, data, total, keep)
+        run.spent = spent
         open_log = prepare_log(run, log, resume=resume, replace=replace, sync_every=self.settings.sync_every)
         self.log = None if log is None else Path(log)
         self.stop_training = self.interrupted = False
@@ -186,9 +196,9 @@ class Trainer:
             steps = min(self.affordable_steps(budget, samples), MOST_BUDGET_STEPS)
         return planned_steps(self.settings, samples, epochs, steps)
 
-    def _new_run(self, data: Data, total: int, keep: Keep) -> Run:
-        kind = NodeRun if self.settings.is_layerwise else WeightRun
-        run = kind(self.runtime, self.model, self.settings, total, list(data.inputs), data.labels)
+    def _new_run(self, settings: Settings, data: Data, total: int, keep: Keep) -> Run:
+        kind = NodeRun if settings.is_layerwise else WeightRun
+        run = kind(self.runtime, self.model, settings, total, list(data.inputs), data.labels)
         self.steps_per_epoch, self.planned = -(-len(data) // self.settings.batch_size), total
         run.measure_every = measuring_interval(total, self.steps_per_epoch) if keep == "best" else 0
         self.buffer_bytes = run.buffer_bytes if isinstance(run, NodeRun) else 0

@@ -177,6 +177,7 @@ def firmware(
         "steps": total,
         "samples": count,
         "samples_assumed": data is None and samples is None,
+        "rate_assumed": run.measures_rate and data is None,
         "kept": kept,
         **_described(made),
     }
@@ -251,6 +252,12 @@ def _render(console: Console, result: dict[str, Any]) -> None:
     if result["samples_assumed"]:
         console.print(
             f"takes it that the device has {result['samples']} samples: --samples or --data says how many",
+            markup=False,
+        )
+    if result["rate_assumed"]:
+        console.print(
+            "takes a learning rate of 1 LSB, which deep networks do not bear: --data measures one, "
+            "--set learning-rate gives it",
             markup=False,
         )
     console.print(table("Firmware (bytes)", list(row), [list(row.values())]))

@@ -1,0 +1,233 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The learning rate that a layer-wise run measures before its first step."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.models import MODELS
+from tflm_zo.data import prepare
+from tflm_zo.firmware import generate_firmware
+from tflm_zo.runtime import available
+from tflm_zo.training import (
+    Callback,
+    Exact,
+    Nodes,
+    Settings,
+    SettingsError,
+    Trainer,
+    Weights,
+    algorithms,
+    rate,
+)
+from tflm_zo.training.rate import _bearable, _Walks
+
+SAMPLES, BATCH = 40, 8
+
+
+@pytest.fixture
+def measures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has runs of any length measure their rate."""
+    monkeypatch.setattr(rate, "_LEAST_RUN", 0.0)
+
+
+def data() -> tuple[Any, Any]:
+    """Samples with the model's own guesses as labels, which noise can only spoil."""
+    x = np.random.default_rng(3).integers(-128, 128, (SAMPLES, 8, 8, 1)).astype(np.int8)
+    return x, trainer().predict(x).reshape(SAMPLES, -1).argmax(1)
+
+
+def trainer(runtime: str = "litert-ref", **settings: Any) -> Trainer:
+    return Trainer(MODELS["small_cnn"](), algorithms.node(batch_size=BATCH, **settings), runtime)
+
+
+def weights_of(own: Trainer) -> dict[str, Any]:
+    return {name: w.copy() for name, w in own.runtime.read_weights().items()}
+
+
+@pytest.mark.parametrize(("walk", "power"), [(0.7, 1.0), (0.26, 2.0), (0.04, 0.5), (0.9, 3.0)])
+def test_the_walk_is_where_half_is_forgotten(walk: float, power: float) -> None:
+    """A share that is a power of the walk is interpolated without error."""
+    assert _bearable(lambda found: 0.5 * (found / walk) ** power) == pytest.approx(walk)
+
+
+def test_a_network_that_bears_noise_is_walked_once() -> None:
+    asked: list[float] = []
+
+    def forgotten(found: float) -> float:
+        asked.append(found)
+        return 0.4
+
+    assert (_bearable(forgotten), asked) == (1.0, [1.0])
+
+
+def test_a_network_that_forgets_all_at_once_walks_least() -> None:
+    assert _bearable(lambda _: 7.0) == 2.0**-6
+
+
+def test_a_share_that_jumps_is_crossed_between_the_walks_that_were_tried() -> None:
+    assert 0.25 <= _bearable(lambda found: 0.0 if found < 0.3 else 2.0) <= 0.5
+
+
+def test_the_share_that_is_forgotten() -> None:
+    """Against its definition, with a spread of the outputs that NumPy computes."""
+    own = trainer()
+    x, y = data()
+    walks = _Walks(own.runtime, own.model, own.settings, prepare(own.runtime, x, y))
+    walks.begin()
+    before = own.predict(x).astype(float)
+    found = walks.forgotten(20.0)
+    after = own.predict(x).astype(float)
+    expected = ((after - before) ** 2).mean() / before.reshape(SAMPLES, -1).var(0).mean()
+    assert found > 0
+    assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("tasks", [(Nodes(),), (Exact(last=1),)])
+def test_a_walk_is_as_long_as_it_says(tasks: Any) -> None:
+    """A weight's mean square change along noise is the square of the walk's length."""
+    own = trainer()
+    own.settings = dataclasses.replace(own.settings, tasks=tasks)
+    walks = _Walks(own.runtime, own.model, own.settings, prepare(own.runtime, *data()))
+    walks.begin()
+    before = weights_of(own)
+    # Exact gradients of wrong labels have a direction in common: their steps add up to more.
+    walks.forgotten(8.0)
+    changes = {name: w.astype(float) - before[name] for name, w in own.runtime.read_weights().items()}
+    lengths = [math.sqrt(float((c**2).mean())) for c in changes.values() if c.any()]
+    assert lengths
+    assert all(4 < length < (16 if tasks == (Nodes(),) else 33) for length in lengths), lengths
+
+
+@pytest.mark.usefixtures("measures")
+def test_a_measured_run_is_the_run_of_that_rate(tmp_path: Path) -> None:
+    """Measuring leaves no trace but the rate: logs are equal to the byte."""
+    own = trainer()
+    own.fit(*data(), steps=12, log=tmp_path / "measured.zolog", keep="last")
+    assert own.measured_rate is not None
+    told = trainer(learning_rate=own.measured_rate)
+    told.fit(*data(), steps=12, log=tmp_path / "told.zolog", keep="last")
+    assert told.measured_rate is None
+    logs = [(tmp_path / f"{name}.zolog").read_bytes() for name in ("measured", "told")]
+    assert logs[0] == logs[1]
+
+
+@pytest.mark.usefixtures("measures")
+def test_a_resumed_run_measures_the_same(tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole.zolog", tmp_path / "parts.zolog"
+    trainer().fit(*data(), steps=12, log=whole, keep="last")
+    for resume in (False, True):
+        own = trainer()
+
+        class Halfway(Callback):
+            def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
+                trainer.stop_training = not resume and trainer.step == 6  # noqa: B023
+
+        own.fit(*data(), steps=12, log=parts, resume=resume, callbacks=[Halfway()], keep="last")
+    assert parts.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.usefixtures("measures")
+@pytest.mark.skipif("tflm" not in available(), reason="needs tflite-micro")
+def test_runtimes_of_the_same_bits_measure_the_same() -> None:
+    found = []
+    for runtime in ("litert-ref", "tflm"):
+        own = trainer(runtime)
+        own.fit(*data(), steps=300, callbacks=[Once()], keep="last")
+        found.append(own.measured_rate)
+    assert found[0] == found[1] is not None
+
+
+class Once(Callback):
+    """Ends a run after its first step."""
+
+    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
+        trainer.stop_training = True
+
+
+@pytest.mark.usefixtures("measures")
+def test_the_rate_is_a_twelfth_of_the_square_of_the_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    for walk, expected in ((0.6, 0.03), (0.9, 0.068), (1.2, 1.0), (4.0, 1.0)):
+        monkeypatch.setattr(_Walks, "forgotten", lambda _, found, walk=walk: 0.5 * (found / walk) ** 2)
+        monkeypatch.setattr(rate, "_LEAST_SPREAD", 0.0)
+        own = trainer()
+        own.fit(*data(), steps=1, keep="last")
+        assert own.measured_rate == expected
+
+
+def test_what_measuring_costs_comes_out_of_the_budget() -> None:
+    own, told = trainer(), trainer(learning_rate=0.5)
+    histories = [t.fit(*data(), budget=4_000, keep="last") for t in (own, told)]
+    assert own.measured_rate is not None
+    assert own.planned < told.planned
+    assert all(3_900 < h.equivalents <= 4_000 for h in histories)
+
+
+def test_a_run_of_a_few_steps_measures_nothing() -> None:
+    """The measurement would cost as much as the run."""
+    own, told = trainer(), trainer(learning_rate=1.0)
+    histories = [t.fit(*data(), steps=5, keep="last") for t in (own, told)]
+    assert own.measured_rate is None
+    assert histories[0].equivalents == histories[1].equivalents
+    assert all(np.array_equal(w, told.runtime.read_weights()[n]) for n, w in weights_of(own).items())
+
+
+@pytest.mark.parametrize(
+    ("settings", "measures"),
+    [
+        (algorithms.node(), True),
+        (algorithms.node(learning_rate=1.0), False),
+        (algorithms.elastic_zo(), True),
+        (algorithms.elastic_zo_int8(), False),
+        (algorithms.poor_mans_training(), False),
+        (algorithms.fqt(), False),
+        (algorithms.weight(), False),
+        (Settings(tasks=(Nodes(rule="gradient"),)), False),
+        (Settings(tasks=(Weights(scope="layers"),)), True),
+    ],
+)
+def test_who_measures(settings: Settings, measures: bool) -> None:
+    assert settings.measures_rate == measures
+
+
+@pytest.mark.usefixtures("measures")
+def test_a_final_rate_above_the_measured_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Walks, "forgotten", lambda _, found: 0.6 * found**2)
+    monkeypatch.setattr(rate, "_LEAST_SPREAD", 0.0)
+    with pytest.raises(SettingsError, match="final_learning_rate: expected at most 0.069, the rate that was"):
+        trainer(final_learning_rate=0.9).fit(*data(), steps=2)
+
+
+@pytest.mark.usefixtures("measures")
+@pytest.mark.parametrize(("share", "expected"), [(0.24, 1.0), (0.26, 0.0052)])
+def test_a_network_whose_outputs_hardly_differ_has_nothing_to_forget(
+    monkeypatch: pytest.MonkeyPatch, share: float, expected: float
+) -> None:
+    """Outputs 1 +- d with d^2 = share / (1 - share) have this share of their mean square as spread."""
+    deviation = math.sqrt(share / (1 - share))
+    outputs = np.array([1 + deviation, 1 - deviation] * (SAMPLES // 2))[:, None]
+    monkeypatch.setattr(_Walks, "_outputs", lambda _: outputs)
+    monkeypatch.setattr(_Walks, "forgotten", lambda _, walk: 0.5 * (walk / 0.25) ** 2)
+    own = trainer()
+    own.fit(*data(), steps=1, keep="last")
+    assert own.measured_rate == expected
+
+
+@pytest.mark.usefixtures("measures")
+def test_firmware_has_the_rate_that_training_measures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its samples; a device whose samples are not known takes 1 LSB."""
+    monkeypatch.setattr(_Walks, "forgotten", lambda _, walk: 0.5 * (walk / 0.6) ** 2)
+    monkeypatch.setattr(rate, "_LEAST_SPREAD", 0.0)
+    own = trainer("litert-ref")
+    own.fit(*data(), steps=40, keep="last")
+    assert own.measured_rate == 0.03
+    given = prepare(own.runtime, *data())
+    for samples, expected in ((given, own.measured_rate), (None, 1.0)):
+        made = generate_firmware(own.model, own.settings, steps=40, samples=SAMPLES, data=samples)
+        assert f"/* rate */ {round(expected * 65536)}u," in made.files["model_zo_model.cc"]
