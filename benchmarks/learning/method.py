@@ -26,6 +26,7 @@ class Method:
         choose_block: number of blocks of layers, the best of which is trained alone; 0: all layers are. What
             the probes cost is part of the budget.
         probe_epochs: of each probe.
+        recalibrate: whether the model is recalibrated with the samples that it adapts on, before.
     """
 
     summary: str
@@ -41,3 +42,4 @@ class Method:
     frozen_norm: bool = True
     choose_block: int = 0
     probe_epochs: int = 1
+    recalibrate: bool = False

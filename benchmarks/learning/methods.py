@@ -33,6 +33,13 @@ METHODS: dict[str, Method] = {
         "node perturbation, biases alone", "node", settings={"parameters": "biases", "learning_rate": 2.0}
     ),
     "weight": Method("whole-model weight perturbation (SPSA), no extra memory", "weight"),
+    "recalibrated-node": Method("recalibration, then node perturbation", "node", recalibrate=True),
+    "recalibrated-exact-2-blocks": Method(
+        "recalibration, then exact gradients of the last two residual blocks",
+        "fqt",
+        settings={"last": "2 blocks", "rule": "rms", "rows": (1.0, 1.0), "learning_rate": None},
+        recalibrate=True,
+    ),
     "head-zo": Method("node perturbation of the last layer alone", "node", last_layer=True),
     "head-exact": Method(
         "exact gradient of the last layer alone", "node", settings={"exact.last": 1}, last_layer=True
@@ -109,7 +116,7 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: bool = Fa
         )
     if not method.algorithm:
         return _backpropagate(task, x, y, budget, seed, method.frozen_norm)
-    from tflm_zo import inject
+    from tflm_zo import inject, recalibrate
     from tflm_zo.training import Trainer, algorithm, choose_block, inject_settings
     from tflm_zo.training.setting_names import changed
 
@@ -117,6 +124,8 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: bool = Fa
     if not method.exact:
         run = dataclasses.replace(run, tasks=tuple(t for t in run.tasks if not isinstance(t, Exact)))
     plain = load_model(task.model)
+    if method.recalibrate:
+        plain = recalibrate(plain, x, source=task.calibration).model
     zo = inject(plain, inject_settings(run, batch=BATCH, **method.injection))
     if method.last_layer:
         metadata = read_metadata(zo)

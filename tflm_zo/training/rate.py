@@ -12,7 +12,7 @@ of its outputs y, which is 1 for a network that has one answer to everything. A 
 less than half after a walk of 1 LSB, by root mean square over the weights of a layer, takes a rate of 1 LSB.
 Of a network that bears less, the walk W is found at which F = 1/2, and the run has
 
-    rate = W^2 / 12    LSB
+    rate = W^2 / 16    LSB
 
 A network of random weights, whose outputs hardly depend on its samples (E |y - E y|^2 < E |y|^2 / 4), has
 nothing to forget, and takes 1 LSB.
@@ -51,19 +51,21 @@ __all__ = ["with_measured_rate"]
 # Share of its outputs that a network may forget along a walk, and the square of the walk, LSB^2, at which a
 # rate is 1 LSB.
 _FORGOTTEN: Final = 0.5
-_SQUARE: Final = 12.0
+_SQUARE: Final = 16.0
 # Share of their mean square that the outputs of a network vary by at least, if it knows anything.
 _LEAST_SPREAD: Final = 0.25
-# Steps of a walk, each of a whole minibatch.
-_STEPS: Final = 8
+# Walks of a length, whose shares are averaged: single ones go along few directions, and differ by a factor of
+# 2 however many steps they have. Steps of each, of a whole minibatch.
+_WALKS: Final = 4
+_STEPS: Final = 4
 # Samples whose outputs are watched, at most.
-_WATCHED: Final = 128
+_WATCHED: Final = 64
 # The longest walk, LSB, is halved so many times at most.
 _LONGEST: Final = 1.0
 _HALVINGS: Final = 6
 # A run of less than so many times the cost of the longest measurement, which is three times that of most, has
 # 1 LSB.
-_LEAST_RUN: Final = 1.0
+_LEAST_RUN: Final = 0.5
 # Of the orders in which samples, labels and losses are drawn: no run's own.
 _DRAW: Final = 2**32 - 2
 
@@ -99,7 +101,7 @@ class _Walks:
         self._labels = self._moved.labels[samples_in_order(_DRAW - 1, used, used)]
         metadata = runtime.metadata
         costs = NodeCosts(Costs(model, metadata), settings, metadata)
-        self._cost = costs.without_queries(_STEPS, used) + len(self._watched[0])
+        self._cost = _WALKS * (costs.without_queries(_STEPS, used) + len(self._watched[0]))
         self.equivalents, self.knows = 0.0, True
 
     @property
@@ -126,16 +128,19 @@ class _Walks:
         return np.asarray(to_real(predict(self._runtime, self._watched), scale, zero_point), np.float64)
 
     def forgotten(self, walk: float) -> float:
-        """Returns the share F of its outputs that the network has forgotten after a walk of a length, LSB."""
-        self.restore()
-        settings = _walking(self._settings, walk / _STEPS**0.5)
-        moved = self._moved
-        run = _NoiseRun(self._runtime, self._model, settings, _STEPS, list(moved.inputs), self._labels)
-        run.draw_from(np.random.Generator(np.random.PCG64(_DRAW)))
-        for _ in range(_STEPS):
-            run.advance()
+        """Returns the share F of its outputs that the network forgets along walks of a length, LSB."""
+        settings, moved = _walking(self._settings, walk / _STEPS**0.5), self._moved
+        changed = 0.0
+        for seed in range(_WALKS):
+            self.restore()
+            own = dataclasses.replace(settings, seed=seed)
+            run = _NoiseRun(self._runtime, self._model, own, _STEPS, list(moved.inputs), self._labels)
+            run.draw_from(np.random.Generator(np.random.PCG64(seed)))
+            for _ in range(_STEPS):
+                run.advance()
+            changed += float(((self._outputs() - self._before) ** 2).sum())
         self.equivalents += self._cost
-        return float(((self._outputs() - self._before) ** 2).sum()) / self._spread
+        return changed / _WALKS / self._spread
 
 
 def _measured_rate(walks: _Walks) -> float:
