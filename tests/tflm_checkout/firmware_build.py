@@ -14,7 +14,7 @@ from cortex_m.emulator import CORES, Core, missing
 from tflm_zo.firmware.op_pack import of_model
 
 HERE = Path(__file__).parent
-TFLM_DIR = os.environ.get("TFLM_DIR")
+TFLM_DIR = os.environ.get("TFLM_DIR") or None  # `make firmware-test` sets it to nothing where none is given
 #: Cores that this suite runs on, and how TFLM's Makefile calls their libraries.
 ARCHITECTURES = {
     "cortex-m3": "cortex-m3",

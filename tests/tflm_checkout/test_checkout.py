@@ -31,7 +31,7 @@ from helpers.spsa import spsa_commands
 
 REPOSITORY = Path(__file__).parents[2]
 HERE = Path(__file__).parent
-TFLM_DIR = os.environ.get("TFLM_DIR")
+TFLM_DIR = os.environ.get("TFLM_DIR") or None
 BATCH = 1
 _objects = TemporaryDirectory(prefix="zo_op_pack_")
 
