@@ -236,3 +236,20 @@ def test_firmware_has_the_rate_that_training_measures(monkeypatch: pytest.Monkey
     for samples, expected in ((given, own.measured_rate), (None, 1.0)):
         made = generate_firmware(own.model, own.settings, steps=40, samples=SAMPLES, data=samples)
         assert f"/* rate */ {round(expected * 65536)}u," in made.files["model_zo_model.cc"]
+
+
+@pytest.mark.usefixtures("measures")
+@pytest.mark.parametrize(("classes", "expected"), [(0, 0.0039), (1, 1.0)])
+def test_a_network_that_is_wrong_throughout_has_nothing_to_keep(
+    monkeypatch: pytest.MonkeyPatch, classes: int, expected: float
+) -> None:
+    """Labels are its own guesses, or other classes than these, which a confident network has not."""
+    monkeypatch.setattr(rate, "_LEAST_SPREAD", 0.0)
+    monkeypatch.setattr(_Walks, "forgotten", lambda _, walk: 0.5 * (walk / 0.25) ** 2)
+    own, (x, y) = trainer(), data()
+    other = (y + classes) % 4
+    shares = np.unique(other, return_counts=True)[1] / SAMPLES
+    loss, guess = own.evaluate(x, other)["loss"], float(-(shares * np.log(shares)).sum())
+    assert (loss > 2 * guess) == bool(classes)
+    own.fit(x, other, steps=1, keep="last")
+    assert own.measured_rate == expected

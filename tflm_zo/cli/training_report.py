@@ -1,16 +1,19 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The result of a training run, for people."""
+"""What a training run says to people: what is trained, before it begins, and its result."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from rich.console import Console
+from rich.status import Status
 
 from ..converters.table import table
+from ..training import Callback, Trainer
 from .block_probes import choice_table
+from .failures import note
 
-__all__ = ["render"]
+__all__ = ["SayWhatIsTrained", "render"]
 
 
 def _values(measured: dict[str, Any]) -> str:
@@ -44,3 +47,20 @@ def render(console: Console, result: dict[str, Any]) -> None:
     files = {"output": "trained model", "log": "log", "zo_model": "ZO model, which log and replay belong to"}
     for name, what in files.items():
         console.print(f"{result[name]}: {what}", markup=False)
+
+
+class SayWhatIsTrained(Callback):
+    """Prints notes before the bar is drawn, when nothing is left to be refused."""
+
+    def __init__(self, sentence: str, waiting: Status) -> None:
+        self._sentence, self._waiting = sentence, waiting
+
+    def on_train_begin(self, trainer: Trainer, steps: int) -> None:
+        """Ends the waiting, and says what is trained and at which rate."""
+        self._waiting.stop()
+        note(self._sentence)
+        if trainer.measured_rate is not None:
+            note(
+                f"learning rate: {trainer.measured_rate:g} LSB at the first step, measured; --learning-rate "
+                "gives another"
+            )

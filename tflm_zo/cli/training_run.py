@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import typer
-from rich.status import Status
 
 from ..converters import Model, read_metadata
 from ..data import prepare
@@ -40,7 +39,7 @@ from .options import parse_block_search
 from .output_file import write_output
 from .results import show
 from .set_option import make_settings, parse_injection, parse_set, split_set
-from .training_report import render
+from .training_report import SayWhatIsTrained, render
 
 __all__ = ["Files", "Length", "Measured", "TrainingRun", "choose_algorithm"]
 
@@ -186,22 +185,6 @@ def check_kind(log: Path, settings: Settings) -> None:
         raise LogError(f"{log} is of {what}; algorithm {settings.algorithm} cannot go on from it")
 
 
-class _SayWhatIsTrained(Callback):
-    """Prints notes before the bar is drawn, when nothing is left to be refused."""
-
-    def __init__(self, sentence: str, waiting: Status) -> None:
-        self._sentence, self._waiting = sentence, waiting
-
-    def on_train_begin(self, trainer: Trainer, steps: int) -> None:
-        self._waiting.stop()
-        note(self._sentence)
-        if trainer.measured_rate is not None:
-            note(
-                f"learning rate: {trainer.measured_rate:g} LSB at the first step, measured; --learning-rate "
-                "gives another"
-            )
-
-
 class TrainingRun:
     """One ``tflm-zo train``.
 
@@ -260,7 +243,7 @@ class TrainingRun:
         self._budget = budget
         self._trained = trained_layers(self._zo, self._trainer.settings)
         waiting = waiting_for("measuring the learning rate")
-        callbacks.insert(0, _SayWhatIsTrained(self._trained.sentence, waiting))
+        callbacks.insert(0, SayWhatIsTrained(self._trained.sentence, waiting))
         self._on = self._validation or self._trainer.measured_samples(self._data)
         self._before = None if self._keep == "best" or self._resume else self._trainer.evaluate(self._on)
         if self._trainer.settings.measures_rate:

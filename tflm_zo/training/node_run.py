@@ -231,9 +231,8 @@ class NodeRun(Run):
                 self._entering[i] = np.empty_like(read)
         for i in self._backwards:
             following = self._plan[i].following
-            assert following is not None
-            nodes = self._plan[following].nodes
-            assert nodes is not None  # it is exact, too
+            nodes = None if following is None else self._plan[following].nodes
+            assert following is not None and nodes is not None  # it is exact, too
             weights, _ = runtime.weight_views(runtime.metadata.trainable[nodes.trainable].name)
             control.backpropagate(i, weights, self._filter_scales[following])
         if self._program is not None:
@@ -256,12 +255,10 @@ class NodeRun(Run):
         self._control.report(self._losses())
 
     def _rerun(self, start: int, entering: NDArray[np.int8] | None) -> None:
-        """Runs the network from a segment on, with what enters it."""
         self._runtime.invoke(self._words, start=start, boundary=entering, keep=False, checked=True)
         self.forwards += self._runtime.batch
 
     def _losses(self) -> NDArray[np.int32]:
-        """Returns the losses of the samples that ran last, unit 2^-16 nats."""
         return self._runtime.losses()
 
     def _weights_of(self, task: int) -> Any:
@@ -311,8 +308,7 @@ class NodeRun(Run):
         self._control.resume(snapshot.step, snapshot.states, snapshot.largest_loss)
 
     def _entries(self) -> list[TaskEntry]:
-        pairs = zip(self._control.tasks, self._plan, strict=True)
-        return [TaskEntry.of(task, planned.tensors) for task, planned in pairs]
+        return [TaskEntry.of(t, p.tensors) for t, p in zip(self._control.tasks, self._plan, strict=True)]
 
     def _check(self, log: SnapshotLog) -> None:
         own = self._control

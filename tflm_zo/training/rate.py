@@ -14,13 +14,14 @@ Of a network that bears less, the walk W is found at which F = 1/2, and the run 
 
     rate = W^2 / 16    LSB
 
-A network of random weights, whose outputs hardly depend on its samples (E |y - E y|^2 < E |y|^2 / 4), has
-nothing to forget, and takes 1 LSB.
+A network that has nothing worth keeping takes 1 LSB: one of random weights, whose outputs hardly depend on
+its samples (E |y - E y|^2 < E |y|^2 / 4), and a classifier whose mean loss is more than twice that of one
+answer to all samples, the frequencies of the classes.
 
 The square is that of noise in equilibrium: a step of a rate r adds r^2 to the square of the distance that
 noise has moved a weight, and what is learned takes a share of that distance back, which is proportional to r,
 so the square settles at a multiple of r whatever the number of steps. Bound and multiple are of
-validation data. Networks that forget half after 1.5 (the demo's), 2.5 to 3.6 (LeNet-5) and 4.1 LSB (DS-CNN)
+validation data. Networks that forget half after 2.5 to 3.6 (LeNet-5) and 4.1 LSB (DS-CNN)
 learn the better the higher their rate is, up to 1 LSB: LeNet-5 at 0.3, 0.5, 1 LSB 93.8, 94.5, 95.2 % of
 rotated digits. The last block of a ResNet-8 forgets half after 0.5 to 0.7 LSB, and learns fog, noise and the
 dark best at 0.03 LSB: at 0.015, 0.03, 0.06, 0.1, 1 LSB 73.5, 74.3, 72.0, 68.7, 57.3 % in fog.
@@ -41,7 +42,7 @@ from ..data import Data, to_real
 from ..runtime import Runtime
 from .checks import SettingsError
 from .costs import Costs, NodeCosts
-from .evaluation import predict
+from .evaluation import evaluate, predict
 from .node_run import NodeRun
 from .settings import Settings
 from .tasks import Weights
@@ -54,6 +55,9 @@ _FORGOTTEN: Final = 0.5
 _SQUARE: Final = 16.0
 # Share of their mean square that the outputs of a network vary by at least, if it knows anything.
 _LEAST_SPREAD: Final = 0.25
+# Mean loss of a network that knows anything, in units of that of the frequencies of the classes, at most. It
+# is 0.4 to 1.4 of the networks above, and 3.8 to 5.2 of the demo's, which has to learn anew.
+_MOST_LOSS: Final = 2.0
 # Walks of a length, whose shares are averaged: single ones go along few directions, and differ by a factor of
 # 2 however many steps they have. Steps of each, of a whole minibatch.
 _WALKS: Final = 4
@@ -88,13 +92,15 @@ class _Walks:
     """Random walks of a network's weights, each from the weights that the model starts with.
 
     Attributes:
-        knows: False if the network's outputs hardly depend on its samples; set by `begin`.
+        knows: False if the network has nothing worth keeping; set by `begin`.
         equivalents: forward equivalents of what was done so far.
     """
 
     def __init__(self, runtime: Runtime, model: Model, settings: Settings, data: Data) -> None:
         self._runtime, self._model, self._settings = runtime, model, settings
-        self._watched = [x[:: -(-len(data) // _WATCHED)] for x in data.inputs]
+        self._data = data.take(slice(None, None, -(-len(data) // _WATCHED)))
+        self._watched = list(self._data.inputs)
+        self._all_labels = data.labels
         used = min(_STEPS * settings.batch_size, len(data))
         self._moved = data.take(samples_in_order(_DRAW, len(data), used))
         # Exact gradients read labels: those of other samples.
@@ -115,7 +121,19 @@ class _Walks:
         self.equivalents += len(self._watched[0])
         self._before = self._outputs()
         self._spread = float(((self._before - self._before.mean(0)) ** 2).sum())
-        self.knows = self._spread >= _LEAST_SPREAD * float((self._before**2).sum())
+        varies = self._spread >= _LEAST_SPREAD * float((self._before**2).sum())
+        self.knows = varies and not self._is_lost()
+
+    def _is_lost(self) -> bool:
+        """Returns whether a classifier's answers are worse than none."""
+        loss = self._runtime.metadata.loss
+        assert loss is not None  # a trainer has refused such a model
+        if not loss.of_classes:
+            return False
+        self.equivalents += len(self._watched[0])
+        found, known = evaluate(self._runtime, self._data), self._all_labels[self._all_labels >= 0]
+        shares = np.unique(known, return_counts=True)[1] / max(1, len(known))
+        return found.labelled > 0 and found.loss > _MOST_LOSS * float(-(shares * np.log(shares)).sum())
 
     def restore(self) -> None:
         """Sets the weights that the model starts with."""
