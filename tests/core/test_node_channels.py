@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -33,8 +35,8 @@ def test_channels_of_the_largest_errors(rule, errors, rows, expected):
     assert {int(c) for c in np.flatnonzero(weights.any(1))} == expected
 
 
-def test_clamped_nodes_count_for_no_channel():
-    layer = NodeLayer(in_c=1, out_c=2)
+def moved_by_bits(layer: NodeLayer, inputs: Any, routes: Any, errors: Any) -> Any:
+    """Two channels of one weight each after a step of 7 bits of the one with the larger error."""
     weights = np.zeros((2, 1), np.int8)
     update_from_nodes(
         layer,
@@ -44,42 +46,28 @@ def test_clamped_nodes_count_for_no_channel():
         None,
         0,
         127,
-        np.ones((1, 1), np.int8),
-        np.array([[255, 0]], np.uint8),
+        inputs,
+        np.array([routes], np.uint8),
         rate=0,
         clip=1,
         seed=0,
-        errors=np.array([[100, 1]], np.int16),
+        errors=np.array([errors], np.int16),
         rule=NodeRule.BITS,
         bits=7,
         rows=1,
     )
-    assert weights.tolist() == [[0], [-1]]
+    return weights.tolist()
+
+
+def test_clamped_nodes_count_for_no_channel():
+    layer = NodeLayer(in_c=1, out_c=2)
+    assert moved_by_bits(layer, np.ones((1, 1), np.int8), [255, 0], [100, 1]) == [[0], [-1]]
 
 
 def test_a_mean_counts_every_output_that_it_credits():
     """Equal errors, and 2 and 3 outputs of 9 that are not clamped."""
     layer = NodeLayer(in_c=1, out_c=2, form=NodeForm.MEAN, in_h=3, in_w=3, out_h=3, out_w=3)
-    weights = np.zeros((2, 1), np.int8)
-    update_from_nodes(
-        layer,
-        NodeState(),
-        weights,
-        None,
-        None,
-        0,
-        127,
-        np.ones((1, 9), np.int8),
-        np.array([[0b10, 0b1, 0b111, 0]], np.uint8),
-        rate=0,
-        clip=1,
-        seed=0,
-        errors=np.array([[5, 5]], np.int16),
-        rule=NodeRule.BITS,
-        bits=7,
-        rows=1,
-    )
-    assert weights.tolist() == [[0], [-15]]
+    assert moved_by_bits(layer, np.ones((1, 9), np.int8), [0b10, 0b1, 0b111, 0], [5, 5]) == [[0], [-15]]
 
 
 def test_scratch_memory():

@@ -92,6 +92,7 @@ class _Walks:
     """Random walks of a network's weights, each from the weights that the model starts with.
 
     Attributes:
+        costs: costs of the run.
         knows: False if the network has nothing worth keeping; set by `begin`.
         equivalents: forward equivalents of what was done so far.
     """
@@ -106,8 +107,8 @@ class _Walks:
         # Exact gradients read labels: those of other samples.
         self._labels = self._moved.labels[samples_in_order(_DRAW - 1, used, used)]
         metadata = runtime.metadata
-        costs = NodeCosts(Costs(model, metadata), settings, metadata)
-        self._cost = _WALKS * (costs.without_queries(_STEPS, used) + len(self._watched[0]))
+        self.costs = NodeCosts(Costs(model, metadata), settings, metadata)
+        self._cost = _WALKS * (self.costs.without_queries(_STEPS, used) + len(self._watched[0]))
         self.equivalents, self.knows = 0.0, True
 
     @property
@@ -193,8 +194,7 @@ def with_measured_rate(
     if not settings.measures_rate:
         return settings, 0.0
     walks = _Walks(runtime, model, settings, data)
-    run = NodeCosts(Costs(model, runtime.metadata), settings, runtime.metadata)
-    if run.until(steps, len(data)) < _LEAST_RUN * walks.most:
+    if walks.costs.until(steps, len(data)) < _LEAST_RUN * walks.most:
         return settings, 0.0
     rate = _measured_rate(walks)
     if settings.final_learning_rate > rate:
@@ -215,7 +215,7 @@ def _walking(settings: Settings, rate: float) -> Settings:
     return dataclasses.replace(
         settings,
         tasks=tuple(tasks),
-        learning_rate=min(max(rate, 2.0**-16), 2.0**7),
+        learning_rate=rate,
         final_learning_rate=usual.final_learning_rate,
         schedule="constant",
         warmup_steps=0,
