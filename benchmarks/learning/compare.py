@@ -160,7 +160,7 @@ def plot(lines: list[Row], path: Path) -> None:
     figure.savefig(path)
 
 
-def main() -> None:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -184,6 +184,11 @@ def main() -> None:
         help="hold a fifth of the samples out, keep the best state, and say how often that was needed",
     )
     parser.add_argument("--list", action="store_true", help="tasks and methods")
+    return parser
+
+
+def main() -> None:
+    parser = _parser()
     arguments = parser.parse_args()
     if arguments.list:
         for name, made in TASKS.items():

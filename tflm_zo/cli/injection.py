@@ -19,11 +19,11 @@ __all__ = [
 ]
 
 
-def say_loss_output(zo: Model) -> None:
-    """Says which of several outputs the loss was given to."""
+def say_loss_output(zo: Model, chosen: int | str | None) -> None:
+    """Says which of several outputs the loss was given to, unless one was chosen."""
     metadata = read_metadata(zo)
     names, loss = metadata.original.outputs, metadata.loss
-    if loss is not None and len(names) > 1:
+    if chosen is None and loss is not None and len(names) > 1:
         note(
             f"the loss belongs to output {loss.output} of {len(names)}, «{names[loss.output]}»; "
             "--loss-output chooses another"

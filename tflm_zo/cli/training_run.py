@@ -156,8 +156,7 @@ def choose_algorithm(
             **injection,
         )
         usual = algorithm(settings.algorithm)
-        if loss_output is None:
-            say_loss_output(zo)
+        say_loss_output(zo, loss_output)
     return zo, make_settings(usual, values(usual), read_metadata(zo))
 
 

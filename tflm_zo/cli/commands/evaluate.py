@@ -92,8 +92,7 @@ def _as_zo(model: Model, loss: str | None, loss_output: str | None) -> Model:
     output = parse_loss_output(loss_output)
     kind = cast(LossKind, (loss or "auto").replace("-", "_"))
     zo = inject_plain(model, InjectSettings(trainable="none", loss=kind, loss_output=output))
-    if output is None:
-        say_loss_output(zo)
+    say_loss_output(zo, output)
     return zo
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from ...converters import Model, load_model, read_metadata
+from ...converters import Model, ZoMetadata, load_model, read_metadata
 from ...converters.table import table
 from ...data import Data, DataError, prepare
 from ...firmware import (
@@ -25,7 +25,7 @@ from ...firmware import (
     name_of,
 )
 from ...runtime import Inputs
-from ...training import ALGORITHMS, SettingsError, algorithm_for, trained_layers
+from ...training import ALGORITHMS, Settings, SettingsError, algorithm_for, trained_layers
 from ...training.length import check_length, planned_steps, usual_epochs
 from ..options import BlockSearchOption, Epochs, Json, Steps, ZoModelFile, choice, parse_block_search
 from ..results import show
@@ -144,13 +144,7 @@ def firmware(
         raise SettingsError("--choose-block needs --data: blocks are judged by samples held out of it")
     check_folder(output, force=force)
     loaded = load_model(model)
-    metadata = read_metadata(loaded)
-    usual = algorithm_for(metadata, algorithm)
-    texts, injection = split_set(settings)
-    if injection:
-        name_of_first = next(iter(injection)).replace("_", "-")
-        raise SettingsError(f"--set {name_of_first}: {model} is a ZO model already")
-    run = make_settings(usual, parse_set(usual, texts), metadata)
+    run = _run_settings(model, read_metadata(loaded), algorithm, settings)
     arrays, count = _device_samples(loaded, data, samples)
     check_length(epochs, steps, None)
     if epochs is None and steps is None:
@@ -182,6 +176,17 @@ def firmware(
         **_described(made),
     }
     show(result, as_json=as_json, render=lambda console: _render(console, result))
+
+
+def _run_settings(
+    model: Path, metadata: ZoMetadata, algorithm: str | None, given: list[str] | None
+) -> Settings:
+    usual = algorithm_for(metadata, algorithm)
+    texts, injection = split_set(given)
+    if injection:
+        first = next(iter(injection)).replace("_", "-")
+        raise SettingsError(f"--set {first}: {model} is a ZO model already")
+    return make_settings(usual, parse_set(usual, texts), metadata)
 
 
 def _described(made: Firmware) -> dict[str, Any]:

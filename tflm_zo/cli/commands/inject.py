@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,7 +17,6 @@ from ...converters.settings import (
     LOSS_KINDS,
     PARAMETERS,
     QUANTIZATION_AWARE,
-    LossKind,
 )
 from ...converters.table import table
 from ...training import ALGORITHMS, Settings, inject_settings, trained_layers
@@ -205,32 +204,27 @@ def inject(
         "cuts": tuple(cut) if cut else None,
         "max_queries": max_queries,
         "int16": _int16(int16 or []),
+        "blocks": _blocks(block or []),
+        "batch": batch,
+        "loss": loss.replace("-", "_"),
+        "loss_output": parse_loss_output(loss_output),
+        "command_words": command_words,
+        "multipliers": multipliers,
+        "sparse": sparse,
+        "sparse_seed": sparse_seed,
     }
-    settings = inject_settings(
-        run,
-        blocks=_blocks(block or []),
-        batch=batch,
-        loss=cast(LossKind, loss.replace("-", "_")),
-        loss_output=parse_loss_output(loss_output),
-        command_words=command_words,
-        multipliers=multipliers,
-        sparse=sparse,
-        sparse_seed=sparse_seed,
-        **{name: value for name, value in given.items() if value is not None},
-    )
+    settings = inject_settings(run, **{name: value for name, value in given.items() if value is not None})
     zo = inject_model(load_model(model), settings)
     data, metadata = zo.to_bytes(), read_metadata(zo)
     result = {
         "output": str(output),
         "bytes": len(data),
         "original_bytes": model.stat().st_size,
-        "algorithm": algorithm,
         **_described(zo, run),
     }
     # Whatever can fail has been done: a refused model leaves no file.
     write_output(output, data, force=force)
-    if loss_output is None:
-        say_loss_output(zo)
+    say_loss_output(zo, given["loss_output"])
     show(result, as_json=as_json, render=lambda console: _render(console, metadata, result))
 
 
@@ -245,6 +239,7 @@ def _trainable(given: list[str] | None) -> str | list[str] | None:
 def _described(zo: Model, run: Settings) -> dict[str, Any]:
     metadata = read_metadata(zo)
     return {
+        "algorithm": run.algorithm,
         "batch": metadata.batch,
         "loss": None if metadata.loss is None else dataclasses.asdict(metadata.loss),
         "trainable_weights": sum(t.trained for t in metadata.trainable if not t.bias),
