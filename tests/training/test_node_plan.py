@@ -87,3 +87,35 @@ def test_logits_have_a_scale_where_the_loss_is_of_classes() -> None:
     scale = plan(classes, Nodes()).logit_scale
     assert scale is not None and type(scale).of(loss.scale) == scale
     assert plan(inject_all(MODELS["autoencoder"](), nodes="*"), Nodes()).logit_scale is None
+
+
+def test_logs_have_the_perturbation_of_nodes_for_exact_layers() -> None:
+    """Logs have had it from the first, although such layers perturb nothing; 2 where no task has any."""
+    model = inject_all(MODELS["small_cnn"](), nodes="*")
+    assert [t.mu for t in plan(model, Nodes(perturbation=1), Exact()).node_tasks] == [1, 1]
+    assert [t.mu for t in plan(model, Exact()).node_tasks] == [2]
+
+
+def test_layers_of_a_residual_block_share_queries_and_their_gain() -> None:
+    """dL/dw = dL/dy s s_a / s_y of each summand, by the queries of the sum: 3 of 8 samples, twice 5 LSB."""
+    plain = load_model(MODELS["residual"]()).subgraphs[0]
+    scales = {t.name: np.asarray(t.quantization.scales, float) for t in plain.tensors if t.quantization}
+    model = inject_all(MODELS["residual"](), nodes=("block1/conv1", "projection"), batch=4)
+    rule: Any = {"rule": "gradient", "gradient_norm": False, "quantization_aware": False}
+    found = plan(model, Nodes(queries=3, perturbation=5, **rule))
+    assert [(t.queries, t.shared) for t in found.node_tasks] == [(3, False), (0, True)]
+    entering = {"block1/conv1": "block1/conv0", "projection": "block0/add"}
+    for planned, task in zip(found.tasks, found.node_tasks, strict=True):
+        t = read_metadata(model).trainable[planned.tensors[0]]
+        # Nodes are means over the 4 x 4 outputs of the sum; the channel with the largest scale has no factor.
+        expected = scales[entering[t.layer]][0] / scales["block1/add"][0] / 16 / (8 * 3 * 2 * 5)
+        expected *= max(_filter_scales(model, t.name))
+        assert task.gain.mantissa * 2.0**task.gain.exponent == pytest.approx(expected, rel=1e-6), t.layer
+
+
+def _filter_scales(model: Model, name: str) -> Any:
+    """Of the ZO model: headroom changes them."""
+    tensors = [
+        t for graph in model.subgraphs for t in graph.all_tensors() if t.name == name and t.is_variable
+    ]
+    return np.asarray(tensors[0].quantization.scales)

@@ -88,7 +88,7 @@ class NodeCosts:
         sides = 2 if settings.estimator == "antithetic" else 1
         sample, queries = costs.suffix(self.first_segment), 0.0
         for t in self.tasks:
-            queries += sides * t.queries * costs.suffix(t.start_segment)
+            queries += sides * t.asked * costs.suffix(t.start_segment)
             if t.nodes is not None and t.trains_filter:
                 sample += costs.update(t.nodes)
             # Errors come back through the layer that follows: as many products as it has weights.
@@ -106,7 +106,7 @@ class NodeCosts:
         """Returns the queries that a layer asks for; 0 for one that is trained by its exact gradient, or by
         the queries of a layer that shares its nodes.
         """
-        return next(t.queries for t in self.tasks if t.nodes == nodes)
+        return next(t.asked for t in self.tasks if t.nodes == nodes)
 
     def until(self, steps: int, samples: int) -> float:
         """Returns the cost of a number of steps, and of the prefix for each training sample that they use."""

@@ -22,8 +22,8 @@ from .tasks import NODE_RULES, Exact, Nodes, Weights
 
 __all__ = ["NodePlan"]
 
-# Exact gradients perturb nothing; logs have had this number for them.
-_MU_OF_EXACT: Final = 2
+# Exact gradients perturb nothing; logs have the number of the task Nodes for them or, without one, this.
+_MU_WITHOUT_NODES: Final = 2
 
 
 def _relative_scales(scales: NDArray[np.float64]) -> NDArray[np.int16] | None:
@@ -158,8 +158,8 @@ class NodePlan:
         return NodeTask(
             None if task.nodes is None else self._layer(task.nodes),
             task.start_segment,
-            task.queries,
-            0 if weights else settings.nodes.perturbation if task.kind is Nodes else _MU_OF_EXACT,
+            task.asked,
+            0 if weights else settings.nodes.perturbation if settings.has(Nodes) else _MU_WITHOUT_NODES,
             rate=rate,
             following=task.following,
             gain=gain,

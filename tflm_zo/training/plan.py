@@ -40,7 +40,7 @@ class PlannedTask:
         tensors: consecutive numbers of the trainable tensors; of a layer with nodes its filter, its bias or
             both.
         start_segment: first segment that a query runs.
-        queries: per step; 0: `Exact`, or nodes that are shared.
+        queries: queries whose differences make the estimate, per step; 0: `Exact`.
         dimensions: number of values that are perturbed: nodes or weights.
         nodes: `Nodes` and `Exact`: of the layer.
         following: `Exact`: number of the planned task through which errors come back; None: they come from
@@ -58,6 +58,11 @@ class PlannedTask:
     following: int | None = None
     shared: bool = False
     trains_filter: bool = True
+
+    @property
+    def asked(self) -> int:
+        """Queries that the task has done itself."""
+        return 0 if self.shared else self.queries
 
     @property
     def first_segment(self) -> int:
@@ -233,14 +238,13 @@ def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int],
         names = tuple(
             metadata.trainable[m.trainable].layer for m in metadata.nodes if m.node_segment == n.node_segment
         )
-        asks = not exact and not shared
         follows = n in tail[1:] and metadata.tail is None
         tasks.append(
             PlannedTask(
                 Exact if exact else Nodes,
                 tensors_of[n.trainable],
                 n.node_segment,
-                _node_queries(settings.nodes, names, suffix(n.node_segment)) if asks else 0,
+                0 if exact else _node_queries(settings.nodes, names, suffix(n.node_segment)),
                 n.count,
                 n,
                 own.index(tail[tail.index(n) - 1]) if follows else None,
