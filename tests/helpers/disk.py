@@ -12,9 +12,11 @@ import pytest
 
 
 class Disk:
-    """A disk on which a log may grow to `size` bytes; a write takes what there is room for, as write(2)."""
+    """A disk on which a log may grow to `size` bytes; a write takes what there is room for, as write(2), and
+    `at_once` bytes at most.
+    """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, size: int, at_once: int | None = None) -> None:
         disk = self
         self.size = size
 
@@ -23,7 +25,7 @@ class Disk:
                 room = disk.size - self.tell()
                 if room <= 0:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                return super().write(data[:room])
+                return super().write(data[:room][:at_once])
 
         monkeypatch.setattr(io, "FileIO", File)
 

@@ -145,6 +145,15 @@ def test_where_nothing_gets_better_nothing_is_changed(kind: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_of_states_that_are_as_good_the_first_is_kept(kind: str) -> None:
+    """At a rate at which no weight leaves its place."""
+    still = dataclasses.replace(SETTINGS[kind], learning_rate=2.0**-16)
+    history = Trainer(MODELS_OF[kind], still, runtime="litert-ref").fit(X, Y, steps=STEPS)
+    assert len(history.measurements) == 5 and len({m["loss"] for m in history.measurements}) == 1
+    assert history.kept_step == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_interrupted_before_the_best_state_was_kept(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The weights are the best ones that were measured, though no copy of them was made."""
     trainer, measured = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert-ref"), []

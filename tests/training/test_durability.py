@@ -102,6 +102,14 @@ def test_full_again_and_again(whole: bytes, tmp_path: Path, monkeypatch: pytest.
     assert log.read_bytes() == whole
 
 
+def test_a_disk_that_takes_a_few_bytes_at_once(
+    whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Disk(monkeypatch, 2 * len(whole), at_once=5)
+    train(tmp_path / "log")
+    assert (tmp_path / "log").read_bytes() == whole
+
+
 @pytest.mark.parametrize("free", [0, 1, HEADER - 1])
 @pytest.mark.parametrize("exists", [False, True])
 def test_full_before_the_first_step(

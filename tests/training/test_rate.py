@@ -26,7 +26,7 @@ from tflm_zo.training import (
     algorithms,
     rate,
 )
-from tflm_zo.training.rate import _bearable, _Walks
+from tflm_zo.training.rate import _bearable, _NoiseRun, _Walks
 
 SAMPLES, BATCH = 40, 8
 
@@ -111,6 +111,28 @@ def test_a_walk_is_as_long_as_it_says(tasks: Any) -> None:
 
 
 @pytest.mark.usefixtures("measures")
+def test_walks_of_exact_layers_have_labels_of_other_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients of a sample's own label lead where training leads, and are no noise."""
+    own, x, y = trainer(), data()[0], np.arange(SAMPLES) % 4
+    own.settings = dataclasses.replace(own.settings, tasks=(Exact(last=1),))
+    right, walked = {sample.tobytes(): label for sample, label in zip(x, y, strict=True)}, []
+
+    class Spied(_NoiseRun):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            (inputs,), labels = given[4:]
+            walked.append(([right[sample.tobytes()] for sample in inputs], labels.tolist()))
+
+    monkeypatch.setattr(rate, "_NoiseRun", Spied)
+    walks = _Walks(own.runtime, own.model, own.settings, prepare(own.runtime, x, y))
+    walks.begin()
+    walks.forgotten(1.0)
+    assert len(walked) == 4
+    for theirs, labels in walked:
+        assert sorted(theirs) == sorted(labels)
+        assert np.mean(np.equal(theirs, labels)) < 0.8
+
+
 def test_a_measured_run_is_the_run_of_that_rate(tmp_path: Path) -> None:
     """Measuring leaves no trace but the rate: logs are equal to the byte."""
     own = trainer()
