@@ -194,10 +194,6 @@ def _only(source: Any, shape: tuple[int, ...]) -> Any:
 def as_array(value: Any, name: str) -> Array:
     """Returns an array of numbers, one or more for each sample.
 
-    Args:
-        value: an array, or a list of samples.
-        name: name of the array in messages.
-
     Raises:
         DataError: the value is no array of numbers, has no samples, or is not finite.
     """
@@ -282,12 +278,6 @@ def integer_labels(y: Array, shape: tuple[int, ...], classes: int) -> npt.NDArra
 
 
 def check_count(y: Array, samples: int, name: str) -> None:
-    """Raises DataError where there are not as many labels as samples.
-
-    Args:
-        y: labels.
-        samples: number of samples.
-        name: name of the samples in messages.
-    """
+    """Raises DataError where there are not as many labels as samples."""
     if len(y) != samples:
         raise DataError(f"{name} has {samples} samples, y has {len(y)} labels")

@@ -126,9 +126,6 @@ class NewFile:
     nothing behind. Elsewhere, and for the moment in which it replaces another file, it has a hidden name
     beside, and the next file of its name removes what a killed program has left of that.
 
-    Args:
-        path: path that the file gets.
-
     Attributes:
         file: open for reading and writing, and locked, see `lock_file`; it stays open when it has its name.
 

@@ -50,13 +50,7 @@ def summarize(model: Model, size: int) -> dict[str, Any]:
 
 
 def render_summary(console: Console, result: Mapping[str, Any], name: str) -> None:
-    """Prints the tables of `summarize`.
-
-    Args:
-        console: console to print on.
-        result: summary that `summarize` returned.
-        name: name of the model, or its path.
-    """
+    """Prints the tables of `summarize`."""
     kind = "ZO model" if result["kind"] == "zo" else "plain model"
     console.print(
         f"{name}: {kind}, {result['bytes']:,} bytes, {result['weights']:,} weights, {result['macs']:,} MACs",

@@ -46,9 +46,6 @@ def direction(
 
     Returns:
         int8 [count].
-
-    Raises:
-        NativeError: ARGUMENT, DISTRIBUTION.
     """
     z = np.zeros(unsigned("count", count), np.int8)
     call(
@@ -88,9 +85,6 @@ def perturb(
         fraction: int8 like `weights`, units of 2^-8 LSB: the tensor is int16, and Gaussian perturbations move
             256 weight + fraction, modulo 2^16. Changed in place. None: it is not.
         limit: 127 minus the headroom, 0..127, which perturbations of an int16 tensor are kept to.
-
-    Raises:
-        NativeError: ARGUMENT, DISTRIBUTION, FACTOR, QUERIES.
     """
     tensor = make_tensor(weights, fraction, None, 1, 1, stream, limit, mask=mask, int16=fraction is not None)
     table = pairs("seed_k_pairs", seed_k_pairs, "k")
@@ -136,9 +130,6 @@ def update(
 
     Returns:
         How many weights were clipped.
-
-    Raises:
-        NativeError: ARGUMENT, DISTRIBUTION, FACTOR, QUERIES, COEFFICIENT.
     """
     tensor = make_tensor(
         weights, fraction, multiplier, channels, inner, stream, limit, mask=mask, int16=int16
@@ -181,9 +172,6 @@ def update_bits(
 
     Returns:
         How many weights were clipped.
-
-    Raises:
-        NativeError: ARGUMENT, DISTRIBUTION, FACTOR.
     """
     tensor = make_tensor(weights, None, None, 1, 1, stream, limit)
     saturated = ctypes.c_uint32(0)
@@ -233,9 +221,6 @@ def cross_entropy(
 
     Returns:
         int32 [samples], unit 2^-16 nat.
-
-    Raises:
-        NativeError: LABEL.
     """
     data, samples, classes = _matrix("logits", logits, 2)
     losses = np.zeros(samples, np.int32)
@@ -263,9 +248,6 @@ def cross_entropy_error(
 
     Returns:
         int16 [samples, classes], unit 2^-15, saturated to ±32767; 0 for an unlabelled sample.
-
-    Raises:
-        NativeError: LABEL.
     """
     data, samples, classes = _matrix("logits", logits, 2)
     errors = np.zeros((samples, classes), np.int16)
@@ -297,9 +279,6 @@ def binary_cross_entropy(
 
     Returns:
         int32 [samples], unit 2^-16 nat.
-
-    Raises:
-        NativeError: LABEL.
     """
     data, samples, outputs = _matrix("logits", logits, 1)
     losses = np.zeros(samples, np.int32)
@@ -317,11 +296,7 @@ def binary_cross_entropy(
 
 
 def mean_squared_error_factor(scale: float, elements: int) -> tuple[int, int]:
-    """The factor scale^2 / elements * 2^16 as (multiplier, shift): multiplier * 2^-shift.
-
-    Raises:
-        ValueError: the factor is outside 2^-32 to 2^31.
-    """
+    """The factor scale^2 / elements * 2^16 as (multiplier, shift): multiplier * 2^-shift."""
     factor = float(scale) ** 2 / elements * 2**16
     if not (math.isfinite(factor) and factor > 0.0):
         raise ValueError(f"scale: expected a positive number, got {scale}")
@@ -346,9 +321,6 @@ def mean_squared_error(
 
     Returns:
         int32 [samples], unit 2^-16, saturated to 2^31-1.
-
-    Raises:
-        NativeError: ARGUMENT.
     """
     data, samples, elements = _matrix("outputs", outputs, 1)
     target_address = address("targets", targets, np.int8)

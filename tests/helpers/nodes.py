@@ -152,9 +152,6 @@ def update_from_nodes(
 
     Returns:
         How many weights were clipped.
-
-    Raises:
-        NativeError: ARGUMENT, QUERIES; see ``zo_node_update_s8``.
     """
     samples = len(inputs)
     evidence = structs.zo_node_evidence(

@@ -43,10 +43,6 @@ def layers_or_blocks(text: str) -> int | str:
 def parse_nodes(given: list[str], option: str = "--nodes") -> str | list[str] | None:
     """Reads ``--nodes``: names separated by commas, auto or last:N; None where there is none.
 
-    Args:
-        given: texts of the option.
-        option: name of the option on the command line.
-
     Raises:
         ConversionError: the text is something else.
     """

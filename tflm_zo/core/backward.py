@@ -128,10 +128,6 @@ def _structs_of(steps: Sequence[BackwardStep]) -> tuple[Any, list[Any]]:
 class Backward:
     """A program with its memory.
 
-    Args:
-        program: program that leads errors back.
-        samples: samples of a minibatch.
-
     Attributes:
         struct: ``zo_backward``.
         fields: errors and exponents of each field, int16 and int8, those that are kept [samples, ...].

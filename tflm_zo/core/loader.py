@@ -25,9 +25,6 @@ _PACKAGE: Final = __package__.partition(".")[0]
 def installed(name: str) -> Path:
     """Returns the path of a file or folder of the installed package.
 
-    Args:
-        name: path within the package.
-
     Raises:
         FileNotFoundError: the package was imported from a source tree that is not installed.
     """

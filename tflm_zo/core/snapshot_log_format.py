@@ -205,13 +205,7 @@ class Snapshot:
 
     @classmethod
     def read(cls, data: bytes, owner: int, header: SnapshotLogHeader) -> Snapshot | None:
-        """Returns the snapshot in a slot; None if its checksum is wrong or it is of another log.
-
-        Args:
-            data: bytes of the slot.
-            owner: checksum of the log's header.
-            header: header of the log.
-        """
+        """Returns the snapshot in a slot; None if its checksum is wrong or it is of another log."""
         number, step, largest = ctypes.c_uint32(), ctypes.c_uint32(), ctypes.c_int32()
         states = (structs.zo_scale * len(header.tasks))()
         if library().zo_snapshot_read(

@@ -27,11 +27,6 @@ _HEADER = '#include "ops/core/zo_types.h"\n'
 def features(model: Model, metadata: ZoMetadata, plan: RunPlan) -> dict[str, bool]:
     """Returns the use that a model and run make of the features that firmware can leave out.
 
-    Args:
-        model: ZO model that is trained.
-        metadata: the model's metadata.
-        plan: plan of the run.
-
     Returns:
         True or False by the macro's name: whether the run needs the feature.
     """
@@ -68,9 +63,6 @@ def features(model: Model, metadata: ZoMetadata, plan: RunPlan) -> dict[str, boo
 def unused_sources(wanted: dict[str, bool]) -> tuple[str, ...]:
     """Returns prefixes of the op pack's paths that a run does not need, since they belong to a published
     variant of training, or to exact tails, that it does not use.
-
-    Args:
-        wanted: the features, as `features` returns them.
     """
     unused = (files for switch, files in _PAPERS.items() if not wanted[switch])
     papers = tuple(f"ops/core/papers/{name}." for files in unused for name in files)

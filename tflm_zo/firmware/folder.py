@@ -19,11 +19,7 @@ CHECKSUMS: Final = "zo_files.sha256"
 
 
 def checksums(files: Mapping[str, str]) -> str:
-    """Returns the text of the file `CHECKSUMS`.
-
-    Args:
-        files: texts of the files, by path.
-    """
+    """Returns the text of the file `CHECKSUMS`."""
     return "".join(f"{_sum(files[path].encode())}  {path}\n" for path in sorted(files))
 
 

@@ -70,12 +70,6 @@ def _task(task: PlannedTask, node: NodeTask, scales: Any, field: int | None) -> 
 def measured(model: Model, settings: Settings, data: Data | None, steps: int) -> Settings:
     """Returns the settings of a run, with the learning rate that `Trainer.fit` measures where none is given;
     without data they stay as they are, which makes it 1 LSB.
-
-    Args:
-        model: the ZO model.
-        settings: settings of the run.
-        data: samples in the training set.
-        steps: number of steps of the whole run.
     """
     if data is None or not settings.measures_rate:
         return settings
@@ -86,12 +80,6 @@ def measured(model: Model, settings: Settings, data: Data | None, steps: int) ->
 
 def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> RunPlan:
     """Returns the plan of a run, as the control unit takes it.
-
-    Args:
-        model: the ZO model.
-        settings: settings of the run.
-        steps: number of steps of the whole run.
-        samples: number of samples in the training set.
 
     Raises:
         SettingsError: the model does not fit the settings.

@@ -32,9 +32,6 @@ def fill(template: str, **values: object) -> str:
 def own(name: str) -> dict[str, str]:
     """Returns the prefixes of a model's own names, for templates: two models can be in one program.
 
-    Args:
-        name: name of the model, an identifier.
-
     Returns:
         ``zo``, in place of ``zo`` and ``tflm_zo`` in names of functions, types, files and namespaces, and
         ``ZO``, in those of macros.

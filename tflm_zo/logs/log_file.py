@@ -23,11 +23,7 @@ def log_exists(path: str | os.PathLike[str]) -> FileExistsError:
 
 
 class LogFile(ABC):
-    """A log that a run writes.
-
-    Args:
-        path: path of the log.
-    """
+    """A log that a run writes."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)

@@ -16,9 +16,6 @@ __all__ = ["open_log"]
 def open_log(path: str | os.PathLike[str]) -> Iterator[SeedLog] | SnapshotLog:
     """Opens the log of a run by weight perturbation or of a layer-wise one.
 
-    Args:
-        path: path of the log.
-
     Returns:
         A `SnapshotLog`, or the parts of a `SeedLog`, whose first one is read when it is asked for.
 

@@ -33,22 +33,13 @@ _PATIENCE: Final = 15
 
 
 def measuring_interval(total: int, per_epoch: int) -> int:
-    """Returns the steps between measurements: whole epochs, so that a run measures 20 times at most.
-
-    Args:
-        total: number of steps of the run.
-        per_epoch: number of steps of an epoch.
-    """
+    """Returns the steps between measurements of a run: whole epochs, so that it measures 20 times at most."""
     return per_epoch * -(-total // (_MOST * per_epoch))
 
 
 def measured_samples(data: Data, kind: str) -> Data:
     """Returns the samples on which a run without validation data is measured: the training data, or, of more
     than 10,000 samples, the same 10,000 labelled ones each time.
-
-    Args:
-        data: data that the run is trained on.
-        kind: kind of the loss.
     """
     if len(data) <= _MOST_SAMPLES:
         return data

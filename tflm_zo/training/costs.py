@@ -24,10 +24,6 @@ def block_segments(metadata: ZoMetadata) -> list[int]:
 class Costs:
     """Costs of one sample, as shares of its whole forward pass.
 
-    Args:
-        model: ZO model.
-        metadata: metadata of the model.
-
     Attributes:
         forward: MACs of a forward pass.
     """
@@ -46,13 +42,7 @@ class Costs:
 
 
 class WeightCosts:
-    """Costs of weight perturbation, whose updates multiply nothing.
-
-    Args:
-        costs: costs of the model.
-        settings: settings of the run.
-        metadata: metadata of the model.
-    """
+    """Costs of weight perturbation, whose updates multiply nothing."""
 
     def __init__(self, costs: Costs, settings: Settings, metadata: ZoMetadata) -> None:
         starts = block_segments(metadata) if settings.weights.scope == "blocks" else [0]
@@ -70,11 +60,6 @@ class WeightCosts:
 
 class NodeCosts:
     """Costs of a layer-wise run.
-
-    Args:
-        costs: costs of the model.
-        settings: settings of the run.
-        metadata: metadata of the model.
 
     Attributes:
         tasks: tasks of the run.

@@ -52,14 +52,6 @@ def weight_integers(
 ) -> CSettings:
     """Returns the settings of weight perturbation alone for ``zo_control``.
 
-    Args:
-        settings: settings of the run.
-        steps: number of steps of the whole run.
-        samples: number of samples in the training set.
-        batch: samples per invoke of the model.
-        weights: number of trainable weights.
-        blocks: number of blocks of the model.
-
     Raises:
         SettingsError: the final rate is above the rate that is chosen for this number of steps.
     """
@@ -81,14 +73,7 @@ def weight_integers(
 
 
 def layerwise_integers(settings: Settings, *, steps: int, samples: int, batch: int) -> CSettings:
-    """Returns the settings of a run that trains layers one by one for ``zo_node_run``.
-
-    Args:
-        settings: settings of the run.
-        steps: number of steps of the whole run.
-        samples: number of samples in the training set.
-        batch: samples per invoke of the model.
-    """
+    """Returns the settings of a run that trains layers one by one for ``zo_node_run``."""
     weights = settings.weights
     p_zero = [round(p * 256) for p in weights.stage_p_zero] or [weights.perturbation.p_zero] * 2
     begins = [max(1, round(share * steps)) for share in settings.stages]

@@ -64,14 +64,7 @@ def planned_steps(settings: Settings, samples: int, epochs: int | None, steps: i
 def affordable_steps(
     settings: Settings, model: Model, metadata: ZoMetadata, budget: float, samples: int
 ) -> int:
-    """Returns the number of steps that a budget pays for.
-
-    Args:
-        settings: settings of the run.
-        model: the ZO model.
-        metadata: the model's metadata.
-        budget: forward equivalents, > 0.
-        samples: number of samples in the training set.
+    """Returns the number of steps that a budget of forward equivalents pays for.
 
     Raises:
         ValueError: the budget is out of range or less than a step costs; the message names that cost.

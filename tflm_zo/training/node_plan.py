@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Final
@@ -11,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..converters import Model, ZoMetadata, ZoNodes, step_multipliers, update_masks
+from ..converters import Model, ZoMetadata, step_multipliers, update_masks
 from ..core import BackwardProgram, BackwardStep, LogitScale, NodeLayer, NodeRules, NodeState, NodeTask
 from .costs import Costs, NodeCosts
 from .gains import channel_scales, task_gain
@@ -139,10 +138,6 @@ class NodePlan:
         assert loss is not None  # a trainer or generator has refused such a model
         self.logit_scale = LogitScale.of(loss.scale) if loss.of_classes else None
 
-    def _layer(self, nodes: ZoNodes) -> NodeLayer:
-        layer = NodeLayer.of(nodes)
-        return layer if self._settings.nodes.masked else dataclasses.replace(layer, unmasked=True)
-
     def _task(self, task: PlannedTask, model: Model, metadata: ZoMetadata) -> NodeTask:
         settings, weights = self._settings, task.kind is Weights
         rule = settings.weights.rule if weights else settings.nodes.rule
@@ -156,7 +151,7 @@ class NodePlan:
         if weights and settings.weights.learning_rate is not None:
             rate = round(65536 * settings.weights.learning_rate / settings.chosen_rate(1))
         return NodeTask(
-            None if task.nodes is None else self._layer(task.nodes),
+            None if task.nodes is None else NodeLayer.of(task.nodes, unmasked=not settings.nodes.masked),
             task.start_segment,
             task.asked,
             0 if weights else settings.nodes.perturbation if settings.has(Nodes) else _MU_WITHOUT_NODES,
