@@ -60,6 +60,16 @@ def test_progress_bar():
     assert "192 equivalents" in output
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_notebook_without_widgets_gets_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    trainer = Trainer(zo_model(), SETTINGS)
+    trainer.fit(X[:16], Y[:16], steps=3, callbacks=[ProgressBar()], keep="last")
+    assert "3/3" in capsys.readouterr().err
+
+
 def test_what_callbacks_are_told():
     calls: list[Any] = []
 

@@ -15,7 +15,15 @@ from helpers.settings import weight_settings
 from helpers.weight_runs import MEMORY, SETTINGS, X, Y, is_replay, zo_model
 from tflm_zo.converters import ConversionError, initial_weights
 from tflm_zo.core import Gaussian, SparseUniform
-from tflm_zo.training import Callback, Settings, SettingsError, Trainer, Weights, trained_layers
+from tflm_zo.training import (
+    Callback,
+    Settings,
+    SettingsError,
+    Trainer,
+    Weights,
+    algorithms,
+    trained_layers,
+)
 
 STEPS = 17
 
@@ -103,6 +111,12 @@ def test_models_that_cannot_be_trained():
     for changes in ({"trainable": "none"}, {"loss": "none"}):
         with pytest.raises(SettingsError, match="no trainable tensors or no loss"):
             Trainer(zo_model(**changes), SETTINGS)
+
+
+@pytest.mark.parametrize("given", ["node", algorithms.node])
+def test_settings_are_no_name_and_no_function(given):
+    with pytest.raises(TypeError, match=r"settings: expected Settings, such as algorithms.node\(\), got "):
+        Trainer(zo_model(), given)
 
 
 def test_exported_for_another_batch():

@@ -125,7 +125,8 @@ class ProgressBar(Callback):
     """
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(stderr=True)
+        # In a notebook rich's own bars are widgets, of a package that few have.
+        self._console = console or Console(stderr=True, force_jupyter=False)
 
     def on_train_begin(self, trainer: Trainer, steps: int) -> None:
         """Starts to draw the bar."""

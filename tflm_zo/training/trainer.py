@@ -78,6 +78,8 @@ class Trainer:
         settings: Settings | None = None,
         runtime: str = "litert",
     ) -> None:
+        if not isinstance(settings, Settings | None):
+            raise TypeError(f"settings: expected Settings, such as algorithms.node(), got {settings!r}")
         loaded = model if isinstance(model, Model) else load_model(model)
         if not is_zo(loaded):
             loaded, settings = trainable_model(loaded, settings)
