@@ -10,6 +10,7 @@ import pytest
 
 from helpers import core
 from helpers.oracle import chain
+from helpers.oracle.stream import Dist
 from tflm_zo.core import Gaussian
 
 SIZE = 40_000
@@ -30,6 +31,15 @@ def test_shares(rho, count):
     shares = np.array(chain.shares(round(rho * 65536), count)) / 2**15
     exact = rho ** np.arange(count)
     assert np.abs(shares - exact / np.linalg.norm(exact)).max() < 2**-13
+
+
+@pytest.mark.parametrize("rho", [0.3, 0.7, 0.95])
+@pytest.mark.parametrize("count", [2, 5, 8])
+def test_is_the_oracles(rho, count):
+    """To the bit, of so many weights that the last bit of a share shows."""
+    seeds, momentum = list(range(40, 40 + count)), round(rho * 65536)
+    expected = chain.perturbation(Dist(2, GAUSSIAN.mu), seeds, momentum, 0, SIZE)
+    assert np.array_equal(perturbation(seeds, rho), expected)
 
 
 @pytest.mark.parametrize("rho", [0.3, 0.7, 0.95])

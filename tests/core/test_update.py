@@ -71,9 +71,14 @@ def test_is_the_oracles(step):
 
 @pytest.mark.parametrize("limit", [1, 125, 126, 127])
 @pytest.mark.parametrize("k", [-2, -1, 1])
-def test_a_step_along_what_is_restored(limit, k):
-    """The core does both in one pass, unless restored weights wrap around on their way."""
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_step_along_what_is_restored(limit, k, twice):
+    """The core does both in one pass, unless restored weights wrap around on their way; and it restores once
+    where two queries have the direction.
+    """
     queries = random_queries(np.random.default_rng(limit), 3, 2**18)
+    if twice:
+        queries[2] = queries[1]
     step = Step(Dist(0, 2), 2000, 1, 1, None, False, 3, limit, queries, [(queries[1][0], k)], 0, None)
     check(step)
 

@@ -144,6 +144,19 @@ def test_a_damaged_snapshot_leaves_the_one_before(at: int, tmp_path: Path) -> No
     assert found is not None and (found.number, found.step) == (2, 4)
 
 
+@pytest.mark.parametrize(("at", "value", "number"), [(8, 6, 9), (8, STEPS + 1, 2), (12, 0, 9), (12, -1, 2)])
+def test_a_snapshot_that_no_run_writes_is_none(at: int, value: int, number: int, tmp_path: Path) -> None:
+    """Its step lies within the run, and no loss is below 0, whoever wrote the checksum."""
+    write(tmp_path / "log", 7)
+    data = bytearray((tmp_path / "log").read_bytes())
+    slot = bytearray(slot_bytes(int.from_bytes(data[HEADER - 4 : HEADER], "little"), 9, 6)[:-4])
+    slot[at : at + 4] = struct.pack("<i", value)
+    data[HEADER : HEADER + SLOT] = slot + struct.pack("<I", zlib.crc32(slot))
+    (tmp_path / "log").write_bytes(data)
+    found = SnapshotLog.read(tmp_path / "log").snapshot
+    assert found is not None and found.number == number
+
+
 @pytest.mark.parametrize(("other", "number"), [(0, 9), (1, 2)])
 def test_a_slot_of_another_run_is_none(other: int, number: int, tmp_path: Path) -> None:
     """It may lie where a run before wrote it: whole, but with the checksum of another header."""

@@ -1,6 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 /* Nodes of a layer, and its update. */
 #include "core_test.h"
+#include "ops/core/math/zo_moments.h"
 
 zo_node_layer random_layer(void) {
   zo_node_layer l;
@@ -293,7 +294,27 @@ void test_bits(void) {
   free(weights.memory);
 }
 
+/* Halves go up, below zero, too. */
+static void test_means(void) {
+  static const int32_t numbers[6] = {-2, -2, -1, 1, 2, 2};
+  /* Of -2, -2, -1 and of 1, 2, 2, in units of 2, 1, 1/2 and 1/4: -5/6 to -20/3, and 5/6 to 20/3. */
+  static const int64_t means[2][4] = {{-1, -2, -3, -7}, {1, 2, 3, 7}};
+  for (uint32_t i = 0; i < 2u; ++i) {
+    for (int32_t bits = -1; bits < 3; ++bits) {
+      zo_moments m;
+      memset(&m, 0, sizeof m);
+      zo_moments_add(&m, numbers + 3u * i, 3);
+      CHECK(zo_moments_mean(&m, bits) == means[i][bits + 1]);
+    }
+  }
+  zo_moments m;
+  memset(&m, 0, sizeof m);
+  zo_moments_add(&m, numbers + 1, 2); /* -3/2 */
+  CHECK(zo_moments_mean(&m, 0) == -1);
+}
+
 void test_nodes(void) {
+  test_means();
   for (int round = 0; round < ROUNDS(500); ++round) {
     zo_node_layer layer = random_layer();
     CHECK(zo_node_layer_check(&layer) == ZO_OK);
