@@ -6,16 +6,20 @@
 For each int8 classifier and core, two programs are built as a user builds a generated folder and run under
 the emulator, which counts every instruction: one infers with the original model, one trains. TFLM's own
 Makefile must have built its library for the core, with CMSIS-NN's kernels; cores whose library is missing are
-left out, loudly. All weights are trainable, minibatch 1, 8-bit update, samples of noise from flash, whose
-values do not matter.
+left out, loudly. Minibatch 1, samples of noise from flash, whose values do not matter.
+
+Weight perturbation of all weights, 8-bit update:
 
 * query: an SPSA query (two forward passes and losses, perturbing, restoring, its share of the update), with 4
   queries a step and with 1, divided by two inferences of the original model;
-* layer: node perturbation of one layer alone, the one with the most weights of those whose nodes are their
-  outputs, two antithetic queries, everything but the forward pass of the whole network that every step begins
-  with, divided by one inference;
 * beyond weights: arena of the ZO model, less the original's, less the weights;
 * state: RAM besides the arena and TFLM's own interpreter object.
+
+Node perturbation with the defaults of `tflm-zo train`, 16-bit update:
+
+* weights: share of the model's weights that it trains;
+* step: instructions of a whole step of one sample, and divided by one inference;
+* arena, workspace, state: RAM.
 
 Without models the LeNet-5 of the tests, with random weights, is measured.
 """
@@ -40,7 +44,7 @@ from tflm_zo import inject
 from tflm_zo.converters import Model, read_metadata
 from tflm_zo.data import Data
 from tflm_zo.firmware import generate_firmware
-from tflm_zo.training import Nodes, Settings, Weights
+from tflm_zo.training import Settings, Weights, algorithms, inject_settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from cortex_m.emulator import CORES, COUNTING_SOURCE, compile_objects, counting_flags, run
@@ -109,22 +113,26 @@ def measure_weights(model: Model, library: Library, folder: Path) -> dict[str, f
     return found
 
 
-def measure_layer(model: Model, library: Library, folder: Path, inference: float) -> dict[str, Any]:
-    """Node perturbation of the layer with the most weights of those without pooling, if there are several."""
-    zo = inject(model, update_bits=8)
-    metadata = read_metadata(zo)
-    layers = [metadata.trainable[n.trainable] for n in metadata.nodes if n.form == "plain"]
-    if len(layers) < 2:
-        return {}
-    widest = max(layers, key=lambda t: t.size)
-    settings = Settings(tasks=(Nodes(queries=2),), batch_size=1, layers=(widest.layer,))
+def measure_nodes(model: Model, library: Library, folder: Path) -> dict[str, float]:
+    """A step of the default algorithm with its defaults, but for a minibatch of one sample."""
+    settings = algorithms.node(batch_size=1, learning_rate=1.0)
+    zo = inject(model, inject_settings(settings, batch=1))
     made = generate_firmware(zo, settings, **run_of("node", model))
     made.write(folder)
     cost = program(library, folder, "training.cc")
     return {
-        "layer": widest.layer,
-        "layer_step": (statistics.mean(cost["step"]) - cost["forward"][0]) / inference,
+        "trained": sum(t.size for t in read_metadata(zo).trainable) / weights_of(model),
+        "step": statistics.mean(cost["step"]),
+        "arena": cost["arena"][0],
+        "workspace": cost["workspace"][0],
+        "state": cost["state"][0],
     }
+
+
+def weights_of(model: Model) -> int:
+    """Number of weights of all filters."""
+    zo = inject(model, trainable="all", nodes=())
+    return sum(t.size for t in read_metadata(zo).trainable)
 
 
 def main() -> None:
@@ -153,27 +161,41 @@ def main() -> None:
                 with tempfile.TemporaryDirectory() as folder:
                     found: dict[str, Any] = measure_weights(model, library, Path(folder))
                     advance(1)
-                    found |= measure_layer(model, library, Path(folder) / "layer", found["inference"])
+                    found["nodes"] = measure_nodes(model, library, Path(folder) / "nodes")
                     advance(1)
                 results.setdefault(name, {})[library.core] = found
     if arguments.json:
         print(json.dumps(results, indent=2))
         return
 
-    table = Table(title="TFLM with CMSIS-NN, all weights trainable, minibatch 1, 8-bit update")
-    for column in (
-        *("model", "core", "inference", *(f"query, {q} a step" for q in QUERIES), "layer"),
-        *("arena", "ZO arena", "beyond weights", "state"),
+    for table in tables(results):
+        Console(width=None if sys.stdout.isatty() else 120).print(table)
+
+
+def tables(results: dict[str, dict[str, dict[str, Any]]]) -> tuple[Table, Table]:
+    """Of weight perturbation, and of node perturbation."""
+    weight = Table(title="Weight perturbation: all weights, minibatch 1, 8-bit update")
+    node = Table(title="Node perturbation: the defaults of train, minibatch 1, 16-bit update")
+    queries = [f"query, {q} a step" for q in QUERIES]
+    for table, columns in (
+        (weight, ("inference", *queries, "arena", "ZO arena", "beyond weights", "state")),
+        (node, ("weights", "step", "/ inference", "arena", "workspace", "state")),
     ):
-        table.add_column(column, justify="left" if column in ("model", "core") else "right")
+        for column in ("model", "core", *columns):
+            table.add_column(column, justify="left" if column in ("model", "core") else "right")
     for name, cores in results.items():
         for core, r in cores.items():
-            layer = f"{r['layer_step']:.3f} ({r['layer']})" if "layer" in r else "–"
-            table.add_row(
-                *(name, core, f"{r['inference']:,.0f}", *(f"{r[f'query_{q}']:.3f}" for q in QUERIES), layer),
+            own = r["nodes"]
+            weight.add_row(
+                *(name, core, f"{r['inference']:,.0f}", *(f"{r[f'query_{q}']:.3f}" for q in QUERIES)),
                 *(f"{r[k]:,}" for k in ("arena", "zo_arena", "beyond_weights", "state")),
             )
-    Console().print(table)
+            node.add_row(
+                *(name, core, f"{own['trained']:.0%}", f"{own['step']:,.0f}"),
+                f"{own['step'] / r['inference']:.2f}",
+                *(f"{own[k]:,}" for k in ("arena", "workspace", "state")),
+            )
+    return weight, node
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ def test_unknown_algorithms_list_what_there_is(files: Path) -> None:
         (("--batch-size", "12"), "multiple of the model's batch 8, got 12"),
         (("--zo-model", "z.tflite"), "node.zo.tflite is a ZO model already"),
         (("--log", "run.zolog"), "run.zolog exists"),
-        (("--algorithm", "weight"), "up to 2 LSB, the model's headroom is 0"),
+        (("--algorithm", "weight"), "up to 1 LSB, the model's headroom is 0"),
     ],
 )
 def test_options(options: tuple[str, ...], said: str, files: Path) -> None:

@@ -228,7 +228,7 @@ def test_models_that_cannot_be_trained() -> None:
     ("name", "settings", "said"),
     [
         ("weight", Settings(batch_size=4), "no nodes: inject it with nodes"),
-        ("node", Settings(tasks=(Weights(),), batch_size=4), "headroom is 0; inject with headroom=2"),
+        ("node", Settings(tasks=(Weights(),), batch_size=4), "headroom is 0; inject with headroom=1"),
     ],
 )
 def test_settings_of_the_other_kind(name: str, settings: Any, said: str) -> None:

@@ -23,25 +23,27 @@ from helpers.commands import invoke
 from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.converters import export_model, load_model
+from tflm_zo.core import Rademacher
 from tflm_zo.training import Trainer, algorithm, inject_settings
 from tflm_zo.training.setting_names import changed
 
 STEPS = 6
 STORED = Path(__file__).with_name("golden_runs.tar.xz")
 
-# What node perturbation took by itself when the files were made.
+# What weight and node perturbation took by themselves when the files were made.
+_WEIGHTS_THEN: dict[str, Any] = {"perturbation": Rademacher(2)}
 _OF_THEN: dict[str, Any] = {"learning_rate": 1.0, "perturbation": 2}
 
 # algorithm, settings, what is kept
 GOLDEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "weight": (
         "weight",
-        {},
+        _WEIGHTS_THEN,
         "last",
     ),
     "weight, queries": (
         "weight",
-        {"queries": 3, "estimator": "one-sided", "schedule": "cosine"},
+        {"queries": 3, "estimator": "one-sided", "schedule": "cosine", **_WEIGHTS_THEN},
         "last",
     ),
     "momentum": (
@@ -96,7 +98,7 @@ GOLDEN: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "weight, measured": (
         "weight",
-        {},
+        _WEIGHTS_THEN,
         "best",
     ),
     "node, measured": (

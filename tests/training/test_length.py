@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.runs import random_samples
-from tflm_zo.training import Settings, Trainer, Weights, best_state
-from tflm_zo.training import trainer as trainer_module
-from tflm_zo.training.length import usual_epochs
+from tflm_zo.training import Exact, Nodes, Settings, Trainer, Weights, best_state, length
+from tflm_zo.training.length import most_budget_steps, usual_epochs
 
 X, Y = random_samples(2, 16)
 
@@ -37,8 +37,26 @@ def test_few_samples_get_enough_steps(samples: int, batch_size: int, epochs: int
     )
 
 
+@pytest.mark.parametrize(
+    ("tasks", "samples", "most"),
+    [
+        ((Nodes(),), 128, 2000),
+        ((Nodes(),), 1000, 2000),
+        ((Nodes(),), 1056, 2000),
+        ((Nodes(),), 1088, 60 * 34),
+        ((Exact(),), 6000, 60 * 188),
+        ((Weights(), Exact()), 6000, 60 * 188),
+        ((Weights(),), 128, 50_000),
+        ((Weights(scope="layers"),), 128, 50_000),
+    ],
+)
+def test_how_many_steps_a_budget_is_good_for(tasks: Any, samples: int, most: int) -> None:
+    """Sixty passes over the samples or 2,000 steps; weight perturbation learns less in each."""
+    assert most_budget_steps(Settings(tasks=tasks, batch_size=32), samples) == most
+
+
 def test_a_budget_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer_module, "MOST_BUDGET_STEPS", 5)
+    monkeypatch.setattr(length, "_MOST_STEPS", 5)
     trainer = Trainer(inject_all(MODELS["small_cnn"](), batch=8), Settings(tasks=(Weights(),), batch_size=8))
     assert trainer.affordable_steps(1e6, 16) > 5
     trainer.fit(X, Y, budget=1e6)

@@ -56,8 +56,8 @@ def test_bytes_are_as_specified(kind: str) -> None:
     assert data[124:140] == struct.pack("<4I", first, settings.snapshot_every, weights, checksum)
     assert data[140:160] == struct.pack("<5I", 3 * 65536, 0, 5 | 4 << 8 | 3 << 16 | 1 << 24, 0, 0)
     for t, n in enumerate(metadata.nodes):
-        queries, mu = (0, 2) if n.head and settings.has(Exact) else (2, 1)
-        entry = struct.pack("<8I", n.trainable, 1 << 16, queries, mu << 16 | 1, 65536, 0, 0, 0)
+        queries = 0 if n.head and settings.has(Exact) else 2
+        entry = struct.pack("<8I", n.trainable, 1 << 16, queries, 1 << 16 | 1, 65536, 0, 0, 0)
         assert data[160 + 32 * t :][:32] == entry
     assert data[header - 4 : header] == zlib.crc32(data[: header - 4]).to_bytes(4, "little")
 

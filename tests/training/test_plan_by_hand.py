@@ -30,7 +30,7 @@ from tflm_zo.firmware.generate import workspace_bytes
 from tflm_zo.firmware.plan import NodeRunPlan, TaskPlan, WeightRunPlan
 from tflm_zo.firmware.tables import Boundaries
 from tflm_zo.training import Exact, Nodes, Settings, Weights
-from tflm_zo.training.costs import Costs, NodeCosts, WeightCosts
+from tflm_zo.training.costs import Costs, NodeCosts, RunCosts, WeightCosts
 
 STEPS, SAMPLES = 10, 20
 NO_TASK = 0xFFFFFFFF  # nothing that errors come back through
@@ -90,7 +90,7 @@ def test_tasks(settings: Settings) -> None:
 
     def task(tensor: int, segments: tuple[int, int, int], queries: int, sizes: tuple[int, ...]) -> object:
         values = {"kind": 0, "start_segment": segments[2], "queries": queries, "following": NO_TASK}
-        values |= {"mu": 1 if queries else 2, "rate": 65536, "boundary_bytes": 0}
+        values |= {"mu": 1, "rate": 65536, "boundary_bytes": 0}
         return values, tensor, 1, segments[0], segments[1], sizes
 
     # Of a sample: bytes of the input; a route byte a node; nodes; scratch: a channel's row, and the channels.
@@ -182,7 +182,7 @@ def test_costs_of_nodes() -> None:
         run = NodeCosts(costs, settings, metadata)
         assert run.until(1, SAMPLES) == pytest.approx(4 * 564 / 318)
         assert run.until(STEPS, SAMPLES) == pytest.approx(STEPS * 4 * 564 / 318)
-        assert run.steps(100.0, SAMPLES) == 14  # 100 / 7.094 = 14.1
+        assert RunCosts(settings, model, metadata, SAMPLES).steps(100.0) == 14  # 100 / 7.094 = 14.1
 
 
 def test_costs_where_a_prefix_does_not_change() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from helpers.models import MODELS
+from tflm_zo.core import Coordinate, Gaussian, Rademacher
 from tflm_zo.data import prepare
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.runtime import available
@@ -24,9 +25,11 @@ from tflm_zo.training import (
     Trainer,
     Weights,
     algorithms,
+    random_walks,
     rate,
 )
-from tflm_zo.training.rate import _bearable, _NoiseRun, _Walks
+from tflm_zo.training.random_walks import NodeWalks, RandomWalks, WeightWalks, _NoiseRun
+from tflm_zo.training.rate import _bearable
 
 SAMPLES, BATCH = 40, 8
 
@@ -54,7 +57,7 @@ def weights_of(own: Trainer) -> dict[str, Any]:
 @pytest.mark.parametrize(("walk", "power"), [(0.7, 1.0), (0.26, 2.0), (0.04, 0.5), (0.9, 3.0)])
 def test_the_walk_is_where_half_is_forgotten(walk: float, power: float) -> None:
     """A share that is a power of the walk is interpolated without error."""
-    assert _bearable(lambda found: 0.5 * (found / walk) ** power) == pytest.approx(walk)
+    assert _bearable(lambda found: 0.5 * (found / walk) ** power, 1.0) == pytest.approx(walk)
 
 
 def test_a_network_that_bears_noise_is_walked_once() -> None:
@@ -64,31 +67,31 @@ def test_a_network_that_bears_noise_is_walked_once() -> None:
         asked.append(found)
         return 0.4
 
-    assert (_bearable(forgotten), asked) == (1.0, [1.0])
+    assert (_bearable(forgotten, 1.0), asked) == (1.0, [1.0])
 
 
 def test_a_network_that_forgets_all_at_once_walks_least() -> None:
-    assert _bearable(lambda _: 7.0) == 2.0**-6
+    assert _bearable(lambda _: 7.0, 1.0) == 2.0**-6
 
 
 def test_a_share_that_jumps_is_crossed_between_the_walks_that_were_tried() -> None:
-    assert 0.25 <= _bearable(lambda found: 0.0 if found < 0.3 else 2.0) <= 0.5
+    assert 0.25 <= _bearable(lambda found: 0.0 if found < 0.3 else 2.0, 1.0) <= 0.5
 
 
 def test_the_share_that_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against its definition, the mean over walks, with a spread that NumPy computes."""
     own = trainer()
     x, y = data()
-    walks = _Walks(own.runtime, own.model, own.settings, prepare(own.runtime, x, y))
+    walks = NodeWalks(own.runtime, own.model, own.settings, prepare(own.runtime, x, y))
     walks.begin()
     before, shares = own.predict(x).astype(float), []
-    whole = _Walks._outputs
+    whole = RandomWalks._outputs
 
-    def spied(self: _Walks) -> Any:
+    def spied(self: RandomWalks) -> Any:
         shares.append(((own.predict(x) - before) ** 2).mean() / before.reshape(SAMPLES, -1).var(0).mean())
         return whole(self)
 
-    monkeypatch.setattr(_Walks, "_outputs", spied)
+    monkeypatch.setattr(RandomWalks, "_outputs", spied)
     found = walks.forgotten(20.0)
     assert len(set(shares)) == 4
     assert found == pytest.approx(np.mean(shares))
@@ -99,10 +102,10 @@ def test_a_walk_is_as_long_as_it_says(tasks: Any) -> None:
     """A weight's mean square change along noise is the square of the walk's length."""
     own = trainer()
     own.settings = dataclasses.replace(own.settings, tasks=tasks)
-    walks = _Walks(own.runtime, own.model, own.settings, prepare(own.runtime, *data()))
+    walks = NodeWalks(own.runtime, own.model, own.settings, prepare(own.runtime, *data()))
     walks.begin()
     before = weights_of(own)
-    # Exact gradients of wrong labels have a direction in common: their steps add up to more.
+    # Exact gradients of wrong labels have a direction in common: their steps may add up to more.
     walks.forgotten(8.0)
     changes = {name: w.astype(float) - before[name] for name, w in own.runtime.read_weights().items()}
     lengths = [math.sqrt(float((c**2).mean())) for c in changes.values() if c.any()]
@@ -110,7 +113,73 @@ def test_a_walk_is_as_long_as_it_says(tasks: Any) -> None:
     assert all(4 < length < (16 if tasks == (Nodes(),) else 33) for length in lengths), lengths
 
 
+@pytest.mark.parametrize("distribution", [Rademacher(2), Gaussian(0.7)])
+@pytest.mark.parametrize("layers", [None, ("fc",)])
+def test_a_walk_of_weight_perturbation_is_as_long_as_it_says(distribution: Any, layers: Any) -> None:
+    """And moves what the run moves: all weights and no bias, or those of the layers that it trains."""
+    scope = "model" if layers is None else "layers"
+    settings = algorithms.weight(batch_size=BATCH, perturbation=distribution)
+    settings = dataclasses.replace(
+        settings, tasks=(dataclasses.replace(settings.weights, scope=scope),), layers=layers
+    )
+    own = Trainer(MODELS["small_cnn"](), dataclasses.replace(settings, layers=None), "litert-ref")
+    walks = WeightWalks(own.runtime, own.model, settings, prepare(own.runtime, *data()))
+    walks.begin()
+    before = weights_of(own)
+    squares: dict[str, list[float]] = {}
+    whole = RandomWalks._outputs
+
+    def spied(self: RandomWalks) -> Any:
+        for name, w in own.runtime.read_weights().items():
+            squares.setdefault(name, []).append(((w.astype(float) - before[name]) ** 2).mean())
+        return whole(self)
+
+    walks._outputs = spied.__get__(walks)  # type: ignore[method-assign]
+    walks.forgotten(6.0)
+    moved = {t.layer: squares[t.name] for t in own.runtime.metadata.trainable if np.any(squares[t.name])}
+    assert list(moved) == ["conv", "fc"] if layers is None else ["fc"]
+    assert all(len(set(found)) == 4 for found in moved.values())
+    assert all(math.sqrt(np.mean(found)) == pytest.approx(6, rel=0.2) for found in moved.values())
+
+
 @pytest.mark.usefixtures("measures")
+@pytest.mark.parametrize(("walk", "share"), [(6.0, 0.25), (1.2, 0.05), (30.0, 1.0)])
+@pytest.mark.parametrize("queries", [1, 4])
+@pytest.mark.parametrize("kind", ["weight", "layer"])
+def test_weight_perturbation_takes_a_share_of_the_usual_rate(
+    monkeypatch: pytest.MonkeyPatch, kind: str, queries: int, walk: float, share: float
+) -> None:
+    """W / 24 LSB of it, where W is less."""
+    monkeypatch.setattr(RandomWalks, "forgotten", lambda _, found: 0.5 * (found / walk) ** 2)
+    monkeypatch.setattr(random_walks, "_LEAST_SPREAD", 0.0)
+    settings = getattr(algorithms, kind)(batch_size=BATCH, queries=queries)
+    own = Trainer(MODELS["small_cnn"](), settings, "litert-ref")
+    own.fit(*data(), steps=2, keep="last")
+    assert own.measured_rate == pytest.approx(share * 2 * math.sqrt(queries), rel=0.01)
+
+
+@pytest.mark.usefixtures("measures")
+@pytest.mark.parametrize("kind", [algorithms.node, algorithms.weight])
+def test_an_interrupted_measurement_leaves_no_trace(monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
+    """Weights are those before, and no step was done."""
+    own = Trainer(MODELS["small_cnn"](), kind(batch_size=BATCH), "litert-ref")
+    before, whole, asked = weights_of(own), RandomWalks._outputs, []
+
+    def interrupted(self: RandomWalks) -> Any:
+        asked.append({name: w.copy() for name, w in own.runtime.read_weights().items()})
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return whole(self)
+
+    monkeypatch.setattr(random_walks, "_LEAST_SPREAD", 0.0)
+    monkeypatch.setattr(RandomWalks, "_outputs", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        own.fit(*data(), steps=12)
+    assert any(not np.array_equal(w, before[name]) for name, w in asked[-1].items())
+    assert all(np.array_equal(w, before[name]) for name, w in weights_of(own).items())
+    assert own.step == 0
+
+
 def test_walks_of_exact_layers_have_labels_of_other_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients of a sample's own label lead where training leads, and are no noise."""
     own, x, y = trainer(), data()[0], np.arange(SAMPLES) % 4
@@ -123,8 +192,8 @@ def test_walks_of_exact_layers_have_labels_of_other_samples(monkeypatch: pytest.
             (inputs,), labels = given[4:]
             walked.append(([right[sample.tobytes()] for sample in inputs], labels.tolist()))
 
-    monkeypatch.setattr(rate, "_NoiseRun", Spied)
-    walks = _Walks(own.runtime, own.model, own.settings, prepare(own.runtime, x, y))
+    monkeypatch.setattr(random_walks, "_NoiseRun", Spied)
+    walks = NodeWalks(own.runtime, own.model, own.settings, prepare(own.runtime, x, y))
     walks.begin()
     walks.forgotten(1.0)
     assert len(walked) == 4
@@ -133,6 +202,7 @@ def test_walks_of_exact_layers_have_labels_of_other_samples(monkeypatch: pytest.
         assert np.mean(np.equal(theirs, labels)) < 0.8
 
 
+@pytest.mark.usefixtures("measures")
 def test_a_measured_run_is_the_run_of_that_rate(tmp_path: Path) -> None:
     """Measuring leaves no trace but the rate: logs are equal to the byte."""
     own = trainer()
@@ -181,19 +251,23 @@ class Once(Callback):
 @pytest.mark.usefixtures("measures")
 def test_the_rate_is_a_sixteenth_of_the_square_of_the_walk(monkeypatch: pytest.MonkeyPatch) -> None:
     for walk, expected in ((0.6, 0.022), (0.9, 0.051), (1.2, 1.0), (4.0, 1.0)):
-        monkeypatch.setattr(_Walks, "forgotten", lambda _, found, walk=walk: 0.5 * (found / walk) ** 2)
-        monkeypatch.setattr(rate, "_LEAST_SPREAD", 0.0)
+        monkeypatch.setattr(RandomWalks, "forgotten", lambda _, found, walk=walk: 0.5 * (found / walk) ** 2)
+        monkeypatch.setattr(random_walks, "_LEAST_SPREAD", 0.0)
         own = trainer()
         own.fit(*data(), steps=1, keep="last")
         assert own.measured_rate == expected
 
 
-def test_what_measuring_costs_comes_out_of_the_budget() -> None:
-    own, told = trainer(), trainer(learning_rate=0.5)
-    histories = [t.fit(*data(), budget=4_000, keep="last") for t in (own, told)]
+@pytest.mark.parametrize("kind", [algorithms.node, algorithms.weight])
+def test_what_measuring_costs_comes_out_of_the_budget(kind: Any) -> None:
+    own, told = (
+        Trainer(MODELS["small_cnn"](), kind(batch_size=BATCH, **given), "litert-ref")
+        for given in ({}, {"learning_rate": 0.5})
+    )
+    histories = [t.fit(*data(), budget=2_500, keep="last") for t in (own, told)]
     assert own.measured_rate is not None
     assert own.planned < told.planned
-    assert all(3_900 < h.equivalents <= 4_000 for h in histories)
+    assert all(2_400 < h.equivalents <= 2_500 for h in histories)
 
 
 def test_a_run_of_a_few_steps_measures_nothing() -> None:
@@ -214,7 +288,14 @@ def test_a_run_of_a_few_steps_measures_nothing() -> None:
         (algorithms.elastic_zo_int8(), False),
         (algorithms.poor_mans_training(), False),
         (algorithms.fqt(), False),
-        (algorithms.weight(), False),
+        (algorithms.weight(), True),
+        (algorithms.weight(learning_rate=1.0), False),
+        (algorithms.layer(), True),
+        (algorithms.qzo_ff(), True),
+        (algorithms.mezo(), False),
+        (algorithms.deepzero(), False),
+        (Settings(tasks=(Weights(rule="gradient"),)), False),
+        (Settings(tasks=(Weights(perturbation=Coordinate(2)),)), False),
         (Settings(tasks=(Nodes(rule="gradient"),)), False),
         (Settings(tasks=(Weights(scope="layers"),)), True),
     ],
@@ -225,8 +306,8 @@ def test_who_measures(settings: Settings, measures: bool) -> None:
 
 @pytest.mark.usefixtures("measures")
 def test_a_final_rate_above_the_measured_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_Walks, "forgotten", lambda _, found: 0.6 * found**2)
-    monkeypatch.setattr(rate, "_LEAST_SPREAD", 0.0)
+    monkeypatch.setattr(RandomWalks, "forgotten", lambda _, found: 0.6 * found**2)
+    monkeypatch.setattr(random_walks, "_LEAST_SPREAD", 0.0)
     with pytest.raises(SettingsError, match="final_learning_rate: expected at most 0.052, the rate that was"):
         trainer(final_learning_rate=0.9).fit(*data(), steps=2)
 
@@ -239,8 +320,8 @@ def test_a_network_whose_outputs_hardly_differ_has_nothing_to_forget(
     """Outputs 1 +- d with d^2 = share / (1 - share) have this share of their mean square as spread."""
     deviation = math.sqrt(share / (1 - share))
     outputs = np.array([1 + deviation, 1 - deviation] * (SAMPLES // 2))[:, None]
-    monkeypatch.setattr(_Walks, "_outputs", lambda _: outputs)
-    monkeypatch.setattr(_Walks, "forgotten", lambda _, walk: 0.5 * (walk / 0.25) ** 2)
+    monkeypatch.setattr(RandomWalks, "_outputs", lambda _: outputs)
+    monkeypatch.setattr(RandomWalks, "forgotten", lambda _, walk: 0.5 * (walk / 0.25) ** 2)
     own = trainer()
     own.fit(*data(), steps=1, keep="last")
     assert own.measured_rate == expected
@@ -249,8 +330,8 @@ def test_a_network_whose_outputs_hardly_differ_has_nothing_to_forget(
 @pytest.mark.usefixtures("measures")
 def test_firmware_has_the_rate_that_training_measures(monkeypatch: pytest.MonkeyPatch) -> None:
     """With its samples; a device whose samples are not known takes 1 LSB."""
-    monkeypatch.setattr(_Walks, "forgotten", lambda _, walk: 0.5 * (walk / 0.6) ** 2)
-    monkeypatch.setattr(rate, "_LEAST_SPREAD", 0.0)
+    monkeypatch.setattr(RandomWalks, "forgotten", lambda _, walk: 0.5 * (walk / 0.6) ** 2)
+    monkeypatch.setattr(random_walks, "_LEAST_SPREAD", 0.0)
     own = trainer("litert-ref")
     own.fit(*data(), steps=40, keep="last")
     assert own.measured_rate == 0.022
@@ -266,8 +347,8 @@ def test_a_network_that_is_wrong_throughout_has_nothing_to_keep(
     monkeypatch: pytest.MonkeyPatch, classes: int, expected: float
 ) -> None:
     """Labels are its own guesses, or other classes than these, which a confident network has not."""
-    monkeypatch.setattr(rate, "_LEAST_SPREAD", 0.0)
-    monkeypatch.setattr(_Walks, "forgotten", lambda _, walk: 0.5 * (walk / 0.25) ** 2)
+    monkeypatch.setattr(random_walks, "_LEAST_SPREAD", 0.0)
+    monkeypatch.setattr(RandomWalks, "forgotten", lambda _, walk: 0.5 * (walk / 0.25) ** 2)
     own, (x, y) = trainer(), data()
     other = (y + classes) % 4
     shares = np.unique(other, return_counts=True)[1] / SAMPLES

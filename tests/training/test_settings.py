@@ -66,7 +66,10 @@ def test_bad_settings(changes, message):
     "changes, message",
     [
         ({"perturbation": Rademacher(3)}, "up to 3 LSB, the model's headroom is 2"),
-        ({"sharpness": True}, r"up to 4 LSB \(sharpness: twice\), the model's headroom is 2; .*headroom=4"),
+        (
+            {"sharpness": True, "perturbation": Rademacher(2)},
+            r"up to 4 LSB \(sharpness: twice\), the model's headroom is 2; .*headroom=4",
+        ),
         ({"batch_size": 6}, "batch_size: expected a multiple of the model's batch 4, got 6"),
         ({**MEMORY, "momentum_terms": 5}, "max_queries=4, got 1, times momentum_terms=5; .*max_queries=5"),
         (

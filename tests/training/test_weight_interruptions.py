@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from functools import cache
 from pathlib import Path
@@ -24,9 +25,9 @@ from tflm_zo.training import Callback, Settings, Trainer, replay_log
 
 STEPS, HEADER, RECORD = 17, 132, 28
 SETTINGS_OF: dict[str, Settings] = {
-    "8": weight_settings(batch_size=8, queries=2, estimator="one-sided"),
-    "16": SETTINGS,
-    "cut": weight_settings(batch_size=4, queries=2, scope="blocks"),
+    "8": weight_settings(batch_size=8, queries=2, estimator="one-sided", learning_rate=2.0),
+    "16": dataclasses.replace(SETTINGS, learning_rate=2.0),
+    "cut": weight_settings(batch_size=4, queries=2, scope="blocks", learning_rate=2.0),
 }
 
 

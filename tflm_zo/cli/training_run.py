@@ -30,7 +30,7 @@ from ..training import (
 )
 from ..training.held_out import hold_out
 from ..training.injection import is_zo, trainable_model
-from ..training.length import MOST_BUDGET_STEPS, check_length, planned_steps, usual_epochs
+from ..training.length import check_length, most_budget_steps, planned_steps, usual_epochs
 from ..training.setting_names import changed
 from .block_probes import choose
 from .failures import interruption_code, note, waiting_for, warn
@@ -292,8 +292,12 @@ class TrainingRun:
     def _say_budget(self, budget: float | None) -> None:
         if budget is not None:
             affordable = self._trainer.affordable_steps(budget, len(self._data))
-            if affordable > MOST_BUDGET_STEPS:
-                note(f"the budget is good for {affordable:,} steps; the run ends after {MOST_BUDGET_STEPS:,}")
+            most = most_budget_steps(self._trainer.settings, len(self._data))
+            if affordable > most:
+                note(
+                    f"the budget is good for {affordable:,} steps; the run ends after {most:,}, since more "
+                    "overfit; --steps does any number"
+                )
 
     def finish(self, *, re_range: bool, as_json: bool) -> None:
         """Writes the model, says what the run has come to, and ends an interrupted command."""

@@ -69,7 +69,7 @@ def _task(task: PlannedTask, node: NodeTask, scales: Any, field: int | None) -> 
 
 def measured(model: Model, settings: Settings, data: Data | None, steps: int) -> Settings:
     """Returns the settings of a run, with the learning rate that `Trainer.fit` measures where none is given;
-    without data they stay as they are, which makes it 1 LSB.
+    without data they stay as they are, which makes it that of networks that bear the most noise.
     """
     if data is None or not settings.measures_rate:
         return settings

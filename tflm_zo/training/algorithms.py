@@ -44,7 +44,7 @@ class RunSettings(TypedDict, total=False):
     seed: int
 
 
-_BY_TWO: Final = Rademacher(2)
+_SIGNS: Final = Rademacher(1)
 
 
 def _settings(name: str, *tasks: Nodes | Exact | Weights, run: RunSettings, **usual: Any) -> Settings:
@@ -68,7 +68,7 @@ def node(
 def weight(
     *,
     queries: int = 1,
-    perturbation: Distribution = _BY_TWO,
+    perturbation: Distribution = _SIGNS,
     **run: Unpack[RunSettings],
 ) -> Settings:
     """Weight perturbation: all weights are perturbed at once (SPSA, Spall 1992).
@@ -92,7 +92,7 @@ def layer(*, queries: int | Mapping[str, int] = 1, **run: Unpack[RunSettings]) -
     References:
         Y. Zhao, H. Li, I. Young, Z. Zhang: Poor Man's Training on MCUs, 2024. arXiv 2411.05873
     """
-    return _settings("layer", Weights(queries=queries, scope="layers"), run=run, learning_rate=2.0)
+    return _settings("layer", Weights(queries=queries, scope="layers"), run=run)
 
 
 def poor_mans_training(*, queries: int = 8, **run: Unpack[RunSettings]) -> Settings:

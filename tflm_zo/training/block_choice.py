@@ -134,7 +134,7 @@ class BlockProbes:
         self._costs = [NodeCosts(costs, self.settings_of(b), metadata) for b in range(search.blocks)]
         training = sum(c.until(self._steps, samples) for c in self._costs)
         # One rate for all probes, which differ in their blocks alone.
-        self._probed, measuring = with_measured_rate(
+        self._probed, _, measuring = with_measured_rate(
             trainer.runtime, trainer.model, settings, self._train, self._steps
         )
         self.equivalents = measuring + training + len(self._judge) * (search.blocks + 1)

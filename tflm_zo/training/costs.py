@@ -10,7 +10,7 @@ from ..converters.operator_costs import macs
 from .plan import backward_steps, credited, plan_tasks
 from .settings import Settings
 
-__all__ = ["Costs", "NodeCosts", "WeightCosts", "block_segments"]
+__all__ = ["Costs", "NodeCosts", "RunCosts", "WeightCosts", "block_segments"]
 
 
 def block_segments(metadata: ZoMetadata) -> list[int]:
@@ -52,10 +52,6 @@ class WeightCosts:
         """Returns the cost of a number of steps."""
         rounds, rest = divmod(steps, len(self._steps))
         return rounds * sum(self._steps) + sum(self._steps[:rest])
-
-    def steps(self, budget: float) -> int:
-        """Returns the number of steps that a budget pays for."""
-        return _largest(budget, self.until)
 
 
 class NodeCosts:
@@ -102,9 +98,31 @@ class NodeCosts:
         """Returns the cost of `until` of steps that run no query."""
         return self.until(steps, samples) - steps * self._queries
 
-    def steps(self, budget: float, samples: int) -> int:
+
+class RunCosts:
+    """Costs of a run of either kind.
+
+    Args:
+        settings: settings of the run.
+        model: ZO model.
+        metadata: metadata of the model.
+        samples: number of training samples.
+    """
+
+    def __init__(self, settings: Settings, model: Model, metadata: ZoMetadata, samples: int) -> None:
+        costs, self._samples = Costs(model, metadata), samples
+        kind = NodeCosts if settings.is_layerwise else WeightCosts
+        self._costs = kind(costs, settings, metadata)
+
+    def until(self, steps: int) -> float:
+        """Returns the cost of a number of steps."""
+        if isinstance(self._costs, WeightCosts):
+            return self._costs.until(steps)
+        return self._costs.until(steps, self._samples)
+
+    def steps(self, budget: float) -> int:
         """Returns the number of steps that a budget pays for."""
-        return _largest(budget, lambda steps: self.until(steps, samples))
+        return _largest(budget, self.until)
 
 
 def _largest(budget: float, cost: Callable[[int], float]) -> int:

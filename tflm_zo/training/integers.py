@@ -3,12 +3,18 @@
 
 from __future__ import annotations
 
-from ..core import CSettings, command_words
+from typing import Final
+
+from ..core import CSettings, Rademacher, command_words
 from .checks import SettingsError
 from .settings import ESTIMATORS, SCHEDULES, Settings
 from .tasks import WEIGHT_RULES, Weights
 
 __all__ = ["layerwise_integers", "weight_command_words", "weight_integers"]
+
+
+# Logs of runs that perturb no weights have had this distribution for them.
+_UNUSED: Final = Rademacher(2)
 
 
 def _q16(value: float) -> int:
@@ -29,6 +35,11 @@ def weight_command_words(settings: Settings) -> int:
 
 
 def _common(settings: Settings, rate: float, steps: int, samples: int, batch: int) -> CSettings:
+    if settings.final_learning_rate > rate:
+        raise SettingsError(
+            f"final_learning_rate: expected at most {rate:.3g}, the rate chosen for {steps} steps, got "
+            f"{settings.final_learning_rate:g}; give learning_rate, too"
+        )
     return CSettings(
         run_seed=settings.seed,
         steps=steps,
@@ -37,7 +48,7 @@ def _common(settings: Settings, rate: float, steps: int, samples: int, batch: in
         parts=settings.batch_size // batch,
         estimator=ESTIMATORS.index(settings.estimator),
         rule=WEIGHT_RULES.index(settings.weights.rule),
-        distribution=settings.weights.perturbation.struct,
+        distribution=(settings.weights.perturbation if settings.has(Weights) else _UNUSED).struct,
         rate=max(1, _q16(rate)),
         final_rate=_q16(settings.final_learning_rate),
         schedule=SCHEDULES.index(settings.schedule),
@@ -56,11 +67,6 @@ def weight_integers(
         SettingsError: the final rate is above the rate that is chosen for this number of steps.
     """
     rate, task = settings.chosen_rate(steps, max(blocks, 1)), settings.weights
-    if settings.final_learning_rate > rate:
-        raise SettingsError(
-            f"final_learning_rate: expected at most {rate:.3g}, the rate chosen for {steps} steps, got "
-            f"{settings.final_learning_rate:g}; give learning_rate, too"
-        )
     result = _common(settings, rate, steps, samples, batch)
     result.queries = task.queries_of(())
     result.clip = _q16(task.clip)
@@ -73,7 +79,11 @@ def weight_integers(
 
 
 def layerwise_integers(settings: Settings, *, steps: int, samples: int, batch: int) -> CSettings:
-    """Returns the settings of a run that trains layers one by one for ``zo_node_run``."""
+    """Returns the settings of a run that trains layers one by one for ``zo_node_run``.
+
+    Raises:
+        SettingsError: the final rate is above the rate that is chosen for this number of steps.
+    """
     weights = settings.weights
     p_zero = [round(p * 256) for p in weights.stage_p_zero] or [weights.perturbation.p_zero] * 2
     begins = [max(1, round(share * steps)) for share in settings.stages]

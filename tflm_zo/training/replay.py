@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from .. import core
 from ..converters import Model, ZoTrainable, initial_weights, read_metadata, step_multipliers, update_masks
-from ..core import best_of
+from ..core import Distribution, best_of
+from ..core.arguments import Queries
 from ..logs import LogError, SeedLog, SnapshotLog, is_snapshot_log
 from .run import Arrays
 
@@ -72,22 +73,35 @@ class Replay:
 
     def add(self, log: SeedLog) -> None:
         """Does the steps that follow."""
-        for t in self._metadata.trainable:
-            if t.bias:  # along a direction, weights alone move
-                continue
+        for number, t in enumerate(self._metadata.trainable):
             for distribution, steps in log.steps_of_block(t.block):
-                core.replay(
-                    self.weights[t.name],
-                    self.fractions.get(t.name),
-                    self._multipliers.get(t.name),
-                    t.channels,
-                    t.inner,
-                    t.stream,
-                    127 - self._metadata.headroom,
-                    distribution,
-                    steps,
-                    self._masks.get(t.name),
-                )
+                self.move(number, distribution, steps)
+
+    def move(
+        self, number: int, distribution: Distribution, steps: Sequence[Queries] | NDArray[np.void]
+    ) -> None:
+        """Moves a trainable tensor along directions, see `core.replay`; a bias stays as it is.
+
+        Args:
+            number: number of the tensor among the trainable ones.
+            distribution: distribution of the directions.
+            steps: seeds and coefficients of each step.
+        """
+        t = self._metadata.trainable[number]
+        if t.bias:
+            return
+        core.replay(
+            self.weights[t.name],
+            self.fractions.get(t.name),
+            self._multipliers.get(t.name),
+            t.channels,
+            t.inner,
+            t.stream,
+            127 - self._metadata.headroom,
+            distribution,
+            steps,
+            self._masks.get(t.name),
+        )
 
 
 def _parts(log: SeedLog | str | os.PathLike[str]) -> Iterable[SeedLog]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeVar, get_args
 
 from ..converters.settings import last_number
+from ..core import Coordinate
 from .checks import SettingsError, check_choice, check_integer, check_number
 from .tasks import Exact, Nodes, Task, Weights
 
@@ -25,7 +26,7 @@ SCHEDULES: Final[tuple[str, ...]] = get_args(Schedule)
 # A step of weight perturbation moves the weights by noise almost entirely: over a run it adds up to a random
 # walk of rate sqrt(steps m / queries) LSB, m the mean square of the schedule. Walks of 40 to 60 LSB were best
 # on validation data, for networks of 61,470 (LeNet-5) and of 3,784 weights (the demo's), 781 to 39,062 steps,
-# 1 and 4 queries, linear and constant rates.
+# 1 and 4 queries, linear and constant rates. Networks that bear less are measured (rate.py).
 _WALK: Final = 46.0
 _LARGEST_RATE: Final = 2.0
 _GRADIENT_RATE: Final = 2.0
@@ -38,19 +39,19 @@ _TaskT = TypeVar("_TaskT", Nodes, Exact, Weights)
 class Settings:
     """Settings of a training run: its tasks, and the settings that all tasks share.
 
-    A run that trains layers one by one and is given no learning rate measures one before its first step, by
-    walking along its own noise (tflm_zo/training/rate.py). A run of weight perturbation alone that is given
-    none takes, with T steps of which a weight sees all (scope "blocks": T is the number of steps of each
-    block),
+    A run that is given no learning rate measures how much noise the network bears before its first step
+    (tflm_zo/training/rate.py). Networks that bear the most take 1 LSB or, by weight perturbation alone, with
+    T steps of which a weight sees all (scope "blocks": T is the number of steps of each block),
 
         sqrt(Q) min(2, 46 / sqrt(T m))    LSB; m: mean square of the schedule (linear: 1/3, which makes it
                                           min(2, 80 / sqrt(T)) with one query)
-        2                                 LSB^2 per nat, rule "gradient": a cautious beginning, since the
-                                          right rate depends on the network (LeNet-5: about 100)
+        2                                 LSB^2 per nat, rule "gradient", which is not measured: a cautious
+                                          beginning, since the right rate depends on the network (LeNet-5:
+                                          about 100)
 
     At that rate the noise of the steps adds up to the same walk of the weights, 46 LSB, for every number of
-    steps: a longer run takes smaller steps. Deep networks of narrow layers (DS-CNN) bear less: try a fifth
-    of it. Coordinates, which move one weight of each layer a query, need a rate of their own: tens of LSB.
+    steps: a longer run takes smaller steps. Coordinates, which move one weight of each layer a query, are not
+    measured either, and need a rate of their own: tens of LSB.
 
     Attributes:
         tasks: tasks of the run, at most one of each kind; each trains a part of the model.
@@ -127,7 +128,7 @@ class Settings:
 
     def _usual_rate(self, unknown: float) -> float:
         if self.learning_rate is None:
-            return _USUAL_RATE if self.is_layerwise else unknown
+            return (self.weights.learning_rate or unknown) if self.perturbs_weights_alone else _USUAL_RATE
         return self.learning_rate
 
     def _check_tasks(self) -> None:
@@ -213,8 +214,9 @@ class Settings:
         """True if layers are trained one by one, and the log has snapshots of the weights; False if the log
         has the seeds of the steps, from which the weights are made anew.
         """
-        alone = len(self.tasks) == 1 and self.has(Weights)
-        return not alone or self.weights.scope == "layers" or self.weights.rule == "bits"
+        return (
+            not self.perturbs_weights_alone or self.weights.scope == "layers" or self.weights.rule == "bits"
+        )
 
     def without_effect(self, kinds: Collection[type[Task]] | None = None) -> dict[str, str]:
         """Returns the settings that change nothing beside the others, each with the reason.
@@ -299,8 +301,10 @@ class Settings:
         """
         if self.learning_rate is not None:
             return self.learning_rate
-        if self.is_layerwise:
+        if not self.perturbs_weights_alone:
             return _USUAL_RATE
+        if self.is_layerwise and self.weights.learning_rate is not None:
+            return self.weights.learning_rate
         if self.weights.rule == "gradient":
             return _GRADIENT_RATE
         own = steps / blocks if self.weights.scope == "blocks" else steps
@@ -308,11 +312,20 @@ class Settings:
         return math.sqrt(self.weights.queries_of(())) * min(_LARGEST_RATE, walk)
 
     @property
+    def perturbs_weights_alone(self) -> bool:
+        """True if `Weights` is the only task."""
+        return len(self.tasks) == 1 and self.has(Weights)
+
+    @property
     def measures_rate(self) -> bool:
-        """True if a run measures its learning rate before its first step."""
-        of_nodes = not self.has(Nodes) or self.nodes.rule == "rms"
-        inert = "learning_rate" in self.without_effect()
-        return self.learning_rate is None and self.is_layerwise and of_nodes and not inert
+        """True if a run measures the noise that its network bears, for its learning rate."""
+        if self.learning_rate is not None or "learning_rate" in self.without_effect():
+            return False
+        if self.perturbs_weights_alone:
+            task = self.weights
+            told = task.learning_rate is not None or task.rule == "gradient"
+            return not told and not isinstance(task.perturbation, Coordinate)
+        return not self.has(Nodes) or self.nodes.rule == "rms"
 
     def _mean_square(self, steps: int) -> float:
         """Returns the mean square of the schedule's factor, for a schedule that begins at 1 and ends at 0."""

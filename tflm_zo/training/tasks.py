@@ -214,7 +214,7 @@ class Weights:
         SettingsError: a setting is out of range.
     """
 
-    perturbation: Distribution = Rademacher(2)
+    perturbation: Distribution = Rademacher(1)
     queries: int | Mapping[str, int] = 1
     rule: WeightRule = "normalized"
     clip: float = 3.0

@@ -19,11 +19,10 @@ from .algorithms import usual_settings
 from .best_state import measured_samples, measuring_interval
 from .callbacks import Callback
 from .checks import SettingsError, check_choice
-from .costs import Costs, NodeCosts
 from .evaluation import evaluate, predict
 from .history import History
 from .injection import is_zo, trainable_model
-from .length import MOST_BUDGET_STEPS, affordable_steps, check_length, planned_steps
+from .length import affordable_steps, check_length, most_budget_steps, planned_steps
 from .model_fit import check_model
 from .node_run import NodeRun
 from .plan import plan_tasks
@@ -135,8 +134,9 @@ class Trainer:
                 labels of the file or dictionary, and x itself for an autoencoder.
             epochs: passes over the samples, >= 1; None stands for 1.
             steps: number of steps.
-            budget: forward equivalents that the run may cost; it does as many steps as they pay for, 50,000
-                at most, and with keep="best" ends once three quarters of its measurements in a row have
+            budget: forward equivalents that the run may cost; it does as many steps as they pay for, but no
+                more than 60 passes over the samples or, where that is more, 2,000 steps (weight perturbation:
+                50,000), and with keep="best" ends once three quarters of its measurements in a row have
                 brought nothing better.
             validation_data: (x, y), or samples that have their labels, evaluated after each epoch.
             callbacks: callbacks that are called after every step and epoch.
@@ -172,11 +172,10 @@ class Trainer:
             self._begin_with(initial_weights)
         elif initial_weights is not None:
             raise ValueError("initial_weights: a resumed run goes on from its log")
-        settings, spent = with_measured_rate(self.runtime, self.model, self.settings, data, total)
+        settings, total, spent = with_measured_rate(
+            self.runtime, self.model, self.settings, data, total, budget
+        )
         self.measured_rate = settings.learning_rate if spent else None
-        if budget is not None and spent:
-            costs = NodeCosts(Costs(self.model, self.runtime.metadata), settings, self.runtime.metadata)
-            total = max(1, min(total, costs.steps(budget - spent, len(data))))
         run = self._new_run(settings, data, total, keep)
         run.spent = spent
         open_log = prepare_log(run, log, resume=resume, replace=replace, sync_every=self.settings.sync_every)
@@ -195,7 +194,7 @@ class Trainer:
     ) -> int:
         check_length(epochs, steps, budget)
         if budget is not None:
-            steps = min(self.affordable_steps(budget, samples), MOST_BUDGET_STEPS)
+            steps = min(self.affordable_steps(budget, samples), most_budget_steps(self.settings, samples))
         return planned_steps(self.settings, samples, epochs, steps)
 
     def _new_run(self, settings: Settings, data: Data, total: int, keep: Keep) -> Run:

@@ -261,7 +261,7 @@ def _render(console: Console, result: dict[str, Any]) -> None:
         )
     if result["rate_assumed"]:
         console.print(
-            "takes a learning rate of 1 LSB, which deep networks do not bear: --data measures one, "
+            "takes the highest learning rate, which deep networks do not bear: --data measures one, "
             "--set learning-rate gives it",
             markup=False,
         )

@@ -41,8 +41,8 @@ Budget = Annotated[
     float | None,
     typer.Option(
         metavar="N",
-        help="Forward equivalents that the run may cost, in at most 50,000 steps; it ends earlier where "
-        "nothing gets better.",
+        help="Forward equivalents that the run may cost; it ends earlier where nothing gets better, and "
+        "before it overfits.",
         show_default=False,
         rich_help_panel=_RUN,
     ),

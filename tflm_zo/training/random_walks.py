@@ -1,0 +1,202 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Random walks of a network's weights along the noise of a run, and how much they make it forget."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..converters import Model
+from ..core import Rademacher, samples_in_order
+from ..data import Data, to_real
+from ..runtime import Runtime
+from .costs import Costs, NodeCosts
+from .evaluation import evaluate, predict
+from .node_run import NodeRun
+from .plan import trained_tensors
+from .replay import Replay
+from .settings import Settings
+from .tasks import Weights
+
+__all__ = ["NodeWalks", "RandomWalks", "WeightWalks"]
+
+# Walks of a length, whose shares are averaged: single ones go along few directions, and differ by a factor of
+# 2 however many steps they have. Steps of each.
+_WALKS: Final = 4
+_STEPS: Final = 4
+# Samples whose outputs are watched, at most.
+_WATCHED: Final = 64
+# Share of their mean square that the outputs of a network vary by at least, if it knows anything.
+_LEAST_SPREAD: Final = 0.25
+# Mean loss of a network that knows anything, in units of that of the frequencies of the classes, at most. It
+# is 0.4 to 1.4 of LeNet-5, a DS-CNN and a ResNet-8, and 3.8 to 5.2 of the demo's, which has to learn anew.
+_MOST_LOSS: Final = 2.0
+# Of the orders in which samples, labels and losses are drawn: no run's own.
+_DRAW: Final = 2**32 - 2
+# Coefficients of an update are in 2^-16 LSB.
+_ONE: Final = 2**16
+
+
+class RandomWalks(ABC):
+    """Random walks of a network's weights, each from the weights that the model starts with.
+
+    Attributes:
+        knows: False if the network has nothing worth keeping; set by `begin`.
+        equivalents: forward equivalents of what was done so far.
+    """
+
+    def __init__(self, runtime: Runtime, data: Data) -> None:
+        self._runtime = runtime
+        self._data = data.take(slice(None, None, -(-len(data) // _WATCHED)))
+        self._watched = list(self._data.inputs)
+        self._all_labels = data.labels
+        self.equivalents, self.knows = 0.0, True
+
+    @property
+    def cost(self) -> float:
+        """Forward equivalents of the walks of one length."""
+        return _WALKS * len(self._watched[0])
+
+    def most(self, lengths: int) -> float:
+        """Returns the forward equivalents of beginning and of walks of so many lengths."""
+        return 2 * len(self._watched[0]) + lengths * self.cost
+
+    def begin(self) -> None:
+        """Keeps the outputs of the network that did not walk."""
+        self.restore()
+        self.equivalents += len(self._watched[0])
+        self._before = self._outputs()
+        self._spread = float(((self._before - self._before.mean(0)) ** 2).sum())
+        varies = self._spread >= _LEAST_SPREAD * float((self._before**2).sum())
+        self.knows = varies and not self._is_lost()
+
+    def _is_lost(self) -> bool:
+        """Returns whether a classifier's answers are worse than none."""
+        loss = self._runtime.metadata.loss
+        assert loss is not None  # a trainer has refused such a model
+        if not loss.of_classes:
+            return False
+        self.equivalents += len(self._watched[0])
+        found, known = evaluate(self._runtime, self._data), self._all_labels[self._all_labels >= 0]
+        shares = np.unique(known, return_counts=True)[1] / max(1, len(known))
+        return found.labelled > 0 and found.loss > _MOST_LOSS * float(-(shares * np.log(shares)).sum())
+
+    def restore(self) -> None:
+        """Sets the weights that the model starts with."""
+        self._runtime.invoke(self._runtime.command(loss=False).restore())
+
+    def _outputs(self) -> NDArray[np.float64]:
+        loss = self._runtime.metadata.loss
+        assert loss is not None  # a trainer has refused such a model
+        _, _, scale, zero_point = self._runtime.output_details(loss.output)
+        return np.asarray(to_real(predict(self._runtime, self._watched), scale, zero_point), np.float64)
+
+    def forgotten(self, length: float) -> float:
+        """Returns the share of its outputs that the network forgets along walks of a length, LSB."""
+        changed = 0.0
+        for seed in range(_WALKS):
+            self._walk(length, seed)
+            changed += float(((self._outputs() - self._before) ** 2).sum())
+        self.equivalents += self.cost
+        return changed / _WALKS / self._spread
+
+    @abstractmethod
+    def _walk(self, length: float, seed: int) -> None:
+        """Moves the weights, from those that the model starts with."""
+
+
+class _NoiseRun(NodeRun):
+    """A run that learns nothing: queries are answered with random losses, without running the network."""
+
+    def draw_from(self, draw: np.random.Generator) -> None:
+        """Sets the source of the random losses."""
+        self._draw = draw
+
+    def _rerun(self, start: int, entering: NDArray[np.int8] | None) -> None:
+        pass
+
+    def _losses(self) -> NDArray[np.int32]:
+        return self._draw.integers(0, 2**16, self._runtime.batch, dtype=np.int32)
+
+
+class NodeWalks(RandomWalks):
+    """Walks of a few steps of a run that trains layers one by one, whose losses are random numbers.
+
+    Args:
+        runtime: the loaded model.
+        model: model that the runtime has loaded.
+        settings: settings of the run.
+        data: all training samples.
+    """
+
+    def __init__(self, runtime: Runtime, model: Model, settings: Settings, data: Data) -> None:
+        super().__init__(runtime, data)
+        self._model, self._settings = model, settings
+        used = min(_STEPS * settings.batch_size, len(data))
+        self._moved = data.take(samples_in_order(_DRAW, len(data), used))
+        # Exact gradients read labels: those of other samples.
+        self._labels = self._moved.labels[samples_in_order(_DRAW - 1, used, used)]
+        costs = NodeCosts(Costs(model, runtime.metadata), settings, runtime.metadata)
+        self._cost_of_walk = costs.without_queries(_STEPS, used)
+
+    @property
+    def cost(self) -> float:
+        """Forward equivalents of the walks of one length."""
+        return super().cost + _WALKS * self._cost_of_walk
+
+    def _walk(self, length: float, seed: int) -> None:
+        self.restore()
+        own = dataclasses.replace(_at_rate(self._settings, length / _STEPS**0.5), seed=seed)
+        run = _NoiseRun(self._runtime, self._model, own, _STEPS, list(self._moved.inputs), self._labels)
+        run.draw_from(np.random.Generator(np.random.PCG64(seed)))
+        for _ in range(_STEPS):
+            run.advance()
+
+
+class WeightWalks(RandomWalks):
+    """Walks of a few steps along random signs: many directions add up to much the same, whatever the
+    distribution that a run of weight perturbation draws them from.
+
+    Args:
+        runtime: the loaded model.
+        model: model that the runtime has loaded.
+        settings: settings of the run.
+        data: all training samples.
+    """
+
+    def __init__(self, runtime: Runtime, model: Model, settings: Settings, data: Data) -> None:
+        super().__init__(runtime, data)
+        self._model = model
+        self._trained = trained_tensors(settings, runtime.metadata)
+
+    def _walk(self, length: float, seed: int) -> None:
+        coefficient = round(_ONE * length / _STEPS**0.5)
+        moved = Replay(self._model)
+        steps = [[(_DRAW - seed * _STEPS - i, coefficient)] for i in range(_STEPS)]
+        for number in self._trained:
+            moved.move(number, Rademacher(), steps)
+        self._runtime.write_weights(moved.weights, moved.fractions)
+
+
+def _at_rate(settings: Settings, rate: float) -> Settings:
+    """Returns the settings of a run at a constant rate, LSB."""
+    usual = Settings()
+    # A rate of perturbed weights beside the run's is a multiple of it within bounds.
+    tasks = [
+        dataclasses.replace(t, learning_rate=None) if isinstance(t, Weights) else t for t in settings.tasks
+    ]
+    return dataclasses.replace(
+        settings,
+        tasks=tuple(tasks),
+        learning_rate=rate,
+        final_learning_rate=usual.final_learning_rate,
+        schedule="constant",
+        warmup_steps=0,
+        decay=usual.decay,
+        decay_steps=usual.decay_steps,
+        step_clip=min(2.0**8, settings.step_clip * max(1.0, rate)),
+    )
