@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from helpers.commands import invoke
+from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.runs import random_samples
 
@@ -29,6 +30,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     x, y = random_samples(0, 32)
     np.savez("d.npz", x=x, y=y)
     return tmp_path
+
+
+@pytest.fixture
+def zo_folder(folder: Path) -> Path:
+    """The same, with the ZO model of all weights besides, m.zo.tflite, of batch 8."""
+    inject_all(MODELS["small_cnn"](), batch=8).save(folder / "m.zo.tflite")
+    return folder
 
 
 @pytest.fixture

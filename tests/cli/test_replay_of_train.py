@@ -5,11 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from helpers.commands import invoke
-from helpers.models import MODELS
 from tflm_zo.converters import load_model
 
 STEPS = ("--steps", "6", "--runtime", "litert-ref")
@@ -23,15 +21,6 @@ RUNS = {
     "momentum": ("--algorithm", "qzo-ff"),
     "keep last": ("--algorithm", "weight", "--keep", "last"),
 }
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    Path("p.tflite").write_bytes(MODELS["small_cnn"]())
-    rng = np.random.default_rng(0)
-    np.savez("d.npz", x=rng.integers(-128, 128, (40, 8, 8, 1)).astype(np.int8), y=np.arange(40) % 4)
-    return tmp_path
 
 
 def run(*arguments: str) -> None:

@@ -30,13 +30,8 @@ HEADER, RECORD = 132, 24
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    inject_all(MODELS["small_cnn"](), batch=8).save(tmp_path / "m.zo.tflite")
-    rng = np.random.default_rng(0)
-    x = rng.integers(-128, 128, (32, 8, 8, 1)).astype(np.int8)
-    np.savez(tmp_path / "d.npz", x=x, y=rng.integers(0, 4, 32))
-    return tmp_path
+def folder(zo_folder: Path) -> Path:
+    return zo_folder
 
 
 def use_nodes(folder: Path) -> int:

@@ -22,12 +22,8 @@ from tflm_zo.training.integers import weight_integers
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Path:
-    inject_all(MODELS["small_cnn"](), batch=8).save(tmp_path / "m.zo.tflite")
-    rng = np.random.default_rng(0)
-    x = rng.integers(-128, 128, (32, 8, 8, 1)).astype(np.int8)
-    np.savez(tmp_path / "d.npz", x=x, y=rng.integers(0, 4, 32))
-    return tmp_path
+def files(zo_folder: Path) -> Path:
+    return zo_folder
 
 
 def run(folder: Path, *arguments: str) -> Any:

@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from helpers.commands import invoke
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo import Rademacher
@@ -57,23 +54,3 @@ def test_a_step_is_in_proportion_to_the_norm() -> None:
         shares += (moved[np.abs(weights) < 120] / size).tolist()
     assert min(shares) > 0.01
     assert max(shares) - min(shares) < 2 / 256 / 50
-
-
-def test_command_line(tmp_path: Path) -> None:
-    plain, output = tmp_path / "plain.tflite", tmp_path / "zo.tflite"
-    plain.write_bytes(MODELS["small_cnn"]())
-    arguments = [
-        "inject",
-        str(plain),
-        "-o",
-        str(output),
-        "--algorithm",
-        "weight",
-        "--multipliers",
-        "kernel-norm",
-    ]
-    assert invoke(*arguments).exit_code == 0
-    assert (
-        output.read_bytes()
-        == inject_all(MODELS["small_cnn"](), multipliers="kernel-norm", algorithm="weight").to_bytes()
-    )

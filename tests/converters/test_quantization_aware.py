@@ -82,16 +82,15 @@ def test_unknown_kind():
         inject_all(small_cnn(), multipliers="aware")
 
 
-def test_command_line(tmp_path):
+@pytest.mark.parametrize("kind", ["quantization-aware", "kernel-norm"])
+def test_command_line(kind, tmp_path):
     plain, output = tmp_path / "model.tflite", tmp_path / "model.zo.tflite"
     plain.write_bytes(small_cnn())
     arguments = ["inject", str(plain), "-o", str(output), "--algorithm", "weight", "--multipliers"]
     result = invoke(*arguments, "something")
     assert result.exit_code == 1
     assert not output.exists()
-    assert "quantization-aware" in result.output
-    assert invoke(*arguments, "quantization-aware").exit_code == 0
-    assert (
-        output.read_bytes()
-        == inject_all(small_cnn(), multipliers="quantization-aware", algorithm="weight").to_bytes()
-    )
+    assert kind in result.output
+    assert invoke(*arguments, kind).exit_code == 0
+    expected = inject_all(small_cnn(), multipliers=kind, algorithm="weight")
+    assert output.read_bytes() == expected.to_bytes()
