@@ -52,9 +52,11 @@ def test_train_recalibrates_first(cli: Any, files: Any, tmp_path: Path) -> None:
     for source, output, more in (("first.tflite", "two", []), ("kept.tflite", "one", ["--recalibrate"])):
         result = cli("train", source, new, "-o", f"{output}.tflite", *options, *more)
         assert result.exit_code == 0, result.stderr
+        assert ("not recalibrated: the model keeps statistics" in result.stderr) == (not more)
     assert "channels in 1 of 2 layers corrected from 32 new samples" in result.stderr
     one, two = ((tmp_path / f"{name}.tflite").read_bytes() for name in ("one", "two"))
     assert one == two
+    assert "recalibrate" not in cli("train", model, new, "-o", "three.tflite", *options).stderr
 
 
 def test_refusals_leave_no_file(cli: Any, files: Any, data_file: Any, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from ..options import (
     choice,
 )
 from ..output_file import check_different, check_output, claim_outputs
-from ..recalibration import recalibrated
+from ..recalibration import recalibrated, say_what_recalibration_could
 from ..set_option import ALGORITHM_HELP, SetOption
 from ..training_run import Files, Length, Measured, TrainingRun, choose_algorithm
 
@@ -208,6 +208,8 @@ def train(
     given = {"batch_size": batch_size, "learning_rate": learning_rate}
     if recalibrate:
         source = recalibrated(source, data, runtime)
+    elif plain:
+        say_what_recalibration_could(source)
     zo, chosen = choose_algorithm(
         source,
         files,
