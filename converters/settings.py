@@ -159,9 +159,9 @@ class InjectSettings:
             behind a SOFTMAX or LOGISTIC, else the first output.
         cuts: names of the tensors between segments, in any order; see ``possible_cuts``. "layers" cuts
             before every trainable layer where a cut is possible.
-        nodes: layers that carry nodes for node perturbation: "auto" (those with fewer nodes than weights),
-            "last:N" (the last N that can), or names or glob patterns of trainable layers; () for no layer.
-            The model is cut around them.
+        nodes: layers that carry nodes for node perturbation: "auto" (those with fewer nodes than weights,
+            and few for what their queries cost), "last:N" (the last N that can), or names or glob patterns of
+            trainable layers; () for no layer. The model is cut around them.
         tail: layers that are to be trained by their exact gradients: a number N from 1 on (the last N),
             "block" (the last residual block and what depends on it) or "N blocks" (the last N); None: none.
             A block is what lies between an ADD of two branches and the tensor that both come from. The layers

@@ -108,6 +108,7 @@ class NodeLayer:
         nodes: tensor that is perturbed, the output or what a pooling makes of it.
         count: number of nodes of a sample.
         is_head: True if the loss reads the nodes.
+        share_behind: multiply-accumulates behind the nodes, as a share of the whole network's.
     """
 
     trainable: Trainable
@@ -118,6 +119,7 @@ class NodeLayer:
     nodes: Tensor
     count: int
     is_head: bool
+    share_behind: float = 0.0
 
 
 @dataclasses.dataclass(eq=False)

@@ -126,3 +126,17 @@ def test_auto_leaves_out_what_is_too_large() -> None:
 
 def test_auto_takes_both_branches() -> None:
     assert layers(inject_all(branches(), nodes="auto")) == ["left", "right", "fc"]
+
+
+@pytest.mark.parametrize(("nodes", "behind", "taken"), [(107, 400, True), (108, 400, False)])
+def test_auto_leaves_out_nodes_that_take_many_passes(nodes: int, behind: int, taken: bool) -> None:
+    """Nodes times the multiply-accumulates behind them, as a share of all, are 100 at most."""
+    g = GraphBuilder(28)
+    x = g.dense(g.input("features", [1, 30]), "first", nodes)
+    model = head(g, g.dense(x, "second", behind))
+    (classes,) = {t.channels for t in read_metadata(inject_all(model)).trainable if t.layer == "fc"}
+    after = nodes * behind + behind * classes
+    passes = nodes * after / (30 * nodes + after)
+    assert (passes <= 100) == taken
+    assert layers(inject_all(model, nodes="auto"))[:-1] == (["first", "second"] if taken else ["second"])
+    assert "first" in layers(inject_all(model, nodes=("first",)))
