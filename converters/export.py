@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from .channel_statistics import STATISTICS_NAME
 from .constants import FULLY_CONNECTED_16, METADATA_NAME, OP_PREFIX, segment_key
 from .errors import ConversionError
 from .initial_weights import WeightArray, checked_weights, initial_weights
@@ -74,7 +75,8 @@ def export_model(
     """
     model = zo_model.copy() if isinstance(zo_model, Model) else load_model(zo_model)
     metadata = read_metadata(model)
-    values = initial_weights(model)
+    initial = initial_weights(model)
+    values = dict(initial)
     values.update(checked_weights(metadata, weights or {}, "weights"))
     rest = checked_weights(metadata, fractions or {}, "fractions")
     if rest and not re_range:
@@ -99,7 +101,11 @@ def export_model(
     if batch is not None and batch != metadata.batch:
         rewrite_batch(model.subgraphs[0], batch, metadata.batch)
 
-    model.metadata = [m for m in model.metadata or () if m.name != METADATA_NAME] or None
+    # Statistics are of the layers as they were: a trained layer's own mean and deviation are other ones.
+    stale = {METADATA_NAME}
+    if any(not np.array_equal(values[name], initial[name]) for name in initial):
+        stale.add(STATISTICS_NAME)
+    model.metadata = [m for m in model.metadata or () if m.name not in stale] or None
     model.operator_codes = [c for c in model.operator_codes if not c.name.startswith(OP_PREFIX)]
     # What is in use is numbered by its first use when the model is written: the same file, whether the ZO
     # model came from memory or from a file. Buffers that nothing used in the original stay.

@@ -352,7 +352,7 @@ def test_the_whole_way(folder: Path) -> None:
         np.savez(f"{name}.npz", x=x, y=x[:, :3].argmax(1))
     run("convert", "model.keras", "calibration.npz", "-o", "model.tflite")
     before = result_of("evaluate", "model.tflite", "test.npz")
-    given = ("adapt.npz", "-o", "a.tflite", "--epochs", 30, "--validation", "test.npz")
+    given = ("adapt.npz", "-o", "a.tflite", "--epochs", 30, "--validation", "test.npz", "--as-is")
     trained = result_of("train", "model.tflite", *given)
     after = result_of("evaluate", "a.tflite", "test.npz")
     assert after["accuracy"] == pytest.approx(trained["accuracy"])

@@ -97,8 +97,8 @@ LossOutput = Annotated[
     typer.Option(
         "--loss-output",
         metavar="OUTPUT",
-        help="Name or number of the output of a plain MODEL that the loss belongs to (default: the first "
-        "output behind a SOFTMAX or LOGISTIC, else the first output).",
+        help="Output of a plain MODEL that the loss belongs to, by name or number (default: the first behind "
+        "a SOFTMAX or LOGISTIC, else the first).",
         show_default=False,
         rich_help_panel="Data",
     ),

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Final
 
 from ..converters import Model
-from ..converters.channel_statistics import read_statistics
 from ..recalibration import Recalibration, recalibrate
 from .failures import note, warn
 from .progress import progress
 
-__all__ = ["UNEVEN", "recalibrated", "say_what_recalibration_could", "sentence"]
+__all__ = ["UNEVEN", "recalibrated", "sentence"]
 
 UNEVEN: Final = (
     "nothing is recalibrated: the data differ from the old ones more from place to place than as a whole, as "
@@ -28,15 +27,6 @@ def sentence(found: Recalibration) -> str:
         f"{channels:,} channels in {layers} of {len(found.layers)} layers corrected from {found.samples:,} "
         f"new samples and {found.source_samples:,} of the old data"
     )
-
-
-def say_what_recalibration_could(model: Model) -> None:
-    """Says that a plain model could be recalibrated first, where it keeps what that takes."""
-    if read_statistics(model) is not None:
-        note(
-            "not recalibrated: the model keeps statistics of its old data, to which --recalibrate leads its "
-            "channels back first"
-        )
 
 
 def recalibrated(model: Model, data: Path, runtime: str) -> Model:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ...converters import load_model
+from ...converters.channel_statistics import read_statistics
 from ...training import ALGORITHMS, SettingsError
 from ...training.injection import is_zo
 from ...training.trainer import KEEPS
@@ -28,7 +29,7 @@ from ..options import (
     choice,
 )
 from ..output_file import check_different, check_output, claim_outputs
-from ..recalibration import recalibrated, say_what_recalibration_could
+from ..recalibration import recalibrated
 from ..set_option import ALGORITHM_HELP, SetOption
 from ..training_run import Files, Length, Measured, TrainingRun, choose_algorithm
 
@@ -98,17 +99,18 @@ HeldOut = Annotated[
     float | None,
     typer.Option(
         metavar="SHARE",
-        help="Share of DATA's samples that the run is not trained on, but measured; with --choose-block "
-        "they tell the best block instead (default: 0.2).",
+        help="Share of DATA's samples that the run is measured on, not trained; with --choose-block they "
+        "tell the best block (default: 0.2).",
         show_default=False,
         rich_help_panel=_DATA,
     ),
 ]
 Recalibrate = Annotated[
-    bool,
+    bool | None,
     typer.Option(
-        "--recalibrate",
-        help="Recalibrate a plain MODEL to DATA first, see `tflm-zo recalibrate`.",
+        "--recalibrate/--as-is",
+        help="Recalibrate a plain MODEL to DATA first (default: if it keeps statistics).",
+        show_default=False,
         rich_help_panel=_DATA,
     ),
 ]
@@ -116,7 +118,7 @@ Rehearsal = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="An .npz file of data that the model knows, which are mixed in against forgetting.",
+        help="An .npz file of data that the model knows, mixed in against forgetting.",
         rich_help_panel=_DATA,
     ),
 ]
@@ -165,7 +167,7 @@ def train(
     choose_block: BlockSearchOption = None,
     validation: Validation = None,
     held_out: HeldOut = None,
-    recalibrate: Recalibrate = False,
+    recalibrate: Recalibrate = None,
     rehearsal: Rehearsal = None,
     loss_output: LossOutput = None,
     log: Log = None,
@@ -206,10 +208,8 @@ def train(
     if held_out is not None and validation is not None and choose_block is None:
         raise SettingsError("--held-out, --validation: give one of them, the run is measured on it")
     given = {"batch_size": batch_size, "learning_rate": learning_rate}
-    if recalibrate:
+    if recalibrate or (recalibrate is None and plain and read_statistics(source) is not None):
         source = recalibrated(source, data, runtime)
-    elif plain:
-        say_what_recalibration_could(source)
     zo, chosen = choose_algorithm(
         source,
         files,
