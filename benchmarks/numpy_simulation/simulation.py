@@ -26,7 +26,8 @@ class Simulation:
 
     Args:
         network: whose weights are trained, all of them.
-        headroom: mu, and what the weights stay away from ±127.
+        headroom: what the weights stay away from ±127, LSB, mu at least.
+        mu: size of the perturbation, LSB.
         clip: of |d| / rms(d).
         batch: samples per forward pass.
         directions: z of a step by filter name, int8 ±1 in the filters' shapes; None: NumPy's generator.
@@ -42,11 +43,12 @@ class Simulation:
         network: Network,
         *,
         headroom: int = 2,
+        mu: int = 1,
         clip: float = 3.0,
         batch: int = 32,
         directions: Directions | None = None,
     ) -> None:
-        self.network, self.headroom, self.clip, self.batch = network, headroom, clip, batch
+        self.network, self.headroom, self.mu, self.clip, self.batch = network, headroom, mu, clip, batch
         self._directions = directions or self._random_directions
         self._rng = np.random.default_rng(0)
         self._in_256ths = {name: w.astype(np.int32) << 8 for name, w in network.weights.items()}
@@ -97,7 +99,7 @@ class Simulation:
             rate: LSB.
         """
         directions = self._directions(self._steps)
-        moves = {name: np.int8(self.headroom) * z for name, z in directions.items()}
+        moves = {name: np.int8(self.mu) * z for name, z in directions.items()}
         plus = self.loss(x, y, {name: w + moves[name] for name, w in self.weights.items()})
         minus = self.loss(x, y, {name: w - moves[name] for name, w in self.weights.items()})
         self.coefficient = round(-rate * self._normalized(plus - minus) * 2**16)
