@@ -36,7 +36,7 @@ def need(file: str) -> None:
 
 
 def adapted(learning: Any, task: str, method: str, budget: float, folder: Path) -> dict[str, float]:
-    made = learning.tasks.SCENARIOS[task](folder, 0)
+    made = learning.tasks.TASKS[task](folder, 0)
     found: dict[str, float] = learning.methods.adapt(made, learning.methods.METHODS[method], budget, 0)
     return found
 
