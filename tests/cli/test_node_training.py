@@ -50,6 +50,32 @@ def accuracy(model: Path, data: str) -> float:
     return float(np.mean(right))
 
 
+def costs_by_hand() -> dict[str, Any]:
+    """What train should say of LeNet-5 with nodes on all but conv1 and 320 samples; "history" is that of the
+    equivalents.
+    """
+    # Behind each layer's nodes, in MACs: fc1 fc2 fc3; fc2 fc3; fc3; nothing. Queries whose two forward
+    # passes cost a tenth of a whole one, 2..32. An update costs what its layer does at its nodes: behind
+    # its pooling conv2 has a quarter of the outputs.
+    behind = [58_920, 10_920, 840, 0]
+    queries = [2, 2, 24, 32]
+    sample = LENET - MACS["conv1"]
+    sample += sum(2 * q * macs for q, macs in zip(queries, behind, strict=True))
+    sample += MACS["conv2"] // 4 + MACS["fc1"] + MACS["fc2"] + MACS["fc3"]
+    measured = 64 * LENET  # of the rate
+    prefix = measured + 320 * MACS["conv1"]
+    steps = 30 * 10  # ten epochs would be a hundred
+    # Inputs and routes of a minibatch, nodes of a batch, loss differences, a row of the widest filter.
+    pairs = 32 * ((14 * 14 * 6 + 400) + (400 + 120) + (120 + 84) + (84 + 10))
+    return {
+        "steps": steps,
+        "equivalents": pytest.approx((prefix + steps * 32 * sample) / LENET, abs=1e-3),
+        "history": [(prefix + 10 * k * 32 * sample) / LENET for k in range(1, 31)],
+        "forwards": steps * 32 * (1 + 2 * sum(queries)),
+        "buffer_bytes": pairs + 32 * (400 + 120 + 84 + 10) + 4 * 32 * sum(queries) + 4 * (400 + 120),
+    }
+
+
 def test_the_defaults_adapt_a_plain_model(folder: Path) -> None:
     """LeNet-5 with random weights learns ten patterns; what it cost, by hand."""
     Path("lenet5.tflite").write_bytes(MODELS["lenet5"]())
@@ -86,30 +112,11 @@ def test_the_defaults_adapt_a_plain_model(folder: Path) -> None:
     assert changed == {f"{layer}/filter" for layer in layers}
     assert load_model("a.tflite").subgraphs[0].inputs[0].shape == (1, 28, 28, 1)
 
-    # Behind each layer's nodes, in MACs: fc1 fc2 fc3; fc2 fc3; fc3; nothing. Queries whose two forward
-    # passes cost a tenth of a whole one, 2..32. An update costs what its layer does at its nodes: behind
-    # its pooling conv2 has a quarter of the outputs.
-    behind = [58_920, 10_920, 840, 0]
-    queries = [2, 2, 24, 32]
-    sample = sum(MACS[layer] for layer in layers)
-    updates = MACS["conv2"] // 4 + MACS["fc1"] + MACS["fc2"] + MACS["fc3"]
     # The rate: outputs of every fifth sample, which hardly differ.
     assert result["measured_rate"] == 1
-    measured = 64 * LENET
-    sample += sum(2 * q * macs for q, macs in zip(queries, behind, strict=True))
-    sample += updates
-    prefix = measured + 320 * MACS["conv1"]
-    steps = 30 * 10  # ten epochs would be a hundred
-    assert result["steps"] == steps
-    assert result["equivalents"] == pytest.approx((prefix + steps * 32 * sample) / LENET, abs=1e-3)
-    expected = [(prefix + 10 * k * 32 * sample) / LENET for k in range(1, 31)]
-    assert result["history"]["equivalents"] == pytest.approx(expected)
-    assert result["forwards"] == steps * 32 * (1 + 2 * sum(queries))
-    # Inputs and routes of a minibatch, nodes of a batch, loss differences, a row of the widest filter.
-    pairs = 32 * ((14 * 14 * 6 + 400) + (400 + 120) + (120 + 84) + (84 + 10))
-    assert result["buffer_bytes"] == pairs + 32 * (400 + 120 + 84 + 10) + 4 * 32 * sum(queries) + 4 * (
-        400 + 120
-    )
+    costs = costs_by_hand()
+    assert result["history"]["equivalents"] == pytest.approx(costs.pop("history"))
+    assert {name: result[name] for name in costs} == costs
 
     table = run("train", "lenet5.tflite", "train.npz", "-o", "b.tflite", "--steps", 2).stdout
     for said in ("│ node ", "forward equivalents", "buffer bytes", f"{result['buffer_bytes']:,}"):

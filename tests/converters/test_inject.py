@@ -26,9 +26,19 @@ from tflm_zo.converters import (
     load_model,
     read_metadata,
 )
-from tflm_zo.converters.model import Tensor
+from tflm_zo.converters.model import Subgraph, Tensor
 
 WEIGHT_OPS = ["TFLM_ZO_SEED_REPLAY", "TFLM_ZO_UPDATE", "TFLM_ZO_PERTURB"]
+
+
+def filters_of(graph: Subgraph) -> list[Tensor | None]:
+    """Those that the loss depends on, in order."""
+    unread = {"detect/filter"}  # of two_outputs, whose loss reads the other head
+    return [
+        op.inputs[1]
+        for op in graph.operators
+        if op.code.name.endswith(("CONV_2D", "CONNECTED")) and op.inputs[1].name not in unread
+    ]
 
 
 def test_graph_of_every_model(built: bytes) -> None:
@@ -50,13 +60,13 @@ def test_graph_of_every_model(built: bytes) -> None:
     assert graph.outputs[-2].shape == (4,)
     assert graph.outputs[-1].shape == (4,)
     assert graph.inputs[-1].shape == (metadata.command_words,) == (2 + 4 + 2 * 8 + 4 + 4,)
+    loss = graph.operators[-1]
+    assert loss.inputs[1:] == [graph.inputs[-2], graph.outputs[-1]]
 
-    unread = {"detect/filter"}  # of two_outputs, whose loss reads the other head
-    weights = [
-        op.inputs[1]
-        for op in graph.operators
-        if op.code.name.endswith(("CONV_2D", "CONNECTED")) and op.inputs[1].name not in unread
-    ]
+
+def test_weights_of_every_model(built: bytes) -> None:
+    model = reload(inject_all(built, batch=4))
+    metadata, weights = read_metadata(model), filters_of(model.subgraphs[0])
     assert [t.name for t in weights if t] == [t.name for t in metadata.trainable]
     assert [t.stream for t in metadata.trainable] == list(range(len(weights)))
     state = find(model, "zo_state")
@@ -80,6 +90,13 @@ def test_graph_of_every_model(built: bytes) -> None:
         assert starts[tensor.name].shape == tensor.shape
     flat = np.concatenate([starts[t.name].reshape(-1) for t in metadata.trainable])
     np.testing.assert_array_equal(initial.numpy(), flat)
+
+
+def test_weight_operators_of_every_model(built: bytes) -> None:
+    model = reload(inject_all(built, batch=4))
+    graph, metadata = model.subgraphs[0], read_metadata(model)
+    weights = filters_of(graph)
+    state, initial, fraction = (find(model, f"zo_{name}") for name in ("state", "initial", "fraction"))
     expected: list[Tensor | None] = [graph.inputs[-1], state, initial, fraction, *weights]
     for i, op in enumerate(graph.operators[:3]):
         assert op.inputs == expected
@@ -92,8 +109,6 @@ def test_graph_of_every_model(built: bytes) -> None:
         for k, t in enumerate(metadata.trainable):
             entry = struct.unpack_from("<HHII", op.custom_options, 8 + 12 * k)
             assert entry == (t.stream, t.block, t.channels, t.inner)
-    loss = graph.operators[-1]
-    assert loss.inputs[1:] == [graph.inputs[-2], graph.outputs[-1]]
 
 
 def test_untouched_parts_are_as_before(built: bytes) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,8 +14,7 @@ from helpers.dense_updates import ONE, dense
 from helpers.nodes import NodeRule, route_nodes, update_from_nodes
 from helpers.oracle import node_rules as oracle
 from helpers.oracle import nodes
-from helpers.oracle.bits import pseudo_stochastic
-from helpers.oracle.node_draws import layers, native, outputs_of, rows_of, stored
+from helpers.oracle.node_draws import layers, native, outputs_of, random_evidence, stored, whole_of
 from tflm_zo.core import NativeError, NodeState, Status
 
 LIMIT = 125
@@ -23,198 +24,161 @@ LIMIT = 125
 gains = st.tuples(st.integers(2**31, 2**32 - 1), st.integers(-70, 0))
 
 
-def random_evidence(layer, samples, queries, bits, rng):
-    """Arguments of an update, and e before clamping with its shift."""
-    if queries:
-        differences = rng.integers(-(2**bits), 2**bits + 1, (queries, samples)).astype(np.int32)
-        seeds = rng.integers(0, 2**32, queries, dtype=np.uint32)
-        evidence = {"differences": differences, "seeds": seeds}
-        known = nodes.errors(layer, differences.astype(np.int64), [int(s) for s in seeds], None, samples)
-    else:
-        largest = 2 ** min(bits, 15)
-        shape = (samples, layer.positions, layer.outputs[2])
-        errors = rng.integers(-largest, largest, shape).astype(np.int16)
-        evidence, exponents = {"errors": errors}, None
-        if rng.integers(0, 2):
-            errors[rng.random(samples) < 0.2] = 0
-            exponents = rng.integers(-20, 21, samples).astype(np.int8)
-            evidence["exponents"] = exponents
-        powers = None if exponents is None else exponents.tolist()
-        known = nodes.errors(layer, None, [], errors, samples, powers)
-    return evidence, *known
+@dataclass(frozen=True)
+class Case:
+    """A layer, and which update of it is asked for."""
+
+    layer: nodes.Layer
+    rows: int
+    seed: int
+    samples: int
+    queries: int
+    rule: NodeRule
+    remembers: bool
+    fractions: bool
+    multipliers: bool
+    rate: int
+    clip: int
+    size: int
+    gain: tuple[int, int]
+    bits: int
+    parameters: str
 
 
-def clipped_between(case, weights, fraction, bounds):
-    """Asserts that the updated channels' weights are those after steps between two ends, which leave no room
-    where they are equal; returns how many weights each end clips.
+@st.composite
+def cases(draw):
+    layer, rule = draw(layers()), draw(st.sampled_from(list(NodeRule)))
+    return Case(
+        layer,
+        draw(st.integers(0, layer.outputs[2])),
+        draw(st.integers(0, 2**32 - 1)),
+        draw(st.integers(1, 4)),
+        draw(st.integers(0, 3)),
+        rule,
+        draw(st.booleans()),
+        rule is not NodeRule.BITS and draw(st.booleans()),
+        draw(st.booleans()),
+        draw(st.sampled_from([1, 1000, ONE, 8 * ONE, 2**31 - 1])),
+        draw(st.sampled_from([1, 100, 4 * ONE, 2**24])),
+        draw(st.integers(1, 26)),
+        draw(gains),
+        draw(st.integers(1, 7)),
+        draw(st.sampled_from(["weights", "biases", "all"])),
+    )
+
+
+class Parameters:
+    """Random ones of a layer, in the arrays that the core changes."""
+
+    def __init__(self, case, rng):
+        self.layer, count = case.layer, case.layer.outputs[2]
+        shape = (count, case.layer.kernel[0] * case.layer.kernel[1] * case.layer.depth)
+        weights = rng.integers(-LIMIT, LIMIT + 1, shape).astype(np.int8)
+        fraction = rng.integers(-128, 128, shape).astype(np.int8)
+        fraction[np.abs(weights) == LIMIT] = 0
+        self.weights = stored(self.layer, weights)
+        self.fraction = stored(self.layer, fraction) if case.fractions else None
+        self.multiplier = rng.integers(0, 2**31, count, dtype=np.int32) if case.multipliers else None
+        self.biases = rng.integers(-(2**31), 2**31, count).astype(np.int32)
+        self.biases[rng.random(count) < 0.5] //= 2**16
+
+    def read(self):
+        """Weights times 256, with fractions, a row for each channel; and biases."""
+        return whole_of(self.layer, self.weights, self.fraction), self.biases.astype(np.int64)
+
+
+def gradient_of(case, e, inputs, outputs, channels):
+    """That of the updated channels' parameters. A bias is a weight whose input is 32; it comes last of its
+    channel.
     """
-    before, before_fraction, multiplier, seed, stream, channels = case
-    scale = oracle.times(multiplier, channels)
-    ends = []
-    for steps in bounds:
-        if fraction is not None:
-            ends.append(oracle.apply_16(before[channels], before_fraction[channels], scale(steps), LIMIT))
+    gradient = nodes.gradient(case.layer, e, inputs.astype(np.int64), outputs.astype(np.int64))
+    of_weights = gradient.reshape(len(gradient), -1)
+    of_biases = 32 * np.array(oracle.sums_of_errors(case.layer, e, outputs), np.int64)[:, None]
+    parts = {"weights": [of_weights], "biases": [of_biases], "all": [of_weights, of_biases]}[case.parameters]
+    return [int(v) for v in np.concatenate(parts, axis=1)[channels].ravel()]
+
+
+def ends_of(case, g, shift, mean_square):
+    """The least and the largest step of each parameter, which are the same where the oracle is exact."""
+    if case.rule is NodeRule.BITS:
+        return oracle.bits(g, case.bits)
+    if case.rule is NodeRule.FIXED:
+        return oracle.fixed(g, shift, case.gain, case.rate, case.clip)
+    if case.rule is NodeRule.RMS:
+        ends = oracle.rms(g, shift, mean_square, case.rate, case.clip)
+    else:
+        ends = oracle.standardized(g, case.rate, case.clip)
+    return ends or ([0] * len(g), [0] * len(g))
+
+
+def moved(case, before, multiplier, channels, steps):
+    """What `Parameters.read` says after steps of the updated channels, and how many parameters they clip."""
+    (whole, biases), clipped = (v.copy() for v in before), 0
+    scale = oracle.times(None if case.rule is NodeRule.BITS else multiplier, channels)
+    steps = scale(np.array(steps, np.int64).reshape(len(channels), -1))
+    if case.parameters != "biases":
+        own, old = steps[:, : whole.shape[1]], whole[channels]
+        if case.fractions:  # `old` has the weights in it
+            whole[channels], clipped = oracle.apply_16(0 * old, old, own, LIMIT)
         else:
-            ends.append(
-                oracle.apply_8(before[channels], scale(steps), LIMIT, seed, stream, channels, len(before))
-            )
-    whole = weights.astype(np.int64) * (1 if fraction is None else 256)
-    after = (whole + (0 if fraction is None else fraction))[channels]
-    assert (after >= ends[0][0]).all()
-    assert (after <= ends[1][0]).all()
-    return np.array([ends[0][1], ends[1][1]])
-
-
-def clipped_biases_between(case, biases, bounds):
-    """The same of biases."""
-    before, multiplier, seed, stream, channels = case
-    scale = oracle.times(multiplier, channels)
-    ends = []
-    for steps in bounds:
-        moves = oracle.bias_steps(scale(steps)[:, 0], seed, stream, channels, len(before))
-        ends.append(oracle.move_biases(before[channels].astype(np.int64), moves))
-    assert (biases[channels] >= ends[0][0]).all()
-    assert (biases[channels] <= ends[1][0]).all()
-    return np.array([ends[0][1], ends[1][1]])
+            new, clipped = oracle.apply_8(old // 256, own, LIMIT, 77, 3, channels, len(whole))
+            whole[channels] = 256 * new
+    if case.parameters != "weights":
+        own = oracle.bias_steps(steps[:, -1], 77, 4, channels, len(whole))
+        biases[channels], more = oracle.move_biases(biases[channels], own)
+        clipped += more
+    return whole, biases, clipped
 
 
 @settings(max_examples=300)
-@given(
-    layers(),
-    st.integers(0, 2**32 - 1),
-    st.integers(1, 4),
-    st.integers(0, 3),
-    st.sampled_from(list(NodeRule)),
-    st.booleans(),
-    st.booleans(),
-    st.booleans(),
-    st.sampled_from([1, 1000, ONE, 8 * ONE, 2**31 - 1]),
-    st.sampled_from([1, 100, 4 * ONE, 2**24]),
-    st.integers(1, 26),
-    gains,
-    st.sampled_from(["weights", "biases", "all"]),
-    st.data(),
-)
-def test_is_the_oracles(
-    layer,
-    seed,
-    samples,
-    queries,
-    rule,
-    remembers,
-    fractions,
-    multipliers,
-    rate,
-    clip,
-    size,
-    gain,
-    parameters,
-    data,
-):
-    rng = np.random.default_rng(seed)
-    count = layer.outputs[2]
-    rows, bits = data.draw(st.integers(0, count)), data.draw(st.integers(1, 7))
-    shape = (count, layer.kernel[0] * layer.kernel[1] * layer.depth)
-    weights = rng.integers(-LIMIT, LIMIT + 1, shape).astype(np.int8)
-    fraction = None
-    if fractions and rule is not NodeRule.BITS:
-        fraction = rng.integers(-128, 128, shape).astype(np.int8)
-        fraction[np.abs(weights) == LIMIT] = 0
-    multiplier = rng.integers(0, 2**31, count, dtype=np.int32) if multipliers else None
-    state = NodeState(2**31 + 7, int(rng.integers(-40, 60))) if remembers else NodeState()
+@given(cases())
+def test_is_the_oracles(case):
+    layer, rng = case.layer, np.random.default_rng(case.seed)
+    own = Parameters(case, rng)
+    state = NodeState(2**31 + 7, int(rng.integers(-40, 60))) if case.remembers else NodeState()
     known = (state.mantissa, state.exponent)
-
-    inputs = rng.integers(-128, 128, (samples, *layer.inputs)).astype(np.int8)
-    outputs = outputs_of(layer, samples, rng)
-    evidence, e, shift = random_evidence(layer, samples, queries, size, rng)
-    gradient = nodes.gradient(layer, e, inputs.astype(np.int64), outputs.astype(np.int64)).reshape(shape)
-    channels = oracle.updated(oracle.sums_of_errors(layer, np.abs(e), outputs), rows)
-    # A bias is a weight whose input is 32; it comes last of its channel.
-    of_biases = 32 * np.array(oracle.sums_of_errors(layer, e, outputs), np.int64)[:, None]
-    row = 0 if parameters == "biases" else shape[1]
-    parts = {"weights": [gradient], "biases": [of_biases], "all": [gradient, of_biases]}[parameters]
-    g = [int(v) for v in np.concatenate(parts, axis=1)[channels].ravel()]
-    biases = rng.integers(-(2**31), 2**31, count).astype(np.int32)
-    biases[rng.random(count) < 0.5] //= 2**16
-    before_biases = biases.copy()
-    before = weights.astype(np.int64)
-    before_fraction = None if fraction is None else fraction.astype(np.int64)
-    memory = stored(layer, weights)
-    fraction_memory = None if fraction is None else stored(layer, fraction)
+    inputs = rng.integers(-128, 128, (case.samples, *layer.inputs)).astype(np.int8)
+    outputs = outputs_of(layer, case.samples, rng)
+    evidence, e, shift = random_evidence(layer, case.samples, case.queries, case.size, rng)
+    channels = oracle.updated(oracle.sums_of_errors(layer, np.abs(e), outputs), case.rows)
+    g = gradient_of(case, e, inputs, outputs, channels)
+    before = own.read()
 
     clipped = update_from_nodes(
         native(layer),
         state,
-        memory,
-        fraction_memory,
-        multiplier,
+        own.weights,
+        own.fraction,
+        own.multiplier,
         3,
         LIMIT,
         inputs,
         route_nodes(native(layer), outputs),
-        rate=rate,
-        clip=clip,
+        rate=case.rate,
+        clip=case.clip,
         seed=77,
-        rule=rule,
-        gain=gain[0] * 2.0 ** gain[1],
-        bits=bits,
-        rows=rows,
-        biases=None if parameters == "weights" else biases,
-        alone=parameters == "biases",
+        rule=case.rule,
+        gain=case.gain[0] * 2.0 ** case.gain[1],
+        bits=case.bits,
+        rows=case.rows,
+        biases=None if case.parameters == "weights" else own.biases,
+        alone=case.parameters == "biases",
         **evidence,
     )
 
-    weights = rows_of(layer, memory)
-    if parameters == "weights":
-        assert np.array_equal(biases, before_biases)
-    if parameters == "biases":
-        assert np.array_equal(weights, before)
-    fraction = None if fraction_memory is None else rows_of(layer, fraction_memory)
-    others = [c for c in range(count) if c not in channels]
-    assert np.array_equal(weights[others], before[others])
-    assert fraction is None or np.array_equal(fraction[others], before_fraction[others])
-    if rule is NodeRule.RMS:
-        now = nodes.mean_square(np.array(g), shift)
-        mean = known[0] * 2.0 ** known[1] if remembers else now
+    now = nodes.mean_square(np.array(g), shift)
+    mean = known[0] * 2.0 ** known[1] if case.remembers else now
+    if case.rule is NodeRule.RMS:
         assert np.isclose(state.mantissa * 2.0**state.exponent, mean + (now - mean) / 32, rtol=1e-7)
     else:
         assert (state.mantissa, state.exponent) == known
-
-    assert np.array_equal(biases[others], before_biases[others])
-    if rule is NodeRule.BITS:
-        size = max(0, max(abs(v) for v in g).bit_length() - bits)
-        moves = -np.array([pseudo_stochastic(v, size) for v in g]).reshape(len(channels), -1)
-        moved = before[channels] + (moves[:, :row] if row else 0)
-        saturated = int((np.abs(moved) > LIMIT).sum())
-        assert np.array_equal(weights[channels], np.clip(moved, -LIMIT, LIMIT))
-        if parameters != "weights":
-            own = oracle.move_biases(before_biases[channels].astype(np.int64), 32 * moves[:, -1])
-            assert np.array_equal(biases[channels], own[0])
-            saturated += own[1]
-        assert clipped == saturated
-        return
-    if rule is NodeRule.FIXED:
-        ends = oracle.fixed(g, shift, gain, rate, clip)
-        assert ends[0] == ends[1]
-    elif rule is NodeRule.RMS:
-        ends = oracle.rms(g, shift, mean, rate, clip)
-    else:
-        ends = oracle.standardized(g, rate, clip)
-    if ends is None:
-        assert np.array_equal(weights, before) and np.array_equal(biases, before_biases)
-        assert fraction is None or np.array_equal(fraction, before_fraction)
-        assert clipped == 0
-        return
-    bounds = [np.array(v, np.int64).reshape(len(channels), -1) for v in ends]
-    expected = np.zeros(2, int)
-    if parameters != "biases":
-        case = (before, before_fraction, multiplier, 77, 3, channels)
-        expected += clipped_between(case, weights, fraction, [steps[:, :row] for steps in bounds])
-    if parameters != "weights":
-        of_biases = (before_biases, multiplier, 77, 4, channels)
-        expected += clipped_biases_between(of_biases, biases, [steps[:, row:] for steps in bounds])
+    ends = ends_of(case, g, shift, mean)
+    least, most = (moved(case, before, own.multiplier, channels, steps) for steps in ends)
+    for low, value, high in zip(least, own.read(), most, strict=False):
+        assert (low <= value).all() and (value <= high).all()
+    assert ends[0] == ends[1] or case.rule in (NodeRule.RMS, NodeRule.STANDARDIZED)
     if ends[0] == ends[1]:
-        assert clipped == expected[0]
+        assert clipped == least[-1]
 
 
 # --- errors ---------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from helpers.nodes import perturb_nodes, route_nodes, update_from_nodes
 from helpers.oracle import nodes as oracle
-from helpers.oracle.node_draws import layers, native, outputs_of, rows_of, stored
+from helpers.oracle.node_draws import layers, native, outputs_of, random_evidence, stored, whole_of
 from tflm_zo.core import NativeError, NodeLayer, NodeState
 
 ONE = 65536
@@ -45,6 +45,14 @@ def test_nodes_of_many_blocks():
     np.testing.assert_array_equal(found[0], oracle.signs(layer, 5, 7))
 
 
+def rounded(before, steps, fractions, seed):
+    """Weights times 256, with fractions, after steps in float64, unit 2^-16 LSB."""
+    if fractions:
+        return np.clip(before + np.floor(steps / 256 + 0.5), -125 * 256, 125 * 256)
+    r = oracle.rounding_terms(seed, 3, steps.shape[1], len(steps))
+    return 256 * np.clip(before // 256 + np.floor((steps + r) / ONE), -125, 125)
+
+
 @settings(max_examples=150)
 @given(
     layers(),
@@ -60,39 +68,23 @@ def test_update(layer, seed, samples, queries, fractions, rate, clip, bits):
     """Three steps: the gradient exactly, the running RMS and the step in float64, then rounding and clip."""
     rng = np.random.default_rng(seed)
     shape = (layer.outputs[2], *layer.kernel, layer.depth)
-    memory = stored(layer, rng.integers(-125, 126, shape).astype(np.int8))
-    fraction_memory = stored(layer, rng.integers(-128, 128, shape).astype(np.int8)) if fractions else None
-    weights = rows_of(layer, memory).reshape(shape)
-    fraction = None if fraction_memory is None else rows_of(layer, fraction_memory).reshape(shape)
+    weights = stored(layer, rng.integers(-125, 126, shape).astype(np.int8))
+    fraction = stored(layer, rng.integers(-128, 128, shape).astype(np.int8)) if fractions else None
     c_layer, state, mean = native(layer), NodeState(), 0.0
     for t in range(3):
         inputs = rng.integers(-128, 128, (samples, *layer.inputs)).astype(np.int8)
         outputs = outputs_of(layer, samples, rng)
-        seeds = rng.integers(0, 2**32, queries, dtype=np.uint32)
-        evidence: dict[str, np.ndarray] = {}
-        differences = given_errors = None
-        if queries:
-            differences = rng.integers(-(2**bits), 2**bits + 1, (queries, samples)).astype(np.int32)
-            evidence = {"differences": differences, "seeds": seeds}
-        else:
-            given_errors = rng.integers(-32768, 32768, (samples, layer.positions, shape[0])).astype(np.int16)
-            evidence = {"errors": given_errors}
-        e, shift = oracle.errors(
-            layer,
-            None if differences is None else differences.astype(np.int64),
-            [int(s) for s in seeds],
-            given_errors,
-            samples,
-        )
+        evidence, e, shift = random_evidence(layer, samples, queries, bits, rng)
         g = oracle.gradient(layer, e, inputs.astype(np.int64), outputs.astype(np.int64))
+        g = g.reshape(shape[0], -1)
         now = oracle.mean_square(g, shift)
         mean = now if mean == 0.0 else mean
-        before = weights.astype(np.int64) * 256 + (0 if fraction is None else fraction)
+        before = whole_of(layer, weights, fraction)
         clipped = update_from_nodes(
             c_layer,
             state,
-            memory,
-            fraction_memory,
+            weights,
+            fraction,
             None,
             3,
             125,
@@ -103,36 +95,19 @@ def test_update(layer, seed, samples, queries, fractions, rate, clip, bits):
             seed=1000 + t,
             **evidence,
         )
-        weights = rows_of(layer, memory).reshape(shape)
-        fraction = None if fraction_memory is None else rows_of(layer, fraction_memory).reshape(shape)
+        after = whole_of(layer, weights, fraction)
         assert np.isclose(state.mantissa * 2.0**state.exponent, mean + (now - mean) / 32, rtol=1e-7)
         if mean == 0.0:
-            unmoved = weights.astype(np.int64) * 256 + (0 if fraction is None else fraction)
-            np.testing.assert_array_equal(before, unmoved)
+            np.testing.assert_array_equal(before, after)
             continue
         exact = oracle.step(g, shift, mean, rate, clip)
         slack = 1 + np.abs(exact) * 1e-6
         mean += (now - mean) / 32
-        if fraction is not None:
-            after = weights.astype(np.int64) * 256 + fraction
-            low, high = ((exact + sign * slack) / 256 for sign in (-1, 1))
-            low, high = (
-                np.clip(before + v, -125 * 256, 125 * 256)
-                for v in (np.floor(low + 0.5), np.floor(high + 0.5))
-            )
-            assert (after >= low).all()
-            assert (after <= high).all()
-            assert clipped <= int(
-                (np.abs(before + (exact + np.sign(exact) * slack) / 256) >= 125 * 256 - 1).sum()
-            )
-        else:
-            r = oracle.rounding_terms(1000 + t, 3, g[0].size, shape[0]).reshape(shape)
-            low, high = (
-                np.clip(before // 256 + np.floor((exact + sign * slack + r) / ONE), -125, 125)
-                for sign in (-1, 1)
-            )
-            assert (weights >= low).all()
-            assert (weights <= high).all()
+        assert (after >= rounded(before, exact - slack, fractions, 1000 + t)).all()
+        assert (after <= rounded(before, exact + slack, fractions, 1000 + t)).all()
+        if fractions:
+            furthest = before + (exact + np.sign(exact) * slack) / 256
+            assert clipped <= (np.abs(furthest) >= 125 * 256 - 1).sum()
 
 
 def test_the_estimate_is_the_gradient():

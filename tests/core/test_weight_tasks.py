@@ -144,13 +144,15 @@ def coefficients(case: Case, sums: list[int], mean_square: int) -> tuple[list[in
 
 
 class Tensors:
-    """The tensors of a task."""
+    """The tensors of a task, and as the oracle has them after the last whole step."""
 
     def __init__(self, case: Case, task: int) -> None:
         rng = np.random.default_rng([case.seed, task])
         self.streams = [3 + 2 * task, 4 + 2 * task]
         self.weights = [rng.integers(-LIMIT, LIMIT + 1, n).astype(np.int8) for n in (1500, 37)]
         self.fractions = [np.zeros(w.size, np.int8) if case.sixteen else None for w in self.weights]
+        self.distribution = distribution_of(case.distribution)
+        self.whole = [w.copy() for w in self.weights]
 
     def native(self) -> Any:
         return weight_tensors(
@@ -160,95 +162,123 @@ class Tensors:
             ]
         )
 
-    def moved(self, case: Case, before: list[Any], seed: int, k: int) -> list[Any]:
+    def moved(self, seed: int, k: int) -> list[Any]:
         """Where a perturbation puts them."""
         found = []
-        for w, stream in zip(before, self.streams, strict=True):
-            found.append(oracle.perturb(w, [(seed, k)], distribution_of(case.distribution), stream))
+        for w, stream in zip(self.whole, self.streams, strict=True):
+            found.append(oracle.perturb(w, [(seed, k)], self.distribution, stream))
         return found
+
+    def updated(self, steps: list[tuple[int, int]]) -> list[Any]:
+        """Where steps along directions of these seeds put them, weights and then fractions."""
+        moved = [
+            oracle.update(w, f, None, 1, w.size, stream, LIMIT, self.distribution, steps)
+            for w, f, stream in zip(self.whole, self.fractions, self.streams, strict=True)
+        ]
+        self.whole = [w for w, _, _ in moved]
+        return [*self.whole, *(f for _, f, _ in moved)]
+
+
+def assert_same(found: list[Any], wanted: list[Any]) -> None:
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def begin(case: Case) -> tuple[NodeControl, list[Tensors]]:
+    tasks = [NodeTask(None, 2, q, 0, boundary_bytes=case.boundary) for q in case.queries]
+    control = NodeControl(case.integers(), 0, tasks, NodeRules(weight_clip=case.clip))
+    return control, [Tensors(case, t) for t in range(len(tasks))]
+
+
+class CheckedRun:
+    """A run with random losses; what the control unit asks for and does is checked at every action."""
+
+    def __init__(self, case: Case) -> None:
+        self.case, self.rng = case, np.random.default_rng(case.seed)
+        self.control, self.tensors = begin(case)
+        self.squares = [0] * len(self.tensors)
+        self.boundary = np.zeros((case.batch, case.boundary), np.int8)
+
+    def expect(self, action: NodeAction, task: int) -> Any:
+        request = self.control.next()
+        assert (request.action, request.task) == (action, task)
+        return request
+
+    def report(self) -> int:
+        """The sum of the losses."""
+        losses = self.rng.integers(0, 5 * ONE, self.case.batch).astype(np.int32)
+        self.control.report(losses)
+        return int(losses.sum())
+
+    def forward(self, first_sample: int) -> int:
+        """The sum of the losses."""
+        request = self.control.next()
+        assert (request.action, request.start_segment) == (NodeAction.FORWARD, 0)
+        assert request.first_sample == first_sample
+        self.boundary = self.rng.integers(-128, 128, self.boundary.shape).astype(np.int8)
+        for t in range(len(self.tensors)):
+            if self.case.boundary:
+                self.control.capture_boundary(t, self.boundary)
+        return self.report()
+
+    def query(self, task: int, seed: int, k: int) -> int:
+        """The sum of the losses."""
+        assert self.expect(NodeAction.QUERY, task).start_segment == 2
+        if self.case.boundary:
+            entering = np.empty_like(self.boundary)
+            self.control.perturb(entering)
+            np.testing.assert_array_equal(entering, self.boundary)
+        with pytest.raises(NativeError) as error:
+            self.control.report(np.zeros(self.case.batch, np.int32))  # the weights have not moved yet
+        assert error.value.status == Status.ORDER
+        own = self.tensors[task]
+        self.control.perturb_weights(own.native())
+        self.control.perturb_weights(own.native())  # does nothing more
+        assert_same(own.weights, own.moved(seed, k))
+        return self.report()
+
+    def restore(self, task: int) -> None:
+        self.expect(NodeAction.RESTORE, task)
+        self.control.perturb_weights(self.tensors[task].native())
+        assert_same(self.tensors[task].weights, self.tensors[task].whole)
+
+    def update(self, task: int, seeds: list[int], sums: list[int]) -> Any:
+        """The control unit's report of the step, if this was its last task."""
+        self.expect(NodeAction.UPDATE, task)
+        found, self.squares[task] = coefficients(self.case, sums, self.squares[task])
+        own = self.tensors[task]
+        wanted = own.updated(list(zip(seeds, found, strict=True)))
+        report = self.control.update(own.native())
+        assert_same([*own.weights, *own.fractions], wanted)
+        state = self.control.states[task]
+        assert state.mantissa | state.exponent << 32 == self.squares[task]
+        return report
 
 
 @settings(max_examples=60, deadline=None)
 @given(cases())
 def test_a_run(case: Case) -> None:
-    tasks = [NodeTask(None, 2, q, 0, boundary_bytes=case.boundary) for q in case.queries]
-    control = NodeControl(case.integers(), 0, tasks, NodeRules(weight_clip=case.clip))
-    tensors = [Tensors(case, t) for t in range(len(tasks))]
-    squares, rng = [0] * len(tasks), np.random.default_rng(case.seed)
+    run = CheckedRun(case)
     for step in range(case.steps):
-        before = [[w.copy() for w in t.weights] for t in tensors]
+        seeds = [
+            [query_seed(case.seed, step, 32 * t + q) for q in range(n)] for t, n in enumerate(case.queries)
+        ]
         sums = [[0] * q for q in case.queries]
         total = 0
         for part in range(case.parts):
-            request = control.next()
-            assert (request.action, request.start_segment) == (NodeAction.FORWARD, 0)
-            assert request.first_sample == (step * case.parts + part) * case.batch
-            boundary = rng.integers(-128, 128, (case.batch, case.boundary)).astype(np.int8)
-            for t in range(len(tasks)):
-                if case.boundary:
-                    control.capture_boundary(t, boundary)
-            losses = rng.integers(0, 5 * ONE, case.batch).astype(np.int32)
-            base = int(losses.sum())
+            base = run.forward((step * case.parts + part) * case.batch)
             total += base
-            control.report(losses)
-            for t, queries in enumerate(case.queries):
-                for q in range(queries):
-                    seed = query_seed(case.seed, step, 32 * t + q)
-                    for k in (1,) if case.one_sided else (1, -1):
-                        request = control.next()
-                        assert (request.action, request.task, request.start_segment) == (
-                            NodeAction.QUERY,
-                            t,
-                            2,
-                        )
-                        if case.boundary:
-                            entering = np.empty_like(boundary)
-                            control.perturb(entering)
-                            np.testing.assert_array_equal(entering, boundary)
-                        with pytest.raises(NativeError) as error:
-                            control.report(losses)  # the weights have not moved yet
-                        assert error.value.status == Status.ORDER
-                        control.perturb_weights(tensors[t].native())
-                        control.perturb_weights(tensors[t].native())  # does nothing more
-                        for own, wanted in zip(
-                            tensors[t].weights, tensors[t].moved(case, before[t], seed, k), strict=True
-                        ):
-                            np.testing.assert_array_equal(own, wanted)
-                        losses = rng.integers(0, 5 * ONE, case.batch).astype(np.int32)
-                        sums[t][q] += k * int(losses.sum())
-                        control.report(losses)
-                    if case.one_sided:
-                        sums[t][q] -= base
-                assert (request := control.next()).action == NodeAction.RESTORE and request.task == t
-                control.perturb_weights(tensors[t].native())
-                for own, wanted in zip(tensors[t].weights, before[t], strict=True):
-                    np.testing.assert_array_equal(own, wanted)
-        for t, queries in enumerate(case.queries):
-            request = control.next()
-            assert (request.action, request.task) == (NodeAction.UPDATE, t)
-            found, squares[t] = coefficients(case, sums[t], squares[t])
-            steps = [
-                (query_seed(case.seed, step, 32 * t + q), c)
-                for q, c in zip(range(queries), found, strict=True)
-            ]
-            dist = distribution_of(case.distribution)
-            moved = [
-                oracle.update(w, f, None, 1, w.size, stream, LIMIT, dist, steps)
-                for w, f, stream in zip(before[t], tensors[t].fractions, tensors[t].streams, strict=True)
-            ]
-            wanted_w, wanted_f = [w for w, _, _ in moved], [f for _, f, _ in moved]
-            report = control.update(tensors[t].native())
-            for own, wanted in zip(
-                [*tensors[t].weights, *tensors[t].fractions], [*wanted_w, *wanted_f], strict=True
-            ):
-                np.testing.assert_array_equal(own, wanted)
-            state = control.states[t]
-            assert state.mantissa | state.exponent << 32 == squares[t]
-            assert (report is not None) == (t == len(tasks) - 1)
-        assert report is not None and report.step == step
+            for t, of_task in enumerate(seeds):
+                for q, seed in enumerate(of_task):
+                    sums[t][q] += run.query(t, seed, 1)
+                    sums[t][q] -= base if case.one_sided else run.query(t, seed, -1)
+                run.restore(t)
+        reports = [run.update(t, seeds[t], sums[t]) for t in range(len(seeds))]
+        assert [r is None for r in reports] == [True] * (len(seeds) - 1) + [False]
+        assert reports[-1].step == step
         count = case.batch * case.parts
-        assert round(report.loss * ONE) == (total + count // 2) // count
-    assert control.next().action == NodeAction.DONE
+        assert round(reports[-1].loss * ONE) == (total + count // 2) // count
+    assert run.control.next().action == NodeAction.DONE
 
 
 @settings(max_examples=60, deadline=None)
@@ -257,9 +287,7 @@ def test_a_step_that_is_given_up_begins_anew(case: Case, times: int, share: floa
     """Given up anywhere, weights are those of the last whole step, and the run goes on to the same end."""
 
     def train(times: int) -> Any:
-        tasks = [NodeTask(None, 2, q, 0, boundary_bytes=case.boundary) for q in case.queries]
-        control = NodeControl(case.integers(), 0, tasks, NodeRules(weight_clip=case.clip))
-        tensors = [Tensors(case, t) for t in range(len(tasks))]
+        control, tensors = begin(case)
         rng, reports = np.random.default_rng(case.seed), []
 
         def copies() -> list[bytes]:
@@ -289,7 +317,7 @@ def test_a_step_that_is_given_up_begins_anew(case: Case, times: int, share: floa
             if moves:
                 control.perturb_weights(own)
             if request.action == NodeAction.FORWARD and case.boundary:
-                for t in range(len(tasks)):
+                for t in range(len(tensors)):
                     control.capture_boundary(t, np.zeros((case.batch, case.boundary), np.int8))
             if request.action != NodeAction.RESTORE:
                 key = [request.first_sample, request.task, *map(zlib.crc32, copies())]

@@ -96,6 +96,45 @@ def perturb_nodes(
     return perturbed
 
 
+def _evidence(
+    layer: NodeLayer,
+    samples: int,
+    inputs: NDArray[np.int8] | None,
+    routes: NDArray[np.uint8] | None,
+    differences: NDArray[np.int32] | None,
+    seeds: NDArray[np.uint32] | None,
+    errors: NDArray[np.int16] | None,
+    exponents: NDArray[np.int8] | None,
+) -> Any:
+    """``zo_node_evidence`` of arrays that `update_from_nodes` describes, which must outlive it."""
+    evidence = structs.zo_node_evidence(
+        samples=samples,
+        inputs=None if inputs is None else _per_sample("inputs", inputs, np.int8, layer.input_bytes),
+    )
+    if routes is not None:
+        evidence.routes = _per_sample("routes", routes, np.uint8, layer.route_bytes)
+        if len(routes) != samples:
+            raise ValueError(f"routes: expected {samples} samples, got {len(routes)}")
+    if errors is not None:
+        evidence.errors = _per_sample("errors", errors, np.int16, layer.nodes)
+        if len(errors) != samples:
+            raise ValueError(f"errors: expected {samples} samples, got {len(errors)}")
+        if exponents is not None:
+            evidence.exponents = _per_sample("exponents", exponents, np.int8, 1)
+    elif differences is not None and seeds is not None:
+        evidence.differences = address("differences", differences, np.int32)
+        evidence.seeds = address("seeds", seeds, np.uint32)
+        if differences.shape != (len(seeds), samples) or not 1 <= len(seeds) <= MAX_QUERIES:
+            raise ValueError(
+                f"differences: expected [{len(seeds)}, {samples}] and 1..{MAX_QUERIES} seeds, "
+                f"got {list(differences.shape)}"
+            )
+        evidence.queries = len(seeds)
+    else:
+        raise ValueError("expected differences and seeds, or errors")
+    return evidence
+
+
 def update_from_nodes(
     layer: NodeLayer,
     state: NodeState,
@@ -153,32 +192,9 @@ def update_from_nodes(
     Returns:
         How many weights were clipped.
     """
-    samples = len(inputs)
-    evidence = structs.zo_node_evidence(
-        samples=samples,
-        inputs=None if alone else _per_sample("inputs", inputs, np.int8, layer.input_bytes),
+    evidence = _evidence(
+        layer, len(inputs), None if alone else inputs, routes, differences, seeds, errors, exponents
     )
-    if routes is not None:
-        evidence.routes = _per_sample("routes", routes, np.uint8, layer.route_bytes)
-        if len(routes) != samples:
-            raise ValueError(f"routes: expected {samples} samples, got {len(routes)}")
-    if errors is not None:
-        evidence.errors = _per_sample("errors", errors, np.int16, layer.nodes)
-        if len(errors) != samples:
-            raise ValueError(f"errors: expected {samples} samples, got {len(errors)}")
-        if exponents is not None:
-            evidence.exponents = _per_sample("exponents", exponents, np.int8, 1)
-    elif differences is not None and seeds is not None:
-        evidence.differences = address("differences", differences, np.int32)
-        evidence.seeds = address("seeds", seeds, np.uint32)
-        if differences.shape != (len(seeds), samples) or not 1 <= len(seeds) <= MAX_QUERIES:
-            raise ValueError(
-                f"differences: expected [{len(seeds)}, {samples}] and 1..{MAX_QUERIES} seeds, "
-                f"got {list(differences.shape)}"
-            )
-        evidence.queries = len(seeds)
-    else:
-        raise ValueError("expected differences and seeds, or errors")
     row = weights.size // layer.out_c
     tensors = [make_tensor(weights, fraction, multiplier, layer.out_c, row, stream, limit)]
     if biases is not None:

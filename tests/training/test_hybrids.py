@@ -8,16 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from helpers.injection import inject_all
 from helpers.models import lenet5
 from helpers.moments import At, interrupt
+from helpers.nodes import perturb_nodes
 from helpers.oracle.control import sample_at
 from helpers.oracle.scalar import query_seed
 from helpers.settings import layerwise_settings
 from tflm_zo import inject
 from tflm_zo.converters import read_metadata
-from tflm_zo.core import Coordinate, Rademacher, SparseUniform
+from tflm_zo.core import Coordinate, NodeLayer, Rademacher, SparseUniform
+from tflm_zo.runtime import Runtime
 from tflm_zo.training import Nodes, Settings, Trainer
 from tflm_zo.training.settings import SettingsError
 
@@ -139,74 +142,66 @@ def test_costs() -> None:
     assert trainer.equivalents == pytest.approx(6 * 8 * a_sample / whole)
 
 
-def test_gradients_are_those_of_the_paper() -> None:
-    """Rule "gradient": a step of one dense layer against equation 11 in float64."""
-    model = inject(lenet5(), batch=4, nodes=("fc3",), trainable=("fc3",), headroom=2, replay=False)
-    settings_ = Settings(
-        tasks=(
-            Nodes(
-                rule="gradient",
-                perturbation=2,
-                queries=4,
-                gradient_norm=True,
-                quantization_aware=True,
-            ),
-        ),
-        batch_size=8,
-        learning_rate=0.02,
-        schedule="constant",
-        seed=3,
-        step_clip=200.0,
-    )
-    trainer = Trainer(model, settings_, runtime="litert-ref")
-    runtime = trainer.runtime
-    name = runtime.metadata.trainable[0].name
-    initial = {n: w.astype(float) for n, w in runtime.read_weights().items()}
-    trainer.fit(X, Y, steps=1, keep="last")
-    moved = runtime.read_weights()[name] + runtime.read_fractions()[name] / 256 - initial[name]
+def gradient_of_the_paper(fresh: Runtime, zero_point: int) -> NDArray[np.float64]:
+    """Equation 11 in float64, in LSB, for fc3 and the first step of a run with seed 3: of the run's eight
+    samples, along the directions of its four queries.
 
-    from tflm_zo.training.costs import Costs, NodeCosts
-
-    metadata = runtime.metadata
-    (task,) = NodeCosts(Costs(model, metadata), settings_, metadata).tasks
-    graph = model.subgraphs[metadata.trainable[0].segment]
-    dense = next(op for op in graph.operators if op.inputs[1:2] and op.inputs[1].name == name)
-    s_a, s_w, s_y = (
-        np.asarray(t.quantization.scales, float) for t in (dense.inputs[0], dense.inputs[1], dense.outputs[0])
-    )
-    zero = int(dense.inputs[0].quantization.zero_points[0])
-    # The same data and the same directions, at the initial weights.
-    fresh = Trainer(model, settings_, runtime="litert-ref").runtime
+    Args:
+        fresh: has the initial weights.
+        zero_point: of the inputs of fc3.
+    """
+    nodes = fresh.metadata.nodes[0]
+    layer = NodeLayer.of(nodes)
     fresh.invoke(fresh.command(loss=False).restore())
-    g = np.zeros((10, 84))
-    seeds = [query_seed(3, 0, q) for q in range(4)]
-    from helpers.nodes import perturb_nodes
-    from tflm_zo.core import NodeLayer
-
-    layer = NodeLayer.of(task.nodes)
     words = fresh.command().words
     order = [sample_at(3, 24, position) for position in range(8)]
+    g = np.zeros((10, 84))
     for part in range(2):
         chosen = order[4 * part : 4 * part + 4]
         fresh.feed([X[chosen]], Y[chosen])
         fresh.invoke(words, checked=True)
-        a = fresh.boundary(task.nodes.input_segment).astype(float).reshape(4, -1) - zero
-        y = fresh.boundary(task.nodes.node_segment).copy()
-        for seed in seeds:
+        a = fresh.boundary(nodes.input_segment).astype(float).reshape(4, -1) - zero_point
+        y = fresh.boundary(nodes.node_segment).copy()
+        for seed in [query_seed(3, 0, q) for q in range(4)]:
             losses = []
             for k in (2, -2):
                 at = perturb_nodes(layer, y, seed, k, first_sample=4 * part)
-                fresh.invoke(words, start=task.nodes.node_segment, boundary=at, checked=True)
+                fresh.invoke(words, start=nodes.node_segment, boundary=at, checked=True)
                 losses.append(fresh.losses().astype(float) / 65536)
             d = losses[0] - losses[1]
             up = perturb_nodes(layer, np.zeros_like(y), seed, 1, first_sample=4 * part)
             z = up.astype(float).reshape(4, -1)
             g += np.einsum("b,bi,bj->ij", d / 4, z, a) / (8 * 4)
+    return g
+
+
+def test_gradients_are_those_of_the_paper() -> None:
+    """Rule "gradient": a step of one dense layer against equation 11 in float64."""
+    model = inject(lenet5(), batch=4, nodes=("fc3",), trainable=("fc3",), headroom=2, replay=False)
+    task = Nodes(rule="gradient", perturbation=2, queries=4, gradient_norm=True, quantization_aware=True)
+    settings_ = Settings(
+        tasks=(task,), batch_size=8, learning_rate=0.02, schedule="constant", seed=3, step_clip=200.0
+    )
+    trainer = Trainer(model, settings_, runtime="litert-ref")
+    runtime, metadata = trainer.runtime, trainer.runtime.metadata
+    name = metadata.trainable[0].name
+    initial = runtime.read_weights()[name].astype(float)
+    trainer.fit(X, Y, steps=1, keep="last")
+    moved = runtime.read_weights()[name] + runtime.read_fractions()[name] / 256 - initial
+
+    graph = model.subgraphs[metadata.trainable[0].segment]
+    dense = next(op for op in graph.operators if op.inputs[1:2] and op.inputs[1].name == name)
+    s_a, s_w, s_y = (
+        np.asarray(t.quantization.scales, float) for t in (dense.inputs[0], dense.inputs[1], dense.outputs[0])
+    )
+    zero_point = int(dense.inputs[0].quantization.zero_points[0])
+    fresh = Trainer(model, settings_, runtime="litert-ref").runtime
+    g = gradient_of_the_paper(fresh, zero_point)
     d_w = g * s_w.reshape(-1, 1) * s_a / s_y  # dL/dw per LSB
     factor = 32 / (32 + 10 - 1)
     wanted = -0.02 * factor * d_w / s_w.reshape(-1, 1) ** 2
     assert np.abs(wanted).max() > 1
-    kept = np.clip(initial[name] + wanted, -125, 125) - initial[name]  # headroom
+    kept = np.clip(initial + wanted, -125, 125) - initial  # headroom
     np.testing.assert_allclose(moved, kept, atol=2 / 256, rtol=2e-3)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tflm_zo.core import NodeForm, NodeLayer
 
-from .nodes import MAX_POOL, MEAN, PLAIN, Layer
+from .nodes import MAX_POOL, MEAN, PLAIN, Layer, errors
 
 
 @st.composite
@@ -101,8 +101,37 @@ def rows_of(layer: Layer, weights: np.ndarray) -> np.ndarray:
     return weights.reshape(-1, channels).T if layer.depthwise else weights.reshape(channels, -1)
 
 
+def whole_of(layer: Layer, weights: np.ndarray, fraction: np.ndarray | None) -> np.ndarray:
+    """Stored weights times 256, with their fractions, as [out_c, weights of a channel]."""
+    whole = 256 * rows_of(layer, weights).astype(np.int64)
+    return whole if fraction is None else whole + rows_of(layer, fraction)
+
+
 def outputs_of(layer: Layer, samples: int, rng: np.random.Generator) -> np.ndarray:
     """With many clamped ones and many ties."""
     values = rng.integers(-128, 128, (samples, *layer.outputs))
     coarse = rng.integers(0, 2) * 31 + 1
     return np.clip(values // coarse * coarse, -128, 127).astype(np.int8)
+
+
+def random_evidence(
+    layer: Layer, samples: int, queries: int, bits: int, rng: np.random.Generator
+) -> tuple[dict[str, np.ndarray], np.ndarray, int]:
+    """Arguments of an update, of errors where there are no queries; and e before clamping, with its shift."""
+    if queries:
+        differences = rng.integers(-(2**bits), 2**bits + 1, (queries, samples)).astype(np.int32)
+        seeds = rng.integers(0, 2**32, queries, dtype=np.uint32)
+        evidence = {"differences": differences, "seeds": seeds}
+        known = errors(layer, differences.astype(np.int64), [int(s) for s in seeds], None, samples)
+    else:
+        largest = 2 ** min(bits, 15)
+        shape = (samples, layer.positions, layer.outputs[2])
+        given = rng.integers(-largest, largest, shape).astype(np.int16)
+        evidence, exponents = {"errors": given}, None
+        if rng.integers(0, 2):
+            given[rng.random(samples) < 0.2] = 0
+            exponents = rng.integers(-20, 21, samples).astype(np.int8)
+            evidence["exponents"] = exponents
+        powers = None if exponents is None else exponents.tolist()
+        known = errors(layer, None, [], given, samples, powers)
+    return evidence, *known

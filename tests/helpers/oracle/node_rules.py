@@ -13,6 +13,7 @@ from math import floor, isqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from .bits import pseudo_stochastic
 from .nodes import MEAN, PLAIN, Array, Layer, rounding_terms, window
 
 HALF = Fraction(1, 2)
@@ -105,6 +106,13 @@ def rms(
         return None
     factor = Fraction(rate) * Fraction(2) ** shift / Fraction(float(np.sqrt(mean_square)))
     return to_steps([-v * factor for v in g], clip, Fraction(1, 10**6))
+
+
+def bits(g: list[int], most: int) -> tuple[list[int], list[int]]:
+    """Exact: whole LSB, the largest of so many bits; no rounding changes them."""
+    drop = max(0, max(abs(v) for v in g).bit_length() - most)
+    steps = [-65536 * pseudo_stochastic(v, drop) for v in g]
+    return steps, steps
 
 
 def apply_16(weights: Array, fraction: Array, steps: Array, limit: int) -> tuple[Array, int]:
