@@ -33,7 +33,7 @@ class Measurements {
   // Steps between measurements; 0: the run measures nothing.
   uint32_t every() const { return yardstick_.every; }
   uint32_t count() const { return count_; }
-  // Of those that there are, the first one with the smallest loss.
+  // Of those that there are, see zo_measurement.h.
   const zo_measurement& best() const { return best_; }
 
   // Whether the measurement after `step` of a run's `steps` is the next one.
@@ -48,11 +48,12 @@ class Measurements {
   }
 
   bool IsBetter(const zo_measurement& measured) const {
-    return count_ == 0 || measured.loss < best_.loss;
+    return count_ == 0 || zo_measurement_is_better(&measured, &best_, first_correct_) != 0;
   }
 
   void Add(const zo_measurement& measured) {
     if (IsBetter(measured)) best_ = measured;
+    if (count_ == 0) first_correct_ = measured.correct;
     count_ += 1;
   }
 
@@ -62,6 +63,7 @@ class Measurements {
  private:
   uint32_t data_checksum_ = 0;
   uint32_t count_ = 0;
+  uint32_t first_correct_ = 0;
   Yardstick yardstick_ = {};
   zo_measurement best_ = {};
 };

@@ -81,9 +81,10 @@ class NodeTrainer {
   zo_status ImportWeights(const LogStore& store);
 
   // The run keeps its best state: the first of those with the smallest loss that it has measured,
-  // the one before the first step included. Each measurement takes a forward pass of every sample
-  // and a record of 28 bytes in the log, and the log a third slot for weights. Before the first
-  // step, and before ImportLog, which takes a log that measures by the same samples as often.
+  // of those with at least as many right outputs as before the first step. Each measurement takes a
+  // forward pass of every sample and a record of 28 bytes in the log, and the log a third slot for
+  // weights. Before the first step, and before ImportLog, which takes a log that measures by the
+  // same samples as often.
   //
   // A program that calls it takes 1.5 KiB more of flash with RestoreBest (Cortex-M4, -O2), Evaluate
   // included, and no more RAM; of one that does not, the linker leaves all of it out.

@@ -361,6 +361,7 @@ const zo_declaration zo_declarations[] = {
   FUNCTION(uint32_t, zo_measurement_at, uint32_t, uint32_t, uint32_t, uint32_t),
   FUNCTION(int, zo_measurement_is_due, uint32_t, uint32_t, uint32_t),
   FUNCTION(uint32_t, zo_measurement_number, uint32_t, uint32_t),
+  FUNCTION(int, zo_measurement_is_better, const zo_measurement*, const zo_measurement*, uint32_t),
   FUNCTION(void, zo_measurement_write, const zo_measurement*, uint32_t, uint8_t*),
   FUNCTION(zo_status, zo_measurement_read, const uint8_t*, uint32_t, zo_measurement*),
   FUNCTION(zo_status, zo_block_choice_init, zo_block_choice*, uint32_t),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from helpers.commands import files_of, result_of, run
+from tflm_zo.cli.training_report import passed_over
 from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.training import best_state
 from tflm_zo.training.held_out import held_out_samples
@@ -85,3 +86,23 @@ def test_rehearsal_refused(folder: Path) -> None:
         assert len(done.stderr.strip().splitlines()) == 1
     Path("wide.npz").unlink()
     assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "accuracies, losses, kept, passes",
+    [
+        ((0.5, 0.4, 0.5), (3.0, 1.0, 2.0), 2, True),
+        ((0.5, 0.4), (3.0, 1.0), 0, True),
+        ((0.5, 0.4), (3.0, 4.0), 0, False),
+        ((0.5, 0.6), (3.0, 1.0), 1, False),
+        (None, (3.0, 1.0), 1, False),  # the mean squared error
+    ],
+)
+def test_why_a_smaller_loss_was_not_kept(
+    accuracies: tuple[float, ...] | None, losses: tuple[float, ...], kept: int, passes: bool
+) -> None:
+    measurements = [{"step": i, "loss": loss} for i, loss in enumerate(losses)]
+    for m, accuracy in zip(measurements, accuracies or (), strict=False):
+        m["accuracy"] = accuracy
+    said = passed_over({"measurements": measurements, "loss": losses[kept]})
+    assert ("a smaller loss came with fewer right outputs" in said) == passes

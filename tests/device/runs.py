@@ -109,8 +109,10 @@ def samples(seed: int = 1, count: int = SAMPLES) -> Data:
 
 
 def yardstick() -> Data:
-    """What runs that keep their best state are measured by."""
-    return samples(77, 7)
+    """What runs that keep their best state are measured by. In some of them, a state has a smaller loss than
+    the best one and fewer right outputs than the first one.
+    """
+    return samples(60, 7)
 
 
 @cache

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 
 from device.emulation import ARGUMENT, LOG, OK, ORDER, SAMPLE, Device, Samples, Store, needs_compiler
 from device.runs import RUNS, STEPS, WEIGHT_RUNS, desktop, device, yardstick
+from tflm_zo.logs import SeedLog, SnapshotLog
 
 pytestmark = needs_compiler
 EVERY = (1, 2, 4)  # 4: the last measurement comes earlier than the others let expect
@@ -61,12 +63,18 @@ def test_log_and_best_state_are_the_desktops(name: str, every: int) -> None:
         assert made.export_weights() == (OK, expected.kept.weights)
 
 
-def test_the_best_states_are_at_different_places() -> None:
-    found = set()
+def test_the_best_states_are_at_different_places(tmp_path: Path) -> None:
+    found, passed_over = set(), 0
     for name, every in itertools.product(RUNS, EVERY):
         expected = desktop(name, measure_every=every)
         found.add(next(i for i, s in enumerate(expected.states) if s.weights == expected.kept.weights))
+        path = tmp_path / "log"
+        path.write_bytes(expected.log)
+        log = SeedLog.read(path) if name in WEIGHT_RUNS else SnapshotLog.read(path)
+        least = min(log.measurements, key=lambda m: m.loss_sum)
+        passed_over += least.correct < log.measurements[0].correct
     assert 0 in found and len(found) > 2  # the first state, and others
+    assert passed_over > 2  # a smaller loss with fewer right outputs
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from helpers.injection import inject_all
 from helpers.models import MODELS
@@ -39,6 +40,21 @@ KINDS = list(SETTINGS)
 
 def of_log(kind: str, log: Path) -> dict[str, bytes]:
     return packed(*replay_log(MODELS_OF[kind], log))
+
+
+def best_index(measurements: list[dict[str, float]]) -> int:
+    """Place of the first of those with the smallest loss that are right as often as the first one."""
+    least = measurements[0]["accuracy"]
+    return min(
+        (i for i, m in enumerate(measurements) if m["accuracy"] >= least),
+        key=lambda i: (measurements[i]["loss"], i),
+    )
+
+
+def _leads(logits: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How far the logit of each class is above the largest of the others, [samples, classes]."""
+    others = [np.delete(logits, i, 1).max(1) for i in range(logits.shape[1])]
+    return logits - np.stack(others, 1)
 
 
 def run(
@@ -72,10 +88,11 @@ def test_the_best_measured_state_is_kept(kind: str, runtime: str, tmp_path: Path
     trainer, history = run(kind, tmp_path / "log", runtime, validation_data=OTHER)
     losses = [m["loss"] for m in history.measurements]
     assert [m["step"] for m in history.measurements] == [0, 3, 6, 9, 12]
-    assert history.kept_step == 3 * int(np.argmin(losses))
+    at = best_index(history.measurements)
+    assert history.kept_step == 3 * at
     assert 0 < min(losses) and len(set(losses)) > 2
     # What is measured of the weights that are handed over, and of those before, is what an evaluation gives.
-    best = history.measurements[int(np.argmin(losses))]
+    best = history.measurements[at]
     assert trainer.evaluate(*OTHER) == {"loss": best["loss"], "accuracy": best["accuracy"]}
     fresh = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime=runtime)
     assert fresh.evaluate(*OTHER)["loss"] == losses[0]
@@ -105,8 +122,8 @@ def test_many_training_samples_are_measured_by_some(kind: str, monkeypatch: pyte
     before = trainer.evaluate(measured)
     history = trainer.fit(X, y, steps=STEPS)
     assert history.measurements[0] == {"step": 0, **before}
-    kept = min(m["loss"] for m in history.measurements)
-    assert trainer.evaluate(measured)["loss"] == kept
+    kept = history.measurements[best_index(history.measurements)]
+    assert trainer.evaluate(measured)["loss"] == kept["loss"]
     other = Trainer(MODELS_OF[kind], dataclasses.replace(SETTINGS[kind], seed=4), runtime="litert-ref")
     assert other.fit(X, y, steps=2).measurements[0] == {"step": 0, **before}
     # Validation data are measured as they are.
@@ -142,6 +159,27 @@ def test_where_nothing_gets_better_nothing_is_changed(kind: str, tmp_path: Path)
     last = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert-ref")
     last.fit(X, opposite, steps=STEPS, keep="last")
     assert last.evaluate(X, y)["loss"] > history.measurements[0]["loss"]
+
+
+@pytest.mark.parametrize("runtime", ["litert-ref", "tflm"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_smaller_loss_with_fewer_right_outputs_is_no_better(
+    kind: str, runtime: str, tmp_path: Path
+) -> None:
+    """Samples and labels are chosen such that an epoch makes the loss smaller and the accuracy lower."""
+    settings = dataclasses.replace(SETTINGS[kind], learning_rate=10.0)
+    before, after, trainer = (Trainer(MODELS_OF[kind], settings, runtime=runtime) for _ in range(3))
+    after.fit(X, Y, steps=3, keep="last")
+    pool = random_samples(RNG, 500)[0]
+    first, last = (_leads(t.predict(pool).reshape(len(pool), -1).astype(int)) for t in (before, after))
+    helped = np.argwhere((first < 0) & (last < 0) & (last > first + 10))
+    spoilt = np.argwhere((first > 0) & (last < 0))
+    number, label = np.concatenate([spoilt[:1], helped[:20]]).T
+    chosen = pool[number], label
+    history = trainer.fit(X, Y, steps=3, log=tmp_path / "log", validation_data=chosen)
+    begin, end = history.measurements
+    assert end["loss"] < begin["loss"] and end["accuracy"] < begin["accuracy"]
+    assert history.kept_step == 0 and state(trainer) == state(before) == of_log(kind, tmp_path / "log")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -187,7 +225,7 @@ def test_interrupted_anywhere(kind: str, step: int, tmp_path: Path) -> None:
     assert trainer.interrupted and trainer.step == step + 1
     measured = [m for m in history.measurements if m["step"] <= step + 1]
     assert part.measurements == measured
-    best = min(measured, key=lambda m: m["loss"])
+    best = measured[best_index(measured)]
     assert part.kept_step == best["step"] and trainer.evaluate(X, Y)["loss"] == best["loss"]
     assert of_log(kind, log) == state(trainer)
     again, rest = run(kind, log, resume=True)
@@ -235,7 +273,10 @@ def test_a_damaged_best_state_is_written_again(tmp_path: Path) -> None:
     assert left.best_slot is None
     # The best that there is: the first state, or the last snapshot where that was measured.
     there = {0, STEPS}
-    expected = min((m for m in left.measurements if m.step in there), key=lambda m: m.loss_sum)
+    expected = min(
+        (m for m in left.measurements if m.step in there and m.correct >= left.measurements[0].correct),
+        key=lambda m: m.loss_sum,
+    )
     assert left.best == expected
     trainer, rest = run("node", torn, resume=True)
     assert rest.kept_step == expected.step and of_log("node", torn) == state(trainer)

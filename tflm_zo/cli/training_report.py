@@ -13,12 +13,21 @@ from ..training import Callback, Trainer
 from .block_probes import choice_table
 from .failures import note
 
-__all__ = ["SayWhatIsTrained", "render"]
+__all__ = ["SayWhatIsTrained", "passed_over", "render"]
 
 
 def _values(measured: dict[str, Any]) -> str:
     accuracy = f"accuracy {measured['accuracy']:.2%}, " if "accuracy" in measured else ""
     return f"{accuracy}loss {measured['loss']:.4f}"
+
+
+def passed_over(result: dict[str, Any]) -> str:
+    """Returns why measurements with a smaller loss than the kept one's do not count, if there are any."""
+    measurements = result["measurements"]
+    least = measurements[0].get("accuracy", 0.0)
+    if not any(m["loss"] < result["loss"] and m.get("accuracy", 0.0) < least for m in measurements):
+        return ""
+    return " (a smaller loss came with fewer right outputs than before the first step)"
 
 
 def render(console: Console, result: dict[str, Any]) -> None:
@@ -29,7 +38,7 @@ def render(console: Console, result: dict[str, Any]) -> None:
     if result["measurements"]:
         console.print(
             f"kept: the weights after {result['kept_step']:,} of {result['steps']:,} steps, the best of "
-            f"{len(result['measurements'])} measurements",
+            f"{len(result['measurements'])} measurements{passed_over(result)}",
             markup=False,
         )
     if result["block_choice"] is not None:

@@ -39,7 +39,7 @@ from .options import parse_block_search
 from .output_file import write_output
 from .results import show
 from .set_option import make_settings, parse_injection, parse_set, split_set
-from .training_report import SayWhatIsTrained, render
+from .training_report import SayWhatIsTrained, passed_over, render
 
 __all__ = ["Files", "Length", "Measured", "TrainingRun", "choose_algorithm"]
 
@@ -313,8 +313,8 @@ class TrainingRun:
         if history.measurements and not history.kept_step:
             warn(
                 f"nothing got better: of {len(history.measurements)} measurements on "
-                f"{result['evaluated_on']} that before the first step is the best, so {files.output} has the "
-                "weights that the run began with; --keep last writes the last ones"
+                f"{result['evaluated_on']} that before the first step is the best{passed_over(result)}, so "
+                f"{files.output} has the weights that the run began with; --keep last writes the last ones"
             )
         if self._budget is not None and not trainer.interrupted and trainer.step < trainer.planned:
             note(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from .loader import constants, library, structs
 
@@ -42,11 +42,15 @@ class Measurement:
         """Mean over the labelled samples: nats (cross-entropies) or the output's unit squared (mse)."""
         return self.loss_sum / 65536 / max(1, self.samples)
 
+    def _struct(self) -> Any:
+        return structs.zo_measurement(
+            self.step, self.samples, self.loss_sum, self.correct, self.data_checksum
+        )
+
     def to_bytes(self, checksum: int) -> bytes:
         """Returns the measurement's record, whose checksum continues another one."""
         record = ctypes.create_string_buffer(MEASUREMENT_BYTES)
-        m = structs.zo_measurement(self.step, self.samples, self.loss_sum, self.correct, self.data_checksum)
-        library().zo_measurement_write(m, checksum, record)
+        library().zo_measurement_write(self._struct(), checksum, record)
         return record.raw
 
     @classmethod
@@ -75,5 +79,17 @@ def is_due(every: int, steps: int, step: int, done: int) -> bool:
 
 
 def best_of(measurements: Iterable[Measurement]) -> Measurement | None:
-    """Returns the first measurement with the smallest loss; None if there is no measurement."""
-    return min(measurements, key=lambda m: m.loss_sum, default=None)
+    """Returns the first with the smallest loss of those with at least as many right outputs as the first one.
+
+    None if there is no measurement.
+
+    Args:
+        measurements: measurements of a run, in order.
+    """
+    first = best = None
+    for m in measurements:
+        if first is None or best is None:
+            first = best = m
+        elif library().zo_measurement_is_better(m._struct(), best._struct(), first.correct):
+            best = m
+    return best

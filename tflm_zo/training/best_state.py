@@ -76,9 +76,8 @@ class BestState:
         measurement = Measurement(
             run.step, found.labelled, found.loss_sum, found.correct, self._data_checksum
         )
-        best = best_of(run.measurements)
         run.add_measurement(measurement)
-        if best is None or measurement.loss_sum < best.loss_sum:
+        if best_of(run.measurements) is measurement:
             self._kept = measurement, self._runtime.read_weights(), self._runtime.read_fractions()
 
     @property

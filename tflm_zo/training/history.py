@@ -31,6 +31,7 @@ class History:
             "step", "loss" and, unless that is the mean squared error, "accuracy", on the validation data or,
             without them, on the training data; empty with keep="last".
         kept_step: number of whole steps after which the kept weights were reached; 0: the initial weights.
+            They are the best measured: those with the smallest loss of all that are right as often as those.
         forwards: samples passed through the network by training, whole or from some layer on; validation not
             included.
         equivalents: cost of the run in forward equivalents, see `Trainer`.

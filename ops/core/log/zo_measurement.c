@@ -14,6 +14,11 @@ uint32_t zo_measurement_number(uint32_t every, uint32_t step) {
   return step / every + (step % every > 0u ? 1u : 0u);
 }
 
+int zo_measurement_is_better(const zo_measurement* measurement, const zo_measurement* best,
+                             uint32_t first_correct) {
+  return measurement->correct >= first_correct && measurement->loss < best->loss;
+}
+
 uint32_t zo_step_record_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t step) {
   const uint32_t before = every > 0u ? step / every + 1u : 0u;
   return begin + step * record_bytes + before * ZO_MEASUREMENT_BYTES;

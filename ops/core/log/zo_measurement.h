@@ -12,7 +12,9 @@
  *   20   u32 CRC-32 of samples and labels that were measured, as the model reads them
  *   24   u32 checksum, as the log says
  *
- * The best measurement is the first of those with the smallest sum.
+ * The best measurement is the first of those with the smallest sum among those with at least as
+ * many right outputs as the first one. Where a network is confidently wrong to begin with, its loss
+ * may fall far while it gets worse, because it only loses its confidence.
  */
 #ifndef TFLM_ZO_OPS_CORE_LOG_ZO_MEASUREMENT_H_
 #define TFLM_ZO_OPS_CORE_LOG_ZO_MEASUREMENT_H_
@@ -39,6 +41,11 @@ int zo_measurement_is_due(uint32_t every, uint32_t steps, uint32_t step);
 
 /* Number of the measurement after `step` steps, counted from 0, where one is due. */
 uint32_t zo_measurement_number(uint32_t every, uint32_t step);
+
+/* Whether a measurement is to take the place of the best of those before it.
+ *   first_correct  of the run's first measurement, which is the best until another one is better */
+int zo_measurement_is_better(const zo_measurement* measurement, const zo_measurement* best,
+                             uint32_t first_correct);
 
 /* Offset of the record of a step, counted from 0, in a log whose records begin at `begin` and take
  * record_bytes each; the same for the measurement after `step` whole steps, where one is due. */

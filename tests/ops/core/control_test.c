@@ -213,6 +213,14 @@ void test_measurements(void) {
     flip_a_bit(bytes, sizeof bytes);
     CHECK(zo_measurement_read(bytes, checksum, &back) == ZO_ERROR_OPTIONS);
   }
+  /* A smaller sum is better, with as many right outputs as the first measurement had or more. */
+  for (uint32_t i = 0; i < 27u; ++i) {
+    zo_measurement m = {9, 20, (int64_t)(i % 3u) - 1, 4u + i / 3u % 3u, 0};
+    const zo_measurement best = {3, 20, 0, 4u + i / 9u, 0};
+    CHECK(zo_measurement_is_better(&m, &best, 5) == (i % 3u == 0u && i / 3u % 3u >= 1u));
+    m.loss *= INT64_C(1) << 40;
+    CHECK(zo_measurement_is_better(&m, &best, 0) == (i % 3u == 0u));
+  }
   /* Records lie one behind the other in the order in which a run writes them. */
   for (uint32_t steps = 1; steps < 14u; ++steps) {
     for (uint32_t every = 0; every < 16u; ++every) {
