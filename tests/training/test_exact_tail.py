@@ -69,10 +69,8 @@ SOURCES = {
 }
 
 
-def samples(model, count):
-    # The same for every test, in whatever order they run. Of some seeds a sample has equal values in a window
-    # of a MAX_POOL_2D, among which the oracle may choose another one.
-    graph, rng = model.subgraphs[0], np.random.default_rng(5)
+def samples(model, count, seed):
+    graph, rng = model.subgraphs[0], np.random.default_rng(seed)
     x = rng.integers(-128, 128, (count, *graph.inputs[0].shape[1:])).astype(np.int8)
     return x, rng.integers(0, graph.outputs[0].shape[-1], count).astype(np.int32)
 
@@ -97,10 +95,10 @@ def cosine(a, b):
     return float((a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum()))
 
 
-def check_gradients(source, last, monkeypatch, count=4):
+def check_gradients(source, last, monkeypatch, count=4, seed=5):
     """Errors of every layer and sample, from those of the head, whose unit is 2^-15."""
     plain = load_model(source)
-    x, y = samples(plain, count)
+    x, y = samples(plain, count, seed)
     settings = Settings(tasks=(Exact(last=last),), batch_size=count, learning_rate=1.0, seed=3)
     trainer = Trainer(inject_for(plain, settings), settings, "litert-ref")
     spy = Spy(monkeypatch)
@@ -131,6 +129,12 @@ def test_errors_are_the_gradients(name, last, monkeypatch):
     check_gradients(SOURCES[name](), last, monkeypatch)
 
 
+@pytest.mark.parametrize("seed", [3, 6, 7, 8])
+def test_of_equals_in_a_window_the_first_gets_the_error(seed, monkeypatch):
+    """The samples of each seed have equals in some window that tell which one does."""
+    check_gradients(SOURCES["other"](), 4, monkeypatch, seed=seed)
+
+
 @pytest.mark.parametrize("last", ["block", "2 blocks", "3 blocks"])
 def test_errors_are_the_gradients_of_resnet_8(last, monkeypatch):
     path = Path(os.environ.get("TFLM_ZO_MODELS", "none")) / "pretrainedResnet_quant.tflite"
@@ -148,9 +152,7 @@ def trained(name, settings, runtime, folder, **given):
 
 
 def samples_of(model):
-    graph, rng = model.subgraphs[0], np.random.default_rng(5)
-    x = rng.integers(-128, 128, (24, *graph.inputs[0].shape[1:])).astype(np.int8)
-    return x, rng.integers(0, graph.outputs[0].shape[-1], 24).astype(np.int32)
+    return samples(model, 24, 5)
 
 
 WHOLE_RUNS = {

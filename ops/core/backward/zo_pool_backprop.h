@@ -29,8 +29,8 @@ zo_status zo_pool_check(const zo_pool* pool);
 /* int32 values of scratch memory that zo_average_pool_backprop needs: channels. */
 uint32_t zo_pool_scratch_values(const zo_pool* pool);
 
-/* The error of an output goes to the largest input of its window, the first one of equals, row by
- * row. The input's error is
+/* The error of an output goes to the largest input of its window, and of equals to the first one,
+ * row by row, as TensorFlow's goes. The input's error is
  *
  *   e'_j            = floor((sum of the e that go to j + 2^(o-1)) / 2^o)
  *   input exponent  = exponent + o

@@ -127,7 +127,8 @@ def layer_gradients(
                     integers >= (128 if high is None else high)
                 )
                 y = tf.where(clamped, tf.stop_gradient(y), y)
-                real[output] = y + tf.stop_gradient(_real(output, values[output.name]) - y)
+                # y - y is 0 to the last bit: equals stay equals, of which a MAX_POOL_2D takes the first.
+                real[output] = _real(output, values[output.name]) + (y - tf.stop_gradient(y))
             z = tf.reshape(real[output], [1, -1])  # of the last operator but SOFTMAX
             loss = tf.reduce_sum(z * error)
         for name, gradient in zip(outputs, tape.gradient(loss, list(outputs.values())), strict=True):
