@@ -218,10 +218,12 @@ class ZoMetadata:
 
     @property
     def parameters(self) -> Parameters:
-        """What is trainable of the layers that carry nodes or are of a tail: "weights", "biases" or "all"."""
+        """What is trainable of the layers: "weights", "biases" or "all"; of those that carry nodes or are of
+        a tail, if there are any.
+        """
         tail = () if self.tail is None else self.tail.layers
         layers = {self.trainable[n.trainable].layer for n in (*self.nodes, *tail)}
-        kinds = {t.bias for t in self.trainable if t.layer in layers}
+        kinds = {t.bias for t in self.trainable if not layers or t.layer in layers}
         return "all" if len(kinds) > 1 else "biases" if kinds == {True} else "weights"
 
     def tensors_of(self, trainable: int, parameters: Parameters) -> tuple[int, ...]:

@@ -166,9 +166,10 @@ class InjectSettings:
             "block" (the last residual block and what depends on it) or "N blocks" (the last N); None: none.
             A block is what lies between an ADD of two branches and the tensor that both come from. The layers
             of a tail carry no nodes, unless they are dense layers that feed each other.
-        parameters: what becomes trainable of the layers that carry nodes: "weights" (their filters), "all"
-            (their biases, too, int32) or "biases" (these alone: filters stay constants in flash, and no step
-            keeps the layers' inputs). A layer keeps a bias that it shares or that is computed as it is.
+        parameters: what becomes trainable of the trainable layers: "weights" (their filters), "all" (their
+            biases, too, int32) or "biases" (these alone: filters stay constants in flash, and node
+            perturbation keeps no inputs of layers). A layer keeps a bias that it shares or that is computed
+            as it is.
         command_words: capacity of ``zo_command`` in int32 words; None: enough for an UPDATE of
             ``max_queries`` seeds that restores a direction, and a PERTURB of one. A replay of n steps of Q
             queries takes 6 + 2 n Q words.
@@ -269,8 +270,6 @@ class InjectSettings:
         if self.parameters not in PARAMETERS:
             known = ", ".join(PARAMETERS)
             raise ConversionError(f"parameters must be one of {known}, not {self.parameters!r}")
-        if self.parameters != "weights" and not self.nodes and self.tail is None:
-            raise ConversionError("parameters: only layers that carry nodes or are of a tail train biases")
         if self.blocks is not None:
             blocks = {name: _strings(patterns, f"block {name}") for name, patterns in self.blocks.items()}
             if not blocks or not all(blocks.values()) or any(not n or not isinstance(n, str) for n in blocks):
@@ -296,6 +295,8 @@ class InjectSettings:
             raise ConversionError(
                 "sparse: node perturbation and exact gradients train all weights of a layer"
             )
+        if self.parameters == "biases" and (self.sparse is not None or self.int16):
+            raise ConversionError('sparse, int16: parameters "biases" leaves no filter to train')
         if self.int16 != LAST:
             object.__setattr__(self, "int16", _strings(self.int16, "int16"))
         if self.int16 and self.update_bits != 16:

@@ -18,9 +18,10 @@ def reserve_headroom(model: Model, settings: InjectSettings, plan: Plan) -> None
     Where the largest |weight| of a channel (of the whole tensor, if it has one scale) exceeds that, the scale
     grows by largest / (127 - headroom), and weights and bias, whose scale is input scale * filter scale, are
     rounded anew from their real values. All other channels, and the whole model for a headroom of 0, keep
-    every byte. Buffers that are changed are replaced, never edited.
+    every byte, as do filters that stay constants because biases alone are trained. Buffers that are changed
+    are replaced, never edited.
     """
-    if settings.headroom == 0:
+    if settings.headroom == 0 or settings.parameters == "biases":
         return
     for trainable in plan.trainable:
         _requantize(model.subgraphs[0], trainable, 127 - settings.headroom)

@@ -30,14 +30,15 @@ def select_weights(model: Model, settings: InjectSettings, plan: Plan) -> None:
     if settings.sparse is None:
         return
     masks = settings.sparse if isinstance(settings.sparse, Mapping) else None
+    filters = [t for t in plan.trainable if not t.is_bias]
     if masks is not None:
-        known = [t.name for t in plan.trainable]
+        known = [t.name for t in filters]
         unknown = next((name for name in masks if name not in known), None)
         if unknown is not None:
             raise ConversionError(
                 f"sparse: «{unknown}» is no trainable filter tensor; there are: {', '.join(known)}"
             )
-    for trainable in plan.trainable:
+    for trainable in filters:
         if masks is None:
             selected = _by_rule(trainable, SparseRule.parse(str(settings.sparse)), settings.sparse_seed)
         elif trainable.name in masks:

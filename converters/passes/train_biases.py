@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes biases of layers that carry nodes trainable, beside their filters or instead of them."""
+"""Makes biases of the trainable layers trainable, beside their filters or instead of them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .plan import Plan, Trainable
 
 
 def train_biases(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Puts the bias of each layer that carries nodes behind its filter in ``plan.trainable`` or, where
+    """Puts the bias of each trainable layer behind its filter in ``plan.trainable`` or, where
     ``settings.parameters`` is "biases", in its place, and numbers the streams anew.
 
     Only a constant that the layer reads alone is taken: what else reads a bias would change with it. Of a
     layer without such a bias the filter is trained, or, where biases alone are, nothing.
 
     Raises:
-        ConversionError: no layer that carries nodes has such a bias, or two trainable tensors have one name.
+        ConversionError: no trainable layer has such a bias, or two trainable tensors have one name.
     """
     if settings.parameters == "weights":
         return
@@ -31,8 +31,7 @@ def train_biases(model: Model, settings: InjectSettings, plan: Plan) -> None:
             "parameters «biases»: errors of a tail come back through filters, which must be trainable, too: "
             "take «all»"
         )
-    for node in [*plan.nodes, *tail]:
-        layer = node.trainable
+    for layer in plan.trainable:
         bias = layer.operators[0].input(2)
         reason = _unfit(model.subgraphs[0], layer, bias)
         if bias is None or reason is not None:
@@ -41,17 +40,15 @@ def train_biases(model: Model, settings: InjectSettings, plan: Plan) -> None:
             biases[layer] = dataclasses.replace(layer, tensor=bias, is_bias=True, requantized=0)
     if not biases:
         raise ConversionError(
-            f"parameters «{settings.parameters}»: no layer that carries nodes has a bias to train: "
-            + "; ".join(reasons)
+            f"parameters «{settings.parameters}»: no layer has a bias to train: " + "; ".join(reasons)
         )
     if settings.parameters == "all":
         plan.trainable = [t for own in plan.trainable for t in (own, biases.get(own)) if t is not None]
     else:
-        without = {n.trainable for n in plan.nodes} - set(biases)
         plan.nodes = [n for n in plan.nodes if n.trainable in biases]
         for node in plan.nodes:
             node.trainable = biases[node.trainable]
-        plan.trainable = [biases.get(own, own) for own in plan.trainable if own not in without]
+        plan.trainable = list(biases.values())
     for stream, trainable in enumerate(plan.trainable):
         trainable.stream = stream
     for trainable in biases.values():

@@ -45,7 +45,7 @@
 #ifndef ZO_WITH_MULTIPLIERS
 #define ZO_WITH_MULTIPLIERS ZO_FEATURES
 #endif
-/* Biases of layers that are trained by their nodes or exact gradients. */
+/* Trainable biases. */
 #ifndef ZO_WITH_BIASES
 #define ZO_WITH_BIASES ZO_FEATURES
 #endif
@@ -104,11 +104,19 @@ static inline const int32_t* zo_multiplier_of(const zo_tensor* tensor) {
   return ZO_WITH_MULTIPLIERS ? tensor->multiplier : NULL;
 }
 
+/* Whether a tensor is of biases, in a build that trains any; number of its weights or biases. */
+static inline int zo_is_of_biases(const zo_tensor* tensor) {
+  return ZO_WITH_BIASES && tensor->type == ZO_TENSOR_INT32;
+}
+static inline uint32_t zo_values(const zo_tensor* tensor) {
+  return zo_is_of_biases(tensor) ? tensor->size / (uint32_t)sizeof(int32_t) : tensor->size;
+}
+
 /* Whether the build can do with a tensor what it asks for. What is behind the last tile of the
  * largest tensor is a number of 32 bits, too. */
 static inline int zo_tensor_is_supported(const zo_tensor* tensor) {
-  return tensor->size <= INT32_MAX && zo_mask_of(tensor) == tensor->mask &&
-         zo_multiplier_of(tensor) == tensor->multiplier &&
+  return tensor->size <= INT32_MAX && tensor->type <= ZO_TENSOR_INT32 &&
+         zo_mask_of(tensor) == tensor->mask && zo_multiplier_of(tensor) == tensor->multiplier &&
          (ZO_WITH_CHAINS || tensor->type != ZO_TENSOR_INT16) &&
          (ZO_WITH_BIASES || tensor->type != ZO_TENSOR_INT32);
 }

@@ -86,7 +86,10 @@ def test_inject_and_export(
         assert sizes.get("zo_initial", 0) == weights + 4 * sum(t.size for t in own if t.bias)
         assert sizes.get("zo_fraction", 0) == (weights if update_bits == 16 else 0)
 
-    # What is exported untouched is what a model without trainable biases exports.
+    # What is exported untouched is what a model without trainable biases exports; filters that stay
+    # constants need no headroom.
+    if parameters == "biases":
+        given["headroom"] = 0
     assert plain.to_bytes() == export_model(inject_all(data, **given)).to_bytes()
 
     rng = np.random.default_rng(seed)
@@ -132,14 +135,29 @@ def test_layers_without_a_bias_of_their_own_keep_what_they_have() -> None:
     alone = read_metadata(inject_all(without_a_bias(), nodes="*", trainable="nodes", parameters="biases"))
     assert [(t.layer, t.bias) for t in alone.trainable] == [("fc2", True)]
     assert [alone.trainable[n.trainable].layer for n in alone.nodes] == ["fc2"]
-    with pytest.raises(ConversionError, match="no layer that carries nodes has a bias.*«fc1» has none"):
+    with pytest.raises(ConversionError, match="no layer has a bias.*«fc1» has none"):
         inject_all(without_a_bias(), nodes="fc1", trainable="nodes", parameters="all")
     with pytest.raises(ConversionError, match="has one that others read, too"):
         inject_all(shared_filters(share_tensor=True), nodes="*", parameters="all", headroom=0)
 
 
-def test_biases_need_nodes() -> None:
-    with pytest.raises(ConversionError, match="only layers that carry nodes or are of a tail train biases"):
-        inject_all(lenet5(), parameters="all")
+def test_layers_without_nodes_have_trainable_biases_too() -> None:
+    for parameters, kinds in (("all", [False, True]), ("biases", [True])):
+        metadata = read_metadata(inject_all(lenet5(), parameters=parameters, multipliers="kernel-norm"))
+        layers = list(dict.fromkeys(t.layer for t in metadata.trainable))
+        assert [(t.layer, t.bias) for t in metadata.trainable] == [(n, k) for n in layers for k in kinds]
+        assert metadata.parameters == parameters
+
+
+def test_a_sparse_choice_is_one_of_weights() -> None:
+    metadata = read_metadata(inject_all(lenet5(), parameters="all", sparse="top-k:0.1"))
+    assert {t.bias for t in metadata.trainable if t.updated is not None} == {False}
+    assert {t.bias for t in metadata.trainable if t.updated is None} == {True}
+
+
+def test_refusals() -> None:
     with pytest.raises(ConversionError, match="parameters must be one of weights, biases, all"):
         inject_all(lenet5(), nodes="*", parameters="both")
+    for changes in ({"sparse": "top-k:0.1"}, {"int16": "last", "update_bits": 16}):
+        with pytest.raises(ConversionError, match='parameters "biases" leaves no filter to train'):
+            inject_all(lenet5(), parameters="biases", **changes)

@@ -59,9 +59,14 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
         {**_NODES, "nodes": ("stem",), "tail": "2 blocks"},
         Settings(tasks=(Nodes(queries=2), Exact(last="2 blocks")), batch_size=4, seed=11, snapshot_every=2),
     ),
-    "residual, blocks": (
-        {"trainable": "all", "cuts": "layers"},
-        Settings(tasks=(Weights(queries=2, scope="blocks"),), batch_size=4, seed=10, learning_rate=20.0),
+    "residual, blocks with biases": (
+        {"trainable": "all", "cuts": "layers", "parameters": "all"},
+        Settings(
+            tasks=(Weights(queries=2, scope="blocks", parameters="all"),),
+            batch_size=4,
+            seed=10,
+            learning_rate=20.0,
+        ),
     ),
     "biases, too": (
         {**_NODES, "nodes": "*", "parameters": "all"},
@@ -83,11 +88,11 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
         ),
     ),
     "nodes and weights": (
-        dict(inject_settings(_LAYERWISE, batch=2).__dict__) | {"nodes": "auto"},
+        dict(inject_settings(_LAYERWISE, batch=2, parameters="all").__dict__) | {"nodes": "auto"},
         Settings(
             tasks=(
                 Nodes(queries=2),
-                Weights(queries=2, perturbation=Rademacher(1), scope="layers"),
+                Weights(queries=2, perturbation=Rademacher(1), scope="layers", parameters="all"),
             ),
             batch_size=4,
             seed=7,
@@ -96,7 +101,7 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
         ),
     ),
 }
-SEGMENTED_WEIGHTS = ("weight, segments", "weight, blocks", "residual, blocks")
+SEGMENTED_WEIGHTS = ("weight, segments", "weight, blocks", "residual, blocks with biases")
 WEIGHT_RUNS = ("weight", *SEGMENTED_WEIGHTS)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from helpers.injection import inject_all
 from helpers.models import MODELS, residual
-from tflm_zo.converters import Model, initial_weights, load_model, read_metadata
+from tflm_zo.converters import Model, export_model, initial_weights, load_model, read_metadata
 from tflm_zo.logs import SnapshotLog
 from tflm_zo.training import (
     Exact,
@@ -22,6 +22,7 @@ from tflm_zo.training import (
     Trainer,
     Weights,
     algorithm_for,
+    inject_for,
     inject_settings,
     trained_layers,
 )
@@ -37,6 +38,10 @@ USUAL = Settings(tasks=(Nodes(queries=2, parameters="all"),), batch_size=8, seed
 def model_of(parameters: str = "all", **given: Any) -> Model:
     wanted = {"trainable": "nodes", "nodes": "*", "parameters": parameters, "headroom": 0, "batch": 4}
     return load_model(inject_all(residual(), **{**wanted, **given}).to_bytes())
+
+
+def residual_model() -> Model:
+    return load_model(residual())
 
 
 def of(parameters: str, *tasks: Any, **given: Any) -> Settings:
@@ -178,15 +183,76 @@ def test_what_the_model_lacks_is_named(model: str, settings: Settings, words: st
         Trainer(zo, settings, runtime="litert-ref")
 
 
-def test_weight_perturbation_leaves_biases_alone() -> None:
-    zo = model_of("all", replay=True, headroom=2)
-    settings = Settings(tasks=(Weights(),), batch_size=4, seed=1, learning_rate=20.0)
+def by_weights(parameters: str, **given: Any) -> Settings:
+    task = Weights(parameters=parameters, **given)  # type: ignore[arg-type]
+    return Settings(tasks=(task,), batch_size=4, seed=1, learning_rate=20.0)
+
+
+@pytest.mark.parametrize("update_bits", [8, 16])
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ("all", {"moved": {False, True}, "still": set()}),
+        ("biases", {"moved": {True}, "still": set()}),
+        ("weights", {"moved": {False}, "still": set()}),
+    ],
+)
+def test_weight_perturbation_moves_what_it_is_asked_to(
+    parameters: str, expected: Any, update_bits: int, tmp_path: Path
+) -> None:
+    settings, log = by_weights(parameters), tmp_path / "run.zolog"
+    zo = load_model(inject_for(residual_model(), settings, update_bits=update_bits).to_bytes())
     trainer = Trainer(zo, settings, runtime="litert-ref")
-    trainer.fit(X, Y, steps=3, keep="last")
-    assert moved(trainer, initial_weights(zo)) == {"moved": {False}, "still": {True}}
+    trainer.fit(X, Y, steps=3, log=log, keep="last")
+    assert moved(trainer, initial_weights(zo)) == expected
+    weights, fractions = replay_log(zo, log, 3)
+    for name, now in trainer.runtime.read_weights().items():
+        np.testing.assert_array_equal(weights[name], now)
+    assert {n: f.tolist() for n, f in fractions.items()} == {
+        n: f.tolist() for n, f in trainer.runtime.read_fractions().items()
+    }
+    # A plain interpreter replays it to the same weights.
+    again = Trainer(zo, settings, runtime="litert-ref")
+    again.fit(X, Y, steps=3, log=log, resume=True, keep="last")
+    for name, now in again.runtime.read_weights().items():
+        np.testing.assert_array_equal(weights[name], now)
+
+
+def test_biases_that_are_perturbed_alone_leave_filters_as_they_are() -> None:
+    plain, zo = residual_model(), inject_for(residual_model(), by_weights("biases"))
+    exported = {t.name: t for t in export_model(zo).subgraphs[0].tensors}
+    assert sum(t.bias for t in read_metadata(zo).trainable) == len(read_metadata(zo).trainable) > 0
+    for tensor in plain.subgraphs[0].tensors:
+        if tensor.is_constant:
+            np.testing.assert_array_equal(exported[tensor.name].numpy(), tensor.numpy())
+
+
+@pytest.mark.parametrize("parameters", ["all", "biases"])
+def test_layerwise_weight_perturbation_perturbs_the_bias_along_with_the_filter(
+    parameters: str, tmp_path: Path
+) -> None:
+    settings, log = by_weights(parameters, scope="layers"), tmp_path / "run.zolog"
+    zo = load_model(inject_for(residual_model(), settings).to_bytes())
+    trainer = Trainer(zo, settings, runtime="litert-ref")
+    trainer.fit(X, Y, steps=3, log=log, keep="last")
+    wanted = {"all": {False, True}, "biases": {True}}[parameters]
+    assert moved(trainer, initial_weights(zo)) == {"moved": wanted, "still": set()}
+    metadata, tasks = trainer.runtime.metadata, SnapshotLog.read(log).tasks
+    assert len(tasks) == len({t.layer for t in metadata.trainable})
+    assert all(len({metadata.trainable[i].layer for i in task.tensors}) == 1 for task in tasks)
+    assert sum(len(task.tensors) for task in tasks) == len(metadata.trainable)
+
+
+def test_weight_perturbation_alone_moves_all_that_is_trainable() -> None:
+    zo = model_of("all", replay=True, headroom=2)
+    with pytest.raises(SettingsError, match="the model trains the bias of "):
+        Trainer(zo, by_weights("weights"), runtime="litert-ref")
     alone = model_of("biases", replay=True, headroom=2)
-    with pytest.raises(SettingsError, match="trains biases alone, which weight perturbation leaves"):
-        Trainer(alone, settings, runtime="litert-ref")
+    with pytest.raises(SettingsError, match="weights.parameters: the model's layers have 'biases' trainable"):
+        Trainer(alone, by_weights("all"), runtime="litert-ref")
+    for model in (zo, alone):
+        trainer = Trainer(model, algorithm_for(read_metadata(model), "weight"), runtime="litert-ref")
+        trainer.fit(X, Y, steps=1, keep="last")
 
 
 def test_layers_are_layers_whatever_is_trained_of_them() -> None:
@@ -203,6 +269,6 @@ def test_layers_are_layers_whatever_is_trained_of_them() -> None:
 
 
 def test_a_word_that_is_none() -> None:
-    for kind in (Nodes, Exact):
+    for kind in (Nodes, Exact, Weights):
         with pytest.raises(SettingsError, match="parameters"):
             kind(parameters="both")  # type: ignore[arg-type]

@@ -95,7 +95,7 @@ def make_tensor(
 
 
 def replay(
-    weights: NDArray[np.int8],
+    weights: NDArray[np.int8] | NDArray[np.int32],
     fraction: NDArray[np.int8] | None,
     multiplier: NDArray[np.int32] | None,
     channels: int,
@@ -109,7 +109,7 @@ def replay(
     """Applies recorded steps in one walk over the weights: the same as ``zo_update_s8`` for each of them.
 
     Args:
-        weights: int8, every value within ±limit; changed in place.
+        weights: int8, every value within ±limit, or biases, int32 [channels]; changed in place.
         fraction: int8 like `weights`, units of 2^-8 LSB, changed in place: selects the 16-bit update. None
             selects the 8-bit one with stochastic rounding.
         multiplier: see `make_tensor`, like the arguments that are not described here.

@@ -120,7 +120,7 @@ def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> R
         steps=steps,
         samples=samples,
         batch=metadata.batch,
-        weights=sum(t.trained for t in metadata.trainable if not t.bias),
+        weights=sum(t.trained for t in metadata.trainable),
         blocks=len(metadata.blocks),
     )
     return WeightRunPlan(numbers.numbers(), {}, words, block_segments=tuple(block_segments(metadata)))

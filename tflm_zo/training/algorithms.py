@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from ..converters import ZoMetadata
+from ..converters.settings import Parameters
 from ..core import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from .checks import SettingsError
 from .settings import Estimator, Schedule, Settings
@@ -298,8 +299,8 @@ def algorithm_of(metadata: ZoMetadata) -> str:
 
 
 def algorithm_for(metadata: ZoMetadata, name: str | None = None) -> Settings:
-    """Returns the settings of an algorithm for a ZO model: layers that carry nodes train what of them is
-    trainable there, weights, biases or both.
+    """Returns the settings of an algorithm for a ZO model: its tasks train what of the layers is trainable
+    there, weights, biases or both.
 
     Args:
         metadata: the model's metadata.
@@ -309,10 +310,12 @@ def algorithm_for(metadata: ZoMetadata, name: str | None = None) -> Settings:
         SettingsError: no algorithm has that name; the message lists the algorithms.
     """
     settings = algorithm(algorithm_of(metadata) if name is None else name)
-    if metadata.parameters == "weights":
+    if not any(t.bias for t in metadata.trainable):
         return settings
+    alone = all(t.bias for t in metadata.trainable)
+    of_weights: Parameters = "biases" if alone else "all"
     tasks = (
-        t if isinstance(t, Weights) else dataclasses.replace(t, parameters=metadata.parameters)
+        dataclasses.replace(t, parameters=of_weights if isinstance(t, Weights) else metadata.parameters)
         for t in settings.tasks
     )
     return dataclasses.replace(settings, tasks=tuple(tasks))

@@ -69,11 +69,10 @@ def inject_settings(settings: Settings, **given: Unpack[InjectChanges]) -> Injec
         asked["nodes"] = ()
     if settings.has(Exact):
         asked["tail"] = settings.exact.last
-    own = {t.parameters for t in settings.tasks if not isinstance(t, Weights)}
-    if own:
-        # Errors come back through filters, which must be where a step reads them.
-        one = len(own) == 1 and not (settings.has(Exact) and settings.exact.last != 1 and "biases" in own)
-        asked["parameters"] = own.pop() if one else "all"
+    own = {t.parameters for t in settings.tasks}
+    # Errors come back through filters, which must be where a step reads them.
+    one = len(own) == 1 and not (settings.has(Exact) and settings.exact.last != 1 and "biases" in own)
+    asked["parameters"] = own.pop() if one else "all"
     if settings.has(Weights):
         asked |= {"trainable": "all", "headroom": max(settings.weights.headroom, settings.reach)}
         if settings.weights.scope == "layers":

@@ -39,15 +39,15 @@ def check_model(settings: Settings, metadata: ZoMetadata) -> None:
             "the model carries no nodes: inject it with nodes, or train it by weight perturbation"
         )
     _check_headroom(settings, metadata)
+    _check_parameters(settings, metadata, carrying)
     if not settings.is_layerwise:
         _check_capacity(settings, metadata)
         return
     _check_bits(settings, metadata)
-    _check_parameters(settings, metadata, carrying)
     _check_node_layers(settings, metadata, carrying)
     for name, task, known in (
         ("nodes.queries", settings.nodes, layers),
-        ("weights.queries", settings.weights, [t.layer for t in metadata.trainable if not t.bias]),
+        ("weights.queries", settings.weights, list(dict.fromkeys(t.layer for t in metadata.trainable))),
     ):
         named = task.queries if isinstance(task.queries, Mapping) else ()
         if unknown := [layer for layer in named if layer not in known]:
@@ -88,12 +88,10 @@ def _check_capacity(settings: Settings, metadata: ZoMetadata) -> None:
             f"weights.queries: the model was injected with max_queries={metadata.max_queries}, "
             f"got {task.queries_of(())}{terms}; inject with max_queries={task.items}"
         )
-    filters = {i for i, t in enumerate(metadata.trainable) if not t.bias}
-    if not filters:
-        raise SettingsError("the model trains biases alone, which weight perturbation leaves as they are")
-    left_out = filters - set(trained_tensors(settings, metadata))
+    left_out = set(range(len(metadata.trainable))) - set(trained_tensors(settings, metadata))
     if left_out:
-        names = ", ".join(metadata.trainable[i].layer for i in sorted(left_out))
+        tensors = [metadata.trainable[i] for i in sorted(left_out)]
+        names = ", ".join(f"the bias of {t.layer}" if t.bias else t.layer for t in tensors)
         raise SettingsError(
             f"layers: the model trains {names}, too, and weight perturbation alone perturbs all that a "
             "model trains; make the run's model of the original one"
@@ -118,12 +116,17 @@ def _check_bits(settings: Settings, metadata: ZoMetadata) -> None:
 
 def _check_parameters(settings: Settings, metadata: ZoMetadata, carrying: list[ZoNodes]) -> None:
     """Raises SettingsError where a task trains what is not trainable in the model."""
-    for name, task in (("nodes", settings.nodes), ("exact", settings.exact)):
-        if not settings.has(type(task)) or not carrying or metadata.parameters == "all":
-            continue
-        if task.parameters != metadata.parameters:
+    of_nodes = metadata.parameters if carrying else "all"
+    kinds = {t.bias for t in metadata.trainable}
+    of_weights = "all" if len(kinds) > 1 else "biases" if kinds == {True} else "weights"
+    for name, task, own in (
+        ("nodes", settings.nodes, of_nodes),
+        ("exact", settings.exact, of_nodes),
+        ("weights", settings.weights, of_weights),
+    ):
+        if settings.has(type(task)) and own not in ("all", task.parameters):
             raise SettingsError(
-                f"{name}.parameters: the model's layers have {metadata.parameters!r} trainable, not "
+                f"{name}.parameters: the model's layers have {own!r} trainable, not "
                 f"{task.parameters!r}; inject it with parameters={task.parameters!r}"
             )
 

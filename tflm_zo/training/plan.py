@@ -37,16 +37,15 @@ class PlannedTask:
 
     Attributes:
         kind: class of the task.
-        tensors: consecutive numbers of the trainable tensors; of a layer with nodes its filter, its bias or
-            both.
+        tensors: consecutive numbers of the trainable tensors; of a layer its filter, its bias or both.
         start_segment: first segment that a query runs.
         queries: queries whose differences make the estimate, per step; 0: `Exact`.
-        dimensions: number of values that are perturbed: nodes or weights.
+        dimensions: number of values that are perturbed: nodes, or weights and biases.
         nodes: `Nodes` and `Exact`: of the layer.
         following: `Exact`: number of the planned task through which errors come back; None: they come from
             the loss, or by the steps of `backward_steps`.
         shared: True if the nodes are those of the last planned task before that asks for queries.
-        trains_filter: False if a layer's bias alone is trained.
+        trains_filter: False if biases alone are trained.
     """
 
     kind: type[Task]
@@ -133,8 +132,8 @@ def _trainable_layers(settings: Settings, metadata: ZoMetadata) -> list[tuple[in
     for first, *_ in metadata.layers:
         if first in by_nodes:
             found.append(by_nodes[first])
-        elif settings.has(Weights) and not metadata.trainable[first].bias:
-            found.append((first,))
+        elif settings.has(Weights) and (own := metadata.tensors_of(first, settings.weights.parameters)):
+            found.append(own)
     return found
 
 
@@ -272,7 +271,10 @@ def _weight_tasks(task: Weights, metadata: ZoMetadata, chosen: Sequence[int]) ->
     groups: list[list[int]] = []
     for i in chosen:
         # The log knows a task's tensors by the first one and their number.
-        if task.scope == "model" and groups and groups[-1][-1] == i - 1:
+        follows = bool(groups) and groups[-1][-1] == i - 1
+        if follows and (
+            task.scope == "model" or metadata.trainable[i].layer == metadata.trainable[i - 1].layer
+        ):
             groups[-1].append(i)
         else:
             groups.append([i])
@@ -286,6 +288,7 @@ def _weight_tasks(task: Weights, metadata: ZoMetadata, chosen: Sequence[int]) ->
                 tensors[0].segment,
                 task.queries_of(tuple(t.layer for t in tensors)),
                 sum(t.trained for t in tensors),
+                trains_filter=not all(t.bias for t in tensors),
             )
         )
     return tasks

@@ -80,7 +80,7 @@ class Replay:
     def move(
         self, number: int, distribution: Distribution, steps: Sequence[Queries] | NDArray[np.void]
     ) -> None:
-        """Moves a trainable tensor along directions, see `core.replay`; a bias stays as it is.
+        """Moves a trainable tensor along directions, see `core.replay`.
 
         Args:
             number: number of the tensor among the trainable ones.
@@ -88,8 +88,6 @@ class Replay:
             steps: seeds and coefficients of each step.
         """
         t = self._metadata.trainable[number]
-        if t.bias:
-            return
         core.replay(
             self.weights[t.name],
             self.fractions.get(t.name),

@@ -149,7 +149,7 @@ class Exact:
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """Weight perturbation: all trainable layers that no other task trains; biases stay as they are.
+    """Weight perturbation: all trainable layers that no other task trains.
 
     Each query draws a direction z from a seed and compares losses of the minibatch,
 
@@ -209,6 +209,7 @@ class Weights:
             less than an LSB have an effect: "last" (the last trainable layer), names or patterns.
         headroom: headroom of a model that is made trainable for the run, LSB: weights stay within
             +-(127 - headroom). It is at least the largest perturbation of a weight.
+        parameters: what is perturbed and moved of a layer, as in `Nodes`.
 
     Raises:
         SettingsError: a setting is out of range.
@@ -229,11 +230,13 @@ class Weights:
     sharpness: bool = False
     int16: str | tuple[str, ...] = ()
     headroom: int = 2
+    parameters: Parameters = "weights"
 
     def __post_init__(self) -> None:
         """Checks every range."""
         check_choice("weights.rule", self.rule, WEIGHT_RULES)
         check_choice("scope", self.scope, SCOPES)
+        check_choice("weights.parameters", self.parameters, PARAMETERS)
         object.__setattr__(self, "queries", _check_queries("weights.queries", self.queries))
         for name, low, high in (("bits", 1, 7), ("momentum_terms", 2, MAX_CHAIN), ("headroom", 0, 112)):
             object.__setattr__(self, name, check_integer(f"weights.{name}", getattr(self, name), low, high))

@@ -55,7 +55,7 @@ class WeightRun(Run):
                 steps=total,
                 samples=len(labels),
                 batch=metadata.batch,
-                weights=sum(t.trained for t in metadata.trainable if not t.bias),
+                weights=sum(t.trained for t in metadata.trainable),
                 blocks=len(metadata.blocks),
             ),
             metadata.command_words,

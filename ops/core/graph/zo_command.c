@@ -183,8 +183,6 @@ uint32_t zo_command_steps(const int32_t* words, zo_opcode opcode) {
 static zo_status execute(const instruction* in, const zo_tensor* tensor, const int8_t* initial,
                          uint32_t* saturated) {
   const zo_perturb_terms terms = terms_of(in);
-  /* Along a direction, weights alone move. */
-  if (tensor->type == ZO_TENSOR_INT32 && in->opcode != ZO_OP_RESTORE) return ZO_OK;
   switch (in->opcode) {
     case ZO_OP_RESTORE:
       if (initial == NULL || tensor->weights == NULL) return ZO_ERROR_ARGUMENT;

@@ -97,8 +97,7 @@ int zo_command_restores_all(const int32_t* words);
 /* Steps that the instructions of `opcode` (REPLAY, UPDATE) apply. */
 uint32_t zo_command_steps(const int32_t* words, zo_opcode opcode);
 
-/* Runs the instructions of one opcode that select `block` on one tensor. RESTORE alone concerns
- * biases.
+/* Runs the instructions of one opcode that select `block` on one tensor.
  *
  *   words    a command that passed zo_command_check with the model's limits
  *   initial  int8 [tensor->size], the weights RESTORE copies; else may be null

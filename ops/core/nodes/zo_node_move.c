@@ -5,6 +5,7 @@
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/random/zo_stream.h"
 #include "ops/core/weights/zo_apply_steps.h"
+#include "ops/core/weights/zo_biases.h"
 #include "ops/core/zo_features.h"
 
 #if ZO_WITH_BITS
@@ -99,36 +100,17 @@ uint32_t zo_node_move_weights(const zo_node_move* m, uint32_t channel, const int
 
 /* --- Biases ---------------------------------------------------------------------- */
 
-/* Whole LSB of a bias that a step of its v comes to.
- *
- *   step  unit 2^-16 LSB, within +-2^24
- *   seed  of the rounding */
-static int32_t bias_step(const zo_tensor* tensor, uint32_t channel, int32_t step, uint32_t seed) {
-  const uint32_t key = zo_stream_key(seed, tensor->stream | ZO_ROUNDING_STREAM);
-  const uint32_t word = zo_stream_next(zo_stream_state(key, channel));
-  return zo_floor_shift(step * (INT32_C(1) << ZO_BIAS_SHIFT) + (int32_t)(word & 0xFFFFu),
-                        ZO_COEFFICIENT_BITS);
-}
-
-/* Moves the bias of a channel by whole LSB; returns 1 where it was clipped. */
-static uint32_t move_bias(const zo_tensor* tensor, uint32_t channel, int32_t step) {
-  int32_t* bias = (int32_t*)(void*)tensor->weights + channel;
-  const int64_t size = *bias < 0 ? -(int64_t)*bias : *bias;
-  const int64_t moved = (int64_t)*bias + step;
-  const int64_t clipped = zo_clamp64(moved, size > ZO_BIAS_MAX ? size : ZO_BIAS_MAX);
-  /* Of INT32_MIN there is no opposite, and none is reached: steps are below 2^30. */
-  *bias = (int32_t)clipped;
-  return (uint32_t)(clipped != moved);
-}
-
 uint32_t zo_node_move_bias(const zo_node_move* m, uint32_t channel, int32_t step) {
   const zo_tensor* tensor = m->bias;
+  int32_t* bias = zo_biases_of(tensor) + channel;
 #if ZO_WITH_BITS
   if (m->step->rule == ZO_NODE_BITS) {
-    step = -zo_pseudo_stochastic(step, m->shift) * (INT32_C(1) << ZO_BIAS_SHIFT);
-    return move_bias(tensor, channel, step);
+    return zo_move_bias(bias,
+                        -zo_pseudo_stochastic(step, m->shift) * (INT32_C(1) << ZO_BIAS_SHIFT));
   }
 #endif
   if (tensor->multiplier != NULL) scale_steps(&step, &step, 1, tensor->multiplier[channel]);
-  return move_bias(tensor, channel, bias_step(tensor, channel, step, m->step->seed));
+  const uint32_t key = zo_stream_key(m->step->seed, tensor->stream | ZO_ROUNDING_STREAM);
+  const uint32_t word = zo_stream_next(zo_stream_state(key, channel));
+  return zo_step_bias(bias, step, (int32_t)(word & 0xFFFFu));
 }

@@ -3,7 +3,9 @@
 
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/random/zo_draw.h"
+#include "ops/core/weights/zo_biases.h"
 #include "ops/core/weights/zo_mask.h"
+#include "ops/core/zo_features.h"
 
 void zo_chain_weights(uint32_t momentum, uint32_t count, int32_t* weights) {
   uint32_t powers[ZO_MAX_CHAIN];
@@ -58,7 +60,10 @@ void zo_perturb_chain_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
       v += shares[j] * zo_draw_gaussian(states[j], i % 4u);
     }
     if (!zo_mask_has(mask, i)) continue;
-    if (fraction == NULL) {
+    if (zo_is_of_biases(tensor)) {
+      const int32_t moved = chain_perturbation(v, distribution.mu, CHAIN_SHIFT - ZO_BIAS_SHIFT);
+      zo_add_to_bias(zo_biases_of(tensor) + begin + i, k * moved);
+    } else if (fraction == NULL) {
       const int32_t moved = k * chain_perturbation(v, distribution.mu, CHAIN_SHIFT);
       weights[i] = (int8_t)(uint8_t)((uint32_t)(uint8_t)weights[i] + (uint32_t)moved);
     } else {

@@ -3,26 +3,33 @@
 
 #include "ops/core/random/zo_stream.h"
 #include "ops/core/weights/zo_apply_steps.h"
+#include "ops/core/weights/zo_biases.h"
 #include "ops/core/weights/zo_mask.h"
 #include "ops/core/zo_features.h"
 
-/* The weight that a direction moves; size where the mask selects nothing. */
+/* The weight that a direction moves; their number where the mask selects nothing. */
 static uint32_t coordinate(const zo_tensor* tensor, uint32_t seed) {
-  uint32_t index = zo_stream_key(seed, tensor->stream) % tensor->size;
-  for (uint32_t i = 0; i < tensor->size; ++i) {
+  const uint32_t values = zo_values(tensor);
+  uint32_t index = zo_stream_key(seed, tensor->stream) % values;
+  for (uint32_t i = 0; i < values; ++i) {
     if (zo_mask_has(tensor->mask, index)) return index;
-    index = index + 1u < tensor->size ? index + 1u : 0u;
+    index = index + 1u < values ? index + 1u : 0u;
   }
-  return tensor->size;
+  return values;
 }
 
 void zo_perturb_coordinates_s8(const zo_tensor* tensor, zo_distribution distribution,
                                const zo_perturb_terms* terms) {
   for (uint32_t t = 0; t < terms->count; ++t) {
     const uint32_t index = coordinate(tensor, terms->terms[t].seed);
-    if (index == tensor->size) return;
+    if (index == zo_values(tensor)) return;
+    const int32_t step = terms->terms[t].k * (int32_t)distribution.mu;
+    if (zo_is_of_biases(tensor)) {
+      zo_add_to_bias(zo_biases_of(tensor) + index, step * (INT32_C(1) << ZO_BIAS_SHIFT));
+      continue;
+    }
     /* Modulo 256, as every perturbation. */
-    const int32_t moved = tensor->weights[index] + terms->terms[t].k * (int32_t)distribution.mu;
+    const int32_t moved = tensor->weights[index] + step;
     tensor->weights[index] = (int8_t)(uint8_t)moved;
   }
 }
@@ -43,7 +50,7 @@ uint32_t zo_update_coordinates_s8(const zo_tensor* tensor, const zo_query* queri
   for (uint32_t q = 0; q < count; ++q) indices[q] = coordinate(tensor, queries[q].seed);
   for (uint32_t q = 0; q < count; ++q) {
     const uint32_t index = indices[q];
-    if (index == tensor->size) return 0;
+    if (index == zo_values(tensor)) return 0;
     int32_t step = 0;
     int is_first = 1;
     for (uint32_t p = 0; p < count; ++p) {
@@ -58,8 +65,12 @@ uint32_t zo_update_coordinates_s8(const zo_tensor* tensor, const zo_query* queri
     int8_t* weight = tensor->weights + index;
     if (tensor->fraction != NULL) {
       saturated += zo_round_steps_16(weight, tensor->fraction + index, &step, 1, tensor->limit);
+      continue;
+    }
+    const int32_t random = rounding_of(tensor, queries[0].seed, index);
+    if (zo_is_of_biases(tensor)) {
+      saturated += zo_step_bias(zo_biases_of(tensor) + index, step, random);
     } else {
-      const int32_t random = rounding_of(tensor, queries[0].seed, index);
       saturated += zo_round_steps_8(weight, &step, &random, 1, tensor->limit);
     }
   }

@@ -3,7 +3,9 @@
 
 #include "ops/core/papers/zo_pseudo_stochastic.h"
 #include "ops/core/random/zo_draw.h"
+#include "ops/core/weights/zo_biases.h"
 #include "ops/core/weights/zo_update.h"
+#include "ops/core/zo_features.h"
 
 /* Weights that are moved together: those of a word of signs, a whole number of words of any kind.
  */
@@ -21,20 +23,26 @@ uint32_t zo_subtract_rounded(int8_t* weights, const int32_t* values, uint32_t co
   return saturated;
 }
 
-/* One stream tile. */
-static uint32_t update_tile(int8_t* weights, uint32_t count, uint32_t state,
-                            zo_distribution distribution, int32_t direction, uint32_t shift,
-                            int32_t limit) {
+/* The weights or biases [begin, begin + count) of one stream tile. */
+static uint32_t update_tile(const zo_tensor* tensor, uint32_t begin, uint32_t count, uint32_t state,
+                            zo_distribution distribution, int32_t direction, uint32_t shift) {
   const uint32_t per_word = zo_weights_per_word(distribution);
   uint32_t saturated = 0;
-  for (uint32_t i = 0; i < count; i += CHUNK) {
-    const uint32_t size = count - i < CHUNK ? count - i : CHUNK;
+  for (uint32_t i = begin; i < begin + count; i += CHUNK) {
+    const uint32_t size = begin + count - i < CHUNK ? begin + count - i : CHUNK;
     int32_t values[CHUNK];
     for (uint32_t j = 0; j < size; ++j) {
       if (j % per_word == 0u) state = zo_stream_next(state);
       values[j] = direction * zo_draw(distribution, state, j % per_word);
     }
-    saturated += zo_subtract_rounded(weights + i, values, size, shift, limit);
+    if (!zo_is_of_biases(tensor)) {
+      saturated += zo_subtract_rounded(tensor->weights + i, values, size, shift, tensor->limit);
+      continue;
+    }
+    for (uint32_t j = 0; j < size; ++j) {
+      const int32_t step = zo_pseudo_stochastic(values[j], shift) * (INT32_C(1) << ZO_BIAS_SHIFT);
+      saturated += zo_move_bias(zo_biases_of(tensor) + i + j, -step);
+    }
   }
   return saturated;
 }
@@ -55,12 +63,11 @@ zo_status zo_update_bits_s8(const zo_tensor* tensor, zo_distribution distributio
   const uint32_t shift = width > bits ? width - bits : 0u;
   const uint32_t key = zo_stream_key(seed, tensor->stream);
   uint32_t clipped = 0;
-  for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_TILE) {
-    const uint32_t left = tensor->size - begin;
-    const uint32_t size = left < ZO_STREAM_TILE ? left : ZO_STREAM_TILE;
-    clipped +=
-        update_tile(tensor->weights + begin, size, zo_stream_state(key, begin / ZO_STREAM_TILE),
-                    distribution, direction, shift, tensor->limit);
+  const uint32_t count = zo_values(tensor);
+  for (uint32_t begin = 0; begin < count; begin += ZO_STREAM_TILE) {
+    const uint32_t size = count - begin < ZO_STREAM_TILE ? count - begin : ZO_STREAM_TILE;
+    clipped += update_tile(tensor, begin, size, zo_stream_state(key, begin / ZO_STREAM_TILE),
+                           distribution, direction, shift);
   }
   if (saturated != NULL) *saturated += clipped;
   return ZO_OK;

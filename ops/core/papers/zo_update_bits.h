@@ -21,6 +21,7 @@ extern "C" {
  *   B          bit width of zo_distribution_z_max: 1 for ZO_RADEMACHER, that of mu for
  *              ZO_SPARSE_UNIFORM, 7 for ZO_GAUSSIAN
  *   round      zo_pseudo_stochastic
+ *   w          of a bias: v of b = 2^ZO_BIAS_SHIFT v, so b moves by 2^ZO_BIAS_SHIFT update_i
  *   tensor     weights, size, stream and limit are used; multiplier is not. fraction and mask must
  *              be null: an update of whole LSB has no use for fractions, and moves every weight
  *   direction  -1, 0 or +1: the sign of the loss difference L(w + z) - L(w - z); 0 moves nothing

@@ -3,6 +3,7 @@
 
 #include "ops/core/kernels/zo_add_signs.h"
 #include "ops/core/random/zo_draw.h"
+#include "ops/core/weights/zo_biases.h"
 #include "ops/core/weights/zo_mask.h"
 #include "ops/core/zo_features.h"
 
@@ -159,7 +160,7 @@ LOOP uint32_t perturb_pair(const zo_tensor* tensor, uint32_t mu, const zo_pertur
 void zo_perturb_tile_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
                         zo_distribution distribution, const zo_perturb_terms* terms) {
   const uint8_t* mask = zo_mask_of(tensor) != NULL ? tensor->mask + begin / 8u : NULL;
-  if (zo_is_rademacher(distribution) && mask == NULL) {
+  if (zo_is_rademacher(distribution) && mask == NULL && !zo_is_of_biases(tensor)) {
     perturb_signs(tensor, begin, size, distribution, terms);
     return;
   }
@@ -174,8 +175,12 @@ void zo_perturb_tile_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
 #endif
     const zo_perturb_term term = terms->terms[t++];
     const uint32_t key = zo_stream_key(term.seed, tensor->stream);
-    perturb_term(tensor->weights + begin, mask, size, zo_stream_state(key, begin / ZO_STREAM_TILE),
-                 distribution, term.k);
+    const uint32_t state = zo_stream_state(key, begin / ZO_STREAM_TILE);
+    if (zo_is_of_biases(tensor)) {
+      zo_perturb_biases(zo_biases_of(tensor) + begin, size, state, distribution, term.k);
+    } else {
+      perturb_term(tensor->weights + begin, mask, size, state, distribution, term.k);
+    }
   }
 }
 
@@ -202,9 +207,10 @@ zo_status zo_perturb_check(zo_distribution distribution, const zo_perturb_terms*
 zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
                         const zo_perturb_terms* terms) {
   if (tensor == NULL || tensor->weights == NULL || tensor->size == 0 || terms == NULL ||
-      terms->count == 0 || tensor->type > ZO_TENSOR_INT16 || !zo_tensor_is_supported(tensor)) {
+      terms->count == 0 || !zo_tensor_is_supported(tensor)) {
     return ZO_ERROR_ARGUMENT;
   }
+  if (zo_is_of_biases(tensor) && !zo_are_biases(tensor)) return ZO_ERROR_ARGUMENT;
   if (tensor->type == ZO_TENSOR_INT16 &&
       (tensor->fraction == NULL || tensor->limit < 0 || tensor->limit > 127)) {
     return ZO_ERROR_ARGUMENT;
@@ -220,12 +226,14 @@ zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
   uint32_t begin = 0;
 #if ZO_WITH_FAST_STEPS && defined(ZO_PAIR_WORDS)
   if (terms->count == 2u && zo_is_rademacher(distribution) && zo_mask_of(tensor) == NULL &&
-      tensor->size >= 2u * ZO_STREAM_TILE && zo_signs_fit(tensor->weights)) {
+      !zo_is_of_biases(tensor) && tensor->size >= 2u * ZO_STREAM_TILE &&
+      zo_signs_fit(tensor->weights)) {
     begin = perturb_pair(tensor, distribution.mu, terms->terms);
   }
 #endif
-  for (; begin < tensor->size; begin += ZO_STREAM_TILE) {
-    const uint32_t left = tensor->size - begin;
+  const uint32_t values = zo_values(tensor);
+  for (; begin < values; begin += ZO_STREAM_TILE) {
+    const uint32_t left = values - begin;
     const uint32_t size = left < ZO_STREAM_TILE ? left : ZO_STREAM_TILE;
     zo_perturb_tile_s8(tensor, begin, size, distribution, terms);
   }

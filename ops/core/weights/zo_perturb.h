@@ -32,6 +32,9 @@ extern "C" {
  * distributions move by whole LSB, which leaves fractions as they are. As exactly reversible, and
  * as free of wrapping.
  *
+ * Biases (ZO_TENSOR_INT32) move by 2^ZO_BIAS_SHIFT times what weights would, modulo 2^32; with
+ * ZO_GAUSSIAN by k * round(z * mu / 2^7), half away from zero.
+ *
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_DISTRIBUTION, ZO_ERROR_FACTOR,
  * ZO_ERROR_QUERIES; the weights are untouched then. */
 zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,

@@ -6,6 +6,7 @@
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/random/zo_draw.h"
 #include "ops/core/weights/zo_apply_steps.h"
+#include "ops/core/weights/zo_biases.h"
 #include "ops/core/weights/zo_mask.h"
 #include "ops/core/weights/zo_perturb.h"
 #include "ops/core/zo_features.h"
@@ -94,6 +95,15 @@ static void mask_steps(int32_t* steps, uint32_t count, uint32_t selected) {
   }
 }
 
+static uint32_t step_biases(int32_t* biases, const int32_t* steps, uint32_t count,
+                            uint32_t* rounding) {
+  int32_t random[CHUNK];
+  uint32_t saturated = 0;
+  zo_draw_rounding(random, rounding);
+  for (uint32_t j = 0; j < count; ++j) saturated += zo_step_bias(&biases[j], steps[j], random[j]);
+  return saturated;
+}
+
 /* One step on weights [begin, begin + count) of one stream tile. Returns the clipped weights. */
 static uint32_t update_tile(zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin,
                             uint32_t count, zo_distribution distribution, const zo_query* queries,
@@ -108,7 +118,7 @@ static uint32_t update_tile(zo_step_tables* tables, const zo_tensor* tensor, uin
 
   uint32_t saturated = 0;
 #if ZO_STEP_SIGNS
-  if (zo_is_rademacher(distribution) &&
+  if (zo_is_rademacher(distribution) && !zo_is_of_biases(tensor) &&
       zo_step_signs_fit(tables, tensor, begin, count, queries, query_count)) {
     saturated = zo_step_signs(tables, tensor, begin, count / CHUNK, query_count, streams.state,
                               &streams.rounding);
@@ -131,6 +141,11 @@ static uint32_t update_tile(zo_step_tables* tables, const zo_tensor* tensor, uin
     if (zo_multiplier_of(tensor) != NULL) scale_steps(steps, size, tensor, begin + i);
     if (zo_mask_of(tensor) != NULL)
       mask_steps(steps, size, zo_mask_word(tensor->mask, begin + i, size));
+    if (zo_is_of_biases(tensor)) {
+      int32_t* biases = zo_biases_of(tensor) + begin + i;
+      saturated += step_biases(biases, steps, size, &streams.rounding);
+      continue;
+    }
     int8_t* weights = tensor->weights + begin + i;
     if (tensor->fraction != NULL) {
       saturated +=
@@ -158,9 +173,9 @@ zo_status zo_step_check(zo_distribution distribution, const zo_query* queries, u
 
 int zo_update_takes(const zo_tensor* tensor) {
   return tensor != NULL && tensor->weights != NULL && tensor->size > 0 && tensor->limit >= 1 &&
-         tensor->limit <= 127 && tensor->type <= ZO_TENSOR_INT16 &&
+         tensor->limit <= 127 && zo_tensor_is_supported(tensor) &&
          (tensor->type != ZO_TENSOR_INT16 || tensor->fraction != NULL) &&
-         zo_tensor_is_supported(tensor) &&
+         (!zo_is_of_biases(tensor) || zo_are_biases(tensor)) &&
          (tensor->multiplier == NULL || (tensor->channels > 0 && tensor->inner > 0));
 }
 
@@ -175,7 +190,7 @@ static int fold_restored(const zo_tensor* tensor, zo_distribution distribution,
                          const zo_perturb_terms* restore, const zo_query* queries, uint32_t count,
                          zo_query* folded) {
   if (!zo_is_rademacher(distribution) || restore->count != 1u || count > FOLDED_QUERIES ||
-      tensor->fraction != NULL || zo_multiplier_of(tensor) != NULL) {
+      tensor->fraction != NULL || zo_multiplier_of(tensor) != NULL || zo_is_of_biases(tensor)) {
     return 0;
   }
   const zo_perturb_term term = restore->terms[0];
@@ -217,8 +232,9 @@ static uint32_t walk(const zo_tensor* tensor, zo_distribution distribution,
   const int is_common =
       ZO_WITH_FAST_STEPS && !ZO_STEP_SIGNS && steps > 1u && distribution.kind == ZO_RADEMACHER &&
       count == 1u && tensor->fraction != NULL && tensor->multiplier == NULL && tensor->mask == NULL;
-  for (uint32_t begin = 0; begin < tensor->size; begin += ZO_STREAM_TILE) {
-    const uint32_t left = tensor->size - begin;
+  const uint32_t values = zo_values(tensor);
+  for (uint32_t begin = 0; begin < values; begin += ZO_STREAM_TILE) {
+    const uint32_t left = values - begin;
     const uint32_t size = left < ZO_STREAM_TILE ? left : ZO_STREAM_TILE;
     if (restore != NULL) zo_perturb_tile_s8(tensor, begin, size, distribution, restore);
     if (is_common && zo_replay_tile_fits(tensor, begin, size)) {

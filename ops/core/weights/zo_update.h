@@ -32,6 +32,10 @@ extern "C" {
  * so w_i is W_i rounded half up, and nothing is lost where the coefficients
  * are multiples of 2^8 and there is no multiplier.
  *
+ * Biases (ZO_TENSOR_INT32), b_i = 2^5 v_i of which v_i takes the step, with the same r_i:
+ *
+ *   b_i = b_i + floor((2^5 delta_i + r_i) / 2^16), within +-max(ZO_BIAS_MAX, |b_i|)
+ *
  * ZO_COORDINATE leaves weights that no query moves alone, even where they exceed the limit.
  *
  *   tensor     see zo_types.h

@@ -154,7 +154,7 @@ Int16 = Annotated[
 Parameters = Annotated[
     str | None,
     typer.Option(
-        help="What becomes trainable of layers that carry nodes: weights, biases or all of them.",
+        help="What becomes trainable of the layers: weights, biases or all of them.",
         rich_help_panel=_LAYERS,
         **choice(PARAMETERS, listed=False),
     ),

@@ -1,0 +1,66 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * How biases are perturbed and moved: a bias b = 2^ZO_BIAS_SHIFT v is trained as a weight v of its
+ * channel whose input is always 2^ZO_BIAS_SHIFT, and moves by 2^ZO_BIAS_SHIFT times what v would.
+ */
+#ifndef TFLM_ZO_OPS_CORE_WEIGHTS_ZO_BIASES_H_
+#define TFLM_ZO_OPS_CORE_WEIGHTS_ZO_BIASES_H_
+
+#include "ops/core/math/zo_fixed_point.h"
+#include "ops/core/zo_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Whether a tensor of type ZO_TENSOR_INT32 is what its type says. */
+static inline int zo_are_biases(const zo_tensor* tensor) {
+  return tensor->fraction == NULL && tensor->mask == NULL && tensor->size % sizeof(int32_t) == 0u &&
+         (uintptr_t)tensor->weights % sizeof(int32_t) == 0u;
+}
+
+static inline int32_t* zo_biases_of(const zo_tensor* tensor) {
+  return (int32_t*)(void*)tensor->weights;
+}
+
+/* Adds a perturbation, modulo 2^32, so that it can be taken back whatever the bias is. */
+static inline void zo_add_to_bias(int32_t* bias, int32_t perturbation) {
+  *bias = (int32_t)((uint32_t)*bias + (uint32_t)perturbation);
+}
+
+/* Moves a bias by whole LSB, and keeps it within +-ZO_BIAS_MAX, or within what it was if that is
+ * more; returns 1 where it was clipped. |step| below 2^30. */
+static inline uint32_t zo_move_bias(int32_t* bias, int32_t step) {
+  const int64_t size = *bias < 0 ? -(int64_t)*bias : *bias;
+  const int64_t moved = (int64_t)*bias + step;
+  const int64_t clipped = zo_clamp64(moved, size > ZO_BIAS_MAX ? size : ZO_BIAS_MAX);
+  /* Of INT32_MIN there is no opposite, and none is reached: steps are below 2^30. */
+  *bias = (int32_t)clipped;
+  return (uint32_t)(clipped != moved);
+}
+
+/* Moves a bias by the step of its v, in whole LSB: b += floor((2^ZO_BIAS_SHIFT step + random) /
+ * 2^16), so that the expectation over `random`, uniform on 0..65535, is exact; returns 1 where it
+ * was clipped.
+ *
+ *   step  unit 2^-16 LSB of v, any of a sum that zo_step_check allows */
+static inline uint32_t zo_step_bias(int32_t* bias, int32_t step, int32_t random) {
+  const int64_t fine = (int64_t)step * (INT32_C(1) << ZO_BIAS_SHIFT) + random;
+  return zo_move_bias(bias, (int32_t)zo_floor_shift64(fine, ZO_COEFFICIENT_BITS));
+}
+
+/* Adds one term's perturbation to biases of one stream tile.
+ *
+ *   biases  [count]
+ *   state   the tile's zo_stream_state
+ *   k       of the term
+ *
+ * ZO_GAUSSIAN: k round(2^ZO_BIAS_SHIFT z mu / 2^12), half away from zero. Not for ZO_COORDINATE. */
+void zo_perturb_biases(int32_t* biases, uint32_t count, uint32_t state,
+                       zo_distribution distribution, int32_t k);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TFLM_ZO_OPS_CORE_WEIGHTS_ZO_BIASES_H_ */
