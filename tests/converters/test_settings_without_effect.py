@@ -47,17 +47,17 @@ OF_WEIGHTS = {
     "replay",
     "int16",
     "nodes",
+    "parameters",
     "tail",
 }
 ALONE = {"sparse_seed"}  # acts with a sparse rule that draws
-NODELESS = ALONE | {"parameters"}  # acts in layers that carry nodes
 
 # Name: model, settings, what is refused, and what is the same there by another name.
 CONTEXTS: dict[str, tuple[str, dict[str, Any], set[str], set[str]]] = {
-    "usual": ("small_cnn", {}, NODELESS | {"loss_output"}, set()),
-    "two outputs": ("two_outputs", {}, NODELESS, set()),
-    "8 bits": ("small_cnn", {"update_bits": 8}, NODELESS | {"loss_output", "int16"}, set()),
-    "kernel norm": ("small_cnn", {"multipliers": "kernel-norm"}, NODELESS | {"loss_output"}, set()),
+    "usual": ("small_cnn", {}, ALONE | {"loss_output"}, set()),
+    "two outputs": ("two_outputs", {}, ALONE, set()),
+    "8 bits": ("small_cnn", {"update_bits": 8}, ALONE | {"loss_output", "int16"}, set()),
+    "kernel norm": ("small_cnn", {"multipliers": "kernel-norm"}, ALONE | {"loss_output"}, set()),
     "drawn": ("small_cnn", {"sparse": "random:0.5"}, {"loss_output", "nodes", "parameters", "tail"}, set()),
     "nodes": (
         "lenet5",
@@ -74,14 +74,14 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any], set[str], set[str]]] = {
     "without weights": (
         "small_cnn",
         {"trainable": "none"},
-        NODELESS | OF_WEIGHTS | {"loss_output", "cuts"},
+        ALONE | OF_WEIGHTS | {"loss_output", "cuts"},
         set(),
     ),
-    "without a loss": ("small_cnn", {"loss": "none"}, NODELESS | {"loss_output", "nodes", "tail"}, set()),
+    "without a loss": ("small_cnn", {"loss": "none"}, ALONE | {"loss_output", "nodes", "tail"}, set()),
     "to look at": (
         "small_cnn",
         {"trainable": "none", "loss": "none"},
-        NODELESS | OF_WEIGHTS | {"loss_output", "cuts"},
+        ALONE | OF_WEIGHTS | {"loss_output", "cuts"},
         {"max_queries", "command_words"},  # no command is left
     ),
 }

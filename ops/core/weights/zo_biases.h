@@ -49,6 +49,13 @@ static inline uint32_t zo_step_bias(int32_t* bias, int32_t step, int32_t random)
   return zo_move_bias(bias, (int32_t)zo_floor_shift64(fine, ZO_COEFFICIENT_BITS));
 }
 
+/* Moves a chunk of biases by steps of their v, unit 2^-16 LSB, as zo_step_bias does; returns how
+ * many were clipped.
+ *
+ *   steps     [count], count a multiple of 4 where other biases of the tile follow
+ *   rounding  state of the tile's rounding stream, as zo_draw_rounding has it */
+uint32_t zo_step_biases(int32_t* biases, const int32_t* steps, uint32_t count, uint32_t* rounding);
+
 /* Adds one term's perturbation to biases of one stream tile.
  *
  *   biases  [count]

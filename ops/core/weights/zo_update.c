@@ -95,15 +95,6 @@ static void mask_steps(int32_t* steps, uint32_t count, uint32_t selected) {
   }
 }
 
-static uint32_t step_biases(int32_t* biases, const int32_t* steps, uint32_t count,
-                            uint32_t* rounding) {
-  int32_t random[CHUNK];
-  uint32_t saturated = 0;
-  zo_draw_rounding(random, rounding);
-  for (uint32_t j = 0; j < count; ++j) saturated += zo_step_bias(&biases[j], steps[j], random[j]);
-  return saturated;
-}
-
 /* One step on weights [begin, begin + count) of one stream tile. Returns the clipped weights. */
 static uint32_t update_tile(zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin,
                             uint32_t count, zo_distribution distribution, const zo_query* queries,
@@ -143,7 +134,7 @@ static uint32_t update_tile(zo_step_tables* tables, const zo_tensor* tensor, uin
       mask_steps(steps, size, zo_mask_word(tensor->mask, begin + i, size));
     if (zo_is_of_biases(tensor)) {
       int32_t* biases = zo_biases_of(tensor) + begin + i;
-      saturated += step_biases(biases, steps, size, &streams.rounding);
+      saturated += zo_step_biases(biases, steps, size, &streams.rounding);
       continue;
     }
     int8_t* weights = tensor->weights + begin + i;
