@@ -117,6 +117,7 @@ OTHERS: dict[str, Any] = {
     "weights.sharpness": True,
     "weights.int16": None,  # of the model
     "weights.headroom": None,  # of the model
+    "weights.parameters": None,  # of the model
 }
 # What the last layer of the network cannot show: it has no activation whose clamp could mask nodes.
 NOT_SHOWN = {"head": {"nodes.masked"}, "both": {"nodes.masked"}}
