@@ -56,6 +56,6 @@ def test_sizes_of_everything(tmp_path):
     print(f"\n{ops}\n{control}")
     assert {"zo_perturb", "zo_update", "zo_weight_op", "zo_loss_op"} <= set(ops.core)
     assert {"zo_control", "zo_log", "zo_step_size"} <= set(control.core)
-    # Tensors of 32 bits, which biases are, are among what the ops take.
-    assert ops.total <= 11.25 * 1024
+    # Biases, which are perturbed and moved as weights are but have 32 bits, take 0.7 KiB of it.
+    assert ops.total <= 12 * 1024
     assert control.total <= 5.5 * 1024

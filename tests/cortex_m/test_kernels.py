@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 # What perturbations, updates and sums of products are made of.
 NAMES = {
     "zo_add_products",
+    "zo_biases",
     "zo_chain",
     "zo_coordinate",
     "zo_perturb",

@@ -29,6 +29,7 @@ from cortex_m.emulator import (
 NAMES = {
     "zo_add_products",
     "zo_apply_row",
+    "zo_biases",
     "zo_chain",
     "zo_class_loss",
     "zo_conv_backprop",

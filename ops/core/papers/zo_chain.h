@@ -24,8 +24,9 @@
  *   v   = sum_j a_j z_i(seed_j), clipped to +-105 * 2^15
  *   perturbation = round(v mu / 2^27), half away from zero
  *
- * (of a bias v mu / 2^22) for ZO_GAUSSIAN, whose table ends at 105: the reach stays that of one seed. A step along such a
- * direction is c a_j, divided by 2^15 half away from zero, along each seed's.
+ * (of a bias v mu / 2^22) for ZO_GAUSSIAN, whose table ends at 105: the reach stays that of one
+ * seed. A step along such a direction is c a_j, divided by 2^15 half away from zero, along each
+ * seed's.
  */
 #ifndef TFLM_ZO_OPS_CORE_PAPERS_ZO_CHAIN_H_
 #define TFLM_ZO_OPS_CORE_PAPERS_ZO_CHAIN_H_
