@@ -4,20 +4,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 
 from .channel_statistics import read_statistics
 from .constants import METADATA_NAME
-from .metadata import read_metadata
+from .metadata import ZoMetadata, read_metadata
 from .model import Model, Operator, Tensor
 from .operator_costs import filter_of, macs
 from .passes.layer_names import shown_name
 from .table import table
 
-__all__ = ["render_summary", "summarize"]
+__all__ = ["render_summary", "summarize", "trained_by"]
 
 
 def summarize(model: Model, size: int) -> dict[str, Any]:
@@ -29,6 +29,7 @@ def summarize(model: Model, size: int) -> dict[str, Any]:
     """
     zo = model.find_metadata(METADATA_NAME) is not None
     statistics = None if zo else read_statistics(model)
+    metadata = read_metadata(model) if zo else None
     operators = [_operator(k, op) for k, graph in enumerate(model.subgraphs) for op in graph.operators]
     return {
         "bytes": size,
@@ -45,7 +46,8 @@ def summarize(model: Model, size: int) -> dict[str, Any]:
             "layers": len(statistics.layers),
             "channels": sum(len(layer.mean) for layer in statistics.layers),
         },
-        "zo": json.loads(read_metadata(model).to_json()) if zo else None,
+        "zo": None if metadata is None else json.loads(metadata.to_json()),
+        "trained_by": None if metadata is None else trained_by(metadata),
     }
 
 
@@ -82,7 +84,16 @@ def render_summary(console: Console, result: Mapping[str, Any], name: str) -> No
             f"{kept['samples']:,} samples: recalibrate leads back to them"
         )
     if result["zo"] is not None:
-        _render_training(console, result["zo"])
+        _render_training(console, result["zo"], result["trained_by"])
+
+
+def trained_by(metadata: ZoMetadata) -> list[str]:
+    """Returns what the model is made to train each trainable tensor by: nodes of its layer, the layer's exact
+    gradients, or, where it has neither, perturbation of the weights.
+    """
+    ways = {"nodes": metadata.nodes, "exact gradients": metadata.tail.layers if metadata.tail else ()}
+    of = {metadata.trainable[n.trainable].layer: way for way, found in ways.items() for n in found}
+    return [of.get(t.layer, "weight perturbation") for t in metadata.trainable]
 
 
 def _ports(model: Model, side: str) -> list[dict[str, Any]]:
@@ -139,7 +150,7 @@ def _quantization(port: dict[str, Any]) -> list[str]:
     return [f"{scale:g}", str(zero_point), bounds]
 
 
-def _render_training(console: Console, zo: Mapping[str, Any]) -> None:
+def _render_training(console: Console, zo: Mapping[str, Any], trained_by: Sequence[str]) -> None:
     rows = [
         [
             t["layer"],
@@ -148,10 +159,11 @@ def _render_training(console: Console, zo: Mapping[str, Any]) -> None:
             t["size"],
             zo["blocks"][t["block"]],
             t["segment"],
+            way,
         ]
-        for t in zo["trainable"]
+        for t, way in zip(zo["trainable"], trained_by, strict=True)
     ]
-    columns = ["layer", "operator", "shape", "weights", "block", "segment"]
+    columns = ["layer", "operator", "shape", "weights", "block", "segment", "trained by"]
     console.print(table("Trainable filters", columns, rows))
     loss = zo["loss"]
     console.print(

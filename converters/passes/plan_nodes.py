@@ -101,7 +101,10 @@ def left_out(layer: NodeLayer) -> str | None:
     if layer.count >= layer.trainable.tensor.size:
         return "has no fewer nodes than weights"
     if layer.count * layer.share_behind > _MOST_PASSES:
-        return f"has too many nodes, {layer.count:,}, at the cost of a query; trained where nodes name it"
+        share = f"{layer.share_behind:.2g}"
+        return (
+            f"has {layer.count:,} nodes, too many for queries of {share} passes; trained where nodes name it"
+        )
     if layer.geometry.get("depthwise"):
         return "is a DEPTHWISE_CONV_2D, and is trained where nodes name it"
     return None

@@ -109,3 +109,56 @@ def test_inspect_nodes_for_people(cli: Any, model_file: Any) -> None:
     rows = [[c.strip() for c in line.split("│")[1:-1]] for line in text.splitlines() if "block1/p" in line]
     assert rows[-1] == ["block1/pointwise", "CONV_2D", "64", "mean", "8", "yes", ""]
     assert "has no fewer nodes than weights" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "trained", "untrained"),
+    [
+        ((), dict.fromkeys(LENET_LAYERS, "nodes"), {"conv1": "has no fewer nodes than weights"}),
+        (
+            ("--nodes", "conv1", "--tail", 4),
+            {"conv1": "nodes"} | dict.fromkeys(LENET_LAYERS, "exact gradients"),
+            {},
+        ),
+        (
+            ("--nodes", "fc2", "--trainable", "last:3"),
+            {"fc1": "weight perturbation", "fc2": "nodes", "fc3": "weight perturbation"},
+            {"conv1": "has no fewer nodes than weights", "conv2": "was not asked for"},
+        ),
+        (
+            ("--algorithm", "weight", "--trainable", "fc3"),
+            {"fc3": "weight perturbation"},
+            dict.fromkeys(("conv1", "conv2", "fc1", "fc2"), "was not asked for"),
+        ),
+    ],
+)
+def test_the_way_of_every_layer_is_said(
+    cli: Any, model_file: Any, options: tuple[Any, ...], trained: Any, untrained: Any
+) -> None:
+    injected = cli("inject", model_file("lenet5"), "-o", "o.zo.tflite", *options)
+    content = parsed(cli("inspect", "o.zo.tflite", "--json"))
+    names = [t["layer"] for t in content["zo"]["trainable"]]
+    assert dict(zip(names, content["trained_by"], strict=True)) == trained
+    assert {row["layer"]: row["reason"] for row in content["untrained"]} == untrained
+    inspected = cli("inspect", "o.zo.tflite")
+    for text, expected in ((injected.stdout, trained), (inspected.stdout, trained | untrained)):
+        # The first table is of what is trained, the second one of what is not.
+        first = {row[0]: row[-1] for row in reversed(_rows(text.partition("Trainable filters")[2]))}
+        assert {layer: first[layer] for layer in expected} == expected
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_layer_is_trained_or_not(cli: Any, model_file: Any, name: str) -> None:
+    """Of a layer that no table had, nobody would know."""
+    cli("inject", model_file(name), "-o", "o.zo.tflite")
+    content = parsed(cli("inspect", "o.zo.tflite", "--json"))
+    choices = parsed(cli("inspect", model_file(name), "--nodes", "--json"))["node_choices"]
+    found = [t["layer"] for t in content["zo"]["trainable"]] + [r["layer"] for r in content["untrained"]]
+    assert sorted(found) == sorted(c["layer"] for c in choices)
+    assert [(r["layer"], r["weights"], r["reason"]) for r in content["untrained"]] == [
+        (c["layer"], c["weights"], c["reason"]) for c in choices if not c["auto"]
+    ]
+
+
+def _rows(text: str) -> list[list[str]]:
+    return [[c.strip() for c in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]

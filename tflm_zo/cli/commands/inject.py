@@ -18,6 +18,7 @@ from ...converters.settings import (
     PARAMETERS,
     QUANTIZATION_AWARE,
 )
+from ...converters.summary import trained_by
 from ...converters.table import table
 from ...training import ALGORITHMS, Settings, inject_settings, trained_layers
 from ...training import algorithm as algorithm_of_name
@@ -282,13 +283,14 @@ def _render(console: Console, metadata: ZoMetadata, result: dict[str, Any]) -> N
             t.trained,
             metadata.blocks[t.block],
             t.segment,
+            way,
         ]
-        for t in metadata.trainable
+        for t, way in zip(metadata.trainable, trained_by(metadata), strict=True)
     ]
     console.print(
         table(
             "Trainable tensors" if any(t.bias for t in metadata.trainable) else "Trainable filters",
-            ["layer", "operator", "shape", "weights", "block", "segment"],
+            ["layer", "operator", "shape", "weights", "block", "segment", "trained by"],
             rows,
         )
     )

@@ -4,16 +4,24 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from ...converters import ConversionError, load_model, possible_cuts
+from ...converters import (
+    ConversionError,
+    Model,
+    export_model,
+    load_model,
+    possible_cuts,
+    read_metadata,
+)
 from ...converters.constants import METADATA_NAME
 from ...converters.model.schema import printable
 from ...converters.node_choice import node_choices
+from ...converters.passes.select_trainable import UNREAD
 from ...converters.summary import render_summary, summarize
 from ...converters.table import table
 from ..injection import parse_loss_output
@@ -21,6 +29,8 @@ from ..node_table import node_rows, node_table
 from ..options import Force, Json, LossOutput, ModelFile, OutputReport
 from ..output_file import check_output
 from ..results import show, write_report
+
+_NOT_ASKED_FOR: Final = "was not asked for"
 
 EXAMPLE = "tflm-zo inspect model.tflite --cuts"
 
@@ -53,6 +63,7 @@ def inspect(
         "cuts": possible_cuts(loaded, wanted) if cuts else None,
         "nodes": node_rows(loaded) if zo else None,
         "node_choices": [dataclasses.asdict(c) for c in node_choices(loaded, wanted)] if nodes else None,
+        "untrained": untrained_layers(loaded) if zo else None,
     }
     write_report(output, result, force=force)
     show(result, as_json=as_json, render=lambda console: _render(console, result))
@@ -60,6 +71,13 @@ def inspect(
 
 def _render(console: Console, result: dict[str, Any]) -> None:
     render_summary(console, result, result["model"])
+    if result["untrained"]:
+        rows = [
+            [row[name] for name in ("layer", "operator", "weights", "reason")] for row in result["untrained"]
+        ]
+        console.print(
+            table("Layers that are not trained", ["layer", "operator", "weights", "because it"], rows)
+        )
     if result["nodes"]:
         console.print(node_table(result["nodes"]))
     if result["node_choices"] is not None:
@@ -68,6 +86,26 @@ def _render(console: Console, result: dict[str, Any]) -> None:
         console.print("Possible cuts, in any combination:" if result["cuts"] else "No possible cuts.")
         for name in result["cuts"]:
             console.print(f"  {printable(name)}", markup=False)
+
+
+def untrained_layers(zo: Model) -> list[dict[str, Any]]:
+    """Returns layer, operator, weights and reason of each layer that a ZO model does not train; of a model
+    without a loss none.
+    """
+    metadata = read_metadata(zo)
+    if metadata.loss is None:
+        return []
+    trained = {t.layer for t in metadata.trainable}
+    others = [c for c in node_choices(export_model(zo), metadata.loss.output) if c.layer not in trained]
+    return [
+        {
+            "layer": c.layer,
+            "operator": c.operator,
+            "weights": c.weights,
+            "reason": c.reason if c.reason == UNREAD or c.reason and metadata.nodes else _NOT_ASKED_FOR,
+        }
+        for c in others
+    ]
 
 
 def _choices(choices: list[dict[str, Any]]) -> Table:
