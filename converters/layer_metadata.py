@@ -122,7 +122,7 @@ class ZoTail:
         steps: steps in the order in which they are done.
     """
 
-    asked: str
+    asked: Annotated[str, Field(pattern="^[0-9]+( blocks)?$")]
     layers: Annotated[tuple[ZoNodes, ...], Field(min_length=1)]
     of_layers: tuple[Index, ...]
     fields: Annotated[tuple[ZoField, ...], Field(min_length=1)]
@@ -188,3 +188,45 @@ def _tail_faults(m: ZoMetadata, tail: ZoTail) -> Iterator[str]:
             yield f"tail.steps.{i}: its layer does not exist"
         if s.numbers.keys() != _NUMBERS.get(s.kind, frozenset()) or (s.kind == "factors") != bool(s.factors):
             yield f"tail.steps.{i}: a number is missing or unknown"
+        if not _sizes_fit(tail, s):
+            yield f"tail.steps.{i}: its fields have not the sizes of its operator"
+    yield from _memory_faults(tail)
+
+
+def _sizes_fit(tail: ZoTail, s: ZoBackwardStep) -> bool:
+    """Whether a step takes errors of the sizes that its fields have, as zo_backward_check asks."""
+    source, target, n = tail.fields[s.source].count, tail.fields[s.target].count, s.numbers
+    if s.layer is not None:
+        layer = tail.layers[s.layer]
+        g = layer.geometry
+        return (source, target) == (layer.count, g.get("in_h", 1) * g.get("in_w", 1) * g["in_c"])
+    if s.kind.endswith("_pool"):
+        sizes = (n["out_h"] * n["out_w"] * n["channels"], n["in_h"] * n["in_w"] * n["channels"])
+        return (source, target) == sizes
+    if s.kind == "slice":
+        end = n["offset"] + (n["blocks"] - 1) * n["pitch"] + n["length"]
+        fits = min(n["offset"], n["blocks"] - 1, n["length"] - 1, n["pitch"] - n["length"]) >= 0
+        return fits and n["blocks"] * n["length"] == target and end <= source
+    return source == target and source % max(1, len(s.factors)) == 0
+
+
+def _memory_faults(tail: ZoTail) -> Iterator[str]:
+    """Yields the steps that read a field before errors are in it, or after another field took its memory."""
+    fields = tail.fields
+
+    def overlap(a: int, b: int) -> bool:
+        (at, m), (other, n) = ((fields[i].at, fields[i].count) for i in (a, b))
+        return a != b and at is not None and other is not None and at < other + n and other < at + m
+
+    filled = {0}
+    for i, s in enumerate(tail.steps):
+        if s.source not in filled or s.kind == "add" and s.target not in filled:
+            yield f"tail.steps.{i}: no errors are in its fields yet, or others have taken their place"
+        if overlap(s.source, s.target):
+            yield f"tail.steps.{i}: its fields share memory"
+        filled = {f for f in filled if not overlap(f, s.target)} | {s.target}
+    used = {0, *(s.target for s in tail.steps)}
+    shared = sum(f.count for f in fields if f.at is not None)
+    for i, f in enumerate(fields):
+        if i not in used or f.at is not None and f.at + f.count > shared:
+            yield f"tail.fields.{i}: no step leads errors to it, or its place lies beyond all fields"

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from fuzz.files.metadata import changed
 from helpers.injection import inject_all
 from helpers.models import MODELS
+from helpers.models.backward_networks import other_operators
 from tflm_zo import NativeError
 from tflm_zo.converters import (
     ConversionError,
@@ -28,10 +29,12 @@ from tflm_zo.converters import (
     load_model,
     read_metadata,
 )
+from tflm_zo.converters.layer_metadata import ZoTail
 from tflm_zo.converters.model import OperatorCode
 from tflm_zo.converters.model.schema import BuiltinOperator
 from tflm_zo.core import NodeLayer
 from tflm_zo.runtime import load
+from tflm_zo.training import Exact, Settings, Trainer
 
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "weights": ("residual", {"batch": 2}),
@@ -39,13 +42,16 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "cuts": ("two_outputs", {"loss_output": 1, "cuts": "layers", "sparse": "top-k:0.5"}),
     "pixels": ("uint8_edges", {"nodes": "auto", "trainable": "nodes", "headroom": 0}),
     "autoencoder": ("autoencoder", {"update_bits": 8}),
+    "tail": ("residual", {"batch": 2, "nodes": (), "tail": "2 blocks"}),
+    "tail of other operators": ("other", {"batch": 2, "nodes": ("stem",), "tail": 3}),
 }
+SOURCES = {**MODELS, "other": other_operators}
 
 
 @cache
 def model_of(kind: str) -> bytes:
     name, chosen = KINDS[kind]
-    return inject_all(MODELS[name](), **chosen).to_bytes()
+    return inject_all(SOURCES[name](), **chosen).to_bytes()
 
 
 @cache
@@ -67,15 +73,25 @@ def use(model: Model) -> None:
     assert ZoMetadata.from_json(metadata.to_json()) == metadata
     initial_weights(model)
     export_model(model)
-    for nodes in metadata.nodes:
-        try:
+    try:
+        for nodes in metadata.nodes:
             NodeLayer.of(nodes)
-        except NativeError:
-            return  # the C core says which sizes do not fit each other
+        if metadata.tail is not None:
+            lead_back(model, metadata.tail)
+    except NativeError:
+        return  # the C core says which sizes do not fit each other
     runtime = load(model, "litert-ref")
     runtime.set_inputs(*(np.zeros(runtime.input_details(i)[0]) for i in range(len(metadata.original.inputs))))
     runtime.invoke(runtime.command(loss=False))
     runtime.status()
+
+
+def lead_back(model: Model, tail: ZoTail) -> None:
+    """Trains two minibatches by the exact gradients of all layers of the tail."""
+    settings = Settings(tasks=(Exact(last=len(tail.layers)),), batch_size=4, learning_rate=1.0)
+    shape, rng = model.subgraphs[0].inputs[0].shape, np.random.default_rng(3)
+    x = rng.integers(-128, 128, (8, *shape[1:])).astype(np.int8)
+    Trainer(model, settings, "litert-ref").fit(x, np.arange(8) % 4, steps=2, keep="last")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -97,6 +113,18 @@ def test_mutants_are_refused_in_one_sentence_or_work(kind: str, seed: int, count
         assert "metadata" in str(error), error
 
 
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from([kind for kind in KINDS if "tail" in kind]), st.integers(0, 2**32 - 1))
+def test_of_a_changed_tail_the_place_is_named(kind: str, seed: int) -> None:
+    """Or it works: what leads errors back is in the metadata, in no graph."""
+    content = copy.deepcopy(content_of(kind))
+    content["tail"] = changed(Random(seed), content["tail"])
+    try:
+        use(with_content(kind, content))
+    except ConversionError as error:
+        assert "\n" not in str(error) and "tail" in str(error)
+
+
 def test_a_version_is_not_guessed() -> None:
     content = copy.deepcopy(content_of("weights"))
     del content["version"]
@@ -109,6 +137,9 @@ def nested(content: Any, path: str) -> tuple[Any, Any]:
     for key in parents:
         content = content[key]
     return content, last
+
+
+TAIL, OTHER = "tail", "tail of other operators"
 
 
 @pytest.mark.parametrize(
@@ -141,6 +172,39 @@ def nested(content: Any, path: str) -> tuple[Any, Any]:
         ("nodes", "nodes.0.count", 3, "nodes.0.geometry: it is not that of 3 nodes"),
         ("nodes", "nodes.0.form", "sum", "nodes.0.form"),
         ("nodes", "nodes.0.head", True, "nodes.0.head: the loss does not read these nodes"),
+        (TAIL, "tail.asked", "blocks", "tail.asked"),
+        (TAIL, "tail.layers", [], "tail.layers: .*at least 1"),
+        (TAIL, "tail.layers.2.trainable", 9, "tail.layers.2: there is no trainable 9"),
+        (TAIL, "tail.layers.2.trainable", 2, "tail.layers.2: its segments are not in order"),
+        (TAIL, "tail.layers.2.form", "mean", "tail.layers.2: the last layer alone is the head"),
+        (TAIL, "tail.layers.0.input_segment", 2, "tail.layers.0: its segments are not in order"),
+        (TAIL, "tail.of_layers", [], "tail.of_layers: these fields are not kept, or have other sizes"),
+        (TAIL, "tail.of_layers.5", 7, "tail.of_layers: these fields are not kept"),
+        (TAIL, "tail.fields.1.at", -1, "tail.fields.1.at: Input should be greater than or equal to 0"),
+        (TAIL, "tail.fields.1.at", 2**31 - 1, "tail.fields.1: .* its place lies beyond all fields"),
+        (TAIL, "tail.fields.1.count", 13, "tail.steps.0: its fields have not the sizes of its operator"),
+        (TAIL, "tail.fields.5.at", 500, "tail.of_layers: these fields are not kept"),
+        (TAIL, "tail.steps", [], "tail.fields.1: no step leads errors to it"),
+        (TAIL, "tail.steps.0.kind", "sum", "tail.steps.0.kind"),
+        (TAIL, "tail.steps.0.source", 7, "tail.steps.0: its fields do not exist"),
+        (TAIL, "tail.steps.0.target", -1, "tail.steps.0.target: Input should be greater"),
+        (TAIL, "tail.steps.0.layer", 6, "tail.steps.0: its layer does not exist"),
+        (TAIL, "tail.steps.0.layer", 4, "tail.steps.0: its fields have not the sizes of its operator"),
+        (TAIL, "tail.steps.1.numbers.channels", 11, "tail.steps.1: its fields have not the sizes"),
+        (TAIL, "tail.steps.1.numbers.k_h", None, "tail.steps.1.numbers.k_h: Input should be a valid integer"),
+        (TAIL, "tail.steps.2.segment", 8, "tail.steps.2: its segment does not exist"),
+        (TAIL, "tail.steps.2.segment", 1, "tail.steps.2: what enters segment 1 is not what it looks at"),
+        (TAIL, "tail.steps.3.source", 4, "tail.steps.3: no errors are in its fields yet"),
+        (TAIL, "tail.steps.4.target", 6, "tail.steps.4: its fields have not the sizes of its operator"),
+        (TAIL, "tail.steps.7.source", 6, "tail.steps.7: no errors are in its fields yet"),
+        (OTHER, "tail.fields.3.at", 470, "tail.steps.2: its fields share memory"),
+        (OTHER, "tail.fields.5.at", None, "tail.fields.6: .* its place lies beyond all fields"),
+        (OTHER, "tail.steps.2.factors", [], "tail.steps.2: a number is missing or unknown"),
+        (OTHER, "tail.steps.2.factors", [1.0] * 7, "tail.steps.2: its fields have not the sizes"),
+        (OTHER, "tail.steps.2.factors.0", float("inf"), "tail.steps.2.factors.0: Input should be a finite"),
+        (OTHER, "tail.steps.7.numbers.offset", -1, "tail.steps.7: its fields have not the sizes"),
+        (OTHER, "tail.steps.7.numbers.pitch", 200, "tail.steps.7: its fields have not the sizes"),
+        (OTHER, "tail.steps.8.numbers.blocks", 0, "tail.steps.8: its fields have not the sizes"),
     ],
 )
 def test_faults_are_named(kind: str, path: str, value: Any, said: str) -> None:

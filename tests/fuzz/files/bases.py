@@ -24,6 +24,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "cut, multipliers": {"cuts": "layers", "multipliers": "quantization-aware"},
     "int16, without replay": {"int16": "last", "replay": False},
     "nodes": {"nodes": "auto", "headroom": 0, "batch": 4, "trainable": "nodes"},
+    "tail": {"nodes": (), "tail": 3, "headroom": 0, "batch": 4},
 }
 
 

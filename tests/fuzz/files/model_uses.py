@@ -133,7 +133,9 @@ def use_evaluate(bases: Bases, case: Case, rng: Random, model: Model) -> None:
 
 def use_train(bases: Bases, case: Case, rng: Random, model: Model) -> None:
     options = ["--steps", "2", "--batch-size", "4", "--runtime", "litert-ref"]
-    if rng.random() < 0.5:
+    if case.base.endswith(", tail"):
+        options += ["--algorithm", "fqt", "--set", "last=3"]
+    elif rng.random() < 0.5:
         options += ["--algorithm", rng.choice(("weight", "layer", "elastic-zo", "fqt"))]
     files = ["out.tflite", "out.zolog"]
     if not any(m.name == "tflm_zo" for m in model.metadata or ()):
