@@ -253,15 +253,18 @@ def _work(todo: list[tuple[str, str, float, int, bool]], folder: Path, path: Pat
             future.result()
             bar.advance(first)
         second = bar.add_task("adapting", total=len(todo))
-        futures = [pool.submit(run, *key, str(folder)) for key in todo]
+        futures = {pool.submit(run, *key, str(folder)): key for key in todo}
         try:
-            for future in as_completed(futures):
-                results.write(json.dumps(future.result()) + "\n")
+            for done in as_completed(futures):
+                try:
+                    results.write(json.dumps(done.result()) + "\n")
+                except ValueError as error:  # a step costs more than the budget, or no such network is taken
+                    bar.console.print(*futures[done][:2], f"left out: {error}", markup=False)
                 results.flush()
                 bar.advance(second)
         except BaseException:
-            for future in futures:
-                future.cancel()
+            for run_of_key in futures:
+                run_of_key.cancel()
             raise
 
 

@@ -12,7 +12,7 @@ import int8_backpropagation
 import numpy as np
 from ablations import ABLATIONS
 from method import Method
-from tasks import Task
+from task import Task
 
 from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.training import ALGORITHMS, Exact
