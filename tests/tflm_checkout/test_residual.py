@@ -39,13 +39,23 @@ RUNS: dict[str, tuple[dict[str, Any], Settings]] = {
             tasks=(Nodes(queries=2, parameters="biases"), Exact(parameters="biases")), batch_size=2, seed=12
         ),
     ),
-    "exact tail over a block, body by its weights": (
-        {**NODES, "trainable": "all", "nodes": (), "tail": "block", "headroom": 2},
-        Settings(tasks=(Weights(perturbation=Rademacher(1)), Exact(last="block")), batch_size=4, seed=11),
+    "exact tail over a block, body by its weights and biases": (
+        {**NODES, "trainable": "all", "nodes": (), "tail": "block", "headroom": 2, "parameters": "all"},
+        Settings(
+            tasks=(Weights(perturbation=Rademacher(1), parameters="all"), Exact(last="block")),
+            batch_size=4,
+            seed=11,
+        ),
     ),
-    "weights of blocks": (
-        {"trainable": "all", "cuts": "layers"},
-        Settings(tasks=(Weights(scope="blocks"),), batch_size=4, seed=10, learning_rate=20.0),
+    "weights and biases of blocks": (
+        {"trainable": "all", "cuts": "layers", "parameters": "all"},
+        Settings(
+            tasks=(Weights(scope="blocks", parameters="all"),), batch_size=4, seed=10, learning_rate=20.0
+        ),
+    ),
+    "perturbed biases alone": (
+        {"trainable": "all", "parameters": "biases"},
+        Settings(tasks=(Weights(parameters="biases"),), batch_size=4, seed=13, learning_rate=20.0),
     ),
 }
 
