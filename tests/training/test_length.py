@@ -11,7 +11,16 @@ import pytest
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.runs import random_samples
-from tflm_zo.training import Exact, Nodes, Settings, Trainer, Weights, best_state, length
+from tflm_zo.training import (
+    Exact,
+    Nodes,
+    Settings,
+    Trainer,
+    Weights,
+    best_state,
+    length,
+    random_walks,
+)
 from tflm_zo.training.length import most_budget_steps, usual_epochs
 
 X, Y = random_samples(2, 16)
@@ -53,6 +62,29 @@ def test_few_samples_get_enough_steps(samples: int, batch_size: int, epochs: int
 def test_how_many_steps_a_budget_is_good_for(tasks: Any, samples: int, most: int) -> None:
     """Sixty passes over the samples or 2,000 steps; weight perturbation learns less in each."""
     assert most_budget_steps(Settings(tasks=tasks, batch_size=32), samples) == most
+
+
+@pytest.mark.parametrize(
+    ("samples", "most"), [(128, 600), (320, 600), (352, 660), (1000, 1920), (1088, 2040)]
+)
+def test_a_network_that_bears_less_noise_does_fewer_steps_of_few_samples(samples: int, most: int) -> None:
+    assert most_budget_steps(Settings(batch_size=32), samples, careful=True) == most
+
+
+def test_the_measured_rate_says_how_long_a_budget_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random_walks, "_LEAST_SPREAD", 0.0)
+    monkeypatch.setattr(random_walks, "_MOST_LOSS", 1e9)
+    monkeypatch.setattr(length, "_LEAST_OF_MOST", 12)
+    monkeypatch.setattr(length, "_LEAST_OF_MOST_FOR_CAREFUL", 9)
+    monkeypatch.setattr(length, "_MOST_PASSES", 1)
+    for walk, steps in ((0.6, 9), (2.0, 12)):
+        monkeypatch.setattr(
+            random_walks.RandomWalks, "forgotten", lambda _, found, w=walk: 0.5 * (found / w) ** 2
+        )
+        settings = Settings(tasks=(Nodes(queries=2),), batch_size=8)
+        trainer = Trainer(inject_all(MODELS["small_cnn"](), nodes="*", batch=8), settings)
+        trainer.fit(X, Y, budget=1e6)
+        assert trainer.planned == steps
 
 
 def test_a_budget_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,9 +106,9 @@ def test_the_same_bits_in_tflm(bits, tmp_path):
 
 def test_a_resumed_run_ends_alike(tmp_path):
     model = lenet()
-    whole = Trainer(model, exact(3, snapshot_every=2), "litert-ref")
+    whole = Trainer(model, exact(3, snapshot_every=2, learning_rate=1.0), "litert-ref")
     whole.fit(X, Y, steps=7, log=tmp_path / "whole", keep="last")
-    part = Trainer(model, exact(3, snapshot_every=2), "litert-ref")
+    part = Trainer(model, exact(3, snapshot_every=2, learning_rate=1.0), "litert-ref")
     original = part.runtime.invoke
     left = [8]
 
@@ -121,7 +121,7 @@ def test_a_resumed_run_ends_alike(tmp_path):
     part.runtime.invoke = invoke
     part.fit(X, Y, steps=7, log=tmp_path / "part", keep="last")
     assert part.interrupted
-    part = Trainer(model, exact(3, snapshot_every=2), "litert-ref")
+    part = Trainer(model, exact(3, snapshot_every=2, learning_rate=1.0), "litert-ref")
     part.fit(X, Y, steps=7, log=tmp_path / "part", resume=True, keep="last")
     assert (tmp_path / "part").read_bytes() == (tmp_path / "whole").read_bytes()
     assert part.export().to_bytes() == whole.export().to_bytes()

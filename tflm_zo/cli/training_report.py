@@ -10,6 +10,7 @@ from rich.status import Status
 
 from ..converters.table import table
 from ..training import Callback, Trainer
+from ..training.length import most_budget_steps
 from .block_probes import choice_table
 from .failures import note
 
@@ -59,17 +60,34 @@ def render(console: Console, result: dict[str, Any]) -> None:
 
 
 class SayWhatIsTrained(Callback):
-    """Prints notes before the bar is drawn, when nothing is left to be refused."""
+    """Prints notes before the bar is drawn, when nothing is left to be refused.
 
-    def __init__(self, sentence: str, waiting: Status) -> None:
+    Args:
+        sentence: sentence that says what is trained.
+        waiting: what is shown until then.
+        budget: forward equivalents that end the run, or None.
+        samples: number of training samples.
+    """
+
+    def __init__(self, sentence: str, waiting: Status, budget: float | None, samples: int) -> None:
         self._sentence, self._waiting = sentence, waiting
+        self._budget, self._samples = budget, samples
 
     def on_train_begin(self, trainer: Trainer, steps: int) -> None:
-        """Ends the waiting, and says what is trained and at which rate."""
+        """Ends the waiting, and says what is trained, at which rate, and what of a budget is left."""
         self._waiting.stop()
         note(self._sentence)
         if trainer.measured_rate is not None:
             note(
                 f"learning rate: {trainer.measured_rate:g} LSB at the first step, measured; --learning-rate "
                 "gives another"
+            )
+        if self._budget is None:
+            return
+        affordable = trainer.affordable_steps(self._budget, self._samples)
+        most = [most_budget_steps(trainer.settings, self._samples, careful) for careful in (False, True)]
+        if affordable > steps and steps in most:
+            note(
+                f"the budget is good for {affordable:,} steps; the run ends after {steps:,}, since more "
+                "overfit; --steps does any number"
             )

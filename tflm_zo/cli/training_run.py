@@ -30,7 +30,7 @@ from ..training import (
 )
 from ..training.held_out import hold_out
 from ..training.injection import is_zo, trainable_model
-from ..training.length import check_length, most_budget_steps, planned_steps, usual_epochs
+from ..training.length import check_length, planned_steps, usual_epochs
 from ..training.setting_names import changed
 from .block_probes import choose
 from .failures import interruption_code, note, waiting_for, warn
@@ -238,11 +238,10 @@ class TrainingRun:
             )
             callbacks.append(kept_zo)
         self._block_choice, budget = self._choose_block(length)
-        self._say_budget(budget)
         self._budget = budget
         self._trained = trained_layers(self._zo, self._trainer.settings)
         waiting = waiting_for("measuring the learning rate")
-        callbacks.insert(0, SayWhatIsTrained(self._trained.sentence, waiting))
+        callbacks.insert(0, SayWhatIsTrained(self._trained.sentence, waiting, budget, count))
         self._on = self._validation or self._trainer.measured_samples(self._data)
         self._before = None if self._keep == "best" or self._resume else self._trainer.evaluate(self._on)
         if self._trainer.settings.measures_rate:
@@ -288,16 +287,6 @@ class TrainingRun:
         found = choose(probes, self._files.log if self._resume else None)
         self._trainer = Trainer(self._zo, probes.settings_of(found["best"]), runtime=self._runtime)
         return found, budget
-
-    def _say_budget(self, budget: float | None) -> None:
-        if budget is not None:
-            affordable = self._trainer.affordable_steps(budget, len(self._data))
-            most = most_budget_steps(self._trainer.settings, len(self._data))
-            if affordable > most:
-                note(
-                    f"the budget is good for {affordable:,} steps; the run ends after {most:,}, since more "
-                    "overfit; --steps does any number"
-                )
 
     def finish(self, *, re_range: bool, as_json: bool) -> None:
         """Writes the model, says what the run has come to, and ends an interrupted command."""

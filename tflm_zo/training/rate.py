@@ -50,6 +50,7 @@ from ..data import Data
 from ..runtime import Runtime
 from .checks import SettingsError
 from .costs import RunCosts
+from .length import most_budget_steps
 from .random_walks import NodeWalks, RandomWalks, WeightWalks
 from .settings import Settings
 from .tasks import Exact
@@ -67,16 +68,16 @@ _SQUARE_OF_EXACT: Final = 4.0
 _LONGEST: Final = 1.0
 _LONGEST_OF_WEIGHTS: Final = 24.0
 _HALVINGS: Final = 6
-# A run of less than so many times the cost of the longest measurement, which is three times that of most,
-# measures nothing.
-_LEAST_RUN: Final = 0.5
+# A budget of less than so many times the cost of the longest measurement, which is three times that of most,
+# is for steps alone.
+_LEAST_BUDGET: Final = 0.5
 
 
 def with_measured_rate(
     runtime: Runtime, model: Model, settings: Settings, data: Data, steps: int, budget: float | None = None
 ) -> tuple[Settings, int, float]:
     """Returns the settings of a run, with the measured rate where none is given, its number of steps, and
-    what measuring cost, in forward equivalents. A run that costs little more than that measures nothing.
+    what measuring cost, in forward equivalents. A run whose budget is little more than that measures nothing.
 
     Args:
         runtime: the loaded model, whose weights are afterwards those that the model starts with.
@@ -95,12 +96,13 @@ def with_measured_rate(
     of_weights = settings.perturbs_weights_alone
     walks = (WeightWalks if of_weights else NodeWalks)(runtime, model, settings, data)
     costs = RunCosts(settings, model, runtime.metadata, len(data))
-    if costs.until(steps) < _LEAST_RUN * walks.most(1 + _HALVINGS):
+    if budget is not None and budget < _LEAST_BUDGET * walks.most(1 + _HALVINGS):
         return settings, steps, 0.0
     longest = _LONGEST_OF_WEIGHTS if of_weights else _LONGEST
     borne = _borne(walks, longest)
     if budget is not None:
-        steps = max(1, min(steps, costs.steps(budget - walks.equivalents)))
+        most = most_budget_steps(settings, len(data), careful=borne < longest)
+        steps = max(1, min(steps, most, costs.steps(budget - walks.equivalents)))
     rate = settings.chosen_rate(steps, max(1, len(runtime.metadata.blocks)))
     if borne < longest:
         exact = all(isinstance(task, Exact) for task in settings.tasks)
