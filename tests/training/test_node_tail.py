@@ -136,7 +136,7 @@ def test_costs():
     queries = {1: 2 * (fc2 + fc3) + 2 * fc3, 2: 2 * (fc2 + fc3), 3: 0}
     prefix = len(X) * (whole - forward)
     for tail in (1, 2, 3):
-        trainer = Trainer(lenet(), exact(tail, queries=1))
+        trainer = Trainer(lenet(), exact(tail, queries=1, learning_rate=1.0))
         history = trainer.fit(X, Y, steps=5, keep="last")
         step = 8 * (forward + update + back[tail] + queries[tail])
         assert history.equivalents == pytest.approx((prefix + 5 * step) / whole)
