@@ -130,9 +130,14 @@ class SnapshotLog:
         """The best measurement of the first steps, of those whose weights the log, or the model, has: a power
         failure may have damaged the best.
         """
-        return best_of(
+        known = [
             m for m in self.measurements if m.step <= step and (not m.step or self.after(m.step) is not None)
-        )
+        ]
+        best, slot = best_of(known), self.best_slot
+        if best is not None and not best.step and slot is not None:
+            # Written when the loss alone said which state is the best: the one that the run handed over.
+            return next((m for m in known if m.step == slot.step), best)
+        return best
 
     @property
     def best(self) -> Measurement | None:
