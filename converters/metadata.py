@@ -19,7 +19,7 @@ from .errors import ConversionError
 from .layer_metadata import Index, ZoNodes, ZoTail, layer_faults
 from .metadata_fit import misfits
 from .model import Model
-from .settings import LOSS_KINDS, MAX_QUERIES, SMALLEST_LIMIT, Parameters, smallest_command
+from .settings import LOSS_KINDS, MAX_QUERIES, SMALLEST_LIMIT, Parameters, parameters_of, smallest_command
 
 #: Version of the metadata; readers refuse others.
 METADATA_VERSION: Final = 1
@@ -218,13 +218,10 @@ class ZoMetadata:
 
     @property
     def parameters(self) -> Parameters:
-        """What is trainable of the layers: "weights", "biases" or "all"; of those that carry nodes or are of
-        a tail, if there are any.
-        """
+        """What is trainable of the layers that carry nodes or are of a tail; without such layers, of all."""
         tail = () if self.tail is None else self.tail.layers
         layers = {self.trainable[n.trainable].layer for n in (*self.nodes, *tail)}
-        kinds = {t.bias for t in self.trainable if not layers or t.layer in layers}
-        return "all" if len(kinds) > 1 else "biases" if kinds == {True} else "weights"
+        return parameters_of(t.bias for t in self.trainable if not layers or t.layer in layers)
 
     def tensors_of(self, trainable: int, parameters: Parameters) -> tuple[int, ...]:
         """Returns the numbers of a layer's trainable tensors, its filter ("weights"), its bias ("biases") or

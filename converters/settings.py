@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypedDict, get_args
 
 import numpy as np
@@ -93,6 +93,12 @@ def blocks_number(wanted: str) -> int:
             f'expected a number of layers, "block" or "N blocks" with N from 1 on, not {wanted!r}'
         )
     return int(number)
+
+
+def parameters_of(are_biases: Iterable[bool]) -> Parameters:
+    """Returns what is trainable where each trainable tensor is one of biases (True) or a filter (False)."""
+    kinds = set(are_biases)
+    return "all" if len(kinds) > 1 else "biases" if kinds == {True} else "weights"
 
 
 def checked_integer(value: Any, what: str, low: int, high: int) -> int:

@@ -57,6 +57,16 @@ def moved(trainer: Trainer, start: Any) -> dict[str, set[bool]]:
     return found
 
 
+def check_replay(zo: Model, log: Path, trainer: Trainer, steps: int) -> None:
+    """The log leads to the weights and fractions that the trainer has."""
+    weights, fractions = replay_log(zo, log, steps)
+    for name, now in trainer.runtime.read_weights().items():
+        np.testing.assert_array_equal(weights[name], now)
+    assert {n: f.tolist() for n, f in fractions.items()} == {
+        n: f.tolist() for n, f in trainer.runtime.read_fractions().items()
+    }
+
+
 @pytest.mark.parametrize("update_bits", [8, 16])
 @pytest.mark.parametrize(
     ("model", "parameters", "expected"),
@@ -73,12 +83,7 @@ def test_what_moves(model: str, parameters: str, expected: Any, update_bits: int
     log = tmp_path / "run.zolog"
     trainer.fit(X, Y, steps=7, log=log, keep="last")
     assert moved(trainer, initial_weights(zo)) == expected
-    weights, fractions = replay_log(zo, log, 7)
-    for name, now in trainer.runtime.read_weights().items():
-        np.testing.assert_array_equal(weights[name], now)
-    assert {n: f.tolist() for n, f in fractions.items()} == {
-        n: f.tolist() for n, f in trainer.runtime.read_fractions().items()
-    }
+    check_replay(zo, log, trainer, 7)
     # The log tells which tensors a task trains.
     metadata, header = trainer.runtime.metadata, SnapshotLog.read(log)
     assert header.weight_bytes == metadata.bytes_of(i for task in header.tasks for i in task.tensors)
@@ -205,17 +210,10 @@ def test_weight_perturbation_moves_what_it_is_asked_to(
     trainer = Trainer(zo, settings, runtime="litert-ref")
     trainer.fit(X, Y, steps=3, log=log, keep="last")
     assert moved(trainer, initial_weights(zo)) == expected
-    weights, fractions = replay_log(zo, log, 3)
-    for name, now in trainer.runtime.read_weights().items():
-        np.testing.assert_array_equal(weights[name], now)
-    assert {n: f.tolist() for n, f in fractions.items()} == {
-        n: f.tolist() for n, f in trainer.runtime.read_fractions().items()
-    }
-    # A plain interpreter replays it to the same weights.
+    check_replay(zo, log, trainer, 3)
     again = Trainer(zo, settings, runtime="litert-ref")
     again.fit(X, Y, steps=3, log=log, resume=True, keep="last")
-    for name, now in again.runtime.read_weights().items():
-        np.testing.assert_array_equal(weights[name], now)
+    check_replay(zo, log, again, 3)
 
 
 def test_biases_that_are_perturbed_alone_leave_filters_as_they_are() -> None:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from ..converters import ZoMetadata
-from ..converters.settings import Parameters
+from ..converters.settings import parameters_of
 from ..core import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from .checks import SettingsError
 from .settings import Estimator, Schedule, Settings
@@ -310,12 +310,9 @@ def algorithm_for(metadata: ZoMetadata, name: str | None = None) -> Settings:
         SettingsError: no algorithm has that name; the message lists the algorithms.
     """
     settings = algorithm(algorithm_of(metadata) if name is None else name)
-    if not any(t.bias for t in metadata.trainable):
-        return settings
-    alone = all(t.bias for t in metadata.trainable)
-    of_weights: Parameters = "biases" if alone else "all"
+    of_weights, of_nodes = parameters_of(t.bias for t in metadata.trainable), metadata.parameters
     tasks = (
-        dataclasses.replace(t, parameters=of_weights if isinstance(t, Weights) else metadata.parameters)
+        dataclasses.replace(t, parameters=of_weights if isinstance(t, Weights) else of_nodes)
         for t in settings.tasks
     )
     return dataclasses.replace(settings, tasks=tuple(tasks))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..converters import ZoMetadata, ZoNodes
+from ..converters.settings import parameters_of
 from ..core import Distribution, Gaussian
 from .checks import SettingsError
 from .integers import weight_command_words
@@ -117,12 +118,10 @@ def _check_bits(settings: Settings, metadata: ZoMetadata) -> None:
 def _check_parameters(settings: Settings, metadata: ZoMetadata, carrying: list[ZoNodes]) -> None:
     """Raises SettingsError where a task trains what is not trainable in the model."""
     of_nodes = metadata.parameters if carrying else "all"
-    kinds = {t.bias for t in metadata.trainable}
-    of_weights = "all" if len(kinds) > 1 else "biases" if kinds == {True} else "weights"
     for name, task, own in (
         ("nodes", settings.nodes, of_nodes),
         ("exact", settings.exact, of_nodes),
-        ("weights", settings.weights, of_weights),
+        ("weights", settings.weights, parameters_of(t.bias for t in metadata.trainable)),
     ):
         if settings.has(type(task)) and own not in ("all", task.parameters):
             raise SettingsError(
