@@ -26,6 +26,7 @@ from .passes.plan import Plan
 from .rebatch import set_batch
 from .representative import representative_labels, representative_samples
 from .settings import InjectSettings
+from .training_statistics import training_statistics
 from .widen_activations import widen_activations
 
 _FEW: Final = 50
@@ -89,7 +90,8 @@ def convert(
     """Converts a Keras model to int8: weights, activations, inputs and outputs.
 
     The result is deterministic. A softmax at the end stays an operator of its own, so that a loss can read
-    the logits before it.
+    the logits before it. The model keeps statistics of its channels for `tflm_zo.recalibrate`: those of the
+    representative data, and behind batch normalization those of the training data, which it remembers.
 
     Args:
         model: a Keras 3 model, or the path of a ``.keras`` or ``.h5`` file or of a SavedModel folder (its
@@ -142,7 +144,7 @@ def convert(
     used = result.referenced_buffers()
     result.buffers = [b for i, b in enumerate(result.buffers) if i == 0 or b in used]
     int8 = None if known is None else accuracy(result, data, known)
-    result = _with_statistics(result, data)
+    result = _with_statistics(tf, keras, fixed, result, data)
     if classes is not None:
         result = grow_classes(result, classes)
     if batch != 1:
@@ -274,13 +276,14 @@ def _check_ports(model: Model) -> None:
                 raise ConversionError(f"{kind} «{tensor.name}» has no scale; leave it out")
 
 
-def _with_statistics(model: Model, data: list[Array]) -> Model:
+def _with_statistics(tf: Any, keras: Any, fixed: FixedModel, model: Model, data: list[Array]) -> Model:
     """Keeps what recalibration leads back to, where there is enough data and a layer to lead back."""
     # Above the rewriter, which knows no runtime; only a conversion has the data at hand.
     from ..recalibration import channel_statistics_of
 
     try:
-        return with_statistics(model, channel_statistics_of(model, data))
+        found = training_statistics(tf, keras, fixed, model, data)
+        return with_statistics(model, found or channel_statistics_of(model, data))
     except (ConversionError, DataError):
         return model  # the report says what cannot be trained, too
 

@@ -99,7 +99,15 @@ def channel_statistics_of(model: Model, x: Samples, *, runtime: str = "litert") 
         DataError: the samples cannot be used.
     """
     layers = corrected_layers(model)
-    outputs = layer_outputs(model, layers, x, runtime)
+    return statistics_of_outputs(layers, layer_outputs(model, layers, x, runtime))
+
+
+def statistics_of_outputs(layers: Sequence[Operator], outputs: Sequence[NDArray[np.int8]]) -> Statistics:
+    """Returns the statistics of a plain model's corrected layers, by their outputs, [samples, ...] each.
+
+    Raises:
+        DataError: there is one sample only, or none.
+    """
     if len(outputs[0]) < 2:
         raise DataError("statistics take 2 samples at least; some hundred are good")
     found = [channel_statistics(y, _zero_point(op)) for y, op in zip(outputs, layers, strict=True)]
