@@ -12,6 +12,7 @@ import int8_backpropagation
 import numpy as np
 from ablations import ABLATIONS
 from method import Method
+from old_statistics import with_old_statistics
 from task import Task
 
 from tflm_zo.converters import load_model, read_metadata
@@ -145,7 +146,7 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: bool = Fa
         run = dataclasses.replace(run, tasks=tuple(t for t in run.tasks if not isinstance(t, Exact)))
     plain = load_model(task.model)
     if method.recalibrate:
-        plain = recalibrate(plain, x, source=task.calibration).model
+        plain = recalibrate(with_old_statistics(plain, task.keras, task.calibration), x).model
     zo = inject(plain, inject_settings(run, batch=BATCH, **method.injection))
     if method.last_layer:
         metadata = read_metadata(zo)

@@ -4,13 +4,13 @@
     TFLM_ZO_DATA=folder python benchmarks/learning/recalibration.py [--resnet pretrainedResnet_quant.tflite]
 
 The folder has `cifar10.npz` and `mnist10k.npz`, as the tests take them; MLPerf Tiny's ResNet-8 is a file that
-is named. Without it, tasks of compare.py alone are measured: LeNet-5 and rotated digits, and a DS-CNN and a
-new speaker.
+is named, with `pretrainedResnet.h5`, of which it was made, beside it. Without it, tasks of compare.py alone
+are measured: LeNet-5 and rotated digits, and a DS-CNN and a new speaker.
 
 ResNet-8 meets CIFAR-10 with a corruption: images 0 to 999, 1000 to 1999 and 2000 to 2999 are three sets to
-adapt to, of which the first 16, 128 and 1,000 are taken; 4000 to 5999 are the test images. Statistics of the
-clean domain are those of images 3000 to 3999, without corruption. With --validation accuracy is measured on
-these, corrupted, for whoever changes something.
+adapt to, of which the first 16, 128 and 1,000 are taken; 4000 to 5999 are the test images. The old statistics
+are those that `convert` makes of images 3000 to 3999, without corruption. With --validation accuracy is
+measured on these, corrupted, for whoever changes something.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from old_statistics import with_old_statistics
 from scipy.ndimage import rotate
 from tasks import TASKS
 
 from tflm_zo import load_model
 from tflm_zo.converters import InjectSettings, Model
-from tflm_zo.converters.channel_statistics import with_statistics
 from tflm_zo.converters.table import table, table_console
 from tflm_zo.data import prepare
-from tflm_zo.recalibration import channel_statistics_of, recalibrate
+from tflm_zo.recalibration import recalibrate
 from tflm_zo.runtime import load
 from tflm_zo.training.evaluation import evaluate
 from tflm_zo.training.injection import inject_plain
@@ -88,8 +88,8 @@ def levels(pixels: NDArray[np.uint8]) -> NDArray[np.int8]:
 def resnet_8(path: Path, on_validation: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     with np.load(Path(os.environ["TFLM_ZO_DATA"]) / "cifar10.npz") as arrays:
         x, y = arrays["x"], arrays["y"]
-    model = load_model(path)
-    model = with_statistics(model, channel_statistics_of(model, levels(x[VALIDATION])))
+    keras_path = path.with_name(path.name.replace("_quant.tflite", ".h5"))
+    model = with_old_statistics(load_model(path), keras_path, x[VALIDATION])
     measured, seed = (VALIDATION, 1) if on_validation else (TEST, 0)
     for corrupt in CORRUPTIONS:
         samples, labels = levels(corrupt(x[measured], seed)), y[measured]
@@ -105,8 +105,7 @@ def task(name: str, folder: Path, seeds: int, on_validation: bool) -> dict[str, 
     before, after = [], {n: list[float]() for n in COUNTS}
     for seed in range(seeds):
         found = TASKS[name](folder, seed)
-        model = load_model(found.model)
-        model = with_statistics(model, channel_statistics_of(model, found.calibration))
+        model = with_old_statistics(load_model(found.model), found.keras, found.calibration)
         x, y = found.validation if on_validation else found.test
         before.append(accuracy(model, x, y))
         for n in COUNTS:
