@@ -239,6 +239,7 @@ def test_killed_at_random_moments(kind: str, folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == [
         "d.npz",
         "m.zo.tflite",
+        "p.tflite",
         "whole.tflite",
         "whole.zolog",
     ]
