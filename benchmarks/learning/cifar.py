@@ -114,7 +114,7 @@ def vww(folder: Path, seed: int) -> Task:
     )
 
 
-def _vww(shift: str) -> Callable[[Path, int], Task]:
+def _vww(shift: str, adapt: int) -> Callable[[Path, int], Task]:
     def task(folder: Path, seed: int) -> Task:
         path = folder / f"vww-animals-{seed}.tflite"
         if not path.exists():
@@ -124,13 +124,21 @@ def _vww(shift: str) -> Callable[[Path, int], Task]:
             model = made_of_int8(mobilenet_v1(), _in_folder("TFLM_ZO_MODELS", _VWW))
             pretrain_on_images(model, x, _are_animals(y), epochs=6, rate=5e-4, seed=seed, frozen_norm=True)
             converted(model, path, x[:300].astype(np.float32))
-        return _task(shift, seed, model=path, keras=path.with_suffix(".keras"), times=3, classes=_are_animals)
+        return _task(
+            shift,
+            seed,
+            model=path,
+            keras=path.with_suffix(".keras"),
+            adapt=adapt,
+            times=3,
+            classes=_are_animals,
+        )
 
-    task.__doc__ = f"The person detector, fine-tuned to animals and vehicles, meets CIFAR-10, {shift}."
+    task.__doc__ = f"The person detector, fine-tuned to animals, meets CIFAR-10, {shift}: {adapt:,} images."
     return task
 
 
-def _mobilenet(shift: str) -> Callable[[Path, int], Task]:
+def _mobilenet(shift: str, adapt: int) -> Callable[[Path, int], Task]:
     def task(folder: Path, seed: int) -> Task:
         path = folder / f"mobilenet_v2-cifar-{seed}.tflite"
         if not path.exists():
@@ -141,20 +149,23 @@ def _mobilenet(shift: str) -> Callable[[Path, int], Task]:
             model = mobilenet_v2(x.shape[1:], 10)
             pretrain_on_images(model, x, y, epochs=40, rate=3e-3, seed=seed)
             converted(model, path, x[:300].astype(np.float32))
-        return _task(shift, seed, model=path, keras=path.with_suffix(".keras"), times=2)
+        return _task(shift, seed, model=path, keras=path.with_suffix(".keras"), adapt=adapt, times=2)
 
-    task.__doc__ = f"MobileNetV2 x 0.35, pre-trained on 2,000 images, meets CIFAR-10, {shift}."
+    task.__doc__ = f"MobileNetV2 x 0.35, pre-trained on 2,000 images, meets {shift}: {adapt:,} images."
     return task
 
 
 CIFAR_TASKS: dict[str, Callable[[Path, int], Task]] = {
-    **{
-        f"cifar-{shift}{suffix}": _resnet(shift, adapt)
-        for suffix, adapt in (("", 1000), ("-128", 128))
-        for shift in IMAGES
-    },
     "vww": vww,
-    **{f"vww-{shift}": _vww(shift) for shift in ("impulse", "dark", "fog")},
-    **{f"mobilenet-{shift}": _mobilenet(shift) for shift in ("impulse", "dark", "fog")},
+    **{
+        f"{network}-{shift}{suffix}": made(shift, adapt)
+        for network, made, shifts in (
+            ("cifar", _resnet, tuple(IMAGES)),
+            ("vww", _vww, ("impulse", "dark", "fog")),
+            ("mobilenet", _mobilenet, ("impulse", "dark", "fog")),
+        )
+        for suffix, adapt in (("", 1000), ("-128", 128))
+        for shift in shifts
+    },
 }
 """By name: makes the task from a folder for models and the number of the set that adapts, 0..2."""

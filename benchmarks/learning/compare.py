@@ -41,7 +41,7 @@ Row = dict[str, Any]
 KEY = ("task", "method", "budget", "seed", "guard")
 
 
-def run(task: str, method: str, budget: float, seed: int, guard: bool, folder: str) -> Row:
+def run(task: str, method: str, budget: float, seed: int, guard: str, folder: str) -> Row:
     """One line of the results."""
     made = TASKS[task](Path(folder), seed)
     return {
@@ -66,7 +66,10 @@ def read(path: Path) -> list[Row]:
 
 
 def _key(row: Row) -> tuple[Any, ...]:
-    return tuple(row.get(name, False) for name in KEY)  # rows written before there was a guard have none
+    guard = row.get("guard", "")
+    if isinstance(guard, bool):  # of when there was one guard
+        row = {**row, "guard": "held-out" if guard else ""}
+    return tuple(row.get(name, "") for name in KEY)
 
 
 def family(task: str) -> str:
@@ -180,8 +183,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--guard",
-        action="store_true",
-        help="hold a fifth of the samples out, keep the best state, and say how often that was needed",
+        nargs="?",
+        default="",
+        const="held-out",
+        choices=("held-out", "training"),
+        help="keep the best state by a fifth of the samples, which is held out, or by the training samples, "
+        "and say how often that was needed",
     )
     parser.add_argument("--list", action="store_true", help="tasks and methods")
     return parser
@@ -236,7 +243,7 @@ def main() -> None:
             console.print(ablation_table(lines) if arguments.ablations else table(lines))
 
 
-def _work(todo: list[tuple[str, str, float, int, bool]], folder: Path, path: Path, jobs: int) -> None:
+def _work(todo: list[tuple[str, str, float, int, str]], folder: Path, path: Path, jobs: int) -> None:
     # One thread each: two interpreter threads on two busy cores are far slower than one.
     for variable in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
         os.environ.setdefault(variable, "1")

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Whether adapting did harm, and how often held-out samples had to prevent it."""
+"""Whether adapting did harm, and how often measuring had to prevent it."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ METHODS: dict[str, Method] = {
 HELD_OUT = 0.2
 
 
-def adapt(task: Task, method: Method, budget: float, seed: int, guard: bool = False) -> dict[str, float]:
+def adapt(task: Task, method: Method, budget: float, seed: int, guard: str = "") -> dict[str, float]:
     """Adapts and measures.
 
     Args:
@@ -117,14 +117,14 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: bool = Fa
         method: how it is adapted.
         budget: forward equivalents.
         seed: of the run.
-        guard: whether a fifth of the samples is held out and the state with the smallest loss on them kept,
-            as `tflm-zo train --held-out 0.2` does; forward-only methods alone.
+        guard: samples by which the best state is kept: "held-out", a fifth that is not trained on (`tflm-zo
+            train --held-out 0.2`), "training", those that are, or "", none; forward-only methods alone.
 
     Returns:
         Accuracies in percent: "validation", "test", "before" (the int8 model that adapts) and, where the task
         has an old domain, "old"; the number of "steps", and the forward "equivalents" that they took. With a
         guard also "last", the test accuracy of the last step's weights, "kept_step", and whether the run
-        "ended_worse" than it began by the loss of the held-out samples.
+        "ended_worse" than it began by the loss of these samples.
     """
     x, y = task.adapt
     if method.rehearsal:
@@ -163,7 +163,7 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: bool = Fa
         length = {"steps": most}
     guarded: dict[str, float] = {}
     if guard:
-        history = _fit_guarded(trainer, x, y, length, task.test, guarded)
+        history = _fit_guarded(trainer, x, y, length, task.test, guarded, guard == "held-out")
     else:
         history = trainer.fit(x, y, **length, keep="last")
     return {
@@ -177,9 +177,15 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: bool = Fa
 
 
 def _fit_guarded(
-    trainer: Any, x: Any, y: Any, length: dict[str, Any], test: Any, found: dict[str, float]
+    trainer: Any,
+    x: Any,
+    y: Any,
+    length: dict[str, Any],
+    test: Any,
+    found: dict[str, float],
+    holds_out: bool,
 ) -> Any:
-    """Trains, keeps the best state by held-out samples, and writes into `found` what came of it."""
+    """Trains, keeps the best state, and writes into `found` what came of it."""
     from tflm_zo.training import Callback
     from tflm_zo.training.held_out import held_out_samples
 
@@ -187,11 +193,12 @@ def _fit_guarded(
         def on_train_end(self, trainer: Any) -> None:  # before the best state is put in place of the last
             found["last"] = 100 * trainer.evaluate(*test)["accuracy"]
 
-    held = held_out_samples(np.asarray(y), trainer.runtime.metadata.loss, HELD_OUT, 0)
-    rest = np.setdiff1d(np.arange(len(y)), held)
-    history = trainer.fit(
-        x[rest], y[rest], **length, validation_data=(x[held], y[held]), callbacks=[AtLast()]
-    )
+    if holds_out:
+        held = held_out_samples(np.asarray(y), trainer.runtime.metadata.loss, HELD_OUT, 0)
+        rest = np.setdiff1d(np.arange(len(y)), held)
+        length = {**length, "validation_data": (x[held], y[held])}
+        x, y = x[rest], y[rest]
+    history = trainer.fit(x, y, **length, callbacks=[AtLast()])
     first, last = history.measurements[0], history.measurements[-1]
     found["kept_step"], found["ended_worse"] = history.kept_step, float(last["loss"] > first["loss"])
     return history

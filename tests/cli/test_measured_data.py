@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ def test_rehearsal(algorithm: str, folder: Path) -> None:
         x, y = data["x"], data["y"]
     np.savez("new.npz", x=x[:20], y=y[:20])
     np.savez("old.npz", x=x[20:], y=y[20:])
-    shared = ("--algorithm", algorithm, "--steps", 5, "--runtime", "litert-ref")
+    shared = ("--algorithm", algorithm, "--steps", 5, "--runtime", "litert-ref", "--held-out", 0)
     result = result_of("train", "p.tflite", "new.npz", "--rehearsal", "old.npz", "-o", "a.tflite", *shared)
     run("train", "p.tflite", "d.npz", "-o", "b.tflite", *shared)
     assert files_of("a") == files_of("b")
@@ -54,11 +55,48 @@ def test_held_out(algorithm: str, folder: Path) -> None:
         assert result[name] == known[name]
 
 
+@pytest.mark.parametrize("algorithm", ["node", "weight"])
+def test_a_fifth_is_held_out_by_default(algorithm: str, folder: Path) -> None:
+    shared = ("train", "p.tflite", "d.npz", "--algorithm", algorithm, "--epochs", 2)
+    said = run(*shared, "-o", "a.tflite").stderr
+    assert "6 of 32 samples are held out and tell the best weights; --held-out 0 trains on all\n" in said
+    result = result_of(*shared, "-o", "b.tflite", "--held-out", 0.2)
+    assert files_of("a") == files_of("b")
+    assert result["evaluated_on"] == "6 samples of d.npz, held out"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--keep", "last"),
+        ("--validation", "d.npz"),
+        ("--choose-block", 1, "--algorithm", "poor-mans-training", "--batch-size", 8),
+    ],
+)
+def test_all_samples_are_trained_on_where_none_are_needed(options: tuple[str, ...], folder: Path) -> None:
+    done = run("train", "p.tflite", "d.npz", "-o", "a.tflite", "--epochs", 1, "--json", *options)
+    assert json.loads(done.stdout)["samples"] == 32
+    assert "--held-out 0" not in done.stderr
+
+
+def test_too_few_samples_are_all_trained_on(folder: Path) -> None:
+    """Of a class with one sample none is left to train on, or none to measure."""
+    with np.load("d.npz") as data:
+        np.savez("few.npz", x=data["x"], y=[3] + [0, 1] * 15 + [2])
+    shared = ("train", "p.tflite", "few.npz", "--steps", 3)
+    said = run(*shared, "-o", "a.tflite").stderr
+    assert "32 samples are too few to hold some of every class out: the best weights are told by" in said
+    result = result_of(*shared, "-o", "b.tflite", "--held-out", 0)
+    assert files_of("a") == files_of("b")
+    assert (result["samples"], result["evaluated_on"]) == (32, "few.npz")
+
+
 def test_held_out_refused(folder: Path) -> None:
     before = sorted(folder.iterdir())
     for options, said in (
         ((0.5, "--validation", "d.npz"), "--held-out, --validation: give one of them"),
-        ((0,), "--held-out: expected a share that leaves samples"),
+        ((0.01,), "--held-out: expected a share that leaves samples"),
+        ((-0.1,), "--held-out: expected 0..1"),
         ((1.5,), "--held-out: expected 0..1"),
     ):
         done = run("train", "p.tflite", "d.npz", "-o", "a.tflite", "--held-out", *options, code=1)
@@ -72,7 +110,8 @@ def test_it_says_that_it_was_measured_on_a_part(
     folder: Path, keep: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(best_state, "_MOST_SAMPLES", 10)
-    result = result_of("train", "p.tflite", "d.npz", "-o", "a.tflite", "--steps", 2, "--keep", keep)
+    shared = ("--steps", 2, "--keep", keep, "--held-out", 0)
+    result = result_of("train", "p.tflite", "d.npz", "-o", "a.tflite", *shared)
     assert result["evaluated_on"] == "10 of the 32 samples of d.npz"
     assert result["accuracy"] * 10 == pytest.approx(round(result["accuracy"] * 10))
 

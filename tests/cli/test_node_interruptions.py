@@ -23,7 +23,7 @@ STEPS, EVERY = 600, 50
 
 def arguments(name: str, *more: Any) -> list[Any]:
     given = ("--steps", STEPS, "--set", f"snapshot-every={EVERY}", "--batch-size", 16, "--learning-rate", 1)
-    return ["train", "p.tflite", "d.npz", "-o", f"{name}.tflite", *given, *more]
+    return ["train", "p.tflite", "d.npz", "-o", f"{name}.tflite", "--held-out", 0, *given, *more]
 
 
 def wait_for_steps(log: Path, steps: int) -> None:

@@ -153,7 +153,7 @@ def test_other_refusals(files: Path) -> None:
     for value in ("0", "-5", "nan", "inf"):
         refused(files, *budget, value, said="budget: expected forward equivalents above 0")
     # A step of 32 samples, and the prefix of 32: see test_budget.
-    refused(files, *budget, 30, said="budget: one step takes 35 forward equivalents, got 30")
+    refused(files, *budget, 30, "--held-out", 0, said="budget: one step takes 35 forward equivalents, got 30")
     weight = _train(files, "new.tflite", "weight.zo.tflite")
     refused(files, *weight, "--algorithm", "node", said="weight.zo.tflite carries no nodes; give the plain")
     said = "--set weights.queries: all layers are perturbed together, which takes one number"

@@ -144,7 +144,7 @@ def test_every_model_trains_to_the_same_bits_in_tflm(name: str, folder: Path) ->
         arrays["y"] = rng.integers(0, 2, (40, metadata.loss.elements))
     np.savez("d.npz", **arrays)
     for runtime in ("litert-ref", "tflm"):
-        given = ("--steps", 12, "--runtime", runtime, "-o", f"{runtime}.tflite")
+        given = ("--steps", 12, "--runtime", runtime, "-o", f"{runtime}.tflite", "--held-out", 0)
         result = result_of("train", "p.tflite", "d.npz", *given)
         assert (result["algorithm"], result["steps"]) == ("node", 12)
     assert files_of("litert-ref") == files_of("tflm")
@@ -166,7 +166,7 @@ EVERY_OPTION = (
         "--set",
         "seed=77",
     ),
-    *("--set", "perturbation=5", "--batch-size", 16, "--set", "snapshot-every=7"),
+    *("--set", "perturbation=5", "--batch-size", 16, "--set", "snapshot-every=7", "--held-out", 0),
 )
 
 
@@ -224,7 +224,7 @@ def test_queries_of_layers(options: tuple[str, ...], queries: list[int], folder:
 
 def test_budget(folder: Path) -> None:
     """small_cnn: 2,304 MACs of conv and 256 of fc, which alone has fewer nodes than weights."""
-    given = ("train", "p.tflite", "d.npz", "--budget", 100, "-o")
+    given = ("train", "p.tflite", "d.npz", "--held-out", 0, "--budget", 100, "-o")
     result = result_of(*given, "a.tflite")
     # The prefix of 32 samples costs 28.8; a step of 32 passes and updates of fc 6.4.
     assert result["steps"] == 11

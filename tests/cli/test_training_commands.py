@@ -117,6 +117,7 @@ EVERY_OPTION = (
     *("--set", "rule=gradient", "--set", "queries=2", "--learning-rate", "1.5"),
     *("--set", "final-learning-rate=0.25", "--set", "warmup-steps=3", "--set", "scope=blocks"),
     *("--set", "seed=77", "--set", "gradient-norm=true", "--set", "sync-every=0"),
+    *("--held-out", "0"),
 )
 
 
@@ -289,4 +290,4 @@ def test_autoencoder_trains_without_labels(tmp_path: Path) -> None:
     assert exported[0] == exported[1] == exported[2]
 
 
-AUTOENCODER = ("--batch-size", "16", "--steps", "12", "--json")
+AUTOENCODER = ("--batch-size", "16", "--steps", "12", "--held-out", "0", "--json")

@@ -13,7 +13,7 @@ from helpers.models import MODELS
 from tflm_zo.converters import read_metadata
 from tflm_zo.data import Data
 from tflm_zo.training import SettingsError
-from tflm_zo.training.held_out import held_out_samples, hold_out
+from tflm_zo.training.held_out import held_out_samples, hold_out, usual_hold_out
 
 CLASSES = read_metadata(inject_all(MODELS["small_cnn"]())).loss
 TARGETS = read_metadata(inject_all(MODELS["autoencoder"]())).loss
@@ -67,3 +67,34 @@ def test_targets_have_no_classes() -> None:
 def test_shares_that_leave_nothing(share: float) -> None:
     with pytest.raises(SettingsError, match="held_out"):
         held_out_samples(np.zeros(10, np.int32), CLASSES, share, 0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "held_out"),
+    [
+        ([0, 1, 2, 3] * 5, 4),
+        ([0, 1, 2, 3] * 5 + [-1] * 30, 4),  # a sample without a label judges nothing
+        ([0, 1] * 64, 26),
+        ([0] * 19 + [1], None),  # one sample cannot be on both sides
+        ([0, 1, 2, 3], None),  # one of four would be held out
+        ([0, 0], None),  # none would
+        ([-1] * 20, None),
+    ],
+)
+def test_every_class_is_on_both_sides(labels: list[int], held_out: int | None) -> None:
+    y = np.array(labels, np.int32)
+    parts = usual_hold_out(Data([np.arange(len(y), dtype=np.int8).reshape(-1, 1)], y), CLASSES, 3)
+    if held_out is None:
+        assert parts is None
+        return
+    assert parts is not None
+    train, judged = parts
+    assert (len(train), len(judged)) == (len(y) - held_out, held_out)
+    assert set(judged.labels) == set(train.labels) - {-1} == set(labels) - {-1}
+
+
+def test_targets_need_one_sample_on_each_side() -> None:
+    for samples, held_out in ((2, None), (3, 1), (10, 2)):
+        x, y = np.zeros((samples, 4), np.int8), np.zeros((samples, 4), np.int8)
+        parts = usual_hold_out(Data([x], y), TARGETS, 0)
+        assert (None if parts is None else len(parts[1])) == held_out

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -14,7 +15,7 @@ from ..training.length import most_budget_steps
 from .block_probes import choice_table
 from .failures import note
 
-__all__ = ["SayWhatIsTrained", "passed_over", "render"]
+__all__ = ["SayWhatIsTrained", "passed_over", "render", "said_of_parts"]
 
 
 def _values(measured: dict[str, Any]) -> str:
@@ -29,6 +30,15 @@ def passed_over(result: dict[str, Any]) -> str:
     if not any(m["loss"] < result["loss"] and m.get("accuracy", 0.0) < least for m in measurements):
         return ""
     return " (a smaller loss came with fewer right outputs than before the first step)"
+
+
+def said_of_parts(samples: int, held_out: int | None) -> str:
+    """Returns what is said of samples of which nobody said how many to hold out; None: they are too few."""
+    if held_out is None:
+        few = "too few to hold some of every class out"
+        return f"{samples:,} samples are {few}: the best weights are told by those that are trained on"
+    told = f"{held_out:,} of {samples:,} samples are held out and tell the best weights"
+    return f"{told}; --held-out 0 trains on all"
 
 
 def render(console: Console, result: dict[str, Any]) -> None:
@@ -63,20 +73,21 @@ class SayWhatIsTrained(Callback):
     """Prints notes before the bar is drawn, when nothing is left to be refused.
 
     Args:
-        sentence: sentence that says what is trained.
+        sentences: sentences that say what is trained, and on what.
         waiting: what is shown until then.
         budget: forward equivalents that end the run, or None.
         samples: number of training samples.
     """
 
-    def __init__(self, sentence: str, waiting: Status, budget: float | None, samples: int) -> None:
-        self._sentence, self._waiting = sentence, waiting
+    def __init__(self, sentences: Sequence[str], waiting: Status, budget: float | None, samples: int) -> None:
+        self._sentences, self._waiting = sentences, waiting
         self._budget, self._samples = budget, samples
 
     def on_train_begin(self, trainer: Trainer, steps: int) -> None:
         """Ends the waiting, and says what is trained, at which rate, and what of a budget is left."""
         self._waiting.stop()
-        note(self._sentence)
+        for sentence in self._sentences:
+            note(sentence)
         if trainer.measured_rate is not None:
             note(
                 f"learning rate: {trainer.measured_rate:g} LSB at the first step, measured; --learning-rate "

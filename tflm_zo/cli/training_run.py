@@ -28,7 +28,7 @@ from ..training import (
     algorithm_for,
     trained_layers,
 )
-from ..training.held_out import hold_out
+from ..training.held_out import hold_out, usual_hold_out
 from ..training.injection import is_zo, trainable_model
 from ..training.length import check_length, planned_steps, usual_epochs
 from ..training.setting_names import changed
@@ -39,7 +39,7 @@ from .options import parse_block_search
 from .output_file import write_output
 from .results import show
 from .set_option import make_settings, parse_injection, parse_set, split_set
-from .training_report import SayWhatIsTrained, passed_over, render
+from .training_report import SayWhatIsTrained, passed_over, render, said_of_parts
 
 __all__ = ["Files", "Length", "Measured", "TrainingRun", "choose_algorithm"]
 
@@ -98,7 +98,8 @@ class Measured:
     """The samples that a run is measured on, and their purpose.
 
     Attributes:
-        held_out: share of the samples that are not trained on; None: none, or the usual one for blocks.
+        held_out: share of the samples that are not trained on; None: the usual one where samples are needed
+            to tell the best state or block, and none are given.
         blocks: ``--choose-block`` as it was given.
         keep: weights that are handed over.
     """
@@ -212,11 +213,16 @@ class TrainingRun:
         self._search = None if measured.blocks is None else parse_block_search(measured.blocks, held_out)
         own = prepare(runtime, files.data, files.labels)
         validation = None if files.validation is None else prepare(runtime, files.validation)
-        if held_out is not None and self._search is None:
-            loss = runtime.metadata.loss
-            assert loss is not None  # the trainer has refused such a model
-            seed = self._trainer.settings.seed
+        loss, seed = runtime.metadata.loss, self._trainer.settings.seed
+        assert loss is not None  # the trainer has refused such a model
+        self._said_of_data = ""
+        # Probes of blocks hold samples out themselves.
+        if held_out and self._search is None:
             own, validation = hold_out(own, loss, held_out, seed)
+        elif held_out is None and validation is None and self._search is None and measured.keep == "best":
+            parts = usual_hold_out(own, loss, seed)
+            self._said_of_data = said_of_parts(len(own), parts and len(parts[1]))
+            own, validation = parts or (own, None)
         self._samples, self._validation = len(own), validation
         self._data = own if files.rehearsal is None else own + prepare(runtime, files.rehearsal)
 
@@ -241,7 +247,8 @@ class TrainingRun:
         self._budget = budget
         self._trained = trained_layers(self._zo, self._trainer.settings)
         waiting = waiting_for("measuring the learning rate")
-        callbacks.insert(0, SayWhatIsTrained(self._trained.sentence, waiting, budget, count))
+        sentences = [text for text in (self._trained.sentence, self._said_of_data) if text]
+        callbacks.insert(0, SayWhatIsTrained(sentences, waiting, budget, count))
         self._on = self._validation or self._trainer.measured_samples(self._data)
         self._before = None if self._keep == "best" or self._resume else self._trainer.evaluate(self._on)
         if self._trainer.settings.measures_rate:

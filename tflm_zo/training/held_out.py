@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,10 @@ from ..converters.metadata import ZoLoss
 from ..data import Data, labelled
 from .checks import SettingsError, check_number
 
-__all__ = ["held_out_samples", "hold_out"]
+__all__ = ["held_out_samples", "hold_out", "usual_hold_out"]
+
+# Share of the samples that tells the best state of a run for which nobody gives other samples.
+_USUAL_SHARE: Final = 0.2
 
 
 def held_out_samples(labels: NDArray[Any], loss: ZoLoss, share: float, seed: int) -> NDArray[np.intp]:
@@ -62,3 +65,19 @@ def hold_out(data: Data, loss: ZoLoss, share: float, seed: int) -> tuple[Data, D
     """
     judged = held_out_samples(data.labels, loss, share, seed)
     return data.take(np.setdiff1d(np.arange(len(data)), judged)), data.take(judged)
+
+
+def usual_hold_out(data: Data, loss: ZoLoss, seed: int) -> tuple[Data, Data] | None:
+    """Splits a fifth of the samples off, as `hold_out` does; None where they are too few for some of every
+    class to be trained on and others of it to be held out.
+    """
+    labels = data.labels
+    try:
+        train, judged = hold_out(data, loss, _USUAL_SHARE, seed)
+    except SettingsError:
+        return None
+    if loss.of_classes:
+        classes = set(labels[labelled(labels, loss.kind)].tolist())
+        if not all(classes <= set(part.labels.tolist()) for part in (train, judged)):
+            return None
+    return train, judged

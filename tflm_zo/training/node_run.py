@@ -324,7 +324,7 @@ class NodeRun(Run):
         if log.data_checksum != self._checksum:
             raise LogError(
                 "the log is of a run on other data: node perturbation is repeated from the data, so they "
-                "must be the same, in the same order"
+                "must be the same, in the same order, and as many held out"
             )
 
     def resume(self, log: Path) -> int | None:

@@ -104,7 +104,7 @@ class Run(ABC):
         if any(m.data_checksum != checksum for m in self.measurements):
             raise LogError(
                 "the log is of a run that measured other data: give the same --validation, or the same "
-                "training data without one"
+                "training data and --held-out"
             )
 
     def _check_interval(self, every: int) -> None:

@@ -62,6 +62,7 @@ def drive_log(bases: Bases, case: Case, rng: Random) -> bool:
             "--log",
             "run.zolog",
             "--resume",
+            *("--held-out", "0"),  # as those that made the log
         )
         cli(case, *command, *case.options, "--runtime", "litert-ref", files=("out.tflite",))
     return log is not None

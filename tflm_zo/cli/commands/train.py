@@ -51,8 +51,8 @@ Budget = Annotated[
 Keep = Annotated[
     str,
     typer.Option(
-        help="Weights that are written. best: the weights with the smallest loss on --validation, on the "
-        "samples that --held-out sets aside, or else on DATA; last: the weights of the last step.",
+        help="Weights that are written. best: the weights with the smallest loss on --validation or on the "
+        "samples that --held-out sets aside; last: the weights of the last step.",
         rich_help_panel=_RUN,
         **choice(KEEPS),
     ),
@@ -99,8 +99,8 @@ HeldOut = Annotated[
     float | None,
     typer.Option(
         metavar="SHARE",
-        help="Share of DATA's samples that the run is measured on, not trained; with --choose-block they "
-        "tell the best block (default: 0.2).",
+        help="Share of DATA's samples that the run is measured on, not trained (default: 0.2, but 0 with "
+        "--validation or --keep last); with --choose-block they tell the best block (default: 0.2).",
         show_default=False,
         rich_help_panel=_DATA,
     ),
@@ -205,7 +205,7 @@ def train(
     for path in files.writes.values():
         check_output(path, force=force or resume)
     claim_outputs(context, files.writes.values())
-    if held_out is not None and validation is not None and choose_block is None:
+    if held_out and validation is not None and choose_block is None:
         raise SettingsError("--held-out, --validation: give one of them, the run is measured on it")
     given = {"batch_size": batch_size, "learning_rate": learning_rate}
     if recalibrate or (recalibrate is None and plain and read_statistics(source) is not None):
