@@ -75,6 +75,22 @@ def test_complete_results_are_only_reported(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("options", "accuracy"), [((), 90.0), (("--guard",), 80.0), (("--guard", "training"), 70.0)]
+)
+def test_results_of_a_guard(options: tuple[str, ...], accuracy: float, tmp_path: Path) -> None:
+    """Each is told from the others, also where a row is of when there was one guard, or none."""
+    guarded = {"last": 75.0, "ended_worse": 1.0}
+    rows = [row("rotated", 0, 90.0), row("rotated", 0, 80.0, guard=True, **guarded)]
+    rows += [row("rotated", 0, 70.0, guard="training", **guarded)]
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    command = [sys.executable, "benchmarks/learning/compare.py", "--methods", "node", "--budgets", "1e5"]
+    command += ["--seeds", "1", "--json", "--work", str(tmp_path), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert [line["test"] for line in json.loads(done.stdout)] == [accuracy]
+
+
 @pytest.mark.parametrize("option", [["--tasks", "mnist"], ["--methods", "adam"]])
 def test_unknown_names(option: list[str], tmp_path: Path) -> None:
     command = [sys.executable, "benchmarks/learning/compare.py", "--work", str(tmp_path / "new"), *option]
@@ -102,6 +118,26 @@ def test_methods(learning: Any, name: str, tmp_path: Path) -> None:
     assert found["steps"] >= 1
     assert all(0 <= found[part] <= 100 for part in ("before", "validation", "test", "old"))
     assert found == learning.methods.adapt(task, learning.methods.METHODS[name], 2000.0, 0)
+
+
+@pytest.mark.parametrize(("guard", "trained"), [("held-out", 32), ("training", 40)])
+def test_guards(learning: Any, guard: str, trained: int, tmp_path: Path) -> None:
+    """The run trains on the samples that are not held out, by which the equivalents of an epoch differ."""
+    path = tmp_path / "model.tflite"
+    path.write_bytes(MODELS["small_cnn"]())
+    random = np.random.default_rng(0)
+
+    def data(samples: int) -> tuple[Any, Any]:
+        return random.integers(-128, 128, (samples, 8, 8, 1)).astype(np.int8), np.arange(samples) % 4
+
+    task = learning.tasks.Task(path, data(40), data(20), data(20), None, None, tmp_path / "none", data(4)[0])
+    method = learning.methods.Method("", "node", settings={"learning_rate": 1.0}, steps=2)
+    found = learning.methods.adapt(task, method, 2000.0, 0, guard)
+    # The prefix of all samples that are trained on, 0.9 of conv, and two steps of 32, 0.2 each of fc.
+    assert found["equivalents"] == pytest.approx(0.9 * trained + 2 * 32 * 0.2)
+    assert found["kept_step"] in (0, 1, 2) and found["ended_worse"] in (0, 1)
+    if found["kept_step"] != 1:
+        assert found["test"] == (found["last"] if found["kept_step"] else found["before"])
 
 
 # --- what models are made with ------------------------------------------------------------------------------
