@@ -13,7 +13,7 @@ import pytest
 
 from helpers.interpreters import require, run_plain
 from helpers.real_models import REAL_MODELS
-from tflm_zo.converters import load_model
+from tflm_zo.converters import convert, load_model
 from tflm_zo.recalibration import Recalibration, recalibrate
 from tflm_zo.recalibration.running_moments import corrected_layers
 from tflm_zo.runtime.arena import arena_bytes
@@ -93,3 +93,23 @@ def test_resnet_8_gains_from_16_images_or_is_left_as_it_was(resnet: Any, name: s
     )
     assert after - before >= gain
     assert found.uneven == (name == "turned")
+
+
+@pytest.mark.parametrize(("name", "gain"), [("clean", 0.02)])
+def test_statistics_of_the_training_data_are_worth_more_than_those_of_images_at_hand(
+    resnet: Any, name: str, gain: float
+) -> None:
+    """ResNet-8 was not trained on what JPEG made of CIFAR-10, and its batch norm knows that."""
+    pytest.importorskip("tensorflow")
+    path = Path(os.environ["TFLM_ZO_MODELS"]) / "pretrainedResnet.h5"
+    if not path.exists():
+        pytest.skip("TFLM_ZO_MODELS has no pretrainedResnet.h5")
+    _, x, y = resnet
+    known, samples = x[2000:2300].astype(np.float32), levels(CORRUPTIONS[name](x[:16]))
+    plain = convert(path, known).model
+    test, labels = levels(CORRUPTIONS[name](x[3000:3500])), y[3000:3500]
+    trained, at_hand = (
+        accuracy(recalibrate(plain, samples, source=source).model.to_bytes(), test, labels)
+        for source in (None, known)
+    )
+    assert trained - at_hand >= gain
