@@ -31,7 +31,16 @@ typedef struct TfLiteFloatArray {
 
 typedef enum TfLiteType { kTfLiteInt32 = 2, kTfLiteInt8 = 9 } TfLiteType;
 
-enum { kTfLiteBuiltinFullyConnected = 9 };
+enum {
+  kTfLiteBuiltinAdd = 0,
+  kTfLiteBuiltinAveragePool2d = 1,
+  kTfLiteBuiltinConv2d = 3,
+  kTfLiteBuiltinDepthwiseConv2d = 4,
+  kTfLiteBuiltinFullyConnected = 9,
+  kTfLiteBuiltinMaxPool2d = 17,
+};
+
+enum { kTfLiteMmapRo = 1 }; /* TfLiteTensor.allocation_type of a constant */
 
 typedef struct TfLiteQuantizationParams {
   float scale;
@@ -63,6 +72,34 @@ typedef struct TfLiteFullyConnectedParams {
   TfLiteFusedActivation activation;
   int weights_format;
 } TfLiteFullyConnectedParams;
+
+enum { kTfLitePaddingSame = 1, kTfLitePaddingValid = 2 };
+
+typedef struct TfLiteConvParams {
+  int padding;
+  int stride_width, stride_height;
+  TfLiteFusedActivation activation;
+  int dilation_width_factor, dilation_height_factor;
+} TfLiteConvParams;
+
+typedef struct TfLiteDepthwiseConvParams {
+  int padding;
+  int stride_width, stride_height;
+  int depth_multiplier;
+  TfLiteFusedActivation activation;
+  int dilation_width_factor, dilation_height_factor;
+} TfLiteDepthwiseConvParams;
+
+typedef struct TfLitePoolParams {
+  int padding;
+  int stride_width, stride_height;
+  int filter_width, filter_height;
+  TfLiteFusedActivation activation;
+} TfLitePoolParams;
+
+typedef struct TfLiteAddParams {
+  TfLiteFusedActivation activation;
+} TfLiteAddParams;
 
 typedef struct TfLiteTensor {
   int type;

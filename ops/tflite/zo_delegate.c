@@ -12,8 +12,9 @@
  *   directory  address of a zo_directory, decimal; filled at each invoke (optional). What lies
  *              there must begin with ZO_DIRECTORY_MAGIC when the delegate is made: an address that
  *              has gone through text is checked before it is written through
- *   exact      1: also computes int8 FULLY_CONNECTED, bit for bit as TFLM does, which neither of
- *              LiteRT's own kernels does (zo_fully_connected.h); 0, the default: leaves it alone
+ *   exact      1: also computes the int8 operators of zo_exact_op.h, bit for bit as TFLM does; 0, the
+ *              default: leaves them alone
+ *   kernels    name of the kernel set that computes them (zo_kernel_set.h); the best one if it is left out
  */
 #include "ops/tflite/zo_delegate.h"
 
@@ -23,7 +24,7 @@
 
 #include "ops/abi/tflite_c_api.h"
 #include "ops/core/graph/zo_op.h"
-#include "ops/tflite/zo_fully_connected.h"
+#include "ops/tflite/zo_exact_op.h"
 
 #define CUSTOM_NAME_PREFIX "TFLM_ZO_"
 
@@ -47,6 +48,7 @@ typedef struct settings {
   TfLiteDelegate delegate; /* first, so that freeing it frees the settings */
   zo_directory* directory;
   bool exact;
+  const zo_kernel_set* kernels;
 } settings;
 
 /* One op of the graph that a delegate kernel stands for. */
@@ -57,15 +59,17 @@ typedef struct op_view {
   size_t options_length;
   const TfLiteIntArray* inputs;
   const TfLiteIntArray* outputs;
-  const TfLiteFullyConnectedParams* fully_connected_params; /* null for a custom op */
-  zo_fully_connected* fully_connected;                      /* made by prepare */
-  /* Of an int16 layer: output memory for where the runtime allocates none, see
-   * zo_fully_connected.c. */
+  int builtin;
+  const void* params; /* null for a custom op */
+  zo_exact_op* exact; /* made by prepare */
+  /* Output memory of layers for where the runtime allocates none: a tensor that only ops of the same delegate
+   * kernel read is that kernel's own business. */
   void* scratch;
 } op_view;
 
 typedef struct kernel {
   zo_directory* directory;
+  const zo_kernel_set* kernels;
   int count;
   op_view ops[];
 } kernel;
@@ -125,8 +129,9 @@ static bool set_view(op_view* view, const TfLiteNode* node,
     view->options = (const uint8_t*)node->custom_initial_data;
     view->options_length = length > 0 ? (size_t)length : 0u;
   } else {
-    view->name = "FULLY_CONNECTED";
-    view->fully_connected_params = (const TfLiteFullyConnectedParams*)node->builtin_data;
+    view->name = "an exact operator";
+    view->builtin = registration->builtin_code;
+    view->params = node->builtin_data;
   }
   return true;
 }
@@ -136,7 +141,7 @@ static void kernel_free(TfLiteContext* context, void* buffer) {
   kernel* self = (kernel*)buffer;
   if (self == NULL) return;
   for (int i = 0; i < self->count; ++i) {
-    zo_fully_connected_free(self->ops[i].fully_connected, NULL);
+    zo_exact_op_free(self->ops[i].exact);
     free(self->ops[i].scratch);
   }
   free(self);
@@ -149,6 +154,7 @@ static void* kernel_init(TfLiteContext* context, const char* buffer, size_t leng
   kernel* self = calloc(1, sizeof(kernel) + (size_t)replaced->size * sizeof(op_view));
   if (self == NULL) return NULL;
   self->directory = ((const settings*)params->delegate->data_)->directory;
+  self->kernels = ((const settings*)params->delegate->data_)->kernels;
   for (int i = 0; i < replaced->size; ++i) {
     TfLiteNode* node;
     TfLiteRegistration* registration;
@@ -171,12 +177,19 @@ static bool prepare_scratch(TfLiteContext* context, op_view* view) {
   return view->scratch != NULL;
 }
 
-static TfLiteStatus prepare_view(TfLiteContext* context, op_view* view) {
-  if (view->fully_connected_params != NULL) {
-    zo_fully_connected_free(view->fully_connected, context);
-    view->fully_connected = zo_fully_connected_create(context, view->inputs, view->outputs,
-                                                      view->fully_connected_params);
-    return report(context, view, view->fully_connected != NULL ? ZO_OK : ZO_ERROR_ARGUMENT);
+static zo_node node_of(const TfLiteContext* context, const op_view* view) {
+  const zo_node node = {context, view->inputs, view->outputs, view->params, view->builtin};
+  return node;
+}
+
+static TfLiteStatus prepare_view(TfLiteContext* context, op_view* view,
+                                 const zo_kernel_set* kernels) {
+  if (view->params != NULL) {
+    const zo_node node = node_of(context, view);
+    zo_exact_op_free(view->exact);
+    view->exact = zo_exact_op_create(&node, kernels);
+    const bool is_ready = view->exact != NULL && prepare_scratch(context, view);
+    return report(context, view, is_ready ? ZO_OK : ZO_ERROR_ARGUMENT);
   }
   tensor_source source = {context, view};
   zo_status status;
@@ -195,9 +208,16 @@ static TfLiteStatus kernel_prepare(TfLiteContext* context, TfLiteNode* node) {
   kernel* self = (kernel*)node->user_data;
   if (self == NULL) return kTfLiteError;
   for (int i = 0; i < self->count; ++i) {
-    if (prepare_view(context, &self->ops[i]) != kTfLiteOk) return kTfLiteError;
+    if (prepare_view(context, &self->ops[i], self->kernels) != kTfLiteOk) return kTfLiteError;
   }
   return kTfLiteOk;
+}
+
+static zo_status run_exact(TfLiteContext* context, const op_view* view) {
+  const zo_node node = node_of(context, view);
+  TfLiteTensor* output = &context->tensors[view->outputs->data[0]];
+  if (output->data == NULL) output->data = view->scratch;
+  return zo_exact_op_run(view->exact, &node) ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
 static zo_status run_custom(TfLiteContext* context, const op_view* view, zo_directory* directory) {
@@ -218,12 +238,8 @@ static TfLiteStatus kernel_invoke(TfLiteContext* context, TfLiteNode* node) {
   if (self == NULL) return kTfLiteError;
   for (int i = 0; i < self->count; ++i) {
     const op_view* view = &self->ops[i];
-    zo_status status;
-    if (view->fully_connected != NULL) {
-      status = zo_fully_connected_run(view->fully_connected, context) ? ZO_OK : ZO_ERROR_ARGUMENT;
-    } else {
-      status = run_custom(context, view, self->directory);
-    }
+    const zo_status status = view->exact != NULL ? run_exact(context, view)
+                                                 : run_custom(context, view, self->directory);
     if (status != ZO_OK) return report(context, view, status);
   }
   return kTfLiteOk;
@@ -232,9 +248,9 @@ static TfLiteStatus kernel_invoke(TfLiteContext* context, TfLiteNode* node) {
 static bool is_claimed(const settings* self, const TfLiteContext* context, const TfLiteNode* node,
                        const TfLiteRegistration* registration) {
   if (is_custom(registration)) return true;
-  return self->exact && registration->builtin_code == kTfLiteBuiltinFullyConnected &&
-         zo_fully_connected_supports(context, node->inputs, node->outputs,
-                                     (const TfLiteFullyConnectedParams*)node->builtin_data);
+  const zo_node own = {context, node->inputs, node->outputs, node->builtin_data,
+                       registration->builtin_code};
+  return self->exact && zo_exact_op_supports(&own);
 }
 
 static TfLiteStatus delegate_prepare(TfLiteContext* context, TfLiteDelegate* delegate) {
@@ -310,13 +326,20 @@ static const char* set_option(settings* self, const char* key, const char* value
     self->exact = *value == '1';
     return NULL;
   }
-  return "tflm_zo delegate: unknown option (known: directory, exact)";
+  if (key != NULL && strcmp(key, "kernels") == 0) {
+    self->kernels = value != NULL ? zo_kernel_set_of(value) : NULL;
+    return self->kernels != NULL
+               ? NULL
+               : "tflm_zo delegate: kernels is not the name of a kernel set that this machine can run";
+  }
+  return "tflm_zo delegate: unknown option (known: directory, exact, kernels)";
 }
 
 TfLiteDelegate* tflite_plugin_create_delegate(const char* const* keys, const char* const* values,
                                               size_t count, void (*report_error)(const char*)) {
   settings* self = calloc(1, sizeof *self);
   if (self == NULL) return NULL;
+  self->kernels = zo_kernel_set_of(NULL);
   for (size_t i = 0; i < count; ++i) {
     const char* error = set_option(self, keys[i], values[i]);
     if (error != NULL) {

@@ -1,0 +1,182 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "ops/kernels/zo_conv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Rows of a call at least, where there are so many: several samples of small images. */
+enum { kRows = 96 };
+
+struct zo_conv {
+  zo_gemm_layout layout;
+  zo_gemm gemm;
+  zo_gemm_function* run;
+  zo_image image;
+  zo_channels channels;
+  bool constant, is_packed;
+  int32_t correction;  /* of a sum, for each unit of the sum of its filter */
+  int32_t run_length;  /* neighbouring values of a row */
+  int32_t run_steps;   /* steps that they take */
+  int32_t depth;       /* values of a filter */
+  int32_t rows;        /* of a sample */
+  int32_t* row_at;     /* [held * rows] */
+  int32_t* step_at;    /* [steps] */
+  int8_t* filters;     /* packed */
+  int8_t* source;      /* what was packed */
+  int32_t* filter_sum; /* [out channels] */
+};
+
+static int32_t blocks_of(int32_t columns) { return (columns + kZoBlock - 1) / kZoBlock; }
+
+/* Where rows and their steps are. */
+static void set_distances(zo_conv* self) {
+  const zo_window* w = &self->image.window;
+  const int32_t value_bytes = (int32_t)self->image.value_bytes;
+  int32_t *at = self->row_at, *step = self->step_at;
+  for (int32_t s = 0; s < self->image.held; ++s) {
+    for (int32_t y = 0; y < w->out_height; ++y) {
+      for (int32_t x = 0; x < w->out_width; ++x) {
+        *at++ = s * (int32_t)self->image.sample_bytes +
+                zo_image_at(&self->image, y, x) * value_bytes;
+      }
+    }
+  }
+  const int32_t across = self->run_length == self->image.channels ? w->filter_width : 1;
+  for (int32_t y = 0; y < w->filter_height; ++y) {
+    for (int32_t x = 0; x < across; ++x) {
+      const int32_t pixel = y * w->dilation_height * self->image.width + x * w->dilation_width;
+      for (int32_t s = 0; s < self->run_steps; ++s) {
+        *step++ = (pixel * self->image.channels + s * self->layout.step) * value_bytes;
+      }
+    }
+  }
+}
+
+static bool allocate(zo_conv* self, const zo_layer* layer) {
+  const size_t columns = (size_t)blocks_of(layer->channels) * kZoBlock;
+  const size_t steps = (size_t)self->gemm.steps;
+  int32_t* source = malloc(columns * sizeof *source);
+  if (source == NULL) return false;
+  for (int32_t c = 0; c < (int32_t)columns; ++c) source[c] = c < layer->channels ? c : -1;
+  const bool has_channels = zo_channels_init(&self->channels, layer, source, (int32_t)columns);
+  free(source);
+  self->row_at = malloc((size_t)self->image.held * (size_t)self->rows * sizeof *self->row_at);
+  self->step_at = malloc(steps * sizeof *self->step_at);
+  self->filters = calloc(columns, steps * (size_t)self->layout.step);
+  self->source = malloc((size_t)layer->channels * (size_t)self->depth);
+  self->filter_sum = malloc((size_t)layer->channels * sizeof *self->filter_sum);
+  return has_channels && self->row_at != NULL && self->step_at != NULL && self->filters != NULL &&
+         self->source != NULL && self->filter_sum != NULL;
+}
+
+zo_conv* zo_conv_create(const zo_kernel_set* kernels, const zo_layer* layer) {
+  const zo_window* w = &layer->window;
+  const int64_t depth = (int64_t)w->filter_height * w->filter_width * w->channels;
+  const int64_t rows = (int64_t)w->out_height * w->out_width;
+  if (depth > INT32_MAX / 8 || rows > INT32_MAX / 8 ||
+      depth * layer->channels > INT32_MAX / 8) {
+    return NULL;
+  }
+  zo_conv* self = calloc(1, sizeof *self);
+  if (self == NULL) return NULL;
+  self->layout = kernels->layout;
+  self->run = kernels->gemm;
+  self->constant = layer->constant;
+  self->correction = self->layout.wide ? 0 : -layer->input_zero_point - self->layout.flip;
+  self->run_length = w->channels * (w->dilation_width == 1 ? w->filter_width : 1);
+  self->run_steps = (self->run_length + self->layout.step - 1) / self->layout.step;
+  self->depth = (int32_t)depth;
+  self->rows = (int32_t)rows;
+  self->gemm.steps = (int32_t)depth / self->run_length * self->run_steps;
+  self->gemm.columns = layer->channels;
+  const int64_t some = (kRows + rows - 1) / rows;
+  const zo_image_format format = {self->layout.wide, self->layout.flip, layer->input_zero_point, 1};
+  if (!zo_image_init(&self->image, w, &format, (int32_t)(some < w->samples ? some : w->samples)) ||
+      !allocate(self, layer)) {
+    zo_conv_free(self);
+    return NULL;
+  }
+  set_distances(self);
+  self->gemm.rows = self->image.memory;
+  self->gemm.row_at = self->row_at;
+  self->gemm.step_at = self->step_at;
+  self->gemm.filters = self->filters;
+  self->gemm.output = &self->channels.output;
+  return self;
+}
+
+/* The steps of a run of up to kZoColumns filters. Steps past its end keep their zeros. */
+static void pack_run(int8_t* to, const int8_t* from, int32_t columns, int32_t depth,
+                     int32_t length, int32_t step) {
+  for (int32_t at = 0; at < length; at += step, to += kZoColumns * step) {
+    const size_t count = (size_t)(length - at < step ? length - at : step);
+    for (int32_t c = 0; c < columns; ++c) {
+      const int8_t* own = from + (ptrdiff_t)c * depth + at;
+      int8_t* place = to + c * step;
+      /* Sizes that compilers know are moves. */
+      if (count == 4) {
+        memcpy(place, own, 4);
+      } else {
+        memcpy(place, own, count);
+      }
+    }
+  }
+}
+
+static void pack(zo_conv* self, const int8_t* filters) {
+  const int32_t channels = self->gemm.columns, step = self->layout.step;
+  const size_t block = (size_t)self->gemm.steps * kZoColumns * (size_t)step;
+  for (int32_t first = 0; first < channels; first += kZoColumns) {
+    const int32_t left = channels - first;
+    int8_t* to = self->filters + (size_t)(first / kZoColumns) * block;
+    for (int32_t at = 0; at < self->depth; at += self->run_length) {
+      pack_run(to, filters + (ptrdiff_t)first * self->depth + at,
+               left < kZoColumns ? left : kZoColumns, self->depth, self->run_length, step);
+      to += self->run_steps * kZoColumns * step;
+    }
+  }
+  for (int32_t c = 0; c < channels; ++c) {
+    const int8_t* own = filters + (ptrdiff_t)c * self->depth;
+    int32_t sum = 0;
+    for (int32_t i = 0; i < self->depth; ++i) sum += own[i];
+    self->filter_sum[c] = sum;
+  }
+  memcpy(self->source, filters, (size_t)channels * (size_t)self->depth);
+  self->is_packed = true;
+}
+
+void zo_conv_run(zo_conv* self, const int8_t* x, const int8_t* filters, const int32_t* bias,
+                 int8_t* y) {
+  const zo_window* w = &self->image.window;
+  const int32_t channels = self->gemm.columns;
+  const size_t bytes = (size_t)channels * (size_t)self->depth;
+  if (!self->is_packed || (!self->constant && memcmp(self->source, filters, bytes) != 0)) {
+    pack(self, filters);
+  }
+  for (int32_t c = 0; c < channels; ++c) {
+    const uint32_t start = bias == NULL ? 0u : (uint32_t)bias[c];
+    self->channels.start[c] =
+        (int32_t)(start + (uint32_t)self->correction * (uint32_t)self->filter_sum[c]);
+  }
+  const size_t in_bytes = (size_t)w->height * (size_t)w->width * (size_t)w->channels;
+  for (int32_t s = 0; s < w->samples; s += self->image.held) {
+    const int32_t left = w->samples - s;
+    const int32_t count = left < self->image.held ? left : self->image.held;
+    zo_image_load(&self->image, x + (size_t)s * in_bytes, count);
+    self->gemm.row_count = count * self->rows;
+    self->gemm.y = y + (size_t)s * (size_t)self->rows * (size_t)channels;
+    self->run(&self->gemm);
+  }
+}
+
+void zo_conv_free(zo_conv* self) {
+  if (self == NULL) return;
+  zo_image_free(&self->image);
+  zo_channels_free(&self->channels);
+  free(self->row_at);
+  free(self->step_at);
+  free(self->filters);
+  free(self->source);
+  free(self->filter_sum);
+  free(self);
+}

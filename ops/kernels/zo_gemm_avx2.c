@@ -1,0 +1,74 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "ops/kernels/zo_avx2.h"
+#include "ops/kernels/zo_x86.h"
+
+enum { kStep = 2, kRows = 4 };
+
+static void finish(const zo_output* out, int32_t first, __m256i low, __m256i high, int8_t* y,
+                   int32_t valid) {
+  if (!out->shifts_right) {
+    int32_t sums[kZoColumns];
+    zo_avx2_store(sums, low);
+    zo_avx2_store(sums + 8, high);
+    for (int32_t c = 0; c < valid; ++c) y[c] = zo_output_of(out, first + c, sums[c]);
+    return;
+  }
+  const __m256i packed = _mm256_packs_epi32(zo_avx2_scaled(low, out, first),
+                                            zo_avx2_scaled(high, out, first + 8));
+  /* Packing leaves the quarters in the order 0, 2, 1, 3. */
+  const __m256i ordered = _mm256_permute4x64_epi64(packed, 0xD8);
+  zo_avx2_store_bytes(y, zo_avx2_bytes(ordered, out->min, out->max), valid);
+}
+
+static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const uint8_t* const* row,
+                                                       int8_t* const* y, int32_t first,
+                                                       const int rows) {
+  const int32_t left = g->columns - first;
+  const int8_t* filters = g->filters + (size_t)first * (size_t)g->steps * kStep;
+  __m256i low[kRows], high[kRows];
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; ++r) {
+    low[r] = zo_avx2_load(g->output->start + first);
+    high[r] = zo_avx2_load(g->output->start + first + 8);
+  }
+  for (int32_t s = 0; s < g->steps; ++s, filters += kZoColumns * kStep) {
+    const __m256i both = zo_avx2_load(filters);
+    const __m256i w0 = _mm256_cvtepi8_epi16(_mm256_castsi256_si128(both));
+    const __m256i w1 = _mm256_cvtepi8_epi16(_mm256_extracti128_si256(both, 1));
+    const ptrdiff_t at = g->step_at[s];
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r) {
+      int32_t two;
+      __builtin_memcpy(&two, row[r] + at, sizeof two);
+      const __m256i x = _mm256_set1_epi32(two);
+      low[r] = _mm256_add_epi32(low[r], _mm256_madd_epi16(x, w0));
+      high[r] = _mm256_add_epi32(high[r], _mm256_madd_epi16(x, w1));
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; ++r) {
+    finish(g->output, first, low[r], high[r], y[r], left < kZoColumns ? left : kZoColumns);
+  }
+}
+
+void zo_avx2_gemm(const zo_gemm* gemm) {
+  const zo_gemm* g = gemm;
+  for (int32_t first = 0; first < g->columns; first += kZoColumns) {
+    for (int32_t at = 0; at < g->row_count; at += kRows) {
+      const uint8_t* row[kRows];
+      int8_t* y[kRows];
+      const int32_t left = g->row_count - at;
+      for (int r = 0; r < kRows; ++r) {
+        /* The last row stands in for missing ones. */
+        const int32_t own = at + (r < left ? r : left - 1);
+        row[r] = g->rows + g->row_at[own];
+        y[r] = g->y + (ptrdiff_t)own * g->columns + first;
+      }
+      if (left > 1) {
+        tile(g, row, y, first, kRows);
+      } else {
+        tile(g, row, y, first, 1);
+      }
+    }
+  }
+}

@@ -1,0 +1,50 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "ops/kernels/zo_kernel_set.h"
+
+#include <string.h>
+
+#include "ops/kernels/zo_portable.h"
+#if defined(__x86_64__)
+#include "ops/kernels/zo_x86.h"
+#endif
+
+typedef struct choice {
+  zo_kernel_set set;
+  bool (*is_possible)(void);
+} choice;
+
+static bool always(void) { return true; }
+
+#if defined(__x86_64__)
+static bool has_avx2(void) { return __builtin_cpu_supports("avx2") != 0; }
+
+static bool has_avx512(void) {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+}
+#endif
+
+/* The best first. */
+static const choice kChoices[] = {
+#if defined(__x86_64__)
+    {{"avx512-vnni", {4, false, 0x80}, zo_avx512_gemm, 32, zo_avx512_depthwise, zo_avx512_add},
+     has_avx512},
+    {{"avx2", {2, true, 0}, zo_avx2_gemm, 16, zo_avx2_depthwise, zo_avx2_add}, has_avx2},
+#endif
+    {{"portable", {2, true, 0}, zo_portable_gemm, 8, zo_portable_depthwise, zo_portable_add}, always},
+};
+
+const char* const zo_kernel_set_names[] = {
+#if defined(__x86_64__)
+    "avx512-vnni", "avx2",
+#endif
+    "portable", NULL,
+};
+
+const zo_kernel_set* zo_kernel_set_of(const char* name) {
+  for (size_t i = 0; i < sizeof kChoices / sizeof kChoices[0]; ++i) {
+    const choice* c = &kChoices[i];
+    if ((name == NULL || strcmp(name, c->set.name) == 0) && c->is_possible()) return &c->set;
+  }
+  return NULL;
+}

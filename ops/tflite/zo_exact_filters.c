@@ -1,0 +1,233 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "ops/tflite/zo_exact_filters.h"
+
+#include <stdlib.h>
+
+#include "ops/kernels/zo_conv.h"
+#include "ops/kernels/zo_depthwise_conv.h"
+#include "ops/kernels/zo_offset_filters.h"
+#include "ops/tflite/zo_padding.h"
+
+enum { kInput = 0, kFilters = 1, kBias = 2 };
+
+/* One of the three is not null. */
+typedef struct exact_filters {
+  zo_conv* conv;
+  zo_depthwise_conv* depthwise;
+  zo_offset_filters* offset_filters;
+} exact_filters;
+
+/* The tensors of a layer, which are checked. */
+typedef struct tensors {
+  const TfLiteTensor *input, *filters, *bias, *output;
+} tensors;
+
+static tensors tensors_of(const zo_node* node) {
+  const tensors result = {zo_node_input(node, kInput), zo_node_input(node, kFilters),
+                          zo_node_input(node, kBias), zo_node_output(node, 0)};
+  return result;
+}
+
+static int bias_index(const zo_node* node) {
+  return kBias < node->inputs->size ? node->inputs->data[kBias] : kTfLiteOptionalTensor;
+}
+
+/* The factor from sums to outputs, of a channel. FULLY_CONNECTED rounds the product of a single scale to
+ * float first, in TFLM as here. */
+static double factor_of(const zo_node* node, int32_t channel) {
+  const tensors t = tensors_of(node);
+  const TfLiteFloatArray* scales = zo_scales(t.filters);
+  if (scales->size > 1) {
+    return (double)t.input->params.scale * (double)scales->data[channel] /
+           (double)t.output->params.scale;
+  }
+  if (node->builtin != kTfLiteBuiltinFullyConnected) {
+    return (double)t.input->params.scale * (double)scales->data[0] /
+           (double)t.output->params.scale;
+  }
+  const float product = t.input->params.scale * t.filters->params.scale;
+  return (double)product / (double)t.output->params.scale;
+}
+
+/* What all three have in common, of so many output channels. */
+static bool supports(const zo_node* node, TfLiteFusedActivation activation, int rank,
+                     int32_t channels) {
+  const tensors t = tensors_of(node);
+  if (!zo_is_int8(t.input) || !zo_has_scale(t.input) || !zo_is_int8(t.output) ||
+      !zo_has_scale(t.output) || !zo_is_int8(t.filters) || !zo_has_rank(t.filters, rank) ||
+      !zo_is_clamp(activation) || channels < 1) {
+    return false;
+  }
+  const TfLiteFloatArray* scales = zo_scales(t.filters);
+  if (scales == NULL || (scales->size != 1 && scales->size != channels)) return false;
+  for (int32_t c = 0; c < scales->size; ++c) {
+    if (!zo_is_multiplier(factor_of(node, c))) return false;
+  }
+  if (bias_index(node) == kTfLiteOptionalTensor) return true;
+  return t.bias != NULL && t.bias->type == kTfLiteInt32 &&
+         t.bias->bytes == (uint64_t)channels * sizeof(int32_t);
+}
+
+static bool conv_window(const zo_node* node, zo_window* window) {
+  const TfLiteConvParams* params = (const TfLiteConvParams*)node->params;
+  const tensors t = tensors_of(node);
+  const int* filter = t.filters->dims->data;
+  const zo_moves moves = {params->padding,       filter[1],
+                          filter[2],             params->stride_height,
+                          params->stride_width,  params->dilation_height_factor,
+                          params->dilation_width_factor};
+  return zo_window_of(t.input, t.output, &moves, window) && filter[3] == t.input->dims->data[3] &&
+         filter[0] == t.output->dims->data[3];
+}
+
+bool zo_exact_conv_supports(const zo_node* node) {
+  const TfLiteConvParams* params = (const TfLiteConvParams*)node->params;
+  const TfLiteTensor* filters = zo_node_input(node, kFilters);
+  zo_window window;
+  return filters != NULL && zo_has_rank(filters, 4) &&
+         supports(node, params->activation, 4, filters->dims->data[0]) &&
+         conv_window(node, &window);
+}
+
+static bool depthwise_window(const zo_node* node, zo_window* window) {
+  const TfLiteDepthwiseConvParams* params = (const TfLiteDepthwiseConvParams*)node->params;
+  const tensors t = tensors_of(node);
+  const int* filter = t.filters->dims->data;
+  const zo_moves moves = {params->padding,       filter[1],
+                          filter[2],             params->stride_height,
+                          params->stride_width,  params->dilation_height_factor,
+                          params->dilation_width_factor};
+  return zo_window_of(t.input, t.output, &moves, window) && filter[0] == 1 &&
+         filter[3] == t.output->dims->data[3] && filter[3] % t.input->dims->data[3] == 0;
+}
+
+bool zo_exact_depthwise_supports(const zo_node* node) {
+  const TfLiteDepthwiseConvParams* params = (const TfLiteDepthwiseConvParams*)node->params;
+  const TfLiteTensor* filters = zo_node_input(node, kFilters);
+  zo_window window;
+  return filters != NULL && zo_has_rank(filters, 4) &&
+         supports(node, params->activation, 4, filters->dims->data[3]) &&
+         depthwise_window(node, &window);
+}
+
+bool zo_exact_fully_connected_supports(const zo_node* node) {
+  const TfLiteFullyConnectedParams* params = (const TfLiteFullyConnectedParams*)node->params;
+  const tensors t = tensors_of(node);
+  if (t.filters == NULL || !zo_has_rank(t.filters, 2) || params->weights_format != 0 ||
+      !supports(node, params->activation, 2, t.filters->dims->data[0])) {
+    return false;
+  }
+  const size_t units = (size_t)t.filters->dims->data[0];
+  const size_t depth = (size_t)t.filters->dims->data[1];
+  return t.input->bytes > 0 && t.input->bytes % depth == 0 && t.input->bytes <= INT32_MAX &&
+         t.output->bytes == t.input->bytes / depth * units;
+}
+
+/* The layer, but for its window; false where memory is short. */
+static bool layer_of(const zo_node* node, TfLiteFusedActivation activation, int32_t channels,
+                     zo_multiplier** multipliers, zo_layer* layer) {
+  const tensors t = tensors_of(node);
+  *multipliers = malloc((size_t)channels * sizeof **multipliers);
+  if (*multipliers == NULL) return false;
+  for (int32_t c = 0; c < channels; ++c) {
+    (*multipliers)[c] = zo_quantize_multiplier(factor_of(node, c));
+  }
+  layer->channels = channels;
+  layer->input_zero_point = t.input->params.zero_point;
+  layer->multipliers = *multipliers;
+  layer->zero_point = t.output->params.zero_point;
+  layer->constant = t.filters->allocation_type == kTfLiteMmapRo;
+  zo_activation_range(activation, t.output, &layer->min, &layer->max);
+  return true;
+}
+
+/* Owns what it is given; null where all of it is null or there is no memory. */
+static void* holder_of(zo_conv* conv, zo_depthwise_conv* depthwise,
+                       zo_offset_filters* offset_filters) {
+  exact_filters* self = NULL;
+  if (conv != NULL || depthwise != NULL || offset_filters != NULL) {
+    self = malloc(sizeof *self);
+  }
+  if (self == NULL) {
+    zo_conv_free(conv);
+    zo_depthwise_conv_free(depthwise);
+    zo_offset_filters_free(offset_filters);
+    return NULL;
+  }
+  self->conv = conv;
+  self->depthwise = depthwise;
+  self->offset_filters = offset_filters;
+  return self;
+}
+
+void* zo_exact_conv_create(const zo_node* node, const zo_kernel_set* kernels) {
+  const TfLiteConvParams* params = (const TfLiteConvParams*)node->params;
+  zo_multiplier* multipliers = NULL;
+  zo_layer layer;
+  if (!conv_window(node, &layer.window) ||
+      !layer_of(node, params->activation, zo_node_output(node, 0)->dims->data[3], &multipliers,
+                &layer)) {
+    return NULL;
+  }
+  void* self = holder_of(zo_conv_create(kernels, &layer), NULL, NULL);
+  free(multipliers);
+  return self;
+}
+
+void* zo_exact_depthwise_create(const zo_node* node, const zo_kernel_set* kernels) {
+  const TfLiteDepthwiseConvParams* params = (const TfLiteDepthwiseConvParams*)node->params;
+  zo_multiplier* multipliers = NULL;
+  zo_layer layer;
+  if (!depthwise_window(node, &layer.window) ||
+      !layer_of(node, params->activation, zo_node_output(node, 0)->dims->data[3], &multipliers,
+                &layer)) {
+    return NULL;
+  }
+  void* self = holder_of(NULL, zo_depthwise_conv_create(kernels, &layer), NULL);
+  free(multipliers);
+  return self;
+}
+
+void* zo_exact_fully_connected_create(const zo_node* node, const zo_kernel_set* kernels) {
+  const TfLiteFullyConnectedParams* params = (const TfLiteFullyConnectedParams*)node->params;
+  const tensors t = tensors_of(node);
+  const int32_t units = t.filters->dims->data[0], depth = t.filters->dims->data[1];
+  const int32_t samples = (int32_t)(t.input->bytes / (size_t)depth);
+  zo_multiplier* multipliers = NULL;
+  zo_layer layer;
+  /* A sample is an image of one pixel. */
+  const zo_window window = {samples, 1, 1, depth, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0};
+  layer.window = window;
+  if (!layer_of(node, params->activation, units, &multipliers, &layer)) return NULL;
+  const int32_t zero_point = zo_scales(t.filters)->size == 1 ? t.filters->params.zero_point : 0;
+  void* self = zero_point == 0
+                   ? holder_of(zo_conv_create(kernels, &layer), NULL, NULL)
+                   : holder_of(NULL, NULL, zo_offset_filters_create(&layer, zero_point));
+  free(multipliers);
+  return self;
+}
+
+bool zo_exact_filters_run(void* self, const zo_node* node) {
+  const exact_filters* op = (const exact_filters*)self;
+  const tensors t = tensors_of(node);
+  const int8_t *x = (const int8_t*)t.input->data, *filters = (const int8_t*)t.filters->data;
+  const int32_t* bias = t.bias == NULL ? NULL : (const int32_t*)t.bias->data;
+  int8_t* y = (int8_t*)t.output->data;
+  if (x == NULL || filters == NULL || y == NULL || (t.bias != NULL && bias == NULL)) return false;
+  if (op->conv != NULL) {
+    zo_conv_run(op->conv, x, filters, bias, y);
+  } else if (op->depthwise != NULL) {
+    zo_depthwise_conv_run(op->depthwise, x, filters, bias, y);
+  } else {
+    zo_offset_filters_run(op->offset_filters, x, filters, bias, y);
+  }
+  return true;
+}
+
+void zo_exact_filters_free(void* self) {
+  exact_filters* op = (exact_filters*)self;
+  zo_conv_free(op->conv);
+  zo_depthwise_conv_free(op->depthwise);
+  zo_offset_filters_free(op->offset_filters);
+  free(op);
+}

@@ -1,0 +1,71 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "ops/tflite/zo_exact_op.h"
+
+#include <stdlib.h>
+
+#include "ops/tflite/zo_exact_add.h"
+#include "ops/tflite/zo_exact_filters.h"
+#include "ops/tflite/zo_exact_pool.h"
+
+/* What an operator can do. `create` gives what `run` and `free` take. */
+typedef struct operations {
+  int builtin;
+  bool (*supports)(const zo_node* node);
+  void* (*create)(const zo_node* node, const zo_kernel_set* kernels);
+  bool (*run)(void* self, const zo_node* node);
+  void (*free)(void* self);
+} operations;
+
+struct zo_exact_op {
+  const operations* operations;
+  void* self;
+};
+
+static const operations kOperations[] = {
+    {kTfLiteBuiltinConv2d, zo_exact_conv_supports, zo_exact_conv_create, zo_exact_filters_run,
+     zo_exact_filters_free},
+    {kTfLiteBuiltinDepthwiseConv2d, zo_exact_depthwise_supports, zo_exact_depthwise_create,
+     zo_exact_filters_run, zo_exact_filters_free},
+    {kTfLiteBuiltinFullyConnected, zo_exact_fully_connected_supports,
+     zo_exact_fully_connected_create, zo_exact_filters_run, zo_exact_filters_free},
+    {kTfLiteBuiltinAdd, zo_exact_add_supports, zo_exact_add_create, zo_exact_add_run, free},
+    {kTfLiteBuiltinAveragePool2d, zo_exact_pool_supports, zo_exact_pool_create, zo_exact_pool_run,
+     zo_exact_pool_free},
+    {kTfLiteBuiltinMaxPool2d, zo_exact_pool_supports, zo_exact_pool_create, zo_exact_pool_run,
+     zo_exact_pool_free},
+};
+
+static const operations* find(const zo_node* node) {
+  for (size_t i = 0; i < sizeof kOperations / sizeof kOperations[0]; ++i) {
+    if (kOperations[i].builtin == node->builtin) return &kOperations[i];
+  }
+  return NULL;
+}
+
+bool zo_exact_op_supports(const zo_node* node) {
+  const operations* own = find(node);
+  return own != NULL && node->params != NULL && own->supports(node);
+}
+
+zo_exact_op* zo_exact_op_create(const zo_node* node, const zo_kernel_set* kernels) {
+  if (!zo_exact_op_supports(node)) return NULL;
+  zo_exact_op* op = malloc(sizeof *op);
+  if (op == NULL) return NULL;
+  op->operations = find(node);
+  op->self = op->operations->create(node, kernels);
+  if (op->self == NULL) {
+    free(op);
+    return NULL;
+  }
+  return op;
+}
+
+bool zo_exact_op_run(const zo_exact_op* op, const zo_node* node) {
+  return op->operations->run(op->self, node);
+}
+
+void zo_exact_op_free(zo_exact_op* op) {
+  if (op == NULL) return;
+  op->operations->free(op->self);
+  free(op);
+}

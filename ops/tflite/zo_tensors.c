@@ -1,0 +1,86 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "ops/tflite/zo_tensors.h"
+
+#include <math.h>
+
+/* Factors from here on are no zo_multiplier. */
+#define MULTIPLIER_END 1073741824.0
+
+static const TfLiteTensor* tensor_at(const TfLiteContext* context, const TfLiteIntArray* list,
+                                     int number) {
+  const int index = list != NULL && number < list->size ? list->data[number] : -1;
+  return index >= 0 && (size_t)index < context->tensors_size ? &context->tensors[index] : NULL;
+}
+
+const TfLiteTensor* zo_node_input(const zo_node* node, int number) {
+  return tensor_at(node->context, node->inputs, number);
+}
+
+const TfLiteTensor* zo_node_output(const zo_node* node, int number) {
+  return tensor_at(node->context, node->outputs, number);
+}
+
+bool zo_is_int8(const TfLiteTensor* tensor) {
+  return tensor != NULL && tensor->type == kTfLiteInt8 && tensor->params.zero_point >= INT8_MIN &&
+         tensor->params.zero_point <= INT8_MAX;
+}
+
+bool zo_has_scale(const TfLiteTensor* tensor) {
+  return isfinite(tensor->params.scale) && tensor->params.scale > 0.0f;
+}
+
+const TfLiteFloatArray* zo_scales(const TfLiteTensor* tensor) {
+  if (tensor->quantization.type != kTfLiteAffineQuantization) return NULL;
+  return ((const TfLiteAffineQuantization*)tensor->quantization.params)->scale;
+}
+
+bool zo_has_rank(const TfLiteTensor* tensor, int rank) {
+  if (tensor->dims == NULL || tensor->dims->size != rank) return false;
+  uint64_t count = 1;
+  for (int i = 0; i < rank; ++i) {
+    if (tensor->dims->data[i] < 1) return false;
+    count *= (uint64_t)tensor->dims->data[i];
+    if (count > INT32_MAX) return false;
+  }
+  return tensor->bytes == count;
+}
+
+bool zo_is_multiplier(double real) { return real >= 0.0 && real < MULTIPLIER_END; }
+
+zo_multiplier zo_quantize_multiplier(double real) {
+  zo_multiplier result = {0, 0};
+  if (real == 0.0) return result;
+  int shift;
+  const double mantissa = frexp(real, &shift);
+  int64_t fixed = (int64_t)round(mantissa * (double)(INT64_C(1) << 31));
+  if (fixed == (INT64_C(1) << 31)) {
+    fixed /= 2;
+    ++shift;
+  }
+  if (shift < -31) return result; /* would shift every bit out */
+  result.value = (int32_t)fixed;
+  result.shift = shift;
+  return result;
+}
+
+bool zo_is_clamp(TfLiteFusedActivation activation) {
+  return (int)activation >= kTfLiteActNone && (int)activation <= kTfLiteActRelu6;
+}
+
+/* Within +-2^15, far outside int8 already. */
+static int32_t quantize(float value, const TfLiteTensor* tensor) {
+  const float steps = roundf(value / tensor->params.scale);
+  return tensor->params.zero_point + (int32_t)fminf(fmaxf(steps, -32768.0f), 32768.0f);
+}
+
+void zo_activation_range(TfLiteFusedActivation activation, const TfLiteTensor* output,
+                         int32_t* min, int32_t* max) {
+  *min = INT8_MIN;
+  *max = INT8_MAX;
+  if (activation == kTfLiteActNone) return;
+  const int32_t low = quantize(activation == kTfLiteActReluN1To1 ? -1.0f : 0.0f, output);
+  if (low > *min) *min = low;
+  if (activation == kTfLiteActRelu) return;
+  const int32_t high = quantize(activation == kTfLiteActReluN1To1 ? 1.0f : 6.0f, output);
+  if (high < *max) *max = high;
+}

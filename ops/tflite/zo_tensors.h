@@ -1,0 +1,50 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * Int8 tensors of a runtime: checks, and the fixed-point factors and clamps that TFLM derives from their
+ * scales.
+ */
+#ifndef TFLM_ZO_OPS_TFLITE_ZO_TENSORS_H_
+#define TFLM_ZO_OPS_TFLITE_ZO_TENSORS_H_
+
+#include "ops/abi/tflite_c_api.h"
+#include "ops/core/math/zo_requantize.h"
+
+/* An operator of the graph. */
+typedef struct zo_node {
+  const TfLiteContext* context;
+  const TfLiteIntArray* inputs;
+  const TfLiteIntArray* outputs;
+  const void* params;
+  int builtin;
+} zo_node;
+
+/* Input or output of this number; null where there is none. */
+const TfLiteTensor* zo_node_input(const zo_node* node, int number);
+const TfLiteTensor* zo_node_output(const zo_node* node, int number);
+
+/* An int8 tensor whose zero point int8 holds. Of several scales, none is in params. */
+bool zo_is_int8(const TfLiteTensor* tensor);
+
+/* One positive, finite scale. */
+bool zo_has_scale(const TfLiteTensor* tensor);
+
+/* Scales by channel, or one; null where the tensor has none. */
+const TfLiteFloatArray* zo_scales(const TfLiteTensor* tensor);
+
+/* `rank` dimensions, each 1 at least, of the tensor's very size. */
+bool zo_has_rank(const TfLiteTensor* tensor, int rank);
+
+/* Whether zo_quantize_multiplier takes the factor. */
+bool zo_is_multiplier(double real);
+
+/* TFLM's QuantizeMultiplier. */
+zo_multiplier zo_quantize_multiplier(double real);
+
+/* An activation that clamps. */
+bool zo_is_clamp(TfLiteFusedActivation activation);
+
+/* The range of outputs behind such an activation, with the output's zero point in it. */
+void zo_activation_range(TfLiteFusedActivation activation, const TfLiteTensor* output,
+                         int32_t* min, int32_t* max);
+
+#endif /* TFLM_ZO_OPS_TFLITE_ZO_TENSORS_H_ */
