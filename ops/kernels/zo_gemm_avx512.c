@@ -60,7 +60,7 @@ static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const u
     const zo_avx512_output o = zo_avx512_output_of(out, first + b * kZoColumns);
     const int32_t left = valid - b * kZoColumns;
     if (left <= 0) break;
-    const __mmask16 mask = left >= kZoColumns ? 0xFFFF : (__mmask16)((1u << left) - 1u);
+    const __mmask16 mask = (__mmask16)(left >= kZoColumns ? 0xFFFFu : (1u << left) - 1u);
 #pragma GCC unroll 12
     for (int r = 0; r < rows; ++r) {
       _mm_mask_storeu_epi8(y[r] + b * kZoColumns, mask, zo_avx512_finish(sums[r][b], &o));

@@ -65,6 +65,7 @@ typedef struct op_view {
   /* Output memory of layers for where the runtime allocates none: a tensor that only ops of the same delegate
    * kernel read is that kernel's own business. */
   void* scratch;
+  int scratch_of; /* the tensor that it is for */
 } op_view;
 
 typedef struct kernel {
@@ -169,11 +170,18 @@ static void* kernel_init(TfLiteContext* context, const char* buffer, size_t leng
   return self;
 }
 
-static bool prepare_scratch(TfLiteContext* context, op_view* view) {
-  TfLiteTensor* output = &context->tensors[view->outputs->data[0]];
-  if (output->data == view->scratch) output->data = NULL;
+/* Takes back what the tensor that it was lent to still holds. */
+static void release_scratch(TfLiteContext* context, op_view* view) {
+  if (view->scratch != NULL && context->tensors[view->scratch_of].data == view->scratch) {
+    context->tensors[view->scratch_of].data = NULL;
+  }
   free(view->scratch);
-  view->scratch = malloc(output->bytes);
+  view->scratch = NULL;
+}
+
+static bool prepare_scratch(const TfLiteContext* context, op_view* view) {
+  view->scratch_of = view->outputs->data[0];
+  view->scratch = malloc(context->tensors[view->scratch_of].bytes);
   return view->scratch != NULL;
 }
 
@@ -184,6 +192,7 @@ static zo_node node_of(const TfLiteContext* context, const op_view* view) {
 
 static TfLiteStatus prepare_view(TfLiteContext* context, op_view* view,
                                  const zo_kernel_set* kernels) {
+  release_scratch(context, view);
   if (view->params != NULL) {
     const zo_node node = node_of(context, view);
     zo_exact_op_free(view->exact);
@@ -213,18 +222,23 @@ static TfLiteStatus kernel_prepare(TfLiteContext* context, TfLiteNode* node) {
   return kTfLiteOk;
 }
 
-static zo_status run_exact(TfLiteContext* context, const op_view* view) {
-  const zo_node node = node_of(context, view);
-  TfLiteTensor* output = &context->tensors[view->outputs->data[0]];
+static void lend_scratch(TfLiteContext* context, const op_view* view) {
+  if (view->scratch == NULL) return; /* it was not prepared */
+  TfLiteTensor* output = &context->tensors[view->scratch_of];
   if (output->data == NULL) output->data = view->scratch;
+}
+
+static zo_status run_exact(TfLiteContext* context, const op_view* view) {
+  if (view->exact == NULL) return ZO_ERROR_ARGUMENT; /* it was not prepared */
+  const zo_node node = node_of(context, view);
+  lend_scratch(context, view);
   return zo_exact_op_run(view->exact, &node) ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
 static zo_status run_custom(TfLiteContext* context, const op_view* view, zo_directory* directory) {
   tensor_source source = {context, view};
   if (view->opcode == kInt16Op) {
-    TfLiteTensor* output = &context->tensors[view->outputs->data[0]];
-    if (output->data == NULL) output->data = view->scratch;
+    lend_scratch(context, view);
     return zo_int16_op_run(view->options, view->options_length, find_buffer, &source);
   }
   return view->opcode == kLossOp
@@ -238,8 +252,8 @@ static TfLiteStatus kernel_invoke(TfLiteContext* context, TfLiteNode* node) {
   if (self == NULL) return kTfLiteError;
   for (int i = 0; i < self->count; ++i) {
     const op_view* view = &self->ops[i];
-    const zo_status status = view->exact != NULL ? run_exact(context, view)
-                                                 : run_custom(context, view, self->directory);
+    const zo_status status = view->params != NULL ? run_exact(context, view)
+                                                  : run_custom(context, view, self->directory);
     if (status != ZO_OK) return report(context, view, status);
   }
   return kTfLiteOk;

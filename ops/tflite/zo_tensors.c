@@ -30,8 +30,10 @@ bool zo_has_scale(const TfLiteTensor* tensor) {
 }
 
 const TfLiteFloatArray* zo_scales(const TfLiteTensor* tensor) {
-  if (tensor->quantization.type != kTfLiteAffineQuantization) return NULL;
-  return ((const TfLiteAffineQuantization*)tensor->quantization.params)->scale;
+  const TfLiteAffineQuantization* affine =
+      (const TfLiteAffineQuantization*)tensor->quantization.params;
+  return tensor->quantization.type == kTfLiteAffineQuantization && affine != NULL ? affine->scale
+                                                                                  : NULL;
 }
 
 bool zo_has_rank(const TfLiteTensor* tensor, int rank) {

@@ -39,6 +39,11 @@ static void test_options(void) {
   refuse("exact", "", "exact is 0 or 1");
   refuse("exact", "true", "exact is 0 or 1");
   refuse("exact", "01", "exact is 0 or 1");
+  refuse("kernels", NULL, "kernels is not the name");
+  refuse("kernels", "abacus", "kernels is not the name");
+  TfLiteDelegate* portable = create("kernels", "portable");
+  CHECK(portable != NULL);
+  tflite_plugin_destroy_delegate(portable);
   refuse("speed", "1", "unknown option");
   refuse(NULL, "1", "unknown option");
 
@@ -143,7 +148,17 @@ static outcome end_layer(layer* l) {
   } while (0)
 
 #define LEFT_ALONE(change) LAYER(change, 0, 0, 0)
-#define REFUSED(change) LAYER(change, 1, 0, 0)
+
+#define CLAIMED(change)                                                                   \
+  do {                                                                                    \
+    layer l;                                                                              \
+    make_layer(&l);                                                                       \
+    fake_runtime* r = &l.runtime;                                                         \
+    CHECK(fake_apply(r, l.delegate) == kTfLiteOk);                                        \
+    change;                                                                               \
+    CHECK(r->kernel.prepare(&r->context, &r->kernel_node) == kTfLiteError);               \
+    CHECK(end_layer(&l).run == 0);                                                        \
+  } while (0)
 
 static void test_fully_connected(void) {
   layer plain;
@@ -187,16 +202,20 @@ static void test_fully_connected(void) {
   LEFT_ALONE(r->outputs[0].size = 0);
   LEFT_ALONE(r->nodes[0].builtin_data = NULL);
   LEFT_ALONE(r->fully_connected[0].activation = (TfLiteFusedActivation)4);
-  REFUSED(r->dims[1].data[0] = kUnits + 1);
-  REFUSED(r->dims[1].data[0] = 0);
-  REFUSED(r->dims[1].data[1] = -kDepth);
-  REFUSED(r->dims[1].data[0] = r->dims[1].data[1] = 65536); /* 2^32 weights */
-  REFUSED(r->tensors[1].bytes = kUnits * kDepth - 1);
-  REFUSED(r->tensors[2].bytes = sizeof(int32_t) * kUnits - 1);
-  REFUSED(r->tensors[0].bytes = 0; r->tensors[3].bytes = 0);
-  REFUSED(r->tensors[0].bytes = kDepth);
-  REFUSED(r->tensors[3].bytes = kSamples * kUnits + 1);
-  REFUSED(r->scales[1].size = kUnits - 1; r->scales[1].data[1] = r->scales[1].data[2] = 0.5f);
+  LEFT_ALONE(r->dims[1].data[0] = kUnits + 1);
+  LEFT_ALONE(r->dims[1].data[0] = 0);
+  LEFT_ALONE(r->dims[1].data[1] = -kDepth);
+  LEFT_ALONE(r->dims[1].data[0] = r->dims[1].data[1] = 65536); /* 2^32 weights */
+  LEFT_ALONE(r->tensors[1].bytes = kUnits * kDepth - 1);
+  LEFT_ALONE(r->tensors[2].bytes = sizeof(int32_t) * kUnits - 1);
+  LEFT_ALONE(r->tensors[0].bytes = 0; r->tensors[3].bytes = 0);
+  LEFT_ALONE(r->tensors[0].bytes = kDepth);
+  LEFT_ALONE(r->tensors[3].bytes = kSamples * kUnits + 1);
+  LEFT_ALONE(r->scales[1].size = kUnits - 1; r->scales[1].data[1] = r->scales[1].data[2] = 0.5f);
+  /* Nor are they computed where they no longer fit once they are claimed. */
+  CLAIMED(r->dims[1].data[0] = kUnits + 1);
+  CLAIMED(r->tensors[0].bytes = kDepth);
+  CLAIMED(r->tensors[3].type = kTfLiteInt32);
   LAYER(r->tensors[0].data = NULL, 1, 1, 0);
   LAYER(r->tensors[1].data = NULL, 1, 1, 0);
   LAYER(r->tensors[2].data = NULL, 1, 1, 0);

@@ -32,6 +32,12 @@ typedef struct fake_runtime {
   TfLiteNode nodes[kFakeNodes];
   TfLiteRegistration registrations[kFakeNodes];
   TfLiteFullyConnectedParams fully_connected[kFakeNodes];
+  union {
+    TfLiteConvParams conv;
+    TfLiteDepthwiseConvParams depthwise;
+    TfLitePoolParams pool;
+    TfLiteAddParams add;
+  } params[kFakeNodes]; /* of other builtin operators */
   fake_ints inputs[kFakeNodes], outputs[kFakeNodes];
   fake_ints plan;
   /* One kernel for all nodes that are claimed. */
@@ -123,6 +129,12 @@ static int fake_add(fake_runtime* r, const char* name, const void* options, int 
   r->registrations[number].builtin_code = name == NULL ? kTfLiteBuiltinFullyConnected : 32;
   if (name == NULL) n->builtin_data = &r->fully_connected[number];
   return number;
+}
+
+/* Makes a node that was added with a null name another builtin operator, whose parameters are its `params`. */
+static void fake_builtin(fake_runtime* r, int node, int code) {
+  r->registrations[node].builtin_code = code;
+  r->nodes[node].builtin_data = &r->params[node];
 }
 
 static void fake_input(fake_runtime* r, int node, int tensor) {

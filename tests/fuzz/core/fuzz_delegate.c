@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * The external delegate over a runtime of the test's own: graphs of our ops and of FULLY_CONNECTED,
- * with tensors, options, scales and commands changed at will. Memory is what the tensors' sizes
+ * The external delegate over a runtime of the test's own: graphs of our ops and of the builtin operators that it
+ * computes, with tensors, options, scales and commands changed at will. Memory is what the tensors' sizes
  * say, as in a runtime; what is prepared is invoked, and invoked again after another command, a
  * reset of the variables and other sizes.
  */
@@ -11,6 +11,7 @@
 #include "ops/core/graph/zo_int16_fully_connected.h"
 #include "ops/core/graph/zo_op.h"
 #include "ops/core/zo_little_endian.h"
+#include "ops/kernels/zo_kernel_set.h"
 
 enum { kWords = 40, kOptions = 120, kMostMemory = 400 };
 
@@ -138,6 +139,79 @@ static int add_dense(fuzz_input* in, world* w, int x, uint32_t samples, uint32_t
   return y;
 }
 
+static void set_image(world* w, int tensor, uint32_t samples, uint32_t height, uint32_t width,
+                      uint32_t channels) {
+  fake_ints* dims = &w->runtime.dims[tensor];
+  dims->size = 4;
+  dims->data[0] = (int)samples;
+  dims->data[1] = (int)height;
+  dims->data[2] = (int)width;
+  dims->data[3] = (int)channels;
+}
+
+static uint32_t outputs_of(uint32_t inputs, uint32_t taps, uint32_t stride, uint32_t dilation,
+                           int padding) {
+  const uint32_t reach = (taps - 1u) * dilation + 1u;
+  if (padding == kTfLitePaddingSame) return (inputs + stride - 1u) / stride;
+  return reach > inputs ? 0u : (inputs - reach + stride) / stride;
+}
+
+/* A convolution, a depthwise one, a pooling or a sum of images; nothing where the window is too large. */
+static void add_image_layer(fuzz_input* in, world* w) {
+  static const int codes[] = {kTfLiteBuiltinConv2d, kTfLiteBuiltinDepthwiseConv2d,
+                              kTfLiteBuiltinAveragePool2d, kTfLiteBuiltinMaxPool2d,
+                              kTfLiteBuiltinAdd};
+  fake_runtime* r = &w->runtime;
+  const int code = codes[take_between(in, 0, 4)];
+  const int padding = (int)take_between(in, kTfLitePaddingSame, kTfLitePaddingValid);
+  const uint32_t samples = take_between(in, 1, 3), size = take_between(in, 1, 6);
+  const uint32_t channels = take_between(in, 1, 20), taps = take_between(in, 1, 3);
+  const uint32_t stride = take_between(in, 1, 3), dilation = take_between(in, 1, 2);
+  const int is_conv = code == kTfLiteBuiltinConv2d, is_depthwise = codes[1] == code;
+  const uint32_t own = is_conv || is_depthwise ? dilation : 1u;
+  const uint32_t outputs =
+      code == kTfLiteBuiltinAdd ? size : outputs_of(size, taps, stride, own, padding);
+  const uint32_t out_channels = is_conv        ? take_between(in, 1, 20)
+                                : is_depthwise ? channels * take_between(in, 1, 2)
+                                               : channels;
+  const TfLiteFusedActivation activation = (TfLiteFusedActivation)take_between(in, 0, 4);
+  if (outputs == 0u) return;
+  const int node = add_node(w, NULL, NULL, 0);
+  fake_builtin(r, node, code);
+  const int x = add_tensor(in, w, kTfLiteInt8, samples * size * size * channels);
+  set_image(w, x, samples, size, size, channels);
+  fake_input(r, node, x);
+  const int step = (int)stride, filter = (int)taps, spread = (int)dilation;
+  const TfLiteConvParams conv = {padding, step, step, activation, spread, spread};
+  const TfLiteDepthwiseConvParams depthwise = {padding, step, step, 1, activation, spread, spread};
+  const TfLitePoolParams pool = {padding, step, step, filter, filter, activation};
+  if (code == kTfLiteBuiltinAdd) {
+    r->params[node].add.activation = activation;
+    const int other = add_tensor(in, w, kTfLiteInt8, samples * size * size * channels);
+    set_image(w, other, samples, size, size, channels);
+    fake_input(r, node, other);
+  } else if (is_conv || is_depthwise) {
+    const uint32_t inner = is_conv ? channels : 1u;
+    const int filters = add_tensor(in, w, kTfLiteInt8, taps * taps * inner * out_channels);
+    set_image(w, filters, is_conv ? out_channels : 1u, taps, taps,
+              is_conv ? channels : out_channels);
+    fake_input(r, node, filters);
+    if (take_flag(in)) fake_input(r, node, add_tensor(in, w, kTfLiteInt32, 4u * out_channels));
+    if (is_conv) {
+      r->params[node].conv = conv;
+    } else {
+      r->params[node].depthwise = depthwise;
+    }
+    if (take_flag(in)) r->tensors[filters].allocation_type = kTfLiteMmapRo;
+  } else {
+    r->params[node].pool = pool;
+  }
+  const int y = add_tensor(in, w, kTfLiteInt8, samples * outputs * outputs * out_channels);
+  set_image(w, y, samples, outputs, outputs, out_channels);
+  fake_output(r, node, y);
+  if (take_flag(in)) r->tensors[y].data = NULL;
+}
+
 static void add_loss(fuzz_input* in, world* w, int logits, uint32_t samples, uint32_t elements) {
   uint8_t options[20] = {ZO_OPTIONS_VERSION};
   options[1] = (uint8_t)take_between(in, 0, 3);
@@ -192,7 +266,7 @@ static void damage(fuzz_input* in, world* w, uint32_t kind) {
       r->dims[tensor].size = (int)take_between(in, 0, kFakeRank);
       break;
     case 4:
-      r->dims[tensor].data[take_between(in, 0, 1)] = (int)take_any(in);
+      r->dims[tensor].data[take_between(in, 0, kFakeRank - 1)] = (int)take_any(in);
       break;
     case 5: {
       const uint32_t bits = take_u32(in);
@@ -254,6 +328,14 @@ static void create_with_any_options(fuzz_input* in) {
   tflite_plugin_destroy_delegate(delegate);
 }
 
+/* The name of a kernel set that this machine can run. */
+static const char* any_kernels(fuzz_input* in) {
+  uint32_t count = 0;
+  while (zo_kernel_set_names[count] != NULL) ++count;
+  const char* name = zo_kernel_set_names[take_between(in, 0, count - 1u)];
+  return zo_kernel_set_of(name) != NULL ? name : "portable";
+}
+
 static void make_graph(fuzz_input* in, world* w) {
   memset(w, 0, sizeof *w);
   fake_begin(&w->runtime);
@@ -274,6 +356,7 @@ static void make_graph(fuzz_input* in, world* w) {
     last = add_dense(in, w, last, samples, width, 3, 1);
     width = 3;
   }
+  if (ops & 16u) add_image_layer(in, w);
   if ((ops & 8u) != 0u && width >= 2u) add_loss(in, w, last, samples, width);
 }
 
@@ -286,9 +369,9 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   zo_directory directory = {ZO_DIRECTORY_MAGIC, take_between(&in, 0, 2), 0, entries};
   char address[32];
   (void)snprintf(address, sizeof address, "%llu", (unsigned long long)(uintptr_t)&directory);
-  const char* keys[2] = {"directory", "exact"};
-  const char* values[2] = {address, take_flag(&in) ? "1" : "0"};
-  TfLiteDelegate* delegate = tflite_plugin_create_delegate(keys, values, 2, NULL);
+  const char* keys[3] = {"directory", "exact", "kernels"};
+  const char* values[3] = {address, take_flag(&in) ? "1" : "0", any_kernels(&in)};
+  TfLiteDelegate* delegate = tflite_plugin_create_delegate(keys, values, 3, NULL);
   HOLDS(delegate != NULL);
   const uint32_t damages = take_u8(&in);
   for (uint32_t i = damages > 100u ? damages % 4u : 0u; i > 0u && r->plan.size > 0; --i) {
