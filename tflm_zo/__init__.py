@@ -21,6 +21,7 @@ from .core import Command, Coordinate, Distribution, Gaussian, NativeError, Rade
 from .data import DataError
 from .logs import LogError
 from .recalibration import RunningMoments, recalibrate
+from .runtime import exact_delegate
 from .training import (
     Callback,
     CSVLogger,
@@ -69,6 +70,7 @@ __all__ = [
     "choose_block",
     "converters",
     "core",
+    "exact_delegate",
     "inject",
     "load_model",
     "recalibrate",

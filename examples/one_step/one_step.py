@@ -1,7 +1,7 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Zeroth-order training by hand: inject, perturb, compare losses, update, replay; one graph, two runtimes.
 
-    python examples/one_step/one_step.py [MODEL.tflite] [--runtime litert-ref --runtime tflm]
+    python examples/one_step/one_step.py [MODEL.tflite] [--runtime litert --runtime tflm]
 
 Any full-int8 classifier will do; without one, the tests' small CNN with random weights is used.
 """
@@ -88,10 +88,10 @@ def main() -> None:
         "--runtime",
         action="append",
         choices=list(tflm_zo.runtime.RUNTIMES),
-        help="may be repeated; default: litert-ref and, where it is installed, tflm",
+        help="may be repeated; default: litert and, where it is installed, tflm",
     )
     arguments = parser.parse_args()
-    default = [name for name in ("litert-ref", "tflm") if name in tflm_zo.runtime.available()]
+    default = [name for name in ("litert", "tflm") if name in tflm_zo.runtime.available()]
     names = arguments.runtime or default
 
     # The rewriter turns the int8 model into one whose weights the graph itself can change.

@@ -38,6 +38,8 @@ enum {
   kTfLiteBuiltinDepthwiseConv2d = 4,
   kTfLiteBuiltinFullyConnected = 9,
   kTfLiteBuiltinMaxPool2d = 17,
+  kTfLiteBuiltinMean = 40,
+  kTfLiteBuiltinSum = 74,
 };
 
 enum { kTfLiteMmapRo = 1 }; /* TfLiteTensor.allocation_type of a constant */

@@ -9,8 +9,8 @@
 
 #include "ops/core/math/zo_requantize.h"
 
-/* y = (a (x0 - z0) 2^20 + b (x1 - z1) 2^20) c + zero point, each factor a zo_multiplier whose shift is 0 at
- * most, between min and max. */
+/* y = (a (x0 - z0) 2^20 + b (x1 - z1) 2^20) c + zero point, each factor a zo_multiplier whose shift
+ * is 0 at most, between min and max. */
 typedef struct zo_add {
   const int8_t* x[2];
   int8_t* y;

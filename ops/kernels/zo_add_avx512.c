@@ -29,8 +29,7 @@ void zo_avx512_add(const zo_add* add) {
     const __m512i y =
         _mm512_add_epi32(scaled(sum, add->output), _mm512_set1_epi32(add->zero_point));
     const __m128i bytes = _mm512_cvtsepi32_epi8(y);
-    _mm_storeu_si128((__m128i*)(void*)(add->y + i),
-                     _mm_min_epi8(_mm_max_epi8(bytes, min), max));
+    _mm_storeu_si128((__m128i*)(void*)(add->y + i), _mm_min_epi8(_mm_max_epi8(bytes, min), max));
   }
   for (; i < add->count; ++i) add->y[i] = zo_add_one(add, add->x[0][i], add->x[1][i]);
 }

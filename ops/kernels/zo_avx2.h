@@ -28,8 +28,7 @@ static inline __m256i zo_avx2_high(__m256i sums, __m256i multiplier) {
 
 /* Outputs of 8 sums, from this channel on, not yet clamped. */
 static inline __m256i zo_avx2_scaled(__m256i sums, const zo_output* o, int32_t channel) {
-  const __m256i right =
-      _mm256_sub_epi32(zo_avx2_load(o->right + channel), _mm256_set1_epi32(1));
+  const __m256i right = _mm256_sub_epi32(zo_avx2_load(o->right + channel), _mm256_set1_epi32(1));
   __m256i h = zo_avx2_high(sums, zo_avx2_load(o->multiplier + channel));
   h = _mm256_add_epi32(h, _mm256_srai_epi32(h, 31));
   h = _mm256_add_epi32(_mm256_srav_epi32(h, right), _mm256_set1_epi32(2 * o->zero_point + 1));

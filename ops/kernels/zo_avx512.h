@@ -9,8 +9,8 @@
 
 #include "ops/kernels/zo_output.h"
 
-/* sums += four products of unsigned and signed bytes each. GCC 12 moves the sums of its own intrinsic to
- * another register and back, each time. */
+/* sums += four products of unsigned and signed bytes each. GCC 12 moves the sums of its own
+ * intrinsic to another register and back, each time. */
 static inline __attribute__((always_inline)) void zo_avx512_add_fours(__m512i* sums, __m512i x,
                                                                       __m512i w) {
   __asm__("vpdpbusd %2, %1, %0" : "+v"(*sums) : "v"(x), "v"(w));
@@ -47,15 +47,15 @@ static inline zo_avx512_output zo_avx512_output_of(const zo_output* output, int3
 static inline __m512i zo_avx512_high(__m512i sums, __m512i even, __m512i odd) {
   const __m512i half = _mm512_set1_epi64(INT64_C(1) << 30);
   const __m512i low = _mm512_add_epi64(_mm512_mul_epi32(sums, even), half);
-  const __m512i high =
-      _mm512_add_epi64(_mm512_mul_epi32(_mm512_srli_epi64(sums, 32), odd), half);
+  const __m512i high = _mm512_add_epi64(_mm512_mul_epi32(_mm512_srli_epi64(sums, 32), odd), half);
   return _mm512_mask_blend_epi32(0xAAAA, _mm512_srli_epi64(low, 31), _mm512_slli_epi64(high, 1));
 }
 
-/* Outputs of sums, not yet clamped. With h the high product, n = 1 where it is negative and r the shift:
- * TFLM's division half away from zero is floor((h - n + 2^(r-1)) / 2^r) = floor((floor((h - n) / 2^(r-1))
- * + 1) / 2), which never leaves 32 bits; h - n does not, for |h| < 2^31. The zero point comes in before the
- * last halving. */
+/* Outputs of sums, not yet clamped. With h the high product, n = 1 where it is negative and r the
+ * shift: TFLM's division half away from zero is floor((h - n + 2^(r-1)) / 2^r) = floor((floor((h -
+ * n) / 2^(r-1))
+ * + 1) / 2), which never leaves 32 bits; h - n does not, for |h| < 2^31. The zero point comes in
+ * before the last halving. */
 static inline __m512i zo_avx512_scaled(__m512i sums, const zo_avx512_output* o) {
   __m512i h = zo_avx512_high(sums, o->even, o->odd);
   h = _mm512_add_epi32(h, _mm512_srai_epi32(h, 31));

@@ -36,8 +36,8 @@ static void set_distances(zo_conv* self) {
   for (int32_t s = 0; s < self->image.held; ++s) {
     for (int32_t y = 0; y < w->out_height; ++y) {
       for (int32_t x = 0; x < w->out_width; ++x) {
-        *at++ = s * (int32_t)self->image.sample_bytes +
-                zo_image_at(&self->image, y, x) * value_bytes;
+        *at++ =
+            s * (int32_t)self->image.sample_bytes + zo_image_at(&self->image, y, x) * value_bytes;
       }
     }
   }
@@ -73,8 +73,7 @@ zo_conv* zo_conv_create(const zo_kernel_set* kernels, const zo_layer* layer) {
   const zo_window* w = &layer->window;
   const int64_t depth = (int64_t)w->filter_height * w->filter_width * w->channels;
   const int64_t rows = (int64_t)w->out_height * w->out_width;
-  if (depth > INT32_MAX / 8 || rows > INT32_MAX / 8 ||
-      depth * layer->channels > INT32_MAX / 8) {
+  if (depth > INT32_MAX / 8 || rows > INT32_MAX / 8 || depth * layer->channels > INT32_MAX / 8) {
     return NULL;
   }
   zo_conv* self = calloc(1, sizeof *self);
@@ -106,8 +105,8 @@ zo_conv* zo_conv_create(const zo_kernel_set* kernels, const zo_layer* layer) {
 }
 
 /* The steps of a run of up to kZoColumns filters. Steps past its end keep their zeros. */
-static void pack_run(int8_t* to, const int8_t* from, int32_t columns, int32_t depth,
-                     int32_t length, int32_t step) {
+static void pack_run(int8_t* to, const int8_t* from, int32_t columns, int32_t depth, int32_t length,
+                     int32_t step) {
   for (int32_t at = 0; at < length; at += step, to += kZoColumns * step) {
     const size_t count = (size_t)(length - at < step ? length - at : step);
     for (int32_t c = 0; c < columns; ++c) {

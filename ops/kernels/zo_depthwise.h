@@ -2,12 +2,13 @@
  *
  * Sums of taps, channel by channel: DEPTHWISE_CONV_2D without what lies around it.
  *
- * Outputs come in runs of neighbours: a row of the image where its columns follow one another without
- * gaps, else the channels of one position. Every output of a run has its taps at the same distances from
- * its own place in the run. Filters and channels repeat after so many blocks of `lanes` outputs.
+ * Outputs come in runs of neighbours: a row of the image where its columns follow one another
+ * without gaps, else the channels of one position. Every output of a run has its taps at the same
+ * distances from its own place in the run. Filters and channels repeat after so many blocks of
+ * `lanes` outputs.
  *
- * Within a block, eight outputs at a time lie as the unpack instructions of SSE leave them: the first four
- * of each eight, then the last four of each (zo_depthwise_place).
+ * Within a block, eight outputs at a time lie as the unpack instructions of SSE leave them: the
+ * first four of each eight, then the last four of each (zo_depthwise_place).
  */
 #ifndef TFLM_ZO_OPS_KERNELS_ZO_DEPTHWISE_H_
 #define TFLM_ZO_OPS_KERNELS_ZO_DEPTHWISE_H_
@@ -20,16 +21,16 @@
 enum { kZoMostLanes = 32 };
 
 typedef struct zo_depthwise {
-  const int16_t* x;       /* x - zero point; blocks may reach past the last value of a run */
-  const int32_t* run_at;  /* values from there to each run, [run_count] */
+  const int16_t* x;      /* x - zero point; blocks may reach past the last value of a run */
+  const int32_t* run_at; /* values from there to each run, [run_count] */
   int32_t run_count;
-  int32_t length;         /* outputs of a run */
-  const int32_t* tap_at;  /* values from an output's place to each of its taps, [taps] */
-  int32_t taps;           /* even: the last one may have filters of 0 */
-  const int16_t* filters; /* [period, taps / 2, lanes, 2], in places */
-  int32_t period;         /* blocks */
+  int32_t length;          /* outputs of a run */
+  const int32_t* tap_at;   /* values from an output's place to each of its taps, [taps] */
+  int32_t taps;            /* even: the last one may have filters of 0 */
+  const int16_t* filters;  /* [period, taps / 2, lanes, 2], in places */
+  int32_t period;          /* blocks */
   const zo_output* output; /* [period, lanes], in places */
-  int8_t* y;              /* [run_count, length] */
+  int8_t* y;               /* [run_count, length] */
 } zo_depthwise;
 
 typedef void zo_depthwise_function(const zo_depthwise* depthwise);

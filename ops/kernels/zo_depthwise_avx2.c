@@ -40,10 +40,10 @@ static inline __attribute__((always_inline)) void block_of(const zo_depthwise* d
 #pragma GCC unroll 2
     for (int r = 0; r < runs; ++r) {
       const __m256i xa = zo_avx2_load(x[r] + a), xb = zo_avx2_load(x[r] + b);
-      sums[r][0] = _mm256_add_epi32(
-          sums[r][0], _mm256_madd_epi16(_mm256_unpacklo_epi16(xa, xb), low));
-      sums[r][1] = _mm256_add_epi32(
-          sums[r][1], _mm256_madd_epi16(_mm256_unpackhi_epi16(xa, xb), high));
+      sums[r][0] =
+          _mm256_add_epi32(sums[r][0], _mm256_madd_epi16(_mm256_unpacklo_epi16(xa, xb), low));
+      sums[r][1] =
+          _mm256_add_epi32(sums[r][1], _mm256_madd_epi16(_mm256_unpackhi_epi16(xa, xb), high));
     }
   }
   const int32_t left = d->length - at;

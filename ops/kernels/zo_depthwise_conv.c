@@ -14,12 +14,12 @@ struct zo_depthwise_conv {
   zo_channels channels;
   bool constant, is_packed;
   int32_t out_channels, lanes;
-  int32_t runs;      /* of a sample */
-  int32_t* run_at;   /* [held * runs] */
-  int32_t* tap_at;   /* [taps] */
-  int32_t* channel;  /* of each place, or -1: [period * lanes] */
-  int16_t* filters;  /* packed */
-  int8_t* source;    /* what was packed */
+  int32_t runs;     /* of a sample */
+  int32_t* run_at;  /* [held * runs] */
+  int32_t* tap_at;  /* [taps] */
+  int32_t* channel; /* of each place, or -1: [period * lanes] */
+  int16_t* filters; /* packed */
+  int8_t* source;   /* what was packed */
 };
 
 static int32_t real_taps(const zo_window* w) { return w->filter_height * w->filter_width; }

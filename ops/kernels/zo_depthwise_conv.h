@@ -8,8 +8,8 @@
 /* DEPTHWISE_CONV_2D. */
 typedef struct zo_depthwise_conv zo_depthwise_conv;
 
-/* The layer's channels are a multiple of its window's. Null where it is too large for 32-bit distances, or
- * there is no memory. */
+/* The layer's channels are a multiple of its window's. Null where it is too large for 32-bit
+ * distances, or there is no memory. */
 zo_depthwise_conv* zo_depthwise_conv_create(const zo_kernel_set* kernels, const zo_layer* layer);
 
 /* As zo_conv_run, with filters [filter height, filter width, out channels]. */

@@ -13,8 +13,8 @@ static void finish(const zo_output* out, int32_t first, __m256i low, __m256i hig
     for (int32_t c = 0; c < valid; ++c) y[c] = zo_output_of(out, first + c, sums[c]);
     return;
   }
-  const __m256i packed = _mm256_packs_epi32(zo_avx2_scaled(low, out, first),
-                                            zo_avx2_scaled(high, out, first + 8));
+  const __m256i packed =
+      _mm256_packs_epi32(zo_avx2_scaled(low, out, first), zo_avx2_scaled(high, out, first + 8));
   /* Packing leaves the quarters in the order 0, 2, 1, 3. */
   const __m256i ordered = _mm256_permute4x64_epi64(packed, 0xD8);
   zo_avx2_store_bytes(y, zo_avx2_bytes(ordered, out->min, out->max), valid);

@@ -53,7 +53,8 @@ static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const u
     if (!out->shifts_right) {
 #pragma GCC unroll 12
       for (int r = 0; r < rows; ++r) {
-        finish_slowly(out, first + b * kZoColumns, sums[r][b], y[r] + b * kZoColumns, valid - b * kZoColumns);
+        finish_slowly(out, first + b * kZoColumns, sums[r][b], y[r] + b * kZoColumns,
+                      valid - b * kZoColumns);
       }
       continue;
     }
@@ -68,32 +69,32 @@ static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const u
   }
 }
 
-/* All rows, with so many blocks at a time. Where fewer rows are left than a tile has, the last one stands
- * in for the missing ones. */
-#define TILES(name, blocks, most, half)                                                           \
-  static void name(const zo_gemm* g, int32_t block) {                                             \
-    const int32_t valid = g->columns - block * kZoColumns;                                        \
-    int8_t* const first = g->y + block * kZoColumns;                                              \
-    for (int32_t at = 0; at < g->row_count;) {                                                    \
-      const uint8_t* row[most];                                                                   \
-      int8_t* y[most];                                                                            \
-      const int32_t left = g->row_count - at;                                                     \
-      for (int r = 0; r < (most); ++r) {                                                          \
-        const int32_t own = at + (r < left ? r : left - 1);                                       \
-        row[r] = g->rows + g->row_at[own];                                                        \
-        y[r] = first + (ptrdiff_t)own * g->columns;                                               \
-      }                                                                                           \
-      if (left > (half)) {                                                                        \
-        tile(g, row, y, block, most, blocks, valid);                                              \
-        at += (most);                                                                             \
-      } else if (left > 1) {                                                                      \
-        tile(g, row, y, block, half, blocks, valid);                                              \
-        at += (half);                                                                             \
-      } else {                                                                                    \
-        tile(g, row, y, block, 1, blocks, valid);                                                 \
-        at += 1;                                                                                  \
-      }                                                                                           \
-    }                                                                                             \
+/* All rows, with so many blocks at a time. Where fewer rows are left than a tile has, the last one
+ * stands in for the missing ones. */
+#define TILES(name, blocks, most, half)                     \
+  static void name(const zo_gemm* g, int32_t block) {       \
+    const int32_t valid = g->columns - block * kZoColumns;  \
+    int8_t* const first = g->y + block * kZoColumns;        \
+    for (int32_t at = 0; at < g->row_count;) {              \
+      const uint8_t* row[most];                             \
+      int8_t* y[most];                                      \
+      const int32_t left = g->row_count - at;               \
+      for (int r = 0; r < (most); ++r) {                    \
+        const int32_t own = at + (r < left ? r : left - 1); \
+        row[r] = g->rows + g->row_at[own];                  \
+        y[r] = first + (ptrdiff_t)own * g->columns;         \
+      }                                                     \
+      if (left > (half)) {                                  \
+        tile(g, row, y, block, most, blocks, valid);        \
+        at += (most);                                       \
+      } else if (left > 1) {                                \
+        tile(g, row, y, block, half, blocks, valid);        \
+        at += (half);                                       \
+      } else {                                              \
+        tile(g, row, y, block, 1, blocks, valid);           \
+        at += 1;                                            \
+      }                                                     \
+    }                                                       \
   }
 
 TILES(four_blocks, 4, 6, 3)

@@ -31,14 +31,17 @@ static const choice kChoices[] = {
      has_avx512},
     {{"avx2", {2, true, 0}, zo_avx2_gemm, 16, zo_avx2_depthwise, zo_avx2_add}, has_avx2},
 #endif
-    {{"portable", {2, true, 0}, zo_portable_gemm, 8, zo_portable_depthwise, zo_portable_add}, always},
+    {{"portable", {2, true, 0}, zo_portable_gemm, 8, zo_portable_depthwise, zo_portable_add},
+     always},
 };
 
 const char* const zo_kernel_set_names[] = {
 #if defined(__x86_64__)
-    "avx512-vnni", "avx2",
+    "avx512-vnni",
+    "avx2",
 #endif
-    "portable", NULL,
+    "portable",
+    NULL,
 };
 
 const zo_kernel_set* zo_kernel_set_of(const char* name) {

@@ -20,8 +20,8 @@ bool zo_channels_init(zo_channels* channels, const zo_layer* layer, const int32_
     shifts_right = shifts_right && m.shift < 0;
   }
   channels->memory = channels->start = memory;
-  const zo_output output = {memory, multiplier, right, shifts_right,
-                            layer->zero_point, layer->min, layer->max};
+  const zo_output output = {memory,     multiplier, right, shifts_right, layer->zero_point,
+                            layer->min, layer->max};
   channels->output = output;
   return true;
 }

@@ -34,7 +34,8 @@ void zo_offset_filters_run(zo_offset_filters* self, const int8_t* x, const int8_
   for (int32_t sample = 0; sample < self->samples; ++sample, x += self->depth) {
     const int8_t* w = filters;
     for (int32_t unit = 0; unit < self->units; ++unit, w += self->depth) {
-      uint32_t sum = bias != NULL ? (uint32_t)bias[unit] : 0u; /* modulo 2^32, as TFLM's in effect is */
+      uint32_t sum =
+          bias != NULL ? (uint32_t)bias[unit] : 0u; /* modulo 2^32, as TFLM's in effect is */
       for (int32_t i = 0; i < self->depth; ++i) {
         sum += (uint32_t)((x[i] + self->input_offset) * (w[i] + self->filter_offset));
       }

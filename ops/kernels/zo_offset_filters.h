@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * FULLY_CONNECTED whose filters have a zero point that is not 0. TFLM computes it, no converter makes it:
- * slow, and the same on every machine.
+ * FULLY_CONNECTED whose filters have a zero point that is not 0. TFLM computes it, no converter
+ * makes it: slow, and the same on every machine.
  */
 #ifndef TFLM_ZO_OPS_KERNELS_ZO_OFFSET_FILTERS_H_
 #define TFLM_ZO_OPS_KERNELS_ZO_OFFSET_FILTERS_H_

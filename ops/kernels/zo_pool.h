@@ -9,7 +9,8 @@
 
 typedef struct zo_pool {
   zo_window window; /* dilations are 1; every window has a part of the image */
-  bool average;     /* rounded half away from zero, of the positions inside of the image; else the largest */
+  bool average;     /* rounded half away from zero, of the positions inside of the image; else the
+                       largest */
   int32_t min, max;
   int32_t* sums; /* [channels], for averages */
 } zo_pool;

@@ -22,8 +22,8 @@ bool zo_image_init(zo_image* image, const zo_window* window, const zo_image_form
                    int32_t held) {
   const int64_t height = extent(window->out_height, window->stride_height, window->filter_height,
                                 window->dilation_height);
-  const int64_t width = extent(window->out_width, window->stride_width, window->filter_width,
-                               window->dilation_width);
+  const int64_t width =
+      extent(window->out_width, window->stride_width, window->filter_width, window->dilation_width);
   const int64_t limit = INT32_MAX / 4;
   memset(image, 0, sizeof *image);
   const int64_t channels = (int64_t)window->channels * format->repeat;

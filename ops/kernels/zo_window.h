@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * A window that moves over images, [samples, height, width, channels], and the copy of an image that
- * kernels read: with a border of zero points, so that no position is a special case.
+ * A window that moves over images, [samples, height, width, channels], and the copy of an image
+ * that kernels read: with a border of zero points, so that no position is a special case.
  */
 #ifndef TFLM_ZO_OPS_KERNELS_ZO_WINDOW_H_
 #define TFLM_ZO_OPS_KERNELS_ZO_WINDOW_H_
@@ -22,10 +22,10 @@ typedef struct zo_window {
 
 /* How values are written into the copy. */
 typedef struct zo_image_format {
-  bool wide;          /* int16, x - zero point; else bytes, x ^ flip */
+  bool wide; /* int16, x - zero point; else bytes, x ^ flip */
   uint8_t flip;
   int32_t zero_point;
-  int32_t repeat;     /* copies of each channel, side by side */
+  int32_t repeat; /* copies of each channel, side by side */
 } zo_image_format;
 
 typedef struct zo_image {
@@ -35,10 +35,11 @@ typedef struct zo_image {
   int32_t channels;      /* window.channels * format.repeat */
   int32_t held;          /* samples that there is room for */
   size_t value_bytes, sample_bytes;
-  uint8_t* memory;       /* [held, height, width, channels], and some bytes to read past the end */
+  uint8_t* memory; /* [held, height, width, channels], and some bytes to read past the end */
 } zo_image;
 
-/* Room for so many samples; false where it would be too large for 32-bit distances, or there is no memory. */
+/* Room for so many samples; false where it would be too large for 32-bit distances, or there is no
+ * memory. */
 bool zo_image_init(zo_image* image, const zo_window* window, const zo_image_format* format,
                    int32_t held);
 

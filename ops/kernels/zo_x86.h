@@ -11,7 +11,8 @@ zo_gemm_function zo_avx2_gemm;
 zo_depthwise_function zo_avx2_depthwise;
 zo_add_function zo_avx2_add;
 
-/* Kernels for AVX-512 with BW, VL and VNNI: rows in steps of 4 unsigned bytes, blocks of 32 lanes. */
+/* Kernels for AVX-512 with BW, VL and VNNI: rows in steps of 4 unsigned bytes, blocks of 32 lanes.
+ */
 zo_gemm_function zo_avx512_gemm;
 zo_depthwise_function zo_avx512_depthwise;
 zo_add_function zo_avx512_add;

@@ -12,9 +12,9 @@
  *   directory  address of a zo_directory, decimal; filled at each invoke (optional). What lies
  *              there must begin with ZO_DIRECTORY_MAGIC when the delegate is made: an address that
  *              has gone through text is checked before it is written through
- *   exact      1: also computes the int8 operators of zo_exact_op.h, bit for bit as TFLM does; 0, the
- *              default: leaves them alone
- *   kernels    name of the kernel set that computes them (zo_kernel_set.h); the best one if it is left out
+ *   exact      1: also computes the int8 operators of zo_exact_op.h, bit for bit as TFLM does; 0,
+ * the default: leaves them alone kernels    name of the kernel set that computes them
+ * (zo_kernel_set.h); the best one if it is left out
  */
 #include "ops/tflite/zo_delegate.h"
 
@@ -62,8 +62,8 @@ typedef struct op_view {
   int builtin;
   const void* params; /* null for a custom op */
   zo_exact_op* exact; /* made by prepare */
-  /* Output memory of layers for where the runtime allocates none: a tensor that only ops of the same delegate
-   * kernel read is that kernel's own business. */
+  /* Output memory of layers for where the runtime allocates none: a tensor that only ops of the
+   * same delegate kernel read is that kernel's own business. */
   void* scratch;
   int scratch_of; /* the tensor that it is for */
 } op_view;
@@ -342,9 +342,9 @@ static const char* set_option(settings* self, const char* key, const char* value
   }
   if (key != NULL && strcmp(key, "kernels") == 0) {
     self->kernels = value != NULL ? zo_kernel_set_of(value) : NULL;
-    return self->kernels != NULL
-               ? NULL
-               : "tflm_zo delegate: kernels is not the name of a kernel set that this machine can run";
+    return self->kernels != NULL ? NULL
+                                 : "tflm_zo delegate: kernels is not the name of a kernel set that "
+                                   "this machine can run";
   }
   return "tflm_zo delegate: unknown option (known: directory, exact, kernels)";
 }

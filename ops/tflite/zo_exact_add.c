@@ -28,7 +28,8 @@ static void factors(const zo_node* node, double inputs[2], double* output) {
 
 /* A factor below 1 even once it is rounded. */
 static bool is_fraction(double real) {
-  return isfinite(real) && real >= 0.0 && zo_quantize_multiplier(real < 2.0 ? real : 2.0).shift <= 0;
+  return isfinite(real) && real >= 0.0 &&
+         zo_quantize_multiplier(real < 2.0 ? real : 2.0).shift <= 0;
 }
 
 bool zo_exact_add_supports(const zo_node* node) {

@@ -32,8 +32,8 @@ static int bias_index(const zo_node* node) {
   return kBias < node->inputs->size ? node->inputs->data[kBias] : kTfLiteOptionalTensor;
 }
 
-/* The factor from sums to outputs, of a channel. FULLY_CONNECTED rounds the product of a single scale to
- * float first, in TFLM as here. */
+/* The factor from sums to outputs, of a channel. FULLY_CONNECTED rounds the product of a single
+ * scale to float first, in TFLM as here. */
 static double factor_of(const zo_node* node, int32_t channel) {
   const tensors t = tensors_of(node);
   const TfLiteFloatArray* scales = zo_scales(t.filters);
@@ -42,8 +42,7 @@ static double factor_of(const zo_node* node, int32_t channel) {
            (double)t.output->params.scale;
   }
   if (node->builtin != kTfLiteBuiltinFullyConnected) {
-    return (double)t.input->params.scale * (double)scales->data[0] /
-           (double)t.output->params.scale;
+    return (double)t.input->params.scale * (double)scales->data[0] / (double)t.output->params.scale;
   }
   const float product = t.input->params.scale * t.filters->params.scale;
   return (double)product / (double)t.output->params.scale;
@@ -72,9 +71,12 @@ static bool conv_window(const zo_node* node, zo_window* window) {
   const TfLiteConvParams* params = (const TfLiteConvParams*)node->params;
   const tensors t = tensors_of(node);
   const int* filter = t.filters->dims->data;
-  const zo_moves moves = {params->padding,       filter[1],
-                          filter[2],             params->stride_height,
-                          params->stride_width,  params->dilation_height_factor,
+  const zo_moves moves = {params->padding,
+                          filter[1],
+                          filter[2],
+                          params->stride_height,
+                          params->stride_width,
+                          params->dilation_height_factor,
                           params->dilation_width_factor};
   return zo_window_of(t.input, t.output, &moves, window) && filter[3] == t.input->dims->data[3] &&
          filter[0] == t.output->dims->data[3];
@@ -93,9 +95,12 @@ static bool depthwise_window(const zo_node* node, zo_window* window) {
   const TfLiteDepthwiseConvParams* params = (const TfLiteDepthwiseConvParams*)node->params;
   const tensors t = tensors_of(node);
   const int* filter = t.filters->dims->data;
-  const zo_moves moves = {params->padding,       filter[1],
-                          filter[2],             params->stride_height,
-                          params->stride_width,  params->dilation_height_factor,
+  const zo_moves moves = {params->padding,
+                          filter[1],
+                          filter[2],
+                          params->stride_height,
+                          params->stride_width,
+                          params->dilation_height_factor,
                           params->dilation_width_factor};
   return zo_window_of(t.input, t.output, &moves, window) && filter[0] == 1 &&
          filter[3] == t.output->dims->data[3] && filter[3] % t.input->dims->data[3] == 0;

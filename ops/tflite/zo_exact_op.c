@@ -6,6 +6,7 @@
 #include "ops/tflite/zo_exact_add.h"
 #include "ops/tflite/zo_exact_filters.h"
 #include "ops/tflite/zo_exact_pool.h"
+#include "ops/tflite/zo_exact_reduce.h"
 
 /* What an operator can do. `create` gives what `run` and `free` take. */
 typedef struct operations {
@@ -33,6 +34,10 @@ static const operations kOperations[] = {
      zo_exact_pool_free},
     {kTfLiteBuiltinMaxPool2d, zo_exact_pool_supports, zo_exact_pool_create, zo_exact_pool_run,
      zo_exact_pool_free},
+    {kTfLiteBuiltinMean, zo_exact_reduce_supports, zo_exact_reduce_create, zo_exact_reduce_run,
+     zo_exact_reduce_free},
+    {kTfLiteBuiltinSum, zo_exact_reduce_supports, zo_exact_reduce_create, zo_exact_reduce_run,
+     zo_exact_reduce_free},
 };
 
 static const operations* find(const zo_node* node) {

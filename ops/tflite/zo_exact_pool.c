@@ -9,8 +9,13 @@
 /* The window of a pooling; false where there is none that fits. */
 static bool window_of(const zo_node* node, zo_window* window) {
   const TfLitePoolParams* params = (const TfLitePoolParams*)node->params;
-  const zo_moves moves = {params->padding,      params->filter_height, params->filter_width,
-                          params->stride_height, params->stride_width,  1, 1};
+  const zo_moves moves = {params->padding,
+                          params->filter_height,
+                          params->filter_width,
+                          params->stride_height,
+                          params->stride_width,
+                          1,
+                          1};
   const TfLiteTensor *input = zo_node_input(node, 0), *output = zo_node_output(node, 0);
   return zo_window_of(input, output, &moves, window) &&
          output->dims->data[3] == input->dims->data[3] && window->pad_top < params->filter_height &&

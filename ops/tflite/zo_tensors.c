@@ -75,8 +75,8 @@ static int32_t quantize(float value, const TfLiteTensor* tensor) {
   return tensor->params.zero_point + (int32_t)fminf(fmaxf(steps, -32768.0f), 32768.0f);
 }
 
-void zo_activation_range(TfLiteFusedActivation activation, const TfLiteTensor* output,
-                         int32_t* min, int32_t* max) {
+void zo_activation_range(TfLiteFusedActivation activation, const TfLiteTensor* output, int32_t* min,
+                         int32_t* max) {
   *min = INT8_MIN;
   *max = INT8_MAX;
   if (activation == kTfLiteActNone) return;

@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Int8 tensors of a runtime: checks, and the fixed-point factors and clamps that TFLM derives from their
- * scales.
+ * Int8 tensors of a runtime: checks, and the fixed-point factors and clamps that TFLM derives from
+ * their scales.
  */
 #ifndef TFLM_ZO_OPS_TFLITE_ZO_TENSORS_H_
 #define TFLM_ZO_OPS_TFLITE_ZO_TENSORS_H_
@@ -44,7 +44,7 @@ zo_multiplier zo_quantize_multiplier(double real);
 bool zo_is_clamp(TfLiteFusedActivation activation);
 
 /* The range of outputs behind such an activation, with the output's zero point in it. */
-void zo_activation_range(TfLiteFusedActivation activation, const TfLiteTensor* output,
-                         int32_t* min, int32_t* max);
+void zo_activation_range(TfLiteFusedActivation activation, const TfLiteTensor* output, int32_t* min,
+                         int32_t* max);
 
 #endif /* TFLM_ZO_OPS_TFLITE_ZO_TENSORS_H_ */

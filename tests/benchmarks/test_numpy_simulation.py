@@ -87,7 +87,7 @@ def check_logits(source: bytes, runtime: str) -> None:
     np.testing.assert_array_equal(logits, expected.reshape(BATCH, -1))
 
 
-@pytest.mark.parametrize("runtime", ["litert-ref", "tflm"])
+@pytest.mark.parametrize("runtime", ["litert", "tflm"])
 @pytest.mark.parametrize("name", SOURCES)
 def test_logits_are_the_runtimes(name: str, runtime: str) -> None:
     check_logits(SOURCES[name](), runtime)
@@ -99,7 +99,7 @@ def test_logits_of_real_models(source: Callable[[], bytes]) -> None:
         Network(load_model(source()))
     except UnsupportedError as reason:
         pytest.skip(str(reason))
-    check_logits(source(), "litert-ref")
+    check_logits(source(), "litert")
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def random_run(
 ) -> tuple[Trainer, NDArray[np.int8], NDArray[np.int64]]:
     """A trainer with exact kernels, and a minibatch of 24."""
     zo = inject_all(MODELS[name](), batch=8, update_bits=16)
-    trainer = Trainer(zo, settings or weight_settings(), runtime="litert-ref")
+    trainer = Trainer(zo, settings or weight_settings(), runtime="litert")
     x, y = random_data(trainer.runtime, 24)
     return trainer, x, y
 

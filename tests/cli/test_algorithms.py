@@ -132,7 +132,7 @@ def test_re_range(cli: Any, model_file: Any, data: Path) -> None:
         "--batch-size",
         32,
         "--runtime",
-        "litert-ref",
+        "litert",
     ]
     for name, options in (("plain", ()), ("ranged", ("--re-range",))):
         assert cli(*command, "-o", f"{name}.tflite", *options).exit_code == 0

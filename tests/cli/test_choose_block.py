@@ -54,7 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*arguments: Any, code: int = 0, runtime: str = "litert-ref") -> Any:
+def run(*arguments: Any, code: int = 0, runtime: str = "litert") -> Any:
     given = ["train", "p.tflite", "d.npz", "--runtime", runtime, *GIVEN, *arguments]
     done = invoke(*given)
     assert done.exit_code == code, done.output
@@ -93,7 +93,7 @@ def test_the_block_is_chosen_and_trained(folder: Path) -> None:
         x, y = arrays["x"], arrays["y"]
     settings = ALGORITHMS["poor-mans-training"](batch_size=BATCH, learning_rate=0.05)
     settings = changed(settings, {"nodes.queries": 2})
-    expected = choose_block("a.zo.tflite", settings, x, y, blocks=3, held_out=0.25, runtime="litert-ref")
+    expected = choose_block("a.zo.tflite", settings, x, y, blocks=3, held_out=0.25, runtime="litert")
     assert choice["blocks"] == BLOCKS == [list(block) for block in expected.blocks]
     assert choice["best"] == expected.best and choice["layers"] == list(expected.layers)
     assert choice["values"] == [score / 10 for score in expected.scores]
@@ -134,10 +134,10 @@ def test_same_choice_in_tflm(folder: Path) -> None:
     require("tflm")
     found = [
         result_of("-o", f"{name}.tflite", "--steps", 2, "--choose-block", 2, runtime=name)["block_choice"]
-        for name in ("litert-ref", "tflm")
+        for name in ("litert", "tflm")
     ]
     assert found[0] == found[1]
-    assert outputs("litert-ref") == outputs("tflm")
+    assert outputs("litert") == outputs("tflm")
 
 
 class Interrupted(Callback):

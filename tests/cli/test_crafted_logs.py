@@ -13,7 +13,7 @@ import pytest
 from helpers.models import MODELS
 from helpers.processes import run
 
-OPTIONS = ("--steps", "6", "--runtime", "litert-ref", "--batch-size", "8")
+OPTIONS = ("--steps", "6", "--runtime", "litert", "--batch-size", "8")
 MOST = 2**32 - 1
 # kind, offset of a field in the header, its value, what is said of the log
 CRAFTED = {

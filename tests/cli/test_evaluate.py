@@ -36,7 +36,7 @@ def _expected(name: str, x: Any, y: Any, runtime: str) -> tuple[float, float]:
     return right / len(y), float(np.mean(losses))
 
 
-@pytest.mark.parametrize("runtime", ["litert", "litert-ref", "tflm"])
+@pytest.mark.parametrize("runtime", ["litert", "tflm"])
 def test_evaluate(cli: Any, model_file: Any, data_file: Any, samples: Any, runtime: str) -> None:
     require(runtime)
     x, y = samples

@@ -23,12 +23,12 @@ def test_rehearsal(algorithm: str, folder: Path) -> None:
         x, y = data["x"], data["y"]
     np.savez("new.npz", x=x[:20], y=y[:20])
     np.savez("old.npz", x=x[20:], y=y[20:])
-    shared = ("--algorithm", algorithm, "--steps", 5, "--runtime", "litert-ref", "--held-out", 0)
+    shared = ("--algorithm", algorithm, "--steps", 5, "--runtime", "litert", "--held-out", 0)
     result = result_of("train", "p.tflite", "new.npz", "--rehearsal", "old.npz", "-o", "a.tflite", *shared)
     run("train", "p.tflite", "d.npz", "-o", "b.tflite", *shared)
     assert files_of("a") == files_of("b")
     assert (result["samples"], result["rehearsal_samples"]) == (20, 12)
-    measured = result_of("evaluate", "a.tflite", "d.npz", "--runtime", "litert-ref")
+    measured = result_of("evaluate", "a.tflite", "d.npz", "--runtime", "litert")
     assert result["evaluated_on"] == "new.npz and old.npz"
     assert result["accuracy"] == pytest.approx(measured["accuracy"])
 
@@ -36,7 +36,7 @@ def test_rehearsal(algorithm: str, folder: Path) -> None:
 @pytest.mark.parametrize("algorithm", ["node", "weight"])
 def test_held_out(algorithm: str, folder: Path) -> None:
     """The run of the samples that are left; the others, some of each class, tell its best state."""
-    shared = ("--algorithm", algorithm, "--runtime", "litert-ref", "--rehearsal", "d.npz", "--epochs", 2)
+    shared = ("--algorithm", algorithm, "--runtime", "litert", "--rehearsal", "d.npz", "--epochs", 2)
     result = result_of("train", "p.tflite", "d.npz", "-o", "a.tflite", "--held-out", 0.25, *shared)
     assert result["evaluated_on"] == "8 samples of d.npz, held out"
     assert (result["samples"], result["rehearsal_samples"]) == (24, 32)

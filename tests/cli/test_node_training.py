@@ -143,11 +143,11 @@ def test_every_model_trains_to_the_same_bits_in_tflm(name: str, folder: Path) ->
     elif metadata.loss.kind == "binary_cross_entropy":
         arrays["y"] = rng.integers(0, 2, (40, metadata.loss.elements))
     np.savez("d.npz", **arrays)
-    for runtime in ("litert-ref", "tflm"):
+    for runtime in ("litert", "tflm"):
         given = ("--steps", 12, "--runtime", runtime, "-o", f"{runtime}.tflite", "--held-out", 0)
         result = result_of("train", "p.tflite", "d.npz", *given)
         assert (result["algorithm"], result["steps"]) == ("node", 12)
-    assert files_of("litert-ref") == files_of("tflm")
+    assert files_of("litert") == files_of("tflm")
     run("replay", "tflm.zo.tflite", "tflm.zolog", "-o", "again.tflite", "--batch", 1)
     assert Path("again.tflite").read_bytes() == Path("tflm.tflite").read_bytes()
     assert Path("again.tflite").read_bytes() != initial_export("tflm.zo.tflite")
@@ -318,7 +318,7 @@ def test_verify_a_model_of_any_batch(folder: Path) -> None:
     for algorithm in ("node", "weight"):
         given = ("-o", "m.zo.tflite", "--algorithm", algorithm, "--batch", 5, "--force")
         run("inject", "p.tflite", *given)
-        result = result_of("verify", "m.zo.tflite", "d.npz", "--steps", 2, "--runtime", "litert-ref")
+        result = result_of("verify", "m.zo.tflite", "d.npz", "--steps", 2, "--runtime", "litert")
         assert (result["algorithm"], result["identical"]) == (algorithm, True)
 
 
@@ -332,13 +332,13 @@ def test_verify_sees_every_difference(
     real = verify_command.compare_runtimes
 
     def compare(*given: Any, runtimes: list[str], **more: Any) -> Any:
-        runs = real(*given, runtimes=["litert-ref"], **more)
+        runs = real(*given, runtimes=["litert"], **more)
         if runtimes == ["tflm"]:
             runs = [dataclasses.replace(r, runtime="tflm", **change) for r in runs]
         return runs
 
     monkeypatch.setattr(verify_command, "compare_runtimes", compare)
-    given = ("verify", "m.zo.tflite", "d.npz", "--steps", 3, "--runtime", "litert-ref", "--runtime", "tflm")
+    given = ("verify", "m.zo.tflite", "d.npz", "--steps", 3, "--runtime", "litert", "--runtime", "tflm")
     done = run(*given, "--json", code=1)
     result = json.loads(done.stdout)
     assert [r["identical"] for r in result["runs"]] == [True, False]

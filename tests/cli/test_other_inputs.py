@@ -28,7 +28,7 @@ def samples(name: str) -> tuple[Any, Any]:
     return x.astype(np.float32), y
 
 
-@pytest.mark.parametrize("runtime", ["litert", "litert-ref", "tflm"])
+@pytest.mark.parametrize("runtime", ["litert", "tflm"])
 @pytest.mark.parametrize("algorithm", ["node", "weight"])
 @pytest.mark.parametrize("name", EDGES)
 def test_train_evaluate_and_replay(

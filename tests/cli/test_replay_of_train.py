@@ -10,7 +10,7 @@ import pytest
 from helpers.commands import invoke
 from tflm_zo.converters import load_model
 
-STEPS = ("--steps", "6", "--runtime", "litert-ref")
+STEPS = ("--steps", "6", "--runtime", "litert")
 RUNS = {
     "node": ("--algorithm", "node"),
     "layers": ("--algorithm", "node", "--set", "layers=fc"),

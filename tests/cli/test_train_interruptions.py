@@ -42,7 +42,7 @@ def use_nodes(folder: Path) -> int:
 
 def arguments(output: str, steps: int, *more: str) -> list[Any]:
     run = ["train", "m.zo.tflite", "d.npz", "-o", output, "--steps", steps, "--batch-size", 16]
-    return [*map(str, run), "--keep", "last", "--runtime", "litert-ref", *more]
+    return [*map(str, run), "--keep", "last", "--runtime", "litert", *more]
 
 
 def finish(*given: Any) -> None:

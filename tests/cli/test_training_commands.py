@@ -154,7 +154,7 @@ def test_every_option_reaches_the_run(files: Path) -> None:
 def test_same_bits_in_tflm(options: tuple[str, ...], files: Path) -> None:
     require("tflm")
     written = []
-    for runtime in ("litert-ref", "tflm"):
+    for runtime in ("litert", "tflm"):
         done = run(files, *TRAIN, "-o", f"@{runtime}.tflite", "--runtime", runtime, *options)
         assert done.exit_code == 0, done.output
         written.append([(files / f"{runtime}{suffix}").read_bytes() for suffix in (".tflite", ".zolog")])
@@ -211,7 +211,7 @@ def test_verify(files: Path) -> None:
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
     assert result["identical"]
-    assert {r["runtime"] for r in result["runs"]} >= {"litert-ref", "tflm"}
+    assert {r["runtime"] for r in result["runs"]} >= {"litert", "tflm"}
 
 
 def test_verify_interrupted(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:

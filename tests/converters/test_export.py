@@ -45,14 +45,14 @@ def check(zo: Model, weights: dict[str, np.ndarray] | None, seeds: int = 2) -> M
     data = export_model(zo, weights).to_bytes()
     exported = load_model(data)
     assert_plain(exported)
-    runtime = load(zo, "litert-ref")
+    runtime = load(zo, "litert")
     if weights is not None:
         runtime.write_weights(weights)
     for seed in range(seeds):
         inputs = inputs_of(runtime, seed)
         runtime.set_inputs(*inputs)
         runtime.invoke()
-        for a, b in zip(runtime.outputs(), run_plain(data, "litert-ref", inputs), strict=True):
+        for a, b in zip(runtime.outputs(), run_plain(data, "litert", inputs), strict=True):
             np.testing.assert_array_equal(a, b)
     return exported
 
@@ -144,7 +144,7 @@ def test_weights_after_training() -> None:
     import tflm_zo
 
     zo = inject_all(small_cnn(), batch=4)
-    runtime = load(zo, "litert-ref")
+    runtime = load(zo, "litert")
     command = runtime.command(loss=False)
     runtime.invoke(command.update([(7, 3 << 16)], tflm_zo.Rademacher(2), restore_k=0))
     weights = runtime.read_weights()
@@ -153,9 +153,7 @@ def test_weights_after_training() -> None:
     inputs = inputs_of(runtime, 5)
     runtime.set_inputs(*inputs)
     runtime.invoke()
-    np.testing.assert_array_equal(
-        runtime.outputs()[0], run_plain(exported.to_bytes(), "litert-ref", inputs)[0]
-    )
+    np.testing.assert_array_equal(runtime.outputs()[0], run_plain(exported.to_bytes(), "litert", inputs)[0])
     # A trained model can be trained on.
     again = initial_weights(inject_all(exported, batch=4))
     for name, w in weights.items():

@@ -19,7 +19,7 @@ CLASSIFIERS = ("lenet5", "small_cnn", "depthwise_separable", "dense_per_tensor",
 def run(model, inputs):
     """All outputs and the logits, int8, of a plain model, in LiteRT's reference mode."""
     zo = inject_all(model, trainable="none", loss="cross_entropy")
-    runtime = tflm_zo.runtime.load(zo, "litert-ref")
+    runtime = tflm_zo.runtime.load(zo, "litert")
     outputs = []
     for x in inputs:
         runtime.set_inputs(x[None])

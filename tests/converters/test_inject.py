@@ -323,5 +323,5 @@ def test_quantized_dimension_of_tensors_with_one(per_channel: bool) -> None:
     # Filters keep theirs, and LiteRT takes what was made, and what is exported from it.
     depthwise = find(model, "depthwise/filter").quantization
     assert depthwise is not None and depthwise.axis == (3 if per_channel else 0)
-    assert runtime.load(model, "litert-ref").outputs()
+    assert runtime.load(model, "litert").outputs()
     Interpreter(model_content=export_model(model).to_bytes()).allocate_tensors()

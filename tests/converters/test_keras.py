@@ -34,7 +34,7 @@ def settle_batch_norm(model: Any, x: np.ndarray) -> None:
 def check_training_step(result: ConversionResult, x: np.ndarray, log: Path) -> None:
     """One step moves weights of every layer, and the log alone says where to."""
     zo = inject_all(result.model)
-    trainer = Trainer(zo, Settings(tasks=(Weights(),), batch_size=2, learning_rate=4.0), runtime="litert-ref")
+    trainer = Trainer(zo, Settings(tasks=(Weights(),), batch_size=2, learning_rate=4.0), runtime="litert")
     history = trainer.fit(x[:2], np.array([0, 1]), steps=1, log=log, keep="last")
     assert history.forwards == 4
     before, after = initial_weights(zo), trainer.runtime.read_weights()
@@ -113,7 +113,7 @@ def test_two_inputs_and_outputs(tmp_path: Path) -> None:
         np.clip(np.rint(a[:1] / p.scale) + p.zero_point, -128, 127).astype(np.int8)
         for a, p in zip(x, result.report.inputs, strict=True)
     ]
-    outputs = run_plain(result.model.to_bytes(), "litert-ref", quantized)
+    outputs = run_plain(result.model.to_bytes(), "litert", quantized)
     for a, p, b in zip(outputs, result.report.outputs, model([v[:1] for v in x]), strict=True):
         np.testing.assert_allclose((a.astype(float) - p.zero_point) * p.scale, b, atol=0.1)
     with pytest.raises(DataError, match=r"the model has 2 inputs \(z_image, a_features\), got 1 array"):
@@ -212,7 +212,7 @@ def test_headroom_of_activations(make: Any) -> None:
     inputs = [rng.integers(-100, 100, t.shape).astype(np.int8) for t in a.inputs]
     outputs = []
     for m in (narrow, wide):
-        values = run_plain(m.to_bytes(), "litert-ref", inputs)
+        values = run_plain(m.to_bytes(), "litert", inputs)
         ports = [t.quantization for t in m.subgraphs[0].outputs]
         outputs.append(
             [(v.astype(float) - p.zero_point) * p.scale for v, p in zip(values, ports, strict=True) if p]

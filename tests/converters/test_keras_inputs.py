@@ -44,8 +44,8 @@ def test_formats_and_data_sources(tmp_path: Path, capfd: Any) -> None:
     check_trainable(result)
     inputs = [np.arange(64).astype(np.int8).reshape(1, 8, 8, 1)]
     np.testing.assert_array_equal(
-        run_plain(result.model.to_bytes(), "litert-ref", inputs),
-        run_plain(expected.to_bytes(), "litert-ref", inputs),
+        run_plain(result.model.to_bytes(), "litert", inputs),
+        run_plain(expected.to_bytes(), "litert", inputs),
     )
     np.save(tmp_path / "x.npy", x)
     np.savez(tmp_path / "x.npz", x=x, y=np.zeros(60, int))
@@ -103,7 +103,7 @@ def test_saved_model_keeps_the_names_of_its_signature(tmp_path: Path) -> None:
     assert [n for n, _ in signature.inputs] == ["window"]
     assert [n for n, _ in signature.outputs] == ["logits", "probabilities"]
     x = np.full((1, 8), 50, np.int8)
-    logits, probabilities = run_plain(result.model.to_bytes(), "litert-ref", [x])
+    logits, probabilities = run_plain(result.model.to_bytes(), "litert", [x])
     # 1/256 per step from -128, whatever the logits are.
     assert probabilities.astype(int).sum() == pytest.approx(256 - 4 * 128, abs=3)
     assert logits.argmax() == probabilities.argmax()

@@ -43,7 +43,7 @@ def test_in_a_model(name: str, sparse: str | None) -> None:
 def test_a_step_is_in_proportion_to_the_norm() -> None:
     """Equation 9: every layer moves by the same share of its norm, but where the limit clips."""
     model = inject_all(MODELS["small_cnn"](), multipliers="kernel-norm", headroom=3, update_bits=16)
-    runtime = load(model, "litert-ref")
+    runtime = load(model, "litert")
     before, z = runtime.read_weights(), Rademacher(1)
     runtime.invoke(runtime.command(loss=False).update([(3, 3 << 16)], z))
     after, fractions = runtime.read_weights(), runtime.read_fractions()

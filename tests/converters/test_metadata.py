@@ -80,7 +80,7 @@ def use(model: Model) -> None:
             lead_back(model, metadata.tail)
     except NativeError:
         return  # the C core says which sizes do not fit each other
-    runtime = load(model, "litert-ref")
+    runtime = load(model, "litert")
     runtime.set_inputs(*(np.zeros(runtime.input_details(i)[0]) for i in range(len(metadata.original.inputs))))
     runtime.invoke(runtime.command(loss=False))
     runtime.status()
@@ -91,7 +91,7 @@ def lead_back(model: Model, tail: ZoTail) -> None:
     settings = Settings(tasks=(Exact(last=len(tail.layers)),), batch_size=4, learning_rate=1.0)
     shape, rng = model.subgraphs[0].inputs[0].shape, np.random.default_rng(3)
     x = rng.integers(-128, 128, (8, *shape[1:])).astype(np.int8)
-    Trainer(model, settings, "litert-ref").fit(x, np.arange(8) % 4, steps=2, keep="last")
+    Trainer(model, settings, "litert").fit(x, np.arange(8) % 4, steps=2, keep="last")
 
 
 @pytest.mark.parametrize("kind", KINDS)

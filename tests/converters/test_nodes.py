@@ -136,7 +136,7 @@ def native_layer(nodes: ZoNodes) -> NodeLayer:
 
 
 def run_zo(model: Model, inputs: list[Array]) -> Runtime:
-    runtime = load(model, "litert-ref")
+    runtime = load(model, "litert")
     runtime.set_inputs(*inputs)
     runtime.invoke()
     return runtime
@@ -306,7 +306,7 @@ def test_logits_that_are_an_output_beside_the_probabilities() -> None:
 def test_signatures_of_a_model_that_is_cut_at_its_output() -> None:
     """The output and the boundary are one tensor under two names, in the file's own signatures too."""
     model = inject_all(small_cnn(), nodes="fc", headroom=0)
-    runtime = load(model, "litert-ref")
+    runtime = load(model, "litert")
     interpreter = Interpreter(
         model_content=model.to_bytes(),
         experimental_op_resolver_type=OpResolverType.BUILTIN_REF,

@@ -68,9 +68,7 @@ def test_reference_kernels_of_litert_compute_the_same(name: str) -> None:
     model = SINGLE_OPERATORS[name]
     for seed in range(3):
         inputs = inputs_of(model, seed)
-        for a, b in zip(
-            run_plain(model, "tflm", inputs), run_plain(model, "litert-ref", inputs), strict=True
-        ):
+        for a, b in zip(run_plain(model, "tflm", inputs), run_plain(model, "litert", inputs), strict=True):
             np.testing.assert_array_equal(a, b)
 
 
@@ -127,12 +125,12 @@ def test_gathering_keeps_samples_apart(table: str, numbers: list[int], axis: int
         with pytest.raises(ConversionError, match="GATHER «y»: it gathers along the batch axis"):
             inject_all(model, batch=2)
         return
-    runtime = load(inject_all(model, batch=2, headroom=0), "litert-ref")
+    runtime = load(inject_all(model, batch=2, headroom=0), "litert")
     values = np.random.default_rng(0).integers(-128, 128, (2, 8)).astype(np.int8)
     runtime.set_inputs(values)
     runtime.invoke()
     for row, sample in zip(runtime.outputs()[0], values, strict=True):
-        np.testing.assert_array_equal(row, run_plain(model, "litert-ref", [sample[None]])[0][0])
+        np.testing.assert_array_equal(row, run_plain(model, "litert", [sample[None]])[0][0])
 
 
 def test_litert_reference_sums_are_refused() -> None:
@@ -144,7 +142,7 @@ def test_litert_reference_sums_are_refused() -> None:
     zo = inject_all(g.build([g.softmax(g.dense(y, "fc", 4), "softmax")]))
     load(zo, "litert")
     with pytest.raises(ModelError, match="SUM «y»: the reference kernel.*litert or tflm"):
-        load(zo, "litert-ref")
+        load(zo, "litert")
 
 
 def test_batch_size_of_a_model_is_said_once() -> None:

@@ -58,7 +58,7 @@ def test_in_the_model(name):
 def test_an_update_moves_real_weights_equally():
     """One query, 16-bit update: every weight moves by the same |s dq| s, whatever its channel."""
     model = inject_all(small_cnn(), multipliers="quantization-aware", update_bits=16)
-    runtime = tflm_zo.runtime.load(model, "litert-ref")
+    runtime = tflm_zo.runtime.load(model, "litert")
     runtime.invoke(runtime.command(loss=False))
     before = runtime.read_weights(), runtime.read_fractions()
     z = tflm_zo.Rademacher(1)

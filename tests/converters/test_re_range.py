@@ -150,7 +150,7 @@ def test_finer_steps_come_nearer_to_the_16_bit_weights() -> None:
     errors = []
     for model in (plain, ranged):
         data = model.to_bytes()
-        outputs = np.concatenate([run_plain(data, "litert-ref", [s])[0] for s in samples])
+        outputs = np.concatenate([run_plain(data, "litert", [s])[0] for s in samples])
         errors.append(float(np.sqrt(np.mean((outputs - levels) ** 2))))
     assert errors[1] < 0.35  # rounding of the output alone is 0.29 LSB
     assert errors[0] > 1.15 * errors[1]

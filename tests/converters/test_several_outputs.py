@@ -69,7 +69,7 @@ def test_weights_of_the_other_head_stay_as_they_are() -> None:
     trainer = Trainer(
         inject_all(boxes_and_classes(), batch=8),
         Settings(tasks=(Weights(),), batch_size=8),
-        runtime="litert-ref",
+        runtime="litert",
     )
     trainer.fit(x, y, steps=60, keep="last")
     before, after = (

@@ -140,7 +140,7 @@ def test_names_that_are_no_utf_8(tmp_path: Path) -> None:
     metadata = read_metadata(load_model(tmp_path / "z.tflite"))
     assert metadata.trainable[0].name.endswith("\ufffd\ufffd/conv")
     json.loads(inspect(tmp_path / "z.tflite", "--json").stdout)
-    runtime = load(zo, "litert-ref")
+    runtime = load(zo, "litert")
     plain = export_model(zo, runtime.read_weights())
     for a, b in zip(model.subgraphs[0].tensors, plain.subgraphs[0].tensors, strict=False):
         if a.is_constant and a.type_name == "INT8":

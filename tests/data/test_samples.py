@@ -138,9 +138,9 @@ def test_the_command_line_is_the_trainer(name: str, tmp_path: Path) -> None:
     forms = label_forms(example.labels, details.metadata.loss, details.label_details())
     names = details.metadata.original.inputs
     file = dict(zip(names, inputs, strict=True)) | {"y": forms.get("one-hot", forms["own"])}
-    trainer = Trainer(zo, Settings(tasks=(Weights(),), batch_size=4), "litert-ref")
+    trainer = Trainer(zo, Settings(tasks=(Weights(),), batch_size=4), "litert")
     measured = trainer.evaluate(example.inputs, example.labels)["loss"]
-    runtime = ["--runtime", "litert-ref"]
+    runtime = ["--runtime", "litert"]
     assert loss_of(file, tmp_path, "evaluate", *runtime, str(tmp_path / "m.zo.tflite")) == measured
     command = ["--batch-size", "4", "--steps", "3", "--algorithm", "weight", "--keep", "last"]
     output = ["-o", str(tmp_path / "t.tflite")]

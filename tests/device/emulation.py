@@ -42,7 +42,7 @@ from tflm_zo.runtime.litert import InterpreterEngine, LiteRTReferenceRuntime
 from tflm_zo.runtime.tflm import TflmEngine, TflmRuntime
 
 #: The runtime that plays TFLM: TFLM's own kernels where its package is installed.
-RUNTIME = "tflm" if "tflm" in available() else "litert-ref"
+RUNTIME = "tflm" if "tflm" in available() else "litert"
 needs_compiler = pytest.mark.skipif(
     GXX is None or GCC is None, reason="NO g++: ops/device WAS NOT TESTED (without a checkout of TFLM)"
 )

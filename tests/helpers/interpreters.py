@@ -4,25 +4,21 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tflm_zo import core
-from tflm_zo.runtime import available
+from tflm_zo.runtime import available, exact_delegate
 
-__all__ = ["EXACT_RUNTIMES", "RUNTIMES", "random_inputs", "require", "run_plain"]
+__all__ = ["KERNELS", "RUNTIMES", "random_inputs", "require", "run_plain"]
 
 # tflite-runtime needs NumPy 1 and so an environment of its own, where only the tests so marked run.
 _marks: dict[str, Any] = {"tflite-runtime": pytest.mark.tflite_runtime}
-RUNTIMES = [
-    pytest.param(name, marks=_marks.get(name, ()))
-    for name in ("litert", "litert-ref", "tflite-runtime", "tflm")
-]
-EXACT_RUNTIMES = RUNTIMES[1:]
+RUNTIMES = [pytest.param(name, marks=_marks.get(name, ())) for name in ("litert", "tflite-runtime", "tflm")]
+#: The kernel sets of the delegate, of which a machine can run some (ops/kernels/zo_kernel_set.c).
+KERNELS = ("portable", "avx2", "avx512-vnni")
 
 
 def require(name: str) -> None:
@@ -42,35 +38,34 @@ def random_inputs(shapes_and_dtypes: list[tuple[Any, ...]], seed: int) -> list[N
     ]
 
 
-def run_plain(model: bytes, name: str, inputs: list[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Outputs of a model without custom ops, with the kernels of the runtime `name`.
+def run_plain(
+    model: bytes, name: str, inputs: list[NDArray[Any]], kernels: str | None = None
+) -> list[NDArray[Any]]:
+    """Outputs of a model without custom ops, in the interpreter of the runtime `name`.
 
-    Those are the runtime's own, without default delegates; in the exact modes of LiteRT and tflite-runtime
-    also the op pack's FULLY_CONNECTED. "litert-builtin-ref" is LiteRT's reference kernels and nothing else.
+    "litert-builtin-ref" is LiteRT's reference kernels and nothing else. Kernels, one of `KERNELS`, are those
+    of the delegate; the test is skipped where the machine cannot run them.
     """
-    return _PLAIN[name](model, inputs)
-
-
-def _tflite(
-    module: str, resolver: str, exact: bool = False
-) -> Callable[[bytes, list[NDArray[Any]]], list[NDArray[Any]]]:
-    def run(model: bytes, inputs: list[NDArray[Any]]) -> list[NDArray[Any]]:
-        imported = importlib.import_module(module)
-        interpreter = imported.Interpreter(
-            model_content=model,
-            num_threads=1,
-            experimental_op_resolver_type=getattr(imported.OpResolverType, resolver),
-            experimental_delegates=(
-                [imported.load_delegate(str(core.library_path()), {"exact": "1"})] if exact else None
-            ),
-        )
-        interpreter.allocate_tensors()
-        for details, value in zip(interpreter.get_input_details(), inputs, strict=True):
-            interpreter.set_tensor(details["index"], value)
-        interpreter.invoke()
-        return [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
-
-    return run
+    if name == "tflm":
+        return _tflm(model, inputs)
+    imported = importlib.import_module(_MODULES[name])
+    delegates = None
+    if name != "litert-builtin-ref":
+        try:
+            delegates = [exact_delegate(imported.load_delegate, kernels=kernels)]
+        except ValueError:
+            pytest.skip(f"this machine cannot run the kernels {kernels}")
+    interpreter = imported.Interpreter(
+        model_content=model,
+        num_threads=1,
+        experimental_op_resolver_type=imported.OpResolverType.BUILTIN_REF,
+        experimental_delegates=delegates,
+    )
+    interpreter.allocate_tensors()
+    for details, value in zip(interpreter.get_input_details(), inputs, strict=True):
+        interpreter.set_tensor(details["index"], value)
+    interpreter.invoke()
+    return [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
 
 
 def _tflm(model: bytes, inputs: list[NDArray[Any]]) -> list[NDArray[Any]]:
@@ -87,10 +82,8 @@ def _tflm(model: bytes, inputs: list[NDArray[Any]]) -> list[NDArray[Any]]:
     return [interpreter.get_output(i) for i in range(len(loaded.subgraphs[0].outputs))]
 
 
-_PLAIN = {
-    "litert": _tflite("ai_edge_litert.interpreter", "BUILTIN_WITHOUT_DEFAULT_DELEGATES"),
-    "litert-builtin-ref": _tflite("ai_edge_litert.interpreter", "BUILTIN_REF"),
-    "litert-ref": _tflite("ai_edge_litert.interpreter", "BUILTIN_REF", exact=True),
-    "tflite-runtime": _tflite("tflite_runtime.interpreter", "BUILTIN_REF", exact=True),
-    "tflm": _tflm,
+_MODULES = {
+    "litert": "ai_edge_litert.interpreter",
+    "litert-builtin-ref": "ai_edge_litert.interpreter",
+    "tflite-runtime": "tflite_runtime.interpreter",
 }

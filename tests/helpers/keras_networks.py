@@ -42,13 +42,13 @@ def check_full_int8(result: ConversionResult) -> Model:
 def check_trainable(result: ConversionResult) -> None:
     """Injected, it computes what it computes by itself, and in TFLM."""
     plain = result.model.to_bytes()
-    runtime = load(inject_all(result.model, headroom=0), "litert-ref")
+    runtime = load(inject_all(result.model, headroom=0), "litert")
     count = len(result.model.subgraphs[0].inputs)
     inputs = random_inputs([runtime.input_details(i) for i in range(count)], 3)
     runtime.set_inputs(*inputs)
     runtime.invoke()
     outputs = runtime.outputs()
-    for name in {"litert-ref", "tflm"} & set(available()):
+    for name in {"litert", "tflm"} & set(available()):
         for a, b in zip(outputs, run_plain(plain, name, inputs), strict=True):
             np.testing.assert_array_equal(a, b)
 

@@ -149,15 +149,15 @@ static outcome end_layer(layer* l) {
 
 #define LEFT_ALONE(change) LAYER(change, 0, 0, 0)
 
-#define CLAIMED(change)                                                                   \
-  do {                                                                                    \
-    layer l;                                                                              \
-    make_layer(&l);                                                                       \
-    fake_runtime* r = &l.runtime;                                                         \
-    CHECK(fake_apply(r, l.delegate) == kTfLiteOk);                                        \
-    change;                                                                               \
-    CHECK(r->kernel.prepare(&r->context, &r->kernel_node) == kTfLiteError);               \
-    CHECK(end_layer(&l).run == 0);                                                        \
+#define CLAIMED(change)                                                     \
+  do {                                                                      \
+    layer l;                                                                \
+    make_layer(&l);                                                         \
+    fake_runtime* r = &l.runtime;                                           \
+    CHECK(fake_apply(r, l.delegate) == kTfLiteOk);                          \
+    change;                                                                 \
+    CHECK(r->kernel.prepare(&r->context, &r->kernel_node) == kTfLiteError); \
+    CHECK(end_layer(&l).run == 0);                                          \
   } while (0)
 
 static void test_fully_connected(void) {

@@ -1,9 +1,9 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Every kernel set that this machine can run against layers written down as they are defined, one output after
- * the other: random shapes, strides, dilations, paddings, depth multipliers, factors from 2^-31 to 2^30, zero
- * points at both ends, extreme inputs and biases. To be run under the sanitizers: inputs and outputs end where
- * their memory ends.
+ * Every kernel set that this machine can run against layers written down as they are defined, one
+ * output after the other: random shapes, strides, dilations, paddings, depth multipliers, factors
+ * from 2^-31 to 2^30, zero points at both ends, extreme inputs and biases. To be run under the
+ * sanitizers: inputs and outputs end where their memory ends.
  */
 #include <string.h>
 
@@ -42,14 +42,19 @@ static int8_t* bytes_of(size_t count) {
   const uint32_t kind = draw() % 8u;
   for (size_t i = 0; i < count; ++i) {
     const int8_t extreme = draw() & 1u ? INT8_MAX : INT8_MIN;
-    values[i] = kind == 0u ? INT8_MIN : kind == 1u ? INT8_MAX : kind == 2u ? extreme : (int8_t)draw();
+    values[i] = kind == 0u   ? INT8_MIN
+                : kind == 1u ? INT8_MAX
+                : kind == 2u ? extreme
+                             : (int8_t)draw();
   }
   return values;
 }
 
-/* --- TFLM's two roundings, as its documentation has them, in 128 bits ------------------------------------ */
+/* --- TFLM's two roundings, as its documentation has them, in 128 bits
+ * ------------------------------------ */
 
-/* x * value / 2^31, to the nearest, halves up; then / 2^right, to the nearest, halves away from zero. */
+/* x * value / 2^31, to the nearest, halves up; then / 2^right, to the nearest, halves away from
+ * zero. */
 static int64_t requantized(int32_t x, zo_multiplier m) {
   const int32_t left = m.shift > 0 ? m.shift : 0, right = m.shift > 0 ? 0 : -m.shift;
   const int32_t shifted = (int32_t)((uint32_t)x << left); /* wraps, in TFLM as here */
@@ -74,7 +79,8 @@ static int8_t output_of(int64_t sum, zo_multiplier m, const zo_layer* layer) {
   return (int8_t)y;
 }
 
-/* --- layers ---------------------------------------------------------------------------------------------- */
+/* --- layers
+ * ---------------------------------------------------------------------------------------------- */
 
 static zo_multiplier any_multiplier(int usual) {
   const zo_multiplier zero = {0, 0};
@@ -86,9 +92,20 @@ static zo_multiplier any_multiplier(int usual) {
 
 /* A window that has a pixel of the image at least, its padding smaller than what it spans. */
 static zo_window any_window(void) {
-  zo_window w = {between(1, 4), between(1, 9), between(1, 9), between(1, 40), 0, 0,
-                 between(1, 4), between(1, 4), between(1, 3), between(1, 3), between(1, 3),
-                 between(1, 3), 0, 0};
+  zo_window w = {between(1, 4),
+                 between(1, 9),
+                 between(1, 9),
+                 between(1, 40),
+                 0,
+                 0,
+                 between(1, 4),
+                 between(1, 4),
+                 between(1, 3),
+                 between(1, 3),
+                 between(1, 3),
+                 between(1, 3),
+                 0,
+                 0};
   const int32_t tall = (w.filter_height - 1) * w.dilation_height + 1;
   const int32_t wide = (w.filter_width - 1) * w.dilation_width + 1;
   w.pad_top = between(0, tall - 1);
@@ -136,9 +153,7 @@ static void draw_layer(drawn* d, int32_t multiplier) {
   d->bias = draw() % 4u == 0u ? NULL : (int32_t*)allocate(channels * sizeof *d->bias);
   for (size_t c = 0; d->bias != NULL && c < channels; ++c) {
     const uint32_t kind = draw() % 8u;
-    d->bias[c] = kind == 0u   ? INT32_MAX
-                 : kind == 1u ? INT32_MIN
-                              : between(-100000, 100000);
+    d->bias[c] = kind == 0u ? INT32_MAX : kind == 1u ? INT32_MIN : between(-100000, 100000);
   }
 }
 
@@ -169,7 +184,8 @@ static int64_t sum_of(const drawn* d, int32_t sample, int32_t y, int32_t x, int3
         const int32_t weight =
             multiplier > 0
                 ? d->filters[tap * d->layer.channels + channel]
-                : d->filters[(channel * w->filter_height * w->filter_width + tap) * w->channels + c];
+                : d->filters[(channel * w->filter_height * w->filter_width + tap) * w->channels +
+                             c];
         sum += (int64_t)(value - d->layer.input_zero_point) * weight;
       }
     }
@@ -247,8 +263,14 @@ static void test_constant_filters(const zo_kernel_set* set) {
 /* Distances of such layers do not fit; nothing is computed for them. */
 static void test_layers_that_are_too_large(const zo_kernel_set* set) {
   const zo_multiplier half = {INT32_C(1) << 30, 0};
-  zo_layer layer = {{1, 30000, 30000, 1, 30000, 30000, 1, 1, 1, 1, 1, 1, 0, 0}, 1, 0, &half, 0,
-                    INT8_MIN, INT8_MAX, false};
+  zo_layer layer = {{1, 30000, 30000, 1, 30000, 30000, 1, 1, 1, 1, 1, 1, 0, 0},
+                    1,
+                    0,
+                    &half,
+                    0,
+                    INT8_MIN,
+                    INT8_MAX,
+                    false};
   CHECK(zo_conv_create(set, &layer) == NULL);
   CHECK(zo_depthwise_conv_create(set, &layer) == NULL);
   layer.window.height = layer.window.width = layer.window.out_height = layer.window.out_width = 2;
@@ -330,7 +352,8 @@ static void test_pool(void) {
     pool.sums = (int32_t*)allocate((size_t)w->channels * sizeof *pool.sums);
     const size_t image = (size_t)(w->height * w->width * w->channels);
     int8_t* x = bytes_of((size_t)w->samples * image);
-    int8_t* y = (int8_t*)allocate((size_t)(w->samples * w->out_height * w->out_width * w->channels));
+    int8_t* y =
+        (int8_t*)allocate((size_t)(w->samples * w->out_height * w->out_width * w->channels));
     zo_pool_run(&pool, x, y);
     const int8_t* next = y;
     for (int32_t s = 0; s < w->samples; ++s) {

@@ -31,7 +31,7 @@ def test_weights_operators_arena_and_bits(read: Callable[[], bytes]) -> None:
     # Smooth, as real samples are: their sums over a receptive field do not vanish.
     smooth = rng.normal(0, 30, (24, *[1] * len(shape))) + rng.normal(0, 25, (24, *shape))
     old, new = (np.clip(np.rint(a), -128, 127).astype(np.int8) for a in (smooth[:16], 0.7 * smooth[16:] + 10))
-    result = recalibrate(model, new, source=old, runtime="litert-ref")
+    result = recalibrate(model, new, source=old, runtime="litert")
     assert sum(layer.corrected for layer in result.layers) > 0 or result.uneven
     for a, b in zip(corrected_layers(model), corrected_layers(result.model), strict=True):
         assert a.inputs[1].numpy().tobytes() == b.inputs[1].numpy().tobytes()
@@ -39,7 +39,7 @@ def test_weights_operators_arena_and_bits(read: Callable[[], bytes]) -> None:
     data = result.model.to_bytes()
     assert arena_bytes(load_model(data)) == arena_bytes(model)
     for i in range(2):
-        outputs = [run_plain(data, r, [new[i : i + 1]])[0] for r in ("litert-ref", "tflm")]
+        outputs = [run_plain(data, r, [new[i : i + 1]])[0] for r in ("litert", "tflm")]
         assert np.array_equal(*outputs)
 
 

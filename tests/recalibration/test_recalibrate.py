@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tflm_zo as zo
-from helpers.interpreters import EXACT_RUNTIMES, require, run_plain
+from helpers.interpreters import RUNTIMES, require, run_plain
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation, Padding
 from helpers.models.running import run
@@ -64,7 +64,7 @@ def test_channels_get_back_their_means_and_deviations() -> None:
     plain = unclamped()
     old, new = samples(plain, OLD, 1), samples(plain, NEW, 2, gain=0.55, offset=25)
     wanted = layer_values(load_model(plain), old)
-    result = recalibrate(plain, new, source=old, runtime="litert-ref")
+    result = recalibrate(plain, new, source=old, runtime="litert")
     for was, shifted, now, change in zip(
         wanted,
         layer_values(load_model(plain), new),
@@ -85,7 +85,7 @@ def test_the_first_layer_is_mapped_as_float64_says() -> None:
     """The filter's scales are multiplied by old deviation / new deviation, where nothing clamps."""
     plain = unclamped()
     old, new = samples(plain, OLD, 1), samples(plain, NEW, 2, gain=0.5)
-    result = recalibrate(plain, new, source=old, runtime="litert-ref")
+    result = recalibrate(plain, new, source=old, runtime="litert")
     was, shifted = (layer_values(load_model(plain), x)[0] for x in (old, new))
     share = result.layers[0].deviation_share
     a = (was.std(0) / shifted.std(0)) ** share
@@ -109,7 +109,7 @@ def test_models_come_nearer_and_keep_weights_operators_and_answers_layer(name: s
         old, new = (rng.integers(*r, (64, 8, 8, 1)).astype(np.uint8) for r in ((0, 256), (90, 160)))
     else:
         old, new = samples(plain, OLD, 1), samples(plain, NEW, 2, gain=0.6, offset=15)
-    result = recalibrate(model, new, source=old, runtime="litert-ref")
+    result = recalibrate(model, new, source=old, runtime="litert")
     before, after = model.subgraphs[0], result.model.subgraphs[0]
     assert [op.code.name for op in before.operators] == [op.code.name for op in after.operators]
     for a, b in zip(before.operators, after.operators, strict=True):
@@ -190,20 +190,20 @@ def test_statistics_stay_those_of_the_old_data() -> None:
         assert np.allclose(np.log(scales[0]), np.log(scales[1]), atol=0.15)
 
 
-@pytest.mark.parametrize("runtime", EXACT_RUNTIMES)
+@pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("name", ["residual", "depthwise_separable", "dense_per_tensor"])
 def test_recalibrated_models_run_with_the_same_bits(name: str, runtime: str) -> None:
     require(runtime)
-    require("litert-ref")
+    require("litert")
     plain = MODELS[name]()
     data = samples(plain, 24, 2, gain=0.6)
     models = [
         recalibrate(plain, data, source=samples(plain, 32, 1), runtime=r).model.to_bytes()
-        for r in ("litert-ref", runtime)
+        for r in ("litert", runtime)
     ]
     assert models[0] == models[1]
     for i in range(4):
-        outputs = [run_plain(models[0], r, [data[i : i + 1]])[0] for r in ("litert-ref", runtime)]
+        outputs = [run_plain(models[0], r, [data[i : i + 1]])[0] for r in ("litert", runtime)]
         assert np.array_equal(*outputs)
 
 

@@ -23,7 +23,7 @@ from tflm_zo.runtime.tflm import REGISTERER, WHEEL_VERSION, TflmRuntime, arena_u
 Z = Rademacher(2)
 
 
-def _runtime(name: str = "litert-ref", **settings: Any) -> Runtime:
+def _runtime(name: str = "litert", **settings: Any) -> Runtime:
     require(name)
     runtime = load(inject_all(MODELS["small_cnn"](), batch=2, max_queries=3, **settings), name)
     rng = np.random.default_rng(0)
@@ -170,15 +170,15 @@ def test_labels_are_described() -> None:
 
 
 def test_losses_need_labels() -> None:
-    require("litert-ref")
-    runtime = load(inject_all(MODELS["small_cnn"]()), "litert-ref")
+    require("litert")
+    runtime = load(inject_all(MODELS["small_cnn"]()), "litert")
     with pytest.raises(ValueError, match="set_labels first"):
         runtime.invoke(runtime.command())
 
 
 def test_start_and_boundary() -> None:
     model = inject_all(MODELS["small_cnn"](), cuts=("pool",))
-    runtime = load(model, "litert-ref")
+    runtime = load(model, "litert")
     runtime.invoke()
     boundary = runtime.boundary(1)
     for arguments, message in [
@@ -240,8 +240,8 @@ def test_a_model_that_the_runtime_does_not_take() -> None:
     flat = next(op for op in model.subgraphs[0].operators if op.code.name == "RESHAPE")
     assert flat.inputs[1] is not None
     flat.inputs[1].set_data(np.array([1, 7], np.int32))
-    with pytest.raises(ModelError, match="litert-ref does not take the model: .*RESHAPE") as error:
-        load(model, "litert-ref")
+    with pytest.raises(ModelError, match="litert does not take the model: .*RESHAPE") as error:
+        load(model, "litert")
     assert "\n" not in str(error.value)
 
 
@@ -255,7 +255,7 @@ def test_operators_that_do_not_say_where_the_weights_are() -> None:
             options[8] = 9
             op.custom_options = bytes(options)
     with pytest.raises(ModelError, match="do not say where weights 0 are"):
-        load(model, "litert-ref")
+        load(model, "litert")
 
 
 @pytest.mark.parametrize("shape", [(4,), (2**30 + 4,), (2**16 + 1, 2**16 - 1), (2**31 - 1, 2**31 - 1, 4)])
@@ -281,11 +281,11 @@ def test_an_output_that_nothing_computes() -> None:
     graph = model.subgraphs[0]
     graph.operators = [op for op in graph.operators if graph.outputs[0] not in op.outputs]
     with pytest.raises(ModelError, match="output «.*» is not computed"):
-        load(model, "litert-ref")
+        load(model, "litert")
 
 
 def test_unknown_runtime() -> None:
-    with pytest.raises(ValueError, match="there are litert, litert-ref, tflite-runtime, tflm"):
+    with pytest.raises(ValueError, match="there are litert, tflite-runtime, tflm"):
         load(MODELS["small_cnn"](), "onnx")
 
 
@@ -314,7 +314,7 @@ def test_already_injected() -> None:
 def test_unknown_delegate_option() -> None:
     from ai_edge_litert.interpreter import load_delegate
 
-    with pytest.raises(ValueError, match=r"unknown option \(known: directory, exact\)"):
+    with pytest.raises(ValueError, match=r"unknown option \(known: directory, exact, kernels\)"):
         load_delegate(str(tflm_zo.core.library_path()), {"speed": "9"})
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from helpers.injection import inject_all
-from helpers.interpreters import EXACT_RUNTIMES, RUNTIMES, random_inputs, require, run_plain
+from helpers.interpreters import RUNTIMES, random_inputs, require, run_plain
 from helpers.models import MODELS
 from helpers.moments import At, stop
 from helpers.oracle import int16 as oracle
@@ -69,7 +69,7 @@ def set_fractions(runtime: Runtime, seed: int) -> dict[str, Any]:
     return runtime.read_fractions()
 
 
-@pytest.mark.parametrize("name", EXACT_RUNTIMES)
+@pytest.mark.parametrize("name", RUNTIMES)
 @pytest.mark.parametrize("model", ["dense_per_tensor", "autoencoder"])
 def test_fractions_count_as_the_oracle_says(model: str, name: str) -> None:
     """The first layer of an MLP, whose input is the model's: segments show its output."""
@@ -114,11 +114,11 @@ def test_fractions_count_as_the_oracle_says(model: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("layers", LAYERS)
-def test_fractions_count_alike_in_every_exact_runtime(layers: str) -> None:
+def test_fractions_count_alike_in_every_runtime(layers: str) -> None:
     require("tflm")
     _, zo = made(layers, batch=2)
     found = []
-    for name in ("litert-ref", "tflm"):
+    for name in ("litert", "tflm"):
         runtime = load(zo, name)
         set_fractions(runtime, 7)
         runtime.set_inputs(*inputs_of(runtime, 3))
@@ -166,7 +166,7 @@ def test_a_run_is_the_same_in_tflm_resumed_and_replayed(name: str, tmp_path: Pat
     require("tflm")
     model, settings = variant(name)
     path = tmp_path / "run.zolog"
-    trainer = Trainer(model, settings, runtime="litert-ref")
+    trainer = Trainer(model, settings, runtime="litert")
     trainer.fit(X, Y, steps=STEPS, log=path, keep="last")
     expected = state(trainer)
     assert expected != state(Trainer(model, settings)), "a run that moves nothing proves nothing"
@@ -177,14 +177,14 @@ def test_a_run_is_the_same_in_tflm_resumed_and_replayed(name: str, tmp_path: Pat
     assert (tmp_path / "tflm.zolog").read_bytes() == path.read_bytes()
 
     cut = tmp_path / "cut.zolog"
-    Trainer(model, settings, runtime="litert-ref").fit(
+    Trainer(model, settings, runtime="litert").fit(
         X, Y, steps=STEPS, log=cut, callbacks=[At(9, stop)], keep="last"
     )
-    resumed = Trainer(model, settings, runtime="litert-ref")
+    resumed = Trainer(model, settings, runtime="litert")
     resumed.fit(X, Y, steps=STEPS, log=cut, resume=True, keep="last")
     assert state(resumed) == expected
 
-    log, runtime = SeedLog.read(path), load(model, "litert-ref")
+    log, runtime = SeedLog.read(path), load(model, "litert")
     for block in range(len(read_metadata(model).blocks)):
         for distribution, steps in log.steps_of_block(block):
             runtime.invoke(runtime.command(loss=False).replay(steps, distribution, block))

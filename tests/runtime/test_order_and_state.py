@@ -88,7 +88,7 @@ def test_restore_brings_the_initial_weights_back(name: str) -> None:
 
 def test_reset_of_the_interpreter_brings_the_initial_weights_back() -> None:
     """reset_all_variables zeroes the weights behind the delegate's back; zo_state tells the ops."""
-    runtime = _runtime(MODELS["small_cnn"](), "litert-ref", 2)
+    runtime = _runtime(MODELS["small_cnn"](), "litert", 2)
     initial = runtime.read_weights()
     runtime.invoke()
     expected = runtime.outputs()[0]
@@ -134,7 +134,7 @@ def test_delegate_in_tensorflows_own_interpreter() -> None:
     """The same library, the same outputs, in TensorFlow's interpreter."""
     lite = pytest.importorskip("tensorflow", reason="TensorFlow is not installed").lite
     model = inject_all(MODELS["small_cnn"](), batch=2).to_bytes()
-    runtime = load(model, "litert-ref")
+    runtime = load(model, "litert")
     delegate = lite.experimental.load_delegate(str(core.library_path()), {"exact": "1"})
     interpreter = lite.Interpreter(
         model_content=model,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from helpers.injection import inject_all
-from helpers.interpreters import RUNTIMES, random_inputs, require, run_plain
+from helpers.interpreters import KERNELS, RUNTIMES, random_inputs, require, run_plain
 from helpers.models import MODELS
 from helpers.real_models import REAL_MODELS
 from tflm_zo import Model, core, load_model
@@ -79,15 +79,17 @@ def test_whole_model_with_bare_reference_kernels(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", ALL_MODELS)
-def test_exact_mode_computes_what_tflm_computes(make: Any) -> None:
-    """Every int8 activation of the model, on many samples, in litert-ref and in TFLM."""
+@pytest.mark.parametrize("kernels", KERNELS)
+def test_litert_computes_what_tflm_computes(make: Any, kernels: str) -> None:
+    """Every int8 activation of the model, on many samples, in LiteRT with each kernel set and in TFLM."""
     require("tflm")
     model = set_batch(load_model(make()), 16)
     graph = model.subgraphs[0]
     graph.outputs = [tensor for op in graph.operators for tensor in op.outputs]
     model.signatures = None
     inputs = random_inputs([(t.shape, DTYPES[t.type]) for t in graph.inputs], 5)
-    exact, tflm = (run_plain(model.to_bytes(), name, inputs) for name in ("litert-ref", "tflm"))
+    exact = run_plain(model.to_bytes(), "litert", inputs, kernels)
+    tflm = run_plain(model.to_bytes(), "tflm", inputs)
     for tensor, a, b in zip(graph.outputs, exact, tflm, strict=True):
         np.testing.assert_array_equal(a, b, err_msg=tensor.name)
 
@@ -155,7 +157,7 @@ def test_checksum_does_not_depend_on_cuts(make: Any) -> None:
     original = make()
     sums = set()
     for cuts in [(), *[(cut,) for cut in possible_cuts(load_model(original))]]:
-        runtime = load(inject_all(original, cuts=cuts), "litert-ref")
+        runtime = load(inject_all(original, cuts=cuts), "litert")
         runtime.invoke(runtime.command(loss=False, checksum=True))
         sums.add(runtime.status().checksum)
     assert len(sums) == 1

@@ -16,7 +16,7 @@ from tflm_zo import Rademacher, core
 from tflm_zo.runtime import load
 
 INTERPRETERS = [
-    pytest.param("litert-ref", "ai_edge_litert.interpreter"),
+    pytest.param("litert", "ai_edge_litert.interpreter"),
     pytest.param("tflite-runtime", "tflite_runtime.interpreter", marks=pytest.mark.tflite_runtime),
 ]
 

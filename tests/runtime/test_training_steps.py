@@ -10,7 +10,7 @@ import pytest
 
 from helpers import oracle
 from helpers.injection import inject_all
-from helpers.interpreters import EXACT_RUNTIMES, require
+from helpers.interpreters import RUNTIMES, require
 from helpers.models import MODELS
 from helpers.oracle import weights as oracle_weights
 from helpers.oracle.stream import Dist
@@ -55,11 +55,11 @@ def _train(runtime: Runtime, steps: int = STEPS, **settings: Any) -> tuple[list[
 
 
 @pytest.mark.parametrize("update_bits", [8, 16])
-@pytest.mark.parametrize("name", EXACT_RUNTIMES)
-def test_200_steps_are_the_same_in_litert_ref(name: str, update_bits: int) -> None:
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_200_steps_are_the_same_in_litert(name: str, update_bits: int) -> None:
     require(name)
-    expected, (weights, fractions), _ = _train(_runtime("litert-ref", update_bits))
-    if name != "litert-ref":
+    expected, (weights, fractions), _ = _train(_runtime("litert", update_bits))
+    if name != "litert":
         actual, state, _ = _train(_runtime(name, update_bits))
         assert actual == expected
         for a, e in zip(state, (weights, fractions), strict=True):
@@ -79,7 +79,7 @@ def test_200_steps_are_the_same_in_litert_ref(name: str, update_bits: int) -> No
     ids=lambda d: type(d).__name__.lower(),
 )
 def test_weights_are_what_the_equations_say(distribution: Distribution, update_bits: int) -> None:
-    runtime = _runtime("litert-ref", update_bits)
+    runtime = _runtime("litert", update_bits)
     initial = runtime.read_weights()
     _, (weights, fractions), record = _train(runtime, distribution=distribution)
 
@@ -101,7 +101,7 @@ def test_weights_are_what_the_equations_say(distribution: Distribution, update_b
 
 
 @pytest.mark.parametrize("update_bits", [8, 16])
-@pytest.mark.parametrize("name", EXACT_RUNTIMES)
+@pytest.mark.parametrize("name", RUNTIMES)
 def test_1000_steps_replayed_in_one_invoke(name: str, update_bits: int) -> None:
     require(name)
     steps = 1000
@@ -120,15 +120,15 @@ def test_1000_steps_replayed_in_one_invoke(name: str, update_bits: int) -> None:
         np.testing.assert_array_equal(value, fractions[tensor])
 
 
-@pytest.mark.parametrize("name", EXACT_RUNTIMES)
+@pytest.mark.parametrize("name", RUNTIMES)
 @pytest.mark.parametrize(
     "model", ["depthwise_separable", "residual", "autoencoder", "logistic_head", "two_inputs"]
 )
 def test_other_architectures_and_losses(name: str, model: str) -> None:
-    """One step on each kind of layer and loss: every exact runtime as litert-ref."""
+    """One step on each kind of layer and loss: every runtime as LiteRT."""
     require(name)
     traces = []
-    for runtime_name in ("litert-ref", name):
+    for runtime_name in ("litert", name):
         runtime = load(
             inject_all(MODELS[model](), batch=2, max_queries=QUERIES),
             runtime_name,
@@ -156,8 +156,8 @@ def test_layer_by_layer_with_suffix_runs() -> None:
     from tflm_zo.converters import possible_cuts
 
     cut = possible_cuts(load_model(model))[-2]
-    runtime = load(inject_all(model, cuts=(cut,)), "litert-ref")
-    uncut = load(inject_all(model), "litert-ref")
+    runtime = load(inject_all(model, cuts=(cut,)), "litert")
+    uncut = load(inject_all(model), "litert")
     blocks = runtime.metadata.blocks
     late = {t.block for t in runtime.metadata.trainable if t.segment == 1}
     assert late and len(late) < len(blocks)

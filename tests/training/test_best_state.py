@@ -57,9 +57,7 @@ def _leads(logits: NDArray[np.int64]) -> NDArray[np.int64]:
     return logits - np.stack(others, 1)
 
 
-def run(
-    kind: str, log: Path | None = None, runtime: str = "litert-ref", **changes: Any
-) -> tuple[Trainer, Any]:
+def run(kind: str, log: Path | None = None, runtime: str = "litert", **changes: Any) -> tuple[Trainer, Any]:
     trainer = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime=runtime)
     history = trainer.fit(X, Y, **({"steps": STEPS, "log": log} | changes))
     return trainer, history
@@ -82,7 +80,7 @@ def test_it_measures_at_most_20_times_and_before_and_after() -> None:
         assert is_due(every, total, total, counted - 1)
 
 
-@pytest.mark.parametrize("runtime", ["litert-ref", "tflm"])
+@pytest.mark.parametrize("runtime", ["litert", "tflm"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_best_measured_state_is_kept(kind: str, runtime: str, tmp_path: Path) -> None:
     trainer, history = run(kind, tmp_path / "log", runtime, validation_data=OTHER)
@@ -113,7 +111,7 @@ def test_many_training_samples_are_measured_by_some(kind: str, monkeypatch: pyte
     """By the same number of them, whatever the run's seed, none without a label, and not the first ones."""
     monkeypatch.setattr(best_state, "_MOST_SAMPLES", 10)
     y = np.where(np.arange(24) % 2, Y, -1)
-    trainer = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert-ref")
+    trainer = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert")
     measured = trainer.measured_samples(X, y)
     assert len(measured.inputs[0]) == len(measured) == 10 and (measured.labels >= 0).all()
     numbers = [int(np.flatnonzero((X == x).all((1, 2, 3)))[0]) for x in measured.inputs[0]]
@@ -124,14 +122,14 @@ def test_many_training_samples_are_measured_by_some(kind: str, monkeypatch: pyte
     assert history.measurements[0] == {"step": 0, **before}
     kept = history.measurements[best_index(history.measurements)]
     assert trainer.evaluate(measured)["loss"] == kept["loss"]
-    other = Trainer(MODELS_OF[kind], dataclasses.replace(SETTINGS[kind], seed=4), runtime="litert-ref")
+    other = Trainer(MODELS_OF[kind], dataclasses.replace(SETTINGS[kind], seed=4), runtime="litert")
     assert other.fit(X, y, steps=2).measurements[0] == {"step": 0, **before}
     # Validation data are measured as they are.
     monkeypatch.setattr(best_state, "_MOST_SAMPLES", 5)
     begin = initial_weights(MODELS_OF[kind])
     again = other.fit(X, y, steps=2, validation_data=OTHER, initial_weights=begin)
     found = again.measurements[0]["loss"]
-    assert found == Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert-ref").evaluate(*OTHER)["loss"]
+    assert found == Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert").evaluate(*OTHER)["loss"]
 
 
 def test_ten_thousand_samples_are_measured_by_all() -> None:
@@ -147,21 +145,21 @@ def test_ten_thousand_samples_are_measured_by_all() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_where_nothing_gets_better_nothing_is_changed(kind: str, tmp_path: Path) -> None:
     """It learns the opposite of its own guesses, which it is measured on."""
-    plain = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert-ref")
+    plain = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert")
     before, y = state(plain), plain.predict(X).reshape(len(X), -1).argmax(1)
     exported, opposite = plain.export().to_bytes(), (y + 1) % 4
-    trainer = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert-ref")
+    trainer = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert")
     history = trainer.fit(X, opposite, steps=STEPS, log=tmp_path / "log", validation_data=(X, y))
     assert history.kept_step == 0 and trainer.step == STEPS
     assert state(trainer) == before == of_log(kind, tmp_path / "log")
     assert trainer.export().to_bytes() == exported
     assert trainer.evaluate(X, y)["loss"] == history.measurements[0]["loss"]
-    last = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert-ref")
+    last = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert")
     last.fit(X, opposite, steps=STEPS, keep="last")
     assert last.evaluate(X, y)["loss"] > history.measurements[0]["loss"]
 
 
-@pytest.mark.parametrize("runtime", ["litert-ref", "tflm"])
+@pytest.mark.parametrize("runtime", ["litert", "tflm"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_smaller_loss_with_fewer_right_outputs_is_no_better(
     kind: str, runtime: str, tmp_path: Path
@@ -186,7 +184,7 @@ def test_a_smaller_loss_with_fewer_right_outputs_is_no_better(
 def test_of_states_that_are_as_good_the_first_is_kept(kind: str) -> None:
     """At a rate at which no weight leaves its place."""
     still = dataclasses.replace(SETTINGS[kind], learning_rate=2.0**-16)
-    history = Trainer(MODELS_OF[kind], still, runtime="litert-ref").fit(X, Y, steps=STEPS)
+    history = Trainer(MODELS_OF[kind], still, runtime="litert").fit(X, Y, steps=STEPS)
     assert len(history.measurements) == 5 and len({m["loss"] for m in history.measurements}) == 1
     assert history.kept_step == 0
 
@@ -194,7 +192,7 @@ def test_of_states_that_are_as_good_the_first_is_kept(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_interrupted_before_the_best_state_was_kept(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The weights are the best ones that were measured, though no copy of them was made."""
-    trainer, measured = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert-ref"), []
+    trainer, measured = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert"), []
     real_evaluate, real_read = best_state.evaluate, trainer.runtime.read_weights
 
     def better_each_time(*arguments: Any) -> Any:
@@ -211,7 +209,7 @@ def test_interrupted_before_the_best_state_was_kept(kind: str, monkeypatch: pyte
     monkeypatch.setattr(trainer.runtime, "read_weights", interrupted_at_the_third)
     history = trainer.fit(X, Y, steps=STEPS)
     assert trainer.interrupted and history.kept_step == measured[2] == 6
-    stopped = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert-ref")
+    stopped = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert")
     stopped.fit(X, Y, steps=STEPS, keep="last", callbacks=[At(5, stop)])
     assert state(trainer) == state(stopped)
 

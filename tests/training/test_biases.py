@@ -79,7 +79,7 @@ def check_replay(zo: Model, log: Path, trainer: Trainer, steps: int) -> None:
 )
 def test_what_moves(model: str, parameters: str, expected: Any, update_bits: int, tmp_path: Path) -> None:
     zo = model_of(model, update_bits=update_bits)
-    trainer = Trainer(zo, of(parameters), runtime="litert-ref")
+    trainer = Trainer(zo, of(parameters), runtime="litert")
     log = tmp_path / "run.zolog"
     trainer.fit(X, Y, steps=7, log=log, keep="last")
     assert moved(trainer, initial_weights(zo)) == expected
@@ -95,12 +95,12 @@ def test_what_moves(model: str, parameters: str, expected: Any, update_bits: int
 @pytest.mark.parametrize("parameters", ["all", "biases"])
 def test_a_resumed_run_is_the_whole_one(parameters: str, tmp_path: Path) -> None:
     zo, settings = model_of(parameters), of(parameters)
-    whole, cut = Trainer(zo, settings, runtime="litert-ref"), tmp_path / "cut.zolog"
+    whole, cut = Trainer(zo, settings, runtime="litert"), tmp_path / "cut.zolog"
     given: dict[str, Any] = {"steps": 11, "validation_data": (X[:8], Y[:8]), "keep": "best"}
     whole.fit(X, Y, log=tmp_path / "whole.zolog", **given)
     content = (tmp_path / "whole.zolog").read_bytes()
     cut.write_bytes(content[:-12])  # its last record, or the measurement, is missing
-    again = Trainer(zo, settings, runtime="litert-ref")
+    again = Trainer(zo, settings, runtime="litert")
     again.fit(X, Y, log=cut, resume=True, **given)
     assert cut.read_bytes() == content
     for name, value in whole.runtime.read_weights().items():
@@ -109,7 +109,7 @@ def test_a_resumed_run_is_the_whole_one(parameters: str, tmp_path: Path) -> None
 
 
 def test_a_second_call_goes_on_from_the_trained_biases() -> None:
-    trainer = Trainer(model_of(), USUAL, runtime="litert-ref")
+    trainer = Trainer(model_of(), USUAL, runtime="litert")
     trainer.fit(X, Y, steps=3, keep="last")
     first = trainer.runtime.read_weights()
     trainer.fit(X, Y, steps=3, keep="last")
@@ -121,7 +121,7 @@ def test_a_second_call_goes_on_from_the_trained_biases() -> None:
 def test_biases_alone_keep_no_inputs() -> None:
     sizes = {}
     for parameters in ("all", "biases"):
-        trainer = Trainer(model_of(parameters), of(parameters), runtime="litert-ref")
+        trainer = Trainer(model_of(parameters), of(parameters), runtime="litert")
         trainer.fit(X, Y, steps=1, keep="last")
         sizes[parameters] = trainer.buffer_bytes
     inputs = sum(
@@ -139,7 +139,7 @@ def test_a_plain_model_becomes_what_the_tasks_train() -> None:
         (of("", Exact(last=2, parameters="biases")), "all"),  # errors come back through filters
     ):
         assert inject_settings(settings).parameters == expected
-    trainer = Trainer(MODELS["small_cnn"](), of("biases"), runtime="litert-ref")
+    trainer = Trainer(MODELS["small_cnn"](), of("biases"), runtime="litert")
     assert {t.bias for t in trainer.runtime.metadata.trainable} == {True}
 
 
@@ -161,7 +161,7 @@ def test_exact_gradients_come_back_through_a_filter_that_stays() -> None:
     found = []
     for parameters in ("all", "biases"):
         settings = of("", Exact(last=3, parameters=parameters))
-        trainer = Trainer(zo, settings, runtime="litert-ref")
+        trainer = Trainer(zo, settings, runtime="litert")
         found.append(trainer.fit(x, y, steps=1, keep="last").steps)
         now, start = trainer.runtime.read_weights(), initial_weights(zo)
         assert all((now[t.name] != start[t.name]).any() for t in read_metadata(zo).trainable if t.bias)
@@ -185,7 +185,7 @@ def test_what_the_model_lacks_is_named(model: str, settings: Settings, words: st
     if settings.has(Exact):
         zo = inject_all(MODELS["lenet5"](), nodes="last:2", trainable="nodes", parameters=model, batch=4)
     with pytest.raises(SettingsError, match=words):
-        Trainer(zo, settings, runtime="litert-ref")
+        Trainer(zo, settings, runtime="litert")
 
 
 def by_weights(parameters: str, **given: Any) -> Settings:
@@ -207,11 +207,11 @@ def test_weight_perturbation_moves_what_it_is_asked_to(
 ) -> None:
     settings, log = by_weights(parameters), tmp_path / "run.zolog"
     zo = load_model(inject_for(residual_model(), settings, update_bits=update_bits).to_bytes())
-    trainer = Trainer(zo, settings, runtime="litert-ref")
+    trainer = Trainer(zo, settings, runtime="litert")
     trainer.fit(X, Y, steps=3, log=log, keep="last")
     assert moved(trainer, initial_weights(zo)) == expected
     check_replay(zo, log, trainer, 3)
-    again = Trainer(zo, settings, runtime="litert-ref")
+    again = Trainer(zo, settings, runtime="litert")
     again.fit(X, Y, steps=3, log=log, resume=True, keep="last")
     check_replay(zo, log, again, 3)
 
@@ -231,7 +231,7 @@ def test_layerwise_weight_perturbation_perturbs_the_bias_along_with_the_filter(
 ) -> None:
     settings, log = by_weights(parameters, scope="layers"), tmp_path / "run.zolog"
     zo = load_model(inject_for(residual_model(), settings).to_bytes())
-    trainer = Trainer(zo, settings, runtime="litert-ref")
+    trainer = Trainer(zo, settings, runtime="litert")
     trainer.fit(X, Y, steps=3, log=log, keep="last")
     wanted = {"all": {False, True}, "biases": {True}}[parameters]
     assert moved(trainer, initial_weights(zo)) == {"moved": wanted, "still": set()}
@@ -244,12 +244,12 @@ def test_layerwise_weight_perturbation_perturbs_the_bias_along_with_the_filter(
 def test_weight_perturbation_alone_moves_all_that_is_trainable() -> None:
     zo = model_of("all", replay=True, headroom=2)
     with pytest.raises(SettingsError, match="the model trains the bias of "):
-        Trainer(zo, by_weights("weights"), runtime="litert-ref")
+        Trainer(zo, by_weights("weights"), runtime="litert")
     alone = model_of("biases", replay=True, headroom=2)
     with pytest.raises(SettingsError, match="weights.parameters: the model's layers have 'biases' trainable"):
-        Trainer(alone, by_weights("all"), runtime="litert-ref")
+        Trainer(alone, by_weights("all"), runtime="litert")
     for model in (zo, alone):
-        trainer = Trainer(model, algorithm_for(read_metadata(model), "weight"), runtime="litert-ref")
+        trainer = Trainer(model, algorithm_for(read_metadata(model), "weight"), runtime="litert")
         trainer.fit(X, Y, steps=1, keep="last")
 
 

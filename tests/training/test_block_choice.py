@@ -42,7 +42,7 @@ def test_against_training_each_block_alone() -> None:
         blocks=3,
         held_out=0.25,
         epochs=2,
-        runtime="litert-ref",
+        runtime="litert",
         progress=lambda *what: told.append(what),
     )
     assert choice.blocks == (("conv1", "conv2"), ("fc1", "fc2"), ("fc3",))
@@ -55,7 +55,7 @@ def test_against_training_each_block_alone() -> None:
     rest = np.setdiff1d(np.arange(40), judged)
     scores, equivalents = [], 4 * 10.0
     for layers in choice.blocks:
-        trainer = Trainer(model, dataclasses.replace(settings, layers=layers), runtime="litert-ref")
+        trainer = Trainer(model, dataclasses.replace(settings, layers=layers), runtime="litert")
         trainer.fit(X[rest], y[rest], epochs=2, keep="last")
         scores.append(int((trainer.predict(X[judged]).argmax(1) == y[judged]).sum()))
         equivalents += trainer.equivalents
@@ -63,7 +63,7 @@ def test_against_training_each_block_alone() -> None:
     assert choice.best == scores.index(max(scores))
     assert choice.layers == choice.blocks[choice.best]
     assert choice.equivalents == pytest.approx(equivalents)
-    untrained = Trainer(model, settings, runtime="litert-ref")
+    untrained = Trainer(model, settings, runtime="litert")
     assert choice.before == (untrained.predict(X[judged]).argmax(1) == y[judged]).sum()
     assert choice.value(choice.before) == choice.before / 10
 
@@ -93,18 +93,18 @@ def test_the_block_that_a_task_needs(lost: str) -> None:
 def test_same_choice_in_tflm(others: str) -> None:
     pytest.importorskip("tflite_micro", reason="TFLM is not installed")
     model, settings = mixed(), poor_mans(**{"weights.scope": others}, learning_rate=0.05)
-    found = [choose_block(model, settings, X, Y, blocks=5, runtime=r) for r in ("litert-ref", "tflm")]
+    found = [choose_block(model, settings, X, Y, blocks=5, runtime=r) for r in ("litert", "tflm")]
     assert found[0] == found[1]
-    assert found[0] == choose_block(model, settings, X, Y, blocks=5, runtime="litert-ref")
+    assert found[0] == choose_block(model, settings, X, Y, blocks=5, runtime="litert")
 
 
 def test_a_trainer_stays_as_it_is() -> None:
     model, settings = mixed(), poor_mans(learning_rate=0.05)
-    trainer = Trainer(model, settings, runtime="litert-ref")
+    trainer = Trainer(model, settings, runtime="litert")
     trainer.fit(X, Y, steps=2, keep="last")
     before = {name: w.copy() for name, w in trainer.runtime.read_weights().items()}
     choice = choose_block(trainer, None, X, Y, blocks=2)
-    assert choice == choose_block(model, settings, X, Y, blocks=2, runtime="litert-ref")
+    assert choice == choose_block(model, settings, X, Y, blocks=2, runtime="litert")
     assert trainer.settings == settings and trainer.step == 2
     after = trainer.runtime.read_weights()
     assert all(np.array_equal(before[name], after[name]) for name in before)

@@ -51,7 +51,7 @@ def data(built: bytes, seed: int = 0) -> list[Any]:
 def plain_outputs(built: bytes, inputs: list[Any], index: int) -> Any:
     """Real values of an output for each sample, from the plain model, one sample at a time."""
     tensor = load_model(built).subgraphs[0].outputs[index]
-    outputs = [run_plain(built, "litert-ref", [x[i : i + 1] for x in inputs])[index] for i in range(SAMPLES)]
+    outputs = [run_plain(built, "litert", [x[i : i + 1] for x in inputs])[index] for i in range(SAMPLES)]
     value = np.concatenate(outputs).astype(np.float64)
     quantization = tensor.quantization
     if quantization is None or not len(quantization.scales):
@@ -60,7 +60,7 @@ def plain_outputs(built: bytes, inputs: list[Any], index: int) -> Any:
 
 
 def evaluate(built: bytes, inputs: list[Any], y: Any, **settings: Any) -> evaluation.Evaluation:
-    runtime = load(inject_all(built, batch=4, headroom=0, **settings), "litert-ref")
+    runtime = load(inject_all(built, batch=4, headroom=0, **settings), "litert")
     return evaluation.evaluate(runtime, prepare(runtime, inputs, y))
 
 
@@ -114,7 +114,7 @@ def test_either_output(index: int) -> None:
     trainer = Trainer(
         inject_all(built, batch=4, loss_output=index),
         Settings(tasks=(Weights(),), batch_size=4),
-        "litert-ref",
+        "litert",
     )
     assert trainer.predict(inputs[0]).shape == (SAMPLES, (4, 1)[index])
     assert trainer.evaluate(inputs[0], y).keys() == {"loss", "accuracy"}
@@ -159,7 +159,7 @@ def test_cross_entropy_of_the_labelled() -> None:
     assert found.loss == pytest.approx(expected[known].mean(), abs=1e-3)
     assert found.accuracy == pytest.approx((real.argmax(1) == y)[known].mean())
     assert (found.samples, found.labelled) == (SAMPLES, len(known))
-    trainer = Trainer(inject_all(built, batch=4), Settings(tasks=(Weights(),), batch_size=4), "litert-ref")
+    trainer = Trainer(inject_all(built, batch=4), Settings(tasks=(Weights(),), batch_size=4), "litert")
     for use in (trainer.evaluate, trainer.fit):
         with pytest.raises(ValueError, match="no sample has a label"):
             use(inputs[0], np.full(SAMPLES, -1))
@@ -185,7 +185,7 @@ def test_mean_squared_error(given: str) -> None:
         y = None
     else:
         y = levels.astype(np.int8) if given == "int8" else targets
-    runtime = load(inject_all(built, batch=4, headroom=0), "litert-ref")
+    runtime = load(inject_all(built, batch=4, headroom=0), "litert")
     found = evaluation.evaluate(runtime, prepare(runtime, x, y))
     assert found.loss == pytest.approx(expected, rel=1e-3)
     assert found.accuracy is None and found.labelled == SAMPLES
@@ -193,7 +193,7 @@ def test_mean_squared_error(given: str) -> None:
 
 def test_watching() -> None:
     built = MODELS["small_cnn"]()
-    runtime = load(inject_all(built, batch=4), "litert-ref")
+    runtime = load(inject_all(built, batch=4), "litert")
     given, seen = prepare(runtime, data(built), np.zeros(SAMPLES, int)), []
 
     def watch(starts: Any) -> Any:
@@ -217,7 +217,7 @@ def test_two_inputs() -> None:
     assert evaluate(built, inputs, y).accuracy == pytest.approx((real.argmax(1) == y).mean())
 
     trainer = Trainer(
-        inject_all(built, batch=4), Settings(tasks=(Weights(),), batch_size=8, seed=3), "litert-ref"
+        inject_all(built, batch=4), Settings(tasks=(Weights(),), batch_size=8, seed=3), "litert"
     )
     swapped = trainer.predict([inputs[0], inputs[1][::-1]])
     assert swapped.tolist() != trainer.predict(inputs).tolist()  # the second input matters

@@ -66,7 +66,7 @@ def check_gradients(source, last, monkeypatch, count=4, seed=5):
     plain = load_model(source)
     x, y = samples(plain, count, seed)
     settings = Settings(tasks=(Exact(last=last),), batch_size=count, learning_rate=1.0, seed=3)
-    trainer = Trainer(inject_for(plain, settings), settings, "litert-ref")
+    trainer = Trainer(inject_for(plain, settings), settings, "litert")
     spy = Spy(monkeypatch)
     trainer.fit(x, y, steps=1, keep="last")
     metadata = trainer.runtime.metadata
@@ -140,7 +140,7 @@ WHOLE_RUNS = {
 def test_the_same_bits_in_tflm(name, tmp_path):
     require("tflm")
     model, settings = WHOLE_RUNS[name]
-    found = [trained(model, settings, runtime, tmp_path) for runtime in ("litert-ref", "tflm")]
+    found = [trained(model, settings, runtime, tmp_path) for runtime in ("litert", "tflm")]
     assert found[0] == found[1]
 
 
@@ -151,7 +151,7 @@ def test_the_batch_of_the_model_changes_nothing(tmp_path):
     weights = []
     for batch in (2, 8):
         zo = inject(SOURCES["residual"](), inject_settings(settings, batch=batch))
-        trainer = Trainer(zo, settings, "litert-ref")
+        trainer = Trainer(zo, settings, "litert")
         trainer.fit(x, y, steps=5, keep="last")
         weights.append({n: w.tolist() for n, w in trainer.runtime.read_weights().items()})
     assert weights[0] == weights[1]

@@ -150,7 +150,7 @@ def test_same_outputs_in_plain_tflm(name: str) -> None:
 def test_export_with_the_range_of_the_weights() -> None:
     """From the 16-bit weights; what it does to them is tests/converters/test_re_range.py's."""
     zo = inject_all(MODELS["small_cnn"](), batch=BATCH)
-    trainer = Trainer(zo, Settings(tasks=(Weights(),), batch_size=BATCH), "litert-ref")
+    trainer = Trainer(zo, Settings(tasks=(Weights(),), batch_size=BATCH), "litert")
     x = samples(trainer)
     trainer.fit(x[0], np.random.default_rng(12).integers(0, 4, SAMPLES), steps=20, keep="last")
     weights, fractions = trainer.runtime.read_weights(), trainer.runtime.read_fractions()

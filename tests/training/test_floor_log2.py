@@ -69,7 +69,7 @@ def test_the_exact_head_is_the_one_of_the_cross_entropy() -> None:
     for kind in ("cross_entropy", "floor_log2"):
         settings = inject_settings(algorithm("node"), nodes=("fc",), batch=4, loss=kind)
         zo = inject(MODELS["small_cnn"](), settings)
-        trainer = Trainer(zo, Settings(tasks=(Nodes(), Exact()), batch_size=8, seed=5), runtime="litert-ref")
+        trainer = Trainer(zo, Settings(tasks=(Nodes(), Exact()), batch_size=8, seed=5), runtime="litert")
         x, y = samples(2)
         before = trainer.runtime.read_weights()
         trainer.fit(x, y, steps=6, keep="last")

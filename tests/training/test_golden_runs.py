@@ -135,7 +135,7 @@ def made(name: str, folder: Path) -> Run:
     method, settings, keep = GOLDEN[name]
     chosen = changed(algorithm(method), {**settings, "batch_size": 8, "seed": 5})
     model = inject(MODELS["small_cnn"](), inject_settings(chosen, batch=4))
-    trainer = Trainer(model, chosen, runtime="litert-ref")
+    trainer = Trainer(model, chosen, runtime="litert")
     rng = np.random.default_rng(7)
     x = rng.integers(-128, 128, (20, 8, 8, 1)).astype(np.int8)
     y = rng.integers(0, 4, 20)

@@ -112,7 +112,7 @@ def run(
 
 @pytest.mark.parametrize("name", HYBRIDS)
 def test_same_bits_in_tflm_and_after_an_interruption(name: str, tmp_path: Any) -> None:
-    whole, weights = run(name, "litert-ref", tmp_path / "a.zolog")
+    whole, weights = run(name, "litert", tmp_path / "a.zolog")
     _, again = run(name, "tflm", tmp_path / "b.zolog")
     assert again == weights
     logs = [(tmp_path / f"{x}.zolog").read_bytes() for x in "ab"]
@@ -121,16 +121,16 @@ def test_same_bits_in_tflm_and_after_an_interruption(name: str, tmp_path: Any) -
     changed = [not np.array_equal(initial[n], w) for n, w in whole.runtime.read_weights().items()]
     assert all(changed)
 
-    stopped, _ = run(name, "litert-ref", tmp_path / "c.zolog", callbacks=[At(2, interrupt)])
+    stopped, _ = run(name, "litert", tmp_path / "c.zolog", callbacks=[At(2, interrupt)])
     assert stopped.interrupted
-    _, resumed = run(name, "litert-ref", tmp_path / "c.zolog", resume=True)
+    _, resumed = run(name, "litert", tmp_path / "c.zolog", resume=True)
     assert resumed == weights
     assert (tmp_path / "c.zolog").read_bytes() == logs[0]
 
 
 def test_costs() -> None:
     """By counting forwards: each pass through a segment has the share that Costs says."""
-    trainer, _ = run("each layer, nodes and weights", "litert-ref", rate=1.0)
+    trainer, _ = run("each layer, nodes and weights", "litert", rate=1.0)
     metadata = read_metadata(inject_all(lenet5(), batch=4, **HYBRIDS["each layer, nodes and weights"][0]))
     # conv1 alone carries no nodes: its queries run the whole network, those of nodes the suffix.
     conv1, conv2, fc1, fc2, fc3 = 117600, 240000, 48000, 10080, 840
@@ -182,7 +182,7 @@ def test_gradients_are_those_of_the_paper() -> None:
     settings_ = Settings(
         tasks=(task,), batch_size=8, learning_rate=0.02, schedule="constant", seed=3, step_clip=200.0
     )
-    trainer = Trainer(model, settings_, runtime="litert-ref")
+    trainer = Trainer(model, settings_, runtime="litert")
     runtime, metadata = trainer.runtime, trainer.runtime.metadata
     name = metadata.trainable[0].name
     initial = runtime.read_weights()[name].astype(float)
@@ -195,7 +195,7 @@ def test_gradients_are_those_of_the_paper() -> None:
         np.asarray(t.quantization.scales, float) for t in (dense.inputs[0], dense.inputs[1], dense.outputs[0])
     )
     zero_point = int(dense.inputs[0].quantization.zero_points[0])
-    fresh = Trainer(model, settings_, runtime="litert-ref").runtime
+    fresh = Trainer(model, settings_, runtime="litert").runtime
     g = gradient_of_the_paper(fresh, zero_point)
     d_w = g * s_w.reshape(-1, 1) * s_a / s_y  # dL/dw per LSB
     factor = 32 / (32 + 10 - 1)

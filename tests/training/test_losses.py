@@ -77,7 +77,7 @@ def test_differences_are_the_gradient_along_the_direction(kind: str, tmp_path: A
         final_learning_rate=rate,
         seed=5,
     )
-    trainer = Trainer(zo, settings, "litert-ref")
+    trainer = Trainer(zo, settings, "litert")
     log = tmp_path / "log"
     differences, slopes, moved = [], [], []
     weights = initial_weights(zo)

@@ -171,7 +171,7 @@ def test_an_interruption_without_a_log_leaves_the_last_whole_step(monkeypatch: p
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("runtimes", [("litert-ref", "tflm"), ("tflm", "litert-ref"), ("tflm", "tflm")])
+@pytest.mark.parametrize("runtimes", [("litert", "tflm"), ("tflm", "litert"), ("tflm", "tflm")])
 def test_a_run_goes_on_in_another_runtime(kind: str, runtimes: tuple[str, str], tmp_path: Path) -> None:
     """In the exact ones, with the same bits."""
     for name in runtimes:

@@ -74,7 +74,7 @@ def float_errors(trainer, tail):
 @pytest.mark.parametrize("tail", [1, 2, 3])
 def test_the_first_step_is_the_gradient(tail):
     """Every layer of the tail moves along what backpropagation in float64 gives."""
-    trainer = Trainer(lenet(), exact(tail, batch_size=24, learning_rate=1.0, step_clip=200.0), "litert-ref")
+    trainer = Trainer(lenet(), exact(tail, batch_size=24, learning_rate=1.0, step_clip=200.0), "litert")
     errors, inputs = float_errors(trainer, tail)
     before = trainer.runtime.read_weights()
     trainer.fit(X, Y, steps=2, keep="last")  # the rate of the last step is 0
@@ -95,7 +95,7 @@ def test_the_same_bits_in_tflm(bits, tmp_path):
     require("tflm")
     model = lenet(update_bits=bits)
     logs, exported = [], []
-    for runtime in ("litert-ref", "tflm"):
+    for runtime in ("litert", "tflm"):
         trainer = Trainer(model, exact(2, queries=2), runtime)
         trainer.fit(X, Y, steps=6, log=tmp_path / runtime, keep="last")
         logs.append((tmp_path / runtime).read_bytes())
@@ -106,9 +106,9 @@ def test_the_same_bits_in_tflm(bits, tmp_path):
 
 def test_a_resumed_run_ends_alike(tmp_path):
     model = lenet()
-    whole = Trainer(model, exact(3, snapshot_every=2, learning_rate=1.0), "litert-ref")
+    whole = Trainer(model, exact(3, snapshot_every=2, learning_rate=1.0), "litert")
     whole.fit(X, Y, steps=7, log=tmp_path / "whole", keep="last")
-    part = Trainer(model, exact(3, snapshot_every=2, learning_rate=1.0), "litert-ref")
+    part = Trainer(model, exact(3, snapshot_every=2, learning_rate=1.0), "litert")
     original = part.runtime.invoke
     left = [8]
 
@@ -121,7 +121,7 @@ def test_a_resumed_run_ends_alike(tmp_path):
     part.runtime.invoke = invoke
     part.fit(X, Y, steps=7, log=tmp_path / "part", keep="last")
     assert part.interrupted
-    part = Trainer(model, exact(3, snapshot_every=2, learning_rate=1.0), "litert-ref")
+    part = Trainer(model, exact(3, snapshot_every=2, learning_rate=1.0), "litert")
     part.fit(X, Y, steps=7, log=tmp_path / "part", resume=True, keep="last")
     assert (tmp_path / "part").read_bytes() == (tmp_path / "whole").read_bytes()
     assert part.export().to_bytes() == whole.export().to_bytes()

@@ -145,7 +145,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 def test_same_bits_in_tflm(case: Case, tmp_path: Path) -> None:
     results = []
-    for runtime in ("litert-ref", "tflm"):
+    for runtime in ("litert", "tflm"):
         require(runtime)
         model = case.build()
         trainer = Trainer(model, replace(case.settings, snapshot_every=3), runtime)
@@ -164,7 +164,7 @@ def test_same_bits_in_tflm(case: Case, tmp_path: Path) -> None:
 def test_is_the_oracle(case: Case) -> None:
     steps = 4
     model = case.build()
-    trainer = Trainer(model, case.settings, "litert-ref")
+    trainer = Trainer(model, case.settings, "litert")
     x, y = data_of(trainer.runtime.metadata, case.model())
     history = trainer.fit(x, y, steps=steps, keep="last")
     oracle = NodeTraining(model, case.settings, steps, x, y)
@@ -183,7 +183,7 @@ def test_the_models_batch_does_not_matter(name: str) -> None:
     case = CASES[name]
     results = []
     for batch in (1, 2, 3, 6, 12):
-        trainer = Trainer(case.build(batch=batch), replace(case.settings, batch_size=12), "litert-ref")
+        trainer = Trainer(case.build(batch=batch), replace(case.settings, batch_size=12), "litert")
         x, y = data_of(trainer.runtime.metadata, case.model())
         results.append((trainer.fit(x, y, steps=6, keep="last").steps, state(trainer)))
     assert all(result == results[0] for result in results)
@@ -192,7 +192,7 @@ def test_the_models_batch_does_not_matter(name: str) -> None:
 def test_lenet_in_tflm() -> None:
     """The defaults: fewer nodes than weights, as many queries as cost a tenth of a forward pass."""
     results = []
-    for runtime in ("litert-ref", "tflm"):
+    for runtime in ("litert", "tflm"):
         require(runtime)
         trainer = Trainer(inject_all(MODELS["lenet5"](), nodes="auto"), Settings(batch_size=2), runtime)
         x, y = data_of(trainer.runtime.metadata, MODELS["lenet5"]())
@@ -336,7 +336,7 @@ def test_two_inputs() -> None:
     y = rng.integers(0, 4, 12)
     settings = Settings(tasks=(Nodes(queries=8),), batch_size=4)
     results = []
-    for runtime in ("litert-ref", "tflm"):
+    for runtime in ("litert", "tflm"):
         require(runtime)
         trainer = Trainer(model, settings, runtime)
         before = trainer.evaluate(x, y)["loss"]

@@ -39,7 +39,7 @@ def data() -> tuple[Any, Any]:
     return x, trainer().predict(x).reshape(SAMPLES, -1).argmax(1)
 
 
-def trainer(runtime: str = "litert-ref", **settings: Any) -> Trainer:
+def trainer(runtime: str = "litert", **settings: Any) -> Trainer:
     return Trainer(MODELS["small_cnn"](), algorithms.node(batch_size=BATCH, **settings), runtime)
 
 
@@ -115,7 +115,7 @@ def test_a_walk_of_weight_perturbation_is_as_long_as_it_says(distribution: Any, 
     settings = dataclasses.replace(
         settings, tasks=(dataclasses.replace(settings.weights, scope=scope),), layers=layers
     )
-    own = Trainer(MODELS["small_cnn"](), dataclasses.replace(settings, layers=None), "litert-ref")
+    own = Trainer(MODELS["small_cnn"](), dataclasses.replace(settings, layers=None), "litert")
     walks = WeightWalks(own.runtime, own.model, settings, prepare(own.runtime, *data()))
     walks.begin()
     before = weights_of(own)
@@ -145,7 +145,7 @@ def test_weight_perturbation_takes_a_share_of_the_usual_rate(
     monkeypatch.setattr(RandomWalks, "forgotten", lambda _, found: 0.5 * (found / walk) ** 2)
     monkeypatch.setattr(random_walks, "_LEAST_SPREAD", 0.0)
     settings = getattr(algorithms, kind)(batch_size=BATCH, queries=queries)
-    own = Trainer(MODELS["small_cnn"](), settings, "litert-ref")
+    own = Trainer(MODELS["small_cnn"](), settings, "litert")
     own.fit(*data(), steps=2, keep="last")
     assert own.measured_rate == pytest.approx(share * 2 * math.sqrt(queries), rel=0.01)
 
@@ -153,7 +153,7 @@ def test_weight_perturbation_takes_a_share_of_the_usual_rate(
 @pytest.mark.parametrize("kind", [algorithms.node, algorithms.weight])
 def test_an_interrupted_measurement_leaves_no_trace(monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
     """Weights are those before, and no step was done."""
-    own = Trainer(MODELS["small_cnn"](), kind(batch_size=BATCH), "litert-ref")
+    own = Trainer(MODELS["small_cnn"](), kind(batch_size=BATCH), "litert")
     before, whole, asked = weights_of(own), RandomWalks._outputs, []
 
     def interrupted(self: RandomWalks) -> Any:
@@ -222,7 +222,7 @@ def test_a_resumed_run_measures_the_same(tmp_path: Path) -> None:
 @pytest.mark.skipif("tflm" not in available(), reason="needs tflite-micro")
 def test_runtimes_of_the_same_bits_measure_the_same() -> None:
     found = []
-    for runtime in ("litert-ref", "tflm"):
+    for runtime in ("litert", "tflm"):
         own = trainer(runtime)
         own.fit(*data(), steps=300, callbacks=[Once()], keep="last")
         found.append(own.measured_rate)
@@ -248,7 +248,7 @@ def test_the_rate_is_a_sixteenth_of_the_square_of_the_walk(monkeypatch: pytest.M
 @pytest.mark.parametrize("kind", [algorithms.node, algorithms.weight])
 def test_what_measuring_costs_comes_out_of_the_budget(kind: Any) -> None:
     own, told = (
-        Trainer(MODELS["small_cnn"](), kind(batch_size=BATCH, **given), "litert-ref")
+        Trainer(MODELS["small_cnn"](), kind(batch_size=BATCH, **given), "litert")
         for given in ({}, {"learning_rate": 0.5})
     )
     histories = [t.fit(*data(), budget=2_500, keep="last") for t in (own, told)]
@@ -324,7 +324,7 @@ def test_firmware_has_the_rate_that_training_measures(monkeypatch: pytest.Monkey
     """With its samples; a device whose samples are not known takes 1 LSB."""
     monkeypatch.setattr(RandomWalks, "forgotten", lambda _, walk: 0.5 * (walk / 0.6) ** 2)
     monkeypatch.setattr(random_walks, "_LEAST_SPREAD", 0.0)
-    own = trainer("litert-ref")
+    own = trainer("litert")
     own.fit(*data(), steps=40, keep="last")
     assert own.measured_rate == 0.022
     given = prepare(own.runtime, *data())

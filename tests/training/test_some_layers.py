@@ -50,7 +50,7 @@ def test_only_these_layers_are_trained(
     only: tuple[str, ...] | None, layers: list[str], tmp_path: Path
 ) -> None:
     model = mixed()
-    trainer = Trainer(model, poor_mans(layers=only, snapshot_every=2), runtime="litert-ref")
+    trainer = Trainer(model, poor_mans(layers=only, snapshot_every=2), runtime="litert")
     trainer.fit(X, Y, steps=3, log=tmp_path / "a.zolog", keep="last")
     assert changed(model, trainer) == layers
     # What the log says leads to the same weights.
@@ -67,7 +67,7 @@ def test_a_trained_layer_is_estimated_as_beside_others() -> None:
     model, first, second = mixed(), {}, {}
     for only, weights in ((None, first), (("fc3", "fc2"), second)):
         # The seeds of a task's directions go by its number, which others before it would change.
-        trainer = Trainer(model, poor_mans(layers=only, **{"exact.last": 2}), runtime="litert-ref")
+        trainer = Trainer(model, poor_mans(layers=only, **{"exact.last": 2}), runtime="litert")
         trainer.fit(X, Y, steps=1, keep="last")
         weights.update(trainer.runtime.read_weights())
     trainable = [t for t in read_metadata(model).trainable if t.layer in ("fc2", "fc3")]
@@ -99,7 +99,7 @@ def test_weights_together_around_a_layer_with_nodes(tmp_path: Path) -> None:
         (("conv1", "fc?"), [(2,), (0,), (3, 4)]),
         (("conv*", "fc3"), [(0, 1), (4,)]),
     ):
-        trainer = Trainer(model, dataclasses.replace(settings, layers=only), runtime="litert-ref")
+        trainer = Trainer(model, dataclasses.replace(settings, layers=only), runtime="litert")
         log = tmp_path / "log"
         trainer.fit(X, Y, steps=2, log=log, replace=True, keep="last")
         read = SnapshotLog.read(log)
@@ -107,7 +107,7 @@ def test_weights_together_around_a_layer_with_nodes(tmp_path: Path) -> None:
         weights, _ = replay_log(model, read)
         now = trainer.runtime.read_weights()
         assert all(np.array_equal(weights[name], now[name]) for name in now)
-        again = Trainer(model, dataclasses.replace(settings, layers=only), runtime="litert-ref")
+        again = Trainer(model, dataclasses.replace(settings, layers=only), runtime="litert")
         again.fit(X, Y, steps=2, log=log, resume=True, keep="last")
         assert again.step == 2
 

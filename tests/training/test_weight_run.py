@@ -62,7 +62,7 @@ def test_same_in_tflm_and_from_the_log(name: str, tmp_path: Path) -> None:
     kind, settings = RUNS[name]
     model = zo_model(kind)
     results = []
-    for runtime in ("litert-ref", "tflm"):
+    for runtime in ("litert", "tflm"):
         require(runtime)
         trainer = Trainer(model, settings, runtime)
         log = tmp_path / runtime
@@ -82,7 +82,7 @@ def test_same_in_tflm_and_from_the_log(name: str, tmp_path: Path) -> None:
 def test_suffixes_are_what_whole_passes_are() -> None:
     """A cut model's block runs, which skip the prefix, and the uncut model's, which do not."""
     _, settings = RUNS["blocks, suffix"]
-    a, b = Trainer(zo_model("cut"), settings, "litert-ref"), Trainer(zo_model("16"), settings, "litert-ref")
+    a, b = Trainer(zo_model("cut"), settings, "litert"), Trainer(zo_model("16"), settings, "litert")
     losses = [t.fit(X, Y, steps=40, keep="last").steps for t in (a, b)]
     assert losses[0] == losses[1]
     assert state(a) == state(b)
@@ -98,7 +98,7 @@ def test_multipliers_are_replayed(tmp_path: Path) -> None:
 
 def test_checksum_of_the_device_is_the_replays(tmp_path: Path) -> None:
     model = zo_model()
-    trainer = Trainer(model, SETTINGS, "litert-ref")
+    trainer = Trainer(model, SETTINGS, "litert")
     trainer.fit(X, Y, steps=9, log=tmp_path / "log", keep="last")
     weights, fractions = replay_log(model, SeedLog.read(tmp_path / "log"))
     total = sum(

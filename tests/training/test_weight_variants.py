@@ -71,7 +71,7 @@ def test_replayed_by_the_model_itself(name: str, tmp_path: Path) -> None:
     model, changes = made(name)
     trainer, path = Trainer(model, changes), tmp_path / "run.zolog"
     trainer.fit(X, Y, steps=STEPS, log=path, keep="last")
-    log, runtime = SeedLog.read(path), load(model, "litert-ref")
+    log, runtime = SeedLog.read(path), load(model, "litert")
     for block in range(len(read_metadata(model).blocks)):
         for distribution, steps in log.steps_of_block(block):
             runtime.invoke(runtime.command(loss=False, checksum=True).replay(steps, distribution, block))

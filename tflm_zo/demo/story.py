@@ -180,7 +180,7 @@ def run_demo(
     say("pre-training in Keras, with backpropagation")
     plain = _pretrained(scenario, seed)
     path = plain.save(folder / f"{dataset}.tflite", force=True)
-    trainers = {name: Trainer(plain, ALGORITHMS[name](seed=seed), runtime="litert-ref") for name in COMPARED}
+    trainers = {name: Trainer(plain, ALGORITHMS[name](seed=seed), runtime="litert") for name in COMPARED}
     upright, before = (
         trainers[COMPARED[0]].evaluate(*data)["accuracy"] for data in (scenario.upright, scenario.test)
     )

@@ -16,7 +16,7 @@ import numpy as np
 from ..converters import ConversionError, Model, load_model, read_metadata
 from ..core import NodeTask
 from ..data import Data, Samples, prepare
-from ..runtime import Inputs, available, load
+from ..runtime import Inputs, ModelError, Runtime, available, load
 from ..training.algorithms import algorithm_of, usual_settings
 from ..training.block_search import BlockSearch
 from ..training.checks import SettingsError
@@ -73,9 +73,18 @@ def measured(model: Model, settings: Settings, data: Data | None, steps: int) ->
     """
     if data is None or not settings.measures_rate:
         return settings
-    # A device's bits, where there is a runtime that has them.
-    name = next(name for name in ("tflm", "litert-ref", "tflite-runtime") if name in available())
-    return with_measured_rate(load(model, name), model, settings, data, steps)[0]
+    return with_measured_rate(_loaded(model), model, settings, data, steps)[0]
+
+
+def _loaded(model: Model) -> Runtime:
+    """The model in the fastest runtime that takes it; all of them have a device's bits."""
+    names = [name for name in ("litert", "tflite-runtime", "tflm") if name in available()]
+    for name in names[:-1]:
+        try:
+            return load(model, name)
+        except ModelError:
+            continue
+    return load(model, names[-1])
 
 
 def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> RunPlan:

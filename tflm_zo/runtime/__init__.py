@@ -1,12 +1,13 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Runtimes: the interpreters that a ZO model runs in, behind one interface.
 
-``litert``          LiteRT, optimized kernels: fast.
-``litert-ref``      LiteRT, reference kernels: equals TFLM.
-``tflite-runtime``  tflite-runtime 2.14.0, reference kernels.
-``tflm``            TensorFlow Lite Micro on the desktop: exact.
+``litert``          LiteRT: fast.
+``tflite-runtime``  tflite-runtime 2.14.0, LiteRT's predecessor.
+``tflm``            TensorFlow Lite Micro on the desktop.
 
-    runtime = tflm_zo.runtime.load("model.zo.tflite", "litert-ref")
+All of them compute the same, bit for bit: what TFLM computes on a device.
+
+    runtime = tflm_zo.runtime.load("model.zo.tflite")
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import os
 
 from ..converters import Model
 from .errors import InvokeError, ModelError, RuntimeUnavailableError
+from .exact_delegate import exact_delegate
 from .inputs import Inputs
-from .litert import LiteRTReferenceRuntime, LiteRTRuntime
+from .litert import LiteRTRuntime
 from .runtime import Runtime, Status
 from .tflite_runtime import TfliteRuntime
 from .tflm import TflmRuntime
@@ -30,11 +32,12 @@ __all__ = [
     "RuntimeUnavailableError",
     "Status",
     "available",
+    "exact_delegate",
     "load",
 ]
 
 RUNTIMES: dict[str, type[Runtime]] = {
-    runtime.name: runtime for runtime in (LiteRTRuntime, LiteRTReferenceRuntime, TfliteRuntime, TflmRuntime)
+    runtime.name: runtime for runtime in (LiteRTRuntime, TfliteRuntime, TflmRuntime)
 }
 """The runtimes by name."""
 

@@ -1,9 +1,10 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """LiteRT (``ai-edge-litert``), and the engine that it shares with its ancestors.
 
-The custom ops come from an external delegate, the same shared library for LiteRT, TensorFlow's interpreter
-and tflite-runtime. XNNPACK, the default delegate, stays off: it packs constant weights when the model is
-loaded and rounds differently from TFLM.
+The op pack is an external delegate, the same shared library for LiteRT, TensorFlow's interpreter and
+tflite-runtime. It has the custom ops and, with TFLM's arithmetic, the kernels that most of an invoke goes
+into; reference kernels, which equal TFLM's, compute the rest. XNNPACK, the default delegate, stays off: it
+packs constant weights when the model is loaded and rounds differently from TFLM.
 """
 
 from __future__ import annotations
@@ -15,42 +16,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import core
 from ..converters import Model
+from ..converters.model import Operator
 from ..converters.model.schema import BuiltinOperator
 from ..core import Directory
 from .engine import Engine
 from .errors import InvokeError, ModelError, RuntimeUnavailableError
+from .exact_delegate import exact_delegate
 from .runtime import Runtime
 from .segment import Segment
 
-__all__ = ["LiteRTReferenceRuntime", "LiteRTRuntime"]
+__all__ = ["LiteRTRuntime"]
 
 
 class InterpreterEngine(Engine):
-    """A segment in the Python interpreter of LiteRT, TensorFlow or tflite-runtime, one thread.
+    """A segment in the Python interpreter of LiteRT, TensorFlow or tflite-runtime, with one thread.
 
     Args:
         module: the module that has `Interpreter`, `load_delegate` and `OpResolverType`.
         model: a standalone single-subgraph model.
         directory: directory of trainable tensors, which the op pack fills at each invoke.
-        exact: computes the same as TFLM, by the reference kernels in the place of the optimized ones, but for
-            FULLY_CONNECTED, where the op pack has TFLM's arithmetic (LiteRT's reference kernel requantizes in
-            float).
     """
 
-    def __init__(self, module: ModuleType, model: bytes, directory: Directory, *, exact: bool) -> None:
-        kernels = module.OpResolverType
-        delegate = module.load_delegate(
-            str(core.library_path()),
-            {"directory": str(directory.address), "exact": str(int(exact))},
-        )
+    def __init__(self, module: ModuleType, model: bytes, directory: Directory) -> None:
+        delegate = exact_delegate(module.load_delegate, directory=str(directory.address))
         self._interpreter = module.Interpreter(
             model_content=model,
             num_threads=1,
-            experimental_op_resolver_type=(
-                kernels.BUILTIN_REF if exact else kernels.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-            ),
+            experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF,
             experimental_delegates=[delegate],
         )
         self._directory = directory  # the delegate writes to it as long as the interpreter lives
@@ -92,15 +85,11 @@ def _details(details: dict[str, Any]) -> tuple[tuple[int, ...], np.dtype[Any], f
 
 
 class LiteRTRuntime(Runtime):
-    """LiteRT with its optimized kernels: the fast mode.
-
-    It is not promised to equal TFLM bit for bit: some of the optimized kernels (ADD) round differently.
-    """
+    """LiteRT computing bit for bit what TFLM computes."""
 
     name = "litert"
     _module = "ai_edge_litert.interpreter"
     _install = "pip install ai-edge-litert"
-    _exact = False
 
     @classmethod
     def _import(cls) -> ModuleType:
@@ -113,21 +102,24 @@ class LiteRTRuntime(Runtime):
             ) from error
 
     def _open(self, model: bytes, directory: Directory) -> Engine:
-        return InterpreterEngine(self._import(), model, directory, exact=self._exact)
-
-
-class LiteRTReferenceRuntime(LiteRTRuntime):
-    """LiteRT with its reference kernels, and the op pack's kernel for FULLY_CONNECTED, which together compute
-    the same as TFLM, bit for bit.
-    """
-
-    name = "litert-ref"
-    _exact = True
+        return InterpreterEngine(self._import(), model, directory)
 
     def _open_segment(self, model: Model, k: int) -> Segment:
         for op in model.subgraphs[k].operators:
-            if op.builtin == BuiltinOperator.SUM:
-                raise ModelError(
-                    f"{op.label}: the reference kernel of LiteRT sums int8 values wrongly; use litert or tflm"
-                )
+            reason = _why_not_exact(op)
+            if reason is not None:
+                raise ModelError(f"{op.label}: {reason}; use tflm")
         return super()._open_segment(model, k)
+
+
+def _why_not_exact(op: Operator) -> str | None:
+    """Why LiteRT does not compute of an operator what TFLM computes; None where it does."""
+    if op.builtin == BuiltinOperator.SVDF:
+        return "LiteRT keeps its state in 16 bits and TFLM in 8"
+    if op.builtin == BuiltinOperator.ELU:
+        return "LiteRT has no reference kernel of it"
+    if op.builtin == BuiltinOperator.RELU6:
+        x, y = op.inputs[0].quantization, op.outputs[0].quantization
+        if x is not None and y is not None and x.scale != y.scale:
+            return "LiteRT scales its output and TFLM does not"
+    return None

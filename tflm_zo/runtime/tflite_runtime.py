@@ -9,9 +9,8 @@ __all__ = ["TfliteRuntime"]
 
 
 class TfliteRuntime(LiteRTRuntime):
-    """tflite-runtime computing bit for bit what TFLM computes, as `LiteRTReferenceRuntime` does."""
+    """tflite-runtime computing bit for bit what TFLM computes."""
 
     name = "tflite-runtime"
     _module = "tflite_runtime.interpreter"
     _install = "pip install 'tflm_zo[tflite-runtime]' (an environment of its own: it needs NumPy 1)"
-    _exact = True

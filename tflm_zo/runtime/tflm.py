@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""TensorFlow Lite Micro on the desktop (the ``tflite-micro`` package): the exact mode.
+"""TensorFlow Lite Micro on the desktop (the ``tflite-micro`` package).
 
 Runs the very kernels of TFLM's reference build. Its interpreter runs subgraph 0 of a model only, so every
 segment is a model of its own there, as it is on a device.

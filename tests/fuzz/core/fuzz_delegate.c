@@ -1,9 +1,9 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * The external delegate over a runtime of the test's own: graphs of our ops and of the builtin operators that it
- * computes, with tensors, options, scales and commands changed at will. Memory is what the tensors' sizes
- * say, as in a runtime; what is prepared is invoked, and invoked again after another command, a
- * reset of the variables and other sizes.
+ * The external delegate over a runtime of the test's own: graphs of our ops and of the builtin
+ * operators that it computes, with tensors, options, scales and commands changed at will. Memory is
+ * what the tensors' sizes say, as in a runtime; what is prepared is invoked, and invoked again
+ * after another command, a reset of the variables and other sizes.
  */
 #include "fake_runtime.h"
 #include "fuzz_input.h"
@@ -156,7 +156,8 @@ static uint32_t outputs_of(uint32_t inputs, uint32_t taps, uint32_t stride, uint
   return reach > inputs ? 0u : (inputs - reach + stride) / stride;
 }
 
-/* A convolution, a depthwise one, a pooling or a sum of images; nothing where the window is too large. */
+/* A convolution, a depthwise one, a pooling or a sum of images; nothing where the window is too
+ * large. */
 static void add_image_layer(fuzz_input* in, world* w) {
   static const int codes[] = {kTfLiteBuiltinConv2d, kTfLiteBuiltinDepthwiseConv2d,
                               kTfLiteBuiltinAveragePool2d, kTfLiteBuiltinMaxPool2d,

@@ -100,7 +100,7 @@ def runtimes_fault(case: Case) -> bool:
         path = Path(folder) / "model.tflite"
         for data in plain_models(case.files["model.tflite"]):
             path.write_bytes(data)
-            for name in ("litert", "litert-ref"):
+            for name in ("builtin", "reference"):
                 command = [sys.executable, bare_runtime.__file__, str(path), name]
                 done = subprocess.run(command, capture_output=True, timeout=300, check=False, env=checked)
                 if done.returncode < 0:

@@ -25,13 +25,13 @@ def run(path: str, name: str) -> None:
 
     Args:
         path: of the model.
-        name: ``litert`` or ``litert-ref``: as the package's runtimes of these names choose kernels.
+        name: ``builtin`` or ``reference``: LiteRT's optimized kernels, or its reference kernels.
     """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     kinds = {
-        "litert": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-        "litert-ref": OpResolverType.BUILTIN_REF,
+        "builtin": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+        "reference": OpResolverType.BUILTIN_REF,
     }
     interpreter = Interpreter(
         model_content=Path(path).read_bytes(), num_threads=1, experimental_op_resolver_type=kinds[name]

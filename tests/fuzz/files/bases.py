@@ -99,7 +99,7 @@ def runs(model: bytes, data: dict[str, Any]) -> dict[str, list[Run]]:
         for i, (kind, chosen, injection, options) in enumerate(settings):
             zo = inject_all(model, **injection).to_bytes()
             log = Path(folder) / str(i)
-            Trainer(zo, chosen, "litert-ref").fit(data["x"], data["y"], steps=5, log=log)
+            Trainer(zo, chosen, "litert").fit(data["x"], data["y"], steps=5, log=log)
             if kind == "snapshot log":
                 options += ("--set", f"snapshot-every={chosen.snapshot_every}", "--algorithm", "node")
             found[kind].append(Run(zo, log.read_bytes(), (*options, "--batch-size", "4", "--steps", "5")))

@@ -64,7 +64,7 @@ def drive_log(bases: Bases, case: Case, rng: Random) -> bool:
             "--resume",
             *("--held-out", "0"),  # as those that made the log
         )
-        cli(case, *command, *case.options, "--runtime", "litert-ref", files=("out.tflite",))
+        cli(case, *command, *case.options, "--runtime", "litert", files=("out.tflite",))
     return log is not None
 
 
@@ -80,7 +80,7 @@ def drive_data(bases: Bases, case: Case, rng: Random) -> bool:
         cli(case, "evaluate", "model.tflite", "data.npz")
     elif use == 1 and zo:
         Path("model.tflite").write_bytes(rng.choice(zo))
-        cli(case, "evaluate", "model.tflite", "data.npz", "--runtime", "litert-ref")
+        cli(case, "evaluate", "model.tflite", "data.npz", "--runtime", "litert")
     elif use == 2:
         options = ["-o", "out.tflite", "--steps", "1", "--batch-size", "2"]
         files = ("out.tflite", "out.zolog", "out.zo.tflite")

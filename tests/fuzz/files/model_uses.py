@@ -127,12 +127,12 @@ def use_inject_command(bases: Bases, case: Case, rng: Random, model: Model) -> N
 
 
 def use_evaluate(bases: Bases, case: Case, rng: Random, model: Model) -> None:
-    which = rng.choice(("litert", "litert-ref", "litert-ref"))
+    which = "litert"
     cli(case, "evaluate", "model.tflite", data_file(bases, case, rng), "--runtime", which)
 
 
 def use_train(bases: Bases, case: Case, rng: Random, model: Model) -> None:
-    options = ["--steps", "2", "--batch-size", "4", "--runtime", "litert-ref"]
+    options = ["--steps", "2", "--batch-size", "4", "--runtime", "litert"]
     if case.base.endswith(", tail"):
         options += ["--algorithm", "fqt", "--set", "last=3"]
     elif rng.random() < 0.5:
@@ -158,7 +158,7 @@ def use_zo_functions(bases: Bases, case: Case, rng: Random, model: Model) -> Non
 
 
 def use_runtime(bases: Bases, case: Case, rng: Random, model: Model) -> None:
-    loaded = attempt(case, "runtime.load", lambda: runtime.load(model, rng.choice(("litert", "litert-ref"))))
+    loaded = attempt(case, "runtime.load", lambda: runtime.load(model, "litert"))
     if loaded is None:
         return
 

@@ -69,7 +69,7 @@ class NodeTraining:
     """
 
     def __init__(self, model: Model, settings: RunSettings, steps: int, x: Array, y: Array) -> None:
-        self.runtime = load(model, "litert-ref")
+        self.runtime = load(model, "litert")
         self.metadata = self.runtime.metadata
         self.settings, self.x, self.y = settings, x, y
         self.layers = [layer_of(n) for n in self.metadata.nodes]

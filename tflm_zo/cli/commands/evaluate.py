@@ -30,7 +30,7 @@ from ..output_file import check_output
 from ..progress import progress
 from ..results import show, write_report
 
-EXAMPLE = "tflm-zo evaluate model.tflite test.npz --runtime litert-ref"
+EXAMPLE = "tflm-zo evaluate model.tflite test.npz --runtime litert"
 
 _LOSSES = tuple(kind.replace("_", "-") for kind in LOSS_KINDS if kind != "none")
 

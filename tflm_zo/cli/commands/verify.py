@@ -29,7 +29,7 @@ def verify(
     runtime: Annotated[
         list[str] | None,
         typer.Option(
-            help="Runtime to compare; repeatable (default: every exact one that is installed).",
+            help="Runtime to compare; repeatable (default: every one that is installed).",
             show_default=False,
         ),
     ] = None,
@@ -39,13 +39,13 @@ def verify(
 ) -> None:
     """Train the same steps in several runtimes and compare losses, logs, weights and models bit by bit.
 
-    The algorithm is the one that the model was injected for. The exit code is 1 if an exact runtime differs
-    from the first one.
+    The algorithm is the one that the model was injected for. The exit code is 1 if a runtime differs from
+    the first one.
     """
     check_output(output, force=force)
     zo = load_model(model)
     metadata = read_metadata(zo)
-    names = runtime or [n for n in runtimes.available() if n != "litert"]
+    names = runtime or runtimes.available()
     given = prepare(runtimes.load(zo, names[0]), data, labels)
     settings = dataclasses.replace(algorithm_for(metadata), batch_size=metadata.batch)
     runs = []
