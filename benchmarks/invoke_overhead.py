@@ -6,7 +6,7 @@
 For each int8 model, all weights trainable:
 
 * time: one invoke with a perturbation of every weight (Rademacher, +-2 LSB) against an invoke of the plain
-  model, same runtime (LiteRT, one thread, no delegate but ours), same kernels, same batch. The two alternate
+  model, same runtime (LiteRT, one thread), same kernels, same batch. The two alternate
   in one process; the ratio is the median over rounds of (fastest ZO invoke / fastest plain invoke) of the
   round, which other load on the machine disturbs least.
 * memory: TFLM's arena (its recording allocator, batch 1, 64-bit structs) of the ZO model against the
@@ -23,35 +23,15 @@ import json
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from ai_edge_litert.interpreter import Interpreter, OpResolverType, load_delegate
-from harness import HEADROOM, add_models_argument, chosen_models, progress
+from harness import HEADROOM, add_models_argument, chosen_models, interpreter, progress
 from rich.console import Console
 from rich.table import Table
 
-from tflm_zo import Command, Rademacher, core, inject
+from tflm_zo import Command, Rademacher, inject
 from tflm_zo.converters import Model, read_metadata, set_batch
 from tflm_zo.runtime.arena import arena_bytes
-
-
-def interpreter(model: bytes, *, custom_ops: bool) -> Any:
-    delegates = [load_delegate(str(core.library_path()))] if custom_ops else []
-    made = Interpreter(
-        model_content=model,
-        num_threads=1,
-        experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-        experimental_delegates=delegates,
-    )
-    made.allocate_tensors()
-    rng = np.random.default_rng(0)
-    for details in made.get_input_details():
-        if details["name"].startswith("zo_"):
-            continue
-        shape, dtype = details["shape"], details["dtype"]
-        made.set_tensor(details["index"], rng.integers(-100, 100, shape).astype(dtype))
-    return made
 
 
 def fastest(run: Callable[[int], None], repeats: int) -> float:
@@ -67,9 +47,9 @@ def fastest(run: Callable[[int], None], repeats: int) -> float:
 def measure_time(model: Model, batch: int, rounds: int, advance: Callable[[int], None]) -> dict[str, float]:
     """Microseconds per invoke: plain, ZO without a command, ZO with a perturbation; and ratios to plain."""
     rebatched = set_batch(model, batch)
-    plain = interpreter(rebatched.to_bytes(), custom_ops=False)
+    plain = interpreter(rebatched.to_bytes(), "exact")
     zo = inject(model, trainable="all", nodes=(), headroom=HEADROOM, batch=batch, update_bits=8, replay=True)
-    trained = interpreter(zo.to_bytes(), custom_ops=True)
+    trained = interpreter(zo.to_bytes(), "exact")
     port = next(d["index"] for d in trained.get_input_details() if d["name"] == "zo_command")
     words = read_metadata(zo).command_words
     z = Rademacher(HEADROOM)

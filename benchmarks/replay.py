@@ -4,7 +4,7 @@
     python benchmarks/replay.py lenet5.tflite kws_ref_model.tflite …
 
 For each int8 classifier (all weights trainable, 16-bit update, antithetic SPSA with one query) and each size
-of the minibatch, on random data: `Trainer.fit` in LiteRT (optimized kernels, one thread) trains with a seed
+of the minibatch, on random data: `Trainer.fit` in LiteRT (one thread) trains with a seed
 log on disk, and the log is replayed
 
 * from memory: `replay_log` on the loaded model and the read log;

@@ -6,7 +6,7 @@
 For each int8 classifier, all weights trainable, random data, in samples per second that pass forward through
 the network:
 
-* training: `Trainer.fit` (LiteRT, optimized kernels, one thread; antithetic SPSA, minibatch 64, 16-bit
+* training: `Trainer.fit` (LiteRT, one thread; antithetic SPSA, minibatch 64, 16-bit
   update, seed log on disk);
 * forwards: the plain model alone in the same runtime with the same kernels and batch;
 * simulation: the same step on the same int8 network, interpreted in NumPy (see numpy_simulation/), one BLAS
@@ -30,8 +30,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ai_edge_litert.interpreter import Interpreter, OpResolverType
-from harness import HEADROOM, add_models_argument, chosen_models, progress, random_data, trainable_model
+from harness import (
+    HEADROOM,
+    add_models_argument,
+    chosen_models,
+    interpreter,
+    progress,
+    random_data,
+    trainable_model,
+)
 from numpy_simulation import Network, Simulation, UnsupportedError
 from rich.console import Console
 from rich.table import Table
@@ -44,18 +51,12 @@ MINIBATCH = 64
 SIMULATION_BATCHES = (8, 16, 32, 64)
 
 
-def bare_forwards(model: Model, batch: int, x: np.ndarray[Any, Any]) -> Callable[[], int]:
+def bare_forwards(model: Model, batch: int) -> Callable[[], int]:
     """An invoke of the plain model; returns its samples."""
-    interpreter = Interpreter(
-        model_content=set_batch(model, batch).to_bytes(),
-        num_threads=1,
-        experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-    )
-    interpreter.allocate_tensors()
-    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x[:batch])
+    own = interpreter(set_batch(model, batch).to_bytes(), "exact")
 
     def forward() -> int:
-        interpreter.invoke()
+        own.invoke()
         return batch
 
     return forward
@@ -103,7 +104,7 @@ def measure(
     zo = trainable_model(model, batch)
     trainer = Trainer(zo, Settings(tasks=(Weights(queries=1),), batch_size=MINIBATCH), runtime="litert")
     x, y = random_data(trainer.runtime, 512)
-    bare = bare_forwards(model, batch, x)
+    bare = bare_forwards(model, batch)
     simulation = fastest_simulation(export_model(zo), x, y, seconds / 4)
     steps = max(1, round(seconds * samples_per_second(bare, seconds) / (2 * MINIBATCH)))
     forwards, training, simulated = [], [], []

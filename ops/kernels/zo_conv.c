@@ -11,6 +11,7 @@ struct zo_conv {
   zo_gemm_layout layout;
   zo_gemm gemm;
   zo_gemm_function* run;
+  zo_dots_function* dots;
   zo_image image;
   zo_channels channels;
   bool constant, is_packed;
@@ -80,6 +81,7 @@ zo_conv* zo_conv_create(const zo_kernel_set* kernels, const zo_layer* layer) {
   if (self == NULL) return NULL;
   self->layout = kernels->layout;
   self->run = kernels->gemm;
+  self->dots = kernels->dots;
   self->constant = layer->constant;
   self->correction = self->layout.wide ? 0 : -layer->input_zero_point - self->layout.flip;
   self->run_length = w->channels * (w->dilation_width == 1 ? w->filter_width : 1);
@@ -144,19 +146,48 @@ static void pack(zo_conv* self, const int8_t* filters) {
   self->is_packed = true;
 }
 
+/* Sums begin with the bias, and with what follows from the sums of packed filters. */
+static void start(const zo_conv* self, const int32_t* bias, int32_t correction) {
+  for (int32_t c = 0; c < self->gemm.columns; ++c) {
+    const uint32_t from = bias == NULL ? 0u : (uint32_t)bias[c];
+    const uint32_t filter = correction == 0 ? 0u : (uint32_t)self->filter_sum[c];
+    self->channels.start[c] = (int32_t)(from + (uint32_t)correction * filter);
+  }
+}
+
+/* A dense layer of one sample whose filters may have changed. */
+static bool is_vector(const zo_conv* self) {
+  const zo_window* w = &self->image.window;
+  return !self->constant && w->samples == 1 && self->rows == 1 && self->depth == w->channels;
+}
+
+static void run_vector(zo_conv* self, const int8_t* x, const int8_t* filters, const int32_t* bias,
+                       int8_t* y) {
+  start(self, bias, 0);
+  zo_image_load(&self->image, x, 1);
+  const zo_dots dots = {self->image.memory,
+                        self->depth,
+                        filters,
+                        self->gemm.columns,
+                        self->correction,
+                        &self->channels.output,
+                        y};
+  self->dots(&dots);
+}
+
 void zo_conv_run(zo_conv* self, const int8_t* x, const int8_t* filters, const int32_t* bias,
                  int8_t* y) {
+  if (is_vector(self)) {
+    run_vector(self, x, filters, bias, y);
+    return;
+  }
   const zo_window* w = &self->image.window;
   const int32_t channels = self->gemm.columns;
   const size_t bytes = (size_t)channels * (size_t)self->depth;
   if (!self->is_packed || (!self->constant && memcmp(self->source, filters, bytes) != 0)) {
     pack(self, filters);
   }
-  for (int32_t c = 0; c < channels; ++c) {
-    const uint32_t start = bias == NULL ? 0u : (uint32_t)bias[c];
-    self->channels.start[c] =
-        (int32_t)(start + (uint32_t)self->correction * (uint32_t)self->filter_sum[c]);
-  }
+  start(self, bias, self->correction);
   const size_t in_bytes = (size_t)w->height * (size_t)w->width * (size_t)w->channels;
   for (int32_t s = 0; s < w->samples; s += self->image.held) {
     const int32_t left = w->samples - s;

@@ -27,11 +27,24 @@ static bool has_avx512(void) {
 /* The best first. */
 static const choice kChoices[] = {
 #if defined(__x86_64__)
-    {{"avx512-vnni", {4, false, 0x80}, zo_avx512_gemm, 32, zo_avx512_depthwise, zo_avx512_add},
+    {{"avx512-vnni",
+      {4, false, 0x80},
+      zo_avx512_gemm,
+      zo_avx512_dots,
+      32,
+      zo_avx512_depthwise,
+      zo_avx512_add},
      has_avx512},
-    {{"avx2", {2, true, 0}, zo_avx2_gemm, 16, zo_avx2_depthwise, zo_avx2_add}, has_avx2},
+    {{"avx2", {2, true, 0}, zo_avx2_gemm, zo_avx2_dots, 16, zo_avx2_depthwise, zo_avx2_add},
+     has_avx2},
 #endif
-    {{"portable", {2, true, 0}, zo_portable_gemm, 8, zo_portable_depthwise, zo_portable_add},
+    {{"portable",
+      {2, true, 0},
+      zo_portable_gemm,
+      zo_portable_dots,
+      8,
+      zo_portable_depthwise,
+      zo_portable_add},
      always},
 };
 

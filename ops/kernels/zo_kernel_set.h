@@ -9,12 +9,14 @@
 
 #include "ops/kernels/zo_add.h"
 #include "ops/kernels/zo_depthwise.h"
+#include "ops/kernels/zo_dots.h"
 #include "ops/kernels/zo_gemm.h"
 
 typedef struct zo_kernel_set {
   const char* name;
-  zo_gemm_layout layout; /* of gemm */
+  zo_gemm_layout layout; /* of gemm and dots */
   zo_gemm_function* gemm;
+  zo_dots_function* dots;
   int32_t depthwise_lanes; /* channels at a time */
   zo_depthwise_function* depthwise;
   zo_add_function* add;

@@ -48,6 +48,16 @@ void zo_portable_gemm(const zo_gemm* gemm) {
   }
 }
 
+void zo_portable_dots(const zo_dots* dots) {
+  const int16_t* x = (const int16_t*)(const void*)dots->row;
+  for (int32_t c = 0; c < dots->channels; ++c) {
+    const int8_t* w = dots->filters + (ptrdiff_t)c * dots->depth;
+    uint32_t sum = (uint32_t)dots->output->start[c];
+    for (int32_t i = 0; i < dots->depth; ++i) sum += (uint32_t)(x[i] * w[i]);
+    dots->y[c] = zo_output_of(dots->output, c, (int32_t)sum);
+  }
+}
+
 void zo_portable_depthwise(const zo_depthwise* depthwise) {
   const zo_depthwise* d = depthwise;
   for (int32_t run = 0; run < d->run_count; ++run) {

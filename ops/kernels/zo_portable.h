@@ -4,10 +4,12 @@
 
 #include "ops/kernels/zo_add.h"
 #include "ops/kernels/zo_depthwise.h"
+#include "ops/kernels/zo_dots.h"
 #include "ops/kernels/zo_gemm.h"
 
 /* Kernels in C: rows in steps of 2 int16, blocks of 8 lanes. */
 zo_gemm_function zo_portable_gemm;
+zo_dots_function zo_portable_dots;
 zo_depthwise_function zo_portable_depthwise;
 zo_add_function zo_portable_add;
 

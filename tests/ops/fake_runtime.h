@@ -133,7 +133,7 @@ static int fake_add(fake_runtime* r, const char* name, const void* options, int 
 
 /* Makes a node that was added with a null name another builtin operator, whose parameters are its
  * `params`. */
-static void fake_builtin(fake_runtime* r, int node, int code) {
+static inline void fake_builtin(fake_runtime* r, int node, int code) {
   r->registrations[node].builtin_code = code;
   r->nodes[node].builtin_data = &r->params[node];
 }
