@@ -38,7 +38,7 @@ from tflm_zo.firmware import Firmware
 from tflm_zo.runtime import available
 from tflm_zo.runtime.engine import Engine
 from tflm_zo.runtime.errors import InvokeError
-from tflm_zo.runtime.litert import InterpreterEngine, LiteRTReferenceRuntime
+from tflm_zo.runtime.litert import InterpreterEngine, LiteRTRuntime
 from tflm_zo.runtime.tflm import TflmEngine, TflmRuntime
 
 #: The runtime that plays TFLM: TFLM's own kernels where its package is installed.
@@ -324,7 +324,7 @@ def _engine(model: bytes, directory: int) -> Engine:
     address: Any = _Address(directory)
     if RUNTIME == "tflm":
         return TflmEngine(TflmRuntime._import(), model, address)
-    return InterpreterEngine(LiteRTReferenceRuntime._import(), model, address, exact=True)
+    return InterpreterEngine(LiteRTRuntime._import(), model, address)
 
 
 def _reset(engine: Engine) -> None:

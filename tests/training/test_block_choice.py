@@ -81,7 +81,7 @@ def test_the_block_that_a_task_needs(lost: str) -> None:
     y = np.arange(200) % 10
     x = rng.integers(-128, 128, (10, 28, 28, 1))[y] + rng.normal(0, 10, (200, 28, 28, 1))
     x = np.clip(x, -128, 127).astype(np.int8)
-    choice = choose_block(model, Settings(batch_size=8), x, y, blocks=4, epochs=5)
+    choice = choose_block(model, Settings(batch_size=8), x, y, blocks=4, epochs=40)
     assert choice.blocks == (("conv2",), ("fc1",), ("fc2",), ("fc3",))
     assert choice.layers == (lost,)
     for layers, score in zip(choice.blocks, choice.scores, strict=True):

@@ -1,5 +1,7 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What a run exports: a plain int8 model for any interpreter, with the outputs of the trained ZO model."""
+"""What a run exports: a plain int8 model for any interpreter, with the outputs of the trained ZO model, but
+for what an interpreter's own kernels round differently.
+"""
 
 from __future__ import annotations
 
@@ -117,12 +119,15 @@ def test_same_outputs_in_plain_litert(name: str, in_plain_litert: Any) -> None:
     assert len(expected) == len(actual)
     for a, b in zip(expected, actual, strict=True):
         assert len(a) == SAMPLES and len(np.unique(a.reshape(SAMPLES, -1), axis=0)) > 10  # not all the same
-        np.testing.assert_array_equal(a, b)
+        # Optimized kernels round ties their own way, and what is one LSB in a layer may be more behind it.
+        away = np.abs(a.astype(np.float64) - b) / (np.abs(a).max() if a.dtype.kind == "f" else 1)
+        assert np.mean(away > 1e-6) < 0.02
+        assert away.max() <= (0.05 if a.dtype.kind == "f" else 4)
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_same_outputs_in_plain_tflm(name: str) -> None:
-    """TFLM's own interpreter, without custom operators, in the exact mode."""
+    """TFLM's own interpreter, without custom operators: the same bits."""
     require("tflm")
     from tflite_micro import runtime
 
