@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,7 @@ def exact_delegate(
         ... )
     """
     if load_delegate is None:
-        from ai_edge_litert.interpreter import load_delegate
+        load_delegate = importlib.import_module("ai_edge_litert.interpreter").load_delegate
+    assert load_delegate is not None
     chosen = {} if kernels is None else {"kernels": kernels}
     return load_delegate(str(core.library_path()), {"exact": "1", **chosen, **options})

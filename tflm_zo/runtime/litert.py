@@ -119,7 +119,7 @@ def _why_not_exact(op: Operator) -> str | None:
     if op.builtin == BuiltinOperator.ELU:
         return "LiteRT has no reference kernel of it"
     if op.builtin == BuiltinOperator.RELU6:
-        x, y = op.inputs[0].quantization, op.outputs[0].quantization
-        if x is not None and y is not None and x.scale != y.scale:
+        scales = {t.quantization.scale for t in (op.inputs[0], op.outputs[0]) if t and t.quantization}
+        if len(scales) > 1:
             return "LiteRT scales its output and TFLM does not"
     return None
