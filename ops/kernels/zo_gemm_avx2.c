@@ -1,8 +1,9 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "ops/kernels/zo_avx2.h"
+#include "ops/kernels/zo_gemm_tiles.h"
 #include "ops/kernels/zo_x86.h"
 
-enum { kStep = 2, kRows = 4 };
+enum { kStep = 2 };
 
 static void finish(const zo_output* out, int32_t first, __m256i low, __m256i high, int8_t* y,
                    int32_t valid) {
@@ -25,7 +26,7 @@ static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const u
                                                        const int rows) {
   const int32_t left = g->columns - first;
   const int8_t* filters = g->filters + (size_t)first * (size_t)g->steps * kStep;
-  __m256i low[kRows], high[kRows];
+  __m256i low[kZoTileRows], high[kZoTileRows];
 #pragma GCC unroll 4
   for (int r = 0; r < rows; ++r) {
     low[r] = zo_avx2_load(g->output->start + first);
@@ -51,24 +52,13 @@ static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const u
   }
 }
 
-void zo_avx2_gemm(const zo_gemm* gemm) {
-  const zo_gemm* g = gemm;
-  for (int32_t first = 0; first < g->columns; first += kZoColumns) {
-    for (int32_t at = 0; at < g->row_count; at += kRows) {
-      const uint8_t* row[kRows];
-      int8_t* y[kRows];
-      const int32_t left = g->row_count - at;
-      for (int r = 0; r < kRows; ++r) {
-        /* The last row stands in for missing ones. */
-        const int32_t own = at + (r < left ? r : left - 1);
-        row[r] = g->rows + g->row_at[own];
-        y[r] = g->y + (ptrdiff_t)own * g->columns + first;
-      }
-      if (left > 1) {
-        tile(g, row, y, first, kRows);
-      } else {
-        tile(g, row, y, first, 1);
-      }
-    }
-  }
+static void four_rows(const zo_gemm* g, const uint8_t* const* row, int8_t* const* y,
+                      int32_t first) {
+  tile(g, row, y, first, kZoTileRows);
 }
+
+static void one_row(const zo_gemm* g, const uint8_t* const* row, int8_t* const* y, int32_t first) {
+  tile(g, row, y, first, 1);
+}
+
+void zo_avx2_gemm(const zo_gemm* gemm) { zo_gemm_by_tiles(gemm, four_rows, one_row); }

@@ -6,6 +6,11 @@
 #include "ops/kernels/zo_portable.h"
 #if defined(__x86_64__)
 #include "ops/kernels/zo_x86.h"
+#elif defined(__aarch64__)
+#include "ops/kernels/zo_arm.h"
+#if defined(__linux__)
+#include <sys/auxv.h>
+#endif
 #endif
 
 typedef struct choice {
@@ -22,6 +27,16 @@ static bool has_avx512(void) {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
 }
+#elif defined(__aarch64__)
+static bool has_dot_products(void) {
+#if defined(__linux__)
+  return (getauxval(AT_HWCAP) & 1ul << 20) != 0u; /* HWCAP_ASIMDDP */
+#elif defined(__APPLE__)
+  return true;
+#else
+  return false;
+#endif
+}
 #endif
 
 /* The best first. */
@@ -37,6 +52,16 @@ static const choice kChoices[] = {
      has_avx512},
     {{"avx2", {2, true, 0}, zo_avx2_gemm, zo_avx2_dots, 16, zo_avx2_depthwise, zo_avx2_add},
      has_avx2},
+#elif defined(__aarch64__)
+    {{"neon-dot",
+      {4, false, 0},
+      zo_neon_dot_gemm,
+      zo_neon_dot_dots,
+      8,
+      zo_neon_depthwise,
+      zo_neon_add},
+     has_dot_products},
+    {{"neon", {2, true, 0}, zo_neon_gemm, zo_neon_dots, 8, zo_neon_depthwise, zo_neon_add}, always},
 #endif
     {{"portable",
       {2, true, 0},
@@ -52,6 +77,9 @@ const char* const zo_kernel_set_names[] = {
 #if defined(__x86_64__)
     "avx512-vnni",
     "avx2",
+#elif defined(__aarch64__)
+    "neon-dot",
+    "neon",
 #endif
     "portable",
     NULL,

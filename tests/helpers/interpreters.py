@@ -18,7 +18,7 @@ __all__ = ["KERNELS", "RUNTIMES", "random_inputs", "require", "run_plain"]
 _marks: dict[str, Any] = {"tflite-runtime": pytest.mark.tflite_runtime}
 RUNTIMES = [pytest.param(name, marks=_marks.get(name, ())) for name in ("litert", "tflite-runtime", "tflm")]
 #: The kernel sets of the delegate, of which a machine can run some (ops/kernels/zo_kernel_set.c).
-KERNELS = ("portable", "avx2", "avx512-vnni")
+KERNELS = ("portable", "avx2", "avx512-vnni", "neon", "neon-dot")
 
 
 def require(name: str) -> None:

@@ -27,8 +27,8 @@ def exact_delegate(
             (``ai_edge_litert.interpreter.load_delegate``, which is used if there is none), tflite-runtime's
             (``tflite_runtime.interpreter.load_delegate``) or TensorFlow's
             (``tf.lite.experimental.load_delegate``).
-        kernels: "avx512-vnni", "avx2" or "portable"; None: the fastest that the machine can run. Bits do not
-            depend on it.
+        kernels: "avx512-vnni", "avx2", "neon-dot", "neon" or "portable"; None: the fastest that the machine
+            can run. Bits do not depend on it.
         options: other options of the delegate (ops/tflite/zo_delegate.c).
 
     Raises:
