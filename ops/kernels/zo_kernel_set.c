@@ -4,9 +4,12 @@
 #include <string.h>
 
 #include "ops/kernels/zo_portable.h"
-#if defined(__x86_64__)
+/* ZO_PORTABLE leaves the others out, for tests. */
+#if defined(__x86_64__) && !defined(ZO_PORTABLE)
+#define HAS_X86 1
 #include "ops/kernels/zo_x86.h"
-#elif defined(__aarch64__)
+#elif defined(__aarch64__) && !defined(ZO_PORTABLE)
+#define HAS_ARM 1
 #include "ops/kernels/zo_arm.h"
 #if defined(__linux__)
 #include <sys/auxv.h>
@@ -20,14 +23,14 @@ typedef struct choice {
 
 static bool always(void) { return true; }
 
-#if defined(__x86_64__)
+#if defined(HAS_X86)
 static bool has_avx2(void) { return __builtin_cpu_supports("avx2") != 0; }
 
 static bool has_avx512(void) {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
 }
-#elif defined(__aarch64__)
+#elif defined(HAS_ARM)
 static bool has_dot_products(void) {
 #if defined(__linux__)
   return (getauxval(AT_HWCAP) & 1ul << 20) != 0u; /* HWCAP_ASIMDDP */
@@ -41,7 +44,7 @@ static bool has_dot_products(void) {
 
 /* The best first. */
 static const choice kChoices[] = {
-#if defined(__x86_64__)
+#if defined(HAS_X86)
     {{"avx512-vnni",
       {4, false, 0x80},
       zo_avx512_gemm,
@@ -52,7 +55,7 @@ static const choice kChoices[] = {
      has_avx512},
     {{"avx2", {2, true, 0}, zo_avx2_gemm, zo_avx2_dots, 16, zo_avx2_depthwise, zo_avx2_add},
      has_avx2},
-#elif defined(__aarch64__)
+#elif defined(HAS_ARM)
     {{"neon-dot",
       {4, false, 0},
       zo_neon_dot_gemm,
@@ -74,10 +77,10 @@ static const choice kChoices[] = {
 };
 
 const char* const zo_kernel_set_names[] = {
-#if defined(__x86_64__)
+#if defined(HAS_X86)
     "avx512-vnni",
     "avx2",
-#elif defined(__aarch64__)
+#elif defined(HAS_ARM)
     "neon-dot",
     "neon",
 #endif

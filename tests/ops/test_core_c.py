@@ -54,9 +54,19 @@ def build(program, tests, *sources_and_flags, flags=SANITIZERS):
     return program
 
 
+def portable_kernels():
+    sources = sorted((ROOT / "ops" / "kernels").glob("*.c"))
+    return [s for s in sources if not s.stem.endswith(("_avx2", "_avx512", "_neon", "_neon_dot"))]
+
+
 def test_the_delegate_refuses_what_it_cannot_run(tmp_path):
-    delegate = sorted((ROOT / "ops" / "tflite").glob("*.c"))
-    print(run([build(tmp_path / "delegate", "delegate_test.c", *delegate)]))
+    sources = [*sorted((ROOT / "ops" / "tflite").glob("*.c")), *portable_kernels()]
+    print(run([build(tmp_path / "delegate", "delegate_test.c", "-DZO_PORTABLE", *sources)]))
+
+
+def test_portable_kernels(tmp_path):
+    said = run([build(tmp_path / "kernels", "kernels_test.c", "-DZO_PORTABLE", *portable_kernels())])
+    assert said.splitlines()[0] == "portable"
 
 
 def test_the_same_bits_on_every_path(tmp_path):

@@ -1,0 +1,101 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Every activation of every model on 1,100 samples: LiteRT with each kernel set, and TFLM."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from helpers.interpreters import KERNELS, random_inputs, require, run_plain
+from helpers.models import MODELS
+from helpers.real_models import REAL_MODELS
+from tflm_zo import exact_delegate, load_model
+from tflm_zo.converters import Model, set_batch
+from tflm_zo.converters.model.schema import DTYPES, TensorType
+
+pytestmark = pytest.mark.slow
+
+BATCH, RANDOM, EXTREME = 20, 1000, 100
+ALL_MODELS = [pytest.param(make, id=name) for name, make in MODELS.items()] + REAL_MODELS
+
+
+def possible_kernels() -> list[str]:
+    """The kernel sets that this machine can run."""
+    found = []
+    for name in KERNELS:
+        try:
+            exact_delegate(kernels=name)
+        except ValueError:
+            continue
+        found.append(name)
+    return found
+
+
+def with_every_output(data: bytes) -> Model:
+    model = set_batch(load_model(data), BATCH)
+    graph = model.subgraphs[0]
+    graph.outputs = [tensor for op in graph.operators for tensor in op.outputs]
+    model.signatures = None
+    return model
+
+
+def with_saturating_biases(model: Model) -> Model:
+    """A copy whose biases are the ends of int32, every other one of each kind, so that sums wrap."""
+    result = model.copy()
+    for op in result.subgraphs[0].operators:
+        if op.code.name in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED") and len(op.inputs) > 2:
+            bias = op.inputs[2]
+            if bias is not None and bias.type == TensorType.INT32:
+                ends = np.array([2**31 - 1, -(2**31)], np.int32)
+                bias.set_data(np.resize(ends, bias.shape))
+    return result
+
+
+def extreme_inputs(graph: Any, number: int) -> list[NDArray[Any]]:
+    """All low, all high, or each value one of the two ends."""
+    rng = np.random.default_rng(number)
+    result = []
+    for tensor in graph.inputs:
+        dtype = np.dtype(DTYPES[tensor.type])
+        ends = (
+            np.array([-1e3, 1e3], dtype)
+            if dtype.kind == "f"
+            else np.array([np.iinfo(dtype).min, np.iinfo(dtype).max], dtype)
+        )
+        chosen = rng.integers(0, 2, tensor.shape)
+        chosen[0], chosen[1] = 0, 1
+        result.append(ends[chosen])
+    return result
+
+
+def assert_same(model: Model, inputs: list[NDArray[Any]]) -> None:
+    data = model.to_bytes()
+    expected = run_plain(data, "tflm", inputs)
+    for kernels in possible_kernels():
+        found = run_plain(data, "litert", inputs, kernels)
+        for tensor, a, b in zip(model.subgraphs[0].outputs, found, expected, strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=f"{kernels}: {tensor.name}")
+
+
+@pytest.mark.parametrize("make", ALL_MODELS)
+def test_every_activation(make: Any) -> None:
+    require("tflm")
+    model = with_every_output(make())
+    graph = model.subgraphs[0]
+    for i in range(RANDOM // BATCH):
+        assert_same(model, random_inputs([(t.shape, DTYPES[t.type]) for t in graph.inputs], i))
+    for i in range(EXTREME // BATCH):
+        assert_same(model, extreme_inputs(graph, i))
+
+
+@pytest.mark.parametrize("make", ALL_MODELS)
+def test_saturating_biases(make: Any) -> None:
+    require("tflm")
+    model = with_saturating_biases(with_every_output(make()))
+    for i in range(2):
+        inputs = [(t.shape, DTYPES[t.type]) for t in model.subgraphs[0].inputs]
+        assert_same(model, random_inputs(inputs, i))
+        assert_same(model, extreme_inputs(model.subgraphs[0], i))
