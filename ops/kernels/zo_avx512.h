@@ -52,10 +52,12 @@ static inline __m512i zo_avx512_high(__m512i sums, __m512i even, __m512i odd) {
 }
 
 /* Outputs of sums, not yet clamped. With h the high product, n = 1 where it is negative and r the
- * shift: TFLM's division half away from zero is floor((h - n + 2^(r-1)) / 2^r) = floor((floor((h -
- * n) / 2^(r-1))
- * + 1) / 2), which never leaves 32 bits; h - n does not, for |h| < 2^31. The zero point comes in
- * before the last halving. */
+ * shift, TFLM's division half away from zero is floor((h - n + 2^(r-1)) / 2^r), which is
+ *
+ *   floor((floor((h - n) / 2^(r-1)) + 1) / 2)
+ *
+ * and never leaves 32 bits; h - n does not, for |h| < 2^31. The zero point comes in before the
+ * last halving. */
 static inline __m512i zo_avx512_scaled(__m512i sums, const zo_avx512_output* o) {
   __m512i h = zo_avx512_high(sums, o->even, o->odd);
   h = _mm512_add_epi32(h, _mm512_srai_epi32(h, 31));

@@ -12,9 +12,10 @@
  *   directory  address of a zo_directory, decimal; filled at each invoke (optional). What lies
  *              there must begin with ZO_DIRECTORY_MAGIC when the delegate is made: an address that
  *              has gone through text is checked before it is written through
- *   exact      1: also computes the int8 operators of zo_exact_op.h, bit for bit as TFLM does; 0,
- * the default: leaves them alone kernels    name of the kernel set that computes them
- * (zo_kernel_set.h); the best one if it is left out
+ *   exact      1: also computes the int8 operators of zo_exact_op.h, bit for bit as TFLM does;
+ *              0, the default: leaves them alone
+ *   kernels    name of the kernel set that computes them (zo_kernel_set.h); the best one of the
+ *              machine if it is left out
  */
 #include "ops/tflite/zo_delegate.h"
 
