@@ -25,6 +25,12 @@ BATCH = 32
 # 0.02 LSB is best of 0.005 to 0.1 with 128 images (fog, impulse noise), and 0.06 with 1,000.
 _SMALL_HEAD = {"exact.last": 1, "learning_rate": 0.03}
 
+
+def _exact(last: int | str) -> dict[str, Any]:
+    """Exact gradients of the last layers, all of which learn, by steps whose rate the run measures."""
+    return {"last": last, "rule": "rms", "rows": (1.0, 1.0), "learning_rate": None}
+
+
 METHODS: dict[str, Method] = {
     "node": Method("node perturbation, strictly zeroth-order (the default)", "node"),
     "node-exact": Method("node perturbation, exact head", "node", settings={"exact.last": 1}),
@@ -48,8 +54,12 @@ METHODS: dict[str, Method] = {
     "recalibrated-exact-2-blocks": Method(
         "recalibration, then exact gradients of the last two residual blocks",
         "fqt",
-        settings={"last": "2 blocks", "rule": "rms", "rows": (1.0, 1.0), "learning_rate": None},
+        settings=_exact("2 blocks"),
         recalibrate=True,
+    ),
+    "exact-10-layers": Method("exact gradients of all ten layers of ResNet-8", "fqt", settings=_exact(10)),
+    "recalibrated-exact-10-layers": Method(
+        "the same after recalibration", "fqt", settings=_exact(10), recalibrate=True
     ),
     "node-300-steps": Method("node perturbation, as long as a run without a budget", "node", steps=300),
     "recalibrated-node-300-steps": Method(

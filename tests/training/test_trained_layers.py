@@ -15,7 +15,10 @@ WHOLE = "trains 2 of 2 layers (100 % of the weights)"
 FC = "trains 1 of 2 layers (88 % of the weights): fc"
 CONV = "trains 1 of 2 layers (12 % of the weights): conv"
 STAYS = "; the other stays as it is"
-NO_NODES = "; 1 carries no nodes (inspect --nodes says why)"
+NO_NODES = (
+    "; 1 carries no nodes, most often for too many outputs to tell apart (inspect --nodes says why; "
+    "--algorithm weight trains all)"
+)
 NONE = "trains 0 of 2 layers (0 % of the weights); the other 2 stay as they are"
 
 

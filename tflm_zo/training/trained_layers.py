@@ -17,6 +17,8 @@ __all__ = ["TrainedLayers", "trained_layers"]
 
 _NAMED = 6  # layers that a sentence names
 
+_WHERE_TO_READ_ON = " (inspect --nodes says why; --algorithm weight trains all)"
+
 
 @dataclass(frozen=True)
 class TrainedLayers:
@@ -76,7 +78,8 @@ def _about_others(others: int, settings: Settings, has_nodes: bool) -> str:
     if settings.layers is not None:
         return "; the other is left out" if one else f"; the other {others} are left out"
     if has_nodes and not settings.has(Weights):
-        return f"; {others} {'carries' if one else 'carry'} no nodes (inspect --nodes says why)"
+        carry = "carries no nodes" if one else "carry no nodes"
+        return f"; {others} {carry}, most often for too many outputs to tell apart{_WHERE_TO_READ_ON}"
     return "; the other stays as it is" if one else f"; the other {others} stay as they are"
 
 
