@@ -1,6 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * The inner loops of the int8 layers, one set of them for each instruction set.
+ * The inner loops of the int8 layers and of their weights' updates, one set of them for each
+ * instruction set.
  *
  * All sets give the same bits: sums are integers, and their requantization is TFLM's.
  */
@@ -11,6 +12,7 @@
 #include "ops/kernels/zo_depthwise.h"
 #include "ops/kernels/zo_dots.h"
 #include "ops/kernels/zo_gemm.h"
+#include "ops/kernels/zo_weights.h"
 
 typedef struct zo_kernel_set {
   const char* name;
@@ -20,6 +22,7 @@ typedef struct zo_kernel_set {
   int32_t depthwise_lanes; /* channels at a time */
   zo_depthwise_function* depthwise;
   zo_add_function* add;
+  const zo_weight_loops* weights; /* null: the core's portable ones */
 } zo_kernel_set;
 
 /* The set of this name, or the best of this machine where name is null; null where there is none of

@@ -6,12 +6,14 @@
 #include "ops/kernels/zo_depthwise.h"
 #include "ops/kernels/zo_dots.h"
 #include "ops/kernels/zo_gemm.h"
+#include "ops/kernels/zo_weights.h"
 
 /* Kernels for AVX2: rows in steps of 2 int16, blocks of 16 lanes. */
 zo_gemm_function zo_avx2_gemm;
 zo_dots_function zo_avx2_dots;
 zo_depthwise_function zo_avx2_depthwise;
 zo_add_function zo_avx2_add;
+extern const zo_weight_loops zo_avx2_weights;
 
 /* Kernels for AVX-512 with BW, VL and VNNI: rows in steps of 4 unsigned bytes, blocks of 32 lanes.
  */
@@ -19,5 +21,6 @@ zo_gemm_function zo_avx512_gemm;
 zo_dots_function zo_avx512_dots;
 zo_depthwise_function zo_avx512_depthwise;
 zo_add_function zo_avx512_add;
+extern const zo_weight_loops zo_avx512_weights;
 
 #endif /* TFLM_ZO_OPS_KERNELS_ZO_X86_H_ */

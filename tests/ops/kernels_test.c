@@ -5,9 +5,10 @@
  * from 2^-31 to 2^30, zero points at both ends, extreme inputs and biases. To be run under the
  * sanitizers: inputs and outputs end where their memory ends.
  */
+#include "kernels_test.h"
+
 #include <string.h>
 
-#include "check.h"
 #include "ops/kernels/zo_conv.h"
 #include "ops/kernels/zo_depthwise_conv.h"
 #include "ops/kernels/zo_pool.h"
@@ -19,25 +20,24 @@ unsigned long checks;
 static uint64_t state = 1;
 
 /* SplitMix64. */
-static uint32_t draw(void) {
+uint32_t draw(void) {
   uint64_t z = (state += UINT64_C(0x9E3779B97F4A7C15));
   z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
   z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
   return (uint32_t)(z >> 32);
 }
 
-static int32_t between(int32_t low, int32_t high) {
-  return low + (int32_t)(draw() % (uint32_t)(high - low + 1));
+int32_t between(int32_t low, int32_t high) {
+  return (int32_t)((uint32_t)low + draw() % ((uint32_t)high - (uint32_t)low + 1u));
 }
 
-static void* allocate(size_t bytes) {
+void* allocate(size_t bytes) {
   void* memory = malloc(bytes);
   if (memory == NULL) abort();
   return memory;
 }
 
-/* Random bytes, or one extreme for all, or both extremes. */
-static int8_t* bytes_of(size_t count) {
+int8_t* bytes_of(size_t count) {
   int8_t* values = (int8_t*)allocate(count);
   const uint32_t kind = draw() % 8u;
   for (size_t i = 0; i < count; ++i) {
@@ -392,6 +392,7 @@ int main(void) {
     test_constant_filters(set);
     test_layers_that_are_too_large(set);
     test_add(set);
+    test_weights(set);
     printf("%s\n", set->name);
   }
   printf("%lu checks\n", checks);

@@ -21,7 +21,7 @@ X86 = ("x86_64-linux-gnu-gcc", "qemu-x86_64", ("_neon", "_neon_dot"))
 
 
 def build(compiler: str, without: tuple[str, ...], folder: Path) -> Path:
-    """tests/ops/kernels_test.c with all kernels of an architecture."""
+    """tests/ops/kernels_test.c with all kernels of an architecture and the portable core."""
     objects = []
     for source in sorted((ROOT / "ops" / "kernels").glob("*.c")):
         if source.stem.endswith(without):
@@ -34,7 +34,8 @@ def build(compiler: str, without: tuple[str, ...], folder: Path) -> Path:
         )
         objects.append(target)
     program = folder / "kernels_test"
-    test = [f"-I{ROOT}", f"-I{ROOT}/tests/ops", ROOT / "tests" / "ops" / "kernels_test.c"]
+    test = [f"-I{ROOT}", f"-I{ROOT}/tests/ops", *(ROOT / "tests" / "ops").glob("kernels_*test.c")]
+    test += sorted((ROOT / "ops" / "core").rglob("*.c"))
     subprocess.run(
         [compiler, "-std=c99", "-O2", *test, *objects, "-static", "-lm", "-o", program], check=True
     )

@@ -1,6 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "ops/core/kernels/zo_apply_row.h"
 
+#include "ops/core/kernels/zo_weight_loops.h"
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/random/zo_stream.h"
 
@@ -40,6 +41,16 @@ static inline int8_t* zo_apply_words(int8_t* weights, const int8_t* end, const i
 uint32_t zo_apply_row_8(int8_t* weights, const int32_t* steps, uint32_t count, int32_t limit,
                         int32_t largest, uint32_t* stream) {
   uint32_t saturated = 0;
+#if ZO_KERNEL_SETS
+  const zo_weight_loops* loops = zo_weight_loops_of_machine();
+  if (loops != NULL && count >= ZO_LOOPS_MIN) {
+    const uint32_t done =
+        zo_loops_apply_row(loops, weights, steps, count, limit, stream, &saturated);
+    weights += done;
+    steps += done;
+    count -= done;
+  }
+#endif
   uint32_t state = *stream;
   const int8_t* const end = weights + count;
   const int8_t* const whole = weights + count / 4u * 4u;

@@ -2,6 +2,7 @@
 #include "ops/core/weights/zo_perturb.h"
 
 #include "ops/core/kernels/zo_add_signs.h"
+#include "ops/core/kernels/zo_weight_loops.h"
 #include "ops/core/random/zo_draw.h"
 #include "ops/core/weights/zo_biases.h"
 #include "ops/core/weights/zo_mask.h"
@@ -222,6 +223,10 @@ zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
     zo_perturb_coordinates_s8(tensor, distribution, terms);
     return ZO_OK;
   }
+#endif
+#if ZO_KERNEL_SETS
+  const zo_weight_loops* loops = zo_weight_loops_of_machine();
+  if (loops != NULL && zo_loops_perturb(loops, tensor, distribution, terms)) return ZO_OK;
 #endif
   uint32_t begin = 0;
 #if ZO_WITH_FAST_STEPS && defined(ZO_PAIR_WORDS)

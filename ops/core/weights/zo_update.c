@@ -3,6 +3,7 @@
 
 #include "ops/core/kernels/zo_replay_tile.h"
 #include "ops/core/kernels/zo_step_signs.h"
+#include "ops/core/kernels/zo_weight_loops.h"
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/random/zo_draw.h"
 #include "ops/core/weights/zo_apply_steps.h"
@@ -217,6 +218,13 @@ static uint32_t walk(const zo_tensor* tensor, zo_distribution distribution,
     queries = folded; /* of one step: a replay restores nothing */
     restore = NULL;
   }
+#if ZO_KERNEL_SETS
+  const zo_weight_loops* loops = zo_weight_loops_of_machine();
+  if (loops != NULL &&
+      zo_loops_update(loops, tensor, distribution, restore, queries, count, steps, &clipped)) {
+    return clipped;
+  }
+#endif
   zo_step_tables tables;
   tables.queries = NULL;
   /* Where single steps have a kernel of their own, that is faster. */

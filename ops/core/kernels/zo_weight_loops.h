@@ -1,0 +1,42 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * Perturbation, updates and replay of weights by the kernel sets of a desktop (ops/kernels). They
+ * give the bits of the portable forms, which call them where there are any; firmware has none.
+ */
+#ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_WEIGHT_LOOPS_H_
+#define TFLM_ZO_OPS_CORE_KERNELS_ZO_WEIGHT_LOOPS_H_
+
+#include "ops/core/zo_types.h"
+
+/* Whether the program has ops/kernels. */
+#ifndef ZO_KERNEL_SETS
+#define ZO_KERNEL_SETS 0
+#endif
+
+/* Fewer weights than these are not worth a call. */
+#define ZO_LOOPS_MIN 64u
+
+typedef struct zo_weight_loops zo_weight_loops; /* of a kernel set */
+
+/* The loops of the best kernel set that this machine can run; null where that has none. */
+const zo_weight_loops* zo_weight_loops_of_machine(void);
+
+/* Both return 0, and have done nothing, where the loops are not made for what is asked for, which
+ * has been checked: masks, multipliers, biases, chains, many queries, tensors of a few weights. */
+
+/* zo_perturb_s8. */
+int zo_loops_perturb(const zo_weight_loops* loops, const zo_tensor* tensor,
+                     zo_distribution distribution, const zo_perturb_terms* terms);
+
+/* zo_update_s8 where `steps` is 1, zo_replay_s8 where nothing is restored; the number of clipped
+ * weights is added to `clipped`. */
+int zo_loops_update(const zo_weight_loops* loops, const zo_tensor* tensor,
+                    zo_distribution distribution, const zo_perturb_terms* restore,
+                    const zo_query* queries, uint32_t count, uint32_t steps, uint32_t* clipped);
+
+/* zo_apply_row_8 on the first weights of a row, of any length; returns how many it has moved, a
+ * multiple of ZO_LOOPS_MIN. */
+uint32_t zo_loops_apply_row(const zo_weight_loops* loops, int8_t* weights, const int32_t* steps,
+                            uint32_t count, int32_t limit, uint32_t* stream, uint32_t* clipped);
+
+#endif /* TFLM_ZO_OPS_CORE_KERNELS_ZO_WEIGHT_LOOPS_H_ */

@@ -1,0 +1,49 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * The inner loops over weights that zo_weight_loops.h is made of.
+ */
+#ifndef TFLM_ZO_OPS_KERNELS_ZO_WEIGHTS_H_
+#define TFLM_ZO_OPS_KERNELS_ZO_WEIGHTS_H_
+
+#include "ops/core/kernels/zo_weight_loops.h"
+
+enum {
+  kZoWeights = 64,    /* every count of a loop is a multiple of these */
+  kZoSigns = 16,      /* streams of signs whose words lie next to each other */
+  kZoTileWords = 256, /* of a tile, where a weight has a byte, and of its rounding */
+};
+
+/* `signs` are words of streams: word w of the first one at 16 w, of the next one at 16 w + 1. A bit
+ * that is set is a minus. `words` are those of one stream, one after the other. */
+struct zo_weight_loops {
+  /* The words after a state, [kZoTileWords]. */
+  void (*draw)(uint32_t* words, uint32_t state);
+  /* `count` words of kZoSigns streams after their states. */
+  void (*draw_signs)(uint32_t* signs, uint32_t count, const uint32_t* states);
+  /* weights += +-delta, modulo 256. */
+  void (*add_signs)(int8_t* weights, uint32_t count, const uint32_t* signs, int32_t delta);
+  /* weights += +-table[byte % 128], modulo 256, minus where bit 7 of the byte is set; the bytes are
+   * those of words, table is [128]. */
+  void (*add_bytes)(int8_t* weights, uint32_t count, const uint32_t* words, const uint8_t* table);
+  /* steps = sum over streams of +-coefficient. */
+  void (*sum_signs)(int32_t* steps, uint32_t count, const uint32_t* signs,
+                    const int32_t* coefficients, uint32_t streams);
+  /* steps += coefficient * values. */
+  void (*add_values)(int32_t* steps, uint32_t count, const int8_t* values, int32_t coefficient);
+  /* Both rules of zo_update.h, 8 bits with the rounding stream's words. They return the number of
+   * clipped weights. */
+  uint32_t (*round_8)(int8_t* weights, uint32_t count, const int32_t* steps, int32_t limit,
+                      const uint32_t* words);
+  uint32_t (*round_16)(int8_t* weights, int8_t* fraction, uint32_t count, const int32_t* steps,
+                       int32_t limit);
+  /* values += moves[sign], clipped to +-limit, within which they are before; returns the number of
+   * clipped ones. */
+  uint32_t (*move)(int16_t* values, uint32_t count, const uint32_t* signs, const int16_t* moves,
+                   int32_t limit);
+};
+
+/* Entry j, l: what the state whose bit j alone is set becomes by 16 l steps. A step is linear over
+ * bits, so the states of 16 places of a tile are sums of entries. */
+extern const uint32_t zo_stream_jumps[32][16];
+
+#endif /* TFLM_ZO_OPS_KERNELS_ZO_WEIGHTS_H_ */

@@ -1,0 +1,181 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * The weight loops of a kernel set against the core's portable forms, which are tested from Python
+ * against an oracle: random lengths at random addresses, all weights at either end, steps that clip
+ * none of them or all.
+ */
+#include <string.h>
+
+#include "kernels_test.h"
+#include "ops/core/kernels/zo_apply_row.h"
+#include "ops/core/random/zo_stream.h"
+#include "ops/core/weights/zo_perturb.h"
+#include "ops/core/weights/zo_update.h"
+
+enum { kRounds = 600 };
+
+/* Bytes at any address, twice: for the loops and for what they are held against. */
+typedef struct pair {
+  int8_t *memory[2], *at[2];
+  uint32_t size;
+} pair;
+
+static pair pair_of(uint32_t size) {
+  pair p;
+  p.size = size;
+  for (int i = 0; i < 2; ++i) {
+    const uint32_t offset = draw() % 65u;
+    p.memory[i] = (int8_t*)allocate(size + offset); /* ends where the memory ends */
+    p.at[i] = p.memory[i] + offset;
+  }
+  int8_t* values = bytes_of(size);
+  memcpy(p.at[0], values, size);
+  memcpy(p.at[1], values, size);
+  free(values);
+  return p;
+}
+
+static void free_pair(pair* p) {
+  free(p->memory[0]);
+  free(p->memory[1]);
+}
+
+static void check_same(pair* p) {
+  CHECK(memcmp(p->at[0], p->at[1], p->size) == 0);
+  free_pair(p);
+}
+
+static uint32_t any_size(void) { return draw() & 1u ? 1u + draw() % 200u : 1u + draw() % 2500u; }
+
+/* Tensor i of the pair. */
+static zo_tensor tensor_of(const pair* weights, const pair* fraction, int i, int32_t limit) {
+  zo_tensor t;
+  memset(&t, 0, sizeof t);
+  t.weights = weights->at[i];
+  t.fraction = fraction == NULL ? NULL : fraction->at[i];
+  t.size = weights->size;
+  t.stream = 77u * weights->size;
+  t.limit = limit;
+  return t;
+}
+
+static zo_distribution any_distribution(void) {
+  zo_distribution d = {ZO_RADEMACHER, 0, (uint16_t)(1u + draw() % 127u)};
+  if (draw() % 3u == 0u) {
+    d.kind = ZO_GAUSSIAN;
+    d.mu = (uint16_t)(1u + draw() % 65535u);
+  }
+  return d;
+}
+
+static void test_words(const zo_weight_loops* loops) {
+  for (int round = 0; round < kRounds; ++round) {
+    uint32_t words[kZoTileWords], state = round < 32 ? UINT32_C(1) << round : draw() | 1u;
+    loops->draw(words, state);
+    for (int w = 0; w < kZoTileWords; ++w) CHECK(words[w] == (state = zo_stream_next(state)));
+  }
+}
+
+static void test_perturbation(const zo_weight_loops* loops) {
+  for (int round = 0; round < kRounds; ++round) {
+    pair weights = pair_of(any_size());
+    const zo_tensor t = tensor_of(&weights, NULL, 0, 127);
+    const zo_tensor reference = tensor_of(&weights, NULL, 1, 127);
+    const zo_distribution distribution = any_distribution();
+    static const int32_t kFactors[3] = {1, -1, -2};
+    zo_perturb_term own[3];
+    for (int i = 0; i < 3; ++i) {
+      own[i].seed = draw();
+      own[i].k = kFactors[draw() % 3u];
+    }
+    const zo_perturb_terms terms = {own, 1u + draw() % 3u, 0};
+    CHECK(zo_perturb_s8(&reference, distribution, &terms) == ZO_OK);
+    const int done = zo_loops_perturb(loops, &t, distribution, &terms);
+    CHECK(done == (t.size >= ZO_LOOPS_MIN));
+    if (!done) CHECK(zo_perturb_s8(&t, distribution, &terms) == ZO_OK);
+    check_same(&weights);
+  }
+}
+
+static void draw_queries(zo_query* queries, uint32_t count, int32_t most) {
+  for (uint32_t q = 0; q < count; ++q) {
+    queries[q].seed = draw();
+    queries[q].coefficient = between(-most, most);
+    if (draw() % 8u == 0u) queries[q].coefficient = draw() & 1u ? most : -most;
+  }
+}
+
+/* Sizes of steps from far below an LSB to more than all weights bear. */
+static int32_t any_most(int32_t limit) { return limit >> draw() % 28u; }
+
+/* Tensors, one after the other, by one step behind a perturbation that is restored, or by many. */
+static void test_updates(const zo_weight_loops* loops) {
+  for (int round = 0; round < 3 * kRounds; ++round) {
+    enum { kSteps = 40 };
+    pair weights = pair_of(any_size()), fractions = pair_of(weights.size);
+    const pair* fraction = draw() & 1u ? &fractions : NULL;
+    const int32_t limit = draw() & 1u ? 127 : between(1, 127);
+    const zo_tensor t = tensor_of(&weights, fraction, 0, limit);
+    const zo_tensor reference = tensor_of(&weights, fraction, 1, limit);
+    const zo_distribution distribution = any_distribution();
+    zo_query queries[kSteps * ZO_MAX_QUERIES];
+    const uint32_t count = draw() & 1u ? 1u : 1u + draw() % ZO_MAX_QUERIES;
+    const uint32_t steps = draw() & 1u ? 1u : 1u + draw() % kSteps;
+    const int32_t sum = (INT32_C(1) << 30) / zo_distribution_z_max(distribution);
+    draw_queries(queries, count * steps, any_most(sum / (int32_t)count));
+    /* Not a query's: what the core folds into one has to be within the limit. */
+    const zo_perturb_term back = {draw(), -1};
+    const zo_perturb_terms restored = {&back, 1, 0};
+    const zo_perturb_terms* restore = steps == 1u && draw() & 1u ? &restored : NULL;
+    uint32_t clipped = 3, expected = 3;
+    const zo_status status =
+        steps == 1u ? zo_update_s8(&reference, distribution, restore, queries, count, &expected)
+                    : zo_replay_s8(&reference, distribution, queries, count, steps, &expected);
+    CHECK(status == ZO_OK);
+    const int done =
+        zo_loops_update(loops, &t, distribution, restore, queries, count, steps, &clipped);
+    CHECK(done == (t.size >= ZO_LOOPS_MIN &&
+                   (distribution.kind == ZO_GAUSSIAN || count <= (uint32_t)kZoSigns)));
+    if (done) {
+      CHECK(clipped == expected);
+      CHECK(memcmp(weights.at[0], weights.at[1], weights.size) == 0);
+      CHECK(memcmp(fractions.at[0], fractions.at[1], fractions.size) == 0);
+    }
+    free_pair(&weights);
+    free_pair(&fractions);
+  }
+}
+
+static void test_rows(const zo_weight_loops* loops) {
+  for (int round = 0; round < kRounds; ++round) {
+    pair weights = pair_of(any_size());
+    const int32_t limit = draw() & 1u ? 127 : between(1, 127);
+    const int32_t largest = 1 + any_most((INT32_C(1) << 24) - 1);
+    int32_t* steps = (int32_t*)allocate(weights.size * sizeof *steps);
+    for (uint32_t i = 0; i < weights.size; ++i) {
+      weights.at[0][i] = weights.at[1][i] = (int8_t)(weights.at[0][i] % (limit + 1));
+      steps[i] = between(-largest, largest);
+    }
+    uint32_t stream = draw() | 1u, expected_stream = stream;
+    uint32_t clipped = 0;
+    const uint32_t done =
+        zo_loops_apply_row(loops, weights.at[0], steps, weights.size, limit, &stream, &clipped);
+    CHECK(done == weights.size / ZO_LOOPS_MIN * ZO_LOOPS_MIN);
+    clipped += zo_apply_row_8(weights.at[0] + done, steps + done, weights.size - done, limit,
+                              largest, &stream);
+    CHECK(clipped ==
+          zo_apply_row_8(weights.at[1], steps, weights.size, limit, largest, &expected_stream));
+    CHECK(stream == expected_stream);
+    free(steps);
+    check_same(&weights);
+  }
+}
+
+void test_weights(const zo_kernel_set* set) {
+  const zo_weight_loops* loops = set->weights;
+  if (loops == NULL) return; /* what all are held against is the portable form */
+  test_words(loops);
+  test_perturbation(loops);
+  test_updates(loops);
+  test_rows(loops);
+}
