@@ -3,23 +3,26 @@
 
 from __future__ import annotations
 
+from .constants import COMMAND, PERTURB, SEED_REPLAY, UPDATE
 from .errors import ConversionError
 from .model import Model
+from .passes.set_batch import rewrite_batch
 
 
-def extract_segment(model: Model, number: int) -> Model:
+def extract_segment(model: Model, number: int, batch: int | None = None) -> Model:
     """Segment ``number`` as a model with a single subgraph, for runtimes that only run the first one.
 
     Args:
         model: a ZO model (or any other: its subgraph); it is not changed.
         number: number of the segment, from 0 on.
+        batch: samples per invoke; None: the model's own.
 
     Returns:
         A model with the tensors, operators, signatures and constants of that segment, nothing else: no
         metadata (ask the whole model), no buffer that it does not use.
 
     Raises:
-        ConversionError: the model has no such segment.
+        ConversionError: the model has no such segment, or an operator ties it to its batch size.
     """
     if not 0 <= number < len(model.subgraphs):
         raise ConversionError(f"there is no segment {number}; the model has {len(model.subgraphs)}")
@@ -33,4 +36,35 @@ def extract_segment(model: Model, number: int) -> Model:
         # Every activation may have had an empty buffer of its own; one will do.
         if not tensor.buffer.data:
             tensor.buffer = own.empty_buffer
+    if batch is not None:
+        fed = [t for t in own.subgraphs[0].inputs if t.name != COMMAND]
+        rewrite_batch(own.subgraphs[0], batch, fed[0].shape[0], fed)
+    return own
+
+
+def can_change_batch(model: Model) -> bool:
+    """Returns whether every segment of a ZO model can be extracted for another batch size."""
+    try:
+        for number, graph in enumerate(model.subgraphs):
+            fed = next(t for t in graph.inputs if t.name != COMMAND)
+            extract_segment(model, number, fed.shape[0] + 1)
+    except ConversionError:
+        return False
+    return True
+
+
+def extract_weight_operators(model: Model, number: int) -> Model:
+    """The operators of segment ``number`` that move weights, as a model with the inputs and outputs of the
+    whole segment, of which it computes ``zo_status`` alone.
+
+    Args:
+        model: a ZO model; it is not changed.
+        number: number of the segment, from 0 on.
+
+    Raises:
+        ConversionError: the model has no such segment.
+    """
+    own = extract_segment(model, number)
+    graph = own.subgraphs[0]
+    graph.operators = [op for op in graph.operators if op.code.custom in (SEED_REPLAY, UPDATE, PERTURB)]
     return own

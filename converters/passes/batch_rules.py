@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from ..constants import FULLY_CONNECTED_16, LOSS
 from ..errors import ConversionError
 from ..model import Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
@@ -260,6 +261,12 @@ def _space_batch(r: Rebatching, op: Operator) -> None:
     r.refuse(op, "it moves values between the batch axis and the image")
 
 
+def _custom(r: Rebatching, op: Operator) -> None:
+    if op.code.custom not in (LOSS, FULLY_CONNECTED_16):
+        r.refuse(op, "nothing is known of what it does to the batch axis")
+    r.require_batched(op)
+
+
 def _shape_operator(r: Rebatching, op: Operator) -> None:
     """The operator gives the batch size as a value: its output is right by itself and not batched."""
 
@@ -331,6 +338,7 @@ RULES: Final[dict[int, Rule]] = {
     **dict.fromkeys((B.BATCH_TO_SPACE_ND, B.SPACE_TO_BATCH_ND), _space_batch),
     B.BATCH_MATMUL: _batch_matmul,
     B.CONCATENATION: _concatenation,
+    B.CUSTOM: _custom,
     B.EXPAND_DIMS: _expand_dims,
     B.FULLY_CONNECTED: _fully_connected,
     B.GATHER: _gather,

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..errors import ConversionError
 from ..kernels import check_arity
-from ..model import Model, Subgraph
+from ..model import Model, Subgraph, Tensor
+from ..model.schema import BuiltinOperator
 from ..settings import InjectSettings
 from .batch_rules import RULES, UNBATCHED_OUTPUT, Rebatching
 from .plan import Plan
@@ -24,7 +27,7 @@ def set_batch(model: Model, settings: InjectSettings, plan: Plan) -> None:
     rewrite_batch(model.subgraphs[0], settings.batch)
 
 
-def rewrite_batch(graph: Subgraph, batch: int, old: int = 1) -> None:
+def rewrite_batch(graph: Subgraph, batch: int, old: int = 1, inputs: Sequence[Tensor] | None = None) -> None:
     """Sets axis 0 of all activations of a subgraph, as ``set_batch`` does.
 
     On failure the subgraph is left half-rewritten, so callers work on a copy.
@@ -33,29 +36,31 @@ def rewrite_batch(graph: Subgraph, batch: int, old: int = 1) -> None:
         graph: subgraph that is changed.
         batch: batch size to set.
         old: batch size that it has, unless it has ``batch`` already.
+        inputs: inputs whose first axis counts samples; None: all.
     """
-    if not graph.inputs:
+    fed = graph.inputs if inputs is None else inputs
+    if not fed:
         raise ConversionError("the model has no inputs, so it has no batch size")
-    for tensor in graph.inputs:
+    for tensor in fed:
         if not tensor.shape or tensor.shape[0] not in (old, batch):
             sizes = f"{old} or {batch}" if old != batch else str(batch)
             raise ConversionError(
                 f"input «{tensor.name}» has shape {list(tensor.shape)}: its batch size must be {sizes}"
             )
-    found = {tensor.shape[0] for tensor in graph.inputs}
+    found = {tensor.shape[0] for tensor in fed}
     if found != {batch}:
         if len(found) > 1:
             raise ConversionError(f"the inputs differ in batch size: {sorted(found)}")
-        _rewrite(Rebatching(graph, found.pop(), batch))
+        _rewrite(Rebatching(graph, found.pop(), batch), fed)
     for tensor in graph.all_tensors():
         # -1 marks sizes that may change; labels and losses have one size, so the others have too.
         if tensor.shape_signature is not None:
             tensor.shape_signature = tensor.shape
 
 
-def _rewrite(state: Rebatching) -> None:
+def _rewrite(state: Rebatching, fed: Sequence[Tensor]) -> None:
     graph = state.graph
-    for tensor in graph.inputs:
+    for tensor in fed:
         state.old_shapes[tensor] = tensor.shape
         state.batched.add(tensor)
         tensor.shape = (state.new, *tensor.shape[1:])
@@ -65,7 +70,8 @@ def _rewrite(state: Rebatching) -> None:
         rule = RULES.get(op.builtin)
         if rule is None:
             state.refuse(op, "nothing is known of what it does to the batch axis")
-        check_arity(op)
+        if op.builtin != BuiltinOperator.CUSTOM:
+            check_arity(op)
         rule(state, op)
         if op.builtin in UNBATCHED_OUTPUT:
             continue

@@ -332,6 +332,9 @@ const zo_declaration zo_declarations[] = {
   FUNCTION(zo_status, zo_node_run_backpropagate, zo_node_run*, uint32_t, const int8_t*, const
            int16_t*, int32_t*),
   FUNCTION(zo_status, zo_node_run_perturb, const zo_node_run*, int8_t*),
+  FUNCTION(uint32_t, zo_node_run_evaluations, const zo_node_run*),
+  FUNCTION(zo_status, zo_node_run_perturb_all, const zo_node_run*, uint32_t, int8_t*),
+  FUNCTION(zo_status, zo_node_run_report_all, zo_node_run*, uint32_t, const int32_t*, zo_report*),
   FUNCTION(zo_status, zo_node_run_perturb_weights, zo_node_run*, const zo_tensor*, uint32_t),
   FUNCTION(zo_status, zo_node_run_report, zo_node_run*, const int32_t*, uint32_t, zo_report*),
   FUNCTION(zo_status, zo_node_run_update, zo_node_run*, const zo_tensor*, uint32_t, int32_t*,

@@ -12,6 +12,9 @@
  *   directory  address of a zo_directory, decimal; filled at each invoke (optional). What lies
  *              there must begin with ZO_DIRECTORY_MAGIC when the delegate is made: an address that
  *              has gone through text is checked before it is written through
+ *   weights    address of a zo_directory that an interpreter of the same graph has filled, decimal:
+ *              this one's layers read that one's weights, and its weight ops move none. It may have
+ *              another batch size, and run on another core while no weight moves (optional)
  *   exact      1: also computes the int8 operators of zo_exact_op.h, bit for bit as TFLM does;
  *              0, the default: leaves them alone
  *   kernels    name of the kernel set that computes them (zo_kernel_set.h); the best one of the
@@ -48,6 +51,7 @@ static const struct {
 typedef struct settings {
   TfLiteDelegate delegate; /* first, so that freeing it frees the settings */
   zo_directory* directory;
+  const zo_directory* weights;
   bool exact;
   const zo_kernel_set* kernels;
 } settings;
@@ -71,6 +75,7 @@ typedef struct op_view {
 
 typedef struct kernel {
   zo_directory* directory;
+  const zo_directory* weights; /* of another interpreter, or null */
   const zo_kernel_set* kernels;
   int count;
   op_view ops[];
@@ -96,6 +101,11 @@ static zo_buffer find_buffer(void* context, int32_t index) {
   buffer.data = tensor->data;
   buffer.bytes = is_ours && tensor->bytes < ZO_NO_SIZE ? (uint32_t)tensor->bytes : ZO_NO_SIZE;
   return buffer;
+}
+
+static void lend_buffer(void* context, int32_t index, void* data) {
+  const tensor_source* source = (const tensor_source*)context;
+  source->context->tensors[source->op->inputs->data[index]].data = data;
 }
 
 static TfLiteStatus report(TfLiteContext* context, const op_view* op, zo_status status) {
@@ -155,8 +165,10 @@ static void* kernel_init(TfLiteContext* context, const char* buffer, size_t leng
   const TfLiteIntArray* replaced = params->nodes_to_replace;
   kernel* self = calloc(1, sizeof(kernel) + (size_t)replaced->size * sizeof(op_view));
   if (self == NULL) return NULL;
-  self->directory = ((const settings*)params->delegate->data_)->directory;
-  self->kernels = ((const settings*)params->delegate->data_)->kernels;
+  const settings* own = (const settings*)params->delegate->data_;
+  self->directory = own->directory;
+  self->weights = own->weights;
+  self->kernels = own->kernels;
   for (int i = 0; i < replaced->size; ++i) {
     TfLiteNode* node;
     TfLiteRegistration* registration;
@@ -236,16 +248,19 @@ static zo_status run_exact(TfLiteContext* context, const op_view* view) {
   return zo_exact_op_run(view->exact, &node) ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
-static zo_status run_custom(TfLiteContext* context, const op_view* view, zo_directory* directory) {
+static zo_status run_custom(TfLiteContext* context, const op_view* view, const kernel* self) {
   tensor_source source = {context, view};
   if (view->opcode == kInt16Op) {
     lend_scratch(context, view);
     return zo_int16_op_run(view->options, view->options_length, find_buffer, &source);
   }
-  return view->opcode == kLossOp
-             ? zo_loss_op_run(view->options, view->options_length, find_buffer, &source)
+  if (view->opcode == kLossOp)
+    return zo_loss_op_run(view->options, view->options_length, find_buffer, &source);
+  return self->weights != NULL
+             ? zo_weight_op_borrow(view->options, view->options_length, find_buffer, &source,
+                                   self->weights, lend_buffer)
              : zo_weight_op_run((zo_opcode)view->opcode, view->options, view->options_length,
-                                find_buffer, &source, directory);
+                                find_buffer, &source, self->directory);
 }
 
 static TfLiteStatus kernel_invoke(TfLiteContext* context, TfLiteNode* node) {
@@ -253,8 +268,8 @@ static TfLiteStatus kernel_invoke(TfLiteContext* context, TfLiteNode* node) {
   if (self == NULL) return kTfLiteError;
   for (int i = 0; i < self->count; ++i) {
     const op_view* view = &self->ops[i];
-    const zo_status status = view->params != NULL ? run_exact(context, view)
-                                                  : run_custom(context, view, self->directory);
+    const zo_status status =
+        view->params != NULL ? run_exact(context, view) : run_custom(context, view, self);
     if (status != ZO_OK) return report(context, view, status);
   }
   return kTfLiteOk;
@@ -334,6 +349,12 @@ static const char* set_option(settings* self, const char* key, const char* value
                ? NULL
                : "tflm_zo delegate: directory is not the decimal address of a zo_directory";
   }
+  if (key != NULL && strcmp(key, "weights") == 0) {
+    self->weights = directory_at(value);
+    return self->weights != NULL
+               ? NULL
+               : "tflm_zo delegate: weights is not the decimal address of a zo_directory";
+  }
   if (key != NULL && strcmp(key, "exact") == 0) {
     if (value == NULL || (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)) {
       return "tflm_zo delegate: exact is 0 or 1";
@@ -347,7 +368,7 @@ static const char* set_option(settings* self, const char* key, const char* value
                                  : "tflm_zo delegate: kernels is not the name of a kernel set that "
                                    "this machine can run";
   }
-  return "tflm_zo delegate: unknown option (known: directory, exact, kernels)";
+  return "tflm_zo delegate: unknown option (known: directory, weights, exact, kernels)";
 }
 
 TfLiteDelegate* tflite_plugin_create_delegate(const char* const* keys, const char* const* values,

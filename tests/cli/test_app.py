@@ -45,7 +45,7 @@ def _options(name: str) -> list[Any]:
 def test_train_has_few_options_and_each_has_its_place() -> None:
     """All other settings are --set's."""
     options = _options("train")
-    assert len(options) <= 24
+    assert len(options) <= 25
     panels = {o.name: o.rich_help_panel for o in options}
     assert set(panels.values()) == {"Run", "Algorithm", "Data", "Files", "Output"}
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from helpers.oracle.node_run import CONSTANT, FORWARD, LINEAR, ONE, QUERY, STEP,
 from tflm_zo.core import (
     CSettings,
     LogitScale,
+    NativeError,
     NodeAction,
     NodeControl,
     NodeForm,
@@ -235,13 +237,36 @@ def expected_update(world: World, step: int, task: int, state: NodeState) -> Nod
     return NodeState(mean.mantissa, mean.exponent)
 
 
-def drive(world: World, control: NodeControl, first_step: int = 0) -> list[tuple[Any, Any, Any]]:
-    """Runs the core beside the oracle; returns (weights, states, World) after every step."""
+def check_perturbed(world: World, r: oracle.Request, captured: Any, moved: Any) -> None:
+    s, layer = world.s, ORACLE_LAYERS[layer_of(world.s, r.task)]
+    for b in range(s.batch):
+        flat = captured[b].reshape(layer.positions, -1).astype(np.int64)
+        seed, k = s.seed(r.step, r.task, r.query), r.side * s.tasks[r.task].mu
+        wanted = node_oracle.perturb(layer, flat, seed, r.part * s.batch + b, k)
+        np.testing.assert_array_equal(moved[b].reshape(flat.shape), wanted)
+
+
+def drive(
+    world: World, control: NodeControl, first_step: int = 0, together: int = 1
+) -> list[tuple[Any, Any, Any]]:
+    """Runs the core beside the oracle; returns (weights, states, World) after every step.
+
+    So many evaluations of a task are done `together`, where as many are left.
+    """
     s = world.s
     mine, states = world.copy(), control.states
     results, total = [], 0
     captured: dict[int, Any] = {}
+    moved: list[Any] = []  # perturbed nodes of evaluations that were asked for already
+    seen: list[Any] = []  # losses of those that are to be reported with them
     for expected in oracle.requests(s, first_step):
+        if moved:
+            check_perturbed(world, expected, captured[expected.task], moved.pop(0))
+            seen.append(world.losses(expected))
+            if not moved:
+                control.report(np.concatenate(seen))
+                seen.clear()
+            continue
         request = control.next()
         assert control.next() == request
         assert (int(request.action), request.step) == (expected.action, expected.step)
@@ -262,15 +287,15 @@ def drive(world: World, control: NodeControl, first_step: int = 0) -> list[tuple
         elif expected.action == QUERY:
             t = expected.task
             assert request.task == t
-            moved = np.empty_like(captured[t])
-            control.perturb(moved)
-            layer, k = ORACLE_LAYERS[layer_of(s, t)], expected.side * s.tasks[t].mu
-            for b in range(s.batch):
-                flat = captured[t][b].reshape(layer.positions, -1).astype(np.int64)
-                seed = s.seed(expected.step, t, expected.query)
-                wanted = node_oracle.perturb(layer, flat, seed, expected.part * s.batch + b, k)
-                np.testing.assert_array_equal(moved[b].reshape(flat.shape), wanted)
-            control.report(world.losses(expected))
+            left = (s.tasks[t].queries - expected.query) * 2 - (expected.side < 0)
+            assert control.evaluations == left
+            count = min(left, together)
+            nodes = np.empty((count, *captured[t].shape), np.int8)
+            control.perturb(nodes)
+            check_perturbed(world, expected, captured[t], nodes[0])
+            moved, seen = list(nodes[1:]), [world.losses(expected)]
+            if count == 1:
+                control.report(seen.pop())
         else:
             t = expected.task
             assert request.task == t
@@ -291,10 +316,27 @@ def drive(world: World, control: NodeControl, first_step: int = 0) -> list[tuple
 
 
 @settings(max_examples=30)
-@given(any_settings())
-def test_a_run(s: Settings) -> None:
+@given(any_settings(), st.sampled_from([1, 1, 2, 3, 64]))
+def test_a_run(s: Settings, together: int) -> None:
     """Order, seeds, perturbed nodes; and updates that know the right differences, routes and inputs."""
-    drive(World(s), make(s))
+    drive(World(s), make(s), together=together)
+
+
+def test_no_more_evaluations_than_are_left() -> None:
+    control = make(Settings((Task(1, 3),), batch=2))
+    assert control.evaluations == 0  # a forward pass is asked for
+    control.capture(0, *(np.zeros((2, n), np.int8) for n in (LAYERS[0].input_bytes, 5, 5)))
+    control.report(np.ones(2, np.int32))
+    assert control.evaluations == 6
+    with pytest.raises(NativeError):
+        control.perturb(np.zeros((7 * 2, 5), np.int8))
+    with pytest.raises(NativeError):
+        control.report(np.ones(7 * 2, np.int32))
+    with pytest.raises(ValueError, match="2 x 5 values for each evaluation"):
+        control.perturb(np.zeros((3, 5), np.int8))
+    with pytest.raises(ValueError, match="expected 2 for each evaluation, got 3"):
+        control.report(np.ones(3, np.int32))
+    assert control.evaluations == 6
 
 
 @settings(max_examples=10)

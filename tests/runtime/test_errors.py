@@ -314,8 +314,13 @@ def test_already_injected() -> None:
 def test_unknown_delegate_option() -> None:
     from ai_edge_litert.interpreter import load_delegate
 
-    with pytest.raises(ValueError, match=r"unknown option \(known: directory, exact, kernels\)"):
+    with pytest.raises(ValueError, match=r"unknown option \(known: directory, weights, exact, kernels\)"):
         load_delegate(str(tflm_zo.core.library_path()), {"speed": "9"})
+    for option in ("directory", "weights"):
+        stranger = np.zeros(8, np.int64)  # no zo_directory begins like this
+        for address in ("", "x", "-8", "1", str(2**70), str(stranger.ctypes.data)):
+            with pytest.raises(ValueError, match=f"{option} is not the decimal address of a zo_directory"):
+                load_delegate(str(tflm_zo.core.library_path()), {option: address})
 
 
 def test_another_version_of_the_tflm_wheel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

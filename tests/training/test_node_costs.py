@@ -153,8 +153,12 @@ def test_what_the_runtime_runs(
         original(runtime, command, **options)
         learning = options.get("stop") is not None or options.get("checked", False)
         if learning:  # not what sets the weights that the model starts with
-            done[0] += 4 * sum(macs[options.get("start", 0) : options.get("stop")])
-            passes[0] += 4 * ("stop" not in options)
+            entering = options.get("boundary")
+            samples = 4  # or, of several evaluations at once, what enters
+            if entering is not None:
+                samples = len(next(iter(entering.values())) if isinstance(entering, dict) else entering)
+            done[0] += samples * sum(macs[options.get("start", 0) : options.get("stop")])
+            passes[0] += samples * ("stop" not in options)
 
     monkeypatch.setattr(type(trainer.runtime), "invoke", invoke)
     history = trainer.fit(X, Y, steps=steps, keep="last")

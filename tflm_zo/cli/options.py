@@ -27,6 +27,7 @@ __all__ = [
     "OutputReport",
     "ReRange",
     "RuntimeName",
+    "Threads",
     "Steps",
     "ZoModelFile",
     "choice",
@@ -130,6 +131,15 @@ Json = Annotated[
 RuntimeName = Annotated[
     str,
     typer.Option("--runtime", help="Runtime that runs the model.", rich_help_panel="Run", **choice(RUNTIMES)),
+]
+Threads = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Threads, which change no bit.",
+        rich_help_panel="Run",
+    ),
 ]
 Epochs = Annotated[
     int | None,

@@ -29,10 +29,14 @@ def sentence(found: Recalibration) -> str:
     )
 
 
-def recalibrated(model: Model, data: Path, runtime: str) -> Model:
+def recalibrated(model: Model, data: Path, runtime: str, threads: int) -> Model:
     """Returns a plain model recalibrated to a data file, and says what was done."""
     found = recalibrate(
-        model, data, runtime=runtime, watch=lambda layers: progress(layers, len(layers), "recalibrating")
+        model,
+        data,
+        runtime=runtime,
+        threads=threads,
+        watch=lambda layers: progress(layers, len(layers), "recalibrating"),
     )
     if found.uneven:
         warn(UNEVEN)

@@ -193,16 +193,25 @@ class TrainingRun:
         settings: settings of the run.
         files: files of the run.
         runtime: name of the runtime.
+        threads: number of threads of the runtime.
         force: replace files that exist.
         resume: go on from the log.
     """
 
     def __init__(
-        self, zo: Model, settings: Settings, files: Files, runtime: str, *, force: bool, resume: bool
+        self,
+        zo: Model,
+        settings: Settings,
+        files: Files,
+        runtime: str,
+        threads: int,
+        *,
+        force: bool,
+        resume: bool,
     ) -> None:
-        self._zo, self._files, self._runtime = zo, files, runtime
+        self._zo, self._files, self._runtime, self._threads = zo, files, runtime, threads
         self._force, self._resume = force, resume
-        self._trainer = Trainer(zo, settings, runtime=runtime)
+        self._trainer = Trainer(zo, settings, runtime=runtime, threads=threads)
         if resume:
             check_kind(files.log, settings)
 
@@ -292,7 +301,8 @@ class TrainingRun:
         if budget is not None:
             budget = probes.rest_of(budget, count)
         found = choose(probes, self._files.log if self._resume else None)
-        self._trainer = Trainer(self._zo, probes.settings_of(found["best"]), runtime=self._runtime)
+        best = probes.settings_of(found["best"])
+        self._trainer = Trainer(self._zo, best, runtime=self._runtime, threads=self._threads)
         return found, budget
 
     def finish(self, *, re_range: bool, as_json: bool) -> None:

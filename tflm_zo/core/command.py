@@ -14,7 +14,15 @@ from .declarations import Struct
 from .distribution import Distribution
 from .loader import call, constants, structs
 
-__all__ = ["ALL_BLOCKS", "Command", "command_check", "make_terms", "restoration"]
+__all__ = [
+    "ALL_BLOCKS",
+    "Command",
+    "command_check",
+    "has_instructions",
+    "make_terms",
+    "restoration",
+    "without_losses",
+]
 
 ALL_BLOCKS: Final[int] = constants.ZO_ALL_BLOCKS
 """Selects every block in an instruction of a `Command`."""
@@ -160,3 +168,15 @@ def command_check(words: NDArray[np.int32], *, headroom: int, max_queries: int, 
     )
     capacity = unsigned("words.size", words.size)
     call("zo_command_check", address("words", words, np.int32), capacity, limits)
+
+
+def has_instructions(words: NDArray[np.int32]) -> bool:
+    """True if the weight operators have to do anything: move weights, or add up a checksum."""
+    return bool(words[0] != 0 and (words[1] != 0 or words[0] & constants.ZO_FLAG_CHECKSUM))
+
+
+def without_losses(words: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Returns the words of a command that does the same and asks for no losses."""
+    quiet: NDArray[np.int32] = words.copy()
+    quiet[0] &= ~constants.ZO_FLAG_LOSS
+    return quiet

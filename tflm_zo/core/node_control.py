@@ -300,23 +300,40 @@ class NodeControl:
             self._batch_of("boundary", boundary, size),
         )
 
+    @property
+    def evaluations(self) -> int:
+        """Losses that the task in progress still wants of this part; those of nodes all at once, if you like,
+        since they move no weight.
+        """
+        return int(library().zo_node_run_evaluations(self._run))
+
     def perturb(self, nodes: NDArray[np.int8]) -> None:
-        """Writes the perturbed nodes of the query in progress, int8 [batch, ...]; for perturbed weights the
-        captured activation.
+        """Writes the perturbed nodes of the next evaluations of the task in progress, int8
+        [evaluations * batch, ...], or for perturbed weights the captured activation, int8 [batch, ...].
         """
         task = self.tasks[self._run.task]
-        self._batch_of("nodes", nodes, task.boundary_bytes if task.layer is None else task.layer.nodes)
-        call("zo_node_run_perturb", self._run, nodes.ctypes.data)
+        if task.layer is None:
+            self._batch_of("nodes", nodes, task.boundary_bytes)
+            call("zo_node_run_perturb", self._run, nodes.ctypes.data)
+            return
+        count, rest = divmod(nodes.size, self._batch * task.layer.nodes)
+        if rest:
+            raise ValueError(
+                f"nodes: expected {self._batch} x {task.layer.nodes} values for each evaluation, "
+                f"got {list(nodes.shape)}"
+            )
+        call("zo_node_run_perturb_all", self._run, count, address("nodes", nodes, np.int8))
 
     def report(self, losses: NDArray[np.int32]) -> None:
-        """Takes the losses of a forward pass or query, int32 [batch]."""
-        call(
-            "zo_node_run_report",
-            self._run,
-            address("losses", losses, np.int32),
-            losses.size,
-            self._report,
-        )
+        """Takes the losses of a forward pass, int32 [batch], or of evaluations, [evaluations * batch]."""
+        data = address("losses", losses, np.int32)
+        if losses.size == self._batch:
+            call("zo_node_run_report", self._run, data, losses.size, self._report)
+            return
+        count, rest = divmod(losses.size, self._batch)
+        if rest:
+            raise ValueError(f"losses: expected {self._batch} for each evaluation, got {losses.size}")
+        call("zo_node_run_report_all", self._run, count, data, self._report)
 
     def update(self, tensors: ctypes.Array[Tensor]) -> StepReport | None:
         """Does a step of the task in progress, and returns the step's report if that finished it.

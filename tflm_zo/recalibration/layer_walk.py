@@ -34,13 +34,16 @@ def prepared(model: Model, x: Samples) -> list[NDArray[Any]]:
     return prepare_samples(Inputs(_untrained(model)), x)
 
 
-def outputs_of(part: Subgraph, inputs: list[NDArray[Any]], runtime: str) -> list[NDArray[Any]]:
+def outputs_of(
+    part: Subgraph, inputs: list[NDArray[Any]], runtime: str, threads: int = 1
+) -> list[NDArray[Any]]:
     """Returns the outputs of a part of a plain model for every sample, [samples, ...] each.
 
     Args:
         part: operators of the model, with the tensors that they read as inputs.
         inputs: values of these tensors, [samples, ...] each.
         runtime: name of the runtime that runs the part.
+        threads: number of threads.
 
     Raises:
         ConversionError: samples cannot be told apart in an output.
@@ -51,7 +54,8 @@ def outputs_of(part: Subgraph, inputs: list[NDArray[Any]], runtime: str) -> list
                 f"«{tensor.name}» of shape {list(tensor.shape)} does not have the batch as its first "
                 "dimension, so samples cannot be told apart there"
             )
-    return every_output(runtimes.load(_untrained(Model(subgraphs=[part])), runtime), inputs)
+    loaded = runtimes.load(_untrained(Model(subgraphs=[part])), runtime, threads=threads)
+    return every_output(loaded, inputs)
 
 
 class LayerWalk:
@@ -64,10 +68,13 @@ class LayerWalk:
         graph: graph of a plain int8 model. Operators that have not run may be changed on the way.
         inputs: samples, as `tflm_zo.data.prepare_samples` returns them, [samples, ...] for each input.
         runtime: name of the runtime that runs the operators.
+        threads: number of threads.
     """
 
-    def __init__(self, graph: Subgraph, inputs: Sequence[NDArray[Any]], runtime: str) -> None:
-        self._graph, self._runtime = graph, runtime
+    def __init__(
+        self, graph: Subgraph, inputs: Sequence[NDArray[Any]], runtime: str, threads: int = 1
+    ) -> None:
+        self._graph, self._runtime, self._threads = graph, runtime, threads
         self._live = dict(zip(graph.inputs, inputs, strict=True))
         self._next = 0
 
@@ -98,4 +105,4 @@ class LayerWalk:
     def _run(self, operators: list[Operator], outputs: Sequence[Tensor]) -> list[NDArray[Any]]:
         inputs = [t for t in self._live if any(t in op.inputs for op in operators)]
         part = Subgraph("part", [], inputs, list(outputs), operators)
-        return outputs_of(part, [self._live[t] for t in inputs], self._runtime)
+        return outputs_of(part, [self._live[t] for t in inputs], self._runtime, self._threads)

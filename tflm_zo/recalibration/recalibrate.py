@@ -86,20 +86,23 @@ class Recalibration:
         return self.model.save(path, force)
 
 
-def channel_statistics_of(model: Model, x: Samples, *, runtime: str = "litert") -> Statistics:
+def channel_statistics_of(
+    model: Model, x: Samples, *, runtime: str = "litert", threads: int = 1
+) -> Statistics:
     """Returns the statistics of a plain model's layers on data.
 
     Args:
         model: a plain int8 model.
         x: 2 samples or more, of the data that the model was made for.
         runtime: name of the runtime that runs it.
+        threads: number of threads of the runtime.
 
     Raises:
         ConversionError: the model cannot be recalibrated.
         DataError: the samples cannot be used.
     """
     layers = corrected_layers(model)
-    return statistics_of_outputs(layers, layer_outputs(model, layers, x, runtime))
+    return statistics_of_outputs(layers, layer_outputs(model, layers, x, runtime, threads))
 
 
 def statistics_of_outputs(layers: Sequence[Operator], outputs: Sequence[NDArray[np.int8]]) -> Statistics:
@@ -120,6 +123,7 @@ def recalibrate(
     *,
     source: Samples | None = None,
     runtime: str = "litert",
+    threads: int = 1,
     watch: Watch = iter,
 ) -> Recalibration:
     """Leads a model's channels back to the means and deviations that they have on the data it was made for.
@@ -142,6 +146,7 @@ def recalibrate(
         source: samples of the data that the model was made for, some hundred; None: the statistics that the
             model keeps, as `convert` and `recalibrate` leave them.
         runtime: name of the runtime that runs the model.
+        threads: number of threads of the runtime; the result is the same for any number.
         watch: function that passes the layers on, for a progress bar.
 
     Returns:
@@ -158,7 +163,9 @@ def recalibrate(
     loaded = model if isinstance(model, Model) else load_model(model)
     corrected_layers(loaded)  # what cannot be recalibrated is said first
     old = (
-        read_statistics(loaded) if source is None else channel_statistics_of(loaded, source, runtime=runtime)
+        read_statistics(loaded)
+        if source is None
+        else channel_statistics_of(loaded, source, runtime=runtime, threads=threads)
     )
     if old is None:
         raise ConversionError(
@@ -181,7 +188,7 @@ def recalibrate(
     else:
         inputs = prepared(loaded, x)
         samples = len(inputs[0])
-        walk = LayerWalk(graph, inputs, runtime)
+        walk = LayerWalk(graph, inputs, runtime, threads)
         for number, layer in enumerate(watch(layers)):
             walk.before(layer)
             values = walk.output(layer)

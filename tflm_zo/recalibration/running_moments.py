@@ -50,13 +50,15 @@ def corrected_names(model: Model) -> list[str]:
     return [name for op, name in zip(every, layer_names(every), strict=True) if op in found]
 
 
-def layer_outputs(model: Model, layers: Sequence[Operator], x: Samples, runtime: str) -> list[NDArray[Any]]:
+def layer_outputs(
+    model: Model, layers: Sequence[Operator], x: Samples, runtime: str, threads: int = 1
+) -> list[NDArray[Any]]:
     """Returns outputs of layers of a model, int8 [samples, ...] each; nothing behind the last one runs."""
     graph = model.subgraphs[0]
     until = max(graph.operators.index(op) for op in layers) + 1
     outputs = [op.outputs[0] for op in layers]
     part = Subgraph("layers", [], list(graph.inputs), outputs, graph.operators[:until])
-    return outputs_of(part, prepared(model, x), runtime)
+    return outputs_of(part, prepared(model, x), runtime, threads)
 
 
 class RunningMoments:

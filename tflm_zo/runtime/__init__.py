@@ -19,7 +19,8 @@ from .errors import InvokeError, ModelError, RuntimeUnavailableError
 from .exact_delegate import exact_delegate
 from .inputs import Inputs
 from .litert import LiteRTRuntime
-from .runtime import Runtime, Status
+from .runtime import Runtime
+from .status import Status
 from .tflite_runtime import TfliteRuntime
 from .tflm import TflmRuntime
 
@@ -42,21 +43,25 @@ RUNTIMES: dict[str, type[Runtime]] = {
 """The runtimes by name."""
 
 
-def load(model: Model | bytes | str | os.PathLike[str], runtime: str = "litert") -> Runtime:
+def load(
+    model: Model | bytes | str | os.PathLike[str], runtime: str = "litert", *, threads: int = 1
+) -> Runtime:
     """Loads a ZO model into a runtime.
 
     Args:
         model: a ZO model, its bytes, or the path of its file.
         runtime: name of the runtime, one of `RUNTIMES`.
+        threads: number of threads that divide the samples of an invoke among them; results are the same for
+            any number. tflm has one.
 
     Raises:
-        ValueError: no runtime has that name; the message lists them.
+        ValueError: no runtime has that name; the message lists them. Or it does not have so many threads.
         RuntimeUnavailableError: the runtime is not installed; the message says what installs it.
         ModelError: the model is not a ZO model.
     """
     if runtime not in RUNTIMES:
         raise ValueError(f"no runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
-    return RUNTIMES[runtime](model)
+    return RUNTIMES[runtime](model, threads)
 
 
 def available() -> list[str]:

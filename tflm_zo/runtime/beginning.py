@@ -23,7 +23,8 @@ def begin_with(
     Args:
         start: number of the first segment of the run.
         boundary: activation that enters it, or activations by the segments that they enter.
-        needed: shape and dtype of each activation that the run reads and does not compute.
+        needed: shape, for a batch, and dtype of each activation that the run reads and does not compute.
+            Those that are given may be of any number of samples.
         kept: segments whose entering activation was kept by an earlier run.
 
     Raises:
@@ -43,9 +44,10 @@ def begin_with(
             raise ValueError(f"boundary: a run from segment {start} on reads {list(needed)}, not {k}")
         shape, dtype = needed[k]
         value = np.asarray(activation)
-        if value.shape != shape or value.dtype != dtype:
+        if value.shape[1:] != shape[1:] or value.dtype != dtype or not value.size:
             raise ValueError(
-                f"boundary: expected {dtype} {list(shape)}, got {value.dtype} {list(value.shape)}"
+                f"boundary: expected {dtype} [samples, {', '.join(map(str, shape[1:]))}], "
+                f"got {value.dtype} {list(value.shape)}"
             )
         values[k] = np.ascontiguousarray(value)
     return values

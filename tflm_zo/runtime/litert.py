@@ -36,17 +36,21 @@ class InterpreterEngine(Engine):
         module: the module that has `Interpreter`, `load_delegate` and `OpResolverType`.
         model: a standalone single-subgraph model.
         directory: directory of trainable tensors, which the op pack fills at each invoke.
+        borrows: True if the segment reads the weights that are in the directory instead.
     """
 
-    def __init__(self, module: ModuleType, model: bytes, directory: Directory) -> None:
-        delegate = exact_delegate(module.load_delegate, directory=str(directory.address))
+    def __init__(
+        self, module: ModuleType, model: bytes, directory: Directory, *, borrows: bool = False
+    ) -> None:
+        option = {"weights" if borrows else "directory": str(directory.address)}
+        delegate = exact_delegate(module.load_delegate, **option)
         self._interpreter = module.Interpreter(
             model_content=model,
             num_threads=1,
             experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF,
             experimental_delegates=[delegate],
         )
-        self._directory = directory  # the delegate writes to it as long as the interpreter lives
+        self._directory = directory  # the delegate uses it as long as the interpreter lives
         self._interpreter.allocate_tensors()
         self._inputs = self._interpreter.get_input_details()
         self._outputs = self._interpreter.get_output_details()
@@ -88,6 +92,7 @@ class LiteRTRuntime(Runtime):
     """LiteRT computing bit for bit what TFLM computes."""
 
     name = "litert"
+    has_copies = True
     _module = "ai_edge_litert.interpreter"
     _install = "pip install ai-edge-litert"
 
@@ -101,8 +106,8 @@ class LiteRTRuntime(Runtime):
                 f"install it with: {cls._install}"
             ) from error
 
-    def _open(self, model: bytes, directory: Directory) -> Engine:
-        return InterpreterEngine(self._import(), model, directory)
+    def _open(self, model: bytes, directory: Directory, *, borrows: bool = False) -> Engine:
+        return InterpreterEngine(self._import(), model, directory, borrows=borrows)
 
     def _open_segment(self, model: Model, k: int) -> Segment:
         for op in model.subgraphs[k].operators:

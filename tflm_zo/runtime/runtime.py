@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -14,32 +13,26 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import core
-from ..converters import Model, WeightArray, extract_segment
+from ..converters import (
+    Model,
+    WeightArray,
+    can_change_batch,
+    extract_segment,
+    extract_weight_operators,
+)
 from ..core import Command, Directory
 from ..data import DataError, prepare_input, prepare_labels
 from .beginning import begin_with
 from .engine import Engine
 from .errors import ModelError
 from .inputs import Inputs
+from .lane import Fed, Lane
+from .lanes import Lanes
 from .segment import Segment
+from .status import Status
+from .written_weights import checked_weights
 
-__all__ = ["Runtime", "Status"]
-
-
-@dataclass(frozen=True)
-class Status:
-    """Diagnostics of the last invoke (``zo_status``).
-
-    Attributes:
-        steps: steps applied since the weights were initialized or all restored, replayed ones included.
-        saturated: number of weights that the last invoke clipped to the headroom.
-        checksum: checksum of all trainable weights and fractions after the last invoke's weight ops, where
-            the command asked for it, else 0; it does not depend on the model's cuts.
-    """
-
-    steps: int
-    saturated: int
-    checksum: int
+__all__ = ["Runtime"]
 
 
 class Runtime(Inputs, ABC):
@@ -50,23 +43,43 @@ class Runtime(Inputs, ABC):
 
     Args:
         model: a ZO model, its bytes, or the path of its file.
+        threads: number of threads that divide the samples of an invoke among them, >= 1; results are the same
+            for any number.
 
     Raises:
         RuntimeUnavailableError: the runtime is not installed; the message says what installs it.
         ModelError: the model is not a ZO model, or the runtime refuses it; the message quotes the runtime.
+        ValueError: `threads` is wrong, or the runtime has one thread.
     """
 
     name: ClassVar[str]
     """The name `tflm_zo.runtime.load` knows it by."""
+    has_copies: ClassVar[bool] = False
+    """True if a segment can be loaded again, for another number of samples, with the weights of the first."""
 
-    def __init__(self, model: Model | bytes | str | os.PathLike[str]) -> None:
+    def __init__(self, model: Model | bytes | str | os.PathLike[str], threads: int = 1) -> None:
         self._import()  # an absent runtime is reported before anything about the model
+        if not isinstance(threads, int) or threads < 1:
+            raise ValueError(f"threads: expected a number >= 1, got {threads!r}")
+        if threads > 1 and not self.has_copies:
+            raise ValueError(f"threads: {self.name} has one thread; litert has as many as you like")
         super().__init__(model)
-        self._segments = [self._open_segment(self._model, k) for k in range(len(self._metadata.segments))]
+        count = len(self._metadata.segments)
+        self._threads = threads
+        self._divides: bool | None = None  # not asked yet
+        self._segments = [self._open_segment(self._model, k) for k in range(count)]
+        self._lanes = Lanes(
+            Lane(self.batch, count, lambda k: self._segments[k]),
+            threads,
+            self._lane if self.has_copies else None,
+        )
 
         self._inputs: dict[int, NDArray[Any]] = {}
         self._labels: NDArray[Any] | None = None
         self._boundaries: dict[int, NDArray[Any]] = {}
+        self._outputs: dict[int, NDArray[Any]] = {}
+        self._losses: NDArray[np.int32] | None = None
+        self._is_idle = False  # the last invoke had nothing to do for the weight operators
         # Of each segment: shapes and dtypes of what a run from it on reads of what was computed before.
         self._entering = [
             {j: self._entering_details(j) for j in self._metadata.entering(k)}
@@ -74,7 +87,10 @@ class Runtime(Inputs, ABC):
         ]
         self.set_inputs(*(np.zeros(d[0], d[1]) for _, d in sorted(self._input_details.items())))
         try:
-            self.invoke()  # the op pack copies the initial weights in and publishes where they are
+            # The op pack copies the initial weights in and publishes where they are.
+            if threads > 1:
+                self._run_weight_operators(0, count, self._words(None))
+            self.invoke()
             self._views: dict[str, tuple[WeightArray, NDArray[np.int8] | None]] = {}
             for tensor in self._metadata.trainable:
                 weights, fractions = self._segments[tensor.segment].directory.find(tensor.stream)
@@ -92,17 +108,37 @@ class Runtime(Inputs, ABC):
         """Returns the runtime's module, and raises RuntimeUnavailableError where it is not installed."""
 
     @abstractmethod
-    def _open(self, model: bytes, directory: Directory) -> Engine:
-        """Loads a standalone segment; its op pack must fill `directory`."""
+    def _open(self, model: bytes, directory: Directory, *, borrows: bool = False) -> Engine:
+        """Loads a standalone segment; its op pack must fill `directory` or, if it `borrows`, read the weights
+        that are there.
+        """
 
     # --- construction ---------------------------------------------------------------------------------------
 
     def _open_segment(self, model: Model, k: int) -> Segment:
+        # Of several threads each has lanes of its own, which borrow the weights.
+        extract = extract_weight_operators if self._threads > 1 else extract_segment
+        return self._segment(extract(model, k), k, Directory(len(self._metadata.trainable)))
+
+    def _lane(self, samples: int) -> Lane | None:
+        """Returns a lane for so many samples, whose segments are loaded when they are used first; None where
+        an operator ties the model to its batch size.
+        """
+        if samples != self.batch and self._divides is None:
+            self._divides = can_change_batch(self._model)
+        if samples != self.batch and not self._divides:
+            return None
+        return Lane(samples, len(self._segments), lambda k: self._copy(k, samples))
+
+    def _copy(self, k: int, samples: int) -> Segment:
+        """Loads a segment again for so many samples; its weights are those of the first one."""
+        own = extract_segment(self._model, k, samples)
+        return self._segment(own, k, self._segments[k].directory, borrows=True)
+
+    def _segment(self, own: Model, k: int, directory: Directory, *, borrows: bool = False) -> Segment:
         description = self._metadata.segments[k]
-        directory = Directory(len(self._metadata.trainable))
-        segment = extract_segment(model, k).to_bytes()
         try:
-            engine = self._open(segment, directory)
+            engine = self._open(own.to_bytes(), directory, borrows=borrows)
         except (RuntimeError, ValueError) as error:
             # The interpreter's own, of several lines; what this package refuses it has refused before.
             said = " ".join(str(error).split())
@@ -129,6 +165,12 @@ class Runtime(Inputs, ABC):
     def segment_count(self) -> int:
         """Number of segments; 1 for a model that was not cut."""
         return len(self._segments)
+
+    @property
+    def samples_at_once(self) -> int:
+        """Samples that a pass over a data set feeds to one invoke: a batch, or more where that is faster."""
+        many = 32 * self._threads
+        return many if many > self.batch and self.has_copies and self._lane(many) else self.batch
 
     # --- data -----------------------------------------------------------------------------------------------
 
@@ -171,7 +213,7 @@ class Runtime(Inputs, ABC):
         self._labels = prepared
 
     def feed(self, inputs: list[NDArray[Any]], labels: NDArray[Any] | None) -> None:
-        """Sets inputs and labels of one batch without checking them.
+        """Sets inputs and labels of one invoke, of any number of samples, without checking them.
 
         It serves loops over a data set that `tflm_zo.data.prepare` has prepared as a whole.
         """
@@ -205,9 +247,10 @@ class Runtime(Inputs, ABC):
             start: number of the first segment to run.
             stop: number of the segment before which the run ends, whose input `boundary` then returns; None
                 runs to the end.
-            boundary: input activation of segment `start`, int8 [batch, ...], or the activations that
+            boundary: input activation of segment `start`, int8 [samples, ...], or the activations that
                 `metadata.entering(start)` lists, by its numbers. Those that are not given are those of the
-                last run that kept them.
+                last run that kept them. Of what was fed for fewer samples the rows are repeated, so that
+                several queries of a minibatch are one run.
             keep: True if the activations that enter segments are kept for `boundary` and for later runs that
                 begin behind them.
             checked: True if the command comes from the control unit, whose commands fit the model; the ops
@@ -221,26 +264,31 @@ class Runtime(Inputs, ABC):
         words = command if checked and isinstance(command, np.ndarray) else self._words(command)
         if words[0] & 1 and self._labels is None and self._metadata.loss is not None:
             raise ValueError("the command asks for losses: set_labels first")
-        given = self._given(start, boundary)
-        entered = self._boundaries if keep else dict(self._boundaries)
-        entered.update(given)
         if stop is not None and not start < stop <= len(self._segments):
             raise ValueError(f"stop: expected {start + 1}..{len(self._segments)}, got {stop}")
-        for k in range(start, len(self._segments) if stop is None else stop):
-            segment = self._segments[k]
-            for original, index in segment.inputs.items():
-                segment.engine.set_input(index, self._inputs[original])
-            if segment.boundary_input is not None:
-                segment.engine.set_input(segment.boundary_input, entered[k])
-            for earlier, index in segment.skips.items():
-                segment.engine.set_input(index, entered[earlier])
-            if segment.label is not None and self._labels is not None:
-                segment.engine.set_input(segment.label, self._labels)
+        if not 0 <= start < len(self._segments):
+            raise ValueError(f"start: the model has segments 0..{len(self._segments) - 1}, got {start}")
+        end = len(self._segments) if stop is None else stop
+        given = begin_with(start, boundary, self._entering[start], self._boundaries)
+        entering = {**self._boundaries, **given}
+        samples = len(entering[start] if start else self._inputs[0])
+        plan = self._lanes.plan(samples)
+        self._is_idle = self._lanes.borrow_weights(plan) and not core.has_instructions(words)
+        if self._lanes.borrow_weights(plan) and not self._is_idle:
+            self._run_weight_operators(start, end, words)
+        found = self._lanes.run(plan, start, end, Fed(words, self._inputs, self._labels, entering))
+        if keep:
+            self._boundaries = {**entering, **found.entering}
+        self._outputs.update(found.outputs)
+        self._losses = found.losses
+
+    def _run_weight_operators(self, start: int, stop: int, words: NDArray[np.int32]) -> None:
+        """Runs the segments that have the weights, where lanes with copies of them pass the samples on."""
+        quiet = core.without_losses(words)  # labels may never have been set here
+        for segment in self._segments[start:stop]:
             if segment.command is not None:
-                segment.engine.set_input(segment.command, words)
-            segment.engine.invoke()
-            if segment.boundary_output is not None:
-                entered[k + 1] = segment.engine.get_output(segment.boundary_output)
+                segment.engine.set_input(segment.command, quiet)
+                segment.engine.invoke()
 
     def _words(self, command: Command | NDArray[np.int32] | None) -> NDArray[np.int32]:
         capacity = self._metadata.command_words
@@ -260,14 +308,6 @@ class Runtime(Inputs, ABC):
         )
         return words
 
-    def _given(
-        self, start: int, boundary: NDArray[Any] | Mapping[int, NDArray[Any]] | None
-    ) -> dict[int, NDArray[Any]]:
-        """Returns the activations that a run begins with, checked, by the segments that they enter."""
-        if not 0 <= start < len(self._segments):
-            raise ValueError(f"start: the model has segments 0..{len(self._segments) - 1}, got {start}")
-        return begin_with(start, boundary, self._entering[start], self._boundaries)
-
     def _entering_details(self, segment: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
         own = self._segments[segment]
         assert own.boundary_input is not None  # every segment but the first has one
@@ -283,12 +323,7 @@ class Runtime(Inputs, ABC):
 
     def outputs(self) -> list[NDArray[Any]]:
         """Returns copies of the original outputs, in the model's order, in the model's own dtypes."""
-        values = {
-            original: segment.engine.get_output(index)
-            for segment in self._segments
-            for original, index in segment.outputs.items()
-        }
-        return [values[i] for i in sorted(values)]
+        return [self._outputs[i].copy() for i in sorted(self._outputs)]
 
     def output_details(self, index: int = 0) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
         """Returns shape, dtype, scale and zero point of an original output."""
@@ -299,21 +334,16 @@ class Runtime(Inputs, ABC):
 
     def losses(self) -> NDArray[np.int32]:
         """Returns the losses of the last invoke, int32 [batch], unit 2^-16 (0 if none were asked for)."""
-        last = self._segments[-1]
-        if last.loss is None:
+        if self._segments[-1].loss is None:
             raise ValueError("the model has no loss")
-        value: NDArray[np.int32] = last.engine.get_output(last.loss)
-        return value
+        if self._losses is None:
+            raise ValueError("the last invoke stopped before the loss")
+        return self._losses
 
     def status(self) -> Status:
         """Returns diagnostics of the last invoke, over all segments."""
         words = [s.engine.get_output(s.status) for s in self._segments if s.status is not None]
-        table = np.array(words, np.int64).reshape(-1, 4)
-        return Status(
-            steps=int(table[:, 1].max(initial=0)),
-            saturated=int(table[:, 2].sum()),
-            checksum=int(table[:, 3].sum()) & 0xFFFFFFFF,
-        )
+        return Status.of(np.array(words, np.int64).reshape(-1, 4), is_idle=self._is_idle)
 
     # --- weights --------------------------------------------------------------------------------------------
 
@@ -337,12 +367,8 @@ class Runtime(Inputs, ABC):
 
     def read_fractions(self) -> dict[str, NDArray[np.int8]]:
         """Returns the weights' fractions by tensor name, unit 2^-8 LSB; {} for the 8-bit update."""
-        views = {tensor: self._views[tensor.name][1] for tensor in self._metadata.trainable}
-        return {
-            tensor.name: view.reshape(tensor.shape).copy()
-            for tensor, view in views.items()
-            if view is not None
-        }
+        views = ((t, self._views[t.name][1]) for t in self._metadata.trainable)
+        return {t.name: view.reshape(t.shape).copy() for t, view in views if view is not None}
 
     def write_weights(
         self,
@@ -359,26 +385,8 @@ class Runtime(Inputs, ABC):
         Raises:
             ValueError: a name is unknown, or a shape, dtype or range is wrong; nothing is changed.
         """
-        limit = 127 - self._metadata.headroom
-        tensors = {tensor.name: tensor for tensor in self._metadata.trainable}
-        weights = {name: np.asarray(array) for name, array in weights.items()}
-        given = {name: np.asarray(array) for name, array in (fractions or {}).items()}
-        for kind, arrays in (("weights", weights), ("fractions", given)):
-            for name, array in arrays.items():
-                if name not in tensors:
-                    raise ValueError(f"{kind}: no trainable tensor {name!r}; there are {sorted(tensors)}")
-                own = tensors[name]
-                if kind == "fractions" and own.bias:
-                    raise ValueError(f"fractions: {name}: biases have none")
-                if kind == "fractions" and self._views[name][1] is None:
-                    raise ValueError("fractions: the model has the 8-bit update and keeps none")
-                if array.dtype != own.dtype or array.size != own.size:
-                    raise ValueError(
-                        f"{kind}: {name}: expected {own.dtype} {list(own.shape)}, "
-                        f"got {array.dtype} {list(array.shape)}"
-                    )
-                if kind == "weights" and not own.bias and np.abs(array.astype(np.int16)).max() > limit:
-                    raise ValueError(f"weights: {name}: expected values within +-{limit}")
+        kept = {name: fraction is not None for name, (_, fraction) in self._views.items()}
+        weights, given = checked_weights(self._metadata, kept, weights, fractions or {})
         for name, array in weights.items():
             view, fraction = self._views[name]
             view[:] = array.reshape(-1)

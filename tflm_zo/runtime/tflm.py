@@ -108,5 +108,6 @@ class TflmRuntime(Runtime):
             )
         return runtime  # type: ignore[no-any-return]
 
-    def _open(self, model: bytes, directory: Directory) -> Engine:
+    def _open(self, model: bytes, directory: Directory, *, borrows: bool = False) -> Engine:
+        assert not borrows  # it has no copies
         return TflmEngine(self._import(), model, directory)

@@ -75,7 +75,7 @@ def evaluate(runtime: Runtime, data: Data, watch: Watch | None = None) -> Evalua
     assert loss is not None  # data.prepare has refused such a model
     inputs, labels = data.inputs, data.labels
     total, right, command = 0, 0, runtime.command()
-    for rows, used in _batches(len(labels), runtime.batch, watch):
+    for rows, used in _batches(len(labels), runtime.samples_at_once, watch):
         runtime.feed([x[rows] for x in inputs], labels[rows])
         runtime.invoke(command)
         total += int(runtime.losses()[:used].sum(dtype=np.int64))
@@ -96,7 +96,8 @@ def _guesses(runtime: Runtime) -> NDArray[Any]:
     """Returns classes [batch], or 0 and 1 [batch, outputs], from the output that the loss belongs to."""
     loss = runtime.metadata.loss
     assert loss is not None
-    output = runtime.outputs()[loss.output].reshape(runtime.batch, -1)
+    output = runtime.outputs()[loss.output]
+    output = output.reshape(len(output), -1)
     if loss.of_classes:
         return np.asarray(output.argmax(1))
     _, _, scale, zero_point = runtime.output_details(loss.output)
@@ -123,7 +124,7 @@ def every_output(
 ) -> list[NDArray[Any]]:
     """Returns all outputs of every sample, [samples, ...] each; it has the arguments of `predict`."""
     outputs = []
-    for rows, used in _batches(len(inputs[0]), runtime.batch, watch):
+    for rows, used in _batches(len(inputs[0]), runtime.samples_at_once, watch):
         runtime.feed([x[rows] for x in inputs], None)
         runtime.invoke()
         outputs.append([output[:used] for output in runtime.outputs()])

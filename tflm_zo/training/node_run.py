@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +29,17 @@ from ..core import (
 from ..logs import LogError, SnapshotLog, SnapshotLogWriter, data_checksum, fingerprint
 from ..runtime import Runtime
 from .node_plan import NodePlan
+from .prefix import Prefix
 from .replay import replay_log
 from .run import Arrays, Run
 from .settings import Settings
 from .tasks import Exact
 
 __all__ = ["NodeRun"]
+
+# Of the activations with which an invoke of several evaluations begins: what is more does not stay
+# in a core's cache from one layer to the next.
+_MOST_BYTES: Final = 1 << 20
 
 
 class NodeRun(Run):
@@ -83,10 +88,8 @@ class NodeRun(Run):
         self._words = runtime.command().words
         self._writer: SnapshotLogWriter | None = None
         self._checksum = data_checksum([*inputs, labels])
-        # What the network reads from the first trained segment on, by the segments that it entered, in the
-        # order in which samples are used first, and where there each sample is; -1: nowhere yet.
-        self._prefix: dict[int, NDArray[np.int8]] = {}
-        self._row, self._kept = np.full(len(labels), -1, np.int64), 0
+        used = min(len(labels), total * settings.batch_size)
+        self._prefix = Prefix(runtime, self._first, inputs, used) if self._first else None
         self._between_steps = False  # weights and state are those of a whole step
         self._resumed_log: Path | None = None
         self._resumed_best: Snapshot | None = None
@@ -124,26 +127,6 @@ class NodeRun(Run):
         """Sets the weights that the model starts with."""
         self._load(None)
         self._remember()
-
-    def _entering_first(self, chosen: NDArray[np.uint32]) -> dict[int, NDArray[np.int8]]:
-        """Returns the samples' activations that the network reads from the first trained segment on, by the
-        segments that they enter, and computes new ones.
-        """
-        runtime = self._runtime
-        new = np.unique(chosen[self._row[chosen] < 0])
-        if len(new):
-            # As many as are missing to a whole batch are run twice.
-            runtime.feed([x[np.resize(new, runtime.batch)] for x in self._inputs], None)
-            runtime.invoke(stop=self._first)
-            at, self._kept = self._kept, self._kept + len(new)
-            for k in runtime.metadata.entering(self._first):
-                values = runtime.boundary(k)
-                if k not in self._prefix:
-                    used = min(len(self._labels), self.total * self._settings.batch_size)
-                    self._prefix[k] = np.empty((used, *values.shape[1:]), values.dtype)
-                self._prefix[k][at : self._kept] = values[: len(new)]
-            self._row[new] = np.arange(at, self._kept)
-        return {k: kept[self._row[chosen]] for k, kept in self._prefix.items()}
 
     # --- steps ----------------------------------------------------------------------------------------------
 
@@ -201,7 +184,7 @@ class NodeRun(Run):
         runtime, control, first = self._runtime, self._control, self._first
         chosen = control.samples(request.first_sample)
         inputs, labels = [x[chosen] for x in self._inputs], self._labels[chosen]
-        entering = self._entering_first(chosen) if first else None
+        entering = None if self._prefix is None else self._prefix.of(chosen)
         runtime.feed(inputs, labels)
         runtime.invoke(self._words, start=first, boundary=entering, checked=True)
         self.forwards += runtime.batch
@@ -227,8 +210,8 @@ class NodeRun(Run):
                 control.capture_head(i, at(nodes.input_segment), read, self._scale, labels)
             else:
                 control.capture(i, at(nodes.input_segment), at(nodes.output_segment), read)
-            if self._entering[i] is None:
-                self._entering[i] = np.empty_like(read)
+            if self._entering[i] is None and self._control.tasks[i].queries:
+                self._entering[i] = self._room(i, read)
         for i in self._backwards:
             following = self._plan[i].following
             nodes = None if following is None else self._plan[following].nodes
@@ -247,16 +230,32 @@ class NodeRun(Run):
 
     def _query(self, request: NodeRequest) -> None:
         entering = self._entering[request.task]  # None: the network's inputs are where they were fed
-        if entering is not None:
-            self._control.perturb(entering)
         if self._plan[request.task].nodes is None:
+            if entering is not None:
+                self._control.perturb(entering)
             self._control.perturb_weights(self._weights_of(request.task))
-        self._rerun(request.start_segment, entering)
+            self._rerun(request.start_segment, entering)
+        else:
+            assert entering is not None
+            # As many evaluations as one invoke takes.
+            entering = entering[: self._control.evaluations * self._runtime.batch]
+            self._control.perturb(entering)
+            self._rerun(request.start_segment, entering)
         self._control.report(self._losses())
 
     def _rerun(self, start: int, entering: NDArray[np.int8] | None) -> None:
         self._runtime.invoke(self._words, start=start, boundary=entering, keep=False, checked=True)
-        self.forwards += self._runtime.batch
+        self.forwards += self._runtime.batch if entering is None else len(entering)
+
+    def _room(self, task: int, read: NDArray[np.int8]) -> NDArray[np.int8]:
+        """Returns an array for what the network reads from the nodes of a task on, [samples, ...], in as many
+        evaluations as one invoke takes: all of them where they are small.
+        """
+        sides = 2 if self._settings.estimator == "antithetic" else 1
+        evaluations = sides * self._control.tasks[task].queries
+        parts = -(-evaluations * read.nbytes // _MOST_BYTES)
+        each = -(-evaluations // max(1, parts))
+        return np.empty((each * len(read), *read.shape[1:]), read.dtype)
 
     def _losses(self) -> NDArray[np.int32]:
         return self._runtime.losses()

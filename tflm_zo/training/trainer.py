@@ -48,6 +48,8 @@ class Trainer:
             algorithm that it was made for, and a plain model by node perturbation, or, with a warning, by
             weight perturbation where no layer can carry nodes.
         runtime: name of the runtime that runs the model.
+        threads: number of threads that divide the samples of an invoke among them; a run is the same, bit for
+            bit, for any number. The runtime tflm has one.
 
     Attributes:
         settings: settings of the runs.
@@ -76,13 +78,16 @@ class Trainer:
         model: Model | bytes | str | os.PathLike[str],
         settings: Settings | None = None,
         runtime: str = "litert",
+        *,
+        threads: int = 1,
     ) -> None:
         if not isinstance(settings, Settings | None):
             raise TypeError(f"settings: expected Settings, such as algorithms.node(), got {settings!r}")
         loaded = model if isinstance(model, Model) else load_model(model)
         if not is_zo(loaded):
             loaded, settings = trainable_model(loaded, settings)
-        self.model, self.runtime = loaded, load(loaded, runtime)
+        self.model, self.runtime = loaded, load(loaded, runtime, threads=threads)
+        self._threads = threads
         metadata = self.runtime.metadata
         if not metadata.trainable or metadata.loss is None:
             raise SettingsError("the model has no trainable tensors or no loss: inject it again")
@@ -212,7 +217,7 @@ class Trainer:
             wanted = {**own, **given}
         if any(not np.array_equal(wanted[name], own[name]) for name in own) or len(wanted) > len(own):
             self.model = with_initial_weights(self.model, wanted)
-            self.runtime = load(self.model, self.runtime.name)
+            self.runtime = load(self.model, self.runtime.name, threads=self._threads)
 
     def measured_samples(self, x: Samples, y: Labels | None = None) -> Data:
         """Returns the samples on which a run without validation data is measured: the training data, or, of

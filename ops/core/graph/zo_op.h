@@ -153,7 +153,18 @@ zo_status zo_weight_op_check(const uint8_t* options, size_t length, zo_buffer_so
 zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t length,
                            zo_buffer_source source, void* context, zo_directory* directory);
 
-/* The same for TFLM_ZO_LOSS. */
+/* Gives input `index` of an op other memory of the same size. */
+typedef void (*zo_buffer_lender)(void* context, int32_t index, void* data);
+
+/* Runs a weight op of a segment that a second interpreter has, for another batch size or on another
+ * core: its layers read the weights of the interpreter that filled `owner`, and no weight moves.
+ * The op with ZO_OPTION_FIRST lends them, the one with ZO_OPTION_LAST writes word 0 of the command
+ * into zo_status, and zeros. For desktops: TFLM's tensors stay where its planner puts them.
+ * Errors: ZO_ERROR_ARGUMENT: the owner lacks a tensor. */
+zo_status zo_weight_op_borrow(const uint8_t* options, size_t length, zo_buffer_source source,
+                              void* context, const zo_directory* owner, zo_buffer_lender lend);
+
+/* zo_weight_op_check and zo_weight_op_run for TFLM_ZO_LOSS. */
 zo_status zo_loss_op_check(const uint8_t* options, size_t length, zo_buffer_source source,
                            void* context);
 zo_status zo_loss_op_run(const uint8_t* options, size_t length, zo_buffer_source source,

@@ -280,3 +280,44 @@ zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t leng
   }
   return ZO_OK;
 }
+
+/* What a directory has of a tensor; null where it has none of this size. */
+static const zo_directory_entry* find_entry(const zo_directory* directory,
+                                            const zo_tensor* tensor) {
+  const uint32_t count =
+      directory->count < directory->capacity ? directory->count : directory->capacity;
+  for (uint32_t i = 0; i < count; ++i) {
+    const zo_directory_entry* entry = &directory->entries[i];
+    if (entry->stream == tensor->stream && entry->size == tensor->size) return entry;
+  }
+  return NULL;
+}
+
+static zo_status borrow(const weight_op* op, const zo_directory* owner, zo_buffer_lender lend) {
+  weight_cursor cursor = first_tensor(op);
+  for (int32_t at = cursor.input; next_tensor(&cursor); at = cursor.input) {
+    const zo_directory_entry* entry = find_entry(owner, &cursor.tensor);
+    if (entry == NULL || entry->weights == NULL) return ZO_ERROR_ARGUMENT;
+    lend(op->context, at, entry->weights);
+    if (cursor.tensor.fraction == NULL) continue;
+    if (entry->fraction == NULL) return ZO_ERROR_ARGUMENT;
+    /* Of the first tensor that has fractions: where the segment's begin. */
+    if (cursor.fractions == cursor.tensor.size) lend(op->context, kFraction, entry->fraction);
+  }
+  return ZO_OK;
+}
+
+zo_status zo_weight_op_borrow(const uint8_t* options, size_t length, zo_buffer_source source,
+                              void* context, const zo_directory* owner, zo_buffer_lender lend) {
+  weight_op op;
+  zo_status status = read_op(options, length, source, context, 1, &op);
+  if (status != ZO_OK) return status;
+  if (owner == NULL || lend == NULL) return ZO_ERROR_ARGUMENT;
+  if ((op.flags & ZO_OPTION_FIRST) != 0u) status = borrow(&op, owner, lend);
+  int32_t* report = (int32_t*)input(&op, kStatus).data;
+  if (status == ZO_OK && (op.flags & ZO_OPTION_LAST) != 0u && report != NULL) {
+    report[0] = ((const int32_t*)op.command.data)[0];
+    report[1] = report[2] = report[3] = 0;
+  }
+  return status;
+}

@@ -149,18 +149,47 @@ zo_status zo_node_run_capture_boundary(zo_node_run* run, uint32_t task, const in
   return ZO_OK;
 }
 
+/* Writes the perturbed nodes of one evaluation of the task in progress. */
+static zo_status perturb(const zo_node_run* run, uint32_t query, uint32_t side, int8_t* nodes) {
+  const zo_node_task* t = &run->tasks[run->task];
+  const uint32_t batch = run->settings.common.batch;
+  const int32_t mu = (int32_t)t->mu;
+  return zo_perturb_nodes_s8(&t->layer, batch, run->part * batch, t->nodes,
+                             zo_node_seed(run, run->task, query), side == 0u ? mu : -mu, nodes);
+}
+
 zo_status zo_node_run_perturb(const zo_node_run* run, int8_t* nodes) {
   if (run == NULL || nodes == NULL || run->stage != ZO_NODE_QUERY) return ZO_ERROR_ARGUMENT;
   const zo_node_task* t = &run->tasks[run->task];
-  const uint32_t batch = run->settings.common.batch;
   if (zo_task_is_weights(t)) {
-    memcpy(nodes, t->nodes, (size_t)batch * t->boundary_bytes);
+    memcpy(nodes, t->nodes, (size_t)run->settings.common.batch * t->boundary_bytes);
     return ZO_OK;
   }
-  const int32_t mu = (int32_t)t->mu;
-  return zo_perturb_nodes_s8(&t->layer, batch, run->part * batch, t->nodes,
-                             zo_node_seed(run, run->task, run->query), run->side == 0u ? mu : -mu,
-                             nodes);
+  return perturb(run, run->query, run->side, nodes);
+}
+
+uint32_t zo_node_run_evaluations(const zo_node_run* run) {
+  if (run == NULL || run->stage != ZO_NODE_QUERY) return 0;
+  const zo_node_task* t = &run->tasks[run->task];
+  if (zo_task_is_weights(t)) return 1;
+  const uint32_t sides = run->settings.common.estimator == ZO_ANTITHETIC ? 2u : 1u;
+  return (t->queries - run->query) * sides - run->side;
+}
+
+zo_status zo_node_run_perturb_all(const zo_node_run* run, uint32_t count, int8_t* nodes) {
+  if (nodes == NULL || count > zo_node_run_evaluations(run) ||
+      zo_task_is_weights(&run->tasks[run->task])) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  const zo_node_task* t = &run->tasks[run->task];
+  const size_t bytes = (size_t)run->settings.common.batch * zo_node_count(&t->layer);
+  const uint32_t sides = run->settings.common.estimator == ZO_ANTITHETIC ? 2u : 1u;
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t at = run->query * sides + run->side + i;
+    const zo_status status = perturb(run, at / sides, at % sides, nodes + i * bytes);
+    if (status != ZO_OK) return status;
+  }
+  return ZO_OK;
 }
 
 static int32_t mean_loss(const zo_node_run* run) {
@@ -248,6 +277,17 @@ zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t c
     run->stage = ZO_NODE_RESTORE;
   } else {
     zo_node_enter_queries(run, run->task + 1u);
+  }
+  return ZO_OK;
+}
+
+zo_status zo_node_run_report_all(zo_node_run* run, uint32_t evaluations, const int32_t* losses,
+                                 zo_report* report) {
+  if (losses == NULL || evaluations > zo_node_run_evaluations(run)) return ZO_ERROR_ARGUMENT;
+  const uint32_t batch = run->settings.common.batch;
+  for (uint32_t i = 0; i < evaluations; ++i) {
+    const zo_status status = zo_node_run_report(run, losses + (size_t)i * batch, batch, report);
+    if (status != ZO_OK) return status;
   }
   return ZO_OK;
 }

@@ -136,6 +136,15 @@ zo_status zo_node_run_capture_boundary(zo_node_run* run, uint32_t task, const in
  * weight task's what was captured, int8 [batch, boundary_bytes]. */
 zo_status zo_node_run_perturb(const zo_node_run* run, int8_t* nodes);
 
+/* Evaluations of the task in progress that are left in this part: 0 if none is, 1 for a weight
+ * task. Those of a node task move no weight, so a desktop may pass all of them on in one invoke. */
+uint32_t zo_node_run_evaluations(const zo_node_run* run);
+
+/* Writes the perturbed nodes of a node task's next evaluations, int8 [count, batch, zo_node_count].
+ * Their losses are reported one evaluation after the other.
+ *   count  at most zo_node_run_evaluations() */
+zo_status zo_node_run_perturb_all(const zo_node_run* run, uint32_t count, int8_t* nodes);
+
 /* After both have been captured, for a task with `following`: its errors from those of the task
  * that follows, a FULLY_CONNECTED layer with one input per node (zo_fc_backprop_s8).
  *
@@ -163,6 +172,11 @@ zo_status zo_node_run_abandon(zo_node_run* run, const zo_tensor* tensors, uint32
  * Errors: ZO_ERROR_ARGUMENT; ZO_ERROR_ORDER where a weight task's weights have not been moved. */
 zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t count,
                              zo_report* report);
+
+/* The same for the next evaluations of the task in progress, int32 [evaluations, batch].
+ *   evaluations  at most zo_node_run_evaluations() */
+zo_status zo_node_run_report_all(zo_node_run* run, uint32_t evaluations, const int32_t* losses,
+                                 zo_report* report);
 
 /* Moves weights, biases or both of the node task in progress.
  *   tensors, count, scratch  see zo_node_update_s8; saturated may be null

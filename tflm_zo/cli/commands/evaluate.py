@@ -24,6 +24,7 @@ from ..options import (
     ModelFile,
     OutputReport,
     RuntimeName,
+    Threads,
     choice,
 )
 from ..output_file import check_output
@@ -40,6 +41,7 @@ def evaluate(
     data: DataFile,
     labels: LabelsFile = None,
     runtime: RuntimeName = "litert",
+    threads: Threads = 1,
     loss: Annotated[
         str | None,
         typer.Option(
@@ -62,7 +64,7 @@ def evaluate(
     if runtime not in runtimes.RUNTIMES:
         raise ValueError(f"no runtime {runtime!r}; there are {', '.join(runtimes.RUNTIMES)}")
     zo = _as_zo(load_model(model), loss, loss_output)
-    loaded = runtimes.load(zo, runtime)
+    loaded = runtimes.load(zo, runtime, threads=threads)
     given = prepare(loaded, data, labels)
     found = evaluate_runtime(loaded, given, lambda starts: progress(starts, len(starts), "evaluating"))
     assert loaded.metadata.loss is not None  # prepare has refused such a model

@@ -14,7 +14,7 @@ from ...converters import load_model
 from ...converters.table import table
 from ...recalibration import recalibrate as recalibrate_model
 from ..failures import warn
-from ..options import Force, Json, ModelFile, OutputModel, RuntimeName
+from ..options import Force, Json, ModelFile, OutputModel, RuntimeName, Threads
 from ..output_file import check_different, check_output, write_output
 from ..progress import progress
 from ..recalibration import UNEVEN, sentence
@@ -45,6 +45,7 @@ def recalibrate(
         ),
     ] = None,
     runtime: RuntimeName = "litert",
+    threads: Threads = 1,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -61,6 +62,7 @@ def recalibrate(
         data,
         source=source,
         runtime=runtime,
+        threads=threads,
         watch=lambda layers: progress(layers, len(layers), "recalibrating"),
     )
     written = found.model.to_bytes()

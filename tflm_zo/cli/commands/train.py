@@ -26,6 +26,7 @@ from ..options import (
     ReRange,
     RuntimeName,
     Steps,
+    Threads,
     choice,
 )
 from ..output_file import check_different, check_output, claim_outputs
@@ -51,8 +52,8 @@ Budget = Annotated[
 Keep = Annotated[
     str,
     typer.Option(
-        help="Weights that are written. best: the weights with the smallest loss on --validation or on the "
-        "samples that --held-out sets aside; last: the weights of the last step.",
+        help="Weights that are written. best: those with the smallest loss on --validation or on samples "
+        "held out; last: those of the last step.",
         rich_help_panel=_RUN,
         **choice(KEEPS),
     ),
@@ -155,6 +156,7 @@ def train(
     output: OutputModel,
     labels: LabelsFile = None,
     runtime: RuntimeName = "litert",
+    threads: Threads = 1,
     epochs: Epochs = None,
     steps: Steps = None,
     budget: Budget = None,
@@ -209,7 +211,7 @@ def train(
         raise SettingsError("--held-out, --validation: give one of them, the run is measured on it")
     given = {"batch_size": batch_size, "learning_rate": learning_rate}
     if recalibrate or (recalibrate is None and plain and read_statistics(source) is not None):
-        source = recalibrated(source, data, runtime)
+        source = recalibrated(source, data, runtime, threads)
     zo, chosen = choose_algorithm(
         source,
         files,
@@ -218,7 +220,7 @@ def train(
         {name: value for name, value in given.items() if value is not None},
         loss_output,
     )
-    run = TrainingRun(zo, chosen, files, runtime, force=force, resume=resume)
+    run = TrainingRun(zo, chosen, files, runtime, threads, force=force, resume=resume)
     run.load_data(Measured(held_out=held_out, blocks=choose_block, keep=keep))
     run.train(Length(epochs, steps, budget))
     run.finish(re_range=re_range, as_json=as_json)

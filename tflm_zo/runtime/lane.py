@@ -1,0 +1,125 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A lane: the segments of a model that pass some samples of an invoke on, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .segment import Segment
+
+__all__ = ["Fed", "Found", "Lane"]
+
+
+@dataclass(frozen=True)
+class Fed:
+    """What an invoke reads.
+
+    Attributes:
+        words: words of the command.
+        inputs: original inputs by their numbers, [samples, ...].
+        labels: labels, [samples, ...], or None.
+        entering: activations by the segments that they enter, [samples, ...].
+    """
+
+    words: NDArray[np.int32]
+    inputs: Mapping[int, NDArray[Any]]
+    labels: NDArray[Any] | None
+    entering: Mapping[int, NDArray[Any]]
+
+
+@dataclass
+class Found:
+    """What an invoke has computed, each [samples, ...].
+
+    Attributes:
+        entering: activations by the segments that they enter.
+        outputs: original outputs by their numbers.
+        losses: losses, int32 [samples], unit 2^-16, or None if the last segment was not run or has no loss.
+    """
+
+    entering: dict[int, NDArray[Any]] = field(default_factory=dict)
+    outputs: dict[int, NDArray[Any]] = field(default_factory=dict)
+    losses: NDArray[np.int32] | None = None
+
+    @classmethod
+    def of_all(cls, parts: Sequence[Found]) -> Found:
+        """What parts of the samples, in their order, have led to."""
+        first = parts[0]
+        if len(parts) == 1:
+            return first
+        losses = [part.losses for part in parts if part.losses is not None]
+        return cls(
+            {k: np.concatenate([part.entering[k] for part in parts]) for k in first.entering},
+            {i: np.concatenate([part.outputs[i] for part in parts]) for i in first.outputs},
+            np.concatenate(losses) if losses else None,
+        )
+
+
+def _rows(values: NDArray[Any], first: int, count: int) -> NDArray[Any]:
+    """Rows from `first` on; where there are too few, they begin again with row 0."""
+    if first + count <= len(values):
+        return values if count == len(values) else values[first : first + count]
+    return values[np.arange(first, first + count) % len(values)]
+
+
+class Lane:
+    """Segments for a fixed number of samples, which one thread at a time may run.
+
+    Args:
+        samples: number of samples.
+        count: number of segments.
+        open_segment: loads a segment by its number; called once for each that is run.
+    """
+
+    def __init__(self, samples: int, count: int, open_segment: Callable[[int], Segment]) -> None:
+        self.samples = samples
+        self._segments: list[Segment | None] = [None] * count
+        self._open = open_segment
+
+    def segment(self, k: int) -> Segment:
+        """Returns a segment, and loads it before it is used first."""
+        found = self._segments[k]
+        if found is None:
+            found = self._segments[k] = self._open(k)
+        return found
+
+    def run(self, start: int, stop: int, fed: Fed, first: int = 0) -> Found:
+        """Passes samples `first`, `first` + 1, … through the segments from `start` to before `stop`.
+
+        Of what was fed for fewer samples than an invoke has, the rows are repeated: queries share the inputs
+        and labels of a minibatch.
+        """
+        found = Found()
+        for k in range(start, stop):
+            segment = self.segment(k)
+            self._feed(segment, k, fed, found, first)
+            segment.engine.invoke()
+            if segment.boundary_output is not None:
+                found.entering[k + 1] = segment.engine.get_output(segment.boundary_output)
+            for original, index in segment.outputs.items():
+                found.outputs[original] = segment.engine.get_output(index)
+            if segment.loss is not None:
+                found.losses = segment.engine.get_output(segment.loss)
+        return found
+
+    def _feed(self, segment: Segment, k: int, fed: Fed, found: Found, first: int) -> None:
+        def enter(index: int, entered: int) -> None:
+            own = found.entering.get(entered)
+            values = _rows(fed.entering[entered], first, self.samples) if own is None else own
+            segment.engine.set_input(index, values)
+
+        for original, index in segment.inputs.items():
+            segment.engine.set_input(index, _rows(fed.inputs[original], first, self.samples))
+        if segment.boundary_input is not None:
+            enter(segment.boundary_input, k)
+        for earlier, index in segment.skips.items():
+            enter(index, earlier)
+        if segment.label is not None and fed.labels is not None:
+            segment.engine.set_input(segment.label, _rows(fed.labels, first, self.samples))
+        if segment.command is not None:
+            segment.engine.set_input(segment.command, fed.words)
