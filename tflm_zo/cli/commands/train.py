@@ -60,7 +60,7 @@ Keep = Annotated[
 ]
 Resume = Annotated[
     bool,
-    typer.Option("--resume", help="Go on from the log, or begin where there is none.", rich_help_panel=_RUN),
+    typer.Option("--resume", help="Go on from the log, if any.", rich_help_panel=_RUN),
 ]
 Algorithm = Annotated[
     str | None,
