@@ -9,6 +9,8 @@ For each int8 model, all weights trainable:
   model, same runtime (LiteRT, one thread), same kernels, same batch. The two alternate
   in one process; the ratio is the median over rounds of (fastest ZO invoke / fastest plain invoke) of the
   round, which other load on the machine disturbs least.
+* weights: nanoseconds that the C core takes for each of many weights, with this machine's kernel set, to
+  perturb it, to update it along one direction, and for a step of a replay, beside what copying a byte takes.
 * memory: TFLM's arena (its recording allocator, batch 1, 64-bit structs) of the ZO model against the
   original's plus the trainable bytes.
 
@@ -25,7 +27,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from harness import HEADROOM, add_models_argument, chosen_models, interpreter, progress
+from harness import HEADROOM, add_models_argument, chosen_models, interpreter, nanoseconds_a_weight, progress
 from rich.console import Console
 from rich.table import Table
 
@@ -117,8 +119,9 @@ def main() -> None:
         for name, model in models.items():
             timing = measure_time(model, arguments.batch, arguments.rounds, advance)
             results[name] = {**timing, **measure_memory(model)}
+    weights = nanoseconds_a_weight(10 * arguments.rounds)
     if arguments.json:
-        print(json.dumps({"batch": arguments.batch, "models": results}, indent=2))
+        print(json.dumps({"batch": arguments.batch, "models": results, "weights_ns": weights}, indent=2))
         return
 
     table = Table(title=f"LiteRT, batch {arguments.batch}, all weights trainable and perturbed")
@@ -134,6 +137,10 @@ def main() -> None:
             f"{r['ratio']:.3f}",
             f"{100 * r['perturb_share']:.1f} %",
         )
+    Console().print(table)
+    table = Table("weights", "ns a weight", "/ copying", title="The C core")
+    for name, own in weights.items():
+        table.add_row(name, f"{own:.3f}", f"{own / weights['copy']:.1f}")
     Console().print(table)
     table = Table(title="TFLM arena, batch 1, 8-bit update, bytes")
     for column in ("model", "original", "trainable", "ZO", "overhead"):

@@ -5,6 +5,7 @@ from .interpreters import KINDS, interpreter
 from .model_choice import add_models_argument, chosen_models
 from .progress import progress
 from .random_run import HEADROOM, random_data, trainable_model
+from .weight_speed import nanoseconds_a_weight
 
 __all__ = [
     "HEADROOM",
@@ -12,6 +13,7 @@ __all__ = [
     "add_models_argument",
     "chosen_models",
     "interpreter",
+    "nanoseconds_a_weight",
     "progress",
     "random_data",
     "trainable_model",

@@ -24,7 +24,8 @@ def run(script: str, *arguments: object) -> Any:
     command = [sys.executable, f"benchmarks/{script}.py", *map(str, arguments), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)["models"]["small"]
+    result = json.loads(done.stdout)
+    return result["models"]["small"] | {key: value for key, value in result.items() if key.endswith("_ns")}
 
 
 @pytest.fixture
@@ -56,6 +57,7 @@ def test_invoke_overhead(model: Path) -> None:
     require("tflm")
     result = run("invoke_overhead", model, "--rounds", 1)
     assert result["ratio"] == pytest.approx(result["perturb_us"] / result["plain_us"])
+    assert all(0 < own < 1000 for own in result["weights_ns"].values())
 
 
 def test_training_throughput_of_what_is_not_simulated(tmp_path: Path) -> None:
