@@ -38,6 +38,7 @@ enum {
   kTfLiteBuiltinDepthwiseConv2d = 4,
   kTfLiteBuiltinFullyConnected = 9,
   kTfLiteBuiltinMaxPool2d = 17,
+  kTfLiteBuiltinSoftmax = 25,
   kTfLiteBuiltinMean = 40,
   kTfLiteBuiltinSum = 74,
 };
@@ -102,6 +103,10 @@ typedef struct TfLitePoolParams {
 typedef struct TfLiteAddParams {
   TfLiteFusedActivation activation;
 } TfLiteAddParams;
+
+typedef struct TfLiteSoftmaxParams {
+  float beta;
+} TfLiteSoftmaxParams;
 
 typedef struct TfLiteTensor {
   int type;

@@ -7,6 +7,7 @@
 #include "ops/tflite/zo_exact_filters.h"
 #include "ops/tflite/zo_exact_pool.h"
 #include "ops/tflite/zo_exact_reduce.h"
+#include "ops/tflite/zo_exact_softmax.h"
 
 /* What an operator can do. `create` gives what `run` and `free` take. */
 typedef struct operations {
@@ -36,6 +37,8 @@ static const operations kOperations[] = {
      zo_exact_pool_free},
     {kTfLiteBuiltinMean, zo_exact_reduce_supports, zo_exact_reduce_create, zo_exact_reduce_run,
      zo_exact_reduce_free},
+    {kTfLiteBuiltinSoftmax, zo_exact_softmax_supports, zo_exact_softmax_create,
+     zo_exact_softmax_run, free},
     {kTfLiteBuiltinSum, zo_exact_reduce_supports, zo_exact_reduce_create, zo_exact_reduce_run,
      zo_exact_reduce_free},
 };

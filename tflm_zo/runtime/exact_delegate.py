@@ -17,7 +17,8 @@ def exact_delegate(
 ) -> Any:
     """Returns a delegate with which an interpreter computes int8 models bit for bit as TFLM does.
 
-    It computes CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD, AVERAGE_POOL_2D, MAX_POOL_2D, MEAN and SUM.
+    It computes CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD, AVERAGE_POOL_2D, MAX_POOL_2D, MEAN, SUM and
+    SOFTMAX.
     The rest is computed by the interpreter's reference kernels, which equal TFLM's, so the interpreter is
     asked for these (``OpResolverType.BUILTIN_REF``), not for its default ones. It also has the custom
     operators of ZO models.

@@ -1,0 +1,13 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#ifndef TFLM_ZO_OPS_TFLITE_ZO_EXACT_SOFTMAX_H_
+#define TFLM_ZO_OPS_TFLITE_ZO_EXACT_SOFTMAX_H_
+
+#include "ops/kernels/zo_kernel_set.h"
+#include "ops/tflite/zo_tensors.h"
+
+/* SOFTMAX along the last axis, for zo_exact_op.c. */
+bool zo_exact_softmax_supports(const zo_node* node);
+void* zo_exact_softmax_create(const zo_node* node, const zo_kernel_set* kernels);
+bool zo_exact_softmax_run(void* self, const zo_node* node);
+
+#endif /* TFLM_ZO_OPS_TFLITE_ZO_EXACT_SOFTMAX_H_ */

@@ -1,0 +1,52 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""SOFTMAX of any scale, beta and number of classes: TFLM's bits, and the shares that it stands for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.interpreters import require, run_plain
+from helpers.models import GraphBuilder
+
+
+def _logits(rows: int, depth: int, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    spread = rng.choice([1, 5, 40, 128], (rows, 1))
+    x = rng.integers(-spread, spread, (rows, depth))
+    x[0] = 0  # all alike
+    x[1] = rng.choice([-128, 127], depth)
+    return x.astype(np.int8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.floats(-20, 4).map(lambda e: float(np.float32(2**e))),
+    st.sampled_from([1.0, 0.5, 3.25]),
+    st.one_of(st.integers(1, 12), st.integers(1, 511)),
+    st.integers(-128, 127),
+    st.integers(0, 2**32 - 1),
+)
+def test_bits_are_tflms(scale: float, beta: float, depth: int, zero_point: int, seed: int) -> None:
+    require("tflm")
+    g = GraphBuilder(1)
+    model = g.build([g.softmax(g.input("logits", [16, depth], scale, zero_point), "softmax", beta)])
+    x = _logits(16, depth, seed)
+    (found,) = run_plain(model, "litert", [x])
+    np.testing.assert_array_equal(found, run_plain(model, "tflm", [x])[0])
+    real = x.astype(np.float64) * scale * beta
+    shares = np.exp(real - real.max(1, keepdims=True))
+    shares /= shares.sum(1, keepdims=True)
+    np.testing.assert_allclose(found, np.minimum(256 * shares - 128, 127), rtol=0, atol=0.51)
+
+
+@pytest.mark.parametrize("depth", [512, 600])
+def test_more_classes_are_left_to_the_reference_kernel(depth: int) -> None:
+    """Of so many equal logits TFLM's own kernel ends the program, so the delegate does not take them."""
+    g = GraphBuilder(1)
+    model = g.build([g.softmax(g.input("logits", [2, depth]), "softmax")])
+    x = np.random.default_rng(0).integers(-128, 128, (2, depth)).astype(np.int8)
+    found, expected = (run_plain(model, name, [x])[0] for name in ("litert", "litert-builtin-ref"))
+    np.testing.assert_array_equal(found, expected)
