@@ -106,22 +106,37 @@ zo_conv* zo_conv_create(const zo_kernel_set* kernels, const zo_layer* layer) {
   return self;
 }
 
+/* A step of `columns` filters. With sizes that compilers know it is moves. */
+static inline void pack_step(int8_t* to, const int8_t* from, int32_t columns, int32_t depth,
+                             int32_t step, size_t count) {
+  for (int32_t c = 0; c < columns; ++c) memcpy(to + c * step, from + (ptrdiff_t)c * depth, count);
+}
+
 /* The steps of a run of up to kZoColumns filters. Steps past its end keep their zeros. */
 static void pack_run(int8_t* to, const int8_t* from, int32_t columns, int32_t depth, int32_t length,
                      int32_t step) {
-  for (int32_t at = 0; at < length; at += step, to += kZoColumns * step) {
-    const size_t count = (size_t)(length - at < step ? length - at : step);
-    for (int32_t c = 0; c < columns; ++c) {
-      const int8_t* own = from + (ptrdiff_t)c * depth + at;
-      int8_t* place = to + c * step;
-      /* Sizes that compilers know are moves. */
-      if (count == 4) {
-        memcpy(place, own, 4);
-      } else {
-        memcpy(place, own, count);
-      }
+  for (int32_t at = 0; at < length; at += step, to += kZoColumns * step, from += step) {
+    const int32_t left = length - at;
+    if (columns < kZoColumns || left < step) {
+      pack_step(to, from, columns, depth, step, (size_t)(left < step ? left : step));
+    } else if (step == 4) {
+      pack_step(to, from, kZoColumns, depth, 4, 4);
+    } else {
+      pack_step(to, from, kZoColumns, depth, 2, 2);
     }
   }
+}
+
+/* In parts that 16 bits hold. */
+static int32_t sum_of(const int8_t* values, int32_t count) {
+  int32_t sum = 0;
+  for (int32_t i = 0; i < count; i += 128) {
+    const int32_t part = count - i < 128 ? count - i : 128;
+    int16_t of_part = 0;
+    for (int32_t j = 0; j < part; ++j) of_part = (int16_t)(of_part + values[i + j]);
+    sum += of_part;
+  }
+  return sum;
 }
 
 static void pack(zo_conv* self, const int8_t* filters) {
@@ -136,11 +151,8 @@ static void pack(zo_conv* self, const int8_t* filters) {
       to += self->run_steps * kZoColumns * step;
     }
   }
-  for (int32_t c = 0; c < channels; ++c) {
-    const int8_t* own = filters + (ptrdiff_t)c * self->depth;
-    int32_t sum = 0;
-    for (int32_t i = 0; i < self->depth; ++i) sum += own[i];
-    self->filter_sum[c] = sum;
+  for (int32_t c = 0; self->correction != 0 && c < channels; ++c) {
+    self->filter_sum[c] = sum_of(filters + (ptrdiff_t)c * self->depth, self->depth);
   }
   memcpy(self->source, filters, (size_t)channels * (size_t)self->depth);
   self->is_packed = true;
