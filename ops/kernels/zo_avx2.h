@@ -53,4 +53,8 @@ static inline void zo_avx2_store_bytes(int8_t* y, __m128i bytes, int32_t valid) 
   for (int32_t i = 0; i < valid; ++i) y[i] = all[i];
 }
 
+/* 16 outputs of sums of neighbouring channels, the first `valid` of which are stored. */
+void zo_avx2_finish(const zo_output* output, int32_t channel, __m256i low, __m256i high, int8_t* y,
+                    int32_t valid);
+
 #endif /* TFLM_ZO_OPS_KERNELS_ZO_AVX2_H_ */

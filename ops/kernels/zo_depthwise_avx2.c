@@ -1,5 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "ops/kernels/zo_avx2.h"
+#include "ops/kernels/zo_depthwise_runs.h"
 #include "ops/kernels/zo_x86.h"
 
 enum { kLanes = 16, kMostRuns = 2 };
@@ -53,24 +54,9 @@ static inline __attribute__((always_inline)) void block_of(const zo_depthwise* d
   }
 }
 
+ZO_DEPTHWISE_RUNS(two_runs, kMostRuns, kLanes)
+ZO_DEPTHWISE_RUNS(one_run, 1, kLanes)
+
 void zo_avx2_depthwise(const zo_depthwise* depthwise) {
-  const zo_depthwise* d = depthwise;
-  for (int32_t run = 0; run < d->run_count;) {
-    const int16_t* x[kMostRuns];
-    int8_t* y[kMostRuns];
-    const int32_t count = d->run_count - run < kMostRuns ? 1 : kMostRuns;
-    for (int32_t r = 0; r < count; ++r) {
-      x[r] = d->x + d->run_at[run + r];
-      y[r] = d->y + (ptrdiff_t)(run + r) * d->length;
-    }
-    for (int32_t at = 0, block = 0; at < d->length; at += kLanes) {
-      if (count == kMostRuns) {
-        block_of(d, x, y, at, block, kMostRuns);
-      } else {
-        block_of(d, x, y, at, block, 1);
-      }
-      block = block + 1 < d->period ? block + 1 : 0;
-    }
-    run += count;
-  }
+  zo_depthwise_by_runs(depthwise, kMostRuns, two_runs, one_run);
 }

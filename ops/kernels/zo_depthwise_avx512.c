@@ -1,5 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "ops/kernels/zo_avx512.h"
+#include "ops/kernels/zo_depthwise_runs.h"
 #include "ops/kernels/zo_x86.h"
 
 enum { kLanes = 32, kMostRuns = 4 };
@@ -63,32 +64,9 @@ static inline __attribute__((always_inline)) void block_of(const zo_depthwise* d
   }
 }
 
-#define RUNS(name, count)                                                              \
-  static void name(const zo_depthwise* d, const int16_t* const* x, int8_t* const* y) { \
-    for (int32_t at = 0, block = 0; at < d->length; at += kLanes) {                    \
-      block_of(d, x, y, at, block, count);                                             \
-      block = block + 1 < d->period ? block + 1 : 0;                                   \
-    }                                                                                  \
-  }
-
-RUNS(four_runs, 4)
-RUNS(one_run, 1)
+ZO_DEPTHWISE_RUNS(four_runs, kMostRuns, kLanes)
+ZO_DEPTHWISE_RUNS(one_run, 1, kLanes)
 
 void zo_avx512_depthwise(const zo_depthwise* depthwise) {
-  const zo_depthwise* d = depthwise;
-  for (int32_t run = 0; run < d->run_count;) {
-    const int16_t* x[kMostRuns];
-    int8_t* y[kMostRuns];
-    const int32_t count = d->run_count - run < kMostRuns ? 1 : kMostRuns;
-    for (int32_t r = 0; r < count; ++r) {
-      x[r] = d->x + d->run_at[run + r];
-      y[r] = d->y + (ptrdiff_t)(run + r) * d->length;
-    }
-    if (count == kMostRuns) {
-      four_runs(d, x, y);
-    } else {
-      one_run(d, x, y);
-    }
-    run += count;
-  }
+  zo_depthwise_by_runs(depthwise, kMostRuns, four_runs, one_run);
 }

@@ -6,6 +6,8 @@
 #ifndef TFLM_ZO_OPS_KERNELS_ZO_DOTS_H_
 #define TFLM_ZO_OPS_KERNELS_ZO_DOTS_H_
 
+#include <stddef.h>
+
 #include "ops/kernels/zo_output.h"
 
 typedef struct zo_dots {
@@ -19,5 +21,31 @@ typedef struct zo_dots {
 } zo_dots;
 
 typedef void zo_dots_function(const zo_dots* dots);
+
+/* Channels at once at most, of zo_dots_by_channels. */
+enum { kZoDots = 16 };
+
+/* The sum of products with a filter, and what the correction adds. */
+typedef uint32_t zo_dot_function(const zo_dots* dots, const int8_t* filter);
+
+/* Outputs of sums of neighbouring channels, of which so many are valid. */
+typedef void zo_dots_finish(const zo_output* output, int32_t channel, const int32_t* sums,
+                            int8_t* y, int32_t valid);
+
+/* A filter at a time; outputs of `at_once` channels, kZoDots at most, together. */
+static inline __attribute__((always_inline)) void zo_dots_by_channels(const zo_dots* d,
+                                                                      const int32_t at_once,
+                                                                      zo_dot_function* dot,
+                                                                      zo_dots_finish* finish) {
+  for (int32_t first = 0; first < d->channels; first += at_once) {
+    int32_t sums[kZoDots] = {0};
+    const int32_t left = d->channels - first, valid = left < at_once ? left : at_once;
+    for (int32_t c = 0; c < valid; ++c) {
+      const int8_t* filter = d->filters + (ptrdiff_t)(first + c) * d->depth;
+      sums[c] = (int32_t)(dot(d, filter) + (uint32_t)d->output->start[first + c]);
+    }
+    finish(d->output, first, sums, d->y + first, valid);
+  }
+}
 
 #endif /* TFLM_ZO_OPS_KERNELS_ZO_DOTS_H_ */

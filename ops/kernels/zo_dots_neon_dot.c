@@ -2,10 +2,12 @@
 #include "ops/kernels/zo_arm.h"
 #include "ops/kernels/zo_neon.h"
 
-enum { kStep = 16, kChannels = 8 };
+enum { kStep = 16 };
 
 /* The sum of products, and the correction times the sum of the filter. */
-static inline uint32_t dot(const int8_t* x, const int8_t* w, int32_t depth, int32_t correction) {
+static inline uint32_t dot(const zo_dots* d, const int8_t* w) {
+  const int8_t* x = (const int8_t*)d->row;
+  const int32_t depth = d->depth, correction = d->correction;
   const int8x16_t ones = vdupq_n_s8(1);
   int32x4_t products = vdupq_n_s32(0), filter = vdupq_n_s32(0);
   int32_t at = 0;
@@ -21,16 +23,5 @@ static inline uint32_t dot(const int8_t* x, const int8_t* w, int32_t depth, int3
 }
 
 void zo_neon_dot_dots(const zo_dots* dots) {
-  const zo_dots* d = dots;
-  const int8_t* x = (const int8_t*)d->row;
-  for (int32_t first = 0; first < d->channels; first += kChannels) {
-    int32_t sums[kChannels] = {0};
-    const int32_t left = d->channels - first, valid = left < kChannels ? left : kChannels;
-    for (int32_t c = 0; c < valid; ++c) {
-      const int8_t* w = d->filters + (ptrdiff_t)(first + c) * d->depth;
-      sums[c] =
-          (int32_t)(dot(x, w, d->depth, d->correction) + (uint32_t)d->output->start[first + c]);
-    }
-    zo_neon_finish(d->output, first, vld1q_s32(sums), vld1q_s32(sums + 4), d->y + first, valid);
-  }
+  zo_dots_by_channels(dots, 8, dot, zo_neon_finish_sums);
 }

@@ -5,22 +5,6 @@
 
 enum { kStep = 2 };
 
-static void finish(const zo_output* out, int32_t first, __m256i low, __m256i high, int8_t* y,
-                   int32_t valid) {
-  if (!out->shifts_right) {
-    int32_t sums[kZoColumns];
-    zo_avx2_store(sums, low);
-    zo_avx2_store(sums + 8, high);
-    for (int32_t c = 0; c < valid; ++c) y[c] = zo_output_of(out, first + c, sums[c]);
-    return;
-  }
-  const __m256i packed =
-      _mm256_packs_epi32(zo_avx2_scaled(low, out, first), zo_avx2_scaled(high, out, first + 8));
-  /* Packing leaves the quarters in the order 0, 2, 1, 3. */
-  const __m256i ordered = _mm256_permute4x64_epi64(packed, 0xD8);
-  zo_avx2_store_bytes(y, zo_avx2_bytes(ordered, out->min, out->max), valid);
-}
-
 static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const uint8_t* const* row,
                                                        int8_t* const* y, int32_t first,
                                                        const int rows) {
@@ -48,17 +32,8 @@ static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const u
   }
 #pragma GCC unroll 4
   for (int r = 0; r < rows; ++r) {
-    finish(g->output, first, low[r], high[r], y[r], left < kZoColumns ? left : kZoColumns);
+    zo_avx2_finish(g->output, first, low[r], high[r], y[r], left < kZoColumns ? left : kZoColumns);
   }
 }
 
-static void four_rows(const zo_gemm* g, const uint8_t* const* row, int8_t* const* y,
-                      int32_t first) {
-  tile(g, row, y, first, kZoTileRows);
-}
-
-static void one_row(const zo_gemm* g, const uint8_t* const* row, int8_t* const* y, int32_t first) {
-  tile(g, row, y, first, 1);
-}
-
-void zo_avx2_gemm(const zo_gemm* gemm) { zo_gemm_by_tiles(gemm, four_rows, one_row); }
+ZO_GEMM_BY_TILES(zo_avx2_gemm)

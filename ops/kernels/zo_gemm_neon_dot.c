@@ -23,22 +23,9 @@ static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const u
       for (int f = 0; f < kFours; ++f) sums[r][f] = vdotq_s32(sums[r][f], w.val[f], x);
     }
   }
-  const int32_t left = g->columns - first;
   for (int r = 0; r < rows; ++r) {
-    for (int f = 0; f < kFours && 4 * f < left; f += 2) {
-      zo_neon_finish(g->output, first + 4 * f, sums[r][f], sums[r][f + 1], y[r] + 4 * f,
-                     left - 4 * f);
-    }
+    zo_neon_finish_row(g->output, first, sums[r], kFours, y[r], g->columns - first);
   }
 }
 
-static void four_rows(const zo_gemm* g, const uint8_t* const* row, int8_t* const* y,
-                      int32_t first) {
-  tile(g, row, y, first, kZoTileRows);
-}
-
-static void one_row(const zo_gemm* g, const uint8_t* const* row, int8_t* const* y, int32_t first) {
-  tile(g, row, y, first, 1);
-}
-
-void zo_neon_dot_gemm(const zo_gemm* gemm) { zo_gemm_by_tiles(gemm, four_rows, one_row); }
+ZO_GEMM_BY_TILES(zo_neon_dot_gemm)

@@ -36,4 +36,17 @@ static inline __attribute__((always_inline)) void zo_gemm_by_tiles(const zo_gemm
   }
 }
 
+/* A zo_gemm_function of the file's own tile(gemm, row, y, first, rows), which is inlined with
+ * either number of rows. */
+#define ZO_GEMM_BY_TILES(name)                                                         \
+  static void four_rows(const zo_gemm* g, const uint8_t* const* row, int8_t* const* y, \
+                        int32_t first) {                                               \
+    tile(g, row, y, first, kZoTileRows);                                               \
+  }                                                                                    \
+  static void one_row(const zo_gemm* g, const uint8_t* const* row, int8_t* const* y,   \
+                      int32_t first) {                                                 \
+    tile(g, row, y, first, 1);                                                         \
+  }                                                                                    \
+  void name(const zo_gemm* gemm) { zo_gemm_by_tiles(gemm, four_rows, one_row); }
+
 #endif /* TFLM_ZO_OPS_KERNELS_ZO_GEMM_TILES_H_ */

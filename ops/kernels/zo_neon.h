@@ -54,4 +54,18 @@ static inline void zo_neon_finish(const zo_output* o, int32_t channel, int32x4_t
   zo_neon_store(y, bytes, valid);
 }
 
+/* The same of sums in memory. */
+static inline void zo_neon_finish_sums(const zo_output* o, int32_t channel, const int32_t* sums,
+                                       int8_t* y, int32_t valid) {
+  zo_neon_finish(o, channel, vld1q_s32(sums), vld1q_s32(sums + 4), y, valid);
+}
+
+/* Those of `fours` vectors of sums, an even number. */
+static inline void zo_neon_finish_row(const zo_output* o, int32_t channel, const int32x4_t* sums,
+                                      int fours, int8_t* y, int32_t valid) {
+  for (int f = 0; f < fours && 4 * f < valid; f += 2) {
+    zo_neon_finish(o, channel + 4 * f, sums[f], sums[f + 1], y + 4 * f, valid - 4 * f);
+  }
+}
+
 #endif /* TFLM_ZO_OPS_KERNELS_ZO_NEON_H_ */
