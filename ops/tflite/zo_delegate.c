@@ -141,7 +141,7 @@ static bool set_view(op_view* view, const TfLiteNode* node,
     view->options = (const uint8_t*)node->custom_initial_data;
     view->options_length = length > 0 ? (size_t)length : 0u;
   } else {
-    view->name = "an exact operator";
+    view->name = zo_exact_op_name(registration->builtin_code);
     view->builtin = registration->builtin_code;
     view->params = node->builtin_data;
   }

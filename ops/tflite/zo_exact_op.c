@@ -12,6 +12,7 @@
 /* What an operator can do. `create` gives what `run` and `free` take. */
 typedef struct operations {
   int builtin;
+  const char* name;
   bool (*supports)(const zo_node* node);
   void* (*create)(const zo_node* node, const zo_kernel_set* kernels);
   bool (*run)(void* self, const zo_node* node);
@@ -24,34 +25,39 @@ struct zo_exact_op {
 };
 
 static const operations kOperations[] = {
-    {kTfLiteBuiltinConv2d, zo_exact_conv_supports, zo_exact_conv_create, zo_exact_filters_run,
-     zo_exact_filters_free},
-    {kTfLiteBuiltinDepthwiseConv2d, zo_exact_depthwise_supports, zo_exact_depthwise_create,
+    {kTfLiteBuiltinConv2d, "CONV_2D", zo_exact_conv_supports, zo_exact_conv_create,
      zo_exact_filters_run, zo_exact_filters_free},
-    {kTfLiteBuiltinFullyConnected, zo_exact_fully_connected_supports,
+    {kTfLiteBuiltinDepthwiseConv2d, "DEPTHWISE_CONV_2D", zo_exact_depthwise_supports,
+     zo_exact_depthwise_create, zo_exact_filters_run, zo_exact_filters_free},
+    {kTfLiteBuiltinFullyConnected, "FULLY_CONNECTED", zo_exact_fully_connected_supports,
      zo_exact_fully_connected_create, zo_exact_filters_run, zo_exact_filters_free},
-    {kTfLiteBuiltinAdd, zo_exact_add_supports, zo_exact_add_create, zo_exact_add_run, free},
-    {kTfLiteBuiltinAveragePool2d, zo_exact_pool_supports, zo_exact_pool_create, zo_exact_pool_run,
-     zo_exact_pool_free},
-    {kTfLiteBuiltinMaxPool2d, zo_exact_pool_supports, zo_exact_pool_create, zo_exact_pool_run,
-     zo_exact_pool_free},
-    {kTfLiteBuiltinMean, zo_exact_reduce_supports, zo_exact_reduce_create, zo_exact_reduce_run,
-     zo_exact_reduce_free},
-    {kTfLiteBuiltinSoftmax, zo_exact_softmax_supports, zo_exact_softmax_create,
+    {kTfLiteBuiltinAdd, "ADD", zo_exact_add_supports, zo_exact_add_create, zo_exact_add_run, free},
+    {kTfLiteBuiltinAveragePool2d, "AVERAGE_POOL_2D", zo_exact_pool_supports, zo_exact_pool_create,
+     zo_exact_pool_run, zo_exact_pool_free},
+    {kTfLiteBuiltinMaxPool2d, "MAX_POOL_2D", zo_exact_pool_supports, zo_exact_pool_create,
+     zo_exact_pool_run, zo_exact_pool_free},
+    {kTfLiteBuiltinMean, "MEAN", zo_exact_reduce_supports, zo_exact_reduce_create,
+     zo_exact_reduce_run, zo_exact_reduce_free},
+    {kTfLiteBuiltinSoftmax, "SOFTMAX", zo_exact_softmax_supports, zo_exact_softmax_create,
      zo_exact_softmax_run, free},
-    {kTfLiteBuiltinSum, zo_exact_reduce_supports, zo_exact_reduce_create, zo_exact_reduce_run,
-     zo_exact_reduce_free},
+    {kTfLiteBuiltinSum, "SUM", zo_exact_reduce_supports, zo_exact_reduce_create,
+     zo_exact_reduce_run, zo_exact_reduce_free},
 };
 
-static const operations* find(const zo_node* node) {
+static const operations* find(int builtin) {
   for (size_t i = 0; i < sizeof kOperations / sizeof kOperations[0]; ++i) {
-    if (kOperations[i].builtin == node->builtin) return &kOperations[i];
+    if (kOperations[i].builtin == builtin) return &kOperations[i];
   }
   return NULL;
 }
 
+const char* zo_exact_op_name(int builtin) {
+  const operations* own = find(builtin);
+  return own != NULL ? own->name : "an operator";
+}
+
 bool zo_exact_op_supports(const zo_node* node) {
-  const operations* own = find(node);
+  const operations* own = find(node->builtin);
   return own != NULL && node->params != NULL && own->supports(node);
 }
 
@@ -59,7 +65,7 @@ zo_exact_op* zo_exact_op_create(const zo_node* node, const zo_kernel_set* kernel
   if (!zo_exact_op_supports(node)) return NULL;
   zo_exact_op* op = malloc(sizeof *op);
   if (op == NULL) return NULL;
-  op->operations = find(node);
+  op->operations = find(node->builtin);
   op->self = op->operations->create(node, kernels);
   if (op->self == NULL) {
     free(op);

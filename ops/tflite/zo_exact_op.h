@@ -14,6 +14,9 @@
 
 typedef struct zo_exact_op zo_exact_op;
 
+/* The name of an operator of this code in messages. */
+const char* zo_exact_op_name(int builtin);
+
 /* Whether these kernels compute the operator. */
 bool zo_exact_op_supports(const zo_node* node);
 

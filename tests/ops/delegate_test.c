@@ -157,6 +157,7 @@ static outcome end_layer(layer* l) {
     CHECK(fake_apply(r, l.delegate) == kTfLiteOk);                          \
     change;                                                                 \
     CHECK(r->kernel.prepare(&r->context, &r->kernel_node) == kTfLiteError); \
+    CHECK(strstr(r->error, "FULLY_CONNECTED") == r->error);                 \
     CHECK(end_layer(&l).run == 0);                                          \
   } while (0)
 
