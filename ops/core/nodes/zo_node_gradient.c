@@ -3,12 +3,13 @@
 
 #include <string.h>
 
+#include "ops/core/kernels/zo_add_by_signs.h"
 #include "ops/core/kernels/zo_add_products.h"
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/random/zo_sign_reader.h"
 
-/* Nodes whose errors are summed over queries together. */
-#define CHUNK 32u
+/* Nodes whose errors are summed over queries together, at most: those of a word of signs. */
+#define CHUNK ZO_SIGNS
 
 /* Outputs that are credited in one pass over G. */
 #define CREDITS 32u
@@ -95,13 +96,6 @@ int zo_node_gradient_begin(zo_node_gradient* g, const zo_node_layer* layer,
   return find_shift(g);
 }
 
-/* Adds +-difference for each of `count` nodes. */
-static void add_signed(int32_t* sums, uint32_t count, zo_sign_reader signs, int32_t difference) {
-  for (uint32_t j = 0; j < count; ++j) {
-    sums[j] += zo_sign_reader_next(&signs) != 0u ? -difference : difference;
-  }
-}
-
 /* Errors of nodes [first, first + count) of a sample, a channel's nodes next to each other. */
 static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t first, uint32_t count,
                         int16_t* errors) {
@@ -110,8 +104,9 @@ static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t fir
   /* From 31 bits on nothing is left of any error. */
   const uint32_t distance = (uint32_t)(g->shift - exponent_of(evidence, sample));
   const uint32_t shift = distance < 31u ? distance : 31u;
-  for (uint32_t i = 0; i < count; i += CHUNK) {
-    const uint32_t size = count - i < CHUNK ? count - i : CHUNK;
+  for (uint32_t i = 0, size = 0; i < count; i += size) {
+    const uint32_t used = (first + i) % CHUNK; /* of the word of signs */
+    size = count - i < CHUNK - used ? count - i : CHUNK - used;
     int32_t sums[CHUNK];
     memset(sums, 0, sizeof sums);
     for (uint32_t j = 0; evidence->errors != NULL && j < size; ++j) {
@@ -120,9 +115,8 @@ static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t fir
       sums[j] = evidence->errors[((size_t)sample * g->positions + position) * channels + channel];
     }
     for (uint32_t q = 0; evidence->errors == NULL && q < evidence->queries; ++q) {
-      add_signed(sums, size,
-                 zo_sign_reader_at(evidence->seeds[q], ZO_NODE_STREAM + sample, first + i),
-                 clipped_difference(evidence, q, sample));
+      const uint32_t word = zo_sign_word(evidence->seeds[q], ZO_NODE_STREAM + sample, first + i);
+      zo_add_by_signs(sums, size, word >> used, clipped_difference(evidence, q, sample));
     }
     for (uint32_t j = 0; j < size; ++j) {
       errors[i + j] = (int16_t)zo_half_up(sums[j], shift);

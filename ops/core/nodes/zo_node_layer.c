@@ -167,9 +167,7 @@ static void perturb_sample(const int8_t* from, int8_t* to, uint32_t count, uint3
   uint32_t at = 0;
   for (uint32_t first = 0; first < count; first += 32u) {
     const uint32_t size = count - first < 32u ? count - first : 32u;
-    signs.index = first;
-    zo_sign_reader_load(&signs);
-    uint32_t word = signs.word;
+    uint32_t word = zo_sign_reader_next(&signs);
     for (uint32_t j = 0; j < size; ++j) {
       int32_t value = from[at];
       if ((uint32_t)(value - least) < free_values) {
@@ -198,7 +196,7 @@ zo_status zo_perturb_nodes_s8(const zo_node_layer* layer, uint32_t samples, uint
   if (layer->form != ZO_NODES_MEAN && layer->high < kept.high) kept.high = layer->high;
   for (uint32_t i = 0; i < samples; ++i) {
     perturb_sample(nodes + (size_t)i * count, perturbed + (size_t)i * count, count, layer->out_c,
-                   zo_sign_reader_at(seed, ZO_NODE_STREAM + first_sample + i, 0), k, held, kept);
+                   zo_sign_reader_of(seed, ZO_NODE_STREAM + first_sample + i), k, held, kept);
   }
   return ZO_OK;
 }

@@ -1,6 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "ops/core/weights/zo_update.h"
 
+#include "ops/core/kernels/zo_add_by_signs.h"
 #include "ops/core/kernels/zo_replay_tile.h"
 #include "ops/core/kernels/zo_step_signs.h"
 #include "ops/core/kernels/zo_weight_loops.h"
@@ -23,47 +24,11 @@
  * the rounding terms. */
 #define COEFFICIENT_SUM_MAX (INT64_C(1) << 30)
 
-/* Whether the compiler may have vectors of 32-bit lanes to compute with. */
-#if defined(__ARM_ARCH) && !defined(__ARM_NEON) && !defined(__ARM_FEATURE_MVE)
-#define ZO_HAS_VECTORS 0
-#else
-#define ZO_HAS_VECTORS 1
-#endif
-
 /* The random streams of one tile of weights, one per query. */
 typedef struct tile_streams {
   uint32_t state[ZO_MAX_QUERIES];
   uint32_t rounding;
 } tile_streams;
-
-/* One bit of a word per weight, as a table, so that the loop below has no shift by its counter:
- * vector units without such shifts (SSE2, MVE has none either) can run it. */
-static const uint32_t own_bit[CHUNK] = {
-    UINT32_C(1) << 0,  UINT32_C(1) << 1,  UINT32_C(1) << 2,  UINT32_C(1) << 3,  UINT32_C(1) << 4,
-    UINT32_C(1) << 5,  UINT32_C(1) << 6,  UINT32_C(1) << 7,  UINT32_C(1) << 8,  UINT32_C(1) << 9,
-    UINT32_C(1) << 10, UINT32_C(1) << 11, UINT32_C(1) << 12, UINT32_C(1) << 13, UINT32_C(1) << 14,
-    UINT32_C(1) << 15, UINT32_C(1) << 16, UINT32_C(1) << 17, UINT32_C(1) << 18, UINT32_C(1) << 19,
-    UINT32_C(1) << 20, UINT32_C(1) << 21, UINT32_C(1) << 22, UINT32_C(1) << 23, UINT32_C(1) << 24,
-    UINT32_C(1) << 25, UINT32_C(1) << 26, UINT32_C(1) << 27, UINT32_C(1) << 28, UINT32_C(1) << 29,
-    UINT32_C(1) << 30, UINT32_C(1) << 31};
-
-static void accumulate_rademacher(int32_t* steps, uint32_t count, uint32_t* state,
-                                  int32_t coefficient) {
-  const uint32_t word = *state = zo_stream_next(*state);
-  const int32_t opposite = -coefficient;
-#if ZO_HAS_VECTORS
-  if (count == CHUNK) { /* constant bound: unrolled and vectorized */
-    for (uint32_t j = 0; j < CHUNK; ++j) {
-      steps[j] += (word & own_bit[j]) != 0u ? opposite : coefficient;
-    }
-    return;
-  }
-#endif
-  uint32_t bits = word;
-  for (uint32_t j = 0; j < count; ++j, bits >>= 1) {
-    steps[j] += (bits & 1u) != 0u ? opposite : coefficient;
-  }
-}
 
 static void accumulate_bytes(int32_t* steps, uint32_t count, uint32_t* state, int32_t coefficient,
                              zo_distribution distribution) {
@@ -92,7 +57,7 @@ static void scale_steps(int32_t* steps, uint32_t count, const zo_tensor* tensor,
  * alone where its step is 0. */
 static void mask_steps(int32_t* steps, uint32_t count, uint32_t selected) {
   for (uint32_t j = 0; j < count; ++j) {
-    steps[j] = (selected & own_bit[j]) != 0u ? steps[j] : 0;
+    steps[j] = (selected & zo_own_bit[j]) != 0u ? steps[j] : 0;
   }
 }
 
@@ -125,7 +90,8 @@ static uint32_t update_tile(zo_step_tables* tables, const zo_tensor* tensor, uin
     int32_t steps[CHUNK] = {0};
     for (uint32_t q = 0; q < query_count; ++q) {
       if (zo_is_rademacher(distribution)) {
-        accumulate_rademacher(steps, size, &streams.state[q], queries[q].coefficient);
+        streams.state[q] = zo_stream_next(streams.state[q]);
+        zo_add_by_signs(steps, size, streams.state[q], queries[q].coefficient);
       } else {
         accumulate_bytes(steps, size, &streams.state[q], queries[q].coefficient, distribution);
       }
