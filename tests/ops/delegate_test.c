@@ -332,8 +332,59 @@ static void test_a_bias_that_is_none(void) {
   }
 }
 
+/* A weight op that borrows another interpreter's weights: biases first, which have no fractions. */
+static void test_borrowed_weights(void) {
+  for (int change = 0; change < 8; ++change) {
+    uint8_t options[8 + 24] = {
+        ZO_OPTIONS_VERSION, ZO_OPTION_FIRST | ZO_OPTION_LAST | ZO_OPTION_FRACTION, 1, 1, 2, 0, 1};
+    const uint8_t of_biases[12] = {7, 0, 0, ZO_OPTION_BIAS >> 8, 2, 0, 0, 0, 1};
+    const uint8_t of_weights[12] = {5, 0, 0, 0, 2, 0, 0, 0, 3};
+    memcpy(options + 8, of_biases, 12);
+    memcpy(options + 20, of_weights, 12);
+    int32_t words[2] = {(int32_t)(ZO_COMMAND_MAGIC | ZO_FLAG_LOSS), 0}, state[4] = {0};
+    int32_t status[4] = {9, 9, 9, 9}, own_biases[2] = {1, 1}, biases[2] = {3, 4};
+    int8_t initial[14] = {0}, own_fraction[6] = {0}, own[6] = {1}, weights[6] = {2},
+           fraction[6] = {3};
+    zo_directory_entry entries[2] = {{(int8_t*)biases, NULL, 8, 7}, {weights, fraction, 6, 5}};
+    zo_directory directory = {ZO_DIRECTORY_MAGIC, 2, 2, entries};
+    if (change == 1) entries[1].stream = 6;
+    if (change == 2) entries[1].size = 5;
+    if (change == 3) entries[1].weights = NULL;
+    if (change == 4) entries[1].fraction = NULL;
+    if (change == 5) directory.count = 1;
+    if (change == 6) directory.count = 99; /* that many tensors, of which two have had room */
+    char address[40];
+    (void)snprintf(address, sizeof address, "%" PRIuPTR, (uintptr_t)&directory);
+    TfLiteDelegate* delegate = create("weights", address);
+    fake_runtime r;
+    fake_begin(&r);
+    const int node = fake_add(&r, "TFLM_ZO_UPDATE", options, sizeof options);
+    fake_input(&r, node, fake_tensor(&r, kTfLiteInt32, words, sizeof words));
+    fake_input(&r, node, fake_tensor(&r, kTfLiteInt32, state, sizeof state));
+    fake_input(&r, node, fake_tensor(&r, kTfLiteInt8, initial, sizeof initial));
+    fake_input(&r, node, fake_tensor(&r, kTfLiteInt8, own_fraction, sizeof own_fraction));
+    fake_input(&r, node, fake_tensor(&r, kTfLiteInt32, own_biases, sizeof own_biases));
+    fake_input(&r, node, fake_tensor(&r, kTfLiteInt8, own, sizeof own));
+    fake_output(&r, node, fake_tensor(&r, kTfLiteInt32, status, sizeof status));
+    if (change == 7) r.outputs[0].size = 0;
+    CHECK(fake_apply(&r, delegate) == kTfLiteOk);
+    const int takes = change == 0 || change >= 6;
+    for (int invoke = 0; invoke < 2; ++invoke) {
+      CHECK((fake_invoke(&r) == kTfLiteOk) == takes);
+    }
+    CHECK((r.tensors[5].data == weights) == takes);
+    CHECK((r.tensors[3].data == fraction) == takes);
+    CHECK(status[0] == (takes && change != 7 ? words[0] : 9));
+    /* Nobody's weights have moved, and nothing was initialized. */
+    CHECK(state[0] == 0 && own[0] == 1 && weights[0] == 2 && fraction[0] == 3 && biases[0] == 3);
+    fake_end(&r);
+    tflite_plugin_destroy_delegate(delegate);
+  }
+}
+
 int main(void) {
   test_options();
+  test_borrowed_weights();
   test_fully_connected();
   test_custom_ops();
   test_loss();

@@ -293,16 +293,24 @@ static const zo_directory_entry* find_entry(const zo_directory* directory,
   return NULL;
 }
 
+/* Lends nothing where a tensor is missing. */
 static zo_status borrow(const weight_op* op, const zo_directory* owner, zo_buffer_lender lend) {
   weight_cursor cursor = first_tensor(op);
+  while (next_tensor(&cursor)) {
+    const zo_directory_entry* entry = find_entry(owner, &cursor.tensor);
+    if (entry == NULL || entry->weights == NULL ||
+        (cursor.tensor.fraction != NULL && entry->fraction == NULL)) {
+      return ZO_ERROR_ARGUMENT;
+    }
+  }
+  cursor = first_tensor(op);
   for (int32_t at = cursor.input; next_tensor(&cursor); at = cursor.input) {
     const zo_directory_entry* entry = find_entry(owner, &cursor.tensor);
-    if (entry == NULL || entry->weights == NULL) return ZO_ERROR_ARGUMENT;
     lend(op->context, at, entry->weights);
-    if (cursor.tensor.fraction == NULL) continue;
-    if (entry->fraction == NULL) return ZO_ERROR_ARGUMENT;
     /* Of the first tensor that has fractions: where the segment's begin. */
-    if (cursor.fractions == cursor.tensor.size) lend(op->context, kFraction, entry->fraction);
+    if (cursor.tensor.fraction != NULL && cursor.fractions == cursor.tensor.size) {
+      lend(op->context, kFraction, entry->fraction);
+    }
   }
   return ZO_OK;
 }
