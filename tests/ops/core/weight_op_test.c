@@ -323,8 +323,12 @@ void test_weight_op(uint32_t tensors, uint32_t flags) {
       g->inputs[0].data = g->inputs[i].data;
       const uint32_t size = g->inputs[i].bytes / 4u * 4u;
       g->inputs[0].bytes = size > command.bytes ? command.bytes : size;
+      /* What happens to read as no command asks for nothing, so that nothing is written either. */
+      const int is_aligned = (uintptr_t)g->inputs[i].data % sizeof(int32_t) == 0u;
+      const int is_none =
+          i > 1 && size >= 8u && is_aligned && *(const int32_t*)g->inputs[i].data == 0;
       CHECK(zo_weight_op_run(op_order[op], g->options, g->options_bytes, graph_source, g, NULL) ==
-            ZO_ERROR_ARGUMENT);
+            (is_none ? ZO_OK : ZO_ERROR_ARGUMENT));
       CHECK(segment_checksum(&s, flags) == untouched);
     }
     g->inputs[0] = command;
