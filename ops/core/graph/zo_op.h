@@ -123,10 +123,11 @@ typedef zo_buffer (*zo_buffer_source)(void* context, int32_t index);
 
 /* Where the trainable tensors live in memory, for whoever owns the runtime and
  * wants to read or write them (a runtime's API may not reach variable tensors,
- * TFLM's does not). Filled by the op that has ZO_OPTION_FIRST at each invoke;
- * tensors beyond the capacity are counted, not stored. The owner sets magic,
- * capacity and entries. On a device, a zo_directory is what TFLM's
- * SetMicroExternalContext takes; the magic tells it from other payloads. */
+ * TFLM's does not). Filled by the op that has ZO_OPTION_FIRST when it
+ * initializes the weights, and at each invoke that asks for anything of them; tensors beyond the
+ * capacity are counted, not stored. The owner sets magic, capacity and entries. On a device, a
+ * zo_directory is what TFLM's SetMicroExternalContext takes; the magic tells it from other
+ * payloads. */
 #define ZO_DIRECTORY_MAGIC UINT32_C(0x5A4F4449)
 
 typedef struct zo_directory_entry {

@@ -250,10 +250,9 @@ static uint32_t checksum(const weight_op* op) {
 
 /* Whether nothing is asked for: most invokes of a segment that has weights and is only re-run. What
  * is no command, whoever's memory that is, is left to the checks. */
-static int is_idle(const weight_op* op, const zo_directory* directory) {
+static int is_idle(const weight_op* op) {
   const int32_t* words = (const int32_t*)op->command.data;
-  if ((uintptr_t)words % sizeof(int32_t) != 0u || op->state[kStateMagic] != ZO_STATE_MAGIC ||
-      (directory != NULL && directory->count != op->tensors)) {
+  if ((uintptr_t)words % sizeof(int32_t) != 0u || op->state[kStateMagic] != ZO_STATE_MAGIC) {
     return 0;
   }
   const uint32_t head = (uint32_t)words[0];
@@ -279,8 +278,8 @@ zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t leng
 
   const int32_t* words = (const int32_t*)op.command.data;
   int32_t* state = op.state;
-  if (is_idle(&op, directory)) {
-    if ((op.flags & ZO_OPTION_FIRST) != 0u) state[kStateSaturated] = 0;
+  if ((op.flags & ZO_OPTION_FIRST) != 0u) state[kStateSaturated] = 0;
+  if (is_idle(&op)) {
     report_status(&op, words);
     return ZO_OK;
   }
@@ -293,7 +292,6 @@ zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t leng
   if (status != ZO_OK) return status;
 
   if ((op.flags & ZO_OPTION_FIRST) != 0u) {
-    state[kStateSaturated] = 0;
     if (state[kStateMagic] != ZO_STATE_MAGIC) {
       status = initialize(&op, state);
     }
