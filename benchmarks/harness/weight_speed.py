@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tflm_zo.core import Gaussian, Rademacher, make_tensor
+from tflm_zo.core import Distribution, Gaussian, Rademacher, SparseUniform, make_tensor
 from tflm_zo.core.arguments import pairs
 from tflm_zo.core.command import make_terms
 from tflm_zo.core.loader import call
@@ -42,11 +42,11 @@ def nanoseconds_a_weight(rounds: int) -> dict[str, float]:
     tables = [pairs("terms", [(1, k)], "k") for k in (1, -1)]
     ways = [make_terms(table, 0) for table in tables]
 
-    def perturb(z: Rademacher | Gaussian) -> None:  # there and back
+    def perturb(z: Distribution) -> None:  # there and back
         for way in ways:
             call("zo_perturb_s8", tensors[8], z.struct, way)
 
-    def update(bits: int, z: Rademacher | Gaussian) -> None:
+    def update(bits: int, z: Distribution) -> None:
         call("zo_update_s8", tensors[bits], z.struct, None, queries.ctypes.data, 1, None)
 
     def replay(bits: int) -> None:
@@ -56,10 +56,12 @@ def nanoseconds_a_weight(rounds: int) -> dict[str, float]:
         "copy": (lambda: ctypes.memmove(copied.ctypes.data, weights.ctypes.data, WEIGHTS), 1),
         "perturb": (lambda: perturb(Rademacher(1)), 2),
         "perturb_gaussian": (lambda: perturb(Gaussian(1.0)), 2),
+        "perturb_sparse": (lambda: perturb(SparseUniform(2, 0.5)), 2),
         "update_8": (lambda: update(8, Rademacher(1)), 1),
         "update_16": (lambda: update(16, Rademacher(1)), 1),
         "update_8_gaussian": (lambda: update(8, Gaussian(1.0)), 1),
         "update_16_gaussian": (lambda: update(16, Gaussian(1.0)), 1),
+        "update_8_sparse": (lambda: update(8, SparseUniform(2, 0.5)), 1),
         "replay_8": (lambda: replay(8), STEPS),
         "replay_16": (lambda: replay(16), STEPS),
     }

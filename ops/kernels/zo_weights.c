@@ -104,20 +104,38 @@ static void perturb_signs(const zo_weight_loops* loops, const zo_tensor* tensor,
   }
 }
 
-static void perturb_bytes(const zo_weight_loops* loops, const zo_tensor* tensor, uint32_t mu,
-                          const zo_perturb_term* term) {
+/* Whether a weight takes whole bytes of a stream. */
+static int has_bytes(zo_distribution distribution) {
+  return distribution.kind == ZO_GAUSSIAN || distribution.kind == ZO_SPARSE_UNIFORM;
+}
+
+/* Draws two bytes a weight, where the distribution takes two, and one otherwise. */
+static void draw_bytes(const zo_weight_loops* loops, uint32_t* words, zo_distribution distribution,
+                       uint32_t state) {
+  loops->draw(words, state);
+  if (distribution.kind == ZO_SPARSE_UNIFORM) {
+    loops->draw(words + kZoTileWords, words[kZoTileWords - 1]);
+  }
+}
+
+static void perturb_bytes(const zo_weight_loops* loops, const zo_tensor* tensor,
+                          zo_distribution distribution, const zo_perturb_term* term) {
   uint8_t table[128];
   for (uint32_t i = 0; i < 128u; ++i) {
     const int32_t z = zo_gaussian_quantiles[i];
-    table[i] = (uint8_t)(uint32_t)(term->k * zo_gaussian_perturbation(z, mu));
+    table[i] = (uint8_t)(uint32_t)(term->k * zo_gaussian_perturbation(z, distribution.mu));
   }
   for (uint32_t begin = 0; begin < tensor->size; begin += kTile) {
     const uint32_t count = tile_size(tensor, begin);
     int8_t copy[kTile];
     int8_t* const weights = enter(copy, tensor->weights + begin, count);
-    uint32_t words[kZoTileWords];
-    loops->draw(words, state_of(term->seed, tensor->stream, begin));
-    loops->add_bytes(weights, padded(count), words, table);
+    uint32_t words[2 * kZoTileWords];
+    draw_bytes(loops, words, distribution, state_of(term->seed, tensor->stream, begin));
+    if (distribution.kind == ZO_GAUSSIAN) {
+      loops->add_bytes(weights, padded(count), words, table);
+    } else {
+      loops->add_halves(weights, padded(count), words, distribution, term->k);
+    }
     leave(tensor->weights + begin, weights, count);
   }
 }
@@ -129,8 +147,7 @@ static int perturbs(const zo_tensor* tensor, zo_distribution distribution,
   }
   if (terms->count == 0u) return 0;
   if (distribution.kind == ZO_RADEMACHER) return terms->count <= (uint32_t)kZoSigns;
-  return distribution.kind == ZO_GAUSSIAN && tensor->type == ZO_TENSOR_INT8 &&
-         terms->momentum == 0u;
+  return has_bytes(distribution) && tensor->type == ZO_TENSOR_INT8 && terms->momentum == 0u;
 }
 
 int zo_loops_perturb(const zo_weight_loops* loops, const zo_tensor* tensor,
@@ -141,7 +158,7 @@ int zo_loops_perturb(const zo_weight_loops* loops, const zo_tensor* tensor,
     return 1;
   }
   for (uint32_t t = 0; t < terms->count; ++t) {
-    perturb_bytes(loops, tensor, distribution.mu, terms->terms + t);
+    perturb_bytes(loops, tensor, distribution, terms->terms + t);
   }
   return 1;
 }
@@ -169,15 +186,20 @@ static uint32_t apply(const zo_weight_loops* loops, const zo_tensor* tensor, uin
   return clipped;
 }
 
-static void sum_gaussians(const zo_weight_loops* loops, int32_t* steps, const zo_tensor* tensor,
-                          uint32_t begin, const zo_query* queries, uint32_t query_count) {
+static void sum_bytes(const zo_weight_loops* loops, int32_t* steps, const zo_tensor* tensor,
+                      uint32_t begin, zo_distribution distribution, const zo_query* queries,
+                      uint32_t query_count) {
   const uint32_t all = padded(tile_size(tensor, begin));
   memset(steps, 0, all * sizeof steps[0]);
   for (uint32_t q = 0; q < query_count; ++q) {
-    uint32_t words[kZoTileWords];
+    uint32_t words[2 * kZoTileWords];
     int8_t z[kTile] = {0};
-    loops->draw(words, state_of(queries[q].seed, tensor->stream, begin));
-    loops->add_bytes(z, all, words, zo_gaussian_quantiles);
+    draw_bytes(loops, words, distribution, state_of(queries[q].seed, tensor->stream, begin));
+    if (distribution.kind == ZO_GAUSSIAN) {
+      loops->add_bytes(z, all, words, zo_gaussian_quantiles);
+    } else {
+      loops->add_halves(z, all, words, distribution, 1);
+    }
     loops->add_values(steps, all, z, queries[q].coefficient);
   }
 }
@@ -247,7 +269,7 @@ static int updates(const zo_tensor* tensor, zo_distribution distribution,
                    const zo_perturb_terms* restore, uint32_t count) {
   return tensor->type == ZO_TENSOR_INT8 && tensor->mask == NULL && tensor->multiplier == NULL &&
          tensor->size >= ZO_LOOPS_MIN &&
-         (distribution.kind == ZO_GAUSSIAN ||
+         (has_bytes(distribution) ||
           (distribution.kind == ZO_RADEMACHER && count <= (uint32_t)kZoSigns)) &&
          (restore == NULL || perturbs(tensor, distribution, restore));
 }
@@ -282,7 +304,7 @@ int zo_loops_update(const zo_weight_loops* loops, const zo_tensor* tensor,
       if (signs) {
         sum_signs(loops, sums, size, words, own, count);
       } else {
-        sum_gaussians(loops, sums, tensor, begin, own, count);
+        sum_bytes(loops, sums, tensor, begin, distribution, own, count);
       }
       *clipped += apply(loops, tensor, begin, sums, own[0].seed);
     }

@@ -90,6 +90,32 @@ static void add_bytes(int8_t* weights, uint32_t count, const uint32_t* words,
   }
 }
 
+/* k z of 16 weights. */
+static inline __m256i of_halves(__m256i halves, zo_distribution distribution, int32_t k) {
+  const __m256i byte = _mm256_srai_epi16(halves, 8);
+  const __m256i low = _mm256_and_si256(halves, _mm256_set1_epi16(0xFF));
+  const __m256i none =
+      _mm256_or_si256(_mm256_cmpgt_epi16(_mm256_set1_epi16(distribution.p_zero), low),
+                      _mm256_cmpeq_epi16(byte, _mm256_set1_epi16(-128)));
+  const __m256i scaled =
+      _mm256_mullo_epi16(byte, _mm256_set1_epi16((short)(2 * distribution.mu + 1)));
+  const __m256i z = _mm256_srai_epi16(_mm256_add_epi16(scaled, _mm256_set1_epi16(128)), 8);
+  return _mm256_mullo_epi16(_mm256_andnot_si256(none, z), _mm256_set1_epi16((short)k));
+}
+
+static void add_halves(int8_t* weights, uint32_t count, const uint32_t* words,
+                       zo_distribution distribution, int32_t k) {
+  const __m256i lowest = _mm256_set1_epi16(0xFF);
+  for (uint32_t i = 0; i < count; i += 32, words += 16) {
+    const __m256i a = of_halves(zo_avx2_load(words), distribution, k);
+    const __m256i b = of_halves(zo_avx2_load(words + 8), distribution, k);
+    const __m256i packed =
+        _mm256_packus_epi16(_mm256_and_si256(a, lowest), _mm256_and_si256(b, lowest));
+    const __m256i added = _mm256_permute4x64_epi64(packed, 0xD8);
+    zo_avx2_store(weights + i, _mm256_add_epi8(zo_avx2_load(weights + i), added));
+  }
+}
+
 static void sum_signs(int32_t* steps, uint32_t count, const uint32_t* signs,
                       const int32_t* coefficients, uint32_t streams) {
   const __m256i places = _mm256_set_epi32(24, 25, 26, 27, 28, 29, 30, 31);
@@ -219,5 +245,5 @@ static uint32_t move(int16_t* values, uint32_t count, const uint32_t* signs, con
   return count - counted(_mm256_madd_epi16(kept, _mm256_set1_epi16(1)));
 }
 
-const zo_weight_loops zo_avx2_weights = {draw,       draw_signs, add_signs, add_bytes, sum_signs,
-                                         add_values, round_8,    round_16,  move};
+const zo_weight_loops zo_avx2_weights = {draw,      draw_signs, add_signs, add_bytes, add_halves,
+                                         sum_signs, add_values, round_8,   round_16,  move};

@@ -78,6 +78,25 @@ static void add_bytes(int8_t* weights, uint32_t count, const uint32_t* words,
   }
 }
 
+static void add_halves(int8_t* weights, uint32_t count, const uint32_t* words,
+                       zo_distribution distribution, int32_t k) {
+  const __m512i factor = _mm512_set1_epi16((short)(2 * distribution.mu + 1));
+  const __m512i times = _mm512_set1_epi16((short)k), half = _mm512_set1_epi16(128);
+  const __m512i zeros = _mm512_set1_epi16(distribution.p_zero);
+  for (uint32_t i = 0; i < count; i += 32) {
+    const __m512i halves = _mm512_loadu_si512(words + i / 2u);
+    const __m512i byte = _mm512_srai_epi16(halves, 8);
+    const __m512i low = _mm512_and_si512(halves, _mm512_set1_epi16(0xFF));
+    const __mmask32 keep = _mm512_cmpge_epi16_mask(low, zeros) &
+                           _mm512_cmpneq_epi16_mask(byte, _mm512_set1_epi16(-128));
+    const __m512i scaled = _mm512_add_epi16(_mm512_mullo_epi16(byte, factor), half);
+    const __m512i z = _mm512_maskz_srai_epi16(keep, scaled, 8);
+    const __m256i added = _mm512_cvtepi16_epi8(_mm512_mullo_epi16(z, times));
+    const __m256i w = _mm256_loadu_si256((const __m256i*)(const void*)(weights + i));
+    _mm256_storeu_si256((__m256i*)(void*)(weights + i), _mm256_add_epi8(w, added));
+  }
+}
+
 static void sum_signs(int32_t* steps, uint32_t count, const uint32_t* signs,
                       const int32_t* coefficients, uint32_t streams) {
   for (uint32_t i = 0; i < count; i += 32, signs += kZoSigns) {
@@ -183,5 +202,5 @@ static uint32_t move(int16_t* values, uint32_t count, const uint32_t* signs, con
   return clipped;
 }
 
-const zo_weight_loops zo_avx512_weights = {draw,       draw_signs, add_signs, add_bytes, sum_signs,
-                                           add_values, round_8,    round_16,  move};
+const zo_weight_loops zo_avx512_weights = {draw,      draw_signs, add_signs, add_bytes, add_halves,
+                                           sum_signs, add_values, round_8,   round_16,  move};

@@ -77,6 +77,21 @@ static void add_bytes(int8_t* weights, uint32_t count, const uint32_t* words,
   }
 }
 
+static void add_halves(int8_t* weights, uint32_t count, const uint32_t* words,
+                       zo_distribution distribution, int32_t k) {
+  const int16_t factor = (int16_t)(2 * distribution.mu + 1);
+  for (uint32_t i = 0; i < count; i += 8) {
+    const int16x8_t halves = vreinterpretq_s16_u32(vld1q_u32(words + i / 2u));
+    const int16x8_t byte = vshrq_n_s16(halves, 8), low = vandq_s16(halves, vdupq_n_s16(0xFF));
+    const uint16x8_t keep = vbicq_u16(vcgeq_s16(low, vdupq_n_s16(distribution.p_zero)),
+                                      vceqq_s16(byte, vdupq_n_s16(-128)));
+    const int16x8_t scaled = vaddq_s16(vmulq_n_s16(byte, factor), vdupq_n_s16(128));
+    const int16x8_t z = vandq_s16(vshrq_n_s16(scaled, 8), vreinterpretq_s16_u16(keep));
+    const int8x8_t added = vmovn_s16(vmulq_n_s16(z, (int16_t)k));
+    vst1_s8(weights + i, vadd_s8(vld1_s8(weights + i), added));
+  }
+}
+
 static void sum_signs(int32_t* steps, uint32_t count, const uint32_t* signs,
                       const int32_t* coefficients, uint32_t streams) {
   static const uint32_t kOwn[4] = {1, 2, 4, 8};
@@ -191,5 +206,5 @@ static uint32_t move(int16_t* values, uint32_t count, const uint32_t* signs, con
   return count - vaddlvq_u16(kept);
 }
 
-const zo_weight_loops zo_neon_weights = {draw,       draw_signs, add_signs, add_bytes, sum_signs,
-                                         add_values, round_8,    round_16,  move};
+const zo_weight_loops zo_neon_weights = {draw,      draw_signs, add_signs, add_bytes, add_halves,
+                                         sum_signs, add_values, round_8,   round_16,  move};
