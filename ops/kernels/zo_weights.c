@@ -325,3 +325,9 @@ uint32_t zo_loops_apply_row(const zo_weight_loops* loops, int8_t* weights, const
   }
   return whole;
 }
+
+uint32_t zo_loops_add_products(const zo_weight_loops* loops, int32_t* sums, uint32_t count,
+                               const zo_product* products, uint32_t number, size_t offset,
+                               int32_t zero_point) {
+  return loops->add_products(sums, count, products, number, offset, zero_point);
+}

@@ -1,10 +1,11 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * The inner loops over weights that zo_weight_loops.h is made of.
+ * The inner loops over weights and gradients that zo_weight_loops.h is made of.
  */
 #ifndef TFLM_ZO_OPS_KERNELS_ZO_WEIGHTS_H_
 #define TFLM_ZO_OPS_KERNELS_ZO_WEIGHTS_H_
 
+#include "ops/core/kernels/zo_add_products.h"
 #include "ops/core/kernels/zo_weight_loops.h"
 
 enum {
@@ -44,6 +45,9 @@ struct zo_weight_loops {
    * clipped ones. */
   uint32_t (*move)(int16_t* values, uint32_t count, const uint32_t* signs, const int16_t* moves,
                    int32_t limit);
+  /* zo_add_products on the first sums, any number of them; returns how many it has done. */
+  uint32_t (*add_products)(int32_t* sums, uint32_t count, const zo_product* products,
+                           uint32_t number, size_t offset, int32_t zero_point);
 };
 
 /* Entry j, l: what the state whose bit j alone is set becomes by 16 l steps. A step is linear over

@@ -245,5 +245,38 @@ static uint32_t move(int16_t* values, uint32_t count, const uint32_t* signs, con
   return count - counted(_mm256_madd_epi16(kept, _mm256_set1_epi16(1)));
 }
 
-const zo_weight_loops zo_avx2_weights = {draw,      draw_signs, add_signs, add_bytes, add_halves,
-                                         sum_signs, add_values, round_8,   round_16,  move};
+/* 16 values of a row, less the zero point. */
+static inline __m256i row_of(const int8_t* row, __m256i zero_point) {
+  const __m128i values = _mm_loadu_si128((const __m128i*)(const void*)row);
+  return _mm256_sub_epi16(_mm256_cvtepi8_epi16(values), zero_point);
+}
+
+static inline void add_to(int32_t* sums, __m256i added) {
+  zo_avx2_store(sums, _mm256_add_epi32(zo_avx2_load(sums), added));
+}
+
+static uint32_t add_products(int32_t* sums, uint32_t count, const zo_product* products,
+                             uint32_t number, size_t offset, int32_t zero_point) {
+  const __m256i zero = _mm256_set1_epi16((short)zero_point);
+  const uint32_t whole = count / 16u * 16u;
+  for (uint32_t i = 0; i < whole; i += 16) {
+    __m256i low = _mm256_setzero_si256(), high = low;
+    for (uint32_t k = 0; k < number; k += 2) { /* of an odd number, the last one with 0, too */
+      const zo_product *one = products + k, *other = k + 1u < number ? one + 1 : one;
+      const uint32_t of_other = k + 1u < number ? (uint32_t)other->factor << 16 : 0u;
+      const __m256i factors =
+          _mm256_set1_epi32((int)(of_other | ((uint32_t)one->factor & 0xFFFFu)));
+      const __m256i a = row_of(one->row + offset + i, zero);
+      const __m256i b = row_of(other->row + offset + i, zero);
+      low = _mm256_add_epi32(low, _mm256_madd_epi16(_mm256_unpacklo_epi16(a, b), factors));
+      high = _mm256_add_epi32(high, _mm256_madd_epi16(_mm256_unpackhi_epi16(a, b), factors));
+    }
+    add_to(sums + i, _mm256_permute2x128_si256(low, high, 0x20));
+    add_to(sums + i + 8, _mm256_permute2x128_si256(low, high, 0x31));
+  }
+  return whole;
+}
+
+const zo_weight_loops zo_avx2_weights = {draw,       draw_signs, add_signs,   add_bytes,
+                                         add_halves, sum_signs,  add_values,  round_8,
+                                         round_16,   move,       add_products};

@@ -1,6 +1,5 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-#include <immintrin.h>
-
+#include "ops/kernels/zo_avx512.h"
 #include "ops/kernels/zo_weights.h"
 #include "ops/kernels/zo_x86.h"
 
@@ -202,5 +201,43 @@ static uint32_t move(int16_t* values, uint32_t count, const uint32_t* signs, con
   return clipped;
 }
 
-const zo_weight_loops zo_avx512_weights = {draw,      draw_signs, add_signs, add_bytes, add_halves,
-                                           sum_signs, add_values, round_8,   round_16,  move};
+/* 32 values of a row, less the zero point. */
+static inline __m512i row_of(const int8_t* row, __mmask32 mask, __m512i zero_point) {
+  return _mm512_sub_epi16(_mm512_cvtepi8_epi16(_mm256_maskz_loadu_epi8(mask, row)), zero_point);
+}
+
+static inline void add_to(int32_t* sums, __mmask16 mask, __m512i added) {
+  const __m512i own = _mm512_maskz_loadu_epi32(mask, sums);
+  _mm512_mask_storeu_epi32(sums, mask, _mm512_add_epi32(own, added));
+}
+
+static uint32_t add_products(int32_t* sums, uint32_t count, const zo_product* products,
+                             uint32_t number, size_t offset, int32_t zero_point) {
+  const __m512i zero = _mm512_set1_epi16((short)zero_point);
+  /* Unpacking has left quarters of the first 16 sums, and of the others, in two vectors. */
+  const __m512i first = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
+  const __m512i second = _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4);
+  for (uint32_t i = 0; i < count; i += 32) {
+    const __mmask32 mask = count - i >= 32u ? 0xFFFFFFFFu : (1u << (count - i)) - 1u;
+    __m512i low = _mm512_setzero_si512(), high = low;
+    for (uint32_t k = 0; k < number; k += 2) { /* of an odd number, the last one with 0, too */
+      const zo_product *one = products + k, *other = k + 1u < number ? one + 1 : one;
+      const uint32_t of_other = k + 1u < number ? (uint32_t)other->factor << 16 : 0u;
+      const __m512i factors =
+          _mm512_set1_epi32((int)(of_other | ((uint32_t)one->factor & 0xFFFFu)));
+      const __m512i a = row_of(one->row + offset + i, mask, zero);
+      const __m512i b = row_of(other->row + offset + i, mask, zero);
+      zo_avx512_add_twos(&low, _mm512_unpacklo_epi16(a, b), factors);
+      zo_avx512_add_twos(&high, _mm512_unpackhi_epi16(a, b), factors);
+    }
+    add_to(sums + i, (__mmask16)mask, _mm512_permutex2var_epi64(low, first, high));
+    if (mask >> 16 != 0u) {
+      add_to(sums + i + 16, (__mmask16)(mask >> 16), _mm512_permutex2var_epi64(low, second, high));
+    }
+  }
+  return count;
+}
+
+const zo_weight_loops zo_avx512_weights = {draw,       draw_signs, add_signs,   add_bytes,
+                                           add_halves, sum_signs,  add_values,  round_8,
+                                           round_16,   move,       add_products};

@@ -206,5 +206,24 @@ static uint32_t move(int16_t* values, uint32_t count, const uint32_t* signs, con
   return count - vaddlvq_u16(kept);
 }
 
-const zo_weight_loops zo_neon_weights = {draw,      draw_signs, add_signs, add_bytes, add_halves,
-                                         sum_signs, add_values, round_8,   round_16,  move};
+static uint32_t add_products(int32_t* sums, uint32_t count, const zo_product* products,
+                             uint32_t number, size_t offset, int32_t zero_point) {
+  const int16x8_t zero = vdupq_n_s16((int16_t)zero_point);
+  const uint32_t whole = count / 8u * 8u;
+  for (uint32_t i = 0; i < whole; i += 8) {
+    int32x4_t low = vld1q_s32(sums + i), high = vld1q_s32(sums + i + 4);
+    for (uint32_t k = 0; k < number; ++k) {
+      const int16_t factor = (int16_t)products[k].factor;
+      const int16x8_t row = vsubq_s16(vmovl_s8(vld1_s8(products[k].row + offset + i)), zero);
+      low = vmlal_n_s16(low, vget_low_s16(row), factor);
+      high = vmlal_high_n_s16(high, row, factor);
+    }
+    vst1q_s32(sums + i, low);
+    vst1q_s32(sums + i + 4, high);
+  }
+  return whole;
+}
+
+const zo_weight_loops zo_neon_weights = {draw,       draw_signs, add_signs,   add_bytes,
+                                         add_halves, sum_signs,  add_values,  round_8,
+                                         round_16,   move,       add_products};

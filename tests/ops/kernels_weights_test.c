@@ -174,6 +174,38 @@ static void test_rows(const zo_weight_loops* loops) {
   }
 }
 
+/* Rows of a matrix that ends where its memory ends. */
+static void test_products(const zo_weight_loops* loops) {
+  for (int round = 0; round < kRounds; ++round) {
+    enum { kProducts = 33 };
+    const uint32_t count = 1u + draw() % 150u, number = 1u + draw() % kProducts;
+    const size_t offset = draw() % 20u, length = offset + count;
+    int8_t* rows = bytes_of(number * length);
+    zo_product products[kProducts];
+    const int32_t most = draw() & 1u ? INT16_MAX : 300;
+    for (uint32_t k = 0; k < number; ++k) {
+      products[k].row = rows + k * length;
+      products[k].factor = draw() % 8u == 0u ? -most : between(-most, most);
+    }
+    int32_t* sums[2];
+    for (int i = 0; i < 2; ++i) sums[i] = (int32_t*)allocate(count * sizeof *sums[i]);
+    for (uint32_t j = 0; j < count; ++j) sums[0][j] = sums[1][j] = between(-1000000, 1000000);
+    const int32_t zero_point = draw() & 1u ? -128 : between(-128, 127);
+    const uint32_t done =
+        zo_loops_add_products(loops, sums[0], count, products, number, offset, zero_point);
+    CHECK(done <= count && count - done < 16u);
+    for (uint32_t j = 0; j < count; ++j) {
+      for (uint32_t k = 0; k < number; ++k) {
+        sums[1][j] += products[k].factor * (products[k].row[offset + j] - zero_point);
+      }
+      if (j < done) CHECK(sums[0][j] == sums[1][j]);
+    }
+    free(sums[0]);
+    free(sums[1]);
+    free(rows);
+  }
+}
+
 void test_weights(const zo_kernel_set* set) {
   const zo_weight_loops* loops = set->weights;
   if (loops == NULL) return; /* what all are held against is the portable form */
@@ -181,4 +213,5 @@ void test_weights(const zo_kernel_set* set) {
   test_perturbation(loops);
   test_updates(loops);
   test_rows(loops);
+  test_products(loops);
 }

@@ -1,6 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "ops/core/kernels/zo_add_products.h"
 
+#include "ops/core/kernels/zo_weight_loops.h"
+
 #if (defined(__SSE2__) || defined(__ARM_NEON)) && !defined(ZO_PORTABLE)
 
 /* Factors of 16 bits: it vectorizes. */
@@ -11,6 +13,17 @@ static void add_product(int32_t* restrict sums, const int8_t* restrict row, uint
 
 void zo_add_products(int32_t* sums, uint32_t count, const zo_product* products, uint32_t number,
                      size_t offset, int32_t zero_point) {
+#if ZO_KERNEL_SETS
+  const zo_weight_loops* loops = zo_weight_loops_of_machine();
+  if (loops != NULL && number > 1u) { /* which keep sums in registers: of use to several products */
+    const uint32_t done =
+        zo_loops_add_products(loops, sums, count, products, number, offset, zero_point);
+    sums += done;
+    count -= done;
+    offset += done;
+  }
+  if (count == 0u) return;
+#endif
   for (uint32_t k = 0; k < number; ++k) {
     add_product(sums, products[k].row + offset, count, (int16_t)zero_point,
                 (int16_t)products[k].factor);

@@ -1,11 +1,12 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Perturbation, updates and replay of weights by the kernel sets of a desktop (ops/kernels). They
- * give the bits of the portable forms, which call them where there are any; firmware has none.
+ * Perturbation, updates, replay and gradients of weights by a desktop's kernel sets (ops/kernels).
+ * They give the bits of the portable forms, which call them where there are any; firmware has none.
  */
 #ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_WEIGHT_LOOPS_H_
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_WEIGHT_LOOPS_H_
 
+#include "ops/core/kernels/zo_add_products.h"
 #include "ops/core/zo_types.h"
 
 /* Whether the program has ops/kernels. */
@@ -38,5 +39,10 @@ int zo_loops_update(const zo_weight_loops* loops, const zo_tensor* tensor,
  * multiple of ZO_LOOPS_MIN. */
 uint32_t zo_loops_apply_row(const zo_weight_loops* loops, int8_t* weights, const int32_t* steps,
                             uint32_t count, int32_t limit, uint32_t* stream, uint32_t* clipped);
+
+/* zo_add_products on the first sums, of any number; returns how many it has done. */
+uint32_t zo_loops_add_products(const zo_weight_loops* loops, int32_t* sums, uint32_t count,
+                               const zo_product* products, uint32_t number, size_t offset,
+                               int32_t zero_point);
 
 #endif /* TFLM_ZO_OPS_CORE_KERNELS_ZO_WEIGHT_LOOPS_H_ */
