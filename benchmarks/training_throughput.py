@@ -15,13 +15,16 @@ the network:
 
 The three alternate in one process; figures and ratios are medians over rounds. Seconds are processor time:
 one thread does all the work, so on an idle machine they are those of the clock, and other load does not
-count. Without arguments the LeNet-5 of the tests, with random weights, is measured.
+count. Beside them the same training with --threads threads, in seconds of the clock, as a ratio to one
+thread, and two processes' forwards at the same time as a ratio to those of one: what the machine has to
+give. Both need an idle machine. Without arguments the LeNet-5 of the tests, with random weights, is measured.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import statistics
 import tempfile
 import time
@@ -98,11 +101,51 @@ def fastest_simulation(
     return max(steps, key=lambda step: samples_per_second(step, seconds))
 
 
+def _forwards_until(data: bytes, batch: int, seconds: float, barrier: Any, found: Any) -> None:
+    """In a process of its own: forward passes for so many seconds of the clock, begun together."""
+    own = interpreter(data, "exact")
+    barrier.wait()
+    begin, done = time.perf_counter(), 0
+    while time.perf_counter() - begin < seconds:
+        own.invoke()
+        done += batch
+    found.put(done / (time.perf_counter() - begin))
+
+
+def cores_worth(model: Model, batch: int, processes: int, seconds: float) -> float:
+    """Forward passes a second of so many processes at the same time, as a ratio to those of one."""
+    context, speeds = multiprocessing.get_context("spawn"), []
+    for count in (1, processes):
+        barrier, found = context.Barrier(count), context.Queue()
+        arguments = (set_batch(model, batch).to_bytes(), batch, seconds, barrier, found)
+        made = [context.Process(target=_forwards_until, args=arguments) for _ in range(count)]
+        for process in made:
+            process.start()
+        speeds.append(sum(found.get() for _ in made))
+        for process in made:
+            process.join()
+    return speeds[1] / speeds[0]
+
+
+def threads_worth(trainers: list[Trainer], x: Any, y: Any, steps: int, rounds: int) -> float:
+    """How many times as fast the second trainer is as the first, by the clock."""
+    ratios = []
+    for _ in range(rounds):
+        taken = []
+        for trainer in trainers:
+            begin = time.perf_counter()
+            trainer.fit(x, y, steps=steps, keep="last")
+            taken.append(time.perf_counter() - begin)
+        ratios.append(taken[0] / taken[1])
+    return statistics.median(ratios)
+
+
 def measure(
-    model: Model, batch: int, rounds: int, seconds: float, advance: Callable[[int], None]
+    model: Model, batch: int, rounds: int, seconds: float, threads: int, advance: Callable[[int], None]
 ) -> dict[str, float]:
     zo = trainable_model(model, batch)
-    trainer = Trainer(zo, Settings(tasks=(Weights(queries=1),), batch_size=MINIBATCH), runtime="litert")
+    settings = Settings(tasks=(Weights(queries=1),), batch_size=MINIBATCH)
+    trainer, other = (Trainer(zo, settings, threads=n) for n in (1, threads))
     x, y = random_data(trainer.runtime, 512)
     bare = bare_forwards(model, batch)
     simulation = fastest_simulation(export_model(zo), x, y, seconds / 4)
@@ -123,6 +166,8 @@ def measure(
         "training_samples_per_s": statistics.median(training),
         "ratio": statistics.median(t / f for t, f in zip(training, forwards, strict=True)),
     }
+    result["threads_over_one"] = threads_worth([trainer, other], x, y, steps, rounds)
+    result["processes_over_one"] = cores_worth(model, batch, threads, seconds)
     if simulated:
         speedup = statistics.median(t / s for t, s in zip(training, simulated, strict=True))
         result["simulation_samples_per_s"] = statistics.median(simulated)
@@ -138,6 +183,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32, help="samples per invoke of LiteRT")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
+    parser.add_argument("--threads", type=int, default=2, help="(default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()
 
@@ -148,12 +194,15 @@ def main() -> None:
         progress("measuring", len(models) * arguments.rounds) as advance,
     ):
         for name, model in models.items():
-            results[name] = measure(model, arguments.batch, arguments.rounds, arguments.seconds, advance)
+            results[name] = measure(
+                model, arguments.batch, arguments.rounds, arguments.seconds, arguments.threads, advance
+            )
     if arguments.json:
         print(json.dumps({"batch": arguments.batch, "models": results}, indent=2))
         return
     table = Table(title=f"Samples per second, LiteRT (batch {arguments.batch}) and NumPy, one thread each")
     columns = ("model", "weights", "forwards", "training", "of forwards", "NumPy", "training / NumPy")
+    columns += (f"{arguments.threads} threads / 1", f"{arguments.threads} processes / 1")
     for column in columns:
         table.add_column(column, justify="left" if column == "model" else "right")
     for name, r in results.items():
@@ -165,6 +214,8 @@ def main() -> None:
             f"{r['ratio']:.3f}",
             f"{r['simulation_samples_per_s']:,.0f}" if "simulation_samples_per_s" in r else "–",
             f"{r['speedup_over_simulation']:.1f}x" if "speedup_over_simulation" in r else "–",
+            f"{r['threads_over_one']:.2f}",
+            f"{r['processes_over_one']:.2f}",
         )
     Console().print(table)
 
