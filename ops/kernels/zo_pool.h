@@ -12,8 +12,11 @@ typedef struct zo_pool {
   bool average;     /* rounded half away from zero, of the positions inside of the image; else the
                        largest */
   int32_t min, max;
-  int32_t* sums; /* [channels], for averages */
+  void* scratch; /* zo_pool_scratch_bytes(), aligned for int32_t */
 } zo_pool;
+
+/* Memory that a pooling needs besides its input and its output. */
+size_t zo_pool_scratch_bytes(const zo_pool* pool);
 
 void zo_pool_run(const zo_pool* pool, const int8_t* x, int8_t* y);
 

@@ -43,8 +43,8 @@ void* zo_exact_pool_create(const zo_node* node, const zo_kernel_set* kernels) {
   pool->average = node->builtin == kTfLiteBuiltinAveragePool2d;
   zo_activation_range(((const TfLitePoolParams*)node->params)->activation, zo_node_output(node, 0),
                       &pool->min, &pool->max);
-  pool->sums = malloc((size_t)pool->window.channels * sizeof *pool->sums);
-  if (pool->sums == NULL) {
+  pool->scratch = malloc(zo_pool_scratch_bytes(pool));
+  if (pool->scratch == NULL) {
     free(pool);
     return NULL;
   }
@@ -60,6 +60,6 @@ bool zo_exact_pool_run(void* self, const zo_node* node) {
 }
 
 void zo_exact_pool_free(void* self) {
-  free(((zo_pool*)self)->sums);
+  free(((zo_pool*)self)->scratch);
   free(self);
 }

@@ -354,7 +354,7 @@ static void test_pool(void) {
     pool.average = draw() & 1u;
     pool.min = between(-128, 0);
     pool.max = between(1, 127);
-    pool.sums = (int32_t*)allocate((size_t)w->channels * sizeof *pool.sums);
+    pool.scratch = allocate(zo_pool_scratch_bytes(&pool));
     const size_t image = (size_t)(w->height * w->width * w->channels);
     int8_t* x = bytes_of((size_t)w->samples * image);
     int8_t* y =
@@ -370,7 +370,7 @@ static void test_pool(void) {
         }
       }
     }
-    free(pool.sums);
+    free(pool.scratch);
     free(x);
     free(y);
   }
