@@ -134,7 +134,7 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: str = "")
         Accuracies in percent: "validation", "test", "before" (the int8 model that adapts) and, where the task
         has an old domain, "old"; the number of "steps", and the forward "equivalents" that they took. With a
         guard also "last", the test accuracy of the last step's weights, "kept_step", and whether the run
-        "ended_worse" than it began by the loss of these samples.
+        "ended_worse" than it began: with a larger loss of these samples, or with fewer right answers to them.
     """
     x, y = task.adapt
     if method.rehearsal:
@@ -210,7 +210,8 @@ def _fit_guarded(
         x, y = x[rest], y[rest]
     history = trainer.fit(x, y, **length, callbacks=[AtLast()])
     first, last = history.measurements[0], history.measurements[-1]
-    found["kept_step"], found["ended_worse"] = history.kept_step, float(last["loss"] > first["loss"])
+    worse = last["loss"] > first["loss"] or last["accuracy"] < first["accuracy"]
+    found["kept_step"], found["ended_worse"] = history.kept_step, float(worse)
     return history
 
 
