@@ -196,7 +196,8 @@ def desktop(folder: Path) -> tuple[list[list[int]], int]:
         x[slot], y[slot] = image, label
         if met % SAMPLES_PER_ROUND == 0:
             # What was kept of the first layers' outputs is of other samples.
-            trained._row[:], trained._kept = -1, 0
+            assert trained._prefix is not None
+            trained._prefix.forget()
             for _ in range(STEPS_PER_ROUND):
                 trained.advance()
         if met % SAMPLES_PER_REPORT == 0:

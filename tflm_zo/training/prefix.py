@@ -28,7 +28,12 @@ class Prefix:
         # By the segments that they enter, in the order in which samples are used first, and where there each
         # sample is; -1: nowhere yet.
         self._kept: dict[int, NDArray[np.int8]] = {}
-        self._row, self._count = np.full(len(inputs[0]), -1, np.int64), 0
+        self._row = np.empty(len(inputs[0]), np.int64)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forgets what was computed: the samples are others from now on."""
+        self._row[:], self._count = -1, 0
 
     def of(self, chosen: NDArray[np.uint32]) -> dict[int, NDArray[np.int8]]:
         """Returns the samples' activations by the segments that they enter, int8 [samples, ...]."""
