@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from helpers.injection import inject_all
-from helpers.interpreters import run_plain
+from helpers.interpreters import require, run_plain
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
 from tflm_zo.converters import ConversionError, ZoMetadata, load_model, read_metadata
@@ -191,10 +191,15 @@ def test_mean_squared_error(given: str) -> None:
     assert found.accuracy is None and found.labelled == SAMPLES
 
 
-def test_watching() -> None:
+@pytest.mark.parametrize(("name", "at_once"), [("litert", 32), ("tflm", 4)])
+def test_watching(name: str, at_once: int) -> None:
+    """Batch by batch, or so many samples at once where the runtime passes any number on."""
+    require(name)
     built = MODELS["small_cnn"]()
-    runtime = load(inject_all(built, batch=4), "litert")
-    given, seen = prepare(runtime, data(built), np.zeros(SAMPLES, int)), []
+    runtime = load(inject_all(built, batch=4), name)
+    assert runtime.samples_at_once == at_once
+    x, y = np.tile(data(built), (4, 1, 1, 1)), np.zeros(4 * SAMPLES, int)
+    given, seen = prepare(runtime, x, y), []
 
     def watch(starts: Any) -> Any:
         for start in starts:
@@ -202,7 +207,8 @@ def test_watching() -> None:
             yield start
 
     assert evaluation.evaluate(runtime, given, watch) == evaluation.evaluate(runtime, given)
-    assert seen == [(0, 3), (4, 3), (8, 3)]
+    batches = range(0, len(y), at_once)
+    assert seen == [(start, len(batches)) for start in batches] and len(seen) > 1
 
 
 # --- several inputs -----------------------------------------------------------------------------------------
