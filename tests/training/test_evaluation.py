@@ -198,7 +198,7 @@ def test_watching(name: str, at_once: int) -> None:
     built = MODELS["small_cnn"]()
     runtime = load(inject_all(built, batch=4), name)
     assert runtime.samples_at_once == at_once
-    x, y = np.tile(data(built), (4, 1, 1, 1)), np.zeros(4 * SAMPLES, int)
+    x, y = np.tile(data(built)[0], (4, 1, 1, 1)), np.zeros(4 * SAMPLES, int)
     given, seen = prepare(runtime, x, y), []
 
     def watch(starts: Any) -> Any:
