@@ -65,6 +65,24 @@ METHODS: dict[str, Method] = {
     "recalibrated-node-300-steps": Method(
         "the same after recalibration", "node", steps=300, recalibrate=True
     ),
+    "recalibrated-node-6100-steps": Method(
+        "the same for all of 10^5 forward equivalents on ResNet-8", "node", steps=6100, recalibrate=True
+    ),
+    "recalibrated-node-weights": Method(
+        "recalibration, then node perturbation and weight perturbation of all other layers together",
+        "node",
+        settings={"weights.scope": "model"},
+        recalibrate=True,
+    ),
+    "recalibrated-node-everywhere": Method(
+        "recalibration, then node perturbation of every layer",
+        "node",
+        injection={"nodes": "*"},
+        recalibrate=True,
+    ),
+    "recalibrated-weight": Method(
+        "recalibration, then whole-model weight perturbation", "weight", recalibrate=True
+    ),
     "head-zo": Method("node perturbation of the last layer alone", "node", last_layer=True),
     "head-exact": Method(
         "exact gradient of the last layer alone", "node", settings={"exact.last": 1}, last_layer=True
