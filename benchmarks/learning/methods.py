@@ -66,7 +66,7 @@ METHODS: dict[str, Method] = {
         "the same after recalibration", "node", steps=300, recalibrate=True
     ),
     "recalibrated-node-6100-steps": Method(
-        "the same for all of 10^5 forward equivalents on ResNet-8", "node", steps=6100, recalibrate=True
+        "recalibration, then 6,100 steps of node perturbation", "node", steps=6100, recalibrate=True
     ),
     "recalibrated-node-weights": Method(
         "recalibration, then node perturbation and weight perturbation of all other layers together",

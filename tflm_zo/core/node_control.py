@@ -302,8 +302,8 @@ class NodeControl:
 
     @property
     def evaluations(self) -> int:
-        """Losses that the task in progress still wants of this part; those of nodes all at once, if you like,
-        since they move no weight.
+        """Number of evaluations that the task in progress has left in this part: 0 before its queries, 1 for
+        perturbed weights. Evaluations of nodes move no weight, so one invoke may pass all of them on.
         """
         return int(library().zo_node_run_evaluations(self._run))
 
