@@ -20,7 +20,7 @@ from .metadata import (
 from .model import Model, load_model
 from .passes.cut_segments import possible_cuts
 from .rebatch import set_batch
-from .segments import can_change_batch, extract_segment, extract_weight_operators
+from .segments import can_change_batch, extract_segment
 from .settings import InjectSettings
 from .step_multipliers import step_multipliers
 from .update_masks import update_masks
@@ -46,7 +46,6 @@ __all__ = [
     "convert",
     "export_model",
     "extract_segment",
-    "extract_weight_operators",
     "grow_classes",
     "initial_weights",
     "with_initial_weights",

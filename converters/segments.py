@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from .constants import COMMAND, PERTURB, SEED_REPLAY, UPDATE
+from .constants import COMMAND
 from .errors import ConversionError
 from .model import Model
 from .passes.set_batch import rewrite_batch
@@ -51,20 +51,3 @@ def can_change_batch(model: Model) -> bool:
     except ConversionError:
         return False
     return True
-
-
-def extract_weight_operators(model: Model, number: int) -> Model:
-    """The operators of segment ``number`` that move weights, as a model with the inputs and outputs of the
-    whole segment, of which it computes ``zo_status`` alone.
-
-    Args:
-        model: a ZO model; it is not changed.
-        number: number of the segment, from 0 on.
-
-    Raises:
-        ConversionError: the model has no such segment.
-    """
-    own = extract_segment(model, number)
-    graph = own.subgraphs[0]
-    graph.operators = [op for op in graph.operators if op.code.custom in (SEED_REPLAY, UPDATE, PERTURB)]
-    return own

@@ -176,6 +176,7 @@ typedef struct TfLiteContext {
                                                         TfLiteRegistration registration,
                                                         const TfLiteIntArray* nodes_to_replace,
                                                         struct TfLiteDelegate* delegate);
+  int recommended_num_threads; /* what the interpreter was asked for; below 1: its own choice */
 } TfLiteContext;
 
 typedef enum TfLiteDelegateFlags {

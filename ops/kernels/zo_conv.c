@@ -15,16 +15,17 @@ struct zo_conv {
   zo_image image;
   zo_channels channels;
   bool constant, is_packed;
-  int32_t correction;  /* of a sum, for each unit of the sum of its filter */
-  int32_t run_length;  /* neighbouring values of a row */
-  int32_t run_steps;   /* steps that they take */
-  int32_t depth;       /* values of a filter */
-  int32_t rows;        /* of a sample */
-  int32_t* row_at;     /* [held * rows] */
-  int32_t* step_at;    /* [steps] */
-  int8_t* filters;     /* packed */
-  int8_t* source;      /* what was packed */
-  int32_t* filter_sum; /* [out channels] */
+  int32_t correction;     /* of a sum, for each unit of the sum of its filter */
+  int32_t run_length;     /* neighbouring values of a row */
+  int32_t run_steps;      /* steps that they take */
+  int32_t depth;          /* values of a filter */
+  int32_t rows;           /* of a sample */
+  int32_t* row_at;        /* [held * rows] */
+  int32_t* step_at;       /* [steps] */
+  int8_t* filters;        /* packed */
+  const int8_t* unpacked; /* filters of a layer that never packs them */
+  int8_t* source;         /* what was packed */
+  int32_t* filter_sum;    /* [out channels] */
 };
 
 static int32_t blocks_of(int32_t columns) { return (columns + kZoBlock - 1) / kZoBlock; }
@@ -92,13 +93,12 @@ zo_conv* zo_conv_create(const zo_kernel_set* kernels, const zo_layer* layer) {
   self->gemm.columns = layer->channels;
   const int64_t some = (kRows + rows - 1) / rows;
   const zo_image_format format = {self->layout.wide, self->layout.flip, layer->input_zero_point, 1};
-  if (!zo_image_init(&self->image, w, &format, (int32_t)(some < w->samples ? some : w->samples)) ||
-      !allocate(self, layer)) {
+  const int32_t held = (int32_t)(some < w->samples ? some : w->samples);
+  if (!zo_image_init(&self->image, w, &format, held, layer->threads) || !allocate(self, layer)) {
     zo_conv_free(self);
     return NULL;
   }
   set_distances(self);
-  self->gemm.rows = self->image.memory;
   self->gemm.row_at = self->row_at;
   self->gemm.step_at = self->step_at;
   self->gemm.filters = self->filters;
@@ -173,13 +173,23 @@ static bool is_vector(const zo_conv* self) {
   return !self->constant && w->samples == 1 && self->rows == 1 && self->depth == w->channels;
 }
 
-static void run_vector(zo_conv* self, const int8_t* x, const int8_t* filters, const int32_t* bias,
-                       int8_t* y) {
-  start(self, bias, 0);
-  zo_image_load(&self->image, x, 1);
-  const zo_dots dots = {self->image.memory,
+void zo_conv_begin(zo_conv* self, const int8_t* filters, const int32_t* bias) {
+  if (is_vector(self)) {
+    self->unpacked = filters;
+    start(self, bias, 0);
+    return;
+  }
+  const size_t bytes = (size_t)self->gemm.columns * (size_t)self->depth;
+  if (!self->is_packed || (!self->constant && memcmp(self->source, filters, bytes) != 0)) {
+    pack(self, filters);
+  }
+  start(self, bias, self->correction);
+}
+
+static void run_vector(const zo_conv* self, const int8_t* x, int32_t thread, int8_t* y) {
+  const zo_dots dots = {zo_image_load(&self->image, x, 1, thread),
                         self->depth,
-                        filters,
+                        self->unpacked,
                         self->gemm.columns,
                         self->correction,
                         &self->channels.output,
@@ -187,27 +197,23 @@ static void run_vector(zo_conv* self, const int8_t* x, const int8_t* filters, co
   self->dots(&dots);
 }
 
-void zo_conv_run(zo_conv* self, const int8_t* x, const int8_t* filters, const int32_t* bias,
-                 int8_t* y) {
+void zo_conv_run(const zo_conv* self, const int8_t* x, zo_share share, int8_t* y) {
   if (is_vector(self)) {
-    run_vector(self, x, filters, bias, y);
+    run_vector(self, x, share.thread, y);
     return;
   }
   const zo_window* w = &self->image.window;
-  const int32_t channels = self->gemm.columns;
-  const size_t bytes = (size_t)channels * (size_t)self->depth;
-  if (!self->is_packed || (!self->constant && memcmp(self->source, filters, bytes) != 0)) {
-    pack(self, filters);
-  }
-  start(self, bias, self->correction);
   const size_t in_bytes = (size_t)w->height * (size_t)w->width * (size_t)w->channels;
-  for (int32_t s = 0; s < w->samples; s += self->image.held) {
-    const int32_t left = w->samples - s;
+  const size_t out_bytes = (size_t)self->rows * (size_t)self->gemm.columns;
+  zo_gemm gemm = self->gemm;
+  for (int32_t done = 0; done < share.count; done += self->image.held) {
+    const int32_t left = share.count - done;
     const int32_t count = left < self->image.held ? left : self->image.held;
-    zo_image_load(&self->image, x + (size_t)s * in_bytes, count);
-    self->gemm.row_count = count * self->rows;
-    self->gemm.y = y + (size_t)s * (size_t)self->rows * (size_t)channels;
-    self->run(&self->gemm);
+    const size_t s = (size_t)(share.first + done);
+    gemm.rows = zo_image_load(&self->image, x + s * in_bytes, count, share.thread);
+    gemm.row_count = count * self->rows;
+    gemm.y = y + s * out_bytes;
+    self->run(&gemm);
   }
 }
 

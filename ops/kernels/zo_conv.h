@@ -13,11 +13,17 @@ typedef struct zo_conv zo_conv;
 /* Null where the layer is too large for 32-bit distances, or there is no memory. */
 zo_conv* zo_conv_create(const zo_kernel_set* kernels, const zo_layer* layer);
 
-/* x: [samples, height, width, channels]; filters: [out channels, filter height, filter width,
- * channels], packed where they differ from those of the run before; bias: [out channels], or null
- * for zeros; y: [samples, out height, out width, out channels]. */
-void zo_conv_run(zo_conv* conv, const int8_t* x, const int8_t* filters, const int32_t* bias,
-                 int8_t* y);
+/* Takes what the runs to come compute with.
+ *   filters  [out channels, filter height, filter width, channels], packed where they differ from
+ *            those before; they stay where they are, and what they are, until the runs are over
+ *   bias     [out channels], or null for zeros */
+void zo_conv_begin(zo_conv* conv, const int8_t* filters, const int32_t* bias);
+
+/* Computes a share of the samples; several threads may, at the same time, each with a number of its
+ * own.
+ *   x  [samples, height, width, channels]
+ *   y  [samples, out height, out width, out channels] */
+void zo_conv_run(const zo_conv* conv, const int8_t* x, zo_share share, int8_t* y);
 
 void zo_conv_free(zo_conv* conv);
 

@@ -97,7 +97,7 @@ zo_depthwise_conv* zo_depthwise_conv_create(const zo_kernel_set* kernels, const 
   self->channel = malloc(places * sizeof *self->channel);
   self->filters = calloc(places, (size_t)taps * sizeof *self->filters);
   self->source = malloc((size_t)layer->channels * (size_t)real_taps(w));
-  if (!zo_image_init(&self->image, w, &format, held) || self->run_at == NULL ||
+  if (!zo_image_init(&self->image, w, &format, held, layer->threads) || self->run_at == NULL ||
       self->tap_at == NULL || self->channel == NULL || self->filters == NULL ||
       self->source == NULL) {
     zo_depthwise_conv_free(self);
@@ -109,7 +109,6 @@ zo_depthwise_conv* zo_depthwise_conv_create(const zo_kernel_set* kernels, const 
     zo_depthwise_conv_free(self);
     return NULL;
   }
-  self->depthwise.x = (const int16_t*)(const void*)self->image.memory;
   self->depthwise.run_at = self->run_at;
   self->depthwise.tap_at = self->tap_at;
   self->depthwise.filters = self->filters;
@@ -133,10 +132,8 @@ static void pack(zo_depthwise_conv* self, const int8_t* filters) {
   self->is_packed = true;
 }
 
-void zo_depthwise_conv_run(zo_depthwise_conv* self, const int8_t* x, const int8_t* filters,
-                           const int32_t* bias, int8_t* y) {
-  const zo_window* w = &self->image.window;
-  const size_t bytes = (size_t)self->out_channels * (size_t)real_taps(w);
+void zo_depthwise_conv_begin(zo_depthwise_conv* self, const int8_t* filters, const int32_t* bias) {
+  const size_t bytes = (size_t)self->out_channels * (size_t)real_taps(&self->image.window);
   if (!self->is_packed || (!self->constant && memcmp(self->source, filters, bytes) != 0)) {
     pack(self, filters);
   }
@@ -144,15 +141,23 @@ void zo_depthwise_conv_run(zo_depthwise_conv* self, const int8_t* x, const int8_
     const int32_t channel = self->channel[place];
     self->channels.start[place] = bias == NULL || channel < 0 ? 0 : bias[channel];
   }
+}
+
+void zo_depthwise_conv_run(const zo_depthwise_conv* self, const int8_t* x, zo_share share,
+                           int8_t* y) {
+  const zo_window* w = &self->image.window;
   const size_t in_bytes = (size_t)w->height * (size_t)w->width * (size_t)w->channels;
   const size_t out_bytes = (size_t)self->runs * (size_t)self->depthwise.length;
-  for (int32_t s = 0; s < w->samples; s += self->image.held) {
-    const int32_t left = w->samples - s;
+  zo_depthwise depthwise = self->depthwise;
+  for (int32_t done = 0; done < share.count; done += self->image.held) {
+    const int32_t left = share.count - done;
     const int32_t count = left < self->image.held ? left : self->image.held;
-    zo_image_load(&self->image, x + (size_t)s * in_bytes, count);
-    self->depthwise.run_count = count * self->runs;
-    self->depthwise.y = y + (size_t)s * out_bytes;
-    self->run(&self->depthwise);
+    const size_t s = (size_t)(share.first + done);
+    const uint8_t* image = zo_image_load(&self->image, x + s * in_bytes, count, share.thread);
+    depthwise.x = (const int16_t*)(const void*)image;
+    depthwise.run_count = count * self->runs;
+    depthwise.y = y + s * out_bytes;
+    self->run(&depthwise);
   }
 }
 

@@ -12,9 +12,12 @@ typedef struct zo_depthwise_conv zo_depthwise_conv;
  * distances, or there is no memory. */
 zo_depthwise_conv* zo_depthwise_conv_create(const zo_kernel_set* kernels, const zo_layer* layer);
 
-/* As zo_conv_run, with filters [filter height, filter width, out channels]. */
-void zo_depthwise_conv_run(zo_depthwise_conv* conv, const int8_t* x, const int8_t* filters,
-                           const int32_t* bias, int8_t* y);
+/* As zo_conv_begin, with filters [filter height, filter width, out channels]. */
+void zo_depthwise_conv_begin(zo_depthwise_conv* conv, const int8_t* filters, const int32_t* bias);
+
+/* As zo_conv_run. */
+void zo_depthwise_conv_run(const zo_depthwise_conv* conv, const int8_t* x, zo_share share,
+                           int8_t* y);
 
 void zo_depthwise_conv_free(zo_depthwise_conv* conv);
 

@@ -15,6 +15,7 @@ typedef struct zo_layer {
   const zo_multiplier* multipliers; /* [channels], not needed once the layer is made */
   int32_t zero_point, min, max;     /* of the output */
   bool constant;                    /* filters that one run has seen stay what they are */
+  int32_t threads;                  /* that may compute it at the same time */
 } zo_layer;
 
 /* The output channels in the order that a kernel takes them in. */

@@ -5,7 +5,9 @@
 
 struct zo_offset_filters {
   zo_channels channels;
-  int32_t samples, depth, units, input_offset, filter_offset;
+  const int8_t* filters;
+  const int32_t* bias;
+  int32_t depth, units, input_offset, filter_offset;
 };
 
 zo_offset_filters* zo_offset_filters_create(const zo_layer* layer, int32_t filter_zero_point) {
@@ -17,7 +19,6 @@ zo_offset_filters* zo_offset_filters_create(const zo_layer* layer, int32_t filte
     return NULL;
   }
   for (int32_t c = 0; c < layer->channels; ++c) source[c] = c;
-  self->samples = layer->window.samples;
   self->depth = layer->window.channels;
   self->units = layer->channels;
   self->input_offset = -layer->input_zero_point;
@@ -29,13 +30,20 @@ zo_offset_filters* zo_offset_filters_create(const zo_layer* layer, int32_t filte
   return NULL;
 }
 
-void zo_offset_filters_run(zo_offset_filters* self, const int8_t* x, const int8_t* filters,
-                           const int32_t* bias, int8_t* y) {
-  for (int32_t sample = 0; sample < self->samples; ++sample, x += self->depth) {
-    const int8_t* w = filters;
+void zo_offset_filters_begin(zo_offset_filters* self, const int8_t* filters, const int32_t* bias) {
+  self->filters = filters;
+  self->bias = bias;
+}
+
+void zo_offset_filters_run(const zo_offset_filters* self, const int8_t* x, zo_share share,
+                           int8_t* y) {
+  x += (ptrdiff_t)share.first * self->depth;
+  y += (ptrdiff_t)share.first * self->units;
+  for (int32_t sample = 0; sample < share.count; ++sample, x += self->depth) {
+    const int8_t* w = self->filters;
     for (int32_t unit = 0; unit < self->units; ++unit, w += self->depth) {
-      uint32_t sum =
-          bias != NULL ? (uint32_t)bias[unit] : 0u; /* modulo 2^32, as TFLM's in effect is */
+      /* Modulo 2^32, as TFLM's in effect is. */
+      uint32_t sum = self->bias != NULL ? (uint32_t)self->bias[unit] : 0u;
       for (int32_t i = 0; i < self->depth; ++i) {
         sum += (uint32_t)((x[i] + self->input_offset) * (w[i] + self->filter_offset));
       }

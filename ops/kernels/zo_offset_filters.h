@@ -13,9 +13,12 @@ typedef struct zo_offset_filters zo_offset_filters;
 /* The layer's window is one of a pixel. Null where there is no memory. */
 zo_offset_filters* zo_offset_filters_create(const zo_layer* layer, int32_t filter_zero_point);
 
+/* As zo_conv_begin. */
+void zo_offset_filters_begin(zo_offset_filters* self, const int8_t* filters, const int32_t* bias);
+
 /* As zo_conv_run. */
-void zo_offset_filters_run(zo_offset_filters* self, const int8_t* x, const int8_t* filters,
-                           const int32_t* bias, int8_t* y);
+void zo_offset_filters_run(const zo_offset_filters* self, const int8_t* x, zo_share share,
+                           int8_t* y);
 
 void zo_offset_filters_free(zo_offset_filters* self);
 

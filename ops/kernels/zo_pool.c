@@ -19,10 +19,9 @@ static part part_of(const zo_window* w, int32_t y, int32_t x) {
   return result;
 }
 
-static void average(const zo_pool* pool, const int8_t* x, part p, int8_t* y) {
+static void average(const zo_pool* pool, const int8_t* x, part p, int32_t* sums, int8_t* y) {
   const int32_t channels = pool->window.channels, width = pool->window.width;
   const int32_t count = (p.bottom - p.top) * (p.right - p.left);
-  int32_t* sums = (int32_t*)pool->scratch;
   memset(sums, 0, (size_t)channels * sizeof *sums);
   for (int32_t row = p.top; row < p.bottom; ++row) {
     for (int32_t column = p.left; column < p.right; ++column) {
@@ -47,15 +46,14 @@ static size_t span_of(const zo_window* w) {
 }
 
 /* A row of outputs: the largest of each column's rows, then of each value's columns, whole rows at
- * a time, of which the outputs are some. */
-static void maxima(const zo_pool* pool, const int8_t* x, int32_t row, int8_t* y) {
+ * a time, of which the outputs are some. `columns` is the scratch. */
+static void maxima(const zo_pool* pool, const int8_t* x, int32_t row, int8_t* columns, int8_t* y) {
   const zo_window* w = &pool->window;
   const part rows = part_of(w, row, 0);
   const size_t channels = (size_t)w->channels, span = span_of(w);
   const size_t values = (span - (size_t)w->filter_width + 1u) * channels;
   const size_t covered = span - (size_t)w->pad_left; /* from the image's first column on */
   const size_t inside = (covered < (size_t)w->width ? covered : (size_t)w->width) * channels;
-  int8_t* columns = (int8_t*)pool->scratch;
   int8_t* largest = columns + span * channels;
   memset(columns, pool->min, span * channels);
   for (int32_t r = rows.top; r < rows.bottom; ++r) {
@@ -78,14 +76,15 @@ size_t zo_pool_scratch_bytes(const zo_pool* pool) {
   return pool->average ? channels * sizeof(int32_t) : 2u * span_of(&pool->window) * channels;
 }
 
-void zo_pool_run(const zo_pool* pool, const int8_t* x, int8_t* y) {
+void zo_pool_run(const zo_pool* pool, const int8_t* x, int32_t samples, void* scratch, int8_t* y) {
   const zo_window* w = &pool->window;
-  for (int32_t s = 0; s < w->samples; ++s) {
+  for (int32_t s = 0; s < samples; ++s) {
     for (int32_t row = 0; row < w->out_height; ++row) {
-      if (!pool->average) maxima(pool, x, row, y + (ptrdiff_t)row * w->out_width * w->channels);
+      int8_t* own = y + (ptrdiff_t)row * w->out_width * w->channels;
+      if (!pool->average) maxima(pool, x, row, (int8_t*)scratch, own);
       for (int32_t column = 0; pool->average && column < w->out_width; ++column) {
-        const ptrdiff_t at = ((ptrdiff_t)row * w->out_width + column) * w->channels;
-        average(pool, x, part_of(w, row, column), y + at);
+        average(pool, x, part_of(w, row, column), (int32_t*)scratch,
+                own + (ptrdiff_t)column * w->channels);
       }
     }
     x += (ptrdiff_t)w->height * w->width * w->channels;

@@ -12,12 +12,13 @@ typedef struct zo_pool {
   bool average;     /* rounded half away from zero, of the positions inside of the image; else the
                        largest */
   int32_t min, max;
-  void* scratch; /* zo_pool_scratch_bytes(), aligned for int32_t */
 } zo_pool;
 
 /* Memory that a pooling needs besides its input and its output. */
 size_t zo_pool_scratch_bytes(const zo_pool* pool);
 
-void zo_pool_run(const zo_pool* pool, const int8_t* x, int8_t* y);
+/* Pools so many samples, from x on.
+ *   scratch  zo_pool_scratch_bytes(), aligned for int32_t */
+void zo_pool_run(const zo_pool* pool, const int8_t* x, int32_t samples, void* scratch, int8_t* y);
 
 #endif /* TFLM_ZO_OPS_KERNELS_ZO_POOL_H_ */

@@ -7,6 +7,9 @@
 /* Kernels read whole vectors, of which the last may begin at the last value. */
 #define PAST_THE_END 256u
 
+/* Memory that threads write lies in lines of its own. */
+#define LINE 64u
+
 /* Rows or columns that windows look at. */
 static int64_t extent(int32_t outputs, int32_t stride, int32_t taps, int32_t dilation) {
   return (int64_t)(outputs - 1) * stride + (int64_t)(taps - 1) * dilation + 1;
@@ -19,7 +22,7 @@ static void fill(zo_image* image, size_t bytes) {
 }
 
 bool zo_image_init(zo_image* image, const zo_window* window, const zo_image_format* format,
-                   int32_t held) {
+                   int32_t held, int32_t threads) {
   const int64_t height = extent(window->out_height, window->stride_height, window->filter_height,
                                 window->dilation_height);
   const int64_t width =
@@ -39,7 +42,9 @@ bool zo_image_init(zo_image* image, const zo_window* window, const zo_image_form
   image->held = held;
   image->value_bytes = format->wide ? sizeof(int16_t) : 1u;
   image->sample_bytes = (size_t)(height * width * channels) * image->value_bytes;
-  const size_t bytes = (size_t)held * image->sample_bytes + PAST_THE_END;
+  image->thread_bytes =
+      ((size_t)held * image->sample_bytes + PAST_THE_END + LINE - 1u) / LINE * LINE;
+  const size_t bytes = (size_t)threads * image->thread_bytes;
   image->memory = malloc(bytes);
   if (image->memory == NULL) return false;
   fill(image, bytes);
@@ -81,7 +86,9 @@ static void copy(const zo_image* image, uint8_t* to, const int8_t* from, size_t 
 
 static int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
 
-void zo_image_load(const zo_image* image, const int8_t* x, int32_t samples) {
+const uint8_t* zo_image_load(const zo_image* image, const int8_t* x, int32_t samples,
+                             int32_t thread) {
+  uint8_t* memory = image->memory + (size_t)thread * image->thread_bytes;
   const zo_window* w = &image->window;
   const int32_t rows = smaller(w->height, image->height - w->pad_top);
   const int32_t columns = smaller(w->width, image->width - w->pad_left);
@@ -89,9 +96,9 @@ void zo_image_load(const zo_image* image, const int8_t* x, int32_t samples) {
   const size_t pixel = (size_t)image->channels * image->value_bytes;
   const size_t row = (size_t)image->width * pixel;
   const size_t first = (size_t)w->pad_top * row + (size_t)w->pad_left * pixel;
-  if (rows <= 0 || columns <= 0) return;
+  if (rows <= 0 || columns <= 0) return memory;
   for (int32_t s = 0; s < samples; ++s, x += (size_t)w->height * in_row) {
-    uint8_t* to = image->memory + (size_t)s * image->sample_bytes + first;
+    uint8_t* to = memory + (size_t)s * image->sample_bytes + first;
     if (columns == image->width && columns == w->width) {
       copy(image, to, x, (size_t)rows * in_row);
       continue;
@@ -101,4 +108,5 @@ void zo_image_load(const zo_image* image, const int8_t* x, int32_t samples) {
            (size_t)columns * (size_t)w->channels);
     }
   }
+  return memory;
 }

@@ -28,25 +28,33 @@ typedef struct zo_image_format {
   int32_t repeat; /* copies of each channel, side by side */
 } zo_image_format;
 
+/* The samples of a run that one thread computes. */
+typedef struct zo_share {
+  int32_t first, count;
+  int32_t thread; /* whose memory it takes, from 0 on */
+} zo_share;
+
 typedef struct zo_image {
   zo_window window;
   zo_image_format format;
   int32_t height, width; /* with the border: what windows look at */
   int32_t channels;      /* window.channels * format.repeat */
-  int32_t held;          /* samples that there is room for */
-  size_t value_bytes, sample_bytes;
-  uint8_t* memory; /* [held, height, width, channels], and some bytes to read past the end */
+  int32_t held;          /* samples that a thread has room for */
+  size_t value_bytes, sample_bytes, thread_bytes;
+  uint8_t* memory; /* of each thread: [held, height, width, channels], and some bytes to read past
+                      the end */
 } zo_image;
 
-/* Room for so many samples; false where it would be too large for 32-bit distances, or there is no
- * memory. */
+/* Room for so many samples of each thread; false where it would be too large for 32-bit distances,
+ * or there is no memory. */
 bool zo_image_init(zo_image* image, const zo_window* window, const zo_image_format* format,
-                   int32_t held);
+                   int32_t held, int32_t threads);
 
 void zo_image_free(zo_image* image);
 
-/* Copies so many samples, from x on. */
-void zo_image_load(const zo_image* image, const int8_t* x, int32_t samples);
+/* Copies so many samples, from x on, into a thread's memory, which it returns. */
+const uint8_t* zo_image_load(const zo_image* image, const int8_t* x, int32_t samples,
+                             int32_t thread);
 
 /* Values from a sample's beginning to the window of an output. */
 static inline int32_t zo_image_at(const zo_image* image, int32_t out_y, int32_t out_x) {

@@ -46,7 +46,8 @@ bool zo_exact_add_supports(const zo_node* node) {
   return is_fraction(inputs[0]) && is_fraction(inputs[1]) && is_fraction(real);
 }
 
-void* zo_exact_add_create(const zo_node* node, const zo_kernel_set* kernels) {
+void* zo_exact_add_create(const zo_node* node, const zo_kernel_set* kernels, int32_t threads) {
+  (void)threads;
   exact_add* self = calloc(1, sizeof *self);
   if (self == NULL) return NULL;
   const TfLiteTensor* output = zo_node_output(node, 0);
@@ -66,12 +67,13 @@ void* zo_exact_add_create(const zo_node* node, const zo_kernel_set* kernels) {
   return self;
 }
 
-bool zo_exact_add_run(void* self, const zo_node* node) {
+void zo_exact_add_run(const void* self, const zo_node* node, zo_share share) {
   const exact_add* op = (const exact_add*)self;
   zo_add add = op->add;
-  for (int i = 0; i < 2; ++i) add.x[i] = (const int8_t*)zo_node_input(node, i)->data;
-  add.y = (int8_t*)zo_node_output(node, 0)->data;
-  if (add.x[0] == NULL || add.x[1] == NULL || add.y == NULL) return false;
+  const size_t sample = add.count / (size_t)zo_node_samples(node);
+  const size_t at = (size_t)share.first * sample;
+  for (int i = 0; i < 2; ++i) add.x[i] = (const int8_t*)zo_node_input(node, i)->data + at;
+  add.y = (int8_t*)zo_node_output(node, 0)->data + at;
+  add.count = (size_t)share.count * sample;
   op->run(&add);
-  return true;
 }

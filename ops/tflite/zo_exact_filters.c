@@ -130,7 +130,7 @@ bool zo_exact_fully_connected_supports(const zo_node* node) {
 
 /* The layer, but for its window; false where memory is short. */
 static bool layer_of(const zo_node* node, TfLiteFusedActivation activation, int32_t channels,
-                     zo_multiplier** multipliers, zo_layer* layer) {
+                     int32_t threads, zo_multiplier** multipliers, zo_layer* layer) {
   const tensors t = tensors_of(node);
   *multipliers = malloc((size_t)channels * sizeof **multipliers);
   if (*multipliers == NULL) return false;
@@ -141,6 +141,7 @@ static bool layer_of(const zo_node* node, TfLiteFusedActivation activation, int3
   layer->input_zero_point = t.input->params.zero_point;
   layer->multipliers = *multipliers;
   layer->zero_point = t.output->params.zero_point;
+  layer->threads = threads;
   layer->constant = t.filters->allocation_type == kTfLiteMmapRo;
   zo_activation_range(activation, t.output, &layer->min, &layer->max);
   return true;
@@ -165,13 +166,13 @@ static void* holder_of(zo_conv* conv, zo_depthwise_conv* depthwise,
   return self;
 }
 
-void* zo_exact_conv_create(const zo_node* node, const zo_kernel_set* kernels) {
+void* zo_exact_conv_create(const zo_node* node, const zo_kernel_set* kernels, int32_t threads) {
   const TfLiteConvParams* params = (const TfLiteConvParams*)node->params;
   zo_multiplier* multipliers = NULL;
   zo_layer layer;
   if (!conv_window(node, &layer.window) ||
-      !layer_of(node, params->activation, zo_node_output(node, 0)->dims->data[3], &multipliers,
-                &layer)) {
+      !layer_of(node, params->activation, zo_node_output(node, 0)->dims->data[3], threads,
+                &multipliers, &layer)) {
     return NULL;
   }
   void* self = holder_of(zo_conv_create(kernels, &layer), NULL, NULL);
@@ -179,13 +180,14 @@ void* zo_exact_conv_create(const zo_node* node, const zo_kernel_set* kernels) {
   return self;
 }
 
-void* zo_exact_depthwise_create(const zo_node* node, const zo_kernel_set* kernels) {
+void* zo_exact_depthwise_create(const zo_node* node, const zo_kernel_set* kernels,
+                                int32_t threads) {
   const TfLiteDepthwiseConvParams* params = (const TfLiteDepthwiseConvParams*)node->params;
   zo_multiplier* multipliers = NULL;
   zo_layer layer;
   if (!depthwise_window(node, &layer.window) ||
-      !layer_of(node, params->activation, zo_node_output(node, 0)->dims->data[3], &multipliers,
-                &layer)) {
+      !layer_of(node, params->activation, zo_node_output(node, 0)->dims->data[3], threads,
+                &multipliers, &layer)) {
     return NULL;
   }
   void* self = holder_of(NULL, zo_depthwise_conv_create(kernels, &layer), NULL);
@@ -193,17 +195,24 @@ void* zo_exact_depthwise_create(const zo_node* node, const zo_kernel_set* kernel
   return self;
 }
 
-void* zo_exact_fully_connected_create(const zo_node* node, const zo_kernel_set* kernels) {
+/* Rows of inputs, of which each gives one of outputs. */
+int32_t zo_exact_fully_connected_samples(const zo_node* node) {
+  const tensors t = tensors_of(node);
+  return (int32_t)(t.input->bytes / (size_t)t.filters->dims->data[1]);
+}
+
+void* zo_exact_fully_connected_create(const zo_node* node, const zo_kernel_set* kernels,
+                                      int32_t threads) {
   const TfLiteFullyConnectedParams* params = (const TfLiteFullyConnectedParams*)node->params;
   const tensors t = tensors_of(node);
   const int32_t units = t.filters->dims->data[0], depth = t.filters->dims->data[1];
-  const int32_t samples = (int32_t)(t.input->bytes / (size_t)depth);
+  const int32_t samples = zo_exact_fully_connected_samples(node);
   zo_multiplier* multipliers = NULL;
   zo_layer layer;
   /* A sample is an image of one pixel. */
   const zo_window window = {samples, 1, 1, depth, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0};
   layer.window = window;
-  if (!layer_of(node, params->activation, units, &multipliers, &layer)) return NULL;
+  if (!layer_of(node, params->activation, units, threads, &multipliers, &layer)) return NULL;
   const int32_t zero_point = zo_scales(t.filters)->size == 1 ? t.filters->params.zero_point : 0;
   void* self = zero_point == 0
                    ? holder_of(zo_conv_create(kernels, &layer), NULL, NULL)
@@ -212,21 +221,34 @@ void* zo_exact_fully_connected_create(const zo_node* node, const zo_kernel_set* 
   return self;
 }
 
-bool zo_exact_filters_run(void* self, const zo_node* node) {
+bool zo_exact_filters_begin(void* self, const zo_node* node) {
   const exact_filters* op = (const exact_filters*)self;
   const tensors t = tensors_of(node);
-  const int8_t *x = (const int8_t*)t.input->data, *filters = (const int8_t*)t.filters->data;
+  const int8_t* filters = (const int8_t*)t.filters->data;
   const int32_t* bias = t.bias == NULL ? NULL : (const int32_t*)t.bias->data;
-  int8_t* y = (int8_t*)t.output->data;
-  if (x == NULL || filters == NULL || y == NULL || (t.bias != NULL && bias == NULL)) return false;
+  if (filters == NULL || (t.bias != NULL && bias == NULL)) return false;
   if (op->conv != NULL) {
-    zo_conv_run(op->conv, x, filters, bias, y);
+    zo_conv_begin(op->conv, filters, bias);
   } else if (op->depthwise != NULL) {
-    zo_depthwise_conv_run(op->depthwise, x, filters, bias, y);
+    zo_depthwise_conv_begin(op->depthwise, filters, bias);
   } else {
-    zo_offset_filters_run(op->offset_filters, x, filters, bias, y);
+    zo_offset_filters_begin(op->offset_filters, filters, bias);
   }
   return true;
+}
+
+void zo_exact_filters_run(const void* self, const zo_node* node, zo_share share) {
+  const exact_filters* op = (const exact_filters*)self;
+  const tensors t = tensors_of(node);
+  const int8_t* x = (const int8_t*)t.input->data;
+  int8_t* y = (int8_t*)t.output->data;
+  if (op->conv != NULL) {
+    zo_conv_run(op->conv, x, share, y);
+  } else if (op->depthwise != NULL) {
+    zo_depthwise_conv_run(op->depthwise, x, share, y);
+  } else {
+    zo_offset_filters_run(op->offset_filters, x, share, y);
+  }
 }
 
 void zo_exact_filters_free(void* self) {

@@ -9,39 +9,45 @@
 #include "ops/tflite/zo_exact_reduce.h"
 #include "ops/tflite/zo_exact_softmax.h"
 
-/* What an operator can do. `create` gives what `run` and `free` take. */
+/* What an operator can do. `create` gives what `begin`, `run` and `free` take. */
 typedef struct operations {
   int builtin;
   const char* name;
   bool (*supports)(const zo_node* node);
-  void* (*create)(const zo_node* node, const zo_kernel_set* kernels);
-  bool (*run)(void* self, const zo_node* node);
+  void* (*create)(const zo_node* node, const zo_kernel_set* kernels, int32_t threads);
+  int32_t (*samples)(const zo_node* node); /* parts of equal size that depend on one another not */
+  bool (*begin)(void* self, const zo_node* node); /* null: nothing to do */
+  void (*run)(const void* self, const zo_node* node, zo_share share);
   void (*free)(void* self);
 } operations;
 
 struct zo_exact_op {
   const operations* operations;
   void* self;
+  int32_t samples;
 };
 
 static const operations kOperations[] = {
-    {kTfLiteBuiltinConv2d, "CONV_2D", zo_exact_conv_supports, zo_exact_conv_create,
-     zo_exact_filters_run, zo_exact_filters_free},
+    {kTfLiteBuiltinConv2d, "CONV_2D", zo_exact_conv_supports, zo_exact_conv_create, zo_node_samples,
+     zo_exact_filters_begin, zo_exact_filters_run, zo_exact_filters_free},
     {kTfLiteBuiltinDepthwiseConv2d, "DEPTHWISE_CONV_2D", zo_exact_depthwise_supports,
-     zo_exact_depthwise_create, zo_exact_filters_run, zo_exact_filters_free},
+     zo_exact_depthwise_create, zo_node_samples, zo_exact_filters_begin, zo_exact_filters_run,
+     zo_exact_filters_free},
     {kTfLiteBuiltinFullyConnected, "FULLY_CONNECTED", zo_exact_fully_connected_supports,
-     zo_exact_fully_connected_create, zo_exact_filters_run, zo_exact_filters_free},
-    {kTfLiteBuiltinAdd, "ADD", zo_exact_add_supports, zo_exact_add_create, zo_exact_add_run, free},
+     zo_exact_fully_connected_create, zo_exact_fully_connected_samples, zo_exact_filters_begin,
+     zo_exact_filters_run, zo_exact_filters_free},
+    {kTfLiteBuiltinAdd, "ADD", zo_exact_add_supports, zo_exact_add_create, zo_node_samples, NULL,
+     zo_exact_add_run, free},
     {kTfLiteBuiltinAveragePool2d, "AVERAGE_POOL_2D", zo_exact_pool_supports, zo_exact_pool_create,
-     zo_exact_pool_run, zo_exact_pool_free},
+     zo_node_samples, NULL, zo_exact_pool_run, zo_exact_pool_free},
     {kTfLiteBuiltinMaxPool2d, "MAX_POOL_2D", zo_exact_pool_supports, zo_exact_pool_create,
-     zo_exact_pool_run, zo_exact_pool_free},
+     zo_node_samples, NULL, zo_exact_pool_run, zo_exact_pool_free},
     {kTfLiteBuiltinMean, "MEAN", zo_exact_reduce_supports, zo_exact_reduce_create,
-     zo_exact_reduce_run, zo_exact_reduce_free},
+     zo_exact_reduce_samples, NULL, zo_exact_reduce_run, zo_exact_reduce_free},
     {kTfLiteBuiltinSoftmax, "SOFTMAX", zo_exact_softmax_supports, zo_exact_softmax_create,
-     zo_exact_softmax_run, free},
+     zo_exact_softmax_samples, NULL, zo_exact_softmax_run, free},
     {kTfLiteBuiltinSum, "SUM", zo_exact_reduce_supports, zo_exact_reduce_create,
-     zo_exact_reduce_run, zo_exact_reduce_free},
+     zo_exact_reduce_samples, NULL, zo_exact_reduce_run, zo_exact_reduce_free},
 };
 
 static const operations* find(int builtin) {
@@ -61,12 +67,14 @@ bool zo_exact_op_supports(const zo_node* node) {
   return own != NULL && node->params != NULL && own->supports(node);
 }
 
-zo_exact_op* zo_exact_op_create(const zo_node* node, const zo_kernel_set* kernels) {
+zo_exact_op* zo_exact_op_create(const zo_node* node, const zo_kernel_set* kernels,
+                                int32_t threads) {
   if (!zo_exact_op_supports(node)) return NULL;
   zo_exact_op* op = malloc(sizeof *op);
   if (op == NULL) return NULL;
   op->operations = find(node->builtin);
-  op->self = op->operations->create(node, kernels);
+  op->samples = op->operations->samples(node);
+  op->self = op->operations->create(node, kernels, threads);
   if (op->self == NULL) {
     free(op);
     return NULL;
@@ -74,8 +82,22 @@ zo_exact_op* zo_exact_op_create(const zo_node* node, const zo_kernel_set* kernel
   return op;
 }
 
-bool zo_exact_op_run(const zo_exact_op* op, const zo_node* node) {
-  return op->operations->run(op->self, node);
+int32_t zo_exact_op_samples(const zo_exact_op* op) { return op->samples; }
+
+bool zo_exact_op_begin(const zo_exact_op* op, const zo_node* node) {
+  /* What follows input 0 is checked by `begin`; ADD has two of a kind. */
+  const int inputs = op->operations->run == zo_exact_add_run ? 2 : 1;
+  for (int i = 0; i < inputs; ++i) {
+    if (zo_node_input(node, i)->data == NULL) return false;
+  }
+  if (zo_node_output(node, 0)->data == NULL) return false;
+  return op->operations->begin == NULL || op->operations->begin(op->self, node);
+}
+
+void zo_exact_op_run(const zo_exact_op* op, const zo_node* node, zo_share share, int32_t of) {
+  const int32_t each = op->samples / of;
+  const zo_share own = {share.first * each, share.count * each, share.thread};
+  op->operations->run(op->self, node, own);
 }
 
 void zo_exact_op_free(zo_exact_op* op) {

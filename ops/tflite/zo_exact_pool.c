@@ -6,6 +6,15 @@
 #include "ops/kernels/zo_pool.h"
 #include "ops/tflite/zo_padding.h"
 
+/* Memory that threads write lies in lines of its own. */
+#define LINE 64u
+
+typedef struct exact_pool {
+  zo_pool pool;
+  size_t scratch_bytes; /* of a thread */
+  uint8_t* scratch;
+} exact_pool;
+
 /* The window of a pooling; false where there is none that fits. */
 static bool window_of(const zo_node* node, zo_window* window) {
   const TfLitePoolParams* params = (const TfLitePoolParams*)node->params;
@@ -32,34 +41,37 @@ bool zo_exact_pool_supports(const zo_node* node) {
          window_of(node, &window);
 }
 
-void* zo_exact_pool_create(const zo_node* node, const zo_kernel_set* kernels) {
+void* zo_exact_pool_create(const zo_node* node, const zo_kernel_set* kernels, int32_t threads) {
   (void)kernels;
-  zo_pool* pool = calloc(1, sizeof *pool);
-  if (pool == NULL) return NULL;
+  exact_pool* self = calloc(1, sizeof *self);
+  if (self == NULL) return NULL;
+  zo_pool* pool = &self->pool;
   if (!window_of(node, &pool->window)) {
-    free(pool);
+    free(self);
     return NULL;
   }
   pool->average = node->builtin == kTfLiteBuiltinAveragePool2d;
   zo_activation_range(((const TfLitePoolParams*)node->params)->activation, zo_node_output(node, 0),
                       &pool->min, &pool->max);
-  pool->scratch = malloc(zo_pool_scratch_bytes(pool));
-  if (pool->scratch == NULL) {
-    free(pool);
+  self->scratch_bytes = (zo_pool_scratch_bytes(pool) + LINE - 1u) / LINE * LINE;
+  self->scratch = malloc((size_t)threads * self->scratch_bytes);
+  if (self->scratch == NULL) {
+    free(self);
     return NULL;
   }
-  return pool;
+  return self;
 }
 
-bool zo_exact_pool_run(void* self, const zo_node* node) {
-  const int8_t* x = (const int8_t*)zo_node_input(node, 0)->data;
-  int8_t* y = (int8_t*)zo_node_output(node, 0)->data;
-  if (x == NULL || y == NULL) return false;
-  zo_pool_run((const zo_pool*)self, x, y);
-  return true;
+void zo_exact_pool_run(const void* self, const zo_node* node, zo_share share) {
+  const exact_pool* op = (const exact_pool*)self;
+  const TfLiteTensor *input = zo_node_input(node, 0), *output = zo_node_output(node, 0);
+  const size_t samples = (size_t)op->pool.window.samples, first = (size_t)share.first;
+  zo_pool_run(&op->pool, (const int8_t*)input->data + first * (input->bytes / samples), share.count,
+              op->scratch + (size_t)share.thread * op->scratch_bytes,
+              (int8_t*)output->data + first * (output->bytes / samples));
 }
 
 void zo_exact_pool_free(void* self) {
-  free(((zo_pool*)self)->scratch);
+  free(((exact_pool*)self)->scratch);
   free(self);
 }

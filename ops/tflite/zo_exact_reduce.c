@@ -44,8 +44,14 @@ bool zo_exact_reduce_supports(const zo_node* node) {
          zo_is_multiplier(factor_of(node)) && shape_of(node, &reduce);
 }
 
-void* zo_exact_reduce_create(const zo_node* node, const zo_kernel_set* kernels) {
+int32_t zo_exact_reduce_samples(const zo_node* node) {
+  zo_reduce reduce;
+  return shape_of(node, &reduce) && !reduce.summed[0] ? reduce.dims[0] : 1;
+}
+
+void* zo_exact_reduce_create(const zo_node* node, const zo_kernel_set* kernels, int32_t threads) {
   (void)kernels;
+  (void)threads; /* each has sums of its own samples */
   zo_reduce* reduce = malloc(sizeof *reduce);
   if (reduce == NULL) return NULL;
   if (!shape_of(node, reduce)) {
@@ -66,12 +72,20 @@ void* zo_exact_reduce_create(const zo_node* node, const zo_kernel_set* kernels) 
   return reduce;
 }
 
-bool zo_exact_reduce_run(void* self, const zo_node* node) {
+void zo_exact_reduce_run(const void* self, const zo_node* node, zo_share share) {
   const int8_t* x = (const int8_t*)zo_node_input(node, kInput)->data;
   int8_t* y = (int8_t*)zo_node_output(node, 0)->data;
-  if (x == NULL || y == NULL) return false;
-  zo_reduce_run((const zo_reduce*)self, x, y);
-  return true;
+  zo_reduce reduce = *(const zo_reduce*)self;
+  if (!reduce.summed[0]) {
+    const size_t samples = (size_t)reduce.dims[0], first = (size_t)share.first;
+    const size_t outputs = reduce.outputs / samples;
+    x += first * (zo_node_input(node, kInput)->bytes / samples);
+    y += first * outputs;
+    reduce.sums += first * outputs;
+    reduce.outputs = (size_t)share.count * outputs;
+    reduce.dims[0] = share.count;
+  }
+  zo_reduce_run(&reduce, x, y);
 }
 
 void zo_exact_reduce_free(void* self) {

@@ -8,7 +8,7 @@
 
 typedef struct exact_softmax {
   zo_softmax softmax;
-  int32_t rows, depth;
+  int32_t depth;
 } exact_softmax;
 
 /* From a logit's distance to the largest one to the exponential's unit: TFLM's
@@ -32,22 +32,27 @@ bool zo_exact_softmax_supports(const zo_node* node) {
          x->dims->data[x->dims->size - 1] <= kZoSoftmaxDepth;
 }
 
-void* zo_exact_softmax_create(const zo_node* node, const zo_kernel_set* kernels) {
+/* Rows of logits. */
+int32_t zo_exact_softmax_samples(const zo_node* node) {
+  const TfLiteTensor* x = zo_node_input(node, 0);
+  return (int32_t)(x->bytes / (size_t)x->dims->data[x->dims->size - 1]);
+}
+
+void* zo_exact_softmax_create(const zo_node* node, const zo_kernel_set* kernels, int32_t threads) {
   (void)kernels;
+  (void)threads;
   exact_softmax* self = malloc(sizeof *self);
   if (self == NULL) return NULL;
   const TfLiteTensor* x = zo_node_input(node, 0);
   self->depth = x->dims->data[x->dims->size - 1];
-  self->rows = (int32_t)(x->bytes / (size_t)self->depth);
   zo_softmax_init(&self->softmax, zo_quantize_multiplier(factor(node)));
   return self;
 }
 
-bool zo_exact_softmax_run(void* self, const zo_node* node) {
+void zo_exact_softmax_run(const void* self, const zo_node* node, zo_share share) {
   const exact_softmax* op = (const exact_softmax*)self;
-  const int8_t* x = (const int8_t*)zo_node_input(node, 0)->data;
-  int8_t* y = (int8_t*)zo_node_output(node, 0)->data;
-  if (x == NULL || y == NULL) return false;
-  zo_softmax_run(&op->softmax, op->rows, op->depth, x, y);
-  return true;
+  const ptrdiff_t at = (ptrdiff_t)share.first * op->depth;
+  zo_softmax_run(&op->softmax, share.count, op->depth,
+                 (const int8_t*)zo_node_input(node, 0)->data + at,
+                 (int8_t*)zo_node_output(node, 0)->data + at);
 }

@@ -3,11 +3,13 @@
 #define TFLM_ZO_OPS_TFLITE_ZO_EXACT_SOFTMAX_H_
 
 #include "ops/kernels/zo_kernel_set.h"
+#include "ops/kernels/zo_window.h"
 #include "ops/tflite/zo_tensors.h"
 
 /* SOFTMAX along the last axis, for zo_exact_op.c. */
 bool zo_exact_softmax_supports(const zo_node* node);
-void* zo_exact_softmax_create(const zo_node* node, const zo_kernel_set* kernels);
-bool zo_exact_softmax_run(void* self, const zo_node* node);
+int32_t zo_exact_softmax_samples(const zo_node* node);
+void* zo_exact_softmax_create(const zo_node* node, const zo_kernel_set* kernels, int32_t threads);
+void zo_exact_softmax_run(const void* self, const zo_node* node, zo_share share);
 
 #endif /* TFLM_ZO_OPS_TFLITE_ZO_EXACT_SOFTMAX_H_ */

@@ -20,6 +20,11 @@ const TfLiteTensor* zo_node_output(const zo_node* node, int number) {
   return tensor_at(node->context, node->outputs, number);
 }
 
+int32_t zo_node_samples(const zo_node* node) {
+  const TfLiteIntArray* dims = zo_node_input(node, 0)->dims;
+  return dims->size > 0 && dims->data[0] > 0 ? dims->data[0] : 1;
+}
+
 bool zo_is_int8(const TfLiteTensor* tensor) {
   return tensor != NULL && tensor->type == kTfLiteInt8 && tensor->params.zero_point >= INT8_MIN &&
          tensor->params.zero_point <= INT8_MAX;

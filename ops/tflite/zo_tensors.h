@@ -22,6 +22,9 @@ typedef struct zo_node {
 const TfLiteTensor* zo_node_input(const zo_node* node, int number);
 const TfLiteTensor* zo_node_output(const zo_node* node, int number);
 
+/* Samples of a node whose inputs all have so many: the first dimension, or 1 of a scalar. */
+int32_t zo_node_samples(const zo_node* node);
+
 /* An int8 tensor whose zero point int8 holds. Of several scales, none is in params. */
 bool zo_is_int8(const TfLiteTensor* tensor);
 

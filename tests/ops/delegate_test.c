@@ -161,9 +161,10 @@ static outcome end_layer(layer* l) {
     CHECK(end_layer(&l).run == 0);                                          \
   } while (0)
 
-static void test_fully_connected(void) {
+static void test_threads(int threads) {
   layer plain;
   make_layer(&plain);
+  plain.runtime.context.recommended_num_threads = threads;
   for (int i = 0; i < kUnits * kDepth; ++i) plain.weights[i] = (int8_t)(10 * i - 50);
   CHECK(fake_apply(&plain.runtime, plain.delegate) == kTfLiteOk);
   CHECK(fake_invoke(&plain.runtime) == kTfLiteOk);
@@ -175,7 +176,9 @@ static void test_fully_connected(void) {
     }
   }
   (void)end_layer(&plain);
+}
 
+static void test_fully_connected(void) {
   LAYER((void)0, 1, 1, 1);
   LEFT_ALONE(r->tensors[0].type = 1);
   LEFT_ALONE(r->tensors[1].type = kTfLiteInt32);
@@ -385,6 +388,8 @@ static void test_borrowed_weights(void) {
 int main(void) {
   test_options();
   test_borrowed_weights();
+  for (int threads = -1; threads < 5; ++threads) test_threads(threads);
+  test_threads(1 << 20); /* more than there are: one */
   test_fully_connected();
   test_custom_ops();
   test_loss();

@@ -144,6 +144,7 @@ static void draw_layer(drawn* d, int32_t multiplier) {
   l->min = draw() & 1u ? INT8_MIN : l->zero_point;
   l->max = draw() & 1u ? INT8_MAX : between(l->min, INT8_MAX);
   l->constant = false;
+  l->threads = 3;
   const size_t channels = (size_t)l->channels;
   d->multipliers = (zo_multiplier*)allocate(channels * sizeof *d->multipliers);
   for (size_t c = 0; c < channels; ++c) d->multipliers[c] = any_multiplier(usual);
@@ -213,6 +214,31 @@ static void check_outputs(const drawn* d, int32_t multiplier) {
   }
 }
 
+/* Shares of all samples, as threads might take them. */
+static int32_t draw_shares(const drawn* d, zo_share shares[3]) {
+  const int32_t samples = d->layer.window.samples, parts = between(1, samples < 3 ? samples : 3);
+  for (int32_t part = 0; part < parts; ++part) {
+    const int32_t first = samples * part / parts;
+    const zo_share share = {first, samples * (part + 1) / parts - first, parts - 1 - part};
+    shares[part] = share;
+  }
+  return parts;
+}
+
+static void run_conv(zo_conv* conv, const drawn* d) {
+  zo_share shares[3];
+  zo_conv_begin(conv, d->filters, d->bias);
+  for (int32_t i = draw_shares(d, shares); i-- > 0;) zo_conv_run(conv, d->x, shares[i], d->y);
+}
+
+static void run_depthwise(zo_depthwise_conv* conv, const drawn* d) {
+  zo_share shares[3];
+  zo_depthwise_conv_begin(conv, d->filters, d->bias);
+  for (int32_t i = draw_shares(d, shares); i-- > 0;) {
+    zo_depthwise_conv_run(conv, d->x, shares[i], d->y);
+  }
+}
+
 static void test_conv(const zo_kernel_set* set) {
   for (int round = 0; round < kRounds; ++round) {
     drawn d;
@@ -220,7 +246,7 @@ static void test_conv(const zo_kernel_set* set) {
     zo_conv* conv = zo_conv_create(set, &d.layer);
     CHECK(conv != NULL);
     for (int run = 0; run < 2; ++run) { /* filters that change are packed again */
-      zo_conv_run(conv, d.x, d.filters, d.bias, d.y);
+      run_conv(conv, &d);
       check_outputs(&d, 0);
       d.filters[draw() % d.filter_bytes] ^= (int8_t)(1 + draw() % 100u);
     }
@@ -237,7 +263,7 @@ static void test_depthwise(const zo_kernel_set* set) {
     zo_depthwise_conv* conv = zo_depthwise_conv_create(set, &d.layer);
     CHECK(conv != NULL);
     for (int run = 0; run < 2; ++run) {
-      zo_depthwise_conv_run(conv, d.x, d.filters, d.bias, d.y);
+      run_depthwise(conv, &d);
       check_outputs(&d, multiplier);
       d.filters[draw() % d.filter_bytes] ^= (int8_t)(1 + draw() % 100u);
     }
@@ -253,11 +279,11 @@ static void test_constant_filters(const zo_kernel_set* set) {
   d.layer.constant = true;
   zo_conv* conv = zo_conv_create(set, &d.layer);
   CHECK(conv != NULL);
-  zo_conv_run(conv, d.x, d.filters, d.bias, d.y);
+  run_conv(conv, &d);
   int8_t* kept = (int8_t*)allocate(d.filter_bytes);
   memcpy(kept, d.filters, d.filter_bytes);
   memset(d.filters, 3, d.filter_bytes);
-  zo_conv_run(conv, d.x, d.filters, d.bias, d.y);
+  run_conv(conv, &d);
   memcpy(d.filters, kept, d.filter_bytes);
   check_outputs(&d, 0);
   free(kept);
@@ -275,7 +301,8 @@ static void test_layers_that_are_too_large(const zo_kernel_set* set) {
                     0,
                     INT8_MIN,
                     INT8_MAX,
-                    false};
+                    false,
+                    1};
   CHECK(zo_conv_create(set, &layer) == NULL);
   CHECK(zo_depthwise_conv_create(set, &layer) == NULL);
   layer.window.height = layer.window.width = layer.window.out_height = layer.window.out_width = 2;
@@ -354,12 +381,12 @@ static void test_pool(void) {
     pool.average = draw() & 1u;
     pool.min = between(-128, 0);
     pool.max = between(1, 127);
-    pool.scratch = allocate(zo_pool_scratch_bytes(&pool));
+    void* scratch = allocate(zo_pool_scratch_bytes(&pool));
     const size_t image = (size_t)(w->height * w->width * w->channels);
     int8_t* x = bytes_of((size_t)w->samples * image);
     int8_t* y =
         (int8_t*)allocate((size_t)(w->samples * w->out_height * w->out_width * w->channels));
-    zo_pool_run(&pool, x, y);
+    zo_pool_run(&pool, x, w->samples, scratch, y);
     const int8_t* next = y;
     for (int32_t s = 0; s < w->samples; ++s) {
       for (int32_t i = 0; i < w->out_height; ++i) {
@@ -370,7 +397,7 @@ static void test_pool(void) {
         }
       }
     }
-    free(pool.scratch);
+    free(scratch);
     free(x);
     free(y);
   }

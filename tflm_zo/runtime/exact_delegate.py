@@ -21,7 +21,8 @@ def exact_delegate(
     SOFTMAX.
     The rest is computed by the interpreter's reference kernels, which equal TFLM's, so the interpreter is
     asked for these (``OpResolverType.BUILTIN_REF``), not for its default ones. It also has the custom
-    operators of ZO models.
+    operators of ZO models. Samples are divided among the threads that the interpreter is asked for
+    (``num_threads``).
 
     Args:
         load_delegate: the function of this name that belongs to the interpreter: LiteRT's

@@ -68,7 +68,7 @@ def _rows(values: NDArray[Any], first: int, count: int) -> NDArray[Any]:
 
 
 class Lane:
-    """Segments for a fixed number of samples, which one thread at a time may run.
+    """Segments for a fixed number of samples.
 
     Args:
         samples: number of samples.

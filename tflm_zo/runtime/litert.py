@@ -30,23 +30,30 @@ __all__ = ["LiteRTRuntime"]
 
 
 class InterpreterEngine(Engine):
-    """A segment in the Python interpreter of LiteRT, TensorFlow or tflite-runtime, with one thread.
+    """A segment in the Python interpreter of LiteRT, TensorFlow or tflite-runtime.
 
     Args:
         module: the module that has `Interpreter`, `load_delegate` and `OpResolverType`.
         model: a standalone single-subgraph model.
         directory: directory of trainable tensors, which the op pack fills at each invoke.
         borrows: True if the segment reads the weights that are in the directory instead.
+        threads: number of threads that divide the samples of an invoke among them.
     """
 
     def __init__(
-        self, module: ModuleType, model: bytes, directory: Directory, *, borrows: bool = False
+        self,
+        module: ModuleType,
+        model: bytes,
+        directory: Directory,
+        *,
+        borrows: bool = False,
+        threads: int = 1,
     ) -> None:
         option = {"weights" if borrows else "directory": str(directory.address)}
         delegate = exact_delegate(module.load_delegate, **option)
         self._interpreter = module.Interpreter(
             model_content=model,
-            num_threads=1,
+            num_threads=threads,
             experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF,
             experimental_delegates=[delegate],
         )
@@ -107,7 +114,7 @@ class LiteRTRuntime(Runtime):
             ) from error
 
     def _open(self, model: bytes, directory: Directory, *, borrows: bool = False) -> Engine:
-        return InterpreterEngine(self._import(), model, directory, borrows=borrows)
+        return InterpreterEngine(self._import(), model, directory, borrows=borrows, threads=self._threads)
 
     def _open_segment(self, model: Model, k: int) -> Segment:
         for op in model.subgraphs[k].operators:

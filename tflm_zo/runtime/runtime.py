@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +18,6 @@ from ..converters import (
     WeightArray,
     can_change_batch,
     extract_segment,
-    extract_weight_operators,
 )
 from ..core import Command, Directory
 from ..data import DataError, prepare_input, prepare_labels
@@ -34,6 +33,8 @@ from .written_weights import checked_weights
 
 __all__ = ["Runtime"]
 
+_MOST_THREADS: Final = 256  # the delegate's (ops/tflite/zo_threads.h)
+
 
 class Runtime(Inputs, ABC):
     """A ZO model loaded into a runtime, ready to infer and to train.
@@ -43,8 +44,8 @@ class Runtime(Inputs, ABC):
 
     Args:
         model: a ZO model, its bytes, or the path of its file.
-        threads: number of threads that divide the samples of an invoke among them, >= 1; results are the same
-            for any number.
+        threads: number of threads that divide the samples of an invoke among them, 1..256; results are the
+            same for any number.
 
     Raises:
         RuntimeUnavailableError: the runtime is not installed; the message says what installs it.
@@ -59,8 +60,8 @@ class Runtime(Inputs, ABC):
 
     def __init__(self, model: Model | bytes | str | os.PathLike[str], threads: int = 1) -> None:
         self._import()  # an absent runtime is reported before anything about the model
-        if not isinstance(threads, int) or threads < 1:
-            raise ValueError(f"threads: expected a number >= 1, got {threads!r}")
+        if not isinstance(threads, int) or not 1 <= threads <= _MOST_THREADS:
+            raise ValueError(f"threads: expected a number in 1..{_MOST_THREADS}, got {threads!r}")
         if threads > 1 and not self.has_copies:
             raise ValueError(f"threads: {self.name} has one thread; litert has as many as you like")
         super().__init__(model)
@@ -68,11 +69,8 @@ class Runtime(Inputs, ABC):
         self._threads = threads
         self._divides: bool | None = None  # not asked yet
         self._segments = [self._open_segment(self._model, k) for k in range(count)]
-        self._lanes = Lanes(
-            Lane(self.batch, count, lambda k: self._segments[k]),
-            threads,
-            self._lane if self.has_copies else None,
-        )
+        own = Lane(self.batch, count, lambda k: self._segments[k])
+        self._lanes = Lanes(own, self._lane if self.has_copies else None)
 
         self._inputs: dict[int, NDArray[Any]] = {}
         self._labels: NDArray[Any] | None = None
@@ -88,8 +86,6 @@ class Runtime(Inputs, ABC):
         self.set_inputs(*(np.zeros(d[0], d[1]) for _, d in sorted(self._input_details.items())))
         try:
             # The op pack copies the initial weights in and publishes where they are.
-            if threads > 1:
-                self._run_weight_operators(0, count, self._words(None))
             self.invoke()
             self._views: dict[str, tuple[WeightArray, NDArray[np.int8] | None]] = {}
             for tensor in self._metadata.trainable:
@@ -116,17 +112,15 @@ class Runtime(Inputs, ABC):
     # --- construction ---------------------------------------------------------------------------------------
 
     def _open_segment(self, model: Model, k: int) -> Segment:
-        # Of several threads each has lanes of its own, which borrow the weights.
-        extract = extract_weight_operators if self._threads > 1 else extract_segment
-        return self._segment(extract(model, k), k, Directory(len(self._metadata.trainable)))
+        return self._segment(extract_segment(model, k), k, Directory(len(self._metadata.trainable)))
 
     def _lane(self, samples: int) -> Lane | None:
-        """Returns a lane for so many samples, whose segments are loaded when they are used first; None where
-        an operator ties the model to its batch size.
+        """Returns a lane for another number of samples than the model's, whose segments are loaded when they
+        are used first; None where an operator ties the model to its batch size.
         """
-        if samples != self.batch and self._divides is None:
+        if self._divides is None:
             self._divides = can_change_batch(self._model)
-        if samples != self.batch and not self._divides:
+        if not self._divides:
             return None
         return Lane(samples, len(self._segments), lambda k: self._copy(k, samples))
 
@@ -272,11 +266,13 @@ class Runtime(Inputs, ABC):
         given = begin_with(start, boundary, self._entering[start], self._boundaries)
         entering = {**self._boundaries, **given}
         samples = len(entering[start] if start else self._inputs[0])
-        plan = self._lanes.plan(samples)
-        self._is_idle = self._lanes.borrow_weights(plan) and not core.has_instructions(words)
-        if self._lanes.borrow_weights(plan) and not self._is_idle:
+        lane = self._lanes.of(samples)
+        borrows = self._lanes.borrows_weights(lane)
+        self._is_idle = borrows and not core.has_instructions(words)
+        if borrows and not self._is_idle:
             self._run_weight_operators(start, end, words)
-        found = self._lanes.run(plan, start, end, Fed(words, self._inputs, self._labels, entering))
+        fed = Fed(words, self._inputs, self._labels, entering)
+        found = self._lanes.run(lane, samples, start, end, fed)
         if keep:
             self._boundaries = {**entering, **found.entering}
         self._outputs.update(found.outputs)
