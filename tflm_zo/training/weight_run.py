@@ -15,6 +15,7 @@ from ..logs import LogError, SeedLog, SeedLogWriter, fingerprint
 from ..runtime import Runtime
 from .costs import Costs, WeightCosts, block_segments
 from .integers import weight_integers
+from .minibatch_parts import MinibatchParts
 from .replay import Replay, replay_log
 from .run import Arrays, Run
 from .settings import Settings
@@ -48,7 +49,6 @@ class WeightRun(Run):
     ) -> None:
         metadata = runtime.metadata
         self._runtime, self._model, self._mark = runtime, model, fingerprint(model)
-        self._inputs, self._labels = inputs, labels
         self._control = Control(
             weight_integers(
                 settings,
@@ -65,7 +65,8 @@ class WeightRun(Run):
         # Weights and fractions after some step (None: the model's own), its number, and the coefficients of
         # the whole steps since: replaced in one assignment, so that no interruption comes between.
         self._base: tuple[tuple[Arrays, Arrays] | None, int, list[list[int]]] = (None, 0, [])
-        self._fed = -1
+        s = self._control.settings
+        self._parts = MinibatchParts(inputs, labels, int(s.batch), int(s.parts))
         self._writer: SeedLogWriter | None = None
         self._resumed_log: Path | None = None
         self.total, self.forwards, self.measurements = total, 0, []
@@ -135,14 +136,13 @@ class WeightRun(Run):
         """Does one step and writes it to the log."""
         runtime, control = self._runtime, self._control
         while (request := control.next()) is not None:
-            if request.first_sample != self._fed:
-                chosen = control.samples(request.first_sample)
-                runtime.feed([values[chosen] for values in self._inputs], self._labels[chosen])
-                self._fed = request.first_sample
+            first = request.first_sample
+            runtime.feed(*(self._parts.find(first) or self._parts.gather(first, control.samples(first))))
             runtime.invoke(request.words, start=request.start_segment, checked=True)
             self.forwards += runtime.batch
             report = control.report(runtime.losses())
             if report is not None:
+                self._parts.forget()
                 if self._writer is not None:
                     self._writer.append()
                 self._base[2].append(control.coefficients)
@@ -171,10 +171,10 @@ class WeightRun(Run):
         words = self._control.settle()
         if words is not None:
             self._runtime.invoke(words)
-        self._fed = -1  # whoever uses the model in between feeds it something else
 
     def roll_back(self) -> None:
         """Goes back to the weights and the log of the last whole step, after an interruption anywhere."""
+        self._parts.forget()
         if self._writer is not None:  # the interruption may have come between the log's record and ours
             self._writer.keep(self.step, len(self.measurements))
         begin, first, done = self._base
