@@ -10,8 +10,9 @@ For each int8 model, batches of 32 and 1, one thread of LiteRT:
 * LiteRT's optimized kernels and its reference kernels on the original.
 
 All of them alternate in one process; times are those of the processor, and ratios are medians over rounds of
-(exact / other) of the round. GMAC/s are 10^9 multiply-accumulates a second of the exact forward pass. Without
-arguments the LeNet-5 of the tests, with random weights, is measured.
+(exact / other) of the round. GMAC/s are 10^9 multiply-accumulates a second of the exact forward pass, beside
+which is the share of what the core can do in registers, with the instruction that the kernels multiply with
+(harness/core_peak.c). Without arguments the LeNet-5 of the tests, with random weights, is measured.
 """
 
 from __future__ import annotations
@@ -22,7 +23,15 @@ import statistics
 import time
 from typing import Any
 
-from harness import KINDS, add_models_argument, chosen_models, interpreter, progress, trainable_model
+from harness import (
+    KINDS,
+    add_models_argument,
+    chosen_models,
+    core_peak,
+    interpreter,
+    progress,
+    trainable_model,
+)
 from rich.console import Console
 from rich.table import Table
 
@@ -72,13 +81,15 @@ def main() -> None:
     options = parser.parse_args()
     models = chosen_models(options.models)
     results: dict[str, dict[str, dict[str, float]]] = {}
+    peak = core_peak(options.kernels)
     with progress("measuring", len(models) * len(BATCHES)) as advance:
         for name, model in models.items():
             results[name] = {}
             for batch in BATCHES:
-                results[name][str(batch)] = measure(
-                    model, batch, options.rounds, options.seconds, options.kernels
-                )
+                row = measure(model, batch, options.rounds, options.seconds, options.kernels)
+                if peak is not None:
+                    row["of_peak"] = row["gmac_per_second"] / peak
+                results[name][str(batch)] = row
                 advance(1)
     if options.json:
         print(json.dumps(results))
@@ -88,6 +99,7 @@ def main() -> None:
         "batch",
         "exact, µs a sample",
         "GMAC/s",
+        "of the core's" if peak is None else f"of the core's {peak:.0f}",
         "exact / XNNPACK",
         "optimized / exact",
         "reference / exact",
@@ -99,6 +111,7 @@ def main() -> None:
                 batch_name,
                 f"{row['exact_us']:.1f}",
                 f"{row['gmac_per_second']:.0f}",
+                f"{row['of_peak']:.0%}" if "of_peak" in row else "–",
                 f"{row['to_xnnpack']:.2f}",
                 f"{1 / row['to_builtin']:.1f}",
                 f"{1 / row['to_reference']:.0f}",

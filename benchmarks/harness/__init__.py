@@ -1,6 +1,7 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What the benchmarks share: models, interpreters, runs on random data, a progress bar. No benchmark."""
 
+from .core_peak import core_peak
 from .interpreters import KINDS, interpreter
 from .model_choice import add_models_argument, chosen_models
 from .progress import progress
@@ -12,6 +13,7 @@ __all__ = [
     "KINDS",
     "add_models_argument",
     "chosen_models",
+    "core_peak",
     "interpreter",
     "nanoseconds_a_weight",
     "progress",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +14,9 @@ import pytest
 from harness import chosen_models, random_data
 
 from helpers.injection import inject_all
-from helpers.interpreters import require
+from helpers.interpreters import KERNELS, require
 from helpers.models import MODELS
+from tflm_zo import exact_delegate
 from tflm_zo.runtime import load
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +60,31 @@ def test_invoke_overhead(model: Path) -> None:
     result = run("invoke_overhead", model, "--rounds", 1)
     assert result["ratio"] == pytest.approx(result["perturb_us"] / result["plain_us"])
     assert all(0 < own < 1000 for own in result["weights_ns"].values())
+
+
+@pytest.mark.parametrize("kernels", KERNELS)
+def test_exactness_speed(model: Path, kernels: str) -> None:
+    try:
+        exact_delegate(kernels=kernels)
+    except ValueError:
+        pytest.skip(f"this machine cannot run the kernels {kernels}")
+    command = [
+        sys.executable,
+        "benchmarks/exactness_speed.py",
+        str(model),
+        "--rounds",
+        "1",
+        "--seconds",
+        "0.01",
+    ]
+    done = subprocess.run(
+        [*command, "--kernels", kernels, "--json"], capture_output=True, text=True, timeout=120, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    for row in json.loads(done.stdout)["small"].values():
+        assert row["to_xnnpack"] == pytest.approx(row["exact_us"] / row["xnnpack_us"])
+        if kernels != "portable" and shutil.which("cc"):
+            assert 0 < row["of_peak"] < 1
 
 
 def test_training_throughput_of_what_is_not_simulated(tmp_path: Path) -> None:
