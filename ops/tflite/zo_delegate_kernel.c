@@ -261,15 +261,21 @@ static void run_part(void* context, int32_t part, int32_t thread) {
   }
 }
 
-/* Takes filters and biases, and finds the samples; null, or the op that cannot be computed. */
-static const op_view* begin_chain(TfLiteContext* context, chain* self) {
+/* Takes filters and biases; without threads, also runs each op on all samples, else finds out how
+ * many there are. Null, or the op that cannot be computed. */
+static const op_view* begin_chain(TfLiteContext* context, bool has_threads, chain* self) {
+  const zo_share all = {0, 1, 0};
   for (int i = 0; i < self->count; ++i) {
     const op_view* view = &self->ops[i];
     const zo_node node = node_of(context, view);
     if (view->exact == NULL) return view; /* it was not prepared */
     lend_scratch(context, view);
     if (!zo_exact_op_begin(view->exact, &node)) return view;
-    self->samples = common_divisor(zo_exact_op_samples(view->exact), self->samples);
+    if (has_threads) {
+      self->samples = common_divisor(zo_exact_op_samples(view->exact), self->samples);
+    } else {
+      zo_exact_op_run(view->exact, &node, all, 1);
+    }
   }
   return NULL;
 }
@@ -279,8 +285,9 @@ static TfLiteStatus run_chain(TfLiteContext* context, const kernel* self, int fi
   chain own = {context, self->ops + first, 0, 0, 1};
   while (first + own.count < self->count && own.ops[own.count].params != NULL) ++own.count;
   *end = first + own.count;
-  const op_view* bad = begin_chain(context, &own);
+  const op_view* bad = begin_chain(context, self->threads != NULL, &own);
   if (bad != NULL) return report(context, bad, ZO_ERROR_ARGUMENT);
+  if (self->threads == NULL) return kTfLiteOk;
   own.parts = own.samples < self->thread_count ? own.samples : self->thread_count;
   if (own.parts > 1) {
     zo_threads_run(self->threads, own.parts, run_part, &own);

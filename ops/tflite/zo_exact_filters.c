@@ -223,10 +223,11 @@ void* zo_exact_fully_connected_create(const zo_node* node, const zo_kernel_set* 
 
 bool zo_exact_filters_begin(void* self, const zo_node* node) {
   const exact_filters* op = (const exact_filters*)self;
-  const tensors t = tensors_of(node);
-  const int8_t* filters = (const int8_t*)t.filters->data;
-  const int32_t* bias = t.bias == NULL ? NULL : (const int32_t*)t.bias->data;
-  if (filters == NULL || (t.bias != NULL && bias == NULL)) return false;
+  const TfLiteTensor* biases = zo_tensor_at(node->context, node->inputs, kBias);
+  const TfLiteTensor* own = zo_tensor_at(node->context, node->inputs, kFilters);
+  const int8_t* filters = (const int8_t*)own->data;
+  const int32_t* bias = biases == NULL ? NULL : (const int32_t*)biases->data;
+  if (filters == NULL || (biases != NULL && bias == NULL)) return false;
   if (op->conv != NULL) {
     zo_conv_begin(op->conv, filters, bias);
   } else if (op->depthwise != NULL) {
@@ -239,9 +240,8 @@ bool zo_exact_filters_begin(void* self, const zo_node* node) {
 
 void zo_exact_filters_run(const void* self, const zo_node* node, zo_share share) {
   const exact_filters* op = (const exact_filters*)self;
-  const tensors t = tensors_of(node);
-  const int8_t* x = (const int8_t*)t.input->data;
-  int8_t* y = (int8_t*)t.output->data;
+  const int8_t* x = (const int8_t*)zo_tensor_at(node->context, node->inputs, kInput)->data;
+  int8_t* y = (int8_t*)zo_tensor_at(node->context, node->outputs, 0)->data;
   if (op->conv != NULL) {
     zo_conv_run(op->conv, x, share, y);
   } else if (op->depthwise != NULL) {

@@ -88,9 +88,9 @@ bool zo_exact_op_begin(const zo_exact_op* op, const zo_node* node) {
   /* What follows input 0 is checked by `begin`; ADD has two of a kind. */
   const int inputs = op->operations->run == zo_exact_add_run ? 2 : 1;
   for (int i = 0; i < inputs; ++i) {
-    if (zo_node_input(node, i)->data == NULL) return false;
+    if (zo_tensor_at(node->context, node->inputs, i)->data == NULL) return false;
   }
-  if (zo_node_output(node, 0)->data == NULL) return false;
+  if (zo_tensor_at(node->context, node->outputs, 0)->data == NULL) return false;
   return op->operations->begin == NULL || op->operations->begin(op->self, node);
 }
 

@@ -6,18 +6,12 @@
 /* Factors from here on are no zo_multiplier. */
 #define MULTIPLIER_END 1073741824.0
 
-static const TfLiteTensor* tensor_at(const TfLiteContext* context, const TfLiteIntArray* list,
-                                     int number) {
-  const int index = list != NULL && number < list->size ? list->data[number] : -1;
-  return index >= 0 && (size_t)index < context->tensors_size ? &context->tensors[index] : NULL;
-}
-
 const TfLiteTensor* zo_node_input(const zo_node* node, int number) {
-  return tensor_at(node->context, node->inputs, number);
+  return zo_tensor_at(node->context, node->inputs, number);
 }
 
 const TfLiteTensor* zo_node_output(const zo_node* node, int number) {
-  return tensor_at(node->context, node->outputs, number);
+  return zo_tensor_at(node->context, node->outputs, number);
 }
 
 int32_t zo_node_samples(const zo_node* node) {
