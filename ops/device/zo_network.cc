@@ -57,7 +57,8 @@ zo_status Network::Init(const ModelInfo& info, const tflite::MicroOpResolver& re
     if (model->version() != TFLITE_SCHEMA_VERSION) return ZO_ERROR_RUNTIME;
     tflite::MicroInterpreter* made =
         new (interpreter(k)) tflite::MicroInterpreter(model, resolver, allocator);
-    directories[k] = {ZO_DIRECTORY_MAGIC, segment.tensors, 0, entries + segment.first_tensor};
+    directories[k] = {ZO_DIRECTORY_MAGIC, segment.tensors, 0, entries + segment.first_tensor,
+                      nullptr};
     if (made->SetMicroExternalContext(&directories[k]) != kTfLiteOk) return ZO_ERROR_RUNTIME;
     if (made->AllocateTensors() != kTfLiteOk) return ZO_ERROR_MEMORY;
   }

@@ -61,15 +61,10 @@ void zo_softmax_init(zo_softmax* softmax, zo_multiplier multiplier) {
   /* What is further from the largest logit than 31 counts as nothing. */
   const int64_t radius = (INT64_C(31) << kFraction) >> multiplier.shift;
   for (int32_t distance = 0; distance < 256; ++distance) {
-    softmax->exponentials[distance] =
-        distance <= radius ? exponential(zo_requantize(-distance, multiplier)) : 0;
+    const int32_t own = distance <= radius ? exponential(zo_requantize(-distance, multiplier)) : 0;
+    softmax->exponentials[distance] = own;
+    softmax->terms[distance] = zo_divide_by_power(own, kSumBits);
   }
-}
-
-static uint32_t leading_zeros(uint32_t value) {
-  uint32_t zeros = 0;
-  for (uint32_t bit = UINT32_C(1) << 31; (value & bit) == 0u; bit >>= 1) ++zeros;
-  return zeros;
 }
 
 void zo_softmax_run(const zo_softmax* softmax, int32_t rows, int32_t depth, const int8_t* x,
@@ -80,16 +75,21 @@ void zo_softmax_run(const zo_softmax* softmax, int32_t rows, int32_t depth, cons
       if (x[i] > largest) largest = x[i];
     }
     for (int32_t i = 0; i < depth; ++i) {
-      sum += zo_divide_by_power(softmax->exponentials[largest - x[i]], kSumBits);
+      sum += softmax->terms[largest - x[i]];
     }
     /* sum = 2^(12 - zeros) (1 + a) */
-    const uint32_t zeros = leading_zeros((uint32_t)sum);
+    const uint32_t zeros =
+        (uint32_t)__builtin_clz((uint32_t)sum); /* the largest logit's is not 0 */
     const int32_t a = (int32_t)(((uint32_t)sum << zeros) - (UINT32_C(1) << 31));
-    const int32_t scale = reciprocal(a);
+    const uint32_t scale = (uint32_t)reciprocal(a);
     const uint32_t bits = (uint32_t)kSumBits - zeros + 31u - 8u;
+    const uint32_t half = UINT32_C(1) << (bits - 1u);
     for (int32_t i = 0; i < depth; ++i) {
-      const int32_t share = product(scale, softmax->exponentials[largest - x[i]]);
-      y[i] = (int8_t)zo_clamp(zo_divide_by_power(share, bits) + INT8_MIN, INT8_MIN, INT8_MAX);
+      /* Both roundings are half up, since nothing is negative. */
+      const uint64_t wide = (uint64_t)scale * (uint32_t)softmax->exponentials[largest - x[i]];
+      const uint32_t share = (uint32_t)((wide + (UINT64_C(1) << 30)) >> 31);
+      const uint32_t level = (share + half) >> bits;
+      y[i] = (int8_t)((int32_t)(level < 255u ? level : 255u) + INT8_MIN);
     }
   }
 }

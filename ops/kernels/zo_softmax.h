@@ -17,6 +17,7 @@ enum {
 
 typedef struct zo_softmax {
   int32_t exponentials[256]; /* by the distance, unit 2^-31 */
+  int32_t terms[256];        /* of a row's sum: the same, unit 2^-19 */
 } zo_softmax;
 
 /* Fills the table.

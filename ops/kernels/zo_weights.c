@@ -331,3 +331,76 @@ uint32_t zo_loops_add_products(const zo_weight_loops* loops, int32_t* sums, uint
                                int32_t zero_point) {
   return loops->add_products(sums, count, products, number, offset, zero_point);
 }
+
+/* --- Nodes ----------------------------------------------------------------------------------- */
+
+/* Sums of one tile, or of the part of it from a word's first sign on. */
+static void sum_tile(const zo_weight_loops* loops, const uint32_t* seeds,
+                     const int32_t* coefficients, uint32_t queries, uint32_t stream, uint32_t begin,
+                     uint32_t end, int32_t* sums) {
+  const uint32_t tile = begin / kTile, skipped = begin % kTile / 32u;
+  const uint32_t words = (end - 1u) % kTile / 32u + 1u;
+  for (uint32_t q = 0; q < queries; q += kZoSigns) {
+    const uint32_t together = queries - q < (uint32_t)kZoSigns ? queries - q : (uint32_t)kZoSigns;
+    uint32_t states[kZoSigns] = {0}, signs[kSignWords];
+    int32_t more[kTile];
+    int32_t* const own = q == 0u ? sums : more;
+    for (uint32_t i = 0; i < together; ++i) {
+      states[i] = zo_stream_state(zo_stream_key(seeds[q + i], stream), tile);
+    }
+    loops->draw_signs(signs, words, states);
+    loops->sum_signs(own, 32u * (words - skipped), signs + (size_t)kZoSigns * skipped,
+                     coefficients + q, together);
+    for (uint32_t i = 0; q > 0u && i < end - begin; ++i) sums[i] += more[i];
+  }
+}
+
+void zo_loops_sum_signs(const zo_weight_loops* loops, const uint32_t* seeds,
+                        const int32_t* coefficients, uint32_t queries, uint32_t stream,
+                        uint32_t first, uint32_t count, int32_t* sums) {
+  for (uint32_t i = first; i < first + count;) {
+    const uint32_t begin = i / 32u * 32u, next = (i / kTile + 1u) * kTile;
+    const uint32_t end = next < first + count ? next : first + count;
+    int32_t of_tile[kTile];
+    sum_tile(loops, seeds, coefficients, queries, stream, begin, end, of_tile);
+    memcpy(sums + (i - first), of_tile + (i - begin), (end - i) * sizeof sums[0]);
+    i = end;
+  }
+}
+
+/* Nodes of a sample, at most: those of as many tiles as have their signs drawn together. */
+enum { kMostNodes = kTile * kZoSigns };
+
+/* What nodes move by, a channel's next to each other: k or -k. */
+static void draw_moves(const zo_weight_loops* loops, uint32_t count, uint32_t key, int32_t k,
+                       int8_t* moves) {
+  uint32_t states[kZoSigns] = {0}, signs[kSignWords];
+  for (uint32_t tile = 0; tile < (uint32_t)kZoSigns && tile * kTile < count; ++tile) {
+    states[tile] = zo_stream_state(key, tile);
+  }
+  loops->draw_signs(signs, count < (uint32_t)kTile ? (count + 31u) / 32u : kTile / 32u, states);
+  memset(moves, 0, padded(count));
+  for (uint32_t tile = 0, begin = 0; begin < count; ++tile, begin += kTile) {
+    const uint32_t size = count - begin < (uint32_t)kTile ? count - begin : (uint32_t)kTile;
+    loops->add_signs(moves + begin, padded(size), signs + tile, k);
+  }
+}
+
+int zo_loops_perturb_nodes(const zo_weight_loops* loops, const zo_node_block* block,
+                           const int8_t* from, uint32_t seed, uint32_t stream, int32_t k,
+                           int8_t* to) {
+  const uint32_t positions = block->positions, channels = block->channels;
+  if ((uint64_t)positions * channels > (uint64_t)kMostNodes) return 0;
+  const uint32_t count = positions * channels;
+  int8_t moves[kMostNodes], turned[kMostNodes];
+  draw_moves(loops, count, zo_stream_key(seed, stream), k, moves);
+  if (positions == 1u || channels == 1u) {
+    loops->move_nodes(block, count, from, moves, to);
+    return 1;
+  }
+  for (uint32_t c = 0; c < channels; ++c) {
+    for (uint32_t p = 0; p < positions; ++p) turned[p * channels + c] = moves[c * positions + p];
+  }
+  loops->move_nodes(block, count, from, turned, to);
+  return 1;
+}

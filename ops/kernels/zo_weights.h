@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * The inner loops over weights and gradients that zo_weight_loops.h is made of.
+ * The inner loops over weights, gradients and nodes that zo_weight_loops.h is made of.
  */
 #ifndef TFLM_ZO_OPS_KERNELS_ZO_WEIGHTS_H_
 #define TFLM_ZO_OPS_KERNELS_ZO_WEIGHTS_H_
@@ -48,6 +48,9 @@ struct zo_weight_loops {
   /* zo_add_products on the first sums, any number of them; returns how many it has done. */
   uint32_t (*add_products)(int32_t* sums, uint32_t count, const zo_product* products,
                            uint32_t number, size_t offset, int32_t zero_point);
+  /* zo_move_nodes. */
+  void (*move_nodes)(const zo_node_block* block, uint32_t count, const int8_t* from,
+                     const int8_t* moves, int8_t* to);
 };
 
 /* Entry j, l: what the state whose bit j alone is set becomes by 16 l steps. A step is linear over

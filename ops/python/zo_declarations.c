@@ -35,6 +35,7 @@
 #include "ops/core/weights/zo_perturb.h"
 #include "ops/core/weights/zo_update.h"
 #include "ops/core/zo_types.h"
+#include "ops/tflite/zo_thread_workers.h"
 
 /* One declaration: a constant, a function, a struct, or a field of the struct before it. */
 typedef struct zo_declaration {
@@ -174,7 +175,7 @@ const zo_declaration zo_declarations[] = {
 #undef S
 #define S zo_node_step
   STRUCT, U32(rule), U32(rate), U32(clip), U32(seed), U32(bits), U32(rows), FIELD(zo_scale, gain),
-  FIELD(zo_scale, mean_square),
+  FIELD(zo_scale, mean_square), FIELD(const zo_workers*, workers),
 #undef S
 #define S zo_node_task
   STRUCT, U32(kind), FIELD(zo_node_layer, layer), U32(start_segment), U32(queries), U32(following),
@@ -191,7 +192,7 @@ const zo_declaration zo_declarations[] = {
 #define S zo_node_run
   STRUCT, FIELD(zo_node_settings, settings), FIELD(zo_node_task*, tasks), U32(step), U32(stage),
   U32(part), U32(task), U32(query), U32(side), U32(moved), FIELD(int64_t, total),
-  FIELD(int64_t, base), FIELD(int32_t, largest_loss),
+  FIELD(int64_t, base), FIELD(int32_t, largest_loss), FIELD(const zo_workers*, workers),
 #undef S
 #define S zo_node_request
   STRUCT, U32(action), U32(step), U32(task), U32(start_segment), U32(first_sample),
@@ -225,6 +226,7 @@ const zo_declaration zo_declarations[] = {
 #undef S
 #define S zo_directory
   STRUCT, U32(magic), U32(capacity), U32(count), FIELD(zo_directory_entry*, entries),
+  FIELD(int32_t*, state),
 #undef S
 #define S zo_int16_fully_connected
   STRUCT, U32(units), U32(depth), FIELD(const int8_t*, weights), FIELD(const int8_t*, fraction),
@@ -277,6 +279,7 @@ const zo_declaration zo_declarations[] = {
   FUNCTION(zo_status, zo_control_resume, zo_control*, uint32_t, int64_t),
   FUNCTION(zo_status, zo_control_next, zo_control*, int32_t*, uint32_t, zo_request*),
   FUNCTION(zo_status, zo_control_report, zo_control*, const int32_t*, uint32_t, zo_report*),
+  FUNCTION(zo_status, zo_control_report_all, zo_control*, uint32_t, const int32_t*, zo_report*),
   FUNCTION(zo_status, zo_control_settle, zo_control*, int32_t*, uint32_t, uint32_t*),
   FUNCTION(zo_status, zo_control_abandon, zo_control*, uint32_t, int32_t*, uint32_t),
   FUNCTION(zo_distribution, zo_control_distribution, const zo_control_settings*, uint32_t),
@@ -291,6 +294,8 @@ const zo_declaration zo_declarations[] = {
   FUNCTION(uint32_t, zo_node_input_bytes, const zo_node_layer*),
   FUNCTION(uint32_t, zo_node_route_bytes, const zo_node_layer*),
   FUNCTION(uint32_t, zo_node_scratch_values, const zo_node_layer*),
+  FUNCTION(uint32_t, zo_node_scratch_values_of, const zo_node_layer*, const zo_workers*),
+  FUNCTION(zo_workers*, zo_thread_workers_create, uint32_t), FUNCTION(void, zo_thread_workers_free, zo_workers*),
   FUNCTION(zo_status, zo_route_nodes_s8, const zo_node_layer*, uint32_t, const int8_t*, uint8_t*),
   FUNCTION(zo_status, zo_perturb_nodes_s8, const zo_node_layer*, uint32_t, uint32_t, const int8_t*,
            uint32_t, int32_t, int8_t*),

@@ -15,8 +15,8 @@
  *              there must begin with ZO_DIRECTORY_MAGIC when the delegate is made: an address that
  *              has gone through text is checked before it is written through
  *   weights    address of a zo_directory that an interpreter of the same graph has filled, decimal:
- *              this one's layers read that one's weights, and its weight ops move none. It may have
- *              another batch size, and run on another core while no weight moves (optional)
+ *              this one's layers read, and its weight ops move, that one's weights. It may have
+ *              another batch size; the two are not to be invoked at the same time (optional)
  *   exact      1: also computes the int8 operators of zo_exact_op.h, bit for bit as TFLM does;
  *              0, the default: leaves them alone
  *   kernels    name of the kernel set that computes them (zo_kernel_set.h); the best one of the

@@ -225,11 +225,13 @@ static zo_status run_custom(TfLiteContext* context, const op_view* view, const k
   }
   if (view->opcode == kLossOp)
     return zo_loss_op_run(view->options, view->options_length, find_buffer, &source);
-  return self->weights != NULL
-             ? zo_weight_op_borrow(view->options, view->options_length, find_buffer, &source,
-                                   self->weights, lend_buffer)
-             : zo_weight_op_run((zo_opcode)view->opcode, view->options, view->options_length,
-                                find_buffer, &source, self->directory);
+  if (self->weights != NULL) {
+    const zo_status status = zo_weight_op_borrow(view->options, view->options_length, find_buffer,
+                                                 &source, self->weights, lend_buffer);
+    if (status != ZO_OK) return status;
+  }
+  return zo_weight_op_run((zo_opcode)view->opcode, view->options, view->options_length, find_buffer,
+                          &source, self->directory);
 }
 
 /* Neighbouring exact ops, through which each sample goes by itself. */

@@ -260,7 +260,8 @@ def test_errors_leave_the_state(s, data):
             break
         control.report(np.full(s.batch, 5, np.int32))
     before = state(control)
-    for wrong in (s.batch - 1, s.batch + 1, 0):
+    too_many = (s.parts + 1) * s.batch
+    for wrong in (s.batch - 1, s.batch + 1 if s.batch > 1 else too_many, too_many, 0):
         with pytest.raises(NativeError) as error:
             control.report(np.zeros(wrong, np.int32))
         assert error.value.status is Status.ARGUMENT

@@ -38,7 +38,8 @@ def test_layouts_and_constants_are_the_compilers(tmp_path: Path) -> None:
     (tmp_path / "layouts.c").write_text("\n".join(lines))
     program = str(tmp_path / "layouts")
     subprocess.run(
-        ["cc", "-std=c99", f"-I{CORE.parents[1]}", f"{program}.c", "-o", program, "-w"], check=True
+        ["cc", "-std=c99", "-DZO_KERNEL_SETS=1", f"-I{CORE.parents[1]}", f"{program}.c", "-o", program, "-w"],
+        check=True,
     )
     found = subprocess.run([program], capture_output=True, text=True, check=True).stdout
     assert [int(line) for line in found.split()] == expected

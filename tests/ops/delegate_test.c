@@ -49,7 +49,7 @@ static void test_options(void) {
 
   const char* none = "decimal address of a zo_directory";
   zo_directory_entry entries[2];
-  zo_directory directory = {ZO_DIRECTORY_MAGIC, 2, 0, entries};
+  zo_directory directory = {ZO_DIRECTORY_MAGIC, 2, 0, entries, NULL};
   char address[40], changed[42];
   (void)snprintf(address, sizeof address, "%" PRIuPTR, (uintptr_t)&directory);
   TfLiteDelegate* delegate = create("directory", address);
@@ -335,9 +335,10 @@ static void test_a_bias_that_is_none(void) {
   }
 }
 
-/* A weight op that borrows another interpreter's weights: biases first, which have no fractions. */
+/* A weight op that borrows another interpreter's weights: biases first, which have no fractions. It
+ * moves them as their owner would. */
 static void test_borrowed_weights(void) {
-  for (int change = 0; change < 8; ++change) {
+  for (int change = 0; change < 9; ++change) {
     uint8_t options[8 + 24] = {
         ZO_OPTIONS_VERSION, ZO_OPTION_FIRST | ZO_OPTION_LAST | ZO_OPTION_FRACTION, 1, 1, 2, 0, 1};
     const uint8_t of_biases[12] = {7, 0, 0, ZO_OPTION_BIAS >> 8, 2, 0, 0, 0, 1};
@@ -345,11 +346,12 @@ static void test_borrowed_weights(void) {
     memcpy(options + 8, of_biases, 12);
     memcpy(options + 20, of_weights, 12);
     int32_t words[2] = {(int32_t)(ZO_COMMAND_MAGIC | ZO_FLAG_LOSS), 0}, state[4] = {0};
+    int32_t owners[4] = {change == 8 ? 0 : ZO_STATE_MAGIC, 5, 0, 0};
     int32_t status[4] = {9, 9, 9, 9}, own_biases[2] = {1, 1}, biases[2] = {3, 4};
     int8_t initial[14] = {0}, own_fraction[6] = {0}, own[6] = {1}, weights[6] = {2},
            fraction[6] = {3};
     zo_directory_entry entries[2] = {{(int8_t*)biases, NULL, 8, 7}, {weights, fraction, 6, 5}};
-    zo_directory directory = {ZO_DIRECTORY_MAGIC, 2, 2, entries};
+    zo_directory directory = {ZO_DIRECTORY_MAGIC, 2, 2, entries, owners};
     if (change == 1) entries[1].stream = 6;
     if (change == 2) entries[1].size = 5;
     if (change == 3) entries[1].weights = NULL;
@@ -377,9 +379,14 @@ static void test_borrowed_weights(void) {
     }
     CHECK((r.tensors[5].data == weights) == takes);
     CHECK((r.tensors[3].data == fraction) == takes);
+    CHECK((r.tensors[1].data == owners) == takes);
     CHECK(status[0] == (takes && change != 7 ? words[0] : 9));
-    /* Nobody's weights have moved, and nothing was initialized. */
-    CHECK(state[0] == 0 && own[0] == 1 && weights[0] == 2 && fraction[0] == 3 && biases[0] == 3);
+    if (takes && change < 7) CHECK(status[1] == 5);
+    /* Its own are left alone, and the owner's have moved only where they were not initialized. */
+    const int initial_now = change == 8;
+    CHECK(state[0] == 0 && own[0] == 1 && own_fraction[0] == 0 && own_biases[0] == 1);
+    CHECK(weights[0] == (initial_now ? 0 : 2) && fraction[0] == (initial_now ? 0 : 3));
+    CHECK(biases[0] == (initial_now ? 0 : 3) && owners[0] == ZO_STATE_MAGIC);
     fake_end(&r);
     tflite_plugin_destroy_delegate(delegate);
   }

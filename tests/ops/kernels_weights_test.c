@@ -8,7 +8,8 @@
 
 #include "kernels_test.h"
 #include "ops/core/kernels/zo_apply_row.h"
-#include "ops/core/random/zo_stream.h"
+#include "ops/core/nodes/zo_node_layer.h"
+#include "ops/core/random/zo_sign_reader.h"
 #include "ops/core/weights/zo_perturb.h"
 #include "ops/core/weights/zo_update.h"
 
@@ -206,6 +207,60 @@ static void test_products(const zo_weight_loops* loops) {
   }
 }
 
+/* Sums along the signs of nodes, from any one of them on, by their definition. */
+static void test_sign_sums(const zo_weight_loops* loops) {
+  for (int round = 0; round < kRounds; ++round) {
+    const uint32_t queries = 1u + draw() % ZO_MAX_QUERIES, stream = draw();
+    const uint32_t first = draw() % 3000u, count = 1u + draw() % 1500u;
+    uint32_t seeds[ZO_MAX_QUERIES];
+    int32_t coefficients[ZO_MAX_QUERIES];
+    for (uint32_t q = 0; q < queries; ++q) {
+      seeds[q] = draw();
+      coefficients[q] = between(-(1 << 25), 1 << 25);
+    }
+    int32_t* sums = (int32_t*)allocate(count * sizeof *sums);
+    zo_loops_sum_signs(loops, seeds, coefficients, queries, stream, first, count, sums);
+    for (uint32_t i = 0; i < count; ++i) {
+      int32_t sum = 0;
+      for (uint32_t q = 0; q < queries; ++q) {
+        const uint32_t at = first + i, word = zo_sign_word(seeds[q], stream, at);
+        sum += (word >> at % 32u & 1u) != 0u ? -coefficients[q] : coefficients[q];
+      }
+      CHECK(sums[i] == sum);
+    }
+    free(sums);
+  }
+}
+
+/* Nodes of layers, clamped or not, pooled or not. */
+static void test_nodes(const zo_weight_loops* loops) {
+  for (int round = 0; round < kRounds; ++round) {
+    zo_node_layer l;
+    memset(&l, 0, sizeof l);
+    l.in_h = l.in_w = l.in_c = l.k_h = l.k_w = l.stride_h = l.stride_w = l.dilation_h =
+        l.dilation_w = 1;
+    l.node_h = l.out_h = draw() & 1u ? 1u : 1u + draw() % 30u;
+    l.node_w = l.out_w = draw() % 4u == 0u ? 1u : 1u + draw() % 30u;
+    l.out_c = draw() % 4u == 0u ? 1u : 1u + draw() % 40u;
+    l.low = draw() & 1u ? -128 : between(-129, 127);
+    l.high = draw() & 1u ? 127 : between(-128, 128);
+    const int32_t k = between(-127, 127);
+    const uint32_t count = zo_node_count(&l), seed = draw();
+    int8_t *from = bytes_of(count), *to = (int8_t*)allocate(count);
+    int8_t* expected = (int8_t*)allocate(count);
+    CHECK(zo_perturb_nodes_s8(&l, 1, 7, from, seed, k, expected) == ZO_OK);
+    const zo_node_block block = {
+        l.node_h * l.node_w,        l.out_c, l.low, l.high, l.low > -128 ? l.low : -128,
+        l.high < 127 ? l.high : 127};
+    const int done = zo_loops_perturb_nodes(loops, &block, from, seed, ZO_NODE_STREAM + 7u, k, to);
+    CHECK(done == (count <= (uint32_t)(kZoSigns * ZO_STREAM_TILE)));
+    if (done) CHECK(memcmp(to, expected, count) == 0);
+    free(from);
+    free(to);
+    free(expected);
+  }
+}
+
 void test_weights(const zo_kernel_set* set) {
   const zo_weight_loops* loops = set->weights;
   if (loops == NULL) return; /* what all are held against is the portable form */
@@ -214,4 +269,6 @@ void test_weights(const zo_kernel_set* set) {
   test_updates(loops);
   test_rows(loops);
   test_products(loops);
+  test_sign_sums(loops);
+  test_nodes(loops);
 }

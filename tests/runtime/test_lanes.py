@@ -128,6 +128,62 @@ def test_commands_for_another_number_of_samples() -> None:
         assert other.status() == one.status()
 
 
+@pytest.mark.parametrize("nodes", ["auto", ()])
+def test_a_command_without_results(nodes: Any) -> None:
+    """Weights move as in an invoke, and everything else is that of the invoke before."""
+    model = inject_all(MODELS["small_cnn"](), nodes=nodes, batch=BATCH)
+    one, other = _fed(model, 4), _fed(model, 4)
+    for runtime in (one, other):
+        runtime.invoke(runtime.command().perturb([(3, 1)], Rademacher()))
+    before = [other.losses(), *other.outputs(), *(other.boundary(k) for k in range(1, other.segment_count))]
+    one.invoke(one.command(loss=False, checksum=True).update([(3, 9000)], Rademacher(), restore_k=-1))
+    other.execute(other.command(loss=False, checksum=True).update([(3, 9000)], Rademacher(), restore_k=-1))
+    after = [other.losses(), *other.outputs(), *(other.boundary(k) for k in range(1, other.segment_count))]
+    for a, b in zip(before, after, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert one.status() == other.status() and one.status().steps == 1
+    for runtime in (one, other):
+        runtime.invoke(runtime.command())
+    _check_same(one, other)
+
+
+@pytest.mark.parametrize("make", ALL_MODELS)
+def test_inputs_survive_an_invoke(make: Any) -> None:
+    """What lanes count on where they feed nothing anew: with any number of samples and of threads."""
+    model = inject_all(make(), nodes="auto", batch=2)
+    for threads, samples in ((1, 2), (2, 6)):
+        runtime = _fed(model, 5, threads)
+        inputs = [np.concatenate([x] * (samples // 2)) for x in runtime._inputs.values()]
+        labels = runtime._labels
+        runtime.feed(inputs, None if labels is None else np.concatenate([labels] * (samples // 2)))
+        runtime.invoke(runtime.command(loss=labels is not None))
+        for k, segment in enumerate(runtime._lanes.of(samples).segments(0, runtime.segment_count)):
+            engine = segment.engine
+            assert engine.keeps_inputs
+            held = {index: runtime._inputs[i] for i, index in segment.inputs.items()}
+            if segment.label is not None and runtime._labels is not None:
+                held[segment.label] = runtime._labels
+            if segment.boundary_input is not None:
+                held[segment.boundary_input] = runtime.boundary(k)
+            for index, values in held.items():
+                found = engine._interpreter.get_tensor(engine._inputs[index]["index"])
+                np.testing.assert_array_equal(found, values)
+
+
+def test_what_is_fed_again_is_read_again() -> None:
+    """Also where the arrays are the same and what they hold is not."""
+    model = inject_all(MODELS["small_cnn"](), nodes="auto", batch=BATCH)
+    one, other = _fed(model, 6), _fed(model, 7)
+    x, labels = other._inputs[0].copy(), np.array(other._labels)
+    other.feed([x], labels)
+    other.invoke(other.command())
+    x[:], labels[:] = one._inputs[0], one._labels
+    other.feed([x], labels)
+    for runtime in (one, other):
+        runtime.invoke(runtime.command())
+    _check_same(one, other)
+
+
 @pytest.mark.parametrize("name", ["small_cnn", "residual", "autoencoder"])
 def test_a_segment_for_another_batch_size(name: str) -> None:
     """Shapes of samples, labels and losses change; commands, states and weights do not."""

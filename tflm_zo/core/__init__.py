@@ -10,7 +10,7 @@ from __future__ import annotations
 from .arguments import QUERY_DTYPE
 from .backward import Backward, BackwardProgram, BackwardStep
 from .block_control import BlockControl
-from .command import ALL_BLOCKS, Command, command_check, has_instructions, without_losses
+from .command import ALL_BLOCKS, Command, command_check, without_checksum, without_instructions
 from .control import (
     MAX_CHAIN,
     MAX_QUERIES,
@@ -103,8 +103,8 @@ __all__ = [
     "best_of",
     "checksum",
     "command_check",
-    "has_instructions",
-    "without_losses",
+    "without_checksum",
+    "without_instructions",
     "command_words",
     "distribution_at",
     "installed",

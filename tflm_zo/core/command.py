@@ -18,10 +18,10 @@ __all__ = [
     "ALL_BLOCKS",
     "Command",
     "command_check",
-    "has_instructions",
     "make_terms",
     "restoration",
-    "without_losses",
+    "without_checksum",
+    "without_instructions",
 ]
 
 ALL_BLOCKS: Final[int] = constants.ZO_ALL_BLOCKS
@@ -170,13 +170,15 @@ def command_check(words: NDArray[np.int32], *, headroom: int, max_queries: int, 
     call("zo_command_check", address("words", words, np.int32), capacity, limits)
 
 
-def has_instructions(words: NDArray[np.int32]) -> bool:
-    """True if the weight operators have to do anything: move weights, or add up a checksum."""
-    return bool(words[0] != 0 and (words[1] != 0 or words[0] & constants.ZO_FLAG_CHECKSUM))
-
-
-def without_losses(words: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Returns the words of a command that does the same and asks for no losses."""
+def without_checksum(words: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Returns the words of a command that moves the weights alike and adds up no checksum of them."""
     quiet: NDArray[np.int32] = words.copy()
-    quiet[0] &= ~constants.ZO_FLAG_LOSS
+    quiet[0] &= ~constants.ZO_FLAG_CHECKSUM
     return quiet
+
+
+def without_instructions(words: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Returns the words of a command that asks for the same results and moves no weight."""
+    idle = np.zeros_like(words)
+    idle[0] = words[0]
+    return idle

@@ -7,12 +7,12 @@ Nothing is decided here: the state machine is the one that firmware runs.
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .arguments import address
 from .declarations import CSettings, Struct
 from .distribution import Distribution
 from .loader import call, constants, library, structs
@@ -36,8 +36,7 @@ MAX_CHAIN: Final[int] = constants.ZO_MAX_CHAIN
 """Largest number of seeds that make up one direction."""
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """An invoke to make.
 
     Attributes:
@@ -53,8 +52,7 @@ class Request:
     start_segment: int
 
 
-@dataclass(frozen=True)
-class StepReport:
+class StepReport(NamedTuple):
     """A finished step: its number, mean loss in nats, and rate."""
 
     step: int
@@ -137,6 +135,7 @@ class Control:
                 f"command_words={needed}"
             )
         self._words = np.zeros(capacity, np.int32)
+        self._words_at = address("words", self._words, np.int32)
         self._request, self._report = structs.zo_request(), structs.zo_report()
 
     @property
@@ -167,28 +166,25 @@ class Control:
 
     def next(self) -> Request | None:
         """The next invoke, or None where the run is over."""
-        words, request = self._words, self._request
-        call(
-            "zo_control_next",
-            self._control,
-            words.ctypes.data,
-            words.size,
-            request,
-        )
+        request = self._request
+        call("zo_control_next", self._control, self._words_at, self._words.size, request)
         if request.action == constants.ZO_ACTION_DONE:
             return None
-        return Request(words, request.step, request.first_sample, request.start_segment)
+        return Request(self._words, request.step, request.first_sample, request.start_segment)
 
     def report(self, losses: NDArray[np.int32]) -> StepReport | None:
-        """Takes the losses of the invoke, and returns the step's report, or None before the step's end."""
+        """Takes the losses of an invoke, and returns the step's report, or None before the step's end.
+
+        Args:
+            losses: int32 [batch], or of several parts of the minibatch, [parts * batch].
+        """
         report = self._report
-        call(
-            "zo_control_report",
-            self._control,
-            losses.ctypes.data,
-            losses.size,
-            report,
-        )
+        data = address("losses", losses, np.int32)
+        parts, rest = divmod(losses.size, self._settings.batch)
+        if parts > 1 and not rest:
+            call("zo_control_report_all", self._control, parts, data, report)
+        else:
+            call("zo_control_report", self._control, data, losses.size, report)
         if not report.step_done:
             return None
         return StepReport(report.step, report.mean_loss / 65536, report.rate / 65536)
@@ -201,13 +197,7 @@ class Control:
     def settle(self) -> NDArray[np.int32] | None:
         """Returns the command that applies the pending update between steps, or None without one."""
         pending = ctypes.c_uint32()
-        call(
-            "zo_control_settle",
-            self._control,
-            self._words.ctypes.data,
-            self._words.size,
-            ctypes.byref(pending),
-        )
+        call("zo_control_settle", self._control, self._words_at, self._words.size, ctypes.byref(pending))
         return self._words if pending.value else None
 
     def abandon(self, *, executed: bool) -> NDArray[np.int32]:
@@ -219,13 +209,12 @@ class Control:
         Returns:
             The command that makes the weights those of the last whole step.
         """
-        words = self._words
-        call("zo_control_abandon", self._control, int(executed), words.ctypes.data, words.size)
-        return words
+        call("zo_control_abandon", self._control, int(executed), self._words_at, self._words.size)
+        return self._words
 
-    def samples(self, first: int) -> NDArray[np.uint32]:
-        """Numbers of the training samples of an invoke, uint32 [batch]."""
-        numbers = np.empty(self.settings.batch, np.uint32)
+    def samples(self, first: int, count: int) -> NDArray[np.uint32]:
+        """Numbers of the training samples of an invoke, uint32 [count]."""
+        numbers = np.empty(count, np.uint32)
         library().zo_samples_at(self._settings, first, numbers.size, numbers.ctypes.data)
         return numbers
 

@@ -7,10 +7,10 @@ Nothing is decided here: the state machine is the one that firmware runs.
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,9 @@ from .node_settings import NodeRules, NodeTask
 __all__ = ["NodeAction", "NodeControl", "NodeRequest"]
 
 
-def _scratch(layer: NodeLayer | None) -> int:
-    return 0 if layer is None else layer.scratch_values
+def _scratch(layer: NodeLayer | None, workers: int | None) -> int:
+    """int32 values of scratch memory that an update of a layer needs, divided among workers or not."""
+    return 0 if layer is None else int(library().zo_node_scratch_values_of(layer.struct, workers))
 
 
 class NodeAction(IntEnum):
@@ -41,8 +42,7 @@ class NodeAction(IntEnum):
     RESTORE = constants.ZO_NODE_RESTORE
 
 
-@dataclass(frozen=True)
-class NodeRequest:
+class NodeRequest(NamedTuple):
     """Action that the control unit asks for next.
 
     Attributes:
@@ -69,6 +69,7 @@ class NodeControl:
         tasks: tasks of the run, at least one.
         rules: settings of layer-wise runs; None: the defaults.
         program: backward program that leads errors to tasks of the exact tail, or None.
+        threads: number of threads that divide samples and channels among them; bits never depend on it.
 
     Attributes:
         tasks, rules: tasks and rules of the run.
@@ -84,6 +85,7 @@ class NodeControl:
         tasks: Sequence[NodeTask],
         rules: NodeRules | None = None,
         program: BackwardProgram | None = None,
+        threads: int = 1,
     ) -> None:
         self._samples = int(settings.batch) * int(settings.parts)
         self._batch = int(settings.batch)
@@ -101,8 +103,13 @@ class NodeControl:
         )
         whole = structs.zo_node_settings(settings, len(tasks), first_segment, **self.rules.numbers())
         call("zo_node_run_init", self._run, whole, self._tasks)
+        workers = library().zo_thread_workers_create(threads)
+        self._run.workers = workers
+        self._release = weakref.finalize(self, library().zo_thread_workers_free, workers)
         # Of any filter; errors that come back through a layer need one for each of its inputs.
-        self._scratch = np.empty(max((_scratch(t.layer) for t in tasks), default=0), np.int32)
+        self._scratch_values = max((_scratch(t.layer, None) for t in tasks), default=0)
+        values = max((_scratch(t.layer, workers) for t in tasks), default=0)
+        self._scratch = np.empty(values, np.int32)
 
     def _fill(self, c: Any, task: NodeTask, field: int | None) -> None:
         layer, samples = task.layer, self._samples
@@ -145,7 +152,8 @@ class NodeControl:
     def buffer_bytes(self) -> int:
         """Bytes that a device keeps besides the arena: pairs, nodes, differences, scratch."""
         backward = 0 if self._backward is None else self._backward.buffer_bytes
-        return sum(b.nbytes for b in self._buffers) + self._scratch.nbytes + backward
+        scratch = self._scratch_values * self._scratch.itemsize
+        return sum(b.nbytes for b in self._buffers) + scratch + backward
 
     @property
     def settings(self) -> CSettings:

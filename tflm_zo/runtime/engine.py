@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ __all__ = ["Engine"]
 
 class Engine(ABC):
     """One standalone, single-subgraph model in one interpreter."""
+
+    keeps_inputs: ClassVar[bool] = False
+    """True if inputs are after an invoke what they were before it."""
 
     @abstractmethod
     def set_input(self, index: int, value: NDArray[Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..core import without_instructions
 from .lane import Fed, Found, Lane
 
 __all__ = ["Lanes"]
@@ -37,12 +38,14 @@ class Lanes:
             raise ValueError(f"expected a multiple of the model's {self._own.samples} samples, got {samples}")
         return found or self._own
 
-    def borrows_weights(self, lane: Lane) -> bool:
-        """True if a lane does not have the weights itself."""
-        return lane is not self._own
-
     @staticmethod
     def run(lane: Lane, samples: int, start: int, stop: int, fed: Fed) -> Found:
-        """Runs the segments from `start` to before `stop`."""
-        firsts = range(0, samples, lane.samples)
-        return Found.of_all([lane.run(start, stop, fed, first) for first in firsts])
+        """Runs the segments from `start` to before `stop`; the command is executed once."""
+        if samples == lane.samples:
+            return lane.run(start, stop, fed)
+        parts = [lane.run(start, stop, fed).kept()]
+        fed = fed._replace(words=without_instructions(fed.words))
+        parts += [
+            lane.run(start, stop, fed, first).kept() for first in range(lane.samples, samples, lane.samples)
+        ]
+        return Found.of_all(parts)

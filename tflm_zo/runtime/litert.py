@@ -40,6 +40,8 @@ class InterpreterEngine(Engine):
         threads: number of threads that divide the samples of an invoke among them.
     """
 
+    keeps_inputs = True
+
     def __init__(
         self,
         module: ModuleType,

@@ -12,20 +12,19 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .. import core
 from ..converters import (
     Model,
     WeightArray,
     can_change_batch,
     extract_segment,
 )
-from ..core import Command, Directory
+from ..core import Command, Directory, command_check
 from ..data import DataError, prepare_input, prepare_labels
 from .beginning import begin_with
 from .engine import Engine
 from .errors import ModelError
 from .inputs import Inputs
-from .lane import Fed, Lane
+from .lane import Fed, Lane, Reader
 from .lanes import Lanes
 from .segment import Segment
 from .status import Status
@@ -69,15 +68,15 @@ class Runtime(Inputs, ABC):
         self._threads = threads
         self._divides: bool | None = None  # not asked yet
         self._segments = [self._open_segment(self._model, k) for k in range(count)]
+        self._status = list(self._segments)  # those whose weight operators ran last
         own = Lane(self.batch, count, lambda k: self._segments[k])
         self._lanes = Lanes(own, self._lane if self.has_copies else None)
 
         self._inputs: dict[int, NDArray[Any]] = {}
         self._labels: NDArray[Any] | None = None
         self._boundaries: dict[int, NDArray[Any]] = {}
-        self._outputs: dict[int, NDArray[Any]] = {}
+        self._outputs: dict[int, Reader] = {}
         self._losses: NDArray[np.int32] | None = None
-        self._is_idle = False  # the last invoke had nothing to do for the weight operators
         # Of each segment: shapes and dtypes of what a run from it on reads of what was computed before.
         self._entering = [
             {j: self._entering_details(j) for j in self._metadata.entering(k)}
@@ -105,8 +104,8 @@ class Runtime(Inputs, ABC):
 
     @abstractmethod
     def _open(self, model: bytes, directory: Directory, *, borrows: bool = False) -> Engine:
-        """Loads a standalone segment; its op pack must fill `directory` or, if it `borrows`, read the weights
-        that are there.
+        """Loads a standalone segment; its op pack must fill `directory` or, if it `borrows`, read and move
+        the weights that are there.
         """
 
     # --- construction ---------------------------------------------------------------------------------------
@@ -114,13 +113,21 @@ class Runtime(Inputs, ABC):
     def _open_segment(self, model: Model, k: int) -> Segment:
         return self._segment(extract_segment(model, k), k, Directory(len(self._metadata.trainable)))
 
-    def _lane(self, samples: int) -> Lane | None:
-        """Returns a lane for another number of samples than the model's, whose segments are loaded when they
-        are used first; None where an operator ties the model to its batch size.
+    def takes(self, samples: int) -> bool:
+        """Returns whether one invoke of the runtime passes so many samples on: a batch, or any number where
+        no operator ties the model to its batch size.
         """
+        if samples == self.batch or not self.has_copies:
+            return samples == self.batch
         if self._divides is None:
             self._divides = can_change_batch(self._model)
-        if not self._divides:
+        return self._divides
+
+    def _lane(self, samples: int) -> Lane | None:
+        """Returns a lane for another number of samples than the model's, whose segments are loaded when they
+        are used first; None where there is none.
+        """
+        if not self.takes(samples):
             return None
         return Lane(samples, len(self._segments), lambda k: self._copy(k, samples))
 
@@ -161,10 +168,15 @@ class Runtime(Inputs, ABC):
         return len(self._segments)
 
     @property
+    def threads(self) -> int:
+        """Number of threads that divide the samples of an invoke among them."""
+        return self._threads
+
+    @property
     def samples_at_once(self) -> int:
         """Samples that a pass over a data set feeds to one invoke: a batch, or more where that is faster."""
         many = 32 * self._threads
-        return many if many > self.batch and self.has_copies and self._lane(many) else self.batch
+        return many if many > self.batch and self.takes(many) else self.batch
 
     # --- data -----------------------------------------------------------------------------------------------
 
@@ -204,16 +216,17 @@ class Runtime(Inputs, ABC):
         prepared = prepare_labels(labels, loss, self.label_details())
         if len(prepared) != self.batch:
             raise DataError(f"y: expected {self.batch} labels (the model's batch), got {len(prepared)}")
-        self._labels = prepared
+        self._labels = prepared.view()
 
     def feed(self, inputs: list[NDArray[Any]], labels: NDArray[Any] | None) -> None:
         """Sets inputs and labels of one invoke, of any number of samples, without checking them.
 
-        It serves loops over a data set that `tflm_zo.data.prepare` has prepared as a whole.
+        It serves loops over a data set that `tflm_zo.data.prepare` has prepared as a whole. Who changes what
+        the arrays hold feeds them again: invokes that follow one another need not copy them each time.
         """
         self._inputs = dict(enumerate(inputs))
         if labels is not None:
-            self._labels = labels
+            self._labels = labels.view()  # an object of its own, by which lanes know what they hold
 
     # --- running --------------------------------------------------------------------------------------------
 
@@ -267,24 +280,30 @@ class Runtime(Inputs, ABC):
         entering = {**self._boundaries, **given}
         samples = len(entering[start] if start else self._inputs[0])
         lane = self._lanes.of(samples)
-        borrows = self._lanes.borrows_weights(lane)
-        self._is_idle = borrows and not core.has_instructions(words)
-        if borrows and not self._is_idle:
-            self._run_weight_operators(start, end, words)
         fed = Fed(words, self._inputs, self._labels, entering)
         found = self._lanes.run(lane, samples, start, end, fed)
+        self._status[start:end] = lane.segments(start, end)
         if keep:
             self._boundaries = {**entering, **found.entering}
         self._outputs.update(found.outputs)
         self._losses = found.losses
 
-    def _run_weight_operators(self, start: int, stop: int, words: NDArray[np.int32]) -> None:
-        """Runs the segments that have the weights, where lanes with copies of them pass the samples on."""
-        quiet = core.without_losses(words)  # labels may never have been set here
-        for segment in self._segments[start:stop]:
-            if segment.command is not None:
-                segment.engine.set_input(segment.command, quiet)
-                segment.engine.invoke()
+    def execute(self, command: Command | NDArray[np.int32]) -> None:
+        """Executes a command with as few samples as possible: weights move as `invoke` moves them, and
+        boundaries, outputs and losses are those of the invoke before.
+
+        Args:
+            command: instructions of the weight ops, which ask for no losses.
+
+        Raises:
+            NativeError: the model does not allow the command; weights are as they were.
+            InvokeError: the interpreter failed.
+        """
+        words, count = self._words(command), len(self._segments)
+        self._outputs = {i: read().copy for i, read in self._outputs.items()}
+        lane = self._lanes.of(1 if self.takes(1) else self.batch)
+        lane.run(0, count, Fed(words, self._inputs, self._labels, {}))
+        self._status[:] = lane.segments(0, count)
 
     def _words(self, command: Command | NDArray[np.int32] | None) -> NDArray[np.int32]:
         capacity = self._metadata.command_words
@@ -296,7 +315,7 @@ class Runtime(Inputs, ABC):
                 f"command: expected int32 [{capacity}], got {words.dtype} {list(words.shape)}; "
                 "Runtime.command() makes one of the right size"
             )
-        core.command_check(
+        command_check(
             words,
             headroom=self._metadata.headroom,
             max_queries=self._metadata.max_queries,
@@ -319,7 +338,7 @@ class Runtime(Inputs, ABC):
 
     def outputs(self) -> list[NDArray[Any]]:
         """Returns copies of the original outputs, in the model's order, in the model's own dtypes."""
-        return [self._outputs[i].copy() for i in sorted(self._outputs)]
+        return [self._outputs[i]() for i in sorted(self._outputs)]
 
     def output_details(self, index: int = 0) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
         """Returns shape, dtype, scale and zero point of an original output."""
@@ -338,8 +357,8 @@ class Runtime(Inputs, ABC):
 
     def status(self) -> Status:
         """Returns diagnostics of the last invoke, over all segments."""
-        words = [s.engine.get_output(s.status) for s in self._segments if s.status is not None]
-        return Status.of(np.array(words, np.int64).reshape(-1, 4), is_idle=self._is_idle)
+        words = [s.engine.get_output(s.status) for s in self._status if s.status is not None]
+        return Status.of(np.array(words, np.int64).reshape(-1, 4))
 
     # --- weights --------------------------------------------------------------------------------------------
 

@@ -27,11 +27,7 @@ class Status:
     checksum: int
 
     @classmethod
-    def of(cls, words: NDArray[np.int64], *, is_idle: bool) -> Status:
-        """Sums the ``zo_status`` of segments up, [segments, 4]; they are of an earlier invoke if the weight
-        operators were idle in the last one.
-        """
+    def of(cls, words: NDArray[np.int64]) -> Status:
+        """Sums the ``zo_status`` of segments up, [segments, 4]."""
         steps = int(words[:, 1].max(initial=0))
-        if is_idle:
-            return cls(steps, 0, 0)
         return cls(steps, int(words[:, 2].sum()), int(words[:, 3].sum()) & 0xFFFFFFFF)

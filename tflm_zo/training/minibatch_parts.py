@@ -8,12 +8,22 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MinibatchParts"]
+__all__ = ["MinibatchParts", "together_at_most"]
 
 _Part = tuple[list[NDArray[Any]], NDArray[Any]]
 
 # Bytes of a minibatch that is kept for a step; of a larger one each part is gathered when it is fed.
 _MOST_BYTES: Final = 1 << 26
+
+
+# Of what an invoke reads where it may pass several batches forward: what is more does not stay in a core's
+# cache from one layer to the next.
+_MOST_OF_INVOKE: Final = 1 << 20
+
+
+def together_at_most(batch: int, sample_bytes: int) -> int:
+    """Returns the number of batches that one invoke passes forward at most, at least 1."""
+    return max(1, _MOST_OF_INVOKE // max(1, batch * sample_bytes))
 
 
 class MinibatchParts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from ..core import (
 )
 from ..logs import LogError, SnapshotLog, SnapshotLogWriter, data_checksum, fingerprint
 from ..runtime import Runtime
+from .minibatch_parts import together_at_most
 from .node_plan import NodePlan
 from .prefix import Prefix
 from .replay import replay_log
@@ -36,10 +37,6 @@ from .settings import Settings
 from .tasks import Exact
 
 __all__ = ["NodeRun"]
-
-# Of the activations with which an invoke of several evaluations begins: what is more does not stay
-# in a core's cache from one layer to the next.
-_MOST_BYTES: Final = 1 << 20
 
 
 class NodeRun(Run):
@@ -77,7 +74,12 @@ class NodeRun(Run):
         self._multipliers, self._masks = whole.multipliers, whole.masks
         self._filter_scales, self._scale = whole.filter_scales, whole.logit_scale
         self._control = NodeControl(
-            whole.settings, whole.first_segment, whole.node_tasks, whole.rules, whole.program
+            whole.settings,
+            whole.first_segment,
+            whole.node_tasks,
+            whole.rules,
+            whole.program,
+            threads=runtime.threads,
         )
         self._program = whole.program
         self._tensors_of = [[metadata.trainable[i] for i in task.tensors] for task in self._plan]
@@ -85,6 +87,7 @@ class NodeRun(Run):
         self._backwards = [i for i, task in enumerate(self._plan) if task.following is not None][::-1]
         # Of each task: where what its queries begin with is written.
         self._entering: list[NDArray[np.int8] | None] = [None] * len(self._plan)
+        self._weights: dict[int, Any] = {}
         self._words = runtime.command().words
         self._writer: SnapshotLogWriter | None = None
         self._checksum = data_checksum([*inputs, labels])
@@ -253,14 +256,20 @@ class NodeRun(Run):
         """
         sides = 2 if self._settings.estimator == "antithetic" else 1
         evaluations = sides * self._control.tasks[task].queries
-        parts = -(-evaluations * read.nbytes // _MOST_BYTES)
-        each = -(-evaluations // max(1, parts))
+        parts = -(-evaluations // together_at_most(len(read), read[:1].nbytes))
+        each = -(-evaluations // parts)
         return np.empty((each * len(read), *read.shape[1:]), read.dtype)
 
     def _losses(self) -> NDArray[np.int32]:
         return self._runtime.losses()
 
     def _weights_of(self, task: int) -> Any:
+        """The tensors of a task, which lie where they lie as long as the runtime lives."""
+        if task not in self._weights:
+            self._weights[task] = self._make_weights(task)
+        return self._weights[task]
+
+    def _make_weights(self, task: int) -> Any:
         tensors = []
         for t in self._tensors_of[task]:
             weights, fraction = self._runtime.weight_views(t.name)
@@ -295,7 +304,7 @@ class NodeRun(Run):
 
     def _load(self, snapshot: Snapshot | None) -> None:
         """Weights and state of a snapshot; None: those before the first step."""
-        self._runtime.invoke(self._runtime.command(loss=False).restore())
+        self._runtime.execute(self._runtime.command(loss=False).restore())
         self.measurements = []
         if snapshot is None:
             self._control.resume(0, [NodeState()] * len(self._plan), 0)

@@ -87,7 +87,7 @@ class RandomWalks(ABC):
 
     def restore(self) -> None:
         """Sets the weights that the model starts with."""
-        self._runtime.invoke(self._runtime.command(loss=False).restore())
+        self._runtime.execute(self._runtime.command(loss=False).restore())
 
     def _outputs(self) -> NDArray[np.float64]:
         loss = self._runtime.metadata.loss

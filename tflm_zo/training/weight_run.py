@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model
-from ..core import Control, Measurement, StepReport, best_of
+from ..core import Control, Measurement, StepReport, best_of, without_checksum
 from ..logs import LogError, SeedLog, SeedLogWriter, fingerprint
 from ..runtime import Runtime
 from .costs import Costs, WeightCosts, block_segments
 from .integers import weight_integers
-from .minibatch_parts import MinibatchParts
+from .minibatch_parts import MinibatchParts, together_at_most
 from .replay import Replay, replay_log
 from .run import Arrays, Run
 from .settings import Settings
@@ -24,6 +24,11 @@ __all__ = ["WeightRun"]
 
 # Steps whose coefficients a run keeps: what an interruption replays.
 _KEPT_STEPS: Final = 4096
+
+
+def _parts_together(parts: int, most: int) -> int:
+    """The parts of a minibatch that one invoke passes forward: as many as divide it, up to `most`."""
+    return max(count for count in range(1, most + 1) if parts % count == 0)
 
 
 class WeightRun(Run):
@@ -66,7 +71,11 @@ class WeightRun(Run):
         # the whole steps since: replaced in one assignment, so that no interruption comes between.
         self._base: tuple[tuple[Arrays, Arrays] | None, int, list[list[int]]] = (None, 0, [])
         s = self._control.settings
-        self._parts = MinibatchParts(inputs, labels, int(s.batch), int(s.parts))
+        most = together_at_most(runtime.batch, sum(x[:1].nbytes for x in inputs))
+        together = _parts_together(int(s.parts), most if runtime.takes(2 * runtime.batch) else 1)
+        self._samples = together * int(s.batch)  # of an invoke
+        self._parts = MinibatchParts(inputs, labels, self._samples, int(s.parts) // together)
+        self._fed: object = None  # the part that the runtime was fed last, until the step ends
         self._writer: SeedLogWriter | None = None
         self._resumed_log: Path | None = None
         self.total, self.forwards, self.measurements = total, 0, []
@@ -85,7 +94,7 @@ class WeightRun(Run):
     def begin(self) -> None:
         """Sets the weights that the model starts with."""
         self._base, self.measurements = (None, 0, []), []
-        self._runtime.invoke(self._runtime.command(loss=False).restore())
+        self._runtime.execute(self._runtime.command(loss=False).restore())
 
     def resume(self, log: Path) -> int | None:
         """Sets weights and state to what a log leads to."""
@@ -137,12 +146,17 @@ class WeightRun(Run):
         runtime, control = self._runtime, self._control
         while (request := control.next()) is not None:
             first = request.first_sample
-            runtime.feed(*(self._parts.find(first) or self._parts.gather(first, control.samples(first))))
+            part = self._parts.find(first)
+            if part is None:
+                part = self._parts.gather(first, control.samples(first, self._samples))
+            if part is not self._fed:
+                runtime.feed(*part)
+                self._fed = part
             runtime.invoke(request.words, start=request.start_segment, checked=True)
-            self.forwards += runtime.batch
+            self.forwards += self._samples
             report = control.report(runtime.losses())
             if report is not None:
-                self._parts.forget()
+                self._forget_parts()
                 if self._writer is not None:
                     self._writer.append()
                 self._base[2].append(control.coefficients)
@@ -152,6 +166,10 @@ class WeightRun(Run):
                     self._base = weights, self.step, []
                 return report
         raise ValueError("the run is over")
+
+    def _forget_parts(self) -> None:
+        self._parts.forget()
+        self._fed = None
 
     def add_measurement(self, measurement: Measurement) -> None:
         """Writes what was measured of the weights after the last whole step into the log."""
@@ -170,11 +188,12 @@ class WeightRun(Run):
         """Makes the runtime's weights those after the last whole step."""
         words = self._control.settle()
         if words is not None:
-            self._runtime.invoke(words)
+            # Adding up a checksum of the weights would take longer than to move them.
+            self._runtime.execute(without_checksum(words))
 
     def roll_back(self) -> None:
         """Goes back to the weights and the log of the last whole step, after an interruption anywhere."""
-        self._parts.forget()
+        self._forget_parts()
         if self._writer is not None:  # the interruption may have come between the log's record and ours
             self._writer.keep(self.step, len(self.measurements))
         begin, first, done = self._base

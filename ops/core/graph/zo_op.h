@@ -142,6 +142,7 @@ typedef struct zo_directory {
   uint32_t capacity;
   uint32_t count;
   zo_directory_entry* entries;
+  int32_t* state; /* zo_state of the segment; null before its first invoke */
 } zo_directory;
 
 /* Checks a weight op's options and the sizes of its tensors. For Prepare: data
@@ -157,11 +158,11 @@ zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t leng
 /* Gives input `index` of an op other memory of the same size. */
 typedef void (*zo_buffer_lender)(void* context, int32_t index, void* data);
 
-/* Runs a weight op of a segment that a second interpreter has, for another batch size or on another
- * core: its layers read the weights of the interpreter that filled `owner`, and no weight moves.
- * The op with ZO_OPTION_FIRST lends them, the one with ZO_OPTION_LAST writes word 0 of the command
- * into zo_status, and zeros. For desktops: TFLM's tensors stay where its planner puts them.
- * Errors: ZO_ERROR_ARGUMENT: the owner lacks a tensor. */
+/* Before zo_weight_op_run, for a segment that a second interpreter has, for another batch size:
+ * gives it the weights, fractions and zo_state of the interpreter that filled `owner`, so that
+ * commands do the same in either. Only the op with ZO_OPTION_FIRST does anything. For desktops:
+ * TFLM's tensors stay where its planner puts them. Errors: ZO_ERROR_ARGUMENT: the owner lacks a
+ * tensor; nothing has been lent. */
 zo_status zo_weight_op_borrow(const uint8_t* options, size_t length, zo_buffer_source source,
                               void* context, const zo_directory* owner, zo_buffer_lender lend);
 

@@ -194,20 +194,16 @@ static zo_status check_tensors(const weight_op* op) {
   return cursor.consistent && complete ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
-static zo_status read_op(const uint8_t* options, size_t length, zo_buffer_source source,
-                         void* context, int runs, weight_op* op) {
-  const zo_status status = read_head(options, length, source, context, runs, op);
-  return status == ZO_OK ? check_tensors(op) : status;
-}
-
 zo_status zo_weight_op_check(const uint8_t* options, size_t length, zo_buffer_source source,
                              void* context) {
   weight_op op;
-  return read_op(options, length, source, context, 0, &op);
+  const zo_status status = read_head(options, length, source, context, 0, &op);
+  return status == ZO_OK ? check_tensors(&op) : status;
 }
 
 static void publish(const weight_op* op, zo_directory* directory) {
   directory->count = op->tensors;
+  directory->state = op->state;
   weight_cursor cursor = first_tensor(op);
   for (uint32_t t = 0; t < directory->capacity && next_tensor(&cursor); ++t) {
     zo_directory_entry* entry = &directory->entries[t];
@@ -333,6 +329,7 @@ static zo_status borrow(const weight_op* op, const zo_directory* owner, zo_buffe
       return ZO_ERROR_ARGUMENT;
     }
   }
+  lend(op->context, kState, owner->state);
   cursor = first_tensor(op);
   for (int32_t at = cursor.input; next_tensor(&cursor); at = cursor.input) {
     const zo_directory_entry* entry = find_entry(owner, &cursor.tensor);
@@ -349,16 +346,8 @@ zo_status zo_weight_op_borrow(const uint8_t* options, size_t length, zo_buffer_s
                               void* context, const zo_directory* owner, zo_buffer_lender lend) {
   weight_op op;
   zo_status status = read_head(options, length, source, context, 1, &op);
-  if (status != ZO_OK) return status;
-  if (owner == NULL || lend == NULL) return ZO_ERROR_ARGUMENT;
-  if ((op.flags & ZO_OPTION_FIRST) != 0u) {
-    status = check_tensors(&op);
-    if (status == ZO_OK) status = borrow(&op, owner, lend);
-  }
-  int32_t* report = (int32_t*)input(&op, kStatus).data;
-  if (status == ZO_OK && (op.flags & ZO_OPTION_LAST) != 0u && report != NULL) {
-    report[0] = ((const int32_t*)op.command.data)[0];
-    report[1] = report[2] = report[3] = 0;
-  }
-  return status;
+  if (status != ZO_OK || (op.flags & ZO_OPTION_FIRST) == 0u) return status;
+  if (owner == NULL || owner->state == NULL || lend == NULL) return ZO_ERROR_ARGUMENT;
+  status = check_tensors(&op);
+  return status == ZO_OK ? borrow(&op, owner, lend) : status;
 }

@@ -1,18 +1,15 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Perturbation, updates, replay and gradients of weights by a desktop's kernel sets (ops/kernels).
- * They give the bits of the portable forms, which call them where there are any; firmware has none.
+ * Perturbation, updates, replay and gradients of weights, and perturbation and errors of nodes, by
+ * a desktop's kernel sets (ops/kernels). They give the bits of the portable forms, which call them
+ * where there are any; firmware has none.
  */
 #ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_WEIGHT_LOOPS_H_
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_WEIGHT_LOOPS_H_
 
 #include "ops/core/kernels/zo_add_products.h"
 #include "ops/core/zo_types.h"
-
-/* Whether the program has ops/kernels. */
-#ifndef ZO_KERNEL_SETS
-#define ZO_KERNEL_SETS 0
-#endif
+#include "ops/core/zo_workers.h"
 
 /* Fewer weights than these are not worth a call. */
 #define ZO_LOOPS_MIN 64u
@@ -44,5 +41,24 @@ uint32_t zo_loops_apply_row(const zo_weight_loops* loops, int8_t* weights, const
 uint32_t zo_loops_add_products(const zo_weight_loops* loops, int32_t* sums, uint32_t count,
                                const zo_product* products, uint32_t number, size_t offset,
                                int32_t zero_point);
+
+/* sums[i] = the sum over queries of coefficients[q], or of its opposite where sign first + i of the
+ * stream of seeds[q] is a minus; i < count. */
+void zo_loops_sum_signs(const zo_weight_loops* loops, const uint32_t* seeds,
+                        const int32_t* coefficients, uint32_t queries, uint32_t stream,
+                        uint32_t first, uint32_t count, int32_t* sums);
+
+/* The nodes of a sample, [positions, channels], and how they are moved. */
+typedef struct zo_node_block {
+  uint32_t positions, channels;
+  int32_t held_low, held_high; /* values from these on are left as they are */
+  int32_t low, high;           /* bounds of the others when they have moved, int8 */
+} zo_node_block;
+
+/* to = from + k or from - k, by the signs of a stream, of which a channel's lie next to each other.
+ * Returns 0, and has done nothing, where there are more nodes than it is made for. */
+int zo_loops_perturb_nodes(const zo_weight_loops* loops, const zo_node_block* block,
+                           const int8_t* from, uint32_t seed, uint32_t stream, int32_t k,
+                           int8_t* to);
 
 #endif /* TFLM_ZO_OPS_CORE_KERNELS_ZO_WEIGHT_LOOPS_H_ */

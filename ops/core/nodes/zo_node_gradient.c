@@ -5,6 +5,7 @@
 
 #include "ops/core/kernels/zo_add_by_signs.h"
 #include "ops/core/kernels/zo_add_products.h"
+#include "ops/core/kernels/zo_weight_loops.h"
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/random/zo_sign_reader.h"
 
@@ -96,7 +97,33 @@ int zo_node_gradient_begin(zo_node_gradient* g, const zo_node_layer* layer,
   return find_shift(g);
 }
 
-/* Errors of nodes [first, first + count) of a sample, a channel's nodes next to each other. */
+/* form_errors of queries, by a desktop's loops; returns 0 where there are none. */
+static int sum_by_loops(const zo_node_evidence* evidence, uint32_t sample, uint32_t first,
+                        uint32_t count, uint32_t shift, int16_t* errors) {
+#if ZO_KERNEL_SETS
+  const zo_weight_loops* loops = zo_weight_loops_of_machine();
+  if (loops == NULL) return 0;
+  int32_t sums[ZO_NODE_ERRORS], differences[ZO_MAX_QUERIES];
+  for (uint32_t q = 0; q < evidence->queries; ++q) {
+    differences[q] = clipped_difference(evidence, q, sample);
+  }
+  zo_loops_sum_signs(loops, evidence->seeds, differences, evidence->queries,
+                     ZO_NODE_STREAM + sample, first, count, sums);
+  for (uint32_t j = 0; j < count; ++j) errors[j] = (int16_t)zo_half_up(sums[j], shift);
+  return 1;
+#else
+  (void)evidence;
+  (void)sample;
+  (void)first;
+  (void)count;
+  (void)shift;
+  (void)errors;
+  return 0;
+#endif
+}
+
+/* Errors of nodes [first, first + count) of a sample, a channel's nodes next to each other; count
+ * is ZO_NODE_ERRORS at most. */
 static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t first, uint32_t count,
                         int16_t* errors) {
   const zo_node_evidence* evidence = g->evidence;
@@ -104,6 +131,10 @@ static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t fir
   /* From 31 bits on nothing is left of any error. */
   const uint32_t distance = (uint32_t)(g->shift - exponent_of(evidence, sample));
   const uint32_t shift = distance < 31u ? distance : 31u;
+  if (evidence->errors == NULL && sum_by_loops(evidence, sample, first, count, shift, errors)) {
+    return;
+  }
+  uint32_t words[ZO_MAX_QUERIES];
   for (uint32_t i = 0, size = 0; i < count; i += size) {
     const uint32_t used = (first + i) % CHUNK; /* of the word of signs */
     size = count - i < CHUNK - used ? count - i : CHUNK - used;
@@ -115,8 +146,10 @@ static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t fir
       sums[j] = evidence->errors[((size_t)sample * g->positions + position) * channels + channel];
     }
     for (uint32_t q = 0; evidence->errors == NULL && q < evidence->queries; ++q) {
-      const uint32_t word = zo_sign_word(evidence->seeds[q], ZO_NODE_STREAM + sample, first + i);
-      zo_add_by_signs(sums, size, word >> used, clipped_difference(evidence, q, sample));
+      words[q] = i == 0u || (first + i) % ZO_STREAM_TILE == 0u
+                     ? zo_sign_word(evidence->seeds[q], ZO_NODE_STREAM + sample, first + i)
+                     : zo_stream_next(words[q]);
+      zo_add_by_signs(sums, size, words[q] >> used, clipped_difference(evidence, q, sample));
     }
     for (uint32_t j = 0; j < size; ++j) {
       errors[i + j] = (int16_t)zo_half_up(sums[j], shift);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "ops/core/kernels/zo_weight_loops.h"
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/random/zo_sign_reader.h"
 
@@ -128,13 +129,15 @@ static void route_mean(const zo_node_layer* layer, const int8_t* outputs, uint8_
   const clamps bounds = clamps_of(layer);
   const uint32_t positions = layer->out_h * layer->out_w;
   const uint32_t bytes = (positions + 7u) / 8u;
-  memset(route, 0, (size_t)bytes * layer->out_c);
-  for (uint32_t p = 0; p < positions; ++p) {
+  for (uint32_t first = 0; first < positions; first += 8u) {
+    const uint32_t count = positions - first < 8u ? positions - first : 8u;
+    const int8_t* const of_first = outputs + (size_t)first * layer->out_c;
     for (uint32_t c = 0; c < layer->out_c; ++c) {
-      if (!is_clamped(bounds, *outputs++)) {
-        uint8_t* byte = &route[c * bytes + p / 8u];
-        *byte = (uint8_t)(*byte | 1u << (p % 8u));
+      uint32_t bits = 0;
+      for (uint32_t p = 0; p < count; ++p) {
+        bits |= (uint32_t)!is_clamped(bounds, of_first[(size_t)p * layer->out_c + c]) << p;
       }
+      route[(size_t)c * bytes + first / 8u] = (uint8_t)bits;
     }
   }
 }
@@ -194,7 +197,19 @@ zo_status zo_perturb_nodes_s8(const zo_node_layer* layer, uint32_t samples, uint
   clamps kept = {-128, 127};
   if (layer->form != ZO_NODES_MEAN && layer->low > kept.low) kept.low = layer->low;
   if (layer->form != ZO_NODES_MEAN && layer->high < kept.high) kept.high = layer->high;
+#if ZO_KERNEL_SETS
+  const zo_weight_loops* loops = zo_weight_loops_of_machine();
+  const zo_node_block block = {
+      layer->node_h * layer->node_w, layer->out_c, held.low, held.high, kept.low, kept.high};
+#endif
   for (uint32_t i = 0; i < samples; ++i) {
+#if ZO_KERNEL_SETS
+    if (loops != NULL && zo_loops_perturb_nodes(loops, &block, nodes + (size_t)i * count, seed,
+                                                ZO_NODE_STREAM + first_sample + i, k,
+                                                perturbed + (size_t)i * count)) {
+      continue;
+    }
+#endif
     perturb_sample(nodes + (size_t)i * count, perturbed + (size_t)i * count, count, layer->out_c,
                    zo_sign_reader_of(seed, ZO_NODE_STREAM + first_sample + i), k, held, kept);
   }

@@ -140,8 +140,8 @@ static int form(update* u, uint32_t channel) {
   return any;
 }
 
-/* Moves the weights by a plan; without one, only measures. */
-static findings walk(update* u, const plan* p) {
+/* Moves the weights of channels by a plan; without one, only measures. */
+static findings walk_channels(update* u, const plan* p, uint32_t begin, uint32_t channels_end) {
   const uint32_t rule = u->to.step->rule;
   /* Whether nothing comes of a gradient of zero: a step of zero leaves an 8-bit weight alone. */
   const int exact = u->to.filter == NULL || u->to.filter->fraction == NULL;
@@ -149,7 +149,7 @@ static findings walk(update* u, const plan* p) {
   findings found;
   memset(&found, 0, sizeof found);
   zo_node_gradient_rewind(&u->g);
-  for (uint32_t c = 0; c < u->g.layer->out_c; ++c) {
+  for (uint32_t c = begin; c < channels_end; ++c) {
     if (!is_updated(u, c)) continue;
     /* In a dense layer, channels of equal errors have equal gradients. */
     uint32_t end = c + 1u;
@@ -177,6 +177,53 @@ static findings walk(update* u, const plan* p) {
     }
   }
   return found;
+}
+
+#if ZO_KERNEL_SETS
+uint32_t zo_node_scratch_values_of(const zo_node_layer* layer, const zo_workers* workers) {
+  const uint32_t parts = zo_parts_of(workers, layer->out_c);
+  return zo_node_scratch_values(layer) + (parts - 1u) * zo_node_row(layer);
+}
+
+/* Channels depend on one another in nothing: each part has errors and a row of its own. */
+typedef struct divided_walk {
+  const update* whole;
+  const plan* plan;
+  uint32_t parts;
+  findings found[ZO_PARTS_MAX];
+} divided_walk;
+
+static void walk_part(void* context, uint32_t part) {
+  divided_walk* self = (divided_walk*)context;
+  update own = *self->whole;
+  const uint32_t channels = own.g.layer->out_c;
+  if (part > 0u) own.gradient += own.g.row * part + channels; /* behind the choice of channels */
+  self->found[part] = walk_channels(&own, self->plan, zo_part_begin(channels, part, self->parts),
+                                    zo_part_begin(channels, part + 1u, self->parts));
+}
+#endif
+
+/* Moves the weights by a plan; without one, only measures. */
+static findings walk(update* u, const plan* p) {
+#if ZO_KERNEL_SETS
+  const zo_workers* workers = u->to.step->workers;
+  divided_walk divided;
+  divided.whole = u;
+  divided.plan = p;
+  /* One sample's dense channels share what was formed for others. */
+  divided.parts = u->g.dense ? 1u : zo_parts_of(workers, u->g.layer->out_c);
+  if (divided.parts > 1u) {
+    zo_divide_work(workers, divided.parts, walk_part, &divided);
+    findings found = divided.found[0];
+    for (uint32_t i = 1; i < divided.parts; ++i) {
+      zo_moments_join(&found.moments, &divided.found[i].moments);
+      found.squares += divided.found[i].squares;
+      found.clipped += divided.found[i].clipped;
+    }
+    return found;
+  }
+#endif
+  return walk_channels(u, p, 0, u->g.layer->out_c);
 }
 
 /* Returns 0 where the deviation is zero. */

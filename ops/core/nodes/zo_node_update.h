@@ -8,6 +8,7 @@
 
 #include "ops/core/math/zo_scale.h"
 #include "ops/core/nodes/zo_node_layer.h"
+#include "ops/core/zo_workers.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -55,11 +56,19 @@ typedef struct zo_node_step {
   zo_scale mean_square; /* ZO_NODE_RMS: running mean of G^2; zero before the first step, updated by
                            each. Unchanged by the other rules. Within what
                            zo_scale_is_valid says */
+#if ZO_KERNEL_SETS
+  const zo_workers* workers; /* among whom channels are divided; null: the caller alone */
+#endif
 } zo_node_step;
 
 /* int32 values of scratch memory, zo_node_row + out_c: one output channel of the filter, then
  * a value for each output channel, which is touched only where some but not all are updated. */
 uint32_t zo_node_scratch_values(const zo_node_layer* layer);
+
+#if ZO_KERNEL_SETS
+/* The same for a step that workers divide: a row more for each part beyond the first. */
+uint32_t zo_node_scratch_values_of(const zo_node_layer* layer, const zo_workers* workers);
+#endif
 
 /* Moves the layer's weights, its biases or both against the gradient estimate of the minibatch.
  *
@@ -110,7 +119,7 @@ uint32_t zo_node_scratch_values(const zo_node_layer* layer);
  *              is refused. Weights [out_c, k_h, k_w, in_c] or, depthwise, [1, k_h, k_w, out_c], at
  *              most 2^20; biases int32 [out_c]
  *   count      1 or 2
- *   scratch    int32 [zo_node_scratch_values]
+ *   scratch    int32 [zo_node_scratch_values], with workers [zo_node_scratch_values_of]
  *   saturated  if not null, the number of clipped weights and biases is added to it
  *
  * Source: node perturbation as in Poor Man's Training, sec. 3.2, with a direction for every sample;

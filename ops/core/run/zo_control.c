@@ -391,3 +391,17 @@ zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t
   }
   return ZO_OK;
 }
+
+zo_status zo_control_report_all(zo_control* control, uint32_t parts, const int32_t* losses,
+                                zo_report* report) {
+  if (control == NULL || losses == NULL || parts == 0u ||
+      parts > control->settings->parts - control->part) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  const uint32_t batch = control->settings->batch;
+  for (uint32_t i = 0; i < parts; ++i) {
+    const zo_status status = zo_control_report(control, losses + (size_t)i * batch, batch, report);
+    if (status != ZO_OK) return status;
+  }
+  return ZO_OK;
+}

@@ -96,6 +96,16 @@ zo_status zo_control_next(zo_control* control, int32_t* words, uint32_t capacity
 zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t count,
                             zo_report* report);
 
+/* Takes the losses of several parts of the minibatch, which have the same weights: of one invoke that
+ * passed all their samples forward, with the request of the first part.
+ *
+ *   parts   1 or more, at most those that are left of the minibatch
+ *   losses  [parts * settings.batch]
+ *
+ * Errors: those of zo_control_report; ZO_ERROR_ARGUMENT where there are not so many parts. */
+zo_status zo_control_report_all(zo_control* control, uint32_t parts, const int32_t* losses,
+                                zo_report* report);
+
 /* Writes the command that applies a pending step, with ZO_FLAG_CHECKSUM, without a perturbation;
  * *pending is 0 and the command empty where there is none. Only between steps.
  * Errors: ZO_ERROR_ORDER within a step, ZO_ERROR_CAPACITY. */

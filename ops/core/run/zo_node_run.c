@@ -86,6 +86,39 @@ static void keep_inputs(const zo_node_run* run, const zo_node_task* task, const 
   keep(task->inputs + run->part * bytes, inputs, bytes);
 }
 
+#if ZO_KERNEL_SETS
+typedef struct routing {
+  const zo_node_layer* layer;
+  uint32_t samples, parts;
+  const int8_t* outputs;
+  uint8_t* routes;
+} routing;
+
+static void route_part(void* context, uint32_t part) {
+  const routing* self = (const routing*)context;
+  const uint32_t begin = zo_part_begin(self->samples, part, self->parts);
+  const uint32_t end = zo_part_begin(self->samples, part + 1u, self->parts);
+  const size_t outputs = (size_t)self->layer->out_h * self->layer->out_w * self->layer->out_c;
+  (void)zo_route_nodes_s8(self->layer, end - begin, self->outputs + begin * outputs,
+                          self->routes + (size_t)begin * zo_node_route_bytes(self->layer));
+}
+#endif
+
+/* zo_route_nodes_s8 of a part of the minibatch. */
+static zo_status route(const zo_node_run* run, const zo_node_task* task, const int8_t* outputs,
+                       uint8_t* routes) {
+  const uint32_t batch = run->settings.common.batch;
+#if ZO_KERNEL_SETS
+  routing divided = {&task->layer, batch, zo_parts_of(run->workers, batch), outputs, routes};
+  if (divided.parts > 1u) {
+    const zo_status status = zo_node_layer_check(&task->layer);
+    if (status == ZO_OK) zo_divide_work(run->workers, divided.parts, route_part, &divided);
+    return status;
+  }
+#endif
+  return zo_route_nodes_s8(&task->layer, batch, outputs, routes);
+}
+
 zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inputs,
                               const int8_t* outputs, const int8_t* nodes) {
   zo_node_task* t = capturing(run, task);
@@ -99,8 +132,7 @@ zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inp
   if (outputs == NULL || (nodes == NULL && t->kind == ZO_TASK_NODES)) return ZO_ERROR_ARGUMENT;
   const uint32_t batch = run->settings.common.batch;
   const size_t routes = (size_t)batch * zo_node_route_bytes(&t->layer);
-  const zo_status status =
-      zo_route_nodes_s8(&t->layer, batch, outputs, t->routes + run->part * routes);
+  const zo_status status = route(run, t, outputs, t->routes + run->part * routes);
   if (status != ZO_OK) return status;
   keep_inputs(run, t, inputs);
   if (t->kind == ZO_TASK_NODES) keep(t->nodes, nodes, (size_t)batch * zo_node_count(&t->layer));
@@ -149,13 +181,16 @@ zo_status zo_node_run_capture_boundary(zo_node_run* run, uint32_t task, const in
   return ZO_OK;
 }
 
-/* Writes the perturbed nodes of one evaluation of the task in progress. */
-static zo_status perturb(const zo_node_run* run, uint32_t query, uint32_t side, int8_t* nodes) {
+/* Writes the perturbed nodes of samples [begin, end) of one evaluation of the task in progress. */
+static zo_status perturb(const zo_node_run* run, uint32_t query, uint32_t side, uint32_t begin,
+                         uint32_t end, int8_t* nodes) {
   const zo_node_task* t = &run->tasks[run->task];
-  const uint32_t batch = run->settings.common.batch;
+  const uint32_t first = run->part * run->settings.common.batch + begin;
+  const size_t skipped = (size_t)begin * zo_node_count(&t->layer);
   const int32_t mu = (int32_t)t->mu;
-  return zo_perturb_nodes_s8(&t->layer, batch, run->part * batch, t->nodes,
-                             zo_node_seed(run, run->task, query), side == 0u ? mu : -mu, nodes);
+  return zo_perturb_nodes_s8(&t->layer, end - begin, first, t->nodes + skipped,
+                             zo_node_seed(run, run->task, query), side == 0u ? mu : -mu,
+                             nodes + skipped);
 }
 
 zo_status zo_node_run_perturb(const zo_node_run* run, int8_t* nodes) {
@@ -165,7 +200,7 @@ zo_status zo_node_run_perturb(const zo_node_run* run, int8_t* nodes) {
     memcpy(nodes, t->nodes, (size_t)run->settings.common.batch * t->boundary_bytes);
     return ZO_OK;
   }
-  return perturb(run, run->query, run->side, nodes);
+  return perturb(run, run->query, run->side, 0, run->settings.common.batch, nodes);
 }
 
 uint32_t zo_node_run_evaluations(const zo_node_run* run) {
@@ -176,20 +211,50 @@ uint32_t zo_node_run_evaluations(const zo_node_run* run) {
   return (t->queries - run->query) * sides - run->side;
 }
 
-zo_status zo_node_run_perturb_all(const zo_node_run* run, uint32_t count, int8_t* nodes) {
-  if (nodes == NULL || count > zo_node_run_evaluations(run) ||
-      zo_task_is_weights(&run->tasks[run->task])) {
-    return ZO_ERROR_ARGUMENT;
-  }
+/* Samples [begin, end) of all evaluations. */
+static zo_status perturb_all(const zo_node_run* run, uint32_t count, uint32_t begin, uint32_t end,
+                             int8_t* nodes) {
   const zo_node_task* t = &run->tasks[run->task];
   const size_t bytes = (size_t)run->settings.common.batch * zo_node_count(&t->layer);
   const uint32_t sides = run->settings.common.estimator == ZO_ANTITHETIC ? 2u : 1u;
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t at = run->query * sides + run->side + i;
-    const zo_status status = perturb(run, at / sides, at % sides, nodes + i * bytes);
+    const zo_status status = perturb(run, at / sides, at % sides, begin, end, nodes + i * bytes);
     if (status != ZO_OK) return status;
   }
   return ZO_OK;
+}
+
+#if ZO_KERNEL_SETS
+typedef struct perturbing {
+  const zo_node_run* run;
+  uint32_t count, parts;
+  int8_t* nodes;
+} perturbing;
+
+static void perturb_part(void* context, uint32_t part) {
+  const perturbing* self = (const perturbing*)context;
+  const uint32_t batch = self->run->settings.common.batch;
+  (void)perturb_all(self->run, self->count, zo_part_begin(batch, part, self->parts),
+                    zo_part_begin(batch, part + 1u, self->parts), self->nodes);
+}
+#endif
+
+zo_status zo_node_run_perturb_all(const zo_node_run* run, uint32_t count, int8_t* nodes) {
+  if (nodes == NULL || count > zo_node_run_evaluations(run) ||
+      zo_task_is_weights(&run->tasks[run->task])) {
+    return ZO_ERROR_ARGUMENT;
+  }
+#if ZO_KERNEL_SETS
+  /* The first sample says whether the others can be perturbed. */
+  perturbing divided = {run, count, zo_parts_of(run->workers, run->settings.common.batch), nodes};
+  if (divided.parts > 1u) {
+    const zo_status status = perturb_all(run, count, 0, 1, nodes);
+    if (status == ZO_OK) zo_divide_work(run->workers, divided.parts, perturb_part, &divided);
+    return status;
+  }
+#endif
+  return perturb_all(run, count, 0, run->settings.common.batch, nodes);
 }
 
 static int32_t mean_loss(const zo_node_run* run) {
@@ -358,6 +423,9 @@ zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensors, uint32_
   }
   step.gain = t->gain;
   step.seed = zo_node_seed(run, run->task, ZO_QUERY_SEEDS - 1u);
+#if ZO_KERNEL_SETS
+  step.workers = run->workers;
+#endif
   step.mean_square = t->mean_square;
   const zo_status status =
       zo_node_update_s8(&t->layer, tensors, count, &evidence, &step, scratch, saturated);

@@ -54,6 +54,7 @@
 #include "ops/core/loss/zo_loss.h"
 #include "ops/core/run/zo_control.h"
 #include "ops/core/run/zo_node_settings.h"
+#include "ops/core/zo_workers.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -89,6 +90,9 @@ typedef struct zo_node_run {
   int64_t total;        /* sum of the unperturbed losses of the step's parts so far */
   int64_t base;         /* of the part in progress */
   int32_t largest_loss; /* of the steps so far, mean over the minibatch; part of the state */
+#if ZO_KERNEL_SETS
+  const zo_workers* workers; /* the caller's, set after zo_node_run_init; null: the caller alone */
+#endif
 } zo_node_run;
 
 /* Checks the settings and sets the state before the first step; the caller keeps `tasks`.

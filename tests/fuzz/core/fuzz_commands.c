@@ -316,7 +316,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   segment s;
   make_segment(&s, &in);
   zo_directory_entry entries[kTensors];
-  zo_directory directory = {ZO_DIRECTORY_MAGIC, take_between(&in, 0, kTensors), 0, entries};
+  zo_directory directory = {ZO_DIRECTORY_MAGIC, take_between(&in, 0, kTensors), 0, entries, NULL};
   HOLDS(invoke(&s, &directory) == ZO_OK); /* a plain inference: initial weights */
   HOLDS(directory.count == s.tensors);
   for (uint32_t rounds = take_between(&in, 1, 2); rounds > 0u; --rounds) {

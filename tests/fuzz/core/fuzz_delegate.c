@@ -367,7 +367,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   make_graph(&in, &w);
   fake_runtime* r = &w.runtime;
   zo_directory_entry entries[2];
-  zo_directory directory = {ZO_DIRECTORY_MAGIC, take_between(&in, 0, 2), 0, entries};
+  zo_directory directory = {ZO_DIRECTORY_MAGIC, take_between(&in, 0, 2), 0, entries, NULL};
   char address[32];
   (void)snprintf(address, sizeof address, "%llu", (unsigned long long)(uintptr_t)&directory);
   const char* keys[3] = {"directory", "exact", "kernels"};

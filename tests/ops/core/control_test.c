@@ -51,7 +51,7 @@ void test_control(void) {
     const int small = zo_distribution_reach(s.distribution) <= 127;
     const uint32_t capacity = zo_control_words(&s);
     int32_t* words = (int32_t*)allocate(4u * capacity);
-    int32_t* losses = (int32_t*)allocate(4u * s.batch);
+    int32_t* losses = (int32_t*)allocate(4u * s.batch * s.parts);
     const uint32_t bytes = zo_log_record_bytes(s.queries);
     uint8_t* record = (uint8_t*)allocate(bytes);
     zo_control c;
@@ -77,14 +77,24 @@ void test_control(void) {
       for (uint32_t i = 0; i < capacity; ++i) digest = digest * 31u + (uint32_t)words[i];
       CHECK(request.start_segment <= 3u);
       const int kind = (int)random_below(4);
-      for (uint32_t i = 0; i < s.batch; ++i) {
+      const uint32_t left = s.parts - c.part;
+      const uint32_t together = 1u + random_below(left); /* parts that are reported at once */
+      for (uint32_t i = 0; i < together * s.batch; ++i) {
         CHECK(zo_sample_at(c.settings, request.first_sample + i) < s.samples);
         losses[i] = random_loss(kind);
       }
       CHECK(zo_control_report(&c, losses, s.batch + 1u, &report) == ZO_ERROR_ARGUMENT);
+      CHECK(zo_control_report_all(&c, 0, losses, &report) == ZO_ERROR_ARGUMENT);
+      CHECK(zo_control_report_all(&c, left + 1u, losses, &report) == ZO_ERROR_ARGUMENT);
       CHECK(memcmp(&c, &before, sizeof c) == 0);
-      CHECK(zo_control_report(&c, losses, s.batch, &report) == ZO_OK);
-      ++invokes;
+      zo_control at_once = before;
+      zo_report same;
+      CHECK(zo_control_report_all(&at_once, together, losses, &same) == ZO_OK);
+      for (uint32_t i = 0; i < together; ++i) {
+        CHECK(zo_control_report(&c, losses + (size_t)i * s.batch, s.batch, &report) == ZO_OK);
+      }
+      CHECK(memcmp(&c, &at_once, sizeof c) == 0 && memcmp(&report, &same, sizeof same) == 0);
+      invokes += together;
       if (!report.step_done) continue;
       ++done;
       CHECK(report.step + 1u == c.step && report.rate <= s.rate);

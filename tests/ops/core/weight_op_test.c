@@ -190,12 +190,12 @@ void test_weight_op(uint32_t tensors, uint32_t flags) {
 
   /* A plain inference initializes the weights and counts nothing. */
   zo_directory_entry entries[2];
-  zo_directory directory = {ZO_DIRECTORY_MAGIC, 2, 0, entries};
+  zo_directory directory = {ZO_DIRECTORY_MAGIC, 2, 0, entries, NULL};
   CHECK(invoke(&s, &directory) == ZO_OK);
   CHECK(is_initial(&s));
   CHECK(s.state[0] == ZO_STATE_MAGIC);
   CHECK(s.status[0] == 0 && s.status[1] == 0 && s.status[2] == 0 && s.status[3] == 0);
-  CHECK(directory.count == tensors);
+  CHECK(directory.count == tensors && directory.state == s.state);
   CHECK(entries[0].weights == s.weights[0].at && entries[0].size == s.weights[0].size);
   CHECK(entries[0].stream == 10);
   CHECK(entries[0].fraction == (flags & ZO_OPTION_FRACTION ? s.fraction[0].at : NULL));
