@@ -35,7 +35,8 @@ def address(name: str, array: object, dtype: type[np.generic], *, writable: bool
         raise ValueError(f"{name}: expected a writable array, got a read-only one")
     # A quarter of the time that `ctypes.data` takes, which a training step asks for dozens of times.
     if array.flags.writeable and array.size:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+        memory: Any = array  # a buffer, which its type does not say
+        return ctypes.addressof(ctypes.c_char.from_buffer(memory))
     return int(array.ctypes.data)
 
 
