@@ -158,7 +158,7 @@ def test_inputs_survive_an_invoke(make: Any) -> None:
         runtime.feed(inputs, None if labels is None else np.concatenate([labels] * (samples // 2)))
         runtime.invoke(runtime.command(loss=labels is not None))
         for k, segment in enumerate(runtime._lanes.of(samples).segments(0, runtime.segment_count)):
-            engine = segment.engine
+            engine: Any = segment.engine
             assert engine.keeps_inputs
             held = {index: runtime._inputs[i] for i, index in segment.inputs.items()}
             if segment.label is not None and runtime._labels is not None:
