@@ -96,8 +96,8 @@ zo_status zo_control_next(zo_control* control, int32_t* words, uint32_t capacity
 zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t count,
                             zo_report* report);
 
-/* Takes the losses of several parts of the minibatch, which have the same weights: of one invoke that
- * passed all their samples forward, with the request of the first part.
+/* Takes the losses of several parts of the minibatch, which have the same weights: of one invoke
+ * that passed all their samples forward, with the request of the first part.
  *
  *   parts   1 or more, at most those that are left of the minibatch
  *   losses  [parts * settings.batch]
