@@ -17,7 +17,10 @@ The three alternate in one process; figures and ratios are medians over rounds. 
 one thread does all the work, so on an idle machine they are those of the clock, and other load does not
 count. Beside them the same training with --threads threads, in seconds of the clock, as a ratio to one
 thread, and two processes' forwards at the same time as a ratio to those of one: what the machine has to
-give. Both need an idle machine. Without arguments the LeNet-5 of the tests, with random weights, is measured.
+give. The last two columns are node perturbation, the default algorithm, with minibatches of 16: milliseconds
+of a step with one thread, by the clock, and the ratio of --threads threads to it; left out where no layer
+carries nodes. What a run does before its first step counts everywhere. Ratios of threads need an idle
+machine. Without arguments the LeNet-5 of the tests, with random weights, is measured.
 """
 
 from __future__ import annotations
@@ -47,8 +50,8 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from tflm_zo.converters import Model, export_model, set_batch
-from tflm_zo.training import Settings, Trainer, Weights
+from tflm_zo.converters import ConversionError, Model, export_model, set_batch
+from tflm_zo.training import Settings, Trainer, Weights, algorithms
 
 MINIBATCH = 64
 SIMULATION_BATCHES = (8, 16, 32, 64)
@@ -127,17 +130,30 @@ def cores_worth(model: Model, batch: int, processes: int, seconds: float) -> flo
     return speeds[1] / speeds[0]
 
 
-def threads_worth(trainers: list[Trainer], x: Any, y: Any, steps: int, rounds: int) -> float:
-    """How many times as fast the second trainer is as the first, by the clock."""
-    ratios = []
+def by_the_clock(trainers: list[Trainer], x: Any, y: Any, steps: int, rounds: int) -> tuple[float, float]:
+    """Seconds of a step of the first trainer, and how many times as fast the second one is."""
+    seconds, ratios = [], []
     for _ in range(rounds):
         taken = []
         for trainer in trainers:
             begin = time.perf_counter()
             trainer.fit(x, y, steps=steps, keep="last")
             taken.append(time.perf_counter() - begin)
+        seconds.append(taken[0] / steps)
         ratios.append(taken[0] / taken[1])
-    return statistics.median(ratios)
+    return statistics.median(seconds), statistics.median(ratios)
+
+
+def node_perturbation(model: Model, threads: int, rounds: int, seconds: float) -> dict[str, float]:
+    """Milliseconds of a step, and how many times as fast the threads are; {} without nodes."""
+    try:
+        trainers = [Trainer(model, algorithms.node(batch_size=16), threads=n) for n in (1, threads)]
+    except ConversionError:
+        return {}
+    x, y = random_data(trainers[0].runtime, 1000)
+    first, _ = by_the_clock(trainers, x, y, 20, 2)
+    step, ratio = by_the_clock(trainers, x, y, max(1, round(seconds / first)), rounds)
+    return {"node_step_ms": step * 1e3, "node_threads_over_one": ratio}
 
 
 def measure(
@@ -166,13 +182,13 @@ def measure(
         "training_samples_per_s": statistics.median(training),
         "ratio": statistics.median(t / f for t, f in zip(training, forwards, strict=True)),
     }
-    result["threads_over_one"] = threads_worth([trainer, other], x, y, steps, rounds)
+    _, result["threads_over_one"] = by_the_clock([trainer, other], x, y, steps, rounds)
     result["processes_over_one"] = cores_worth(model, batch, threads, seconds)
     if simulated:
         speedup = statistics.median(t / s for t, s in zip(training, simulated, strict=True))
         result["simulation_samples_per_s"] = statistics.median(simulated)
         result["speedup_over_simulation"] = speedup
-    return result
+    return result | node_perturbation(model, threads, rounds, seconds)
 
 
 def main() -> None:
@@ -203,6 +219,7 @@ def main() -> None:
     table = Table(title=f"Samples per second, LiteRT (batch {arguments.batch}) and NumPy, one thread each")
     columns = ("model", "weights", "forwards", "training", "of forwards", "NumPy", "training / NumPy")
     columns += (f"{arguments.threads} threads / 1", f"{arguments.threads} processes / 1")
+    columns += ("node step, ms", f"{arguments.threads} threads / 1")
     for column in columns:
         table.add_column(column, justify="left" if column == "model" else "right")
     for name, r in results.items():
@@ -216,6 +233,8 @@ def main() -> None:
             f"{r['speedup_over_simulation']:.1f}x" if "speedup_over_simulation" in r else "–",
             f"{r['threads_over_one']:.2f}",
             f"{r['processes_over_one']:.2f}",
+            f"{r['node_step_ms']:.2f}" if "node_step_ms" in r else "–",
+            f"{r['node_threads_over_one']:.2f}" if "node_step_ms" in r else "–",
         )
     Console().print(table)
 

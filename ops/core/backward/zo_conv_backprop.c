@@ -122,7 +122,7 @@ static uint64_t largest_squares(const passing* p) {
 }
 
 /* Finds a, and returns N. */
-static uint64_t find_shift(passing* p, uint32_t norm) {
+static uint64_t find_errors_shift(passing* p, uint32_t norm) {
   const uint64_t reads = (uint64_t)zo_most_windows(&p->rows) * zo_most_windows(&p->columns);
   p->by.shift = zo_error_shift(largest_product(p));
   for (;; ++p->by.shift) {
@@ -206,7 +206,7 @@ zo_status zo_conv_backprop_s8(const zo_node_layer* layer, const int8_t* weights,
                               layer->stride_w, layer->dilation_w, layer->pad_left};
   p.rows = rows;
   p.columns = columns;
-  const uint32_t shift = zo_error_shift(find_shift(&p, norm));
+  const uint32_t shift = zo_error_shift(find_errors_shift(&p, norm));
   for (uint32_t row = 0; row < layer->in_h; ++row) {
     for (uint32_t column = 0; column < layer->in_w; ++column) {
       pass_to(&p, row, column, scratch);

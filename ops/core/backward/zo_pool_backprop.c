@@ -6,26 +6,28 @@
 #include "ops/core/backward/zo_error_range.h"
 #include "ops/core/backward/zo_windows.h"
 
-#define SIDE_MAX UINT32_C(4096)
-#define CHANNELS_MAX UINT32_C(65536)
+#define POOL_SIDE_MAX UINT32_C(4096)
+#define POOL_CHANNELS_MAX UINT32_C(65536)
 #define WINDOW_MAX UINT32_C(65536)
 #define VALUES_MAX (UINT64_C(1) << 30)
 
 /* Sums of parts within it times errors of 16 bits fit 32 bits. */
 #define PARTS_MAX UINT32_C(65535)
 
-static int in_range(uint32_t value, uint32_t high) { return value >= 1u && value <= high; }
+static int pool_size_fits(uint32_t value, uint32_t high) { return value >= 1u && value <= high; }
 
 static int side_fits(uint32_t inputs, uint32_t outputs, uint32_t size, uint32_t stride,
                      uint32_t pad) {
-  return in_range(inputs, SIDE_MAX) && in_range(outputs, SIDE_MAX) && in_range(size, SIDE_MAX) &&
-         in_range(stride, SIDE_MAX) && pad < size && (outputs - 1u) * stride < inputs + pad;
+  return pool_size_fits(inputs, POOL_SIDE_MAX) && pool_size_fits(outputs, POOL_SIDE_MAX) &&
+         pool_size_fits(size, POOL_SIDE_MAX) && pool_size_fits(stride, POOL_SIDE_MAX) &&
+         pad < size && (outputs - 1u) * stride < inputs + pad;
 }
 
 zo_status zo_pool_check(const zo_pool* p) {
   const int valid = p != NULL && side_fits(p->in_h, p->out_h, p->k_h, p->stride_h, p->pad_top) &&
                     side_fits(p->in_w, p->out_w, p->k_w, p->stride_w, p->pad_left) &&
-                    p->k_h * p->k_w <= WINDOW_MAX && in_range(p->channels, CHANNELS_MAX) &&
+                    p->k_h * p->k_w <= WINDOW_MAX &&
+                    pool_size_fits(p->channels, POOL_CHANNELS_MAX) &&
                     (uint64_t)p->in_h * p->in_w * p->channels <= VALUES_MAX &&
                     (uint64_t)p->out_h * p->out_w * p->channels <= VALUES_MAX;
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
@@ -33,7 +35,7 @@ zo_status zo_pool_check(const zo_pool* p) {
 
 uint32_t zo_pool_scratch_values(const zo_pool* pool) { return pool->channels; }
 
-static zo_windows rows_of(const zo_pool* p) {
+static zo_windows window_rows(const zo_pool* p) {
   const zo_windows w = {p->in_h, p->out_h, p->k_h, p->stride_h, 1, p->pad_top};
   return w;
 }
@@ -87,7 +89,7 @@ static int is_first_largest(const zo_pool* p, const int8_t* inputs, uint32_t h, 
 /* Sum of the errors that go to the input (row, column) of a channel. */
 static int32_t routed_error(const zo_pool* p, const int8_t* inputs, const int16_t* output_errors,
                             uint32_t row, uint32_t column) {
-  const zo_windows rows = rows_of(p), columns = columns_of(p);
+  const zo_windows rows = window_rows(p), columns = columns_of(p);
   const uint32_t end_h = end_window(&rows, row), end_w = end_window(&columns, column);
   int32_t sum = 0;
   for (uint32_t h = first_window(&rows, row); h < end_h; ++h) {
@@ -106,7 +108,7 @@ zo_status zo_max_pool_backprop(const zo_pool* pool, const int8_t* inputs,
       zo_pool_check(pool) != ZO_OK) {
     return ZO_ERROR_ARGUMENT;
   }
-  const zo_windows rows = rows_of(pool), columns = columns_of(pool);
+  const zo_windows rows = window_rows(pool), columns = columns_of(pool);
   const uint32_t outputs = pool->out_h * pool->out_w * pool->channels;
   const uint32_t most = zo_most_windows(&rows) * zo_most_windows(&columns);
   const uint32_t shift =
@@ -132,7 +134,7 @@ static uint32_t part_of(uint32_t bits, uint32_t n) { return ((UINT32_C(1) << bit
  * their errors times their parts. */
 static uint32_t pass_on(const zo_pool* p, uint32_t bits, uint32_t row, uint32_t column,
                         const int16_t* output_errors, int32_t* sums) {
-  const zo_windows rows = rows_of(p), columns = columns_of(p);
+  const zo_windows rows = window_rows(p), columns = columns_of(p);
   const uint32_t end_h = end_window(&rows, row), end_w = end_window(&columns, column);
   uint32_t parts = 0;
   for (uint32_t h = first_window(&rows, row); h < end_h; ++h) {

@@ -65,7 +65,7 @@ static const zo_perturb_term* as_terms(const int32_t* items) {
 }
 
 /* The perturbation that an UPDATE or a PERTURB has. */
-static zo_perturb_terms terms_of(const instruction* in) {
+static zo_perturb_terms terms_at(const instruction* in) {
   const int updates = in->opcode == ZO_OP_UPDATE;
   zo_perturb_terms terms;
   terms.terms = as_terms(in->items + (updates ? 2u * in->count : 0u));
@@ -81,7 +81,7 @@ static uint32_t command_end(const int32_t* words) {
 /* --- Checking ------------------------------------------------------------ */
 
 static zo_status check_perturbation(const instruction* in, const zo_limits* limits) {
-  const zo_perturb_terms terms = terms_of(in);
+  const zo_perturb_terms terms = terms_at(in);
   if (terms.count == 0u) return ZO_OK;
   const zo_status status = zo_perturb_check(in->distribution, &terms);
   if (status != ZO_OK) return status;
@@ -180,9 +180,9 @@ uint32_t zo_command_steps(const int32_t* words, zo_opcode opcode) {
 
 /* --- Executing ------------------------------------------------------------ */
 
-static zo_status execute(const instruction* in, const zo_tensor* tensor, const int8_t* initial,
-                         uint32_t* saturated) {
-  const zo_perturb_terms terms = terms_of(in);
+static zo_status execute_instruction(const instruction* in, const zo_tensor* tensor,
+                                     const int8_t* initial, uint32_t* saturated) {
+  const zo_perturb_terms terms = terms_at(in);
   switch (in->opcode) {
     case ZO_OP_RESTORE:
       if (initial == NULL || tensor->weights == NULL) return ZO_ERROR_ARGUMENT;
@@ -206,7 +206,7 @@ zo_status zo_command_execute(const int32_t* words, zo_opcode opcode, const zo_te
   for (uint32_t at = ZO_COMMAND_HEADER_WORDS; at < end;) {
     const instruction in = decode(words, at);
     if (in.opcode == (uint32_t)opcode && (in.selector == 0u || in.selector == block + 1u)) {
-      const zo_status status = execute(&in, tensor, initial, saturated);
+      const zo_status status = execute_instruction(&in, tensor, initial, saturated);
       if (status != ZO_OK) return status;
     }
     at += in.words;

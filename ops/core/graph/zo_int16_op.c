@@ -4,14 +4,14 @@
 #include "ops/core/zo_little_endian.h"
 
 /* Node inputs. */
-enum { kInput = 0, kWeights = 1, kBias = 2, kFraction = 3 };
+enum { kInput = 0, kWeights = 1, kBias = 2, kInt16Fraction = 3 };
 /* Node outputs, as a zo_buffer_source counts them. */
 enum { kOutput = -1 };
 
 /* Layout of the options. */
 enum {
-  kOptionVersion = 0,
-  kOptionFlags = 1,
+  kInt16Version = 0,
+  kInt16Flags = 1,
   kOptionInputZeroPoint = 2,
   kOptionOutputZeroPoint = 3,
   kOptionOutputMin = 4,
@@ -37,17 +37,17 @@ static int multipliers_are_valid(const zo_int16_fully_connected* layer) {
   return 1;
 }
 
-static zo_status read_op(const uint8_t* options, size_t length, zo_buffer_source source,
-                         void* context, int16_op* op) {
+static zo_status read_int16_op(const uint8_t* options, size_t length, zo_buffer_source source,
+                               void* context, int16_op* op) {
   if (options == NULL || length < kOptionMultipliers ||
-      options[kOptionVersion] != ZO_OPTIONS_VERSION) {
+      options[kInt16Version] != ZO_OPTIONS_VERSION) {
     return ZO_ERROR_OPTIONS;
   }
   zo_int16_fully_connected* layer = &op->layer;
   layer->units = zo_read_u32(options + kOptionUnits);
   layer->multipliers = options + kOptionMultipliers;
   layer->multiplier_count =
-      (options[kOptionFlags] & ZO_OPTION_PER_CHANNEL) != 0u ? layer->units : 1u;
+      (options[kInt16Flags] & ZO_OPTION_PER_CHANNEL) != 0u ? layer->units : 1u;
   layer->input_zero_point = (int8_t)options[kOptionInputZeroPoint];
   layer->output_zero_point = (int8_t)options[kOptionOutputZeroPoint];
   layer->output_min = (int8_t)options[kOptionOutputMin];
@@ -61,7 +61,7 @@ static zo_status read_op(const uint8_t* options, size_t length, zo_buffer_source
   const zo_buffer input = source(context, kInput);
   const zo_buffer weights = source(context, kWeights);
   const zo_buffer bias = source(context, kBias);
-  const zo_buffer fraction = source(context, kFraction);
+  const zo_buffer fraction = source(context, kInt16Fraction);
   const zo_buffer output = source(context, kOutput);
   const uint32_t first = zo_read_u32(options + kOptionFirst);
   layer->depth = weights.bytes / layer->units;
@@ -90,13 +90,13 @@ static zo_status read_op(const uint8_t* options, size_t length, zo_buffer_source
 zo_status zo_int16_op_check(const uint8_t* options, size_t length, zo_buffer_source source,
                             void* context) {
   int16_op op;
-  return read_op(options, length, source, context, &op);
+  return read_int16_op(options, length, source, context, &op);
 }
 
 zo_status zo_int16_op_run(const uint8_t* options, size_t length, zo_buffer_source source,
                           void* context) {
   int16_op op;
-  const zo_status status = read_op(options, length, source, context, &op);
+  const zo_status status = read_int16_op(options, length, source, context, &op);
   if (status != ZO_OK) return status;
   if (op.input == NULL || op.output == NULL || op.layer.weights == NULL ||
       op.layer.fraction == NULL || (op.layer.bias == NULL && source(context, kBias).bytes != 0u)) {

@@ -17,7 +17,7 @@ enum { kLoss = -1 };
 
 /* Layout of the options. */
 enum {
-  kOptionVersion = 0,
+  kLossVersion = 0,
   kOptionKind = 1,
   kOptionElements = 4,
   kOptionZeroPoint = 8,
@@ -55,9 +55,9 @@ static uint64_t label_bytes(const loss_op* op) {
   }
 }
 
-static zo_status read_op(const uint8_t* options, size_t length, zo_buffer_source source,
-                         void* context, loss_op* op) {
-  if (options == NULL || length != kOptionBytes || options[kOptionVersion] != ZO_OPTIONS_VERSION ||
+static zo_status read_loss_op(const uint8_t* options, size_t length, zo_buffer_source source,
+                              void* context, loss_op* op) {
+  if (options == NULL || length != kOptionBytes || options[kLossVersion] != ZO_OPTIONS_VERSION ||
       !has_kind(options[kOptionKind]) || zo_read_u32(options + kOptionElements) == 0u) {
     return ZO_ERROR_OPTIONS;
   }
@@ -79,13 +79,13 @@ static zo_status read_op(const uint8_t* options, size_t length, zo_buffer_source
 zo_status zo_loss_op_check(const uint8_t* options, size_t length, zo_buffer_source source,
                            void* context) {
   loss_op op;
-  return read_op(options, length, source, context, &op);
+  return read_loss_op(options, length, source, context, &op);
 }
 
 zo_status zo_loss_op_run(const uint8_t* options, size_t length, zo_buffer_source source,
                          void* context) {
   loss_op op;
-  const zo_status status = read_op(options, length, source, context, &op);
+  const zo_status status = read_loss_op(options, length, source, context, &op);
   if (status != ZO_OK) return status;
   if (op.loss.data == NULL) return ZO_OK; /* nobody reads the losses */
   int32_t* losses = (int32_t*)op.loss.data;

@@ -242,7 +242,7 @@ ZO_NOINLINE static uint32_t single_16(const zo_step_run* run) {
 ZO_NOINLINE static uint32_t pair_16(const zo_step_run* run) { return run_loop(run, kPair, 1, 2); }
 ZO_NOINLINE static uint32_t any_16(const zo_step_run* run) { return run_loop(run, kAny, 1, 2); }
 
-static uint32_t run_step(const zo_step_run* run, int has_fraction) {
+static uint32_t step_run(const zo_step_run* run, int has_fraction) {
   if (run->count == 1u) return has_fraction ? single_16(run) : single_8(run);
   if (run->count == 2u) return has_fraction ? pair_16(run) : pair_8(run);
   if (run->count <= 4u && !has_fraction) return quad_8(run);
@@ -252,7 +252,7 @@ static uint32_t run_step(const zo_step_run* run, int has_fraction) {
 ZO_NOINLINE static uint32_t any_8(const zo_step_run* run) { return run_loop(run, kAny, 0, 1); }
 ZO_NOINLINE static uint32_t any_16(const zo_step_run* run) { return run_loop(run, kAny, 1, 1); }
 
-static uint32_t run_step(const zo_step_run* run, int has_fraction) {
+static uint32_t step_run(const zo_step_run* run, int has_fraction) {
   return has_fraction ? any_16(run) : any_8(run);
 }
 #endif
@@ -269,7 +269,7 @@ uint32_t zo_step_signs(const zo_step_tables* tables, const zo_tensor* tensor, ui
   run.states = states;
   run.rounding = rounding;
   run.tables = tables;
-  return run_step(&run, has_fraction);
+  return step_run(&run, has_fraction);
 }
 
 #endif

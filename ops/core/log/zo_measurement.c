@@ -4,7 +4,14 @@
 #include "ops/core/log/zo_crc32.h"
 #include "ops/core/zo_little_endian.h"
 
-enum { kStep = 0, kSamples = 4, kLoss = 8, kCorrect = 16, kDataChecksum = 20, kChecksum = 24 };
+enum {
+  kMeasuredStep = 0,
+  kSamples = 4,
+  kMeasuredLoss = 8,
+  kCorrect = 16,
+  kMeasuredChecksum = 20,
+  kChecksum = 24
+};
 
 int zo_measurement_is_due(uint32_t every, uint32_t steps, uint32_t step) {
   return every > 0u && (step % every == 0u || step == steps);
@@ -29,11 +36,11 @@ uint32_t zo_measurement_at(uint32_t begin, uint32_t record_bytes, uint32_t every
 }
 
 void zo_measurement_write(const zo_measurement* measurement, uint32_t checksum, uint8_t* bytes) {
-  zo_write_u32(bytes + kStep, measurement->step);
+  zo_write_u32(bytes + kMeasuredStep, measurement->step);
   zo_write_u32(bytes + kSamples, measurement->samples);
-  zo_write_u64(bytes + kLoss, (uint64_t)measurement->loss);
+  zo_write_u64(bytes + kMeasuredLoss, (uint64_t)measurement->loss);
   zo_write_u32(bytes + kCorrect, measurement->correct);
-  zo_write_u32(bytes + kDataChecksum, measurement->data_checksum);
+  zo_write_u32(bytes + kMeasuredChecksum, measurement->data_checksum);
   zo_write_u32(bytes + kChecksum, zo_crc32(checksum, bytes, kChecksum));
 }
 
@@ -42,10 +49,10 @@ zo_status zo_measurement_read(const uint8_t* bytes, uint32_t checksum,
   if (zo_read_u32(bytes + kChecksum) != zo_crc32(checksum, bytes, kChecksum)) {
     return ZO_ERROR_OPTIONS;
   }
-  measurement->step = zo_read_u32(bytes + kStep);
+  measurement->step = zo_read_u32(bytes + kMeasuredStep);
   measurement->samples = zo_read_u32(bytes + kSamples);
-  measurement->loss = (int64_t)zo_read_u64(bytes + kLoss);
+  measurement->loss = (int64_t)zo_read_u64(bytes + kMeasuredLoss);
   measurement->correct = zo_read_u32(bytes + kCorrect);
-  measurement->data_checksum = zo_read_u32(bytes + kDataChecksum);
+  measurement->data_checksum = zo_read_u32(bytes + kMeasuredChecksum);
   return ZO_OK;
 }

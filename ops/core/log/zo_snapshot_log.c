@@ -8,21 +8,21 @@
 #include "ops/core/zo_little_endian.h"
 
 enum {
-  kVersion = 8,
-  kHeaderBytes = 10,
-  kRecordBytes = 12,
+  kSnapshotVersion = 8,
+  kSnapshotHeaderBytes = 10,
+  kSnapshotRecordBytes = 12,
   kTasks = 14,
-  kFingerprint = 16,
-  kSettings = 32,
+  kSnapshotFingerprint = 16,
+  kSnapshotSettings = 32,
   kFirstSegment = 124,
   kInterval = 128,
   kWeightBytes = 132,
-  kDataChecksum = 136,
+  kSnapshotDataChecksum = 136,
   kWeightClip = 140,
   kRules = 144,
   kBits = 148,
   kRows = 152,
-  kMeasureEvery = 156,
+  kSnapshotMeasureEvery = 156,
   kTaskEntries = 160,
   kTaskBytes = 32,
 };
@@ -30,7 +30,7 @@ enum {
 enum {
   kOwner = 0,
   kNumber = 4,
-  kStep = 8,
+  kSnapshotStep = 8,
   kLargestLoss = 12,
   kMeanSquares = 16,
   kMeanSquareBytes = 8,
@@ -57,22 +57,22 @@ void zo_snapshot_write_header(const zo_snapshot_header* header, const zo_node_se
   const uint32_t size = zo_snapshot_header_bytes(settings->tasks);
   memset(bytes, 0, size);
   zo_log_write_magic(bytes);
-  zo_write_u16(bytes + kVersion, 4);
-  zo_write_u16(bytes + kHeaderBytes, size);
-  zo_write_u16(bytes + kRecordBytes, ZO_SNAPSHOT_RECORD_BYTES);
+  zo_write_u16(bytes + kSnapshotVersion, 4);
+  zo_write_u16(bytes + kSnapshotHeaderBytes, size);
+  zo_write_u16(bytes + kSnapshotRecordBytes, ZO_SNAPSHOT_RECORD_BYTES);
   zo_write_u16(bytes + kTasks, settings->tasks);
-  memcpy(bytes + kFingerprint, header->fingerprint, sizeof header->fingerprint);
-  zo_log_write_settings(&settings->common, bytes + kSettings);
+  memcpy(bytes + kSnapshotFingerprint, header->fingerprint, sizeof header->fingerprint);
+  zo_log_write_settings(&settings->common, bytes + kSnapshotSettings);
   zo_write_u32(bytes + kFirstSegment, settings->first_segment);
   zo_write_u32(bytes + kInterval, header->interval);
   zo_write_u32(bytes + kWeightBytes, header->weight_bytes);
-  zo_write_u32(bytes + kDataChecksum, header->data_checksum);
+  zo_write_u32(bytes + kSnapshotDataChecksum, header->data_checksum);
   zo_write_u32(bytes + kWeightClip, settings->weight_clip);
   zo_write_u32(bytes + kRules, settings->rule | settings->exact_rule << 8);
   zo_write_u32(bytes + kBits, settings->exact_bits[0] | settings->exact_bits[1] << 8 |
                                   settings->exact_bits[2] << 16 | settings->weight_bits << 24);
   zo_write_u32(bytes + kRows, settings->rows_least | settings->rows_most << 16);
-  zo_write_u32(bytes + kMeasureEvery, header->measure_every);
+  zo_write_u32(bytes + kSnapshotMeasureEvery, header->measure_every);
   for (uint32_t t = 0; t < settings->tasks; ++t) {
     uint8_t* entry = bytes + kTaskEntries + kTaskBytes * t;
     zo_write_u32(entry, tasks[t].tensor);
@@ -103,24 +103,26 @@ static zo_status check_header(const zo_snapshot_header* header, const zo_node_se
 
 zo_status zo_snapshot_read_header(const uint8_t* bytes, uint32_t count, zo_snapshot_header* header,
                                   zo_node_settings* settings, zo_snapshot_task* tasks) {
-  if (count < kTaskEntries || !zo_log_has_magic(bytes) || zo_read_u16(bytes + kVersion) != 4u) {
+  if (count < kTaskEntries || !zo_log_has_magic(bytes) ||
+      zo_read_u16(bytes + kSnapshotVersion) != 4u) {
     return ZO_ERROR_OPTIONS;
   }
   const uint32_t number = zo_read_u16(bytes + kTasks);
   const uint32_t size = zo_snapshot_header_bytes(number);
-  if (number < 1u || number > ZO_NODE_TASKS_MAX || zo_read_u16(bytes + kHeaderBytes) != size ||
-      zo_read_u16(bytes + kRecordBytes) != ZO_SNAPSHOT_RECORD_BYTES || count < size ||
+  if (number < 1u || number > ZO_NODE_TASKS_MAX ||
+      zo_read_u16(bytes + kSnapshotHeaderBytes) != size ||
+      zo_read_u16(bytes + kSnapshotRecordBytes) != ZO_SNAPSHOT_RECORD_BYTES || count < size ||
       zo_read_u32(bytes + size - 4u) != zo_crc32(0, bytes, size - 4u) ||
       !slots_fit(number, zo_read_u32(bytes + kWeightBytes))) {
     return ZO_ERROR_OPTIONS;
   }
-  memcpy(header->fingerprint, bytes + kFingerprint, sizeof header->fingerprint);
+  memcpy(header->fingerprint, bytes + kSnapshotFingerprint, sizeof header->fingerprint);
   header->interval = zo_read_u32(bytes + kInterval);
   header->weight_bytes = zo_read_u32(bytes + kWeightBytes);
-  header->data_checksum = zo_read_u32(bytes + kDataChecksum);
-  header->measure_every = zo_read_u32(bytes + kMeasureEvery);
+  header->data_checksum = zo_read_u32(bytes + kSnapshotDataChecksum);
+  header->measure_every = zo_read_u32(bytes + kSnapshotMeasureEvery);
   memset(settings, 0, sizeof *settings);
-  zo_log_read_settings(bytes + kSettings, &settings->common);
+  zo_log_read_settings(bytes + kSnapshotSettings, &settings->common);
   settings->first_segment = zo_read_u32(bytes + kFirstSegment);
   settings->weight_clip = zo_read_u32(bytes + kWeightClip);
   settings->rule = zo_read_u32(bytes + kRules) & 0xFFu;
@@ -152,7 +154,7 @@ void zo_snapshot_write_head(const zo_node_run* run, uint32_t header_checksum, ui
                             uint8_t* bytes) {
   zo_write_u32(bytes + kOwner, header_checksum);
   zo_write_u32(bytes + kNumber, number);
-  zo_write_u32(bytes + kStep, run->step);
+  zo_write_u32(bytes + kSnapshotStep, run->step);
   zo_write_u32(bytes + kLargestLoss, (uint32_t)run->largest_loss);
   for (uint32_t t = 0; t < run->settings.tasks; ++t) {
     uint8_t* entry = bytes + kMeanSquares + kMeanSquareBytes * t;
@@ -184,7 +186,7 @@ zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t header_checksum,
   if (*number == 0u || zo_read_u32(bytes + end) != zo_crc32(0, bytes, end)) {
     return ZO_ERROR_OPTIONS;
   }
-  *step = zo_read_u32(bytes + kStep);
+  *step = zo_read_u32(bytes + kSnapshotStep);
   *largest_loss = (int32_t)zo_read_u32(bytes + kLargestLoss);
   read_mean_squares(bytes, settings->tasks, mean_squares);
   int valid = *step <= settings->common.steps && *largest_loss >= 0;
@@ -197,7 +199,7 @@ zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t header_checksum,
 zo_status zo_snapshot_read_head(zo_node_run* run, const uint8_t* bytes) {
   zo_scale mean_squares[ZO_NODE_TASKS_MAX];
   read_mean_squares(bytes, run->settings.tasks, mean_squares);
-  return zo_node_run_resume(run, zo_read_u32(bytes + kStep),
+  return zo_node_run_resume(run, zo_read_u32(bytes + kSnapshotStep),
                             (int32_t)zo_read_u32(bytes + kLargestLoss), mean_squares);
 }
 

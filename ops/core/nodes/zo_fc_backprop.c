@@ -10,10 +10,10 @@
 /* Outputs whose products with int16 errors an int32 sum holds. */
 #define OUTPUTS_MAX UINT32_C(512)
 
-#define ERROR_MAX INT64_C(32767)
+#define FC_ERROR_MAX INT64_C(32767)
 
 /* Outputs that are added in one pass over the sums. */
-#define TOGETHER 32u
+#define FC_TOGETHER 32u
 
 zo_status zo_fc_backprop_s8(uint32_t samples, uint32_t inputs, uint32_t outputs,
                             const int8_t* weights, const int16_t* scales,
@@ -28,7 +28,7 @@ zo_status zo_fc_backprop_s8(uint32_t samples, uint32_t inputs, uint32_t outputs,
   for (uint32_t b = 0; b < samples; ++b) {
     const int16_t* from = output_errors + (size_t)b * outputs;
     int16_t* to = input_errors + (size_t)b * inputs;
-    zo_product products[TOGETHER];
+    zo_product products[FC_TOGETHER];
     uint32_t number = 0;
     memset(scratch, 0, inputs * sizeof scratch[0]);
     for (uint32_t i = 0; i < outputs; ++i) {
@@ -40,7 +40,7 @@ zo_status zo_fc_backprop_s8(uint32_t samples, uint32_t inputs, uint32_t outputs,
         products[number].factor = error;
         ++number;
       }
-      if (number == TOGETHER || i + 1u == outputs) {
+      if (number == FC_TOGETHER || i + 1u == outputs) {
         zo_add_products(scratch, inputs, products, number, 0, 0);
         number = 0;
       }
@@ -50,7 +50,7 @@ zo_status zo_fc_backprop_s8(uint32_t samples, uint32_t inputs, uint32_t outputs,
       const int64_t error =
           zo_floor_shift64(sum + (INT64_C(1) << (ZO_FC_BACKPROP_BITS - 1)), ZO_FC_BACKPROP_BITS);
       const int clamped = routes != NULL && routes[(size_t)b * inputs + j] == ZO_ROUTE_CLAMPED;
-      to[j] = clamped ? 0 : (int16_t)zo_clamp64(error, ERROR_MAX);
+      to[j] = clamped ? 0 : (int16_t)zo_clamp64(error, FC_ERROR_MAX);
     }
   }
   return ZO_OK;

@@ -10,21 +10,21 @@
 #include "ops/core/random/zo_sign_reader.h"
 
 /* Nodes whose errors are summed over queries together, at most: those of a word of signs. */
-#define CHUNK ZO_SIGNS
+#define ERRORS_CHUNK ZO_SIGNS
 
 /* Outputs that are credited in one pass over G. */
 #define CREDITS 32u
 
 /* Keeps sums over ZO_MAX_QUERIES differences in int32_t. */
-#define DIFFERENCE_MAX (INT32_C(1) << 25)
-#define ERROR_MAX 32767
+#define NODE_DIFFERENCE_MAX (INT32_C(1) << 25)
+#define NODE_ERROR_MAX 32767
 
 /* --- Errors ------------------------------------------------------------------ */
 
 static int32_t clipped_difference(const zo_node_evidence* evidence, uint32_t query,
                                   uint32_t sample) {
   return zo_clamp(evidence->differences[(size_t)query * evidence->samples + sample],
-                  -DIFFERENCE_MAX, DIFFERENCE_MAX);
+                  -NODE_DIFFERENCE_MAX, NODE_DIFFERENCE_MAX);
 }
 
 /* Largest |e| of a sample whose errors are given. */
@@ -66,14 +66,14 @@ static int32_t largest_error(zo_node_gradient* g) {
 }
 
 /* How far errors are shifted. Returns 0 where no shift would do. */
-static int find_shift(zo_node_gradient* g) {
+static int find_gradient_shift(zo_node_gradient* g) {
   const zo_node_layer* layer = g->layer;
   const uint32_t credited =
       layer->form == ZO_NODES_MEAN ? layer->out_h * layer->out_w : g->positions;
   const uint64_t terms = (uint64_t)g->evidence->samples * credited; /* credited: at most 2^24 */
   if (terms > INT32_MAX / 255) return 0;
   int32_t limit = INT32_MAX / ((int32_t)terms * 255);
-  if (limit > ERROR_MAX) limit = ERROR_MAX;
+  if (limit > NODE_ERROR_MAX) limit = NODE_ERROR_MAX;
   g->shift = 0;
   int32_t largest = largest_error(g);
   while (largest > limit) { /* rounded up: half up may reach it */
@@ -94,7 +94,7 @@ int zo_node_gradient_begin(zo_node_gradient* g, const zo_node_layer* layer,
   g->dense = of_channel == 1u && layer->form == ZO_NODES_PLAIN && layer->depthwise == 0u;
   g->first = 0;
   g->held = 0;
-  return find_shift(g);
+  return find_gradient_shift(g);
 }
 
 /* form_errors of queries, by a desktop's loops; returns 0 where there are none. */
@@ -136,9 +136,9 @@ static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t fir
   }
   uint32_t words[ZO_MAX_QUERIES];
   for (uint32_t i = 0, size = 0; i < count; i += size) {
-    const uint32_t used = (first + i) % CHUNK; /* of the word of signs */
-    size = count - i < CHUNK - used ? count - i : CHUNK - used;
-    int32_t sums[CHUNK];
+    const uint32_t used = (first + i) % ERRORS_CHUNK; /* of the word of signs */
+    size = count - i < ERRORS_CHUNK - used ? count - i : ERRORS_CHUNK - used;
+    int32_t sums[ERRORS_CHUNK];
     memset(sums, 0, sizeof sums);
     for (uint32_t j = 0; evidence->errors != NULL && j < size; ++j) {
       const uint32_t channel = (first + i + j) / g->positions;

@@ -14,7 +14,8 @@
 #endif
 
 /* Steps of at most 2^24 times a channel's Q31 factor, half up. */
-static void scale_steps(int32_t* scaled, const int32_t* steps, uint32_t count, int32_t multiplier) {
+static void scale_node_steps(int32_t* scaled, const int32_t* steps, uint32_t count,
+                             int32_t multiplier) {
   for (uint32_t j = 0; j < count; ++j) {
     const int64_t product = (int64_t)(2 * steps[j]) * multiplier + (INT64_C(1) << 31);
     scaled[j] = (int32_t)zo_floor_shift64(product, 32);
@@ -42,7 +43,7 @@ static uint32_t move_run(const zo_node_move* m, uint32_t channel, weight_run run
   }
 #endif
   if (tensor->multiplier != NULL) {
-    scale_steps(scaled, run.steps, run.count, tensor->multiplier[channel]);
+    scale_node_steps(scaled, run.steps, run.count, tensor->multiplier[channel]);
     run.steps = scaled;
   }
   return run.fraction != NULL
@@ -109,7 +110,7 @@ uint32_t zo_node_move_bias(const zo_node_move* m, uint32_t channel, int32_t step
                         -zo_pseudo_stochastic(step, m->shift) * (INT32_C(1) << ZO_BIAS_SHIFT));
   }
 #endif
-  if (tensor->multiplier != NULL) scale_steps(&step, &step, 1, tensor->multiplier[channel]);
+  if (tensor->multiplier != NULL) scale_node_steps(&step, &step, 1, tensor->multiplier[channel]);
   const uint32_t key = zo_stream_key(m->step->seed, tensor->stream | ZO_ROUNDING_STREAM);
   const uint32_t word = zo_stream_next(zo_stream_state(key, channel));
   return zo_step_bias(bias, step, (int32_t)(word & 0xFFFFu));

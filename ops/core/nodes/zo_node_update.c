@@ -53,7 +53,7 @@ static inline int32_t within(int32_t value, int32_t limit) {
   return value < 0 ? -limit : limit;
 }
 
-static uint64_t sum_of_squares(const int32_t* gradient, uint32_t count) {
+static uint64_t sum_of_gradient_squares(const int32_t* gradient, uint32_t count) {
   int64_t sum = 0;
   for (uint32_t j = 0; j < count; ++j) {
     const int32_t g = within(zo_floor_shift(gradient[j], SQUARE_SHIFT), SQUARE_MAX);
@@ -106,7 +106,7 @@ typedef struct plan {
 /* What a pass over the updated channels finds. */
 typedef struct findings {
   zo_moments moments; /* of G, where the pass only measures and the rule asks for them */
-  uint64_t squares;   /* sum_of_squares, for ZO_NODE_RMS */
+  uint64_t squares;   /* sum_of_gradient_squares, for ZO_NODE_RMS */
   uint32_t clipped;
 } findings;
 
@@ -123,7 +123,7 @@ static void measure(const update* u, const plan* p, int32_t* gradient, uint32_t 
                     findings* found) {
   const uint32_t rule = u->to.step->rule;
   if (rule == ZO_NODE_RMS) {
-    found->squares += sum_of_squares(gradient, count);
+    found->squares += sum_of_gradient_squares(gradient, count);
   } else if (p == NULL) {
     zo_moments_add(&found->moments, gradient, count);
   }
@@ -204,7 +204,7 @@ static void walk_part(void* context, uint32_t part) {
 #endif
 
 /* Moves the weights by a plan; without one, only measures. */
-static findings walk(update* u, const plan* p) {
+static findings walk_layer(update* u, const plan* p) {
 #if ZO_KERNEL_SETS
   const zo_workers* workers = u->to.step->workers;
   divided_walk divided;
@@ -252,7 +252,7 @@ static int make_plan(update* u, zo_node_step* step, plan* p) {
     return 1;
   }
   if (step->rule != ZO_NODE_RMS || step->mean_square.mantissa == 0u) {
-    const findings found = walk(u, NULL);
+    const findings found = walk_layer(u, NULL);
     if (step->rule == ZO_NODE_STANDARDIZED) return plan_standardized(u, &found.moments, p);
 #if ZO_WITH_BITS
     if (step->rule == ZO_NODE_BITS) {
@@ -347,7 +347,7 @@ zo_status zo_node_update_s8(const zo_node_layer* layer, const zo_tensor* tensors
 
   plan p;
   if (!make_plan(&u, step, &p)) return ZO_OK;
-  const findings found = walk(&u, &p);
+  const findings found = walk_layer(&u, &p);
   if (step->rule == ZO_NODE_RMS) {
     step->mean_square =
         zo_scale_blend(step->mean_square, mean_square(&u, found.squares), MEAN_SQUARE_SHIFT);

@@ -9,7 +9,7 @@
 
 /* Weights that are moved together: those of a word of signs, a whole number of words of any kind.
  */
-#define CHUNK 32u
+#define BITS_CHUNK 32u
 
 uint32_t zo_subtract_rounded(int8_t* weights, const int32_t* values, uint32_t count, uint32_t shift,
                              int32_t limit) {
@@ -24,13 +24,14 @@ uint32_t zo_subtract_rounded(int8_t* weights, const int32_t* values, uint32_t co
 }
 
 /* The weights or biases [begin, begin + count) of one stream tile. */
-static uint32_t update_tile(const zo_tensor* tensor, uint32_t begin, uint32_t count, uint32_t state,
-                            zo_distribution distribution, int32_t direction, uint32_t shift) {
+static uint32_t update_tile_of_bits(const zo_tensor* tensor, uint32_t begin, uint32_t count,
+                                    uint32_t state, zo_distribution distribution, int32_t direction,
+                                    uint32_t shift) {
   const uint32_t per_word = zo_weights_per_word(distribution);
   uint32_t saturated = 0;
-  for (uint32_t i = begin; i < begin + count; i += CHUNK) {
-    const uint32_t size = begin + count - i < CHUNK ? begin + count - i : CHUNK;
-    int32_t values[CHUNK];
+  for (uint32_t i = begin; i < begin + count; i += BITS_CHUNK) {
+    const uint32_t size = begin + count - i < BITS_CHUNK ? begin + count - i : BITS_CHUNK;
+    int32_t values[BITS_CHUNK];
     for (uint32_t j = 0; j < size; ++j) {
       if (j % per_word == 0u) state = zo_stream_next(state);
       values[j] = direction * zo_draw(distribution, state, j % per_word);
@@ -66,8 +67,9 @@ zo_status zo_update_bits_s8(const zo_tensor* tensor, zo_distribution distributio
   const uint32_t count = zo_values(tensor);
   for (uint32_t begin = 0; begin < count; begin += ZO_STREAM_TILE) {
     const uint32_t size = count - begin < ZO_STREAM_TILE ? count - begin : ZO_STREAM_TILE;
-    clipped += update_tile(tensor, begin, size, zo_stream_state(key, begin / ZO_STREAM_TILE),
-                           distribution, direction, shift);
+    clipped +=
+        update_tile_of_bits(tensor, begin, size, zo_stream_state(key, begin / ZO_STREAM_TILE),
+                            distribution, direction, shift);
   }
   if (saturated != NULL) *saturated += clipped;
   return ZO_OK;

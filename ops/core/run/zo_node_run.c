@@ -357,7 +357,7 @@ zo_status zo_node_run_report_all(zo_node_run* run, uint32_t evaluations, const i
   return ZO_OK;
 }
 
-static void finish_step(zo_node_run* run, zo_report* report) {
+static void finish_node_step(zo_node_run* run, zo_report* report) {
   report->step_done = 1;
   report->step = run->step;
   report->rate = zo_control_rate(&run->settings.common, run->step);
@@ -374,7 +374,7 @@ uint32_t zo_node_task_rate(const zo_node_run* run, const zo_node_task* task) {
 }
 
 /* Output channels that an exact task updates in this step; 0: all. */
-static uint32_t rows_of(const zo_node_run* run, const zo_node_task* task) {
+static uint32_t updated_rows(const zo_node_run* run, const zo_node_task* task) {
   if (run->settings.rows_most == 0u) return 0;
   const uint64_t least = run->settings.rows_least;
   const uint64_t range = run->settings.rows_most - least;
@@ -387,7 +387,7 @@ static uint32_t rows_of(const zo_node_run* run, const zo_node_task* task) {
 void zo_node_leave_update(zo_node_run* run, zo_report* report) {
   memset(report, 0, sizeof *report);
   run->task += 1u;
-  if (run->task == run->settings.tasks) finish_step(run, report);
+  if (run->task == run->settings.tasks) finish_node_step(run, report);
 }
 
 zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensors, uint32_t count,
@@ -419,7 +419,7 @@ zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensors, uint32_
   step.clip = run->settings.common.clip;
   if (queries == 0u) {
     step.bits = run->settings.exact_bits[zo_control_stage(&run->settings.common, run->step)];
-    step.rows = rows_of(run, t);
+    step.rows = updated_rows(run, t);
   }
   step.gain = t->gain;
   step.seed = zo_node_seed(run, run->task, ZO_QUERY_SEEDS - 1u);

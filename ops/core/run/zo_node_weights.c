@@ -37,7 +37,8 @@ static uint32_t perturbation(const zo_node_run* run, zo_perturb_term* terms) {
 }
 
 /* Whether a weight task's tensors can be moved: all of them are seen to before the first moves. */
-static zo_status check_tensors(const zo_node_run* run, const zo_tensor* tensors, uint32_t count) {
+static zo_status check_task_tensors(const zo_node_run* run, const zo_tensor* tensors,
+                                    uint32_t count) {
   if (tensors == NULL || count == 0u) return ZO_ERROR_ARGUMENT;
   const zo_distribution distribution = zo_control_distribution(&run->settings.common, run->step);
   const int in_bits = run->settings.common.rule == ZO_RUN_BITS;
@@ -57,7 +58,7 @@ zo_status zo_node_run_perturb_weights(zo_node_run* run, const zo_tensor* tensors
     return ZO_ERROR_ARGUMENT;
   }
   if (run->moved != 0u) return ZO_OK;
-  const zo_status checked = check_tensors(run, tensors, count);
+  const zo_status checked = check_task_tensors(run, tensors, count);
   if (checked != ZO_OK) return checked;
   const zo_distribution distribution = zo_control_distribution(&run->settings.common, run->step);
   zo_perturb_term terms[2];
@@ -97,7 +98,7 @@ zo_status zo_node_run_abandon(zo_node_run* run, const zo_tensor* tensors, uint32
                                  zo_task_is_weights(&run->tasks[run->task])
                              ? undoing(run, &term)
                              : 0u;
-  const zo_status checked = moved != 0u ? check_tensors(run, tensors, count) : ZO_OK;
+  const zo_status checked = moved != 0u ? check_task_tensors(run, tensors, count) : ZO_OK;
   if (checked != ZO_OK) return checked;
   run->part = run->task = run->query = run->side = run->moved = 0;
   const zo_distribution distribution = zo_control_distribution(&run->settings.common, run->step);
@@ -150,7 +151,7 @@ zo_status zo_node_run_update_weights(zo_node_run* run, const zo_tensor* tensors,
       !zo_task_is_weights(&run->tasks[run->task])) {
     return ZO_ERROR_ARGUMENT;
   }
-  const zo_status checked = check_tensors(run, tensors, count);
+  const zo_status checked = check_task_tensors(run, tensors, count);
   if (checked != ZO_OK) return checked;
   zo_node_task* t = &run->tasks[run->task];
   const zo_control_settings* s = &run->settings.common;

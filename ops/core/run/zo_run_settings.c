@@ -6,7 +6,7 @@
 #include "ops/core/zo_features.h"
 
 /* 1 as a number with 16 fraction bits. */
-#define ONE (UINT32_C(1) << 16)
+#define RATE_ONE (UINT32_C(1) << 16)
 
 /* round(2^16 * (1 + cos(pi * i / 32)) / 2), i <= 16: the other half is the same upside down. */
 static const uint32_t half_cosine[17] = {65536, 65378, 64906, 64125, 63042, 61667,
@@ -14,7 +14,7 @@ static const uint32_t half_cosine[17] = {65536, 65378, 64906, 64125, 63042, 6166
                                          45308, 42280, 39161, 35980, 32768};
 
 static uint32_t cosine_point(uint32_t i) {
-  return i <= 16u ? half_cosine[i] : ONE - half_cosine[32u - i];
+  return i <= 16u ? half_cosine[i] : RATE_ONE - half_cosine[32u - i];
 }
 
 /* (1 + cos(pi * done / whole)) / 2, unit 2^-16; within 2^-10. */
@@ -31,7 +31,7 @@ static uint32_t cosine(uint32_t done, uint32_t whole) {
 static int momentum_is_valid(const zo_control_settings* s) {
   if (!ZO_WITH_CHAINS || s->chain == 0u) return (s->chain | s->momentum) == 0u;
   return s->chain >= 2u && s->chain <= ZO_MAX_CHAIN && s->chain * s->queries <= ZO_MAX_QUERIES &&
-         s->momentum > 0u && s->momentum < ONE && zo_is_gaussian(s->distribution);
+         s->momentum > 0u && s->momentum < RATE_ONE && zo_is_gaussian(s->distribution);
 }
 
 /* Largest schedule that the build has. */
@@ -47,7 +47,7 @@ zo_status zo_control_settings_check(const zo_control_settings* s) {
       (uint64_t)s->batch * s->parts <= UINT32_MAX / s->steps && s->estimator <= ZO_ONE_SIDED &&
       s->rule <= ZO_STEP_SIGN && s->schedule <= LAST_SCHEDULE && s->rate >= 1u &&
       s->rate < (UINT32_C(1) << 31) && s->final_rate <= s->rate &&
-      (s->schedule != ZO_SCHEDULE_STEP || (s->decay_steps >= 1u && s->decay <= ONE)) &&
+      (s->schedule != ZO_SCHEDULE_STEP || (s->decay_steps >= 1u && s->decay <= RATE_ONE)) &&
       (s->stage_p_zero[0] | s->stage_p_zero[1]) / 256u + s->blocks / (ZO_BLOCKS_MAX + 1u) == 0u &&
       momentum_is_valid(s) && s->sharpness <= (ZO_WITH_SHARPNESS ? 1u : 0u) &&
       (ZO_WITH_SCHEDULES || s->gradient_norm == 0u) &&
@@ -70,7 +70,7 @@ static uint32_t scheduled_rate(const zo_control_settings* s, uint32_t step) {
       return s->final_rate + (uint32_t)((range * cosine(done, last)) >> 16);
     case ZO_SCHEDULE_STEP: {
       uint64_t rate = s->rate;
-      if (s->decay == ONE) return s->rate; /* the loop would not end before the step */
+      if (s->decay == RATE_ONE) return s->rate; /* the loop would not end before the step */
       for (uint32_t t = s->decay_steps; t <= step && rate > s->final_rate; t += s->decay_steps) {
         rate = (rate * s->decay) >> 16;
         if (UINT32_MAX - t < s->decay_steps) break;

@@ -10,10 +10,10 @@
 #define GAUSSIAN_UNITS_DENOMINATOR 7
 
 /* Weight of a new d^2 in the running mean: 2^-5. */
-#define MEAN_SQUARE_SHIFT 5
+#define DIFFERENCE_SQUARE_SHIFT 5
 
 /* Sum of |coefficient| * max |z| that zo_update_s8 accepts. */
-#define COEFFICIENT_SUM_MAX (INT64_C(1) << 30)
+#define STEP_SUM_MAX (INT64_C(1) << 30)
 
 /* 1 as a number with 16 fraction bits. */
 #define ONE (INT64_C(1) << 16)
@@ -27,8 +27,9 @@ int64_t zo_mean_difference(int64_t difference, int64_t minibatch) {
 
 int64_t zo_track_mean_square(int64_t mean_square, int64_t d) {
   const int64_t square = d * d;
-  return mean_square == 0 ? square
-                          : mean_square + zo_floor_shift64(square - mean_square, MEAN_SQUARE_SHIFT);
+  return mean_square == 0
+             ? square
+             : mean_square + zo_floor_shift64(square - mean_square, DIFFERENCE_SQUARE_SHIFT);
 }
 
 /* -rate * d / (2 mu Q) or -rate * d / (mu Q): rate and d have 16 fraction bits, like c. */
@@ -71,7 +72,7 @@ static int64_t sign_coefficient(const zo_step_size* s, int64_t d, int64_t rate) 
 
 int32_t zo_step_coefficient(const zo_step_size* s, int64_t d, uint32_t rate, int64_t mean_square) {
   const int64_t limit =
-      COEFFICIENT_SUM_MAX / ((int64_t)s->queries * zo_distribution_z_max(s->distribution));
+      STEP_SUM_MAX / ((int64_t)s->queries * zo_distribution_z_max(s->distribution));
   int64_t c;
   if (s->rule == ZO_STEP_GRADIENT) {
     c = gradient_coefficient(s, d, rate);

@@ -18,7 +18,7 @@
 #endif
 
 /* Weights whose steps are accumulated together: one word of Rademacher signs. */
-#define CHUNK ZO_STEPS_CHUNK
+#define UPDATE_CHUNK ZO_STEPS_CHUNK
 
 /* Sum over queries of |coefficient| * max |z|: keeps every accumulator in int32_t with room for
  * the rounding terms. */
@@ -77,17 +77,17 @@ static uint32_t update_tile(zo_step_tables* tables, const zo_tensor* tensor, uin
 #if ZO_STEP_SIGNS
   if (zo_is_rademacher(distribution) && !zo_is_of_biases(tensor) &&
       zo_step_signs_fit(tables, tensor, begin, count, queries, query_count)) {
-    saturated = zo_step_signs(tables, tensor, begin, count / CHUNK, query_count, streams.state,
-                              &streams.rounding);
-    begin += count / CHUNK * CHUNK;
-    count %= CHUNK;
+    saturated = zo_step_signs(tables, tensor, begin, count / UPDATE_CHUNK, query_count,
+                              streams.state, &streams.rounding);
+    begin += count / UPDATE_CHUNK * UPDATE_CHUNK;
+    count %= UPDATE_CHUNK;
   }
 #else
   (void)tables;
 #endif
-  for (uint32_t i = 0; i < count; i += CHUNK) {
-    const uint32_t size = count - i < CHUNK ? count - i : CHUNK;
-    int32_t steps[CHUNK] = {0};
+  for (uint32_t i = 0; i < count; i += UPDATE_CHUNK) {
+    const uint32_t size = count - i < UPDATE_CHUNK ? count - i : UPDATE_CHUNK;
+    int32_t steps[UPDATE_CHUNK] = {0};
     for (uint32_t q = 0; q < query_count; ++q) {
       if (zo_is_rademacher(distribution)) {
         streams.state[q] = zo_stream_next(streams.state[q]);
