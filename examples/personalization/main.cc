@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "digits_zo_model.h"
 #include "digits_zo_samples.h"
+#include "digits_zo_trainer.h"
 #include "reservoir.h"
 
 namespace {

@@ -11,42 +11,15 @@
 #include "ops/core/graph/zo_op.h"
 #include "ops/core/log/zo_log.h"
 #include "ops/core/loss/zo_loss.h"
+#include "ops/device/zo_application.h"
 
 namespace tflm_zo {
 
 // --- What the application provides ---------------------------------------------------------------
 
-// Where samples come from: flash, an SD card, a ring of recordings. A run visits each sample again
-// and again, so each must be there under its number for as long as it takes.
-//
-//   sample  0 to samples - 1
-//   inputs  int8, one pointer per input of the model; null: this one is not wanted
-//   label   like zo_label of one sample: int32 class, -1: unlabelled (cross-entropy), int32 of each
-//           output (binary cross-entropy), int8 of each output (mean squared error); null: not
-//           wanted
-//
-// Returns false where it cannot be had: the step is given up, and can be tried again.
-struct SampleSource {
-  bool (*read)(void* context, uint32_t sample, int8_t* const* inputs, void* label);
-  void* context;
-};
-
-// Where the log goes, a file as it were: flash, an SD card, a UART with somebody at its other end.
-// Weight perturbation writes a header at 0 and appends; layer-wise runs write snapshots in two
-// places by turns. Both return false where they fail; a read past what was written fails, or gives
-// bytes 0xFF, as erased flash does.
-struct LogStore {
-  bool (*write)(void* context, uint32_t offset, const uint8_t* bytes, uint32_t count);
-  bool (*read)(void* context, uint32_t offset, uint8_t* bytes, uint32_t count);
-  void* context;
-};
-
-// Takes exported weights, and biases as bytes, in pieces of one tensor after the other. What it has
-// taken, piece behind piece from offset 0 of a LogStore on, is what ImportWeights reads.
-struct WeightSink {
-  bool (*write)(void* context, uint32_t tensor, const int8_t* weights, uint32_t count);
-  void* context;
-};
+using SampleSource = zo_sample_source;
+using LogStore = zo_log_store;
+using WeightSink = zo_weight_sink;
 
 // --- What the generator provides -----------------------------------------------------------------
 
@@ -119,12 +92,7 @@ struct ModelInfo {
   uint32_t least_arena;  // bytes that no build of TFLM gets by with
 };
 
-// Samples that were evaluated.
-struct Evaluation {
-  uint32_t samples;  // labelled
-  uint32_t correct;  // largest output is the label; softmax losses
-  int64_t loss;      // sum, unit 2^-16
-};
+using Evaluation = zo_evaluation;
 
 // What a run that keeps its best state is measured by, see zo_measurement.h: the loss of samples 0
 // to count - 1, before the first step, after every `every` steps and after the last one.

@@ -118,6 +118,9 @@ class NodeTrainer {
   // weights are undefined until ImportLog or Init succeeds.
   zo_status ImportLog(const LogStore& log);
 
+  // Does nothing: between steps the weights are always those of the last whole one.
+  zo_status Settle() { return ZO_OK; }
+
   zo_status Evaluate(const SampleSource& source, uint32_t first, uint32_t count,
                      Evaluation* evaluation) {
     return network_->Evaluate(source, first, count, evaluation);

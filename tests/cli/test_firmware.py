@@ -192,7 +192,7 @@ def test_the_command_is_recorded(files: Path) -> None:
         *("--set", "seed=3", "--set", "queries=4", "--steps", "9", "--json"),
     )
     line = "tflm-zo firmware node.zo.tflite -o out --data d.npz --steps 9 --set seed=3 --set queries=4"
-    for path in ("node_zo_config.h", "node_zo_model.cc", "README.md", "CMakeLists.txt", "node_model_data.cc"):
+    for path in ("node_zo_config.h", "node_zo_model.cc", "README.md", "CMakeLists.txt", "node_zo_ops.c"):
         text = (files / "out" / path).read_text()
         assert line in text and str(files) not in text, path
     # How it ran changes nothing: the same bytes, and the same again elsewhere.
@@ -212,9 +212,9 @@ def test_a_path_outside_is_named_without_its_folder(files: Path, monkeypatch: py
 def test_names(files: Path) -> None:
     zo_model("weight").save("My Model-2.zo.tflite")
     done("My Model-2.zo.tflite", "-o", "out")
-    assert (files / "out/my_model_2_model_data.cc").is_file()
+    assert (files / "out/my_model_2_zo_model.cc").is_file()
     done("My Model-2.zo.tflite", "-o", "own", "--name", "kws")
-    assert (files / "own/kws_model_data.cc").is_file()
+    assert (files / "own/kws_zo_model.cc").is_file()
     assert define(files / "own", "ZO_MODEL_NAME") == '"kws"'
 
 

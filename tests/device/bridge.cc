@@ -9,10 +9,7 @@
 #include <utility>
 
 #include "tensorflow/lite/micro/micro_interpreter.h"
-#include "zo_model.h"
-#if __has_include("ops/device/zo_block_trainer.h")
-#include "ops/device/zo_block_trainer.h"
-#endif
+#include "zo_trainer.h"
 
 namespace {
 
@@ -139,7 +136,7 @@ uint32_t LogBytes(const T&, long) {
 // ZO_WORKSPACE_BYTES is for 32-bit targets: a run's own structs are larger here.
 uint32_t WorkspaceBytes() {
   size_t bytes = 0;
-#if defined(TFLM_ZO_OPS_DEVICE_ZO_BLOCK_TRAINER_H_)
+#if CHOOSES_BLOCK
   const tflm_zo::BlockChoiceInfo& blocks = tflm_zo::kBlockChoice;
   for (uint32_t i = 0; i < blocks.block_count; ++i) {
     const tflm_zo::BlockInfo& block = blocks.blocks[i];
@@ -147,7 +144,7 @@ uint32_t WorkspaceBytes() {
         tflm_zo::NodeTrainer::WorkspaceBytes(tflm_zo::kInfo, *block.run, block.tasks);
     if (own > bytes) bytes = own;
   }
-#elif defined(TFLM_ZO_OPS_DEVICE_ZO_NODE_TRAINER_H_)
+#elif TRAINS_NODES
   bytes = tflm_zo::NodeTrainer::WorkspaceBytes(tflm_zo::kInfo, tflm_zo::kSettings, tflm_zo::kTasks);
 #else
   return ZO_WORKSPACE_BYTES;
@@ -244,7 +241,7 @@ int device_run(const int32_t* words, uint32_t count) {
   return trainer.network().Run(nullptr, words, count, 0, false);
 }
 
-#ifdef TFLM_ZO_OPS_DEVICE_ZO_BLOCK_TRAINER_H_
+#if CHOOSES_BLOCK
 int device_probe(tflm_zo::BlockProbe* probe) { return trainer.Probe(probe); }
 int device_chosen() { return trainer.chosen(); }
 void device_choice(zo_block_choice* choice) { *choice = trainer.choice(); }

@@ -68,9 +68,9 @@ def build(firmware: Firmware) -> Path:
     sources = {
         name: text
         for name, text in firmware.files.items()
-        if name.endswith((".h", ".c", ".cc")) and not name.startswith("ops/tflm/") and name != "main.cc"
+        if name.endswith((".h", ".c", ".cc")) and not name.endswith("_zo_tflm.cc") and name != "main.cc"
     }
-    pack = {name: text for name, text in sources.items() if name.startswith("ops/")}
+    pack = {name: text for name, text in sources.items() if name.endswith(("_zo_ops.h", "_zo_ops.c"))}
     pack["tflm.cc"] = (HERE / "tflm" / "tflm.cc").read_text()
     op_pack = _made(pack, ".a", _make_library)
 
@@ -84,6 +84,9 @@ def build(firmware: Firmware) -> Path:
     # Written without a model's name, like the op pack.
     (config,) = (name for name in firmware.files if name.endswith("_zo_config.h"))
     own = of_model({name: (HERE / name).read_text() for name in OWN}, config.removesuffix("_zo_config.h"))
+    for macro, trainer in (("CHOOSES_BLOCK", "BlockTrainer"), ("TRAINS_NODES", "NodeTrainer")):
+        has = any(f"class {trainer}" in text for text in sources.values())
+        own["bridge.cc"] = f"#define {macro} {int(has)}\n{own['bridge.cc']}"
     headers = {name: text for name, text in pack.items() if name.endswith(".h")}
     rest = {name: text for name, text in sources.items() if name not in pack}
     return _made({**rest, **headers, **own, "op_pack.txt": op_pack.name}, ".so", make)

@@ -205,7 +205,7 @@ MAIN = """
 
 #include <new>
 
-#include "node_zo_samples.h"
+#include "node_zo_trainer.h"
 
 // Power fails within the first write that is no record of 12 bytes: within a record of weight
 // perturbation, within a snapshot of node perturbation.

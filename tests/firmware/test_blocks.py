@@ -112,9 +112,10 @@ def test_the_example_chooses(platform: str, model: Model) -> None:
     assert not any("Probe(" in plain.files[path] for path in plain.example)
 
     def trainers(files: dict[str, str]) -> set[str]:
-        return {m[1] for path in files if (m := re.search(r"zo_(\w+)_trainer\.h$", path))}
+        joined = next(text for path, text in files.items() if path.endswith("_zo_trainer.h"))
+        return set(re.findall(r"(?m)^class (\w+)Trainer\b", joined))
 
-    assert trainers(made.files) == {"block", "node"} and trainers(plain.files) == {"node"}
+    assert trainers(made.files) == {"Block", "Node"} and trainers(plain.files) == {"Node"}
 
 
 def test_refusals(model: Model) -> None:

@@ -28,7 +28,7 @@ ARM = "arm-none-eabi-"
 
 # What C99 and C++ have, and what compilers have for their own instruction sets.
 STANDARD = {
-    *("stddef.h", "stdint.h", "string.h", "stdio.h", "stdarg.h", "new", "cstddef", "cstdint"),
+    *("stdbool.h", "stddef.h", "stdint.h", "string.h", "stdio.h", "stdarg.h", "new", "cstddef", "cstdint"),
     "initializer_list",  # what a loop over a list in braces needs
     *("arm_acle.h", "arm_mve.h", "emmintrin.h"),
 }
@@ -57,16 +57,13 @@ def test_same_sources_everywhere(platform: str, kind: str) -> None:
             if not path.startswith(("examples/", "samples/")) and path.endswith((".h", ".c", ".cc", ".cpp"))
         }
         for own in (
-            "ops/tflm/small_zo_arduino.h",
+            "small_zo_arduino.h",
             "small_zo.h",
             "main.cc",
             "small_zo_samples.cc",
-            "small_zo_samples.h",
         ):
             files.pop(own, None)
-        files["ops/tflm/small_zo_ops.h"] = re.sub(
-            r"#include .*", "#include", files["ops/tflm/small_zo_ops.h"]
-        )
+        files["small_zo_trainer.h"] = re.sub(r"#include .*", "#include", files["small_zo_trainer.h"])
         # Structs, and with them the arena, are larger without TF_LITE_STATIC_MEMORY.
         files["small_zo_config.h"] = re.sub(r"ARENA_BYTES \d+", "ARENA_BYTES", files["small_zo_config.h"])
         return files
@@ -77,8 +74,8 @@ def test_same_sources_everywhere(platform: str, kind: str) -> None:
 def is_switched_off(text: str, header: str, root: Path) -> bool:
     """Whether a header of a paper's variant is included where its switch is on, and the switch is off."""
     guard = re.search(rf'#if (\w+_WITH_\w+)\n(?:#include .*\n)*?#include "{re.escape(header)}"', text)
-    (features,) = root.glob("ops/core/*_features.h")
-    return guard is not None and f"#define {guard[1]} 0\n" in features.read_text()
+    op_pack = "".join(path.read_text() for path in root.glob("*_zo_ops.[hc]"))
+    return guard is not None and f"#define {guard[1]} 0\n" in op_pack
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
@@ -164,13 +161,12 @@ def test_cmake_in_a_project_and_names_that_are_cmakes_own(tmp_path: Path) -> Non
     )
     run("cmake", "-S", tmp_path, "-B", tmp_path / "b", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
     files = {Path(c["file"]).name for c in json.loads((tmp_path / "b/compile_commands.json").read_text())}
-    assert "own.cc" in files and "small_zo_control.c" in files and "main.cc" not in files
+    assert "own.cc" in files and "small_zo_ops.c" in files and "main.cc" not in files
     # A model that is called like a target of CMake's own.
     text = "".join(
         t.replace("small", "test") for p, t in firmware("cmake").files.items() if p == "CMakeLists.txt"
     )
     (tmp_path / "out/CMakeLists.txt").write_text(text)
-    (tmp_path / "out/test_model_data.cc").touch()
     for path in (tmp_path / "out").rglob("small_*"):
         path.rename(path.with_name(path.name.replace("small", "test", 1)))
     options = [f"-DTFLM_DIR={tmp_path}/tflm", f"-DTFLM_LIBRARY={tmp_path}/lib.a"]
@@ -208,7 +204,7 @@ def test_make_lists_every_file(kind: str, tmp_path: Path) -> None:
     assert all(path.endswith(".c") for path in lists["SMALL_ZO_C_SRCS"])
     assert all(path.endswith(".cc") for path in lists["SMALL_ZO_CC_SRCS"])
     headers = {p.relative_to(folder).as_posix() for p in folder.rglob("*.h")}
-    assert set(lists["SMALL_ZO_HDRS"]) == headers - {"small_zo_samples.h"}
+    assert set(lists["SMALL_ZO_HDRS"]) == headers
     assert lists["SMALL_ZO_EXAMPLE_SRCS"] == ["main.cc", "small_zo_samples.cc"]
     assert lists["SMALL_ZO_LIBRARY"] == ["build/small_zo/libsmall_zo.a"]
     assert lists["SMALL_ZO_DEFINES"] == ["-DTF_LITE_STATIC_MEMORY", "-DTF_LITE_STRIP_ERROR_STRINGS"]
@@ -229,10 +225,10 @@ def test_make_builds_the_c_sources(tmp_path: Path) -> None:
     assert said.count(" -c ") == len(objects) and said.count(" -std=c99 ") == len(objects)
     assert " -c " not in make(tmp_path, folder, "all", *tools)
     # A header that changed builds what includes it again.
-    header = folder / "ops/core/log/small_zo_crc32.h"
+    header = folder / "small_zo_ops.h"
     header.write_text(header.read_text() + "\n")
     again = make(tmp_path, folder, "all", *tools)
-    assert "small_zo_crc32.c" in again and "small_zo_stream.c" not in again
+    assert "small_zo_ops.c" in again
 
 
 # --- the C sources ------------------------------------------------------------------------------------------
@@ -254,7 +250,7 @@ def test_c_sources_compile_without_a_warning(compiler: str, core: str, tmp_path:
         pytest.skip(f"NO {compiler}: NO SOURCE WAS COMPILED WITH IT")
     folder = write(tmp_path / "out", "esp-idf")
     sources = sorted(path for path in compiled(folder) if path.endswith(".c"))
-    assert len(sources) > 20
+    assert sources == ["small_zo_ops.c"]
     tool = [f"{ARM}gcc"] if compiler == "gcc" else ["clang", "--target=arm-none-eabi", *newlib()]
     run(*tool, *CORES[core].flags, "-std=c99", *STRICT, "-I.", "-fsyntax-only", *sources, folder=folder)
 
@@ -300,7 +296,7 @@ def test_arduino_layout(kind: str, tmp_path: Path) -> None:
     assert compiled(folder) == compiled(folder, below="src") != set()
     sketch = folder / "examples/small/small.ino"
     assert {p.name for p in sketch.parent.iterdir()} == {
-        *("small.ino", "zo_train.cpp", "small_zo_samples.h", "small_zo_samples.cpp")
+        *("small.ino", "zo_train.cpp", "small_zo_samples.cpp")
     }
     text = sketch.read_text()
     assert re.findall(r"^#include <(.+)>", text, re.M) == ["TensorFlowLite.h", "small_zo.h"]
@@ -308,5 +304,5 @@ def test_arduino_layout(kind: str, tmp_path: Path) -> None:
     train = (sketch.parent / "zo_train.cpp").read_text()
     assert "printf(" not in train.replace("vsnprintf(", "") and "bool ZoTrain()" in train
     # No macro can be given to an Arduino build: the headers have them.
-    types = (folder / "src/ops/core/small_zo_types.h").read_text()
+    types = (folder / "src/small_zo_ops.h").read_text()
     assert re.findall(r"#define SMALL_ZO_MAX_QUERIES (\d+)", types) == [{"node": "32", "weight": "1"}[kind]]

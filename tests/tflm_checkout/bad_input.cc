@@ -6,9 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ops/core/graph/zo_command.h"
-#include "zo_model.h"
-#include "zo_samples.h"
+#include "zo_trainer.h"
 
 namespace {
 

@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "zo_model.h"
-#include "zo_samples.h"
+#include "zo_trainer.h"
 
 namespace {
 

@@ -122,6 +122,5 @@ def test_no_warning(compiler: str, tmp_path: Path) -> None:
         "small_zo_samples.cc",
         "small_zo_model.cc",
         "small_zo_trainer.cc",
-        "ops/device/small_zo_block_trainer.cc",
     ]
     checked(*tool(compiler, "cortex-m4"), *options, *sources, folder=tmp_path / "out")

@@ -157,7 +157,7 @@ def test_structs_grow_without_static_memory(tmp_path: Path) -> None:
 
 def test_arduino_headers_are_older(tmp_path: Path) -> None:
     # A library from before micro_common.h, whose registrations are called TfLiteRegistration; what our
-    # headers take of it is here.
+    # headers take of it is here, and what stands in for TFLM's interpreter.
     folder = write(tmp_path / "out", "arduino")
     common = tmp_path / "old/tensorflow/lite/c/common.h"
     common.parent.mkdir(parents=True)
@@ -165,8 +165,13 @@ def test_arduino_headers_are_older(tmp_path: Path) -> None:
         "#pragma once\nenum TfLiteStatus { kTfLiteOk, kTfLiteError };\n"
         "struct TfLiteRegistration { int builtin_code; };\n"
     )
+    for header in (HERE.parent / "device/tflm/tensorflow/lite").rglob("*.h"):
+        if header.name != "micro_common.h":
+            target = tmp_path / "old/tensorflow/lite" / header.parent.name / header.name
+            target.parent.mkdir(exist_ok=True)
+            target.write_text(header.read_text().replace("micro/micro_common.h", "c/common.h"))
     (folder / "old.cpp").write_text(
-        '#include "ops/tflm/small_zo_ops.h"\n'
+        '#include "small_zo_trainer.h"\n'
         "struct Resolver {\n"
         "  TfLiteStatus AddCustom(const char*, TfLiteRegistration*) { return kTfLiteOk; }\n"
         "};\n"

@@ -25,10 +25,8 @@ RUNS = {
 BOTH = """
 #include <stdio.h>
 
-#include "first_zo_model.h"
-#include "first_zo_samples.h"
-#include "second_zo_model.h"
-#include "second_zo_samples.h"
+#include "first_zo_trainer.h"
+#include "second_zo_trainer.h"
 
 namespace {
 

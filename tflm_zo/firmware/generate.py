@@ -14,6 +14,7 @@ from ..converters.model import Model
 from ..converters.segments import extract_segment
 from ..core import NODE_TAIL, BackwardProgram, TaskKind
 from ..data import Data
+from .amalgamation import Unit, join
 from .arena import Arena, arena_of
 from .features import features, unused_sources, with_features
 from .folder import CHECKSUMS, checksums, write_folder
@@ -21,7 +22,7 @@ from .op_pack import of_model, op_pack_sources
 from .plan import BlockRunPlan, NodeRunPlan, RunPlan, WeightRunPlan, runs_of
 from .platforms import PLATFORMS, Project
 from .resolver import resolver_source
-from .source_text import array, comment, fill, hexadecimal, identifier, own, string
+from .source_text import array, comment, fill, identifier, own, string
 from .tables import Boundaries, model_source
 
 # Structs of the C core on a 32-bit target, bytes.
@@ -30,6 +31,32 @@ _TENSOR_STRUCT = 40
 _SNAPSHOT_TASK_STRUCT = 32
 _ERROR_FIELD_STRUCT = 16
 _BACKWARD_STRUCT = 24
+# The trainer of the model itself, which the op pack's trainers are joined to.
+_CLASS_HEADER, _CLASS_SOURCE = "ops/model/trainer.h", "ops/model/trainer.cc"
+_CLASS_OF_C = "ops/model/trainer_c.h"
+# The order in which a reader meets the arithmetic.
+_CORE_FOLDERS = tuple(
+    f"ops/core/{folder}"
+    for folder in (
+        "zo_",
+        *(
+            f"{name}/"
+            for name in (
+                "math",
+                "random",
+                "kernels",
+                "weights",
+                "papers",
+                "loss",
+                "nodes",
+                "backward",
+                "graph",
+                "run",
+                "log",
+            )
+        ),
+    )
+)
 # zo_snapshot_header_bytes: of a run without tasks, and for each.
 _SNAPSHOT_HEADER, _SNAPSHOT_HEADER_TASK = 164, 32
 
@@ -233,39 +260,38 @@ def generate(
         "trainable_bytes": metadata.bytes_of(range(len(metadata.trainable))),
         "model_bytes": sum(map(len, arrays.values())),
     }
+    own_class = {
+        _CLASS_HEADER: fill(
+            "trainer_class.h.in",
+            **names,
+            trainer=f"{trainer.title()}Trainer",
+            trainer_header=f"{trainer}_trainer.h",
+            declarations=_declarations(plan, names["zo"]),
+            models="\n".join(
+                f"constexpr unsigned int {a}_size = {len(d)};\nextern const unsigned char {a}[];"
+                for a, d in arrays.items()
+            ),
+        ),
+        _CLASS_OF_C: fill("trainer_class_c.h.in", **names),
+        _CLASS_SOURCE: fill(
+            "trainer_class.cc.in",
+            **names,
+            init=_init(metadata, plan, Boundaries(model, metadata, plan).bytes),
+        ),
+    }
     sources = {
-        **_model_data(common, arrays),
         f"{names['zo']}_op_resolver.h": resolver_source(segments, name, command, int8=builds.int8),
         f"{names['zo']}_config.h": fill(
             "zo_config.h.in", **common, **sizes, **_figures(metadata, plan, given, arena)
         ),
-        f"{names['zo']}_model.h": fill(
-            "zo_model.h.in",
-            **common,
-            trainer=f"{trainer.title()}Trainer",
-            trainer_header=f"{trainer}_trainer.h",
-            declarations=_declarations(plan, names["zo"]),
-        ),
         f"{names['zo']}_model.cc": model_source(
-            model,
-            metadata,
-            plan,
-            name=name,
-            arrays=list(arrays),
-            least_arena=arena.least,
-            command=command,
+            model, metadata, plan, name=name, arrays=arrays, least_arena=arena.least, command=command
         ),
-        f"{names['zo']}_trainer.cc": fill(
-            "zo_trainer.cc.in",
-            **common,
-            init=_init(metadata, plan, Boundaries(model, metadata, plan).bytes),
+        **of_model(
+            _joined(_own_op_pack(plan, features(model, metadata, plan)), own_class, name, command), name
         ),
-        **of_model(_own_op_pack(plan, features(model, metadata, plan)), name),
     }
-    example = {
-        f"{names['zo']}_samples.h": fill("zo_samples.h.in", **names),
-        f"{names['zo']}_samples.cc": _samples(samples, data, model, metadata, names),
-    }
+    example = {f"{names['zo']}_samples.cc": _samples(samples, data, model, metadata, names)}
     layout = builds.lay_out(Project(name, command, sources, example, trainer == "block"))
     files = {**layout.files, CHECKSUMS: checksums(layout.files)}
     return Firmware(files, layout.example, arena, **sizes)
@@ -281,23 +307,6 @@ def _check(metadata: ZoMetadata, plan: RunPlan) -> None:
 def _model_arrays(segments: Sequence[Model], name: str) -> dict[str, bytes]:
     stems = [name] if len(segments) == 1 else [f"{name}_segment_{k}" for k in range(len(segments))]
     return {f"g_{stem}_model_data": segment.to_bytes() for stem, segment in zip(stems, segments, strict=True)}
-
-
-def _model_data(common: Mapping[str, str], arrays: Mapping[str, bytes]) -> dict[str, str]:
-    name = common["name"]
-    declarations = (
-        f"constexpr unsigned int {a}_size = {len(d)};\nextern const unsigned char {a}[];"
-        for a, d in arrays.items()
-    )
-    definitions = (
-        f"alignas(16) const unsigned char {a}[] = {{\n{hexadecimal(d)}\n}};" for a, d in arrays.items()
-    )
-    return {
-        f"{name}_model_data.h": fill(
-            "model_data.h.in", **common, guard=name.upper(), declarations="\n".join(declarations)
-        ),
-        f"{name}_model_data.cc": fill("model_data.cc.in", **common, definitions="\n".join(definitions)),
-    }
 
 
 def _figures(metadata: ZoMetadata, plan: RunPlan, name: str, arena: Arena) -> dict[str, str | int]:
@@ -327,6 +336,56 @@ def _trainer(plan: RunPlan) -> str:
     if isinstance(plan, BlockRunPlan):
         return "block"
     return "node" if isinstance(plan, NodeRunPlan) else "weight"
+
+
+def _joined(
+    op_pack: Mapping[str, str], own_class: Mapping[str, str], name: str, command: str
+) -> dict[str, str]:
+    """Returns the op pack and the model's trainer as few files, under names that are not yet the model's."""
+    sources = {**op_pack, **own_class}
+    core = [path for folder in _CORE_FOLDERS for path in sorted(sources) if path.startswith(folder)]
+    device = sorted(path for path in sources if path.startswith("ops/device/"))
+    trainer = f"{name}_zo::Trainer, which trains the model under TensorFlow Lite Micro"
+    headers = [path for path in device if path.endswith(".h")]
+    files = [path for path in device if path.endswith(".cc")]
+    again = f"Generated by tflm_zo. Do not edit; generate it again:\n  {command}"
+    units = (
+        Unit(
+            "zo_ops.h",
+            f"{again}\n\nThe op pack of {name}, which is made for its run.",
+            # What is for one instruction set is the source's own.
+            [path for path in core if path.endswith(".h") and not path.startswith("ops/core/kernels/")],
+            guard="ZO_OPS_H_",
+            is_c=True,
+        ),
+        Unit(
+            "zo_ops.c",
+            f"{again}\n\nThe op pack of {name}: C99, integers, no heap.",
+            [path for path in core if path.endswith(".c")],
+            includes=("zo_ops.h",),
+        ),
+        Unit(
+            "zo_trainer.h",
+            f"{again}\n\n{trainer},\nand the registration of the op pack's operators.",
+            ["ops/tflm/zo_ops.h", *headers, _CLASS_HEADER],
+            includes=("zo_ops.h",),
+            guard="ZO_TRAINER_H_",
+            c_roots=[_CLASS_OF_C],
+        ),
+        Unit(
+            "zo_tflm.cc",
+            f"{again}\n\nThe op pack's operators under TensorFlow Lite Micro.",
+            ["ops/tflm/zo_ops.cc"],
+            includes=("zo_trainer.h",),
+        ),
+        Unit(
+            "zo_trainer.cc",
+            f"{again}\n\n{trainer}.",
+            [*files, _CLASS_SOURCE],
+            includes=("zo_trainer.h",),
+        ),
+    )
+    return join(units, sources)
 
 
 def _own_op_pack(plan: RunPlan, wanted: dict[str, bool]) -> dict[str, str]:

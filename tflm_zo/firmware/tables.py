@@ -19,7 +19,7 @@ from ..core.loader import constants
 from ..logs import fingerprint
 from .backward_tables import backward_tables
 from .plan import BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan, runs_of
-from .source_text import array, comment, fill, numbers, own, string
+from .source_text import array, comment, fill, hexadecimal, numbers, own, string
 
 _LOSSES = ("cross_entropy", "binary_cross_entropy", "mse", "floor_log2")
 _MAX_INPUTS = 8  # kMaxInputs
@@ -273,7 +273,7 @@ def model_source(
     plan: RunPlan,
     *,
     name: str,
-    arrays: Sequence[str],
+    arrays: Mapping[str, bytes],
     least_arena: int,
     command: str,
 ) -> str:
@@ -284,7 +284,7 @@ def model_source(
         metadata: the model's metadata.
         plan: plan of the run.
         name: name of the model, an identifier.
-        arrays: names of the arrays of the segments' models.
+        arrays: models of the segments by the names of their arrays.
         least_arena: bytes of an arena below which no build of TFLM can work.
         command: command line, for the file's first line.
 
@@ -300,7 +300,8 @@ def model_source(
     label_bytes = _bytes_of_sample(model, len(metadata.segments) - 1, "inputs", last, metadata.batch)
     constants, trainable = _trainable(model, metadata, plan)
     output = _output(model, metadata)
-    segments, skips = _segments(model, metadata, boundaries, arrays)
+    segments, skips = _segments(model, metadata, boundaries, list(arrays))
+    data = (f"alignas(16) const unsigned char {a}[] = {{\n{hexadecimal(d)}\n}};" for a, d in arrays.items())
     skip_array = f"// Number of an input, segment that it entered.\nconst Skip kSkips[] = {{\n{skips}\n}};\n"
     return fill(
         "zo_model.cc.in",
@@ -328,7 +329,5 @@ def model_source(
         limit=127 - metadata.headroom,
         least_arena=least_arena,
         run=_run(plan, own(name)),
-        backward_header=f'#include "ops/device/{own(name)["zo"]}_backward_tail.h"\n'
-        if any(run.backward is not None for run in runs_of(plan))
-        else "",
+        data="\n".join(data),
     )

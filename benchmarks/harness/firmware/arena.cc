@@ -4,8 +4,7 @@
 // here, so that a folder that gives too little is told as well.
 #include <stdio.h>
 
-#include "zo_model.h"
-#include "zo_samples.h"
+#include "zo_trainer.h"
 
 namespace {
 

@@ -5,8 +5,7 @@
 #include <stdio.h>
 
 #include "counting.h"
-#include "zo_model.h"
-#include "zo_samples.h"
+#include "zo_trainer.h"
 
 namespace {
 

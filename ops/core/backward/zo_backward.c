@@ -86,22 +86,22 @@ zo_status zo_backward_norms(const zo_backward* program, const int8_t* const* sou
 }
 
 /* A sample's part of a field. */
-typedef struct place {
+typedef struct error_place {
   int16_t* errors;
   int8_t* exponent;
   uint32_t count;
-} place;
+} error_place;
 
-static place place_of(const zo_backward* program, uint32_t field, uint32_t sample) {
+static error_place place_of(const zo_backward* program, uint32_t field, uint32_t sample) {
   const zo_error_field* f = &program->fields[field];
   const size_t at = f->kept != 0u ? sample : 0u;
-  const place result = {f->errors + at * f->count, f->exponents + at, f->count};
+  const error_place result = {f->errors + at * f->count, f->exponents + at, f->count};
   return result;
 }
 
 /* `source` is the sample's. */
-static zo_status run_step(const zo_backward* program, uint32_t number, place from, place to,
-                          const int8_t* source) {
+static zo_status run_step(const zo_backward* program, uint32_t number, error_place from,
+                          error_place to, const int8_t* source) {
   const zo_backward_step* s = &program->steps[number];
   zo_status status;
   switch (s->kind) {
@@ -143,8 +143,8 @@ zo_status zo_backward_run(const zo_backward* program, uint32_t first, uint32_t s
   for (uint32_t i = 0; i < samples; ++i) {
     for (uint32_t number = 0; number < program->step_count; ++number) {
       const zo_backward_step* s = &program->steps[number];
-      const place from = place_of(program, s->from, first + i);
-      const place to = place_of(program, s->to, first + i);
+      const error_place from = place_of(program, s->from, first + i);
+      const error_place to = place_of(program, s->to, first + i);
       const int8_t* source = sources[number];
       if (s->kind == ZO_BACKWARD_MASK || s->kind == ZO_BACKWARD_MAX_POOL) {
         source += (size_t)i * to.count;

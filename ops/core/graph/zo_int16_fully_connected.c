@@ -5,15 +5,15 @@
 #include "ops/core/zo_little_endian.h"
 
 /* Sums of x w, x f, w and f: in one pass, in the form that compilers vectorize. */
-typedef struct sums {
+typedef struct row_sums {
   int32_t products;
   int32_t fraction_products;
   int32_t weights;
   int32_t fractions;
-} sums;
+} row_sums;
 
-static sums sum_products(const int8_t* x, const int8_t* w, const int8_t* f, uint32_t depth) {
-  sums s = {0, 0, 0, 0};
+static row_sums sum_products(const int8_t* x, const int8_t* w, const int8_t* f, uint32_t depth) {
+  row_sums s = {0, 0, 0, 0};
   for (uint32_t i = 0; i < depth; ++i) {
     s.products += x[i] * w[i];
     s.fraction_products += x[i] * f[i];
@@ -38,7 +38,7 @@ void zo_int16_fully_connected_s8(const zo_int16_fully_connected* layer, const in
   const uint32_t depth = layer->depth;
   for (uint32_t unit = 0; unit < layer->units; ++unit) {
     const size_t row = (size_t)unit * depth;
-    const sums s = sum_products(x, layer->weights + row, layer->fraction + row, depth);
+    const row_sums s = sum_products(x, layer->weights + row, layer->fraction + row, depth);
     const int32_t zero = layer->input_zero_point;
     int64_t whole = s.products - (int64_t)zero * s.weights;
     if (layer->bias != NULL) whole += layer->bias[unit];

@@ -113,7 +113,8 @@ ZO_NOINLINE static void set_pair(zo_two_steps* steps, paired_signs p, const zo_t
 }
 
 /* and those of others. */
-ZO_NOINLINE static void add_pair(zo_two_steps* steps, paired_signs p, const zo_two_steps* sums) {
+ZO_NOINLINE static void add_two_steps(zo_two_steps* steps, paired_signs p,
+                                      const zo_two_steps* sums) {
   for (const zo_two_steps* const end = steps + CHUNK / 2u; steps != end; steps += 2) {
     const four_steps f = load_two_and_two(sums + (p.first & 15u), sums + (p.second & 15u));
     store_four(steps, add_four(load_four(steps), f));
@@ -190,7 +191,7 @@ ZO_ALWAYS_INLINE uint32_t run_loop(const zo_step_run* run, int kind, int has_fra
     } else {
       set_pair(steps, next_pair(run, 0), run->tables->pairs[0]);
       for (uint32_t q = 2; q < run->count; q += 2u) {
-        add_pair(steps, next_pair(run, q), run->tables->pairs[q / 2u]);
+        add_two_steps(steps, next_pair(run, q), run->tables->pairs[q / 2u]);
       }
       l.steps = steps;
     }

@@ -7,6 +7,13 @@
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/random/zo_stream.h"
 
+/* C++, which has no such word, may read this file as a part of another. */
+#ifdef __cplusplus
+#define ZO_RESTRICT
+#else
+#define ZO_RESTRICT restrict
+#endif
+
 /* Weights that are rounded together; eight words of a rounding stream. */
 #define ZO_STEPS_CHUNK 32u
 
@@ -30,8 +37,9 @@ static inline void zo_draw_rounding(int32_t* random, uint32_t* rounding) {
 }
 
 /* Inlined into a call with constant `count` for whole chunks, where it vectorizes. */
-static inline uint32_t zo_round_steps_8(int8_t* restrict weights, const int32_t* restrict steps,
-                                        const int32_t* restrict random, uint32_t count,
+static inline uint32_t zo_round_steps_8(int8_t* ZO_RESTRICT weights,
+                                        const int32_t* ZO_RESTRICT steps,
+                                        const int32_t* ZO_RESTRICT random, uint32_t count,
                                         int32_t limit) {
   uint32_t saturated = 0;
   for (uint32_t j = 0; j < count; ++j) {
@@ -51,8 +59,8 @@ static inline uint32_t zo_apply_steps_8(int8_t* weights, const int32_t* steps, u
                                  : zo_round_steps_8(weights, steps, random, count, limit);
 }
 
-static inline uint32_t zo_round_steps_16(int8_t* restrict weights, int8_t* restrict fraction,
-                                         const int32_t* restrict steps, uint32_t count,
+static inline uint32_t zo_round_steps_16(int8_t* ZO_RESTRICT weights, int8_t* ZO_RESTRICT fraction,
+                                         const int32_t* ZO_RESTRICT steps, uint32_t count,
                                          int32_t limit) {
   uint32_t saturated = 0;
   for (uint32_t j = 0; j < count; ++j) {

@@ -27,7 +27,7 @@ def arduino(project: Project) -> Layout:
     """
     sketch = f"examples/{project.name}"
     names = own(project.name)
-    header = f"ops/tflm/{names['zo']}_ops.h"
+    header = f"{names['zo']}_trainer.h"
     shim = f"{names['zo']}_arduino.h"
     ops = project.sources[header]
     if ops.count(_COMMON) != 1:
@@ -35,7 +35,7 @@ def arduino(project: Project) -> Layout:
     sources = {
         **_renamed(project.sources),
         header: ops.replace(_COMMON, f'#include "{shim}"'),
-        f"ops/tflm/{shim}": fill("arduino/zo_arduino.h.in", **names),
+        shim: fill("arduino/zo_arduino.h.in", **names, command=project.command),
         f"{project.name}_zo.h": fill(
             "arduino/library.h.in",
             **names,

@@ -13,10 +13,9 @@
 #include <stdint.h>
 
 #include "tensorflow/lite/micro/micro_allocator.h"
+#include "tensorflow/lite/micro/micro_common.h"
 #include "tensorflow/lite/micro/micro_op_resolver.h"
 #include "tensorflow/lite/schema/schema_generated.h"
-
-enum TfLiteStatus { kTfLiteOk = 0, kTfLiteError = 1 };
 
 struct TfLiteTensor {
   union {

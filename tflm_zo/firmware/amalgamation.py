@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sources of a tree joined to few files, as SQLite's are: each is there once, in an order that compiles."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..converters.errors import ConversionError
+
+__all__ = ["Unit", "join"]
+
+_COPYRIGHT: Final = "/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0"
+# A header's guard, and what makes C of it for C++.
+_GUARD: Final = re.compile(r"#ifndef (\w+_H_)\n#define \1\n(.*)#endif +/[/*] ?\1(?: \*/)?\n", re.DOTALL)
+_EXTERN_C: Final = re.compile(r'#ifdef __cplusplus\n(?:extern "C" \{|\})\n#endif\n\n?')
+_INCLUDE: Final = re.compile(r'\s*#\s*include\s+(["<])([^">]+)[">]')
+_CONDITION: Final = re.compile(r"\s*#\s*(if|ifdef|ifndef|endif)\b")
+
+
+@dataclass
+class Unit:
+    """A file that others are joined to.
+
+    Attributes:
+        path: its path.
+        about: what it is, whole sentences for its first comment.
+        roots: paths of the sources that go into it, in this order; each header that they include comes before
+            them.
+        includes: paths of other units that it includes.
+        guard: name of the include guard; "" for a source.
+        is_c: True if it is a header of C, which C++ reads, too.
+        c_roots: of a header of C++, paths of the sources that C reads, too; they come first.
+    """
+
+    path: str
+    about: str
+    roots: Iterable[str]
+    includes: tuple[str, ...] = ()
+    guard: str = ""
+    is_c: bool = False
+    c_roots: Iterable[str] = ()
+
+
+@dataclass
+class _Joined:
+    """What has gone into a unit so far."""
+
+    sources: Mapping[str, str]
+    conditional: set[str]  # headers that are included on a condition somewhere
+    known: set[str]  # sources that are there for all of what follows
+    outside: dict[str, None] = field(
+        default_factory=dict
+    )  # what is included from elsewhere, as it is written
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, path: str) -> None:
+        """Adds a source, and before it the headers that it includes, where they are missing."""
+        if path in self.known:
+            return
+        self.known.add(path)
+        text = _EXTERN_C.sub("", _without_copyright(self.sources[path]))
+        guarded, depth = _GUARD.search(text), 0
+        if guarded is not None and path in self.conditional:
+            depth = -1  # its guard is no condition
+        elif guarded is not None:
+            text = text[: guarded.start()] + guarded[2] + text[guarded.end() :]
+        own = [f"/* --- {path} {'-' * max(3, 90 - len(path))} */", ""]
+        own += self._lines_of(text, depth)
+        self.lines += [*own, ""]
+
+    def _lines_of(self, text: str, depth: int) -> list[str]:
+        """The lines of a source, in which what conditions include is written out."""
+        lines = []
+        for line in text.strip("\n").split("\n"):
+            condition, include = _CONDITION.match(line), _INCLUDE.match(line)
+            if condition is not None:
+                depth += -1 if condition[1] == "endif" else 1
+            if include is None:
+                lines.append(line)
+            elif include[2].startswith("ops/"):
+                lines += self._included(include[2], depth)
+            elif depth > 0:
+                lines.append(line)
+            else:
+                self.outside[line] = None
+        return lines
+
+    def _included(self, path: str, depth: int) -> list[str]:
+        if path in self.known or path not in self.sources:  # a feature that is left out has no sources
+            return []
+        if depth <= 0:
+            self.add(path)
+            return []
+        # Whether it is read depends on the condition, so it may be there more than once: guards stay.
+        return self._lines_of(_without_copyright(self.sources[path]), depth)
+
+
+def _without_copyright(text: str) -> str:
+    """A source without its first line of copyright, which the whole has once."""
+    rest = text.removeprefix(f"{_COPYRIGHT} */\n")
+    if rest is not text:
+        return rest
+    return re.sub(r"^/\*\n \*\n", "/*\n", text.replace(_COPYRIGHT, "/*", 1), count=1)
+
+
+def _order(line: str) -> tuple[int, str]:
+    """C's headers, C++'s, then other libraries'."""
+    if '"' in line:
+        return 2, line
+    return (0 if ".h>" in line else 1), line
+
+
+def join(units: Iterable[Unit], sources: Mapping[str, str]) -> dict[str, str]:
+    """Returns the text of each unit by its path.
+
+    Args:
+        units: units, those that others include before them.
+        sources: text of each source by the path by which others include it, which begins with "ops/".
+
+    Raises:
+        ConversionError: a source is in no unit.
+    """
+    conditional = _conditional(sources)
+    texts: dict[str, str] = {}
+    known: dict[str, set[str]] = {}
+    for unit in units:
+        given = set().union(*(known[path] for path in unit.includes))
+        of_c = _Joined(sources, conditional, set(given))
+        for root in unit.c_roots:
+            of_c.add(root)
+        joined = _Joined(sources, conditional, of_c.known)
+        for root in unit.roots:
+            joined.add(root)
+        known[unit.path] = joined.known
+        texts[unit.path] = _text(unit, of_c, joined)
+    left = sorted(set(sources) - set().union(*known.values()) - conditional)
+    if left:
+        raise ConversionError(f"{', '.join(left)}: sources that no file of the folder has")
+    return texts
+
+
+def _conditional(sources: Mapping[str, str]) -> set[str]:
+    """Paths of the headers that a source includes on a condition, and of those that they include."""
+    found: set[str] = set()
+    included: dict[str, set[str]] = {}
+    for path, text in sources.items():
+        depth = -1 if path.endswith(".h") else 0  # a header's guard is no condition
+        included[path] = set()
+        for line in text.split("\n"):
+            condition, include = _CONDITION.match(line), _INCLUDE.match(line)
+            if condition is not None:
+                depth += -1 if condition[1] == "endif" else 1
+            elif include is not None:
+                included[path].add(include[2])
+                if depth > 0:
+                    found.add(include[2])
+    while True:
+        more = set().union(*(included.get(path, set()) for path in found)) - found
+        if not more:
+            return found
+        found |= more
+
+
+def _text(unit: Unit, of_c: _Joined, joined: _Joined) -> str:
+    about = "\n".join(f" * {line}".rstrip() for line in unit.about.split("\n"))
+    lines = [f"{_COPYRIGHT}\n *\n{about}\n */"]
+    if unit.guard:
+        lines += [f"#ifndef {unit.guard}", f"#define {unit.guard}", ""]
+    own = [f'#include "{path}"' for path in unit.includes]
+    if unit.is_c:
+        lines += [*_outside(joined), *own, "", *_extern_c(joined.lines)]
+    elif unit.c_roots:
+        lines += [*_outside(of_c), *own, "", *_extern_c(of_c.lines)]
+        lines += ["#ifdef __cplusplus", "", *_outside(joined), "", *joined.lines, "#endif", ""]
+    else:
+        lines += [*_outside(joined), *own, "", *joined.lines]
+    if unit.guard:
+        lines += [f"#endif /* {unit.guard} */"]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n") + "\n"
+
+
+def _outside(joined: _Joined) -> list[str]:
+    return sorted(joined.outside, key=_order)
+
+
+def _extern_c(lines: list[str]) -> list[str]:
+    begin, end = (
+        ["#ifdef __cplusplus", 'extern "C" {', "#endif", ""],
+        ["#ifdef __cplusplus", "}", "#endif", ""],
+    )
+    return [*begin, *lines, *end]
