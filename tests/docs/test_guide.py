@@ -270,9 +270,6 @@ def test_the_guides_cpp_is_a_program_that_goes_on_after_a_reset(board: tuple[str
     pieces = [block.text for block in blocks(GUIDE) if block.language == "cpp"]
     assert len(pieces) == 5
     program = "\n".join(pieces)
-    if algorithm == "weight":
-        assert program.count("// With weight perturbation: ") == 1
-        program = program.replace("// With weight perturbation: ", "")
     main = Path(f"{algorithm}.firmware/main.cc")
     generated = main.read_text()
     main.write_text(of(Block("cpp", program + MAIN), algorithm).text)
@@ -296,3 +293,26 @@ def test_the_guides_cpp_is_a_program_that_goes_on_after_a_reset(board: tuple[str
     stored = bytes.fromhex("".join(line.split()[2] for line in lines if line.startswith("log ")))
     assert stored[: len(wanted)] == wanted
     assert set(stored[len(wanted) :]) == {0xFF}
+
+
+# What the guide's lines of C stand in.
+OF_C = """
+#include "node_zo_trainer.h"
+
+int train_in_c(const node_zo_sample_source* source, const int8_t* const* inputs, int8_t* scores);
+
+int train_in_c(const node_zo_sample_source* source, const int8_t* const* inputs, int8_t* scores) {
+  static uint8_t arena[NODE_ZO_ARENA_BYTES], workspace[NODE_ZO_WORKSPACE_BYTES];
+  const node_zo_sample_source samples = *source;
+  node_zo_report report;
+"""
+
+
+def test_the_guides_c_is_c(board: tuple[str, list[str]]) -> None:
+    algorithm, _ = board
+    (piece,) = [block.text for block in blocks(GUIDE) if block.language == "c"]
+    text = of(Block("c", f"{OF_C}{piece}  return (int)status;\n}}\n"), algorithm).text
+    Path("of_c.c").write_text(text)
+    warnings = ["-Wall", "-Wextra", "-Wconversion", "-Wstrict-prototypes", "-Werror"]
+    command = ["arm-none-eabi-gcc", "-mcpu=cortex-m4", "-mthumb", "-std=c99", *warnings]
+    subprocess.run([*command, f"-I{algorithm}.firmware", "-fsyntax-only", "of_c.c"], check=True)
