@@ -16,7 +16,7 @@ from helpers.settings import weight_settings
 from helpers.weight_runs import MEMORY, SETTINGS, X, Y, is_replay, zo_model
 from tflm_zo.core import Coordinate, Gaussian, Rademacher, SparseUniform
 from tflm_zo.logs import SeedLog
-from tflm_zo.training import Settings, Trainer, replay_log
+from tflm_zo.training import Settings, Trainer, minibatch_parts, replay_log
 
 
 def run(model: str, batch_size: int = 8, **given: Any) -> tuple[str, Settings]:
@@ -77,6 +77,20 @@ def test_same_in_tflm_and_from_the_log(name: str, tmp_path: Path) -> None:
     whole = SeedLog.read(log)
     weights, _ = replay_log(model, SeedLog.from_steps(whole.settings, whole.fingerprint, []))
     assert any((weights[k] != v).any() for k, v in trainer.runtime.read_weights().items())
+
+
+@pytest.mark.parametrize("of_invoke", [0, 1 << 20])
+@pytest.mark.parametrize("of_step", [0, 1 << 26])
+def test_parts_are_fed_anew_where_they_share_memory(
+    of_step: int, of_invoke: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts of a minibatch one by one or at once, all of them kept for a step or none."""
+    settings = weight_settings(batch_size=12, queries=2)
+    Trainer(zo_model("16"), settings).fit(X, Y, steps=9, log=tmp_path / "usual", keep="last")
+    monkeypatch.setattr(minibatch_parts, "_MOST_BYTES", of_step)
+    monkeypatch.setattr(minibatch_parts, "_MOST_OF_INVOKE", of_invoke)
+    Trainer(zo_model("16"), settings).fit(X, Y, steps=9, log=tmp_path / "log", keep="last")
+    assert (tmp_path / "log").read_bytes() == (tmp_path / "usual").read_bytes()
 
 
 def test_suffixes_are_what_whole_passes_are() -> None:

@@ -28,7 +28,7 @@ _KEPT_STEPS: Final = 4096
 
 def _parts_together(parts: int, most: int) -> int:
     """The parts of a minibatch that one invoke passes forward: as many as divide it, up to `most`."""
-    return max(count for count in range(1, most + 1) if parts % count == 0)
+    return max(count for count in range(1, min(parts, most) + 1) if parts % count == 0)
 
 
 class WeightRun(Run):
@@ -75,7 +75,7 @@ class WeightRun(Run):
         together = _parts_together(int(s.parts), most if runtime.takes(2 * runtime.batch) else 1)
         self._samples = together * int(s.batch)  # of an invoke
         self._parts = MinibatchParts(inputs, labels, self._samples, int(s.parts) // together)
-        self._fed: object = None  # the part that the runtime was fed last, until the step ends
+        self._fed: int | None = None  # first sample of the part that was fed last, until the step ends
         self._writer: SeedLogWriter | None = None
         self._resumed_log: Path | None = None
         self.total, self.forwards, self.measurements = total, 0, []
@@ -146,12 +146,12 @@ class WeightRun(Run):
         runtime, control = self._runtime, self._control
         while (request := control.next()) is not None:
             first = request.first_sample
-            part = self._parts.find(first)
-            if part is None:
-                part = self._parts.gather(first, control.samples(first, self._samples))
-            if part is not self._fed:
+            if first != self._fed:
+                part = self._parts.find(first)
+                if part is None:
+                    part = self._parts.gather(first, control.samples(first, self._samples))
                 runtime.feed(*part)
-                self._fed = part
+                self._fed = first
             runtime.invoke(request.words, start=request.start_segment, checked=True)
             self.forwards += self._samples
             report = control.report(runtime.losses())
