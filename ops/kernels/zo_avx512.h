@@ -22,52 +22,96 @@ static inline __attribute__((always_inline)) void zo_avx512_add_twos(__m512i* su
   __asm__("vpdpwssd %2, %1, %0" : "+v"(*sums) : "v"(x), "v"(w));
 }
 
-/* Constants of 16 channels. */
-typedef struct zo_avx512_output {
-  __m512i even, odd; /* multipliers of channels 0, 2, … and 1, 3, …, in the low halves of 64 bits */
-  __m512i right;     /* shifts less 1 */
-  __m512i round;     /* 2 zero point + 1 */
-  __m128i min, max;
-} zo_avx512_output;
+/* Sums that will be multiplied are lifted: they have 2^31 more than they are, and no sign. Then a
+ * multiplier, which is below 2^31, can be doubled, and the high product is the high half of 64
+ * bits. */
+static inline __m512i zo_avx512_lift(__m512i sums) {
+  return _mm512_xor_si512(sums, _mm512_set1_epi32(INT32_MIN));
+}
 
-static inline zo_avx512_output zo_avx512_output_of(const zo_output* output, int32_t channel) {
-  const __m512i multiplier = _mm512_loadu_si512(output->multiplier + channel);
-  const __m512i right = _mm512_loadu_si512(output->right + channel);
-  zo_avx512_output result;
-  result.even = multiplier;
-  result.odd = _mm512_srli_epi64(multiplier, 32);
-  result.right = _mm512_sub_epi32(right, _mm512_set1_epi32(1));
-  result.round = _mm512_set1_epi32(2 * output->zero_point + 1);
-  result.min = _mm_set1_epi8((char)output->min);
-  result.max = _mm_set1_epi8((char)output->max);
+/* Multipliers of 16 channels. */
+typedef struct zo_avx512_multiplier {
+  __m512i even, odd; /* of channels 0, 2, … and 1, 3, …, doubled, in the low halves of 64 bits */
+  __m512i even_rest, odd_rest; /* 2^31 - 2^32 multiplier: half, and what lifting adds */
+} zo_avx512_multiplier;
+
+static inline zo_avx512_multiplier zo_avx512_multiplier_of(__m512i multiplier) {
+  const __m512i half = _mm512_set1_epi64(INT64_C(1) << 31);
+  const __m512i negative = _mm512_sub_epi32(_mm512_setzero_si512(), multiplier);
+  zo_avx512_multiplier result;
+  result.even = _mm512_slli_epi32(multiplier, 1);
+  result.odd = _mm512_srli_epi64(result.even, 32);
+  result.even_rest = _mm512_or_si512(_mm512_slli_epi64(negative, 32), half);
+  result.odd_rest = _mm512_mask_blend_epi32(0xAAAA, half, negative);
   return result;
 }
 
-/* floor((sum * multiplier + 2^30) / 2^31): the rounding doubling high product. */
-static inline __m512i zo_avx512_high(__m512i sums, __m512i even, __m512i odd) {
-  const __m512i half = _mm512_set1_epi64(INT64_C(1) << 30);
-  const __m512i low = _mm512_add_epi64(_mm512_mul_epi32(sums, even), half);
-  const __m512i high = _mm512_add_epi64(_mm512_mul_epi32(_mm512_srli_epi64(sums, 32), odd), half);
-  return _mm512_mask_blend_epi32(0xAAAA, _mm512_srli_epi64(low, 31), _mm512_slli_epi64(high, 1));
+/* floor((sum * multiplier + 2^30) / 2^31) of lifted sums: the rounding doubling high product. */
+static inline __m512i zo_avx512_high(__m512i lifted, const zo_avx512_multiplier* m) {
+  const __m512i even = _mm512_add_epi64(_mm512_mul_epu32(lifted, m->even), m->even_rest);
+  const __m512i odd =
+      _mm512_add_epi64(_mm512_mul_epu32(_mm512_srli_epi64(lifted, 32), m->odd), m->odd_rest);
+  return _mm512_mask_shuffle_epi32(odd, 0x5555, even, _MM_PERM_DDBB);
 }
 
-/* Outputs of sums, not yet clamped. With h the high product, n = 1 where it is negative and r the
- * shift, TFLM's division half away from zero is floor((h - n + 2^(r-1)) / 2^r), which is
+/* Constants of 16 channels. */
+typedef struct zo_avx512_output {
+  zo_avx512_multiplier multiplier;
+  __m512i right; /* shifts less 1 */
+  __m512i round; /* 2 zero point + 1 */
+} zo_avx512_output;
+
+static inline zo_avx512_output zo_avx512_output_of(const zo_output* output, int32_t channel) {
+  const __m512i right = _mm512_loadu_si512(output->right + channel);
+  zo_avx512_output result;
+  result.multiplier = zo_avx512_multiplier_of(_mm512_loadu_si512(output->multiplier + channel));
+  result.right = _mm512_sub_epi32(right, _mm512_set1_epi32(1));
+  result.round = _mm512_set1_epi32(2 * output->zero_point + 1);
+  return result;
+}
+
+/* Outputs of lifted sums, not yet clamped. With h the high product, n = 1 where it is negative and
+ * r the shift, TFLM's division half away from zero is floor((h - n + 2^(r-1)) / 2^r), which is
  *
  *   floor((floor((h - n) / 2^(r-1)) + 1) / 2)
  *
  * and never leaves 32 bits; h - n does not, for |h| < 2^31. The zero point comes in before the
  * last halving. */
-static inline __m512i zo_avx512_scaled(__m512i sums, const zo_avx512_output* o) {
-  __m512i h = zo_avx512_high(sums, o->even, o->odd);
+static inline __m512i zo_avx512_scaled(__m512i lifted, const zo_avx512_output* o) {
+  __m512i h = zo_avx512_high(lifted, &o->multiplier);
   h = _mm512_add_epi32(h, _mm512_srai_epi32(h, 31));
   h = _mm512_add_epi32(_mm512_srav_epi32(h, o->right), o->round);
   return _mm512_srai_epi32(h, 1);
 }
 
-static inline __m128i zo_avx512_finish(__m512i sums, const zo_avx512_output* o) {
-  const __m128i y = _mm512_cvtsepi32_epi8(zo_avx512_scaled(sums, o));
-  return _mm_min_epi8(_mm_max_epi8(y, o->min), o->max);
+/* Where outputs are clamped to, as often as a vector holds them. */
+typedef struct zo_avx512_range {
+  __m512i min, max;
+} zo_avx512_range;
+
+static inline zo_avx512_range zo_avx512_range_of(const zo_output* output) {
+  const zo_avx512_range range = {_mm512_set1_epi8((char)output->min),
+                                 _mm512_set1_epi8((char)output->max)};
+  return range;
+}
+
+static inline __m128i zo_avx512_bytes(__m512i scaled, zo_avx512_range range) {
+  const __m128i y = _mm512_cvtsepi32_epi8(scaled);
+  return _mm_min_epi8(_mm_max_epi8(y, _mm512_castsi512_si128(range.min)),
+                      _mm512_castsi512_si128(range.max));
+}
+
+/* The sums of four vectors, each of all its 32-bit values. */
+static inline __m128i zo_avx512_reduce_four(const __m512i v[4]) {
+  const __m512i ab =
+      _mm512_add_epi32(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
+  const __m512i cd =
+      _mm512_add_epi32(_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
+  const __m512i all =
+      _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+  const __m256i half =
+      _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+  return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
 }
 
 #endif /* TFLM_ZO_OPS_KERNELS_ZO_AVX512_H_ */

@@ -11,7 +11,8 @@ struct zo_conv {
   zo_gemm_layout layout;
   zo_gemm gemm;
   zo_gemm_function* run;
-  zo_dots_function* dots;
+  zo_dots_function* dots;   /* null but for filters as they lie, one sample */
+  zo_dense_function* dense; /* null but for filters as they lie, many samples */
   zo_image image;
   zo_channels channels;
   bool constant, is_packed;
@@ -23,9 +24,9 @@ struct zo_conv {
   int32_t* row_at;        /* [held * rows] */
   int32_t* step_at;       /* [steps] */
   int8_t* filters;        /* packed */
-  const int8_t* unpacked; /* filters of a layer that never packs them */
   int8_t* source;         /* what was packed */
   int32_t* filter_sum;    /* [out channels] */
+  const int8_t* unpacked; /* filters as they lie */
 };
 
 static int32_t blocks_of(int32_t columns) { return (columns + kZoBlock - 1) / kZoBlock; }
@@ -54,6 +55,24 @@ static void set_distances(zo_conv* self) {
   }
 }
 
+/* Filters that may change between invokes are taken as they lie where each is used a few times
+ * only: packing them, or only looking whether they have changed, would take as long. */
+static void choose_kernel(zo_conv* self, const zo_kernel_set* kernels, const zo_layer* layer) {
+  const zo_window* w = &layer->window;
+  const bool is_dense = self->rows == 1 && self->depth == w->channels;
+  self->run = kernels->gemm;
+  if (!is_dense || layer->constant) return;
+  if (w->samples == 1) {
+    self->dots = kernels->dots;
+  } else if (w->samples >= kZoSamples / 2 && self->depth % self->layout.step == 0) {
+    self->dense = kernels->dense;
+  }
+}
+
+static bool takes_as_they_lie(const zo_conv* self) {
+  return self->dots != NULL || self->dense != NULL;
+}
+
 static bool allocate(zo_conv* self, const zo_layer* layer) {
   const size_t columns = (size_t)blocks_of(layer->channels) * kZoBlock;
   const size_t steps = (size_t)self->gemm.steps;
@@ -62,6 +81,7 @@ static bool allocate(zo_conv* self, const zo_layer* layer) {
   for (int32_t c = 0; c < (int32_t)columns; ++c) source[c] = c < layer->channels ? c : -1;
   const bool has_channels = zo_channels_init(&self->channels, layer, source, (int32_t)columns);
   free(source);
+  if (takes_as_they_lie(self)) return has_channels;
   self->row_at = malloc((size_t)self->image.held * (size_t)self->rows * sizeof *self->row_at);
   self->step_at = malloc(steps * sizeof *self->step_at);
   self->filters = calloc(columns, steps * (size_t)self->layout.step);
@@ -81,24 +101,24 @@ zo_conv* zo_conv_create(const zo_kernel_set* kernels, const zo_layer* layer) {
   zo_conv* self = calloc(1, sizeof *self);
   if (self == NULL) return NULL;
   self->layout = kernels->layout;
-  self->run = kernels->gemm;
-  self->dots = kernels->dots;
   self->constant = layer->constant;
   self->correction = self->layout.wide ? 0 : -layer->input_zero_point - self->layout.flip;
   self->run_length = w->channels * (w->dilation_width == 1 ? w->filter_width : 1);
   self->run_steps = (self->run_length + self->layout.step - 1) / self->layout.step;
   self->depth = (int32_t)depth;
   self->rows = (int32_t)rows;
+  choose_kernel(self, kernels, layer);
   self->gemm.steps = (int32_t)depth / self->run_length * self->run_steps;
   self->gemm.columns = layer->channels;
   const int64_t some = (kRows + rows - 1) / rows;
   const zo_image_format format = {self->layout.wide, self->layout.flip, layer->input_zero_point, 1};
-  const int32_t held = (int32_t)(some < w->samples ? some : w->samples);
+  const int32_t held =
+      self->dense != NULL ? kZoSamplesAtOnce : (int32_t)(some < w->samples ? some : w->samples);
   if (!zo_image_init(&self->image, w, &format, held, layer->threads) || !allocate(self, layer)) {
     zo_conv_free(self);
     return NULL;
   }
-  set_distances(self);
+  if (!takes_as_they_lie(self)) set_distances(self);
   self->gemm.row_at = self->row_at;
   self->gemm.step_at = self->step_at;
   self->gemm.filters = self->filters;
@@ -167,14 +187,8 @@ static void start(const zo_conv* self, const int32_t* bias, int32_t correction) 
   }
 }
 
-/* A dense layer of one sample whose filters may have changed. */
-static bool is_vector(const zo_conv* self) {
-  const zo_window* w = &self->image.window;
-  return !self->constant && w->samples == 1 && self->rows == 1 && self->depth == w->channels;
-}
-
 void zo_conv_begin(zo_conv* self, const int8_t* filters, const int32_t* bias) {
-  if (is_vector(self)) {
+  if (takes_as_they_lie(self)) {
     self->unpacked = filters;
     start(self, bias, 0);
     return;
@@ -186,7 +200,7 @@ void zo_conv_begin(zo_conv* self, const int8_t* filters, const int32_t* bias) {
   start(self, bias, self->correction);
 }
 
-static void run_vector(const zo_conv* self, const int8_t* x, int32_t thread, int8_t* y) {
+static void run_dots(const zo_conv* self, const int8_t* x, int32_t thread, int8_t* y) {
   const zo_dots dots = {zo_image_load(&self->image, x, 1, thread),
                         self->depth,
                         self->unpacked,
@@ -197,23 +211,46 @@ static void run_vector(const zo_conv* self, const int8_t* x, int32_t thread, int
   self->dots(&dots);
 }
 
+static void run_dense(const zo_conv* self, const int8_t* x, int32_t samples, int32_t thread,
+                      int8_t* y) {
+  const zo_dense dense = {x,
+                          samples,
+                          self->depth,
+                          self->unpacked,
+                          self->gemm.columns,
+                          self->correction,
+                          &self->channels.output,
+                          zo_image_memory(&self->image, thread),
+                          y};
+  self->dense(&dense);
+}
+
+static void run_gemm(const zo_conv* self, const int8_t* x, int32_t samples, int32_t thread,
+                     int8_t* y) {
+  zo_gemm gemm = self->gemm;
+  gemm.rows = zo_image_load(&self->image, x, samples, thread);
+  gemm.row_count = samples * self->rows;
+  gemm.y = y;
+  self->run(&gemm);
+}
+
 void zo_conv_run(const zo_conv* self, const int8_t* x, zo_share share, int8_t* y) {
-  if (is_vector(self)) {
-    run_vector(self, x, share.thread, y);
-    return;
-  }
   const zo_window* w = &self->image.window;
   const size_t in_bytes = (size_t)w->height * (size_t)w->width * (size_t)w->channels;
   const size_t out_bytes = (size_t)self->rows * (size_t)self->gemm.columns;
-  zo_gemm gemm = self->gemm;
   for (int32_t done = 0; done < share.count; done += self->image.held) {
     const int32_t left = share.count - done;
     const int32_t count = left < self->image.held ? left : self->image.held;
     const size_t s = (size_t)(share.first + done);
-    gemm.rows = zo_image_load(&self->image, x + s * in_bytes, count, share.thread);
-    gemm.row_count = count * self->rows;
-    gemm.y = y + s * out_bytes;
-    self->run(&gemm);
+    const int8_t* from = x + s * in_bytes;
+    int8_t* to = y + s * out_bytes;
+    if (self->dots != NULL) {
+      run_dots(self, from, share.thread, to);
+    } else if (self->dense != NULL) {
+      run_dense(self, from, count, share.thread, to);
+    } else {
+      run_gemm(self, from, count, share.thread, to);
+    }
   }
 }
 

@@ -9,8 +9,8 @@ enum { kLanes = 32, kMostRuns = 4 };
 static void finish_slowly(const zo_output* output, int32_t first, __m512i low, __m512i high,
                           int8_t* y, int32_t valid) {
   int32_t places[kLanes];
-  _mm512_storeu_si512(places, low);
-  _mm512_storeu_si512(places + 16, high);
+  _mm512_storeu_si512(places, zo_avx512_lift(low));
+  _mm512_storeu_si512(places + 16, zo_avx512_lift(high));
   for (int32_t i = 0; i < valid; ++i) {
     const int32_t place = zo_depthwise_place(i, kLanes);
     y[i] = zo_output_of(output, first + place, places[place]);
@@ -27,8 +27,8 @@ static inline __attribute__((always_inline)) void block_of(const zo_depthwise* d
   __m512i sums[kMostRuns][2];
 #pragma GCC unroll 4
   for (int r = 0; r < runs; ++r) {
-    sums[r][0] = _mm512_loadu_si512(d->output->start + first);
-    sums[r][1] = _mm512_loadu_si512(d->output->start + first + 16);
+    sums[r][0] = zo_avx512_lift(_mm512_loadu_si512(d->output->start + first));
+    sums[r][1] = zo_avx512_lift(_mm512_loadu_si512(d->output->start + first + 16));
   }
   for (int32_t tap = 0; tap < d->taps; tap += 2, filters += 2 * kLanes) {
     const __m512i low = _mm512_loadu_si512(filters);

@@ -4,19 +4,6 @@
 
 enum { kStep = 64, kChannels = 16, kAtOnce = 4 };
 
-/* 32-bit sums of the vectors. */
-static inline __m128i reduce(const __m512i v[kAtOnce]) {
-  const __m512i ab =
-      _mm512_add_epi32(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
-  const __m512i cd =
-      _mm512_add_epi32(_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
-  const __m512i all =
-      _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
-  const __m256i half =
-      _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
-  return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
-}
-
 typedef struct four_sums {
   __m512i products[kAtOnce], filters[kAtOnce];
 } four_sums;
@@ -66,7 +53,7 @@ static inline __attribute__((always_inline)) __m128i four_channels(const zo_dots
           _mm512_add_epi32(sums.products[c], _mm512_mullo_epi32(sums.filters[c], correction));
     }
   }
-  return reduce(sums.products);
+  return zo_avx512_reduce_four(sums.products);
 }
 
 /* Sums of kChannels channels; those past the last one are the last one's. */
@@ -103,6 +90,8 @@ void zo_avx512_dots(const zo_dots* dots) {
     }
     const __mmask16 mask = (__mmask16)((1u << valid) - 1u);
     const zo_avx512_output o = zo_avx512_output_of(out, first);
-    _mm_mask_storeu_epi8(d->y + first, mask, zo_avx512_finish(sums, &o));
+    _mm_mask_storeu_epi8(
+        d->y + first, mask,
+        zo_avx512_bytes(zo_avx512_scaled(zo_avx512_lift(sums), &o), zo_avx512_range_of(out)));
   }
 }

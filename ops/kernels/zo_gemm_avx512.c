@@ -6,14 +6,31 @@
 #define MAX_ROWS 12
 #define MAX_BLOCKS 4
 
+/* Clamped outputs of four neighbouring blocks. Packing takes quarters of vectors by turns. */
+static inline __m512i four_bytes(__m512i a, __m512i b, __m512i c, __m512i d,
+                                 zo_avx512_range range) {
+  const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+  const __m512i y = _mm512_packs_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
+  const __m512i clamped = _mm512_min_epi8(_mm512_max_epi8(y, range.min), range.max);
+  return _mm512_permutexvar_epi32(order, clamped);
+}
+
 /* Outputs where some channel shifts left or not at all. */
 static void finish_slowly(const zo_output* output, int32_t first, __m512i sums, int8_t* y,
                           int32_t valid) {
   int32_t values[kZoColumns];
-  _mm512_storeu_si512(values, sums);
+  _mm512_storeu_si512(values, zo_avx512_lift(sums));
   for (int32_t c = 0; c < valid && c < kZoColumns; ++c) {
     y[c] = zo_output_of(output, first + c, values[c]);
   }
+}
+
+/* The outputs of vector i. */
+static inline __attribute__((always_inline)) void store_quarter(int8_t* const* y, const int i,
+                                                                const int blocks, __mmask64 mask,
+                                                                __m128i bytes) {
+  const int at = i % blocks * kZoColumns;
+  _mm_mask_storeu_epi8(y[i / blocks] + at, (__mmask16)(mask >> at), bytes);
 }
 
 static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const uint8_t* const* row,
@@ -25,7 +42,7 @@ static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const u
   const int32_t first = block * kZoColumns;
 #pragma GCC unroll 4
   for (int b = 0; b < blocks; ++b) {
-    const __m512i start = _mm512_loadu_si512(out->start + first + b * kZoColumns);
+    const __m512i start = zo_avx512_lift(_mm512_loadu_si512(out->start + first + b * kZoColumns));
 #pragma GCC unroll 12
     for (int r = 0; r < rows; ++r) sums[r][b] = start;
   }
@@ -48,24 +65,41 @@ static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const u
       for (int b = 0; b < blocks; ++b) zo_avx512_add_fours(&sums[r][b], x, w[b]);
     }
   }
+  if (!out->shifts_right) {
 #pragma GCC unroll 4
-  for (int b = 0; b < blocks; ++b) {
-    if (!out->shifts_right) {
+    for (int b = 0; b < blocks; ++b) {
 #pragma GCC unroll 12
       for (int r = 0; r < rows; ++r) {
         finish_slowly(out, first + b * kZoColumns, sums[r][b], y[r] + b * kZoColumns,
                       valid - b * kZoColumns);
       }
+    }
+    return;
+  }
+  const zo_avx512_range range = zo_avx512_range_of(out);
+#pragma GCC unroll 4
+  for (int b = 0; b < blocks; ++b) {
+    const zo_avx512_output o = zo_avx512_output_of(out, first + b * kZoColumns);
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; ++r) sums[r][b] = zo_avx512_scaled(sums[r][b], &o);
+  }
+  const __mmask64 mask = valid >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << valid) - 1u;
+  /* Four vectors at a time, along rows first; where fewer are left the last one stands in. */
+  const int vectors = rows * blocks, last = vectors - 1;
+#pragma GCC unroll 6
+  for (int i = 0; i < vectors; i += 4) {
+    const int j = i < last ? i + 1 : last, k = j < last ? j + 1 : last, l = k < last ? k + 1 : last;
+    const __m512i four =
+        four_bytes(sums[i / blocks][i % blocks], sums[j / blocks][j % blocks],
+                   sums[k / blocks][k % blocks], sums[l / blocks][l % blocks], range);
+    if (blocks == 4) {
+      _mm512_mask_storeu_epi8(y[i / blocks], mask, four);
       continue;
     }
-    const zo_avx512_output o = zo_avx512_output_of(out, first + b * kZoColumns);
-    const int32_t left = valid - b * kZoColumns;
-    if (left <= 0) break;
-    const __mmask16 mask = (__mmask16)(left >= kZoColumns ? 0xFFFFu : (1u << left) - 1u);
-#pragma GCC unroll 12
-    for (int r = 0; r < rows; ++r) {
-      _mm_mask_storeu_epi8(y[r] + b * kZoColumns, mask, zo_avx512_finish(sums[r][b], &o));
-    }
+    store_quarter(y, i, blocks, mask, _mm512_castsi512_si128(four));
+    if (i + 1 < vectors) store_quarter(y, j, blocks, mask, _mm512_extracti32x4_epi32(four, 1));
+    if (i + 2 < vectors) store_quarter(y, k, blocks, mask, _mm512_extracti32x4_epi32(four, 2));
+    if (i + 3 < vectors) store_quarter(y, l, blocks, mask, _mm512_extracti32x4_epi32(four, 3));
   }
 }
 

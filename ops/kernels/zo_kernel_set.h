@@ -9,6 +9,7 @@
 #define TFLM_ZO_OPS_KERNELS_ZO_KERNEL_SET_H_
 
 #include "ops/kernels/zo_add.h"
+#include "ops/kernels/zo_dense.h"
 #include "ops/kernels/zo_depthwise.h"
 #include "ops/kernels/zo_dots.h"
 #include "ops/kernels/zo_gemm.h"
@@ -19,7 +20,8 @@ typedef struct zo_kernel_set {
   zo_gemm_layout layout; /* of gemm and dots */
   zo_gemm_function* gemm;
   zo_dots_function* dots;
-  int32_t depthwise_lanes; /* channels at a time */
+  zo_dense_function* dense; /* null: gemm, with packed filters, is as fast */
+  int32_t depthwise_lanes;  /* channels at a time */
   zo_depthwise_function* depthwise;
   zo_add_function* add;
   const zo_weight_loops* weights; /* null: the core's portable ones */

@@ -88,7 +88,7 @@ static int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
 
 const uint8_t* zo_image_load(const zo_image* image, const int8_t* x, int32_t samples,
                              int32_t thread) {
-  uint8_t* memory = image->memory + (size_t)thread * image->thread_bytes;
+  uint8_t* memory = zo_image_memory(image, thread);
   const zo_window* w = &image->window;
   const int32_t rows = smaller(w->height, image->height - w->pad_top);
   const int32_t columns = smaller(w->width, image->width - w->pad_left);

@@ -52,6 +52,10 @@ bool zo_image_init(zo_image* image, const zo_window* window, const zo_image_form
 
 void zo_image_free(zo_image* image);
 
+static inline uint8_t* zo_image_memory(const zo_image* image, int32_t thread) {
+  return image->memory + (size_t)thread * image->thread_bytes;
+}
+
 /* Copies so many samples, from x on, into a thread's memory, which it returns. */
 const uint8_t* zo_image_load(const zo_image* image, const int8_t* x, int32_t samples,
                              int32_t thread);

@@ -3,6 +3,7 @@
 #define TFLM_ZO_OPS_KERNELS_ZO_X86_H_
 
 #include "ops/kernels/zo_add.h"
+#include "ops/kernels/zo_dense.h"
 #include "ops/kernels/zo_depthwise.h"
 #include "ops/kernels/zo_dots.h"
 #include "ops/kernels/zo_gemm.h"
@@ -19,6 +20,7 @@ extern const zo_weight_loops zo_avx2_weights;
  */
 zo_gemm_function zo_avx512_gemm;
 zo_dots_function zo_avx512_dots;
+zo_dense_function zo_avx512_dense;
 zo_depthwise_function zo_avx512_depthwise;
 zo_add_function zo_avx512_add;
 extern const zo_weight_loops zo_avx512_weights;

@@ -134,9 +134,10 @@ static void draw_layer(drawn* d, int32_t multiplier) {
   const int usual = draw() % 3u != 0u;
   l->window = any_window();
   if (multiplier == 0 && draw() % 4u == 0u) { /* a dense layer */
-    const zo_window dense = {between(1, 4), 1, 1, between(1, 300), 1, 1, 1, 1, 1, 1, 1, 1, 0, 0};
+    const zo_window dense = {between(1, 70), 1, 1, between(1, 300), 1, 1, 1, 1, 1, 1, 1, 1, 0, 0};
     l->window = dense;
-    if (draw() & 1u) l->window.samples = 1;
+    if (draw() % 4u == 0u) l->window.samples = 1;
+    if (draw() & 1u) l->window.channels *= 4;
   }
   l->channels = multiplier > 0 ? l->window.channels * multiplier : between(1, 150);
   l->input_zero_point = end_or(between(-128, 127));
