@@ -11,10 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from helpers.filters_as_inputs import with_filters_as_inputs
 from helpers.interpreters import KERNELS, require, run_plain
 from helpers.models import GraphBuilder
 from helpers.models.graph_builder import Activation, Padding
 from helpers.models.graph_file import schema
+from tflm_zo import load_model
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +59,9 @@ def any_layer(draw: st.DrawFn) -> Layer:
     image = (draw(few), draw(side), draw(side), draw(deep))
     layer = Layer(
         operator=operator,
-        image=(image[0], 1, 1, draw(st.integers(1, 300))) if operator == "FULLY_CONNECTED" else image,
+        image=(draw(st.integers(1, 40)), 1, 1, draw(st.integers(1, 300)))
+        if operator == "FULLY_CONNECTED"
+        else image,
         kernel=(draw(st.integers(1, 5)), draw(st.integers(1, 5))),
         channels=draw(few if operator == "DEPTHWISE_CONV_2D" else deep),
         strides=(draw(few), draw(few)),
@@ -113,7 +117,7 @@ def build(layer: Layer) -> bytes:
 
 
 @pytest.mark.parametrize("kernels", KERNELS)
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
 @given(layer=any_layer())
 def test_bits_are_tflms(kernels: str, layer: Layer) -> None:
     require("tflm")
@@ -121,5 +125,9 @@ def test_bits_are_tflms(kernels: str, layer: Layer) -> None:
     x = rng.integers(-128, 128, layer.image).astype(np.int8)
     if layer.seed % 4 == 0:
         x = rng.choice([-128, 127], layer.image).astype(np.int8)
+    (expected,) = run_plain(model, "tflm", [x])
     (found,) = run_plain(model, "litert", [x], kernels)
-    np.testing.assert_array_equal(found, run_plain(model, "tflm", [x])[0])
+    np.testing.assert_array_equal(found, expected)
+    changeable, filters = with_filters_as_inputs(load_model(model))
+    (found,) = run_plain(changeable.to_bytes(), "litert", [x, *filters], kernels)
+    np.testing.assert_array_equal(found, expected)
