@@ -11,6 +11,7 @@ struct zo_conv {
   zo_gemm_layout layout;
   zo_gemm gemm;
   zo_gemm_function* run;
+  zo_pack_function* pack;
   zo_dots_function* dots;   /* null but for filters as they lie, one sample */
   zo_dense_function* dense; /* null but for filters as they lie, many samples */
   zo_image image;
@@ -61,6 +62,7 @@ static void choose_kernel(zo_conv* self, const zo_kernel_set* kernels, const zo_
   const zo_window* w = &layer->window;
   const bool is_dense = self->rows == 1 && self->depth == w->channels;
   self->run = kernels->gemm;
+  self->pack = kernels->pack;
   if (!is_dense || layer->constant) return;
   if (w->samples == 1) {
     self->dots = kernels->dots;
@@ -126,27 +128,6 @@ zo_conv* zo_conv_create(const zo_kernel_set* kernels, const zo_layer* layer) {
   return self;
 }
 
-/* A step of `columns` filters. With sizes that compilers know it is moves. */
-static inline void pack_step(int8_t* to, const int8_t* from, int32_t columns, int32_t depth,
-                             int32_t step, size_t count) {
-  for (int32_t c = 0; c < columns; ++c) memcpy(to + c * step, from + (ptrdiff_t)c * depth, count);
-}
-
-/* The steps of a run of up to kZoColumns filters. Steps past its end keep their zeros. */
-static void pack_run(int8_t* to, const int8_t* from, int32_t columns, int32_t depth, int32_t length,
-                     int32_t step) {
-  for (int32_t at = 0; at < length; at += step, to += kZoColumns * step, from += step) {
-    const int32_t left = length - at;
-    if (columns < kZoColumns || left < step) {
-      pack_step(to, from, columns, depth, step, (size_t)(left < step ? left : step));
-    } else if (step == 4) {
-      pack_step(to, from, kZoColumns, depth, 4, 4);
-    } else {
-      pack_step(to, from, kZoColumns, depth, 2, 2);
-    }
-  }
-}
-
 /* In parts that 16 bits hold. */
 static int32_t sum_of(const int8_t* values, int32_t count) {
   int32_t sum = 0;
@@ -166,8 +147,8 @@ static void pack(zo_conv* self, const int8_t* filters) {
     const int32_t left = channels - first;
     int8_t* to = self->filters + (size_t)(first / kZoColumns) * block;
     for (int32_t at = 0; at < self->depth; at += self->run_length) {
-      pack_run(to, filters + (ptrdiff_t)first * self->depth + at,
-               left < kZoColumns ? left : kZoColumns, self->depth, self->run_length, step);
+      self->pack(filters + (ptrdiff_t)first * self->depth + at, self->depth,
+                 left < kZoColumns ? left : kZoColumns, self->run_length, to);
       to += self->run_steps * kZoColumns * step;
     }
   }

@@ -118,14 +118,15 @@ zo_depthwise_conv* zo_depthwise_conv_create(const zo_kernel_set* kernels, const 
 
 static void pack(zo_depthwise_conv* self, const int8_t* filters) {
   const int32_t lanes = self->lanes, taps = real_taps(&self->image.window);
-  for (int32_t place = 0; place < self->depthwise.period * lanes; ++place) {
-    const int32_t channel = self->channel[place];
-    if (channel < 0) continue;
-    const int32_t block = place / lanes;
-    int16_t* to = self->filters + (ptrdiff_t)block * lanes * self->depthwise.taps;
+  for (int32_t block = 0; block < self->depthwise.period; ++block) {
+    const int32_t* channel = self->channel + (ptrdiff_t)block * lanes;
+    int16_t* of_block = self->filters + (ptrdiff_t)block * lanes * self->depthwise.taps;
     for (int32_t tap = 0; tap < taps; ++tap) {
-      to[tap / 2 * 2 * lanes + 2 * (place % lanes) + tap % 2] =
-          filters[(ptrdiff_t)tap * self->out_channels + channel];
+      const int8_t* from = filters + (ptrdiff_t)tap * self->out_channels;
+      int16_t* to = of_block + tap / 2 * 2 * lanes + tap % 2;
+      for (int32_t lane = 0; lane < lanes; ++lane) {
+        if (channel[lane] >= 0) to[2 * lane] = from[channel[lane]];
+      }
     }
   }
   memcpy(self->source, filters, (size_t)self->out_channels * (size_t)taps);

@@ -5,6 +5,7 @@
 /* Sums of `rows` rows and `blocks` blocks of 16 columns stay in registers. */
 #define MAX_ROWS 12
 #define MAX_BLOCKS 4
+#define MAX_SUMS 24
 
 /* Clamped outputs of four neighbouring blocks. Packing takes quarters of vectors by turns. */
 static inline __m512i four_bytes(__m512i a, __m512i b, __m512i c, __m512i d,
@@ -15,13 +16,17 @@ static inline __m512i four_bytes(__m512i a, __m512i b, __m512i c, __m512i d,
   return _mm512_permutexvar_epi32(order, clamped);
 }
 
-/* Outputs where some channel shifts left or not at all. */
-static void finish_slowly(const zo_output* output, int32_t first, __m512i sums, int8_t* y,
-                          int32_t valid) {
-  int32_t values[kZoColumns];
-  _mm512_storeu_si512(values, zo_avx512_lift(sums));
-  for (int32_t c = 0; c < valid && c < kZoColumns; ++c) {
-    y[c] = zo_output_of(output, first + c, values[c]);
+/* Outputs of vectors of sums where some channel shifts left or not at all. */
+static __attribute__((noinline)) void finish_slowly(const zo_output* output, int32_t first,
+                                                    const __m512i* lifted, int rows, int blocks,
+                                                    int8_t* const* y, int32_t valid) {
+  for (int i = 0; i < rows * blocks; ++i) {
+    const int32_t at = i % blocks * kZoColumns;
+    int32_t values[kZoColumns];
+    _mm512_storeu_si512(values, zo_avx512_lift(lifted[i]));
+    for (int32_t c = 0; c < valid - at && c < kZoColumns; ++c) {
+      y[i / blocks][at + c] = zo_output_of(output, first + at + c, values[c]);
+    }
   }
 }
 
@@ -66,14 +71,10 @@ static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const u
     }
   }
   if (!out->shifts_right) {
-#pragma GCC unroll 4
-    for (int b = 0; b < blocks; ++b) {
-#pragma GCC unroll 12
-      for (int r = 0; r < rows; ++r) {
-        finish_slowly(out, first + b * kZoColumns, sums[r][b], y[r] + b * kZoColumns,
-                      valid - b * kZoColumns);
-      }
-    }
+    __m512i stored[MAX_SUMS];
+#pragma GCC unroll 24
+    for (int i = 0; i < rows * blocks; ++i) stored[i] = sums[i / blocks][i % blocks];
+    finish_slowly(out, first, stored, rows, blocks, y, valid);
     return;
   }
   const zo_avx512_range range = zo_avx512_range_of(out);

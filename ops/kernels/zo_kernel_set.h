@@ -13,12 +13,14 @@
 #include "ops/kernels/zo_depthwise.h"
 #include "ops/kernels/zo_dots.h"
 #include "ops/kernels/zo_gemm.h"
+#include "ops/kernels/zo_pack.h"
 #include "ops/kernels/zo_weights.h"
 
 typedef struct zo_kernel_set {
   const char* name;
   zo_gemm_layout layout; /* of gemm and dots */
   zo_gemm_function* gemm;
+  zo_pack_function* pack; /* filters for gemm */
   zo_dots_function* dots;
   zo_dense_function* dense; /* null: gemm, with packed filters, is as fast */
   int32_t depthwise_lanes;  /* channels at a time */

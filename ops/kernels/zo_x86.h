@@ -7,6 +7,7 @@
 #include "ops/kernels/zo_depthwise.h"
 #include "ops/kernels/zo_dots.h"
 #include "ops/kernels/zo_gemm.h"
+#include "ops/kernels/zo_pack.h"
 #include "ops/kernels/zo_weights.h"
 
 /* Kernels for AVX2: rows in steps of 2 int16, blocks of 16 lanes. */
@@ -19,6 +20,7 @@ extern const zo_weight_loops zo_avx2_weights;
 /* Kernels for AVX-512 with BW, VL and VNNI: rows in steps of 4 unsigned bytes, blocks of 32 lanes.
  */
 zo_gemm_function zo_avx512_gemm;
+zo_pack_function zo_avx512_pack;
 zo_dots_function zo_avx512_dots;
 zo_dense_function zo_avx512_dense;
 zo_depthwise_function zo_avx512_depthwise;
