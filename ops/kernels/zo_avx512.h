@@ -101,6 +101,15 @@ static inline __m128i zo_avx512_bytes(__m512i scaled, zo_avx512_range range) {
                       _mm512_castsi512_si128(range.max));
 }
 
+/* Clamped outputs of four neighbouring vectors. Packing takes quarters of vectors by turns. */
+static inline __m512i zo_avx512_four_bytes(__m512i a, __m512i b, __m512i c, __m512i d,
+                                           zo_avx512_range range) {
+  const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+  const __m512i y = _mm512_packs_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
+  const __m512i clamped = _mm512_min_epi8(_mm512_max_epi8(y, range.min), range.max);
+  return _mm512_permutexvar_epi32(order, clamped);
+}
+
 /* The sums of four vectors, each of all its 32-bit values. */
 static inline __m128i zo_avx512_reduce_four(const __m512i v[4]) {
   const __m512i ab =

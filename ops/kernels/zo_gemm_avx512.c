@@ -7,15 +7,6 @@
 #define MAX_BLOCKS 4
 #define MAX_SUMS 24
 
-/* Clamped outputs of four neighbouring blocks. Packing takes quarters of vectors by turns. */
-static inline __m512i four_bytes(__m512i a, __m512i b, __m512i c, __m512i d,
-                                 zo_avx512_range range) {
-  const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
-  const __m512i y = _mm512_packs_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
-  const __m512i clamped = _mm512_min_epi8(_mm512_max_epi8(y, range.min), range.max);
-  return _mm512_permutexvar_epi32(order, clamped);
-}
-
 /* Outputs of vectors of sums where some channel shifts left or not at all. */
 static __attribute__((noinline)) void finish_slowly(const zo_output* output, int32_t first,
                                                     const __m512i* lifted, int rows, int blocks,
@@ -91,8 +82,8 @@ static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const u
   for (int i = 0; i < vectors; i += 4) {
     const int j = i < last ? i + 1 : last, k = j < last ? j + 1 : last, l = k < last ? k + 1 : last;
     const __m512i four =
-        four_bytes(sums[i / blocks][i % blocks], sums[j / blocks][j % blocks],
-                   sums[k / blocks][k % blocks], sums[l / blocks][l % blocks], range);
+        zo_avx512_four_bytes(sums[i / blocks][i % blocks], sums[j / blocks][j % blocks],
+                             sums[k / blocks][k % blocks], sums[l / blocks][l % blocks], range);
     if (blocks == 4) {
       _mm512_mask_storeu_epi8(y[i / blocks], mask, four);
       continue;

@@ -42,7 +42,7 @@ SOURCES = {
 
 def units() -> list[Unit]:
     return [
-        Unit("whole.h", "All headers.", ["ops/b.h"], guard="WHOLE_H_", is_c=True),
+        Unit("whole.h", "All headers.", c_roots=["ops/b.h"], guard="WHOLE_H_"),
         Unit("whole.c", "All sources.", ["ops/two.c", "ops/one.c"], includes=("whole.h",)),
     ]
 

@@ -29,19 +29,17 @@ class Unit:
         about: what it is, whole sentences for its first comment.
         roots: paths of the sources that go into it, in this order; each header that they include comes before
             them.
+        c_roots: of a header, paths of the sources that C reads as well as C++; they come first.
         includes: paths of other units that it includes.
         guard: name of the include guard; "" for a source.
-        is_c: True if it is a header of C, which C++ reads, too.
-        c_roots: of a header of C++, paths of the sources that C reads, too; they come first.
     """
 
     path: str
     about: str
-    roots: Iterable[str]
+    roots: Iterable[str] = ()
+    c_roots: Iterable[str] = ()
     includes: tuple[str, ...] = ()
     guard: str = ""
-    is_c: bool = False
-    c_roots: Iterable[str] = ()
 
 
 @dataclass
@@ -49,11 +47,12 @@ class _Joined:
     """What has gone into a unit so far."""
 
     sources: Mapping[str, str]
-    conditional: set[str]  # headers that are included on a condition somewhere
-    known: set[str]  # sources that are there for all of what follows
-    outside: dict[str, None] = field(
-        default_factory=dict
-    )  # what is included from elsewhere, as it is written
+    # Headers that are included on a condition somewhere.
+    conditional: set[str]
+    # Sources that are there for all of what follows.
+    known: set[str]
+    # What is included from elsewhere, as it is written.
+    outside: dict[str, None] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
 
     def add(self, path: str) -> None:
@@ -170,11 +169,10 @@ def _text(unit: Unit, of_c: _Joined, joined: _Joined) -> str:
     if unit.guard:
         lines += [f"#ifndef {unit.guard}", f"#define {unit.guard}", ""]
     own = [f'#include "{path}"' for path in unit.includes]
-    if unit.is_c:
-        lines += [*_outside(joined), *own, "", *_extern_c(joined.lines)]
-    elif unit.c_roots:
+    if unit.c_roots:
         lines += [*_outside(of_c), *own, "", *_extern_c(of_c.lines)]
-        lines += ["#ifdef __cplusplus", "", *_outside(joined), "", *joined.lines, "#endif", ""]
+        if unit.roots:
+            lines += ["#ifdef __cplusplus", "", *_outside(joined), "", *joined.lines, "#endif", ""]
     else:
         lines += [*_outside(joined), *own, "", *joined.lines]
     if unit.guard:

@@ -354,9 +354,10 @@ def _joined(
             "zo_ops.h",
             f"{again}\n\nThe op pack of {name}, which is made for its run.",
             # What is for one instruction set is the source's own.
-            [path for path in core if path.endswith(".h") and not path.startswith("ops/core/kernels/")],
+            c_roots=[
+                path for path in core if path.endswith(".h") and not path.startswith("ops/core/kernels/")
+            ],
             guard="ZO_OPS_H_",
-            is_c=True,
         ),
         Unit(
             "zo_ops.c",

@@ -230,13 +230,16 @@ typedef struct perturbing {
   const zo_node_run* run;
   uint32_t count, parts;
   int8_t* nodes;
+  zo_status status; /* of the first part; what can be perturbed is no question of samples */
 } perturbing;
 
 static void perturb_part(void* context, uint32_t part) {
-  const perturbing* self = (const perturbing*)context;
+  perturbing* self = (perturbing*)context;
   const uint32_t batch = self->run->settings.common.batch;
-  (void)perturb_all(self->run, self->count, zo_part_begin(batch, part, self->parts),
-                    zo_part_begin(batch, part + 1u, self->parts), self->nodes);
+  const zo_status status =
+      perturb_all(self->run, self->count, zo_part_begin(batch, part, self->parts),
+                  zo_part_begin(batch, part + 1u, self->parts), self->nodes);
+  if (part == 0u) self->status = status;
 }
 #endif
 
@@ -246,12 +249,11 @@ zo_status zo_node_run_perturb_all(const zo_node_run* run, uint32_t count, int8_t
     return ZO_ERROR_ARGUMENT;
   }
 #if ZO_KERNEL_SETS
-  /* The first sample says whether the others can be perturbed. */
-  perturbing divided = {run, count, zo_parts_of(run->workers, run->settings.common.batch), nodes};
+  perturbing divided = {run, count, zo_parts_of(run->workers, run->settings.common.batch), nodes,
+                        ZO_OK};
   if (divided.parts > 1u) {
-    const zo_status status = perturb_all(run, count, 0, 1, nodes);
-    if (status == ZO_OK) zo_divide_work(run->workers, divided.parts, perturb_part, &divided);
-    return status;
+    zo_divide_work(run->workers, divided.parts, perturb_part, &divided);
+    return divided.status;
   }
 #endif
   return perturb_all(run, count, 0, run->settings.common.batch, nodes);
