@@ -27,10 +27,15 @@ typedef struct zo_sample_source {
   void* context;
 } zo_sample_source;
 
-/* Where the log goes, a file as it were: flash, an SD card, a UART with somebody at its other end.
- * Weight perturbation writes a header at 0 and appends; layer-wise runs write snapshots in two
- * places by turns. Both return false where they fail; a read past what was written fails, or gives
- * bytes 0xFF, as erased flash does. */
+/* Where the log goes, a file as it were: flash (zo_flash_store.h), an SD card, a UART with somebody
+ * at its other end. Weight perturbation writes a header at 0 and appends; layer-wise runs write
+ * snapshots in two places by turns.
+ *
+ *   write  any number of bytes at any offset, over others, too; those beside them stay. True once
+ *          they are safe from a power failure, of which the write in progress may be lost in part
+ *   read   past what was written fails, or gives bytes 0xFF, as erased flash does
+ *
+ * Both return false where they fail. */
 typedef struct zo_log_store {
   bool (*write)(void* context, uint32_t offset, const uint8_t* bytes, uint32_t count);
   bool (*read)(void* context, uint32_t offset, uint8_t* bytes, uint32_t count);

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "flash_part.h"
 #include "tensorflow/lite/micro/micro_interpreter.h"
 #include "zo_trainer.h"
 
@@ -73,6 +74,13 @@ bool ReadStore(void* context, uint32_t offset, uint8_t* bytes, uint32_t count) {
 }
 
 tflm_zo::LogStore log_store = {};
+
+// --- Flash ---------------------------------------------------------------------------------------
+
+flash_part part;
+zo_flash_store flash_store;
+uint16_t flash_pages[UINT16_MAX];
+tflm_zo::LogStore flash_log = {zo_flash_store_write, zo_flash_store_read, &flash_store};
 
 // --- Weights -------------------------------------------------------------------------------------
 
@@ -190,6 +198,32 @@ void device_set_log(Store* store) {
   log_store = {WriteStore, ReadStore, store};
   trainer.SetLog(store == nullptr ? nullptr : &log_store);
 }
+
+// --- A log on flash
+
+void device_flash_begin(uint32_t sectors, uint32_t sector_bytes, uint32_t page_bytes,
+                        uint32_t unit) {
+  flash_part_free(&part);
+  flash_part_init(&part, sectors, sector_bytes, page_bytes, unit, 1);
+}
+
+// The part as another device leaves it, which has the same geometry.
+const flash_part* device_flash() { return &part; }
+void device_flash_take(const flash_part* other) {
+  const uint32_t bytes = part.flash.sectors * part.flash.sector_bytes;
+  memcpy(part.bytes, other->bytes, bytes);
+  memcpy(part.programmed, other->programmed, bytes / part.flash.unit);
+}
+
+int device_flash_mount() { return zo_flash_store_mount(&flash_store, &part.flash, flash_pages); }
+void device_flash_cut_in(uint32_t operations) { flash_part_cut_in(&part, operations); }
+void device_flash_power_on() { flash_part_power_on(&part); }
+uint32_t device_flash_faults() { return part.faults; }
+int device_flash_read(uint8_t* bytes, uint32_t count) {
+  return zo_flash_store_read(&flash_store, 0, bytes, count);
+}
+void device_flash_set_log() { trainer.SetLog(&flash_log); }
+int device_flash_import_log() { return ImportLog(&trainer, flash_log, nullptr, 0); }
 
 int device_train_step(zo_report* report) { return trainer.TrainStep(report); }
 uint32_t device_step() { return trainer.step(); }

@@ -17,6 +17,8 @@ from tflm_zo.firmware.op_pack import of_model
 HERE = Path(__file__).parent
 #: Go into the folder, the resolver in the place of the generated one.
 OWN = ("bridge.cc", "zo_op_resolver.h")
+#: A part that a store on flash is tested with, in a folder whose op pack is one header.
+FLASH = HERE.parent / "ops" / "core"
 GXX = os.environ.get("CXX") or shutil.which("g++")
 GCC = os.environ.get("CC") or shutil.which("gcc")
 _WARNINGS = ["-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror"]
@@ -83,7 +85,10 @@ def build(firmware: Firmware) -> Path:
 
     # Written without a model's name, like the op pack.
     (config,) = (name for name in firmware.files if name.endswith("_zo_config.h"))
-    own = of_model({name: (HERE / name).read_text() for name in OWN}, config.removesuffix("_zo_config.h"))
+    texts = {name: (HERE / name).read_text() for name in OWN}
+    for name in ("flash_part.h", "flash_part.c"):
+        texts[name] = (FLASH / name).read_text().replace("ops/core/log/zo_flash_store.h", "zo_ops.h")
+    own = of_model(texts, config.removesuffix("_zo_config.h"))
     for macro, trainer in (("CHOOSES_BLOCK", "BlockTrainer"), ("TRAINS_NODES", "NodeTrainer")):
         has = any(f"class {trainer}" in text for text in sources.values())
         own["bridge.cc"] = f"#define {macro} {int(has)}\n{own['bridge.cc']}"

@@ -263,6 +263,48 @@ class Device:
         """Writes what the log lacks."""
         return self._call("device_export_log", ctypes.byref(store.c))
 
+    # --- a log on flash ------------------------------------------------------------------------------
+
+    def begin_flash(self, sectors: int, sector_bytes: int, page_bytes: int, unit: int) -> None:
+        """A part that somebody else has used."""
+        self._library.device_flash_begin(*map(u32, (sectors, sector_bytes, page_bytes, unit)))
+
+    def take_flash(self, other: Device) -> None:
+        """The part as another device leaves it, of the same geometry."""
+        other._library.device_flash.restype = ctypes.c_void_p
+        self._library.device_flash_take(ctypes.c_void_p(other._library.device_flash()))
+
+    def cut_power_in(self, operations: int) -> None:
+        """Power fails while the part does the operation of this number from now on; 0: never."""
+        self._library.device_flash_cut_in(u32(operations))
+
+    def power_on(self) -> None:
+        """Nothing fails from now on."""
+        self._library.device_flash_power_on()
+
+    def mount_flash(self) -> int:
+        """Finds what the part has."""
+        return self._call("device_flash_mount")
+
+    @property
+    def flash_faults(self) -> int:
+        """What was done to the part that no program may do."""
+        return int(self._library.device_flash_faults())
+
+    def flash_content(self, count: int) -> bytes:
+        """The first bytes of the store on it."""
+        found = np.zeros(count, np.uint8)
+        assert self._library.device_flash_read(ctypes.c_void_p(found.ctypes.data), u32(count))
+        return found.tobytes()
+
+    def set_flash_log(self) -> None:
+        """From now on steps go into the store on flash."""
+        self._library.device_flash_set_log()
+
+    def import_flash_log(self) -> int:
+        """Goes on from the log on flash."""
+        return self._call("device_flash_import_log")
+
     def settle(self) -> int:
         """Applies what is pending."""
         return self._call("device_settle")

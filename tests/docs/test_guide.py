@@ -210,13 +210,13 @@ MAIN = """
 // Power fails within the first write that is no record of 12 bytes: within a record of weight
 // perturbation, within a snapshot of node perturbation.
 bool Tear(void*, uint32_t offset, const uint8_t* bytes, uint32_t count) {
-  if (count <= 12) return WriteStore(nullptr, offset, bytes, count);
-  WriteStore(nullptr, offset, bytes, count / 2);
+  if (count <= 12) return node_zo_flash_store_write(&flash, offset, bytes, count);
+  node_zo_flash_store_write(&flash, offset, bytes, count / 2);
   return false;
 }
 
 int main() {
-  EraseStore();
+  memset(part, 0x5A, sizeof part);
   for (uint32_t i = 0; i < node_zo::kSampleCount; ++i) {
     int8_t input[sizeof recordings[0].input];
     int8_t* const inputs[node_zo::kMaxInputs] = {input};
@@ -229,7 +229,7 @@ int main() {
     if (!Work()) return 4;
     Predict(recordings[0].input);
   }
-  constexpr node_zo::LogStore kTorn = {Tear, ReadStore, nullptr};
+  constexpr node_zo::LogStore kTorn = {Tear, node_zo_flash_store_read, &flash};
   trainer.SetLog(&kTorn);
   node_zo_report report;
   node_zo_status status = NODE_ZO_OK;
@@ -252,14 +252,17 @@ int main() {
   if (found.correct != right || found.samples != recorded) return 8;
   printf("right %lu\\n", static_cast<unsigned long>(right));
   printf("checksum %08lx\\n", static_cast<unsigned long>(trainer.network().checksum()));
-  for (uint32_t at = 0; at < sizeof store; at += 64) {
+  for (uint32_t at = 0; at < node_zo_flash_store_bytes(&flash); at += 64) {
+    uint8_t bytes[64];
+    if (!kStore.read(kStore.context, at, bytes, sizeof bytes)) return 11;
     printf("log %lu ", static_cast<unsigned long>(at));
-    for (uint32_t i = 0; i < 64; ++i) printf("%02x", store[at + i]);
+    for (const uint8_t byte : bytes) printf("%02x", byte);
     printf("\\n");
   }
   // A store of another run.
-  store[16] ^= 1;
-  if (Begin() != NODE_ZO_OK || trainer.step() != 0 || store[0] != 0xFF) return 9;
+  const uint8_t other = 0;
+  if (!kStore.write(kStore.context, 16, &other, 1)) return 12;
+  if (Begin() != NODE_ZO_OK || trainer.step() != 0) return 9;
   return 0;
 }
 """

@@ -31,6 +31,7 @@ int main(void) {
   test_a_following_layer_that_wraps();
   test_a_command_of_many_items();
   test_snapshot_sizes();
+  test_flash_store();
   test_node_run();
   test_weight_task();
   test_block_choice();
