@@ -119,6 +119,11 @@ zo_status BlockTrainer::TrainStep(zo_report* report) {
   return chosen() ? NodeTrainer::TrainStep(report) : ZO_ERROR_ORDER;
 }
 
+zo_status BlockTrainer::TrainSlice(zo_report* report) {
+  *report = {};
+  return chosen() ? NodeTrainer::TrainSlice(report) : ZO_ERROR_ORDER;
+}
+
 zo_status BlockTrainer::KeepBest(const Yardstick& yardstick) {
   return chosen() ? NodeTrainer::KeepBest(yardstick) : ZO_ERROR_ORDER;
 }

@@ -71,6 +71,7 @@ class BlockTrainer : public NodeTrainer {
 
   // As in NodeTrainer, but ZO_ERROR_ORDER before the block is chosen. Probes have no log.
   zo_status TrainStep(zo_report* report);
+  zo_status TrainSlice(zo_report* report);
   zo_status KeepBest(const Yardstick& yardstick);
   zo_status ExportLog(const LogStore& log);
   zo_status ImportLog(const LogStore& log);

@@ -253,41 +253,76 @@ zo_status NodeTrainer::Abandon(zo_status reason) {
 }
 
 zo_status NodeTrainer::TrainStep(zo_report* report) {
+  zo_status status = ZO_OK;
+  do {
+    status = TrainSlice(report);
+  } while (status == ZO_OK && report->step_done == 0 && !done());
+  return status;
+}
+
+zo_status NodeTrainer::TrainSlice(zo_report* report) {
   *report = {};
+  zo_status status = IsInStep() ? ZO_OK : BeginStep();
+  if (status != ZO_OK) return status;
+  zo_node_request request;
+  status = zo_node_run_next(&run_, &request);
+  // Weights that a query has moved are not left to anybody else.
+  for (bool goes_on = true; status == ZO_OK && goes_on;) {
+    if (request.action == ZO_NODE_DONE) return ZO_OK;
+    const bool moves = MovesWeights(request);
+    status = Answer(request, report);
+    if (status != ZO_OK) return Abandon(status);
+    if (report->step_done != 0) return EndStep(*report);
+    status = zo_node_run_next(&run_, &request);
+    goes_on = moves && MovesWeights(request);
+  }
+  return status;
+}
+
+bool NodeTrainer::HasRoomInStep() const {
+  const ModelInfo& info = network_->info();
+  for (uint32_t k = 0; k < info.segment_count; ++k) {
+    const Segment& segment = info.segments[k];
+    if (segment.kept_at >= 0 && segment.kept_at == segment.passing_at) return false;
+  }
+  return true;
+}
+
+// What comes before the first invoke of a step.
+zo_status NodeTrainer::BeginStep() {
   if (log_ != nullptr && run_.step == 0 && measurements_.count() == 0) {
     const zo_status status = WriteHeader(*log_);
     if (status != ZO_OK) return status;
   }
-  zo_status status = MeasureWhereDue();
-  if (status != ZO_OK) return status;
-  while (report->step_done == 0) {
-    zo_node_request request;
-    status = zo_node_run_next(&run_, &request);
-    if (status != ZO_OK) return status;
-    switch (request.action) {
-      case ZO_NODE_FORWARD:
-        status = Forward(request);
-        break;
-      case ZO_NODE_QUERY:
-        status = Query(request);
-        break;
-      case ZO_NODE_RESTORE:
-        status = zo_node_run_perturb_weights(&run_, tensors_, Tensors(request.task, tensors_));
-        break;
-      case ZO_NODE_UPDATE:
-        status = Update(request, report);
-        break;
-      default:
-        return ZO_OK;
-    }
-    if (status != ZO_OK) return Abandon(status);
+  return MeasureWhereDue();
+}
+
+bool NodeTrainer::MovesWeights(const zo_node_request& request) const {
+  return (request.action == ZO_NODE_QUERY || request.action == ZO_NODE_RESTORE) &&
+         infos_[request.task].kind == ZO_TASK_WEIGHTS;
+}
+
+// Does what the run asks for.
+zo_status NodeTrainer::Answer(const zo_node_request& request, zo_report* report) {
+  switch (request.action) {
+    case ZO_NODE_FORWARD:
+      return Forward(request);
+    case ZO_NODE_QUERY:
+      return Query(request);
+    case ZO_NODE_RESTORE:
+      return zo_node_run_perturb_weights(&run_, tensors_, Tensors(request.task, tensors_));
+    default:
+      return Update(request, report);
   }
+}
+
+zo_status NodeTrainer::EndStep(const zo_report& report) {
   if (log_ != nullptr) {
     uint8_t record[ZO_SNAPSHOT_RECORD_BYTES];
-    zo_snapshot_write_record(report->step, report->mean_loss, header_checksum_, record);
+    zo_snapshot_write_record(report.step, report.mean_loss, header_checksum_, record);
     const uint32_t at =
         zo_step_record_at(SlotAt(zo_snapshot_slots(measurements_.every())),
-                          ZO_SNAPSHOT_RECORD_BYTES, measurements_.every(), report->step);
+                          ZO_SNAPSHOT_RECORD_BYTES, measurements_.every(), report.step);
     if (!log_->write(log_->context, at, record, sizeof record)) return ZO_ERROR_STORE;
   }
   // A measurement comes before the snapshot of its step: a run that is resumed there has it.

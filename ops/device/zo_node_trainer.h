@@ -69,6 +69,19 @@ class NodeTrainer {
   // one.
   zo_status TrainStep(zo_report* report);
 
+  // Does a part of a step: a forward pass of a minibatch's part, a query, or the update of a layer.
+  // For programs that cannot wait for a whole step: between two slices they feed a watchdog, sleep,
+  // or answer. Evaluate, ExportWeights and Trainer::Predict then use the weights in memory: those
+  // of the last whole step until the first update of the step in progress, from then on each
+  // layer's own; of some residual networks ZO_ERROR_ORDER, see Settle. All queries of perturbed
+  // weights are one slice. Slices lead to the same bits as steps do. A measurement and a snapshot
+  // are part of the slice that ends a step.
+  //
+  //   report  step_done == 1: the step is done; 0: it is not, or the run is over, see done()
+  //
+  // Errors: those of TrainStep.
+  zo_status TrainSlice(zo_report* report);
+
   uint32_t step() const { return run_.step; }
   bool done() const { return run_.step == run_.settings.common.steps; }
 
@@ -107,6 +120,8 @@ class NodeTrainer {
   void SetLog(const LogStore* log) { log_ = log; }
 
   // Writes a snapshot of the weights as they are; TrainStep does so every `interval` steps.
+  //
+  // Errors: ZO_ERROR_ORDER: a step is in progress. ZO_ERROR_STORE.
   zo_status ExportLog(const LogStore& log);
 
   // Sets weights and state to the last whole snapshot of a log, or, where it has none, to those
@@ -118,12 +133,16 @@ class NodeTrainer {
   // weights are undefined until ImportLog or Init succeeds.
   zo_status ImportLog(const LogStore& log);
 
-  // Does nothing: between steps the weights are always those of the last whole one.
-  zo_status Settle() { return ZO_OK; }
+  // Before the network is used for anything but TrainStep and TrainSlice; moves no weight.
+  //
+  // Errors: ZO_ERROR_ORDER: a step is in progress that keeps what a shortcut carries from layers
+  // before the trained ones to them, in the place where any other use of the network has it.
+  zo_status Settle() const { return IsInStep() && !HasRoomInStep() ? ZO_ERROR_ORDER : ZO_OK; }
 
   zo_status Evaluate(const SampleSource& source, uint32_t first, uint32_t count,
                      Evaluation* evaluation) {
-    return network_->Evaluate(source, first, count, evaluation);
+    const zo_status status = Settle();
+    return status == ZO_OK ? network_->Evaluate(source, first, count, evaluation) : status;
   }
   zo_status ExportWeights(const WeightSink& sink) const { return network_->ExportWeights(sink); }
 
@@ -132,6 +151,13 @@ class NodeTrainer {
   zo_status Query(const zo_node_request& request);
   zo_status Capture(uint32_t task, const Feed& feed);
   zo_status Update(const zo_node_request& request, zo_report* report);
+  // Whether a step has begun that is not done.
+  bool IsInStep() const { return !done() && (run_.stage != ZO_NODE_FORWARD || run_.part != 0); }
+  bool HasRoomInStep() const;
+  zo_status BeginStep();
+  zo_status EndStep(const zo_report& report);
+  bool MovesWeights(const zo_node_request& request) const;
+  zo_status Answer(const zo_node_request& request, zo_report* report);
   zo_status Abandon(zo_status reason);
   uint32_t Tensors(uint32_t task, zo_tensor* tensors) const;
   zo_status WriteHeader(const LogStore& log);

@@ -14,6 +14,7 @@ namespace tflm_zo {
 // --- The best state ------------------------------------------------------------------------------
 
 zo_status NodeTrainer::KeepBest(const Yardstick& yardstick) {
+  if (IsInStep()) return ZO_ERROR_ORDER;
   const zo_status status = measurements_.Begin(network_, run_.step, yardstick);
   if (status == ZO_OK) measuring_ = &kMeasuring;
   return status;
@@ -187,10 +188,12 @@ zo_status NodeTrainer::WriteSlot(const LogStore& log, uint32_t slot, uint32_t nu
 }
 
 zo_status NodeTrainer::ImportWeights(const LogStore& store) {
-  return run_.step == 0 ? network_->ImportWeights(store) : ZO_ERROR_ORDER;
+  return run_.step == 0 && !IsInStep() ? network_->ImportWeights(store) : ZO_ERROR_ORDER;
 }
 
-zo_status NodeTrainer::ExportLog(const LogStore& log) { return WriteSnapshot(log); }
+zo_status NodeTrainer::ExportLog(const LogStore& log) {
+  return IsInStep() ? ZO_ERROR_ORDER : WriteSnapshot(log);
+}
 
 // Whether a slot holds a snapshot of which every byte is as it was written.
 bool NodeTrainer::IsWhole(const LogStore& log, uint32_t slot, uint32_t* number) const {

@@ -32,6 +32,7 @@ zo_status WeightTrainer::Init(Network* network, const zo_control_settings* setti
   words_ = words;
   source_ = source;
   debt_ = Debt::kNothing;
+  is_suspended_ = is_on_its_way_ = false;
   measuring_ = nullptr;
   measurements_ = {};
   const ModelInfo& info = network->info();
@@ -69,41 +70,69 @@ zo_status WeightTrainer::MakeWhole() {
   return ZO_OK;
 }
 
+// Leads the weights of a step in progress to those of the last whole step, or back.
+zo_status WeightTrainer::Suspend(bool whole) {
+  while (is_on_its_way_ || is_suspended_ != whole) {
+    const uint32_t count = network_->info().command_words;
+    if (!is_on_its_way_) from_ = 0;
+    zo_status status = zo_control_suspend(&control_, is_suspended_ ? 1 : 0, words(), count);
+    if (status != ZO_OK) return status;
+    is_on_its_way_ = true;
+    status = network_->Execute(words(), count, &from_);
+    if (status != ZO_OK) return status;
+    is_on_its_way_ = false;
+    is_suspended_ = !is_suspended_;
+  }
+  return ZO_OK;
+}
+
 zo_status WeightTrainer::TrainStep(zo_report* report) {
+  zo_status status = ZO_OK;
+  do {
+    status = TrainSlice(report);
+  } while (status == ZO_OK && report->step_done == 0 && !done());
+  return status;
+}
+
+zo_status WeightTrainer::TrainSlice(zo_report* report) {
   const ModelInfo& info = network_->info();
   *report = {};
   zo_status status = MakeWhole();
-  if (status == ZO_OK && log_ != nullptr && control_.step == 0 && measurements_.count() == 0) {
-    status = WriteHeader(*log_);
-  }
-  if (status == ZO_OK) status = MeasureWhereDue();
+  if (status == ZO_OK) status = Suspend(false);
+  if (status == ZO_OK && zo_control_is_in_step(&control_) == 0) status = BeginStep();
   if (status != ZO_OK) return status;
-  do {
-    zo_request request;
-    status = zo_control_next(&control_, words(), info.command_words, &request);
-    if (status != ZO_OK) return status;
-    if (request.action == ZO_ACTION_DONE) return ZO_OK;
-    if (request.start_segment > 0) {
-      memcpy(network_->entering(request.start_segment), network_->kept(request.start_segment),
-             info.batch * info.segments[request.start_segment].boundary_bytes);
-    }
-    const Feed feed = {&source_, control_.settings, request.first_sample, 0};
-    status = network_->Run(&feed, words(), info.command_words, request.start_segment, true);
-    if (status != ZO_OK) {
-      const bool executed = network_->executed() > request.start_segment;
-      debt_ = executed ? Debt::kStep : Debt::kWhole;
-      from_ = executed ? network_->executed() : 0;
-      executed_ = 0;
-      const zo_status whole = MakeWhole();
-      return whole == ZO_OK ? status : whole;
-    }
-    status = zo_control_report(&control_, network_->losses(), info.batch, report);
-    if (status != ZO_OK) return status;
-  } while (report->step_done == 0);
+  zo_request request;
+  status = zo_control_next(&control_, words(), info.command_words, &request);
+  if (status != ZO_OK || request.action == ZO_ACTION_DONE) return status;
+  if (request.start_segment > 0) {
+    memcpy(network_->entering(request.start_segment), network_->kept(request.start_segment),
+           info.batch * info.segments[request.start_segment].boundary_bytes);
+  }
+  const Feed feed = {&source_, control_.settings, request.first_sample, 0};
+  status = network_->Run(&feed, words(), info.command_words, request.start_segment, true);
+  if (status != ZO_OK) {
+    const bool executed = network_->executed() > request.start_segment;
+    debt_ = executed ? Debt::kStep : Debt::kWhole;
+    from_ = executed ? network_->executed() : 0;
+    executed_ = 0;
+    const zo_status whole = MakeWhole();
+    return whole == ZO_OK ? status : whole;
+  }
+  status = zo_control_report(&control_, network_->losses(), info.batch, report);
+  if (status != ZO_OK || report->step_done == 0) return status;
   mean_loss_ = report->mean_loss;
   before_ = after_;
   status = log_ == nullptr ? ZO_OK : WriteRecord(*log_);
   return status == ZO_OK ? MeasureWhereDue() : status;
+}
+
+// What comes before the first invoke of a step.
+zo_status WeightTrainer::BeginStep() {
+  if (log_ != nullptr && control_.step == 0 && measurements_.count() == 0) {
+    const zo_status status = WriteHeader(*log_);
+    if (status != ZO_OK) return status;
+  }
+  return MeasureWhereDue();
 }
 
 void WeightTrainer::Header(uint8_t* bytes) const {
@@ -184,6 +213,7 @@ bool WeightTrainer::IsMeasurementDue(uint32_t step) const {
 }
 
 zo_status WeightTrainer::KeepBest(const Yardstick& yardstick) {
+  if (zo_control_is_in_step(&control_) != 0) return ZO_ERROR_ORDER;
   const zo_status status = measurements_.Begin(network_, control_.step, yardstick);
   if (status == ZO_OK) measuring_ = &kMeasuring;
   return status;
@@ -325,16 +355,18 @@ zo_status WeightTrainer::ImportLog(const LogStore& log, const WeightSnapshot* sn
     mean_square = record.mean_square;
   }
   debt_ = Debt::kNothing;
+  is_suspended_ = is_on_its_way_ = false;
   return zo_control_resume(&control_, step, mean_square);
 }
 
 zo_status WeightTrainer::ImportWeights(const LogStore& store) {
-  if (control_.step != 0) return ZO_ERROR_ORDER;
+  if (control_.step != 0 || zo_control_is_in_step(&control_) != 0) return ZO_ERROR_ORDER;
   const zo_status status = MakeWhole();
   return status == ZO_OK ? network_->ImportWeights(store) : status;
 }
 
 zo_status WeightTrainer::Settle() {
+  if (debt_ == Debt::kNothing && zo_control_is_in_step(&control_) != 0) return Suspend(true);
   if (debt_ == Debt::kNothing && control_.pending != 0) {
     debt_ = Debt::kWhole;
     from_ = executed_ = 0;

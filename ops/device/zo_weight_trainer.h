@@ -40,6 +40,17 @@ class WeightTrainer {
   // step_done is 0 the log's header or a measurement could not be written.
   zo_status TrainStep(zo_report* report);
 
+  // Does a part of a step: one invoke of each segment. For programs that cannot wait for a whole
+  // step: between two slices they feed a watchdog, sleep, or answer; Evaluate, ExportWeights and
+  // Trainer::Predict then use the weights of the last whole step, for which those of the step in
+  // progress are led there and back: two invokes more. Slices lead to the same bits as steps do. A
+  // measurement is part of the slice that ends a step.
+  //
+  //   report  step_done == 1: the step is done; 0: it is not, or the run is over, see done()
+  //
+  // Errors: those of TrainStep.
+  zo_status TrainSlice(zo_report* report);
+
   // Whole steps done.
   uint32_t step() const { return control_.step; }
   bool done() const { return control_.step == control_.settings->steps; }
@@ -99,7 +110,8 @@ class WeightTrainer {
   uint32_t LogBytes() const;
 
   // Makes the weights in memory those of the last whole step: an update rides on the invoke that
-  // follows it. Before weights are read or used for anything but TrainStep; changes no later bit.
+  // follows it, and within a step they are a query's. Before weights are read or used for anything
+  // but TrainStep and TrainSlice; changes no later bit.
   zo_status Settle();
 
   // Settle, then Network::Evaluate and Network::ExportWeights.
@@ -110,6 +122,8 @@ class WeightTrainer {
  private:
   int32_t* words() { return words_ != nullptr ? words_ : network_->command(0); }
   zo_status MakeWhole();
+  zo_status Suspend(bool whole);
+  zo_status BeginStep();
   uint32_t RecordAt(uint32_t step) const;
   zo_status EraseFirstRecord(const LogStore& log) const;
   void Header(uint8_t* bytes) const;
@@ -142,6 +156,10 @@ class WeightTrainer {
   Debt debt_ = Debt::kNothing;
   uint32_t from_ = 0;
   uint32_t executed_ = 0;  // as zo_control_abandon takes it
+  // Within a step: whether the weights are those of the last whole one, and whether segments from
+  // from_ on are still to be led to the other state.
+  bool is_suspended_ = false;
+  bool is_on_its_way_ = false;
   // What measures: of a program that never calls KeepBest, the linker leaves it out.
   struct Measuring {
     zo_status (WeightTrainer::*measure)();

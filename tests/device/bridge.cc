@@ -226,6 +226,7 @@ void device_flash_set_log() { trainer.SetLog(&flash_log); }
 int device_flash_import_log() { return ImportLog(&trainer, flash_log, nullptr, 0); }
 
 int device_train_step(zo_report* report) { return trainer.TrainStep(report); }
+int device_train_slice(zo_report* report) { return trainer.TrainSlice(report); }
 uint32_t device_step() { return trainer.step(); }
 int device_settle() { return Settle(&trainer, 0); }
 uint32_t device_checksum() { return trainer.network().checksum(); }

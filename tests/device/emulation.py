@@ -228,6 +228,11 @@ class Device:
         report = Report()
         return self._call("device_train_step", ctypes.byref(report)), report
 
+    def train_slice(self) -> tuple[int, Report]:
+        """Status and report of a part of a step."""
+        report = Report()
+        return self._call("device_train_slice", ctypes.byref(report)), report
+
     def import_log(self, store: Store, snapshot: tuple[Store, int, int] | None = None) -> int:
         """Goes on from a log; `snapshot`: weights, step and mark."""
         weights, step, mark = snapshot or (None, 0, 0)

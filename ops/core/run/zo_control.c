@@ -298,6 +298,33 @@ zo_status zo_control_abandon(zo_control* control, uint32_t executed, int32_t* wo
   return ZO_OK;
 }
 
+int zo_control_is_in_step(const zo_control* control) {
+  return control->query != 0u || control->phase != 0u || control->part != 0u ||
+         control->based != 0u;
+}
+
+zo_status zo_control_suspend(const zo_control* control, uint32_t back, int32_t* words,
+                             uint32_t capacity) {
+  if (control == NULL || words == NULL) return ZO_ERROR_ARGUMENT;
+  if (!zo_control_is_in_step(control)) return ZO_ERROR_ORDER;
+  term_list list;
+  list.count = 0;
+  add_undoing(&list, control, 0);
+  for (uint32_t i = 0; back != 0u && i < list.count; ++i) {
+    if (list.terms[i].k != ZO_SAME_CHAIN) list.terms[i].k = -list.terms[i].k;
+  }
+  zo_command_writer writer;
+  zo_status status = zo_command_begin(&writer, words, capacity, 0);
+  if (status == ZO_OK && list.count > 0u) {
+    const zo_perturb_terms terms = terms_of(&list, control->settings);
+    status = zo_command_perturb(&writer, block_of(control, control->step),
+                                zo_control_distribution(control->settings, control->step), &terms);
+  }
+  if (status != ZO_OK) return status;
+  memset(words + writer.length, 0, (capacity - writer.length) * sizeof(int32_t));
+  return ZO_OK;
+}
+
 /* --- What came back --------------------------------------------------------- */
 
 /* d as the mean over the minibatch. */

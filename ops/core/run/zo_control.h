@@ -124,6 +124,16 @@ zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capaci
 zo_status zo_control_abandon(zo_control* control, uint32_t executed, int32_t* words,
                              uint32_t capacity);
 
+/* Whether a step has begun: the weights may be those of one of its queries. */
+int zo_control_is_in_step(const zo_control* control);
+
+/* For a use of the network within a step: writes the command that leads from where the last report
+ * has left the weights to where the last whole step leaves them, or, with `back`, from there to
+ * where they were. The state stays as it is; between the two commands it takes no other. Errors:
+ * ZO_ERROR_ORDER where no step has begun; ZO_ERROR_CAPACITY. */
+zo_status zo_control_suspend(const zo_control* control, uint32_t back, int32_t* words,
+                             uint32_t capacity);
+
 /* Words that a command of this run takes at most. */
 uint32_t zo_control_words(const zo_control_settings* settings);
 

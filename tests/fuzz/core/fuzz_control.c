@@ -116,6 +116,15 @@ static void run(fuzz_input* in, world* w) {
       }
       continue;
     }
+    const zo_status suspended = zo_control_suspend(&w->control, 0, w->words, w->capacity);
+    HOLDS(suspended == (zo_control_is_in_step(&w->control) ? ZO_OK : ZO_ERROR_ORDER));
+    if (suspended == ZO_OK && chosen % 3u == 0u) { /* there, and back */
+      execute(w);
+      check_weights(w);
+      HOLDS(zo_control_suspend(&w->control, 1, w->words, w->capacity) == ZO_OK);
+      execute(w);
+    }
+    HOLDS(zo_control_next(&w->control, w->words, w->capacity, &request) == ZO_OK);
     if (request.action == ZO_ACTION_DONE) break;
     for (uint32_t i = 0; i < w->settings.batch; ++i) {
       HOLDS(zo_sample_at(&w->settings, request.first_sample + i) < w->settings.samples);
