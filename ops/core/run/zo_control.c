@@ -122,6 +122,15 @@ static uint32_t ascent_seed(const zo_control* control, uint32_t step, uint32_t q
   return zo_query_seed(control->settings->run_seed, step, ZO_QUERY_SEEDS + query);
 }
 
+/* A command that is written, padded with zeros. */
+static zo_status end_command(zo_status status, const zo_command_writer* writer, int32_t* words,
+                             uint32_t capacity) {
+  if (status == ZO_OK) {
+    memset(words + writer->length, 0, (capacity - writer->length) * sizeof(int32_t));
+  }
+  return status;
+}
+
 /* The perturbation of one command. */
 typedef struct term_list {
   zo_perturb_term terms[2 * ZO_MAX_CHAIN + 2];
@@ -225,8 +234,8 @@ zo_status zo_control_next(zo_control* control, int32_t* words, uint32_t capacity
   zo_status status = zo_command_begin(&writer, words, capacity, ZO_FLAG_LOSS);
   if (status == ZO_OK && is_first_invoke(control)) status = write_pending(control, &writer);
   if (status == ZO_OK && control->part == 0u) status = write_perturbation(control, &writer);
+  status = end_command(status, &writer, words, capacity);
   if (status != ZO_OK) return status;
-  memset(words + writer.length, 0, (capacity - writer.length) * sizeof(int32_t));
 
   request->action = ZO_ACTION_INVOKE;
   request->first_sample = (control->step * s->parts + control->part) * s->batch;
@@ -244,8 +253,8 @@ zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capaci
   zo_command_writer writer;
   zo_status status = zo_command_begin(&writer, words, capacity, ZO_FLAG_CHECKSUM);
   if (status == ZO_OK) status = write_pending(control, &writer);
+  status = end_command(status, &writer, words, capacity);
   if (status != ZO_OK) return status;
-  memset(words + writer.length, 0, (capacity - writer.length) * sizeof(int32_t));
   *pending = control->pending;
   control->pending = 0;
   return ZO_OK;
@@ -290,8 +299,8 @@ zo_status zo_control_abandon(zo_control* control, uint32_t executed, int32_t* wo
       status = zo_command_perturb(&writer, block_of(control, control->step), distribution, &terms);
     }
   }
+  status = end_command(status, &writer, words, capacity);
   if (status != ZO_OK) return status;
-  memset(words + writer.length, 0, (capacity - writer.length) * sizeof(int32_t));
   control->pending = 0;
   control->query = control->phase = control->part = control->based = 0;
   control->base = control->plus = control->minus = control->total = 0;
@@ -320,9 +329,7 @@ zo_status zo_control_suspend(const zo_control* control, uint32_t back, int32_t* 
     status = zo_command_perturb(&writer, block_of(control, control->step),
                                 zo_control_distribution(control->settings, control->step), &terms);
   }
-  if (status != ZO_OK) return status;
-  memset(words + writer.length, 0, (capacity - writer.length) * sizeof(int32_t));
-  return ZO_OK;
+  return end_command(status, &writer, words, capacity);
 }
 
 /* --- What came back --------------------------------------------------------- */
