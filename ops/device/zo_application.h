@@ -42,7 +42,8 @@ typedef struct zo_log_store {
   void* context;
 } zo_log_store;
 
-/* Takes exported weights, and biases as bytes, in pieces of one tensor after the other. What it has
+/* Takes exported weights, and biases as bytes, in pieces of one tensor, by its number in the model,
+ * after the other. What it has
  * taken, piece behind piece from offset 0 of a log store on, is what imported weights are read
  * from. */
 typedef struct zo_weight_sink {

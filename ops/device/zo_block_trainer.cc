@@ -44,21 +44,29 @@ zo_status BlockTrainer::Init(Network* network, const BlockChoiceInfo& info, uint
                              void* workspace, size_t workspace_bytes, const SampleSource& source) {
   network_ = network;
   info_ = &info;
-  workspace_ = workspace;
+  workspace_ = static_cast<uint8_t*>(workspace);
   workspace_bytes_ = workspace_bytes;
   interval_ = interval;
   source_ = source;
   zo_status status = zo_block_choice_init(&choice_, info.block_count);
   // What is wrong with a later run is said before the first probe.
-  for (uint32_t i = 0; status == ZO_OK && i < info.block_count; ++i) {
+  for (uint32_t i = info.block_count; status == ZO_OK && i-- > 0;) {
     const BlockInfo& block = info.blocks[i];
+    status = network->Switch(*block.model);
     for (const zo_node_settings* settings : {block.probe, block.run}) {
-      if (status != ZO_OK) break;
-      status = NodeTrainer::Init(network, settings, block.tasks, interval, workspace,
-                                 workspace_bytes, source);
+      if (status == ZO_OK) status = Begin(this, block, settings, source);
     }
   }
   return status;
+}
+
+// A run of a block, whose model the network has.
+zo_status BlockTrainer::Begin(NodeTrainer* run, const BlockInfo& block,
+                              const zo_node_settings* settings, const SampleSource& source) {
+  if (workspace_bytes_ < block.boundary_bytes) return ZO_ERROR_MEMORY;
+  return run->NodeTrainer::Init(network_, settings, block.tasks, interval_,
+                                workspace_ + block.boundary_bytes,
+                                workspace_bytes_ - block.boundary_bytes, source);
 }
 
 zo_status BlockTrainer::Probe(BlockProbe* probe) {
@@ -69,12 +77,11 @@ zo_status BlockTrainer::Probe(BlockProbe* probe) {
   if (request.action != ZO_BLOCK_PROBE) return ZO_ERROR_ORDER;
   const BlockInfo& block = info_->blocks[request.block];
   Selection selection = {&source_, info_->held_out, info_->held_out_count};
-  status = network_->Restore();
+  status = network_->Switch(*block.model);
   if (status != ZO_OK) return status;
   // A run of its own: what is asked of this object, such as its log, is for the run to come.
   NodeTrainer run;
-  status = run.Init(network_, block.probe, block.tasks, interval_, workspace_, workspace_bytes_,
-                    {ReadRest, &selection});
+  status = Begin(&run, block, block.probe, {ReadRest, &selection});
   while (status == ZO_OK && !run.done()) {
     zo_report report;
     status = run.TrainStep(&report);
@@ -89,7 +96,7 @@ zo_status BlockTrainer::Probe(BlockProbe* probe) {
   probe->score = of_classes ? static_cast<int64_t>(found.correct) : -found.loss;
   const zo_block_choice before = choice_;
   status = zo_block_choice_report(&choice_, probe->score);
-  if (status == ZO_OK && chosen()) status = Begin();
+  if (status == ZO_OK && chosen()) status = Start(info_->blocks[choice_.best]);
   if (status != ZO_OK) choice_ = before;
   return status;
 }
@@ -101,17 +108,15 @@ zo_status BlockTrainer::Resume(const zo_block_choice& choice) {
   }
   const zo_block_choice before = choice_;
   choice_ = choice;
-  const zo_status status = chosen() ? Begin() : ZO_OK;
+  const zo_status status = chosen() ? Start(info_->blocks[choice_.best]) : ZO_OK;
   if (status != ZO_OK) choice_ = before;
   return status;
 }
 
-zo_status BlockTrainer::Begin() {
-  const BlockInfo& block = info_->blocks[choice_.best];
-  const zo_status status = network_->Restore();
-  if (status != ZO_OK) return status;
-  return NodeTrainer::Init(network_, block.run, block.tasks, interval_, workspace_,
-                           workspace_bytes_, source_);
+// The run of the chosen block.
+zo_status BlockTrainer::Start(const BlockInfo& block) {
+  const zo_status status = network_->Switch(*block.model);
+  return status == ZO_OK ? Begin(this, block, block.run, source_) : status;
 }
 
 zo_status BlockTrainer::TrainStep(zo_report* report) {
@@ -122,6 +127,10 @@ zo_status BlockTrainer::TrainStep(zo_report* report) {
 zo_status BlockTrainer::TrainSlice(zo_report* report) {
   *report = {};
   return chosen() ? NodeTrainer::TrainSlice(report) : ZO_ERROR_ORDER;
+}
+
+zo_status BlockTrainer::ImportWeights(const LogStore& store) {
+  return chosen() ? NodeTrainer::ImportWeights(store) : ZO_ERROR_ORDER;
 }
 
 zo_status BlockTrainer::KeepBest(const Yardstick& yardstick) {

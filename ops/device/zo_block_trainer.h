@@ -18,9 +18,11 @@ namespace tflm_zo {
 
 // A block as the generator knows it.
 struct BlockInfo {
+  const ModelInfo* model;         // in which the block's layers alone are trainable
   const zo_node_settings* probe;  // of its probe, on the samples that are not held out
   const zo_node_settings* run;    // of the run that trains it alone, on all samples
   const TaskInfo* tasks;          // of both, the same number
+  uint32_t boundary_bytes;        // that the network keeps at boundaries
 };
 
 // All of them. Held-out samples by their numbers, rising, at least one and not all.
@@ -42,10 +44,12 @@ class BlockTrainer : public NodeTrainer {
  public:
   constexpr BlockTrainer() = default;
 
-  // Begins a choice on a network that Init has set up.
+  // Begins a choice on a network that Init has set up for the first block's model, with boundaries
+  // at the beginning of the workspace.
   //
   //   info       the caller keeps it
-  //   interval, workspace, source  as for NodeTrainer::Init; the workspace for the largest block
+  //   interval, workspace, source  as for NodeTrainer::Init; the workspace for the largest block,
+  //              boundaries included
   //
   // Errors: those of NodeTrainer::Init, of any of the runs; ZO_ERROR_ARGUMENT: no block.
   zo_status Init(Network* network, const BlockChoiceInfo& info, uint32_t interval, void* workspace,
@@ -69,19 +73,23 @@ class BlockTrainer : public NodeTrainer {
   const zo_block_choice& choice() const { return choice_; }
   zo_status Resume(const zo_block_choice& choice);
 
-  // As in NodeTrainer, but ZO_ERROR_ORDER before the block is chosen. Probes have no log.
+  // As in NodeTrainer, but ZO_ERROR_ORDER before the block is chosen. Probes have no log. Weights
+  // are those of the chosen block.
   zo_status TrainStep(zo_report* report);
   zo_status TrainSlice(zo_report* report);
+  zo_status ImportWeights(const LogStore& store);
   zo_status KeepBest(const Yardstick& yardstick);
   zo_status ExportLog(const LogStore& log);
   zo_status ImportLog(const LogStore& log);
 
  private:
-  zo_status Begin();
+  zo_status Start(const BlockInfo& block);
+  zo_status Begin(NodeTrainer* run, const BlockInfo& block, const zo_node_settings* settings,
+                  const SampleSource& source);
 
   Network* network_ = nullptr;
   const BlockChoiceInfo* info_ = nullptr;
-  void* workspace_ = nullptr;
+  uint8_t* workspace_ = nullptr;
   size_t workspace_bytes_ = 0;
   uint32_t interval_ = 0;
   SampleSource source_ = {};

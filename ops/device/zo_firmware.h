@@ -57,7 +57,7 @@ struct Segment {
   uint8_t skips;  // how many it has
 };
 
-// A trainable tensor.
+// A trainable tensor, in RAM.
 struct Trainable {
   const char* name;
   const int32_t* multiplier;  // [channels] of the update, see zo_tensor; null: 1
@@ -65,7 +65,7 @@ struct Trainable {
   uint32_t size;              // bytes
   uint32_t channels;
   uint32_t inner;
-  uint16_t stream;
+  uint16_t stream;  // its number in the model, see zo_stream.h
   uint16_t block;
   uint8_t segment;
   uint8_t type;  // zo_tensor_type
@@ -90,6 +90,8 @@ struct ModelInfo {
   Port output;           // that the loss belongs to; of the last segment, or what enters it
   int32_t limit;         // of weights between steps: 127 - headroom
   uint32_t least_arena;  // bytes that no build of TFLM gets by with
+  // Of the model's trainable tensors that the run does not train, which are constants.
+  uint32_t frozen_checksum;
 };
 
 using Evaluation = zo_evaluation;

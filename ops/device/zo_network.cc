@@ -31,6 +31,9 @@ zo_status Network::Init(const ModelInfo& info, const tflite::MicroOpResolver& re
                         uint8_t* arena, size_t arena_bytes, unsigned char* interpreters,
                         zo_directory* directories, int8_t* boundaries) {
   if (arena == nullptr) return ZO_ERROR_MEMORY;
+  resolver_ = &resolver;
+  arena_ = arena;
+  arena_bytes_ = arena_bytes;
   const size_t misaligned = (16u - reinterpret_cast<uintptr_t>(arena) % 16u) % 16u;
   const size_t before = misaligned + DirectoryBytes(info);
   if (arena_bytes < before) return ZO_ERROR_MEMORY;

@@ -57,6 +57,13 @@ class Network {
                 boundaries);
   }
 
+  // Goes over to another model of as many segments, in the same memory, with its initial weights.
+  //
+  // Errors: those of Init. Until it succeeds, the network is of no use.
+  zo_status Switch(const ModelInfo& info) {
+    return Init(info, *resolver_, arena_, arena_bytes_, interpreters_, directories_, boundaries_);
+  }
+
   const ModelInfo& info() const { return *info_; }
 
   // Bytes of the arena that are in use. An arena needs more where TFLM's notes, while it plans a
@@ -123,7 +130,7 @@ class Network {
   const int8_t* output();
   const int32_t* status(uint32_t segment);  // zo_status, or null; see zo_op.h
 
-  // Checksum of all weights and fractions as they are, see zo_checksum.h.
+  // Checksum of all of the model's weights and fractions as they are, see zo_checksum.h.
   uint32_t checksum() const;
 
   // A trainable tensor, for the functions of the core.
@@ -139,7 +146,8 @@ class Network {
   zo_status Evaluate(const SampleSource& source, uint32_t first, uint32_t count,
                      Evaluation* evaluation);
 
-  // Gives all weights, then, where there are any, all fractions, tensor by tensor.
+  // Gives the weights of all tensors that the run trains, then, where there are any, their
+  // fractions, tensor by tensor.
   zo_status ExportWeights(const WeightSink& sink) const;
 
   // CRC-32 of samples 0..samples - 1 and their labels, as the log of a layer-wise run has it.
@@ -160,6 +168,9 @@ class Network {
   zo_status CheckLabels(const uint8_t* labels) const;
 
   const ModelInfo* info_ = nullptr;
+  const tflite::MicroOpResolver* resolver_ = nullptr;
+  uint8_t* arena_ = nullptr;
+  size_t arena_bytes_ = 0;
   unsigned char* interpreters_ = nullptr;
   const zo_directory_entry* entries_ = nullptr;
   zo_directory* directories_ = nullptr;

@@ -83,7 +83,7 @@ zo_tensor Network::tensor(uint32_t number) const {
 }
 
 uint32_t Network::checksum() const {
-  uint32_t sum = 0;
+  uint32_t sum = info_->frozen_checksum;
   for (uint32_t i = 0; i < info_->trainable_count; ++i) {
     const zo_tensor of = tensor(i);
     sum += zo_checksum(&of);
@@ -100,7 +100,7 @@ zo_status Network::ExportWeights(const WeightSink& sink) const {
       if (values == nullptr) continue;
       for (uint32_t at = 0; at < of.size; at += kPiece) {
         const uint32_t count = of.size - at < kPiece ? of.size - at : kPiece;
-        if (!sink.write(sink.context, i, values + at, count)) return ZO_ERROR_STORE;
+        if (!sink.write(sink.context, of.stream, values + at, count)) return ZO_ERROR_STORE;
       }
     }
   }

@@ -123,7 +123,8 @@ zo_status NodeTrainer::Header(uint8_t* bytes, uint32_t data_checksum) const {
                                                       2 * static_cast<size_t>(size));
   for (uint32_t i = 0; i < count; ++i) {
     const TaskInfo& info = infos_[i];
-    entries[i] = {info.first_tensor, info.tensors, info.kind, info.queries,
+    const uint32_t tensor = network_->info().trainable[info.first_tensor].stream;
+    entries[i] = {tensor, info.tensors, info.kind, info.queries,
                   info.mu,           info.rate,    info.gain};
   }
   zo_snapshot_write_header(&header, &run_.settings, entries, bytes);

@@ -148,15 +148,17 @@ uint32_t WorkspaceBytes() {
   const tflm_zo::BlockChoiceInfo& blocks = tflm_zo::kBlockChoice;
   for (uint32_t i = 0; i < blocks.block_count; ++i) {
     const tflm_zo::BlockInfo& block = blocks.blocks[i];
-    const size_t own =
-        tflm_zo::NodeTrainer::WorkspaceBytes(tflm_zo::kInfo, *block.run, block.tasks);
+    const size_t own = block.boundary_bytes +
+                       tflm_zo::NodeTrainer::WorkspaceBytes(*block.model, *block.run, block.tasks);
     if (own > bytes) bytes = own;
   }
+  return static_cast<uint32_t>(bytes);
 #elif TRAINS_NODES
   bytes = tflm_zo::NodeTrainer::WorkspaceBytes(tflm_zo::kInfo, tflm_zo::kSettings, tflm_zo::kTasks);
 #else
   return ZO_WORKSPACE_BYTES;
 #endif
+#if !CHOOSES_BLOCK
   size_t boundaries = 0;
   for (uint32_t k = 0; k < ZO_SEGMENTS; ++k) {
     const tflm_zo::Segment& segment = tflm_zo::kInfo.segments[k];
@@ -168,6 +170,7 @@ uint32_t WorkspaceBytes() {
     }
   }
   return static_cast<uint32_t>(boundaries + bytes);
+#endif
 }
 
 }  // namespace
@@ -175,6 +178,11 @@ uint32_t WorkspaceBytes() {
 extern "C" {
 
 void device_sizes(uint32_t* sizes) {
+#if CHOOSES_BLOCK
+  sizes[3] = tflm_zo::kBlockChoice.block_count;
+#else
+  sizes[3] = 1;
+#endif
   sizes[0] = ZO_ARENA_BYTES;
   sizes[1] = WorkspaceBytes();
   sizes[2] = ZO_SEGMENTS;
@@ -182,8 +190,14 @@ void device_sizes(uint32_t* sizes) {
 
 void device_set_host(tflite::Host own) { tflite::host = own; }
 
-const void* device_segment_model(uint32_t segment) {
-  return tflm_zo::kInfo.segments[segment].model;
+// Of all segments of the first block, then of the second.
+const void* device_segment_model(uint32_t number) {
+#if CHOOSES_BLOCK
+  const tflm_zo::ModelInfo& info = tflm_zo::kModels[number / ZO_SEGMENTS];
+#else
+  const tflm_zo::ModelInfo& info = tflm_zo::kInfo;
+#endif
+  return info.segments[number % ZO_SEGMENTS].model;
 }
 
 int device_init(uint8_t* arena, size_t arena_bytes, uint8_t* workspace, size_t workspace_bytes,
@@ -266,7 +280,7 @@ int device_infer(Samples* samples, uint32_t first, int8_t* outputs) {
   const tflm_zo::Feed feed = {&source, nullptr, first, samples->count - 1};
   const zo_status status = trainer.network().Run(&feed, nullptr, 0, 0, false);
   if (status != ZO_OK) return status;
-  const tflm_zo::ModelInfo& info = tflm_zo::kInfo;
+  const tflm_zo::ModelInfo& info = trainer.network().info();
   memcpy(outputs, trainer.network().output(), info.batch * info.output.bytes);
   return ZO_OK;
 }

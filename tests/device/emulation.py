@@ -9,6 +9,7 @@ can be held against the desktop's, and everything around it can be made to fail.
 from __future__ import annotations
 
 import ctypes
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +32,7 @@ from device.structs import (
     u32,
 )
 from tflm_zo import Model
-from tflm_zo.converters import extract_segment, load_model, read_metadata
+from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.core.loader import structs
 from tflm_zo.data import Data
 from tflm_zo.firmware import Firmware
@@ -69,6 +70,13 @@ class _Address:
     address: int
 
 
+def _model_arrays(firmware: Firmware) -> list[bytes]:
+    """The models of segments in a generated folder, the largest first."""
+    (text,) = (text for name, text in firmware.files.items() if name.endswith("_zo_model.cc"))
+    found = re.findall(r"const unsigned char g_\w+\[\] = \{([^}]*)\}", text)
+    return sorted((bytes(int(b, 0) for b in re.findall(r"0x\w\w", one)) for one in found), key=len)[::-1]
+
+
 class Device:
     """A device with a generated folder's firmware.
 
@@ -89,9 +97,9 @@ class Device:
         self._library.device_arena_used.restype = ctypes.c_size_t
         for name in ("device_step", "device_checksum", "device_log_bytes"):
             getattr(self._library, name).restype = u32
-        sizes = (u32 * 3)()
+        sizes = (u32 * 4)()
         self._library.device_sizes(sizes)
-        self.arena_bytes, self.workspace_bytes, segments = sizes
+        self.arena_bytes, self.workspace_bytes, segments, blocks = sizes
         self.metadata = read_metadata(model)
         self.samples = Samples(data)
         loss = self.metadata.loss
@@ -102,8 +110,9 @@ class Device:
             for port, tensor in zip(segment.outputs, graph.outputs, strict=True)
             if port.role == "output" and port.index == loss.output
         )
-        self._models = {self._library.device_segment_model(k): k for k in range(segments)}
-        self._plain = [extract_segment(model, k) for k in range(segments)]
+        arrays = _model_arrays(firmware)
+        addresses = {self._library.device_segment_model(k) for k in range(segments * blocks)}
+        self._models = {a: next(m for m in arrays if ctypes.string_at(a, len(m)) == m) for a in addresses}
         self._segments: dict[int, _Segment] = {}
         self._host = Host(Open(self._open), Invoke(self._invoke))
         self._error: BaseException | None = None
@@ -116,10 +125,9 @@ class Device:
 
     def _open(self, address: int, directory: int, found: Any) -> int:
         try:
-            k = self._models[address]
-            segment = self._segments.get(k)
+            segment = self._segments.get(address)
             if segment is None or segment.directory != directory:
-                segment = self._segments[k] = self._new(k, address, directory)
+                segment = self._segments[address] = self._new(self._models[address], directory)
             _reset(segment.engine)
             host = found.contents
             host.inputs, host.outputs = len(segment.inputs), len(segment.outputs)
@@ -133,10 +141,7 @@ class Device:
             self._error = error
             return 0
 
-    def _new(self, k: int, address: int, directory: int) -> _Segment:
-        plain = self._plain[k]
-        content = plain.to_bytes()
-        assert ctypes.string_at(address, len(content)) == content  # the generated array
+    def _new(self, content: bytes, directory: int) -> _Segment:
         engine = _engine(content, directory)
         graph = load_model(content).subgraphs[0]
         last = graph.operators[-1].inputs
@@ -155,7 +160,7 @@ class Device:
             fails = self.invokes in self._failing
             if fails and self._before:
                 return 0
-            segment = self._segments[self._models[address]]
+            segment = self._segments[address]
             for i, (shape, dtype) in enumerate(segment.inputs):
                 value = np.frombuffer(
                     ctypes.string_at(inputs[i], int(np.prod(shape)) * dtype.itemsize), dtype

@@ -75,9 +75,9 @@ def test_tables_are_the_desktops_probes(model: Model) -> None:
             expected = {"run_seed": 3, "steps": steps, "samples": samples, "batch": 4, "parts": 2}
             expected["tasks"] = len(layers)
             assert {key: field(text, f"{name}{i}", key) for key in expected} == expected
-    assert values(text, "const BlockInfo kBlocks[3]") == [
-        part for i in range(3) for part in (f"{{&kProbe{i}", f"&kRun{i}", f"kTasks{i}}}")
-    ]
+    rows = values(text, "const BlockInfo kBlocks[3]")
+    expected = [(f"{{&kModels[{i}]", f"&kProbe{i}", f"&kRun{i}", f"kTasks{i}") for i in range(3)]
+    assert [tuple(rows[at : at + 4]) for at in (0, 5, 10)] == expected
     assert "kBlockChoice = {kBlocks, kHeldOut, 3, 8};" in text
     assert "kSettings" not in text
     assert "BlockTrainer::Init(&network_, kBlockChoice, 4," in made.files["net_zo_trainer.cc"]

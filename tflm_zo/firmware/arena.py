@@ -228,3 +228,13 @@ def arena_of(models: Sequence[Model], *, tensors: int, static_memory: bool = Tru
     least = _need(models, recorded, _Kernels(cmsis_nn=False)) // 16 * 15
     more += _MARGIN
     return Arena(_round(scalar + more), _round(mve + more), True, least)
+
+
+def largest(arenas: Sequence[Arena]) -> Arena:
+    """Returns the arena in which each of several models has room, one at a time."""
+    return Arena(
+        max(a.bytes for a in arenas),
+        max(a.bytes_mve for a in arenas),
+        all(a.measured for a in arenas),
+        min(a.least for a in arenas),
+    )

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..core import BackwardProgram, BackwardStep, Struct
 from ..core.loader import structs
 from .source_text import array, numbers
@@ -10,11 +12,12 @@ from .source_text import array, numbers
 __all__ = ["backward_tables"]
 
 
-def backward_tables(program: BackwardProgram, block: str, zo: str) -> list[str]:
+def backward_tables(program: BackwardProgram, number: Callable[[int], int], block: str, zo: str) -> list[str]:
     """Returns the definitions of a program, the last of which is kBackward.
 
     Args:
         program: program of a run.
+        number: function that returns the device's number of a trainable tensor.
         block: name of the run among others, "" for the only one; part of all names.
         zo: prefix of the op pack's names in this folder.
     """
@@ -23,7 +26,7 @@ def backward_tables(program: BackwardProgram, block: str, zo: str) -> list[str]:
         constants, row = _step(step, f"{block}{i}", zo)
         parts += constants
         rows.append(f"    {{{row}}},")
-    reads = [step.tensor if step.tensor is not None else step.segment or 0 for step in program.steps]
+    reads = [number(step.tensor) if step.tensor is not None else step.segment or 0 for step in program.steps]
     fields = [f"    {{{f.count}, {-1 if f.at is None else f.at}}}," for f in program.fields]
     count, of_fields = len(rows), len(fields)
     steps = "// Kind, from, to; low, high; blocks, pitch, offset, length; layer, pool; factors.\n"

@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from ..converters.errors import ConversionError
 from ..converters.metadata import ZoMetadata, read_metadata
 from ..converters.model import Model
-from ..converters.segments import extract_segment
 from ..core import NODE_TAIL, BackwardProgram, TaskKind
 from ..data import Data
 from .amalgamation import Unit, join
-from .arena import Arena, arena_of
+from .arena import Arena, arena_of, largest
+from .device_model import DeviceModel, device_models
 from .features import features, unused_sources, with_features
 from .folder import CHECKSUMS, checksums, write_folder
 from .op_pack import of_model, op_pack_sources
-from .plan import BlockRunPlan, NodeRunPlan, RunPlan, WeightRunPlan, runs_of
+from .plan import BlockRunPlan, NodeRunPlan, RunPlan, WeightRunPlan
 from .platforms import PLATFORMS, Project
 from .resolver import resolver_source
 from .source_text import array, comment, fill, identifier, own, string
@@ -104,12 +104,16 @@ def _eight(size: int) -> int:
 
 
 def workspace_bytes(model: Model, metadata: ZoMetadata, plan: RunPlan) -> int:
-    """Returns the bytes of the workspace on a 32-bit target: boundaries and a run's memory."""
+    """Returns the bytes of the workspace on a 32-bit target: boundaries and a run's memory; of the largest
+    block's run, where a device chooses a block.
+    """
+    if isinstance(plan, BlockRunPlan):
+        return max(workspace_bytes(model, metadata, block.run) for block in plan.blocks)
     total = Boundaries(model, metadata, plan).bytes
-    if isinstance(plan, WeightRunPlan):
-        total += _eight(4 * metadata.command_words) if len(metadata.segments) > 1 else 0
-        return max(total, 8)
-    return total + max(_run_bytes(metadata, run) for run in runs_of(plan))
+    if isinstance(plan, NodeRunPlan):
+        return total + _run_bytes(metadata, plan)
+    total += _eight(4 * metadata.command_words) if len(metadata.segments) > 1 else 0
+    return max(total, 8)
 
 
 def _run_bytes(metadata: ZoMetadata, plan: NodeRunPlan) -> int:
@@ -147,12 +151,13 @@ def _backward_bytes(program: BackwardProgram, samples: int) -> int:
     return total + sum(_eight(2 * samples * count) + _eight(samples) for count in kept)
 
 
-def _init(metadata: ZoMetadata, plan: RunPlan, boundaries: int) -> str:
+def _init(model: Model, metadata: ZoMetadata, plan: RunPlan) -> str:
     if isinstance(plan, BlockRunPlan):
         return (
-            f"  return BlockTrainer::Init(&network_, kBlockChoice, {plan.interval},\n"
-            f"                            workspace + {boundaries}, workspace_bytes - {boundaries}, source);"
+            f"  return BlockTrainer::Init(&network_, kBlockChoice, {plan.interval}, workspace,\n"
+            "                            workspace_bytes, source);"
         )
+    boundaries = Boundaries(model, metadata, plan).bytes
     if isinstance(plan, NodeRunPlan):
         return (
             f"  return NodeTrainer::Init(&network_, &kSettings, kTasks, {plan.interval},\n"
@@ -166,13 +171,17 @@ def _init(metadata: ZoMetadata, plan: RunPlan, boundaries: int) -> str:
 
 def _declarations(plan: RunPlan, zo: str) -> str:
     if isinstance(plan, BlockRunPlan):
-        return "extern const BlockChoiceInfo kBlockChoice;"
+        models = f"extern const ModelInfo kModels[{len(plan.blocks)}];  // of each block's run"
+        return f"{models}\nextern const BlockChoiceInfo kBlockChoice;"
+    info = "extern const ModelInfo kInfo;\n"
     if isinstance(plan, NodeRunPlan):
         tasks = f"extern const TaskInfo kTasks[{len(plan.tasks)}];"
-        return f"extern const {zo}_node_settings kSettings;\n{tasks}"
+        return f"{info}extern const {zo}_node_settings kSettings;\n{tasks}"
     assert isinstance(plan, WeightRunPlan)
     count = max(1, len(plan.block_segments))
-    return f"extern const {zo}_control_settings kSettings;\nextern const uint8_t kBlockSegments[{count}];"
+    return (
+        f"{info}extern const {zo}_control_settings kSettings;\nextern const uint8_t kBlockSegments[{count}];"
+    )
 
 
 def _samples(
@@ -252,12 +261,15 @@ def generate(
     builds, given, name, command = PLATFORMS[platform], name, identifier(name), comment(command)
     names, trainer = own(name), _trainer(plan)
     common = {"command": command, "name": name, **names}
-    segments = [extract_segment(model, k) for k in range(len(metadata.segments))]
-    arrays = _model_arrays(segments, name)
-    arena = arena_of(segments, tensors=len(metadata.trainable), static_memory=builds.static_memory)
+    devices = device_models(model, plan)
+    arrays, array_names = _model_arrays(devices, name)
+    arenas = [
+        arena_of(d.segments, tensors=len(d.trained), static_memory=builds.static_memory) for d in devices
+    ]
+    arena = largest(arenas)
     sizes = {
         "workspace_bytes": workspace_bytes(model, metadata, plan),
-        "trainable_bytes": metadata.bytes_of(range(len(metadata.trainable))),
+        "trainable_bytes": max(metadata.bytes_of(d.trained) for d in devices),
         "model_bytes": sum(map(len, arrays.values())),
     }
     own_class = {
@@ -276,16 +288,31 @@ def generate(
         _CLASS_SOURCE: fill(
             "trainer_class.cc.in",
             **names,
-            init=_init(metadata, plan, Boundaries(model, metadata, plan).bytes),
+            first="kModels[0]" if isinstance(plan, BlockRunPlan) else "kInfo",
+            init=_init(model, metadata, plan),
         ),
     }
     sources = {
-        f"{names['zo']}_op_resolver.h": resolver_source(segments, name, command, int8=builds.int8),
+        f"{names['zo']}_op_resolver.h": resolver_source(
+            [segment for device in devices for segment in device.segments], name, command, int8=builds.int8
+        ),
         f"{names['zo']}_config.h": fill(
-            "zo_config.h.in", **common, **sizes, **_figures(metadata, plan, given, arena)
+            "zo_config.h.in",
+            **common,
+            **sizes,
+            **_figures(metadata, plan, given, arena),
+            tensors=max(len(d.trained) for d in devices),
         ),
         f"{names['zo']}_model.cc": model_source(
-            model, metadata, plan, name=name, arrays=arrays, least_arena=arena.least, command=command
+            model,
+            metadata,
+            plan,
+            devices,
+            name=name,
+            arrays=arrays,
+            array_names=array_names,
+            least_arenas=[a.least for a in arenas],
+            command=command,
         ),
         **of_model(
             _joined(_own_op_pack(plan, features(model, metadata, plan)), own_class, name, command), name
@@ -304,9 +331,22 @@ def _check(metadata: ZoMetadata, plan: RunPlan) -> None:
             raise ConversionError("block by block, firmware trains models whose inputs enter segment 0 only")
 
 
-def _model_arrays(segments: Sequence[Model], name: str) -> dict[str, bytes]:
-    stems = [name] if len(segments) == 1 else [f"{name}_segment_{k}" for k in range(len(segments))]
-    return {f"g_{stem}_model_data": segment.to_bytes() for stem, segment in zip(stems, segments, strict=True)}
+def _model_arrays(devices: Sequence[DeviceModel], name: str) -> tuple[dict[str, bytes], list[list[str]]]:
+    """Returns the models of segments by the names of their arrays, equal ones once, and the names of each
+    device's segments.
+    """
+    arrays, found = dict[str, bytes](), list[list[str]]()
+    for block, device in enumerate(devices):
+        own = list[str]()
+        for k, segment in enumerate(device.segments):
+            content = segment.to_bytes()
+            stem = name if len(device.segments) == 1 else f"{name}_segment_{k}"
+            forms = [f"g_{stem}_model_data", *(f"g_{stem}_block_{b}_model_data" for b in range(block + 1))]
+            known = [array for array in forms if arrays.get(array) == content]
+            own.append(known[0] if known else forms[0] if forms[0] not in arrays else forms[-1])
+            arrays[own[-1]] = content
+        found.append(own)
+    return arrays, found
 
 
 def _figures(metadata: ZoMetadata, plan: RunPlan, name: str, arena: Arena) -> dict[str, str | int]:
@@ -325,7 +365,6 @@ def _figures(metadata: ZoMetadata, plan: RunPlan, name: str, arena: Arena) -> di
         "arena_bytes": arena.bytes,
         "arena_bytes_mve": arena.bytes_mve,
         "segments": len(metadata.segments),
-        "tensors": len(metadata.trainable),
         "batch": metadata.batch,
         "steps": plan.value("steps"),
         "samples": plan.value("samples"),

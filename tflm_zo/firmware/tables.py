@@ -18,7 +18,8 @@ from ..core import NODE_HEAD, NODE_TAIL, LogitScale, TaskKind
 from ..core.loader import constants
 from ..logs import fingerprint
 from .backward_tables import backward_tables
-from .plan import BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan, runs_of
+from .device_model import DeviceModel
+from .plan import BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
 from .source_text import array, comment, fill, hexadecimal, numbers, own, string
 
 _LOSSES = ("cross_entropy", "binary_cross_entropy", "mse", "floor_log2")
@@ -47,8 +48,7 @@ def kept_boundaries(metadata: ZoMetadata, plan: RunPlan) -> list[int]:
             wanted.add(task.values["start_segment"])
             if not task.perturbs_weights:
                 wanted |= {task.input_segment if task.input_bytes else 0, task.output_segment}
-    for run in runs_of(plan):
-        steps = () if run.backward is None else run.backward.steps
+        steps = () if plan.backward is None else plan.backward.steps
         wanted |= {step.segment for step in steps if step.segment is not None}
     return sorted(wanted - {0})
 
@@ -81,18 +81,23 @@ class Boundaries:
 
 
 def _segments(
-    model: Model, metadata: ZoMetadata, boundaries: Boundaries, arrays: Sequence[str]
+    device: DeviceModel, metadata: ZoMetadata, boundaries: Boundaries, arrays: Sequence[str]
 ) -> tuple[str, str]:
     """Returns the rows of the segments, and those of their skips."""
     rows, skips = list[str](), list[str]()
-    for k, segment in enumerate(metadata.segments):
-        owned = [i for i, t in enumerate(metadata.trainable) if t.segment == k]
-        first = owned[0] if owned else 0
+    for k, (segment, model) in enumerate(zip(metadata.segments, device.segments, strict=True)):
+        owned = device.in_segment[k]
+        first = device.number(owned[0]) if owned else 0
         entering = segment.input_index("boundary")
+        # What a frozen segment lacks came last.
+        graph = model.subgraphs[0]
+        inputs, outputs = range(len(graph.inputs)), range(len(graph.outputs))
         found = [entering, *(segment.input_index(role) for role in ("label", "command"))]
-        found += [segment.output_index(role) for role in ("boundary", "loss", "status")]
+        found = [i if i in inputs else None for i in found]
+        of_outputs = (segment.output_index(role) for role in ("boundary", "loss", "status"))
+        found += [i if i in outputs else None for i in of_outputs]
         ports = ["kNone" if i is None else str(i) for i in found]
-        size = 0 if entering is None else _bytes_of_sample(model, k, "inputs", entering, metadata.batch)
+        size = 0 if entering is None else _bytes_of_sample(model, 0, "inputs", entering, metadata.batch)
         places = boundaries.at.get(k, -1), boundaries.passing.get(k, -1)
         values = [arrays[k], *ports, first, len(owned), size, *places, len(skips), len(segment.skips)]
         rows.append(f"    {{{', '.join(map(str, values))}}},")
@@ -138,21 +143,21 @@ def _output(model: Model, metadata: ZoMetadata) -> tuple[int, int, int]:
     raise ConversionError("the model has no output that its loss belongs to")
 
 
-def _trainable(model: Model, metadata: ZoMetadata, plan: RunPlan) -> tuple[str, str]:
+def _trainable(model: Model, metadata: ZoMetadata, device: DeviceModel, block: str) -> tuple[str, str]:
     """Returns the definitions of arrays of trainable tensors, and rows that point to them."""
-    multipliers: Mapping[str, np.ndarray | None] = {**step_multipliers(model), **plan.multipliers}
+    factors: Mapping[str, np.ndarray | None] = {**step_multipliers(model), **device.plan.multipliers}
     masks = update_masks(model)
     arrays, rows = [], []
-    for i, t in enumerate(metadata.trainable):
-        pointers = []
-        factor = multipliers.get(t.name)
+    for i in device.trained:
+        t, pointers = metadata.trainable[i], []
+        factor = factors.get(t.name)
         if factor is not None:
-            arrays.append(array(f"const int32_t kMultiplier{i}[{t.channels}]", factor.reshape(-1)))
-        pointers.append("nullptr" if factor is None else f"kMultiplier{i}")
+            arrays.append(array(f"const int32_t kMultiplier{block}{i}[{t.channels}]", factor.reshape(-1)))
+        pointers.append("nullptr" if factor is None else f"kMultiplier{block}{i}")
         mask = masks.get(t.name)
         if mask is not None:
-            arrays.append(array(f"const uint8_t kMask{i}[{mask.size}]", mask.reshape(-1)))
-        pointers.append("nullptr" if mask is None else f"kMask{i}")
+            arrays.append(array(f"const uint8_t kMask{block}{i}[{mask.size}]", mask.reshape(-1)))
+        pointers.append("nullptr" if mask is None else f"kMask{block}{i}")
         kind = constants.ZO_TENSOR_INT16 if t.int16 else constants.ZO_TENSOR_INT8
         kind = constants.ZO_TENSOR_INT32 if t.bias else kind
         values = [t.nbytes, t.channels, t.inner, t.stream, t.block, t.segment, kind]
@@ -168,7 +173,7 @@ def _settings(settings: Mapping[str, int | tuple[int, ...]], indent: str) -> str
     return "\n".join(lines)
 
 
-def _task(task: TaskPlan, number: int, block: str, macros: str) -> str:
+def _task(task: TaskPlan, number: int, block: str, macros: str, device: DeviceModel) -> str:
     v = task.values
     layer = ", ".join(map(str, task.layer)) if task.layer else ""
     named = {NODE_HEAD: f"{macros}_NODE_HEAD", NODE_TAIL: f"{macros}_NODE_TAIL"}
@@ -186,7 +191,7 @@ def _task(task: TaskPlan, number: int, block: str, macros: str) -> str:
             f"        /* mu, rate */ {v['mu']}, {v['rate']}u,",
             f"        /* gain */ {{{task.gain[0]}u, {task.gain[1]}}},",
             f"        /* boundary_bytes */ {v['boundary_bytes']},",
-            f"        /* tensors: first, how many */ {task.first_tensor}, {task.tensors},",
+            f"        /* tensors: first, how many */ {device.number(task.first_tensor)}, {task.tensors},",
             f"        /* segments of input, output */ {task.input_segment}, {task.output_segment},",
             f"        /* scales */ {scales},",
             "        /* backward, field */ "
@@ -196,9 +201,13 @@ def _task(task: TaskPlan, number: int, block: str, macros: str) -> str:
     )
 
 
-def _constants_of_tasks(plan: NodeRunPlan, block: str, names: Mapping[str, str]) -> list[str]:
+def _constants_of_tasks(
+    plan: NodeRunPlan, device: DeviceModel, block: str, names: Mapping[str, str]
+) -> list[str]:
     """Returns the definitions of what the tasks of a run point to."""
-    backward = [] if plan.backward is None else backward_tables(plan.backward, block, names["zo"])
+    backward = list[str]()
+    if plan.backward is not None:
+        backward = backward_tables(plan.backward, device.number, block, names["zo"])
     return backward + [
         array(f"const int16_t kScales{block}{i}[{t.scales.size}]", t.scales)
         for i, t in enumerate(plan.tasks)
@@ -206,8 +215,8 @@ def _constants_of_tasks(plan: NodeRunPlan, block: str, names: Mapping[str, str])
     ]
 
 
-def _tasks(plan: NodeRunPlan, name: str, block: str, macros: str) -> str:
-    tasks = "\n".join(_task(t, i, block, macros) for i, t in enumerate(plan.tasks))
+def _tasks(plan: NodeRunPlan, device: DeviceModel, name: str, block: str, macros: str) -> str:
+    tasks = "\n".join(_task(t, i, block, macros, device) for i, t in enumerate(plan.tasks))
     return f"const TaskInfo {name}[{len(plan.tasks)}] = {{\n{tasks}\n}};\n"
 
 
@@ -216,20 +225,22 @@ def _node_settings(plan: NodeRunPlan, name: str, zo: str) -> str:
     return f"const {zo}_node_settings {name} = {{\n    {{\n{inner}\n    }},\n{rules}\n}};\n"
 
 
-def _blocks(plan: BlockRunPlan, names: Mapping[str, str]) -> str:
+def _blocks(
+    plan: BlockRunPlan, devices: Sequence[DeviceModel], kept: Sequence[int], names: Mapping[str, str]
+) -> str:
     """Returns the definitions of a run of the best of several blocks."""
     parts, rows = [], []
-    for i, block in enumerate(plan.blocks):
+    for i, (block, device) in enumerate(zip(plan.blocks, devices, strict=True)):
         parts += [
             f"// Block {i}: {comment(', '.join(block.layers))}\n",
-            *_constants_of_tasks(block.run, f"{i}_", names),
+            *_constants_of_tasks(block.run, device, f"{i}_", names),
         ]
         parts += [
-            _tasks(block.run, f"kTasks{i}", f"{i}_", names["ZO"]),
+            _tasks(block.run, device, f"kTasks{i}", f"{i}_", names["ZO"]),
             _node_settings(block.probe, f"kProbe{i}", names["zo"]),
             _node_settings(block.run, f"kRun{i}", names["zo"]),
         ]
-        rows.append(f"    {{&kProbe{i}, &kRun{i}, kTasks{i}}},")
+        rows.append(f"    {{&kModels[{i}], &kProbe{i}, &kRun{i}, kTasks{i}, {kept[i]}}},")
     table = "\n".join(rows)
     count, held_out = len(plan.blocks), len(plan.held_out)
     parts += [
@@ -244,14 +255,16 @@ def _blocks(plan: BlockRunPlan, names: Mapping[str, str]) -> str:
     )
 
 
-def _run(plan: RunPlan, names: Mapping[str, str]) -> str:
+def _run(plan: RunPlan, devices: Sequence[DeviceModel], kept: Sequence[int], names: Mapping[str, str]) -> str:
     if isinstance(plan, BlockRunPlan):
-        return _blocks(plan, names)
+        return _blocks(plan, devices, kept, names)
     if isinstance(plan, NodeRunPlan):
-        constants = _constants_of_tasks(plan, "", names)
+        (device,) = devices
+        constants = _constants_of_tasks(plan, device, "", names)
+        tasks = _tasks(plan, device, "kTasks", "", names["ZO"])
         return (
             "namespace {\n\n" + "\n".join(constants) + "\n}  // namespace\n\n" if constants else ""
-        ) + f"{_node_settings(plan, 'kSettings', names['zo'])}\n{_tasks(plan, 'kTasks', '', names['ZO'])}"
+        ) + f"{_node_settings(plan, 'kSettings', names['zo'])}\n{tasks}"
     assert isinstance(plan, WeightRunPlan)
     segments = plan.block_segments or (0,)
     return (
@@ -267,14 +280,48 @@ def _logit_scale(loss: ZoLoss) -> str:
     return f"{scale.scale_log2e}u, {scale.scale}u"
 
 
+def _tables(
+    model: Model,
+    metadata: ZoMetadata,
+    device: DeviceModel,
+    boundaries: Boundaries,
+    arrays: Sequence[str],
+    block: str,
+) -> tuple[str, dict[str, str | int]]:
+    """Returns the tables of a run's model, and what its `ModelInfo` says of them."""
+    constants, trainable = _trainable(model, metadata, device, block)
+    segments, skips = _segments(device, metadata, boundaries, arrays)
+    of_skips = f"// Number of an input, segment that it entered.\nconst Skip kSkips{block}[]"
+    of_skips += f" = {{\n{skips}\n}};\n"
+    text = fill(
+        "zo_model_tables.cc.in",
+        block=block,
+        segments=segments,
+        segment_count=len(metadata.segments),
+        skips=of_skips if skips else "",
+        constants=constants,
+        trainable=trainable,
+        trainable_count=len(device.trained),
+    )
+    info: dict[str, str | int] = {
+        "block": block,
+        "skip_array": f"kSkips{block}" if skips else "nullptr",
+        "trainable_count": len(device.trained),
+        "frozen_checksum": f"0x{device.frozen_checksum:08x}",
+    }
+    return text, info
+
+
 def model_source(
     model: Model,
     metadata: ZoMetadata,
     plan: RunPlan,
+    devices: Sequence[DeviceModel],
     *,
     name: str,
     arrays: Mapping[str, bytes],
-    least_arena: int,
+    array_names: Sequence[Sequence[str]],
+    least_arenas: Sequence[int],
     command: str,
 ) -> str:
     """Returns the text of ``zo_model.cc``.
@@ -283,9 +330,11 @@ def model_source(
         model: the ZO model.
         metadata: the model's metadata.
         plan: plan of the run.
+        devices: the run's model as the device has it; of each block's run, where it chooses a block.
         name: name of the model, an identifier.
-        arrays: models of the segments by the names of their arrays.
-        least_arena: bytes of an arena below which no build of TFLM can work.
+        arrays: models of segments by the names of their arrays.
+        array_names: for each of `devices` the names of its segments' arrays.
+        least_arenas: for each of `devices` bytes of an arena below which no build of TFLM can work.
         command: command line, for the file's first line.
 
     Raises:
@@ -293,41 +342,48 @@ def model_source(
     """
     loss = metadata.loss
     assert loss is not None
-    boundaries = Boundaries(model, metadata, plan)
+    boundaries = [Boundaries(model, metadata, device.plan) for device in devices]
     inputs = _inputs(model, metadata)
     last = metadata.segments[-1].input_index("label")
     assert last is not None
     label_bytes = _bytes_of_sample(model, len(metadata.segments) - 1, "inputs", last, metadata.batch)
-    constants, trainable = _trainable(model, metadata, plan)
-    output = _output(model, metadata)
-    segments, skips = _segments(model, metadata, boundaries, list(arrays))
     data = (f"alignas(16) const unsigned char {a}[] = {{\n{hexadecimal(d)}\n}};" for a, d in arrays.items())
-    skip_array = f"// Number of an input, segment that it entered.\nconst Skip kSkips[] = {{\n{skips}\n}};\n"
+    tables, infos = [], []
+    for i, (device, of_segments, least) in enumerate(zip(devices, array_names, least_arenas, strict=True)):
+        block = str(i) if len(devices) > 1 else ""
+        text, info = _tables(model, metadata, device, boundaries[i], of_segments, block)
+        tables.append(text)
+        infos.append(
+            fill(
+                "zo_model_info.cc.in",
+                **own(name),
+                **info,
+                segment_count=len(metadata.segments),
+                input_count=len(inputs),
+                batch=metadata.batch,
+                command_words=metadata.command_words,
+                label_bytes=label_bytes,
+                loss_kind=_LOSSES.index(loss.kind),
+                loss_name=loss.kind,
+                classes=loss.elements,
+                scale=_logit_scale(loss),
+                output=", ".join(map(str, _output(model, metadata))),
+                limit=127 - metadata.headroom,
+                least_arena=least,
+            ).rstrip("\n")
+        )
     return fill(
         "zo_model.cc.in",
         **own(name),
         command=command,
         name=name,
-        segments=segments,
-        skips=skip_array if skips else "",
-        skip_array="kSkips" if skips else "nullptr",
-        segment_count=len(metadata.segments),
+        tables="\n".join(tables),
         inputs="\n".join(f"    {{{k}, {i}, {size}}}," for k, i, size in inputs),
         input_count=len(inputs),
-        constants=constants,
-        trainable=trainable,
-        trainable_count=len(metadata.trainable),
         fingerprint=", ".join(f"0x{b:02x}" for b in fingerprint(model)),
-        batch=metadata.batch,
-        command_words=metadata.command_words,
-        label_bytes=label_bytes,
-        loss_kind=_LOSSES.index(loss.kind),
-        loss_name=loss.kind,
-        classes=loss.elements,
-        scale=_logit_scale(loss),
-        output=", ".join(map(str, output)),
-        limit=127 - metadata.headroom,
-        least_arena=least_arena,
-        run=_run(plan, own(name)),
+        info=f"const ModelInfo kInfo = {infos[0]};"
+        if not isinstance(plan, BlockRunPlan)
+        else f"const ModelInfo kModels[{len(infos)}] = {{\n" + ",\n".join(infos) + "};",
+        run=_run(plan, devices, [b.bytes for b in boundaries], own(name)),
         data="\n".join(data),
     )

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segments of a ZO model in which weights that a run does not train are constants again."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection
+
+import numpy as np
+
+from . import constants
+from .initial_weights import WeightArray, initial_weights
+from .metadata import ZoMetadata, ZoTrainable, read_metadata
+from .model import Model, Operator, Subgraph, Tensor
+from .segments import extract_segment
+
+_WEIGHT_OPERATORS = (constants.SEED_REPLAY, constants.UPDATE, constants.PERTURB)
+# Options of a weight operator, see ops/core/graph/zo_op.h: what all tensors share, and each of them.
+_SHARED, _OF_TENSOR = "<BBBBHH", 12
+_FRACTION, _MULTIPLIER, _MASK = 4, 8, 16
+
+
+def freeze(model: Model, trained: Collection[int]) -> list[Model]:
+    """The segments of a ZO model, each as a model of its own, that train some of its tensors only.
+
+    The others are constants with their initial values: they take no RAM, and runtimes may do with them what
+    they do with constants. A segment that trains nothing has no weight operator. Random streams belong to the
+    tensors that are left as before, so directions and updates are the same bits.
+
+    Args:
+        model: a ZO model; it is not changed.
+        trained: numbers of the trainable tensors that stay trainable. A segment with layers of 16 bits stays
+            as it is, for their fractions lie between those of the others.
+
+    Returns:
+        Models like those of `extract_segment`. What is missing of inputs and outputs, the command and the
+        status, comes last among them, so the numbers of the others stay.
+
+    Raises:
+        ConversionError: the model is no ZO model, or does not fit its metadata.
+    """
+    metadata, values = read_metadata(model), initial_weights(model)
+    found = []
+    for k in range(len(metadata.segments)):
+        own = extract_segment(model, k)
+        if any(not is_trained for _, is_trained in _of_segment(metadata, k, trained)):
+            _freeze_segment(own, metadata, k, trained, values)
+            own = extract_segment(own, 0)  # without the buffers that nothing uses any more
+        found.append(own)
+    return found
+
+
+def trained_in_segment(metadata: ZoMetadata, segment: int, trained: Collection[int]) -> list[int]:
+    """Returns the numbers of the tensors that are trainable in a segment of `freeze`, rising."""
+    tensors = enumerate(metadata.trainable)
+    kept = _of_segment(metadata, segment, trained)
+    numbers = [i for i, t in tensors if t.segment == segment]
+    return [i for i, (_, is_trained) in zip(numbers, kept, strict=True) if is_trained]
+
+
+def _of_segment(
+    metadata: ZoMetadata, segment: int, trained: Collection[int]
+) -> list[tuple[ZoTrainable, bool]]:
+    """Returns the trainable tensors of a segment, each with whether it stays so."""
+    own = [(t, i in trained) for i, t in enumerate(metadata.trainable) if t.segment == segment]
+    return [(t, True) for t, _ in own] if any(t.int16 for t, _ in own) else own
+
+
+def _freeze_segment(
+    model: Model,
+    metadata: ZoMetadata,
+    segment: int,
+    trained: Collection[int],
+    values: dict[str, WeightArray],
+) -> None:
+    graph = model.subgraphs[0]
+    own = _of_segment(metadata, segment, trained)
+    variables = {t.name: t for t in graph.all_tensors() if t.is_variable}
+    left = [(t, variables[t.name]) for t, is_trained in own if is_trained]
+    operators = [op for op in graph.operators if op.code.name in _WEIGHT_OPERATORS]
+    mentioned = {t for op in operators for t in (*op.inputs, *op.outputs) if t is not None}
+    if left:
+        initial = [values[t.name].reshape(-1).view(np.int8) for t, _ in left]
+        _reshape(graph, constants.INITIAL, sum(map(len, initial))).set_data(np.concatenate(initial))
+        filters = sum(t.size for t, _ in left if not t.bias)
+        if filters and metadata.update_bits == 16:
+            _reshape(graph, constants.FRACTION, filters)
+        places = [i for i, (_, is_trained) in enumerate(own) if is_trained]
+        for op in operators:
+            _leave(op, places, has_filters=filters > 0)
+        used = {t for op in graph.operators for t in op.inputs}
+    else:
+        graph.operators = [op for op in graph.operators if op not in operators]
+        command = next(t for t in graph.inputs if t.name == constants.COMMAND)
+        status = next(t for t in graph.outputs if t.name == constants.STATUS)
+        for op in graph.operators:
+            op.replace_input(status, command)  # either says to the loss whether to compute
+        used = {t for op in graph.operators for t in op.inputs}
+        graph.outputs.remove(status)
+        if command not in used:
+            graph.inputs.remove(command)
+    for t, is_trained in own:
+        if not is_trained:
+            variables[t.name].is_variable = False
+            variables[t.name].set_data(values[t.name])
+    ports = {*graph.inputs, *graph.outputs}
+    gone = {t for t in mentioned if t not in used and t not in ports}
+    graph.tensors = [t for t in graph.tensors if t not in gone]
+    for signature in model.signatures or ():
+        signature.inputs = [(name, t) for name, t in signature.inputs if t in ports]
+        signature.outputs = [(name, t) for name, t in signature.outputs if t in ports]
+
+
+def _reshape(graph: Subgraph, name: str, count: int) -> Tensor:
+    (tensor,) = (t for t in graph.tensors if t.name == name)
+    tensor.shape = (count,)
+    return tensor
+
+
+def _leave(op: Operator, places: list[int], *, has_filters: bool) -> None:
+    """Leaves a weight operator the tensors at some places among its own."""
+    assert op.custom_options is not None  # check_graph
+    size = struct.calcsize(_SHARED)
+    version, flags, *shared, tensors, blocks = struct.unpack(_SHARED, op.custom_options[:size])
+    per_tensor = 1 + bool(flags & _MULTIPLIER) + bool(flags & _MASK)
+    first = len(op.inputs) - tensors * per_tensor
+    head = op.inputs[:first]
+    if flags & _FRACTION and not has_filters:  # what is left are biases
+        flags, head = flags & ~_FRACTION, head[:-1]
+    each = [op.custom_options[size + i * _OF_TENSOR : size + (i + 1) * _OF_TENSOR] for i in places]
+    op.custom_options = struct.pack(_SHARED, version, flags, *shared, len(places), blocks) + b"".join(each)
+    op.inputs = head + [
+        t for i in places for t in op.inputs[first + i * per_tensor : first + (i + 1) * per_tensor]
+    ]
