@@ -124,8 +124,7 @@ zo_status NodeTrainer::Header(uint8_t* bytes, uint32_t data_checksum) const {
   for (uint32_t i = 0; i < count; ++i) {
     const TaskInfo& info = infos_[i];
     const uint32_t tensor = network_->info().trainable[info.first_tensor].stream;
-    entries[i] = {tensor, info.tensors, info.kind, info.queries,
-                  info.mu,           info.rate,    info.gain};
+    entries[i] = {tensor, info.tensors, info.kind, info.queries, info.mu, info.rate, info.gain};
   }
   zo_snapshot_write_header(&header, &run_.settings, entries, bytes);
   return ZO_OK;
