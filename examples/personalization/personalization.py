@@ -108,7 +108,7 @@ def write_folder(model: Model, data: dict[str, Samples], folder: Path) -> None:
     ]
     (folder / "digits_zo_samples.cc").write_text("\n".join(text), encoding="utf-8")
     print(
-        f"{folder}: arena {made.arena.bytes}, workspace {made.workspace_bytes}, weights "
+        f"{folder}: arena {made.ram.arena.bytes}, workspace {made.ram.workspace}, weights "
         f"{made.trainable_bytes}, model {made.model_bytes} bytes"
     )
 

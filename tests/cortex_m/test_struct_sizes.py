@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from cortex_m.emulator import CORES, compile_objects, missing
-from tflm_zo.firmware import generate
+from tflm_zo.firmware import ram
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 SIZES = {
-    "zo_node_task": generate._TASK_STRUCT,
-    "zo_tensor": generate._TENSOR_STRUCT,
-    "zo_snapshot_task": generate._SNAPSHOT_TASK_STRUCT,
+    "zo_node_task": ram._TASK_STRUCT,
+    "zo_tensor": ram._TENSOR_STRUCT,
+    "zo_snapshot_task": ram._SNAPSHOT_TASK_STRUCT,
 }
 
 

@@ -24,12 +24,12 @@ def test_bound_of_the_arena_holds(name: str) -> None:
         segments = [extract_segment(model, k) for k in range(len(read_metadata(model).segments))]
         # Once for both builds: it takes a second.
         with mock.patch.object(arena, "_recorded", return_value=arena._recorded(segments)):
-            measured = arena.arena_of(segments, tensors=2)
-            without = arena.arena_of(segments, tensors=2, static_memory=False)
+            measured = arena.arenas_of([segments], [2])[0]
+            without = arena.arenas_of([segments], [2], static_memory=False)[0]
         assert measured.measured and measured.bytes % 16 == 0
         assert measured.bytes < without.bytes < measured.bytes + 256 * len(segments) + 1024
         with mock.patch.object(arena, "_recorded", return_value=None):
-            bound = arena.arena_of(segments, tensors=2)
+            bound = arena.arenas_of([segments], [2])[0]
         assert not bound.measured and bound.bytes % 16 == 0
         assert measured.bytes <= bound.bytes, network
 
@@ -38,9 +38,9 @@ def test_arena_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "tflite_micro.py").write_text("raise ImportError('no module named tflite_micro')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     made = generate_firmware(zo_model("weight"), steps=3, samples=5)
-    assert not made.arena.measured
+    assert not made.ram.arena.measured
     text = made.files["model_zo_config.h"]
-    assert f"#define MODEL_ZO_ARENA_BYTES {made.arena.bytes}" in text
+    assert f"#define MODEL_ZO_ARENA_BYTES {made.ram.arena.bytes}" in text
     assert "an upper bound" in text and "pip install 'tflm_zo[tflm]'" in text
 
 
@@ -56,8 +56,8 @@ def test_the_build_chooses_the_arena(build: list[str], mve: bool, tmp_path: Path
     done = subprocess.run(
         command, input=text, cwd=tmp_path / "out", capture_output=True, text=True, check=True
     )
-    assert made.arena.bytes + 1024 < made.arena.bytes_mve
-    assert int(done.stdout) == (made.arena.bytes_mve if mve else made.arena.bytes)
+    assert made.ram.arena.bytes + 1024 < made.ram.arena.bytes_mve
+    assert int(done.stdout) == (made.ram.arena.bytes_mve if mve else made.ram.arena.bytes)
 
 
 def test_the_working_directory_is_not_imported_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

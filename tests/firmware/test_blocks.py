@@ -93,12 +93,12 @@ def test_memory_is_that_of_the_largest_block(model: Model) -> None:
             model,
             dataclasses.replace(SETTINGS, layers=layers),
             search=None,
-        ).workspace_bytes
+        ).ram.workspace
         for layers in (("conv1", "conv2"), ("fc1", "fc2"), ("fc3",))
     ]
-    everything = generated(model, search=None).workspace_bytes
+    everything = generated(model, search=None).ram.workspace
     # Boundaries of all blocks, and the largest of what their runs keep.
-    assert max(alone) <= made.workspace_bytes < everything
+    assert max(alone) <= made.ram.workspace < everything
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)

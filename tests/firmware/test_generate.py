@@ -141,10 +141,10 @@ def test_settings_are_the_runs(name: str) -> None:
 
 
 def test_the_workspace_has_room_for_the_logs_headers() -> None:
-    _generate = importlib.import_module("tflm_zo.firmware.generate")
+    _ram = importlib.import_module("tflm_zo.firmware.ram")
     header = core.library().zo_snapshot_header_bytes
     for tasks in (1, 2, 7):
-        assert _generate._SNAPSHOT_HEADER + _generate._SNAPSHOT_HEADER_TASK * tasks == header(tasks)
+        assert _ram._SNAPSHOT_HEADER + _ram._SNAPSHOT_HEADER_TASK * tasks == header(tasks)
 
 
 # --- samples ------------------------------------------------------------------------------------------------

@@ -26,9 +26,9 @@ from helpers.models.graph_builder import Activation, Padding
 from tflm_zo import inject
 from tflm_zo.converters import Model, read_metadata
 from tflm_zo.firmware import plan_run
-from tflm_zo.firmware.generate import workspace_bytes
+from tflm_zo.firmware.boundaries import Boundaries
 from tflm_zo.firmware.plan import NodeRunPlan, TaskPlan, WeightRunPlan
-from tflm_zo.firmware.tables import Boundaries
+from tflm_zo.firmware.ram import workspace_bytes
 from tflm_zo.training import Exact, Nodes, Settings, Weights
 from tflm_zo.training.costs import Costs, NodeCosts, RunCosts, WeightCosts
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,6 +33,7 @@ __all__ = [
     "ZoModelFile",
     "choice",
     "parse_block_search",
+    "parse_bytes",
 ]
 
 
@@ -163,6 +165,22 @@ BlockSearchOption = Annotated[
         rich_help_panel="Algorithm",
     ),
 ]
+
+
+_UNITS = {"": 1, "K": 1024, "M": 1024**2}
+
+
+def parse_bytes(option: str, text: str) -> int:
+    """Returns a number of bytes: 262144, 256K or 1M, with B or iB behind the unit or without.
+
+    Raises:
+        SettingsError: the text is none.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KM]?)(?:i?B)?", text.strip().replace(" ", ""), re.IGNORECASE)
+    size = 0 if found is None else int(float(found[1]) * _UNITS[found[2].upper()])
+    if size < 1:
+        raise SettingsError(f"{option}: expected bytes like 262144, 256K or 1M, got {text!r}")
+    return size
 
 
 def parse_block_search(text: str, held_out: float | None) -> BlockSearch:

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import typer
 
-from ..converters import Model, read_metadata
+from ..converters import Model
 from ..data import prepare
 from ..logs import MAGIC, LogError, is_snapshot_log
 from ..training import (
@@ -24,24 +23,19 @@ from ..training import (
     Settings,
     SettingsError,
     Trainer,
-    algorithm,
-    algorithm_for,
     trained_layers,
 )
 from ..training.held_out import hold_out, usual_hold_out
-from ..training.injection import is_zo, trainable_model
 from ..training.length import check_length, planned_steps, usual_epochs
-from ..training.setting_names import changed
 from .block_probes import choose
 from .failures import interruption_code, note, waiting_for, warn
-from .injection import KeepZoModel, parse_loss_output, say_loss_output
+from .injection import KeepZoModel
 from .options import parse_block_search
 from .output_file import write_output
 from .results import show
-from .set_option import make_settings, parse_injection, parse_set, split_set
 from .training_report import SayWhatIsTrained, passed_over, render, said_of_parts
 
-__all__ = ["Files", "Length", "Measured", "TrainingRun", "choose_algorithm"]
+__all__ = ["Files", "Length", "Measured", "TrainingRun"]
 
 _HEAD_BYTES: Final = len(MAGIC) + 2  # of a log: the version after the magic tells the kind
 
@@ -107,69 +101,6 @@ class Measured:
     held_out: float | None
     blocks: str | None
     keep: str
-
-
-def choose_algorithm(
-    source: Model,
-    files: Files,
-    name: str | None,
-    set_options: Sequence[str] | None,
-    given: Mapping[str, Any],
-    loss_output: str | None,
-) -> tuple[Model, Settings]:
-    """The ZO model of a run and its settings.
-
-    Args:
-        source: the model that was given.
-        files: files of the run.
-        name: name of the algorithm; None: the one that the model was made for.
-        set_options: texts of ``--set``, NAME=VALUE each.
-        given: settings that have options of their own.
-        loss_output: value of ``--loss-output``, or None.
-
-    Raises:
-        SettingsError: the settings are wrong, or the model does not fit them.
-        ConversionError: a plain model cannot be injected.
-    """
-    texts, injection_texts = split_set(set_options)
-    for option in given:
-        if option in texts:
-            raise SettingsError(f"--set {option.replace('_', '-')}: it is given as an option, too")
-
-    def values(usual: Settings) -> dict[str, Any]:
-        return {**given, **parse_set(usual, texts)}
-
-    injection = parse_injection(injection_texts)
-    if loss_output is not None:
-        injection["loss_output"] = parse_loss_output(loss_output)
-    if is_zo(source):
-        if injection:
-            first = "--loss-output" if loss_output is not None else f"--set {next(iter(injection_texts))}"
-            raise ValueError(
-                f"{first.replace('_', '-')}: {files.model} is a ZO model already; give the plain model"
-            )
-        usual, zo = _of_zo_model(source, files.model, name), source
-    else:
-        zo, settings = trainable_model(
-            source,
-            None if name is None else algorithm(name),
-            lambda usual: changed(usual, values(usual)),
-            **injection,
-        )
-        usual = algorithm(settings.algorithm)
-        say_loss_output(zo, loss_output)
-    return zo, make_settings(usual, values(usual), read_metadata(zo))
-
-
-def _of_zo_model(zo: Model, path: Path, name: str | None) -> Settings:
-    metadata = read_metadata(zo)
-    settings = algorithm_for(metadata, name)
-    if settings.algorithm == "node" and not metadata.nodes:
-        raise SettingsError(
-            f"--algorithm {settings.algorithm}: {path} carries no nodes; give the plain model, or inject "
-            f"that with --algorithm {settings.algorithm}"
-        )
-    return settings
 
 
 def check_kind(log: Path, settings: Settings) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..converters import Model, inject
 from ..firmware import generate_firmware
-from ..firmware.arena import arena_of
+from ..firmware.arena import arenas_of
 from ..runtime import available
 from ..training import ALGORITHMS, Callback, Trainer, inject_settings, replay_log
 from .memory import backpropagation_bytes
@@ -131,8 +131,8 @@ class _Story:
             equivalents=trainer.equivalents,
             seconds=seconds,
             weights=sum(t.size for t in trainer.runtime.metadata.trainable),
-            arena=firmware.arena.bytes,
-            workspace=firmware.workspace_bytes,
+            arena=firmware.ram.arena.bytes,
+            workspace=firmware.ram.workspace,
             replayed=all(np.array_equal(replayed[tensor], trained[tensor]) for tensor in trained),
             tflm_identical=identical,
             files={"ZO model": str(zo), "log": str(log), "adapted int8 model": str(adapted)},
@@ -194,7 +194,7 @@ def run_demo(
         budget=total,
         upright=upright,
         before=before,
-        inference_arena=arena_of([plain], tensors=0).bytes,
+        inference_arena=arenas_of([[plain]], [0])[0].bytes,
         backpropagation=backpropagation_bytes(plain),
         model=str(path),
         adaptations={

@@ -2,6 +2,7 @@
 """Firmware: a ZO model as a folder of C and C++ that is added to a build of TensorFlow Lite Micro."""
 
 from ..training.block_search import BlockSearch
+from .fit import Fitted, fit
 from .folder import check_folder
 from .generate import Firmware
 from .plan import BlockPlan, BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
@@ -14,6 +15,7 @@ __all__ = [
     "BlockRunPlan",
     "BlockSearch",
     "Firmware",
+    "Fitted",
     "NodeRunPlan",
     "PLATFORMS",
     "RunPlan",
@@ -21,6 +23,7 @@ __all__ = [
     "WeightRunPlan",
     "check_folder",
     "check_names",
+    "fit",
     "generate_firmware",
     "identifier",
     "is_identifier",

@@ -9,6 +9,7 @@ Where that package is not installed, the size is an upper bound.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
 import sys
@@ -100,12 +101,28 @@ def _round(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
+# What was recorded, by the models' digests: blocks that are tried share most of their segments.
+_known: dict[bytes, dict[str, int]] = {}
+
+
 def _recorded(models: Sequence[Model]) -> list[dict[str, int]] | None:
+    contents = [model.to_bytes() for model in models]
+    digests = [hashlib.sha256(content).digest() for content in contents]
+    new = {d: i for i, d in enumerate(digests) if d not in _known}
+    if new:
+        found = _record([models[i] for i in new.values()], [contents[i] for i in new.values()])
+        if found is None:
+            return None
+        _known.update(zip(new, found, strict=True))
+    return [_known[digest] for digest in digests]
+
+
+def _record(models: Sequence[Model], contents: Sequence[bytes]) -> list[dict[str, int]] | None:
     with tempfile.TemporaryDirectory() as folder:
         arguments: list[str] = []
-        for i, model in enumerate(models):
+        for i, (model, content) in enumerate(zip(models, contents, strict=True)):
             path = Path(folder) / f"{i}.tflite"
-            path.write_bytes(model.to_bytes())
+            path.write_bytes(content)
             arguments += [str(path), str(_upper_bound(model))]
         # In a process of its own: TFLM writes to the process's stderr. In that folder: Python imports from
         # the working directory first, and what lies in the user's is none of ours.
@@ -209,16 +226,29 @@ def _bound(models: Sequence[Model], kernels: _Kernels) -> int:
     return head + tail + sum(e.persistent + 16 for own in extra for e in own) + 4096
 
 
-def arena_of(models: Sequence[Model], *, tensors: int, static_memory: bool = True) -> Arena:
-    """Returns the arena of all segments of a model.
+def arenas_of(
+    models: Sequence[Sequence[Model]], tensors: Sequence[int], *, static_memory: bool = True
+) -> list[Arena]:
+    """Returns the arenas of several models, each of all its segments.
 
     Args:
-        models: each segment as a model of its own.
-        tensors: number of trainable tensors.
+        models: for each model its segments, each as a model of its own.
+        tensors: for each model the number of its trainable tensors.
         static_memory: True if TFLM is built with TF_LITE_STATIC_MEMORY.
     """
+    recorded = _recorded([segment for segments in models for segment in segments])
+    found, at = list[Arena](), 0
+    for segments, count in zip(models, tensors, strict=True):
+        own = None if recorded is None else recorded[at : at + len(segments)]
+        found.append(_arena(segments, own, count, static_memory))
+        at += len(segments)
+    return found
+
+
+def _arena(
+    models: Sequence[Model], recorded: Sequence[dict[str, int]] | None, tensors: int, static_memory: bool
+) -> Arena:
     more = _round(_DIRECTORY_ENTRY * tensors) + (0 if static_memory else sum(map(_dynamic, models)))
-    recorded = _recorded(models)
     if recorded is None:
         scalar, mve = (_bound(models, _Kernels(mve=v)) for v in (False, True))
         variables = sum(t.size for m in models for t in m.subgraphs[0].tensors if t.is_variable)
@@ -228,13 +258,3 @@ def arena_of(models: Sequence[Model], *, tensors: int, static_memory: bool = Tru
     least = _need(models, recorded, _Kernels(cmsis_nn=False)) // 16 * 15
     more += _MARGIN
     return Arena(_round(scalar + more), _round(mve + more), True, least)
-
-
-def largest(arenas: Sequence[Arena]) -> Arena:
-    """Returns the arena in which each of several models has room, one at a time."""
-    return Arena(
-        max(a.bytes for a in arenas),
-        max(a.bytes_mve for a in arenas),
-        all(a.measured for a in arenas),
-        min(a.least for a in arenas),
-    )

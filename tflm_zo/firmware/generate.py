@@ -11,26 +11,20 @@ from collections.abc import Mapping, Sequence
 from ..converters.errors import ConversionError
 from ..converters.metadata import ZoMetadata, read_metadata
 from ..converters.model import Model
-from ..core import NODE_TAIL, BackwardProgram, TaskKind
 from ..data import Data
 from .amalgamation import Unit, join
-from .arena import Arena, arena_of, largest
+from .boundaries import Boundaries
 from .device_model import DeviceModel, device_models
 from .features import features, unused_sources, with_features
 from .folder import CHECKSUMS, checksums, write_folder
 from .op_pack import of_model, op_pack_sources
 from .plan import BlockRunPlan, NodeRunPlan, RunPlan, WeightRunPlan
 from .platforms import PLATFORMS, Project
+from .ram import Ram, ram_of, trainer_of
 from .resolver import resolver_source
 from .source_text import array, comment, fill, identifier, own, string
-from .tables import Boundaries, model_source
+from .tables import model_source
 
-# Structs of the C core on a 32-bit target, bytes.
-_TASK_STRUCT = 184
-_TENSOR_STRUCT = 40
-_SNAPSHOT_TASK_STRUCT = 32
-_ERROR_FIELD_STRUCT = 16
-_BACKWARD_STRUCT = 24
 # The trainer of the model itself, which the op pack's trainers are joined to.
 _CLASS_HEADER, _CLASS_SOURCE = "ops/model/trainer.h", "ops/model/trainer.cc"
 _CLASS_OF_C = "ops/model/trainer_c.h"
@@ -57,8 +51,6 @@ _CORE_FOLDERS = tuple(
         ),
     )
 )
-# zo_snapshot_header_bytes: of a run without tasks, and for each.
-_SNAPSHOT_HEADER, _SNAPSHOT_HEADER_TASK = 164, 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,16 +60,14 @@ class Firmware:
     Attributes:
         files: text of each file by its path.
         example: paths of the files that are the user's to change.
-        arena: size of the arena.
-        workspace_bytes: bytes that a step keeps besides the arena.
+        ram: RAM that the run takes.
         trainable_bytes: bytes of the arena that weights, fractions and biases take.
         model_bytes: bytes of the models in flash.
     """
 
     files: dict[str, str]
     example: frozenset[str]
-    arena: Arena
-    workspace_bytes: int
+    ram: Ram
     trainable_bytes: int
     model_bytes: int
 
@@ -97,58 +87,6 @@ class Firmware:
             OSError: the folder cannot be written. An older folder is as it was after either error.
         """
         return write_folder(folder, self.files, self.example, force=force)
-
-
-def _eight(size: int) -> int:
-    return -(-size // 8) * 8
-
-
-def workspace_bytes(model: Model, metadata: ZoMetadata, plan: RunPlan) -> int:
-    """Returns the bytes of the workspace on a 32-bit target: boundaries and a run's memory; of the largest
-    block's run, where a device chooses a block.
-    """
-    if isinstance(plan, BlockRunPlan):
-        return max(workspace_bytes(model, metadata, block.run) for block in plan.blocks)
-    total = Boundaries(model, metadata, plan).bytes
-    if isinstance(plan, NodeRunPlan):
-        return total + _run_bytes(metadata, plan)
-    total += _eight(4 * metadata.command_words) if len(metadata.segments) > 1 else 0
-    return max(total, 8)
-
-
-def _run_bytes(metadata: ZoMetadata, plan: NodeRunPlan) -> int:
-    """Returns the bytes that `NodeTrainer` carves out of the workspace for a run."""
-    samples, count = plan.value("batch") * plan.value("parts"), len(plan.tasks)
-    total = _eight(count * _TASK_STRUCT)
-    header = _SNAPSHOT_HEADER + _SNAPSHOT_HEADER_TASK * count
-    scratch, tensors, labels = header // 2 + count * _SNAPSHOT_TASK_STRUCT // 4, 0, 0
-    for task in plan.tasks:
-        queries = task.values["queries"]
-        if task.perturbs_weights:
-            total += 8 * queries
-            tensors = max(tensors, task.tensors)
-            continue
-        total += _eight(samples * task.input_bytes)
-        if task.values["following"] != NODE_TAIL:
-            total += _eight(samples * task.route_bytes)
-        exact = not queries and task.values["kind"] == TaskKind.NODES
-        own = exact and task.field is None
-        total += _eight(4 * queries * samples) + (_eight(2 * samples * task.nodes) if own else 0)
-        scratch = max(scratch, task.scratch_values)
-        labels = labels or (4 * metadata.batch if exact else 0)
-    if plan.backward is not None:
-        total += _backward_bytes(plan.backward, samples)
-        scratch = max(scratch, plan.backward.scratch_values)
-    return total + _eight(tensors * _TENSOR_STRUCT) + _eight(4 * scratch) + _eight(labels)
-
-
-def _backward_bytes(program: BackwardProgram, samples: int) -> int:
-    """Returns the bytes of a backward program: structs, norms, addresses, and errors with exponents."""
-    steps, fields = len(program.steps), len(program.fields)
-    total = _eight(_BACKWARD_STRUCT + 8) + _eight(fields * _ERROR_FIELD_STRUCT) + 2 * _eight(4 * steps)
-    total += _eight(2 * program.shared_errors) + _eight(fields)
-    kept = (f.count for f in program.fields if f.at is None)
-    return total + sum(_eight(2 * samples * count) + _eight(samples) for count in kept)
 
 
 def _init(model: Model, metadata: ZoMetadata, plan: RunPlan) -> str:
@@ -259,16 +197,12 @@ def generate(
     metadata = read_metadata(model)
     _check(metadata, plan)
     builds, given, name, command = PLATFORMS[platform], name, identifier(name), comment(command)
-    names, trainer = own(name), _trainer(plan)
+    names, trainer = own(name), trainer_of(plan)
     common = {"command": command, "name": name, **names}
     devices = device_models(model, plan)
     arrays, array_names = _model_arrays(devices, name)
-    arenas = [
-        arena_of(d.segments, tensors=len(d.trained), static_memory=builds.static_memory) for d in devices
-    ]
-    arena = largest(arenas)
+    ram, arenas = ram_of(model, metadata, plan, devices, static_memory=builds.static_memory)
     sizes = {
-        "workspace_bytes": workspace_bytes(model, metadata, plan),
         "trainable_bytes": max(metadata.bytes_of(d.trained) for d in devices),
         "model_bytes": sum(map(len, arrays.values())),
     }
@@ -300,7 +234,7 @@ def generate(
             "zo_config.h.in",
             **common,
             **sizes,
-            **_figures(metadata, plan, given, arena),
+            **_figures(metadata, plan, given, ram),
             tensors=max(len(d.trained) for d in devices),
         ),
         f"{names['zo']}_model.cc": model_source(
@@ -321,7 +255,7 @@ def generate(
     example = {f"{names['zo']}_samples.cc": _samples(samples, data, model, metadata, names)}
     layout = builds.lay_out(Project(name, command, sources, example, trainer == "block"))
     files = {**layout.files, CHECKSUMS: checksums(layout.files)}
-    return Firmware(files, layout.example, arena, **sizes)
+    return Firmware(files, layout.example, ram, **sizes)
 
 
 def _check(metadata: ZoMetadata, plan: RunPlan) -> None:
@@ -349,12 +283,12 @@ def _model_arrays(devices: Sequence[DeviceModel], name: str) -> tuple[dict[str, 
     return arrays, found
 
 
-def _figures(metadata: ZoMetadata, plan: RunPlan, name: str, arena: Arena) -> dict[str, str | int]:
+def _figures(metadata: ZoMetadata, plan: RunPlan, name: str, ram: Ram) -> dict[str, str | int]:
     """Returns the figures of the model, the run and the arena in ``zo_config.h``."""
     note = (
         "from TFLM's recording allocator, for 32-bit targets and CMSIS-NN's\n"
         " * kernels, which need more than TFLM's reference kernels do."
-        if arena.measured
+        if ram.arena.measured
         else "an upper bound: the tflite-micro package, which measures it,\n"
         " * was not there; pip install 'tflm_zo[tflm]' and generate it again."
     )
@@ -362,19 +296,16 @@ def _figures(metadata: ZoMetadata, plan: RunPlan, name: str, arena: Arena) -> di
         "name_string": string(name),
         "words": "\n".join(f" *   {k}: {v}" for k, v in plan.words.items()),
         "arena_note": note,
-        "arena_bytes": arena.bytes,
-        "arena_bytes_mve": arena.bytes_mve,
+        "arena_bytes": ram.arena.bytes,
+        "arena_bytes_mve": ram.arena.bytes_mve,
+        "workspace_bytes": ram.workspace,
+        "objects_bytes": ram.objects,
+        "stack_bytes": ram.stack,
         "segments": len(metadata.segments),
         "batch": metadata.batch,
         "steps": plan.value("steps"),
         "samples": plan.value("samples"),
     }
-
-
-def _trainer(plan: RunPlan) -> str:
-    if isinstance(plan, BlockRunPlan):
-        return "block"
-    return "node" if isinstance(plan, NodeRunPlan) else "weight"
 
 
 def _joined(
@@ -438,7 +369,7 @@ def _own_op_pack(plan: RunPlan, wanted: dict[str, bool]) -> dict[str, str]:
     queries = plan.value("queries") * max(1, plan.value("chain"))
     tasks = plan.tasks if isinstance(plan, NodeRunPlan) else ()
     most = max([queries, *(t.values["queries"] for t in tasks)])
-    own = _trainer(plan)
+    own = trainer_of(plan)
     others = {"weight", "node", "block"} - ({"node", "block"} if own == "block" else {own})
     left_out = (*(f"ops/device/zo_{other}_trainer" for other in others), *unused_sources(wanted))
     sources = {path: text for path, text in op_pack_sources().items() if not path.startswith(left_out)}

@@ -142,6 +142,7 @@ def plan_blocks(
     data: Data,
     *,
     steps: int,
+    measures: bool = True,
 ) -> BlockRunPlan:
     """Returns the plan of a layer-wise run of the best of several blocks, which does on a device the same as
     `training.choose_block` and a run of the chosen block do on a desktop.
@@ -152,6 +153,8 @@ def plan_blocks(
         search: settings of the choice.
         data: all samples, as the model takes them.
         steps: number of steps of the run after the choice.
+        measures: False leaves learning rates that would be measured as they are, for plans that are only
+            looked at.
 
     Raises:
         SettingsError: the model does not fit the settings, the settings are those of weight perturbation,
@@ -165,10 +168,11 @@ def plan_blocks(
     held_out = held_out_samples(data.labels, loss, search.held_out, settings.seed)
     train = data.take(np.setdiff1d(np.arange(len(data)), held_out))
     probe_steps = search.epochs * -(-len(train) // settings.batch_size)
-    probed = measured(model, settings, train, probe_steps)
+    probed = measured(model, settings, train, probe_steps) if measures else settings
 
     def plan(own: Settings, layers: tuple[str, ...], count: int, samples: Data) -> NodeRunPlan:
-        own = measured(model, dataclasses.replace(own, layers=layers), samples, count)
+        own = dataclasses.replace(own, layers=layers)
+        own = measured(model, own, samples, count) if measures else own
         found = plan_run(model, own, steps=count, samples=len(samples))
         assert isinstance(found, NodeRunPlan)
         return found

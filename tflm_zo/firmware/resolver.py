@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..converters.constants import OP_PREFIX
 from ..converters.model import Model, Operator
 from ..converters.model.schema import TensorType
@@ -48,6 +50,11 @@ def _is_int8(op: Operator) -> bool:
     return all(t.type in _TYPES for t in tensors) and set(activations) == {TensorType.INT8}
 
 
+def operators_of(models: Sequence[Model]) -> list[str]:
+    """Returns the names of the operators of some models, each once, sorted."""
+    return sorted({op.code.name for model in models for graph in model.subgraphs for op in graph.operators})
+
+
 def resolver_source(
     models: list[Model], name: str, command: str, *, int8: frozenset[str] | None = None
 ) -> str:
@@ -60,7 +67,7 @@ def resolver_source(
         int8: operators that the build system's TFLM can register for int8 alone; None: all of them.
     """
     operators = [op for model in models for graph in model.subgraphs for op in graph.operators]
-    names = sorted({op.code.name for op in operators})
+    names = operators_of(models)
     custom = [n for n in names if n.startswith(OP_PREFIX)]
     general = {op.code.name for op in operators if not _is_int8(op)}
     narrow = {n for n in names if n in _INT8 and n not in general and (int8 is None or n in int8)}

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -11,73 +10,19 @@ import numpy as np
 from ..converters.errors import ConversionError
 from ..converters.metadata import ZoLoss, ZoMetadata
 from ..converters.model import Model
-from ..converters.model.schema import DTYPES
 from ..converters.step_multipliers import step_multipliers
 from ..converters.update_masks import update_masks
 from ..core import NODE_HEAD, NODE_TAIL, LogitScale, TaskKind
 from ..core.loader import constants
 from ..logs import fingerprint
 from .backward_tables import backward_tables
+from .boundaries import Boundaries, bytes_of_sample
 from .device_model import DeviceModel
 from .plan import BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
 from .source_text import array, comment, fill, hexadecimal, numbers, own, string
 
 _LOSSES = ("cross_entropy", "binary_cross_entropy", "mse", "floor_log2")
 _MAX_INPUTS = 8  # kMaxInputs
-
-
-def _bytes_of_sample(model: Model, segment: int, side: str, index: int, batch: int) -> int:
-    tensor = getattr(model.subgraphs[segment], side)[index]
-    itemsize: int = np.dtype(DTYPES[tensor.type]).itemsize
-    return int(math.prod(tensor.shape) * itemsize // batch)
-
-
-def _starts(plan: RunPlan) -> set[int]:
-    """Returns the segments that runs which keep nothing begin with, the first one apart."""
-    if isinstance(plan, NodeRunPlan):
-        return {t.values["start_segment"] for t in plan.tasks if t.values["queries"]} - {0}
-    assert isinstance(plan, WeightRunPlan)
-    return set(plan.block_segments) - {0} if plan.value("blocks") else set()
-
-
-def kept_boundaries(metadata: ZoMetadata, plan: RunPlan) -> list[int]:
-    """Returns the segments whose entering activations are kept."""
-    wanted = {k for start in _starts(plan) for k in metadata.entering(start)}
-    if isinstance(plan, NodeRunPlan):
-        for task in plan.tasks:
-            wanted.add(task.values["start_segment"])
-            if not task.perturbs_weights:
-                wanted |= {task.input_segment if task.input_bytes else 0, task.output_segment}
-        steps = () if plan.backward is None else plan.backward.steps
-        wanted |= {step.segment for step in steps if step.segment is not None}
-    return sorted(wanted - {0})
-
-
-class Boundaries:
-    """Memory of the activations that enter segments.
-
-    Attributes:
-        at: offset of each that is kept, by the segment's number.
-        passing: offset of each that later segments read, in a run that keeps nothing: the place where it is
-            kept, unless such a run begins at the segment or before it.
-        bytes: size of all together.
-    """
-
-    def __init__(self, model: Model, metadata: ZoMetadata, plan: RunPlan) -> None:
-        self._model, self._metadata = model, metadata
-        self.bytes = 0
-        self.at = {k: self._place(k) for k in kept_boundaries(metadata, plan)}
-        first = min(_starts(plan), default=len(metadata.segments))
-        skipping = sorted({k for s in metadata.segments for k in s.skips})
-        self.passing = {k: self.at[k] if k in self.at and k < first else self._place(k) for k in skipping}
-
-    def _place(self, segment: int) -> int:
-        port = self._metadata.segments[segment].input_index("boundary")
-        assert port is not None  # every segment but the first has one
-        batch, at = self._metadata.batch, self.bytes
-        size = batch * _bytes_of_sample(self._model, segment, "inputs", port, batch)
-        self.bytes += -(-size // 8) * 8
-        return at
 
 
 def _segments(
@@ -97,7 +42,7 @@ def _segments(
         of_outputs = (segment.output_index(role) for role in ("boundary", "loss", "status"))
         found += [i if i in outputs else None for i in of_outputs]
         ports = ["kNone" if i is None else str(i) for i in found]
-        size = 0 if entering is None else _bytes_of_sample(model, 0, "inputs", entering, metadata.batch)
+        size = 0 if entering is None else bytes_of_sample(model, 0, "inputs", entering, metadata.batch)
         places = boundaries.at.get(k, -1), boundaries.passing.get(k, -1)
         values = [arrays[k], *ports, first, len(owned), size, *places, len(skips), len(segment.skips)]
         rows.append(f"    {{{', '.join(map(str, values))}}},")
@@ -116,7 +61,7 @@ def _inputs(model: Model, metadata: ZoMetadata) -> list[tuple[int, int, int]]:
                     f"input {port.index} is not int8: firmware feeds int8 inputs only; convert the "
                     "model with inference_input_type=tf.int8"
                 )
-            found[port.index] = (k, i, _bytes_of_sample(model, k, "inputs", i, metadata.batch))
+            found[port.index] = (k, i, bytes_of_sample(model, k, "inputs", i, metadata.batch))
     if len(found) > _MAX_INPUTS:
         raise ConversionError(f"the model has {len(found)} inputs; firmware feeds {_MAX_INPUTS} at most")
     return [found[i] for i in sorted(found)]
@@ -139,7 +84,7 @@ def _output(model: Model, metadata: ZoMetadata) -> tuple[int, int, int]:
             entering = None if boundary is None else outputs[boundary]
             if k != last and (k != last - 1 or outputs[i] is not entering):
                 raise ConversionError("the output that the loss belongs to does not last to the loss")
-            return k, i, _bytes_of_sample(model, k, "outputs", i, metadata.batch)
+            return k, i, bytes_of_sample(model, k, "outputs", i, metadata.batch)
     raise ConversionError("the model has no output that its loss belongs to")
 
 
@@ -346,7 +291,7 @@ def model_source(
     inputs = _inputs(model, metadata)
     last = metadata.segments[-1].input_index("label")
     assert last is not None
-    label_bytes = _bytes_of_sample(model, len(metadata.segments) - 1, "inputs", last, metadata.batch)
+    label_bytes = bytes_of_sample(model, len(metadata.segments) - 1, "inputs", last, metadata.batch)
     data = (f"alignas(16) const unsigned char {a}[] = {{\n{hexadecimal(d)}\n}};" for a, d in arrays.items())
     tables, infos = [], []
     for i, (device, of_segments, least) in enumerate(zip(devices, array_names, least_arenas, strict=True)):

@@ -134,12 +134,13 @@ def inject_for(model: Model, settings: Settings, **given: Unpack[InjectChanges])
         model: a plain model; it is not changed.
         settings: settings of the run. The largest divisor of its minibatch up to 32 becomes the model's
             batch; a model whose own batch is another one, or that an operator ties to a batch of 1, keeps it.
-        **given: settings of `inject` that replace those that the run asks for.
+        **given: settings of `inject` that replace those that the run asks for, `batch` included.
 
     Raises:
         ConversionError: the model cannot be injected.
     """
-    batch = max(b for b in range(1, BATCH + 1) if settings.batch_size % b == 0)
+    largest = max(b for b in range(1, BATCH + 1) if settings.batch_size % b == 0)
+    batch = given.get("batch", largest)
     return inject_plain(model, inject_settings(settings, **given), batch)
 
 

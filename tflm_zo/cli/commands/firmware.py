@@ -12,24 +12,31 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from ...converters import Model, ZoMetadata, load_model, read_metadata
+from ...converters import Model, load_model, read_metadata
 from ...converters.table import table
 from ...data import Data, DataError, prepare
 from ...firmware import (
     PLATFORMS,
     BlockSearch,
     Firmware,
+    Fitted,
     check_folder,
     check_names,
+    fit,
     generate_firmware,
     name_of,
 )
 from ...runtime import Inputs
-from ...training import ALGORITHMS, Settings, SettingsError, algorithm_for, trained_layers
+from ...training import ALGORITHMS, Settings, SettingsError, trained_layers
+from ...training.costs import RunCosts
+from ...training.injection import is_zo
 from ...training.length import check_length, planned_steps, usual_epochs
-from ..options import BlockSearchOption, Epochs, Json, Steps, ZoModelFile, choice, parse_block_search
+from ..failures import waiting_for
+from ..options import BlockSearchOption, Epochs, Json, Steps, choice, parse_block_search, parse_bytes
+from ..output_file import check_output, write_output
 from ..results import show
-from ..set_option import SetOption, make_settings, parse_set, split_set
+from ..set_option import SetOption
+from ..zo_source import ZoSource, zo_source
 
 EXAMPLE = "tflm-zo firmware lenet5.zo.tflite -o lenet5_firmware --data adapt.npz --samples 100 --epochs 5"
 
@@ -40,6 +47,26 @@ _SAMPLES = 100
 _UNRECORDED = ("force", "as_json")
 
 
+AnyModel = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL",
+        help="A plain int8 model, of which a ZO model is made and written beside FOLDER, or a ZO model, as "
+        "inject or train writes it.",
+        show_default=False,
+    ),
+]
+RamOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ram",
+        metavar="BYTES",
+        help="RAM that a program with the run may take, like 256K. Where it takes more, updates have 8 bits, then "
+        "minibatches are smaller, then the first layers are left out, or blocks are smaller.",
+        show_default=False,
+        rich_help_panel="Algorithm",
+    ),
+]
 Output = Annotated[
     Path,
     typer.Option(
@@ -117,7 +144,7 @@ ForceOption = Annotated[
 
 def firmware(
     context: typer.Context,
-    model: ZoModelFile,
+    model: AnyModel,
     output: Output,
     platform: Platform = "cmake",
     data: DataOption = None,
@@ -128,6 +155,7 @@ def firmware(
     settings: SetOption = None,
     choose_block: BlockSearchOption = None,
     held_out: HeldOut = None,
+    ram: RamOption = None,
     name: Name = None,
     force: ForceOption = False,
     as_json: Json = False,
@@ -136,16 +164,25 @@ def firmware(
 
     The folder has the model, the op pack, a resolver, the trainer, an example and the build system's files.
     A run on the device and one of `tflm-zo train --runtime tflm` with the same settings and samples give the
-    same log and the same weights.
+    same log and the same weights. For a plain MODEL, FOLDER.zo.tflite is written, too, the ZO model that such
+    a run and `tflm-zo replay` take.
     """
     check_names(platform, name)
     search = _search(choose_block, held_out)
     if search is not None and data is None:
         raise SettingsError("--choose-block needs --data: blocks are judged by samples held out of it")
     check_folder(output, force=force)
-    loaded = load_model(model)
-    run = _run_settings(model, read_metadata(loaded), algorithm, settings)
-    arrays, count = _device_samples(loaded, data, samples)
+    most = None if ram is None else parse_bytes("--ram", ram)
+    given = load_model(model)
+    beside = None if is_zo(given) else output.with_name(f"{output.name}.zo.tflite")
+    if beside is not None:
+        check_output(beside, force=force)
+    source = zo_source(given, model, algorithm, settings, {}, batch=1)
+    arrays, count = _device_samples(source.zo, data, samples)
+    loaded, run, given_up = source.zo, source.settings, tuple[str, ...]()
+    if most is not None:
+        fitted = _fit(source, most, search, arrays, platform)
+        loaded, run, search, given_up = fitted.model, fitted.settings, fitted.search, fitted.given_up
     check_length(epochs, steps, None)
     if epochs is None and steps is None:
         epochs = usual_epochs(count, run.batch_size)
@@ -163,12 +200,18 @@ def firmware(
         search=search,
     )
     kept = made.write(output, force=force)
+    if beside is not None:
+        write_output(beside, loaded.to_bytes(), force=force)
     result: dict[str, Any] = {
         "output": str(output),
+        "zo_model": None if beside is None else str(beside),
         "platform": platform,
         "algorithm": run.algorithm,
         "trains": dataclasses.asdict(trained_layers(loaded, run)),
+        "given_up": given_up,
+        "blocks": None if search is None else search.split(run, read_metadata(loaded)),
         "steps": total,
+        "step_forwards": _step_forwards(loaded, run, search, count, total),
         "samples": count,
         "samples_assumed": data is None and samples is None,
         "rate_assumed": run.measures_rate and data is None,
@@ -178,23 +221,46 @@ def firmware(
     show(result, as_json=as_json, render=lambda console: _render(console, result))
 
 
-def _run_settings(
-    model: Path, metadata: ZoMetadata, algorithm: str | None, given: list[str] | None
-) -> Settings:
-    usual = algorithm_for(metadata, algorithm)
-    texts, injection = split_set(given)
-    if injection:
-        first = next(iter(injection)).replace("_", "-")
-        raise SettingsError(f"--set {first}: {model} is a ZO model already")
-    return make_settings(usual, parse_set(usual, texts), metadata)
+def _fit(
+    source: ZoSource, most: int, search: BlockSearch | None, arrays: Data | None, platform: str
+) -> Fitted:
+    waiting = waiting_for("finding what fits")
+    waiting.start()
+    try:
+        return fit(
+            source.make,
+            source.settings,
+            most,
+            search=search,
+            data=arrays,
+            fixed=source.fixed,
+            platform=platform,
+        )
+    finally:
+        waiting.stop()
+
+
+def _step_forwards(
+    model: Model, run: Settings, search: BlockSearch | None, samples: int, steps: int
+) -> float:
+    """Forward equivalents of a step; of the most expensive block."""
+    metadata = read_metadata(model)
+    blocks = [run.layers] if search is None else search.split(run, metadata)
+    own = (dataclasses.replace(run, layers=layers) for layers in blocks)
+    return max(RunCosts(r, model, metadata, samples).until(steps) / steps for r in own)
 
 
 def _described(made: Firmware) -> dict[str, Any]:
     return {
         "files": sorted(made.files),
-        "arena_bytes": made.arena.bytes,
-        "arena_measured": made.arena.measured,
-        "workspace_bytes": made.workspace_bytes,
+        "ram_bytes": made.ram.bytes,
+        "arena_bytes": made.ram.arena.bytes,
+        "arena_bytes_mve": made.ram.arena.bytes_mve,
+        "arena_measured": made.ram.arena.measured,
+        "workspace_bytes": made.ram.workspace,
+        "objects_bytes": made.ram.objects,
+        "stack_bytes": made.ram.stack,
+        "library_bytes": made.ram.libraries,
         "trainable_bytes": made.trainable_bytes,
         "model_bytes": made.model_bytes,
     }
@@ -248,12 +314,24 @@ def _render(console: Console, result: dict[str, Any]) -> None:
         "algorithm": result["algorithm"],
         "steps": result["steps"],
         "samples": result["samples"],
+        "a step": f"{result['step_forwards']:,.1f} inferences",
+        "model in flash": result["model_bytes"],
         "arena": result["arena_bytes"],
         "workspace": result["workspace_bytes"],
-        "weights": result["trainable_bytes"],
-        "model": result["model_bytes"],
+        "objects": result["objects_bytes"],
+        "stack": result["stack_bytes"],
+        "libraries": result["library_bytes"],
+        "RAM": result["ram_bytes"],
     }
-    console.print(result["trains"]["sentence"], markup=False)
+    if result["blocks"] is None:
+        console.print(result["trains"]["sentence"], markup=False)
+    else:
+        blocks = "; ".join(", ".join(block) for block in result["blocks"])
+        console.print(
+            f"tries {len(result['blocks'])} blocks of layers and trains the best: {blocks}", markup=False
+        )
+    if result["given_up"]:
+        console.print(f"fits by doing without {'; '.join(result['given_up'])}", markup=False)
     if result["samples_assumed"]:
         console.print(
             f"takes it that the device has {result['samples']} samples: --samples or --data says how many",
@@ -266,9 +344,16 @@ def _render(console: Console, result: dict[str, Any]) -> None:
             markup=False,
         )
     console.print(table("Firmware (bytes)", list(row), [list(row.values())]))
+    console.print(
+        f"weights that are trained take {result['trainable_bytes']:,} bytes of the arena; with CMSIS-NN's "
+        f"kernels for vectors (MVE) it is {result['arena_bytes_mve']:,} bytes",
+        markup=False,
+    )
     how = "" if result["arena_measured"] else " (the arena is an upper bound: pip install 'tflm_zo[tflm]')"
     if result["kept"]:
         console.print(f"kept, yours: {', '.join(result['kept'])}", markup=False)
     console.print(
         f"{result['output']}: {len(result['files'])} files, {result['platform']}{how}", markup=False
     )
+    if result["zo_model"] is not None:
+        console.print(f"{result['zo_model']}: the ZO model, for replay", markup=False)

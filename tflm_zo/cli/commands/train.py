@@ -32,7 +32,8 @@ from ..options import (
 from ..output_file import check_different, check_output, claim_outputs
 from ..recalibration import recalibrated
 from ..set_option import ALGORITHM_HELP, SetOption
-from ..training_run import Files, Length, Measured, TrainingRun, choose_algorithm
+from ..training_run import Files, Length, Measured, TrainingRun
+from ..zo_source import zo_source
 
 EXAMPLE = "tflm-zo train model.tflite adapt.npz -o adapted.tflite --epochs 20 --validation test.npz"
 
@@ -212,15 +213,15 @@ def train(
     given = {"batch_size": batch_size, "learning_rate": learning_rate}
     if recalibrate or (recalibrate is None and plain and read_statistics(source) is not None):
         source = recalibrated(source, data, runtime, threads)
-    zo, chosen = choose_algorithm(
+    made = zo_source(
         source,
-        files,
+        model,
         algorithm,
         settings,
         {name: value for name, value in given.items() if value is not None},
         loss_output,
     )
-    run = TrainingRun(zo, chosen, files, runtime, threads, force=force, resume=resume)
+    run = TrainingRun(made.zo, made.settings, files, runtime, threads, force=force, resume=resume)
     run.load_data(Measured(held_out=held_out, blocks=choose_block, keep=keep))
     run.train(Length(epochs, steps, budget))
     run.finish(re_range=re_range, as_json=as_json)

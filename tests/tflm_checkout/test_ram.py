@@ -1,0 +1,112 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""MLPerf Tiny's VWW in the RAM of Poor Man's Training's devices, from one command, by the linker's map."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cortex_m.emulator import CORES, PREFIX, run
+from helpers.commands import invoke
+from tflm_checkout.firmware_build import LIBRARIES, build_firmware
+from tflm_checkout.test_firmware import log_of
+from tflm_zo import load_model
+from tflm_zo.data import prepare
+from tflm_zo.runtime import Inputs
+from tflm_zo.training import Trainer, algorithm, choose_block
+from tflm_zo.training.setting_names import changed
+
+LIBRARY = next(library for library in LIBRARIES if library.name == "cortex-m4-cmsis_nn")
+VWW = Path(os.environ.get("TFLM_ZO_MODELS") or ".") / "vww_96_int8.tflite"
+SAMPLES, STEPS, KIB = 8, 1, 1024
+COMMON = [
+    "--algorithm",
+    "poor-mans-training",
+    "--set",
+    "nodes.queries=2",
+    "--set",
+    "weights.queries=2",
+    "--steps",
+    str(STEPS),
+]
+GIVEN = {"nodes.queries": 2, "weights.queries": 2}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not VWW.is_file():
+        pytest.skip(f"TFLM_ZO_MODELS HAS NO {VWW.name}: WHETHER IT FITS WAS NOT TESTED")
+    if reason := LIBRARY.why_not():
+        pytest.skip(reason)
+    rng = np.random.default_rng(3)
+    path = tmp_path_factory.mktemp("vww") / "data.npz"
+    np.savez(path, x=rng.uniform(0, 1, (SAMPLES, 96, 96, 3)).astype(np.float32), y=np.arange(SAMPLES) % 2)
+    return path
+
+
+def ram_of(program: Path) -> int:
+    """Bytes of .data and .bss, by the linker."""
+    listed = subprocess.run(
+        [f"{PREFIX}size", "-A", str(program)], capture_output=True, text=True, check=True
+    ).stdout
+    return sum(int(size) for size in re.findall(r"^\.(?:data|bss)\s+(\d+)", listed, re.MULTILINE))
+
+
+def generated(folder: Path, *options: str) -> dict[str, object]:
+    result = invoke("firmware", str(VWW), "-o", str(folder / "vww"), "--json", *COMMON, *options)
+    assert result.exit_code == 0, result.output
+    found: dict[str, object] = json.loads(result.stdout)
+    return found
+
+
+def check_size(program: Path, found: dict[str, object], limit: int) -> None:
+    """The linker's map, with the stack that is reserved, is within the limit, and what was said is true."""
+    said, stack = found["ram_bytes"], found["stack_bytes"]
+    assert isinstance(said, int) and isinstance(stack, int)
+    linked = ram_of(program) + stack
+    assert linked <= limit
+    # What is said is of the core that takes more, which is the M55.
+    assert 0 <= said - linked <= 512
+
+
+def test_a_block_is_chosen_and_trained_in_256_kib(data: Path, tmp_path: Path) -> None:
+    options = ["--choose-block", "4", "--held-out", "0.5", "--ram", "256K", "--data", str(data)]
+    found = generated(tmp_path, *options, "--set", "batch-size=4", "--set", "learning-rate=0.5")
+    program = build_firmware(LIBRARY, tmp_path / "vww", tmp_path / "build")
+    check_size(program, found, 256 * KIB)
+
+    zo = load_model(tmp_path / "vww.zo.tflite")
+    settings = changed(algorithm("poor-mans-training"), {**GIVEN, "batch_size": 4, "learning_rate": 0.5})
+    arrays = prepare(Inputs(zo), data)
+    blocks = found["blocks"]
+    assert isinstance(blocks, list)
+    chosen = choose_block(
+        zo,
+        settings,
+        arrays.inputs[0],
+        arrays.labels,
+        blocks=len(blocks),
+        held_out=0.5,
+        epochs=1,
+        runtime="tflm",
+    )
+    trainer = Trainer(zo, changed(settings, {"layers": chosen.layers}), runtime="tflm")
+    log = tmp_path / "run.zolog"
+    trainer.fit(arrays.inputs[0], arrays.labels, steps=STEPS, log=log, keep="last")
+    lines = run(CORES[LIBRARY.core], program, timeout=1200).splitlines()
+    scores = [line for line in lines if line.startswith("block ")]
+    assert scores == [f"block {i} score {score}" for i, score in enumerate(chosen.scores)]
+    assert log_of(lines) == log.read_bytes()
+
+
+def test_the_whole_network_is_trained_in_1024_kib(data: Path, tmp_path: Path) -> None:
+    found = generated(tmp_path, "--ram", "1024K", "--data", str(data))
+    assert found["given_up"] == ["16-bit updates (8 bits, rounded at random)"]
+    program = build_firmware(LIBRARY, tmp_path / "vww", tmp_path / "build")
+    check_size(program, found, 1024 * KIB)

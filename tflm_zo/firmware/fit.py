@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run that fits a device's RAM: what is given up for it, the cheapest first."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterator
+
+from ..converters import Model, ZoMetadata, read_metadata
+from ..data import Data
+from ..training.block_search import BlockSearch
+from ..training.checks import SettingsError
+from ..training.plan import trained_tensors
+from ..training.settings import Settings
+from .device_model import device_models
+from .planning import plan_blocks, plan_run
+from .platforms import PLATFORMS
+from .ram import Ram, ram_of
+
+__all__ = ["Fitted", "fit"]
+
+# Fewer samples make too noisy a step: LeNet-5 on rotated digits ends at 92 % with 16 or 32 samples a
+# minibatch, at 86 to 91 % with 4, and at 45 % with 1 (nodes, 2·10⁴ forward equivalents).
+_FEWEST_SAMPLES = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """A run, as far as it fits.
+
+    Attributes:
+        model: ZO model that the run is of.
+        settings: settings of the run.
+        search: search for the best block, or None.
+        ram: RAM that the run takes.
+        given_up: what the run does without, in words.
+    """
+
+    model: Model
+    settings: Settings
+    search: BlockSearch | None
+    ram: Ram
+    given_up: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Choice:
+    """What is chosen: bits of an update, samples of a minibatch, the last layers or the number of blocks."""
+
+    bits: int
+    batch_size: int
+    layers: tuple[str, ...] | None
+    blocks: int | None
+
+
+def fit(
+    make: Callable[[Settings, int | None], Model],
+    settings: Settings,
+    ram: int,
+    *,
+    search: BlockSearch | None = None,
+    data: Data | None = None,
+    fixed: Collection[str] = (),
+    platform: str = "cmake",
+) -> Fitted:
+    """Returns a run that takes no more than so many bytes of RAM.
+
+    Where all of it does not fit, the run does without, in this order: the fractions of 16-bit updates, which
+    make no difference to what is learned (docs/results.md); large minibatches, down to 4 samples; the first
+    layers, or, of a search, large blocks. What was given up too early is taken back as far as it fits then.
+
+    Args:
+        make: function that returns the ZO model of a run's settings, with so many bits of an update; None:
+            as many as the run asks for.
+        settings: settings of the run.
+        ram: bytes of RAM of a program that does nothing else.
+        search: search for the block that is best trained alone; more blocks are smaller ones.
+        data: samples, of which a search holds some out.
+        fixed: names of settings that stay as they are: "update_bits", "batch_size", "layers".
+        platform: name of the build system.
+
+    Raises:
+        SettingsError: the least that the run could take is more; the message says how much that is.
+        ConversionError: no ZO model can be made for the run.
+    """
+    return _Search(make, settings, ram, search, data, fixed, platform).run()
+
+
+class _Search:
+    def __init__(
+        self,
+        make: Callable[[Settings, int | None], Model],
+        settings: Settings,
+        ram: int,
+        search: BlockSearch | None,
+        data: Data | None,
+        fixed: Collection[str],
+        platform: str,
+    ) -> None:
+        self._make, self._settings, self._ram = make, settings, ram
+        self._search, self._data, self._fixed = search, data, fixed
+        self._static_memory = PLATFORMS[platform].static_memory
+        self._sized: dict[_Choice, Fitted] = {}
+        self._models: dict[tuple[int | None, tuple[str, ...] | None], Model] = {}
+        model = self._model(settings, None, None)
+        metadata = read_metadata(model)
+        self._names = _layers(settings, metadata)
+        self._whole = _Choice(
+            metadata.update_bits, settings.batch_size, None, None if search is None else search.blocks
+        )
+
+    def run(self) -> Fitted:
+        least = self._whole
+        for choice in self._without_layers(self._whole):
+            if self._fits(choice):
+                return self._found(choice)
+            least = choice
+        for choice in self._fewer_layers(least):
+            if self._fits(choice):
+                return self._found(self._taken_back(choice))
+            least = choice
+        needs = self._size(least).ram.bytes
+        what = "the run" if least == self._whole else _in_words(least, self._names)
+        raise SettingsError(
+            f"ram: {what} needs {needs:,} bytes, not {self._ram:,}; "
+            + ("train fewer layers" if "layers" in self._fixed else "no run of this algorithm needs less")
+        )
+
+    def _without_layers(self, choice: _Choice) -> Iterator[_Choice]:
+        """Yields the choices that train all layers, the best first."""
+        yield choice
+        if choice.bits == 16 and "update_bits" not in self._fixed:
+            choice = dataclasses.replace(choice, bits=8)
+            yield choice
+        # Weight perturbation keeps nothing of a minibatch.
+        while self._settings.is_layerwise and "batch_size" not in self._fixed:
+            choice = dataclasses.replace(choice, batch_size=choice.batch_size // 2)
+            if choice.batch_size < _FEWEST_SAMPLES:
+                break
+            yield choice
+
+    def _fewer_layers(self, choice: _Choice) -> Iterator[_Choice]:
+        if self._search is not None:
+            for blocks in range(self._search.blocks + 1, len(self._names) + 1):
+                yield dataclasses.replace(choice, blocks=blocks)
+        elif "layers" not in self._fixed:
+            for count in range(len(self._names) - 1, 0, -1):
+                yield dataclasses.replace(choice, layers=self._names[-count:])
+
+    def _taken_back(self, choice: _Choice) -> _Choice:
+        """Returns the choice with as large a minibatch as fits, and with 16 bits if they do, too."""
+        largest = dataclasses.replace(choice, batch_size=self._whole.batch_size)
+        while not self._fits(largest):
+            largest = dataclasses.replace(largest, batch_size=largest.batch_size // 2)
+        whole = dataclasses.replace(largest, bits=self._whole.bits)
+        return whole if self._fits(whole) else largest
+
+    def _fits(self, choice: _Choice) -> bool:
+        return self._size(choice).ram.bytes <= self._ram
+
+    def _size(self, choice: _Choice) -> Fitted:
+        if choice not in self._sized:
+            self._sized[choice] = self._sizing(choice)
+        return self._sized[choice]
+
+    def _sizing(self, choice: _Choice) -> Fitted:
+        settings = dataclasses.replace(self._settings, batch_size=choice.batch_size)
+        if choice.layers is not None:
+            settings = dataclasses.replace(settings, layers=choice.layers)
+        model = self._model(settings, choice.bits, choice.layers)
+        metadata = read_metadata(model)
+        search = self._search
+        if search is None or choice.blocks is None:
+            plan = plan_run(model, settings, steps=1, samples=1)
+        else:
+            search = dataclasses.replace(search, blocks=choice.blocks)
+            assert self._data is not None  # a search has some
+            plan = plan_blocks(model, settings, search, self._data, steps=1, measures=False)
+        devices = device_models(model, plan)
+        ram, _ = ram_of(model, metadata, plan, devices, static_memory=self._static_memory)
+        return Fitted(model, settings, search, ram)
+
+    def _model(self, settings: Settings, bits: int | None, layers: tuple[str, ...] | None) -> Model:
+        # A layer-wise run leaves layers out that its model has.
+        key = bits, None if settings.is_layerwise else layers
+        if key not in self._models:
+            self._models[key] = self._make(settings, bits)
+        return self._models[key]
+
+    def _found(self, choice: _Choice) -> Fitted:
+        given_up, whole = list[str](), self._whole
+        if choice.bits != whole.bits:
+            given_up.append("16-bit updates (8 bits, rounded at random)")
+        if choice.batch_size != whole.batch_size:
+            given_up.append(f"minibatches of {whole.batch_size} ({choice.batch_size})")
+        if choice.layers is not None:
+            left_out = len(self._names) - len(choice.layers)
+            given_up.append(f"the first {left_out} of {len(self._names)} layers ({', '.join(choice.layers)})")
+        if choice.blocks != whole.blocks:
+            given_up.append(f"{whole.blocks} blocks ({choice.blocks} smaller ones)")
+        return dataclasses.replace(self._size(choice), given_up=tuple(given_up))
+
+
+def _layers(settings: Settings, metadata: ZoMetadata) -> tuple[str, ...]:
+    """Returns the names of the layers that a run trains, in execution order."""
+    tensors = trained_tensors(settings, metadata) if settings.is_layerwise else range(len(metadata.trainable))
+    return tuple(dict.fromkeys(metadata.trainable[i].layer for i in tensors))
+
+
+def _in_words(choice: _Choice, names: tuple[str, ...]) -> str:
+    layers = names if choice.layers is None else choice.layers
+    what = ", ".join(layers) if choice.blocks is None else f"the largest of {choice.blocks} blocks"
+    return f"{what} with {choice.bits}-bit updates and minibatches of {choice.batch_size}"
