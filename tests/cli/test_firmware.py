@@ -16,6 +16,7 @@ from helpers.firmware_folders import zo_model
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.refusals import refused, wrong_usage
+from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.data import Data
 from tflm_zo.firmware import PLATFORMS, BlockSearch, generate_firmware
 from tflm_zo.runtime import RUNTIMES
@@ -209,6 +210,82 @@ def test_a_path_outside_is_named_without_its_folder(files: Path, monkeypatch: py
     assert " *   tflm-zo firmware node.zo.tflite -o 'a b'\n" in text
 
 
+@pytest.mark.parametrize("given", [[], ["--algorithm", "weight"], ["--set", "update-bits=8"]])
+def test_of_a_plain_model_the_zo_model_is_made_and_written(given: list[str], files: Path) -> None:
+    """The folder is that of the ZO model, which is there for the desktop."""
+    found = as_json("plain.tflite", "-o", "out", "--name", "m", *given)
+    assert found["zo_model"] == "out.zo.tflite"
+    run = [] if "--set" in given else given
+    again = as_json("out.zo.tflite", "-o", "again", "--name", "m", *run)
+    assert again["zo_model"] is None and again["files"] == found["files"]
+    for path in Path("out").rglob("*.cc"):
+        text, other = path.read_text(), Path("again", path.relative_to("out")).read_text()
+        assert text.partition("namespace")[2] == other.partition("namespace")[2]
+    assert read_metadata(load_model("out.zo.tflite")).batch == 1
+
+
+def test_a_zo_model_is_not_replaced_unasked(files: Path) -> None:
+    Path("out.zo.tflite").write_bytes(b"mine")
+    refused(files, "firmware", "plain.tflite", "-o", "out", said="out.zo.tflite exists")
+    assert not Path("out").exists() and Path("out.zo.tflite").read_bytes() == b"mine"
+    done("plain.tflite", "-o", "out", "--force")
+    assert load_model("out.zo.tflite") is not None
+
+
+def ram(*given: Any) -> dict[str, Any]:
+    return as_json("plain.tflite", "-o", "out", "--force", *given)
+
+
+def test_what_does_not_fit_is_given_up_the_cheapest_first(files: Path) -> None:
+    np.savez("d.npz", x=RNG.uniform(-1.9, 1.9, (40, 8, 8, 1)), y=np.arange(40) % 4)
+    options = ["--data", "d.npz", "--set", "nodes=*", "--set", "learning-rate=1"]
+    whole = ram(*options)
+    assert whole["given_up"] == [] and len(whole["trains"]["layers"]) == 2
+    seen, bytes_of, limit = list[str](), whole["ram_bytes"], whole["ram_bytes"]
+    while True:
+        result = invoke(
+            *("firmware", "plain.tflite", "-o", "out", "--force", "--json", *options, "--ram", str(limit)),
+        )
+        if result.exit_code:
+            assert f"needs {bytes_of:,} bytes, not {limit:,}" in result.output
+            break
+        found = json.loads(result.stdout)
+        assert found["ram_bytes"] <= limit
+        # What was said is what the folder has.
+        assert define(Path("out"), "ZO_WORKSPACE_BYTES") == str(found["workspace_bytes"])
+        bits = read_metadata(load_model("out.zo.tflite")).update_bits
+        assert (bits == 8) == any("16-bit" in said for said in found["given_up"])
+        if not seen or seen[-1] != found["given_up"]:
+            seen.append(found["given_up"])
+        bytes_of, limit = found["ram_bytes"], found["ram_bytes"] - 1
+    assert seen[0] == [] and seen[1] == ["16-bit updates (8 bits, rounded at random)"]
+    assert seen[2][1] == "minibatches of 32 (16)"
+    assert any("the first 1 of 2 layers (fc)" in said for said in seen[-1])
+
+
+def test_settings_that_are_given_stay(files: Path) -> None:
+    needs = ram("--set", "batch-size=16", "--set", "update-bits=16", "--set", "layers=fc")["ram_bytes"]
+    options = ["--set", "batch-size=16", "--set", "update-bits=16", "--set", "layers=fc"]
+    assert ram("--ram", needs, *options)["given_up"] == []
+    refused(
+        files,
+        *("firmware", "plain.tflite", "-o", "out", "--force", "--ram", str(needs - 1), *options),
+        said=f"ram: the run needs {needs:,} bytes, not {needs - 1:,}; train fewer layers",
+        last=True,
+    )
+
+
+def test_blocks_that_fit(files: Path) -> None:
+    np.savez("d.npz", x=RNG.uniform(-1.9, 1.9, (40, 8, 8, 1)), y=np.arange(40) % 4)
+    options = ["--data", "d.npz", "--choose-block", "1", "--set", "batch-size=8", "--set", "nodes=*"]
+    options += ["--set", "learning-rate=1"]
+    one = ram(*options)
+    assert len(one["blocks"]) == 1
+    eight = ram(*options, "--set", "update-bits=8")["ram_bytes"]
+    two = ram(*options, "--ram", eight - 1, "--set", "update-bits=8", "--set", "seed=0")
+    assert two["given_up"] == ["1 blocks (2 smaller ones)"] and len(two["blocks"]) == 2
+
+
 def test_names(files: Path) -> None:
     zo_model("weight").save("My Model-2.zo.tflite")
     done("My Model-2.zo.tflite", "-o", "out")
@@ -219,11 +296,12 @@ def test_names(files: Path) -> None:
 
 
 REFUSALS: dict[str, tuple[list[Any], str]] = {
-    "plain model": (["plain.tflite"], "this is no ZO model (it has no metadata «tflm_zo»); inject it first"),
     "no file": (["none.tflite"], "none.tflite: No such file"),
     "not a model": (["d.npz"], "d.npz: not a .tflite model"),
     "nodes for weights": (["node.zo.tflite", "--algorithm", "weight"], "inject with --headroom 1"),
-    "weights for nodes": (["weight.zo.tflite", "--algorithm", "node"], "no nodes: inject it with nodes"),
+    "weights for nodes": (["weight.zo.tflite", "--algorithm", "node"], "weight.zo.tflite carries no nodes"),
+    "no RAM": (["node.zo.tflite", "--ram", "some"], "--ram: expected bytes like 262144, 256K or 1M, got 's"),
+    "too little RAM": (["plain.tflite", "--ram", "4K"], "4 needs "),
     "unknown setting": (
         ["weight.zo.tflite", "--set", "foo=1"],
         "--set foo: algorithm weight has no such setting; it has ",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 from pathlib import Path
@@ -169,6 +170,17 @@ def test_fewer_layers_than_the_tail_has():
     assert steps[1] == [] and steps[3] == steps[6][: len(steps[3])] and len(steps[3]) == 3
     whole = NodePlan(zo, metadata, Settings(tasks=(Exact(last="2 blocks"),), batch_size=4), 3, 8)
     assert [(s.kind, s.source, s.target) for s in whole.program.steps] == steps[6]
+
+
+def test_errors_begin_at_the_last_layer():
+    """Through other layers they are led whether those are trained or not."""
+    zo = inject(SOURCES["residual"](), nodes=(), tail="2 blocks", batch=4)
+    names = [zo_layer.layer for zo_layer in read_metadata(zo).trainable]
+    settings = Settings(tasks=(Exact(last="2 blocks"),), batch_size=4, layers=(names[1], names[-1]))
+    NodePlan(zo, read_metadata(zo), settings, 3, 8)
+    without = dataclasses.replace(settings, layers=(names[1],))
+    with pytest.raises(SettingsError, match=f"of layer {names[1]} comes back through layer {names[-1]}"):
+        NodePlan(zo, read_metadata(zo), without, 3, 8)
 
 
 @pytest.mark.parametrize("name", SOURCES)

@@ -224,8 +224,10 @@ def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int],
     tensors_of = {n.trainable: tensors for n, tensors in layers}
     own = [n for n, tensors in layers if tensors[0] in chosen]
     tail = [n for n in whole if n in own]
+    # Through the layers of a program errors come back whether they are trained or not, but they begin with
+    # those of the last one.
+    _check_tail(whole if metadata.tail is None else whole[:1], tail, metadata)
     if metadata.tail is None:
-        _check_tail(whole, tail, metadata)
         own = _sharing_together(own)
     else:
         own = _sharing_together([n for n in own if n not in tail]) + tail[::-1]
@@ -256,10 +258,9 @@ def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int],
 
 
 def _check_tail(whole: Sequence[ZoNodes], trained: Sequence[ZoNodes], metadata: ZoMetadata) -> None:
-    """Checks that errors come back through dense layers that are trained."""
-    if list(trained) != whole[: len(trained)]:
-        missing = next(n for n in whole if n not in trained)
-        behind = next(n for n in trained if whole.index(n) > whole.index(missing))
+    """Checks that layers are trained without which errors do not come back to the others."""
+    if missing := next((n for n in whole[: len(trained)] if n not in trained), None):
+        behind = next(n for n in trained if n not in whole or whole.index(n) > whole.index(missing))
         names = [metadata.trainable[n.trainable].layer for n in (behind, missing)]
         raise SettingsError(
             f"layers: the exact gradient of layer {names[0]} comes back through layer {names[1]}, which is "
