@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any, Final
 
 import flatbuffers
@@ -30,16 +31,18 @@ _PLACEHOLDER_CODE: Final = 127
 class _AlignedBuffer:
     """Packs a buffer's data aligned: the generated code drops force_align, and copies byte by byte."""
 
-    def __init__(self, data: bytes) -> None:
-        self.data = data
+    def __init__(self, data: bytes, packed: dict[bytes, Any] | None = None) -> None:
+        self.data, self._packed = data, packed
 
     def Pack(self, builder: Any) -> Any:  # noqa: N802 (the generated objects' name)
-        vector = None
-        if self.data:
+        vector = None if self._packed is None else self._packed.get(self.data)
+        if self.data and vector is None:
             builder.StartVector(1, len(self.data), BUFFER_ALIGNMENT)
             builder.head -= len(self.data)
             builder.Bytes[builder.head : builder.head + len(self.data)] = self.data
             vector = builder.EndVector()
+            if self._packed is not None:
+                self._packed[self.data] = vector
         schema.BufferStart(builder)
         if vector is not None:
             schema.BufferAddData(builder, vector)
@@ -48,21 +51,47 @@ class _AlignedBuffer:
 
 def write_model(model: Model) -> bytes:
     """Returns a model as the bytes of a .tflite file, see ``Model.to_bytes``."""
-    raw = _Writer(model).model()
-    size = sum(len(b.data) for b in raw.buffers)
+    return _write([model], None)[0]
+
+
+def write_together(models: Sequence[Model]) -> tuple[bytes, list[int]]:
+    """Returns models in one flatbuffer, in which equal data are there once, for firmware's flash.
+
+    Args:
+        models: at least one.
+
+    Returns:
+        The bytes, to be placed at a multiple of 16, and where in them each model begins: as far as a reader
+        is concerned that does not ask for the end, a .tflite file begins there. The first is at 0.
+
+    Raises:
+        ConversionError: a model contradicts itself, or all are larger than a flatbuffer can be.
+    """
+    return _write(models, {} if len(models) > 1 else None)
+
+
+def _write(models: Sequence[Model], packed: dict[bytes, Any] | None) -> tuple[bytes, list[int]]:
+    raws = [_Writer(model, packed).model() for model in models]
+    size = sum(len(b.data) for raw in raws for b in raw.buffers)
     if size > 2**31 - 1:
         raise ConversionError("the model would be larger than 2 GB, which is not supported")
     # Large enough to begin with: growing copies everything that was written.
     builder = flatbuffers.Builder(size + size // 8 + 4096)
-    builder.Finish(raw.Pack(builder), FILE_IDENTIFIER)
-    return bytes(builder.Output())
+    first, *others = [raw.Pack(builder) for raw in raws]
+    ends = []
+    for table in others:
+        builder.PrependUOffsetTRelative(table)  # the root of a file, in front of what it points to
+        ends.append(builder.Offset())
+    builder.Finish(first, FILE_IDENTIFIER)
+    content = bytes(builder.Output())
+    return content, [0, *(len(content) - end for end in ends)]
 
 
 class _Writer:
     """Numbers objects in the order in which the file lists them."""
 
-    def __init__(self, source: Model) -> None:
-        self.source = source
+    def __init__(self, source: Model, packed: dict[bytes, Any] | None) -> None:
+        self.source, self._packed = source, packed
         self.buffers: dict[Buffer, int] = {}
         self.codes: dict[tuple[int, int, str | None], int] = {}
         self.subgraphs = {g: i for i, g in enumerate(source.subgraphs)}
@@ -92,7 +121,7 @@ class _Writer:
         if source.metadata_buffers is not None:
             raw.metadataBuffer = np.array([self._buffer(b) for b in source.metadata_buffers], np.int32)
         raw.operatorCodes = [self._raw_code(*key) for key in self.codes]
-        raw.buffers = [_AlignedBuffer(b.data) for b in self.buffers]
+        raw.buffers = [_AlignedBuffer(b.data, self._packed) for b in self.buffers]
         return raw
 
     def _buffer(self, buffer: Buffer) -> int:

@@ -71,10 +71,21 @@ class _Address:
 
 
 def _model_arrays(firmware: Firmware) -> list[bytes]:
-    """The models of segments in a generated folder, the largest first."""
+    """The arrays of segments in a generated folder."""
     (text,) = (text for name, text in firmware.files.items() if name.endswith("_zo_model.cc"))
     found = re.findall(r"const unsigned char g_\w+\[\] = \{([^}]*)\}", text)
-    return sorted((bytes(int(b, 0) for b in re.findall(r"0x\w\w", one)) for one in found), key=len)[::-1]
+    return [bytes(int(b, 0) for b in re.findall(r"0x\w\w", one)) for one in found]
+
+
+def _model_at(address: int, arrays: list[bytes]) -> bytes:
+    """The model that begins at an address, somewhere in one of the arrays, as a file."""
+    begin = ctypes.string_at(address, 48)
+    found = ((array, array.index(begin)) for array in arrays if begin in array)
+    (array, at), *_ = (
+        (array, at) for array, at in found if ctypes.string_at(address, len(array) - at) == array[at:]
+    )
+    root = at + int.from_bytes(array[at : at + 4], "little")
+    return root.to_bytes(4, "little") + array[4:]
 
 
 class Device:
@@ -112,7 +123,7 @@ class Device:
         )
         arrays = _model_arrays(firmware)
         addresses = {self._library.device_segment_model(k) for k in range(segments * blocks)}
-        self._models = {a: next(m for m in arrays if ctypes.string_at(a, len(m)) == m) for a in addresses}
+        self._models = {a: _model_at(a, arrays) for a in addresses}
         self._segments: dict[int, _Segment] = {}
         self._host = Host(Open(self._open), Invoke(self._invoke))
         self._error: BaseException | None = None

@@ -37,6 +37,7 @@ def test_bound_of_the_arena_holds(name: str) -> None:
 def test_arena_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tflite_micro.py").write_text("raise ImportError('no module named tflite_micro')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(arena, "_known", {})
     made = generate_firmware(zo_model("weight"), steps=3, samples=5)
     assert not made.ram.arena.measured
     text = made.files["model_zo_config.h"]
@@ -65,6 +66,7 @@ def test_the_working_directory_is_not_imported_from(tmp_path: Path, monkeypatch:
     (tmp_path / "tflm_zo/__init__.py").write_text("raise SystemExit('of the wrong folder')\n")
     seen: list[Any] = []
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(arena, "_known", {})
     original = subprocess.run
 
     def run(*arguments: Any, **options: Any) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from ..converters.errors import ConversionError
 from ..converters.metadata import ZoMetadata, read_metadata
 from ..converters.model import Model
+from ..converters.model.writer import write_together
 from ..data import Data
 from .amalgamation import Unit, join
 from .boundaries import Boundaries
@@ -266,21 +267,20 @@ def _check(metadata: ZoMetadata, plan: RunPlan) -> None:
 
 
 def _model_arrays(devices: Sequence[DeviceModel], name: str) -> tuple[dict[str, bytes], list[list[str]]]:
-    """Returns the models of segments by the names of their arrays, equal ones once, and the names of each
-    device's segments.
+    """Returns the arrays of segments by name, and for each device where its segments begin, in C. The forms
+    that a segment has on several devices are in one array, which has the weights once.
     """
-    arrays, found = dict[str, bytes](), list[list[str]]()
-    for block, device in enumerate(devices):
-        own = list[str]()
-        for k, segment in enumerate(device.segments):
-            content = segment.to_bytes()
-            stem = name if len(device.segments) == 1 else f"{name}_segment_{k}"
-            forms = [f"g_{stem}_model_data", *(f"g_{stem}_block_{b}_model_data" for b in range(block + 1))]
-            known = [array for array in forms if arrays.get(array) == content]
-            own.append(known[0] if known else forms[0] if forms[0] not in arrays else forms[-1])
-            arrays[own[-1]] = content
-        found.append(own)
-    return arrays, found
+    arrays, begins = dict[str, bytes](), [list[str]() for _ in devices]
+    count = len(devices[0].segments)
+    for k in range(count):
+        forms = {device.segments[k].to_bytes(): device.segments[k] for device in devices}
+        array = f"g_{name if count == 1 else f'{name}_segment_{k}'}_model_data"
+        arrays[array], found = write_together(list(forms.values()))
+        of_form = dict(zip(forms, found, strict=True))
+        for device, of_device in zip(devices, begins, strict=True):
+            at = of_form[device.segments[k].to_bytes()]
+            of_device.append(array if at == 0 else f"{array} + {at}")
+    return arrays, begins
 
 
 def _figures(metadata: ZoMetadata, plan: RunPlan, name: str, ram: Ram) -> dict[str, str | int]:

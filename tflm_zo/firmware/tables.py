@@ -277,8 +277,8 @@ def model_source(
         plan: plan of the run.
         devices: the run's model as the device has it; of each block's run, where it chooses a block.
         name: name of the model, an identifier.
-        arrays: models of segments by the names of their arrays.
-        array_names: for each of `devices` the names of its segments' arrays.
+        arrays: contents of the segments' arrays by name.
+        array_names: for each of `devices` where its segments begin in the arrays, in C.
         least_arenas: for each of `devices` bytes of an arena below which no build of TFLM can work.
         command: command line, for the file's first line.
 
