@@ -5,8 +5,30 @@
 #include <stdlib.h>
 
 #ifndef COUNTING_TICK_QUARTERS
-#error "COUNTING_TICK_QUARTERS: instructions between two ticks of SysTick, times four; emulator.py"
+#error "COUNTING_TICK_QUARTERS: instructions between two ticks of the clock, times four; emulator.py"
 #endif
+
+static void nothing(void* argument) { (void)argument; }
+
+#ifdef __riscv
+
+static uint32_t instructions_retired(void) {
+  uint32_t count;
+  __asm__ volatile(
+      ".option push\n .option arch, +zicsr\n csrr %0, minstret\n .option pop"
+      : "=r"(count));
+  return count;
+}
+
+/* Not inlined: the loop must be the same whatever it calls. */
+__attribute__((noinline, noclone)) static uint32_t ticks_of(void (*function)(void*), void* argument,
+                                                            uint32_t calls) {
+  const uint32_t start = instructions_retired();
+  for (uint32_t i = 0; i < calls; ++i) function(argument);
+  return instructions_retired() - start;
+}
+
+#else
 
 /* SysTick counts down from this. */
 #define RELOAD 0x00FFFFFFu
@@ -14,8 +36,6 @@
 static volatile uint32_t* const control = (volatile uint32_t*)0xE000E010u;
 static volatile uint32_t* const reload = (volatile uint32_t*)0xE000E014u;
 static volatile uint32_t* const current = (volatile uint32_t*)0xE000E018u;
-
-static void nothing(void* argument) { (void)argument; }
 
 /* Not inlined: the loop must be the same whatever it calls. */
 __attribute__((noinline, noclone)) static uint32_t ticks_of(void (*function)(void*), void* argument,
@@ -34,6 +54,8 @@ __attribute__((noinline, noclone)) static uint32_t ticks_of(void (*function)(voi
   }
   return (start - end) & RELOAD;
 }
+
+#endif
 
 uint32_t count_instructions(void (*function)(void*), void* argument, uint32_t calls) {
   const uint64_t all = ticks_of(function, argument, calls);

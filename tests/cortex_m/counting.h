@@ -1,7 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
  * Counts the instructions that a function takes on an emulated core. The emulator must run with
- * emulator.py's `counting`: then time passes by the instruction, and SysTick counts it.
+ * emulator.py's `counting`: then time passes by the instruction, and SysTick or RISC-V's counter of
+ * instructions counts it.
  */
 #ifndef TFLM_ZO_TESTS_CORTEX_M_COUNTING_H_
 #define TFLM_ZO_TESTS_CORTEX_M_COUNTING_H_

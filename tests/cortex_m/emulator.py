@@ -1,13 +1,15 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Builds C programs for Cortex-M cores and runs them in QEMU: for tests and for benchmarks.
+"""Builds C programs for Cortex-M and RISC-V cores and runs them in QEMU: for tests and for benchmarks.
 
     core = CORES["cortex-m4"]
     program = build(core, [my_main_c, *CORE_SOURCES], folder / "program")
     print(run(core, program))
 
 A program has a `main`, prints with printf and ends with main's result. Everything else (vectors, memory,
-system calls) is in startup.c and cortex_m.ld. Needs Debian's gcc-arm-none-eabi, libnewlib-arm-none-eabi and
-qemu-system-arm; `missing()` says which of them is not there.
+system calls) is in startup.c and cortex_m.ld for a Cortex-M; for RISC-V, picolibc has it, but for what
+startup_riscv.c adds. Cortex-M needs Debian's gcc-arm-none-eabi, libnewlib-arm-none-eabi and qemu-system-arm,
+RISC-V its gcc-riscv64-unknown-elf, picolibc-riscv64-unknown-elf and qemu-system-misc (since Debian 13
+qemu-system-riscv); `missing()` says which of them is not there.
 
 Instructions are counted by counting.c, in programs that are run with `counting=True`.
 """
@@ -31,10 +33,9 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 CORE_SOURCES = tuple(sorted((REPOSITORY / "ops" / "core").rglob("*.c")))
 COUNTING_SOURCE = HERE / "counting.c"
-PREFIX = "arm-none-eabi-"
-EMULATOR = "qemu-system-arm"
+#: The compiler's flags for start-up code.
+BOOT_FLAGS = ("-Os", "-D_GNU_SOURCE")
 
-_BOOT = (HERE / "startup.c",)
 _OBJECTS = REPOSITORY / "build" / "cortex-m"
 _KIB = 1024
 
@@ -44,11 +45,61 @@ class EmulatorError(RuntimeError):
 
 
 @dataclass(frozen=True)
+class Toolchain:
+    """A compiler with its C library and an emulator, for the cores of an instruction set.
+
+    `cores` is what messages call these. `library` is a file that the compiler finds where its C library,
+    Debian's `package`, is there. `boot` is compiled into every program, and `ending` ends every linker's
+    command.
+    """
+
+    cores: str
+    prefix: str
+    emulator: str
+    library: str
+    package: str
+    boot: Path
+    ending: tuple[str, ...]
+
+    @property
+    def cxx_flags(self) -> list[str]:
+        """The compiler's flags for C++.
+
+        Debian 12 has no C++ library for bare RISC-V. TFLM needs no more than headers, and those of the Arm
+        compiler's library, which is built of the same GCC, are for any 32-bit core.
+        """
+        plain = ["-std=c++17", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"]
+        return plain if self is ARM else [*plain, *(f"-isystem{path}" for path in _cxx_headers())]
+
+
+ARM = Toolchain(
+    cores="Cortex-M",
+    prefix="arm-none-eabi-",
+    emulator="qemu-system-arm",
+    library="libc.a",
+    package="libnewlib-arm-none-eabi",
+    boot=HERE / "startup.c",
+    ending=("-lm",),
+)
+RISCV = Toolchain(
+    cores="RISC-V",
+    prefix="riscv64-unknown-elf-",
+    emulator="qemu-system-riscv32",
+    library="picolibc.specs",
+    package="picolibc-riscv64-unknown-elf",
+    boot=HERE / "startup_riscv.c",
+    # Without the C++ library that g++ would ask for.
+    ending=("-nodefaultlibs", "-Wl,--start-group", "-lm", "-lc", "-lsemihost", "-lgcc", "-Wl,--end-group"),
+)
+
+
+@dataclass(frozen=True)
 class Core:
     """A core, the compiler's flags for it and a board of the emulator that has it.
 
     `code`, `constants` and `data` are (address, bytes) of the memory that programs are linked into.
-    `clock_hz` is that of the board's SysTick; while instructions are counted, each of them takes 1 ns.
+    `clock_hz` is that of the clock which counting.c reads; while instructions are counted, each of them takes
+    1 ns.
     """
 
     name: str
@@ -58,10 +109,20 @@ class Core:
     code: tuple[int, int] = (0x00000000, 1024 * _KIB)
     constants: tuple[int, int] = (0x00100000, 3072 * _KIB)
     data: tuple[int, int] = (0x20000000, 4096 * _KIB)
+    toolchain: Toolchain = ARM
 
     @property
     def layout(self) -> list[str]:
         """The linker's flags that place a program in the board's memory."""
+        if self.toolchain is RISCV:
+            # By picolibc's own linker script; constants lie behind the code.
+            flash = (self.code[0], self.code[1] + self.constants[1])
+            places = {"flash": flash, "ram": self.data}
+            sizes = [
+                f"-Wl,--defsym=__{name}={at:#x},--defsym=__{name}_size={size:#x}"
+                for name, (at, size) in places.items()
+            ]
+            return [*sizes, f"-Wl,--defsym=__stack_size={32 * _KIB:#x}", "--crt0=semihost"]
         memory = {"CODE": self.code, "CONSTANTS": self.constants, "DATA": self.data}
         symbols = [
             f"-Wl,--defsym={name}_{what}={value:#x}"
@@ -72,7 +133,7 @@ class Core:
 
     @property
     def tick_quarters(self) -> int:
-        """Instructions between two ticks of SysTick, times four: a whole number on every board."""
+        """Instructions between two ticks of the clock, times four: a whole number on every board."""
         quarters, rest = divmod(4 * 10**9, self.clock_hz)
         assert rest == 0
         return quarters
@@ -120,34 +181,64 @@ CORES = MappingProxyType(
                 constants=(0x01000000, 2048 * _KIB),
                 data=(0x21000000, 4096 * _KIB),
             ),
+            # The core has no extensions but those in its name: an instruction of another one is a fault. Its
+            # clock counts instructions.
+            Core(
+                "rv32imc",
+                ("-march=rv32imc", "-mabi=ilp32", "--specs=picolibc.specs"),
+                ("virt", "-bios", "none", "-cpu", "rv32,a=off,f=off,d=off,h=off,s=off,u=off"),
+                10**9,
+                code=(0x80000000, 1024 * _KIB),
+                constants=(0x80100000, 3072 * _KIB),
+                data=(0x80400000, 4096 * _KIB),
+                toolchain=RISCV,
+            ),
         )
     }
 )
 
 
-# The fast suite runs the M4 and the M55. The M7 and the M33 have the M4's code, with its DSP extension; the
-# M0+ and the M3 have few kernels of their own: tests of them are slow ones.
+# The fast suite runs the M4, the M55 and RISC-V. The M7 and the M33 have the M4's code, with its DSP
+# extension; the M0+ and the M3 have few kernels of their own: tests of them are slow ones.
 _SLOW = ("cortex-m0plus", "cortex-m3", "cortex-m7", "cortex-m33")
 
 
 def each(names: Iterable[str], *more: Any) -> list[Any]:
-    """For parametrize: names of cores (each followed by `more`), those that add least marked as slow."""
-    marks = {name: [pytest.mark.slow] for name in _SLOW}
-    return [pytest.param(name, *more, marks=marks.get(name, [])) for name in names]
+    """For parametrize: names of cores (each followed by `more`).
+
+    Those that add least are marked as slow, and those that cannot be emulated here are skipped.
+    """
+    return [pytest.param(name, *more, marks=_marks(name)) for name in names]
+
+
+def _marks(name: str) -> list[pytest.MarkDecorator]:
+    why = missing(CORES[name].toolchain) if name in CORES else None
+    return [
+        *([pytest.mark.slow] if name in _SLOW else []),
+        *([pytest.mark.skip(reason=why)] if why is not None else []),
+    ]
 
 
 @cache
-def missing() -> str | None:
+def missing(toolchain: Toolchain = ARM) -> str | None:
     """Why nothing can be emulated here, for a test that is skipped; None where everything is there."""
-    tools = [tool for tool in (PREFIX + "gcc", EMULATOR) if shutil.which(tool) is None]
+    nothing = f"NOTHING WAS RUN ON AN EMULATED {toolchain.cores.upper()}"
+    compiler = f"{toolchain.prefix}gcc"
+    tools = [tool for tool in (compiler, toolchain.emulator) if shutil.which(tool) is None]
     if tools:
-        return f"NO {' AND NO '.join(tools)}: NOTHING WAS RUN ON AN EMULATED CORTEX-M"
-    specs = Path(_output([PREFIX + "gcc", "-print-file-name=libc.a"]).strip())
-    if not specs.is_absolute():
-        return (
-            f"NO C LIBRARY FOR {PREFIX}gcc (libnewlib-arm-none-eabi): NOTHING WAS RUN ON AN EMULATED CORTEX-M"
-        )
+        return f"NO {' AND NO '.join(tools)}: {nothing}"
+    if not Path(_output([compiler, f"-print-file-name={toolchain.library}"]).strip()).is_absolute():
+        return f"NO C LIBRARY FOR {compiler} ({toolchain.package}): {nothing}"
     return None
+
+
+@cache
+def _cxx_headers() -> list[Path]:
+    """Folders of the headers of the Arm compiler's C++ library."""
+    words = [f"{ARM.prefix}g++", "-E", "-Wp,-v", "-xc++", "/dev/null"]
+    said = subprocess.run(words, capture_output=True, text=True, timeout=60).stderr
+    paths = [Path(line.strip()).resolve() for line in said.splitlines() if line.startswith(" /")]
+    return [path for path in paths if "c++" in path.parts]
 
 
 def _output(command: Sequence[str | Path], timeout: float = 300) -> str:
@@ -180,27 +271,27 @@ def compile_objects(
         if target in objects:
             raise EmulatorError(f"two sources are called {source.name}; compile them to two folders")
         if source.suffix == ".c":
-            tool = [PREFIX + "gcc", "-std=c99"]
+            tool = [f"{core.toolchain.prefix}gcc", "-std=c99"]
         else:
-            tool = [PREFIX + "g++", "-std=c++17", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"]
-        shutil.copyfile(_compiled([*tool, *common], source), target)
+            tool = [f"{core.toolchain.prefix}g++", *core.toolchain.cxx_flags]
+        shutil.copyfile(_compiled([*tool, *common], source, core.toolchain), target)
         objects.append(target)
     return objects
 
 
 @cache
-def _surroundings() -> bytes:
+def _surroundings(toolchain: Toolchain) -> bytes:
     """What an object depends on beside its command and its source: the compiler and all headers."""
     headers = sorted([*(REPOSITORY / "ops").rglob("*.h"), *HERE.glob("*.h")])
-    known = hashlib.sha256(_output([PREFIX + "gcc", "--version"]).encode())
+    known = hashlib.sha256(_output([f"{toolchain.prefix}gcc", "--version"]).encode())
     for header in headers:
         known.update(header.read_bytes())
     return known.digest()
 
 
-def _compiled(command: Sequence[str], source: Path) -> Path:
+def _compiled(command: Sequence[str], source: Path, toolchain: Toolchain) -> Path:
     """The object file of a source, which is compiled once for all tests."""
-    known = hashlib.sha256(repr(command).encode() + _surroundings() + source.read_bytes())
+    known = hashlib.sha256(repr(command).encode() + _surroundings(toolchain) + source.read_bytes())
     found = _OBJECTS / f"{source.name}-{known.hexdigest()[:32]}.o"
     if not found.is_file():
         _OBJECTS.mkdir(parents=True, exist_ok=True)
@@ -211,18 +302,18 @@ def _compiled(command: Sequence[str], source: Path) -> Path:
     return found
 
 
-def add_prefix(objects: Sequence[Path], prefix: str) -> None:
+def add_prefix(core: Core, objects: Sequence[Path], prefix: str) -> None:
     """Puts `prefix` before the names that the objects define, in place, and where they use each other's.
 
     Two builds of the same sources can then be in one program.
     """
     names = set()
-    for line in _output([PREFIX + "nm", "-g", "--defined-only", *objects]).splitlines():
+    for line in _output([f"{core.toolchain.prefix}nm", "-g", "--defined-only", *objects]).splitlines():
         if len(fields := line.split()) == 3:
             names.add(fields[2])
     renamed = [f"--redefine-sym={name}={prefix}{name}" for name in sorted(names)]
     for target in objects:
-        _output([PREFIX + "objcopy", *renamed, target])
+        _output([f"{core.toolchain.prefix}objcopy", *renamed, target])
 
 
 def link(core: Core, objects: Sequence[Path], program: Path, flags: Sequence[str] = ()) -> Path:
@@ -230,9 +321,9 @@ def link(core: Core, objects: Sequence[Path], program: Path, flags: Sequence[str
 
     Raises EmulatorError with the linker's messages, for instance where the program does not fit the memory.
     """
-    boot = compile_objects(core, _BOOT, program.parent / f"{program.name}-boot", ("-Os", "-D_GNU_SOURCE"))
-    tool = [PREFIX + "g++", *core.flags]
-    _output([*tool, *core.layout, "-Wl,--gc-sections", *boot, *objects, *flags, "-lm", "-o", program])
+    boot = compile_objects(core, [core.toolchain.boot], program.parent / f"{program.name}-boot", BOOT_FLAGS)
+    tool = [f"{core.toolchain.prefix}g++", *core.flags, *core.layout, "-Wl,--gc-sections"]
+    _output([*tool, *boot, *objects, *flags, *core.toolchain.ending, "-o", program])
     return program
 
 
@@ -265,13 +356,16 @@ def run(core: Core, program: Path, *, counting: bool = False, timeout: float = 3
     With `counting`, time passes by the instruction, which is exact and slower. Raises EmulatorError where the
     program ends with another status than 0, or not within `timeout` seconds.
     """
-    emulator = [EMULATOR, "-M", *core.board, "-display", "none", "-monitor", "none", "-serial", "none"]
-    semihosting = ["-semihosting-config", "enable=on,target=native"]
+    emulator = [core.toolchain.emulator, "-M", *core.board]
+    emulator += ["-display", "none", "-monitor", "none", "-serial", "none"]
+    # picolibc's characters are the console's, which is standard error but for this.
+    semihosting = ["-chardev", "stdio,id=console"]
+    semihosting += ["-semihosting-config", "enable=on,target=native,chardev=console"]
     time = ["-icount", "shift=0"] if counting else []
     return _output([*emulator, *semihosting, *time, "-kernel", program], timeout)
 
 
-def section_sizes(objects: Sequence[Path]) -> dict[str, int]:
+def section_sizes(core: Core, objects: Sequence[Path]) -> dict[str, int]:
     """Bytes of `text` (code and constants), `data` and `bss` of object files or of a program."""
-    last = _output([PREFIX + "size", "-t", *objects]).splitlines()[-1].split()
+    last = _output([f"{core.toolchain.prefix}size", "-t", *objects]).splitlines()[-1].split()
     return {name: int(value) for name, value in zip(("text", "data", "bss"), last, strict=False)}

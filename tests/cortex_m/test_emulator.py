@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The emulator does what the other tests here take for granted: output, exit status, faults, counting."""
+"""The emulators do what the other tests here take for granted: output, exit status, faults, counting."""
 
 from __future__ import annotations
 
@@ -12,19 +12,24 @@ from cortex_m.emulator import (
     build,
     compile_objects,
     counting_flags,
-    missing,
+    each,
     run,
     section_sizes,
 )
 
-pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+# A core of each compiler's.
+EACH = each(("cortex-m4", "rv32imc"))
 
 # Loops of known length, counted 2 n + 2 by hand: a load, n times subtract and branch, the return.
 COUNTING = r"""
 #include <stdio.h>
 #include "counting.h"
 static void loop(void* argument) {
+#ifdef __riscv
+  __asm__ volatile("lw t0, (%0)\n1: addi t0, t0, -1\n bnez t0, 1b" : : "r"(argument) : "t0");
+#else
   __asm__ volatile(".syntax unified\n ldr r1, [%0]\n1: subs r1, #1\n bne 1b" : : "r"(argument) : "r1", "cc");
+#endif
 }
 int main(void) {
   unsigned lengths[] = {1, 2, 1000, 1001, 100000};
@@ -40,6 +45,8 @@ int main(void) {
   printf("said before the end\n");
 #if ENDING == 1
   return 7;
+#elif ENDING == 2 && defined(__riscv)
+  __asm__ volatile("unimp");
 #elif ENDING == 2
   __asm__ volatile("udf #0");
 #elif ENDING == 3
@@ -52,7 +59,7 @@ int main(void) {
 """
 
 
-@pytest.mark.parametrize("name", CORES)
+@pytest.mark.parametrize("name", each(CORES))
 def test_counts_to_the_instruction(name, tmp_path):
     core = CORES[name]
     source = tmp_path / "counting_test.c"
@@ -61,10 +68,16 @@ def test_counts_to_the_instruction(name, tmp_path):
     assert [int(count) for count in run(core, program, counting=True).split()] == [4, 6, 2002, 2004, 200002]
 
 
-@pytest.mark.parametrize("name", ["cortex-m0plus", "cortex-m4"])
+@pytest.mark.parametrize("name", each(("cortex-m0plus", "cortex-m4", "rv32imc")))
 @pytest.mark.parametrize(
     ("ending", "words"),
-    [(0, None), (1, "status"), (2, "emulated Cortex-M: fault"), (3, "emulated Cortex-M: abort"), (4, "full")],
+    [
+        (0, None),
+        (1, "status"),
+        (2, "emulated Cortex-M: fault|RISCV fault"),
+        (3, "emulated (Cortex-M|RISC-V): abort"),
+        (4, "full"),
+    ],
 )
 def test_every_end_is_told(name, ending, words, tmp_path):
     source = tmp_path / "ending.c"
@@ -78,26 +91,29 @@ def test_every_end_is_told(name, ending, words, tmp_path):
     assert "said before the end" in str(caught.value)
 
 
-def test_what_hangs_is_stopped(tmp_path):
+@pytest.mark.parametrize("name", EACH)
+def test_what_hangs_is_stopped(name, tmp_path):
     source = tmp_path / "endless.c"
     source.write_text('int main(void) { for (;;) __asm__ volatile(""); }\n')
-    program = build(CORES["cortex-m3"], [source], tmp_path / "program")
+    program = build(CORES[name], [source], tmp_path / "program")
     with pytest.raises(EmulatorError, match="did not end within 1 s"):
-        run(CORES["cortex-m3"], program, timeout=1)
+        run(CORES[name], program, timeout=1)
 
 
-def test_what_does_not_compile_or_fit_is_told(tmp_path):
+@pytest.mark.parametrize("name", EACH)
+def test_what_does_not_compile_or_fit_is_told(name, tmp_path):
     source = tmp_path / "wrong.c"
     source.write_text("int main(void) { return unknown; }\n")
     with pytest.raises(EmulatorError, match="unknown"):
-        build(CORES["cortex-m3"], [source], tmp_path / "program")
+        build(CORES[name], [source], tmp_path / "program")
     source.write_text("volatile char big[8 << 20]; int main(void) { return big[5]; }\n")
-    with pytest.raises(EmulatorError, match="DATA"):
-        build(CORES["cortex-m3"], [source], tmp_path / "program")
+    with pytest.raises(EmulatorError, match="DATA|ram"):
+        build(CORES[name], [source], tmp_path / "program")
 
 
-def test_sizes(tmp_path):
+@pytest.mark.parametrize("name", EACH)
+def test_sizes(name, tmp_path):
     source = tmp_path / "sizes.c"
     source.write_text("const int table[10] = {1}; int value = 3; int zero[5];\n")
-    objects = compile_objects(CORES["cortex-m3"], [source], tmp_path)
-    assert section_sizes(objects) == {"text": 40, "data": 4, "bss": 20}
+    objects = compile_objects(CORES[name], [source], tmp_path)
+    assert section_sizes(CORES[name], objects) == {"text": 40, "data": 4, "bss": 20}

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cortex_m.emulator import CORES, compile_objects, missing
+from cortex_m.emulator import CORES, compile_objects, each
 from tflm_zo.firmware import ram
-
-pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 SIZES = {
     "zo_node_task": ram._TASK_STRUCT,
@@ -19,11 +17,11 @@ SIZES = {
 }
 
 
-def test_structs_have_the_sizes_that_the_generator_counts_with(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", each(CORES))
+def test_structs_have_the_sizes_that_the_generator_counts_with(name: str, tmp_path: Path) -> None:
     source = tmp_path / "sizes.c"
     checks = [f"typedef char of_{name}[sizeof({name}) == {size} ? 1 : -1];" for name, size in SIZES.items()]
     headers = ["ops/core/log/zo_snapshot_log.h", "ops/core/run/zo_node_settings.h"]
     lines = [f'#include "{header}"' for header in headers] + checks
     source.write_text("\n".join(lines) + "\n")
-    for core in CORES.values():
-        compile_objects(core, [source], tmp_path / core.name)
+    compile_objects(CORES[name], [source], tmp_path)

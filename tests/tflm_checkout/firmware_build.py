@@ -10,18 +10,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cortex_m.emulator import CORES, Core, missing
+from cortex_m.emulator import BOOT_FLAGS, CORES, RISCV, Core, compile_objects, missing
 from tflm_zo.firmware.op_pack import of_model
 
 HERE = Path(__file__).parent
 TFLM_DIR = os.environ.get("TFLM_DIR") or None  # `make firmware-test` sets it to nothing where none is given
 #: Cores that this suite runs on, and how TFLM's Makefile calls their libraries.
 ARCHITECTURES = {
+    "cortex-m0plus": "cortex-m0plus",
     "cortex-m3": "cortex-m3",
     "cortex-m4": "cortex-m4+fp",
     "cortex-m7": "cortex-m7+fp",
     "cortex-m55": "cortex-m55",
+    "rv32imc": "riscv32",
 }
+# The target's Makefile has a compiler of 2018 fetched, unless its folder is there, and takes Debian's from
+# the PATH where it is told no place. Debian's has no C++ library: headers of the Arm compiler's do.
+_RISCV_MAKE = (
+    "mkdir -p tensorflow/lite/micro/tools/make/downloads/riscv_toolchain; "
+    "make -f tensorflow/lite/micro/tools/make/Makefile TARGET=riscv32_generic TARGET_TOOLCHAIN_ROOT= "
+    "RISCV_EXTRA_CFLAGS='--specs=picolibc.specs {headers}' BUILD_TYPE=release microlite"
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,11 @@ class Library:
     @property
     def path(self) -> Path:
         """Where the Makefile puts it."""
+        if CORES[self.core].toolchain is RISCV:
+            # Named after the machine that it was built on.
+            return (
+                Path(TFLM_DIR or "") / "gen/riscv32_generic_x86_64_release_gcc/lib/libtensorflow-microlite.a"
+            )
         kernels = "cmsis_nn_" if self.cmsis_nn else ""
         folder = f"cortex_m_generic_{ARCHITECTURES[self.core]}_release_{kernels}gcc"
         return Path(TFLM_DIR or "") / "gen" / folder / "lib" / "libtensorflow-microlite.a"
@@ -51,6 +65,10 @@ class Library:
     @property
     def make(self) -> str:
         """The command that builds it, in the checkout."""
+        toolchain = CORES[self.core].toolchain
+        if toolchain is RISCV:
+            headers = (flag for flag in toolchain.cxx_flags if flag.startswith("-isystem"))
+            return _RISCV_MAKE.format(headers=" ".join(headers))
         kernels = " OPTIMIZED_KERNEL_DIR=cmsis_nn" if self.cmsis_nn else ""
         return (
             "make -f tensorflow/lite/micro/tools/make/Makefile TARGET=cortex_m_generic "
@@ -65,10 +83,15 @@ class Library:
             return f"{self.path} IS NOT BUILT: NO FIRMWARE WAS RUN ON {self.name}; in TFLM_DIR: {self.make}"
         if shutil.which("cmake") is None:
             return "NO cmake: NO FIRMWARE WAS BUILT"
-        return missing()
+        return missing(CORES[self.core].toolchain)
 
 
-LIBRARIES = tuple(Library(core, cmsis_nn) for core in ARCHITECTURES for cmsis_nn in (False, True))
+LIBRARIES = tuple(
+    Library(core, cmsis_nn)
+    for core in ARCHITECTURES
+    for cmsis_nn in (False, True)
+    if not (cmsis_nn and CORES[core].toolchain is RISCV)
+)
 
 
 def _run(*command: object) -> None:
@@ -92,6 +115,25 @@ def replace_main(folder: Path, program: str) -> None:
     (folder / "main.cc").write_text(of_model({"main.cc": program}, model_of(folder))["main.cc"])
 
 
+def cmake_options(core: Core, *link: object) -> list[str]:
+    """CMake's options for a core.
+
+    Args:
+        core: that is built for.
+        link: for the linker besides: start-up code and other object files.
+    """
+    toolchain = core.toolchain
+    return [
+        f"-DCMAKE_TOOLCHAIN_FILE={HERE / 'emulated_core.cmake'}",
+        "-DCMAKE_BUILD_TYPE=Release",
+        f"-DZO_PREFIX={toolchain.prefix}",
+        f"-DZO_CORE_FLAGS={' '.join(core.flags)}",
+        f"-DZO_CXX_FLAGS={' '.join(toolchain.cxx_flags)}",
+        f"-DZO_ENDING={' '.join(toolchain.ending)}",
+        f"-DCMAKE_EXE_LINKER_FLAGS={' '.join([*core.layout, *map(str, link)])}",
+    ]
+
+
 def build_firmware(
     library: Library, folder: Path, build: Path, *options: str, objects: Sequence[Path] = ()
 ) -> Path:
@@ -108,18 +150,9 @@ def build_firmware(
         The ELF file.
     """
     core: Core = CORES[library.core]
-    emulated = HERE.parent / "cortex_m"
-    build.mkdir(parents=True, exist_ok=True)
-    boot = build / "startup.o"
-    compiler = ["arm-none-eabi-gcc", *core.flags, "-std=c99", "-Os", "-D_GNU_SOURCE"]
-    _run(*compiler, "-c", emulated / "startup.c", "-o", boot)
-    link = [*core.layout, str(boot), *map(str, objects)]
+    (boot,) = compile_objects(core, [core.toolchain.boot], build, BOOT_FLAGS)
     _run(
-        "cmake",
-        *("-S", folder, "-B", build, f"-DCMAKE_TOOLCHAIN_FILE={HERE / 'arm-none-eabi.cmake'}"),
-        "-DCMAKE_BUILD_TYPE=Release",
-        f"-DZO_CORE_FLAGS={' '.join(core.flags)}",
-        f"-DCMAKE_EXE_LINKER_FLAGS={' '.join(link)}",
+        *("cmake", "-S", folder, "-B", build, *cmake_options(core, boot, *objects)),
         f"-DTFLM_DIR={TFLM_DIR}",
         f"-DTFLM_LIBRARY={library.path}",
         *options,

@@ -11,7 +11,7 @@ import pytest
 
 from cortex_m.emulator import CORES, run
 from helpers.firmware_folders import zo_model
-from tflm_checkout.firmware_build import HERE, LIBRARIES, TFLM_DIR, build_firmware
+from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR, build_firmware, cmake_options
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.training import Nodes, Settings, Weights
 
@@ -96,13 +96,9 @@ def test_each_trains_as_it_does_alone(tmp_path: Path) -> None:
         assert len(alone[name]) == 5
     (tmp_path / "CMakeLists.txt").write_text(PROJECT)
     (tmp_path / "both.cc").write_text(BOTH)
-    boot = tmp_path / "first.build" / "startup.o"
     _run(
         *("cmake", "-S", tmp_path, "-B", tmp_path / "b"),
-        f"-DCMAKE_TOOLCHAIN_FILE={HERE / 'arm-none-eabi.cmake'}",
-        "-DCMAKE_BUILD_TYPE=Release",
-        f"-DZO_CORE_FLAGS={' '.join(core.flags)}",
-        f"-DCMAKE_EXE_LINKER_FLAGS={' '.join([*core.layout, str(boot)])}",
+        *cmake_options(core, tmp_path / "first.build" / "startup.c.o"),
         f"-DTFLM_DIR={TFLM_DIR}",
         f"-DTFLM_LIBRARY={LIBRARY.path}",
     )
