@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 
 import numpy as np
 
-from .constants import FULLY_CONNECTED_16, OWN_OPERATORS
+from .constants import ETHOS_U, FULLY_CONNECTED_16, OWN_OPERATORS
 from .errors import ConversionError
 from .kernels import ARITY, CONVERSIONS, FILTER_OPERATORS, check_arity
 from .model import Operator, OperatorCode, Subgraph, Tensor
@@ -68,6 +68,12 @@ def _refuse(op: Operator, reason: str) -> NoReturn:
 
 
 def _check_operator(op: Operator, filters: Collection[Tensor]) -> None:
+    if op.code.name == ETHOS_U:
+        _refuse(
+            op,
+            "vela has compiled layers into it for an Ethos-U, which cannot be trained; "
+            "take the int8 model that vela was given",
+        )
     if op.builtin == BuiltinOperator.CUSTOM:
         _refuse(op, f"custom operator «{op.code.name}» is unknown, the model cannot be trained through it")
     if op.builtin not in ARITY:

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from .channel_statistics import read_statistics
-from .constants import METADATA_NAME
+from .constants import ETHOS_U, METADATA_NAME
 from .metadata import ZoMetadata, read_metadata
 from .model import Model, Operator, Tensor
 from .operator_costs import filter_of, macs
@@ -77,6 +77,11 @@ def render_summary(console: Console, result: Mapping[str, Any], name: str) -> No
         for op in result["operators"]
     ]
     console.print(table("Operators", ["segment", "operator", "output", "shape", "weights", "MACs"], rows))
+    if any(op["operator"] == ETHOS_U for op in result["operators"]):
+        console.print(
+            "vela has compiled this model for an Ethos-U: layers and weights in its operator ethos-u are not "
+            "counted, and cannot be trained"
+        )
     if result["statistics"] is not None:
         kept = result["statistics"]
         console.print(

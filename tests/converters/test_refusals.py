@@ -81,6 +81,10 @@ def custom(model: Model) -> None:
     operator(model, "pool").code = OperatorCode.of_custom("MyOp")
 
 
+def compiled_by_vela(model: Model) -> None:
+    operator(model, "pool").code = OperatorCode.of_custom("ethos-u")
+
+
 def unsupported(model: Model) -> None:
     operator(model, "pool").code = OperatorCode(BuiltinOperator.EXP)
 
@@ -189,6 +193,7 @@ OF_BOTH = [
     (sparse, "«fc/filter» is sparse"),
     (variable, "«pool» is a variable"),
     (custom, "«pool».*custom operator «MyOp»"),
+    (compiled_by_vela, "ethos-u «pool»: vela has compiled layers .* take the int8 model that vela was given"),
     (unsupported, "EXP «pool»: TFLM has no int8 kernel"),
     (no_scale, "«pool» has no"),
     (zero_point, "«conv/filter» has a zero point"),

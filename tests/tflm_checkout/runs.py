@@ -14,15 +14,22 @@ from tflm_zo.firmware import generate_firmware
 from tflm_zo.training import Settings, Trainer
 
 
+def checksum_of(trainer: Trainer) -> int:
+    """The checksum of the weights that the trainer's model has."""
+    trainer.runtime.invoke(trainer.runtime.command(loss=False, checksum=True))
+    return int(trainer.runtime.status().checksum)
+
+
 def check_run(
     library: Library, zo: Model, settings: Settings, data: Data, steps: int, name: str, folder: Path
 ) -> None:
-    """Asserts that losses, log and weights of the run are the desktop's."""
+    """Asserts that losses, log and weights of the run are the desktop's, and that it has changed these."""
     trainer = Trainer(zo, settings, runtime="tflm")
+    before = checksum_of(trainer)
     log = folder / "run.zolog"
     history = trainer.fit(data.inputs[0], data.labels, steps=steps, log=log, keep="last")
-    trainer.runtime.invoke(trainer.runtime.command(loss=False, checksum=True))
-    checksum = trainer.runtime.status().checksum
+    checksum = checksum_of(trainer)
+    assert checksum != before
 
     made = generate_firmware(zo, settings, steps=steps, samples=len(data.labels), name=name, data=data)
     made.write(folder / "firmware")

@@ -1,0 +1,55 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Every model of TFLM_ZO_MODELS, as firmware on emulated cores: the desktop's losses, log and weights.
+
+Weight perturbation trains all weights, node perturbation what it trains by default. TFLM's reference kernels
+take hundreds of millions of instructions for an inference of these models, so runs are short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers.real_models import REAL_MODELS
+from tflm_checkout.firmware_build import LIBRARIES, Library
+from tflm_checkout.runs import check_run
+from tflm_zo import Model, inject, load_model
+from tflm_zo.data import Data
+from tflm_zo.training import Settings, Weights, algorithms, inject_settings
+
+STEPS, SAMPLES = 2, 3
+
+RUNS: dict[str, Settings] = {
+    "weight": Settings(tasks=(Weights(queries=2),), batch_size=1, seed=11, learning_rate=20.0),
+    "node": algorithms.node(batch_size=2, seed=11, learning_rate=20.0),
+}
+TESTED = ("cortex-m0plus-reference", "cortex-m4-cmsis_nn", "cortex-m55-cmsis_nn", "rv32imc-reference")
+
+
+def noise(model: Model) -> Data:
+    """Samples of noise, with labels: classes, or for an autoencoder the samples themselves."""
+    (given,), (output,) = model.subgraphs[0].inputs, model.subgraphs[0].outputs
+    rng = np.random.default_rng(1)
+    x = rng.integers(-128, 128, (SAMPLES, *given.shape[1:])).astype(np.int8)
+    labels = x if output.shape == given.shape else rng.integers(0, output.shape[-1], SAMPLES)
+    return Data([x], labels if labels is x else labels.astype(np.int32))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "library", [pytest.param(known, id=known.name) for known in LIBRARIES if known.name in TESTED]
+)
+@pytest.mark.parametrize("algorithm", RUNS)
+@pytest.mark.parametrize("read", REAL_MODELS)
+def test_the_run_is_the_desktops(
+    read: Callable[[], bytes], algorithm: str, library: Library, tmp_path: Path
+) -> None:
+    if reason := library.why_not():
+        pytest.skip(reason)
+    settings = RUNS[algorithm]
+    model = load_model(read())
+    zo = inject(model, inject_settings(settings, batch=1))
+    check_run(library, zo, settings, noise(model), STEPS, "model", tmp_path)
