@@ -8,7 +8,7 @@ import pytest
 from cortex_m.costs import CONTROL_UNIT, OP_PACK, sizes, weight_op_costs
 from cortex_m.emulator import CORES, each, missing
 
-pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+needs_arm = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 # Instructions per weight at -O2 (and step, of a replay).
 BUDGETS: dict[str, dict[str, float]] = {
@@ -25,6 +25,7 @@ BUDGETS: dict[str, dict[str, float]] = {
         "replay_16bit": 11.5,
     },
     "cortex-m55": {"perturb": 0.75, "perturb_restore": 0.95},
+    "rv32imc": {"perturb": 4, "perturb_restore": 4.5, "update_8bit_1": 55, "replay_16bit": 32},
 }
 
 
@@ -38,6 +39,7 @@ def test_weight_ops_within_budget(name, tmp_path):
     assert costs["perturb_restore"] < 2 * costs["perturb"]
 
 
+@needs_arm
 def test_sizes_of_what_signs_need(tmp_path):
     """Without rare features (zo_features.h): what a run with the default settings reaches."""
     core = CORES["cortex-m4"]
@@ -50,6 +52,7 @@ def test_sizes_of_what_signs_need(tmp_path):
     assert 1024 < fast.total - ops.total < 2048
 
 
+@needs_arm
 def test_sizes_of_everything(tmp_path):
     core = CORES["cortex-m4"]
     ops, control = sizes(core, OP_PACK, tmp_path), sizes(core, CONTROL_UNIT, tmp_path)

@@ -75,6 +75,7 @@ BUDGETS = {
         "depthwise-backprop-64": 1_400_000,
     },
     "cortex-m55": {"fc1-1": 550_000, "loss-10-near": 1_500, "conv-backprop-64": 2_600_000},
+    "rv32imc": {"fc1-1": 800_000, "loss-10-near": 1_500, "conv-backprop-64": 8_700_000},
 }
 
 

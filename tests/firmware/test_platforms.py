@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from cortex_m.emulator import ARM as CORTEX_M
 from cortex_m.emulator import CORES, each
 from helpers.build_systems import needs_cmake, run
 from helpers.firmware_folders import COMMAND, compiled, firmware, included, write
@@ -243,7 +244,7 @@ def newlib() -> list[str]:
 
 
 @needs_arm
-@pytest.mark.parametrize("core", each(CORES))
+@pytest.mark.parametrize("core", each(name for name in CORES if CORES[name].toolchain is CORTEX_M))
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_c_sources_compile_without_a_warning(compiler: str, core: str, tmp_path: Path) -> None:
     if shutil.which(compiler) is None:
@@ -253,6 +254,13 @@ def test_c_sources_compile_without_a_warning(compiler: str, core: str, tmp_path:
     assert sources == ["small_zo_ops.c"]
     tool = [f"{ARM}gcc"] if compiler == "gcc" else ["clang", "--target=arm-none-eabi", *newlib()]
     run(*tool, *CORES[core].flags, "-std=c99", *STRICT, "-I.", "-fsyntax-only", *sources, folder=folder)
+
+
+@pytest.mark.parametrize("core", each(["rv32imc"]))
+def test_c_sources_compile_for_riscv_without_a_warning(core: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "out", "esp-idf")
+    tool = [f"{CORES[core].toolchain.prefix}gcc", *CORES[core].flags]
+    run(*tool, "-std=c99", *STRICT, "-I.", "-fsyntax-only", "small_zo_ops.c", folder=folder)
 
 
 # --- Arduino ------------------------------------------------------------------------------------------------

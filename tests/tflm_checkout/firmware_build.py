@@ -40,10 +40,12 @@ class Library:
     Attributes:
         core: name of the core.
         cmsis_nn: whether it has CMSIS-NN's kernels, else TFLM's reference kernels.
+        platform: the build system that `build` takes a folder of.
     """
 
     core: str
     cmsis_nn: bool
+    platform: str = "cmake"
 
     @property
     def name(self) -> str:
@@ -84,6 +86,10 @@ class Library:
         if shutil.which("cmake") is None:
             return "NO cmake: NO FIRMWARE WAS BUILT"
         return missing(CORES[self.core].toolchain)
+
+    def build(self, folder: Path, build: Path) -> Path:
+        """Builds the example of a generated folder; the ELF file."""
+        return build_firmware(self, folder, build)
 
 
 LIBRARIES = tuple(

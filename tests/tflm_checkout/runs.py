@@ -6,7 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from cortex_m.emulator import CORES, run
-from tflm_checkout.firmware_build import Library, build_firmware
+from tflm_checkout.esp_nn_build import EspNnLibrary
+from tflm_checkout.firmware_build import Library
 from tflm_checkout.test_firmware import log_of
 from tflm_zo import Model
 from tflm_zo.data import Data
@@ -21,7 +22,13 @@ def checksum_of(trainer: Trainer) -> int:
 
 
 def check_run(
-    library: Library, zo: Model, settings: Settings, data: Data, steps: int, name: str, folder: Path
+    library: Library | EspNnLibrary,
+    zo: Model,
+    settings: Settings,
+    data: Data,
+    steps: int,
+    name: str,
+    folder: Path,
 ) -> None:
     """Asserts that losses, log and weights of the run are the desktop's, and that it has changed these."""
     trainer = Trainer(zo, settings, runtime="tflm")
@@ -31,9 +38,17 @@ def check_run(
     checksum = checksum_of(trainer)
     assert checksum != before
 
-    made = generate_firmware(zo, settings, steps=steps, samples=len(data.labels), name=name, data=data)
+    made = generate_firmware(
+        zo,
+        settings,
+        steps=steps,
+        samples=len(data.labels),
+        name=name,
+        data=data,
+        platform=library.platform,
+    )
     made.write(folder / "firmware")
-    program = build_firmware(library, folder / "firmware", folder / "build")
+    program = library.build(folder / "firmware", folder / "build")
     lines = run(CORES[library.core], program, timeout=600).splitlines()
     losses = [int(line.split()[3]) for line in lines if line.startswith("step ")]
     assert losses == [round(v * 65536) for v in history.steps]

@@ -24,6 +24,7 @@ HERE = Path(__file__).parent
 ARM = "arm-none-eabi-"
 WARNINGS = ("-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror")
 CXX = ("-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics")
+CLANG_TARGETS = {"Cortex-M": "arm-none-eabi", "RISC-V": "riscv32-unknown-elf"}
 STATIC = ("-DTF_LITE_STATIC_MEMORY", "-DTF_LITE_STRIP_ERROR_STRINGS")
 
 if TFLM_DIR is None:
@@ -48,22 +49,31 @@ def tflm_includes() -> list[str]:
 
 @cache
 def library_includes(core: str) -> list[str]:
-    """Headers of the Arm compiler's C and C++ libraries, for another compiler."""
-    tool = [f"{ARM}g++", *CORES[core].flags, "-E", "-Wp,-v", "-xc++", "/dev/null"]
+    """Headers of the C and C++ libraries of a core's GCC, for another compiler."""
+    tool = [*tool_of(core), "-E", "-Wp,-v", "-xc++", "/dev/null"]
     said = subprocess.run(tool, capture_output=True, text=True).stderr
     paths = [Path(line.strip()).resolve() for line in said.splitlines() if line.startswith(" /")]
     own = [path for path in paths if path.name not in ("include-fixed",) and "gcc" not in path.parts]
     return [f"-isystem{path}" for path in own]
 
 
+def tool_of(core: str) -> list[str]:
+    toolchain = CORES[core].toolchain
+    headers = [flag for flag in toolchain.cxx_flags if flag.startswith("-isystem")]
+    return [f"{toolchain.prefix}g++", *CORES[core].flags, *headers]
+
+
 def tool(compiler: str, core: str) -> list[str]:
-    flags = list(CORES[core].flags)
     if compiler == "gcc":
-        return [f"{ARM}g++", *flags]
-    return ["clang++", "--target=arm-none-eabi", "-nostdinc++", *flags, *library_includes(core)]
+        return tool_of(core)
+    flags = [flag for flag in CORES[core].flags if not flag.startswith("--specs")]
+    target = CLANG_TARGETS[CORES[core].toolchain.cores]
+    return ["clang++", f"--target={target}", "-nostdinc++", *flags, *library_includes(core)]
 
 
-def needs(compiler: str) -> None:
+def needs(compiler: str, core: str) -> None:
+    if shutil.which(tool_of(core)[0]) is None:
+        pytest.skip(f"NO {tool_of(core)[0]}: NO GENERATED C++ WAS COMPILED FOR {core}")
     if compiler == "clang" and shutil.which("clang++") is None:
         pytest.skip("NO clang++: NO GENERATED C++ WAS COMPILED WITH IT")
 
@@ -71,7 +81,7 @@ def needs(compiler: str) -> None:
 @pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_no_warning(compiler: str, core: str, tmp_path: Path) -> None:
-    needs(compiler)
+    needs(compiler, core)
     seen: set[tuple[str, str]] = set()
     for algorithm in ALGORITHMS:
         folder = write(tmp_path / algorithm, "cmake", algorithm)
@@ -182,30 +192,32 @@ def test_arduino_headers_are_older(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_make_builds_a_program_that_trains(algorithm: str, tmp_path: Path) -> None:
-    library = next(lib for lib in LIBRARIES if lib.core == "cortex-m4" and not lib.cmsis_nn)
+@pytest.mark.parametrize("name", ["cortex-m4-reference", "rv32imc-reference"])
+def test_make_builds_a_program_that_trains(name: str, algorithm: str, tmp_path: Path) -> None:
+    library = next(lib for lib in LIBRARIES if lib.name == name)
     if reason := library.why_not():
         pytest.skip(reason)
     core = CORES[library.core]
     write(tmp_path / "out", "make", algorithm)
-    emulated = HERE.parent / "cortex_m"
+    compilers, boot = core.toolchain.prefix, core.toolchain.boot
     link = [*core.layout, "-Wl,--gc-sections"]
+    headers = [flag for flag in core.toolchain.cxx_flags if flag.startswith("-isystem")]
     (tmp_path / "Makefile").write_text(
         f"""
-CC := {ARM}gcc
-CXX := {ARM}g++
-AR := {ARM}ar
+CC := {compilers}gcc
+CXX := {" ".join([f"{compilers}g++", *headers])}
+AR := {compilers}ar
 TFLM_DIR := {TFLM_DIR}
 TFLM_LIBRARY := {library.path}
 TARGET_FLAGS := {" ".join(core.flags)}
 SMALL_ZO_OPTIMIZE := -O1
 all: program
 include out/small_zo.mk
-startup.o: {emulated}/startup.c
+startup.o: {boot}
 \t$(CC) $(TARGET_FLAGS) -std=c99 -Os -D_GNU_SOURCE -c $< -o $@
 program: startup.o $(SMALL_ZO_EXAMPLE_SRCS) $(SMALL_ZO_LIBRARY) $(TFLM_LIBRARY)
 \t$(CXX) $(TARGET_FLAGS) $(SMALL_ZO_CXXFLAGS) $(SMALL_ZO_DEFINES) $(SMALL_ZO_INCLUDES) \\
-\t  {" ".join(link)} $^ -lm -o $@
+\t  {" ".join(link)} $^ {" ".join(core.toolchain.ending)} -o $@
 """
     )
     said = checked("make", folder=tmp_path)

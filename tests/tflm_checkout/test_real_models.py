@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from helpers.real_models import REAL_MODELS
+from tflm_checkout.esp_nn_build import EspNnLibrary
 from tflm_checkout.firmware_build import LIBRARIES, Library
 from tflm_checkout.runs import check_run
 from tflm_zo import Model, inject, load_model
@@ -27,6 +28,7 @@ RUNS: dict[str, Settings] = {
     "node": algorithms.node(batch_size=2, seed=11, learning_rate=20.0),
 }
 TESTED = ("cortex-m0plus-reference", "cortex-m4-cmsis_nn", "cortex-m55-cmsis_nn", "rv32imc-reference")
+TESTED_LIBRARIES = [*(known for known in LIBRARIES if known.name in TESTED), EspNnLibrary()]
 
 
 def noise(model: Model) -> Data:
@@ -39,13 +41,11 @@ def noise(model: Model) -> Data:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "library", [pytest.param(known, id=known.name) for known in LIBRARIES if known.name in TESTED]
-)
+@pytest.mark.parametrize("library", TESTED_LIBRARIES, ids=lambda library: library.name)
 @pytest.mark.parametrize("algorithm", RUNS)
 @pytest.mark.parametrize("read", REAL_MODELS)
 def test_the_run_is_the_desktops(
-    read: Callable[[], bytes], algorithm: str, library: Library, tmp_path: Path
+    read: Callable[[], bytes], algorithm: str, library: Library | EspNnLibrary, tmp_path: Path
 ) -> None:
     if reason := library.why_not():
         pytest.skip(reason)

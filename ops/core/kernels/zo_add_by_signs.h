@@ -11,6 +11,8 @@
 /* Whether the compiler may have vectors of 32-bit lanes to compute with. */
 #if defined(__ARM_ARCH) && !defined(__ARM_NEON) && !defined(__ARM_FEATURE_MVE)
 #define ZO_HAS_VECTORS 0
+#elif defined(__riscv) && !defined(__riscv_vector)
+#define ZO_HAS_VECTORS 0
 #else
 #define ZO_HAS_VECTORS 1
 #endif
