@@ -4,6 +4,7 @@
 #include "ops/core/graph/zo_command.h"
 #include "ops/core/zo_features.h"
 #include "ops/device/zo_carver.h"
+#include "ops/device/zo_store_writer.h"
 #if ZO_WITH_BACKWARD
 #include "ops/device/zo_backward_tail.h"
 #endif
@@ -320,10 +321,10 @@ zo_status NodeTrainer::EndStep(const zo_report& report) {
   if (log_ != nullptr) {
     uint8_t record[ZO_SNAPSHOT_RECORD_BYTES];
     zo_snapshot_write_record(report.step, report.mean_loss, header_checksum_, record);
-    const uint32_t at =
-        zo_step_record_at(SlotAt(zo_snapshot_slots(measurements_.every())),
-                          ZO_SNAPSHOT_RECORD_BYTES, measurements_.every(), report.step);
-    if (!log_->write(log_->context, at, record, sizeof record)) return ZO_ERROR_STORE;
+    const uint32_t at = zo_step_record_at(RecordsAt(*log_), ZO_SNAPSHOT_RECORD_BYTES,
+                                          measurements_.every(), log_->unit, report.step);
+    // Safe before the next snapshot is: until then the step is one that is repeated.
+    if (!StoreWriter(*log_, at).WriteAll(record, sizeof record)) return ZO_ERROR_STORE;
   }
   // A measurement comes before the snapshot of its step: a run that is resumed there has it.
   if (IsMeasurementDue()) return MeasureWhereDue();

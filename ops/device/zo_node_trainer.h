@@ -170,13 +170,13 @@ class NodeTrainer {
   }
   zo_status Measure();
   bool ReadMeasurements(const LogStore& log);
-  uint32_t MeasurementAt(uint32_t step) const;
+  uint32_t RecordsAt(const LogStore& log) const;
   bool IsWhole(const LogStore& log, uint32_t slot, uint32_t* number) const;
   zo_status ReadSnapshot(const LogStore& log, uint32_t slot);
   zo_status ReadWeights(const LogStore& log, uint32_t slot);
-  zo_status Header(uint8_t* bytes, uint32_t data_checksum) const;
+  void Header(const LogStore& log, uint8_t* bytes) const;
   uint32_t WeightBytes() const;
-  uint32_t SlotAt(uint32_t slot) const;
+  uint32_t SlotAt(const LogStore& log, uint32_t slot) const;
 
   Network* network_ = nullptr;
   const TaskInfo* infos_ = nullptr;

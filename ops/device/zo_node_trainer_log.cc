@@ -6,8 +6,10 @@
 #include <initializer_list>
 
 #include "ops/core/log/zo_crc32.h"
+#include "ops/core/log/zo_store_units.h"
 #include "ops/core/zo_little_endian.h"
 #include "ops/device/zo_node_trainer.h"
+#include "ops/device/zo_store_writer.h"
 
 namespace tflm_zo {
 
@@ -27,11 +29,6 @@ bool NodeTrainer::IsMeasurementDue() const {
   return measuring_ != nullptr && measurements_.IsDue(run_.settings.common.steps, run_.step);
 }
 
-uint32_t NodeTrainer::MeasurementAt(uint32_t step) const {
-  return zo_measurement_at(SlotAt(zo_snapshot_slots(measurements_.every())),
-                           ZO_SNAPSHOT_RECORD_BYTES, measurements_.every(), step);
-}
-
 zo_status NodeTrainer::Measure() {
   const Yardstick& yardstick = measurements_.yardstick();
   Evaluation found;
@@ -42,9 +39,9 @@ zo_status NodeTrainer::Measure() {
   if (log_ != nullptr) {
     uint8_t record[ZO_MEASUREMENT_BYTES];
     zo_measurement_write(&measured, header_checksum_, record);
-    if (!log_->write(log_->context, MeasurementAt(run_.step), record, sizeof record)) {
-      return ZO_ERROR_STORE;
-    }
+    const uint32_t at = zo_measurement_at(RecordsAt(*log_), ZO_SNAPSHOT_RECORD_BYTES,
+                                          measurements_.every(), log_->unit, run_.step);
+    if (!StoreWriter(*log_, at).WriteAll(record, sizeof record)) return ZO_ERROR_STORE;
     // The weights before the first step need no slot.
     if (better && run_.step > 0) {
       const zo_status kept = WriteSlot(*log_, ZO_SNAPSHOT_BEST_SLOT, measurements_.count() + 1);
@@ -62,7 +59,9 @@ bool NodeTrainer::ReadMeasurements(const LogStore& log) {
   for (uint32_t step = 0; step <= run_.step;) {
     uint8_t record[ZO_MEASUREMENT_BYTES];
     zo_measurement measured;
-    if (!log.read(log.context, MeasurementAt(step), record, sizeof record) ||
+    const uint32_t at = zo_measurement_at(RecordsAt(log), ZO_SNAPSHOT_RECORD_BYTES,
+                                          measurements_.every(), log.unit, step);
+    if (!log.read(log.context, at, record, sizeof record) ||
         zo_measurement_read(record, header_checksum_, &measured) != ZO_OK ||
         measured.step != step) {
       return step == run_.step;  // it is still to be done
@@ -105,18 +104,23 @@ uint32_t NodeTrainer::WeightBytes() const {
   return bytes;
 }
 
-uint32_t NodeTrainer::SlotAt(uint32_t slot) const {
+uint32_t NodeTrainer::SlotAt(const LogStore& log, uint32_t slot) const {
   const uint32_t tasks = run_.settings.tasks;
-  return zo_snapshot_header_bytes(tasks) + slot * zo_snapshot_bytes(tasks, WeightBytes());
+  return zo_padded(zo_snapshot_header_bytes(tasks), log.unit) +
+         slot * zo_padded(zo_snapshot_bytes(tasks, WeightBytes()), log.unit);
 }
 
-zo_status NodeTrainer::Header(uint8_t* bytes, uint32_t data_checksum) const {
+uint32_t NodeTrainer::RecordsAt(const LogStore& log) const {
+  return SlotAt(log, zo_snapshot_slots(measurements_.every()));
+}
+
+void NodeTrainer::Header(const LogStore& log, uint8_t* bytes) const {
   const uint32_t count = run_.settings.tasks;
   zo_snapshot_header header = {};
   network_->Fingerprint(header.fingerprint);
   header.interval = interval_;
   header.weight_bytes = WeightBytes();
-  header.data_checksum = data_checksum;
+  header.data_checksum = data_checksum_;
   header.measure_every = measurements_.every();
   const uint32_t size = zo_snapshot_header_bytes(count);
   auto* entries = reinterpret_cast<zo_snapshot_task*>(reinterpret_cast<uint8_t*>(scratch_) +
@@ -127,10 +131,11 @@ zo_status NodeTrainer::Header(uint8_t* bytes, uint32_t data_checksum) const {
     entries[i] = {tensor, info.tensors, info.kind, info.queries, info.mu, info.rate, info.gain};
   }
   zo_snapshot_write_header(&header, &run_.settings, entries, bytes);
-  return ZO_OK;
+  zo_log_write_unit(bytes, log.unit);
 }
 
 zo_status NodeTrainer::WriteHeader(const LogStore& log) {
+  if (!zo_is_store_unit(log.unit)) return ZO_ERROR_ARGUMENT;
   if (checked_ == 0) {
     const zo_status status =
         network_->DataChecksum(source_, run_.settings.common.samples, &data_checksum_);
@@ -142,11 +147,12 @@ zo_status NodeTrainer::WriteHeader(const LogStore& log) {
   // Slots that an older run has left are emptied before the header says whose they are.
   constexpr uint8_t kEmpty[8] = {};
   for (uint32_t slot = 0; slot < zo_snapshot_slots(measurements_.every()); ++slot) {
-    if (!log.write(log.context, SlotAt(slot), kEmpty, sizeof kEmpty)) return ZO_ERROR_STORE;
+    const zo_status status = WriteSafely(log, SlotAt(log, slot), kEmpty, sizeof kEmpty);
+    if (status != ZO_OK) return status;
   }
-  Header(bytes, data_checksum_);
+  Header(log, bytes);
   header_checksum_ = zo_log_checksum(bytes, size);
-  return log.write(log.context, 0, bytes, size) ? ZO_OK : ZO_ERROR_STORE;
+  return WriteSafely(log, 0, bytes, size);
 }
 
 zo_status NodeTrainer::WriteSnapshotWhereDue() const {
@@ -157,17 +163,18 @@ zo_status NodeTrainer::WriteSnapshotWhereDue() const {
 zo_status NodeTrainer::WriteSnapshot(const LogStore& log) const {
   // One that is taken between two that are due has the number, and so the slot, of the next.
   const uint32_t number = (run_.step + interval_ - 1) / interval_;
-  return number == 0 ? ZO_OK : WriteSlot(log, (number - 1) % 2, number);
+  if (number == 0) return ZO_OK;
+  // Its records first, and the best state.
+  return MakeSafe(log) ? WriteSlot(log, (number - 1) % 2, number) : ZO_ERROR_STORE;
 }
 
 zo_status NodeTrainer::WriteSlot(const LogStore& log, uint32_t slot, uint32_t number) const {
-  uint32_t at = SlotAt(slot);
+  StoreWriter writer(log, SlotAt(log, slot));
   uint8_t* head = reinterpret_cast<uint8_t*>(scratch_);
   const uint32_t head_bytes = zo_snapshot_bytes(run_.settings.tasks, 0) - 4;
   zo_snapshot_write_head(&run_, header_checksum_, number, head);
   uint32_t crc = zo_crc32(0, head, head_bytes);
-  if (!log.write(log.context, at, head, head_bytes)) return ZO_ERROR_STORE;
-  at += head_bytes;
+  if (!writer.Write(head, head_bytes)) return ZO_ERROR_STORE;
   for (int fractions = 0; fractions < 2; ++fractions) {
     for (uint32_t i = 0; i < run_.settings.tasks; ++i) {
       for (uint32_t j = 0; j < infos_[i].tensors; ++j) {
@@ -175,16 +182,15 @@ zo_status NodeTrainer::WriteSlot(const LogStore& log, uint32_t slot, uint32_t nu
         const int8_t* values = fractions != 0 ? tensor.fraction : tensor.weights;
         if (values == nullptr) continue;
         crc = zo_crc32(crc, values, tensor.size);
-        if (!log.write(log.context, at, reinterpret_cast<const uint8_t*>(values), tensor.size)) {
+        if (!writer.Write(reinterpret_cast<const uint8_t*>(values), tensor.size)) {
           return ZO_ERROR_STORE;
         }
-        at += tensor.size;
       }
     }
   }
   uint8_t end[4];
   zo_write_u32(end, crc);
-  return log.write(log.context, at, end, sizeof end) ? ZO_OK : ZO_ERROR_STORE;
+  return writer.WriteAll(end, sizeof end) && MakeSafe(log) ? ZO_OK : ZO_ERROR_STORE;
 }
 
 zo_status NodeTrainer::ImportWeights(const LogStore& store) {
@@ -202,18 +208,18 @@ bool NodeTrainer::IsWhole(const LogStore& log, uint32_t slot, uint32_t* number) 
   uint32_t crc = 0;
   for (uint32_t at = 0; at < end; at += sizeof piece) {
     const uint32_t count = end - at < sizeof piece ? end - at : static_cast<uint32_t>(sizeof piece);
-    if (!log.read(log.context, SlotAt(slot) + at, piece, count)) return false;
+    if (!log.read(log.context, SlotAt(log, slot) + at, piece, count)) return false;
     if (at == 0) *number = zo_snapshot_number(piece, header_checksum_);
     crc = zo_crc32(crc, piece, count);
   }
-  return *number != 0 && log.read(log.context, SlotAt(slot) + end, piece, 4) &&
+  return *number != 0 && log.read(log.context, SlotAt(log, slot) + end, piece, 4) &&
          zo_read_u32(piece) == crc;
 }
 
 zo_status NodeTrainer::ReadSnapshot(const LogStore& log, uint32_t slot) {
   uint8_t* head = reinterpret_cast<uint8_t*>(scratch_);
   const uint32_t head_bytes = zo_snapshot_bytes(run_.settings.tasks, 0) - 4;
-  if (!log.read(log.context, SlotAt(slot), head, head_bytes)) return ZO_ERROR_LOG;
+  if (!log.read(log.context, SlotAt(log, slot), head, head_bytes)) return ZO_ERROR_LOG;
   const zo_status status = zo_snapshot_read_head(&run_, head);
   if (status != ZO_OK) return status;
   const bool known = measuring_ == nullptr || (this->*measuring_->read)(log);
@@ -221,7 +227,7 @@ zo_status NodeTrainer::ReadSnapshot(const LogStore& log, uint32_t slot) {
 }
 
 zo_status NodeTrainer::ReadWeights(const LogStore& log, uint32_t slot) {
-  uint32_t at = SlotAt(slot) + zo_snapshot_bytes(run_.settings.tasks, 0) - 4;
+  uint32_t at = SlotAt(log, slot) + zo_snapshot_bytes(run_.settings.tasks, 0) - 4;
   for (int fractions = 0; fractions < 2; ++fractions) {
     for (uint32_t i = 0; i < run_.settings.tasks; ++i) {
       for (uint32_t j = 0; j < infos_[i].tensors; ++j) {
@@ -239,13 +245,14 @@ zo_status NodeTrainer::ReadWeights(const LogStore& log, uint32_t slot) {
 }
 
 zo_status NodeTrainer::ImportLog(const LogStore& log) {
+  if (!zo_is_store_unit(log.unit)) return ZO_ERROR_ARGUMENT;
   const uint32_t size = zo_snapshot_header_bytes(run_.settings.tasks);
   uint8_t* own = reinterpret_cast<uint8_t*>(scratch_);
   uint8_t* found = own + size;
   zo_status status = network_->DataChecksum(source_, run_.settings.common.samples, &data_checksum_);
   if (status != ZO_OK) return status;
   checked_ = 1;
-  Header(own, data_checksum_);
+  Header(log, own);
   if (!log.read(log.context, 0, found, size) || memcmp(own, found, size) != 0) return ZO_ERROR_LOG;
   header_checksum_ = zo_log_checksum(own, size);
   uint32_t numbers[2] = {0, 0};

@@ -7,21 +7,16 @@
 
 #include "ops/core/graph/zo_command.h"
 #include "ops/core/log/zo_crc32.h"
+#include "ops/core/log/zo_store_units.h"
 #include "ops/core/weights/zo_update.h"
 #include "ops/core/zo_little_endian.h"
+#include "ops/device/zo_store_writer.h"
 
 namespace tflm_zo {
 namespace {
 
 // Longest record of this build.
 constexpr uint32_t kRecordBytes = 20 + 4 * ZO_MAX_QUERIES;
-
-bool IsErased(const uint8_t* bytes, uint32_t count) {
-  for (uint32_t i = 0; i < count; ++i) {
-    if (bytes[i] != 0xFF) return false;
-  }
-  return true;
-}
 
 }  // namespace
 
@@ -135,21 +130,31 @@ zo_status WeightTrainer::BeginStep() {
   return MeasureWhereDue();
 }
 
-void WeightTrainer::Header(uint8_t* bytes) const {
+void WeightTrainer::Header(const LogStore& log, uint8_t* bytes) const {
   zo_log_header header = {};
   network_->Fingerprint(header.fingerprint);
   header.measure_every = measurements_.every();
   zo_log_write_header(&header, control_.settings, bytes);
+  zo_log_write_unit(bytes, log.unit);
 }
 
-uint32_t WeightTrainer::RecordAt(uint32_t step) const {
-  return zo_step_record_at(ZO_LOG_HEADER_BYTES, zo_log_record_bytes(control_.settings->queries),
-                           measurements_.every(), step);
+uint32_t WeightTrainer::RecordAt(const LogStore& log, uint32_t step) const {
+  return zo_step_record_at(zo_padded(ZO_LOG_HEADER_BYTES, log.unit),
+                           zo_log_record_bytes(control_.settings->queries), measurements_.every(),
+                           log.unit, step);
+}
+
+uint32_t WeightTrainer::MeasurementAt(const LogStore& log, uint32_t step) const {
+  return zo_measurement_at(zo_padded(ZO_LOG_HEADER_BYTES, log.unit),
+                           zo_log_record_bytes(control_.settings->queries), measurements_.every(),
+                           log.unit, step);
 }
 
 uint32_t WeightTrainer::LogBytes() const {
-  return ZO_LOG_HEADER_BYTES + control_.step * zo_log_record_bytes(control_.settings->queries) +
-         measurements_.count() * ZO_MEASUREMENT_BYTES;
+  const uint32_t unit = log_ != nullptr ? log_->unit : 1;
+  return zo_padded(ZO_LOG_HEADER_BYTES, unit) +
+         control_.step * zo_padded(zo_log_record_bytes(control_.settings->queries), unit) +
+         measurements_.count() * zo_padded(ZO_MEASUREMENT_BYTES, unit);
 }
 
 // A run with the same settings and other samples has the same header: its first record, of a step
@@ -157,20 +162,21 @@ uint32_t WeightTrainer::LogBytes() const {
 // run will not have.
 zo_status WeightTrainer::EraseFirstRecord(const LogStore& log) const {
   const uint32_t size = zo_log_record_bytes(control_.settings->queries);
+  const uint32_t at = zo_padded(ZO_LOG_HEADER_BYTES, log.unit);
   uint8_t found[kRecordBytes];
-  constexpr uint32_t kAt = ZO_LOG_HEADER_BYTES;
-  if (!log.read(log.context, kAt, found, size) || IsErased(found, size)) return ZO_OK;
+  if (!log.read(log.context, at, found, size) || zo_is_erased(found, size)) return ZO_OK;
   memset(found, 0xFF, size);
-  return log.write(log.context, kAt, found, size) ? ZO_OK : ZO_ERROR_STORE;
+  return WriteSafely(log, at, found, size);
 }
 
 zo_status WeightTrainer::WriteHeader(const LogStore& log) {
+  if (!zo_is_store_unit(log.unit)) return ZO_ERROR_ARGUMENT;
   const zo_status status = EraseFirstRecord(log);
   if (status != ZO_OK) return status;
   uint8_t header[ZO_LOG_HEADER_BYTES];
-  Header(header);
+  Header(log, header);
   after_ = zo_log_checksum(header, sizeof header);
-  return log.write(log.context, 0, header, sizeof header) ? ZO_OK : ZO_ERROR_STORE;
+  return WriteSafely(log, 0, header, sizeof header);
 }
 
 zo_status WeightTrainer::WriteRecord(const LogStore& log) {
@@ -179,7 +185,7 @@ zo_status WeightTrainer::WriteRecord(const LogStore& log) {
   uint8_t record[kRecordBytes];
   zo_log_write_record(&control_, mean_loss_, before_, record);
   after_ = zo_log_checksum(record, size);
-  return log.write(log.context, RecordAt(step), record, size) ? ZO_OK : ZO_ERROR_STORE;
+  return WriteSafely(log, RecordAt(log, step), record, size);
 }
 
 zo_status WeightTrainer::ExportLog(const LogStore& log) {
@@ -228,8 +234,9 @@ zo_status WeightTrainer::Measure() {
   if (log_ != nullptr) {
     uint8_t record[ZO_MEASUREMENT_BYTES];
     zo_measurement_write(&measured, after_, record);
-    const uint32_t at = LogBytes();
-    if (!log_->write(log_->context, at, record, sizeof record)) return ZO_ERROR_STORE;
+    const zo_status written =
+        WriteSafely(*log_, MeasurementAt(*log_, control_.step), record, sizeof record);
+    if (written != ZO_OK) return written;
     after_ = zo_log_checksum(record, sizeof record);
   }
   measurements_.Add(measured);
@@ -240,10 +247,7 @@ zo_status WeightTrainer::Measure() {
 bool WeightTrainer::ReadMeasurement(const LogStore& log, uint32_t step) {
   uint8_t bytes[ZO_MEASUREMENT_BYTES];
   zo_measurement measured;
-  const uint32_t at =
-      zo_measurement_at(ZO_LOG_HEADER_BYTES, zo_log_record_bytes(control_.settings->queries),
-                        measurements_.every(), step);
-  if (!log.read(log.context, at, bytes, sizeof bytes) ||
+  if (!log.read(log.context, MeasurementAt(log, step), bytes, sizeof bytes) ||
       zo_measurement_read(bytes, after_, &measured) != ZO_OK || measured.step != step) {
     return false;
   }
@@ -268,7 +272,7 @@ zo_status WeightTrainer::RestoreBest(zo_measurement* best) {
   const zo_measurement found = measurements_.best();
   WeightTrainer replay = *this;
   uint8_t header[ZO_LOG_HEADER_BYTES];
-  Header(header);
+  Header(*log_, header);
   const uint32_t header_checksum = zo_log_checksum(header, sizeof header);
   // Nothing has changed where the log does not lead there.
   for (const bool moves : {false, true}) {
@@ -290,7 +294,8 @@ bool WeightTrainer::ReadRecord(const LogStore& log, uint32_t step, zo_log_record
   const uint32_t size = zo_log_record_bytes(control_.settings->queries);
   uint8_t bytes[kRecordBytes];
   if (IsMeasurementDue(step) && !(this->*measuring_->read)(log, step)) return false;
-  if (step == control_.settings->steps || !log.read(log.context, RecordAt(step), bytes, size) ||
+  if (step == control_.settings->steps ||
+      !log.read(log.context, RecordAt(log, step), bytes, size) ||
       zo_log_read_record(bytes, control_.settings, after_, record) != ZO_OK ||
       record->step != step) {
     return false;
@@ -331,7 +336,8 @@ bool WeightTrainer::GoTo(const LogStore& log, const WeightSnapshot& snapshot,
 zo_status WeightTrainer::ImportLog(const LogStore& log, const WeightSnapshot* snapshot) {
   uint8_t own[ZO_LOG_HEADER_BYTES];
   uint8_t found[ZO_LOG_HEADER_BYTES];
-  Header(own);
+  if (!zo_is_store_unit(log.unit)) return ZO_ERROR_ARGUMENT;
+  Header(log, own);
   // Equal settings give equal headers, byte for byte.
   if (!log.read(log.context, 0, found, sizeof found) || memcmp(found, own, sizeof own) != 0) {
     return ZO_ERROR_LOG;

@@ -124,9 +124,10 @@ class WeightTrainer {
   zo_status MakeWhole();
   zo_status Suspend(bool whole);
   zo_status BeginStep();
-  uint32_t RecordAt(uint32_t step) const;
+  uint32_t RecordAt(const LogStore& log, uint32_t step) const;
+  uint32_t MeasurementAt(const LogStore& log, uint32_t step) const;
   zo_status EraseFirstRecord(const LogStore& log) const;
-  void Header(uint8_t* bytes) const;
+  void Header(const LogStore& log, uint8_t* bytes) const;
   zo_status WriteRecord(const LogStore& log);
   bool IsMeasurementDue(uint32_t step) const;
   zo_status WriteHeader(const LogStore& log);

@@ -19,6 +19,7 @@
 #include "ops/core/graph/zo_op.h"
 #include "ops/core/log/zo_log.h"
 #include "ops/core/log/zo_measurement.h"
+#include "ops/core/log/zo_store_units.h"
 #include "ops/core/log/zo_snapshot_log.h"
 #include "ops/core/loss/zo_loss.h"
 #include "ops/core/nodes/zo_fc_backprop.h"
@@ -72,6 +73,7 @@ extern void zo_tflm_set_external_context(void* context);
 const zo_declaration zo_declarations[] = {
   CONSTANT(ZO_MAX_QUERIES), CONSTANT(ZO_MAX_CHAIN), CONSTANT(ZO_STREAM_TILE), CONSTANT(ZO_ALL_BLOCKS),
   CONSTANT(ZO_LOG_HEADER_BYTES), CONSTANT(ZO_LOG_FINGERPRINT_BYTES), CONSTANT(ZO_MEASUREMENT_BYTES),
+  CONSTANT(ZO_LOG_UNIT_AT), CONSTANT(ZO_STORE_UNIT_MOST),
   CONSTANT(ZO_NODE_TASKS_MAX), CONSTANT(ZO_NODE_HEAD), CONSTANT(ZO_NODE_TAIL), CONSTANT(ZO_SNAPSHOT_RECORD_BYTES),
   CONSTANT(ZO_BACKWARD_MASK), CONSTANT(ZO_BACKWARD_LAYER), CONSTANT(ZO_BACKWARD_MAX_POOL),
   CONSTANT(ZO_BACKWARD_AVERAGE_POOL), CONSTANT(ZO_BACKWARD_FACTORS), CONSTANT(ZO_BACKWARD_SLICE),
@@ -365,8 +367,8 @@ const zo_declaration zo_declarations[] = {
            zo_snapshot_task*, uint32_t, uint32_t*, uint32_t*, int32_t*, zo_scale*),
   FUNCTION(void, zo_snapshot_write_record, uint32_t, int32_t, uint32_t, uint8_t*),
   FUNCTION(zo_status, zo_snapshot_read_record, const uint8_t*, uint32_t, uint32_t*, int32_t*),
-  FUNCTION(uint32_t, zo_step_record_at, uint32_t, uint32_t, uint32_t, uint32_t),
-  FUNCTION(uint32_t, zo_measurement_at, uint32_t, uint32_t, uint32_t, uint32_t),
+  FUNCTION(uint32_t, zo_step_record_at, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t),
+  FUNCTION(uint32_t, zo_measurement_at, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t),
   FUNCTION(int, zo_measurement_is_due, uint32_t, uint32_t, uint32_t),
   FUNCTION(uint32_t, zo_measurement_number, uint32_t, uint32_t),
   FUNCTION(int, zo_measurement_is_better, const zo_measurement*, const zo_measurement*, uint32_t),

@@ -49,6 +49,7 @@ tflm_zo::SampleSource SourceOf(Samples* samples) { return {ReadSample, samples};
 struct Store {
   uint8_t* bytes;
   uint32_t size;
+  uint32_t unit;
   uint32_t writes;
   uint32_t failing_write;  // number of the write that fails, from 1; 0: none
   uint32_t arrives;        // bytes of it that arrive
@@ -59,6 +60,7 @@ struct Store {
 bool WriteStore(void* context, uint32_t offset, const uint8_t* bytes, uint32_t count) {
   auto* store = static_cast<Store*>(context);
   if (offset > store->size || count > store->size - offset) return false;
+  if (offset % store->unit != 0 || count % store->unit != 0) return false;
   const bool fails = ++store->writes == store->failing_write;
   if (fails && store->arrives < count) count = store->arrives;
   if (store->tell != nullptr) store->tell(offset, bytes, count);
@@ -73,6 +75,10 @@ bool ReadStore(void* context, uint32_t offset, uint8_t* bytes, uint32_t count) {
   return true;
 }
 
+tflm_zo::LogStore StoreOf(Store* store) {
+  return {WriteStore, ReadStore, store, nullptr, store->unit};
+}
+
 tflm_zo::LogStore log_store = {};
 
 // --- Flash ---------------------------------------------------------------------------------------
@@ -80,7 +86,7 @@ tflm_zo::LogStore log_store = {};
 flash_part part;
 zo_flash_store flash_store;
 uint16_t flash_pages[UINT16_MAX];
-tflm_zo::LogStore flash_log = {zo_flash_store_write, zo_flash_store_read, &flash_store};
+tflm_zo::LogStore flash_log = {zo_flash_store_write, zo_flash_store_read, &flash_store, nullptr, 1};
 
 // --- Weights -------------------------------------------------------------------------------------
 
@@ -209,7 +215,7 @@ int device_init(uint8_t* arena, size_t arena_bytes, uint8_t* workspace, size_t w
 size_t device_arena_used() { return trainer.network().arena_used_bytes(); }
 
 void device_set_log(Store* store) {
-  log_store = {WriteStore, ReadStore, store};
+  if (store != nullptr) log_store = StoreOf(store);
   trainer.SetLog(store == nullptr ? nullptr : &log_store);
 }
 
@@ -229,7 +235,10 @@ void device_flash_take(const flash_part* other) {
   memcpy(part.programmed, other->programmed, bytes / part.flash.unit);
 }
 
-int device_flash_mount() { return zo_flash_store_mount(&flash_store, &part.flash, flash_pages); }
+int device_flash_mount() {
+  flash_log.unit = part.flash.unit;
+  return zo_flash_store_mount(&flash_store, &part.flash, flash_pages);
+}
 void device_flash_cut_in(uint32_t operations) { flash_part_cut_in(&part, operations); }
 void device_flash_power_on() { flash_part_power_on(&part); }
 uint32_t device_flash_faults() { return part.faults; }
@@ -247,9 +256,9 @@ uint32_t device_checksum() { return trainer.network().checksum(); }
 
 // `weights`: of a snapshot, or null.
 int device_import_log(Store* store, Store* weights, uint32_t step, uint32_t mark) {
-  const tflm_zo::WeightSnapshot snapshot = {{WriteStore, ReadStore, weights}, step, mark};
-  return ImportLog(&trainer, {WriteStore, ReadStore, store},
-                   weights == nullptr ? nullptr : &snapshot, 0);
+  tflm_zo::WeightSnapshot snapshot = {{}, step, mark};
+  if (weights != nullptr) snapshot.weights = StoreOf(weights);
+  return ImportLog(&trainer, StoreOf(store), weights == nullptr ? nullptr : &snapshot, 0);
 }
 
 int device_snapshot_mark(uint32_t* mark) { return SnapshotMark(&trainer, mark, 0); }
@@ -261,10 +270,8 @@ int device_keep_best(Samples* samples, uint32_t every) {
 
 int device_restore_best(zo_measurement* best) { return trainer.RestoreBest(best); }
 
-int device_import_weights(Store* store) {
-  return trainer.ImportWeights({WriteStore, ReadStore, store});
-}
-int device_export_log(Store* store) { return trainer.ExportLog({WriteStore, ReadStore, store}); }
+int device_import_weights(Store* store) { return trainer.ImportWeights(StoreOf(store)); }
+int device_export_log(Store* store) { return trainer.ExportLog(StoreOf(store)); }
 
 int device_evaluate(Samples* samples, uint32_t first, uint32_t count, tflm_zo::Evaluation* found) {
   return trainer.Evaluate(SourceOf(samples), first, count, found);

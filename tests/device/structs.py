@@ -50,6 +50,7 @@ class _Store(ctypes.Structure):
     _fields_ = [
         ("bytes", ctypes.c_void_p),
         ("size", u32),
+        ("unit", u32),
         ("writes", u32),
         ("failing_write", u32),
         ("arrives", u32),
@@ -99,16 +100,16 @@ class Samples:
 
 
 class Store:
-    """A log store, erased. It keeps a journal of what was written."""
+    """A log store, erased, that takes whole units. It keeps a journal of what was written."""
 
-    def __init__(self, size: int = 1 << 16, content: bytes = b"") -> None:
+    def __init__(self, size: int = 1 << 16, content: bytes = b"", unit: int = 1) -> None:
         self.bytes = np.full(size, 0xFF, np.uint8)
         self.bytes[: len(content)] = np.frombuffer(content, np.uint8)
         self.journal: list[tuple[int, bytes]] = []
         self._tell = _Tell(
             lambda offset, at, count: self.journal.append((offset, ctypes.string_at(at, count)))
         )
-        self.c = _Store(self.bytes.ctypes.data, size, tell=self._tell)
+        self.c = _Store(self.bytes.ctypes.data, size, unit, tell=self._tell)
 
     def fail_at(self, write: int, arrives: int = 0) -> None:
         """The write of this number from now on fails, counted from 1, after so many bytes; 0: none does."""

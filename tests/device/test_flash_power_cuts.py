@@ -15,6 +15,7 @@ import pytest
 
 from device.emulation import LOG, OK, STORE, Device, Samples, needs_compiler
 from device.runs import RUNS, STEPS, WEIGHT_RUNS, desktop, device, yardstick
+from tflm_zo.logs.padding import unpadded
 
 pytestmark = needs_compiler
 
@@ -96,7 +97,7 @@ def test_nothing_is_lost_but_the_step_in_progress(part: str) -> None:
         expected = desktop(*run)
         assert made.export_weights() == (OK, expected.states[-1].weights)
         assert made.mount_flash() == OK
-        assert made.flash_content(len(expected.log)) == expected.log
+        assert unpadded(made.flash_content(2 * len(expected.log)))[: len(expected.log)] == expected.log
         assert made.flash_faults == 0
         previous, runs = made, runs + 1
     print(f"{part}: {cuts} cuts in {runs} runs")

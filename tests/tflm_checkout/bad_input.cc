@@ -65,7 +65,7 @@ bool ReadLog(void*, uint32_t offset, uint8_t* bytes, uint32_t count) {
   return true;
 }
 
-constexpr tflm_zo::LogStore kLog = {WriteLog, ReadLog, nullptr};
+constexpr tflm_zo::LogStore kLog = {WriteLog, ReadLog, nullptr, nullptr, 1};
 
 void EraseLog() {
   memset(log_bytes, 0xFF, sizeof log_bytes);

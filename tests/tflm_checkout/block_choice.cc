@@ -51,7 +51,7 @@ bool ReadLog(void*, uint32_t offset, uint8_t* bytes, uint32_t count) {
   return true;
 }
 
-constexpr tflm_zo::LogStore kLog = {WriteLog, ReadLog, nullptr};
+constexpr tflm_zo::LogStore kLog = {WriteLog, ReadLog, nullptr, nullptr, 1};
 
 // As after a reset: a new object.
 zo_status Reset() {

@@ -89,7 +89,7 @@ static small_zo_status Begin(void) {
 }
 
 int main_of_c(void) {
-  const small_zo_log_store store = {Write, Read, NULL};
+  const small_zo_log_store store = {Write, Read, NULL, NULL, 1};
   small_zo_report report;
   memset(memory, 0xFF, sizeof memory);
   if (Begin() != SMALL_ZO_OK) return 1;

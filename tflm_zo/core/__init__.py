@@ -39,7 +39,14 @@ from .measurement import MEASUREMENT_BYTES, Measurement, best_of, is_due
 from .node_control import NodeAction, NodeControl, NodeRequest
 from .node_layer import NodeForm, NodeLayer, NodeState
 from .node_settings import NODE_HEAD, NODE_TAIL, NodeRules, NodeTask, TaskKind
-from .seed_log_format import FINGERPRINT_BYTES, SEED_LOG_HEADER_BYTES, SeedLogHeader, SeedLogRecord
+from .seed_log_format import (
+    FINGERPRINT_BYTES,
+    SEED_LOG_HEADER_BYTES,
+    STORE_UNIT_MOST,
+    UNIT_AT,
+    SeedLogHeader,
+    SeedLogRecord,
+)
 from .snapshot_log_format import (
     BEST_SLOT,
     SNAPSHOT_RECORD_BYTES,
@@ -90,6 +97,7 @@ __all__ = [
     "Request",
     "SEED_LOG_HEADER_BYTES",
     "SNAPSHOT_RECORD_BYTES",
+    "STORE_UNIT_MOST",
     "SeedLogHeader",
     "SeedLogRecord",
     "Snapshot",
@@ -100,6 +108,7 @@ __all__ = [
     "TaskEntry",
     "TaskKind",
     "Tensor",
+    "UNIT_AT",
     "best_of",
     "checksum",
     "command_check",

@@ -11,10 +11,20 @@ from .control import Control
 from .declarations import CSettings
 from .loader import constants, library, structs
 
-__all__ = ["FINGERPRINT_BYTES", "SEED_LOG_HEADER_BYTES", "SeedLogHeader", "SeedLogRecord"]
+__all__ = [
+    "FINGERPRINT_BYTES",
+    "SEED_LOG_HEADER_BYTES",
+    "STORE_UNIT_MOST",
+    "UNIT_AT",
+    "SeedLogHeader",
+    "SeedLogRecord",
+]
 
 SEED_LOG_HEADER_BYTES: Final[int] = constants.ZO_LOG_HEADER_BYTES
 FINGERPRINT_BYTES: Final[int] = constants.ZO_LOG_FINGERPRINT_BYTES
+STORE_UNIT_MOST: Final[int] = constants.ZO_STORE_UNIT_MOST
+UNIT_AT: Final[int] = constants.ZO_LOG_UNIT_AT
+"""Offset of the byte of a header that says how its log is padded (``ops/core/log/zo_store_units.h``)."""
 
 
 @dataclass(frozen=True)

@@ -227,12 +227,12 @@ class Snapshot:
 
 def step_record_at(begin: int, every: int, step: int) -> int:
     """Returns the offset of a step's record from the first record, with the measurements before it."""
-    return int(library().zo_step_record_at(begin, SNAPSHOT_RECORD_BYTES, every, step))
+    return int(library().zo_step_record_at(begin, SNAPSHOT_RECORD_BYTES, every, 1, step))
 
 
 def measurement_at(begin: int, every: int, number: int) -> int:
     """Returns the offset of a measurement's record from the first record."""
-    return int(library().zo_measurement_at(begin, SNAPSHOT_RECORD_BYTES, every, number))
+    return int(library().zo_measurement_at(begin, SNAPSHOT_RECORD_BYTES, every, 1, number))
 
 
 def write_step_record(step: int, mean_loss: int, owner: int) -> bytes:

@@ -14,8 +14,8 @@ from .errors import LogError
 __all__ = ["MAGIC", "SEED_LOG", "SNAPSHOT_LOG", "check_version", "ending", "fingerprint", "is_snapshot_log"]
 
 MAGIC: Final = b"ZOLOG\r\n\x1a"
-SEED_LOG: Final = MAGIC + b"\x03\x00"
-SNAPSHOT_LOG: Final = MAGIC + b"\x04\x00"
+SEED_LOG: Final = MAGIC + b"\x03"
+SNAPSHOT_LOG: Final = MAGIC + b"\x04"
 _OLD_VERSIONS: Final = (1, 2)  # of either kind
 
 
@@ -27,7 +27,7 @@ def fingerprint(model: Model | bytes) -> bytes:
 
 def check_version(path: str | os.PathLike[str], data: bytes) -> None:
     """Raises LogError where a file is a log that an older version of this library wrote."""
-    version = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 2], "little")
+    version = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 1], "little")
     if data[: len(MAGIC)] == MAGIC and version in _OLD_VERSIONS:
         raise LogError(
             f"{path} is a log in format {version}, of an older version of tflm-zo, which this one does not "

@@ -9,10 +9,14 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
-from ..converters.files import lock_file, new_file
+from ..converters.files import lock_file, new_file, write_output
+from .padding import is_padded, unpadded
 
 __all__ = ["LogFile", "log_exists"]
+
+_MARKED: Final = 16  # bytes that say whether a log is padded
 
 
 def log_exists(path: str | os.PathLike[str]) -> FileExistsError:
@@ -48,7 +52,14 @@ class LogFile(ABC):
 
     @contextlib.contextmanager
     def _resumed(self) -> Iterator[None]:
-        """Opens and locks an existing log, and closes it after an error."""
+        """Opens and locks an existing log, and closes it after an error; one that is padded is written anew
+        before, without padding.
+        """
+        with open(self._path, "rb") as file:
+            data = file.read(_MARKED)
+            padded = data + file.read() if is_padded(data) else None
+        if padded is not None:
+            write_output(Path(self._path), unpadded(padded), force=True)
         self._file = io.FileIO(self._path, "r+")
         try:
             lock_file(self._file, self._path)

@@ -6,10 +6,12 @@ Its bytes are specified in ``ops/core/log/zo_log.h``.
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +35,7 @@ from ..core import (
 )
 from .beginning import SEED_LOG, check_version, ending, fingerprint
 from .errors import IncompleteHeaderError, LogError
+from .padding import is_padded, unpadded
 
 __all__ = ["SeedLog"]
 
@@ -109,7 +112,7 @@ class SeedLog:
             LogError: the file is no seed log, or its header is damaged.
             OSError: the file cannot be read.
         """
-        with open(path, "rb") as file:
+        with _open_unpadded(path) as file:
             data = file.read(SEED_LOG_HEADER_BYTES)
             if len(data) < SEED_LOG_HEADER_BYTES and data[: len(SEED_LOG)] == SEED_LOG[: len(data)]:
                 raise IncompleteHeaderError(f"{path} ends within its header: there is no step in it")
@@ -119,7 +122,8 @@ class SeedLog:
                 raise LogError(f"{path} is no seed log of this version, or its header is damaged")
             settings, every = header.settings, header.measure_every
             records = _Records(settings, every, ending(data))
-            length, at, data = os.fstat(file.fileno()).st_size, SEED_LOG_HEADER_BYTES, b""
+            length, at, data = file.seek(0, os.SEEK_END), SEED_LOG_HEADER_BYTES, b""
+            file.seek(at)
             at_once = _STEPS_AT_ONCE * records.size
             while True:
                 more, first = file.read(at_once), records.step
@@ -211,6 +215,17 @@ class SeedLog:
             for row, step in zip(items, numbers.tolist(), strict=True)
         ]
         return items[:, : max(counts)]
+
+
+def _open_unpadded(path: str | os.PathLike[str]) -> BinaryIO:
+    """Opens a log; one that is padded, which a device's memory had room for, is read as a whole."""
+    file = open(path, "rb")  # noqa: SIM115 - the caller closes it
+    if is_padded(file.read(SEED_LOG_HEADER_BYTES)):
+        with file:
+            file.seek(0)
+            return io.BytesIO(unpadded(file.read()))
+    file.seek(0)
+    return file
 
 
 class _Records:

@@ -33,6 +33,7 @@ from ..core import (
 )
 from .beginning import SNAPSHOT_LOG, check_version, ending, fingerprint
 from .errors import IncompleteHeaderError, LogError
+from .padding import unpadded
 
 __all__ = ["SnapshotLog", "data_checksum"]
 
@@ -90,7 +91,7 @@ class SnapshotLog:
                 has its settings.
             OSError: the file cannot be read.
         """
-        data = Path(path).read_bytes()
+        data = unpadded(Path(path).read_bytes())
         check_version(path, data)
         header = SnapshotLogHeader.from_bytes(data)
         if header is None and _is_cut_short(data):

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ops/core/log/zo_crc32.h"
+#include "ops/core/log/zo_store_units.h"
 #include "ops/core/zo_little_endian.h"
 
 enum {
@@ -29,16 +30,8 @@ static uint32_t data_at(const zo_flash* f, uint32_t page) {
   return page * f->page_bytes + page_header_bytes(f);
 }
 
-static bool is_erased(const uint8_t* bytes, uint32_t count) {
-  for (uint32_t i = 0; i < count; ++i) {
-    if (bytes[i] != 0xFFu) return false;
-  }
-  return true;
-}
-
 static bool fits_flash(const zo_flash* f) {
-  const uint32_t unit = f->unit;
-  const bool is_unit = unit > 0u && unit <= 32u && (unit & (unit - 1u)) == 0u;
+  const bool is_unit = f->unit > 0u && zo_is_store_unit(f->unit);
   return f->program != NULL && f->erase != NULL && f->read != NULL && is_unit && f->sectors >= 4u &&
          f->page_bytes >= 64u && f->page_bytes % kFlashChunk == 0u && f->sector_bytes > 0u &&
          f->sector_bytes % f->page_bytes == 0u &&
@@ -60,22 +53,28 @@ static bool read_header(const zo_flash* f, uint32_t page, uint32_t* number, uint
   return true;
 }
 
-/* Where each page of content is, and which was written last; NO_PAGE: none. */
+/* Where each page of content is, and which was written last; NO_PAGE: none.
+ * Numbers of writes grow around the ring. So of two copies of a page the one farther on is the
+ * newer, but where the ring's oldest page lies between them. */
 static bool find_pages(zo_flash_store* self, uint32_t* last) {
   const zo_flash* f = self->flash;
+  uint32_t oldest = 0;
   memset(self->pages, 0, self->count * sizeof *self->pages);
   self->writes = 0;
   *last = NO_PAGE;
   for (uint32_t page = 0; page < f->sectors * pages_of_sector(f); ++page) {
-    uint32_t number, write, known, before = 0;
+    uint32_t number, write;
     if (!read_header(f, page, &number, &write)) return false;
     if (number >= self->count) continue;
-    const uint32_t other = self->pages[number];
-    if (other != 0u && !read_header(f, other - 1u, &known, &before)) return false;
-    if (other == 0u || write > before) self->pages[number] = (uint16_t)(page + 1u);
-    if (*last == NO_PAGE || write >= self->writes) {
+    const bool is_newest = *last == NO_PAGE || write >= self->writes;
+    if (is_newest) {
       *last = page;
       self->writes = write + 1u;
+    } else if (oldest == 0u) {
+      oldest = page;
+    }
+    if (self->pages[number] == 0u || is_newest || self->pages[number] > oldest) {
+      self->pages[number] = (uint16_t)(page + 1u);
     }
   }
   return true;
@@ -161,7 +160,7 @@ static bool write_page(zo_flash_store* self, uint32_t number, const page_change*
     memset(bytes, 0xFF, sizeof bytes);
     if (from != 0u && !f->read(f->context, data_at(f, from - 1u) + at, bytes, count)) return false;
     lay_over(change, at, bytes, count);
-    if (is_erased(bytes, count)) continue;
+    if (zo_is_erased(bytes, count)) continue;
     if (!f->program(f->context, data_at(f, to) + at, bytes, count)) return false;
     self->filled = at + count;
   }

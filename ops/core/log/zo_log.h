@@ -6,7 +6,7 @@
  * All fields little-endian. Header, ZO_LOG_HEADER_BYTES:
  *
  *   0    8   magic 5A 4F 4C 4F 47 0D 0A 1A ("ZOLOG", and what text transfers break)
- *   8    u16 version, 3
+ *   8    u16 version, 3; its upper byte is another one in a padded log, see zo_store_units.h
  *   10   u16 bytes of the header
  *   12   u16 bytes of a record
  *   14   u16 queries per step

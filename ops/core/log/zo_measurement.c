@@ -2,6 +2,7 @@
 #include "ops/core/log/zo_measurement.h"
 
 #include "ops/core/log/zo_crc32.h"
+#include "ops/core/log/zo_store_units.h"
 #include "ops/core/zo_little_endian.h"
 
 enum {
@@ -26,13 +27,22 @@ int zo_measurement_is_better(const zo_measurement* measurement, const zo_measure
   return measurement->correct >= first_correct && measurement->loss < best->loss;
 }
 
-uint32_t zo_step_record_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t step) {
-  const uint32_t before = every > 0u ? step / every + 1u : 0u;
-  return begin + step * record_bytes + before * ZO_MEASUREMENT_BYTES;
+/* Where so many steps and measurements end. */
+static uint32_t records_end(uint32_t begin, uint32_t record_bytes, uint32_t unit, uint32_t steps,
+                            uint32_t measurements) {
+  return begin + steps * zo_padded(record_bytes, unit) +
+         measurements * zo_padded(ZO_MEASUREMENT_BYTES, unit);
 }
 
-uint32_t zo_measurement_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t step) {
-  return begin + step * record_bytes + zo_measurement_number(every, step) * ZO_MEASUREMENT_BYTES;
+uint32_t zo_step_record_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t unit,
+                           uint32_t step) {
+  const uint32_t before = every > 0u ? step / every + 1u : 0u;
+  return records_end(begin, record_bytes, unit, step, before);
+}
+
+uint32_t zo_measurement_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t unit,
+                           uint32_t step) {
+  return records_end(begin, record_bytes, unit, step, zo_measurement_number(every, step));
 }
 
 void zo_measurement_write(const zo_measurement* measurement, uint32_t checksum, uint8_t* bytes) {

@@ -48,9 +48,12 @@ int zo_measurement_is_better(const zo_measurement* measurement, const zo_measure
                              uint32_t first_correct);
 
 /* Offset of the record of a step, counted from 0, in a log whose records begin at `begin` and take
- * record_bytes each; the same for the measurement after `step` whole steps, where one is due. */
-uint32_t zo_step_record_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t step);
-uint32_t zo_measurement_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t step);
+ * record_bytes each; the same for the measurement after `step` whole steps, where one is due.
+ *   unit  that records are padded to, see zo_store_units.h */
+uint32_t zo_step_record_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t unit,
+                           uint32_t step);
+uint32_t zo_measurement_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t unit,
+                           uint32_t step);
 
 /* checksum: CRC-32 that this one continues; bytes: [ZO_MEASUREMENT_BYTES]. */
 void zo_measurement_write(const zo_measurement* measurement, uint32_t checksum, uint8_t* bytes);

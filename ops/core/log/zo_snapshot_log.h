@@ -7,7 +7,7 @@
  * All fields little-endian. Header, zo_snapshot_header_bytes(tasks) = 164 + 32 tasks:
  *
  *   0    8   magic, as in zo_log.h
- *   8    u16 version, 4
+ *   8    u16 version, 4; its upper byte is another one in a padded log, see zo_store_units.h
  *   10   u16 bytes of the header
  *   12   u16 bytes of a record, 12
  *   14   u16 tasks

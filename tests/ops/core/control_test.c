@@ -240,11 +240,11 @@ void test_measurements(void) {
         CHECK(zo_measurement_is_due(every, steps, step) == due);
         if (due) {
           CHECK(zo_measurement_number(every, step) == number++);
-          CHECK(zo_measurement_at(100, 12, every, step) == at);
+          CHECK(zo_measurement_at(100, 12, every, 0, step) == at);
           at += ZO_MEASUREMENT_BYTES;
         }
         if (step == steps) break;
-        CHECK(zo_step_record_at(100, 12, every, step) == at);
+        CHECK(zo_step_record_at(100, 12, every, 1, step) == at);
         at += 12u;
       }
     }

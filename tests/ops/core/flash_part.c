@@ -62,7 +62,8 @@ static bool erase(void* context, uint32_t address) {
 }
 
 static bool read(void* context, uint32_t address, uint8_t* bytes, uint32_t count) {
-  const flash_part* part = (const flash_part*)context;
+  flash_part* part = (flash_part*)context;
+  ++part->reads;
   if (address > bytes_of(part) || count > bytes_of(part) - address) return false;
   if (part->is_off) return false;
   memcpy(bytes, part->bytes + address, count);

@@ -22,6 +22,7 @@ typedef struct flash_part {
   uint32_t cut_in;     /* power fails at the operation of this number from now on; 0: it does not */
   int is_off;
   uint32_t faults; /* what no program may do: units programmed twice, addresses outside */
+  uint32_t reads;
   uint64_t program_bytes;
 } flash_part;
 

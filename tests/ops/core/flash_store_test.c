@@ -113,7 +113,9 @@ static void test_wear(const geometry* g, uint32_t steps) {
     CHECK(zo_flash_store_write(&s.store, at, record, sizeof record));
     memcpy(s.expected + at, record, sizeof record);
   }
+  s.part.reads = 0;
   mount(&s);
+  CHECK(s.part.reads == g->sectors * (g->sector_bytes / g->page_bytes)); /* each header once */
   compare(&s, 0, 0);
   CHECK(flash_part_most_erases(&s.part) - flash_part_least_erases(&s.part) <= 1u);
   CHECK(flash_part_least_erases(&s.part) > 10u);

@@ -1,0 +1,138 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Logs of stores that program several bytes at once, padded here as ``zo_store_units.h`` specifies it."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from device.runs import RUNS, STEPS, desktop, samples, zo_model
+from tflm_zo import Trainer
+from tflm_zo.converters import read_metadata
+from tflm_zo.logs import LogError, SeedLog, SnapshotLog
+from tflm_zo.logs.padding import unpadded
+from tflm_zo.training import replay_log
+
+#: Name, steps between measurements.
+LOGS = (("weight", 0), ("weight, segments", 4), ("node", 0), ("exact head", 2), ("biases, too", 0))
+UNITS = (2, 4, 8, 16, 32)
+
+
+def whole(log: bytes) -> Iterator[bytes]:
+    """Header, slots, records and measurements: whatever ends with a checksum that fits."""
+    tasks = struct.unpack_from("<H", log, 14)[0]
+    every = struct.unpack_from("<I", log, 124 if log[8] == 3 else 156)[0]
+    size, record = struct.unpack_from("<HH", log, 10)
+    at = size
+    yield log[:size]
+    if log[8] == 4:
+        slot = 16 + 8 * tasks + struct.unpack_from("<I", log, 132)[0] + 4
+        for _ in range(3 if every else 2):
+            yield log[at : at + slot]
+            at += slot
+    checksum = struct.unpack_from("<I", log, size - 4)[0]
+    while at < len(log):
+        for count in (record, 28):
+            piece = log[at : at + count]
+            if piece[-4:] == struct.pack("<I", zlib.crc32(piece[:-4], checksum)):
+                break
+        else:
+            raise AssertionError(at)
+        yield piece
+        at += count
+        if log[8] == 3:
+            checksum = struct.unpack("<I", piece[-4:])[0]
+
+
+def padded(log: bytes, unit: int) -> bytes:
+    pieces = [piece + b"\xff" * (-len(piece) % unit) for piece in whole(log)]
+    pieces[0] = pieces[0][:9] + bytes([128 + unit]) + pieces[0][10:]
+    return b"".join(pieces)
+
+
+def same(a: Any, b: Any) -> None:
+    for field in dataclasses.fields(a):
+        one, other = (getattr(log, field.name) for log in (a, b))
+        if isinstance(one, np.ndarray):
+            np.testing.assert_array_equal(one, other)
+        elif dataclasses.is_dataclass(one):
+            same(one, other)
+        elif field.name == "settings":
+            assert bytes(one) == bytes(other)
+        elif field.name != "rules":
+            assert one == other
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize(("name", "every"), LOGS)
+def test_reading(name: str, every: int, unit: int, tmp_path: Path) -> None:
+    """A padded log is read as one without padding, from wherever it ends."""
+    log = desktop(name, measure_every=every).log
+    kind: Any = SnapshotLog if log[8] == 4 else SeedLog
+    data, paths = padded(log, unit), (tmp_path / "plain.zolog", tmp_path / "padded.zolog")
+    assert unpadded(data) == log and unpadded(log) == log
+    torn = bytes([7]) * 9  # what an interrupted write has left
+    for end in (len(data), len(data) - 1, len(data) - unit):
+        given = data[:end] + torn * (end == len(data))
+        for path, content in zip(paths, (unpadded(given), given), strict=True):
+            path.write_bytes(content)
+        same(*(kind.read(path) for path in paths))
+        # A record whose padding alone is cut off is whole; behind the last step may be a measurement.
+        is_whole = len(unpadded(given)) >= len(log) or every > 0
+        assert len(kind.read(paths[1]).losses) == STEPS - (0 if is_whole else 1)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize(("name", "every"), LOGS[:4])
+def test_replay_and_resume(name: str, every: int, unit: int, tmp_path: Path) -> None:
+    """The model of a padded log; a run that goes on from one ends with the log of an undisturbed run."""
+    expected, path = desktop(name, measure_every=every), tmp_path / "run.zolog"
+    path.write_bytes(padded(expected.log, unit))
+    weights, fractions = replay_log(zo_model(name), path)
+    order = [t.name for t in read_metadata(zo_model(name)).trainable]
+    state = b"".join(part[n].tobytes() for part in (weights, fractions) for n in order if n in part)
+    if not every:
+        assert state == expected.states[-1].weights
+    path.write_bytes(expected.log)
+    again = replay_log(zo_model(name), path)
+    assert state == b"".join(part[n].tobytes() for part in again for n in order if n in part)
+    if every:
+        return  # resumed by tests/training
+    pieces = list(whole(expected.log))
+    cut = b"".join(pieces[:-1]) if name == "weight" else expected.log
+    path.write_bytes(padded(cut, unit))
+    x, y = samples().inputs[0], samples().labels
+    trainer = Trainer(zo_model(name), RUNS[name][1])
+    trainer.fit(x, y, steps=STEPS, log=path, resume=True, keep="last")
+    assert path.read_bytes() == expected.log
+
+
+@pytest.mark.parametrize(("name", "every"), LOGS)
+def test_every_bit_of_the_mark(name: str, every: int, tmp_path: Path) -> None:
+    """A bit of the byte that says how a log is padded is damaged: no log of either kind."""
+    log, path = desktop(name, measure_every=every).log, tmp_path / "run.zolog"
+    kind: Any = SnapshotLog if log[8] == 4 else SeedLog
+    for unit in (1, *UNITS):
+        data = bytearray(padded(log, unit) if unit > 1 else log)
+        for bit in range(8):
+            data[9] ^= 1 << bit
+            path.write_bytes(data)
+            with pytest.raises(LogError):
+                kind.read(path)
+            data[9] ^= 1 << bit
+
+
+@pytest.mark.parametrize("name", ["weight", "node"])
+def test_a_damaged_header(name: str, tmp_path: Path) -> None:
+    path, data = tmp_path / "run.zolog", bytearray(padded(desktop(name).log, 8))
+    data[40] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(LogError, match="damaged"):
+        (SnapshotLog if name == "node" else SeedLog).read(path)
