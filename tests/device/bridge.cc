@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "flash_part.h"
+#include "stores.h"
 #include "tensorflow/lite/micro/micro_interpreter.h"
 #include "zo_trainer.h"
 
@@ -80,13 +80,6 @@ tflm_zo::LogStore StoreOf(Store* store) {
 }
 
 tflm_zo::LogStore log_store = {};
-
-// --- Flash ---------------------------------------------------------------------------------------
-
-flash_part part;
-zo_flash_store flash_store;
-uint16_t flash_pages[UINT16_MAX];
-tflm_zo::LogStore flash_log = {zo_flash_store_write, zo_flash_store_read, &flash_store, nullptr, 1};
 
 // --- Weights -------------------------------------------------------------------------------------
 
@@ -219,34 +212,28 @@ void device_set_log(Store* store) {
   trainer.SetLog(store == nullptr ? nullptr : &log_store);
 }
 
-// --- A log on flash
+// --- A log in memory whose power fails
 
-void device_flash_begin(uint32_t sectors, uint32_t sector_bytes, uint32_t page_bytes,
-                        uint32_t unit) {
-  flash_part_free(&part);
-  flash_part_init(&part, sectors, sector_bytes, page_bytes, unit, 1);
-}
-
-// The part as another device leaves it, which has the same geometry.
-const flash_part* device_flash() { return &part; }
-void device_flash_take(const flash_part* other) {
-  const uint32_t bytes = part.flash.sectors * part.flash.sector_bytes;
-  memcpy(part.bytes, other->bytes, bytes);
-  memcpy(part.programmed, other->programmed, bytes / part.flash.unit);
+int device_memory_begin(uint32_t kind, uint32_t sectors, uint32_t sector_bytes, uint32_t page_bytes,
+                        uint32_t unit, uint32_t file_bytes) {
+  return stores::Begin(kind, sectors, sector_bytes, page_bytes, unit, file_bytes);
 }
 
-int device_flash_mount() {
-  flash_log.unit = part.flash.unit;
-  return zo_flash_store_mount(&flash_store, &part.flash, flash_pages);
+const flash_part* device_memory() { return &stores::Part(); }
+void device_memory_take(const flash_part* other) { flash_part_take(&stores::Part(), other); }
+int device_memory_mount() { return stores::Mount() ? ZO_OK : ZO_ERROR_STORE; }
+void device_memory_cut_in(uint32_t operations) { flash_part_cut_in(&stores::Part(), operations); }
+void device_memory_power_on() { flash_part_power_on(&stores::Part()); }
+void device_memory_record() { flash_part_record(&stores::Part()); }
+void device_memory_cut_at(uint32_t operation) { flash_part_cut_at(&stores::Part(), operation); }
+uint32_t device_memory_operations() { return stores::Part().operation_count; }
+uint32_t device_memory_faults() { return stores::Part().faults; }
+int device_memory_read(uint8_t* bytes, uint32_t count) {
+  const tflm_zo::LogStore& log = stores::Log();
+  return log.read(log.context, 0, bytes, count);
 }
-void device_flash_cut_in(uint32_t operations) { flash_part_cut_in(&part, operations); }
-void device_flash_power_on() { flash_part_power_on(&part); }
-uint32_t device_flash_faults() { return part.faults; }
-int device_flash_read(uint8_t* bytes, uint32_t count) {
-  return zo_flash_store_read(&flash_store, 0, bytes, count);
-}
-void device_flash_set_log() { trainer.SetLog(&flash_log); }
-int device_flash_import_log() { return ImportLog(&trainer, flash_log, nullptr, 0); }
+void device_memory_set_log() { trainer.SetLog(&stores::Log()); }
+int device_memory_import_log() { return ImportLog(&trainer, stores::Log(), nullptr, 0); }
 
 int device_train_step(zo_report* report) { return trainer.TrainStep(report); }
 int device_train_slice(zo_report* report) { return trainer.TrainSlice(report); }

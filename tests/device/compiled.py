@@ -16,9 +16,12 @@ from tflm_zo.firmware.op_pack import of_model
 
 HERE = Path(__file__).parent
 #: Go into the folder, the resolver in the place of the generated one.
-OWN = ("bridge.cc", "zo_op_resolver.h")
-#: A part that a store on flash is tested with, in a folder whose op pack is one header.
-FLASH = HERE.parent / "ops" / "core"
+OWN = ("bridge.cc", "stores.cc", "stores.h", "zo_op_resolver.h")
+#: Memory that stores are tested with, in a folder whose op pack is one header.
+MEMORY = HERE.parent / "ops" / "core"
+#: A checkout of littlefs, whose users have a store for it: what tests of that store need.
+LITTLEFS = os.environ.get("LITTLEFS_DIR")
+GLUE = HERE.parents[1] / "examples" / "littlefs"
 GXX = os.environ.get("CXX") or shutil.which("g++")
 GCC = os.environ.get("CC") or shutil.which("gcc")
 _WARNINGS = ["-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror"]
@@ -48,18 +51,26 @@ def _run(folder: Path, *command: object) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def _compile(folder: Path) -> None:
+def _compile(folder: Path, *flags: str) -> None:
     """All sources to objects."""
     sources = sorted(p.relative_to(folder) for p in folder.rglob("*") if p.suffix in (".c", ".cc"))
     for compiler, suffix in (([GCC, "-std=c99"], ".c"), ([GXX, "-std=c++17"], ".cc")):
         own = [s for s in sources if s.suffix == suffix]
         if own:
-            _run(folder, *compiler, *_FLAGS, *_SANITIZED, "-c", *own)
+            _run(folder, *compiler, *_FLAGS, *flags, *_SANITIZED, "-c", *own)
 
 
-def _make_library(folder: Path) -> None:
-    _compile(folder)
+def _make_library(folder: Path, *flags: str) -> None:
+    _compile(folder, *flags)
     _run(folder, "ar", "rcs", "made", *folder.glob("*.o"))
+
+
+def _littlefs(folder: str) -> Path:
+    """The library of a checkout, whose warnings are not ours."""
+    sources = {
+        name: Path(folder, name).read_text() for name in ("lfs.c", "lfs.h", "lfs_util.c", "lfs_util.h")
+    }
+    return _made(sources, ".lfs.a", lambda made: _make_library(made, "-w"))
 
 
 def build(firmware: Firmware) -> Path:
@@ -76,22 +87,29 @@ def build(firmware: Firmware) -> Path:
     pack["tflm.cc"] = (HERE / "tflm" / "tflm.cc").read_text()
     op_pack = _made(pack, ".a", _make_library)
 
+    libraries, include, texts = [op_pack], [], {name: (HERE / name).read_text() for name in OWN}
+    if LITTLEFS is not None:
+        libraries.append(_littlefs(LITTLEFS))
+        include = ["-DWITH_LITTLEFS=1", f"-isystem{Path(LITTLEFS).resolve()}"]
+        texts |= {path.name: path.read_text() for path in GLUE.glob("*.[ch]")}
+
     def make(folder: Path) -> None:
-        _compile(folder)
+        _compile(folder, *include)
         # This package's library has the same symbols, and they are there for everybody, because TFLM looks
         # its operators up. The device's are to be its own.
-        link = ["-shared", "-Wl,-Bsymbolic", *_SANITIZED, *folder.glob("*.o"), op_pack]
+        link = ["-shared", "-Wl,-Bsymbolic", *_SANITIZED, *folder.glob("*.o"), *libraries]
         _run(folder, GXX, *link, "-o", "made")
 
     # Written without a model's name, like the op pack.
     (config,) = (name for name in firmware.files if name.endswith("_zo_config.h"))
-    texts = {name: (HERE / name).read_text() for name in OWN}
     for name in ("flash_part.h", "flash_part.c"):
-        texts[name] = (FLASH / name).read_text().replace("ops/core/log/zo_flash_store.h", "zo_ops.h")
+        texts[name] = (MEMORY / name).read_text().replace("ops/core/log/zo_flash_store.h", "zo_ops.h")
     own = of_model(texts, config.removesuffix("_zo_config.h"))
     for macro, trainer in (("CHOOSES_BLOCK", "BlockTrainer"), ("TRAINS_NODES", "NodeTrainer")):
         has = any(f"class {trainer}" in text for text in sources.values())
         own["bridge.cc"] = f"#define {macro} {int(has)}\n{own['bridge.cc']}"
     headers = {name: text for name, text in pack.items() if name.endswith(".h")}
     rest = {name: text for name, text in sources.items() if name not in pack}
-    return _made({**rest, **headers, **own, "op_pack.txt": op_pack.name}, ".so", make)
+    return _made(
+        {**rest, **headers, **own, "libraries.txt": str([path.name for path in libraries])}, ".so", make
+    )

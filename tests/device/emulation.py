@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -36,6 +36,7 @@ from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.core.loader import structs
 from tflm_zo.data import Data
 from tflm_zo.firmware import Firmware
+from tflm_zo.logs.padding import unpadded
 from tflm_zo.runtime import available
 from tflm_zo.runtime.engine import Engine
 from tflm_zo.runtime.errors import InvokeError
@@ -51,6 +52,20 @@ needs_compiler = pytest.mark.skipif(
 
 # zo_status
 OK, ARGUMENT, ORDER, LABEL, MEMORY, RUNTIME_FAILED, SAMPLE, LOG, STORE = 0, 1, 4, 12, 14, 15, 16, 17, 18
+
+
+class Memory(NamedTuple):
+    """A store that a log is in, and its memory, see ``stores.h``; without littlefs's `file_bytes`, 0."""
+
+    kind: int
+    sectors: int
+    sector_bytes: int
+    page_bytes: int
+    unit: int
+    file_bytes: int = 0
+
+
+RING, DIRECT, CACHED, LITTLEFS, HIDDEN = range(5)
 
 
 @dataclass
@@ -284,47 +299,64 @@ class Device:
         """Writes what the log lacks."""
         return self._call("device_export_log", ctypes.byref(store.c))
 
-    # --- a log on flash ------------------------------------------------------------------------------
+    # --- a log in memory whose power fails -----------------------------------------------------------
 
-    def begin_flash(self, sectors: int, sector_bytes: int, page_bytes: int, unit: int) -> None:
-        """A part that somebody else has used."""
-        self._library.device_flash_begin(*map(u32, (sectors, sector_bytes, page_bytes, unit)))
+    def begin_memory(self, memory: Memory) -> None:
+        """Memory that somebody else has used."""
+        assert self._library.device_memory_begin(*map(u32, memory)), "no such store"
 
-    def take_flash(self, other: Device) -> None:
-        """The part as another device leaves it, of the same geometry."""
-        other._library.device_flash.restype = ctypes.c_void_p
-        self._library.device_flash_take(ctypes.c_void_p(other._library.device_flash()))
+    def take_memory(self, other: Device) -> None:
+        """The memory as another device leaves it, of the same kind."""
+        other._library.device_memory.restype = ctypes.c_void_p
+        self._library.device_memory_take(ctypes.c_void_p(other._library.device_memory()))
 
     def cut_power_in(self, operations: int) -> None:
-        """Power fails while the part does the operation of this number from now on; 0: never."""
-        self._library.device_flash_cut_in(u32(operations))
+        """Power fails while the memory does the operation of this number from now on; 0: never."""
+        self._library.device_memory_cut_in(u32(operations))
 
     def power_on(self) -> None:
         """Nothing fails from now on."""
-        self._library.device_flash_power_on()
+        self._library.device_memory_power_on()
 
-    def mount_flash(self) -> int:
-        """Finds what the part has."""
-        return self._call("device_flash_mount")
+    def record_operations(self) -> None:
+        """From now on operations of the memory are counted, and can be cut at."""
+        self._library.device_memory_record()
 
     @property
-    def flash_faults(self) -> int:
-        """What was done to the part that no program may do."""
-        return int(self._library.device_flash_faults())
+    def operations(self) -> int:
+        """How many there were."""
+        return int(self._library.device_memory_operations())
 
-    def flash_content(self, count: int) -> bytes:
-        """The first bytes of the store on it."""
-        found = np.zeros(count, np.uint8)
-        assert self._library.device_flash_read(ctypes.c_void_p(found.ctypes.data), u32(count))
-        return found.tobytes()
+    def cut_power_at(self, operation: int) -> None:
+        """The memory as if power had failed at an operation, counted from 0; one after the other."""
+        self._library.device_memory_cut_at(u32(operation))
 
-    def set_flash_log(self) -> None:
-        """From now on steps go into the store on flash."""
-        self._library.device_flash_set_log()
+    def mount(self) -> int:
+        """Finds what the memory has."""
+        return self._call("device_memory_mount")
 
-    def import_flash_log(self) -> int:
-        """Goes on from the log on flash."""
-        return self._call("device_flash_import_log")
+    @property
+    def memory_faults(self) -> int:
+        """What was done to the memory that no program may do."""
+        return int(self._library.device_memory_faults())
+
+    def stored_log(self, plain_bytes: int) -> bytes:
+        """The log in memory, without padding, of which so many bytes are known to be written."""
+        for count in (4 * plain_bytes, plain_bytes):  # as long as it is with padding at most
+            found = np.zeros(count, np.uint8)
+            if self._library.device_memory_read(ctypes.c_void_p(found.ctypes.data), u32(count)):
+                break
+        else:
+            raise AssertionError("the log cannot be read")
+        return unpadded(found.tobytes())[:plain_bytes]
+
+    def set_stored_log(self) -> None:
+        """From now on steps go into the store in memory."""
+        self._library.device_memory_set_log()
+
+    def import_stored_log(self) -> int:
+        """Goes on from the log in memory."""
+        return self._call("device_memory_import_log")
 
     def settle(self) -> int:
         """Applies what is pending."""

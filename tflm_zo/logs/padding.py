@@ -1,6 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Logs of stores that program several bytes at once. Without its padding, such a log is the one that a desktop
-writes.
+"""Logs of stores that program several bytes at once. Without its padding, such a log is a desktop's.
 
 Padding is specified in ``ops/core/log/zo_store_units.h``.
 """

@@ -16,49 +16,111 @@ static uint32_t bytes_of(const flash_part* part) {
   return part->flash.sectors * part->flash.sector_bytes;
 }
 
-/* Whether power fails now. */
-static int is_cut(flash_part* part) {
-  if (part->cut_in > 0u && --part->cut_in == 0u) part->is_off = 1;
-  return part->is_off;
+/* --- What is done, whole or torn ----------------------------------------------------------------
+ */
+
+static void program_units(flash_part* part, const flash_operation* o, int cut) {
+  const uint32_t unit = part->flash.unit, all = o->count / unit;
+  const uint32_t units = cut ? flash_draw() % all : all;
+  for (uint32_t u = 0; u < units + (cut ? 1u : 0u); ++u) {
+    part->faults += part->image.programmed[o->address / unit + u];
+    part->image.programmed[o->address / unit + u] = 1u;
+    for (uint32_t i = u * unit; i < (u + 1u) * unit; ++i) {
+      /* Of the last one, some of the bits that would become 0. */
+      part->image.bytes[o->address + i] =
+          u < units ? o->bytes[i] : (uint8_t)(o->bytes[i] | flash_draw());
+    }
+  }
 }
 
-static bool program(void* context, uint32_t address, const uint8_t* bytes, uint32_t count) {
-  flash_part* part = (flash_part*)context;
+static void erase_sector(flash_part* part, const flash_operation* o, int cut) {
+  const uint32_t size = part->flash.sector_bytes;
+  for (uint32_t i = o->address; i < o->address + size; ++i) {
+    const uint32_t left = flash_draw();
+    uint8_t* byte = &part->image.bytes[i];
+    *byte = cut && left % 2u == 0u ? (uint8_t)(*byte | (left >> 8)) : 0xFFu;
+  }
+  if (cut) return;
+  memset(part->image.programmed + o->address / part->flash.unit, 0, size / part->flash.unit);
+  part->erases[o->address / size] += 1u;
+}
+
+static void write_units(flash_part* part, const flash_operation* o) {
+  memcpy(part->image.bytes + o->address, o->bytes, o->count);
+  memset(part->image.programmed + o->address / part->flash.unit, 1, o->count / part->flash.unit);
+}
+
+/* What waits is there, or was cut off on its way. */
+static void settle(flash_part* part, int cut) {
   const uint32_t unit = part->flash.unit;
-  const int is_inside = address <= bytes_of(part) && count <= bytes_of(part) - address;
-  if (!is_inside || count == 0u || address % unit != 0u || count % unit != 0u) {
+  const uint32_t rare = 3u << 2u * (flash_draw() % 4u); /* from two of three to two of 192 */
+  for (uint32_t u = 0; u < bytes_of(part) / unit; ++u) {
+    if (part->image.programmed[u] == 0u) continue;
+    part->image.programmed[u] = 0;
+    const uint32_t fate = cut ? flash_draw() % rare : 0u;
+    for (uint32_t i = u * unit; i < (u + 1u) * unit; ++i) {
+      if (fate == 1u) part->image.bytes[i] = part->image.safe[i];
+      if (fate == 2u) part->image.bytes[i] = (uint8_t)flash_draw();
+      part->image.safe[i] = part->image.bytes[i];
+    }
+  }
+}
+
+static void carry_out(flash_part* part, const flash_operation* o, int cut) {
+  switch (o->kind) {
+    case FLASH_PROGRAM:
+      program_units(part, o, cut);
+      return;
+    case FLASH_ERASE:
+      erase_sector(part, o, cut);
+      return;
+    case FLASH_WRITE:
+      write_units(part, o);
+      if (cut || !part->has_cache) settle(part, cut);
+      return;
+    case FLASH_SYNC:
+      settle(part, cut);
+      return;
+  }
+}
+
+static void record(flash_part* part, const flash_operation* o) {
+  flash_operation* all = (flash_operation*)realloc(
+      part->operations, (part->operation_count + 1u) * sizeof *part->operations);
+  flash_operation* to = &all[part->operation_count++];
+  *to = *o;
+  to->bytes = (uint8_t*)malloc(o->count + 1u);
+  if (o->count > 0u) memcpy(to->bytes, o->bytes, o->count);
+  part->operations = all;
+}
+
+static bool operate(flash_part* part, const flash_operation* o) {
+  const uint32_t unit = part->flash.unit;
+  const int is_inside = o->address <= bytes_of(part) && o->count <= bytes_of(part) - o->address;
+  if (!is_inside || o->address % unit != 0u || o->count % unit != 0u) {
     ++part->faults;
     return false;
   }
   if (part->is_off) return false;
-  const int cut = is_cut(part);
-  const uint32_t units = cut ? flash_draw() % (count / unit) : count / unit;
-  for (uint32_t u = 0; u < units + (cut ? 1u : 0u); ++u) {
-    part->faults += part->programmed[address / unit + u];
-    part->programmed[address / unit + u] = 1u;
-    for (uint32_t i = u * unit; i < (u + 1u) * unit; ++i) {
-      /* Of the last one, some of the bits that would become 0. */
-      part->bytes[address + i] = u < units ? bytes[i] : (uint8_t)(bytes[i] | flash_draw());
-    }
-  }
-  part->program_bytes += count;
-  return !cut;
+  if (part->is_recording) record(part, o);
+  if (part->cut_in > 0u && --part->cut_in == 0u) part->is_off = 1;
+  carry_out(part, o, part->is_off);
+  part->program_bytes += o->count;
+  return !part->is_off;
+}
+
+static bool program(void* context, uint32_t address, const uint8_t* bytes, uint32_t count) {
+  flash_part* part = (flash_part*)context;
+  const flash_operation o = {FLASH_PROGRAM, address, count, (uint8_t*)(uintptr_t)bytes};
+  if (count == 0u) ++part->faults;
+  return count > 0u && operate(part, &o);
 }
 
 static bool erase(void* context, uint32_t address) {
   flash_part* part = (flash_part*)context;
-  const uint32_t size = part->flash.sector_bytes, sector = address / size;
-  if (address % size != 0u || sector >= part->flash.sectors) ++part->faults;
-  if (part->is_off || part->faults > 0u) return false;
-  const int cut = is_cut(part);
-  for (uint32_t i = address; i < address + size; ++i) {
-    const uint32_t left = flash_draw();
-    part->bytes[i] = cut && left % 2u == 0u ? (uint8_t)(part->bytes[i] | (left >> 8)) : 0xFFu;
-  }
-  if (cut) return false;
-  memset(part->programmed + address / part->flash.unit, 0, size / part->flash.unit);
-  part->erases[sector] += 1u;
-  return true;
+  const flash_operation o = {FLASH_ERASE, address, 0, NULL};
+  if (address % part->flash.sector_bytes != 0u || address >= bytes_of(part)) ++part->faults;
+  return part->faults == 0u && operate(part, &o);
 }
 
 static bool read(void* context, uint32_t address, uint8_t* bytes, uint32_t count) {
@@ -66,8 +128,46 @@ static bool read(void* context, uint32_t address, uint8_t* bytes, uint32_t count
   ++part->reads;
   if (address > bytes_of(part) || count > bytes_of(part) - address) return false;
   if (part->is_off) return false;
-  memcpy(bytes, part->bytes + address, count);
+  memcpy(bytes, part->image.bytes + address, count);
   return true;
+}
+
+bool flash_part_write(flash_part* part, uint32_t address, const uint8_t* bytes, uint32_t count) {
+  const flash_operation o = {FLASH_WRITE, address, count, (uint8_t*)(uintptr_t)bytes};
+  return count == 0u || operate(part, &o);
+}
+
+bool flash_part_sync(flash_part* part) {
+  const flash_operation o = {FLASH_SYNC, 0, 0, NULL};
+  return operate(part, &o);
+}
+
+/* --- Parts --------------------------------------------------------------------------------------
+ */
+
+static flash_image new_image(const flash_part* part) {
+  const flash_image image = {(uint8_t*)malloc(bytes_of(part)), (uint8_t*)malloc(bytes_of(part)),
+                             (uint8_t*)malloc(bytes_of(part) / part->flash.unit)};
+  return image;
+}
+
+static void copy_image(const flash_part* part, flash_image* to, const flash_image* from) {
+  memcpy(to->bytes, from->bytes, bytes_of(part));
+  memcpy(to->safe, from->safe, bytes_of(part));
+  memcpy(to->programmed, from->programmed, bytes_of(part) / part->flash.unit);
+}
+
+static void free_image(flash_image* image) {
+  free(image->bytes);
+  free(image->safe);
+  free(image->programmed);
+}
+
+static void forget(flash_part* part) {
+  for (uint32_t i = 0; i < part->operation_count; ++i) free(part->operations[i].bytes);
+  free(part->operations);
+  part->operations = NULL;
+  part->operation_count = 0;
 }
 
 void flash_part_init(flash_part* part, uint32_t sectors, uint32_t sector_bytes, uint32_t page_bytes,
@@ -75,18 +175,27 @@ void flash_part_init(flash_part* part, uint32_t sectors, uint32_t sector_bytes, 
   const zo_flash flash = {program, erase, read, part, sectors, sector_bytes, page_bytes, unit};
   memset(part, 0, sizeof *part);
   part->flash = flash;
-  part->bytes = (uint8_t*)malloc(bytes_of(part));
-  part->programmed = (uint8_t*)malloc(bytes_of(part) / unit);
+  part->image = new_image(part);
+  part->before = new_image(part);
   part->erases = (uint32_t*)calloc(sectors, sizeof *part->erases);
-  memset(part->bytes, 0xFF, bytes_of(part));
-  memset(part->programmed, dirty, bytes_of(part) / unit);
-  for (uint32_t i = 0; dirty && i < bytes_of(part); ++i) part->bytes[i] = (uint8_t)flash_draw();
+  memset(part->image.bytes, 0xFF, bytes_of(part));
+  memset(part->image.programmed, dirty, bytes_of(part) / unit);
+  for (uint32_t i = 0; dirty && i < bytes_of(part); ++i) {
+    part->image.bytes[i] = (uint8_t)flash_draw();
+  }
+  memcpy(part->image.safe, part->image.bytes, bytes_of(part));
 }
 
 void flash_part_free(flash_part* part) {
-  free(part->bytes);
-  free(part->programmed);
+  if (part->image.bytes == NULL) return;
+  free_image(&part->image);
+  free_image(&part->before);
+  forget(part);
   free(part->erases);
+}
+
+void flash_part_take(flash_part* part, const flash_part* other) {
+  copy_image(part, &part->image, &other->image);
 }
 
 void flash_part_cut_in(flash_part* part, uint32_t operations) { part->cut_in = operations; }
@@ -94,6 +203,23 @@ void flash_part_cut_in(flash_part* part, uint32_t operations) { part->cut_in = o
 void flash_part_power_on(flash_part* part) {
   part->is_off = 0;
   part->cut_in = 0;
+}
+
+void flash_part_record(flash_part* part) {
+  forget(part);
+  part->is_recording = 1;
+  part->next = 0;
+  copy_image(part, &part->before, &part->image);
+}
+
+void flash_part_cut_at(flash_part* part, uint32_t operation) {
+  part->is_recording = 0;
+  copy_image(part, &part->image, &part->before);
+  for (; part->next < operation; ++part->next) {
+    carry_out(part, &part->operations[part->next], 0);
+  }
+  copy_image(part, &part->before, &part->image);
+  carry_out(part, &part->operations[operation], 1);
 }
 
 uint32_t flash_part_most_erases(const flash_part* part) {

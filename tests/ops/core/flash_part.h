@@ -1,9 +1,14 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * NOR flash in memory: erased in sectors, each unit programmed once in between; it counts what no
- * program may do.
+ * Memory of a device whose power fails: NOR flash, which is erased in sectors and whose units are
+ * programmed once in between, or memory whose units are written over, an EEPROM say, perhaps behind
+ * a cache that is brought there by a sync. It counts what no program may do.
+ *
  * When power fails, of what is programmed a part arrives, and of the unit at its end some bits; of
- * a sector that is erased some bytes, some bits of them.
+ * a sector that is erased some bytes, some bits of them. Of what is written over, or waits in a
+ * cache, each unit is there, is not, or is lost, in any order.
+ *
+ * Operations can be recorded, and power be cut at each of them afterwards.
  */
 #ifndef TFLM_ZO_TESTS_OPS_CORE_FLASH_PART_H_
 #define TFLM_ZO_TESTS_OPS_CORE_FLASH_PART_H_
@@ -14,16 +19,42 @@
 extern "C" {
 #endif
 
+/* What the memory has. */
+typedef struct flash_image {
+  uint8_t* bytes;
+  uint8_t* safe;       /* bytes without what waits in a cache */
+  uint8_t* programmed; /* of each unit: since it was erased, or synced */
+} flash_image;
+
+typedef enum flash_operation_kind {
+  FLASH_PROGRAM,
+  FLASH_ERASE,
+  FLASH_WRITE,
+  FLASH_SYNC
+} flash_kind;
+
+typedef struct flash_operation {
+  flash_kind kind;
+  uint32_t address, count;
+  uint8_t* bytes;
+} flash_operation;
+
 typedef struct flash_part {
   zo_flash flash;
-  uint8_t* bytes;
-  uint8_t* programmed; /* of each unit */
-  uint32_t* erases;    /* of each sector */
-  uint32_t cut_in;     /* power fails at the operation of this number from now on; 0: it does not */
+  flash_image image;
+  int has_cache;    /* what is written over is safe once it is synced */
+  uint32_t* erases; /* of each sector */
+  uint32_t cut_in;  /* power fails at the operation of this number from now on; 0: it does not */
   int is_off;
   uint32_t faults; /* what no program may do: units programmed twice, addresses outside */
   uint32_t reads;
   uint64_t program_bytes;
+
+  int is_recording;
+  flash_operation* operations;
+  uint32_t operation_count;
+  flash_image before; /* the operation of the number next */
+  uint32_t next;
 } flash_part;
 
 uint32_t flash_draw(void);
@@ -32,9 +63,20 @@ uint32_t flash_draw(void);
 void flash_part_init(flash_part* part, uint32_t sectors, uint32_t sector_bytes, uint32_t page_bytes,
                      uint32_t unit, int dirty);
 void flash_part_free(flash_part* part);
+/* As another part of the same geometry is. */
+void flash_part_take(flash_part* part, const flash_part* other);
+
+/* Memory that is written over, of whole units. */
+bool flash_part_write(flash_part* part, uint32_t address, const uint8_t* bytes, uint32_t count);
+bool flash_part_sync(flash_part* part);
 
 void flash_part_cut_in(flash_part* part, uint32_t operations);
 void flash_part_power_on(flash_part* part);
+
+/* From now on operations are recorded; those recorded before are forgotten. */
+void flash_part_record(flash_part* part);
+/* As if power had failed at a recorded operation, counted from 0; one after the other. */
+void flash_part_cut_at(flash_part* part, uint32_t operation);
 
 uint32_t flash_part_most_erases(const flash_part* part);
 uint32_t flash_part_least_erases(const flash_part* part);

@@ -1,0 +1,78 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "lfs_log_store.h"
+
+#include <string.h>
+
+bool lfs_log_store_init(lfs_log_store* self, lfs_t* lfs, const char* path, uint32_t file_bytes,
+                        void* buffer) {
+  const size_t length = strlen(path);
+  memset(self, 0, sizeof *self);
+  if (length > LFS_LOG_STORE_PATH || file_bytes == 0u) return false;
+  memcpy(self->path, path, length);
+  self->path[length] = '.';
+  self->digits = self->path + length + 1u;
+  self->lfs = lfs;
+  self->file_bytes = file_bytes;
+  self->config.buffer = buffer;
+  return true;
+}
+
+/* Closes the file that is open, which makes it safe. */
+static bool close_file(lfs_log_store* self) {
+  if (self->number == 0u) return true;
+  self->number = 0;
+  return lfs_file_close(self->lfs, &self->file) == 0;
+}
+
+/* Goes to an offset of the log. */
+static bool go_to(lfs_log_store* self, uint32_t offset, int flags) {
+  const uint32_t number = offset / self->file_bytes;
+  if (self->number != number + 1u) {
+    if (number > 999u || !close_file(self)) return false;
+    self->digits[0] = (char)('0' + number / 100u);
+    self->digits[1] = (char)('0' + number / 10u % 10u);
+    self->digits[2] = (char)('0' + number % 10u);
+    if (lfs_file_opencfg(self->lfs, &self->file, self->path, flags, &self->config) != 0) {
+      return false;
+    }
+    self->number = number + 1u;
+  }
+  const lfs_soff_t at = (lfs_soff_t)(offset % self->file_bytes);
+  return lfs_file_seek(self->lfs, &self->file, at, LFS_SEEK_SET) == at;
+}
+
+/* Bytes from an offset on that are in the same file. */
+static uint32_t bytes_of_file(const lfs_log_store* self, uint32_t offset, uint32_t count) {
+  const uint32_t room = self->file_bytes - offset % self->file_bytes;
+  return room < count ? room : count;
+}
+
+bool lfs_log_store_write(void* store, uint32_t offset, const uint8_t* bytes, uint32_t count) {
+  lfs_log_store* self = (lfs_log_store*)store;
+  for (uint32_t part; count > 0u; offset += part, bytes += part, count -= part) {
+    part = bytes_of_file(self, offset, count);
+    if (!go_to(self, offset, LFS_O_RDWR | LFS_O_CREAT) ||
+        lfs_file_write(self->lfs, &self->file, bytes, part) != (lfs_ssize_t)part) {
+      close_file(self); /* littlefs takes no more of it until it is opened anew */
+      return false;
+    }
+  }
+  return true;
+}
+
+bool lfs_log_store_read(void* store, uint32_t offset, uint8_t* bytes, uint32_t count) {
+  lfs_log_store* self = (lfs_log_store*)store;
+  for (uint32_t part; count > 0u; offset += part, bytes += part, count -= part) {
+    part = bytes_of_file(self, offset, count);
+    if (!go_to(self, offset, LFS_O_RDWR) ||
+        lfs_file_read(self->lfs, &self->file, bytes, part) != (lfs_ssize_t)part) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool lfs_log_store_sync(void* store) {
+  lfs_log_store* self = (lfs_log_store*)store;
+  return self->number == 0u || lfs_file_sync(self->lfs, &self->file) == 0;
+}
