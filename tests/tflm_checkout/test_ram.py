@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cortex_m.emulator import CORES, PREFIX, run
+from cortex_m.emulator import ARM, CORES, run
 from helpers.commands import invoke
 from tflm_checkout.firmware_build import LIBRARIES, build_firmware
 from tflm_checkout.test_firmware import log_of
@@ -53,7 +53,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ram_of(program: Path) -> int:
     """Bytes of .data and .bss, by the linker."""
     listed = subprocess.run(
-        [f"{PREFIX}size", "-A", str(program)], capture_output=True, text=True, check=True
+        [f"{ARM.prefix}size", "-A", str(program)], capture_output=True, text=True, check=True
     ).stdout
     return sum(int(size) for size in re.findall(r"^\.(?:data|bss)\s+(\d+)", listed, re.MULTILINE))
 
