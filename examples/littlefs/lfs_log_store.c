@@ -24,14 +24,18 @@ static bool close_file(lfs_log_store* self) {
   return lfs_file_close(self->lfs, &self->file) == 0;
 }
 
+static void set_number(lfs_log_store* self, uint32_t number) {
+  self->digits[0] = (char)('0' + number / 100u);
+  self->digits[1] = (char)('0' + number / 10u % 10u);
+  self->digits[2] = (char)('0' + number % 10u);
+}
+
 /* Goes to an offset of the log. */
 static bool go_to(lfs_log_store* self, uint32_t offset, int flags) {
   const uint32_t number = offset / self->file_bytes;
   if (self->number != number + 1u) {
-    if (number > 999u || !close_file(self)) return false;
-    self->digits[0] = (char)('0' + number / 100u);
-    self->digits[1] = (char)('0' + number / 10u % 10u);
-    self->digits[2] = (char)('0' + number % 10u);
+    if (number >= LFS_LOG_STORE_FILES || !close_file(self)) return false;
+    set_number(self, number);
     if (lfs_file_opencfg(self->lfs, &self->file, self->path, flags, &self->config) != 0) {
       return false;
     }
@@ -39,6 +43,17 @@ static bool go_to(lfs_log_store* self, uint32_t offset, int flags) {
   }
   const lfs_soff_t at = (lfs_soff_t)(offset % self->file_bytes);
   return lfs_file_seek(self->lfs, &self->file, at, LFS_SEEK_SET) == at;
+}
+
+bool lfs_log_store_clear(lfs_log_store* self) {
+  if (!close_file(self)) return false;
+  /* The first one last: without it there is no log, and what is left of one is no other log's. */
+  for (uint32_t number = LFS_LOG_STORE_FILES; number-- > 0u;) {
+    set_number(self, number);
+    const int error = lfs_remove(self->lfs, self->path);
+    if (error != 0 && error != LFS_ERR_NOENT) return false;
+  }
+  return true;
 }
 
 /* Bytes from an offset on that are in the same file. */

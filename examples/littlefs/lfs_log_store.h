@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-enum { LFS_LOG_STORE_PATH = 28 };
+enum { LFS_LOG_STORE_PATH = 28, LFS_LOG_STORE_FILES = 1000 };
 
 typedef struct lfs_log_store {
   lfs_t* lfs;
@@ -37,11 +37,14 @@ typedef struct lfs_log_store {
  *   path        of the files, without their numbers: LFS_LOG_STORE_PATH characters at most, in a
  *               folder that exists
  *   file_bytes  of each file, the same for as long as there is the log; a block of the file system
- *               suits most. There are 1,000 files at most
+ *               suits most. There are LFS_LOG_STORE_FILES at most
  *   buffer      [cache_size of the file system's configuration]; NULL: littlefs allocates it
  * False: the path is too long, or files have no bytes. */
 bool lfs_log_store_init(lfs_log_store* store, lfs_t* lfs, const char* path, uint32_t file_bytes,
                         void* buffer);
+
+/* Removes all files, for a log that begins anew: to write over those of another run costs more. */
+bool lfs_log_store_clear(lfs_log_store* store);
 
 /* The functions of the zo_log_store {lfs_log_store_write, lfs_log_store_read, store,
  * lfs_log_store_sync, 1}: littlefs pads what it programs. */

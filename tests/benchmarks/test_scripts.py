@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -120,3 +121,19 @@ def test_memory_of_steps() -> None:
     assert list(results) == ["weight", "node"]
     for result in results.values():
         assert result["grown_mb"] == 0 and 10 < result["last_mb"] and 10 < result["resumed_mb"]
+
+
+def test_log_stores() -> None:
+    """Raw flash is worn evenly; a record costs little more than itself."""
+    if shutil.which("gcc") is None or shutil.which("g++") is None:
+        pytest.skip("NO gcc OR NO g++: THE BENCHMARK OF LOG STORES DID NOT RUN")
+    command = [sys.executable, "benchmarks/log_stores.py", "--steps", "25000", "--json"]
+    environment = {key: value for key, value in os.environ.items() if key != "LITTLEFS_DIR"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT, env=environment)
+    assert done.returncode == 0 and "left out: stores on littlefs" in done.stderr, done.stderr
+    results = json.loads(done.stdout)
+    assert list(results) == ["weight", "node"] and all(len(stores) == 3 for stores in results.values())
+    for algorithm, stores in results.items():
+        for found in stores.values():
+            assert found["most_erases"] - found["least_erases"] <= 1
+            assert found["programmed_a_step"] < (60 if algorithm == "weight" else 2500)

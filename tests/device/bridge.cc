@@ -222,6 +222,7 @@ int device_memory_begin(uint32_t kind, uint32_t sectors, uint32_t sector_bytes, 
 const flash_part* device_memory() { return &stores::Part(); }
 void device_memory_take(const flash_part* other) { flash_part_take(&stores::Part(), other); }
 int device_memory_mount() { return stores::Mount() ? ZO_OK : ZO_ERROR_STORE; }
+int device_memory_clear() { return stores::Clear() ? ZO_OK : ZO_ERROR_STORE; }
 void device_memory_cut_in(uint32_t operations) { flash_part_cut_in(&stores::Part(), operations); }
 void device_memory_power_on() { flash_part_power_on(&stores::Part()); }
 void device_memory_record() { flash_part_record(&stores::Part()); }

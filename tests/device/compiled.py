@@ -70,7 +70,7 @@ def _littlefs(folder: str) -> Path:
     sources = {
         name: Path(folder, name).read_text() for name in ("lfs.c", "lfs.h", "lfs_util.c", "lfs_util.h")
     }
-    return _made(sources, ".lfs.a", lambda made: _make_library(made, "-w"))
+    return _made(sources, ".lfs.a", lambda made: _make_library(made, "-w", "-DLFS_NO_DEBUG"))
 
 
 def build(firmware: Firmware) -> Path:

@@ -335,6 +335,10 @@ class Device:
         """Finds what the memory has."""
         return self._call("device_memory_mount")
 
+    def clear(self) -> int:
+        """Forgets what the store has, if it can."""
+        return self._call("device_memory_clear")
+
     @property
     def memory_faults(self) -> int:
         """What was done to the memory that no program may do."""

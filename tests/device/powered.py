@@ -69,8 +69,14 @@ def interval(run: Kind) -> int:
     return 1 if run[0] in WEIGHT_RUNS else RUNS[run[0]][1].snapshot_every
 
 
-def boot(made: Device, run: Kind) -> int:
-    """After a reset; returns the step from which the run goes on."""
+def boot(made: Device, run: Kind, *, clears: bool = False) -> int:
+    """After a reset; returns the step from which the run goes on.
+
+    Args:
+        made: the device.
+        run: its run.
+        clears: the store is cleared where the run begins; else what another run has left stays there.
+    """
     assert made.init() == OK
     if run[2]:
         assert made.keep_best(Samples(yardstick()), run[2]) == OK
@@ -79,6 +85,8 @@ def boot(made: Device, run: Kind) -> int:
     assert status in (OK, LOG)
     made.set_stored_log()
     assert status == OK or made.step == 0
+    if status == LOG and clears:
+        assert made.clear() == OK
     assert made.export_weights() == (OK, desktop(*run).states[made.step].weights)
     return made.step
 

@@ -137,6 +137,13 @@ bool Mount() {
   return kind_of_store != kRing || zo_flash_store_mount(&ring, &part.flash, ring_pages) == ZO_OK;
 }
 
+bool Clear() {
+#if WITH_LITTLEFS
+  if (kind_of_store == kLittlefs) return lfs_log_store_clear(&files);
+#endif
+  return kind_of_store != kRing || zo_flash_store_clear(&ring) == ZO_OK;
+}
+
 const tflm_zo::LogStore& Log() { return log_store; }
 
 }  // namespace stores

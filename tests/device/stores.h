@@ -31,6 +31,9 @@ flash_part& Part();
 // After a reset; false where the memory fails.
 bool Mount();
 
+// Forgets what it has, once it is mounted; false where the memory fails.
+bool Clear();
+
 // Once it is mounted.
 const tflm_zo::LogStore& Log();
 

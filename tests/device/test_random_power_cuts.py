@@ -46,7 +46,12 @@ def test_nothing_is_lost_but_the_step_in_progress(store: str) -> None:
         made.begin_memory(STORES[store])
         if previous is not None:
             made.take_memory(previous)
-        assert boot(made, run) == 0
+            if rng.integers(2) == 0:  # while it is cleared, too
+                assert made.mount() == OK
+                made.cut_power_in(1 + int(rng.integers(20)))
+                made.clear()
+                made.power_on()
+        assert boot(made, run, clears=bool(rng.integers(2))) == 0
         while train(made, rng, [2, 20] if STORES[store].kind in (DIRECT, CACHED) else [5, 50, 500]):
             cuts += 1
             done = made.step  # the last one is perhaps not in the log

@@ -23,6 +23,7 @@ from helpers.pages import GUIDE, REPOSITORY, Block, blocks, run_command
 from helpers.refusals import refused
 from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR
 from tflm_zo.logs import SeedLog, SnapshotLog
+from tflm_zo.logs.padding import unpadded
 
 LIBRARY = next(lib for lib in LIBRARIES if lib.core == "cortex-m4" and lib.cmsis_nn)
 ALGORITHMS = ("node", "weight")
@@ -229,7 +230,7 @@ int main() {
     if (!Work()) return 4;
     Predict(recordings[0].input);
   }
-  constexpr node_zo::LogStore kTorn = {Tear, node_zo_flash_store_read, &flash};
+  const node_zo::LogStore kTorn = {Tear, node_zo_flash_store_read, &flash, nullptr, kFlash.unit};
   trainer.SetLog(&kTorn);
   node_zo_report report;
   node_zo_status status = NODE_ZO_OK;
@@ -293,7 +294,7 @@ def test_the_guides_cpp_is_a_program_that_goes_on_after_a_reset(board: tuple[str
     assert f"right {after.split()[1]}" in lines
     assert example[-1] in lines and example[-1].startswith("checksum ")
     wanted = Path(f"{algorithm}.desktop.zolog").read_bytes()
-    stored = bytes.fromhex("".join(line.split()[2] for line in lines if line.startswith("log ")))
+    stored = unpadded(bytes.fromhex("".join(line.split()[2] for line in lines if line.startswith("log "))))
     assert stored[: len(wanted)] == wanted
     assert set(stored[len(wanted) :]) == {0xFF}
 

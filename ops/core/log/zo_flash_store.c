@@ -17,6 +17,7 @@ enum {
 
 #define PAGE_MAGIC UINT32_C(0x4B53465A)
 #define NO_PAGE UINT32_MAX
+#define ALL_GONE (UINT32_MAX - 1u)
 
 static uint32_t pages_of_sector(const zo_flash* f) { return f->sector_bytes / f->page_bytes; }
 
@@ -53,19 +54,26 @@ static bool read_header(const zo_flash* f, uint32_t page, uint32_t* number, uint
   return true;
 }
 
+/* No page of content is where it is known to be, from a page of the part on. */
+static void forget(zo_flash_store* self, uint32_t from) {
+  for (uint32_t i = 0; i < self->count; ++i) {
+    if (self->pages[i] > from) self->pages[i] = 0;
+  }
+}
+
 /* Where each page of content is, and which was written last; NO_PAGE: none.
  * Numbers of writes grow around the ring. So of two copies of a page the one farther on is the
  * newer, but where the ring's oldest page lies between them. */
 static bool find_pages(zo_flash_store* self, uint32_t* last) {
   const zo_flash* f = self->flash;
-  uint32_t oldest = 0;
-  memset(self->pages, 0, self->count * sizeof *self->pages);
+  uint32_t oldest = 0, begin = 0; /* pages written before the number `begin` are gone */
+  forget(self, 0);
   self->writes = 0;
   *last = NO_PAGE;
   for (uint32_t page = 0; page < f->sectors * pages_of_sector(f); ++page) {
     uint32_t number, write;
     if (!read_header(f, page, &number, &write)) return false;
-    if (number >= self->count) continue;
+    if (number >= self->count && number != ALL_GONE) continue;
     const bool is_newest = *last == NO_PAGE || write >= self->writes;
     if (is_newest) {
       *last = page;
@@ -73,7 +81,11 @@ static bool find_pages(zo_flash_store* self, uint32_t* last) {
     } else if (oldest == 0u) {
       oldest = page;
     }
-    if (self->pages[number] == 0u || is_newest || self->pages[number] > oldest) {
+    if (write < begin) continue;
+    if (number == ALL_GONE) {
+      begin = write;
+      forget(self, is_newest ? 0u : oldest);
+    } else if (self->pages[number] == 0u || is_newest || self->pages[number] > oldest) {
       self->pages[number] = (uint16_t)(page + 1u);
     }
   }
@@ -147,6 +159,20 @@ static void lay_over(const page_change* change, uint32_t at, uint8_t* bytes, uin
     memcpy(bytes + (begin - at), change->bytes + (begin - change->begin), end - begin);
 }
 
+/* Makes a page of what was programmed behind its header. */
+static bool write_header(zo_flash_store* self, uint32_t page, uint32_t number) {
+  const zo_flash* f = self->flash;
+  uint8_t header[kFlashChunk];
+  memset(header, 0xFF, sizeof header);
+  zo_write_u32(header, PAGE_MAGIC);
+  zo_write_u32(header + kPageNumber, number);
+  zo_write_u32(header + kPageWrite, self->writes);
+  zo_write_u32(header + kPageChecksum, zo_crc32(0, header, kPageChecksum));
+  if (!f->program(f->context, page * f->page_bytes, header, page_header_bytes(f))) return false;
+  self->writes += 1u;
+  return true;
+}
+
 /* Writes a page of content at the head, which has room for it. */
 static bool write_page(zo_flash_store* self, uint32_t number, const page_change* change) {
   const zo_flash* f = self->flash;
@@ -160,18 +186,14 @@ static bool write_page(zo_flash_store* self, uint32_t number, const page_change*
     memset(bytes, 0xFF, sizeof bytes);
     if (from != 0u && !f->read(f->context, data_at(f, from - 1u) + at, bytes, count)) return false;
     lay_over(change, at, bytes, count);
-    if (zo_is_erased(bytes, count)) continue;
-    if (!f->program(f->context, data_at(f, to) + at, bytes, count)) return false;
-    self->filled = at + count;
+    /* Units that stay erased at its end are left for what follows. */
+    uint32_t used = count;
+    while (used > 0u && zo_is_erased(bytes + (used - f->unit), f->unit)) used -= f->unit;
+    if (used == 0u) continue;
+    if (!f->program(f->context, data_at(f, to) + at, bytes, used)) return false;
+    self->filled = at + used;
   }
-  uint8_t header[kFlashChunk];
-  memset(header, 0xFF, sizeof header);
-  zo_write_u32(header, PAGE_MAGIC);
-  zo_write_u32(header + kPageNumber, number);
-  zo_write_u32(header + kPageWrite, self->writes);
-  zo_write_u32(header + kPageChecksum, zo_crc32(0, header, kPageChecksum));
-  if (!f->program(f->context, to * f->page_bytes, header, page_header_bytes(f))) return false;
-  self->writes += 1u;
+  if (!write_header(self, to, number)) return false;
   self->pages[number] = (uint16_t)(to + 1u);
   return true;
 }
@@ -209,17 +231,21 @@ static bool go_on(zo_flash_store* self, const page_change* change) {
   return true;
 }
 
+/* Gives the head a page. The content is smaller than the ring by two sectors, so there is room in a
+ * round at the latest. */
+static bool make_room(zo_flash_store* self) {
+  while (self->room == 0u) {
+    if (!next_sector(self)) return false;
+  }
+  return true;
+}
+
 static bool write_change(zo_flash_store* self, uint32_t number, const page_change* change) {
   const zo_flash* f = self->flash;
   if (number == self->open && change->begin / f->unit * f->unit >= self->filled) {
     return go_on(self, change);
   }
-  /* The content is smaller than the ring by two sectors, so there is room in a round at the latest.
-   */
-  while (self->room == 0u) {
-    if (!next_sector(self)) return false;
-  }
-  return write_page(self, number, change);
+  return make_room(self) && write_page(self, number, change);
 }
 
 bool zo_flash_store_write(void* store, uint32_t offset, const uint8_t* bytes, uint32_t count) {
@@ -239,6 +265,19 @@ bool zo_flash_store_write(void* store, uint32_t offset, const uint8_t* bytes, ui
     count -= part;
   }
   return true;
+}
+
+zo_status zo_flash_store_clear(zo_flash_store* self) {
+  if (self->flash == NULL) return ZO_ERROR_STORE;
+  forget(self, 0);
+  self->open = NO_PAGE;
+  if (make_room(self) && write_header(self, self->head, ALL_GONE)) {
+    self->head += 1u;
+    self->room -= 1u;
+    return ZO_OK;
+  }
+  self->flash = NULL;
+  return ZO_ERROR_STORE;
 }
 
 bool zo_flash_store_read(void* store, uint32_t offset, uint8_t* bytes, uint32_t count) {

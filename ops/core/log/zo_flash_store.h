@@ -16,7 +16,8 @@
  * A page is a header of 16 bytes, filled up to a whole unit, then its part of the content:
  *
  *   0    u32 0x4B53465A ("ZFSK")
- *   4    u32 number of the page in the content
+ *   4    u32 number of the page in the content; 0xFFFFFFFE: no page, all that was written before is
+ *        gone
  *   8    u32 number of the write; of two copies of a page the one with the larger number counts
  *   12   u32 CRC-32 of the header before it
  *
@@ -74,6 +75,11 @@ typedef struct zo_flash_store {
  * Errors: ZO_ERROR_ARGUMENT: a part as it cannot be; ZO_ERROR_STORE: it cannot be read, or erased
  * where a power cut asks for that. */
 zo_status zo_flash_store_mount(zo_flash_store* store, const zo_flash* flash, uint16_t* pages);
+
+/* Forgets the content, for a log that begins anew: bytes are 0xFF again, and pages that nothing was
+ * written to yet wear the part least. Where power fails, all of it is gone, or nothing.
+ * Errors: ZO_ERROR_STORE: the part fails; the store has to be mounted again. */
+zo_status zo_flash_store_clear(zo_flash_store* store);
 
 /* Bytes that the content may have. */
 uint32_t zo_flash_store_bytes(const zo_flash_store* store);
