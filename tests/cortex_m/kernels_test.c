@@ -1,10 +1,10 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * The kernels of the weight ops, and sums of products, against the portable C in the same program:
- * the core is linked twice, the second time compiled with ZO_PORTABLE and every function's name
- * begun with `portable_`. Weights of any value at any address, with masks and multipliers now and
- * then, steps from nothing to the largest allowed, limits from 1 to 127, at and around the edges
- * where a kernel changes over to another.
+ * The kernels of the weight ops, sums of products, and rows of gradients, steps and weights against
+ * the portable C in the same program: the core is linked twice, the second time compiled with
+ * ZO_PORTABLE and every function's name begun with `portable_`. Weights of any value at any
+ * address, with masks and multipliers now and then, steps from nothing to the largest allowed,
+ * limits from 1 to 127, at and around the edges where a kernel changes over to another.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,6 +12,8 @@
 #include <string.h>
 
 #include "ops/core/kernels/zo_add_products.h"
+#include "ops/core/kernels/zo_apply_row.h"
+#include "ops/core/kernels/zo_row_steps.h"
 #include "ops/core/weights/zo_perturb.h"
 #include "ops/core/weights/zo_update.h"
 #include "ops/core/zo_features.h"
@@ -27,6 +29,15 @@ zo_status portable_zo_replay_s8(const zo_tensor* tensor, zo_distribution distrib
 
 void portable_zo_add_products(int32_t* sums, uint32_t count, const zo_product* products,
                               uint32_t number, size_t offset, int32_t zero_point);
+
+uint32_t portable_zo_apply_row_8(int8_t* weights, const int32_t* steps, uint32_t count,
+                                 int32_t limit, int32_t largest, uint32_t* stream);
+uint32_t portable_zo_apply_row_16(int8_t* weights, int8_t* fraction, const int32_t* steps,
+                                  uint32_t count, int32_t limit, int32_t largest);
+
+uint64_t portable_zo_row_squares(const int32_t* gradient, uint32_t count);
+void portable_zo_row_steps(int32_t* values, uint32_t count, int32_t largest, zo_scale factor,
+                           int32_t clip, uint64_t* squares);
 
 enum { kLargest = 2100, kRounds = 1500, kSteps = 3 };
 
@@ -168,15 +179,15 @@ static int compare(uint32_t round) {
 
 /* Sums of any number of products, of rows at any address. */
 static int compare_products(uint32_t round) {
-  enum { kSums = 70, kProducts = 70, kRow = 90 };
-  static int8_t rows[kProducts][kRow];
+  enum { kSums = 70, kProducts = 70, kLength = 90 };
+  static int8_t rows[kProducts][kLength];
   static int32_t sums[kSums + 1], portable_sums[kSums + 1];
   zo_product products[kProducts];
-  const uint32_t count = below(kSums + 1u), offset = below(kRow - kSums + 1u);
+  const uint32_t count = below(kSums + 1u), offset = below(kLength - kSums + 1u);
   const uint32_t number = below(2) == 0u ? below(6) : below(kProducts + 1u);
   const int32_t zero_point = below(2) == 0u ? 0 : (int32_t)below(256) - 128;
   for (uint32_t i = 0; i < number; ++i) {
-    fill(rows[i], kRow, 127, 1);
+    fill(rows[i], kLength, 127, 1);
     products[i].row = rows[i];
     products[i].factor = (int32_t)below(65536) - 32768;
   }
@@ -190,12 +201,82 @@ static int compare_products(uint32_t round) {
   return 0;
 }
 
+/* Rows of any length at any address; now and then one that is longer than lanes of a byte count. */
+enum { kRow = 4500 };
+static int32_t row[kRow], portable_row[kRow];
+static int8_t row_weights[2][2][kRow + 8]; /* and fractions */
+
+static uint32_t random_row(int32_t largest, int even_larger) {
+  static const uint32_t sizes[] = {0, 1, 3, 4, 15, 16, 17, 31, 32, 33, 150, 400};
+  const uint32_t count = below(100) == 0u ? kRow - below(20) : sizes[below(12)];
+  for (uint32_t j = 0; j < count; ++j) {
+    const uint32_t r = random_u32();
+    row[j] = (int32_t)(random_u32() % (2u * (uint32_t)largest + 1u)) - largest;
+    if (r % 16u == 0u) row[j] = r & 16u ? largest : -largest;
+    if (even_larger && r % 16u == 1u) row[j] = (int32_t)(r >> 1) - (1 << 30);
+    portable_row[j] = row[j];
+  }
+  return count;
+}
+
+static int compare_moves(uint32_t round) {
+  const int32_t limit = below(2) == 0u ? 1 + (int32_t)below(127) : 120 + (int32_t)below(8);
+  const int32_t largest = below(4) == 0u ? (127 << 16) - 1 + (int32_t)below(3)
+                                         : 1 + (int32_t)(random_u32() >> (8u + below(22)));
+  const uint32_t count = random_row(largest, 0), shift = below(4);
+  const int anything = below(3) == 0u;
+  for (uint32_t part = 0; part < 2u; ++part) {
+    fill(row_weights[0][part] + shift, count, part == 0u ? limit : 127, anything || part == 1u);
+  }
+  memcpy(row_weights[1], row_weights[0], sizeof row_weights[0]);
+  uint32_t stream = random_u32() | 1u, portable_stream = stream, clipped, portable_clipped;
+  if (below(2) == 0u) {
+    clipped = zo_apply_row_8(row_weights[0][0] + shift, row, count, limit, largest, &stream);
+    portable_clipped = portable_zo_apply_row_8(row_weights[1][0] + shift, row, count, limit,
+                                               largest, &portable_stream);
+  } else {
+    clipped = zo_apply_row_16(row_weights[0][0] + shift, row_weights[0][1] + shift, row, count,
+                              limit, largest);
+    portable_clipped = portable_zo_apply_row_16(
+        row_weights[1][0] + shift, row_weights[1][1] + shift, row, count, limit, largest);
+  }
+  if (clipped == portable_clipped && stream == portable_stream &&
+      memcmp(row_weights[0], row_weights[1], sizeof row_weights[0]) == 0) {
+    return 1;
+  }
+  printf("round %" PRIu32 ": a row of %" PRIu32 ", limit %d, largest %d, clipped %" PRIu32
+         " %" PRIu32 "\n",
+         round, count, (int)limit, (int)largest, clipped, portable_clipped);
+  return 0;
+}
+
+/* Steps of gradients, by factors from next to nothing to more than any clip bears. */
+static int compare_steps(uint32_t round) {
+  const int32_t bound = (int32_t)(random_u32() >> (2u + below(28))) + 1;
+  const int beyond = below(4) == 0u;
+  const uint32_t count = random_row(bound, beyond);
+  const zo_scale factor = {below(50) == 0u ? 0u : random_u32() | UINT32_C(0x80000000),
+                           (int32_t)below(80) - 70};
+  const int32_t clip = 1 + (int32_t)(random_u32() >> (8u + below(24)));
+  uint64_t squares = 5, portable_squares = 5;
+  const uint64_t alone = zo_row_squares(row, count);
+  zo_row_steps(row, count, beyond ? INT32_MAX : bound, factor, clip, &squares);
+  portable_zo_row_steps(portable_row, count, INT32_MAX, factor, clip, &portable_squares);
+  if (squares == portable_squares && squares == alone + 5u &&
+      memcmp(row, portable_row, sizeof row) == 0) {
+    return 1;
+  }
+  printf("round %" PRIu32 ": steps of %" PRIu32 ", bound %d, exponent %d, clip %d\n", round, count,
+         (int)bound, (int)factor.exponent, (int)clip);
+  return 0;
+}
+
 int main(void) {
   for (uint32_t round = 0; round < kRounds; ++round) {
     if (!compare(round)) return 1;
   }
   for (uint32_t round = 0; round < kRounds; ++round) {
-    if (!compare_products(round)) return 1;
+    if (!compare_products(round) || !compare_moves(round) || !compare_steps(round)) return 1;
   }
   printf("%d rounds agree\n", (int)kRounds);
   return 0;

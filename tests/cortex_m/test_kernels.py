@@ -18,14 +18,16 @@ from cortex_m.emulator import (
     run,
 )
 
-# What perturbations, updates and sums of products are made of.
+# What perturbations, updates, and rows of gradients and steps are made of.
 NAMES = {
     "zo_add_products",
+    "zo_apply_row",
     "zo_biases",
     "zo_chain",
     "zo_coordinate",
     "zo_perturb",
     "zo_replay_tile",
+    "zo_row_steps",
     "zo_stream",
     "zo_update",
 }
@@ -69,8 +71,9 @@ def test_same_bits_without_features(name, tmp_path):
     [
         ("zo_perturb.c", "zo_signs_of(terms[1].k", "zo_signs_of(terms[0].k"),
         ("zo_step_signs_dsp.c", "-limit, limit)", "-limit, limit - 1)"),
-        ("zo_step_signs.c", "tables->sum > MOVE_MAX", "tables->sum > MOVE_MAX + 70000"),
-        ("zo_step_signs.c", "- 256) {", "+ 100000) {"),
+        ("zo_step_signs.c", "tables->sum <= MOVE_MAX", "tables->sum <= MOVE_MAX + 70000"),
+        ("zo_row_steps.c", "s.left == 0u && largest <= s.most && ", ""),
+        ("zo_apply_row.c", "saturated += zo_move_vectors_16(", "(void)zo_move_vectors_16("),
         ("zo_step_signs.c", "tensor->limit > 126", "tensor->limit > 127"),
     ],
 )

@@ -42,6 +42,7 @@ NAMES = {
     "zo_node_update",
     "zo_perturb",
     "zo_replay_tile",
+    "zo_row_steps",
     "zo_stream",
     "zo_update",
     "zo_update_bits",

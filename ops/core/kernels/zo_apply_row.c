@@ -1,9 +1,18 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "ops/core/kernels/zo_apply_row.h"
 
+#include "ops/core/kernels/zo_apply_steps.h"
 #include "ops/core/kernels/zo_weight_loops.h"
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/random/zo_stream.h"
+
+/* Each of these provides zo_row_fits, which says whether its loops take the steps of a row, and the
+ * loops: zo_move_vectors_8 and, where it defines ZO_ROW_FRACTIONS, zo_move_vectors_16. */
+#if ZO_ROW_VECTORS && defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1)
+#include "ops/core/kernels/zo_apply_row_mve.h"
+#elif ZO_ROW_VECTORS
+#include "ops/core/kernels/zo_apply_row_dsp.h"
+#endif
 
 /* Moves one weight; returns 1 where it was clipped. */
 static inline uint32_t apply_one(int8_t* weight, int32_t step, uint32_t random, int32_t limit) {
@@ -16,27 +25,6 @@ static inline uint32_t apply_one(int8_t* weight, int32_t step, uint32_t random, 
   *weight = (int8_t)moved;
   return saturated;
 }
-
-#if defined(__ARM_FEATURE_SIMD32) && defined(__ARMEL__) && !defined(ZO_PORTABLE)
-#include "ops/core/kernels/zo_apply_row_dsp.h"
-#else
-
-static inline int zo_bytes_suffice(int32_t limit, int32_t largest) {
-  (void)limit;
-  (void)largest;
-  return 0;
-}
-
-static inline int8_t* zo_apply_words(int8_t* weights, const int8_t* end, const int32_t* steps,
-                                     int32_t limit, uint32_t* stream) {
-  (void)end;
-  (void)steps;
-  (void)limit;
-  (void)stream;
-  return weights;
-}
-
-#endif
 
 uint32_t zo_apply_row_8(int8_t* weights, const int32_t* steps, uint32_t count, int32_t limit,
                         int32_t largest, uint32_t* stream) {
@@ -51,24 +39,27 @@ uint32_t zo_apply_row_8(int8_t* weights, const int32_t* steps, uint32_t count, i
     count -= done;
   }
 #endif
+#if ZO_ROW_VECTORS
+  while (count >= ZO_ROW_TOGETHER && zo_row_fits(limit, largest)) {
+    const uint32_t most = count < ZO_ROW_MOST ? count : ZO_ROW_MOST;
+    const uint32_t done = most / ZO_ROW_TOGETHER * ZO_ROW_TOGETHER;
+    saturated += zo_move_vectors_8(weights, steps, done, limit, stream);
+    weights += done;
+    steps += done;
+    count -= done;
+  }
+#else
+  (void)largest;
+#endif
   uint32_t state = *stream;
   const int8_t* const end = weights + count;
-  const int8_t* const whole = weights + count / 4u * 4u;
-  const int by_bytes = zo_bytes_suffice(limit, largest);
-  for (;;) {
-    if (by_bytes) {
-      int8_t* const stopped = zo_apply_words(weights, whole, steps, limit, &state);
-      steps += stopped - weights;
-      weights = stopped;
-    }
-    if (weights == whole) break;
+  for (const int8_t* const whole = weights + count / 4u * 4u; weights != whole; weights += 4) {
     state = zo_stream_next(state);
     const uint32_t other = zo_turned(state);
     saturated += apply_one(weights, steps[0], state & 0xFFFFu, limit);
     saturated += apply_one(weights + 1, steps[1], other & 0xFFFFu, limit);
     saturated += apply_one(weights + 2, steps[2], state >> 16, limit);
     saturated += apply_one(weights + 3, steps[3], other >> 16, limit);
-    weights += 4;
     steps += 4;
   }
   *stream = state;
@@ -76,6 +67,33 @@ uint32_t zo_apply_row_8(int8_t* weights, const int32_t* steps, uint32_t count, i
   for (; weights != end; ++weights, ++steps) {
     saturated += apply_one(weights, *steps, state & 0xFFFFu, limit);
     state = zo_turned(state);
+  }
+  return saturated;
+}
+
+uint32_t zo_apply_row_16(int8_t* weights, int8_t* fraction, const int32_t* steps, uint32_t count,
+                         int32_t limit, int32_t largest) {
+  uint32_t saturated = 0;
+#if defined(ZO_ROW_FRACTIONS)
+  while (count >= ZO_ROW_TOGETHER && zo_row_fits(limit, largest)) {
+    const uint32_t most = count < ZO_ROW_MOST ? count : ZO_ROW_MOST;
+    const uint32_t done = most / ZO_ROW_TOGETHER * ZO_ROW_TOGETHER;
+    saturated += zo_move_vectors_16(weights, fraction, steps, done, limit);
+    weights += done;
+    fraction += done;
+    steps += done;
+    count -= done;
+  }
+#else
+  (void)largest;
+#endif
+  while (count > 0u) {
+    const uint32_t size = count < ZO_STEPS_CHUNK ? count : ZO_STEPS_CHUNK;
+    saturated += zo_apply_steps_16(weights, fraction, steps, size, limit);
+    weights += size;
+    fraction += size;
+    steps += size;
+    count -= size;
   }
   return saturated;
 }

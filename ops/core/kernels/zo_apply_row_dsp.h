@@ -1,54 +1,82 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-/* zo_apply_row_8 by instructions of the DSP extension, four weights at a time, as far as bytes
- * suffice and nothing is clipped. zo_apply_row.c includes this file and does the rest. */
+/* Rows of weights moved by instructions of the DSP extension (Cortex-M4, M7, M33), four weights at
+ * a time. zo_apply_row.c includes this file and does the rest. */
 #ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_APPLY_ROW_DSP_H_
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_APPLY_ROW_DSP_H_
 
-#include <arm_acle.h>
-#include <string.h>
-
+#include "ops/core/kernels/zo_dsp_lanes.h"
+#include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/random/zo_stream.h"
 
-/* Steps and limits that bytes suffice for: at most 126 LSB up or down, which rounding makes 127 at
- * most, and a limit whose distance from 127 fits twice. */
-#define ZO_BYTES_STEP_MAX (INT32_C(126) << ZO_COEFFICIENT_BITS)
-#define ZO_BYTES_LIMIT_MIN 64
+/* Weights that are moved together, and the most that are in one call. */
+#define ZO_ROW_TOGETHER 4u
+#define ZO_ROW_MOST UINT32_C(0xFFFFFFFC)
 
-static inline int zo_bytes_suffice(int32_t limit, int32_t largest) {
-  return largest <= ZO_BYTES_STEP_MAX && limit >= ZO_BYTES_LIMIT_MIN;
+/* Whether bytes suffice: for steps of at most 127 LSB up or down, rounded, and a limit whose
+ * distance from 127 fits twice. */
+static inline int zo_row_fits(int32_t limit, int32_t largest) {
+  return largest <= INT32_C(127) << ZO_COEFFICIENT_BITS && limit >= 64;
 }
 
-/* Moves weights, four at a time, up to the first ones of which any would be clipped or to `end`.
- * Returns where it stopped. */
-static inline int8_t* zo_apply_words(int8_t* weights, const int8_t* end, const int32_t* steps,
-                                     int32_t limit, uint32_t* stream) {
+/* Moves the first weights of a row, `count` of them, a multiple of ZO_ROW_TOGETHER. Returns how
+ * many were clipped. */
+static inline uint32_t zo_move_vectors_8(int8_t* weights, const int32_t* steps, uint32_t count,
+                                         int32_t limit, uint32_t* stream) {
   const uint32_t each = UINT32_C(0x01010101);
-  const int8x4_t up = (int8x4_t)(each * (uint32_t)(127 - limit));
-  const int8x4_t down = (int8x4_t)(each * (uint32_t)(255 - 2 * limit));
-  const int8x4_t back = (int8x4_t)(each * (uint32_t)(128 - limit));
-  uint32_t state = *stream;
-  for (; weights != end; weights += 4, steps += 4) {
-    const uint32_t word = zo_stream_next(state);
-    const uint32_t s0 = (uint32_t)steps[0] + (word & 0xFFFFu);
-    const uint32_t s1 = (uint32_t)steps[1] + (zo_turned(word) & 0xFFFFu);
-    const uint32_t s2 = (uint32_t)steps[2] + (word >> 16);
-    const uint32_t s3 = (uint32_t)steps[3] + (zo_turned(word) >> 16);
-    /* Their whole parts, a byte each. */
-    const uint32_t even = ((s2 & UINT32_C(0xFFFF0000)) | s0 >> 16) & UINT32_C(0x00FF00FF);
-    const uint32_t odd = ((s3 & UINT32_C(0xFFFF0000)) | s1 >> 16) & UINT32_C(0x00FF00FF);
-    const uint32_t whole = even | odd << 8;
-    uint32_t before;
-    memcpy(&before, weights, sizeof before);
+  const uint32_t up = each * (uint32_t)(127 - limit), down = each * (uint32_t)(255 - 2 * limit);
+  const uint32_t back = each * (uint32_t)(128 - limit);
+  uint32_t clipped = 0, state = *stream;
+  for (const int8_t* const end = weights + count; weights != end; weights += 4, steps += 4) {
+    state = zo_stream_next(state);
+    const uint32_t moves = whole_parts(add_rounding(load_four((const uint32_t*)steps), state));
+    const uint32_t before = load_4(weights);
     /* Saturated with 127 - limit added, then with 128 - limit subtracted. */
-    int8x4_t clipped = __qadd8((int8x4_t)before, (int8x4_t)whole);
-    clipped = __qsub8(__qadd8(clipped, up), down);
-    clipped = __qadd8(clipped, back);
-    if ((uint32_t)clipped != __uadd8(before, whole)) break;
-    memcpy(weights, &clipped, sizeof clipped);
-    state = word;
+    uint32_t inside = add_8_saturated(add_8_saturated(before, moves), up);
+    inside = add_8_saturated(subtract_8_saturated(inside, down), back);
+    store_4(weights, inside);
+    /* The sum modulo 2^8 is another one where it was clipped or saturated. */
+    uint32_t changed = inside ^ __uadd8(before, moves);
+    for (; changed != 0u; changed >>= 8) clipped += (uint32_t)((changed & 0xFFu) != 0u);
   }
   *stream = state;
-  return weights;
+  return clipped;
 }
+
+#if !defined(__OPTIMIZE_SIZE__)
+#define ZO_ROW_FRACTIONS 1
+
+/* Brings halves of a word to within +-limit; returns how many it has clipped. */
+static uint32_t zo_clip_halves(uint32_t* halves, int32_t limit) {
+  const int32_t low = (int16_t)*halves, high = (int16_t)(*halves >> 16);
+  const int32_t low_inside = zo_clamp(low, -limit, limit);
+  const int32_t high_inside = zo_clamp(high, -limit, limit);
+  *halves = (uint32_t)high_inside << 16 | (uint16_t)low_inside;
+  return (uint32_t)(low != low_inside) + (uint32_t)(high != high_inside);
+}
+
+/* The same with fractions. */
+static inline uint32_t zo_move_vectors_16(int8_t* weights, int8_t* fraction, const int32_t* steps,
+                                          uint32_t count, int32_t limit) {
+  const uint32_t limits = UINT32_C(0x01000100) * (uint32_t)limit;
+  uint32_t half = UINT32_C(1) << 15; /* of what a step is rounded to, 2^-8 LSB */
+  __asm__("" : "+r"(half));          /* a register, to which a shifted one is added at once */
+  uint32_t clipped = 0;
+  for (const int8_t* const end = weights + count; weights != end;
+       weights += 4, fraction += 4, steps += 4) {
+    four_steps f = load_four((const uint32_t*)steps);
+    f.s0 = half + (f.s0 << 8);
+    f.s1 = half + (f.s1 << 8);
+    f.s2 = half + (f.s2 << 8);
+    f.s3 = half + (f.s3 << 8);
+    four_values v = move_four_values(weights, fraction, f);
+    if (beyond_limit(v, limits) != 0u) {
+      clipped += zo_clip_halves(&v.even, 256 * limit) + zo_clip_halves(&v.odd, 256 * limit);
+    }
+    store_four_values(weights, fraction, v);
+  }
+  return clipped;
+}
+
+#endif
 
 #endif /* TFLM_ZO_OPS_CORE_KERNELS_ZO_APPLY_ROW_DSP_H_ */

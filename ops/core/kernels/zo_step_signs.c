@@ -45,8 +45,8 @@ ZO_NOINLINE static void make_tables(zo_step_tables* tables, const zo_query* quer
   }
 }
 
-int zo_step_signs_fit(zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin,
-                      uint32_t size, const zo_query* queries, uint32_t count) {
+int zo_step_signs_fit(zo_step_tables* tables, const zo_tensor* tensor, uint32_t size,
+                      const zo_query* queries, uint32_t count) {
   if (tensor->multiplier != NULL || tensor->mask != NULL || tensor->limit > 126 ||
       count > ZO_STEP_SIGNS_QUERIES || size < ZO_STEP_SIGNS_CHUNK) {
     return 0;
@@ -62,17 +62,7 @@ int zo_step_signs_fit(zo_step_tables* tables, const zo_tensor* tensor, uint32_t 
     /* W moves by floor((step + 128) / 2^8): the high half of (step + 128) 2^8. */
     make_tables(tables, queries, count, has_fraction ? 256u : 1u, has_fraction ? 128u * 256u : 0u);
   }
-  if (tables->sum > MOVE_MAX) return 0;
-  /* 256 w + fraction is beyond 16 bits for w = -128 alone, which saturates; the difference does
-   * not count where such a weight stays beyond the limit anyway. */
-  if (!has_fraction ||
-      tables->sum < (128 - tensor->limit) * (INT32_C(1) << ZO_COEFFICIENT_BITS) - 256) {
-    return 1;
-  }
-  for (uint32_t i = begin; i < begin + size; ++i) {
-    if (tensor->weights[i] == -128) return 0;
-  }
-  return 1;
+  return tables->sum <= MOVE_MAX;
 }
 
 #endif

@@ -52,11 +52,10 @@ typedef struct zo_step_tables {
   zo_two_steps pairs[ZO_STEP_SIGNS_QUERIES / 2u][16];
 } zo_step_tables;
 
-/* Whether a Rademacher step on the weights [begin, begin + size) can be done so: no multiplier, no
- * mask, few queries, moves of less than 127 LSB and, with 16 bits, nothing beyond 16 bits. Makes
- * the tables where they are another step's. */
-int zo_step_signs_fit(zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin,
-                      uint32_t size, const zo_query* queries, uint32_t count);
+/* Whether a Rademacher step on `size` weights can be done so: no multiplier, no mask, few queries
+ * and moves of at most 127 LSB. Makes the tables where they are another step's. */
+int zo_step_signs_fit(zo_step_tables* tables, const zo_tensor* tensor, uint32_t size,
+                      const zo_query* queries, uint32_t count);
 
 /* One step on whole chunks of weights from `begin` on, where it fits.
  *

@@ -10,31 +10,45 @@
 
 #define CHUNK ZO_STEP_SIGNS_CHUNK
 
+/* The steps of four weights, in entries of the tables: of two and two, */
+static inline four_steps load_two_and_two(const zo_two_steps* at, const zo_two_steps* other) {
+  four_steps f;
+  __asm__("ldrd %0, %1, [%2]" : "=r"(f.s0), "=r"(f.s1) : "r"(at), "m"(*at));
+  __asm__("ldrd %0, %1, [%2]" : "=r"(f.s2), "=r"(f.s3) : "r"(other), "m"(*other));
+  return f;
+}
+
+/* from the table that follows, 16 entries on, */
+static inline four_steps load_from_next_table(const zo_two_steps* at, const zo_two_steps* other) {
+  four_steps f;
+  __asm__("ldrd %0, %1, [%2, #128]" : "=r"(f.s0), "=r"(f.s1) : "r"(at), "m"(at[16]));
+  __asm__("ldrd %0, %1, [%2, #128]" : "=r"(f.s2), "=r"(f.s3) : "r"(other), "m"(other[16]));
+  return f;
+}
+
+/* and side by side. */
+static inline four_steps load_entries(const zo_two_steps* at) { return load_four(&at->first); }
+
+static inline void store_entries(zo_two_steps* at, four_steps f) {
+  at[0].first = f.s0;
+  at[0].second = f.s1;
+  at[1].first = f.s2;
+  at[1].second = f.s3;
+}
+
 /* Moves four weights; not 0 where one of them is beyond the limit, which has it in every byte. */
 static inline uint32_t move_8(int8_t* weights, four_steps f, uint32_t limit) {
-  const uint32_t moves = interleave(high_halves(f.s2, f.s0), high_halves(f.s3, f.s1));
   /* What saturates at 127 or -128 is beyond the limit, too, which is 126 at most. */
-  const uint32_t moved = add_8_saturated(load_4(weights), moves);
+  const uint32_t moved = add_8_saturated(load_4(weights), whole_parts(f));
   store_4(weights, moved);
   return __uqsub8(__uadd8(moved, limit), 2u * limit);
 }
 
 /* The same with fractions; the limit in both halves. */
 static inline uint32_t move_16(int8_t* weights, int8_t* fraction, four_steps f, uint32_t limit) {
-  const uint32_t w = load_4(weights), r = load_4(fraction);
-  const uint32_t turned = r >> 8 | r << 24;
-  uint32_t even = add_16_saturated(__uxtb16(w) << 8, signed_bytes_0_2(r));
-  uint32_t odd = add_16_saturated(w & UINT32_C(0xFF00FF00), signed_bytes_0_2(turned));
-  even = add_16_saturated(even, high_halves(f.s2, f.s0));
-  odd = add_16_saturated(odd, high_halves(f.s3, f.s1));
-  const uint32_t outside =
-      __uqsub16(__uadd16(even, limit), 2u * limit) | __uqsub16(__uadd16(odd, limit), 2u * limit);
-  store_4(fraction, interleave(even, odd));
-  /* Saturated: what is beyond the limit stays so for the clipping that follows. */
-  even = add_16_saturated(even, UINT32_C(0x00800080));
-  odd = add_16_saturated(odd, UINT32_C(0x00800080));
-  store_4(weights, __uxtb16(even >> 8 | even << 24) | (odd & UINT32_C(0xFF00FF00)));
-  return outside;
+  const four_values v = move_four_values(weights, fraction, f);
+  store_four_values(weights, fraction, v);
+  return beyond_limit(v, limit);
 }
 
 /* --- what has left the limit -------------------------------------------------- */
@@ -106,7 +120,7 @@ static inline paired_signs next_pair(const zo_step_run* run, uint32_t q) {
 /* The steps of a chunk: those of the first pair of queries, */
 ZO_NOINLINE static void set_pair(zo_two_steps* steps, paired_signs p, const zo_two_steps* sums) {
   for (const zo_two_steps* const end = steps + CHUNK / 2u; steps != end; steps += 2) {
-    store_four(steps, load_two_and_two(sums + (p.first & 15u), sums + (p.second & 15u)));
+    store_entries(steps, load_two_and_two(sums + (p.first & 15u), sums + (p.second & 15u)));
     p.first >>= 4;
     p.second >>= 4;
   }
@@ -117,7 +131,7 @@ ZO_NOINLINE static void add_two_steps(zo_two_steps* steps, paired_signs p,
                                       const zo_two_steps* sums) {
   for (const zo_two_steps* const end = steps + CHUNK / 2u; steps != end; steps += 2) {
     const four_steps f = load_two_and_two(sums + (p.first & 15u), sums + (p.second & 15u));
-    store_four(steps, add_four(load_four(steps), f));
+    store_entries(steps, add_four(load_entries(steps), f));
     p.first >>= 4;
     p.second >>= 4;
   }
@@ -144,7 +158,7 @@ ZO_ALWAYS_INLINE void move_four(loop_state* l, uint32_t k, int kind, int has_fra
   const uint32_t bits = l->signs.first >> 4u * k & 15u;
   four_steps f;
   if (kind == kSingle) {
-    f = load_four(l->steps + 2u * bits);
+    f = load_entries(l->steps + 2u * bits);
   } else if (kind != kAny) {
     f = load_two_and_two(l->steps + bits, l->steps + (l->signs.second >> 4u * k & 15u));
     if (kind == kQuad) {
@@ -152,7 +166,7 @@ ZO_ALWAYS_INLINE void move_four(loop_state* l, uint32_t k, int kind, int has_fra
                                            l->steps + (l->more.second >> 4u * k & 15u)));
     }
   } else {
-    f = load_four(l->steps);
+    f = load_entries(l->steps);
     l->steps += 2;
   }
   if (has_fraction) {

@@ -337,7 +337,7 @@ int zo_node_gradient_form(zo_node_gradient* g, uint32_t channel, int32_t* gradie
   to.gradient = gradient;
   to.count = 0;
   to.any = 0;
-  (void)credit_channel(g, channel, &to);
+  g->largest = 255 * credit_channel(g, channel, &to);
   flush(&to);
   return to.any;
 }

@@ -23,6 +23,7 @@ typedef struct zo_node_gradient {
   int dense;          /* one node a channel and one sample: G is e times the same input */
   int32_t sum;        /* of e over samples and credited positions, of the channel that was last
                          formed, or whose errors were asked for; below 2^31 / 255 */
+  int32_t largest;    /* that |G| of the channel can be that was last formed */
   uint32_t first;     /* channel of those held */
   uint32_t held;      /* channels held */
   int16_t errors[ZO_NODE_ERRORS]; /* [samples, held, positions] */

@@ -2,9 +2,9 @@
 #include "ops/core/nodes/zo_node_move.h"
 
 #include "ops/core/kernels/zo_apply_row.h"
+#include "ops/core/kernels/zo_apply_steps.h"
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/random/zo_stream.h"
-#include "ops/core/weights/zo_apply_steps.h"
 #include "ops/core/weights/zo_biases.h"
 #include "ops/core/zo_features.h"
 
@@ -32,7 +32,7 @@ typedef struct weight_run {
   uint32_t count;
 } weight_run;
 
-/* Moves weights by their steps; those with a fraction or a multiplier, ZO_STEPS_CHUNK at most. */
+/* Moves weights by their steps; those with a multiplier, ZO_STEPS_CHUNK at most. */
 static uint32_t move_run(const zo_node_move* m, uint32_t channel, weight_run run,
                          uint32_t* rounding) {
   const zo_tensor* tensor = m->filter;
@@ -46,10 +46,11 @@ static uint32_t move_run(const zo_node_move* m, uint32_t channel, weight_run run
     scale_node_steps(scaled, run.steps, run.count, tensor->multiplier[channel]);
     run.steps = scaled;
   }
+  const int32_t largest = (int32_t)m->step->clip;
   return run.fraction != NULL
-             ? zo_apply_steps_16(run.weights, run.fraction, run.steps, run.count, tensor->limit)
-             : zo_apply_row_8(run.weights, run.steps, run.count, tensor->limit,
-                              (int32_t)m->step->clip, rounding);
+             ? zo_apply_row_16(run.weights, run.fraction, run.steps, run.count, tensor->limit,
+                               largest)
+             : zo_apply_row_8(run.weights, run.steps, run.count, tensor->limit, largest, rounding);
 }
 
 /* Copies values that lie `stride` apart to where they are one after the other, or back. */
@@ -83,8 +84,7 @@ uint32_t zo_node_move_weights(const zo_node_move* m, uint32_t channel, const int
   const zo_tensor* tensor = m->filter;
   const int apart = m->layer->depthwise != 0u;
   const uint32_t row = zo_node_row(m->layer);
-  const uint32_t most =
-      apart || tensor->multiplier != NULL || tensor->fraction != NULL ? ZO_STEPS_CHUNK : row;
+  const uint32_t most = apart || tensor->multiplier != NULL ? ZO_STEPS_CHUNK : row;
   uint32_t rounding =
       zo_stream_state(zo_stream_key(m->step->seed, tensor->stream | ZO_ROUNDING_STREAM), channel);
   uint32_t saturated = 0;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "ops/core/kernels/zo_row_steps.h"
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/math/zo_moments.h"
 #include "ops/core/nodes/zo_node_gradient.h"
@@ -13,10 +14,6 @@
 #include "ops/core/papers/zo_pseudo_stochastic.h"
 #include "ops/core/papers/zo_update_bits.h"
 #endif
-
-/* G is squared in units of 2^8 and never beyond 2^21 of them: two million squares fit 64 bits. */
-#define SQUARE_SHIFT 8u
-#define SQUARE_MAX (INT32_C(1) << 21)
 
 /* Weight of a new square in the running mean: 2^-5. */
 #define MEAN_SQUARE_SHIFT 5u
@@ -47,47 +44,10 @@ uint32_t zo_node_scratch_values(const zo_node_layer* layer) {
 
 /* --- Step ---------------------------------------------------------------------- */
 
-/* Within +-limit, where that is rarely left: one comparison. */
-static inline int32_t within(int32_t value, int32_t limit) {
-  if ((uint32_t)value + (uint32_t)limit <= 2u * (uint32_t)limit) return value;
-  return value < 0 ? -limit : limit;
-}
-
-static uint64_t sum_of_gradient_squares(const int32_t* gradient, uint32_t count) {
-  int64_t sum = 0;
-  for (uint32_t j = 0; j < count; ++j) {
-    const int32_t g = within(zo_floor_shift(gradient[j], SQUARE_SHIFT), SQUARE_MAX);
-    sum += (int64_t)g * g;
-  }
-  return (uint64_t)sum;
-}
-
 /* Mean of G^2 in the unit of errors before their shift. */
 static zo_scale mean_square(const update* u, uint64_t sum) {
-  const zo_scale total = zo_scale_of(sum, 2 * ((int32_t)SQUARE_SHIFT + u->g.shift));
+  const zo_scale total = zo_scale_of(sum, 2 * ((int32_t)ZO_SQUARE_SHIFT + u->g.shift));
   return zo_scale_ratio(total, zo_scale_of(u->size, 0));
-}
-
-/* Replaces a gradient by its steps, round(-G factor), half up, within +-clip. */
-static void make_steps(int32_t* values, uint32_t count, zo_scale factor, int32_t clip) {
-  /* -G factor = n mantissa / 2^bits, n = -G. From 2^(bits - 7) on, |n| gives more than any clip, so
-   * it need not be larger, and fits 32 bits even where it is shifted so that `bits` exceeds 32.
-   * Then one multiplication of 32 bits suffices, of whose product only the upper half counts. */
-  const uint32_t bits = factor.exponent > -7 ? 7u : 0u - (uint32_t)factor.exponent;
-  if (bits > 63u || factor.mantissa == 0u) { /* the product is below 2^63 */
-    memset(values, 0, count * sizeof values[0]);
-    return;
-  }
-  const uint32_t left = bits < 33u ? 33u - bits : 0u;
-  const uint32_t right = bits + left - 33u;
-  const int32_t most = bits < 38u ? INT32_C(1) << (bits - 7u) : INT32_MAX;
-  const int32_t mantissa = (int32_t)((int64_t)factor.mantissa - (INT64_C(1) << 32));
-  for (uint32_t j = 0; j < count; ++j) {
-    const int32_t n = -within(values[j], most) * (INT32_C(1) << left);
-    const int32_t high = (int32_t)zo_floor_shift64((int64_t)n * mantissa, 32) + n;
-    const int32_t step = zo_floor_shift(zo_floor_shift(high, right) + 1, 1);
-    values[j] = within(step, clip);
-  }
 }
 
 static int is_updated(const update* u, uint32_t channel) {
@@ -106,7 +66,7 @@ typedef struct plan {
 /* What a pass over the updated channels finds. */
 typedef struct findings {
   zo_moments moments; /* of G, where the pass only measures and the rule asks for them */
-  uint64_t squares;   /* sum_of_gradient_squares, for ZO_NODE_RMS */
+  uint64_t squares;   /* zo_row_squares, for ZO_NODE_RMS */
   uint32_t clipped;
 } findings;
 
@@ -120,16 +80,23 @@ static void standardize_row(int32_t* gradient, uint32_t count, const plan* p) {
 
 /* What a part of the gradient at hand is worth, and, with a plan, its steps in its place. */
 static void measure(const update* u, const plan* p, int32_t* gradient, uint32_t count,
-                    findings* found) {
+                    int32_t largest, findings* found) {
   const uint32_t rule = u->to.step->rule;
-  if (rule == ZO_NODE_RMS) {
-    found->squares += sum_of_gradient_squares(gradient, count);
-  } else if (p == NULL) {
-    zo_moments_add(&found->moments, gradient, count);
+  if (p == NULL) {
+    if (rule == ZO_NODE_RMS) {
+      found->squares += zo_row_squares(gradient, count);
+    } else {
+      zo_moments_add(&found->moments, gradient, count);
+    }
+    return;
   }
-  if (p == NULL || rule == ZO_NODE_BITS) return;
-  if (rule == ZO_NODE_STANDARDIZED) standardize_row(gradient, count, p);
-  make_steps(gradient, count, p->factor, (int32_t)u->to.step->clip);
+  if (rule == ZO_NODE_BITS) return;
+  if (rule == ZO_NODE_STANDARDIZED) {
+    standardize_row(gradient, count, p);
+    largest = INT32_MAX;
+  }
+  zo_row_steps(gradient, count, largest, p->factor, (int32_t)u->to.step->clip,
+               rule == ZO_NODE_RMS ? &found->squares : NULL);
 }
 
 /* Forms the gradient of a channel; returns 0 where it is all zero. */
@@ -162,8 +129,8 @@ static findings walk_channels(update* u, const plan* p, uint32_t begin, uint32_t
     }
     findings row;
     memset(&row, 0, sizeof row);
-    measure(u, p, u->gradient, u->row, &row);
-    if (bias_of(u) != NULL) measure(u, p, &u->of_bias, 1, &row);
+    measure(u, p, u->gradient, u->row, u->g.largest, &row);
+    if (bias_of(u) != NULL) measure(u, p, &u->of_bias, 1, INT32_MAX, &row);
     for (uint32_t i = c; i < end; ++i) {
       if (errors != NULL) {
         if (errors[i - c] != error || !is_updated(u, i)) continue;

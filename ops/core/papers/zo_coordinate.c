@@ -1,8 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "ops/core/papers/zo_coordinate.h"
 
+#include "ops/core/kernels/zo_apply_steps.h"
 #include "ops/core/random/zo_stream.h"
-#include "ops/core/weights/zo_apply_steps.h"
 #include "ops/core/weights/zo_biases.h"
 #include "ops/core/weights/zo_mask.h"
 #include "ops/core/zo_features.h"

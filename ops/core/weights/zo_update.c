@@ -2,12 +2,13 @@
 #include "ops/core/weights/zo_update.h"
 
 #include "ops/core/kernels/zo_add_by_signs.h"
+#include "ops/core/kernels/zo_apply_row.h"
+#include "ops/core/kernels/zo_apply_steps.h"
 #include "ops/core/kernels/zo_replay_tile.h"
 #include "ops/core/kernels/zo_step_signs.h"
 #include "ops/core/kernels/zo_weight_loops.h"
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/random/zo_draw.h"
-#include "ops/core/weights/zo_apply_steps.h"
 #include "ops/core/weights/zo_biases.h"
 #include "ops/core/weights/zo_mask.h"
 #include "ops/core/weights/zo_perturb.h"
@@ -61,6 +62,36 @@ static void mask_steps(int32_t* steps, uint32_t count, uint32_t selected) {
   }
 }
 
+/* Largest |step| of a weight. */
+static int32_t largest_step(zo_distribution distribution, const zo_query* queries, uint32_t count) {
+  int32_t sum = 0; /* times z within 2^30: zo_step_check */
+  for (uint32_t q = 0; q < count; ++q) {
+    sum += queries[q].coefficient < 0 ? -queries[q].coefficient : queries[q].coefficient;
+  }
+  return sum * zo_distribution_z_max(distribution);
+}
+
+/* Whether rows move chunks faster than what a compiler makes of the loops over them. */
+#if ZO_WITH_FAST_STEPS && ZO_ROW_VECTORS && !defined(__OPTIMIZE_SIZE__)
+#define ROWS 1
+#else
+#define ROWS 0
+#endif
+
+/* Moves a chunk of weights by their steps; returns how many were clipped. */
+static uint32_t apply_steps(const zo_tensor* tensor, uint32_t index, const int32_t* steps,
+                            uint32_t count, int32_t largest, uint32_t* rounding) {
+  int8_t* const weights = tensor->weights + index;
+  int8_t* const fraction = tensor->fraction != NULL ? tensor->fraction + index : NULL;
+  if (ROWS) {
+    return fraction != NULL
+               ? zo_apply_row_16(weights, fraction, steps, count, tensor->limit, largest)
+               : zo_apply_row_8(weights, steps, count, tensor->limit, largest, rounding);
+  }
+  return fraction != NULL ? zo_apply_steps_16(weights, fraction, steps, count, tensor->limit)
+                          : zo_apply_steps_8(weights, steps, count, tensor->limit, rounding);
+}
+
 /* One step on weights [begin, begin + count) of one stream tile. Returns the clipped weights. */
 static uint32_t update_tile(zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin,
                             uint32_t count, zo_distribution distribution, const zo_query* queries,
@@ -76,7 +107,7 @@ static uint32_t update_tile(zo_step_tables* tables, const zo_tensor* tensor, uin
   uint32_t saturated = 0;
 #if ZO_STEP_SIGNS
   if (zo_is_rademacher(distribution) && !zo_is_of_biases(tensor) &&
-      zo_step_signs_fit(tables, tensor, begin, count, queries, query_count)) {
+      zo_step_signs_fit(tables, tensor, count, queries, query_count)) {
     saturated = zo_step_signs(tables, tensor, begin, count / UPDATE_CHUNK, query_count,
                               streams.state, &streams.rounding);
     begin += count / UPDATE_CHUNK * UPDATE_CHUNK;
@@ -85,6 +116,8 @@ static uint32_t update_tile(zo_step_tables* tables, const zo_tensor* tensor, uin
 #else
   (void)tables;
 #endif
+  if (count == 0u) return saturated;
+  const int32_t largest = ROWS ? largest_step(distribution, queries, query_count) : 0;
   for (uint32_t i = 0; i < count; i += UPDATE_CHUNK) {
     const uint32_t size = count - i < UPDATE_CHUNK ? count - i : UPDATE_CHUNK;
     int32_t steps[UPDATE_CHUNK] = {0};
@@ -104,13 +137,7 @@ static uint32_t update_tile(zo_step_tables* tables, const zo_tensor* tensor, uin
       saturated += zo_step_biases(biases, steps, size, &streams.rounding);
       continue;
     }
-    int8_t* weights = tensor->weights + begin + i;
-    if (tensor->fraction != NULL) {
-      saturated +=
-          zo_apply_steps_16(weights, tensor->fraction + begin + i, steps, size, tensor->limit);
-    } else {
-      saturated += zo_apply_steps_8(weights, steps, size, tensor->limit, &streams.rounding);
-    }
+    saturated += apply_steps(tensor, begin + i, steps, size, largest, &streams.rounding);
   }
   return saturated;
 }

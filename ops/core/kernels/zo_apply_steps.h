@@ -1,8 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 /* How a step in fixed point moves weights: rounding and clipping, shared by all updates. The rules
  * are specified in zo_update.h. */
-#ifndef TFLM_ZO_OPS_CORE_WEIGHTS_ZO_APPLY_STEPS_H_
-#define TFLM_ZO_OPS_CORE_WEIGHTS_ZO_APPLY_STEPS_H_
+#ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_APPLY_STEPS_H_
+#define TFLM_ZO_OPS_CORE_KERNELS_ZO_APPLY_STEPS_H_
 
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/random/zo_stream.h"
@@ -82,4 +82,4 @@ static inline uint32_t zo_apply_steps_16(int8_t* weights, int8_t* fraction, cons
              : zo_round_steps_16(weights, fraction, steps, count, limit);
 }
 
-#endif /* TFLM_ZO_OPS_CORE_WEIGHTS_ZO_APPLY_STEPS_H_ */
+#endif /* TFLM_ZO_OPS_CORE_KERNELS_ZO_APPLY_STEPS_H_ */
