@@ -26,6 +26,30 @@ static inline uint32_t apply_one(int8_t* weight, int32_t step, uint32_t random, 
   return saturated;
 }
 
+/* The weights of a row that are left, one by one. */
+static uint32_t apply_rest_8(int8_t* weights, const int32_t* steps, uint32_t count, int32_t limit,
+                             uint32_t* stream) {
+  uint32_t saturated = 0;
+  uint32_t state = *stream;
+  const int8_t* const end = weights + count;
+  for (const int8_t* const whole = weights + count / 4u * 4u; weights != whole; weights += 4) {
+    state = zo_stream_next(state);
+    const uint32_t other = zo_turned(state);
+    saturated += apply_one(weights, steps[0], state & 0xFFFFu, limit);
+    saturated += apply_one(weights + 1, steps[1], other & 0xFFFFu, limit);
+    saturated += apply_one(weights + 2, steps[2], state >> 16, limit);
+    saturated += apply_one(weights + 3, steps[3], other >> 16, limit);
+    steps += 4;
+  }
+  *stream = state;
+  state = zo_stream_next(state);
+  for (; weights != end; ++weights, ++steps) {
+    saturated += apply_one(weights, *steps, state & 0xFFFFu, limit);
+    state = zo_turned(state);
+  }
+  return saturated;
+}
+
 uint32_t zo_apply_row_8(int8_t* weights, const int32_t* steps, uint32_t count, int32_t limit,
                         int32_t largest, uint32_t* stream) {
   uint32_t saturated = 0;
@@ -51,23 +75,7 @@ uint32_t zo_apply_row_8(int8_t* weights, const int32_t* steps, uint32_t count, i
 #else
   (void)largest;
 #endif
-  uint32_t state = *stream;
-  const int8_t* const end = weights + count;
-  for (const int8_t* const whole = weights + count / 4u * 4u; weights != whole; weights += 4) {
-    state = zo_stream_next(state);
-    const uint32_t other = zo_turned(state);
-    saturated += apply_one(weights, steps[0], state & 0xFFFFu, limit);
-    saturated += apply_one(weights + 1, steps[1], other & 0xFFFFu, limit);
-    saturated += apply_one(weights + 2, steps[2], state >> 16, limit);
-    saturated += apply_one(weights + 3, steps[3], other >> 16, limit);
-    steps += 4;
-  }
-  *stream = state;
-  state = zo_stream_next(state);
-  for (; weights != end; ++weights, ++steps) {
-    saturated += apply_one(weights, *steps, state & 0xFFFFu, limit);
-    state = zo_turned(state);
-  }
+  if (count > 0u) saturated += apply_rest_8(weights, steps, count, limit, stream);
   return saturated;
 }
 

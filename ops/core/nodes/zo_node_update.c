@@ -131,17 +131,21 @@ static findings walk_channels(update* u, const plan* p, uint32_t begin, uint32_t
     memset(&row, 0, sizeof row);
     measure(u, p, u->gradient, u->row, u->g.largest, &row);
     if (bias_of(u) != NULL) measure(u, p, &u->of_bias, 1, INT32_MAX, &row);
+    uint32_t equal = 0; /* channels */
     for (uint32_t i = c; i < end; ++i) {
       if (errors != NULL) {
         if (errors[i - c] != error || !is_updated(u, i)) continue;
         errors[i - c] = DONE;
       }
-      zo_moments_join(&found.moments, &row.moments);
-      found.squares += row.squares;
-      if (p == NULL) continue;
+      ++equal;
+      if (p == NULL) {
+        zo_moments_join(&found.moments, &row.moments);
+        continue;
+      }
       if (u->to.filter != NULL) found.clipped += zo_node_move_weights(&u->to, i, u->gradient);
       if (bias_of(u) != NULL) found.clipped += zo_node_move_bias(&u->to, i, u->of_bias);
     }
+    found.squares += equal * row.squares;
   }
   return found;
 }
