@@ -250,6 +250,33 @@ static int compare_moves(uint32_t round) {
   return 0;
 }
 
+/* Rows by the same steps, in any order, as many bytes apart as rows of words are or not. */
+static int compare_equal_moves(uint32_t round) {
+#if ZO_ROWS_TOGETHER > 1u
+  const int32_t limit = below(2) == 0u ? 1 + (int32_t)below(127) : 120 + (int32_t)below(8);
+  const int32_t largest = 1 + (int32_t)(random_u32() >> (8u + below(22)));
+  const uint32_t count = random_row(largest, 0) % 1000u, shift = below(3) == 0u ? below(4) : 0u;
+  const uint32_t length = below(3) == 0u ? count : (count + 3u) / 4u * 4u;
+  uint32_t apart[ZO_ROWS_TOGETHER], streams[ZO_ROWS_TOGETHER], clipped, portable_clipped = 0;
+  fill(row_weights[0][0], kRow + 8, limit, below(3) == 0u);
+  memcpy(row_weights[1], row_weights[0], sizeof row_weights[0]);
+  for (uint32_t i = 0; i < ZO_ROWS_TOGETHER; ++i) {
+    apart[i] = (round + i) % ZO_ROWS_TOGETHER * length;
+    streams[i] = random_u32() | 1u;
+    portable_clipped += portable_zo_apply_row_8(row_weights[1][0] + shift + apart[i], row, count,
+                                                limit, largest, &(uint32_t){streams[i]});
+  }
+  clipped = zo_apply_rows_8(row_weights[0][0] + shift, apart, row, count, limit, largest, streams);
+  const int same = memcmp(row_weights[0], row_weights[1], sizeof row_weights[0]) == 0;
+  if (same && clipped == portable_clipped) return 1;
+  printf("round %" PRIu32 ": equal rows of %" PRIu32 ", %" PRIu32 " apart, limit %d\n", round,
+         count, length, (int)limit);
+  return 0;
+#else
+  return (int)round >= 0;
+#endif
+}
+
 /* Steps of gradients, by factors from next to nothing to more than any clip bears. */
 static int compare_steps(uint32_t round) {
   const int32_t bound = (int32_t)(random_u32() >> (2u + below(28))) + 1;
@@ -276,7 +303,10 @@ int main(void) {
     if (!compare(round)) return 1;
   }
   for (uint32_t round = 0; round < kRounds; ++round) {
-    if (!compare_products(round) || !compare_moves(round) || !compare_steps(round)) return 1;
+    if (!compare_products(round) || !compare_moves(round) || !compare_steps(round) ||
+        !compare_equal_moves(round)) {
+      return 1;
+    }
   }
   printf("%d rounds agree\n", (int)kRounds);
   return 0;

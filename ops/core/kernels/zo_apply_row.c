@@ -79,6 +79,31 @@ uint32_t zo_apply_row_8(int8_t* weights, const int32_t* steps, uint32_t count, i
   return saturated;
 }
 
+#if ZO_ROWS_TOGETHER > 1u
+/* Whether words can be read at all of these places, in steps of words. */
+static int are_words(const int8_t* weights, const uint32_t* apart) {
+  uintptr_t places = (uintptr_t)weights;
+  for (uint32_t i = 0; i < ZO_ROWS_TOGETHER; ++i) places |= apart[i];
+  return places % 4u == 0u;
+}
+
+uint32_t zo_apply_rows_8(int8_t* weights, const uint32_t* apart, const int32_t* steps,
+                         uint32_t count, int32_t limit, int32_t largest, uint32_t* streams) {
+  uint32_t saturated = 0;
+  while (count >= 4u && zo_row_fits(limit, largest) && are_words(weights, apart)) {
+    const uint32_t done = (count < ZO_ROWS_MOST ? count : ZO_ROWS_MOST) / 4u * 4u;
+    saturated += zo_move_four_rows(weights, apart, steps, done, limit, streams);
+    weights += done;
+    steps += done;
+    count -= done;
+  }
+  for (uint32_t i = 0; count > 0u && i < ZO_ROWS_TOGETHER; ++i) {
+    saturated += zo_apply_row_8(weights + apart[i], steps, count, limit, largest, &streams[i]);
+  }
+  return saturated;
+}
+#endif
+
 uint32_t zo_apply_row_16(int8_t* weights, int8_t* fraction, const int32_t* steps, uint32_t count,
                          int32_t limit, int32_t largest) {
   uint32_t saturated = 0;

@@ -13,6 +13,13 @@
 #define ZO_ROW_VECTORS 0
 #endif
 
+/* Rows that vectors move together by the same steps. */
+#if ZO_ROW_VECTORS && defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1)
+#define ZO_ROWS_TOGETHER 4u
+#else
+#define ZO_ROWS_TOGETHER 1u
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -26,7 +33,17 @@ extern "C" {
 uint32_t zo_apply_row_8(int8_t* weights, const int32_t* steps, uint32_t count, int32_t limit,
                         int32_t largest, uint32_t* stream);
 
-/* The same with fractions, which need no random stream. */
+#if ZO_ROWS_TOGETHER > 1u
+/* The same of ZO_ROWS_TOGETHER rows, which lie in one tensor, by the same steps.
+ *
+ *   weights  int8, of the first row in memory
+ *   apart    [ZO_ROWS_TOGETHER] bytes from there to each of the rows
+ *   streams  [ZO_ROWS_TOGETHER] */
+uint32_t zo_apply_rows_8(int8_t* weights, const uint32_t* apart, const int32_t* steps,
+                         uint32_t count, int32_t limit, int32_t largest, uint32_t* streams);
+#endif
+
+/* zo_apply_row_8 of weights with fractions, which need no random stream. */
 uint32_t zo_apply_row_16(int8_t* weights, int8_t* fraction, const int32_t* steps, uint32_t count,
                          int32_t limit, int32_t largest);
 

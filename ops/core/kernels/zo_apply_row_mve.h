@@ -10,8 +10,10 @@
 /* Weights that are moved together. */
 #define ZO_ROW_TOGETHER 16u
 
-/* Weights that a loop moves at most: it counts the clipped ones in lanes of a byte. */
+/* Weights that a loop moves at most, and columns of four rows: it counts the clipped ones in lanes
+ * of a byte. */
 #define ZO_ROW_MOST (255u * ZO_ROW_TOGETHER)
+#define ZO_ROWS_MOST (255u * 4u)
 
 /* Whether steps of at most `largest` move no weight by more than a byte holds, which is all that
  * either loop asks for: a fraction is added to a sum that is saturated far beyond the limit. */
@@ -84,6 +86,67 @@ static inline uint32_t zo_move_vectors_8(int8_t* weights, const int32_t* steps, 
       [vectors] "r"(count / ZO_ROW_TOGETHER), [low] "r"(-limit), [up] "r"(127 - limit), [one] "r"(1)
       : "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "lr", "cc", "memory");
   *stream = state;
+  return clipped;
+}
+
+/* Moves four rows by the same steps, lane i of a vector of words being of row i, which has a stream
+ * of its own: four columns at a time, `count` of them, a multiple of four. Returns how many weights
+ * were clipped.
+ *
+ *   weights  of the first row
+ *   apart    [4] bytes from the first row to each
+ *   streams  [4] states, moved on */
+static inline uint32_t zo_move_four_rows(int8_t* weights, const uint32_t* apart,
+                                         const int32_t* steps, uint32_t count, int32_t limit,
+                                         uint32_t* streams) {
+  uint32_t clipped = 0, s0, s1, s2, s3;
+  __asm__ volatile(
+      "vdup.8 q7, %[clipped]\n\t"
+      "vdup.8 q6, %[low]\n\t"
+      "vldrw.32 q5, [%[apart]]\n\t"
+      "vldrw.32 q0, [%[streams]]\n\t"
+      "dls lr, %[vectors]\n"
+      "1:\n\t"
+      "vshl.i32 q1, q0, #13\n\t"
+      "veor q0, q0, q1\n\t"
+      "vshr.u32 q1, q0, #17\n\t"
+      "veor q0, q0, q1\n\t"
+      "vshl.i32 q1, q0, #5\n\t"
+      "veor q0, q0, q1\n\t"
+      "ldrd %[s0], %[s1], [%[steps]], #8\n\t"
+      "ldrd %[s2], %[s3], [%[steps]], #8\n\t"
+      /* Rounding terms are the halves of words that begin at bytes 0 to 3. */
+      "vmovlb.u16 q2, q0\n\t"
+      "vadd.i32 q2, q2, %[s0]\n\t"
+      "vmovlt.u16 q3, q0\n\t"
+      "vadd.i32 q3, q3, %[s2]\n\t"
+      "vsri.32 q3, q2, #16\n\t"
+      "vshr.u32 q1, q0, #8\n\t"
+      "vsli.32 q1, q0, #24\n\t"
+      "vmovlb.u16 q2, q1\n\t"
+      "vadd.i32 q2, q2, %[s1]\n\t"
+      "vmovlt.u16 q1, q1\n\t"
+      "vadd.i32 q1, q1, %[s3]\n\t"
+      "vsri.32 q1, q2, #16\n\t"
+      "vsli.16 q3, q1, #8\n\t"
+      "vldrw.32 q1, [%[weights], q5]\n\t"
+      "vqadd.s8 q2, q1, q3\n\t"
+      "vadd.i8 q1, q1, q3\n\t"
+      "vqadd.s8 q2, q2, %[up]\n\t"
+      "vqsub.s8 q2, q2, %[up]\n\t"
+      "vmax.s8 q2, q2, q6\n\t"
+      "vstrw.32 q2, [%[weights], q5]\n\t"
+      "vpt.i8 ne, q2, q1\n\t"
+      "vaddt.i8 q7, q7, %[one]\n\t"
+      "adds %[weights], #4\n\t"
+      "le lr, 1b\n\t"
+      "vstrw.32 q0, [%[streams]]\n\t"
+      "vaddv.u8 %[clipped], q7"
+      : [clipped] "+Te"(clipped), [s0] "=&r"(s0), [s1] "=&r"(s1), [s2] "=&r"(s2), [s3] "=&r"(s3),
+        [weights] "+r"(weights), [steps] "+r"(steps)
+      : [vectors] "r"(count / 4u), [low] "r"(-limit), [up] "r"(127 - limit), [one] "r"(1),
+        [apart] "r"(apart), [streams] "r"(streams)
+      : "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "lr", "cc", "memory");
   return clipped;
 }
 

@@ -80,13 +80,18 @@ static uint32_t move_apart(const zo_node_move* m, uint32_t channel, weight_run r
   return saturated;
 }
 
-uint32_t zo_node_move_weights(const zo_node_move* m, uint32_t channel, const int32_t* steps) {
+/* State of the rounding stream of a channel. */
+static uint32_t rounding_of(const zo_node_move* m, const zo_tensor* tensor, uint32_t channel) {
+  return zo_stream_state(zo_stream_key(m->step->seed, tensor->stream | ZO_ROUNDING_STREAM),
+                         channel);
+}
+
+static uint32_t move_channel(const zo_node_move* m, uint32_t channel, const int32_t* steps) {
   const zo_tensor* tensor = m->filter;
   const int apart = m->layer->depthwise != 0u;
   const uint32_t row = zo_node_row(m->layer);
   const uint32_t most = apart || tensor->multiplier != NULL ? ZO_STEPS_CHUNK : row;
-  uint32_t rounding =
-      zo_stream_state(zo_stream_key(m->step->seed, tensor->stream | ZO_ROUNDING_STREAM), channel);
+  uint32_t rounding = tensor->fraction == NULL ? rounding_of(m, tensor, channel) : 0u;
   uint32_t saturated = 0;
   for (uint32_t i = 0; i < row; i += most) {
     const size_t at = apart ? (size_t)i * m->layer->out_c + channel : (size_t)channel * row + i;
@@ -96,6 +101,27 @@ uint32_t zo_node_move_weights(const zo_node_move* m, uint32_t channel, const int
     saturated +=
         apart ? move_apart(m, channel, run, &rounding) : move_run(m, channel, run, &rounding);
   }
+  return saturated;
+}
+
+uint32_t zo_node_move_weights(const zo_node_move* m, const uint32_t* channels, uint32_t count,
+                              const int32_t* steps) {
+#if ZO_ROWS_TOGETHER > 1u
+  const zo_tensor* tensor = m->filter;
+  if (count == ZO_ROWS_TOGETHER && tensor->fraction == NULL && tensor->multiplier == NULL &&
+      m->layer->depthwise == 0u && m->step->rule != ZO_NODE_BITS) {
+    const uint32_t row = zo_node_row(m->layer);
+    uint32_t apart[ZO_ROWS_TOGETHER], rounding[ZO_ROWS_TOGETHER];
+    for (uint32_t i = 0; i < ZO_ROWS_TOGETHER; ++i) {
+      apart[i] = channels[i] * row;
+      rounding[i] = rounding_of(m, tensor, channels[i]);
+    }
+    return zo_apply_rows_8(tensor->weights, apart, steps, row, tensor->limit,
+                           (int32_t)m->step->clip, rounding);
+  }
+#endif
+  uint32_t saturated = 0;
+  for (uint32_t i = 0; i < count; ++i) saturated += move_channel(m, channels[i], steps);
   return saturated;
 }
 
@@ -111,7 +137,6 @@ uint32_t zo_node_move_bias(const zo_node_move* m, uint32_t channel, int32_t step
   }
 #endif
   if (tensor->multiplier != NULL) scale_node_steps(&step, &step, 1, tensor->multiplier[channel]);
-  const uint32_t key = zo_stream_key(m->step->seed, tensor->stream | ZO_ROUNDING_STREAM);
-  const uint32_t word = zo_stream_next(zo_stream_state(key, channel));
+  const uint32_t word = zo_stream_next(rounding_of(m, tensor, channel));
   return zo_step_bias(bias, step, (int32_t)(word & 0xFFFFu));
 }

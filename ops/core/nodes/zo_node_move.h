@@ -3,6 +3,7 @@
 #ifndef TFLM_ZO_OPS_CORE_NODES_ZO_NODE_MOVE_H_
 #define TFLM_ZO_OPS_CORE_NODES_ZO_NODE_MOVE_H_
 
+#include "ops/core/kernels/zo_apply_row.h"
 #include "ops/core/nodes/zo_node_update.h"
 
 typedef struct zo_node_move {
@@ -13,11 +14,13 @@ typedef struct zo_node_move {
   uint32_t shift; /* ZO_NODE_BITS: of the values that are steps by the other rules */
 } zo_node_move;
 
-/* Moves the weights of a channel by [zo_node_row] steps, unit 2^-16 LSB, within +-clip, or by the
- * gradient itself (ZO_NODE_BITS); returns how many were clipped. */
-uint32_t zo_node_move_weights(const zo_node_move* m, uint32_t channel, const int32_t* steps);
+/* Moves the weights of `count` channels, ZO_ROWS_TOGETHER at most, by the same [zo_node_row] steps,
+ * unit 2^-16 LSB, within +-clip, or by the gradient itself (ZO_NODE_BITS); returns how many were
+ * clipped. */
+uint32_t zo_node_move_weights(const zo_node_move* m, const uint32_t* channels, uint32_t count,
+                              const int32_t* steps);
 
-/* The same of its bias, by the step of v; returns 1 where it was clipped. */
+/* The same of a channel's bias, by the step of v; returns 1 where it was clipped. */
 uint32_t zo_node_move_bias(const zo_node_move* m, uint32_t channel, int32_t step);
 
 #endif /* TFLM_ZO_OPS_CORE_NODES_ZO_NODE_MOVE_H_ */

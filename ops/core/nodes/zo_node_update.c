@@ -131,7 +131,8 @@ static findings walk_channels(update* u, const plan* p, uint32_t begin, uint32_t
     memset(&row, 0, sizeof row);
     measure(u, p, u->gradient, u->row, u->g.largest, &row);
     if (bias_of(u) != NULL) measure(u, p, &u->of_bias, 1, INT32_MAX, &row);
-    uint32_t equal = 0; /* channels */
+    uint32_t equal = 0, together[ZO_ROWS_TOGETHER]; /* channels, and those yet to be moved */
+    uint32_t held = 0;
     for (uint32_t i = c; i < end; ++i) {
       if (errors != NULL) {
         if (errors[i - c] != error || !is_updated(u, i)) continue;
@@ -142,8 +143,16 @@ static findings walk_channels(update* u, const plan* p, uint32_t begin, uint32_t
         zo_moments_join(&found.moments, &row.moments);
         continue;
       }
-      if (u->to.filter != NULL) found.clipped += zo_node_move_weights(&u->to, i, u->gradient);
       if (bias_of(u) != NULL) found.clipped += zo_node_move_bias(&u->to, i, u->of_bias);
+      together[held++] = i;
+      if (held < ZO_ROWS_TOGETHER) continue;
+      if (u->to.filter != NULL) {
+        found.clipped += zo_node_move_weights(&u->to, together, held, u->gradient);
+      }
+      held = 0;
+    }
+    if (ZO_ROWS_TOGETHER > 1u && held > 0u && u->to.filter != NULL) {
+      found.clipped += zo_node_move_weights(&u->to, together, held, u->gradient);
     }
     found.squares += equal * row.squares;
   }
