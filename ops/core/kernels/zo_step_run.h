@@ -14,7 +14,7 @@
 #define ZO_LOOPS_FOR_EACH 1
 #endif
 
-/* Whether steps of one query are done with vectors (zo_step_signs_mve.c). */
+/* Whether steps of up to four queries are done with vectors (zo_step_signs_mve.c). */
 #if ZO_LOOPS_FOR_EACH && defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1)
 #define ZO_STEP_VECTORS 1
 #else
@@ -40,10 +40,11 @@ typedef struct zo_step_run {
 
 /* Brings the weights of a chunk back to within +-limit; returns how many it has clipped. */
 uint32_t zo_step_clip_8(int8_t* weights, int32_t limit);
+uint32_t zo_step_clip_16(int8_t* weights, int8_t* fraction, int32_t limit);
 
 #if ZO_STEP_VECTORS
-/* The 8-bit step of a single query; returns how many weights it has clipped. */
-uint32_t zo_step_single_mve(const zo_step_run* run);
+/* A step of up to four queries; returns how many weights it has clipped. */
+uint32_t zo_step_run_mve(const zo_step_run* run);
 #endif
 
 #endif

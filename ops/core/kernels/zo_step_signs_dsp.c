@@ -80,7 +80,7 @@ ZO_NOINLINE uint32_t zo_step_clip_8(int8_t* weights, int32_t limit) {
   return clipped;
 }
 
-ZO_NOINLINE static uint32_t clip_16(int8_t* weights, int8_t* fraction, int32_t limit) {
+ZO_NOINLINE uint32_t zo_step_clip_16(int8_t* weights, int8_t* fraction, int32_t limit) {
   uint32_t clipped = 0;
   for (uint32_t j = 0; j < CHUNK; ++j) {
     const int32_t value = 256 * weights[j] + fraction[j];
@@ -228,7 +228,7 @@ ZO_ALWAYS_INLINE uint32_t run_loop(const zo_step_run* run, int kind, int has_fra
       l.more.second >>= 4u * fours;
     }
     if (l.outside != 0u) {
-      clipped += has_fraction ? clip_16(l.weights - CHUNK, l.fraction - CHUNK, run->limit)
+      clipped += has_fraction ? zo_step_clip_16(l.weights - CHUNK, l.fraction - CHUNK, run->limit)
                               : zo_step_clip_8(l.weights - CHUNK, run->limit);
     }
   }
@@ -240,14 +240,17 @@ ZO_ALWAYS_INLINE uint32_t run_loop(const zo_step_run* run, int kind, int has_fra
 /* --- which loop ---- */
 
 #if ZO_STEP_VECTORS
-static uint32_t single_8(const zo_step_run* run) { return zo_step_single_mve(run); }
+ZO_NOINLINE static uint32_t any_8(const zo_step_run* run) { return run_loop(run, kAny, 0, 2); }
+ZO_NOINLINE static uint32_t any_16(const zo_step_run* run) { return run_loop(run, kAny, 1, 2); }
+
+static uint32_t step_run(const zo_step_run* run, int has_fraction) {
+  if (run->count <= 4u) return zo_step_run_mve(run);
+  return has_fraction ? any_16(run) : any_8(run);
+}
 #elif ZO_LOOPS_FOR_EACH
 ZO_NOINLINE static uint32_t single_8(const zo_step_run* run) {
   return run_loop(run, kSingle, 0, 8);
 }
-#endif
-
-#if ZO_LOOPS_FOR_EACH
 ZO_NOINLINE static uint32_t pair_8(const zo_step_run* run) { return run_loop(run, kPair, 0, 4); }
 ZO_NOINLINE static uint32_t quad_8(const zo_step_run* run) { return run_loop(run, kQuad, 0, 8); }
 ZO_NOINLINE static uint32_t any_8(const zo_step_run* run) { return run_loop(run, kAny, 0, 2); }
