@@ -43,9 +43,12 @@ WEIGHT_OPS = {
     "UPDATE, 8 bits, 2 queries": "update_8bit_2",
     "UPDATE, 8 bits, 4 queries": "update_8bit_4",
     "UPDATE, 8 bits, multipliers": "update_8bit_multipliers",
+    "UPDATE, 8 bits, masked": "update_8bit_masked",
     "UPDATE, 16 bits, 1 query": "update_16bit_1",
     "UPDATE, 16 bits, 2 queries": "update_16bit_2",
     "UPDATE, 16 bits, 4 queries": "update_16bit_4",
+    "UPDATE, 16 bits, multipliers": "update_16bit_multipliers",
+    "UPDATE, 16 bits, masked": "update_16bit_masked",
     "SEED_REPLAY, 8 bits": "replay_8bit",
     "SEED_REPLAY, 16 bits": "replay_16bit",
     "PERTURB, Gaussian": "gaussian_perturb",
@@ -55,6 +58,8 @@ WEIGHT_OPS = {
 
 NODE_OPS = {
     "node update, fc1 (48,000 weights), 1 sample": "fc1-1",
+    "the same, 16 bits": "fc1-1-fraction",
+    "the same, 8 bits, 16 samples (768,000 MACs)": "fc1-16",
     "node update, conv2 (2,400 weights), 1 sample": "conv2-1",
     "node update, pointwise, 1 sample": "pointwise-1",
     "node update, depthwise (576 weights), 1 sample": "depthwise-1",

@@ -105,11 +105,13 @@ static int compare(uint32_t round) {
   memset(&a, 0, sizeof a);
   a.size = size;
   a.channels = kChannels;
-  a.inner = 1u + below(40);
+  a.inner = 1u + below(below(2) == 0u ? 40u : 700u);
   for (uint32_t i = 0; i < sizeof mask; ++i) mask[i] = (uint8_t)(random_u32() >> 7);
-  for (uint32_t i = 0; i < kChannels; ++i) multipliers[i] = (int32_t)(random_u32() >> 1);
-  if (ZO_FEATURES && below(8) == 0u) a.mask = mask;
-  if (ZO_FEATURES && below(8) == 0u) a.multiplier = multipliers;
+  for (uint32_t i = 0; i < kChannels; ++i) {
+    multipliers[i] = (int32_t)(below(4) == 0u ? below(3) << 30 >> 1 : random_u32() >> 1);
+  }
+  if (ZO_FEATURES && below(5) == 0u) a.mask = mask;
+  if (ZO_FEATURES && below(5) == 0u) a.multiplier = multipliers;
   a.stream = below(70000);
   a.limit = below(4) == 0u ? 1 + (int32_t)below(127) : 123 + (int32_t)below(5);
   a.weights = bytes[0] + shift;

@@ -71,10 +71,12 @@ def test_same_bits_without_features(name, tmp_path):
     [
         ("zo_perturb.c", "zo_signs_of(terms[1].k", "zo_signs_of(terms[0].k"),
         ("zo_step_signs_dsp.c", "-limit, limit)", "-limit, limit - 1)"),
-        ("zo_step_signs.c", "tables->sum <= MOVE_MAX", "tables->sum <= MOVE_MAX + 70000"),
+        ("zo_step_signs.c", "sum > MOVE_MAX", "sum > MOVE_MAX + 70000"),
         ("zo_row_steps.c", "s.left == 0u && largest <= s.most && ", ""),
         ("zo_apply_row.c", "saturated += zo_move_vectors_16(", "(void)zo_move_vectors_16("),
         ("zo_step_signs.c", "tensor->limit > 126", "tensor->limit > 127"),
+        ("zo_step_signs.c", "tables->multiplier != multiplier", "tables->multiplier < 0"),
+        ("zo_step_signs.c", "(bits & 8u) != 0u", "(bits & 4u) != 0u"),
     ],
 )
 def test_would_notice(file, right, wrong, tmp_path):

@@ -68,7 +68,8 @@ static inline uint32_t zo_move_vectors_16(int8_t* weights, int8_t* fraction, con
     f.s1 = half + (f.s1 << 8);
     f.s2 = half + (f.s2 << 8);
     f.s3 = half + (f.s3 << 8);
-    four_values v = move_four_values(weights, fraction, f);
+    four_values v =
+        move_four_values(weights, fraction, high_halves(f.s2, f.s0), high_halves(f.s3, f.s1));
     if (beyond_limit(v, limits) != 0u) {
       clipped += zo_clip_halves(&v.even, 256 * limit) + zo_clip_halves(&v.odd, 256 * limit);
     }

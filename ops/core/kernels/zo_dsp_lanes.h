@@ -104,11 +104,9 @@ typedef struct four_values {
   uint32_t odd;
 } four_values;
 
-/* Weights with fractions, moved by the high halves of steps of 127 LSB at most in units of 2^-24
- * LSB, to which a fraction can be added. */
+/* Weights with fractions, moved by at most 127 LSB, to which a fraction can be added. */
 static inline four_values move_four_values(const int8_t* weights, const int8_t* fraction,
-                                           four_steps f) {
-  uint32_t even = high_halves(f.s2, f.s0), odd = high_halves(f.s3, f.s1);
+                                           uint32_t even, uint32_t odd) {
   /* What follows is loaded afterwards: there are no registers for all of it. */
   __asm__ volatile("" : "+r"(even), "+r"(odd) : : "memory");
   const uint32_t r = load_4(fraction);

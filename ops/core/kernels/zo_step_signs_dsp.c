@@ -29,6 +29,12 @@ static inline four_steps load_from_next_table(const zo_two_steps* at, const zo_t
 /* and side by side. */
 static inline four_steps load_entries(const zo_two_steps* at) { return load_four(&at->first); }
 
+static inline zo_two_steps load_entry(const zo_two_steps* at) {
+  zo_two_steps s;
+  __asm__("ldrd %0, %1, [%2]" : "=r"(s.first), "=r"(s.second) : "r"(at), "m"(*at));
+  return s;
+}
+
 static inline void store_entries(zo_two_steps* at, four_steps f) {
   at[0].first = f.s0;
   at[0].second = f.s1;
@@ -44,9 +50,11 @@ static inline uint32_t move_8(int8_t* weights, four_steps f, uint32_t limit) {
   return __uqsub8(__uadd8(moved, limit), 2u * limit);
 }
 
-/* The same with fractions; the limit in both halves. */
-static inline uint32_t move_16(int8_t* weights, int8_t* fraction, four_steps f, uint32_t limit) {
-  const four_values v = move_four_values(weights, fraction, f);
+/* The same with fractions; the moves of weights 0 and 2, and of 1 and 3, the limit in both halves.
+ */
+static inline uint32_t move_16(int8_t* weights, int8_t* fraction, uint32_t even, uint32_t odd,
+                               uint32_t limit) {
+  const four_values v = move_four_values(weights, fraction, even, odd);
   store_four_values(weights, fraction, v);
   return beyond_limit(v, limit);
 }
@@ -109,11 +117,14 @@ static inline paired_signs pair_of(uint32_t word, uint32_t other) {
   return p;
 }
 
-static inline paired_signs next_pair(const zo_step_run* run, uint32_t q) {
+static inline paired_signs next_pair(zo_step_run* run, uint32_t q) {
   const uint32_t word = zo_stream_next(run->states[q]);
   run->states[q] = word;
   uint32_t other = 0;
-  if (q + 1u < run->count) other = run->states[q + 1u] = zo_stream_next(run->states[q + 1u]);
+  if (ZO_WITH_MASKS && run->mask != NULL) {
+    other = zo_step_mask(run);
+  } else if (q + 1u < run->count)
+    other = run->states[q + 1u] = zo_stream_next(run->states[q + 1u]);
   return pair_of(word, other);
 }
 
@@ -156,8 +167,11 @@ typedef struct loop_state {
 /* Moves the four weights of nibble k. */
 ZO_ALWAYS_INLINE void move_four(loop_state* l, uint32_t k, int kind, int has_fraction) {
   const uint32_t bits = l->signs.first >> 4u * k & 15u;
-  four_steps f;
-  if (kind == kSingle) {
+  four_steps f = {0, 0, 0, 0};
+  zo_two_steps moves = {0, 0};
+  if (kind == kSingle && has_fraction) {
+    moves = load_entry(l->steps + bits);
+  } else if (kind == kSingle) {
     f = load_entries(l->steps + 2u * bits);
   } else if (kind != kAny) {
     f = load_two_and_two(l->steps + bits, l->steps + (l->signs.second >> 4u * k & 15u));
@@ -170,7 +184,11 @@ ZO_ALWAYS_INLINE void move_four(loop_state* l, uint32_t k, int kind, int has_fra
     l->steps += 2;
   }
   if (has_fraction) {
-    l->outside |= move_16(l->weights, l->fraction, f, l->limit);
+    if (kind != kSingle) {
+      moves.first = high_halves(f.s2, f.s0);
+      moves.second = high_halves(f.s3, f.s1);
+    }
+    l->outside |= move_16(l->weights, l->fraction, moves.first, moves.second, l->limit);
     l->fraction += 4;
   } else {
     l->random = zo_stream_next(l->random);
@@ -184,8 +202,7 @@ ZO_ALWAYS_INLINE void move_four(loop_state* l, uint32_t k, int kind, int has_fra
 }
 
 /* `fours`: 1, 2, 4 or 8 times four weights are moved without a jump. */
-ZO_ALWAYS_INLINE uint32_t run_loop(const zo_step_run* run, int kind, int has_fraction,
-                                   uint32_t fours) {
+ZO_ALWAYS_INLINE uint32_t run_loop(zo_step_run* run, int kind, int has_fraction, uint32_t fours) {
   zo_two_steps steps[CHUNK / 2u];
   uint32_t clipped = 0;
   loop_state l;
@@ -194,11 +211,11 @@ ZO_ALWAYS_INLINE uint32_t run_loop(const zo_step_run* run, int kind, int has_fra
   l.limit = (uint32_t)run->limit * (has_fraction ? UINT32_C(0x01000100) : UINT32_C(0x01010101));
   l.random = *run->rounding;
   l.steps = run->tables->pairs[0];
-  l.signs.first = l.signs.second = l.more.first = l.more.second = 0;
-  uint32_t state = run->states[0];
+  l.signs.second = l.more.first = l.more.second = 0;
+  l.signs.first = run->states[0]; /* of a single query, which is done without shifts */
   for (const int8_t* const end = l.weights + CHUNK * run->chunks; l.weights != end;) {
     if (kind == kSingle) {
-      l.signs.first = state = zo_stream_next(state);
+      l.signs.first = zo_stream_next(l.signs.first);
     } else if (kind != kAny) {
       l.signs = next_pair(run, 0);
       if (kind == kQuad) l.more = next_pair(run, 2);
@@ -232,7 +249,7 @@ ZO_ALWAYS_INLINE uint32_t run_loop(const zo_step_run* run, int kind, int has_fra
                               : zo_step_clip_8(l.weights - CHUNK, run->limit);
     }
   }
-  if (kind == kSingle) run->states[0] = state;
+  if (kind == kSingle) run->states[0] = l.signs.first;
   *run->rounding = l.random;
   return clipped;
 }
@@ -240,37 +257,33 @@ ZO_ALWAYS_INLINE uint32_t run_loop(const zo_step_run* run, int kind, int has_fra
 /* --- which loop ---- */
 
 #if ZO_STEP_VECTORS
-ZO_NOINLINE static uint32_t any_8(const zo_step_run* run) { return run_loop(run, kAny, 0, 2); }
-ZO_NOINLINE static uint32_t any_16(const zo_step_run* run) { return run_loop(run, kAny, 1, 2); }
+ZO_NOINLINE static uint32_t any_8(zo_step_run* run) { return run_loop(run, kAny, 0, 2); }
+ZO_NOINLINE static uint32_t any_16(zo_step_run* run) { return run_loop(run, kAny, 1, 2); }
 
-static uint32_t step_run(const zo_step_run* run, int has_fraction) {
+static uint32_t step_run(zo_step_run* run, int has_fraction) {
   if (run->count <= 4u) return zo_step_run_mve(run);
   return has_fraction ? any_16(run) : any_8(run);
 }
 #elif ZO_LOOPS_FOR_EACH
-ZO_NOINLINE static uint32_t single_8(const zo_step_run* run) {
-  return run_loop(run, kSingle, 0, 8);
-}
-ZO_NOINLINE static uint32_t pair_8(const zo_step_run* run) { return run_loop(run, kPair, 0, 4); }
-ZO_NOINLINE static uint32_t quad_8(const zo_step_run* run) { return run_loop(run, kQuad, 0, 8); }
-ZO_NOINLINE static uint32_t any_8(const zo_step_run* run) { return run_loop(run, kAny, 0, 2); }
-ZO_NOINLINE static uint32_t single_16(const zo_step_run* run) {
-  return run_loop(run, kSingle, 1, 2);
-}
-ZO_NOINLINE static uint32_t pair_16(const zo_step_run* run) { return run_loop(run, kPair, 1, 2); }
-ZO_NOINLINE static uint32_t any_16(const zo_step_run* run) { return run_loop(run, kAny, 1, 2); }
+ZO_NOINLINE static uint32_t single_8(zo_step_run* run) { return run_loop(run, kSingle, 0, 8); }
+ZO_NOINLINE static uint32_t pair_8(zo_step_run* run) { return run_loop(run, kPair, 0, 4); }
+ZO_NOINLINE static uint32_t quad_8(zo_step_run* run) { return run_loop(run, kQuad, 0, 8); }
+ZO_NOINLINE static uint32_t any_8(zo_step_run* run) { return run_loop(run, kAny, 0, 2); }
+ZO_NOINLINE static uint32_t single_16(zo_step_run* run) { return run_loop(run, kSingle, 1, 8); }
+ZO_NOINLINE static uint32_t pair_16(zo_step_run* run) { return run_loop(run, kPair, 1, 2); }
+ZO_NOINLINE static uint32_t any_16(zo_step_run* run) { return run_loop(run, kAny, 1, 2); }
 
-static uint32_t step_run(const zo_step_run* run, int has_fraction) {
-  if (run->count == 1u) return has_fraction ? single_16(run) : single_8(run);
-  if (run->count == 2u) return has_fraction ? pair_16(run) : pair_8(run);
+static uint32_t step_run(zo_step_run* run, int has_fraction) {
+  if (run->count == 1u && run->mask == NULL) return has_fraction ? single_16(run) : single_8(run);
+  if (run->count <= 2u) return has_fraction ? pair_16(run) : pair_8(run);
   if (run->count <= 4u && !has_fraction) return quad_8(run);
   return has_fraction ? any_16(run) : any_8(run);
 }
 #else
-ZO_NOINLINE static uint32_t any_8(const zo_step_run* run) { return run_loop(run, kAny, 0, 1); }
-ZO_NOINLINE static uint32_t any_16(const zo_step_run* run) { return run_loop(run, kAny, 1, 1); }
+ZO_NOINLINE static uint32_t any_8(zo_step_run* run) { return run_loop(run, kAny, 0, 1); }
+ZO_NOINLINE static uint32_t any_16(zo_step_run* run) { return run_loop(run, kAny, 1, 1); }
 
-static uint32_t step_run(const zo_step_run* run, int has_fraction) {
+static uint32_t step_run(zo_step_run* run, int has_fraction) {
   return has_fraction ? any_16(run) : any_8(run);
 }
 #endif
@@ -286,6 +299,7 @@ uint32_t zo_step_signs(const zo_step_tables* tables, const zo_tensor* tensor, ui
   run.count = count;
   run.states = states;
   run.rounding = rounding;
+  run.mask = zo_mask_of(tensor) != NULL ? tensor->mask + begin / 8u : NULL;
   run.tables = tables;
   return step_run(&run, has_fraction);
 }

@@ -25,7 +25,9 @@ static void make_moves(move_tables* to, const zo_step_run* run) {
   const zo_two_steps* first = run->tables->pairs[0];
   for (uint32_t i = 0; i < SUMS; ++i) {
     uint32_t sum;
-    if (run->count == 1u) {
+    if (run->count == 1u && run->mask == NULL && run->fraction != NULL) {
+      sum = first[15u * (i & 1u)].first << 16;
+    } else if (run->count == 1u && run->mask == NULL) {
       sum = first[2u * (i & 1u)].first;
     } else {
       sum = first[(i & 1u) | (i & 2u) << 1].first;
@@ -117,7 +119,7 @@ ZO_ALWAYS_INLINE uint16x8_t move_16_of_16(int8_t* weights, int8_t* fraction, uin
 
 /* --- Chunks ---------------------------------------------------------------------------------- */
 
-ZO_ALWAYS_INLINE uint32_t run_vectors(const zo_step_run* run, int single, int has_fraction) {
+ZO_ALWAYS_INLINE uint32_t run_vectors(zo_step_run* run, int single, int has_fraction) {
   move_tables moves;
   make_moves(&moves, run);
   uint32_t states[4] = {0, 0, 0, 0};
@@ -126,6 +128,7 @@ ZO_ALWAYS_INLINE uint32_t run_vectors(const zo_step_run* run, int single, int ha
   int8_t *weights = run->weights, *fraction = run->fraction;
   for (const int8_t* const end = weights + CHUNK * run->chunks; weights != end; weights += CHUNK) {
     for (uint32_t q = 0; q < (single ? 1u : 4u); ++q) states[q] = zo_stream_next(states[q]);
+    if (!single && ZO_WITH_MASKS && run->mask != NULL) states[1] = zo_step_mask(run);
     const uint8x16_t index = index_of(states, 0, single), other = index_of(states, 16, single);
     uint8x16_t largest = vdupq_n_u8(0);
     uint16x8_t largest_16 = vdupq_n_u16(0);
@@ -183,7 +186,7 @@ ZO_ALWAYS_INLINE uint32_t move_16_mve(int8_t* weights, uint32_t signs, uint32_t 
   return w3;
 }
 
-ZO_NOINLINE static uint32_t single_8(const zo_step_run* run) {
+ZO_NOINLINE static uint32_t single_8(zo_step_run* run) {
   /* The entry of two plus signs. */
   const int32_t coefficient = (int32_t)run->tables->pairs[0][0].first;
   mve_step step;
@@ -205,12 +208,17 @@ ZO_NOINLINE static uint32_t single_8(const zo_step_run* run) {
   return clipped;
 }
 
-ZO_NOINLINE static uint32_t single_16(const zo_step_run* run) { return run_vectors(run, 1, 1); }
-ZO_NOINLINE static uint32_t quad_8(const zo_step_run* run) { return run_vectors(run, 0, 0); }
-ZO_NOINLINE static uint32_t quad_16(const zo_step_run* run) { return run_vectors(run, 0, 1); }
+ZO_NOINLINE static uint32_t single_16(zo_step_run* run) { return run_vectors(run, 1, 1); }
+ZO_NOINLINE static uint32_t quad_8(zo_step_run* run) { return run_vectors(run, 0, 0); }
+ZO_NOINLINE static uint32_t quad_16(zo_step_run* run) { return run_vectors(run, 0, 1); }
 
-uint32_t zo_step_run_mve(const zo_step_run* run) {
-  if (run->count == 1u) return run->fraction != NULL ? single_16(run) : single_8(run);
+uint32_t zo_step_run_mve(zo_step_run* run) {
+  const zo_two_steps* entries = run->tables->pairs[0];
+  if (run->count == 1u && run->mask == NULL) {
+    if (run->fraction != NULL) return single_16(run);
+    /* A channel's factor may round both moves up. */
+    if (entries[0].first == 0u - entries[2].first) return single_8(run);
+  }
   return run->fraction != NULL ? quad_16(run) : quad_8(run);
 }
 

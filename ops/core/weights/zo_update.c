@@ -25,6 +25,13 @@
  * the rounding terms. */
 #define COEFFICIENT_SUM_MAX (INT64_C(1) << 30)
 
+/* Not inlined, so that what calls it keeps its registers; inlined it is smaller. */
+#if defined(__GNUC__) && !defined(__OPTIMIZE_SIZE__)
+#define LOOP static __attribute__((noinline))
+#else
+#define LOOP static
+#endif
+
 /* The random streams of one tile of weights, one per query. */
 typedef struct tile_streams {
   uint32_t state[ZO_MAX_QUERIES];
@@ -92,6 +99,37 @@ static uint32_t apply_steps(const zo_tensor* tensor, uint32_t index, const int32
                           : zo_apply_steps_8(weights, steps, count, tensor->limit, rounding);
 }
 
+/* One step on weights [begin, begin + count) of one stream tile, a chunk at a time. Returns the
+ * clipped weights. */
+LOOP uint32_t update_chunks(const zo_tensor* tensor, uint32_t begin, uint32_t count,
+                            zo_distribution distribution, const zo_query* queries,
+                            uint32_t query_count, tile_streams* streams) {
+  const int32_t largest = ROWS ? largest_step(distribution, queries, query_count) : 0;
+  uint32_t saturated = 0;
+  for (uint32_t i = 0; i < count; i += UPDATE_CHUNK) {
+    const uint32_t size = count - i < UPDATE_CHUNK ? count - i : UPDATE_CHUNK;
+    int32_t steps[UPDATE_CHUNK] = {0};
+    for (uint32_t q = 0; q < query_count; ++q) {
+      if (zo_is_rademacher(distribution)) {
+        streams->state[q] = zo_stream_next(streams->state[q]);
+        zo_add_by_signs(steps, size, streams->state[q], queries[q].coefficient);
+      } else {
+        accumulate_bytes(steps, size, &streams->state[q], queries[q].coefficient, distribution);
+      }
+    }
+    if (zo_multiplier_of(tensor) != NULL) scale_steps(steps, size, tensor, begin + i);
+    if (zo_mask_of(tensor) != NULL)
+      mask_steps(steps, size, zo_mask_word(tensor->mask, begin + i, size));
+    if (zo_is_of_biases(tensor)) {
+      int32_t* biases = zo_biases_of(tensor) + begin + i;
+      saturated += zo_step_biases(biases, steps, size, &streams->rounding);
+      continue;
+    }
+    saturated += apply_steps(tensor, begin + i, steps, size, largest, &streams->rounding);
+  }
+  return saturated;
+}
+
 /* One step on weights [begin, begin + count) of one stream tile. Returns the clipped weights. */
 static uint32_t update_tile(zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin,
                             uint32_t count, zo_distribution distribution, const zo_query* queries,
@@ -103,43 +141,28 @@ static uint32_t update_tile(zo_step_tables* tables, const zo_tensor* tensor, uin
   }
   streams.rounding =
       zo_stream_state(zo_stream_key(queries[0].seed, tensor->stream | ZO_ROUNDING_STREAM), tile);
-
-  uint32_t saturated = 0;
 #if ZO_STEP_SIGNS
-  if (zo_is_rademacher(distribution) && !zo_is_of_biases(tensor) &&
-      zo_step_signs_fit(tables, tensor, count, queries, query_count)) {
-    saturated = zo_step_signs(tables, tensor, begin, count / UPDATE_CHUNK, query_count,
-                              streams.state, &streams.rounding);
-    begin += count / UPDATE_CHUNK * UPDATE_CHUNK;
-    count %= UPDATE_CHUNK;
+  if (zo_is_rademacher(distribution) && !zo_is_of_biases(tensor)) {
+    uint32_t saturated = 0;
+    while (count > 0u) {
+      uint32_t size = zo_step_signs_fit(tables, tensor, begin, count, queries, query_count);
+      if (size > 0u) {
+        saturated += zo_step_signs(tables, tensor, begin, size / UPDATE_CHUNK, query_count,
+                                   streams.state, &streams.rounding);
+      } else { /* with multipliers, up to where another channel begins */
+        size = zo_multiplier_of(tensor) == NULL || count < UPDATE_CHUNK ? count : UPDATE_CHUNK;
+        saturated +=
+            update_chunks(tensor, begin, size, distribution, queries, query_count, &streams);
+      }
+      begin += size;
+      count -= size;
+    }
+    return saturated;
   }
 #else
   (void)tables;
 #endif
-  if (count == 0u) return saturated;
-  const int32_t largest = ROWS ? largest_step(distribution, queries, query_count) : 0;
-  for (uint32_t i = 0; i < count; i += UPDATE_CHUNK) {
-    const uint32_t size = count - i < UPDATE_CHUNK ? count - i : UPDATE_CHUNK;
-    int32_t steps[UPDATE_CHUNK] = {0};
-    for (uint32_t q = 0; q < query_count; ++q) {
-      if (zo_is_rademacher(distribution)) {
-        streams.state[q] = zo_stream_next(streams.state[q]);
-        zo_add_by_signs(steps, size, streams.state[q], queries[q].coefficient);
-      } else {
-        accumulate_bytes(steps, size, &streams.state[q], queries[q].coefficient, distribution);
-      }
-    }
-    if (zo_multiplier_of(tensor) != NULL) scale_steps(steps, size, tensor, begin + i);
-    if (zo_mask_of(tensor) != NULL)
-      mask_steps(steps, size, zo_mask_word(tensor->mask, begin + i, size));
-    if (zo_is_of_biases(tensor)) {
-      int32_t* biases = zo_biases_of(tensor) + begin + i;
-      saturated += zo_step_biases(biases, steps, size, &streams.rounding);
-      continue;
-    }
-    saturated += apply_steps(tensor, begin + i, steps, size, largest, &streams.rounding);
-  }
-  return saturated;
+  return update_chunks(tensor, begin, count, distribution, queries, query_count, &streams);
 }
 
 zo_status zo_step_check(zo_distribution distribution, const zo_query* queries, uint32_t count) {
