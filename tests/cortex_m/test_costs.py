@@ -27,6 +27,8 @@ BUDGETS: dict[str, dict[str, float]] = {
         "update_16bit_masked": 12,
         "replay_8bit": 6.5,
         "replay_16bit": 9.5,
+        "gaussian_perturb": 6,
+        "gaussian_update_8bit": 11,
     },
     "cortex-m55": {
         "perturb": 0.75,
@@ -41,6 +43,8 @@ BUDGETS: dict[str, dict[str, float]] = {
         "update_16bit_masked": 4.5,
         "replay_8bit": 3.6,
         "replay_16bit": 3.2,
+        "gaussian_perturb": 3,
+        "gaussian_update_8bit": 11,
     },
     "rv32imc": {"perturb": 4, "perturb_restore": 4.5, "update_8bit_1": 55, "replay_16bit": 32},
 }

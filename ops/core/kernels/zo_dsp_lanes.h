@@ -7,6 +7,7 @@
 #include <arm_acle.h>
 #include <string.h>
 
+#include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/zo_types.h"
 
 /* Not an array: its parts are to be registers. */
@@ -131,6 +132,74 @@ static inline void store_four_values(int8_t* weights, int8_t* fraction, four_val
   v.even = add_16_saturated(v.even, UINT32_C(0x00800080));
   v.odd = add_16_saturated(v.odd, UINT32_C(0x00800080));
   store_4(weights, __uxtb16(v.even >> 8 | v.even << 24) | (v.odd & UINT32_C(0xFF00FF00)));
+}
+
+/* --- Moves that end within the limit -----------------------------------------------------------
+ */
+
+/* Whether bytes suffice: for steps of at most 127 LSB up or down, rounded, and a limit whose
+ * distance from 127 fits twice. */
+static inline int bytes_suffice(int32_t limit, int32_t largest) {
+  return largest <= INT32_C(127) << ZO_COEFFICIENT_BITS && limit >= 64;
+}
+
+/* The distance of the limit from 127 in every byte, that from -128, and both. */
+typedef struct byte_limits {
+  uint32_t up;
+  uint32_t back;
+  uint32_t down;
+} byte_limits;
+
+static inline byte_limits byte_limits_of(int32_t limit) {
+  const uint32_t each = UINT32_C(0x01010101);
+  const byte_limits limits = {each * (uint32_t)(127 - limit), each * (uint32_t)(128 - limit),
+                              each * (uint32_t)(255 - 2 * limit)};
+  return limits;
+}
+
+/* Moves four weights; returns how many were clipped. */
+static inline uint32_t move_within_8(int8_t* weights, uint32_t moves, byte_limits limits) {
+  const uint32_t before = load_4(weights);
+  uint32_t inside = add_8_saturated(add_8_saturated(before, moves), limits.up);
+  inside = add_8_saturated(subtract_8_saturated(inside, limits.down), limits.back);
+  store_4(weights, inside);
+  /* The sum modulo 2^8 is another one where it was clipped or saturated. */
+  uint32_t changed = inside ^ __uadd8(before, moves), clipped = 0;
+  for (; changed != 0u; changed >>= 8) clipped += (uint32_t)((changed & 0xFFu) != 0u);
+  return clipped;
+}
+
+/* Steps in units of 2^-24 LSB, with half of what they are rounded to, 2^-8 LSB. */
+static inline four_steps in_fractions(four_steps f) {
+  uint32_t half = UINT32_C(1) << 15;
+  __asm__("" : "+r"(half)); /* a register, to which a shifted one is added at once */
+  f.s0 = half + (f.s0 << 8);
+  f.s1 = half + (f.s1 << 8);
+  f.s2 = half + (f.s2 << 8);
+  f.s3 = half + (f.s3 << 8);
+  return f;
+}
+
+/* Brings halves of a word to within +-limit; returns how many it has clipped. */
+static inline uint32_t clip_halves(uint32_t* halves, int32_t limit) {
+  const int32_t low = (int16_t)*halves, high = (int16_t)(*halves >> 16);
+  const int32_t low_inside = zo_clamp(low, -limit, limit);
+  const int32_t high_inside = zo_clamp(high, -limit, limit);
+  *halves = (uint32_t)high_inside << 16 | (uint16_t)low_inside;
+  return (uint32_t)(low != low_inside) + (uint32_t)(high != high_inside);
+}
+
+/* move_within_8 with fractions, by steps that are in_fractions. */
+static inline uint32_t move_within_16(int8_t* weights, int8_t* fraction, four_steps f,
+                                      int32_t limit) {
+  uint32_t clipped = 0;
+  four_values v =
+      move_four_values(weights, fraction, high_halves(f.s2, f.s0), high_halves(f.s3, f.s1));
+  if (beyond_limit(v, UINT32_C(0x01000100) * (uint32_t)limit) != 0u) {
+    clipped = clip_halves(&v.even, 256 * limit) + clip_halves(&v.odd, 256 * limit);
+  }
+  store_four_values(weights, fraction, v);
+  return clipped;
 }
 
 #endif /* TFLM_ZO_OPS_CORE_KERNELS_ZO_DSP_LANES_H_ */

@@ -1,6 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "ops/core/weights/zo_perturb.h"
 
+#include "ops/core/kernels/zo_add_gaussian.h"
 #include "ops/core/kernels/zo_add_signs.h"
 #include "ops/core/kernels/zo_weight_loops.h"
 #include "ops/core/random/zo_draw.h"
@@ -81,8 +82,31 @@ static void perturb_masked_rademacher(int8_t* weights, const uint8_t* mask, uint
   }
 }
 
+#if ZO_ADD_GAUSSIAN
+/* The first weights of a tile, as many as there are whole vectors of; returns how many. */
+LOOP uint32_t perturb_by_table(int8_t* weights, uint32_t count, uint32_t* state, uint32_t mu,
+                               int32_t k) {
+  uint8_t table[ZO_GAUSSIAN_BYTES];
+  const uint32_t whole = count / ZO_GAUSSIAN_TOGETHER * ZO_GAUSSIAN_TOGETHER;
+  uint32_t word = *state;
+  zo_make_gaussian_table(table, mu, k);
+  for (const int8_t* const end = weights + whole; weights != end; weights += ZO_GAUSSIAN_TOGETHER) {
+    word = zo_add_16_gaussian(weights, word, table);
+  }
+  *state = word;
+  return whole;
+}
+#endif
+
 static void perturb_gaussian(int8_t* weights, const uint8_t* mask, uint32_t count, uint32_t state,
                              uint32_t mu, int32_t k) {
+#if ZO_ADD_GAUSSIAN
+  if (mask == NULL && count >= ZO_GAUSSIAN_MIN) {
+    const uint32_t done = perturb_by_table(weights, count, &state, mu, k);
+    weights += done;
+    count -= done;
+  }
+#endif
   for (uint32_t i = 0; i < count; ++i) {
     if (i % 4u == 0) state = zo_stream_next(state);
     if (!zo_mask_has(mask, i)) continue;

@@ -5,6 +5,7 @@
 #include "ops/core/kernels/zo_apply_row.h"
 #include "ops/core/kernels/zo_apply_steps.h"
 #include "ops/core/kernels/zo_replay_tile.h"
+#include "ops/core/kernels/zo_step_gaussian.h"
 #include "ops/core/kernels/zo_step_signs.h"
 #include "ops/core/kernels/zo_weight_loops.h"
 #include "ops/core/math/zo_fixed_point.h"
@@ -162,7 +163,19 @@ static uint32_t update_tile(zo_step_tables* tables, const zo_tensor* tensor, uin
 #else
   (void)tables;
 #endif
-  return update_chunks(tensor, begin, count, distribution, queries, query_count, &streams);
+  uint32_t clipped = 0;
+#if ZO_STEP_GAUSSIAN
+  if (zo_is_gaussian(distribution) && !zo_is_of_biases(tensor) && zo_mask_of(tensor) == NULL &&
+      zo_multiplier_of(tensor) == NULL) {
+    const uint32_t done = zo_step_gaussian(tensor, begin, count, queries, query_count,
+                                           largest_step(distribution, queries, query_count),
+                                           streams.state, &streams.rounding, &clipped);
+    begin += done;
+    count -= done;
+  }
+#endif
+  return clipped +
+         update_chunks(tensor, begin, count, distribution, queries, query_count, &streams);
 }
 
 zo_status zo_step_check(zo_distribution distribution, const zo_query* queries, uint32_t count) {
