@@ -74,9 +74,10 @@
 #ifndef ZO_WITH_SCHEDULES
 #define ZO_WITH_SCHEDULES ZO_FEATURES
 #endif
-/* Faster loops for updates (zo_step_signs.h), replays (zo_replay_tile.h) and perturbations of two
- * terms, beside the plain ones that serve everything. Replays take 2 KiB of stack on cores without
- * DSP, perturbations of two terms 1 KiB, on Cortex-M55 none. */
+/* Faster loops for updates (zo_step_signs.h, zo_step_gaussian.h), replays (zo_replay_tile.h),
+ * perturbations of two terms and Gaussian ones (zo_add_gaussian.h), beside the plain ones that
+ * serve everything. Replays take 2 KiB of stack on cores without DSP, perturbations of two terms
+ * 1 KiB, on Cortex-M55 none, Gaussian directions 256 bytes. */
 #ifndef ZO_WITH_FAST_STEPS
 #define ZO_WITH_FAST_STEPS ZO_FEATURES
 #endif

@@ -26,11 +26,15 @@ static inline int zo_row_fits(int32_t limit, int32_t largest) {
  * many were clipped. */
 static inline uint32_t zo_move_vectors_8(int8_t* weights, const int32_t* steps, uint32_t count,
                                          int32_t limit, uint32_t* stream) {
-  uint32_t clipped = 0, w0, w1, w2, state = *stream;
+  /* What the loop has words in is needed for something else before: there are few registers, and
+   * one less with a frame pointer. */
+  uint32_t w0 = count / ZO_ROW_TOGETHER, w1 = (uint32_t)-limit, w2;
+  uint32_t clipped = 0, state = *stream;
   __asm__ volatile(
       "vdup.8 q7, %[clipped]\n\t"
-      "vdup.8 q6, %[low]\n\t"
-      "dls lr, %[vectors]\n"
+      "mov %[clipped], #1\n\t"
+      "vdup.8 q6, %[w1]\n\t"
+      "dls lr, %[w0]\n"
       "1:\n\t"
       /* Four words of the stream, the first weights' in the lowest lane. */
       "eor %[w0], %[state], %[state], lsl #13\n\t"
@@ -77,13 +81,12 @@ static inline uint32_t zo_move_vectors_8(int8_t* weights, const int32_t* steps, 
       "vstrb.8 q1, [%[weights]], #16\n\t"
       /* The sum modulo 2^8 is another one where it was clipped or saturated. */
       "vpt.i8 ne, q1, q0\n\t"
-      "vaddt.i8 q7, q7, %[one]\n\t"
+      "vaddt.i8 q7, q7, %[clipped]\n\t"
       "le lr, 1b\n\t"
       "vaddv.u8 %[clipped], q7"
-      : [clipped] "+Te"(clipped), [w0] "=&r"(w0), [w1] "=&r"(w1), [w2] "=&r"(w2),
-        [state] "+r"(state), [weights] "+r"(weights), [steps] "+r"(steps)
-      :
-      [vectors] "r"(count / ZO_ROW_TOGETHER), [low] "r"(-limit), [up] "r"(127 - limit), [one] "r"(1)
+      : [clipped] "+Te"(clipped), [w0] "+r"(w0), [w1] "+r"(w1), [w2] "=&r"(w2), [state] "+r"(state),
+        [weights] "+r"(weights), [steps] "+r"(steps)
+      : [up] "r"(127 - limit)
       : "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "lr", "cc", "memory");
   *stream = state;
   return clipped;
@@ -95,17 +98,23 @@ static inline uint32_t zo_move_vectors_8(int8_t* weights, const int32_t* steps, 
  *
  *   weights  of the first row
  *   apart    [4] bytes from the first row to each
- *   streams  [4] states, moved on */
-static inline uint32_t zo_move_four_rows(int8_t* weights, const uint32_t* apart,
-                                         const int32_t* steps, uint32_t count, int32_t limit,
-                                         uint32_t* streams) {
-  uint32_t clipped = 0, s0, s1, s2, s3;
+ *   streams  [4] states, moved on
+ *
+ * Not inlined: the loop takes nearly all registers. */
+static __attribute__((noinline)) uint32_t zo_move_four_rows(int8_t* weights, const uint32_t* apart,
+                                                            const int32_t* steps, uint32_t count,
+                                                            int32_t limit, uint32_t* streams) {
+  /* What the loop has four steps in is needed for something else before: there are few registers,
+   * and one less with a frame pointer. */
+  uint32_t s0 = count / 4u, s1 = (uint32_t)-limit, s2 = (uint32_t)(uintptr_t)apart, s3;
+  uint32_t clipped = 0;
   __asm__ volatile(
       "vdup.8 q7, %[clipped]\n\t"
-      "vdup.8 q6, %[low]\n\t"
-      "vldrw.32 q5, [%[apart]]\n\t"
+      "mov %[clipped], #1\n\t"
+      "vdup.8 q6, %[s1]\n\t"
+      "vldrw.32 q5, [%[s2]]\n\t"
       "vldrw.32 q0, [%[streams]]\n\t"
-      "dls lr, %[vectors]\n"
+      "dls lr, %[s0]\n"
       "1:\n\t"
       "vshl.i32 q1, q0, #13\n\t"
       "veor q0, q0, q1\n\t"
@@ -137,15 +146,14 @@ static inline uint32_t zo_move_four_rows(int8_t* weights, const uint32_t* apart,
       "vmax.s8 q2, q2, q6\n\t"
       "vstrw.32 q2, [%[weights], q5]\n\t"
       "vpt.i8 ne, q2, q1\n\t"
-      "vaddt.i8 q7, q7, %[one]\n\t"
+      "vaddt.i8 q7, q7, %[clipped]\n\t"
       "adds %[weights], #4\n\t"
       "le lr, 1b\n\t"
       "vstrw.32 q0, [%[streams]]\n\t"
       "vaddv.u8 %[clipped], q7"
-      : [clipped] "+Te"(clipped), [s0] "=&r"(s0), [s1] "=&r"(s1), [s2] "=&r"(s2), [s3] "=&r"(s3),
+      : [clipped] "+Te"(clipped), [s0] "+r"(s0), [s1] "+r"(s1), [s2] "+r"(s2), [s3] "=&r"(s3),
         [weights] "+r"(weights), [steps] "+r"(steps)
-      : [vectors] "r"(count / 4u), [low] "r"(-limit), [up] "r"(127 - limit), [one] "r"(1),
-        [apart] "r"(apart), [streams] "r"(streams)
+      : [up] "r"(127 - limit), [streams] "r"(streams)
       : "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "lr", "cc", "memory");
   return clipped;
 }
