@@ -7,7 +7,8 @@
  * it.
  *
  * What remains does the same, bit for bit: perturbation and updates of 8 and 16 bits along random
- * signs, replay, cross-entropy, the control unit with its rules, constant and linear rates. What is
+ * signs, replay, cross-entropy, the control unit with normalized steps of two-sided differences,
+ * constant and linear rates; node perturbation of dense layers and convolutions. What is
  * left out is refused where it is asked for: ZO_ERROR_DISTRIBUTION for a distribution,
  * ZO_ERROR_OPTIONS for a model that has masks, multipliers or another loss, ZO_ERROR_ARGUMENT for a
  * tensor or a run's settings.
@@ -66,6 +67,59 @@
 #ifndef ZO_WITH_BACKWARD
 #define ZO_WITH_BACKWARD ZO_FEATURES
 #endif
+/* Steps along perturbed weights by a fixed gain or by the sign of the difference. */
+#ifndef ZO_WITH_STEP_RULES
+#define ZO_WITH_STEP_RULES ZO_FEATURES
+#endif
+/* The estimator ZO_ONE_SIDED. */
+#ifndef ZO_WITH_ONE_SIDED
+#define ZO_WITH_ONE_SIDED ZO_FEATURES
+#endif
+/* Of layer-wise runs: perturbed weights, exact gradients of the last layers, layers that share
+ * their nodes, rules of a step but ZO_NODE_RMS, and steps of some output channels alone. */
+#ifndef ZO_WITH_WEIGHT_TASKS
+#define ZO_WITH_WEIGHT_TASKS ZO_FEATURES
+#endif
+#ifndef ZO_WITH_EXACT_TASKS
+#define ZO_WITH_EXACT_TASKS ZO_FEATURES
+#endif
+#ifndef ZO_WITH_NODE_RULES
+#define ZO_WITH_NODE_RULES ZO_FEATURES
+#endif
+#ifndef ZO_WITH_ROWS
+#define ZO_WITH_ROWS ZO_FEATURES
+#endif
+/* Nodes behind a maximum pooling or a mean, and depthwise layers. */
+#ifndef ZO_WITH_MAX_POOL_NODES
+#define ZO_WITH_MAX_POOL_NODES ZO_FEATURES
+#endif
+#ifndef ZO_WITH_MEAN_NODES
+#define ZO_WITH_MEAN_NODES ZO_FEATURES
+#endif
+#ifndef ZO_WITH_DEPTHWISE
+#define ZO_WITH_DEPTHWISE ZO_FEATURES
+#endif
+/* Of firmware: networks of several segments, and boundaries that enter later ones, too. */
+#ifndef ZO_WITH_SEGMENTS
+#define ZO_WITH_SEGMENTS ZO_FEATURES
+#endif
+#ifndef ZO_WITH_SKIPS
+#define ZO_WITH_SKIPS ZO_FEATURES
+#endif
+/* Updates of 8 bits, of weights alone, and of 16 bits, of weights and fractions. */
+#ifndef ZO_WITH_8_BITS
+#define ZO_WITH_8_BITS 1
+#endif
+#ifndef ZO_WITH_16_BITS
+#define ZO_WITH_16_BITS 1
+#endif
+/* Checks of a run's settings and tasks, of layers, of operators' options, and of whether tensors
+ * and steps fit them. All of these are constants of generated firmware, which its generator has
+ * passed through the same checks, or follow from them. What comes from outside is checked all the
+ * same: samples, labels, logs, weights, commands. */
+#ifndef ZO_WITH_CHECKS
+#define ZO_WITH_CHECKS 1
+#endif
 /* Sharpness-aware steps. */
 #ifndef ZO_WITH_SHARPNESS
 #define ZO_WITH_SHARPNESS ZO_FEATURES
@@ -76,10 +130,15 @@
 #endif
 /* Faster loops for updates (zo_step_signs.h, zo_step_gaussian.h), replays (zo_replay_tile.h),
  * perturbations of two terms and Gaussian ones (zo_add_gaussian.h), beside the plain ones that
- * serve everything. Replays take 2 KiB of stack on cores without DSP, perturbations of two terms
- * 1 KiB, on Cortex-M55 none, Gaussian directions 256 bytes. */
+ * serve everything: some kilobytes, so a build for size (-Os) has them only where it asks for them.
+ * Replays take 2 KiB of stack on cores without DSP, perturbations of two terms 1 KiB, on Cortex-M55
+ * none, Gaussian directions 256 bytes. */
 #ifndef ZO_WITH_FAST_STEPS
+#ifdef __OPTIMIZE_SIZE__
+#define ZO_WITH_FAST_STEPS 0
+#else
 #define ZO_WITH_FAST_STEPS ZO_FEATURES
+#endif
 #endif
 
 /* Which distribution it is, of those that the build has: constants where there is no choice. */
@@ -105,6 +164,14 @@ static inline const int32_t* zo_multiplier_of(const zo_tensor* tensor) {
   return ZO_WITH_MULTIPLIERS ? tensor->multiplier : NULL;
 }
 
+/* Where a tensor's fractions are, in a build that has such tensors; whether it has any. */
+static inline int8_t* zo_fraction_of(const zo_tensor* tensor) {
+  return ZO_WITH_16_BITS ? tensor->fraction : NULL;
+}
+static inline int zo_has_fraction(const zo_tensor* tensor) {
+  return !ZO_WITH_8_BITS || zo_fraction_of(tensor) != NULL;
+}
+
 /* Whether a tensor is of biases, in a build that trains any; number of its weights or biases. */
 static inline int zo_is_of_biases(const zo_tensor* tensor) {
   return ZO_WITH_BIASES && tensor->type == ZO_TENSOR_INT32;
@@ -117,7 +184,8 @@ static inline uint32_t zo_values(const zo_tensor* tensor) {
  * largest tensor is a number of 32 bits, too. */
 static inline int zo_tensor_is_supported(const zo_tensor* tensor) {
   return tensor->size <= INT32_MAX && tensor->type <= ZO_TENSOR_INT32 &&
-         zo_mask_of(tensor) == tensor->mask && zo_multiplier_of(tensor) == tensor->multiplier &&
+         zo_fraction_of(tensor) == tensor->fraction && zo_mask_of(tensor) == tensor->mask &&
+         zo_multiplier_of(tensor) == tensor->multiplier &&
          (ZO_WITH_CHAINS || tensor->type != ZO_TENSOR_INT16) &&
          (ZO_WITH_BIASES || tensor->type != ZO_TENSOR_INT32);
 }

@@ -31,7 +31,7 @@ struct Port {
 };
 
 constexpr int8_t kNone = -1;
-constexpr uint32_t kMaxInputs = 8;
+constexpr uint32_t kMaxInputs = ZO_INPUTS;  // of the model
 
 // An input of a segment that is a boundary which entered an earlier one.
 struct Skip {

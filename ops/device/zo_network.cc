@@ -11,6 +11,15 @@
 #include "tensorflow/lite/schema/schema_generated.h"
 
 namespace tflm_zo {
+namespace {
+
+// Whether the loss is one of classes, in a build that has others.
+bool IsOfClasses(const ModelInfo& info) {
+  return !ZO_WITH_OTHER_LOSSES || info.loss_kind == ZO_LOSS_CROSS_ENTROPY ||
+         info.loss_kind == ZO_LOSS_FLOOR_LOG2;
+}
+
+}  // namespace
 
 uint32_t Feed::number(uint32_t i) const {
   if (order != nullptr) return zo_sample_at(order, first + i);
@@ -54,7 +63,7 @@ zo_status Network::Init(const ModelInfo& info, const tflite::MicroOpResolver& re
     return ZO_ERROR_MEMORY;
   }
   tflite::MicroAllocator* allocator = tflite::MicroAllocator::Create(arena, arena_bytes);
-  for (uint32_t k = 0; k < info.segment_count; ++k) {
+  for (uint32_t k = 0; k <= LastSegment(); ++k) {
     const Segment& segment = info.segments[k];
     const tflite::Model* model = tflite::GetModel(segment.model);
     if (model->version() != TFLITE_SCHEMA_VERSION) return ZO_ERROR_RUNTIME;
@@ -65,7 +74,7 @@ zo_status Network::Init(const ModelInfo& info, const tflite::MicroOpResolver& re
     if (made->SetMicroExternalContext(&directories[k]) != kTfLiteOk) return ZO_ERROR_RUNTIME;
     if (made->AllocateTensors() != kTfLiteOk) return ZO_ERROR_MEMORY;
   }
-  const zo_status status = Run(nullptr, nullptr, 0, 0, false);  // copies the initial weights in
+  const zo_status status = Run(nullptr, false, 0, false);  // copies the initial weights in
   for (uint32_t i = 0; status == ZO_OK && i < info.trainable_count; ++i) {
     const Trainable& trainable = info.trainable[i];
     if (entries[i].stream != trainable.stream || entries[i].size != trainable.size) {
@@ -75,25 +84,22 @@ zo_status Network::Init(const ModelInfo& info, const tflite::MicroOpResolver& re
   return status;
 }
 
-int32_t* Network::command(uint32_t segment) {
-  const int8_t index = info_->segments[segment].command;
-  return index == kNone ? nullptr
-                        : interpreter(segment)->input(static_cast<size_t>(index))->data.i32;
-}
-
 int8_t* Network::entering(uint32_t segment) {
+  if (!ZO_WITH_SEGMENTS) return nullptr;
   const int8_t index = info_->segments[segment].boundary_input;
   return index == kNone ? nullptr
                         : interpreter(segment)->input(static_cast<size_t>(index))->data.int8;
 }
 
 int8_t* Network::kept(uint32_t segment) const {
+  if (!ZO_WITH_SEGMENTS) return nullptr;
   const int32_t at = info_->segments[segment].kept_at;
   return at < 0 ? nullptr : boundaries_ + at;
 }
 
 // Where a run has what enters a segment, for itself and for later segments; null: nobody asks.
 int8_t* Network::passing(uint32_t segment, bool keep) const {
+  if (!ZO_WITH_SKIPS) return keep ? kept(segment) : nullptr;
   int8_t* place = keep ? kept(segment) : nullptr;
   const int32_t at = info_->segments[segment].passing_at;
   return place != nullptr || at < 0 ? place : boundaries_ + at;
@@ -102,40 +108,32 @@ int8_t* Network::passing(uint32_t segment, bool keep) const {
 // Keeps what enters a segment, and gives it what has entered earlier ones.
 void Network::Pass(uint32_t segment, uint32_t start, bool keep) {
   const Segment& own = info_->segments[segment];
-  if (segment > 0 && passing(segment, keep) != nullptr) {
-    memcpy(passing(segment, keep), entering(segment), info_->batch * own.boundary_bytes);
+  int8_t* const place = segment > 0 ? passing(segment, keep) : nullptr;
+  if (place != nullptr) {
+    memcpy(place, entering(segment), ZO_BATCH * own.boundary_bytes);
   }
-  for (uint32_t i = 0; i < own.skips; ++i) {
+  for (uint32_t i = 0; ZO_WITH_SKIPS && i < own.skips; ++i) {
     const Skip& skip = info_->skips[own.first_skip + i];
     const int8_t* from = skip.segment < start ? kept(skip.segment) : passing(skip.segment, keep);
     memcpy(interpreter(segment)->input(skip.input)->data.int8, from,
-           info_->batch * info_->segments[skip.segment].boundary_bytes);
+           ZO_BATCH * info_->segments[skip.segment].boundary_bytes);
   }
 }
 
-void Network::SetCommand(uint32_t segment, const int32_t* words, uint32_t count) {
-  int32_t* own = command(segment);
-  if (own == nullptr || own == words) return;
-  memset(own, 0, info_->command_words * sizeof(int32_t));
-  if (words != nullptr) memcpy(own, words, count * sizeof(int32_t));
-}
-
-// Weight ops come first in a segment, and the first of them publishes the addresses of the tensors
-// when it has checked the command: whether it has done so says whether the command is carried out,
-// whatever fails later on. A segment without weights has nothing to carry out.
-bool Network::Invoke(uint32_t segment, bool* executed) {
-  directories_[segment].count = 0;
-  const bool works = interpreter(segment)->Invoke() == kTfLiteOk;
-  *executed = info_->segments[segment].tensors == 0 || directories_[segment].count > 0;
-  return works;
+// The trainers move weights themselves, so a command asks for losses, or for nothing.
+void Network::SetCommand(uint32_t segment, bool losses) {
+  const int8_t index = info_->segments[segment].command;
+  if (index == kNone) return;
+  int32_t* words = interpreter(segment)->input(static_cast<size_t>(index))->data.i32;
+  words[0] = losses ? static_cast<int32_t>(ZO_COMMAND_MAGIC | ZO_FLAG_LOSS) : 0;
+  words[1] = 0;
 }
 
 zo_status Network::CheckLabels(const uint8_t* labels) const {
-  const bool of_classes =
-      info_->loss_kind == ZO_LOSS_CROSS_ENTROPY || info_->loss_kind == ZO_LOSS_FLOOR_LOG2;
+  const bool of_classes = IsOfClasses(*info_);
   if (!of_classes && info_->loss_kind != ZO_LOSS_BINARY_CROSS_ENTROPY) return ZO_OK;
   const int32_t end = of_classes ? static_cast<int32_t>(info_->classes) : 2;
-  for (uint32_t at = 0; at < info_->batch * info_->label_bytes; at += sizeof(int32_t)) {
+  for (uint32_t at = 0; at < ZO_BATCH * info_->label_bytes; at += sizeof(int32_t)) {
     int32_t label;
     memcpy(&label, labels + at, sizeof label);
     if (label < -1 || label >= end) return ZO_ERROR_LABEL;
@@ -145,7 +143,7 @@ zo_status Network::CheckLabels(const uint8_t* labels) const {
 
 zo_status Network::ReadLabels(const Feed& feed, uint8_t* labels) const {
   int8_t* const none[kMaxInputs] = {};
-  for (uint32_t b = 0; b < info_->batch; ++b) {
+  for (uint32_t b = 0; b < ZO_BATCH; ++b) {
     if (!feed.source->read(feed.source->context, feed.number(b), none,
                            labels + b * info_->label_bytes)) {
       return ZO_ERROR_SAMPLE;
@@ -155,7 +153,7 @@ zo_status Network::ReadLabels(const Feed& feed, uint8_t* labels) const {
 }
 
 zo_status Network::ReadInputs(const Feed& feed, int8_t* inputs) const {
-  for (uint32_t b = 0; b < info_->batch; ++b) {
+  for (uint32_t b = 0; b < ZO_BATCH; ++b) {
     int8_t* const wanted[kMaxInputs] = {inputs + b * info_->inputs[0].bytes};
     if (!feed.source->read(feed.source->context, feed.number(b), wanted, nullptr)) {
       return ZO_ERROR_SAMPLE;
@@ -165,7 +163,7 @@ zo_status Network::ReadInputs(const Feed& feed, int8_t* inputs) const {
 }
 
 zo_status Network::FeedLabels(const Feed& feed) {
-  const uint32_t last = info_->segment_count - 1;
+  const uint32_t last = LastSegment();
   const int8_t index = info_->segments[last].label;
   if (index == kNone) return ZO_OK;
   return ReadLabels(feed, interpreter(last)->input(static_cast<size_t>(index))->data.uint8);
@@ -173,9 +171,9 @@ zo_status Network::FeedLabels(const Feed& feed) {
 
 zo_status Network::FeedInputs(const Feed& feed, uint32_t segment) {
   bool any = false;
-  for (uint32_t b = 0; b < info_->batch; ++b) {
+  for (uint32_t b = 0; b < ZO_BATCH; ++b) {
     int8_t* wanted[kMaxInputs] = {};
-    for (uint32_t i = 0; i < info_->input_count; ++i) {
+    for (uint32_t i = 0; i < kMaxInputs; ++i) {
       const Port& port = info_->inputs[i];
       if (port.segment != segment) continue;
       wanted[i] = interpreter(segment)->input(port.index)->data.int8 + b * port.bytes;
@@ -189,85 +187,58 @@ zo_status Network::FeedInputs(const Feed& feed, uint32_t segment) {
   return ZO_OK;
 }
 
-zo_status Network::Run(const Feed* feed, const int32_t* words, uint32_t count, uint32_t start,
-                       bool keep) {
-  const uint32_t last = info_->segment_count - 1;
-  executed_ = start;
-  // Labels first: a wrong one is found before any weight op has run. The activations of earlier
-  // segments write over them, so they are read again below. A suffix is only run of samples whose
-  // labels have been seen.
+zo_status Network::Run(const Feed* feed, bool losses, uint32_t start, bool keep) {
+  const uint32_t last = LastSegment();
+  // Labels first: a wrong one costs no forward pass. The activations of earlier segments write over
+  // them, so they are read again below. A suffix is only run of samples whose labels have been
+  // seen.
   if (feed != nullptr && start == 0) {
     const zo_status status = FeedLabels(*feed);
     if (status != ZO_OK) return status;
   }
   for (uint32_t k = start; k <= last; ++k) {
     const Segment& segment = info_->segments[k];
-    if (k > start) {
+    if (ZO_WITH_SEGMENTS && k > start) {
       // The activations of both segments share their memory.
       const auto output = static_cast<size_t>(info_->segments[k - 1].boundary_output);
       memmove(entering(k), interpreter(k - 1)->output(output)->data.int8,
-              info_->batch * segment.boundary_bytes);
+              ZO_BATCH * segment.boundary_bytes);
     }
-    Pass(k, start, keep);
+    if (ZO_WITH_SEGMENTS) Pass(k, start, keep);
     if (feed != nullptr) {
       zo_status status = FeedInputs(*feed, k);
       if (status == ZO_OK && k == last && last > 0) status = FeedLabels(*feed);
       if (status != ZO_OK) return status;
     }
-    SetCommand(k, words, count);
-    bool executed = false;
-    const bool works = Invoke(k, &executed);
-    if (executed) executed_ = k + 1;
-    if (!works) return ZO_ERROR_RUNTIME;
-  }
-  return ZO_OK;
-}
-
-zo_status Network::Execute(const int32_t* words, uint32_t count, uint32_t* from) {
-  for (; *from < info_->segment_count; ++*from) {
-    const uint32_t k = *from;
-    if (info_->segments[k].tensors == 0) continue;
-    SetCommand(k, words, count);
-    // What enters the segment and its labels may be anything.
-    command(k)[0] &= static_cast<int32_t>(~ZO_FLAG_LOSS);
-    bool executed = false;
-    Invoke(k, &executed);
-    if (!executed) return ZO_ERROR_RUNTIME;
+    SetCommand(k, losses);
+    if (interpreter(k)->Invoke() != kTfLiteOk) return ZO_ERROR_RUNTIME;
   }
   return ZO_OK;
 }
 
 const int32_t* Network::losses() {
-  const uint32_t last = info_->segment_count - 1;
+  const uint32_t last = LastSegment();
   const auto index = static_cast<size_t>(info_->segments[last].loss);
   return interpreter(last)->output(index)->data.i32;
 }
 
 const int8_t* Network::output() {
-  const uint32_t last = info_->segment_count - 1;
+  const uint32_t last = LastSegment();
   // Where a cut lies at the output, it is what enters the last segment. There it lives to the end:
   // the loss, which comes last, reads it. The segment before has lost it to this one's activations.
-  if (info_->output.segment != last) return entering(last);
+  if (ZO_WITH_SEGMENTS && info_->output.segment != last) return entering(last);
   return interpreter(info_->output.segment)->output(info_->output.index)->data.int8;
-}
-
-const int32_t* Network::status(uint32_t segment) {
-  const int8_t index = info_->segments[segment].status;
-  return index == kNone ? nullptr
-                        : interpreter(segment)->output(static_cast<size_t>(index))->data.i32;
 }
 
 zo_status Network::Evaluate(const SampleSource& source, uint32_t first, uint32_t count,
                             Evaluation* evaluation) {
   *evaluation = {};
-  const int32_t words[] = {ZO_COMMAND_MAGIC | ZO_FLAG_LOSS, 0};
-  const bool of_classes =
-      info_->loss_kind == ZO_LOSS_CROSS_ENTROPY || info_->loss_kind == ZO_LOSS_FLOOR_LOG2;
-  for (uint32_t done = 0; done < count; done += info_->batch) {
+  const bool of_classes = IsOfClasses(*info_);
+  for (uint32_t done = 0; done < count; done += ZO_BATCH) {
     const Feed feed = {&source, nullptr, first + done, first + count - 1};
-    const zo_status status = Run(&feed, words, 2, 0, false);
+    const zo_status status = Run(&feed, true, 0, false);
     if (status != ZO_OK) return status;
-    for (uint32_t b = 0; b < info_->batch && done + b < count; ++b) {
+    for (uint32_t b = 0; b < ZO_BATCH && done + b < count; ++b) {
       int32_t label = 0;
       if (of_classes) {
         int8_t* const none[kMaxInputs] = {};
@@ -289,7 +260,7 @@ zo_status Network::Evaluate(const SampleSource& source, uint32_t first, uint32_t
 
 zo_status Network::DataChecksum(const SampleSource& source, uint32_t samples, uint32_t* checksum) {
   *checksum = 0;
-  for (uint32_t i = 0; i < info_->input_count; ++i) {
+  for (uint32_t i = 0; i < kMaxInputs; ++i) {
     const Port& port = info_->inputs[i];
     int8_t* wanted[kMaxInputs] = {};
     wanted[i] = interpreter(port.segment)->input(port.index)->data.int8;
@@ -298,7 +269,7 @@ zo_status Network::DataChecksum(const SampleSource& source, uint32_t samples, ui
       *checksum = zo_crc32(*checksum, wanted[i], port.bytes);
     }
   }
-  const uint32_t last = info_->segment_count - 1;
+  const uint32_t last = LastSegment();
   const auto label = static_cast<size_t>(info_->segments[last].label);
   uint8_t* bytes = interpreter(last)->input(label)->data.uint8;
   int8_t* const none[kMaxInputs] = {};

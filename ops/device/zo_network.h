@@ -69,11 +69,8 @@ class Network {
   // Bytes of the arena that are in use. An arena needs more where TFLM's notes, while it plans a
   // segment, take more than the activations that lie there later.
   size_t arena_used_bytes() {
-    return DirectoryBytes(*info_) + interpreter(info_->segment_count - 1)->arena_used_bytes();
+    return DirectoryBytes(*info_) + interpreter(LastSegment())->arena_used_bytes();
   }
-
-  // zo_command of a segment, or null. Valid until the next Run.
-  int32_t* command(uint32_t segment);
 
   // What enters a segment, int8 [batch, boundary_bytes], in its interpreter. Valid until the next
   // Run.
@@ -85,26 +82,14 @@ class Network {
   // Runs the network from a segment to the end.
   //
   //   feed    null: inputs and labels are left as they are
-  //   words   [count] of the command; null: none, weights stay as they are and no loss is computed;
-  //           command(0) itself in a network of one segment
+  //   losses  whether they are computed
   //   start   what enters it is in entering(start); 0: the inputs
   //   keep    whether what enters segments is kept. Of boundaries from before start, segments read
   //           what was kept
   //
   // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL: the source has no such sample or label;
-  // ZO_ERROR_RUNTIME. Then segments before executed() have carried the command out, and no others.
-  zo_status Run(const Feed* feed, const int32_t* words, uint32_t count, uint32_t start, bool keep);
-
-  // The first segment that has not carried out the command of the last Run.
-  uint32_t executed() const { return executed_; }
-
-  // Has segments carry a command out for the sake of the weights alone: without samples, losses or
-  // outputs. An operator behind the weight ops may fail: the weights are right all the same.
-  //
-  //   from  the first of them; where it fails, the one to go on from
-  //
-  // Errors: ZO_ERROR_RUNTIME: segments before *from have carried it out, and no others.
-  zo_status Execute(const int32_t* words, uint32_t count, uint32_t* from);
+  // ZO_ERROR_RUNTIME. Weights stay as they are.
+  zo_status Run(const Feed* feed, bool losses, uint32_t start, bool keep);
 
   // Sets the weights again that a run begins with: the model's own, or what ImportWeights was
   // given. Where it fails, not all of them are: try again.
@@ -128,7 +113,6 @@ class Network {
   // Results of the last Run.
   const int32_t* losses();
   const int8_t* output();
-  const int32_t* status(uint32_t segment);  // zo_status, or null; see zo_op.h
 
   // Checksum of all of the model's weights and fractions as they are, see zo_checksum.h.
   uint32_t checksum() const;
@@ -159,8 +143,8 @@ class Network {
                  int8_t* boundaries);
   static size_t DirectoryBytes(const ModelInfo& info);
   tflite::MicroInterpreter* interpreter(uint32_t segment) const;
-  void SetCommand(uint32_t segment, const int32_t* words, uint32_t count);
-  bool Invoke(uint32_t segment, bool* executed);
+  uint32_t LastSegment() const { return ZO_SEGMENTS - 1; }
+  void SetCommand(uint32_t segment, bool losses);
   int8_t* passing(uint32_t segment, bool keep) const;
   void Pass(uint32_t segment, uint32_t start, bool keep);
   zo_status FeedInputs(const Feed& feed, uint32_t segment);
@@ -175,10 +159,19 @@ class Network {
   const zo_directory_entry* entries_ = nullptr;
   zo_directory* directories_ = nullptr;
   int8_t* boundaries_ = nullptr;
-  uint32_t executed_ = 0;
   uint32_t base_checksum_ = 0;  // of what base_ has
   LogStore base_ = {};          // read == nullptr: the model's own
 };
+
+// Does slices of a trainer until a step is done, or the run is.
+template <typename Trainer>
+zo_status TrainWholeStep(Trainer* trainer, zo_report* report) {
+  zo_status status = ZO_OK;
+  do {
+    status = trainer->TrainSlice(report);
+  } while (status == ZO_OK && report->step_done == 0 && !trainer->done());
+  return status;
+}
 
 }  // namespace tflm_zo
 

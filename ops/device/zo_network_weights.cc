@@ -2,7 +2,6 @@
 /* The weights of a network: where they are, those that a run begins with, and their export. */
 #include <string.h>
 
-#include "ops/core/graph/zo_command.h"
 #include "ops/core/log/zo_crc32.h"
 #include "ops/core/weights/zo_checksum.h"
 #include "ops/core/zo_little_endian.h"
@@ -11,13 +10,8 @@
 namespace tflm_zo {
 
 zo_status Network::Restore() {
-  int32_t words[ZO_COMMAND_HEADER_WORDS + ZO_INSTRUCTION_HEADER_WORDS];
-  constexpr uint32_t kWords = sizeof words / sizeof words[0];
-  zo_command_writer writer;
-  zo_status status = zo_command_begin(&writer, words, kWords, 0);
-  if (status == ZO_OK) status = zo_command_restore(&writer, ZO_ALL_BLOCKS);
-  uint32_t from = 0;
-  if (status == ZO_OK) status = Execute(words, kWords, &from);
+  for (uint32_t k = 0; k <= LastSegment(); ++k) zo_directory_restore(&directories_[k]);
+  zo_status status = Run(nullptr, false, 0, false);
   if (status != ZO_OK || base_.read == nullptr) return status;
   status = ReadWeights(base_);
   return status == ZO_OK && checksum() != base_checksum_ ? ZO_ERROR_STORE : status;

@@ -1,7 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "ops/device/zo_node_trainer.h"
 
-#include "ops/core/graph/zo_command.h"
 #include "ops/core/zo_features.h"
 #include "ops/device/zo_carver.h"
 #include "ops/device/zo_store_writer.h"
@@ -20,9 +19,16 @@ struct Workspace {
   BackwardTail* tail;
 };
 
-bool IsHead(const TaskInfo& task) {
-  return task.kind == ZO_TASK_NODES && task.queries == 0 && task.following == ZO_NODE_HEAD;
+// What a task is, of what the build has.
+bool PerturbsWeights(const TaskInfo& task) {
+  return ZO_WITH_WEIGHT_TASKS && task.kind == ZO_TASK_WEIGHTS;
 }
+
+bool IsExact(const TaskInfo& task) {
+  return ZO_WITH_EXACT_TASKS && task.kind == ZO_TASK_NODES && task.queries == 0;
+}
+
+bool IsHead(const TaskInfo& task) { return IsExact(task) && task.following == ZO_NODE_HEAD; }
 
 size_t HeaderWords(uint32_t tasks) {
   // Two headers, to compare them, and what one is made of.
@@ -69,7 +75,7 @@ Workspace Carve(const ModelInfo& info, const zo_node_settings& settings, const T
     task.rate = from.rate;
     task.gain = from.gain;
     task.boundary_bytes = from.boundary_bytes;
-    if (from.kind == ZO_TASK_WEIGHTS) {
+    if (PerturbsWeights(from)) {
       task.sums = carver->Take<int64_t>(from.queries);
       if (from.tensors > tensors) tensors = from.tensors;
     } else {
@@ -77,12 +83,12 @@ Workspace Carve(const ModelInfo& info, const zo_node_settings& settings, const T
       if (info.trainable[from.first_tensor].type != ZO_TENSOR_INT32) {
         task.inputs = carver->Take<int8_t>(samples * zo_node_input_bytes(layer));
       }
-      if (from.following != ZO_NODE_TAIL) {
+      if (!IsExact(from) || from.following != ZO_NODE_TAIL) {
         task.routes = carver->Take<uint8_t>(samples * zo_node_route_bytes(layer));
       }
       if (from.queries > 0) {
         task.differences = carver->Take<int32_t>(from.queries * samples);
-      } else if (from.kind == ZO_TASK_NODES && from.backward == nullptr) {
+      } else if (IsExact(from) && from.backward == nullptr) {
         task.errors = carver->Take<int16_t>(samples * zo_node_count(layer));
       }
 #if ZO_WITH_BACKWARD
@@ -137,8 +143,7 @@ zo_status NodeTrainer::Init(Network* network, const zo_node_settings* settings,
   source_ = source;
   for (uint32_t i = 0; i < settings->tasks; ++i) {
     // What a query starts from is kept where the network keeps it.
-    const bool starts_with_inputs =
-        tasks[i].kind == ZO_TASK_WEIGHTS && tasks[i].boundary_bytes == 0;
+    const bool starts_with_inputs = PerturbsWeights(tasks[i]) && tasks[i].boundary_bytes == 0;
     if (!starts_with_inputs) tasks_[i].nodes = network->kept(tasks[i].start_segment);
   }
   measuring_ = nullptr;
@@ -163,7 +168,7 @@ uint32_t NodeTrainer::Tensors(uint32_t task, zo_tensor* tensors) const {
 zo_status NodeTrainer::Capture(uint32_t task, const Feed& feed) {
   const TaskInfo& info = infos_[task];
   const zo_node_task& t = tasks_[task];
-  if (info.kind == ZO_TASK_WEIGHTS) {
+  if (PerturbsWeights(info)) {
     return info.boundary_bytes == 0 ? ZO_OK : zo_node_run_capture_boundary(&run_, task, t.nodes);
   }
   // Biases alone are trained without the layer's inputs.
@@ -183,23 +188,16 @@ zo_status NodeTrainer::Capture(uint32_t task, const Feed& feed) {
                                   reinterpret_cast<const int32_t*>(labels_));
 }
 
-namespace {
-constexpr int32_t kWithLosses[] = {static_cast<int32_t>(ZO_COMMAND_MAGIC | ZO_FLAG_LOSS), 0};
-}
-
 zo_status NodeTrainer::Forward(const zo_node_request& request) {
   const Feed feed = {&source_, &run_.settings.common, request.first_sample, 0};
-  zo_status status = network_->Run(&feed, kWithLosses, 2, 0, true);
+  zo_status status = network_->Run(&feed, true, 0, true);
   for (uint32_t i = 0; status == ZO_OK && i < run_.settings.tasks; ++i) {
     status = Capture(i, feed);
   }
   // Errors come back from the end.
-  for (uint32_t i = run_.settings.tasks; status == ZO_OK && i-- > 0;) {
+  for (uint32_t i = run_.settings.tasks; ZO_WITH_EXACT_TASKS && status == ZO_OK && i-- > 0;) {
     const TaskInfo& info = infos_[i];
-    if (info.kind != ZO_TASK_NODES || info.queries > 0 || IsHead(info) ||
-        info.following == ZO_NODE_TAIL) {
-      continue;
-    }
+    if (!IsExact(info) || IsHead(info) || info.following == ZO_NODE_TAIL) continue;
     const TaskInfo& following = infos_[info.following];
     zo_tensor filter = network_->tensor(following.first_tensor);
     // It lies before the bias, where that alone is trained.
@@ -220,20 +218,20 @@ zo_status NodeTrainer::Query(const zo_node_request& request) {
   if (request.start_segment > 0) {
     status = zo_node_run_perturb(&run_, network_->entering(request.start_segment));
   }
-  if (status == ZO_OK && infos_[request.task].kind == ZO_TASK_WEIGHTS) {
+  if (status == ZO_OK && PerturbsWeights(infos_[request.task])) {
     const uint32_t count = Tensors(request.task, tensors_);
     status = zo_node_run_perturb_weights(&run_, tensors_, count);
   }
   if (status != ZO_OK) return status;
   const Feed feed = {&source_, &run_.settings.common, request.first_sample, 0};
-  status = network_->Run(&feed, kWithLosses, 2, request.start_segment, false);
+  status = network_->Run(&feed, true, request.start_segment, false);
   if (status != ZO_OK) return status;
   zo_report none;
   return zo_node_run_report(&run_, network_->losses(), run_.settings.common.batch, &none);
 }
 
 zo_status NodeTrainer::Update(const zo_node_request& request, zo_report* report) {
-  if (infos_[request.task].kind == ZO_TASK_WEIGHTS) {
+  if (PerturbsWeights(infos_[request.task])) {
     const uint32_t count = Tensors(request.task, tensors_);
     return zo_node_run_update_weights(&run_, tensors_, count, nullptr, report);
   }
@@ -246,19 +244,10 @@ zo_status NodeTrainer::Abandon(zo_status reason) {
   zo_node_request request;
   zo_status status = zo_node_run_next(&run_, &request);
   if (status != ZO_OK) return status;
-  const bool perturbs =
-      request.action == ZO_NODE_QUERY && infos_[request.task].kind == ZO_TASK_WEIGHTS;
+  const bool perturbs = request.action == ZO_NODE_QUERY && PerturbsWeights(infos_[request.task]);
   const uint32_t count = perturbs ? Tensors(request.task, tensors_) : 0;
   status = zo_node_run_abandon(&run_, tensors_, count);
   return status == ZO_OK ? reason : status;
-}
-
-zo_status NodeTrainer::TrainStep(zo_report* report) {
-  zo_status status = ZO_OK;
-  do {
-    status = TrainSlice(report);
-  } while (status == ZO_OK && report->step_done == 0 && !done());
-  return status;
 }
 
 zo_status NodeTrainer::TrainSlice(zo_report* report) {
@@ -295,12 +284,12 @@ zo_status NodeTrainer::BeginStep() {
     const zo_status status = WriteHeader(*log_);
     if (status != ZO_OK) return status;
   }
-  return MeasureWhereDue();
+  return measuring_ != nullptr ? measuring_->measure(this, false) : ZO_OK;
 }
 
 bool NodeTrainer::MovesWeights(const zo_node_request& request) const {
   return (request.action == ZO_NODE_QUERY || request.action == ZO_NODE_RESTORE) &&
-         infos_[request.task].kind == ZO_TASK_WEIGHTS;
+         PerturbsWeights(infos_[request.task]);
 }
 
 // Does what the run asks for.
@@ -327,8 +316,7 @@ zo_status NodeTrainer::EndStep(const zo_report& report) {
     if (!StoreWriter(*log_, at).WriteAll(record, sizeof record)) return ZO_ERROR_STORE;
   }
   // A measurement comes before the snapshot of its step: a run that is resumed there has it.
-  if (IsMeasurementDue()) return MeasureWhereDue();
-  return WriteSnapshotWhereDue();
+  return measuring_ != nullptr ? measuring_->measure(this, true) : WriteSnapshotWhereDue();
 }
 
 }  // namespace tflm_zo

@@ -67,7 +67,7 @@ class NodeTrainer {
   // behind the step has failed, and the next call begins with it. ZO_ERROR_STORE: the step is done,
   // but not in the log; where step_done is 0 the log's header could not be written before the first
   // one.
-  zo_status TrainStep(zo_report* report);
+  zo_status TrainStep(zo_report* report) { return TrainWholeStep(this, report); }
 
   // Does a part of a step: a forward pass of a minibatch's part, a query, or the update of a layer.
   // For programs that cannot wait for a whole step: between two slices they feed a watchdog, sleep,
@@ -165,10 +165,8 @@ class NodeTrainer {
   zo_status WriteSnapshot(const LogStore& log) const;
   zo_status WriteSnapshotWhereDue() const;
   bool IsMeasurementDue() const;
-  zo_status MeasureWhereDue() {
-    return IsMeasurementDue() ? (this->*measuring_->measure)() : ZO_OK;
-  }
-  zo_status Measure();
+  // Where it is due, and a snapshot behind it; elsewhere a snapshot at the end of a step.
+  zo_status Measure(bool ends_step);
   bool ReadMeasurements(const LogStore& log);
   uint32_t RecordsAt(const LogStore& log) const;
   bool IsWhole(const LogStore& log, uint32_t slot, uint32_t* number) const;
@@ -192,8 +190,8 @@ class NodeTrainer {
   uint32_t header_checksum_ = 0;
   // What measures: of a program that never calls KeepBest, the linker leaves it out.
   struct Measuring {
-    zo_status (NodeTrainer::*measure)();
-    bool (NodeTrainer::*read)(const LogStore& log);
+    zo_status (*measure)(NodeTrainer* trainer, bool ends_step);
+    bool (*read)(NodeTrainer* trainer, const LogStore& log);
   };
   static const Measuring kMeasuring;
   const Measuring* measuring_ = nullptr;

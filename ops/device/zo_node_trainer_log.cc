@@ -22,14 +22,17 @@ zo_status NodeTrainer::KeepBest(const Yardstick& yardstick) {
   return status;
 }
 
-const NodeTrainer::Measuring NodeTrainer::kMeasuring = {&NodeTrainer::Measure,
-                                                        &NodeTrainer::ReadMeasurements};
+const NodeTrainer::Measuring NodeTrainer::kMeasuring = {
+    [](NodeTrainer* trainer, bool ends_step) { return trainer->Measure(ends_step); },
+    [](NodeTrainer* trainer, const LogStore& log) { return trainer->ReadMeasurements(log); },
+};
 
 bool NodeTrainer::IsMeasurementDue() const {
   return measuring_ != nullptr && measurements_.IsDue(run_.settings.common.steps, run_.step);
 }
 
-zo_status NodeTrainer::Measure() {
+zo_status NodeTrainer::Measure(bool ends_step) {
+  if (!IsMeasurementDue()) return ends_step ? WriteSnapshotWhereDue() : ZO_OK;
   const Yardstick& yardstick = measurements_.yardstick();
   Evaluation found;
   const zo_status status = network_->Evaluate(yardstick.source, 0, yardstick.count, &found);
@@ -222,7 +225,7 @@ zo_status NodeTrainer::ReadSnapshot(const LogStore& log, uint32_t slot) {
   if (!log.read(log.context, SlotAt(log, slot), head, head_bytes)) return ZO_ERROR_LOG;
   const zo_status status = zo_snapshot_read_head(&run_, head);
   if (status != ZO_OK) return status;
-  const bool known = measuring_ == nullptr || (this->*measuring_->read)(log);
+  const bool known = measuring_ == nullptr || measuring_->read(this, log);
   return known ? ReadWeights(log, slot) : ZO_ERROR_LOG;
 }
 

@@ -5,7 +5,6 @@
 
 #include <initializer_list>
 
-#include "ops/core/graph/zo_command.h"
 #include "ops/core/log/zo_crc32.h"
 #include "ops/core/log/zo_store_units.h"
 #include "ops/core/weights/zo_update.h"
@@ -21,97 +20,68 @@ constexpr uint32_t kRecordBytes = 20 + 4 * ZO_MAX_QUERIES;
 }  // namespace
 
 zo_status WeightTrainer::Init(Network* network, const zo_control_settings* settings,
-                              const uint8_t* block_segments, int32_t* words,
-                              const SampleSource& source) {
+                              const uint8_t* block_segments, const SampleSource& source) {
   network_ = network;
-  words_ = words;
   source_ = source;
-  debt_ = Debt::kNothing;
-  is_suspended_ = is_on_its_way_ = false;
+  is_suspended_ = false;
   measuring_ = nullptr;
   measurements_ = {};
   const ModelInfo& info = network->info();
-  if (words == nullptr && info.segment_count > 1) return ZO_ERROR_ARGUMENT;
   const zo_status status = zo_control_init(&control_, settings, block_segments);
   if (status != ZO_OK) return status;
-  return zo_control_words(settings) <= info.command_words && settings->batch == info.batch
-             ? ZO_OK
-             : ZO_ERROR_CAPACITY;
+  if (settings->batch != info.batch) return ZO_ERROR_ARGUMENT;
+  return zo_distribution_reach(settings->distribution) <= 127 - info.limit ? ZO_OK
+                                                                           : ZO_ERROR_HEADROOM;
 }
 
-// Pays what is left to do. The control unit gives the same command again until it is known to have
-// been carried out by every segment.
-zo_status WeightTrainer::MakeWhole() {
-  const uint32_t count = network_->info().command_words;
-  zo_status status = ZO_OK;
-  if (debt_ == Debt::kStep) {
-    // All segments must be in the same state to be led back.
-    zo_request request;
-    status = zo_control_next(&control_, words(), count, &request);
-    if (status == ZO_OK) status = network_->Execute(words(), count, &from_);
+zo_status WeightTrainer::Move(const zo_moves& moves) {
+  const ModelInfo& info = network_->info();
+  for (uint32_t i = 0; i < info.trainable_count; ++i) {
+    const zo_tensor tensor = network_->tensor(i);
+    const zo_status status = zo_moves_apply(&moves, &tensor, info.trainable[i].block);
     if (status != ZO_OK) return status;
-    debt_ = Debt::kWhole;
-    executed_ = 1;
-    from_ = 0;
-  }
-  if (debt_ == Debt::kWhole) {
-    zo_control whole = control_;
-    status = zo_control_abandon(&whole, executed_, words(), count);
-    if (status == ZO_OK) status = network_->Execute(words(), count, &from_);
-    if (status != ZO_OK) return status;
-    control_ = whole;
-    debt_ = Debt::kNothing;
   }
   return ZO_OK;
 }
 
 // Leads the weights of a step in progress to those of the last whole step, or back.
 zo_status WeightTrainer::Suspend(bool whole) {
-  while (is_on_its_way_ || is_suspended_ != whole) {
-    const uint32_t count = network_->info().command_words;
-    if (!is_on_its_way_) from_ = 0;
-    zo_status status = zo_control_suspend(&control_, is_suspended_ ? 1 : 0, words(), count);
-    if (status != ZO_OK) return status;
-    is_on_its_way_ = true;
-    status = network_->Execute(words(), count, &from_);
-    if (status != ZO_OK) return status;
-    is_on_its_way_ = false;
-    is_suspended_ = !is_suspended_;
-  }
-  return ZO_OK;
+  if (is_suspended_ == whole) return ZO_OK;
+  zo_moves moves;
+  zo_status status = zo_control_suspend_moves(&control_, is_suspended_ ? 1 : 0, &moves);
+  if (status == ZO_OK) status = Move(moves);
+  if (status == ZO_OK) is_suspended_ = whole;
+  return status;
 }
 
-zo_status WeightTrainer::TrainStep(zo_report* report) {
-  zo_status status = ZO_OK;
-  do {
-    status = TrainSlice(report);
-  } while (status == ZO_OK && report->step_done == 0 && !done());
-  return status;
+// Leads them to those of the last whole step for good; `executed` as zo_control_abandon takes it.
+zo_status WeightTrainer::Abandon(uint32_t executed) {
+  zo_moves moves;
+  zo_control_abandon_moves(&control_, executed, &moves);
+  return Move(moves);
 }
 
 zo_status WeightTrainer::TrainSlice(zo_report* report) {
   const ModelInfo& info = network_->info();
   *report = {};
-  zo_status status = MakeWhole();
-  if (status == ZO_OK) status = Suspend(false);
+  zo_status status = Suspend(false);
   if (status == ZO_OK && zo_control_is_in_step(&control_) == 0) status = BeginStep();
   if (status != ZO_OK) return status;
   zo_request request;
-  status = zo_control_next(&control_, words(), info.command_words, &request);
+  zo_moves moves;
+  status = zo_control_next_moves(&control_, &moves, &request);
   if (status != ZO_OK || request.action == ZO_ACTION_DONE) return status;
-  if (request.start_segment > 0) {
+  if (ZO_WITH_SEGMENTS && request.start_segment > 0) {
     memcpy(network_->entering(request.start_segment), network_->kept(request.start_segment),
            info.batch * info.segments[request.start_segment].boundary_bytes);
   }
+  status = Move(moves);
+  if (status != ZO_OK) return status;
   const Feed feed = {&source_, control_.settings, request.first_sample, 0};
-  status = network_->Run(&feed, words(), info.command_words, request.start_segment, true);
+  status = network_->Run(&feed, true, request.start_segment, true);
   if (status != ZO_OK) {
-    const bool executed = network_->executed() > request.start_segment;
-    debt_ = executed ? Debt::kStep : Debt::kWhole;
-    from_ = executed ? network_->executed() : 0;
-    executed_ = 0;
-    const zo_status whole = MakeWhole();
-    return whole == ZO_OK ? status : whole;
+    const zo_status back = Abandon(1);
+    return back == ZO_OK ? status : back;
   }
   status = zo_control_report(&control_, network_->losses(), info.batch, report);
   if (status != ZO_OK || report->step_done == 0) return status;
@@ -211,8 +181,12 @@ zo_status WeightTrainer::Replay(const zo_log_record& record) {
   return ZO_OK;
 }
 
-const WeightTrainer::Measuring WeightTrainer::kMeasuring = {&WeightTrainer::Measure,
-                                                            &WeightTrainer::ReadMeasurement};
+const WeightTrainer::Measuring WeightTrainer::kMeasuring = {
+    [](WeightTrainer* trainer) { return trainer->Measure(); },
+    [](WeightTrainer* trainer, const LogStore& log, uint32_t step) {
+      return trainer->ReadMeasurement(log, step);
+    },
+};
 
 bool WeightTrainer::IsMeasurementDue(uint32_t step) const {
   return measuring_ != nullptr && measurements_.IsDue(control_.settings->steps, step);
@@ -226,6 +200,7 @@ zo_status WeightTrainer::KeepBest(const Yardstick& yardstick) {
 }
 
 zo_status WeightTrainer::Measure() {
+  if (!IsMeasurementDue(control_.step)) return ZO_OK;
   const Yardstick& yardstick = measurements_.yardstick();
   Evaluation found;
   const zo_status status = Evaluate(yardstick.source, 0, yardstick.count, &found);
@@ -293,7 +268,7 @@ zo_status WeightTrainer::RestoreBest(zo_measurement* best) {
 bool WeightTrainer::ReadRecord(const LogStore& log, uint32_t step, zo_log_record* record) {
   const uint32_t size = zo_log_record_bytes(control_.settings->queries);
   uint8_t bytes[kRecordBytes];
-  if (IsMeasurementDue(step) && !(this->*measuring_->read)(log, step)) return false;
+  if (IsMeasurementDue(step) && !measuring_->read(this, log, step)) return false;
   if (step == control_.settings->steps ||
       !log.read(log.context, RecordAt(log, step), bytes, size) ||
       zo_log_read_record(bytes, control_.settings, after_, record) != ZO_OK ||
@@ -327,7 +302,7 @@ bool WeightTrainer::GoTo(const LogStore& log, const WeightSnapshot& snapshot,
     if (!ReadRecord(log, step, &record)) return false;
     *mean_square = record.mean_square;
   }
-  if (IsMeasurementDue(snapshot.step) && !(this->*measuring_->read)(log, snapshot.step)) {
+  if (IsMeasurementDue(snapshot.step) && !measuring_->read(this, log, snapshot.step)) {
     return false;
   }
   return network_->ReadWeights(snapshot.weights) == ZO_OK && MarkOfWeights() == snapshot.mark;
@@ -360,24 +335,18 @@ zo_status WeightTrainer::ImportLog(const LogStore& log, const WeightSnapshot* sn
     if (status != ZO_OK) return status;
     mean_square = record.mean_square;
   }
-  debt_ = Debt::kNothing;
-  is_suspended_ = is_on_its_way_ = false;
+  is_suspended_ = false;
   return zo_control_resume(&control_, step, mean_square);
 }
 
 zo_status WeightTrainer::ImportWeights(const LogStore& store) {
-  if (control_.step != 0 || zo_control_is_in_step(&control_) != 0) return ZO_ERROR_ORDER;
-  const zo_status status = MakeWhole();
-  return status == ZO_OK ? network_->ImportWeights(store) : status;
+  const bool has_begun = control_.step != 0 || zo_control_is_in_step(&control_) != 0;
+  return has_begun ? ZO_ERROR_ORDER : network_->ImportWeights(store);
 }
 
 zo_status WeightTrainer::Settle() {
-  if (debt_ == Debt::kNothing && zo_control_is_in_step(&control_) != 0) return Suspend(true);
-  if (debt_ == Debt::kNothing && control_.pending != 0) {
-    debt_ = Debt::kWhole;
-    from_ = executed_ = 0;
-  }
-  return MakeWhole();
+  if (zo_control_is_in_step(&control_) != 0) return Suspend(true);
+  return control_.pending != 0 ? Abandon(0) : ZO_OK;
 }
 
 zo_status WeightTrainer::Evaluate(const SampleSource& source, uint32_t first, uint32_t count,

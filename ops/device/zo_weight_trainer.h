@@ -21,30 +21,28 @@ class WeightTrainer {
   //
   //   settings        of the run; the caller keeps them
   //   block_segments  see zo_control_init
-  //   words           [command_words] for the command; null in a network of one segment, whose
-  //                   command is written where the network reads it
   //
-  // Errors: those of zo_control_init; ZO_ERROR_CAPACITY: the model takes shorter commands.
+  // Errors: those of zo_control_init; ZO_ERROR_ARGUMENT: the model has another batch;
+  // ZO_ERROR_HEADROOM: perturbations are larger than the model's headroom.
   zo_status Init(Network* network, const zo_control_settings* settings,
-                 const uint8_t* block_segments, int32_t* words, const SampleSource& source);
+                 const uint8_t* block_segments, const SampleSource& source);
 
   // Does one step.
   //
   //   report  of the step; step_done == 0 where the run is over
   //
   // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL, ZO_ERROR_RUNTIME: the weights are those of the last
-  // whole step (where an invoke failed before its weight ops: they will be after the next call of
-  // anything here that succeeds), and the next call begins the step anew; where step_done is 1,
+  // whole step, and the next call begins the step anew; where step_done is 1,
   // only the measurement behind the step has failed, and the next call begins with it.
   // ZO_ERROR_STORE: the step is done, but not in the log, and ExportLog writes it again; where
   // step_done is 0 the log's header or a measurement could not be written.
-  zo_status TrainStep(zo_report* report);
+  zo_status TrainStep(zo_report* report) { return TrainWholeStep(this, report); }
 
   // Does a part of a step: one invoke of each segment. For programs that cannot wait for a whole
   // step: between two slices they feed a watchdog, sleep, or answer; Evaluate, ExportWeights and
   // Trainer::Predict then use the weights of the last whole step, for which those of the step in
-  // progress are led there and back: two invokes more. Slices lead to the same bits as steps do. A
-  // measurement is part of the slice that ends a step.
+  // progress are led there and back: two passes over them more. Slices lead to the same bits as
+  // steps do. A measurement is part of the slice that ends a step.
   //
   //   report  step_done == 1: the step is done; 0: it is not, or the run is over, see done()
   //
@@ -120,9 +118,9 @@ class WeightTrainer {
   zo_status ExportWeights(const WeightSink& sink);
 
  private:
-  int32_t* words() { return words_ != nullptr ? words_ : network_->command(0); }
-  zo_status MakeWhole();
+  zo_status Move(const zo_moves& moves);
   zo_status Suspend(bool whole);
+  zo_status Abandon(uint32_t executed);
   zo_status BeginStep();
   uint32_t RecordAt(const LogStore& log, uint32_t step) const;
   uint32_t MeasurementAt(const LogStore& log, uint32_t step) const;
@@ -131,9 +129,8 @@ class WeightTrainer {
   zo_status WriteRecord(const LogStore& log);
   bool IsMeasurementDue(uint32_t step) const;
   zo_status WriteHeader(const LogStore& log);
-  zo_status MeasureWhereDue() {
-    return IsMeasurementDue(control_.step) ? (this->*measuring_->measure)() : ZO_OK;
-  }
+  zo_status MeasureWhereDue() { return measuring_ != nullptr ? measuring_->measure(this) : ZO_OK; }
+  // Where it is due.
   zo_status Measure();
   bool ReadMeasurement(const LogStore& log, uint32_t step);
   bool ReadRecord(const LogStore& log, uint32_t step, zo_log_record* record);
@@ -144,27 +141,14 @@ class WeightTrainer {
 
   Network* network_ = nullptr;
   const LogStore* log_ = nullptr;
-  int32_t* words_ = nullptr;
-  int32_t mean_loss_ = 0;  // of the last step
-  uint32_t before_ = 0;    // checksum of the log before the last step's record
-  uint32_t after_ = 0;     // and behind it
-  // What an invoke that failed has left to be done before anything else.
-  enum class Debt : uint8_t {
-    kNothing,
-    kStep,   // segments from from_ on have not carried out the command of the step in progress
-    kWhole,  // nor the one that leads back to the last whole step
-  };
-  Debt debt_ = Debt::kNothing;
-  uint32_t from_ = 0;
-  uint32_t executed_ = 0;  // as zo_control_abandon takes it
-  // Within a step: whether the weights are those of the last whole one, and whether segments from
-  // from_ on are still to be led to the other state.
-  bool is_suspended_ = false;
-  bool is_on_its_way_ = false;
+  int32_t mean_loss_ = 0;      // of the last step
+  uint32_t before_ = 0;        // checksum of the log before the last step's record
+  uint32_t after_ = 0;         // and behind it
+  bool is_suspended_ = false;  // within a step: weights are those of the last whole one
   // What measures: of a program that never calls KeepBest, the linker leaves it out.
   struct Measuring {
-    zo_status (WeightTrainer::*measure)();
-    bool (WeightTrainer::*read)(const LogStore& log, uint32_t step);
+    zo_status (*measure)(WeightTrainer* trainer);
+    bool (*read)(WeightTrainer* trainer, const LogStore& log, uint32_t step);
   };
   static const Measuring kMeasuring;
   const Measuring* measuring_ = nullptr;

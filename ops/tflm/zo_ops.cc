@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "ops/core/graph/zo_op.h"
+#include "ops/core/zo_features.h"
 #include "tensorflow/lite/micro/kernels/kernel_util.h"
 #include "tensorflow/lite/micro/micro_log.h"
 
@@ -56,7 +57,11 @@ size_t OptionsLength(const TfLiteNode* node) {
 
 TfLiteStatus Report(const char* op, zo_status status) {
   if (status == ZO_OK) return kTfLiteOk;
+#ifdef TF_LITE_STRIP_ERROR_STRINGS
+  (void)op;  // what MicroPrintf leaves out, the linker is to leave out, too
+#else
   MicroPrintf("TFLM_ZO_%s: %s", op, zo_status_text(status));
+#endif
   return kTfLiteError;
 }
 
@@ -81,6 +86,13 @@ TfLiteStatus WeightInvoke(TfLiteContext* context, TfLiteNode* node) {
   TensorSource source = {context, node};
   return Report(kName, zo_weight_op_run(opcode, Options(node), OptionsLength(node), FindBuffer,
                                         &source, static_cast<zo_directory*>(node->user_data)));
+}
+
+TfLiteStatus WeightPublish(TfLiteContext* context, TfLiteNode* node) {
+  TensorSource source = {context, node};
+  return Report("WEIGHTS",
+                zo_weight_op_publish(Options(node), OptionsLength(node), FindBuffer, &source,
+                                     static_cast<zo_directory*>(node->user_data)));
 }
 
 TfLiteStatus LossPrepare(TfLiteContext* context, TfLiteNode* node) {
@@ -119,7 +131,13 @@ TFLMRegistration Register_ZO_PERTURB() {
   return micro::RegisterOp(WeightInit, WeightPrepare, WeightInvoke<ZO_OP_PERTURB>);
 }
 
-TFLMRegistration Register_ZO_LOSS() { return micro::RegisterOp(nullptr, LossPrepare, LossInvoke); }
+TFLMRegistration Register_ZO_WEIGHTS() {
+  return micro::RegisterOp(WeightInit, ZO_WITH_CHECKS ? WeightPrepare : nullptr, WeightPublish);
+}
+
+TFLMRegistration Register_ZO_LOSS() {
+  return micro::RegisterOp(nullptr, ZO_WITH_CHECKS ? LossPrepare : nullptr, LossInvoke);
+}
 
 TFLMRegistration Register_ZO_FULLY_CONNECTED_16() {
   return micro::RegisterOp(nullptr, Int16Prepare, Int16Invoke);

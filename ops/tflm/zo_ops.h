@@ -21,6 +21,12 @@ TFLMRegistration Register_ZO_SEED_REPLAY();
 TFLMRegistration Register_ZO_UPDATE();
 TFLMRegistration Register_ZO_PERTURB();
 TFLMRegistration Register_ZO_LOSS();
+
+/* In the place of each of the first three, where whoever owns the directory moves the weights, as
+ * the generated trainers do: carries no command out, and takes less flash. */
+TFLMRegistration Register_ZO_WEIGHTS();
+
+/* What a FULLY_CONNECTED with weights of 16 bits becomes. */
 TFLMRegistration Register_ZO_FULLY_CONNECTED_16();
 
 /* Adds the ops that move weights, and the loss, to a MicroMutableOpResolver (or anything with its

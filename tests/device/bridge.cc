@@ -273,16 +273,11 @@ int device_export_weights(Weights* weights) {
 int device_infer(Samples* samples, uint32_t first, int8_t* outputs) {
   const tflm_zo::SampleSource source = SourceOf(samples);
   const tflm_zo::Feed feed = {&source, nullptr, first, samples->count - 1};
-  const zo_status status = trainer.network().Run(&feed, nullptr, 0, 0, false);
+  const zo_status status = trainer.network().Run(&feed, false, 0, false);
   if (status != ZO_OK) return status;
   const tflm_zo::ModelInfo& info = trainer.network().info();
   memcpy(outputs, trainer.network().output(), info.batch * info.output.bytes);
   return ZO_OK;
-}
-
-// A command of the caller's, without samples.
-int device_run(const int32_t* words, uint32_t count) {
-  return trainer.network().Run(nullptr, words, count, 0, false);
 }
 
 #if CHOOSES_BLOCK

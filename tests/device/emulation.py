@@ -394,10 +394,6 @@ class Device:
             "device_infer", ctypes.byref(self.samples.c), first, outputs.ctypes.data_as(ctypes.c_void_p)
         ), outputs
 
-    def run(self, words: NDArray[np.int32]) -> int:
-        """A command, without samples."""
-        return self._call("device_run", words.ctypes.data_as(ctypes.c_void_p), words.size)
-
     def probe(self) -> tuple[int, Probe]:
         """Does the next probe of a choice of blocks."""
         probe = Probe()

@@ -83,6 +83,7 @@ int main(void) {
   memset(&s, 0, sizeof s);
   s.steps = s.samples = s.batch = s.parts = s.queries = s.rate = 1;
   s.distribution = signs;
+  s.rule = ZO_STEP_NORMALIZED;
   printf("\n%d ", (int)zo_control_settings_check(&s));
   s.sharpness = 1;
   printf("%d ", (int)zo_control_settings_check(&s));
@@ -90,6 +91,11 @@ int main(void) {
   s.gradient_norm = 5;
   printf("%d ", (int)zo_control_settings_check(&s));
   s.gradient_norm = 0;
+  s.estimator = ZO_ONE_SIDED;
+  printf("%d ", (int)zo_control_settings_check(&s));
+  s.estimator = ZO_ANTITHETIC;
+  for (s.rule = 0; s.rule < 3; ++s.rule) printf("%d ", (int)zo_control_settings_check(&s));
+  s.rule = ZO_STEP_NORMALIZED;
   for (s.schedule = 0; s.schedule < 4; ++s.schedule) {
     s.decay_steps = 1;
     printf("%d ", (int)zo_control_settings_check(&s));
@@ -115,7 +121,7 @@ def test_with_everything(tmp_path):
         [0, 0],
         [0, 0],
         [0, 0, 0, 0, 0, 0, 0, 0, 0],
-        [0, 0, 0, 0, 0, 0, 0],
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
     ]
 
 
@@ -127,7 +133,8 @@ def test_without_anything(tmp_path):
         [1, 1],  # with multipliers
         # Losses but cross-entropy; a plain model, fractions, multipliers, masks; biases.
         [0, 1, 1, 1, 0, 0, 1, 1, 1],
-        [0, 1, 1, 0, 0, 1, 1],  # sharpness, gradient norm, cosine and step schedules
+        # Sharpness, gradient norm, one-sided differences, rules but normalized steps, schedules.
+        [0, 1, 1, 1, 1, 0, 1, 0, 0, 1, 1],
     ]
 
 
@@ -147,7 +154,7 @@ def sources_with_features():
 
 @pytest.mark.parametrize("feature", FEATURES)
 def test_each_alone_and_missing_compiles_without_a_warning(feature, tmp_path):
-    assert len(FEATURES) == 14
+    assert len(FEATURES) == 28
     for flags in ([f"-D{feature}=0"], ["-DZO_FEATURES=0", f"-D{feature}=1"]):
         command = [CC, *STRICT, "-fsyntax-only", *flags, *sources_with_features()]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)

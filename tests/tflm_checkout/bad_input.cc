@@ -186,23 +186,6 @@ void MissingSamples() {
   Check(same, "and the step is repeated with the same bits");
 }
 
-void WrongCommands() {
-  bool refused = Begin() == ZO_OK && TrainTo(1);
-  const int32_t wrong[][6] = {
-      {0x12345678, 0, 0, 0, 0, 0},
-      {ZO_COMMAND_MAGIC, -1, 0, 0, 0, 0},
-      {ZO_COMMAND_MAGIC, 1 << 30, 0, 0, 0, 0},
-      {ZO_COMMAND_MAGIC, 4, 99, 0, 0, 0},
-      {INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX},
-  };
-  for (const auto& words : wrong) {
-    refused = refused && trainer.network().Run(nullptr, words, 6, 0, false) == ZO_ERROR_RUNTIME &&
-              Sum() == sums[1];
-  }
-  Check(refused, "wrong commands are refused and leave the weights as they are");
-  Check(TrainTo(ZO_STEPS), "after them the run goes on with the same bits");
-}
-
 // What a log leads to: weights of a step of the undisturbed run, and to its end from there.
 bool LeadsTo(uint32_t step) {
   return trainer.step() == step && Sum() == sums[step] && TrainTo(ZO_STEPS);
@@ -310,7 +293,6 @@ int main() {
   SmallMemory();
   BadLabels();
   MissingSamples();
-  WrongCommands();
   Resets();
   TornWrites();
   DamagedLogs();

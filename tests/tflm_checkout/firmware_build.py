@@ -141,7 +141,12 @@ def cmake_options(core: Core, *link: object) -> list[str]:
 
 
 def build_firmware(
-    library: Library, folder: Path, build: Path, *options: str, objects: Sequence[Path] = ()
+    library: Library,
+    folder: Path,
+    build: Path,
+    *options: str,
+    objects: Sequence[Path] = (),
+    map_file: Path | None = None,
 ) -> Path:
     """Builds the example of a generated CMake folder.
 
@@ -151,14 +156,16 @@ def build_firmware(
         build: for what is built.
         options: for CMake besides.
         objects: object files that are linked besides.
+        map_file: for the linker's map.
 
     Returns:
         The ELF file.
     """
     core: Core = CORES[library.core]
     (boot,) = compile_objects(core, [core.toolchain.boot], build, BOOT_FLAGS)
+    link = [boot, *objects, *([] if map_file is None else [f"-Wl,-Map={map_file}"])]
     _run(
-        *("cmake", "-S", folder, "-B", build, *cmake_options(core, boot, *objects)),
+        *("cmake", "-S", folder, "-B", build, *cmake_options(core, *link)),
         f"-DTFLM_DIR={TFLM_DIR}",
         f"-DTFLM_LIBRARY={library.path}",
         *options,

@@ -8,6 +8,7 @@ from ..converters.metadata import ZoMetadata
 from ..converters.model import Model
 from ..converters.step_multipliers import step_multipliers
 from ..converters.update_masks import update_masks
+from ..core import TaskKind
 from ..core.loader import constants
 from .plan import NodeRunPlan, RunPlan, runs_of
 
@@ -40,6 +41,15 @@ def features(model: Model, metadata: ZoMetadata, plan: RunPlan) -> dict[str, boo
     if isinstance(plan, NodeRunPlan):
         bits = bits or plan.rules["exact_rule"] == constants.ZO_NODE_BITS
     return {
+        **_of_layers(plan),
+        "ZO_WITH_STEP_RULES": _perturbs_weights(plan)
+        and plan.value("rule") not in (constants.ZO_STEP_NORMALIZED, constants.ZO_RUN_BITS),
+        "ZO_WITH_ONE_SIDED": plan.value("estimator") == constants.ZO_ONE_SIDED,
+        "ZO_WITH_8_BITS": metadata.update_bits == 8,
+        "ZO_WITH_16_BITS": metadata.update_bits == 16,
+        "ZO_WITH_CHECKS": False,
+        "ZO_WITH_SEGMENTS": len(metadata.segments) > 1,
+        "ZO_WITH_SKIPS": any(segment.skips for segment in metadata.segments),
         "ZO_WITH_GAUSSIAN": kind == constants.ZO_GAUSSIAN or int16,
         "ZO_WITH_CHAINS": plan.value("chain") != 0 or int16,
         "ZO_WITH_SPARSE_UNIFORM": kind == constants.ZO_SPARSE_UNIFORM,
@@ -55,8 +65,29 @@ def features(model: Model, metadata: ZoMetadata, plan: RunPlan) -> dict[str, boo
         "ZO_WITH_SHARPNESS": plan.value("sharpness") != 0,
         "ZO_WITH_SCHEDULES": plan.value("schedule") > constants.ZO_SCHEDULE_LINEAR
         or plan.value("gradient_norm") != 0,
-        # Not needed, but several times faster; a kilobyte or two.
-        "ZO_WITH_FAST_STEPS": True,
+    }
+
+
+def _perturbs_weights(plan: RunPlan) -> bool:
+    return not isinstance(plan, NodeRunPlan) or any(t.perturbs_weights for t in plan.tasks)
+
+
+def _of_layers(plan: RunPlan) -> dict[str, bool]:
+    """The features of layer-wise runs."""
+    tasks = [task for run in runs_of(plan) for task in run.tasks]
+    layers = [task.layer for task in tasks if task.layer]  # from the form to whether it is depthwise
+    forms = {layer[0] for layer in layers}
+    exact = [t for t in tasks if t.values["kind"] == TaskKind.NODES and not t.values["queries"]]
+    rules = {run.rules["rule"] for run in runs_of(plan)} if len(exact) < len(layers) else set()
+    rules |= {run.rules["exact_rule"] for run in runs_of(plan)} if exact else set()
+    return {
+        "ZO_WITH_WEIGHT_TASKS": any(task.perturbs_weights for task in tasks),
+        "ZO_WITH_EXACT_TASKS": bool(exact),
+        "ZO_WITH_NODE_RULES": not rules <= {constants.ZO_NODE_RMS, constants.ZO_NODE_BITS},
+        "ZO_WITH_ROWS": any(run.rules["rows_most"] for run in runs_of(plan)),
+        "ZO_WITH_MAX_POOL_NODES": constants.ZO_NODES_MAX_POOL in forms,
+        "ZO_WITH_MEAN_NODES": constants.ZO_NODES_MEAN in forms,
+        "ZO_WITH_DEPTHWISE": any(layer[-1] for layer in layers),
     }
 
 

@@ -102,10 +102,7 @@ def _init(model: Model, metadata: ZoMetadata, plan: RunPlan) -> str:
             f"  return NodeTrainer::Init(&network_, &kSettings, kTasks, {plan.interval},\n"
             f"                           workspace + {boundaries}, workspace_bytes - {boundaries}, source);"
         )
-    words = (
-        "nullptr" if len(metadata.segments) == 1 else f"reinterpret_cast<int32_t*>(workspace + {boundaries})"
-    )
-    return f"  return WeightTrainer::Init(&network_, &kSettings, kBlockSegments, {words}, source);"
+    return "  return WeightTrainer::Init(&network_, &kSettings, kBlockSegments, source);"
 
 
 def _declarations(plan: RunPlan, zo: str) -> str:
@@ -303,6 +300,7 @@ def _figures(metadata: ZoMetadata, plan: RunPlan, name: str, ram: Ram) -> dict[s
         "stack_bytes": ram.stack,
         "segments": len(metadata.segments),
         "batch": metadata.batch,
+        "inputs": sum(p.role == "input" for s in metadata.segments for p in s.inputs),
         "steps": plan.value("steps"),
         "samples": plan.value("samples"),
     }

@@ -115,7 +115,6 @@ def workspace_bytes(model: Model, metadata: ZoMetadata, plan: RunPlan) -> int:
     total = Boundaries(model, metadata, plan).bytes
     if isinstance(plan, NodeRunPlan):
         return total + _run_bytes(metadata, plan)
-    total += _eight(4 * metadata.command_words) if len(metadata.segments) > 1 else 0
     return max(total, 8)
 
 

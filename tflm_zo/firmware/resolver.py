@@ -55,6 +55,12 @@ def operators_of(models: Sequence[Model]) -> list[str]:
     return sorted({op.code.name for model in models for graph in model.subgraphs for op in graph.operators})
 
 
+def _registration(name: str) -> str:
+    """The trainers move the weights: ops that could do nothing more than say where they are."""
+    short = name.removeprefix(OP_PREFIX)
+    return "WEIGHTS" if short in ("SEED_REPLAY", "UPDATE", "PERTURB") else short
+
+
 def resolver_source(
     models: list[Model], name: str, command: str, *, int8: frozenset[str] | None = None
 ) -> str:
@@ -76,13 +82,11 @@ def resolver_source(
         if n not in custom:
             registration = f"tflite::Register_{n}_INT8()" if n in narrow else ""
             calls.append(f"  micro_op_resolver.{_adder(n)}({registration});")
-    for n in custom:
-        short = n.removeprefix(OP_PREFIX)
-        variable = short.lower()
-        calls += [
-            f"  TFLMRegistration {variable} = tflite::Register_{own(name)['ZO']}_{short}();",
-            f'  micro_op_resolver.AddCustom("{n}", &{variable});',
-        ]
+    registered = {n: _registration(n) for n in custom}
+    for short in sorted(set(registered.values())):
+        calls.append(f"  auto {short.lower()} = tflite::Register_{own(name)['ZO']}_{short}();")
+    for n, short in registered.items():
+        calls.append(f'  micro_op_resolver.AddCustom("{n}", &{short.lower()});')
     return fill(
         "zo_op_resolver.h.in",
         **own(name),

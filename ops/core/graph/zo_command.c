@@ -180,14 +180,18 @@ uint32_t zo_command_steps(const int32_t* words, zo_opcode opcode) {
 
 /* --- Executing ------------------------------------------------------------ */
 
+void zo_restore_s8(const zo_tensor* tensor, const int8_t* initial) {
+  memcpy(tensor->weights, initial, tensor->size);
+  if (tensor->fraction != NULL) memset(tensor->fraction, 0, tensor->size);
+}
+
 static zo_status execute_instruction(const instruction* in, const zo_tensor* tensor,
                                      const int8_t* initial, uint32_t* saturated) {
   const zo_perturb_terms terms = terms_at(in);
   switch (in->opcode) {
     case ZO_OP_RESTORE:
       if (initial == NULL || tensor->weights == NULL) return ZO_ERROR_ARGUMENT;
-      memcpy(tensor->weights, initial, tensor->size);
-      if (tensor->fraction != NULL) memset(tensor->fraction, 0, tensor->size);
+      zo_restore_s8(tensor, initial);
       return ZO_OK;
     case ZO_OP_REPLAY:
       return zo_replay_s8(tensor, in->distribution, as_queries(in->items), (uint32_t)in->argument,

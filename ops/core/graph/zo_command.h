@@ -97,6 +97,9 @@ int zo_command_restores_all(const int32_t* words);
 /* Steps that the instructions of `opcode` (REPLAY, UPDATE) apply. */
 uint32_t zo_command_steps(const int32_t* words, zo_opcode opcode);
 
+/* Sets a tensor's weights, and its fractions to 0: RESTORE. */
+void zo_restore_s8(const zo_tensor* tensor, const int8_t* initial);
+
 /* Runs the instructions of one opcode that select `block` on one tensor.
  *
  *   words    a command that passed zo_command_check with the model's limits

@@ -155,6 +155,16 @@ zo_status zo_weight_op_check(const uint8_t* options, size_t length, zo_buffer_so
 zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t length,
                            zo_buffer_source source, void* context, zo_directory* directory);
 
+/* Runs a weight op whose weights are moved by whoever owns the directory: sets the initial weights
+ * and fills the directory at the first invoke. A firmware that has no other use of commands saves
+ * the flash that carrying them out takes. Errors: ZO_ERROR_COMMAND: the command asks for more than
+ * losses; those of zo_weight_op_run. */
+zo_status zo_weight_op_publish(const uint8_t* options, size_t length, zo_buffer_source source,
+                               void* context, zo_directory* directory);
+
+/* Has the next invoke of a segment set its initial weights again. */
+void zo_directory_restore(zo_directory* directory);
+
 /* Gives input `index` of an op other memory of the same size. */
 typedef void (*zo_buffer_lender)(void* context, int32_t index, void* data);
 

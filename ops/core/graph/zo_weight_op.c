@@ -1,4 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "ops/core/graph/zo_op.h"
 #include "ops/core/weights/zo_checksum.h"
 #include "ops/core/weights/zo_mask.h"
@@ -56,13 +58,15 @@ typedef struct weight_cursor {
 } weight_cursor;
 
 /* Options of models that this build cannot train. */
+#if ZO_WITH_CHECKS
 static uint32_t missing_flags(void) {
   return (ZO_WITH_MULTIPLIERS ? 0u : ZO_OPTION_MULTIPLIER) | (ZO_WITH_MASKS ? 0u : ZO_OPTION_MASK);
 }
+#endif
 
 static zo_status read_options(const uint8_t* options, size_t length, weight_op* op) {
-  if (options == NULL || length < kOptionHeaderBytes ||
-      options[kOptionVersion] != ZO_OPTIONS_VERSION) {
+  if (ZO_WITH_CHECKS && (options == NULL || length < kOptionHeaderBytes ||
+                         options[kOptionVersion] != ZO_OPTIONS_VERSION)) {
     return ZO_ERROR_OPTIONS;
   }
   op->options = options;
@@ -71,10 +75,14 @@ static zo_status read_options(const uint8_t* options, size_t length, weight_op* 
   op->limits.max_queries = options[kOptionMaxQueries];
   op->tensors = zo_read_u16(options + kOptionTensors);
   op->limits.blocks = zo_read_u16(options + kOptionBlocks);
+#if ZO_WITH_CHECKS
   const int valid = op->limits.headroom <= 126u && op->limits.max_queries >= 1u &&
                     op->limits.max_queries <= ZO_QUERY_SEEDS && op->tensors >= 1u &&
                     (op->flags & missing_flags()) == 0u &&
                     length == kOptionHeaderBytes + (size_t)kOptionTensorBytes * op->tensors;
+#else
+  const int valid = 1;
+#endif
   /* A build with room for fewer takes the commands that fit it. */
   if (op->limits.max_queries > ZO_MAX_QUERIES) op->limits.max_queries = ZO_MAX_QUERIES;
   return valid ? ZO_OK : ZO_ERROR_OPTIONS;
@@ -86,7 +94,8 @@ static zo_status read_options(const uint8_t* options, size_t length, weight_op* 
 static zo_buffer input(const weight_op* op, int32_t index) {
   zo_buffer buffer = op->source(op->context, index);
   if (buffer.bytes == 0u) buffer.data = NULL;
-  if (buffer.bytes != 0u && op->runs && (buffer.data == NULL || buffer.data == op->command.data)) {
+  if (ZO_WITH_CHECKS && buffer.bytes != 0u && op->runs &&
+      (buffer.data == NULL || buffer.data == op->command.data)) {
     buffer.bytes = ZO_NO_SIZE;
   }
   return buffer;
@@ -108,6 +117,7 @@ static weight_cursor first_tensor(const weight_op* op) {
   return cursor;
 }
 
+#if ZO_WITH_CHECKS
 /* Whether a tensor is what its type says; its data may be null. */
 static int type_fits(const weight_op* op, const zo_tensor* tensor, zo_buffer mask) {
   if (tensor->type == ZO_TENSOR_INT16) return (op->flags & ZO_OPTION_FRACTION) != 0u;
@@ -116,8 +126,13 @@ static int type_fits(const weight_op* op, const zo_tensor* tensor, zo_buffer mas
          (uintptr_t)tensor->weights % sizeof(int32_t) == 0u;
 }
 
-/* Enters the next tensor; 0 after the last one. */
-static int next_tensor(weight_cursor* cursor) {
+#endif
+
+/* Enters the next tensor; 0 after the last one. Inlined where little of a tensor is asked for. */
+#if defined(__GNUC__)
+__attribute__((always_inline))
+#endif
+static inline int enter_tensor(weight_cursor* cursor) {
   const weight_op* op = cursor->op;
   if (cursor->number == op->tensors) return 0;
   const uint8_t* entry =
@@ -149,6 +164,7 @@ static int next_tensor(weight_cursor* cursor) {
   tensor->type = is_bias ? ZO_TENSOR_INT32 : ZO_TENSOR_INT8;
   if ((block & ZO_OPTION_INT16) != 0u) tensor->type = ZO_TENSOR_INT16;
 
+#if ZO_WITH_CHECKS
   cursor->consistent = cursor->consistent && weights.bytes > 0u &&
                        weights.bytes <= cursor->initial.bytes - cursor->offset &&
                        tensor->channels > 0u && tensor->inner > 0u &&
@@ -157,17 +173,20 @@ static int next_tensor(weight_cursor* cursor) {
                        (multiplier.bytes == 0u ||
                         multiplier.bytes == sizeof(int32_t) * (uint64_t)tensor->channels) &&
                        (mask.bytes == 0u || mask.bytes == zo_mask_bytes(weights.bytes));
+#endif
   cursor->offset += weights.bytes;
   cursor->fractions += is_bias ? 0u : weights.bytes;
   return 1;
 }
+
+static int next_tensor(weight_cursor* cursor) { return enter_tensor(cursor); }
 
 /* Options, command and state, checked; `runs`: their data as well. */
 static zo_status read_head(const uint8_t* options, size_t length, zo_buffer_source source,
                            void* context, int runs, weight_op* op) {
   const zo_status status = read_options(options, length, op);
   if (status != ZO_OK) return status;
-  if (source == NULL) return ZO_ERROR_ARGUMENT;
+  if (ZO_WITH_CHECKS && source == NULL) return ZO_ERROR_ARGUMENT;
   op->source = source;
   op->context = context;
   op->runs = runs;
@@ -175,9 +194,10 @@ static zo_status read_head(const uint8_t* options, size_t length, zo_buffer_sour
   op->command = input(op, kCommand);
   const zo_buffer state = input(op, kState);
   op->state = (int32_t*)state.data;
-  if (op->command.bytes < sizeof(int32_t) * ZO_COMMAND_HEADER_WORDS ||
-      op->command.bytes == ZO_NO_SIZE || state.bytes != sizeof(int32_t) * ZO_STATE_WORDS ||
-      (source(context, kStatus).bytes & ~(uint32_t)kStatusBytes) != 0u) {
+  if (ZO_WITH_CHECKS &&
+      (op->command.bytes < sizeof(int32_t) * ZO_COMMAND_HEADER_WORDS ||
+       op->command.bytes == ZO_NO_SIZE || state.bytes != sizeof(int32_t) * ZO_STATE_WORDS ||
+       (source(context, kStatus).bytes & ~(uint32_t)kStatusBytes) != 0u)) {
     return ZO_ERROR_ARGUMENT;
   }
   return ZO_OK;
@@ -185,6 +205,7 @@ static zo_status read_head(const uint8_t* options, size_t length, zo_buffer_sour
 
 /* The tensors of an op whose head was read. */
 static zo_status check_tensors(const weight_op* op) {
+  if (!ZO_WITH_CHECKS) return ZO_OK;
   weight_cursor cursor = first_tensor(op);
   while (cursor.consistent && next_tensor(&cursor)) {
   }
@@ -196,9 +217,17 @@ static zo_status check_tensors(const weight_op* op) {
 
 zo_status zo_weight_op_check(const uint8_t* options, size_t length, zo_buffer_source source,
                              void* context) {
+  if (!ZO_WITH_CHECKS) return ZO_OK;
   weight_op op;
   const zo_status status = read_head(options, length, source, context, 0, &op);
   return status == ZO_OK ? check_tensors(&op) : status;
+}
+
+static void publish_tensor(const zo_tensor* tensor, zo_directory_entry* entry) {
+  entry->weights = tensor->weights;
+  entry->fraction = tensor->fraction;
+  entry->size = tensor->size;
+  entry->stream = tensor->stream;
 }
 
 static void publish(const weight_op* op, zo_directory* directory) {
@@ -206,11 +235,7 @@ static void publish(const weight_op* op, zo_directory* directory) {
   directory->state = op->state;
   weight_cursor cursor = first_tensor(op);
   for (uint32_t t = 0; t < directory->capacity && next_tensor(&cursor); ++t) {
-    zo_directory_entry* entry = &directory->entries[t];
-    entry->weights = cursor.tensor.weights;
-    entry->fraction = cursor.tensor.fraction;
-    entry->size = cursor.tensor.size;
-    entry->stream = cursor.tensor.stream;
+    publish_tensor(&cursor.tensor, &directory->entries[t]);
   }
 }
 
@@ -226,15 +251,11 @@ static zo_status execute(const weight_op* op, const int32_t* words, zo_opcode op
 }
 
 /* Copies every tensor's initial weights in. */
-static zo_status initialize(const weight_op* op, int32_t* state) {
-  static const int32_t restore[] = {
-      (int32_t)ZO_COMMAND_MAGIC, ZO_INSTRUCTION_HEADER_WORDS, ZO_OP_RESTORE << 24, 0, 0, 0};
-  const zo_status status = execute(op, restore, ZO_OP_RESTORE, NULL);
-  if (status == ZO_OK) {
-    state[kStateMagic] = ZO_STATE_MAGIC;
-    state[kStateSteps] = 0;
-  }
-  return status;
+static void initialize(const weight_op* op, int32_t* state) {
+  weight_cursor cursor = first_tensor(op);
+  while (next_tensor(&cursor)) zo_restore_s8(&cursor.tensor, cursor.tensor_initial);
+  state[kStateMagic] = ZO_STATE_MAGIC;
+  state[kStateSteps] = 0;
 }
 
 static uint32_t checksum(const weight_op* op) {
@@ -248,9 +269,7 @@ static uint32_t checksum(const weight_op* op) {
  * is no command, whoever's memory that is, is left to the checks. */
 static int is_idle(const weight_op* op) {
   const int32_t* words = (const int32_t*)op->command.data;
-  if ((uintptr_t)words % sizeof(int32_t) != 0u || op->state[kStateMagic] != ZO_STATE_MAGIC) {
-    return 0;
-  }
+  if ((uintptr_t)words % sizeof(int32_t) != 0u) return 0;
   const uint32_t head = (uint32_t)words[0];
   return head == 0u || ((head & ~ZO_FLAG_LOSS) == ZO_COMMAND_MAGIC && words[1] == 0);
 }
@@ -275,7 +294,7 @@ zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t leng
   const int32_t* words = (const int32_t*)op.command.data;
   int32_t* state = op.state;
   if ((op.flags & ZO_OPTION_FIRST) != 0u) state[kStateSaturated] = 0;
-  if (is_idle(&op)) {
+  if (state[kStateMagic] == ZO_STATE_MAGIC && is_idle(&op)) {
     report_status(&op, words);
     return ZO_OK;
   }
@@ -288,12 +307,10 @@ zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t leng
   if (status != ZO_OK) return status;
 
   if ((op.flags & ZO_OPTION_FIRST) != 0u) {
-    if (state[kStateMagic] != ZO_STATE_MAGIC) {
-      status = initialize(&op, state);
-    }
-    if (status == ZO_OK) status = execute(&op, words, ZO_OP_RESTORE, NULL);
-    if (status == ZO_OK && zo_command_restores_all(words)) state[kStateSteps] = 0;
+    if (state[kStateMagic] != ZO_STATE_MAGIC) initialize(&op, state);
+    status = execute(&op, words, ZO_OP_RESTORE, NULL);
     if (status != ZO_OK) return status;
+    if (zo_command_restores_all(words)) state[kStateSteps] = 0;
     if (directory != NULL) publish(&op, directory);
   }
 
@@ -305,6 +322,32 @@ zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t leng
 
   report_status(&op, words);
   return ZO_OK;
+}
+
+zo_status zo_weight_op_publish(const uint8_t* options, size_t length, zo_buffer_source source,
+                               void* context, zo_directory* directory) {
+  weight_op op;
+  zo_status status = read_head(options, length, source, context, 1, &op);
+  if (status != ZO_OK) return status;
+  if (!is_idle(&op)) return ZO_ERROR_COMMAND;
+  if ((op.flags & ZO_OPTION_FIRST) == 0u || op.state[kStateMagic] == ZO_STATE_MAGIC) return ZO_OK;
+  status = check_tensors(&op);
+  if (status != ZO_OK) return status;
+  op.state[kStateMagic] = ZO_STATE_MAGIC;
+  zo_directory none = {0, 0, 0, NULL, NULL};
+  if (directory == NULL) directory = &none;
+  directory->count = op.tensors;
+  directory->state = op.state;
+  weight_cursor cursor = first_tensor(&op);
+  for (uint32_t t = 0; enter_tensor(&cursor); ++t) {
+    zo_restore_s8(&cursor.tensor, cursor.tensor_initial);
+    if (t < directory->capacity) publish_tensor(&cursor.tensor, &directory->entries[t]);
+  }
+  return ZO_OK;
+}
+
+void zo_directory_restore(zo_directory* directory) {
+  if (directory->state != NULL) directory->state[kStateMagic] = 0;
 }
 
 /* What a directory has of a tensor; null where it has none of this size. */

@@ -21,6 +21,7 @@
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_ADD_SIGNS_H_
 
 #include "ops/core/random/zo_draw.h"
+#include "ops/core/zo_features.h"
 #include "ops/core/zo_types.h"
 
 /* weight + delta modulo 256: what makes perturbation reversible. The conversion to int8_t is
@@ -65,7 +66,7 @@ static inline int zo_signs_fit(const int8_t* weights) {
 }
 
 /* Cortex-M0+ has too few registers for two terms at a time. */
-#if defined(__thumb__) && !defined(__thumb2__)
+#if (defined(__thumb__) && !defined(__thumb2__)) || !ZO_WITH_FAST_STEPS
 #define ZO_TERMS_AT_ONCE 1
 #else
 #define ZO_TERMS_AT_ONCE 2

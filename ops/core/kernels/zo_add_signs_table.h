@@ -28,7 +28,7 @@ static inline uint32_t zo_add_bytes(uint32_t a, uint32_t b) {
   return __uadd8(a, b);
 #else
   uint32_t low = UINT32_C(0x7F7F7F7F);
-#if ZO_TERMS_AT_ONCE == 1 && defined(__GNUC__)
+#if defined(__thumb__) && !defined(__thumb2__) && defined(__GNUC__)
   __asm__("" : "+r"(low)); /* one constant, not two: registers are few */
 #endif
   return ((a & low) + (b & low)) ^ ((a ^ b) & ~low);
@@ -90,7 +90,11 @@ typedef struct zo_eight {
 
 /* Unrolled by hand: the place of four bits in a word is then a constant, which costs nothing. */
 static inline void zo_add_32_signs(int8_t* weights, uint32_t word, zo_signs signs) {
-#if ZO_PAIRS_OF_WORDS
+#if defined(__OPTIMIZE_SIZE__)
+  for (uint32_t j = 0; j < 32u; j += 4u, word >>= 4) {
+    zo_store_4(weights + j, zo_add_4_signs(zo_load_4(weights + j), word, signs));
+  }
+#elif ZO_PAIRS_OF_WORDS
 #define ZO_ADD_8(j)                                           \
   do {                                                        \
     uint32_t first, second;                                   \
@@ -164,7 +168,7 @@ static inline void zo_add_32_pair(int8_t* weights, uint32_t word, uint32_t word_
 #else
 
 /* Cortex-M0+ keeps what this needs in registers only if there is nothing else. */
-#if ZO_TERMS_AT_ONCE == 1 && defined(__GNUC__)
+#if defined(__thumb__) && !defined(__thumb2__) && defined(__GNUC__)
 #define ZO_ALONE static __attribute__((noinline, unused))
 #else
 #define ZO_ALONE static inline

@@ -61,7 +61,7 @@ uint32_t zo_log_checksum(const uint8_t* bytes, uint32_t count) {
 
 void zo_log_write_record(const zo_control* control, int32_t mean_loss, uint32_t checksum,
                          uint8_t* bytes) {
-  const uint32_t queries = control->settings->queries;
+  const uint32_t queries = zo_queries_of(control->settings);
   zo_write_u32(bytes + kStep, control->step - 1u);
   zo_write_u32(bytes + kMeanLoss, (uint32_t)mean_loss);
   zo_write_u64(bytes + kMeanSquare, (uint64_t)control->mean_square);
@@ -74,7 +74,7 @@ void zo_log_write_record(const zo_control* control, int32_t mean_loss, uint32_t 
 
 zo_status zo_log_read_record(const uint8_t* bytes, const zo_control_settings* settings,
                              uint32_t checksum, zo_log_record* record) {
-  const uint32_t queries = settings->queries;
+  const uint32_t queries = zo_queries_of(settings);
   const uint32_t end = kCoefficients + 4u * queries;
   if (zo_read_u32(bytes + end) != zo_crc32(checksum, bytes, end)) return ZO_ERROR_OPTIONS;
   memset(record, 0, sizeof *record);

@@ -6,6 +6,13 @@
 
 #include <stdint.h>
 
+/* Functions of which a build for size has one copy a file, instead of one a call. */
+#if defined(__OPTIMIZE_SIZE__) && defined(__GNUC__)
+#define ZO_SHARED static __attribute__((noinline, unused))
+#else
+#define ZO_SHARED static inline
+#endif
+
 /* floor(value / 2^bits). C99 leaves >> of a negative value to the implementation; where it is
  * arithmetic, as with every compiler TFLite supports, loops over it vectorize. */
 #if (-1 >> 1) == -1
@@ -46,18 +53,18 @@ static inline int32_t zo_clamp(int32_t value, int32_t low, int32_t high) {
 }
 
 /* Within +-limit. */
-static inline int64_t zo_clamp64(int64_t value, int64_t limit) {
+ZO_SHARED int64_t zo_clamp64(int64_t value, int64_t limit) {
   return value < -limit ? -limit : (value > limit ? limit : value);
 }
 
 /* numerator / denominator, half away from zero; denominator > 0. */
-static inline int64_t zo_divide(int64_t numerator, int64_t denominator) {
+ZO_SHARED int64_t zo_divide(int64_t numerator, int64_t denominator) {
   const int64_t half = denominator / 2;
   return numerator >= 0 ? (numerator + half) / denominator : -((-numerator + half) / denominator);
 }
 
 /* floor(sqrt(value)). */
-static inline uint32_t zo_square_root(uint64_t value) {
+ZO_SHARED uint32_t zo_square_root(uint64_t value) {
   uint64_t root = 0;
   for (uint64_t bit = UINT64_C(1) << 62; bit != 0u; bit >>= 2) {
     if (value >= root + bit) {

@@ -33,8 +33,13 @@ static int32_t largest_of_sample(const zo_node_gradient* g, uint32_t sample) {
   return zo_largest_magnitude(g->evidence->errors + (size_t)sample * nodes, nodes);
 }
 
+/* Whether errors are given, in a build that has exact tasks. */
+static int has_errors(const zo_node_evidence* evidence) {
+  return ZO_WITH_EXACT_TASKS && evidence->errors != NULL;
+}
+
 static int32_t exponent_of(const zo_node_evidence* evidence, uint32_t sample) {
-  return evidence->errors == NULL || evidence->exponents == NULL ? 0 : evidence->exponents[sample];
+  return !has_errors(evidence) || evidence->exponents == NULL ? 0 : evidence->exponents[sample];
 }
 
 /* Largest |e| that there may be, in a unit of 2^shift, rounded up: with given errors the shift
@@ -42,7 +47,7 @@ static int32_t exponent_of(const zo_node_evidence* evidence, uint32_t sample) {
 static int32_t largest_error(zo_node_gradient* g) {
   const zo_node_evidence* evidence = g->evidence;
   int32_t largest = 0;
-  if (evidence->errors != NULL) {
+  if (has_errors(evidence)) {
     for (uint32_t b = 0; b < evidence->samples; ++b) {
       int32_t own = largest_of_sample(g, b);
       if (own == 0) continue;
@@ -68,8 +73,7 @@ static int32_t largest_error(zo_node_gradient* g) {
 /* How far errors are shifted. Returns 0 where no shift would do. */
 static int find_gradient_shift(zo_node_gradient* g) {
   const zo_node_layer* layer = g->layer;
-  const uint32_t credited =
-      layer->form == ZO_NODES_MEAN ? layer->out_h * layer->out_w : g->positions;
+  const uint32_t credited = zo_node_is_mean(layer) ? layer->out_h * layer->out_w : g->positions;
   const uint64_t terms = (uint64_t)g->evidence->samples * credited; /* credited: at most 2^24 */
   if (terms > INT32_MAX / 255) return 0;
   int32_t limit = INT32_MAX / ((int32_t)terms * 255);
@@ -91,7 +95,7 @@ int zo_node_gradient_begin(zo_node_gradient* g, const zo_node_layer* layer,
   g->row = zo_node_row(layer);
   const uint64_t of_channel = (uint64_t)evidence->samples * g->positions;
   g->together = of_channel <= ZO_NODE_ERRORS ? ZO_NODE_ERRORS / (uint32_t)of_channel : 0u;
-  g->dense = of_channel == 1u && layer->form == ZO_NODES_PLAIN && layer->depthwise == 0u;
+  g->dense = of_channel == 1u && layer->form == ZO_NODES_PLAIN && !zo_node_is_depthwise(layer);
   g->first = 0;
   g->held = 0;
   return find_gradient_shift(g);
@@ -131,7 +135,7 @@ static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t fir
   /* From 31 bits on nothing is left of any error. */
   const uint32_t distance = (uint32_t)(g->shift - exponent_of(evidence, sample));
   const uint32_t shift = distance < 31u ? distance : 31u;
-  if (evidence->errors == NULL && sum_by_loops(evidence, sample, first, count, shift, errors)) {
+  if (!has_errors(evidence) && sum_by_loops(evidence, sample, first, count, shift, errors)) {
     return;
   }
   uint32_t words[ZO_MAX_QUERIES];
@@ -140,12 +144,12 @@ static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t fir
     size = count - i < ERRORS_CHUNK - used ? count - i : ERRORS_CHUNK - used;
     int32_t sums[ERRORS_CHUNK];
     memset(sums, 0, sizeof sums);
-    for (uint32_t j = 0; evidence->errors != NULL && j < size; ++j) {
+    for (uint32_t j = 0; has_errors(evidence) && j < size; ++j) {
       const uint32_t channel = (first + i + j) / g->positions;
       const uint32_t position = (first + i + j) % g->positions;
       sums[j] = evidence->errors[((size_t)sample * g->positions + position) * channels + channel];
     }
-    for (uint32_t q = 0; evidence->errors == NULL && q < evidence->queries; ++q) {
+    for (uint32_t q = 0; !has_errors(evidence) && q < evidence->queries; ++q) {
       words[q] = i == 0u || (first + i) % ZO_STREAM_TILE == 0u
                      ? zo_sign_word(evidence->seeds[q], ZO_NODE_STREAM + sample, first + i)
                      : zo_stream_next(words[q]);
@@ -273,7 +277,7 @@ static int32_t credit_mean(const zo_node_layer* layer, const int8_t* inputs, con
 
 static int32_t credit_node(const zo_node_layer* layer, const int8_t* inputs, const uint8_t* route,
                            uint32_t node, uint32_t channel, int32_t error, crediting* to) {
-  if (layer->form == ZO_NODES_MEAN) {
+  if (zo_node_is_mean(layer)) {
     return credit_mean(layer, inputs, route, channel, error, to);
   }
   const uint32_t at = route == NULL ? 0u : route[(size_t)node * layer->out_c + channel];
@@ -281,7 +285,7 @@ static int32_t credit_node(const zo_node_layer* layer, const int8_t* inputs, con
   if (to == NULL) return 1;
   uint32_t h = node / layer->node_w;
   uint32_t w = node % layer->node_w;
-  if (layer->form == ZO_NODES_MAX_POOL) {
+  if (zo_node_is_max_pool(layer)) {
     h = h * layer->pool_stride_h + at / layer->pool_w - layer->pool_pad_top;
     w = w * layer->pool_stride_w + at % layer->pool_w - layer->pool_pad_left;
     if (h >= layer->out_h || w >= layer->out_w) return 1; /* no route of this layer */
@@ -297,7 +301,7 @@ static int32_t credit_channel(zo_node_gradient* g, uint32_t channel, crediting* 
   const size_t input_bytes = zo_node_input_bytes(g->layer);
   const size_t route_bytes = zo_node_route_bytes(g->layer);
   const uint32_t input_channel =
-      g->layer->depthwise != 0u ? channel / (g->layer->out_c / g->layer->in_c) : 0u;
+      zo_node_is_depthwise(g->layer) ? channel / (g->layer->out_c / g->layer->in_c) : 0u;
   if (g->together != 0u) hold(g, channel);
   int32_t sum = 0;
   g->sum = 0;

@@ -7,15 +7,6 @@
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/random/zo_sign_reader.h"
 
-/* Bounds that keep every product of sizes in 32 bits. */
-#define SIDE_MAX UINT32_C(4096)
-#define CHANNELS_MAX UINT32_C(65536)
-#define BYTES_MAX (UINT64_C(1) << 30)
-
-static int in_range(uint32_t value, uint32_t low, uint32_t high) {
-  return value >= low && value <= high;
-}
-
 /* What counts as clamped: nothing in a layer that is not masked. */
 typedef struct clamps {
   int32_t low;
@@ -31,6 +22,17 @@ static clamps clamps_of(const zo_node_layer* layer) {
 
 static int is_clamped(clamps c, int32_t value) { return value <= c.low || value >= c.high; }
 
+#if ZO_WITH_CHECKS
+
+/* Bounds that keep every product of sizes in 32 bits. */
+#define SIDE_MAX UINT32_C(4096)
+#define CHANNELS_MAX UINT32_C(65536)
+#define BYTES_MAX (UINT64_C(1) << 30)
+
+static int in_range(uint32_t value, uint32_t low, uint32_t high) {
+  return value >= low && value <= high;
+}
+
 /* Every window holds at least one output. */
 static int pooling_fits(uint32_t nodes, uint32_t window, uint32_t stride, uint32_t pad,
                         uint32_t outputs) {
@@ -38,8 +40,12 @@ static int pooling_fits(uint32_t nodes, uint32_t window, uint32_t stride, uint32
          (uint64_t)(nodes - 1u) * stride < (uint64_t)outputs + pad;
 }
 
+static int has_form(const zo_node_layer* l) {
+  return l->form == ZO_NODES_PLAIN || zo_node_is_max_pool(l) || zo_node_is_mean(l);
+}
+
 zo_status zo_node_layer_check(const zo_node_layer* l) {
-  if (l == NULL || l->form > ZO_NODES_MEAN) return ZO_ERROR_ARGUMENT;
+  if (l == NULL || !has_form(l)) return ZO_ERROR_ARGUMENT;
   const uint32_t sides[] = {l->in_h,     l->in_w,     l->k_h,        l->k_w,
                             l->stride_h, l->stride_w, l->dilation_h, l->dilation_w,
                             l->out_h,    l->out_w,    l->node_h,     l->node_w};
@@ -53,7 +59,7 @@ zo_status zo_node_layer_check(const zo_node_layer* l) {
               (uint64_t)l->node_h * l->node_w * l->out_c <= BYTES_MAX &&
               (uint64_t)l->k_h * l->k_w * l->in_c <= BYTES_MAX && l->input_zero_point >= -128 &&
               l->input_zero_point <= 127 && l->low >= -129 && l->low <= 127 && l->high >= -128 &&
-              l->high <= 128 && l->unmasked <= 1u && l->depthwise <= 1u;
+              l->high <= 128 && l->unmasked <= 1u && l->depthwise <= (ZO_WITH_DEPTHWISE ? 1u : 0u);
   if (l->depthwise == 1u) valid = valid && l->out_c % l->in_c == 0u;
   if (l->form == ZO_NODES_PLAIN) {
     valid = valid && l->node_h == l->out_h && l->node_w == l->out_w;
@@ -68,6 +74,8 @@ zo_status zo_node_layer_check(const zo_node_layer* l) {
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
+#endif
+
 uint32_t zo_node_count(const zo_node_layer* layer) {
   return layer->node_h * layer->node_w * layer->out_c;
 }
@@ -77,8 +85,8 @@ uint32_t zo_node_input_bytes(const zo_node_layer* layer) {
 }
 
 uint32_t zo_node_route_bytes(const zo_node_layer* layer) {
-  return layer->form == ZO_NODES_MEAN ? layer->out_c * ((layer->out_h * layer->out_w + 7u) / 8u)
-                                      : zo_node_count(layer);
+  return zo_node_is_mean(layer) ? layer->out_c * ((layer->out_h * layer->out_w + 7u) / 8u)
+                                : zo_node_count(layer);
 }
 
 uint32_t zo_node_row(const zo_node_layer* layer) {
@@ -150,12 +158,12 @@ zo_status zo_route_nodes_s8(const zo_node_layer* layer, uint32_t samples, const 
   const size_t stride = (size_t)layer->out_h * layer->out_w * layer->out_c;
   const size_t bytes = zo_node_route_bytes(layer);
   for (uint32_t i = 0; i < samples; ++i) {
-    if (layer->form == ZO_NODES_PLAIN) {
-      route_plain(layer, outputs + i * stride, routes + i * bytes);
-    } else if (layer->form == ZO_NODES_MAX_POOL) {
+    if (zo_node_is_max_pool(layer)) {
       route_max_pool(layer, outputs + i * stride, routes + i * bytes);
-    } else {
+    } else if (zo_node_is_mean(layer)) {
       route_mean(layer, outputs + i * stride, routes + i * bytes);
+    } else {
+      route_plain(layer, outputs + i * stride, routes + i * bytes);
     }
   }
   return ZO_OK;
@@ -193,10 +201,10 @@ zo_status zo_perturb_nodes_s8(const zo_node_layer* layer, uint32_t samples, uint
   const uint32_t count = zo_node_count(layer);
   /* A mean of outputs is not clamped where single outputs are. */
   const clamps none = {-129, 128};
-  const clamps held = layer->form == ZO_NODES_MEAN ? none : clamps_of(layer);
+  const clamps held = zo_node_is_mean(layer) ? none : clamps_of(layer);
   clamps kept = {-128, 127};
-  if (layer->form != ZO_NODES_MEAN && layer->low > kept.low) kept.low = layer->low;
-  if (layer->form != ZO_NODES_MEAN && layer->high < kept.high) kept.high = layer->high;
+  if (!zo_node_is_mean(layer) && layer->low > kept.low) kept.low = layer->low;
+  if (!zo_node_is_mean(layer) && layer->high < kept.high) kept.high = layer->high;
 #if ZO_KERNEL_SETS
   const zo_weight_loops* loops = zo_weight_loops_of_machine();
   const zo_node_block block = {

@@ -27,7 +27,7 @@
 #ifndef TFLM_ZO_OPS_CORE_NODES_ZO_NODE_LAYER_H_
 #define TFLM_ZO_OPS_CORE_NODES_ZO_NODE_LAYER_H_
 
-#include "ops/core/zo_types.h"
+#include "ops/core/zo_features.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -72,15 +72,33 @@ typedef struct zo_node_layer {
   uint32_t depthwise;
 } zo_node_layer;
 
+/* What a layer is, of what the build has. */
+static inline int zo_node_is_depthwise(const zo_node_layer* layer) {
+  return ZO_WITH_DEPTHWISE && layer->depthwise != 0u;
+}
+static inline int zo_node_is_mean(const zo_node_layer* layer) {
+  return ZO_WITH_MEAN_NODES && layer->form == ZO_NODES_MEAN;
+}
+static inline int zo_node_is_max_pool(const zo_node_layer* layer) {
+  return ZO_WITH_MAX_POOL_NODES && layer->form == ZO_NODES_MAX_POOL;
+}
+
 /* Input channels that an output channel reads: weights of a channel at one position of the
  * window. */
 static inline uint32_t zo_node_depth(const zo_node_layer* layer) {
-  return layer->depthwise != 0u ? 1u : layer->in_c;
+  return zo_node_is_depthwise(layer) ? 1u : layer->in_c;
 }
 
 /* Checks that the sizes fit each other.
  * Errors: ZO_ERROR_ARGUMENT. */
+#if ZO_WITH_CHECKS
 zo_status zo_node_layer_check(const zo_node_layer* layer);
+#else
+static inline zo_status zo_node_layer_check(const zo_node_layer* layer) {
+  (void)layer;
+  return ZO_OK;
+}
+#endif
 
 /* Nodes, bytes of the input, and bytes of the route of one sample: an input and a route are a
  * pair. */

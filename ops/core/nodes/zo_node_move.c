@@ -42,12 +42,12 @@ static uint32_t move_run(const zo_node_move* m, uint32_t channel, weight_run run
     return zo_subtract_rounded(run.weights, run.steps, run.count, m->shift, tensor->limit);
   }
 #endif
-  if (tensor->multiplier != NULL) {
+  if (zo_multiplier_of(tensor) != NULL) {
     scale_node_steps(scaled, run.steps, run.count, tensor->multiplier[channel]);
     run.steps = scaled;
   }
   const int32_t largest = (int32_t)m->step->clip;
-  return run.fraction != NULL
+  return zo_has_fraction(tensor)
              ? zo_apply_row_16(run.weights, run.fraction, run.steps, run.count, tensor->limit,
                                largest)
              : zo_apply_row_8(run.weights, run.steps, run.count, tensor->limit, largest, rounding);
@@ -70,13 +70,13 @@ static uint32_t move_apart(const zo_node_move* m, uint32_t channel, weight_run r
   weight_run near = run;
   near.weights = weights;
   gather(weights, run.weights, run.count, apart);
-  if (run.fraction != NULL) {
+  if (zo_has_fraction(m->filter)) {
     near.fraction = fraction;
     gather(fraction, run.fraction, run.count, apart);
   }
   const uint32_t saturated = move_run(m, channel, near, rounding);
   scatter(run.weights, weights, run.count, apart);
-  if (run.fraction != NULL) scatter(run.fraction, fraction, run.count, apart);
+  if (zo_has_fraction(m->filter)) scatter(run.fraction, fraction, run.count, apart);
   return saturated;
 }
 
@@ -88,15 +88,15 @@ static uint32_t rounding_of(const zo_node_move* m, const zo_tensor* tensor, uint
 
 static uint32_t move_channel(const zo_node_move* m, uint32_t channel, const int32_t* steps) {
   const zo_tensor* tensor = m->filter;
-  const int apart = m->layer->depthwise != 0u;
+  const int apart = zo_node_is_depthwise(m->layer);
   const uint32_t row = zo_node_row(m->layer);
-  const uint32_t most = apart || tensor->multiplier != NULL ? ZO_STEPS_CHUNK : row;
-  uint32_t rounding = tensor->fraction == NULL ? rounding_of(m, tensor, channel) : 0u;
+  const uint32_t most = apart || zo_multiplier_of(tensor) != NULL ? ZO_STEPS_CHUNK : row;
+  uint32_t rounding = !zo_has_fraction(tensor) ? rounding_of(m, tensor, channel) : 0u;
   uint32_t saturated = 0;
   for (uint32_t i = 0; i < row; i += most) {
     const size_t at = apart ? (size_t)i * m->layer->out_c + channel : (size_t)channel * row + i;
     const weight_run run = {tensor->weights + at,
-                            tensor->fraction == NULL ? NULL : tensor->fraction + at, steps + i,
+                            zo_has_fraction(tensor) ? tensor->fraction + at : NULL, steps + i,
                             row - i < most ? row - i : most};
     saturated +=
         apart ? move_apart(m, channel, run, &rounding) : move_run(m, channel, run, &rounding);

@@ -51,10 +51,17 @@ static zo_scale mean_square(const update* u, uint64_t sum) {
 }
 
 static int is_updated(const update* u, uint32_t channel) {
-  return u->chosen == NULL || u->chosen[channel] != 0;
+  return !ZO_WITH_ROWS || u->chosen == NULL || u->chosen[channel] != 0;
 }
 
 /* --- Rules ----------------------------------------------------------------------- */
+
+/* Whether the build has rules but ZO_NODE_RMS. */
+#define HAS_RULES (ZO_WITH_NODE_RULES || ZO_WITH_BITS)
+
+static uint32_t node_rule_of(const zo_node_step* step) {
+  return HAS_RULES ? step->rule : (uint32_t)ZO_NODE_RMS;
+}
 
 /* How a rule makes a step of G: -(G 2^bits - mean) factor. ZO_NODE_BITS has the shift of a move. */
 typedef struct plan {
@@ -81,7 +88,7 @@ static void standardize_row(int32_t* gradient, uint32_t count, const plan* p) {
 /* What a part of the gradient at hand is worth, and, with a plan, its steps in its place. */
 static void measure(const update* u, const plan* p, int32_t* gradient, uint32_t count,
                     int32_t largest, findings* found) {
-  const uint32_t rule = u->to.step->rule;
+  const uint32_t rule = node_rule_of(u->to.step);
   if (p == NULL) {
     if (rule == ZO_NODE_RMS) {
       found->squares += zo_row_squares(gradient, count);
@@ -91,7 +98,7 @@ static void measure(const update* u, const plan* p, int32_t* gradient, uint32_t 
     return;
   }
   if (rule == ZO_NODE_BITS) return;
-  if (rule == ZO_NODE_STANDARDIZED) {
+  if (ZO_WITH_NODE_RULES && rule == ZO_NODE_STANDARDIZED) {
     standardize_row(gradient, count, p);
     largest = INT32_MAX;
   }
@@ -109,9 +116,9 @@ static int form(update* u, uint32_t channel) {
 
 /* Moves the weights of channels by a plan; without one, only measures. */
 static findings walk_channels(update* u, const plan* p, uint32_t begin, uint32_t channels_end) {
-  const uint32_t rule = u->to.step->rule;
+  const uint32_t rule = node_rule_of(u->to.step);
   /* Whether nothing comes of a gradient of zero: a step of zero leaves an 8-bit weight alone. */
-  const int exact = u->to.filter == NULL || u->to.filter->fraction == NULL;
+  const int exact = u->to.filter == NULL || !zo_has_fraction(u->to.filter);
   const int skips = p == NULL ? rule == ZO_NODE_RMS : rule != ZO_NODE_STANDARDIZED && exact;
   findings found;
   memset(&found, 0, sizeof found);
@@ -140,7 +147,7 @@ static findings walk_channels(update* u, const plan* p, uint32_t begin, uint32_t
       }
       ++equal;
       if (p == NULL) {
-        zo_moments_join(&found.moments, &row.moments);
+        if (HAS_RULES) zo_moments_join(&found.moments, &row.moments);
         continue;
       }
       if (bias_of(u) != NULL) found.clipped += zo_node_move_bias(&u->to, i, u->of_bias);
@@ -226,14 +233,16 @@ static int plan_standardized(const update* u, const zo_moments* moments, plan* p
 static int make_plan(update* u, zo_node_step* step, plan* p) {
   const int32_t shift = u->g.shift; /* G is in units of 2^shift */
   memset(p, 0, sizeof *p);
-  if (step->rule == ZO_NODE_FIXED) {
+  const uint32_t rule = node_rule_of(step);
+  if (ZO_WITH_NODE_RULES && rule == ZO_NODE_FIXED) {
     p->factor =
         zo_scale_of((uint64_t)step->gain.mantissa * step->rate, step->gain.exponent - 16 + shift);
     return 1;
   }
-  if (step->rule != ZO_NODE_RMS || step->mean_square.mantissa == 0u) {
+  if (rule != ZO_NODE_RMS || step->mean_square.mantissa == 0u) {
     const findings found = walk_layer(u, NULL);
-    if (step->rule == ZO_NODE_STANDARDIZED) return plan_standardized(u, &found.moments, p);
+    if (ZO_WITH_NODE_RULES && rule == ZO_NODE_STANDARDIZED)
+      return plan_standardized(u, &found.moments, p);
 #if ZO_WITH_BITS
     if (step->rule == ZO_NODE_BITS) {
       const uint32_t width = zo_bit_width(found.moments.largest);
@@ -250,10 +259,12 @@ static int make_plan(update* u, zo_node_step* step, plan* p) {
   return 1;
 }
 
+#if ZO_WITH_CHECKS
 static int rule_is_valid(const zo_node_step* step) {
   if (step->rule == ZO_NODE_BITS) {
     return ZO_WITH_BITS && step->bits >= 1u && step->bits <= ZO_UPDATE_BITS_MAX;
   }
+  if (!ZO_WITH_NODE_RULES && step->rule != ZO_NODE_RMS) return 0;
   const zo_scale gain = step->gain;
   return step->rule <= ZO_NODE_STANDARDIZED && step->rate < UINT32_C(1) << 31 && step->clip >= 1u &&
          step->clip <= UINT32_C(1) << 24 &&
@@ -265,8 +276,9 @@ static int rule_is_valid(const zo_node_step* step) {
 
 static int filter_is_valid(const zo_node_layer* layer, const zo_tensor* tensor,
                            const zo_node_evidence* evidence, const zo_node_step* step) {
-  return tensor->type != ZO_TENSOR_INT32 && tensor->limit >= 1 && tensor->limit <= 127 &&
-         tensor->size == (uint64_t)zo_node_row(layer) * layer->out_c &&
+  return tensor->type != ZO_TENSOR_INT32 && zo_tensor_is_supported(tensor) &&
+         (ZO_WITH_8_BITS || tensor->fraction != NULL) && tensor->limit >= 1 &&
+         tensor->limit <= 127 && tensor->size == (uint64_t)zo_node_row(layer) * layer->out_c &&
          tensor->size <= UINT32_C(1) << 20 && evidence->inputs != NULL &&
          (step->rule != ZO_NODE_BITS || tensor->fraction == NULL);
 }
@@ -302,11 +314,15 @@ static zo_status check(const zo_node_layer* layer, const zo_tensor* tensors, uin
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
+#endif
+
 zo_status zo_node_update_s8(const zo_node_layer* layer, const zo_tensor* tensors, uint32_t count,
                             const zo_node_evidence* evidence, zo_node_step* step, int32_t* scratch,
                             uint32_t* saturated) {
+#if ZO_WITH_CHECKS
   const zo_status status = check(layer, tensors, count, evidence, step);
   if (status != ZO_OK) return status;
+#endif
   if (scratch == NULL) return ZO_ERROR_ARGUMENT;
   const uint32_t rows = step->rows == 0u ? layer->out_c : step->rows;
   update u;
@@ -320,7 +336,7 @@ zo_status zo_node_update_s8(const zo_node_layer* layer, const zo_tensor* tensors
   if (!zo_node_gradient_begin(&u.g, layer, evidence)) return ZO_ERROR_ARGUMENT;
   u.row = u.to.filter != NULL ? u.g.row : 0u;
   u.size = (u.row + (bias_of(&u) != NULL ? 1u : 0u)) * rows;
-  if (rows < layer->out_c) {
+  if (ZO_WITH_ROWS && rows < layer->out_c) {
     zo_node_gradient_choose(&u.g, rows, scratch + u.g.row);
     u.chosen = scratch + u.g.row;
   }
@@ -328,7 +344,7 @@ zo_status zo_node_update_s8(const zo_node_layer* layer, const zo_tensor* tensors
   plan p;
   if (!make_plan(&u, step, &p)) return ZO_OK;
   const findings found = walk_layer(&u, &p);
-  if (step->rule == ZO_NODE_RMS) {
+  if (node_rule_of(step) == ZO_NODE_RMS) {
     step->mean_square =
         zo_scale_blend(step->mean_square, mean_square(&u, found.squares), MEAN_SQUARE_SHIFT);
   }

@@ -28,7 +28,7 @@ uint32_t zo_control_words(const zo_control_settings* s) {
   const uint32_t restored = is_sharp(s) ? chain + 1u : chain;
   const uint32_t perturbed = is_sharp(s) ? 1u : chain;
   return ZO_COMMAND_HEADER_WORDS + 2u * ZO_INSTRUCTION_HEADER_WORDS +
-         2u * (chain * s->queries + restored + perturbed);
+         2u * (chain * zo_queries_of(s) + restored + perturbed);
 }
 
 /* --- Directions ------------------------------------------------------------- */
@@ -54,7 +54,7 @@ uint32_t zo_control_items(const zo_control_settings* s, uint32_t step, const int
   int32_t shares[ZO_MAX_CHAIN];
   zo_chain_weights(s->momentum, chain, shares);
   uint32_t count = 0;
-  for (uint32_t q = 0; q < s->queries; ++q) {
+  for (uint32_t q = 0; q < zo_queries_of(s); ++q) {
     for (uint32_t j = 0; j < chain; ++j) {
       items[count].seed = chain_seed(s, step, q, j);
       items[count++].coefficient =
@@ -63,11 +63,11 @@ uint32_t zo_control_items(const zo_control_settings* s, uint32_t step, const int
   }
   return count;
 #else
-  for (uint32_t q = 0; q < s->queries; ++q) {
+  for (uint32_t q = 0; q < zo_queries_of(s); ++q) {
     items[q].seed = chain_seed(s, step, q, 0);
     items[q].coefficient = coefficients[q];
   }
-  return s->queries;
+  return zo_queries_of(s);
 #endif
 }
 
@@ -76,7 +76,7 @@ static int64_t coefficient_limit(const zo_control_settings* s) {
 #if ZO_WITH_CHAINS
   if (s->chain != 0u) {
     return (INT64_C(1) << 30) /
-           ((int64_t)s->queries * ZO_CHAIN_SPREAD * zo_distribution_z_max(s->distribution));
+           ((int64_t)zo_queries_of(s) * ZO_CHAIN_SPREAD * zo_distribution_z_max(s->distribution));
   }
 #else
   (void)s;
@@ -87,8 +87,10 @@ static int64_t coefficient_limit(const zo_control_settings* s) {
 zo_status zo_control_init(zo_control* control, const zo_control_settings* settings,
                           const uint8_t* block_segments) {
   if (control == NULL || settings == NULL) return ZO_ERROR_ARGUMENT;
+#if ZO_WITH_CHECKS
   const zo_status status = zo_control_settings_check(settings);
   if (status != ZO_OK) return status;
+#endif
   memset(control, 0, sizeof *control);
   control->settings = settings;
   control->block_segments = block_segments;
@@ -122,28 +124,13 @@ static uint32_t ascent_seed(const zo_control* control, uint32_t step, uint32_t q
   return zo_query_seed(control->settings->run_seed, step, ZO_QUERY_SEEDS + query);
 }
 
-/* A command that is written, padded with zeros. */
-static zo_status end_command(zo_status status, const zo_command_writer* writer, int32_t* words,
-                             uint32_t capacity) {
-  if (status == ZO_OK) {
-    memset(words + writer->length, 0, (capacity - writer->length) * sizeof(int32_t));
-  }
-  return status;
-}
-
-/* The perturbation of one command. */
-typedef struct term_list {
-  zo_perturb_term terms[2 * ZO_MAX_CHAIN + 2];
-  uint32_t count;
-} term_list;
-
-static void add_term(term_list* list, uint32_t seed, int32_t k) {
+static void add_term(zo_term_list* list, uint32_t seed, int32_t k) {
   list->terms[list->count].seed = seed;
   list->terms[list->count++].k = k;
 }
 
-static void add_direction(term_list* list, const zo_control* control, uint32_t step, uint32_t query,
-                          int32_t k) {
+static void add_direction(zo_term_list* list, const zo_control* control, uint32_t step,
+                          uint32_t query, int32_t k) {
   const zo_control_settings* s = control->settings;
   const uint32_t chain = chain_length(s, step);
   for (uint32_t j = 0; j < chain; ++j)
@@ -151,20 +138,12 @@ static void add_direction(term_list* list, const zo_control* control, uint32_t s
 }
 
 /* Undoes what the last evaluation of a query leaves. */
-static void add_restoration(term_list* list, const zo_control* control, uint32_t step,
+static void add_restoration(zo_term_list* list, const zo_control* control, uint32_t step,
                             uint32_t query) {
-  add_direction(list, control, step, query, control->settings->estimator == ZO_ANTITHETIC ? 1 : -1);
+  add_direction(list, control, step, query, zo_is_one_sided(control->settings->estimator) ? -1 : 1);
   if (is_sharp(control->settings) && control->ascent != 0) {
     add_term(list, ascent_seed(control, step, query), -control->ascent);
   }
-}
-
-static zo_perturb_terms terms_of(const term_list* list, const zo_control_settings* s) {
-  zo_perturb_terms terms;
-  terms.terms = list->terms;
-  terms.count = list->count;
-  terms.momentum = s->momentum;
-  return terms;
 }
 
 /* Evaluating z_s. */
@@ -173,72 +152,65 @@ static int is_ascending(const zo_control* control) {
 }
 
 static int evaluates_base(const zo_control* control) {
-  return control->settings->estimator == ZO_ONE_SIDED && control->based == 0u;
+  return zo_is_one_sided(control->settings->estimator) && control->based == 0u;
 }
 
-static zo_status write_pending(const zo_control* control, zo_command_writer* writer) {
-  if (control->pending == 0u) return ZO_OK;
+/* No moves yet. */
+static void begin_moves(const zo_control* control, zo_moves* moves) {
+  const zo_control_settings* s = control->settings;
+  moves->items = moves->restore.count = moves->perturb.count = 0;
+  moves->momentum = s->momentum;
+  moves->block = block_of(control, control->step);
+  moves->distribution = zo_control_distribution(s, control->step);
+}
+
+static void add_pending(const zo_control* control, zo_moves* moves) {
+  if (control->pending == 0u) return;
   const zo_control_settings* s = control->settings;
   const uint32_t step = control->step - 1u;
-  term_list list;
-  list.count = 0;
-  add_restoration(&list, control, step, s->queries - 1u);
-  const zo_perturb_terms restore = terms_of(&list, s);
+  add_restoration(&moves->restore, control, step, zo_queries_of(s) - 1u);
   int32_t coefficients[ZO_MAX_QUERIES];
-  zo_query items[ZO_MAX_QUERIES];
-  for (uint32_t q = 0; q < s->queries; ++q) coefficients[q] = control->queries[q].coefficient;
-  const uint32_t count = zo_control_items(s, step, coefficients, items);
-  return zo_command_update(writer, block_of(control, step), zo_control_distribution(s, step),
-                           &restore, items, count);
+  for (uint32_t q = 0; q < zo_queries_of(s); ++q) coefficients[q] = control->queries[q].coefficient;
+  moves->items = zo_control_items(s, step, coefficients, moves->queries);
+  moves->update_block = block_of(control, step);
+  moves->update_distribution = zo_control_distribution(s, step);
 }
 
 /* The perturbation that an evaluation starts with. */
-static zo_status write_perturbation(const zo_control* control, zo_command_writer* writer) {
-  if (evaluates_base(control)) return ZO_OK;
+static void add_perturbation(const zo_control* control, zo_term_list* list) {
+  if (evaluates_base(control)) return;
   const uint32_t step = control->step;
   const uint32_t query = control->query;
-  term_list list;
-  list.count = 0;
-  if (control->phase == 0u && query > 0u) add_restoration(&list, control, step, query - 1u);
+  if (control->phase == 0u && query > 0u) add_restoration(list, control, step, query - 1u);
   if (is_ascending(control)) {
-    add_term(&list, ascent_seed(control, step, query), control->phase == 0u ? 1 : -2);
-  } else {
-    /* From w - z_s to w + g z_s. */
-    for (int32_t g = -1; is_sharp(control->settings) && control->phase == 2u && g < control->ascent;
-         ++g) {
-      add_term(&list, ascent_seed(control, step, query), 1);
-    }
-    add_direction(&list, control, step, query, control->phase % 2u == 0u ? 1 : -2);
+    add_term(list, ascent_seed(control, step, query), control->phase == 0u ? 1 : -2);
+    return;
   }
-  const zo_perturb_terms terms = terms_of(&list, control->settings);
-  return zo_command_perturb(writer, block_of(control, step),
-                            zo_control_distribution(control->settings, step), &terms);
+  /* From w - z_s to w + g z_s. */
+  for (int32_t g = -1; is_sharp(control->settings) && control->phase == 2u && g < control->ascent;
+       ++g) {
+    add_term(list, ascent_seed(control, step, query), 1);
+  }
+  add_direction(list, control, step, query, control->phase % 2u == 0u ? 1 : -2);
 }
 
 static int is_first_invoke(const zo_control* control) {
   return control->query == 0u && control->phase == 0u && control->part == 0u &&
-         (control->settings->estimator == ZO_ANTITHETIC || control->based == 0u);
+         (!zo_is_one_sided(control->settings->estimator) || control->based == 0u);
 }
 
-zo_status zo_control_next(zo_control* control, int32_t* words, uint32_t capacity,
-                          zo_request* request) {
-  if (control == NULL || words == NULL || request == NULL) return ZO_ERROR_ARGUMENT;
+zo_status zo_control_next_moves(const zo_control* control, zo_moves* moves, zo_request* request) {
+  if (control == NULL || moves == NULL || request == NULL) return ZO_ERROR_ARGUMENT;
   const zo_control_settings* s = control->settings;
-  request->action = ZO_ACTION_DONE;
+  memset(request, 0, sizeof *request);
   request->step = control->step;
-  request->first_sample = 0;
-  request->start_segment = 0;
   if (control->step == s->steps) return ZO_OK;
 
-  zo_command_writer writer;
-  zo_status status = zo_command_begin(&writer, words, capacity, ZO_FLAG_LOSS);
-  if (status == ZO_OK && is_first_invoke(control)) status = write_pending(control, &writer);
-  if (status == ZO_OK && control->part == 0u) status = write_perturbation(control, &writer);
-  status = end_command(status, &writer, words, capacity);
-  if (status != ZO_OK) return status;
-
+  begin_moves(control, moves);
+  if (is_first_invoke(control)) add_pending(control, moves);
+  if (control->part == 0u) add_perturbation(control, &moves->perturb);
   request->action = ZO_ACTION_INVOKE;
-  request->first_sample = (control->step * s->parts + control->part) * s->batch;
+  request->first_sample = control->step * zo_minibatch_of(s) + control->part * s->batch;
   /* The prefix of a block keeps weights and, in a minibatch of one part, inputs within a step. */
   if (!is_first_invoke(control) && s->parts == 1u) {
     request->start_segment = segment_of(control, control->step);
@@ -246,14 +218,25 @@ zo_status zo_control_next(zo_control* control, int32_t* words, uint32_t capacity
   return ZO_OK;
 }
 
+zo_status zo_control_next(zo_control* control, int32_t* words, uint32_t capacity,
+                          zo_request* request) {
+  if (words == NULL) return ZO_ERROR_ARGUMENT;
+  zo_moves moves;
+  zo_status status = zo_control_next_moves(control, &moves, request);
+  if (status != ZO_OK || request->action == ZO_ACTION_DONE) return status;
+  status = zo_moves_write(&moves, ZO_FLAG_LOSS, words, capacity);
+  if (status != ZO_OK) request->action = ZO_ACTION_DONE;
+  return status;
+}
+
 zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capacity,
                             uint32_t* pending) {
   if (control == NULL || words == NULL || pending == NULL) return ZO_ERROR_ARGUMENT;
   if (control->step < control->settings->steps && !is_first_invoke(control)) return ZO_ERROR_ORDER;
-  zo_command_writer writer;
-  zo_status status = zo_command_begin(&writer, words, capacity, ZO_FLAG_CHECKSUM);
-  if (status == ZO_OK) status = write_pending(control, &writer);
-  status = end_command(status, &writer, words, capacity);
+  zo_moves moves;
+  begin_moves(control, &moves);
+  add_pending(control, &moves);
+  const zo_status status = zo_moves_write(&moves, ZO_FLAG_CHECKSUM, words, capacity);
   if (status != ZO_OK) return status;
   *pending = control->pending;
   control->pending = 0;
@@ -263,7 +246,7 @@ zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capaci
 /* --- Giving a step up ------------------------------------------------------- */
 
 /* What undoes the perturbation that is in force, `executed` as in zo_control_abandon. */
-static void add_undoing(term_list* list, const zo_control* control, uint32_t executed) {
+static void add_undoing(const zo_control* control, zo_term_list* list, uint32_t executed) {
   const uint32_t step = control->step;
   const uint32_t query = control->query;
   const int is_in = executed != 0u || control->part > 0u; /* this evaluation's is in force */
@@ -283,28 +266,32 @@ static void add_undoing(term_list* list, const zo_control* control, uint32_t exe
   }
 }
 
-zo_status zo_control_abandon(zo_control* control, uint32_t executed, int32_t* words,
-                             uint32_t capacity) {
-  if (control == NULL || words == NULL) return ZO_ERROR_ARGUMENT;
-  zo_command_writer writer;
-  zo_status status = zo_command_begin(&writer, words, capacity, ZO_FLAG_CHECKSUM);
-  if (status == ZO_OK && executed == 0u) status = write_pending(control, &writer);
-  if (status == ZO_OK && control->step < control->settings->steps) {
-    term_list list;
-    list.count = 0;
-    add_undoing(&list, control, executed);
-    const zo_perturb_terms terms = terms_of(&list, control->settings);
-    const zo_distribution distribution = zo_control_distribution(control->settings, control->step);
-    if (list.count > 0u) {
-      status = zo_command_perturb(&writer, block_of(control, control->step), distribution, &terms);
-    }
-  }
-  status = end_command(status, &writer, words, capacity);
-  if (status != ZO_OK) return status;
+/* What leads from where the weights are to where the last whole step leaves them. */
+static void add_way_back(const zo_control* control, uint32_t executed, zo_moves* moves) {
+  begin_moves(control, moves);
+  if (executed == 0u) add_pending(control, moves);
+  if (control->step < control->settings->steps) add_undoing(control, &moves->perturb, executed);
+}
+
+static void begin_anew(zo_control* control) {
   control->pending = 0;
   control->query = control->phase = control->part = control->based = 0;
   control->base = control->plus = control->minus = control->total = 0;
-  return ZO_OK;
+}
+
+void zo_control_abandon_moves(zo_control* control, uint32_t executed, zo_moves* moves) {
+  add_way_back(control, executed, moves);
+  begin_anew(control);
+}
+
+zo_status zo_control_abandon(zo_control* control, uint32_t executed, int32_t* words,
+                             uint32_t capacity) {
+  if (control == NULL || words == NULL) return ZO_ERROR_ARGUMENT;
+  zo_moves moves;
+  add_way_back(control, executed, &moves);
+  const zo_status status = zo_moves_write(&moves, ZO_FLAG_CHECKSUM, words, capacity);
+  if (status == ZO_OK) begin_anew(control);
+  return status;
 }
 
 int zo_control_is_in_step(const zo_control* control) {
@@ -312,58 +299,56 @@ int zo_control_is_in_step(const zo_control* control) {
          control->based != 0u;
 }
 
+zo_status zo_control_suspend_moves(const zo_control* control, uint32_t back, zo_moves* moves) {
+  if (control == NULL || moves == NULL) return ZO_ERROR_ARGUMENT;
+  if (!zo_control_is_in_step(control)) return ZO_ERROR_ORDER;
+  begin_moves(control, moves);
+  zo_term_list* list = &moves->perturb;
+  add_undoing(control, list, 0);
+  for (uint32_t i = 0; back != 0u && i < list->count; ++i) {
+    if (list->terms[i].k != ZO_SAME_CHAIN) list->terms[i].k = -list->terms[i].k;
+  }
+  return ZO_OK;
+}
+
 zo_status zo_control_suspend(const zo_control* control, uint32_t back, int32_t* words,
                              uint32_t capacity) {
-  if (control == NULL || words == NULL) return ZO_ERROR_ARGUMENT;
-  if (!zo_control_is_in_step(control)) return ZO_ERROR_ORDER;
-  term_list list;
-  list.count = 0;
-  add_undoing(&list, control, 0);
-  for (uint32_t i = 0; back != 0u && i < list.count; ++i) {
-    if (list.terms[i].k != ZO_SAME_CHAIN) list.terms[i].k = -list.terms[i].k;
-  }
-  zo_command_writer writer;
-  zo_status status = zo_command_begin(&writer, words, capacity, 0);
-  if (status == ZO_OK && list.count > 0u) {
-    const zo_perturb_terms terms = terms_of(&list, control->settings);
-    status = zo_command_perturb(&writer, block_of(control, control->step),
-                                zo_control_distribution(control->settings, control->step), &terms);
-  }
-  return end_command(status, &writer, words, capacity);
+  if (words == NULL) return ZO_ERROR_ARGUMENT;
+  zo_moves moves;
+  const zo_status status = zo_control_suspend_moves(control, back, &moves);
+  return status == ZO_OK ? zo_moves_write(&moves, 0, words, capacity) : status;
 }
 
 /* --- What came back --------------------------------------------------------- */
 
 /* d as the mean over the minibatch. */
 static int64_t mean_difference(const zo_control* control, uint32_t query) {
-  const int64_t minibatch = (int64_t)control->settings->batch * control->settings->parts;
-  return zo_mean_difference(control->difference[query], minibatch);
+  return zo_mean_difference(control->difference[query], zo_minibatch_of(control->settings));
 }
 
 static void finish_step(zo_control* control, zo_report* report) {
   const zo_control_settings* s = control->settings;
   const uint32_t rate = zo_control_rate(s, control->step);
   const zo_step_size size = {s->estimator, s->rule, zo_control_distribution(s, control->step),
-                             s->queries, s->clip};
+                             zo_queries_of(s), s->clip};
   int64_t mean_square = control->mean_square;
-  for (uint32_t q = 0; q < s->queries; ++q) {
+  for (uint32_t q = 0; q < zo_queries_of(s); ++q) {
     mean_square = zo_track_mean_square(mean_square, mean_difference(control, q));
   }
   control->mean_square = mean_square;
-  for (uint32_t q = 0; q < s->queries; ++q) {
+  for (uint32_t q = 0; q < zo_queries_of(s); ++q) {
     control->queries[q].seed = zo_query_seed(s->run_seed, control->step, q);
     control->queries[q].coefficient = (int32_t)zo_clamp64(
         zo_step_coefficient(&size, mean_difference(control, q), rate, mean_square),
         coefficient_limit(s));
   }
-  const int64_t evaluations = s->estimator == ZO_ANTITHETIC
-                                  ? (is_sharp(s) ? 4 : 2) * (int64_t)s->queries
-                                  : (int64_t)s->queries + 1;
+  const int64_t evaluations = zo_is_one_sided(s->estimator)
+                                  ? (int64_t)zo_queries_of(s) + 1
+                                  : (is_sharp(s) ? 4 : 2) * (int64_t)zo_queries_of(s);
   report->step_done = 1;
   report->step = control->step;
   report->rate = rate;
-  report->mean_loss =
-      (int32_t)zo_divide(control->total, evaluations * (int64_t)s->batch * s->parts);
+  report->mean_loss = (int32_t)zo_divide(control->total, evaluations * zo_minibatch_of(s));
   control->step += 1u;
   control->query = 0;
   control->phase = 0;
@@ -381,7 +366,7 @@ static void finish_evaluation(zo_control* control, zo_report* report) {
     control->plus = 0;
     return;
   }
-  if (s->estimator == ZO_ANTITHETIC && control->phase % 2u == 0u) {
+  if (!zo_is_one_sided(s->estimator) && control->phase % 2u == 0u) {
     control->phase += 1u;
     return;
   }
@@ -393,12 +378,12 @@ static void finish_evaluation(zo_control* control, zo_report* report) {
     return;
   }
   control->difference[control->query] =
-      control->plus - (s->estimator == ZO_ANTITHETIC ? control->minus : control->base);
+      control->plus - (zo_is_one_sided(s->estimator) ? control->base : control->minus);
   control->plus = 0;
   control->minus = 0;
   control->phase = 0;
   control->query += 1u;
-  if (control->query == s->queries) finish_step(control, report);
+  if (control->query == zo_queries_of(s)) finish_step(control, report);
 }
 
 zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t count,

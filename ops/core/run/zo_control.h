@@ -26,6 +26,7 @@
 #ifndef TFLM_ZO_OPS_CORE_RUN_ZO_CONTROL_H_
 #define TFLM_ZO_OPS_CORE_RUN_ZO_CONTROL_H_
 
+#include "ops/core/run/zo_moves.h"
 #include "ops/core/run/zo_run_settings.h"
 #include "ops/core/run/zo_samples.h"
 
@@ -91,6 +92,10 @@ zo_status zo_control_resume(zo_control* control, uint32_t step, int64_t mean_squ
 zo_status zo_control_next(zo_control* control, int32_t* words, uint32_t capacity,
                           zo_request* request);
 
+/* The same for a program that has the weights at hand: it applies the moves to each tensor
+ * (zo_moves_apply), then invokes with a command of ZO_FLAG_LOSS alone. */
+zo_status zo_control_next_moves(const zo_control* control, zo_moves* moves, zo_request* request);
+
 /* Takes the losses of the invoke that was asked for.
  * Errors: ZO_ERROR_ARGUMENT where count is not settings.batch. */
 zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t count,
@@ -124,6 +129,9 @@ zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capaci
 zo_status zo_control_abandon(zo_control* control, uint32_t executed, int32_t* words,
                              uint32_t capacity);
 
+/* The same as moves; between steps, what zo_control_settle gives. */
+void zo_control_abandon_moves(zo_control* control, uint32_t executed, zo_moves* moves);
+
 /* Whether a step has begun: the weights may be those of one of its queries. */
 int zo_control_is_in_step(const zo_control* control);
 
@@ -133,6 +141,9 @@ int zo_control_is_in_step(const zo_control* control);
  * ZO_ERROR_ORDER where no step has begun; ZO_ERROR_CAPACITY. */
 zo_status zo_control_suspend(const zo_control* control, uint32_t back, int32_t* words,
                              uint32_t capacity);
+
+/* The same as moves. */
+zo_status zo_control_suspend_moves(const zo_control* control, uint32_t back, zo_moves* moves);
 
 /* Words that a command of this run takes at most. */
 uint32_t zo_control_words(const zo_control_settings* settings);

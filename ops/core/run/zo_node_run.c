@@ -15,8 +15,10 @@ static uint32_t next_with_queries(const zo_node_run* run, uint32_t task) {
 zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings,
                            zo_node_task* tasks) {
   if (run == NULL || tasks == NULL) return ZO_ERROR_ARGUMENT;
+#if ZO_WITH_CHECKS
   const zo_status status = zo_node_tasks_check(settings, tasks);
   if (status != ZO_OK) return status;
+#endif
   memset(run, 0, sizeof *run);
   run->settings = *settings;
   run->tasks = tasks;
@@ -207,7 +209,7 @@ uint32_t zo_node_run_evaluations(const zo_node_run* run) {
   if (run == NULL || run->stage != ZO_NODE_QUERY) return 0;
   const zo_node_task* t = &run->tasks[run->task];
   if (zo_task_is_weights(t)) return 1;
-  const uint32_t sides = run->settings.common.estimator == ZO_ANTITHETIC ? 2u : 1u;
+  const uint32_t sides = zo_is_one_sided(run->settings.common.estimator) ? 1u : 2u;
   return (t->queries - run->query) * sides - run->side;
 }
 
@@ -216,7 +218,7 @@ static zo_status perturb_all(const zo_node_run* run, uint32_t count, uint32_t be
                              int8_t* nodes) {
   const zo_node_task* t = &run->tasks[run->task];
   const size_t bytes = (size_t)run->settings.common.batch * zo_node_count(&t->layer);
-  const uint32_t sides = run->settings.common.estimator == ZO_ANTITHETIC ? 2u : 1u;
+  const uint32_t sides = zo_is_one_sided(run->settings.common.estimator) ? 1u : 2u;
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t at = run->query * sides + run->side + i;
     const zo_status status = perturb(run, at / sides, at % sides, begin, end, nodes + i * bytes);
@@ -283,7 +285,7 @@ void zo_node_enter_queries(zo_node_run* run, uint32_t task) {
 /* Before the first query: of one-sided differences what is subtracted. */
 static void begin_differences(zo_node_run* run, const int32_t* losses) {
   const uint32_t batch = run->settings.common.batch;
-  const int one_sided = run->settings.common.estimator == ZO_ONE_SIDED;
+  const int one_sided = zo_is_one_sided(run->settings.common.estimator);
   for (uint32_t i = 0; i < run->settings.tasks; ++i) {
     const zo_node_task* t = &run->tasks[i];
     for (uint32_t q = 0; q < t->queries; ++q) {
@@ -335,7 +337,7 @@ zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t c
   }
   add_losses(run, losses, count);
   run->moved = 0;
-  if (run->side == 0u && run->settings.common.estimator == ZO_ANTITHETIC) {
+  if (run->side == 0u && !zo_is_one_sided(run->settings.common.estimator)) {
     run->side = 1;
   } else if (run->query + 1u < t->queries) {
     run->side = 0;
@@ -377,7 +379,7 @@ uint32_t zo_node_task_rate(const zo_node_run* run, const zo_node_task* task) {
 
 /* Output channels that an exact task updates in this step; 0: all. */
 static uint32_t updated_rows(const zo_node_run* run, const zo_node_task* task) {
-  if (run->settings.rows_most == 0u) return 0;
+  if (!ZO_WITH_ROWS || run->settings.rows_most == 0u) return 0;
   const uint64_t least = run->settings.rows_least;
   const uint64_t range = run->settings.rows_most - least;
   const uint64_t largest = (uint64_t)run->largest_loss;
@@ -402,6 +404,7 @@ zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensors, uint32_
   uint32_t asking = run->task; /* the task whose queries say what this one's nodes are worth */
   while (run->tasks[asking].kind == ZO_TASK_SHARED_NODES) --asking;
   const uint32_t queries = run->tasks[asking].queries;
+  const int is_exact = zo_task_is_exact(&run->tasks[asking]);
   uint32_t seeds[ZO_MAX_QUERIES];
   for (uint32_t q = 0; q < queries; ++q) seeds[q] = zo_node_seed(run, asking, q);
   zo_node_evidence evidence;
@@ -412,14 +415,14 @@ zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensors, uint32_
   evidence.routes = t->routes;
   evidence.differences = run->tasks[asking].differences;
   evidence.seeds = seeds;
-  evidence.errors = queries == 0u ? t->errors : NULL;
-  evidence.exponents = queries == 0u ? t->exponents : NULL;
+  evidence.errors = is_exact ? t->errors : NULL;
+  evidence.exponents = is_exact ? t->exponents : NULL;
   zo_node_step step;
   memset(&step, 0, sizeof step);
-  step.rule = queries == 0u ? run->settings.exact_rule : run->settings.rule;
+  step.rule = is_exact ? run->settings.exact_rule : run->settings.rule;
   step.rate = zo_node_task_rate(run, t);
   step.clip = run->settings.common.clip;
-  if (queries == 0u) {
+  if (is_exact) {
     step.bits = run->settings.exact_bits[zo_control_stage(&run->settings.common, run->step)];
     step.rows = updated_rows(run, t);
   }

@@ -60,11 +60,11 @@ typedef struct zo_node_task {
 } zo_node_task;
 
 static inline int zo_task_is_weights(const zo_node_task* task) {
-  return task->kind == ZO_TASK_WEIGHTS;
+  return ZO_WITH_WEIGHT_TASKS && task->kind == ZO_TASK_WEIGHTS;
 }
 
 static inline int zo_task_is_exact(const zo_node_task* task) {
-  return task->kind == ZO_TASK_NODES && task->queries == 0u;
+  return ZO_WITH_EXACT_TASKS && task->kind == ZO_TASK_NODES && task->queries == 0u;
 }
 
 static inline int zo_task_is_in_tail(const zo_node_task* task) {

@@ -13,7 +13,7 @@
 
 /* How a query's last evaluation is undone. */
 static int32_t undo(const zo_node_run* run) {
-  return run->settings.common.estimator == ZO_ANTITHETIC ? 1 : -1;
+  return zo_is_one_sided(run->settings.common.estimator) ? -1 : 1;
 }
 
 /* What leads from where the weights are to where they are wanted: one pass. */

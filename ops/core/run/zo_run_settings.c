@@ -44,9 +44,11 @@ zo_status zo_control_settings_check(const zo_control_settings* s) {
   if (s->queries < 1u || s->queries > ZO_MAX_QUERIES) return ZO_ERROR_QUERIES;
   const int valid =
       s->steps >= 1u && s->samples >= 1u && s->batch >= 1u && s->parts >= 1u &&
-      (uint64_t)s->batch * s->parts <= UINT32_MAX / s->steps && s->estimator <= ZO_ONE_SIDED &&
-      s->rule <= ZO_STEP_SIGN && s->schedule <= LAST_SCHEDULE && s->rate >= 1u &&
-      s->rate < (UINT32_C(1) << 31) && s->final_rate <= s->rate &&
+      (uint64_t)s->batch * s->parts <= UINT32_MAX / s->steps &&
+      s->estimator <= (ZO_WITH_ONE_SIDED ? ZO_ONE_SIDED : ZO_ANTITHETIC) &&
+      (ZO_WITH_STEP_RULES ? s->rule <= ZO_STEP_SIGN : s->rule == ZO_STEP_NORMALIZED) &&
+      s->schedule <= LAST_SCHEDULE && s->rate >= 1u && s->rate < (UINT32_C(1) << 31) &&
+      s->final_rate <= s->rate &&
       (s->schedule != ZO_SCHEDULE_STEP || (s->decay_steps >= 1u && s->decay <= RATE_ONE)) &&
       (s->stage_p_zero[0] | s->stage_p_zero[1]) / 256u + s->blocks / (ZO_BLOCKS_MAX + 1u) == 0u &&
       momentum_is_valid(s) && s->sharpness <= (ZO_WITH_SHARPNESS ? 1u : 0u) &&

@@ -65,6 +65,14 @@ typedef struct zo_control_settings {
   uint32_t sharpness; /* 1: sharpness-aware steps, see above; ZO_ANTITHETIC only */
 } zo_control_settings;
 
+/* Queries of a step, a constant where the build has room for one; samples of a step. */
+static inline uint32_t zo_queries_of(const zo_control_settings* settings) {
+  return ZO_MAX_QUERIES == 1 ? 1u : settings->queries;
+}
+static inline uint32_t zo_minibatch_of(const zo_control_settings* settings) {
+  return settings->batch * settings->parts; /* times the steps below 2^32 */
+}
+
 /* Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_QUERIES, ZO_ERROR_DISTRIBUTION where no run has such
  * settings. */
 zo_status zo_control_settings_check(const zo_control_settings* settings);

@@ -35,7 +35,7 @@ int64_t zo_track_mean_square(int64_t mean_square, int64_t d) {
 /* -rate * d / (2 mu Q) or -rate * d / (mu Q): rate and d have 16 fraction bits, like c. */
 static int64_t gradient_coefficient(const zo_step_size* s, int64_t d, int64_t rate) {
   if (s->clip > 0u) d = zo_clamp64(d, s->clip);
-  const int64_t sides = s->estimator == ZO_ANTITHETIC ? 2 : 1;
+  const int64_t sides = zo_is_one_sided(s->estimator) ? 1 : 2;
   const int64_t product = zo_divide(-d * rate, ONE); /* <= 2^45 */
   const int64_t up = GAUSSIAN_UNITS_DENOMINATOR * GAUSSIAN_UNITS_DENOMINATOR;
   const int64_t down = GAUSSIAN_UNITS_NUMERATOR * GAUSSIAN_UNITS_NUMERATOR;
@@ -70,13 +70,18 @@ static int64_t sign_coefficient(const zo_step_size* s, int64_t d, int64_t rate) 
   return d > 0 ? -size : (d < 0 ? size : 0);
 }
 
+/* The rule, of those that the build has. */
+static uint32_t rule_of(const zo_step_size* s) {
+  return ZO_WITH_STEP_RULES ? s->rule : (uint32_t)ZO_STEP_NORMALIZED;
+}
+
 int32_t zo_step_coefficient(const zo_step_size* s, int64_t d, uint32_t rate, int64_t mean_square) {
   const int64_t limit =
       STEP_SUM_MAX / ((int64_t)s->queries * zo_distribution_z_max(s->distribution));
   int64_t c;
-  if (s->rule == ZO_STEP_GRADIENT) {
+  if (rule_of(s) == ZO_STEP_GRADIENT) {
     c = gradient_coefficient(s, d, rate);
-  } else if (s->rule == ZO_STEP_NORMALIZED) {
+  } else if (rule_of(s) == ZO_STEP_NORMALIZED) {
     c = normalized_coefficient(s, d, rate, mean_square);
   } else {
     c = sign_coefficient(s, d, rate);

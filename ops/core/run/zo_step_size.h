@@ -14,7 +14,7 @@
 #ifndef TFLM_ZO_OPS_CORE_RUN_ZO_STEP_SIZE_H_
 #define TFLM_ZO_OPS_CORE_RUN_ZO_STEP_SIZE_H_
 
-#include "ops/core/zo_types.h"
+#include "ops/core/zo_features.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -39,6 +39,11 @@ typedef enum zo_step_rule {
   /* c = -rate * sign(d) / Q: sign-m-SPSA (QZO-FF, Alg. 1). Rate: LSB, as above. */
   ZO_STEP_SIGN = 2,
 } zo_step_rule;
+
+/* In a build that has both. */
+static inline int zo_is_one_sided(uint32_t estimator) {
+  return ZO_WITH_ONE_SIDED && estimator == ZO_ONE_SIDED;
+}
 
 /* What coefficients depend on besides d and the rate; fields as in zo_control_settings. */
 typedef struct zo_step_size {

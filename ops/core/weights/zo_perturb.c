@@ -231,6 +231,7 @@ zo_status zo_perturb_check(zo_distribution distribution, const zo_perturb_terms*
 
 zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
                         const zo_perturb_terms* terms) {
+#if ZO_WITH_CHECKS
   if (tensor == NULL || tensor->weights == NULL || tensor->size == 0 || terms == NULL ||
       terms->count == 0 || !zo_tensor_is_supported(tensor)) {
     return ZO_ERROR_ARGUMENT;
@@ -242,6 +243,7 @@ zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
   }
   const zo_status status = zo_perturb_check(distribution, terms);
   if (status != ZO_OK) return status;
+#endif
 #if ZO_WITH_COORDINATE
   if (zo_is_coordinate(distribution)) {
     zo_perturb_coordinates_s8(tensor, distribution, terms);

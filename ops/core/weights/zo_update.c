@@ -135,6 +135,7 @@ LOOP uint32_t update_chunks(const zo_tensor* tensor, uint32_t begin, uint32_t co
 static uint32_t update_tile(zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin,
                             uint32_t count, zo_distribution distribution, const zo_query* queries,
                             uint32_t query_count) {
+  if (ZO_MAX_QUERIES == 1) query_count = 1; /* for compilers */
   const uint32_t tile = begin / ZO_STREAM_TILE;
   tile_streams streams;
   for (uint32_t q = 0; q < query_count; ++q) {
@@ -195,7 +196,8 @@ zo_status zo_step_check(zo_distribution distribution, const zo_query* queries, u
 int zo_update_takes(const zo_tensor* tensor) {
   return tensor != NULL && tensor->weights != NULL && tensor->size > 0 && tensor->limit >= 1 &&
          tensor->limit <= 127 && zo_tensor_is_supported(tensor) &&
-         (tensor->type != ZO_TENSOR_INT16 || tensor->fraction != NULL) &&
+         (tensor->fraction != NULL ||
+          (tensor->type != ZO_TENSOR_INT16 && (ZO_WITH_8_BITS || zo_is_of_biases(tensor)))) &&
          (!zo_is_of_biases(tensor) || zo_are_biases(tensor)) &&
          (tensor->multiplier == NULL || (tensor->channels > 0 && tensor->inner > 0));
 }
@@ -210,8 +212,9 @@ int zo_update_takes(const zo_tensor* tensor) {
 static int fold_restored(const zo_tensor* tensor, zo_distribution distribution,
                          const zo_perturb_terms* restore, const zo_query* queries, uint32_t count,
                          zo_query* folded) {
+  if (ZO_MAX_QUERIES == 1) count = 1;
   if (!zo_is_rademacher(distribution) || restore->count != 1u || count > FOLDED_QUERIES ||
-      tensor->fraction != NULL || zo_multiplier_of(tensor) != NULL || zo_is_of_biases(tensor)) {
+      zo_has_fraction(tensor) || zo_multiplier_of(tensor) != NULL || zo_is_of_biases(tensor)) {
     return 0;
   }
   const zo_perturb_term term = restore->terms[0];
@@ -280,10 +283,12 @@ static uint32_t walk(const zo_tensor* tensor, zo_distribution distribution,
 zo_status zo_update_s8(const zo_tensor* tensor, zo_distribution distribution,
                        const zo_perturb_terms* restore, const zo_query* queries, uint32_t count,
                        uint32_t* saturated) {
+#if ZO_WITH_CHECKS
   if (!zo_update_takes(tensor)) return ZO_ERROR_ARGUMENT;
   zo_status status = zo_step_check(distribution, queries, count);
   if (status == ZO_OK && restore != NULL) status = zo_perturb_check(distribution, restore);
   if (status != ZO_OK) return status;
+#endif
   const uint32_t clipped = walk(tensor, distribution, restore, queries, count, 1);
   if (saturated != NULL) *saturated += clipped;
   return ZO_OK;

@@ -42,6 +42,30 @@ static int32_t random_loss(int kind) {
   return kind == 2 ? INT32_MAX : (int32_t)random_u32();
 }
 
+/* The moves of an invoke do to a tensor what its command does. */
+static void check_moves(const zo_control* control, const int32_t* words) {
+  zo_moves moves;
+  zo_request request;
+  CHECK(zo_control_next_moves(control, &moves, &request) == ZO_OK);
+  array weights = make_array(40, 0, 100), fraction = make_array(40, 0, 100);
+  array others = copy_array(&weights, 1), other_fraction = copy_array(&fraction, 1);
+  zo_tensor own = tensor_of(&weights, &fraction, 3);
+  zo_tensor other = tensor_of(&others, &other_fraction, 3);
+  own.limit = other.limit = 100;
+  const uint32_t block = random_below(4);
+  uint32_t saturated = 0;
+  const zo_status expected =
+      zo_command_execute(words, ZO_OP_UPDATE, &other, block, NULL, &saturated);
+  CHECK(expected == ZO_OK);
+  CHECK(zo_command_execute(words, ZO_OP_PERTURB, &other, block, NULL, &saturated) == ZO_OK);
+  CHECK(zo_moves_apply(&moves, &own, block) == ZO_OK);
+  CHECK(same(&weights, &others) && same(&fraction, &other_fraction));
+  free(weights.memory);
+  free(fraction.memory);
+  free(others.memory);
+  free(other_fraction.memory);
+}
+
 void test_control(void) {
   const uint8_t segments[] = {3, 1, 2};
   for (int round = 0; round < ROUNDS(3000); ++round) {
@@ -74,6 +98,7 @@ void test_control(void) {
       CHECK(zo_control_next(&c, words, capacity, &request) == ZO_OK); /* as often as one likes */
       CHECK(memcmp(&c, &before, sizeof c) == 0);
       if (small) CHECK(zo_command_check(words, capacity, &allowed) == ZO_OK);
+      if (small && random_below(8) == 0) check_moves(&c, words);
       for (uint32_t i = 0; i < capacity; ++i) digest = digest * 31u + (uint32_t)words[i];
       CHECK(request.start_segment <= 3u);
       const int kind = (int)random_below(4);

@@ -180,7 +180,55 @@ static zo_status append_perturb(zo_command_writer* writer, zo_distribution distr
   return zo_command_perturb(writer, ZO_ALL_BLOCKS, distribution, &terms);
 }
 
+/* An op whose weights somebody else moves: says where they are, and carries nothing out. */
+static void test_publishing(uint32_t tensors, uint32_t flags) {
+  segment s;
+  make_segment(&s, tensors, 16, flags);
+  zo_directory_entry entries[kMaxTensors];
+  zo_directory directory = {ZO_DIRECTORY_MAGIC, tensors, 0, entries, NULL};
+  zo_directory_restore(&directory); /* before the first invoke there is nothing to do */
+  memset(s.command, 0, sizeof(int32_t) * s.words);
+  for (int round = 0; round < 3; ++round) {
+    for (int op = 0; op < 3; ++op) {
+      graph* g = &s.ops[op];
+      CHECK(zo_weight_op_publish(g->options, g->options_bytes, graph_source, g, &directory) ==
+            ZO_OK);
+    }
+    if (round != 1) CHECK(is_initial(&s));
+    CHECK(directory.count == tensors && directory.state == s.state);
+    for (uint32_t t = 0; t < tensors; ++t) {
+      const zo_tensor tensor = segment_tensor(&s, t, flags);
+      CHECK(entries[t].weights == tensor.weights && entries[t].fraction == tensor.fraction);
+      CHECK(entries[t].size == tensor.size && entries[t].stream == tensor.stream);
+    }
+    /* Moved weights stay moved until they are restored. */
+    if (round == 0) s.weights[0].at[0] = (int8_t)(s.weights[0].at[0] ^ 1);
+    if (round == 1) CHECK(!is_initial(&s));
+    if (round == 1) zo_directory_restore(&directory);
+  }
+  const zo_distribution distribution = {ZO_RADEMACHER, 0, 1};
+  const zo_perturb_term term = {5, 1};
+  zo_command_writer writer;
+  CHECK(zo_command_begin(&writer, s.command, s.words, ZO_FLAG_LOSS) == ZO_OK);
+  for (int filled = 0; filled < 2; ++filled) {
+    for (int op = 0; op < 3; ++op) {
+      graph* g = &s.ops[op];
+      CHECK(zo_weight_op_publish(g->options, g->options_bytes, graph_source, g, NULL) ==
+            (filled ? ZO_ERROR_COMMAND : ZO_OK));
+      CHECK(zo_weight_op_publish(g->options, g->options_bytes - 1u, graph_source, g, NULL) ==
+            ZO_ERROR_OPTIONS);
+    }
+    CHECK(append_perturb(&writer, distribution, &term) == ZO_OK);
+  }
+  s.command[0] = 0x12345678;
+  CHECK(zo_weight_op_publish(s.ops[0].options, s.ops[0].options_bytes, graph_source, &s.ops[0],
+                             &directory) == ZO_ERROR_COMMAND);
+  CHECK(is_initial(&s));
+  free_segment(&s);
+}
+
 void test_weight_op(uint32_t tensors, uint32_t flags) {
+  test_publishing(tensors, flags);
   segment s;
   make_segment(&s, tensors, kCapacity, flags);
   for (int op = 0; op < 3; ++op) {

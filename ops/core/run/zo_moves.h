@@ -1,0 +1,51 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * What a run of weight perturbation does to the weights before a forward pass: the update of the
+ * step before, where it is pending, then a perturbation. A program that has the weights at hand
+ * applies such moves itself, tensor by tensor; one that has a graph alone writes them into the
+ * graph's command (zo_command.h), whose weight ops do the same.
+ */
+#ifndef TFLM_ZO_OPS_CORE_RUN_ZO_MOVES_H_
+#define TFLM_ZO_OPS_CORE_RUN_ZO_MOVES_H_
+
+#include "ops/core/zo_features.h"
+#include "ops/core/zo_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Terms of one perturbation at most: those of two directions, and two of sharpness-aware steps. */
+#define ZO_MOVES_TERMS (ZO_WITH_CHAINS ? 2 * ZO_MAX_CHAIN + 2 : 4)
+
+typedef struct zo_term_list {
+  zo_perturb_term terms[ZO_MOVES_TERMS];
+  uint32_t count;
+} zo_term_list;
+
+typedef struct zo_moves {
+  uint32_t update_block; /* or ZO_ALL_BLOCKS, like block */
+  zo_distribution update_distribution;
+  uint32_t items; /* of the update; 0: there is none */
+  zo_query queries[ZO_MAX_QUERIES];
+  zo_term_list restore; /* what the update undoes first */
+  uint32_t block;
+  zo_distribution distribution;
+  zo_term_list perturb;
+  uint32_t momentum;
+} zo_moves;
+
+/* Moves a tensor that belongs to a block.
+ * Errors: those of zo_update_s8 and zo_perturb_s8. They are the same for all tensors of a model and
+ * a run, so none has been moved where the first is refused. */
+zo_status zo_moves_apply(const zo_moves* moves, const zo_tensor* tensor, uint32_t block);
+
+/* Writes the command that does the same, zero padded to the capacity.
+ * Errors: ZO_ERROR_CAPACITY. */
+zo_status zo_moves_write(const zo_moves* moves, uint32_t flags, int32_t* words, uint32_t capacity);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TFLM_ZO_OPS_CORE_RUN_ZO_MOVES_H_ */
