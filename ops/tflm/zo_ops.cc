@@ -11,6 +11,7 @@
 
 #include "ops/core/graph/zo_op.h"
 #include "ops/core/zo_features.h"
+#include "ops/core/zo_workers.h"
 #include "tensorflow/lite/micro/kernels/kernel_util.h"
 #include "tensorflow/lite/micro/micro_log.h"
 
@@ -88,12 +89,15 @@ TfLiteStatus WeightInvoke(TfLiteContext* context, TfLiteNode* node) {
                                         &source, static_cast<zo_directory*>(node->user_data)));
 }
 
+#if !ZO_KERNEL_SETS
 TfLiteStatus WeightPublish(TfLiteContext* context, TfLiteNode* node) {
   TensorSource source = {context, node};
   return Report("WEIGHTS",
                 zo_weight_op_publish(Options(node), OptionsLength(node), FindBuffer, &source,
                                      static_cast<zo_directory*>(node->user_data)));
 }
+
+#endif
 
 TfLiteStatus LossPrepare(TfLiteContext* context, TfLiteNode* node) {
   TensorSource source = {context, node};
@@ -131,9 +135,12 @@ TFLMRegistration Register_ZO_PERTURB() {
   return micro::RegisterOp(WeightInit, WeightPrepare, WeightInvoke<ZO_OP_PERTURB>);
 }
 
+#if !ZO_KERNEL_SETS
 TFLMRegistration Register_ZO_WEIGHTS() {
   return micro::RegisterOp(WeightInit, ZO_WITH_CHECKS ? WeightPrepare : nullptr, WeightPublish);
 }
+
+#endif
 
 TFLMRegistration Register_ZO_LOSS() {
   return micro::RegisterOp(nullptr, ZO_WITH_CHECKS ? LossPrepare : nullptr, LossInvoke);

@@ -6,6 +6,7 @@
 #include "ops/core/weights/zo_mask.h"
 #include "ops/core/zo_features.h"
 #include "ops/core/zo_little_endian.h"
+#include "ops/core/zo_workers.h"
 
 /* Node inputs. */
 enum { kCommand = 0, kState = 1, kInitial = 2, kFraction = 3 };
@@ -128,11 +129,8 @@ static int type_fits(const weight_op* op, const zo_tensor* tensor, zo_buffer mas
 
 #endif
 
-/* Enters the next tensor; 0 after the last one. Inlined where little of a tensor is asked for. */
-#if defined(__GNUC__)
-__attribute__((always_inline))
-#endif
-static inline int enter_tensor(weight_cursor* cursor) {
+/* Enters the next tensor; 0 after the last one. */
+static int next_tensor(weight_cursor* cursor) {
   const weight_op* op = cursor->op;
   if (cursor->number == op->tensors) return 0;
   const uint8_t* entry =
@@ -178,8 +176,6 @@ static inline int enter_tensor(weight_cursor* cursor) {
   cursor->fractions += is_bias ? 0u : weights.bytes;
   return 1;
 }
-
-static int next_tensor(weight_cursor* cursor) { return enter_tensor(cursor); }
 
 /* Options, command and state, checked; `runs`: their data as well. */
 static zo_status read_head(const uint8_t* options, size_t length, zo_buffer_source source,
@@ -324,6 +320,7 @@ zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t leng
   return ZO_OK;
 }
 
+#if !ZO_KERNEL_SETS /* desktops write commands */
 zo_status zo_weight_op_publish(const uint8_t* options, size_t length, zo_buffer_source source,
                                void* context, zo_directory* directory) {
   weight_op op;
@@ -339,7 +336,7 @@ zo_status zo_weight_op_publish(const uint8_t* options, size_t length, zo_buffer_
   directory->count = op.tensors;
   directory->state = op.state;
   weight_cursor cursor = first_tensor(&op);
-  for (uint32_t t = 0; enter_tensor(&cursor); ++t) {
+  for (uint32_t t = 0; next_tensor(&cursor); ++t) {
     zo_restore_s8(&cursor.tensor, cursor.tensor_initial);
     if (t < directory->capacity) publish_tensor(&cursor.tensor, &directory->entries[t]);
   }
@@ -349,6 +346,7 @@ zo_status zo_weight_op_publish(const uint8_t* options, size_t length, zo_buffer_
 void zo_directory_restore(zo_directory* directory) {
   if (directory->state != NULL) directory->state[kStateMagic] = 0;
 }
+#endif
 
 /* What a directory has of a tensor; null where it has none of this size. */
 static const zo_directory_entry* find_entry(const zo_directory* directory,

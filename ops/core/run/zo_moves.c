@@ -6,6 +6,7 @@
 #include "ops/core/graph/zo_command.h"
 #include "ops/core/weights/zo_perturb.h"
 #include "ops/core/weights/zo_update.h"
+#include "ops/core/zo_workers.h"
 
 static zo_perturb_terms terms_of(const zo_moves* moves, const zo_term_list* list) {
   zo_perturb_terms terms;
@@ -15,6 +16,7 @@ static zo_perturb_terms terms_of(const zo_moves* moves, const zo_term_list* list
   return terms;
 }
 
+#if !ZO_KERNEL_SETS /* desktops write commands */
 static int is_of(uint32_t wanted, uint32_t block) {
   return wanted == ZO_ALL_BLOCKS || wanted == block;
 }
@@ -31,6 +33,8 @@ zo_status zo_moves_apply(const zo_moves* m, const zo_tensor* tensor, uint32_t bl
   }
   return status;
 }
+
+#endif
 
 zo_status zo_moves_write(const zo_moves* m, uint32_t flags, int32_t* words, uint32_t capacity) {
   zo_command_writer writer;
