@@ -321,12 +321,22 @@ zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t leng
 }
 
 #if !ZO_KERNEL_SETS /* desktops write commands */
+/* The loss looks at the first word of the status for whether it is wanted. */
+static void pass_command_on(const weight_op* op) {
+  if ((op->flags & ZO_OPTION_LAST) == 0u) return;
+  int32_t* report = (int32_t*)input(op, kStatus).data;
+  if (report == NULL) return;
+  memset(report, 0, kStatusBytes);
+  report[0] = *(const int32_t*)op->command.data;
+}
+
 zo_status zo_weight_op_publish(const uint8_t* options, size_t length, zo_buffer_source source,
                                void* context, zo_directory* directory) {
   weight_op op;
   zo_status status = read_head(options, length, source, context, 1, &op);
   if (status != ZO_OK) return status;
   if (!is_idle(&op)) return ZO_ERROR_COMMAND;
+  pass_command_on(&op);
   if ((op.flags & ZO_OPTION_FIRST) == 0u || op.state[kStateMagic] == ZO_STATE_MAGIC) return ZO_OK;
   status = check_tensors(&op);
   if (status != ZO_OK) return status;

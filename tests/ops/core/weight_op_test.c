@@ -218,6 +218,8 @@ static void test_publishing(uint32_t tensors, uint32_t flags) {
       CHECK(zo_weight_op_publish(g->options, g->options_bytes - 1u, graph_source, g, NULL) ==
             ZO_ERROR_OPTIONS);
     }
+    /* Whoever comes behind is told whether losses are wanted. */
+    if (!filled) CHECK(s.status[0] == s.command[0] && s.status[0] != 0);
     CHECK(append_perturb(&writer, distribution, &term) == ZO_OK);
   }
   s.command[0] = 0x12345678;
