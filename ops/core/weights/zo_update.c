@@ -90,14 +90,14 @@ static int32_t largest_step(zo_distribution distribution, const zo_query* querie
 static uint32_t apply_steps(const zo_tensor* tensor, uint32_t index, const int32_t* steps,
                             uint32_t count, int32_t largest, uint32_t* rounding) {
   int8_t* const weights = tensor->weights + index;
-  int8_t* const fraction = tensor->fraction != NULL ? tensor->fraction + index : NULL;
+  const int has_fraction = zo_has_fraction(tensor);
+  int8_t* const fraction = has_fraction ? tensor->fraction + index : NULL;
   if (ROWS) {
-    return fraction != NULL
-               ? zo_apply_row_16(weights, fraction, steps, count, tensor->limit, largest)
-               : zo_apply_row_8(weights, steps, count, tensor->limit, largest, rounding);
+    return has_fraction ? zo_apply_row_16(weights, fraction, steps, count, tensor->limit, largest)
+                        : zo_apply_row_8(weights, steps, count, tensor->limit, largest, rounding);
   }
-  return fraction != NULL ? zo_apply_steps_16(weights, fraction, steps, count, tensor->limit)
-                          : zo_apply_steps_8(weights, steps, count, tensor->limit, rounding);
+  return has_fraction ? zo_apply_steps_16(weights, fraction, steps, count, tensor->limit)
+                      : zo_apply_steps_8(weights, steps, count, tensor->limit, rounding);
 }
 
 /* One step on weights [begin, begin + count) of one stream tile, a chunk at a time. Returns the
