@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What training by forward passes costs on a Cortex-M, beside the forward passes.
+"""What training by forward passes costs on a Cortex-M or a RISC-V core, beside the forward passes.
 
     python benchmarks/cortex_m_kernels.py
 
@@ -11,7 +11,8 @@ linker keeps at -Os, with everything and without the features that training alon
 (ops/core/zo_features.h). Glue to TFLM comes on top, and what the compiler's library adds for 64-bit divisions
 is listed apart.
 
-Needs arm-none-eabi-gcc with newlib, and qemu-system-arm.
+Needs arm-none-eabi-gcc with newlib, and qemu-system-arm; for RISC-V, riscv64-unknown-elf-gcc with picolibc,
+and qemu-system-riscv32. Cores that cannot be emulated here are left out, loudly.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from cortex_m.costs import CONTROL_UNIT, OP_PACK, node_costs, sizes, weight_op_costs
 from cortex_m.emulator import CORES, missing
 
-CORES_WITH_KERNELS = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55")
+CORES_WITH_KERNELS = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55", "rv32imc")
 
 WEIGHT_OPS = {
     "PERTURB": "perturb",
@@ -116,9 +117,11 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     arguments = parser.parse_args()
-    names: list[str] = arguments.cores
-    if (why := missing()) is not None:
+    reasons = {name: missing(CORES[name].toolchain) for name in arguments.cores}
+    for why in dict.fromkeys(why for why in reasons.values() if why is not None):
         print(f"SKIPPED: {why}", file=sys.stderr)
+    names: list[str] = [name for name, why in reasons.items() if why is None]
+    if not names:
         return
     results = measure(names)
     if arguments.json:

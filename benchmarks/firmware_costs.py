@@ -48,7 +48,7 @@ from tflm_zo.training import Settings, Weights, algorithms, inject_settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from cortex_m.emulator import CORES, COUNTING_SOURCE, compile_objects, counting_flags, run
-from tflm_checkout.firmware_build import ARCHITECTURES, Library, build_firmware, replace_main
+from tflm_checkout.firmware_build import LIBRARIES, Library, build_firmware, replace_main
 
 HERE = Path(__file__).parent / "harness" / "firmware"
 QUERIES = (4, 1)
@@ -140,7 +140,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_models_argument(parser, "int8 classifiers")
-    parser.add_argument("--cores", nargs="+", choices=ARCHITECTURES, default=list(ARCHITECTURES))
+    with_cmsis_nn = {library.core: library for library in LIBRARIES if library.cmsis_nn}
+    parser.add_argument("--cores", nargs="+", choices=with_cmsis_nn, default=list(with_cmsis_nn))
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()
     if "TFLM_DIR" not in os.environ:
@@ -149,7 +150,7 @@ def main() -> None:
     models = chosen_models(arguments.models)
     libraries = []
     for core in arguments.cores:
-        library = Library(core, cmsis_nn=True)
+        library = with_cmsis_nn[core]
         if why := library.why_not():
             print(why, file=sys.stderr)
         else:

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 #ifndef COUNTING_TICK_QUARTERS
-#error "COUNTING_TICK_QUARTERS: instructions between two ticks of the clock, times four; emulator.py"
+#error \
+    "COUNTING_TICK_QUARTERS: instructions between two ticks of the clock, times four; emulator.py"
 #endif
 
 static void nothing(void* argument) { (void)argument; }
@@ -14,9 +15,8 @@ static void nothing(void* argument) { (void)argument; }
 
 static uint32_t instructions_retired(void) {
   uint32_t count;
-  __asm__ volatile(
-      ".option push\n .option arch, +zicsr\n csrr %0, minstret\n .option pop"
-      : "=r"(count));
+  __asm__ volatile(".option push\n .option arch, +zicsr\n csrr %0, minstret\n .option pop"
+                   : "=r"(count));
   return count;
 }
 

@@ -25,11 +25,13 @@ ARCHITECTURES = {
     "rv32imc": "riscv32",
 }
 # The target's Makefile has a compiler of 2018 fetched, unless its folder is there, and takes Debian's from
-# the PATH where it is told no place. Debian's has no C++ library: headers of the Arm compiler's do.
+# the PATH where it is told no place. Debian's has no C++ library: headers of the Arm compiler's do. With the
+# target's own code model, medany, GCC reads the halves of a double so that some programs cannot be linked.
 _RISCV_MAKE = (
     "mkdir -p tensorflow/lite/micro/tools/make/downloads/riscv_toolchain; "
     "make -f tensorflow/lite/micro/tools/make/Makefile TARGET=riscv32_generic TARGET_TOOLCHAIN_ROOT= "
-    "RISCV_EXTRA_CFLAGS='--specs=picolibc.specs {headers}' BUILD_TYPE=release microlite"
+    "RISCV_CODE_MODEL=medlow RISCV_EXTRA_CFLAGS='--specs=picolibc.specs {headers}' "
+    "BUILD_TYPE=release microlite"
 )
 
 

@@ -51,7 +51,8 @@ static inline void zo_add_signs(int8_t* weights, uint32_t count, uint32_t word, 
 #define ZO_PAIRS_OF_WORDS 0
 #endif
 
-/* Whether a core reads words, or pairs of them, from aligned addresses alone, or is slow elsewhere. */
+/* Whether a core reads words, or pairs of them, from aligned addresses alone, or is slow elsewhere.
+ */
 #if defined(__ARM_ARCH) && (!defined(__ARM_FEATURE_UNALIGNED) || ZO_PAIRS_OF_WORDS)
 #define ZO_ALIGNED_ONLY 1
 #elif defined(__riscv) && !defined(__riscv_misaligned_fast)
