@@ -48,6 +48,7 @@ _CORE_FOLDERS = tuple(
                 "graph",
                 "run",
                 "log",
+                "link",
             )
         ),
     )

@@ -32,6 +32,7 @@ int main(void) {
   test_a_command_of_many_items();
   test_snapshot_sizes();
   test_flash_store();
+  test_link();
   test_node_run();
   test_weight_task();
   test_block_choice();

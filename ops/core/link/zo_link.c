@@ -1,0 +1,133 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "ops/core/link/zo_link.h"
+
+#include <string.h>
+
+#include "ops/core/log/zo_crc32.h"
+#include "ops/core/zo_little_endian.h"
+
+enum {
+  kLinkOperation = 1,
+  kLinkWords = 4,      /* of a request */
+  kLinkData = 12,      /* of WRITE */
+  kLinkAnswer = 8,     /* what the operation says */
+  kLinkHelloBytes = 64 /* of an answer */
+};
+
+zo_status zo_link_begin(zo_link* self) {
+  if (self == NULL || self->buffer == NULL || self->buffer_bytes < ZO_LINK_LEAST_BYTES ||
+      self->to.write == NULL || self->fingerprint == NULL ||
+      (self->places != NULL && self->adopt == NULL)) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  zo_frame_begin(&self->reader, self->buffer, self->buffer_bytes);
+  return ZO_OK;
+}
+
+static uint32_t most_data(const zo_link* self) {
+  return self->buffer_bytes - ZO_LINK_OVERHEAD_BYTES;
+}
+
+static bool read_store(const zo_link* self, uint32_t number, uint32_t offset, uint8_t* bytes,
+                       uint32_t count) {
+  if (count > UINT32_MAX - offset) return false;
+  if (number != 0u) {
+    return self->places != NULL && zo_places_read(self->places, number, offset, bytes, count);
+  }
+  const zo_log_store* log = self->places != NULL ? &self->places->log : self->log;
+  return log != NULL && log->read(log->context, offset, bytes, count);
+}
+
+/* Of bytes of a store, which go through the buffer behind the answer's head. */
+static bool checksum_of_store(const zo_link* self, uint32_t number, uint32_t offset, uint32_t count,
+                              uint32_t* crc) {
+  uint8_t* bytes = self->buffer + kLinkAnswer;
+  if (count > UINT32_MAX - offset) return false;
+  *crc = 0;
+  for (uint32_t part; count > 0u; offset += part, count -= part) {
+    part = count < most_data(self) ? count : most_data(self);
+    if (!read_store(self, number, offset, bytes, part)) return false;
+    *crc = zo_crc32(*crc, bytes, part);
+  }
+  return true;
+}
+
+static void say_hello(const zo_link* self, uint8_t* to) {
+  memset(to, 0, kLinkHelloBytes - kLinkAnswer);
+  memcpy(to, self->fingerprint, 16);
+  zo_write_u32(to + 16, most_data(self));
+  const zo_places* places = self->places;
+  if (places == NULL) return;
+  zo_write_u32(to + 20, places->active);
+  zo_write_u32(to + 24, places->place_bytes);
+  zo_write_u32(to + 28, places->weight_bytes);
+  for (uint32_t i = 0; i < 2u; ++i) {
+    zo_write_u32(to + 32 + 12u * i, places->place[i].kind);
+    zo_write_u32(to + 36 + 12u * i, places->place[i].bytes);
+    zo_write_u32(to + 40 + 12u * i, places->place[i].crc);
+  }
+}
+
+/* Does what a request of `count` bytes in the buffer asks for; *answer: bytes of the answer. */
+static zo_status do_request(zo_link* self, uint32_t count, uint32_t* answer) {
+  uint8_t* bytes = self->buffer;
+  uint32_t words[4] = {0, 0, 0, 0};
+  const uint32_t given = (count - kLinkWords) / 4u;
+  for (uint32_t i = 0; i < 4u && i < given; ++i) words[i] = zo_read_u32(bytes + kLinkWords + 4 * i);
+  switch (bytes[kLinkOperation]) {
+    case ZO_LINK_HELLO:
+      say_hello(self, bytes + kLinkAnswer);
+      *answer = kLinkHelloBytes;
+      return ZO_OK;
+    case ZO_LINK_READ:
+      if (given != 3u || words[2] > most_data(self)) return ZO_ERROR_ARGUMENT;
+      if (!read_store(self, words[0], words[1], bytes + kLinkAnswer, words[2])) {
+        return ZO_ERROR_STORE;
+      }
+      *answer = kLinkAnswer + words[2];
+      return ZO_OK;
+    case ZO_LINK_CHECK: {
+      uint32_t crc;
+      if (given != 3u) return ZO_ERROR_ARGUMENT;
+      if (!checksum_of_store(self, words[0], words[1], words[2], &crc)) return ZO_ERROR_STORE;
+      zo_write_u32(bytes + kLinkAnswer, crc);
+      *answer = kLinkAnswer + 4u;
+      return ZO_OK;
+    }
+    case ZO_LINK_WRITE:
+      if (given < 2u || self->places == NULL) return ZO_ERROR_ARGUMENT;
+      return zo_places_write(self->places, words[0], words[1], bytes + kLinkData,
+                             count - kLinkData);
+    case ZO_LINK_ACTIVATE: {
+      const zo_place what = {words[1], words[2], words[3]};
+      if (given != 4u || self->places == NULL) return ZO_ERROR_ARGUMENT;
+      return zo_places_activate(self->places, words[0], &what, self->adopt, self->context);
+    }
+    default:
+      return ZO_ERROR_OPCODE;
+  }
+}
+
+static void answer_request(zo_link* self, uint32_t count) {
+  uint8_t* bytes = self->buffer;
+  uint32_t answer = kLinkAnswer;
+  const bool known = bytes[0] == ZO_LINK_VERSION;
+  const zo_status status = known ? do_request(self, count, &answer) : ZO_ERROR_OPTIONS;
+  bytes[0] = ZO_LINK_VERSION;
+  bytes[kLinkOperation] |= 0x80u;
+  zo_write_u32(bytes + 4, (uint32_t)status);
+  /* Where it fails, it is lost, and asked for again. */
+  (void)zo_frame_send(bytes, answer, &self->to);
+}
+
+uint32_t zo_link_serve(zo_link* self, const uint8_t* bytes, uint32_t count) {
+  uint32_t requests = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t content = zo_frame_take(&self->reader, bytes[i]);
+    /* What is no request is an answer that the line has sent back. */
+    if (content < kLinkWords || (self->buffer[kLinkOperation] & 0x80u) != 0u) continue;
+    answer_request(self, content);
+    ++requests;
+  }
+  return requests;
+}

@@ -1,0 +1,91 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * A device's end of the protocol that brings its log to a host and other runs to the device
+ * (`tflm-zo collect`, `tflm-zo deploy`), over any stream of bytes.
+ *
+ * The host asks, the device answers. Each request may be repeated, with the same outcome, and the
+ * host repeats what was not answered; so what the line loses, doubles or changes needs nothing of
+ * the device: no timer, no second buffer, no memory of what it has sent. Requests may come at any
+ * time between two calls of a trainer, and training goes on between them.
+ *
+ * Contents of frames (zo_frame.h), all fields little-endian. A request:
+ *
+ *   0    u8  version of the protocol, ZO_LINK_VERSION
+ *   1    u8  operation, zo_link_operation
+ *   2    u16 sequence number
+ *   4    what the operation says
+ *
+ * An answer:
+ *
+ *   0    u8  version
+ *   1    u8  operation | 0x80
+ *   2    u16 sequence number of the request
+ *   4    u32 zo_status
+ *   8    what the operation says, where the status is ZO_OK
+ *
+ * A request of another version is answered with ZO_ERROR_OPTIONS and the device's version.
+ */
+#ifndef TFLM_ZO_OPS_CORE_LINK_ZO_LINK_H_
+#define TFLM_ZO_OPS_CORE_LINK_ZO_LINK_H_
+
+#include "ops/core/link/zo_frame.h"
+#include "ops/core/link/zo_places.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ZO_LINK_VERSION 1u
+
+/* Of a buffer, at least; bytes of a buffer that are not for data of READ and WRITE. */
+#define ZO_LINK_LEAST_BYTES 80u
+#define ZO_LINK_OVERHEAD_BYTES 16u
+
+/* A store: 0: the log of the run; 1, 2: a place (zo_places.h). */
+typedef enum zo_link_operation {
+  /* What the device is. Answer:
+   *   8    16  fingerprint of the model
+   *   24   u32 most bytes of data of a READ or WRITE
+   *   28   u32 active place; 0: the device has no places, this and what follows is 0
+   *   32   u32 bytes of a place
+   *   36   u32 bytes of weights, behind which a place has its log
+   *   40   of each place: u32 kind, u32 bytes, u32 CRC-32 (zo_place) */
+  ZO_LINK_HELLO = 1,
+  /* 4 u32 store, 8 u32 offset, 12 u32 count. Answer: 8 the bytes.
+   * ZO_ERROR_STORE: they cannot be read: nothing was written there, or the store has no such bytes.
+   */
+  ZO_LINK_READ = 2,
+  /* 4 u32 store, 8 u32 offset, 12 u32 count. Answer: 8 u32 CRC-32 of the bytes, all of one moment.
+   */
+  ZO_LINK_CHECK = 3,
+  /* 4 u32 place, 8 u32 offset, 12 data. See zo_places_write. */
+  ZO_LINK_WRITE = 4,
+  /* 4 u32 place, 8 u32 kind, 12 u32 bytes, 16 u32 CRC-32. See zo_places_activate. */
+  ZO_LINK_ACTIVATE = 5,
+} zo_link_operation;
+
+/* A device's end. The application sets what it has, then calls zo_link_begin. */
+typedef struct zo_link {
+  uint8_t* buffer;            /* [buffer_bytes]: a frame */
+  uint32_t buffer_bytes;      /* ZO_LINK_LEAST_BYTES at least */
+  zo_byte_sink to;            /* the host */
+  const uint8_t* fingerprint; /* of the model, 16 bytes */
+  const zo_log_store* log;    /* of the run; null: none. Not asked for where there are places */
+  zo_places* places;          /* null: nothing can be sent to the device */
+  zo_status (*adopt)(void* context); /* see zo_places_activate; null where places are */
+  void* context;                     /* of adopt */
+  zo_frame_reader reader;            /* zo_link_begin's */
+} zo_link;
+
+/* Errors: ZO_ERROR_ARGUMENT: a null pointer, or a buffer that is too small. */
+zo_status zo_link_begin(zo_link* link);
+
+/* Takes bytes that have come from the host, and answers each whole request among them. Returns the
+ * number of requests. */
+uint32_t zo_link_serve(zo_link* link, const uint8_t* bytes, uint32_t count);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TFLM_ZO_OPS_CORE_LINK_ZO_LINK_H_ */

@@ -1,0 +1,260 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "ops/core/link/zo_places.h"
+
+#include <string.h>
+
+#include "ops/core/log/zo_crc32.h"
+#include "ops/core/zo_little_endian.h"
+
+enum {
+  kPlacesRecordBytes = 36,
+  kPlacesRecordDistance = 64,
+  kPlacesActive = 4,
+  kPlacesEach = 8,
+  kPlacesChecksum = 32,
+  kPlacesFingerprintBytes = 16,
+  kPlacesChunk = 64,
+};
+
+/* What the headers of both logs have in common (zo_log.h, zo_snapshot_log.h): where the bytes of
+ * the header are said and the fingerprint begins; the last four are the CRC-32 of the rest. */
+enum { kLogHeaderBytes = 10, kLogFingerprint = 16, kLogLeastBytes = 36, kLogMagicBytes = 8 };
+
+/* --- Places of the store ------------------------------------------------------------------------
+ */
+
+static uint32_t place_at(const zo_places* self, uint32_t place) {
+  return ZO_PLACES_RECORDS_BYTES + (place - 1u) * self->place_bytes;
+}
+
+static bool has_bytes(const zo_places* self, uint32_t place, uint32_t offset, uint32_t count) {
+  return (place == 1u || place == 2u) && offset <= self->place_bytes &&
+         count <= self->place_bytes - offset;
+}
+
+bool zo_places_read(const zo_places* self, uint32_t place, uint32_t offset, uint8_t* bytes,
+                    uint32_t count) {
+  return has_bytes(self, place, offset, count) &&
+         self->store->read(self->store->context, place_at(self, place) + offset, bytes, count);
+}
+
+static bool write_place(const zo_places* self, uint32_t place, uint32_t offset,
+                        const uint8_t* bytes, uint32_t count) {
+  return has_bytes(self, place, offset, count) &&
+         self->store->write(self->store->context, place_at(self, place) + offset, bytes, count);
+}
+
+static bool write_no_weights(void* context, uint32_t offset, const uint8_t* bytes, uint32_t count) {
+  (void)context, (void)offset, (void)bytes, (void)count;
+  return false; /* runs read them alone */
+}
+
+static bool read_active_weights(void* context, uint32_t offset, uint8_t* bytes, uint32_t count) {
+  const zo_places* self = (const zo_places*)context;
+  return zo_places_read(self, self->active, offset, bytes, count);
+}
+
+static bool write_active_log(void* context, uint32_t offset, const uint8_t* bytes, uint32_t count) {
+  const zo_places* self = (const zo_places*)context;
+  return offset <= UINT32_MAX - self->weight_bytes &&
+         write_place(self, self->active, self->weight_bytes + offset, bytes, count);
+}
+
+static bool read_active_log(void* context, uint32_t offset, uint8_t* bytes, uint32_t count) {
+  const zo_places* self = (const zo_places*)context;
+  return offset <= UINT32_MAX - self->weight_bytes &&
+         zo_places_read(self, self->active, self->weight_bytes + offset, bytes, count);
+}
+
+/* --- What a place has ---------------------------------------------------------------------------
+ */
+
+/* Whether bytes of a place have a checksum. */
+static bool has_checksum(const zo_places* self, uint32_t place, uint32_t at, uint32_t count,
+                         uint32_t checksum) {
+  uint8_t bytes[kPlacesChunk];
+  uint32_t crc = 0;
+  for (uint32_t part; count > 0u; at += part, count -= part) {
+    part = count < kPlacesChunk ? count : (uint32_t)kPlacesChunk;
+    if (!zo_places_read(self, place, at, bytes, part)) return false;
+    crc = zo_crc32(crc, bytes, part);
+  }
+  return crc == checksum;
+}
+
+/* Whether a place has a log of this model whose header is whole. */
+static bool has_log(const zo_places* self, uint32_t place) {
+  uint8_t begin[kLogLeastBytes], end[4];
+  const uint32_t at = self->weight_bytes;
+  if (!zo_places_read(self, place, at, begin, sizeof begin)) return false;
+  const uint32_t bytes = zo_read_u16(begin + kLogHeaderBytes);
+  return memcmp(begin + kLogFingerprint, self->fingerprint, kPlacesFingerprintBytes) == 0 &&
+         bytes >= kLogLeastBytes && zo_places_read(self, place, at + bytes - 4u, end, sizeof end) &&
+         has_checksum(self, place, at, bytes - 4u, zo_read_u32(end));
+}
+
+static bool is_usable(const zo_places* self, uint32_t place) {
+  const zo_place* found = &self->place[place - 1u];
+  switch (found->kind) {
+    case ZO_PLACE_OWN:
+      return true;
+    case ZO_PLACE_WEIGHTS:
+      return has_checksum(self, place, 0, found->bytes, found->crc);
+    case ZO_PLACE_LOG:
+      return has_log(self, place);
+    default:
+      return false;
+  }
+}
+
+/* --- Records ------------------------------------------------------------------------------------
+ */
+
+static uint32_t record_checksum(const zo_places* self, const uint8_t* record) {
+  uint8_t bytes[4];
+  zo_write_u32(bytes, self->place_bytes);
+  uint32_t crc = zo_crc32(0, self->fingerprint, kPlacesFingerprintBytes);
+  crc = zo_crc32(crc, bytes, sizeof bytes);
+  return zo_crc32(crc, record, kPlacesChecksum);
+}
+
+static bool write_places(zo_places* self) {
+  uint8_t record[kPlacesRecordBytes];
+  zo_write_u32(record, self->number + 1u);
+  zo_write_u32(record + kPlacesActive, self->active);
+  for (uint32_t i = 0; i < 2u; ++i) {
+    uint8_t* to = record + kPlacesEach + 12u * i;
+    zo_write_u32(to, self->place[i].kind);
+    zo_write_u32(to + 4, self->place[i].bytes);
+    zo_write_u32(to + 8, self->place[i].crc);
+  }
+  zo_write_u32(record + kPlacesChecksum, record_checksum(self, record));
+  const uint32_t at = kPlacesRecordDistance * ((self->number + 1u) % 2u);
+  if (!self->store->write(self->store->context, at, record, sizeof record)) return false;
+  self->number += 1u;
+  return true;
+}
+
+static void read_places(zo_places* self) {
+  self->number = 0;
+  self->active = 1;
+  memset(self->place, 0, sizeof self->place);
+  self->place[0].kind = ZO_PLACE_OWN;
+  for (uint32_t i = 0; i < 2u; ++i) {
+    uint8_t record[kPlacesRecordBytes];
+    if (!self->store->read(self->store->context, kPlacesRecordDistance * i, record, sizeof record))
+      continue;
+    const uint32_t number = zo_read_u32(record), active = zo_read_u32(record + kPlacesActive);
+    if (zo_read_u32(record + kPlacesChecksum) != record_checksum(self, record) ||
+        number <= self->number || (active != 1u && active != 2u)) {
+      continue;
+    }
+    self->number = number;
+    self->active = active;
+    for (uint32_t j = 0; j < 2u; ++j) {
+      const uint8_t* from = record + kPlacesEach + 12u * j;
+      self->place[j].kind = zo_read_u32(from);
+      self->place[j].bytes = zo_read_u32(from + 4);
+      self->place[j].crc = zo_read_u32(from + 8);
+    }
+  }
+}
+
+zo_status zo_places_mount(zo_places* self, const zo_log_store* store, uint32_t bytes,
+                          uint32_t weight_bytes, const uint8_t* fingerprint) {
+  if (self == NULL || store == NULL || fingerprint == NULL || bytes < ZO_PLACES_RECORDS_BYTES) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  self->store = store;
+  self->place_bytes = (bytes - ZO_PLACES_RECORDS_BYTES) / 2u;
+  self->weight_bytes = weight_bytes;
+  self->fingerprint = fingerprint;
+  self->needs_log = false;
+  self->weights.write = write_no_weights;
+  self->weights.read = read_active_weights;
+  self->log.write = write_active_log;
+  self->log.read = read_active_log;
+  self->weights.context = self->log.context = self;
+  if (self->place_bytes < kLogLeastBytes || weight_bytes > self->place_bytes - kLogLeastBytes) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  read_places(self);
+  if (is_usable(self, self->active)) return ZO_OK;
+  self->place[self->active - 1u].kind = ZO_PLACE_VOID;
+  self->active = 3u - self->active;
+  if (is_usable(self, self->active)) return ZO_OK;
+  self->place[self->active - 1u].kind = ZO_PLACE_VOID;
+  self->active = 1;
+  self->place[0].kind = ZO_PLACE_OWN;
+  return ZO_OK;
+}
+
+/* --- Changes ------------------------------------------------------------------------------------
+ */
+
+/* Before the first byte of a place changes: what it has is no longer whole. */
+static bool make_void(zo_places* self, uint32_t place) {
+  const zo_place before = self->place[place - 1u];
+  if (before.kind == ZO_PLACE_VOID) return true;
+  memset(&self->place[place - 1u], 0, sizeof before);
+  if (write_places(self)) return true;
+  self->place[place - 1u] = before;
+  return false;
+}
+
+zo_status zo_places_write(zo_places* self, uint32_t place, uint32_t offset, const uint8_t* bytes,
+                          uint32_t count) {
+  if (!has_bytes(self, place, offset, count)) return ZO_ERROR_ARGUMENT;
+  if (place == self->active) return ZO_ERROR_ORDER;
+  const bool done = make_void(self, place) && write_place(self, place, offset, bytes, count);
+  return done ? ZO_OK : ZO_ERROR_STORE;
+}
+
+/* What was written into a place, made ready for a run. */
+static zo_status make_ready(zo_places* self, uint32_t place, const zo_place* what) {
+  static const uint8_t no_magic[kLogMagicBytes] = {0};
+  const bool of_weights = what->kind == ZO_PLACE_WEIGHTS;
+  const uint32_t at = of_weights ? 0u : self->weight_bytes;
+  if (of_weights ? what->bytes != self->weight_bytes : what->kind != ZO_PLACE_LOG) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  if (!has_bytes(self, place, at, what->bytes)) return ZO_ERROR_ARGUMENT;
+  if (!has_checksum(self, place, at, what->bytes, what->crc)) return ZO_ERROR_STORE;
+  if (!of_weights && !has_log(self, place)) return ZO_ERROR_LOG;
+  if (!make_void(self, place)) return ZO_ERROR_STORE;
+  if (!of_weights) return ZO_OK;
+  /* The log that the place had before is none of the run that is to begin. */
+  const bool done = write_place(self, place, self->weight_bytes, no_magic, sizeof no_magic);
+  return done ? ZO_OK : ZO_ERROR_STORE;
+}
+
+zo_status zo_places_activate(zo_places* self, uint32_t place, const zo_place* what,
+                             zo_status (*adopt)(void* context), void* context) {
+  if (!has_bytes(self, place, 0, 0)) return ZO_ERROR_ARGUMENT;
+  const zo_place now = self->place[place - 1u];
+  const bool as_it_is = what->kind == ZO_PLACE_VOID;
+  if (place == self->active) {
+    const bool same = what->kind == now.kind && what->bytes == now.bytes && what->crc == now.crc;
+    return as_it_is || same ? ZO_OK : ZO_ERROR_ORDER;
+  }
+  zo_status status = ZO_OK;
+  if (!as_it_is) {
+    status = make_ready(self, place, what);
+  } else if (!is_usable(self, place)) {
+    status = ZO_ERROR_STORE;
+  }
+  if (status != ZO_OK) return status;
+  const uint32_t before = self->active;
+  const zo_place old = self->place[place - 1u];
+  self->active = place;
+  if (!as_it_is) self->place[place - 1u] = *what;
+  self->needs_log = what->kind == ZO_PLACE_LOG;
+  status = adopt(context);
+  self->needs_log = false;
+  if (status == ZO_OK && !write_places(self)) status = ZO_ERROR_STORE;
+  if (status == ZO_OK) return ZO_OK;
+  self->active = before;
+  self->place[place - 1u] = old;
+  const zo_status back = adopt(context);
+  return back == ZO_OK ? status : back;
+}

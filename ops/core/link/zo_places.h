@@ -1,0 +1,115 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * Two places for a run in one store (zo_log_store), of which one is active: another run can be
+ * written into the other place while the device goes on, it takes over in one write, and the device
+ * can go back to what it had, log included.
+ *
+ * A place has room for the weights that a run begins with, as Network::ExportWeights gives them,
+ * and behind them for its log. A run that begins with the model's own weights leaves the former
+ * unused.
+ *
+ * The store, all fields little-endian:
+ *
+ *   0    record, 36 bytes
+ *   64   record, 36 bytes
+ *   128  place 1, then place 2, each of (bytes of the store - 128) / 2 bytes
+ *
+ * A record:
+ *
+ *   0    u32 number; of two whole records the one with the larger number counts. Record n is at
+ *            64 (n % 2)
+ *   4    u32 active place: 1 or 2
+ *   8    of each place: u32 kind (zo_place_kind), u32 bytes, u32 CRC-32 of what was written there
+ *   32   u32 CRC-32 of the model's fingerprint, of the bytes of a place, u32, and of the record
+ *
+ * Before the first record place 1 is active, of kind ZO_PLACE_OWN, and place 2 is void. A record
+ * that is torn by a power failure is none, so the device has what it had before it was written.
+ */
+#ifndef TFLM_ZO_OPS_CORE_LINK_ZO_PLACES_H_
+#define TFLM_ZO_OPS_CORE_LINK_ZO_PLACES_H_
+
+#include <stdbool.h>
+
+#include "ops/core/log/zo_log_store.h"
+#include "ops/core/zo_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ZO_PLACES_RECORDS_BYTES 128u
+
+/* Bytes of a store for weights and logs of these sizes. */
+#define ZO_PLACES_BYTES(weight_bytes, log_bytes) \
+  (ZO_PLACES_RECORDS_BYTES + 2u * ((weight_bytes) + (log_bytes)))
+
+/* What a place has. Values are part of the store and of the protocol (zo_link.h). */
+typedef enum zo_place_kind {
+  ZO_PLACE_VOID = 0, /* nothing whole */
+  ZO_PLACE_OWN = 1,  /* a run that begins with the model's own weights, and its log if it has one */
+  ZO_PLACE_WEIGHTS = 2, /* weights, and the log of the run that begins with them if it has one */
+  ZO_PLACE_LOG = 3,     /* a log that was written here; the run goes on from where it ends */
+} zo_place_kind;
+
+typedef struct zo_place {
+  uint32_t kind;  /* zo_place_kind */
+  uint32_t bytes; /* that were written: of the weights, or of the log. A run's log grows later */
+  uint32_t crc;
+} zo_place;
+
+typedef struct zo_places {
+  zo_log_store weights;      /* those of the active place, for ImportWeights */
+  zo_log_store log;          /* that of the active place, for ImportLog and SetLog */
+  const zo_log_store* store; /* the caller keeps it */
+  uint32_t place_bytes;
+  uint32_t weight_bytes;
+  const uint8_t* fingerprint; /* of the model, 16 bytes; the caller keeps it */
+  uint32_t number;            /* of the last record */
+  uint32_t active;            /* 1 or 2 */
+  zo_place place[2];
+  bool needs_log; /* the place is about to become active with a log, which must be of this run */
+} zo_places;
+
+/* Finds what a store has. Weights and headers of logs are checked: where those of the active place
+ * are damaged, the other place is active, or else place 1 with the model's own weights.
+ *
+ *   places        the caller keeps it where it is
+ *   bytes         of the store
+ *   weight_bytes  that the model exports, NAME_ZO_TRAINABLE_BYTES
+ *
+ * Errors: ZO_ERROR_ARGUMENT: the store has no room for weights and a log's header. */
+zo_status zo_places_mount(zo_places* places, const zo_log_store* store, uint32_t bytes,
+                          uint32_t weight_bytes, const uint8_t* fingerprint);
+
+/* Reads bytes of a place. False: it has fewer, or the store fails. */
+bool zo_places_read(const zo_places* places, uint32_t place, uint32_t offset, uint8_t* bytes,
+                    uint32_t count);
+
+/* Writes into the place that is not active. The first write makes it void: what it had before is
+ * no longer to be gone back to.
+ *
+ * Errors: ZO_ERROR_ORDER: it is active; ZO_ERROR_ARGUMENT: no such place, or it has no such bytes;
+ * ZO_ERROR_STORE. */
+zo_status zo_places_write(zo_places* places, uint32_t place, uint32_t offset, const uint8_t* bytes,
+                          uint32_t count);
+
+/* Makes a place active, in one write of the store. Asked for again, it does nothing.
+ *
+ *   what    kind, bytes and CRC-32 of what zo_places_write has written: ZO_PLACE_WEIGHTS at 0, with
+ *           which a run begins, or ZO_PLACE_LOG at weight_bytes. ZO_PLACE_VOID: the place as it is,
+ *           to go back to it
+ *   adopt   takes the device to what places->weights and places->log have, see ResumePlace. Called
+ *           before the switch is made for good; where it or that fails, it is called again for the
+ *           place that was active before
+ *
+ * Errors: ZO_ERROR_ARGUMENT: no such place or sizes; ZO_ERROR_ORDER: the place is active with
+ * something else; ZO_ERROR_STORE: what is there is not that, or damaged, or the store fails;
+ * ZO_ERROR_LOG: a log of another model, or run; those of `adopt`. The place that was active is. */
+zo_status zo_places_activate(zo_places* places, uint32_t place, const zo_place* what,
+                             zo_status (*adopt)(void* context), void* context);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TFLM_ZO_OPS_CORE_LINK_ZO_PLACES_H_ */
