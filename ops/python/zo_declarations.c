@@ -253,6 +253,7 @@ const zo_declaration zo_declarations[] = {
   FUNCTION(zo_status, zo_update_bits_s8, const zo_tensor*, zo_distribution, uint32_t, int32_t,
            uint32_t, uint32_t*),
   FUNCTION(uint32_t, zo_checksum, const zo_tensor*),
+  FUNCTION(uint32_t, zo_fnv1a, uint32_t, const void*, uint32_t), CONSTANT(ZO_FNV1A_BEGIN),
   FUNCTION(zo_status, zo_cross_entropy_s8, const int8_t*, uint32_t, uint32_t, zo_logit_scale, const
            int32_t*, int32_t*),
   FUNCTION(zo_status, zo_cross_entropy_error_s8, const int8_t*, uint32_t, uint32_t, zo_logit_scale,

@@ -81,6 +81,23 @@ tflm_zo::LogStore StoreOf(Store* store) {
 
 tflm_zo::LogStore log_store = {};
 
+// --- Link ----------------------------------------------------------------------------------------
+
+zo_link device_end;
+zo_places places;
+uint8_t link_buffer[1 << 12];
+uint32_t adoptions = 0;
+zo_status (*reset)() = nullptr;
+bool (*send)(const uint8_t* bytes, uint32_t count) = nullptr;
+
+zo_status Adopt(void*) {
+  ++adoptions;
+  const zo_status status = reset();
+  return status == ZO_OK ? tflm_zo::ResumePlace(&trainer, places) : status;
+}
+
+bool Send(void*, const uint8_t* bytes, uint32_t count) { return send(bytes, count); }
+
 // --- Weights -------------------------------------------------------------------------------------
 
 struct Weights {
@@ -235,6 +252,45 @@ int device_memory_read(uint8_t* bytes, uint32_t count) {
 }
 void device_memory_set_log() { trainer.SetLog(&stores::Log()); }
 int device_memory_import_log() { return ImportLog(&trainer, stores::Log(), nullptr, 0); }
+
+// --- A link to a host. `whole`: the store has two places; else it is the log. `reset` sets the
+// trainer up anew.
+
+int device_link_begin(Store* store, int whole, uint32_t buffer_bytes, zo_status (*own_reset)(),
+                      bool (*own_send)(const uint8_t* bytes, uint32_t count)) {
+  reset = own_reset;
+  send = own_send;
+  adoptions = 0;
+  log_store = StoreOf(store);
+  const uint8_t* fingerprint = trainer.network().info().fingerprint;
+  if (buffer_bytes > sizeof link_buffer) return ZO_ERROR_ARGUMENT;
+  device_end = {};
+  device_end.buffer = link_buffer;
+  device_end.buffer_bytes = buffer_bytes;
+  device_end.to = {Send, nullptr};
+  device_end.fingerprint = fingerprint;
+  if (whole != 0) {
+    const zo_status status =
+        zo_places_mount(&places, &log_store, store->size, ZO_TRAINABLE_BYTES, fingerprint);
+    if (status != ZO_OK) return status;
+    device_end.places = &places;
+    device_end.adopt = Adopt;
+    const zo_status resumed = tflm_zo::ResumePlace(&trainer, places);
+    if (resumed != ZO_OK) return resumed;
+  } else {
+    device_end.log = &log_store;
+    const zo_status resumed = trainer.ImportLog(log_store);
+    if (resumed != ZO_OK && resumed != ZO_ERROR_LOG) return resumed;
+    trainer.SetLog(&log_store);
+  }
+  return zo_link_begin(&device_end);
+}
+
+uint32_t device_link_serve(const uint8_t* bytes, uint32_t count) {
+  return zo_link_serve(&device_end, bytes, count);
+}
+
+uint32_t device_adoptions() { return adoptions; }
 
 int device_train_step(zo_report* report) { return trainer.TrainStep(report); }
 int device_train_slice(zo_report* report) { return trainer.TrainSlice(report); }

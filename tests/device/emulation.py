@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,7 +27,9 @@ from device.structs import (
     Open,
     Probe,
     Report,
+    Reset,
     Samples,
+    Send,
     Store,
     WeightSink,
     u32,
@@ -361,6 +364,32 @@ class Device:
     def import_stored_log(self) -> int:
         """Goes on from the log in memory."""
         return self._call("device_memory_import_log")
+
+    # --- a link to a host ----------------------------------------------------------------------------
+
+    def begin_link(
+        self, store: Store, send: Callable[[bytes], None], *, places: bool, buffer_bytes: int = 256
+    ) -> int:
+        """Goes on with what a store has, its log or two places; answers go to `send` from now on."""
+        self._log = store  # kept alive
+        self._reset = Reset(self.init)
+
+        def send_bytes(at: int, count: int) -> bool:
+            send(ctypes.string_at(at, count))
+            return True
+
+        self._send = Send(send_bytes)
+        begin = (ctypes.byref(store.c), int(places), u32(buffer_bytes), self._reset, self._send)
+        return self._call("device_link_begin", *begin)
+
+    def serve(self, received: bytes) -> int:
+        """Takes bytes that a host has sent; the number of requests that were answered."""
+        return self._call("device_link_serve", received, u32(len(received)))
+
+    @property
+    def adoptions(self) -> int:
+        """How often a place was gone over to."""
+        return int(self._library.device_adoptions())
 
     def settle(self) -> int:
         """Applies what is pending."""

@@ -27,6 +27,8 @@ Open = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.P
 Invoke = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_void_p)
 )
+Reset = ctypes.CFUNCTYPE(ctypes.c_int)
+Send = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, u32)
 _Tell = ctypes.CFUNCTYPE(None, u32, ctypes.c_void_p, u32)
 
 

@@ -31,6 +31,8 @@ _ORDER = (
     "verify",
     "export",
     "firmware",
+    "collect",
+    "deploy",
 )
 
 app = typer.Typer(

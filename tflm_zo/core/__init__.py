@@ -58,7 +58,7 @@ from .snapshot_log_format import (
     step_record_at,
     write_step_record,
 )
-from .tensor import checksum, make_tensor, replay, weight_tensors
+from .tensor import checksum, fnv1a, make_tensor, replay, weight_tensors
 
 __all__ = [
     "Coordinate",
@@ -116,6 +116,7 @@ __all__ = [
     "without_instructions",
     "command_words",
     "distribution_at",
+    "fnv1a",
     "installed",
     "is_due",
     "library",

@@ -152,6 +152,11 @@ def checksum(
     return int(library().zo_checksum(tensor))
 
 
+def fnv1a(data: bytes) -> int:
+    """FNV-1a of some bytes, 0..2^32-1."""
+    return int(library().zo_fnv1a(constants.ZO_FNV1A_BEGIN, data, len(data)))
+
+
 def weight_tensors(tensors: Sequence[Tensor]) -> ctypes.Array[Tensor]:
     """The tensors of a task, as the control unit takes them."""
     return (Tensor * len(tensors))(*tensors)

@@ -29,13 +29,13 @@ from ..core import (
     SeedLogRecord,
     best_of,
     distribution_at,
-    is_due,
     query_seeds,
     write_items,
 )
 from .beginning import SEED_LOG, check_version, ending, fingerprint
 from .errors import IncompleteHeaderError, LogError
 from .padding import is_padded, unpadded
+from .records import SeedRecords
 
 __all__ = ["SeedLog"]
 
@@ -121,7 +121,7 @@ class SeedLog:
             if header is None:
                 raise LogError(f"{path} is no seed log of this version, or its header is damaged")
             settings, every = header.settings, header.measure_every
-            records = _Records(settings, every, ending(data))
+            records = SeedRecords(settings, every, ending(data))
             length, at, data = file.seek(0, os.SEEK_END), SEED_LOG_HEADER_BYTES, b""
             file.seek(at)
             at_once = _STEPS_AT_ONCE * records.size
@@ -226,46 +226,6 @@ def _open_unpadded(path: str | os.PathLike[str]) -> BinaryIO:
             return io.BytesIO(unpadded(file.read()))
     file.seek(0)
     return file
-
-
-class _Records:
-    """Takes a log's records in their order: those of the steps, and the measurements among them.
-
-    Attributes:
-        size: bytes of a step's record.
-        step: number of steps taken.
-    """
-
-    def __init__(self, settings: CSettings, every: int, checksum: int) -> None:
-        self._settings, self._every, self._checksum = settings, every, checksum
-        self.size, self.step = SeedLogRecord.size(settings), 0
-        self._measured = 0
-
-    def take(self, data: bytes) -> tuple[list[SeedLogRecord], list[Measurement], int]:
-        """Goes on with what follows the records so far.
-
-        Returns:
-            The records of steps and the measurements, up to a record that is not whole or not in its place;
-            the bytes that they take.
-        """
-        at, steps, measurements = 0, list[SeedLogRecord](), list[Measurement]()
-        while True:
-            if is_due(self._every, self._settings.steps, self.step, self._measured):
-                end = at + MEASUREMENT_BYTES
-                measurement = Measurement.from_bytes(data[at:end], self._checksum)
-                if measurement is None or measurement.step != self.step:
-                    break
-                measurements.append(measurement)
-                self._measured += 1
-            else:
-                end = at + self.size
-                record = SeedLogRecord.read(data[at:end], self._settings, self._checksum)
-                if record is None or record.step != self.step:
-                    break
-                steps.append(record)
-                self.step += 1
-            self._checksum, at = ending(data[at:end]), end
-        return steps, measurements, at
 
 
 def _with_seeds(settings: CSettings, coefficients: list[list[int]], first: int) -> NDArray[np.void]:

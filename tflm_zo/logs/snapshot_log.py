@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from ..converters import Model, load_model, read_metadata
 from ..core import (
     BEST_SLOT,
-    MEASUREMENT_BYTES,
-    SNAPSHOT_RECORD_BYTES,
     CSettings,
     Measurement,
     NodeRules,
@@ -28,12 +26,11 @@ from ..core import (
     SnapshotLogHeader,
     TaskEntry,
     best_of,
-    is_due,
-    read_step_record,
 )
 from .beginning import SNAPSHOT_LOG, check_version, ending, fingerprint
 from .errors import IncompleteHeaderError, LogError
 from .padding import unpadded
+from .records import SnapshotRecords
 
 __all__ = ["SnapshotLog", "data_checksum"]
 
@@ -104,7 +101,7 @@ class SnapshotLog:
             raise IncompleteHeaderError(f"{path} ends within its first snapshots: there is no step in it")
         owner = ending(data[:begin])
         found = [Snapshot.read(data[at : at + slot], owner, header) for at in range(begin, records, slot)]
-        losses, measurements = _read_records(data[records:], owner, header)
+        losses, measurements, _ = SnapshotRecords(header, owner).take(data[records:])
         # Where records before a snapshot are damaged, an older one with all of its records counts.
         snapshots = [s for s in found[:BEST_SLOT] if s is not None and s.step <= len(losses)]
         return cls(
@@ -161,28 +158,6 @@ class SnapshotLog:
                 f"the log is damaged: its snapshots are of {self.weight_bytes} bytes of weights, and the "
                 f"tensors that it trains have {size}"
             )
-
-
-def _read_records(
-    data: bytes, owner: int, header: SnapshotLogHeader
-) -> tuple[list[float], list[Measurement]]:
-    """Losses of the steps in nats and the measurements, up to a record that is not whole or not in place."""
-    at, losses, measurements = 0, list[float](), list[Measurement]()
-    while True:
-        done = len(losses)
-        if is_due(header.measure_every, header.settings.steps, done, len(measurements)):
-            measured = Measurement.from_bytes(data[at : at + MEASUREMENT_BYTES], owner)
-            if measured is None or measured.step != done:
-                break
-            measurements.append(measured)
-            at += MEASUREMENT_BYTES
-        else:
-            record = read_step_record(data[at : at + SNAPSHOT_RECORD_BYTES], owner)
-            if record is None or record[0] != done or done == header.settings.steps:
-                break
-            losses.append(record[1] / 65536)
-            at += SNAPSHOT_RECORD_BYTES
-    return losses, measurements
 
 
 def _is_cut_short(data: bytes) -> bool:

@@ -48,23 +48,42 @@ uint32_t zo_frame_take(zo_frame_reader* self, uint8_t byte) {
   return 0;
 }
 
-static bool send_bytes(const zo_byte_sink* to, const uint8_t* bytes, uint32_t count) {
-  return count == 0u || to->write(to->context, bytes, count);
+/* Bytes are gathered, because a line may take few of them as dearly as many. */
+typedef struct frame_piece {
+  const zo_byte_sink* to;
+  uint32_t count;
+  bool is_sent; /* all so far */
+  uint8_t bytes[ZO_FRAME_PIECE_BYTES];
+} frame_piece;
+
+static void send_piece(frame_piece* piece) {
+  const zo_byte_sink* to = piece->to;
+  piece->is_sent = piece->is_sent && to->write(to->context, piece->bytes, piece->count);
+  piece->count = 0;
+}
+
+static void send_byte(frame_piece* piece, uint32_t byte) {
+  piece->bytes[piece->count++] = (uint8_t)byte;
+  if (piece->count == ZO_FRAME_PIECE_BYTES) send_piece(piece);
 }
 
 bool zo_frame_send(uint8_t* bytes, uint32_t count, const zo_byte_sink* to) {
-  static const uint8_t zero = 0;
-  zo_write_u32(bytes + count, zo_crc32(0, bytes, count));
+  frame_piece piece;
   const uint32_t end = count + ZO_FRAME_CHECKSUM_BYTES;
-  uint32_t at = 0;
-  if (!send_bytes(to, &zero, 1)) return false;
-  for (;;) {
-    uint32_t piece = 0;
-    while (piece < COBS_LONGEST && at + piece < end && bytes[at + piece] != 0u) ++piece;
-    const uint8_t code = (uint8_t)(piece + 1u);
-    if (!send_bytes(to, &code, 1) || !send_bytes(to, bytes + at, piece)) return false;
-    at += piece;
-    if (at == end) return send_bytes(to, &zero, 1);
-    if (piece < COBS_LONGEST) at += 1u; /* the zero */
+  zo_write_u32(bytes + count, zo_crc32(0, bytes, count));
+  piece.to = to;
+  piece.count = 0;
+  piece.is_sent = true;
+  send_byte(&piece, 0);
+  for (uint32_t at = 0;;) {
+    uint32_t run = 0;
+    while (run < COBS_LONGEST && at + run < end && bytes[at + run] != 0u) ++run;
+    send_byte(&piece, run + 1u);
+    for (const uint32_t behind = at + run; at < behind; ++at) send_byte(&piece, bytes[at]);
+    if (at == end) break;
+    if (run < COBS_LONGEST) ++at; /* the zero */
   }
+  send_byte(&piece, 0);
+  if (piece.count > 0u) send_piece(&piece);
+  return piece.is_sent;
 }

@@ -19,6 +19,7 @@ extern "C" {
 #endif
 
 #define ZO_FRAME_CHECKSUM_BYTES 4u
+#define ZO_FRAME_PIECE_BYTES 64u
 
 /* Where bytes go: a UART, USB, a socket. False where it fails: the rest of the frame is left out.
  */
@@ -45,7 +46,7 @@ void zo_frame_begin(zo_frame_reader* reader, uint8_t* bytes, uint32_t capacity);
  * is in reader->bytes until the next call; else 0. */
 uint32_t zo_frame_take(zo_frame_reader* reader, uint8_t byte);
 
-/* Sends a frame, in pieces of up to 254 bytes.
+/* Sends a frame, in pieces of up to ZO_FRAME_PIECE_BYTES, which are on the stack.
  *   bytes  [count + ZO_FRAME_CHECKSUM_BYTES]: the content, behind which the checksum is written */
 bool zo_frame_send(uint8_t* bytes, uint32_t count, const zo_byte_sink* to);
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "ops/core/log/zo_crc32.h"
+#include "ops/core/weights/zo_checksum.h"
 #include "ops/core/zo_little_endian.h"
 
 enum {
@@ -40,14 +40,14 @@ static bool read_store(const zo_link* self, uint32_t number, uint32_t offset, ui
 
 /* Of bytes of a store, which go through the buffer behind the answer's head. */
 static bool checksum_of_store(const zo_link* self, uint32_t number, uint32_t offset, uint32_t count,
-                              uint32_t* crc) {
+                              uint32_t* checksum) {
   uint8_t* bytes = self->buffer + kLinkAnswer;
   if (count > UINT32_MAX - offset) return false;
-  *crc = 0;
+  *checksum = ZO_FNV1A_BEGIN;
   for (uint32_t part; count > 0u; offset += part, count -= part) {
     part = count < most_data(self) ? count : most_data(self);
     if (!read_store(self, number, offset, bytes, part)) return false;
-    *crc = zo_crc32(*crc, bytes, part);
+    *checksum = zo_fnv1a(*checksum, bytes, part);
   }
   return true;
 }
@@ -64,7 +64,7 @@ static void say_hello(const zo_link* self, uint8_t* to) {
   for (uint32_t i = 0; i < 2u; ++i) {
     zo_write_u32(to + 32 + 12u * i, places->place[i].kind);
     zo_write_u32(to + 36 + 12u * i, places->place[i].bytes);
-    zo_write_u32(to + 40 + 12u * i, places->place[i].crc);
+    zo_write_u32(to + 40 + 12u * i, places->place[i].checksum);
   }
 }
 
@@ -87,10 +87,10 @@ static zo_status do_request(zo_link* self, uint32_t count, uint32_t* answer) {
       *answer = kLinkAnswer + words[2];
       return ZO_OK;
     case ZO_LINK_CHECK: {
-      uint32_t crc;
+      uint32_t checksum;
       if (given != 3u) return ZO_ERROR_ARGUMENT;
-      if (!checksum_of_store(self, words[0], words[1], words[2], &crc)) return ZO_ERROR_STORE;
-      zo_write_u32(bytes + kLinkAnswer, crc);
+      if (!checksum_of_store(self, words[0], words[1], words[2], &checksum)) return ZO_ERROR_STORE;
+      zo_write_u32(bytes + kLinkAnswer, checksum);
       *answer = kLinkAnswer + 4u;
       return ZO_OK;
     }

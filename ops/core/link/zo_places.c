@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ops/core/log/zo_crc32.h"
+#include "ops/core/weights/zo_checksum.h"
 #include "ops/core/zo_little_endian.h"
 
 enum {
@@ -69,17 +70,23 @@ static bool read_active_log(void* context, uint32_t offset, uint8_t* bytes, uint
 /* --- What a place has ---------------------------------------------------------------------------
  */
 
-/* Whether bytes of a place have a checksum. */
-static bool has_checksum(const zo_places* self, uint32_t place, uint32_t at, uint32_t count,
-                         uint32_t checksum) {
+/* Whether bytes of a place have a checksum.
+ *   add  zo_crc32 or zo_fnv1a; begin: what that begins with */
+static bool adds_up_to(const zo_places* self, uint32_t place, uint32_t at, uint32_t count,
+                       uint32_t (*add)(uint32_t, const void*, uint32_t), uint32_t begin,
+                       uint32_t checksum) {
   uint8_t bytes[kPlacesChunk];
-  uint32_t crc = 0;
   for (uint32_t part; count > 0u; at += part, count -= part) {
     part = count < kPlacesChunk ? count : (uint32_t)kPlacesChunk;
     if (!zo_places_read(self, place, at, bytes, part)) return false;
-    crc = zo_crc32(crc, bytes, part);
+    begin = add(begin, bytes, part);
   }
-  return crc == checksum;
+  return begin == checksum;
+}
+
+static bool has_checksum(const zo_places* self, uint32_t place, uint32_t at, uint32_t count,
+                         uint32_t checksum) {
+  return adds_up_to(self, place, at, count, zo_fnv1a, ZO_FNV1A_BEGIN, checksum);
 }
 
 /* Whether a place has a log of this model whose header is whole. */
@@ -90,7 +97,7 @@ static bool has_log(const zo_places* self, uint32_t place) {
   const uint32_t bytes = zo_read_u16(begin + kLogHeaderBytes);
   return memcmp(begin + kLogFingerprint, self->fingerprint, kPlacesFingerprintBytes) == 0 &&
          bytes >= kLogLeastBytes && zo_places_read(self, place, at + bytes - 4u, end, sizeof end) &&
-         has_checksum(self, place, at, bytes - 4u, zo_read_u32(end));
+         adds_up_to(self, place, at, bytes - 4u, zo_crc32, 0, zo_read_u32(end));
 }
 
 static bool is_usable(const zo_places* self, uint32_t place) {
@@ -99,7 +106,7 @@ static bool is_usable(const zo_places* self, uint32_t place) {
     case ZO_PLACE_OWN:
       return true;
     case ZO_PLACE_WEIGHTS:
-      return has_checksum(self, place, 0, found->bytes, found->crc);
+      return has_checksum(self, place, 0, found->bytes, found->checksum);
     case ZO_PLACE_LOG:
       return has_log(self, place);
     default:
@@ -126,7 +133,7 @@ static bool write_places(zo_places* self) {
     uint8_t* to = record + kPlacesEach + 12u * i;
     zo_write_u32(to, self->place[i].kind);
     zo_write_u32(to + 4, self->place[i].bytes);
-    zo_write_u32(to + 8, self->place[i].crc);
+    zo_write_u32(to + 8, self->place[i].checksum);
   }
   zo_write_u32(record + kPlacesChecksum, record_checksum(self, record));
   const uint32_t at = kPlacesRecordDistance * ((self->number + 1u) % 2u);
@@ -155,7 +162,7 @@ static void read_places(zo_places* self) {
       const uint8_t* from = record + kPlacesEach + 12u * j;
       self->place[j].kind = zo_read_u32(from);
       self->place[j].bytes = zo_read_u32(from + 4);
-      self->place[j].crc = zo_read_u32(from + 8);
+      self->place[j].checksum = zo_read_u32(from + 8);
     }
   }
 }
@@ -219,7 +226,7 @@ static zo_status make_ready(zo_places* self, uint32_t place, const zo_place* wha
     return ZO_ERROR_ARGUMENT;
   }
   if (!has_bytes(self, place, at, what->bytes)) return ZO_ERROR_ARGUMENT;
-  if (!has_checksum(self, place, at, what->bytes, what->crc)) return ZO_ERROR_STORE;
+  if (!has_checksum(self, place, at, what->bytes, what->checksum)) return ZO_ERROR_STORE;
   if (!of_weights && !has_log(self, place)) return ZO_ERROR_LOG;
   if (!make_void(self, place)) return ZO_ERROR_STORE;
   if (!of_weights) return ZO_OK;
@@ -234,7 +241,8 @@ zo_status zo_places_activate(zo_places* self, uint32_t place, const zo_place* wh
   const zo_place now = self->place[place - 1u];
   const bool as_it_is = what->kind == ZO_PLACE_VOID;
   if (place == self->active) {
-    const bool same = what->kind == now.kind && what->bytes == now.bytes && what->crc == now.crc;
+    const bool same =
+        what->kind == now.kind && what->bytes == now.bytes && what->checksum == now.checksum;
     return as_it_is || same ? ZO_OK : ZO_ERROR_ORDER;
   }
   zo_status status = ZO_OK;

@@ -19,8 +19,12 @@
  *   0    u32 number; of two whole records the one with the larger number counts. Record n is at
  *            64 (n % 2)
  *   4    u32 active place: 1 or 2
- *   8    of each place: u32 kind (zo_place_kind), u32 bytes, u32 CRC-32 of what was written there
+ *   8    of each place: u32 kind (zo_place_kind), u32 bytes, u32 FNV-1a of what was written there
  *   32   u32 CRC-32 of the model's fingerprint, of the bytes of a place, u32, and of the record
+ *
+ * What was written is told by FNV-1a (zo_checksum.h) rather than by CRC-32: a piece that ends with
+ * its own CRC-32, as headers, records and snapshots of logs do, leaves the CRC-32 of the whole as
+ * any other such piece of its length does.
  *
  * Before the first record place 1 is active, of kind ZO_PLACE_OWN, and place 2 is void. A record
  * that is torn by a power failure is none, so the device has what it had before it was written.
@@ -52,9 +56,9 @@ typedef enum zo_place_kind {
 } zo_place_kind;
 
 typedef struct zo_place {
-  uint32_t kind;  /* zo_place_kind */
-  uint32_t bytes; /* that were written: of the weights, or of the log. A run's log grows later */
-  uint32_t crc;
+  uint32_t kind;     /* zo_place_kind */
+  uint32_t bytes;    /* that were written: of the weights, or of the log. A run's log grows later */
+  uint32_t checksum; /* of these bytes, zo_fnv1a */
 } zo_place;
 
 typedef struct zo_places {
@@ -95,12 +99,11 @@ zo_status zo_places_write(zo_places* places, uint32_t place, uint32_t offset, co
 
 /* Makes a place active, in one write of the store. Asked for again, it does nothing.
  *
- *   what    kind, bytes and CRC-32 of what zo_places_write has written: ZO_PLACE_WEIGHTS at 0, with
- *           which a run begins, or ZO_PLACE_LOG at weight_bytes. ZO_PLACE_VOID: the place as it is,
- *           to go back to it
- *   adopt   takes the device to what places->weights and places->log have, see ResumePlace. Called
- *           before the switch is made for good; where it or that fails, it is called again for the
- *           place that was active before
+ *   what    kind, bytes and checksum of what zo_places_write has written: ZO_PLACE_WEIGHTS at 0,
+ * with which a run begins, or ZO_PLACE_LOG at weight_bytes. ZO_PLACE_VOID: the place as it is, to
+ * go back to it adopt   takes the device to what places->weights and places->log have, see
+ * ResumePlace. Called before the switch is made for good; where it or that fails, it is called
+ * again for the place that was active before
  *
  * Errors: ZO_ERROR_ARGUMENT: no such place or sizes; ZO_ERROR_ORDER: the place is active with
  * something else; ZO_ERROR_STORE: what is there is not that, or damaged, or the store fails;

@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Checksum of trainable weights, to compare runs without moving the weights.
+ * Checksums of trainable weights, to compare runs without moving the weights, and of other bytes.
  */
 #ifndef TFLM_ZO_OPS_CORE_WEIGHTS_ZO_CHECKSUM_H_
 #define TFLM_ZO_OPS_CORE_WEIGHTS_ZO_CHECKSUM_H_
@@ -10,6 +10,10 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* FNV-1a-32 of what `hash` is that of, followed by the bytes; ZO_FNV1A_BEGIN to begin with. */
+#define ZO_FNV1A_BEGIN UINT32_C(2166136261)
+uint32_t zo_fnv1a(uint32_t hash, const void* bytes, uint32_t count);
 
 /* Checksum of one tensor: fmix(FNV-1a-32 over the weights' bytes, then the
  * fraction's bytes where there is one, started from fmix(2166136261 ^ stream)).

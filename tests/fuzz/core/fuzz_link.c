@@ -7,7 +7,7 @@
  */
 #include "fuzz_input.h"
 #include "ops/core/link/zo_link.h"
-#include "ops/core/log/zo_crc32.h"
+#include "ops/core/weights/zo_checksum.h"
 #include "ops/core/zo_little_endian.h"
 
 enum { kMostStore = 1024, kMostSent = 8192 };
@@ -43,7 +43,7 @@ static bool read_bytes(void* context, uint32_t offset, uint8_t* bytes, uint32_t 
 
 static bool send_bytes(void* context, const uint8_t* bytes, uint32_t count) {
   world* w = (world*)context;
-  HOLDS(count > 0u && count <= 254u);
+  HOLDS(count > 0u && count <= ZO_FRAME_PIECE_BYTES);
   if (count > kMostSent - w->count) return false;
   memcpy(w->sent + w->count, bytes, count);
   w->count += count;
@@ -74,7 +74,7 @@ static uint32_t write_request(fuzz_input* in, world* w, uint8_t* frame) {
     zo_write_u32(content + 4, place);
     zo_write_u32(content + 8, take_between(in, 0, 3));
     zo_write_u32(content + 12, bytes);
-    zo_write_u32(content + 16, zo_crc32(0, at, bytes));
+    zo_write_u32(content + 16, zo_fnv1a(ZO_FNV1A_BEGIN, at, bytes));
     count = 20;
   }
   world line;

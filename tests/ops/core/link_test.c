@@ -161,7 +161,7 @@ static void make_log(uint8_t* bytes, uint32_t header, uint8_t begin) {
 static zo_status deploy(place_device* d, uint32_t place, uint32_t kind, const uint8_t* bytes,
                         uint32_t count) {
   const uint32_t at = kind == ZO_PLACE_WEIGHTS ? 0u : kWeightBytes;
-  const zo_place what = {kind, count, zo_crc32(0, bytes, count)};
+  const zo_place what = {kind, count, zo_fnv1a(ZO_FNV1A_BEGIN, bytes, count)};
   zo_status status = ZO_OK;
   for (uint32_t i = 0; i < count && status == ZO_OK; i += 16u) {
     const uint32_t part = count - i < 16u ? count - i : 16u;
@@ -225,8 +225,10 @@ static void test_there_and_back(void) {
   CHECK(d.kind == ZO_PLACE_WEIGHTS && memcmp(d.weights, weights, kWeightBytes) == 0);
   CHECK(zo_read_u32(d.log) == 0u && zo_read_u32(d.log + 4) == 0u);
   const uint32_t calls = d.calls;
-  const zo_place again = {ZO_PLACE_WEIGHTS, kWeightBytes, zo_crc32(0, weights, kWeightBytes)};
-  const zo_place other = {ZO_PLACE_WEIGHTS, kWeightBytes, zo_crc32(0, others, kWeightBytes)};
+  const zo_place again = {ZO_PLACE_WEIGHTS, kWeightBytes,
+                          zo_fnv1a(ZO_FNV1A_BEGIN, weights, kWeightBytes)};
+  const zo_place other = {ZO_PLACE_WEIGHTS, kWeightBytes,
+                          zo_fnv1a(ZO_FNV1A_BEGIN, others, kWeightBytes)};
   CHECK(zo_places_activate(&d.places, 2, &again, adopt, &d) == ZO_OK && d.calls == calls);
   CHECK(zo_places_activate(&d.places, 2, &other, adopt, &d) == ZO_ERROR_ORDER);
   CHECK(zo_places_activate(&d.places, 1, &as_it_is, adopt, &d) == ZO_OK);
@@ -372,7 +374,7 @@ static void test_requests(void) {
   read[12] = kLogBytes - 4;
   CHECK(ask(&link, &line, read, 16, answer, sizeof answer) == 12u);
   CHECK(zo_read_u32(answer + 8) ==
-        zo_crc32(0, d.memory.bytes + 128 + kWeightBytes + 4, kLogBytes - 4));
+        zo_fnv1a(ZO_FNV1A_BEGIN, d.memory.bytes + 128 + kWeightBytes + 4, kLogBytes - 4));
   read[8] = read[9] = read[10] = read[11] = 0xFF;
   CHECK(ask(&link, &line, read, 16, answer, sizeof answer) == 8u);
   CHECK(zo_read_u32(answer + 4) == ZO_ERROR_STORE);

@@ -1,0 +1,74 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A device for tests: its process, which can be killed and begun again, and a line that leads to it."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from link.bad_line import BadLine
+
+TESTS = Path(__file__).parents[1]
+
+
+class Board:
+    """A device that keeps its port when it loses its power.
+
+    Args:
+        folder: for its flash.
+        run: of `device.runs`.
+        options: of `device_process`.
+    """
+
+    def __init__(self, folder: Path, run: str, *options: Any) -> None:
+        self.store = folder / "flash.bin"
+        self._command = [sys.executable, "-m", "link.device_process", run, self.store, *options]
+        self._process: subprocess.Popen[str] | None = None
+        self.port = 0
+        self.begin()
+
+    def begin(self, *options: Any) -> None:
+        """Power comes on."""
+        command = [str(word) for word in (*self._command, "--port", self.port, *options)]
+        self._process = subprocess.Popen(command, cwd=TESTS, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line.strip().isdecimal(), "the device has not begun"
+        self.port = int(line)
+
+    def cut_power(self) -> None:
+        """Power fails, at any moment."""
+        assert self._process is not None
+        assert self._process.poll() is None, "the device has ended by itself"
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    @property
+    def flash(self) -> bytes:
+        """What its flash has."""
+        return self.store.read_bytes()
+
+
+@contextlib.contextmanager
+def board(folder: Path, run: str, *options: Any) -> Iterator[Board]:
+    """A device, until the end of the test."""
+    made = Board(folder, run, *options)
+    try:
+        yield made
+    finally:
+        made.cut_power()
+
+
+@contextlib.contextmanager
+def board_on_line(
+    folder: Path, run: str, *options: Any, share: float = 0.0, seed: int = 0
+) -> Iterator[tuple[Board, BadLine]]:
+    """A device and the line to it, of whose bytes a share is damaged."""
+    with board(folder, run, *options) as made, BadLine(made.port, share, seed) as line:
+        yield made, line

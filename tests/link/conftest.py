@@ -1,0 +1,17 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Links whose device is in the same process need not wait for it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from link.direct import CLOCK
+
+
+@pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links have the clock of `DirectPort`, on which waiting takes no time."""
+    for name in ("link", "collect"):
+        monkeypatch.setattr(sys.modules[f"tflm_zo.link.{name}"], "time", CLOCK)

@@ -1,0 +1,40 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What a bad line does to bytes: it loses, doubles and changes some, and whole pieces."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+
+class Damage:
+    """Damage from a seed.
+
+    Args:
+        share: of the bytes that are damaged, 0 to 1; ten times as many of the pieces are lost or doubled.
+        seed: of what is damaged.
+
+    Attributes:
+        done: how often, by what was done.
+    """
+
+    def __init__(self, share: float, seed: int) -> None:
+        self.share, self._draw, self.done = share, random.Random(seed), Counter[str]()
+
+    def of(self, data: bytes) -> bytes:
+        """What arrives of a piece."""
+        draw, out = self._draw, bytearray()
+        for byte in data:
+            kind = draw.choice(("lost", "doubled", "flipped")) if draw.random() < self.share else ""
+            self.done[kind] += 1
+            if kind == "flipped":
+                byte ^= 1 << draw.randrange(8)
+            out += bytes([byte]) * {"lost": 0, "doubled": 2}.get(kind, 1)
+        kind = draw.choice(("piece lost", "piece doubled")) if draw.random() < 10 * self.share else ""
+        self.done[kind] += 1
+        return bytes(out * {"piece lost": 0, "piece doubled": 2}.get(kind, 1))
+
+    @property
+    def count(self) -> int:
+        """How often anything was done."""
+        return sum(count for kind, count in self.done.items() if kind)

@@ -1,0 +1,96 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""``tflm-zo collect``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ...converters.files import claim_name
+from ...logs.live_log import LiveLog
+from ..device_options import Baud, DeviceModel, Port, Timeout, connect
+from ..failures import note
+from ..options import Force, Json
+from ..output_file import check_output
+from ..progress import counting_bar
+from ..results import show
+
+EXAMPLE = "tflm-zo collect /dev/ttyUSB0 -o run.zolog --follow"
+
+OutputLog = Annotated[
+    Path,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="File that the log is written to. One of the same run is gone on with.",
+        show_default=False,
+        rich_help_panel="Output",
+    ),
+]
+Follow = Annotated[
+    bool,
+    typer.Option(
+        "--follow", help="Show losses as they come, until the end of the run.", rich_help_panel="Run"
+    ),
+]
+
+
+def collect(
+    port: Port,
+    output: OutputLog,
+    follow: Follow = False,
+    model: DeviceModel = None,
+    baud: Baud = 115200,
+    timeout: Timeout = 10.0,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Bring the log of a device's run home, while it trains or afterwards, over a line that may be bad.
+
+    The file is a whole log at any time, equal to the device's, or absent. What has come is in FILE.part
+    until then, so the same command goes on where an earlier one was ended. The device's program serves the
+    line with zo_link_serve. Other ports: socket://localhost:4000, rfc2217://host:2217.
+    """
+    from ...link import collect as bring
+
+    check_output(output, force=True)
+    bar = counting_bar()
+    task = bar.add_task("collecting", total=None)
+    last: list[float] = []
+
+    def show_log(log: LiveLog) -> None:
+        bar.update(task, total=log.steps)
+        bar.start()
+
+    def show_steps(losses: list[float]) -> None:
+        last[:] = losses[-1:]
+        bar.update(task, advance=len(losses), description=f"loss {losses[-1]:.4f}")
+
+    with claim_name(output), connect(port, baud, timeout, model) as (link, _):
+        try:
+            log = bring(link, output, follow=follow, force=force, on_log=show_log, on_steps=show_steps)
+        finally:
+            bar.stop()
+        result: dict[str, Any] = {
+            "output": str(output),
+            "log": "snapshot" if log.is_snapshot_log else "seed",
+            "steps": log.step,
+            "steps_of_run": log.steps,
+            "loss": last[0] if last else None,
+            "fingerprint": log.fingerprint.hex(),
+            "requests_repeated": link.repeated,
+            "frames_damaged": link.damaged,
+        }
+    if link.repeated and not as_json:
+        note(f"the line was bad: {link.repeated:,} requests were repeated")
+    loss = f", the last loss is {last[0]:.4f}" if last else ""
+    show(
+        result,
+        as_json=as_json,
+        render=lambda console: console.print(
+            f"{output}: {log.step:,} of the run's {log.steps:,} steps{loss}", markup=False
+        ),
+    )

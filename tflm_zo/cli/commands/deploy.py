@@ -1,0 +1,87 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""``tflm-zo deploy``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..device_options import Baud, DeviceModel, Port, Timeout, connect
+from ..failures import note
+from ..options import Json
+from ..progress import counting_bar
+from ..results import show
+
+EXAMPLE = "tflm-zo deploy /dev/ttyUSB0 trained.tflite --model trained.zo.tflite"
+
+File = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[FILE]",
+        help="A log, a trained plain model, or weights that a device has exported.",
+        show_default=False,
+    ),
+]
+Revert = Annotated[
+    bool,
+    typer.Option("--revert", help="Go back to what the device had before.", rich_help_panel="Run"),
+]
+
+
+def deploy(
+    port: Port,
+    file: File = None,
+    model: DeviceModel = None,
+    revert: Revert = False,
+    baud: Baud = 115200,
+    timeout: Timeout = 10.0,
+    as_json: Json = False,
+) -> None:
+    """Send a run to a device, which switches over to it when all of it is there, and can go back.
+
+    Weights begin a run of their own. A log of weight perturbation goes as it is, a few bytes a step, and the
+    device replays it and goes on from its end; with --model, the weights that it leads to are sent instead.
+    The device keeps the run that it did, log included, until something else is sent: --revert goes back to
+    it, and --revert again returns. The same command goes on where an earlier one was ended.
+    """
+    from ...link import deploy as send
+    from ...link import load_of
+    from ...link import revert as go_back
+
+    if revert == (file is not None):
+        raise typer.BadParameter("give a FILE or --revert, one of both")
+    bar = counting_bar()
+    with connect(port, baud, timeout, model) as (link, hello):
+        if file is None:
+            done = go_back(link, hello)
+            what = "the run before"
+        else:
+            load = load_of(file, link, hello, model)
+            task = bar.add_task("sending", total=len(load.data))
+            bar.start()
+            try:
+                done = send(link, hello, load, lambda count: bar.update(task, completed=count))
+            finally:
+                bar.stop()
+            what = f"{len(load.data):,} bytes of {'a log' if load.kind.name == 'LOG' else 'weights'}"
+        result: dict[str, Any] = {
+            "place": done.place,
+            "changed": done.changed,
+            "bytes": 0 if file is None else len(load.data),
+            "bytes_sent": done.sent,
+            "kind": None if file is None else load.kind.name.lower(),
+            "requests_repeated": link.repeated,
+            "frames_damaged": link.damaged,
+        }
+    if link.repeated and not as_json:
+        note(f"the line was bad: {link.repeated:,} requests were repeated")
+    before = "" if done.changed else "; it had that already, nothing was sent"
+    show(
+        result,
+        as_json=as_json,
+        render=lambda console: console.print(
+            f"the device goes on with {what}, in place {done.place}{before}", markup=False
+        ),
+    )

@@ -1,0 +1,56 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Arguments of the commands that talk to a device, and the link that they make."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ..link import Hello, Link
+
+__all__ = ["Baud", "DeviceModel", "Port", "Timeout", "connect"]
+
+Port = Annotated[
+    str,
+    typer.Argument(metavar="PORT", help="A serial port or a URL of pyserial's.", show_default=False),
+]
+Baud = Annotated[int, typer.Option(min=1, help="Bits a second of a serial port.", rich_help_panel="Line")]
+Timeout = Annotated[
+    float,
+    typer.Option(min=0.1, help="Seconds for which the device may stay silent.", rich_help_panel="Line"),
+]
+DeviceModel = Annotated[
+    Path | None,
+    typer.Option(
+        "--model",
+        metavar="MODEL",
+        help="The ZO model that the device is to have.",
+        show_default=False,
+        rich_help_panel="Data",
+    ),
+]
+
+
+@contextlib.contextmanager
+def connect(port: str, baud: int, timeout: float, model: Path | None) -> Iterator[tuple[Link, Hello]]:
+    """A link to a device that has said what it is.
+
+    Raises:
+        LinkError: it does not answer, or has another model than `model`.
+        OSError: the port cannot be opened, or the model not be read.
+    """
+    from ..link import Link, open_port
+    from ..link.deploy import check_model
+    from ..logs import fingerprint
+
+    mark = None if model is None else fingerprint(model.read_bytes())
+    with Link(lambda: open_port(port, baud), timeout) as link:
+        hello = link.hello()
+        if mark is not None:
+            check_model(hello, mark, str(model))
+        yield link, hello

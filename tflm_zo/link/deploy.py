@@ -1,0 +1,259 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A run is sent to a device, which switches over to it and can go back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..converters import Model, ZoMetadata, export_model, load_model, read_metadata
+from ..core import fnv1a
+from ..core.loader import constants
+from ..logs import MAGIC, LogError, SeedLog, SnapshotLog, fingerprint, is_snapshot_log
+from ..logs.live_log import LiveLog
+from .errors import LinkError, RefusedError
+from .link import Link
+from .log_copy import device_log
+from .protocol import Hello, Place, PlaceKind
+
+__all__ = ["Deployment", "Load", "deploy", "load_of", "revert"]
+
+# Bytes that are compared at once with what an earlier attempt has left.
+_PIECE: Final = 1024
+_FLATBUFFER: Final = b"TFL3"
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is sent to a device.
+
+    Attributes:
+        kind: WEIGHTS, with which a run begins, or LOG, from whose end the run goes on.
+        data: the bytes.
+    """
+
+    kind: PlaceKind
+    data: bytes
+
+    @property
+    def place(self) -> Place:
+        """What the place is to have."""
+        return Place(self.kind, len(self.data), fnv1a(self.data))
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What was done.
+
+    Attributes:
+        place: number of the place that is active now.
+        sent: bytes that were sent; less than there are where an earlier attempt had sent the rest.
+        changed: whether another place was active before.
+    """
+
+    place: int
+    sent: int
+    changed: bool
+
+
+# --- what is sent -----------------------------------------------------------------------------------
+
+
+def load_of(path: Path, link: Link, hello: Hello, model: Path | None) -> Load:
+    """Returns what a file is to a device.
+
+    Args:
+        path: a log; a plain model that was trained; or weights as the device exports them.
+        link: the device.
+        hello: what it says that it is.
+        model: the ZO model of the device. A seed log that comes without it is sent as it is, and the device
+            replays it; with it, weights are sent.
+
+    Raises:
+        LinkError: the device trains other weights than the file has.
+        LogError: the log is damaged, has no step, or is of another model.
+        OSError: a file cannot be read.
+        ValueError: the file is nothing that can be sent, or needs the model, or is of another one.
+    """
+    data = path.read_bytes()
+    if data[: len(MAGIC)] == MAGIC and model is None and not is_snapshot_log(path):
+        return Load(PlaceKind.LOG, _seed_log(path, data, hello))
+    if data[: len(MAGIC)] != MAGIC and data[4:8] != _FLATBUFFER:
+        if len(data) != hello.weight_bytes:
+            raise ValueError(
+                f"{path} is no log, no model, and no export of weights, of which the device has "
+                f"{hello.weight_bytes:,} bytes"
+            )
+        return Load(PlaceKind.WEIGHTS, data)
+    if model is None:
+        raise ValueError(f"{path} has weights among other things: --model names the device's ZO model")
+    zo = load_model(model)
+    check_model(hello, fingerprint(model.read_bytes()), str(model))
+    weights, fractions = _of_log(zo, path) if data[: len(MAGIC)] == MAGIC else _of_model(zo, path, data)
+    return Load(PlaceKind.WEIGHTS, _exported(read_metadata(zo), weights, fractions, link, hello))
+
+
+def check_model(hello: Hello, mark: bytes, name: str) -> None:
+    """Raises LinkError unless a fingerprint is that of the device's model."""
+    if mark != hello.fingerprint:
+        raise LinkError(f"the device has another model than {name}: take the ZO model that firmware took")
+
+
+def _seed_log(path: Path, data: bytes, hello: Hello) -> bytes:
+    """The whole records of a log, from which nothing is missing."""
+    log = SeedLog.read(path)
+    if log.fingerprint != hello.fingerprint:
+        raise LogError(
+            f"{path} is the log of another model than the device's, or of a run that began with other weights"
+        )
+    return data[: log.whole_bytes]
+
+
+def _of_log(zo: Model, path: Path) -> tuple[Arrays, Arrays]:
+    from ..training import replay_log
+
+    return replay_log(zo, SnapshotLog.read(path) if is_snapshot_log(path) else path)
+
+
+def _of_model(zo: Model, path: Path, data: bytes) -> tuple[Arrays, Arrays]:
+    """The weights of a plain model that the ZO model exports with them."""
+    metadata, plain = read_metadata(zo), load_model(data)
+    constant = {t.name: t for graph in plain.subgraphs for t in graph.all_tensors() if t.is_constant}
+    weights: dict[str, NDArray[Any]] = {}
+    for t in metadata.trainable:
+        found = constant.get(t.name)
+        values = None if found is None else found.numpy()
+        if values is None or values.size != np.prod(t.shape) or values.dtype != t.dtype:
+            raise ValueError(f"{path} has no weights «{t.name}» as the device's model has them")
+        weights[t.name] = values.reshape(t.shape)
+    batch = plain.subgraphs[0].inputs[0].shape[0]
+    if export_model(zo, weights, batch=batch).to_bytes() != data:
+        raise ValueError(
+            f"{path} is no model that was trained from the device's ZO model, with the same scales; send the "
+            "log of its run, or train it with train"
+        )
+    return weights, {}
+
+
+def _exported(metadata: ZoMetadata, weights: Arrays, fractions: Arrays, link: Link, hello: Hello) -> bytes:
+    """The bytes that the device imports: the tensors that it trains, then their fractions."""
+    numbers = list(range(len(metadata.trainable)))
+    if metadata.bytes_of(numbers) != hello.weight_bytes:
+        numbers = _trained(device_log(link))
+        if metadata.bytes_of(numbers) != hello.weight_bytes:
+            raise LinkError(
+                f"the device trains {hello.weight_bytes:,} bytes of the model's weights, and which ones is "
+                "not known before it has done a step; send what it exports (ExportWeights)"
+            )
+    tensors = [metadata.trainable[i] for i in numbers]
+    parts = [weights[t.name].tobytes() for t in tensors]
+    if metadata.update_bits == 16:
+        zeros = (np.zeros(t.shape, np.int8) for t in tensors)
+        parts += [
+            fractions.get(t.name, zero).tobytes()
+            for t, zero in zip(tensors, zeros, strict=True)
+            if not t.bias
+        ]
+    return b"".join(parts)
+
+
+def _trained(log: LiveLog | None) -> list[int]:
+    """Numbers of the tensors that a layer-wise run trains."""
+    return [] if log is None else sorted({i for task in log.tasks for i in task.tensors})
+
+
+# --- sending ----------------------------------------------------------------------------------------
+
+
+def deploy(
+    link: Link, hello: Hello, load: Load, on_bytes: Callable[[int], None] = lambda count: None
+) -> Deployment:
+    """Sends a run to a device and has it switch over. What an earlier attempt has sent stays there.
+
+    Args:
+        link: the device.
+        hello: what it says that it is.
+        load: what is sent.
+        on_bytes: called with the number of bytes that the device has.
+
+    Raises:
+        LinkError: the device does not answer, has no place or too little room, or refuses. It goes on with
+            what it had.
+    """
+    if not hello.active:
+        raise LinkError("the device has no places that runs can be sent to: its program has no zo_places")
+    place, what = 3 - hello.active, load.place
+    if hello.places[hello.active - 1] == what:
+        return Deployment(hello.active, 0, False)
+    if load.kind == PlaceKind.WEIGHTS and len(load.data) != hello.weight_bytes:
+        raise LinkError(f"the device trains weights of {hello.weight_bytes:,} bytes, got {len(load.data):,}")
+    begin = hello.weight_bytes if load.kind == PlaceKind.LOG else 0
+    if begin + len(load.data) > hello.place_bytes:
+        raise LinkError(
+            f"the device has room for {hello.place_bytes - begin:,} bytes, got {len(load.data):,}"
+        )
+    sent = 0
+    try:
+        for at in range(0, len(load.data), _PIECE):
+            piece = load.data[at : at + _PIECE]
+            if not link.has(place, begin + at, piece):
+                link.write(place, begin + at, piece)
+                sent += len(piece)
+            on_bytes(at + len(piece))
+        link.activate(place, what)
+    except RefusedError as error:
+        raise _explained(error, load) from error
+    return _checked(link, place, Deployment(place, sent, True))
+
+
+def revert(link: Link, hello: Hello) -> Deployment:
+    """Has a device go back to the run that it did before the last one was sent, log included.
+
+    Raises:
+        LinkError: the device does not answer, or has nothing to go back to.
+    """
+    if not hello.active:
+        raise LinkError("the device has no places that it could go back to: its program has no zo_places")
+    place = 3 - hello.active
+    if hello.places[place - 1].kind == PlaceKind.VOID:
+        raise LinkError(
+            "the device has nothing to go back to: nothing was sent to it yet, or what it had was written "
+            "over by something that was not sent to its end"
+        )
+    try:
+        link.activate(place, Place(PlaceKind.VOID, 0, 0))
+    except RefusedError as error:
+        if error.status == constants.ZO_ERROR_STORE:
+            raise LinkError("what the device had before is damaged; it goes on with what it has") from error
+        raise
+    return _checked(link, place, Deployment(place, 0, True))
+
+
+def _checked(link: Link, place: int, done: Deployment) -> Deployment:
+    active = link.hello().active
+    if active != place:
+        raise LinkError(f"the device says that place {active} is active, not {place}, which it was asked for")
+    return done
+
+
+def _explained(error: RefusedError, load: Load) -> LinkError:
+    """What a refusal means for people."""
+    if load.kind == PlaceKind.LOG and error.status == constants.ZO_ERROR_LOG:
+        return LinkError(
+            "the log is of other settings, steps or samples than the run of the device: --model sends the "
+            "weights that it leads to instead"
+        )
+    if load.kind == PlaceKind.WEIGHTS and error.status == constants.ZO_ERROR_ARGUMENT:
+        return LinkError(
+            "the device does not take the weights: one is beyond the range that its model trains"
+        )
+    if error.status == constants.ZO_ERROR_STORE:
+        return LinkError("the device could not keep what was sent: its store fails")
+    return error
