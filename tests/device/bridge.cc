@@ -273,16 +273,14 @@ int device_link_begin(Store* store, int whole, uint32_t buffer_bytes, zo_status 
     const zo_status status =
         zo_places_mount(&places, &log_store, store->size, ZO_TRAINABLE_BYTES, fingerprint);
     if (status != ZO_OK) return status;
-    device_end.places = &places;
-    device_end.adopt = Adopt;
     const zo_status resumed = tflm_zo::ResumePlace(&trainer, places);
     if (resumed != ZO_OK) return resumed;
-  } else {
-    device_end.log = &log_store;
-    const zo_status resumed = trainer.ImportLog(log_store);
-    if (resumed != ZO_OK && resumed != ZO_ERROR_LOG) return resumed;
-    trainer.SetLog(&log_store);
+    return zo_link_begin_with_places(&device_end, &places, Adopt, nullptr);
   }
+  device_end.log = &log_store;
+  const zo_status resumed = trainer.ImportLog(log_store);
+  if (resumed != ZO_OK && resumed != ZO_ERROR_LOG) return resumed;
+  trainer.SetLog(&log_store);
   return zo_link_begin(&device_end);
 }
 

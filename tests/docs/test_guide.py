@@ -10,18 +10,28 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from cortex_m.emulator import CORES, run
+from cortex_m.emulator import CORES, EMULATOR, run
+from device.emulation import OK, Device, needs_compiler
+from device.structs import Store
 from helpers.interpreters import require
 from helpers.pages import GUIDE, REPOSITORY, Block, blocks, run_command
 from helpers.refusals import refused
+from link.device_process import Line
 from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR
+from tflm_zo import load_model
+from tflm_zo import runtime as runtimes
+from tflm_zo.data import prepare
 from tflm_zo.logs import SeedLog, SnapshotLog
 from tflm_zo.logs.padding import unpadded
 
@@ -35,6 +45,11 @@ def is_installation(block: Block) -> bool:
 
 def is_command_line(block: Block) -> bool:
     return block.language == "sh" and block.text.startswith("tflm-zo ")
+
+
+def is_linked(block: Block) -> bool:
+    """Whether a block's commands talk to a device."""
+    return is_command_line(block) and "/dev/ttyUSB0" in block.text
 
 
 def is_on_device(block: Block) -> bool:
@@ -115,7 +130,11 @@ def accuracy(model: str) -> float:
 def follow_log(algorithm: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The guide's end: the device's output becomes a model."""
     names: dict[str, Any] = {}
-    after = [of(b, algorithm) for b in parts()[1] if b.language == "python" or is_command_line(b)]
+    after = [
+        of(b, algorithm)
+        for b in parts()[1]
+        if b.language == "python" or (is_command_line(b) and not is_linked(b))
+    ]
     assert [block.language for block in after] == ["python", "sh"]
     for name in (f"{algorithm}.device.zolog", f"{algorithm}.device.tflite"):
         Path(name).unlink(missing_ok=True)
@@ -272,7 +291,7 @@ int main() {
 def test_the_guides_cpp_is_a_program_that_goes_on_after_a_reset(board: tuple[str, list[str]]) -> None:
     algorithm, example = board
     pieces = [block.text for block in blocks(GUIDE) if block.language == "cpp"]
-    assert len(pieces) == 5
+    assert len(pieces) == 7
     program = "\n".join(pieces)
     main = Path(f"{algorithm}.firmware/main.cc")
     generated = main.read_text()
@@ -297,6 +316,104 @@ def test_the_guides_cpp_is_a_program_that_goes_on_after_a_reset(board: tuple[str
     stored = unpadded(bytes.fromhex("".join(line.split()[2] for line in lines if line.startswith("log "))))
     assert stored[: len(wanted)] == wanted
     assert set(stored[len(wanted) :]) == {0xFF}
+
+
+# --- home and back ------------------------------------------------------------------------------------
+
+
+def follow_link(algorithm: str, url: str) -> None:
+    """The guide's last commands, with a device at the end of another line than the guide's."""
+    for path in Path().glob(f"{algorithm}.collected.*"):
+        path.unlink()
+    linked = [of(block, algorithm) for block in parts()[1] if is_linked(block)]
+    assert [len(block.commands) for block in linked] == [2, 1, 1]
+    said = [run_command(line.replace("/dev/ttyUSB0", url)) for block in linked for line in block.commands]
+    log = Path(f"{algorithm}.desktop.zolog").read_bytes()
+    trained = Path(f"{algorithm}.desktop.tflite").read_bytes()
+    assert Path(f"{algorithm}.collected.zolog").read_bytes() == log
+    assert Path(f"{algorithm}.collected.tflite").read_bytes() == trained
+    assert "of weights, in place 2" in said[2] and "the run before, in place 1" in said[3]
+    # The run before is the one whose log is at home.
+    run_command(f"tflm-zo collect {url} -o {algorithm}.collected.zolog")
+    assert Path(f"{algorithm}.collected.zolog").read_bytes() == log
+
+
+@needs_compiler
+def test_home_and_back(walk: str) -> None:
+    """The device is the generated folder, compiled for this machine. It has trained, as the desktop has."""
+    files = {path.name: path.read_text() for path in Path(f"{walk}.firmware").iterdir() if path.is_file()}
+    model = load_model(f"{walk}.zo.tflite")
+    runtime = runtimes.load(model, "tflm")
+    # As `firmware --data` compiles them into the example.
+    made = Device(SimpleNamespace(files=files), model, prepare(runtime, Path("adapt.npz"), None))
+    assert made.init() == OK
+    _, weights = made.export_weights()
+    log = Path(f"{walk}.desktop.zolog").read_bytes()
+    content = bytes(128 + len(weights)) + log  # two records and no weights come before it
+    line, store, over = Line(0), Store(size=1 << 17, content=content), threading.Event()
+    store.c.tell = type(store.c.tell)()  # no journal
+    assert made.begin_link(store, line.send, places=True, buffer_bytes=512) == OK
+
+    def work() -> None:
+        while not over.is_set():
+            if data := line.receive(0.05):
+                made.serve(data)
+
+    device = threading.Thread(target=work)
+    device.start()
+    try:
+        follow_link(walk, f"socket://127.0.0.1:{line.port}")
+    finally:
+        over.set()
+        device.join()
+        line.listener.close()
+
+
+# Records samples, trains, and serves the serial port until the emulator is ended.
+MAIN_OF_LINK = """
+#include "node_zo_trainer.h"
+
+int main() {
+  for (uint32_t i = 0; i < node_zo::kSampleCount; ++i) {
+    int8_t input[sizeof recordings[0].input];
+    int8_t* const inputs[node_zo::kMaxInputs] = {input};
+    int32_t label;
+    if (!node_zo::kSamples.read(nullptr, i, inputs, &label) || !Record(input, label)) return 1;
+  }
+  if (BeginWithPlaces() != NODE_ZO_OK || !Listen()) return 2;
+  for (;;) {
+    Serve();
+    node_zo_report report;
+    if (trainer.TrainSlice(&report) != NODE_ZO_OK) return 3;
+  }
+}
+"""
+
+
+def test_the_guides_cpp_serves_an_emulated_cortex_m4(board: tuple[str, list[str]]) -> None:
+    algorithm, _ = board
+    program = "\n".join(block.text for block in blocks(GUIDE) if block.language == "cpp")
+    main = Path(f"{algorithm}.firmware/main.cc")
+    generated = main.read_text()
+    main.write_text(of(Block("cpp", program + MAIN_OF_LINK), algorithm).text)
+    try:
+        execute(Block("sh", f"cmake --build {algorithm}.build"), {})
+    finally:
+        main.write_text(generated)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = int(free.getsockname()[1])
+    (option,) = re.findall(r"`-serial (tcp:\S+)`", GUIDE.read_text())
+    serial = option.replace("localhost:4000", f"127.0.0.1:{port}")
+    command = [EMULATOR, "-M", "mps2-an386", "-display", "none", "-monitor", "none", "-serial", serial]
+    command += ["-semihosting-config", "enable=on,target=native", "-kernel", f"{algorithm}.build/{algorithm}"]
+    emulated = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    try:
+        time.sleep(1)
+        follow_link(algorithm, f"socket://127.0.0.1:{port}")
+        assert emulated.poll() is None
+    finally:
+        emulated.kill()
+        emulated.wait()
 
 
 # What the guide's lines of C stand in.

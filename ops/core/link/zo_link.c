@@ -8,16 +8,16 @@
 
 enum {
   kLinkOperation = 1,
-  kLinkWords = 4,      /* of a request */
-  kLinkData = 12,      /* of WRITE */
-  kLinkAnswer = 8,     /* what the operation says */
-  kLinkHelloBytes = 64 /* of an answer */
+  kLinkWords = 4,       /* of a request */
+  kLinkData = 12,       /* of WRITE */
+  kLinkAnswer = 8,      /* what the operation says */
+  kLinkHelloBytes = 64, /* of an answer */
+  kLinkActivateBytes = 20
 };
 
 zo_status zo_link_begin(zo_link* self) {
   if (self == NULL || self->buffer == NULL || self->buffer_bytes < ZO_LINK_LEAST_BYTES ||
-      self->to.write == NULL || self->fingerprint == NULL ||
-      (self->places != NULL && self->adopt == NULL)) {
+      self->to.write == NULL || self->fingerprint == NULL) {
     return ZO_ERROR_ARGUMENT;
   }
   zo_frame_begin(&self->reader, self->buffer, self->buffer_bytes);
@@ -34,8 +34,7 @@ static bool read_store(const zo_link* self, uint32_t number, uint32_t offset, ui
   if (number != 0u) {
     return self->places != NULL && zo_places_read(self->places, number, offset, bytes, count);
   }
-  const zo_log_store* log = self->places != NULL ? &self->places->log : self->log;
-  return log != NULL && log->read(log->context, offset, bytes, count);
+  return self->log != NULL && self->log->read(self->log->context, offset, bytes, count);
 }
 
 /* Of bytes of a store, which go through the buffer behind the answer's head. */
@@ -68,6 +67,29 @@ static void say_hello(const zo_link* self, uint8_t* to) {
   }
 }
 
+/* What changes places: WRITE and ACTIVATE. */
+static zo_status change_places(const zo_link* self, const uint32_t* words, uint32_t count) {
+  const uint8_t* bytes = self->buffer;
+  if (bytes[kLinkOperation] == ZO_LINK_WRITE) {
+    if (count < kLinkData) return ZO_ERROR_ARGUMENT;
+    return zo_places_write(self->places, words[0], words[1], bytes + kLinkData, count - kLinkData);
+  }
+  const zo_place what = {words[1], words[2], words[3]};
+  if (count != kLinkActivateBytes) return ZO_ERROR_ARGUMENT;
+  return zo_places_activate(self->places, words[0], &what, self->adopt, self->context);
+}
+
+zo_status zo_link_begin_with_places(zo_link* self, zo_places* places,
+                                    zo_status (*adopt)(void* context), void* context) {
+  if (self == NULL || places == NULL || adopt == NULL) return ZO_ERROR_ARGUMENT;
+  self->places = places;
+  self->log = &places->log;
+  self->change = change_places;
+  self->adopt = adopt;
+  self->context = context;
+  return zo_link_begin(self);
+}
+
 /* Does what a request of `count` bytes in the buffer asks for; *answer: bytes of the answer. */
 static zo_status do_request(zo_link* self, uint32_t count, uint32_t* answer) {
   uint8_t* bytes = self->buffer;
@@ -95,14 +117,8 @@ static zo_status do_request(zo_link* self, uint32_t count, uint32_t* answer) {
       return ZO_OK;
     }
     case ZO_LINK_WRITE:
-      if (given < 2u || self->places == NULL) return ZO_ERROR_ARGUMENT;
-      return zo_places_write(self->places, words[0], words[1], bytes + kLinkData,
-                             count - kLinkData);
-    case ZO_LINK_ACTIVATE: {
-      const zo_place what = {words[1], words[2], words[3]};
-      if (given != 4u || self->places == NULL) return ZO_ERROR_ARGUMENT;
-      return zo_places_activate(self->places, words[0], &what, self->adopt, self->context);
-    }
+    case ZO_LINK_ACTIVATE:
+      return self->change != NULL ? self->change(self, words, count) : ZO_ERROR_ARGUMENT;
     default:
       return ZO_ERROR_OPCODE;
   }

@@ -65,21 +65,33 @@ typedef enum zo_link_operation {
   ZO_LINK_ACTIVATE = 5,
 } zo_link_operation;
 
-/* A device's end. The application sets what it has, then calls zo_link_begin. */
+/* A device's end. The application sets the first fields, the others to 0, then calls
+ * zo_link_begin, or zo_link_begin_with_places. */
 typedef struct zo_link {
   uint8_t* buffer;            /* [buffer_bytes]: a frame */
   uint32_t buffer_bytes;      /* ZO_LINK_LEAST_BYTES at least */
   zo_byte_sink to;            /* the host */
   const uint8_t* fingerprint; /* of the model, 16 bytes */
-  const zo_log_store* log;    /* of the run; null: none. Not asked for where there are places */
-  zo_places* places;          /* null: nothing can be sent to the device */
-  zo_status (*adopt)(void* context); /* see zo_places_activate; null where places are */
-  void* context;                     /* of adopt */
-  zo_frame_reader reader;            /* zo_link_begin's */
+  const zo_log_store* log;    /* of the run; null: none */
+  /* What the functions below set. */
+  zo_frame_reader reader;
+  zo_places* places;
+  zo_status (*change)(const struct zo_link* link, const uint32_t* words, uint32_t count);
+  zo_status (*adopt)(void* context);
+  void* context;
 } zo_link;
 
-/* Errors: ZO_ERROR_ARGUMENT: a null pointer, or a buffer that is too small. */
+/* Begins to serve a log. Errors: ZO_ERROR_ARGUMENT: a null pointer, or a buffer that is too small.
+ */
 zo_status zo_link_begin(zo_link* link);
+
+/* Begins to serve the log of the active place, and to take runs into the other. A program that does
+ * not call it has none of the code for that: the linker leaves it out.
+ *   places          the caller keeps them, and has mounted them
+ *   adopt, context  see zo_places_activate
+ * Errors: those of zo_link_begin. */
+zo_status zo_link_begin_with_places(zo_link* link, zo_places* places,
+                                    zo_status (*adopt)(void* context), void* context);
 
 /* Takes bytes that have come from the host, and answers each whole request among them. Returns the
  * number of requests. */

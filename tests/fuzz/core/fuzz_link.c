@@ -121,11 +121,9 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   link.buffer = buffer;
   link.buffer_bytes = room;
   link.to.write = send_bytes;
-  link.to.context = link.context = &w;
+  link.to.context = &w;
   link.fingerprint = fingerprint;
-  link.places = &w.places;
-  link.adopt = adopt;
-  HOLDS(zo_link_begin(&link) == ZO_OK);
+  HOLDS(zo_link_begin_with_places(&link, &w.places, adopt, &w) == ZO_OK);
   w.writes_left = take_flag(&in) ? UINT32_MAX : take_u8(&in);
   for (uint32_t rounds = 0; rounds < 24u && in.left > 0; ++rounds) {
     uint8_t frame[256];

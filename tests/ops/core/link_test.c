@@ -343,11 +343,9 @@ static void test_requests(void) {
   CHECK(zo_link_begin(&link) == ZO_ERROR_ARGUMENT);
   link.buffer_bytes = ZO_LINK_LEAST_BYTES;
   CHECK(zo_link_begin(&link) == ZO_OK);
-  link.places = &d.places;
-  CHECK(zo_link_begin(&link) == ZO_ERROR_ARGUMENT); /* nobody adopts */
-  link.adopt = adopt;
-  link.context = &d;
-  CHECK(zo_link_begin(&link) == ZO_OK);
+  CHECK(zo_link_begin_with_places(&link, &d.places, NULL, &d) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_link_begin_with_places(&link, NULL, adopt, &d) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_link_begin_with_places(&link, &d.places, adopt, &d) == ZO_OK);
 
   uint8_t hello[4] = {ZO_LINK_VERSION, ZO_LINK_HELLO, 0x34, 0x12};
   CHECK(ask(&link, &line, hello, 4, answer, sizeof answer) == 64u);
@@ -383,6 +381,8 @@ static void test_requests(void) {
   CHECK(zo_read_u32(answer + 4) == ZO_ERROR_STORE);
   /* A device that has neither places nor a log. */
   link.places = NULL;
+  link.log = NULL;
+  link.change = NULL;
   read[4] = read[8] = read[9] = read[10] = read[11] = 0;
   CHECK(ask(&link, &line, read, 16, answer, sizeof answer) == 8u);
   CHECK(zo_read_u32(answer + 4) == ZO_ERROR_STORE);
