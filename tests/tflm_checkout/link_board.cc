@@ -61,7 +61,7 @@ bool ReadFile(void*, uint32_t offset, uint8_t* bytes, uint32_t count) {
          Transfer(kRead, offset, bytes, count) == 0;
 }
 
-constexpr tflm_zo::LogStore kFile = {WriteFile, ReadFile, nullptr};
+constexpr tflm_zo::LogStore kFile = {WriteFile, ReadFile, nullptr, nullptr, 1};
 
 // --- The link ------------------------------------------------------------------------------------
 

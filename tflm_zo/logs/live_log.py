@@ -16,6 +16,7 @@ from ..core import (
 )
 from .beginning import MAGIC, SEED_LOG, SNAPSHOT_LOG, check_version, ending
 from .errors import LogError
+from .padding import is_padded
 from .records import SeedRecords, SnapshotRecords
 
 __all__ = ["LiveLog"]
@@ -47,6 +48,8 @@ class LiveLog:
 
     def __init__(self, header: bytes, name: str) -> None:
         check_version(name, header)
+        if is_padded(header):
+            raise LogError(f"{name} is padded to whole units of its store, which is only read from a file")
         self.header = header
         self._records: SeedRecords | SnapshotRecords
         self._snapshots: SnapshotLogHeader | None = None

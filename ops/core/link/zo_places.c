@@ -67,6 +67,11 @@ static bool read_active_log(void* context, uint32_t offset, uint8_t* bytes, uint
          zo_places_read(self, self->active, self->weight_bytes + offset, bytes, count);
 }
 
+static bool sync_store(void* context) {
+  const zo_log_store* store = ((const zo_places*)context)->store;
+  return store->sync == NULL || store->sync(store->context);
+}
+
 /* --- What a place has ---------------------------------------------------------------------------
  */
 
@@ -137,7 +142,11 @@ static bool write_places(zo_places* self) {
   }
   zo_write_u32(record + kPlacesChecksum, record_checksum(self, record));
   const uint32_t at = kPlacesRecordDistance * ((self->number + 1u) % 2u);
-  if (!self->store->write(self->store->context, at, record, sizeof record)) return false;
+  /* What the record speaks of is safe before it, and it is before anything else. */
+  if (!sync_store(self) || !self->store->write(self->store->context, at, record, sizeof record) ||
+      !sync_store(self)) {
+    return false;
+  }
   self->number += 1u;
   return true;
 }
@@ -169,7 +178,8 @@ static void read_places(zo_places* self) {
 
 zo_status zo_places_mount(zo_places* self, const zo_log_store* store, uint32_t bytes,
                           uint32_t weight_bytes, const uint8_t* fingerprint) {
-  if (self == NULL || store == NULL || fingerprint == NULL || bytes < ZO_PLACES_RECORDS_BYTES) {
+  if (self == NULL || store == NULL || fingerprint == NULL || bytes < ZO_PLACES_RECORDS_BYTES ||
+      store->unit > 1u) {
     return ZO_ERROR_ARGUMENT;
   }
   self->store = store;
@@ -182,6 +192,9 @@ zo_status zo_places_mount(zo_places* self, const zo_log_store* store, uint32_t b
   self->log.write = write_active_log;
   self->log.read = read_active_log;
   self->weights.context = self->log.context = self;
+  self->weights.sync = NULL;
+  self->log.sync = store->sync == NULL ? NULL : sync_store;
+  self->weights.unit = self->log.unit = 1;
   if (self->place_bytes < kLogLeastBytes || weight_bytes > self->place_bytes - kLogLeastBytes) {
     return ZO_ERROR_ARGUMENT;
   }

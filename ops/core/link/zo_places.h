@@ -74,14 +74,16 @@ typedef struct zo_places {
   bool needs_log; /* the place is about to become active with a log, which must be of this run */
 } zo_places;
 
-/* Finds what a store has. Weights and headers of logs are checked: where those of the active place
- * are damaged, the other place is active, or else place 1 with the model's own weights.
+/* Finds what a store of single bytes (unit 1) has. Weights and headers of logs are checked: where
+ * those of the active place are damaged, the other place is active, or else place 1 with the
+ * model's own weights.
  *
  *   places        the caller keeps it where it is
  *   bytes         of the store
  *   weight_bytes  that the model exports, NAME_ZO_TRAINABLE_BYTES
  *
- * Errors: ZO_ERROR_ARGUMENT: the store has no room for weights and a log's header. */
+ * Errors: ZO_ERROR_ARGUMENT: the store has no room for weights and a log's header, or takes whole
+ * units alone. */
 zo_status zo_places_mount(zo_places* places, const zo_log_store* store, uint32_t bytes,
                           uint32_t weight_bytes, const uint8_t* fingerprint);
 

@@ -111,7 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   w.store = (uint8_t*)fuzz_allocate(w.bytes);
   fill_bytes(&in, w.store, w.bytes);
   w.sent = (uint8_t*)fuzz_allocate(kMostSent);
-  const zo_log_store store = {write_store, read_bytes, &w};
+  const zo_log_store store = {write_store, read_bytes, &w, NULL, 1};
   const uint32_t weights = take_between(&in, 0, w.bytes / 2u - 64u - 36u);
   HOLDS(zo_places_mount(&w.places, &store, w.bytes, weights, fingerprint) == ZO_OK);
   const uint32_t room = ZO_LINK_LEAST_BYTES + take_between(&in, 0, 40);
