@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from cortex_m.emulator import CORES, EMULATOR, run
+from cortex_m.emulator import ARM, CORES, run
 from device.emulation import OK, Device, needs_compiler
 from device.structs import Store
 from helpers.interpreters import require
@@ -404,7 +404,7 @@ def test_the_guides_cpp_serves_an_emulated_cortex_m4(board: tuple[str, list[str]
         port = int(free.getsockname()[1])
     (option,) = re.findall(r"`-serial (tcp:\S+)`", GUIDE.read_text())
     serial = option.replace("localhost:4000", f"127.0.0.1:{port}")
-    command = [EMULATOR, "-M", "mps2-an386", "-display", "none", "-monitor", "none", "-serial", serial]
+    command = [ARM.emulator, "-M", "mps2-an386", "-display", "none", "-monitor", "none", "-serial", serial]
     command += ["-semihosting-config", "enable=on,target=native", "-kernel", f"{algorithm}.build/{algorithm}"]
     emulated = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     try:
