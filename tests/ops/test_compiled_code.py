@@ -123,7 +123,8 @@ def assert_public_names(nm, objects):
 @pytest.mark.parametrize("level", ["-O0", "-O3", "-Os"])
 def test_host_uses_general_registers_only(tmp_path, level):
     objects = compile_core("gcc", tmp_path, level, "-mgeneral-regs-only")
-    assert foreign("nm", objects) <= {"memcpy", "memset"}
+    # Addresses of functions are in a table where the compiler makes programs that can lie anywhere.
+    assert foreign("nm", objects) - {"_GLOBAL_OFFSET_TABLE_"} <= {"memcpy", "memset"}
     assert_no_state("nm", objects)
     assert_public_names("nm", objects)
 

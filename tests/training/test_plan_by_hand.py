@@ -206,10 +206,10 @@ def test_blocks_of_weights() -> None:
     settings = Settings(tasks=(Weights(queries=1, scope="blocks"),), batch_size=4)
     plan = plan_run(model, settings, steps=STEPS, samples=SAMPLES)
     assert isinstance(plan, WeightRunPlan) and plan.block_segments == (0, 1, 2)
-    # What enters fc1's segment has 8 bytes, fc2's 3, so 8; the command 4 bytes a word.
+    # What enters fc1's segment has 8 bytes, fc2's 3, so 8.
     kept = Boundaries(model, metadata, plan)
     assert (kept.at, kept.bytes) == ({1: 0, 2: 8}, 16)
-    assert workspace_bytes(model, metadata, plan) == 16 + eight(4 * metadata.command_words)
+    assert workspace_bytes(model, metadata, plan) == 16
     # Update of 8 seeds that restores one: 4 + 2 * 9; perturb one: 4 + 2; two words before them.
     assert metadata.command_words == 2 + 4 + 2 * 9 + 4 + 2
     costs = WeightCosts(Costs(model, metadata), settings, metadata)

@@ -31,6 +31,15 @@ static inline uint32_t add_16_saturated(uint32_t a, uint32_t b) {
   return (uint32_t)__qadd16((int16x2_t)a, (int16x2_t)b);
 }
 
+/* Compilers do not agree on whether the bytes are signed. */
+static inline uint32_t bytes_0_2(uint32_t a) {
+#if defined(__clang__)
+  return (uint32_t)__uxtb16((int8x4_t)a);
+#else
+  return __uxtb16(a);
+#endif
+}
+
 static inline uint32_t signed_bytes_0_2(uint32_t a) { return (uint32_t)__sxtb16((int8x4_t)a); }
 
 static inline uint32_t load_4(const int8_t* at) {
@@ -65,7 +74,7 @@ static inline uint32_t add_half_at_3(uint32_t sum, uint32_t word) {
 
 /* Bytes 0 and 2 of `even` at their places, those of `odd` at 1 and 3. */
 static inline uint32_t interleave(uint32_t even, uint32_t odd) {
-  return __uxtb16(even) | __uxtb16(odd) << 8;
+  return bytes_0_2(even) | bytes_0_2(odd) << 8;
 }
 
 /* Two loads for the steps of four weights. */
@@ -75,14 +84,6 @@ static inline four_steps load_four(const uint32_t* at) {
           : "=&r"(f.s0), "=&r"(f.s1), "=&r"(f.s2), "=&r"(f.s3)
           : "r"(at), "m"(*(const uint32_t (*)[4])at));
   return f;
-}
-
-static inline four_steps add_four(four_steps a, four_steps b) {
-  a.s0 += b.s0;
-  a.s1 += b.s1;
-  a.s2 += b.s2;
-  a.s3 += b.s3;
-  return a;
 }
 
 /* Adds four rounding terms: overlapping halves of a word. */
@@ -115,7 +116,7 @@ static inline four_values move_four_values(const int8_t* weights, const int8_t* 
   odd = __uadd16(odd, signed_bytes_0_2(r >> 8 | r << 24));
   const uint32_t w = load_4(weights);
   four_values v;
-  v.even = add_16_saturated(__uxtb16(w) << 8, even);
+  v.even = add_16_saturated(bytes_0_2(w) << 8, even);
   v.odd = add_16_saturated(w & UINT32_C(0xFF00FF00), odd);
   return v;
 }
@@ -131,7 +132,7 @@ static inline void store_four_values(int8_t* weights, int8_t* fraction, four_val
   store_4(fraction, interleave(v.even, v.odd));
   v.even = add_16_saturated(v.even, UINT32_C(0x00800080));
   v.odd = add_16_saturated(v.odd, UINT32_C(0x00800080));
-  store_4(weights, __uxtb16(v.even >> 8 | v.even << 24) | (v.odd & UINT32_C(0xFF00FF00)));
+  store_4(weights, bytes_0_2(v.even >> 8 | v.even << 24) | (v.odd & UINT32_C(0xFF00FF00)));
 }
 
 /* --- Moves that end within the limit -----------------------------------------------------------

@@ -41,15 +41,15 @@ static uint32_t entry_of(uint32_t sum, const entry_rule* rule) {
 }
 
 /* Of one query: what it moves a weight by. */
-typedef struct moves {
+typedef struct own_moves {
   uint32_t of[2]; /* by the sign, plus or minus */
   uint32_t none;  /* where the mask says so */
-} moves;
+} own_moves;
 
 #if ZO_LOOPS_FOR_EACH
 /* Entries for the signs of four weights: their steps, or, `packed`, the upper halves of two and
  * two. */
-ZO_NOINLINE static void make_single(zo_two_steps* to, moves m, int packed) {
+ZO_NOINLINE static void make_single(zo_two_steps* to, own_moves m, int packed) {
   for (uint32_t bits = 0; bits < 16u; ++bits) {
     const uint32_t s0 = m.of[bits & 1u], s1 = m.of[bits >> 1 & 1u];
     const uint32_t s2 = m.of[bits >> 2 & 1u], s3 = m.of[bits >> 3];
@@ -64,7 +64,7 @@ ZO_NOINLINE static void make_single(zo_two_steps* to, moves m, int packed) {
 }
 
 /* Entries for the signs of two weights and the mask's bits of them. */
-ZO_NOINLINE static void make_masked(zo_two_steps* to, moves m) {
+ZO_NOINLINE static void make_masked(zo_two_steps* to, own_moves m) {
   for (uint32_t bits = 0; bits < 16u; ++bits, ++to) {
     to->first = (bits & 4u) != 0u ? m.of[bits & 1u] : m.none;
     to->second = (bits & 8u) != 0u ? m.of[bits >> 1 & 1u] : m.none;
@@ -90,8 +90,8 @@ static void make_tables(zo_step_tables* tables, const zo_query* queries, uint32_
 #if ZO_LOOPS_FOR_EACH
   if (count == 1u) {
     const uint32_t coefficient = (uint32_t)queries[0].coefficient;
-    const moves one = {{entry_of(coefficient, &rule), entry_of(0u - coefficient, &rule)},
-                       rule.bias};
+    const own_moves one = {{entry_of(coefficient, &rule), entry_of(0u - coefficient, &rule)},
+                           rule.bias};
     if (masked) {
       make_masked(tables->pairs[0], one);
     } else {

@@ -137,6 +137,14 @@ ZO_NOINLINE static void set_pair(zo_two_steps* steps, paired_signs p, const zo_t
   }
 }
 
+static inline four_steps add_four(four_steps a, four_steps b) {
+  a.s0 += b.s0;
+  a.s1 += b.s1;
+  a.s2 += b.s2;
+  a.s3 += b.s3;
+  return a;
+}
+
 /* and those of others. */
 ZO_NOINLINE static void add_two_steps(zo_two_steps* steps, paired_signs p,
                                       const zo_two_steps* sums) {

@@ -94,14 +94,22 @@ static bool has_checksum(const zo_places* self, uint32_t place, uint32_t at, uin
   return adds_up_to(self, place, at, count, zo_fnv1a, ZO_FNV1A_BEGIN, checksum);
 }
 
+/* Not memcmp: the core calls nothing but memcpy and memset. */
+static bool is_of_model(const zo_places* self, const uint8_t* fingerprint) {
+  for (uint32_t i = 0; i < kPlacesFingerprintBytes; ++i) {
+    if (fingerprint[i] != self->fingerprint[i]) return false;
+  }
+  return true;
+}
+
 /* Whether a place has a log of this model whose header is whole. */
 static bool has_log(const zo_places* self, uint32_t place) {
   uint8_t begin[kLogLeastBytes], end[4];
   const uint32_t at = self->weight_bytes;
   if (!zo_places_read(self, place, at, begin, sizeof begin)) return false;
   const uint32_t bytes = zo_read_u16(begin + kLogHeaderBytes);
-  return memcmp(begin + kLogFingerprint, self->fingerprint, kPlacesFingerprintBytes) == 0 &&
-         bytes >= kLogLeastBytes && zo_places_read(self, place, at + bytes - 4u, end, sizeof end) &&
+  return is_of_model(self, begin + kLogFingerprint) && bytes >= kLogLeastBytes &&
+         zo_places_read(self, place, at + bytes - 4u, end, sizeof end) &&
          adds_up_to(self, place, at, bytes - 4u, zo_crc32, 0, zo_read_u32(end));
 }
 

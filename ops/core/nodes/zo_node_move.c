@@ -81,7 +81,7 @@ static uint32_t move_apart(const zo_node_move* m, uint32_t channel, weight_run r
 }
 
 /* State of the rounding stream of a channel. */
-static uint32_t rounding_of(const zo_node_move* m, const zo_tensor* tensor, uint32_t channel) {
+static uint32_t channel_rounding(const zo_node_move* m, const zo_tensor* tensor, uint32_t channel) {
   return zo_stream_state(zo_stream_key(m->step->seed, tensor->stream | ZO_ROUNDING_STREAM),
                          channel);
 }
@@ -91,7 +91,7 @@ static uint32_t move_channel(const zo_node_move* m, uint32_t channel, const int3
   const int apart = zo_node_is_depthwise(m->layer);
   const uint32_t row = zo_node_row(m->layer);
   const uint32_t most = apart || zo_multiplier_of(tensor) != NULL ? ZO_STEPS_CHUNK : row;
-  uint32_t rounding = !zo_has_fraction(tensor) ? rounding_of(m, tensor, channel) : 0u;
+  uint32_t rounding = !zo_has_fraction(tensor) ? channel_rounding(m, tensor, channel) : 0u;
   uint32_t saturated = 0;
   for (uint32_t i = 0; i < row; i += most) {
     const size_t at = apart ? (size_t)i * m->layer->out_c + channel : (size_t)channel * row + i;
@@ -114,7 +114,7 @@ uint32_t zo_node_move_weights(const zo_node_move* m, const uint32_t* channels, u
     uint32_t apart[ZO_ROWS_TOGETHER], rounding[ZO_ROWS_TOGETHER];
     for (uint32_t i = 0; i < ZO_ROWS_TOGETHER; ++i) {
       apart[i] = channels[i] * row;
-      rounding[i] = rounding_of(m, tensor, channels[i]);
+      rounding[i] = channel_rounding(m, tensor, channels[i]);
     }
     return zo_apply_rows_8(tensor->weights, apart, steps, row, tensor->limit,
                            (int32_t)m->step->clip, rounding);
@@ -137,6 +137,6 @@ uint32_t zo_node_move_bias(const zo_node_move* m, uint32_t channel, int32_t step
   }
 #endif
   if (tensor->multiplier != NULL) scale_node_steps(&step, &step, 1, tensor->multiplier[channel]);
-  const uint32_t word = zo_stream_next(rounding_of(m, tensor, channel));
+  const uint32_t word = zo_stream_next(channel_rounding(m, tensor, channel));
   return zo_step_bias(bias, step, (int32_t)(word & 0xFFFFu));
 }

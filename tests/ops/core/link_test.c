@@ -218,6 +218,7 @@ static void test_there_and_back(void) {
   begin_device(&d);
   any_content(weights, sizeof weights);
   any_content(others, sizeof others);
+  others[0] = (uint8_t)(weights[0] ^ 1u);
   make_log(own, 132, 7);
   make_log(log, 164, 9);
   CHECK(d.places.log.write(d.places.log.context, 0, own, kLogBytes));
@@ -265,6 +266,7 @@ static void test_power_cuts(void) {
   place_device d;
   any_content(first, sizeof first);
   any_content(second, sizeof second);
+  second[0] = (uint8_t)(first[0] ^ 1u);
   make_log(log, 132, 3);
   begin_device(&d);
   CHECK(deploy(&d, 2, ZO_PLACE_WEIGHTS, first, kWeightBytes) == ZO_OK);
