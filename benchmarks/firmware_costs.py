@@ -13,13 +13,14 @@ Weight perturbation of all weights, 8-bit update:
 * query: an SPSA query (two forward passes and losses, perturbing, restoring, its share of the update), with 4
   queries a step and with 1, divided by two inferences of the original model;
 * beyond weights: arena of the ZO model, less the original's, less the weights;
-* state: RAM besides the arena and TFLM's own interpreter object.
+* state: RAM besides the arena and TFLM's own interpreter object;
+* stack: the most that two steps take, TFLM's kernels included.
 
 Node perturbation with the defaults of `tflm-zo train`, 16-bit update:
 
 * weights: share of the model's weights that it trains;
 * step: instructions of a whole step of one sample, and divided by one inference;
-* arena, workspace, state: RAM.
+* arena, workspace, state, stack: RAM.
 
 Without models the LeNet-5 of the tests, with random weights, is measured.
 """
@@ -53,7 +54,7 @@ from tflm_checkout.firmware_build import LIBRARIES, Library, build_firmware, rep
 HERE = Path(__file__).parent / "harness" / "firmware"
 QUERIES = (4, 1)
 SAMPLES = 4
-#: Steps that are counted, after a first one that has no update of a step before it.
+#: Steps that are counted, after two by which the stack is measured; the first has no update before it.
 STEPS = {"weight": 3, "node": 8}
 
 
@@ -90,7 +91,7 @@ def program(library: Library, folder: Path, main: str, *, plain: Model | None = 
 
 def run_of(kind: str, model: Model) -> dict[str, Any]:
     """What `generate_firmware` is told besides model and settings."""
-    return {"steps": 1 + STEPS[kind], "samples": SAMPLES, "name": "model", "data": noise(model)}
+    return {"steps": 2 + STEPS[kind], "samples": SAMPLES, "name": "model", "data": noise(model)}
 
 
 def measure_weights(model: Model, library: Library, folder: Path) -> dict[str, float]:
@@ -109,6 +110,7 @@ def measure_weights(model: Model, library: Library, folder: Path) -> dict[str, f
         cost = program(library, folder / f"q{queries}", "training.cc")
         found[f"query_{queries}"] = statistics.mean(cost["step"]) / queries / 2 / found["inference"]
         found["zo_arena"], found["state"] = cost["arena"][0], cost["state"][0]
+        found["stack"] = cost["stack"][0]
     found["beyond_weights"] = found["zo_arena"] - found["arena"] - trainable
     return found
 
@@ -126,6 +128,7 @@ def measure_nodes(model: Model, library: Library, folder: Path) -> dict[str, flo
         "arena": cost["arena"][0],
         "workspace": cost["workspace"][0],
         "state": cost["state"][0],
+        "stack": cost["stack"][0],
     }
 
 
@@ -179,8 +182,8 @@ def tables(results: dict[str, dict[str, dict[str, Any]]]) -> tuple[Table, Table]
     node = Table(title="Node perturbation: the defaults of train, minibatch 1, 16-bit update")
     queries = [f"query, {q} a step" for q in QUERIES]
     for table, columns in (
-        (weight, ("inference", *queries, "arena", "ZO arena", "beyond weights", "state")),
-        (node, ("weights", "step", "/ inference", "arena", "workspace", "state")),
+        (weight, ("inference", *queries, "arena", "ZO arena", "beyond weights", "state", "stack")),
+        (node, ("weights", "step", "/ inference", "arena", "workspace", "state", "stack")),
     ):
         for column in ("model", "core", *columns):
             table.add_column(column, justify="left" if column in ("model", "core") else "right")
@@ -189,12 +192,12 @@ def tables(results: dict[str, dict[str, dict[str, Any]]]) -> tuple[Table, Table]
             own = r["nodes"]
             weight.add_row(
                 *(name, core, f"{r['inference']:,.0f}", *(f"{r[f'query_{q}']:.3f}" for q in QUERIES)),
-                *(f"{r[k]:,}" for k in ("arena", "zo_arena", "beyond_weights", "state")),
+                *(f"{r[k]:,}" for k in ("arena", "zo_arena", "beyond_weights", "state", "stack")),
             )
             node.add_row(
                 *(name, core, f"{own['trained']:.0%}", f"{own['step']:,.0f}"),
                 f"{own['step'] / r['inference']:.2f}",
-                *(f"{own[k]:,}" for k in ("arena", "workspace", "state")),
+                *(f"{own[k]:,}" for k in ("arena", "workspace", "state", "stack")),
             )
     return weight, node
 
