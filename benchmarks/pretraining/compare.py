@@ -53,9 +53,9 @@ class Data:
 
 
 def load_data(name: str) -> Data:
-    from tflm_zo.demo import TASKS
+    from tflm_zo.demo import SCENARIOS
 
-    task = TASKS[name]()
+    task = SCENARIOS[name]()
     if name != "mnist":
         return Data(task, task.pretrain[0][:300], None, task.steps)
     from tflm_zo.demo.scenarios import load_mnist, rotated
