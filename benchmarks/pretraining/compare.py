@@ -57,7 +57,7 @@ def load_data(name: str) -> Data:
 
     task = SCENARIOS[name]()
     if name != "mnist":
-        return Data(task, task.pretrain[0][:300], None, task.steps)
+        return Data(task, task.pretrain[0][:300], None, 3000)
     from tflm_zo.demo.scenarios import load_mnist, rotated
 
     x, y = (part[7000:8000] for part in load_mnist())
