@@ -10,7 +10,7 @@ import numpy as np
 
 from . import constants
 from .initial_weights import WeightArray, initial_weights
-from .metadata import ZoMetadata, ZoTrainable, read_metadata
+from .metadata import ZoMetadata, read_metadata
 from .model import Model, Operator, Subgraph, Tensor
 from .segments import extract_segment
 
@@ -43,8 +43,9 @@ def freeze(model: Model, trained: Collection[int]) -> list[Model]:
     found = []
     for k in range(len(metadata.segments)):
         own = extract_segment(model, k)
-        if any(not is_trained for _, is_trained in _of_segment(metadata, k, trained)):
-            _freeze_segment(own, metadata, k, trained, values)
+        kept = trained_in_segment(metadata, k, trained)
+        if len(kept) < len(_in_segment(metadata, k)):
+            _freeze_segment(own, metadata, k, kept, values)
             own = extract_segment(own, 0)  # without the buffers that nothing uses any more
         found.append(own)
     return found
@@ -52,40 +53,37 @@ def freeze(model: Model, trained: Collection[int]) -> list[Model]:
 
 def trained_in_segment(metadata: ZoMetadata, segment: int, trained: Collection[int]) -> list[int]:
     """Returns the numbers of the tensors that are trainable in a segment of `freeze`, rising."""
-    tensors = enumerate(metadata.trainable)
-    kept = _of_segment(metadata, segment, trained)
-    numbers = [i for i, t in tensors if t.segment == segment]
-    return [i for i, (_, is_trained) in zip(numbers, kept, strict=True) if is_trained]
+    own = _in_segment(metadata, segment)
+    if any(metadata.trainable[i].int16 for i in own):
+        return own
+    return [i for i in own if i in trained]
 
 
-def _of_segment(
-    metadata: ZoMetadata, segment: int, trained: Collection[int]
-) -> list[tuple[ZoTrainable, bool]]:
-    """Returns the trainable tensors of a segment, each with whether it stays so."""
-    own = [(t, i in trained) for i, t in enumerate(metadata.trainable) if t.segment == segment]
-    return [(t, True) for t, _ in own] if any(t.int16 for t, _ in own) else own
+def _in_segment(metadata: ZoMetadata, segment: int) -> list[int]:
+    """Returns the numbers of the trainable tensors of a segment of the whole model, rising."""
+    return [i for i, t in enumerate(metadata.trainable) if t.segment == segment]
 
 
 def _freeze_segment(
     model: Model,
     metadata: ZoMetadata,
     segment: int,
-    trained: Collection[int],
+    kept: list[int],
     values: dict[str, WeightArray],
 ) -> None:
     graph = model.subgraphs[0]
-    own = _of_segment(metadata, segment, trained)
+    own = _in_segment(metadata, segment)
     variables = {t.name: t for t in graph.all_tensors() if t.is_variable}
-    left = [(t, variables[t.name]) for t, is_trained in own if is_trained]
+    left = [metadata.trainable[i] for i in kept]
     operators = [op for op in graph.operators if op.code.name in _WEIGHT_OPERATORS]
     mentioned = {t for op in operators for t in (*op.inputs, *op.outputs) if t is not None}
     if left:
-        initial = [values[t.name].reshape(-1).view(np.int8) for t, _ in left]
+        initial = [values[t.name].reshape(-1).view(np.int8) for t in left]
         _reshape(graph, constants.INITIAL, sum(map(len, initial))).set_data(np.concatenate(initial))
-        filters = sum(t.size for t, _ in left if not t.bias)
+        filters = sum(t.size for t in left if not t.bias)
         if filters and metadata.update_bits == 16:
             _reshape(graph, constants.FRACTION, filters)
-        places = [i for i, (_, is_trained) in enumerate(own) if is_trained]
+        places = [own.index(i) for i in kept]
         for op in operators:
             _leave(op, places, has_filters=filters > 0)
         used = {t for op in graph.operators for t in op.inputs}
@@ -99,10 +97,9 @@ def _freeze_segment(
         graph.outputs.remove(status)
         if command not in used:
             graph.inputs.remove(command)
-    for t, is_trained in own:
-        if not is_trained:
-            variables[t.name].is_variable = False
-            variables[t.name].set_data(values[t.name])
+    for name in (metadata.trainable[i].name for i in own if i not in kept):
+        variables[name].is_variable = False
+        variables[name].set_data(values[name])
     ports = {*graph.inputs, *graph.outputs}
     gone = {t for t in mentioned if t not in used and t not in ports}
     graph.tensors = [t for t in graph.tensors if t not in gone]

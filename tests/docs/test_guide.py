@@ -79,6 +79,17 @@ def execute(block: Block, names: dict[str, Any]) -> None:
         Path(block.file).write_text(block.text)
 
 
+def build_program(program: str, algorithm: str) -> None:
+    """Builds a program in the place of the generated example's, which is put back."""
+    main = Path(f"{algorithm}.firmware/main.cc")
+    generated = main.read_text()
+    main.write_text(of(Block("cpp", program), algorithm).text)
+    try:
+        execute(Block("sh", f"cmake --build {algorithm}.build"), {})
+    finally:
+        main.write_text(generated)
+
+
 def print_log(log: bytes) -> list[str]:
     """A log as the example prints it, with lines that are written over by later ones."""
     pieces = [(at, log[at : at + 64]) for at in range(0, len(log), 64)]
@@ -293,13 +304,7 @@ def test_the_guides_cpp_is_a_program_that_goes_on_after_a_reset(board: tuple[str
     pieces = [block.text for block in blocks(GUIDE) if block.language == "cpp"]
     assert len(pieces) == 7
     program = "\n".join(pieces)
-    main = Path(f"{algorithm}.firmware/main.cc")
-    generated = main.read_text()
-    main.write_text(of(Block("cpp", program + MAIN), algorithm).text)
-    try:
-        execute(Block("sh", f"cmake --build {algorithm}.build"), {})
-    finally:
-        main.write_text(generated)
+    build_program(program + MAIN, algorithm)
     lines = run(CORES["cortex-m4"], Path(f"{algorithm}.build/{algorithm}"), timeout=300).splitlines()
 
     steps = int(
@@ -393,13 +398,7 @@ int main() {
 def test_the_guides_cpp_serves_an_emulated_cortex_m4(board: tuple[str, list[str]]) -> None:
     algorithm, _ = board
     program = "\n".join(block.text for block in blocks(GUIDE) if block.language == "cpp")
-    main = Path(f"{algorithm}.firmware/main.cc")
-    generated = main.read_text()
-    main.write_text(of(Block("cpp", program + MAIN_OF_LINK), algorithm).text)
-    try:
-        execute(Block("sh", f"cmake --build {algorithm}.build"), {})
-    finally:
-        main.write_text(generated)
+    build_program(program + MAIN_OF_LINK, algorithm)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = int(free.getsockname()[1])
     (option,) = re.findall(r"`-serial (tcp:\S+)`", GUIDE.read_text())

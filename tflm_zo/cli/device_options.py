@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .failures import note
+
 if TYPE_CHECKING:
     from ..link import Hello, Link
 
-__all__ = ["Baud", "DeviceModel", "Port", "Timeout", "connect"]
+__all__ = ["Baud", "DeviceModel", "Port", "Timeout", "connect", "of_line", "say_line"]
 
 Port = Annotated[
     str,
@@ -54,3 +56,14 @@ def connect(port: str, baud: int, timeout: float, model: Path | None) -> Iterato
         if mark is not None:
             check_model(hello, mark, str(model))
         yield link, hello
+
+
+def of_line(link: Link) -> dict[str, int]:
+    """Returns what a bad line has cost, for `--json`."""
+    return {"requests_repeated": link.repeated, "frames_damaged": link.damaged}
+
+
+def say_line(link: Link) -> None:
+    """Says what a bad line has cost, where it has."""
+    if link.repeated:
+        note(f"the line was bad: {link.repeated:,} requests were repeated")

@@ -271,12 +271,13 @@ def _model_arrays(devices: Sequence[DeviceModel], name: str) -> tuple[dict[str, 
     arrays, begins = dict[str, bytes](), [list[str]() for _ in devices]
     count = len(devices[0].segments)
     for k in range(count):
-        forms = {device.segments[k].to_bytes(): device.segments[k] for device in devices}
+        contents = [device.segments[k].to_bytes() for device in devices]
+        forms = {content: device.segments[k] for content, device in zip(contents, devices, strict=True)}
         array = f"g_{name if count == 1 else f'{name}_segment_{k}'}_model_data"
         arrays[array], found = write_together(list(forms.values()))
         of_form = dict(zip(forms, found, strict=True))
-        for device, of_device in zip(devices, begins, strict=True):
-            at = of_form[device.segments[k].to_bytes()]
+        for content, of_device in zip(contents, begins, strict=True):
+            at = of_form[content]
             of_device.append(array if at == 0 else f"{array} + {at}")
     return arrays, begins
 

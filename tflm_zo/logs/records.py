@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
 from ..core import (
     MEASUREMENT_BYTES,
     SNAPSHOT_RECORD_BYTES,
@@ -15,32 +17,39 @@ from ..core import (
 )
 from .beginning import ending
 
-__all__ = ["SeedRecords", "SnapshotRecords"]
+__all__ = ["Records", "SeedRecords", "SnapshotRecords"]
+
+_Step = TypeVar("_Step")
 
 
-class SeedRecords:
-    """Takes the records of a seed log in their order.
+class Records(Generic[_Step]):
+    """Takes the records of a log in their order.
+
+    Args:
+        size: bytes of a step's record.
+        steps: number of steps of the whole run.
+        every: steps between two measurements; 0: there are none.
+        checksum: checksum at the end of the header, which that of the first record continues.
 
     Attributes:
         size: bytes of a step's record.
         step: number of steps taken.
     """
 
-    def __init__(self, settings: CSettings, every: int, checksum: int) -> None:
-        self._settings, self._every, self._checksum = settings, every, checksum
-        self.size, self.step = SeedLogRecord.size(settings), 0
-        self._measured = 0
+    def __init__(self, size: int, steps: int, every: int, checksum: int) -> None:
+        self.size, self.step = size, 0
+        self._steps, self._every, self._checksum, self._measured = steps, every, checksum, 0
 
-    def take(self, data: bytes) -> tuple[list[SeedLogRecord], list[Measurement], int]:
+    def take(self, data: bytes) -> tuple[list[_Step], list[Measurement], int]:
         """Goes on with what follows the records so far.
 
         Returns:
-            The records of steps and the measurements, up to a record that is not whole or not in its place;
-            the bytes that they take.
+            What the records of steps say and the measurements, up to a record that is not whole or not in its
+            place; the bytes that they take.
         """
-        at, steps, measurements = 0, list[SeedLogRecord](), list[Measurement]()
+        at, steps, measurements = 0, list[_Step](), list[Measurement]()
         while True:
-            if is_due(self._every, self._settings.steps, self.step, self._measured):
+            if is_due(self._every, self._steps, self.step, self._measured):
                 end = at + MEASUREMENT_BYTES
                 measurement = Measurement.from_bytes(data[at:end], self._checksum)
                 if measurement is None or measurement.step != self.step:
@@ -49,52 +58,50 @@ class SeedRecords:
                 self._measured += 1
             else:
                 end = at + self.size
-                record = SeedLogRecord.read(data[at:end], self._settings, self._checksum)
-                if record is None or record.step != self.step:
+                found = self._read(data[at:end])
+                if found is None:
                     break
-                steps.append(record)
+                steps.append(found)
                 self.step += 1
-            self._checksum, at = ending(data[at:end]), end
+            self._checksum, at = self._after(data[at:end]), end
         return steps, measurements, at
 
+    def _read(self, record: bytes) -> _Step | None:
+        """Returns what the record of step `step` says; None where it is none."""
+        raise NotImplementedError
 
-class SnapshotRecords:
-    """Takes the records of a snapshot log in their order.
+    def _after(self, record: bytes) -> int:
+        """Returns the checksum that the next record's continues."""
+        raise NotImplementedError
 
-    Args:
-        header: header of the log.
-        owner: checksum at the end of the header, which those of the records continue.
 
-    Attributes:
-        step: number of steps taken.
-    """
+class SeedRecords(Records[SeedLogRecord]):
+    """Those of a seed log, each of which continues the checksum of the one before."""
+
+    def __init__(self, settings: CSettings, every: int, checksum: int) -> None:
+        super().__init__(SeedLogRecord.size(settings), int(settings.steps), every, checksum)
+        self._settings = settings
+
+    def _read(self, record: bytes) -> SeedLogRecord | None:
+        found = SeedLogRecord.read(record, self._settings, self._checksum)
+        return found if found is not None and found.step == self.step else None
+
+    def _after(self, record: bytes) -> int:
+        return ending(record)
+
+
+class SnapshotRecords(Records[float]):
+    """Those of a snapshot log: losses of steps, nats. All of them continue the header's checksum."""
 
     def __init__(self, header: SnapshotLogHeader, owner: int) -> None:
-        self._header, self._owner, self.step, self._measured = header, owner, 0, 0
+        steps = int(header.settings.steps)
+        super().__init__(SNAPSHOT_RECORD_BYTES, steps, header.measure_every, owner)
 
-    def take(self, data: bytes) -> tuple[list[float], list[Measurement], int]:
-        """Goes on with what follows the records so far.
+    def _read(self, record: bytes) -> float | None:
+        found = read_step_record(record, self._checksum)
+        if found is None or found[0] != self.step or self.step == self._steps:
+            return None
+        return found[1] / 65536
 
-        Returns:
-            Losses of the steps in nats and the measurements, up to a record that is not whole or not in its
-            place; the bytes that they take.
-        """
-        at, losses, measurements = 0, list[float](), list[Measurement]()
-        every, steps = self._header.measure_every, int(self._header.settings.steps)
-        while True:
-            if is_due(every, steps, self.step, self._measured):
-                end = at + MEASUREMENT_BYTES
-                measured = Measurement.from_bytes(data[at:end], self._owner)
-                if measured is None or measured.step != self.step:
-                    break
-                measurements.append(measured)
-                self._measured += 1
-            else:
-                end = at + SNAPSHOT_RECORD_BYTES
-                record = read_step_record(data[at:end], self._owner)
-                if record is None or record[0] != self.step or self.step == steps:
-                    break
-                losses.append(record[1] / 65536)
-                self.step += 1
-            at = end
-        return losses, measurements, at
+    def _after(self, record: bytes) -> int:
+        return self._checksum

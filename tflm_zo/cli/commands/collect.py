@@ -10,8 +10,7 @@ import typer
 
 from ...converters.files import claim_name
 from ...logs.live_log import LiveLog
-from ..device_options import Baud, DeviceModel, Port, Timeout, connect
-from ..failures import note
+from ..device_options import Baud, DeviceModel, Port, Timeout, connect, of_line, say_line
 from ..options import Force, Json
 from ..output_file import check_output
 from ..progress import counting_bar
@@ -81,11 +80,10 @@ def collect(
             "steps_of_run": log.steps,
             "loss": last[0] if last else None,
             "fingerprint": log.fingerprint.hex(),
-            "requests_repeated": link.repeated,
-            "frames_damaged": link.damaged,
+            **of_line(link),
         }
-    if link.repeated and not as_json:
-        note(f"the line was bad: {link.repeated:,} requests were repeated")
+    if not as_json:
+        say_line(link)
     loss = f", the last loss is {last[0]:.4f}" if last else ""
     show(
         result,

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..device_options import Baud, DeviceModel, Port, Timeout, connect
-from ..failures import note
+from ..device_options import Baud, DeviceModel, Port, Timeout, connect, of_line, say_line
 from ..options import Json
 from ..progress import counting_bar
 from ..results import show
@@ -72,11 +71,10 @@ def deploy(
             "bytes": 0 if file is None else len(load.data),
             "bytes_sent": done.sent,
             "kind": None if file is None else load.kind.name.lower(),
-            "requests_repeated": link.repeated,
-            "frames_damaged": link.damaged,
+            **of_line(link),
         }
-    if link.repeated and not as_json:
-        note(f"the line was bad: {link.repeated:,} requests were repeated")
+    if not as_json:
+        say_line(link)
     before = "" if done.changed else "; it had that already, nothing was sent"
     show(
         result,
