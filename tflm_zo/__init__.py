@@ -8,9 +8,9 @@
     trainer.evaluate(x_test, y_test)
     trainer.export("adapted.tflite")
 
-`training` has the trainer and what watches it, `converters` rewrites models, `runtime` runs them, `firmware`
-writes what a device needs, and `core` is the op pack's arithmetic. ARCHITECTURE.md has the contract between
-them.
+`training` has the trainer and what watches it, `converters` rewrites models, `runtime` runs them, `planner`
+foretells what training takes of a device, `firmware` writes what the device needs, and `core` is the op
+pack's arithmetic. ARCHITECTURE.md has the contract between them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from .converters import ConversionError, InjectSettings, Model, inject, load_mod
 from .core import Command, Coordinate, Distribution, Gaussian, NativeError, Rademacher, SparseUniform
 from .data import DataError
 from .logs import LogError
+from .planner import plan
 from .recalibration import RunningMoments, recalibrate
 from .runtime import exact_delegate
 from .training import (
@@ -73,6 +74,7 @@ __all__ = [
     "exact_delegate",
     "inject",
     "load_model",
+    "plan",
     "recalibrate",
     "runtime",
     "training",

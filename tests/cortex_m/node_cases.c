@@ -297,6 +297,10 @@ int main(void) {
   update_case("pointwise-1", &pointwise, 1, 2, ZO_NODE_RMS, 0, kRectified);
   const zo_node_layer padded = plane(16, 32, 8, 3, 1);
   update_case("padded-1", &padded, 1, 2, ZO_NODE_RMS, 0, kRectified);
+  zo_node_layer wide = plane(64, 64, 8, 3, 1);
+  wide.form = ZO_NODES_MEAN;
+  wide.node_h = wide.node_w = 1;
+  update_case("wide-1", &wide, 1, 2, ZO_NODE_RMS, 0, kRectified);
   zo_node_layer depthwise = plane(64, 64, 8, 3, 1);
   depthwise.depthwise = 1;
   update_case("depthwise-1", &depthwise, 1, 2, ZO_NODE_RMS, 0, kRectified);

@@ -23,6 +23,7 @@ _ORDER = (
     "demo",
     "convert",
     "inspect",
+    "plan",
     "recalibrate",
     "inject",
     "train",

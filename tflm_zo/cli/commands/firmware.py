@@ -61,8 +61,8 @@ RamOption = Annotated[
     typer.Option(
         "--ram",
         metavar="BYTES",
-        help="RAM that a program with the run may take, like 256K. Where it takes more, updates have 8 bits, "
-        "then minibatches are smaller, then the first layers are left out, or blocks are smaller.",
+        help="RAM that a program with the run may take, like 256K. Where the run takes more, updates have 8 "
+        "bits, then minibatches are smaller, then the first layers are left out, or blocks are smaller.",
         show_default=False,
         rich_help_panel="Algorithm",
     ),

@@ -1,0 +1,170 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What `tflm-zo plan` foretells, beside what generated firmware takes on emulated cores.
+
+    TFLM_DIR=path/to/tflite-micro python benchmarks/plan.py kws_ref_model.tflite vww_96_int8.tflite …
+
+For each int8 model and core, two programs are built as a user builds a generated folder and run under the
+emulator: node perturbation with 16-bit updates and minibatches of 4, and weight perturbation of all weights
+with minibatches of 1.
+
+* RAM: what the linker reserves, and the stack that two steps take;
+* instructions: of a step, the mean of four.
+
+Samples are MNIST's or CIFAR-10's where the model's input has their shape and TFLM_ZO_DATA names a folder with
+mnist10k.npz or cifar10.npz, else noise. TFLM's own Makefile must have built its library for the core, with
+CMSIS-NN's kernels; cores whose library is missing are left out, loudly. Without models the LeNet-5 of the
+tests, with random weights, is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from firmware_costs import program
+from harness import add_models_argument, chosen_models, progress
+from rich.console import Console
+from rich.table import Table
+
+import tflm_zo as zo
+from tflm_zo.converters import Model, read_metadata
+from tflm_zo.data import Data
+from tflm_zo.firmware import generate_firmware
+from tflm_zo.planner import Cost
+from tflm_zo.planner.clamped import clamped_shares
+from tflm_zo.planner.instructions import Instructions
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from tflm_checkout.firmware_build import LIBRARIES, Library
+
+CORES_OF_PLANS = ("cortex-m4", "cortex-m55")
+#: Name of a way and samples of its minibatch.
+WAYS = {"nodes": 4, "weights": 1}
+STEPS = 4
+_OF_SHAPE = {(28, 28, 1): "mnist10k.npz", (32, 32, 3): "cifar10.npz"}
+
+
+def samples_of(model: Model) -> Data:
+    """Samples in flash: pictures where there are some, else noise."""
+    metadata = read_metadata(zo.inject(model))
+    loss = metadata.loss
+    assert loss is not None
+    shape = tuple(model.subgraphs[0].inputs[0].shape[1:])
+    file = Path(os.environ.get("TFLM_ZO_DATA", "."), _OF_SHAPE.get(shape, "none"))
+    count = max(WAYS.values())
+    if file.is_file():
+        data = np.load(file)
+        x, y = data["x"][:count].reshape(count, *shape), data["y"][:count]
+        return Data([(x.astype(np.int16) - 128).astype(np.int8)], y.astype(np.int32))
+    rng = np.random.default_rng(0)
+    x = rng.integers(-128, 128, (count, *shape)).astype(np.int8)
+    if loss.kind == "mse":
+        return Data([x], x.reshape(count, -1))
+    return Data([x], np.arange(count, dtype=np.int32) % loss.elements)
+
+
+def linked(folder: Path) -> int:
+    """Bytes of RAM that the linker has reserved in the program of a folder."""
+    said = subprocess.run(
+        ["arm-none-eabi-size", "-A", folder / "build" / "model"], capture_output=True, text=True, check=True
+    ).stdout
+    sizes = (line.split() for line in said.splitlines())
+    return sum(int(words[1]) for words in sizes if words and words[0] in (".data", ".bss"))
+
+
+def measure(cost: Cost, batch_size: int, data: Data, library: Library, folder: Path) -> dict[str, Any]:
+    """What is foretold of a way, and what its firmware takes."""
+    way = cost.way
+    settings = dataclasses.replace(way.settings, batch_size=batch_size, learning_rate=1.0)
+    made = generate_firmware(
+        way.zo, settings, steps=2 + STEPS, samples=len(data.labels), name="model", data=data
+    )
+    made.write(folder)
+    found = program(library, folder, "training.cc")
+    own = Instructions(library.core, "cmsis_nn")
+    shares = clamped_shares(way.zo) if settings.is_layerwise else {}
+    return {
+        "ram": linked(folder) + found["stack"][0],
+        "ram_foretold": cost.ram,
+        "instructions": statistics.mean(found["step"]),
+        "instructions_foretold": own.step(way.zo, read_metadata(way.zo), settings, shares),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_models_argument(parser, "int8 models")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    arguments = parser.parse_args()
+    if "TFLM_DIR" not in os.environ:
+        parser.error("set TFLM_DIR to a checkout of tflite-micro whose libraries its own Makefile has built")
+    libraries = []
+    for library in LIBRARIES:
+        if library.cmsis_nn and library.core in CORES_OF_PLANS:
+            if why := library.why_not():
+                print(why, file=sys.stderr)
+            else:
+                libraries.append(library)
+    models = chosen_models(arguments.models)
+    results: dict[str, dict[str, dict[str, Any]]] = {}
+    with progress("measuring", len(models) * len(libraries) * len(WAYS)) as advance:
+        for name, model in models.items():
+            data = samples_of(model)
+            for library in libraries:
+                costs = zo.plan(model, core=library.core).costs
+                for way, batch_size in WAYS.items():
+                    cost = next(
+                        c
+                        for c in costs
+                        if c.way.name == way
+                        and c.way.update_bits == 16
+                        and (way == "weights" or c.way.settings.batch_size == batch_size)
+                    )
+                    with tempfile.TemporaryDirectory() as folder:
+                        found = measure(cost, batch_size, data, library, Path(folder) / "firmware")
+                    results.setdefault(name, {}).setdefault(library.core, {})[way] = found
+                    advance(1)
+    if arguments.json:
+        print(json.dumps(results, indent=2))
+        return
+    Console(width=None if sys.stdout.isatty() else 120).print(table(results))
+
+
+def table(results: dict[str, dict[str, dict[str, Any]]]) -> Table:
+    made = Table(title="What is foretold, and what firmware takes")
+    for column in (
+        "model",
+        "core",
+        "trains by",
+        "RAM",
+        "foretold",
+        "more",
+        "instructions",
+        "foretold",
+        "more",
+    ):
+        made.add_column(column, justify="left" if column in ("model", "core", "trains by") else "right")
+    for name, cores in results.items():
+        for core, ways in cores.items():
+            for way, r in ways.items():
+                ram, more = r["ram_foretold"] - r["ram"], r["instructions_foretold"] / r["instructions"] - 1
+                made.add_row(
+                    *(name, core, way, f"{r['ram']:,}", f"{r['ram_foretold']:,}", f"{ram:+,}"),
+                    *(f"{r['instructions']:,.0f}", f"{r['instructions_foretold']:,.0f}", f"{more:+.1%}"),
+                )
+    return made
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""``tflm-zo plan``: what it prints and writes, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.commands import invoke
+from helpers.models import MODELS
+from helpers.refusals import refused, wrong_usage
+
+BOARD = ("--board", "nano-33-ble")
+
+
+@pytest.fixture(autouse=True)
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    Path("lenet5.tflite").write_bytes(MODELS["lenet5"]())
+
+
+def done(*arguments: str) -> Any:
+    result = invoke("plan", "lenet5.tflite", *arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_it_ends_with_what_fits_and_the_commands() -> None:
+    lines = done(*BOARD).stdout.splitlines()
+    assert lines[0].startswith(
+        "lenet5.tflite on Arduino Nano 33 BLE (Sense) (nRF52840), 64 MHz, 262,144 bytes"
+    )
+    assert lines[-3].startswith("fits: nodes, 16-bit updates, minibatches of 32")
+    assert shlex.split(lines[-2])[:3] == ["tflm-zo", "train", "lenet5.tflite"]
+    assert shlex.split(lines[-1])[:3] == ["tflm-zo", "firmware", "lenet5.tflite"]
+
+
+def test_its_commands_are_commands() -> None:
+    """What it prints for a device that is small is taken by firmware, and has the RAM that was foretold."""
+    found = json.loads(done("--ram", "90K", "--json").stdout)
+    best = found["ways"][found["best"]]
+    words = [w for w in shlex.split(found["commands"][1])[1:] if w not in ("--data", "adapt.npz")]
+    made = invoke(*words, "--json")
+    assert made.exit_code == 0, made.output
+    said = json.loads(made.stdout)
+    assert said["arena_bytes"] == best["arena_bytes"]
+    assert said["workspace_bytes"] == best["workspace_bytes"]
+    assert said["trains"]["layers"] == best["layers"]
+
+
+def test_nothing_fits() -> None:
+    lines = done("--ram", "8K").stdout.splitlines()
+    assert lines[-2].startswith(
+        "does not fit: the least, last layer, exact with 8-bit updates and minibatches"
+    )
+    assert lines[-1].startswith("it would fit on ")
+
+
+def test_without_a_clock_instructions_are_told() -> None:
+    assert "instructions of a step" in done("--core", "cortex-m55").stdout
+
+
+def test_energy_is_told_with_power() -> None:
+    assert "J for 10⁵ forwards" in done(*BOARD, "--power", "30mW").stdout
+
+
+def test_a_core_that_was_not_measured_is_named() -> None:
+    assert "no Xtensa core was measured" in done("--board", "esp32-s3-devkitc").stdout
+
+
+def test_the_json_is_written_to_a_file() -> None:
+    result = done(*BOARD, "--json", "-o", "plan.json")
+    assert json.loads(Path("plan.json").read_text()) == json.loads(result.stdout)
+    refused(Path(), "plan", "lenet5.tflite", "-o", "plan.json", said="plan.json")
+
+
+def test_the_boards_are_listed() -> None:
+    result = invoke("plan", "--boards")
+    assert result.exit_code == 0
+    assert "nano-33-ble" in result.stdout and "Raspberry Pi Pico 2" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--board", "nano33"), "no 'nano33'; the closest are nano-33-ble"),
+        (("--ram", "lots"), "--ram: expected bytes like 262144, 256K or 1M, got 'lots'"),
+        (("--clock", "fast"), "--clock: expected a number like 80M or 30m, got 'fast'"),
+        (("--power", "0"), "--power: expected a number like 80M or 30m, got '0'"),
+        (("--cycles", "0"), "--cycles: expected a number above 0, got 0.0"),
+    ],
+)
+def test_bad_numbers_and_names_are_refused(arguments: tuple[str, ...], message: str) -> None:
+    refused(Path(), "plan", "lenet5.tflite", *arguments, said=message)
+
+
+def test_an_unknown_core_is_wrong_usage() -> None:
+    wrong_usage(Path(), "plan", "lenet5.tflite", "--core", "z80", said="no 'z80'")

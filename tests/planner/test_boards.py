@@ -1,0 +1,53 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The table of boards, and what is said of a name that is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from tflm_zo.planner import boards, cores
+from tflm_zo.planner.boards import find_board, find_core
+from tflm_zo.training import SettingsError
+
+
+def test_every_board_has_a_core_and_a_source() -> None:
+    assert len(boards()) >= 20
+    for board in boards().values():
+        assert board.core in cores()
+        assert board.source and board.label and board.chip
+        assert 1 <= board.clock <= 1000
+        assert 8 <= board.ram <= 16_384 and 64 <= board.flash <= 65_536
+
+
+@pytest.mark.parametrize("family", ["nucleo", "discovery", "nano-33", "nrf52", "nrf53", "nrf54", "pico"])
+def test_the_families_that_people_have_are_there(family: str) -> None:
+    assert any(family in name for name in boards())
+
+
+@pytest.mark.parametrize("chip", ["RP2040", "RP2350", "ESP32-S3", "ESP32-C3", "Apollo3 Blue", "SSE-300"])
+def test_the_chips_that_people_have_are_there(chip: str) -> None:
+    assert chip in {board.chip for board in boards().values()}
+
+
+@pytest.mark.parametrize("name", ["nano-33-ble", "Nano_33_BLE", "NANO 33 BLE"])
+def test_a_name_may_be_written_differently(name: str) -> None:
+    assert find_board(name).chip == "nRF52840"
+
+
+@pytest.mark.parametrize(
+    ("name", "closest"),
+    [("nano33ble", "nano-33-ble"), ("f746", "nucleo-f746zg, discovery-f746"), ("nrf52840", "nrf52840-dk")],
+)
+def test_an_unknown_board_is_refused_with_the_closest_names(name: str, closest: str) -> None:
+    with pytest.raises(SettingsError, match=f"no {name!r}; the closest are .*{closest}"):
+        find_board(name)
+
+
+def test_a_board_like_no_other_is_refused_with_all_names() -> None:
+    with pytest.raises(SettingsError, match="no 'qqqq'; there are nucleo-f401re, .*corstone-300"):
+        find_board("qqqq")
+
+
+def test_an_unknown_core_is_refused() -> None:
+    with pytest.raises(SettingsError, match="core: no 'z80'; there are cortex-m0plus, "):
+        find_core("z80")

@@ -1,0 +1,100 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Instructions that are foretold, against those that the emulator counted (docs/costs.md)."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from helpers.models import MODELS
+from helpers.pages import DOCS
+from tflm_zo import inject
+from tflm_zo.converters import Model, load_model, read_metadata
+from tflm_zo.planner.clamped import clamped_shares
+from tflm_zo.planner.instructions import KERNELS, Instructions, _table
+from tflm_zo.planner.operator_features import FEATURES
+from tflm_zo.training import Settings, Weights, algorithms, inject_settings
+
+FOLDER = Path(os.environ.get("TFLM_ZO_MODELS") or ".")
+FILES = {
+    "KWS (DS-CNN)": "kws_ref_model.tflite",
+    "VWW (MobileNet)": "vww_96_int8.tflite",
+    "ResNet-8": "pretrainedResnet_quant.tflite",
+}
+NETWORKS = ("LeNet-5", *FILES)
+CORES = {"M4": "cortex-m4", "M55": "cortex-m55"}
+NEAR = 0.15
+
+
+def model_of(name: str) -> Model:
+    if name == "LeNet-5":
+        return load_model(MODELS["lenet5"]())
+    path = FOLDER / FILES[name]
+    if not path.is_file():
+        pytest.skip(f"TFLM_ZO_MODELS HAS NO {path.name}: ITS INSTRUCTIONS WERE NOT COMPARED")
+    return load_model(path)
+
+
+def counted(network: str, core: str) -> list[float]:
+    """Inference and the two queries of weight perturbation, from the page's table."""
+    page = (DOCS / "costs.md").read_text(encoding="utf-8")
+    (row,) = re.findall(
+        rf"^\| {re.escape(network)} \| {core} \| ([\d,]+) \| ([\d.]+) \| ([\d.]+) \|", page, re.M
+    )
+    return [float(cell.replace(",", "")) for cell in row]
+
+
+def test_the_table_has_what_is_read_of_it() -> None:
+    table = _table()
+    assert {"cortex-m4-cmsis_nn", "cortex-m55-cmsis_nn", "cortex-m0plus-reference"} <= set(KERNELS)
+    for kernels in table["operators"].values():
+        for coefficients in kernels.values():
+            assert set(coefficients) <= set(FEATURES)
+            assert all(value > 0 for value in coefficients.values())
+    names = {tuple(sorted(own)) for own in table["training"].values()}
+    assert len(names) == 1
+
+
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize("network", NETWORKS)
+def test_inference_and_weight_perturbation(network: str, core: str) -> None:
+    model, (inference, four, one) = model_of(network), counted(network, core)
+    own = Instructions(CORES[core], "cmsis_nn")
+    assert own.inference(model) == pytest.approx(inference, rel=NEAR)
+    zo = inject(model, trainable="all", nodes=(), headroom=1, update_bits=8, replay=False)
+    for queries, ratio in ((4, four), (1, one)):
+        settings = Settings(tasks=(Weights(queries=queries),), batch_size=1)
+        step = own.step(zo, read_metadata(zo), settings)
+        assert step == pytest.approx(2 * queries * ratio * inference, rel=NEAR)
+
+
+def test_what_is_not_clamped_costs_more() -> None:
+    model = load_model(MODELS["lenet5"]())
+    settings = algorithms.node(batch_size=4)
+    zo = inject(model, inject_settings(settings, batch=1))
+    own, metadata = Instructions("cortex-m4", "cmsis_nn"), read_metadata(zo)
+    layers = [metadata.trainable[n.trainable].layer for n in metadata.nodes]
+    none, all_of_it = (own.step(zo, metadata, settings, dict.fromkeys(layers, share)) for share in (0.0, 1.0))
+    found = own.step(zo, metadata, settings, clamped_shares(zo))
+    assert all_of_it < found < none
+
+
+def test_clamped_shares_are_those_of_a_rectified_layer() -> None:
+    zo = inject(load_model(MODELS["lenet5"]()), inject_settings(algorithms.node(), batch=1))
+    shares = clamped_shares(zo)
+    assert all(0.3 < shares[layer] < 0.7 for layer in ("conv2", "fc1", "fc2"))
+    assert shares["fc3"] < 0.2
+
+
+def test_the_larger_minibatch_takes_more() -> None:
+    model = load_model(MODELS["lenet5"]())
+    own = Instructions("cortex-m55", "cmsis_nn")
+    steps = []
+    for batch_size in (1, 8, 32):
+        settings = algorithms.node(batch_size=batch_size)
+        zo = inject(model, inject_settings(settings, batch=1))
+        steps.append(own.step(zo, read_metadata(zo), settings))
+    assert steps[0] < steps[1] < steps[2] < 32 * steps[0]

@@ -1,0 +1,120 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""`zo.plan`: what it foretells agrees with what `firmware` says, and impossible devices are told apart."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tflm_zo as zo
+from helpers.injection import inject_all
+from helpers.models import MODELS
+from tflm_zo.firmware import generate_firmware
+from tflm_zo.planner import SCHEMA, Plan
+from tflm_zo.training import SettingsError
+
+
+@pytest.fixture(scope="module")
+def lenet5() -> Plan:
+    return zo.plan(MODELS["lenet5"](), board="nucleo-f446re", power=0.1)
+
+
+def test_the_ram_is_what_firmware_says(lenet5: Plan) -> None:
+    for cost in lenet5.costs[:: max(1, len(lenet5.costs) // 5)]:
+        made = generate_firmware(cost.way.zo, cost.way.settings, steps=1, samples=1)
+        assert cost.ram == made.ram.bytes - max(made.ram.arena.bytes, made.ram.arena.bytes_mve) + cost.arena
+        assert cost.arena == made.ram.arena.bytes
+
+
+def test_ways_come_in_the_order_of_what_they_learn(lenet5: Plan) -> None:
+    first, last = lenet5.costs[0].way, lenet5.costs[-1].way
+    assert (first.name, first.update_bits, first.settings.batch_size) == ("nodes", 16, 32)
+    assert last.name == "weights"
+    layers = [len(c.way.layers) for c in lenet5.costs if c.way.name.startswith("nodes")]
+    assert layers == sorted(layers, reverse=True)
+
+
+def test_the_first_that_fits_is_the_best(lenet5: Plan) -> None:
+    best = lenet5.best
+    assert best is not None and best.ram <= 128 * 1024
+    for cost in lenet5.costs[: lenet5.costs.index(best)]:
+        assert not cost.fits(lenet5.target)
+
+
+def test_without_limits_the_first_way_is_the_best() -> None:
+    plan = zo.plan(MODELS["small_cnn"]())
+    assert plan.best is plan.costs[0]
+    assert plan.best.seconds(plan.target) is None and plan.best.joules(plan.target) is None
+
+
+def test_time_and_energy_follow_from_instructions(lenet5: Plan) -> None:
+    cost, target = lenet5.costs[0], lenet5.target
+    seconds = cost.seconds(target)
+    assert seconds == pytest.approx(cost.instructions * 1.3 / 180e6)
+    assert cost.joules(target) == pytest.approx(0.1 * cost.instructions * 1.3 / 180e6)
+    assert cost.seconds(target, 1e5) == pytest.approx(seconds * 1e5 / cost.equivalents)
+    half = zo.plan(MODELS["lenet5"](), board="nucleo-f446re", clock=90e6)
+    assert half.costs[0].seconds(half.target) == pytest.approx(2 * seconds)
+
+
+def test_fewer_layers_samples_and_bits_take_less_ram(lenet5: Plan) -> None:
+    by = {(c.way.name, c.way.update_bits, c.way.settings.batch_size): c.ram for c in lenet5.costs}
+    assert by["nodes", 8, 32] < by["nodes", 16, 32]
+    assert by["nodes", 16, 4] < by["nodes", 16, 8] < by["nodes", 16, 16] < by["nodes", 16, 32]
+    assert by["nodes, last 2", 16, 32] < by["nodes", 16, 32]
+
+
+def test_a_device_too_small_for_anything_is_told_what_would_fit() -> None:
+    plan = zo.plan(MODELS["lenet5"](), ram=4096)
+    assert plan.best is None
+    fitting = plan.fitting_boards()
+    assert fitting and all(b.ram * 1024 >= plan.smallest.ram for b in fitting)
+    assert plan.as_dict()["best"] is None and plan.as_dict()["commands"] is None
+
+
+def test_the_dictionary_is_json_and_has_its_version(lenet5: Plan) -> None:
+    found = json.loads(json.dumps(lenet5.as_dict()))
+    assert found["schema"] == SCHEMA == 1
+    assert found["ways"][found["best"]]["fits"]
+    assert [b["forward_equivalents"] for b in found["ways"][0]["budgets"]] == [10_000, 100_000]
+    parts = ("arena", "workspace", "objects", "stack", "library")
+    for way in found["ways"]:
+        assert way["ram_bytes"] == sum(way[f"{part}_bytes"] for part in parts)
+        assert all(math.isfinite(way[f"{what}_per_step"]) for what in ("seconds", "joules"))
+
+
+def test_the_page_names_every_field(lenet5: Plan) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "plan.md").read_text(encoding="utf-8")
+    found = lenet5.as_dict()
+    for name in {*found, *found["target"], *found["ways"][0], *found["ways"][0]["budgets"][0]}:
+        assert f"`{name}`" in page, name
+
+
+def test_the_log_is_as_long_as_foretold(tmp_path: Path) -> None:
+    plan = zo.plan(MODELS["small_cnn"]())
+    cost = next(c for c in plan.costs if c.way.name == "weights")
+    settings = dataclasses.replace(cost.way.settings, learning_rate=1.0)
+    rng = np.random.default_rng(0)
+    data, labels = rng.uniform(-1, 1, (64, 8, 8, 1)).astype(np.float32), rng.integers(0, 4, 64)
+    sizes = []
+    for steps in (4, 12):
+        log = tmp_path / f"{steps}.zolog"
+        zo.Trainer(cost.way.zo, settings).fit(data, labels, steps=steps, log=log, keep="last")
+        sizes.append(log.stat().st_size)
+    assert (sizes[1] - sizes[0]) / 8 == cost.log
+
+
+@pytest.mark.parametrize("name", ["ram", "flash", "clock", "power", "cycles"])
+def test_numbers_must_be_above_zero(name: str) -> None:
+    with pytest.raises(SettingsError, match=f"{name}: expected a number above 0, got 0"):
+        zo.plan(MODELS["small_cnn"](), **{name: 0})
+
+
+def test_a_zo_model_is_refused() -> None:
+    with pytest.raises(zo.ConversionError, match="takes the plain model"):
+        zo.plan(inject_all(MODELS["small_cnn"]()))

@@ -1,0 +1,254 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""``tflm-zo plan``."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ...converters.table import table, table_console
+from ...planner import Cost, Plan, boards, cores
+from ...planner import plan as make_plan
+from ...training import SettingsError
+from ..failures import waiting_for
+from ..options import Force, Json, ModelFile, OutputReport, choice, parse_bytes
+from ..output_file import check_output
+from ..results import show, write_report
+
+EXAMPLE = "tflm-zo plan model.tflite --board nano-33-ble"
+
+
+def _list_boards(wanted: bool) -> None:
+    if wanted:
+        rows = [[b.name, b.label, b.core, b.clock, b.ram, b.flash] for b in boards().values()]
+        columns = ["name", "board", "core", "MHz", "RAM (KiB)", "flash (KiB)"]
+        table_console().print(table("Boards", columns, rows))
+        raise typer.Exit()
+
+
+BoardOption = Annotated[
+    str | None,
+    typer.Option(
+        "--board",
+        metavar="NAME",
+        help="Board whose core, clock, RAM and flash are taken, where they are not given: nano-33-ble, pico, "
+        "nucleo-f746zg, … (--boards lists them).",
+        autocompletion=lambda: list(boards()),
+        show_default=False,
+        rich_help_panel="Device",
+    ),
+]
+Boards = Annotated[
+    bool,
+    typer.Option(
+        "--boards",
+        callback=_list_boards,
+        is_eager=True,
+        help="List the boards and exit.",
+        rich_help_panel="Device",
+    ),
+]
+CoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--core",
+        help="Core of the device (default: the board's, else cortex-m4).",
+        show_default=False,
+        rich_help_panel="Device",
+        **choice(cores(), listed=False),
+    ),
+]
+Clock = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HERTZ",
+        help="Clock of the core, like 80M; with it, times are foretold.",
+        show_default=False,
+        rich_help_panel="Device",
+    ),
+]
+Ram = Annotated[
+    str | None,
+    typer.Option(
+        metavar="BYTES", help="RAM of the device, like 256K.", show_default=False, rich_help_panel="Device"
+    ),
+]
+Flash = Annotated[
+    str | None,
+    typer.Option(
+        metavar="BYTES", help="Flash of the device, like 1M.", show_default=False, rich_help_panel="Device"
+    ),
+]
+Power = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WATTS",
+        help="Power that the device takes while it computes, like 30m; with a clock, energy is foretold.",
+        show_default=False,
+        rich_help_panel="Device",
+    ),
+]
+Cycles = Annotated[
+    float | None,
+    typer.Option(
+        metavar="NUMBER",
+        help="Cycles that an instruction takes on average (default: what is assumed of the core).",
+        show_default=False,
+        rich_help_panel="Device",
+    ),
+]
+
+
+def plan(
+    model: ModelFile,
+    board: BoardOption = None,
+    core: CoreOption = None,
+    clock: Clock = None,
+    ram: Ram = None,
+    flash: Flash = None,
+    power: Power = None,
+    cycles: Cycles = None,
+    list_boards: Boards = False,
+    output: OutputReport = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Foretell what training a model takes on a device, and which way to train it fits.
+
+    RAM, flash, bytes of log, instructions, and, with a clock, time are foretold for each way to train the
+    model, before there is any data or device: all layers or the last ones, 16- or 8-bit updates, minibatches
+    of 32 to 4. The way comes first that is likely to learn most. Instructions were measured on emulated
+    cores; cycles an instruction are an assumption.
+    """
+    check_output(output, force=force)
+    waiting = waiting_for("planning")
+    waiting.start()
+    try:
+        made = make_plan(
+            model,
+            board=board,
+            core=core,
+            clock=None if clock is None else _number("--clock", clock, "Hz"),
+            ram=None if ram is None else parse_bytes("--ram", ram),
+            flash=None if flash is None else parse_bytes("--flash", flash),
+            power=None if power is None else _number("--power", power, "W"),
+            cycles=cycles,
+        )
+    finally:
+        waiting.stop()
+    result = made.as_dict()
+    write_report(output, result, force=force)
+    show(result, as_json=as_json, render=lambda console: _render(console, made))
+
+
+def _number(option: str, text: str, unit: str) -> float:
+    """Returns the number of a text like 80M, 80MHz or 30mW.
+
+    Raises:
+        SettingsError: the text is none.
+    """
+    found = re.fullmatch(rf"(\d+(?:\.\d+)?(?:e\d+)?) ?([kKmMGu]?)(?:{unit})?", text.strip(), re.ASCII)
+    if found is None or not float(found[1]):
+        raise SettingsError(f"{option}: expected a number like 80M or 30m, got {text!r}")
+    factors = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "m": 1e-3, "u": 1e-6}
+    return float(found[1]) * factors[found[2]]
+
+
+def _render(console: Console, made: Plan) -> None:
+    target = made.target
+    what = target.core.name if target.board is None else f"{target.board.label} ({target.board.chip})"
+    told = [
+        what,
+        *([] if target.clock is None else [f"{target.clock / 1e6:g} MHz"]),
+        *([] if target.ram is None else [f"{target.ram:,} bytes of RAM"]),
+        *([] if target.flash is None else [f"{target.flash:,} bytes of flash"]),
+    ]
+    console.print(f"{made.model} on {', '.join(told)}", markup=False)
+    seconds = "" if target.clock is None else f", {_time(made.inference * target.cycles / target.clock)}"
+    console.print(f"an inference takes {_count(made.inference)} instructions{seconds}", markup=False)
+    if target.core.note:
+        console.print(target.core.note, markup=False)
+    columns = ["trains by", "layers", "bits", "minibatch", "RAM", "flash", "log"]
+    columns += ["instructions"] if target.clock is None else ["step", "10⁴", "10⁵"]
+    columns += ["backprop: int8", "float32", "fits"]
+    rows = [_row(made, cost) for cost in made.shown()]
+    console.print(table("Ways to train, the one first that is likely to learn most", columns, rows))
+    timed = "instructions of a step" if target.clock is None else "time of a step and of 10⁴ and 10⁵ forwards"
+    console.print(
+        f"bytes of RAM, of flash, of log a step; {timed}; bytes that backpropagation of the same layers "
+        "takes (ElasticZO, eq. 4 and 15)",
+        markup=False,
+    )
+    if not made.costs[0].measured:
+        console.print("RAM is an upper bound: pip install 'tflm_zo[tflm]' measures arenas", markup=False)
+    _verdict(console, made)
+
+
+def _row(made: Plan, cost: Cost) -> list[object]:
+    target, way = made.target, cost.way
+    if target.clock is None:
+        costs: list[object] = [_count(cost.instructions)]
+    else:
+        costs = [_time(cost.seconds(target))]
+        costs += [_time(cost.seconds(target, budget)) for budget in (10_000, 100_000)]
+    back = cost.backpropagation
+    return [
+        *(way.name, len(way.layers), way.update_bits, way.settings.batch_size),
+        *(cost.ram, cost.flash, cost.log, *costs),
+        *(_size(back.int8), _size(back.float32), "yes" if cost.fits(target) else "no"),
+    ]
+
+
+def _verdict(console: Console, made: Plan) -> None:
+    best, target = made.best, made.target
+    if best is None:
+        least = made.smallest
+        console.print(
+            f"does not fit: the least, {least.way.name} with {least.way.update_bits}-bit updates and "
+            f"minibatches of {least.way.settings.batch_size}, takes {least.ram:,} bytes of RAM and "
+            f"{least.flash:,} of flash",
+            markup=False,
+        )
+        fitting = made.fitting_boards()
+        if fitting:
+            names = ", ".join(board.name for board in fitting[:5])
+            console.print(f"it would fit on {names}", markup=False)
+        return
+    joules = best.joules(target, 100_000)
+    energy = "" if joules is None else f", {_energy(joules)} for 10⁵ forwards"
+    train, firmware = made.commands(best)
+    limit = "" if target.ram is None and target.flash is None else "fits: "
+    console.print(
+        f"{limit}{best.way.name}, {best.way.update_bits}-bit updates, minibatches of "
+        f"{best.way.settings.batch_size}{energy}",
+        markup=False,
+    )
+    console.print(f"  {train}", markup=False)
+    console.print(f"  {firmware}", markup=False)
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.3g} M" if count >= 1e6 else f"{count / 1e3:.3g} k"
+
+
+def _count(number: float) -> str:
+    for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if number >= size:
+            return f"{number / size:.3g}{unit}"
+    return f"{number:.0f}"
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms")):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def _energy(joules: float) -> str:
+    return f"{joules / 1000:.3g} kJ" if joules >= 1000 else f"{joules:.3g} J"

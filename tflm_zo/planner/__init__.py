@@ -1,0 +1,9 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What training would take of a device, foretold before there is any data or device."""
+
+from __future__ import annotations
+
+from .boards import Board, Core, boards, cores
+from .plan import SCHEMA, Cost, Plan, Target, plan
+
+__all__ = ["SCHEMA", "Board", "Core", "Cost", "Plan", "Target", "boards", "cores", "plan"]

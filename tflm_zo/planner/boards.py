@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Boards and cores that a model may be trained on, from boards.toml and cores.toml."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from ..training.checks import SettingsError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["Board", "Core", "boards", "cores", "find_board", "find_core"]
+
+
+@dataclass(frozen=True)
+class Core:
+    """A core.
+
+    Attributes:
+        name: name, like "cortex-m4".
+        measured: name of the core whose instructions stand for this one's.
+        kernels: TFLM's kernels on it: "cmsis_nn" or "reference".
+        cycles: cycles that an instruction is assumed to take.
+        note: what people must know of how it is foretold; "": nothing.
+    """
+
+    name: str
+    measured: str
+    kernels: str
+    cycles: float
+    note: str = ""
+
+    @property
+    def has_mve(self) -> bool:
+        """Whether it has vectors, for which CMSIS-NN's kernels want more scratch memory."""
+        return self.measured == "cortex-m55"
+
+
+@dataclass(frozen=True)
+class Board:
+    """A board.
+
+    Attributes:
+        name: name, as `--board` takes it.
+        label: maker and name, for people.
+        chip: microcontroller.
+        core: its core, by name.
+        clock: MHz.
+        ram: KiB.
+        flash: KiB.
+        source: document that says so.
+    """
+
+    name: str
+    label: str
+    chip: str
+    core: str
+    clock: float
+    ram: int
+    flash: int
+    source: str
+
+
+def _read(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((files(__package__) / name).read_text())
+    return found
+
+
+@cache
+def cores() -> Mapping[str, Core]:
+    """Returns all cores by name."""
+    return {name: Core(name, **values) for name, values in _read("cores.toml").items()}
+
+
+@cache
+def boards() -> Mapping[str, Board]:
+    """Returns all boards by name."""
+    return {name: Board(name, **values) for name, values in _read("boards.toml").items()}
+
+
+def find_core(name: str) -> Core:
+    """Returns the core of a name.
+
+    Raises:
+        SettingsError: there is none; the message lists those that there are.
+    """
+    if name not in cores():
+        raise SettingsError(f"core: no {name!r}; there are {', '.join(cores())}")
+    return cores()[name]
+
+
+def find_board(name: str) -> Board:
+    """Returns the board of a name; upper case and underscores do not matter.
+
+    Raises:
+        SettingsError: there is none; the message has the names that are closest, or all.
+    """
+    known, asked = boards(), name.lower().replace("_", "-").replace(" ", "-")
+    if asked in known:
+        return known[asked]
+    labels = {b.label.lower().replace(" ", "-"): b.name for b in known.values()}
+    chips = {b.chip.lower().replace(" ", "-"): b.name for b in known.values()}
+    names = {**{n: n for n in known}, **chips, **labels}
+    close = [n for n in names if asked in n] or difflib.get_close_matches(asked, names, n=4, cutoff=0.5)
+    closest = list(dict.fromkeys(names[n] for n in close))
+    if closest:
+        raise SettingsError(f"board: no {name!r}; the closest are {', '.join(closest[:6])}")
+    raise SettingsError(f"board: no {name!r}; there are {', '.join(known)}")

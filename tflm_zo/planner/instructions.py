@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The instructions that inference and training take on a core, foretold from shapes.
+
+Each operator is a sum of what its kernel's instructions grow with (`operator_features`); what training does
+besides is a number of instructions a weight, a product or a node. The coefficients, in instructions.json,
+were measured on emulated cores (benchmarks/operator_instructions.py), on shapes of no known network.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any
+
+from ..converters import Model, ZoMetadata, ZoNodes
+from ..converters.constants import OP_PREFIX
+from ..converters.model import Operator
+from ..training.costs import Costs, block_segments
+from ..training.plan import PlannedTask, backward_steps, credited, plan_tasks
+from ..training.settings import Settings
+from .clamped import USUAL
+from .operator_features import features
+
+__all__ = ["KERNELS", "Instructions"]
+
+#: Kernels of TFLM whose instructions are known: the core's name, and "cmsis_nn" or "reference".
+KERNELS: tuple[str, ...]
+
+# An operator whose kernel was not measured takes as many instructions as the dearest that was, for each value
+# of its output: TFLM's reference kernels of activations.
+_UNKNOWN = {"call": 500.0, "outputs": 370.0}
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    return json.loads((files(__package__) / "instructions.json").read_text())  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """Instructions of a core with TFLM's kernels.
+
+    Attributes:
+        core: core whose weight and node loops are known, like "cortex-m4".
+        kernels: "cmsis_nn" or "reference".
+    """
+
+    core: str
+    kernels: str
+
+    def operator(self, op: Operator) -> float:
+        """Returns the instructions of an operator for one sample; 0 for those that training adds."""
+        if op.code.name.startswith(OP_PREFIX):
+            return 0.0
+        kernel, counts = features(op)
+        coefficients = _table()["operators"][f"{self.core}-{self.kernels}"]
+        own = coefficients.get(kernel, coefficients.get(kernel.split()[0], _UNKNOWN))
+        return float(sum(own.get(name, 0.0) * count for name, count in counts.items()))
+
+    def inference(self, model: Model, first: int = 0) -> float:
+        """Returns the instructions of a forward pass of one sample from a segment on."""
+        return sum(self.operator(op) for graph in model.subgraphs[first:] for op in graph.operators)
+
+    def step(
+        self,
+        model: Model,
+        metadata: ZoMetadata,
+        settings: Settings,
+        clamped: Mapping[str, float] = MappingProxyType({}),
+    ) -> float:
+        """Returns the instructions of a training step: all samples of a minibatch, and the update.
+
+        Args:
+            model: the ZO model, of one sample an invoke.
+            metadata: the model's metadata.
+            settings: settings of the run.
+            clamped: share of a layer's outputs that its activation clamps, by the layer's name.
+        """
+        if settings.is_layerwise:
+            return self._layerwise(model, metadata, settings, clamped)
+        return self._weights(model, metadata, settings)
+
+    def _of(self, name: str) -> float:
+        return float(_table()["training"][self.core][name])
+
+    def _loss(self, metadata: ZoMetadata) -> float:
+        assert metadata.loss is not None
+        return self._of("loss") + self._of("class") * metadata.loss.elements
+
+    def _weights(self, model: Model, metadata: ZoMetadata, settings: Settings) -> float:
+        starts = block_segments(metadata) if settings.weights.scope == "blocks" else [0]
+        weights = sum(t.trained for t in metadata.trainable) / len(starts)
+        forward = sum(self.inference(model, k) for k in starts) / len(starts)
+        forward += self._loss(metadata) + self._of("invoke")
+        queries = settings.forwards / 2
+        moves = self._of("perturb") * (queries + 1) + self._of("restore") * (queries - 1)
+        moves += self._update(metadata.update_bits, queries)
+        return settings.batch_size * settings.forwards * forward + weights * moves
+
+    def _update(self, bits: int, queries: float) -> float:
+        one, four = self._of(f"update_{bits}"), self._of(f"update_{bits}_of_4")
+        return one + (four - one) / 3 * (queries - 1)
+
+    def _layerwise(
+        self, model: Model, metadata: ZoMetadata, settings: Settings, clamped: Mapping[str, float]
+    ) -> float:
+        tasks = plan_tasks(settings, metadata, Costs(model, metadata).suffix)
+        sides = 2 if settings.estimator == "antithetic" else 1
+        segments = len(model.subgraphs)
+        sample = self.inference(model) + self._loss(metadata) + segments * self._of("invoke")
+        updates = 0.0
+        for task in tasks:
+            query = self.inference(model, task.start_segment) + self._loss(metadata)
+            query += (segments - task.start_segment) * self._of("invoke")
+            query += task.dimensions * self._of("perturb" if task.nodes is None else "node")
+            sample += sides * task.asked * query
+            sizes = [metadata.trainable[i].trained for i in task.tensors]
+            if task.nodes is None:
+                updates += sum(sizes) * self._update(metadata.update_bits, max(1, task.queries))
+                continue
+            # A channel without an error in any sample is not touched.
+            layer = metadata.trainable[task.tensors[0]].layer
+            zeros = 0.0 if task.nodes.head else clamped.get(layer, USUAL)
+            touched = 1 - zeros**settings.batch_size
+            updates += touched * sum(sizes) * self._of(f"node_update_{metadata.update_bits}")
+            if task.trains_filter:
+                sample += (1 - zeros) * _products(task.nodes) * self._product(metadata, task.nodes)
+            sample += self._credits(task)
+            if task.following is not None:
+                following = tasks[task.following].nodes
+                assert following is not None  # it is exact, too
+                sample += _products(following) * self._of("dense_back")
+        for step in backward_steps(tasks, metadata):
+            if step.layer is not None and metadata.tail is not None:
+                own = metadata.tail.layers[step.layer]
+                kind = "depthwise_back" if _is_depthwise(metadata, own) else "convolution_back"
+                sample += _products(own) * self._of(kind)
+        return settings.batch_size * sample + updates
+
+    def _credits(self, task: PlannedTask) -> float:
+        """Instructions that lead a sample's differences to the nodes: a direction for each query."""
+        assert task.nodes is not None
+        return max(1, task.queries) * task.nodes.count * self._of("node")
+
+    def _product(self, metadata: ZoMetadata, nodes: ZoNodes) -> float:
+        """Instructions of a product; those of a row of a window are summed up in one go."""
+        g = nodes.geometry
+        if _is_depthwise(metadata, nodes):
+            return self._of("depthwise")
+        if g["in_h"] * g["in_w"] == 1:
+            return self._of("dense")
+        if g["k_h"] * g["k_w"] == 1:
+            return self._of("pointwise")
+        return self._of("convolution") + self._of("convolution_row") / (g["k_w"] * g["in_c"])
+
+
+def _is_depthwise(metadata: ZoMetadata, nodes: ZoNodes) -> bool:
+    return metadata.trainable[nodes.trainable].operator == "DEPTHWISE_CONV_2D"
+
+
+def _products(nodes: ZoNodes) -> int:
+    """Products of errors and inputs that a sample's gradient of a layer is the sum of."""
+    return int(credited(nodes) * nodes.geometry["out_c"] * nodes.row)
+
+
+KERNELS = tuple(_table()["operators"])

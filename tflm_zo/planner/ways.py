@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ways to train a model that are worth a comparison, and which of them is likely to learn most."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..converters import ConversionError, Model, read_metadata
+from ..training import algorithms
+from ..training.checks import SettingsError
+from ..training.injection import inject_for
+from ..training.plan import trained_tensors
+from ..training.settings import Settings
+from ..training.tasks import Exact, Nodes
+
+__all__ = ["Way", "ways"]
+
+_BATCH = 32  # the default of runs
+_SMALLER = (16, 8, 4)  # fewer samples make too noisy a step
+_MOST_PARTS = 4  # of a network's layers, that are trained alone
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to train a model.
+
+    Attributes:
+        name: what it is called in tables.
+        settings: settings of the run.
+        update_bits: bits of an update, 8 or 16.
+        zo: the ZO model, of one sample an invoke.
+        set_options: what `train` and `firmware` are told besides, by --set and --algorithm.
+        rank: key by which ways are sorted, the one first that is likely to learn most (docs/results.md):
+            layers by their nodes or exact gradients, more of them, then large minibatches; at last weight
+            perturbation, which needs many more forward passes.
+    """
+
+    name: str
+    settings: Settings
+    update_bits: int
+    zo: Model
+    set_options: tuple[str, ...]
+    rank: tuple[float, ...]
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Names of the layers that it trains, in execution order."""
+        metadata = read_metadata(self.zo)
+        chosen = range(len(metadata.trainable))
+        tensors = trained_tensors(self.settings, metadata) if self.settings.is_layerwise else chosen
+        return tuple(dict.fromkeys(metadata.trainable[i].layer for i in tensors))
+
+
+def ways(model: Model) -> list[Way]:
+    """Returns the ways to train a model, the one first that is likely to learn most.
+
+    Args:
+        model: a plain int8 model with a loss that can be trained.
+
+    Raises:
+        ConversionError: it can be trained in none.
+    """
+    found, error = list[Way](), None
+    for make in (_by_nodes, _by_exact_tail, _last_layer, _by_weights):
+        try:
+            found.extend(make(model))
+        except (ConversionError, SettingsError) as this:
+            error = error or this
+    if not found:
+        assert error is not None
+        raise error
+    return sorted(found, key=lambda way: way.rank)
+
+
+def _by_nodes(model: Model) -> Iterator[Way]:
+    settings = algorithms.node()
+    yield from _layerwise(model, settings, "nodes", (), better=1)
+    whole = _zo(model, settings, 16)
+    metadata = read_metadata(whole)
+    names = list(dict.fromkeys(metadata.trainable[i].layer for i in trained_tensors(settings, metadata)))
+    # The last layer alone has an exact gradient.
+    counts = range(2, len(names))
+    chosen = counts if len(counts) <= _MOST_PARTS else [len(names) * i // (_MOST_PARTS + 1) for i in counts]
+    for count in sorted({c for c in chosen if 1 < c < len(names)}, reverse=True)[:_MOST_PARTS]:
+        part = dataclasses.replace(settings, layers=f"last:{count}")
+        yield from _layerwise(model, part, f"nodes, last {count}", (f"layers=last:{count}",), better=1)
+
+
+def _by_exact_tail(model: Model) -> Iterator[Way]:
+    settings = algorithms.node()
+    settings = dataclasses.replace(settings, tasks=(*settings.tasks, Exact(last="block")))
+    yield from _layerwise(model, settings, "nodes, last block exact", ("exact.last=block",), better=0)
+
+
+def _last_layer(model: Model) -> Iterator[Way]:
+    settings = dataclasses.replace(algorithms.node(), tasks=(Nodes(), Exact(last=1)), layers="last:1")
+    options = ("exact.last=1", "layers=last:1")
+    yield from _layerwise(model, settings, "last layer, exact", options, better=2)
+
+
+def _layerwise(
+    model: Model, settings: Settings, name: str, options: tuple[str, ...], better: int
+) -> Iterator[Way]:
+    for bits in (16, 8):
+        zo = _zo(model, settings, bits)
+        trained = _trained(settings, zo)
+        for batch_size in (_BATCH, *_SMALLER):
+            own = dataclasses.replace(settings, batch_size=batch_size)
+            given = (*options, *(() if bits == 16 else ("update-bits=8",)))
+            rank = (0, better, -trained, -batch_size, -bits)
+            yield Way(name, own, bits, zo, given, rank)
+
+
+def _by_weights(model: Model) -> Iterator[Way]:
+    settings = algorithms.weight()
+    for bits in (16, 8):
+        zo = _zo(model, settings, bits)
+        given = () if bits == 16 else ("update-bits=8",)
+        rank = (1, 0, -_trained(settings, zo), -settings.batch_size, -bits)
+        yield Way("weights", settings, bits, zo, given, rank)
+
+
+def _zo(model: Model, settings: Settings, bits: int) -> Model:
+    return inject_for(model, settings, batch=1, update_bits=bits)
+
+
+def _trained(settings: Settings, zo: Model) -> int:
+    metadata = read_metadata(zo)
+    chosen = range(len(metadata.trainable))
+    tensors = trained_tensors(settings, metadata) if settings.is_layerwise else chosen
+    return sum(metadata.trainable[i].trained for i in tensors)
