@@ -29,6 +29,7 @@ _ORDER = (
     "train",
     "evaluate",
     "replay",
+    "report",
     "verify",
     "export",
     "firmware",

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..converters import Model, ZoMetadata, ZoNodes
 from ..converters.operator_costs import macs
-from .plan import backward_steps, credited, plan_tasks
+from .plan import PlannedTask, backward_steps, credited, plan_tasks
 from .settings import Settings
 
-__all__ = ["Costs", "NodeCosts", "RunCosts", "WeightCosts", "block_segments"]
+__all__ = ["Costs", "NodeCosts", "PassCosts", "RunCosts", "TaskCosts", "WeightCosts", "block_segments"]
 
 
 def block_segments(metadata: ZoMetadata) -> list[int]:
@@ -41,12 +41,17 @@ class Costs:
         return credited(nodes) * nodes.geometry["out_c"] * nodes.row / self.forward
 
 
-class WeightCosts:
-    """Costs of weight perturbation, whose updates multiply nothing."""
+class PassCosts:
+    """Costs of steps that are forward passes alone.
 
-    def __init__(self, costs: Costs, settings: Settings, metadata: ZoMetadata) -> None:
-        starts = block_segments(metadata) if settings.weights.scope == "blocks" else [0]
-        self._steps = [settings.batch_size * settings.forwards * costs.suffix(k) for k in starts]
+    Args:
+        costs: costs of a sample.
+        passes: samples of a minibatch times its forward passes in a step.
+        starts: segments at which the forward passes of consecutive steps begin, over and over.
+    """
+
+    def __init__(self, costs: Costs, passes: int, starts: Sequence[int]) -> None:
+        self._steps = [passes * costs.suffix(k) for k in starts]
 
     def until(self, steps: int) -> float:
         """Returns the cost of a number of steps."""
@@ -54,19 +59,34 @@ class WeightCosts:
         return rounds * sum(self._steps) + sum(self._steps[:rest])
 
 
-class NodeCosts:
-    """Costs of a layer-wise run.
+class WeightCosts(PassCosts):
+    """Costs of weight perturbation, whose updates multiply nothing."""
+
+    def __init__(self, costs: Costs, settings: Settings, metadata: ZoMetadata) -> None:
+        starts = block_segments(metadata) if settings.weights.scope == "blocks" else [0]
+        super().__init__(costs, settings.batch_size * settings.forwards, starts)
+
+
+class TaskCosts:
+    """Costs of a run of planned tasks.
+
+    Args:
+        costs: costs of a sample.
+        tasks: tasks of the run.
+        metadata: metadata of the ZO model.
+        batch_size: samples of a minibatch.
+        sides: forward passes of a query, 1 or 2.
 
     Attributes:
         tasks: tasks of the run.
         first_segment: segment at which forward passes begin, since nothing before it is trained.
     """
 
-    def __init__(self, costs: Costs, settings: Settings, metadata: ZoMetadata) -> None:
-        self._costs = costs
-        self.tasks = plan_tasks(settings, metadata, costs.suffix)
+    def __init__(
+        self, costs: Costs, tasks: list[PlannedTask], metadata: ZoMetadata, batch_size: int, sides: int
+    ) -> None:
+        self._costs, self.tasks = costs, tasks
         self.first_segment = min(t.first_segment for t in self.tasks)
-        sides = 2 if settings.estimator == "antithetic" else 1
         sample, queries = costs.suffix(self.first_segment), 0.0
         for t in self.tasks:
             queries += sides * t.asked * costs.suffix(t.start_segment)
@@ -80,8 +100,8 @@ class NodeCosts:
         for step in backward_steps(self.tasks, metadata):
             if step.layer is not None and metadata.tail is not None:
                 sample += costs.update(metadata.tail.layers[step.layer])
-        self._batch, self._step = settings.batch_size, settings.batch_size * (sample + queries)
-        self._queries = settings.batch_size * queries
+        self._batch, self._step = batch_size, batch_size * (sample + queries)
+        self._queries = batch_size * queries
 
     def queries(self, nodes: ZoNodes) -> int:
         """Returns the queries that a layer asks for; 0 for one that is trained by its exact gradient, or by
@@ -97,6 +117,15 @@ class NodeCosts:
     def without_queries(self, steps: int, samples: int) -> float:
         """Returns the cost of `until` of steps that run no query."""
         return self.until(steps, samples) - steps * self._queries
+
+
+class NodeCosts(TaskCosts):
+    """Costs of a layer-wise run; see `TaskCosts`."""
+
+    def __init__(self, costs: Costs, settings: Settings, metadata: ZoMetadata) -> None:
+        tasks = plan_tasks(settings, metadata, costs.suffix)
+        sides = 2 if settings.estimator == "antithetic" else 1
+        super().__init__(costs, tasks, metadata, settings.batch_size, sides)
 
 
 class RunCosts:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -27,7 +28,7 @@ from ...converters.table import table
 from ..injection import parse_loss_output
 from ..node_table import node_rows, node_table
 from ..options import Force, Json, LossOutput, ModelFile, OutputReport
-from ..output_file import check_output
+from ..output_file import check_different, check_output, write_output
 from ..results import show, write_report
 
 _NOT_ASKED_FOR: Final = "was not asked for"
@@ -43,11 +44,19 @@ def inspect(
     ] = False,
     loss_output: LossOutput = None,
     output: OutputReport = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="HTML page that the result is written to.", rich_help_panel="Output"
+        ),
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Show what a model reads, computes and writes; of a ZO model also how it trains."""
-    check_output(output, force=force)
+    check_different({"MODEL": model}, {"-o": output, "--report": report})
+    for path in (output, report):
+        check_output(path, force=force)
     loaded = load_model(model)
     zo = loaded.find_metadata(METADATA_NAME) is not None
     if cuts and zo:
@@ -66,6 +75,11 @@ def inspect(
         "untrained": untrained_layers(loaded) if zo else None,
     }
     write_report(output, result, force=force)
+    if report is not None:
+        # Not at the top: templates take as long to import as the rest of the command.
+        from ...report import page, report_model
+
+        write_output(report, page(report_model(result)).encode(), force=force)
     show(result, as_json=as_json, render=lambda console: _render(console, result))
 
 

@@ -1,0 +1,106 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""``tflm-zo report``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..failures import warn
+from ..options import Force, Json, RuntimeName
+from ..output_file import check_different, check_output, write_output
+from ..progress import progress
+from ..results import show
+
+EXAMPLE = "tflm-zo report run.zolog -o report.html --data test.npz"
+
+Logs = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="LOG...", help="Logs of up to 8 runs, which are laid over each other.", show_default=False
+    ),
+]
+Output = Annotated[
+    Path,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="File that the page is written to.",
+        show_default=False,
+        rich_help_panel="Output",
+    ),
+]
+Models = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--model",
+        metavar="FILE",
+        help="ZO model of a log; repeatable, in any order (default: beside each log, RUN.zo.tflite for "
+        "RUN.zolog).",
+        show_default=False,
+    ),
+]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="FILE",
+        help="An .npz file with x and y, on which the models before and after are compared.",
+        show_default=False,
+    ),
+]
+LandscapeOption = Annotated[
+    bool,
+    typer.Option("--landscape", help="Also show the loss around the trained weights, on --data: 169 points."),
+]
+
+
+def report(
+    logs: Logs,
+    output: Output,
+    model: Models = None,
+    data: DataOption = None,
+    landscape: LandscapeOption = False,
+    runtime: RuntimeName = "litert",
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write an HTML page of what training runs did.
+
+    The page has what was run, losses over forward equivalents, what changed in each layer, accuracy before
+    and after (with --data), and how the model is made again. It is one file, which opens anywhere: it needs
+    no network and runs no script.
+    """
+    # Not at the top: templates take as long to import as other commands to run.
+    from ...report import TestData, ZoFile, as_data, page, read_run, report_runs
+
+    reads = {str(path): path for path in (*logs, *(model or ()), *([data] if data else ()))}
+    check_different(reads, {"-o": output})
+    check_output(output, force=force)
+    if landscape and data is None:
+        raise ValueError("--landscape: losses are measured on data; give --data, too")
+
+    def rows(offsets: Sequence[int]) -> Iterable[int]:
+        return progress(offsets, len(offsets), "landscape")
+
+    given = [ZoFile.read(path) for path in model or ()]
+    runs = [read_run(path, given) for path in logs]
+    on = None if data is None else TestData(data, runtime=runtime, landscape=landscape, watch=rows)
+    found = report_runs(runs, on)
+    html = page(found).encode()
+    write_output(output, html, force=force)
+    for run in found.runs:
+        for note in run.notes:
+            warn(f"{run.log}: {note[0].lower()}{note[1:]}")
+    names = ", ".join(run.name for run in found.runs)
+    show(
+        {"output": str(output), "bytes": len(html), **as_data(found)},
+        as_json=as_json,
+        render=lambda console: console.print(
+            f"{output}: report of {names}, {len(html):,} bytes", markup=False
+        ),
+    )

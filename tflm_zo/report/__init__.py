@@ -1,0 +1,32 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Reports: one HTML page of what training runs did, or of what a model is.
+
+from pathlib import Path
+
+run = read_run(Path("run.zolog"), [])
+html = page(report_runs([run]))
+"""
+
+from __future__ import annotations
+
+from .document import VERSION, ModelReport, RunsReport, as_data, as_json
+from .model_report import report_model
+from .page import page
+from .recorded_run import RecordedRun, ZoFile, read_run
+from .run_report import MOST_RUNS, TestData, report_runs
+
+__all__ = [
+    "MOST_RUNS",
+    "VERSION",
+    "ModelReport",
+    "RecordedRun",
+    "RunsReport",
+    "TestData",
+    "ZoFile",
+    "as_data",
+    "as_json",
+    "page",
+    "read_run",
+    "report_model",
+    "report_runs",
+]

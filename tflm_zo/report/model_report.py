@@ -1,0 +1,95 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The report of a model: what ``tflm-zo inspect`` says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..converters.passes.layer_names import shown_name
+from .document import Fact, ModelReport, Operator, Port, TrainableLayer
+from .run_report import made_by
+
+__all__ = ["report_model"]
+
+
+def report_model(summary: Mapping[str, Any]) -> ModelReport:
+    """Returns the report of a model.
+
+    Args:
+        summary: what ``tflm-zo inspect --json`` prints: `converters.summary.summarize` with "model", the
+            path, and "untrained", the layers that a ZO model does not train.
+    """
+    zo = summary["zo"]
+    facts = [
+        Fact("Kind", "ZO model, which infers and trains" if zo else "plain model"),
+        Fact("File", f"{summary['bytes']:,} bytes"),
+        Fact("Weights", f"{summary['weights']:,}"),
+        Fact("Multiply-accumulates", f"{summary['macs']:,} in an invoke"),
+    ]
+    if zo is not None:
+        loss = zo["loss"]
+        facts += [
+            Fact("Batch", f"{zo['batch']} samples in an invoke"),
+            Fact("Loss", "none" if loss is None else f"{loss['kind']} over {loss['elements']} outputs"),
+            Fact("Update", f"{zo['update_bits']} bits, headroom {zo['head_room']} LSB"),
+            Fact("Trainable", f"{sum(t['size'] for t in zo['trainable']):,} weights and biases"),
+        ]
+    if (kept := summary["statistics"]) is not None:
+        facts.append(
+            Fact(
+                "Statistics",
+                f"of {kept['channels']:,} channels, of {kept['samples']:,} samples; see recalibrate",
+            )
+        )
+    return ModelReport(
+        str(summary["model"]),
+        tuple(facts),
+        tuple(_port(side, port) for side in ("inputs", "outputs") for port in summary[side]),
+        tuple(_operator(op) for op in summary["operators"]),
+        tuple(_layers(summary)),
+        made_by(),
+    )
+
+
+def _port(side: str, port: Mapping[str, Any]) -> Port:
+    return Port(
+        side.removesuffix("s"),
+        shown_name(port["name"]),
+        port["type"],
+        tuple(port["shape"]),
+        port["scale"],
+        port["zero_point"],
+    )
+
+
+def _operator(op: Mapping[str, Any]) -> Operator:
+    return Operator(
+        op["segment"],
+        op["operator"],
+        shown_name(op["output"] or ""),
+        tuple(op["shape"] or ()),
+        op["weights"],
+        op["trainable"],
+        op["macs"],
+    )
+
+
+def _layers(summary: Mapping[str, Any]) -> list[TrainableLayer]:
+    if summary["zo"] is None:
+        return []
+    trained = [
+        TrainableLayer(
+            shown_name(t["layer"]),
+            t["operator"],
+            t["size"],
+            "biases" if t.get("bias") else "weights",
+            way,
+            "",
+        )
+        for t, way in zip(summary["zo"]["trainable"], summary["trained_by"], strict=True)
+    ]
+    return trained + [
+        TrainableLayer(shown_name(u["layer"]), u["operator"], u["weights"], "weights", "", u["reason"])
+        for u in summary["untrained"] or ()
+    ]

@@ -1,0 +1,150 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A run as its log and its model have it: found, read and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..converters import Model, WeightArray, ZoMetadata, initial_weights, load_model, read_metadata
+from ..converters.constants import METADATA_NAME
+from ..core import CSettings, Measurement
+from ..logs import LogError, SeedLog, SnapshotLog, fingerprint, is_snapshot_log
+from ..training.recorded_costs import recorded_costs
+from ..training.replay import replay_log
+
+__all__ = ["RecordedRun", "ZoFile", "read_run"]
+
+_ENDING: Final = ".zo.tflite"
+
+Arrays = dict[str, WeightArray]
+
+
+@dataclass(frozen=True)
+class ZoFile:
+    """A ZO model and the path that it was read from."""
+
+    path: Path
+    model: Model
+
+    @classmethod
+    def read(cls, path: Path) -> ZoFile:
+        """Reads a ZO model.
+
+        Raises:
+            ConversionError: the file is no model.
+            LogError: it is a plain model, which logs do not belong to.
+            OSError: the file cannot be read.
+        """
+        model = load_model(path)
+        if model.find_metadata(METADATA_NAME) is None:
+            raise LogError(
+                f"{path} is a plain model; a log belongs to the ZO model beside it, which train writes as "
+                f"*{_ENDING}"
+            )
+        return cls(path, model)
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A run that was read.
+
+    Attributes:
+        path: path of the log.
+        zo: the ZO model.
+        metadata: metadata of the model.
+        log: the log.
+        weights: weights that the run has handed over, by tensor name.
+        fractions: their fractions.
+        kept_step: number of steps after which they were reached.
+    """
+
+    path: Path
+    zo: ZoFile
+    metadata: ZoMetadata
+    log: SeedLog | SnapshotLog
+    weights: Arrays
+    fractions: Arrays
+    kept_step: int
+
+    @property
+    def name(self) -> str:
+        """Name of the run."""
+        return self.path.stem
+
+    @property
+    def settings(self) -> CSettings:
+        """Settings of the run."""
+        return self.log.settings
+
+    @property
+    def steps(self) -> int:
+        """Number of whole steps in the log."""
+        return len(self.log.losses)
+
+    @property
+    def losses(self) -> NDArray[np.float64]:
+        """Mean loss of each step, nats."""
+        return self.log.losses
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """Measurements of the run, in order."""
+        return self.log.measurements
+
+    @property
+    def initial(self) -> Arrays:
+        """Weights before the first step."""
+        return initial_weights(self.zo.model)
+
+    @property
+    def cost(self) -> Callable[[int], float]:
+        """Function from a number of steps to their forward equivalents."""
+        return recorded_costs(self.zo.model, self.log)
+
+    @property
+    def is_of_classes(self) -> bool:
+        """True if the model's loss is that of a class for each sample."""
+        return self.metadata.loss is not None and self.metadata.loss.of_classes
+
+
+def read_run(path: Path, given: Sequence[ZoFile]) -> RecordedRun:
+    """Reads a run, and replays it up to the weights that it has handed over.
+
+    Args:
+        path: path of the log.
+        given: models among which is the one that the log was recorded on; where there are none, the one
+            beside the log is read, which has the log's name with the ending .zo.tflite.
+
+    Raises:
+        IncompleteHeaderError: the log ends before its first step.
+        LogError: the file is no log, or there is no model, or the log is of another one.
+        OSError: the log or its model cannot be read.
+    """
+    log: SeedLog | SnapshotLog = SnapshotLog.read(path) if is_snapshot_log(path) else SeedLog.read(path)
+    zo = _model_of(path, log.fingerprint, given)
+    log.check_model(zo.model)
+    if isinstance(log, SnapshotLog):
+        last = 0 if log.snapshot is None else log.snapshot.step
+    else:
+        last = len(log.steps)
+    kept = last if log.best is None else log.best.step
+    weights, fractions = replay_log(zo.model, log, kept)
+    return RecordedRun(path, zo, read_metadata(zo.model), log, weights, fractions, kept)
+
+
+def _model_of(log: Path, mark: bytes, given: Sequence[ZoFile]) -> ZoFile:
+    beside = log.with_suffix(_ENDING)
+    if not given and not beside.exists():
+        raise LogError(f"{log}: its ZO model is not beside it ({beside}); name it with --model")
+    candidates = given or [ZoFile.read(beside)]
+    for candidate in candidates:
+        if fingerprint(candidate.model) == mark:
+            return candidate
+    names = ", ".join(str(candidate.path) for candidate in candidates)
+    raise LogError(f"{log} is of another model: it names the fingerprint {mark.hex()}, not that of {names}")
