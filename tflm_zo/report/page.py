@@ -8,7 +8,8 @@ from typing import Any, Final
 import jinja2
 from markupsafe import Markup
 
-from .document import ModelReport, RunReport, RunsReport, as_json
+from .charts import percent
+from .document import Evaluated, Measured, ModelReport, RunReport, RunsReport, as_json
 from .pictures import (
     change_pictures,
     class_pictures,
@@ -33,7 +34,7 @@ def page(report: RunsReport | ModelReport) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters["svg"] = Markup  # drawn here, from escaped text
+    environment.filters |= {"svg": Markup, "percent": percent}  # pictures are made of escaped text
     found = _of_model(report) if isinstance(report, ModelReport) else _of_runs(report)
     return environment.get_template(f"{report.kind}.html").render(
         report=report, data=Markup(as_json(report).translate(_ESCAPES)), **found
@@ -60,7 +61,7 @@ def _run(run: RunReport, name: str) -> dict[str, Any]:
     evaluation, landscape = run.evaluation, run.landscape
     return {
         "report": run,
-        "result": _result(run),
+        "tiles": _tiles(run),
         "moved": moved_picture(run, f"{name}-moved"),
         "changes": change_pictures(run, f"{name}-moves"),
         "classes": [] if evaluation is None else class_pictures(evaluation, name),
@@ -68,24 +69,35 @@ def _run(run: RunReport, name: str) -> dict[str, Any]:
     }
 
 
-def _result(run: RunReport) -> dict[str, str]:
-    """What a run has come to, as few words: what was measured, before, after, and on what."""
+def _tiles(run: RunReport) -> list[tuple[str, str, str]]:
+    """What a run has come to, as few words: a heading, a value, and a line about it each."""
+    return [
+        *_result(run),
+        ("steps", f"{run.steps:,}", f"{run.equivalents:,.0f} forward equivalents"),
+        _moved(run),
+    ]
+
+
+def _result(run: RunReport) -> list[tuple[str, str, str]]:
+    """What was measured, before and after, on the first that there is: data, the run's own, its steps."""
     if (found := run.evaluation) is not None:
-        return _values(
-            found.before.accuracy, found.after.accuracy, found.before.loss, found.after.loss, found.data
-        )
+        return [_values(found.before, found.after, f"on {found.data}")]
     kept = next((m for m in run.measurements if m.kept), None)
     if kept is not None:
-        first, on = run.measurements[0], f"the {kept.samples:,} samples that the run measured"
-        return _values(first.accuracy, kept.accuracy, first.loss, kept.loss, on)
+        return [_values(run.measurements[0], kept, f"on the {kept.samples:,} samples that the run measured")]
     if run.curve.mean:
-        return _values(None, None, run.curve.mean[0], run.curve.mean[-1], "its training steps")
-    return {}
+        first, last = (Evaluated(loss, None) for loss in (run.curve.mean[0], run.curve.mean[-1]))
+        return [_values(first, last, "on its training steps")]
+    return []
 
 
-def _values(
-    before: float | None, after: float | None, loss_before: float, loss_after: float, on: str
-) -> dict[str, str]:
-    if before is None or after is None:
-        return {"what": "loss", "before": f"{loss_before:.4g}", "after": f"{loss_after:.4g}", "on": on}
-    return {"what": "accuracy", "before": f"{before:.1%}", "after": f"{after:.1%}", "on": on}
+def _values(before: Evaluated | Measured, after: Evaluated | Measured, on: str) -> tuple[str, str, str]:
+    if before.accuracy is None or after.accuracy is None:
+        return "loss", f"{before.loss:.4g} → {after.loss:.4g}", on
+    return "accuracy", f"{percent(before.accuracy, 1)} → {percent(after.accuracy, 1)}", on
+
+
+def _moved(run: RunReport) -> tuple[str, str, str]:
+    trained = [change for change in run.layers if change.trained_by]
+    size, moved = (sum(getattr(change, name) for change in trained) for name in ("size", "moved"))
+    return "moved", percent(moved / size, 1) if size else "nothing", f"of {size:,} trained values"

@@ -138,7 +138,8 @@ def _measured(report: RunsReport) -> list[Picture]:
         return _picture(
             name,
             title,
-            f"{title} over forward equivalents; a ring marks the weights that were kept: {'; '.join(said)}.",
+            f"{title} of the weights over forward equivalents; a ring marks those that were kept: "
+            f"{'; '.join(said)}.",
             (line_chart(lines, _COST, label, share=shares), HEIGHT),
             columns,
             rows,
@@ -147,15 +148,15 @@ def _measured(report: RunsReport) -> list[Picture]:
     pictures = [
         picture(
             "measured-loss",
-            "Loss that the runs measured",
-            f"loss on the samples measured on, {_unit(report)}",
+            "Measured loss",
+            f"loss on the measured samples, {_unit(report)}",
             lambda m: m.loss,
             False,
         ),
         picture(
             "measured-accuracy",
-            "Accuracy that the runs measured",
-            "right on the samples measured on",
+            "Measured accuracy",
+            "right of the measured samples",
             lambda m: m.accuracy,
             True,
         ),

@@ -12,24 +12,28 @@ from .svg import HEIGHT, WIDTH, element, text
 
 __all__ = ["Axis", "Frame", "compact", "percent"]
 
-_TICKS: Final = 5
+_TICKS: Final = 7  # at most, but for the ends
+_ROUND: Final = (1, 2, 5)
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 18, 34, 46
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A range of values, from `low` to `high`, with ticks `step` apart.
+    """A range of values, from `low` to `high`, with ticks.
 
     Attributes:
         label: what the values are, with their unit.
+        ticks: values of the ticks.
+        is_log: True if equal lengths are equal ratios; values below `low` are then drawn there.
         is_share: True if they are shares, which are written in percent.
     """
 
     label: str
     low: float
     high: float
-    step: float
+    ticks: tuple[float, ...]
     is_share: bool = False
+    is_log: bool = False
 
     @classmethod
     def of(cls, label: str, low: float, high: float, *, is_share: bool = False) -> Axis:
@@ -39,18 +43,27 @@ class Axis:
             low, high = low - spread / 2, high + spread / 2
         raw = (high - low) / _TICKS
         power = 10.0 ** math.floor(math.log10(raw))
-        step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * (1 - 1e-9))
-        return cls(
-            label, math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step, step, is_share
-        )
+        step = next(factor * power for factor in (*_ROUND, 10) if factor * power >= raw * (1 - 1e-9))
+        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+        ticks = tuple(i * step for i in range(first, last + 1))
+        return cls(label, ticks[0], ticks[-1], ticks, is_share)
 
-    @property
-    def ticks(self) -> list[float]:
-        """Values of the ticks."""
-        return [self.low + i * self.step for i in range(round((self.high - self.low) / self.step) + 1)]
+    @classmethod
+    def of_ratios(cls, label: str, low: float, high: float) -> Axis:
+        """Returns a logarithmic axis that covers two positive values and ends at round numbers."""
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        numbers = [factor * 10.0**power for power in powers for factor in _ROUND]
+        begin = max(i for i, number in enumerate(numbers) if number <= low * (1 + 1e-9))
+        end = min(i for i, number in enumerate(numbers) if number >= high * (1 - 1e-9))
+        ticks = numbers[begin : end + 1]
+        if len(ticks) > _TICKS:
+            ticks = [number for i, number in enumerate(numbers) if begin <= i <= end and not i % len(_ROUND)]
+        return cls(label, numbers[begin], numbers[end], tuple(ticks), is_log=True)
 
     def share(self, value: float) -> float:
         """Returns where a value lies between the ends, 0..1."""
+        if self.is_log:
+            return math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
     def written(self, value: float) -> str:

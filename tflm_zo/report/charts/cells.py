@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from .axes import compact
 from .svg import WIDTH, element, text
 
 __all__ = ["LEVELS", "landscape", "matrix"]
@@ -65,7 +64,7 @@ def landscape(offsets: Sequence[int], losses: Sequence[Sequence[float]]) -> tupl
     """
     flat = [loss for row in losses for loss in row]
     ends = _ranges(min(flat), max(flat))
-    side = (WIDTH - _LEFT - 104) / len(offsets)
+    side = (WIDTH - _LEFT - 130) / len(offsets)
     bottom = _TOP - 10 + len(offsets) * side
     parts = [text("second direction, LSB", 0, 15, class_="label")]
     for i, (offset, row) in enumerate(zip(reversed(offsets), reversed(losses), strict=True)):
@@ -101,7 +100,7 @@ def landscape(offsets: Sequence[int], losses: Sequence[Sequence[float]]) -> tupl
         y = _TOP + 14 + (LEVELS - 1 - level) * 24
         low = begin if level == 0 else ends[level - 1]
         parts.append(element("rect", x=end + 14, y=y, width=18, height=18, class_=f"cell h{level}"))
-        parts.append(text(f"{compact(low)}…", end + 38, y + 14, class_="tick"))
+        parts.append(text(f"{low:.2g} to {ends[level]:.2g}", end + 38, y + 14, class_="tick"))
     return parts, bottom + 46
 
 

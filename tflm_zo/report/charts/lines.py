@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,9 +14,11 @@ from .svg import HEIGHT, WIDTH, element, number, shortened, text
 
 __all__ = ["Line", "line_chart", "marker"]
 
-_NAME_ROOM: Final = 104
+_NAME_ROOM: Final = 122
 _NAME_LENGTH: Final = 12
 _LINE_HEIGHT: Final = 17
+_LARGE_RATIO: Final = 10.0
+_LARGEST_RATIO: Final = 1e5
 
 # Of each number, in the square from -1 to 1: lines that colours do not tell apart differ by these.
 _SHAPES: Final = (
@@ -62,13 +65,11 @@ def line_chart(lines: Sequence[Line], x_label: str, y_label: str, *, share: bool
     """
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for _, y in line.points]
+    least = min(ys)
     ys += [y for line in lines for _, *both in line.band for y in both]
-    low, high = (0.0, 1.0) if share else (min(0.0, *ys) if min(ys) < max(ys) / 3 else min(ys), max(ys))
-    frame = Frame(
-        Axis.of(x_label, 0.0, max(xs)),
-        Axis.of(y_label, low, high, is_share=share),
-        **({"right": _NAME_ROOM} if len(lines) > 1 else {}),
-    )
+    frame = Frame(Axis.of(x_label, 0.0, max(xs)), _vertical(y_label, ys, least, share=share))
+    if len(lines) > 1:
+        frame = dataclasses.replace(frame, right=_NAME_ROOM)
     parts = frame.drawn()
     for line in lines:
         if line.band:
@@ -78,6 +79,23 @@ def line_chart(lines: Sequence[Line], x_label: str, y_label: str, *, share: bool
     if len(lines) > 1:
         parts += _names(frame, lines)
     return parts
+
+
+def _vertical(label: str, values: Sequence[float], least: float, *, share: bool) -> Axis:
+    """Of losses that fall by an order of magnitude or more, most would lie on the bottom of a linear axis.
+
+    Args:
+        label: label of the axis.
+        values: all values.
+        least: the smallest value of a line; areas around lines may end at 0, which has no logarithm.
+        share: True if the axis is of shares.
+    """
+    most = max(values)
+    if share:
+        return Axis.of(label, 0.0, 1.0, is_share=True)
+    if 0 < least < most / _LARGE_RATIO:
+        return Axis.of_ratios(f"{label}, logarithmic", max(least, most / _LARGEST_RATIO), most)
+    return Axis.of(label, 0.0 if 0 <= min(values) < most / 2 else min(values), most)
 
 
 def _band(frame: Frame, line: Line) -> Element:
