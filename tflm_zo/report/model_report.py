@@ -30,7 +30,7 @@ def report_model(summary: Mapping[str, Any]) -> ModelReport:
     if zo is not None:
         loss = zo["loss"]
         facts += [
-            Fact("Batch", f"{zo['batch']} samples in an invoke"),
+            Fact("Batch", f"{zo['batch']:,} in an invoke"),
             Fact("Loss", "none" if loss is None else f"{loss['kind']} over {loss['elements']} outputs"),
             Fact("Update", f"{zo['update_bits']} bits, headroom {zo['head_room']} LSB"),
             Fact("Trainable", f"{sum(t['size'] for t in zo['trainable']):,} weights and biases"),

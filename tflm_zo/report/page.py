@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import jinja2
 from markupsafe import Markup
 
-from .charts import percent
+from .charts import Cell, percent
 from .document import Evaluated, Measured, ModelReport, RunReport, RunsReport, as_json
 from .pictures import (
     change_pictures,
@@ -34,11 +35,21 @@ def page(report: RunsReport | ModelReport) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"svg": Markup, "percent": percent}  # pictures are made of escaped text
+    # Pictures are made of escaped text.
+    environment.filters |= {"svg": Markup, "percent": percent, "sides": _sides}
     found = _of_model(report) if isinstance(report, ModelReport) else _of_runs(report)
     return environment.get_template(f"{report.kind}.html").render(
         report=report, data=Markup(as_json(report).translate(_ESCAPES)), **found
     )
+
+
+def _sides(rows: Sequence[Sequence[Cell]]) -> list[Markup]:
+    """Returns the attribute of each column's cells that says where they are aligned: words at the left."""
+    words = Markup(' class="words"')
+    return [
+        words if any(str(cell)[:1].isalpha() for cell in column) else Markup("")
+        for column in zip(*rows, strict=True)
+    ]
 
 
 def _of_model(report: ModelReport) -> dict[str, Any]:
