@@ -14,7 +14,7 @@ __all__ = ["Axis", "Frame", "compact", "percent"]
 
 _TICKS: Final = 7  # at most, but for the ends
 _ROUND: Final = (1, 2, 5)
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 18, 34, 46
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 18, 34, 46
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,54 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers.injection import inject_all
+from helpers.long_logs import seed_log
+from helpers.models import MODELS
+from helpers.runs import random_samples
+from helpers.settings import layerwise_settings, weight_settings
+from tflm_zo.converters import load_model
+from tflm_zo.converters.summary import summarize
+from tflm_zo.report import TestData, page, read_run, report_model, report_runs
+from tflm_zo.training import Trainer
+
+X, Y = random_samples(5, 40)
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the logs and models of two runs, node.zolog and weight.zolog, test data, and a log of 10⁵
+    steps, long.zolog.
+    """
+    folder = tmp_path_factory.mktemp("runs")
+    for name, settings in (
+        ("node", layerwise_settings(batch_size=8, learning_rate=1.0)),
+        ("weight", weight_settings(batch_size=8, learning_rate=1.0)),
+    ):
+        trainer = Trainer(MODELS["small_cnn"](), settings)
+        trainer.fit(X, Y, steps=60, log=folder / f"{name}.zolog")
+        trainer.model.save(folder / f"{name}.zo.tflite")
+    np.savez(folder / "test.npz", x=X, y=Y)
+    model = inject_all(MODELS["lenet5"](), batch=8)
+    model.save(folder / "long.zo.tflite")
+    (folder / "long.zolog").write_bytes(seed_log(model, 100_000)[0])
+    return folder
+
+
+@pytest.fixture(scope="session")
+def pages(runs: Path) -> dict[str, str]:
+    """Pages by name: of a run with all that there is, of several runs, of a long one, and of a model."""
+    data = TestData(runs / "test.npz", landscape=True)
+    several = [read_run(runs / f"{name}.zolog", []) for name in ("node", "weight", "long")]
+    model = load_model(runs / "node.zo.tflite")
+    summary = {"model": "node.zo.tflite", "untrained": None, **summarize(model, 1000)}
+    return {
+        "one": page(report_runs(several[:1], data)),
+        "several": page(report_runs(several)),
+        "long": page(report_runs(several[2:])),
+        "model": page(report_model(summary)),
+    }

@@ -1,0 +1,210 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Pages as they are written: structure, names, tables, colours, and the JSON that they are drawn from."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from helpers.html_pages import Node, colours, contrast, data_of, parsed_page
+from tflm_zo.report import as_data, page, read_run, report_runs
+from tflm_zo.report.charts.axes import Axis
+from tflm_zo.report.curve import curve_of
+
+PAGES = ("one", "several", "long", "model")
+SERIES = [f"s{i}" for i in range(8)]
+LEVELS = [f"h{i}" for i in range(7)]
+
+
+@pytest.fixture(params=PAGES)
+def found(request: pytest.FixtureRequest, pages: dict[str, str]) -> Node:
+    return parsed_page(pages[request.param])
+
+
+def test_a_page_is_a_document(found: Node) -> None:
+    (html,) = found.all("html")
+    assert html.get("lang") == "en"
+    (title,) = [node for node in found.all("head")[0].all("title")]
+    assert title.text.strip() == found.all("h1")[0].text.strip() != ""
+    levels = [int(node.tag[1]) for node in found.every if re.fullmatch("h[1-6]", node.tag)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False))
+    assert len(found.all("main")) == 1
+    ids = [node.get("id") for node in found.every if node.get("id")]
+    assert len(set(ids)) == len(ids)
+
+
+def test_nothing_is_fetched_or_run(found: Node) -> None:
+    policy = next(n for n in found.all("meta") if n.get("http-equiv") == "Content-Security-Policy")
+    assert policy.get("content").startswith("default-src 'none'; style-src 'unsafe-inline'")
+    assert not {"img", "iframe", "object", "audio", "video", "form"} & {n.tag for n in found.every}
+    for node in found.every:
+        assert not node.get("src") and node.get("href") in ("", "data:,")
+        assert not any(name.startswith("on") for name in node.attributes)
+    (style,) = found.all("style")
+    assert "url(" not in style.text and "@import" not in style.text
+    data_of(found)  # the only script, which is data
+
+
+def test_every_picture_has_its_words_and_its_table(found: Node) -> None:
+    figures = found.all("figure")
+    assert len(figures) > 1
+    for figure in figures:
+        (caption,), (svg,) = figure.all("figcaption"), figure.all("svg")
+        assert svg.get("role") == "img"
+        named = [n for name in svg.get("aria-labelledby").split() for n in found.every if n.get("id") == name]
+        assert [n.tag for n in named] == ["title", "desc"] and named[0].text == caption.text
+        assert len(named[1].text) > 30
+        (table,) = figure.all("details")[0].all("table")
+        assert len(table.all("tbody")[0].all("tr")) >= 1
+    for table in found.all("table"):
+        heads = [n for n in table.all("th") if n.get("scope")]
+        assert len(heads) == len(table.all("th")) > 0
+        widths = {len([c for c in row.children]) for row in table.all("tr")}
+        assert len(widths) == 1
+    # Pictures of no figure are ornaments.
+    others = [n for n in found.all("svg") if n.get("role") != "img"]
+    assert all(n.get("aria-hidden") == "true" for n in others)
+    scrolled = [n for n in found.every if n.get("class").startswith("scroll")]
+    assert all(n.get("tabindex") == "0" and n.get("aria-label") for n in scrolled)
+
+
+def test_the_json_is_the_report(runs: Path, pages: dict[str, str]) -> None:
+    report = report_runs([read_run(runs / "weight.zolog", []), read_run(runs / "node.zolog", [])])
+    found = data_of(parsed_page(page(report)))
+    assert found == as_data_as_json(as_data(report))
+    assert (found["version"], found["kind"], len(found["runs"])) == (1, "runs", 2)
+    assert data_of(parsed_page(pages["model"]))["kind"] == "model"
+
+
+def as_data_as_json(value: object) -> object:
+    """Tuples are lists there."""
+    if isinstance(value, dict):
+        return {name: as_data_as_json(v) for name, v in value.items()}
+    return [as_data_as_json(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def test_names_are_no_markup(runs: Path) -> None:
+    """Names come from files that others have made."""
+    evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\"'"
+    report = report_runs([read_run(runs / "weight.zolog", [])])
+    (run,) = report.runs
+    layers = tuple(dataclasses.replace(c, layer=evil) for c in run.layers)
+    report = dataclasses.replace(
+        report, runs=(dataclasses.replace(run, name=evil, log=evil, layers=layers),) * 2
+    )
+    text = page(report)
+    found = parsed_page(text)
+    assert "<script>alert" not in text and "<img" not in text
+    assert data_of(found)["runs"][0]["name"] == evil
+    assert evil in found.text
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast(scheme: str) -> None:
+    """WCAG AA: 4.5 for text, 3 for what a picture is understood by."""
+    css = files("tflm_zo.report").joinpath("templates/page.css").read_text(encoding="utf-8")
+    own = colours(css)[scheme]
+    texts = [(name, ground) for name in ("text", "quiet", "link") for ground in ("page", "raised")]
+    texts += [("notice-text", "notice"), *((name, "page") for name in SERIES)]
+    texts += [(f"{level}-text", level) for level in LEVELS]
+    for name, ground in texts:
+        assert contrast(own[name], own[ground]) >= 4.5, (name, ground)
+    for name in ("bar", "before", "after", *SERIES):
+        assert contrast(own[name], own["page"]) >= 3, name
+    assert contrast(own["bar"], own["track"]) >= 3
+    # The ends of the scale of colours are far apart, and each step goes the same way.
+    ramp = [contrast(own[level], own["page"]) for level in LEVELS]
+    assert ramp == sorted(ramp) and ramp[-1] > 10
+
+
+def test_every_variable_has_a_colour() -> None:
+    css = files("tflm_zo.report").joinpath("templates/page.css").read_text(encoding="utf-8")
+    schemes = colours(css)
+    used = set(re.findall(r"var\(--([\w-]+)\)", css))
+    plain = {name for name in used if not name.endswith("-")}
+    assert plain <= set(schemes["light"]) and set(schemes["light"]) >= {*SERIES, *LEVELS}
+    dark = css.partition("@media screen and (prefers-color-scheme: dark)")[2].partition("* {")[0]
+    assert set(re.findall(r"--([\w-]+):", dark)) == set(schemes["light"])
+
+
+def test_lines_differ_by_more_than_their_colours(pages: dict[str, str]) -> None:
+    """Each run has a dash and a marker of its own."""
+    found = parsed_page(pages["several"])
+    (figure,) = [f for f in found.all("figure") if f.get("id") == "measured-loss"]
+    lines = [n.get("class") for n in figure.all("polyline")]
+    assert lines == ["line s0 d0", "line s1 d1"]
+    marks = [n for n in figure.every if n.get("class").startswith("mark")]
+    shapes = {n.get("class"): n.get("d") or n.tag for n in marks}
+    assert len(shapes) == len(set(shapes.values())) == 2
+    (style,) = found.all("style")
+    dashes = re.findall(r"\.d(\d) \{ stroke-dasharray: ([\d ]+); \}", style.text)
+    assert len({dash for _, dash in dashes}) == 7
+
+
+def test_a_line_is_drawn_where_its_numbers_are(pages: dict[str, str]) -> None:
+    """The points of the picture, led back through its ticks, are the measurements of the JSON."""
+    found = parsed_page(pages["one"])
+    (figure,) = [f for f in found.all("figure") if f.get("id") == "measured-accuracy"]
+    (line,) = figure.all("polyline")
+    points = [tuple(map(float, p.split(","))) for p in line.get("points").split()]
+    ticks = [n for n in figure.all("text") if n.get("class") == "tick"]
+    ys = {float(n.text[:-2]) / 100: float(n.get("y")) - 5 for n in ticks if n.text.endswith("%")}
+    measured = data_of(found)["runs"][0]["measurements"]
+    assert len(points) == len(measured)
+    for (_, y), m in zip(points, measured, strict=True):
+        share = (ys[0.0] - y) / (ys[0.0] - ys[1.0])
+        assert share == pytest.approx(m["accuracy"], abs=0.002)
+    xs = {n.text: float(n.get("x")) for n in ticks if n.get("text-anchor") == "middle"}
+    last = data_of(found)["runs"][0]["measurements"][-1]["equivalents"]
+    ends = {float(t.replace("k", "e3")): x for t, x in xs.items()}
+    low, high = min(ends), max(ends)
+    expected = ends[low] + (last - low) / (high - low) * (ends[high] - ends[low])
+    assert points[-1][0] == pytest.approx(expected, abs=0.2)
+
+
+def test_ranges_of_a_long_curve() -> None:
+    """Every step is in one range, and each range has its own extremes and mean."""
+    import numpy as np
+
+    losses = np.random.default_rng(0).random(100_003)
+    found = curve_of(losses, lambda steps: 3.0 * steps)
+    assert len(found.steps) == 200 and found.steps[-1] == 100_003
+    begin = 0
+    for end, cost, mean, least, most in zip(*dataclasses.astuple(found), strict=True):
+        assert end - begin in (500, 501) and cost == pytest.approx(3.0 * end, rel=1e-5)
+        own = losses[begin:end]
+        assert (mean, least, most) == pytest.approx((own.mean(), own.min(), own.max()), rel=1e-5)
+        begin = end
+    few = curve_of(losses[:3], float)
+    assert few.steps == (1, 2, 3) and few.mean == pytest.approx(losses[:3], rel=1e-5)
+    assert curve_of(losses[:0], float).steps == ()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0, 11.2, [0, 2, 4, 6, 8, 10, 12]),
+        (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (0, 59_934, [0, 10_000, 20_000, 30_000, 40_000, 50_000, 60_000]),
+        (2, 2, [1, 1.5, 2, 2.5, 3]),
+        (0, 0, [-0.5, 0, 0.5]),
+    ],
+)
+def test_ticks(low: float, high: float, ticks: list[float]) -> None:
+    axis = Axis.of("", low, high)
+    assert axis.low <= low <= high <= axis.high
+    if low < high:
+        assert list(axis.ticks) == pytest.approx(ticks)
+    assert 3 <= len(axis.ticks) <= 9
+
+
+def test_logarithmic_ticks() -> None:
+    assert Axis.of_ratios("", 0.21, 11.2).ticks == (0.2, 0.5, 1, 2, 5, 10, 20)
+    assert Axis.of_ratios("", 0.003, 11.2).ticks == (0.01, 0.1, 1, 10)
+    axis = Axis.of_ratios("", 0.01, 100)
+    assert [axis.share(v) for v in (0.0, 0.01, 1, 100)] == pytest.approx([0, 0, 0.5, 1])
