@@ -107,7 +107,7 @@ def notes_of(run: RecordedRun) -> tuple[str, ...]:
         last = 0 if log.snapshot is None else log.snapshot.step
         if not run.measurements and run.steps > last:
             notes.append(
-                f"Weights are those of the last snapshot, after step {last:,}: the log has the losses of later "
-                "steps, but not their weights."
+                f"Weights are those of the last snapshot, after step {last:,}: the log has the losses of "
+                "later steps, but not their weights."
             )
     return tuple(notes)
