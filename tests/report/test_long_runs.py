@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import resource
 import subprocess
 from pathlib import Path
 
 from helpers.processes import command
+from tflm_zo.report import RunsReport, page, read_run, report_runs
+from tflm_zo.report.document import Classes, Evaluated, Evaluation, Measured, Mistake
 
 
 def test_a_hundred_thousand_steps(runs: Path, tmp_path: Path) -> None:
@@ -22,6 +25,38 @@ def test_a_hundred_thousand_steps(runs: Path, tmp_path: Path) -> None:
     assert "100,000" in output.read_text(encoding="utf-8")
     assert output.stat().st_size < 1_000_000
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 3
+
+
+def test_the_largest_pages(runs: Path) -> None:
+    """As many runs as there can be, of a network with 60 layers and 1,000 classes."""
+    (found,) = report_runs([read_run(runs / "long.zolog", [])]).runs
+    change = next(c for c in found.layers if c.histogram is not None and len(c.histogram.counts) > 35)
+    layers = tuple(dataclasses.replace(change, layer=f"block_{i}/depthwise") for i in range(60))
+    counts = tuple(range(1, 1001))
+    data = Evaluation(
+        data="test.npz",
+        samples=sum(counts),
+        before=Evaluated(6.0, 0.1),
+        after=Evaluated(3.0, 0.4),
+        classes=Classes(
+            tuple(range(1000)), counts, tuple(c // 9 for c in counts), tuple(c // 3 for c in counts)
+        ),
+        confusion_before=(),
+        confusion=(),
+        mistakes=tuple(Mistake(i, i + 1, 7, 99 - i) for i in range(30)),
+    )
+    measured = tuple(Measured(i * 5000, i * 1e5, 6.0 / (i + 1), 0.3, 10_000, i == 7) for i in range(21))
+    whole = dataclasses.replace(found, layers=layers, evaluation=data, measurements=measured)
+    text = page(RunsReport((whole,) * 8, "test"))
+    assert 300_000 < len(text.encode()) < 1_000_000
+    # 32 classes, the most that have a matrix.
+    matrix = tuple(tuple(range(i, i + 32)) for i in range(32))
+    classes = Classes(*(column[:32] for column in dataclasses.astuple(data.classes)))
+    few = dataclasses.replace(data, classes=classes, confusion_before=matrix, confusion=matrix)
+    text = page(RunsReport((dataclasses.replace(whole, evaluation=few),), "test"))
+    assert text.count("cell h") > 2000 and len(text.encode()) < 1_000_000
+    text = page(RunsReport((dataclasses.replace(whole, evaluation=few),) * 8, "test"))
+    assert "confusion-after" not in text and len(text.encode()) < 1_000_000
 
 
 def test_pages_are_small(pages: dict[str, str]) -> None:

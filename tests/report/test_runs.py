@@ -162,9 +162,11 @@ def test_accuracy_before_and_after(tmp_path: Path) -> None:
         values = other.evaluate(X, labels)
         assert (measured.loss, measured.accuracy) == (values["loss"], values["accuracy"])
         assert measured.accuracy == sum(counts[i][i] for i in range(4)) / found.samples
-    for c in found.classes:
-        assert c.samples == int((labels == c.number).sum())
-        assert (c.right_before, c.right) == tuple(m[c.number][c.number] for m in expected)
+    assert found.classes is not None
+    for i, c in enumerate(found.classes.numbers):
+        assert found.classes.samples[i] == int((labels == c).sum()) > 0
+        right = (found.classes.right_before[i], found.classes.right[i])
+        assert right == tuple(m[c][c] for m in expected)
     wrong = {(i, j): expected[1][i][j] for i in range(4) for j in range(4) if i != j and expected[1][i][j]}
     assert {(m.is_of, m.taken_for): m.samples for m in found.mistakes} == wrong
     assert [m.samples for m in found.mistakes] == sorted(wrong.values(), reverse=True)
@@ -180,7 +182,7 @@ def test_losses_that_are_of_no_classes(tmp_path: Path) -> None:
     assert found.loss_unit == "squared output" and all(m.accuracy is None for m in found.measurements)
     evaluation = found.evaluation
     assert evaluation is not None and evaluation.after.accuracy is None
-    assert evaluation.classes == evaluation.confusion == evaluation.mistakes == ()
+    assert evaluation.classes is None and evaluation.confusion == evaluation.mistakes == ()
     assert evaluation.after.loss == trainer.evaluate(x)["loss"]
 
 

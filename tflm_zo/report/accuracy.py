@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..data import Data
 from ..runtime import Runtime
 from ..training.evaluation import evaluate, predict
-from .document import ClassResult, Evaluated, Evaluation, Mistake
+from .document import Classes, Evaluated, Evaluation, Mistake
 from .recorded_run import Arrays, RecordedRun
 
 __all__ = ["MOST_CLASSES", "evaluation_of"]
@@ -35,18 +35,15 @@ def evaluation_of(run: RecordedRun, runtime: Runtime, data: Data, name: str) -> 
     after, confusion = _measure(run, runtime, data, run.weights, run.fractions)
     if confusion is None or confusion_before is None:
         labelled = evaluate(runtime, data).labelled
-        return Evaluation(name, labelled, before, after, (), (), (), ())
+        return Evaluation(name, labelled, before, after, None, (), (), ())
     counts = confusion.sum(axis=1)
+    columns = np.arange(len(counts)), counts, confusion_before.diagonal(), confusion.diagonal()
     return Evaluation(
         name,
         int(counts.sum()),
         before,
         after,
-        tuple(
-            ClassResult(c, int(counts[c]), int(confusion_before[c, c]), int(confusion[c, c]))
-            for c in range(len(counts))
-            if counts[c]
-        ),
+        Classes(*(tuple(column[counts > 0].tolist()) for column in columns)),
         *((_rows(confusion_before), _rows(confusion)) if len(counts) <= MOST_CLASSES else ((), ())),
         _mistakes(confusion_before, confusion),
     )

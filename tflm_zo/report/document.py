@@ -14,7 +14,7 @@ from typing import Any, Final
 
 __all__ = [
     "VERSION",
-    "ClassResult",
+    "Classes",
     "Curve",
     "Evaluated",
     "Evaluation",
@@ -139,13 +139,19 @@ class Evaluated:
 
 
 @dataclass(frozen=True)
-class ClassResult:
-    """Samples of a class, and how many of them were right before and after."""
+class Classes:
+    """Results by class: one entry for each class that has samples, in columns, since there may be thousands.
 
-    number: int
-    samples: int
-    right_before: int
-    right: int
+    Attributes:
+        numbers: numbers of the classes.
+        samples: number of samples of each.
+        right_before, right: how many of them were right before and after.
+    """
+
+    numbers: tuple[int, ...]
+    samples: tuple[int, ...]
+    right_before: tuple[int, ...]
+    right: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -166,7 +172,7 @@ class Evaluation:
         data: name of the data.
         samples: number of labelled samples.
         before, after: loss and accuracy with the weights before the first step and with those kept.
-        classes: results by class; empty where the loss is not of classes.
+        classes: results by class; None where the loss is not of classes.
         confusion_before, confusion: number of samples by class [true][predicted]; empty where there are more
             than 32 classes, or the loss is not of classes.
         mistakes: the 30 most frequent mistakes after the run.
@@ -176,7 +182,7 @@ class Evaluation:
     samples: int
     before: Evaluated
     after: Evaluated
-    classes: tuple[ClassResult, ...]
+    classes: Classes | None
     confusion_before: tuple[tuple[int, ...], ...]
     confusion: tuple[tuple[int, ...], ...]
     mistakes: tuple[Mistake, ...]

@@ -64,18 +64,18 @@ def _of_runs(report: RunsReport) -> dict[str, Any]:
         "title": f"Training run {names[0]}" if len(names) == 1 else f"{len(names)} training runs",
         "curves": curve_pictures(report),
         "facts": [(name, [own.get(name, "") for own in values]) for name in facts],
-        "runs": [_run(run, f"run{i}") for i, run in enumerate(report.runs)],
+        "runs": [_run(run, f"run{i}", len(names)) for i, run in enumerate(report.runs)],
     }
 
 
-def _run(run: RunReport, name: str) -> dict[str, Any]:
+def _run(run: RunReport, name: str, runs: int) -> dict[str, Any]:
     evaluation, landscape = run.evaluation, run.landscape
     return {
         "report": run,
         "tiles": _tiles(run),
         "moved": moved_picture(run, f"{name}-moved"),
-        "changes": change_pictures(run, f"{name}-moves"),
-        "classes": [] if evaluation is None else class_pictures(evaluation, name),
+        "changes": change_pictures(run, f"{name}-moves", runs),
+        "classes": [] if evaluation is None else class_pictures(evaluation, name, runs),
         "landscape": None if landscape is None else landscape_picture(landscape, f"{name}-landscape"),
     }
 

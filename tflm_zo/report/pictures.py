@@ -22,7 +22,7 @@ from .charts import (
     matrix,
     percent,
 )
-from .document import Evaluation, Landscape, LayerChange, Measured, ModelReport, RunReport, RunsReport
+from .document import Curve, Evaluation, Landscape, LayerChange, Measured, ModelReport, RunReport, RunsReport
 
 __all__ = [
     "change_pictures",
@@ -35,6 +35,11 @@ __all__ = [
 
 _COST: Final = "forward equivalents"
 _MOST_ROWS: Final = 40
+
+# What a page has room for, of all runs together, if it is to stay below 1 MB. Its JSON has all.
+_HISTOGRAMS: Final = 32
+_CELLS: Final = 2048
+_CURVE_ROWS: Final = 200
 
 
 def _picture(
@@ -79,14 +84,7 @@ def _training(report: RunsReport) -> Picture | None:
     rows = [
         (run.name, f"{steps:,}", f"{cost:,.0f}", f"{mean:.4g}", f"{least:.4g}", f"{most:.4g}")
         for _, run in runs
-        for steps, cost, mean, least, most in zip(
-            run.curve.steps,
-            run.curve.equivalents,
-            run.curve.mean,
-            run.curve.least,
-            run.curve.most,
-            strict=True,
-        )
+        for steps, cost, mean, least, most in _some_ranges(run.curve, _CURVE_ROWS // len(runs))
     ]
     return _picture(
         "training-loss",
@@ -96,6 +94,12 @@ def _training(report: RunsReport) -> Picture | None:
         ("run", "steps", _COST, "mean loss", "least", "most"),
         rows,
     )
+
+
+def _some_ranges(curve: Curve, most: int) -> list[tuple[int, float, float, float, float]]:
+    """Returns at most so many ranges of a curve, evenly spaced, the last one among them."""
+    every = list(zip(curve.steps, curve.equivalents, curve.mean, curve.least, curve.most, strict=True))
+    return every[::-1][:: -(-len(every) // most)][::-1]
 
 
 def _measured(report: RunsReport) -> list[Picture]:
@@ -209,12 +213,21 @@ def moved_picture(run: RunReport, name: str) -> Picture:
     )
 
 
-def change_pictures(run: RunReport, name: str) -> list[Picture]:
-    """Returns a histogram of the moves for each layer of which something moved."""
+def change_pictures(run: RunReport, name: str, runs: int) -> list[Picture]:
+    """Returns a histogram of the moves for each layer of which something moved; of many layers, for those
+    whose values moved furthest in the mean.
+
+    Args:
+        run: the run.
+        name: name of the pictures.
+        runs: number of runs of the page.
+    """
+    numbers = range(len(run.layers))
+    furthest = sorted(numbers, key=lambda i: -run.layers[i].mean_move)[: _HISTOGRAMS // runs]
     pictures = []
     for i, change in enumerate(run.layers):
         h = change.histogram
-        if h is None:
+        if h is None or i not in furthest:
             continue
         rows = []
         for k, count in enumerate(h.counts):
@@ -242,37 +255,40 @@ def _label(change: LayerChange) -> str:
 # --- a run on data --------------------------------------------------------------------------------------
 
 
-def class_pictures(evaluation: Evaluation, name: str) -> list[Picture]:
-    """Returns right samples by class before and after, and the confusion matrices."""
-    classes = evaluation.classes
-    if not classes:
+def class_pictures(evaluation: Evaluation, name: str, runs: int) -> list[Picture]:
+    """Returns right samples by class before and after, and the confusion matrices, if there is room for them.
+
+    Args:
+        evaluation: the model before and after the run.
+        name: name of the pictures.
+        runs: number of runs of the page.
+    """
+    if evaluation.classes is None:
         return []
-    shown = sorted(
-        sorted(classes, key=lambda c: -abs(c.right - c.right_before) / c.samples)[:_MOST_ROWS],
-        key=lambda c: c.number,
-    )
-    few = "" if len(shown) == len(classes) else f", the {len(shown)} of {len(classes)} that changed most"
-    rows = [
-        (
-            c.number,
-            f"{c.samples:,}",
-            percent(c.right_before / c.samples, 1),
-            percent(c.right / c.samples, 1),
-        )
-        for c in classes
+    c = evaluation.classes
+    every = [
+        (number, samples, before / samples, after / samples)
+        for number, samples, before, after in zip(c.numbers, c.samples, c.right_before, c.right, strict=True)
     ]
-    worst = min(classes, key=lambda c: c.right / c.samples)
+    shown = sorted(sorted(every, key=lambda row: -abs(row[3] - row[2]))[:_MOST_ROWS])
+    few = "" if len(shown) == len(every) else f", the {len(shown)} of {len(every)} that changed most"
+    worst, _, _, least = min(every, key=lambda row: row[3])
     pictures = [
         _picture(
             f"{name}-classes",
             f"Right by class{few}",
             "Share of right samples of each class before and after. The class that is right least often "
-            f"afterwards is {worst.number}, with {percent(worst.right / worst.samples, 1)}.",
-            dumbbells([(str(c.number), c.right_before / c.samples, c.right / c.samples) for c in shown]),
+            f"afterwards is {worst}, with {percent(least, 1)}.",
+            dumbbells([(str(number), before, after) for number, _, before, after in shown]),
             ("class", "samples", "right before", "right after"),
-            rows,
+            [
+                (number, f"{samples:,}", percent(before, 1), percent(after, 1))
+                for number, samples, before, after in shown
+            ],
         )
     ]
+    if len(evaluation.confusion) ** 2 > _CELLS // runs:
+        return pictures
     for when, counts in (("before", evaluation.confusion_before), ("after", evaluation.confusion)):
         if counts:
             right = sum(counts[i][i] for i in range(len(counts)))
