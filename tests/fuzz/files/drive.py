@@ -49,8 +49,12 @@ def drive_log(bases: Bases, case: Case, rng: Random) -> bool:
         attempt(case, "replay_log", lambda: replay_log(zo, log))
     if log is None and rng.random() < 0.8:
         return False
-    if rng.random() < 0.5:
+    use = rng.randrange(4)
+    if use == 0:
         cli(case, "replay", "model.tflite", "run.zolog", "-o", "out.tflite", files=("out.tflite",))
+    elif use == 1:
+        options = ("--model", "model.tflite", "-o", "out.html")
+        cli(case, "report", "run.zolog", *options, files=("out.html",))
     else:
         Path("samples.npz").write_bytes(arrays.saved(bases.data["small_cnn"]))
         command = (

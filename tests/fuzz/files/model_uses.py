@@ -115,7 +115,10 @@ def use_functions(bases: Bases, case: Case, rng: Random, model: Model) -> None:
 
 def use_inspect(bases: Bases, case: Case, rng: Random, model: Model) -> None:
     options = [o for o in ("--cuts", "--nodes", "--json") if rng.random() < 0.5]
-    cli(case, "inspect", "model.tflite", *options)
+    if rng.random() < 0.3:
+        cli(case, "inspect", "model.tflite", *options, "--report", "out.html", files=("out.html",))
+    else:
+        cli(case, "inspect", "model.tflite", *options)
 
 
 def use_inject_command(bases: Bases, case: Case, rng: Random, model: Model) -> None:
@@ -175,7 +178,11 @@ def use_runtime(bases: Bases, case: Case, rng: Random, model: Model) -> None:
 def use_replay(bases: Bases, case: Case, rng: Random, model: Model) -> None:
     run = rng.choice(bases.runs[rng.choice(("seed log", "snapshot log"))])
     Path("run.zolog").write_bytes(run.log)
-    cli(case, "replay", "model.tflite", "run.zolog", "-o", "out.tflite", files=("out.tflite",))
+    if rng.random() < 0.5:
+        cli(case, "replay", "model.tflite", "run.zolog", "-o", "out.tflite", files=("out.tflite",))
+    else:
+        options = ("--model", "model.tflite", "-o", "out.html")
+        cli(case, "report", "run.zolog", *options, files=("out.html",))
 
 
 def use_firmware(bases: Bases, case: Case, rng: Random, model: Model) -> None:
