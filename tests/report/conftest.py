@@ -1,6 +1,7 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -41,13 +42,18 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def pages(runs: Path) -> dict[str, str]:
-    """Pages by name: of a run with all that there is, of several runs, of a long one, and of a model."""
+    """Pages by name: of a run with all that there is, of several runs, of as many as there can
+    be, of a long one, and of a model."""
     data = TestData(runs / "test.npz", landscape=True)
     several = [read_run(runs / f"{name}.zolog", []) for name in ("node", "weight", "long")]
+    # Their lines end at the same places, and their names are too long to be shown whole.
+    names = [f"a-very-long-name-of-the-MOMENTUM-run-{i}.zolog" for i in range(8)]
+    eight = [dataclasses.replace(several[i % 2], path=Path(name)) for i, name in enumerate(names)]
     model = load_model(runs / "node.zo.tflite")
     summary = {"model": "node.zo.tflite", "untrained": None, **summarize(model, 1000)}
     return {
         "one": page(report_runs(several[:1], data)),
+        "eight": page(report_runs(eight)),
         "several": page(report_runs(several)),
         "long": page(report_runs(several[2:])),
         "model": page(report_model(summary)),

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.chromium import Browser, browser
 
-PAGES = ("one", "several", "long", "model")
+PAGES = ("one", "several", "eight", "long", "model")
 
 # Of each text in a picture, by how much it lies beyond the picture's edges, in pixels; 0 where it does not.
 BEYOND = """

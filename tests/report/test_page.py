@@ -15,7 +15,7 @@ from tflm_zo.report import as_data, page, read_run, report_runs
 from tflm_zo.report.charts.axes import Axis
 from tflm_zo.report.curve import curve_of
 
-PAGES = ("one", "several", "long", "model")
+PAGES = ("one", "several", "eight", "long", "model")
 SERIES = [f"s{i}" for i in range(8)]
 LEVELS = [f"h{i}" for i in range(7)]
 
