@@ -12,6 +12,7 @@ import pytest
 
 from helpers.html_pages import Node, colours, contrast, data_of, parsed_page
 from tflm_zo.report import as_data, page, read_run, report_runs
+from tflm_zo.report.charts import HEIGHT, Line, line_chart
 from tflm_zo.report.charts.axes import Axis
 from tflm_zo.report.curve import curve_of
 
@@ -208,3 +209,12 @@ def test_logarithmic_ticks() -> None:
     assert Axis.of_ratios("", 0.003, 11.2).ticks == (0.01, 0.1, 1, 10)
     axis = Axis.of_ratios("", 0.01, 100)
     assert [axis.share(v) for v in (0.0, 0.01, 1, 100)] == pytest.approx([0, 0, 0.5, 1])
+
+
+@pytest.mark.parametrize("end", [0.0, 0.5, 1.0])
+def test_names_of_lines_that_end_together(end: float) -> None:
+    lines = [Line(f"run{i}", i, [(0.0, 0.2), (10.0, end)]) for i in range(8)]
+    parts = line_chart(lines, "", "", share=True)
+    heights = sorted(float(part.get("y")) for part in parts if part.get("class", "").startswith("name"))
+    assert len(heights) == 8 and heights[0] > 10 and heights[-1] < HEIGHT
+    assert all(after - before >= 17 for before, after in zip(heights, heights[1:], strict=False))
