@@ -241,3 +241,23 @@ def test_from_the_trainer(tmp_path: Path) -> None:
     trainer.fit(X, Y, steps=5, log=tmp_path / "second.zolog")
     trainer.report(tmp_path / "run.html", force=True)
     assert "Training run second" in (tmp_path / "run.html").read_text(encoding="utf-8")
+
+
+def test_what_was_run(tmp_path: Path) -> None:
+    """In words: what the settings above say."""
+    _, _, run = trained(tmp_path, SETTINGS["one-sided"], steps=10)
+    facts = {fact.name: fact.value for fact in report_of(run).facts}
+    assert facts["Trained by"] == "weight perturbation of 5 layers"
+    assert facts["Steps"] == "10 of 10 planned"
+    assert facts["Data"] == "40 samples, 8 a step: 2.0 passes over them"
+    assert facts["Cost"] == "320 forward equivalents, 32.0 a step"  # 8 samples, 3 queries and the point
+    assert facts["Learning rate"] == "1 LSB at the first step, then linear to 0"
+    assert facts["Perturbation"] == "Rademacher(1), 3 queries a step"
+    assert (facts["Estimator"], facts["Seed"]) == ("one-sided", "0")
+    assert facts["Weights kept"] == "those after step 10, the last in the log"
+    (tmp_path / "nodes").mkdir()
+    _, history, run = trained(tmp_path / "nodes", SETTINGS["exact head"], steps=10, keep="best")
+    facts = {fact.name: fact.value for fact in report_of(run).facts}
+    assert facts["Trained by"] == "node perturbation of conv2, fc1, fc2; exact gradient of fc3"
+    assert facts["Perturbation"] == "2 to 24 queries for a sample and layer"
+    assert f"of {len(history.measurements)} " in facts["Weights kept"]

@@ -20,7 +20,7 @@ EXAMPLE = "tflm-zo report run.zolog -o report.html --data test.npz"
 Logs = Annotated[
     list[Path],
     typer.Argument(
-        metavar="LOG...", help="Logs of up to 8 runs, which are laid over each other.", show_default=False
+        metavar="LOG", help="Logs of up to 8 runs, which are laid over each other.", show_default=False
     ),
 ]
 Output = Annotated[
